@@ -1,0 +1,287 @@
+//! The boundary between the kernel and whatever runs guest code.
+//!
+//! A *platform* gives the kernel address spaces ([`AddressSpace`]) and guest
+//! threads ([`Context`]). A context belongs to one sentry thread, which calls
+//! [`Context::run`] in a loop. The kernel decides every mapping; the platform
+//! has the guest thread execute it ([`Action`]). Memory is read and written
+//! through the address space; nothing here maps guest memory into the sentry.
+//!
+//! Nothing that a context reports may be trusted beyond being *some* request
+//! of that guest: registers, buffers and fault addresses are guest-controlled.
+
+#![forbid(unsafe_code)]
+
+use abi::{Errno, Result};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// General-purpose registers of a guest thread (names as in user_regs_struct).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[expect(missing_docs, reason = "register names")]
+pub struct Regs {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rax: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    /// On [`Exit::Syscall`] the system call number; `rax` then holds it too.
+    pub orig_rax: u64,
+    /// On [`Exit::Syscall`] the address after the `syscall` instruction.
+    pub rip: u64,
+    pub eflags: u64,
+    pub rsp: u64,
+    pub fs_base: u64,
+    pub gs_base: u64,
+}
+
+impl Regs {
+    /// System call arguments in order.
+    pub fn args(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+}
+
+/// Why [`Context::run`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The guest issued a system call; see [`Regs::orig_rax`].
+    Syscall,
+    /// The guest faulted.
+    Fault(Fault),
+    /// [`Interrupt::interrupt`] was called; registers are those of the guest
+    /// at an arbitrary instruction boundary.
+    Interrupted,
+    /// A native futex wait (see [`Context`]) was interrupted. Registers are as
+    /// for `Syscall`; the kernel finishes it with EINTR or restarts it.
+    FutexInterrupted,
+    /// An action queued for this resume failed; later ones were not executed
+    /// and the guest has not resumed. The queue is empty again.
+    ActionFailed {
+        /// Position in the queue.
+        index: usize,
+        /// What the host answered (EFAULT for copies).
+        errno: Errno,
+    },
+    /// The host process or thread that carried the guest is gone (killed by
+    /// the host, or a hostile guest ended it). The context is unusable.
+    Dead,
+}
+
+/// A processor exception raised by guest code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Signal number Linux maps the exception to (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP).
+    pub signo: i32,
+    /// si_code.
+    pub code: i32,
+    /// si_addr.
+    pub addr: u64,
+    /// Trap number (REG_TRAPNO) for the signal frame.
+    pub trapno: u64,
+    /// Error code (REG_ERR) for the signal frame.
+    pub err: u64,
+}
+
+/// One operation that a guest thread executes on its own address space.
+/// Ranges are page aligned where Linux wants them to be.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Map fresh private anonymous memory at exactly this place, replacing what is there.
+    MapAnon {
+        /// Start.
+        addr: u64,
+        /// Length in bytes.
+        len: u64,
+        /// PROT_* bits.
+        prot: i32,
+        /// Extra host flags out of MAP_NORESERVE, MAP_GROWSDOWN, MAP_POPULATE, MAP_LOCKED, MAP_STACK.
+        flags: i32,
+    },
+    /// Map a file at exactly this place. `fd` is injected for the call and closed after it.
+    MapFile {
+        /// Start.
+        addr: u64,
+        /// Length in bytes.
+        len: u64,
+        /// PROT_* bits.
+        prot: i32,
+        /// MAP_SHARED or MAP_PRIVATE plus MAP_NORESERVE, MAP_POPULATE.
+        flags: i32,
+        /// The file, opened with no more rights than the guest has.
+        fd: Arc<OwnedFd>,
+        /// Offset in bytes.
+        offset: u64,
+    },
+    /// munmap(2).
+    Unmap {
+        /// Start.
+        addr: u64,
+        /// Length in bytes.
+        len: u64,
+    },
+    /// mprotect(2).
+    Protect {
+        /// Start.
+        addr: u64,
+        /// Length in bytes.
+        len: u64,
+        /// PROT_* bits.
+        prot: i32,
+    },
+    /// mremap(2) with MREMAP_FIXED to `new_addr` (or in place when equal to `addr`).
+    Remap {
+        /// Old start.
+        addr: u64,
+        /// Old length.
+        len: u64,
+        /// New start.
+        new_addr: u64,
+        /// New length.
+        new_len: u64,
+        /// MREMAP_DONTUNMAP or 0.
+        flags: i32,
+    },
+    /// madvise(2); the platform refuses advice outside its list with EINVAL.
+    Advise {
+        /// Start.
+        addr: u64,
+        /// Length in bytes.
+        len: u64,
+        /// MADV_* value.
+        advice: i32,
+    },
+    /// Copy bytes into guest memory; EFAULT when that faults.
+    Write {
+        /// Destination.
+        addr: u64,
+        /// The bytes.
+        data: Vec<u8>,
+    },
+    /// Store a 32-bit word, faults ignored, then FUTEX_WAKE `wake` shared waiters on it
+    /// (thread exit: CLONE_CHILD_CLEARTID, robust futexes).
+    StoreAndWake {
+        /// Address of the word.
+        addr: u64,
+        /// New value; `None` leaves the word alone.
+        value: Option<u32>,
+        /// How many waiters to wake.
+        wake: u32,
+    },
+    /// Sets the guest's FS base.
+    SetFsBase(u64),
+    /// Sets the guest's GS base.
+    SetGsBase(u64),
+}
+
+/// The range of addresses a guest may use, and fixed places in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Lowest address a guest may map (mmap_min_addr).
+    pub min: u64,
+    /// One past the highest usable address.
+    pub max: u64,
+    /// Where the vDSO image stands (AT_SYSINFO_EHDR), outside `min..max`, and its length.
+    pub vdso: Option<(u64, u64)>,
+    /// Where the vvar pages stand and their length, for /proc/PID/maps.
+    pub vvar: Option<(u64, u64)>,
+    /// Size of the extended state (XSAVE area) of a signal frame in bytes.
+    pub xstate_size: usize,
+}
+
+/// A way to run guest code.
+pub trait Platform: Send + Sync {
+    /// Name as given to `--platform`.
+    fn name(&self) -> &'static str;
+    /// Address limits, the same for every address space.
+    fn limits(&self) -> Limits;
+    /// A new empty address space with one guest thread that has not run yet (execve).
+    /// The context's registers are zero; the kernel sets them before the first `run`.
+    ///
+    /// Errors: EAGAIN or ENOMEM when the host refuses another process.
+    fn new_space(&self) -> Result<Box<dyn Context>>;
+}
+
+/// A guest address space, shared by its contexts.
+pub trait AddressSpace: Send + Sync {
+    /// Copies guest memory out; returns how many bytes were copied before a fault.
+    /// 0 with a non-empty buffer means the first byte faulted.
+    fn read(&self, addr: u64, buf: &mut [u8]) -> usize;
+    /// Copies into guest memory; returns how many bytes were copied before a fault.
+    fn write(&self, addr: u64, data: &[u8]) -> usize;
+    /// Kills the host process that holds this address space. Idempotent; every
+    /// context of it soon returns [`Exit::Dead`].
+    fn kill(&self);
+    /// Host process id, for debugging, resource usage and /proc of the host.
+    fn host_pid(&self) -> i32;
+}
+
+/// Interrupts a context from another thread.
+pub trait Interrupt: Send + Sync {
+    /// Makes the context's current or next `run` return [`Exit::Interrupted`]
+    /// (or `FutexInterrupted`) promptly. Sticky; several calls may merge into one.
+    fn interrupt(&self);
+}
+
+/// Mode of [`Context::spawn`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spawn {
+    /// A thread in the same address space (threads, vfork and CLONE_VM children).
+    Thread,
+    /// A copy-on-write copy of the address space with one thread (fork).
+    Fork,
+}
+
+/// One guest thread. Owned by the sentry thread that runs it.
+///
+/// futex(2) operations WAIT, WAKE, WAIT_BITSET, WAKE_BITSET, REQUEUE,
+/// CMP_REQUEUE and WAKE_OP are executed by the platform itself on the host's
+/// own futex and are not reported as `Exit::Syscall`; all others are.
+/// The platform does so unless [`Context::set_report_all`] is on.
+pub trait Context: Send {
+    /// The address space this thread runs in.
+    fn space(&self) -> Arc<dyn AddressSpace>;
+    /// Registers as of the last exit.
+    fn regs(&self) -> &Regs;
+    /// Registers to resume with. fs_base and gs_base are honoured too.
+    fn regs_mut(&mut self) -> &mut Regs;
+    /// Executes queued actions, resumes the guest and waits for its next exit.
+    fn run(&mut self) -> Exit;
+    /// Queues an action for the next `run` or `flush`.
+    fn queue(&mut self, action: Action);
+    /// Has the guest thread execute the queued actions now, and waits.
+    /// On failure the rest of the queue is dropped.
+    fn flush(&mut self) -> Result<()>;
+    /// Bytes that fit one queued `Write` cheaply; larger copies go through [`AddressSpace::write`].
+    fn write_limit(&self) -> usize;
+    /// Guest memory captured together with the system call, if it covers
+    /// `addr..addr + buf.len()`; true when `buf` was filled from it.
+    fn captured(&self, addr: u64, buf: &mut [u8]) -> bool;
+    /// Starts a new guest thread. Its registers are a copy of this thread's,
+    /// which the kernel then changes (rax = 0, rsp, fs_base) before running it
+    /// from a sentry thread of its own. Extended state is copied. Queued actions are flushed first.
+    fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>>;
+    /// The extended state (XSAVE layout, as in a signal frame) of the stopped guest.
+    fn xstate(&mut self) -> Result<Vec<u8>>;
+    /// Replaces the extended state; EINVAL when the bytes are not a valid image.
+    fn set_xstate(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Resets the extended state to that of a new process.
+    fn reset_xstate(&mut self);
+    /// Handle by which other threads interrupt this one.
+    fn interrupter(&self) -> Arc<dyn Interrupt>;
+    /// Report every system call, native futexes included (strace, seccomp, ptrace).
+    fn set_report_all(&mut self, on: bool);
+    /// Ends the guest thread: executes queued actions (faults ignored), then the host thread exits.
+    /// With the address space's last context this ends the host process as well.
+    fn exit(self: Box<Self>);
+}
