@@ -1,1 +1,5 @@
 //! sentry.
+
+#![forbid(unsafe_code)]
+
+pub mod spec;

@@ -1,0 +1,254 @@
+//! What a sandbox is to be: the contract between the runtime and the kernel.
+//!
+//! The runtime makes a [`SandboxSpec`] from a bundle or a command line, has
+//! the gofer open the mount points, and hands the specification together with
+//! a list of descriptors to the kernel. Everything here is plain data, already
+//! validated by the runtime: descriptor fields are indices into that list, and
+//! each index is used by one field only, save for the three standard streams,
+//! which may share one.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// Index into the list of descriptors passed beside the specification.
+pub type FdIndex = usize;
+
+/// Name of the only entry in the directory that [`MountSpec::source_fd`]
+/// refers to when [`MountSpec::source_is_file`] is set.
+pub const FILE_ENTRY: &str = "file";
+
+/// One sandbox with one container in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// Container id, for logs.
+    pub id: String,
+    /// Host name in the sandbox's uts namespace.
+    pub hostname: String,
+    /// NIS domain name in the sandbox's uts namespace; empty leaves Linux's default.
+    pub domainname: String,
+    /// The root file system.
+    pub root: RootSpec,
+    /// Mounts in the order in which they are made, `/proc` and `/dev` included.
+    pub mounts: Vec<MountSpec>,
+    /// The first process.
+    pub process: ProcessSpec,
+    /// Paths that read as empty (a file as /dev/null, a directory as an empty one).
+    pub masked_paths: Vec<String>,
+    /// Paths that are remounted read-only.
+    pub readonly_paths: Vec<String>,
+    /// Kernel parameters as in /proc/sys, dots for slashes.
+    pub sysctl: Vec<(String, String)>,
+    /// Standard input, output and error of the first process, unless [`console`](Self::console) is set.
+    pub stdio: [FdIndex; 3],
+    /// The user's terminal, in raw mode. When set, the first process gets a
+    /// pseudo-terminal of the sandbox as controlling terminal and standard
+    /// streams, and the kernel pumps bytes between it and this descriptor.
+    pub console: Option<FdIndex>,
+    /// Size of that terminal at the start.
+    pub console_size: WindowSize,
+    /// Network mode.
+    pub network: Network,
+    /// Which platform runs the guest.
+    pub platform: PlatformName,
+    /// Log every system call of the guest.
+    pub strace: bool,
+    /// Log more.
+    pub debug: bool,
+}
+
+/// The root file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootSpec {
+    /// O_PATH descriptor of the root directory. The host's mount behind it is
+    /// read-only whenever the guest's writes do not go to it.
+    pub fd: FdIndex,
+    /// Mounted read-only for the guest (over the overlay, if there is one).
+    pub readonly: bool,
+    /// What lies over it.
+    pub overlay: Overlay,
+}
+
+/// Where writes to a file system go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overlay {
+    /// To the file system itself.
+    #[default]
+    None,
+    /// To memory, thrown away at the end.
+    Memory,
+}
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountSpec {
+    /// Absolute path in the container, cleaned of `.` and `..`. Missing
+    /// directories (or the file, for a file) are created as runc does.
+    pub destination: String,
+    /// `bind`, `proc`, `tmpfs`, `devtmpfs`, `devpts`, `sysfs`, `mqueue`, `cgroup`, ...
+    /// In an OCI bundle a `tmpfs` on /dev has become `devtmpfs`.
+    pub fstype: String,
+    /// For `bind`: O_PATH descriptor of the source directory, or, with
+    /// `source_is_file`, of a directory that holds it as [`FILE_ENTRY`] (a
+    /// file cannot be reopened from an O_PATH descriptor without /proc).
+    pub source_fd: Option<FdIndex>,
+    /// The source is not a directory.
+    pub source_is_file: bool,
+    /// The source as given, shown in /proc/mounts.
+    pub source: String,
+    /// Mounted read-only. The host's mount is read-only as well then.
+    pub readonly: bool,
+    /// `noexec` is in force.
+    pub noexec: bool,
+    /// `nosuid` is in force.
+    pub nosuid: bool,
+    /// `nodev` is in force.
+    pub nodev: bool,
+    /// What lies over a `bind`.
+    pub overlay: Overlay,
+    /// Options of the file system itself (`size=64m`, `mode=1777`, `gid=5`, `ptmxmode=0666`, ...).
+    pub options: Vec<String>,
+}
+
+/// The first process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessSpec {
+    /// Program and arguments, never empty. A program without a slash is
+    /// looked for along PATH of `env`, inside the container.
+    pub args: Vec<String>,
+    /// Environment, `NAME=value`.
+    pub env: Vec<String>,
+    /// Absolute path of the working directory.
+    pub cwd: String,
+    /// Create a missing working directory, as runc does.
+    pub create_cwd: bool,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub additional_gids: Vec<u32>,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// Capabilities.
+    pub capabilities: CapabilitySets,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub no_new_privileges: bool,
+    /// Resource limits; those not named keep the kernel's defaults.
+    pub rlimits: Vec<RlimitSpec>,
+    /// The process runs on a pseudo-terminal.
+    pub terminal: bool,
+    /// /proc/self/oom_score_adj.
+    pub oom_score_adj: i32,
+}
+
+/// Capability sets as bit masks, bit n for capability number n.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapabilitySets {
+    /// Bounding set.
+    pub bounding: u64,
+    /// Effective set.
+    pub effective: u64,
+    /// Inheritable set.
+    pub inheritable: u64,
+    /// Permitted set.
+    pub permitted: u64,
+    /// Ambient set.
+    pub ambient: u64,
+}
+
+/// One resource limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RlimitSpec {
+    /// RLIMIT_* number.
+    pub resource: u32,
+    /// Soft limit, `u64::MAX` for no limit.
+    pub soft: u64,
+    /// Hard limit, `u64::MAX` for no limit.
+    pub hard: u64,
+}
+
+/// Size of a terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowSize {
+    /// Rows.
+    pub rows: u16,
+    /// Columns.
+    pub cols: u16,
+}
+
+/// Network modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// No network families besides Unix sockets.
+    #[default]
+    None,
+}
+
+/// Platforms, as `--platform` names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlatformName {
+    /// SIGSYS and shared memory.
+    #[default]
+    Systrap,
+    /// ptrace(2).
+    Ptrace,
+}
+
+/// What others may ask of a running kernel. Called from any thread; none of the calls blocks for long.
+pub trait Running: Send + Sync {
+    /// Sends a signal to the container's first process, or to the foreground
+    /// process group of its terminal when it has one. An invalid number is ignored.
+    fn signal(&self, signo: i32);
+    /// Sets the size of the container's terminal (and so raises SIGWINCH); nothing without a terminal.
+    fn resize(&self, size: WindowSize);
+}
+
+/// Called once by the kernel, after the first process was set up and before it runs.
+pub type OnStart = Box<dyn FnOnce(Arc<dyn Running>) + Send>;
+
+/// Why a container's first process could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartError {
+    /// What kind of failure, which decides the exit status.
+    pub kind: StartErrorKind,
+    /// One line for the user, without a program name before it.
+    pub message: String,
+}
+
+/// Kinds of [`StartError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartErrorKind {
+    /// The program does not exist: exit status 127. The message is
+    /// `exec: "NAME": executable file not found in $PATH`, or, with a slash in
+    /// the name, `exec: "NAME": stat NAME: no such file or directory`.
+    NotFound,
+    /// The program cannot be executed (EACCES, ENOEXEC, a directory): exit status 126.
+    /// The message is `exec: "NAME": permission denied` and the like.
+    NotExecutable,
+    /// Anything else (a mount, the working directory, a resource limit): exit status 128.
+    Other,
+}
+
+impl StartError {
+    /// Exit status of the command line for this failure.
+    pub fn exit_status(&self) -> i32 {
+        match self.kind {
+            StartErrorKind::NotFound => 127,
+            StartErrorKind::NotExecutable => 126,
+            StartErrorKind::Other => 128,
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StartError {}
