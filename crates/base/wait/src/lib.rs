@@ -1,1 +1,315 @@
-//! wait.
+//! Wait queues: who waits for which readiness, and how a thread sleeps.
+//!
+//! An object that can become ready owns a [`WaitQueue`]; whoever changes its
+//! state calls [`WaitQueue::notify`] *after* the change. A waiter subscribes
+//! first, then checks the condition, then sleeps: no wake-up is lost.
+//! Lock rank: the queue's own lock is a leaf; `Wake::wake` is called without it.
+
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+/// Readiness bits with the values of poll(2)'s and epoll(7)'s masks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Events(pub u32);
+
+impl Events {
+    /// No event.
+    pub const NONE: Events = Events(0);
+    /// POLLIN.
+    pub const IN: Events = Events(0x001);
+    /// POLLPRI.
+    pub const PRI: Events = Events(0x002);
+    /// POLLOUT.
+    pub const OUT: Events = Events(0x004);
+    /// POLLERR.
+    pub const ERR: Events = Events(0x008);
+    /// POLLHUP.
+    pub const HUP: Events = Events(0x010);
+    /// POLLRDNORM.
+    pub const RDNORM: Events = Events(0x040);
+    /// POLLRDBAND.
+    pub const RDBAND: Events = Events(0x080);
+    /// POLLWRNORM.
+    pub const WRNORM: Events = Events(0x100);
+    /// POLLWRBAND.
+    pub const WRBAND: Events = Events(0x200);
+    /// POLLRDHUP.
+    pub const RDHUP: Events = Events(0x2000);
+    /// IN and RDNORM: what readable objects report.
+    pub const READABLE: Events = Events(0x041);
+    /// OUT and WRNORM: what writable objects report.
+    pub const WRITABLE: Events = Events(0x104);
+    /// Every bit.
+    pub const ALL: Events = Events(!0);
+
+    /// Bits in both.
+    pub const fn intersect(self, o: Events) -> Events {
+        Events(self.0 & o.0)
+    }
+    /// True when any bit is shared.
+    pub const fn intersects(self, o: Events) -> bool {
+        self.0 & o.0 != 0
+    }
+    /// True when no bit is set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl std::ops::BitOr for Events {
+    type Output = Events;
+    fn bitor(self, o: Events) -> Events {
+        Events(self.0 | o.0)
+    }
+}
+
+impl std::ops::BitOrAssign for Events {
+    fn bitor_assign(&mut self, o: Events) {
+        self.0 |= o.0;
+    }
+}
+
+/// Something that wants to know about readiness: a sleeping thread, an epoll item.
+pub trait Wake: Send + Sync {
+    /// Called after `events` may have become true. Must not block, and must not
+    /// take a lock that is held while subscribing.
+    fn wake(&self, events: Events);
+}
+
+struct Entry {
+    id: usize,
+    mask: Events,
+    exclusive: bool,
+    waker: Arc<dyn Wake>,
+}
+
+#[derive(Default)]
+struct Inner {
+    len: AtomicUsize,
+    entries: Mutex<(usize, Vec<Entry>)>,
+}
+
+/// A list of subscribers. Cloning gives another handle to the same list.
+#[derive(Clone, Default)]
+pub struct WaitQueue(Arc<Inner>);
+
+impl WaitQueue {
+    /// An empty queue.
+    pub fn new() -> WaitQueue {
+        WaitQueue::default()
+    }
+
+    /// Adds a subscriber for events in `mask` (ERR and HUP are always included)
+    /// until the returned guard is dropped.
+    #[must_use]
+    pub fn subscribe(&self, mask: Events, waker: Arc<dyn Wake>) -> Subscription {
+        self.add(mask, waker, false)
+    }
+
+    /// As `subscribe`; of the exclusive subscribers only one is woken per notification.
+    #[must_use]
+    pub fn subscribe_exclusive(&self, mask: Events, waker: Arc<dyn Wake>) -> Subscription {
+        self.add(mask, waker, true)
+    }
+
+    fn add(&self, mask: Events, waker: Arc<dyn Wake>, exclusive: bool) -> Subscription {
+        let mut e = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        e.0 += 1;
+        let id = e.0;
+        e.1.push(Entry { id, mask: mask | Events::ERR | Events::HUP, exclusive, waker });
+        self.0.len.store(e.1.len(), Ordering::SeqCst);
+        Subscription { queue: self.0.clone(), id }
+    }
+
+    /// Wakes the subscribers whose mask meets `events`.
+    pub fn notify(&self, events: Events) {
+        if self.0.len.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut wake: Vec<Arc<dyn Wake>> = Vec::new();
+        {
+            let e = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut exclusive_done = false;
+            for x in e.1.iter().filter(|x| x.mask.intersects(events)) {
+                if x.exclusive && std::mem::replace(&mut exclusive_done, true) {
+                    continue;
+                }
+                wake.push(x.waker.clone());
+            }
+        }
+        for w in wake {
+            w.wake(events);
+        }
+    }
+
+    /// True when nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.len.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// Keeps a subscription alive; dropping it unsubscribes.
+pub struct Subscription {
+    queue: Arc<Inner>,
+    id: usize,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let gone = {
+            let mut e = self.queue.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            let gone = e.1.iter().position(|x| x.id == self.id).map(|i| e.1.remove(i));
+            self.queue.len.store(e.1.len(), Ordering::SeqCst);
+            gone
+        };
+        drop(gone);
+    }
+}
+
+/// Why a sleep ended without a wake-up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// A signal (or exit, or stop) wants the thread's attention.
+    Interrupted,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// The sleeping side of one thread: a wake-up token and an interrupt flag.
+///
+/// The interrupt flag is a level: it stays until [`Waiter::set_interrupted`]
+/// clears it, and every interruptible sleep ends at once while it is set.
+#[derive(Default)]
+pub struct Waiter {
+    thread: Mutex<Option<Thread>>,
+    token: AtomicBool,
+    interrupted: AtomicBool,
+}
+
+impl Waiter {
+    /// A waiter not yet bound to a thread; the first sleep binds it.
+    pub fn new() -> Arc<Waiter> {
+        Arc::new(Waiter::default())
+    }
+
+    fn unpark(&self) {
+        if let Some(t) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
+            t.unpark();
+        }
+    }
+
+    /// Sets or clears the interrupt flag; setting it ends a sleep.
+    pub fn set_interrupted(&self, on: bool) {
+        self.interrupted.store(on, Ordering::SeqCst);
+        if on {
+            self.unpark();
+        }
+    }
+
+    /// Reads the interrupt flag.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// Sleeps until woken, interrupted or past the deadline. Consumes one wake-up token;
+    /// returns at once when one is there. May return `Ok` spuriously: check the condition again.
+    pub fn sleep(&self, deadline: Option<Instant>) -> Result<(), Stop> {
+        self.sleep_inner(deadline, true)
+    }
+
+    /// As `sleep`, but signals do not end it (for short, bounded waits only).
+    pub fn sleep_uninterruptible(&self, deadline: Option<Instant>) -> Result<(), Stop> {
+        self.sleep_inner(deadline, false)
+    }
+
+    fn sleep_inner(&self, deadline: Option<Instant>, interruptible: bool) -> Result<(), Stop> {
+        {
+            let mut t = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            let me = thread::current();
+            if t.as_ref().map(Thread::id) != Some(me.id()) {
+                *t = Some(me);
+            }
+        }
+        loop {
+            if self.token.swap(false, Ordering::SeqCst) {
+                return Ok(());
+            }
+            if interruptible && self.interrupted() {
+                return Err(Stop::Interrupted);
+            }
+            match deadline {
+                None => thread::park(),
+                Some(d) => {
+                    let now = Instant::now();
+                    if now >= d {
+                        return Err(Stop::TimedOut);
+                    }
+                    thread::park_timeout(d - now);
+                }
+            }
+        }
+    }
+
+    /// Repeats `attempt` until it gives `Some`, sleeping on `queue` for `mask` in between.
+    pub fn wait_on<T>(
+        self: &Arc<Self>,
+        queue: &WaitQueue,
+        mask: Events,
+        deadline: Option<Instant>,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> Result<T, Stop> {
+        if let Some(v) = attempt() {
+            return Ok(v);
+        }
+        let _sub = queue.subscribe(mask, self.clone());
+        loop {
+            if let Some(v) = attempt() {
+                return Ok(v);
+            }
+            self.sleep(deadline)?;
+        }
+    }
+}
+
+impl Wake for Waiter {
+    fn wake(&self, _events: Events) {
+        self.token.store(true, Ordering::SeqCst);
+        self.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn notify_wakes_a_sleeper() {
+        let q = WaitQueue::new();
+        let flag = Arc::new(AtomicBool::new(false));
+        let (q2, f2) = (q.clone(), flag.clone());
+        let t = thread::spawn(move || {
+            let w = Waiter::new();
+            w.wait_on(&q2, Events::IN, None, || f2.load(Ordering::SeqCst).then_some(7))
+        });
+        flag.store(true, Ordering::SeqCst);
+        q.notify(Events::IN);
+        assert_eq!(t.join().unwrap(), Ok(7));
+        assert!(q.is_empty());
+    }
+
+    #[test]
+    fn deadline_and_interrupt_end_a_sleep() {
+        let w = Waiter::new();
+        assert_eq!(w.sleep(Some(Instant::now() + Duration::from_millis(1))), Err(Stop::TimedOut));
+        w.set_interrupted(true);
+        assert_eq!(w.sleep(None), Err(Stop::Interrupted));
+        w.set_interrupted(false);
+        w.wake(Events::IN);
+        assert_eq!(w.sleep(None), Ok(()));
+    }
+}

@@ -1,0 +1,56 @@
+//! What the file layer may know of the task that calls it.
+
+use crate::cred::Credentials;
+use abi::{Result, Signal};
+use std::sync::Arc;
+use wait::Waiter;
+
+/// The calling task as subsystems see it: credentials, identity, limits, and
+/// how to sleep. Implemented by `task::Current`; tests have a plain one.
+pub trait Caller {
+    /// Credentials for permission checks (fsuid, fsgid, groups, capabilities).
+    fn creds(&self) -> Arc<Credentials>;
+    /// The sleeping side of this thread.
+    fn waiter(&self) -> Arc<Waiter>;
+    /// Thread group id (getpid(2)).
+    fn pid(&self) -> i32;
+    /// Thread id (gettid(2)).
+    fn tid(&self) -> i32;
+    /// Process group id.
+    fn pgid(&self) -> i32;
+    /// Session id.
+    fn sid(&self) -> i32;
+    /// Soft limit of an RLIMIT_* resource, in its unit; `u64::MAX` is unlimited.
+    fn rlimit(&self, resource: i32) -> u64;
+    /// Sends a signal to the calling thread (SIGPIPE, SIGXFSZ).
+    fn raise(&self, sig: Signal);
+    /// File mode creation mask.
+    fn umask(&self) -> u32;
+    /// True when `sig` is blocked or ignored by the caller (job control checks).
+    fn blocks_or_ignores(&self, sig: Signal) -> bool;
+}
+
+/// Access to the caller's memory for calls whose layout only a driver knows (ioctl).
+pub trait UserMemory {
+    /// Copies from the caller; EFAULT when any byte cannot be read.
+    fn copy_in(&mut self, addr: u64, buf: &mut [u8]) -> Result<()>;
+    /// Copies to the caller; EFAULT when any byte cannot be written.
+    fn copy_out(&mut self, addr: u64, data: &[u8]) -> Result<()>;
+}
+
+impl dyn UserMemory + '_ {
+    /// Reads a plain value.
+    pub fn read_value<T: zerocopy::FromBytes + zerocopy::IntoBytes>(&mut self, addr: u64) -> Result<T> {
+        let mut v = T::new_zeroed();
+        self.copy_in(addr, v.as_mut_bytes())?;
+        Ok(v)
+    }
+    /// Writes a plain value.
+    pub fn write_value<T: zerocopy::IntoBytes + zerocopy::Immutable>(
+        &mut self,
+        addr: u64,
+        v: &T,
+    ) -> Result<()> {
+        self.copy_out(addr, v.as_bytes())
+    }
+}

@@ -1,0 +1,212 @@
+//! Open files.
+
+use crate::caller::{Caller, UserMemory};
+use crate::inode::{DirSink, InodeRef};
+use crate::walk::Path;
+use abi::stat::Attr;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use wait::{Events, WaitQueue};
+
+/// What mmap(2) asks of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct MapRequest {
+    /// PROT_* bits asked for now.
+    pub prot: i32,
+    /// MAP_SHARED (or MAP_SHARED_VALIDATE) rather than MAP_PRIVATE.
+    pub shared: bool,
+    /// Offset in bytes, page aligned.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// What the address space maps for it.
+#[derive(Clone, Debug)]
+pub enum Mapping {
+    /// A host descriptor with exactly the rights the mapping needs, and the offset in it.
+    Host {
+        /// The descriptor.
+        fd: Arc<OwnedFd>,
+        /// Offset in bytes.
+        offset: u64,
+    },
+    /// Anonymous memory (/dev/zero).
+    Anonymous,
+}
+
+/// Operations of an open file. None of them blocks (FIFO open apart): what would block
+/// answers EAGAIN and the one loop in `vfs::retry` waits on [`FileOps::wait_queue`].
+///
+/// `off` is the absolute offset for seekable files. Stream-like files (pipes, sockets,
+/// terminals, eventfd...) return false from [`FileOps::seekable`] and ignore it.
+pub trait FileOps: Send + Sync + Any {
+    /// For code that needs the concrete type (epoll, sockets, pipes, terminals).
+    fn as_any(&self) -> &dyn Any;
+    /// Reads into `buf`; 0 at end of file.
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+    /// Writes from `buf`. With O_APPEND the implementation appends atomically, ignores `off`, and says
+    /// where the data went through `append_end`.
+    fn write(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &[u8], _off: u64) -> Result<usize> {
+        Err(Errno::EINVAL)
+    }
+    /// True for files with a position.
+    fn seekable(&self) -> bool {
+        false
+    }
+    /// Smallest unit for which a write needs one call: datagrams, pipes up to PIPE_BUF, eventfd.
+    /// `false` lets large transfers be cut into pieces (regular files).
+    fn message_like(&self) -> bool {
+        !self.seekable()
+    }
+    /// SEEK_DATA, SEEK_HOLE and file-specific seeking (directories); SET/CUR/END are generic.
+    fn seek_special(&self, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
+        Err(Errno::EINVAL)
+    }
+    /// Current readiness. Regular files are always ready.
+    fn poll(&self, _file: &OpenFile) -> Events {
+        Events::READABLE | Events::WRITABLE
+    }
+    /// Queue notified when readiness changes; `None` when it never does (epoll_ctl answers EPERM).
+    fn wait_queue(&self) -> Option<WaitQueue> {
+        None
+    }
+    /// ioctl(2); ENOTTY for unknown requests.
+    fn ioctl(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        _mem: &mut dyn UserMemory,
+        _cmd: u32,
+        _arg: u64,
+    ) -> Result<u64> {
+        Err(Errno::ENOTTY)
+    }
+    /// What to map; ENODEV when the file cannot be mapped.
+    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, _req: &MapRequest) -> Result<Mapping> {
+        Err(Errno::ENODEV)
+    }
+    /// Feeds directory entries from offset `pos` on; returns the offset to continue with.
+    fn read_dir(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        _pos: u64,
+        _sink: &mut dyn DirSink,
+    ) -> Result<u64> {
+        Err(Errno::ENOTDIR)
+    }
+    /// fsync(2) / fdatasync(2); EINVAL for files that have no storage.
+    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+        Err(Errno::EINVAL)
+    }
+    /// fallocate(2).
+    fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, _mode: i32, _off: u64, _len: u64) -> Result<()> {
+        Err(Errno::ENODEV)
+    }
+    /// F_SETFL changed the status flags (O_NONBLOCK, O_APPEND, O_ASYNC, O_DIRECT).
+    fn set_flags(&self, _file: &OpenFile, _flags: i32) -> Result<()> {
+        Ok(())
+    }
+    /// Attributes of a file that has no inode of its own in a file system (pipes, anon inodes, sockets);
+    /// `None` uses the inode.
+    fn attr(&self) -> Option<Result<Attr>> {
+        None
+    }
+    /// close(2) of one descriptor (POSIX lock release, flush errors). The final release is `Drop`.
+    fn flush(&self, _cx: &dyn Caller, _file: &OpenFile) -> Result<()> {
+        Ok(())
+    }
+    /// Extra lines of /proc/PID/fdinfo/N.
+    fn fdinfo(&self) -> String {
+        String::new()
+    }
+    /// Name shown by /proc/PID/fd/N for files without a path, e.g. `pipe:[123]`, `anon_inode:[eventfd]`.
+    fn link_name(&self) -> Option<String> {
+        None
+    }
+}
+
+/// An open file description: shared by every descriptor that dup(2) or fork(2) made of it.
+pub struct OpenFile {
+    /// Where it was opened; `None` for files without a path.
+    pub path: Option<Path>,
+    /// The inode; `None` for pipes from pipe(2), sockets, anon inodes.
+    pub inode: Option<InodeRef>,
+    /// The operations.
+    pub ops: Arc<dyn FileOps>,
+    /// Access mode and status flags as F_GETFL shows them.
+    flags: AtomicI32,
+    /// File position; held across read and write so that they are atomic (as f_pos_lock).
+    pub pos: Mutex<u64>,
+    /// F_SETOWN owner (negative for a process group) and F_SETSIG signal.
+    pub owner: Mutex<(i32, i32)>,
+}
+
+impl OpenFile {
+    /// Wraps the operations of a just-opened file.
+    pub fn new(
+        path: Option<Path>,
+        inode: Option<InodeRef>,
+        ops: Arc<dyn FileOps>,
+        flags: i32,
+    ) -> Arc<OpenFile> {
+        let keep = !(libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC | libc::O_CLOEXEC);
+        Arc::new(OpenFile {
+            path,
+            inode,
+            ops,
+            flags: AtomicI32::new(flags & keep),
+            pos: Mutex::new(0),
+            owner: Mutex::new((0, 0)),
+        })
+    }
+
+    /// A file without path or inode (pipes, sockets, eventfd, ...).
+    pub fn anonymous(ops: Arc<dyn FileOps>, flags: i32) -> Arc<OpenFile> {
+        OpenFile::new(None, None, ops, flags)
+    }
+
+    /// Access mode and status flags.
+    pub fn flags(&self) -> i32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the changeable status flags (F_SETFL).
+    pub fn set_status(&self, flags: i32) {
+        let change = libc::O_APPEND | libc::O_NONBLOCK | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME;
+        let old = self.flags();
+        self.flags.store(old & !change | flags & change, Ordering::Relaxed);
+    }
+
+    /// Opened for reading.
+    pub fn readable(&self) -> bool {
+        self.flags() & (libc::O_ACCMODE | libc::O_PATH) != libc::O_WRONLY && self.flags() & libc::O_PATH == 0
+    }
+
+    /// Opened for writing.
+    pub fn writable(&self) -> bool {
+        self.flags() & libc::O_PATH == 0
+            && matches!(self.flags() & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR)
+    }
+
+    /// O_NONBLOCK is set.
+    pub fn nonblocking(&self) -> bool {
+        self.flags() & libc::O_NONBLOCK != 0
+    }
+
+    /// Attributes: the inode's, or the operations' own.
+    pub fn attr(&self) -> Result<Attr> {
+        match (self.ops.attr(), &self.inode) {
+            (Some(a), _) => a,
+            (None, Some(i)) => i.attr(),
+            (None, None) => Err(Errno::EBADF),
+        }
+    }
+}

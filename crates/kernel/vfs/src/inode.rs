@@ -1,0 +1,196 @@
+//! What a file system implements.
+
+use crate::caller::Caller;
+use crate::file::FileOps;
+use abi::stat::{Attr, StatFs};
+use abi::time::Timespec;
+use abi::{Errno, Result};
+use std::any::Any;
+use std::sync::Arc;
+
+/// A shared inode.
+pub type InodeRef = Arc<dyn Inode>;
+
+/// A file system instance (superblock).
+pub trait FileSystem: Send + Sync {
+    /// Type as in /proc/filesystems, e.g. `"tmpfs"`.
+    fn kind(&self) -> &'static str;
+    /// Root directory.
+    fn root(&self) -> InodeRef;
+    /// statfs(2) numbers.
+    fn statfs(&self) -> Result<StatFs>;
+    /// Flushes to stable storage (sync(2), syncfs(2)); nothing to do in memory.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    /// True when dentries must be checked against the file system on every use, because
+    /// others change it behind our back (bind mounts shared with the host, procfs).
+    fn revalidate(&self) -> bool {
+        false
+    }
+    /// Options as /proc/mounts shows them after `rw`/`ro`, e.g. `size=65536k`.
+    fn options(&self) -> String {
+        String::new()
+    }
+}
+
+/// What `create` makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewNode {
+    /// Regular file.
+    Regular,
+    /// Directory.
+    Directory,
+    /// Named pipe.
+    Fifo,
+    /// Unix socket.
+    Socket,
+    /// Character device with its number.
+    Char(u64),
+    /// Block device with its number.
+    Block(u64),
+    /// Symbolic link to these bytes.
+    Symlink(Vec<u8>),
+}
+
+/// New value of a time stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeSet {
+    /// Current time.
+    Now,
+    /// This time.
+    At(Timespec),
+}
+
+/// Attribute changes; `None` leaves an attribute alone. Permission has been checked by the
+/// caller (`vfs`), set-id bits have been dropped where Linux drops them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetAttr {
+    /// Permission bits (07777).
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// New size in bytes.
+    pub size: Option<u64>,
+    /// Access time.
+    pub atime: Option<TimeSet>,
+    /// Modification time.
+    pub mtime: Option<TimeSet>,
+}
+
+/// One directory entry.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    /// Inode number.
+    pub ino: u64,
+    /// DT_* type.
+    pub kind: u8,
+    /// Name.
+    pub name: Vec<u8>,
+}
+
+/// Receives directory entries. `next` is the offset that continues after this entry.
+/// Returns false when full: the entry was not taken.
+pub trait DirSink {
+    /// Offers one entry.
+    fn entry(&mut self, next: u64, e: &DirEntry) -> bool;
+}
+
+/// A file system object. Methods on names get one component without slash,
+/// never empty, `.` or `..`; permission checks happened before in `vfs`.
+/// Defaults answer as Linux does for objects without the operation.
+pub trait Inode: Send + Sync + Any {
+    /// For file systems that compose others or look inside their own.
+    fn as_any(&self) -> &dyn Any;
+    /// The instance this belongs to.
+    fn fs(&self) -> Arc<dyn FileSystem>;
+    /// Current attributes.
+    fn attr(&self) -> Result<Attr>;
+    /// Changes attributes.
+    fn set_attr(&self, _cx: &dyn Caller, _set: &SetAttr) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+    /// Finds an entry; ENOENT when there is none.
+    fn lookup(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<InodeRef> {
+        Err(Errno::ENOTDIR)
+    }
+    /// Makes an entry owned by (uid, gid) with `mode` permission bits (umask applied); EEXIST when there.
+    fn create(
+        &self,
+        _cx: &dyn Caller,
+        _name: &[u8],
+        _node: &NewNode,
+        _mode: u32,
+        _uid: u32,
+        _gid: u32,
+    ) -> Result<InodeRef> {
+        Err(Errno::EPERM)
+    }
+    /// Makes an unnamed regular file in this directory (O_TMPFILE).
+    fn create_unnamed(&self, _cx: &dyn Caller, _mode: u32, _uid: u32, _gid: u32) -> Result<InodeRef> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Hard link to an inode of the same file system.
+    fn link(&self, _cx: &dyn Caller, _name: &[u8], _target: &InodeRef) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+    /// Removes an entry that is not a directory.
+    fn unlink(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+    /// Removes an empty directory; ENOTEMPTY otherwise.
+    fn rmdir(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+    /// Moves `name` to `new_dir`/`new_name` on the same file system. `flags`: RENAME_*.
+    fn rename(
+        &self,
+        _cx: &dyn Caller,
+        _name: &[u8],
+        _new_dir: &InodeRef,
+        _new_name: &[u8],
+        _flags: u32,
+    ) -> Result<()> {
+        Err(Errno::EPERM)
+    }
+    /// Target of a symbolic link.
+    fn readlink(&self, _cx: &dyn Caller) -> Result<Vec<u8>> {
+        Err(Errno::EINVAL)
+    }
+    /// For magic links (/proc/PID/fd/N, exe, cwd, root): the place itself instead of a path to walk.
+    fn magic_link(&self, _cx: &dyn Caller) -> Option<Result<crate::walk::Path>> {
+        None
+    }
+    /// For magic links whose target is an open file that has no path (pipes, memfd): opening it again.
+    fn magic_file(&self, _cx: &dyn Caller) -> Option<Result<Arc<crate::file::OpenFile>>> {
+        None
+    }
+    /// Opens the object. `flags` are open(2)'s; creation, exclusivity and permission
+    /// were dealt with. FIFOs may block through the caller's waiter.
+    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        Err(Errno::ENXIO)
+    }
+    /// Value of an extended attribute; ENODATA when absent, EOPNOTSUPP without support.
+    fn get_xattr(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<Vec<u8>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Sets one; `flags` XATTR_CREATE or XATTR_REPLACE.
+    fn set_xattr(&self, _cx: &dyn Caller, _name: &[u8], _value: &[u8], _flags: i32) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Names of all.
+    fn list_xattr(&self, _cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
+        Ok(Vec::new())
+    }
+    /// Removes one.
+    fn remove_xattr(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// A per-inode slot where the socket layer keeps the endpoint bound to a socket inode,
+    /// the pipe layer its FIFO, the lock layer its records.
+    fn attachments(&self) -> Option<&crate::attach::Attachments> {
+        None
+    }
+}
