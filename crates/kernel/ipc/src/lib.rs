@@ -1,1 +1,11 @@
-//! ipc.
+//! Pipes, event and timer descriptors, readiness (poll, select, epoll), and the
+//! timer service that everything with a deadline uses.
+//!
+//! Neighbours: files implement `vfs::FileOps`; the calling task is seen through
+//! `vfs::Caller`; readiness goes through `wait::WaitQueue`. System calls live in
+//! `syscalls` and only decode their arguments.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod timer;
