@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod anon;
 pub mod attach;
 pub mod caller;
 pub mod cred;

@@ -1,0 +1,156 @@
+//! The internal file systems of objects that have no name: pipefs, sockfs and
+//! anon_inodefs. They give pipes, sockets and event descriptors inodes with
+//! attributes; nothing can be walked to.
+//!
+//! Lock rank: leaf. A checkpoint keeps inode number and attributes.
+
+use crate::caller::Caller;
+use crate::file::FileOps;
+use crate::inode::{FileSystem, Inode, InodeRef, SetAttr, TimeSet};
+use abi::stat::{Attr, StatFs, makedev};
+use abi::time::Timespec;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// One of the internal file systems.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AnonFs {
+    /// Pipes.
+    Pipe,
+    /// Sockets.
+    Socket,
+    /// Everything else (eventfd, epoll, timerfd, ...): one inode for all.
+    Anon,
+}
+
+impl AnonFs {
+    /// Device number, as on Linux after boot.
+    pub const fn dev(self) -> u64 {
+        match self {
+            AnonFs::Socket => makedev(0, 9),
+            AnonFs::Pipe => makedev(0, 15),
+            AnonFs::Anon => makedev(0, 16),
+        }
+    }
+}
+
+impl FileSystem for AnonFs {
+    fn kind(&self) -> &'static str {
+        match self {
+            AnonFs::Pipe => "pipefs",
+            AnonFs::Socket => "sockfs",
+            AnonFs::Anon => "anon_inodefs",
+        }
+    }
+    fn root(&self) -> InodeRef {
+        Arc::new(AnonInode::new(*self, libc::S_IFDIR | 0o555, 0, 0))
+    }
+    fn statfs(&self) -> Result<StatFs> {
+        let f_type = match self {
+            AnonFs::Pipe => 0x5049_5045,
+            AnonFs::Socket => 0x534f_434b,
+            AnonFs::Anon => 0x0904_1934,
+        };
+        Ok(StatFs {
+            f_type,
+            f_bsize: 4096,
+            f_namelen: 255,
+            f_frsize: 4096,
+            f_flags: 0x20,
+            ..StatFs::default()
+        })
+    }
+}
+
+/// A fresh inode number of the internal file systems.
+pub fn next_ino() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(4096);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Current CLOCK_REALTIME.
+fn now() -> Timespec {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
+}
+
+/// An inode of an internal file system.
+pub struct AnonInode {
+    fs: AnonFs,
+    attr: Mutex<Attr>,
+}
+
+impl AnonInode {
+    /// A new inode with type and permission bits `mode`.
+    pub fn new(fs: AnonFs, mode: u32, uid: u32, gid: u32) -> AnonInode {
+        // sockfs does not keep times.
+        let t = if fs == AnonFs::Socket { Timespec::default() } else { now() };
+        let attr = Attr {
+            dev: fs.dev(),
+            ino: next_ino(),
+            mode,
+            nlink: 1,
+            uid,
+            gid,
+            blksize: 4096,
+            atime: t,
+            mtime: t,
+            ctime: t,
+            ..Attr::default()
+        };
+        AnonInode { fs, attr: Mutex::new(attr) }
+    }
+
+    /// The inode that all anonymous descriptors share.
+    pub fn shared() -> InodeRef {
+        static SHARED: LazyLock<Arc<AnonInode>> =
+            LazyLock::new(|| Arc::new(AnonInode::new(AnonFs::Anon, 0o600, 0, 0)));
+        SHARED.clone()
+    }
+
+    /// Inode number.
+    pub fn ino(&self) -> u64 {
+        self.attr.lock().ino
+    }
+}
+
+impl Inode for AnonInode {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        Arc::new(self.fs)
+    }
+    fn attr(&self) -> Result<Attr> {
+        Ok(*self.attr.lock())
+    }
+    fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        if self.fs == AnonFs::Anon {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if set.size.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let mut a = self.attr.lock();
+        let now = now();
+        let time = |t: TimeSet| match t {
+            TimeSet::Now => now,
+            TimeSet::At(t) => t,
+        };
+        if let Some(m) = set.mode {
+            a.mode = a.mode & libc::S_IFMT | m & 0o7777;
+        }
+        a.uid = set.uid.unwrap_or(a.uid);
+        a.gid = set.gid.unwrap_or(a.gid);
+        a.atime = set.atime.map_or(a.atime, time);
+        a.mtime = set.mtime.map_or(a.mtime, time);
+        a.ctime = now;
+        Ok(())
+    }
+    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        Err(Errno::ENXIO)
+    }
+}
