@@ -8,4 +8,13 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod epoll;
+pub mod eventfd;
+pub mod pipe;
+pub mod poll;
+pub mod signalfd;
 pub mod timer;
+pub mod timerfd;
+
+#[cfg(test)]
+mod testing;

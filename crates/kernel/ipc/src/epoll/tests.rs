@@ -1,0 +1,89 @@
+use super::*;
+use crate::eventfd::EventFd;
+use crate::pipe::Pipe;
+use crate::testing::Plain;
+use std::time::Duration;
+
+const IN: u32 = libc::EPOLLIN as u32;
+const OUT: u32 = libc::EPOLLOUT as u32;
+
+fn ev(events: u32, data: u64) -> Event {
+    Event { events, data }
+}
+
+fn bump(f: &OpenFile, cx: &Plain) {
+    f.ops.write(cx, f, &1u64.to_ne_bytes(), 0).unwrap();
+}
+
+#[test]
+fn level_edge_and_oneshot() {
+    let cx = Plain::new();
+    let ep = Epoll::create();
+    let ep = Epoll::of(&ep).unwrap();
+    let f = EventFd::create(0, 0).unwrap();
+    ep.add(3, &f, ev(IN, 7)).unwrap();
+    assert_eq!(ep.add(3, &f, ev(IN, 7)), Err(Errno::EEXIST));
+    ep.add(4, &f, ev(IN | EDGE, 8)).unwrap();
+    ep.add(5, &f, ev(IN | ONESHOT, 9)).unwrap();
+    assert!(ep.collect(9).is_empty());
+    bump(&f, &cx);
+    assert_eq!(ep.collect(9), [ev(IN, 7), ev(IN, 8), ev(IN, 9)]);
+    assert_eq!(ep.collect(9), [ev(IN, 7)]);
+    bump(&f, &cx);
+    assert_eq!(ep.collect(1).len(), 1);
+    assert_eq!(ep.collect(9).len(), 2);
+    ep.modify(5, &f, ev(IN | OUT | ONESHOT, 1)).unwrap();
+    assert!(ep.collect(9).contains(&ev(IN | OUT, 1)));
+    ep.delete(3, &f).unwrap();
+    assert_eq!(ep.delete(3, &f), Err(Errno::ENOENT));
+    assert!(ep.collect(9).is_empty());
+}
+
+#[test]
+fn closing_removes_and_hup_is_always_asked_for() {
+    let cx = Plain::new();
+    let epf = Epoll::create();
+    let ep = Epoll::of(&epf).unwrap();
+    let (r, w) = Pipe::pair(&cx, 0);
+    ep.add(3, &r, ev(0, 1)).unwrap();
+    drop(w);
+    assert_eq!(ep.collect(9), [ev(libc::EPOLLHUP as u32, 1)]);
+    drop(r);
+    assert!(ep.collect(9).is_empty());
+    assert!(ep.items.lock().is_empty());
+    assert_eq!(ep.modify(3, &Pipe::pair(&cx, 0).0, ev(IN, 0)), Err(Errno::ENOENT));
+}
+
+#[test]
+fn nesting() {
+    let cx = Plain::new();
+    let eps: Vec<_> = (0..8).map(|_| Epoll::create()).collect();
+    let ep = |i: usize| Epoll::of(&eps[i]).unwrap();
+    assert_eq!(ep(0).add(1, &eps[0], ev(IN, 0)), Err(Errno::EINVAL));
+    let f = EventFd::create(0, 0).unwrap();
+    ep(0).add(1, &f, ev(IN, 5)).unwrap();
+    ep(1).add(1, &eps[0], ev(IN, 6)).unwrap();
+    assert_eq!(ep(0).add(1, &eps[1], ev(IN, 0)), Err(Errno::ELOOP));
+    assert!(ep(1).collect(1).is_empty());
+    bump(&f, &cx);
+    assert_eq!(ep(1).collect(1), [ev(IN, 6)]);
+    assert_eq!(ep(0).collect(1), [ev(IN, 5)]);
+    let mut b = [0; 8];
+    f.ops.read(&cx, &f, &mut b, 0).unwrap();
+    assert!(ep(1).collect(1).is_empty());
+    assert_eq!(eps[1].ops.poll(&eps[1]), Events::NONE);
+}
+
+#[test]
+fn waits() {
+    let cx = Arc::new(Plain::new());
+    let epf = Epoll::create();
+    let f = EventFd::create(0, 0).unwrap();
+    Epoll::of(&epf).unwrap().add(3, &f, ev(IN, 7)).unwrap();
+    let soon = Instant::now() + Duration::from_millis(3);
+    let got = Epoll::of(&epf).unwrap().wait(&cx.waiter(), 1, Some(soon));
+    assert_eq!(got, Ok(vec![]));
+    let t = std::thread::spawn(move || Epoll::of(&epf).unwrap().wait(&Waiter::new(), 1, None));
+    bump(&f, &cx);
+    assert_eq!(t.join().unwrap(), Ok(vec![ev(IN, 7)]));
+}

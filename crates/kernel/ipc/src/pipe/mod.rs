@@ -1,0 +1,340 @@
+//! Pipes and FIFOs.
+//!
+//! A [`Pipe`] is a ring, counts of its readers and writers, and one wait queue. Its
+//! [`PipeEnd`]s are what descriptors refer to; the last end to close throws the data
+//! away. FIFOs are the same object hung on a named inode (see [`fifo`]).
+//! Lock rank: leaf; the wait queue is notified after the lock is released.
+//! A checkpoint keeps the ring's content, its size and the ends.
+
+pub mod fifo;
+mod ring;
+
+use abi::{Errno, Result, Signal};
+use parking_lot::Mutex;
+use ring::{Ring, SLOT};
+use std::any::Any;
+use std::sync::Arc;
+use vfs::anon::{AnonFs, AnonInode};
+use vfs::{Caller, Cap, FileOps, FileSystem, Inode, OpenFile, SetAttr, UserMemory};
+use wait::{Events, WaitQueue};
+
+/// Slots of a new pipe.
+const DEFAULT_SLOTS: usize = 16;
+/// /proc/sys/fs/pipe-max-size.
+pub const MAX_SIZE: usize = 1 << 20;
+
+struct State {
+    ring: Ring,
+    readers: usize,
+    writers: usize,
+    /// How many opens for reading and writing there have been, for FIFO opens that wait.
+    reader_opens: u64,
+    writer_opens: u64,
+}
+
+/// The object between the ends.
+pub struct Pipe {
+    state: Mutex<State>,
+    queue: WaitQueue,
+    /// Inode number in pipefs; `None` for FIFOs, which have a path.
+    ino: Option<u64>,
+}
+
+impl Pipe {
+    fn new(ino: Option<u64>) -> Arc<Pipe> {
+        Arc::new(Pipe {
+            state: Mutex::new(State {
+                ring: Ring::new(DEFAULT_SLOTS),
+                readers: 0,
+                writers: 0,
+                reader_opens: 0,
+                writer_opens: 0,
+            }),
+            queue: WaitQueue::new(),
+            ino,
+        })
+    }
+
+    /// The pipe behind an open file, if it is one.
+    pub fn of(file: &OpenFile) -> Option<&Arc<Pipe>> {
+        let end: &PipeEnd = file.ops.as_any().downcast_ref()?;
+        Some(&end.pipe)
+    }
+
+    /// Size in bytes (F_GETPIPE_SZ).
+    pub fn size(&self) -> usize {
+        self.state.lock().ring.max() * SLOT
+    }
+
+    /// Bytes that a read would find.
+    pub fn buffered(&self) -> usize {
+        self.state.lock().ring.len()
+    }
+
+    /// Changes the size (F_SETPIPE_SZ); returns the one in effect, a power of two pages.
+    pub fn set_size(&self, cx: &dyn Caller, bytes: u64) -> Result<usize> {
+        if bytes > 1 << 31 {
+            return Err(Errno::EINVAL);
+        }
+        let size = (bytes as usize).max(SLOT).next_power_of_two();
+        let mut s = self.state.lock();
+        let grows = size > s.ring.max() * SLOT;
+        if grows && size > MAX_SIZE && !cx.creds().capable(Cap::SYS_RESOURCE) {
+            return Err(Errno::EPERM);
+        }
+        if !s.ring.resize(size / SLOT) {
+            return Err(Errno::EBUSY);
+        }
+        drop(s);
+        if grows {
+            self.queue.notify(Events::WRITABLE);
+        }
+        Ok(size)
+    }
+
+    /// Copies from the front without taking (tee); EAGAIN when empty with writers, 0 without.
+    pub fn peek(&self, buf: &mut [u8]) -> Result<usize> {
+        let s = self.state.lock();
+        if s.ring.is_empty() && s.writers > 0 {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(s.ring.peek(buf))
+    }
+
+    fn read(&self, buf: &mut [u8]) -> Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let mut s = self.state.lock();
+        if s.ring.is_empty() {
+            return if s.writers > 0 { Err(Errno::EAGAIN) } else { Ok(0) };
+        }
+        let was_full = s.ring.is_full();
+        let n = s.ring.pop(buf);
+        let room = was_full && !s.ring.is_full();
+        drop(s);
+        if room {
+            self.queue.notify(Events::WRITABLE);
+        }
+        Ok(n)
+    }
+
+    fn write(&self, cx: &dyn Caller, buf: &[u8], packet: bool) -> Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let mut s = self.state.lock();
+        if s.readers == 0 {
+            drop(s);
+            cx.raise(Signal::SIGPIPE);
+            return Err(Errno::EPIPE);
+        }
+        let n = s.ring.push(buf, packet);
+        drop(s);
+        if n == 0 {
+            return Err(Errno::EAGAIN);
+        }
+        self.queue.notify(Events::READABLE);
+        Ok(n)
+    }
+
+    /// Adds an end.
+    fn end(self: &Arc<Self>, reads: bool, writes: bool) -> Arc<PipeEnd> {
+        let mut s = self.state.lock();
+        let writers_before = if s.writers == 0 && !writes { Some(s.writer_opens) } else { None };
+        s.readers += reads as usize;
+        s.reader_opens += reads as u64;
+        s.writers += writes as usize;
+        s.writer_opens += writes as u64;
+        drop(s);
+        let end = PipeEnd { pipe: self.clone(), reads, writes, writers_before };
+        // A peer may be waiting in open(2) for this.
+        self.queue.notify(Events::READABLE | Events::WRITABLE);
+        Arc::new(end)
+    }
+}
+
+/// One end of a pipe, or both for a FIFO opened for reading and writing.
+pub struct PipeEnd {
+    pipe: Arc<Pipe>,
+    reads: bool,
+    writes: bool,
+    /// For a reader that opened while there was no writer: the count of writers' opens then. Until that
+    /// moves, poll(2) does not say HUP.
+    writers_before: Option<u64>,
+}
+
+impl Drop for PipeEnd {
+    fn drop(&mut self) {
+        let mut s = self.pipe.state.lock();
+        s.readers -= self.reads as usize;
+        s.writers -= self.writes as usize;
+        let mut events = Events::NONE;
+        if self.writes && s.writers == 0 {
+            events |= Events::READABLE | Events::HUP;
+        }
+        if self.reads && s.readers == 0 {
+            events |= Events::WRITABLE | Events::ERR;
+        }
+        drop(s);
+        if !events.is_empty() {
+            self.pipe.queue.notify(events);
+        }
+    }
+}
+
+impl FileOps for PipeEnd {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+        self.pipe.read(buf)
+    }
+    fn write(&self, cx: &dyn Caller, file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
+        self.pipe.write(cx, buf, file.flags() & libc::O_DIRECT != 0)
+    }
+    fn poll(&self, _file: &OpenFile) -> Events {
+        let s = self.pipe.state.lock();
+        let mut e = Events::NONE;
+        if self.reads {
+            if !s.ring.is_empty() {
+                e |= Events::READABLE;
+            }
+            if s.writers == 0 && self.writers_before != Some(s.writer_opens) {
+                e |= Events::HUP;
+            }
+        }
+        if self.writes {
+            if !s.ring.is_full() {
+                e |= Events::WRITABLE;
+            }
+            if s.readers == 0 {
+                e |= Events::ERR;
+            }
+        }
+        e
+    }
+    fn wait_queue(&self) -> Option<WaitQueue> {
+        Some(self.pipe.queue.clone())
+    }
+    fn ioctl(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        match cmd as u64 {
+            libc::FIONREAD => {
+                let n = self.pipe.buffered() as i32;
+                mem.write_value(arg, &n)?;
+                Ok(0)
+            }
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+    fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, _mode: i32, _off: u64, _len: u64) -> Result<()> {
+        Err(Errno::ESPIPE)
+    }
+    fn link_name(&self) -> Option<String> {
+        self.pipe.ino.map(|i| format!("pipe:[{i}]"))
+    }
+}
+
+/// The inode of a pipe from pipe(2): opening /proc/PID/fd/N gives a new end, as with a FIFO.
+struct PipeInode {
+    base: AnonInode,
+    pipe: Arc<Pipe>,
+}
+
+impl Inode for PipeInode {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        Arc::new(AnonFs::Pipe)
+    }
+    fn attr(&self) -> Result<abi::stat::Attr> {
+        self.base.attr()
+    }
+    fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        self.base.set_attr(cx, set)
+    }
+    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        fifo::open_pipe(cx, &self.pipe, flags).map(|e| e as Arc<dyn FileOps>)
+    }
+}
+
+impl Pipe {
+    /// pipe2(2): the reading and the writing end. `flags`: O_NONBLOCK, O_DIRECT.
+    pub fn pair(cx: &dyn Caller, flags: i32) -> (Arc<OpenFile>, Arc<OpenFile>) {
+        let cred = cx.creds();
+        let base = AnonInode::new(AnonFs::Pipe, libc::S_IFIFO | 0o600, cred.fsuid, cred.fsgid);
+        let pipe = Pipe::new(Some(base.ino()));
+        let inode: Arc<PipeInode> = Arc::new(PipeInode { base, pipe: pipe.clone() });
+        let (r, w) = (pipe.end(true, false), pipe.end(false, true));
+        let keep = flags & libc::O_NONBLOCK;
+        (
+            OpenFile::new(None, Some(inode.clone()), r, libc::O_RDONLY | keep),
+            OpenFile::new(None, Some(inode), w, libc::O_WRONLY | keep | flags & libc::O_DIRECT),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Plain;
+
+    fn put(f: &OpenFile, cx: &Plain, b: &[u8]) -> Result<usize> {
+        f.ops.write(cx, f, b, 0)
+    }
+    fn get(f: &OpenFile, cx: &Plain, n: usize) -> Result<Vec<u8>> {
+        let mut b = vec![0; n];
+        let n = f.ops.read(cx, f, &mut b, 0)?;
+        b.truncate(n);
+        Ok(b)
+    }
+
+    #[test]
+    fn ends_and_readiness() {
+        let cx = Plain::new();
+        let (r, w) = Pipe::pair(&cx, 0);
+        assert_eq!(get(&r, &cx, 5), Err(Errno::EAGAIN));
+        assert_eq!((r.ops.poll(&r), w.ops.poll(&w)), (Events::NONE, Events::WRITABLE));
+        assert_eq!(put(&w, &cx, b"hello"), Ok(5));
+        assert_eq!(r.ops.poll(&r), Events::READABLE);
+        assert_eq!(get(&r, &cx, 3).unwrap(), b"hel");
+        drop(w);
+        assert_eq!(r.ops.poll(&r), Events::READABLE | Events::HUP);
+        assert_eq!(get(&r, &cx, 9).unwrap(), b"lo");
+        assert_eq!(get(&r, &cx, 9).unwrap(), b"");
+        assert_eq!(r.ops.poll(&r), Events::HUP);
+    }
+
+    #[test]
+    fn no_reader_means_sigpipe() {
+        let cx = Plain::new();
+        let (r, w) = Pipe::pair(&cx, 0);
+        drop(r);
+        assert_eq!(put(&w, &cx, b""), Ok(0));
+        assert_eq!(put(&w, &cx, b"x"), Err(Errno::EPIPE));
+        assert_eq!(cx.raised(), [Signal::SIGPIPE]);
+        assert_eq!(w.ops.poll(&w), Events::WRITABLE | Events::ERR);
+    }
+
+    #[test]
+    fn sizes() {
+        let cx = Plain::new();
+        let (r, w) = Pipe::pair(&cx, 0);
+        let p = Pipe::of(&r).unwrap();
+        assert_eq!(p.size(), 65536);
+        assert_eq!(put(&w, &cx, &[1; 70000]), Ok(65536));
+        assert_eq!(p.set_size(&cx, 4096), Err(Errno::EBUSY));
+        assert_eq!(p.set_size(&cx, 70000), Ok(131072));
+        assert_eq!(put(&w, &cx, b"x"), Ok(1));
+        assert_eq!(p.buffered(), 65537);
+        assert_eq!(p.set_size(&cx, 2 << 20), Err(Errno::EPERM));
+    }
+}

@@ -1,0 +1,173 @@
+//! The pipe's buffer: a bounded queue of page-sized slots. Pure: bytes in, bytes out.
+//!
+//! Capacity counts slots, as on Linux: a small write shares the last slot when it fits
+//! there whole, otherwise it takes one of its own. Packets never share a slot.
+
+use std::collections::VecDeque;
+
+/// Bytes in a slot; also PIPE_BUF, the longest write that is never split.
+pub const SLOT: usize = 4096;
+/// Freed buffers kept for the next writes.
+const SPARE: usize = 4;
+
+struct Slot {
+    data: Vec<u8>,
+    start: usize,
+    packet: bool,
+}
+
+/// Queue of bytes with a bound on slots.
+pub struct Ring {
+    slots: VecDeque<Slot>,
+    max: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Ring {
+    /// An empty ring of `max` slots.
+    pub fn new(max: usize) -> Ring {
+        Ring { slots: VecDeque::new(), max, spare: Vec::new() }
+    }
+
+    /// Most slots it may hold.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Changes the bound; false when more slots are in use than that.
+    pub fn resize(&mut self, max: usize) -> bool {
+        if self.slots.len() > max {
+            return false;
+        }
+        self.max = max;
+        true
+    }
+
+    /// No byte to read.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// No slot to write to (a small write may still share the last one).
+    pub fn is_full(&self) -> bool {
+        self.slots.len() >= self.max
+    }
+
+    /// Bytes to read.
+    pub fn len(&self) -> usize {
+        self.slots.iter().map(|s| s.data.len() - s.start).sum()
+    }
+
+    /// Appends as much of `buf` as fits and returns how much that was. Up to PIPE_BUF bytes are taken
+    /// whole or not at all.
+    pub fn push(&mut self, buf: &[u8], packet: bool) -> usize {
+        let mut done = 0;
+        let tail = buf.len() % SLOT;
+        if !packet
+            && tail > 0
+            && let Some(last) = self.slots.back_mut()
+            && !last.packet
+            && last.data.len() + tail <= SLOT
+        {
+            last.data.extend_from_slice(&buf[..tail]);
+            done = tail;
+        }
+        while done < buf.len() && !self.is_full() {
+            let n = (buf.len() - done).min(SLOT);
+            let mut data = self.spare.pop().unwrap_or_default();
+            data.extend_from_slice(&buf[done..done + n]);
+            self.slots.push_back(Slot { data, start: 0, packet });
+            done += n;
+        }
+        done
+    }
+
+    /// Moves bytes from the front to `buf`. A packet ends the read; what does not fit of it is lost.
+    pub fn pop(&mut self, buf: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < buf.len() {
+            let Some(s) = self.slots.front_mut() else { break };
+            let n = (s.data.len() - s.start).min(buf.len() - done);
+            buf[done..done + n].copy_from_slice(&s.data[s.start..s.start + n]);
+            done += n;
+            s.start += n;
+            let packet = s.packet;
+            if packet || s.start == s.data.len() {
+                self.drop_front();
+            }
+            if packet {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Copies bytes from the front without taking them (tee).
+    pub fn peek(&self, buf: &mut [u8]) -> usize {
+        let mut done = 0;
+        for s in &self.slots {
+            let n = (s.data.len() - s.start).min(buf.len() - done);
+            buf[done..done + n].copy_from_slice(&s.data[s.start..s.start + n]);
+            done += n;
+            if s.packet || done == buf.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    fn drop_front(&mut self) {
+        if let Some(mut s) = self.slots.pop_front()
+            && self.spare.len() < SPARE
+        {
+            s.data.clear();
+            self.spare.push(s.data);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_a_byte_queue() {
+        let mut r = Ring::new(4);
+        let mut model: VecDeque<u8> = VecDeque::new();
+        let mut seed = 1u64;
+        let mut rand = |n: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % n
+        };
+        for i in 0..20_000usize {
+            if rand(2) == 0 {
+                let data: Vec<u8> = (0..rand(9000)).map(|k| (k + i) as u8).collect();
+                let n = r.push(&data, false);
+                assert!(data.len() > SLOT || n == 0 || n == data.len());
+                model.extend(&data[..n]);
+            } else {
+                let mut buf = vec![0; rand(9000)];
+                let n = r.pop(&mut buf);
+                assert_eq!(n, buf.len().min(model.len()));
+                assert!(buf[..n].iter().eq(model.drain(..n).collect::<Vec<_>>().iter()));
+            }
+            assert_eq!(r.len(), model.len());
+            assert!(r.slots.len() <= 4);
+        }
+    }
+
+    #[test]
+    fn small_writes_share_a_slot_and_packets_do_not() {
+        let mut r = Ring::new(2);
+        for _ in 0..2 * SLOT {
+            assert_eq!(r.push(b"x", false), 1);
+        }
+        assert_eq!(r.push(b"x", false), 0);
+        let mut r = Ring::new(2);
+        assert_eq!((r.push(b"abc", true), r.push(b"de", true), r.push(b"f", true)), (3, 2, 0));
+        let mut b = [0; 2];
+        assert_eq!((r.pop(&mut b), &b), (2, b"ab"));
+        assert_eq!((r.pop(&mut b), &b), (2, b"de"));
+        assert_eq!(r.pop(&mut b), 0);
+    }
+}

@@ -1,0 +1,276 @@
+//! timerfd_create(2) and its relatives.
+//!
+//! The next expiry is kept in the timer's own clock; the timer service only wakes
+//! waiters. Ticks are counted when somebody looks, so a periodic timer that nobody
+//! reads costs one wake-up, not one a period.
+//! Lock rank: leaf; the timer service and the wait queue are called without it.
+//! A checkpoint keeps clock, setting and ticks.
+
+use crate::clock::Clock;
+use crate::timer::{TimerHandle, TimerService};
+use abi::time::{Itimerspec, Timespec};
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::sync::{Arc, Weak};
+use vfs::anon::AnonInode;
+use vfs::{Caller, Cap, FileOps, OpenFile, UserMemory};
+use wait::{Events, WaitQueue};
+
+/// `_IOW('T', 0, u64)`: sets the number of ticks.
+const TFD_IOC_SET_TICKS: u32 = 0x4008_5400;
+
+/// The arithmetic of a timer, on one clock, in nanoseconds.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Next expiry; `None` when disarmed.
+    pub next: Option<i64>,
+    /// Period, 0 for a single expiry.
+    pub interval: i64,
+}
+
+impl Schedule {
+    /// Moves past every expiry up to `now` and returns how many there were.
+    pub fn advance(&mut self, now: i64) -> u64 {
+        let Some(next) = self.next else { return 0 };
+        if now < next {
+            return 0;
+        }
+        if self.interval == 0 {
+            self.next = None;
+            return 1;
+        }
+        let n = (now - next) / self.interval + 1;
+        self.next = Some(next.saturating_add(n.saturating_mul(self.interval)));
+        n as u64
+    }
+
+    /// The setting as timerfd_gettime(2) and timer_gettime(2) show it: time left and period.
+    pub fn left(&self, now: i64) -> Itimerspec {
+        let value = self.next.map_or(0, |n| (n - now).max(1));
+        Itimerspec { interval: Timespec::from_ns(self.interval), value: Timespec::from_ns(value) }
+    }
+
+    /// From a new setting, with `value` relative to `now` or absolute. EINVAL for bad times.
+    pub fn new(set: &Itimerspec, absolute: bool, now: i64) -> Result<Schedule> {
+        let value = set.value.to_duration()?;
+        let interval = set.interval.to_duration()?;
+        let ns = |d: std::time::Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+        if value.is_zero() {
+            return Ok(Schedule { next: None, interval: ns(interval) });
+        }
+        let at = if absolute { ns(value) } else { now.saturating_add(ns(value)) };
+        Ok(Schedule { next: Some(at), interval: ns(interval) })
+    }
+}
+
+#[derive(Default)]
+struct State {
+    schedule: Schedule,
+    ticks: u64,
+    settime_flags: i32,
+    handle: Option<TimerHandle>,
+}
+
+/// The timer behind a timerfd.
+pub struct TimerFd {
+    clock: Clock,
+    clock_id: i32,
+    state: Mutex<State>,
+    queue: WaitQueue,
+    me: Weak<TimerFd>,
+}
+
+impl TimerFd {
+    /// timerfd_create(2).
+    pub fn create(cx: &dyn Caller, clock_id: i32, flags: i32) -> Result<Arc<OpenFile>> {
+        if flags & !(libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let clock = Clock::from_id(clock_id)?;
+        let alarm = matches!(clock_id, libc::CLOCK_REALTIME_ALARM | libc::CLOCK_BOOTTIME_ALARM);
+        if alarm && !cx.creds().capable(Cap::WAKE_ALARM) {
+            return Err(Errno::EPERM);
+        }
+        let ops = Arc::new_cyclic(|me| TimerFd {
+            clock,
+            clock_id,
+            state: Mutex::default(),
+            queue: WaitQueue::new(),
+            me: me.clone(),
+        });
+        let keep = flags & libc::TFD_NONBLOCK;
+        Ok(OpenFile::new(None, Some(AnonInode::shared()), ops, libc::O_RDWR | keep))
+    }
+
+    /// The timer behind an open file; EINVAL when it is something else.
+    pub fn of(file: &OpenFile) -> Result<&TimerFd> {
+        file.ops.as_any().downcast_ref().ok_or(Errno::EINVAL)
+    }
+
+    /// timerfd_settime(2): arms or disarms, returns the old setting.
+    pub fn set(&self, flags: i32, new: &Itimerspec) -> Result<Itimerspec> {
+        if flags & !(libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let now = self.clock.now_ns();
+        let schedule = Schedule::new(new, flags & libc::TFD_TIMER_ABSTIME != 0, now)?;
+        let mut s = self.state.lock();
+        s.schedule.advance(now);
+        let old = s.schedule.left(now);
+        s.schedule = schedule;
+        s.ticks = 0;
+        s.settime_flags = flags;
+        let stale = self.arm(&mut s);
+        drop(s);
+        drop(stale);
+        Ok(old)
+    }
+
+    /// timerfd_gettime(2).
+    pub fn get(&self) -> Itimerspec {
+        let now = self.clock.now_ns();
+        let mut s = self.state.lock();
+        s.ticks += s.schedule.advance(now);
+        let v = s.schedule.left(now);
+        let stale = self.arm(&mut s);
+        drop(s);
+        drop(stale);
+        v
+    }
+
+    /// Schedules the wake-up for the next expiry; the old one is to be dropped outside the lock.
+    fn arm(&self, s: &mut State) -> Option<TimerHandle> {
+        let handle = s.schedule.next.map(|next| {
+            let me = self.me.clone();
+            TimerService::global().schedule(self.clock.instant_of(next), move || {
+                if let Some(t) = me.upgrade() {
+                    t.expire();
+                }
+            })
+        });
+        std::mem::replace(&mut s.handle, handle)
+    }
+
+    fn expire(&self) {
+        let now = self.clock.now_ns();
+        let mut s = self.state.lock();
+        s.ticks += s.schedule.advance(now);
+        if s.ticks == 0 {
+            // The clock went back, or the host woke us early: try again.
+            let stale = self.arm(&mut s);
+            drop(s);
+            drop(stale);
+            return;
+        }
+        drop(s);
+        self.queue.notify(Events::READABLE);
+    }
+}
+
+impl FileOps for TimerFd {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+        if buf.len() < 8 {
+            return Err(Errno::EINVAL);
+        }
+        let now = self.clock.now_ns();
+        let mut s = self.state.lock();
+        s.ticks += s.schedule.advance(now);
+        if s.ticks == 0 {
+            return Err(Errno::EAGAIN);
+        }
+        buf[..8].copy_from_slice(&s.ticks.to_ne_bytes());
+        s.ticks = 0;
+        let stale = if s.schedule.next.is_some() { self.arm(&mut s) } else { s.handle.take() };
+        drop(s);
+        drop(stale);
+        Ok(8)
+    }
+    fn poll(&self, _file: &OpenFile) -> Events {
+        let mut s = self.state.lock();
+        s.ticks += s.schedule.advance(self.clock.now_ns());
+        if s.ticks > 0 { Events::IN } else { Events::NONE }
+    }
+    fn wait_queue(&self) -> Option<WaitQueue> {
+        Some(self.queue.clone())
+    }
+    fn ioctl(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        if cmd != TFD_IOC_SET_TICKS {
+            return Err(Errno::ENOTTY);
+        }
+        let ticks: u64 = mem.read_value(arg)?;
+        if ticks == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.state.lock().ticks = ticks;
+        self.queue.notify(Events::READABLE);
+        Ok(0)
+    }
+    fn fdinfo(&self) -> String {
+        let now = self.clock.now_ns();
+        let s = self.state.lock();
+        let left = s.schedule.left(now);
+        format!(
+            "clockid: {}\nticks: {}\nsettime flags: 0{:o}\nit_value: ({}, {})\nit_interval: ({}, {})\n",
+            self.clock_id,
+            s.ticks,
+            s.settime_flags,
+            left.value.sec,
+            left.value.nsec,
+            left.interval.sec,
+            left.interval.nsec
+        )
+    }
+    fn link_name(&self) -> Option<String> {
+        Some("anon_inode:[timerfd]".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Plain;
+    use std::time::Instant;
+
+    #[test]
+    fn schedule_counts_missed_periods() {
+        let mut s = Schedule { next: Some(100), interval: 10 };
+        assert_eq!((s.advance(99), s.advance(100), s.advance(135)), (0, 1, 3));
+        assert_eq!(s.next, Some(140));
+        let mut once = Schedule { next: Some(5), interval: 0 };
+        assert_eq!((once.advance(9), once.advance(10), once.next), (1, 0, None));
+    }
+
+    #[test]
+    fn wakes_a_reader() {
+        let cx = Plain::new();
+        let f = TimerFd::create(&cx, libc::CLOCK_MONOTONIC, 0).unwrap();
+        let t = TimerFd::of(&f).unwrap();
+        let ms = Timespec::from_ns(5_000_000);
+        let set = Itimerspec { value: ms, interval: ms };
+        assert_eq!(t.set(0, &set).unwrap(), Itimerspec::default());
+        let start = Instant::now();
+        let mut b = [0; 8];
+        let n = cx
+            .waiter()
+            .wait_on(&f.ops.wait_queue().unwrap(), Events::READABLE, None, || {
+                f.ops.read(&cx, &f, &mut b, 0).ok()
+            })
+            .unwrap();
+        assert_eq!(n, 8);
+        assert!(start.elapsed().as_millis() >= 5);
+        assert!(t.get().value.as_ns() <= 5_000_000);
+        assert_eq!(t.set(0, &Itimerspec::default()).unwrap().interval, ms);
+        assert_eq!(t.get(), Itimerspec::default());
+    }
+}
