@@ -1,0 +1,414 @@
+// read, write and their relatives, lseek, truncate, fallocate, fsync.
+#include "t.h"
+#include <linux/falloc.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
+
+TEST(read_write_offsets) {
+    int fd = t_file("f", "");
+    CHECK_EQ(write(fd, "hello", 5), 5);
+    CHECK_EQ(write(fd, " world", 6), 6);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11);
+    char b[32] = "";
+    CHECK_EQ(read(fd, b, 32), 0);
+    CHECK_EQ(lseek(fd, 6, SEEK_SET), 6);
+    CHECK_EQ(read(fd, b, 3), 3);
+    CHECK_EQ(read(fd, b + 3, 29), 2);
+    CHECK_STR(b, "world");
+    CHECK_EQ(pread(fd, b, 5, 0), 5);
+    CHECK_MEM(b, "hello", 5);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11);
+    CHECK_EQ(pwrite(fd, "J", 1, 0), 1);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11);
+    CHECK_EQ(pread(fd, b, 5, 100), 0);
+}
+TEST(read_write_errors) {
+    char b[8];
+    int d = SYS(open(".", O_RDONLY)), p[2], fd = t_file("f", "abc");
+    SYS(pipe(p));
+    CHECK_ERR(read(999, b, 1), EBADF);
+    CHECK_ERR(write(999, b, 1), EBADF);
+    CHECK_ERR(read(-1, b, 1), EBADF);
+    CHECK_ERR(read(d, b, 1), EISDIR);
+    CHECK_ERR(write(d, b, 1), EBADF);
+    SYS(lseek(fd, 0, SEEK_SET));
+    CHECK_ERR(read(fd, BAD_PTR, 1), EFAULT);
+    CHECK_ERR(write(fd, BAD_PTR, 1), EFAULT);
+    CHECK_ERR(pread(fd, b, 1, -1), EINVAL);
+    CHECK_ERR(pwrite(fd, b, 1, -1), EINVAL);
+    CHECK_ERR(pread(p[0], b, 1, 0), ESPIPE);
+    CHECK_ERR(pwrite(p[1], b, 1, 0), ESPIPE);
+    CHECK_EQ(read(fd, b, 0), 0);
+    CHECK_EQ(write(fd, b, 0), 0);
+    CHECK_ERR(read(fd, (void *)-4096L, 8192), EFAULT);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 0);
+}
+TEST(write_extends_with_zeroes) {
+    int fd = t_file("f", "ab");
+    CHECK_EQ(pwrite(fd, "z", 1, 10000), 1);
+    struct stat st;
+    OK(fstat(fd, &st));
+    CHECK_EQ(st.st_size, 10001);
+    char b[10001];
+    memset(b, 1, sizeof b);
+    CHECK_EQ(pread(fd, b, sizeof b, 0), 10001);
+    CHECK_EQ(b[1], 'b');
+    int sum = 0;
+    for (int i = 2; i < 10000; i++) sum |= b[i];
+    CHECK_EQ(sum, 0);
+    CHECK_EQ(b[10000], 'z');
+}
+TEST(large_transfers) {
+    size_t n = 5 << 20;
+    unsigned char *a = malloc(n), *b = malloc(n);
+    for (size_t i = 0; i < n; i++) a[i] = i * 2654435761u >> 24;
+    int fd = t_file("f", "");
+    CHECK_EQ(write(fd, a, n), n);
+    CHECK_EQ(pread(fd, b, n, 0), n);
+    CHECK_MEM(b, a, n);
+    // odd sizes across page and buffer borders
+    for (size_t s = 1; s < 300000; s = s * 3 + 7) {
+        memset(b, 0, s);
+        CHECK_EQ(pread(fd, b + 3, s, s + 1), s);
+        CHECK_MEM(b + 3, a + s + 1, s);
+        CHECK_EQ(pwrite(fd, a + 5, s, 2 * s), s);
+        CHECK_EQ(pread(fd, b, s, 2 * s), s);
+        CHECK_MEM(b, a + 5, s);
+        CHECK_EQ(pwrite(fd, a + 2 * s, s, 2 * s), s);
+    }
+}
+TEST(readv_writev_gather_scatter) {
+    int fd = t_file("f", "");
+    struct iovec w[] = {{"one", 3}, {"", 0}, {"two", 3}, {"three", 5}};
+    CHECK_EQ(writev(fd, w, 4), 11);
+    char a[4] = "", b[16] = "";
+    struct iovec r[] = {{a, 2}, {0, 0}, {b, 15}};
+    SYS(lseek(fd, 0, SEEK_SET));
+    CHECK_EQ(readv(fd, r, 3), 11);
+    CHECK_STR(a, "on");
+    CHECK_STR(b, "etwothree");
+    CHECK_EQ(preadv(fd, r, 3, 6), 5);
+    CHECK_MEM(a, "th", 2);
+    CHECK_EQ(pwritev(fd, w, 1, 3), 3);
+    CHECK_EQ(preadv(fd, r, 3, 0), 11);
+    CHECK_MEM(b, "eone", 4);
+}
+TEST(iovec_errors) {
+    int fd = t_file("f", "abc");
+    char b[8];
+    struct iovec v[2] = {{b, 4}, {b, -1}};
+    CHECK_ERR(readv(fd, v, -1), EINVAL);
+    CHECK_ERR(readv(fd, v, 1025), EINVAL);
+    CHECK_ERR(readv(fd, v, 2), EINVAL);
+    CHECK_ERR(readv(fd, BAD_PTR, 1), EFAULT);
+    CHECK_EQ(readv(fd, v, 0), 0);
+    CHECK_ERR(preadv(fd, v, 1, -1), EINVAL);
+    CHECK_ERR(readv(999, v, 1), EBADF);
+    v[0].iov_base = BAD_PTR;
+    SYS(lseek(fd, 0, SEEK_SET));
+    CHECK_ERR(readv(fd, v, 1), EFAULT);
+    // a good one before a bad one: the good part counts
+    v[0] = (struct iovec){b, 2}, v[1] = (struct iovec){BAD_PTR, 2};
+    CHECK_EQ(preadv(fd, v, 2, 0), 2);
+    CHECK_EQ(pwritev(fd, v, 2, 0), 2);
+}
+TEST(iovec_many) {
+    int fd = t_file("f", "");
+    static char b[1024][3];
+    struct iovec v[1024];
+    for (int i = 0; i < 1024; i++) {
+        memcpy(b[i], "xyz", 3);
+        v[i] = (struct iovec){b[i], 3};
+    }
+    CHECK_EQ(writev(fd, v, 1024), 3072);
+    memset(b, 0, sizeof b);
+    CHECK_EQ(preadv(fd, v, 1024, 0), 3072);
+    CHECK_MEM(b[1023], "xyz", 3);
+}
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20
+#endif
+TEST(preadv2_pwritev2_flags) {
+    int fd = t_file("f", "abcdef");
+    char b[8] = "";
+    struct iovec v = {b, 3};
+    CHECK_EQ(preadv2(fd, &v, 1, 1, 0), 3);
+    CHECK_STR(b, "bcd");
+    SYS(lseek(fd, 2, SEEK_SET));
+    CHECK_EQ(preadv2(fd, &v, 1, -1, 0), 3); // -1: the file's own offset
+    CHECK_STR(b, "cde");
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 5);
+    CHECK_EQ(pwritev2(fd, &v, 1, 0, RWF_APPEND), 3);
+    CHECK_EQ(pread(fd, b, 8, 6), 3);
+    CHECK_EQ(pwritev2(fd, &v, 1, 0, RWF_DSYNC | RWF_SYNC), 3);
+    CHECK_ERR(preadv2(fd, &v, 1, 0, 0x40000000), EOPNOTSUPP);
+    CHECK_EQ(preadv2(fd, &v, 1, 0, RWF_HIPRI), 3);
+}
+TEST(lseek_forms) {
+    int fd = t_file("f", "0123456789"), p[2];
+    SYS(pipe(p));
+    CHECK_EQ(lseek(fd, 0, SEEK_END), 10);
+    CHECK_EQ(lseek(fd, -3, SEEK_END), 7);
+    CHECK_EQ(lseek(fd, -2, SEEK_CUR), 5);
+    CHECK_EQ(lseek(fd, 100, SEEK_SET), 100);
+    CHECK_ERR(lseek(fd, -1, SEEK_SET), EINVAL);
+    CHECK_ERR(lseek(fd, -101, SEEK_CUR), EINVAL);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 100);
+    CHECK_ERR(lseek(fd, 0, 99), EINVAL);
+    CHECK_ERR(lseek(999, 0, SEEK_SET), EBADF);
+    CHECK_ERR(lseek(p[0], 0, SEEK_SET), ESPIPE);
+    CHECK_ERR(lseek(fd, LLONG_MAX, SEEK_CUR), EOVERFLOW == errno ? EOVERFLOW : EINVAL);
+}
+TEST(lseek_data_and_hole) {
+    int fd = t_file("f", "");
+    SYS(ftruncate(fd, 1 << 20));
+    CHECK_EQ(pwrite(fd, "d", 1, 512 << 10), 1);
+    off_t d = lseek(fd, 0, SEEK_DATA);
+    CHECK(d == 512 << 10 || d == 0); // a file system may call all of it data
+    CHECK_EQ(lseek(fd, d, SEEK_DATA), d);
+    off_t h = lseek(fd, 512 << 10, SEEK_HOLE);
+    CHECK(h > 512 << 10 && h <= 1 << 20);
+    CHECK_ERR(lseek(fd, 1 << 20, SEEK_DATA), ENXIO);
+    CHECK_ERR(lseek(fd, 2 << 20, SEEK_HOLE), ENXIO);
+    CHECK_ERR(lseek(fd, -1, SEEK_DATA), ENXIO);
+    SYS(ftruncate(fd, 100));
+    CHECK_EQ(lseek(fd, 99, SEEK_HOLE) >= 99, 1);
+}
+TEST(truncate_forms) {
+    int fd = t_file("f", "hello world");
+    struct stat st;
+    OK(truncate("f", 5));
+    OK(fstat(fd, &st));
+    CHECK_EQ(st.st_size, 5);
+    OK(ftruncate(fd, 8));
+    char b[16];
+    CHECK_EQ(pread(fd, b, 16, 0), 8);
+    CHECK_MEM(b, "hello\0\0\0", 8);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 11);
+    CHECK_ERR(ftruncate(fd, -1), EINVAL);
+    CHECK_ERR(truncate("f", -1), EINVAL);
+    CHECK_ERR(truncate("missing", 0), ENOENT);
+    CHECK_ERR(truncate(".", 0), EISDIR);
+    CHECK_ERR(truncate("f/x", 0), ENOTDIR);
+    CHECK_ERR(truncate(BAD_PTR, 0), EFAULT);
+    CHECK_ERR(ftruncate(999, 0), EBADF);
+    int p[2];
+    SYS(pipe(p));
+    CHECK_ERR(ftruncate(p[1], 0), EINVAL);
+    SYS(chmod(".", 0755));
+    CHECK_CHILD(SYS(setuid(1000)); CHECK_ERR(truncate("f", 0), EACCES));
+}
+TEST(truncate_clears_setuid) {
+    int fd = t_file("f", "x");
+    SYS(chmod(".", 0777));
+    SYS(fchown(fd, 1000, 1000));
+    SYS(fchmod(fd, 06755));
+    struct stat st;
+    CHECK_CHILD(SYS(setgid(1000)); SYS(setuid(1000)); int g = SYS(open("f", O_RDWR)); CHECK_EQ(write(g, "y", 1), 1));
+    OK(fstat(fd, &st));
+    CHECK_EQ(st.st_mode & 07777, 0755);
+}
+TEST(fallocate_forms) {
+    int fd = t_file("f", "abc"), r = SYS(open("f", O_RDONLY)), p[2];
+    struct stat st;
+    SYS(pipe(p));
+    OK(fallocate(fd, 0, 0, 8192));
+    OK(fstat(fd, &st));
+    CHECK_EQ(st.st_size, 8192);
+    CHECK(st.st_blocks >= 16);
+    OK(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 20000));
+    OK(fstat(fd, &st));
+    CHECK_EQ(st.st_size, 8192);
+    char b[8];
+    CHECK_EQ(pread(fd, b, 4, 0), 4);
+    CHECK_MEM(b, "abc\0", 4);
+    OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2));
+    CHECK_EQ(pread(fd, b, 3, 0), 3);
+    CHECK_MEM(b, "\0\0c", 3);
+    CHECK_ERR(fallocate(fd, FALLOC_FL_PUNCH_HOLE, 0, 2), EOPNOTSUPP);
+    CHECK_ERR(fallocate(fd, 0, -1, 10), EINVAL);
+    CHECK_ERR(fallocate(fd, 0, 0, 0), EINVAL);
+    CHECK_ERR(fallocate(fd, 0x1000, 0, 10), EOPNOTSUPP);
+    CHECK_ERR(fallocate(r, 0, 0, 10), EBADF);
+    CHECK_ERR(fallocate(999, 0, 0, 10), EBADF);
+    CHECK_ERR(fallocate(p[1], 0, 0, 10), ESPIPE);
+    CHECK_ERR(fallocate(fd, 0, LLONG_MAX, 10), EFBIG);
+    OK(posix_fallocate(fd, 0, 100));
+}
+TEST(fsize_limit) {
+    int fd = t_file("f", "");
+    struct rlimit r = {1000, 1000};
+    CHECK_STATUS(CHILD(SYS(setrlimit(RLIMIT_FSIZE, &r)); (void)!pwrite(fd, "x", 1, 1000)), "signal 25");
+    CHECK_CHILD(SYS(setrlimit(RLIMIT_FSIZE, &r)); signal(SIGXFSZ, SIG_IGN); CHECK_ERR(pwrite(fd, "x", 1, 1000), EFBIG);
+                static char b[2000]; CHECK_EQ(pwrite(fd, b, 2000, 0), 1000); CHECK_ERR(ftruncate(fd, 1001), EFBIG); OK(ftruncate(fd, 1000));
+                CHECK_ERR(fallocate(fd, 0, 0, 2000), EFBIG));
+}
+TEST(huge_offsets) {
+    int fd = t_file("f", "");
+    OK(ftruncate(fd, 1L << 40));
+    CHECK_EQ(pwrite(fd, "end", 3, (1L << 40) - 3), 3);
+    char b[4] = "";
+    CHECK_EQ(pread(fd, b, 3, (1L << 40) - 3), 3);
+    CHECK_STR(b, "end");
+    CHECK_ERR(pwrite(fd, "x", 1, LLONG_MAX), EFBIG == errno ? EFBIG : EINVAL);
+}
+TEST(sync_family) {
+    int fd = t_file("f", "x"), p[2];
+    SYS(pipe(p));
+    OK(fsync(fd));
+    OK(fdatasync(fd));
+    sync();
+    OK(syncfs(fd));
+    OK(sync_file_range(fd, 0, 1, SYNC_FILE_RANGE_WRITE));
+    CHECK_ERR(sync_file_range(fd, -1, 1, 0), EINVAL);
+    CHECK_ERR(sync_file_range(fd, 0, 1, 0x100), EINVAL);
+    CHECK_ERR(sync_file_range(p[0], 0, 1, 0), ESPIPE);
+    CHECK_ERR(fsync(p[0]), EINVAL);
+    CHECK_ERR(fsync(999), EBADF);
+    CHECK_ERR(fdatasync(999), EBADF);
+    CHECK_ERR(syncfs(999), EBADF);
+    int d = SYS(open(".", O_RDONLY));
+    OK(fsync(d));
+}
+TEST(fadvise_and_readahead) {
+    int fd = t_file("f", "x"), p[2];
+    SYS(pipe(p));
+    OK(posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL));
+    OK(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+    CHECK_EQ(posix_fadvise(fd, 0, 0, 99), EINVAL);
+    CHECK_EQ(posix_fadvise(999, 0, 0, 0), EBADF);
+    CHECK_EQ(posix_fadvise(p[0], 0, 0, 0), ESPIPE);
+    OK(readahead(fd, 0, 100));
+    CHECK_ERR(readahead(999, 0, 1), EBADF);
+    CHECK_ERR(readahead(p[0], 0, 1), EINVAL);
+}
+TEST(sendfile_forms) {
+    int in = t_file("in", "0123456789"), out = t_file("out", ""), p[2];
+    SYS(pipe(p));
+    off_t at = 3;
+    CHECK_EQ(sendfile(out, in, &at, 4), 4);
+    CHECK_EQ(at, 7);
+    CHECK_EQ(lseek(in, 0, SEEK_CUR), 10);
+    SYS(lseek(in, 1, SEEK_SET));
+    CHECK_EQ(sendfile(p[1], in, 0, 100), 9);
+    CHECK_EQ(lseek(in, 0, SEEK_CUR), 10);
+    char b[16] = "";
+    CHECK_EQ(read(p[0], b, 16), 9);
+    CHECK_STR(b, "123456789");
+    t_slurp("out", b, sizeof b);
+    CHECK_STR(b, "3456");
+    CHECK_EQ(sendfile(out, in, 0, 10), 0);
+    CHECK_ERR(sendfile(999, in, 0, 1), EBADF);
+    CHECK_ERR(sendfile(out, 999, 0, 1), EBADF);
+    CHECK_ERR(sendfile(out, p[0], 0, 1), EINVAL);
+    at = -1;
+    CHECK_ERR(sendfile(out, in, &at, 1), EINVAL);
+    CHECK_ERR(sendfile(out, in, BAD_PTR, 1), EFAULT);
+    int ro = SYS(open("out", O_RDONLY));
+    CHECK_ERR(sendfile(ro, in, 0, 1), EBADF);
+    int ap = SYS(open("out", O_WRONLY | O_APPEND));
+    CHECK_ERR(sendfile(ap, in, 0, 1), EINVAL);
+}
+TEST(copy_file_range_forms) {
+    int in = t_file("in", "0123456789"), out = t_file("out", "");
+    loff_t a = 2, b = 5;
+    CHECK_EQ(copy_file_range(in, &a, out, &b, 4, 0), 4);
+    CHECK_EQ(a, 6);
+    CHECK_EQ(b, 9);
+    char buf[16] = "";
+    CHECK_EQ(pread(out, buf, 16, 0), 9);
+    CHECK_MEM(buf, "\0\0\0\0\0" "2345", 9);
+    SYS(lseek(in, 8, SEEK_SET));
+    CHECK_EQ(copy_file_range(in, 0, out, 0, 100, 0), 2);
+    CHECK_EQ(copy_file_range(in, 0, out, 0, 100, 0), 0);
+    CHECK_ERR(copy_file_range(in, 0, out, 0, 1, 1), EINVAL);
+    CHECK_ERR(copy_file_range(999, 0, out, 0, 1, 0), EBADF);
+    CHECK_ERR(copy_file_range(in, 0, SYS(open("out", O_RDONLY)), 0, 1, 0), EBADF);
+    CHECK_ERR(copy_file_range(in, 0, SYS(open("out", O_WRONLY | O_APPEND)), 0, 1, 0), EBADF);
+    CHECK_ERR(copy_file_range(SYS(open(".", O_RDONLY)), 0, out, 0, 1, 0), EISDIR);
+    int p[2];
+    SYS(pipe(p));
+    CHECK_ERR(copy_file_range(p[0], 0, out, 0, 1, 0), EINVAL);
+    a = 0, b = 3;
+    CHECK_ERR(copy_file_range(in, &a, in, &b, 5, 0), EINVAL); // they overlap
+}
+TEST(splice_forms) {
+    int in = t_file("in", "0123456789"), out = t_file("out", ""), p[2], q[2];
+    SYS(pipe(p));
+    SYS(pipe(q));
+    loff_t at = 4;
+    CHECK_EQ(splice(in, &at, p[1], 0, 3, 0), 3);
+    CHECK_EQ(at, 7);
+    CHECK_EQ(splice(p[0], 0, q[1], 0, 2, 0), 2);
+    CHECK_EQ(tee(q[0], p[1], 10, 0), 2);
+    CHECK_EQ(splice(p[0], 0, out, 0, 100, 0), 3);
+    char b[16] = "";
+    CHECK_EQ(pread(out, b, 16, 0), 3);
+    CHECK_STR(b, "645");
+    CHECK_EQ(read(q[0], b, 16), 2);
+    CHECK_ERR(splice(p[0], 0, out, 0, 1, SPLICE_F_NONBLOCK), EAGAIN);
+    CHECK_ERR(splice(in, 0, out, 0, 1, 0), EINVAL);
+    CHECK_ERR(splice(p[0], &at, out, 0, 1, 0), ESPIPE);
+    CHECK_ERR(splice(in, 0, p[1], 0, 1, 0x100), EINVAL);
+    CHECK_ERR(splice(999, 0, p[1], 0, 1, 0), EBADF);
+    CHECK_ERR(tee(p[0], p[1], 1, 0), EINVAL);
+    CHECK_ERR(tee(in, p[1], 1, 0), EINVAL);
+    struct iovec v[2] = {{"vm", 2}, {"splice", 6}};
+    CHECK_EQ(vmsplice(p[1], v, 2, 0), 8);
+    memset(b, 0, sizeof b);
+    CHECK_EQ(read(p[0], b, 16), 8);
+    CHECK_STR(b, "vmsplice");
+    CHECK_ERR(vmsplice(in, v, 1, 0), EBADF);
+}
+TEST(atomic_appends) {
+    pid_t p[4];
+    close(t_file("f", ""));
+    for (int i = 0; i < 4; i++)
+        if ((p[i] = FORK()) == 0) {
+            int fd = SYS(open("f", O_WRONLY | O_APPEND));
+            char b[64];
+            memset(b, 'a' + i, 63);
+            b[63] = '\n';
+            for (int k = 0; k < 100; k++) MUST(write(fd, b, 64) == 64);
+            _exit(0);
+        }
+    for (int i = 0; i < 4; i++) CHECK_STATUS(t_status(p[i]), "exit 0");
+    static char b[30000];
+    CHECK_EQ(t_slurp("f", b, sizeof b), 25600);
+    for (int k = 0; k < 400; k++)
+        for (int j = 1; j < 63; j++)
+            if (b[k * 64 + j] != b[k * 64]) {
+                CHECK(!"a line is mixed");
+                return;
+            }
+}
+TEST(shared_offset_writes_do_not_overlap) {
+    int fd = t_file("f", "");
+    pid_t p[4];
+    for (int i = 0; i < 4; i++)
+        if ((p[i] = FORK()) == 0) {
+            for (int k = 0; k < 100; k++) MUST(write(fd, "0123456789", 10) == 10);
+            _exit(0);
+        }
+    for (int i = 0; i < 4; i++) t_status(p[i]);
+    struct stat st;
+    OK(fstat(fd, &st));
+    CHECK_EQ(st.st_size, 4000);
+}
+TEST(times_follow_io) {
+    int fd = t_file("f", "x");
+    struct timespec old[2] = {{1000, 0}, {1000, 0}};
+    struct stat a, b;
+    SYS(futimens(fd, old));
+    OK(fstat(fd, &a));
+    CHECK_EQ(a.st_mtime, 1000);
+    CHECK_EQ(write(fd, "y", 1), 1);
+    OK(fstat(fd, &b));
+    CHECK(b.st_mtime > 1000);
+    CHECK(b.st_ctime > 1000);
+    SYS(futimens(fd, old));
+    SYS(ftruncate(fd, 1));
+    OK(fstat(fd, &b));
+    CHECK(b.st_mtime > 1000);
+}
