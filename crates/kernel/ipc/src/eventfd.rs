@@ -4,7 +4,7 @@ use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::anon::AnonInode;
+use vfs::internal::InternalInode;
 use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
@@ -27,7 +27,7 @@ impl EventFd {
             queue: WaitQueue::new(),
         });
         let keep = flags & libc::EFD_NONBLOCK;
-        Ok(OpenFile::new(None, Some(AnonInode::shared()), ops, libc::O_RDWR | keep))
+        Ok(OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR | keep))
     }
 
     /// Adds to the counter without blocking, as a driver does; saturates.

@@ -9,7 +9,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vfs::anon::AnonInode;
+use vfs::internal::InternalInode;
 use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
@@ -52,7 +52,7 @@ impl SignalFd {
         }
         let ops = Arc::new(SignalFd { mask: AtomicU64::new(mask.minus(SigSet::UNBLOCKABLE).0) });
         let keep = flags & libc::SFD_NONBLOCK;
-        Ok(OpenFile::new(None, Some(AnonInode::shared()), ops, libc::O_RDWR | keep))
+        Ok(OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR | keep))
     }
 
     /// The object behind an open file; EINVAL when it is something else.

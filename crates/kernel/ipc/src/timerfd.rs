@@ -13,7 +13,7 @@ use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::anon::AnonInode;
+use vfs::internal::InternalInode;
 use vfs::{Caller, Cap, FileOps, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
@@ -100,7 +100,7 @@ impl TimerFd {
             me: me.clone(),
         });
         let keep = flags & libc::TFD_NONBLOCK;
-        Ok(OpenFile::new(None, Some(AnonInode::shared()), ops, libc::O_RDWR | keep))
+        Ok(OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR | keep))
     }
 
     /// The timer behind an open file; EINVAL when it is something else.

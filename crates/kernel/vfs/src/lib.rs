@@ -8,12 +8,12 @@
 
 #![forbid(unsafe_code)]
 
-pub mod anon;
 pub mod attach;
 pub mod caller;
 pub mod cred;
 pub mod file;
 pub mod inode;
+pub mod internal;
 pub mod walk;
 
 pub use caller::{Caller, UserMemory};

@@ -21,7 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
-use vfs::anon::AnonInode;
+use vfs::internal::InternalInode;
 use vfs::{Caller, FileOps, OpenFile, UserMemory};
 use wait::{Events, Stop, WaitQueue, Waiter};
 
@@ -65,7 +65,7 @@ impl Epoll {
             queue: WaitQueue::new(),
             me: me.clone(),
         });
-        OpenFile::new(None, Some(AnonInode::shared()), ops, libc::O_RDWR)
+        OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR)
     }
 
     /// The instance behind an open file; EINVAL when it is something else.

@@ -15,7 +15,7 @@ use wait::Events;
 struct FifoNode(Mutex<Weak<Pipe>>);
 
 /// Opens the FIFO whose inode has these attachments. Blocks until a peer opens the other direction,
-/// unless O_NONBLOCK; `ERESTARTSYS` when a signal ends the wait.
+/// unless O_NONBLOCK; a signal ends the wait.
 pub fn open(cx: &dyn Caller, on: &Attachments, flags: i32) -> Result<Arc<dyn FileOps>> {
     let node = on.get_or(FifoNode::default);
     let pipe = {
@@ -29,7 +29,8 @@ pub fn open(cx: &dyn Caller, on: &Attachments, flags: i32) -> Result<Arc<dyn Fil
             }
         }
     };
-    Ok(open_pipe(cx, &pipe, flags)?)
+    let end = open_pipe(cx, &pipe, flags)?;
+    Ok(end)
 }
 
 /// A new end of `pipe` for open(2) flags.
@@ -59,6 +60,6 @@ pub(super) fn open_pipe(cx: &dyn Caller, pipe: &Arc<Pipe>, flags: i32) -> Result
     let mask = Events::READABLE | Events::WRITABLE;
     match cx.waiter().wait_on(&pipe.queue, mask, None, moved) {
         Ok(()) => Ok(end),
-        Err(_) => Err(Errno::ERESTARTSYS),
+        Err(_) => Err(Errno::EINTR),
     }
 }

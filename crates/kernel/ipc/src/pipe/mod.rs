@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use ring::{Ring, SLOT};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::anon::{AnonFs, AnonInode};
+use vfs::internal::{InternalFs, InternalInode};
 use vfs::{Caller, Cap, FileOps, FileSystem, Inode, OpenFile, SetAttr, UserMemory};
 use wait::{Events, WaitQueue};
 
@@ -244,7 +244,7 @@ impl FileOps for PipeEnd {
 
 /// The inode of a pipe from pipe(2): opening /proc/PID/fd/N gives a new end, as with a FIFO.
 struct PipeInode {
-    base: AnonInode,
+    base: InternalInode,
     pipe: Arc<Pipe>,
 }
 
@@ -253,7 +253,7 @@ impl Inode for PipeInode {
         self
     }
     fn fs(&self) -> Arc<dyn FileSystem> {
-        Arc::new(AnonFs::Pipe)
+        Arc::new(InternalFs::Pipe)
     }
     fn attr(&self) -> Result<abi::stat::Attr> {
         self.base.attr()
@@ -261,16 +261,13 @@ impl Inode for PipeInode {
     fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.base.set_attr(cx, set)
     }
-    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
-        fifo::open_pipe(cx, &self.pipe, flags).map(|e| e as Arc<dyn FileOps>)
-    }
 }
 
 impl Pipe {
     /// pipe2(2): the reading and the writing end. `flags`: O_NONBLOCK, O_DIRECT.
     pub fn pair(cx: &dyn Caller, flags: i32) -> (Arc<OpenFile>, Arc<OpenFile>) {
         let cred = cx.creds();
-        let base = AnonInode::new(AnonFs::Pipe, libc::S_IFIFO | 0o600, cred.fsuid, cred.fsgid);
+        let base = InternalInode::new(InternalFs::Pipe, libc::S_IFIFO | 0o600, cred.fsuid, cred.fsgid);
         let pipe = Pipe::new(Some(base.ino()));
         let inode: Arc<PipeInode> = Arc::new(PipeInode { base, pipe: pipe.clone() });
         let (r, w) = (pipe.end(true, false), pipe.end(false, true));

@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One of the internal file systems.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AnonFs {
+pub enum InternalFs {
     /// Pipes.
     Pipe,
     /// Sockets.
@@ -27,33 +27,33 @@ pub enum AnonFs {
     Anon,
 }
 
-impl AnonFs {
+impl InternalFs {
     /// Device number, as on Linux after boot.
     pub const fn dev(self) -> u64 {
         match self {
-            AnonFs::Socket => makedev(0, 9),
-            AnonFs::Pipe => makedev(0, 15),
-            AnonFs::Anon => makedev(0, 16),
+            InternalFs::Socket => makedev(0, 9),
+            InternalFs::Pipe => makedev(0, 15),
+            InternalFs::Anon => makedev(0, 16),
         }
     }
 }
 
-impl FileSystem for AnonFs {
+impl FileSystem for InternalFs {
     fn kind(&self) -> &'static str {
         match self {
-            AnonFs::Pipe => "pipefs",
-            AnonFs::Socket => "sockfs",
-            AnonFs::Anon => "anon_inodefs",
+            InternalFs::Pipe => "pipefs",
+            InternalFs::Socket => "sockfs",
+            InternalFs::Anon => "anon_inodefs",
         }
     }
     fn root(&self) -> InodeRef {
-        Arc::new(AnonInode::new(*self, libc::S_IFDIR | 0o555, 0, 0))
+        Arc::new(InternalInode::new(*self, libc::S_IFDIR | 0o555, 0, 0))
     }
     fn statfs(&self) -> Result<StatFs> {
         let f_type = match self {
-            AnonFs::Pipe => 0x5049_5045,
-            AnonFs::Socket => 0x534f_434b,
-            AnonFs::Anon => 0x0904_1934,
+            InternalFs::Pipe => 0x5049_5045,
+            InternalFs::Socket => 0x534f_434b,
+            InternalFs::Anon => 0x0904_1934,
         };
         Ok(StatFs {
             f_type,
@@ -78,16 +78,16 @@ fn now() -> Timespec {
 }
 
 /// An inode of an internal file system.
-pub struct AnonInode {
-    fs: AnonFs,
+pub struct InternalInode {
+    fs: InternalFs,
     attr: Mutex<Attr>,
 }
 
-impl AnonInode {
+impl InternalInode {
     /// A new inode with type and permission bits `mode`.
-    pub fn new(fs: AnonFs, mode: u32, uid: u32, gid: u32) -> AnonInode {
+    pub fn new(fs: InternalFs, mode: u32, uid: u32, gid: u32) -> InternalInode {
         // sockfs does not keep times.
-        let t = if fs == AnonFs::Socket { Timespec::default() } else { now() };
+        let t = if fs == InternalFs::Socket { Timespec::default() } else { now() };
         let attr = Attr {
             dev: fs.dev(),
             ino: next_ino(),
@@ -101,13 +101,13 @@ impl AnonInode {
             ctime: t,
             ..Attr::default()
         };
-        AnonInode { fs, attr: Mutex::new(attr) }
+        InternalInode { fs, attr: Mutex::new(attr) }
     }
 
     /// The inode that all anonymous descriptors share.
     pub fn shared() -> InodeRef {
-        static SHARED: LazyLock<Arc<AnonInode>> =
-            LazyLock::new(|| Arc::new(AnonInode::new(AnonFs::Anon, 0o600, 0, 0)));
+        static SHARED: LazyLock<Arc<InternalInode>> =
+            LazyLock::new(|| Arc::new(InternalInode::new(InternalFs::Anon, 0o600, 0, 0)));
         SHARED.clone()
     }
 
@@ -117,7 +117,7 @@ impl AnonInode {
     }
 }
 
-impl Inode for AnonInode {
+impl Inode for InternalInode {
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -128,7 +128,7 @@ impl Inode for AnonInode {
         Ok(*self.attr.lock())
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
-        if self.fs == AnonFs::Anon {
+        if self.fs == InternalFs::Anon {
             return Err(Errno::EOPNOTSUPP);
         }
         if set.size.is_some() {
