@@ -2,14 +2,14 @@
 
 use crate::caller::{Caller, UserMemory};
 use crate::inode::{DirSink, InodeRef};
-use crate::walk::Path;
+use crate::path::Path;
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use wait::{Events, WaitQueue};
 
 /// What mmap(2) asks of a file.
@@ -51,10 +51,16 @@ pub trait FileOps: Send + Sync + Any {
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
         Err(Errno::EINVAL)
     }
-    /// Writes from `buf`. With O_APPEND the implementation appends atomically, ignores `off`, and says
-    /// where the data went through `append_end`.
+    /// Writes from `buf` at `off`.
     fn write(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &[u8], _off: u64) -> Result<usize> {
         Err(Errno::EINVAL)
+    }
+    /// Writes at the end, atomically where files are shared (O_APPEND on seekable files). Returns the
+    /// count and the offset behind the last byte.
+    fn append(&self, cx: &dyn Caller, file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
+        let end = file.attr()?.size;
+        let n = self.write(cx, file, buf, end)?;
+        Ok((n, end + n as u64))
     }
     /// True for files with a position.
     fn seekable(&self) -> bool {
@@ -92,7 +98,9 @@ pub trait FileOps: Send + Sync + Any {
     fn map(&self, _cx: &dyn Caller, _file: &OpenFile, _req: &MapRequest) -> Result<Mapping> {
         Err(Errno::ENODEV)
     }
-    /// Feeds directory entries from offset `pos` on; returns the offset to continue with.
+    /// Feeds directory entries from offset `pos` on; returns the offset to continue with. `.` and `..`
+    /// have the offsets 0 and 1 and come from `vfs::dir`: implementations see `pos >= 2` and hand out
+    /// `next` offsets above 2.
     fn read_dir(
         &self,
         _cx: &dyn Caller,
@@ -133,6 +141,8 @@ pub trait FileOps: Send + Sync + Any {
     }
 }
 
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
 /// An open file description: shared by every descriptor that dup(2) or fork(2) made of it.
 pub struct OpenFile {
     /// Where it was opened; `None` for files without a path.
@@ -145,6 +155,10 @@ pub struct OpenFile {
     flags: AtomicI32,
     /// File position; held across read and write so that they are atomic (as f_pos_lock).
     pub pos: Mutex<u64>,
+    /// Identity as owner of flock(2) and open-file-description locks.
+    pub id: u64,
+    locked: AtomicBool,
+    never_linked: AtomicBool,
     /// F_SETOWN owner (negative for a process group) and F_SETSIG signal.
     pub owner: Mutex<(i32, i32)>,
 }
@@ -164,6 +178,9 @@ impl OpenFile {
             ops,
             flags: AtomicI32::new(flags & keep),
             pos: Mutex::new(0),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            locked: AtomicBool::new(false),
+            never_linked: AtomicBool::new(false),
             owner: Mutex::new((0, 0)),
         })
     }
@@ -201,12 +218,40 @@ impl OpenFile {
         self.flags() & libc::O_NONBLOCK != 0
     }
 
+    /// Opened with O_PATH.
+    pub fn path_only(&self) -> bool {
+        self.flags() & libc::O_PATH != 0
+    }
+
+    /// Remembers that locks may be held in its name, to be released with it.
+    pub(crate) fn mark_locked(&self) {
+        self.locked.store(true, Ordering::Relaxed);
+    }
+
+    /// O_TMPFILE with O_EXCL: linkat(2) refuses to give it a name.
+    pub(crate) fn set_never_linked(&self) {
+        self.never_linked.store(true, Ordering::Relaxed);
+    }
+
+    /// See `set_never_linked`.
+    pub fn never_linked(&self) -> bool {
+        self.never_linked.load(Ordering::Relaxed)
+    }
+
     /// Attributes: the inode's, or the operations' own.
     pub fn attr(&self) -> Result<Attr> {
         match (self.ops.attr(), &self.inode) {
             (Some(a), _) => a,
             (None, Some(i)) => i.attr(),
             (None, None) => Err(Errno::EBADF),
+        }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if self.locked.load(Ordering::Relaxed) {
+            crate::locks::file_release(self);
         }
     }
 }

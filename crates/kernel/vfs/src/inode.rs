@@ -34,6 +34,17 @@ pub trait FileSystem: Send + Sync {
     }
 }
 
+/// The attributes that decide access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Perm {
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
 /// What `create` makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewNode {
@@ -108,6 +119,15 @@ pub trait Inode: Send + Sync + Any {
     fn fs(&self) -> Arc<dyn FileSystem>;
     /// Current attributes.
     fn attr(&self) -> Result<Attr>;
+    /// Type (S_IFMT bits); never changes.
+    fn kind(&self) -> u32 {
+        self.attr().map_or(0, |a| a.file_type())
+    }
+    /// What permission checks need, when that is cheaper than all attributes.
+    fn perm(&self) -> Result<Perm> {
+        let a = self.attr()?;
+        Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
+    }
     /// Changes attributes.
     fn set_attr(&self, _cx: &dyn Caller, _set: &SetAttr) -> Result<()> {
         Err(Errno::EPERM)
@@ -160,7 +180,7 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EINVAL)
     }
     /// For magic links (/proc/PID/fd/N, exe, cwd, root): the place itself instead of a path to walk.
-    fn magic_link(&self, _cx: &dyn Caller) -> Option<Result<crate::walk::Path>> {
+    fn magic_link(&self, _cx: &dyn Caller) -> Option<Result<crate::path::Path>> {
         None
     }
     /// For magic links whose target is an open file that has no path (pipes, memfd): opening it again.

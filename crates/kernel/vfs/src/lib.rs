@@ -4,19 +4,47 @@
 //!
 //! Neighbours: file systems implement [`Inode`], [`FileSystem`] and [`FileOps`];
 //! system calls use [`walk`], [`open`], [`FdTable`]; the calling task is seen
-//! only through [`Caller`]. Readiness goes through `wait::WaitQueue`.
+//! only through [`Caller`]. Readiness goes through `wait::WaitQueue`; the only
+//! loop that blocks is in [`retry`].
 
 #![forbid(unsafe_code)]
 
+pub mod anon;
 pub mod attach;
+pub mod attr;
 pub mod caller;
 pub mod cred;
+pub mod dentry;
+pub mod devices;
+pub mod dir;
+pub mod fd_table;
 pub mod file;
+pub mod fs_context;
 pub mod inode;
 pub mod internal;
+pub mod io;
+pub mod link;
+pub mod locks;
+pub mod mount;
+pub mod mount_ns;
+pub mod open;
+pub mod path;
+pub mod perm;
+pub mod rename;
+pub mod retry;
 pub mod walk;
+pub mod xattr;
 
 pub use caller::{Caller, UserMemory};
 pub use cred::{Cap, Credentials};
+pub use dentry::Dentry;
+pub use fd_table::{FdSlot, FdTable};
 pub use file::{FileOps, MapRequest, Mapping, OpenFile};
-pub use inode::{DirEntry, DirSink, FileSystem, Inode, InodeRef, NewNode, SetAttr, TimeSet};
+pub use fs_context::{FsContext, FsView};
+pub use inode::{DirEntry, DirSink, FileSystem, Inode, InodeRef, NewNode, Perm, SetAttr, TimeSet};
+pub use mount::{Mount, MountFlags, SuperBlock};
+pub use mount_ns::MountNs;
+pub use open::OpenHow;
+pub use path::Path;
+pub use retry::{Failure, Outcome};
+pub use walk::{Lookup, Start};

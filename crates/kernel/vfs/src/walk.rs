@@ -1,22 +1,392 @@
-//! Places in the tree of mounts.
+//! Path resolution. See path_resolution(7), openat2(2).
+//!
+//! One loop takes the path apart component by component. A symbolic link
+//! replaces the rest of the path by its target followed by that rest, so
+//! that "last component" and trailing slashes need no second bookkeeping.
 
-use crate::inode::InodeRef;
+pub use crate::dentry::Dentry;
+pub use crate::mount::Mount;
+pub use crate::path::Path;
+
+use crate::anon;
+use crate::caller::Caller;
+use crate::cred::Credentials;
+use crate::dentry::{Cached, S_IFLNK};
+use crate::file::OpenFile;
+use crate::fs_context::FsView;
+use crate::mount::MountFlags;
+use crate::perm::{self, MAY_EXEC};
+use abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// A cached name: a node of the tree that the walk follows.
-pub struct Dentry {
-    /// The object.
-    pub inode: InodeRef,
+/// Symbolic links followed in one resolution before ELOOP.
+const MAX_LINKS: u32 = 40;
+
+bitflags::bitflags! {
+    /// How to resolve a path.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct Lookup: u32 {
+        /// Follow a symbolic link in the last component.
+        const FOLLOW = 1;
+        /// The result must be a directory.
+        const DIRECTORY = 2;
+        /// The empty path means the starting point (AT_EMPTY_PATH).
+        const EMPTY_PATH = 4;
+        /// RESOLVE_NO_XDEV
+        const NO_XDEV = 8;
+        /// RESOLVE_NO_MAGICLINKS
+        const NO_MAGICLINKS = 16;
+        /// RESOLVE_NO_SYMLINKS
+        const NO_SYMLINKS = 32;
+        /// RESOLVE_BENEATH
+        const BENEATH = 64;
+        /// RESOLVE_IN_ROOT
+        const IN_ROOT = 128;
+        /// RESOLVE_CACHED: nothing that could block.
+        const CACHED = 256;
+        /// The last component will be created: do not follow, and report the parent.
+        const CREATE = 512;
+    }
 }
 
-/// A mounted file system.
-pub struct Mount {}
-
-/// A place: a dentry as seen through a mount.
+/// Where a relative path starts.
 #[derive(Clone)]
-pub struct Path {
-    /// The mount.
-    pub mount: Arc<Mount>,
-    /// The dentry in the mounted file system.
-    pub dentry: Arc<Dentry>,
+pub enum Start {
+    /// The working directory (AT_FDCWD).
+    Cwd,
+    /// An open file: a directory, or with an empty path anything.
+    File(Arc<OpenFile>),
+    /// A place.
+    At(Path),
+}
+
+/// What the last component of a path names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Last {
+    /// A name.
+    Normal,
+    /// Nothing: the path is `/` or slashes only.
+    Root,
+    /// `.`
+    Dot,
+    /// `..`
+    DotDot,
+}
+
+/// A directory and the name in it that a call is about.
+pub struct Parent {
+    /// The directory.
+    pub dir: Path,
+    /// The name.
+    pub name: Vec<u8>,
+    /// What the name is.
+    pub last: Last,
+    /// Slashes followed it: only a directory will do.
+    pub slash: bool,
+}
+
+/// One resolution: the caller, the bounds, and the links counted so far.
+pub struct Walker<'a> {
+    cx: &'a dyn Caller,
+    creds: Arc<Credentials>,
+    root: Path,
+    /// RESOLVE_BENEATH and RESOLVE_IN_ROOT: the place that `..` does not leave.
+    anchor: Option<Path>,
+    flags: Lookup,
+    links: u32,
+}
+
+/// Resolves a path to a place.
+pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags: Lookup) -> Result<Path> {
+    if path.is_empty() && flags.contains(Lookup::EMPTY_PATH) {
+        return start_place(cx, view, start, false);
+    }
+    let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
+    w.walk(from, path)
+}
+
+/// Resolves all but the last component.
+pub fn lookup_parent(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<Parent> {
+    let (mut w, from) = Walker::new(cx, view, start, path, Lookup::empty())?;
+    w.parent(from, path)
+}
+
+fn start_place(cx: &dyn Caller, view: &FsView, start: &Start, dir: bool) -> Result<Path> {
+    match start {
+        Start::Cwd => Ok(view.cwd.clone()),
+        Start::At(p) => Ok(p.clone()),
+        Start::File(f) => {
+            let p = match &f.path {
+                Some(p) => p.clone(),
+                None if !dir => anon::path_of(cx, f),
+                None => return Err(Errno::ENOTDIR),
+            };
+            if dir && !p.is_dir() { Err(Errno::ENOTDIR) } else { Ok(p) }
+        }
+    }
+}
+
+impl<'a> Walker<'a> {
+    /// Sets out; also says where the path starts.
+    pub fn new(
+        cx: &'a dyn Caller,
+        view: &FsView,
+        start: &Start,
+        path: &[u8],
+        flags: Lookup,
+    ) -> Result<(Walker<'a>, Path)> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if path.len() >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let absolute = path[0] == b'/';
+        let confined = flags.intersects(Lookup::BENEATH | Lookup::IN_ROOT);
+        let mut w = Walker { cx, creds: cx.creds(), root: view.root.clone(), anchor: None, flags, links: 0 };
+        if absolute && !confined {
+            let from = w.root.clone();
+            return Ok((w, from));
+        }
+        let from = start_place(cx, view, start, true)?;
+        if confined {
+            w.anchor = Some(from.clone());
+            if flags.contains(Lookup::IN_ROOT) {
+                w.root = from.clone();
+            } else if absolute {
+                return Err(Errno::EXDEV);
+            }
+        }
+        Ok((w, from))
+    }
+
+    /// The whole path.
+    pub fn walk(&mut self, from: Path, path: &[u8]) -> Result<Path> {
+        match self.run(from, path, false)? {
+            Step::Done(p) => {
+                if self.flags.contains(Lookup::DIRECTORY) && !p.is_dir() {
+                    return Err(Errno::ENOTDIR);
+                }
+                Ok(p)
+            }
+            Step::Parent(_) => Err(Errno::ENOENT),
+        }
+    }
+
+    /// All but the last component.
+    pub fn parent(&mut self, from: Path, path: &[u8]) -> Result<Parent> {
+        match self.run(from, path, true)? {
+            Step::Parent(p) => Ok(p),
+            Step::Done(dir) => Ok(Parent { dir, name: Vec::new(), last: Last::Root, slash: true }),
+        }
+    }
+
+    /// The object called `name` in `dir`, mounts crossed, links not followed.
+    pub fn child(&mut self, dir: &Path, name: &[u8]) -> Result<Path> {
+        let d = find(self.cx, &dir.dentry, name, self.flags.contains(Lookup::CACHED))?;
+        let p = Path { mount: dir.mount.clone(), dentry: d };
+        self.crossed(p)
+    }
+
+    fn crossed(&self, p: Path) -> Result<Path> {
+        if !p.dentry.is_mountpoint() {
+            return Ok(p);
+        }
+        let before = p.mount.id;
+        let p = p.cross_mounts();
+        if p.mount.id != before && self.flags.contains(Lookup::NO_XDEV) {
+            return Err(Errno::EXDEV);
+        }
+        Ok(p)
+    }
+
+    /// Counts a link and gives where it leads: a place, or text to go on with from `dir` or the root.
+    pub fn follow(&mut self, dir: &Path, link: &Path) -> Result<Target> {
+        self.links += 1;
+        if self.links > MAX_LINKS || self.flags.contains(Lookup::NO_SYMLINKS) {
+            return Err(Errno::ELOOP);
+        }
+        if link.mount.flags().contains(MountFlags::NOSYMFOLLOW) {
+            return Err(Errno::ELOOP);
+        }
+        self.check_sticky(dir, link)?;
+        let inode = link.inode();
+        let magic = match inode.magic_link(self.cx) {
+            Some(p) => Some(p?),
+            None => match inode.magic_file(self.cx) {
+                Some(f) => Some(anon::path_of(self.cx, &f?)),
+                None => None,
+            },
+        };
+        if let Some(p) = magic {
+            if self.flags.contains(Lookup::NO_MAGICLINKS) {
+                return Err(Errno::ELOOP);
+            }
+            if self.anchor.is_some()
+                || self.flags.contains(Lookup::NO_XDEV) && !Arc::ptr_eq(&p.mount, &link.mount)
+            {
+                return Err(Errno::EXDEV);
+            }
+            return Ok(Target::Place(p));
+        }
+        let body = inode.readlink(self.cx)?;
+        if body.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if body[0] != b'/' {
+            return Ok(Target::Text(dir.clone(), body));
+        }
+        if self.flags.contains(Lookup::BENEATH) {
+            return Err(Errno::EXDEV);
+        }
+        let root = self.root.clone();
+        if self.flags.contains(Lookup::NO_XDEV) && !Arc::ptr_eq(&root.mount, &dir.mount) {
+            return Err(Errno::EXDEV);
+        }
+        Ok(Target::Text(root, body))
+    }
+
+    fn check_sticky(&self, dir: &Path, link: &Path) -> Result<()> {
+        if !perm::PROTECTED_SYMLINKS.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let d = dir.inode().perm()?;
+        if d.mode & 0o1002 != 0o1002 {
+            return Ok(());
+        }
+        let l = link.inode().perm()?;
+        if l.uid == self.creds.fsuid || l.uid == d.uid { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    fn up(&self, p: &Path) -> Result<Path> {
+        if let Some(a) = &self.anchor
+            && p == a
+        {
+            return if self.flags.contains(Lookup::IN_ROOT) { Ok(p.clone()) } else { Err(Errno::EXDEV) };
+        }
+        let (up, crossed) = p.up(&self.root);
+        if crossed && self.flags.contains(Lookup::NO_XDEV) {
+            return Err(Errno::EXDEV);
+        }
+        Ok(up)
+    }
+
+    fn run(&mut self, from: Path, path: &[u8], want_parent: bool) -> Result<Step> {
+        let mut cur = from;
+        let mut text: Cow<[u8]> = Cow::Borrowed(path);
+        let mut i = 0;
+        loop {
+            while text.get(i) == Some(&b'/') {
+                i += 1;
+            }
+            if i == text.len() {
+                return Ok(Step::Done(cur));
+            }
+            let end = text[i..].iter().position(|&c| c == b'/').map_or(text.len(), |n| i + n);
+            let mut next = end;
+            while text.get(next) == Some(&b'/') {
+                next += 1;
+            }
+            let (last, slash) = (next == text.len(), end != text.len());
+            let name = &text[i..end];
+            if !cur.is_dir() {
+                return Err(Errno::ENOTDIR);
+            }
+            perm::allowed(&self.creds, &cur.inode().perm()?, MAY_EXEC)?;
+            if name.len() > NAME_MAX {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            if want_parent && last {
+                let last = match name {
+                    b"." => Last::Dot,
+                    b".." => Last::DotDot,
+                    _ => Last::Normal,
+                };
+                return Ok(Step::Parent(Parent { dir: cur, name: name.to_vec(), last, slash }));
+            }
+            match name {
+                b"." => {}
+                b".." => cur = self.up(&cur)?,
+                _ => {
+                    let child = self.child(&cur, name)?;
+                    let through = !last || slash;
+                    if child.kind() == S_IFLNK && (through || self.flags.contains(Lookup::FOLLOW)) {
+                        match self.follow(&cur, &child)? {
+                            Target::Place(p) => cur = p,
+                            Target::Text(dir, mut body) => {
+                                body.extend_from_slice(&text[end..]);
+                                text = Cow::Owned(body);
+                                i = 0;
+                                cur = dir;
+                                continue;
+                            }
+                        }
+                    } else {
+                        cur = child;
+                    }
+                    if through && !cur.is_dir() {
+                        return Err(Errno::ENOTDIR);
+                    }
+                }
+            }
+            i = next;
+        }
+    }
+}
+
+enum Step {
+    Done(Path),
+    Parent(Parent),
+}
+
+/// Where a symbolic link leads.
+pub enum Target {
+    /// A magic link: this place.
+    Place(Path),
+    /// Text to resolve from this directory.
+    Text(Path, Vec<u8>),
+}
+
+/// Finds `name` in directory `dir` through the cache; no permission checks.
+pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) -> Result<Arc<Dentry>> {
+    match dir.cached(name) {
+        Cached::Present(d) if !dir.volatile || d.is_mountpoint() => return Ok(d),
+        Cached::Absent => return Err(Errno::ENOENT),
+        _ if cached_only => return Err(Errno::EAGAIN),
+        _ => {}
+    }
+    if dir.volatile {
+        return match dir.inode.lookup(cx, name) {
+            Ok(inode) => Ok(dir.insert(name, inode)),
+            Err(Errno::ENOENT) => {
+                dir.insert_negative(name);
+                Err(Errno::ENOENT)
+            }
+            Err(e) => Err(e),
+        };
+    }
+    let _lock = dir.lock_dir();
+    find_locked(cx, dir, name)
+}
+
+/// As [`find`] for a caller that holds the directory's lock.
+pub(crate) fn find_locked(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+    match dir.cached(name) {
+        Cached::Present(d) if !dir.volatile || d.is_mountpoint() => return Ok(d),
+        Cached::Absent => return Err(Errno::ENOENT),
+        _ => {}
+    }
+    match dir.inode.lookup(cx, name) {
+        Ok(inode) => Ok(dir.insert(name, inode)),
+        Err(Errno::ENOENT) => {
+            // A removed directory has no names and must not gather negative ones.
+            if !dir.is_unlinked() {
+                dir.insert_negative(name);
+            }
+            Err(Errno::ENOENT)
+        }
+        Err(e) => Err(e),
+    }
 }

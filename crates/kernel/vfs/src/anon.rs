@@ -1,0 +1,67 @@
+//! Objects without a place in any tree: how /proc/PID/fd/N and AT_EMPTY_PATH
+//! reach pipes, sockets and the like. Such a file gets a detached dentry on a
+//! private mount, whose inode passes everything on to the open file.
+
+use crate::caller::Caller;
+use crate::file::{FileOps, OpenFile};
+use crate::inode::{FileSystem, Inode, InodeRef, SetAttr};
+use crate::internal::InternalFs;
+use crate::mount::{Mount, MountFlags};
+use crate::path::Path;
+use crate::{attach::Attachments, dentry::Dentry};
+use abi::stat::Attr;
+use abi::{Errno, Result};
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+/// The inode by which an open file without a place is reached.
+pub struct AnonInode {
+    /// The file.
+    pub file: Arc<OpenFile>,
+}
+
+impl Inode for AnonInode {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        match &self.file.inode {
+            Some(i) => i.fs(),
+            None => Arc::new(InternalFs::Anon),
+        }
+    }
+    fn attr(&self) -> Result<Attr> {
+        self.file.attr()
+    }
+    fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        match &self.file.inode {
+            Some(i) => i.set_attr(cx, set),
+            None => Err(Errno::EPERM),
+        }
+    }
+    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        match &self.file.inode {
+            Some(i) => i.open(cx, flags),
+            None => Err(Errno::ENXIO),
+        }
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        self.file.inode.as_ref().and_then(|i| i.attachments())
+    }
+}
+
+/// The mount on which objects without a tree live.
+pub fn mount() -> Arc<Mount> {
+    static MOUNT: OnceLock<Arc<Mount>> = OnceLock::new();
+    MOUNT.get_or_init(|| Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs")).clone()
+}
+
+/// A place for any open file: its own, or a detached one.
+pub fn path_of(_cx: &dyn Caller, file: &Arc<OpenFile>) -> Path {
+    if let Some(p) = &file.path {
+        return p.clone();
+    }
+    let name = file.ops.link_name().unwrap_or_else(|| "anon_inode:[file]".into());
+    let inode: InodeRef = Arc::new(AnonInode { file: file.clone() });
+    Path { mount: mount(), dentry: Dentry::detached(inode, name.as_bytes()) }
+}

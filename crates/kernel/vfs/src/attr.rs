@@ -1,0 +1,243 @@
+//! Reading and changing attributes. See stat(2), access(2), chmod(2), chown(2), utimensat(2), truncate(2).
+
+use crate::caller::Caller;
+use crate::cred::{Cap, Credentials};
+use crate::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
+use crate::file::OpenFile;
+use crate::fs_context::FsView;
+use crate::inode::{InodeRef, SetAttr, TimeSet};
+use crate::mount::MountFlags;
+use crate::path::Path;
+use crate::perm::{self, MAY_EXEC, MAY_WRITE};
+use crate::walk::{self, Lookup, Start};
+use abi::stat::{Attr, StatFs};
+use abi::{Errno, Result, Signal};
+
+/// Leaves an id as it is in chown(2).
+pub const KEEP: u32 = u32::MAX;
+
+/// newfstatat(2), statx(2).
+pub fn stat(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], look: Lookup) -> Result<Attr> {
+    if let (Start::File(f), true) = (start, path.is_empty() && look.contains(Lookup::EMPTY_PATH)) {
+        return f.attr();
+    }
+    walk::lookup(cx, view, start, path, look)?.attr()
+}
+
+/// faccessat2(2) with the given credentials (the real ones unless AT_EACCESS).
+pub fn access(
+    cx: &dyn Caller,
+    creds: &Credentials,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    look: Lookup,
+    mask: u32,
+) -> Result<()> {
+    let p = walk::lookup(cx, view, start, path, look)?;
+    if mask & MAY_EXEC != 0 && p.kind() == S_IFREG && p.mount.flags().contains(MountFlags::NOEXEC) {
+        return Err(Errno::EACCES);
+    }
+    perm::allowed(creds, &p.inode().perm()?, mask)?;
+    if mask & MAY_WRITE != 0 && matches!(p.kind(), S_IFREG | S_IFDIR | S_IFLNK) {
+        perm::writable_mount(&p)?;
+    }
+    Ok(())
+}
+
+fn mount_of_file(f: &OpenFile) -> Result<()> {
+    match &f.path {
+        Some(p) => perm::writable_mount(p),
+        None => Ok(()),
+    }
+}
+
+/// Inode of an open file for fchmod(2) and the like.
+fn inode_of(f: &OpenFile) -> Result<&InodeRef> {
+    if f.path_only() {
+        return Err(Errno::EBADF);
+    }
+    f.inode.as_ref().ok_or(Errno::EPERM)
+}
+
+/// chmod(2) on a place.
+pub fn chmod(cx: &dyn Caller, p: &Path, mode: u32) -> Result<()> {
+    perm::writable_mount(p)?;
+    if p.kind() == S_IFLNK {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    chmod_inode(cx, p.inode(), mode)
+}
+
+/// fchmod(2).
+pub fn fchmod(cx: &dyn Caller, f: &OpenFile, mode: u32) -> Result<()> {
+    let i = inode_of(f)?;
+    mount_of_file(f)?;
+    chmod_inode(cx, i, mode)
+}
+
+fn chmod_inode(cx: &dyn Caller, inode: &InodeRef, mode: u32) -> Result<()> {
+    let creds = cx.creds();
+    let old = inode.perm()?;
+    if !perm::owner_or_capable(&creds, &old) {
+        return Err(Errno::EPERM);
+    }
+    let mut mode = mode & 0o7777;
+    if mode & 0o2000 != 0 && !creds.in_group(old.gid) && !creds.capable(Cap::FSETID) {
+        mode &= !0o2000;
+    }
+    inode.set_attr(cx, &SetAttr { mode: Some(mode), ..SetAttr::default() })
+}
+
+/// chown(2) on a place. [`KEEP`] leaves an id alone.
+pub fn chown(cx: &dyn Caller, p: &Path, uid: u32, gid: u32) -> Result<()> {
+    perm::writable_mount(p)?;
+    chown_inode(cx, p.inode(), uid, gid)
+}
+
+/// fchown(2).
+pub fn fchown(cx: &dyn Caller, f: &OpenFile, uid: u32, gid: u32) -> Result<()> {
+    let i = inode_of(f)?;
+    mount_of_file(f)?;
+    chown_inode(cx, i, uid, gid)
+}
+
+fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<()> {
+    let creds = cx.creds();
+    let old = inode.perm()?;
+    let capable = creds.capable(Cap::CHOWN);
+    let owner = creds.fsuid == old.uid;
+    if uid != KEEP && !capable && !(owner && uid == old.uid) {
+        return Err(Errno::EPERM);
+    }
+    if gid != KEEP && !capable && !(owner && (gid == old.gid || creds.in_group(gid))) {
+        return Err(Errno::EPERM);
+    }
+    let ids = ((uid != KEEP).then_some(uid), (gid != KEEP).then_some(gid));
+    let mut set = SetAttr { uid: ids.0, gid: ids.1, ..SetAttr::default() };
+    let dir = old.mode & crate::dentry::S_IFMT == S_IFDIR;
+    if !dir {
+        let m = perm::drop_set_id(old.mode);
+        if m != old.mode {
+            set.mode = Some(m & 0o7777);
+        }
+    }
+    inode.set_attr(cx, &set)?;
+    match inode.remove_xattr(cx, b"security.capability") {
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) | Ok(()) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// utimensat(2) on a place; `None` leaves a time alone (UTIME_OMIT).
+pub fn utimens(cx: &dyn Caller, p: &Path, atime: Option<TimeSet>, mtime: Option<TimeSet>) -> Result<()> {
+    if atime.is_none() && mtime.is_none() {
+        return Ok(());
+    }
+    perm::writable_mount(p)?;
+    utimens_inode(cx, p.inode(), atime, mtime)
+}
+
+/// futimens(3): utimensat(2) with a descriptor and no path.
+pub fn futimens(cx: &dyn Caller, f: &OpenFile, atime: Option<TimeSet>, mtime: Option<TimeSet>) -> Result<()> {
+    if f.path_only() {
+        return Err(Errno::EBADF);
+    }
+    if atime.is_none() && mtime.is_none() {
+        return Ok(());
+    }
+    let i = inode_of(f)?;
+    mount_of_file(f)?;
+    utimens_inode(cx, i, atime, mtime)
+}
+
+fn utimens_inode(
+    cx: &dyn Caller,
+    inode: &InodeRef,
+    atime: Option<TimeSet>,
+    mtime: Option<TimeSet>,
+) -> Result<()> {
+    let creds = cx.creds();
+    let p = inode.perm()?;
+    if !perm::owner_or_capable(&creds, &p) {
+        // "Now" for both is granted to whoever may write.
+        if atime == Some(TimeSet::Now) && mtime == Some(TimeSet::Now) {
+            perm::allowed(&creds, &p, MAY_WRITE)?;
+        } else {
+            return Err(Errno::EPERM);
+        }
+    }
+    inode.set_attr(cx, &SetAttr { atime, mtime, ..SetAttr::default() })
+}
+
+fn check_size(cx: &dyn Caller, old: u64, len: i64) -> Result<u64> {
+    let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
+    if len > old && len > cx.rlimit(libc::RLIMIT_FSIZE as i32) {
+        cx.raise(Signal::SIGXFSZ);
+        return Err(Errno::EFBIG);
+    }
+    Ok(len)
+}
+
+fn truncate_inode(cx: &dyn Caller, inode: &InodeRef, len: i64) -> Result<()> {
+    let a = inode.attr()?;
+    let size = check_size(cx, a.size, len)?;
+    let mut set = SetAttr { size: Some(size), ..SetAttr::default() };
+    if a.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
+        set.mode = Some(perm::drop_set_id(a.mode) & 0o7777);
+    }
+    inode.set_attr(cx, &set)
+}
+
+/// truncate(2).
+pub fn truncate(cx: &dyn Caller, view: &FsView, path: &[u8], len: i64) -> Result<()> {
+    if len < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let p = walk::lookup(cx, view, &Start::Cwd, path, Lookup::FOLLOW)?;
+    match p.kind() {
+        S_IFDIR => return Err(Errno::EISDIR),
+        S_IFREG => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    perm::may(cx, &p, MAY_WRITE)?;
+    truncate_inode(cx, p.inode(), len)
+}
+
+/// ftruncate(2).
+pub fn ftruncate(cx: &dyn Caller, f: &OpenFile, len: i64) -> Result<()> {
+    if len < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if f.path_only() {
+        return Err(Errno::EBADF);
+    }
+    let Some(inode) = &f.inode else { return Err(Errno::EINVAL) };
+    if inode.kind() != S_IFREG || !f.writable() {
+        return Err(Errno::EINVAL);
+    }
+    truncate_inode(cx, inode, len)
+}
+
+const ST_VALID: i64 = 0x20;
+
+/// statfs(2) at a place.
+pub fn statfs(p: &Path) -> Result<StatFs> {
+    let mut s = p.inode().fs().statfs()?;
+    let f = p.mount.flags();
+    s.f_flags = ST_VALID;
+    for (m, bit) in [
+        (MountFlags::RDONLY, libc::ST_RDONLY),
+        (MountFlags::NOSUID, libc::ST_NOSUID),
+        (MountFlags::NODEV, libc::ST_NODEV),
+        (MountFlags::NOEXEC, libc::ST_NOEXEC),
+        (MountFlags::NOATIME, libc::ST_NOATIME),
+        (MountFlags::NODIRATIME, libc::ST_NODIRATIME),
+        (MountFlags::RELATIME, libc::ST_RELATIME),
+    ] {
+        if f.contains(m) {
+            s.f_flags |= bit as i64;
+        }
+    }
+    Ok(s)
+}

@@ -1,0 +1,316 @@
+//! Dentries: the cache of names. A dentry ties a name in a directory to an
+//! inode and keeps the names below it.
+//!
+//! Invariants: the inode of a dentry never changes; a dentry of a file system
+//! that does not revalidate has at most one live dentry per name. Directories
+//! of such file systems keep their children strongly (with negative entries);
+//! those of others keep them weakly, only so that mount points and working
+//! directories keep their identity. Changes to the children go together with
+//! the change in the file system under [`Dentry::lock_dir`]. Order of locks: the
+//! rename lock, directories (ancestors first), then whatever the file system
+//! takes; nothing that a file system holds is held while a directory is locked.
+
+use crate::inode::{FileSystem, InodeRef};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+/// File type bits of a mode.
+pub const S_IFMT: u32 = 0o170000;
+/// Directory.
+pub const S_IFDIR: u32 = 0o040000;
+/// Regular file.
+pub const S_IFREG: u32 = 0o100000;
+/// Symbolic link.
+pub const S_IFLNK: u32 = 0o120000;
+/// Character device.
+pub const S_IFCHR: u32 = 0o020000;
+/// Block device.
+pub const S_IFBLK: u32 = 0o060000;
+/// Named pipe.
+pub const S_IFIFO: u32 = 0o010000;
+/// Socket.
+pub const S_IFSOCK: u32 = 0o140000;
+
+/// A quick hash for short names; the table belongs to one sandbox, so nobody else gains from collisions.
+#[derive(Default)]
+pub(crate) struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for c in bytes.chunks(8) {
+            let mut w = [0u8; 8];
+            w[..c.len()].copy_from_slice(c);
+            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(w)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+type NameMap<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<NameHasher>>;
+
+enum Child {
+    Strong(Arc<Dentry>),
+    Weak(Weak<Dentry>),
+    Negative,
+}
+
+/// What the cache says about a name.
+pub(crate) enum Cached {
+    /// It exists.
+    Present(Arc<Dentry>),
+    /// It does not exist.
+    Absent,
+    /// Ask the file system.
+    Unknown,
+}
+
+struct Place {
+    parent: Option<Arc<Dentry>>,
+    name: Arc<[u8]>,
+}
+
+/// A cached name: a node of the tree that the walk follows.
+pub struct Dentry {
+    /// The object.
+    pub inode: InodeRef,
+    /// Its type (S_IFMT bits), which never changes.
+    pub kind: u32,
+    /// The file system wants to be asked on every use.
+    pub(crate) volatile: bool,
+    place: RwLock<Place>,
+    unlinked: AtomicBool,
+    /// Mounts on top of this dentry, in all namespaces.
+    pub(crate) mounted: AtomicU32,
+    dir: Mutex<()>,
+    children: RwLock<NameMap<Child>>,
+}
+
+impl Dentry {
+    fn make(parent: Option<Arc<Dentry>>, name: Arc<[u8]>, inode: InodeRef, volatile: bool) -> Arc<Dentry> {
+        let kind = inode.kind();
+        Arc::new(Dentry {
+            inode,
+            kind,
+            volatile,
+            place: RwLock::new(Place { parent, name }),
+            unlinked: AtomicBool::new(false),
+            mounted: AtomicU32::new(0),
+            dir: Mutex::new(()),
+            children: RwLock::default(),
+        })
+    }
+
+    /// The root dentry of a file system.
+    pub fn root(fs: &dyn FileSystem) -> Arc<Dentry> {
+        Dentry::make(None, Arc::from(&b"/"[..]), fs.root(), fs.revalidate())
+    }
+
+    /// A dentry outside every tree: an object that has no name (O_TMPFILE, memfd, pipes).
+    pub fn detached(inode: InodeRef, name: &[u8]) -> Arc<Dentry> {
+        let d = Dentry::make(None, Arc::from(name), inode, false);
+        d.unlinked.store(true, Ordering::Relaxed);
+        d
+    }
+
+    /// An object made in directory `dir` without a name (O_TMPFILE); shown as `#ino (deleted)`.
+    pub fn unnamed(dir: &Arc<Dentry>, inode: InodeRef) -> Arc<Dentry> {
+        let ino = inode.attr().map_or(0, |a| a.ino);
+        let name = format!("#{ino}").into_bytes();
+        let d = Dentry::make(Some(dir.clone()), Arc::from(&name[..]), inode, dir.volatile);
+        d.unlinked.store(true, Ordering::Relaxed);
+        d
+    }
+
+    /// Last component of the name.
+    pub fn name(&self) -> Arc<[u8]> {
+        self.place.read().name.clone()
+    }
+
+    /// The directory that holds it; `None` for a root.
+    pub fn parent(&self) -> Option<Arc<Dentry>> {
+        self.place.read().parent.clone()
+    }
+
+    /// Parent and name together.
+    pub fn place(&self) -> (Option<Arc<Dentry>>, Arc<[u8]>) {
+        let p = self.place.read();
+        (p.parent.clone(), p.name.clone())
+    }
+
+    /// True once the name is gone from its directory.
+    pub fn is_unlinked(&self) -> bool {
+        self.unlinked.load(Ordering::Acquire)
+    }
+
+    /// True for directories.
+    pub fn is_dir(&self) -> bool {
+        self.kind == S_IFDIR
+    }
+
+    /// True when something is mounted here, in any namespace.
+    pub fn is_mountpoint(&self) -> bool {
+        self.mounted.load(Ordering::Acquire) != 0
+    }
+
+    /// True when `self` is `other` or lies below it.
+    pub fn is_below(self: &Arc<Dentry>, other: &Arc<Dentry>) -> bool {
+        let mut d = self.clone();
+        loop {
+            if Arc::ptr_eq(&d, other) {
+                return true;
+            }
+            let Some(p) = d.parent() else { return false };
+            d = p;
+        }
+    }
+
+    /// Takes the lock under which names in this directory change.
+    pub(crate) fn lock_dir(&self) -> MutexGuard<'_, ()> {
+        self.dir.lock()
+    }
+
+    /// What the cache knows of `name`.
+    pub(crate) fn cached(&self, name: &[u8]) -> Cached {
+        match self.children.read().get(name) {
+            Some(Child::Strong(d)) => Cached::Present(d.clone()),
+            Some(Child::Weak(w)) => w.upgrade().map_or(Cached::Unknown, Cached::Present),
+            Some(Child::Negative) => Cached::Absent,
+            None => Cached::Unknown,
+        }
+    }
+
+    /// Records that `name` is `inode`; returns the dentry, an existing one when it already stands for it.
+    pub(crate) fn insert(self: &Arc<Dentry>, name: &[u8], inode: InodeRef) -> Arc<Dentry> {
+        let mut c = self.children.write();
+        let old = match c.get(name) {
+            Some(Child::Strong(d)) => Some(d.clone()),
+            Some(Child::Weak(w)) => w.upgrade(),
+            _ => None,
+        };
+        if let Some(d) = old {
+            if Arc::ptr_eq(&d.inode, &inode) || d.is_mountpoint() {
+                return d;
+            }
+            d.unlinked.store(true, Ordering::Release);
+        }
+        let d = Dentry::make(Some(self.clone()), Arc::from(name), inode, self.volatile);
+        let child = if self.volatile {
+            if c.len() >= 64 && c.len().is_power_of_two() {
+                c.retain(|_, v| !matches!(v, Child::Weak(w) if w.strong_count() == 0));
+            }
+            Child::Weak(Arc::downgrade(&d))
+        } else {
+            Child::Strong(d.clone())
+        };
+        c.insert(Box::from(name), child);
+        d
+    }
+
+    /// Records that `name` does not exist. The dentry it had is marked unlinked.
+    pub(crate) fn insert_negative(&self, name: &[u8]) {
+        let mut c = self.children.write();
+        let old = if self.volatile { c.remove(name) } else { c.insert(Box::from(name), Child::Negative) };
+        drop(c);
+        match old {
+            Some(Child::Strong(d)) => d.unlinked.store(true, Ordering::Release),
+            Some(Child::Weak(w)) => {
+                if let Some(d) = w.upgrade() {
+                    d.unlinked.store(true, Ordering::Release);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets `name` without saying that it is gone.
+    pub(crate) fn forget(&self, name: &[u8]) {
+        self.children.write().remove(name);
+    }
+
+    /// Moves `child` to `new_dir`/`new_name` in the cache (both directories are locked).
+    pub(crate) fn moved(
+        self: &Arc<Dentry>,
+        name: &[u8],
+        child: &Arc<Dentry>,
+        new_dir: &Arc<Dentry>,
+        new_name: &[u8],
+    ) {
+        self.insert_moved_out(name);
+        new_dir.put(new_name, child);
+    }
+
+    fn insert_moved_out(&self, name: &[u8]) {
+        let mut c = self.children.write();
+        if self.volatile {
+            c.remove(name);
+        } else {
+            c.insert(Box::from(name), Child::Negative);
+        }
+    }
+
+    /// Makes `child` the dentry for `name` here.
+    pub(crate) fn put(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>) {
+        let old_parent = {
+            let mut p = child.place.write();
+            p.name = Arc::from(name);
+            p.parent.replace(self.clone())
+        };
+        let v = if self.volatile { Child::Weak(Arc::downgrade(child)) } else { Child::Strong(child.clone()) };
+        let old = self.children.write().insert(Box::from(name), v);
+        if let Some(Child::Strong(d)) = &old
+            && !Arc::ptr_eq(d, child)
+        {
+            d.unlinked.store(true, Ordering::Release);
+        }
+        drop((old, old_parent));
+    }
+
+    /// Gives a detached dentry a name (linkat of an unnamed file).
+    pub(crate) fn attach(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>) {
+        child.unlinked.store(false, Ordering::Release);
+        self.put(name, child);
+    }
+
+    /// Drops every cached name below that nobody else uses. Returns how many went.
+    pub(crate) fn shrink(self: &Arc<Dentry>, everything: bool) -> usize {
+        let mut gone = 0;
+        let mut todo = vec![self.clone()];
+        let mut order = Vec::new();
+        while let Some(d) = todo.pop() {
+            for c in d.children.read().values() {
+                if let Child::Strong(c) = c {
+                    todo.push(c.clone());
+                }
+            }
+            order.push(d);
+        }
+        // Children come after their parents, so going backwards frees leaves first.
+        while let Some(d) = order.pop() {
+            d.children.write().retain(|_, c| {
+                let keep = match c {
+                    Child::Strong(c) => !everything && Arc::strong_count(c) > 1,
+                    Child::Weak(w) => w.strong_count() != 0,
+                    Child::Negative => false,
+                };
+                gone += usize::from(!keep);
+                keep
+            });
+        }
+        gone
+    }
+}
+
+impl Drop for Dentry {
+    /// Lets go of the chain of parents one by one: a guest can nest directories deeper than our stack.
+    fn drop(&mut self) {
+        let mut next = self.place.get_mut().parent.take();
+        while let Some(p) = next {
+            next = Arc::into_inner(p).and_then(|mut d| d.place.get_mut().parent.take());
+        }
+    }
+}

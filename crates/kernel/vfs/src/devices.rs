@@ -1,0 +1,89 @@
+//! What opening a device number or a FIFO does: registries that the crates
+//! with the drivers fill when the kernel starts.
+
+use crate::caller::Caller;
+use crate::file::{FileOps, OpenFile};
+use crate::inode::InodeRef;
+use crate::path::Path;
+use crate::retry::Outcome;
+use abi::Errno;
+use abi::stat::{major, minor};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// What opening gave.
+pub enum Opened {
+    /// Operations for a new open file.
+    Ops(Arc<dyn FileOps>),
+    /// A complete open file (/dev/ptmx, whose file knows its own place).
+    File(Arc<OpenFile>),
+}
+
+/// Opens a device or a FIFO found at `path`. `flags` are open(2)'s. May block through the caller's waiter.
+pub trait Opener: Send + Sync {
+    /// Does it.
+    fn open(&self, cx: &dyn Caller, path: &Path, inode: &InodeRef, flags: i32) -> Outcome<Opened>;
+}
+
+impl<F> Opener for F
+where
+    F: Fn(&dyn Caller, &Path, &InodeRef, i32) -> Outcome<Opened> + Send + Sync,
+{
+    fn open(&self, cx: &dyn Caller, path: &Path, inode: &InodeRef, flags: i32) -> Outcome<Opened> {
+        self(cx, path, inode, flags)
+    }
+}
+
+#[derive(Clone)]
+struct Driver {
+    name: &'static str,
+    opener: Arc<dyn Opener>,
+}
+
+/// Character devices by (major, first minor, last minor).
+static CHAR: RwLock<BTreeMap<(u32, u32), (u32, Driver)>> = RwLock::new(BTreeMap::new());
+static FIFO: OnceLock<Arc<dyn Opener>> = OnceLock::new();
+
+/// Registers a driver for character devices `major`:`minors`; `name` is for /proc/devices.
+pub fn register_char(
+    name: &'static str,
+    major: u32,
+    minors: std::ops::RangeInclusive<u32>,
+    opener: Arc<dyn Opener>,
+) {
+    CHAR.write().insert((major, *minors.start()), (*minors.end(), Driver { name, opener }));
+}
+
+/// Registers what opens named pipes. The first registration counts.
+pub fn register_fifo(opener: Arc<dyn Opener>) {
+    let _ = FIFO.set(opener);
+}
+
+/// Lines of the character part of /proc/devices: major and name.
+pub fn char_devices() -> Vec<(u32, &'static str)> {
+    let mut v: Vec<_> = CHAR.read().iter().map(|((major, _), (_, d))| (*major, d.name)).collect();
+    v.dedup();
+    v
+}
+
+/// Opens a character device; ENXIO when nobody drives it.
+pub fn open_char(cx: &dyn Caller, path: &Path, inode: &InodeRef, rdev: u64, flags: i32) -> Outcome<Opened> {
+    let (ma, mi) = (major(rdev), minor(rdev));
+    let driver = {
+        let t = CHAR.read();
+        match t.range((ma, 0)..=(ma, mi)).next_back() {
+            Some((_, (last, d))) if mi <= *last => d.clone(),
+            _ => return Err(Errno::ENXIO.into()),
+        }
+    };
+    driver.opener.open(cx, path, inode, flags)
+}
+
+/// Opens a named pipe.
+pub fn open_fifo(cx: &dyn Caller, path: &Path, inode: &InodeRef, flags: i32) -> Outcome<Opened> {
+    match FIFO.get() {
+        Some(o) => o.open(cx, path, inode, flags),
+        None => Err(Errno::ENXIO.into()),
+    }
+}

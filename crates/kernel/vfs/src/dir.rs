@@ -1,0 +1,146 @@
+//! Making entries and reading directories. See mkdir(2), mknod(2), symlink(2), getdents(2).
+
+use crate::caller::Caller;
+use crate::cred::Cap;
+use crate::dentry::{S_IFMT, S_IFREG};
+use crate::file::OpenFile;
+use crate::fs_context::FsView;
+use crate::inode::{DirEntry, DirSink, NewNode};
+use crate::path::Path;
+use crate::perm;
+use crate::walk::{self, Last, Parent, Start};
+use abi::{Errno, Result};
+
+/// Mode, owner and group of something made in `dir` (set-group-id directories hand on their group).
+pub(crate) fn new_owner(cx: &dyn Caller, dir: &Path, mode: u32, is_dir: bool) -> Result<(u32, u32, u32)> {
+    let creds = cx.creds();
+    let d = dir.inode().perm()?;
+    let mut mode = mode & 0o7777;
+    if d.mode & 0o2000 == 0 {
+        return Ok((mode, creds.fsuid, creds.fsgid));
+    }
+    if is_dir {
+        mode |= 0o2000;
+    } else if mode & 0o2010 == 0o2010 && !creds.in_group(d.gid) && !creds.capable(Cap::FSETID) {
+        mode &= !0o2000;
+    }
+    Ok((mode, creds.fsuid, d.gid))
+}
+
+/// Makes `name` in `dir`; EEXIST when there. `mode` with the umask applied.
+pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode: u32) -> Result<Path> {
+    let lock = dir.dentry.lock_dir();
+    match walk::find_locked(cx, &dir.dentry, name) {
+        Ok(_) => return Err(Errno::EEXIST),
+        Err(Errno::ENOENT) => {}
+        Err(e) => return Err(e),
+    }
+    perm::may_create(cx, dir)?;
+    if matches!(node, NewNode::Char(_) | NewNode::Block(_)) && !cx.creds().capable(Cap::MKNOD) {
+        return Err(Errno::EPERM);
+    }
+    let (mode, uid, gid) = new_owner(cx, dir, mode, *node == NewNode::Directory)?;
+    let inode = dir.inode().create(cx, name, node, mode, uid, gid)?;
+    let dentry = dir.dentry.insert(name, inode);
+    drop(lock);
+    Ok(Path { mount: dir.mount.clone(), dentry })
+}
+
+fn create_at(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    node: &NewNode,
+    mode: u32,
+) -> Result<Path> {
+    let Parent { dir, name, last, slash } = walk::lookup_parent(cx, view, start, path)?;
+    if last != Last::Normal {
+        return Err(Errno::EEXIST);
+    }
+    if slash && *node != NewNode::Directory {
+        // `mknod foo/`: there, or not a thing that mknod could make.
+        walk::find(cx, &dir.dentry, &name, false)?;
+        return Err(Errno::EEXIST);
+    }
+    create_in(cx, &dir, &name, node, mode)
+}
+
+/// mkdirat(2).
+pub fn mkdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], mode: u32) -> Result<()> {
+    create_at(cx, view, start, path, &NewNode::Directory, mode & 0o1777 & !cx.umask()).map(drop)
+}
+
+/// mknodat(2); also how bind(2) makes a socket's name.
+pub fn mknod(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    node: &NewNode,
+    mode: u32,
+) -> Result<Path> {
+    create_at(cx, view, start, path, node, mode & 0o7777 & !cx.umask())
+}
+
+/// What mknod(2) makes for a mode and a device number.
+pub fn node_of_mode(mode: u32, dev: u64) -> Result<NewNode> {
+    Ok(match mode & S_IFMT {
+        0 | S_IFREG => NewNode::Regular,
+        crate::dentry::S_IFIFO => NewNode::Fifo,
+        crate::dentry::S_IFSOCK => NewNode::Socket,
+        crate::dentry::S_IFCHR => NewNode::Char(dev),
+        crate::dentry::S_IFBLK => NewNode::Block(dev),
+        crate::dentry::S_IFDIR => return Err(Errno::EPERM),
+        _ => return Err(Errno::EINVAL),
+    })
+}
+
+/// symlinkat(2).
+pub fn symlink(cx: &dyn Caller, view: &FsView, target: &[u8], start: &Start, path: &[u8]) -> Result<()> {
+    if target.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    create_at(cx, view, start, path, &NewNode::Symlink(target.to_vec()), 0o777).map(drop)
+}
+
+struct Fixed<'a> {
+    sink: &'a mut dyn DirSink,
+    full: bool,
+}
+
+impl DirSink for Fixed<'_> {
+    fn entry(&mut self, next: u64, e: &DirEntry) -> bool {
+        let ok = self.sink.entry(next, e);
+        self.full |= !ok;
+        ok
+    }
+}
+
+/// Feeds entries of an open directory from its position on, `.` and `..` first, and moves the position.
+/// Says whether the sink refused an entry.
+pub fn read(cx: &dyn Caller, file: &OpenFile, sink: &mut dyn DirSink) -> Result<bool> {
+    let Some(path) = file.path.as_ref().filter(|p| p.is_dir()) else { return Err(Errno::ENOTDIR) };
+    let mut pos = file.pos.lock();
+    if path.dentry.is_unlinked() {
+        return Err(Errno::ENOENT);
+    }
+    let mut s = Fixed { sink, full: false };
+    if *pos == 0 {
+        let e = DirEntry { ino: path.attr()?.ino, kind: libc::DT_DIR, name: b".".to_vec() };
+        if !s.entry(1, &e) {
+            return Ok(true);
+        }
+        *pos = 1;
+    }
+    if *pos == 1 {
+        let up = path.up(&path.mount.root_path()).0;
+        let e = DirEntry { ino: up.attr()?.ino, kind: libc::DT_DIR, name: b"..".to_vec() };
+        if !s.entry(2, &e) {
+            return Ok(true);
+        }
+        *pos = 2;
+    }
+    *pos = file.ops.read_dir(cx, file, *pos, &mut s)?;
+    Ok(s.full)
+}

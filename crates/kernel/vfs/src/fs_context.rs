@@ -1,0 +1,93 @@
+//! A task's view of the tree: root, working directory, mount namespace, umask.
+//! Shared between tasks with CLONE_FS.
+
+use crate::mount_ns::MountNs;
+use crate::path::Path;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A snapshot of a view; immutable.
+#[derive(Clone)]
+pub struct FsView {
+    /// Where absolute paths start and `..` ends.
+    pub root: Path,
+    /// Where relative paths start.
+    pub cwd: Path,
+    /// The mounts it sees.
+    pub ns: Arc<MountNs>,
+}
+
+/// The view of one task or of several. Lock: a leaf.
+pub struct FsContext {
+    view: RwLock<Arc<FsView>>,
+    umask: AtomicU32,
+}
+
+impl FsContext {
+    /// A view with root and working directory at the top of a namespace.
+    pub fn new(ns: Arc<MountNs>) -> Arc<FsContext> {
+        let root = ns.root();
+        FsContext::with_view(FsView { cwd: root.clone(), root, ns }, 0o022)
+    }
+
+    /// A given view.
+    pub fn with_view(view: FsView, umask: u32) -> Arc<FsContext> {
+        Arc::new(FsContext { view: RwLock::new(Arc::new(view)), umask: AtomicU32::new(umask) })
+    }
+
+    /// The present state.
+    pub fn view(&self) -> Arc<FsView> {
+        self.view.read().clone()
+    }
+
+    /// File mode creation mask.
+    pub fn umask(&self) -> u32 {
+        self.umask.load(Ordering::Relaxed)
+    }
+
+    /// Sets the mask; returns the old one.
+    pub fn set_umask(&self, m: u32) -> u32 {
+        self.umask.swap(m & 0o777, Ordering::Relaxed)
+    }
+
+    /// Changes the view.
+    pub fn update(&self, f: impl FnOnce(&mut FsView)) {
+        let old;
+        {
+            let mut v = self.view.write();
+            let mut new = FsView::clone(&v);
+            f(&mut new);
+            old = std::mem::replace(&mut *v, Arc::new(new));
+        }
+        drop(old);
+    }
+
+    /// chdir(2) to a directory found before.
+    pub fn set_cwd(&self, p: Path) {
+        self.update(|v| v.cwd = p);
+    }
+
+    /// chroot(2) to a directory found before.
+    pub fn set_root(&self, p: Path) {
+        self.update(|v| v.root = p);
+    }
+
+    /// A copy of its own (fork without CLONE_FS, unshare).
+    pub fn fork_copy(&self) -> Arc<FsContext> {
+        FsContext::with_view(FsView::clone(&self.view()), self.umask())
+    }
+
+    /// Enters a copy of the mount namespace (CLONE_NEWNS): root and cwd move to the copied mounts.
+    pub fn unshare_mounts(&self) {
+        let (ns, map) = self.view().ns.copy();
+        self.update(|v| {
+            for p in [&mut v.root, &mut v.cwd] {
+                if let Some(m) = map.get(&p.mount.id) {
+                    p.mount = m.clone();
+                }
+            }
+            v.ns = ns;
+        });
+    }
+}

@@ -1,0 +1,119 @@
+//! Reading and writing open files: what is the same for every file. One call
+//! here is one attempt on one buffer; blocking is `retry`'s, cutting large
+//! transfers into pieces is the system call layer's.
+
+use crate::caller::Caller;
+use crate::cred::Cap;
+use crate::dentry::{S_IFDIR, S_IFREG};
+use crate::file::OpenFile;
+use crate::inode::SetAttr;
+use crate::open::file_kind;
+use crate::perm;
+use abi::{Errno, Result, Signal};
+
+/// Largest transfer of one call (MAX_RW_COUNT).
+pub const MAX_RW: usize = 0x7fff_f000;
+
+/// EBADF and EISDIR for reading.
+pub fn check_readable(file: &OpenFile) -> Result<()> {
+    if !file.readable() {
+        return Err(Errno::EBADF);
+    }
+    if file_kind(file) == S_IFDIR {
+        return Err(Errno::EISDIR);
+    }
+    Ok(())
+}
+
+/// EBADF for writing.
+pub fn check_writable(file: &OpenFile) -> Result<()> {
+    if file.writable() { Ok(()) } else { Err(Errno::EBADF) }
+}
+
+/// Reads at `off` (ignored by streams).
+pub fn read_at(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
+    if file.ops.seekable() && i64::try_from(off).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    file.ops.read(cx, file, buf, off)
+}
+
+/// Cuts a write at the file size limit; raises SIGXFSZ when nothing may be written.
+fn limit(cx: &dyn Caller, off: u64, len: usize) -> Result<usize> {
+    if len == 0 {
+        return Ok(0);
+    }
+    let max = cx.rlimit(libc::RLIMIT_FSIZE as i32);
+    if off >= max {
+        cx.raise(Signal::SIGXFSZ);
+        return Err(Errno::EFBIG);
+    }
+    if off >= i64::MAX as u64 {
+        return Err(Errno::EFBIG);
+    }
+    Ok(len.min(usize::try_from(max.min(i64::MAX as u64) - off).unwrap_or(usize::MAX)))
+}
+
+/// Drops set-id bits that must not survive a write.
+fn strip_set_id(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
+    let Some(inode) = &file.inode else { return Ok(()) };
+    let mode = inode.perm()?.mode;
+    let kept = perm::drop_set_id(mode);
+    if kept != mode && !cx.creds().capable(Cap::FSETID) {
+        inode.set_attr(cx, &SetAttr { mode: Some(kept & 0o7777), ..SetAttr::default() })?;
+    }
+    Ok(())
+}
+
+/// Writes at `off`, or at the end with O_APPEND. Returns the count and the offset behind it.
+pub fn write_at(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64) -> Result<(usize, u64)> {
+    if !file.ops.seekable() {
+        return Ok((file.ops.write(cx, file, buf, off)?, off));
+    }
+    let regular = file_kind(file) == S_IFREG;
+    if !regular {
+        let n = file.ops.write(cx, file, buf, off)?;
+        return Ok((n, off + n as u64));
+    }
+    if i64::try_from(off).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    if buf.is_empty() {
+        return Ok((0, off));
+    }
+    if file.flags() & libc::O_APPEND != 0 {
+        let n = limit(cx, file.attr()?.size, buf.len())?;
+        strip_set_id(cx, file)?;
+        return file.ops.append(cx, file, &buf[..n]);
+    }
+    let n = limit(cx, off, buf.len())?;
+    strip_set_id(cx, file)?;
+    let n = file.ops.write(cx, file, &buf[..n], off)?;
+    Ok((n, off + n as u64))
+}
+
+/// lseek(2).
+pub fn seek(file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
+    if file.path_only() {
+        return Err(Errno::EBADF);
+    }
+    let dir = file_kind(file) == S_IFDIR;
+    if !dir && !file.ops.seekable() {
+        return Err(Errno::ESPIPE);
+    }
+    let mut pos = file.pos.lock();
+    let new = match whence {
+        libc::SEEK_SET => off,
+        libc::SEEK_CUR => {
+            i64::try_from(*pos).ok().and_then(|p| p.checked_add(off)).ok_or(Errno::EOVERFLOW)?
+        }
+        libc::SEEK_END => {
+            let size = if dir { 0 } else { file.attr()?.size };
+            i64::try_from(size).ok().and_then(|s| s.checked_add(off)).ok_or(Errno::EOVERFLOW)?
+        }
+        libc::SEEK_DATA | libc::SEEK_HOLE => file.ops.seek_special(file, off, whence)? as i64,
+        _ => return Err(Errno::EINVAL),
+    };
+    *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;
+    Ok(*pos)
+}

@@ -1,0 +1,143 @@
+//! Hard links and removal. See link(2), unlink(2), rmdir(2).
+
+use crate::caller::Caller;
+use crate::cred::Cap;
+use crate::dentry::{S_IFDIR, S_IFREG};
+use crate::fs_context::FsView;
+use crate::path::Path;
+use crate::perm::{self, MAY_READ, MAY_WRITE};
+use crate::walk::{self, Last, Lookup, Parent, Start};
+use abi::{Errno, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// linkat(2). `look` holds FOLLOW and EMPTY_PATH as asked for.
+pub fn link(
+    cx: &dyn Caller,
+    view: &FsView,
+    from: &Start,
+    old: &[u8],
+    look: Lookup,
+    to: &Start,
+    new: &[u8],
+) -> Result<()> {
+    if let (Start::File(f), true) = (from, old.is_empty())
+        && f.never_linked()
+    {
+        return Err(Errno::ENOENT);
+    }
+    let target = walk::lookup(cx, view, from, old, look)?;
+    let Parent { dir, name, last, slash } = walk::lookup_parent(cx, view, to, new)?;
+    if last != Last::Normal {
+        return Err(Errno::EEXIST);
+    }
+    if slash {
+        walk::find(cx, &dir.dentry, &name, false)?;
+        return Err(Errno::EEXIST);
+    }
+    let _lock = dir.dentry.lock_dir();
+    match walk::find_locked(cx, &dir.dentry, &name) {
+        Ok(_) => return Err(Errno::EEXIST),
+        Err(Errno::ENOENT) => {}
+        Err(e) => return Err(e),
+    }
+    if !Arc::ptr_eq(&target.mount, &dir.mount) {
+        return Err(Errno::EXDEV);
+    }
+    check_target(cx, &target)?;
+    perm::may_create(cx, &dir)?;
+    if target.kind() == S_IFDIR {
+        return Err(Errno::EPERM);
+    }
+    dir.inode().link(cx, &name, target.inode())?;
+    let unnamed = target.dentry.is_unlinked() && target.attr()?.nlink == 1;
+    if unnamed && !dir.dentry.volatile {
+        dir.dentry.attach(&name, &target.dentry);
+    } else {
+        dir.dentry.insert(&name, target.inode().clone());
+    }
+    Ok(())
+}
+
+/// protected_hardlinks: only safe files of others may be linked to.
+fn check_target(cx: &dyn Caller, target: &Path) -> Result<()> {
+    let creds = cx.creds();
+    let p = target.inode().perm()?;
+    if !perm::PROTECTED_HARDLINKS.load(Ordering::Relaxed) || perm::owner_or_capable(&creds, &p) {
+        return Ok(());
+    }
+    let special = target.kind() != S_IFREG || p.mode & 0o4000 != 0 || p.mode & 0o2010 == 0o2010;
+    if special || perm::allowed(&creds, &p, MAY_READ | MAY_WRITE).is_err() {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
+
+/// unlinkat(2) without AT_REMOVEDIR.
+pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<()> {
+    let Parent { dir, name, last, slash } = walk::lookup_parent(cx, view, start, path)?;
+    if last != Last::Normal {
+        return Err(Errno::EISDIR);
+    }
+    let gone = {
+        let _lock = dir.dentry.lock_dir();
+        let victim = walk::find_locked(cx, &dir.dentry, &name)?;
+        if slash {
+            return Err(if victim.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR });
+        }
+        perm::may_delete(cx, &dir, &victim.inode)?;
+        if victim.is_dir() {
+            return Err(Errno::EISDIR);
+        }
+        if victim.is_mountpoint() {
+            return Err(Errno::EBUSY);
+        }
+        dir.inode().unlink(cx, &name)?;
+        dir.dentry.insert_negative(&name);
+        victim
+    };
+    // What the file holds goes when the last user does, outside the lock.
+    drop(gone);
+    Ok(())
+}
+
+/// unlinkat(2) with AT_REMOVEDIR.
+pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<()> {
+    let Parent { dir, name, last, .. } = walk::lookup_parent(cx, view, start, path)?;
+    match last {
+        Last::Normal => {}
+        Last::Dot => return Err(Errno::EINVAL),
+        Last::DotDot => return Err(Errno::ENOTEMPTY),
+        Last::Root => return Err(Errno::EBUSY),
+    }
+    let gone = {
+        let _lock = dir.dentry.lock_dir();
+        let victim = walk::find_locked(cx, &dir.dentry, &name)?;
+        perm::may_delete(cx, &dir, &victim.inode)?;
+        if !victim.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        if victim.is_mountpoint() {
+            return Err(Errno::EBUSY);
+        }
+        let _inner = victim.lock_dir();
+        dir.inode().rmdir(cx, &name)?;
+        dir.dentry.insert_negative(&name);
+        victim.clone()
+    };
+    gone.shrink(true);
+    Ok(())
+}
+
+/// chdir(2), chroot(2): the directory at `path`, which the caller must be allowed to search.
+pub fn find_dir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<Path> {
+    let p = walk::lookup(cx, view, start, path, Lookup::FOLLOW | Lookup::DIRECTORY)?;
+    perm::inode_may(cx, p.inode(), perm::MAY_EXEC)?;
+    Ok(p)
+}
+
+/// chroot(2) needs CAP_SYS_CHROOT.
+pub fn find_root(cx: &dyn Caller, view: &FsView, path: &[u8]) -> Result<Path> {
+    let p = find_dir(cx, view, &Start::Cwd, path)?;
+    if cx.creds().capable(Cap::SYS_CHROOT) { Ok(p) } else { Err(Errno::EPERM) }
+}

@@ -1,0 +1,170 @@
+//! Places: a dentry as seen through a mount, and how they are written.
+
+use crate::dentry::{Dentry, S_IFMT};
+use crate::inode::InodeRef;
+use crate::mount::Mount;
+use abi::Result;
+use abi::stat::Attr;
+use std::sync::Arc;
+
+/// A place: a dentry as seen through a mount.
+#[derive(Clone)]
+pub struct Path {
+    /// The mount.
+    pub mount: Arc<Mount>,
+    /// The dentry in the mounted file system.
+    pub dentry: Arc<Dentry>,
+}
+
+impl PartialEq for Path {
+    fn eq(&self, o: &Path) -> bool {
+        Arc::ptr_eq(&self.mount, &o.mount) && Arc::ptr_eq(&self.dentry, &o.dentry)
+    }
+}
+
+impl Eq for Path {}
+
+impl Path {
+    /// The object there.
+    pub fn inode(&self) -> &InodeRef {
+        &self.dentry.inode
+    }
+
+    /// Its attributes.
+    pub fn attr(&self) -> Result<Attr> {
+        self.dentry.inode.attr()
+    }
+
+    /// True for directories.
+    pub fn is_dir(&self) -> bool {
+        self.dentry.is_dir()
+    }
+
+    /// S_IFMT bits.
+    pub fn kind(&self) -> u32 {
+        self.dentry.kind & S_IFMT
+    }
+
+    /// The topmost mount's root when something is mounted here.
+    pub fn cross_mounts(mut self) -> Path {
+        while let Some(m) = self.mount.child_at(&self.dentry) {
+            let dentry = m.root.clone();
+            self = Path { mount: m, dentry };
+        }
+        self
+    }
+
+    /// One level up across mounts, not above `root`. Returns whether a mount was crossed.
+    pub fn up(&self, root: &Path) -> (Path, bool) {
+        let mut p = self.clone();
+        let mut crossed = false;
+        loop {
+            if p == *root {
+                return (p, crossed);
+            }
+            if Arc::ptr_eq(&p.dentry, &p.mount.root) {
+                match p.mount.mountpoint() {
+                    Some(m) => {
+                        p = m;
+                        crossed = true;
+                        continue;
+                    }
+                    None => return (p, crossed),
+                }
+            }
+            let Some(parent) = p.dentry.parent() else { return (p, crossed) };
+            let up = Path { mount: p.mount, dentry: parent };
+            let top = up.clone().cross_mounts();
+            crossed |= !Arc::ptr_eq(&top.mount, &up.mount);
+            return (top, crossed);
+        }
+    }
+
+    /// Components from `root` down to here, and whether `root` was met on the way up.
+    fn components(&self, root: Option<&Path>) -> (Vec<Arc<[u8]>>, bool) {
+        let mut parts = Vec::new();
+        let (mut mount, mut dentry) = (self.mount.clone(), self.dentry.clone());
+        loop {
+            if let Some(r) = root
+                && Arc::ptr_eq(&r.mount, &mount)
+                && Arc::ptr_eq(&r.dentry, &dentry)
+            {
+                return (parts, true);
+            }
+            if Arc::ptr_eq(&dentry, &mount.root) {
+                match mount.mountpoint() {
+                    Some(p) => {
+                        mount = p.mount;
+                        dentry = p.dentry;
+                        continue;
+                    }
+                    None => return (parts, root.is_none()),
+                }
+            }
+            let (parent, name) = dentry.place();
+            parts.push(name);
+            match parent {
+                Some(p) => dentry = p,
+                None => return (parts, false),
+            }
+        }
+    }
+
+    /// The path as getcwd(2) and /proc show it, seen from `root`: with ` (deleted)` behind the name
+    /// of an unlinked file and `(unreachable)` before a place outside `root`.
+    pub fn display(&self, root: &Path) -> Vec<u8> {
+        let (parts, reached) = self.components(Some(root));
+        let mut out = Vec::new();
+        if !reached && !self.is_detached() {
+            out.extend_from_slice(b"(unreachable)");
+        }
+        join(&mut out, &parts);
+        if self.dentry.is_unlinked() {
+            out.extend_from_slice(b" (deleted)");
+        }
+        out
+    }
+
+    /// The path from the root of its own mount tree, for mountinfo and logs.
+    pub fn display_absolute(&self) -> Vec<u8> {
+        let (parts, _) = self.components(None);
+        let mut out = Vec::new();
+        join(&mut out, &parts);
+        out
+    }
+
+    /// Path of the dentry within its file system (field 4 of mountinfo).
+    pub fn display_in_fs(dentry: &Arc<Dentry>) -> Vec<u8> {
+        let mut parts = Vec::new();
+        let mut d = dentry.clone();
+        while let (Some(p), name) = d.place() {
+            parts.push(name);
+            d = p;
+        }
+        let mut out = Vec::new();
+        join(&mut out, &parts);
+        out
+    }
+
+    /// True when `root` is met on the way up.
+    pub fn reachable_from(&self, root: &Path) -> bool {
+        self.components(Some(root)).1
+    }
+
+    fn is_detached(&self) -> bool {
+        self.dentry.parent().is_none() && self.dentry.is_unlinked()
+    }
+}
+
+fn join(out: &mut Vec<u8>, parts: &[Arc<[u8]>]) {
+    let start = out.len();
+    for p in parts.iter().rev() {
+        if !p.starts_with(b"/") {
+            out.push(b'/');
+        }
+        out.extend_from_slice(p);
+    }
+    if out.len() == start {
+        out.push(b'/');
+    }
+}

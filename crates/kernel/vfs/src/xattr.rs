@@ -1,0 +1,90 @@
+//! Extended attributes. See xattr(7).
+
+use crate::caller::Caller;
+use crate::cred::Cap;
+use crate::dentry::{S_IFDIR, S_IFMT, S_IFREG};
+use crate::inode::InodeRef;
+use crate::perm::{self, MAY_READ, MAY_WRITE};
+use abi::{Errno, Result};
+
+/// Longest name.
+pub const NAME_MAX: usize = 255;
+/// Longest value.
+pub const SIZE_MAX: usize = 65536;
+/// Longest list of names.
+pub const LIST_MAX: usize = 65536;
+
+/// What the name space of an attribute demands of the caller.
+fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Result<()> {
+    let creds = cx.creds();
+    let write = mask == MAY_WRITE;
+    if name.starts_with(b"security.") || name.starts_with(b"system.") {
+        if write && name.starts_with(b"security.") && !creds.capable(Cap::SETFCAP) {
+            return Err(Errno::EPERM);
+        }
+        return Ok(());
+    }
+    if name.starts_with(b"trusted.") {
+        return match creds.capable(Cap::SYS_ADMIN) {
+            true => Ok(()),
+            false => Err(if write { Errno::EPERM } else { Errno::ENODATA }),
+        };
+    }
+    if name.starts_with(b"user.") {
+        let p = inode.perm()?;
+        let kind = p.mode & S_IFMT;
+        if kind != S_IFREG && kind != S_IFDIR {
+            return Err(if write { Errno::EPERM } else { Errno::ENODATA });
+        }
+        if kind == S_IFDIR && p.mode & 0o1000 != 0 && write && !perm::owner_or_capable(&creds, &p) {
+            return Err(Errno::EPERM);
+        }
+        return perm::allowed(&creds, &p, mask);
+    }
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// A valid name: not empty, not too long; ERANGE otherwise.
+pub fn check_name(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX { Err(Errno::ERANGE) } else { Ok(()) }
+}
+
+/// getxattr(2).
+pub fn get(cx: &dyn Caller, inode: &InodeRef, name: &[u8]) -> Result<Vec<u8>> {
+    check_name(name)?;
+    check(cx, inode, name, MAY_READ)?;
+    inode.get_xattr(cx, name)
+}
+
+/// setxattr(2).
+pub fn set(cx: &dyn Caller, inode: &InodeRef, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+    if flags & !(libc::XATTR_CREATE | libc::XATTR_REPLACE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_name(name)?;
+    if value.len() > SIZE_MAX {
+        return Err(Errno::E2BIG);
+    }
+    check(cx, inode, name, MAY_WRITE)?;
+    inode.set_xattr(cx, name, value, flags)
+}
+
+/// removexattr(2).
+pub fn remove(cx: &dyn Caller, inode: &InodeRef, name: &[u8]) -> Result<()> {
+    check_name(name)?;
+    check(cx, inode, name, MAY_WRITE)?;
+    inode.remove_xattr(cx, name)
+}
+
+/// listxattr(2): names with their terminating NULs.
+pub fn list(cx: &dyn Caller, inode: &InodeRef) -> Result<Vec<u8>> {
+    let trusted = cx.creds().capable(Cap::SYS_ADMIN);
+    let mut out = Vec::new();
+    for n in inode.list_xattr(cx)? {
+        if trusted || !n.starts_with(b"trusted.") {
+            out.extend_from_slice(&n);
+            out.push(0);
+        }
+    }
+    if out.len() > LIST_MAX { Err(Errno::E2BIG) } else { Ok(out) }
+}
