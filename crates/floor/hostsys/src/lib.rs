@@ -1,1 +1,26 @@
-//! hostsys.
+//! Calls to the host kernel as safe functions over owned descriptors.
+//!
+//! Every other crate that talks to the host does it through this one (or through
+//! `rustix`'s safe interface); SOUNDNESS.md says what its callers may assume.
+
+#![expect(unsafe_code, reason = "the floor: raw host system calls")]
+
+pub mod clock;
+pub mod memfd;
+
+use abi::{Errno, Result};
+
+/// errno of the last failed libc call.
+fn last() -> Errno {
+    Errno::from(std::io::Error::last_os_error())
+}
+
+fn errno(e: rustix::io::Errno) -> Errno {
+    Errno::from_raw(e.raw_os_error())
+}
+
+/// Result of a libc call that returns -1 and sets errno.
+#[allow(dead_code)]
+fn check(r: i64) -> Result<i64> {
+    if r < 0 { Err(last()) } else { Ok(r) }
+}

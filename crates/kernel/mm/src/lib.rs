@@ -1,1 +1,20 @@
-//! mm.
+//! Guest address spaces: the record of mappings and the policy of mmap(2) and
+//! its relatives. The host kernel pages; this crate decides.
+//!
+//! [`MemoryMap`] is pure (ranges in, ranges out); [`Mm`] pairs it with the
+//! platform's address space and has the calling guest thread execute each
+//! change. The record serves validation, address selection, limits and
+//! /proc/PID/maps; it is never trusted for safety, because a hostile guest can
+//! change its own mappings behind it.
+//!
+//! Lock ranks: `MM_OPS` is held while a guest thread executes a change (so
+//! changes of one address space are serial, as under mmap_lock), `MM_MAP` only
+//! while the record is read or written.
+
+#![forbid(unsafe_code)]
+
+mod map;
+mod ops;
+
+pub use map::{MemoryMap, Vma, VmaKind};
+pub use ops::{ImageInfo, MapArgs, Mm};

@@ -1,1 +1,43 @@
-//! task.
+//! Tasks: threads, processes, signals, program execution and their end.
+//!
+//! [`Task`] and [`ThreadGroup`] are shared; [`Current`] is the running thread as
+//! its own sentry thread sees it, and what system call handlers get. [`Kernel`]
+//! is what all tasks share. The system call table lives above this crate and is
+//! called through `Kernel::dispatch`.
+//!
+//! Lock order: `Kernel::tree` (TASKS), then a group's `signals` (SIGNALS), its
+//! handler table, a thread's pending queue; all else are leaves.
+
+#![forbid(unsafe_code)]
+
+mod clone;
+mod current;
+mod elf;
+mod exec;
+mod exit;
+mod frame;
+mod futex;
+mod jobs;
+mod kernel;
+pub mod pidfd;
+mod result;
+mod run;
+mod send;
+pub mod signal;
+mod stack;
+mod task;
+pub mod timers;
+mod tree;
+mod waitpid;
+
+pub use clone::{CLEAR_SIGHAND, CloneArgs};
+pub use current::{AltStack, Current, RestartBlock};
+pub use exec::{MAX_ARG_STRLEN, Program};
+pub use frame::{SS_AUTODISARM, StackT};
+pub use kernel::{Kernel, SI_HOST, Uts};
+pub use result::{Restart, SysErr, SysResult};
+pub use run::start;
+pub use signal::SigAction;
+pub use task::{Task, ThreadGroup, Usage};
+pub use tree::{Node, PID_MAX, Tree, Zombie};
+pub use waitpid::{Change, Whom};

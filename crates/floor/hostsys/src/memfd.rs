@@ -1,0 +1,124 @@
+//! Anonymous files (memfd_create(2)) and shared mappings of them.
+
+use abi::{Errno, Result};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Creates an anonymous file of `len` bytes, close-on-exec. `sealable` allows [`seal`].
+pub fn create(name: &CStr, len: u64, sealable: bool) -> Result<OwnedFd> {
+    let mut flags = rustix::fs::MemfdFlags::CLOEXEC;
+    if sealable {
+        flags |= rustix::fs::MemfdFlags::ALLOW_SEALING;
+    }
+    let fd = rustix::fs::memfd_create(name, flags).map_err(crate::errno)?;
+    rustix::fs::ftruncate(&fd, len).map_err(crate::errno)?;
+    Ok(fd)
+}
+
+/// Writes all of `data` at `offset`.
+pub fn write_all(fd: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> Result<()> {
+    while !data.is_empty() {
+        let n = rustix::io::pwrite(fd, data, offset).map_err(crate::errno)?;
+        if n == 0 {
+            return Err(Errno::EIO);
+        }
+        data = data.get(n..).unwrap_or_default();
+        offset += n as u64;
+    }
+    Ok(())
+}
+
+/// Forbids any further change of contents or size.
+pub fn seal(fd: BorrowedFd<'_>) -> Result<()> {
+    use rustix::fs::SealFlags;
+    let all = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(fd, all).map_err(crate::errno)
+}
+
+/// A shared mapping of a part of a file, which another process may write at any time.
+///
+/// Words are accessed as atomics, byte ranges by copying; every access is
+/// checked against the mapping's bounds. The file must not shrink below the
+/// mapping while it exists (an access would raise SIGBUS).
+#[derive(Debug)]
+pub struct SharedMapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is plain shared memory, accessed through atomics and raw copies only.
+unsafe impl Send for SharedMapping {}
+// SAFETY: as above; concurrent access is what it is for.
+unsafe impl Sync for SharedMapping {}
+
+impl SharedMapping {
+    /// Maps `len` bytes at `offset`, readable and writable.
+    pub fn new(fd: impl AsFd, offset: u64, len: usize) -> Result<SharedMapping> {
+        // SAFETY: a new mapping at an address the kernel chooses aliases nothing.
+        let p = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_fd().as_raw_fd(),
+                offset as libc::off_t,
+            )
+        };
+        if p == libc::MAP_FAILED {
+            return Err(crate::last());
+        }
+        match NonNull::new(p.cast()) {
+            Some(base) => Ok(SharedMapping { base, len }),
+            None => Err(Errno::ENOMEM),
+        }
+    }
+
+    /// Length in bytes.
+    pub fn size(&self) -> usize {
+        self.len
+    }
+
+    fn at(&self, offset: usize, len: usize, align: usize) -> *mut u8 {
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(fits && offset.is_multiple_of(align), "access outside a shared mapping");
+        // SAFETY: offset is within the mapping, checked above.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// The 32-bit word at `offset`, which must be aligned and inside.
+    pub fn word(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: in bounds and aligned (checked); lives as long as the mapping; only atomic accesses are made.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4, 4).cast()) }
+    }
+
+    /// The 64-bit word at `offset`, which must be aligned and inside.
+    pub fn long(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: as in `word`.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8, 8).cast()) }
+    }
+
+    /// Copies bytes out. What is read may be torn when the other side writes meanwhile.
+    pub fn copy_out(&self, offset: usize, buf: &mut [u8]) {
+        let p = self.at(offset, buf.len(), 1);
+        // SAFETY: the source is in bounds (checked); `buf` is ordinary memory and cannot overlap a mapping that is
+        // never lent out as a slice.
+        unsafe { ptr::copy_nonoverlapping(p, buf.as_mut_ptr(), buf.len()) }
+    }
+
+    /// Copies bytes in.
+    pub fn copy_in(&self, offset: usize, data: &[u8]) {
+        let p = self.at(offset, data.len(), 1);
+        // SAFETY: as in `copy_out`, the other way round.
+        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), p, data.len()) }
+    }
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours and nothing borrowed from it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

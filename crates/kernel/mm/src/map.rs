@@ -1,0 +1,339 @@
+//! The record of mappings as an interval map, without any host call.
+
+use abi::{Errno, PAGE_SIZE, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vfs::OpenFile;
+
+/// What a mapping is, for names in /proc/PID/maps and special treatment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VmaKind {
+    /// Plain mmap(2) memory or a file.
+    Normal,
+    /// The brk area.
+    Heap,
+    /// The initial stack.
+    Stack,
+    /// System V shared memory segment.
+    SysvShm(i32),
+}
+
+/// One mapping.
+#[derive(Clone)]
+pub struct Vma {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// PROT_* bits.
+    pub prot: i32,
+    /// MAP_SHARED rather than MAP_PRIVATE.
+    pub shared: bool,
+    /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given.
+    pub flags: i32,
+    /// Mapped file.
+    pub file: Option<Arc<OpenFile>>,
+    /// Offset in the file of `start`.
+    pub offset: u64,
+    /// mlock(2)ed.
+    pub locked: bool,
+    /// What it is.
+    pub kind: VmaKind,
+}
+
+impl Vma {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Never true; mappings are not empty.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn same_object(&self, o: &Vma) -> bool {
+        match (&self.file, &o.file) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// True when `next` continues this mapping seamlessly.
+    fn joins(&self, next: &Vma) -> bool {
+        self.end == next.start
+            && self.prot == next.prot
+            && self.shared == next.shared
+            && self.flags == next.flags
+            && self.locked == next.locked
+            && self.kind == next.kind
+            && self.same_object(next)
+            && (self.file.is_none() || self.offset + self.len() == next.offset)
+            && !(self.shared && self.file.is_none())
+    }
+
+    fn cut(&self, start: u64, end: u64) -> Vma {
+        let mut v = self.clone();
+        v.offset += start - v.start;
+        v.start = start;
+        v.end = end;
+        v
+    }
+}
+
+/// All mappings of an address space, plus the brk area's bounds.
+#[derive(Clone)]
+pub struct MemoryMap {
+    areas: BTreeMap<u64, Vma>,
+    /// Total mapped bytes (VmSize).
+    total: u64,
+    /// Lowest mappable address.
+    pub min: u64,
+    /// One past the highest mappable address.
+    pub max: u64,
+    /// Top of the area that address selection works down from.
+    pub mmap_base: u64,
+    /// Start of the heap.
+    pub brk_start: u64,
+    /// Current program break.
+    pub brk: u64,
+}
+
+impl MemoryMap {
+    /// An empty map over `min..max`.
+    pub fn new(min: u64, max: u64) -> MemoryMap {
+        MemoryMap { areas: BTreeMap::new(), total: 0, min, max, mmap_base: max, brk_start: 0, brk: 0 }
+    }
+
+    /// Mappings in address order.
+    pub fn iter(&self) -> impl Iterator<Item = &Vma> {
+        self.areas.values()
+    }
+
+    /// Number of mappings.
+    pub fn count(&self) -> usize {
+        self.areas.len()
+    }
+
+    /// Mapped bytes.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The mapping that holds `addr`.
+    pub fn find(&self, addr: u64) -> Option<&Vma> {
+        self.areas.range(..=addr).next_back().map(|(_, v)| v).filter(|v| v.end > addr)
+    }
+
+    /// Mappings that meet `start..end`.
+    pub fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Vma> {
+        let first = self.find(start).map_or(start, |v| v.start);
+        self.areas.range(first..end.max(first)).map(|(_, v)| v)
+    }
+
+    /// True when every page of the range is mapped.
+    pub fn covered(&self, start: u64, end: u64) -> bool {
+        let mut at = start;
+        for v in self.overlapping(start, end) {
+            if v.start > at {
+                return false;
+            }
+            at = v.end;
+        }
+        at >= end
+    }
+
+    /// True when every byte of the range lies in mappings with all of `prot`, none of them a file's
+    /// (whose pages may be missing at its end).
+    pub fn accessible(&self, start: u64, len: u64, prot: i32) -> bool {
+        let Some(end) = start.checked_add(len) else { return false };
+        let mut at = start;
+        for v in self.overlapping(start, end) {
+            if v.start > at || v.prot & prot != prot || v.file.is_some() {
+                return false;
+            }
+            at = v.end;
+        }
+        at >= end
+    }
+
+    /// Checks that a range is page aligned at its start and inside the address space;
+    /// gives its end rounded up.
+    pub fn check_range(&self, start: u64, len: u64) -> Result<u64> {
+        if !start.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        let len = abi::page_up(len).ok_or(Errno::EINVAL)?;
+        let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
+        if end > self.max { Err(Errno::EINVAL) } else { Ok(end) }
+    }
+
+    /// Finds `len` free bytes (page multiple), aligned to `align`, highest first below `mmap_base`;
+    /// `hint` is tried first. `gap` bytes stay free below every MAP_GROWSDOWN area.
+    pub fn find_free(&self, hint: u64, len: u64, align: u64) -> Option<u64> {
+        if hint >= self.min && hint.is_multiple_of(PAGE_SIZE) {
+            if let Some(end) = hint.checked_add(len) {
+                if end <= self.max && self.overlapping(hint, end).next().is_none() {
+                    return Some(hint);
+                }
+            }
+        }
+        self.find_below(self.mmap_base, len, align).or_else(|| self.find_below(self.max, len, align))
+    }
+
+    fn find_below(&self, top: u64, len: u64, align: u64) -> Option<u64> {
+        let mut end = top;
+        for v in self.areas.range(..top).rev().map(|(_, v)| v) {
+            if v.end < end {
+                if let Some(a) = fit(v.end.max(self.min), end, len, align) {
+                    return Some(a);
+                }
+            }
+            end = end.min(v.start);
+        }
+        fit(self.min, end, len, align)
+    }
+
+    /// Removes `start..end`, cutting mappings at the edges. Gives what was removed.
+    pub fn remove(&mut self, start: u64, end: u64) -> Vec<Vma> {
+        let hit: Vec<u64> = self.overlapping(start, end).map(|v| v.start).collect();
+        let mut gone = Vec::new();
+        for key in hit {
+            let Some(v) = self.areas.remove(&key) else { continue };
+            self.total -= v.len();
+            if v.start < start {
+                self.put(v.cut(v.start, start));
+            }
+            if v.end > end {
+                self.put(v.cut(end, v.end));
+            }
+            gone.push(v.cut(v.start.max(start), v.end.min(end)));
+        }
+        gone
+    }
+
+    fn put(&mut self, v: Vma) {
+        self.total += v.len();
+        self.areas.insert(v.start, v);
+    }
+
+    /// Records a mapping, replacing what was in its range and merging with its neighbours.
+    pub fn insert(&mut self, v: Vma) {
+        if v.start >= v.end {
+            return;
+        }
+        self.remove(v.start, v.end);
+        let mut v = v;
+        if let Some(prev) = self.areas.range(..v.start).next_back().map(|(_, p)| p) {
+            if prev.joins(&v) {
+                let key = prev.start;
+                if let Some(p) = self.areas.remove(&key) {
+                    self.total -= p.len();
+                    v.offset = p.offset;
+                    v.start = p.start;
+                }
+            }
+        }
+        if let Some(next) = self.areas.get(&v.end) {
+            if v.joins(next) {
+                let key = next.start;
+                if let Some(n) = self.areas.remove(&key) {
+                    self.total -= n.len();
+                    v.end = n.end;
+                }
+            }
+        }
+        self.put(v);
+    }
+
+    /// Changes every mapping in the range through `change`, re-merging afterwards.
+    pub fn update(&mut self, start: u64, end: u64, mut change: impl FnMut(&mut Vma)) {
+        for mut v in self.remove(start, end) {
+            change(&mut v);
+            self.insert(v);
+        }
+    }
+}
+
+fn fit(lo: u64, hi: u64, len: u64, align: u64) -> Option<u64> {
+    let a = hi.checked_sub(len)? & !(align - 1);
+    (a >= lo).then_some(a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v(start: u64, end: u64, prot: i32) -> Vma {
+        Vma {
+            start: start * PAGE_SIZE,
+            end: end * PAGE_SIZE,
+            prot,
+            shared: false,
+            flags: 0,
+            file: None,
+            offset: 0,
+            locked: false,
+            kind: VmaKind::Normal,
+        }
+    }
+
+    fn model(m: &MemoryMap) -> Vec<(u64, u64, i32)> {
+        m.iter().map(|v| (v.start / PAGE_SIZE, v.end / PAGE_SIZE, v.prot)).collect()
+    }
+
+    #[test]
+    fn neighbours_merge_and_cuts_split() {
+        let mut m = MemoryMap::new(PAGE_SIZE, 1000 * PAGE_SIZE);
+        m.insert(v(10, 20, 3));
+        m.insert(v(20, 30, 3));
+        assert_eq!(model(&m), [(10, 30, 3)]);
+        m.update(15 * PAGE_SIZE, 18 * PAGE_SIZE, |v| v.prot = 1);
+        assert_eq!(model(&m), [(10, 15, 3), (15, 18, 1), (18, 30, 3)]);
+        m.update(15 * PAGE_SIZE, 18 * PAGE_SIZE, |v| v.prot = 3);
+        assert_eq!(model(&m), [(10, 30, 3)]);
+        m.remove(12 * PAGE_SIZE, 13 * PAGE_SIZE);
+        assert_eq!(model(&m), [(10, 12, 3), (13, 30, 3)]);
+        assert_eq!(m.total(), 19 * PAGE_SIZE);
+        assert!(m.covered(13 * PAGE_SIZE, 30 * PAGE_SIZE));
+        assert!(!m.covered(11 * PAGE_SIZE, 14 * PAGE_SIZE));
+    }
+
+    #[test]
+    fn against_a_page_by_page_model() {
+        let mut m = MemoryMap::new(PAGE_SIZE, 256 * PAGE_SIZE);
+        let mut pages = [0i32; 256];
+        let mut seed = 12345u64;
+        let mut rnd = |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % n
+        };
+        for _ in 0..20_000 {
+            let a = 1 + rnd(250);
+            let b = a + 1 + rnd(255 - a);
+            match rnd(3) {
+                0 => {
+                    let p = 1 + rnd(3) as i32;
+                    m.insert(v(a, b, p));
+                    pages[a as usize..b as usize].fill(p);
+                }
+                1 => {
+                    m.remove(a * PAGE_SIZE, b * PAGE_SIZE);
+                    pages[a as usize..b as usize].fill(0);
+                }
+                _ => {
+                    m.update(a * PAGE_SIZE, b * PAGE_SIZE, |v| v.prot = 7);
+                    pages[a as usize..b as usize].iter_mut().filter(|p| **p != 0).for_each(|p| *p = 7);
+                }
+            }
+            assert_eq!(m.total() / PAGE_SIZE, pages.iter().filter(|p| **p != 0).count() as u64);
+        }
+        for (i, p) in pages.iter().enumerate() {
+            assert_eq!(m.find(i as u64 * PAGE_SIZE).map_or(0, |v| v.prot), *p);
+        }
+        if let Some(a) = m.find_free(0, 3 * PAGE_SIZE, PAGE_SIZE) {
+            assert!(pages[(a / PAGE_SIZE) as usize..][..3].iter().all(|p| *p == 0));
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the
+//! host call executed by the calling guest thread, then the record.
+
+use crate::map::{MemoryMap, Vma, VmaKind};
+use abi::{Errno, PAGE_SIZE, Result, page_up};
+use platform::{Action, AddressSpace, Context};
+use ranked::{Mutex, rank};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use vfs::{Caller, MapRequest, Mapping, OpenFile};
+
+/// Most mappings one address space may have (vm.max_map_count).
+const MAX_MAP_COUNT: usize = 65530;
+
+/// Addresses that execve(2) sets up, for /proc/PID/{cmdline,environ,auxv,stat} and prctl(2).
+#[derive(Clone, Default)]
+pub struct ImageInfo {
+    /// The executable.
+    pub exe: Option<Arc<OpenFile>>,
+    /// Code range.
+    pub code: (u64, u64),
+    /// Data range.
+    pub data: (u64, u64),
+    /// Argument strings.
+    pub args: (u64, u64),
+    /// Environment strings.
+    pub env: (u64, u64),
+    /// Initial stack pointer.
+    pub stack: u64,
+    /// The auxiliary vector as written on the stack.
+    pub auxv: Vec<u8>,
+}
+
+/// Arguments of mmap(2), validated no further than their types.
+pub struct MapArgs {
+    /// Hint or fixed address.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// PROT_* bits.
+    pub prot: i32,
+    /// MAP_* bits.
+    pub flags: i32,
+    /// The file unless MAP_ANONYMOUS.
+    pub file: Option<Arc<OpenFile>>,
+    /// Offset in bytes.
+    pub offset: u64,
+}
+
+/// A guest address space and its record.
+pub struct Mm {
+    /// The platform's side.
+    pub space: Arc<dyn AddressSpace>,
+    /// Held while the record and the host's mappings change together.
+    ops: Mutex<(), { rank::MM_OPS }>,
+    map: Mutex<MemoryMap, { rank::MM_MAP }>,
+    image: Mutex<ImageInfo, { rank::MM_MAP }>,
+    /// Thread groups that use it (CLONE_VM without CLONE_THREAD makes it more than one).
+    pub groups: AtomicUsize,
+    /// PR_SET_DUMPABLE.
+    pub dumpable: AtomicI32,
+}
+
+impl Mm {
+    /// Wraps a new address space.
+    pub fn new(space: Arc<dyn AddressSpace>, map: MemoryMap) -> Arc<Mm> {
+        Arc::new(Mm {
+            space,
+            ops: Mutex::new(()),
+            map: Mutex::new(map),
+            image: Mutex::new(ImageInfo::default()),
+            groups: AtomicUsize::new(1),
+            dumpable: AtomicI32::new(1),
+        })
+    }
+
+    /// The record for a forked copy of the address space; `space` is the child's.
+    pub fn forked(&self, space: Arc<dyn AddressSpace>) -> Arc<Mm> {
+        let mut map = self.map.lock().clone();
+        let all = (map.min, map.max);
+        map.update(all.0, all.1, |v| v.locked = false);
+        let mm = Mm::new(space, map);
+        *mm.image.lock() = self.image.lock().clone();
+        mm.dumpable.store(self.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
+        mm
+    }
+
+    /// Runs `f` on the record.
+    pub fn with_map<T>(&self, f: impl FnOnce(&mut MemoryMap) -> T) -> T {
+        f(&mut self.map.lock())
+    }
+
+    /// What execve(2) recorded.
+    pub fn image(&self) -> ImageInfo {
+        self.image.lock().clone()
+    }
+
+    /// Changes what execve(2) recorded.
+    pub fn set_image(&self, f: impl FnOnce(&mut ImageInfo)) {
+        f(&mut self.image.lock());
+    }
+
+    /// True when a queued copy to this range will not fault unless the guest changes its mappings meanwhile.
+    pub fn writable(&self, addr: u64, len: u64) -> bool {
+        self.map.lock().accessible(addr, len, libc::PROT_WRITE)
+    }
+
+    /// Excludes changes while `f` runs (fork).
+    pub fn exclusive<T>(&self, f: impl FnOnce() -> T) -> T {
+        let _ops = self.ops.lock();
+        f()
+    }
+
+    /// mmap(2).
+    pub fn mmap(&self, cx: &dyn Caller, ctx: &mut dyn Context, a: &MapArgs) -> Result<u64> {
+        let kind = a.flags & libc::MAP_TYPE;
+        let shared = match kind {
+            libc::MAP_PRIVATE => false,
+            libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => true,
+            _ => return Err(Errno::EINVAL),
+        };
+        if a.len == 0 || !a.offset.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        let len = page_up(a.len).ok_or(Errno::ENOMEM)?;
+        if len > self.map.lock().max {
+            return Err(Errno::ENOMEM);
+        }
+        if a.file.is_some() && a.offset.checked_add(len).is_none() {
+            return Err(Errno::EOVERFLOW);
+        }
+        let mapping = match &a.file {
+            Some(f) => {
+                if f.flags() & libc::O_PATH != 0 {
+                    return Err(Errno::EBADF);
+                }
+                if !f.readable() || (shared && a.prot & libc::PROT_WRITE != 0 && !f.writable()) {
+                    return Err(Errno::EACCES);
+                }
+                if shared && kind == libc::MAP_SHARED_VALIDATE && a.flags & libc::MAP_SYNC != 0 {
+                    return Err(Errno::EOPNOTSUPP);
+                }
+                if let Some(p) = &f.path {
+                    if p.mount.flags().contains(vfs::mount::MountFlags::NOEXEC)
+                        && a.prot & libc::PROT_EXEC != 0
+                    {
+                        return Err(Errno::EPERM);
+                    }
+                }
+                f.ops.map(cx, f, &MapRequest { prot: a.prot, shared, offset: a.offset, len })?
+            }
+            None => Mapping::Anonymous,
+        };
+        let fixed = a.flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+        let _ops = self.ops.lock();
+        let addr = {
+            let m = self.map.lock();
+            let addr = if fixed {
+                if !a.addr.is_multiple_of(PAGE_SIZE) {
+                    return Err(Errno::EINVAL);
+                }
+                let end = a.addr.checked_add(len).ok_or(Errno::ENOMEM)?;
+                if end > m.max {
+                    return Err(Errno::ENOMEM);
+                }
+                if a.addr < m.min {
+                    return Err(Errno::EPERM);
+                }
+                if a.flags & libc::MAP_FIXED_NOREPLACE != 0 && m.overlapping(a.addr, end).next().is_some() {
+                    return Err(Errno::EEXIST);
+                }
+                a.addr
+            } else {
+                let align = if a.flags & libc::MAP_HUGETLB != 0 { 2 << 20 } else { PAGE_SIZE };
+                let below_4g = a.flags & libc::MAP_32BIT != 0;
+                if below_4g {
+                    let mut low = m.clone();
+                    low.max = 1 << 31;
+                    low.mmap_base = 1 << 31;
+                    low.find_free(0, len, align).ok_or(Errno::ENOMEM)?
+                } else {
+                    m.find_free(a.addr & !(PAGE_SIZE - 1), len, align).ok_or(Errno::ENOMEM)?
+                }
+            };
+            let replaced: u64 =
+                m.overlapping(addr, addr + len).map(|v| v.end.min(addr + len) - v.start.max(addr)).sum();
+            if m.total() - replaced + len > cx.rlimit(libc::RLIMIT_AS as i32) || m.count() >= MAX_MAP_COUNT {
+                return Err(Errno::ENOMEM);
+            }
+            let data = !shared && a.prot & libc::PROT_WRITE != 0;
+            if data && cx.rlimit(libc::RLIMIT_DATA as i32) != u64::MAX {
+                let used: u64 =
+                    m.iter().filter(|v| !v.shared && v.prot & libc::PROT_WRITE != 0).map(Vma::len).sum();
+                if used + len > cx.rlimit(libc::RLIMIT_DATA as i32) {
+                    return Err(Errno::ENOMEM);
+                }
+            }
+            addr
+        };
+        if a.flags & libc::MAP_HUGETLB != 0 {
+            return Err(Errno::ENOMEM);
+        }
+        let mut file = a.file.clone();
+        let host_flags = a.flags & (libc::MAP_NORESERVE | libc::MAP_POPULATE);
+        let action = match mapping {
+            Mapping::Host { fd, offset } => Action::MapFile {
+                addr,
+                len,
+                prot: a.prot,
+                flags: host_flags | if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE },
+                fd,
+                offset,
+            },
+            Mapping::Anonymous if shared => {
+                file = None;
+                let fd = hostsys::memfd::create(c"shm", len, false)?;
+                let flags = host_flags | libc::MAP_SHARED;
+                Action::MapFile { addr, len, prot: a.prot, flags, fd: Arc::new(fd), offset: 0 }
+            }
+            Mapping::Anonymous => {
+                file = a.file.clone();
+                Action::MapAnon { addr, len, prot: a.prot, flags: host_flags }
+            }
+        };
+        ctx.queue(action);
+        ctx.flush()?;
+        self.map.lock().insert(Vma {
+            start: addr,
+            end: addr + len,
+            prot: a.prot,
+            shared,
+            flags: a.flags & (libc::MAP_GROWSDOWN | libc::MAP_NORESERVE),
+            file,
+            offset: a.offset,
+            locked: a.flags & libc::MAP_LOCKED != 0,
+            kind: VmaKind::Normal,
+        });
+        Ok(addr)
+    }
+
+    /// munmap(2).
+    pub fn munmap(&self, ctx: &mut dyn Context, addr: u64, len: u64) -> Result<()> {
+        let _ops = self.ops.lock();
+        let end = {
+            let m = self.map.lock();
+            if len == 0 {
+                return Err(Errno::EINVAL);
+            }
+            let end = m.check_range(addr, len)?;
+            if m.overlapping(addr, end).next().is_none() {
+                return Ok(());
+            }
+            end
+        };
+        ctx.queue(Action::Unmap { addr, len: end - addr });
+        ctx.flush()?;
+        self.map.lock().remove(addr, end);
+        Ok(())
+    }
+
+    /// mprotect(2) without PROT_GROWSDOWN/UP.
+    pub fn mprotect(&self, ctx: &mut dyn Context, addr: u64, len: u64, prot: i32) -> Result<()> {
+        if !addr.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let _ops = self.ops.lock();
+        let len = page_up(len).ok_or(Errno::ENOMEM)?;
+        let end = addr.checked_add(len).ok_or(Errno::ENOMEM)?;
+        {
+            let m = self.map.lock();
+            if end > m.max {
+                return Err(Errno::ENOMEM);
+            }
+            for v in m.overlapping(addr, end) {
+                let noexec = v
+                    .file
+                    .as_ref()
+                    .and_then(|f| f.path.as_ref())
+                    .is_some_and(|p| p.mount.flags().contains(vfs::mount::MountFlags::NOEXEC));
+                if prot & libc::PROT_EXEC != 0 && noexec {
+                    return Err(Errno::EACCES);
+                }
+                let read_only = v.shared && v.file.as_ref().is_some_and(|f| !f.writable());
+                if prot & libc::PROT_WRITE != 0 && read_only {
+                    return Err(Errno::EACCES);
+                }
+            }
+        }
+        let covered = self.map.lock().covered(addr, end);
+        ctx.queue(Action::Protect { addr, len, prot });
+        let result = ctx.flush();
+        if result.is_ok() || !covered {
+            // As Linux does, the part before the first hole has changed.
+            let mut m = self.map.lock();
+            let stop = if covered { end } else { first_hole(&m, addr, end) };
+            m.update(addr, stop, |v| v.prot = prot);
+        }
+        if covered { result } else { Err(Errno::ENOMEM) }
+    }
+
+    /// madvise(2). Ranges with holes answer ENOMEM after advising the mapped parts.
+    pub fn madvise(&self, ctx: &mut dyn Context, addr: u64, len: u64, advice: i32) -> Result<()> {
+        let end = self.map.lock().check_range(addr, len)?;
+        if end == addr {
+            return Ok(());
+        }
+        let _ops = self.ops.lock();
+        let parts: Vec<(u64, u64, bool)> = {
+            let m = self.map.lock();
+            m.overlapping(addr, end).map(|v| (v.start.max(addr), v.end.min(end), v.locked)).collect()
+        };
+        let covered = self.map.lock().covered(addr, end);
+        for (a, b, locked) in parts {
+            if locked && matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
+                return Err(Errno::EINVAL);
+            }
+            ctx.queue(Action::Advise { addr: a, len: b - a, advice });
+            ctx.flush()?;
+        }
+        if covered { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// brk(2): gives the resulting break, unchanged when the request cannot be met.
+    pub fn brk(&self, cx: &dyn Caller, ctx: &mut dyn Context, want: u64) -> u64 {
+        let _ops = self.ops.lock();
+        let (start, cur) = {
+            let m = self.map.lock();
+            (m.brk_start, m.brk)
+        };
+        if want < start {
+            return cur;
+        }
+        let (Some(old_end), Some(new_end)) = (page_up(cur), page_up(want)) else { return cur };
+        if new_end > old_end {
+            let m = self.map.lock();
+            let grow = new_end - old_end;
+            let room = new_end <= m.max && m.overlapping(old_end, new_end + PAGE_SIZE).next().is_none();
+            let limits = want - start <= cx.rlimit(libc::RLIMIT_DATA as i32)
+                && m.total() + grow <= cx.rlimit(libc::RLIMIT_AS as i32);
+            if !room || !limits {
+                return cur;
+            }
+            drop(m);
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            ctx.queue(Action::MapAnon { addr: old_end, len: grow, prot, flags: 0 });
+            if ctx.flush().is_err() {
+                return cur;
+            }
+            let mut m = self.map.lock();
+            m.insert(Vma {
+                start: old_end,
+                end: new_end,
+                prot,
+                shared: false,
+                flags: 0,
+                file: None,
+                offset: 0,
+                locked: false,
+                kind: VmaKind::Heap,
+            });
+        } else if new_end < old_end {
+            ctx.queue(Action::Unmap { addr: new_end, len: old_end - new_end });
+            if ctx.flush().is_err() {
+                return cur;
+            }
+            self.map.lock().remove(new_end, old_end);
+        }
+        self.map.lock().brk = want;
+        want
+    }
+
+    /// mremap(2).
+    pub fn mremap(
+        &self,
+        cx: &dyn Caller,
+        ctx: &mut dyn Context,
+        (addr, old_len, new_len): (u64, u64, u64),
+        flags: i32,
+        new_addr: u64,
+    ) -> Result<u64> {
+        let (may_move, fixed, keep) = (
+            flags & libc::MREMAP_MAYMOVE != 0,
+            flags & libc::MREMAP_FIXED != 0,
+            flags & libc::MREMAP_DONTUNMAP != 0,
+        );
+        if flags & !(libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0
+            || (fixed || keep) && !may_move
+            || keep && old_len != new_len
+            || !addr.is_multiple_of(PAGE_SIZE)
+        {
+            return Err(Errno::EINVAL);
+        }
+        let old_len = page_up(old_len).ok_or(Errno::EINVAL)?;
+        let new_len = page_up(new_len).ok_or(Errno::EINVAL)?;
+        if new_len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let _ops = self.ops.lock();
+        let (v, target) = {
+            let m = self.map.lock();
+            if new_len > m.max || old_len > m.max {
+                return Err(Errno::EINVAL);
+            }
+            let v = m.find(addr).ok_or(Errno::EFAULT)?.clone();
+            if old_len == 0 && !v.shared {
+                return Err(Errno::EINVAL);
+            }
+            let old_end = addr.checked_add(old_len).ok_or(Errno::EINVAL)?;
+            if old_end > v.end {
+                return Err(Errno::EFAULT);
+            }
+            if keep && (v.shared || v.file.is_some()) {
+                return Err(Errno::EINVAL);
+            }
+            if new_len > old_len && m.total() + new_len - old_len > cx.rlimit(libc::RLIMIT_AS as i32) {
+                return Err(Errno::ENOMEM);
+            }
+            let target = if fixed {
+                let end = m.check_range(new_addr, new_len)?;
+                if new_addr < m.min {
+                    return Err(Errno::EPERM);
+                }
+                if new_addr < old_end && addr < end {
+                    return Err(Errno::EINVAL);
+                }
+                new_addr
+            } else if new_len <= old_len && !keep && old_len != 0 {
+                addr
+            } else if !keep
+                && old_end == v.end
+                && old_len != 0
+                && addr + new_len <= m.max
+                && m.overlapping(old_end, addr + new_len).next().is_none()
+            {
+                addr
+            } else if may_move {
+                m.find_free(0, new_len, PAGE_SIZE).ok_or(Errno::ENOMEM)?
+            } else {
+                return Err(Errno::ENOMEM);
+            };
+            (v, target)
+        };
+        if target == addr && new_len < old_len {
+            ctx.queue(Action::Unmap { addr: addr + new_len, len: old_len - new_len });
+            ctx.flush()?;
+            self.map.lock().remove(addr + new_len, addr + old_len);
+            return Ok(addr);
+        }
+        if target != addr || new_len != old_len {
+            let flags = flags & libc::MREMAP_DONTUNMAP;
+            ctx.queue(Action::Remap { addr, len: old_len, new_addr: target, new_len, flags });
+            ctx.flush()?;
+            let mut m = self.map.lock();
+            if !keep && old_len != 0 {
+                m.remove(addr, addr + old_len);
+            }
+            m.insert(Vma { start: target, end: target + new_len, offset: v.offset + (addr - v.start), ..v });
+        }
+        Ok(target)
+    }
+}
+
+fn first_hole(m: &MemoryMap, start: u64, end: u64) -> u64 {
+    let mut at = start;
+    for v in m.overlapping(start, end) {
+        if v.start > at {
+            break;
+        }
+        at = v.end.min(end);
+    }
+    at
+}

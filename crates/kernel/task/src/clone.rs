@@ -1,0 +1,327 @@
+//! New threads and processes. See clone(2), fork(2), vfork(2).
+
+use crate::current::{AltStack, Current};
+use crate::result::SysErr;
+use crate::task::{Task, TaskInit, ThreadGroup, VforkGate};
+use crate::tree::Node;
+use abi::{Errno, SigSet, Signal};
+use platform::{Action, Spawn};
+use ranked::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::{Caller, Cap};
+
+/// Arguments of clone3(2), which the older calls are translated to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CloneArgs {
+    /// CLONE_* bits, without the exit signal.
+    pub flags: u64,
+    /// Where CLONE_PIDFD stores the descriptor.
+    pub pidfd: u64,
+    /// CLONE_CHILD_SETTID / CLEARTID address in the child.
+    pub child_tid: u64,
+    /// CLONE_PARENT_SETTID address.
+    pub parent_tid: u64,
+    /// Signal sent to the parent at exit, 0 for none.
+    pub exit_signal: u64,
+    /// Initial stack pointer, 0 to keep the caller's.
+    pub stack: u64,
+    /// CLONE_SETTLS value.
+    pub tls: u64,
+}
+
+const VM: u64 = libc::CLONE_VM as u64;
+const THREAD: u64 = libc::CLONE_THREAD as u64;
+const SIGHAND: u64 = libc::CLONE_SIGHAND as u64;
+const VFORK: u64 = libc::CLONE_VFORK as u64;
+const FILES: u64 = libc::CLONE_FILES as u64;
+const FS: u64 = libc::CLONE_FS as u64;
+/// CLONE_CLEAR_SIGHAND.
+pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+const NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u64
+    | 0x80;
+
+fn validate(a: &CloneArgs) -> Result<(), Errno> {
+    let f = a.flags;
+    let bad = f & SIGHAND != 0 && f & VM == 0
+        || f & THREAD != 0 && f & SIGHAND == 0
+        || f & SIGHAND != 0 && f & CLEAR_SIGHAND != 0
+        || f & (libc::CLONE_NEWNS as u64) != 0 && f & FS != 0
+        || f & (libc::CLONE_NEWUSER as u64) != 0 && f & FS != 0
+        || f & (libc::CLONE_NEWIPC as u64) != 0 && f & (libc::CLONE_SYSVSEM as u64) != 0
+        || f & THREAD != 0 && f & (libc::CLONE_PIDFD as u64) != 0
+        || f & (libc::CLONE_PIDFD as u64) != 0 && f & (libc::CLONE_DETACHED as u64) != 0
+        || a.exit_signal > 64;
+    // Namespaces are not built: a kernel without them answers EINVAL.
+    if bad || f & NAMESPACES != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+impl Current {
+    /// Makes a thread or process; gives its id.
+    pub fn clone_task(&mut self, a: &CloneArgs) -> Result<u64, SysErr> {
+        validate(a)?;
+        let thread = a.flags & THREAD != 0;
+        let kernel = self.kernel().clone();
+        if !thread {
+            self.check_nproc()?;
+            let s = self.task.group.signals.lock();
+            if s.group_exit.is_some() {
+                return Err(Errno::EAGAIN.into());
+            }
+            if a.flags & (libc::CLONE_PARENT as u64) != 0 && self.task.tgid() == 1 {
+                return Err(Errno::EINVAL.into());
+            }
+        }
+        let how = if a.flags & VM != 0 { Spawn::Thread } else { Spawn::Fork };
+        let mm = self.mm.clone();
+        let ctx = &mut self.ctx;
+        let mut child_ctx = mm.exclusive(|| ctx.spawn(how))?;
+        let tid = kernel.tree.lock().alloc_pid().ok_or(Errno::EAGAIN)?;
+        kernel.forks.fetch_add(1, Ordering::Relaxed);
+
+        let child_mm = if a.flags & VM != 0 {
+            if !thread {
+                mm.groups.fetch_add(1, Ordering::SeqCst);
+            }
+            mm
+        } else {
+            mm.forked(child_ctx.space())
+        };
+        let group = if thread { self.task.group.clone() } else { self.new_group(tid, a) };
+        let fds = if a.flags & FILES != 0 { self.fds() } else { self.fd_table.fork_copy() };
+        let fs = if a.flags & FS != 0 { self.fs() } else { self.fs_context.fork_copy() };
+        let task = Task::new(TaskInit {
+            tid,
+            group: group.clone(),
+            creds: self.task.creds(),
+            mm: child_mm.clone(),
+            fds: fds.clone(),
+            fs: fs.clone(),
+            blocked: self.task.blocked(),
+            comm: self.task.comm(),
+        });
+        self.inherit(&task);
+        task.set_interrupter(Some(child_ctx.interrupter()));
+        let gate = (a.flags & VFORK != 0).then(|| Arc::new(VforkGate::default()));
+        *task.vfork.lock() = gate.clone();
+
+        let r = child_ctx.regs_mut();
+        r.rax = 0;
+        r.orig_rax = u64::MAX;
+        if a.stack != 0 {
+            r.rsp = a.stack;
+        }
+        if a.flags & (libc::CLONE_SETTLS as u64) != 0 {
+            r.fs_base = a.tls;
+        }
+        if a.flags & (libc::CLONE_CHILD_SETTID as u64) != 0 {
+            child_ctx.queue(Action::Write { addr: a.child_tid, data: tid.to_le_bytes().to_vec() });
+        }
+        let keep_altstack = a.flags & (VM | VFORK) != VM;
+        let child = Current {
+            task: task.clone(),
+            ctx: child_ctx,
+            mm: child_mm,
+            altstack: if keep_altstack { self.altstack } else { AltStack::default() },
+            clear_child_tid: if a.flags & (libc::CLONE_CHILD_CLEARTID as u64) != 0 { a.child_tid } else { 0 },
+            saved_mask: None,
+            restart: None,
+            restart_block: None,
+            fd_table: fds,
+            fs_context: fs,
+            exit_code: None,
+            calls: 0,
+        };
+        if a.flags & (libc::CLONE_PARENT_SETTID as u64) != 0 {
+            // As Linux does, a bad address is ignored.
+            let _ = self.write_now(a.parent_tid, &tid.to_le_bytes());
+        }
+        if a.flags & (libc::CLONE_PIDFD as u64) != 0 {
+            let fd = crate::pidfd::install(self, &group, 0);
+            if let Err(e) = fd.and_then(|fd| self.write_now(a.pidfd, &fd.to_le_bytes())) {
+                child.abandon();
+                return Err(e.into());
+            }
+        }
+        if let Err(e) = self.register(&task, thread, a) {
+            child.abandon();
+            return Err(e.into());
+        }
+        if let Err(e) = crate::run::start(child) {
+            // The thread's Current is gone with its closure; take it out of the tables again.
+            crate::exit::unregister(&task);
+            return Err(e.into());
+        }
+        if let Some(g) = gate {
+            self.wait_vfork(&g);
+        }
+        Ok(tid as u64)
+    }
+
+    fn check_nproc(&self) -> Result<(), Errno> {
+        let limit = self.task.group.rlimit(libc::RLIMIT_NPROC as i32);
+        if limit == u64::MAX {
+            return Ok(());
+        }
+        let creds = self.creds();
+        if creds.uid == 0 || creds.capable(Cap::SYS_RESOURCE) || creds.capable(Cap::SYS_ADMIN) {
+            return Ok(());
+        }
+        let t = self.kernel().tree.lock();
+        let mine = t.tasks.values().filter(|t| t.creds().uid == creds.uid).count() as u64;
+        if mine >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
+    }
+
+    fn new_group(&self, tgid: i32, a: &CloneArgs) -> Arc<ThreadGroup> {
+        let old = &self.task.group;
+        let handlers = if a.flags & SIGHAND != 0 {
+            old.handlers()
+        } else {
+            let mut h = old.handlers().lock().clone();
+            if a.flags & CLEAR_SIGHAND != 0 {
+                h.clear_handled();
+            }
+            Arc::new(Mutex::new(h))
+        };
+        let g = ThreadGroup::new(old.kernel.clone(), tgid, handlers, *old.rlimits.lock());
+        g.personality.store(old.personality.load(Ordering::Relaxed), Ordering::Relaxed);
+        g.oom_score_adj.store(old.oom_score_adj.load(Ordering::Relaxed), Ordering::Relaxed);
+        g
+    }
+
+    fn inherit(&self, t: &Task) {
+        let me = &self.task;
+        t.no_new_privs.store(me.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
+        t.nice.store(me.nice.load(Ordering::Relaxed), Ordering::Relaxed);
+        *t.sched.lock() = *me.sched.lock();
+        t.timer_slack.store(me.timer_slack.load(Ordering::Relaxed), Ordering::Relaxed);
+        t.ioprio.store(me.ioprio.load(Ordering::Relaxed), Ordering::Relaxed);
+        t.affinity.store(me.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile.
+    fn register(&self, task: &Arc<Task>, thread: bool, a: &CloneArgs) -> Result<(), Errno> {
+        let kernel = self.kernel();
+        let mut t = kernel.tree.lock();
+        {
+            let mut s = task.group.signals.lock();
+            if s.group_exit.is_some() || s.exec_by.is_some() {
+                return Err(Errno::EAGAIN);
+            }
+            s.threads.push(task.clone());
+            if s.stop.is_some() {
+                task.kick();
+            }
+        }
+        t.tasks.insert(task.tid(), task.clone());
+        if thread {
+            return Ok(());
+        }
+        let me = self.task.tgid();
+        let (mut parent, mut parent_tid) = (me, self.task.tid());
+        let (pgid, sid, grandparent) = t.nodes.get(&me).map_or((0, 0, 0), |n| (n.pgid, n.sid, n.parent));
+        let mut exit_signal = a.exit_signal as i32;
+        if a.flags & (libc::CLONE_PARENT as u64) != 0 {
+            parent = grandparent;
+            parent_tid = 0;
+            exit_signal = t.nodes.get(&me).map_or(Signal::SIGCHLD.raw(), |n| n.exit_signal);
+        }
+        let tgid = task.tgid();
+        t.nodes.insert(
+            tgid,
+            Node {
+                group: task.group.clone(),
+                parent,
+                parent_tid,
+                children: Vec::new(),
+                pgid,
+                sid,
+                exit_signal,
+                zombie: None,
+                stop_report: None,
+                cont_report: false,
+            },
+        );
+        if let Some(p) = t.nodes.get_mut(&parent) {
+            p.children.push(tgid);
+        }
+        Ok(())
+    }
+
+    /// A vfork parent sleeps until its child has its own memory; only death ends it earlier.
+    fn wait_vfork(&self, gate: &VforkGate) {
+        let _sub = gate.queue().subscribe(wait::Events::ALL, self.task.waiter.clone());
+        while !gate.is_open() && !self.dying() {
+            let _ = self.task.waiter.sleep_uninterruptible(None);
+        }
+    }
+
+    /// Ends a thread that never started.
+    fn abandon(self) {
+        if self.mm.groups.load(Ordering::SeqCst) > 0 && self.task.group.tgid == self.task.tid() {
+            self.mm.groups.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.ctx.exit();
+    }
+
+    /// The first process: pid 1, its own session and group.
+    pub fn first(
+        ctx: Box<dyn platform::Context>,
+        mm: Arc<mm::Mm>,
+        group: Arc<ThreadGroup>,
+        creds: vfs::Credentials,
+        fds: Arc<vfs::FdTable>,
+        fs: Arc<vfs::FsContext>,
+    ) -> Current {
+        let task = Task::new(TaskInit {
+            tid: group.tgid,
+            group: group.clone(),
+            creds: Arc::new(creds),
+            mm: mm.clone(),
+            fds: fds.clone(),
+            fs: fs.clone(),
+            blocked: SigSet::EMPTY,
+            comm: [0; 16],
+        });
+        let mut t = group.kernel.tree.lock();
+        group.signals.lock().threads.push(task.clone());
+        t.tasks.insert(task.tid(), task.clone());
+        let tgid = group.tgid;
+        t.nodes.insert(
+            tgid,
+            Node {
+                group: group.clone(),
+                parent: 0,
+                parent_tid: 0,
+                children: Vec::new(),
+                pgid: tgid,
+                sid: tgid,
+                exit_signal: Signal::SIGCHLD.raw(),
+                zombie: None,
+                stop_report: None,
+                cont_report: false,
+            },
+        );
+        drop(t);
+        Current {
+            task,
+            ctx,
+            mm,
+            altstack: AltStack::default(),
+            clear_child_tid: 0,
+            saved_mask: None,
+            restart: None,
+            restart_block: None,
+            fd_table: fds,
+            fs_context: fs,
+            exit_code: None,
+            calls: 0,
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The running task as its own sentry thread sees it: memory access, file
+//! lookups, and the state only the thread itself touches.
+
+use crate::kernel::Kernel;
+use crate::result::{Restart, SysErr, SysResult};
+use crate::task::Task;
+use abi::{Errno, PATH_MAX, Result, SigInfo, SigSet, Signal};
+use mm::Mm;
+use platform::{Action, Context};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use vfs::{Caller, Credentials, FdTable, FsContext, OpenFile, UserMemory};
+use wait::Waiter;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Alternate signal stack, sigaltstack(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AltStack {
+    /// Lowest address.
+    pub sp: u64,
+    /// SS_* flags as set.
+    pub flags: i32,
+    /// Length in bytes; 0 when disabled.
+    pub size: u64,
+}
+
+/// What restart_syscall(2) goes on with.
+#[derive(Clone, Debug)]
+pub enum RestartBlock {
+    /// nanosleep(2) and relative clock_nanosleep(2).
+    Sleep {
+        /// When it ends.
+        deadline: Instant,
+        /// Where the remaining time goes, 0 for nowhere.
+        remain: u64,
+    },
+    /// poll(2).
+    Poll {
+        /// Array of struct pollfd.
+        fds: u64,
+        /// Its length.
+        count: u32,
+        /// When it ends.
+        deadline: Option<Instant>,
+    },
+}
+
+/// A guest thread together with its platform context; owned by its sentry thread.
+pub struct Current {
+    /// The shared part.
+    pub task: Arc<Task>,
+    /// The platform's side.
+    pub ctx: Box<dyn Context>,
+    /// Memory (same as `task.mm()`, without the lock).
+    pub mm: Arc<Mm>,
+    /// Alternate signal stack.
+    pub altstack: AltStack,
+    /// CLONE_CHILD_CLEARTID or set_tid_address(2).
+    pub clear_child_tid: u64,
+    /// Signal mask to restore after this call unless a handler runs.
+    pub saved_mask: Option<SigSet>,
+    /// How to restart the interrupted call.
+    pub restart: Option<Restart>,
+    /// State for restart_syscall(2).
+    pub restart_block: Option<RestartBlock>,
+    /// Descriptor table (same as `task.fds()`).
+    pub(crate) fd_table: Arc<FdTable>,
+    /// File system context (same as `task.fs()`).
+    pub(crate) fs_context: Arc<FsContext>,
+    /// Set by exit(2): leave with this code.
+    pub exit_code: Option<i32>,
+    /// rseq-like bookkeeping: the call counts for strace.
+    pub calls: u64,
+}
+
+impl Current {
+    /// The kernel.
+    pub fn kernel(&self) -> &Arc<Kernel> {
+        &self.task.group.kernel
+    }
+
+    /// Descriptor table.
+    pub fn fds(&self) -> Arc<FdTable> {
+        self.fd_table.clone()
+    }
+
+    /// Descriptor table, borrowed.
+    pub fn fd_table(&self) -> &Arc<FdTable> {
+        &self.fd_table
+    }
+
+    /// Root, working directory, umask, mounts.
+    pub fn fs(&self) -> Arc<FsContext> {
+        self.fs_context.clone()
+    }
+
+    /// Replaces the descriptor table (unshare(2), execve(2)).
+    pub fn set_fds(&mut self, t: Arc<FdTable>) {
+        self.fd_table = t.clone();
+        self.task.set_fds(Some(t));
+    }
+
+    /// Replaces the file system context (unshare(2)).
+    pub fn set_fs(&mut self, f: Arc<FsContext>) {
+        self.fs_context = f.clone();
+        self.task.set_fs(Some(f));
+    }
+
+    /// The open file behind a descriptor; EBADF when there is none.
+    pub fn file(&self, fd: i32) -> Result<Arc<OpenFile>> {
+        self.fd_table.get(fd)
+    }
+
+    /// Puts a file at the lowest free descriptor; EMFILE beyond RLIMIT_NOFILE.
+    pub fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
+        self.fd_table.install(file, cloexec, self.rlimit(libc::RLIMIT_NOFILE as i32))
+    }
+
+    /// Reads guest memory; EFAULT unless all of it can be read.
+    pub fn read_bytes(&self, addr: u64, buf: &mut [u8]) -> Result<()> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        self.check_range(addr, buf.len() as u64)?;
+        if self.ctx.captured(addr, buf) {
+            return Ok(());
+        }
+        if self.mm.space.read(addr, buf) == buf.len() { Ok(()) } else { Err(Errno::EFAULT) }
+    }
+
+    /// Reads as much as possible; EFAULT when nothing.
+    pub fn read_some(&self, addr: u64, buf: &mut [u8]) -> Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let room = self.kernel().platform.limits().max.saturating_sub(addr).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..room];
+        if !buf.is_empty() && self.ctx.captured(addr, buf) {
+            return Ok(buf.len());
+        }
+        match self.mm.space.read(addr, buf) {
+            0 => Err(Errno::EFAULT),
+            n => Ok(n),
+        }
+    }
+
+    /// Writes guest memory; EFAULT unless all of it can be written. Small writes to plain
+    /// memory are carried out by the guest thread when it resumes.
+    pub fn write_bytes(&mut self, addr: u64, data: &[u8]) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.check_range(addr, data.len() as u64)?;
+        if data.len() <= self.ctx.write_limit() && self.mm.writable(addr, data.len() as u64) {
+            self.ctx.queue(Action::Write { addr, data: data.to_vec() });
+            return Ok(());
+        }
+        self.write_now(addr, data)
+    }
+
+    /// Writes guest memory at once, visible to other threads when this returns.
+    pub fn write_now(&self, addr: u64, data: &[u8]) -> Result<()> {
+        self.check_range(addr, data.len() as u64)?;
+        if self.mm.space.write(addr, data) == data.len() { Ok(()) } else { Err(Errno::EFAULT) }
+    }
+
+    fn check_range(&self, addr: u64, len: u64) -> Result<()> {
+        match addr.checked_add(len) {
+            Some(end) if end <= self.kernel().platform.limits().max => Ok(()),
+            _ => Err(Errno::EFAULT),
+        }
+    }
+
+    /// Reads a plain value.
+    pub fn read_value<T: FromBytes + IntoBytes>(&self, addr: u64) -> Result<T> {
+        let mut v = T::new_zeroed();
+        self.read_bytes(addr, v.as_mut_bytes())?;
+        Ok(v)
+    }
+
+    /// Writes a plain value.
+    pub fn write_value<T: IntoBytes + Immutable>(&mut self, addr: u64, v: &T) -> Result<()> {
+        self.write_bytes(addr, v.as_bytes())
+    }
+
+    /// Reads `count` values; EINVAL when that is more than `max`.
+    pub fn read_array<T: FromBytes + IntoBytes + Immutable>(
+        &self,
+        addr: u64,
+        count: usize,
+        max: usize,
+    ) -> Result<Vec<T>> {
+        if count > max {
+            return Err(Errno::EINVAL);
+        }
+        let mut v: Vec<T> = (0..count).map(|_| T::new_zeroed()).collect();
+        self.read_bytes(addr, v.as_mut_slice().as_mut_bytes())?;
+        Ok(v)
+    }
+
+    /// Reads a string up to its NUL, which is not included. Without a NUL in the first `max` bytes: `too_long`.
+    pub fn read_cstr(&self, addr: u64, max: usize, too_long: Errno) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut at = addr;
+        loop {
+            // Up to the page's end: the next page may be missing.
+            let chunk = (4096 - (at % 4096) as usize).min(max - out.len());
+            if chunk == 0 {
+                return Err(too_long);
+            }
+            let start = out.len();
+            out.resize(start + chunk, 0);
+            let n = match self.captured_cstr(at, &mut out[start..]) {
+                Some(n) => n,
+                None => self.read_some(at, &mut out[start..])?,
+            };
+            out.truncate(start + n);
+            if let Some(z) = out[start..].iter().position(|&b| b == 0) {
+                out.truncate(start + z);
+                return Ok(out);
+            }
+            if n < chunk {
+                return Err(Errno::EFAULT);
+            }
+            at = at.checked_add(n as u64).ok_or(Errno::EFAULT)?;
+        }
+    }
+
+    /// A string in the capture window is shorter than the page: look for it in growing pieces.
+    fn captured_cstr(&self, addr: u64, buf: &mut [u8]) -> Option<usize> {
+        let mut len = 0;
+        let mut step = 32;
+        while len < buf.len() {
+            let n = step.min(buf.len() - len);
+            let mut take = n;
+            while take > 0 && !self.ctx.captured(addr + len as u64, &mut buf[len..len + take]) {
+                take /= 2;
+            }
+            if take == 0 {
+                return None;
+            }
+            if buf[len..len + take].contains(&0) {
+                return Some(len + take);
+            }
+            len += take;
+            step = (step * 2).min(256);
+        }
+        Some(len)
+    }
+
+    /// Reads a path; ENAMETOOLONG beyond PATH_MAX.
+    pub fn read_path(&self, addr: u64) -> Result<Vec<u8>> {
+        self.read_cstr(addr, PATH_MAX, Errno::ENAMETOOLONG)
+    }
+
+    /// Reads a signal set argument whose size must be 8.
+    pub fn read_sigset(&self, addr: u64, size: u64) -> Result<SigSet> {
+        if size != 8 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(self.read_value::<SigSet>(addr)?.minus(SigSet::UNBLOCKABLE))
+    }
+
+    /// Changes the signal mask until the call is over: a delivered handler saves the old one,
+    /// otherwise it is restored before the guest resumes (sigsuspend, ppoll, pselect, epoll_pwait).
+    pub fn set_temporary_mask(&mut self, mask: SigSet) {
+        if self.saved_mask.is_none() {
+            self.saved_mask = Some(self.task.blocked());
+        }
+        self.task.set_blocked(mask);
+    }
+
+    /// Puts the mask of `set_temporary_mask` back at once: the call was not interrupted.
+    pub fn restore_mask(&mut self) {
+        if let Some(m) = self.saved_mask.take() {
+            self.task.set_blocked(m);
+        }
+    }
+
+    /// True when a fatal end is under way, which even uninterruptible sleeps honour.
+    pub fn dying(&self) -> bool {
+        let s = self.task.group.signals.lock();
+        s.group_exit.is_some() || s.exec_by.is_some_and(|t| t != self.task.tid())
+    }
+
+    /// Completes a call with an errno in rax.
+    pub fn set_result(&mut self, r: SysResult) {
+        match r {
+            Ok(v) => self.ctx.regs_mut().rax = v,
+            Err(SysErr::Errno(e)) => self.ctx.regs_mut().rax = e.to_ret(),
+            Err(SysErr::Restart(k)) => {
+                self.restart = Some(k);
+                self.ctx.regs_mut().rax = Errno::EINTR.to_ret();
+            }
+            Err(SysErr::NoReturn) => {}
+        }
+    }
+}
+
+impl Caller for Current {
+    fn creds(&self) -> Arc<Credentials> {
+        self.task.creds()
+    }
+    fn waiter(&self) -> Arc<Waiter> {
+        self.task.waiter.clone()
+    }
+    fn pid(&self) -> i32 {
+        self.task.tgid()
+    }
+    fn tid(&self) -> i32 {
+        self.task.tid()
+    }
+    fn pgid(&self) -> i32 {
+        self.kernel().tree.lock().nodes.get(&self.task.tgid()).map_or(0, |n| n.pgid)
+    }
+    fn sid(&self) -> i32 {
+        self.kernel().tree.lock().nodes.get(&self.task.tgid()).map_or(0, |n| n.sid)
+    }
+    fn rlimit(&self, resource: i32) -> u64 {
+        self.task.group.rlimit(resource)
+    }
+    fn raise(&self, sig: Signal) {
+        let info = SigInfo::user(sig, libc::SI_USER, self.task.tgid(), self.task.creds().uid);
+        let _ = self.task.send(info);
+    }
+    fn umask(&self) -> u32 {
+        self.fs_context.umask()
+    }
+    fn blocks_or_ignores(&self, sig: Signal) -> bool {
+        self.task.blocked().has(sig)
+            || self.task.group.handlers().lock().get(sig).handler == crate::signal::SIG_IGN
+    }
+}
+
+impl UserMemory for Current {
+    fn copy_in(&mut self, addr: u64, buf: &mut [u8]) -> Result<()> {
+        self.read_bytes(addr, buf)
+    }
+    fn copy_out(&mut self, addr: u64, data: &[u8]) -> Result<()> {
+        self.write_bytes(addr, data)
+    }
+}
+
+impl Task {
+    /// True while the thread sleeps in a call, for the state letter of /proc.
+    pub fn is_sleeping(&self) -> bool {
+        self.sleeping.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,244 @@
+//! The end of threads and processes. See exit_group(2), wait(2), credentials(7).
+
+use crate::current::Current;
+use crate::signal::SIG_IGN;
+use crate::task::{Task, ThreadGroup, Usage};
+use crate::tree::{Tree, Zombie};
+use abi::{SigInfo, Signal};
+use platform::Action;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wait::Events;
+
+impl Current {
+    /// exit_group(2): ends the process with a wait status.
+    pub fn exit_group(&mut self, status: i32) {
+        let mut s = self.task.group.signals.lock();
+        crate::send::kill_group(&self.task.group, &mut s, status);
+        drop(s);
+        self.exit_code = Some(status);
+    }
+}
+
+/// Takes a thread out of the kernel. The last one makes the process a zombie.
+pub(crate) fn leave(mut c: Current) {
+    let task = c.task.clone();
+    let group = task.group.clone();
+    let own_status = c.exit_code.unwrap_or(0);
+    task.exiting.store(true, Ordering::SeqCst);
+    crate::futex::release_robust(&mut c);
+    let shared_memory = group.signals.lock().threads.len() > 1 || c.mm.groups.load(Ordering::SeqCst) > 1;
+    if c.clear_child_tid != 0 && shared_memory {
+        c.ctx.queue(Action::StoreAndWake { addr: c.clear_child_tid, value: Some(0), wake: 1 });
+    }
+    task.set_fds(None);
+    task.set_fs(None);
+    if Arc::strong_count(&c.fd_table) == 1 {
+        c.fd_table.close_all(&c);
+    }
+    let Current { ctx, mm, fd_table, fs_context, .. } = c;
+    drop(fd_table);
+    drop(fs_context);
+    task.set_interrupter(None);
+    add_system_time(&group, &task);
+    if group.signals.lock().threads.len() == 1 {
+        retire_memory(&group, &mm);
+    }
+    ctx.exit();
+    drop(mm);
+    if let Some(gate) = task.vfork.lock().take() {
+        gate.open();
+    }
+
+    let mut stopped = None;
+    let status = {
+        let mut s = group.signals.lock();
+        s.threads.retain(|t| !Arc::ptr_eq(t, &task));
+        if s.threads.is_empty() {
+            Some(*s.group_exit.get_or_insert(own_status))
+        } else {
+            if s.stop.is_some() && s.parked >= s.threads.len() && !s.stop_told {
+                s.stop_told = true;
+                stopped = s.stop;
+            }
+            None
+        }
+    };
+    let kernel = task.kernel().clone();
+    {
+        let mut t = kernel.tree.lock();
+        if t.tasks.get(&task.tid()).is_some_and(|x| Arc::ptr_eq(x, &task)) {
+            t.tasks.remove(&task.tid());
+        }
+    }
+    if let Some(sig) = stopped {
+        kernel.tell_parent_stopped(&group, sig);
+    }
+    group.thread_exit.notify(Events::ALL);
+    if let Some(status) = status {
+        end_group(&task, &group, status);
+    }
+}
+
+/// Adds what the sentry thread used to the group's system time.
+fn add_system_time(group: &ThreadGroup, task: &Task) {
+    let ns = hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0) as u64;
+    task.host_tid.store(0, Ordering::Relaxed);
+    group.usage.lock().stime += ns;
+}
+
+/// The last thread of a group leaves an address space: its user time is kept.
+pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm) {
+    if mm.groups.fetch_sub(1, Ordering::SeqCst) == 1 {
+        let ns = hostsys::clock::process_cpu_ns(mm.space.host_pid()).unwrap_or(0) as u64;
+        group.usage.lock().utime += ns;
+    }
+}
+
+impl ThreadGroup {
+    /// User and system time in nanoseconds so far.
+    pub fn cpu_times(&self) -> (u64, u64) {
+        let threads = self.threads();
+        let u = *self.usage.lock();
+        let live = threads.first().and_then(|t| hostsys::clock::process_cpu_ns(t.mm().space.host_pid()));
+        let sys: u64 = threads
+            .iter()
+            .filter_map(|t| hostsys::clock::thread_cpu_ns(t.host_tid.load(Ordering::Relaxed)))
+            .map(|n| n as u64)
+            .sum();
+        (u.utime + live.unwrap_or(0) as u64, u.stime + sys)
+    }
+
+    /// Processor time and memory, for rusage.
+    pub fn total_usage(&self) -> Usage {
+        let (utime, stime) = self.cpu_times();
+        Usage { utime, stime, ..*self.usage.lock() }
+    }
+}
+
+/// Makes the process a zombie, hands its children on and tells its parent.
+fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
+    let kernel = group.kernel.clone();
+    group.timers.clear(false);
+    let usage = group.total_usage();
+    let tgid = group.tgid;
+    let mut signals: Vec<(Arc<ThreadGroup>, SigInfo)> = Vec::new();
+    let mut wake: Vec<Arc<ThreadGroup>> = Vec::new();
+    {
+        let mut t = kernel.tree.lock();
+        let Some(n) = t.nodes.get_mut(&tgid) else { return };
+        let uid = task.creds().uid;
+        n.zombie = Some(Zombie { status, uid, usage, comm: task.comm() });
+        n.stop_report = None;
+        n.cont_report = false;
+        let (pgid, sid, parent, exit_signal) = (n.pgid, n.sid, n.parent, n.exit_signal);
+        let children = std::mem::take(&mut n.children);
+        let reaper = t.reaper_of(tgid);
+        // A member that leaves can orphan its own group, and the groups of its children.
+        let mut groups = vec![pgid];
+        for &child in &children {
+            let Some(cn) = t.nodes.get_mut(&child) else { continue };
+            cn.parent = reaper;
+            cn.exit_signal = Signal::SIGCHLD.raw();
+            groups.push(cn.pgid);
+            let cg = cn.group.clone();
+            let dead = cn.zombie.is_some();
+            if let Some(r) = t.nodes.get_mut(&reaper) {
+                r.children.push(child);
+            }
+            if dead {
+                report_exit(&mut t, child, &mut signals, &mut wake);
+            } else if let Some(th) = cg.any_thread() {
+                if let Some(sig) = Signal::new(th.pdeathsig.load(Ordering::Relaxed)) {
+                    signals.push((cg.clone(), SigInfo::user(sig, libc::SI_USER, tgid, uid)));
+                }
+            }
+        }
+        groups.sort_unstable();
+        groups.dedup();
+        for g in groups {
+            let same_session = t.nodes.values().any(|n| n.pgid == g && n.sid == sid);
+            if same_session && t.is_orphaned(g, Some(tgid)) && t.has_stopped(g) {
+                for n in t.nodes.values().filter(|n| n.pgid == g && n.zombie.is_none()) {
+                    for s in [Signal::SIGHUP, Signal::SIGCONT] {
+                        signals.push((n.group.clone(), SigInfo::new(s, libc::SI_KERNEL)));
+                    }
+                }
+            }
+        }
+        let _ = (parent, exit_signal);
+        report_exit(&mut t, tgid, &mut signals, &mut wake);
+    }
+    crate::jobs::session_leader_left(&kernel, tgid);
+    group.exit_wait.notify(Events::READABLE);
+    for (g, info) in signals {
+        let _ = g.send(info);
+    }
+    for g in wake {
+        g.child_wait.notify(Events::IN);
+    }
+    if tgid == 1 {
+        let others: Vec<_> = kernel.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+        for g in others {
+            let _ = g.send(SigInfo::new(Signal::SIGKILL, crate::kernel::SI_HOST));
+        }
+        kernel.finish(status);
+    }
+}
+
+/// Queues SIGCHLD (or the clone's own signal) for the parent of a zombie; one whose parent
+/// ignores SIGCHLD or has SA_NOCLDWAIT goes at once.
+fn report_exit(
+    t: &mut Tree,
+    tgid: i32,
+    signals: &mut Vec<(Arc<ThreadGroup>, SigInfo)>,
+    wake: &mut Vec<Arc<ThreadGroup>>,
+) {
+    let Some(n) = t.nodes.get(&tgid) else { return };
+    let Some(z) = n.zombie else { return };
+    let exit_signal = n.exit_signal;
+    let parent = n.parent;
+    let Some(p) = t.nodes.get(&parent) else { return };
+    let pg = p.group.clone();
+    if let Some(sig) = Signal::new(exit_signal) {
+        let act = pg.handlers().lock().get(Signal::SIGCHLD);
+        let is_chld = sig == Signal::SIGCHLD;
+        let unwanted = is_chld && (act.handler == SIG_IGN || act.flags & libc::SA_NOCLDWAIT as u64 != 0);
+        if !(is_chld && act.handler == SIG_IGN) {
+            let (code, st) = exit_code_of(z.status);
+            let tick = 10_000_000;
+            let mut info = SigInfo::child(code, tgid, z.uid, st, z.usage.utime / tick, z.usage.stime / tick);
+            info.signo = sig.raw();
+            signals.push((pg.clone(), info));
+        }
+        if unwanted {
+            t.release(tgid);
+        }
+    }
+    wake.push(pg);
+}
+
+/// si_code and si_status of a wait status.
+pub fn exit_code_of(status: i32) -> (i32, i32) {
+    if status & 0x7f == 0 {
+        (libc::CLD_EXITED, status >> 8 & 0xff)
+    } else if status & 0x80 != 0 {
+        (libc::CLD_DUMPED, status & 0x7f)
+    } else {
+        (libc::CLD_KILLED, status & 0x7f)
+    }
+}
+
+/// Takes a task whose thread could not be started out of the tables.
+pub(crate) fn unregister(task: &Arc<Task>) {
+    let mut t = task.kernel().tree.lock();
+    t.tasks.remove(&task.tid());
+    let empty = {
+        let mut s = task.group.signals.lock();
+        s.threads.retain(|x| !Arc::ptr_eq(x, task));
+        s.threads.is_empty()
+    };
+    if empty {
+        t.release(task.tgid());
+    }
+}

@@ -1,0 +1,222 @@
+//! The kernel object: what all tasks of a sandbox share.
+
+use crate::current::Current;
+use crate::signal::SIG_IGN;
+use crate::task::{Task, ThreadGroup};
+use crate::tree::{Node, Tree};
+use abi::{SigInfo, Signal};
+use ipc::timer::{TimerHandle, TimerService};
+use mm::Mm;
+use parking_lot::{Condvar, Mutex as Leaf};
+use platform::Platform;
+use ranked::{Mutex, rank};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+use wait::Events;
+
+/// si_code of signals that come from outside the sandbox; even pid 1 takes them.
+pub const SI_HOST: i32 = libc::SI_KERNEL;
+
+/// How long a dying process may take to notice before its memory is taken away.
+const KILL_GRACE: Duration = Duration::from_millis(200);
+
+/// Node and domain name of the UTS namespace.
+#[derive(Clone, Debug)]
+pub struct Uts {
+    /// sethostname(2).
+    pub nodename: String,
+    /// setdomainname(2).
+    pub domainname: String,
+}
+
+/// What `Kernel::hangup` holds.
+pub type Hangup = fn(&Arc<dyn Any + Send + Sync>, i32);
+
+/// What all tasks share.
+pub struct Kernel {
+    /// Runs guest code.
+    pub platform: Arc<dyn Platform>,
+    /// Performs one system call; the table lives above this crate.
+    pub dispatch: fn(&mut Current),
+    /// Processes, their relations, groups and sessions.
+    pub tree: Mutex<Tree, { rank::TASKS }>,
+    /// Host and domain name.
+    pub uts: Leaf<Uts>,
+    /// When the sandbox started.
+    pub boot: Instant,
+    /// Online processors shown to the guest.
+    pub cpus: usize,
+    /// Memory shown to the guest in bytes.
+    pub memory: u64,
+    /// Report every call to the platform's owner (strace).
+    pub strace: AtomicBool,
+    /// Processes ever made (/proc/stat).
+    pub forks: AtomicU64,
+    /// Serial of inode numbers for namespaces and others.
+    pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
+    /// Hangs a terminal up when its session's leader (the id given) has gone.
+    pub hangup: OnceLock<Hangup>,
+    late_kills: Leaf<Vec<TimerHandle>>,
+    finished: Leaf<Option<i32>>,
+    finished_cv: Condvar,
+    tasks_alive: Leaf<usize>,
+    tasks_cv: Condvar,
+}
+
+impl Kernel {
+    /// A kernel without tasks.
+    pub fn new(
+        platform: Arc<dyn Platform>,
+        dispatch: fn(&mut Current),
+        uts: Uts,
+        cpus: usize,
+        memory: u64,
+    ) -> Arc<Kernel> {
+        Arc::new(Kernel {
+            platform,
+            dispatch,
+            tree: Mutex::new(Tree::default()),
+            uts: Leaf::new(uts),
+            boot: Instant::now(),
+            cpus,
+            memory,
+            strace: AtomicBool::new(false),
+            forks: AtomicU64::new(0),
+            root_fs: Leaf::new(None),
+            hangup: OnceLock::new(),
+            late_kills: Leaf::new(Vec::new()),
+            finished: Leaf::new(None),
+            finished_cv: Condvar::new(),
+            tasks_alive: Leaf::new(0),
+            tasks_cv: Condvar::new(),
+        })
+    }
+
+    /// The thread with this id.
+    pub fn task(&self, tid: i32) -> Option<Arc<Task>> {
+        self.tree.lock().tasks.get(&tid).cloned()
+    }
+
+    /// The process with this id, zombies included.
+    pub fn group(&self, tgid: i32) -> Option<Arc<ThreadGroup>> {
+        self.tree.lock().nodes.get(&tgid).map(|n| n.group.clone())
+    }
+
+    /// Sends a signal to every live process of a process group; true when there was one.
+    pub fn signal_pgrp(&self, pgid: i32, info: SigInfo) -> bool {
+        let members: Vec<_> = {
+            let t = self.tree.lock();
+            t.nodes.values().filter(|n| n.pgid == pgid).map(|n| n.group.clone()).collect()
+        };
+        for g in &members {
+            let _ = g.send(info);
+        }
+        !members.is_empty()
+    }
+
+    /// Takes an address space away from a process that does not notice its end.
+    pub(crate) fn kill_later(&self, mm: Arc<Mm>) {
+        let weak: Weak<Mm> = Arc::downgrade(&mm);
+        let now = Instant::now();
+        let h = TimerService::global().schedule(now + KILL_GRACE, move || {
+            if let Some(mm) = weak.upgrade() {
+                mm.space.kill();
+            }
+        });
+        let mut k = self.late_kills.lock();
+        k.retain(|h| h.deadline() > now);
+        k.push(h);
+    }
+
+    /// Tells the parent that a stopped child goes on.
+    pub(crate) fn tell_parent_continued(self: Arc<Kernel>, group: &ThreadGroup) {
+        let mut t = self.tree.lock();
+        let Some(n) = t.nodes.get_mut(&group.tgid) else { return };
+        n.cont_report = true;
+        n.stop_report = None;
+        let parent = n.parent;
+        t.notify_stop_change(group.tgid, parent, libc::CLD_CONTINUED, Signal::SIGCONT.raw());
+    }
+
+    /// Records that every thread of the group is stopped and tells the parent.
+    pub(crate) fn tell_parent_stopped(&self, group: &ThreadGroup, sig: Signal) {
+        let mut t = self.tree.lock();
+        let Some(n) = t.nodes.get_mut(&group.tgid) else { return };
+        n.stop_report = Some(sig.raw());
+        n.cont_report = false;
+        let parent = n.parent;
+        t.notify_stop_change(group.tgid, parent, libc::CLD_STOPPED, sig.raw());
+    }
+
+    /// The wait status of pid 1 once it is known.
+    pub(crate) fn finish(&self, status: i32) {
+        let mut f = self.finished.lock();
+        if f.is_none() {
+            *f = Some(status);
+            self.finished_cv.notify_all();
+        }
+    }
+
+    /// Waits until pid 1 has ended; gives its wait status.
+    pub fn wait_finished(&self) -> i32 {
+        let mut f = self.finished.lock();
+        loop {
+            if let Some(s) = *f {
+                return s;
+            }
+            self.finished_cv.wait(&mut f);
+        }
+    }
+
+    /// Kills everything and waits, for a bounded time, until no thread is left.
+    pub fn shutdown(&self) {
+        let groups: Vec<_> = self.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+        for g in groups {
+            let _ = g.send(SigInfo::new(Signal::SIGKILL, SI_HOST));
+        }
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let mut alive = self.tasks_alive.lock();
+        while *alive > 0 && !self.tasks_cv.wait_until(&mut alive, deadline).timed_out() {}
+    }
+
+    pub(crate) fn thread_started(&self) {
+        *self.tasks_alive.lock() += 1;
+    }
+
+    pub(crate) fn thread_ended(&self) {
+        let mut a = self.tasks_alive.lock();
+        *a -= 1;
+        self.tasks_cv.notify_all();
+    }
+
+    /// Live guest threads.
+    pub fn live_threads(&self) -> usize {
+        *self.tasks_alive.lock()
+    }
+}
+
+impl Tree {
+    /// SIGCHLD for a stop or continue, unless SA_NOCLDSTOP; wakes waiters in any case.
+    fn notify_stop_change(&self, tgid: i32, parent: i32, code: i32, status: i32) {
+        let Some(p) = self.nodes.get(&parent) else { return };
+        let Some(n) = self.nodes.get(&tgid) else { return };
+        let act = p.group.handlers().lock().get(Signal::SIGCHLD);
+        if act.handler != SIG_IGN && act.flags & libc::SA_NOCLDSTOP as u64 == 0 {
+            let uid = n.uid();
+            let _ = p.group.send(SigInfo::child(code, tgid, uid, status, 0, 0));
+        }
+        p.group.child_wait.notify(Events::IN);
+    }
+}
+
+impl Node {
+    /// Real user id of the process, for SIGCHLD.
+    pub fn uid(&self) -> u32 {
+        match &self.zombie {
+            Some(z) => z.uid,
+            None => self.group.any_thread().map_or(0, |t| t.creds().uid),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The life of a guest thread: run, serve, deliver signals, run again.
+
+use crate::current::Current;
+use crate::frame::TrapInfo;
+use crate::result::{Restart, SysErr};
+use crate::signal::{DefaultAction, SIG_DFL, SIG_IGN, default_action};
+use abi::{Errno, SigInfo, SigSet, Signal};
+use platform::{Exit, Fault};
+use std::sync::atomic::Ordering;
+use wait::Events;
+
+/// Whether the thread goes on.
+enum Flow {
+    Resume,
+    Leave,
+}
+
+/// Starts the sentry thread of a guest thread. EAGAIN when the host has no thread left.
+pub fn start(c: Current) -> abi::Result<()> {
+    let kernel = c.kernel().clone();
+    kernel.thread_started();
+    let name = format!("task {}", c.task.tid());
+    let k2 = kernel.clone();
+    let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10).spawn(move || {
+        c.task.host_tid.store(hostsys::clock::gettid(), Ordering::Relaxed);
+        run(c);
+        k2.thread_ended();
+    });
+    if let Err(e) = spawned {
+        log::warn!("no thread for a guest thread: {e}");
+        kernel.thread_ended();
+        return Err(Errno::EAGAIN);
+    }
+    Ok(())
+}
+
+fn run(mut c: Current) {
+    c.task.set_interrupter(Some(c.ctx.interrupter()));
+    let dispatch = c.kernel().dispatch;
+    loop {
+        if c.exit_code.is_some() {
+            break;
+        }
+        if c.task.waiter.interrupted() || c.restart.is_some() || c.saved_mask.is_some() {
+            if let Flow::Leave = handle_pending(&mut c) {
+                break;
+            }
+        }
+        match c.ctx.run() {
+            Exit::Syscall => dispatch(&mut c),
+            Exit::Fault(f) => fault(&mut c, &f),
+            Exit::Interrupted => c.task.waiter.set_interrupted(true),
+            Exit::FutexInterrupted => {
+                c.set_result(Err(SysErr::Restart(Restart::Sys)));
+                c.task.waiter.set_interrupted(true);
+            }
+            Exit::ActionFailed { errno, .. } => {
+                // Only copies are left to the resume; everything else was flushed and checked.
+                c.ctx.regs_mut().rax = errno.to_ret();
+            }
+            Exit::Dead => {
+                let mut s = c.task.group.signals.lock();
+                crate::send::kill_group(&c.task.group, &mut s, Signal::SIGKILL.raw());
+                break;
+            }
+        }
+    }
+    crate::exit::leave(c);
+}
+
+fn fault(c: &mut Current, f: &Fault) {
+    let Some(sig) = Signal::new(f.signo) else { return };
+    let info = SigInfo::fault(sig, f.code, f.addr);
+    force(c, info, TrapInfo { trapno: f.trapno, err: f.err, cr2: f.addr });
+}
+
+/// Delivers a signal that cannot be postponed: blocked or ignored, it is fatal.
+pub(crate) fn force(c: &mut Current, info: SigInfo, trap: TrapInfo) {
+    let Some(sig) = Signal::new(info.signo) else { return };
+    let handlers = c.task.group.handlers();
+    let act = handlers.lock().get(sig);
+    if c.task.blocked().has(sig) || act.handler == SIG_IGN || act.handler == SIG_DFL {
+        die(c, sig);
+        return;
+    }
+    if !deliver(c, sig, info, trap) {
+        die(c, Signal::SIGSEGV);
+    }
+}
+
+/// Ends the process with a signal's default action.
+fn die(c: &mut Current, sig: Signal) {
+    let core = default_action(sig) == DefaultAction::Core
+        && c.task.group.rlimit(libc::RLIMIT_CORE as i32) != 0
+        && c.mm.dumpable.load(Ordering::Relaxed) == 1;
+    // No core file is written, so the core bit is never set; see docs/compatibility.md.
+    let _ = core;
+    log::debug!("[{}] killed by {}", c.task.tid(), abi::signal::name(sig));
+    let mut s = c.task.group.signals.lock();
+    crate::send::kill_group(&c.task.group, &mut s, sig.raw());
+    drop(s);
+    c.task.waiter.set_interrupted(true);
+}
+
+/// Sets up a handler's frame. False when the stack cannot take it.
+fn deliver(c: &mut Current, sig: Signal, info: SigInfo, trap: TrapInfo) -> bool {
+    let handlers = c.task.group.handlers();
+    let act = handlers.lock().get(sig);
+    // An interrupted call is resolved before the frame saves the registers.
+    if let Some(k) = c.restart.take() {
+        let again = match k {
+            Restart::Sys => act.flags & libc::SA_RESTART as u64 != 0,
+            Restart::NoIntr => true,
+            Restart::NoHand | Restart::Block => false,
+        };
+        if again {
+            let r = c.ctx.regs_mut();
+            r.rax = r.orig_rax;
+            r.rip = r.rip.wrapping_sub(2);
+        }
+    }
+    let mask = c.saved_mask.take().unwrap_or(c.task.blocked());
+    if c.push_frame(&act, &info, mask, trap).is_err() {
+        return false;
+    }
+    let mut blocked = c.task.blocked().union(act.mask);
+    if act.flags & libc::SA_NODEFER as u64 == 0 {
+        blocked.add(sig);
+    }
+    c.task.set_blocked(blocked);
+    if act.flags & libc::SA_RESETHAND as u64 != 0 {
+        handlers.lock().set(sig, crate::signal::SigAction { handler: SIG_DFL, ..act });
+    }
+    true
+}
+
+/// Deals with everything that wants the thread's attention before it resumes.
+fn handle_pending(c: &mut Current) -> Flow {
+    loop {
+        c.task.waiter.set_interrupted(false);
+        if c.dying() {
+            return Flow::Leave;
+        }
+        if let Flow::Leave = park_while_stopped(c) {
+            return Flow::Leave;
+        }
+        let Some(mut info) = dequeue(c) else { break };
+        let Some(sig) = Signal::new(info.signo) else { continue };
+        if info.code == libc::SI_TIMER {
+            c.task.group.timers.delivered(&mut info);
+        }
+        let act = c.task.group.handlers().lock().get(sig);
+        match act.handler {
+            SIG_IGN => continue,
+            SIG_DFL => match default_action(sig) {
+                DefaultAction::Ignore | DefaultAction::Continue => continue,
+                DefaultAction::Stop => stop(c, sig),
+                DefaultAction::Terminate | DefaultAction::Core => die(c, sig),
+            },
+            _ => {
+                if !deliver(c, sig, info, TrapInfo::default()) {
+                    die(c, Signal::SIGSEGV);
+                }
+            }
+        }
+    }
+    if let Some(k) = c.restart.take() {
+        let r = c.ctx.regs_mut();
+        r.rip = r.rip.wrapping_sub(2);
+        r.rax = if k == Restart::Block { libc::SYS_restart_syscall as u64 } else { r.orig_rax };
+    }
+    c.restore_mask();
+    // Restoring the mask may have made something deliverable.
+    if c.task.waiter.interrupted() && c.task.has_deliverable() {
+        return handle_pending(c);
+    }
+    Flow::Resume
+}
+
+/// Takes the next deliverable signal of the thread or its group.
+pub(crate) fn dequeue_masked(c: &Current, allowed: SigSet) -> Option<SigInfo> {
+    let g = &c.task.group;
+    let mut s = g.signals.lock();
+    let own = c.task.pending.lock().take(allowed);
+    if own.is_some() {
+        return own;
+    }
+    let shared = s.shared.take(allowed);
+    g.shared_set.store(s.shared.set().0, Ordering::SeqCst);
+    shared
+}
+
+fn dequeue(c: &Current) -> Option<SigInfo> {
+    if !c.task.has_deliverable() {
+        return None;
+    }
+    dequeue_masked(c, SigSet::ALL.minus(c.task.blocked()))
+}
+
+/// Starts stopping the group. Terminal stop signals do nothing to an orphaned group.
+fn stop(c: &mut Current, sig: Signal) {
+    let g = &c.task.group;
+    if sig != Signal::SIGSTOP {
+        let t = c.kernel().tree.lock();
+        let orphaned = t.nodes.get(&g.tgid).is_some_and(|n| t.is_orphaned(n.pgid, None));
+        if orphaned {
+            return;
+        }
+    }
+    let mut s = g.signals.lock();
+    if s.group_exit.is_some() || s.stop.is_some() {
+        return;
+    }
+    s.stop = Some(sig);
+    s.stop_told = false;
+    for t in &s.threads {
+        t.kick();
+    }
+}
+
+fn park_while_stopped(c: &mut Current) -> Flow {
+    let g = c.task.group.clone();
+    loop {
+        let tell = {
+            let mut s = g.signals.lock();
+            let Some(sig) = s.stop else { return Flow::Resume };
+            s.parked += 1;
+            let all = s.parked >= s.threads.len();
+            let tell = all && !s.stop_told;
+            s.stop_told |= all;
+            tell.then_some(sig)
+        };
+        if let Some(sig) = tell {
+            c.kernel().tell_parent_stopped(&g, sig);
+        }
+        loop {
+            let _ = c.task.waiter.sleep_uninterruptible(None);
+            let s = g.signals.lock();
+            if s.stop.is_none() || s.group_exit.is_some() || s.exec_by.is_some() {
+                break;
+            }
+        }
+        g.signals.lock().parked -= 1;
+        if c.dying() {
+            return Flow::Leave;
+        }
+    }
+}
+
+impl Current {
+    /// Waits for a signal out of `set` (sigtimedwait(2)); the signals are taken without running handlers.
+    pub fn wait_signal(
+        &mut self,
+        set: SigSet,
+        deadline: Option<std::time::Instant>,
+    ) -> Result<SigInfo, crate::result::SysErr> {
+        if let Some(mut i) = dequeue_masked(self, set) {
+            self.finish_timer(&mut i);
+            return Ok(i);
+        }
+        let old = self.task.blocked();
+        self.task.set_blocked(old.minus(set));
+        let got = loop {
+            if let Some(i) = dequeue_masked(self, set) {
+                break Ok(i);
+            }
+            match self.task.waiter.sleep(deadline) {
+                Ok(()) => {}
+                Err(wait::Stop::TimedOut) => break Err(SysErr::Errno(Errno::EAGAIN)),
+                Err(wait::Stop::Interrupted) => match dequeue_masked(self, set) {
+                    Some(i) => break Ok(i),
+                    None => break Err(SysErr::Errno(Errno::EINTR)),
+                },
+            }
+        };
+        self.task.set_blocked(old);
+        got.map(|mut i| {
+            self.finish_timer(&mut i);
+            i
+        })
+    }
+
+    /// signalfd(2): takes a pending signal out of `set`.
+    pub fn take_signal(&self, set: SigSet) -> Option<SigInfo> {
+        let mut i = dequeue_masked(self, set)?;
+        self.finish_timer(&mut i);
+        Some(i)
+    }
+
+    fn finish_timer(&self, i: &mut SigInfo) {
+        if i.code == libc::SI_TIMER {
+            self.task.group.timers.delivered(i);
+        }
+    }
+
+    /// A signal raised by the kernel on behalf of the running instruction (bad sigreturn frame).
+    pub fn force_signal(&mut self, sig: Signal, code: i32) {
+        force(self, SigInfo::new(sig, code), TrapInfo::default());
+    }
+
+    /// Sleeps until woken, interrupted or late; marks the thread sleeping for /proc.
+    pub fn sleep(&self, deadline: Option<std::time::Instant>) -> Result<(), wait::Stop> {
+        self.task.sleeping.store(true, Ordering::Relaxed);
+        let r = self.task.waiter.sleep(deadline);
+        self.task.sleeping.store(false, Ordering::Relaxed);
+        r
+    }
+
+    /// Waits on a queue until `attempt` gives something; interrupted by signals.
+    pub fn wait_on<T>(
+        &self,
+        queue: &wait::WaitQueue,
+        deadline: Option<std::time::Instant>,
+        attempt: impl FnMut() -> Option<T>,
+    ) -> Result<T, wait::Stop> {
+        self.task.sleeping.store(true, Ordering::Relaxed);
+        let r = self.task.waiter.wait_on(queue, Events::ALL, deadline, attempt);
+        self.task.sleeping.store(false, Ordering::Relaxed);
+        r
+    }
+}

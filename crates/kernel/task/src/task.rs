@@ -1,0 +1,385 @@
+//! Threads and thread groups.
+
+use crate::kernel::Kernel;
+use crate::signal::{Handlers, Pending};
+use crate::timers::Timers;
+use abi::{Result, SigInfo, SigSet, Signal};
+use mm::Mm;
+use parking_lot::{Mutex as Leaf, RwLock};
+use platform::Interrupt;
+use ranked::{Mutex, rank};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+use vfs::{Credentials, FdTable, FsContext};
+use wait::{Events, WaitQueue, Waiter};
+
+/// Rank of a handler table, inside the signal state.
+pub const HANDLERS: u8 = rank::SIGNALS + 1;
+/// Rank of a thread's pending queue.
+pub const PENDING: u8 = rank::SIGNALS + 2;
+
+/// A guest thread.
+pub struct Task {
+    tid: AtomicI32,
+    /// The process it belongs to.
+    pub group: Arc<ThreadGroup>,
+    creds: RwLock<Arc<Credentials>>,
+    mm: RwLock<Arc<Mm>>,
+    fds: RwLock<Option<Arc<FdTable>>>,
+    fs: RwLock<Option<Arc<FsContext>>>,
+    /// How it sleeps and is woken.
+    pub waiter: Arc<Waiter>,
+    interrupter: RwLock<Option<Arc<dyn Interrupt>>>,
+    blocked: AtomicU64,
+    /// Signals sent to this thread alone.
+    pub pending: Mutex<Pending, PENDING>,
+    comm: Leaf<[u8; 16]>,
+    /// When it was made.
+    pub started: Instant,
+    /// Set once the thread is on its way out.
+    pub exiting: AtomicBool,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub no_new_privs: AtomicBool,
+    /// PR_SET_PDEATHSIG.
+    pub pdeathsig: AtomicI32,
+    /// Notified when a vfork child of this task execs or exits; see `vfork_released`.
+    pub vfork: Leaf<Option<Arc<VforkGate>>>,
+    /// State letter of /proc/PID/stat: 0 running or in a call, 1 sleeping.
+    pub sleeping: AtomicBool,
+    /// Number of the system call in progress plus one, 0 in user mode (/proc/PID/syscall, wchan).
+    pub in_syscall: AtomicU32,
+    /// Nice value.
+    pub nice: AtomicI32,
+    /// Scheduling policy and priority as sched_setscheduler(2) recorded them.
+    pub sched: Leaf<(i32, i32)>,
+    /// Timer slack in nanoseconds.
+    pub timer_slack: AtomicU64,
+    /// Host thread id of the sentry thread that serves it, 0 until it runs.
+    pub host_tid: AtomicI32,
+    /// I/O priority as ioprio_set(2) recorded it.
+    pub ioprio: AtomicI32,
+    /// sched_setaffinity(2) mask, bit per processor.
+    pub affinity: AtomicU64,
+    /// Address of the robust futex list's head.
+    pub robust_list: AtomicU64,
+}
+
+/// Where a vfork(2) parent waits.
+#[derive(Default)]
+pub struct VforkGate {
+    done: AtomicBool,
+    queue: WaitQueue,
+}
+
+impl VforkGate {
+    /// The child has its own memory or is gone.
+    pub fn open(&self) {
+        self.done.store(true, Ordering::SeqCst);
+        self.queue.notify(Events::IN);
+    }
+    /// True once opened.
+    pub fn is_open(&self) -> bool {
+        self.done.load(Ordering::SeqCst)
+    }
+    /// The queue notified by `open`.
+    pub fn queue(&self) -> &WaitQueue {
+        &self.queue
+    }
+}
+
+/// What a thread starts with.
+pub struct TaskInit {
+    /// Thread id.
+    pub tid: i32,
+    /// Its process.
+    pub group: Arc<ThreadGroup>,
+    /// Credentials.
+    pub creds: Arc<Credentials>,
+    /// Memory.
+    pub mm: Arc<Mm>,
+    /// Descriptors.
+    pub fds: Arc<FdTable>,
+    /// Root, working directory, umask.
+    pub fs: Arc<FsContext>,
+    /// Blocked signals.
+    pub blocked: SigSet,
+    /// Name.
+    pub comm: [u8; 16],
+}
+
+impl Task {
+    /// A thread that is not in any table yet.
+    pub fn new(i: TaskInit) -> Arc<Task> {
+        Arc::new(Task {
+            tid: AtomicI32::new(i.tid),
+            group: i.group,
+            creds: RwLock::new(i.creds),
+            mm: RwLock::new(i.mm),
+            fds: RwLock::new(Some(i.fds)),
+            fs: RwLock::new(Some(i.fs)),
+            waiter: Waiter::new(),
+            interrupter: RwLock::new(None),
+            blocked: AtomicU64::new(i.blocked.0),
+            pending: Mutex::new(Pending::default()),
+            comm: Leaf::new(i.comm),
+            started: Instant::now(),
+            exiting: AtomicBool::new(false),
+            no_new_privs: AtomicBool::new(false),
+            pdeathsig: AtomicI32::new(0),
+            vfork: Leaf::new(None),
+            sleeping: AtomicBool::new(false),
+            in_syscall: AtomicU32::new(0),
+            nice: AtomicI32::new(0),
+            sched: Leaf::new((0, 0)),
+            timer_slack: AtomicU64::new(50_000),
+            host_tid: AtomicI32::new(0),
+            ioprio: AtomicI32::new(0),
+            affinity: AtomicU64::new(u64::MAX),
+            robust_list: AtomicU64::new(0),
+        })
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &Arc<Kernel> {
+        &self.group.kernel
+    }
+    /// Thread id.
+    pub fn tid(&self) -> i32 {
+        self.tid.load(Ordering::Relaxed)
+    }
+    /// A de-threading execve(2) takes the leader's id.
+    pub(crate) fn set_tid(&self, tid: i32) {
+        self.tid.store(tid, Ordering::Relaxed);
+    }
+    /// Process id.
+    pub fn tgid(&self) -> i32 {
+        self.group.tgid
+    }
+    /// Credentials.
+    pub fn creds(&self) -> Arc<Credentials> {
+        self.creds.read().clone()
+    }
+    /// Replaces the credentials.
+    pub fn set_creds(&self, c: Credentials) {
+        *self.creds.write() = Arc::new(c);
+    }
+    /// Memory.
+    pub fn mm(&self) -> Arc<Mm> {
+        self.mm.read().clone()
+    }
+    pub(crate) fn set_mm(&self, mm: Arc<Mm>) {
+        *self.mm.write() = mm;
+    }
+    /// Descriptor table; `None` once the thread has exited.
+    pub fn fds(&self) -> Option<Arc<FdTable>> {
+        self.fds.read().clone()
+    }
+    /// Replaces the descriptor table (unshare, execve) and gives the old one.
+    pub fn set_fds(&self, t: Option<Arc<FdTable>>) -> Option<Arc<FdTable>> {
+        std::mem::replace(&mut *self.fds.write(), t)
+    }
+    /// Root, working directory, umask; `None` once the thread has exited.
+    pub fn fs(&self) -> Option<Arc<FsContext>> {
+        self.fs.read().clone()
+    }
+    /// Replaces the file system context.
+    pub fn set_fs(&self, f: Option<Arc<FsContext>>) -> Option<Arc<FsContext>> {
+        std::mem::replace(&mut *self.fs.write(), f)
+    }
+    /// Blocked signals.
+    pub fn blocked(&self) -> SigSet {
+        SigSet(self.blocked.load(Ordering::SeqCst))
+    }
+    /// Sets the blocked signals (SIGKILL and SIGSTOP stay unblocked) and looks whether any pending
+    /// one can now be delivered.
+    pub fn set_blocked(&self, s: SigSet) {
+        self.blocked.store(s.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
+        self.recheck();
+    }
+    /// Name (PR_SET_NAME), NUL padded.
+    pub fn comm(&self) -> [u8; 16] {
+        *self.comm.lock()
+    }
+    /// Sets the name, cut at 15 bytes.
+    pub fn set_comm(&self, name: &[u8]) {
+        let mut c = [0; 16];
+        let n = name.len().min(15);
+        c[..n].copy_from_slice(&name[..n]);
+        *self.comm.lock() = c;
+    }
+    pub(crate) fn set_interrupter(&self, i: Option<Arc<dyn Interrupt>>) {
+        *self.interrupter.write() = i;
+    }
+
+    /// Makes the thread look at its signals soon, wherever it is.
+    pub fn kick(&self) {
+        self.waiter.set_interrupted(true);
+        if let Some(i) = &*self.interrupter.read() {
+            i.interrupt();
+        }
+    }
+
+    /// As `kick`, and ends sleeps that only death ends.
+    pub fn kick_fatal(&self) {
+        self.kick();
+        wait::Wake::wake(&*self.waiter, Events::ERR);
+    }
+
+    /// True when a signal could be delivered now.
+    pub fn has_deliverable(&self) -> bool {
+        let allowed = SigSet::ALL.minus(self.blocked());
+        let shared = SigSet(self.group.shared_set.load(Ordering::SeqCst));
+        !self.pending.lock().set().union(shared).intersect(allowed).is_empty()
+    }
+
+    /// Raises the interrupt flag when something can be delivered.
+    pub fn recheck(&self) {
+        if self.has_deliverable() {
+            self.waiter.set_interrupted(true);
+        }
+    }
+}
+
+/// The stop and exit state of a group, under the signal lock.
+#[derive(Default)]
+pub struct Signals {
+    /// Signals sent to the process.
+    pub shared: Pending,
+    /// Wait status of a process that is ending.
+    pub group_exit: Option<i32>,
+    /// Thread id that is executing execve(2); all others exit.
+    pub exec_by: Option<i32>,
+    /// The signal that is stopping the group.
+    pub stop: Option<Signal>,
+    /// Threads parked by the stop.
+    pub parked: usize,
+    /// The parent was told of the stop.
+    pub stop_told: bool,
+    /// Live threads.
+    pub threads: Vec<Arc<Task>>,
+}
+
+/// A process.
+pub struct ThreadGroup {
+    /// The kernel.
+    pub kernel: Arc<Kernel>,
+    /// Process id.
+    pub tgid: i32,
+    /// Signal, stop and exit state.
+    pub signals: Mutex<Signals, { rank::SIGNALS }>,
+    /// Copy of the shared pending set for lock-free checks.
+    pub shared_set: AtomicU64,
+    handlers: RwLock<Arc<Mutex<Handlers, HANDLERS>>>,
+    /// Notified when a child changes state.
+    pub child_wait: WaitQueue,
+    /// Notified when a thread leaves.
+    pub thread_exit: WaitQueue,
+    /// Notified when a signal becomes pending (signalfd).
+    pub signal_wait: WaitQueue,
+    /// Notified at exit (pidfd).
+    pub exit_wait: WaitQueue,
+    /// Resource limits (soft, hard), indexed by RLIMIT_*.
+    pub rlimits: Leaf<[(u64, u64); 16]>,
+    /// Interval and POSIX timers.
+    pub timers: Timers,
+    /// PR_SET_CHILD_SUBREAPER.
+    pub subreaper: AtomicBool,
+    /// When the process started.
+    pub started: Instant,
+    /// Resource usage of threads that left and children that were waited for.
+    pub usage: Leaf<Usage>,
+    /// personality(2).
+    pub personality: AtomicU32,
+    /// /proc/PID/oom_score_adj.
+    pub oom_score_adj: AtomicI32,
+    /// It called execve(2) since fork (setpgid's EACCES).
+    pub has_execed: AtomicBool,
+}
+
+/// Accumulated processor time in nanoseconds and other rusage counts.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Usage {
+    /// User time of this process's earlier memory images.
+    pub utime: u64,
+    /// System time of threads that left.
+    pub stime: u64,
+    /// User time of waited-for children.
+    pub child_utime: u64,
+    /// System time of waited-for children.
+    pub child_stime: u64,
+    /// Largest resident set in KiB.
+    pub maxrss: u64,
+    /// Largest resident set of a waited-for child.
+    pub child_maxrss: u64,
+}
+
+impl ThreadGroup {
+    /// A process without threads.
+    pub fn new(
+        kernel: Arc<Kernel>,
+        tgid: i32,
+        handlers: Arc<Mutex<Handlers, HANDLERS>>,
+        rlimits: [(u64, u64); 16],
+    ) -> Arc<ThreadGroup> {
+        Arc::new(ThreadGroup {
+            kernel,
+            tgid,
+            signals: Mutex::new(Signals::default()),
+            shared_set: AtomicU64::new(0),
+            handlers: RwLock::new(handlers),
+            child_wait: WaitQueue::new(),
+            thread_exit: WaitQueue::new(),
+            signal_wait: WaitQueue::new(),
+            exit_wait: WaitQueue::new(),
+            rlimits: Leaf::new(rlimits),
+            timers: Timers::default(),
+            subreaper: AtomicBool::new(false),
+            started: Instant::now(),
+            usage: Leaf::new(Usage::default()),
+            personality: AtomicU32::new(0),
+            oom_score_adj: AtomicI32::new(0),
+            has_execed: AtomicBool::new(false),
+        })
+    }
+
+    /// The disposition table.
+    pub fn handlers(&self) -> Arc<Mutex<Handlers, HANDLERS>> {
+        self.handlers.read().clone()
+    }
+
+    /// Stops sharing dispositions with other groups (execve).
+    pub fn unshare_handlers(&self) {
+        let mut h = self.handlers.write();
+        let copy = h.lock().clone();
+        *h = Arc::new(Mutex::new(copy));
+    }
+
+    /// Any live thread, the leader when it lives.
+    pub fn any_thread(&self) -> Option<Arc<Task>> {
+        let s = self.signals.lock();
+        s.threads.iter().find(|t| t.tid() == self.tgid).or(s.threads.first()).cloned()
+    }
+
+    /// Live threads.
+    pub fn threads(&self) -> Vec<Arc<Task>> {
+        self.signals.lock().threads.clone()
+    }
+
+    /// Soft limit of a resource.
+    pub fn rlimit(&self, resource: i32) -> u64 {
+        self.rlimits.lock().get(resource as usize).map_or(u64::MAX, |l| l.0)
+    }
+
+    /// Sends a signal to the process. Permission was checked.
+    pub fn send(&self, info: SigInfo) -> Result<()> {
+        crate::send::send(self, None, info)
+    }
+}
+
+impl Task {
+    /// Sends a signal to this thread alone.
+    pub fn send(&self, info: SigInfo) -> Result<()> {
+        crate::send::send(&self.group, Some(self), info)
+    }
+}

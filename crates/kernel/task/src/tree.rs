@@ -1,0 +1,132 @@
+//! Relations between processes: parents and children, process groups,
+//! sessions, process ids. All of it under one lock (rank TASKS).
+
+use crate::task::{Task, ThreadGroup, Usage};
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Highest process id plus one (kernel.pid_max).
+pub const PID_MAX: i32 = 4_194_304;
+
+/// A process's place in the tree.
+pub struct Node {
+    /// The process.
+    pub group: Arc<ThreadGroup>,
+    /// Parent's id; 0 for pid 1.
+    pub parent: i32,
+    /// Thread of the parent that made it (`__WNOTHREAD`, pdeath signal).
+    pub parent_tid: i32,
+    /// Children in order of creation.
+    pub children: Vec<i32>,
+    /// Process group.
+    pub pgid: i32,
+    /// Session.
+    pub sid: i32,
+    /// Signal sent to the parent at exit; 0 for none.
+    pub exit_signal: i32,
+    /// Set once the last thread has left.
+    pub zombie: Option<Zombie>,
+    /// A stop not yet reported by wait(2).
+    pub stop_report: Option<i32>,
+    /// A continuation not yet reported by wait(2).
+    pub cont_report: bool,
+}
+
+/// What is left of a process until it is waited for.
+#[derive(Clone, Copy)]
+pub struct Zombie {
+    /// Wait status.
+    pub status: i32,
+    /// Real user id.
+    pub uid: u32,
+    /// Processor time and memory used.
+    pub usage: Usage,
+    /// Name.
+    pub comm: [u8; 16],
+}
+
+/// All processes and threads.
+#[derive(Default)]
+pub struct Tree {
+    /// Processes by id.
+    pub nodes: BTreeMap<i32, Node>,
+    /// Live threads by id.
+    pub tasks: HashMap<i32, Arc<Task>>,
+    /// Controlling terminal per session.
+    pub terminals: HashMap<i32, Arc<dyn Any + Send + Sync>>,
+    last_pid: i32,
+}
+
+impl Tree {
+    /// Next free id, ascending and wrapping as Linux's do (300 after a wrap).
+    pub fn alloc_pid(&mut self) -> Option<i32> {
+        for _ in 0..PID_MAX {
+            self.last_pid = if self.last_pid + 1 >= PID_MAX { 300 } else { self.last_pid + 1 };
+            let p = self.last_pid;
+            let used = self.nodes.contains_key(&p)
+                || self.tasks.contains_key(&p)
+                || self.nodes.values().any(|n| n.pgid == p || n.sid == p);
+            if !used {
+                return Some(p);
+            }
+        }
+        None
+    }
+
+    /// Sets the id that the next process gets, as writing /proc/sys/kernel/ns_last_pid does.
+    pub fn set_last_pid(&mut self, p: i32) {
+        self.last_pid = p;
+    }
+
+    /// The id given out last (/proc/loadavg).
+    pub fn last_pid(&self) -> i32 {
+        self.last_pid
+    }
+
+    /// True when the process group exists in the session.
+    pub fn pgrp_in_session(&self, pgid: i32, sid: i32) -> bool {
+        self.nodes.values().any(|n| n.pgid == pgid && n.sid == sid)
+    }
+
+    /// A process group is orphaned when no member has a parent in another group of the session.
+    /// `without` is left out of the count (a process that is just ending).
+    pub fn is_orphaned(&self, pgid: i32, without: Option<i32>) -> bool {
+        !self.nodes.values().any(|n| {
+            n.pgid == pgid
+                && n.zombie.is_none()
+                && Some(n.group.tgid) != without
+                && self.nodes.get(&n.parent).is_some_and(|p| p.pgid != pgid && p.sid == n.sid)
+        })
+    }
+
+    /// True when a member of the group is stopped.
+    pub fn has_stopped(&self, pgid: i32) -> bool {
+        self.nodes
+            .values()
+            .any(|n| n.pgid == pgid && n.zombie.is_none() && n.group.signals.lock().stop.is_some())
+    }
+
+    /// Where orphans of `tgid` go: the nearest living ancestor that is a subreaper, else pid 1.
+    pub fn reaper_of(&self, tgid: i32) -> i32 {
+        use std::sync::atomic::Ordering::Relaxed;
+        let mut at = self.nodes.get(&tgid).map_or(0, |n| n.parent);
+        while at > 1 {
+            let Some(n) = self.nodes.get(&at) else { break };
+            if n.zombie.is_none() && n.group.subreaper.load(Relaxed) {
+                return at;
+            }
+            at = n.parent;
+        }
+        1
+    }
+
+    /// Forgets a zombie that was waited for.
+    pub fn release(&mut self, tgid: i32) {
+        if let Some(n) = self.nodes.remove(&tgid) {
+            if let Some(p) = self.nodes.get_mut(&n.parent) {
+                p.children.retain(|&c| c != tgid);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Waiting for children. See wait4(2), waitid(2).
+
+use crate::current::Current;
+use crate::exit::exit_code_of;
+use crate::result::{Restart, SysErr};
+use crate::task::{ThreadGroup, Usage};
+use crate::tree::Tree;
+use abi::{Errno, Signal};
+use std::sync::Arc;
+use wait::Stop;
+
+/// Which children count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// Any child.
+    Any,
+    /// The child with this id.
+    Pid(i32),
+    /// Children in this process group.
+    Group(i32),
+}
+
+/// A state change of a child.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// The child.
+    pub pid: i32,
+    /// Its real user id.
+    pub uid: u32,
+    /// Wait status for wait4(2).
+    pub status: i32,
+    /// CLD_* code for waitid(2).
+    pub code: i32,
+    /// si_status for waitid(2).
+    pub si_status: i32,
+    /// What it used, its own children included.
+    pub usage: Usage,
+}
+
+impl Current {
+    /// Waits for a change; `None` with WNOHANG when there is none yet.
+    pub fn wait_child(&mut self, whom: Whom, options: i32) -> Result<Option<Change>, SysErr> {
+        let group = self.task.group.clone();
+        let queue = group.child_wait.clone();
+        let me = self.task.tid();
+        let found = self.wait_on(&queue, None, || {
+            let mut t = self.kernel().tree.lock();
+            match look(&mut t, &group, me, whom, options) {
+                Ok(Some(c)) => Some(Ok(Some(c))),
+                Ok(None) if options & libc::WNOHANG != 0 => Some(Ok(None)),
+                Ok(None) => None,
+                Err(e) => Some(Err(e)),
+            }
+        });
+        match found {
+            Ok(r) => Ok(r?),
+            Err(Stop::Interrupted | Stop::TimedOut) => Err(SysErr::Restart(Restart::Sys)),
+        }
+    }
+}
+
+fn look(
+    t: &mut Tree,
+    parent: &Arc<ThreadGroup>,
+    tid: i32,
+    whom: Whom,
+    options: i32,
+) -> Result<Option<Change>, Errno> {
+    let children = t.nodes.get(&parent.tgid).map(|n| n.children.clone()).unwrap_or_default();
+    let mut any = false;
+    for pid in children {
+        let Some(n) = t.nodes.get_mut(&pid) else { continue };
+        let fits = match whom {
+            Whom::Any => true,
+            Whom::Pid(p) => p == pid,
+            Whom::Group(g) => n.pgid == g,
+        };
+        let clone_child = n.exit_signal != Signal::SIGCHLD.raw();
+        let kind = options & libc::__WALL != 0 || clone_child == (options & libc::__WCLONE != 0);
+        let thread = options & libc::__WNOTHREAD == 0 || n.parent_tid == tid;
+        if !fits || !kind || !thread {
+            continue;
+        }
+        any = true;
+        let keep = options & libc::WNOWAIT != 0;
+        if let Some(z) = n.zombie {
+            if options & libc::WEXITED == 0 {
+                continue;
+            }
+            let (code, si_status) = exit_code_of(z.status);
+            let usage = z.usage;
+            if !keep {
+                t.release(pid);
+                let mut u = parent.usage.lock();
+                u.child_utime += usage.utime + usage.child_utime;
+                u.child_stime += usage.stime + usage.child_stime;
+                u.child_maxrss = u.child_maxrss.max(usage.maxrss).max(usage.child_maxrss);
+            }
+            return Ok(Some(Change { pid, uid: z.uid, status: z.status, code, si_status, usage }));
+        }
+        let uid = n.uid();
+        if let (Some(sig), true) = (n.stop_report, options & libc::WUNTRACED != 0) {
+            if !keep {
+                n.stop_report = None;
+            }
+            let usage = n.group.total_usage();
+            let status = sig << 8 | 0x7f;
+            return Ok(Some(Change { pid, uid, status, code: libc::CLD_STOPPED, si_status: sig, usage }));
+        }
+        if n.cont_report && options & libc::WCONTINUED != 0 {
+            if !keep {
+                n.cont_report = false;
+            }
+            let usage = n.group.total_usage();
+            let si_status = Signal::SIGCONT.raw();
+            return Ok(Some(Change {
+                pid,
+                uid,
+                status: 0xffff,
+                code: libc::CLD_CONTINUED,
+                si_status,
+                usage,
+            }));
+        }
+    }
+    if any { Ok(None) } else { Err(Errno::ECHILD) }
+}
