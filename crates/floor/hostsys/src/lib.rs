@@ -7,6 +7,9 @@
 
 pub mod clock;
 pub mod memfd;
+pub mod mounts;
+pub mod signals;
+pub mod spawn;
 
 use abi::{Errno, Result};
 

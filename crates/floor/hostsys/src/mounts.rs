@@ -1,0 +1,39 @@
+//! Mount calls that rustix does not have.
+
+use bitflags::bitflags;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+bitflags! {
+    /// MOUNT_ATTR_* of mount_setattr(2).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct MountAttrs: u64 {
+        /// Read-only.
+        const RDONLY = libc::MOUNT_ATTR_RDONLY;
+        /// Set-user-id bits have no effect.
+        const NOSUID = libc::MOUNT_ATTR_NOSUID;
+        /// Device nodes cannot be opened.
+        const NODEV = libc::MOUNT_ATTR_NODEV;
+        /// Nothing can be executed or mapped executable.
+        const NOEXEC = libc::MOUNT_ATTR_NOEXEC;
+        /// Symbolic links are not followed.
+        const NOSYMFOLLOW = libc::MOUNT_ATTR_NOSYMFOLLOW;
+    }
+}
+
+/// Sets attributes on the mount behind `tree` and on all mounts below it.
+pub fn set_attributes(tree: BorrowedFd<'_>, attrs: MountAttrs) -> io::Result<()> {
+    let attr = libc::mount_attr { attr_set: attrs.bits(), attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: `attr` is a local of the stated size and the path is a static C string.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            &raw const attr,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

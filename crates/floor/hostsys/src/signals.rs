@@ -1,0 +1,82 @@
+//! Signals of the calling process, received through a descriptor.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A signalfd(2) for signals that it also blocks in the calling thread.
+#[derive(Debug)]
+pub struct SignalFd {
+    fd: OwnedFd,
+}
+
+/// A received signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Signal number.
+    pub signo: i32,
+    /// Process that sent it; 0 when the kernel did, or from another pid namespace.
+    pub pid: i32,
+}
+
+impl SignalFd {
+    /// Blocks `signals` in the calling thread and receives them here. Call it before there are other threads.
+    pub fn new(signals: &[i32]) -> io::Result<Self> {
+        // SAFETY: sigset_t is plain data, initialised by sigemptyset; all pointers are to locals.
+        let fd = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for &signo in signals {
+                libc::sigaddset(&raw mut set, signo);
+            }
+            let rc = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            if rc != 0 {
+                return Err(io::Error::from_raw_os_error(rc));
+            }
+            libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: signalfd just returned this descriptor; nobody else owns it.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// The next pending signal, if any. Never blocks.
+    pub fn read(&self) -> io::Result<Option<Received>> {
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+        // SAFETY: the buffer is as long as stated, and any bytes make a valid signalfd_siginfo.
+        let (n, info) = unsafe {
+            let size = size_of::<libc::signalfd_siginfo>();
+            (libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size), info.assume_init())
+        };
+        if n < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error),
+            };
+        }
+        Ok(Some(Received { signo: info.ssi_signo as i32, pid: info.ssi_pid as i32 }))
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Ends the calling process by a signal of the given number, as if it had been its target.
+/// Falls through when the signal does not end a process.
+pub fn die_by(signo: i32) {
+    // SAFETY: sets the default disposition and raises; no memory but locals is involved.
+    unsafe {
+        libc::signal(signo, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signo);
+        libc::raise(signo);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
+}

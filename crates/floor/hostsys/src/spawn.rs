@@ -1,0 +1,157 @@
+//! Starting our own processes: a clone into new namespaces, then exec.
+//!
+//! The child runs nothing but async-signal-safe host calls between clone and
+//! exec, so that it does not matter what other threads of the parent held.
+//! The parent may write the child's id maps before the exec happens: an exec
+//! with an unmapped user would cost the child its capabilities.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// Namespaces that the child gets anew, as CLONE_NEW* bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces(u64);
+
+impl Namespaces {
+    /// None: the child stays in its parent's.
+    pub const NONE: Self = Self(0);
+    /// User, pid, mount, network, ipc, uts and cgroup.
+    pub const ALL: Self = Self(
+        (libc::CLONE_NEWUSER
+            | libc::CLONE_NEWPID
+            | libc::CLONE_NEWNS
+            | libc::CLONE_NEWNET
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWUTS
+            | libc::CLONE_NEWCGROUP) as u64,
+    );
+}
+
+/// What to run.
+pub struct Program<'a> {
+    /// The executable, open.
+    pub exe: BorrowedFd<'a>,
+    /// Arguments, the first being the name.
+    pub args: &'a [CString],
+    /// Environment.
+    pub env: &'a [CString],
+    /// `fds[i]` becomes descriptor `i`; every other descriptor is closed.
+    pub fds: &'a [BorrowedFd<'a>],
+    /// New namespaces.
+    pub namespaces: Namespaces,
+}
+
+/// A started process.
+#[derive(Debug)]
+pub struct Child {
+    /// Process id as the caller sees it.
+    pub pid: i32,
+    /// Readable once the process has ended.
+    pub pidfd: OwnedFd,
+}
+
+/// Exit status of a child whose exec failed.
+pub const EXEC_FAILED: i32 = 125;
+
+/// Starts a process. `before_exec` runs in the parent with the child's process
+/// id while the child waits; when it fails the child ends without an exec.
+pub fn spawn(program: &Program<'_>, before_exec: impl FnOnce(i32) -> io::Result<()>) -> io::Result<Child> {
+    let argv = pointers(program.args);
+    let envp = pointers(program.env);
+    let mut placed: Vec<libc::c_int> = program.fds.iter().map(|fd| fd.as_raw_fd()).collect();
+    let exe = program.exe.as_raw_fd();
+    let (gate_read, gate_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+
+    let mut pidfd: libc::c_int = -1;
+    // SAFETY: clone_args is plain data for which all zeroes is valid.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = program.namespaces.0 | libc::CLONE_PIDFD as u64;
+    args.pidfd = ptr::from_mut(&mut pidfd) as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    // SAFETY: no CLONE_VM: the child has its own copy of memory and goes on here, as after fork. It only makes
+    // host calls on memory prepared above, then execs or exits; `args` outlives the call.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if pid == 0 {
+        in_child(exe, &mut placed, gate_read.as_raw_fd(), gate_write.as_raw_fd(), &argv, &envp);
+    }
+    // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let child = Child { pid: pid as i32, pidfd };
+    drop(gate_read);
+    match before_exec(child.pid) {
+        Ok(()) => {
+            rustix::io::write(&gate_write, &[1])?;
+            Ok(child)
+        }
+        Err(error) => {
+            drop(gate_write);
+            let wait = rustix::process::WaitId::PidFd(std::os::fd::AsFd::as_fd(&child.pidfd));
+            let _ = rustix::process::waitid(wait, rustix::process::WaitIdOptions::EXITED);
+            Err(error)
+        }
+    }
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+}
+
+fn in_child(
+    exe: i32,
+    placed: &mut [i32],
+    gate_read: i32,
+    gate_write: i32,
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+) -> ! {
+    let count = placed.len() as i32;
+    // SAFETY: only async-signal-safe calls on this process's own descriptors and on memory that the caller keeps
+    // alive: the pointer arrays end with null and point at CStrings.
+    unsafe {
+        libc::close(gate_write);
+        let mut byte = 0u8;
+        loop {
+            match libc::read(gate_read, (&raw mut byte).cast(), 1) {
+                1 => break,
+                -1 if *libc::__errno_location() == libc::EINTR => {}
+                // End of file: the parent gave up, or is gone.
+                _ => libc::_exit(EXEC_FAILED),
+            }
+        }
+        // Everything is first moved out of the range that is about to be filled.
+        let exe = libc::fcntl(exe, libc::F_DUPFD_CLOEXEC, count);
+        for fd in placed.iter_mut() {
+            *fd = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, count);
+            if *fd < 0 {
+                libc::_exit(EXEC_FAILED);
+            }
+        }
+        for (target, fd) in placed.iter().enumerate() {
+            if libc::dup2(*fd, target as i32) < 0 {
+                libc::_exit(EXEC_FAILED);
+            }
+        }
+        libc::syscall(libc::SYS_close_range, count, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        // Dispositions and the mask survive exec: start from Linux's defaults.
+        for signo in 1..=64 {
+            libc::signal(signo, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        libc::syscall(
+            libc::SYS_execveat,
+            exe,
+            c"".as_ptr(),
+            argv.as_ptr(),
+            envp.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+        libc::_exit(EXEC_FAILED)
+    }
+}
