@@ -1,2 +1,94 @@
-//! Placeholder.
-fn main() {}
+//! `ringfence`: runs containers under a kernel of its own.
+//!
+//! The same executable serves as the command line and, started by itself, as
+//! each of the sandbox's processes (see the `sandbox` crate).
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod container;
+mod logs;
+
+use cli::{Cli, Command, Global};
+use sandbox::role;
+use std::process::ExitCode;
+
+/// Exit status when ringfence itself fails: outside what programs commonly use, as runsc has it.
+const INTERNAL_ERROR: u8 = 128;
+/// Exit status for a command line that makes no sense.
+const USAGE_ERROR: u8 = 2;
+
+/// A failure: the exit status and one line for the user.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: u8,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn with_status(status: u8, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+}
+
+impl<T: std::fmt::Display> From<T> for Failure {
+    fn from(message: T) -> Self {
+        Self { status: INTERNAL_ERROR, message: message.to_string() }
+    }
+}
+
+fn main() -> ExitCode {
+    if let Some(status) = internal_role() {
+        return status;
+    }
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(status) => return status,
+    };
+    match logs::start(&cli.global).and_then(|()| dispatch(&cli)) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            logs::report(&cli.global, &failure.message);
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<u8, Failure> {
+    let global: &Global = &cli.global;
+    match &cli.command {
+        Command::Do(args) => commands::do_::run(global, args),
+        Command::Run(args) => commands::run::run(global, args),
+        Command::Spec(args) => commands::spec::run(args),
+        Command::List(args) => commands::inspect::list(global, args),
+        Command::State(args) => commands::inspect::state(global, args),
+        Command::Kill(args) => commands::inspect::kill(global, args),
+        Command::Delete(args) => commands::inspect::delete(global, args),
+    }
+}
+
+/// Runs one of the sandbox's processes, if that is what this process was started as.
+fn internal_role() -> Option<ExitCode> {
+    let name = std::env::args().nth(1)?;
+    let outcome = match name.as_str() {
+        role::GOFER => hostsys::inherited::take(3)
+            .and_then(|socket| gofer::serve(&channel::Channel::from_fd(socket)))
+            .map(|()| 0),
+        role::INIT => hostsys::inherited::take(3)
+            .and_then(|channel| Ok((channel, hostsys::inherited::take(4)?)))
+            .and_then(|(channel, exe)| sandbox::init::run(channel, exe)),
+        role::BOOT => {
+            sandbox::logging::start(sandbox::logging::Format::Text, None);
+            hostsys::inherited::take(3).and_then(sandbox::boot::run)
+        }
+        _ => return None,
+    };
+    Some(match outcome {
+        Ok(status) => ExitCode::from(status as u8),
+        Err(error) => {
+            eprintln!("ringfence: {name}: {error}");
+            ExitCode::from(INTERNAL_ERROR)
+        }
+    })
+}

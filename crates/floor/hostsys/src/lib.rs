@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod memfd;
+pub mod inherited;
 pub mod mounts;
 pub mod signals;
 pub mod spawn;

@@ -21,8 +21,9 @@ bitflags! {
     }
 }
 
-/// Sets attributes on the mount behind `tree` and on all mounts below it.
-pub fn set_attributes(tree: BorrowedFd<'_>, attrs: MountAttrs) -> io::Result<()> {
+/// Sets attributes on the mount behind `tree` and, when `recursive`, on all mounts below it.
+pub fn set_attributes(tree: BorrowedFd<'_>, attrs: MountAttrs, recursive: bool) -> io::Result<()> {
+    let recursive = if recursive { libc::AT_RECURSIVE } else { 0 };
     let attr = libc::mount_attr { attr_set: attrs.bits(), attr_clr: 0, propagation: 0, userns_fd: 0 };
     // SAFETY: `attr` is a local of the stated size and the path is a static C string.
     let rc = unsafe {
@@ -30,7 +31,7 @@ pub fn set_attributes(tree: BorrowedFd<'_>, attrs: MountAttrs) -> io::Result<()>
             libc::SYS_mount_setattr,
             tree.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            libc::AT_EMPTY_PATH | recursive,
             &raw const attr,
             size_of::<libc::mount_attr>(),
         )

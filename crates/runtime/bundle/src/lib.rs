@@ -1,1 +1,93 @@
-//! bundle.
+//! From an OCI bundle, or the command line of `do`, to what the kernel and the gofer are told.
+//!
+//! [`load`] reads a bundle's `config.json` and [`Prepared`] is what comes out:
+//! the kernel's [`SandboxSpec`] and the host trees that the gofer has to open
+//! for it. Everything is validated here; a field that is not supported is an
+//! error that names it, never silently dropped. Paths of the host are checked
+//! to exist, but only the gofer opens them.
+
+#![forbid(unsafe_code)]
+
+mod caps;
+mod config;
+mod host;
+mod mounts;
+mod process;
+mod template;
+mod unsupported;
+
+pub use caps::ALL as ALL_CAPABILITIES;
+pub use config::{CONFIG_FILE, load};
+pub use host::{HostCommand, Volume, for_host_command};
+pub use template::template;
+
+use sentry::spec::{Network, Overlay, PlatformName, SandboxSpec};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+
+/// A container ready to be started, apart from its descriptors.
+///
+/// Descriptor `i` of the specification is `trees[i]` for as many trees as
+/// there are; the standard streams follow in order, and the terminal, if any,
+/// is the descriptor after those of the trees instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// For the kernel.
+    pub spec: SandboxSpec,
+    /// For the gofer; the root file system first.
+    pub trees: Vec<HostTree>,
+    /// Things in the configuration that have no effect yet, for the log.
+    pub warnings: Vec<String>,
+}
+
+/// A directory (or file) of the host that the container sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostTree {
+    /// Absolute path on the host.
+    pub path: PathBuf,
+    /// The sandbox must not be able to write to it.
+    pub readonly: bool,
+    /// With the mounts below it.
+    pub recursive: bool,
+    /// Not a directory.
+    pub is_file: bool,
+}
+
+/// Choices that the command line makes for every container.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// What lies over the root file system.
+    pub root_overlay: Overlay,
+    /// What lies over bind mounts.
+    pub bind_overlay: Overlay,
+    /// Network mode.
+    pub network: Network,
+    /// Platform.
+    pub platform: PlatformName,
+    /// Log system calls.
+    pub strace: bool,
+    /// Log more.
+    pub debug: bool,
+}
+
+/// One line for the user that says what is wrong and, where that is not plain, what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(pub String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Result with this crate's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An `Err` with a formatted message.
+macro_rules! fail {
+    ($($arg:tt)*) => { return Err(crate::Error(format!($($arg)*))) };
+}
+pub(crate) use fail;

@@ -1,1 +1,92 @@
-//! gofer.
+//! The gofer: the process that owns a container's view of the host's files.
+//!
+//! It runs in namespaces of its own, builds a tree of nothing but the
+//! container's directories, moves into it, and hands out one descriptor per
+//! directory. From then on it holds no capability, sits under a seccomp filter
+//! that lets it wait and end, and ends when its socket is closed.
+//!
+//! [`serve`] is the gofer's side, [`request`] the side of whoever wants the trees.
+
+#![forbid(unsafe_code)]
+
+mod filter;
+mod mountinfo;
+mod tree;
+
+use bundle::HostTree;
+use channel::{Channel, MAX_FDS};
+use confine::privileges;
+use rustix::thread::CapabilitySet;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What is sent to a gofer.
+#[derive(Debug, Serialize, Deserialize)]
+struct Request {
+    trees: Vec<HostTree>,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, Deserialize)]
+enum Reply {
+    /// Some of the descriptors, in order; more follow unless `last`.
+    Trees { last: bool },
+    /// Why there are none.
+    Failed(String),
+}
+
+/// Asks the gofer at the other end for descriptors of `trees`, in their order.
+pub fn request(channel: &Channel, trees: &[HostTree]) -> io::Result<Vec<OwnedFd>> {
+    channel.send(&Request { trees: trees.to_vec() }, &[])?;
+    let mut fds = Vec::new();
+    loop {
+        match channel.recv()? {
+            Some((Reply::Trees { last }, batch)) => {
+                fds.extend(batch);
+                if last && fds.len() == trees.len() {
+                    return Ok(fds);
+                }
+                if last || fds.len() > trees.len() {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "wrong number of descriptors"));
+                }
+            }
+            Some((Reply::Failed(message), _)) => return Err(io::Error::other(message)),
+            None => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the gofer ended")),
+        }
+    }
+}
+
+/// Runs the gofer until the other end of `channel` is closed. The process is
+/// single-threaded and in user, mount, pid, network, ipc and uts namespaces of its own.
+pub fn serve(channel: &Channel) -> io::Result<()> {
+    privileges::die_with_parent()?;
+    rustix::process::setsid().ok();
+    let Some((Request { trees }, _)) = channel.recv()? else { return Ok(()) };
+    let fds = match tree::build(&trees) {
+        Ok(fds) => fds,
+        Err(error) => return channel.send(&Reply::Failed(error), &[]),
+    };
+    confine()?;
+    let mut rest = fds.as_slice();
+    loop {
+        let (batch, tail) = rest.split_at(rest.len().min(MAX_FDS));
+        let batch: Vec<_> = batch.iter().map(AsFd::as_fd).collect();
+        rest = tail;
+        channel.send(&Reply::Trees { last: rest.is_empty() }, &batch)?;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    // The descriptors stay open: with them the mounts stay in this namespace for as long as the container lives.
+    while channel.recv::<()>()?.is_some() {}
+    Ok(())
+}
+
+fn confine() -> io::Result<()> {
+    privileges::keep_only(CapabilitySet::empty())?;
+    privileges::undumpable()?;
+    // Dropping capabilities does not undo this, but a change of credentials might have: once more.
+    privileges::die_with_parent()?;
+    confine::filter::install(&confine::filter::compile(&[confine::filter::RUST_RUNTIME, filter::RULES])?)
+}

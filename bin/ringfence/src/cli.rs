@@ -1,0 +1,252 @@
+//! The command line's grammar. Names follow runsc; global flags come before the subcommand.
+
+use crate::USAGE_ERROR;
+use bundle::Volume;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sentry::spec::{Network, Overlay, PlatformName};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs containers, or single commands, under a kernel of their own.
+#[derive(Debug, Parser)]
+#[command(name = "ringfence", version = VERSION, subcommand_required = true, arg_required_else_help = false)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nspec: 1.2.0");
+
+/// Flags before the subcommand.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Directory for the state of containers [default: /run/ringfence, or below $XDG_RUNTIME_DIR when rootless]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// Log what happens inside, to --debug-log or standard error
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) debug: bool,
+    /// File for the sandbox's own log; %ID%, %TIMESTAMP% and %COMMAND% are replaced; a directory ends in /
+    #[arg(long, value_name = "FILE")]
+    pub(crate) debug_log: Option<String>,
+    /// Log every system call of the container
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) strace: bool,
+    /// What runs the container's code
+    #[arg(long, value_enum, default_value_t = Platform::Systrap)]
+    pub(crate) platform: Platform,
+    /// Network of the container; none is the only mode so far
+    #[arg(long, value_parser = parse_network, default_value = "none")]
+    pub(crate) network: Network,
+    /// Where writes go: MOUNT:MEDIUM with root:memory or all:memory, or none to write to the files themselves
+    #[arg(long, value_parser = parse_overlay, default_value = "root:memory", value_name = "SPEC")]
+    pub(crate) overlay2: Overlay2,
+    /// Run without root's privileges, the caller being root inside; implied for ordinary users
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) rootless: bool,
+    /// File for errors and warnings of the command line [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// Form of --log
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+    /// Accepted for compatibility: there are no control groups yet
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) ignore_cgroups: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Platform {
+    /// System calls trapped by a signal, handed over in shared memory
+    Systrap,
+    /// ptrace(2): slow, simple
+    Ptrace,
+}
+
+impl From<Platform> for PlatformName {
+    fn from(platform: Platform) -> Self {
+        match platform {
+            Platform::Systrap => Self::Systrap,
+            Platform::Ptrace => Self::Ptrace,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines of text
+    Text,
+    /// Lines of JSON
+    Json,
+}
+
+/// What `--overlay2` chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overlay2 {
+    pub(crate) root: Overlay,
+    pub(crate) binds: Overlay,
+}
+
+fn parse_overlay(text: &str) -> Result<Overlay2, String> {
+    let (root, binds) = match text {
+        "none" => (Overlay::None, Overlay::None),
+        "root:memory" => (Overlay::Memory, Overlay::None),
+        "all:memory" => (Overlay::Memory, Overlay::Memory),
+        _ => return Err("supported are root:memory, all:memory and none".into()),
+    };
+    Ok(Overlay2 { root, binds })
+}
+
+fn parse_network(text: &str) -> Result<Network, String> {
+    match text {
+        "none" => Ok(Network::None),
+        "sandbox" | "host" => Err("not supported yet; use --network=none".into()),
+        _ => Err("unknown mode; use --network=none".into()),
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command on the host's files, read-only under a throw-away overlay
+    Do(Do),
+    /// Run a container from an OCI bundle
+    Run(Run),
+    /// Write a new config.json
+    Spec(Spec),
+    /// List containers
+    List(List),
+    /// Show a container's state as JSON
+    State(Id),
+    /// Send a signal to a container
+    Kill(Kill),
+    /// Remove what a container left
+    Delete(Delete),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Do {
+    /// Directory that becomes the root file system
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+    /// Working directory [default: the current one, or / with --root]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// Share a directory or file with the host, writable unless :ro
+    #[arg(long, short = 'v', value_name = "SRC[:DST[:ro]]")]
+    pub(crate) volume: Vec<Volume>,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Directory of the bundle
+    #[arg(long, short = 'b', value_name = "DIR", default_value = ".")]
+    pub(crate) bundle: PathBuf,
+    /// Name for the container
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Spec {
+    /// Directory to write config.json to
+    #[arg(long, short = 'b', value_name = "DIR", default_value = ".")]
+    pub(crate) bundle: PathBuf,
+    /// Working directory of the process
+    #[arg(long, default_value = "/")]
+    pub(crate) cwd: String,
+    /// The process [default: sh]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Form of the output
+    #[arg(long, short = 'f', value_enum, default_value_t = ListFormat::Table)]
+    pub(crate) format: ListFormat,
+    /// Only ids
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    /// A table
+    Table,
+    /// JSON
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Id {
+    /// The container's name
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Kill {
+    /// The container's name
+    pub(crate) id: String,
+    /// Signal, by number or name
+    #[arg(default_value = "SIGTERM")]
+    pub(crate) signal: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// The container's name
+    pub(crate) id: String,
+    /// End it first if it runs
+    #[arg(long, short = 'f')]
+    pub(crate) force: bool,
+}
+
+/// Parses the process's arguments; an error has been shown and gives the exit status.
+pub(crate) fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        if !error.use_stderr() {
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        // Clap's first line says what is wrong; the rest is the usage.
+        let text = error.render().to_string();
+        let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        let what = lines.join(" ");
+        let what = what.strip_prefix("error: ").unwrap_or(&what);
+        eprintln!("ringfence: {}; see ringfence --help", what.trim_end_matches(':'));
+        ExitCode::from(USAGE_ERROR)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn roots_are_told_apart() {
+        let line = ["ringfence", "--root=/s", "--debug", "do", "--root", "/r", "ls", "-l", "--root", "x"];
+        let cli = Cli::try_parse_from(line).unwrap();
+        assert_eq!(cli.global.root.as_deref(), Some("/s".as_ref()));
+        assert!(cli.global.debug && !cli.global.strace);
+        let Command::Do(args) = cli.command else { panic!() };
+        assert_eq!(args.root.to_str(), Some("/r"));
+        assert_eq!(args.args, ["ls", "-l", "--root", "x"]);
+    }
+
+    #[test]
+    fn unsupported_values_are_refused() {
+        for flag in ["--network=host", "--overlay2=root:self", "--platform=kvm", "--frobnicate"] {
+            assert!(Cli::try_parse_from(["ringfence", flag, "list"]).is_err(), "{flag}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `ringfence do`: one command on the host's files.
+
+use crate::cli::{Do, Global};
+use crate::{Failure, container};
+use bundle::{HostCommand, Options, for_host_command};
+use rustix::process::{Resource, getrlimit, umask};
+use sandbox::terminal;
+use sentry::spec::{Overlay, RlimitSpec};
+
+pub(crate) fn run(global: &Global, args: &Do) -> Result<u8, Failure> {
+    let signals = container::signals()?;
+    let rootless = container::rootless(global);
+    let mask = umask(rustix::fs::Mode::empty());
+    umask(mask);
+    let as_caller = |id: u32| if rootless { 0 } else { id };
+    let command = HostCommand {
+        id: format!("do-{}", std::process::id()),
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        root: args.root.clone(),
+        cwd: cwd(args)?,
+        volumes: args.volume.clone(),
+        args: args.args.clone(),
+        env: environment(),
+        uid: as_caller(rustix::process::geteuid().as_raw()),
+        gid: as_caller(rustix::process::getegid().as_raw()),
+        additional_gids: match rootless {
+            true => Vec::new(),
+            false => rustix::process::getgroups()?.into_iter().map(|gid| gid.as_raw()).collect(),
+        },
+        umask: mask.bits(),
+        rlimits: limits(),
+        terminal: terminal::interactive(),
+    };
+    // The host's own files are never written through: that is what --volume is for.
+    let options = Options { root_overlay: Overlay::Memory, ..container::options(global) };
+    let prepared = for_host_command(command, &options)?;
+    container::run(global, prepared, &signals, "do", || {})
+}
+
+fn cwd(args: &Do) -> Result<String, Failure> {
+    if let Some(cwd) = &args.cwd {
+        return match cwd.starts_with('/') {
+            true => Ok(cwd.clone()),
+            false => Err(format!("--cwd {cwd:?} must be an absolute path").into()),
+        };
+    }
+    if args.root.as_os_str() != "/" {
+        return Ok("/".into());
+    }
+    match std::env::current_dir() {
+        Ok(dir) => Ok(dir.to_string_lossy().into_owned()),
+        Err(error) => Err(format!("the current directory: {error}; choose one with --cwd").into()),
+    }
+}
+
+/// The caller's environment, except for what is not text.
+fn environment() -> Vec<String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| match (name.into_string(), value.into_string()) {
+            (Ok(name), Ok(value)) => Some(format!("{name}={value}")),
+            (Ok(name), Err(_)) | (Err(_), Ok(name)) => {
+                log::warn!("an environment variable that is not UTF-8 is left out (near {name:?})");
+                None
+            }
+            (Err(_), Err(_)) => None,
+        })
+        .collect()
+}
+
+/// The caller's resource limits.
+fn limits() -> Vec<RlimitSpec> {
+    let resources = [
+        Resource::Cpu,
+        Resource::Fsize,
+        Resource::Data,
+        Resource::Stack,
+        Resource::Core,
+        Resource::Rss,
+        Resource::Nproc,
+        Resource::Nofile,
+        Resource::Memlock,
+        Resource::As,
+        Resource::Locks,
+        Resource::Sigpending,
+        Resource::Msgqueue,
+        Resource::Nice,
+        Resource::Rtprio,
+        Resource::Rttime,
+    ];
+    let spec = |(number, resource): (usize, &Resource)| {
+        let limit = getrlimit(*resource);
+        RlimitSpec {
+            resource: number as u32,
+            soft: limit.current.unwrap_or(u64::MAX),
+            hard: limit.maximum.unwrap_or(u64::MAX),
+        }
+    };
+    resources.iter().enumerate().map(spec).collect()
+}

@@ -1,0 +1,65 @@
+//! Where the command line and the sandbox log, and how a failure is told.
+
+use crate::Failure;
+use crate::cli::{Global, LogFormat};
+use sandbox::logging::{self, Format};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// Starts the command line's own log.
+pub(crate) fn start(global: &Global) -> Result<(), Failure> {
+    let file = match &global.log {
+        Some(path) => Some(append(path)?),
+        None => None,
+    };
+    logging::start(format(global), file);
+    logging::set_level(global.debug, false);
+    Ok(())
+}
+
+fn format(global: &Global) -> Format {
+    match global.log_format {
+        LogFormat::Text => Format::Text,
+        LogFormat::Json => Format::Json,
+    }
+}
+
+fn append(path: &Path) -> Result<File, Failure> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|error| format!("log file {}: {error}", path.display()).into())
+}
+
+/// Tells the user why ringfence failed: a line on standard error, and one in the log.
+pub(crate) fn report(global: &Global, message: &str) {
+    eprintln!("ringfence: {message}");
+    if let Some(Ok(mut file)) = global.log.as_deref().map(append) {
+        let line = match format(global) {
+            Format::Json => logging::json_line("error", message),
+            Format::Text => format!("E {} {message}\n", logging::timestamp()),
+        };
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
+/// What the sandbox's processes get as standard error.
+pub(crate) fn for_sandbox(global: &Global, id: &str, command: &str) -> Result<OwnedFd, Failure> {
+    let Some(pattern) = &global.debug_log else {
+        return Ok(rustix::stdio::stderr().as_fd().try_clone_to_owned()?);
+    };
+    let mut path = pattern.clone();
+    if path.ends_with('/') {
+        path += "ringfence.log.%TIMESTAMP%.%COMMAND%.txt";
+    }
+    let stamp: String = logging::timestamp().chars().map(|c| if c == ':' { '-' } else { c }).collect();
+    let path = path.replace("%ID%", id).replace("%TIMESTAMP%", &stamp).replace("%COMMAND%", command);
+    if let Some(dir) = Path::new(&path).parent() {
+        // A missing directory is then the error of the open.
+        let _ = std::fs::create_dir_all(dir);
+    }
+    Ok(append(Path::new(&path))?.into())
+}

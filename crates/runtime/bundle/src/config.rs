@@ -1,0 +1,131 @@
+//! Reading a bundle.
+
+use crate::mounts::{Translated, translate};
+use crate::{Error, HostTree, Options, Prepared, Result, fail, process, unsupported};
+use oci_spec::runtime::Spec;
+use sentry::spec::{MountSpec, Overlay, RootSpec, SandboxSpec, WindowSize};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Name of the configuration in a bundle.
+pub const CONFIG_FILE: &str = "config.json";
+
+/// Longest configuration read: it comes from outside, and none in use is near this.
+const MAX_CONFIG: u64 = 8 << 20;
+
+/// Reads the bundle in `dir` for a container `id`.
+pub fn load(dir: &Path, id: &str, options: &Options) -> Result<Prepared> {
+    let dir = match dir.canonicalize() {
+        Ok(dir) => dir,
+        Err(error) => fail!("bundle directory {}: {}; name it with --bundle", dir.display(), reason(&error)),
+    };
+    let path = dir.join(CONFIG_FILE);
+    let text = read(&path)?;
+    let spec: Spec = match serde_json::from_str(&text) {
+        Ok(spec) => spec,
+        Err(error) => fail!("{} is not a valid OCI configuration: {error}", path.display()),
+    };
+    prepare(&dir, &spec, id, options)
+        .map_err(|Error(message)| Error(format!("{}: {message}", path.display())))
+}
+
+fn read(path: &Path) -> Result<String> {
+    let too_long = match fs::metadata(path) {
+        Ok(meta) => meta.len() > MAX_CONFIG,
+        Err(error) => fail!("{}: {}; is this a bundle?", path.display(), reason(&error)),
+    };
+    if too_long {
+        fail!("{} is longer than {MAX_CONFIG} bytes", path.display());
+    }
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) => fail!("{}: {}", path.display(), reason(&error)),
+    }
+}
+
+/// An I/O error without Rust's trailing `(os error N)`.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "no such file or directory".into(),
+        ErrorKind::PermissionDenied => "permission denied".into(),
+        ErrorKind::NotADirectory => "not a directory".into(),
+        _ => error.to_string(),
+    }
+}
+
+fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepared> {
+    let warnings = unsupported::check(spec)?;
+    let version = spec.version();
+    if !version.starts_with("1.") {
+        fail!("ociVersion {version:?} is not supported; 1.x is");
+    }
+    let Some(root) = spec.root() else { fail!("root is missing") };
+    let Some(process) = spec.process() else { fail!("process is missing") };
+    let root_path = match dir.join(root.path()).canonicalize() {
+        Ok(path) if path.is_dir() => path,
+        Ok(path) => fail!("root.path {} is not a directory", path.display()),
+        Err(error) => fail!("root.path {}: {}", dir.join(root.path()).display(), reason(&error)),
+    };
+    let readonly = root.readonly().unwrap_or(false);
+    let mut trees = vec![HostTree {
+        path: root_path,
+        readonly: readonly || options.root_overlay != Overlay::None,
+        recursive: true,
+        is_file: false,
+    }];
+    let mut mounts = Vec::new();
+    for (index, mount) in spec.mounts().iter().flatten().enumerate() {
+        let Translated { mut mount, tree } = translate(dir, mount, options)
+            .map_err(|Error(message)| Error(format!("mounts[{index}]: {message}")))?;
+        if let Some(tree) = tree {
+            mount.source_fd = Some(trees.len());
+            trees.push(tree);
+        }
+        mounts.push(mount);
+    }
+    add_devices(&mut mounts);
+    let linux = spec.linux().as_ref();
+    let mut sysctl: Vec<(String, String)> =
+        linux.and_then(|l| l.sysctl().clone()).into_iter().flatten().collect();
+    sysctl.sort();
+    let terminal = process.terminal().unwrap_or(false);
+    let size = process.console_size();
+    let first = trees.len();
+    let spec = SandboxSpec {
+        id: id.into(),
+        hostname: spec.hostname().clone().unwrap_or_default(),
+        domainname: spec.domainname().clone().unwrap_or_default(),
+        root: RootSpec { fd: 0, readonly, overlay: options.root_overlay },
+        mounts,
+        process: process::translate(process)?,
+        masked_paths: linux.and_then(|l| l.masked_paths().clone()).unwrap_or_default(),
+        readonly_paths: linux.and_then(|l| l.readonly_paths().clone()).unwrap_or_default(),
+        sysctl,
+        stdio: if terminal { [first; 3] } else { [first, first + 1, first + 2] },
+        console: terminal.then_some(first),
+        console_size: WindowSize {
+            rows: size.map_or(0, |s| s.height().try_into().unwrap_or(u16::MAX)),
+            cols: size.map_or(0, |s| s.width().try_into().unwrap_or(u16::MAX)),
+        },
+        network: options.network,
+        platform: options.platform,
+        strace: options.strace,
+        debug: options.debug,
+    };
+    Ok(Prepared { spec, trees, warnings })
+}
+
+/// The specification wants null, zero, full, random, urandom, tty, console, ptmx and the links
+/// in every container, whether the configuration mounts /dev or not.
+fn add_devices(mounts: &mut Vec<MountSpec>) {
+    if mounts.iter().any(|m| m.destination == "/dev") {
+        return;
+    }
+    let first = mounts.iter().position(|m| m.destination.starts_with("/dev/")).unwrap_or(mounts.len());
+    mounts.insert(first, crate::host::internal("/dev", "devtmpfs", &["mode=755"], true));
+    if !mounts.iter().any(|m| m.destination == "/dev/pts") {
+        let options = ["newinstance", "ptmxmode=0666", "mode=0620", "gid=5"];
+        mounts.insert(first + 1, crate::host::internal("/dev/pts", "devpts", &options, true));
+    }
+}

@@ -1,0 +1,212 @@
+//! `do`: one command on the host's own files.
+//!
+//! The root is the host's (or a directory's) under a throw-away overlay, with
+//! a /proc, /dev and /sys of the sandbox; the command keeps its environment,
+//! its working directory and its resource limits.
+
+use crate::config::reason;
+use crate::mounts::clean;
+use crate::{HostTree, Options, Prepared, Result, caps, fail};
+use sentry::spec::{
+    CapabilitySets, MountSpec, Overlay, ProcessSpec, RlimitSpec, RootSpec, SandboxSpec, WindowSize,
+};
+use std::path::{Path, PathBuf};
+
+/// A command to sandbox.
+#[derive(Clone, Debug)]
+pub struct HostCommand {
+    /// Container id.
+    pub id: String,
+    /// Host name.
+    pub hostname: String,
+    /// Root file system on the host.
+    pub root: PathBuf,
+    /// Working directory in the sandbox.
+    pub cwd: String,
+    /// Directories and files shared with the host.
+    pub volumes: Vec<Volume>,
+    /// Program and arguments.
+    pub args: Vec<String>,
+    /// Environment.
+    pub env: Vec<String>,
+    /// User of the command.
+    pub uid: u32,
+    /// Group of the command.
+    pub gid: u32,
+    /// Supplementary groups of the command.
+    pub additional_gids: Vec<u32>,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// Resource limits.
+    pub rlimits: Vec<RlimitSpec>,
+    /// The command gets a pseudo-terminal.
+    pub terminal: bool,
+}
+
+/// `--volume SRC[:DST[:ro]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Path on the host.
+    pub source: PathBuf,
+    /// Path in the sandbox.
+    pub destination: String,
+    /// The sandbox may not write to it.
+    pub readonly: bool,
+}
+
+impl std::str::FromStr for Volume {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let mut parts = text.splitn(3, ':');
+        let source = parts.next().unwrap_or_default();
+        let destination = parts.next().unwrap_or(source);
+        let readonly = match parts.next() {
+            None | Some("rw") => false,
+            Some("ro") => true,
+            Some(other) => return Err(format!("unknown volume option {other:?}; use ro or rw")),
+        };
+        if source.is_empty() {
+            return Err("the source is empty; use SRC[:DST[:ro]]".into());
+        }
+        if !destination.starts_with('/') {
+            return Err(format!("the destination {destination:?} must be an absolute path"));
+        }
+        Ok(Self { source: source.into(), destination: clean(destination), readonly })
+    }
+}
+
+/// A mount of one of the sandbox's own file systems.
+pub(crate) fn internal(destination: &str, fstype: &str, options: &[&str], dev: bool) -> MountSpec {
+    MountSpec {
+        destination: destination.into(),
+        fstype: fstype.into(),
+        source_fd: None,
+        source_is_file: false,
+        source: fstype.into(),
+        readonly: fstype == "sysfs",
+        noexec: true,
+        nosuid: true,
+        nodev: !dev,
+        overlay: Overlay::None,
+        options: options.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Prepares a sandbox for a command.
+pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepared> {
+    let root = match command.root.canonicalize() {
+        Ok(root) if root.is_dir() => root,
+        Ok(root) => fail!("root {} is not a directory", root.display()),
+        Err(error) => fail!("root {}: {}", command.root.display(), reason(&error)),
+    };
+    let mut trees = vec![HostTree {
+        path: root.clone(),
+        readonly: options.root_overlay != Overlay::None,
+        recursive: true,
+        is_file: false,
+    }];
+    let mut mounts = vec![
+        internal("/proc", "proc", &[], false),
+        internal("/sys", "sysfs", &[], false),
+        internal("/dev", "devtmpfs", &["mode=755"], true),
+        internal("/dev/pts", "devpts", &["newinstance", "ptmxmode=0666", "mode=0620", "gid=5"], true),
+        internal("/dev/shm", "tmpfs", &["mode=1777"], false),
+    ];
+    let cwd = clean(&command.cwd);
+    let mut cwd_in_volume = false;
+    for volume in &command.volumes {
+        let path = match volume.source.canonicalize() {
+            Ok(path) => path,
+            Err(error) => fail!("volume {}: {}", volume.source.display(), reason(&error)),
+        };
+        let is_file = !path.is_dir();
+        let readonly = volume.readonly || options.bind_overlay != Overlay::None;
+        cwd_in_volume |= Path::new(&cwd).starts_with(&volume.destination);
+        mounts.push(MountSpec {
+            destination: volume.destination.clone(),
+            fstype: "bind".into(),
+            source_fd: Some(trees.len()),
+            source_is_file: is_file,
+            source: path.to_string_lossy().into_owned(),
+            readonly: volume.readonly,
+            noexec: false,
+            nosuid: false,
+            nodev: true,
+            overlay: options.bind_overlay,
+            options: Vec::new(),
+        });
+        trees.push(HostTree { path, readonly, recursive: true, is_file });
+    }
+    let internal_cwd = ["/proc", "/sys", "/dev"].iter().any(|top| Path::new(&cwd).starts_with(top));
+    if !cwd_in_volume && !internal_cwd && !is_dir_below(&root, &cwd) {
+        fail!("working directory {cwd} does not exist in the sandbox; choose another with --cwd");
+    }
+    let all = caps::ALL;
+    let first = trees.len();
+    let spec = SandboxSpec {
+        id: command.id,
+        hostname: command.hostname,
+        domainname: String::new(),
+        root: RootSpec { fd: 0, readonly: false, overlay: options.root_overlay },
+        mounts,
+        process: ProcessSpec {
+            args: command.args,
+            env: command.env,
+            cwd,
+            create_cwd: false,
+            uid: command.uid,
+            gid: command.gid,
+            additional_gids: command.additional_gids,
+            umask: command.umask,
+            capabilities: CapabilitySets {
+                bounding: all,
+                effective: all,
+                inheritable: 0,
+                permitted: all,
+                ambient: 0,
+            },
+            no_new_privileges: false,
+            rlimits: command.rlimits,
+            terminal: command.terminal,
+            oom_score_adj: 0,
+        },
+        masked_paths: Vec::new(),
+        readonly_paths: Vec::new(),
+        sysctl: Vec::new(),
+        stdio: if command.terminal { [first; 3] } else { [first, first + 1, first + 2] },
+        console: command.terminal.then_some(first),
+        console_size: WindowSize::default(),
+        network: options.network,
+        platform: options.platform,
+        strace: options.strace,
+        debug: options.debug,
+    };
+    Ok(Prepared { spec, trees, warnings: Vec::new() })
+}
+
+/// Whether a directory exists below `root`. Links that lead out of `root` count as existing: the
+/// kernel has the last word, this check is there for a better message.
+fn is_dir_below(root: &Path, path: &str) -> bool {
+    let full = root.join(path.trim_start_matches('/'));
+    match full.canonicalize() {
+        Ok(real) => real.is_dir(),
+        Err(_) => full.ancestors().any(|part| part.starts_with(root) && part.is_symlink()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_are_parsed() {
+        let v: Volume = "/a".parse().unwrap();
+        assert_eq!((v.source.to_str(), v.destination.as_str(), v.readonly), (Some("/a"), "/a", false));
+        let v: Volume = "/a:/b/../c:ro".parse().unwrap();
+        assert_eq!((v.destination.as_str(), v.readonly), ("/c", true));
+        for bad in ["", ":/b", "/a:b", "/a:/b:xx"] {
+            assert!(bad.parse::<Volume>().is_err(), "{bad}");
+        }
+    }
+}

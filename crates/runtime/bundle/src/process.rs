@@ -1,0 +1,80 @@
+//! The process of a configuration.
+
+use crate::{Result, caps, fail};
+use oci_spec::runtime::{PosixRlimit, Process};
+use sentry::spec::{CapabilitySets, ProcessSpec, RlimitSpec};
+
+/// Names of the resource limits in the order of their numbers.
+const RLIMITS: [&str; 16] = [
+    "RLIMIT_CPU",
+    "RLIMIT_FSIZE",
+    "RLIMIT_DATA",
+    "RLIMIT_STACK",
+    "RLIMIT_CORE",
+    "RLIMIT_RSS",
+    "RLIMIT_NPROC",
+    "RLIMIT_NOFILE",
+    "RLIMIT_MEMLOCK",
+    "RLIMIT_AS",
+    "RLIMIT_LOCKS",
+    "RLIMIT_SIGPENDING",
+    "RLIMIT_MSGQUEUE",
+    "RLIMIT_NICE",
+    "RLIMIT_RTPRIO",
+    "RLIMIT_RTTIME",
+];
+
+pub(crate) fn translate(process: &Process) -> Result<ProcessSpec> {
+    let args = process.args().clone().unwrap_or_default();
+    if args.is_empty() || args[0].is_empty() {
+        fail!("process.args must name a program");
+    }
+    let env = process.env().clone().unwrap_or_default();
+    if let Some(text) = args.iter().chain(&env).find(|text| text.contains('\0')) {
+        fail!("process.args or process.env holds a NUL byte: {text:?}");
+    }
+    if let Some(text) = env.iter().find(|text| !text.contains('=')) {
+        fail!("process.env entry {text:?} is not of the form NAME=value");
+    }
+    let cwd = process.cwd().to_string_lossy().into_owned();
+    if !cwd.starts_with('/') {
+        fail!("process.cwd {cwd:?} must be an absolute path");
+    }
+    let mut capabilities = CapabilitySets::default();
+    if let Some(sets) = process.capabilities() {
+        capabilities = CapabilitySets {
+            bounding: caps::mask(sets.bounding())?,
+            effective: caps::mask(sets.effective())?,
+            inheritable: caps::mask(sets.inheritable())?,
+            permitted: caps::mask(sets.permitted())?,
+            ambient: caps::mask(sets.ambient())?,
+        };
+    }
+    let user = process.user();
+    Ok(ProcessSpec {
+        args,
+        env,
+        cwd,
+        create_cwd: true,
+        uid: user.uid(),
+        gid: user.gid(),
+        additional_gids: user.additional_gids().clone().unwrap_or_default(),
+        umask: user.umask().unwrap_or(0o022),
+        capabilities,
+        no_new_privileges: process.no_new_privileges().unwrap_or(false),
+        rlimits: process.rlimits().iter().flatten().map(rlimit).collect::<Result<_>>()?,
+        terminal: process.terminal().unwrap_or(false),
+        oom_score_adj: process.oom_score_adj().unwrap_or(0),
+    })
+}
+
+fn rlimit(limit: &PosixRlimit) -> Result<RlimitSpec> {
+    let name = limit.typ().to_string();
+    let Some(resource) = RLIMITS.iter().position(|known| *known == name) else {
+        fail!("process.rlimits: unknown type {name:?}");
+    };
+    if limit.soft() > limit.hard() {
+        fail!("process.rlimits: the soft limit of {name} is above the hard limit");
+    }
+    Ok(RlimitSpec { resource: resource as u32, soft: limit.soft(), hard: limit.hard() })
+}

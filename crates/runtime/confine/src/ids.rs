@@ -1,0 +1,61 @@
+//! User and group maps of a new user namespace, written by its parent.
+
+use std::fs;
+use std::io;
+
+/// Which users exist in a new user namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// All that exist in the caller's, under the same numbers. The caller must be root there.
+    Identity,
+    /// Only the caller, as root.
+    CallerAsRoot,
+}
+
+/// Writes the maps of process `pid`, which is in a user namespace made just now.
+pub fn write_maps(pid: i32, mapping: Mapping) -> io::Result<()> {
+    match mapping {
+        Mapping::Identity => {
+            for file in ["uid_map", "gid_map"] {
+                let ours = fs::read_to_string(format!("/proc/self/{file}"))?;
+                fs::write(format!("/proc/{pid}/{file}"), identity(&ours))?;
+            }
+        }
+        Mapping::CallerAsRoot => {
+            // An unprivileged process may map its group only once setgroups(2) is off for good.
+            fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
+            fs::write(
+                format!("/proc/{pid}/uid_map"),
+                format!("0 {} 1\n", rustix::process::geteuid().as_raw()),
+            )?;
+            fs::write(
+                format!("/proc/{pid}/gid_map"),
+                format!("0 {} 1\n", rustix::process::getegid().as_raw()),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Every range that exists in `map` (as /proc/self/uid_map shows it), under its own numbers.
+fn identity(map: &str) -> String {
+    let mut out = String::new();
+    for line in map.lines() {
+        let mut fields = line.split_whitespace();
+        if let (Some(inside), Some(_), Some(count)) = (fields.next(), fields.next(), fields.next()) {
+            out += &format!("{inside} {inside} {count}\n");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_keeps_its_numbers() {
+        assert_eq!(identity("         0          0 4294967295\n"), "0 0 4294967295\n");
+        assert_eq!(identity("0 1000 1\n1 100000 65536\n"), "0 0 1\n1 1 65536\n");
+    }
+}

@@ -1,0 +1,17 @@
+//! What the gofer asks of the host once its trees are built.
+
+use confine::filter::{Arg, Rule, allow_when};
+
+/// MSG_CMSG_CLOEXEC and MSG_NOSIGNAL, the only flags used.
+const RECV: u32 = libc::MSG_CMSG_CLOEXEC as u32;
+const SEND: u32 = libc::MSG_NOSIGNAL as u32;
+
+/// Beside the Rust run-time's own.
+pub(crate) const RULES: &[Rule] = &[
+    allow_when(
+        libc::SYS_sendmsg,
+        &[&[Arg::Is(0, 3), Arg::Is(2, SEND)]],
+        "the descriptors, to its one socket",
+    ),
+    allow_when(libc::SYS_recvmsg, &[&[Arg::Is(0, 3), Arg::Is(2, RECV)]], "waiting for its socket to close"),
+];

@@ -1,0 +1,110 @@
+//! Building the tree that holds the container's directories and nothing else.
+//!
+//! The layout is flat: tree `N` is mounted on the directory `N` of a small
+//! tmpfs, or, when it is a file, on `N/file`. No mount of a tree gives access
+//! to a device node or lets a link be followed, whatever it did on the host.
+
+use crate::mountinfo::hidden_below;
+use bundle::HostTree;
+use confine::root::{Stage, reference};
+use hostsys::mounts::{MountAttrs, set_attributes};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, statat};
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use sentry::spec::FILE_ENTRY;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// Directory and file that cover what the container must not see.
+const EMPTY_DIR: &str = "empty";
+const EMPTY_FILE: &str = "empty-file";
+
+/// Builds the tree, moves into it and opens each directory. Errors are lines for the user.
+pub(crate) fn build(trees: &[HostTree]) -> Result<Vec<OwnedFd>, String> {
+    let told = |what: &str| {
+        let what = what.to_string();
+        move |error: std::io::Error| format!("gofer: {what}: {error}")
+    };
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").map_err(told("/proc/self/mountinfo"))?;
+    // Taken before anything is mounted here, so that a tree that contains the stage does not contain itself.
+    let clones: Vec<OwnedFd> = trees
+        .iter()
+        .map(|tree| clone(tree).map_err(|error| format!("{}: {error}", tree.path.display())))
+        .collect::<Result<_, _>>()?;
+    let stage = Stage::new().map_err(told("new root"))?;
+    let dir = stage.dir();
+    mkdirat(dir, EMPTY_DIR, Mode::from_raw_mode(0o555)).map_err(|e| told("new root")(e.into()))?;
+    create_file(dir, EMPTY_FILE).map_err(told("new root"))?;
+    for (index, (tree, mount)) in trees.iter().zip(&clones).enumerate() {
+        attach(&stage, index, tree, mount, &mountinfo)
+            .map_err(|error| format!("{}: {error}", tree.path.display()))?;
+    }
+    let fds = (0..trees.len())
+        .map(|index| reference(stage.dir(), &index.to_string()).map_err(told("new root")))
+        .collect::<Result<_, _>>()?;
+    stage.enter().map_err(told("pivot_root"))?;
+    Ok(fds)
+}
+
+/// A detached copy of the mount at the tree's path. The attributes hold before anybody can reach it.
+fn clone(tree: &HostTree) -> std::io::Result<OwnedFd> {
+    // A mount inherited from the host's namespace can only be copied together with what is mounted on it.
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let mount = open_tree(CWD, &tree.path, flags)?;
+    let mut attrs = MountAttrs::NOSUID | MountAttrs::NODEV | MountAttrs::NOSYMFOLLOW;
+    if tree.readonly {
+        attrs |= MountAttrs::RDONLY;
+    }
+    set_attributes(mount.as_fd(), attrs, true)?;
+    Ok(mount)
+}
+
+fn attach(
+    stage: &Stage,
+    index: usize,
+    tree: &HostTree,
+    mount: &OwnedFd,
+    mountinfo: &str,
+) -> std::io::Result<()> {
+    let name = index.to_string();
+    mkdirat(stage.dir(), &name, Mode::from_raw_mode(0o555))?;
+    let target = if tree.is_file {
+        let path = format!("{name}/{FILE_ENTRY}");
+        create_file(stage.dir(), &path)?;
+        path
+    } else {
+        name.clone()
+    };
+    move_mount(mount, "", stage.dir(), &target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    if tree.is_file {
+        return Ok(());
+    }
+    for point in hidden_below(mountinfo, &tree.path, !tree.recursive) {
+        if let Ok(below) = point.strip_prefix(&tree.path) {
+            cover(stage, &Path::new(&name).join(below))?;
+        }
+    }
+    Ok(())
+}
+
+/// Mounts something empty over `path`.
+fn cover(stage: &Stage, path: &Path) -> std::io::Result<()> {
+    let is_dir = match statat(stage.dir(), path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
+        // Covered by a later mount of the host already.
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let empty = if is_dir { EMPTY_DIR } else { EMPTY_FILE };
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let mount = open_tree(stage.dir(), empty, flags)?;
+    set_attributes(mount.as_fd(), MountAttrs::RDONLY, false)?;
+    Ok(move_mount(&mount, "", stage.dir(), path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+fn create_file(dir: std::os::fd::BorrowedFd<'_>, name: &str) -> std::io::Result<()> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    openat(dir, name, flags, Mode::from_raw_mode(0o444))?;
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Log lines of all our processes, as text or as the JSON that container managers parse.
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::fs::File;
+use std::io::Write;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Forms of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `LEVEL time message`.
+    #[default]
+    Text,
+    /// One object a line, with `level`, `msg` and `time`.
+    Json,
+}
+
+struct Logger {
+    format: Format,
+    /// Standard error when there is none.
+    file: Option<File>,
+}
+
+static LOGGER: OnceLock<Logger> = OnceLock::new();
+
+/// Starts logging, warnings and worse, to `file` or to standard error. Later calls do nothing.
+pub fn start(format: Format, file: Option<File>) {
+    let logger = LOGGER.get_or_init(|| Logger { format, file });
+    if log::set_logger(logger).is_ok() {
+        log::set_max_level(LevelFilter::Warn);
+    }
+}
+
+/// What is logged from now on: everything with `debug`, information with `strace`.
+pub fn set_level(debug: bool, strace: bool) {
+    log::set_max_level(match (debug, strace) {
+        (true, _) => LevelFilter::Debug,
+        (false, true) => LevelFilter::Info,
+        (false, false) => LevelFilter::Warn,
+    });
+}
+
+/// One line in the JSON form.
+pub fn json_line(level: &str, message: &str) -> String {
+    let line = serde_json::json!({ "level": level, "msg": message, "time": timestamp() });
+    format!("{line}\n")
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let line = match self.format {
+            Format::Text => {
+                format!("{:.1} {} [{}] {}\n", record.level(), timestamp(), std::process::id(), record.args())
+            }
+            Format::Json => json_line(level_name(record.level()), &record.args().to_string()),
+        };
+        // One write a line, so that lines of several threads and processes do not mix.
+        let _ = match self.file.as_ref() {
+            Some(mut file) => file.write_all(line.as_bytes()),
+            None => std::io::stderr().write_all(line.as_bytes()),
+        };
+    }
+
+    fn flush(&self) {}
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warn => "warning",
+        Level::Info => "info",
+        Level::Debug | Level::Trace => "debug",
+    }
+}
+
+/// The current time in UTC, RFC 3339 with microseconds.
+pub fn timestamp() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format_time(now.as_secs(), now.subsec_micros())
+}
+
+fn format_time(secs: u64, micros: u32) -> String {
+    let (days, rest) = (secs / 86400, secs % 86400);
+    // Civil date from days since 1970, by eras of 400 years that begin on a 1st of March.
+    let z = days + 719_468;
+    let (era, doe) = (z / 146_097, z % 146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = yoe + era * 400 + u64::from(month <= 2);
+    let (h, m, s) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{micros:06}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_civil() {
+        assert_eq!(format_time(0, 0), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(format_time(951_782_400, 5), "2000-02-29T00:00:00.000005Z");
+        assert_eq!(format_time(1_767_225_599, 999_999), "2025-12-31T23:59:59.999999Z");
+    }
+
+    #[test]
+    fn json_lines_are_whole() {
+        let line = json_line("error", "a \"b\"\nc");
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["msg"], "a \"b\"\nc");
+        assert_eq!(line.matches('\n').count(), 1);
+    }
+}

@@ -1,0 +1,99 @@
+//! The command line in the foreground: signals and window sizes in, the exit status out.
+
+use crate::launch::Sandbox;
+use crate::messages::{Event, Request, exit_code};
+use crate::terminal;
+use hostsys::signals::SignalFd;
+use rustix::event::{PollFd, PollFlags, poll};
+use sentry::spec::StartError;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// How a container ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The exit status: the program's own, or 128 and the signal that ended it.
+    Exited(u8),
+    /// It never ran.
+    NotStarted(StartError),
+    /// The sandbox ended without saying anything; the number is init's status.
+    Lost(i32),
+}
+
+/// Blocks every signal that a user or a supervisor may send, to be passed on by [`run`].
+/// Call it before [`launch`](crate::launch::launch), so that none is lost.
+pub fn block_signals() -> io::Result<SignalFd> {
+    let synchronous = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+    let own = [
+        libc::SIGCHLD,
+        libc::SIGPIPE,
+        libc::SIGABRT,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGURG,
+    ];
+    let signals: Vec<i32> = (1..=31)
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+        .filter(|signo| ![libc::SIGKILL, libc::SIGSTOP].contains(signo))
+        .filter(|signo| !synchronous.contains(signo) && !own.contains(signo))
+        .collect();
+    SignalFd::new(&signals)
+}
+
+/// Passes signals on until the sandbox ends. `console` is the user's terminal, if the container has it.
+/// `on_start` is called when the first process is about to run.
+pub fn run(
+    mut sandbox: Sandbox,
+    signals: &SignalFd,
+    console: Option<&OwnedFd>,
+    mut on_start: impl FnMut(),
+) -> io::Result<Outcome> {
+    let mut outcome = None;
+    let mut open = true;
+    loop {
+        let events = if open { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds = [
+            PollFd::new(signals, PollFlags::IN),
+            PollFd::new(&sandbox.init.child.pidfd, PollFlags::IN),
+            PollFd::new(&sandbox.channel, events),
+        ];
+        // A closed channel would report a hang-up for ever.
+        let watched = if open { &mut fds[..] } else { &mut fds[..2] };
+        match poll(watched, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let ready = [0, 1, 2].map(|i: usize| !fds[i].revents().is_empty());
+        if open && ready[2] {
+            match sandbox.channel.recv()? {
+                Some((Event::Started, _)) => on_start(),
+                Some((Event::Failed(error), _)) => outcome = Some(Outcome::NotStarted(shown(error))),
+                Some((Event::Exited { status }, _)) => outcome = Some(Outcome::Exited(exit_code(status))),
+                None => open = false,
+            }
+            continue;
+        }
+        if ready[1] {
+            let status = sandbox.init.wait()?;
+            return Ok(outcome.unwrap_or(Outcome::Lost(status)));
+        }
+        if ready[0] {
+            while let Some(received) = signals.read()? {
+                let request = match (received.signo, console) {
+                    (libc::SIGWINCH, Some(tty)) => Request::Resize { size: terminal::size(tty) },
+                    (signo, _) => Request::Signal { signo },
+                };
+                // The sandbox may be gone already; its end is then the next thing seen.
+                let _ = sandbox.channel.send(&request, &[]);
+            }
+        }
+    }
+}
+
+/// An error as it may be shown on a terminal: one line, not endless, no control characters.
+fn shown(error: StartError) -> StartError {
+    let message = error.message.chars().map(|c| if c.is_control() { ' ' } else { c }).take(1000).collect();
+    StartError { message, ..error }
+}
