@@ -1,2 +1,36 @@
-//! Placeholder.
-fn main() {}
+//! Checks of the workspace that the compiler does not make. `cargo xtask` lists them.
+
+#![forbid(unsafe_code)]
+
+mod deps;
+mod layers;
+mod metadata;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let problems = match std::env::args().nth(1).as_deref() {
+        Some("layers") => layers::check(),
+        Some("deps") => deps::check(),
+        _ => {
+            eprintln!("usage: cargo xtask layers|deps");
+            eprintln!(
+                "  layers  crates depend downwards only, unsafe code is where it may be, files are not too long"
+            );
+            eprintln!("  deps    dependencies have the licences and the sources that deny.toml allows");
+            return ExitCode::from(2);
+        }
+    };
+    match problems {
+        Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
+        Ok(problems) => {
+            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            eprintln!("{} problem(s)", problems.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The architecture as the folders state it: which crate may use which, and where unsafe code may be.
+
+use crate::metadata::{self, Metadata, Package};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders, lowest first. A crate may use crates of its own folder and of lower ones.
+const LAYERS: [&str; 8] = [
+    "crates/base",
+    "crates/floor",
+    "crates/platform",
+    "crates/net",
+    "crates/kernel",
+    "crates/runtime",
+    "bin",
+    // Whatever checks or tests the rest.
+    "",
+];
+
+/// The unsafe floor: the only crates that may hold unsafe code, each with a SOUNDNESS.md.
+const UNSAFE: [&str; 4] =
+    ["crates/floor/hostsys", "crates/platform/ptrace", "crates/platform/stub", "crates/platform/systrap"];
+
+/// Folders whose files are checked for length.
+const SOURCES: [&str; 5] = ["bin", "crates", "tests", "xtask", "bench"];
+
+/// Longest source file, in lines.
+const MAX_LINES: usize = 800;
+
+pub(crate) fn check() -> Result<Vec<String>, String> {
+    let Metadata { packages, workspace_root: root } = metadata::read(false)?;
+    let mut problems = Vec::new();
+    for package in &packages {
+        let folder = folder(&root, package);
+        problems.extend(upward_edges(&root, &folder, package));
+        for target in &package.targets {
+            let checked =
+                ["lib", "bin", "proc-macro"].iter().any(|kind| target.kind.iter().any(|k| k == kind));
+            if checked {
+                let text = read(&target.src_path)?;
+                let soundness = root.join(&folder).join("SOUNDNESS.md").is_file();
+                problems.extend(unsafe_policy(&folder, &text, soundness));
+            }
+        }
+    }
+    for dir in SOURCES {
+        for path in files(&root.join(dir))? {
+            let lines = read(&path)?.lines().count();
+            problems.extend(too_long(&path, lines));
+        }
+    }
+    Ok(problems)
+}
+
+/// A package's folder relative to the workspace.
+fn folder(root: &Path, package: &Package) -> String {
+    relative(root, package.manifest_path.parent().unwrap_or(root))
+}
+
+fn relative(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+/// Position in [`LAYERS`].
+fn layer(folder: &str) -> usize {
+    LAYERS.iter().position(|layer| Path::new(folder).starts_with(layer)).unwrap_or(LAYERS.len())
+}
+
+fn upward_edges(root: &Path, folder: &str, package: &Package) -> Vec<String> {
+    let paths = package.dependencies.iter().filter_map(|dep| Some((dep, relative(root, dep.path.as_ref()?))));
+    paths
+        .filter(|(_, target)| layer(target) > layer(folder))
+        .map(|(dep, target)| {
+            format!(
+                "{folder} ({}) depends upwards on {target} ({}); see crates/README.md",
+                package.name, dep.name
+            )
+        })
+        .collect()
+}
+
+fn unsafe_policy(folder: &str, text: &str, soundness: bool) -> Option<String> {
+    if !UNSAFE.contains(&folder) {
+        let forbidden = text.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
+        return (!forbidden).then(|| format!("{folder} does not say #![forbid(unsafe_code)]"));
+    }
+    let joined: String = text.split_whitespace().collect();
+    if !joined.contains("#![expect(unsafe_code,reason=") {
+        return Some(format!("{folder} does not say #![expect(unsafe_code, reason = \"...\")]"));
+    }
+    (!soundness).then(|| format!("{folder} has unsafe code but no SOUNDNESS.md"))
+}
+
+fn too_long(path: &Path, lines: usize) -> Option<String> {
+    (lines > MAX_LINES).then(|| format!("{} has {lines} lines; split it below {MAX_LINES}", path.display()))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Source files below a folder.
+fn files(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(dir) else { return Ok(found) };
+    for entry in entries {
+        let path = entry.map_err(|error| format!("{}: {error}", dir.display()))?.path();
+        if path.is_dir() && !path.is_symlink() {
+            if path.file_name().is_none_or(|name| name != "target") {
+                found.extend(files(&path)?);
+            }
+        } else if path
+            .extension()
+            .is_some_and(|ext| ["rs", "c", "h", "S", "py", "sh"].iter().any(|e| ext == *e))
+        {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Dependency;
+
+    fn package(name: &str, deps: &[&str]) -> Package {
+        let dependency =
+            |path: &&str| Dependency { name: path.to_string(), path: Some(Path::new("/w").join(path)) };
+        Package {
+            name: name.into(),
+            dependencies: deps.iter().map(dependency).collect(),
+            ..Package::default()
+        }
+    }
+
+    #[test]
+    fn folders_have_an_order() {
+        let order = ["crates/base/abi", "crates/floor/hostsys", "crates/net/netstack", "crates/kernel/vfs"];
+        assert!(order.is_sorted_by_key(|folder| layer(folder)));
+        assert!(layer("bin/ringfence") > layer("crates/runtime/gofer"));
+        assert!(layer("xtask") > layer("bin/ringfence"));
+        assert_eq!(layer("tests/cli"), layer("xtask"));
+    }
+
+    #[test]
+    fn upward_edges_are_found() {
+        let root = Path::new("/w");
+        let good = package("vfs", &["crates/base/abi", "crates/kernel/tmpfs"]);
+        assert!(upward_edges(root, "crates/kernel/vfs", &good).is_empty());
+        let bad = package("abi", &["crates/base/wait", "crates/kernel/vfs"]);
+        let problems = upward_edges(root, "crates/base/abi", &bad);
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].contains("crates/kernel/vfs"), "{problems:?}");
+    }
+
+    #[test]
+    fn unsafe_code_has_its_places() {
+        let safe = "//! Doc.\n\n#![forbid(unsafe_code)]\n";
+        assert_eq!(unsafe_policy("crates/kernel/vfs", safe, false), None);
+        assert!(unsafe_policy("crates/kernel/vfs", "//! #![forbid(unsafe_code)]\n", false).is_some());
+        let floor = "#![expect(\n    unsafe_code,\n    reason = \"x\"\n)]";
+        assert_eq!(unsafe_policy("crates/floor/hostsys", floor, true), None);
+        assert!(unsafe_policy("crates/floor/hostsys", floor, false).is_some());
+        assert!(unsafe_policy("crates/floor/hostsys", safe, true).is_some());
+    }
+
+    #[test]
+    fn long_files_are_found() {
+        assert!(too_long(Path::new("a.rs"), 800).is_none());
+        assert!(too_long(Path::new("a.rs"), 801).is_some());
+    }
+}
