@@ -1,1 +1,26 @@
-//! socket.
+//! Sockets: the family-independent part and the AF_UNIX family.
+//!
+//! A socket is an open file whose operations are a [`SocketFile`] around a family's
+//! [`SocketOps`]. Operations never block: they answer EAGAIN, and [`io`] waits on the
+//! socket's queue with the socket's own time-outs. Families register in [`family`].
+//! Neighbours: control messages carry `vfs::OpenFile`s; names of Unix sockets are made
+//! and found through [`Names`], which the system call layer implements over the caller's
+//! view of the file tree.
+
+#![forbid(unsafe_code)]
+
+pub mod cmsg;
+pub mod family;
+mod file;
+pub mod io;
+mod names;
+mod ops;
+pub mod options;
+pub mod unix;
+
+pub use file::SocketFile;
+pub use ops::{Control, Names, Received, SendRequest, SocketOps, Ucred};
+pub use options::Options;
+
+#[cfg(test)]
+mod testing;

@@ -2,22 +2,33 @@
 //!
 //! The pipe hangs on the FIFO's inode while somebody has it open.
 
-use super::{Pipe, PipeEnd};
-use abi::{Errno, Result};
+use super::{Pipe, PipeEnd, PipeInode};
+use abi::Errno;
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
-use vfs::attach::Attachments;
-use vfs::{Caller, FileOps};
+use vfs::devices::{self, Opened};
+use vfs::retry::Outcome;
+use vfs::{Caller, InodeRef, Path};
 use wait::Events;
 
 /// The attachment of a FIFO's inode.
 #[derive(Default)]
 struct FifoNode(Mutex<Weak<Pipe>>);
 
-/// Opens the FIFO whose inode has these attachments. Blocks until a peer opens the other direction,
+/// Tells the file layer how FIFOs are opened. Called once, when the kernel starts.
+pub fn register() {
+    devices::register_fifo(Arc::new(|cx: &dyn Caller, _at: &Path, inode: &InodeRef, flags: i32| {
+        open(cx, inode, flags).map(|e| Opened::Ops(e))
+    }));
+}
+
+/// Opens a FIFO, or a pipe through /proc/PID/fd/N. Blocks until a peer opens the other direction,
 /// unless O_NONBLOCK; a signal ends the wait.
-pub fn open(cx: &dyn Caller, on: &Attachments, flags: i32) -> Result<Arc<dyn FileOps>> {
-    let node = on.get_or(FifoNode::default);
+fn open(cx: &dyn Caller, inode: &InodeRef, flags: i32) -> Outcome<Arc<PipeEnd>> {
+    if let Some(p) = inode.as_any().downcast_ref::<PipeInode>() {
+        return open_pipe(cx, &p.pipe, flags);
+    }
+    let node = inode.attachments().ok_or(Errno::ENXIO)?.get_or(FifoNode::default);
     let pipe = {
         let mut w = node.0.lock();
         match w.upgrade() {
@@ -29,21 +40,20 @@ pub fn open(cx: &dyn Caller, on: &Attachments, flags: i32) -> Result<Arc<dyn Fil
             }
         }
     };
-    let end = open_pipe(cx, &pipe, flags)?;
-    Ok(end)
+    open_pipe(cx, &pipe, flags)
 }
 
 /// A new end of `pipe` for open(2) flags.
-pub(super) fn open_pipe(cx: &dyn Caller, pipe: &Arc<Pipe>, flags: i32) -> Result<Arc<PipeEnd>> {
+fn open_pipe(cx: &dyn Caller, pipe: &Arc<Pipe>, flags: i32) -> Outcome<Arc<PipeEnd>> {
     let nonblock = flags & libc::O_NONBLOCK != 0;
     let (reads, writes) = match flags & libc::O_ACCMODE {
         libc::O_RDONLY => (true, false),
         libc::O_WRONLY => (false, true),
         libc::O_RDWR => (true, true),
-        _ => return Err(Errno::EINVAL),
+        _ => return Err(Errno::EINVAL.into()),
     };
     if writes && !reads && nonblock && pipe.state.lock().readers == 0 {
-        return Err(Errno::ENXIO);
+        return Err(Errno::ENXIO.into());
     }
     let end = pipe.end(reads, writes);
     let (peers, opens) = {
@@ -60,6 +70,32 @@ pub(super) fn open_pipe(cx: &dyn Caller, pipe: &Arc<Pipe>, flags: i32) -> Result
     let mask = Events::READABLE | Events::WRITABLE;
     match cx.waiter().wait_on(&pipe.queue, mask, None, moved) {
         Ok(()) => Ok(end),
-        Err(_) => Err(Errno::EINTR),
+        Err(stop) => Err(stop.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Plain;
+    use vfs::retry::Failure;
+
+    #[test]
+    fn open_waits_for_the_other_side() {
+        let cx = Plain::new();
+        let pipe = Pipe::new(None);
+        let open = |flags| open_pipe(&cx, &pipe, flags);
+        assert_eq!(open(libc::O_WRONLY | libc::O_NONBLOCK).err(), Some(Failure::Errno(Errno::ENXIO)));
+        cx.waiter().set_interrupted(true);
+        assert_eq!(open(libc::O_RDONLY).err(), Some(Failure::Interrupted));
+        assert_eq!(pipe.state.lock().readers, 0);
+        let p = pipe.clone();
+        let t = std::thread::spawn(move || open_pipe(&Plain::new(), &p, libc::O_RDONLY).is_ok());
+        while pipe.state.lock().readers == 0 {
+            std::thread::yield_now();
+        }
+        assert!(open(libc::O_WRONLY).is_ok());
+        assert!(t.join().unwrap());
+        assert!(open(libc::O_RDWR).is_ok());
     }
 }

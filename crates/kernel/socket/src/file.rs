@@ -1,0 +1,78 @@
+//! A socket as an open file.
+
+use crate::ops::{Control, Names, SendRequest, SocketOps};
+use abi::{Errno, Result};
+use std::any::Any;
+use std::sync::Arc;
+use vfs::internal::{InternalFs, InternalInode};
+use vfs::{Caller, FileOps, InodeRef, OpenFile, UserMemory};
+use wait::{Events, WaitQueue};
+
+/// The operations of an open file that is a socket.
+pub struct SocketFile {
+    /// The socket.
+    pub ops: Arc<dyn SocketOps>,
+    ino: u64,
+}
+
+impl SocketFile {
+    /// An open file for a new socket. `flags`: SOCK_NONBLOCK (which is O_NONBLOCK).
+    pub fn open(cx: &dyn Caller, ops: Arc<dyn SocketOps>, flags: i32) -> Arc<OpenFile> {
+        let c = cx.creds();
+        let inode =
+            Arc::new(InternalInode::new(InternalFs::Socket, libc::S_IFSOCK | 0o777, c.fsuid, c.fsgid));
+        let file = Arc::new(SocketFile { ops, ino: inode.ino() });
+        OpenFile::new(None, Some(inode), file, libc::O_RDWR | flags & libc::O_NONBLOCK)
+    }
+
+    /// The socket behind an open file; ENOTSOCK when it is something else.
+    pub fn of(file: &OpenFile) -> Result<&SocketFile> {
+        file.ops.as_any().downcast_ref().ok_or(Errno::ENOTSOCK)
+    }
+}
+
+/// write(2) names no destination.
+struct NoNames;
+impl Names for NoNames {
+    fn make(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<InodeRef> {
+        Err(Errno::EINVAL)
+    }
+    fn find(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<InodeRef> {
+        Err(Errno::EINVAL)
+    }
+}
+
+impl FileOps for SocketFile {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.ops.recv(cx, buf, 0).map(|r| r.len)
+    }
+    fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
+        let mut req = SendRequest { data: buf, addr: None, control: Control::default(), flags: 0 };
+        self.ops.send(cx, &NoNames, &mut req)
+    }
+    fn poll(&self, _file: &OpenFile) -> Events {
+        self.ops.poll()
+    }
+    fn wait_queue(&self) -> Option<WaitQueue> {
+        Some(self.ops.wait_queue())
+    }
+    fn ioctl(
+        &self,
+        cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        self.ops.ioctl(cx, mem, cmd, arg)
+    }
+    fn link_name(&self) -> Option<String> {
+        Some(format!("socket:[{}]", self.ino))
+    }
+}

@@ -1,0 +1,127 @@
+//! Socket calls that wait: the loops around [`SocketOps`], with SO_RCVTIMEO and SO_SNDTIMEO.
+
+use crate::ops::{Names, Received, SendRequest, SocketOps};
+use abi::{Errno, Result};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vfs::retry::{Failure, Outcome, retry_on};
+use vfs::{Caller, OpenFile};
+use wait::Events;
+
+/// How long a call may wait.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    block: bool,
+    /// The end of a wait that a socket option bounds.
+    deadline: Option<Instant>,
+}
+
+impl Patience {
+    /// For a receiving call.
+    pub fn recv(file: &OpenFile, sock: &dyn SocketOps, flags: i32) -> Patience {
+        Patience::new(file, flags, sock.options().rcvtimeo())
+    }
+
+    /// For a sending call.
+    pub fn send(file: &OpenFile, sock: &dyn SocketOps, flags: i32) -> Patience {
+        Patience::new(file, flags, sock.options().sndtimeo())
+    }
+
+    fn new(file: &OpenFile, flags: i32, timeout: Option<Duration>) -> Patience {
+        Patience {
+            block: !file.nonblocking() && flags & libc::MSG_DONTWAIT == 0,
+            deadline: timeout.and_then(|t| Instant::now().checked_add(t)),
+        }
+    }
+
+    /// Repeats `op` while it answers EAGAIN and there is time.
+    fn run<T>(
+        self,
+        cx: &dyn Caller,
+        sock: &dyn SocketOps,
+        mask: Events,
+        mut op: impl FnMut() -> Result<T>,
+    ) -> Outcome<T> {
+        let first = op();
+        if !self.block || !matches!(first, Err(Errno::EAGAIN)) {
+            return Ok(first?);
+        }
+        match retry_on(cx, &sock.wait_queue(), mask, self.deadline, op) {
+            Err(Failure::TimedOut) => Err(Errno::EAGAIN.into()),
+            // A wait with a time-out cannot be started over: it would wait longer.
+            Err(Failure::Interrupted) if self.deadline.is_some() => Err(Errno::EINTR.into()),
+            done => done,
+        }
+    }
+}
+
+/// connect(2).
+pub fn connect(
+    cx: &dyn Caller,
+    file: &OpenFile,
+    sock: &dyn SocketOps,
+    names: &dyn Names,
+    addr: &[u8],
+) -> Outcome<()> {
+    Patience::send(file, sock, 0).run(cx, sock, Events::WRITABLE, || sock.connect(cx, names, addr))
+}
+
+/// accept(2).
+pub fn accept(cx: &dyn Caller, file: &OpenFile, sock: &dyn SocketOps) -> Outcome<Arc<dyn SocketOps>> {
+    Patience::recv(file, sock, 0).run(cx, sock, Events::READABLE, || sock.accept())
+}
+
+/// sendmsg(2). A stream goes on until everything is sent; what stops it counts only if nothing was.
+pub fn send(
+    cx: &dyn Caller,
+    file: &OpenFile,
+    sock: &dyn SocketOps,
+    names: &dyn Names,
+    req: SendRequest<'_>,
+) -> Outcome<usize> {
+    let patience = Patience::send(file, sock, req.flags);
+    let SendRequest { data, addr, control, flags } = req;
+    let mut req = SendRequest { data, addr, control, flags };
+    let mut sent = 0;
+    loop {
+        match patience.run(cx, sock, Events::WRITABLE, || sock.send(cx, names, &mut req)) {
+            Ok(n) => sent += n,
+            Err(_) if sent > 0 => return Ok(sent),
+            Err(e) => return Err(e),
+        }
+        if !sock.stream() || sent >= data.len() || !patience.block {
+            return Ok(sent);
+        }
+        req.data = &data[sent..];
+    }
+}
+
+/// recvmsg(2). With MSG_WAITALL a stream goes on until the buffer is full.
+pub fn recv(
+    cx: &dyn Caller,
+    file: &OpenFile,
+    sock: &dyn SocketOps,
+    buf: &mut [u8],
+    flags: i32,
+) -> Outcome<Received> {
+    let patience = Patience::recv(file, sock, flags);
+    let peek = flags & libc::MSG_PEEK != 0;
+    let want = match flags & libc::MSG_WAITALL {
+        0 => sock.options().rcvlowat().min(buf.len()),
+        _ => buf.len(),
+    };
+    let mut all = patience.run(cx, sock, Events::READABLE, || sock.recv(cx, buf, flags))?;
+    while sock.stream() && !peek && all.len > 0 && all.len < want && all.control.rights.is_empty() {
+        match patience.run(cx, sock, Events::READABLE, || sock.recv(cx, &mut buf[all.len..], flags)) {
+            Ok(r) if r.len == 0 => break,
+            Ok(r) => {
+                all.len += r.len;
+                all.full = all.len;
+                all.flags |= r.flags;
+                all.control.rights = r.control.rights;
+            }
+            Err(_) => break,
+        }
+    }
+    Ok(all)
+}

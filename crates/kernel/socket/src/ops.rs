@@ -1,0 +1,149 @@
+//! What a protocol family implements.
+
+use crate::options::Options;
+use abi::{Errno, Result};
+use std::any::Any;
+use std::sync::Arc;
+use vfs::{Caller, InodeRef, OpenFile, UserMemory};
+use wait::{Events, WaitQueue};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `struct ucred`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Ucred {
+    /// Process id.
+    pub pid: i32,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+impl Ucred {
+    /// What SO_PEERCRED says without a peer.
+    pub const NONE: Ucred = Ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+
+    /// The caller's: process, effective ids.
+    pub fn of(cx: &dyn Caller) -> Ucred {
+        let c = cx.creds();
+        Ucred { pid: cx.pid(), uid: c.euid, gid: c.egid }
+    }
+
+    /// The caller's with real ids: what a message carries unless told otherwise.
+    pub fn real(cx: &dyn Caller) -> Ucred {
+        let c = cx.creds();
+        Ucred { pid: cx.pid(), uid: c.uid, gid: c.gid }
+    }
+}
+
+/// Ancillary data of a message.
+#[derive(Default, Clone)]
+pub struct Control {
+    /// SCM_RIGHTS.
+    pub rights: Vec<Arc<OpenFile>>,
+    /// SCM_CREDENTIALS.
+    pub cred: Option<Ucred>,
+}
+
+/// One sendmsg(2).
+pub struct SendRequest<'a> {
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Destination, when given.
+    pub addr: Option<&'a [u8]>,
+    /// Ancillary data.
+    pub control: Control,
+    /// MSG_* flags.
+    pub flags: i32,
+}
+
+/// What a recvmsg(2) found.
+#[derive(Default)]
+pub struct Received {
+    /// Bytes put into the buffer.
+    pub len: usize,
+    /// Length of the whole record; `len` for streams.
+    pub full: usize,
+    /// Sender, when the family says who.
+    pub addr: Option<Vec<u8>>,
+    /// Ancillary data; credentials only when the receiver asked for them.
+    pub control: Control,
+    /// MSG_TRUNC, MSG_EOR, ... for msg_flags.
+    pub flags: i32,
+}
+
+/// How Unix sockets make and find names in the file tree, for the calling task.
+pub trait Names {
+    /// Makes a socket inode, permission bits 0777 less the umask; EADDRINUSE when the name is taken.
+    fn make(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef>;
+    /// Finds an inode, following links, and checks that the caller may write to it.
+    fn find(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef>;
+}
+
+/// A socket of some family. Nothing here blocks: EAGAIN means "wait on the queue and repeat".
+pub trait SocketOps: Send + Sync + Any {
+    /// For code that needs the concrete type.
+    fn as_any(&self) -> &dyn Any;
+    /// AF_*.
+    fn domain(&self) -> i32;
+    /// SOCK_*.
+    fn kind(&self) -> i32;
+    /// Protocol number (SO_PROTOCOL).
+    fn protocol(&self) -> i32;
+    /// SOL_SOCKET options that every socket has.
+    fn options(&self) -> &Options;
+    /// bind(2). `addr` starts with the family and may have any length up to 128.
+    fn bind(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()>;
+    /// connect(2).
+    fn connect(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()>;
+    /// listen(2).
+    fn listen(&self, cx: &dyn Caller, backlog: i32) -> Result<()>;
+    /// accept(2).
+    fn accept(&self) -> Result<Arc<dyn SocketOps>>;
+    /// getsockname(2).
+    fn local_addr(&self) -> Vec<u8>;
+    /// getpeername(2).
+    fn peer_addr(&self) -> Result<Vec<u8>>;
+    /// sendmsg(2): sends as much as there is room for, a record whole or not at all.
+    /// Takes `control` out of the request once it is under way.
+    fn send(&self, cx: &dyn Caller, names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize>;
+    /// recvmsg(2) into `buf`.
+    fn recv(&self, cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received>;
+    /// shutdown(2); `how` is SHUT_RD, SHUT_WR or SHUT_RDWR.
+    fn shutdown(&self, how: i32) -> Result<()>;
+    /// True for byte streams, where a send or receive goes on until all is moved.
+    fn stream(&self) -> bool {
+        self.kind() == libc::SOCK_STREAM
+    }
+    /// The pending error (SO_ERROR), which is cleared.
+    fn take_error(&self) -> Option<Errno>;
+    /// True once listening (SO_ACCEPTCONN).
+    fn listening(&self) -> bool {
+        false
+    }
+    /// SO_PEERCRED.
+    fn peer_cred(&self) -> Ucred {
+        Ucred::NONE
+    }
+    /// Options of the family's own levels.
+    fn get_option(&self, _level: i32, _name: i32) -> Result<Vec<u8>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Sets one.
+    fn set_option(&self, _cx: &dyn Caller, _level: i32, _name: i32, _value: &[u8]) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// ioctl(2).
+    fn ioctl(&self, _cx: &dyn Caller, _mem: &mut dyn UserMemory, _cmd: u32, _arg: u64) -> Result<u64> {
+        Err(Errno::ENOTTY)
+    }
+    /// Readiness.
+    fn poll(&self) -> Events;
+    /// Notified when readiness changes.
+    fn wait_queue(&self) -> WaitQueue;
+    /// What /proc/PID/net/unix and its like show, one line.
+    fn describe(&self) -> String {
+        String::new()
+    }
+}

@@ -1,0 +1,202 @@
+//! SOL_SOCKET options that do not depend on the family. Values and errors as measured
+//! on Linux: most are kept and handed back, few have an effect on local sockets.
+//! Lock rank: leaf. A checkpoint keeps all of it.
+
+use crate::ops::SocketOps;
+use abi::time::Timeval;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use vfs::{Caller, Cap};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// /proc/sys/net/core/{r,w}mem_{default,max}.
+const BUF_DEFAULT: usize = 212_992;
+const MIN_SNDBUF: usize = 4608;
+const MIN_RCVBUF: usize = 2304;
+
+const SO_RCVTIMEO_NEW: i32 = 66;
+const SO_SNDTIMEO_NEW: i32 = 67;
+const SO_PASSPIDFD: i32 = 76;
+const SO_NETNS_COOKIE: i32 = 71;
+
+/// Plain on/off options that are only remembered.
+const FLAGS: &[i32] = &[
+    libc::SO_REUSEADDR,
+    libc::SO_DONTROUTE,
+    libc::SO_BROADCAST,
+    libc::SO_KEEPALIVE,
+    libc::SO_OOBINLINE,
+    libc::SO_NO_CHECK,
+    libc::SO_TIMESTAMP,
+    libc::SO_TIMESTAMPNS,
+    libc::SO_RXQ_OVFL,
+    libc::SO_SELECT_ERR_QUEUE,
+    libc::SO_PASSSEC,
+    SO_PASSPIDFD,
+];
+
+/// Options with an int value that is only remembered.
+const INTS: &[i32] = &[libc::SO_PRIORITY, libc::SO_MARK, libc::SO_BUSY_POLL];
+
+/// The family-independent state of a socket.
+pub struct Options {
+    sndbuf: AtomicUsize,
+    rcvbuf: AtomicUsize,
+    /// Nanoseconds, 0 for none.
+    rcvtimeo: AtomicU64,
+    sndtimeo: AtomicU64,
+    rcvlowat: AtomicUsize,
+    passcred: AtomicBool,
+    linger: Mutex<(i32, i32)>,
+    kept: Mutex<BTreeMap<i32, i32>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            sndbuf: AtomicUsize::new(BUF_DEFAULT),
+            rcvbuf: AtomicUsize::new(BUF_DEFAULT),
+            rcvtimeo: AtomicU64::new(0),
+            sndtimeo: AtomicU64::new(0),
+            rcvlowat: AtomicUsize::new(1),
+            passcred: AtomicBool::new(false),
+            linger: Mutex::default(),
+            kept: Mutex::default(),
+        }
+    }
+}
+
+fn int(value: &[u8]) -> Result<i32> {
+    i32::read_from_prefix(value).map(|(v, _)| v).map_err(|_| Errno::EINVAL)
+}
+
+fn timeout(a: &AtomicU64) -> Option<Duration> {
+    match a.load(Ordering::Relaxed) {
+        0 => None,
+        ns => Some(Duration::from_nanos(ns)),
+    }
+}
+
+impl Options {
+    /// Send buffer in bytes.
+    pub fn sndbuf(&self) -> usize {
+        self.sndbuf.load(Ordering::Relaxed)
+    }
+    /// SO_RCVTIMEO.
+    pub fn rcvtimeo(&self) -> Option<Duration> {
+        timeout(&self.rcvtimeo)
+    }
+    /// SO_SNDTIMEO.
+    pub fn sndtimeo(&self) -> Option<Duration> {
+        timeout(&self.sndtimeo)
+    }
+    /// SO_RCVLOWAT.
+    pub fn rcvlowat(&self) -> usize {
+        self.rcvlowat.load(Ordering::Relaxed)
+    }
+    /// SO_PASSCRED.
+    pub fn passcred(&self) -> bool {
+        self.passcred.load(Ordering::Relaxed)
+    }
+    /// What accept(2) hands on from the listening socket.
+    pub fn inherit(&self, from: &Options) {
+        self.passcred.store(from.passcred(), Ordering::Relaxed);
+    }
+}
+
+/// getsockopt(2) at SOL_SOCKET: the whole value, to be cut by the caller.
+pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
+    let o = sock.options();
+    let time = |d: Option<Duration>| Timeval::from(d.unwrap_or_default()).as_bytes().to_vec();
+    let v: i32 = match name {
+        libc::SO_TYPE => sock.kind(),
+        libc::SO_DOMAIN => sock.domain(),
+        libc::SO_PROTOCOL => sock.protocol(),
+        libc::SO_ERROR => sock.take_error().map_or(0, Errno::raw),
+        libc::SO_ACCEPTCONN => sock.listening() as i32,
+        libc::SO_SNDBUF => o.sndbuf() as i32,
+        libc::SO_RCVBUF => o.rcvbuf.load(Ordering::Relaxed) as i32,
+        libc::SO_RCVLOWAT => o.rcvlowat() as i32,
+        libc::SO_SNDLOWAT => 1,
+        libc::SO_PASSCRED => o.passcred() as i32,
+        libc::SO_DEBUG | libc::SO_BSDCOMPAT | libc::SO_REUSEPORT => 0,
+        libc::SO_PEEK_OFF => -1,
+        libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => return Ok(time(o.rcvtimeo())),
+        libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => return Ok(time(o.sndtimeo())),
+        libc::SO_LINGER => {
+            let (on, secs) = *o.linger.lock();
+            return Ok([on, secs].as_bytes().to_vec());
+        }
+        libc::SO_PEERCRED => return Ok(sock.peer_cred().as_bytes().to_vec()),
+        SO_NETNS_COOKIE => return Err(Errno::EINVAL),
+        _ if FLAGS.contains(&name) || INTS.contains(&name) => o.kept.lock().get(&name).copied().unwrap_or(0),
+        _ => return Err(Errno::ENOPROTOOPT),
+    };
+    Ok(v.as_bytes().to_vec())
+}
+
+/// setsockopt(2) at SOL_SOCKET.
+pub fn set(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> Result<()> {
+    let o = sock.options();
+    let v = int(value)?;
+    let admin = || cx.creds().capable(Cap::NET_ADMIN);
+    let buf = |v: i32, min: usize, forced: bool| {
+        let v = if forced { v.max(0) as usize } else { (v as u32 as usize).min(BUF_DEFAULT) };
+        v.saturating_mul(2).clamp(min, i32::MAX as usize)
+    };
+    match name {
+        libc::SO_SNDBUF => o.sndbuf.store(buf(v, MIN_SNDBUF, false), Ordering::Relaxed),
+        libc::SO_RCVBUF => o.rcvbuf.store(buf(v, MIN_RCVBUF, false), Ordering::Relaxed),
+        libc::SO_SNDBUFFORCE if admin() => o.sndbuf.store(buf(v, MIN_SNDBUF, true), Ordering::Relaxed),
+        libc::SO_RCVBUFFORCE if admin() => o.rcvbuf.store(buf(v, MIN_RCVBUF, true), Ordering::Relaxed),
+        libc::SO_SNDBUFFORCE | libc::SO_RCVBUFFORCE => return Err(Errno::EPERM),
+        libc::SO_RCVLOWAT => {
+            let v = if v < 0 { i32::MAX } else { v.max(1) };
+            o.rcvlowat.store(v as usize, Ordering::Relaxed);
+        }
+        libc::SO_PASSCRED => o.passcred.store(v != 0, Ordering::Relaxed),
+        libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => set_timeout(&o.rcvtimeo, value)?,
+        libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => set_timeout(&o.sndtimeo, value)?,
+        libc::SO_LINGER => {
+            let (l, _) = <[i32; 2]>::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
+            let mut linger = o.linger.lock();
+            *linger = if l[0] == 0 { (0, linger.1) } else { (1, l[1]) };
+        }
+        libc::SO_BSDCOMPAT => {}
+        libc::SO_DEBUG if v == 0 || admin() => {}
+        libc::SO_DEBUG => return Err(Errno::EACCES),
+        libc::SO_REUSEPORT if v == 0 => {}
+        libc::SO_REUSEPORT => return Err(Errno::EOPNOTSUPP),
+        libc::SO_PEEK_OFF if v < 0 => {}
+        libc::SO_PEEK_OFF => return Err(Errno::EOPNOTSUPP),
+        libc::SO_PRIORITY if !(0..=6).contains(&v) && !admin() => return Err(Errno::EPERM),
+        libc::SO_MARK | libc::SO_BUSY_POLL if v != 0 && !admin() => return Err(Errno::EPERM),
+        libc::SO_DETACH_FILTER => return Err(Errno::ENOENT),
+        _ if FLAGS.contains(&name) => {
+            o.kept.lock().insert(name, (v != 0) as i32);
+        }
+        _ if INTS.contains(&name) => {
+            o.kept.lock().insert(name, v);
+        }
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+fn set_timeout(slot: &AtomicU64, value: &[u8]) -> Result<()> {
+    let (tv, _) = Timeval::read_from_prefix(value).map_err(|_| Errno::EINVAL)?;
+    if !(0..1_000_000).contains(&tv.usec) {
+        return Err(Errno::EDOM);
+    }
+    // A negative time means "do not wait at all"; the shortest wait comes closest.
+    let ns = if tv.sec < 0 {
+        1
+    } else {
+        (tv.sec as u64).saturating_mul(1_000_000_000).saturating_add(tv.usec as u64 * 1000)
+    };
+    slot.store(ns, Ordering::Relaxed);
+    Ok(())
+}

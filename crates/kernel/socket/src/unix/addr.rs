@@ -1,0 +1,120 @@
+//! `struct sockaddr_un`, and who listens where.
+
+use super::sock::Sock;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Weak};
+
+/// Bytes of `sun_path`.
+const PATH_LEN: usize = 108;
+
+/// An address of the family.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Addr {
+    /// Family only: bind(2) chooses a name.
+    Unnamed,
+    /// A name in the file tree, without its NUL.
+    Path(Vec<u8>),
+    /// A name in the abstract namespace, without the leading NUL.
+    Abstract(Vec<u8>),
+}
+
+impl Addr {
+    /// From a program's bytes; EINVAL for a bad length or another family.
+    pub fn parse(b: &[u8]) -> Result<Addr> {
+        if b.len() < 2 || b.len() > 2 + PATH_LEN || u16::from_ne_bytes([b[0], b[1]]) != libc::AF_UNIX as u16 {
+            return Err(Errno::EINVAL);
+        }
+        let name = &b[2..];
+        Ok(match name.split_first() {
+            None => Addr::Unnamed,
+            Some((0, rest)) => Addr::Abstract(rest.to_vec()),
+            Some(_) => Addr::Path(name.split(|&c| c == 0).next().unwrap_or_default().to_vec()),
+        })
+    }
+
+    /// As getsockname(2) shows it.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut v = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
+        match self {
+            Addr::Unnamed => {}
+            Addr::Path(p) => {
+                v.extend_from_slice(p);
+                v.push(0);
+            }
+            Addr::Abstract(n) => {
+                v.push(0);
+                v.extend_from_slice(n);
+            }
+        }
+        v
+    }
+
+    /// As /proc/net/unix shows it.
+    pub fn shown(&self) -> String {
+        match self {
+            Addr::Unnamed => String::new(),
+            Addr::Path(p) => String::from_utf8_lossy(p).into_owned(),
+            Addr::Abstract(n) => format!("@{}", String::from_utf8_lossy(n).replace('\0', "@")),
+        }
+    }
+}
+
+/// What hangs on the inode of a bound socket.
+pub(super) struct Bound(pub Weak<Sock>);
+
+static ABSTRACT: LazyLock<Mutex<HashMap<Vec<u8>, Weak<Sock>>>> = LazyLock::new(Mutex::default);
+
+/// Takes an abstract name; EADDRINUSE while another socket has it.
+pub(super) fn claim(name: &[u8], sock: &Arc<Sock>) -> Result<()> {
+    let mut t = ABSTRACT.lock();
+    if t.get(name).is_some_and(|w| w.strong_count() > 0) {
+        return Err(Errno::EADDRINUSE);
+    }
+    t.insert(name.to_vec(), Arc::downgrade(sock));
+    Ok(())
+}
+
+/// Takes a free name of five hexadecimal digits (autobind).
+pub(super) fn claim_any(sock: &Arc<Sock>) -> Result<Vec<u8>> {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+    for _ in 0..1 << 20 {
+        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) & 0xfffff;
+        let name = format!("{n:05x}").into_bytes();
+        if claim(&name, sock).is_ok() {
+            return Ok(name);
+        }
+    }
+    Err(Errno::ENOSPC)
+}
+
+/// Gives an abstract name back, if `sock` has it.
+pub(super) fn release(name: &[u8], sock: &Sock) {
+    let mut t = ABSTRACT.lock();
+    if t.get(name).is_some_and(|w| std::ptr::eq(w.as_ptr(), sock)) {
+        t.remove(name);
+    }
+}
+
+/// The socket with an abstract name.
+pub(super) fn find_abstract(name: &[u8]) -> Option<Arc<Sock>> {
+    ABSTRACT.lock().get(name).and_then(Weak::upgrade)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        let un = |name: &[u8]| [&1u16.to_ne_bytes()[..], name].concat();
+        assert_eq!(Addr::parse(&un(b"")), Ok(Addr::Unnamed));
+        assert_eq!(Addr::parse(&un(b"/a/b\0junk")), Ok(Addr::Path(b"/a/b".to_vec())));
+        assert_eq!(Addr::parse(&un(b"/a/b")).unwrap().bytes(), un(b"/a/b\0"));
+        assert_eq!(Addr::parse(&un(b"\0x\0y")).unwrap().bytes(), un(b"\0x\0y"));
+        assert_eq!(Addr::parse(&un(&[1; 109])), Err(Errno::EINVAL));
+        assert_eq!(Addr::parse(&[1]), Err(Errno::EINVAL));
+        assert_eq!(Addr::parse(&[2, 0, 1]), Err(Errno::EINVAL));
+    }
+}

@@ -1,0 +1,58 @@
+//! What sits in a receive queue, and what it costs its sender.
+
+use super::addr::Addr;
+use super::rights::Rights;
+use super::sock::Sock;
+use crate::ops::Ucred;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wait::Events;
+
+/// Fixed cost of a message in the sender's buffer, as Linux accounts it.
+const OVERHEAD: usize = 768;
+
+/// What a message of `len` bytes takes of the send buffer.
+pub(super) fn cost(len: usize) -> usize {
+    if len <= 128 { OVERHEAD } else { len.next_multiple_of(256) + OVERHEAD }
+}
+
+/// Send buffer space in use; given back when the message is gone.
+pub(super) struct Charge {
+    sock: Arc<Sock>,
+    amount: usize,
+}
+
+impl Charge {
+    pub fn new(sock: &Arc<Sock>, len: usize) -> Charge {
+        let amount = cost(len);
+        sock.wmem.fetch_add(amount, Ordering::SeqCst);
+        Charge { sock: sock.clone(), amount }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.sock.wmem.fetch_sub(self.amount, Ordering::SeqCst);
+        if self.sock.send_room() {
+            self.sock.queue.notify(Events::WRITABLE);
+        }
+    }
+}
+
+/// One send, or what is left of it.
+pub(super) struct Message {
+    pub data: Vec<u8>,
+    /// Bytes already read (streams).
+    pub start: usize,
+    pub from: Option<Arc<Addr>>,
+    pub cred: Option<Ucred>,
+    pub rights: Option<Rights>,
+    pub _charge: Charge,
+}
+
+impl Message {
+    /// The unread bytes.
+    pub fn unread(&self) -> &[u8] {
+        &self.data[self.start..]
+    }
+}

@@ -1,0 +1,184 @@
+//! AF_UNIX: stream, datagram and seqpacket sockets of one sandbox. See unix(7).
+//!
+//! A [`UnixSocket`] is what a descriptor owns; its [`sock::Sock`] stays while peers
+//! point at it. A message goes straight to the receiver's queue and is charged to the
+//! sender's buffer until it is read.
+//! A checkpoint keeps names, pairs, queues and options.
+
+mod addr;
+mod connect;
+mod message;
+mod poll;
+mod recv;
+mod rights;
+mod send;
+mod sock;
+
+use crate::family::Family;
+use crate::ops::{Names, Received, SendRequest, SocketOps, Ucred};
+use crate::options::Options;
+use abi::{Errno, Result};
+pub use addr::Addr;
+use sock::{BOTH, Phase, RECV, SEND, Sock};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::{Caller, UserMemory};
+use wait::{Events, WaitQueue};
+
+/// The AF_UNIX family.
+pub struct UnixFamily;
+
+fn checked(kind: i32, protocol: i32) -> Result<i32> {
+    if protocol != 0 && protocol != libc::AF_UNIX {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    match kind {
+        libc::SOCK_STREAM | libc::SOCK_DGRAM | libc::SOCK_SEQPACKET => Ok(kind),
+        libc::SOCK_RAW => Ok(libc::SOCK_DGRAM),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
+impl Family for UnixFamily {
+    fn create(&self, _cx: &dyn Caller, kind: i32, protocol: i32) -> Result<Arc<dyn SocketOps>> {
+        Ok(UnixSocket::new(checked(kind, protocol)?))
+    }
+
+    fn pair(&self, cx: &dyn Caller, kind: i32, protocol: i32) -> Result<[Arc<dyn SocketOps>; 2]> {
+        let kind = checked(kind, protocol)?;
+        let (a, b) = (UnixSocket::new(kind), UnixSocket::new(kind));
+        for (this, other) in [(&a, &b), (&b, &a)] {
+            let mut s = this.sock.state.lock();
+            s.peer = Some(other.sock.clone());
+            s.peer_cred = Ucred::of(cx);
+            if this.sock.connected_kind() {
+                s.phase = Phase::Established;
+            }
+        }
+        Ok([a, b])
+    }
+}
+
+/// A Unix socket as its descriptor owns it.
+pub struct UnixSocket {
+    sock: Arc<Sock>,
+}
+
+impl UnixSocket {
+    fn new(kind: i32) -> Arc<UnixSocket> {
+        Arc::new(UnixSocket { sock: Sock::new(kind) })
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        self.sock.release();
+        rights::collect();
+    }
+}
+
+impl SocketOps for UnixSocket {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn domain(&self) -> i32 {
+        libc::AF_UNIX
+    }
+    fn kind(&self) -> i32 {
+        self.sock.kind
+    }
+    fn protocol(&self) -> i32 {
+        0
+    }
+    fn options(&self) -> &Options {
+        &self.sock.options
+    }
+    fn bind(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()> {
+        connect::bind(&self.sock, cx, names, addr)
+    }
+    fn connect(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()> {
+        connect::connect(&self.sock, cx, names, addr)
+    }
+    fn listen(&self, cx: &dyn Caller, backlog: i32) -> Result<()> {
+        connect::listen(&self.sock, cx, backlog)
+    }
+    fn accept(&self) -> Result<Arc<dyn SocketOps>> {
+        connect::accept(&self.sock).map(|s| s as Arc<dyn SocketOps>)
+    }
+    fn local_addr(&self) -> Vec<u8> {
+        self.sock.state.lock().addr.as_deref().unwrap_or(&Addr::Unnamed).bytes()
+    }
+    fn peer_addr(&self) -> Result<Vec<u8>> {
+        let peer = self.sock.state.lock().peer.clone().ok_or(Errno::ENOTCONN)?;
+        let s = peer.state.lock();
+        Ok(s.addr.as_deref().unwrap_or(&Addr::Unnamed).bytes())
+    }
+    fn send(&self, cx: &dyn Caller, names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
+        send::send(&self.sock, cx, names, req)
+    }
+    fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
+        recv::recv(&self.sock, buf, flags)
+    }
+    fn shutdown(&self, how: i32) -> Result<()> {
+        let bits = match how {
+            libc::SHUT_RD => RECV,
+            libc::SHUT_WR => SEND,
+            libc::SHUT_RDWR => BOTH,
+            _ => return Err(Errno::EINVAL),
+        };
+        let mut s = self.sock.state.lock();
+        s.shut |= bits;
+        let peer = s.peer.clone();
+        let blocked = std::mem::take(&mut s.blocked);
+        drop(s);
+        if self.sock.connected_kind()
+            && let Some(p) = peer
+        {
+            let mirrored = (bits & RECV) << 1 | (bits & SEND) >> 1;
+            p.state.lock().shut |= mirrored;
+            p.queue.notify(Events::ALL);
+        }
+        Sock::unblock(blocked);
+        self.sock.queue.notify(Events::ALL);
+        Ok(())
+    }
+    fn take_error(&self) -> Option<Errno> {
+        self.sock.state.lock().error.take()
+    }
+    fn listening(&self) -> bool {
+        self.sock.state.lock().phase == Phase::Listening
+    }
+    fn peer_cred(&self) -> Ucred {
+        self.sock.state.lock().peer_cred
+    }
+    fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+        let n = match cmd as u64 {
+            libc::FIONREAD => {
+                let s = self.sock.state.lock();
+                if s.phase == Phase::Listening {
+                    return Err(Errno::EINVAL);
+                }
+                let lens = s.recv.iter().map(|m| m.unread().len());
+                if self.sock.connected_kind() { lens.sum() } else { lens.take(1).sum::<usize>() }
+            }
+            libc::TIOCOUTQ if self.listening() => return Err(Errno::EINVAL),
+            libc::TIOCOUTQ => self.sock.wmem.load(Ordering::SeqCst),
+            _ => return Err(Errno::ENOTTY),
+        };
+        mem.write_value(arg, &(n as i32))?;
+        Ok(0)
+    }
+    fn poll(&self) -> Events {
+        poll::poll(&self.sock)
+    }
+    fn wait_queue(&self) -> WaitQueue {
+        self.sock.queue.clone()
+    }
+    fn describe(&self) -> String {
+        self.sock.state.lock().addr.as_ref().map(|a| a.shown()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

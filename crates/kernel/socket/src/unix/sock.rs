@@ -1,0 +1,184 @@
+//! The state of a Unix socket, which outlives its descriptor while peers refer to it.
+//!
+//! Locks: `state` is below everything else; two of them are only held together by
+//! [`lock_two`], in address order. Wait queues are notified, and messages dropped,
+//! without it.
+
+use super::UnixSocket;
+use super::addr::{self, Addr};
+use super::message::Message;
+use crate::ops::Ucred;
+use crate::options::Options;
+use abi::Errno;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use wait::{Events, WaitQueue};
+
+/// Longest queue of a datagram socket (/proc/sys/net/unix/max_dgram_qlen).
+pub(super) const MAX_DGRAM_QLEN: usize = 10;
+
+/// Nothing more will be received.
+pub(super) const RECV: u8 = 1;
+/// Nothing more will be sent.
+pub(super) const SEND: u8 = 2;
+/// Both directions are closed.
+pub(super) const BOTH: u8 = RECV | SEND;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Neither connected nor listening.
+    Closed,
+    Listening,
+    /// Streams and seqpacket sockets with a peer.
+    Established,
+}
+
+pub(super) struct State {
+    pub phase: Phase,
+    pub addr: Option<Arc<Addr>>,
+    pub peer: Option<Arc<Sock>>,
+    pub recv: VecDeque<Message>,
+    /// Connections that wait for accept(2).
+    pub backlog: VecDeque<Arc<UnixSocket>>,
+    pub max_backlog: usize,
+    pub shut: u8,
+    pub error: Option<Errno>,
+    pub peer_cred: Ucred,
+    /// The descriptor is gone.
+    pub dead: bool,
+    /// Sockets that found this one's queue full.
+    pub blocked: Vec<Weak<Sock>>,
+}
+
+/// A Unix socket.
+pub(super) struct Sock {
+    pub kind: i32,
+    pub state: Mutex<State>,
+    pub queue: WaitQueue,
+    pub options: Options,
+    /// Send buffer in use.
+    pub wmem: AtomicUsize,
+}
+
+/// Both states, whatever the order of the arguments. They must be different sockets.
+pub(super) fn lock_two<'a>(a: &'a Sock, b: &'a Sock) -> (MutexGuard<'a, State>, MutexGuard<'a, State>) {
+    if std::ptr::from_ref(a) < std::ptr::from_ref(b) {
+        let ga = a.state.lock();
+        (ga, b.state.lock())
+    } else {
+        let gb = b.state.lock();
+        (a.state.lock(), gb)
+    }
+}
+
+impl Sock {
+    pub fn new(kind: i32) -> Arc<Sock> {
+        Arc::new(Sock {
+            kind,
+            state: Mutex::new(State {
+                phase: Phase::Closed,
+                addr: None,
+                peer: None,
+                recv: VecDeque::new(),
+                backlog: VecDeque::new(),
+                max_backlog: 0,
+                shut: 0,
+                error: None,
+                peer_cred: Ucred::NONE,
+                dead: false,
+                blocked: Vec::new(),
+            }),
+            queue: WaitQueue::new(),
+            options: Options::default(),
+            wmem: AtomicUsize::new(0),
+        })
+    }
+
+    /// Streams and seqpacket sockets.
+    pub fn connected_kind(&self) -> bool {
+        self.kind != libc::SOCK_DGRAM
+    }
+
+    /// Room enough for poll(2) to say writable.
+    pub fn send_room(&self) -> bool {
+        self.wmem.load(Ordering::SeqCst) * 4 <= self.options.sndbuf()
+    }
+
+    /// Adds the caller to those told when this socket's queue has room again.
+    pub fn block_on(state: &mut State, who: &Arc<Sock>) {
+        state.blocked.retain(|w| w.strong_count() > 0 && !std::ptr::eq(w.as_ptr(), Arc::as_ptr(who)));
+        state.blocked.push(Arc::downgrade(who));
+    }
+
+    /// Wakes sockets that found the queue full.
+    pub fn unblock(blocked: Vec<Weak<Sock>>) {
+        for s in blocked.iter().filter_map(Weak::upgrade) {
+            s.queue.notify(Events::WRITABLE);
+        }
+    }
+
+    /// Keys of the files that queued messages carry, for the collector.
+    pub fn carries(&self) -> Vec<usize> {
+        let s = self.state.lock();
+        let own = s.recv.iter().filter_map(|m| m.rights.as_ref()).flat_map(|r| r.files());
+        let mut keys: Vec<usize> = own.map(|f| Arc::as_ptr(f) as usize).collect();
+        let waiting: Vec<_> = s.backlog.iter().map(|e| e.sock.clone()).collect();
+        drop(s);
+        keys.extend(waiting.iter().flat_map(|e| e.carries()));
+        keys
+    }
+
+    /// Takes every queued message, those of waiting connections included.
+    pub fn drain(&self) -> Vec<Message> {
+        let mut s = self.state.lock();
+        let mut out: Vec<Message> = s.recv.drain(..).collect();
+        let waiting: Vec<_> = s.backlog.iter().map(|e| e.sock.clone()).collect();
+        drop(s);
+        out.extend(waiting.iter().flat_map(|e| e.drain()));
+        out
+    }
+
+    /// The last descriptor is gone.
+    pub fn release(&self) {
+        let mut s = self.state.lock();
+        s.dead = true;
+        s.shut = BOTH;
+        let peer = s.peer.take();
+        let unread = std::mem::take(&mut s.recv);
+        let waiting = std::mem::take(&mut s.backlog);
+        let blocked = std::mem::take(&mut s.blocked);
+        let addr = s.addr.take();
+        let listening = s.phase == Phase::Listening;
+        s.phase = Phase::Closed;
+        drop(s);
+        if let Some(Addr::Abstract(name)) = addr.as_deref() {
+            addr::release(name, self);
+        }
+        if self.connected_kind()
+            && let Some(p) = &peer
+        {
+            let mut ps = p.state.lock();
+            ps.shut = BOTH;
+            if !unread.is_empty() {
+                ps.error = Some(Errno::ECONNRESET);
+            }
+            drop(ps);
+            p.queue.notify(Events::ALL);
+        }
+        // Connections nobody accepted are reset.
+        for e in &waiting {
+            let peer = e.sock.state.lock().peer.clone();
+            if let Some(p) = peer {
+                p.state.lock().error = Some(Errno::ECONNRESET);
+            }
+        }
+        drop(waiting);
+        drop(unread);
+        if listening || !blocked.is_empty() {
+            Sock::unblock(blocked);
+        }
+        self.queue.notify(Events::ALL);
+    }
+}

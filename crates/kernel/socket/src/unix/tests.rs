@@ -1,0 +1,252 @@
+use super::*;
+use crate::cmsg;
+use crate::file::SocketFile;
+use crate::ops::Control;
+use crate::options;
+use crate::testing::Plain;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use vfs::internal::{InternalFs, InternalInode};
+use vfs::{InodeRef, OpenFile};
+
+/// Paths that lead nowhere.
+struct NoPaths(Mutex<HashMap<Vec<u8>, InodeRef>>);
+impl Names for NoPaths {
+    fn make(&self, _cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
+        let i: InodeRef = Arc::new(InternalInode::new(InternalFs::Socket, 0o140777, 0, 0));
+        self.0.lock().insert(path.to_vec(), i.clone());
+        Ok(i)
+    }
+    fn find(&self, _cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
+        self.0.lock().get(path).cloned().ok_or(Errno::ENOENT)
+    }
+}
+
+struct Bench {
+    cx: Plain,
+    names: NoPaths,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { cx: Plain::new(), names: NoPaths(Mutex::default()) }
+    }
+    fn pair(&self, kind: i32) -> [Arc<dyn SocketOps>; 2] {
+        UnixFamily.pair(&self.cx, kind, 0).unwrap()
+    }
+    fn send(&self, s: &dyn SocketOps, data: &[u8]) -> Result<usize> {
+        self.send_with(s, data, Vec::new())
+    }
+    fn send_with(&self, s: &dyn SocketOps, data: &[u8], rights: Vec<Arc<OpenFile>>) -> Result<usize> {
+        let control = Control { rights, cred: None };
+        s.send(&self.cx, &self.names, &mut SendRequest { data, addr: None, control, flags: 0 })
+    }
+    fn recv(&self, s: &dyn SocketOps, n: usize, flags: i32) -> Result<(Vec<u8>, Received)> {
+        let mut b = vec![0; n];
+        let r = s.recv(&self.cx, &mut b, flags)?;
+        b.truncate(r.len);
+        Ok((b, r))
+    }
+    fn bytes(&self, s: &dyn SocketOps, n: usize) -> Result<Vec<u8>> {
+        self.recv(s, n, 0).map(|r| r.0)
+    }
+}
+
+fn named(n: &str) -> Vec<u8> {
+    [&1u16.to_ne_bytes()[..], b"\0", n.as_bytes()].concat()
+}
+
+#[test]
+fn streams_join_and_split() {
+    let b = Bench::new();
+    let [x, y] = b.pair(libc::SOCK_STREAM);
+    assert_eq!(b.bytes(&*y, 9), Err(Errno::EAGAIN));
+    b.send(&*x, b"hello ").unwrap();
+    b.send(&*x, b"world").unwrap();
+    assert_eq!(b.recv(&*y, 8, libc::MSG_PEEK).unwrap().0, b"hello wo");
+    assert_eq!(b.bytes(&*y, 8).unwrap(), b"hello wo");
+    assert_eq!(b.bytes(&*y, 8).unwrap(), b"rld");
+    x.shutdown(libc::SHUT_WR).unwrap();
+    assert_eq!(b.bytes(&*y, 8).unwrap(), b"");
+    assert_eq!(y.poll().0, 0x2345);
+    assert_eq!(b.send(&*x, b"x"), Err(Errno::EPIPE));
+    assert_eq!(b.cx.raised().len(), 1);
+    b.send(&*y, b"back").unwrap();
+    drop(x);
+    assert_eq!(b.bytes(&*y, 8), Err(Errno::ECONNRESET));
+    assert_eq!(b.bytes(&*y, 8).unwrap(), b"");
+    assert_eq!(y.poll().0, 0x2355);
+}
+
+#[test]
+fn full_buffers() {
+    let b = Bench::new();
+    let [x, y] = b.pair(libc::SOCK_STREAM);
+    let mut sent = 0;
+    while let Ok(n) = b.send(&*x, &[7; 4096]) {
+        sent += n;
+    }
+    assert_eq!(sent, 180_224);
+    assert_eq!(x.poll().0, 0);
+    let mut got = 0;
+    while let Ok(v) = b.bytes(&*y, 10_000) {
+        got += v.len();
+    }
+    assert_eq!(got, sent);
+    assert_eq!(x.poll().0, 0x304);
+    let [x, _y] = b.pair(libc::SOCK_DGRAM);
+    assert_eq!(b.send(&*x, &vec![0; 212_992 - 31]), Err(Errno::EMSGSIZE));
+    assert_eq!(b.send(&*x, &vec![0; 212_992 - 32]), Ok(212_992 - 32));
+    assert_eq!(b.send(&*x, b"x"), Err(Errno::EAGAIN));
+}
+
+#[test]
+fn records() {
+    let b = Bench::new();
+    let [x, y] = b.pair(libc::SOCK_SEQPACKET);
+    b.send(&*x, b"abc").unwrap();
+    b.send(&*x, b"").unwrap();
+    let (d, r) = b.recv(&*y, 2, 0).unwrap();
+    assert_eq!((&d[..], r.full, r.flags), (&b"ab"[..], 3, libc::MSG_TRUNC));
+    assert_eq!(b.bytes(&*y, 2).unwrap(), b"");
+    assert_eq!(b.bytes(&*y, 2), Err(Errno::EAGAIN));
+    drop(y);
+    assert_eq!(b.send(&*x, b"x"), Err(Errno::EPIPE));
+    assert_eq!(b.bytes(&*x, 2).unwrap(), b"");
+    let [x, y] = b.pair(libc::SOCK_DGRAM);
+    drop(y);
+    assert_eq!(b.send(&*x, b"x"), Err(Errno::ECONNREFUSED));
+    assert_eq!(b.send(&*x, b"x"), Err(Errno::ENOTCONN));
+}
+
+#[test]
+fn connecting() {
+    let b = Bench::new();
+    let new = || UnixSocket::new(libc::SOCK_STREAM);
+    let (l, c) = (new(), new());
+    assert_eq!(c.poll().0, 0x314);
+    let at = named("connecting");
+    assert_eq!(c.connect(&b.cx, &b.names, &at), Err(Errno::ECONNREFUSED));
+    assert_eq!(l.listen(&b.cx, 0), Err(Errno::EINVAL));
+    l.bind(&b.cx, &b.names, &at).unwrap();
+    assert_eq!(new().bind(&b.cx, &b.names, &at), Err(Errno::EADDRINUSE));
+    assert_eq!(c.connect(&b.cx, &b.names, &at), Err(Errno::ECONNREFUSED));
+    l.listen(&b.cx, 0).unwrap();
+    assert_eq!(l.accept().err(), Some(Errno::EAGAIN));
+    c.connect(&b.cx, &b.names, &at).unwrap();
+    assert_eq!(c.connect(&b.cx, &b.names, &at), Err(Errno::EAGAIN).or(Err(Errno::EISCONN)));
+    assert_eq!(new().connect(&b.cx, &b.names, &at), Err(Errno::EAGAIN));
+    b.send(&*c, b"early").unwrap();
+    assert_eq!(l.poll(), Events::READABLE);
+    let a = l.accept().unwrap();
+    assert_eq!(b.bytes(&*a, 9).unwrap(), b"early");
+    assert_eq!((a.local_addr(), c.peer_addr().unwrap()), (at.clone(), at.clone()));
+    assert_eq!(a.peer_addr().unwrap(), [1, 0]);
+    assert_eq!(c.peer_cred().pid, 1);
+    let late = new();
+    late.connect(&b.cx, &b.names, &at).unwrap();
+    drop(l);
+    assert_eq!(b.bytes(&*late, 1), Err(Errno::ECONNRESET));
+    assert_eq!(new().connect(&b.cx, &b.names, &at), Err(Errno::ECONNREFUSED));
+}
+
+#[test]
+fn datagrams() {
+    let b = Bench::new();
+    let new = || UnixSocket::new(libc::SOCK_DGRAM);
+    let (x, y) = (new(), new());
+    let at = named("datagrams");
+    y.bind(&b.cx, &b.names, &at).unwrap();
+    let to = |s: &UnixSocket, d: &[u8]| {
+        let mut r = SendRequest { data: d, addr: Some(&at), control: Control::default(), flags: 0 };
+        s.send(&b.cx, &b.names, &mut r)
+    };
+    to(&x, b"one").unwrap();
+    assert_eq!(b.recv(&*y, 9, 0).unwrap().1.addr, None);
+    x.bind(&b.cx, &b.names, &1u16.to_ne_bytes()).unwrap();
+    to(&x, b"two").unwrap();
+    assert_eq!(b.recv(&*y, 9, 0).unwrap().1.addr.unwrap().len(), 8);
+    while to(&x, b"z").is_ok() {}
+    assert_eq!(y.sock.state.lock().recv.len(), 11);
+    assert!(x.poll().intersects(Events::OUT));
+    x.connect(&b.cx, &b.names, &at).unwrap();
+    assert!(!x.poll().intersects(Events::OUT));
+    b.bytes(&*y, 1).unwrap();
+    assert!(x.poll().intersects(Events::OUT));
+    y.connect(&b.cx, &b.names, &x.local_addr()).unwrap();
+    assert_eq!(to(&new(), b"q"), Err(Errno::EPERM));
+}
+
+#[test]
+fn passing_files_and_cycles() {
+    let b = Bench::new();
+    let count = rights::in_flight();
+    let open = |s: &Arc<dyn SocketOps>| SocketFile::open(&b.cx, s.clone(), 0);
+    let [x, y] = b.pair(libc::SOCK_STREAM);
+    let [p, q] = b.pair(libc::SOCK_STREAM);
+    let pf = open(&p);
+    drop(p);
+    b.send_with(&*x, b"ab", vec![pf.clone()]).unwrap();
+    b.send(&*x, b"cd").unwrap();
+    drop(pf);
+    let (d, r) = b.recv(&*y, 9, 0).unwrap();
+    assert_eq!((&d[..], r.control.rights.len()), (&b"ab"[..], 1));
+    drop(r);
+    assert_eq!(b.bytes(&*q, 1).unwrap(), b"");
+    // Each end of a pair is queued in the other: only the collector can tell.
+    let (xf, yf) = (open(&x), open(&y));
+    let watch = (Arc::downgrade(&x), Arc::downgrade(&y));
+    b.send_with(&*x, b"1", vec![xf.clone()]).unwrap();
+    b.send_with(&*y, b"2", vec![yf.clone()]).unwrap();
+    drop((x, y, xf));
+    assert!(watch.0.upgrade().is_some());
+    drop(yf);
+    b.pair(libc::SOCK_STREAM);
+    assert!(watch.0.upgrade().is_none() && watch.1.upgrade().is_none());
+    assert_eq!(rights::in_flight(), count);
+}
+
+#[test]
+fn credentials_and_options() {
+    let b = Bench::new();
+    let [x, y] = b.pair(libc::SOCK_STREAM);
+    b.send(&*x, b"a").unwrap();
+    options::set(&*y, &b.cx, libc::SO_PASSCRED, &[1, 0, 0, 0]).unwrap();
+    b.send(&*x, b"b").unwrap();
+    let (d, r) = b.recv(&*y, 9, 0).unwrap();
+    assert_eq!((&d[..], r.control.cred.unwrap().uid), (&b"a"[..], 65534));
+    let (d, r) = b.recv(&*y, 9, 0).unwrap();
+    assert_eq!((&d[..], r.control.cred.unwrap().pid), (&b"b"[..], 1));
+    let int =
+        |s: &dyn SocketOps, n| options::get(s, n).map(|v| i32::from_ne_bytes(v[..4].try_into().unwrap()));
+    assert_eq!(int(&*x, libc::SO_TYPE), Ok(1));
+    assert_eq!(int(&*x, libc::SO_SNDBUF), Ok(212_992));
+    options::set(&*x, &b.cx, libc::SO_SNDBUF, &1i32.to_ne_bytes()).unwrap();
+    assert_eq!(int(&*x, libc::SO_SNDBUF), Ok(4608));
+    assert_eq!(options::set(&*x, &b.cx, libc::SO_SNDBUF, &[1]), Err(Errno::EINVAL));
+    assert_eq!(int(&*x, 9999), Err(Errno::ENOPROTOOPT));
+    assert_eq!(cmsg::parse(&[]), Ok(vec![]));
+}
+
+#[test]
+fn waits_with_time_outs() {
+    use crate::io;
+    let b = Bench::new();
+    let [x, y] = b.pair(libc::SOCK_STREAM);
+    let f = SocketFile::open(&b.cx, y.clone(), 0);
+    let mut buf = [0; 6];
+    let tv = [0i64, 2000];
+    options::set(&*y, &b.cx, libc::SO_RCVTIMEO, zerocopy::IntoBytes::as_bytes(&tv)).unwrap();
+    let r = io::recv(&b.cx, &f, &*y, &mut buf, 0);
+    assert_eq!(r.err(), Some(Errno::EAGAIN.into()));
+    options::set(&*y, &b.cx, libc::SO_RCVTIMEO, &[0; 16]).unwrap();
+    let t = std::thread::spawn(move || {
+        let b = Bench::new();
+        b.send(&*x, b"abc").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        b.send(&*x, b"defg").unwrap();
+    });
+    assert_eq!(io::recv(&b.cx, &f, &*y, &mut buf, libc::MSG_WAITALL).unwrap().len, 6);
+    t.join().unwrap();
+    assert_eq!(&buf, b"abcdef");
+}
