@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "the floor: raw host system calls")]
 
 pub mod clock;
+pub mod fs;
 pub mod memfd;
 pub mod inherited;
 pub mod mounts;

@@ -1,1 +1,32 @@
-//! tmpfs.
+//! tmpfs: files in memory. See tmpfs(5).
+//!
+//! A directory may have a directory of another, read-only file system behind
+//! it ("lower"): names that it does not hold itself are looked for there, and
+//! regular files keep their content there until they are first changed. That
+//! is how the overlay of a container's root works (crate `overlay`); a plain
+//! tmpfs has no lower directory anywhere.
+//!
+//! Neighbours: implements `vfs`'s traits; `hostsys::fs` for memory files.
+//! Locks, outermost first: directory (`Node::dir`), content, meta. Under the
+//! lock of a directory a lower file system may be called; never the reverse.
+
+#![forbid(unsafe_code)]
+
+mod content;
+mod dir;
+mod fs;
+mod inode;
+mod lower;
+mod memfd;
+mod memfile;
+mod node;
+mod open_file;
+mod options;
+#[cfg(test)]
+mod tests;
+
+pub use fs::TmpFs;
+pub use memfd::{add_seals, file, get_seals, memfd};
+pub use memfile::set_backing;
+pub use node::Node;
+pub use options::Options;

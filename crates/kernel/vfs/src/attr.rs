@@ -11,6 +11,7 @@ use crate::path::Path;
 use crate::perm::{self, MAY_EXEC, MAY_WRITE};
 use crate::walk::{self, Lookup, Start};
 use abi::stat::{Attr, StatFs};
+use abi::time::Timespec;
 use abi::{Errno, Result, Signal};
 
 /// Leaves an id as it is in chown(2).
@@ -217,6 +218,29 @@ pub fn ftruncate(cx: &dyn Caller, f: &OpenFile, len: i64) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     truncate_inode(cx, inode, len)
+}
+
+/// Whether reading through `file` updates a time of last access that is `atime` (relatime unless the
+/// mount says otherwise).
+pub fn wants_atime(
+    file: &OpenFile,
+    atime: Timespec,
+    mtime: Timespec,
+    ctime: Timespec,
+    now: Timespec,
+) -> bool {
+    if file.flags() & libc::O_NOATIME != 0 {
+        return false;
+    }
+    if let Some(p) = &file.path {
+        let f = p.mount.flags();
+        if f.intersects(MountFlags::NOATIME | MountFlags::RDONLY)
+            || f.contains(MountFlags::NODIRATIME) && p.is_dir()
+        {
+            return false;
+        }
+    }
+    atime <= mtime || atime <= ctime || now.sec - atime.sec >= 24 * 3600
 }
 
 const ST_VALID: i64 = 0x20;

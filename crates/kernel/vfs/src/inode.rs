@@ -11,6 +11,12 @@ use std::sync::Arc;
 /// A shared inode.
 pub type InodeRef = Arc<dyn Inode>;
 
+/// A fresh device number for a file system without a device.
+pub fn new_dev() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(32);
+    abi::stat::makedev(0, NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+}
+
 /// A file system instance (superblock).
 pub trait FileSystem: Send + Sync {
     /// Type as in /proc/filesystems, e.g. `"tmpfs"`.
@@ -27,6 +33,12 @@ pub trait FileSystem: Send + Sync {
     /// others change it behind our back (bind mounts shared with the host, procfs).
     fn revalidate(&self) -> bool {
         false
+    }
+    /// The last mount of it is gone and its dentries are dropped: let go of cycles.
+    fn unmounted(&self) {}
+    /// New options from mount(2) with MS_REMOUNT.
+    fn remount(&self, _options: &[u8]) -> Result<()> {
+        Ok(())
     }
     /// Options as /proc/mounts shows them after `rw`/`ro`, e.g. `size=65536k`.
     fn options(&self) -> String {

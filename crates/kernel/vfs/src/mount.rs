@@ -81,6 +81,7 @@ impl Drop for SuperBlock {
     /// Parents and children hold each other: break the cycles.
     fn drop(&mut self) {
         self.root.shrink(true);
+        self.fs.unmounted();
     }
 }
 

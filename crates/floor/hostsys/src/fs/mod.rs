@@ -1,0 +1,279 @@
+//! Files of the host: every call takes a descriptor, and a name where it
+//! takes one is a single component that is never followed when it is a
+//! symbolic link. Nothing here takes a path from a guest.
+//!
+//! Host calls: openat2, openat (O_TMPFILE-free), statx, fstatfs, getdents64, readlinkat, pread64, pwrite64,
+//! ftruncate, fallocate, lseek, fsync, fdatasync, mkdirat, mknodat, symlinkat, linkat, unlinkat, renameat2,
+//! fchmod, fchownat, utimensat, f{get,set,list,remove}xattr, memfd_create, fcntl, getrandom.
+
+mod names;
+mod stream;
+
+pub use names::*;
+pub use stream::*;
+
+use abi::stat::{Attr, StatFs, makedev};
+use abi::time::Timespec;
+use abi::{Errno, Result};
+use rustix::fs as rfs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+pub(crate) fn err(e: rustix::io::Errno) -> Errno {
+    Errno::from_raw(e.raw_os_error())
+}
+
+/// Time for file time stamps: CLOCK_REALTIME_COARSE, like Linux's own.
+pub fn now() -> Timespec {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    Timespec { sec: t.tv_sec, nsec: t.tv_nsec }
+}
+
+/// Random bytes.
+pub fn random(buf: &mut [u8]) {
+    let mut done = 0;
+    while done < buf.len() {
+        match rustix::rand::getrandom(&mut buf[done..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(n) => done += n,
+            Err(rustix::io::Errno::INTR) => {}
+            // Cannot fail once the host has booted; zeros would be worse than stopping.
+            Err(e) => panic!("getrandom: {e}"),
+        }
+    }
+}
+
+/// A new memory file of size 0 that can be sealed.
+pub fn memfd(name: &str) -> Result<OwnedFd> {
+    rfs::memfd_create(name, rfs::MemfdFlags::CLOEXEC | rfs::MemfdFlags::ALLOW_SEALING).map_err(err)
+}
+
+/// F_ADD_SEALS.
+pub fn add_seals(fd: impl AsFd, seals: u32) -> Result<()> {
+    rfs::fcntl_add_seals(fd, rfs::SealFlags::from_bits_retain(seals)).map_err(err)
+}
+
+/// Total memory of the machine in bytes.
+pub fn total_memory() -> u64 {
+    let s = rustix::system::sysinfo();
+    (s.totalram as u64).saturating_mul(u64::from(s.mem_unit.max(1)))
+}
+
+fn time(t: rfs::StatxTimestamp) -> Timespec {
+    Timespec { sec: t.tv_sec, nsec: i64::from(t.tv_nsec) }
+}
+
+fn to_attr(s: &rfs::Statx) -> Attr {
+    let btime = rfs::StatxFlags::from_bits_retain(s.stx_mask).contains(rfs::StatxFlags::BTIME);
+    Attr {
+        dev: makedev(s.stx_dev_major, s.stx_dev_minor),
+        ino: s.stx_ino,
+        mode: u32::from(s.stx_mode),
+        nlink: u64::from(s.stx_nlink),
+        uid: s.stx_uid,
+        gid: s.stx_gid,
+        rdev: makedev(s.stx_rdev_major, s.stx_rdev_minor),
+        size: s.stx_size,
+        blksize: s.stx_blksize,
+        blocks: s.stx_blocks,
+        atime: time(s.stx_atime),
+        mtime: time(s.stx_mtime),
+        ctime: time(s.stx_ctime),
+        btime: btime.then(|| time(s.stx_btime)),
+    }
+}
+
+const STATX: rfs::StatxFlags = rfs::StatxFlags::BASIC_STATS.union(rfs::StatxFlags::BTIME);
+
+/// Attributes of an open file.
+pub fn stat(fd: impl AsFd) -> Result<Attr> {
+    rfs::statx(fd, c"", rfs::AtFlags::EMPTY_PATH, STATX).map(|s| to_attr(&s)).map_err(err)
+}
+
+/// Attributes of `name` in `dir`.
+pub fn stat_at(dir: impl AsFd, name: &[u8]) -> Result<Attr> {
+    rfs::statx(dir, component(name)?, rfs::AtFlags::SYMLINK_NOFOLLOW, STATX).map(|s| to_attr(&s)).map_err(err)
+}
+
+/// A single component: not empty, no slash, neither `.` nor `..`.
+pub(crate) fn component(name: &[u8]) -> Result<&[u8]> {
+    if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
+        return Err(Errno::EINVAL);
+    }
+    Ok(name)
+}
+
+/// How a host file is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// O_PATH: a place.
+    Place,
+    /// O_RDONLY.
+    Read,
+    /// O_WRONLY.
+    Write,
+    /// O_RDWR.
+    ReadWrite,
+    /// O_RDONLY of a directory.
+    Directory,
+}
+
+impl Access {
+    fn flags(self) -> rfs::OFlags {
+        let f = rfs::OFlags::CLOEXEC | rfs::OFlags::NOFOLLOW;
+        f | match self {
+            Access::Place => rfs::OFlags::PATH,
+            // A FIFO that took the place of the file must not make us wait.
+            Access::Read => rfs::OFlags::NONBLOCK | rfs::OFlags::NOCTTY,
+            Access::Write => rfs::OFlags::WRONLY | rfs::OFlags::NONBLOCK | rfs::OFlags::NOCTTY,
+            Access::ReadWrite => rfs::OFlags::RDWR | rfs::OFlags::NONBLOCK | rfs::OFlags::NOCTTY,
+            Access::Directory => rfs::OFlags::DIRECTORY,
+        }
+    }
+}
+
+fn beneath() -> rfs::ResolveFlags {
+    rfs::ResolveFlags::BENEATH | rfs::ResolveFlags::NO_SYMLINKS | rfs::ResolveFlags::NO_MAGICLINKS
+}
+
+/// Opens `name` in `dir`; a symbolic link only with [`Access::Place`].
+pub fn open_at(dir: impl AsFd, name: &[u8], access: Access) -> Result<OwnedFd> {
+    let mut how = beneath();
+    if access == Access::Place {
+        // O_PATH|O_NOFOLLOW gives the link itself, which NO_SYMLINKS would refuse.
+        how = rfs::ResolveFlags::BENEATH | rfs::ResolveFlags::NO_MAGICLINKS;
+    }
+    rfs::openat2(dir, component(name)?, access.flags(), rfs::Mode::empty(), how).map_err(err)
+}
+
+/// Opens a directory below `dir` by several components at once, none of them a link.
+pub fn open_below(dir: impl AsFd, path: &[u8]) -> Result<OwnedFd> {
+    let flags = rfs::OFlags::PATH | rfs::OFlags::DIRECTORY | rfs::OFlags::CLOEXEC | rfs::OFlags::NOFOLLOW;
+    rfs::openat2(dir, path, flags, rfs::Mode::empty(), beneath()).map_err(err)
+}
+
+/// Opens the directory behind an O_PATH descriptor for listing.
+pub fn open_self(dir: impl AsFd) -> Result<OwnedFd> {
+    rfs::openat2(dir, c".", Access::Directory.flags(), rfs::Mode::empty(), beneath()).map_err(err)
+}
+
+/// Makes a regular file `name` and opens it; EEXIST when there.
+pub fn create_at(dir: impl AsFd, name: &[u8], access: Access, mode: u32) -> Result<OwnedFd> {
+    let flags = access.flags() | rfs::OFlags::CREATE | rfs::OFlags::EXCL;
+    rfs::openat2(dir, component(name)?, flags, rfs::Mode::from_raw_mode(mode & 0o7777), beneath())
+        .map_err(err)
+}
+
+/// pread(2), repeated when interrupted.
+pub fn pread(fd: impl AsFd, buf: &mut [u8], off: u64) -> Result<usize> {
+    rustix::io::retry_on_intr(|| rustix::io::pread(&fd, &mut *buf, off)).map_err(err)
+}
+
+/// Fills `buf` from `off` on; less only at the end of the file.
+pub fn pread_full(fd: impl AsFd, buf: &mut [u8], off: u64) -> Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match pread(&fd, &mut buf[done..], off + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if done == 0 => return Err(e),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// pwrite(2), repeated when interrupted.
+pub fn pwrite(fd: impl AsFd, buf: &[u8], off: u64) -> Result<usize> {
+    rustix::io::retry_on_intr(|| rustix::io::pwrite(&fd, buf, off)).map_err(err)
+}
+
+/// Writes all of `buf` at `off`; less when an error came in between.
+pub fn pwrite_full(fd: impl AsFd, buf: &[u8], off: u64) -> Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match pwrite(&fd, &buf[done..], off + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if done == 0 => return Err(e),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// ftruncate(2).
+pub fn truncate(fd: impl AsFd, len: u64) -> Result<()> {
+    rfs::ftruncate(fd, len).map_err(err)
+}
+
+/// fallocate(2).
+pub fn allocate(fd: impl AsFd, mode: i32, off: u64, len: u64) -> Result<()> {
+    let mode = rfs::FallocateFlags::from_bits_retain(mode as u32);
+    rfs::fallocate(fd, mode, off, len).map_err(err)
+}
+
+/// lseek(2) with SEEK_DATA (`true`) or SEEK_HOLE.
+pub fn seek_data_hole(fd: impl AsFd, off: u64, data: bool) -> Result<u64> {
+    let to = if data { rfs::SeekFrom::Data(off) } else { rfs::SeekFrom::Hole(off) };
+    rfs::seek(fd, to).map_err(err)
+}
+
+/// fsync(2) or fdatasync(2).
+pub fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {
+    if data_only { rfs::fdatasync(fd) } else { rfs::fsync(fd) }.map_err(err)
+}
+
+/// fstatfs(2).
+pub fn statfs(fd: impl AsFd) -> Result<StatFs> {
+    let s = rfs::fstatfs(fd).map_err(err)?;
+    Ok(StatFs {
+        f_type: s.f_type,
+        f_bsize: s.f_bsize,
+        f_blocks: s.f_blocks,
+        f_bfree: s.f_bfree,
+        f_bavail: s.f_bavail,
+        f_files: s.f_files,
+        f_ffree: s.f_ffree,
+        f_fsid: [0, 0],
+        f_namelen: s.f_namelen,
+        f_frsize: s.f_frsize,
+        f_flags: s.f_flags,
+        f_spare: [0; 4],
+    })
+}
+
+/// One entry of a listing.
+#[derive(Clone, Debug)]
+pub struct ListEntry {
+    /// Inode number.
+    pub ino: u64,
+    /// DT_* type.
+    pub kind: u8,
+    /// Name.
+    pub name: Box<[u8]>,
+}
+
+/// The whole listing of a directory opened with [`Access::Directory`], without `.` and `..`.
+pub fn list(dir: BorrowedFd<'_>) -> Result<Vec<ListEntry>> {
+    rfs::seek(dir, rfs::SeekFrom::Start(0)).map_err(err)?;
+    let mut buf = Vec::with_capacity(32 * 1024);
+    let mut raw = rfs::RawDir::new(dir, buf.spare_capacity_mut());
+    let mut out = Vec::new();
+    while let Some(e) = raw.next() {
+        let e = e.map_err(err)?;
+        let name = e.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            let kind = match e.file_type() {
+                rfs::FileType::RegularFile => libc::DT_REG,
+                rfs::FileType::Directory => libc::DT_DIR,
+                rfs::FileType::Symlink => libc::DT_LNK,
+                rfs::FileType::Fifo => libc::DT_FIFO,
+                rfs::FileType::Socket => libc::DT_SOCK,
+                rfs::FileType::CharacterDevice => libc::DT_CHR,
+                rfs::FileType::BlockDevice => libc::DT_BLK,
+                _ => libc::DT_UNKNOWN,
+            };
+            out.push(ListEntry { ino: e.ino(), kind, name: name.into() });
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,137 @@
+//! Host calls that change names and attributes.
+
+use super::{component, err};
+use abi::time::Timespec;
+use abi::{Errno, Result};
+use rustix::fs as rfs;
+use std::os::fd::AsFd;
+
+/// readlinkat(2).
+pub fn readlink_at(dir: impl AsFd, name: &[u8]) -> Result<Vec<u8>> {
+    rfs::readlinkat(dir, component(name)?, Vec::new()).map(|s| s.into_bytes()).map_err(err)
+}
+
+/// mkdirat(2).
+pub fn mkdir_at(dir: impl AsFd, name: &[u8], mode: u32) -> Result<()> {
+    rfs::mkdirat(dir, component(name)?, rfs::Mode::from_raw_mode(mode & 0o7777)).map_err(err)
+}
+
+/// mknodat(2) of a FIFO or a socket; devices are never made on the host.
+pub fn mknod_at(dir: impl AsFd, name: &[u8], socket: bool, mode: u32) -> Result<()> {
+    let kind = if socket { rfs::FileType::Socket } else { rfs::FileType::Fifo };
+    rfs::mknodat(dir, component(name)?, kind, rfs::Mode::from_raw_mode(mode & 0o7777), 0).map_err(err)
+}
+
+/// symlinkat(2).
+pub fn symlink_at(target: &[u8], dir: impl AsFd, name: &[u8]) -> Result<()> {
+    rfs::symlinkat(target, dir, component(name)?).map_err(err)
+}
+
+/// linkat(2) between two components.
+pub fn link_at(old_dir: impl AsFd, old: &[u8], dir: impl AsFd, name: &[u8]) -> Result<()> {
+    rfs::linkat(old_dir, component(old)?, dir, component(name)?, rfs::AtFlags::empty()).map_err(err)
+}
+
+/// unlinkat(2); `directory` as AT_REMOVEDIR.
+pub fn unlink_at(dir: impl AsFd, name: &[u8], directory: bool) -> Result<()> {
+    let f = if directory { rfs::AtFlags::REMOVEDIR } else { rfs::AtFlags::empty() };
+    rfs::unlinkat(dir, component(name)?, f).map_err(err)
+}
+
+/// renameat2(2).
+pub fn rename_at(old_dir: impl AsFd, old: &[u8], dir: impl AsFd, name: &[u8], flags: u32) -> Result<()> {
+    let f = rfs::RenameFlags::from_bits_retain(flags);
+    rfs::renameat_with(old_dir, component(old)?, dir, component(name)?, f).map_err(err)
+}
+
+/// fchmod(2).
+pub fn chmod(fd: impl AsFd, mode: u32) -> Result<()> {
+    rfs::fchmod(fd, rfs::Mode::from_raw_mode(mode & 0o7777)).map_err(err)
+}
+
+/// fchmodat(2). Follows a link in the last component: only for names known not to be one.
+pub fn chmod_at(dir: impl AsFd, name: &[u8], mode: u32) -> Result<()> {
+    let m = rfs::Mode::from_raw_mode(mode & 0o7777);
+    rfs::chmodat(dir, component(name)?, m, rfs::AtFlags::empty()).map_err(err)
+}
+
+/// fchownat(2) on the name itself; `None` leaves an id alone.
+pub fn chown_at(dir: impl AsFd, name: &[u8], uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    let (u, g) = (uid.map(rfs::Uid::from_raw), gid.map(rfs::Gid::from_raw));
+    rfs::chownat(dir, component(name)?, u, g, rfs::AtFlags::SYMLINK_NOFOLLOW).map_err(err)
+}
+
+/// fchown(2).
+pub fn chown(fd: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+    rfs::fchown(fd, uid.map(rfs::Uid::from_raw), gid.map(rfs::Gid::from_raw)).map_err(err)
+}
+
+/// A time for utimensat(2).
+#[derive(Clone, Copy, Debug)]
+pub enum SetTime {
+    /// UTIME_OMIT
+    Keep,
+    /// UTIME_NOW
+    Now,
+    /// This.
+    At(Timespec),
+}
+
+impl SetTime {
+    fn raw(self) -> rfs::Timespec {
+        match self {
+            SetTime::Keep => rfs::Timespec { tv_sec: 0, tv_nsec: rfs::UTIME_OMIT },
+            SetTime::Now => rfs::Timespec { tv_sec: 0, tv_nsec: rfs::UTIME_NOW },
+            SetTime::At(t) => rfs::Timespec { tv_sec: t.sec, tv_nsec: t.nsec },
+        }
+    }
+}
+
+/// utimensat(2) on the name itself.
+pub fn utimes_at(dir: impl AsFd, name: &[u8], atime: SetTime, mtime: SetTime) -> Result<()> {
+    let t = rfs::Timestamps { last_access: atime.raw(), last_modification: mtime.raw() };
+    rfs::utimensat(dir, component(name)?, &t, rfs::AtFlags::SYMLINK_NOFOLLOW).map_err(err)
+}
+
+/// futimens(3).
+pub fn utimes(fd: impl AsFd, atime: SetTime, mtime: SetTime) -> Result<()> {
+    let t = rfs::Timestamps { last_access: atime.raw(), last_modification: mtime.raw() };
+    rfs::futimens(fd, &t).map_err(err)
+}
+
+/// fgetxattr(2).
+pub fn get_xattr(fd: impl AsFd, name: &[u8]) -> Result<Vec<u8>> {
+    loop {
+        let n = rfs::fgetxattr(&fd, name, &mut [0u8; 0][..]).map_err(err)?;
+        let mut v = vec![0; n];
+        if n == 0 {
+            return Ok(v);
+        }
+        match rfs::fgetxattr(&fd, name, &mut v[..]) {
+            Ok(n) => {
+                v.truncate(n);
+                return Ok(v);
+            }
+            Err(rustix::io::Errno::RANGE) => {}
+            Err(e) => return Err(err(e)),
+        }
+    }
+}
+
+/// flistxattr(2), split into names.
+pub fn list_xattr(fd: impl AsFd) -> Result<Vec<Vec<u8>>> {
+    let mut v = vec![0u8; 65536];
+    let n = rfs::flistxattr(fd, &mut v[..]).map_err(err)?;
+    Ok(v[..n].split(|&c| c == 0).filter(|n| !n.is_empty()).map(<[u8]>::to_vec).collect())
+}
+
+/// fsetxattr(2).
+pub fn set_xattr(fd: impl AsFd, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+    let f = rfs::XattrFlags::from_bits(flags as u32).ok_or(Errno::EINVAL)?;
+    rfs::fsetxattr(fd, name, value, f).map_err(err)
+}
+
+/// fremovexattr(2).
+pub fn remove_xattr(fd: impl AsFd, name: &[u8]) -> Result<()> {
+    rfs::fremovexattr(fd, name).map_err(err)
+}

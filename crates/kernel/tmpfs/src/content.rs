@@ -1,0 +1,487 @@
+//! The bytes of a regular file: pages on the heap while the file is small and
+//! nobody maps it, a file in the host's memory afterwards, or still the
+//! unchanged lower file.
+//!
+//! Holes stay holes in all three. The instance's limit is charged per page; for
+//! memory files the host's block count is what is charged, measured when asked
+//! for, since mappings fill pages without our knowing.
+
+use crate::fs::TmpFs;
+use crate::lower::LowerFile;
+use crate::memfile::MemFile;
+use abi::{Errno, Result};
+use hostsys::fs as host;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vfs::Caller;
+
+const PAGE: u64 = 4096;
+/// Larger files live in memory files from the start.
+const HEAP_MAX: u64 = 1 << 20;
+/// Largest file (s_maxbytes).
+pub(crate) const MAX_SIZE: u64 = i64::MAX as u64 & !(PAGE - 1);
+
+/// F_SEAL_SEAL.
+pub(crate) const SEAL_SEAL: u32 = 1;
+/// F_SEAL_SHRINK.
+pub(crate) const SEAL_SHRINK: u32 = 2;
+/// F_SEAL_GROW.
+pub(crate) const SEAL_GROW: u32 = 4;
+/// F_SEAL_WRITE.
+pub(crate) const SEAL_WRITE: u32 = 8;
+/// F_SEAL_FUTURE_WRITE.
+pub(crate) const SEAL_FUTURE_WRITE: u32 = 16;
+/// F_SEAL_EXEC.
+pub(crate) const SEAL_EXEC: u32 = 32;
+
+type Page = Box<[u8]>;
+
+enum Store {
+    Heap(BTreeMap<u64, Page>),
+    Mem(MemFile),
+    Lower(LowerFile),
+}
+
+/// The content of one regular file.
+pub(crate) struct Content {
+    size: u64,
+    store: Store,
+    /// Pages charged to the instance.
+    charged: Mutex<u64>,
+    /// A memory file that somebody may write through a mapping.
+    pub mapped_shared: bool,
+    pub seals: u32,
+    /// memfd_create(2) made it: seals must reach the host's file.
+    pub sealable: bool,
+}
+
+fn zero_page() -> Page {
+    vec![0; PAGE as usize].into_boxed_slice()
+}
+
+impl Content {
+    /// An empty file.
+    pub fn empty() -> Content {
+        Content {
+            size: 0,
+            store: Store::Heap(BTreeMap::new()),
+            charged: Mutex::new(0),
+            mapped_shared: false,
+            seals: SEAL_SEAL,
+            sealable: false,
+        }
+    }
+
+    /// The unchanged content of a lower file.
+    pub fn of_lower(lower: LowerFile, size: u64) -> Content {
+        Content { size, store: Store::Lower(lower), ..Content::empty() }
+    }
+
+    /// Pages charged.
+    pub fn charged(&self) -> u64 {
+        *self.charged.lock()
+    }
+
+    /// Size and 512-byte blocks.
+    pub fn size_and_blocks(&self) -> (u64, u64) {
+        match &self.store {
+            Store::Heap(p) => (self.size, p.len() as u64 * 8),
+            Store::Mem(m) => (self.size, host::stat(m.rw()).map_or(0, |a| a.blocks)),
+            Store::Lower(l) => (self.size, l.blocks()),
+        }
+    }
+
+    fn measure(&self, fs: &TmpFs) {
+        if let Store::Mem(m) = &self.store
+            && let Ok(a) = host::stat(m.rw())
+        {
+            let mut c = self.charged.lock();
+            let now = a.blocks.div_ceil(8);
+            fs.recharge(*c, now);
+            *c = now;
+        }
+    }
+
+    /// Reads at `off`.
+    pub fn read(&self, cx: &dyn Caller, buf: &mut [u8], off: u64) -> Result<usize> {
+        if off >= self.size {
+            return Ok(0);
+        }
+        let n = buf.len().min(usize::try_from(self.size - off).unwrap_or(usize::MAX));
+        let buf = &mut buf[..n];
+        match &self.store {
+            Store::Heap(pages) => {
+                let mut done = 0;
+                while done < n {
+                    let at = off + done as u64;
+                    let (page, from) = (at / PAGE, (at % PAGE) as usize);
+                    let len = (PAGE as usize - from).min(n - done);
+                    let part = &mut buf[done..done + len];
+                    match pages.get(&page) {
+                        Some(p) => part.copy_from_slice(&p[from..from + len]),
+                        None => part.fill(0),
+                    }
+                    done += len;
+                }
+                Ok(n)
+            }
+            Store::Mem(m) => host::pread_full(m.rw(), buf, off),
+            Store::Lower(l) => l.read(cx, buf, off),
+        }
+    }
+
+    /// Brings the content into our own memory; with `mapped` into a memory file.
+    pub fn own(&mut self, cx: &dyn Caller, fs: &TmpFs, mapped: bool) -> Result<()> {
+        let size = self.size;
+        match &self.store {
+            Store::Mem(_) => return Ok(()),
+            Store::Heap(_) if !mapped => return Ok(()),
+            Store::Heap(pages) => {
+                let m = MemFile::new(self.sealable)?;
+                host::truncate(m.rw(), size)?;
+                for (i, p) in pages {
+                    let len = (size.saturating_sub(i * PAGE)).min(PAGE) as usize;
+                    put(&m, &p[..len], i * PAGE)?;
+                }
+                if self.sealable && self.seals & !SEAL_SEAL != 0 {
+                    host::add_seals(m.rw(), self.seals & (SEAL_SHRINK | SEAL_GROW | SEAL_WRITE))?;
+                }
+                self.store = Store::Mem(m);
+            }
+            Store::Lower(l) => {
+                let heap = !mapped && size <= HEAP_MAX;
+                let mut pages = BTreeMap::new();
+                let mem = if heap { None } else { Some(MemFile::new(false)?) };
+                if let Some(m) = &mem {
+                    host::truncate(m.rw(), size)?;
+                } else {
+                    fs.charge(size.div_ceil(PAGE))?;
+                    *self.charged.lock() = size.div_ceil(PAGE);
+                }
+                let mut buf = vec![0; 256 * 1024];
+                let mut off = 0;
+                while off < size {
+                    let n = l.read(cx, &mut buf, off)?;
+                    if n == 0 {
+                        break;
+                    }
+                    match &mem {
+                        Some(m) => put(m, &buf[..n], off)?,
+                        None => {
+                            for (i, c) in buf[..n].chunks(PAGE as usize).enumerate() {
+                                let mut p = zero_page();
+                                p[..c.len()].copy_from_slice(c);
+                                pages.insert(off / PAGE + i as u64, p);
+                            }
+                        }
+                    }
+                    off += n as u64;
+                }
+                self.store = mem.map_or(Store::Heap(pages), Store::Mem);
+            }
+        }
+        self.measure(fs);
+        Ok(())
+    }
+
+    /// Forgets everything (O_TRUNC of a lower file needs no copy).
+    fn clear(&mut self, fs: &TmpFs) {
+        let mut c = self.charged.lock();
+        fs.recharge(*c, 0);
+        *c = 0;
+        drop(c);
+        self.store = Store::Heap(BTreeMap::new());
+        self.size = 0;
+    }
+
+    /// Writes at `off`, or at the end. Returns the count and the offset behind it.
+    pub fn write(
+        &mut self,
+        cx: &dyn Caller,
+        fs: &TmpFs,
+        buf: &[u8],
+        off: Option<u64>,
+    ) -> Result<(usize, u64)> {
+        if self.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
+            return Err(Errno::EPERM);
+        }
+        let off = off.unwrap_or(self.size);
+        if off >= MAX_SIZE {
+            return Err(Errno::EFBIG);
+        }
+        let mut n = buf.len().min((MAX_SIZE - off) as usize);
+        if self.seals & SEAL_GROW != 0 && off + n as u64 > self.size {
+            if off >= self.size {
+                return Err(Errno::EPERM);
+            }
+            n = (self.size - off) as usize;
+        }
+        let end = off + n as u64;
+        self.own(cx, fs, end > HEAP_MAX)?;
+        let done = match &mut self.store {
+            Store::Heap(pages) => {
+                let done = heap_write(pages, fs, &self.charged, &buf[..n], off);
+                if done == 0 && n > 0 {
+                    return Err(Errno::ENOSPC);
+                }
+                done
+            }
+            Store::Mem(m) => {
+                let want = (end.div_ceil(PAGE) - off / PAGE).min(n as u64 / PAGE + 2);
+                if fs.room() < want {
+                    let rw = m.rw().clone();
+                    self.measure(fs);
+                    return self.write_tight(fs, &rw, &buf[..n], off);
+                }
+                host::pwrite_full(m.rw(), &buf[..n], off)?
+            }
+            Store::Lower(_) => return Err(Errno::EIO),
+        };
+        let end = off + done as u64;
+        if end > self.size {
+            self.size = end;
+        }
+        if matches!(self.store, Store::Mem(_)) && fs.room() != u64::MAX {
+            self.estimate(fs, off, end);
+        }
+        Ok((done, end))
+    }
+
+    /// Counts the pages of a write to a memory file as charged; [`Content::measure`] corrects it.
+    fn estimate(&self, fs: &TmpFs, off: u64, end: u64) {
+        let mut c = self.charged.lock();
+        let most = self.size.div_ceil(PAGE);
+        let new = (*c + (end.div_ceil(PAGE) - off / PAGE)).min(most).max(*c);
+        fs.recharge(*c, new);
+        *c = new;
+    }
+
+    /// A write to a memory file close to the limit: page by page, as far as there is room.
+    fn write_tight(
+        &mut self,
+        fs: &TmpFs,
+        fd: &std::os::fd::OwnedFd,
+        buf: &[u8],
+        off: u64,
+    ) -> Result<(usize, u64)> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = off + done as u64;
+            let len = ((PAGE - at % PAGE) as usize).min(buf.len() - done);
+            let hole = host::seek_data_hole(fd, at, true) != Ok(at);
+            if hole && fs.room() == 0 {
+                break;
+            }
+            done += host::pwrite_full(fd, &buf[done..done + len], at)?;
+            self.size = self.size.max(off + done as u64);
+            if hole {
+                self.measure(fs);
+            }
+        }
+        if done == 0 && !buf.is_empty() { Err(Errno::ENOSPC) } else { Ok((done, off + done as u64)) }
+    }
+
+    /// Changes the size.
+    pub fn truncate(&mut self, cx: &dyn Caller, fs: &TmpFs, size: u64) -> Result<()> {
+        if size > MAX_SIZE {
+            return Err(Errno::EFBIG);
+        }
+        if size < self.size && self.seals & SEAL_SHRINK != 0
+            || size > self.size && self.seals & SEAL_GROW != 0
+        {
+            return Err(Errno::EPERM);
+        }
+        if size == 0 && matches!(self.store, Store::Lower(_)) {
+            self.clear(fs);
+            return Ok(());
+        }
+        if size == self.size {
+            return Ok(());
+        }
+        self.own(cx, fs, false)?;
+        match &mut self.store {
+            Store::Heap(pages) => {
+                let gone = pages.split_off(&size.div_ceil(PAGE)).len() as u64;
+                let mut c = self.charged.lock();
+                fs.recharge(gone, 0);
+                *c = c.saturating_sub(gone);
+                if let Some(p) = pages.get_mut(&(size / PAGE)) {
+                    p[(size % PAGE) as usize..].fill(0);
+                }
+            }
+            Store::Mem(m) => host::truncate(m.rw(), size)?,
+            Store::Lower(_) => return Err(Errno::EIO),
+        }
+        self.size = size;
+        self.measure(fs);
+        Ok(())
+    }
+
+    /// fallocate(2): mode 0, KEEP_SIZE, PUNCH_HOLE.
+    pub fn allocate(&mut self, cx: &dyn Caller, fs: &TmpFs, mode: i32, off: u64, len: u64) -> Result<()> {
+        const KEEP_SIZE: i32 = 1;
+        const PUNCH_HOLE: i32 = 2;
+        if mode & !(KEEP_SIZE | PUNCH_HOLE) != 0 || mode == PUNCH_HOLE {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let end = off.checked_add(len).filter(|&e| e <= MAX_SIZE).ok_or(Errno::EFBIG)?;
+        if mode & PUNCH_HOLE != 0 {
+            if self.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
+                return Err(Errno::EPERM);
+            }
+            self.own(cx, fs, false)?;
+            match &mut self.store {
+                Store::Heap(pages) => {
+                    let gone = heap_punch(pages, off, end);
+                    fs.recharge(gone, 0);
+                    let mut c = self.charged.lock();
+                    *c = c.saturating_sub(gone);
+                }
+                Store::Mem(m) => host::allocate(m.rw(), mode, off, len)?,
+                Store::Lower(_) => return Err(Errno::EIO),
+            }
+            self.measure(fs);
+            return Ok(());
+        }
+        if end > self.size && self.seals & SEAL_GROW != 0 {
+            return Err(Errno::EPERM);
+        }
+        let need = end.div_ceil(PAGE) - off / PAGE;
+        if need > fs.room() {
+            self.measure(fs);
+            if need.saturating_sub(self.charged()) > fs.room() {
+                return Err(Errno::ENOSPC);
+            }
+        }
+        self.own(cx, fs, end > HEAP_MAX)?;
+        match &mut self.store {
+            Store::Heap(pages) => {
+                for i in off / PAGE..end.div_ceil(PAGE) {
+                    if let std::collections::btree_map::Entry::Vacant(v) = pages.entry(i) {
+                        fs.charge(1)?;
+                        *self.charged.lock() += 1;
+                        v.insert(zero_page());
+                    }
+                }
+            }
+            Store::Mem(m) => host::allocate(m.rw(), KEEP_SIZE, off, len)?,
+            Store::Lower(_) => return Err(Errno::EIO),
+        }
+        if mode & KEEP_SIZE == 0 && end > self.size {
+            self.size = end;
+            if let Store::Mem(m) = &self.store {
+                host::truncate(m.rw(), end)?;
+            }
+        }
+        self.measure(fs);
+        Ok(())
+    }
+
+    /// SEEK_DATA (`data`) or SEEK_HOLE from `off`.
+    pub fn seek(&self, off: u64, data: bool) -> Result<u64> {
+        if off >= self.size {
+            return Err(Errno::ENXIO);
+        }
+        match &self.store {
+            Store::Heap(pages) => {
+                let has = |i: u64| pages.contains_key(&i);
+                let first = off / PAGE;
+                if data {
+                    if has(first) {
+                        return Ok(off);
+                    }
+                    let next = pages.range(first..).next().map(|(i, _)| i * PAGE);
+                    return next.filter(|&n| n < self.size).ok_or(Errno::ENXIO);
+                }
+                if !has(first) {
+                    return Ok(off);
+                }
+                let mut i = first;
+                while has(i) && i * PAGE < self.size {
+                    i += 1;
+                }
+                Ok((i * PAGE).min(self.size))
+            }
+            Store::Mem(m) => host::seek_data_hole(m.rw(), off, data),
+            Store::Lower(l) => l.seek(off, data),
+        }
+    }
+
+    /// The memory file; after [`Content::own`] with `mapped`.
+    pub fn mem(&self) -> Option<&MemFile> {
+        match &self.store {
+            Store::Mem(m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// The unchanged lower file.
+    pub fn lower(&self) -> Option<&LowerFile> {
+        match &self.store {
+            Store::Lower(l) => Some(l),
+            _ => None,
+        }
+    }
+
+    /// A memory file's descriptor, for sealing.
+    pub fn fd(&self) -> Option<Arc<std::os::fd::OwnedFd>> {
+        self.mem().map(|m| m.rw().clone())
+    }
+}
+
+fn put(m: &MemFile, data: &[u8], off: u64) -> Result<()> {
+    // Zeros stay holes.
+    if data.iter().all(|&b| b == 0) {
+        return Ok(());
+    }
+    match host::pwrite_full(m.rw(), data, off)? {
+        n if n == data.len() => Ok(()),
+        _ => Err(Errno::ENOSPC),
+    }
+}
+
+/// Writes to heap pages; less than asked for when the limit is reached.
+fn heap_write(
+    pages: &mut BTreeMap<u64, Page>,
+    fs: &TmpFs,
+    charged: &Mutex<u64>,
+    buf: &[u8],
+    off: u64,
+) -> usize {
+    let mut done = 0;
+    while done < buf.len() {
+        let at = off + done as u64;
+        let (page, from) = (at / PAGE, (at % PAGE) as usize);
+        let len = (PAGE as usize - from).min(buf.len() - done);
+        let p = match pages.entry(page) {
+            std::collections::btree_map::Entry::Occupied(o) => o.into_mut(),
+            std::collections::btree_map::Entry::Vacant(v) => {
+                if fs.charge(1).is_err() {
+                    break;
+                }
+                *charged.lock() += 1;
+                v.insert(zero_page())
+            }
+        };
+        p[from..from + len].copy_from_slice(&buf[done..done + len]);
+        done += len;
+    }
+    done
+}
+
+/// Zeroes `off..end`, dropping whole pages; says how many.
+fn heap_punch(pages: &mut BTreeMap<u64, Page>, off: u64, end: u64) -> u64 {
+    let touched: Vec<u64> = pages.range(off / PAGE..end.div_ceil(PAGE)).map(|(i, _)| *i).collect();
+    let mut gone = 0;
+    for i in touched {
+        let (start, stop) = ((i * PAGE).max(off), ((i + 1) * PAGE).min(end));
+        if stop - start == PAGE {
+            pages.remove(&i);
+            gone += 1;
+        } else if let Some(p) = pages.get_mut(&i) {
+            p[(start - i * PAGE) as usize..(stop - i * PAGE) as usize].fill(0);
+        }
+    }
+    gone
+}

@@ -1,0 +1,166 @@
+//! Directories: names to nodes, with offsets that stay put while entries come and go.
+//!
+//! An entry made here gets the next number as its offset. Names of a lower
+//! directory keep their place in its listing, which is read once; an entry
+//! here with the same name hides it, a whiteout without replacement.
+
+use crate::fs::TmpFs;
+use crate::lower;
+use crate::node::Node;
+use abi::{Errno, Result};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use vfs::{Caller, DirEntry, DirSink, InodeRef};
+
+pub(crate) enum Entry {
+    /// A name with its offset; 0 when it is (still) the lower directory's.
+    Node(Arc<Node>, u64),
+    /// A name of the lower directory that was removed.
+    Whiteout,
+}
+
+/// A directory's entries.
+pub(crate) struct Dir {
+    entries: HashMap<Arc<[u8]>, Entry>,
+    order: BTreeMap<u64, Arc<[u8]>>,
+    next: u64,
+    lower: Option<InodeRef>,
+    list: Option<Arc<[DirEntry]>>,
+    /// Removed: nothing may be added.
+    pub dead: bool,
+}
+
+impl Dir {
+    pub fn new(lower: Option<InodeRef>, first: u64) -> Dir {
+        Dir { entries: HashMap::new(), order: BTreeMap::new(), next: first, lower, list: None, dead: false }
+    }
+
+    /// st_size, as tmpfs counts it.
+    pub fn size(&self) -> u64 {
+        match &self.lower {
+            Some(_) => 4096,
+            None => (self.order.len() as u64 + 2) * 20,
+        }
+    }
+
+    /// The next offset to be given out: a reader that started before stops there.
+    pub fn end(&self) -> u64 {
+        self.next
+    }
+
+    pub fn find(&mut self, cx: &dyn Caller, fs: &Arc<TmpFs>, name: &[u8]) -> Result<Arc<Node>> {
+        match self.entries.get(name) {
+            Some(Entry::Node(n, _)) => return Ok(n.clone()),
+            Some(Entry::Whiteout) => return Err(Errno::ENOENT),
+            None => {}
+        }
+        let Some(l) = &self.lower else { return Err(Errno::ENOENT) };
+        let n = lower::node(fs, l.lookup(cx, name)?)?;
+        self.entries.insert(Arc::from(name), Entry::Node(n.clone(), 0));
+        Ok(n)
+    }
+
+    /// Adds a name that is not there (or replaces it).
+    pub fn put(&mut self, name: &[u8], node: Arc<Node>) {
+        let name: Arc<[u8]> = Arc::from(name);
+        let seq = self.next;
+        self.next += 1;
+        if let Some(Entry::Node(_, old)) = self.entries.insert(name.clone(), Entry::Node(node, seq)) {
+            self.order.remove(&old);
+        }
+        self.order.insert(seq, name);
+    }
+
+    /// Exchanges the node behind a name, which keeps its offset unless it was a lower name.
+    pub fn replace(&mut self, name: &[u8], node: Arc<Node>) {
+        match self.entries.get_mut(name) {
+            Some(Entry::Node(n, seq)) if *seq != 0 => *n = node,
+            _ => self.put(name, node),
+        }
+    }
+
+    /// Takes a name out.
+    pub fn remove(&mut self, name: &[u8]) {
+        let old = match (&self.lower, self.entries.get_key_value(name)) {
+            // Whether or not the lower directory has it: a whiteout is always right.
+            (Some(_), Some((k, _))) => {
+                let k = k.clone();
+                self.entries.insert(k, Entry::Whiteout)
+            }
+            _ => self.entries.remove(name),
+        };
+        if let Some(Entry::Node(_, seq)) = old {
+            self.order.remove(&seq);
+        }
+    }
+
+    fn listing(&mut self, cx: &dyn Caller) -> Result<Option<Arc<[DirEntry]>>> {
+        let Some(l) = &self.lower else { return Ok(None) };
+        if self.list.is_none() {
+            self.list = Some(lower::list(cx, l)?);
+        }
+        Ok(self.list.clone())
+    }
+
+    /// Whether a name of the lower listing still shows.
+    fn shows(&self, name: &[u8]) -> bool {
+        matches!(self.entries.get(name), None | Some(Entry::Node(_, 0)))
+    }
+
+    pub fn is_empty(&mut self, cx: &dyn Caller) -> Result<bool> {
+        if !self.order.is_empty() {
+            return Ok(false);
+        }
+        let list = self.listing(cx)?;
+        Ok(!list.is_some_and(|l| l.iter().any(|e| self.shows(&e.name))))
+    }
+
+    /// Feeds entries with offsets `pos..limit`; returns where to go on.
+    pub fn read(
+        &mut self,
+        cx: &dyn Caller,
+        fs: &TmpFs,
+        mut pos: u64,
+        limit: u64,
+        sink: &mut dyn DirSink,
+    ) -> Result<u64> {
+        if let Some(list) = self.listing(cx)? {
+            let mut i = pos.saturating_sub(2);
+            while let Some(e) = usize::try_from(i).ok().and_then(|i| list.get(i)) {
+                if self.shows(&e.name) {
+                    let shown = match self.entries.get(&e.name[..]) {
+                        Some(Entry::Node(n, _)) => DirEntry { ino: n.ino, ..e.clone() },
+                        _ => e.clone(),
+                    };
+                    if !sink.entry(i + 3, &shown) {
+                        return Ok(i + 2);
+                    }
+                }
+                i += 1;
+            }
+            pos = pos.max(i + 2);
+        }
+        let _ = fs;
+        for (seq, name) in self.order.range(pos..limit.max(pos)) {
+            let Some(Entry::Node(n, _)) = self.entries.get(name) else { continue };
+            let e = DirEntry { ino: n.ino, kind: (n.mode() >> 12) as u8, name: name.to_vec() };
+            if !sink.entry(seq + 1, &e) {
+                return Ok(*seq);
+            }
+            pos = seq + 1;
+        }
+        Ok(pos)
+    }
+
+    /// All nodes, leaving the directory empty.
+    pub fn take_nodes(&mut self) -> Vec<Arc<Node>> {
+        self.order.clear();
+        let all = std::mem::take(&mut self.entries);
+        all.into_values()
+            .filter_map(|e| match e {
+                Entry::Node(n, _) => Some(n),
+                Entry::Whiteout => None,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,190 @@
+//! A tmpfs instance: limits, inode numbers, the root.
+
+use crate::lower;
+use crate::node::{Body, Node};
+use crate::options::Options;
+use abi::stat::StatFs;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::{FileSystem, InodeRef};
+
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+/// Numbers of inodes made in an overlay, far from those that come from the lower file system.
+const UPPER_INO: u64 = 1 << 40;
+
+/// What an instance is, when it is not a plain tmpfs.
+pub(crate) struct Flavour {
+    pub kind: &'static str,
+    pub magic: i64,
+}
+
+/// An instance.
+pub struct TmpFs {
+    pub(crate) dev: u64,
+    flavour: Flavour,
+    options: Mutex<Options>,
+    next_ino: AtomicU64,
+    /// Pages of data in use.
+    pages: AtomicU64,
+    max_pages: AtomicU64,
+    inodes: AtomicU64,
+    max_inodes: AtomicU64,
+    root: Mutex<Option<Arc<Node>>>,
+    /// Device of the lower file system: its inode numbers are used as they are.
+    pub(crate) lower_dev: Option<u64>,
+    /// Inodes with several names in the lower file system, by (device, number).
+    pub(crate) lower_links: Mutex<HashMap<(u64, u64), Weak<Node>>>,
+}
+
+impl TmpFs {
+    /// A tmpfs with these options.
+    pub fn new(options: Options) -> Arc<TmpFs> {
+        let flavour = Flavour { kind: "tmpfs", magic: TMPFS_MAGIC };
+        let fs = TmpFs::bare(options.clone(), flavour, None, 1);
+        fs.inodes.store(1, Ordering::Relaxed);
+        let root = Node::new(
+            fs.clone(),
+            Body::dir(None, 3),
+            options.mode | 0o040000,
+            options.uid,
+            options.gid,
+            0,
+            2,
+        );
+        *fs.root.lock() = Some(root);
+        fs
+    }
+
+    /// A devtmpfs: the same under another name, mode 755.
+    pub fn devtmpfs() -> Arc<TmpFs> {
+        let options = Options { mode: 0o755, ..Options::default() };
+        let flavour = Flavour { kind: "devtmpfs", magic: TMPFS_MAGIC };
+        let fs = TmpFs::bare(options, flavour, None, 1);
+        let root = Node::new(fs.clone(), Body::dir(None, 3), 0o040755, 0, 0, 0, 2);
+        *fs.root.lock() = Some(root);
+        fs
+    }
+
+    /// A file system that starts as a view of `lower` and keeps all changes in memory.
+    pub fn over(kind: &'static str, magic: i64, lower: InodeRef, options: Options) -> Result<Arc<TmpFs>> {
+        let attr = lower.attr()?;
+        if !attr.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        let fs = TmpFs::bare(options, Flavour { kind, magic }, Some(attr.dev), UPPER_INO);
+        let root = lower::node(&fs, lower)?;
+        *fs.root.lock() = Some(root);
+        Ok(fs)
+    }
+
+    fn bare(options: Options, flavour: Flavour, lower_dev: Option<u64>, first_ino: u64) -> Arc<TmpFs> {
+        Arc::new(TmpFs {
+            dev: vfs::inode::new_dev(),
+            flavour,
+            max_pages: AtomicU64::new(options.size.map_or(u64::MAX, |s| s / 4096)),
+            max_inodes: AtomicU64::new(options.inodes.unwrap_or(u64::MAX)),
+            options: Mutex::new(options),
+            next_ino: AtomicU64::new(first_ino),
+            pages: AtomicU64::new(0),
+            inodes: AtomicU64::new(0),
+            root: Mutex::new(None),
+            lower_dev,
+            lower_links: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn new_ino(&self) -> u64 {
+        self.next_ino.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Charges one inode; ENOSPC.
+    pub(crate) fn charge_inode(&self) -> Result<()> {
+        let max = self.max_inodes.load(Ordering::Relaxed);
+        let add = |n: u64| (n < max).then_some(n + 1);
+        self.inodes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .map(drop)
+            .map_err(|_| Errno::ENOSPC)
+    }
+
+    pub(crate) fn uncharge_inode(&self) {
+        let sub = |n: u64| Some(n.saturating_sub(1));
+        let _ = self.inodes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sub);
+    }
+
+    /// Charges pages of data; ENOSPC.
+    pub(crate) fn charge(&self, pages: u64) -> Result<()> {
+        if pages == 0 {
+            return Ok(());
+        }
+        let max = self.max_pages.load(Ordering::Relaxed);
+        let add = |n: u64| n.checked_add(pages).filter(|&n| n <= max);
+        self.pages
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .map(drop)
+            .map_err(|_| Errno::ENOSPC)
+    }
+
+    /// Pages that may still be charged.
+    pub(crate) fn room(&self) -> u64 {
+        self.max_pages.load(Ordering::Relaxed).saturating_sub(self.pages.load(Ordering::Relaxed))
+    }
+
+    /// Replaces a charge after the fact (content in a host file, measured).
+    pub(crate) fn recharge(&self, old: u64, new: u64) {
+        let f = |n: u64| Some((n + new).saturating_sub(old));
+        let _ = self.pages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, f);
+    }
+}
+
+impl FileSystem for TmpFs {
+    fn kind(&self) -> &'static str {
+        self.flavour.kind
+    }
+    fn root(&self) -> InodeRef {
+        match &*self.root.lock() {
+            Some(r) => r.clone(),
+            // Unmounted for good: nobody can walk from here any more.
+            None => {
+                Arc::new(vfs::internal::InternalInode::new(vfs::internal::InternalFs::Anon, 0o040000, 0, 0))
+            }
+        }
+    }
+    fn statfs(&self) -> Result<StatFs> {
+        let (max, used) = (self.max_pages.load(Ordering::Relaxed), self.pages.load(Ordering::Relaxed));
+        let total = if max == u64::MAX { 0 } else { max };
+        let (imax, iused) = (self.max_inodes.load(Ordering::Relaxed), self.inodes.load(Ordering::Relaxed));
+        let files = if imax == u64::MAX { total.max(iused) } else { imax };
+        Ok(StatFs {
+            f_type: self.flavour.magic,
+            f_bsize: 4096,
+            f_blocks: total,
+            f_bfree: total.saturating_sub(used),
+            f_bavail: total.saturating_sub(used),
+            f_files: files,
+            f_ffree: files.saturating_sub(iused),
+            f_namelen: 255,
+            f_frsize: 4096,
+            ..StatFs::default()
+        })
+    }
+    fn unmounted(&self) {
+        let root = self.root.lock().take();
+        drop(root);
+    }
+    fn remount(&self, text: &[u8]) -> Result<()> {
+        let mut o = self.options.lock();
+        let mut new = o.clone();
+        new.update(text)?;
+        self.max_pages.store(new.size.map_or(u64::MAX, |s| s / 4096), Ordering::Relaxed);
+        self.max_inodes.store(new.inodes.unwrap_or(u64::MAX), Ordering::Relaxed);
+        *o = new;
+        Ok(())
+    }
+    fn options(&self) -> String {
+        self.options.lock().text.clone()
+    }
+}

@@ -1,0 +1,333 @@
+//! The inode operations.
+
+use crate::content::Content;
+use crate::dir::Dir;
+use crate::lower;
+use crate::node::{Body, Node, Xattrs};
+use crate::open_file::{DirFile, File};
+use abi::stat::Attr;
+use abi::{Errno, Result};
+use parking_lot::MutexGuard;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vfs::attach::Attachments;
+use vfs::rename::EXCHANGE;
+use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, NewNode, Perm, SetAttr, TimeSet};
+
+impl Node {
+    fn dir(&self) -> Result<MutexGuard<'_, Dir>> {
+        match &self.body {
+            Body::Dir(d) => Ok(d.lock()),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// The `Arc` behind an inode of this crate.
+    fn arc(inode: &InodeRef) -> Result<Arc<Node>> {
+        Node::of(inode).ok_or(Errno::EXDEV)?.this()
+    }
+
+    fn this(&self) -> Result<Arc<Node>> {
+        self.me.upgrade().ok_or(Errno::ESTALE)
+    }
+
+    fn xattrs<R>(
+        &self,
+        cx: &dyn Caller,
+        f: impl FnOnce(&mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<R>,
+    ) -> Result<R> {
+        let load = match (&self.meta.lock().xattrs, &self.lower) {
+            (Xattrs::Lower, Some(l)) => Some(l.clone()),
+            _ => None,
+        };
+        let loaded = match load {
+            Some(l) => lower::xattrs(cx, &l)?,
+            None => BTreeMap::new(),
+        };
+        let mut m = self.meta.lock();
+        if matches!(m.xattrs, Xattrs::Lower) {
+            m.xattrs = Xattrs::Own(loaded);
+        }
+        match &mut m.xattrs {
+            Xattrs::Own(x) => f(x),
+            Xattrs::Lower => Err(Errno::EIO),
+        }
+    }
+
+    fn make(&self, node: &NewNode, mode: u32, uid: u32, gid: u32, nlink: u64) -> Result<Arc<Node>> {
+        self.fs.charge_inode()?;
+        let (body, kind, rdev) = match node {
+            NewNode::Regular => (Body::file(Content::empty()), libc::S_IFREG, 0),
+            NewNode::Directory => (Body::dir(None, 3), libc::S_IFDIR, 0),
+            NewNode::Fifo => (Body::Special, libc::S_IFIFO, 0),
+            NewNode::Socket => (Body::Special, libc::S_IFSOCK, 0),
+            NewNode::Char(d) => (Body::Special, libc::S_IFCHR, *d),
+            NewNode::Block(d) => (Body::Special, libc::S_IFBLK, *d),
+            NewNode::Symlink(t) => (Body::link(t.clone()), libc::S_IFLNK, 0),
+        };
+        Ok(Node::new(self.fs.clone(), body, kind | mode & 0o7777, uid, gid, rdev, nlink))
+    }
+
+    /// A name of `node` is gone.
+    fn dropped(&self, node: &Node) {
+        if node.is_dir() {
+            if let Body::Dir(d) = &node.body {
+                d.lock().dead = true;
+            }
+            node.meta.lock().nlink = 0;
+            self.add_links(-1);
+        } else {
+            node.add_links(-1);
+        }
+    }
+}
+
+impl Inode for Node {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        self.fs.clone()
+    }
+    fn attr(&self) -> Result<Attr> {
+        Ok(self.attributes())
+    }
+    fn kind(&self) -> u32 {
+        self.mode() & libc::S_IFMT
+    }
+    fn perm(&self) -> Result<Perm> {
+        let (uid, gid) = self.owner();
+        Ok(Perm { mode: self.mode(), uid, gid })
+    }
+    fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        if let Some(size) = set.size {
+            let Body::File(c) = &self.body else { return Err(Errno::EINVAL) };
+            c.write().truncate(cx, &self.fs, size)?;
+            self.touch();
+        }
+        if let Some(m) = set.mode {
+            let seals = if let Body::File(c) = &self.body { c.read().seals } else { 0 };
+            if seals & crate::content::SEAL_EXEC != 0 && (m ^ self.mode()) & 0o111 != 0 {
+                return Err(Errno::EPERM);
+            }
+            self.set_mode(m);
+        }
+        self.set_owner(set.uid, set.gid);
+        self.set_times(set)
+    }
+    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        Ok(self.dir()?.find(cx, &self.fs, name)?)
+    }
+    fn create(
+        &self,
+        cx: &dyn Caller,
+        name: &[u8],
+        node: &NewNode,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    ) -> Result<InodeRef> {
+        let mut d = self.dir()?;
+        if d.dead {
+            return Err(Errno::ENOENT);
+        }
+        match d.find(cx, &self.fs, name) {
+            Ok(_) => return Err(Errno::EEXIST),
+            Err(Errno::ENOENT) => {}
+            Err(e) => return Err(e),
+        }
+        let is_dir = *node == NewNode::Directory;
+        let new = self.make(node, mode, uid, gid, if is_dir { 2 } else { 1 })?;
+        d.put(name, new.clone());
+        drop(d);
+        if is_dir {
+            self.add_links(1);
+        }
+        self.touch();
+        Ok(new)
+    }
+    fn create_unnamed(&self, _cx: &dyn Caller, mode: u32, uid: u32, gid: u32) -> Result<InodeRef> {
+        if self.dir()?.dead {
+            return Err(Errno::ENOENT);
+        }
+        Ok(self.make(&NewNode::Regular, mode, uid, gid, 0)?)
+    }
+    fn link(&self, cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
+        let t = Node::arc(target)?;
+        if !Arc::ptr_eq(&t.fs, &self.fs) {
+            return Err(Errno::EXDEV);
+        }
+        let mut d = self.dir()?;
+        if d.dead {
+            return Err(Errno::ENOENT);
+        }
+        match d.find(cx, &self.fs, name) {
+            Ok(_) => return Err(Errno::EEXIST),
+            Err(Errno::ENOENT) => {}
+            Err(e) => return Err(e),
+        }
+        t.add_links(1);
+        d.put(name, t);
+        drop(d);
+        self.touch();
+        Ok(())
+    }
+    fn unlink(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
+        let mut d = self.dir()?;
+        let n = d.find(cx, &self.fs, name)?;
+        if n.is_dir() {
+            return Err(Errno::EISDIR);
+        }
+        d.remove(name);
+        drop(d);
+        self.dropped(&n);
+        self.touch();
+        Ok(())
+    }
+    fn rmdir(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
+        let mut d = self.dir()?;
+        let n = d.find(cx, &self.fs, name)?;
+        if !n.dir()?.is_empty(cx)? {
+            return Err(Errno::ENOTEMPTY);
+        }
+        d.remove(name);
+        drop(d);
+        self.dropped(&n);
+        self.touch();
+        Ok(())
+    }
+    fn rename(
+        &self,
+        cx: &dyn Caller,
+        name: &[u8],
+        new_dir: &InodeRef,
+        new_name: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        let to = Node::arc(new_dir)?;
+        if !Arc::ptr_eq(&to.fs, &self.fs) {
+            return Err(Errno::EXDEV);
+        }
+        let same = std::ptr::eq(self, &*to);
+        let src = self.dir()?.find(cx, &self.fs, name)?;
+        let dst = match to.dir()?.find(cx, &self.fs, new_name) {
+            Ok(n) => Some(n),
+            Err(Errno::ENOENT) => None,
+            Err(e) => return Err(e),
+        };
+        if to.dir()?.dead {
+            return Err(Errno::ENOENT);
+        }
+        if flags & EXCHANGE != 0 {
+            let dst = dst.ok_or(Errno::ENOENT)?;
+            self.dir()?.replace(name, dst.clone());
+            to.dir()?.replace(new_name, src.clone());
+            if !same && src.is_dir() != dst.is_dir() {
+                let n = if src.is_dir() { 1 } else { -1 };
+                self.add_links(-n);
+                to.add_links(n);
+            }
+        } else {
+            if let Some(d) = &dst {
+                if d.is_dir() && !d.dir()?.is_empty(cx)? {
+                    return Err(Errno::ENOTEMPTY);
+                }
+                to.dir()?.remove(new_name);
+                to.dropped(d);
+            }
+            // Both names change while vfs holds both directories: nobody sees the state in between.
+            to.dir()?.put(new_name, src.clone());
+            self.dir()?.remove(name);
+            if !same && src.is_dir() {
+                self.add_links(-1);
+                to.add_links(1);
+            }
+        }
+        src.touch_ctime();
+        self.touch();
+        to.touch();
+        Ok(())
+    }
+    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
+        let Body::Link(l) = &self.body else { return Err(Errno::EINVAL) };
+        if let Some(t) = l.get() {
+            return Ok(t.clone());
+        }
+        let t = lower::readlink(self.lower.as_ref().ok_or(Errno::EIO)?, cx)?;
+        Ok(l.get_or_init(|| t).clone())
+    }
+    fn open(&self, cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        match &self.body {
+            Body::File(c) => {
+                if let Some(l) = c.read().lower() {
+                    l.probe(cx)?;
+                }
+                Ok(Arc::new(File { node: self.this()? }))
+            }
+            Body::Dir(_) => Ok(Arc::new(DirFile::new(self.this()?))),
+            _ => Err(Errno::ENXIO),
+        }
+    }
+    fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
+        supported(name)?;
+        self.xattrs(cx, |x| x.get(name).cloned().ok_or(Errno::ENODATA))
+    }
+    fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+        supported(name)?;
+        self.xattrs(cx, |x| {
+            let there = x.contains_key(name);
+            if flags & libc::XATTR_CREATE != 0 && there {
+                return Err(Errno::EEXIST);
+            }
+            if flags & libc::XATTR_REPLACE != 0 && !there {
+                return Err(Errno::ENODATA);
+            }
+            // As much as a file system with one block for attributes could hold several times over.
+            let total: usize = x.iter().map(|(k, v)| k.len() + v.len()).sum();
+            if !there && total + name.len() + value.len() > 1 << 20 {
+                return Err(Errno::ENOSPC);
+            }
+            x.insert(name.to_vec(), value.to_vec());
+            Ok(())
+        })?;
+        self.touch_ctime();
+        Ok(())
+    }
+    fn list_xattr(&self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
+        self.xattrs(cx, |x| Ok(x.keys().cloned().collect()))
+    }
+    fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
+        supported(name)?;
+        self.xattrs(cx, |x| x.remove(name).map(drop).ok_or(Errno::ENODATA))?;
+        self.touch_ctime();
+        Ok(())
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+}
+
+impl Node {
+    fn set_times(&self, set: &SetAttr) -> Result<()> {
+        let now = hostsys::fs::now();
+        let value = |t: TimeSet| match t {
+            TimeSet::Now => now,
+            TimeSet::At(t) => t,
+        };
+        let mut m = self.meta.lock();
+        if let Some(t) = set.atime {
+            m.atime = value(t);
+        }
+        if let Some(t) = set.mtime {
+            m.mtime = value(t);
+        }
+        m.ctime = now;
+        Ok(())
+    }
+}
+
+/// ACLs are not kept; a listing that came from below may still show them.
+fn supported(name: &[u8]) -> Result<()> {
+    if name.starts_with(b"system.") { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+}

@@ -1,0 +1,87 @@
+//! Files of memfd_create(2) and their seals (fcntl(2), F_ADD_SEALS).
+
+use crate::content::{Content, SEAL_EXEC, SEAL_FUTURE_WRITE, SEAL_GROW, SEAL_SEAL, SEAL_SHRINK, SEAL_WRITE};
+use crate::fs::TmpFs;
+use crate::node::{Body, Node};
+use crate::open_file::File;
+use crate::options::Options;
+use abi::{Errno, Result};
+use std::sync::{Arc, OnceLock};
+use vfs::{Caller, Dentry, InodeRef, Mount, MountFlags, OpenFile, Path};
+
+const MFD_ALLOW_SEALING: u32 = 2;
+const MFD_NOEXEC_SEAL: u32 = 8;
+
+/// The instance in which they live, which nothing can walk to.
+fn mount() -> &'static (Arc<TmpFs>, Arc<Mount>) {
+    static MOUNT: OnceLock<(Arc<TmpFs>, Arc<Mount>)> = OnceLock::new();
+    MOUNT.get_or_init(|| {
+        let fs = TmpFs::new(Options { size: None, ..Options::default() });
+        (fs.clone(), Mount::of(fs, MountFlags::empty(), b"tmpfs"))
+    })
+}
+
+/// The open file that memfd_create(2) gives for valid flags.
+pub fn memfd(cx: &dyn Caller, name: &[u8], flags: u32) -> Result<Arc<OpenFile>> {
+    file(cx, &[b"memfd:", name].concat(), flags)
+}
+
+/// As [`memfd`] with the name as it is shown: `dev/zero` for shared anonymous memory, `SYSV00000000`.
+pub fn file(cx: &dyn Caller, shown: &[u8], flags: u32) -> Result<Arc<OpenFile>> {
+    let (fs, mount) = mount();
+    let mut c = Content::empty();
+    c.sealable = flags & (MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL) != 0;
+    if c.sealable {
+        c.seals = 0;
+    }
+    let mut mode = 0o100777;
+    if flags & MFD_NOEXEC_SEAL != 0 {
+        mode = 0o100666;
+        c.seals |= SEAL_EXEC;
+    }
+    fs.charge_inode()?;
+    let creds = cx.creds();
+    let node = Node::new(fs.clone(), Body::file(c), mode, creds.fsuid, creds.fsgid, 0, 0);
+    let inode: InodeRef = node.clone();
+    let path = Path { mount: mount.clone(), dentry: Dentry::detached(inode.clone(), shown) };
+    Ok(OpenFile::new(Some(path), Some(inode), Arc::new(File { node }), libc::O_RDWR | 0o100000))
+}
+
+fn node_of(file: &OpenFile) -> Result<&Node> {
+    file.inode.as_ref().and_then(Node::of).ok_or(Errno::EINVAL)
+}
+
+/// F_GET_SEALS; EINVAL for files that know no seals.
+pub fn get_seals(file: &OpenFile) -> Result<u32> {
+    match &node_of(file)?.body {
+        Body::File(c) => Ok(c.read().seals),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// F_ADD_SEALS.
+pub fn add_seals(file: &OpenFile, seals: u32) -> Result<()> {
+    if !file.writable() {
+        return Err(Errno::EPERM);
+    }
+    let known = SEAL_SEAL | SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE | SEAL_EXEC;
+    if seals & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let node = node_of(file)?;
+    let Body::File(c) = &node.body else { return Err(Errno::EINVAL) };
+    let mut c = c.write();
+    if c.seals & SEAL_SEAL != 0 {
+        return Err(Errno::EPERM);
+    }
+    let mut seals = seals;
+    if seals & SEAL_EXEC != 0 && node.mode() & 0o111 != 0 {
+        seals |= SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE;
+    }
+    if let Some(fd) = c.fd() {
+        // The host answers EBUSY when a writable mapping exists.
+        hostsys::fs::add_seals(&fd, seals & (SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE))?;
+    }
+    c.seals |= seals;
+    Ok(())
+}

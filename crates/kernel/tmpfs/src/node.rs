@@ -1,0 +1,244 @@
+//! Inodes in memory.
+
+use crate::content::Content;
+use crate::dir::Dir;
+use crate::fs::TmpFs;
+use abi::stat::Attr;
+use abi::time::Timespec;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use vfs::InodeRef;
+use vfs::attach::Attachments;
+use vfs::dentry::{S_IFDIR, S_IFMT};
+
+/// Extended attributes.
+pub(crate) enum Xattrs {
+    /// Still those of the lower inode.
+    Lower,
+    /// Our own.
+    Own(BTreeMap<Vec<u8>, Vec<u8>>),
+}
+
+/// What changes together under one short lock.
+pub(crate) struct Meta {
+    pub nlink: u64,
+    pub atime: Timespec,
+    pub mtime: Timespec,
+    pub ctime: Timespec,
+    pub btime: Option<Timespec>,
+    pub xattrs: Xattrs,
+}
+
+/// What an inode holds besides attributes.
+pub(crate) enum Body {
+    Dir(Mutex<Dir>),
+    File(RwLock<Content>),
+    Link(OnceLock<Vec<u8>>),
+    Special,
+}
+
+impl Body {
+    pub fn dir(lower: Option<InodeRef>, first: u64) -> Body {
+        Body::Dir(Mutex::new(Dir::new(lower, first)))
+    }
+    pub fn file(c: Content) -> Body {
+        Body::File(RwLock::new(c))
+    }
+    pub fn link(target: Vec<u8>) -> Body {
+        let l = OnceLock::new();
+        let _ = l.set(target);
+        Body::Link(l)
+    }
+}
+
+/// An inode of a tmpfs or an overlay.
+pub struct Node {
+    pub(crate) me: Weak<Node>,
+    pub(crate) fs: Arc<TmpFs>,
+    pub(crate) ino: u64,
+    mode: AtomicU32,
+    uid: AtomicU32,
+    gid: AtomicU32,
+    pub(crate) rdev: u64,
+    pub(crate) meta: Mutex<Meta>,
+    pub(crate) body: Body,
+    /// The inode of the lower file system that this one started as.
+    pub(crate) lower: Option<InodeRef>,
+    pub(crate) attachments: Attachments,
+}
+
+impl Node {
+    /// A new inode; `mode` with its type.
+    pub(crate) fn new(
+        fs: Arc<TmpFs>,
+        body: Body,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+        rdev: u64,
+        nlink: u64,
+    ) -> Arc<Node> {
+        let now = hostsys::fs::now();
+        let meta = Meta {
+            nlink,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: Some(now),
+            xattrs: Xattrs::Own(BTreeMap::new()),
+        };
+        let ino = fs.new_ino();
+        Arc::new_cyclic(|me| Node {
+            me: me.clone(),
+            fs,
+            ino,
+            mode: mode.into(),
+            uid: uid.into(),
+            gid: gid.into(),
+            rdev,
+            meta: Mutex::new(meta),
+            body,
+            lower: None,
+            attachments: Attachments::default(),
+        })
+    }
+
+    /// An inode that starts as a view of a lower one.
+    pub(crate) fn of_lower(fs: Arc<TmpFs>, body: Body, lower: InodeRef, a: &Attr) -> Arc<Node> {
+        let ino = if fs.lower_dev == Some(a.dev) { a.ino } else { fs.new_ino() };
+        let meta = Meta {
+            nlink: a.nlink,
+            atime: a.atime,
+            mtime: a.mtime,
+            ctime: a.ctime,
+            btime: a.btime,
+            xattrs: Xattrs::Lower,
+        };
+        Arc::new_cyclic(|me| Node {
+            me: me.clone(),
+            fs,
+            ino,
+            mode: a.mode.into(),
+            uid: a.uid.into(),
+            gid: a.gid.into(),
+            rdev: a.rdev,
+            meta: Mutex::new(meta),
+            body,
+            lower: Some(lower),
+            attachments: Attachments::default(),
+        })
+    }
+
+    pub(crate) fn mode(&self) -> u32 {
+        self.mode.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_mode(&self, permissions: u32) {
+        self.mode.store(self.mode() & S_IFMT | permissions & 0o7777, Ordering::Relaxed);
+    }
+
+    pub(crate) fn owner(&self) -> (u32, u32) {
+        (self.uid.load(Ordering::Relaxed), self.gid.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) {
+        if let Some(u) = uid {
+            self.uid.store(u, Ordering::Relaxed);
+        }
+        if let Some(g) = gid {
+            self.gid.store(g, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        self.mode() & S_IFMT == S_IFDIR
+    }
+
+    /// Content or names changed.
+    pub(crate) fn touch(&self) {
+        let now = hostsys::fs::now();
+        let mut m = self.meta.lock();
+        m.mtime = now;
+        m.ctime = now;
+    }
+
+    /// Attributes changed.
+    pub(crate) fn touch_ctime(&self) {
+        self.meta.lock().ctime = hostsys::fs::now();
+    }
+
+    /// Adds to the link count; says what it is then.
+    pub(crate) fn add_links(&self, n: i64) -> u64 {
+        let mut m = self.meta.lock();
+        m.nlink = m.nlink.saturating_add_signed(n);
+        m.ctime = hostsys::fs::now();
+        m.nlink
+    }
+
+    /// The node behind an inode of this crate.
+    pub(crate) fn of(inode: &InodeRef) -> Option<&Node> {
+        inode.as_any().downcast_ref::<Node>()
+    }
+
+    pub(crate) fn attributes(&self) -> Attr {
+        let (size, blocks) = match &self.body {
+            Body::Dir(d) => {
+                let d = d.lock();
+                (d.size(), 0)
+            }
+            Body::File(c) => c.read().size_and_blocks(),
+            Body::Link(l) => match (l.get(), &self.lower) {
+                (Some(t), _) => (t.len() as u64, 0),
+                (None, Some(i)) => (i.attr().map_or(0, |a| a.size), 0),
+                (None, None) => (0, 0),
+            },
+            Body::Special => (0, 0),
+        };
+        let (uid, gid) = self.owner();
+        let m = self.meta.lock();
+        Attr {
+            dev: self.fs.dev,
+            ino: self.ino,
+            mode: self.mode(),
+            nlink: m.nlink,
+            uid,
+            gid,
+            rdev: self.rdev,
+            size,
+            blksize: 4096,
+            blocks,
+            atime: m.atime,
+            mtime: m.mtime,
+            ctime: m.ctime,
+            btime: m.btime,
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.fs.uncharge_inode();
+        match &mut self.body {
+            Body::File(c) => {
+                let pages = c.get_mut().charged();
+                self.fs.recharge(pages, 0);
+            }
+            Body::Dir(d) => drop_tree(d.get_mut()),
+            _ => {}
+        }
+    }
+}
+
+/// Takes a tree apart without recursion: a guest can nest directories deeper than our stack.
+fn drop_tree(d: &mut Dir) {
+    let mut todo = d.take_nodes();
+    while let Some(n) = todo.pop() {
+        if let Some(mut n) = Arc::into_inner(n)
+            && let Body::Dir(d) = &mut n.body
+        {
+            todo.extend(d.get_mut().take_nodes());
+        }
+    }
+}

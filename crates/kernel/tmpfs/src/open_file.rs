@@ -1,0 +1,143 @@
+//! Open files and directories.
+
+use crate::content::{SEAL_FUTURE_WRITE, SEAL_WRITE};
+use crate::node::{Body, Node};
+use abi::{Errno, Result};
+use parking_lot::RwLock;
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use vfs::{Caller, DirSink, FileOps, MapRequest, Mapping, OpenFile};
+
+use crate::content::Content;
+
+/// An open regular file.
+pub(crate) struct File {
+    pub node: Arc<Node>,
+}
+
+impl File {
+    fn content(&self) -> Result<&RwLock<Content>> {
+        match &self.node.body {
+            Body::File(c) => Ok(c),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// relatime after a read.
+fn accessed(node: &Node, file: &OpenFile) {
+    let now = hostsys::fs::now();
+    let mut m = node.meta.lock();
+    if vfs::attr::wants_atime(file, m.atime, m.mtime, m.ctime, now) {
+        m.atime = now;
+    }
+}
+
+impl FileOps for File {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
+        let n = self.content()?.read().read(cx, buf, off)?;
+        accessed(&self.node, file);
+        Ok(n)
+    }
+    fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
+        let (n, _) = self.content()?.write().write(cx, &self.node.fs, buf, Some(off))?;
+        self.node.touch();
+        Ok(n)
+    }
+    fn append(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
+        let done = self.content()?.write().write(cx, &self.node.fs, buf, None)?;
+        self.node.touch();
+        Ok(done)
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
+        let off = u64::try_from(off).map_err(|_| Errno::ENXIO)?;
+        self.content()?.read().seek(off, whence == libc::SEEK_DATA)
+    }
+    fn map(&self, cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
+        let c = self.content()?;
+        let writer = req.shared && file.writable();
+        accessed(&self.node, file);
+        {
+            let c = c.read();
+            if let Some(m) = c.mem()
+                && !writer
+            {
+                return Ok(Mapping::Host { fd: m.ro().clone(), offset: req.offset });
+            }
+            if let Some(l) = c.lower()
+                && !writer
+            {
+                return l.map(cx, req);
+            }
+        }
+        let mut c = c.write();
+        if writer && req.prot & libc::PROT_WRITE != 0 && c.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
+            return Err(Errno::EPERM);
+        }
+        c.own(cx, &self.node.fs, true)?;
+        let sealed = c.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0;
+        let m = c.mem().ok_or(Errno::EIO)?;
+        let fd = if writer && !sealed { m.rw().clone() } else { m.ro().clone() };
+        if writer {
+            c.mapped_shared = true;
+            drop(c);
+            self.node.touch();
+        }
+        Ok(Mapping::Host { fd, offset: req.offset })
+    }
+    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+        Ok(())
+    }
+    fn allocate(&self, cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
+        self.content()?.write().allocate(cx, &self.node.fs, mode, off, len)?;
+        self.node.touch();
+        Ok(())
+    }
+}
+
+/// An open directory.
+pub(crate) struct DirFile {
+    pub node: Arc<Node>,
+    /// Entries made after the start of a pass are not shown in it, so that a pass ends.
+    limit: AtomicU64,
+}
+
+impl DirFile {
+    pub fn new(node: Arc<Node>) -> DirFile {
+        DirFile { node, limit: AtomicU64::new(0) }
+    }
+}
+
+impl FileOps for DirFile {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn read_dir(&self, cx: &dyn Caller, file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
+        let Body::Dir(d) = &self.node.body else { return Err(Errno::ENOTDIR) };
+        let next = {
+            let mut d = d.lock();
+            if pos <= 2 {
+                self.limit.store(d.end(), Ordering::Relaxed);
+            }
+            d.read(cx, &self.node.fs, pos, self.limit.load(Ordering::Relaxed), sink)?
+        };
+        accessed(&self.node, file);
+        Ok(next)
+    }
+    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+        Ok(())
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
+        Err(Errno::EISDIR)
+    }
+}

@@ -1,0 +1,439 @@
+//! vfs semantics on a tmpfs, without a kernel.
+
+use crate::{Options, TmpFs};
+use abi::stat::Attr;
+use abi::{Errno, Result, Signal};
+use std::sync::Arc;
+use vfs::locks::{self, Kind, Owner};
+use vfs::*;
+use wait::Waiter;
+
+struct Plain(Arc<Credentials>);
+
+impl Caller for Plain {
+    fn creds(&self) -> Arc<Credentials> {
+        self.0.clone()
+    }
+    fn waiter(&self) -> Arc<Waiter> {
+        Waiter::new()
+    }
+    fn pid(&self) -> i32 {
+        1
+    }
+    fn tid(&self) -> i32 {
+        1
+    }
+    fn pgid(&self) -> i32 {
+        1
+    }
+    fn sid(&self) -> i32 {
+        1
+    }
+    fn rlimit(&self, _r: i32) -> u64 {
+        u64::MAX
+    }
+    fn raise(&self, _s: Signal) {}
+    fn umask(&self) -> u32 {
+        0o022
+    }
+    fn blocks_or_ignores(&self, _s: Signal) -> bool {
+        false
+    }
+}
+
+fn root() -> Plain {
+    Plain(Arc::new(Credentials::root(Cap::ALL)))
+}
+
+fn user(id: u32) -> Plain {
+    let mut c = Credentials::root(0);
+    (c.uid, c.euid, c.suid, c.fsuid) = (id, id, id, id);
+    (c.gid, c.egid, c.sgid, c.fsgid) = (id, id, id, id);
+    Plain(Arc::new(c))
+}
+
+struct Env {
+    cx: Plain,
+    fs: Arc<FsContext>,
+}
+
+fn env() -> Env {
+    let m = Mount::of(TmpFs::new(Options::default()), MountFlags::empty(), b"none");
+    Env { cx: root(), fs: FsContext::new(MountNs::new(m)) }
+}
+
+impl Env {
+    fn open_as(&self, cx: &Plain, p: &str, flags: i32) -> Result<Arc<OpenFile>> {
+        let how = OpenHow::legacy(flags, 0o644);
+        open::open_at(cx, &self.fs.view(), &Start::Cwd, p.as_bytes(), &how).map_err(Failure::errno)
+    }
+    fn open(&self, p: &str, flags: i32) -> Result<Arc<OpenFile>> {
+        self.open_as(&self.cx, p, flags)
+    }
+    fn mkdir(&self, p: &str) -> Result<()> {
+        dir::mkdir(&self.cx, &self.fs.view(), &Start::Cwd, p.as_bytes(), 0o755)
+    }
+    fn symlink(&self, t: &str, p: &str) -> Result<()> {
+        dir::symlink(&self.cx, &self.fs.view(), t.as_bytes(), &Start::Cwd, p.as_bytes())
+    }
+    fn stat(&self, p: &str) -> Result<Attr> {
+        attr::stat(&self.cx, &self.fs.view(), &Start::Cwd, p.as_bytes(), Lookup::FOLLOW)
+    }
+    fn rename(&self, a: &str, b: &str, flags: u32) -> Result<()> {
+        let s = Start::Cwd;
+        rename::rename(&self.cx, &self.fs.view(), &s, a.as_bytes(), &s, b.as_bytes(), flags)
+    }
+    fn unlink(&self, p: &str) -> Result<()> {
+        link::unlink(&self.cx, &self.fs.view(), &Start::Cwd, p.as_bytes())
+    }
+    fn rmdir(&self, p: &str) -> Result<()> {
+        link::rmdir(&self.cx, &self.fs.view(), &Start::Cwd, p.as_bytes())
+    }
+    fn link(&self, a: &str, b: &str) -> Result<()> {
+        let (v, s) = (self.fs.view(), Start::Cwd);
+        link::link(&self.cx, &v, &s, a.as_bytes(), Lookup::empty(), &s, b.as_bytes())
+    }
+    fn path(&self, p: &str) -> Result<Path> {
+        walk::lookup(&self.cx, &self.fs.view(), &Start::Cwd, p.as_bytes(), Lookup::FOLLOW)
+    }
+    fn names(&self, p: &str) -> Vec<String> {
+        let f = self.open(p, libc::O_RDONLY | libc::O_DIRECTORY).unwrap();
+        struct Names(Vec<String>);
+        impl DirSink for Names {
+            fn entry(&mut self, _n: u64, e: &DirEntry) -> bool {
+                self.0.push(String::from_utf8_lossy(&e.name).into());
+                true
+            }
+        }
+        let mut n = Names(Vec::new());
+        dir::read(&self.cx, &f, &mut n).unwrap();
+        n.0
+    }
+}
+
+const CREAT: i32 = libc::O_CREAT | libc::O_RDWR;
+
+#[test]
+fn create_write_read() {
+    let e = env();
+    let f = e.open("/a", CREAT).unwrap();
+    assert_eq!(io::write_at(&e.cx, &f, b"hello", 3), Ok((5, 8)));
+    let mut b = [9; 16];
+    assert_eq!(io::read_at(&e.cx, &f, &mut b, 0), Ok(8));
+    assert_eq!(&b[..8], b"\0\0\0hello");
+    assert_eq!(e.stat("/a").unwrap().size, 8);
+    assert_eq!(e.stat("/a").unwrap().mode, 0o100644);
+    assert_eq!(e.open("/a", CREAT | libc::O_EXCL).err(), Some(Errno::EEXIST));
+    assert_eq!(e.open("/b", libc::O_RDONLY).err(), Some(Errno::ENOENT));
+    assert_eq!(e.open("/a/", libc::O_RDONLY).err(), Some(Errno::ENOTDIR));
+    assert_eq!(e.open("/b/", CREAT).err(), Some(Errno::EISDIR));
+    assert_eq!(e.open("/", libc::O_RDWR).err(), Some(Errno::EISDIR));
+    assert_eq!(e.open("/a/b", CREAT).err(), Some(Errno::ENOTDIR));
+    assert_eq!(e.open("/a", libc::O_DIRECTORY).err(), Some(Errno::ENOTDIR));
+}
+
+#[test]
+fn holes_and_large_files() {
+    let e = env();
+    let f = e.open("/a", CREAT).unwrap();
+    io::write_at(&e.cx, &f, b"x", 3 << 20).unwrap();
+    assert_eq!(io::seek(&f, 0, libc::SEEK_DATA), Ok(3 << 20));
+    assert_eq!(io::seek(&f, 0, libc::SEEK_HOLE), Ok(0));
+    assert!(e.stat("/a").unwrap().blocks <= 8);
+    attr::ftruncate(&e.cx, &f, 10000).unwrap();
+    assert_eq!(io::seek(&f, 0, libc::SEEK_DATA), Err(Errno::ENXIO));
+    let g = e.open("/b", CREAT).unwrap();
+    io::write_at(&e.cx, &g, &[7; 10000], 0).unwrap();
+    g.ops.allocate(&e.cx, &g, 3, 4096, 4096).unwrap();
+    assert_eq!(io::seek(&g, 0, libc::SEEK_HOLE), Ok(4096));
+    assert_eq!(io::seek(&g, 4096, libc::SEEK_DATA), Ok(8192));
+    let req = MapRequest { prot: 3, shared: true, offset: 0, len: 4096 };
+    assert!(matches!(g.ops.map(&e.cx, &g, &req), Ok(Mapping::Host { .. })));
+    let mut b = [1; 3];
+    io::read_at(&e.cx, &g, &mut b, 4095).unwrap();
+    assert_eq!(b, [7, 0, 0]);
+}
+
+#[test]
+fn symlinks() {
+    let e = env();
+    e.mkdir("/d").unwrap();
+    e.open("/d/f", CREAT).unwrap();
+    e.symlink("d", "/l").unwrap();
+    e.symlink("/l/f", "/m").unwrap();
+    e.symlink("loop", "/loop").unwrap();
+    e.symlink("/d/new", "/dangling").unwrap();
+    assert_eq!(e.stat("/m").unwrap().ino, e.stat("/d/f").unwrap().ino);
+    assert_eq!(e.stat("/loop").err(), Some(Errno::ELOOP));
+    assert_eq!(e.open("/m", libc::O_NOFOLLOW).err(), Some(Errno::ELOOP));
+    assert_eq!(e.open("/dangling", CREAT | libc::O_EXCL).err(), Some(Errno::EEXIST));
+    e.open("/dangling", CREAT).unwrap();
+    assert!(e.stat("/d/new").is_ok());
+    assert!(e.stat("/l/").unwrap().is_dir());
+    assert_eq!(e.stat("/m/").err(), Some(Errno::ENOTDIR));
+    assert_eq!(e.stat("/l/../d/f").unwrap().ino, e.stat("/d/f").unwrap().ino);
+    assert_eq!(e.path("/m").unwrap().display(&e.fs.view().root), b"/d/f");
+    let v = e.fs.view();
+    let at = |s: &str, l| walk::lookup(&e.cx, &v, &Start::Cwd, s.as_bytes(), l).map(drop);
+    assert_eq!(at("m", Lookup::FOLLOW | Lookup::BENEATH), Err(Errno::EXDEV));
+    assert_eq!(at("l/f", Lookup::BENEATH), Ok(()));
+    assert_eq!(at("l/f", Lookup::NO_SYMLINKS), Err(Errno::ELOOP));
+    assert_eq!(at("../d", Lookup::BENEATH), Err(Errno::EXDEV));
+    assert_eq!(at("../../d/f", Lookup::IN_ROOT), Ok(()));
+}
+
+#[test]
+fn renames() {
+    let e = env();
+    e.mkdir("/a").unwrap();
+    e.mkdir("/a/b").unwrap();
+    e.mkdir("/c").unwrap();
+    e.open("/a/b/f", CREAT).unwrap();
+    assert_eq!(e.rename("/a", "/a/b/x", 0), Err(Errno::EINVAL));
+    assert_eq!(e.rename("/a/b", "/a", 0), Err(Errno::ENOTEMPTY));
+    e.rename("/a/b", "/c/b2", 0).unwrap();
+    assert!(e.stat("/c/b2/f").is_ok());
+    assert_eq!(e.stat("/a/b").err(), Some(Errno::ENOENT));
+    assert_eq!((e.stat("/a").unwrap().nlink, e.stat("/c").unwrap().nlink), (2, 3));
+    e.open("/g", CREAT).unwrap();
+    assert_eq!(e.rename("/g", "/c", 0), Err(Errno::EISDIR));
+    assert_eq!(e.rename("/c", "/g", 0), Err(Errno::ENOTDIR));
+    assert_eq!(e.rename("/g", "/c/b2/f", 1), Err(Errno::EEXIST));
+    e.rename("/g", "/c/b2/f", 2).unwrap();
+    e.rename("/g", "/c", 2).unwrap();
+    assert!(e.stat("/g/b2/f").is_ok());
+    e.link("/c", "/c2").unwrap();
+    e.rename("/c", "/c2", 0).unwrap();
+    assert!(e.stat("/c").is_ok(), "renaming onto another link does nothing");
+    assert_eq!(e.rmdir("/g"), Err(Errno::ENOTEMPTY));
+}
+
+#[test]
+fn unlinked_files_and_directories() {
+    let e = env();
+    let f = e.open("/a", CREAT).unwrap();
+    e.link("/a", "/b").unwrap();
+    assert_eq!(f.attr().unwrap().nlink, 2);
+    e.unlink("/a").unwrap();
+    e.unlink("/b").unwrap();
+    assert_eq!(f.attr().unwrap().nlink, 0);
+    assert_eq!(f.path.as_ref().unwrap().display(&e.fs.view().root), b"/a (deleted)");
+    e.mkdir("/d").unwrap();
+    let d = e.path("/d").unwrap();
+    e.fs.set_cwd(d);
+    e.rmdir("/d").unwrap();
+    assert_eq!(e.open("x", CREAT).err(), Some(Errno::ENOENT));
+    assert_eq!(e.mkdir("x").err(), Some(Errno::ENOENT));
+    assert!(e.stat("..").is_ok());
+    assert_eq!(e.unlink("/"), Err(Errno::EISDIR));
+}
+
+#[test]
+fn unnamed_files_get_a_name() {
+    let e = env();
+    let f = e.open("/", libc::O_TMPFILE | libc::O_RDWR).unwrap();
+    assert_eq!(f.attr().unwrap().nlink, 0);
+    let v = e.fs.view();
+    link::link(&e.cx, &v, &Start::File(f.clone()), b"", Lookup::EMPTY_PATH, &Start::Cwd, b"/n").unwrap();
+    assert_eq!(e.stat("/n").unwrap().nlink, 1);
+    assert_eq!(f.path.as_ref().unwrap().display(&v.root), b"/n");
+    let g = e.open("/", libc::O_TMPFILE | libc::O_RDWR | libc::O_EXCL).unwrap();
+    let r = link::link(&e.cx, &v, &Start::File(g), b"", Lookup::EMPTY_PATH, &Start::Cwd, b"/m");
+    assert_eq!(r, Err(Errno::ENOENT));
+}
+
+#[test]
+fn permissions() {
+    let e = env();
+    e.mkdir("/d").unwrap();
+    e.open("/d/f", CREAT).unwrap();
+    let u = user(1000);
+    assert!(e.open_as(&u, "/d/f", libc::O_RDONLY).is_ok());
+    assert_eq!(e.open_as(&u, "/d/f", libc::O_RDWR).err(), Some(Errno::EACCES));
+    assert_eq!(e.open_as(&u, "/d/g", CREAT).err(), Some(Errno::EACCES));
+    attr::chmod(&e.cx, &e.path("/d").unwrap(), 0o700).unwrap();
+    assert_eq!(e.open_as(&u, "/d/f", libc::O_RDONLY).err(), Some(Errno::EACCES));
+    let p = e.path("/d/f").unwrap();
+    assert_eq!(attr::chmod(&u, &p, 0o777), Err(Errno::EPERM));
+    attr::chown(&e.cx, &p, 1000, 1000).unwrap();
+    attr::chmod(&u, &p, 0o6755).unwrap();
+    attr::chown(&u, &p, attr::KEEP, 1000).unwrap();
+    assert_eq!(p.attr().unwrap().mode, 0o100755, "set-id bits go with chown");
+}
+
+#[test]
+fn directory_offsets_are_stable() {
+    let e = env();
+    e.mkdir("/d").unwrap();
+    for i in 0..100 {
+        e.open(&format!("/d/{i}"), CREAT).unwrap();
+    }
+    let f = e.open("/d", libc::O_RDONLY).unwrap();
+    struct Few(Vec<String>, usize);
+    impl DirSink for Few {
+        fn entry(&mut self, _n: u64, e: &DirEntry) -> bool {
+            if self.0.len() == self.1 {
+                return false;
+            }
+            self.0.push(String::from_utf8_lossy(&e.name).into());
+            true
+        }
+    }
+    let mut seen = Vec::new();
+    loop {
+        let mut s = Few(Vec::new(), 7);
+        dir::read(&e.cx, &f, &mut s).unwrap();
+        if s.0.is_empty() {
+            break;
+        }
+        for n in s.0.iter().filter(|n| !n.starts_with('.')) {
+            e.unlink(&format!("/d/{n}")).unwrap();
+            e.open(&format!("/d/new{n}"), CREAT).unwrap();
+        }
+        seen.extend(s.0);
+    }
+    assert_eq!(seen.len(), 102, "every old entry once, no new one");
+}
+
+#[test]
+fn mounts() {
+    let e = env();
+    e.mkdir("/m").unwrap();
+    e.mkdir("/n").unwrap();
+    let ns = e.fs.view().ns.clone();
+    let sb = SuperBlock::new(TmpFs::new(Options::default()));
+    ns.mount(&e.path("/m").unwrap(), sb, MountFlags::empty(), b"t").unwrap();
+    e.mkdir("/m/x").unwrap();
+    e.open("/m/x/f", CREAT).unwrap();
+    assert_ne!(e.stat("/m").unwrap().dev, e.stat("/").unwrap().dev);
+    assert_eq!(e.stat("/m/..").unwrap().ino, e.stat("/").unwrap().ino);
+    assert_eq!(e.path("/m/x/f").unwrap().display(&e.fs.view().root), b"/m/x/f");
+    assert_eq!(e.rename("/m/x", "/y", 0), Err(Errno::EXDEV));
+    assert_eq!(e.rmdir("/m"), Err(Errno::EBUSY));
+    ns.bind(&e.path("/m/x").unwrap(), &e.path("/n").unwrap(), false).unwrap();
+    assert!(e.stat("/n/f").is_ok());
+    assert_eq!(e.path("/n/f").unwrap().display(&e.fs.view().root), b"/n/f");
+    let n = e.path("/n").unwrap();
+    ns.remount(&n.mount, MountFlags::RDONLY);
+    drop(n);
+    assert_eq!(e.open("/n/g", CREAT).err(), Some(Errno::EROFS));
+    assert!(e.open("/m/x/g", CREAT).is_ok());
+    let f = e.open("/n/f", libc::O_RDONLY).unwrap();
+    assert_eq!(ns.umount(e.path("/n").unwrap(), false), Err(Errno::EBUSY));
+    drop(f);
+    assert_eq!(ns.umount(e.path("/n").unwrap(), false), Ok(()));
+    assert_eq!(e.stat("/n/f").err(), Some(Errno::ENOENT));
+    let (copy, map) = ns.copy();
+    assert_eq!((copy.mounts().len(), map.len()), (2, 2));
+    assert_eq!(ns.umount(e.path("/m").unwrap(), true), Ok(()));
+    assert_eq!((ns.mounts().len(), copy.mounts().len()), (1, 2));
+}
+
+#[test]
+fn pivot_root_swaps() {
+    let e = env();
+    e.mkdir("/new").unwrap();
+    let ns = e.fs.view().ns.clone();
+    let sb = SuperBlock::new(TmpFs::new(Options::default()));
+    ns.mount(&e.path("/new").unwrap(), sb, MountFlags::empty(), b"t").unwrap();
+    e.mkdir("/new/old").unwrap();
+    let (new, old, root) = (e.path("/new").unwrap(), e.path("/new/old").unwrap(), e.fs.view().root.clone());
+    ns.pivot_root(&new, &old, &root).unwrap();
+    e.fs.set_root(new.clone());
+    e.fs.set_cwd(new);
+    assert!(e.stat("/old/new").is_ok());
+    assert_eq!(e.stat("/new").err(), Some(Errno::ENOENT));
+    ns.umount(e.path("/old").unwrap(), true).unwrap();
+    assert_eq!(e.names("/old"), [".", ".."]);
+}
+
+#[test]
+fn descriptor_tables() {
+    let e = env();
+    let t = FdTable::new();
+    let f = e.open("/a", CREAT).unwrap();
+    assert_eq!(t.install(f.clone(), false, 4), Ok(0));
+    let slot = t.reserve(0, 4).unwrap();
+    assert_eq!(slot.fd(), 1);
+    assert_eq!(t.get(1).err(), Some(Errno::EBADF));
+    assert_eq!(t.install(f.clone(), true, 4), Ok(2));
+    drop(slot);
+    assert_eq!(t.install(f.clone(), true, 4), Ok(1));
+    assert_eq!(t.install(f.clone(), true, 4), Ok(3));
+    assert_eq!(t.install(f.clone(), true, 4), Err(Errno::EMFILE));
+    t.close(&e.cx, 2).unwrap();
+    assert_eq!(t.close(&e.cx, 2), Err(Errno::EBADF));
+    assert_eq!(t.reserve(3, 10).unwrap().fd(), 4);
+    let c = t.fork_copy();
+    t.close_on_exec(&e.cx);
+    assert_eq!((t.numbers(), c.numbers()), (vec![0], vec![0, 1, 3]));
+    t.install_at(&e.cx, 7, f.clone(), false, 10).unwrap();
+    assert_eq!(t.install_at(&e.cx, 10, f.clone(), false, 10), Err(Errno::EBADF));
+    t.close_range(&e.cx, 1, u32::MAX);
+    assert_eq!(t.numbers(), [0]);
+}
+
+#[test]
+fn record_locks() {
+    let e = env();
+    let f = e.open("/a", CREAT).unwrap();
+    let (a, b) = (Owner::Posix(1001), Owner::Posix(1002));
+    let set = |o, k, s, l| locks::set(&e.cx, &f, o, k, s, l, false);
+    set(a, Some(Kind::Exclusive), 0, 99).unwrap();
+    assert_eq!(set(b, Some(Kind::Shared), 50, 60), Err(Failure::Errno(Errno::EAGAIN)));
+    set(a, None, 40, 69).unwrap();
+    set(b, Some(Kind::Shared), 50, 60).unwrap();
+    let hit = locks::test(&f, b, Kind::Exclusive, 0, locks::TO_END).unwrap().unwrap();
+    assert_eq!((hit.start, hit.end, hit.pid), (0, 39, 1));
+    assert_eq!(locks::test(&f, a, Kind::Shared, 0, 99), Ok(None));
+    let g = e.open("/a", libc::O_RDWR).unwrap();
+    locks::flock(&e.cx, &f, Some(Kind::Exclusive), false).unwrap();
+    assert!(locks::flock(&e.cx, &g, Some(Kind::Shared), false).is_err());
+    drop(f);
+    locks::flock(&e.cx, &g, Some(Kind::Shared), false).unwrap();
+}
+
+#[test]
+fn limits() {
+    let fs = TmpFs::new(Options::parse(b"size=16k,nr_inodes=3,mode=700").unwrap());
+    assert_eq!(fs.options(), "size=16k,nr_inodes=3,mode=700");
+    let m = Mount::of(fs, MountFlags::empty(), b"none");
+    let e = Env { cx: root(), fs: FsContext::new(MountNs::new(m)) };
+    let f = e.open("/a", CREAT).unwrap();
+    assert_eq!(io::write_at(&e.cx, &f, &[1; 20000], 0), Ok((16384, 16384)));
+    assert_eq!(io::write_at(&e.cx, &f, &[1; 1], 16384), Err(Errno::ENOSPC));
+    e.open("/b", CREAT).unwrap();
+    assert_eq!(e.open("/c", CREAT).err(), Some(Errno::ENOSPC));
+    e.unlink("/b").unwrap();
+    e.open("/c", CREAT).unwrap();
+    attr::ftruncate(&e.cx, &f, 0).unwrap();
+    assert_eq!(io::write_at(&e.cx, &f, &[1; 5], 0), Ok((5, 5)));
+    assert!(Options::parse(b"bogus").is_err());
+}
+
+#[test]
+fn memfd_seals() {
+    let e = env();
+    let f = crate::memfd(&e.cx, b"x", 2).unwrap();
+    io::write_at(&e.cx, &f, b"abc", 0).unwrap();
+    assert_eq!(f.path.as_ref().unwrap().display(&e.fs.view().root), b"/memfd:x (deleted)");
+    let req = MapRequest { prot: 3, shared: true, offset: 0, len: 4096 };
+    f.ops.map(&e.cx, &f, &req).unwrap();
+    crate::add_seals(&f, 2 | 8).unwrap();
+    assert_eq!(crate::get_seals(&f), Ok(10));
+    assert_eq!(io::write_at(&e.cx, &f, b"abc", 0), Err(Errno::EPERM));
+    assert_eq!(attr::ftruncate(&e.cx, &f, 1), Err(Errno::EPERM));
+    assert!(f.ops.map(&e.cx, &f, &req).is_err());
+    assert_eq!(crate::add_seals(&e.open("/a", CREAT).unwrap(), 2), Err(Errno::EPERM));
+}
+
+#[test]
+fn deep_trees_do_not_recurse() {
+    let e = env();
+    for _ in 0..20_000 {
+        e.mkdir("d").unwrap();
+        let d = e.path("d").unwrap();
+        e.fs.set_cwd(d);
+    }
+    drop(e);
+}
