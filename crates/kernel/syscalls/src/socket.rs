@@ -1,0 +1,149 @@
+//! socket(2), bind(2), listen(2), accept(2), connect(2) and the small calls on sockets.
+
+use crate::arg::{Fd, Ptr};
+use crate::install::{install, install_pair};
+use abi::{Errno, Result};
+use socket::{SocketFile, family, io, options};
+use std::sync::Arc;
+use task::{Current, SysResult};
+use vfs::OpenFile;
+
+/// sizeof(struct sockaddr_storage).
+const MAX_ADDR: u32 = 128;
+
+/// An open file that is a socket: EBADF, ENOTSOCK.
+pub struct Sock {
+    file: Arc<OpenFile>,
+}
+
+impl Sock {
+    /// The socket behind a descriptor.
+    pub fn get(c: &Current, fd: Fd) -> Result<Sock> {
+        let file = c.file(fd.0)?;
+        SocketFile::of(&file)?;
+        Ok(Sock { file })
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &Arc<OpenFile> {
+        &self.file
+    }
+
+    /// The socket's operations.
+    pub fn ops(&self) -> Result<&dyn socket::SocketOps> {
+        Ok(&*SocketFile::of(&self.file)?.ops)
+    }
+}
+
+/// A socket address argument.
+pub fn read_addr(c: &Current, at: Ptr, len: u32) -> Result<Vec<u8>> {
+    if len > MAX_ADDR {
+        return Err(Errno::EINVAL);
+    }
+    let mut b = vec![0; len as usize];
+    c.read_bytes(at.0, &mut b)?;
+    Ok(b)
+}
+
+/// Writes an address as far as there is room, and its whole length to `len_at`.
+pub fn write_addr(c: &mut Current, addr: &[u8], at: Ptr, len_at: Ptr) -> Result<()> {
+    let room: i32 = c.read_value(len_at.0)?;
+    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    c.write_bytes(at.0, &addr[..addr.len().min(room)])?;
+    c.write_value(len_at.0, &(addr.len() as i32))
+}
+
+pub fn socket(c: &mut Current, domain: i32, kind: i32, protocol: i32) -> SysResult {
+    let (kind, flags) = family::split_type(kind)?;
+    let ops = family::create(c, domain, kind, protocol)?;
+    let file = SocketFile::open(c, ops, flags);
+    install(c, file, flags & libc::SOCK_CLOEXEC != 0)
+}
+
+pub fn socketpair(c: &mut Current, domain: i32, kind: i32, protocol: i32, fds: Ptr) -> SysResult {
+    let (kind, flags) = family::split_type(kind)?;
+    let [a, b] = family::pair(c, domain, kind, protocol)?;
+    let pair = (SocketFile::open(c, a, flags), SocketFile::open(c, b, flags));
+    install_pair(c, pair, flags & libc::SOCK_CLOEXEC != 0, fds.0)
+}
+
+pub fn bind(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
+    let s = Sock::get(c, fd)?;
+    let addr = read_addr(c, addr, len)?;
+    s.ops()?.bind(c, &*c.fs().view(), &addr)?;
+    Ok(0)
+}
+
+pub fn connect(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
+    let s = Sock::get(c, fd)?;
+    let addr = read_addr(c, addr, len)?;
+    io::connect(c, s.file(), s.ops()?, &*c.fs().view(), &addr)?;
+    Ok(0)
+}
+
+pub fn listen(c: &mut Current, fd: Fd, backlog: i32) -> SysResult {
+    Sock::get(c, fd)?.ops()?.listen(c, backlog)?;
+    Ok(0)
+}
+
+pub fn accept(c: &mut Current, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
+    accept4(c, fd, addr, len, 0)
+}
+
+pub fn accept4(c: &mut Current, fd: Fd, addr: Ptr, len: Ptr, flags: i32) -> SysResult {
+    crate::arg::check_flags(flags, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)?;
+    let s = Sock::get(c, fd)?;
+    let slot = c.fd_table().reserve(0, crate::install::limit(c))?;
+    let ops = io::accept(c, s.file(), s.ops()?)?;
+    if !addr.is_null() {
+        // The peer may be gone already; it was never named then.
+        let name = ops.peer_addr().map_err(|_| Errno::ECONNABORTED)?;
+        write_addr(c, &name, addr, len)?;
+    }
+    let file = SocketFile::open(c, ops, flags);
+    Ok(slot.commit(file, flags & libc::SOCK_CLOEXEC != 0) as u64)
+}
+
+pub fn getsockname(c: &mut Current, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
+    let name = Sock::get(c, fd)?.ops()?.local_addr();
+    write_addr(c, &name, addr, len)?;
+    Ok(0)
+}
+
+pub fn getpeername(c: &mut Current, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
+    let name = Sock::get(c, fd)?.ops()?.peer_addr()?;
+    write_addr(c, &name, addr, len)?;
+    Ok(0)
+}
+
+pub fn shutdown(c: &mut Current, fd: Fd, how: i32) -> SysResult {
+    Sock::get(c, fd)?.ops()?.shutdown(how)?;
+    Ok(0)
+}
+
+pub fn setsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: i32) -> SysResult {
+    let s = Sock::get(c, fd)?;
+    let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
+    // No option that we know is longer.
+    let mut v = vec![0; len.min(256)];
+    c.read_bytes(value.0, &mut v)?;
+    match level {
+        libc::SOL_SOCKET => options::set(s.ops()?, c, name, &v)?,
+        _ => s.ops()?.set_option(c, level, name, &v)?,
+    }
+    Ok(0)
+}
+
+pub fn getsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: Ptr) -> SysResult {
+    let s = Sock::get(c, fd)?;
+    let room: i32 = c.read_value(len.0)?;
+    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    let v = match level {
+        libc::SOL_SOCKET => options::get(s.ops()?, name)?,
+        _ => s.ops()?.get_option(level, name)?,
+    };
+    let n = v.len().min(room);
+    c.write_bytes(value.0, &v[..n])?;
+    c.write_value(len.0, &(n as i32))?;
+    Ok(0)
+}
