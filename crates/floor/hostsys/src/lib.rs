@@ -7,8 +7,8 @@
 
 pub mod clock;
 pub mod fs;
-pub mod memfd;
 pub mod inherited;
+pub mod memfd;
 pub mod mounts;
 pub mod signals;
 pub mod spawn;

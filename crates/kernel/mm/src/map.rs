@@ -172,12 +172,13 @@ impl MemoryMap {
     /// Finds `len` free bytes (page multiple), aligned to `align`, highest first below `mmap_base`;
     /// `hint` is tried first. `gap` bytes stay free below every MAP_GROWSDOWN area.
     pub fn find_free(&self, hint: u64, len: u64, align: u64) -> Option<u64> {
-        if hint >= self.min && hint.is_multiple_of(PAGE_SIZE) {
-            if let Some(end) = hint.checked_add(len) {
-                if end <= self.max && self.overlapping(hint, end).next().is_none() {
-                    return Some(hint);
-                }
-            }
+        if hint >= self.min
+            && hint.is_multiple_of(PAGE_SIZE)
+            && let Some(end) = hint.checked_add(len)
+            && end <= self.max
+            && self.overlapping(hint, end).next().is_none()
+        {
+            return Some(hint);
         }
         self.find_below(self.mmap_base, len, align).or_else(|| self.find_below(self.max, len, align))
     }
@@ -185,10 +186,10 @@ impl MemoryMap {
     fn find_below(&self, top: u64, len: u64, align: u64) -> Option<u64> {
         let mut end = top;
         for v in self.areas.range(..top).rev().map(|(_, v)| v) {
-            if v.end < end {
-                if let Some(a) = fit(v.end.max(self.min), end, len, align) {
-                    return Some(a);
-                }
+            if v.end < end
+                && let Some(a) = fit(v.end.max(self.min), end, len, align)
+            {
+                return Some(a);
             }
             end = end.min(v.start);
         }
@@ -225,23 +226,23 @@ impl MemoryMap {
         }
         self.remove(v.start, v.end);
         let mut v = v;
-        if let Some(prev) = self.areas.range(..v.start).next_back().map(|(_, p)| p) {
-            if prev.joins(&v) {
-                let key = prev.start;
-                if let Some(p) = self.areas.remove(&key) {
-                    self.total -= p.len();
-                    v.offset = p.offset;
-                    v.start = p.start;
-                }
+        if let Some(prev) = self.areas.range(..v.start).next_back().map(|(_, p)| p)
+            && prev.joins(&v)
+        {
+            let key = prev.start;
+            if let Some(p) = self.areas.remove(&key) {
+                self.total -= p.len();
+                v.offset = p.offset;
+                v.start = p.start;
             }
         }
-        if let Some(next) = self.areas.get(&v.end) {
-            if v.joins(next) {
-                let key = next.start;
-                if let Some(n) = self.areas.remove(&key) {
-                    self.total -= n.len();
-                    v.end = n.end;
-                }
+        if let Some(next) = self.areas.get(&v.end)
+            && v.joins(next)
+        {
+            let key = next.start;
+            if let Some(n) = self.areas.remove(&key) {
+                self.total -= n.len();
+                v.end = n.end;
             }
         }
         self.put(v);

@@ -140,12 +140,11 @@ impl Mm {
                 if shared && kind == libc::MAP_SHARED_VALIDATE && a.flags & libc::MAP_SYNC != 0 {
                     return Err(Errno::EOPNOTSUPP);
                 }
-                if let Some(p) = &f.path {
-                    if p.mount.flags().contains(vfs::mount::MountFlags::NOEXEC)
-                        && a.prot & libc::PROT_EXEC != 0
-                    {
-                        return Err(Errno::EPERM);
-                    }
+                if let Some(p) = &f.path
+                    && p.mount.flags().contains(vfs::mount::MountFlags::NOEXEC)
+                    && a.prot & libc::PROT_EXEC != 0
+                {
+                    return Err(Errno::EPERM);
                 }
                 f.ops.map(cx, f, &MapRequest { prot: a.prot, shared, offset: a.offset, len })?
             }

@@ -298,6 +298,56 @@ impl Current {
     }
 }
 
+impl Current {
+    /// This task for subsystems, independent of the borrow of `self`.
+    pub fn caller(&self) -> TaskCaller {
+        TaskCaller(self.task.clone())
+    }
+
+    /// Runs `f` with the task as caller and the platform context side by side.
+    pub fn with_context<T>(&mut self, f: impl FnOnce(&dyn Caller, &mut dyn Context) -> T) -> T {
+        let caller = self.caller();
+        f(&caller, self.ctx.as_mut())
+    }
+}
+
+/// A task as `vfs::Caller`.
+pub struct TaskCaller(Arc<Task>);
+
+impl Caller for TaskCaller {
+    fn creds(&self) -> Arc<Credentials> {
+        self.0.creds()
+    }
+    fn waiter(&self) -> Arc<Waiter> {
+        self.0.waiter.clone()
+    }
+    fn pid(&self) -> i32 {
+        self.0.tgid()
+    }
+    fn tid(&self) -> i32 {
+        self.0.tid()
+    }
+    fn pgid(&self) -> i32 {
+        self.0.kernel().tree.lock().nodes.get(&self.0.tgid()).map_or(0, |n| n.pgid)
+    }
+    fn sid(&self) -> i32 {
+        self.0.kernel().tree.lock().nodes.get(&self.0.tgid()).map_or(0, |n| n.sid)
+    }
+    fn rlimit(&self, resource: i32) -> u64 {
+        self.0.group.rlimit(resource)
+    }
+    fn raise(&self, sig: Signal) {
+        let info = SigInfo::user(sig, libc::SI_USER, self.0.tgid(), self.0.creds().uid);
+        let _ = self.0.send(info);
+    }
+    fn umask(&self) -> u32 {
+        self.0.fs().map_or(0o22, |f| f.umask())
+    }
+    fn blocks_or_ignores(&self, sig: Signal) -> bool {
+        self.0.blocked().has(sig) || self.0.group.handlers().lock().get(sig).handler == crate::signal::SIG_IGN
+    }
+}
+
 impl Caller for Current {
     fn creds(&self) -> Arc<Credentials> {
         self.task.creds()
@@ -312,24 +362,22 @@ impl Caller for Current {
         self.task.tid()
     }
     fn pgid(&self) -> i32 {
-        self.kernel().tree.lock().nodes.get(&self.task.tgid()).map_or(0, |n| n.pgid)
+        self.caller().pgid()
     }
     fn sid(&self) -> i32 {
-        self.kernel().tree.lock().nodes.get(&self.task.tgid()).map_or(0, |n| n.sid)
+        self.caller().sid()
     }
     fn rlimit(&self, resource: i32) -> u64 {
         self.task.group.rlimit(resource)
     }
     fn raise(&self, sig: Signal) {
-        let info = SigInfo::user(sig, libc::SI_USER, self.task.tgid(), self.task.creds().uid);
-        let _ = self.task.send(info);
+        self.caller().raise(sig);
     }
     fn umask(&self) -> u32 {
         self.fs_context.umask()
     }
     fn blocks_or_ignores(&self, sig: Signal) -> bool {
-        self.task.blocked().has(sig)
-            || self.task.group.handlers().lock().get(sig).handler == crate::signal::SIG_IGN
+        self.caller().blocks_or_ignores(sig)
     }
 }
 

@@ -148,10 +148,10 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
             }
             if dead {
                 report_exit(&mut t, child, &mut signals, &mut wake);
-            } else if let Some(th) = cg.any_thread() {
-                if let Some(sig) = Signal::new(th.pdeathsig.load(Ordering::Relaxed)) {
-                    signals.push((cg.clone(), SigInfo::user(sig, libc::SI_USER, tgid, uid)));
-                }
+            } else if let Some(th) = cg.any_thread()
+                && let Some(sig) = Signal::new(th.pdeathsig.load(Ordering::Relaxed))
+            {
+                signals.push((cg.clone(), SigInfo::user(sig, libc::SI_USER, tgid, uid)));
             }
         }
         groups.sort_unstable();

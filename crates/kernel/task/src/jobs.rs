@@ -63,9 +63,9 @@ pub(crate) fn session_leader_left(kernel: &Arc<Kernel>, tgid: i32) {
         let leads = t.nodes.get(&tgid).is_some_and(|n| n.sid == tgid);
         if leads { t.terminals.remove(&tgid) } else { None }
     };
-    if let Some(tty) = tty {
-        if let Some(hook) = kernel.hangup.get() {
-            hook(&tty, tgid);
-        }
+    if let Some(tty) = tty
+        && let Some(hook) = kernel.hangup.get()
+    {
+        hook(&tty, tgid);
     }
 }

@@ -34,6 +34,9 @@ pub struct Uts {
 /// What `Kernel::hangup` holds.
 pub type Hangup = fn(&Arc<dyn Any + Send + Sync>, i32);
 
+/// What `Kernel::poll_restart` holds: array, length, deadline.
+pub type PollRestart = fn(&mut Current, u64, u32, Option<Instant>) -> crate::result::SysResult;
+
 /// What all tasks share.
 pub struct Kernel {
     /// Runs guest code.
@@ -58,6 +61,8 @@ pub struct Kernel {
     pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
     /// Hangs a terminal up when its session's leader (the id given) has gone.
     pub hangup: OnceLock<Hangup>,
+    /// Goes on with an interrupted poll(2); set by the readiness family.
+    pub poll_restart: OnceLock<PollRestart>,
     late_kills: Leaf<Vec<TimerHandle>>,
     finished: Leaf<Option<i32>>,
     finished_cv: Condvar,
@@ -86,6 +91,7 @@ impl Kernel {
             forks: AtomicU64::new(0),
             root_fs: Leaf::new(None),
             hangup: OnceLock::new(),
+            poll_restart: OnceLock::new(),
             late_kills: Leaf::new(Vec::new()),
             finished: Leaf::new(None),
             finished_cv: Condvar::new(),

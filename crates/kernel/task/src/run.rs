@@ -41,10 +41,10 @@ fn run(mut c: Current) {
         if c.exit_code.is_some() {
             break;
         }
-        if c.task.waiter.interrupted() || c.restart.is_some() || c.saved_mask.is_some() {
-            if let Flow::Leave = handle_pending(&mut c) {
-                break;
-            }
+        if (c.task.waiter.interrupted() || c.restart.is_some() || c.saved_mask.is_some())
+            && let Flow::Leave = handle_pending(&mut c)
+        {
+            break;
         }
         match c.ctx.run() {
             Exit::Syscall => dispatch(&mut c),

@@ -371,6 +371,12 @@ impl ThreadGroup {
         self.rlimits.lock().get(resource as usize).map_or(u64::MAX, |l| l.0)
     }
 
+    /// Forgets pending signals of the group and its threads (a disposition became "ignore").
+    pub fn discard_signals(&self, which: SigSet) {
+        let mut s = self.signals.lock();
+        crate::send::discard(self, &mut s, which);
+    }
+
     /// Sends a signal to the process. Permission was checked.
     pub fn send(&self, info: SigInfo) -> Result<()> {
         crate::send::send(self, None, info)

@@ -123,10 +123,10 @@ impl Tree {
 
     /// Forgets a zombie that was waited for.
     pub fn release(&mut self, tgid: i32) {
-        if let Some(n) = self.nodes.remove(&tgid) {
-            if let Some(p) = self.nodes.get_mut(&n.parent) {
-                p.children.retain(|&c| c != tgid);
-            }
+        if let Some(n) = self.nodes.remove(&tgid)
+            && let Some(p) = self.nodes.get_mut(&n.parent)
+        {
+            p.children.retain(|&c| c != tgid);
         }
     }
 }

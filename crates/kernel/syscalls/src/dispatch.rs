@@ -1,0 +1,99 @@
+//! From a trapped system call to its handler and back.
+
+use crate::table::{MAX_NR, Row};
+use abi::Errno;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use task::{Current, SysErr, SysResult};
+
+/// Every system call that is implemented.
+pub fn all_rows() -> impl Iterator<Item = &'static Row> {
+    [crate::families::ROWS, crate::families_fs::ROWS, crate::families_ipc::ROWS].into_iter().flatten()
+}
+
+static TABLE: LazyLock<Box<[Option<&'static Row>]>> = LazyLock::new(|| {
+    let mut t = vec![None; MAX_NR];
+    for r in all_rows() {
+        t[r.nr as usize] = Some(r);
+    }
+    t.into()
+});
+
+/// Calls that nobody implements, counted by number.
+static MISSING: LazyLock<Vec<(AtomicU64, AtomicBool)>> =
+    LazyLock::new(|| (0..MAX_NR).map(|_| Default::default()).collect());
+
+/// The row of a system call number.
+pub fn row(nr: u64) -> Option<&'static Row> {
+    TABLE.get(nr as usize).copied().flatten()
+}
+
+/// How often each unimplemented call was made.
+pub fn missing() -> Vec<(usize, u64)> {
+    let counts = MISSING.iter().map(|m| m.0.load(Ordering::Relaxed)).enumerate();
+    counts.filter(|(_, n)| *n > 0).collect()
+}
+
+/// Performs the system call that the registers ask for. Installed as `Kernel::dispatch`.
+pub fn dispatch(c: &mut Current) {
+    let nr = c.ctx.regs().orig_rax;
+    let args = c.ctx.regs().args();
+    c.calls += 1;
+    c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
+    let strace = c.kernel().strace.load(Ordering::Relaxed);
+    let Some(row) = row(nr) else {
+        unimplemented(c, nr, args, strace);
+        c.task.in_syscall.store(0, Ordering::Relaxed);
+        return;
+    };
+    let result = if strace { traced(c, row, args) } else { (row.call)(c, args) };
+    c.set_result(result);
+    c.task.in_syscall.store(0, Ordering::Relaxed);
+}
+
+fn traced(c: &mut Current, row: &Row, args: [u64; 6]) -> SysResult {
+    let task = Arc::clone(&c.task);
+    let shown = (row.show)(c, args);
+    log::info!(target: "strace", "[{}] {}({}) ...", task.tid(), row.name, shown);
+    let start = std::time::Instant::now();
+    let r = (row.call)(c, args);
+    let us = start.elapsed().as_micros();
+    let tid = task.tid();
+    match r {
+        Ok(v) => log::info!(target: "strace", "[{tid}] {}({shown}) = {:#x} ({us}us)", row.name, v),
+        Err(SysErr::Errno(e)) => {
+            log::info!(target: "strace", "[{tid}] {}({shown}) = -1 {e} ({us}us)", row.name)
+        }
+        Err(e) => log::info!(target: "strace", "[{tid}] {}({shown}) = ? {e:?} ({us}us)", row.name),
+    }
+    r
+}
+
+fn unimplemented(c: &mut Current, nr: u64, args: [u64; 6], strace: bool) {
+    if let Some((count, seen)) = MISSING.get(nr as usize) {
+        count.fetch_add(1, Ordering::Relaxed);
+        if !seen.swap(true, Ordering::Relaxed) {
+            log::debug!("[{}] system call {nr} is not implemented", c.task.tid());
+        }
+    }
+    if strace {
+        log::info!(target: "strace", "[{}] syscall_{nr}({args:#x?}) = -1 ENOSYS", c.task.tid());
+    }
+    c.set_result(Err(SysErr::Errno(Errno::ENOSYS)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_unique() {
+        let mut seen = std::collections::HashMap::new();
+        for r in all_rows() {
+            assert!((r.nr as usize) < MAX_NR, "{} is beyond the table", r.name);
+            if let Some(old) = seen.insert(r.nr, r.name) {
+                panic!("{} and {old} share number {}", r.name, r.nr);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! execve(2), execveat(2).
+
+use crate::arg::{DirFd, PathPtr, Ptr};
+use abi::Errno;
+use task::{Current, MAX_ARG_STRLEN, Program, SysResult};
+use vfs::walk::{Lookup, Start};
+
+/// Most strings in argv or envp together that can fit the largest argument space.
+const MAX_STRINGS: usize = 1 << 20;
+
+fn strings(c: &Current, list: Ptr, budget: &mut usize) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut out = Vec::new();
+    if list.is_null() {
+        return Ok(out);
+    }
+    let mut at = list.0;
+    let mut words = [0u64; 64];
+    loop {
+        // As many pointers as the page holds: the next page may be missing.
+        let n = (((4096 - at % 4096) / 8).max(1) as usize).min(words.len());
+        let mut bytes = vec![0u8; n * 8];
+        let got = c.read_some(at, &mut bytes)? / 8;
+        if got == 0 {
+            return Err(Errno::EFAULT);
+        }
+        for (w, b) in words.iter_mut().zip(bytes.chunks_exact(8)).take(got) {
+            *w = b.iter().rev().fold(0, |v, &x| v << 8 | x as u64);
+        }
+        for &p in &words[..got] {
+            if p == 0 {
+                return Ok(out);
+            }
+            let s = c.read_cstr(p, MAX_ARG_STRLEN, Errno::E2BIG)?;
+            *budget = budget.checked_sub(s.len() + 9).ok_or(Errno::E2BIG)?;
+            if out.len() >= MAX_STRINGS {
+                return Err(Errno::E2BIG);
+            }
+            out.push(s);
+        }
+        at = at.checked_add(got as u64 * 8).ok_or(Errno::EFAULT)?;
+    }
+}
+
+pub fn execve(c: &mut Current, path: PathPtr, argv: Ptr, envp: Ptr) -> SysResult {
+    execveat(c, DirFd(libc::AT_FDCWD), path, argv, envp, 0)
+}
+
+pub fn execveat(c: &mut Current, dir: DirFd, path: PathPtr, argv: Ptr, envp: Ptr, flags: i32) -> SysResult {
+    crate::arg::check_flags(flags, libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW)?;
+    let name = c.read_path(path.0)?;
+    let mut budget = 6 << 20;
+    let mut argv = strings(c, argv, &mut budget)?;
+    let envp = strings(c, envp, &mut budget)?;
+    if argv.is_empty() {
+        // Linux passes one empty argument rather than none.
+        argv.push(Vec::new());
+    }
+    let mut look = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Lookup::default() } else { Lookup::FOLLOW };
+    if flags & libc::AT_EMPTY_PATH != 0 {
+        look |= Lookup::EMPTY_PATH;
+    }
+    let from_dir = dir.0 != libc::AT_FDCWD && name.first() != Some(&b'/');
+    let start = if from_dir { Start::File(c.file(dir.0)?) } else { Start::Cwd };
+    let view = c.fs().view();
+    let file = vfs::open::open_exec(c, &view, &start, &name, look)?;
+    let filename = match (from_dir, name.is_empty()) {
+        (false, _) => name,
+        (true, true) => format!("/dev/fd/{}", dir.0).into_bytes(),
+        (true, false) => [format!("/dev/fd/{}/", dir.0).as_bytes(), &name].concat(),
+    };
+    let inaccessible = from_dir && c.fd_table().cloexec(dir.0)?;
+    c.exec(Program { file, filename, argv, envp, inaccessible })
+}

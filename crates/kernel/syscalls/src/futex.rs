@@ -1,0 +1,84 @@
+//! futex(2): what the platform does not run on the host's own futex.
+
+use crate::arg::Ptr;
+use abi::time::Timespec;
+use abi::{Errno, PAGE_SIZE};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use task::{Current, SysResult};
+use vfs::{Caller, Cap};
+
+const CMD_MASK: u32 = 0x7f;
+const CLOCK_REALTIME_FLAG: u32 = 256;
+
+pub fn futex(
+    c: &mut Current,
+    addr: u64,
+    op: u32,
+    _val: u32,
+    timeout: u64,
+    _addr2: u64,
+    _val3: u32,
+) -> SysResult {
+    match (op & CMD_MASK) as i32 {
+        cmd @ (libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2) => {
+            let realtime = cmd == libc::FUTEX_LOCK_PI || op & CLOCK_REALTIME_FLAG != 0;
+            let d = deadline(c, timeout, realtime)?;
+            c.futex_lock_pi(addr, d, false)
+        }
+        libc::FUTEX_TRYLOCK_PI => c.futex_lock_pi(addr, None, true),
+        libc::FUTEX_UNLOCK_PI => c.futex_unlock_pi(addr),
+        // The platform runs these itself; they get here only when it could not.
+        libc::FUTEX_WAIT
+        | libc::FUTEX_WAKE
+        | libc::FUTEX_WAIT_BITSET
+        | libc::FUTEX_WAKE_BITSET
+        | libc::FUTEX_REQUEUE
+        | libc::FUTEX_CMP_REQUEUE
+        | libc::FUTEX_WAKE_OP => bad_native(c, addr),
+        _ => Err(Errno::ENOSYS.into()),
+    }
+}
+
+const FUTEX_LOCK_PI2: i32 = 13;
+
+fn bad_native(c: &Current, addr: u64) -> SysResult {
+    if !addr.is_multiple_of(4) {
+        return Err(Errno::EINVAL.into());
+    }
+    if addr >= c.kernel().platform.limits().max || addr < PAGE_SIZE {
+        return Err(Errno::EFAULT.into());
+    }
+    Err(Errno::EFAULT.into())
+}
+
+fn deadline(c: &Current, at: u64, realtime: bool) -> Result<Option<Instant>, Errno> {
+    if at == 0 {
+        return Ok(None);
+    }
+    let t: Timespec = c.read_value(at)?;
+    t.to_duration()?;
+    let clock = if realtime { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
+    let left = t.as_ns().saturating_sub(hostsys::clock::gettime_ns(clock).unwrap_or(0)).max(0);
+    Ok(Some(ipc::clock::after(Instant::now(), Duration::from_nanos(left as u64))))
+}
+
+pub fn set_robust_list(c: &mut Current, head: u64, len: u64) -> SysResult {
+    if len != 24 {
+        return Err(Errno::EINVAL.into());
+    }
+    c.task.robust_list.store(head, Ordering::Relaxed);
+    Ok(0)
+}
+
+pub fn get_robust_list(c: &mut Current, pid: i32, head: Ptr, len: Ptr) -> SysResult {
+    let t = if pid == 0 { c.task.clone() } else { c.kernel().task(pid).ok_or(Errno::ESRCH)? };
+    let (me, them) = (c.creds(), t.creds());
+    if t.tgid() != c.task.tgid() && me.euid != them.uid && !me.capable(Cap::SYS_PTRACE) {
+        return Err(Errno::EPERM.into());
+    }
+    c.write_value(len.0, &24u64)?;
+    let h = t.robust_list.load(Ordering::Relaxed);
+    c.write_value(head.0, &h)?;
+    Ok(0)
+}

@@ -1,0 +1,125 @@
+//! getrlimit(2), prlimit(2), getrusage(2), times(2).
+
+use crate::arg::Ptr;
+use abi::Errno;
+use abi::time::Timeval;
+use std::sync::Arc;
+use std::time::Duration;
+use task::{Current, SysResult, Task};
+use vfs::{Caller, Cap};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `struct rusage`, 144 bytes.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Rusage {
+    utime: Timeval,
+    stime: Timeval,
+    maxrss: i64,
+    rest: [i64; 13],
+}
+
+/// From nanoseconds and KiB.
+pub fn rusage_of(utime: u64, stime: u64, maxrss: u64) -> Rusage {
+    Rusage {
+        utime: Duration::from_nanos(utime).into(),
+        stime: Duration::from_nanos(stime).into(),
+        maxrss: maxrss as i64,
+        rest: [0; 13],
+    }
+}
+
+pub fn getrusage(c: &mut Current, who: i32, out: Ptr) -> SysResult {
+    let u = c.task.group.total_usage();
+    let r = match who {
+        libc::RUSAGE_SELF => rusage_of(u.utime, u.stime, u.maxrss),
+        libc::RUSAGE_CHILDREN => rusage_of(u.child_utime, u.child_stime, u.child_maxrss),
+        libc::RUSAGE_THREAD => {
+            let s = hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0);
+            let single = c.task.group.threads().len() == 1;
+            rusage_of(if single { u.utime } else { 0 }, s as u64, u.maxrss)
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    c.write_value(out.0, &r)?;
+    Ok(0)
+}
+
+pub fn times(c: &mut Current, out: Ptr) -> SysResult {
+    let u = c.task.group.total_usage();
+    let tick = 10_000_000;
+    if !out.is_null() {
+        let t = [u.utime / tick, u.stime / tick, u.child_utime / tick, u.child_stime / tick];
+        c.write_value(out.0, &t)?;
+    }
+    Ok(task::timers::monotonic() / tick)
+}
+
+fn target(c: &Current, pid: i32) -> Result<Arc<Task>, Errno> {
+    if pid == 0 {
+        return Ok(c.task.clone());
+    }
+    let t = c
+        .kernel()
+        .task(pid)
+        .or_else(|| c.kernel().group(pid).and_then(|g| g.any_thread()))
+        .ok_or(Errno::ESRCH)?;
+    let (me, them) = (c.creds(), t.creds());
+    let same = me.uid == them.uid
+        && me.uid == them.euid
+        && me.uid == them.suid
+        && me.gid == them.gid
+        && me.gid == them.egid
+        && me.gid == them.sgid;
+    if t.tgid() == c.task.tgid() || same || me.capable(Cap::SYS_RESOURCE) { Ok(t) } else { Err(Errno::EPERM) }
+}
+
+fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> Result<(u64, u64), Errno> {
+    if !(0..16).contains(&resource) {
+        return Err(Errno::EINVAL);
+    }
+    let t = target(c, pid)?;
+    let capable = c.creds().capable(Cap::SYS_RESOURCE);
+    let mut l = t.group.rlimits.lock();
+    let old = l[resource as usize];
+    if let Some((soft, hard)) = new {
+        if soft > hard {
+            return Err(Errno::EINVAL);
+        }
+        if resource == libc::RLIMIT_NOFILE as i32 && hard > vfs::fd_table::NR_OPEN {
+            return Err(Errno::EPERM);
+        }
+        if hard > old.1 && !capable {
+            return Err(Errno::EPERM);
+        }
+        l[resource as usize] = (soft, hard);
+    }
+    Ok(old)
+}
+
+pub fn getrlimit(c: &mut Current, resource: i32, out: Ptr) -> SysResult {
+    let (s, h) = limit(c, 0, resource, None)?;
+    c.write_value(out.0, &[s, h])?;
+    Ok(0)
+}
+
+pub fn setrlimit(c: &mut Current, resource: i32, new: Ptr) -> SysResult {
+    let [s, h] = c.read_value::<[u64; 2]>(new.0)?;
+    limit(c, 0, resource, Some((s, h)))?;
+    Ok(0)
+}
+
+pub fn prlimit64(c: &mut Current, pid: i32, resource: i32, new: Ptr, old: Ptr) -> SysResult {
+    let set = match new.is_null() {
+        true => None,
+        false => {
+            let [s, h] = c.read_value::<[u64; 2]>(new.0)?;
+            Some((s, h))
+        }
+    };
+    let (s, h) = limit(c, pid, resource, set)?;
+    if !old.is_null() {
+        c.write_value(old.0, &[s, h])?;
+    }
+    Ok(0)
+}

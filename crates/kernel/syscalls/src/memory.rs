@@ -1,0 +1,270 @@
+//! mmap(2) and relatives.
+
+use crate::arg::Ptr;
+use abi::{Errno, PAGE_SIZE, page_down, page_up};
+use mm::{MapArgs, Vma};
+use std::sync::Arc;
+use task::{Current, SysResult};
+use vfs::{Caller, Cap};
+
+pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32, offset: u64) -> SysResult {
+    let file = if flags & libc::MAP_ANONYMOUS != 0 { None } else { Some(c.file(fd)?) };
+    // Without MAP_FIXED the hint is rounded down; very low hints are ignored.
+    let args = MapArgs { addr, len, prot, flags, file, offset };
+    let mm = c.mm.clone();
+    // The context is borrowed mutably while the file sees the caller: take it out for the call.
+    let r = c.with_context(|c, ctx| mm.mmap(c, ctx, &args))?;
+    Ok(r)
+}
+
+pub fn munmap(c: &mut Current, addr: u64, len: u64) -> SysResult {
+    c.mm.clone().munmap(c.ctx.as_mut(), addr, len)?;
+    Ok(0)
+}
+
+pub fn mprotect(c: &mut Current, addr: u64, len: u64, prot: i32) -> SysResult {
+    let grows = prot & (libc::PROT_GROWSDOWN | libc::PROT_GROWSUP);
+    if prot & !(7 | libc::PROT_GROWSDOWN | libc::PROT_GROWSUP | 8) != 0
+        || grows == libc::PROT_GROWSDOWN | libc::PROT_GROWSUP
+    {
+        return Err(Errno::EINVAL.into());
+    }
+    let (mut addr, mut len) = (addr, len);
+    if grows == libc::PROT_GROWSDOWN {
+        // The whole stack area down to its start changes (glibc's executable stacks).
+        let start = c.mm.with_map(|m| m.find(addr).map(|v| v.start)).ok_or(Errno::ENOMEM)?;
+        len += addr - start;
+        addr = start;
+    }
+    c.mm.clone().mprotect(c.ctx.as_mut(), addr, len, prot & 7)?;
+    Ok(0)
+}
+
+pub fn brk(c: &mut Current, want: u64) -> SysResult {
+    let mm = c.mm.clone();
+    Ok(c.with_context(|c, ctx| mm.brk(c, ctx, want)))
+}
+
+pub fn mremap(c: &mut Current, addr: u64, old: u64, new: u64, flags: i32, to: u64) -> SysResult {
+    let mm = c.mm.clone();
+    let r = c.with_context(|c, ctx| mm.mremap(c, ctx, (addr, old, new), flags, to))?;
+    Ok(r)
+}
+
+pub fn madvise(c: &mut Current, addr: u64, len: u64, advice: i32) -> SysResult {
+    const KNOWN: &[i32] = &[
+        libc::MADV_NORMAL,
+        libc::MADV_RANDOM,
+        libc::MADV_SEQUENTIAL,
+        libc::MADV_WILLNEED,
+        libc::MADV_DONTNEED,
+        libc::MADV_FREE,
+        libc::MADV_REMOVE,
+        libc::MADV_DONTFORK,
+        libc::MADV_DOFORK,
+        libc::MADV_MERGEABLE,
+        libc::MADV_UNMERGEABLE,
+        libc::MADV_HUGEPAGE,
+        libc::MADV_NOHUGEPAGE,
+        libc::MADV_DONTDUMP,
+        libc::MADV_DODUMP,
+        libc::MADV_WIPEONFORK,
+        libc::MADV_KEEPONFORK,
+        libc::MADV_COLD,
+        libc::MADV_PAGEOUT,
+        libc::MADV_POPULATE_READ,
+        libc::MADV_POPULATE_WRITE,
+    ];
+    if !KNOWN.contains(&advice) {
+        return Err(Errno::EINVAL.into());
+    }
+    c.mm.clone().madvise(c.ctx.as_mut(), addr, len, advice)?;
+    Ok(0)
+}
+
+/// Checks an unaligned range and gives its page-rounded bounds.
+fn pages(addr: u64, len: u64, overflow: Errno) -> Result<(u64, u64), Errno> {
+    let end = addr.checked_add(len).and_then(page_up).ok_or(overflow)?;
+    Ok((page_down(addr), end))
+}
+
+pub fn msync(c: &mut Current, addr: u64, len: u64, flags: i32) -> SysResult {
+    let both = libc::MS_ASYNC | libc::MS_SYNC;
+    if flags & !(both | libc::MS_INVALIDATE) != 0 || flags & both == both || !addr.is_multiple_of(PAGE_SIZE) {
+        return Err(Errno::EINVAL.into());
+    }
+    let (start, end) = pages(addr, len, Errno::ENOMEM)?;
+    let (areas, covered): (Vec<Vma>, bool) =
+        c.mm.with_map(|m| (m.overlapping(start, end).cloned().collect(), m.covered(start, end)));
+    for v in &areas {
+        if flags & libc::MS_INVALIDATE != 0 && v.locked {
+            return Err(Errno::EBUSY.into());
+        }
+        if let (Some(f), true, true) = (&v.file, v.shared, flags & libc::MS_SYNC != 0) {
+            match f.ops.sync(f, true) {
+                Ok(()) | Err(Errno::EINVAL) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+    if covered { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+pub fn mincore(c: &mut Current, addr: u64, len: u64, vec: Ptr) -> SysResult {
+    if !addr.is_multiple_of(PAGE_SIZE) {
+        return Err(Errno::EINVAL.into());
+    }
+    let (start, end) = pages(addr, len, Errno::ENOMEM)?;
+    if !c.mm.with_map(|m| end <= m.max && m.covered(start, end)) {
+        return Err(Errno::ENOMEM.into());
+    }
+    c.write_bytes(vec.0, &vec![1; ((end - start) / PAGE_SIZE) as usize])?;
+    Ok(0)
+}
+
+fn lock_range(c: &mut Current, addr: u64, len: u64, on: bool) -> SysResult {
+    let (start, end) = pages(addr, len, Errno::EINVAL)?;
+    let limit = c.rlimit(libc::RLIMIT_MEMLOCK as i32);
+    if on && !c.creds().capable(Cap::IPC_LOCK) {
+        if limit == 0 {
+            return Err(Errno::EPERM.into());
+        }
+        let held: u64 = c.mm.with_map(|m| m.iter().filter(|v| v.locked).map(Vma::len).sum());
+        if held + (end - start) > limit {
+            return Err(Errno::ENOMEM.into());
+        }
+    }
+    let ok = c.mm.with_map(|m| {
+        if start < end && !m.covered(start, end) {
+            return false;
+        }
+        m.update(start, end, |v| v.locked = on);
+        true
+    });
+    if ok { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+pub fn mlock(c: &mut Current, addr: u64, len: u64) -> SysResult {
+    lock_range(c, addr, len, true)
+}
+
+pub fn mlock2(c: &mut Current, addr: u64, len: u64, flags: i32) -> SysResult {
+    crate::arg::check_flags(flags, 1)?;
+    lock_range(c, addr, len, true)
+}
+
+pub fn munlock(c: &mut Current, addr: u64, len: u64) -> SysResult {
+    lock_range(c, addr, len, false)
+}
+
+pub fn mlockall(c: &mut Current, flags: i32) -> SysResult {
+    let known = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    if flags == 0 || flags & !known != 0 || flags == libc::MCL_ONFAULT {
+        return Err(Errno::EINVAL.into());
+    }
+    let limit = c.rlimit(libc::RLIMIT_MEMLOCK as i32);
+    if !c.creds().capable(Cap::IPC_LOCK) {
+        if limit == 0 {
+            return Err(Errno::EPERM.into());
+        }
+        if flags & libc::MCL_CURRENT != 0 && c.mm.with_map(|m| m.total()) > limit {
+            return Err(Errno::ENOMEM.into());
+        }
+    }
+    if flags & libc::MCL_CURRENT != 0 {
+        c.mm.with_map(|m| m.update(m.min, m.max, |v| v.locked = true));
+    }
+    Ok(0)
+}
+
+pub fn munlockall(c: &mut Current) -> SysResult {
+    c.mm.with_map(|m| m.update(m.min, m.max, |v| v.locked = false));
+    Ok(0)
+}
+
+type Iov = [u64; 2];
+
+fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
+    let v: Vec<Iov> = c.read_array(at.0, count as usize, 1024)?;
+    let mut total = 0u64;
+    for i in &v {
+        total = total.checked_add(i[1]).filter(|t| *t <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+    }
+    Ok(v)
+}
+
+fn vm_target(c: &Current, pid: i32) -> Result<Arc<mm::Mm>, Errno> {
+    let t = c.kernel().task(pid).ok_or(Errno::ESRCH)?;
+    let (me, them) = (c.creds(), t.creds());
+    let same = me.uid == them.uid && me.uid == them.euid && me.uid == them.suid && me.gid == them.gid;
+    if t.tgid() != c.task.tgid() && !same && !me.capable(Cap::SYS_PTRACE) {
+        return Err(Errno::EPERM);
+    }
+    Ok(t.mm())
+}
+
+fn process_vm(c: &mut Current, pid: i32, l: (Ptr, u64), r: (Ptr, u64), flags: u64, write: bool) -> SysResult {
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let local = vm_iovecs(c, l.0, l.1)?;
+    let remote = vm_iovecs(c, r.0, r.1)?;
+    let target = vm_target(c, pid)?;
+    let mut buf = vec![0u8; 64 << 10];
+    let mut done = 0u64;
+    let (mut li, mut lo) = (0, 0u64);
+    'outer: for rv in &remote {
+        let mut ro = 0;
+        while ro < rv[1] {
+            while li < local.len() && lo == local[li][1] {
+                li += 1;
+                lo = 0;
+            }
+            let Some(lv) = local.get(li) else { break 'outer };
+            let n = (rv[1] - ro).min(lv[1] - lo).min(buf.len() as u64);
+            let b = &mut buf[..n as usize];
+            let (ra, la) = (rv[0].wrapping_add(ro), lv[0].wrapping_add(lo));
+            let moved = if write {
+                match c.read_some(la, b) {
+                    Ok(k) => target.space.write(ra, &b[..k]),
+                    Err(_) => 0,
+                }
+            } else {
+                let k = target.space.read(ra, b);
+                c.mm.space.write(la, &b[..k])
+            } as u64;
+            done += moved;
+            if moved < n {
+                break 'outer;
+            }
+            ro += n;
+            lo += n;
+        }
+    }
+    let wanted = remote.iter().any(|i| i[1] > 0) && local.iter().any(|i| i[1] > 0);
+    if done == 0 && wanted { Err(Errno::EFAULT.into()) } else { Ok(done) }
+}
+
+pub fn process_vm_readv(
+    c: &mut Current,
+    pid: i32,
+    l: Ptr,
+    ln: u64,
+    r: Ptr,
+    rn: u64,
+    flags: u64,
+) -> SysResult {
+    process_vm(c, pid, (l, ln), (r, rn), flags, false)
+}
+
+pub fn process_vm_writev(
+    c: &mut Current,
+    pid: i32,
+    l: Ptr,
+    ln: u64,
+    r: Ptr,
+    rn: u64,
+    flags: u64,
+) -> SysResult {
+    process_vm(c, pid, (l, ln), (r, rn), flags, true)
+}

@@ -1,0 +1,136 @@
+//! uname(2), sysinfo(2), getrandom(2) and other small calls.
+
+use crate::arg::Ptr;
+use abi::Errno;
+use std::sync::atomic::Ordering;
+use task::{Current, SysResult};
+use vfs::{Caller, Cap};
+use zerocopy::{Immutable, IntoBytes};
+
+/// Kernel release shown to guests; features are probed by behaviour, so a current long-term one.
+pub const RELEASE: &str = "6.12.0-ringfence";
+/// Kernel version string shown to guests.
+pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Ringfence";
+
+pub fn uname(c: &mut Current, out: Ptr) -> SysResult {
+    let uts = c.kernel().uts.lock().clone();
+    let mut b = [0u8; 390];
+    for (i, s) in ["Linux", &uts.nodename, RELEASE, VERSION, "x86_64", &uts.domainname].iter().enumerate() {
+        let n = s.len().min(64);
+        b[i * 65..i * 65 + n].copy_from_slice(&s.as_bytes()[..n]);
+    }
+    c.write_bytes(out.0, &b)?;
+    Ok(0)
+}
+
+fn read_name(c: &Current, p: Ptr, len: u64) -> Result<String, Errno> {
+    if !c.creds().capable(Cap::SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    if len > 64 {
+        return Err(Errno::EINVAL);
+    }
+    let mut b = vec![0; len as usize];
+    c.read_bytes(p.0, &mut b)?;
+    Ok(String::from_utf8_lossy(&b).trim_end_matches('\0').to_string())
+}
+
+pub fn sethostname(c: &mut Current, p: Ptr, len: u64) -> SysResult {
+    let n = read_name(c, p, len)?;
+    c.kernel().uts.lock().nodename = n;
+    Ok(0)
+}
+
+pub fn setdomainname(c: &mut Current, p: Ptr, len: u64) -> SysResult {
+    let n = read_name(c, p, len)?;
+    c.kernel().uts.lock().domainname = n;
+    Ok(0)
+}
+
+#[derive(Clone, Copy, Default, IntoBytes, Immutable)]
+#[repr(C)]
+struct SysInfo {
+    uptime: i64,
+    loads: [u64; 3],
+    totalram: u64,
+    freeram: u64,
+    sharedram: u64,
+    bufferram: u64,
+    totalswap: u64,
+    freeswap: u64,
+    procs: u16,
+    pad: u16,
+    pad2: u32,
+    totalhigh: u64,
+    freehigh: u64,
+    mem_unit: u32,
+    pad3: u32,
+}
+
+pub fn sysinfo(c: &mut Current, out: Ptr) -> SysResult {
+    let k = c.kernel();
+    let procs = k.tree.lock().tasks.len() as u16;
+    let uptime = k.boot.elapsed().as_secs() as i64;
+    let total = k.memory;
+    let info =
+        SysInfo { uptime, totalram: total, freeram: total / 2, procs, mem_unit: 1, ..SysInfo::default() };
+    c.write_value(out.0, &info)?;
+    Ok(0)
+}
+
+pub fn getrandom(c: &mut Current, buf: Ptr, len: u64, flags: u32) -> SysResult {
+    const NONBLOCK: u32 = 1;
+    const RANDOM: u32 = 2;
+    const INSECURE: u32 = 4;
+    if flags & !(NONBLOCK | RANDOM | INSECURE) != 0 || flags & (RANDOM | INSECURE) == RANDOM | INSECURE {
+        return Err(Errno::EINVAL.into());
+    }
+    let len = len.min(i32::MAX as u64);
+    let mut done = 0;
+    let mut b = vec![0; len.min(64 << 10) as usize];
+    while done < len {
+        let n = (len - done).min(b.len() as u64) as usize;
+        hostsys::clock::random(&mut b[..n]);
+        match c.write_bytes(buf.0 + done, &b[..n]) {
+            Ok(()) => done += n as u64,
+            Err(e) if done == 0 => return Err(e.into()),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+pub fn personality(c: &mut Current, p: u64) -> SysResult {
+    let g = &c.task.group.personality;
+    let old = g.load(Ordering::Relaxed);
+    if p as u32 != 0xffff_ffff {
+        g.store(p as u32, Ordering::Relaxed);
+    }
+    Ok(old.into())
+}
+
+pub fn syslog(c: &mut Current, kind: i32, buf: Ptr, len: i32) -> SysResult {
+    let admin = c.creds().capable(Cap::SYSLOG) || c.creds().capable(Cap::SYS_ADMIN);
+    match kind {
+        0 | 1 => Ok(0),
+        2..=4 if buf.is_null() || len < 0 => Err(Errno::EINVAL.into()),
+        2..=4 if !admin => Err(Errno::EPERM.into()),
+        2..=4 => Ok(0),
+        5..=8 if !admin => Err(Errno::EPERM.into()),
+        8 if !(1..=8).contains(&len) => Err(Errno::EINVAL.into()),
+        5..=9 => Ok(0),
+        10 => Ok(1 << 17),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}
+
+pub fn reboot(c: &mut Current, m1: i32, m2: i32, _cmd: i32, _arg: u64) -> SysResult {
+    const MAGIC2: [i32; 4] = [672274793, 85072278, 369367448, 537993216];
+    if !c.creds().capable(Cap::SYS_BOOT) {
+        return Err(Errno::EPERM.into());
+    }
+    if m1 as u32 != 0xfee1_dead || !MAGIC2.contains(&m2) {
+        return Err(Errno::EINVAL.into());
+    }
+    Err(Errno::EPERM.into())
+}

@@ -1,0 +1,215 @@
+//! prctl(2), arch_prctl(2).
+
+use abi::{Errno, Signal};
+use std::sync::atomic::Ordering;
+use task::{Current, SysResult};
+use vfs::{Caller, Cap};
+
+const PR_SET_MM: i32 = 35;
+const PR_CAP_AMBIENT: i32 = 47;
+const PR_SET_VMA: i32 = 0x5356_4d41;
+const PR_GET_AUXV: i32 = 0x4155_5856;
+const PR_SET_PTRACER: i32 = 0x5961_6d61;
+/// Locks of SECBIT_*: the odd bits.
+const SECURE_ALL: u64 = 0xff;
+
+pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> SysResult {
+    let v = match option {
+        libc::PR_SET_PDEATHSIG => {
+            if a != 0 {
+                Signal::new(a.min(65) as i32).ok_or(Errno::EINVAL)?;
+            }
+            c.task.pdeathsig.store(a as i32, Ordering::Relaxed);
+            0
+        }
+        libc::PR_GET_PDEATHSIG => {
+            let v = c.task.pdeathsig.load(Ordering::Relaxed);
+            c.write_value(a, &v)?;
+            0
+        }
+        libc::PR_GET_DUMPABLE => c.mm.dumpable.load(Ordering::Relaxed) as u64,
+        libc::PR_SET_DUMPABLE => {
+            if a > 1 {
+                return Err(Errno::EINVAL.into());
+            }
+            c.mm.dumpable.store(a as i32, Ordering::Relaxed);
+            0
+        }
+        libc::PR_GET_KEEPCAPS => u64::from(c.creds().securebits & 16 != 0),
+        libc::PR_SET_KEEPCAPS => {
+            let mut k = (*c.creds()).clone();
+            if a > 1 {
+                return Err(Errno::EINVAL.into());
+            }
+            if k.securebits & 32 != 0 {
+                return Err(Errno::EPERM.into());
+            }
+            k.securebits = k.securebits & !16 | (a as u32) << 4;
+            c.task.set_creds(k);
+            0
+        }
+        libc::PR_SET_NAME => {
+            let mut n = match c.read_cstr(a, 16, Errno::E2BIG) {
+                Ok(n) => n,
+                // Longer names are cut, not refused.
+                Err(Errno::E2BIG) => {
+                    let mut n = vec![0; 15];
+                    c.read_bytes(a, &mut n)?;
+                    n
+                }
+                Err(e) => return Err(e.into()),
+            };
+            n.truncate(15);
+            c.task.set_comm(&n);
+            0
+        }
+        libc::PR_GET_NAME => {
+            let n = c.task.comm();
+            c.write_value(a, &n)?;
+            0
+        }
+        libc::PR_GET_SECCOMP => 0,
+        libc::PR_CAPBSET_READ => {
+            if a > Cap::LAST as u64 {
+                return Err(Errno::EINVAL.into());
+            }
+            c.creds().bounding >> a & 1
+        }
+        libc::PR_CAPBSET_DROP => {
+            let mut k = (*c.creds()).clone();
+            if !k.capable(Cap::SETPCAP) {
+                return Err(Errno::EPERM.into());
+            }
+            if a > Cap::LAST as u64 {
+                return Err(Errno::EINVAL.into());
+            }
+            k.bounding &= !(1 << a);
+            c.task.set_creds(k);
+            0
+        }
+        libc::PR_GET_SECUREBITS => c.creds().securebits.into(),
+        libc::PR_SET_SECUREBITS => set_securebits(c, a)?,
+        libc::PR_SET_TIMERSLACK => {
+            c.task
+                .timer_slack
+                .store(if a == 0 || a > i64::MAX as u64 { 50_000 } else { a }, Ordering::Relaxed);
+            0
+        }
+        libc::PR_GET_TIMERSLACK => c.task.timer_slack.load(Ordering::Relaxed),
+        libc::PR_SET_CHILD_SUBREAPER => {
+            c.task.group.subreaper.store(a != 0, Ordering::Relaxed);
+            0
+        }
+        libc::PR_GET_CHILD_SUBREAPER => {
+            let v = i32::from(c.task.group.subreaper.load(Ordering::Relaxed));
+            c.write_value(a, &v)?;
+            0
+        }
+        libc::PR_SET_NO_NEW_PRIVS => {
+            if a != 1 || b != 0 || d != 0 || e != 0 {
+                return Err(Errno::EINVAL.into());
+            }
+            c.task.no_new_privs.store(true, Ordering::Relaxed);
+            0
+        }
+        libc::PR_GET_NO_NEW_PRIVS => {
+            if a != 0 || b != 0 || d != 0 || e != 0 {
+                return Err(Errno::EINVAL.into());
+            }
+            c.task.no_new_privs.load(Ordering::Relaxed).into()
+        }
+        libc::PR_SET_THP_DISABLE if b == 0 && d == 0 && e == 0 => 0,
+        libc::PR_GET_THP_DISABLE if a == 0 && b == 0 && d == 0 && e == 0 => 0,
+        libc::PR_GET_TID_ADDRESS => {
+            let v = c.clear_child_tid;
+            c.write_value(a, &v)?;
+            0
+        }
+        libc::PR_GET_TIMING => 0,
+        libc::PR_SET_TIMING if a == 0 => 0,
+        libc::PR_MCE_KILL_GET if a == 0 && b == 0 && d == 0 && e == 0 => 2,
+        PR_CAP_AMBIENT => ambient(c, a, b, d, e)?,
+        PR_SET_VMA if a == 0 => 0,
+        PR_SET_PTRACER => 0,
+        PR_GET_AUXV => {
+            let v = c.mm.image().auxv;
+            let n = v.len().min(b as usize);
+            c.write_bytes(a, &v[..n])?;
+            v.len() as u64
+        }
+        PR_SET_MM => {
+            return Err(
+                if c.creds().capable(Cap::SYS_RESOURCE) { Errno::EINVAL } else { Errno::EPERM }.into()
+            );
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    Ok(v)
+}
+
+fn set_securebits(c: &mut Current, bits: u64) -> Result<u64, Errno> {
+    let mut k = (*c.creds()).clone();
+    let old = k.securebits as u64;
+    let locked = (old & 0xaa) >> 1;
+    let bad = (old & locked) ^ (bits & locked) != 0 || old & 0xaa & !bits != 0 || bits & !SECURE_ALL != 0;
+    if bad || !k.capable(Cap::SETPCAP) {
+        return Err(Errno::EPERM);
+    }
+    k.securebits = bits as u32;
+    c.task.set_creds(k);
+    Ok(0)
+}
+
+fn ambient(c: &mut Current, op: u64, cap: u64, d: u64, e: u64) -> Result<u64, Errno> {
+    let mut k = (*c.creds()).clone();
+    if op == 4 {
+        if cap != 0 || d != 0 || e != 0 {
+            return Err(Errno::EINVAL);
+        }
+        k.ambient = 0;
+        c.task.set_creds(k);
+        return Ok(0);
+    }
+    if d != 0 || e != 0 || cap > Cap::LAST as u64 {
+        return Err(Errno::EINVAL);
+    }
+    let bit = 1 << cap;
+    match op {
+        1 => return Ok(k.ambient >> cap & 1),
+        2 => {
+            // SECBIT_NO_CAP_AMBIENT_RAISE
+            if k.permitted & k.inheritable & bit == 0 || k.securebits & 64 != 0 {
+                return Err(Errno::EPERM);
+            }
+            k.ambient |= bit;
+        }
+        3 => k.ambient &= !bit,
+        _ => return Err(Errno::EINVAL),
+    }
+    c.task.set_creds(k);
+    Ok(0)
+}
+
+const ARCH_SET_GS: i32 = 0x1001;
+const ARCH_SET_FS: i32 = 0x1002;
+const ARCH_GET_FS: i32 = 0x1003;
+const ARCH_GET_GS: i32 = 0x1004;
+
+pub fn arch_prctl(c: &mut Current, op: i32, addr: u64) -> SysResult {
+    let max = c.kernel().platform.limits().max;
+    match op {
+        ARCH_SET_FS | ARCH_SET_GS if addr >= max => return Err(Errno::EPERM.into()),
+        ARCH_SET_FS => c.ctx.regs_mut().fs_base = addr,
+        ARCH_SET_GS => c.ctx.regs_mut().gs_base = addr,
+        ARCH_GET_FS => {
+            let v = c.ctx.regs().fs_base;
+            c.write_value(addr, &v)?;
+        }
+        ARCH_GET_GS => {
+            let v = c.ctx.regs().gs_base;
+            c.write_value(addr, &v)?;
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    Ok(0)
+}

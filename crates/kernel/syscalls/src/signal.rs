@@ -1,0 +1,291 @@
+//! rt_sigaction(2), rt_sigprocmask(2), kill(2) and relatives.
+
+use crate::arg::{Fd, Ptr};
+use abi::{Errno, SigInfo, SigSet, Signal};
+use std::sync::Arc;
+use std::time::Instant;
+use task::signal::{SIG_DFL, SIG_IGN};
+use task::{
+    AltStack, Current, Restart, SS_AUTODISARM, SigAction, StackT, SysErr, SysResult, Task, ThreadGroup,
+};
+use vfs::{Caller, Cap};
+
+const SIGSET_SIZE: u64 = 8;
+
+pub fn rt_sigaction(c: &mut Current, sig: i32, act: Ptr, old: Ptr, size: u64) -> SysResult {
+    if size != SIGSET_SIZE {
+        return Err(Errno::EINVAL.into());
+    }
+    let new: Option<SigAction> = if act.is_null() { None } else { Some(c.read_value(act.0)?) };
+    let sig = Signal::new(sig).ok_or(Errno::EINVAL)?;
+    if new.is_some() && SigSet::UNBLOCKABLE.has(sig) {
+        return Err(Errno::EINVAL.into());
+    }
+    let handlers = c.task.group.handlers();
+    let before = handlers.lock().get(sig);
+    if let Some(mut a) = new {
+        a.mask = a.mask.minus(SigSet::UNBLOCKABLE);
+        a.flags &= 0xffff_ffff;
+        handlers.lock().set(sig, a);
+        let ignored = a.handler == SIG_IGN || a.handler == SIG_DFL && handlers.lock().ignores(sig);
+        if ignored {
+            c.task.group.discard_signals(SigSet::of(sig));
+        }
+    }
+    if !old.is_null() {
+        c.write_value(old.0, &before)?;
+    }
+    Ok(0)
+}
+
+pub fn rt_sigprocmask(c: &mut Current, how: i32, set: Ptr, old: Ptr, size: u64) -> SysResult {
+    if size != SIGSET_SIZE {
+        return Err(Errno::EINVAL.into());
+    }
+    let before = c.task.blocked();
+    if !set.is_null() {
+        let s: SigSet = c.read_value(set.0)?;
+        let new = match how {
+            libc::SIG_BLOCK => before.union(s),
+            libc::SIG_UNBLOCK => before.minus(s),
+            libc::SIG_SETMASK => s,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        c.task.set_blocked(new);
+    }
+    if !old.is_null() {
+        c.write_value(old.0, &before)?;
+    }
+    Ok(0)
+}
+
+pub fn rt_sigreturn(c: &mut Current) -> SysResult {
+    if c.sigreturn().is_err() {
+        c.force_signal(Signal::SIGSEGV, libc::SI_KERNEL);
+    }
+    Err(SysErr::NoReturn)
+}
+
+pub fn rt_sigpending(c: &mut Current, set: Ptr, size: u64) -> SysResult {
+    if size > SIGSET_SIZE {
+        return Err(Errno::EINVAL.into());
+    }
+    let blocked = c.task.blocked();
+    let shared = c.task.group.signals.lock().shared.set();
+    let pending = c.task.pending.lock().set().union(shared).intersect(blocked);
+    let bytes = pending.0.to_le_bytes();
+    c.write_bytes(set.0, &bytes[..size as usize])?;
+    Ok(0)
+}
+
+pub fn pause(c: &mut Current) -> SysResult {
+    wait_for_signal(c)
+}
+
+fn wait_for_signal(c: &mut Current) -> SysResult {
+    loop {
+        if c.sleep(None).is_err() {
+            return Err(SysErr::Restart(Restart::NoHand));
+        }
+    }
+}
+
+pub fn rt_sigsuspend(c: &mut Current, mask: Ptr, size: u64) -> SysResult {
+    let m = c.read_sigset(mask.0, size)?;
+    c.set_temporary_mask(m);
+    wait_for_signal(c)
+}
+
+pub fn rt_sigtimedwait(c: &mut Current, set: Ptr, info: Ptr, timeout: Ptr, size: u64) -> SysResult {
+    let set = c.read_sigset(set.0, size)?;
+    let deadline = match timeout.is_null() {
+        true => None,
+        false => {
+            let t: abi::time::Timespec = c.read_value(timeout.0)?;
+            Some(ipc::clock::after(Instant::now(), t.to_duration()?))
+        }
+    };
+    let got = c.wait_signal(set, deadline)?;
+    if !info.is_null() {
+        c.write_value(info.0, &got)?;
+    }
+    Ok(got.signo as u64)
+}
+
+pub fn sigaltstack(c: &mut Current, new: Ptr, old: Ptr) -> SysResult {
+    let sp = c.ctx.regs().rsp;
+    let before = c.altstack.report(sp);
+    if !new.is_null() {
+        let s: StackT = c.read_value(new.0)?;
+        if c.altstack.holds(sp) {
+            return Err(Errno::EPERM.into());
+        }
+        let mode = s.flags & !SS_AUTODISARM;
+        if !matches!(mode, 0 | libc::SS_ONSTACK | libc::SS_DISABLE) {
+            return Err(Errno::EINVAL.into());
+        }
+        c.altstack = if mode == libc::SS_DISABLE {
+            AltStack::default()
+        } else {
+            let least = hostsys::clock::auxval(libc::AT_MINSIGSTKSZ).max(2048);
+            if s.size < least.min(2048) {
+                return Err(Errno::ENOMEM.into());
+            }
+            AltStack { sp: s.sp, flags: s.flags & SS_AUTODISARM, size: s.size }
+        };
+    }
+    if !old.is_null() {
+        c.write_value(old.0, &before)?;
+    }
+    Ok(0)
+}
+
+/// kill(2)'s permission rule.
+fn may_signal(c: &Current, target: &Task, sig: i32) -> bool {
+    let (me, them) = (c.creds(), target.creds());
+    if me.euid == them.suid || me.euid == them.uid || me.uid == them.suid || me.uid == them.uid {
+        return true;
+    }
+    if sig == libc::SIGCONT && same_session(c, target) {
+        return true;
+    }
+    me.capable(Cap::KILL)
+}
+
+fn same_session(c: &Current, target: &Task) -> bool {
+    let t = c.kernel().tree.lock();
+    let sid = |p| t.nodes.get(&p).map(|n| n.sid);
+    sid(c.task.tgid()) == sid(target.tgid())
+}
+
+/// Signals one process; 0 only checks.
+fn signal_group(c: &Current, g: &Arc<ThreadGroup>, sig: i32, info: Option<SigInfo>) -> Result<(), Errno> {
+    let Some(t) = g.any_thread() else { return Ok(()) };
+    if t.tgid() != c.task.tgid() && !may_signal(c, &t, sig) {
+        return Err(Errno::EPERM);
+    }
+    match info {
+        Some(i) => g.send(i),
+        None => Ok(()),
+    }
+}
+
+fn user_info(c: &Current, sig: i32, code: i32) -> Result<Option<SigInfo>, Errno> {
+    if sig == 0 {
+        return Ok(None);
+    }
+    let s = Signal::new(sig).ok_or(Errno::EINVAL)?;
+    Ok(Some(SigInfo::user(s, code, c.task.tgid(), c.creds().uid)))
+}
+
+pub fn kill(c: &mut Current, pid: i32, sig: i32) -> SysResult {
+    let info = user_info(c, sig, libc::SI_USER)?;
+    if pid > 0 {
+        let g = c.kernel().group(pid);
+        let g = match g {
+            Some(g) => g,
+            None => c.kernel().task(pid).map(|t| t.group.clone()).ok_or(Errno::ESRCH)?,
+        };
+        signal_group(c, &g, sig, info)?;
+        return Ok(0);
+    }
+    if pid == i32::MIN {
+        return Err(Errno::ESRCH.into());
+    }
+    let me = c.task.tgid();
+    let targets: Vec<Arc<ThreadGroup>> = {
+        let t = c.kernel().tree.lock();
+        let pgid = if pid == 0 { t.nodes.get(&me).map_or(0, |n| n.pgid) } else { -pid };
+        t.nodes
+            .values()
+            .filter(|n| if pid == -1 { n.group.tgid > 1 && n.group.tgid != me } else { n.pgid == pgid })
+            .map(|n| n.group.clone())
+            .collect()
+    };
+    if targets.is_empty() {
+        return Err(Errno::ESRCH.into());
+    }
+    let mut result = Err(Errno::EPERM);
+    for g in targets {
+        match signal_group(c, &g, sig, info) {
+            Ok(()) => result = Ok(0),
+            Err(e) if result.is_err() => result = Err(e),
+            Err(_) => {}
+        }
+    }
+    Ok(result?)
+}
+
+fn send_thread(c: &Current, tgid: Option<i32>, tid: i32, sig: i32, info: Option<SigInfo>) -> SysResult {
+    if tid <= 0 || tgid.is_some_and(|g| g <= 0) {
+        return Err(Errno::EINVAL.into());
+    }
+    let t = c.kernel().task(tid).ok_or(Errno::ESRCH)?;
+    if tgid.is_some_and(|g| g != t.tgid()) {
+        return Err(Errno::ESRCH.into());
+    }
+    if t.tgid() != c.task.tgid() && !may_signal(c, &t, sig) {
+        return Err(Errno::EPERM.into());
+    }
+    if let Some(i) = info {
+        t.send(i)?;
+    }
+    Ok(0)
+}
+
+pub fn tkill(c: &mut Current, tid: i32, sig: i32) -> SysResult {
+    let info = user_info(c, sig, libc::SI_TKILL)?;
+    send_thread(c, None, tid, sig, info)
+}
+
+pub fn tgkill(c: &mut Current, tgid: i32, tid: i32, sig: i32) -> SysResult {
+    let info = user_info(c, sig, libc::SI_TKILL)?;
+    send_thread(c, Some(tgid), tid, sig, info)
+}
+
+/// A siginfo from user space: only codes that cannot be mistaken for the kernel's own.
+fn given_info(c: &Current, target: i32, sig: i32, ptr: Ptr) -> Result<Option<SigInfo>, Errno> {
+    let mut i: SigInfo = c.read_value(ptr.0)?;
+    if (i.code >= 0 || i.code == libc::SI_TKILL) && target != c.task.tgid() {
+        return Err(Errno::EPERM);
+    }
+    if sig == 0 {
+        return Ok(None);
+    }
+    i.signo = Signal::new(sig).ok_or(Errno::EINVAL)?.raw();
+    Ok(Some(i))
+}
+
+pub fn rt_sigqueueinfo(c: &mut Current, pid: i32, sig: i32, info: Ptr) -> SysResult {
+    let i = given_info(c, pid, sig, info)?;
+    let g = c.kernel().group(pid).ok_or(Errno::ESRCH)?;
+    signal_group(c, &g, sig, i)?;
+    Ok(0)
+}
+
+pub fn rt_tgsigqueueinfo(c: &mut Current, tgid: i32, tid: i32, sig: i32, info: Ptr) -> SysResult {
+    let i = given_info(c, tgid, sig, info)?;
+    send_thread(c, Some(tgid), tid, sig, i)
+}
+
+pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u32) -> SysResult {
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let g = task::pidfd::group_of(&*c.file(fd.0)?)?;
+    let i = if info.is_null() {
+        user_info(c, sig, libc::SI_USER)?
+    } else {
+        let given: SigInfo = c.read_value(info.0)?;
+        if given.signo != sig {
+            return Err(Errno::EINVAL.into());
+        }
+        given_info(c, g.tgid, sig, info)?
+    };
+    let alive = c.kernel().tree.lock().nodes.get(&g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
+    if !alive {
+        return Err(Errno::ESRCH.into());
+    }
+    signal_group(c, &g, sig, i)?;
+    Ok(0)
+}

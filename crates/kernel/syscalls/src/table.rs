@@ -1,0 +1,50 @@
+//! One row per system call. Dispatch, strace and the compatibility page derive from it.
+//!
+//! A row is `number name(types) = handler, support;`. `Full` says that every documented behaviour is
+//! there as far as known; `Partial("...")` names what is missing.
+
+use task::{Current, SysResult};
+
+/// How much of a call is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// All of it.
+    Full,
+    /// All but what the note names.
+    Partial(&'static str),
+    /// Answers as a kernel configured without it, with the reason.
+    Absent(&'static str),
+}
+
+/// One system call.
+pub struct Row {
+    /// Number on x86-64.
+    pub nr: u32,
+    /// Name.
+    pub name: &'static str,
+    /// Converts the arguments and calls the handler.
+    pub call: fn(&mut Current, [u64; 6]) -> SysResult,
+    /// The arguments for strace.
+    pub show: fn(&Current, [u64; 6]) -> String,
+    /// How much is there.
+    pub support: Support,
+}
+
+/// Highest number in the table plus one.
+pub const MAX_NR: usize = 470;
+
+macro_rules! rows { ($($nr:literal $name:ident($($t:ty),*) = $h:path, $s:expr;)*) => {
+    /// The rows of this group of families.
+    pub static ROWS: &[Row] = &[$(Row {
+        nr: $nr,
+        name: stringify!($name),
+        call: |c, a| { let mut _a = a.into_iter(); $h(c $(, <$t as $crate::arg::Arg>::from_reg(_a.next().unwrap_or(0)))*) },
+        show: |_c, a| {
+            let mut _a = a.into_iter();
+            let v: Vec<String> = vec![$(<$t as $crate::arg::Arg>::show(_a.next().unwrap_or(0), _c)),*];
+            v.join(", ")
+        },
+        support: $s,
+    }),*];
+} }
+pub(crate) use rows;
