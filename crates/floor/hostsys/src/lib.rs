@@ -6,10 +6,14 @@
 #![expect(unsafe_code, reason = "the floor: raw host system calls")]
 
 pub mod clock;
+pub mod cpu;
 pub mod fs;
+pub mod futex;
 pub mod inherited;
 pub mod memfd;
 pub mod mounts;
+pub mod process;
+pub mod seccomp;
 pub mod signals;
 pub mod spawn;
 
@@ -25,7 +29,6 @@ fn errno(e: rustix::io::Errno) -> Errno {
 }
 
 /// Result of a libc call that returns -1 and sets errno.
-#[allow(dead_code)]
 fn check(r: i64) -> Result<i64> {
     if r < 0 { Err(last()) } else { Ok(r) }
 }

@@ -1,1 +1,20 @@
-//! stub.
+//! The stub: the few kilobytes of freestanding code that live in every guest
+//! process and carry out what the sentry decides.
+//!
+//! The code itself is C and assembly in `csrc/`, built by `build.rs` into a flat
+//! image ([`IMAGE`]) linked at [`layout::STUB_TEXT`]. It runs on the guest's side:
+//! a guest can read it, change it and jump anywhere in it, so nothing here is
+//! trusted by the sentry, and its seccomp filter is what bounds it.
+//!
+//! [`layout`] is the only definition of the addresses and of the slot shared with
+//! the sentry; the C header is generated from it, with size and offset assertions.
+
+#![forbid(unsafe_code)]
+
+pub mod capture;
+pub mod layout;
+
+/// The stub's image: mapped at [`layout::STUB_TEXT`], entered at offset 0 by a zygote.
+pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stub.bin"));
+
+const _: () = assert!(IMAGE.len() <= layout::STUB_TEXT_SIZE as usize);

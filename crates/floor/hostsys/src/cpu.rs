@@ -1,0 +1,41 @@
+//! Processor facts that take one instruction.
+
+use core::arch::x86_64::{__cpuid_count, _rdtsc};
+
+/// The time stamp counter.
+pub fn tsc() -> u64 {
+    // SAFETY: rdtsc has no preconditions on x86-64 Linux.
+    unsafe { _rdtsc() }
+}
+
+/// The CPU this thread runs on right now.
+pub fn current() -> u32 {
+    let v: u32;
+    // SAFETY: Linux keeps the CPU number in the limit of this segment on every x86-64 CPU; `lsl` only reads it.
+    unsafe { core::arch::asm!("lsl {0:e}, {1:e}", out(reg) v, in(reg) 0x7bu32, options(nomem, nostack)) };
+    v & 0xfff
+}
+
+/// Whether user code may use rdfsbase and its relatives (the host must enable it, not only the CPU offer it).
+pub fn has_fsgsbase() -> bool {
+    const AT_HWCAP2: u64 = 26;
+    const HWCAP2_FSGSBASE: u64 = 1 << 1;
+    // SAFETY: getauxval only reads the auxiliary vector.
+    unsafe { libc::getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
+}
+
+/// Mask of extended state components that XSAVE manages (XCR0).
+pub fn xcr0() -> u64 {
+    let r = __cpuid_count(0xd, 0);
+    u64::from(r.eax) | u64::from(r.edx) << 32
+}
+
+/// Cycles of the time stamp counter per microsecond, measured over about a millisecond.
+pub fn tsc_per_microsecond() -> u64 {
+    let (start, from) = (std::time::Instant::now(), tsc());
+    while start.elapsed().as_micros() < 1000 {
+        std::hint::spin_loop();
+    }
+    let (elapsed, cycles) = (start.elapsed().as_nanos() as u64, tsc().wrapping_sub(from));
+    (cycles.saturating_mul(1000) / elapsed.max(1)).max(1)
+}

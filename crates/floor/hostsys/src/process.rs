@@ -1,0 +1,88 @@
+//! Other processes of the host: pidfds, thread signals, their memory.
+
+use abi::{Errno, Result};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// pidfd_open(2); EINVAL or ENOENT when `pid` is not a thread group leader.
+pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = crate::check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0u32) })?;
+    // SAFETY: a descriptor that the kernel has just given us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// pidfd_getfd(2): a copy of descriptor `fd` of that process.
+pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, fd: i32) -> Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = crate::check(unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0u32) })?;
+    // SAFETY: a descriptor that the kernel has just given us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// pidfd_send_signal(2).
+pub fn pidfd_kill(pidfd: BorrowedFd<'_>, signo: i32) -> Result<()> {
+    // SAFETY: no siginfo is passed.
+    let r = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signo, 0usize, 0u32) };
+    crate::check(r).map(drop)
+}
+
+/// What [`wait_child`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It has ended (with this exit status or signal number) and was reaped.
+    Reaped(i32),
+    /// It is our child and still there.
+    Running,
+}
+
+fn waitid(kind: libc::idtype_t, id: libc::id_t, flags: i32) -> Result<(i32, i32)> {
+    // SAFETY: an all-zero siginfo_t is valid.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: `info` is valid for writes.
+        match crate::check(i64::from(unsafe { libc::waitid(kind, id, &mut info, flags) })) {
+            Err(Errno::EINTR) => {}
+            Err(e) => return Err(e),
+            // SAFETY: both are within siginfo_t for every kind; waitid leaves si_pid 0 when nothing has ended.
+            Ok(_) => return Ok(unsafe { (info.si_pid(), info.si_status()) }),
+        }
+    }
+}
+
+/// Reaps that child if it has ended; with `block` waits for it. ECHILD when it is not our child.
+pub fn wait_child(pidfd: BorrowedFd<'_>, block: bool) -> Result<Wait> {
+    let flags = libc::WEXITED | libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    let (pid, status) = waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, flags)?;
+    Ok(if pid == 0 { Wait::Running } else { Wait::Reaped(status) })
+}
+
+/// Whether `pid` is a child of this process (alive or not yet reaped).
+pub fn is_child(pid: i32) -> bool {
+    let flags = libc::WEXITED | libc::__WALL | libc::WNOHANG | libc::WNOWAIT;
+    pid > 0 && waitid(libc::P_PID, pid as libc::id_t, flags).is_ok()
+}
+
+/// tgkill(2): signals one thread of a thread group; `signo` 0 only checks that it exists.
+pub fn tgkill(tgid: i32, tid: i32, signo: i32) -> Result<()> {
+    if tgid <= 0 || tid <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: no pointers.
+    crate::check(unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, signo) }).map(drop)
+}
+
+/// Reads memory of a process; bytes read before the first fault.
+pub fn vm_read(pid: i32, addr: u64, buf: &mut [u8]) -> Result<usize> {
+    let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: buf.len() };
+    // SAFETY: `local` describes `buf`; the remote address is the other process's business.
+    crate::check(unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) } as i64).map(|n| n as usize)
+}
+
+/// Writes memory of a process; bytes written before the first fault.
+pub fn vm_write(pid: i32, addr: u64, data: &[u8]) -> Result<usize> {
+    let local = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+    let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: data.len() };
+    // SAFETY: `local` describes `data`, which is only read; the remote address is the other process's business.
+    crate::check(unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) } as i64).map(|n| n as usize)
+}

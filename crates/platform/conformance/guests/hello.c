@@ -1,0 +1,2 @@
+#include "guest.h"
+int main(void) { say("hello\n"); return 7; }

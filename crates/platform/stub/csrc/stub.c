@@ -1,0 +1,459 @@
+// The stub: code of the guest's process that talks to the sentry and executes what it decides.
+// Freestanding, no writable data, no vector registers; %fs and %gs belong to the guest. All state is in the slot
+// (shared with the sentry) and in struct Priv at the low end of the private stack; both are found from the stack pointer.
+#define WANT_CAPTURE_TABLE
+#include "layout.h"
+#pragma GCC visibility push(hidden)
+
+#define SYS_mmap 9
+#define SYS_munmap 11
+#define SYS_rt_sigaction 13
+#define SYS_rt_sigprocmask 14
+#define SYS_mremap 25
+#define SYS_madvise 28
+#define SYS_exit 60
+#define SYS_close 3
+#define SYS_clone 56
+#define SYS_sigaltstack 131
+#define SYS_prctl 157
+#define SYS_futex 202
+#define SYS_exit_group 231
+#define SYS_seccomp 317
+
+#define EINTR 4
+#define EFAULT 14
+#define EINVAL 22
+#define AUDIT_ARCH_X86_64 0xc000003eu
+
+struct kstack { u64 sp; int flags; u64 size; };
+struct ucontext {
+  u64 flags, link;
+  struct kstack stack;
+  u64 r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags;
+  u64 segments, err, trapno, oldmask, cr2, fpstate, reserved[8];
+  u64 sigmask;
+};
+_Static_assert(__builtin_offsetof(struct ucontext, rip) == 168, "ucontext");
+struct siginfo { int signo, err, code, pad; u64 addr; int nr; u32 arch; };
+struct ksigaction { u64 handler, flags, restorer, mask; };
+enum { R15, R14, R13, R12, RBP, RBX, R11, R10, R9, R8, RAX, RCX, RDX, RSI, RDI, ORIG_RAX, RIP, EFLAGS, RSP, FS_BASE, GS_BASE };
+
+extern char stub_restorer[], stub_restorer_end[], stub_futex_begin[], stub_futex_end[], stub_futex_abort[],
+  stub_copy_begin[], stub_copy_end[], stub_string_begin[], stub_string_end[], stub_store_begin[], stub_store_end[],
+  stub_first_trap[];
+long stub_futex_wait(u64 uaddr, u64 op, u64 val, u64 timeout, u64 uaddr2, u64 val3);
+u64 stub_copy(u64 dst, u64 src, u64 n);
+u64 stub_copy_string(u64 dst, u64 src, u64 n);
+u32 stub_store(u64 addr, u32 value);
+long stub_clone_thread(u64 flags, u64 stack, u64 ctid);
+void stub_load_xstate(u64 fpstate);
+void stub_jump(u64 stack, u64 args, u64 entry) __attribute__((noreturn));
+
+static inline long sc(u64 nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)
+{
+  long r;
+  register u64 r10 asm("r10") = d, r8 asm("r8") = e, r9 asm("r9") = f;
+  asm volatile("syscall" : "=a"(r) : "0"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+  return r;
+}
+static inline int is_error(long r) { return r < 0 && r > -4096; }
+static inline u64 rdtsc(void) { u32 a, d; asm volatile("rdtsc" : "=a"(a), "=d"(d)); return (u64)d << 32 | a; }
+static inline u32 cpu(void) { u32 v; asm volatile("lsl %1,%0" : "=r"(v) : "r"(0x7bu)); return v & 0xfff; }
+static inline u64 sp(void) { u64 v; asm volatile("mov %%rsp,%0" : "=r"(v)); return v; }
+static inline u64 rdfs(void) { u64 v; asm volatile("rdfsbase %0" : "=r"(v)); return v; }
+static inline u64 rdgs(void) { u64 v; asm volatile("rdgsbase %0" : "=r"(v)); return v; }
+static inline void wrfs(u64 v) { asm volatile("wrfsbase %0" : : "r"(v)); }
+static inline void wrgs(u64 v) { asm volatile("wrgsbase %0" : : "r"(v)); }
+static inline struct Priv *priv_of(u64 i) { return (struct Priv *)(STACK_BASE + i * STACK_SIZE); }
+static inline u64 stack_top(u64 i) { return STACK_BASE + (i + 1) * STACK_SIZE - 64; }
+static inline struct Priv *my_priv(void) { return (struct Priv *)(sp() & ~(u64)(STACK_SIZE - 1)); }
+static inline struct Slot *slot_of(struct Priv *p) { return (struct Slot *)(SLOT_BASE + ((u64)p - STACK_BASE) / STACK_SIZE * SLOT_SIZE); }
+static inline int in(u64 rip, char *from, char *to) { return rip >= (u64)from && rip < (u64)to; }
+static inline u32 load(volatile u32 *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+
+// ---- hand-off ---------------------------------------------------------------
+
+// Wait until the sentry has answered request p->seq. Spins only while the sentry's thread is awake on another CPU,
+// and only if answers have lately come within the limit.
+static void await_answer(struct Priv *p, struct Slot *s, int spin)
+{
+  u32 seq = p->seq, limit = *(volatile u32 *)&s->spin, me = cpu();
+  u64 start = rdtsc();
+  if (p->average > limit) spin = 0;
+  for (;;) {
+    u32 v = load(&s->rsp);
+    if ((v & ~SLEEP) == seq) break;
+    if (spin && *(volatile u32 *)&s->sentry_cpu != me && rdtsc() - start < limit) { __builtin_ia32_pause(); continue; }
+    if (!(v & SLEEP) && !__atomic_compare_exchange_n(&s->rsp, &v, v | SLEEP, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
+    sc(SYS_futex, (u64)&s->rsp, 0, v | SLEEP, 0, 0, 0);
+  }
+  u64 took = *(volatile u64 *)&s->sentry_tsc - start;
+  if ((long)took < 0) took = 0;
+  p->average = p->average - (p->average >> 3) + (took >> 3);
+}
+
+static void handoff(struct Priv *p, struct Slot *s, u32 reason)
+{
+  s->reason = reason;
+  s->stub_cpu = cpu();
+  s->stub_tsc = rdtsc();
+  u32 seq = p->seq = (p->seq + 1) & ~SLEEP;
+  u32 old = __atomic_exchange_n(&s->req, seq, __ATOMIC_SEQ_CST);
+  if (old & SLEEP) sc(SYS_futex, (u64)&s->req, 1, 1, 0, 0, 0);
+  await_answer(p, s, !(old & SLEEP));
+}
+
+// ---- actions ------------------------------------------------------------------
+
+static long notify(u64 op, u64 arg)
+{
+  long r;
+  do r = sc(NR_NOTIFY, op, arg, 0, 0, 0, 0); while (r == -EINTR);
+  return r;
+}
+
+// No interrupt may be pending during clone: the host would restart the call, and the sentry grants one only. The mask
+// ends with the frame's.
+static void block_interrupts(void)
+{
+  u64 mask = 1ul << (INTERRUPT_SIGNAL - 1);
+  sc(SYS_rt_sigprocmask, 0, (u64)&mask, 0, 8, 0, 0);
+}
+
+static long start_thread(struct ucontext *uc, u64 i)
+{
+  struct Priv *c = priv_of(i);
+  c->pending = 0;
+  c->seq = FIRST_SEQ;
+  c->average = 0;
+  c->announce = 0;
+  block_interrupts();
+  stub_load_xstate(uc->fpstate);
+  return stub_clone_thread(CLONE_THREAD_FLAGS, stack_top(i), SLOT_BASE + i * SLOT_SIZE + Slot_alive);
+}
+
+// First code of a thread, on its own private stack.
+__attribute__((used)) void stub_thread_start(void)
+{
+  u64 base = sp() & ~(u64)(STACK_SIZE - 1);
+  struct kstack st = { base + sizeof(struct Priv) + 64, 0, STACK_SIZE - sizeof(struct Priv) - 128 };
+  sc(SYS_sigaltstack, (u64)&st, 0, 0, 0, 0, 0);
+  ((void (*)(void))stub_first_trap)();
+}
+
+// Returns in the parent with the child's pid, in the child with 0, on its own copy of everything but the slots.
+static long fork_process(struct Priv *p, u64 nonce)
+{
+  u64 slot = (u64)slot_of(p);
+  block_interrupts();
+  long r = sc(SYS_clone, CLONE_FORK_FLAGS, 0, 0, slot + Slot_alive, 0, 0);
+  if (r) return r;
+  // The parent's slots are still mapped: leave them alone until the own ones have replaced them.
+  p->pending = 0;
+  p->seq = FIRST_SEQ;
+  p->average = 0;
+  if (sc(SYS_prctl, 1, 9, 0, 0, 0, 0)) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);      // PR_SET_PDEATHSIG, SIGKILL
+  long fd = notify(NOTIFY_HELLO, nonce);
+  if (fd < 0) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);
+  r = sc(SYS_mmap, SLOT_BASE, NSLOTS * SLOT_SIZE, 3, 0x11, fd, 0);
+  if (is_error(r)) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);
+  sc(SYS_close, fd, 0, 0, 0, 0, 0);
+  return 0;
+}
+
+enum { ACTIONS_DONE, ACTIONS_FAILED, ACTIONS_CHILD };
+
+static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 ignore)
+{
+  u32 n = s->nact, i;
+  long r = 0;
+  int fds[MAX_FDS], outcome = ACTIONS_DONE;
+  for (i = 0; i < MAX_FDS; i++) fds[i] = -1;
+  if (n > MAX_ACTIONS) n = MAX_ACTIONS;
+  for (i = 0; i < n; i++) {
+    struct Action *a = &s->act[i];
+    r = 0;
+    switch (a->op) {
+    case ACT_SYSCALL:
+      r = sc(a->nr, a->a[0], a->a[1], a->a[2], a->a[3], a->a[4], a->a[5]);
+      break;
+    case ACT_MMAP_FD: {
+      u64 k = a->a[4];
+      if (k >= MAX_FDS) { r = -EINVAL; break; }
+      if (fds[k] < 0) fds[k] = r = notify(NOTIFY_FD, k);
+      if (fds[k] >= 0) r = sc(SYS_mmap, a->a[0], a->a[1], a->a[2], a->a[3], fds[k], a->a[5]);
+      break; }
+    case ACT_WRITE:
+      if (stub_copy(a->a[0], (u64)s + SLOT_DATA + a->a[1], a->a[2])) r = -EFAULT;
+      break;
+    case ACT_STORE_WAKE:
+      if (a->a[3]) stub_store(a->a[0], a->a[1]);
+      if (a->a[2]) sc(SYS_futex, a->a[0], 1, a->a[2], 0, 0, 0);
+      break;
+    case ACT_XSTATE:
+      if (stub_copy(uc->fpstate, (u64)s + SLOT_DATA + a->a[0], a->a[1])) r = -EFAULT;
+      break;
+    case ACT_THREAD:
+      s->result = r = start_thread(uc, a->a[0]);
+      break;
+    case ACT_FORK:
+      r = fork_process(p, a->a[0]);
+      if (!r) return ACTIONS_CHILD;
+      s->result = r;
+      break;
+    default:
+      r = -EINVAL;
+    }
+    if (is_error(r) && !ignore) { outcome = ACTIONS_FAILED; break; }
+  }
+  for (u32 k = 0; k < MAX_FDS; k++) if (fds[k] >= 0) sc(SYS_close, fds[k], 0, 0, 0, 0, 0);
+  if (outcome == ACTIONS_FAILED) { s->fail_index = i; s->fail_errno = -r; }
+  return outcome;
+}
+
+// Execute what the sentry answered until it says that the guest resumes.
+static void obey(struct Priv *p, struct Slot *s, struct ucontext *uc)
+{
+  for (;;) {
+    u32 cmd = *(volatile u32 *)&s->cmd;
+    int r = run_actions(p, s, uc, cmd == CMD_EXIT);
+    if (cmd == CMD_EXIT) sc(SYS_exit, 0, 0, 0, 0, 0, 0);
+    if (r == ACTIONS_CHILD) { await_answer(p, s, 0); s->fpstate = uc->fpstate; continue; }
+    if (r == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
+    if (cmd == CMD_RESUME) break;
+    handoff(p, s, REQ_DONE);
+  }
+  u64 *r = s->regs;
+  uc->r15 = r[R15]; uc->r14 = r[R14]; uc->r13 = r[R13]; uc->r12 = r[R12]; uc->rbp = r[RBP]; uc->rbx = r[RBX];
+  uc->r11 = r[R11]; uc->r10 = r[R10]; uc->r9 = r[R9]; uc->r8 = r[R8]; uc->rax = r[RAX]; uc->rcx = r[RCX];
+  uc->rdx = r[RDX]; uc->rsi = r[RSI]; uc->rdi = r[RDI]; uc->rip = r[RIP]; uc->eflags = r[EFLAGS]; uc->rsp = r[RSP];
+  if (rdfs() != r[FS_BASE]) wrfs(r[FS_BASE]);
+  if (rdgs() != r[GS_BASE]) wrgs(r[GS_BASE]);
+}
+
+static void save(struct Slot *s, struct ucontext *uc)
+{
+  u64 *r = s->regs;
+  r[R15] = uc->r15; r[R14] = uc->r14; r[R13] = uc->r13; r[R12] = uc->r12; r[RBP] = uc->rbp; r[RBX] = uc->rbx;
+  r[R11] = uc->r11; r[R10] = uc->r10; r[R9] = uc->r9; r[R8] = uc->r8; r[RAX] = uc->rax; r[RCX] = uc->rcx;
+  r[RDX] = uc->rdx; r[RSI] = uc->rsi; r[RDI] = uc->rdi; r[ORIG_RAX] = -1; r[RIP] = uc->rip; r[EFLAGS] = uc->eflags;
+  r[RSP] = uc->rsp; r[FS_BASE] = rdfs(); r[GS_BASE] = rdgs();
+  s->fpstate = uc->fpstate;
+}
+
+static void serve(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 reason)
+{
+  handoff(p, s, reason);
+  obey(p, s, uc);
+}
+
+// ---- system calls ---------------------------------------------------------------
+
+static void capture(struct Slot *s, struct ucontext *uc, u32 nr)
+{
+  u64 a[6] = { uc->rdi, uc->rsi, uc->rdx, uc->r10, uc->r8, uc->r9 };
+  s->cap_len[0] = s->cap_len[1] = 0;
+  if (nr >= CAPTURE_TABLE_LEN) return;
+  const struct capture *c = capture_table[nr];
+  for (u32 k = 0; k < 2 && c[k].kind; k++) {
+    u64 from = a[c[k].arg], off = k ? CAPTURE_SECOND : 0, room = SLOT_DATA_SIZE - off, n, left;
+    u64 dst = (u64)s + SLOT_DATA + off;
+    if (!k && c[1].kind) room = CAPTURE_SECOND;
+    if (c[k].kind == CAP_STRING) {
+      n = room < 4096 ? room : 4096;
+      if (from < STUB_TEXT && n > STUB_TEXT - from) n = STUB_TEXT - from;
+      if (from >= STUB_TEXT) continue;
+      left = stub_copy_string(dst, from, n);
+    } else {
+      switch (c[k].kind) {
+      case CAP_BUFFER: n = a[c[k].len]; break;
+      case CAP_FIXED: n = c[k].len; break;
+      default: n = a[c[k].len & 15]; n = n <= SLOT_DATA_SIZE ? n * (c[k].len >> 4) : ~0ul; break;
+      }
+      if (!n || n > room || from >= STUB_TEXT || n > STUB_TEXT - from) continue;
+      left = stub_copy(dst, from, n);
+    }
+    s->cap_addr[k] = from;
+    s->cap_len[k] = n - left;
+  }
+}
+
+// futex(2) operations the host can do on its own; 1 when the call is answered.
+static int native_futex(struct Priv *p, struct Slot *s, struct ucontext *uc)
+{
+  u64 op = uc->rsi & 0x7f, two = 0, wait = 0, timeout = uc->r10;
+  if (uc->rsi & ~0x1fful) return 0;
+  switch (op) {
+  case 0: case 9: wait = 1; break;                        // WAIT, WAIT_BITSET
+  case 1: case 10: break;                                 // WAKE, WAKE_BITSET
+  case 3: case 4: case 5: two = 1; break;                 // REQUEUE, CMP_REQUEUE, WAKE_OP
+  default: return 0;
+  }
+  if ((uc->rsi & 0x100) && !wait) return 0;                // CLOCK_REALTIME elsewhere: the sentry knows the error
+  long r = -EFAULT;
+  if (uc->rdi >= STUB_TEXT - 4 || (two && uc->r8 >= STUB_TEXT - 4) || (wait && timeout >= STUB_TEXT - 16)) goto out;
+  if (!wait) { r = sc(SYS_futex, uc->rdi, uc->rsi, uc->rdx, uc->r10, uc->r8, uc->r9); goto out; }
+  r = stub_futex_wait(uc->rdi, uc->rsi, uc->rdx, timeout, uc->r8, uc->r9);
+  if (r == -EINTR) {
+    p->pending = 0;
+    save(s, uc);
+    s->regs[ORIG_RAX] = s->regs[RAX] = SYS_futex;
+    serve(p, s, uc, REQ_FUTEX);
+    return 1;
+  }
+out:
+  uc->rax = r;
+  return 1;
+}
+
+void stub_sigsys(int sig, struct siginfo *si, struct ucontext *uc)
+{
+  struct Priv *p = my_priv();
+  struct Slot *s = slot_of(p);
+  if (si->nr == SYS_futex && si->arch == AUDIT_ARCH_X86_64 && !*(volatile u32 *)&s->report_all && native_futex(p, s, uc)) return;
+  save(s, uc);
+  s->regs[ORIG_RAX] = s->regs[RAX] = (long)si->nr;
+  s->nr = si->nr;
+  s->arch = si->arch;
+  capture(s, uc, si->nr);
+  serve(p, s, uc, REQ_SYSCALL);
+}
+
+// ---- exceptions and interrupts ------------------------------------------------
+
+void stub_sigfault(int sig, struct siginfo *si, struct ucontext *uc)
+{
+  u64 rip = uc->rip;
+  if (rip - STUB_TEXT < STUB_TEXT_SIZE) {
+    if (in(rip, stub_copy_begin, stub_copy_end)) { uc->rip = (u64)stub_copy_end; return; }
+    if (in(rip, stub_string_begin, stub_string_end)) { uc->rip = (u64)stub_string_end; return; }
+    if (in(rip, stub_store_begin, stub_store_end)) { uc->rip = (u64)stub_store_end; return; }
+  }
+  struct Priv *p = my_priv();
+  struct Slot *s = slot_of(p);
+  if (rip == (u64)stub_first_trap) {                      // the frame of a new thread
+    uc->sigmask = 0;
+    if (p->announce) {
+      p->announce = 0;
+      s->fpstate = uc->fpstate;
+      s->result = p->listener;
+      handoff(p, s, REQ_READY);
+    } else {
+      await_answer(p, s, 0);
+      s->fpstate = uc->fpstate;
+    }
+    obey(p, s, uc);
+    return;
+  }
+  if (si->code <= 0) return;                              // sent, not raised: nobody in the sandbox can
+  save(s, uc);
+  s->fault_signo = sig;
+  s->fault_code = si->code;
+  s->fault_addr = si->addr;
+  s->fault_trapno = uc->trapno;
+  s->fault_err = uc->err;
+  serve(p, s, uc, REQ_FAULT);
+}
+
+void stub_sigintr(int sig, struct siginfo *si, struct ucontext *uc)
+{
+  struct Priv *p = my_priv();
+  u64 rip = uc->rip;
+  if (rip - STUB_TEXT < STUB_TEXT_SIZE) {
+    p->pending = 1;
+    if (in(rip, stub_restorer, stub_restorer_end)) uc->rip = (u64)stub_restorer;
+    else if (in(rip, stub_futex_begin, stub_futex_end)) uc->rip = (u64)stub_futex_abort;
+    return;
+  }
+  struct Slot *s = slot_of(p);
+  save(s, uc);
+  serve(p, s, uc, REQ_INTERRUPT);
+}
+
+// Called by the restorer: an interrupt came while the stub was at work.
+__attribute__((used)) void stub_pending(struct ucontext *uc)
+{
+  struct Priv *p = my_priv();
+  struct Slot *s = slot_of(p);
+  p->pending = 0;
+  save(s, uc);
+  serve(p, s, uc, REQ_INTERRUPT);
+}
+
+// ---- zygote ---------------------------------------------------------------------
+
+static void handle(int sig, u64 handler)
+{
+  // SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_NODEFER: nothing is ever blocked, nothing restarts.
+  struct ksigaction sa = { handler, 4 | 0x04000000 | 0x08000000 | 0x40000000, (u64)stub_restorer, 0 };
+  sc(SYS_rt_sigaction, sig, (u64)&sa, 0, 8, 0, 0);
+}
+
+static void fail(int status) { sc(SYS_exit_group, status, 0, 0, 0, 0, 0); __builtin_trap(); }
+
+// In its final place, on private stack 0. Drops the rest of the temporary mapping, installs handlers and filter.
+__attribute__((used)) static void zygote_stage2(struct ZygoteArgs *a)
+{
+  struct Priv *p = my_priv();
+  p->seq = FIRST_SEQ;
+  p->announce = 1;
+  for (int sig = 1; sig <= 64; sig++) {
+    struct ksigaction ign = { 1, 0x04000000, (u64)stub_restorer, 0 };              // SIG_IGN: a terminal's Ctrl-C is not for us
+    sc(SYS_rt_sigaction, sig, (u64)&ign, 0, 8, 0, 0);
+  }
+  handle(31, (u64)stub_sigsys);
+  handle(11, (u64)stub_sigfault);
+  handle(7, (u64)stub_sigfault);
+  handle(4, (u64)stub_sigfault);
+  handle(5, (u64)stub_sigfault);
+  handle(8, (u64)stub_sigfault);
+  handle(INTERRUPT_SIGNAL, (u64)stub_sigintr);
+  u64 none = 0;
+  sc(SYS_rt_sigprocmask, 2, (u64)&none, 0, 8, 0, 0);
+  sc(SYS_close, a->text_fd, 0, 0, 0, 0, 0);
+  sc(SYS_close, a->slot_fd, 0, 0, 0, 0, 0);
+  struct { u16 len; u64 filter; } prog = { a->filter_len, (u64)(a + 1) };
+  // SECCOMP_SET_MODE_FILTER, NEW_LISTENER | WAIT_KILLABLE_RECV
+  long fd = sc(SYS_seccomp, 1, 8 | 32, (u64)&prog, 0, 0, 0);
+  if (fd < 0) fail(14);
+  p->listener = fd;
+  sc(SYS_munmap, TEMP_TEXT, TEMP_END - TEMP_TEXT, 0, 0, 0, 0);
+  wrfs(0);
+  wrgs(0);
+  stub_thread_start();
+}
+
+// Entered in the temporary mapping with the address of its ZygoteArgs, which stand in that mapping.
+__attribute__((used)) void zygote_main(struct ZygoteArgs *a)
+{
+  u64 n = a->map_count, i;
+  if (!a->map_stay)
+    for (i = 0; i < n; i++) {                              // order and distances kept; mremap's flags: MAYMOVE | FIXED
+      u64 to = TEMP_VDSO + (a->map_start[i] - a->map_start[0]);
+      long r = sc(SYS_mremap, a->map_start[i], a->map_len[i], a->map_len[i], 3, to, 0);
+      if (is_error(r)) { if (i) fail(10); a->map_stay = 1; break; }
+    }
+  u64 at = TEMP_END;
+  sc(SYS_munmap, 0, TEMP_TEXT, 0, 0, 0, 0);
+  if (a->map_stay)
+    for (i = 0; i < n; i++) {                              // sorted by address
+      if (a->map_start[i] > at) sc(SYS_munmap, at, a->map_start[i] - at, 0, 0, 0, 0);
+      at = a->map_start[i] + a->map_len[i];
+    }
+  sc(SYS_munmap, at, TASK_END - at, 0, 0, 0, 0);
+  // MAP_PRIVATE | MAP_FIXED_NOREPLACE; a mapping that stayed in place there is fatal
+  long r = sc(SYS_mmap, STUB_TEXT, STUB_TEXT_SIZE, 5, 0x100002, a->text_fd, 0);
+  if (r != (long)STUB_TEXT) fail(11);
+  r = sc(SYS_mmap, SLOT_BASE, NSLOTS * SLOT_SIZE, 3, 0x100001, a->slot_fd, 0);
+  if (r != (long)SLOT_BASE) fail(12);
+  r = sc(SYS_mmap, STACK_BASE, NSLOTS * STACK_SIZE, 3, 0x100000 | 0x4022, -1, 0);
+  if (r != (long)STACK_BASE) fail(13);
+  sc(SYS_madvise, STACK_BASE, NSLOTS * STACK_SIZE, 15, 0, 0, 0);   // MADV_NOHUGEPAGE: a stack touches two pages of its 64 KiB
+  if (!a->map_stay)
+    for (i = 0; i < n; i++) {
+      u64 off = a->map_start[i] - a->map_start[0];
+      r = sc(SYS_mremap, TEMP_VDSO + off, a->map_len[i], a->map_len[i], 3, STUB_VDSO + off, 0);
+      if (is_error(r)) fail(15);
+    }
+  stub_jump(stack_top(0), (u64)a, (u64)zygote_stage2 - TEMP_TEXT + STUB_TEXT);
+}

@@ -1,0 +1,253 @@
+//! Addresses of a stub process and the layout of a slot.
+//!
+//! `build.rs` includes this file and prints it as a C header, so there is one
+//! definition of each number. A slot is shared memory that the guest can write
+//! at any time: the sentry reads each field once and validates it.
+
+/// Declares constants and remembers their values for the C header.
+macro_rules! constants {
+    ($($(#[$m:meta])* $name:ident : $t:ty = $v:expr;)*) => {
+        $($(#[$m])* pub const $name: $t = $v;)*
+        /// Every constant by name, for the C header.
+        pub const CONSTANTS: &[(&str, u64)] = &[$((stringify!($name), $v as u64)),*];
+    };
+}
+
+/// Declares a `repr(C)` structure and remembers its fields for the C header.
+macro_rules! shared {
+    ($($(#[$m:meta])* struct $name:ident { $($(#[$fm:meta])* $f:ident : $t:ty,)* })*) => {
+        $(
+            $(#[$m])*
+            #[repr(C)]
+            pub struct $name { $($(#[$fm])* pub $f: $t,)* }
+        )*
+        /// Structures for the C header: name, size, and per field its name, type and offset.
+        pub const STRUCTS: &[(&str, usize, &[(&str, &str, usize)])] = &[$((
+            stringify!($name),
+            size_of::<$name>(),
+            &[$((stringify!($f), stringify!($t), core::mem::offset_of!($name, $f))),*],
+        )),*];
+    };
+}
+
+constants! {
+    /// First address above the guest's range; the stub's code, read and execute.
+    STUB_TEXT: u64 = 0x7ffe_0000_0000;
+    /// Room for the code. The seccomp filter allows system calls from this range only.
+    STUB_TEXT_SIZE: u64 = 0x1_0000;
+    /// Where vvar and vDSO are moved to.
+    STUB_VDSO: u64 = 0x7ffe_0010_0000;
+    /// Slots of the process: one memfd, mapped shared.
+    SLOT_BASE: u64 = 0x7ffe_1000_0000;
+    /// Bytes per slot.
+    SLOT_SIZE: u64 = 0x2_0000;
+    /// Slots per process, hence guest threads per address space.
+    NSLOTS: u64 = 4096;
+    /// Private stacks of the stub (alternate signal stacks), one per slot.
+    STACK_BASE: u64 = 0x7ffe_4000_0000;
+    /// Bytes per private stack; `Priv` is at its low end. A power of two.
+    STACK_SIZE: u64 = 0x1_0000;
+    /// Where a zygote runs while it clears its address space.
+    TEMP_TEXT: u64 = 0x1000_0000_0000;
+    /// Arguments and stack of that first stage.
+    TEMP_DATA: u64 = 0x1000_0010_0000;
+    /// Size of that area.
+    TEMP_DATA_SIZE: u64 = 0x1_0000;
+    /// Where vvar and vDSO stay between their two moves.
+    TEMP_VDSO: u64 = 0x1000_0020_0000;
+    /// End of the temporary area.
+    TEMP_END: u64 = 0x1000_0100_0000;
+    /// One past the last address of a 47-bit address space.
+    TASK_END: u64 = 0x7fff_ffff_f000;
+
+    /// Offset of the copy buffer in a slot.
+    SLOT_DATA: u64 = 0x1_0000;
+    /// Size of the copy buffer.
+    SLOT_DATA_SIZE: u64 = 0x1_0000;
+    /// Actions per hand-off.
+    MAX_ACTIONS: u64 = 64;
+    /// Offset in the copy buffer at which the second captured window starts.
+    CAPTURE_SECOND: u64 = 0x1000;
+    /// Bit of `req` and `rsp`: the waiter sleeps in futex(2).
+    SLEEP: u32 = 0x8000_0000;
+    /// Sequence number with which a new thread starts to wait.
+    FIRST_SEQ: u32 = 1;
+
+    /// Pseudo system call that the filter routes to the sentry's listener; no host assigns it.
+    NR_NOTIFY: u64 = 0x1000;
+    /// `NR_NOTIFY` operation: a forked process reports in; argument: nonce; answer: its slot memfd.
+    NOTIFY_HELLO: u64 = 1;
+    /// `NR_NOTIFY` operation: a descriptor for an action; argument: its number; answer: the descriptor.
+    NOTIFY_FD: u64 = 2;
+    /// Most descriptors one hand-off can ask for.
+    MAX_FDS: u64 = 8;
+
+    /// Flags of a thread's clone(2): VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, CHILD_CLEARTID.
+    CLONE_THREAD_FLAGS: u64 = 0x25_0f00;
+    /// Flags of a fork's clone(2): PARENT, CHILD_CLEARTID; the exit signal is inherited (none).
+    CLONE_FORK_FLAGS: u64 = 0x20_8000;
+
+    /// Signal that interrupts a thread (SIGURG).
+    INTERRUPT_SIGNAL: u32 = 23;
+
+    /// Reason: a system call of the guest.
+    REQ_SYSCALL: u32 = 1;
+    /// Reason: a processor exception in the guest.
+    REQ_FAULT: u32 = 2;
+    /// Reason: interrupted by `INTERRUPT_SIGNAL`.
+    REQ_INTERRUPT: u32 = 3;
+    /// Reason: a native futex wait was interrupted.
+    REQ_FUTEX: u32 = 4;
+    /// Reason: the actions of a `CMD_REPORT` are done.
+    REQ_DONE: u32 = 5;
+    /// Reason: an action failed.
+    REQ_FAILED: u32 = 6;
+    /// Reason: the zygote is ready.
+    REQ_READY: u32 = 7;
+
+    /// Command: execute the actions, load the registers, resume the guest.
+    CMD_RESUME: u32 = 1;
+    /// Command: execute the actions, then report.
+    CMD_REPORT: u32 = 2;
+    /// Command: execute the actions, then end the host thread.
+    CMD_EXIT: u32 = 3;
+
+    /// Action: host system call `nr` with arguments `a`.
+    ACT_SYSCALL: u64 = 1;
+    /// Action: mmap with injected descriptor number `a[4]`.
+    ACT_MMAP_FD: u64 = 2;
+    /// Action: copy `a[2]` bytes at data offset `a[1]` to guest address `a[0]`.
+    ACT_WRITE: u64 = 3;
+    /// Action: store `a[1]` at `a[0]` if `a[3]` is set, then wake `a[2]` waiters; faults ignored.
+    ACT_STORE_WAKE: u64 = 4;
+    /// Action: copy `a[1]` bytes at data offset `a[0]` into the frame's extended state.
+    ACT_XSTATE: u64 = 5;
+    /// Action: start a thread on slot `a[0]`; its tid goes to `result`.
+    ACT_THREAD: u64 = 6;
+    /// Action: fork; the child says hello with nonce `a[0]`; its pid goes to `result`.
+    ACT_FORK: u64 = 7;
+
+    /// Capture kind: a buffer whose length is argument `len`.
+    CAP_BUFFER: u8 = 1;
+    /// Capture kind: a C string of at most 4096 bytes.
+    CAP_STRING: u8 = 2;
+    /// Capture kind: `len` bytes.
+    CAP_FIXED: u8 = 3;
+    /// Capture kind: an array; `len` is the argument holding the count plus 16 times the element size.
+    CAP_ARRAY: u8 = 4;
+}
+
+shared! {
+    /// One completion action.
+    struct Action {
+        /// ACT_*.
+        op: u64,
+        /// Host system call number of `ACT_SYSCALL`.
+        nr: u64,
+        /// Arguments.
+        a: [u64; 6],
+    }
+    /// The shared part of a guest thread. Bytes from `SLOT_DATA` on are the copy buffer.
+    struct Slot {
+        /// Stub to sentry: sequence number of the request, and `SLEEP`.
+        req: u32,
+        /// Own cache line.
+        pad0: [u32; 15],
+        /// Sentry to stub: sequence number answered, and `SLEEP`.
+        rsp: u32,
+        /// Own cache line.
+        pad1: [u32; 15],
+        /// REQ_*.
+        reason: u32,
+        /// CPU on which the stub last ran.
+        stub_cpu: u32,
+        /// Time stamp counter when the request was posted.
+        stub_tsc: u64,
+        /// System call number of `REQ_SYSCALL`.
+        nr: u32,
+        /// Audit architecture of `REQ_SYSCALL`.
+        arch: u32,
+        /// Index of the action that failed.
+        fail_index: u32,
+        /// Its error number.
+        fail_errno: u32,
+        /// Result of `ACT_THREAD`, `ACT_FORK`; the listener's number in `REQ_READY`.
+        result: u64,
+        /// Address of the extended state in the signal frame.
+        fpstate: u64,
+        /// Fault: signal number and code.
+        fault_signo: u32,
+        /// si_code.
+        fault_code: u32,
+        /// si_addr.
+        fault_addr: u64,
+        /// Trap number.
+        fault_trapno: u64,
+        /// Error code.
+        fault_err: u64,
+        /// Captured windows: guest addresses.
+        cap_addr: [u64; 2],
+        /// Captured windows: lengths.
+        cap_len: [u32; 2],
+        /// Nonzero while the host thread lives (cleared by the host kernel).
+        alive: u32,
+        /// Padding.
+        pad2: [u32; 13],
+        /// CMD_*.
+        cmd: u32,
+        /// Number of actions.
+        nact: u32,
+        /// CPU on which the sentry's thread last ran.
+        sentry_cpu: u32,
+        /// Longest spin in TSC cycles.
+        spin: u32,
+        /// Time stamp counter when the answer was posted.
+        sentry_tsc: u64,
+        /// Report native futex calls too.
+        report_all: u32,
+        /// Padding.
+        pad3: [u32; 9],
+        /// General-purpose registers, in the order of `platform::Regs`.
+        regs: [u64; 21],
+        /// Room for answers known without the sentry.
+        spare: [u64; 447],
+        /// Actions.
+        act: [Action; 64],
+    }
+    /// Private part of a guest thread, at the low end of its private stack.
+    struct Priv {
+        /// An interrupt arrived in stub code.
+        pending: u32,
+        /// Sequence number of the last request.
+        seq: u32,
+        /// Average time until an answer, TSC cycles.
+        average: u64,
+        /// Set in the zygote before its first frame: announce readiness.
+        announce: u32,
+        /// Listener descriptor of the zygote.
+        listener: u32,
+    }
+    /// What the first stage of a zygote needs; at `TEMP_DATA`.
+    struct ZygoteArgs {
+        /// Descriptor of the text memfd.
+        text_fd: u64,
+        /// Descriptor of the slot memfd.
+        slot_fd: u64,
+        /// Start of each vvar/vdso mapping, in order.
+        map_start: [u64; 6],
+        /// Length of each.
+        map_len: [u64; 6],
+        /// Number of them.
+        map_count: u64,
+        /// 1 when the host refuses to move them: leave them in place.
+        map_stay: u64,
+        /// Instructions of the filter, which follow this structure.
+        filter_len: u64,
+    }
+}
+
+const _: () = assert!(core::mem::offset_of!(Slot, act) == 0x1000);
+const _: () = assert!(size_of::<Slot>() <= SLOT_DATA as usize);
+const _: () = assert!(SLOT_BASE + NSLOTS * SLOT_SIZE <= STACK_BASE);
+const _: () = assert!(STACK_BASE.is_multiple_of(STACK_SIZE) && STACK_SIZE.is_power_of_two());
+const _: () = assert!(STACK_BASE + NSLOTS * STACK_SIZE <= TASK_END);

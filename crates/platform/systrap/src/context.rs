@@ -1,0 +1,490 @@
+//! A guest thread as the kernel drives it.
+
+use crate::Inner;
+use crate::actions::{Encoder, Job};
+use crate::slot::SlotMap;
+use crate::space::{Space, Thread};
+use abi::{Errno, Result};
+use hostsys::{cpu, futex, process};
+use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Spawn};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use stub::layout as l;
+
+const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+
+/// The process has ended, or broke the protocol and was killed for it.
+pub(crate) struct Gone;
+
+/// See [`Context`].
+pub(crate) struct SystrapContext {
+    inner: Arc<Inner>,
+    thread: Arc<Thread>,
+    regs: Regs,
+    queue: Vec<Action>,
+    /// Extended state to load before the next resume.
+    xstate: Option<Vec<u8>>,
+    /// Guest memory captured with the last system call: address and length.
+    windows: [(u64, usize); 2],
+    /// Sequence number of the last request seen.
+    last: u32,
+    /// Average time until the next request, in TSC cycles.
+    average: u64,
+    ended: bool,
+}
+
+impl SystrapContext {
+    /// A context whose stub thread waits for its first answer.
+    pub(crate) fn new(inner: Arc<Inner>, thread: Arc<Thread>, regs: Regs) -> SystrapContext {
+        SystrapContext {
+            inner,
+            thread,
+            regs,
+            queue: Vec::new(),
+            xstate: None,
+            windows: [(0, 0); 2],
+            last: l::FIRST_SEQ,
+            average: 0,
+            ended: false,
+        }
+    }
+
+    fn slot(&self) -> &SlotMap {
+        &self.thread.slot
+    }
+
+    /// Prepares a slot for a new stub thread.
+    pub(crate) fn init_slot(inner: &Inner, slot: &SlotMap, report_all: bool) {
+        slot.req().store(l::FIRST_SEQ, Relaxed);
+        slot.rsp().store(0, Relaxed);
+        slot.nact().store(0, Relaxed);
+        slot.fpstate().store(0, Relaxed);
+        slot.spin().store(inner.spin, Relaxed);
+        slot.report_all().store(u32::from(report_all), Relaxed);
+        slot.alive().store(1, SeqCst);
+    }
+
+    // ---- hand-off ---------------------------------------------------------
+
+    /// Answers the last request.
+    fn post(&mut self, cmd: u32) {
+        let slot = self.slot();
+        slot.cmd().store(cmd, Relaxed);
+        slot.sentry_cpu().store(cpu::current(), Relaxed);
+        slot.sentry_tsc().store(cpu::tsc(), Relaxed);
+        if slot.rsp().swap(self.last, SeqCst) & l::SLEEP != 0 {
+            futex::wake(slot.rsp(), 1);
+        }
+    }
+
+    /// Waits for the next request. Spins while the stub is awake on another CPU and requests come quickly.
+    pub(crate) fn await_request(&mut self) -> Result<(), Gone> {
+        let slot = &*self.thread.slot;
+        let (start, me) = (cpu::tsc(), cpu::current());
+        let limit = if self.average <= u64::from(self.inner.spin) { u64::from(self.inner.spin) } else { 0 };
+        loop {
+            if self.thread.is_dead() {
+                return Err(Gone);
+            }
+            let v = slot.req().load(Acquire);
+            if v & !l::SLEEP != self.last {
+                self.last = v & !l::SLEEP;
+                break;
+            }
+            if slot.stub_cpu().load(Relaxed) != me && cpu::tsc().wrapping_sub(start) < limit {
+                std::hint::spin_loop();
+                continue;
+            }
+            if v & l::SLEEP == 0 && slot.req().compare_exchange(v, v | l::SLEEP, SeqCst, SeqCst).is_err() {
+                continue;
+            }
+            // A wake-up, a changed word and a signal all mean: look again.
+            let _ = futex::wait(slot.req(), v | l::SLEEP);
+        }
+        if self.thread.is_dead() {
+            return Err(Gone);
+        }
+        slot.sentry_cpu().store(cpu::current(), Relaxed);
+        // A hint only: the other side may have written anything.
+        let took = slot.stub_tsc().load(Relaxed).wrapping_sub(start).min(u64::from(self.inner.spin) * 64);
+        self.average = self.average - self.average / 8 + took / 8;
+        Ok(())
+    }
+
+    /// The other side broke the protocol: only a guest that writes into its slot does.
+    fn violation(&self) -> Gone {
+        log::warn!("stub process {} broke the hand-off protocol; killed", self.thread.space.pid);
+        self.thread.space.kill();
+        Gone
+    }
+
+    /// Has the stub execute jobs and report. The inner error is that of a job and its index.
+    fn report(&mut self, jobs: &[Job]) -> Result<Result<(), (usize, Errno)>, Gone> {
+        let mut encoder = Encoder::new(jobs);
+        while !encoder.done() {
+            let fds = encoder.fill(self.slot());
+            if let Err(e) = self.round(&encoder, fds)? {
+                return Ok(Err(e));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn round(
+        &mut self,
+        encoder: &Encoder<'_>,
+        fds: Vec<Arc<std::os::fd::OwnedFd>>,
+    ) -> Result<Result<(), (usize, Errno)>, Gone> {
+        self.windows = [(0, 0); 2];
+        let uses_fds = !fds.is_empty();
+        if uses_fds {
+            self.thread.grants.lock().fds = fds;
+        }
+        self.post(l::CMD_REPORT);
+        let r = self.await_request();
+        if uses_fds {
+            self.thread.grants.lock().fds.clear();
+        }
+        r?;
+        match self.slot().reason().load(Relaxed) {
+            l::REQ_DONE => Ok(Ok(())),
+            l::REQ_FAILED => Ok(Err(self.failure(encoder)?)),
+            _ => Err(self.violation()),
+        }
+    }
+
+    fn failure(&self, encoder: &Encoder<'_>) -> Result<(usize, Errno), Gone> {
+        let index = self.slot().fail_index().load(Relaxed) as usize;
+        let errno = self.slot().fail_errno().load(Relaxed);
+        match encoder.job_of(index) {
+            Some(job) if (1..4096).contains(&errno) => Ok((job, Errno::from_raw(errno as i32))),
+            _ => Err(self.violation()),
+        }
+    }
+
+    // ---- the queue ----------------------------------------------------------
+
+    /// The queue as jobs, the extended state first; how many jobs come before the first action.
+    fn take_jobs(&mut self) -> (Vec<Job>, usize) {
+        let xstate: Vec<Job> = self.xstate.take().map(Job::Xstate).into_iter().collect();
+        let own = xstate.len();
+        (xstate.into_iter().chain(self.queue.drain(..).map(Job::Action)).collect(), own)
+    }
+
+    fn flush_queue(&mut self) -> Result<Result<(), (usize, Errno)>, Gone> {
+        if self.queue.is_empty() && self.xstate.is_none() {
+            return Ok(Ok(()));
+        }
+        let (jobs, own) = self.take_jobs();
+        self.checked(&jobs, own)
+    }
+
+    fn checked(&mut self, jobs: &[Job], own: usize) -> Result<Result<(), (usize, Errno)>, Gone> {
+        if let Some((i, e)) = self.first_invalid(jobs) {
+            let before = self.report(jobs.get(..i).unwrap_or_default())?;
+            return Ok(before.and(Err((i, e))).map_err(|(i, e)| (i.saturating_sub(own), e)));
+        }
+        Ok(self.report(jobs)?.map_err(|(i, e)| (i.saturating_sub(own), e)))
+    }
+
+    fn first_invalid(&self, jobs: &[Job]) -> Option<(usize, Errno)> {
+        jobs.iter().enumerate().find_map(|(i, j)| j.check(&self.inner.limits).err().map(|e| (i, e)))
+    }
+
+    // ---- exits -----------------------------------------------------------------
+
+    fn resume(&mut self) -> Result<Exit, Gone> {
+        let (jobs, own) = self.take_jobs();
+        let mut encoder = Encoder::new(&jobs);
+        if self.first_invalid(&jobs).is_some() {
+            return match self.checked(&jobs, own)? {
+                Err((index, errno)) => Ok(Exit::ActionFailed { index, errno }),
+                Ok(()) => Err(self.violation()),
+            };
+        }
+        let mut fds = encoder.fill(&self.thread.slot);
+        while !encoder.done() {
+            if let Err((i, errno)) = self.round(&encoder, fds)? {
+                return Ok(Exit::ActionFailed { index: i.saturating_sub(own), errno });
+            }
+            fds = encoder.fill(&self.thread.slot);
+        }
+        let uses_fds = !fds.is_empty();
+        loop {
+            if !self.thread.enter() {
+                // Interrupted before it began: what was queued is executed all the same.
+                if encoder.in_round() > 0
+                    && let Err((i, errno)) = self.round(&encoder, fds)?
+                {
+                    return Ok(Exit::ActionFailed { index: i.saturating_sub(own), errno });
+                }
+                self.thread.take_pending();
+                return Ok(Exit::Interrupted);
+            }
+            if uses_fds {
+                self.thread.grants.lock().fds = std::mem::take(&mut fds);
+            }
+            self.windows = [(0, 0); 2];
+            self.thread.slot.store_regs(&mut self.regs);
+            self.post(l::CMD_RESUME);
+            let r = self.await_request();
+            self.thread.leave();
+            if uses_fds {
+                self.thread.grants.lock().fds.clear();
+            }
+            r?;
+            if let Some(exit) = self.exit_of(&encoder, own)? {
+                return Ok(exit);
+            }
+            encoder.forget();
+            self.slot().nact().store(0, Relaxed);
+        }
+    }
+
+    /// Reads why the stub stopped. `None`: a stale interrupt, resume.
+    fn exit_of(&mut self, encoder: &Encoder<'_>, own: usize) -> Result<Option<Exit>, Gone> {
+        let slot = &*self.thread.slot;
+        let reason = slot.reason().load(Relaxed);
+        if reason == l::REQ_FAILED {
+            let (i, errno) = self.failure(encoder)?;
+            return Ok(Some(Exit::ActionFailed { index: i.saturating_sub(own), errno }));
+        }
+        slot.load_regs(&mut self.regs);
+        match reason {
+            l::REQ_SYSCALL if slot.arch().load(Relaxed) == AUDIT_ARCH_X86_64 => {
+                self.windows = [slot.window(0), slot.window(1)];
+                Ok(Some(Exit::Syscall))
+            }
+            l::REQ_SYSCALL => {
+                // int 0x80: there is no 32-bit interface, so the instruction faults as on a host without it.
+                self.regs.rip = self.regs.rip.wrapping_sub(2);
+                self.regs.orig_rax = u64::MAX;
+                let (signo, code) = (abi::libc::SIGSEGV, 128);
+                Ok(Some(Exit::Fault(Fault { signo, code, addr: 0, trapno: 13, err: 0x80 * 8 + 2 })))
+            }
+            l::REQ_FAULT => {
+                let signo = slot.fault_signo().load(Relaxed) as i32;
+                if ![4, 5, 7, 8, 11].contains(&signo) {
+                    return Err(self.violation());
+                }
+                Ok(Some(Exit::Fault(Fault {
+                    signo,
+                    code: slot.fault_code().load(Relaxed) as i32,
+                    addr: slot.fault_addr().load(Relaxed),
+                    trapno: slot.fault_trapno().load(Relaxed),
+                    err: slot.fault_err().load(Relaxed),
+                })))
+            }
+            l::REQ_INTERRUPT => Ok(self.thread.take_pending().then_some(Exit::Interrupted)),
+            l::REQ_FUTEX => {
+                if self.thread.take_pending() {
+                    return Ok(Some(Exit::FutexInterrupted));
+                }
+                self.regs.rip = self.regs.rip.wrapping_sub(2);
+                Ok(None)
+            }
+            _ => Err(self.violation()),
+        }
+    }
+
+    // ---- spawning -----------------------------------------------------------------
+
+    /// Runs one clone, which the listener lets through once.
+    fn clone_job(&mut self, job: Job, flags: u64) -> Result<i32> {
+        self.thread.grants.lock().clone = Some(flags);
+        let r = self.report(&[job]);
+        let unused = self.thread.grants.lock().clone.take().is_some();
+        match r {
+            Err(Gone) => Err(Errno::EAGAIN),
+            Ok(Err((_, e))) => {
+                // Asked and failed is the host's limit; not asked at all is odd but harmless.
+                log::debug!("clone in stub process {}: {e} (asked: {})", self.thread.space.pid, !unused);
+                Err(if e == Errno::ENOMEM { e } else { Errno::EAGAIN })
+            }
+            Ok(Ok(())) => Ok(self.slot().result().load(Relaxed) as i32),
+        }
+    }
+
+    fn spawn_thread(&mut self) -> Result<SystrapContext> {
+        let space = self.thread.space.clone();
+        let (index, slot) = space.take_slot()?;
+        let report_all = self.slot().report_all().load(Relaxed) != 0;
+        Self::init_slot(&self.inner, &slot, report_all);
+        let tid = match self.clone_job(Job::Thread(index), l::CLONE_THREAD_FLAGS) {
+            Ok(tid) => tid,
+            Err(e) => {
+                slot.alive().store(0, SeqCst);
+                space.give_back(index);
+                return Err(e);
+            }
+        };
+        // The guest names the thread; it must at least be one of the same process, and not one we know.
+        let thread = Thread::new(space.clone(), index, slot, tid);
+        if !space.has_thread(tid) || !self.inner.register(&thread) {
+            self.violation();
+            return Err(Errno::EAGAIN);
+        }
+        Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
+    }
+
+    /// Forks; the child has said hello and has its own slots when this returns.
+    pub(crate) fn spawn_fork(&mut self) -> Result<SystrapContext> {
+        let index = self.thread.index;
+        let file = crate::slot::create_file()?;
+        let slot = {
+            use std::os::fd::AsFd;
+            Arc::new(SlotMap::new(file.as_fd(), index)?)
+        };
+        let report_all = self.slot().report_all().load(Relaxed) != 0;
+        Self::init_slot(&self.inner, &slot, report_all);
+        let ticket = self.inner.expect_fork(file);
+        let claimed = self.clone_job(Job::Fork(ticket.nonce()), l::CLONE_FORK_FLAGS);
+        let (pid, pidfd, file) = match claimed {
+            Ok(_) => ticket.wait()?,
+            Err(e) => {
+                ticket.cancel();
+                return Err(e);
+            }
+        };
+        let space = Arc::new(Space::new(pid, pidfd, file, index, slot.clone(), self.inner.limits.max));
+        self.inner.adopt(&space)?;
+        let thread = Thread::new(space, index, slot, pid);
+        self.inner.register(&thread);
+        Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
+    }
+
+    fn end(&mut self) {
+        if std::mem::replace(&mut self.ended, true) || self.thread.is_dead() {
+            return;
+        }
+        self.inner.forget(&self.thread);
+        let (jobs, _) = self.take_jobs();
+        let jobs: Vec<Job> = jobs.into_iter().filter(|j| j.check(&self.inner.limits).is_ok()).collect();
+        let mut encoder = Encoder::new(&jobs);
+        loop {
+            let fds = encoder.fill(&self.thread.slot);
+            if encoder.done() {
+                break;
+            }
+            if self.round(&encoder, fds).is_err() {
+                return;
+            }
+        }
+        self.post(l::CMD_EXIT);
+        self.thread.space.give_back(self.thread.index);
+    }
+
+    /// Has the stub make one host call; for the zygote's set-up.
+    pub(crate) fn host_call(&mut self, nr: i64, args: [u64; 6]) -> Result<()> {
+        match self.report(&[Job::Call(nr as u64, args)]) {
+            Err(Gone) => Err(Errno::ESRCH),
+            Ok(Err((_, e))) => Err(e),
+            Ok(Ok(())) => Ok(()),
+        }
+    }
+}
+
+impl Context for SystrapContext {
+    fn space(&self) -> Arc<dyn AddressSpace> {
+        self.thread.space.clone()
+    }
+
+    fn regs(&self) -> &Regs {
+        &self.regs
+    }
+
+    fn regs_mut(&mut self) -> &mut Regs {
+        &mut self.regs
+    }
+
+    fn run(&mut self) -> Exit {
+        self.resume().unwrap_or(Exit::Dead)
+    }
+
+    fn queue(&mut self, action: Action) {
+        match action {
+            // Part of the registers; refused later like any other action when the value is impossible.
+            Action::SetFsBase(v) if v < self.inner.limits.max => self.regs.fs_base = v,
+            Action::SetGsBase(v) if v < self.inner.limits.max => self.regs.gs_base = v,
+            _ => {}
+        }
+        self.queue.push(action);
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match self.flush_queue() {
+            Err(Gone) => Err(Errno::ESRCH),
+            Ok(r) => r.map_err(|(_, e)| e),
+        }
+    }
+
+    fn write_limit(&self) -> usize {
+        l::SLOT_DATA_SIZE as usize
+    }
+
+    fn captured(&self, addr: u64, buf: &mut [u8]) -> bool {
+        for (i, (start, len)) in self.windows.into_iter().enumerate() {
+            if let Some(offset) = addr.checked_sub(start)
+                && let Ok(offset) = usize::try_from(offset)
+                && offset.checked_add(buf.len()).is_some_and(|end| end <= len)
+            {
+                self.slot().read_window(i, offset, buf);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>> {
+        self.flush()?;
+        let new = match how {
+            Spawn::Thread => self.spawn_thread()?,
+            Spawn::Fork => self.spawn_fork()?,
+        };
+        Ok(Box::new(new))
+    }
+
+    fn xstate(&mut self) -> Result<Vec<u8>> {
+        let _ = self.flush_queue().map_err(|Gone| Errno::ESRCH)?;
+        let mut at = self.slot().fpstate().load(Relaxed);
+        if at == 0 {
+            // A thread that has not been answered yet: one round makes it say where its frame is.
+            let encoder = Encoder::new(&[]);
+            self.slot().nact().store(0, Relaxed);
+            let r = self.round(&encoder, Vec::new()).map_err(|Gone| Errno::ESRCH)?;
+            r.map_err(|(_, e)| e)?;
+            at = self.slot().fpstate().load(Relaxed);
+        }
+        let mut bytes = vec![0; self.inner.xstate.size];
+        let n = self.thread.space.while_alive(|pid| process::vm_read(pid, at, &mut bytes))?;
+        if n == bytes.len() { Ok(bytes) } else { Err(Errno::EFAULT) }
+    }
+
+    fn set_xstate(&mut self, bytes: &[u8]) -> Result<()> {
+        self.xstate = Some(self.inner.xstate.sanitise(bytes)?);
+        Ok(())
+    }
+
+    fn reset_xstate(&mut self) {
+        self.xstate = Some(self.inner.xstate.initial());
+    }
+
+    fn interrupter(&self) -> Arc<dyn Interrupt> {
+        self.thread.clone()
+    }
+
+    fn set_report_all(&mut self, on: bool) {
+        self.slot().report_all().store(u32::from(on), Relaxed);
+    }
+
+    fn exit(mut self: Box<Self>) {
+        self.end();
+    }
+}
+
+impl Drop for SystrapContext {
+    fn drop(&mut self) {
+        self.queue.clear();
+        self.end();
+    }
+}

@@ -1,0 +1,274 @@
+//! The stub's seccomp filter: all that guest code can ask of the host.
+//!
+//! One table of rules ([`RULES`]), each with its reason, and a small assembler.
+//! Guest code can jump to any `syscall` instruction of the stub with any
+//! registers, so each rule must be harmless with hostile arguments.
+
+use stub::layout::{CLONE_FORK_FLAGS, CLONE_THREAD_FLAGS, NR_NOTIFY, STUB_TEXT, STUB_TEXT_SIZE};
+
+/// Condition on the low 32 bits of an argument.
+#[derive(Clone, Copy, Debug)]
+pub enum Test {
+    /// `arg & mask` is one of the values.
+    OneOf(u8, u32, &'static [u32]),
+    /// The upper 32 bits of the argument are zero.
+    HighZero(u8),
+}
+
+/// What happens to a call that a rule matches; all others raise SIGSYS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The host executes it.
+    Allow,
+    /// The sentry is asked.
+    Notify,
+}
+
+/// One row of the filter.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// System call number.
+    pub nr: u32,
+    /// Conditions, all of which must hold.
+    pub tests: &'static [Test],
+    /// What to do.
+    pub verdict: Verdict,
+    /// Why it is needed, and why it is harmless.
+    pub reason: &'static str,
+}
+
+use Test::{HighZero, OneOf};
+use Verdict::{Allow, Notify};
+
+const ALL: u32 = !0;
+/// Bits of mmap's flags that never matter to another process: GROWSDOWN, LOCKED, NORESERVE, POPULATE, STACK.
+const MMAP_FREE: u32 = !(0x100 | 0x2000 | 0x4000 | 0x8000 | 0x2_0000);
+const FUTEX_FREE: u32 = !(0x80 | 0x100);
+
+const fn rule(nr: i64, tests: &'static [Test], verdict: Verdict, reason: &'static str) -> Rule {
+    Rule { nr: nr as u32, tests, verdict, reason }
+}
+
+/// The filter, most frequent call first.
+pub const RULES: &[Rule] = &[
+    rule(
+        libc::SYS_rt_sigreturn,
+        &[],
+        Allow,
+        "return to the guest; affects the caller's registers and signal mask only",
+    ),
+    rule(
+        libc::SYS_futex,
+        // WAIT WAKE REQUEUE CMP_REQUEUE WAKE_OP WAIT_BITSET WAKE_BITSET
+        &[OneOf(1, FUTEX_FREE, &[0, 1, 3, 4, 5, 9, 10])],
+        Allow,
+        "hand-off and native futexes; reaches memory that the process has mapped",
+    ),
+    rule(libc::SYS_munmap, &[], Allow, "completion action; own address space"),
+    rule(libc::SYS_mprotect, &[], Allow, "completion action; files are opened with the guest's rights only"),
+    rule(
+        libc::SYS_mmap,
+        // PRIVATE|FIXED|ANONYMOUS, PRIVATE|FIXED or SHARED|FIXED of a descriptor
+        &[OneOf(3, MMAP_FREE, &[0x32, 0x12, 0x11]), HighZero(3)],
+        Allow,
+        "completion action; the descriptor table holds only files the guest may map",
+    ),
+    rule(libc::SYS_mremap, &[OneOf(3, !7, &[0]), HighZero(3)], Allow, "completion action; own address space"),
+    rule(
+        libc::SYS_madvise,
+        &[OneOf(2, ALL, MADVISE)],
+        Allow,
+        "completion action; own address space, no poisoning, no page merging",
+    ),
+    rule(libc::SYS_close, &[OneOf(0, !0x3f, &[0])], Allow, "injected descriptors; own table"),
+    rule(libc::SYS_exit, &[], Allow, "end of a thread"),
+    rule(libc::SYS_exit_group, &[], Allow, "end of a process that cannot be set up"),
+    rule(libc::SYS_sigaltstack, &[], Allow, "a new thread's signal stack; own thread"),
+    rule(
+        libc::SYS_rt_sigprocmask,
+        &[OneOf(0, ALL, &[libc::SIG_BLOCK as u32])],
+        Allow,
+        "no interrupt during clone; rt_sigreturn can do the same",
+    ),
+    rule(
+        libc::SYS_prctl,
+        &[OneOf(0, ALL, &[libc::PR_SET_PDEATHSIG as u32]), OneOf(1, ALL, &[libc::SIGKILL as u32])],
+        Allow,
+        "a process dies with the sentry; can only be switched on",
+    ),
+    rule(libc::SYS_restart_syscall, &[], Allow, "the host restarts a futex wait after a stop"),
+    rule(libc::SYS_sched_yield, &[], Allow, "hand-off; no effect but on scheduling"),
+    rule(
+        libc::SYS_clone,
+        &[OneOf(0, ALL, &[CLONE_THREAD_FLAGS as u32, CLONE_FORK_FLAGS as u32]), HighZero(0)],
+        Notify,
+        "thread and fork; each one checked by the sentry, arguments are registers",
+    ),
+    rule(NR_NOTIFY as i64, &[], Notify, "question to the sentry: hello of a process, descriptor to map"),
+];
+
+/// Advice a guest may give: NORMAL..WILLNEED, DONTNEED, FREE, REMOVE, DONTFORK, DOFORK, HUGEPAGE, NOHUGEPAGE, DONTDUMP,
+/// DODUMP, WIPEONFORK, KEEPONFORK, COLD, PAGEOUT, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, COLLAPSE.
+pub const MADVISE: &[u32] = &[0, 1, 2, 3, 4, 8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25];
+
+/// One BPF instruction as the host wants it.
+pub type Insn = (u16, u8, u8, u32);
+
+const LD_ABS: u16 = 0x20;
+const ALU_AND: u16 = 0x54;
+const JEQ: u16 = 0x15;
+const JGE: u16 = 0x35;
+const RET: u16 = 0x06;
+
+const RET_TRAP: u32 = 0x0003_0000;
+const RET_ALLOW: u32 = 0x7fff_0000;
+const RET_USER_NOTIF: u32 = 0x7fc0_0000;
+const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+
+// Offsets in struct seccomp_data.
+const NR: u32 = 0;
+const ARCH: u32 = 4;
+const IP_LOW: u32 = 8;
+const IP_HIGH: u32 = 12;
+const fn arg_low(n: u8) -> u32 {
+    16 + 8 * n as u32
+}
+
+/// Assembles the filter. i386 calls (int 0x80), calls from outside the stub's
+/// text (vsyscall page and vDSO included), x32 numbers and all else: SIGSYS.
+pub fn assemble() -> Vec<Insn> {
+    const { assert!(STUB_TEXT & 0xffff_ffff == 0) };
+    let mut p: Vec<Insn> = vec![
+        (LD_ABS, 0, 0, ARCH),
+        (JEQ, 1, 0, AUDIT_ARCH_X86_64),
+        (RET, 0, 0, RET_TRAP),
+        (LD_ABS, 0, 0, IP_HIGH),
+        (JEQ, 1, 0, (STUB_TEXT >> 32) as u32),
+        (RET, 0, 0, RET_TRAP),
+        (LD_ABS, 0, 0, IP_LOW),
+        (JGE, 0, 1, STUB_TEXT_SIZE as u32),
+        (RET, 0, 0, RET_TRAP),
+    ];
+    for r in RULES {
+        let mut body: Vec<Insn> = Vec::new();
+        let mut fails: Vec<usize> = Vec::new();
+        for t in r.tests {
+            match *t {
+                OneOf(arg, mask, values) => {
+                    body.push((LD_ABS, 0, 0, arg_low(arg)));
+                    if mask != ALL {
+                        body.push((ALU_AND, 0, 0, mask));
+                    }
+                    for (i, v) in values.iter().enumerate() {
+                        let rest = (values.len() - 1 - i) as u8;
+                        // A match skips the remaining values; the last mismatch skips the rule.
+                        if rest == 0 {
+                            fails.push(body.len());
+                        }
+                        body.push((JEQ, rest, 0, *v));
+                    }
+                }
+                HighZero(arg) => {
+                    body.push((LD_ABS, 0, 0, arg_low(arg) + 4));
+                    fails.push(body.len());
+                    body.push((JEQ, 0, 0, 0));
+                }
+            }
+        }
+        body.push((RET, 0, 0, if r.verdict == Allow { RET_ALLOW } else { RET_USER_NOTIF }));
+        let len = body.len();
+        for i in fails {
+            if let Some(insn) = body.get_mut(i) {
+                insn.2 = (len - 1 - i) as u8;
+            }
+        }
+        p.push((LD_ABS, 0, 0, NR));
+        p.push((JEQ, 0, len as u8, r.nr));
+        p.append(&mut body);
+    }
+    p.push((RET, 0, 0, RET_TRAP));
+    p
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the program on a call; the action it returns.
+    fn run(p: &[Insn], arch: u32, ip: u64, nr: u32, args: [u64; 6]) -> u32 {
+        let word = |off: u32| match off {
+            NR => nr,
+            ARCH => arch,
+            IP_LOW => ip as u32,
+            IP_HIGH => (ip >> 32) as u32,
+            o => (args[(o as usize - 16) / 8] >> (if o % 8 == 0 { 0 } else { 32 })) as u32,
+        };
+        let (mut pc, mut a) = (0, 0u32);
+        loop {
+            let (code, jt, jf, k) = p[pc];
+            pc += 1;
+            match code {
+                LD_ABS => a = word(k),
+                ALU_AND => a &= k,
+                JEQ => pc += if a == k { jt } else { jf } as usize,
+                JGE => pc += if a >= k { jt } else { jf } as usize,
+                RET => return k,
+                other => panic!("opcode {other:#x}"),
+            }
+        }
+    }
+
+    fn stub_call(nr: i64, args: [u64; 6]) -> u32 {
+        run(&assemble(), AUDIT_ARCH_X86_64, STUB_TEXT + 0x100, nr as u32, args)
+    }
+
+    #[test]
+    fn only_the_stub_may_call() {
+        let p = assemble();
+        let futex = libc::SYS_futex as u32;
+        assert_eq!(run(&p, AUDIT_ARCH_X86_64, STUB_TEXT + 0x100, futex, [0; 6]), RET_ALLOW);
+        for ip in [0x40_0000, STUB_TEXT - 1, STUB_TEXT + STUB_TEXT_SIZE, 0xffff_ffff_ff60_0000] {
+            assert_eq!(run(&p, AUDIT_ARCH_X86_64, ip, futex, [0; 6]), RET_TRAP);
+        }
+        assert_eq!(run(&p, 0x4000_0003, STUB_TEXT + 0x100, 240, [0; 6]), RET_TRAP);
+        assert_eq!(run(&p, AUDIT_ARCH_X86_64, STUB_TEXT, futex | 0x4000_0000, [0; 6]), RET_TRAP);
+    }
+
+    #[test]
+    fn every_other_number_traps() {
+        for nr in 0..1024 {
+            if RULES.iter().all(|r| r.nr != nr) {
+                assert_eq!(stub_call(i64::from(nr), [0; 6]), RET_TRAP, "{nr}");
+            }
+        }
+    }
+
+    #[test]
+    fn arguments() {
+        let mmap = |flags| stub_call(libc::SYS_mmap, [0, 4096, 3, flags, 0, 0]);
+        for ok in [0x32, 0x4032, 0x12, 0x11, 0x8011, 0x132] {
+            assert_eq!(mmap(ok), RET_ALLOW, "{ok:#x}");
+        }
+        for bad in [0x22, 0x31, 0x21, 0x02, 0x01, 0x13, 0x4_0032, 0x1_0000_0032, 0x10_0032, 0x8_0013] {
+            assert_eq!(mmap(bad), RET_TRAP, "{bad:#x}");
+        }
+        assert_eq!(stub_call(libc::SYS_clone, [CLONE_FORK_FLAGS, 0, 0, 0, 0, 0]), RET_USER_NOTIF);
+        assert_eq!(stub_call(libc::SYS_clone, [CLONE_THREAD_FLAGS, 0, 0, 0, 0, 0]), RET_USER_NOTIF);
+        assert_eq!(stub_call(libc::SYS_clone, [17, 0, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_clone, [CLONE_FORK_FLAGS | 1 << 32, 0, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_clone, [CLONE_FORK_FLAGS | 0x1000_0000, 0, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_madvise, [0, 0, 4, 0, 0, 0]), RET_ALLOW);
+        for advice in [12, 100, 101] {
+            assert_eq!(stub_call(libc::SYS_madvise, [0, 0, advice, 0, 0, 0]), RET_TRAP);
+        }
+        assert_eq!(stub_call(libc::SYS_futex, [0, 0x81, 0, 0, 0, 0]), RET_ALLOW);
+        assert_eq!(stub_call(libc::SYS_futex, [0, 6, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_prctl, [1, 9, 0, 0, 0, 0]), RET_ALLOW);
+        assert_eq!(stub_call(libc::SYS_prctl, [1, 0, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_prctl, [4, 9, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_close, [63, 0, 0, 0, 0, 0]), RET_ALLOW);
+        assert_eq!(stub_call(libc::SYS_close, [64, 0, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_rt_sigprocmask, [2, 0, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_mremap, [0, 0, 0, 8, 0, 0]), RET_TRAP);
+    }
+}

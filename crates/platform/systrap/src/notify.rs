@@ -1,0 +1,182 @@
+//! The listener: what stub processes ask of the sentry.
+//!
+//! Three requests exist: clone(2) in one of two shapes, the hello of a forked
+//! process, and a descriptor for a mapping. Each is granted only if a sentry
+//! thread waits for exactly that. The thread id in a request comes from the host.
+
+use crate::Inner;
+use abi::{Errno, Result};
+use hostsys::{process, seccomp};
+use parking_lot::{Condvar, Mutex};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stub::layout::{NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
+
+/// How long a fork may take between the clone and the hello.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
+
+/// A fork that has been asked for.
+pub(crate) struct Ticket {
+    inner: Arc<Inner>,
+    shared: Arc<Fork>,
+}
+
+/// The part of a [`Ticket`] that the listener sees.
+pub(crate) struct Fork {
+    nonce: u64,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+enum State {
+    /// With the slot file to inject.
+    Waiting(OwnedFd),
+    Arrived {
+        pid: i32,
+        pidfd: OwnedFd,
+        file: OwnedFd,
+    },
+    Done,
+}
+
+impl Inner {
+    /// Announces a fork; `file` becomes the child's slots.
+    pub(crate) fn expect_fork(self: &Arc<Self>, file: OwnedFd) -> Ticket {
+        let mut forks = self.forks.lock();
+        forks.last_nonce += 1;
+        let nonce = forks.last_nonce;
+        let shared =
+            Arc::new(Fork { nonce, state: Mutex::new(State::Waiting(file)), arrived: Condvar::new() });
+        forks.waiting.insert(nonce, shared.clone());
+        Ticket { inner: self.clone(), shared }
+    }
+}
+
+impl Ticket {
+    pub(crate) fn nonce(&self) -> u64 {
+        self.shared.nonce
+    }
+
+    /// The child, once it has said hello.
+    pub(crate) fn wait(self) -> Result<(i32, OwnedFd, OwnedFd)> {
+        let mut state = self.shared.state.lock();
+        let deadline = Instant::now() + HELLO_LIMIT;
+        while matches!(*state, State::Waiting(_)) {
+            if self.shared.arrived.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        match std::mem::replace(&mut *state, State::Done) {
+            State::Arrived { pid, pidfd, file } => Ok((pid, pidfd, file)),
+            State::Waiting(_) | State::Done => Err(Errno::EAGAIN),
+        }
+    }
+
+    /// Gives up; a child that has come all the same is killed.
+    pub(crate) fn cancel(self) {
+        if let State::Arrived { pidfd, .. } = std::mem::replace(&mut *self.shared.state.lock(), State::Done) {
+            kill_and_reap(&pidfd);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.inner.forks.lock().waiting.remove(&self.shared.nonce);
+    }
+}
+
+fn kill_and_reap(pidfd: &OwnedFd) {
+    let _ = process::pidfd_kill(pidfd.as_fd(), abi::libc::SIGKILL);
+    let _ = process::wait_child(pidfd.as_fd(), true);
+}
+
+/// Serves requests until the platform stops.
+pub(crate) fn serve(inner: &Inner) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    loop {
+        let mut fds = [PollFd::new(&inner.listener, PollFlags::IN), PollFd::new(&inner.stop, PollFlags::IN)];
+        if poll(&mut fds, None).is_err() {
+            continue;
+        }
+        let [requests, stop] = fds;
+        if !stop.revents().is_empty() {
+            return;
+        }
+        if requests.revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            // No process uses the filter any more.
+            return;
+        }
+        // Errors: the caller died or was interrupted between poll and receive.
+        if let Ok(request) = seccomp::receive(inner.listener.as_fd()) {
+            handle(inner, &request);
+        }
+    }
+}
+
+fn handle(inner: &Inner, r: &seccomp::Request) {
+    let listener = inner.listener.as_fd();
+    let outcome = match (r.nr, r.args) {
+        (nr, [flags, ..]) if i64::from(nr) == libc::SYS_clone => clone(inner, r, flags),
+        (nr, [NOTIFY_FD, k, ..]) if nr as u64 == NR_NOTIFY => descriptor(inner, r, k),
+        (nr, [NOTIFY_HELLO, nonce, ..]) if nr as u64 == NR_NOTIFY => hello(inner, r, nonce),
+        _ => Err(Errno::EPERM),
+    };
+    if let Err(e) = outcome {
+        // ENOENT: the caller is gone.
+        let _ = seccomp::answer(listener, r.id, Err(e));
+    }
+}
+
+/// One clone per grant. The flags are a register, so what was checked is what the host executes.
+fn clone(inner: &Inner, r: &seccomp::Request, flags: u64) -> Result<()> {
+    let thread = inner.thread(r.tid).ok_or(Errno::EPERM)?;
+    if !thread.space.has_thread(r.tid) {
+        return Err(Errno::EPERM);
+    }
+    let mut grants = thread.grants.lock();
+    if grants.clone != Some(flags) {
+        log::warn!("stub process {}: clone({flags:#x}) that nobody asked for", thread.space.pid);
+        return Err(Errno::EPERM);
+    }
+    grants.clone = None;
+    seccomp::allow(inner.listener.as_fd(), r.id)
+}
+
+fn descriptor(inner: &Inner, r: &seccomp::Request, k: u64) -> Result<()> {
+    let thread = inner.thread(r.tid).ok_or(Errno::EPERM)?;
+    if !thread.space.has_thread(r.tid) {
+        return Err(Errno::EPERM);
+    }
+    let fd = {
+        let grants = thread.grants.lock();
+        usize::try_from(k).ok().and_then(|k| grants.fds.get(k).cloned()).ok_or(Errno::EBADF)?
+    };
+    seccomp::answer_fd(inner.listener.as_fd(), r.id, fd.as_fd())
+}
+
+/// A forked process: must be a child of ours that we do not know yet, and awaited.
+fn hello(inner: &Inner, r: &seccomp::Request, nonce: u64) -> Result<()> {
+    let pidfd = process::pidfd_open(r.tid)?;
+    if !seccomp::is_valid(inner.listener.as_fd(), r.id) {
+        return Err(Errno::ESRCH);
+    }
+    if inner.space(r.tid).is_some() {
+        // A known process has no business here.
+        return Err(Errno::EPERM);
+    }
+    let fork = inner.forks.lock().waiting.get(&nonce).cloned();
+    if let (Some(fork), Ok(process::Wait::Running)) = (fork, process::wait_child(pidfd.as_fd(), false)) {
+        let mut state = fork.state.lock();
+        if let State::Waiting(file) = std::mem::replace(&mut *state, State::Done) {
+            let sent = seccomp::answer_fd(inner.listener.as_fd(), r.id, file.as_fd());
+            *state = State::Arrived { pid: r.tid, pidfd, file };
+            fork.arrived.notify_all();
+            return sent;
+        }
+    }
+    log::warn!("unexpected stub process {}; killed", r.tid);
+    kill_and_reap(&pidfd);
+    Err(Errno::EPERM)
+}

@@ -1,0 +1,248 @@
+//! A stub process: memory of the guest, slots, and what happens when it dies.
+
+use crate::slot::SlotMap;
+use abi::{Errno, Result};
+use hostsys::{futex, process};
+use parking_lot::{Mutex, RwLock};
+use platform::{AddressSpace, Interrupt};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use stub::layout::{INTERRUPT_SIGNAL, NSLOTS, SLEEP, STUB_TEXT};
+
+/// A stub process.
+pub(crate) struct Space {
+    pub(crate) pid: i32,
+    pidfd: OwnedFd,
+    slot_file: OwnedFd,
+    limit: u64,
+    /// False once the process has ended; its pid is only used under this lock, and it is reaped after the change.
+    alive: RwLock<bool>,
+    slots: Mutex<Slots>,
+    threads: Mutex<Vec<Weak<Thread>>>,
+}
+
+#[derive(Default)]
+struct Slots {
+    maps: HashMap<usize, Arc<SlotMap>>,
+    /// Given back, most recent last. Reused once the host thread that had it is gone.
+    free: Vec<usize>,
+    next: usize,
+    leader: usize,
+}
+
+impl Space {
+    /// `leader` is the slot of the process's first thread.
+    pub(crate) fn new(
+        pid: i32,
+        pidfd: OwnedFd,
+        slot_file: OwnedFd,
+        leader: usize,
+        map: Arc<SlotMap>,
+        limit: u64,
+    ) -> Space {
+        let slots = Slots { maps: HashMap::from([(leader, map)]), free: Vec::new(), next: 0, leader };
+        let threads = Mutex::default();
+        Space {
+            pid,
+            pidfd,
+            slot_file,
+            limit: limit.min(STUB_TEXT),
+            alive: RwLock::new(true),
+            slots: Mutex::new(slots),
+            threads,
+        }
+    }
+
+    pub(crate) fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// A slot that no host thread uses.
+    pub(crate) fn take_slot(&self) -> Result<(usize, Arc<SlotMap>)> {
+        let mut s = self.slots.lock();
+        let unused =
+            |s: &Slots, i: &usize| s.maps.get(i).is_none_or(|m| m.alive().load(Ordering::Acquire) == 0);
+        let reusable = s.free.iter().rposition(|i| unused(&s, i));
+        let index = match reusable {
+            Some(at) => s.free.remove(at),
+            None => {
+                if s.next == s.leader {
+                    s.next += 1;
+                }
+                if s.next as u64 >= NSLOTS {
+                    return Err(Errno::EAGAIN);
+                }
+                s.next += 1;
+                s.next - 1
+            }
+        };
+        if let Some(map) = s.maps.get(&index) {
+            return Ok((index, map.clone()));
+        }
+        match SlotMap::new(self.slot_file.as_fd(), index) {
+            Ok(map) => {
+                let map = Arc::new(map);
+                s.maps.insert(index, map.clone());
+                Ok((index, map))
+            }
+            Err(e) => {
+                s.free.push(index);
+                Err(e)
+            }
+        }
+    }
+
+    pub(crate) fn give_back(&self, index: usize) {
+        self.slots.lock().free.push(index);
+    }
+
+    /// Registers a thread for the news of the process's death.
+    pub(crate) fn add_thread(&self, thread: &Arc<Thread>) {
+        let mut threads = self.threads.lock();
+        if threads.len() >= 64 && threads.len().is_power_of_two() {
+            threads.retain(|t| t.strong_count() > 0);
+        }
+        threads.push(Arc::downgrade(thread));
+        drop(threads);
+        if !*self.alive.read() {
+            thread.mark_dead();
+        }
+    }
+
+    /// The process has ended: every context learns it, then the zombie is reaped. Returns the thread ids to forget.
+    pub(crate) fn died(&self) -> Vec<i32> {
+        *self.alive.write() = false;
+        let threads: Vec<_> = self.threads.lock().drain(..).filter_map(|t| t.upgrade()).collect();
+        for t in &threads {
+            t.mark_dead();
+        }
+        threads.iter().map(|t| t.tid).collect()
+    }
+
+    /// Runs `f` with the pid while it is certainly this process's.
+    pub(crate) fn while_alive<R>(&self, f: impl FnOnce(i32) -> Result<R>) -> Result<R> {
+        let alive = self.alive.read();
+        if !*alive {
+            return Err(Errno::ESRCH);
+        }
+        f(self.pid)
+    }
+
+    /// Whether `tid` is a thread of this process now.
+    pub(crate) fn has_thread(&self, tid: i32) -> bool {
+        self.while_alive(|pid| process::tgkill(pid, tid, 0)).is_ok()
+    }
+
+    fn room(&self, addr: u64, len: usize) -> usize {
+        self.limit.saturating_sub(addr).min(len as u64) as usize
+    }
+}
+
+impl AddressSpace for Space {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+        let n = self.room(addr, buf.len());
+        let Some(buf) = buf.get_mut(..n).filter(|b| !b.is_empty()) else { return 0 };
+        self.while_alive(|pid| process::vm_read(pid, addr, buf)).unwrap_or(0)
+    }
+
+    fn write(&self, addr: u64, data: &[u8]) -> usize {
+        let n = self.room(addr, data.len());
+        let Some(data) = data.get(..n).filter(|b| !b.is_empty()) else { return 0 };
+        self.while_alive(|pid| process::vm_write(pid, addr, data)).unwrap_or(0)
+    }
+
+    fn kill(&self) {
+        // ESRCH: it has ended already.
+        let _ = process::pidfd_kill(self.pidfd.as_fd(), abi::libc::SIGKILL);
+    }
+
+    fn host_pid(&self) -> i32 {
+        self.pid
+    }
+}
+
+/// What the sentry has agreed that a stub thread may ask of the listener right now.
+#[derive(Default)]
+pub(crate) struct Grants {
+    /// Flags of the one clone(2) that it may make.
+    pub(crate) clone: Option<u64>,
+    /// Descriptors that its actions name.
+    pub(crate) fds: Vec<Arc<OwnedFd>>,
+}
+
+/// The part of a guest thread that other sentry threads reach.
+pub(crate) struct Thread {
+    pub(crate) space: Arc<Space>,
+    pub(crate) index: usize,
+    pub(crate) slot: Arc<SlotMap>,
+    /// Named by the guest for threads, so only ever used together with the pid.
+    pub(crate) tid: i32,
+    state: AtomicU32,
+    dead: AtomicBool,
+    pub(crate) grants: Mutex<Grants>,
+}
+
+/// The guest thread is (about to be) in guest code.
+const RUNNING: u32 = 1;
+/// An interrupt has been asked for and not yet been reported.
+const PENDING: u32 = 2;
+
+impl Thread {
+    pub(crate) fn new(space: Arc<Space>, index: usize, slot: Arc<SlotMap>, tid: i32) -> Arc<Thread> {
+        let t = Thread {
+            space,
+            index,
+            slot,
+            tid,
+            state: AtomicU32::new(0),
+            dead: AtomicBool::new(false),
+            grants: Mutex::default(),
+        };
+        let t = Arc::new(t);
+        t.space.add_thread(&t);
+        t
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    /// Makes the owner's wait end with `Exit::Dead`. Changes the request word, so a wait that has not begun fails too.
+    pub(crate) fn mark_dead(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        let req = self.slot.req();
+        let _ = req.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |v| Some((v ^ 0x4000_0000) & !SLEEP));
+        futex::wake(req, i32::MAX);
+    }
+
+    /// False when an interrupt waits to be reported.
+    pub(crate) fn enter(&self) -> bool {
+        let r = self
+            .state
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| (s & PENDING == 0).then_some(s | RUNNING));
+        r.is_ok()
+    }
+
+    pub(crate) fn leave(&self) {
+        self.state.fetch_and(!RUNNING, Ordering::SeqCst);
+    }
+
+    /// Takes the pending interrupt; false when there was none.
+    pub(crate) fn take_pending(&self) -> bool {
+        self.state.fetch_and(!PENDING, Ordering::SeqCst) & PENDING != 0
+    }
+}
+
+impl Interrupt for Thread {
+    fn interrupt(&self) {
+        let before = self.state.fetch_or(PENDING, Ordering::SeqCst);
+        if before == RUNNING {
+            let sent = self.space.while_alive(|pid| process::tgkill(pid, self.tid, INTERRUPT_SIGNAL as i32));
+            if sent == Err(Errno::ESRCH) {
+                self.mark_dead();
+            }
+        }
+    }
+}
