@@ -56,9 +56,9 @@ pub fn wait_child(pidfd: BorrowedFd<'_>, block: bool) -> Result<Wait> {
     Ok(if pid == 0 { Wait::Running } else { Wait::Reaped(status) })
 }
 
-/// Whether `pid` is a child of this process (alive or not yet reaped).
-pub fn is_child(pid: i32) -> bool {
-    let flags = libc::WEXITED | libc::__WALL | libc::WNOHANG | libc::WNOWAIT;
+/// Whether `pid` is a child of this process that was cloned without an exit signal.
+pub fn is_silent_child(pid: i32) -> bool {
+    let flags = libc::WEXITED | libc::__WCLONE | libc::WNOHANG | libc::WNOWAIT;
     pid > 0 && waitid(libc::P_PID, pid as libc::id_t, flags).is_ok()
 }
 

@@ -3,7 +3,7 @@
 use crate::elf;
 use abi::{Errno, PAGE_SIZE, page_down, page_up};
 use parking_lot::{Condvar, Mutex};
-use platform::{Action, Context, Exit, Interrupt, Platform, Regs, Spawn};
+use platform::{Action, AddressSpace, Context, Exit, Interrupt, Platform, Regs, Spawn};
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -117,11 +117,13 @@ impl World {
     }
 
     /// Starts a program; [`World::finish`] collects it.
-    pub fn start(self: Arc<Self>, image: &[u8]) {
+    pub fn start(self: Arc<Self>, image: &[u8]) -> Arc<dyn AddressSpace> {
         let ctx = self.load(image);
+        let space = ctx.space();
         let process = Arc::new(Process { id: 1, handler: AtomicU64::new(0) });
         self.next_id.store(2, Ordering::Relaxed);
         self.spawn(ctx, process, 0);
+        space
     }
 
     pub fn finish(self: Arc<Self>) -> Outcome {

@@ -290,15 +290,23 @@ impl SystrapContext {
     // ---- spawning -----------------------------------------------------------------
 
     /// Runs one clone, which the listener lets through once.
+    /// A clone that was let through and still failed is a suspicion.
     fn clone_job(&mut self, job: Job, flags: u64) -> Result<i32> {
         self.thread.grants.lock().clone = Some(flags);
         let r = self.report(&[job]);
         let unused = self.thread.grants.lock().clone.take().is_some();
         match r {
-            Err(Gone) => Err(Errno::EAGAIN),
+            Err(Gone) => {
+                if !unused {
+                    self.inner.suspect(&self.thread.space);
+                }
+                Err(Errno::EAGAIN)
+            }
             Ok(Err((_, e))) => {
-                // Asked and failed is the host's limit; not asked at all is odd but harmless.
-                log::debug!("clone in stub process {}: {e} (asked: {})", self.thread.space.pid, !unused);
+                // Usually the host's limit.
+                if !unused {
+                    self.inner.suspect(&self.thread.space);
+                }
                 Err(if e == Errno::ENOMEM { e } else { Errno::EAGAIN })
             }
             Ok(Ok(())) => Ok(self.slot().result().load(Relaxed) as i32),
@@ -340,7 +348,7 @@ impl SystrapContext {
         let ticket = self.inner.expect_fork(file);
         let claimed = self.clone_job(Job::Fork(ticket.nonce()), l::CLONE_FORK_FLAGS);
         let (pid, pidfd, file) = match claimed {
-            Ok(_) => ticket.wait()?,
+            Ok(_) => ticket.wait().inspect_err(|_| self.inner.suspect(&self.thread.space))?,
             Err(e) => {
                 ticket.cancel();
                 return Err(e);

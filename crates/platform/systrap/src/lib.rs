@@ -6,6 +6,7 @@
 //! - `space`, `context`: a stub process and a guest thread, as the kernel sees them.
 //! - `slot`, `actions`: shared memory with a stub thread, and what is asked of it.
 //! - `notify`, `watch`: the two service threads (requests of stubs; their deaths).
+//! - `census`: finds what a hostile guest kept quiet about.
 //!
 //! Set-up has two steps, because capabilities and seccomp filters are per thread:
 //! [`Systrap::prepare`] forks the zygote while the sentry has one thread (in its
@@ -14,6 +15,7 @@
 //! must live as long as the platform: when it ends, the host kills the stubs.
 
 mod actions;
+mod census;
 mod context;
 pub mod filter;
 mod notify;
@@ -58,7 +60,8 @@ pub const HOST_SYSCALLS: &[(i64, &str)] = &[
     (libc::SYS_ftruncate, "slots of a new stub process"),
     (libc::SYS_mmap, "map a slot"),
     (libc::SYS_munmap, "unmap a slot"),
-    (libc::SYS_write, "the stop event"),
+    (libc::SYS_write, "the stop event and the nudge of the watcher"),
+    (libc::SYS_read, "the nudge of the watcher"),
     (libc::SYS_close, "descriptors of processes that ended"),
     (libc::SYS_clock_nanosleep, "pause after a failed fork of the zygote"),
 ];
@@ -103,6 +106,11 @@ pub(crate) struct Inner {
     epoll: OwnedFd,
     /// Becomes readable when the platform stops.
     stop: OwnedFd,
+    /// Wakes the watcher to look at suspicions.
+    nudge: OwnedFd,
+    suspicions: Mutex<census::Suspicions>,
+    /// Highest process id of the host.
+    pid_max: i32,
     stopping: AtomicBool,
     limits: Limits,
     xstate: xstate::Layout,
@@ -197,10 +205,22 @@ impl Systrap {
         epoll::add(&epoll, &stop, epoll::EventData::new_u64(watch::STOP), epoll::EventFlags::IN)
             .map_err(errno)
             .map_err(host("epoll_ctl"))?;
+        let nudge = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(errno)
+            .map_err(host("eventfd"))?;
+        epoll::add(&epoll, &nudge, epoll::EventData::new_u64(watch::NUDGE), epoll::EventFlags::IN)
+            .map_err(errno)
+            .map_err(host("epoll_ctl"))?;
+        let pid_max =
+            std::fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|s| s.trim().parse().ok());
+        let pid_max = pid_max.unwrap_or(1 << 22);
         let inner = Arc::new(Inner {
             listener,
             epoll,
             stop,
+            nudge,
+            suspicions: Mutex::default(),
+            pid_max,
             stopping: AtomicBool::new(false),
             limits,
             xstate,

@@ -1,6 +1,7 @@
 //! Notices that stub processes have ended, tells their contexts, reaps them.
 
 use crate::Inner;
+use crate::census::Census;
 use crate::space::Space;
 use abi::{Errno, Result};
 use hostsys::process;
@@ -9,6 +10,8 @@ use std::sync::Arc;
 
 /// Key of the stop event among the pids.
 pub(crate) const STOP: u64 = u64::MAX;
+/// Key of the nudge to look at suspicions.
+pub(crate) const NUDGE: u64 = u64::MAX - 1;
 
 impl Inner {
     /// Takes charge of a new process.
@@ -42,13 +45,16 @@ impl Inner {
 /// Watches until the platform stops and no process is left.
 pub(crate) fn watch(inner: &Inner) {
     let mut stopping = false;
+    let mut census = Census::default();
     let mut events = Vec::with_capacity(64);
     loop {
         if stopping && inner.spaces.lock().is_empty() {
             return;
         }
         events.clear();
-        if epoll::wait(&inner.epoll, rustix::buffer::spare_capacity(&mut events), None).is_err() {
+        let timeout =
+            census.due().map(|d| rustix::event::Timespec { tv_sec: d.as_secs() as i64 + 1, tv_nsec: 0 });
+        if epoll::wait(&inner.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()).is_err() {
             continue;
         }
         for event in &events {
@@ -57,8 +63,12 @@ pub(crate) fn watch(inner: &Inner) {
                     stopping = true;
                     let _ = epoll::delete(&inner.epoll, &inner.stop);
                 }
+                NUDGE => {
+                    let _ = rustix::io::read(&inner.nudge, &mut [0; 8]);
+                }
                 pid => inner.buried(pid as i32),
             }
         }
+        census.step(inner);
     }
 }
