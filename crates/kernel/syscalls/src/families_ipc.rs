@@ -1,9 +1,53 @@
 //! Pipes, readiness, event descriptors and sockets: the rows of the table; see `families` for how to add one.
 
-#[allow(unused_imports)]
-use crate::arg::{DirFd, Fd, PathPtr, Ptr};
-#[allow(unused_imports)]
-use crate::table::Support::{Absent, Full, Partial};
+use crate::arg::{Fd, Ptr};
+use crate::table::Support::{Full, Partial};
 use crate::table::{Row, rows};
+use crate::{epoll, eventfd, pipe, poll, select, sendrecv, socket};
 
-rows! {}
+rows! {
+    // Pipes
+    22 pipe(Ptr) = pipe::pipe, Full;
+    293 pipe2(Ptr, i32) = pipe::pipe2, Partial("O_NOTIFICATION_PIPE answers EINVAL");
+
+    // Readiness
+    7 poll(Ptr, u32, i32) = poll::poll, Full;
+    271 ppoll(Ptr, u32, Ptr, Ptr, u64) = poll::ppoll, Full;
+    23 select(i32, Ptr, Ptr, Ptr, Ptr) = select::select, Full;
+    270 pselect6(i32, Ptr, Ptr, Ptr, Ptr, Ptr) = select::pselect6, Full;
+    213 epoll_create(i32) = epoll::epoll_create, Full;
+    291 epoll_create1(i32) = epoll::epoll_create1, Full;
+    233 epoll_ctl(Fd, i32, Fd, Ptr) = epoll::epoll_ctl, Partial("no limit on watches; EPOLLWAKEUP has no effect");
+    232 epoll_wait(Fd, Ptr, i32, i32) = epoll::epoll_wait, Full;
+    281 epoll_pwait(Fd, Ptr, i32, i32, Ptr, u64) = epoll::epoll_pwait, Full;
+    441 epoll_pwait2(Fd, Ptr, i32, Ptr, Ptr, u64) = epoll::epoll_pwait2, Full;
+
+    // Event descriptors
+    284 eventfd(u32) = eventfd::eventfd, Full;
+    290 eventfd2(u32, i32) = eventfd::eventfd2, Full;
+    282 signalfd(Fd, Ptr, u64) = eventfd::signalfd, Full;
+    289 signalfd4(Fd, Ptr, u64, i32) = eventfd::signalfd4, Full;
+    283 timerfd_create(i32, i32) = eventfd::timerfd_create, Full;
+    286 timerfd_settime(Fd, i32, Ptr, Ptr) = eventfd::timerfd_settime, Partial("the clock cannot be set, so TFD_TIMER_CANCEL_ON_SET never cancels");
+    287 timerfd_gettime(Fd, Ptr) = eventfd::timerfd_gettime, Full;
+
+    // Sockets
+    41 socket(i32, i32, i32) = socket::socket, Partial("AF_UNIX only");
+    53 socketpair(i32, i32, i32, Ptr) = socket::socketpair, Partial("AF_UNIX only");
+    49 bind(Fd, Ptr, u32) = socket::bind, Full;
+    42 connect(Fd, Ptr, u32) = socket::connect, Full;
+    50 listen(Fd, i32) = socket::listen, Full;
+    43 accept(Fd, Ptr, Ptr) = socket::accept, Full;
+    288 accept4(Fd, Ptr, Ptr, i32) = socket::accept4, Full;
+    51 getsockname(Fd, Ptr, Ptr) = socket::getsockname, Full;
+    52 getpeername(Fd, Ptr, Ptr) = socket::getpeername, Full;
+    48 shutdown(Fd, i32) = socket::shutdown, Full;
+    54 setsockopt(Fd, i32, i32, Ptr, i32) = socket::setsockopt, Partial("no packet filters, no SO_PEEK_OFF");
+    55 getsockopt(Fd, i32, i32, Ptr, Ptr) = socket::getsockopt, Partial("no packet filters, no SO_PEEK_OFF");
+    44 sendto(Fd, Ptr, u64, i32, Ptr, u32) = sendrecv::sendto, Partial("no MSG_OOB");
+    46 sendmsg(Fd, Ptr, i32) = sendrecv::sendmsg, Partial("no MSG_OOB");
+    307 sendmmsg(Fd, Ptr, u32, i32) = sendrecv::sendmmsg, Partial("no MSG_OOB");
+    45 recvfrom(Fd, Ptr, u64, i32, Ptr, Ptr) = sendrecv::recvfrom, Partial("no MSG_OOB");
+    47 recvmsg(Fd, Ptr, i32) = sendrecv::recvmsg, Partial("no MSG_OOB");
+    299 recvmmsg(Fd, Ptr, u32, i32, Ptr) = sendrecv::recvmmsg, Partial("no MSG_OOB");
+}

@@ -11,18 +11,28 @@ pub mod families_fs;
 pub mod families_ipc;
 pub mod table;
 
+mod epoll;
+mod eventfd;
 mod exec;
 mod futex;
 mod id;
+mod install;
 mod limits;
 mod memory;
 mod misc;
+mod pipe;
+mod poll;
 mod prctl;
 mod process;
 mod sched;
+mod select;
+mod sendrecv;
 mod signal;
+mod socket;
 mod time;
+mod timeout;
 mod wait4;
 
 pub use dispatch::{all_rows, dispatch, missing, row};
+pub use poll::poll_until;
 pub use table::{Row, Support};
