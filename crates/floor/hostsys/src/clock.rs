@@ -38,6 +38,12 @@ pub fn auxval(kind: u64) -> u64 {
     unsafe { libc::getauxval(kind) }
 }
 
+/// Physical memory of the host in bytes.
+pub fn total_memory() -> u64 {
+    let i = rustix::system::sysinfo();
+    i.totalram * u64::from(i.mem_unit)
+}
+
 /// Fills a buffer with random bytes from the host kernel.
 pub fn random(buf: &mut [u8]) {
     let mut done = 0;

@@ -426,14 +426,7 @@ impl Mm {
                     return Err(Errno::EINVAL);
                 }
                 new_addr
-            } else if new_len <= old_len && !keep && old_len != 0 {
-                addr
-            } else if !keep
-                && old_end == v.end
-                && old_len != 0
-                && addr + new_len <= m.max
-                && m.overlapping(old_end, addr + new_len).next().is_none()
-            {
+            } else if !keep && old_len != 0 && fits_in_place(&m, &v, (addr, old_len, new_len)) {
                 addr
             } else if may_move {
                 m.find_free(0, new_len, PAGE_SIZE).ok_or(Errno::ENOMEM)?
@@ -460,6 +453,13 @@ impl Mm {
         }
         Ok(target)
     }
+}
+
+/// True when a mapping can shrink or grow where it is.
+fn fits_in_place(m: &MemoryMap, v: &Vma, (addr, old_len, new_len): (u64, u64, u64)) -> bool {
+    let (old_end, new_end) = (addr + old_len, addr + new_len);
+    new_len <= old_len
+        || old_end == v.end && new_end <= m.max && m.overlapping(old_end, new_end).next().is_none()
 }
 
 fn first_hole(m: &MemoryMap, start: u64, end: u64) -> u64 {

@@ -311,7 +311,7 @@ pub fn timer_gettime(c: &mut Current, id: i32, out: Ptr) -> SysResult {
 }
 
 pub fn timer_getoverrun(c: &mut Current, id: i32) -> SysResult {
-    Ok(c.task.group.timers.find(id)?.overrun() as u64)
+    Ok(c.task.group.timers.find(id)?.reported_overrun() as u64)
 }
 
 pub fn timer_delete(c: &mut Current, id: i32) -> SysResult {

@@ -49,17 +49,19 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
 
 fn validate(a: &CloneArgs) -> Result<(), Errno> {
     let f = a.flags;
-    let bad = f & SIGHAND != 0 && f & VM == 0
-        || f & THREAD != 0 && f & SIGHAND == 0
-        || f & SIGHAND != 0 && f & CLEAR_SIGHAND != 0
-        || f & (libc::CLONE_NEWNS as u64) != 0 && f & FS != 0
-        || f & (libc::CLONE_NEWUSER as u64) != 0 && f & FS != 0
-        || f & (libc::CLONE_NEWIPC as u64) != 0 && f & (libc::CLONE_SYSVSEM as u64) != 0
-        || f & THREAD != 0 && f & (libc::CLONE_PIDFD as u64) != 0
-        || f & (libc::CLONE_PIDFD as u64) != 0 && f & (libc::CLONE_DETACHED as u64) != 0
-        || a.exit_signal > 64;
+    let has = |bits: i32| f & bits as u64 != 0;
+    let contradictions = [
+        has(libc::CLONE_SIGHAND) && !has(libc::CLONE_VM),
+        has(libc::CLONE_THREAD) && !has(libc::CLONE_SIGHAND),
+        has(libc::CLONE_SIGHAND) && f & CLEAR_SIGHAND != 0,
+        has(libc::CLONE_NEWNS) && has(libc::CLONE_FS),
+        has(libc::CLONE_NEWUSER) && has(libc::CLONE_FS),
+        has(libc::CLONE_NEWIPC) && has(libc::CLONE_SYSVSEM),
+        has(libc::CLONE_PIDFD) && has(libc::CLONE_THREAD | libc::CLONE_DETACHED),
+        a.exit_signal > 64,
+    ];
     // Namespaces are not built: a kernel without them answers EINVAL.
-    if bad || f & NAMESPACES != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+    if contradictions.contains(&true) || f & NAMESPACES != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 impl Current {

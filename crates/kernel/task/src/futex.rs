@@ -65,7 +65,10 @@ fn release_one(c: &mut Current, addr: u64, pi: bool, pending: bool) {
 
 /// Waiters of priority-inheritance futexes by address space and address. The kernel's scheduler is the
 /// host's, so no priority is inherited; ownership and hand-over are exact.
-static PI_QUEUES: LazyLock<Mutex<HashMap<(usize, u64), (WaitQueue, usize)>>> = LazyLock::new(Mutex::default);
+static PI_QUEUES: LazyLock<Mutex<PiQueues>> = LazyLock::new(Mutex::default);
+
+/// Queue and number of waiters by futex.
+type PiQueues = HashMap<(usize, u64), (WaitQueue, usize)>;
 
 fn key(c: &Current, addr: u64) -> (usize, u64) {
     // Shared mappings are found by their file, private ones by the address space.

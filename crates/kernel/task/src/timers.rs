@@ -147,12 +147,12 @@ fn fire(g: &Arc<ThreadGroup>, w: Which, serial: u64) {
     }
     let due = a.deadline <= now;
     if due {
-        if a.interval == 0 {
-            a.deadline = 0;
-            a.handle = None;
-        } else {
-            let missed = (now - a.deadline) / a.interval;
-            a.deadline += (missed + 1) * a.interval;
+        match (now - a.deadline).checked_div(a.interval) {
+            None => {
+                a.deadline = 0;
+                a.handle = None;
+            }
+            Some(missed) => a.deadline += (missed + 1) * a.interval,
         }
     }
     if a.deadline != 0 {
@@ -272,7 +272,7 @@ impl PosixTimer {
     }
 
     /// timer_getoverrun(2).
-    pub fn overrun(&self) -> i32 {
+    pub fn reported_overrun(&self) -> i32 {
         self.state.lock().last_overrun
     }
 
@@ -320,13 +320,15 @@ impl PosixTimer {
         let mut expired = 0u64;
         if s.deadline <= now {
             expired = 1;
-            if s.interval == 0 {
-                s.deadline = 0;
-                s.handle = None;
-            } else {
-                let missed = (now - s.deadline) / s.interval;
-                expired += missed;
-                s.deadline += expired * s.interval;
+            match (now - s.deadline).checked_div(s.interval) {
+                None => {
+                    s.deadline = 0;
+                    s.handle = None;
+                }
+                Some(missed) => {
+                    expired += missed;
+                    s.deadline += expired * s.interval;
+                }
             }
         }
         if s.deadline != 0 {
