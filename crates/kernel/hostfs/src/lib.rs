@@ -1,1 +1,29 @@
-//! hostfs.
+//! Files of the host: trees behind a directory descriptor that the gofer
+//! handed over, and single descriptors such as the standard streams.
+//!
+//! A tree is either *exclusive* (nobody changes it while we run, and neither do
+//! we: the lower layer of an overlay), then names and attributes are looked up
+//! once; or *shared* with the host, then every use asks again.
+//!
+//! Only descriptor-relative calls with single components are made, and links
+//! are never followed on the host's side (`hostsys::fs`). Of a host FIFO,
+//! socket or device only the attributes are ever used.
+//!
+//! Locks are leaves; host calls are made without holding them.
+
+#![forbid(unsafe_code)]
+
+mod dir;
+mod fd_cache;
+mod file;
+mod fs;
+mod import;
+mod inode;
+mod node;
+mod poller;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use fs::{HostFs, Mode};
+pub use import::{import, import_all};

@@ -7,8 +7,8 @@ use abi::stat::StatFs;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use vfs::{FileSystem, InodeRef};
 
 const TMPFS_MAGIC: i64 = 0x0102_1994;
@@ -35,8 +35,9 @@ pub struct TmpFs {
     root: Mutex<Option<Arc<Node>>>,
     /// Device of the lower file system: its inode numbers are used as they are.
     pub(crate) lower_dev: Option<u64>,
-    /// Inodes with several names in the lower file system, by (device, number).
-    pub(crate) lower_links: Mutex<HashMap<(u64, u64), Weak<Node>>>,
+    /// Inodes with several names in the lower file system, by (device, number): what was changed under
+    /// one name must be found under another that nobody has looked up yet.
+    pub(crate) lower_links: Mutex<HashMap<(u64, u64), Arc<Node>>>,
 }
 
 impl TmpFs {
@@ -173,7 +174,8 @@ impl FileSystem for TmpFs {
     }
     fn unmounted(&self) {
         let root = self.root.lock().take();
-        drop(root);
+        let links = std::mem::take(&mut *self.lower_links.lock());
+        drop((root, links));
     }
     fn remount(&self, text: &[u8]) -> Result<()> {
         let mut o = self.options.lock();

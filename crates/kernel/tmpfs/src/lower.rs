@@ -15,8 +15,8 @@ const MERGED_FIRST: u64 = 1 << 32;
 pub(crate) fn node(fs: &Arc<TmpFs>, lower: InodeRef) -> Result<Arc<Node>> {
     let a = lower.attr()?;
     let shared = a.nlink > 1 && !a.is_dir();
-    if shared && let Some(n) = fs.lower_links.lock().get(&(a.dev, a.ino)).and_then(|w| w.upgrade()) {
-        return Ok(n);
+    if shared && let Some(n) = fs.lower_links.lock().get(&(a.dev, a.ino)) {
+        return Ok(n.clone());
     }
     let body = match a.file_type() {
         S_IFDIR => Body::dir(Some(lower.clone()), MERGED_FIRST),
@@ -27,10 +27,10 @@ pub(crate) fn node(fs: &Arc<TmpFs>, lower: InodeRef) -> Result<Arc<Node>> {
     let n = Node::of_lower(fs.clone(), body, lower, &a);
     if shared {
         let mut links = fs.lower_links.lock();
-        if let Some(other) = links.get(&(a.dev, a.ino)).and_then(|w| w.upgrade()) {
-            return Ok(other);
+        if let Some(other) = links.get(&(a.dev, a.ino)) {
+            return Ok(other.clone());
         }
-        links.insert((a.dev, a.ino), Arc::downgrade(&n));
+        links.insert((a.dev, a.ino), n.clone());
     }
     Ok(n)
 }

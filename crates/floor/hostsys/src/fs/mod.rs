@@ -277,3 +277,10 @@ pub fn list(dir: BorrowedFd<'_>) -> Result<Vec<ListEntry>> {
     }
     Ok(out)
 }
+
+/// Appends at the end as the host sees it (RWF_APPEND). Returns the count.
+pub fn append(fd: impl AsFd, buf: &[u8]) -> Result<usize> {
+    let flags = rustix::io::ReadWriteFlags::APPEND;
+    rustix::io::retry_on_intr(|| rustix::io::pwritev2(&fd, &[rustix::io::IoSlice::new(buf)], 0, flags))
+        .map_err(err)
+}

@@ -1,0 +1,59 @@
+//! Open directories: a listing taken when a pass starts.
+
+use crate::node::Node;
+use abi::Result;
+use hostsys::fs as host;
+use parking_lot::Mutex;
+use std::any::Any;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use vfs::{Caller, DirEntry, DirSink, FileOps, OpenFile};
+
+/// An open directory.
+pub(crate) struct Dir {
+    node: Arc<Node>,
+    list: Mutex<Option<Arc<[host::ListEntry]>>>,
+}
+
+impl Dir {
+    pub fn new(node: Arc<Node>) -> Dir {
+        Dir { node, list: Mutex::new(None) }
+    }
+
+    fn listing(&self, fresh: bool) -> Result<Arc<[host::ListEntry]>> {
+        if let (Some(l), false) = (&*self.list.lock(), fresh) {
+            return Ok(l.clone());
+        }
+        let fd = host::open_self(&*self.node.dir_fd()?)?;
+        let l: Arc<[host::ListEntry]> = host::list(fd.as_fd())?.into();
+        *self.list.lock() = Some(l.clone());
+        Ok(l)
+    }
+}
+
+impl FileOps for Dir {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn read_dir(&self, _cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
+        let l = self.listing(pos <= 2)?;
+        let mut i = pos.saturating_sub(2);
+        while let Some(e) = usize::try_from(i).ok().and_then(|i| l.get(i)) {
+            let e = DirEntry { ino: e.ino, kind: e.kind, name: e.name.to_vec() };
+            if !sink.entry(i + 3, &e) {
+                break;
+            }
+            i += 1;
+        }
+        Ok(i + 2)
+    }
+    fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
+        if self.node.fs.readonly {
+            return Ok(());
+        }
+        host::sync(host::open_self(&*self.node.dir_fd()?)?, data_only)
+    }
+}

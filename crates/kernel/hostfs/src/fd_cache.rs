@@ -1,0 +1,81 @@
+//! Open descriptors that can be had again: directories on the way to others,
+//! and read-only files of exclusive trees. The sentry's RLIMIT_NOFILE is small
+//! compared with the trees, so the ones used longest ago are closed.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+/// Descriptors kept at most.
+const MAX: usize = 4096;
+
+struct Entry {
+    fd: Arc<OwnedFd>,
+    used: AtomicU64,
+}
+
+/// The cache of all trees, by node identity.
+pub(crate) struct FdCache {
+    entries: parking_lot::RwLock<HashMap<u64, Entry>>,
+    clock: AtomicU64,
+    trim: Mutex<()>,
+}
+
+static CACHE: LazyLock<FdCache> = LazyLock::new(|| FdCache {
+    entries: parking_lot::RwLock::default(),
+    clock: AtomicU64::new(0),
+    trim: Mutex::new(()),
+});
+
+/// The cache.
+pub(crate) fn cache() -> &'static FdCache {
+    &CACHE
+}
+
+impl FdCache {
+    pub fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
+        let t = self.entries.read();
+        let e = t.get(&id)?;
+        e.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Some(e.fd.clone())
+    }
+
+    pub fn put(&self, id: u64, fd: OwnedFd) -> Arc<OwnedFd> {
+        let fd = Arc::new(fd);
+        let used = AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed));
+        let full = {
+            let mut t = self.entries.write();
+            t.insert(id, Entry { fd: fd.clone(), used });
+            t.len() > MAX
+        };
+        if full {
+            self.evict();
+        }
+        fd
+    }
+
+    pub fn remove(&self, id: u64) {
+        let old = self.entries.write().remove(&id);
+        drop(old);
+    }
+
+    /// Closes the older half.
+    fn evict(&self) {
+        let Some(_one) = self.trim.try_lock() else { return };
+        let mut gone = Vec::new();
+        {
+            let mut t = self.entries.write();
+            let mut ages: Vec<u64> = t.values().map(|e| e.used.load(Ordering::Relaxed)).collect();
+            ages.sort_unstable();
+            let limit = ages[ages.len() / 2];
+            let old: Vec<u64> =
+                t.iter().filter(|(_, e)| e.used.load(Ordering::Relaxed) < limit).map(|(k, _)| *k).collect();
+            for k in old {
+                gone.extend(t.remove(&k));
+            }
+        }
+        drop(gone);
+    }
+}

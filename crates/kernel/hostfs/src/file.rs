@@ -1,0 +1,67 @@
+//! Open regular files.
+
+use crate::fs::Mode;
+use crate::node::Node;
+use abi::stat::Attr;
+use abi::{Errno, Result};
+use hostsys::fs as host;
+use std::any::Any;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use vfs::{Caller, FileOps, MapRequest, Mapping, OpenFile};
+
+/// An open regular file. In an exclusive tree the descriptor comes from the cache on every use.
+pub(crate) struct File {
+    pub node: Arc<Node>,
+    pub fd: Option<Arc<OwnedFd>>,
+}
+
+impl File {
+    fn fd(&self) -> Result<Arc<OwnedFd>> {
+        match &self.fd {
+            Some(fd) => Ok(fd.clone()),
+            None => self.node.read_fd(),
+        }
+    }
+}
+
+impl FileOps for File {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
+        host::pread_full(&*self.fd()?, buf, off)
+    }
+    fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
+        host::pwrite_full(&*self.fd()?, buf, off)
+    }
+    fn append(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
+        let fd = self.fd()?;
+        let n = host::append(&*fd, buf)?;
+        Ok((n, host::stat(&*fd)?.size))
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
+        let off = u64::try_from(off).map_err(|_| Errno::ENXIO)?;
+        host::seek_data_hole(&*self.fd()?, off, whence == libc::SEEK_DATA)
+    }
+    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
+        Ok(Mapping::Host { fd: self.fd()?, offset: req.offset })
+    }
+    fn attr(&self) -> Option<Result<Attr>> {
+        // The descriptor reaches the file whatever has become of its name.
+        let fd = self.fd.as_ref()?;
+        Some(host::stat(&**fd).map(|a| self.node.refresh(a)))
+    }
+    fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
+        if self.node.fs.mode == Mode::Exclusive {
+            return Ok(());
+        }
+        host::sync(&*self.fd()?, data_only)
+    }
+    fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
+        host::allocate(&*self.fd()?, mode, off, len)
+    }
+}

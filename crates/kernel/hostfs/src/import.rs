@@ -1,0 +1,163 @@
+//! Host descriptors as open files: the standard streams of the first process.
+//!
+//! The open file description stays shared with whoever gave it to us: its
+//! status flags are left alone, and its position moves as if the guest had it.
+
+use crate::stream::Stream;
+use abi::stat::Attr;
+use abi::{Errno, Result};
+use hostsys::fs as host;
+use parking_lot::Mutex;
+use std::any::Any;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+use vfs::attach::Attachments;
+use vfs::dentry::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
+use vfs::internal::InternalFs;
+use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, MapRequest, Mapping, OpenFile, SetAttr};
+
+/// Device number of imported files.
+fn device() -> u64 {
+    static DEV: OnceLock<u64> = OnceLock::new();
+    *DEV.get_or_init(vfs::inode::new_dev)
+}
+
+/// The inode of an imported file. Owner and mode are the guest's own; the host's do not change.
+struct Imported {
+    fd: Arc<OwnedFd>,
+    ops: Arc<dyn FileOps>,
+    flags: i32,
+    /// Owner, group and changed mode.
+    owner: Mutex<(u32, u32, Option<u32>)>,
+    attachments: Attachments,
+}
+
+impl Inode for Imported {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        Arc::new(InternalFs::Anon)
+    }
+    fn attr(&self) -> Result<Attr> {
+        let a = host::stat(&*self.fd)?;
+        let (uid, gid, mode) = *self.owner.lock();
+        let mode = a.mode & libc::S_IFMT | mode.unwrap_or(a.mode) & 0o7777;
+        Ok(Attr { dev: device(), uid, gid, mode, ..a })
+    }
+    fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        if let Some(size) = set.size {
+            host::truncate(&*self.fd, size)?;
+        }
+        let mut u = self.owner.lock();
+        u.0 = set.uid.unwrap_or(u.0);
+        u.1 = set.gid.unwrap_or(u.1);
+        u.2 = set.mode.or(u.2);
+        Ok(())
+    }
+    /// Through /proc/self/fd: the same stream again, with no more rights.
+    fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        let (have, want) = (self.flags & libc::O_ACCMODE, flags & libc::O_ACCMODE);
+        if have != libc::O_RDWR && have != want {
+            return Err(Errno::EACCES);
+        }
+        Ok(self.ops.clone())
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+}
+
+/// A regular file: used at the position that it shares with the host.
+struct Regular {
+    fd: Arc<OwnedFd>,
+    name: String,
+}
+
+impl FileOps for Regular {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
+        let n = host::pread_full(&*self.fd, buf, off)?;
+        let _ = host::seek_to(&*self.fd, off + n as u64);
+        Ok(n)
+    }
+    fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
+        host::seek_to(&*self.fd, off)?;
+        host::write(&*self.fd, buf)
+    }
+    fn append(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
+        let n = host::write(&*self.fd, buf)?;
+        Ok((n, host::tell(&*self.fd)?))
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
+        Ok(Mapping::Host { fd: self.fd.clone(), offset: req.offset })
+    }
+    fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
+        host::sync(&*self.fd, data_only)
+    }
+    fn link_name(&self) -> Option<String> {
+        Some(self.name.clone())
+    }
+}
+
+/// Makes a host descriptor an open file that belongs to `uid` and `gid` in the guest. Regular files,
+/// pipes, sockets, terminals and other character devices; not directories.
+pub fn import(fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
+    let a = host::stat(&fd)?;
+    let flags = host::status_flags(&fd)?;
+    if flags & libc::O_PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    let pos = host::tell(&fd).unwrap_or(0);
+    let (ops, held): (Arc<dyn FileOps>, Arc<OwnedFd>) = match a.file_type() {
+        S_IFDIR => return Err(Errno::EISDIR),
+        S_IFREG => {
+            let fd = Arc::new(fd);
+            (Arc::new(Regular { fd: fd.clone(), name: format!("host:[{}]", a.ino) }), fd)
+        }
+        kind => {
+            let name = match kind {
+                S_IFIFO => format!("pipe:[{}]", a.ino),
+                S_IFCHR => format!("host:[{}]", a.ino),
+                _ => format!("socket:[{}]", a.ino),
+            };
+            let s = Stream::new(fd, name)?;
+            let fd = s.fd.clone();
+            (Arc::new(s), fd)
+        }
+    };
+    let inode = Arc::new(Imported {
+        fd: held,
+        ops: ops.clone(),
+        flags,
+        owner: Mutex::new((uid, gid, None)),
+        attachments: Attachments::default(),
+    });
+    // Non-blocking for others on the host is not non-blocking for the guest.
+    let shown = flags & (libc::O_ACCMODE | libc::O_APPEND) | 0o100000;
+    let inode: InodeRef = inode;
+    let file = OpenFile::new(None, Some(inode), ops, shown);
+    *file.pos.lock() = pos;
+    Ok(file)
+}
+
+/// Imports several; those that share one open file description on the host (`2>&1`) become one file.
+pub fn import_all(fds: Vec<OwnedFd>, uid: u32, gid: u32) -> Result<Vec<Arc<OpenFile>>> {
+    let mut done: Vec<(_, Arc<OpenFile>)> = Vec::new();
+    for fd in fds {
+        let a = host::stat(&fd)?;
+        let key = (a.dev, a.ino, host::status_flags(&fd)?, host::tell(&fd).unwrap_or(0));
+        let same = done.iter().find(|(k, _)| *k == key).map(|(_, f)| f.clone());
+        let f = match same {
+            Some(f) => f,
+            None => import(fd, uid, gid)?,
+        };
+        done.push((key, f));
+    }
+    Ok(done.into_iter().map(|(_, f)| f).collect())
+}

@@ -1,0 +1,271 @@
+//! The inode operations.
+
+use crate::dir::Dir;
+use crate::file::File;
+use crate::fs::Mode;
+use crate::node::Node;
+use abi::stat::Attr;
+use abi::{Errno, NAME_MAX, Result};
+use hostsys::fs::{self as host, Access, SetTime};
+use std::any::Any;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use vfs::attach::Attachments;
+use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
+use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, NewNode, Perm, SetAttr, TimeSet};
+
+impl Node {
+    fn this(&self) -> Result<Arc<Node>> {
+        self.me.upgrade().ok_or(Errno::ESTALE)
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.fs.readonly { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    /// A descriptor for attribute calls: one in use, or a new one.
+    fn handle(&self) -> Result<Arc<OwnedFd>> {
+        if let Some(fd) = self.held.lock().upgrade() {
+            return Ok(fd);
+        }
+        match self.kind {
+            S_IFREG if self.fs.mode == Mode::Exclusive => self.read_fd(),
+            S_IFREG => Ok(Arc::new(self.open(Access::Read)?)),
+            S_IFDIR => Ok(Arc::new(host::open_self(&*self.dir_fd()?)?)),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Gives a new object the owner and mode asked for, where the host let us make it otherwise.
+    fn adopt(&self, name: &[u8], mode: u32, uid: u32, gid: u32) -> Result<Arc<Node>> {
+        let dir = self.dir_fd()?;
+        let mut a = host::stat_at(&*dir, name)?;
+        let owner = (a.uid != uid).then_some(uid);
+        let group = (a.gid != gid).then_some(gid);
+        if owner.is_some() || group.is_some() {
+            // Without the privilege (rootless) everything belongs to the one user we are.
+            let _ = host::chown_at(&*dir, name, owner, group);
+        }
+        if a.file_type() != S_IFLNK && a.mode & 0o7777 != mode & 0o7777 {
+            host::chmod_at(&*dir, name, mode)?;
+        }
+        if owner.is_some() || group.is_some() || a.mode & 0o7777 != mode & 0o7777 {
+            a = host::stat_at(&*dir, name)?;
+        }
+        Ok(Node::found(&self.this()?, name, a))
+    }
+}
+
+fn time(t: Option<TimeSet>) -> SetTime {
+    match t {
+        None => SetTime::Keep,
+        Some(TimeSet::Now) => SetTime::Now,
+        Some(TimeSet::At(t)) => SetTime::At(t),
+    }
+}
+
+impl Inode for Node {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        self.fs.clone()
+    }
+    fn attr(&self) -> Result<Attr> {
+        self.current()
+    }
+    fn kind(&self) -> u32 {
+        self.kind
+    }
+    fn perm(&self) -> Result<Perm> {
+        let a = self.known();
+        Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
+    }
+    fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        self.writable()?;
+        let held = self.held.lock().upgrade();
+        if let Some(size) = set.size {
+            match &held {
+                // The descriptor in use may be read-only: truncate through one that is not.
+                Some(fd) if host::truncate(&**fd, size).is_ok() => {}
+                _ => host::truncate(self.open(Access::Write)?, size)?,
+            }
+        }
+        let times = set.atime.is_some() || set.mtime.is_some();
+        if let (Some(fd), true) = (&held, self.kind == S_IFREG) {
+            if set.uid.is_some() || set.gid.is_some() {
+                host::chown(&**fd, set.uid, set.gid)?;
+            }
+            if let Some(m) = set.mode {
+                host::chmod(&**fd, m)?;
+            }
+            if times {
+                host::utimes(&**fd, time(set.atime), time(set.mtime))?;
+            }
+        } else if let Some((dir, name)) = self.place() {
+            let dir = dir.dir_fd()?;
+            if set.uid.is_some() || set.gid.is_some() {
+                host::chown_at(&*dir, &name, set.uid, set.gid)?;
+            }
+            if let Some(m) = set.mode {
+                if self.kind == S_IFLNK {
+                    return Err(Errno::EOPNOTSUPP);
+                }
+                // Through a descriptor where one can be had: the name may have become a link.
+                match self.handle() {
+                    Ok(fd) => host::chmod(&*fd, m)?,
+                    Err(_) => host::chmod_at(&*dir, &name, m)?,
+                }
+            }
+            if times {
+                host::utimes_at(&*dir, &name, time(set.atime), time(set.mtime))?;
+            }
+        } else {
+            let fd = self.handle()?;
+            if set.uid.is_some() || set.gid.is_some() {
+                host::chown(&*fd, set.uid, set.gid)?;
+            }
+            if let Some(m) = set.mode {
+                host::chmod(&*fd, m)?;
+            }
+            if times {
+                host::utimes(&*fd, time(set.atime), time(set.mtime))?;
+            }
+        }
+        self.current().map(drop)
+    }
+    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let a = host::stat_at(&*self.dir_fd()?, name)?;
+        Ok(Node::found(&self.this()?, name, a))
+    }
+    fn create(
+        &self,
+        _cx: &dyn Caller,
+        name: &[u8],
+        node: &NewNode,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    ) -> Result<InodeRef> {
+        self.writable()?;
+        let dir = self.dir_fd()?;
+        match node {
+            NewNode::Regular => drop(host::create_at(&*dir, name, Access::ReadWrite, mode)?),
+            NewNode::Directory => host::mkdir_at(&*dir, name, mode)?,
+            NewNode::Fifo => host::mknod_at(&*dir, name, false, mode)?,
+            NewNode::Socket => host::mknod_at(&*dir, name, true, mode)?,
+            NewNode::Symlink(t) => host::symlink_at(t, &*dir, name)?,
+            // A device made on the host would be the host's device.
+            NewNode::Char(_) | NewNode::Block(_) => return Err(Errno::EPERM),
+        }
+        Ok(self.adopt(name, mode, uid, gid)?)
+    }
+    fn link(&self, _cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
+        self.writable()?;
+        let t = target.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?;
+        if !Arc::ptr_eq(&t.fs, &self.fs) {
+            return Err(Errno::EXDEV);
+        }
+        let (dir, old) = t.place().ok_or(Errno::EPERM)?;
+        host::link_at(&*dir.dir_fd()?, &old, &*self.dir_fd()?, name)
+    }
+    fn unlink(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        host::unlink_at(&*self.dir_fd()?, name, false)
+    }
+    fn rmdir(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        host::unlink_at(&*self.dir_fd()?, name, true)
+    }
+    fn rename(
+        &self,
+        _cx: &dyn Caller,
+        name: &[u8],
+        new_dir: &InodeRef,
+        new_name: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        self.writable()?;
+        let to = new_dir.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?;
+        if !Arc::ptr_eq(&to.fs, &self.fs) {
+            return Err(Errno::EXDEV);
+        }
+        let (from_fd, to_fd) = (self.dir_fd()?, to.dir_fd()?);
+        let a = host::stat_at(&*from_fd, name)?;
+        let b = host::stat_at(&*to_fd, new_name).ok();
+        host::rename_at(&*from_fd, name, &*to_fd, new_name, flags)?;
+        let moved = |key: (u64, u64), dir: &Arc<Node>, name: &[u8]| {
+            let n = self.fs.nodes.lock().get(&key).and_then(|w| w.upgrade());
+            if let Some(n) = n {
+                n.moved(dir, name);
+            }
+        };
+        moved((a.dev, a.ino), &to.this()?, new_name);
+        if let (Some(b), true) = (b, flags & vfs::rename::EXCHANGE != 0) {
+            moved((b.dev, b.ino), &self.this()?, name);
+        }
+        Ok(())
+    }
+    fn readlink(&self, _cx: &dyn Caller) -> Result<Vec<u8>> {
+        if self.kind != S_IFLNK {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(t) = self.target.get() {
+            return Ok(t.clone());
+        }
+        let (dir, name) = self.place().ok_or(Errno::EINVAL)?;
+        let t = host::readlink_at(&*dir.dir_fd()?, &name)?;
+        if self.fs.mode == Mode::Exclusive {
+            return Ok(self.target.get_or_init(|| t).clone());
+        }
+        Ok(t)
+    }
+    fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        match self.kind {
+            S_IFDIR => Ok(Arc::new(Dir::new(self.this()?))),
+            S_IFREG => {
+                let access = match flags & libc::O_ACCMODE {
+                    libc::O_RDONLY => Access::Read,
+                    libc::O_WRONLY => Access::Write,
+                    _ => Access::ReadWrite,
+                };
+                if access != Access::Read {
+                    self.writable()?;
+                }
+                if self.fs.mode == Mode::Exclusive {
+                    self.read_fd()?;
+                    return Ok(Arc::new(File { node: self.this()?, fd: None }));
+                }
+                let fd = Arc::new(self.open(access)?);
+                *self.held.lock() = Arc::downgrade(&fd);
+                Ok(Arc::new(File { node: self.this()?, fd: Some(fd) }))
+            }
+            _ => Err(Errno::ENXIO),
+        }
+    }
+    fn get_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
+        host::get_xattr(&*self.handle()?, name)
+    }
+    fn set_xattr(&self, _cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+        self.writable()?;
+        host::set_xattr(&*self.handle()?, name, value, flags)
+    }
+    fn list_xattr(&self, _cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
+        match self.handle() {
+            Ok(fd) => host::list_xattr(&*fd),
+            // What we may not open has none that we could show.
+            Err(Errno::EOPNOTSUPP | Errno::EACCES) => Ok(Vec::new()),
+            Err(e) => Err(e),
+        }
+    }
+    fn remove_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        host::remove_xattr(&*self.handle()?, name)
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+}

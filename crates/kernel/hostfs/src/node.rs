@@ -1,0 +1,218 @@
+//! Host objects: where they are, what we know of them, how to reach them.
+
+use crate::fd_cache::cache;
+use crate::fs::{HostFs, Mode};
+use abi::stat::Attr;
+use abi::{Errno, PATH_MAX, Result};
+use hostsys::fs::{self as host, Access};
+use parking_lot::Mutex;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use vfs::attach::Attachments;
+use vfs::dentry::{S_IFDIR, S_IFMT};
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+pub(crate) struct Place {
+    pub parent: Option<Arc<Node>>,
+    pub name: Arc<[u8]>,
+}
+
+/// An object of a host tree.
+pub(crate) struct Node {
+    pub me: Weak<Node>,
+    pub fs: Arc<HostFs>,
+    /// Key in the descriptor cache.
+    id: u64,
+    pub kind: u32,
+    /// Host device and inode number.
+    pub key: (u64, u64),
+    place: Mutex<Place>,
+    attr: Mutex<Attr>,
+    /// A descriptor that some open file holds: the object stays reachable after its name is gone.
+    pub held: Mutex<Weak<OwnedFd>>,
+    pub target: OnceLock<Vec<u8>>,
+    pub attachments: Attachments,
+}
+
+impl Node {
+    /// A new node; `attr` as the host gave it.
+    pub fn new(fs: &Arc<HostFs>, parent: Option<Arc<Node>>, name: &[u8], attr: Attr) -> Arc<Node> {
+        Arc::new_cyclic(|me| Node {
+            me: me.clone(),
+            fs: fs.clone(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            kind: attr.mode & S_IFMT,
+            key: (attr.dev, attr.ino),
+            place: Mutex::new(Place { parent, name: Arc::from(name) }),
+            attr: Mutex::new(translate(fs, attr)),
+            held: Mutex::new(Weak::new()),
+            target: OnceLock::new(),
+            attachments: Attachments::default(),
+        })
+    }
+
+    /// The node for a host object found at `name` in `parent`; in shared trees the one in use already.
+    pub fn found(parent: &Arc<Node>, name: &[u8], attr: Attr) -> Arc<Node> {
+        let fs = &parent.fs;
+        if fs.mode == Mode::Exclusive {
+            return Node::new(fs, Some(parent.clone()), name, attr);
+        }
+        let mut t = fs.nodes.lock();
+        let key = (attr.dev, attr.ino);
+        if let Some(n) = t.get(&key).and_then(Weak::upgrade)
+            && n.kind == attr.mode & S_IFMT
+        {
+            drop(t);
+            n.moved(parent, name);
+            n.refresh(attr);
+            return n;
+        }
+        let n = Node::new(fs, Some(parent.clone()), name, attr);
+        if t.len() >= 1024 && t.len().is_power_of_two() {
+            t.retain(|_, w| w.strong_count() != 0);
+        }
+        t.insert(key, Arc::downgrade(&n));
+        n
+    }
+
+    pub fn is_dir(&self) -> bool {
+        self.kind == S_IFDIR
+    }
+
+    /// Notes a new place.
+    pub fn moved(&self, parent: &Arc<Node>, name: &[u8]) {
+        let old = {
+            let mut p = self.place.lock();
+            if p.parent.as_ref().is_some_and(|q| Arc::ptr_eq(q, parent)) && *p.name == *name {
+                return;
+            }
+            std::mem::replace(&mut *p, Place { parent: Some(parent.clone()), name: Arc::from(name) })
+        };
+        drop(old);
+    }
+
+    /// What was known last, without asking.
+    pub fn known(&self) -> Attr {
+        *self.attr.lock()
+    }
+
+    /// Notes attributes as the host gave them; returns them as the guest sees them.
+    pub fn refresh(&self, attr: Attr) -> Attr {
+        let a = translate(&self.fs, attr);
+        *self.attr.lock() = a;
+        a
+    }
+
+    /// Parent and name; `None` for the root.
+    pub fn place(&self) -> Option<(Arc<Node>, Arc<[u8]>)> {
+        let p = self.place.lock();
+        Some((p.parent.clone()?, p.name.clone()))
+    }
+
+    /// Current attributes: asked for in shared trees.
+    pub fn current(&self) -> Result<Attr> {
+        if self.fs.mode == Mode::Exclusive {
+            return Ok(self.known());
+        }
+        let held = self.held.lock().upgrade();
+        let fresh = match (held, self.place()) {
+            (Some(fd), _) => host::stat(&fd)?,
+            (None, None) => host::stat(&self.fs.root_fd)?,
+            (None, Some((dir, name))) => {
+                let a = host::stat_at(&*dir.dir_fd()?, &name)?;
+                if (a.dev, a.ino) != self.key {
+                    return Err(Errno::ESTALE);
+                }
+                a
+            }
+        };
+        Ok(self.refresh(fresh))
+    }
+
+    /// A descriptor of this directory to start calls from.
+    pub fn dir_fd(&self) -> Result<Arc<OwnedFd>> {
+        if !self.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        // Up to the next directory that is open, then down by several names at a time.
+        let mut names: Vec<Arc<[u8]>> = Vec::new();
+        let mut at: Option<Arc<Node>> = None;
+        let base = loop {
+            let n: &Node = at.as_deref().unwrap_or(self);
+            let Some((parent, name)) = n.place() else { break self.fs.root_fd.clone() };
+            if let Some(fd) = cache().get(n.id) {
+                break fd;
+            }
+            names.push(name);
+            at = Some(parent);
+        };
+        if names.is_empty() {
+            return Ok(base);
+        }
+        let mut fd = base;
+        while !names.is_empty() {
+            let mut path = Vec::new();
+            while let Some(n) = names.last() {
+                if path.len() + n.len() + 2 > PATH_MAX {
+                    break;
+                }
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(n);
+                names.pop();
+            }
+            fd = Arc::new(host::open_below(&fd, &path)?);
+        }
+        if self.fs.mode == Mode::Shared {
+            let a = host::stat(&fd)?;
+            if (a.dev, a.ino) != self.key {
+                return Err(Errno::ESTALE);
+            }
+        }
+        match Arc::try_unwrap(fd) {
+            Ok(fd) => Ok(cache().put(self.id, fd)),
+            Err(fd) => Ok(fd),
+        }
+    }
+
+    /// Opens the object by its name, making sure that it is still the same.
+    pub fn open(&self, access: Access) -> Result<OwnedFd> {
+        let Some((dir, name)) = self.place() else {
+            return host::open_self(&self.fs.root_fd);
+        };
+        let fd = host::open_at(&*dir.dir_fd()?, &name, access)?;
+        if self.fs.mode == Mode::Shared {
+            let a = host::stat(&fd)?;
+            if (a.dev, a.ino) != self.key {
+                return Err(Errno::ESTALE);
+            }
+        }
+        Ok(fd)
+    }
+
+    /// A read-only descriptor of a regular file in an exclusive tree, cached.
+    pub fn read_fd(&self) -> Result<Arc<OwnedFd>> {
+        if let Some(fd) = cache().get(self.id) {
+            return Ok(fd);
+        }
+        Ok(cache().put(self.id, self.open(Access::Read)?))
+    }
+}
+
+fn translate(fs: &HostFs, a: Attr) -> Attr {
+    Attr { dev: fs.device(a.dev), ..a }
+}
+
+impl Drop for Node {
+    /// Lets go of the chain of parents one by one: trees may be deeper than our stack.
+    fn drop(&mut self) {
+        cache().remove(self.id);
+        let mut next = self.place.get_mut().parent.take();
+        while let Some(p) = next {
+            next = Arc::into_inner(p).and_then(|mut n| n.place.get_mut().parent.take());
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Host trees and imported streams, in a temporary directory.
+
+use crate::{HostFs, Mode, import};
+use abi::{Errno, Result, Signal};
+use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::{Path as HostPath, PathBuf};
+use std::sync::Arc;
+use vfs::*;
+use wait::{Events, Waiter};
+
+struct Plain;
+
+impl Caller for Plain {
+    fn creds(&self) -> Arc<Credentials> {
+        let mut c = Credentials::root(Cap::ALL);
+        c.fsuid = rustix_uid();
+        Arc::new(c)
+    }
+    fn waiter(&self) -> Arc<Waiter> {
+        Waiter::new()
+    }
+    fn pid(&self) -> i32 {
+        1
+    }
+    fn tid(&self) -> i32 {
+        1
+    }
+    fn pgid(&self) -> i32 {
+        1
+    }
+    fn sid(&self) -> i32 {
+        1
+    }
+    fn rlimit(&self, _r: i32) -> u64 {
+        u64::MAX
+    }
+    fn raise(&self, _s: Signal) {}
+    fn umask(&self) -> u32 {
+        0o022
+    }
+    fn blocks_or_ignores(&self, _s: Signal) -> bool {
+        false
+    }
+}
+
+fn rustix_uid() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").map_or(0, |m| m.uid())
+}
+
+struct Tmp(PathBuf);
+
+impl Tmp {
+    fn new(name: &str) -> Tmp {
+        let p = std::env::temp_dir().join(format!("hostfs-{}-{name}", std::process::id()));
+        fs::create_dir_all(&p).unwrap();
+        Tmp(p)
+    }
+}
+
+impl Drop for Tmp {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn context(dir: &HostPath, mode: Mode, ro: bool) -> Arc<FsContext> {
+    let fd: OwnedFd = fs::File::open(dir).unwrap().into();
+    let fs = HostFs::new(fd, mode, ro).unwrap();
+    FsContext::new(MountNs::new(Mount::of(fs, MountFlags::empty(), b"host")))
+}
+
+fn open(c: &FsContext, p: &str, flags: i32) -> Result<Arc<OpenFile>> {
+    let how = OpenHow::legacy(flags, 0o644);
+    open::open_at(&Plain, &c.view(), &Start::Cwd, p.as_bytes(), &how).map_err(Failure::errno)
+}
+
+fn stat(c: &FsContext, p: &str) -> Result<abi::stat::Attr> {
+    attr::stat(&Plain, &c.view(), &Start::Cwd, p.as_bytes(), Lookup::FOLLOW)
+}
+
+fn text(f: &OpenFile) -> String {
+    let mut b = [0; 100];
+    let n = io::read_at(&Plain, f, &mut b, 0).unwrap();
+    String::from_utf8_lossy(&b[..n]).into()
+}
+
+#[test]
+fn exclusive_trees_are_cached_and_read_only() {
+    let t = Tmp::new("exclusive");
+    fs::create_dir_all(t.0.join("a/b")).unwrap();
+    fs::write(t.0.join("a/b/f"), "hello").unwrap();
+    std::os::unix::fs::symlink("b/f", t.0.join("a/l")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", t.0.join("abs")).unwrap();
+    let c = context(&t.0, Mode::Exclusive, false);
+    assert_eq!(text(&open(&c, "/a/l", 0).unwrap()), "hello");
+    assert_eq!(open(&c, "/abs", 0).err(), Some(Errno::ENOENT), "links resolve inside the tree");
+    assert_eq!(open(&c, "/x", libc::O_CREAT | libc::O_RDWR).err(), Some(Errno::EROFS));
+    assert_eq!(stat(&c, "/gone").err(), Some(Errno::ENOENT));
+    fs::write(t.0.join("gone"), "late").unwrap();
+    assert_eq!(stat(&c, "/gone").err(), Some(Errno::ENOENT), "negative lookups stay");
+}
+
+#[test]
+fn shared_trees_are_asked_again() {
+    let t = Tmp::new("shared");
+    fs::create_dir(t.0.join("d")).unwrap();
+    let c = context(&t.0, Mode::Shared, false);
+    assert_eq!(stat(&c, "/d/f").err(), Some(Errno::ENOENT));
+    fs::write(t.0.join("d/f"), "one").unwrap();
+    assert_eq!(stat(&c, "/d/f").unwrap().size, 3);
+    let f = open(&c, "/d/f", libc::O_RDWR).unwrap();
+    io::write_at(&Plain, &f, b"ONE two", 0).unwrap();
+    assert_eq!(fs::read(t.0.join("d/f")).unwrap(), b"ONE two");
+    rename::rename(&Plain, &c.view(), &Start::Cwd, b"/d", &Start::Cwd, b"/e", 0).unwrap();
+    assert_eq!(text(&open(&c, "/e/f", 0).unwrap()), "ONE two");
+    let g = open(&c, "/e/g", libc::O_CREAT | libc::O_WRONLY | libc::O_APPEND).unwrap();
+    io::write_at(&Plain, &g, b"ab", 0).unwrap();
+    assert_eq!(io::write_at(&Plain, &g, b"cd", 0), Ok((2, 4)));
+    link::unlink(&Plain, &c.view(), &Start::Cwd, b"/e/g").unwrap();
+    assert_eq!(g.attr().unwrap().nlink, 0);
+    assert!(!t.0.join("e/g").exists());
+    dir::mkdir(&Plain, &c.view(), &Start::Cwd, b"/n", 0o750).unwrap();
+    assert_eq!(stat(&c, "/n").unwrap().mode, 0o40750);
+    fs::remove_dir(t.0.join("n")).unwrap();
+    fs::write(t.0.join("n"), "now a file").unwrap();
+    assert_eq!(stat(&c, "/n").unwrap().mode & 0o170000, 0o100000);
+}
+
+#[test]
+fn a_swapped_link_is_not_followed() {
+    let t = Tmp::new("swap");
+    fs::create_dir(t.0.join("d")).unwrap();
+    fs::write(t.0.join("d/f"), "mine").unwrap();
+    let c = context(&t.0, Mode::Shared, false);
+    let d = walk::lookup(&Plain, &c.view(), &Start::Cwd, b"/d", Lookup::FOLLOW).unwrap();
+    fs::rename(t.0.join("d"), t.0.join("old")).unwrap();
+    std::os::unix::fs::symlink("/etc", t.0.join("d")).unwrap();
+    let at = Start::At(d);
+    let r = open::open_at(&Plain, &c.view(), &at, b"passwd", &OpenHow::legacy(0, 0)).map(drop);
+    assert!(r.is_err(), "neither the link nor /etc");
+}
+
+#[test]
+fn pipes_do_not_block_and_notify() {
+    let (r, mut w) = std::io::pipe().unwrap();
+    let f = import(OwnedFd::from(r), 0, 0).unwrap();
+    let mut b = [0; 8];
+    assert_eq!(f.ops.read(&Plain, &f, &mut b, 0), Err(Errno::EAGAIN));
+    let waiter = Waiter::new();
+    let t = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        w.write_all(b"hi").unwrap();
+    });
+    let q = f.ops.wait_queue().unwrap();
+    let n = waiter.wait_on(&q, Events::IN, None, || f.ops.read(&Plain, &f, &mut b, 0).ok());
+    assert_eq!(n, Ok(2));
+    t.join().unwrap();
+    assert_eq!(f.ops.read(&Plain, &f, &mut b, 0), Ok(0), "the writer is gone");
+}
