@@ -12,7 +12,7 @@ use vfs::{FileSystem, InodeRef};
 
 /// How a tree is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Nobody else changes it and we only read it: everything is cached for good.
     Exclusive,
     /// Others on the host change it: everything is asked for again.
@@ -32,15 +32,17 @@ pub struct HostFs {
 }
 
 impl HostFs {
-    /// The tree behind a directory descriptor (O_PATH is enough). Exclusive trees are read-only.
-    pub fn new(root: OwnedFd, mode: Mode, readonly: bool) -> Result<Arc<HostFs>> {
+    /// The tree behind a directory descriptor (O_PATH is enough). `exclusive`: nobody changes it while we
+    /// run, and neither do we; otherwise it is shared with the host.
+    pub fn new(root: OwnedFd, exclusive: bool) -> Result<Arc<HostFs>> {
+        let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
         let attr = host::stat(&root)?;
         if !attr.is_dir() {
             return Err(Errno::ENOTDIR);
         }
         let fs = Arc::new(HostFs {
             mode,
-            readonly: readonly || mode == Mode::Exclusive,
+            readonly: exclusive,
             root_fd: Arc::new(root),
             root: Mutex::new(None),
             nodes: Mutex::default(),

@@ -25,5 +25,5 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use fs::{HostFs, Mode};
+pub use fs::HostFs;
 pub use import::{import, import_all};

@@ -1,6 +1,6 @@
 //! Host trees and imported streams, in a temporary directory.
 
-use crate::{HostFs, Mode, import};
+use crate::{HostFs, import};
 use abi::{Errno, Result, Signal};
 use std::fs;
 use std::io::Write;
@@ -66,9 +66,9 @@ impl Drop for Tmp {
     }
 }
 
-fn context(dir: &HostPath, mode: Mode, ro: bool) -> Arc<FsContext> {
+fn context(dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
     let fd: OwnedFd = fs::File::open(dir).unwrap().into();
-    let fs = HostFs::new(fd, mode, ro).unwrap();
+    let fs = HostFs::new(fd, exclusive).unwrap();
     FsContext::new(MountNs::new(Mount::of(fs, MountFlags::empty(), b"host")))
 }
 
@@ -94,7 +94,7 @@ fn exclusive_trees_are_cached_and_read_only() {
     fs::write(t.0.join("a/b/f"), "hello").unwrap();
     std::os::unix::fs::symlink("b/f", t.0.join("a/l")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", t.0.join("abs")).unwrap();
-    let c = context(&t.0, Mode::Exclusive, false);
+    let c = context(&t.0, true);
     assert_eq!(text(&open(&c, "/a/l", 0).unwrap()), "hello");
     assert_eq!(open(&c, "/abs", 0).err(), Some(Errno::ENOENT), "links resolve inside the tree");
     assert_eq!(open(&c, "/x", libc::O_CREAT | libc::O_RDWR).err(), Some(Errno::EROFS));
@@ -107,7 +107,7 @@ fn exclusive_trees_are_cached_and_read_only() {
 fn shared_trees_are_asked_again() {
     let t = Tmp::new("shared");
     fs::create_dir(t.0.join("d")).unwrap();
-    let c = context(&t.0, Mode::Shared, false);
+    let c = context(&t.0, false);
     assert_eq!(stat(&c, "/d/f").err(), Some(Errno::ENOENT));
     fs::write(t.0.join("d/f"), "one").unwrap();
     assert_eq!(stat(&c, "/d/f").unwrap().size, 3);
@@ -134,7 +134,7 @@ fn a_swapped_link_is_not_followed() {
     let t = Tmp::new("swap");
     fs::create_dir(t.0.join("d")).unwrap();
     fs::write(t.0.join("d/f"), "mine").unwrap();
-    let c = context(&t.0, Mode::Shared, false);
+    let c = context(&t.0, false);
     let d = walk::lookup(&Plain, &c.view(), &Start::Cwd, b"/d", Lookup::FOLLOW).unwrap();
     fs::rename(t.0.join("d"), t.0.join("old")).unwrap();
     std::os::unix::fs::symlink("/etc", t.0.join("d")).unwrap();

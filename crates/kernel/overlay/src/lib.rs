@@ -14,19 +14,20 @@
 use abi::Result;
 use std::sync::Arc;
 use tmpfs::{Options, TmpFs};
-use vfs::{FileSystem, InodeRef};
+use vfs::FileSystem;
 
 /// Magic number of overlayfs in statfs(2).
 const OVERLAYFS_SUPER_MAGIC: i64 = 0x794c_7630;
 
-/// An overlay over the directory `lower`, whose file system nobody changes. `size` limits what is written
-/// (`None`: half of the machine's memory).
-pub fn over(lower: InodeRef, size: Option<u64>) -> Result<Arc<dyn FileSystem>> {
-    let mut options = Options::default();
-    if size.is_some() {
-        options.size = size;
-    }
-    Ok(TmpFs::over("overlay", OVERLAYFS_SUPER_MAGIC, lower, options)?)
+/// An overlay over `lower`, which nobody changes. What is written may take as much as the machine's memory.
+pub fn new(lower: Arc<dyn FileSystem>) -> Result<Arc<dyn FileSystem>> {
+    with_size(lower, hostsys::fs::total_memory())
+}
+
+/// As [`new`] with a limit in bytes for what is written.
+pub fn with_size(lower: Arc<dyn FileSystem>, size: u64) -> Result<Arc<dyn FileSystem>> {
+    let options = Options { size: Some(size), ..Options::default() };
+    Ok(TmpFs::over("overlay", OVERLAYFS_SUPER_MAGIC, lower.root(), options)?)
 }
 
 #[cfg(test)]

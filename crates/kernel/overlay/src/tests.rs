@@ -1,7 +1,7 @@
 //! The overlay over a directory of the host.
 
 use abi::{Errno, Result, Signal};
-use hostfs::{HostFs, Mode};
+use hostfs::HostFs;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -63,8 +63,8 @@ fn env(name: &str) -> Env {
     fs::write(dir.join("big"), vec![5; 3 << 20]).unwrap();
     std::os::unix::fs::symlink("d/f", dir.join("sym")).unwrap();
     let fd: OwnedFd = fs::File::open(&dir).unwrap().into();
-    let lower = HostFs::new(fd, Mode::Exclusive, true).unwrap();
-    let fs = crate::over(lower.root(), None).unwrap();
+    let lower = HostFs::new(fd, true).unwrap();
+    let fs = crate::new(lower).unwrap();
     Env { dir, fs: FsContext::new(MountNs::new(Mount::of(fs, MountFlags::empty(), b"overlay"))) }
 }
 

@@ -20,6 +20,7 @@ pub mod dir;
 pub mod fd_table;
 pub mod file;
 pub mod fs_context;
+pub mod fstypes;
 pub mod inode;
 pub mod internal;
 pub mod io;

@@ -1,0 +1,80 @@
+//! The memory devices, major 1. See null(4), full(4), random(4).
+
+use abi::{Errno, Result};
+use std::any::Any;
+use std::sync::Arc;
+use vfs::devices::{Opened, register_char};
+use vfs::{Caller, FileOps, InodeRef, MapRequest, Mapping, OpenFile, Outcome, Path, UserMemory};
+use wait::Events;
+
+/// Which device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Device {
+    Null,
+    Zero,
+    Full,
+    Random,
+}
+
+impl FileOps for Device {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+        match self {
+            Device::Null => return Ok(0),
+            Device::Zero | Device::Full => buf.fill(0),
+            Device::Random => hostsys::fs::random(buf),
+        }
+        Ok(buf.len())
+    }
+    fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
+        match self {
+            Device::Full => Err(Errno::ENOSPC),
+            _ => Ok(buf.len()),
+        }
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn poll(&self, _file: &OpenFile) -> Events {
+        Events::READABLE | Events::WRITABLE
+    }
+    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, _req: &MapRequest) -> Result<Mapping> {
+        match self {
+            Device::Zero => Ok(Mapping::Anonymous),
+            _ => Err(Errno::ENODEV),
+        }
+    }
+    fn ioctl(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        const RNDGETENTCNT: u32 = 0x8004_5200;
+        match (self, cmd) {
+            (Device::Random, RNDGETENTCNT) => {
+                mem.write_value(arg, &256i32)?;
+                Ok(0)
+            }
+            (Device::Random, _) => Err(Errno::EINVAL),
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+}
+
+fn open(device: Device) -> impl Fn(&dyn Caller, &Path, &InodeRef, i32) -> Outcome<Opened> + Send + Sync {
+    move |_, _, _, _| Ok(Opened::Ops(Arc::new(device)))
+}
+
+/// Tells `vfs` about the drivers.
+pub(crate) fn register() {
+    for (device, first, last) in
+        [(Device::Null, 3, 3), (Device::Zero, 5, 5), (Device::Full, 7, 7), (Device::Random, 8, 9)]
+    {
+        register_char("mem", 1, first..=last, Arc::new(open(device)));
+    }
+}

@@ -1,0 +1,39 @@
+//! File system types that mount(2) knows, filled in when the kernel starts.
+
+use crate::mount::SuperBlock;
+use abi::{Errno, Result};
+use parking_lot::RwLock;
+use std::sync::Arc;
+
+type Maker = Arc<dyn Fn(&[u8]) -> Result<Arc<SuperBlock>> + Send + Sync>;
+
+struct FsType {
+    name: &'static str,
+    nodev: bool,
+    make: Maker,
+}
+
+static TYPES: RwLock<Vec<FsType>> = RwLock::new(Vec::new());
+
+/// Registers a type (again: replaces it). `make` gets the options of mount(2) and gives the instance;
+/// `nodev` is for /proc/filesystems.
+pub fn register(
+    name: &'static str,
+    nodev: bool,
+    make: impl Fn(&[u8]) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
+) {
+    let mut t = TYPES.write();
+    t.retain(|x| x.name != name);
+    t.push(FsType { name, nodev, make: Arc::new(make) });
+}
+
+/// An instance of a type with these options; ENODEV for an unknown type.
+pub fn create(name: &str, options: &[u8]) -> Result<Arc<SuperBlock>> {
+    let make = TYPES.read().iter().find(|x| x.name == name).map(|x| x.make.clone());
+    make.ok_or(Errno::ENODEV)?(options)
+}
+
+/// Names with their nodev mark, for /proc/filesystems.
+pub fn names() -> Vec<(&'static str, bool)> {
+    TYPES.read().iter().map(|x| (x.name, x.nodev)).collect()
+}
