@@ -86,10 +86,9 @@ pub(crate) fn run(
             let status = u8::try_from(error.exit_status()).unwrap_or(INTERNAL_ERROR);
             Err(Failure::with_status(status, error.message))
         }
-        Outcome::Lost(status) => Err(format!(
-            "the sandbox ended unexpectedly (status {status}); run again with --debug to see why"
-        )
-        .into()),
+        Outcome::Lost(how) => {
+            Err(format!("the sandbox ended unexpectedly: {how}; run again with --debug to see why").into())
+        }
     }
 }
 

@@ -22,6 +22,10 @@ pub fn load(dir: &Path, id: &str, options: &Options) -> Result<Prepared> {
     };
     let path = dir.join(CONFIG_FILE);
     let text = read(&path)?;
+    // The derived parser would take an array for an object's fields in order.
+    if !text.trim_start().starts_with('{') {
+        fail!("{} is not a valid OCI configuration: not a JSON object", path.display());
+    }
     let spec: Spec = match serde_json::from_str(&text) {
         Ok(spec) => spec,
         Err(error) => fail!("{} is not a valid OCI configuration: {error}", path.display()),

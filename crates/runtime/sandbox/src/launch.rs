@@ -28,7 +28,7 @@ pub struct Sandbox {
     pub(crate) channel: Channel,
     pub(crate) init: Process,
     /// Ends with the sandbox.
-    _gofer: Process,
+    pub(crate) gofer: Process,
 }
 
 /// Starts a sandbox. Called while the process has one thread only: its children are killed when that thread ends.
@@ -61,7 +61,7 @@ pub fn launch(prepared: &Prepared, files: &Files, mapping: Mapping) -> io::Resul
         rest = tail;
         to_boot.send(&Request::Descriptors { last: rest.is_empty() }, batch)?;
     }
-    Ok(Sandbox { channel: to_boot, init, _gofer: gofer.holding(to_gofer) })
+    Ok(Sandbox { channel: to_boot, init, gofer: gofer.holding(to_gofer) })
 }
 
 /// The arguments for a role's process, which say nothing about the container.

@@ -16,8 +16,8 @@ pub enum Outcome {
     Exited(u8),
     /// It never ran.
     NotStarted(StartError),
-    /// The sandbox ended without saying anything; the number is init's status.
-    Lost(i32),
+    /// One of the sandbox's own processes ended before the container did: which, and how.
+    Lost(String),
 }
 
 /// Blocks every signal that a user or a supervisor may send, to be passed on by [`run`].
@@ -56,17 +56,18 @@ pub fn run(
         let mut fds = [
             PollFd::new(signals, PollFlags::IN),
             PollFd::new(&sandbox.init.child.pidfd, PollFlags::IN),
+            PollFd::new(&sandbox.gofer.child.pidfd, PollFlags::IN),
             PollFd::new(&sandbox.channel, events),
         ];
         // A closed channel would report a hang-up for ever.
-        let watched = if open { &mut fds[..] } else { &mut fds[..2] };
+        let watched = if open { &mut fds[..] } else { &mut fds[..3] };
         match poll(watched, None) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
-        let ready = [0, 1, 2].map(|i: usize| !fds[i].revents().is_empty());
-        if open && ready[2] {
+        let ready = [0, 1, 2, 3].map(|i: usize| !fds[i].revents().is_empty());
+        if open && ready[3] {
             match sandbox.channel.recv()? {
                 Some((Event::Started, _)) => on_start(),
                 Some((Event::Failed(error), _)) => outcome = Some(Outcome::NotStarted(shown(error))),
@@ -77,7 +78,16 @@ pub fn run(
         }
         if ready[1] {
             let status = sandbox.init.wait()?;
-            return Ok(outcome.unwrap_or(Outcome::Lost(status)));
+            return Ok(
+                outcome.unwrap_or_else(|| Outcome::Lost(format!("the sentry ended with status {status}")))
+            );
+        }
+        if ready[2] {
+            // Without it the container's mounts are no longer held together.
+            let status = sandbox.gofer.wait()?;
+            return Ok(
+                outcome.unwrap_or_else(|| Outcome::Lost(format!("the gofer ended with status {status}")))
+            );
         }
         if ready[0] {
             while let Some(received) = signals.read()? {

@@ -1,0 +1,152 @@
+"""What the tests of the command line share: running it, making bundles, and a check that nothing is left behind."""
+import argparse, fnmatch, json, os, shutil, subprocess, sys, tempfile, time, traceback
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class Skip(Exception):
+    pass
+
+
+def need(thing):
+    if not thing:
+        raise Skip()
+
+
+def arguments(doc):
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT + "/target")
+    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--runtime", default=target + "/x86_64-unknown-linux-gnu/debug/ringfence", metavar="PROGRAM")
+    p.add_argument("--platform", default="systrap")
+    p.add_argument("--rootfs", default=None, help="a root file system for bundles; the host's by default")
+    p.add_argument("--rounds", type=int, default=1, help="how often to repeat random tests")
+    p.add_argument("only", nargs="*")
+    return p.parse_args()
+
+
+class Ringfence:
+    """The program under test, as a copy whose processes can be told from all others by their executable."""
+
+    def __init__(self, args):
+        self.rootfs, self.rounds = args.rootfs, args.rounds
+        self.scratch = tempfile.mkdtemp(prefix="ringfence-test-")
+        self.binary = self.scratch + "/bin/ringfence"
+        os.mkdir(self.scratch + "/bin")
+        shutil.copy(args.runtime, self.binary)
+        # The terminal tests need a program without arguments: a wrapper that adds the platform.
+        self.program = self.scratch + "/ringfence"
+        with open(self.program, "w") as f:
+            f.write(f"#!/bin/sh\nexec {self.binary} --platform={args.platform} \"$@\"\n")
+        os.chmod(self.program, 0o755)
+        self.platform = args.platform
+        self.state = self.scratch + "/state"
+        self.count = 0
+
+    def argv(self, args):
+        given = any(a.startswith("--root") for a in args[:2])
+        platform = [] if any(a.startswith("--platform") for a in args) else [f"--platform={self.platform}"]
+        return [self.binary, *platform, *([] if given else ["--root", self.state]), *args]
+
+    def __call__(self, *args, timeout=60, **kw):
+        kw.setdefault("input", "")
+        return subprocess.run(self.argv(args), capture_output=True, text=True, timeout=timeout, **kw)
+
+    def start(self, *args, **kw):
+        kw.setdefault("stdin", subprocess.DEVNULL)
+        kw.setdefault("stderr", subprocess.DEVNULL)
+        return subprocess.Popen(self.argv(args), text=True, **kw)
+
+    def dir(self, name):
+        self.count += 1
+        path = f"{self.scratch}/{self.count}-{name}"
+        os.mkdir(path)
+        return path
+
+    def bundle(self, *args, terminal=False):
+        """A bundle for a command on the root file system, or on the host's."""
+        dir = self.dir("bundle")
+        subprocess.run([self.binary, "spec", "--bundle", dir, "--", *args], check=True)
+
+        def edit(c):
+            c["root"]["path"] = self.rootfs or "/"
+            c["process"]["terminal"] = terminal
+
+        self.edit(dir, edit)
+        return dir
+
+    def edit(self, dir, change):
+        path = dir + "/config.json"
+        with open(path) as f:
+            config = json.load(f)
+        change(config)
+        with open(path, "w") as f:
+            json.dump(config, f)
+
+    def processes(self):
+        """All processes that run our copy: the command line, gofer, init, sentry, stubs."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{pid}/exe") == self.binary:
+                    found.append(int(pid))
+            except OSError:
+                pass
+        return found
+
+    def wait_for(self, condition, timeout=20):
+        end = time.time() + timeout
+        while not condition():
+            assert time.time() < end, "it did not come to pass"
+            time.sleep(0.01)
+
+    def leftovers(self, before):
+        """What is there that was not there before, after a moment's patience."""
+        end = time.time() + 5
+        while time.time() < end and (self.processes() or traces() != before):
+            time.sleep(0.02)
+        left = [f"process {p} {open(f'/proc/{p}/cmdline').read()!r}" for p in self.processes()]
+        now = traces()
+        return left + [f"{kind}: {sorted(now[kind] - before[kind])}" for kind in now if now[kind] - before[kind]]
+
+
+def traces():
+    """Mounts and control groups of the host."""
+    with open("/proc/self/mountinfo") as f:
+        mounts = set(f.read().splitlines())
+    groups = {d for d, _, _ in os.walk("/sys/fs/cgroup")}
+    return {"mounts": mounts, "cgroups": groups}
+
+
+def main_loop(rf, names, only):
+    """Runs every test_ function; each one must also leave nothing behind."""
+    passed, failed, skipped = 0, 0, 0
+    tests = [(n, f) for n, f in names.items() if n.startswith("test_")]
+    for name, test in tests:
+        if only and not any(fnmatch.fnmatch(name, "test_" + o) or fnmatch.fnmatch(name, o) for o in only):
+            continue
+        before, start = traces(), time.time()
+        try:
+            test()
+            left = rf.leftovers(before)
+            assert not left, f"left behind: {left}"
+            passed += 1
+            print(f"ok {name} ({time.time() - start:.1f} s)", flush=True)
+        except Skip:
+            skipped += 1
+            print(f"skip {name}", flush=True)
+        except Exception as error:
+            failed += 1
+            print(f"FAIL {name}: {error}", flush=True)
+            if not isinstance(error, AssertionError):
+                traceback.print_exc()
+            for pid in rf.processes():
+                try:
+                    os.kill(pid, 9)
+                except OSError:
+                    pass
+            rf.leftovers(before)
+    shutil.rmtree(rf.scratch, ignore_errors=True)
+    if skipped:
+        print(f"{skipped} skipped")
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
