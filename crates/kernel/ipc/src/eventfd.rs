@@ -73,6 +73,9 @@ impl FileOps for EventFd {
         self.queue.notify(Events::READABLE);
         Ok(8)
     }
+    fn writes_all(&self) -> bool {
+        false
+    }
     fn poll(&self, _file: &OpenFile) -> Events {
         let c = *self.count.lock();
         let mut e = Events::NONE;

@@ -95,6 +95,12 @@ impl Current {
         self.fs_context.clone()
     }
 
+    /// True when other tasks use the same descriptor table.
+    pub fn shares_fds(&self) -> bool {
+        // One reference here, one in the task.
+        Arc::strong_count(&self.fd_table) > 2
+    }
+
     /// Replaces the descriptor table (unshare(2), execve(2)).
     pub fn set_fds(&mut self, t: Arc<FdTable>) {
         self.fd_table = t.clone();
@@ -165,7 +171,17 @@ impl Current {
         if self.mm.space.write(addr, data) == data.len() { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
-    fn check_range(&self, addr: u64, len: u64) -> Result<()> {
+    /// Writes as much as possible; says how much that was.
+    pub fn write_some(&mut self, addr: u64, data: &[u8]) -> usize {
+        if self.write_bytes(addr, data).is_ok() {
+            return data.len();
+        }
+        let room = self.kernel().platform.limits().max.saturating_sub(addr).min(data.len() as u64) as usize;
+        self.mm.space.write(addr, &data[..room])
+    }
+
+    /// EFAULT when the range is not part of the address space at all, mapped or not.
+    pub fn check_range(&self, addr: u64, len: u64) -> Result<()> {
         match addr.checked_add(len) {
             Some(end) if end <= self.kernel().platform.limits().max => Ok(()),
             _ => Err(Errno::EFAULT),

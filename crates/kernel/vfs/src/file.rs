@@ -71,6 +71,11 @@ pub trait FileOps: Send + Sync + Any {
     fn message_like(&self) -> bool {
         !self.seekable()
     }
+    /// A blocking write goes on until everything is written (streams), rather than ending with the
+    /// first piece that was taken (event descriptors).
+    fn writes_all(&self) -> bool {
+        true
+    }
     /// SEEK_DATA, SEEK_HOLE and file-specific seeking (directories); SET/CUR/END are generic.
     fn seek_special(&self, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
         Err(Errno::EINVAL)

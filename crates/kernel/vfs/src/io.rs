@@ -67,6 +67,17 @@ fn strip_set_id(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
 
 /// Writes at `off`, or at the end with O_APPEND. Returns the count and the offset behind it.
 pub fn write_at(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64) -> Result<(usize, u64)> {
+    write_how(cx, file, buf, off, file.flags() & libc::O_APPEND != 0)
+}
+
+/// As [`write_at`], at the end or not whatever the file's flags (RWF_APPEND, RWF_NOAPPEND).
+pub fn write_how(
+    cx: &dyn Caller,
+    file: &OpenFile,
+    buf: &[u8],
+    off: u64,
+    append: bool,
+) -> Result<(usize, u64)> {
     if !file.ops.seekable() {
         return Ok((file.ops.write(cx, file, buf, off)?, off));
     }
@@ -81,7 +92,7 @@ pub fn write_at(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64) -> Resul
     if buf.is_empty() {
         return Ok((0, off));
     }
-    if file.flags() & libc::O_APPEND != 0 {
+    if append {
         let n = limit(cx, file.attr()?.size, buf.len())?;
         strip_set_id(cx, file)?;
         return file.ops.append(cx, file, &buf[..n]);

@@ -1,0 +1,48 @@
+//! Path arguments: a directory descriptor, a path, and AT_* flags.
+
+use crate::arg::{DirFd, PathPtr};
+use abi::{Errno, Result};
+use task::Current;
+use vfs::{Lookup, Start};
+
+/// `CWD` for calls without a directory descriptor.
+pub const CWD: DirFd = DirFd(libc::AT_FDCWD);
+
+/// Where a path starts. Absolute paths do not look at the descriptor.
+pub fn start(c: &Current, dir: DirFd, path: &[u8]) -> Result<Start> {
+    if dir == CWD || path.first() == Some(&b'/') { Ok(Start::Cwd) } else { Ok(Start::File(c.file(dir.0)?)) }
+}
+
+/// Reads a path that must not be empty, and says where it starts.
+pub fn read(c: &Current, dir: DirFd, path: PathPtr) -> Result<(Start, Vec<u8>)> {
+    let path = c.read_path(path.0)?;
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    Ok((start(c, dir, &path)?, path))
+}
+
+/// As [`read`] for calls with AT_EMPTY_PATH.
+pub fn read_flags(c: &Current, dir: DirFd, path: PathPtr, flags: i32) -> Result<(Start, Vec<u8>)> {
+    if flags & libc::AT_EMPTY_PATH == 0 {
+        return read(c, dir, path);
+    }
+    let path = c.read_path(path.0)?;
+    Ok((start(c, dir, &path)?, path))
+}
+
+/// As [`read_flags`]; with AT_EMPTY_PATH the path may also be NULL.
+pub fn read_null(c: &Current, dir: DirFd, path: PathPtr, flags: i32) -> Result<(Start, Vec<u8>)> {
+    if flags & libc::AT_EMPTY_PATH != 0 && path.0 == 0 {
+        return Ok((start(c, dir, b"")?, Vec::new()));
+    }
+    read_flags(c, dir, path, flags)
+}
+
+/// Lookup flags of a call that follows links unless AT_SYMLINK_NOFOLLOW.
+pub fn follow(flags: i32) -> Lookup {
+    let mut l = Lookup::empty();
+    l.set(Lookup::FOLLOW, flags & libc::AT_SYMLINK_NOFOLLOW == 0);
+    l.set(Lookup::EMPTY_PATH, flags & libc::AT_EMPTY_PATH != 0);
+    l
+}

@@ -1,0 +1,138 @@
+//! Guest buffers of reads and writes, and the memory they pass through.
+
+use abi::{Errno, Result};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use task::Current;
+use vfs::io::MAX_RW;
+
+/// UIO_MAXIOV.
+pub const MAX_IOV: usize = 1024;
+/// A transfer of a file that may be cut goes in pieces of this size.
+pub const CHUNK: usize = 256 << 10;
+
+/// Pieces of guest memory as one range of at most MAX_RW bytes.
+pub struct Iov {
+    parts: SmallVec<[(u64, usize); 8]>,
+    /// Length of all.
+    pub len: usize,
+}
+
+impl Iov {
+    /// One buffer; EFAULT when it cannot lie in the address space, EINVAL when it is too long for any.
+    pub fn one(c: &Current, at: u64, len: u64) -> Result<Iov> {
+        c.check_range(at, len)?;
+        if len > i64::MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let len = usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW);
+        Ok(Iov { parts: SmallVec::from_slice(&[(at, len)]), len })
+    }
+
+    /// An array of `struct iovec`.
+    pub fn read(c: &Current, at: u64, count: u64) -> Result<Iov> {
+        let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+        let raw: Vec<[u64; 2]> = c.read_array(at, count, MAX_IOV)?;
+        if raw.iter().any(|r| r[1] > i64::MAX as u64) {
+            return Err(Errno::EINVAL);
+        }
+        let mut iov = Iov { parts: SmallVec::new(), len: 0 };
+        for [base, n] in raw {
+            c.check_range(base, n)?;
+            let n = usize::try_from(n).unwrap_or(MAX_RW).min(MAX_RW - iov.len);
+            if n > 0 {
+                iov.parts.push((base, n));
+            }
+            iov.len += n;
+        }
+        Ok(iov)
+    }
+
+    /// Fills `buf` from offset `from` on; stops at memory that cannot be read and says how far it got.
+    pub fn gather(&self, c: &Current, from: usize, buf: &mut [u8]) -> usize {
+        let mut done = 0;
+        for (at, n) in self.slice(from, buf.len()) {
+            let got = c.read_some(at, &mut buf[done..done + n]).unwrap_or(0);
+            done += got;
+            if got < n {
+                break;
+            }
+        }
+        done
+    }
+
+    /// Stores `data` from offset `from` on; stops at memory that cannot be written and says how far it got.
+    pub fn scatter(&self, c: &mut Current, from: usize, data: &[u8]) -> usize {
+        let mut done = 0;
+        for (at, n) in self.slice(from, data.len()) {
+            let put = c.write_some(at, &data[done..done + n]);
+            done += put;
+            if put < n {
+                break;
+            }
+        }
+        done
+    }
+
+    /// The addresses of bytes `from..from + len`.
+    fn slice(&self, from: usize, len: usize) -> impl Iterator<Item = (u64, usize)> {
+        cut(&self.parts, from, len)
+    }
+}
+
+/// Pieces of `parts` that make up bytes `from..from + len` of the whole.
+fn cut(parts: &[(u64, usize)], from: usize, len: usize) -> impl Iterator<Item = (u64, usize)> {
+    let (mut skip, mut left) = (from, len);
+    parts.iter().filter_map(move |&(at, n)| {
+        let s = skip.min(n);
+        skip -= s;
+        let take = (n - s).min(left);
+        left -= take;
+        (take > 0).then_some((at + s as u64, take))
+    })
+}
+
+thread_local! { static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) }; }
+
+/// A buffer that the thread uses again and again. Its content is whatever the last user left.
+pub struct Scratch(Vec<u8>);
+
+impl Scratch {
+    /// The thread's buffer, or a fresh one when that is in use.
+    pub fn new() -> Scratch {
+        Scratch(SPARE.take())
+    }
+
+    /// `n` bytes.
+    pub fn get(&mut self, n: usize) -> &mut [u8] {
+        if self.0.len() < n {
+            self.0.resize(n, 0);
+        }
+        &mut self.0[..n]
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.0.len() <= CHUNK {
+            SPARE.set(std::mem::take(&mut self.0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces() {
+        let parts = [(100, 10), (200, 0), (300, 5), (400, 20)];
+        let all = |f, n| cut(&parts, f, n).collect::<Vec<_>>();
+        assert_eq!(all(0, 35), [(100, 10), (300, 5), (400, 20)]);
+        assert_eq!(all(3, 8), [(103, 7), (300, 1)]);
+        assert_eq!(all(10, 6), [(300, 5), (400, 1)]);
+        assert_eq!(all(12, 2), [(302, 2)]);
+        assert_eq!(all(35, 5), []);
+        assert_eq!(all(4, 0), []);
+    }
+}

@@ -1,0 +1,207 @@
+//! stat(2), statx(2), statfs(2), access(2), readlink(2).
+
+use crate::arg::{DirFd, Fd, PathPtr, Ptr, check_flags};
+use crate::at::{self, CWD};
+use abi::stat::{Attr, major, minor};
+use abi::time::Timespec;
+use abi::{Errno, Result};
+use task::{Current, SysResult};
+use vfs::walk::lookup;
+use vfs::{Caller, Credentials, Lookup, Path, Start, anon, attr, perm};
+use zerocopy::{Immutable, IntoBytes};
+
+const AT_NO_AUTOMOUNT: i32 = 0x800;
+const AT_STATX_SYNC_TYPE: i32 = 0x6000;
+const STATX_BASIC_STATS: u32 = 0x7ff;
+const STATX_BTIME: u32 = 0x800;
+const STATX_MNT_ID: u32 = 0x1000;
+const STATX_RESERVED: u32 = 0x8000_0000;
+const STATX_ATTR_MOUNT_ROOT: u64 = 0x2000;
+const SECBIT_NO_SETUID_FIXUP: u32 = 4;
+
+fn put(c: &mut Current, a: &Attr, to: Ptr) -> SysResult {
+    c.write_value(to.0, &a.to_stat())?;
+    Ok(0)
+}
+
+pub fn stat(c: &mut Current, path: PathPtr, to: Ptr) -> SysResult {
+    newfstatat(c, CWD, path, to, 0)
+}
+
+pub fn lstat(c: &mut Current, path: PathPtr, to: Ptr) -> SysResult {
+    newfstatat(c, CWD, path, to, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+pub fn fstat(c: &mut Current, fd: Fd, to: Ptr) -> SysResult {
+    let a = c.file(fd.0)?.attr()?;
+    put(c, &a, to)
+}
+
+pub fn newfstatat(c: &mut Current, dir: DirFd, path: PathPtr, to: Ptr, flags: i32) -> SysResult {
+    let known = libc::AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | libc::AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
+    check_flags(flags, known)?;
+    let (start, path) = at::read_null(c, dir, path, flags)?;
+    let a = attr::stat(c, &c.fs().view(), &start, &path, at::follow(flags))?;
+    put(c, &a, to)
+}
+
+#[derive(Clone, Copy, Default, IntoBytes, Immutable)]
+#[repr(C)]
+struct StatxTime {
+    sec: i64,
+    nsec: u32,
+    pad: u32,
+}
+
+impl From<Timespec> for StatxTime {
+    fn from(t: Timespec) -> StatxTime {
+        StatxTime { sec: t.sec, nsec: t.nsec as u32, pad: 0 }
+    }
+}
+
+/// `struct statx`, 256 bytes.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
+#[repr(C)]
+struct Statx {
+    mask: u32,
+    blksize: u32,
+    attributes: u64,
+    nlink: u32,
+    uid: u32,
+    gid: u32,
+    mode: u16,
+    pad0: u16,
+    ino: u64,
+    size: u64,
+    blocks: u64,
+    attributes_mask: u64,
+    atime: StatxTime,
+    btime: StatxTime,
+    ctime: StatxTime,
+    mtime: StatxTime,
+    rdev: [u32; 2],
+    dev: [u32; 2],
+    mnt_id: u64,
+    spare: [u64; 13],
+}
+
+fn to_statx(a: &Attr, place: Option<&Path>) -> Statx {
+    let mut mask = STATX_BASIC_STATS;
+    if a.btime.is_some() {
+        mask |= STATX_BTIME;
+    }
+    if place.is_some() {
+        mask |= STATX_MNT_ID;
+    }
+    let mount_root = place.is_some_and(vfs::rename::is_mount_root);
+    Statx {
+        mask,
+        blksize: a.blksize,
+        attributes: if mount_root { STATX_ATTR_MOUNT_ROOT } else { 0 },
+        nlink: a.nlink as u32,
+        uid: a.uid,
+        gid: a.gid,
+        mode: a.mode as u16,
+        pad0: 0,
+        ino: a.ino,
+        size: a.size,
+        blocks: a.blocks,
+        attributes_mask: STATX_ATTR_MOUNT_ROOT,
+        atime: a.atime.into(),
+        btime: a.btime.unwrap_or_default().into(),
+        ctime: a.ctime.into(),
+        mtime: a.mtime.into(),
+        rdev: [major(a.rdev), minor(a.rdev)],
+        dev: [major(a.dev), minor(a.dev)],
+        mnt_id: place.map_or(0, |p| p.mount.id.into()),
+        spare: [0; 13],
+    }
+}
+
+pub fn statx(c: &mut Current, dir: DirFd, path: PathPtr, flags: i32, mask: u32, to: Ptr) -> SysResult {
+    let known = libc::AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | libc::AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
+    if mask & STATX_RESERVED != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE {
+        return Err(Errno::EINVAL.into());
+    }
+    check_flags(flags, known)?;
+    let (start, path) = at::read_null(c, dir, path, flags)?;
+    let x = match &start {
+        Start::File(f) if path.is_empty() => to_statx(&f.attr()?, f.path.as_ref()),
+        _ => {
+            let p = lookup(c, &c.fs().view(), &start, &path, at::follow(flags))?;
+            to_statx(&p.attr()?, Some(&p))
+        }
+    };
+    c.write_value(to.0, &x)?;
+    Ok(0)
+}
+
+pub fn statfs(c: &mut Current, path: PathPtr, to: Ptr) -> SysResult {
+    let (start, path) = at::read(c, CWD, path)?;
+    let p = lookup(c, &c.fs().view(), &start, &path, Lookup::FOLLOW)?;
+    c.write_value(to.0, &attr::statfs(&p)?)?;
+    Ok(0)
+}
+
+pub fn fstatfs(c: &mut Current, fd: Fd, to: Ptr) -> SysResult {
+    let f = c.file(fd.0)?;
+    let s = attr::statfs(&anon::path_of(c, &f))?;
+    c.write_value(to.0, &s)?;
+    Ok(0)
+}
+
+/// Credentials that access(2) checks with: the real ids, and the capabilities these would give.
+fn real(creds: &Credentials) -> Credentials {
+    let mut r = creds.clone();
+    (r.fsuid, r.fsgid) = (r.uid, r.gid);
+    if r.securebits & SECBIT_NO_SETUID_FIXUP == 0 {
+        r.effective = if r.uid == 0 { r.permitted } else { 0 };
+    }
+    r
+}
+
+fn do_access(c: &Current, dir: DirFd, path: PathPtr, mode: i32, flags: i32) -> Result<()> {
+    if mode & !7 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_flags(flags, libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH)?;
+    let (start, path) = at::read_flags(c, dir, path, flags)?;
+    let creds = c.creds();
+    let creds = if flags & libc::AT_EACCESS != 0 { (*creds).clone() } else { real(&creds) };
+    attr::access(c, &creds, &c.fs().view(), &start, &path, at::follow(flags), mode as u32)
+}
+
+pub fn access(c: &mut Current, path: PathPtr, mode: i32) -> SysResult {
+    do_access(c, CWD, path, mode, 0)?;
+    Ok(0)
+}
+
+pub fn faccessat(c: &mut Current, dir: DirFd, path: PathPtr, mode: i32) -> SysResult {
+    do_access(c, dir, path, mode, 0)?;
+    Ok(0)
+}
+
+pub fn faccessat2(c: &mut Current, dir: DirFd, path: PathPtr, mode: i32, flags: i32) -> SysResult {
+    do_access(c, dir, path, mode, flags)?;
+    Ok(0)
+}
+
+pub fn readlink(c: &mut Current, path: PathPtr, buf: Ptr, size: i32) -> SysResult {
+    readlinkat(c, CWD, path, buf, size)
+}
+
+pub fn readlinkat(c: &mut Current, dir: DirFd, path: PathPtr, buf: Ptr, size: i32) -> SysResult {
+    if size <= 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let (start, path) = at::read_flags(c, dir, path, libc::AT_EMPTY_PATH)?;
+    let p = lookup(c, &c.fs().view(), &start, &path, Lookup::EMPTY_PATH)?;
+    if p.kind() != vfs::dentry::S_IFLNK {
+        return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());
+    }
+    perm::allowed(&c.creds(), &p.inode().perm()?, 0)?;
+    let text = p.inode().readlink(c)?;
+    let n = text.len().min(size as usize);
+    c.write_bytes(buf.0, &text[..n])?;
+    Ok(n as u64)
+}

@@ -1,0 +1,193 @@
+//! Moving bytes between open files and guest memory: what read(2), write(2) and
+//! their relatives share.
+//!
+//! Files with a position are read and written in pieces; a piece that comes out
+//! short ends the call. Streams get their data in one piece as far as sensible,
+//! and no lock is held while one of them blocks.
+
+use crate::iov::{CHUNK, Iov, Scratch};
+use abi::Errno;
+use task::{Current, SysErr, SysResult};
+use vfs::io;
+use vfs::retry::retry;
+use vfs::{Caller, Failure, OpenFile};
+use wait::Events;
+
+/// Longest piece handed to a file that should see a write as a whole.
+pub const MESSAGE: usize = 1 << 20;
+
+/// Where and how to transfer.
+#[derive(Clone, Copy, Default)]
+pub struct How {
+    /// At this offset, without touching the position.
+    pub at: Option<u64>,
+    /// Do not wait (RWF_NOWAIT).
+    pub nowait: bool,
+    /// At the end (`Some(true)`), not at the end (`Some(false)`), or as O_APPEND says.
+    pub append: Option<bool>,
+}
+
+/// One attempt, or as many as it takes.
+fn attempt<T>(
+    c: &Current,
+    f: &OpenFile,
+    mask: Events,
+    nowait: bool,
+    mut op: impl FnMut() -> abi::Result<T>,
+) -> Result<T, Failure> {
+    if nowait { op().map_err(Failure::Errno) } else { retry(c, f, mask, None, op) }
+}
+
+/// EINVAL for ranges that leave the space of offsets.
+fn check_offset(off: u64, len: usize) -> abi::Result<()> {
+    match i64::try_from(off).ok().and_then(|o| o.checked_add(len as i64)) {
+        Some(_) => Ok(()),
+        None => Err(Errno::EINVAL),
+    }
+}
+
+/// Reads into `iov`. The file is open for reading.
+pub fn read(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
+    io::check_readable(f)?;
+    if !f.ops.seekable() {
+        return read_stream(c, f, iov, how.nowait);
+    }
+    if let Some(off) = how.at {
+        return Ok(read_seekable(c, f, iov, off, how.nowait)? as u64);
+    }
+    let mut pos = f.pos.lock();
+    let n = read_seekable(c, f, iov, *pos, how.nowait)?;
+    *pos += n as u64;
+    Ok(n as u64)
+}
+
+fn read_seekable(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64, nowait: bool) -> Result<usize, SysErr> {
+    check_offset(off, iov.len)?;
+    let mut scratch = Scratch::new();
+    let mut done = 0;
+    loop {
+        let want = (iov.len - done).min(CHUNK);
+        let buf = scratch.get(want);
+        let at = off + done as u64;
+        let n = match attempt(c, f, Events::READABLE, nowait, || io::read_at(c, f, buf, at)) {
+            Ok(n) => n,
+            Err(_) if done > 0 => return Ok(done),
+            Err(e) => return Err(e.into()),
+        };
+        let stored = iov.scatter(c, done, &scratch.get(want)[..n]);
+        done += stored;
+        if stored < n && done == 0 {
+            return Err(Errno::EFAULT.into());
+        }
+        if stored < n || n < want || done == iov.len {
+            return Ok(done);
+        }
+    }
+}
+
+fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysResult {
+    let mut scratch = Scratch::new();
+    let mut done = 0;
+    loop {
+        let want = (iov.len - done).min(MESSAGE);
+        let buf = scratch.get(want);
+        // Only the first piece may block.
+        let once = nowait || done > 0;
+        let n = match attempt(c, f, Events::READABLE, once, || io::read_at(c, f, buf, 0)) {
+            Ok(n) => n,
+            Err(_) if done > 0 => return Ok(done as u64),
+            Err(e) => return Err(e.into()),
+        };
+        let stored = iov.scatter(c, done, &scratch.get(want)[..n]);
+        done += stored;
+        if stored < n {
+            return if done > 0 { Ok(done as u64) } else { Err(Errno::EFAULT.into()) };
+        }
+        if n < want || done == iov.len {
+            return Ok(done as u64);
+        }
+    }
+}
+
+/// Writes from `iov`. The file is open for writing.
+pub fn write(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
+    io::check_writable(f)?;
+    if !f.ops.seekable() {
+        return write_stream(c, f, iov, how.nowait);
+    }
+    if let Some(off) = how.at {
+        return Ok(write_seekable(c, f, iov, off, how)?.0 as u64);
+    }
+    let mut pos = f.pos.lock();
+    let (n, end) = write_seekable(c, f, iov, *pos, how)?;
+    if n > 0 {
+        *pos = end;
+    }
+    Ok(n as u64)
+}
+
+fn write_seekable(c: &Current, f: &OpenFile, iov: &Iov, off: u64, how: How) -> Result<(usize, u64), SysErr> {
+    check_offset(off, iov.len)?;
+    let append = how.append.unwrap_or(f.flags() & libc::O_APPEND != 0);
+    let mut scratch = Scratch::new();
+    let (mut done, mut at) = (0, off);
+    loop {
+        let want = (iov.len - done).min(CHUNK);
+        // The limit was met between two pieces: that is a short write, not a second one that fails.
+        if done > 0 && at >= c.rlimit(libc::RLIMIT_FSIZE as i32) {
+            return Ok((done, at));
+        }
+        let buf = scratch.get(want);
+        let got = iov.gather(c, done, buf);
+        if got == 0 && want > 0 {
+            return if done > 0 { Ok((done, at)) } else { Err(Errno::EFAULT.into()) };
+        }
+        let buf = &buf[..got];
+        match attempt(c, f, Events::WRITABLE, how.nowait, || io::write_how(c, f, buf, at, append)) {
+            Ok((n, end)) => {
+                done += n;
+                at = end;
+                if n < want || done == iov.len {
+                    return Ok((done, at));
+                }
+            }
+            Err(_) if done > 0 => return Ok((done, at)),
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+fn write_stream(c: &Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysResult {
+    let mut scratch = Scratch::new();
+    let mut done = 0;
+    loop {
+        let want = (iov.len - done).min(MESSAGE);
+        let buf = scratch.get(want);
+        if iov.gather(c, done, buf) < want {
+            return if done > 0 { Ok(done as u64) } else { Err(Errno::EFAULT.into()) };
+        }
+        let (n, r) = send_all(c, f, buf, nowait);
+        done += n;
+        match r {
+            Err(e) if done == 0 => return Err(e.into()),
+            Ok(()) if n == want && done < iov.len => {}
+            _ => return Ok(done as u64),
+        }
+    }
+}
+
+/// Writes all of `buf` to a stream, or as much as it takes without waiting. Says how much was written,
+/// also when an error ended it.
+pub fn send_all(c: &Current, f: &OpenFile, buf: &[u8], nowait: bool) -> (usize, Result<(), Failure>) {
+    let mut sent = 0;
+    loop {
+        let rest = &buf[sent..];
+        match attempt(c, f, Events::WRITABLE, nowait, || io::write_at(c, f, rest, 0)) {
+            Ok((n, _)) => sent += n,
+            Err(e) => return (sent, Err(e)),
+        }
+        if sent == buf.len() || !f.ops.writes_all() {
+            return (sent, Ok(()));
+        }
+    }
+}
