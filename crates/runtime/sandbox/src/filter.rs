@@ -33,6 +33,7 @@ const THREADS: &[Rule] = &[
     allow(libc::SYS_set_robust_list, "a thread's start"),
     allow(libc::SYS_rseq, "a thread's start"),
     allow_when(libc::SYS_prctl, &[&[Arg::Is(0, libc::PR_SET_NAME as u32)]], "a thread's name"),
+    allow_when(libc::SYS_prctl, &[&[Arg::Is(0, PR_GET_AUXV)]], "rustix learns the page size"),
     allow(libc::SYS_sched_getaffinity, "the number of processors; a thread's stack bounds"),
     allow(libc::SYS_sched_setaffinity, "a sentry thread follows the processor of its guest thread"),
     allow(libc::SYS_sched_yield, "locks"),
@@ -57,11 +58,18 @@ const NEW_NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP) as u64;
 
+const PR_GET_AUXV: u32 = 0x4155_5856;
+const WRITING: u64 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
 const NOFOLLOW: u64 = libc::O_NOFOLLOW as u64;
 
 /// The container's files, through the directories that the gofer opened; memory files; standard streams.
 const FILES: &[Rule] = &[
     allow_when(libc::SYS_openat, &[&[Arg::Bits(2, NOFOLLOW, NOFOLLOW)]], "files, never through a link"),
+    allow_when(
+        libc::SYS_openat,
+        &[&[Arg::Is(0, libc::AT_FDCWD as u32), Arg::Bits(2, WRITING, 0)]],
+        "what libraries look for by absolute path: the root is empty, so nothing is found",
+    ),
     allow(libc::SYS_openat2, "files below a directory, without links"),
     allow(libc::SYS_read, "file data"),
     allow(libc::SYS_write, "file data"),
