@@ -426,6 +426,9 @@ impl Errno {
     pub const ERFKILL: Errno = Errno(132);
     /// Memory page has hardware error (133).
     pub const EHWPOISON: Errno = Errno(133);
+    /// A signal stopped an operation that can only answer with an error number (background processes at
+    /// their terminal). No program sees it: the system call layer turns it into a restart.
+    pub const ERESTARTSYS: Errno = Errno(512);
     /// Alias of `EAGAIN`.
     pub const EWOULDBLOCK: Errno = Errno::EAGAIN;
     /// Alias of `EOPNOTSUPP`.

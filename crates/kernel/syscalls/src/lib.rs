@@ -16,6 +16,7 @@ mod epoll;
 mod eventfd;
 mod exec;
 mod futex;
+mod hooks;
 mod id;
 mod install;
 mod iov;
@@ -40,5 +41,5 @@ mod transfer;
 mod wait4;
 
 pub use dispatch::{all_rows, dispatch, missing, row};
-pub use poll::poll_until;
+pub use hooks::install_hooks;
 pub use table::{Row, Support};

@@ -24,6 +24,7 @@ mod result;
 mod run;
 mod send;
 pub mod signal;
+mod signalfd;
 mod stack;
 mod task;
 pub mod timers;

@@ -33,14 +33,14 @@ pub type SysResult = Result<u64, SysErr>;
 
 impl From<Errno> for SysErr {
     fn from(e: Errno) -> SysErr {
-        SysErr::Errno(e)
+        if e == Errno::ERESTARTSYS { SysErr::Restart(Restart::Sys) } else { SysErr::Errno(e) }
     }
 }
 
 impl From<vfs::Failure> for SysErr {
     fn from(f: vfs::Failure) -> SysErr {
         match f {
-            vfs::Failure::Errno(e) => SysErr::Errno(e),
+            vfs::Failure::Errno(e) => e.into(),
             vfs::Failure::Interrupted => SysErr::Restart(Restart::Sys),
             vfs::Failure::TimedOut => SysErr::Errno(Errno::EAGAIN),
         }

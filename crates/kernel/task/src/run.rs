@@ -36,6 +36,7 @@ pub fn start(c: Current) -> abi::Result<()> {
 
 fn run(mut c: Current) {
     c.task.set_interrupter(Some(c.ctx.interrupter()));
+    ipc::signalfd::bind_thread(Some(c.task.clone()));
     let dispatch = c.kernel().dispatch;
     loop {
         if c.exit_code.is_some() {
@@ -65,6 +66,7 @@ fn run(mut c: Current) {
             }
         }
     }
+    ipc::signalfd::bind_thread(None);
     crate::exit::leave(c);
 }
 

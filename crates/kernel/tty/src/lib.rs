@@ -1,10 +1,29 @@
 //! Terminals: pseudoterminal pairs, their line discipline, devpts, /dev/tty.
 //!
 //! [`ldisc`] is pure; [`Pty`] is the pair with its locks and queues; processes reach it
-//! through the files of `master` and `slave`, the sentry through a [`Console`]. What a
-//! terminal must know of sessions and process groups comes through [`JobControl`].
+//! through the files of `files`, the sentry through a [`ConsolePty`]. What a terminal must
+//! know of sessions and process groups comes through [`JobControl`].
 
 #![forbid(unsafe_code)]
 
+mod console;
+mod device;
+mod devpts;
+mod files;
+mod ioctl;
+mod job;
 pub mod ldisc;
+mod pty;
 pub mod termios;
+
+pub use console::ConsolePty;
+pub use device::register;
+pub use devpts::{Devpts, devpts};
+pub use files::{MasterFile, SlaveFile, open_peer, pty_of};
+pub use job::{JobControl, set_job_control};
+pub use pty::{Pty, session_leader_left};
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

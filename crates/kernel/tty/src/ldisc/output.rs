@@ -10,7 +10,11 @@ impl Ldisc {
             if self.out.len() >= limit {
                 break;
             }
-            if self.termios.o(libc::OPOST) { self.post(b) } else { self.out.push_back(b) }
+            if self.termios.o(libc::OPOST) {
+                self.post(b)
+            } else {
+                self.out.push_back(b)
+            }
             n += 1;
         }
         n

@@ -1,0 +1,29 @@
+//! A thread's pending signals as signalfd(2) reads them.
+
+use crate::task::Task;
+use abi::{SigInfo, SigSet};
+use ipc::signalfd::SignalSource;
+use std::sync::atomic::Ordering;
+use wait::WaitQueue;
+
+impl SignalSource for Task {
+    fn dequeue(&self, mask: SigSet) -> Option<SigInfo> {
+        let g = &self.group;
+        let mut s = g.signals.lock();
+        if let Some(i) = self.pending.lock().take(mask) {
+            return Some(i);
+        }
+        let shared = s.shared.take(mask);
+        g.shared_set.store(s.shared.set().0, Ordering::SeqCst);
+        shared
+    }
+
+    fn peek(&self, mask: SigSet) -> SigSet {
+        let shared = SigSet(self.group.shared_set.load(Ordering::SeqCst));
+        self.pending.lock().set().union(shared).intersect(mask)
+    }
+
+    fn wait_queue(&self) -> WaitQueue {
+        self.group.signal_wait.clone()
+    }
+}

@@ -1,0 +1,120 @@
+//! A terminal whose master end is the sentry: how the user's terminal reaches the sandbox.
+
+use crate::devpts::Devpts;
+use crate::files::{MasterFile, SlaveFile};
+use crate::pty::Pty;
+use crate::termios::WinSize;
+use abi::{Errno, Result};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vfs::{Caller, OpenFile};
+use wait::{Events, Waiter};
+
+/// Longest wait of `drain`.
+const DRAIN: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Progress {
+    taken: u64,
+    written: u64,
+}
+
+/// The master end.
+pub struct ConsolePty {
+    pty: Arc<Pty>,
+    _master: MasterFile,
+    /// Keeps /dev/pts alive when nobody mounted it.
+    _home: Arc<Devpts>,
+    progress: Mutex<Progress>,
+    moved: Condvar,
+}
+
+impl ConsolePty {
+    /// A pair in the instance of devpts mounted last. The file is the slave, opened for reading and
+    /// writing; it is the controlling terminal of the caller's session, with the caller's group in
+    /// the foreground.
+    pub fn open(cx: &dyn Caller) -> Result<(Arc<ConsolePty>, Arc<OpenFile>)> {
+        let home = Devpts::latest()?;
+        let pty = home.allocate(cx)?;
+        pty.inner.lock().locked = false;
+        let ops = SlaveFile::open(&pty, cx, libc::O_NOCTTY)?;
+        let file = OpenFile::new(None, home.slave_inode(pty.index), ops, libc::O_RDWR);
+        pty.take_session(cx);
+        let console = ConsolePty {
+            _master: MasterFile { pty: pty.clone() },
+            pty,
+            _home: home,
+            progress: Mutex::default(),
+            moved: Condvar::new(),
+        };
+        Ok((Arc::new(console), file))
+    }
+
+    /// N of the container's /dev/pts/N.
+    pub fn index(&self) -> u32 {
+        self.pty.index
+    }
+
+    /// Types. Waits while the input queue is full; what is left when the terminal is hung up is lost.
+    pub fn feed(&self, data: &[u8]) {
+        let waiter = Waiter::new();
+        let mut rest = data;
+        while !rest.is_empty() {
+            let n = waiter.wait_on(&self.pty.master_queue, Events::WRITABLE | Events::HUP, None, || {
+                if self.pty.inner.lock().hung_up {
+                    return Some(rest.len());
+                }
+                self.pty.type_in(rest).ok()
+            });
+            rest = &rest[n.unwrap_or(rest.len())..];
+        }
+    }
+
+    /// The user's terminal has gone.
+    pub fn end_of_input(&self) {
+        self.pty.hang_up();
+    }
+
+    /// Waits for output and takes it; 0 once the terminal is hung up and all was taken.
+    pub fn take_output(&self, buf: &mut [u8]) -> usize {
+        let n = Waiter::new().wait_on(&self.pty.master_queue, Events::READABLE, None, || {
+            match self.pty.take_output(buf) {
+                Ok(n) => Some(n),
+                Err(Errno::EAGAIN | Errno::EIO) if !self.pty.inner.lock().hung_up => None,
+                Err(_) => Some(0),
+            }
+        });
+        let n = n.unwrap_or(0);
+        self.progress.lock().taken += n as u64;
+        n
+    }
+
+    /// That much of what was taken has reached the user's terminal.
+    pub fn written(&self, n: usize) {
+        self.progress.lock().written += n as u64;
+        self.moved.notify_all();
+    }
+
+    /// Waits, for a bounded time, until all output has been written.
+    pub fn drain(&self) {
+        let end = Instant::now() + DRAIN;
+        let mut p = self.progress.lock();
+        while (p.written < p.taken || !self.pty.output_empty()) && Instant::now() < end {
+            // Output that is about to be taken gives no notice here: look again soon.
+            let soon = (Instant::now() + Duration::from_millis(5)).min(end);
+            self.moved.wait_until(&mut p, soon);
+        }
+    }
+
+    /// Foreground process group, when there is one.
+    pub fn foreground(&self) -> Option<i32> {
+        let p = self.pty.inner.lock().pgrp;
+        (p > 0).then_some(p)
+    }
+
+    /// New window size; SIGWINCH for the foreground.
+    pub fn resize(&self, rows: u16, cols: u16) {
+        self.pty.resize(WinSize { row: rows, col: cols, xpixel: 0, ypixel: 0 });
+    }
+}

@@ -1,0 +1,313 @@
+//! devpts: the file system of pseudoterminal slaves. See pts(4).
+//!
+//! Lock: the table of terminals, a leaf.
+
+use crate::files::{MasterFile, SlaveFile};
+use crate::job::job_control;
+use crate::pty::Pty;
+use abi::stat::{Attr, StatFs, makedev};
+use abi::time::Timespec;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+use vfs::{Caller, DirEntry, DirSink, FileOps, FileSystem, Inode, InodeRef, OpenFile, SetAttr, TimeSet};
+
+/// Major number of slaves.
+pub(crate) const SLAVE_MAJOR: u32 = 136;
+const DEVPTS_MAGIC: i64 = 0x1cd1;
+/// Most terminals of one instance (kernel.pty.max).
+const MAX: u32 = 4096;
+
+/// Mount options.
+#[derive(Clone, Copy)]
+struct Options {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    mode: u32,
+    ptmxmode: u32,
+    max: u32,
+}
+
+fn parse(options: &[u8]) -> Result<Options> {
+    let mut o = Options { uid: None, gid: None, mode: 0o600, ptmxmode: 0, max: MAX };
+    let text = std::str::from_utf8(options).map_err(|_| Errno::EINVAL)?;
+    for part in text.split(',').filter(|p| !p.is_empty()) {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let number = || value.parse::<u32>().map_err(|_| Errno::EINVAL);
+        let octal = || u32::from_str_radix(value, 8).map(|m| m & 0o7777).map_err(|_| Errno::EINVAL);
+        match name {
+            "uid" => o.uid = Some(number()?),
+            "gid" => o.gid = Some(number()?),
+            "mode" => o.mode = octal()?,
+            "ptmxmode" => o.ptmxmode = octal()?,
+            "max" => o.max = number()?.min(MAX),
+            "newinstance" => {}
+            _ => return Err(Errno::EINVAL),
+        }
+    }
+    Ok(o)
+}
+
+/// An instance.
+pub struct Devpts {
+    dev: u64,
+    options: Options,
+    slaves: Mutex<BTreeMap<u32, Arc<Node>>>,
+    root: Mutex<Attr>,
+    ptmx: Arc<Node>,
+    me: Weak<Devpts>,
+}
+
+/// The instance mounted last: where the console goes.
+static LATEST: Mutex<Weak<Devpts>> = Mutex::new(Weak::new());
+
+/// A devpts instance for mount(2) options.
+pub fn devpts(options: &[u8]) -> Result<Arc<dyn FileSystem>> {
+    Ok(Devpts::new(options)?)
+}
+
+fn now() -> Timespec {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
+}
+
+impl Devpts {
+    /// An instance for mount(2) options.
+    pub fn new(options: &[u8]) -> Result<Arc<Devpts>> {
+        let options = parse(options)?;
+        let t = now();
+        let dev = vfs::inode::new_dev();
+        let base = Attr { dev, nlink: 1, blksize: 1024, atime: t, mtime: t, ctime: t, ..Attr::default() };
+        let fs = Arc::new_cyclic(|me: &Weak<Devpts>| {
+            let ptmx = Attr { ino: 2, mode: libc::S_IFCHR | options.ptmxmode, rdev: makedev(5, 2), ..base };
+            Devpts {
+                dev,
+                options,
+                slaves: Mutex::default(),
+                root: Mutex::new(Attr { ino: 1, mode: libc::S_IFDIR | 0o755, nlink: 2, ..base }),
+                ptmx: Arc::new(Node { fs: me.clone(), attr: Mutex::new(ptmx), pty: None }),
+                me: me.clone(),
+            }
+        });
+        *LATEST.lock() = Arc::downgrade(&fs);
+        Ok(fs)
+    }
+
+    /// The instance mounted last, or a private one.
+    pub(crate) fn latest() -> Result<Arc<Devpts>> {
+        let found = LATEST.lock().upgrade();
+        match found {
+            Some(d) => Ok(d),
+            None => Devpts::new(b""),
+        }
+    }
+
+    /// A new pair, locked; ENOSPC when there are too many.
+    pub(crate) fn allocate(&self, cx: &dyn Caller) -> Result<Arc<Pty>> {
+        let mut t = self.slaves.lock();
+        let index = (0..self.options.max).find(|i| !t.contains_key(i)).ok_or(Errno::ENOSPC)?;
+        let pty = Pty::new(index, job_control(), self.me.clone());
+        let c = cx.creds();
+        let time = now();
+        let attr = Attr {
+            dev: self.dev,
+            ino: u64::from(index) + 3,
+            mode: libc::S_IFCHR | self.options.mode,
+            nlink: 1,
+            uid: self.options.uid.unwrap_or(c.fsuid),
+            gid: self.options.gid.unwrap_or(c.fsgid),
+            rdev: makedev(SLAVE_MAJOR, index),
+            blksize: 1024,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            ..Attr::default()
+        };
+        let node = Node { fs: self.me.clone(), attr: Mutex::new(attr), pty: Some(Arc::downgrade(&pty)) };
+        t.insert(index, Arc::new(node));
+        Ok(pty)
+    }
+
+    /// The pair is gone.
+    pub(crate) fn remove(&self, index: u32) {
+        self.slaves.lock().remove(&index);
+    }
+
+    /// The node of a pair.
+    pub(crate) fn slave_inode(&self, index: u32) -> Option<InodeRef> {
+        self.slaves.lock().get(&index).cloned().map(|n| n as InodeRef)
+    }
+
+    /// Opens the multiplexer: a new pair's master.
+    pub(crate) fn open_master(&self, cx: &dyn Caller) -> Result<Arc<MasterFile>> {
+        Ok(Arc::new(MasterFile { pty: self.allocate(cx)? }))
+    }
+}
+
+impl FileSystem for Devpts {
+    fn kind(&self) -> &'static str {
+        "devpts"
+    }
+    fn root(&self) -> InodeRef {
+        Arc::new(Root { fs: self.me.clone() })
+    }
+    fn statfs(&self) -> Result<StatFs> {
+        Ok(StatFs {
+            f_type: DEVPTS_MAGIC,
+            f_bsize: 4096,
+            f_namelen: 255,
+            f_frsize: 4096,
+            ..StatFs::default()
+        })
+    }
+    fn revalidate(&self) -> bool {
+        true
+    }
+    fn options(&self) -> String {
+        let o = &self.options;
+        let id = |name: &str, v: Option<u32>| v.map(|v| format!("{name}={v},")).unwrap_or_default();
+        format!("{}{}mode={:03o},ptmxmode={:03o}", id("uid", o.uid), id("gid", o.gid), o.mode, o.ptmxmode)
+    }
+}
+
+fn apply(a: &mut Attr, set: &SetAttr) {
+    let t = now();
+    let time = |s: TimeSet| match s {
+        TimeSet::Now => t,
+        TimeSet::At(v) => v,
+    };
+    if let Some(m) = set.mode {
+        a.mode = a.mode & libc::S_IFMT | m & 0o7777;
+    }
+    a.uid = set.uid.unwrap_or(a.uid);
+    a.gid = set.gid.unwrap_or(a.gid);
+    a.atime = set.atime.map_or(a.atime, time);
+    a.mtime = set.mtime.map_or(a.mtime, time);
+    a.ctime = t;
+}
+
+/// The root directory. It holds no state, so every caller may have its own.
+pub(crate) struct Root {
+    fs: Weak<Devpts>,
+}
+
+impl Root {
+    pub(crate) fn devpts(&self) -> Result<Arc<Devpts>> {
+        self.fs.upgrade().ok_or(Errno::EIO)
+    }
+}
+
+impl Inode for Root {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        match self.fs.upgrade() {
+            Some(f) => f,
+            None => Arc::new(vfs::internal::InternalFs::Anon),
+        }
+    }
+    fn kind(&self) -> u32 {
+        libc::S_IFDIR
+    }
+    fn attr(&self) -> Result<Attr> {
+        Ok(*self.devpts()?.root.lock())
+    }
+    fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        apply(&mut self.devpts()?.root.lock(), set);
+        Ok(())
+    }
+    fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        let fs = self.devpts()?;
+        if name == b"ptmx" {
+            return Ok(fs.ptmx.clone());
+        }
+        let text = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+        let index: u32 = text.parse().map_err(|_| Errno::ENOENT)?;
+        if index.to_string() != text {
+            return Err(Errno::ENOENT);
+        }
+        fs.slave_inode(index).ok_or(Errno::ENOENT)
+    }
+    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        Ok(Arc::new(RootFile(self.devpts()?)))
+    }
+}
+
+struct RootFile(Arc<Devpts>);
+
+impl FileOps for RootFile {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
+        Err(Errno::EISDIR)
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn read_dir(&self, _cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
+        // Offsets: 3 behind ptmx, index + 4 behind a slave.
+        let mut at = pos;
+        if at < 3 {
+            let e = DirEntry { ino: 2, kind: libc::DT_CHR, name: b"ptmx".to_vec() };
+            if !sink.entry(3, &e) {
+                return Ok(at);
+            }
+            at = 3;
+        }
+        let first = (at - 3) as u32;
+        let indices: Vec<u32> = self.0.slaves.lock().range(first..).map(|(i, _)| *i).collect();
+        for i in indices {
+            let next = u64::from(i) + 4;
+            let name = i.to_string().into_bytes();
+            let e = DirEntry { ino: u64::from(i) + 3, kind: libc::DT_CHR, name };
+            if !sink.entry(next, &e) {
+                return Ok(at);
+            }
+            at = next;
+        }
+        Ok(at)
+    }
+}
+
+/// A slave, or the multiplexer (without a pair of its own).
+pub(crate) struct Node {
+    fs: Weak<Devpts>,
+    attr: Mutex<Attr>,
+    pty: Option<Weak<Pty>>,
+}
+
+impl Node {
+    /// Opens the slave, or a new master.
+    pub(crate) fn open_device(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        match &self.pty {
+            None => Ok(self.fs.upgrade().ok_or(Errno::EIO)?.open_master(cx)?),
+            Some(p) => Ok(SlaveFile::open(&p.upgrade().ok_or(Errno::EIO)?, cx, flags)?),
+        }
+    }
+}
+
+impl Inode for Node {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        match self.fs.upgrade() {
+            Some(f) => f,
+            None => Arc::new(vfs::internal::InternalFs::Anon),
+        }
+    }
+    fn kind(&self) -> u32 {
+        libc::S_IFCHR
+    }
+    fn attr(&self) -> Result<Attr> {
+        Ok(*self.attr.lock())
+    }
+    fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        apply(&mut self.attr.lock(), set);
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! The master and slave ends as open files.
+
+use crate::ioctl::{Side, ioctl};
+use crate::pty::Pty;
+use abi::{Errno, Result};
+use std::any::Any;
+use std::sync::Arc;
+use vfs::{Caller, FileOps, OpenFile, UserMemory};
+use wait::{Events, WaitQueue};
+
+/// The master. Its last close hangs the slave up.
+pub struct MasterFile {
+    pub(crate) pty: Arc<Pty>,
+}
+
+impl Drop for MasterFile {
+    fn drop(&mut self) {
+        self.pty.hang_up();
+    }
+}
+
+impl FileOps for MasterFile {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+        self.pty.take_output(buf)
+    }
+    fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
+        self.pty.type_in(buf)
+    }
+    fn poll(&self, _file: &OpenFile) -> Events {
+        self.pty.master_poll()
+    }
+    fn wait_queue(&self) -> Option<WaitQueue> {
+        Some(self.pty.master_queue.clone())
+    }
+    fn ioctl(
+        &self,
+        cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        ioctl(&self.pty, Side::Master, cx, mem, cmd, arg)
+    }
+    fn fdinfo(&self) -> String {
+        format!("tty-index:\t{}\n", self.pty.index)
+    }
+    fn link_name(&self) -> Option<String> {
+        Some("/dev/ptmx".into())
+    }
+}
+
+/// A slave.
+pub struct SlaveFile {
+    pub(crate) pty: Arc<Pty>,
+}
+
+impl SlaveFile {
+    /// Opens it; with a session leader without terminal as caller and no O_NOCTTY it becomes the
+    /// session's controlling terminal.
+    pub(crate) fn open(pty: &Arc<Pty>, cx: &dyn Caller, flags: i32) -> Result<Arc<SlaveFile>> {
+        {
+            let i = pty.inner.lock();
+            if i.exclusive && !cx.creds().capable(vfs::Cap::SYS_ADMIN) {
+                return Err(Errno::EBUSY);
+            }
+        }
+        pty.slave_opened()?;
+        let file = Arc::new(SlaveFile { pty: pty.clone() });
+        let leader = cx.pid() == cx.sid();
+        let free = pty.inner.lock().session == 0;
+        if flags & libc::O_NOCTTY == 0 && leader && free && pty.job.terminal(cx.sid()).is_none() {
+            pty.take_session(cx);
+        }
+        Ok(file)
+    }
+}
+
+impl Drop for SlaveFile {
+    fn drop(&mut self) {
+        self.pty.slave_closed();
+    }
+}
+
+impl FileOps for SlaveFile {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+        self.pty.read(cx, file.nonblocking(), buf)
+    }
+    fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
+        self.pty.write(cx, buf)
+    }
+    fn poll(&self, _file: &OpenFile) -> Events {
+        self.pty.slave_poll()
+    }
+    fn wait_queue(&self) -> Option<WaitQueue> {
+        Some(self.pty.slave_queue.clone())
+    }
+    fn ioctl(
+        &self,
+        cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        ioctl(&self.pty, Side::Slave, cx, mem, cmd, arg)
+    }
+    fn link_name(&self) -> Option<String> {
+        Some(format!("/dev/pts/{}", self.pty.index))
+    }
+}
+
+/// TIOCGPTPEER: a new file for the slave of a master's pair; ENOTTY for other files.
+pub fn open_peer(cx: &dyn Caller, master: &OpenFile, flags: i32) -> Result<Arc<OpenFile>> {
+    let m: &MasterFile = master.ops.as_any().downcast_ref().ok_or(Errno::ENOTTY)?;
+    let inode = m.pty.home.upgrade().and_then(|h| h.slave_inode(m.pty.index)).ok_or(Errno::EIO)?;
+    let ops = SlaveFile::open(&m.pty, cx, flags)?;
+    Ok(OpenFile::new(None, Some(inode), ops, flags))
+}
+
+/// Terminal of an open file, for /proc/PID/stat and ttyname: its pair and whether it is the slave.
+pub fn pty_of(file: &OpenFile) -> Option<(Arc<Pty>, bool)> {
+    let any = file.ops.as_any();
+    let master = any.downcast_ref::<MasterFile>().map(|m| (m.pty.clone(), false));
+    master.or_else(|| any.downcast_ref::<SlaveFile>().map(|s| (s.pty.clone(), true)))
+}

@@ -1,0 +1,467 @@
+//! A pseudoterminal pair: the state behind its master and slave files.
+//!
+//! What the master writes is queued, then typed into the line discipline while that has
+//! room; what the slave writes goes through it into the output the master reads.
+//! Lock: `inner`, a leaf; queues are notified and signals sent after it is released.
+//! A checkpoint keeps the line discipline, buffers, window size, session and group.
+
+use crate::devpts::Devpts;
+use crate::job::JobControl;
+use crate::ldisc::{Effects, Ldisc};
+use crate::termios::{Termios, WinSize};
+use abi::{Errno, Result, Signal};
+use ipc::timer::{TimerHandle, TimerService};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use vfs::Caller;
+use wait::{Events, WaitQueue};
+
+/// Output beyond this much unread makes the slave wait.
+const OUT_LIMIT: usize = 16 << 10;
+/// Input beyond this much that nobody reads makes the master wait.
+const IN_LIMIT: usize = 16 << 10;
+/// A read's time-out that ended this long ago belonged to a read that was given up.
+const STALE: Duration = Duration::from_millis(100);
+
+/// Status bits of packet mode (TIOCPKT_*).
+const PKT_FLUSHREAD: u8 = 1;
+const PKT_FLUSHWRITE: u8 = 2;
+const PKT_STOP: u8 = 4;
+const PKT_START: u8 = 8;
+const PKT_NOSTOP: u8 = 16;
+const PKT_DOSTOP: u8 = 32;
+
+pub(crate) struct Inner {
+    pub ldisc: Ldisc,
+    /// Typed, but not yet taken by the line discipline.
+    pending: VecDeque<u8>,
+    pub size: WinSize,
+    /// TIOCSPTLCK.
+    pub locked: bool,
+    /// TIOCEXCL.
+    pub exclusive: bool,
+    pub packet: bool,
+    packet_events: u8,
+    /// Session it controls and that session's foreground group; 0 for none.
+    pub session: i32,
+    pub pgrp: i32,
+    slaves: usize,
+    /// The last slave file was closed (and none opened since).
+    slave_closed: bool,
+    /// The master is gone.
+    pub hung_up: bool,
+    /// When the last character arrived, and the end of a timed raw read.
+    last_input: Instant,
+    read_ends: Option<Instant>,
+    read_timer: Option<TimerHandle>,
+}
+
+/// A pair.
+pub struct Pty {
+    /// N of /dev/pts/N.
+    pub index: u32,
+    pub(crate) inner: Mutex<Inner>,
+    pub(crate) master_queue: WaitQueue,
+    pub(crate) slave_queue: WaitQueue,
+    pub(crate) job: Arc<dyn JobControl>,
+    pub(crate) home: Weak<Devpts>,
+    me: Weak<Pty>,
+}
+
+impl Pty {
+    pub(crate) fn new(index: u32, job: Arc<dyn JobControl>, home: Weak<Devpts>) -> Arc<Pty> {
+        Arc::new_cyclic(|me| Pty {
+            index,
+            inner: Mutex::new(Inner {
+                ldisc: Ldisc::default(),
+                pending: VecDeque::new(),
+                size: WinSize::default(),
+                locked: true,
+                exclusive: false,
+                packet: false,
+                packet_events: 0,
+                session: 0,
+                pgrp: 0,
+                slaves: 0,
+                slave_closed: false,
+                hung_up: false,
+                last_input: Instant::now(),
+                read_ends: None,
+                read_timer: None,
+            }),
+            master_queue: WaitQueue::new(),
+            slave_queue: WaitQueue::new(),
+            job,
+            home,
+            me: me.clone(),
+        })
+    }
+
+    /// Runs a change, then feeds the line discipline, wakes who can go on and sends signals.
+    pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Inner, &mut Effects) -> R) -> R {
+        let mut i = self.inner.lock();
+        let mut fx = Effects::default();
+        let r = f(&mut i, &mut fx);
+        while i.ldisc.has_room()
+            && let Some(b) = i.pending.pop_front()
+        {
+            i.ldisc.input(b, &mut fx);
+        }
+        if fx.flushed {
+            i.packet_events |= PKT_FLUSHREAD;
+        }
+        match fx.flow {
+            Some(true) => i.packet_events = i.packet_events & !PKT_START | PKT_STOP,
+            Some(false) => i.packet_events = i.packet_events & !PKT_STOP | PKT_START,
+            None => {}
+        }
+        if !i.packet {
+            i.packet_events = 0;
+        }
+        let (master, slave, pgrp) = (i.master_events(), i.slave_events(), i.pgrp);
+        drop(i);
+        self.master_queue.notify(master);
+        self.slave_queue.notify(slave);
+        if pgrp > 0 {
+            fx.signals.iter().for_each(|&s| self.job.signal_pgrp(pgrp, s));
+        }
+        r
+    }
+
+    /// The master writes: somebody types.
+    pub(crate) fn type_in(&self, data: &[u8]) -> Result<usize> {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        self.change(|i, fx| {
+            let mut n = 0;
+            for &b in data {
+                if i.pending.is_empty() && i.ldisc.has_room() {
+                    i.ldisc.input(b, fx);
+                } else if i.pending.len() < IN_LIMIT {
+                    i.pending.push_back(b);
+                } else {
+                    break;
+                }
+                n += 1;
+            }
+            i.last_input = Instant::now();
+            if n == 0 { Err(Errno::EAGAIN) } else { Ok(n) }
+        })
+    }
+
+    /// The master reads: the screen.
+    pub(crate) fn take_output(&self, buf: &mut [u8]) -> Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.change(|i, _| {
+            if i.packet && i.packet_events != 0 {
+                buf[0] = std::mem::take(&mut i.packet_events);
+                return Ok(1);
+            }
+            if i.ldisc.out.is_empty() {
+                return Err(if i.slave_closed { Errno::EIO } else { Errno::EAGAIN });
+            }
+            let skip = i.packet as usize;
+            if i.packet {
+                buf[0] = 0;
+            }
+            let n = i.ldisc.out.len().min(buf.len() - skip);
+            for (to, from) in buf[skip..].iter_mut().zip(i.ldisc.out.drain(..n)) {
+                *to = from;
+            }
+            Ok(n + skip)
+        })
+    }
+
+    /// The slave reads.
+    pub(crate) fn read(&self, cx: &dyn Caller, nonblock: bool, buf: &mut [u8]) -> Result<usize> {
+        if self.inner.lock().hung_up {
+            return Ok(0);
+        }
+        self.check_foreground(cx, Signal::SIGTTIN)?;
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.change(|i, _| {
+            if i.hung_up {
+                return Ok(0);
+            }
+            if i.ldisc.termios().l(libc::ICANON) {
+                return if i.ldisc.has_input(1) { Ok(i.ldisc.read(buf)) } else { Err(Errno::EAGAIN) };
+            }
+            self.read_raw(i, nonblock, buf)
+        })
+    }
+
+    /// Raw reads end by count (VMIN), by time (VTIME), or by what comes first.
+    fn read_raw(&self, i: &mut Inner, nonblock: bool, buf: &mut [u8]) -> Result<usize> {
+        let t = i.ldisc.termios();
+        let min = usize::from(t.c(libc::VMIN)).min(buf.len());
+        let time = Duration::from_millis(100 * u64::from(t.c(libc::VTIME)));
+        let have = i.ldisc.has_input(1);
+        if i.ldisc.has_input(min.max(1)) || (have && nonblock) {
+            i.read_ends = None;
+            return Ok(i.ldisc.read(buf));
+        }
+        if time.is_zero() {
+            return if min == 0 { Ok(0) } else { Err(Errno::EAGAIN) };
+        }
+        if nonblock {
+            return Err(Errno::EAGAIN);
+        }
+        let now = Instant::now();
+        let ends = match i.read_ends {
+            _ if have => i.last_input + time,
+            // The clock of VMIN > 0 starts with the first character.
+            _ if min > 0 => return Err(Errno::EAGAIN),
+            Some(e) if now < e + STALE => e,
+            _ => now + time,
+        };
+        if now >= ends {
+            i.read_ends = None;
+            return Ok(i.ldisc.read(buf));
+        }
+        i.read_ends = Some(ends);
+        let me = self.me.clone();
+        i.read_timer = Some(TimerService::global().schedule(ends, move || {
+            if let Some(p) = me.upgrade() {
+                p.slave_queue.notify(Events::READABLE);
+            }
+        }));
+        Err(Errno::EAGAIN)
+    }
+
+    /// The slave writes.
+    pub(crate) fn write(&self, cx: &dyn Caller, data: &[u8]) -> Result<usize> {
+        let stop_writers = {
+            let i = self.inner.lock();
+            if i.hung_up {
+                return Err(Errno::EIO);
+            }
+            i.ldisc.termios().l(libc::TOSTOP)
+        };
+        if stop_writers {
+            self.check_foreground(cx, Signal::SIGTTOU)?;
+        }
+        if data.is_empty() {
+            return Ok(0);
+        }
+        self.change(|i, _| {
+            if i.ldisc.stopped {
+                return Err(Errno::EAGAIN);
+            }
+            match i.ldisc.output(data, OUT_LIMIT) {
+                0 => Err(Errno::EAGAIN),
+                n => Ok(n),
+            }
+        })
+    }
+
+    /// True when this is the caller's controlling terminal.
+    pub(crate) fn controls(&self, cx: &dyn Caller) -> bool {
+        let session = self.inner.lock().session;
+        session != 0 && session == cx.sid()
+    }
+
+    /// Stops a background process that touches its terminal.
+    pub(crate) fn check_foreground(&self, cx: &dyn Caller, sig: Signal) -> Result<()> {
+        let (session, fg) = {
+            let i = self.inner.lock();
+            (i.session, i.pgrp)
+        };
+        if session == 0 || fg == 0 || session != cx.sid() || fg == cx.pgid() {
+            return Ok(());
+        }
+        if cx.blocks_or_ignores(sig) {
+            return if sig == Signal::SIGTTIN { Err(Errno::EIO) } else { Ok(()) };
+        }
+        if self.job.is_orphaned(cx.pgid()) {
+            return Err(Errno::EIO);
+        }
+        self.job.signal_pgrp(cx.pgid(), sig);
+        Err(Errno::ERESTARTSYS)
+    }
+
+    /// Becomes the controlling terminal of the caller's session, whose group comes to the foreground.
+    pub(crate) fn take_session(self: &Arc<Self>, cx: &dyn Caller) {
+        {
+            let mut i = self.inner.lock();
+            i.session = cx.sid();
+            i.pgrp = cx.pgid();
+        }
+        self.job.set_terminal(cx.sid(), Some(self.clone() as Arc<dyn Any + Send + Sync>));
+    }
+
+    /// Gives its session up; returns session and foreground group.
+    pub(crate) fn drop_session(&self) -> (i32, i32) {
+        let mut i = self.inner.lock();
+        let was = (std::mem::take(&mut i.session), std::mem::take(&mut i.pgrp));
+        drop(i);
+        if was.0 != 0 {
+            self.job.set_terminal(was.0, None);
+        }
+        was
+    }
+
+    /// New attributes; `flush` throws unread input away first (TCSETSF).
+    pub(crate) fn set_termios(&self, t: Termios, flush: bool) {
+        if flush {
+            self.flush(true, false);
+        }
+        self.change(|i, fx| {
+            let plain =
+                |t: &Termios| t.i(libc::IXON) && t.c(libc::VSTOP) == 0x13 && t.c(libc::VSTART) == 0x11;
+            let (was, is) = (plain(i.ldisc.termios()), plain(&t));
+            *fx = i.ldisc.set_termios(t);
+            if was != is {
+                i.packet_events &= !(PKT_DOSTOP | PKT_NOSTOP);
+                i.packet_events |= if is { PKT_DOSTOP } else { PKT_NOSTOP };
+            }
+        });
+    }
+
+    /// tcflush(3).
+    pub(crate) fn flush(&self, input: bool, output: bool) {
+        self.change(|i, _| {
+            if input {
+                i.pending.clear();
+                i.ldisc.flush_input();
+                i.packet_events |= PKT_FLUSHREAD;
+            }
+            if output {
+                i.ldisc.out.clear();
+                i.packet_events |= PKT_FLUSHWRITE;
+            }
+        });
+    }
+
+    /// tcflow(3) from the slave: stops or starts output.
+    pub(crate) fn set_stopped(&self, stop: bool) {
+        self.change(|i, fx| {
+            if i.ldisc.stopped != stop {
+                i.ldisc.stopped = stop;
+                fx.flow = Some(stop);
+            }
+        });
+    }
+
+    /// A character straight to the master (tcflow(3)'s VSTOP and VSTART).
+    pub(crate) fn send_raw(&self, b: u8) {
+        self.change(|i, _| i.ldisc.out.push_back(b));
+    }
+
+    /// TIOCSWINSZ: SIGWINCH to the foreground when it changed.
+    pub(crate) fn resize(&self, size: WinSize) {
+        self.change(|i, fx| {
+            if i.size != size {
+                i.size = size;
+                fx.signals.push(Signal::SIGWINCH);
+            }
+        });
+    }
+
+    /// A slave file is opened: EIO while locked or after the master has gone.
+    pub(crate) fn slave_opened(&self) -> Result<()> {
+        let mut i = self.inner.lock();
+        if i.locked || i.hung_up {
+            return Err(Errno::EIO);
+        }
+        i.slaves += 1;
+        i.slave_closed = false;
+        Ok(())
+    }
+
+    /// A slave file is closed.
+    pub(crate) fn slave_closed(&self) {
+        self.change(|i, _| {
+            i.slaves -= 1;
+            if i.slaves == 0 {
+                i.slave_closed = true;
+                i.exclusive = false;
+                i.packet_events = 0;
+            }
+        });
+    }
+
+    /// The master is closed, or the host's terminal has gone.
+    pub(crate) fn hang_up(&self) {
+        let already = std::mem::replace(&mut self.inner.lock().hung_up, true);
+        if already {
+            return;
+        }
+        if let Some(home) = self.home.upgrade() {
+            home.remove(self.index);
+        }
+        let (session, _) = self.drop_session();
+        if session != 0 {
+            self.job.signal_process(session, Signal::SIGHUP);
+            self.job.signal_process(session, Signal::SIGCONT);
+        }
+        self.slave_queue.notify(Events::ALL);
+        self.master_queue.notify(Events::ALL);
+    }
+
+    pub(crate) fn output_empty(&self) -> bool {
+        self.inner.lock().ldisc.out.is_empty()
+    }
+
+    pub(crate) fn master_poll(&self) -> Events {
+        self.inner.lock().master_events()
+    }
+
+    pub(crate) fn slave_poll(&self) -> Events {
+        self.inner.lock().slave_events()
+    }
+}
+
+impl Inner {
+    fn master_events(&self) -> Events {
+        let mut e = Events::NONE;
+        if !self.ldisc.out.is_empty() {
+            e |= Events::READABLE;
+        }
+        if self.packet && self.packet_events != 0 {
+            e |= Events::READABLE | Events::PRI;
+        }
+        if self.pending.len() < IN_LIMIT {
+            e |= Events::WRITABLE;
+        }
+        if self.slave_closed {
+            e |= Events::HUP;
+        }
+        e
+    }
+
+    fn slave_events(&self) -> Events {
+        if self.hung_up {
+            return Events::READABLE | Events::WRITABLE | Events::ERR | Events::HUP;
+        }
+        let mut e = Events::NONE;
+        let t = self.ldisc.termios();
+        let min = if t.c(libc::VTIME) == 0 { usize::from(t.c(libc::VMIN)) } else { 1 };
+        if self.ldisc.has_input(min) {
+            e |= Events::READABLE;
+        }
+        if !self.ldisc.stopped && self.ldisc.out.len() < OUT_LIMIT {
+            e |= Events::WRITABLE;
+        }
+        e
+    }
+}
+
+/// A session's leader has ended; for `Kernel::hangup`.
+pub fn session_leader_left(tty: &Arc<dyn Any + Send + Sync>, sid: i32) {
+    let Some(p) = tty.downcast_ref::<Pty>() else { return };
+    if p.inner.lock().session != sid {
+        return;
+    }
+    let (_, pgrp) = p.drop_session();
+    if pgrp > 0 {
+        p.job.signal_pgrp(pgrp, Signal::SIGHUP);
+    }
+}

@@ -1,0 +1,179 @@
+use crate::devpts::Devpts;
+use crate::files::{MasterFile, SlaveFile};
+use crate::pty::{Pty, session_leader_left};
+use crate::testing::{Jobs, Memory, Plain};
+use crate::{ConsolePty, termios::Termios};
+use abi::{Errno, Signal};
+use std::any::Any;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use vfs::{Caller, FileOps, FileSystem, OpenFile};
+use wait::Events;
+
+struct Bench {
+    jobs: Arc<Jobs>,
+    pty: Arc<Pty>,
+    master: Arc<OpenFile>,
+    slave: Arc<OpenFile>,
+    cx: Plain,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let jobs = Arc::new(Jobs::default());
+        let pty = Pty::new(0, jobs.clone(), Weak::new());
+        let cx = Plain::new();
+        assert_eq!(SlaveFile::open(&pty, &cx, 0).err(), Some(Errno::EIO));
+        pty.inner.lock().locked = false;
+        let slave = SlaveFile::open(&pty, &cx, libc::O_RDWR).unwrap();
+        let master = Arc::new(MasterFile { pty: pty.clone() });
+        let file = |ops: Arc<dyn FileOps>| OpenFile::anonymous(ops, libc::O_RDWR);
+        Bench { jobs, pty, master: file(master), slave: file(slave), cx }
+    }
+    fn write(&self, f: &OpenFile, s: &str) -> abi::Result<usize> {
+        f.ops.write(&self.cx, f, s.as_bytes(), 0)
+    }
+    fn read(&self, f: &OpenFile) -> abi::Result<String> {
+        let mut b = [0; 100];
+        let n = f.ops.read(&self.cx, f, &mut b, 0)?;
+        Ok(String::from_utf8_lossy(&b[..n]).into_owned())
+    }
+    fn sent(&self) -> Vec<(i32, Signal)> {
+        std::mem::take(&mut self.jobs.sent.lock())
+    }
+    fn raw(&self, min: u8, time: u8) {
+        let mut t = Termios::default();
+        t.lflag &= !(libc::ICANON | libc::ECHO);
+        t.cc[libc::VMIN] = min;
+        t.cc[libc::VTIME] = time;
+        self.pty.set_termios(t, false);
+    }
+}
+
+#[test]
+fn typing_and_printing() {
+    let b = Bench::new();
+    assert_eq!((b.master.ops.poll(&b.master).0, b.slave.ops.poll(&b.slave).0), (0x104, 0x104));
+    b.write(&b.master, "hi\n").unwrap();
+    assert_eq!((b.master.ops.poll(&b.master).0, b.slave.ops.poll(&b.slave).0), (0x145, 0x145));
+    assert_eq!(b.read(&b.slave).unwrap(), "hi\n");
+    assert_eq!(b.read(&b.master).unwrap(), "hi\r\n");
+    assert_eq!(b.read(&b.slave), Err(Errno::EAGAIN));
+    b.write(&b.slave, "a\n").unwrap();
+    assert_eq!(b.read(&b.master).unwrap(), "a\r\n");
+    b.write(&b.master, "\x13").unwrap();
+    assert_eq!(b.write(&b.slave, "x"), Err(Errno::EAGAIN));
+    b.write(&b.master, "\x11").unwrap();
+    assert_eq!(b.write(&b.slave, "x"), Ok(1));
+}
+
+#[test]
+fn signals_reach_the_foreground() {
+    let b = Bench::new();
+    assert_eq!(b.pty.inner.lock().session, 1);
+    b.write(&b.master, "\x03\x1c\x1a").unwrap();
+    assert_eq!(b.sent(), [(1, Signal::SIGINT), (1, Signal::SIGQUIT), (1, Signal::SIGTSTP)]);
+    let mut mem = Memory([0; 256]);
+    let ioctl = |f: &OpenFile, cx: &Plain, mem: &mut Memory, cmd: u64| f.ops.ioctl(cx, f, mem, cmd as u32, 0);
+    mem.0[0] = 2;
+    assert_eq!(ioctl(&b.slave, &b.cx, &mut mem, libc::TIOCSPGRP), Ok(0));
+    // Group 1 is in the background now.
+    assert_eq!(b.read(&b.slave), Err(Errno::ERESTARTSYS));
+    assert_eq!(b.sent(), [(1, Signal::SIGTTIN)]);
+    assert_eq!(ioctl(&b.slave, &b.cx, &mut mem, libc::TCSETS), Err(Errno::ERESTARTSYS));
+    assert_eq!(b.sent(), [(1, Signal::SIGTTOU)]);
+    let mut quiet = Plain::new();
+    quiet.ignores = true;
+    let mut buf = [0; 4];
+    assert_eq!(b.slave.ops.read(&quiet, &b.slave, &mut buf, 0), Err(Errno::EIO));
+    mem.0[0] = 24;
+    assert_eq!(ioctl(&b.slave, &b.cx, &mut mem, libc::TIOCSWINSZ), Ok(0));
+    assert_eq!(b.sent(), [(2, Signal::SIGWINCH)]);
+    mem.0[0] = 9;
+    assert_eq!(ioctl(&b.slave, &quiet, &mut mem, libc::TIOCSPGRP), Err(Errno::ESRCH));
+    session_leader_left(&(b.pty.clone() as Arc<dyn Any + Send + Sync>), 1);
+    assert_eq!(b.sent(), [(2, Signal::SIGHUP)]);
+    assert_eq!(ioctl(&b.slave, &quiet, &mut mem, libc::TIOCGPGRP), Err(Errno::ENOTTY));
+}
+
+#[test]
+fn closing_ends() {
+    let b = Bench::new();
+    b.write(&b.slave, "bye").unwrap();
+    let Bench { master, slave, pty, cx, jobs } = b;
+    drop(slave);
+    let mut buf = [0; 8];
+    assert_eq!(master.ops.poll(&master).0, 0x155);
+    assert_eq!(master.ops.read(&cx, &master, &mut buf, 0), Ok(3));
+    assert_eq!(master.ops.read(&cx, &master, &mut buf, 0), Err(Errno::EIO));
+    let again = SlaveFile::open(&pty, &cx, libc::O_NOCTTY).unwrap();
+    let slave = OpenFile::anonymous(again, libc::O_RDWR);
+    assert_eq!(master.ops.read(&cx, &master, &mut buf, 0), Err(Errno::EAGAIN));
+    drop(master);
+    assert_eq!(slave.ops.poll(&slave).0, 0x15d);
+    assert_eq!(slave.ops.read(&cx, &slave, &mut buf, 0), Ok(0));
+    assert_eq!(slave.ops.write(&cx, &slave, b"x", 0), Err(Errno::EIO));
+    assert_eq!(*jobs.sent.lock(), [(1, Signal::SIGHUP), (1, Signal::SIGCONT)]);
+}
+
+#[test]
+fn raw_reads_count_and_time() {
+    let b = Bench::new();
+    b.raw(3, 0);
+    b.write(&b.master, "ab").unwrap();
+    assert_eq!(b.read(&b.slave), Err(Errno::EAGAIN));
+    b.write(&b.master, "c").unwrap();
+    assert_eq!(b.read(&b.slave).unwrap(), "abc");
+    b.raw(0, 0);
+    assert_eq!(b.read(&b.slave).unwrap(), "");
+    b.raw(0, 1);
+    let start = Instant::now();
+    let q = b.slave.ops.wait_queue().unwrap();
+    let wait = || b.cx.waiter().wait_on(&q, Events::READABLE, None, || b.read(&b.slave).ok()).unwrap();
+    assert_eq!(wait(), "");
+    assert!(start.elapsed() >= Duration::from_millis(100));
+    b.raw(5, 1);
+    b.write(&b.master, "z").unwrap();
+    assert_eq!(wait(), "z");
+}
+
+#[test]
+fn packet_mode() {
+    let b = Bench::new();
+    b.pty.change(|i, _| i.packet = true);
+    b.write(&b.slave, "x").unwrap();
+    assert_eq!(b.read(&b.master).unwrap(), "\0x");
+    b.pty.flush(true, false);
+    assert_eq!(b.master.ops.poll(&b.master).0, 0x147);
+    assert_eq!(b.read(&b.master).unwrap(), "\x01");
+    b.write(&b.master, "\x13").unwrap();
+    assert_eq!(b.read(&b.master).unwrap(), "\x04");
+}
+
+#[test]
+fn console_and_devpts() {
+    let cx = Plain::new();
+    let fs = Devpts::new(b"gid=5,mode=620,ptmxmode=666").unwrap();
+    assert!(Devpts::new(b"bogus").is_err());
+    assert_eq!(fs.options(), "gid=5,mode=620,ptmxmode=666");
+    let pty = fs.allocate(&cx).unwrap();
+    let root = fs.root();
+    let node = root.lookup(&cx, b"0").unwrap();
+    assert_eq!((node.attr().unwrap().mode, node.attr().unwrap().gid), (0o20620, 5));
+    assert!(root.lookup(&cx, b"00").is_err() && root.lookup(&cx, b"ptmx").is_ok());
+    pty.hang_up();
+    assert!(root.lookup(&cx, b"0").is_err());
+    let (c, slave) = ConsolePty::open(&cx).unwrap();
+    slave.ops.write(&cx, &slave, b"out\n", 0).unwrap();
+    let mut buf = [0; 9];
+    assert_eq!(c.take_output(&mut buf), 5);
+    c.written(5);
+    c.drain();
+    c.feed(b"in\n");
+    assert_eq!(c.foreground(), Some(1));
+    assert_eq!(slave.ops.read(&cx, &slave, &mut buf, 0), Ok(3));
+    c.end_of_input();
+    assert_eq!(slave.ops.read(&cx, &slave, &mut buf, 0), Ok(0));
+    c.take_output(&mut buf);
+    assert_eq!(c.take_output(&mut buf), 0);
+}
