@@ -75,35 +75,40 @@ static inline const char *t_errno(int e) {
 }
 
 #define CHECK(c)                                                                                                       \
-    do {                                                                                                               \
+    ({                                                                                                                 \
         if (!(c)) t_fail(__FILE__, __LINE__, "expected %s", #c);                                                       \
-    } while (0)
+        (void)0; \
+    })
 #define CHECK_EQ(got, want)                                                                                            \
-    do {                                                                                                               \
+    ({                                                                                                                 \
         long long g_ = (long long)(got);                                                                               \
         int e_ = errno;                                                                                                \
         long long w_ = (long long)(want);                                                                              \
         if (g_ != w_)                                                                                                  \
             t_fail(__FILE__, __LINE__, "%s: expected %lld (0x%llx), got %lld (0x%llx), errno %s", #got, w_, w_, g_,    \
                    g_, t_errno(e_));                                                                                   \
-    } while (0)
+        (void)0; \
+    })
 #define CHECK_ERR(call, want)                                                                                          \
-    do {                                                                                                               \
+    ({                                                                                                                 \
         errno = 0;                                                                                                     \
         long long g_ = (long long)(call);                                                                              \
         int e_ = errno;                                                                                                \
         if (g_ != -1 || e_ != (want))                                                                                  \
             t_fail(__FILE__, __LINE__, "%s: expected -1 %s, got %lld %s", #call, t_errno(want), g_, t_errno(e_));      \
-    } while (0)
+        (void)0; \
+    })
 #define CHECK_STR(got, want)                                                                                           \
-    do {                                                                                                               \
+    ({                                                                                                                 \
         const char *g_ = (got), *w_ = (want);                                                                          \
         if (!g_ || strcmp(g_, w_)) t_fail(__FILE__, __LINE__, "%s: expected \"%s\", got \"%s\"", #got, w_, g_ ? g_ : "(null)"); \
-    } while (0)
+        (void)0; \
+    })
 #define CHECK_MEM(got, want, len)                                                                                      \
-    do {                                                                                                               \
+    ({                                                                                                                 \
         if (memcmp((got), (want), (len))) t_fail(__FILE__, __LINE__, "%s: bytes differ from %s", #got, #want);         \
-    } while (0)
+        (void)0; \
+    })
 // The call must succeed for the rest of the sub-test to make sense; gives its value.
 #define SYS(call)                                                                                                      \
     ({                                                                                                                 \
@@ -116,12 +121,13 @@ static inline const char *t_errno(int e) {
         g_;                                                                                                            \
     })
 #define MUST(c)                                                                                                        \
-    do {                                                                                                               \
+    ({                                                                                                                 \
         if (!(c)) {                                                                                                    \
             t_fail(__FILE__, __LINE__, "expected %s", #c);                                                             \
             _exit(1);                                                                                                  \
         }                                                                                                              \
-    } while (0)
+        (void)0; \
+    })
 #define OK(call) CHECK_EQ(call, 0)
 #define SKIP(why)                                                                                                      \
     do {                                                                                                               \
@@ -143,10 +149,11 @@ static inline const char *t_errno(int e) {
     })
 #define CHECK_CHILD(...) CHECK_STATUS(CHILD(__VA_ARGS__), "exit 0")
 #define CHECK_STATUS(status, want)                                                                                     \
-    do {                                                                                                               \
+    ({                                                                                                                 \
         char b_[64];                                                                                                   \
         CHECK_STR(t_describe(status, b_), want);                                                                       \
-    } while (0)
+        (void)0; \
+    })
 
 __attribute__((unused)) static int t_status(pid_t p) {
     int st = -1;

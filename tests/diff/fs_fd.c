@@ -1,0 +1,405 @@
+// Descriptors: dup, dup2, dup3, fcntl, close_range, record locks, flock, leases, memfd and its seals.
+#include "t.h"
+#include <linux/memfd.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+
+TEST(dup_shares_description) {
+    int a = t_file("f", "0123456789"), b = SYS(dup(a)), c = SYS(open("f", O_RDWR));
+    SYS(lseek(a, 4, SEEK_SET));
+    CHECK_EQ(lseek(b, 0, SEEK_CUR), 4);
+    CHECK_EQ(lseek(c, 0, SEEK_CUR), 0);
+    SYS(fcntl(b, F_SETFL, O_APPEND));
+    CHECK(fcntl(a, F_GETFL) & O_APPEND);
+    CHECK(!(fcntl(c, F_GETFL) & O_APPEND));
+    SYS(fcntl(b, F_SETFD, FD_CLOEXEC));
+    CHECK_EQ(fcntl(a, F_GETFD), 0);
+    close(a);
+    char ch;
+    CHECK_EQ(pread(b, &ch, 1, 4), 1);
+    CHECK_EQ(ch, '4');
+}
+TEST(dup_errors) {
+    int fd = SYS(open("/dev/null", O_RDONLY));
+    CHECK_ERR(dup(999), EBADF);
+    CHECK_ERR(dup(-1), EBADF);
+    CHECK_ERR(dup2(999, 5), EBADF);
+    CHECK_ERR(dup2(fd, -1), EBADF);
+    CHECK_ERR(dup2(fd, 1 << 30), EBADF);
+    CHECK_ERR(dup3(fd, fd, 0), EINVAL);
+    CHECK_ERR(dup3(fd, 50, O_APPEND), EINVAL);
+    CHECK_ERR(dup3(999, 50, 0), EBADF);
+    CHECK_EQ(dup2(fd, fd), fd);
+    CHECK_ERR(dup2(999, 999), EBADF);
+}
+TEST(dup2_replaces) {
+    int a = t_file("a", "A"), b = t_file("b", "B");
+    CHECK_EQ(dup2(a, b), b);
+    char c;
+    CHECK_EQ(pread(b, &c, 1, 0), 1);
+    CHECK_EQ(c, 'A');
+    CHECK_EQ(dup3(a, 77, O_CLOEXEC), 77);
+    CHECK_EQ(fcntl(77, F_GETFD), FD_CLOEXEC);
+    CHECK_EQ(dup2(a, 77), 77);
+    CHECK_EQ(fcntl(77, F_GETFD), 0);
+}
+TEST(fcntl_dupfd) {
+    int fd = SYS(open("/dev/null", O_RDONLY));
+    CHECK_EQ(fcntl(fd, F_DUPFD, 100), 100);
+    CHECK_EQ(fcntl(fd, F_DUPFD, 100), 101);
+    CHECK_EQ(fcntl(fd, F_DUPFD_CLOEXEC, 100), 102);
+    CHECK_EQ(fcntl(102, F_GETFD), FD_CLOEXEC);
+    CHECK_ERR(fcntl(fd, F_DUPFD, -1), EINVAL);
+    struct rlimit r;
+    getrlimit(RLIMIT_NOFILE, &r);
+    CHECK_ERR(fcntl(fd, F_DUPFD, r.rlim_cur), EINVAL);
+    CHECK_ERR(fcntl(999, F_DUPFD, 0), EBADF);
+}
+TEST(fcntl_flags) {
+    int fd = t_file("f", "");
+    OK(fcntl(fd, F_SETFL, O_NONBLOCK | O_APPEND | O_RDONLY | O_CREAT | O_TRUNC));
+    CHECK_EQ(fcntl(fd, F_GETFL) & ~0100000, O_RDWR | O_NONBLOCK | O_APPEND);
+    OK(fcntl(fd, F_SETFL, 0));
+    CHECK_EQ(fcntl(fd, F_GETFL) & ~0100000, O_RDWR);
+    OK(fcntl(fd, F_SETFD, FD_CLOEXEC | 0x100));
+    CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    CHECK_ERR(fcntl(fd, 9999), EINVAL);
+    CHECK_ERR(fcntl(999, F_GETFL), EBADF);
+    int o = SYS(open("f", O_PATH));
+    CHECK_ERR(fcntl(o, F_SETFL, 0), EBADF);
+    OK(fcntl(o, F_SETFD, FD_CLOEXEC));
+}
+TEST(fcntl_owner) {
+    int fd = t_file("f", "");
+    OK(fcntl(fd, F_GETOWN));
+    OK(fcntl(fd, F_SETOWN, getpid()));
+    CHECK_EQ(fcntl(fd, F_GETOWN), getpid());
+    struct f_owner_ex o = {F_OWNER_TID, gettid()};
+    OK(fcntl(fd, F_SETOWN_EX, &o));
+    memset(&o, 0, sizeof o);
+    OK(fcntl(fd, F_GETOWN_EX, &o));
+    CHECK_EQ(o.type, F_OWNER_TID);
+    CHECK_EQ(o.pid, gettid());
+    OK(fcntl(fd, F_GETSIG));
+    OK(fcntl(fd, F_SETSIG, SIGUSR1));
+    CHECK_EQ(fcntl(fd, F_GETSIG), SIGUSR1);
+    CHECK_ERR(fcntl(fd, F_SETSIG, 99), EINVAL);
+}
+TEST(close_range_forms) {
+    for (int i = 100; i < 110; i++) SYS(dup2(0, i));
+    OK(syscall(SYS_close_range, 102, 104, 0));
+    OK(fcntl(101, F_GETFD));
+    CHECK_ERR(fcntl(102, F_GETFD), EBADF);
+    CHECK_ERR(fcntl(104, F_GETFD), EBADF);
+    OK(fcntl(105, F_GETFD));
+    OK(syscall(SYS_close_range, 106, ~0U, 4));
+    CHECK_EQ(fcntl(109, F_GETFD), FD_CLOEXEC);
+    OK(syscall(SYS_close_range, 100, ~0U, 2));
+    CHECK_ERR(fcntl(105, F_GETFD), EBADF);
+    CHECK_ERR(syscall(SYS_close_range, 10, 5, 0), EINVAL);
+    CHECK_ERR(syscall(SYS_close_range, 10, 20, 0x10), EINVAL);
+}
+static struct flock lk(int type, off_t start, off_t len) { return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len}; }
+TEST(posix_locks_conflict_between_processes) {
+    int fd = t_file("f", "0123456789");
+    struct flock l = lk(F_WRLCK, 2, 4);
+    OK(fcntl(fd, F_SETLK, &l));
+    pid_t me = getpid();
+    CHECK_CHILD(int g = SYS(open("f", O_RDWR)); struct flock k = lk(F_WRLCK, 5, 5); CHECK_ERR(fcntl(g, F_SETLK, &k), EAGAIN);
+                k = lk(F_RDLCK, 0, 0); OK(fcntl(g, F_GETLK, &k)); CHECK_EQ(k.l_type, F_WRLCK); CHECK_EQ(k.l_start, 2); CHECK_EQ(k.l_len, 4);
+                CHECK_EQ(k.l_pid, me); CHECK_EQ(k.l_whence, SEEK_SET); k = lk(F_WRLCK, 6, 4); OK(fcntl(g, F_SETLK, &k)); k = lk(F_WRLCK, 0, 2);
+                OK(fcntl(g, F_SETLK, &k)));
+    // they went with the child
+    l = lk(F_WRLCK, 0, 0);
+    OK(fcntl(fd, F_SETLK, &l));
+    // within one process they never conflict
+    int h = SYS(open("f", O_RDWR));
+    l = lk(F_RDLCK, 0, 5);
+    OK(fcntl(h, F_SETLK, &l));
+    l = lk(F_WRLCK, 0, 0);
+    OK(fcntl(h, F_GETLK, &l));
+    CHECK_EQ(l.l_type, F_UNLCK);
+}
+TEST(posix_locks_read_shared) {
+    int fd = t_file("f", "x");
+    struct flock l = lk(F_RDLCK, 0, 0);
+    OK(fcntl(fd, F_SETLK, &l));
+    CHECK_CHILD(int g = SYS(open("f", O_RDWR)); struct flock k = lk(F_RDLCK, 0, 0); OK(fcntl(g, F_SETLK, &k)); k = lk(F_WRLCK, 0, 1);
+                CHECK_ERR(fcntl(g, F_SETLK, &k), EAGAIN));
+}
+TEST(posix_locks_split_and_merge) {
+    int fd = t_file("f", "x");
+    struct flock l = lk(F_WRLCK, 0, 100);
+    OK(fcntl(fd, F_SETLK, &l));
+    l = lk(F_UNLCK, 40, 20);
+    OK(fcntl(fd, F_SETLK, &l));
+    CHECK_CHILD(int g = SYS(open("f", O_RDWR)); struct flock k = lk(F_WRLCK, 40, 20); OK(fcntl(g, F_SETLK, &k)); k = lk(F_WRLCK, 0, 0);
+                OK(fcntl(g, F_GETLK, &k)); CHECK_EQ(k.l_start, 0); CHECK_EQ(k.l_len, 40); k = lk(F_WRLCK, 50, 0); OK(fcntl(g, F_GETLK, &k));
+                CHECK_EQ(k.l_start, 60); CHECK_EQ(k.l_len, 40));
+    l = lk(F_RDLCK, 10, 10);
+    OK(fcntl(fd, F_SETLK, &l));
+    CHECK_CHILD(int g = SYS(open("f", O_RDWR)); struct flock k = lk(F_RDLCK, 10, 10); OK(fcntl(g, F_SETLK, &k));
+                k = lk(F_RDLCK, 9, 1); CHECK_ERR(fcntl(g, F_SETLK, &k), EAGAIN));
+}
+TEST(posix_locks_vanish_on_any_close) {
+    int fd = t_file("f", "x");
+    struct flock l = lk(F_WRLCK, 0, 0);
+    OK(fcntl(fd, F_SETLK, &l));
+    close(SYS(open("f", O_RDONLY)));
+    CHECK_CHILD(int g = SYS(open("f", O_RDWR)); struct flock k = lk(F_WRLCK, 0, 0); OK(fcntl(g, F_SETLK, &k)));
+}
+TEST(posix_locks_not_inherited) {
+    int fd = t_file("f", "x");
+    struct flock l = lk(F_WRLCK, 0, 0);
+    OK(fcntl(fd, F_SETLK, &l));
+    CHECK_CHILD(struct flock k = lk(F_WRLCK, 0, 0); CHECK_ERR(fcntl(fd, F_SETLK, &k), EAGAIN));
+}
+TEST(posix_lock_waits) {
+    int fd = t_file("f", "x");
+    struct flock l = lk(F_WRLCK, 0, 0);
+    OK(fcntl(fd, F_SETLK, &l));
+    volatile int *m = SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    pid_t p = FORK();
+    if (p == 0) {
+        struct flock k = lk(F_WRLCK, 0, 0);
+        OK(fcntl(fd, F_SETLKW, &k));
+        CHECK_EQ(m[0], 1);
+        _exit(0);
+    }
+    t_ms(10);
+    m[0] = 1;
+    l.l_type = F_UNLCK;
+    OK(fcntl(fd, F_SETLK, &l));
+    CHECK_STATUS(t_status(p), "exit 0");
+}
+TEST(posix_lock_wait_interrupted) {
+    int fd = t_file("f", "x");
+    struct flock l = lk(F_WRLCK, 0, 0);
+    OK(fcntl(fd, F_SETLK, &l));
+    CHECK_CHILD(t_pester(0); struct flock k = lk(F_WRLCK, 0, 0); CHECK_ERR(fcntl(fd, F_SETLKW, &k), EINTR));
+}
+TEST(posix_lock_deadlock) {
+    int fd = t_file("f", "xy");
+    struct t_gate a = t_gate(), b = t_gate();
+    pid_t p = FORK();
+    if (p == 0) {
+        struct flock k = lk(F_WRLCK, 1, 1);
+        OK(fcntl(fd, F_SETLK, &k));
+        t_open(a);
+        t_pass(b);
+        k = lk(F_WRLCK, 0, 1);
+        OK(fcntl(fd, F_SETLKW, &k));
+        _exit(0);
+    }
+    struct flock k = lk(F_WRLCK, 0, 1);
+    OK(fcntl(fd, F_SETLK, &k));
+    t_pass(a);
+    t_open(b);
+    // until the child waits for us there is no deadlock to see: ask for its byte without waiting first
+    struct flock want = lk(F_WRLCK, 1, 1);
+    CHECK_ERR(fcntl(fd, F_SETLK, &want), EAGAIN);
+    t_ms(50);
+    CHECK_ERR(fcntl(fd, F_SETLKW, &want), EDEADLK);
+    k.l_type = F_UNLCK;
+    OK(fcntl(fd, F_SETLK, &k));
+    CHECK_STATUS(t_status(p), "exit 0");
+}
+TEST(posix_lock_errors) {
+    int ro, wo, fd = t_file("f", "x"), p[2];
+    ro = SYS(open("f", O_RDONLY)), wo = SYS(open("f", O_WRONLY));
+    SYS(pipe(p));
+    struct flock l = lk(F_WRLCK, 0, 0);
+    CHECK_ERR(fcntl(ro, F_SETLK, &l), EBADF);
+    l.l_type = F_RDLCK;
+    CHECK_ERR(fcntl(wo, F_SETLK, &l), EBADF);
+    l.l_type = 77;
+    CHECK_ERR(fcntl(fd, F_SETLK, &l), EINVAL);
+    l = lk(F_RDLCK, -5, 0);
+    CHECK_ERR(fcntl(fd, F_SETLK, &l), EINVAL);
+    l = lk(F_RDLCK, 5, -10);
+    CHECK_ERR(fcntl(fd, F_SETLK, &l), EINVAL);
+    l = lk(F_RDLCK, 10, -5); // the five before ten
+    OK(fcntl(fd, F_SETLK, &l));
+    l.l_whence = 9;
+    CHECK_ERR(fcntl(fd, F_SETLK, &l), EINVAL);
+    CHECK_ERR(fcntl(fd, F_SETLK, BAD_PTR), EFAULT);
+    CHECK_ERR(fcntl(999, F_SETLK, &l), EBADF);
+    l = lk(F_UNLCK, 0, 0);
+    CHECK_ERR(fcntl(fd, F_GETLK, &l), EINVAL);
+}
+TEST(ofd_locks) {
+    int a = t_file("f", "x"), b = SYS(open("f", O_RDWR)), c = SYS(dup(a));
+    struct flock l = lk(F_WRLCK, 0, 0);
+    OK(fcntl(a, F_OFD_SETLK, &l));
+    CHECK_ERR(fcntl(b, F_OFD_SETLK, &l), EAGAIN);
+    OK(fcntl(c, F_OFD_SETLK, &l));
+    struct flock g = lk(F_WRLCK, 0, 0);
+    OK(fcntl(b, F_OFD_GETLK, &g));
+    CHECK_EQ(g.l_type, F_WRLCK);
+    CHECK_EQ(g.l_pid, -1);
+    CHECK_CHILD(OK(fcntl(a, F_OFD_SETLK, &l)));
+    g.l_pid = 5;
+    CHECK_ERR(fcntl(a, F_OFD_SETLK, &g), EINVAL);
+    close(a);
+    CHECK_ERR(fcntl(b, F_OFD_SETLK, &l), EAGAIN);
+    close(c); // the last of that description
+    OK(fcntl(b, F_OFD_SETLK, &l));
+}
+TEST(flock_forms) {
+    int a = t_file("f", "x"), b = SYS(open("f", O_RDONLY)), c = SYS(dup(a));
+    OK(flock(a, LOCK_EX));
+    CHECK_ERR(flock(b, LOCK_EX | LOCK_NB), EWOULDBLOCK);
+    CHECK_ERR(flock(b, LOCK_SH | LOCK_NB), EWOULDBLOCK);
+    OK(flock(c, LOCK_EX | LOCK_NB));
+    OK(flock(c, LOCK_SH));
+    OK(flock(b, LOCK_SH | LOCK_NB));
+    CHECK_ERR(flock(a, LOCK_EX | LOCK_NB), EWOULDBLOCK);
+    OK(flock(b, LOCK_UN));
+    CHECK_CHILD(OK(flock(a, LOCK_UN))); // a shared description
+    OK(flock(b, LOCK_EX | LOCK_NB));
+    CHECK_ERR(flock(a, 0), EINVAL);
+    CHECK_ERR(flock(999, LOCK_SH), EBADF);
+    close(b);
+    OK(flock(a, LOCK_EX | LOCK_NB));
+    CHECK_ERR(flock(SYS(open("f", O_PATH)), LOCK_SH), EBADF);
+}
+TEST(flock_waits_and_is_interrupted) {
+    int a = t_file("f", "x"), b = SYS(open("f", O_RDONLY));
+    OK(flock(a, LOCK_EX));
+    t_pester(0);
+    CHECK_ERR(flock(b, LOCK_SH), EINTR);
+    t_pester_stop();
+    pid_t p = FORK();
+    if (p == 0) {
+        int c = SYS(open("f", O_RDONLY));
+        close(a);
+        close(b);
+        OK(flock(c, LOCK_EX));
+        _exit(0);
+    }
+    t_ms(5);
+    OK(flock(a, LOCK_UN));
+    CHECK_STATUS(t_status(p), "exit 0");
+}
+TEST(flock_independent_of_posix_locks) {
+    int a = t_file("f", "x");
+    OK(flock(a, LOCK_EX));
+    CHECK_CHILD(int g = SYS(open("f", O_RDWR)); struct flock k = lk(F_WRLCK, 0, 0); OK(fcntl(g, F_SETLK, &k)));
+}
+TEST(memfd_basics) {
+    int fd = SYS(memfd_create("name", MFD_CLOEXEC));
+    CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    CHECK_EQ(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDWR);
+    struct stat st;
+    OK(fstat(fd, &st));
+    CHECK(S_ISREG(st.st_mode));
+    CHECK_EQ(st.st_mode & 0777, 0777);
+    CHECK_EQ(st.st_nlink, 0);
+    CHECK_EQ(write(fd, "data", 4), 4);
+    char b[64] = "", p[64];
+    CHECK_EQ(pread(fd, b, 8, 0), 4);
+    sprintf(p, "/proc/self/fd/%d", fd);
+    memset(b, 0, sizeof b);
+    CHECK(readlink(p, b, sizeof b - 1) > 0);
+    CHECK_STR(b, "/memfd:name (deleted)");
+    CHECK_EQ(fcntl(fd, F_GET_SEALS), F_SEAL_SEAL);
+    CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), EPERM);
+    CHECK_ERR(memfd_create("x", 0x100), EINVAL);
+    CHECK_ERR(memfd_create(BAD_PTR, 0), EFAULT);
+    char n[300];
+    memset(n, 'n', sizeof n);
+    n[250] = 0;
+    CHECK_ERR(memfd_create(n, 0), EINVAL);
+    n[249] = 0;
+    SYS(memfd_create(n, 0));
+}
+TEST(memfd_seals) {
+    int fd = SYS(memfd_create("s", MFD_ALLOW_SEALING));
+    CHECK_EQ(write(fd, "0123456789", 10), 10);
+    OK(fcntl(fd, F_GET_SEALS));
+    OK(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW));
+    CHECK_ERR(ftruncate(fd, 20), EPERM);
+    CHECK_ERR(pwrite(fd, "x", 1, 10), EPERM);
+    OK(ftruncate(fd, 8));
+    OK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
+    CHECK_ERR(ftruncate(fd, 4), EPERM);
+    CHECK_EQ(pwrite(fd, "y", 1, 0), 1);
+    char *m = SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), EBUSY);
+    SYS(munmap(m, 4096));
+    OK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
+    CHECK_ERR(pwrite(fd, "z", 1, 0), EPERM);
+    CHECK_ERR((long)mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), EPERM);
+    SYS(mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0));
+    SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0));
+    CHECK_EQ(fcntl(fd, F_GET_SEALS), F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE);
+    OK(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL));
+    CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW), EPERM);
+    CHECK_ERR(fcntl(t_file("f", ""), F_GET_SEALS), EINVAL);
+}
+TEST(leases) {
+    int fd = t_file("f", "x");
+    CHECK_EQ(fcntl(fd, F_GETLEASE), F_UNLCK);
+    int r = SYS(open("f", O_RDONLY));
+    CHECK_ERR(fcntl(r, F_SETLEASE, F_RDLCK), EAGAIN); // open for writing elsewhere
+    close(fd);
+    OK(fcntl(r, F_SETLEASE, F_RDLCK));
+    CHECK_EQ(fcntl(r, F_GETLEASE), F_RDLCK);
+    OK(fcntl(r, F_SETLEASE, F_UNLCK));
+    CHECK_ERR(fcntl(r, F_SETLEASE, 9), EINVAL);
+}
+TEST(pipe_size) {
+    int p[2];
+    SYS(pipe(p));
+    CHECK_EQ(fcntl(p[0], F_GETPIPE_SZ), 65536);
+    CHECK_EQ(fcntl(p[0], F_SETPIPE_SZ, 100), 4096);
+    CHECK_EQ(fcntl(p[1], F_GETPIPE_SZ), 4096);
+    CHECK_EQ(fcntl(p[1], F_SETPIPE_SZ, 200000), 262144);
+    CHECK_ERR(fcntl(p[0], F_SETPIPE_SZ, -1), EINVAL);
+    CHECK_ERR(fcntl(t_file("f", ""), F_GETPIPE_SZ), EBADF);
+    static char b[100000];
+    CHECK_EQ(write(p[1], b, 100000), 100000);
+    CHECK_ERR(fcntl(p[1], F_SETPIPE_SZ, 4096), EBUSY);
+}
+static void *closer(void *a) {
+    for (int i = 0; i < 2000; i++) close(open("/dev/null", O_RDONLY));
+    return 0;
+}
+TEST(threads_share_the_table) {
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, closer, 0);
+    for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
+    int fd = SYS(open("/dev/null", O_RDONLY));
+    CHECK(fd < 10);
+}
+TEST(many_descriptors) {
+    struct rlimit r;
+    SYS(getrlimit(RLIMIT_NOFILE, &r));
+    CHECK_CHILD(struct rlimit w = r; w.rlim_cur = w.rlim_max < 3000 ? w.rlim_max : 3000; SYS(setrlimit(RLIMIT_NOFILE, &w)); int n = 0;
+                while (dup(0) >= 0) n++; CHECK_EQ(errno, EMFILE); CHECK(n > 900); CHECK_CHILD(close(500); CHECK_EQ(dup(0), 500)));
+}
+TEST(ioctl_on_files) {
+    int fd = t_file("f", "12345"), n = -1;
+    extern int ioctl(int, unsigned long, ...);
+    SYS(lseek(fd, 2, SEEK_SET));
+    OK(ioctl(fd, 0x541b /* FIONREAD */, &n));
+    CHECK_EQ(n, 3);
+    CHECK_ERR(ioctl(fd, 0x5401 /* TCGETS */, &n), ENOTTY);
+    CHECK_ERR(ioctl(fd, 0x5413 /* TIOCGWINSZ */, &n), ENOTTY);
+    CHECK_ERR(ioctl(999, 0x5401, &n), EBADF);
+    OK(ioctl(fd, 0x5451 /* FIOCLEX */));
+    CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    OK(ioctl(fd, 0x5450 /* FIONCLEX */));
+    OK(fcntl(fd, F_GETFD));
+    n = 1;
+    OK(ioctl(fd, 0x5421 /* FIONBIO */, &n));
+    CHECK(fcntl(fd, F_GETFL) & O_NONBLOCK);
+}
+TEST(kcmp_or_not) {
+    int a = SYS(open("/dev/null", O_RDONLY)), b = SYS(dup(a)), c = SYS(open("/dev/null", O_RDONLY));
+    long r = syscall(SYS_kcmp, getpid(), getpid(), 0, a, b);
+    if (r < 0 && errno == ENOSYS) return; // a kernel may be built without it
+    OK(r);
+    CHECK(syscall(SYS_kcmp, getpid(), getpid(), 0, a, c) > 0);
+}

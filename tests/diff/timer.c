@@ -1,0 +1,370 @@
+// Clocks, sleeping, interval timers, POSIX timers, timerfd.
+#include "t.h"
+#include <sys/timerfd.h>
+#include <sys/timex.h>
+
+static long long ns(struct timespec t) { return t.tv_sec * 1000000000LL + t.tv_nsec; }
+static long long now(clockid_t c) {
+    struct timespec t;
+    SYS(clock_gettime(c, &t));
+    return ns(t);
+}
+static volatile int hits;
+static siginfo_t info;
+static void on(int s, siginfo_t *i, void *c) {
+    hits++;
+    info = *i;
+}
+static void act(int s, int flags) {
+    struct sigaction sa = {.sa_sigaction = on, .sa_flags = SA_SIGINFO | flags};
+    SYS(sigaction(s, &sa, 0));
+}
+static void block(int s) {
+    sigset_t m;
+    sigemptyset(&m);
+    sigaddset(&m, s);
+    SYS(sigprocmask(SIG_BLOCK, &m, 0));
+}
+static int wait_for(int s, siginfo_t *i, int ms) {
+    sigset_t m;
+    sigemptyset(&m);
+    sigaddset(&m, s);
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+    return sigtimedwait(&m, i, &t);
+}
+
+TEST(clock_gettime_all) {
+    clockid_t c[] = {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID, CLOCK_MONOTONIC_RAW,
+                     CLOCK_REALTIME_COARSE, CLOCK_MONOTONIC_COARSE, CLOCK_BOOTTIME, CLOCK_TAI};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        long long a = now(c[i]), b;
+        for (int k = 0; k < 100; k++) {
+            b = now(c[i]);
+            if (b < a) CHECK_EQ(b - a, 0);
+            a = b;
+        }
+        struct timespec r = {9, 9}, t;
+        OK(clock_getres(c[i], &r));
+        CHECK_EQ(r.tv_sec, 0);
+        CHECK(r.tv_nsec >= 1 && r.tv_nsec <= 10000000);
+        OK(syscall(SYS_clock_gettime, c[i], &t)); // past the vDSO
+        CHECK(ns(t) >= a || c[i] == CLOCK_REALTIME_COARSE || c[i] == CLOCK_MONOTONIC_COARSE);
+    }
+    struct timespec t;
+    CHECK_ERR(clock_gettime(99, &t), EINVAL);
+    CHECK_ERR(clock_getres(99, &t), EINVAL);
+    CHECK_ERR(syscall(SYS_clock_gettime, CLOCK_REALTIME, BAD_PTR), EFAULT);
+    OK(clock_getres(CLOCK_REALTIME, 0));
+}
+TEST(clocks_agree) {
+    struct timeval tv;
+    OK(gettimeofday(&tv, 0));
+    long long r = now(CLOCK_REALTIME), t = time(0);
+    CHECK(r / 1000 - (tv.tv_sec * 1000000LL + tv.tv_usec) < 2000000);
+    CHECK(t - tv.tv_sec <= 2 && t >= tv.tv_sec);
+    struct timespec a;
+    OK(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &a));
+    long long d = now(CLOCK_MONOTONIC) - ns(a);
+    CHECK(d >= 0 && d < 2000000000LL);
+    long long m = now(CLOCK_MONOTONIC), b = now(CLOCK_BOOTTIME);
+    CHECK(b >= m - 1000000);
+    CHECK_EQ(syscall(SYS_time, 0) - time(0) <= 1, 1);
+    CHECK_ERR(syscall(SYS_gettimeofday, BAD_PTR, 0), EFAULT);
+}
+TEST(cpu_clock_of_other_process) {
+    struct t_gate g = t_gate();
+    pid_t p = FORK();
+    if (p == 0) {
+        for (volatile int i = 0; i < 3000000; i++) {}
+        t_open(g);
+        pause();
+    }
+    t_pass(g);
+    clockid_t c;
+    OK(clock_getcpuclockid(p, &c));
+    CHECK(now(c) > 0);
+    kill(p, SIGKILL);
+    t_status(p);
+    CHECK(clock_getcpuclockid(1 << 22, &c) != 0);
+}
+TEST(nanosleep_sleeps_at_least) {
+    long long a = now(CLOCK_MONOTONIC);
+    struct timespec t = {0, 20000000};
+    OK(nanosleep(&t, 0));
+    CHECK(now(CLOCK_MONOTONIC) - a >= 20000000);
+    a = now(CLOCK_MONOTONIC);
+    OK(clock_nanosleep(CLOCK_MONOTONIC, 0, &t, 0));
+    CHECK(now(CLOCK_MONOTONIC) - a >= 20000000);
+    OK(clock_nanosleep(CLOCK_REALTIME, 0, &t, 0));
+    OK(clock_nanosleep(CLOCK_BOOTTIME, 0, &t, 0));
+    t = (struct timespec){0, 0};
+    OK(nanosleep(&t, 0));
+}
+TEST(nanosleep_errors) {
+    struct timespec t = {0, 1000000000};
+    CHECK_ERR(nanosleep(&t, 0), EINVAL);
+    t = (struct timespec){-1, 0};
+    CHECK_ERR(nanosleep(&t, 0), EINVAL);
+    t = (struct timespec){0, -1};
+    CHECK_ERR(nanosleep(&t, 0), EINVAL);
+    CHECK_ERR(syscall(SYS_nanosleep, BAD_PTR, 0), EFAULT);
+    t = (struct timespec){0, 1};
+    CHECK_EQ(clock_nanosleep(99, 0, &t, 0), EINVAL);
+    CHECK_EQ(clock_nanosleep(CLOCK_THREAD_CPUTIME_ID, 0, &t, 0), EINVAL);
+    CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC_RAW, 0, &t, 0), EOPNOTSUPP);
+}
+TEST(nanosleep_remainder) {
+    t_pester(0);
+    struct timespec t = {100, 0}, r = {0, 0};
+    CHECK_ERR(nanosleep(&t, &r), EINTR);
+    CHECK(r.tv_sec >= 90 && r.tv_sec < 100);
+    r = (struct timespec){0, 0};
+    CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &r), EINTR);
+    CHECK(r.tv_sec >= 90);
+    r = (struct timespec){7, 7};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += 100;
+    CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, &r), EINTR);
+    CHECK_EQ(r.tv_sec, 7); // an absolute sleep leaves it alone
+}
+TEST(nanosleep_restarts_after_stop) {
+    // SIGSTOP and SIGCONT do not end a sleep
+    long long a = now(CLOCK_MONOTONIC);
+    pid_t p = FORK();
+    if (p == 0) {
+        struct timespec t = {0, 60000000};
+        OK(nanosleep(&t, 0));
+        CHECK(now(CLOCK_MONOTONIC) - a >= 60000000);
+        _exit(0);
+    }
+    for (int i = 0; i < 3; i++) {
+        t_ms(3);
+        kill(p, SIGSTOP);
+        kill(p, SIGCONT);
+    }
+    CHECK_STATUS(t_status(p), "exit 0");
+}
+TEST(clock_nanosleep_absolute) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    OK(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, 0)); // already past
+    t.tv_nsec += 20000000;
+    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    OK(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, 0));
+    CHECK(now(CLOCK_MONOTONIC) >= ns(t));
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_nsec += 20000000;
+    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
+    OK(clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, 0));
+    CHECK(now(CLOCK_REALTIME) >= ns(t));
+}
+TEST(alarm_forms) {
+    act(SIGALRM, 0);
+    CHECK_EQ(alarm(100), 0);
+    CHECK_EQ(alarm(50), 100);
+    unsigned left = alarm(1);
+    CHECK(left == 50 || left == 49);
+    pause();
+    CHECK_EQ(hits, 1);
+    CHECK_EQ(info.si_code, SI_KERNEL);
+    CHECK_EQ(alarm(0), 0);
+}
+TEST(itimer_real) {
+    act(SIGALRM, 0);
+    struct itimerval it = {{0, 5000}, {0, 5000}}, o;
+    OK(setitimer(ITIMER_REAL, &it, 0));
+    while (hits < 3) pause();
+    OK(getitimer(ITIMER_REAL, &o));
+    CHECK_EQ(o.it_interval.tv_usec, 5000);
+    CHECK(o.it_value.tv_usec <= 5000 && o.it_value.tv_sec == 0);
+    it = (struct itimerval){{0, 0}, {0, 0}};
+    OK(setitimer(ITIMER_REAL, &it, &o));
+    CHECK_EQ(o.it_interval.tv_usec, 5000);
+    OK(getitimer(ITIMER_REAL, &o));
+    CHECK_EQ(o.it_value.tv_usec, 0);
+    it.it_value.tv_usec = 1000000;
+    CHECK_ERR(setitimer(ITIMER_REAL, &it, 0), EINVAL);
+    it.it_value.tv_usec = -1;
+    CHECK_ERR(setitimer(ITIMER_REAL, &it, 0), EINVAL);
+    CHECK_ERR(setitimer(9, &it, 0), EINVAL);
+    CHECK_ERR(getitimer(9, &o), EINVAL);
+    CHECK_ERR(syscall(SYS_setitimer, ITIMER_REAL, BAD_PTR, 0), EFAULT);
+    CHECK_ERR(syscall(SYS_getitimer, ITIMER_REAL, BAD_PTR), EFAULT);
+}
+TEST(itimer_virtual_and_prof) {
+    act(SIGVTALRM, 0);
+    struct itimerval it = {{0, 0}, {0, 20000}};
+    OK(setitimer(ITIMER_VIRTUAL, &it, 0));
+    while (!hits) {}
+    CHECK_EQ(info.si_signo, SIGVTALRM);
+    hits = 0;
+    act(SIGPROF, 0);
+    OK(setitimer(ITIMER_PROF, &it, 0));
+    while (!hits) {}
+    CHECK_EQ(info.si_signo, SIGPROF);
+    hits = 0;
+    it.it_value.tv_usec = 300000;
+    OK(setitimer(ITIMER_VIRTUAL, &it, 0));
+    t_ms(400); // sleeping is not running
+    CHECK_EQ(hits, 0);
+}
+TEST(posix_timer_signal) {
+    timer_t t;
+    struct sigevent ev = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN, .sigev_value.sival_int = 77};
+    block(SIGRTMIN);
+    OK(timer_create(CLOCK_MONOTONIC, &ev, &t));
+    struct itimerspec it = {{0, 0}, {0, 10000000}}, o;
+    OK(timer_gettime(t, &o));
+    CHECK_EQ(o.it_value.tv_nsec, 0);
+    OK(timer_settime(t, 0, &it, 0));
+    siginfo_t i = {0};
+    CHECK_EQ(wait_for(SIGRTMIN, &i, 10000), SIGRTMIN);
+    CHECK_EQ(i.si_code, SI_TIMER);
+    CHECK_EQ(i.si_value.sival_int, 77);
+    CHECK_EQ(i.si_overrun, 0);
+    OK(timer_gettime(t, &o));
+    CHECK_EQ(o.it_value.tv_nsec, 0);
+    CHECK_ERR(wait_for(SIGRTMIN, &i, 30), EAGAIN);
+    OK(timer_delete(t));
+    CHECK_EQ(syscall(SYS_timer_delete, 12345), -1);
+}
+TEST(posix_timer_overrun) {
+    timer_t t;
+    struct sigevent ev = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+    block(SIGRTMIN);
+    OK(timer_create(CLOCK_MONOTONIC, &ev, &t));
+    struct itimerspec it = {{0, 1000000}, {0, 1000000}};
+    OK(timer_settime(t, 0, &it, 0));
+    t_ms(50);
+    siginfo_t i = {0};
+    CHECK_EQ(wait_for(SIGRTMIN, &i, 10000), SIGRTMIN); // one signal stands for all of them
+    CHECK(i.si_overrun >= 30);
+    CHECK_EQ(timer_getoverrun(t), i.si_overrun);
+    OK(timer_delete(t));
+}
+TEST(posix_timer_default_none_and_thread) {
+    timer_t a, b, c;
+    act(SIGALRM, 0);
+    OK(timer_create(CLOCK_REALTIME, 0, &a));
+    struct itimerspec it = {{0, 0}, {0, 5000000}}, o;
+    OK(timer_settime(a, 0, &it, 0));
+    while (!hits) t_ms(1);
+    CHECK_EQ(info.si_code, SI_TIMER);
+    struct sigevent none = {.sigev_notify = SIGEV_NONE};
+    OK(timer_create(CLOCK_MONOTONIC, &none, &b));
+    it.it_value = (struct timespec){100, 0};
+    OK(timer_settime(b, 0, &it, 0));
+    OK(timer_gettime(b, &o));
+    CHECK(o.it_value.tv_sec >= 90 && o.it_value.tv_sec <= 100);
+    struct sigevent th = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
+    th._sigev_un._tid = gettid();
+    hits = 0;
+    act(SIGUSR1, 0);
+    OK(timer_create(CLOCK_MONOTONIC, &th, &c));
+    it.it_value = (struct timespec){0, 5000000};
+    OK(timer_settime(c, 0, &it, 0));
+    while (!hits) t_ms(1);
+    CHECK_EQ(info.si_signo, SIGUSR1);
+    th._sigev_un._tid = getppid();
+    CHECK_ERR(timer_create(CLOCK_MONOTONIC, &th, &c), EINVAL);
+}
+TEST(posix_timer_absolute_and_rearm) {
+    timer_t t;
+    struct sigevent ev = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+    block(SIGRTMIN);
+    OK(timer_create(CLOCK_REALTIME, &ev, &t));
+    struct itimerspec it = {{0, 0}, {1, 0}}, o;
+    siginfo_t i;
+    OK(timer_settime(t, TIMER_ABSTIME, &it, 0)); // long past: fires at once
+    CHECK_EQ(wait_for(SIGRTMIN, &i, 10000), SIGRTMIN);
+    it.it_value = (struct timespec){100, 0};
+    OK(timer_settime(t, 0, &it, 0));
+    it.it_value = (struct timespec){0, 0};
+    OK(timer_settime(t, 0, &it, &o));
+    CHECK(o.it_value.tv_sec >= 90);
+    CHECK_ERR(wait_for(SIGRTMIN, &i, 10), EAGAIN);
+}
+TEST(posix_timer_errors) {
+    timer_t t;
+    struct sigevent ev = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = 99};
+    CHECK_ERR(timer_create(CLOCK_MONOTONIC, &ev, &t), EINVAL);
+    ev = (struct sigevent){.sigev_notify = 99, .sigev_signo = SIGUSR1};
+    CHECK_ERR(syscall(SYS_timer_create, CLOCK_MONOTONIC, &ev, &t), EINVAL);
+    CHECK_ERR(timer_create(99, 0, &t), EINVAL);
+    CHECK_ERR(syscall(SYS_timer_create, CLOCK_MONOTONIC, BAD_PTR, &t), EFAULT);
+    int id;
+    OK(syscall(SYS_timer_create, CLOCK_MONOTONIC, 0, &id));
+    struct itimerspec it = {{0, 0}, {0, 1000000000}};
+    CHECK_ERR(syscall(SYS_timer_settime, id, 0, &it, 0), EINVAL);
+    CHECK_ERR(syscall(SYS_timer_settime, 999, 0, &it, 0), EINVAL);
+    CHECK_ERR(syscall(SYS_timer_gettime, 999, &it), EINVAL);
+    CHECK_ERR(syscall(SYS_timer_getoverrun, 999), EINVAL);
+    CHECK_ERR(syscall(SYS_timer_delete, 999), EINVAL);
+    CHECK_CHILD(CHECK_ERR(syscall(SYS_timer_gettime, id, &it), EINVAL)); // not inherited
+    OK(syscall(SYS_timer_delete, id));
+    CHECK_ERR(syscall(SYS_timer_delete, id), EINVAL);
+}
+TEST(posix_timer_cpu_clock) {
+    timer_t t;
+    struct sigevent ev = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    act(SIGUSR1, 0);
+    OK(timer_create(CLOCK_PROCESS_CPUTIME_ID, &ev, &t));
+    struct itimerspec it = {{0, 0}, {0, 20000000}};
+    OK(timer_settime(t, 0, &it, 0));
+    while (!hits) {}
+    CHECK_EQ(info.si_code, SI_TIMER);
+}
+TEST(timerfd_forms) {
+    int fd = SYS(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    uint64_t n = 9;
+    CHECK_ERR(read(fd, &n, 8), EAGAIN);
+    struct itimerspec it = {{0, 2000000}, {0, 2000000}}, o;
+    OK(timerfd_settime(fd, 0, &it, 0));
+    t_ms(30);
+    CHECK_EQ(read(fd, &n, 8), 8);
+    CHECK(n >= 10);
+    OK(timerfd_gettime(fd, &o));
+    CHECK_EQ(o.it_interval.tv_nsec, 2000000);
+    CHECK_ERR(read(fd, &n, 4), EINVAL);
+    it = (struct itimerspec){{0, 0}, {0, 0}};
+    OK(timerfd_settime(fd, 0, &it, &o));
+    CHECK_EQ(o.it_interval.tv_nsec, 2000000);
+    OK(timerfd_gettime(fd, &o));
+    CHECK_EQ(o.it_value.tv_nsec, 0);
+    it.it_value.tv_nsec = 1000000000;
+    CHECK_ERR(timerfd_settime(fd, 0, &it, 0), EINVAL);
+    it.it_value.tv_nsec = 0;
+    CHECK_ERR(timerfd_settime(fd, 0x100, &it, 0), EINVAL);
+    CHECK_ERR(timerfd_create(99, 0), EINVAL);
+    CHECK_ERR(timerfd_create(CLOCK_MONOTONIC, 0x10), EINVAL);
+    CHECK_ERR(timerfd_settime(0, 0, &it, 0), EINVAL);
+    CHECK_ERR(timerfd_settime(999, 0, &it, 0), EBADF);
+    CHECK_ERR(syscall(SYS_timerfd_settime, fd, 0, BAD_PTR, 0), EFAULT);
+    CHECK_ERR(write(fd, &n, 8), EINVAL);
+}
+TEST(timerfd_blocking_and_absolute) {
+    int fd = SYS(timerfd_create(CLOCK_REALTIME, 0));
+    struct itimerspec it = {{0, 0}, {1, 0}};
+    OK(timerfd_settime(fd, TFD_TIMER_ABSTIME, &it, 0));
+    uint64_t n;
+    CHECK_EQ(read(fd, &n, 8), 8);
+    CHECK_EQ(n, 1);
+    it.it_value = (struct timespec){0, 20000000};
+    long long a = now(CLOCK_MONOTONIC);
+    OK(timerfd_settime(fd, 0, &it, 0));
+    CHECK_EQ(read(fd, &n, 8), 8);
+    CHECK(now(CLOCK_MONOTONIC) - a >= 19000000);
+    t_pester(0);
+    CHECK_ERR(read(fd, &n, 8), EINTR);
+}
+TEST(adjtimex_reads) {
+    struct timex t = {0};
+    CHECK(adjtimex(&t) >= 0);
+    CHECK(t.time.tv_sec > 1000000);
+    CHECK_ERR(syscall(SYS_adjtimex, BAD_PTR), EFAULT);
+}
+TEST(settime_needs_capability) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    CHECK_CHILD(SYS(setuid(1000)); CHECK_ERR(clock_settime(CLOCK_REALTIME, &t), EPERM); CHECK_ERR(clock_settime(CLOCK_MONOTONIC, &t), EINVAL));
+}
