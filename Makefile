@@ -1,0 +1,45 @@
+# `make demo` shows Ringfence at work, `make test` is what continuous integration runs.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/x86_64-unknown-linux-gnu/release/ringfence
+PREFIX ?= /usr/local
+
+.PHONY: help build demo test bench soak ltp install clean
+
+help:
+	@echo "make demo     build, then watch unmodified programs run in a sandbox"
+	@echo "make test     everything that continuous integration checks"
+	@echo "make build    the static binary, $(RELEASE)"
+	@echo "make install  put it into $(PREFIX)/bin"
+	@echo "make bench    measure against native, with other runtimes beside when they are installed"
+	@echo "make soak     an hour of mixed programs, many at once (SECONDS=n for another length)"
+	@echo "make ltp      the Linux Test Project's syscall tests"
+	@echo "make clean    remove what was built"
+
+build:
+	@tools/prerequisites build
+	cargo build --release -p ringfence
+
+demo:
+	@tools/prerequisites demo
+	cargo build --release -p ringfence
+	@demo/run $(RELEASE)
+
+test:
+	@tools/prerequisites test
+	@tests/all
+
+bench: build
+	bench/run $(RELEASE)
+
+soak: build
+	tests/soak/run --runtime $(RELEASE)
+
+ltp: build
+	tests/ltp/run --runtime $(RELEASE)
+
+install: build
+	install -D -m 755 $(RELEASE) $(DESTDIR)$(PREFIX)/bin/ringfence
+
+clean:
+	cargo clean
