@@ -19,7 +19,7 @@ const MEANING: [Events; 3] = [
 fn do_select(c: &mut Current, n: i32, sets: [Ptr; 3], timeout: &Timeout) -> SysResult {
     let n = usize::try_from(n).map_err(|_| Errno::EINVAL)?;
     // Descriptors beyond the table are not looked at, nor their bits.
-    let n = n.min(c.fd_table().size());
+    let n = n.min(c.fd_table().size().max(64));
     let words = n.div_ceil(64);
     let mut asked: [Vec<u64>; 3] = Default::default();
     for (set, at) in asked.iter_mut().zip(sets) {

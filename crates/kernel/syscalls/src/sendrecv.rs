@@ -2,6 +2,7 @@
 
 use crate::arg::{Fd, Ptr};
 use crate::install::limit;
+use crate::iov::{Iov, MAX_IOV, Scratch};
 use crate::socket::{Sock, read_addr, write_addr};
 use crate::timeout::Timeout;
 use abi::{Errno, Result};
@@ -9,12 +10,9 @@ use socket::cmsg::{self, Cmsg, Writer};
 use socket::{Control, Received, SendRequest, Ucred, io};
 use std::time::Instant;
 use task::{Current, SysErr, SysResult};
-use vfs::io::MAX_RW;
 use vfs::{Caller, Cap};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// UIO_MAXIOV.
-const MAX_IOV: u64 = 1024;
 /// Longest control buffer (net.core.optmem_max).
 const MAX_CONTROL: u64 = 131_072;
 /// How much of a stream is taken into the sentry at once.
@@ -41,59 +39,17 @@ struct MsgHdr {
 const MMSG_LEN: u64 = 56;
 const MMSG_SIZE: u64 = 64;
 
-/// Pieces of guest memory as one range.
-struct Iovec {
-    parts: Vec<(u64, usize)>,
-    len: usize,
+/// The buffers of a message; more than UIO_MAXIOV is EMSGSIZE here.
+fn read_iov(c: &Current, at: u64, count: u64) -> Result<Iov> {
+    if count > MAX_IOV as u64 {
+        return Err(Errno::EMSGSIZE);
+    }
+    Iov::read(c, at, count)
 }
 
-impl Iovec {
-    fn read(c: &Current, at: u64, count: u64) -> Result<Iovec> {
-        if count > MAX_IOV {
-            return Err(Errno::EMSGSIZE);
-        }
-        let raw: Vec<[u64; 2]> = c.read_array(at, count as usize, count as usize)?;
-        let mut len = 0usize;
-        let mut parts = Vec::with_capacity(raw.len());
-        for [base, n] in raw {
-            if n > i64::MAX as u64 {
-                return Err(Errno::EINVAL);
-            }
-            let n = usize::try_from(n).unwrap_or(MAX_RW).min(MAX_RW - len);
-            parts.push((base, n));
-            len += n;
-        }
-        Ok(Iovec { parts, len })
-    }
-
-    fn one(at: u64, len: u64) -> Iovec {
-        let len = usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW);
-        Iovec { parts: vec![(at, len)], len }
-    }
-
-    /// Bytes `from..from + n` of the range.
-    fn gather(&self, c: &Current, from: usize, n: usize) -> Result<Vec<u8>> {
-        let mut out = vec![0; n];
-        let (mut skip, mut done) = (from, 0);
-        for &(base, len) in &self.parts {
-            let s = skip.min(len);
-            skip -= s;
-            let take = (len - s).min(n - done);
-            c.read_bytes(base + s as u64, &mut out[done..done + take])?;
-            done += take;
-        }
-        Ok(out)
-    }
-
-    fn scatter(&self, c: &mut Current, data: &[u8]) -> Result<()> {
-        let mut rest = data;
-        for &(base, len) in &self.parts {
-            let (now, later) = rest.split_at(len.min(rest.len()));
-            c.write_bytes(base, now)?;
-            rest = later;
-        }
-        Ok(())
-    }
+/// Takes bytes `from..from + buf.len()` of a program's buffers; EFAULT unless all can be read.
+fn gather(c: &Current, iov: &Iov, from: usize, buf: &mut [u8]) -> Result<()> {
+    if iov.gather(c, from, buf) == buf.len() { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 fn read_control(c: &Current, at: u64, len: u64) -> Result<Control> {
@@ -134,28 +90,31 @@ fn check_cred(c: &Current, u: Ucred) -> Result<()> {
     if pid && uid && gid { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-fn send(c: &Current, s: &Sock, data: &Iovec, addr: Option<&[u8]>, control: Control, flags: i32) -> SysResult {
+fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control, flags: i32) -> SysResult {
     let view = c.fs().view();
     let ops = s.ops()?;
+    let mut scratch = Scratch::new();
     if !ops.stream() {
         if data.len > MAX_RECORD {
             return Err(Errno::EMSGSIZE.into());
         }
-        let bytes = data.gather(c, 0, data.len)?;
-        let req = SendRequest { data: &bytes, addr, control, flags };
+        let bytes = scratch.get(data.len);
+        gather(c, data, 0, bytes)?;
+        let req = SendRequest { data: bytes, addr, control, flags };
         return Ok(io::send(c, s.file(), ops, &*view, req)? as u64);
     }
     let mut control = Some(control);
     let mut sent = 0;
     loop {
         let n = (data.len - sent).min(CHUNK);
-        let one = || -> Result<usize, SysErr> {
-            let bytes = data.gather(c, sent, n)?;
+        let mut one = || -> Result<usize, SysErr> {
+            let bytes = scratch.get(n);
+            gather(c, data, sent, bytes)?;
             let control = control.take().unwrap_or_default();
-            let req = SendRequest { data: &bytes, addr, control, flags };
+            let req = SendRequest { data: bytes, addr, control, flags };
             Ok(io::send(c, s.file(), ops, &*view, req)?)
         };
-        match { one }() {
+        match one() {
             Ok(k) => {
                 sent += k;
                 if k < n || sent == data.len {
@@ -176,7 +135,7 @@ fn do_sendmsg(c: &mut Current, s: &Sock, at: u64, flags: i32) -> SysResult {
         _ if h.namelen == 0 => None,
         name => Some(read_addr(c, crate::arg::Ptr(name), h.namelen.min(128))?),
     };
-    let data = Iovec::read(c, h.iov, h.iovlen)?;
+    let data = read_iov(c, h.iov, h.iovlen)?;
     let control = read_control(c, h.control, h.controllen)?;
     send(c, s, &data, addr.as_deref(), control, flags)
 }
@@ -184,7 +143,8 @@ fn do_sendmsg(c: &mut Current, s: &Sock, at: u64, flags: i32) -> SysResult {
 pub fn sendto(c: &mut Current, fd: Fd, buf: Ptr, len: u64, flags: i32, to: Ptr, to_len: u32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let addr = if to.is_null() { None } else { Some(read_addr(c, to, to_len)?) };
-    send(c, &s, &Iovec::one(buf.0, len), addr.as_deref(), Control::default(), flags)
+    let iov = Iov::one(c, buf.0, len)?;
+    send(c, &s, &iov, addr.as_deref(), Control::default(), flags)
 }
 
 pub fn sendmsg(c: &mut Current, fd: Fd, msg: Ptr, flags: i32) -> SysResult {
@@ -195,7 +155,7 @@ pub fn sendmsg(c: &mut Current, fd: Fd, msg: Ptr, flags: i32) -> SysResult {
 pub fn sendmmsg(c: &mut Current, fd: Fd, vec: Ptr, count: u32, flags: i32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let mut done = 0;
-    for i in 0..u64::from(count).min(MAX_IOV) {
+    for i in 0..u64::from(count).min(MAX_IOV as u64) {
         let at = vec.0 + i * MMSG_SIZE;
         let r = do_sendmsg(c, &s, at, flags).and_then(|n| {
             c.write_value(at + MMSG_LEN, &(n as u32))?;
@@ -210,15 +170,18 @@ pub fn sendmmsg(c: &mut Current, fd: Fd, vec: Ptr, count: u32, flags: i32) -> Sy
     Ok(done)
 }
 
-/// One receive into a buffer of ours, as long as makes sense.
-fn receive(c: &Current, s: &Sock, len: usize, flags: i32) -> Result<(Vec<u8>, Received), SysErr> {
+/// One receive into the program's buffers.
+fn receive(c: &mut Current, s: &Sock, iov: &Iov, flags: i32) -> Result<Received, SysErr> {
     let ops = s.ops()?;
     let whole = flags & libc::MSG_WAITALL != 0 || !ops.stream();
-    let len = if whole { len.min(MAX_RECORD) } else { len.min(CHUNK) };
-    let mut buf = vec![0; len];
-    let r = io::recv(c, s.file(), ops, &mut buf, flags)?;
-    buf.truncate(r.len);
-    Ok((buf, r))
+    let len = if whole { iov.len.min(MAX_RECORD) } else { iov.len.min(CHUNK) };
+    let mut scratch = Scratch::new();
+    let buf = scratch.get(len);
+    let r = io::recv(c, s.file(), ops, buf, flags)?;
+    if iov.scatter(c, 0, &buf[..r.len]) < r.len {
+        return Err(Errno::EFAULT.into());
+    }
+    Ok(r)
 }
 
 /// The value of the call: with MSG_TRUNC a record's whole length.
@@ -257,9 +220,8 @@ fn do_recvmsg(c: &mut Current, s: &Sock, at: u64, flags: i32) -> SysResult {
     if (h.namelen as i32) < 0 {
         return Err(Errno::EINVAL.into());
     }
-    let iov = Iovec::read(c, h.iov, h.iovlen)?;
-    let (data, mut r) = receive(c, s, iov.len, flags)?;
-    iov.scatter(c, &data)?;
+    let iov = read_iov(c, h.iov, h.iovlen)?;
+    let mut r = receive(c, s, &iov, flags)?;
     let n = value(&r, flags);
     let mut out = h;
     out.namelen = 0;
@@ -299,9 +261,8 @@ pub fn recvfrom(
     from_len: Ptr,
 ) -> SysResult {
     let s = Sock::get(c, fd)?;
-    let iov = Iovec::one(buf.0, len);
-    let (data, r) = receive(c, &s, iov.len, flags)?;
-    iov.scatter(c, &data)?;
+    let iov = Iov::one(c, buf.0, len)?;
+    let r = receive(c, &s, &iov, flags)?;
     if !from.is_null() {
         match &r.addr {
             Some(a) => write_addr(c, a, from, from_len)?,
@@ -323,7 +284,7 @@ pub fn recvmmsg(c: &mut Current, fd: Fd, vec: Ptr, count: u32, flags: i32, timeo
     let once = flags & libc::MSG_WAITFORONE != 0;
     flags &= !libc::MSG_WAITFORONE;
     let mut done = 0;
-    for i in 0..u64::from(count).min(MAX_IOV) {
+    for i in 0..u64::from(count).min(MAX_IOV as u64) {
         let at = vec.0 + i * MMSG_SIZE;
         let r = do_recvmsg(c, &s, at, flags).and_then(|n| {
             c.write_value(at + MMSG_LEN, &(n as u32))?;
