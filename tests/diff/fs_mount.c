@@ -1,0 +1,202 @@
+// mount and umount of tmpfs and bind mounts; what one sees of them.
+#include "t.h"
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+
+static int mounted(const char *where) {
+    static char b[1 << 18];
+    t_slurp("/proc/self/mountinfo", b, sizeof b);
+    char want[400];
+    snprintf(want, sizeof want, " %s/%s ", t_dir, where);
+    return strstr(b, want) != 0;
+}
+static void dirs(void) {
+    SYS(mkdir("a", 0755));
+    SYS(mkdir("b", 0755));
+}
+TEST(tmpfs) {
+    dirs();
+    t_make("a/under", "");
+    OK(mount("none", "a", "tmpfs", 0, "size=1m,mode=0700"));
+    CHECK(mounted("a"));
+    struct stat s, t;
+    OK(stat("a", &s));
+    OK(stat("b", &t));
+    CHECK(s.st_dev != t.st_dev);
+    CHECK_EQ(s.st_mode & 07777, 0700);
+    CHECK_ERR(access("a/under", F_OK), ENOENT);
+    t_make("a/f", "x");
+    CHECK_ERR(rename("a/f", "b/f"), EXDEV);
+    CHECK_ERR(link("a/f", "b/f"), EXDEV);
+    CHECK_ERR(rmdir("a"), EBUSY);
+    CHECK_ERR(rename("a", "c"), EBUSY);
+    int fd = SYS(open("a/f", O_RDONLY));
+    CHECK_ERR(umount("a"), EBUSY);
+    close(fd);
+    OK(umount("a"));
+    OK(access("a/under", F_OK));
+    CHECK(!mounted("a"));
+}
+TEST(tmpfs_size) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, "size=64k"));
+    int fd = SYS(open("a/f", O_CREAT | O_WRONLY, 0644));
+    static char b[200000];
+    CHECK_EQ(write(fd, b, sizeof b), 65536);
+    CHECK_ERR(write(fd, b, 1), ENOSPC);
+    struct statvfs v;
+    OK(statvfs("a", &v));
+    CHECK_EQ(v.f_blocks * v.f_frsize, 65536);
+    CHECK_EQ(v.f_bfree, 0);
+    close(fd);
+    OK(umount("a"));
+}
+TEST(bind) {
+    dirs();
+    t_make("a/f", "one");
+    OK(mount("a", "b", 0, MS_BIND, 0));
+    char x[16];
+    t_slurp("b/f", x, sizeof x);
+    CHECK_STR(x, "one");
+    t_make("b/g", "two");
+    t_slurp("a/g", x, sizeof x);
+    CHECK_STR(x, "two");
+    struct stat s, t;
+    OK(stat("a/f", &s));
+    OK(stat("b/f", &t));
+    CHECK_EQ(s.st_ino, t.st_ino);
+    CHECK_EQ(s.st_dev, t.st_dev);
+    CHECK_ERR(rename("a/f", "b/h"), EXDEV);
+    OK(umount("b"));
+    CHECK_ERR(access("b/f", F_OK), ENOENT);
+}
+TEST(bind_file) {
+    t_make("f", "source");
+    t_make("g", "target");
+    OK(mount("f", "g", 0, MS_BIND, 0));
+    char x[16];
+    t_slurp("g", x, sizeof x);
+    CHECK_STR(x, "source");
+    CHECK_ERR(unlink("g"), EBUSY);
+    OK(umount("g"));
+    t_slurp("g", x, sizeof x);
+    CHECK_STR(x, "target");
+    SYS(mkdir("d", 0755));
+    CHECK_ERR(mount("f", "d", 0, MS_BIND, 0), ENOTDIR);
+}
+TEST(read_only) {
+    dirs();
+    t_make("a/f", "x");
+    OK(mount("a", "b", 0, MS_BIND, 0));
+    OK(mount(0, "b", 0, MS_BIND | MS_REMOUNT | MS_RDONLY, 0));
+    CHECK_ERR(open("b/f", O_WRONLY), EROFS);
+    CHECK_ERR(open("b/new", O_CREAT | O_WRONLY, 0644), EROFS);
+    CHECK_ERR(mkdir("b/d", 0755), EROFS);
+    CHECK_ERR(unlink("b/f"), EROFS);
+    CHECK_ERR(chmod("b/f", 0600), EROFS);
+    CHECK_ERR(access("b/f", W_OK), EROFS);
+    OK(access("b/f", R_OK));
+    t_make("a/new", "");
+    OK(access("b/new", F_OK));
+    struct statvfs v;
+    OK(statvfs("b", &v));
+    CHECK(v.f_flag & ST_RDONLY);
+    OK(umount("b"));
+    OK(mount("none", "b", "tmpfs", MS_RDONLY, 0));
+    CHECK_ERR(mkdir("b/d", 0755), EROFS);
+    OK(mount(0, "b", 0, MS_REMOUNT, 0));
+    OK(mkdir("b/d", 0755));
+    OK(umount("b"));
+}
+TEST(noexec_nosuid) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", MS_NOEXEC | MS_NOSUID | MS_NODEV, 0));
+    int fd = SYS(open("a/s", O_CREAT | O_WRONLY, 0755));
+    CHECK_EQ(write(fd, "#!/bin/sh\n", 10), 10);
+    close(fd);
+    char *v[] = {"s", 0};
+    CHECK_ERR(execv("a/s", v), EACCES);
+    CHECK_ERR(access("a/s", X_OK), EACCES);
+    CHECK_ERR((long)mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, SYS(open("a/s", O_RDONLY)), 0), EPERM);
+    OK(umount2("a", MNT_DETACH));
+}
+TEST(stacked_and_nested) {
+    dirs();
+    OK(mount("one", "a", "tmpfs", 0, 0));
+    t_make("a/first", "");
+    OK(mount("two", "a", "tmpfs", 0, 0));
+    CHECK_ERR(access("a/first", F_OK), ENOENT);
+    SYS(mkdir("a/in", 0755));
+    OK(mount("three", "a/in", "tmpfs", 0, 0));
+    CHECK_ERR(umount("a"), EBUSY);
+    struct stat s, t;
+    OK(stat("a/in/..", &s));
+    OK(stat("a", &t));
+    CHECK_EQ(s.st_ino, t.st_ino);
+    OK(umount("a/in"));
+    OK(umount("a"));
+    OK(access("a/first", F_OK));
+    OK(umount("a"));
+}
+TEST(detach_keeps_open_files) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, 0));
+    int fd = t_file("a/f", "alive");
+    OK(umount2("a", MNT_DETACH));
+    char b[8] = "";
+    CHECK_EQ(pread(fd, b, 8, 0), 5);
+    CHECK_ERR(access("a/f", F_OK), ENOENT);
+}
+TEST(errors) {
+    dirs();
+    t_make("f", "");
+    CHECK_ERR(mount("none", "missing", "tmpfs", 0, 0), ENOENT);
+    CHECK_ERR(mount("none", "f", "tmpfs", 0, 0), ENOTDIR);
+    CHECK_ERR(mount("none", "a", "nosuchfs", 0, 0), ENODEV);
+    CHECK_ERR(mount("missing", "a", 0, MS_BIND, 0), ENOENT);
+    CHECK_ERR(mount("none", "a", "tmpfs", 0, "nonsense=1"), EINVAL);
+    CHECK_ERR(mount("none", BAD_PTR, "tmpfs", 0, 0), EFAULT);
+    CHECK_ERR(umount("a"), EINVAL);
+    CHECK_ERR(umount("missing"), ENOENT);
+    CHECK_ERR(umount2("a", 0x100), EINVAL);
+    SYS(chmod(".", 0755));
+    CHECK_CHILD(SYS(setuid(1000)); CHECK_ERR(mount("none", "a", "tmpfs", 0, 0), EPERM); CHECK_ERR(umount("a"), EPERM));
+}
+TEST(move) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, 0));
+    t_make("a/f", "");
+    OK(mount(0, "a", 0, MS_PRIVATE, 0));
+    OK(mount("a", "b", 0, MS_MOVE, 0));
+    OK(access("b/f", F_OK));
+    CHECK_ERR(access("a/f", F_OK), ENOENT);
+    OK(umount("b"));
+}
+TEST(proc_again) {
+    dirs();
+    OK(mount("proc", "a", "proc", 0, 0));
+    OK(access("a/self/status", F_OK));
+    char l[16] = "";
+    CHECK(readlink("a/self", l, 15) > 0);
+    CHECK_EQ(atoi(l), getpid());
+    OK(umount("a"));
+}
+TEST(own_namespace) {
+    dirs();
+    struct t_gate g = t_gate(), h = t_gate();
+    pid_t p = FORK();
+    if (p == 0) {
+        OK(unshare(CLONE_NEWNS));
+        OK(mount(0, "/", 0, MS_REC | MS_PRIVATE, 0));
+        OK(mount("none", "a", "tmpfs", 0, 0));
+        t_make("a/f", "");
+        t_open(g);
+        t_pass(h);
+        OK(access("a/f", F_OK));
+        _exit(0);
+    }
+    t_pass(g);
+    CHECK_ERR(access("a/f", F_OK), ENOENT);
+    t_open(h);
+    CHECK_STATUS(t_status(p), "exit 0");
+}
