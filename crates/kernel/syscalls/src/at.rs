@@ -1,9 +1,10 @@
 //! Path arguments: a directory descriptor, a path, and AT_* flags.
 
-use crate::arg::{DirFd, PathPtr};
+use crate::arg::{DirFd, Fd, PathPtr};
 use abi::{Errno, Result};
+use std::sync::Arc;
 use task::Current;
-use vfs::{Lookup, Start};
+use vfs::{FsView, Lookup, OpenFile, Path, Start};
 
 /// `CWD` for calls without a directory descriptor.
 pub const CWD: DirFd = DirFd(libc::AT_FDCWD);
@@ -45,4 +46,39 @@ pub fn follow(flags: i32) -> Lookup {
     l.set(Lookup::FOLLOW, flags & libc::AT_SYMLINK_NOFOLLOW == 0);
     l.set(Lookup::EMPTY_PATH, flags & libc::AT_EMPTY_PATH != 0);
     l
+}
+
+/// A path argument, read from the guest, with the caller's view of the tree.
+pub struct At {
+    /// The caller's root, working directory and mounts.
+    pub view: Arc<FsView>,
+    /// Where the path starts.
+    pub start: Start,
+    /// The path.
+    pub path: Vec<u8>,
+}
+
+impl At {
+    /// Reads a path that must not be empty.
+    pub fn new(c: &Current, dir: DirFd, path: PathPtr) -> Result<At> {
+        let (start, path) = read(c, dir, path)?;
+        Ok(At { view: c.fs().view(), start, path })
+    }
+
+    /// As `new`; with AT_EMPTY_PATH in `flags` the path may be empty or NULL.
+    pub fn with_flags(c: &Current, dir: DirFd, path: PathPtr, flags: i32) -> Result<At> {
+        let (start, path) = read_null(c, dir, path, flags)?;
+        Ok(At { view: c.fs().view(), start, path })
+    }
+
+    /// Finds the place.
+    pub fn lookup(&self, c: &Current, look: Lookup) -> Result<Path> {
+        vfs::walk::lookup(c, &self.view, &self.start, &self.path, look)
+    }
+}
+
+/// An open file that is more than a place; EBADF for O_PATH.
+pub fn real_file(c: &Current, fd: Fd) -> Result<Arc<OpenFile>> {
+    let f = c.file(fd.0)?;
+    if f.path_only() { Err(Errno::EBADF) } else { Ok(f) }
 }

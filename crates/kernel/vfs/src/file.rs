@@ -76,6 +76,10 @@ pub trait FileOps: Send + Sync + Any {
     fn writes_all(&self) -> bool {
         true
     }
+    /// How long a blocking read (or write) waits: SO_RCVTIMEO and SO_SNDTIMEO.
+    fn timeout(&self, _write: bool) -> Option<std::time::Duration> {
+        None
+    }
     /// SEEK_DATA, SEEK_HOLE and file-specific seeking (directories); SET/CUR/END are generic.
     fn seek_special(&self, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
         Err(Errno::EINVAL)

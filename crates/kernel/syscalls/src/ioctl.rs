@@ -1,0 +1,52 @@
+//! ioctl(2): the requests that every file answers; the rest go to the file.
+
+use crate::arg::Fd;
+use crate::at::real_file;
+use abi::Errno;
+use task::{Current, SysResult};
+use vfs::dentry::S_IFREG;
+use vfs::open::file_kind;
+
+const FIONREAD: u32 = 0x541b;
+const FIONBIO: u32 = 0x5421;
+const FIONCLEX: u32 = 0x5450;
+const FIOCLEX: u32 = 0x5451;
+const FIOASYNC: u32 = 0x5452;
+const FIOQSIZE: u32 = 0x5460;
+const FIGETBSZ: u32 = 2;
+
+pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
+    let f = real_file(c, fd)?;
+    match cmd {
+        FIOCLEX => c.fd_table().set_cloexec(fd.0, true)?,
+        FIONCLEX => c.fd_table().set_cloexec(fd.0, false)?,
+        FIONBIO | FIOASYNC => {
+            let on: i32 = c.read_value(arg)?;
+            let bit = if cmd == FIONBIO { libc::O_NONBLOCK } else { libc::O_ASYNC };
+            let flags = if on != 0 { f.flags() | bit } else { f.flags() & !bit };
+            f.ops.set_flags(&f, flags)?;
+            f.set_status(flags);
+        }
+        FIONREAD if file_kind(&f) == S_IFREG => {
+            let size = f.attr()?.size as i64;
+            let left = size - *f.pos.lock() as i64;
+            c.write_value(arg, &(left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32))?;
+        }
+        FIOQSIZE if file_kind(&f) == S_IFREG || file_kind(&f) == vfs::dentry::S_IFDIR => {
+            let size = f.attr()?.size;
+            c.write_value(arg, &size)?;
+        }
+        FIGETBSZ if f.path.is_some() => {
+            let size = f.attr()?.blksize;
+            if size == 0 {
+                return Err(Errno::EINVAL.into());
+            }
+            c.write_value(arg, &size)?;
+        }
+        _ => {
+            let caller = c.caller();
+            return Ok(f.ops.ioctl(&caller, &f, c, cmd, arg)?);
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,158 @@
+//! link(2), unlink(2), rename(2), mkdir(2), mknod(2), symlink(2), rmdir(2), getdents(2).
+
+use crate::arg::{DirFd, Fd, PathPtr, Ptr, check_flags};
+use crate::at::{At, CWD, real_file};
+use abi::Errno;
+use task::{Current, SysResult};
+use vfs::{Caller, Cap, DirEntry, DirSink, Lookup, dir, link};
+
+pub fn link_(c: &mut Current, old: PathPtr, new: PathPtr) -> SysResult {
+    linkat(c, CWD, old, CWD, new, 0)
+}
+
+pub fn linkat(
+    c: &mut Current,
+    old_dir: DirFd,
+    old: PathPtr,
+    new_dir: DirFd,
+    new: PathPtr,
+    flags: i32,
+) -> SysResult {
+    check_flags(flags, libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
+    let empty = flags & libc::AT_EMPTY_PATH != 0;
+    let from = At::with_flags(c, old_dir, old, flags)?;
+    if from.path.is_empty() && !c.creds().capable(Cap::DAC_READ_SEARCH) {
+        return Err(Errno::ENOENT.into());
+    }
+    let to = At::new(c, new_dir, new)?;
+    let mut look = Lookup::empty();
+    look.set(Lookup::FOLLOW, flags & libc::AT_SYMLINK_FOLLOW != 0);
+    look.set(Lookup::EMPTY_PATH, empty);
+    link::link(c, &from.view, &from.start, &from.path, look, &to.start, &to.path)?;
+    Ok(0)
+}
+
+pub fn symlink(c: &mut Current, target: PathPtr, path: PathPtr) -> SysResult {
+    symlinkat(c, target, CWD, path)
+}
+
+pub fn symlinkat(c: &mut Current, target: PathPtr, dir_: DirFd, path: PathPtr) -> SysResult {
+    let target = c.read_path(target.0)?;
+    let at = At::new(c, dir_, path)?;
+    dir::symlink(c, &at.view, &target, &at.start, &at.path)?;
+    Ok(0)
+}
+
+pub fn unlink(c: &mut Current, path: PathPtr) -> SysResult {
+    unlinkat(c, CWD, path, 0)
+}
+
+pub fn rmdir(c: &mut Current, path: PathPtr) -> SysResult {
+    unlinkat(c, CWD, path, libc::AT_REMOVEDIR)
+}
+
+pub fn unlinkat(c: &mut Current, dir_: DirFd, path: PathPtr, flags: i32) -> SysResult {
+    check_flags(flags, libc::AT_REMOVEDIR)?;
+    let at = At::new(c, dir_, path)?;
+    if flags != 0 {
+        link::rmdir(c, &at.view, &at.start, &at.path)?;
+    } else {
+        link::unlink(c, &at.view, &at.start, &at.path)?;
+    }
+    Ok(0)
+}
+
+pub fn rename(c: &mut Current, old: PathPtr, new: PathPtr) -> SysResult {
+    renameat2(c, CWD, old, CWD, new, 0)
+}
+
+pub fn renameat(c: &mut Current, old_dir: DirFd, old: PathPtr, new_dir: DirFd, new: PathPtr) -> SysResult {
+    renameat2(c, old_dir, old, new_dir, new, 0)
+}
+
+pub fn renameat2(
+    c: &mut Current,
+    old_dir: DirFd,
+    old: PathPtr,
+    new_dir: DirFd,
+    new: PathPtr,
+    flags: u32,
+) -> SysResult {
+    let from = At::new(c, old_dir, old)?;
+    let to = At::new(c, new_dir, new)?;
+    vfs::rename::rename(c, &from.view, &from.start, &from.path, &to.start, &to.path, flags)?;
+    Ok(0)
+}
+
+pub fn mkdir(c: &mut Current, path: PathPtr, mode: u32) -> SysResult {
+    mkdirat(c, CWD, path, mode)
+}
+
+pub fn mkdirat(c: &mut Current, dir_: DirFd, path: PathPtr, mode: u32) -> SysResult {
+    let at = At::new(c, dir_, path)?;
+    dir::mkdir(c, &at.view, &at.start, &at.path, mode)?;
+    Ok(0)
+}
+
+pub fn mknod(c: &mut Current, path: PathPtr, mode: u32, dev: u64) -> SysResult {
+    mknodat(c, CWD, path, mode, dev)
+}
+
+pub fn mknodat(c: &mut Current, dir_: DirFd, path: PathPtr, mode: u32, dev: u64) -> SysResult {
+    let node = dir::node_of_mode(mode, u64::from(dev as u32))?;
+    let at = At::new(c, dir_, path)?;
+    dir::mknod(c, &at.view, &at.start, &at.path, &node, mode)?;
+    Ok(0)
+}
+
+/// Packs entries as `struct linux_dirent64` or the old `struct linux_dirent`.
+struct Packer {
+    out: Vec<u8>,
+    max: usize,
+    old: bool,
+}
+
+impl DirSink for Packer {
+    fn entry(&mut self, next: u64, e: &DirEntry) -> bool {
+        // ino, off, reclen; then type and name, or name and (in the last byte) type.
+        let header = if self.old { 18 } else { 19 };
+        let len = (header + e.name.len() + 1 + usize::from(self.old)).next_multiple_of(8);
+        if self.out.len() + len > self.max {
+            return false;
+        }
+        let start = self.out.len();
+        self.out.extend_from_slice(&e.ino.to_ne_bytes());
+        self.out.extend_from_slice(&next.to_ne_bytes());
+        self.out.extend_from_slice(&(len as u16).to_ne_bytes());
+        if !self.old {
+            self.out.push(e.kind);
+        }
+        self.out.extend_from_slice(&e.name);
+        self.out.resize(start + len, 0);
+        if self.old
+            && let Some(last) = self.out.last_mut()
+        {
+            *last = e.kind;
+        }
+        true
+    }
+}
+
+fn do_getdents(c: &mut Current, fd: Fd, buf: Ptr, size: u32, old: bool) -> SysResult {
+    let f = real_file(c, fd)?;
+    let mut p = Packer { out: Vec::new(), max: (size as usize).min(1 << 20), old };
+    let refused = dir::read(c, &f, &mut p)?;
+    if p.out.is_empty() && refused {
+        return Err(Errno::EINVAL.into());
+    }
+    c.write_bytes(buf.0, &p.out)?;
+    Ok(p.out.len() as u64)
+}
+
+pub fn getdents(c: &mut Current, fd: Fd, buf: Ptr, size: u32) -> SysResult {
+    do_getdents(c, fd, buf, size, true)
+}
+
+pub fn getdents64(c: &mut Current, fd: Fd, buf: Ptr, size: u32) -> SysResult {
+    do_getdents(c, fd, buf, size, false)
+}

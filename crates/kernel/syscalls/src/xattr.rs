@@ -1,0 +1,140 @@
+//! setxattr(2), getxattr(2), listxattr(2), removexattr(2) in their three forms.
+
+use crate::arg::{Fd, PathPtr, Ptr};
+use crate::at::{At, CWD, real_file};
+use abi::Errno;
+use task::{Current, SysResult};
+use vfs::{InodeRef, Lookup, perm, xattr};
+
+/// What an attribute call is about, and whether it may change things.
+fn by_path(c: &Current, path: PathPtr, follow: bool, change: bool) -> Result<InodeRef, Errno> {
+    let look = if follow { Lookup::FOLLOW } else { Lookup::empty() };
+    let p = At::new(c, CWD, path)?.lookup(c, look)?;
+    if change {
+        perm::writable_mount(&p)?;
+    }
+    Ok(p.inode().clone())
+}
+
+fn by_fd(c: &Current, fd: Fd, change: bool) -> Result<InodeRef, Errno> {
+    let f = real_file(c, fd)?;
+    if let (Some(p), true) = (&f.path, change) {
+        perm::writable_mount(p)?;
+    }
+    f.inode.clone().ok_or(Errno::EOPNOTSUPP)
+}
+
+fn name(c: &Current, p: Ptr) -> Result<Vec<u8>, Errno> {
+    let n = c.read_cstr(p.0, xattr::NAME_MAX + 1, Errno::ERANGE)?;
+    xattr::check_name(&n)?;
+    Ok(n)
+}
+
+fn do_set(
+    c: &mut Current,
+    i: Result<InodeRef, Errno>,
+    n: Ptr,
+    value: Ptr,
+    size: u64,
+    flags: i32,
+) -> SysResult {
+    if flags & !3 != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let n = name(c, n)?;
+    if size > xattr::SIZE_MAX as u64 {
+        return Err(Errno::E2BIG.into());
+    }
+    let mut v = vec![0; size as usize];
+    c.read_bytes(value.0, &mut v)?;
+    xattr::set(c, &i?, &n, &v, flags)?;
+    Ok(0)
+}
+
+/// A result of unknown length: only the length for size 0, ERANGE when it does not fit.
+fn give(c: &mut Current, data: &[u8], out: Ptr, size: u64) -> SysResult {
+    if size != 0 {
+        if data.len() as u64 > size {
+            return Err(Errno::ERANGE.into());
+        }
+        c.write_bytes(out.0, data)?;
+    }
+    Ok(data.len() as u64)
+}
+
+fn do_get(c: &mut Current, i: Result<InodeRef, Errno>, n: Ptr, out: Ptr, size: u64) -> SysResult {
+    let n = name(c, n)?;
+    let v = xattr::get(c, &i?, &n)?;
+    give(c, &v, out, size)
+}
+
+fn do_list(c: &mut Current, i: Result<InodeRef, Errno>, out: Ptr, size: u64) -> SysResult {
+    let v = xattr::list(c, &i?)?;
+    give(c, &v, out, size)
+}
+
+fn do_remove(c: &mut Current, i: Result<InodeRef, Errno>, n: Ptr) -> SysResult {
+    let n = name(c, n)?;
+    xattr::remove(c, &i?, &n)?;
+    Ok(0)
+}
+
+pub fn setxattr(c: &mut Current, path: PathPtr, n: Ptr, value: Ptr, size: u64, flags: i32) -> SysResult {
+    let i = by_path(c, path, true, true);
+    do_set(c, i, n, value, size, flags)
+}
+
+pub fn lsetxattr(c: &mut Current, path: PathPtr, n: Ptr, value: Ptr, size: u64, flags: i32) -> SysResult {
+    let i = by_path(c, path, false, true);
+    do_set(c, i, n, value, size, flags)
+}
+
+pub fn fsetxattr(c: &mut Current, fd: Fd, n: Ptr, value: Ptr, size: u64, flags: i32) -> SysResult {
+    let i = by_fd(c, fd, true);
+    do_set(c, i, n, value, size, flags)
+}
+
+pub fn getxattr(c: &mut Current, path: PathPtr, n: Ptr, out: Ptr, size: u64) -> SysResult {
+    let i = by_path(c, path, true, false);
+    do_get(c, i, n, out, size)
+}
+
+pub fn lgetxattr(c: &mut Current, path: PathPtr, n: Ptr, out: Ptr, size: u64) -> SysResult {
+    let i = by_path(c, path, false, false);
+    do_get(c, i, n, out, size)
+}
+
+pub fn fgetxattr(c: &mut Current, fd: Fd, n: Ptr, out: Ptr, size: u64) -> SysResult {
+    let i = by_fd(c, fd, false);
+    do_get(c, i, n, out, size)
+}
+
+pub fn listxattr(c: &mut Current, path: PathPtr, out: Ptr, size: u64) -> SysResult {
+    let i = by_path(c, path, true, false);
+    do_list(c, i, out, size)
+}
+
+pub fn llistxattr(c: &mut Current, path: PathPtr, out: Ptr, size: u64) -> SysResult {
+    let i = by_path(c, path, false, false);
+    do_list(c, i, out, size)
+}
+
+pub fn flistxattr(c: &mut Current, fd: Fd, out: Ptr, size: u64) -> SysResult {
+    let i = by_fd(c, fd, false);
+    do_list(c, i, out, size)
+}
+
+pub fn removexattr(c: &mut Current, path: PathPtr, n: Ptr) -> SysResult {
+    let i = by_path(c, path, true, true);
+    do_remove(c, i, n)
+}
+
+pub fn lremovexattr(c: &mut Current, path: PathPtr, n: Ptr) -> SysResult {
+    let i = by_path(c, path, false, true);
+    do_remove(c, i, n)
+}
+
+pub fn fremovexattr(c: &mut Current, fd: Fd, n: Ptr) -> SysResult {
+    let i = by_fd(c, fd, true);
+    do_remove(c, i, n)
+}
