@@ -86,3 +86,16 @@ pub fn vm_write(pid: i32, addr: u64, data: &[u8]) -> Result<usize> {
     // SAFETY: `local` describes `data`, which is only read; the remote address is the other process's business.
     crate::check(unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) } as i64).map(|n| n as usize)
 }
+
+/// Resident pages of a process of this pid namespace, and how many of them belong to files or shared
+/// memory; `None` where the host's procfs cannot be seen.
+pub fn resident_pages(pid: i32) -> Option<(u64, u64)> {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = openat(CWD, format!("/proc/{pid}/statm"), flags, Mode::empty()).ok()?;
+    let mut buf = [0u8; 128];
+    let n = rustix::io::read(&file, &mut buf).ok()?;
+    let text = std::str::from_utf8(&buf[..n]).ok()?;
+    let mut fields = text.split_ascii_whitespace().skip(1).map(str::parse);
+    Some((fields.next()?.ok()?, fields.next()?.ok()?))
+}

@@ -1,1 +1,40 @@
-//! procfs.
+//! procfs and a minimal sysfs. See proc(5), sysfs(5).
+//!
+//! The shape is three layers: `entry` has the table types (a file is a name, a mode and a
+//! function that makes its text), `fs` turns tables into inodes, and the other modules are the
+//! tables and functions themselves: `pid` below /proc/PID, `top` for /proc, `sysctl` for /proc/sys, `sysfs`.
+//!
+//! A file's text is made at the first read and again at every read at offset 0; reads are served
+//! from that snapshot. Inodes are the same object as long as anybody holds them, and have numbers
+//! that depend only on what they stand for. No lock is held while text is made.
+
+#![forbid(unsafe_code)]
+
+mod cpu;
+mod cpu_flags;
+mod entry;
+mod file;
+mod fs;
+mod host;
+mod mounts;
+mod net;
+mod pid;
+mod sysctl;
+mod sysfs;
+mod top;
+
+pub use sysctl::set as set_sysctl;
+
+use std::sync::Arc;
+use task::Kernel;
+use vfs::FileSystem;
+
+/// An instance of procfs.
+pub fn new(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
+    fs::ProcFs::make(kernel, "proc", 0x9fa0, &top::ROOT)
+}
+
+/// An instance of sysfs.
+pub fn sysfs(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
+    fs::ProcFs::make(kernel, "sysfs", 0x6265_6572, &sysfs::ROOT)
+}

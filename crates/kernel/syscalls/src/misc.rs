@@ -3,14 +3,9 @@
 use crate::arg::Ptr;
 use abi::Errno;
 use std::sync::atomic::Ordering;
-use task::{Current, SysResult};
+use task::{Current, RELEASE, SysResult, VERSION};
 use vfs::{Caller, Cap};
 use zerocopy::{Immutable, IntoBytes};
-
-/// Kernel release shown to guests; features are probed by behaviour, so a current long-term one.
-pub const RELEASE: &str = "6.12.0-ringfence";
-/// Kernel version string shown to guests.
-pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Ringfence";
 
 pub fn uname(c: &mut Current, out: Ptr) -> SysResult {
     let uts = c.kernel().uts.lock().clone();

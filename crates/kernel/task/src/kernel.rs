@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex as Leaf};
 use platform::Platform;
 use ranked::{Mutex, rank};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -30,6 +31,14 @@ pub struct Uts {
     /// setdomainname(2).
     pub domainname: String,
 }
+
+/// Kernel release shown to guests; features are probed by behaviour, so a current long-term one.
+pub const RELEASE: &str = "6.12.0-ringfence";
+/// Kernel version string shown to guests.
+pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Ringfence";
+
+/// What `Kernel::terminal_info` holds: device number and foreground process group of a terminal.
+pub type TerminalInfo = fn(&Arc<dyn Any + Send + Sync>) -> (u64, i32);
 
 /// What `Kernel::hangup` holds.
 pub type Hangup = fn(&Arc<dyn Any + Send + Sync>, i32);
@@ -61,6 +70,10 @@ pub struct Kernel {
     pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
     /// Hangs a terminal up when its session's leader (the id given) has gone.
     pub hangup: OnceLock<Hangup>,
+    /// Looks into a terminal of `Tree::terminals`, for /proc/PID/stat.
+    pub terminal_info: OnceLock<TerminalInfo>,
+    /// Values of /proc/sys that were set, by path below it.
+    pub sysctls: Leaf<BTreeMap<&'static str, String>>,
     /// Goes on with an interrupted poll(2); set by the readiness family.
     pub poll_restart: OnceLock<PollRestart>,
     late_kills: Leaf<Vec<TimerHandle>>,
@@ -91,6 +104,8 @@ impl Kernel {
             forks: AtomicU64::new(0),
             root_fs: Leaf::new(None),
             hangup: OnceLock::new(),
+            terminal_info: OnceLock::new(),
+            sysctls: Leaf::default(),
             poll_restart: OnceLock::new(),
             late_kills: Leaf::new(Vec::new()),
             finished: Leaf::new(None),
@@ -108,6 +123,13 @@ impl Kernel {
     /// The process with this id, zombies included.
     pub fn group(&self, tgid: i32) -> Option<Arc<ThreadGroup>> {
         self.tree.lock().nodes.get(&tgid).map(|n| n.group.clone())
+    }
+
+    /// Device number and foreground process group of a session's controlling terminal.
+    pub fn terminal_of(&self, sid: i32) -> Option<(u64, i32)> {
+        let info = self.terminal_info.get()?;
+        let t = self.tree.lock().terminals.get(&sid).cloned()?;
+        Some(info(&t))
     }
 
     /// Sends a signal to every live process of a process group; true when there was one.

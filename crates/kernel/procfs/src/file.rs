@@ -1,0 +1,119 @@
+//! Open files of procfs: text snapshots and directories.
+
+use crate::entry::{Child, What};
+use crate::fs::Node;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::sync::Arc;
+use vfs::{Caller, DirEntry, DirSink, FileOps, OpenFile};
+use wait::{Events, WaitQueue};
+
+/// Longest write that a text file takes.
+const MAX_WRITE: usize = 4096;
+
+/// An open text file.
+pub struct TextOps {
+    node: Arc<Node>,
+    snapshot: Mutex<Option<Arc<Vec<u8>>>>,
+    /// For files that tell of changes: the queue, and the state last read.
+    watch: Option<crate::mounts::Watch>,
+}
+
+impl TextOps {
+    /// Opens an inode.
+    pub fn new(node: Arc<Node>) -> TextOps {
+        let watch = crate::mounts::watch(&node);
+        TextOps { node, snapshot: Mutex::new(None), watch }
+    }
+
+    fn text(&self, cx: &dyn Caller, fresh: bool) -> Result<Arc<Vec<u8>>> {
+        if !fresh && let Some(s) = &*self.snapshot.lock() {
+            return Ok(s.clone());
+        }
+        let What::Text(read, _) = self.node.entry().what else { return Err(Errno::EINVAL) };
+        let s = Arc::new(read(&self.node.at(Some(cx)))?);
+        *self.snapshot.lock() = Some(s.clone());
+        Ok(s)
+    }
+}
+
+impl FileOps for TextOps {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
+        let text = self.text(cx, off == 0)?;
+        let rest = usize::try_from(off).ok().and_then(|o| text.get(o..)).unwrap_or(&[]);
+        let n = rest.len().min(buf.len());
+        buf[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+    fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
+        let What::Text(_, Some(write)) = self.node.entry().what else { return Err(Errno::EINVAL) };
+        if buf.len() >= MAX_WRITE {
+            return Err(Errno::EINVAL);
+        }
+        write(&self.node.at(Some(cx)), buf)?;
+        Ok(buf.len())
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn message_like(&self) -> bool {
+        true
+    }
+    fn poll(&self, _file: &OpenFile) -> Events {
+        match &self.watch {
+            Some(w) => w.poll(),
+            None => Events::READABLE | Events::WRITABLE,
+        }
+    }
+    fn wait_queue(&self) -> Option<WaitQueue> {
+        self.watch.as_ref().map(|w| w.queue())
+    }
+}
+
+/// An open directory.
+pub struct DirOps(pub Arc<Node>);
+
+impl FileOps for DirOps {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn seekable(&self) -> bool {
+        true
+    }
+    fn seek_special(&self, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
+        Err(Errno::EINVAL)
+    }
+    fn read_dir(&self, cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
+        let What::Dir(entries, names) = &self.0.entry().what else { return Err(Errno::ENOTDIR) };
+        let at = self.0.at(Some(cx));
+        if at.proc.is_some() && at.proc().is_err() {
+            return Err(Errno::ENOENT);
+        }
+        let give = |sink: &mut dyn DirSink, next: u64, name: &str, c: &Child| {
+            let (ino, kind) = self.0.child_ino(c);
+            sink.entry(next, &DirEntry { ino, kind, name: name.as_bytes().to_vec() })
+        };
+        let mut pos = pos;
+        // Entry i of the table has offset 2 + i; names follow with theirs.
+        let base = 2 + entries.len() as u64;
+        while let Some(e) = pos.checked_sub(2).and_then(|i| entries.get(i as usize)) {
+            if !give(sink, pos + 1, e.name, &self.0.table_child(e)) {
+                return Ok(pos);
+            }
+            pos += 1;
+        }
+        let Some(names) = names else { return Ok(pos) };
+        let from = pos.saturating_sub(base);
+        for (order, name, c) in names.list(&at)?.into_iter().filter(|x| x.0 >= from) {
+            if !give(sink, base + order + 1, &name, &c) {
+                return Ok(base + order);
+            }
+            pos = base + order + 1;
+        }
+        Ok(pos)
+    }
+}

@@ -1,0 +1,332 @@
+//! Inodes made from tables.
+//!
+//! `ProcFs::nodes` remembers every inode that somebody holds, so that a name leads to the same
+//! inode each time; the file layer takes another inode for another file. Lock rank: leaf, and no
+//! inode is dropped under it.
+
+use crate::entry::{At, Child, Entry, Target, What};
+use crate::file::{DirOps, TextOps};
+use crate::pid::Proc;
+use abi::stat::{Attr, StatFs};
+use abi::time::Timespec;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Weak};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use task::Kernel;
+use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile, Path, Perm, SetAttr};
+
+/// An instance of procfs or sysfs.
+pub struct ProcFs {
+    /// The kernel it tells of.
+    pub kernel: Arc<Kernel>,
+    kind: &'static str,
+    magic: i64,
+    dev: u64,
+    top: &'static Entry,
+    me: Weak<ProcFs>,
+    nodes: Mutex<HashMap<u64, Weak<Node>>>,
+    /// Load averages and when they were brought up to date.
+    pub load: Mutex<(Instant, [f64; 3])>,
+}
+
+impl ProcFs {
+    /// An instance with this root.
+    pub fn make(kernel: Arc<Kernel>, kind: &'static str, magic: i64, top: &'static Entry) -> Arc<ProcFs> {
+        Arc::new_cyclic(|me| ProcFs {
+            kernel,
+            kind,
+            magic,
+            dev: vfs::inode::new_dev(),
+            top,
+            me: me.clone(),
+            nodes: Mutex::default(),
+            load: Mutex::new((Instant::now(), [0.0; 3])),
+        })
+    }
+
+    /// The inode with this key, made now if nobody holds it.
+    fn node(&self, key: u64, entry: &'static Entry, proc: Option<Arc<Proc>>, n: i64) -> Result<Arc<Node>> {
+        let fs = self.me.upgrade().ok_or(Errno::EIO)?;
+        let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into();
+        let new = Arc::new(Node { fs, key, entry, proc, n, born });
+        let (node, _other) = {
+            let mut t = self.nodes.lock();
+            match t.get(&key).and_then(Weak::upgrade) {
+                Some(old) if old.same(&new) => (old, Some(new)),
+                // A process id that has been used again.
+                old => {
+                    t.insert(key, Arc::downgrade(&new));
+                    (new, old)
+                }
+            }
+        };
+        Ok(node)
+    }
+}
+
+impl FileSystem for ProcFs {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+    fn root(&self) -> InodeRef {
+        match self.node(ROOT_KEY, self.top, None, 0) {
+            Ok(n) => n,
+            Err(_) => unreachable!("the caller holds the file system"),
+        }
+    }
+    fn statfs(&self) -> Result<StatFs> {
+        Ok(StatFs { f_type: self.magic, f_bsize: 4096, f_namelen: 255, f_frsize: 4096, ..StatFs::default() })
+    }
+    fn revalidate(&self) -> bool {
+        true
+    }
+}
+
+const ROOT_KEY: u64 = 1 << KEY_SHIFT;
+const KEY_SHIFT: u32 = 20;
+
+/// An inode.
+pub struct Node {
+    fs: Arc<ProcFs>,
+    key: u64,
+    entry: &'static Entry,
+    proc: Option<Arc<Proc>>,
+    n: i64,
+    born: Timespec,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut t = self.fs.nodes.lock();
+        if t.get(&self.key).is_some_and(|w| w.strong_count() == 0) {
+            t.remove(&self.key);
+        }
+    }
+}
+
+impl Node {
+    fn same(&self, o: &Node) -> bool {
+        std::ptr::eq(self.entry, o.entry)
+            && self.n == o.n
+            && match (&self.proc, &o.proc) {
+                (None, None) => true,
+                (Some(a), Some(b)) => a.same(b),
+                _ => false,
+            }
+    }
+
+    /// Its table entry.
+    pub fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    /// The context for its functions.
+    pub fn at<'a>(&'a self, cx: Option<&'a dyn Caller>) -> At<'a> {
+        At { fs: &self.fs, proc: self.proc.as_ref(), n: self.n, cx }
+    }
+
+    fn ino(&self) -> u64 {
+        self.key >> KEY_SHIFT
+    }
+
+    fn file_type(&self) -> u32 {
+        match self.entry.what {
+            What::Dir(..) => libc::S_IFDIR,
+            What::Text(..) | What::Special(_) => libc::S_IFREG,
+            What::Link(_) | What::Magic(_) => libc::S_IFLNK,
+        }
+    }
+
+    /// Key of a child, which depends on nothing but its place.
+    fn child_key(&self, entry: &'static Entry, proc: Option<&Arc<Proc>>, n: i64) -> u64 {
+        let mut h = DefaultHasher::new();
+        (self.key, entry.name, n, proc.map(|p| (p.id(), p.is_thread()))).hash(&mut h);
+        h.finish().max(ROOT_KEY << 1)
+    }
+
+    fn child(&self, c: Child) -> Result<Arc<Node>> {
+        let proc = c.proc.or_else(|| self.proc.clone());
+        self.fs.node(self.child_key(c.entry, proc.as_ref(), c.n), c.entry, proc, c.n)
+    }
+
+    /// Inode number and DT_ type of a child without making it.
+    pub fn child_ino(&self, c: &Child) -> (u64, u8) {
+        let proc = c.proc.as_ref().or(self.proc.as_ref());
+        let kind = match c.entry.what {
+            What::Dir(..) => libc::DT_DIR,
+            What::Text(..) | What::Special(_) => libc::DT_REG,
+            What::Link(_) | What::Magic(_) => libc::DT_LNK,
+        };
+        (self.child_key(c.entry, proc, c.n) >> KEY_SHIFT, kind)
+    }
+
+    /// A directory's own files see the number of the directory.
+    pub fn table_child(&self, e: &'static Entry) -> Child {
+        Child { entry: e, proc: None, n: self.n }
+    }
+
+    fn real_perm(&self) -> Perm {
+        let at = self.at(None);
+        let mode = match (&self.entry.what, self.entry.mode) {
+            (What::Magic(_), 0) => crate::pid::fd::link_mode(&at),
+            (_, m) => m,
+        };
+        let (uid, gid) = match &self.proc {
+            Some(p) => p.owner(mode == 0o555 && matches!(self.entry.what, What::Dir(..))),
+            None => (0, 0),
+        };
+        Perm { mode: self.file_type() | mode, uid, gid }
+    }
+
+    /// Descriptor directories are open to their own process whatever its credentials became.
+    fn check_own(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
+        let Some(p) = self.proc.as_ref().filter(|_| self.is_own_dir()) else { return Ok(()) };
+        if p.group.tgid == cx.pid() {
+            return Ok(());
+        }
+        vfs::perm::allowed(&cx.creds(), &self.real_perm(), mask)
+    }
+
+    fn is_own_dir(&self) -> bool {
+        self.entry.mode == 0o500 && matches!(self.entry.what, What::Dir(..))
+    }
+
+    fn target(&self, cx: &dyn Caller) -> Option<Result<Target>> {
+        let What::Magic(to) = self.entry.what else { return None };
+        let at = self.at(Some(cx));
+        let go = || {
+            at.proc()?.may_access(cx)?;
+            to(&at)
+        };
+        Some(go())
+    }
+}
+
+impl Inode for Node {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        self.fs.clone()
+    }
+    fn kind(&self) -> u32 {
+        self.file_type()
+    }
+    fn attr(&self) -> Result<Attr> {
+        let p = self.real_perm();
+        let at = self.at(None);
+        let (mut nlink, mut size) = (1, 0);
+        match &self.entry.what {
+            What::Dir(entries, names) => {
+                let subdirs = entries.iter().filter(|e| matches!(e.what, What::Dir(..))).count();
+                nlink = 2 + subdirs as u64 + names.map_or(0, |n| n.subdirs(&at));
+                size = names.map_or(0, |n| n.size(&at));
+            }
+            What::Magic(_) if self.entry.mode == 0 => size = 64,
+            What::Text(..) if self.fs.kind == "sysfs" => size = 4096,
+            _ => {}
+        }
+        Ok(Attr {
+            dev: self.fs.dev,
+            ino: self.ino(),
+            mode: p.mode,
+            nlink,
+            uid: p.uid,
+            gid: p.gid,
+            size,
+            blksize: if self.fs.kind == "sysfs" { 4096 } else { 1024 },
+            atime: self.born,
+            mtime: self.born,
+            ctime: self.born,
+            ..Attr::default()
+        })
+    }
+    fn perm(&self) -> Result<Perm> {
+        let p = self.real_perm();
+        // See `check_own`.
+        Ok(if self.is_own_dir() { Perm { mode: p.mode | 0o555, ..p } } else { p })
+    }
+    fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() { Err(Errno::EPERM) } else { Ok(()) }
+    }
+    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        let What::Dir(entries, names) = &self.entry.what else { return Err(Errno::ENOTDIR) };
+        self.check_own(cx, vfs::perm::MAY_EXEC)?;
+        let at = self.at(Some(cx));
+        if let Some(p) = self.proc.as_ref()
+            && !p.exists(&self.fs.kernel)
+        {
+            return Err(Errno::ENOENT);
+        }
+        if let Some(e) = entries.iter().find(|e| e.name.as_bytes() == name) {
+            return Ok(self.child(self.table_child(e))?);
+        }
+        match names {
+            Some(n) => Ok(self.child(n.find(&at, name)?)?),
+            None => Err(Errno::ENOENT),
+        }
+    }
+    fn create(
+        &self,
+        _cx: &dyn Caller,
+        _name: &[u8],
+        _node: &vfs::NewNode,
+        _mode: u32,
+        _uid: u32,
+        _gid: u32,
+    ) -> Result<InodeRef> {
+        Err(if self.fs.kind == "proc" { Errno::ENOENT } else { Errno::EPERM })
+    }
+    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
+        if let What::Link(read) = self.entry.what {
+            return read(&self.at(Some(cx)));
+        }
+        match self.target(cx) {
+            Some(Ok(Target::Place(p))) => Ok(self.at(Some(cx)).show(&p)),
+            Some(Ok(Target::File(f))) => Ok(self.at(Some(cx)).show_file(&f)),
+            Some(Err(e)) => Err(e),
+            None => Err(Errno::EINVAL),
+        }
+    }
+    fn magic_link(&self, cx: &dyn Caller) -> Option<Result<Path>> {
+        match self.target(cx)? {
+            Ok(Target::Place(p)) => Some(Ok(p)),
+            Ok(Target::File(f)) => f.path.clone().map(Ok),
+            Err(e) => Some(Err(e)),
+        }
+    }
+    fn magic_file(&self, cx: &dyn Caller) -> Option<Result<Arc<OpenFile>>> {
+        match self.target(cx)? {
+            Ok(Target::File(f)) => Some(Ok(f)),
+            Ok(Target::Place(_)) => None,
+            Err(e) => Some(Err(e)),
+        }
+    }
+    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        let at = self.at(Some(cx));
+        let me = || self.fs.node(self.key, self.entry, self.proc.clone(), self.n);
+        match &self.entry.what {
+            What::Dir(..) => {
+                self.check_own(cx, vfs::perm::MAY_READ)?;
+                Ok(Arc::new(DirOps(me()?)))
+            }
+            What::Text(_, write) => {
+                let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+                if writes && write.is_none() {
+                    return Err(Errno::EACCES);
+                }
+                if self.proc.is_some() {
+                    crate::pid::check_open(&at, self.entry, cx)?;
+                }
+                Ok(Arc::new(TextOps::new(me()?)))
+            }
+            What::Special(open) => open(&at, flags),
+            What::Link(_) | What::Magic(_) => Err(Errno::ELOOP),
+        }
+    }
+}

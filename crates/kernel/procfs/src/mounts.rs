@@ -1,0 +1,153 @@
+//! /proc/PID/{mounts,mountinfo,mountstats}. See proc_pid_mountinfo(5).
+
+use crate::entry::{At, What};
+use crate::fs::Node;
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use vfs::mount::Propagation;
+use vfs::{FsView, Mount, MountNs, Path};
+use wait::{Events, WaitQueue};
+
+fn view(at: &At) -> Result<Arc<FsView>> {
+    Ok(at.proc()?.task().and_then(|t| t.fs()).ok_or(Errno::EINVAL)?.view())
+}
+
+/// Octal escapes for what would break a line into other fields.
+fn escape(out: &mut Vec<u8>, s: &[u8], special: &[u8]) {
+    for &b in s {
+        if special.contains(&b) {
+            out.extend(format!("\\{b:03o}").bytes());
+        } else {
+            out.push(b);
+        }
+    }
+}
+
+const SPECIAL: &[u8] = b" \t\n\\";
+const SPECIAL_TAB: &[u8] = b" \t\n\\#";
+
+/// Mounts that the process can reach, each with where it sees it.
+fn visible(v: &FsView) -> Vec<(Arc<Mount>, Vec<u8>)> {
+    let seen = |m: Arc<Mount>| {
+        let p: Path = m.root_path();
+        if p.reachable_from(&v.root) {
+            let place = p.display(&v.root);
+            Some((m, place))
+        } else if Arc::ptr_eq(&m, &v.root.mount) {
+            // The process's root lies inside this mount.
+            Some((m, b"/".to_vec()))
+        } else {
+            None
+        }
+    };
+    v.ns.mounts().into_iter().filter_map(seen).collect()
+}
+
+fn source(m: &Mount) -> &[u8] {
+    if m.source.is_empty() { b"none" } else { &m.source }
+}
+
+fn extra(m: &Mount) -> String {
+    let o = m.fs().options();
+    if o.is_empty() { o } else { format!(",{o}") }
+}
+
+fn readonly(m: &Mount) -> &'static str {
+    if m.sb.readonly.load(std::sync::atomic::Ordering::Relaxed) { "ro" } else { "rw" }
+}
+
+pub fn mounts(at: &At) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    for (m, place) in visible(&*view(at)?) {
+        escape(&mut out, source(&m), SPECIAL_TAB);
+        out.push(b' ');
+        escape(&mut out, &place, SPECIAL);
+        out.extend(format!(" {} {}{} 0 0\n", m.fs().kind(), m.flags().words(), extra(&m)).bytes());
+    }
+    Ok(out)
+}
+
+pub fn mountinfo(at: &At) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    for (m, place) in visible(&*view(at)?) {
+        let parent = m.mountpoint().map_or(m.id, |p| p.mount.id);
+        let dev = m.root.inode.attr().map_or(0, |a| a.dev);
+        let (major, minor) = (abi::stat::major(dev), abi::stat::minor(dev));
+        out.extend(format!("{} {parent} {major}:{minor} ", m.id).bytes());
+        escape(&mut out, &Path::display_in_fs(&m.root), SPECIAL);
+        out.push(b' ');
+        escape(&mut out, &place, SPECIAL);
+        out.extend(format!(" {}", m.flags().words()).bytes());
+        match m.propagation() {
+            Propagation::Private => {}
+            Propagation::Shared(n) => out.extend(format!(" shared:{n}").bytes()),
+            Propagation::Slave(n) => out.extend(format!(" master:{n}").bytes()),
+            Propagation::Unbindable => out.extend(b" unbindable"),
+        }
+        out.extend(format!(" - {} ", m.fs().kind()).bytes());
+        escape(&mut out, source(&m), SPECIAL);
+        out.extend(format!(" {}{}\n", readonly(&m), extra(&m)).bytes());
+    }
+    Ok(out)
+}
+
+pub fn mountstats(at: &At) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    for (m, place) in visible(&*view(at)?) {
+        out.extend(b"device ");
+        escape(&mut out, source(&m), SPECIAL);
+        out.extend(b" mounted on ");
+        escape(&mut out, &place, SPECIAL);
+        out.extend(format!(" with fstype {}\n", m.fs().kind()).bytes());
+    }
+    Ok(out)
+}
+
+/// An open mount table, which becomes ready for POLLPRI when the table changes.
+pub struct Watch {
+    ns: Arc<MountNs>,
+    seen: Mutex<Vec<u32>>,
+}
+
+impl Watch {
+    /// Events; a change is told once.
+    pub fn poll(&self) -> Events {
+        let now = state(&self.ns);
+        let mut seen = self.seen.lock();
+        let mut e = Events::READABLE;
+        if *seen != now {
+            *seen = now;
+            e = Events(e.0 | Events::PRI.0 | Events::ERR.0);
+        }
+        e
+    }
+    /// Notified on changes.
+    pub fn queue(&self) -> WaitQueue {
+        self.ns.changed.clone()
+    }
+}
+
+fn state(ns: &MountNs) -> Vec<u32> {
+    ns.mounts().iter().flat_map(|m| [m.id, m.flags().bits()]).collect()
+}
+
+/// A watch for an inode that is a mount table.
+pub fn watch(node: &Node) -> Option<Watch> {
+    if !matches!(node.entry().what, What::Text(..)) || !matches!(node.entry().name, "mounts" | "mountinfo") {
+        return None;
+    }
+    let ns = view(&node.at(None)).ok()?.ns.clone();
+    let seen = Mutex::new(state(&ns));
+    Some(Watch { ns, seen })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn blanks_are_escaped() {
+        let mut out = Vec::new();
+        super::escape(&mut out, b"a b\tc\n\\#", super::SPECIAL);
+        assert_eq!(out, b"a\\040b\\011c\\012\\134#");
+    }
+}

@@ -1,0 +1,97 @@
+//! /proc/PID/net: the tables of a network that has no interfaces.
+
+use crate::entry::{At, Entry, dir, empty, text};
+use abi::Result;
+
+fn dev(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"Inter-|   Receive                                                |  Transmit\n \
+face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n"
+        .to_vec())
+}
+
+fn inet(last: &str, width: usize) -> Vec<u8> {
+    let head =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+    format!("{:<width$}\n", format!("{head}{last}")).into_bytes()
+}
+
+fn tcp(_at: &At) -> Result<Vec<u8>> {
+    Ok(inet("", 149))
+}
+
+fn udp(_at: &At) -> Result<Vec<u8>> {
+    let mut v = b" ".to_vec();
+    v.extend(inet(" ref pointer drops", 126));
+    Ok(v)
+}
+
+fn raw(_at: &At) -> Result<Vec<u8>> {
+    Ok(inet(" ref pointer drops", 0))
+}
+
+const HEAD6: &str = "  sl  local_address                         remote_address                        \
+                     st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+
+fn tcp6(_at: &At) -> Result<Vec<u8>> {
+    Ok(format!("{HEAD6}\n").into_bytes())
+}
+
+fn udp6(_at: &At) -> Result<Vec<u8>> {
+    Ok(format!("{HEAD6} ref pointer drops\n").into_bytes())
+}
+
+fn unix(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"Num       RefCount Protocol Flags    Type St Inode Path\n".to_vec())
+}
+
+fn route(_at: &At) -> Result<Vec<u8>> {
+    let head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
+    Ok(format!("{head:<127}\n").into_bytes())
+}
+
+fn arp(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"IP address       HW type     Flags       HW address            Mask     Device\n".to_vec())
+}
+
+fn netlink(_at: &At) -> Result<Vec<u8>> {
+    let head = "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode";
+    Ok(format!("{head}\n").into_bytes())
+}
+
+fn packet(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n".to_vec())
+}
+
+fn sockstat(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\nRAW: inuse 0\n\
+FRAG: inuse 0 memory 0\n"
+        .to_vec())
+}
+
+fn ptype(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"Type Device      Function\n".to_vec())
+}
+
+/// The directory.
+pub static NET: [Entry; 20] = [
+    text("arp", arp),
+    text("dev", dev),
+    empty("dev_mcast"),
+    empty("if_inet6"),
+    empty("igmp6"),
+    empty("ipv6_route"),
+    text("netlink", netlink),
+    text("packet", packet),
+    text("ptype", ptype),
+    text("raw", raw),
+    text("raw6", udp6),
+    text("route", route),
+    text("sockstat", sockstat),
+    dir("stat", &[]),
+    text("tcp", tcp),
+    text("tcp6", tcp6),
+    text("udp", udp),
+    text("udp6", udp6),
+    text("udplite", udp),
+    text("unix", unix),
+];

@@ -1,0 +1,168 @@
+//! The small files of a process.
+
+use crate::entry::{At, Entry, What, line};
+use crate::pid::stat::{name, relations, times};
+use abi::{Errno, Result};
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+use vfs::Cap;
+
+const LIMITS: [(&str, &str); 16] = [
+    ("Max cpu time", "seconds"),
+    ("Max file size", "bytes"),
+    ("Max data size", "bytes"),
+    ("Max stack size", "bytes"),
+    ("Max core file size", "bytes"),
+    ("Max resident set", "bytes"),
+    ("Max processes", "processes"),
+    ("Max open files", "files"),
+    ("Max locked memory", "bytes"),
+    ("Max address space", "bytes"),
+    ("Max file locks", "locks"),
+    ("Max pending signals", "signals"),
+    ("Max msgqueue size", "bytes"),
+    ("Max nice priority", ""),
+    ("Max realtime priority", ""),
+    ("Max realtime timeout", "us"),
+];
+
+pub fn limits(at: &At) -> Result<Vec<u8>> {
+    let l = *at.proc()?.group.rlimits.lock();
+    let mut s = format!("{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units");
+    let show = |v: u64| if v == u64::MAX { "unlimited".to_string() } else { v.to_string() };
+    for ((what, unit), (soft, hard)) in LIMITS.iter().zip(l) {
+        let _ = write!(s, "{what:<25} {:<20} {:<20} ", show(soft), show(hard));
+        let _ = if unit.is_empty() { writeln!(s) } else { writeln!(s, "{unit:<10}") };
+    }
+    Ok(s.into_bytes())
+}
+
+pub fn personality(at: &At) -> Result<Vec<u8>> {
+    line(format_args!("{:08x}", at.proc()?.group.personality.load(Ordering::Relaxed)))
+}
+
+pub fn syscall(at: &At) -> Result<Vec<u8>> {
+    let Some(t) = at.proc()?.task() else { return Ok(b"0 0x0 0x0\n".to_vec()) };
+    let nr = t.in_syscall.load(Ordering::Relaxed);
+    if !t.is_sleeping() || nr == 0 {
+        return Ok(b"running\n".to_vec());
+    }
+    line(format_args!("{} 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0", nr - 1))
+}
+
+pub fn wchan(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"0".to_vec())
+}
+
+/// Only the kernel's owner may see kernel stacks, and this kernel has none to show.
+pub fn stack(at: &At) -> Result<Vec<u8>> {
+    if at.cx()?.creds().capable(Cap::SYS_ADMIN) { Ok(Vec::new()) } else { Err(Errno::EACCES) }
+}
+
+pub fn sched(at: &At) -> Result<Vec<u8>> {
+    let p = at.proc()?;
+    let r = relations(at.kernel(), p);
+    let mut out = name(p, &r);
+    let threads = p.group.threads().len();
+    let (u, s) = times(p, &r);
+    let (policy, nice) = p.task().map_or((0, 0), |t| (t.sched.lock().0, t.nice.load(Ordering::Relaxed)));
+    let ms = |ns: u64| format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000);
+    let mut t = format!(" ({}, #threads: {threads})\n{}\n", p.id(), "-".repeat(67));
+    for (k, v) in [
+        ("se.sum_exec_runtime", ms(u + s)),
+        ("nr_switches", "0".into()),
+        ("nr_voluntary_switches", "0".into()),
+        ("nr_involuntary_switches", "0".into()),
+        ("policy", policy.to_string()),
+        ("prio", (120 + nice).to_string()),
+    ] {
+        let _ = writeln!(t, "{k:<45}:{v:>21}");
+    }
+    out.extend(t.into_bytes());
+    Ok(out)
+}
+
+pub fn schedstat(at: &At) -> Result<Vec<u8>> {
+    let p = at.proc()?;
+    let (u, s) = times(p, &relations(at.kernel(), p));
+    line(format_args!("{} 0 0", u + s))
+}
+
+pub fn slash(_at: &At) -> Result<Vec<u8>> {
+    line("/")
+}
+
+pub fn cgroup(_at: &At) -> Result<Vec<u8>> {
+    line("0::/")
+}
+
+/// No audit: (uid_t)-1.
+pub fn no_id(_at: &At) -> Result<Vec<u8>> {
+    Ok(u32::MAX.to_string().into_bytes())
+}
+
+pub fn io(at: &At) -> Result<Vec<u8>> {
+    at.proc()?;
+    let names = ["rchar", "wchar", "syscr", "syscw", "read_bytes", "write_bytes", "cancelled_write_bytes"];
+    Ok(names.iter().flat_map(|n| format!("{n}: 0\n").into_bytes()).collect())
+}
+
+/// The initial user namespace: every id is itself.
+pub fn id_map(_at: &At) -> Result<Vec<u8>> {
+    line(format_args!("{:>10} {:>10} {:>10}", 0, 0, u32::MAX))
+}
+
+pub fn setgroups(_at: &At) -> Result<Vec<u8>> {
+    line("allow")
+}
+
+pub fn coredump_filter(_at: &At) -> Result<Vec<u8>> {
+    line("00000033")
+}
+
+pub fn autogroup(at: &At) -> Result<Vec<u8>> {
+    let nice = at.proc()?.task().map_or(0, |t| t.nice.load(Ordering::Relaxed));
+    line(format_args!("/autogroup-1 nice {nice}"))
+}
+
+pub fn timens_offsets(_at: &At) -> Result<Vec<u8>> {
+    let row = |n: &str| format!("{n:<10} {:>10} {:>9}\n", 0, 0);
+    Ok((row("monotonic") + &row("boottime")).into_bytes())
+}
+
+/// A file that cannot be read.
+pub fn write_only(_at: &At) -> Result<Vec<u8>> {
+    Err(Errno::EINVAL)
+}
+
+/// Accepts a write that only tunes what this kernel leaves to the host.
+pub fn ignore(_at: &At, _data: &[u8]) -> Result<()> {
+    Ok(())
+}
+
+/// Refuses a write.
+pub fn refuse(_at: &At, _data: &[u8]) -> Result<()> {
+    Err(Errno::EPERM)
+}
+
+fn no_module(_at: &At) -> Result<Vec<u8>> {
+    Err(Errno::EINVAL)
+}
+
+fn no_module_write(_at: &At, _data: &[u8]) -> Result<()> {
+    Err(Errno::EINVAL)
+}
+
+const fn attr(name: &'static str, mode: u32) -> Entry {
+    Entry { name, mode, what: What::Text(no_module, Some(no_module_write)) }
+}
+
+/// Attributes of security modules: the names are there, no module answers.
+pub static ATTR: [Entry; 6] = [
+    attr("current", 0o666),
+    Entry { name: "prev", mode: 0o444, what: What::Text(no_module, None) },
+    attr("exec", 0o666),
+    attr("fscreate", 0o666),
+    attr("keycreate", 0o666),
+    attr("sockcreate", 0o666),
+];

@@ -1,0 +1,203 @@
+//! /proc/PID and /proc/PID/task/TID.
+
+pub mod fd;
+mod list;
+mod maps;
+mod memory;
+mod misc;
+mod ns;
+mod smaps;
+mod stat;
+mod status;
+mod tune;
+
+pub use list::PIDS;
+use list::{own, own_thread};
+pub use stat::ticks;
+
+use crate::entry::{At, Entry, Target, What, dir, empty, link, magic, private, text, writable};
+use abi::{Errno, Result};
+use mm::Mm;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use task::{Kernel, Task, ThreadGroup};
+use vfs::{Caller, Cap};
+
+/// What a /proc/PID or task/TID directory stands for.
+pub struct Proc {
+    /// The process.
+    pub group: Arc<ThreadGroup>,
+    /// The thread, for task/TID and for /proc/TID of a thread that leads no process.
+    pub thread: Option<Arc<Task>>,
+}
+
+impl Proc {
+    /// The number in the name.
+    pub fn id(&self) -> i32 {
+        self.thread.as_ref().map_or(self.group.tgid, |t| t.tid())
+    }
+    /// Stands for a thread.
+    pub fn is_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+    /// Stands for the same.
+    pub fn same(&self, o: &Proc) -> bool {
+        Arc::ptr_eq(&self.group, &o.group)
+            && match (&self.thread, &o.thread) {
+                (None, None) => true,
+                (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                _ => false,
+            }
+    }
+    /// Not waited for yet; for a thread, still running.
+    pub fn exists(&self, k: &Kernel) -> bool {
+        match &self.thread {
+            Some(t) => k.task(t.tid()).is_some_and(|x| Arc::ptr_eq(&x, t)),
+            None => k.group(self.group.tgid).is_some_and(|g| Arc::ptr_eq(&g, &self.group)),
+        }
+    }
+    /// The thread whose state is shown; `None` for a zombie.
+    pub fn task(&self) -> Option<Arc<Task>> {
+        match &self.thread {
+            Some(t) if t.exiting.load(Ordering::SeqCst) => None,
+            Some(t) => Some(t.clone()),
+            None => self.group.any_thread().filter(|t| !t.exiting.load(Ordering::SeqCst)),
+        }
+    }
+    /// Memory; `None` for a zombie.
+    pub fn mm(&self) -> Option<Arc<Mm>> {
+        self.task().map(|t| t.mm())
+    }
+    /// Owner of the files: the effective ids, or root when the process must not be looked into.
+    pub fn owner(&self, always: bool) -> (u32, u32) {
+        let Some(t) = self.task() else { return (0, 0) };
+        if !always && t.mm().dumpable.load(Ordering::Relaxed) != 1 {
+            return (0, 0);
+        }
+        let c = t.creds();
+        (c.euid, c.egid)
+    }
+
+    /// Whether `cx` may look into the process (ptrace access mode PTRACE_MODE_READ_FSCREDS); see ptrace(2).
+    pub fn may_access(&self, cx: &dyn Caller) -> Result<()> {
+        if cx.pid() == self.group.tgid {
+            return Ok(());
+        }
+        let Some(t) = self.task() else { return Ok(()) };
+        let (mine, other) = (cx.creds(), t.creds());
+        if mine.capable(Cap::SYS_PTRACE) {
+            return Ok(());
+        }
+        let same = [other.uid, other.euid, other.suid].iter().all(|&u| u == mine.fsuid)
+            && [other.gid, other.egid, other.sgid].iter().all(|&g| g == mine.fsgid);
+        let dumpable = t.mm().dumpable.load(Ordering::Relaxed) == 1;
+        let no_more = other.permitted & !mine.effective == 0;
+        if same && dumpable && no_more { Ok(()) } else { Err(Errno::EACCES) }
+    }
+}
+
+/// Files whose text only those may see who may look into the process.
+const GUARDED: &[&str] =
+    &["auxv", "environ", "io", "maps", "smaps", "smaps_rollup", "personality", "stack", "syscall"];
+
+/// The check at open.
+pub fn check_open(at: &At, entry: &Entry, cx: &dyn Caller) -> Result<()> {
+    let p = at.proc()?;
+    if GUARDED.contains(&entry.name) { p.may_access(cx) } else { Ok(()) }
+}
+
+fn cwd(at: &At) -> Result<Target> {
+    let fs = at.proc()?.task().and_then(|t| t.fs()).ok_or(Errno::ENOENT)?;
+    Ok(Target::Place(fs.view().cwd.clone()))
+}
+
+fn root(at: &At) -> Result<Target> {
+    let fs = at.proc()?.task().and_then(|t| t.fs()).ok_or(Errno::ENOENT)?;
+    Ok(Target::Place(fs.view().root.clone()))
+}
+
+fn exe(at: &At) -> Result<Target> {
+    let mm = at.proc()?.mm().ok_or(Errno::ENOENT)?;
+    let f = mm.image().exe.ok_or(Errno::ENOENT)?;
+    Ok(match &f.path {
+        Some(p) => Target::Place(p.clone()),
+        None => Target::File(f),
+    })
+}
+
+/// A directory that only its owner may list.
+const fn own_dir(name: &'static str, names: &'static dyn crate::entry::Names) -> Entry {
+    Entry { name, mode: 0o500, what: What::Dir(&[], Some(names)) }
+}
+
+macro_rules! common {
+    ($($more:expr),* $(,)?) => {
+        [
+            own_dir("fd", &fd::Fds),
+            Entry { name: "fdinfo", mode: 0o555, what: What::Dir(&[], Some(&fd::FdInfos)) },
+            Entry { name: "ns", mode: 0o511, what: What::Dir(&ns::NS, None) },
+            dir("net", &crate::net::NET),
+            private("environ", memory::environ),
+            private("auxv", memory::auxv),
+            text("status", status::status),
+            private("personality", misc::personality),
+            text("limits", misc::limits),
+            writable("sched", 0o644, misc::sched, misc::ignore),
+            writable("comm", 0o644, tune::comm, tune::set_comm),
+            private("syscall", misc::syscall),
+            text("cmdline", memory::cmdline),
+            text("stat", stat::stat),
+            text("statm", stat::statm),
+            text("maps", maps::maps),
+            Entry { name: "mem", mode: 0o600, what: What::Special(memory::open_mem) },
+            magic("cwd", cwd),
+            magic("root", root),
+            magic("exe", exe),
+            text("mounts", crate::mounts::mounts),
+            text("mountinfo", crate::mounts::mountinfo),
+            Entry { name: "clear_refs", mode: 0o200, what: What::Text(misc::write_only, Some(misc::ignore)) },
+            text("smaps", smaps::smaps),
+            text("smaps_rollup", smaps::rollup),
+            Entry { name: "attr", mode: 0o555, what: What::Dir(&misc::ATTR, None) },
+            text("wchan", misc::wchan),
+            private("stack", misc::stack),
+            text("schedstat", misc::schedstat),
+            text("cpuset", misc::slash),
+            text("cgroup", misc::cgroup),
+            text("oom_score", tune::oom_score),
+            writable("oom_adj", 0o644, tune::oom_adj, tune::set_oom_adj),
+            writable("oom_score_adj", 0o644, tune::oom_score_adj, tune::set_oom_score_adj),
+            writable("loginuid", 0o644, misc::no_id, misc::refuse),
+            text("sessionid", misc::no_id),
+            private("io", misc::io),
+            writable("uid_map", 0o644, misc::id_map, misc::refuse),
+            writable("gid_map", 0o644, misc::id_map, misc::refuse),
+            writable("projid_map", 0o644, misc::id_map, misc::refuse),
+            writable("setgroups", 0o644, misc::setgroups, misc::refuse),
+            $($more,)*
+        ]
+    };
+}
+
+static IN_PID: &[Entry] = &common![
+    Entry { name: "task", mode: 0o555, what: What::Dir(&[], Some(&list::Threads)) },
+    private("mountstats", crate::mounts::mountstats),
+    writable("coredump_filter", 0o644, misc::coredump_filter, misc::ignore),
+    writable("timerslack_ns", 0o666, tune::timerslack, tune::set_timerslack),
+    empty("timers"),
+    writable("autogroup", 0o644, misc::autogroup, misc::refuse),
+    text("timens_offsets", misc::timens_offsets),
+    empty("arch_status"),
+];
+
+static IN_TASK: &[Entry] = &common![text("children", list::children), empty("arch_status")];
+
+/// The directory of a process.
+pub static PID_DIR: Entry = Entry { name: "", mode: 0o555, what: What::Dir(IN_PID, None) };
+/// The directory of a thread.
+pub static TASK_DIR: Entry = Entry { name: "", mode: 0o555, what: What::Dir(IN_TASK, None) };
+
+/// /proc/self.
+pub const SELF: Entry = link("self", own);
+/// /proc/thread-self.
+pub const THREAD_SELF: Entry = link("thread-self", own_thread);

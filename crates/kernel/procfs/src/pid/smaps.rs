@@ -1,0 +1,155 @@
+//! /proc/PID/smaps and smaps_rollup. The host counts resident pages of a whole address space only,
+//! so the pages of a mapping are its share by size.
+
+use crate::entry::At;
+use crate::host::resident;
+use crate::pid::maps::{Line, header, lines};
+use abi::{PAGE_SIZE, Result};
+use std::fmt::Write;
+
+#[derive(Clone, Copy, Default)]
+struct Use {
+    rss: u64,
+    anon: u64,
+    shared: u64,
+    dirty: u64,
+    locked: u64,
+}
+
+impl Use {
+    fn of(l: &Line, share: (u64, u64)) -> Use {
+        let v = &l.vma;
+        if v.prot == libc::PROT_NONE || l.special {
+            return Use::default();
+        }
+        let pages = v.len() / PAGE_SIZE;
+        let part = (u128::from(pages) * u128::from(share.0) / u128::from(share.1.max(1))) as u64;
+        let rss = part.min(pages) * PAGE_SIZE / 1024;
+        let anon = if v.file.is_none() && !v.shared { rss } else { 0 };
+        let dirty = if v.prot & libc::PROT_WRITE != 0 { rss } else { 0 };
+        Use {
+            rss,
+            anon,
+            shared: if v.shared { rss } else { 0 },
+            dirty,
+            locked: if v.locked { rss } else { 0 },
+        }
+    }
+
+    fn add(&mut self, o: Use) {
+        self.rss += o.rss;
+        self.anon += o.anon;
+        self.shared += o.shared;
+        self.dirty += o.dirty;
+        self.locked += o.locked;
+    }
+
+    fn print(&self, s: &mut String, rollup: bool) {
+        let mut f = |k: &str, v: u64| {
+            let _ = writeln!(s, "{:<15} {v:>8} kB", format!("{k}:"));
+        };
+        f("Rss", self.rss);
+        f("Pss", self.rss);
+        f("Pss_Dirty", self.dirty);
+        if rollup {
+            f("Pss_Anon", self.anon);
+            f("Pss_File", self.rss - self.anon - self.shared);
+            f("Pss_Shmem", self.shared);
+        }
+        let shared_dirty = self.shared.min(self.dirty);
+        f("Shared_Clean", self.shared - shared_dirty);
+        f("Shared_Dirty", shared_dirty);
+        f("Private_Clean", self.rss - self.shared - (self.dirty - shared_dirty));
+        f("Private_Dirty", self.dirty - shared_dirty);
+        f("Referenced", self.rss);
+        f("Anonymous", self.anon);
+        for k in [
+            "KSM",
+            "LazyFree",
+            "AnonHugePages",
+            "ShmemPmdMapped",
+            "FilePmdMapped",
+            "Shared_Hugetlb",
+            "Private_Hugetlb",
+            "Swap",
+            "SwapPss",
+        ] {
+            f(k, 0);
+        }
+        f("Locked", self.locked);
+    }
+}
+
+/// Resident pages against pages that could be.
+fn share(at: &At, all: &[Line]) -> (u64, u64) {
+    let total: u64 = all
+        .iter()
+        .filter(|l| !l.special && l.vma.prot != libc::PROT_NONE)
+        .map(|l| l.vma.len() / PAGE_SIZE)
+        .sum();
+    let rss = at.proc().ok().and_then(|p| p.mm()).map_or(0, |m| resident(&m).total);
+    (rss.min(total), total)
+}
+
+fn flags(l: &Line) -> String {
+    let v = &l.vma;
+    let mut s = String::from("VmFlags: ");
+    let mut f = |on: bool, name: &str| {
+        if on {
+            s.push_str(name);
+            s.push(' ');
+        }
+    };
+    f(v.prot & libc::PROT_READ != 0, "rd");
+    f(v.prot & libc::PROT_WRITE != 0, "wr");
+    f(v.prot & libc::PROT_EXEC != 0, "ex");
+    f(v.shared, "sh");
+    f(true, "mr");
+    f(!v.shared || v.file.as_ref().is_none_or(|f| f.writable()), "mw");
+    f(true, "me");
+    f(v.shared, "ms");
+    f(v.flags & libc::MAP_GROWSDOWN != 0, "gd");
+    f(v.locked, "lo");
+    f(l.special, "de");
+    f(v.flags & libc::MAP_NORESERVE != 0, "nr");
+    f(v.file.is_none() && !v.shared && v.prot & libc::PROT_WRITE != 0, "ac");
+    s
+}
+
+pub fn smaps(at: &At) -> Result<Vec<u8>> {
+    let all = lines(at)?;
+    let share = share(at, &all);
+    let mut out = Vec::new();
+    for l in &all {
+        out.extend(header(l));
+        let mut s = String::new();
+        let size = l.vma.len() / 1024;
+        let _ = write!(
+            s,
+            "Size:           {size:>8} kB\nKernelPageSize: {:>8} kB\nMMUPageSize:    {:>8} kB\n",
+            4, 4
+        );
+        Use::of(l, share).print(&mut s, false);
+        let _ = writeln!(s, "THPeligible:           0\n{}", flags(l));
+        out.extend(s.into_bytes());
+    }
+    Ok(out)
+}
+
+pub fn rollup(at: &At) -> Result<Vec<u8>> {
+    let all = lines(at)?;
+    let user: Vec<&Line> = all.iter().filter(|l| l.vma.start < 1 << 63).collect();
+    let (Some(first), Some(last)) = (user.first(), user.last()) else { return Ok(Vec::new()) };
+    let share = share(at, &all);
+    let mut sum = Use::default();
+    for l in &all {
+        sum.add(Use::of(l, share));
+    }
+    let mut s = format!("{:08x}-{:08x} ---p 00000000 00:00 0 ", first.vma.start, last.vma.end);
+    while s.len() < 73 {
+        s.push(' ');
+    }
+    s.push_str("[rollup]\n");
+    sum.print(&mut s, true);
+    Ok(s.into_bytes())
+}

@@ -1,0 +1,166 @@
+//! /proc/PID/stat and statm. See proc_pid_stat(5).
+
+use crate::entry::At;
+use crate::host::resident;
+use crate::pid::Proc;
+use crate::pid::status::{mem_numbers, signal_sets};
+use abi::{PAGE_SIZE, Result};
+use std::sync::atomic::Ordering;
+use task::Kernel;
+
+/// Clock ticks a second.
+pub const HZ: u64 = 100;
+
+/// Nanoseconds as ticks.
+pub fn ticks(ns: u64) -> u64 {
+    ns / (1_000_000_000 / HZ)
+}
+
+/// What the tree of processes says.
+#[derive(Clone, Copy, Default)]
+pub struct Relations {
+    /// Parent.
+    pub ppid: i32,
+    /// Process group.
+    pub pgid: i32,
+    /// Session.
+    pub sid: i32,
+    /// Signal to the parent.
+    pub exit_signal: i32,
+    /// Wait status of a zombie.
+    pub zombie: Option<i32>,
+    /// Its name.
+    pub comm: [u8; 16],
+    /// Its processor time.
+    pub times: (u64, u64),
+}
+
+/// Reads the tree.
+pub fn relations(k: &Kernel, p: &Proc) -> Relations {
+    let t = k.tree.lock();
+    let Some(n) = t.nodes.get(&p.group.tgid) else { return Relations::default() };
+    let z = n.zombie.as_ref();
+    Relations {
+        ppid: n.parent,
+        pgid: n.pgid,
+        sid: n.sid,
+        exit_signal: n.exit_signal,
+        zombie: z.map(|z| z.status),
+        comm: z.map_or([0; 16], |z| z.comm),
+        times: z.map_or((0, 0), |z| (z.usage.utime, z.usage.stime)),
+    }
+}
+
+/// The letter and the word for a state.
+pub fn state(p: &Proc, r: &Relations) -> (char, &'static str) {
+    if r.zombie.is_some() {
+        return ('Z', "zombie");
+    }
+    let Some(t) = p.task() else { return ('Z', "zombie") };
+    let (stopped, all) = {
+        let s = p.group.signals.lock();
+        (s.stop.is_some(), s.parked >= s.threads.len())
+    };
+    if stopped && (all || t.is_sleeping()) {
+        ('T', "stopped")
+    } else if t.is_sleeping() {
+        ('S', "sleeping")
+    } else {
+        ('R', "running")
+    }
+}
+
+/// The name, NUL padding removed.
+pub fn name(p: &Proc, r: &Relations) -> Vec<u8> {
+    let c = p.task().map_or(r.comm, |t| t.comm());
+    c.iter().copied().take_while(|&b| b != 0).collect()
+}
+
+/// User and system time in nanoseconds of what the directory stands for.
+pub fn times(p: &Proc, r: &Relations) -> (u64, u64) {
+    if r.zombie.is_some() {
+        return r.times;
+    }
+    let (user, sys) = p.group.cpu_times();
+    let Some(t) = &p.thread else { return (user, sys) };
+    let threads = p.group.threads().len().max(1) as u64;
+    let own = hostsys::clock::thread_cpu_ns(t.host_tid.load(Ordering::Relaxed)).unwrap_or(0) as u64;
+    (user / threads, if threads == 1 { sys } else { own })
+}
+
+pub fn stat(at: &At) -> Result<Vec<u8>> {
+    let p = at.proc()?;
+    let r = relations(at.kernel(), p);
+    let task = p.task();
+    let allowed = at.cx.is_none_or(|cx| p.may_access(cx).is_ok());
+    let (tty, tpgid) = at.kernel().terminal_of(r.sid).unwrap_or((0, -1));
+    let (utime, stime) = times(p, &r);
+    let usage = *p.group.usage.lock();
+    let (nice, (policy, rt)) =
+        task.as_ref().map_or((0, (0, 0)), |t| (t.nice.load(Ordering::Relaxed), *t.sched.lock()));
+    let priority = if rt > 0 { -1 - rt } else { 20 + nice };
+    let started = task.as_ref().filter(|_| p.is_thread()).map_or(p.group.started, |t| t.started);
+    let start = started.saturating_duration_since(at.kernel().boot).as_nanos() as u64;
+    let threads = p.group.threads().len().max(usize::from(r.zombie.is_none()));
+    let (vsize, rss) = match task.as_ref().map(|t| t.mm()) {
+        Some(mm) => (mem_numbers(&mm).size, resident(&mm).total),
+        None => (0, 0),
+    };
+    let img = task.as_ref().map(|t| (t.mm().image(), t.mm().with_map(|m| m.brk_start))).filter(|_| allowed);
+    let (img, brk) = img.unwrap_or_default();
+    let s = signal_sets(p, task.as_deref());
+    let rsslim = p.group.rlimit(libc::RLIMIT_RSS as i32);
+    let mut out = format!("{} (", p.id()).into_bytes();
+    out.extend(name(p, &r));
+    let sleeping = task.as_ref().is_some_and(|t| t.is_sleeping());
+    out.extend(
+        format!(
+            ") {} {} {} {} {tty} {tpgid} 4194304 0 0 0 0 {} {} {} {} {priority} {nice} {threads} 0 {} {vsize} {rss} \
+             {rsslim} {} {} {} 0 0 {} {} {} {} {} 0 0 {} 0 {rt} {policy} 0 0 0 {} {} {} {} {} {} {} {}\n",
+            state(p, &r).0,
+            r.ppid,
+            r.pgid,
+            r.sid,
+            ticks(utime),
+            ticks(stime),
+            ticks(usage.child_utime),
+            ticks(usage.child_stime),
+            ticks(start),
+            img.code.0,
+            img.code.1,
+            img.stack,
+            s.pending.0 & 0x7fff_ffff,
+            s.blocked.0 & 0x7fff_ffff,
+            s.ignored.0 & 0x7fff_ffff,
+            s.caught.0 & 0x7fff_ffff,
+            u8::from(sleeping && allowed),
+            if p.is_thread() && p.id() != p.group.tgid { -1 } else { r.exit_signal },
+            img.data.0,
+            img.data.1,
+            brk,
+            img.args.0,
+            img.args.1,
+            img.env.0,
+            img.env.1,
+            r.zombie.filter(|_| allowed).unwrap_or(0),
+        )
+        .into_bytes(),
+    );
+    Ok(out)
+}
+
+pub fn statm(at: &At) -> Result<Vec<u8>> {
+    let Some(mm) = at.proc()?.mm() else { return Ok(b"0 0 0 0 0 0 0\n".to_vec()) };
+    let n = mem_numbers(&mm);
+    let r = resident(&mm);
+    let pages = |b: u64| b / PAGE_SIZE;
+    Ok(format!(
+        "{} {} {} {} 0 {} 0\n",
+        pages(n.size),
+        r.total,
+        r.shared,
+        pages(n.exe),
+        pages(n.data + n.stack)
+    )
+    .into_bytes())
+}

@@ -1,0 +1,206 @@
+//! /proc/PID/status. See proc_pid_status(5).
+
+use crate::cpu::{mask_list, mask_words};
+use crate::entry::At;
+use crate::host::resident;
+use crate::pid::Proc;
+use crate::pid::stat::{name, relations, state};
+use abi::{PAGE_SIZE, Result, SigSet, Signal, page_down, page_up};
+use mm::{Mm, VmaKind};
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+use task::Task;
+
+/// Sizes of an address space in bytes.
+#[derive(Clone, Copy, Default)]
+pub struct MemNumbers {
+    /// Everything mapped.
+    pub size: u64,
+    /// Locked.
+    pub locked: u64,
+    /// Private and writable, the stack apart.
+    pub data: u64,
+    /// Stack.
+    pub stack: u64,
+    /// Code of the program.
+    pub exe: u64,
+    /// Other code.
+    pub lib: u64,
+}
+
+/// Adds up the mappings.
+pub fn mem_numbers(mm: &Mm) -> MemNumbers {
+    let code = mm.image().code;
+    let exe = page_up(code.1).unwrap_or(code.1).saturating_sub(page_down(code.0));
+    mm.with_map(|m| {
+        let mut n = MemNumbers { size: m.total(), exe, ..MemNumbers::default() };
+        let mut text = 0;
+        for v in m.iter() {
+            let write = v.prot & libc::PROT_WRITE != 0;
+            if v.locked {
+                n.locked += v.len();
+            }
+            if v.kind == VmaKind::Stack || v.flags & libc::MAP_GROWSDOWN != 0 {
+                n.stack += v.len();
+            } else if write && !v.shared {
+                n.data += v.len();
+            } else if v.prot & libc::PROT_EXEC != 0 && !write {
+                text += v.len();
+            }
+        }
+        n.lib = text.saturating_sub(exe);
+        n
+    })
+}
+
+/// Signal sets of a thread and its process.
+pub struct SignalSets {
+    /// Pending for the thread.
+    pub pending: SigSet,
+    /// Pending for the process.
+    pub shared: SigSet,
+    /// Blocked.
+    pub blocked: SigSet,
+    /// Ignored.
+    pub ignored: SigSet,
+    /// With a handler.
+    pub caught: SigSet,
+    /// Queued entries.
+    pub queued: usize,
+}
+
+/// Reads them.
+pub fn signal_sets(p: &Proc, task: Option<&Task>) -> SignalSets {
+    let (pending, q1) = task.map_or((SigSet::EMPTY, 0), |t| {
+        let q = t.pending.lock();
+        (q.set(), q.len())
+    });
+    let (shared, q2) = {
+        let s = p.group.signals.lock();
+        (s.shared.set(), s.shared.len())
+    };
+    let (mut ignored, mut caught) = (SigSet::EMPTY, SigSet::EMPTY);
+    let handlers = p.group.handlers();
+    let h = handlers.lock();
+    for s in (1..=64).filter_map(Signal::new).filter(|_| task.is_some()) {
+        match h.get(s).handler {
+            task::signal::SIG_DFL => {}
+            task::signal::SIG_IGN => ignored.add(s),
+            _ => caught.add(s),
+        }
+    }
+    let blocked = task.map_or(SigSet::EMPTY, |t| t.blocked());
+    SignalSets { pending, shared, blocked, ignored, caught, queued: q1 + q2 }
+}
+
+fn escaped(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for &b in name {
+        match b {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b => out.push(b),
+        }
+    }
+    out
+}
+
+fn memory(s: &mut String, mm: &Mm) {
+    let n = mem_numbers(mm);
+    let r = resident(mm);
+    let page = PAGE_SIZE / 1024;
+    let (rss, shared) = (r.total * page, r.shared * page);
+    let pte = (n.size / (512 * PAGE_SIZE) + 4) * page;
+    for (k, v) in [
+        ("VmPeak", n.size / 1024),
+        ("VmSize", n.size / 1024),
+        ("VmLck", n.locked / 1024),
+        ("VmPin", 0),
+        ("VmHWM", rss),
+        ("VmRSS", rss),
+        ("RssAnon", rss.saturating_sub(shared)),
+        ("RssFile", shared),
+        ("RssShmem", 0),
+        ("VmData", n.data / 1024),
+        ("VmStk", n.stack / 1024),
+        ("VmExe", n.exe / 1024),
+        ("VmLib", n.lib / 1024),
+        ("VmPTE", pte),
+        ("VmSwap", 0),
+        ("HugetlbPages", 0),
+    ] {
+        let _ = writeln!(s, "{k}:\t{v:>8} kB");
+    }
+    s.push_str("CoreDumping:\t0\nTHP_enabled:\t1\nuntag_mask:\t0xffffffffffffffff\n");
+}
+
+pub fn status(at: &At) -> Result<Vec<u8>> {
+    let p = at.proc()?;
+    let k = at.kernel();
+    let r = relations(k, p);
+    let task = p.task();
+    let (letter, word) = state(p, &r);
+    let mut out = b"Name:\t".to_vec();
+    out.extend(escaped(&name(p, &r)));
+    let (tgid, id) = (p.group.tgid, p.id());
+    let mut s = String::from("\n");
+    if let Some(fs) = task.as_ref().and_then(|t| t.fs()) {
+        let _ = writeln!(s, "Umask:\t{:04o}", fs.umask());
+    }
+    let creds = task.as_ref().map(|t| t.creds()).unwrap_or_else(|| vfs::Credentials::root(0).into());
+    let fdsize = task.as_ref().and_then(|t| t.fds()).map_or(0, |t| t.size().next_power_of_two().max(64));
+    let groups: String = creds.groups.iter().map(|g| format!("{g} ")).collect();
+    let groups = if groups.is_empty() { " ".into() } else { groups };
+    let _ = write!(
+        s,
+        "State:\t{letter} ({word})\nTgid:\t{tgid}\nNgid:\t0\nPid:\t{id}\nPPid:\t{}\nTracerPid:\t0\n\
+         Uid:\t{}\t{}\t{}\t{}\nGid:\t{}\t{}\t{}\t{}\nFDSize:\t{fdsize}\nGroups:\t{groups}\n\
+         NStgid:\t{tgid}\nNSpid:\t{id}\nNSpgid:\t{}\nNSsid:\t{}\nKthread:\t0\n",
+        r.ppid,
+        creds.uid,
+        creds.euid,
+        creds.suid,
+        creds.fsuid,
+        creds.gid,
+        creds.egid,
+        creds.sgid,
+        creds.fsgid,
+        r.pgid,
+        r.sid,
+    );
+    if let Some(t) = &task {
+        memory(&mut s, &t.mm());
+    }
+    let sig = signal_sets(p, task.as_deref());
+    let limit = p.group.rlimit(libc::RLIMIT_SIGPENDING as i32);
+    let nnp = task.as_ref().is_some_and(|t| t.no_new_privs.load(Ordering::Relaxed));
+    let all = crate::cpu::all(k.cpus);
+    let cpus = task.as_ref().map_or(all, |t| t.affinity.load(Ordering::Relaxed) & all);
+    let threads = p.group.threads().len().max(1);
+    let _ = write!(
+        s,
+        "Threads:\t{threads}\nSigQ:\t{}/{limit}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\n\
+         SigIgn:\t{:016x}\nSigCgt:\t{:016x}\nCapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\n\
+         CapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\n\
+         Speculation_Store_Bypass:\tthread vulnerable\nSpeculationIndirectBranch:\tconditional enabled\n\
+         Cpus_allowed:\t{}\nCpus_allowed_list:\t{}\nMems_allowed:\t{}\nMems_allowed_list:\t0\n\
+         voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0\n",
+        sig.queued,
+        sig.pending.0,
+        sig.shared.0,
+        sig.blocked.0,
+        sig.ignored.0,
+        sig.caught.0,
+        creds.inheritable,
+        creds.permitted,
+        creds.effective,
+        creds.bounding,
+        creds.ambient,
+        u8::from(nnp),
+        mask_words(cpus, k.cpus),
+        mask_list(cpus),
+        mask_words(1, 1024),
+    );
+    out.extend(s.into_bytes());
+    Ok(out)
+}

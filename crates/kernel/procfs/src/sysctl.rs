@@ -1,0 +1,426 @@
+//! /proc/sys. See proc_sys(5).
+//!
+//! One row per value. What was set, by the sandbox's specification or by a guest that may, is kept in
+//! `Kernel::sysctls`; everything else shows its default.
+
+use crate::entry::{At, Child, Entry, Names, What, parse_int};
+use abi::{Errno, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use task::{Kernel, PID_MAX, RELEASE, VERSION};
+use vfs::{Cap, perm};
+
+/// Default of a value.
+enum Value {
+    Fixed(&'static str),
+    Made(fn(&Kernel) -> String),
+}
+
+/// Who may set a value, and what that does.
+#[derive(Clone, Copy)]
+enum Put {
+    /// Nobody.
+    No,
+    /// The specification, and a guest within these bounds: values of the sandbox's own namespaces.
+    Range(i64, i64),
+    /// The specification, and a guest: any text.
+    Words,
+    /// The specification only: a container sees these read-only.
+    Spec,
+    /// As `Range`, and it takes effect at once.
+    Apply(fn(&Arc<Kernel>, &str) -> Result<()>),
+}
+
+struct Row {
+    path: &'static str,
+    mode: u32,
+    value: Value,
+    put: Put,
+}
+
+const fn ro(path: &'static str, v: &'static str) -> Row {
+    Row { path, mode: 0o444, value: Value::Fixed(v), put: Put::No }
+}
+const fn made(path: &'static str, f: fn(&Kernel) -> String) -> Row {
+    Row { path, mode: 0o444, value: Value::Made(f), put: Put::No }
+}
+const fn spec(path: &'static str, v: &'static str) -> Row {
+    Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Spec }
+}
+const fn range(path: &'static str, v: &'static str, min: i64, max: i64) -> Row {
+    Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Range(min, max) }
+}
+const fn words(path: &'static str, v: &'static str) -> Row {
+    Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Words }
+}
+const fn apply(
+    path: &'static str,
+    f: fn(&Kernel) -> String,
+    set: fn(&Arc<Kernel>, &str) -> Result<()>,
+) -> Row {
+    Row { path, mode: 0o644, value: Value::Made(f), put: Put::Apply(set) }
+}
+
+const INT: i64 = i32::MAX as i64;
+const LONG: i64 = i64::MAX;
+
+static ROWS: &[Row] = &[
+    ro("fs/aio-nr", "0"),
+    spec("fs/aio-max-nr", "65536"),
+    ro("fs/dentry-state", "0\t0\t45\t0\t0\t0"),
+    spec("fs/dir-notify-enable", "1"),
+    spec("fs/epoll/max_user_watches", "5490265"),
+    spec("fs/file-max", "9223372036854775807"),
+    made("fs/file-nr", |_| "0\t0\t9223372036854775807".into()),
+    ro("fs/inode-nr", "0\t0"),
+    ro("fs/inode-state", "0\t0\t0\t0\t0\t0\t0"),
+    spec("fs/inotify/max_queued_events", "16384"),
+    spec("fs/inotify/max_user_instances", "128"),
+    spec("fs/inotify/max_user_watches", "192493"),
+    spec("fs/lease-break-time", "45"),
+    spec("fs/leases-enable", "1"),
+    spec("fs/mount-max", "100000"),
+    range("fs/mqueue/msg_default", "10", 1, 65536),
+    range("fs/mqueue/msg_max", "10", 1, 65536),
+    range("fs/mqueue/msgsize_default", "8192", 128, 16 << 20),
+    range("fs/mqueue/msgsize_max", "8192", 128, 16 << 20),
+    range("fs/mqueue/queues_max", "256", 0, INT),
+    spec("fs/nr_open", "1048576"),
+    spec("fs/overflowgid", "65534"),
+    spec("fs/overflowuid", "65534"),
+    spec("fs/pipe-max-size", "1048576"),
+    spec("fs/pipe-user-pages-hard", "0"),
+    spec("fs/pipe-user-pages-soft", "16384"),
+    apply(
+        "fs/protected_fifos",
+        |_| perm::PROTECTED_FIFOS.load(Ordering::Relaxed).to_string(),
+        |_, v| {
+            perm::PROTECTED_FIFOS.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
+            Ok(())
+        },
+    ),
+    apply(
+        "fs/protected_hardlinks",
+        |_| u8::from(perm::PROTECTED_HARDLINKS.load(Ordering::Relaxed)).to_string(),
+        |_, v| {
+            perm::PROTECTED_HARDLINKS.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
+            Ok(())
+        },
+    ),
+    apply(
+        "fs/protected_regular",
+        |_| perm::PROTECTED_REGULAR.load(Ordering::Relaxed).to_string(),
+        |_, v| {
+            perm::PROTECTED_REGULAR.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
+            Ok(())
+        },
+    ),
+    apply(
+        "fs/protected_symlinks",
+        |_| u8::from(perm::PROTECTED_SYMLINKS.load(Ordering::Relaxed)).to_string(),
+        |_, v| {
+            perm::PROTECTED_SYMLINKS.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
+            Ok(())
+        },
+    ),
+    spec("fs/suid_dumpable", "0"),
+    ro("kernel/arch", "x86_64"),
+    ro("kernel/bootloader_type", "0"),
+    made("kernel/cap_last_cap", |_| Cap::LAST.to_string()),
+    spec("kernel/core_pattern", "core"),
+    spec("kernel/core_pipe_limit", "0"),
+    spec("kernel/core_uses_pid", "0"),
+    spec("kernel/ctrl-alt-del", "0"),
+    spec("kernel/dmesg_restrict", "1"),
+    apply(
+        "kernel/domainname",
+        |k| k.uts.lock().domainname.clone(),
+        |k, v| {
+            k.uts.lock().domainname = v.chars().take(64).collect();
+            Ok(())
+        },
+    ),
+    apply(
+        "kernel/hostname",
+        |k| k.uts.lock().nodename.clone(),
+        |k, v| {
+            k.uts.lock().nodename = v.chars().take(64).collect();
+            Ok(())
+        },
+    ),
+    spec("kernel/io_uring_disabled", "2"),
+    spec("kernel/keys/gc_delay", "300"),
+    spec("kernel/keys/maxbytes", "20000"),
+    spec("kernel/keys/maxkeys", "200"),
+    spec("kernel/keys/persistent_keyring_expiry", "259200"),
+    spec("kernel/keys/root_maxbytes", "25000000"),
+    spec("kernel/keys/root_maxkeys", "1000000"),
+    spec("kernel/kptr_restrict", "1"),
+    range("kernel/msgmax", "8192", 0, INT),
+    range("kernel/msgmnb", "16384", 0, INT),
+    range("kernel/msgmni", "32000", 0, 32768),
+    ro("kernel/ngroups_max", "65536"),
+    Row {
+        path: "kernel/ns_last_pid",
+        mode: 0o666,
+        value: Value::Made(|k| k.tree.lock().last_pid().to_string()),
+        put: Put::Apply(|k, v| {
+            let pid = bounded(v, 0, i64::from(PID_MAX))?;
+            k.tree.lock().set_last_pid(pid as i32);
+            Ok(())
+        }),
+    },
+    spec("kernel/numa_balancing", "0"),
+    made("kernel/osrelease", |_| RELEASE.into()),
+    ro("kernel/ostype", "Linux"),
+    spec("kernel/overflowgid", "65534"),
+    spec("kernel/overflowuid", "65534"),
+    spec("kernel/panic", "0"),
+    spec("kernel/panic_on_oops", "0"),
+    spec("kernel/perf_event_paranoid", "4"),
+    spec("kernel/pid_max", "4194304"),
+    spec("kernel/printk", "4\t4\t1\t7"),
+    spec("kernel/printk_ratelimit", "5"),
+    spec("kernel/printk_ratelimit_burst", "10"),
+    spec("kernel/pty/max", "4096"),
+    ro("kernel/pty/nr", "0"),
+    spec("kernel/pty/reserve", "1024"),
+    made("kernel/random/boot_id", |_| boot_id()),
+    ro("kernel/random/entropy_avail", "256"),
+    ro("kernel/random/poolsize", "256"),
+    spec("kernel/random/urandom_min_reseed_secs", "60"),
+    made("kernel/random/uuid", |_| uuid()),
+    spec("kernel/random/write_wakeup_threshold", "256"),
+    spec("kernel/randomize_va_space", "2"),
+    spec("kernel/sched_autogroup_enabled", "1"),
+    spec("kernel/sched_child_runs_first", "0"),
+    spec("kernel/sched_rr_timeslice_ms", "100"),
+    spec("kernel/sched_rt_period_us", "1000000"),
+    spec("kernel/sched_rt_runtime_us", "950000"),
+    words("kernel/sem", "32000\t1024000000\t500\t32000"),
+    range("kernel/shm_rmid_forced", "0", 0, 1),
+    range("kernel/shmall", "18446744073692774399", 0, LONG),
+    range("kernel/shmmax", "18446744073692774399", 0, LONG),
+    range("kernel/shmmni", "4096", 0, 32768),
+    spec("kernel/sysctl_writes_strict", "1"),
+    spec("kernel/tainted", "0"),
+    spec("kernel/threads-max", "192686"),
+    spec("kernel/unprivileged_bpf_disabled", "2"),
+    made("kernel/version", |_| VERSION.into()),
+    ro("net/core/bpf_jit_enable", "1"),
+    spec("net/core/busy_poll", "0"),
+    spec("net/core/busy_read", "0"),
+    spec("net/core/default_qdisc", "pfifo_fast"),
+    spec("net/core/netdev_max_backlog", "1000"),
+    spec("net/core/optmem_max", "131072"),
+    spec("net/core/rmem_default", "212992"),
+    spec("net/core/rmem_max", "212992"),
+    range("net/core/somaxconn", "4096", 0, INT),
+    spec("net/core/wmem_default", "212992"),
+    spec("net/core/wmem_max", "212992"),
+    range("net/ipv4/ip_forward", "0", 0, 1),
+    words("net/ipv4/ip_local_port_range", "32768\t60999"),
+    words("net/ipv4/ip_local_reserved_ports", ""),
+    range("net/ipv4/ip_unprivileged_port_start", "1024", 0, 65535),
+    words("net/ipv4/ping_group_range", "1\t0"),
+    words("net/ipv4/tcp_congestion_control", "cubic"),
+    range("net/ipv4/tcp_fin_timeout", "60", 0, INT),
+    range("net/ipv4/tcp_keepalive_intvl", "75", 1, 32767),
+    range("net/ipv4/tcp_keepalive_probes", "9", 1, 127),
+    range("net/ipv4/tcp_keepalive_time", "7200", 1, 32767),
+    range("net/ipv4/tcp_max_syn_backlog", "4096", 0, INT),
+    words("net/ipv4/tcp_rmem", "4096\t131072\t6291456"),
+    range("net/ipv4/tcp_sack", "1", 0, 1),
+    range("net/ipv4/tcp_syncookies", "1", 0, 2),
+    range("net/ipv4/tcp_timestamps", "1", 0, 2),
+    range("net/ipv4/tcp_tw_reuse", "2", 0, 2),
+    range("net/ipv4/tcp_window_scaling", "1", 0, 1),
+    words("net/ipv4/tcp_wmem", "4096\t16384\t4194304"),
+    range("net/unix/max_dgram_qlen", "10", 0, INT),
+    ro("user/max_cgroup_namespaces", "0"),
+    ro("user/max_ipc_namespaces", "0"),
+    ro("user/max_mnt_namespaces", "0"),
+    ro("user/max_net_namespaces", "0"),
+    ro("user/max_pid_namespaces", "0"),
+    ro("user/max_time_namespaces", "0"),
+    ro("user/max_user_namespaces", "0"),
+    ro("user/max_uts_namespaces", "0"),
+    spec("vm/admin_reserve_kbytes", "8192"),
+    spec("vm/dirty_background_bytes", "0"),
+    spec("vm/dirty_background_ratio", "10"),
+    spec("vm/dirty_bytes", "0"),
+    spec("vm/dirty_expire_centisecs", "3000"),
+    spec("vm/dirty_ratio", "20"),
+    spec("vm/dirty_writeback_centisecs", "500"),
+    Row { path: "vm/drop_caches", mode: 0o200, value: Value::Fixed("0"), put: Put::Spec },
+    spec("vm/laptop_mode", "0"),
+    spec("vm/legacy_va_layout", "0"),
+    spec("vm/max_map_count", "65530"),
+    spec("vm/memfd_noexec", "0"),
+    spec("vm/min_free_kbytes", "67584"),
+    spec("vm/mmap_min_addr", "65536"),
+    spec("vm/nr_hugepages", "0"),
+    spec("vm/nr_overcommit_hugepages", "0"),
+    spec("vm/oom_dump_tasks", "1"),
+    spec("vm/oom_kill_allocating_task", "0"),
+    spec("vm/overcommit_kbytes", "0"),
+    spec("vm/overcommit_memory", "0"),
+    spec("vm/overcommit_ratio", "50"),
+    spec("vm/page-cluster", "3"),
+    spec("vm/panic_on_oom", "0"),
+    spec("vm/swappiness", "60"),
+    spec("vm/unprivileged_userfaultfd", "0"),
+    spec("vm/user_reserve_kbytes", "131072"),
+    spec("vm/vfs_cache_pressure", "100"),
+    spec("vm/zone_reclaim_mode", "0"),
+];
+
+fn bounded(v: &str, min: i64, max: i64) -> Result<i64> {
+    let n = parse_int(v.as_bytes())?;
+    if (min..=max).contains(&n) { Ok(n) } else { Err(Errno::EINVAL) }
+}
+
+/// A random UUID of version 4.
+fn uuid() -> String {
+    let mut b = [0u8; 16];
+    hostsys::clock::random(&mut b);
+    b[6] = b[6] & 0x0f | 0x40;
+    b[8] = b[8] & 0x3f | 0x80;
+    let h = |r: std::ops::Range<usize>| b[r].iter().map(|x| format!("{x:02x}")).collect::<String>();
+    format!("{}-{}-{}-{}-{}", h(0..4), h(4..6), h(6..8), h(8..10), h(10..16))
+}
+
+fn boot_id() -> String {
+    static ID: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    ID.get_or_init(uuid).clone()
+}
+
+/// Sets a value as the specification asks (`net.core.somaxconn` or with slashes). ENOENT when there is none.
+pub fn set(kernel: &Arc<Kernel>, name: &str, value: &str) -> Result<()> {
+    let path = if name.contains('/') { name.to_string() } else { name.replace('.', "/") };
+    let row = ROWS.iter().find(|r| r.path == path).ok_or(Errno::ENOENT)?;
+    put(kernel, row, value.trim())
+}
+
+fn put(kernel: &Arc<Kernel>, row: &Row, value: &str) -> Result<()> {
+    match row.put {
+        Put::No => return Err(Errno::EACCES),
+        Put::Apply(f) => return f(kernel, value),
+        Put::Range(min, max) => {
+            bounded(value, min, max)?;
+        }
+        Put::Words | Put::Spec => {}
+    }
+    kernel.sysctls.lock().insert(row.path, value.to_string());
+    Ok(())
+}
+
+fn get(kernel: &Kernel, row: &Row) -> String {
+    if let Some(v) = kernel.sysctls.lock().get(row.path) {
+        return v.clone();
+    }
+    match row.value {
+        Value::Fixed(v) => v.to_string(),
+        Value::Made(f) => f(kernel),
+    }
+}
+
+/// The numbers of entries below /proc/sys: `row * 16 + depth` for a directory that the row lies in, with
+/// depth `LEAF` for the value itself.
+const LEAF: i64 = 15;
+
+fn row(n: i64) -> Result<&'static Row> {
+    usize::try_from(n / 16).ok().and_then(|i| ROWS.get(i)).ok_or(Errno::ENOENT)
+}
+
+fn read(at: &At) -> Result<Vec<u8>> {
+    let r = row(at.n)?;
+    Ok((get(at.kernel(), r) + "\n").into_bytes())
+}
+
+fn write(at: &At, data: &[u8]) -> Result<()> {
+    let r = row(at.n)?;
+    if matches!(r.put, Put::Spec) && r.path != "vm/drop_caches" {
+        return Err(Errno::EPERM);
+    }
+    if !at.cx()?.creds().capable(Cap::SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    let v = String::from_utf8_lossy(data);
+    put(at.kernel(), r, v.trim_end_matches(['\0', '\n', ' ']))
+}
+
+static DIR: Entry = Entry { name: "d", mode: 0o555, what: What::Dir(&[], Some(&SYSCTLS)) };
+static LEAVES: [Entry; 5] = [
+    Entry { name: "f", mode: 0o444, what: What::Text(read, None) },
+    Entry { name: "f", mode: 0o644, what: What::Text(read, Some(write)) },
+    Entry { name: "f", mode: 0o666, what: What::Text(read, Some(write)) },
+    Entry { name: "f", mode: 0o600, what: What::Text(read, Some(write)) },
+    Entry { name: "f", mode: 0o200, what: What::Text(read, Some(write)) },
+];
+
+/// The tree of values as directories.
+pub struct Sysctls;
+/// The one instance.
+pub static SYSCTLS: Sysctls = Sysctls;
+
+impl Sysctls {
+    /// Names in the directory `n`, in the order of the rows.
+    fn entries(n: i64) -> Result<Vec<(&'static str, Child)>> {
+        let depth = (n % 16) as usize;
+        let prefix: Vec<&str> = row(n)?.path.split('/').take(depth).collect();
+        let mut out: Vec<(&'static str, Child)> = Vec::new();
+        for (i, r) in ROWS.iter().enumerate() {
+            let mut parts = r.path.split('/');
+            if !prefix.iter().all(|p| parts.next() == Some(p)) {
+                continue;
+            }
+            let Some(name) = parts.next() else { continue };
+            if out.iter().any(|x| x.0 == name) {
+                continue;
+            }
+            let (entry, d) = match parts.next() {
+                Some(_) => (&DIR, depth as i64 + 1),
+                None => (LEAVES.iter().find(|e| e.mode == r.mode).unwrap_or(&LEAVES[0]), LEAF),
+            };
+            out.push((name, Child { entry, proc: None, n: i as i64 * 16 + d }));
+        }
+        Ok(out)
+    }
+}
+
+impl Names for Sysctls {
+    fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
+        let all = Self::entries(at.n)?;
+        all.into_iter().find(|x| x.0.as_bytes() == name).map(|x| x.1).ok_or(Errno::ENOENT)
+    }
+    fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
+        let all = Self::entries(at.n)?;
+        Ok(all.into_iter().enumerate().map(|(i, (n, c))| (i as u64, n.to_string(), c)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_form_a_tree() {
+        let mut paths: Vec<_> = ROWS.iter().map(|r| r.path).collect();
+        paths.sort_unstable();
+        assert!(paths.windows(2).all(|w| w[0] != w[1] && !w[1].starts_with(&format!("{}/", w[0]))));
+        assert!(ROWS.iter().all(|r| LEAVES.iter().any(|e| e.mode == r.mode)));
+        let top: Vec<_> = Sysctls::entries(0).unwrap().into_iter().map(|x| x.0).collect();
+        assert_eq!(top, ["fs", "kernel", "net", "user", "vm"]);
+        let kernel = Sysctls::entries(0).unwrap().swap_remove(1).1;
+        assert!(Sysctls::entries(kernel.n).unwrap().iter().any(|x| x.0 == "random"));
+    }
+
+    #[test]
+    fn uuids_are_well_formed() {
+        let u = uuid();
+        assert_eq!(u.len(), 36);
+        assert_eq!(u.as_bytes()[14], b'4');
+        assert_eq!(boot_id(), boot_id());
+    }
+}

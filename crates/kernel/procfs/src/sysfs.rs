@@ -1,0 +1,127 @@
+//! The part of sysfs that programs look at to size themselves.
+
+use crate::cpu::{all, mask_list, mask_words};
+use crate::entry::{At, Child, Entry, Names, What, dir, line, text};
+use abi::{Errno, Result};
+
+/// The root of sysfs.
+pub static ROOT: Entry = dir("/", &TOP);
+
+static TOP: [Entry; 10] = [
+    dir("block", &[]),
+    dir("bus", &[]),
+    dir("class", &CLASS),
+    dir("dev", &DEV),
+    dir("devices", &DEVICES),
+    dir("firmware", &[]),
+    dir("fs", &FS),
+    dir("kernel", &KERNEL),
+    dir("module", &[]),
+    dir("power", &[]),
+];
+
+static CLASS: [Entry; 4] = [dir("block", &[]), dir("mem", &[]), dir("net", &[]), dir("tty", &[])];
+static DEV: [Entry; 2] = [dir("block", &[]), dir("char", &[])];
+static FS: [Entry; 1] = [dir("cgroup", &[])];
+static DEVICES: [Entry; 2] = [dir("system", &SYSTEM), dir("virtual", &[])];
+static SYSTEM: [Entry; 2] = [
+    Entry { name: "cpu", mode: 0o555, what: What::Dir(CPU, Some(&Cpus)) },
+    Entry { name: "node", mode: 0o555, what: What::Dir(NODE, None) },
+];
+
+static CPU: &[Entry] = &[
+    text("isolated", |_| line("")),
+    text("kernel_max", |_| line(63)),
+    text("offline", |_| line("")),
+    text("online", online),
+    text("possible", online),
+    text("present", online),
+    dir("vulnerabilities", &[]),
+];
+
+static NODE: &[Entry] = &[
+    text("has_cpu", |_| line(0)),
+    text("has_memory", |_| line(0)),
+    text("has_normal_memory", |_| line(0)),
+    dir("node0", &NODE0),
+    text("online", |_| line(0)),
+    text("possible", |_| line(0)),
+];
+
+static NODE0: [Entry; 4] = [
+    text("cpulist", online),
+    text("cpumap", every),
+    text("distance", |_| line(10)),
+    text("meminfo", node_meminfo),
+];
+
+static KERNEL: [Entry; 4] = [dir("debug", &[]), dir("mm", &MM), dir("security", &[]), dir("tracing", &[])];
+static MM: [Entry; 2] = [dir("hugepages", &[]), dir("transparent_hugepage", &THP)];
+static THP: [Entry; 5] = [
+    text("defrag", |_| line("always defer defer+madvise [madvise] never")),
+    text("enabled", |_| line("always [madvise] never")),
+    text("hpage_pmd_size", |_| line(2 << 20)),
+    text("shmem_enabled", |_| line("always within_size advise [never] deny force")),
+    text("use_zero_page", |_| line(1)),
+];
+
+fn online(at: &At) -> Result<Vec<u8>> {
+    line(mask_list(all(at.kernel().cpus)))
+}
+
+fn every(at: &At) -> Result<Vec<u8>> {
+    let n = at.kernel().cpus;
+    line(mask_words(all(n), n))
+}
+
+fn node_meminfo(at: &At) -> Result<Vec<u8>> {
+    let total = at.kernel().memory / 1024;
+    line(format_args!("Node 0 MemTotal:       {total:>8} kB"))
+}
+
+/// One directory per processor, with its number as `At::n`.
+struct Cpus;
+
+static ONE: Entry = dir("cpu", &IN_CPU);
+static IN_CPU: [Entry; 1] = [dir("topology", &TOPOLOGY)];
+static TOPOLOGY: [Entry; 13] = [
+    text("core_cpus", me),
+    text("core_cpus_list", number),
+    text("core_id", number),
+    text("core_siblings", every),
+    text("core_siblings_list", online),
+    text("die_cpus", every),
+    text("die_cpus_list", online),
+    text("die_id", |_| line(0)),
+    text("package_cpus", every),
+    text("package_cpus_list", online),
+    text("physical_package_id", |_| line(0)),
+    text("thread_siblings", me),
+    text("thread_siblings_list", number),
+];
+
+fn number(at: &At) -> Result<Vec<u8>> {
+    line(at.n)
+}
+
+fn me(at: &At) -> Result<Vec<u8>> {
+    line(mask_words(1u64.checked_shl(at.n as u32).unwrap_or(0), at.kernel().cpus))
+}
+
+impl Names for Cpus {
+    fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
+        let n = std::str::from_utf8(name).ok().and_then(|s| s.strip_prefix("cpu")).ok_or(Errno::ENOENT)?;
+        let i: usize = n.parse().map_err(|_| Errno::ENOENT)?;
+        if i >= at.kernel().cpus || i.to_string() != n {
+            return Err(Errno::ENOENT);
+        }
+        Ok(Child { entry: &ONE, proc: None, n: i as i64 })
+    }
+    fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
+        let one = |i: usize| (i as u64, format!("cpu{i}"), Child { entry: &ONE, proc: None, n: i as i64 });
+        Ok((0..at.kernel().cpus).map(one).collect())
+    }
+    fn subdirs(&self, at: &At) -> u64 {
+        at.kernel().cpus as u64
+    }
+}

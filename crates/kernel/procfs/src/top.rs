@@ -1,0 +1,389 @@
+//! The files of /proc itself.
+
+use crate::entry::{At, Entry, What, dir, empty, line, link, private, text};
+use crate::host::resident;
+use crate::pid::{PIDS, SELF, THREAD_SELF};
+use abi::{PAGE_SIZE, Result};
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use task::{Kernel, RELEASE, VERSION};
+
+/// The root of procfs.
+pub static ROOT: Entry = Entry { name: "/", mode: 0o555, what: What::Dir(TABLE, Some(&PIDS)) };
+
+static TABLE: &[Entry] = &[
+    text("buddyinfo", empty_zone),
+    text("cgroups", cgroups),
+    text("cmdline", cmdline),
+    empty("consoles"),
+    text("cpuinfo", crate::cpu::cpuinfo),
+    text("devices", devices),
+    empty("diskstats"),
+    dir("driver", &[]),
+    text("execdomains", execdomains),
+    text("filesystems", filesystems),
+    dir("fs", &[]),
+    text("interrupts", interrupts),
+    empty("iomem"),
+    empty("ioports"),
+    dir("irq", &[]),
+    empty("kallsyms"),
+    text("key-users", key_users),
+    empty("keys"),
+    private("kmsg", crate::entry::nothing),
+    text("loadavg", loadavg),
+    empty("locks"),
+    text("meminfo", meminfo),
+    text("misc", misc),
+    empty("modules"),
+    link("mounts", |_| Ok(b"self/mounts".to_vec())),
+    link("net", |_| Ok(b"self/net".to_vec())),
+    text("partitions", partitions),
+    dir("pressure", &PRESSURE),
+    text("schedstat", schedstat),
+    SELF,
+    text("softirqs", softirqs),
+    text("stat", stat),
+    text("swaps", swaps),
+    Entry { name: "sys", mode: 0o555, what: What::Dir(&[], Some(&crate::sysctl::SYSCTLS)) },
+    dir("sysvipc", &SYSVIPC),
+    THREAD_SELF,
+    dir("tty", &TTY),
+    text("uptime", uptime),
+    text("version", version),
+    text("vmstat", vmstat),
+    text("zoneinfo", empty_zone),
+];
+
+static PRESSURE: [Entry; 3] = [text("cpu", pressure), text("io", pressure), text("memory", pressure)];
+static SYSVIPC: [Entry; 3] = [text("msg", msg), text("sem", sem), text("shm", shm)];
+static TTY: [Entry; 3] = [text("drivers", tty_drivers), dir("driver", &[]), text("ldiscs", tty_ldiscs)];
+
+fn empty_zone(_at: &At) -> Result<Vec<u8>> {
+    Ok(Vec::new())
+}
+
+fn cgroups(_at: &At) -> Result<Vec<u8>> {
+    line("#subsys_name\thierarchy\tnum_cgroups\tenabled")
+}
+
+fn cmdline(_at: &At) -> Result<Vec<u8>> {
+    line("quiet")
+}
+
+fn devices(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n  5 /dev/ptmx\n 10 misc\n128 ptm\n136 pts\n\n\
+Block devices:\n"
+        .to_vec())
+}
+
+fn execdomains(_at: &At) -> Result<Vec<u8>> {
+    line("0-0\tLinux           \t[kernel]")
+}
+
+fn filesystems(_at: &At) -> Result<Vec<u8>> {
+    let all = ["sysfs", "tmpfs", "proc", "devtmpfs", "sockfs", "pipefs", "devpts", "overlay"];
+    Ok(all.iter().flat_map(|f| format!("nodev\t{f}\n").into_bytes()).collect())
+}
+
+fn per_cpu_header(cpus: usize, first: usize) -> String {
+    let mut s = " ".repeat(first);
+    for i in 0..cpus {
+        let _ = write!(s, "{:<11}", format!("CPU{i}"));
+    }
+    s
+}
+
+fn interrupts(at: &At) -> Result<Vec<u8>> {
+    line(per_cpu_header(at.kernel().cpus, 11))
+}
+
+fn softirqs(at: &At) -> Result<Vec<u8>> {
+    let cpus = at.kernel().cpus;
+    let mut s = " ".repeat(20);
+    for i in 0..cpus {
+        let _ = write!(s, " {:<10}", format!("CPU{i}"));
+    }
+    s.push('\n');
+    for n in ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"] {
+        let _ = writeln!(s, "{n:>12}:{}", format!(" {:>10}", 0).repeat(cpus));
+    }
+    Ok(s.into_bytes())
+}
+
+fn key_users(at: &At) -> Result<Vec<u8>> {
+    let uid = at.cx()?.creds().uid;
+    line(format_args!("{uid:>5}:     0 0/0 0/200 0/20000"))
+}
+
+/// Brings the load averages up to date: one step of the exponential average over the time since the
+/// last look, with the present number of running threads.
+fn loads(at: &At, running: usize) -> [f64; 3] {
+    let mut l = at.fs.load.lock();
+    let dt = l.0.elapsed().as_secs_f64();
+    l.0 = Instant::now();
+    for (avg, period) in l.1.iter_mut().zip([60.0, 300.0, 900.0]) {
+        let keep = (-dt / period).exp();
+        *avg = *avg * keep + running as f64 * (1.0 - keep);
+    }
+    l.1
+}
+
+fn running(k: &Kernel) -> (usize, usize) {
+    let tasks: Vec<_> = k.tree.lock().tasks.values().cloned().collect();
+    (tasks.iter().filter(|t| !t.is_sleeping()).count(), tasks.len())
+}
+
+fn loadavg(at: &At) -> Result<Vec<u8>> {
+    let (run, all) = running(at.kernel());
+    let l = loads(at, run.saturating_sub(1));
+    let last = at.kernel().tree.lock().last_pid();
+    line(format_args!("{:.2} {:.2} {:.2} {run}/{all} {last}", l[0], l[1], l[2]))
+}
+
+/// Bytes of memory in use by processes.
+fn used(k: &Kernel) -> (u64, u64) {
+    let groups: Vec<_> = k.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+    let mut seen = HashSet::new();
+    let (mut total, mut shared) = (0, 0);
+    for g in groups {
+        let Some(t) = g.any_thread() else { continue };
+        let mm = t.mm();
+        if seen.insert(Arc::as_ptr(&mm) as usize) {
+            let r = resident(&mm);
+            total += r.total;
+            shared += r.shared.min(r.total);
+        }
+    }
+    (total * PAGE_SIZE, shared * PAGE_SIZE)
+}
+
+fn meminfo(at: &At) -> Result<Vec<u8>> {
+    let k = at.kernel();
+    let total = k.memory / 1024;
+    let (used, shared) = used(k);
+    let used = (used / 1024).min(total - total / 16);
+    let cached = (shared / 1024).min(used);
+    let anon = used - cached;
+    let free = total - used;
+    let avail = free + cached;
+    let rows: &[(&str, u64)] = &[
+        ("MemTotal", total),
+        ("MemFree", free),
+        ("MemAvailable", avail),
+        ("Buffers", 0),
+        ("Cached", cached),
+        ("SwapCached", 0),
+        ("Active", used),
+        ("Inactive", 0),
+        ("Active(anon)", anon),
+        ("Inactive(anon)", 0),
+        ("Active(file)", cached),
+        ("Inactive(file)", 0),
+        ("Unevictable", 0),
+        ("Mlocked", 0),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Zswap", 0),
+        ("Zswapped", 0),
+        ("Dirty", 0),
+        ("Writeback", 0),
+        ("AnonPages", anon),
+        ("Mapped", cached),
+        ("Shmem", 0),
+        ("KReclaimable", 0),
+        ("Slab", 0),
+        ("SReclaimable", 0),
+        ("SUnreclaim", 0),
+        ("KernelStack", 0),
+        ("PageTables", 0),
+        ("SecPageTables", 0),
+        ("NFS_Unstable", 0),
+        ("Bounce", 0),
+        ("WritebackTmp", 0),
+        ("CommitLimit", total / 2),
+        ("Committed_AS", anon),
+        ("VmallocTotal", 34_359_738_367),
+        ("VmallocUsed", 0),
+        ("VmallocChunk", 0),
+        ("Percpu", 0),
+        ("AnonHugePages", 0),
+        ("ShmemHugePages", 0),
+        ("ShmemPmdMapped", 0),
+        ("FileHugePages", 0),
+        ("FilePmdMapped", 0),
+    ];
+    let mut s = String::new();
+    for (name, v) in rows {
+        let _ = writeln!(s, "{:<16}{v:>8} kB", format!("{name}:"));
+    }
+    for n in ["HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "HugePages_Surp"] {
+        let _ = writeln!(s, "{:<16}{:>8}", format!("{n}:"), 0);
+    }
+    for (n, v) in [("Hugepagesize", 2048), ("Hugetlb", 0), ("DirectMap4k", total)] {
+        let _ = writeln!(s, "{:<16}{v:>8} kB", format!("{n}:"));
+    }
+    Ok(s.into_bytes())
+}
+
+fn misc(_at: &At) -> Result<Vec<u8>> {
+    Ok(Vec::new())
+}
+
+fn partitions(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"major minor  #blocks  name\n\n".to_vec())
+}
+
+fn pressure(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+        .to_vec())
+}
+
+fn schedstat(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"version 17\ntimestamp 0\n".to_vec())
+}
+
+/// Seconds since the epoch at which the sandbox started.
+pub fn boot_time(k: &Kernel) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(k.boot.elapsed()).as_secs()
+}
+
+/// Nanoseconds of user and system time of everything that has run.
+fn cpu_total(k: &Kernel) -> (u64, u64) {
+    let nodes: Vec<_> = {
+        let t = k.tree.lock();
+        t.nodes.values().map(|n| (n.group.clone(), n.zombie.map(|z| z.usage))).collect()
+    };
+    let (mut user, mut sys) = (0, 0);
+    for (g, zombie) in nodes {
+        let (u, s) = match zombie {
+            Some(z) => (z.utime, z.stime),
+            None => g.cpu_times(),
+        };
+        let gone = *g.usage.lock();
+        user += u + gone.child_utime;
+        sys += s + gone.child_stime;
+    }
+    (user, sys)
+}
+
+fn stat(at: &At) -> Result<Vec<u8>> {
+    let k = at.kernel();
+    let (user, sys) = cpu_total(k);
+    let (user, sys) = (crate::pid::ticks(user), crate::pid::ticks(sys));
+    let cpus = k.cpus.max(1) as u64;
+    let up = crate::pid::ticks(k.boot.elapsed().as_nanos() as u64);
+    let idle = (up * cpus).saturating_sub(user + sys);
+    let mut s = format!("cpu  {user} 0 {sys} {idle} 0 0 0 0 0 0\n");
+    for i in 0..cpus {
+        // What does not divide goes to the first processors.
+        let part = |v: u64| v / cpus + u64::from(i < v % cpus);
+        let _ = writeln!(s, "cpu{i} {} 0 {} {} 0 0 0 0 0 0", part(user), part(sys), part(idle));
+    }
+    let (run, _) = running(k);
+    let _ = writeln!(
+        s,
+        "intr 0\nctxt 0\nbtime {}\nprocesses {}\nprocs_running {}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0",
+        boot_time(k),
+        k.forks.load(Ordering::Relaxed),
+        run.max(1)
+    );
+    Ok(s.into_bytes())
+}
+
+fn swaps(_at: &At) -> Result<Vec<u8>> {
+    line("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority")
+}
+
+fn uptime(at: &At) -> Result<Vec<u8>> {
+    let k = at.kernel();
+    let up = k.boot.elapsed().as_millis() as u64 / 10;
+    let (u, s) = cpu_total(k);
+    let idle = (up * k.cpus as u64).saturating_sub((u + s) / 10_000_000);
+    line(format_args!("{}.{:02} {}.{:02}", up / 100, up % 100, idle / 100, idle % 100))
+}
+
+fn version(_at: &At) -> Result<Vec<u8>> {
+    line(format_args!("Linux version {RELEASE} (ringfence) (rustc) {VERSION}"))
+}
+
+fn vmstat(at: &At) -> Result<Vec<u8>> {
+    let k = at.kernel();
+    let (used, shared) = used(k);
+    let (used, shared) = (used / PAGE_SIZE, shared / PAGE_SIZE);
+    let free = (k.memory / PAGE_SIZE).saturating_sub(used);
+    let mut s = String::new();
+    for (n, v) in [
+        ("nr_free_pages", free),
+        ("nr_zone_inactive_anon", 0),
+        ("nr_zone_active_anon", used - shared),
+        ("nr_zone_inactive_file", 0),
+        ("nr_zone_active_file", shared),
+        ("nr_inactive_anon", 0),
+        ("nr_active_anon", used - shared),
+        ("nr_inactive_file", 0),
+        ("nr_active_file", shared),
+        ("nr_unevictable", 0),
+        ("nr_anon_pages", used - shared),
+        ("nr_mapped", shared),
+        ("nr_file_pages", shared),
+        ("nr_dirty", 0),
+        ("nr_writeback", 0),
+        ("pgpgin", 0),
+        ("pgpgout", 0),
+        ("pswpin", 0),
+        ("pswpout", 0),
+        ("pgfault", 0),
+        ("pgmajfault", 0),
+        ("oom_kill", 0),
+    ] {
+        let _ = writeln!(s, "{n} {v}");
+    }
+    Ok(s.into_bytes())
+}
+
+fn msg(_at: &At) -> Result<Vec<u8>> {
+    line(
+        "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      \
+         rtime      ctime",
+    )
+}
+
+fn sem(_at: &At) -> Result<Vec<u8>> {
+    line("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime")
+}
+
+fn shm(_at: &At) -> Result<Vec<u8>> {
+    line(
+        "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      \
+         dtime      ctime                   rss                  swap",
+    )
+}
+
+fn tty_drivers(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"/dev/tty             /dev/tty        5       0 system:/dev/tty\n\
+/dev/console         /dev/console    5       1 system:console\n\
+/dev/ptmx            /dev/ptmx       5       2 system\n\
+pty_slave            /dev/pts      136 0-1048575 pty:slave\n\
+pty_master           /dev/ptm      128 0-1048575 pty:master\n"
+        .to_vec())
+}
+
+fn tty_ldiscs(_at: &At) -> Result<Vec<u8>> {
+    line("n_tty       0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_and_unique() {
+        let names: Vec<_> = TABLE.iter().map(|e| e.name).collect();
+        assert!(names.windows(2).all(|w| w[0] < w[1]));
+    }
+}
