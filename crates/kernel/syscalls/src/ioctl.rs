@@ -14,6 +14,7 @@ const FIOCLEX: u32 = 0x5451;
 const FIOASYNC: u32 = 0x5452;
 const FIOQSIZE: u32 = 0x5460;
 const FIGETBSZ: u32 = 2;
+const TIOCGPTPEER: u32 = 0x5441;
 
 pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
     let f = real_file(c, fd)?;
@@ -42,6 +43,12 @@ pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
                 return Err(Errno::EINVAL.into());
             }
             c.write_value(arg, &size)?;
+        }
+        // The answer is a descriptor, which no file can make.
+        TIOCGPTPEER => {
+            let flags = arg as i32;
+            let peer = tty::open_peer(c, &f, flags)?;
+            return crate::install::install(c, peer, flags & libc::O_CLOEXEC != 0);
         }
         _ => {
             let caller = c.caller();

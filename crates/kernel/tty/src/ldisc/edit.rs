@@ -1,6 +1,6 @@
 //! Erasing: VERASE, VWERASE, VKILL and their echo.
 
-use super::{Ldisc, is_control};
+use super::{Ldisc, is_control, is_word};
 
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum What {
@@ -48,7 +48,7 @@ impl Ldisc {
         while let Some(gone) = self.last_char() {
             let first = gone[0];
             if what == What::Word {
-                if first.is_ascii_alphanumeric() || first == b'_' {
+                if is_word(first) {
                     in_word = true;
                 } else if in_word {
                     break;
@@ -91,10 +91,9 @@ impl Ldisc {
             let shown_twice = is_control(first) && t.l(libc::ECHOCTL);
             let width = if shown_twice { 2 } else { !is_control(first) as usize };
             for _ in 0..width {
-                self.put_out(8);
-                self.put_out(b' ');
-                self.put_out(8);
-                self.column = self.column.saturating_sub(1);
+                self.echo_raw(8);
+                self.echo_raw(b' ');
+                self.echo_raw(8);
             }
         }
     }

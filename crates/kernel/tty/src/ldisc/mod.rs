@@ -73,6 +73,27 @@ fn is_control(b: u8) -> bool {
     b < 32 || b == 127
 }
 
+/// Letters are those of Latin-1, whatever the program thinks: so they are in Linux.
+fn is_upper(b: u8) -> bool {
+    matches!(b, b'A'..=b'Z' | 0xc0..=0xd6 | 0xd8..=0xde)
+}
+
+fn is_lower(b: u8) -> bool {
+    matches!(b, b'a'..=b'z' | 0xdf..=0xf6 | 0xf8..=0xff)
+}
+
+fn is_word(b: u8) -> bool {
+    is_upper(b) || is_lower(b) || b.is_ascii_digit() || b == b'_'
+}
+
+fn lower(b: u8) -> u8 {
+    if is_upper(b) { b + 32 } else { b }
+}
+
+fn upper(b: u8) -> u8 {
+    if is_lower(b) { b - 32 } else { b }
+}
+
 impl Ldisc {
     /// Present attributes.
     pub fn termios(&self) -> &Termios {
@@ -131,10 +152,10 @@ impl Ldisc {
         let t = self.termios;
         let mut c = if t.i(libc::ISTRIP) { byte & 0x7f } else { byte };
         if t.i(libc::IUCLC) && t.l(libc::IEXTEN) {
-            c = c.to_ascii_lowercase();
+            c = lower(c);
         }
         if std::mem::take(&mut self.literal) {
-            return self.take(c);
+            return self.take(c, false);
         }
         if t.i(libc::IXON) {
             if t.is(c, libc::VSTART) {
@@ -157,13 +178,14 @@ impl Ldisc {
         if self.stopped && t.i(libc::IXON) && t.i(libc::IXANY) {
             self.flow(false, fx);
         }
+        let typed = c;
         match c {
             b'\r' if t.i(libc::IGNCR) => return,
             b'\r' if t.i(libc::ICRNL) => c = b'\n',
             b'\n' if t.i(libc::INLCR) => c = b'\r',
             _ => {}
         }
-        if t.l(libc::ICANON) { self.canonical(c) } else { self.take(c) }
+        if t.l(libc::ICANON) { self.canonical(c) } else { self.take(c, c != typed) }
     }
 
     fn flow(&mut self, stop: bool, fx: &mut Effects) {
@@ -188,8 +210,9 @@ impl Ldisc {
         }
     }
 
-    /// An ordinary character: echoed and kept.
-    fn take(&mut self, c: u8) {
+    /// An ordinary character: echoed and kept. A newline that was typed as such is echoed like any
+    /// control character, a `converted` one as the newline it is.
+    fn take(&mut self, c: u8, converted: bool) {
         let t = self.termios;
         if self.waiting() >= CAPACITY {
             if t.i(libc::IMAXBEL) {
@@ -199,7 +222,7 @@ impl Ldisc {
         }
         if t.l(libc::ECHO) {
             self.finish_erasing();
-            if c == b'\n' {
+            if c == b'\n' && converted {
                 self.echo_raw(b'\n');
             } else {
                 self.mark_line_column();
@@ -262,7 +285,7 @@ impl Ldisc {
             }
             return self.end_line(Cell { byte: c, end: End::Line });
         }
-        self.take(c);
+        self.take(c, false);
     }
 
     fn end_line(&mut self, last: Cell) {

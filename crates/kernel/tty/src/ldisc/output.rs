@@ -1,6 +1,6 @@
 //! Output processing and echo.
 
-use super::{ECHO_LIMIT, Ldisc, is_control};
+use super::{ECHO_LIMIT, Ldisc, is_control, upper};
 
 impl Ldisc {
     /// Processes what a program writes, until the output holds `limit` bytes; returns how much was taken.
@@ -66,7 +66,7 @@ impl Ldisc {
                 self.put_out(8);
             }
             _ => {
-                let b = if t.o(libc::OLCUC) { b.to_ascii_uppercase() } else { b };
+                let b = if t.o(libc::OLCUC) { upper(b) } else { b };
                 if !is_control(b) && !self.continuation(b) {
                     self.column += 1;
                 }
@@ -101,6 +101,10 @@ impl Ldisc {
             self.put_out(b'^');
             self.put_out(b ^ 0x40);
             self.column += 2;
+        } else if b == 0xff {
+            // Not through output processing, as on Linux.
+            self.put_out(b);
+            self.column += 1;
         } else {
             self.echo_raw(b);
         }

@@ -112,3 +112,32 @@ fn flow_and_overflow() {
     assert!(!l.has_room());
     assert_eq!(line(&mut l).len(), CAPACITY + 1);
 }
+
+fn hex(s: &str) -> Vec<u8> {
+    let digits = s.trim_start_matches(['=', '-']);
+    (0..digits.len() / 2).filter_map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).ok()).collect()
+}
+
+/// Random settings and input with what Linux's own terminals made of them; vectors.py recorded it.
+#[test]
+fn agrees_with_linux() {
+    for line in include_str!("vectors.txt").lines() {
+        let f: Vec<&str> = line.split(' ').collect();
+        let flags = |i: usize| f[i].parse::<u32>().unwrap();
+        let mut t = Termios { iflag: flags(0), oflag: flags(1), lflag: flags(3), ..Termios::default() };
+        t.cc.copy_from_slice(&hex(f[4])[..19]);
+        let mut l = Ldisc::default();
+        l.set_termios(t);
+        l.output(&hex(f[5]), 1000);
+        typed(&mut l, &hex(f[6]));
+        assert_eq!(Vec::from(std::mem::take(&mut l.out)), hex(f[7]), "{line}");
+        let size: usize = f[8].parse().unwrap();
+        for want in f[9].split(',').filter(|w| *w != "-") {
+            assert!(l.has_input(1), "{line}");
+            let mut b = vec![0; size];
+            let n = l.read(&mut b);
+            assert_eq!(b[..n], hex(want), "{line}");
+        }
+        assert!(!l.has_input(1), "{line}");
+    }
+}
