@@ -181,3 +181,19 @@ fn attributes_change_without_copying() {
     assert_eq!((a.mode, a.uid, a.gid), (0o100600, 7, 8));
     assert_eq!(xattr::list(&Plain, p.inode()).unwrap(), b"user.a\0");
 }
+
+#[test]
+fn trimming_keeps_what_changed() {
+    let e = env("trim");
+    e.stat("/d/sub/x").unwrap();
+    e.unlink("/d/g").unwrap();
+    let f = e.open("/d/f", libc::O_WRONLY).unwrap();
+    io::write_at(&Plain, &f, b"UP", 0).unwrap();
+    drop(f);
+    let ino = e.stat("/d/sub/x").unwrap().ino;
+    e.fs.view().root.mount.fs().trim();
+    assert_eq!(e.stat("/d/sub/x").unwrap().ino, ino);
+    assert_eq!(e.stat("/d/g").err(), Some(Errno::ENOENT));
+    assert_eq!(e.text("/d/f").unwrap(), "UPwer");
+    assert_eq!(e.names("/d"), ["f", "sub"]);
+}

@@ -152,6 +152,30 @@ impl Dir {
         Ok(pos)
     }
 
+    /// The nodes that are known.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.entries.values().filter_map(|e| match e {
+            Entry::Node(n, _) => Some(n),
+            Entry::Whiteout => None,
+        })
+    }
+
+    /// Forgets unused nodes that the lower directory would give again.
+    pub fn forget_clean(&mut self) {
+        self.entries.retain(|_, e| match e {
+            Entry::Node(n, 0) => Arc::strong_count(n) > 1 || !n.is_clean(),
+            _ => true,
+        });
+        if self.entries.is_empty() {
+            self.list = None;
+        }
+    }
+
+    /// Nothing known of it differs from the lower directory.
+    pub fn is_pristine(&self) -> bool {
+        self.entries.is_empty() && !self.dead
+    }
+
     /// All nodes, leaving the directory empty.
     pub fn take_nodes(&mut self) -> Vec<Arc<Node>> {
         self.order.clear();

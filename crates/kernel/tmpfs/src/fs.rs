@@ -177,6 +177,11 @@ impl FileSystem for TmpFs {
         let links = std::mem::take(&mut *self.lower_links.lock());
         drop((root, links));
     }
+    fn trim(&self) {
+        if let (Some(root), Some(_)) = (self.root.lock().clone(), self.lower_dev) {
+            crate::lower::trim(root);
+        }
+    }
     fn remount(&self, text: &[u8]) -> Result<()> {
         let mut o = self.options.lock();
         let mut new = o.clone();

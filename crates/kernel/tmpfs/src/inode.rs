@@ -315,6 +315,7 @@ impl Node {
             TimeSet::Now => now,
             TimeSet::At(t) => t,
         };
+        self.touch_ctime();
         let mut m = self.meta.lock();
         if let Some(t) = set.atime {
             m.atime = value(t);

@@ -35,6 +35,24 @@ pub(crate) fn node(fs: &Arc<TmpFs>, lower: InodeRef) -> Result<Arc<Node>> {
     Ok(n)
 }
 
+/// Forgets nodes below `root` that nobody uses and that are still as the lower file system has them.
+pub(crate) fn trim(root: Arc<Node>) {
+    let mut todo = vec![root];
+    let mut order = Vec::new();
+    while let Some(n) = todo.pop() {
+        if let Body::Dir(d) = &n.body {
+            todo.extend(d.lock().nodes().filter(|n| n.is_dir()).cloned());
+            order.push(n);
+        }
+    }
+    // Children come after their parents, so going backwards forgets leaves first.
+    while let Some(n) = order.pop() {
+        if let Body::Dir(d) = &n.body {
+            d.lock().forget_clean();
+        }
+    }
+}
+
 /// A lower regular file, opened for reading when first needed.
 pub(crate) struct LowerFile {
     inode: InodeRef,

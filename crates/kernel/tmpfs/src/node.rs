@@ -7,7 +7,7 @@ use abi::stat::Attr;
 use abi::time::Timespec;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::InodeRef;
 use vfs::attach::Attachments;
@@ -62,6 +62,8 @@ pub struct Node {
     uid: AtomicU32,
     gid: AtomicU32,
     pub(crate) rdev: u64,
+    /// Something differs from the lower inode.
+    changed: AtomicBool,
     pub(crate) meta: Mutex<Meta>,
     pub(crate) body: Body,
     /// The inode of the lower file system that this one started as.
@@ -98,6 +100,7 @@ impl Node {
             uid: uid.into(),
             gid: gid.into(),
             rdev,
+            changed: AtomicBool::new(true),
             meta: Mutex::new(meta),
             body,
             lower: None,
@@ -124,6 +127,7 @@ impl Node {
             uid: a.uid.into(),
             gid: a.gid.into(),
             rdev: a.rdev,
+            changed: AtomicBool::new(false),
             meta: Mutex::new(meta),
             body,
             lower: Some(lower),
@@ -136,6 +140,7 @@ impl Node {
     }
 
     pub(crate) fn set_mode(&self, permissions: u32) {
+        self.change();
         self.mode.store(self.mode() & S_IFMT | permissions & 0o7777, Ordering::Relaxed);
     }
 
@@ -144,6 +149,9 @@ impl Node {
     }
 
     pub(crate) fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) {
+        if uid.is_some() || gid.is_some() {
+            self.change();
+        }
         if let Some(u) = uid {
             self.uid.store(u, Ordering::Relaxed);
         }
@@ -152,12 +160,27 @@ impl Node {
         }
     }
 
+    /// The lower inode says the same: the node may be forgotten when nobody uses it.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.changed.load(Ordering::Relaxed)
+            && match &self.body {
+                Body::Dir(d) => d.lock().is_pristine(),
+                _ => true,
+            }
+    }
+
+    /// Content, names or attributes change.
+    fn change(&self) {
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn is_dir(&self) -> bool {
         self.mode() & S_IFMT == S_IFDIR
     }
 
     /// Content or names changed.
     pub(crate) fn touch(&self) {
+        self.change();
         let now = hostsys::fs::now();
         let mut m = self.meta.lock();
         m.mtime = now;
@@ -166,11 +189,13 @@ impl Node {
 
     /// Attributes changed.
     pub(crate) fn touch_ctime(&self) {
+        self.change();
         self.meta.lock().ctime = hostsys::fs::now();
     }
 
     /// Adds to the link count; says what it is then.
     pub(crate) fn add_links(&self, n: i64) -> u64 {
+        self.change();
         let mut m = self.meta.lock();
         m.nlink = m.nlink.saturating_add_signed(n);
         m.ctime = hostsys::fs::now();

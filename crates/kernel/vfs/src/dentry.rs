@@ -14,7 +14,7 @@ use crate::inode::{FileSystem, InodeRef};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// File type bits of a mode.
@@ -90,9 +90,31 @@ pub struct Dentry {
     children: RwLock<NameMap<Child>>,
 }
 
+/// Dentries alive, and how many there may be before unused ones go.
+static ALIVE: AtomicUsize = AtomicUsize::new(0);
+static LIMIT: AtomicUsize = AtomicUsize::new(MANY);
+const MANY: usize = 200_000;
+
+/// Drops unused names of the file system that `dir` belongs to when there are very many of them.
+pub(crate) fn trim(dir: &Arc<Dentry>) {
+    if ALIVE.load(Ordering::Relaxed) < LIMIT.load(Ordering::Relaxed) {
+        return;
+    }
+    // One at a time; the others go on meanwhile.
+    LIMIT.store(usize::MAX, Ordering::Relaxed);
+    let mut root = dir.clone();
+    while let Some(p) = root.parent() {
+        root = p;
+    }
+    root.shrink(false);
+    root.inode.fs().trim();
+    LIMIT.store(ALIVE.load(Ordering::Relaxed) + MANY, Ordering::Relaxed);
+}
+
 impl Dentry {
     fn make(parent: Option<Arc<Dentry>>, name: Arc<[u8]>, inode: InodeRef, volatile: bool) -> Arc<Dentry> {
         let kind = inode.kind();
+        ALIVE.fetch_add(1, Ordering::Relaxed);
         Arc::new(Dentry {
             inode,
             kind,
@@ -308,6 +330,7 @@ impl Dentry {
 impl Drop for Dentry {
     /// Lets go of the chain of parents one by one: a guest can nest directories deeper than our stack.
     fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
         let mut next = self.place.get_mut().parent.take();
         while let Some(p) = next {
             next = Arc::into_inner(p).and_then(|mut d| d.place.get_mut().parent.take());

@@ -36,6 +36,8 @@ pub trait FileSystem: Send + Sync {
     }
     /// The last mount of it is gone and its dentries are dropped: let go of cycles.
     fn unmounted(&self) {}
+    /// Memory is wanted back: forget what can be found again.
+    fn trim(&self) {}
     /// New options from mount(2) with MS_REMOUNT.
     fn remount(&self, _options: &[u8]) -> Result<()> {
         Ok(())

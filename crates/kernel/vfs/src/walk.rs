@@ -367,8 +367,12 @@ pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) 
             Err(e) => Err(e),
         };
     }
-    let _lock = dir.lock_dir();
-    find_locked(cx, dir, name)
+    let found = {
+        let _lock = dir.lock_dir();
+        find_locked(cx, dir, name)
+    };
+    crate::dentry::trim(dir);
+    found
 }
 
 /// As [`find`] for a caller that holds the directory's lock.
