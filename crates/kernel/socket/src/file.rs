@@ -4,6 +4,7 @@ use crate::ops::{Control, Names, SendRequest, SocketOps};
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 use vfs::internal::{InternalFs, InternalInode};
 use vfs::{Caller, FileOps, InodeRef, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
@@ -55,6 +56,10 @@ impl FileOps for SocketFile {
     fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
         let mut req = SendRequest { data: buf, addr: None, control: Control::default(), flags: 0 };
         self.ops.send(cx, &NoNames, &mut req)
+    }
+    fn patience(&self, write: bool) -> Option<Duration> {
+        let o = self.ops.options();
+        if write { o.sndtimeo() } else { o.rcvtimeo() }
     }
     fn poll(&self, _file: &OpenFile) -> Events {
         self.ops.poll()

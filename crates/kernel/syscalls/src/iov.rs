@@ -74,6 +74,11 @@ impl Iov {
         done
     }
 
+    /// True when the byte at offset `from` can be stored.
+    pub fn writable(&self, c: &Current, from: usize) -> bool {
+        self.slice(from, 1).next().is_some_and(|(at, n)| c.mm.writable(at, n as u64))
+    }
+
     /// The addresses of bytes `from..from + len`.
     fn slice(&self, from: usize, len: usize) -> impl Iterator<Item = (u64, usize)> {
         cut(&self.parts, from, len)

@@ -11,6 +11,7 @@ use socket::{Control, Received, SendRequest, Ucred, io};
 use std::time::Instant;
 use task::{Current, SysErr, SysResult};
 use vfs::{Caller, Cap};
+use wait::Events;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Longest control buffer (net.core.optmem_max).
@@ -175,6 +176,9 @@ fn receive(c: &mut Current, s: &Sock, iov: &Iov, flags: i32) -> Result<Received,
     let ops = s.ops()?;
     let whole = flags & libc::MSG_WAITALL != 0 || !ops.stream();
     let len = if whole { iov.len.min(MAX_RECORD) } else { iov.len.min(CHUNK) };
+    if len > 0 && ops.stream() && !iov.writable(c, 0) && ops.poll().intersects(Events::IN) {
+        return Err(Errno::EFAULT.into());
+    }
     let mut scratch = Scratch::new();
     let buf = scratch.get(len);
     let r = io::recv(c, s.file(), ops, buf, flags)?;

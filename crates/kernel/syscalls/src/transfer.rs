@@ -35,7 +35,11 @@ fn attempt<T>(
     nowait: bool,
     mut op: impl FnMut() -> abi::Result<T>,
 ) -> Result<T, Failure> {
-    if nowait { op().map_err(Failure::Errno) } else { retry(c, f, mask, None, op) }
+    if nowait {
+        return op().map_err(Failure::Errno);
+    }
+    let deadline = f.ops.patience(mask.intersects(Events::OUT)).and_then(crate::timeout::after);
+    retry(c, f, mask, deadline, op)
 }
 
 /// EINVAL for ranges that leave the space of offsets.
@@ -93,7 +97,13 @@ fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysRes
         let buf = scratch.get(want);
         // Only the first piece may block.
         let once = nowait || done > 0;
-        let n = match attempt(c, f, Events::READABLE, once, || io::read_at(c, f, buf, 0)) {
+        // What is taken from a stream must have a place to go to: it cannot be put back.
+        let lost = want > 0 && !iov.writable(c, done);
+        let op = || match lost && f.ops.poll(f).intersects(Events::IN) {
+            true => Err(Errno::EFAULT),
+            false => io::read_at(c, f, buf, 0),
+        };
+        let n = match attempt(c, f, Events::READABLE, once, op) {
             Ok(n) => n,
             Err(_) if done > 0 => return Ok(done as u64),
             Err(e) => return Err(e.into()),

@@ -10,6 +10,7 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
 use wait::{Events, WaitQueue};
 
 /// What mmap(2) asks of a file.
@@ -83,6 +84,10 @@ pub trait FileOps: Send + Sync + Any {
     /// SEEK_DATA, SEEK_HOLE and file-specific seeking (directories); SET/CUR/END are generic.
     fn seek_special(&self, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
         Err(Errno::EINVAL)
+    }
+    /// How long a blocking read or write may wait (SO_RCVTIMEO, SO_SNDTIMEO); `None` for ever.
+    fn patience(&self, _write: bool) -> Option<Duration> {
+        None
     }
     /// Current readiness. Regular files are always ready.
     fn poll(&self, _file: &OpenFile) -> Events {
