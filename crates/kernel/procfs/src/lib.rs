@@ -21,6 +21,8 @@ mod net;
 mod pid;
 mod sysctl;
 mod sysfs;
+#[cfg(test)]
+mod tests;
 mod top;
 
 pub use sysctl::set as set_sysctl;

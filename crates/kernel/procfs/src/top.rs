@@ -6,10 +6,10 @@ use crate::pid::{PIDS, SELF, THREAD_SELF};
 use abi::{PAGE_SIZE, Result};
 use std::collections::HashSet;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use task::{Kernel, RELEASE, VERSION};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use task::{Kernel, RELEASE, VERSION, uptime_ns};
 
 /// The root of procfs.
 pub static ROOT: Entry = Entry { name: "/", mode: 0o555, what: What::Dir(TABLE, Some(&PIDS)) };
@@ -246,10 +246,13 @@ fn schedstat(_at: &At) -> Result<Vec<u8>> {
     Ok(b"version 17\ntimestamp 0\n".to_vec())
 }
 
-/// Seconds since the epoch at which the sandbox started.
-pub fn boot_time(k: &Kernel) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(k.boot.elapsed()).as_secs()
+/// Seconds since the epoch at which CLOCK_BOOTTIME started; does not jitter.
+fn boot_time() -> u64 {
+    static AT: OnceLock<u64> = OnceLock::new();
+    *AT.get_or_init(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(Duration::from_nanos(uptime_ns())).as_secs()
+    })
 }
 
 /// Nanoseconds of user and system time of everything that has run.
@@ -276,7 +279,7 @@ fn stat(at: &At) -> Result<Vec<u8>> {
     let (user, sys) = cpu_total(k);
     let (user, sys) = (crate::pid::ticks(user), crate::pid::ticks(sys));
     let cpus = k.cpus.max(1) as u64;
-    let up = crate::pid::ticks(k.boot.elapsed().as_nanos() as u64);
+    let up = crate::pid::ticks(uptime_ns());
     let idle = (up * cpus).saturating_sub(user + sys);
     let mut s = format!("cpu  {user} 0 {sys} {idle} 0 0 0 0 0 0\n");
     for i in 0..cpus {
@@ -288,7 +291,7 @@ fn stat(at: &At) -> Result<Vec<u8>> {
     let _ = writeln!(
         s,
         "intr 0\nctxt 0\nbtime {}\nprocesses {}\nprocs_running {}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0",
-        boot_time(k),
+        boot_time(),
         k.forks.load(Ordering::Relaxed),
         run.max(1)
     );
@@ -301,7 +304,7 @@ fn swaps(_at: &At) -> Result<Vec<u8>> {
 
 fn uptime(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
-    let up = k.boot.elapsed().as_millis() as u64 / 10;
+    let up = uptime_ns() / 10_000_000;
     let (u, s) = cpu_total(k);
     let idle = (up * k.cpus as u64).saturating_sub((u + s) / 10_000_000);
     line(format_args!("{}.{:02} {}.{:02}", up / 100, up % 100, idle / 100, idle % 100))

@@ -65,7 +65,7 @@ struct SysInfo {
 pub fn sysinfo(c: &mut Current, out: Ptr) -> SysResult {
     let k = c.kernel();
     let procs = k.tree.lock().tasks.len() as u16;
-    let uptime = k.boot.elapsed().as_secs() as i64;
+    let uptime = (task::uptime_ns() / 1_000_000_000) as i64;
     let total = k.memory;
     let info =
         SysInfo { uptime, totalram: total, freeram: total / 2, procs, mem_unit: 1, ..SysInfo::default() };

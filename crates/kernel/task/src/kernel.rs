@@ -58,6 +58,8 @@ pub struct Kernel {
     pub uts: Leaf<Uts>,
     /// When the sandbox started.
     pub boot: Instant,
+    /// CLOCK_BOOTTIME at that moment; guests see the host's clocks.
+    pub boot_ns: u64,
     /// Online processors shown to the guest.
     pub cpus: usize,
     /// Memory shown to the guest in bytes.
@@ -83,6 +85,11 @@ pub struct Kernel {
     tasks_cv: Condvar,
 }
 
+/// CLOCK_BOOTTIME now: the uptime that guests see.
+pub fn uptime_ns() -> u64 {
+    hostsys::clock::gettime_ns(libc::CLOCK_BOOTTIME).unwrap_or(0) as u64
+}
+
 impl Kernel {
     /// A kernel without tasks.
     pub fn new(
@@ -98,6 +105,7 @@ impl Kernel {
             tree: Mutex::new(Tree::default()),
             uts: Leaf::new(uts),
             boot: Instant::now(),
+            boot_ns: uptime_ns(),
             cpus,
             memory,
             strace: AtomicBool::new(false),
@@ -123,6 +131,11 @@ impl Kernel {
     /// The process with this id, zombies included.
     pub fn group(&self, tgid: i32) -> Option<Arc<ThreadGroup>> {
         self.tree.lock().nodes.get(&tgid).map(|n| n.group.clone())
+    }
+
+    /// CLOCK_BOOTTIME in nanoseconds of a moment since the start.
+    pub fn boottime_of(&self, t: Instant) -> u64 {
+        self.boot_ns + t.saturating_duration_since(self.boot).as_nanos() as u64
     }
 
     /// Device number and foreground process group of a session's controlling terminal.

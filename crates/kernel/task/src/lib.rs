@@ -35,7 +35,7 @@ pub use clone::{CLEAR_SIGHAND, CloneArgs};
 pub use current::{AltStack, Current, RestartBlock};
 pub use exec::{MAX_ARG_STRLEN, Program};
 pub use frame::{SS_AUTODISARM, StackT};
-pub use kernel::{Kernel, RELEASE, SI_HOST, TerminalInfo, Uts, VERSION};
+pub use kernel::{Kernel, RELEASE, SI_HOST, TerminalInfo, Uts, VERSION, uptime_ns};
 pub use result::{Restart, SysErr, SysResult};
 pub use run::start;
 pub use signal::SigAction;

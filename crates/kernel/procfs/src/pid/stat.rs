@@ -100,7 +100,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
         task.as_ref().map_or((0, (0, 0)), |t| (t.nice.load(Ordering::Relaxed), *t.sched.lock()));
     let priority = if rt > 0 { -1 - rt } else { 20 + nice };
     let started = task.as_ref().filter(|_| p.is_thread()).map_or(p.group.started, |t| t.started);
-    let start = started.saturating_duration_since(at.kernel().boot).as_nanos() as u64;
+    let start = at.kernel().boottime_of(started);
     let threads = p.group.threads().len().max(usize::from(r.zombie.is_none()));
     let (vsize, rss) = match task.as_ref().map(|t| t.mm()) {
         Some(mm) => (mem_numbers(&mm).size, resident(&mm).total),
