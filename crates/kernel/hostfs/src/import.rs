@@ -10,7 +10,7 @@ use hostsys::fs as host;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use vfs::attach::Attachments;
 use vfs::dentry::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
 use vfs::internal::InternalFs;
@@ -105,6 +105,12 @@ impl FileOps for Regular {
     }
 }
 
+/// Device, inode number, flags and position of an imported file at that time.
+type Key = (u64, u64, i32, u64);
+
+/// Regular files that were imported.
+static REGULAR: Mutex<Vec<(Key, Weak<OpenFile>)>> = Mutex::new(Vec::new());
+
 /// Makes a host descriptor an open file that belongs to `uid` and `gid` in the guest. Regular files,
 /// pipes, sockets, terminals and other character devices; not directories.
 pub fn import(fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
@@ -114,6 +120,15 @@ pub fn import(fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
         return Err(Errno::EBADF);
     }
     let pos = host::tell(&fd).unwrap_or(0);
+    // `2>&1` into a file: two descriptors of one description, whose position they share.
+    let key = (a.dev, a.ino, flags, pos);
+    let mut known = REGULAR.lock();
+    known.retain(|(_, f)| f.strong_count() != 0);
+    if a.file_type() == S_IFREG
+        && let Some(f) = known.iter().find(|(k, _)| *k == key).and_then(|(_, f)| f.upgrade())
+    {
+        return Ok(f);
+    }
     let (ops, held): (Arc<dyn FileOps>, Arc<OwnedFd>) = match a.file_type() {
         S_IFDIR => return Err(Errno::EISDIR),
         S_IFREG => {
@@ -143,21 +158,8 @@ pub fn import(fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
     let inode: InodeRef = inode;
     let file = OpenFile::new(None, Some(inode), ops, shown);
     *file.pos.lock() = pos;
-    Ok(file)
-}
-
-/// Imports several; those that share one open file description on the host (`2>&1`) become one file.
-pub fn import_all(fds: Vec<OwnedFd>, uid: u32, gid: u32) -> Result<Vec<Arc<OpenFile>>> {
-    let mut done: Vec<(_, Arc<OpenFile>)> = Vec::new();
-    for fd in fds {
-        let a = host::stat(&fd)?;
-        let key = (a.dev, a.ino, host::status_flags(&fd)?, host::tell(&fd).unwrap_or(0));
-        let same = done.iter().find(|(k, _)| *k == key).map(|(_, f)| f.clone());
-        let f = match same {
-            Some(f) => f,
-            None => import(fd, uid, gid)?,
-        };
-        done.push((key, f));
+    if a.file_type() == S_IFREG {
+        known.push((key, Arc::downgrade(&file)));
     }
-    Ok(done.into_iter().map(|(_, f)| f).collect())
+    Ok(file)
 }

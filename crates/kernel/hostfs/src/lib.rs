@@ -26,4 +26,4 @@ mod stream;
 mod tests;
 
 pub use fs::HostFs;
-pub use import::{import, import_all};
+pub use import::import;

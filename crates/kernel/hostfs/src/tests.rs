@@ -160,3 +160,13 @@ fn pipes_do_not_block_and_notify() {
     t.join().unwrap();
     assert_eq!(f.ops.read(&Plain, &f, &mut b, 0), Ok(0), "the writer is gone");
 }
+
+#[test]
+fn descriptors_of_one_file_share_its_position() {
+    let t = Tmp::new("shared-position");
+    let out = fs::File::create(t.0.join("out")).unwrap();
+    let again = out.try_clone().unwrap();
+    let a = import(out.into(), 0, 0).unwrap();
+    let b = import(again.into(), 0, 0).unwrap();
+    assert!(Arc::ptr_eq(&a, &b));
+}

@@ -61,6 +61,18 @@ pub fn enter_empty() -> io::Result<()> {
     Stage::new()?.enter()
 }
 
+/// The root directory of a tmpfs that is mounted nowhere, for files that processes map: without a limit
+/// of its own (the cgroup's counts) and, since programs may lie in it, not `noexec`. Needs CAP_SYS_ADMIN.
+pub fn private_tmpfs() -> io::Result<OwnedFd> {
+    let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(fs.as_fd(), "mode", "0700")?;
+    fsconfig_set_string(fs.as_fd(), "size", "0")?;
+    fsconfig_set_string(fs.as_fd(), "nr_inodes", "0")?;
+    fsconfig_create(fs.as_fd())?;
+    let attrs = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    Ok(fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attrs)?)
+}
+
 /// Opens a directory below `dir` without following links, as a mere reference.
 pub fn reference(dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
