@@ -4,7 +4,9 @@ use crate::arg::{DirFd, Fd, PathPtr, Ptr};
 use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
-use crate::{attrs, fcntl, ioctl, mount, names, open, read_write, sendfile, stat, xattr};
+use crate::{
+    attrs, dirs, fcntl, ioctl, mount, names, open, read_write, refused, splice, stat, storage, xattr,
+};
 
 rows! {
     // Reading and writing
@@ -19,11 +21,11 @@ rows! {
     296 pwritev(Fd, Ptr, u64, i64, u64) = read_write::pwritev, Full;
     327 preadv2(Fd, Ptr, u64, i64, u64, i32) = read_write::preadv2, Full;
     328 pwritev2(Fd, Ptr, u64, i64, u64, i32) = read_write::pwritev2, Full;
-    40 sendfile(Fd, Fd, Ptr, u64) = sendfile::sendfile, Full;
-    275 splice(Fd, Ptr, Fd, Ptr, u64, u32) = sendfile::splice, Partial("data is copied, not moved");
-    276 tee(Fd, Fd, u64, u32) = sendfile::tee, Partial("data is copied, not shared");
-    278 vmsplice(Fd, Ptr, u64, u32) = sendfile::vmsplice, Partial("data is copied, not mapped");
-    326 copy_file_range(Fd, Ptr, Fd, Ptr, u64, u32) = sendfile::copy_file_range, Full;
+    40 sendfile(Fd, Fd, Ptr, u64) = splice::sendfile, Full;
+    275 splice(Fd, Ptr, Fd, Ptr, u64, u32) = splice::splice, Full;
+    276 tee(Fd, Fd, u64, u32) = splice::tee, Full;
+    278 vmsplice(Fd, Ptr, u64, u32) = splice::vmsplice, Full;
+    326 copy_file_range(Fd, Ptr, Fd, Ptr, u64, u32) = splice::copy_file_range, Full;
 
     // Descriptors
     2 open(PathPtr, i32, u32) = open::open, Full;
@@ -36,7 +38,7 @@ rows! {
     85 creat(PathPtr, u32) = open::creat, Full;
     257 openat(DirFd, PathPtr, i32, u32) = open::openat, Full;
     292 dup3(Fd, Fd, i32) = open::dup3, Full;
-    319 memfd_create(Ptr, u32) = sendfile::memfd_create, Partial("MFD_HUGETLB answers ENOMEM");
+    319 memfd_create(Ptr, u32) = storage::memfd_create, Partial("MFD_HUGETLB answers ENOSYS");
     436 close_range(u32, u32, u32) = open::close_range, Full;
     437 openat2(DirFd, PathPtr, Ptr, u64) = open::openat2, Full;
 
@@ -45,14 +47,14 @@ rows! {
     5 fstat(Fd, Ptr) = stat::fstat, Full;
     6 lstat(PathPtr, Ptr) = stat::lstat, Full;
     21 access(PathPtr, i32) = stat::access, Full;
-    76 truncate(PathPtr, i64) = attrs::truncate, Full;
-    77 ftruncate(Fd, i64) = attrs::ftruncate, Full;
+    76 truncate(PathPtr, i64) = storage::truncate, Full;
+    77 ftruncate(Fd, i64) = storage::ftruncate, Full;
     90 chmod(PathPtr, u32) = attrs::chmod, Full;
     91 fchmod(Fd, u32) = attrs::fchmod, Full;
     92 chown(PathPtr, u32, u32) = attrs::chown, Full;
     93 fchown(Fd, u32, u32) = attrs::fchown, Full;
     94 lchown(PathPtr, u32, u32) = attrs::lchown, Full;
-    95 umask(u32) = attrs::umask, Full;
+    95 umask(u32) = dirs::umask, Full;
     132 utime(PathPtr, Ptr) = attrs::utime, Full;
     137 statfs(PathPtr, Ptr) = stat::statfs, Full;
     138 fstatfs(Fd, Ptr) = stat::fstatfs, Full;
@@ -63,16 +65,16 @@ rows! {
     268 fchmodat(DirFd, PathPtr, u32) = attrs::fchmodat, Full;
     269 faccessat(DirFd, PathPtr, i32) = stat::faccessat, Full;
     280 utimensat(DirFd, PathPtr, Ptr, i32) = attrs::utimensat, Full;
-    285 fallocate(Fd, i32, i64, i64) = attrs::fallocate, Partial("in memory: mode 0, KEEP_SIZE and PUNCH_HOLE, as tmpfs");
+    285 fallocate(Fd, i32, i64, i64) = storage::fallocate, Partial("in memory: mode 0, KEEP_SIZE and PUNCH_HOLE, as tmpfs");
     332 statx(DirFd, PathPtr, i32, u32, Ptr) = stat::statx, Full;
     439 faccessat2(DirFd, PathPtr, i32, i32) = stat::faccessat2, Full;
     452 fchmodat2(DirFd, PathPtr, u32, i32) = attrs::fchmodat2, Full;
 
     // Names
-    78 getdents(Fd, Ptr, u32) = names::getdents, Full;
-    79 getcwd(Ptr, u64) = attrs::getcwd, Full;
-    80 chdir(PathPtr) = attrs::chdir, Full;
-    81 fchdir(Fd) = attrs::fchdir, Full;
+    78 getdents(Fd, Ptr, u32) = dirs::getdents, Full;
+    79 getcwd(Ptr, u64) = dirs::getcwd, Full;
+    80 chdir(PathPtr) = dirs::chdir, Full;
+    81 fchdir(Fd) = dirs::fchdir, Full;
     82 rename(PathPtr, PathPtr) = names::rename, Full;
     83 mkdir(PathPtr, u32) = names::mkdir, Full;
     84 rmdir(PathPtr) = names::rmdir, Full;
@@ -81,8 +83,8 @@ rows! {
     88 symlink(PathPtr, PathPtr) = names::symlink, Full;
     89 readlink(PathPtr, Ptr, i32) = stat::readlink, Full;
     133 mknod(PathPtr, u32, u64) = names::mknod, Full;
-    161 chroot(PathPtr) = attrs::chroot, Full;
-    217 getdents64(Fd, Ptr, u32) = names::getdents64, Full;
+    161 chroot(PathPtr) = dirs::chroot, Full;
+    217 getdents64(Fd, Ptr, u32) = dirs::getdents64, Full;
     258 mkdirat(DirFd, PathPtr, u32) = names::mkdirat, Full;
     259 mknodat(DirFd, PathPtr, u32, u64) = names::mknodat, Full;
     263 unlinkat(DirFd, PathPtr, i32) = names::unlinkat, Full;
@@ -91,8 +93,8 @@ rows! {
     266 symlinkat(PathPtr, DirFd, PathPtr) = names::symlinkat, Full;
     267 readlinkat(DirFd, PathPtr, Ptr, i32) = stat::readlinkat, Full;
     316 renameat2(DirFd, PathPtr, DirFd, PathPtr, u32) = names::renameat2, Partial("RENAME_WHITEOUT answers EINVAL");
-    303 name_to_handle_at() = sendfile::name_to_handle_at, Absent("EOPNOTSUPP");
-    304 open_by_handle_at() = sendfile::open_by_handle_at, Absent("EOPNOTSUPP");
+    303 name_to_handle_at(DirFd, PathPtr, Ptr, Ptr, i32) = refused::name_to_handle_at, Absent("EOPNOTSUPP");
+    304 open_by_handle_at(Fd, Ptr, i32) = refused::open_by_handle_at, Absent("EOPNOTSUPP");
 
     // Extended attributes
     188 setxattr(PathPtr, Ptr, Ptr, u64, i32) = xattr::setxattr, Partial("no access control lists");
@@ -109,14 +111,16 @@ rows! {
     199 fremovexattr(Fd, Ptr) = xattr::fremovexattr, Partial("no access control lists");
 
     // Storage and mounts
-    74 fsync(Fd) = attrs::fsync, Full;
-    75 fdatasync(Fd) = attrs::fdatasync, Full;
-    155 pivot_root(PathPtr, PathPtr) = mount::pivot_root, Partial("moves the caller's root only");
-    162 sync() = attrs::sync, Full;
+    74 fsync(Fd) = storage::fsync, Full;
+    75 fdatasync(Fd) = storage::fdatasync, Full;
+    155 pivot_root(PathPtr, PathPtr) = mount::pivot_root, Full;
+    162 sync() = storage::sync, Full;
     165 mount(Ptr, PathPtr, Ptr, u64, Ptr) = mount::mount, Partial("propagation types are kept, events are not propagated");
     166 umount2(PathPtr, i32) = mount::umount2, Partial("MNT_EXPIRE answers EAGAIN every time");
-    187 readahead(Fd, i64, u64) = attrs::readahead, Full;
-    221 fadvise64(Fd, i64, i64, i32) = attrs::fadvise64, Partial("accepted, no effect");
-    277 sync_file_range(Fd, i64, i64, u32) = attrs::sync_file_range, Full;
-    306 syncfs(Fd) = attrs::syncfs, Full;
+    187 readahead(Fd, i64, u64) = storage::readahead, Full;
+    221 fadvise64(Fd, i64, i64, i32) = storage::fadvise64, Partial("accepted, no effect");
+    277 sync_file_range(Fd, i64, i64, u32) = storage::sync_file_range, Full;
+    306 syncfs(Fd) = storage::syncfs, Full;
+    167 swapon(Ptr, i32) = refused::swapon, Absent("EPERM");
+    168 swapoff(Ptr) = refused::swapoff, Absent("EPERM");
 }

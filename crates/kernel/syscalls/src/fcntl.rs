@@ -7,7 +7,7 @@ use abi::Errno;
 use ipc::pipe::Pipe;
 use task::{Current, SysErr, SysResult};
 use vfs::locks::{self, Kind, Owner};
-use vfs::{Caller, FdTable, OpenFile};
+use vfs::{Caller, FdTable, OpenFile, SignalOwner};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// `struct flock` of x86-64.
@@ -82,18 +82,62 @@ fn set_lock(c: &mut Current, fd: Fd, f: &OpenFile, arg: u64, ofd: bool, wait: bo
     Ok(0)
 }
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-struct OwnerEx {
-    kind: i32,
-    pid: i32,
+const F_SETSIG: i32 = 10;
+const F_GETSIG: i32 = 11;
+const F_SETOWN_EX: i32 = 15;
+const F_GETOWN_EX: i32 = 16;
+const F_OWNER_TID: i32 = 0;
+const F_OWNER_PID: i32 = 1;
+const F_OWNER_PGRP: i32 = 2;
+
+/// ESRCH unless the identifier names something.
+fn check_owner(c: &Current, kind: i32, id: i32) -> Result<(), Errno> {
+    let there = match kind {
+        _ if id == 0 => true,
+        F_OWNER_TID => c.kernel().task(id).is_some(),
+        F_OWNER_PID => c.kernel().group(id).is_some(),
+        _ => c.kernel().tree.lock().nodes.values().any(|n| n.pgid == id),
+    };
+    if there { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+fn signal_owner(c: &mut Current, f: &OpenFile, cmd: i32, arg: u64) -> SysResult {
+    let now = *f.owner.lock();
+    match cmd {
+        libc::F_SETOWN => {
+            let who = arg as i32;
+            let id = who.checked_abs().ok_or(Errno::EINVAL)?;
+            let kind = if who < 0 { F_OWNER_PGRP } else { F_OWNER_PID };
+            check_owner(c, kind, id)?;
+            *f.owner.lock() = SignalOwner { kind, id, ..now };
+            Ok(0)
+        }
+        libc::F_GETOWN => Ok(i64::from(if now.kind == F_OWNER_PGRP { -now.id } else { now.id }) as u64),
+        F_SETOWN_EX => {
+            let [kind, id]: [i32; 2] = c.read_value(arg)?;
+            if !(F_OWNER_TID..=F_OWNER_PGRP).contains(&kind) {
+                return Err(Errno::EINVAL.into());
+            }
+            check_owner(c, kind, id)?;
+            *f.owner.lock() = SignalOwner { kind, id, ..now };
+            Ok(0)
+        }
+        F_GETOWN_EX => {
+            c.write_value(arg, &[now.kind, now.id])?;
+            Ok(0)
+        }
+        F_SETSIG => {
+            if arg > 64 {
+                return Err(Errno::EINVAL.into());
+            }
+            f.owner.lock().signal = arg as i32;
+            Ok(0)
+        }
+        _ => Ok(now.signal as u64),
+    }
 }
 
 pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
-    const F_SETSIG: i32 = 10;
-    const F_GETSIG: i32 = 11;
-    const F_SETOWN_EX: i32 = 15;
-    const F_GETOWN_EX: i32 = 16;
     const F_DUPFD_QUERY: i32 = 1027;
     const F_RW_HINTS: std::ops::RangeInclusive<i32> = 1035..=1038;
     let f = c.file(fd.0)?;
@@ -124,41 +168,12 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
         libc::F_OFD_GETLK => return get_lock(c, &f, arg, true),
         libc::F_OFD_SETLK => return set_lock(c, fd, &f, arg, true, false),
         libc::F_OFD_SETLKW => return set_lock(c, fd, &f, arg, true, true),
-        libc::F_SETOWN => {
-            if arg as i32 == i32::MIN {
-                return Err(Errno::EINVAL.into());
-            }
-            f.owner.lock().0 = arg as i32;
-            0
+        libc::F_SETOWN | libc::F_GETOWN | F_SETOWN_EX | F_GETOWN_EX | F_SETSIG | F_GETSIG => {
+            return signal_owner(c, &f, cmd, arg);
         }
-        libc::F_GETOWN => i64::from(f.owner.lock().0) as u64,
-        F_SETOWN_EX => {
-            let o: OwnerEx = c.read_value(arg)?;
-            f.owner.lock().0 = match o.kind {
-                0 | 1 => o.pid,
-                2 => -o.pid,
-                _ => return Err(Errno::EINVAL.into()),
-            };
-            0
-        }
-        F_GETOWN_EX => {
-            let o = f.owner.lock().0;
-            let v = if o < 0 { OwnerEx { kind: 2, pid: -o } } else { OwnerEx { kind: 1, pid: o } };
-            c.write_value(arg, &v)?;
-            0
-        }
-        F_SETSIG => {
-            if arg > 64 {
-                return Err(Errno::EINVAL.into());
-            }
-            f.owner.lock().1 = arg as i32;
-            0
-        }
-        F_GETSIG => f.owner.lock().1 as u64,
         libc::F_GETLEASE => libc::F_UNLCK as u64,
         libc::F_SETLEASE => match arg as i32 {
             libc::F_UNLCK => return Err(Errno::EAGAIN.into()),
-            libc::F_RDLCK | libc::F_WRLCK => return Err(Errno::EINVAL.into()),
             _ => return Err(Errno::EINVAL.into()),
         },
         libc::F_SETPIPE_SZ => Pipe::of(&f).ok_or(Errno::EBADF)?.set_size(c, arg & 0xffff_ffff)? as u64,

@@ -14,6 +14,10 @@ const FIOCLEX: u32 = 0x5451;
 const FIOASYNC: u32 = 0x5452;
 const FIOQSIZE: u32 = 0x5460;
 const FIGETBSZ: u32 = 2;
+const FICLONE: u32 = 0x4004_9409;
+const FICLONERANGE: u32 = 0x4020_940d;
+const FIDEDUPERANGE: u32 = 0xc018_9436;
+const FS_IOC_FIEMAP: u32 = 0xc020_660b;
 const TIOCGPTPEER: u32 = 0x5441;
 
 pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
@@ -43,6 +47,10 @@ pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
                 return Err(Errno::EINVAL.into());
             }
             c.write_value(arg, &size)?;
+        }
+        // No file system here shares blocks or knows where they are.
+        FICLONE | FICLONERANGE | FIDEDUPERANGE | FS_IOC_FIEMAP if file_kind(&f) == S_IFREG => {
+            return Err(Errno::EOPNOTSUPP.into());
         }
         // The answer is a descriptor, which no file can make.
         TIOCGPTPEER => {

@@ -1,136 +1,183 @@
 //! mount(2), umount2(2), pivot_root(2).
 
 use crate::arg::{PathPtr, Ptr, check_flags};
-use crate::at::{At, CWD};
-use abi::Errno;
-use std::sync::Arc;
+use crate::at::{self, CWD};
+use abi::{Errno, Result};
+use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
 use vfs::mount::Propagation;
-use vfs::{Caller, Cap, Lookup, MountFlags, Path};
+use vfs::rename::is_mount_root;
+use vfs::walk::lookup;
+use vfs::{Caller, Cap, Lookup, MountFlags, Path, fstypes};
 
-const MS_REMOUNT: u64 = 32;
-const MS_BIND: u64 = 4096;
-const MS_MOVE: u64 = 8192;
-const MS_REC: u64 = 16384;
-const MS_UNBINDABLE: u64 = 1 << 17;
-const MS_PRIVATE: u64 = 1 << 18;
-const MS_SLAVE: u64 = 1 << 19;
-const MS_SHARED: u64 = 1 << 20;
-const MS_STRICTATIME: u64 = 1 << 24;
-const MS_MGC_VAL: u64 = 0xc0ed_0000;
+const MS_MAGIC: u64 = 0xc0ed_0000;
+const MS_MAGIC_MASK: u64 = 0xffff_0000;
+const MNT_FORCE: i32 = 1;
+const MNT_DETACH: i32 = 2;
+const MNT_EXPIRE: i32 = 4;
+const UMOUNT_NOFOLLOW: i32 = 8;
 
-fn privileged(c: &Current) -> Result<(), Errno> {
+/// Flags that set the propagation type.
+const MS_TYPES: u64 = libc::MS_SHARED | libc::MS_PRIVATE | libc::MS_SLAVE | libc::MS_UNBINDABLE;
+/// Flags that say how access times are kept.
+const MS_ATIME: u64 = libc::MS_NOATIME | libc::MS_NODIRATIME | libc::MS_RELATIME | libc::MS_STRICTATIME;
+
+fn place(c: &Current, path: PathPtr, follow: bool) -> Result<Path> {
+    let (start, path) = at::read(c, CWD, path)?;
+    let look = if follow { Lookup::FOLLOW } else { Lookup::empty() };
+    lookup(c, &c.fs().view(), &start, &path, look)
+}
+
+fn may_mount(c: &Current) -> Result<()> {
     if c.creds().capable(Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-fn is_root(p: &Path) -> bool {
-    Arc::ptr_eq(&p.dentry, &p.mount.root)
-}
-
-fn mount_flags(flags: u64) -> MountFlags {
-    let mut f = MountFlags::from_bits_truncate(flags as u32);
-    f.set(MountFlags::RELATIME, flags & MS_STRICTATIME == 0 && !f.contains(MountFlags::NOATIME));
+/// Flags of a mount from mount(2)'s. A remount that says nothing about access times keeps `old`'s.
+fn mount_flags(flags: u64, old: Option<MountFlags>) -> MountFlags {
+    let mut f = MountFlags::from_bits_truncate(flags as u32) - MountFlags::RELATIME;
+    let atime = MountFlags::NOATIME | MountFlags::NODIRATIME | MountFlags::RELATIME;
+    match old {
+        Some(old) if flags & MS_ATIME == 0 => f = (f - atime) | (old & atime),
+        _ if flags & libc::MS_STRICTATIME != 0 => f -= MountFlags::NOATIME,
+        _ if flags & libc::MS_NOATIME == 0 => f |= MountFlags::RELATIME,
+        _ => {}
+    }
     f
 }
 
-fn read_text(c: &Current, p: Ptr) -> Result<Vec<u8>, Errno> {
-    if p.is_null() { Ok(Vec::new()) } else { c.read_cstr(p.0, 4096, Errno::EINVAL) }
+/// An optional string argument.
+fn text(c: &Current, at: Ptr) -> Result<Option<Vec<u8>>> {
+    if at.is_null() { Ok(None) } else { c.read_cstr(at.0, 4096, Errno::EINVAL).map(Some) }
 }
 
-pub fn mount(c: &mut Current, source: Ptr, target: PathPtr, fstype: Ptr, flags: u64, data: Ptr) -> SysResult {
-    let kind = read_text(c, fstype)?;
-    let source = read_text(c, source)?;
-    let mut flags = flags;
-    if flags & 0xffff_0000 == MS_MGC_VAL {
-        flags &= !0xffff_0000;
+/// The options: at most a page, which need not end with NUL.
+fn options(c: &Current, at: Ptr) -> Result<Vec<u8>> {
+    if at.is_null() {
+        return Ok(Vec::new());
     }
-    let at = At::new(c, CWD, target)?;
-    let place = at.lookup(c, Lookup::FOLLOW)?;
-    privileged(c)?;
-    let ns = &at.view.ns;
-    if flags & MS_REMOUNT != 0 {
-        if !is_root(&place) {
-            return Err(Errno::EINVAL.into());
-        }
-        if flags & MS_BIND == 0 {
-            place.mount.fs().remount(&read_text(c, data)?)?;
-        }
-        ns.remount(&place.mount, mount_flags(flags));
+    let mut page = vec![0; 4096];
+    let n = c.read_some(at.0, &mut page)?;
+    page.truncate(page[..n].iter().position(|&b| b == 0).unwrap_or(n));
+    Ok(page)
+}
+
+pub fn mount(c: &mut Current, source: Ptr, target: PathPtr, kind: Ptr, flags: u64, data: Ptr) -> SysResult {
+    let kind = text(c, kind)?;
+    let source = text(c, source)?;
+    let at = place(c, target, true);
+    // Types with binary options never get here: none is registered.
+    let data = options(c, data)?;
+    let at = at?;
+    let flags = if flags & MS_MAGIC_MASK == MS_MAGIC { flags & !MS_MAGIC_MASK } else { flags };
+    may_mount(c)?;
+    let view = c.fs().view();
+    let recursive = flags & libc::MS_REC != 0;
+    if flags & libc::MS_REMOUNT != 0 {
+        return remount(c, &at, flags, &data);
+    }
+    if flags & libc::MS_BIND != 0 {
+        let from = source_place(c, source)?;
+        view.ns.bind(&from, &at, recursive)?;
         return Ok(0);
     }
-    if flags & MS_BIND != 0 {
-        let from = vfs::walk::lookup(c, &at.view, &vfs::Start::Cwd, nonempty(&source)?, Lookup::FOLLOW)?;
-        ns.bind(&from, &place, flags & MS_REC != 0)?;
-        return Ok(0);
-    }
-    if flags & (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE) != 0 {
-        let kind = match flags & (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE) {
-            MS_SHARED => Propagation::Shared(0),
-            MS_PRIVATE => Propagation::Private,
-            MS_SLAVE => Propagation::Slave(0),
-            MS_UNBINDABLE => Propagation::Unbindable,
+    if flags & MS_TYPES != 0 {
+        let kind = match flags & !(libc::MS_REC | libc::MS_SILENT) {
+            libc::MS_SHARED => Propagation::Shared(0),
+            libc::MS_PRIVATE => Propagation::Private,
+            libc::MS_SLAVE => Propagation::Slave(0),
+            libc::MS_UNBINDABLE => Propagation::Unbindable,
             _ => return Err(Errno::EINVAL.into()),
         };
-        if !is_root(&place) {
+        if !is_mount_root(&at) {
             return Err(Errno::EINVAL.into());
         }
-        ns.propagate(&place.mount, kind, flags & MS_REC != 0);
+        view.ns.propagate(&at.mount, kind, recursive);
         return Ok(0);
     }
-    if flags & MS_MOVE != 0 {
-        let from = vfs::walk::lookup(c, &at.view, &vfs::Start::Cwd, nonempty(&source)?, Lookup::FOLLOW)?;
-        ns.move_mount(&from, &place)?;
+    if flags & libc::MS_MOVE != 0 {
+        let from = source_place(c, source)?;
+        view.ns.move_mount(&from, &at)?;
         return Ok(0);
     }
-    if !place.is_dir() {
-        return Err(Errno::ENOTDIR.into());
-    }
-    let kind = std::str::from_utf8(&kind).map_err(|_| Errno::ENODEV)?;
-    if kind.is_empty() {
-        return Err(Errno::EINVAL.into());
-    }
-    let sb = vfs::fstypes::create(kind, &read_text(c, data)?)?;
-    ns.mount(&place, sb, mount_flags(flags), if source.is_empty() { b"none" } else { &source })?;
+    let kind = kind.ok_or(Errno::EINVAL)?;
+    let sb = fstypes::create(std::str::from_utf8(&kind).map_err(|_| Errno::ENODEV)?, &data)?;
+    view.ns.mount(&at, sb, mount_flags(flags, None), &source.unwrap_or_else(|| b"none".to_vec()))?;
     Ok(0)
 }
 
-fn nonempty(path: &[u8]) -> Result<&[u8], Errno> {
-    if path.is_empty() { Err(Errno::EINVAL) } else { Ok(path) }
+fn source_place(c: &Current, source: Option<Vec<u8>>) -> Result<Path> {
+    let path = source.filter(|s| !s.is_empty()).ok_or(Errno::EINVAL)?;
+    lookup(c, &c.fs().view(), &vfs::Start::Cwd, &path, Lookup::FOLLOW)
+}
+
+fn remount(c: &Current, at: &Path, flags: u64, data: &[u8]) -> SysResult {
+    if !is_mount_root(at) {
+        return Err(Errno::EINVAL.into());
+    }
+    if flags & libc::MS_BIND == 0 {
+        at.mount.fs().remount(data)?;
+        at.mount.sb.readonly.store(flags & libc::MS_RDONLY != 0, Ordering::Relaxed);
+    }
+    let new = mount_flags(flags, Some(at.mount.flags()));
+    c.fs().view().ns.remount(&at.mount, new);
+    Ok(0)
 }
 
 pub fn umount2(c: &mut Current, target: PathPtr, flags: i32) -> SysResult {
-    const UMOUNT_NOFOLLOW: i32 = 8;
-    check_flags(flags, libc::MNT_FORCE | libc::MNT_DETACH | libc::MNT_EXPIRE | UMOUNT_NOFOLLOW)?;
-    if flags & libc::MNT_EXPIRE != 0 && flags & (libc::MNT_FORCE | libc::MNT_DETACH) != 0 {
+    check_flags(flags, MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW)?;
+    if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    privileged(c)?;
-    let at = At::new(c, CWD, target)?;
-    let look = if flags & UMOUNT_NOFOLLOW != 0 { Lookup::empty() } else { Lookup::FOLLOW };
-    let place = at.lookup(c, look)?;
-    if flags & libc::MNT_EXPIRE != 0 {
+    let at = place(c, target, flags & UMOUNT_NOFOLLOW == 0)?;
+    may_mount(c)?;
+    if flags & MNT_EXPIRE != 0 {
         // The first call only marks the mount; nothing here remembers a mark.
-        return Err(if is_root(&place) { Errno::EAGAIN } else { Errno::EINVAL }.into());
+        return Err(if is_mount_root(&at) { Errno::EAGAIN } else { Errno::EINVAL }.into());
     }
-    at.view.ns.umount(place, flags & libc::MNT_DETACH != 0)?;
+    c.fs().view().ns.umount(at, flags & MNT_DETACH != 0)?;
     Ok(0)
 }
 
 pub fn pivot_root(c: &mut Current, new_root: PathPtr, put_old: PathPtr) -> SysResult {
-    privileged(c)?;
-    let new = At::new(c, CWD, new_root)?.lookup(c, Lookup::FOLLOW | Lookup::DIRECTORY)?;
-    let at = At::new(c, CWD, put_old)?;
-    let old = at.lookup(c, Lookup::FOLLOW | Lookup::DIRECTORY)?;
-    let before = at.view.root.clone();
-    at.view.ns.pivot_root(&new, &old, &before)?;
-    let fs = c.fs();
-    fs.update(|v| {
-        if v.root == before {
-            v.root = new.clone();
+    may_mount(c)?;
+    let view = c.fs().view();
+    let dir = Lookup::FOLLOW | Lookup::DIRECTORY;
+    let (start, path) = at::read(c, CWD, new_root)?;
+    let new = lookup(c, &view, &start, &path, dir)?;
+    let (start, path) = at::read(c, CWD, put_old)?;
+    let put = lookup(c, &view, &start, &path, dir)?;
+    let old = view.root.clone();
+    view.ns.pivot_root(&new, &put, &old)?;
+    // Every task that had the old root as its root or working directory moves along.
+    let tasks: Vec<_> = c.kernel().tree.lock().tasks.values().cloned().collect();
+    for fs in tasks.iter().filter_map(|t| t.fs()) {
+        let v = fs.view();
+        if v.root == old || v.cwd == old {
+            fs.update(|v| {
+                for p in [&mut v.root, &mut v.cwd] {
+                    if *p == old {
+                        *p = new.clone();
+                    }
+                }
+            });
         }
-        if v.cwd == before {
-            v.cwd = new.clone();
-        }
-    });
+    }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_time_flags() {
+        use MountFlags as F;
+        assert_eq!(mount_flags(0, None), F::RELATIME);
+        assert_eq!(mount_flags(libc::MS_NOATIME | libc::MS_NOSUID, None), F::NOATIME | F::NOSUID);
+        assert_eq!(mount_flags(libc::MS_STRICTATIME, None), F::empty());
+        assert_eq!(mount_flags(libc::MS_NODIRATIME, None), F::NODIRATIME | F::RELATIME);
+        let remount = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
+        assert_eq!(mount_flags(remount, Some(F::NOATIME)), F::RDONLY | F::NOATIME);
+        assert_eq!(mount_flags(remount | libc::MS_RELATIME, Some(F::NOATIME)), F::RDONLY | F::RELATIME);
+    }
 }

@@ -1,10 +1,10 @@
-//! link(2), unlink(2), rename(2), mkdir(2), mknod(2), symlink(2), rmdir(2), getdents(2).
+//! link(2), unlink(2), rename(2), mkdir(2), mknod(2), symlink(2), rmdir(2).
 
-use crate::arg::{DirFd, Fd, PathPtr, Ptr, check_flags};
-use crate::at::{At, CWD, real_file};
+use crate::arg::{DirFd, PathPtr, check_flags};
+use crate::at::{At, CWD};
 use abi::Errno;
 use task::{Current, SysResult};
-use vfs::{Caller, Cap, DirEntry, DirSink, Lookup, dir, link};
+use vfs::{Caller, Cap, Lookup, dir, link};
 
 pub fn link_(c: &mut Current, old: PathPtr, new: PathPtr) -> SysResult {
     linkat(c, CWD, old, CWD, new, 0)
@@ -103,56 +103,4 @@ pub fn mknodat(c: &mut Current, dir_: DirFd, path: PathPtr, mode: u32, dev: u64)
     let at = At::new(c, dir_, path)?;
     dir::mknod(c, &at.view, &at.start, &at.path, &node, mode)?;
     Ok(0)
-}
-
-/// Packs entries as `struct linux_dirent64` or the old `struct linux_dirent`.
-struct Packer {
-    out: Vec<u8>,
-    max: usize,
-    old: bool,
-}
-
-impl DirSink for Packer {
-    fn entry(&mut self, next: u64, e: &DirEntry) -> bool {
-        // ino, off, reclen; then type and name, or name and (in the last byte) type.
-        let header = if self.old { 18 } else { 19 };
-        let len = (header + e.name.len() + 1 + usize::from(self.old)).next_multiple_of(8);
-        if self.out.len() + len > self.max {
-            return false;
-        }
-        let start = self.out.len();
-        self.out.extend_from_slice(&e.ino.to_ne_bytes());
-        self.out.extend_from_slice(&next.to_ne_bytes());
-        self.out.extend_from_slice(&(len as u16).to_ne_bytes());
-        if !self.old {
-            self.out.push(e.kind);
-        }
-        self.out.extend_from_slice(&e.name);
-        self.out.resize(start + len, 0);
-        if self.old
-            && let Some(last) = self.out.last_mut()
-        {
-            *last = e.kind;
-        }
-        true
-    }
-}
-
-fn do_getdents(c: &mut Current, fd: Fd, buf: Ptr, size: u32, old: bool) -> SysResult {
-    let f = real_file(c, fd)?;
-    let mut p = Packer { out: Vec::new(), max: (size as usize).min(1 << 20), old };
-    let refused = dir::read(c, &f, &mut p)?;
-    if p.out.is_empty() && refused {
-        return Err(Errno::EINVAL.into());
-    }
-    c.write_bytes(buf.0, &p.out)?;
-    Ok(p.out.len() as u64)
-}
-
-pub fn getdents(c: &mut Current, fd: Fd, buf: Ptr, size: u32) -> SysResult {
-    do_getdents(c, fd, buf, size, true)
-}
-
-pub fn getdents64(c: &mut Current, fd: Fd, buf: Ptr, size: u32) -> SysResult {
-    do_getdents(c, fd, buf, size, false)
 }

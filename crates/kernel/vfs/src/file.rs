@@ -173,8 +173,19 @@ pub struct OpenFile {
     pub id: u64,
     locked: AtomicBool,
     never_linked: AtomicBool,
-    /// F_SETOWN owner (negative for a process group) and F_SETSIG signal.
-    pub owner: Mutex<(i32, i32)>,
+    /// F_SETOWN and F_SETSIG.
+    pub owner: Mutex<SignalOwner>,
+}
+
+/// Whom O_ASYNC tells, and how. Kept for F_GETOWN and F_GETSIG.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SignalOwner {
+    /// F_OWNER_TID, F_OWNER_PID or F_OWNER_PGRP.
+    pub kind: i32,
+    /// Identifier of that kind; 0 for nobody.
+    pub id: i32,
+    /// F_SETSIG; 0 for SIGIO.
+    pub signal: i32,
 }
 
 impl OpenFile {
@@ -195,7 +206,7 @@ impl OpenFile {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             locked: AtomicBool::new(false),
             never_linked: AtomicBool::new(false),
-            owner: Mutex::new((0, 0)),
+            owner: Mutex::default(),
         })
     }
 

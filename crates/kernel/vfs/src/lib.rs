@@ -40,7 +40,7 @@ pub use caller::{Caller, UserMemory};
 pub use cred::{Cap, Credentials};
 pub use dentry::Dentry;
 pub use fd_table::{FdSlot, FdTable};
-pub use file::{FileOps, MapRequest, Mapping, OpenFile};
+pub use file::{FileOps, MapRequest, Mapping, OpenFile, SignalOwner};
 pub use fs_context::{FsContext, FsView};
 pub use inode::{DirEntry, DirSink, FileSystem, Inode, InodeRef, NewNode, Perm, SetAttr, TimeSet};
 pub use mount::{Mount, MountFlags, SuperBlock};

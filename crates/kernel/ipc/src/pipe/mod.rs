@@ -101,6 +101,18 @@ impl Pipe {
         Ok(s.ring.peek(buf))
     }
 
+    /// Bytes that a write would take now (splice); EAGAIN when full, EPIPE and SIGPIPE without a reader.
+    pub fn room(&self, cx: &dyn Caller) -> Result<usize> {
+        let s = self.state.lock();
+        let (readers, room) = (s.readers, s.ring.room());
+        drop(s);
+        if readers == 0 {
+            cx.raise(Signal::SIGPIPE);
+            return Err(Errno::EPIPE);
+        }
+        if room == 0 { Err(Errno::EAGAIN) } else { Ok(room) }
+    }
+
     fn read(&self, buf: &mut [u8]) -> Result<usize> {
         if buf.is_empty() {
             return Ok(0);

@@ -53,6 +53,11 @@ impl Ring {
         self.slots.len() >= self.max
     }
 
+    /// Bytes that a single write surely finds room for.
+    pub fn room(&self) -> usize {
+        self.max.saturating_sub(self.slots.len()) * SLOT
+    }
+
     /// Bytes to read.
     pub fn len(&self) -> usize {
         self.slots.iter().map(|s| s.data.len() - s.start).sum()

@@ -1,0 +1,343 @@
+//! Moving bytes from file to file: sendfile(2), copy_file_range(2), splice(2), tee(2), vmsplice(2).
+
+use crate::arg::{Fd, Ptr};
+use crate::iov::{Iov, Scratch};
+use crate::transfer::{self, How};
+use abi::{Errno, Result};
+use ipc::pipe::Pipe;
+use std::sync::Arc;
+use task::{Current, SysErr, SysResult};
+use vfs::dentry::{S_IFDIR, S_IFREG};
+use vfs::io::{self, MAX_RW};
+use vfs::open::file_kind;
+use vfs::retry::retry;
+use vfs::{Failure, OpenFile};
+use wait::Events;
+
+/// How much moves at once.
+const PIECE: usize = 128 << 10;
+const SPLICE_F_NONBLOCK: u32 = 2;
+const SPLICE_F_ALL: u32 = 0xf;
+
+/// The offset of one side: in memory, or the file's position.
+struct Offset {
+    ptr: Ptr,
+    at: u64,
+}
+
+impl Offset {
+    fn read(c: &Current, f: &OpenFile, ptr: Ptr) -> Result<Offset> {
+        let at = match ptr.is_null() {
+            true => *f.pos.lock(),
+            false => u64::try_from(c.read_value::<i64>(ptr.0)?).map_err(|_| Errno::EINVAL)?,
+        };
+        Ok(Offset { ptr, at })
+    }
+
+    fn store(&self, c: &mut Current, f: &OpenFile) -> Result<()> {
+        if self.ptr.is_null() {
+            *f.pos.lock() = self.at;
+            return Ok(());
+        }
+        c.write_value(self.ptr.0, &(self.at as i64))
+    }
+}
+
+/// Writes all of `buf`, at `off` when the file has positions. Says how much was written, also on failure.
+fn write_all(c: &Current, f: &OpenFile, buf: &[u8], off: u64, nowait: bool) -> (usize, Result<(), Failure>) {
+    if !f.ops.seekable() {
+        return transfer::send_all(c, f, buf, nowait);
+    }
+    match io::write_at(c, f, buf, off) {
+        Ok((n, _)) => (n, Ok(())),
+        Err(e) => (0, Err(e.into())),
+    }
+}
+
+/// The count after some bytes moved, or the reason why none did.
+fn outcome(done: usize, end: Result<(), Failure>) -> Result<usize, SysErr> {
+    match end {
+        Err(e) if done == 0 => Err(e.into()),
+        _ => Ok(done),
+    }
+}
+
+/// Copies from a file with positions. Moves both offsets by what was copied.
+fn pump(
+    c: &Current,
+    from: (&OpenFile, &mut u64),
+    to: (&OpenFile, &mut u64),
+    len: usize,
+) -> Result<usize, SysErr> {
+    let mut scratch = Scratch::new();
+    let mut done = 0;
+    while done < len {
+        let buf = scratch.get((len - done).min(PIECE));
+        let n = match io::read_at(c, from.0, buf, *from.1) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(e) => return outcome(done, Err(e.into())),
+        };
+        let (m, r) = write_all(c, to.0, &buf[..n], *to.1, false);
+        done += m;
+        *from.1 += m as u64;
+        *to.1 += m as u64;
+        if r.is_err() || m < n {
+            return outcome(done, r);
+        }
+    }
+    Ok(done)
+}
+
+pub fn sendfile(c: &mut Current, out: Fd, input: Fd, offset: Ptr, count: u64) -> SysResult {
+    let given = !offset.is_null();
+    let from = c.file(input.0)?;
+    if !from.readable() {
+        return Err(Errno::EBADF.into());
+    }
+    if given && !from.ops.seekable() {
+        return Err(Errno::ESPIPE.into());
+    }
+    let to = c.file(out.0)?;
+    if !to.writable() {
+        return Err(Errno::EBADF.into());
+    }
+    let mut off = Offset::read(c, &from, offset)?;
+    let count = usize::try_from(count).ok().filter(|&n| n <= i64::MAX as usize).ok_or(Errno::EINVAL)?;
+    if !from.ops.seekable() || file_kind(&from) == S_IFDIR || to.flags() & libc::O_APPEND != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut end = *to.pos.lock();
+    let n = pump(c, (&from, &mut off.at), (&to, &mut end), count.min(MAX_RW))?;
+    off.store(c, &from)?;
+    if to.ops.seekable() {
+        *to.pos.lock() = end;
+    }
+    Ok(n as u64)
+}
+
+fn same_file(a: &OpenFile, b: &OpenFile) -> Result<bool> {
+    let (a, b) = (a.attr()?, b.attr()?);
+    Ok((a.dev, a.ino) == (b.dev, b.ino))
+}
+
+pub fn copy_file_range(
+    c: &mut Current,
+    input: Fd,
+    off_in: Ptr,
+    out: Fd,
+    off_out: Ptr,
+    len: u64,
+    flags: u32,
+) -> SysResult {
+    let from = c.file(input.0)?;
+    let to = c.file(out.0)?;
+    if from.path_only() || to.path_only() {
+        return Err(Errno::EBADF.into());
+    }
+    let mut a = Offset::read(c, &from, off_in)?;
+    let mut b = Offset::read(c, &to, off_out)?;
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let kinds = (file_kind(&from), file_kind(&to));
+    if kinds.0 == S_IFDIR || kinds.1 == S_IFDIR {
+        return Err(Errno::EISDIR.into());
+    }
+    if kinds != (S_IFREG, S_IFREG) {
+        return Err(Errno::EINVAL.into());
+    }
+    if !from.readable() || !to.writable() || to.flags() & libc::O_APPEND != 0 {
+        return Err(Errno::EBADF.into());
+    }
+    let past =
+        |off: u64| i64::try_from(off).ok().zip(i64::try_from(len).ok()).and_then(|(o, l)| o.checked_add(l));
+    if past(a.at).is_none() || past(b.at).is_none() {
+        return Err(Errno::EOVERFLOW.into());
+    }
+    // Up to the end of the input; what it reports as empty (proc) is read to its end.
+    let size = from.attr()?.size;
+    let len = if size > 0 { len.min(size.saturating_sub(a.at)) } else { len };
+    if same_file(&from, &to)? && a.at < b.at + len && b.at < a.at + len {
+        return Err(Errno::EINVAL.into());
+    }
+    let n =
+        pump(c, (&from, &mut a.at), (&to, &mut b.at), usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW))?;
+    a.store(c, &from)?;
+    b.store(c, &to)?;
+    Ok(n as u64)
+}
+
+/// Waits for something in the pipe behind `f` and copies it without taking it; 0 at the end.
+fn peek(c: &Current, f: &OpenFile, p: &Pipe, buf: &mut [u8], nowait: bool) -> Result<usize, Failure> {
+    if nowait {
+        return p.peek(buf).map_err(Failure::Errno);
+    }
+    retry(c, f, Events::READABLE, None, || p.peek(buf))
+}
+
+/// Waits for room in the pipe behind `f`.
+fn room(c: &Current, f: &OpenFile, p: &Pipe, nowait: bool) -> Result<usize, Failure> {
+    if nowait {
+        return p.room(c).map_err(Failure::Errno);
+    }
+    retry(c, f, Events::WRITABLE, None, || p.room(c))
+}
+
+/// From pipe to anything. Bytes leave the pipe once they are written.
+fn drain(
+    c: &Current,
+    (from, pipe): (&OpenFile, &Pipe),
+    (to, off): (&OpenFile, &mut u64),
+    len: usize,
+    nowait: bool,
+) -> Result<usize, SysErr> {
+    let mut scratch = Scratch::new();
+    let mut done = 0;
+    while done < len {
+        let buf = scratch.get((len - done).min(PIECE));
+        let n = match peek(c, from, pipe, buf, nowait || done > 0) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(e) => return outcome(done, Err(e)),
+        };
+        let (m, r) = write_all(c, to, &buf[..n], *off, nowait && Pipe::of(to).is_some());
+        io::read_at(c, from, &mut buf[..m], 0)?;
+        done += m;
+        *off += m as u64;
+        if r.is_err() || m < n {
+            return outcome(done, r);
+        }
+    }
+    Ok(done)
+}
+
+/// From anything to a pipe: one pass, as much as there is room for.
+fn fill(
+    c: &Current,
+    (from, off): (&OpenFile, &mut u64),
+    (to, pipe): (&OpenFile, &Pipe),
+    len: usize,
+    nowait: bool,
+) -> Result<usize, SysErr> {
+    let space = room(c, to, pipe, nowait)?;
+    let mut scratch = Scratch::new();
+    let buf = scratch.get(len.min(space).min(PIECE));
+    let stream = !from.ops.seekable();
+    let n = if stream && nowait {
+        io::read_at(c, from, buf, 0)?
+    } else {
+        retry(c, from, Events::READABLE, None, || io::read_at(c, from, buf, *off))?
+    };
+    // Somebody else may have taken the room: what was read must not be lost.
+    let (m, r) = transfer::send_all(c, to, &buf[..n], false);
+    *off += m as u64;
+    outcome(m, if n == 0 { Ok(()) } else { r })
+}
+
+pub fn splice(
+    c: &mut Current,
+    input: Fd,
+    off_in: Ptr,
+    out: Fd,
+    off_out: Ptr,
+    len: u64,
+    flags: u32,
+) -> SysResult {
+    if len == 0 {
+        return Ok(0);
+    }
+    if flags & !SPLICE_F_ALL != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let (from, to) = (c.file(input.0)?, c.file(out.0)?);
+    if !from.readable() || !to.writable() {
+        return Err(Errno::EBADF.into());
+    }
+    let len = usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW);
+    let nowait = flags & SPLICE_F_NONBLOCK != 0;
+    let (a, b) = (Pipe::of(&from).cloned(), Pipe::of(&to).cloned());
+    if a.is_some() && !off_in.is_null() || b.is_some() && !off_out.is_null() {
+        return Err(Errno::ESPIPE.into());
+    }
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            if Arc::ptr_eq(&a, &b) {
+                return Err(Errno::EINVAL.into());
+            }
+            let nowait = nowait || from.nonblocking() || to.nonblocking();
+            Ok(drain(c, (&from, &a), (&to, &mut 0), len, nowait)? as u64)
+        }
+        (Some(a), None) => {
+            if !off_out.is_null() && !to.ops.seekable() || to.flags() & libc::O_APPEND != 0 {
+                return Err(Errno::EINVAL.into());
+            }
+            let mut off = Offset::read(c, &to, off_out)?;
+            let n = drain(c, (&from, &a), (&to, &mut off.at), len, nowait)?;
+            if to.ops.seekable() {
+                off.store(c, &to)?;
+            }
+            Ok(n as u64)
+        }
+        (None, Some(b)) => {
+            if !off_in.is_null() && !from.ops.seekable() {
+                return Err(Errno::EINVAL.into());
+            }
+            io::check_readable(&from)?;
+            let mut off = Offset::read(c, &from, off_in)?;
+            let n = fill(c, (&from, &mut off.at), (&to, &b), len, nowait)?;
+            if from.ops.seekable() {
+                off.store(c, &from)?;
+            }
+            Ok(n as u64)
+        }
+        (None, None) => Err(Errno::EINVAL.into()),
+    }
+}
+
+pub fn tee(c: &mut Current, input: Fd, out: Fd, len: u64, flags: u32) -> SysResult {
+    if flags & !SPLICE_F_ALL != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    if len == 0 {
+        return Ok(0);
+    }
+    let (from, to) = (c.file(input.0)?, c.file(out.0)?);
+    if !from.readable() || !to.writable() {
+        return Err(Errno::EBADF.into());
+    }
+    let (Some(a), Some(b)) = (Pipe::of(&from).cloned(), Pipe::of(&to).cloned()) else {
+        return Err(Errno::EINVAL.into());
+    };
+    if Arc::ptr_eq(&a, &b) {
+        return Err(Errno::EINVAL.into());
+    }
+    let nowait = flags & SPLICE_F_NONBLOCK != 0 || from.nonblocking() || to.nonblocking();
+    let mut scratch = Scratch::new();
+    let len = usize::try_from(len).unwrap_or(MAX_RW).min(PIECE);
+    // Wait for the input first: an empty pipe whose writers are gone is the end.
+    if peek(c, &from, &a, scratch.get(1), nowait)? == 0 {
+        return Ok(0);
+    }
+    let space = room(c, &to, &b, nowait)?;
+    let buf = scratch.get(len.min(space));
+    let n = peek(c, &from, &a, buf, nowait)?;
+    let (m, r) = transfer::send_all(c, &to, &buf[..n], nowait);
+    Ok(outcome(m, if n == 0 { Ok(()) } else { r })? as u64)
+}
+
+pub fn vmsplice(c: &mut Current, fd: Fd, iov: Ptr, count: u64, flags: u32) -> SysResult {
+    if flags & !SPLICE_F_ALL != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let f = c.file(fd.0)?;
+    if Pipe::of(&f).is_none() {
+        return Err(Errno::EBADF.into());
+    }
+    let iov = Iov::read(c, iov.0, count)?;
+    if iov.len == 0 {
+        return Ok(0);
+    }
+    let how = How { nowait: flags & SPLICE_F_NONBLOCK != 0, ..How::default() };
+    if f.writable() { transfer::write(c, &f, &iov, how) } else { transfer::read(c, &f, &iov, how) }
+}
