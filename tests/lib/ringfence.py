@@ -1,5 +1,5 @@
 """What the tests of the command line share: running it, making bundles, and a check that nothing is left behind."""
-import argparse, fnmatch, json, os, shutil, subprocess, sys, tempfile, time, traceback
+import argparse, fnmatch, json, os, select, shutil, subprocess, sys, tempfile, time, traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -54,7 +54,12 @@ class Ringfence:
     def start(self, *args, **kw):
         kw.setdefault("stdin", subprocess.DEVNULL)
         kw.setdefault("stderr", subprocess.DEVNULL)
-        return subprocess.Popen(self.argv(args), text=True, **kw)
+        return subprocess.Popen(self.argv(args), text=True, bufsize=1, **kw)
+
+    def line(self, process, timeout=20):
+        """The next line of a started process's output."""
+        assert select.select([process.stdout], [], [], timeout)[0], "no line within the time"
+        return process.stdout.readline()
 
     def dir(self, name):
         self.count += 1
