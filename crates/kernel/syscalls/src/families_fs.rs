@@ -5,7 +5,7 @@ use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
 use crate::{
-    attrs, dirs, fcntl, ioctl, mount, names, open, read_write, refused, splice, stat, storage, xattr,
+    attrs, dirs, fcntl, inotify, ioctl, mount, names, open, read_write, refused, splice, stat, storage, xattr,
 };
 
 rows! {
@@ -109,6 +109,12 @@ rows! {
     197 removexattr(PathPtr, Ptr) = xattr::removexattr, Partial("no access control lists");
     198 lremovexattr(PathPtr, Ptr) = xattr::lremovexattr, Partial("no access control lists");
     199 fremovexattr(Fd, Ptr) = xattr::fremovexattr, Partial("no access control lists");
+
+    // Notification
+    253 inotify_init() = inotify::inotify_init, Full;
+    254 inotify_add_watch(Fd, PathPtr, u32) = inotify::inotify_add_watch, Partial("IN_EXCL_UNLINK has no effect; no IN_UNMOUNT");
+    255 inotify_rm_watch(Fd, i32) = inotify::inotify_rm_watch, Full;
+    294 inotify_init1(i32) = inotify::inotify_init1, Full;
 
     // Storage and mounts
     74 fsync(Fd) = storage::fsync, Full;

@@ -21,6 +21,7 @@ mod fcntl;
 mod futex;
 mod hooks;
 mod id;
+mod inotify;
 mod install;
 mod ioctl;
 mod iov;

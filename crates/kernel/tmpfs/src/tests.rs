@@ -437,3 +437,39 @@ fn deep_trees_do_not_recurse() {
     }
     drop(e);
 }
+
+#[test]
+fn watches_hear_of_changes() {
+    use vfs::notify::{self, Listener, Watch, event};
+    #[derive(Default)]
+    struct Log(std::sync::Mutex<Vec<(i32, u32, String)>>);
+    impl Listener for Log {
+        fn event(&self, watch: i32, mask: u32, _cookie: u32, name: &[u8]) {
+            self.0.lock().unwrap().push((watch, mask, String::from_utf8_lossy(name).into()));
+        }
+    }
+    let e = env();
+    e.mkdir("/d").unwrap();
+    let log = Arc::new(Log::default());
+    let to: std::sync::Weak<dyn Listener> = Arc::downgrade(&log) as _;
+    let w = Arc::new(Watch { id: 1, mask: event::ALL.into(), to });
+    let dir = e.path("/d").unwrap();
+    assert!(notify::add(dir.inode(), w.clone()));
+    let f = e.open("/d/f", CREAT).unwrap();
+    io::write_at(&e.cx, &f, b"x", 0).unwrap();
+    drop(f);
+    e.rename("/d/f", "/d/g", 0).unwrap();
+    e.unlink("/d/g").unwrap();
+    let seen: Vec<_> = log.0.lock().unwrap().iter().map(|(_, m, n)| (*m, n.clone())).collect();
+    let want = [
+        (event::CREATE, "f"),
+        (event::OPEN, "f"),
+        (event::MODIFY, "f"),
+        (event::CLOSE_WRITE, "f"),
+        (event::MOVED_FROM, "f"),
+        (event::MOVED_TO, "g"),
+        (event::DELETE, "g"),
+    ];
+    assert_eq!(seen, want.map(|(m, n)| (m, n.to_string())));
+    notify::remove(dir.inode(), &w);
+}

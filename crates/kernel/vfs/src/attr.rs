@@ -7,6 +7,7 @@ use crate::file::OpenFile;
 use crate::fs_context::FsView;
 use crate::inode::{InodeRef, SetAttr, TimeSet};
 use crate::mount::MountFlags;
+use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm::{self, MAY_EXEC, MAY_WRITE};
 use crate::walk::{self, Lookup, Start};
@@ -67,14 +68,18 @@ pub fn chmod(cx: &dyn Caller, p: &Path, mode: u32) -> Result<()> {
     if p.kind() == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
     }
-    chmod_inode(cx, p.inode(), mode)
+    chmod_inode(cx, p.inode(), mode)?;
+    notify::on_path(p, event::ATTRIB);
+    Ok(())
 }
 
 /// fchmod(2).
 pub fn fchmod(cx: &dyn Caller, f: &OpenFile, mode: u32) -> Result<()> {
     let i = inode_of(f)?;
     mount_of_file(f)?;
-    chmod_inode(cx, i, mode)
+    chmod_inode(cx, i, mode)?;
+    notify::on_file(f, event::ATTRIB);
+    Ok(())
 }
 
 fn chmod_inode(cx: &dyn Caller, inode: &InodeRef, mode: u32) -> Result<()> {
@@ -93,14 +98,18 @@ fn chmod_inode(cx: &dyn Caller, inode: &InodeRef, mode: u32) -> Result<()> {
 /// chown(2) on a place. [`KEEP`] leaves an id alone.
 pub fn chown(cx: &dyn Caller, p: &Path, uid: u32, gid: u32) -> Result<()> {
     perm::writable_mount(p)?;
-    chown_inode(cx, p.inode(), uid, gid)
+    chown_inode(cx, p.inode(), uid, gid)?;
+    notify::on_path(p, event::ATTRIB);
+    Ok(())
 }
 
 /// fchown(2).
 pub fn fchown(cx: &dyn Caller, f: &OpenFile, uid: u32, gid: u32) -> Result<()> {
     let i = inode_of(f)?;
     mount_of_file(f)?;
-    chown_inode(cx, i, uid, gid)
+    chown_inode(cx, i, uid, gid)?;
+    notify::on_file(f, event::ATTRIB);
+    Ok(())
 }
 
 fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<()> {
@@ -136,7 +145,9 @@ pub fn utimens(cx: &dyn Caller, p: &Path, atime: Option<TimeSet>, mtime: Option<
         return Ok(());
     }
     perm::writable_mount(p)?;
-    utimens_inode(cx, p.inode(), atime, mtime)
+    utimens_inode(cx, p.inode(), atime, mtime)?;
+    notify::on_path(p, event::ATTRIB);
+    Ok(())
 }
 
 /// futimens(3): utimensat(2) with a descriptor and no path.
@@ -149,7 +160,9 @@ pub fn futimens(cx: &dyn Caller, f: &OpenFile, atime: Option<TimeSet>, mtime: Op
     }
     let i = inode_of(f)?;
     mount_of_file(f)?;
-    utimens_inode(cx, i, atime, mtime)
+    utimens_inode(cx, i, atime, mtime)?;
+    notify::on_file(f, event::ATTRIB);
+    Ok(())
 }
 
 fn utimens_inode(
@@ -202,7 +215,9 @@ pub fn truncate(cx: &dyn Caller, view: &FsView, path: &[u8], len: i64) -> Result
         _ => return Err(Errno::EINVAL),
     }
     perm::may(cx, &p, MAY_WRITE)?;
-    truncate_inode(cx, p.inode(), len)
+    truncate_inode(cx, p.inode(), len)?;
+    notify::on_path(&p, event::MODIFY);
+    Ok(())
 }
 
 /// ftruncate(2).
@@ -217,7 +232,9 @@ pub fn ftruncate(cx: &dyn Caller, f: &OpenFile, len: i64) -> Result<()> {
     if inode.kind() != S_IFREG || !f.writable() {
         return Err(Errno::EINVAL);
     }
-    truncate_inode(cx, inode, len)
+    truncate_inode(cx, inode, len)?;
+    notify::on_file(f, event::MODIFY);
+    Ok(())
 }
 
 /// Whether reading through `file` updates a time of last access that is `atime` (relatime unless the

@@ -6,6 +6,7 @@ use crate::dentry::{S_IFMT, S_IFREG};
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
 use crate::inode::{DirEntry, DirSink, NewNode};
+use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm;
 use crate::walk::{self, Last, Parent, Start};
@@ -43,6 +44,8 @@ pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode:
     let inode = dir.inode().create(cx, name, node, mode, uid, gid)?;
     let dentry = dir.dentry.insert(name, inode);
     drop(lock);
+    let kind = if dentry.is_dir() { event::CREATE | event::ISDIR } else { event::CREATE };
+    notify::on_inode(dir.inode(), kind, 0, name);
     Ok(Path { mount: dir.mount.clone(), dentry })
 }
 
@@ -142,5 +145,6 @@ pub fn read(cx: &dyn Caller, file: &OpenFile, sink: &mut dyn DirSink) -> Result<
         *pos = 2;
     }
     *pos = file.ops.read_dir(cx, file, *pos, &mut s)?;
+    notify::on_path(path, event::ACCESS);
     Ok(s.full)
 }

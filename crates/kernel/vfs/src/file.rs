@@ -275,6 +275,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
+        crate::notify::on_close(self);
         if self.locked.load(Ordering::Relaxed) {
             crate::locks::file_release(self);
         }

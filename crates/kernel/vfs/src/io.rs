@@ -7,6 +7,7 @@ use crate::cred::Cap;
 use crate::dentry::{S_IFDIR, S_IFREG};
 use crate::file::OpenFile;
 use crate::inode::SetAttr;
+use crate::notify::{self, event};
 use crate::open::file_kind;
 use crate::perm;
 use abi::{Errno, Result, Signal};
@@ -35,7 +36,11 @@ pub fn read_at(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Re
     if file.ops.seekable() && i64::try_from(off).is_err() {
         return Err(Errno::EINVAL);
     }
-    file.ops.read(cx, file, buf, off)
+    let n = file.ops.read(cx, file, buf, off)?;
+    if n > 0 {
+        notify::on_file(file, event::ACCESS);
+    }
+    Ok(n)
 }
 
 /// Cuts a write at the file size limit; raises SIGXFSZ when nothing may be written.
@@ -78,6 +83,14 @@ pub fn write_how(
     off: u64,
     append: bool,
 ) -> Result<(usize, u64)> {
+    let done = write_inner(cx, file, buf, off, append)?;
+    if done.0 > 0 {
+        notify::on_file(file, event::MODIFY);
+    }
+    Ok(done)
+}
+
+fn write_inner(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64, append: bool) -> Result<(usize, u64)> {
     if !file.ops.seekable() {
         return Ok((file.ops.write(cx, file, buf, off)?, off));
     }

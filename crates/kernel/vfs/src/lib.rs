@@ -28,6 +28,7 @@ pub mod link;
 pub mod locks;
 pub mod mount;
 pub mod mount_ns;
+pub mod notify;
 pub mod open;
 pub mod path;
 pub mod perm;

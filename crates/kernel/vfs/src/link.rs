@@ -4,6 +4,7 @@ use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{S_IFDIR, S_IFREG};
 use crate::fs_context::FsView;
+use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm::{self, MAY_READ, MAY_WRITE};
 use crate::walk::{self, Last, Lookup, Parent, Start};
@@ -56,6 +57,8 @@ pub fn link(
     } else {
         dir.dentry.insert(&name, target.inode().clone());
     }
+    notify::on_inode(target.inode(), event::ATTRIB, 0, b"");
+    notify::on_inode(dir.inode(), event::CREATE, 0, &name);
     Ok(())
 }
 
@@ -96,6 +99,8 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
         dir.dentry.insert_negative(&name);
         victim
     };
+    notify::on_unlinked(&gone, 1);
+    notify::on_inode(dir.inode(), event::DELETE, 0, &name);
     // What the file holds goes when the last user does, outside the lock.
     drop(gone);
     Ok(())
@@ -126,6 +131,8 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
         victim.clone()
     };
     gone.shrink(true);
+    notify::on_unlinked(&gone, usize::MAX);
+    notify::on_inode(dir.inode(), event::DELETE | event::ISDIR, 0, &name);
     Ok(())
 }
 

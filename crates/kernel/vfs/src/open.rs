@@ -10,6 +10,7 @@ use crate::file::{FileOps, OpenFile};
 use crate::fs_context::FsView;
 use crate::inode::{NewNode, SetAttr};
 use crate::mount::MountFlags;
+use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
 use crate::retry::Outcome;
@@ -211,6 +212,7 @@ fn open_create(
         match made {
             Some(dentry) => {
                 let p = Path { mount: dir.mount.clone(), dentry };
+                notify::on_inode(dir.inode(), event::CREATE, 0, &name);
                 return finish(cx, &p, flags & !libc::O_TRUNC);
             }
             None if exclusive => return Err(Errno::EEXIST.into()),
@@ -309,7 +311,9 @@ fn finish(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
             set.mode = Some(perm::drop_set_id(perm.mode) & 0o7777);
         }
         inode.set_attr(cx, &set)?;
+        notify::on_path(p, event::MODIFY);
     }
+    notify::on_path(p, event::OPEN);
     match inode.as_any().downcast_ref::<AnonInode>() {
         Some(a) => Ok(OpenFile::new(None, a.file.inode.clone(), ops, keep)),
         None => Ok(OpenFile::new(Some(p.clone()), Some(inode.clone()), ops, keep)),

@@ -7,6 +7,7 @@
 use crate::caller::Caller;
 use crate::dentry::Dentry;
 use crate::fs_context::FsView;
+use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm;
 use crate::walk::{self, Last, Parent, Start};
@@ -50,7 +51,7 @@ pub fn rename(
     if b.last != Last::Normal {
         return Err(if flags & NOREPLACE != 0 { Errno::EEXIST } else { Errno::EBUSY });
     }
-    let gone = if Arc::ptr_eq(&a.dir.dentry, &b.dir.dentry) {
+    let (moved, gone) = if Arc::ptr_eq(&a.dir.dentry, &b.dir.dentry) {
         let _l = a.dir.dentry.lock_dir();
         locked(cx, &a, &b, flags)?
     } else {
@@ -60,12 +61,24 @@ pub fn rename(
         let _l2 = second.dir.dentry.lock_dir();
         locked(cx, &a, &b, flags)?
     };
-    drop(gone);
+    if let Some(src) = moved {
+        let cookie = notify::cookie();
+        let dir = if src.is_dir() { event::ISDIR } else { 0 };
+        notify::on_inode(a.dir.inode(), event::MOVED_FROM | dir, cookie, &a.name);
+        notify::on_inode(b.dir.inode(), event::MOVED_TO | dir, cookie, &b.name);
+        notify::on_inode(&src.inode, event::MOVE_SELF | dir, 0, b"");
+    }
+    if let Some(g) = &gone {
+        notify::on_unlinked(g, 1);
+    }
     Ok(())
 }
 
-/// With both directories locked. Gives back what was replaced, to be dropped outside the locks.
-fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Option<Arc<Dentry>>> {
+/// What moved, and what it replaced.
+type Renamed = (Option<Arc<Dentry>>, Option<Arc<Dentry>>);
+
+/// With both directories locked. What was replaced is to be dropped outside the locks.
+fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Renamed> {
     let (from, to) = (&a.dir.dentry, &b.dir.dentry);
     let src = walk::find_locked(cx, from, &a.name)?;
     let dst = match walk::find_locked(cx, to, &b.name) {
@@ -97,7 +110,7 @@ fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Option<
     if let Some(d) = &dst
         && (Arc::ptr_eq(&src, d) || Arc::ptr_eq(&src.inode, &d.inode))
     {
-        return Ok(None);
+        return Ok((None, None));
     }
     perm::may_delete(cx, &a.dir, &src.inode)?;
     match &dst {
@@ -131,10 +144,10 @@ fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Option<
         to.forget(&b.name);
         from.put(&a.name, d);
         to.put(&b.name, &src);
-        return Ok(None);
+        return Ok((Some(src), None));
     }
     from.moved(&a.name, &src, to, &b.name);
-    Ok(dst)
+    Ok((Some(src), dst))
 }
 
 /// True when `p` may not be renamed or removed because it is some task's or the namespace's root.

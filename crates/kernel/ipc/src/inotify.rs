@@ -1,0 +1,207 @@
+//! inotify instances. See inotify(7).
+//!
+//! An instance is a queue of events and a table of watches; `vfs::notify`
+//! delivers what happens. Lock rank: leaf; the wait queue is notified after the
+//! lock is released.
+
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::notify::{self, Listener, Watch, event};
+use vfs::{Caller, FileOps, InodeRef, OpenFile, UserMemory};
+use wait::{Events, WaitQueue};
+
+const IN_Q_OVERFLOW: u32 = 0x4000;
+const IN_IGNORED: u32 = 0x8000;
+const IN_MASK_CREATE: u32 = 0x1000_0000;
+const IN_MASK_ADD: u32 = 0x2000_0000;
+const IN_ONESHOT: u32 = 0x8000_0000;
+/// /proc/sys/fs/inotify/max_queued_events.
+const MAX_EVENTS: usize = 16384;
+const FIONREAD: u32 = 0x541b;
+
+#[derive(Clone, PartialEq, Eq)]
+struct Event {
+    watch: i32,
+    mask: u32,
+    cookie: u32,
+    name: Vec<u8>,
+}
+
+impl Event {
+    /// Size of `struct inotify_event` with its name padded.
+    fn size(&self) -> usize {
+        let name = if self.name.is_empty() { 0 } else { (self.name.len() + 1).next_multiple_of(16) };
+        16 + name
+    }
+
+    fn put(&self, out: &mut [u8]) {
+        out.fill(0);
+        let len = (out.len() - 16) as u32;
+        out[..4].copy_from_slice(&self.watch.to_ne_bytes());
+        out[4..8].copy_from_slice(&self.mask.to_ne_bytes());
+        out[8..12].copy_from_slice(&self.cookie.to_ne_bytes());
+        out[12..16].copy_from_slice(&len.to_ne_bytes());
+        out[16..16 + self.name.len()].copy_from_slice(&self.name);
+    }
+}
+
+struct Held {
+    inode: InodeRef,
+    watch: Arc<Watch>,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<Event>,
+    watches: BTreeMap<i32, Held>,
+    last: i32,
+}
+
+/// An instance.
+pub struct Inotify {
+    me: Weak<Inotify>,
+    state: Mutex<State>,
+    queue: WaitQueue,
+}
+
+impl Inotify {
+    /// A new instance as an open file; `flags` are O_NONBLOCK or none.
+    pub fn open(flags: i32) -> Arc<OpenFile> {
+        let i: Arc<dyn FileOps> = Arc::new_cyclic(|me| Inotify {
+            me: me.clone(),
+            state: Mutex::default(),
+            queue: WaitQueue::new(),
+        });
+        OpenFile::new(None, Some(vfs::internal::InternalInode::shared()), i, flags | libc::O_RDONLY)
+    }
+
+    /// The instance behind an open file, if it is one.
+    pub fn of(file: &OpenFile) -> Option<&Inotify> {
+        file.ops.as_any().downcast_ref()
+    }
+
+    /// inotify_add_watch(2) on an inode found and checked before.
+    pub fn add(&self, inode: &InodeRef, mask: u32) -> Result<i32> {
+        if mask & event::ALL == 0 || mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let keep = event::ALL | IN_ONESHOT;
+        let mut s = self.state.lock();
+        if let Some((id, h)) = s.watches.iter().find(|(_, h)| Arc::ptr_eq(&h.inode, inode)) {
+            if mask & IN_MASK_CREATE != 0 {
+                return Err(Errno::EEXIST);
+            }
+            let old = if mask & IN_MASK_ADD != 0 { h.watch.mask.load(Ordering::Relaxed) } else { 0 };
+            h.watch.mask.store(old | mask & keep, Ordering::Relaxed);
+            return Ok(*id);
+        }
+        let id = s.last + 1;
+        let to: Weak<dyn Listener> = self.me.clone();
+        let watch = Arc::new(Watch { id, mask: AtomicU32::new(mask & keep), to });
+        if !notify::add(inode, watch.clone()) {
+            return Err(Errno::EINVAL);
+        }
+        s.last = id;
+        s.watches.insert(id, Held { inode: inode.clone(), watch });
+        Ok(id)
+    }
+
+    /// inotify_rm_watch(2).
+    pub fn remove(&self, id: i32) -> Result<()> {
+        let h = self.state.lock().watches.remove(&id).ok_or(Errno::EINVAL)?;
+        notify::remove(&h.inode, &h.watch);
+        self.push(Event { watch: id, mask: IN_IGNORED, cookie: 0, name: Vec::new() });
+        Ok(())
+    }
+
+    fn push(&self, e: Event) {
+        {
+            let mut s = self.state.lock();
+            // An event equal to the last one tells nothing new.
+            if s.events.back() == Some(&e) {
+                return;
+            }
+            if s.events.len() >= MAX_EVENTS {
+                let lost = Event { watch: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: Vec::new() };
+                if s.events.back() != Some(&lost) {
+                    s.events.push_back(lost);
+                }
+                return;
+            }
+            s.events.push_back(e);
+        }
+        self.queue.notify(Events::READABLE);
+    }
+}
+
+impl Listener for Inotify {
+    fn event(&self, watch: i32, mask: u32, cookie: u32, name: &[u8]) {
+        self.push(Event { watch, mask, cookie, name: name.to_vec() });
+        let once = {
+            let s = self.state.lock();
+            s.watches.get(&watch).is_some_and(|h| h.watch.mask.load(Ordering::Relaxed) & IN_ONESHOT != 0)
+        };
+        if once || mask & event::DELETE_SELF != 0 {
+            let _ = self.remove(watch);
+        }
+    }
+}
+
+impl FileOps for Inotify {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+        let mut s = self.state.lock();
+        let mut done = 0;
+        while let Some(e) = s.events.front() {
+            let n = e.size();
+            if done + n > buf.len() {
+                if done == 0 {
+                    return Err(Errno::EINVAL);
+                }
+                break;
+            }
+            e.put(&mut buf[done..done + n]);
+            done += n;
+            s.events.pop_front();
+        }
+        if done == 0 { Err(Errno::EAGAIN) } else { Ok(done) }
+    }
+    fn poll(&self, _file: &OpenFile) -> Events {
+        if self.state.lock().events.is_empty() { Events::NONE } else { Events::READABLE }
+    }
+    fn wait_queue(&self) -> Option<WaitQueue> {
+        Some(self.queue.clone())
+    }
+    fn ioctl(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        if cmd != FIONREAD {
+            return Err(Errno::ENOTTY);
+        }
+        let n: usize = self.state.lock().events.iter().map(Event::size).sum();
+        mem.write_value(arg, &(n as i32))?;
+        Ok(0)
+    }
+    fn link_name(&self) -> Option<String> {
+        Some("anon_inode:inotify".into())
+    }
+}
+
+impl Drop for Inotify {
+    fn drop(&mut self) {
+        for h in self.state.get_mut().watches.values() {
+            notify::remove(&h.inode, &h.watch);
+        }
+    }
+}
