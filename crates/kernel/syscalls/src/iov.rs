@@ -74,9 +74,10 @@ impl Iov {
         done
     }
 
-    /// True when the byte at offset `from` can be stored.
+    /// True when the byte at offset `from` lies in a writable mapping.
     pub fn writable(&self, c: &Current, from: usize) -> bool {
-        self.slice(from, 1).next().is_some_and(|(at, n)| c.mm.writable(at, n as u64))
+        let Some((at, _)) = self.slice(from, 1).next() else { return true };
+        c.mm.with_map(|m| m.find(at).is_some_and(|v| v.prot & libc::PROT_WRITE != 0))
     }
 
     /// The addresses of bytes `from..from + len`.

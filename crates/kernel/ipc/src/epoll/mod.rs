@@ -28,7 +28,8 @@ use wait::{Events, Stop, WaitQueue, Waiter};
 /// Flags of an event mask that are not events.
 const FLAGS: u32 = (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
 /// What EPOLLEXCLUSIVE may be combined with.
-const EXCLUSIVE_OK: u32 = FLAGS | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) as u32;
+const EXCLUSIVE_OK: u32 =
+    FLAGS & !ONESHOT | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP) as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
