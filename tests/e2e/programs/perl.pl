@@ -1,0 +1,8 @@
+# needs: perl
+use strict; use warnings; use POSIX; use IO::Handle; use Socket; use File::Temp 'tempfile'; use File::Find; use Time::HiRes 'sleep', 'alarm'; use Digest::SHA 'sha1_hex'; use Storable; use IPC::Open3; use Fcntl ':flock';
+$| = 1; my %h; $h{$_ % 97} += $_ for 1..100000; print scalar(keys %h), " $h{5}\n"; print join(",", sort { $a <=> $b } map { $_ * 2 } grep { $_ & 1 } 1..9), "\n";
+print `echo sub; exit 2`, $? >> 8, "\n"; pipe(my $r, my $w); my $p = fork; if (!$p) { close $r; print $w "from child $_\n" for 1..3; exit 5 } close $w; print while <$r>; waitpid $p, 0; print $? >> 8, "\n";
+eval { local $SIG{ALRM} = sub { die "alarm\n" }; alarm 0.05; select undef, undef, undef, 5; }; print $@; local $SIG{USR1} = sub { print "usr1\n" }; kill USR1 => $$; 
+my ($fh, $fn) = tempfile(DIR => "."); print $fh "line $_\n" for 1..1000; close $fh; open $fh, "<", $fn; my $n = 0; $n += length while <$fh>; print "$n ", -s $fn, "\n"; flock($fh, LOCK_EX | LOCK_NB) or print "no lock\n"; unlink $fn;
+socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, PF_UNSPEC); syswrite $a, "hi"; sysread $b, my $x, 10; print "$x\n"; mkdir "d"; mkdir "d/$_" for 1..5; my $c = 0; find(sub { $c++ }, "d"); print "$c\n";
+print sha1_hex("abc"), "\n"; store({ a => [1, 2, 3] }, "s"); print scalar @{ retrieve("s")->{a} }, "\n"; my $pid = open3(my $in, my $out, undef, "cat"); print $in "through\n"; close $in; print <$out>; waitpid $pid, 0; print strftime("%F", gmtime 86400), " ", (uname())[0], "\n"; my @k; for (1..20) { my $q = fork; exit $_ if !$q; push @k, $q } my $s = 0; for (@k) { waitpid $_, 0; $s += $? >> 8 } print "$s\n"; system("exit 3"); print $? >> 8, "\n"; exec "echo", "last";
