@@ -80,7 +80,9 @@ fn internal_role() -> Option<ExitCode> {
             .and_then(|(channel, exe)| sandbox::init::run(channel, exe)),
         role::BOOT => {
             sandbox::logging::start(sandbox::logging::Format::Text, None);
-            hostsys::inherited::take(3).and_then(sandbox::boot::run)
+            hostsys::inherited::take(3)
+                .and_then(|channel| Ok((channel, hostsys::inherited::take(4)?)))
+                .and_then(|(channel, proc)| sandbox::boot::run(channel, proc))
         }
         _ => return None,
     };

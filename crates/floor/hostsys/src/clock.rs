@@ -38,6 +38,11 @@ pub fn auxval(kind: u64) -> u64 {
     unsafe { libc::getauxval(kind) }
 }
 
+/// Processors that this process may run on.
+pub fn processors() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(1, |s| s.count() as usize).max(1)
+}
+
 /// Physical memory of the host in bytes.
 pub fn total_memory() -> u64 {
     let i = rustix::system::sysinfo();

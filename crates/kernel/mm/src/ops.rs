@@ -80,7 +80,8 @@ impl Mm {
         let all = (map.min, map.max);
         map.update(all.0, all.1, |v| v.locked = false);
         let mm = Mm::new(space, map);
-        *mm.image.lock() = self.image.lock().clone();
+        let image = self.image();
+        mm.set_image(|i| *i = image);
         mm.dumpable.store(self.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
         mm
     }

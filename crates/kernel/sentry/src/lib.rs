@@ -1,5 +1,12 @@
-//! sentry.
+//! The sentry: puts the kernel together from a specification, starts the
+//! container's first process and waits for its end.
 
 #![forbid(unsafe_code)]
 
+mod boot;
+mod console;
+mod control;
+mod mounts;
 pub mod spec;
+
+pub use boot::run;

@@ -306,7 +306,8 @@ impl Current {
                 }
                 map.insert(vma(start, file_pages, s.prot, Some(file.clone()), offset, VmaKind::Normal));
                 if mem_end > file_end && s.prot & libc::PROT_WRITE != 0 && file_end < file_pages {
-                    let zero = (mem_end.min(file_pages) - file_end) as usize;
+                    // To the page's end, as Linux does: ld.so hands the rest out as zeroed memory.
+                    let zero = (file_pages - file_end) as usize;
                     ctx.queue(Action::Write { addr: file_end, data: vec![0; zero] });
                 }
             }

@@ -73,6 +73,7 @@ fn run(mut c: Current) {
 fn fault(c: &mut Current, f: &Fault) {
     let Some(sig) = Signal::new(f.signo) else { return };
     let info = SigInfo::fault(sig, f.code, f.addr);
+    log::debug!("[{}] {f:x?} at {:#x}, sp {:#x}", c.task.tid(), c.ctx.regs().rip, c.ctx.regs().rsp);
     force(c, info, TrapInfo { trapno: f.trapno, err: f.err, cr2: f.addr });
 }
 
@@ -97,7 +98,7 @@ fn die(c: &mut Current, sig: Signal) {
         && c.mm.dumpable.load(Ordering::Relaxed) == 1;
     // No core file is written, so the core bit is never set; see docs/compatibility.md.
     let _ = core;
-    log::debug!("[{}] killed by {}", c.task.tid(), abi::signal::name(sig));
+    log::debug!("[{}] killed by {} at {:#x}", c.task.tid(), abi::signal::name(sig), c.ctx.regs().rip);
     let mut s = c.task.group.signals.lock();
     crate::send::kill_group(&c.task.group, &mut s, sig.raw());
     drop(s);

@@ -172,6 +172,13 @@ fn host(what: &'static str) -> impl Fn(Errno) -> Error {
 impl Systrap {
     /// Forks the zygote. Call it early, while the process has one thread.
     pub fn prepare() -> Result<Prepared, Error> {
+        let maps = std::fs::read_to_string("/proc/self/maps")
+            .map_err(|e| host("cannot read /proc/self/maps")(e.into()))?;
+        Systrap::prepare_with(&maps)
+    }
+
+    /// As [`Systrap::prepare`] for a process without /proc: `maps` is the text of its /proc/self/maps.
+    pub fn prepare_with(maps: &str) -> Result<Prepared, Error> {
         if !cpu::has_fsgsbase() {
             return Err(Error::Missing("the host does not offer FSGSBASE"));
         }
@@ -179,7 +186,7 @@ impl Systrap {
         let spin =
             if cpus > 1 { (SPIN_MICROSECONDS * cpu::tsc_per_microsecond()).min(1 << 30) as u32 } else { 0 };
         let program = filter::assemble();
-        let zygote = zygote::start(&program, |slot| {
+        let zygote = zygote::start(&program, maps, |slot| {
             use std::sync::atomic::Ordering::Relaxed;
             slot.req().store(l::FIRST_SEQ, Relaxed);
             slot.alive().store(1, Relaxed);

@@ -28,8 +28,8 @@ unsafe extern "C" {
 }
 const RSEQ_SIGNATURE: u32 = 0x5305_3053;
 
-fn read_maps() -> Result<Vec<(u64, u64, bool)>> {
-    let text = std::fs::read_to_string("/proc/self/maps")?;
+/// vvar and vDSO in the text of /proc/self/maps: (start, length, is vDSO).
+fn parse_maps(text: &str) -> Result<Vec<(u64, u64, bool)>> {
     let mut maps = Vec::new();
     for line in text.lines() {
         if !(line.ends_with("[vdso]") || line.contains("[vvar")) {
@@ -45,7 +45,7 @@ fn read_maps() -> Result<Vec<(u64, u64, bool)>> {
 }
 
 /// Starts a zygote. Its first request on the slot is `REQ_READY`.
-pub(crate) fn start(filter: &[Insn], prepare_slot: impl FnOnce(&SlotMap)) -> Result<Zygote> {
+pub(crate) fn start(filter: &[Insn], maps: &str, prepare_slot: impl FnOnce(&SlotMap)) -> Result<Zygote> {
     let text = memfd::create(c"ringfence-stub", STUB_TEXT_SIZE, true)?;
     memfd::write_all(text.as_fd(), stub::IMAGE, 0)?;
     memfd::seal(text.as_fd())?;
@@ -53,7 +53,7 @@ pub(crate) fn start(filter: &[Insn], prepare_slot: impl FnOnce(&SlotMap)) -> Res
     let slot = SlotMap::new(slot_file.as_fd(), 0)?;
     prepare_slot(&slot);
 
-    let maps = read_maps()?;
+    let maps = parse_maps(maps)?;
     let mut args = ZygoteArgs {
         text_fd: text.as_raw_fd() as u64,
         slot_fd: slot_file.as_raw_fd() as u64,

@@ -10,6 +10,7 @@ use crate::messages::{Event, Request, exit_code};
 use channel::Channel;
 use confine::privileges;
 use platform::Platform;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 use sentry::spec::{PlatformName, Running, SandboxSpec, StartError, StartErrorKind};
@@ -30,7 +31,9 @@ pub const CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
 const MAX_DESCRIPTORS: usize = 4096;
 
 /// Runs the sentry; `channel` leads to the command line. Returns the process's exit status.
-pub fn run(channel: OwnedFd) -> io::Result<i32> {
+/// `proc` is the host's /proc, closed before any guest exists.
+pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
+    let maps = own_maps(proc)?;
     let channel = Channel::from_fd(channel);
     let Some((spec, fds)) = receive(&channel)? else { return Ok(0) };
     crate::logging::set_level(spec.debug, spec.strace);
@@ -38,7 +41,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
 
     raise_descriptor_limit();
     privileges::keep_only(CAPABILITIES)?;
-    let platform = match start_platform(spec.platform) {
+    let platform = match start_platform(spec.platform, &maps) {
         Ok(platform) => platform,
         Err(message) => return failed(&channel, StartError { kind: StartErrorKind::Other, message }),
     };
@@ -48,7 +51,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     let channel = Arc::new(channel);
     let for_control = channel.clone();
     let on_start = Box::new(move |kernel: Arc<dyn Running>| start_control(for_control, kernel));
-    match run_kernel(spec, fds, platform, on_start) {
+    match sentry::run(spec, fds, platform, on_start) {
         Ok(status) => {
             channel.send(&Event::Exited { status }, &[])?;
             Ok(exit_code(status).into())
@@ -91,19 +94,21 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
 }
 
-fn start_platform(name: PlatformName) -> Result<Arc<dyn Platform>, String> {
-    // The platforms are started here once they exist.
-    Err(format!("platform {name:?} is not part of this build"))
+fn own_maps(proc: OwnedFd) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let mut text = String::new();
+    File::from(rustix::fs::openat(proc, "self/maps", flags, Mode::empty())?).read_to_string(&mut text)?;
+    Ok(text)
 }
 
-/// The kernel is called here once it exists.
-fn run_kernel(
-    _spec: SandboxSpec,
-    _fds: Vec<OwnedFd>,
-    _platform: Arc<dyn Platform>,
-    _on_start: sentry::spec::OnStart,
-) -> Result<i32, StartError> {
-    Err(StartError { kind: StartErrorKind::Other, message: "this build has no kernel".into() })
+fn start_platform(name: PlatformName, maps: &str) -> Result<Arc<dyn Platform>, String> {
+    match name {
+        PlatformName::Systrap => {
+            let start = || Ok(systrap::Systrap::prepare_with(maps)?.start()? as Arc<dyn Platform>);
+            start().map_err(|e: systrap::Error| e.to_string())
+        }
+        PlatformName::Ptrace => Err("platform ptrace is not part of this build".into()),
+    }
 }
 
 /// Tells the command line that the container runs, and serves its requests until it hangs up.

@@ -10,6 +10,7 @@ use confine::filter::{Arg, RUST_RUNTIME, Rule, allow_when};
 use confine::{privileges, root};
 use hostsys::spawn::{Namespaces, Program, spawn};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{WaitOptions, wait};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::thread::CapabilitySet;
@@ -35,14 +36,17 @@ pub fn run(channel: OwnedFd, exe: OwnedFd) -> io::Result<i32> {
     }
     // Away from the caller's terminal: its signals are for the command line alone.
     rustix::process::setsid().ok();
+    // The sentry reads its own memory map once, before any guest exists, and has no /proc for that.
+    let own = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let proc = rustix::fs::open("/proc", own, Mode::empty())?;
     root::enter_empty()?;
 
     let args = arguments(role::BOOT);
-    let fds = [stdin(), stdout(), stderr(), channel.as_fd()];
+    let fds = [stdin(), stdout(), stderr(), channel.as_fd(), proc.as_fd()];
     let program =
         Program { exe: exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces: Namespaces::NONE };
     let sentry = spawn(&program, |_| Ok(()))?;
-    drop((channel, exe));
+    drop((channel, exe, proc));
 
     privileges::keep_only(CapabilitySet::empty())?;
     privileges::undumpable()?;

@@ -1,0 +1,239 @@
+//! From a specification to the exit status of its first process.
+
+use crate::console::Console;
+use crate::control::Control;
+use crate::mounts;
+use crate::spec::{OnStart, ProcessSpec, SandboxSpec, StartError, StartErrorKind};
+use abi::Errno;
+use mm::{MemoryMap, Mm};
+use platform::Platform;
+use ranked::Mutex;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use task::signal::Handlers;
+use task::{Current, Kernel, Program, SysErr, ThreadGroup, Uts};
+use vfs::{Credentials, FdTable, FsContext, OpenFile};
+
+/// Descriptors passed with the specification; each is taken once.
+pub(crate) struct Fds(Vec<Option<OwnedFd>>);
+
+impl Fds {
+    pub(crate) fn take(&mut self, index: usize) -> Result<OwnedFd, StartError> {
+        let fd = self.0.get_mut(index).and_then(Option::take);
+        fd.ok_or_else(|| other(format!("descriptor {index} was not passed")))
+    }
+
+    /// A duplicate, for indices that several fields share.
+    fn share(&mut self, index: usize) -> Result<OwnedFd, StartError> {
+        let fd = self.0.get(index).and_then(Option::as_ref);
+        let fd = fd.ok_or_else(|| other(format!("descriptor {index} was not passed")))?;
+        fd.try_clone().map_err(|e| other(format!("descriptor {index}: {e}")))
+    }
+}
+
+pub(crate) fn other(message: String) -> StartError {
+    StartError { kind: StartErrorKind::Other, message }
+}
+
+/// Runs a sandbox to its end; gives the wait status of its first process.
+pub fn run(
+    spec: SandboxSpec,
+    fds: Vec<OwnedFd>,
+    platform: Arc<dyn Platform>,
+    on_start: OnStart,
+) -> Result<i32, StartError> {
+    let mut fds = Fds(fds.into_iter().map(Some).collect());
+    let cpus = hostsys::clock::processors();
+    let memory = hostsys::clock::total_memory();
+    let domainname = if spec.domainname.is_empty() { "(none)".into() } else { spec.domainname.clone() };
+    let uts = Uts { nodename: spec.hostname.clone(), domainname };
+    let kernel = Kernel::new(platform, syscalls::dispatch, uts, cpus, memory);
+    kernel.strace.store(spec.strace, Ordering::Relaxed);
+    syscalls::install_hooks(&kernel);
+
+    let fs = mounts::build(&kernel, &spec, &mut fds)?;
+    *kernel.root_fs.lock() = Some(fs.clone());
+    let table = FdTable::new();
+    let p = &spec.process;
+    let mut c = first_process(&kernel, p, &table, fs)?;
+    let console = match spec.console {
+        Some(i) => Some(Console::open(&c, fds.take(i)?, spec.console_size)?),
+        None => {
+            for (n, i) in spec.stdio.iter().enumerate() {
+                let file = hostfs::import(fds.share(*i)?, p.uid, p.gid)
+                    .map_err(|e| other(format!("standard stream {n}: {e}")))?;
+                install(&c, &file, n)?;
+            }
+            None
+        }
+    };
+    drop(fds);
+    enter_cwd(&c, p)?;
+    exec_first(&mut c, p)?;
+
+    on_start(Arc::new(Control { kernel: kernel.clone(), console: console.clone() }));
+    task::start(c).map_err(|e| other(format!("cannot start a thread: {e}")))?;
+    let status = kernel.wait_finished();
+    kernel.shutdown();
+    if let Some(c) = console {
+        c.drain();
+    }
+    for (nr, count) in syscalls::missing() {
+        log::debug!("system call {nr} is not implemented; it was asked for {count} times");
+    }
+    Ok(status)
+}
+
+pub(crate) fn install(c: &Current, file: &Arc<OpenFile>, fd: usize) -> Result<(), StartError> {
+    let got = c.install(file.clone(), false).map_err(|e| other(format!("standard stream {fd}: {e}")))?;
+    debug_assert_eq!(got as usize, fd);
+    Ok(())
+}
+
+fn first_process(
+    kernel: &Arc<Kernel>,
+    p: &ProcessSpec,
+    table: &Arc<FdTable>,
+    fs: Arc<FsContext>,
+) -> Result<Current, StartError> {
+    let pid = kernel.tree.lock().alloc_pid().unwrap_or(1);
+    let handlers = Arc::new(Mutex::new(Handlers::default()));
+    let group = ThreadGroup::new(kernel.clone(), pid, handlers, rlimits(kernel, p));
+    group.oom_score_adj.store(p.oom_score_adj, Ordering::Relaxed);
+    let k = &p.capabilities;
+    let creds = Credentials {
+        uid: p.uid,
+        euid: p.uid,
+        suid: p.uid,
+        fsuid: p.uid,
+        gid: p.gid,
+        egid: p.gid,
+        sgid: p.gid,
+        fsgid: p.gid,
+        groups: p.additional_gids.clone(),
+        permitted: k.permitted,
+        effective: k.effective,
+        inheritable: k.inheritable,
+        bounding: k.bounding,
+        ambient: k.ambient,
+        securebits: 0,
+    };
+    fs.set_umask(p.umask);
+    let ctx = kernel.platform.new_space().map_err(|e| other(format!("cannot make a process: {e}")))?;
+    let limits = kernel.platform.limits();
+    let mm = Mm::new(ctx.space(), MemoryMap::new(limits.min, limits.max));
+    let c = Current::first(ctx, mm, group, creds, table.clone(), fs);
+    c.task.no_new_privs.store(p.no_new_privileges, Ordering::Relaxed);
+    Ok(c)
+}
+
+/// Linux's defaults for pid 1, then what the specification names.
+fn rlimits(kernel: &Kernel, p: &ProcessSpec) -> [(u64, u64); 16] {
+    const INF: u64 = u64::MAX;
+    let procs = (kernel.memory / (128 << 10)).clamp(1024, 1 << 20);
+    let mut l = [(INF, INF); 16];
+    let mut set = |r: u32, soft, hard| l[r as usize] = (soft, hard);
+    set(libc::RLIMIT_STACK, 8 << 20, INF);
+    set(libc::RLIMIT_CORE, 0, INF);
+    set(libc::RLIMIT_NPROC, procs, procs);
+    set(libc::RLIMIT_NOFILE, 1024, 1 << 20);
+    set(libc::RLIMIT_MEMLOCK, 8 << 20, 8 << 20);
+    set(libc::RLIMIT_SIGPENDING, procs, procs);
+    set(libc::RLIMIT_MSGQUEUE, 819_200, 819_200);
+    set(libc::RLIMIT_NICE, 0, 0);
+    set(libc::RLIMIT_RTPRIO, 0, 0);
+    for r in &p.rlimits {
+        if let Some(slot) = l.get_mut(r.resource as usize) {
+            *slot = (r.soft, r.hard);
+        }
+    }
+    l
+}
+
+fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> {
+    let fs = c.fs();
+    let find = |c: &Current| {
+        let look = vfs::Lookup::FOLLOW | vfs::Lookup::DIRECTORY;
+        vfs::walk::lookup(c, &fs.view(), &vfs::Start::Cwd, p.cwd.as_bytes(), look)
+    };
+    let mut found = find(c);
+    if matches!(found, Err(Errno::ENOENT)) && p.create_cwd {
+        mounts::mkdir_all(&mounts::Setup, &fs.view(), &p.cwd)
+            .map_err(|e| other(format!("cannot create the working directory {:?}: {}", p.cwd, text(e))))?;
+        found = find(c);
+    }
+    let path =
+        found.map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
+    vfs::perm::may(c, &path, vfs::perm::MAY_EXEC)
+        .map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
+    fs.set_cwd(path);
+    Ok(())
+}
+
+/// strerror(3)'s text in lower case, as Go's runtimes print it.
+pub(crate) fn text(e: Errno) -> String {
+    let s = std::io::Error::from_raw_os_error(e.raw()).to_string();
+    let s = s.split(" (os error").next().unwrap_or_default();
+    let mut it = s.chars();
+    it.next().map(|f| f.to_lowercase().chain(it).collect()).unwrap_or_default()
+}
+
+fn exec_first(c: &mut Current, p: &ProcessSpec) -> Result<(), StartError> {
+    let name = &p.args[0];
+    let (path, file) = find_program(c, p)?;
+    let bytes = |v: &[String]| v.iter().map(|s| s.clone().into_bytes()).collect::<Vec<_>>();
+    let program = Program {
+        file,
+        filename: path.into_bytes(),
+        argv: bytes(&p.args),
+        envp: bytes(&p.env),
+        inaccessible: false,
+    };
+    match c.exec(program) {
+        Err(SysErr::NoReturn) => Ok(()),
+        Err(SysErr::Errno(e)) => Err(cannot_exec(name, e)),
+        r => Err(other(format!("exec: {name:?}: {r:?}"))),
+    }
+}
+
+fn cannot_exec(name: &str, e: Errno) -> StartError {
+    let kind = match e {
+        Errno::ENOENT | Errno::ENOTDIR => StartErrorKind::NotFound,
+        Errno::EACCES | Errno::ENOEXEC | Errno::EISDIR | Errno::ELIBBAD | Errno::ELOOP => {
+            StartErrorKind::NotExecutable
+        }
+        _ => StartErrorKind::Other,
+    };
+    StartError { kind, message: format!("exec: {name:?}: {}", text(e)) }
+}
+
+/// A name with a slash is a path; others are looked for along PATH.
+fn find_program(c: &Current, p: &ProcessSpec) -> Result<(String, Arc<OpenFile>), StartError> {
+    let name = &p.args[0];
+    if name.contains('/') {
+        let f = c.open_program(name.as_bytes()).map_err(|e| match e {
+            Errno::ENOENT | Errno::ENOTDIR => StartError {
+                kind: StartErrorKind::NotFound,
+                message: format!("exec: {name:?}: stat {name}: {}", text(e)),
+            },
+            e => cannot_exec(name, e),
+        })?;
+        return Ok((name.clone(), f));
+    }
+    let path = p.env.iter().find_map(|e| e.strip_prefix("PATH=")).unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let mut denied = false;
+    for dir in path.split(':') {
+        let full = if dir.is_empty() { format!("./{name}") } else { format!("{dir}/{name}") };
+        match c.open_program(full.as_bytes()) {
+            Ok(f) => return Ok((full, f)),
+            Err(Errno::EACCES) => denied = true,
+            Err(_) => {}
+        }
+    }
+    if denied {
+        return Err(cannot_exec(name, Errno::EACCES));
+    }
+    let message = format!("exec: {name:?}: executable file not found in $PATH");
+    Err(StartError { kind: StartErrorKind::NotFound, message })
+}

@@ -1,0 +1,216 @@
+//! The container's tree of mounts.
+
+use crate::boot::{Fds, other, text};
+use crate::spec::{FILE_ENTRY, MountSpec, Overlay, SandboxSpec, StartError};
+use abi::{Errno, Signal};
+use std::sync::Arc;
+use task::Kernel;
+use vfs::cred::Cap;
+use vfs::{
+    Caller, Credentials, Dentry, FileSystem, FsContext, FsView, Lookup, Mount, MountFlags, MountNs, Path,
+    Start, SuperBlock,
+};
+use wait::Waiter;
+
+/// The kernel itself as caller, while it sets the container up.
+pub(crate) struct Setup;
+
+impl Caller for Setup {
+    fn creds(&self) -> Arc<Credentials> {
+        Arc::new(Credentials::root(Cap::ALL))
+    }
+    fn waiter(&self) -> Arc<Waiter> {
+        Waiter::new()
+    }
+    fn pid(&self) -> i32 {
+        0
+    }
+    fn tid(&self) -> i32 {
+        0
+    }
+    fn pgid(&self) -> i32 {
+        0
+    }
+    fn sid(&self) -> i32 {
+        0
+    }
+    fn rlimit(&self, _resource: i32) -> u64 {
+        u64::MAX
+    }
+    fn raise(&self, _sig: Signal) {}
+    fn umask(&self) -> u32 {
+        0
+    }
+    fn blocks_or_ignores(&self, _sig: Signal) -> bool {
+        true
+    }
+}
+
+type FsRef = Arc<dyn FileSystem>;
+
+/// Builds every mount of the specification.
+pub(crate) fn build(
+    kernel: &Arc<Kernel>,
+    spec: &SandboxSpec,
+    fds: &mut Fds,
+) -> Result<Arc<FsContext>, StartError> {
+    register_types(kernel);
+    let host = host_tree(fds, spec.root.fd, spec.root.overlay)
+        .map_err(|e| other(format!("root file system: {e}")))?;
+    let root = over(host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
+    let ns = MountNs::new(Mount::of(root, MountFlags::empty(), b"none"));
+    let fs = FsContext::new(ns);
+    for m in &spec.mounts {
+        add(kernel, &fs.view(), m, fds).map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
+    }
+    hide(&fs.view(), spec)?;
+    if spec.root.readonly {
+        let m = fs.view().root.mount.clone();
+        m.set_flags(m.flags() | MountFlags::RDONLY);
+    }
+    for (name, value) in &spec.sysctl {
+        procfs::set_sysctl(kernel, name, value).map_err(|e| other(format!("sysctl {name}: {}", text(e))))?;
+    }
+    // Standard places of the process refer to the finished tree.
+    let v = fs.view();
+    let root = v.root.clone().cross_mounts();
+    fs.set_root(root.clone());
+    fs.set_cwd(root);
+    Ok(fs)
+}
+
+fn register_types(kernel: &Arc<Kernel>) {
+    let k = kernel.clone();
+    vfs::fstypes::register("proc", true, move |_| Ok(SuperBlock::new(procfs::new(k.clone()))));
+    let k = kernel.clone();
+    vfs::fstypes::register("sysfs", true, move |_| Ok(SuperBlock::new(procfs::sysfs(k.clone()))));
+    vfs::fstypes::register("tmpfs", true, |o| {
+        Ok(SuperBlock::new(tmpfs::TmpFs::new(tmpfs::Options::parse(o)?)))
+    });
+    vfs::fstypes::register("devtmpfs", true, |_| Ok(SuperBlock::new(devfs::new())));
+    vfs::fstypes::register("devpts", true, |o| Ok(SuperBlock::new(tty::devpts(o)?)));
+}
+
+fn host_tree(fds: &mut Fds, index: usize, how: Overlay) -> Result<FsRef, StartError> {
+    let fd = fds.take(index)?;
+    // Under an overlay nobody changes the tree: everything about it is cached for good.
+    hostfs::HostFs::new(fd, how != Overlay::None).map(|f| f as FsRef).map_err(|e| other(text(e)))
+}
+
+fn over(lower: FsRef, how: Overlay) -> Result<FsRef, Errno> {
+    match how {
+        Overlay::None => Ok(lower),
+        Overlay::Memory => overlay::new(lower),
+    }
+}
+
+fn flags_of(m: &MountSpec) -> MountFlags {
+    let mut f = MountFlags::empty();
+    f.set(MountFlags::RDONLY, m.readonly);
+    f.set(MountFlags::NOEXEC, m.noexec);
+    f.set(MountFlags::NOSUID, m.nosuid);
+    f.set(MountFlags::NODEV, m.nodev);
+    f
+}
+
+fn add(kernel: &Arc<Kernel>, view: &FsView, m: &MountSpec, fds: &mut Fds) -> Result<(), StartError> {
+    let fail = |e: Errno| other(text(e));
+    let (sb, root) = match m.fstype.as_str() {
+        "bind" => {
+            let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
+            let fs = over(host_tree(fds, index, m.overlay)?, m.overlay).map_err(fail)?;
+            let sb = SuperBlock::new(fs);
+            let root = if m.source_is_file { file_entry(&sb).map_err(fail)? } else { sb.root.clone() };
+            (sb, root)
+        }
+        "cgroup" | "cgroup2" | "mqueue" => {
+            // An empty place: limits are not shown inside, message queues do not exist (docs/compatibility.md).
+            let sb = SuperBlock::new(tmpfs::TmpFs::new(tmpfs::Options {
+                mode: 0o755,
+                ..tmpfs::Options::default()
+            }));
+            let root = sb.root.clone();
+            (sb, root)
+        }
+        kind => {
+            let options = m.options.join(",");
+            let sb = vfs::fstypes::create(kind, options.as_bytes()).map_err(|e| match e {
+                Errno::ENODEV => other(format!("file system type {kind:?} is not supported")),
+                e => fail(e),
+            })?;
+            let root = sb.root.clone();
+            (sb, root)
+        }
+    };
+    let at = mount_point(view, &m.destination, root.is_dir()).map_err(fail)?;
+    let source = if m.source.is_empty() { m.fstype.as_bytes() } else { m.source.as_bytes() };
+    let mount = Mount::new(sb, root, flags_of(m), source);
+    view.ns.add(&at, &mount).map_err(fail)?;
+    let _ = kernel;
+    Ok(())
+}
+
+/// The only file of a directory that stands for a bind-mounted file.
+fn file_entry(sb: &Arc<SuperBlock>) -> Result<Arc<Dentry>, Errno> {
+    vfs::walk::find(&Setup, &sb.root, FILE_ENTRY.as_bytes(), false)
+}
+
+/// Finds a mount point, making what is missing.
+fn mount_point(view: &FsView, path: &str, dir: bool) -> Result<Path, Errno> {
+    let find = || vfs::walk::lookup(&Setup, view, &Start::Cwd, path.as_bytes(), Lookup::FOLLOW);
+    match find() {
+        Err(Errno::ENOENT) => {}
+        r => return r,
+    }
+    if dir {
+        mkdir_all(&Setup, view, path)?;
+    } else {
+        if let Some((parent, _)) = path.rsplit_once('/') {
+            mkdir_all(&Setup, view, parent)?;
+        }
+        vfs::dir::mknod(&Setup, view, &Start::Cwd, path.as_bytes(), &vfs::NewNode::Regular, 0o644)?;
+    }
+    find()
+}
+
+/// mkdir -p with mode 755.
+pub(crate) fn mkdir_all(cx: &dyn Caller, view: &FsView, path: &str) -> Result<(), Errno> {
+    let mut at = String::new();
+    for part in path.split('/').filter(|p| !p.is_empty()) {
+        at.push('/');
+        at.push_str(part);
+        match vfs::dir::mkdir(cx, view, &Start::Cwd, at.as_bytes(), 0o755) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// maskedPaths and readonlyPaths; what does not exist needs no hiding.
+fn hide(view: &FsView, spec: &SandboxSpec) -> Result<(), StartError> {
+    let find = |p: &str| match vfs::walk::lookup(&Setup, view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW) {
+        Ok(p) => Ok(Some(p)),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
+        Err(e) => Err(other(format!("{p}: {}", text(e)))),
+    };
+    for p in &spec.masked_paths {
+        let Some(at) = find(p)? else { continue };
+        let done = if at.is_dir() {
+            let fs = tmpfs::TmpFs::new(tmpfs::Options { mode: 0o755, ..tmpfs::Options::default() });
+            view.ns.mount(&at, SuperBlock::new(fs), MountFlags::RDONLY, b"tmpfs").map(drop)
+        } else {
+            match find("/dev/null")? {
+                Some(null) => view.ns.bind(&null, &at, false).map(drop),
+                None => Err(Errno::ENOENT),
+            }
+        };
+        done.map_err(|e| other(format!("mask {p}: {}", text(e))))?;
+    }
+    for p in &spec.readonly_paths {
+        let Some(at) = find(p)? else { continue };
+        let m = view.ns.bind(&at, &at, true).map_err(|e| other(format!("{p}: {}", text(e))))?;
+        m.set_flags(m.flags() | MountFlags::RDONLY);
+    }
+    Ok(())
+}
