@@ -1,14 +1,15 @@
 //! The sentry's process: confines itself, then runs the kernel.
 //!
-//! It starts as pid 2 of its namespaces, in init's empty root, with nothing
-//! but one socket. In order: take the specification and the descriptors; drop
-//! capabilities; start the platform, which forks its zygote while there is one
-//! thread; go under the seccomp filter; run.
+//! It starts as pid 2 of its namespaces, in init's empty root, with one socket
+//! and, for a moment, the host's /proc. In order: read its own memory map; take
+//! the specification and the descriptors; empty the bounding set; prepare the
+//! platform, which forks its zygote while there is one thread; drop capabilities;
+//! go under the seccomp filter; start the platform's threads; run.
 
 use crate::filter;
 use crate::messages::{Event, Request, exit_code};
 use channel::Channel;
-use confine::privileges;
+use confine::{privileges, root};
 use platform::Platform;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -33,6 +34,7 @@ const MAX_DESCRIPTORS: usize = 4096;
 /// Runs the sentry; `channel` leads to the command line. Returns the process's exit status.
 /// `proc` is the host's /proc, closed before any guest exists.
 pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
+    abort_on_panic();
     let maps = own_maps(proc)?;
     let channel = Channel::from_fd(channel);
     let Some((spec, fds)) = receive(&channel)? else { return Ok(0) };
@@ -40,13 +42,19 @@ pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
     log::debug!("starting {} with {} descriptors", spec.id, fds.len());
 
     raise_descriptor_limit();
-    privileges::keep_only(CAPABILITIES)?;
-    let platform = match start_platform(spec.platform, &maps) {
-        Ok(platform) => platform,
-        Err(message) => return failed(&channel, StartError { kind: StartErrorKind::Other, message }),
+    privileges::bound()?;
+    tmpfs::set_backing(root::private_tmpfs()?);
+    let prepared = match PreparedPlatform::new(spec.platform, &maps) {
+        Ok(prepared) => prepared,
+        Err(message) => return failed(&channel, other(message)),
     };
+    privileges::keep_only(CAPABILITIES)?;
     privileges::undumpable()?;
     filter::install(spec.platform)?;
+    let platform = match prepared.start() {
+        Ok(platform) => platform,
+        Err(message) => return failed(&channel, other(message)),
+    };
 
     let channel = Arc::new(channel);
     let for_control = channel.clone();
@@ -88,6 +96,15 @@ fn receive(channel: &Channel) -> io::Result<Option<(SandboxSpec, Vec<OwnedFd>)>>
     Ok(Some((serde_json::from_slice(&text)?, fds)))
 }
 
+/// A panic in one thread must not leave the others waiting for it: the sandbox ends.
+fn abort_on_panic() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        hook(info);
+        std::process::abort();
+    }));
+}
+
 /// The sentry holds descriptors for all guest processes together.
 fn raise_descriptor_limit() {
     let hard = getrlimit(Resource::Nofile).maximum;
@@ -101,13 +118,32 @@ fn own_maps(proc: OwnedFd) -> io::Result<String> {
     Ok(text)
 }
 
-fn start_platform(name: PlatformName, maps: &str) -> Result<Arc<dyn Platform>, String> {
-    match name {
-        PlatformName::Systrap => {
-            let start = || Ok(systrap::Systrap::prepare_with(maps)?.start()? as Arc<dyn Platform>);
-            start().map_err(|e: systrap::Error| e.to_string())
+fn other(message: String) -> StartError {
+    StartError { kind: StartErrorKind::Other, message }
+}
+
+/// A platform that has done what it cannot do once the sentry is confined. Its threads
+/// start under the sentry's filter, its guest processes come from before it.
+enum PreparedPlatform {
+    Systrap(systrap::Prepared),
+}
+
+impl PreparedPlatform {
+    fn new(name: PlatformName, maps: &str) -> Result<Self, String> {
+        match name {
+            PlatformName::Systrap => {
+                systrap::Systrap::prepare_with(maps).map(Self::Systrap).map_err(|error| error.to_string())
+            }
+            PlatformName::Ptrace => {
+                Err("platform ptrace is not part of this build; use --platform=systrap".into())
+            }
         }
-        PlatformName::Ptrace => Err("platform ptrace is not part of this build".into()),
+    }
+
+    fn start(self) -> Result<Arc<dyn Platform>, String> {
+        match self {
+            Self::Systrap(prepared) => Ok(prepared.start().map_err(|error| error.to_string())?),
+        }
     }
 }
 
