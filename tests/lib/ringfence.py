@@ -118,7 +118,8 @@ def traces():
     """Mounts and control groups of the host."""
     with open("/proc/self/mountinfo") as f:
         mounts = set(f.read().splitlines())
-    groups = {d for d, _, _ in os.walk("/sys/fs/cgroup")}
+    # Others make control groups at any time; ours would carry our name.
+    groups = {d for d, _, _ in os.walk("/sys/fs/cgroup") if "ringfence" in d}
     return {"mounts": mounts, "cgroups": groups}
 
 
