@@ -44,7 +44,7 @@ rows! {
 
     // Processes
     39 getpid() = id::getpid, Full;
-    56 clone(u64, u64, u64, u64, u64) = process::clone, Partial("namespace flags answer EINVAL");
+    56 clone(u64, u64, u64, u64, u64) = process::clone, Partial("namespace flags other than CLONE_NEWNS answer EINVAL");
     57 fork() = process::fork, Full;
     58 vfork() = process::vfork, Full;
     59 execve(PathPtr, Ptr, Ptr) = exec::execve, Partial("file capabilities are ignored");
@@ -55,10 +55,10 @@ rows! {
     218 set_tid_address(u64) = process::set_tid_address, Full;
     231 exit_group(i32) = process::exit_group, Full;
     247 waitid(i32, i32, Ptr, i32, Ptr) = wait4::waitid, Full;
-    272 unshare(i32) = process::unshare, Partial("CLONE_FS, CLONE_FILES and CLONE_SYSVSEM only");
+    272 unshare(i32) = process::unshare, Partial("CLONE_FS, CLONE_FILES, CLONE_SYSVSEM and CLONE_NEWNS only");
     322 execveat(DirFd, PathPtr, Ptr, Ptr, i32) = exec::execveat, Partial("file capabilities are ignored");
     434 pidfd_open(i32, u32) = process::pidfd_open, Full;
-    435 clone3(Ptr, u64) = process::clone3, Partial("namespaces, set_tid and cgroup are refused");
+    435 clone3(Ptr, u64) = process::clone3, Partial("namespaces other than of mounts, set_tid and cgroup are refused");
     438 pidfd_getfd(Fd, i32, u32) = process::pidfd_getfd, Full;
 
     // Identity

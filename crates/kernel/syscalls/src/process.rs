@@ -4,7 +4,7 @@ use crate::arg::{Fd, Ptr};
 use abi::{Errno, Signal};
 use std::sync::atomic::Ordering;
 use task::{CloneArgs, Current, SysErr, SysResult};
-use vfs::Caller;
+use vfs::{Caller, Cap};
 use zerocopy::IntoBytes;
 
 const CSIGNAL: u64 = 0xff;
@@ -93,14 +93,21 @@ pub fn set_tid_address(c: &mut Current, addr: u64) -> SysResult {
 pub fn unshare(c: &mut Current, flags: i32) -> SysResult {
     let plain = libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM;
     let threads = libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM;
-    if flags & !(plain | threads) != 0 {
+    if flags & !(plain | threads | libc::CLONE_NEWNS) != 0 {
         return Err(Errno::EINVAL.into());
+    }
+    let mounts = flags & libc::CLONE_NEWNS != 0;
+    if mounts && !c.creds().capable(Cap::SYS_ADMIN) {
+        return Err(Errno::EPERM.into());
     }
     if flags & threads != 0 && c.task.group.threads().len() > 1 {
         return Err(Errno::EINVAL.into());
     }
-    if flags & libc::CLONE_FS != 0 {
+    if mounts || flags & libc::CLONE_FS != 0 {
         let fs = c.fs().fork_copy();
+        if mounts {
+            fs.unshare_mounts();
+        }
         c.set_fs(fs);
     }
     if flags & libc::CLONE_FILES != 0 {

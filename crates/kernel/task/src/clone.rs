@@ -38,8 +38,8 @@ const FILES: u64 = libc::CLONE_FILES as u64;
 const FS: u64 = libc::CLONE_FS as u64;
 /// CLONE_CLEAR_SIGHAND.
 pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-const NAMESPACES: u64 = (libc::CLONE_NEWNS
-    | libc::CLONE_NEWCGROUP
+const NEWNS: u64 = libc::CLONE_NEWNS as u64;
+const NAMESPACES: u64 = (libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUSER
@@ -60,7 +60,7 @@ fn validate(a: &CloneArgs) -> Result<(), Errno> {
         has(libc::CLONE_PIDFD) && has(libc::CLONE_THREAD | libc::CLONE_DETACHED),
         a.exit_signal > 64,
     ];
-    // Namespaces are not built: a kernel without them answers EINVAL.
+    // Other namespaces than of mounts are not built: a kernel without them answers EINVAL.
     if contradictions.contains(&true) || f & NAMESPACES != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
@@ -68,6 +68,9 @@ impl Current {
     /// Makes a thread or process; gives its id.
     pub fn clone_task(&mut self, a: &CloneArgs) -> Result<u64, SysErr> {
         validate(a)?;
+        if a.flags & NEWNS != 0 && !self.creds().capable(Cap::SYS_ADMIN) {
+            return Err(Errno::EPERM.into());
+        }
         let thread = a.flags & THREAD != 0;
         let kernel = self.kernel().clone();
         if !thread {
@@ -98,6 +101,9 @@ impl Current {
         let group = if thread { self.task.group.clone() } else { self.new_group(tid, a) };
         let fds = if a.flags & FILES != 0 { self.fds() } else { self.fd_table.fork_copy() };
         let fs = if a.flags & FS != 0 { self.fs() } else { self.fs_context.fork_copy() };
+        if a.flags & NEWNS != 0 {
+            fs.unshare_mounts();
+        }
         let task = Task::new(TaskInit {
             tid,
             group: group.clone(),

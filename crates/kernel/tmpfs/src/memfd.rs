@@ -7,7 +7,7 @@ use crate::open_file::File;
 use crate::options::Options;
 use abi::{Errno, Result};
 use std::sync::{Arc, OnceLock};
-use vfs::{Caller, Dentry, InodeRef, Mount, MountFlags, OpenFile, Path};
+use vfs::{Caller, Dentry, FileSystem, InodeRef, Mount, MountFlags, OpenFile, Path};
 
 const MFD_ALLOW_SEALING: u32 = 2;
 const MFD_NOEXEC_SEAL: u32 = 8;
@@ -47,8 +47,9 @@ pub fn file(cx: &dyn Caller, shown: &[u8], flags: u32) -> Result<Arc<OpenFile>> 
     Ok(OpenFile::new(Some(path), Some(inode), Arc::new(File { node }), libc::O_RDWR | 0o100000))
 }
 
+/// The node, unless its file system is not a tmpfs to the program (an overlay).
 fn node_of(file: &OpenFile) -> Result<&Node> {
-    file.inode.as_ref().and_then(Node::of).ok_or(Errno::EINVAL)
+    file.inode.as_ref().and_then(Node::of).filter(|n| n.fs.kind() == "tmpfs").ok_or(Errno::EINVAL)
 }
 
 /// F_GET_SEALS; EINVAL for files that know no seals.

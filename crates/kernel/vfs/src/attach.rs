@@ -1,16 +1,21 @@
 //! Things other subsystems hang on an inode: the endpoint bound to a socket
 //! inode, the pipe behind a FIFO, lock records. Keyed by type.
 
+use crate::busy::Users;
 use parking_lot::Mutex;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A small type-indexed map that lives in an inode. Lock rank: leaf.
+/// A small type-indexed map that lives in an inode, and who uses its content. Lock rank: leaf.
 #[derive(Default)]
-pub struct Attachments(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+pub struct Attachments(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>, Users);
 
 impl Attachments {
+    pub(crate) fn users(&self) -> &Users {
+        &self.1
+    }
+
     /// The attachment of type `T`, if any.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.0.lock().get(&TypeId::of::<T>()).cloned().and_then(|a| a.downcast().ok())

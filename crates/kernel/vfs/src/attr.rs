@@ -215,6 +215,7 @@ pub fn truncate(cx: &dyn Caller, view: &FsView, path: &[u8], len: i64) -> Result
         _ => return Err(Errno::EINVAL),
     }
     perm::may(cx, &p, MAY_WRITE)?;
+    crate::busy::check_idle(p.inode())?;
     truncate_inode(cx, p.inode(), len)?;
     notify::on_path(&p, event::MODIFY);
     Ok(())

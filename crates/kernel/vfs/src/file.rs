@@ -1,5 +1,6 @@
 //! Open files.
 
+use crate::busy::Claim;
 use crate::caller::{Caller, UserMemory};
 use crate::inode::{DirSink, InodeRef};
 use crate::path::Path;
@@ -175,6 +176,7 @@ pub struct OpenFile {
     never_linked: AtomicBool,
     /// F_SETOWN and F_SETSIG.
     pub owner: Mutex<SignalOwner>,
+    _claim: Option<Claim>,
 }
 
 /// Whom O_ASYNC tells, and how. Kept for F_GETOWN and F_GETSIG.
@@ -196,6 +198,17 @@ impl OpenFile {
         ops: Arc<dyn FileOps>,
         flags: i32,
     ) -> Arc<OpenFile> {
+        OpenFile::claiming(path, inode, ops, flags, None)
+    }
+
+    /// As [`OpenFile::new`] with a claim on the inode, held as long as the file is open.
+    pub(crate) fn claiming(
+        path: Option<Path>,
+        inode: Option<InodeRef>,
+        ops: Arc<dyn FileOps>,
+        flags: i32,
+        claim: Option<Claim>,
+    ) -> Arc<OpenFile> {
         let keep = !(libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC | libc::O_CLOEXEC);
         Arc::new(OpenFile {
             path,
@@ -207,6 +220,7 @@ impl OpenFile {
             locked: AtomicBool::new(false),
             never_linked: AtomicBool::new(false),
             owner: Mutex::default(),
+            _claim: claim,
         })
     }
 
@@ -229,7 +243,8 @@ impl OpenFile {
 
     /// Opened for reading.
     pub fn readable(&self) -> bool {
-        self.flags() & (libc::O_ACCMODE | libc::O_PATH) != libc::O_WRONLY && self.flags() & libc::O_PATH == 0
+        self.flags() & libc::O_PATH == 0
+            && matches!(self.flags() & libc::O_ACCMODE, libc::O_RDONLY | libc::O_RDWR)
     }
 
     /// Opened for writing.

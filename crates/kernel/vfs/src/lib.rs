@@ -12,6 +12,7 @@
 pub mod anon;
 pub mod attach;
 pub mod attr;
+mod busy;
 pub mod caller;
 pub mod cred;
 pub mod dentry;

@@ -1,6 +1,7 @@
 //! Opening files. See open(2), openat2(2).
 
 use crate::anon::AnonInode;
+use crate::busy::{self, Claim};
 use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{Dentry, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
@@ -286,6 +287,13 @@ pub fn open_path(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>
 
 /// Opens without permission checks, and truncates.
 fn finish(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
+    let writes =
+        matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR) || flags & libc::O_TRUNC != 0;
+    let claim = if writes && p.kind() == S_IFREG { busy::write(p.inode())? } else { None };
+    finish_claiming(cx, p, flags, claim)
+}
+
+fn finish_claiming(cx: &dyn Caller, p: &Path, flags: i32, claim: Option<Claim>) -> Outcome<Arc<OpenFile>> {
     let inode = p.inode();
     let keep = flags | O_LARGEFILE;
     let ops: Arc<dyn FileOps> = match p.kind() {
@@ -316,7 +324,7 @@ fn finish(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
     notify::on_path(p, event::OPEN);
     match inode.as_any().downcast_ref::<AnonInode>() {
         Some(a) => Ok(OpenFile::new(None, a.file.inode.clone(), ops, keep)),
-        None => Ok(OpenFile::new(Some(p.clone()), Some(inode.clone()), ops, keep)),
+        None => Ok(OpenFile::claiming(Some(p.clone()), Some(inode.clone()), ops, keep, claim)),
     }
 }
 
@@ -343,7 +351,8 @@ pub fn exec_path(cx: &dyn Caller, p: &Path) -> Outcome<Arc<OpenFile>> {
         return Err(Errno::EACCES.into());
     }
     perm::inode_may(cx, p.inode(), MAY_EXEC)?;
-    finish(cx, p, libc::O_RDONLY)
+    let claim = busy::run(p.inode())?;
+    finish_claiming(cx, p, libc::O_RDONLY, claim)
 }
 
 /// An O_PATH file: a place without operations.

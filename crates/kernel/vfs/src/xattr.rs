@@ -31,6 +31,9 @@ fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Result<()
         };
     }
     if name.starts_with(b"user.") {
+        if name.len() == 5 {
+            return Err(Errno::EINVAL);
+        }
         let p = inode.perm()?;
         let kind = p.mode & S_IFMT;
         if kind != S_IFREG && kind != S_IFDIR {
