@@ -13,6 +13,7 @@ pub mod inherited;
 pub mod memfd;
 pub mod mounts;
 pub mod process;
+pub mod ptrace;
 pub mod seccomp;
 pub mod signals;
 pub mod spawn;

@@ -8,6 +8,7 @@
 
 pub mod elf;
 pub mod kernel;
+pub mod left;
 
 pub use kernel::{Outcome, World};
 

@@ -10,6 +10,10 @@
         .section .text.entry,"ax"
         jmp     zygote_main             // offset 0: entered by a zygote in its temporary place
 
+        .balign 16
+        syscall                         // STUB_INJECT: the ptrace platform has a stopped thread make a call here
+        int3
+
         .text
 // Signal restorer: rsp = &ucontext. Nothing but rsp is live, so that an interrupt that arrives in
 // [stub_restorer, stub_restorer_end) is answered by starting again from the top.

@@ -35,6 +35,8 @@ constants! {
     STUB_TEXT: u64 = 0x7ffe_0000_0000;
     /// Room for the code. The seccomp filter allows system calls from this range only.
     STUB_TEXT_SIZE: u64 = 0x1_0000;
+    /// A `syscall` instruction followed by a breakpoint, for the ptrace platform.
+    STUB_INJECT: u64 = 0x7ffe_0000_0010;
     /// Where vvar and vDSO are moved to.
     STUB_VDSO: u64 = 0x7ffe_0010_0000;
     /// Slots of the process: one memfd, mapped shared.

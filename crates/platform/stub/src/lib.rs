@@ -6,13 +6,18 @@
 //! a guest can read it, change it and jump anywhere in it, so nothing here is
 //! trusted by the sentry, and its seccomp filter is what bounds it.
 //!
+//! [`filter`] is that filter, [`launch`] starts the process from which all stub processes descend.
 //! [`layout`] is the only definition of the addresses and of the slot shared with
 //! the sentry; the C header is generated from it, with size and offset assertions.
 
-#![forbid(unsafe_code)]
+#![expect(unsafe_code, reason = "zygote: a clone that must not allocate, and a jump out of this program")]
 
 pub mod capture;
+pub mod filter;
+pub mod launch;
 pub mod layout;
+pub mod xstate;
+mod zygote;
 
 /// The stub's image: mapped at [`layout::STUB_TEXT`], entered at offset 0 by a zygote.
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stub.bin"));

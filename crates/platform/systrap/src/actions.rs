@@ -63,7 +63,7 @@ impl Job {
                 range(new_addr, new_len, limits)
             }
             Action::Advise { addr, len, advice } => {
-                if u32::try_from(advice).map_or(true, |a| !crate::filter::MADVISE.contains(&a)) {
+                if u32::try_from(advice).map_or(true, |a| !stub::filter::MADVISE.contains(&a)) {
                     return Err(Errno::EINVAL);
                 }
                 range(addr, len, limits)

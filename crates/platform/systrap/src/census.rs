@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Longer than a fork may take between its clone and its hello, so that honest newcomers are known by then.
-const INTERVAL: Duration = Duration::from_secs(6);
+const INTERVAL: Duration = Duration::from_secs(11);
 
 /// What was raised since the last look.
 #[derive(Default)]

@@ -1,8 +1,8 @@
 //! The default platform: guest code runs in stub processes, and a system call
 //! of it raises SIGSYS there, whose handler hands over to a thread of the sentry.
 //!
-//! - [`filter`]: the seccomp rules, i.e. all that guest code can ask of the host.
-//! - `zygote`: the process from which stub processes are forked.
+//! - `stub::filter`: the seccomp rules, i.e. all that guest code can ask of the host.
+//! - `stub::launch`: the zygote, from which stub processes are forked.
 //! - `space`, `context`: a stub process and a guest thread, as the kernel sees them.
 //! - `slot`, `actions`: shared memory with a stub thread, and what is asked of it.
 //! - `notify`, `watch`: the two service threads (requests of stubs; their deaths).
@@ -14,31 +14,32 @@
 //! threads once the sentry has confined itself. The thread that calls `prepare`
 //! must live as long as the platform: when it ends, the host kills the stubs.
 
+#![forbid(unsafe_code)]
+
 mod actions;
 mod census;
 mod context;
-pub mod filter;
 mod notify;
 mod slot;
 mod space;
 mod watch;
-mod xstate;
-mod zygote;
 
 use abi::{Errno, Result};
 use context::SystrapContext;
-use hostsys::{cpu, process};
+use hostsys::cpu;
 use parking_lot::{Condvar, Mutex};
 use platform::{Context, Limits, Platform, Regs};
 use rustix::event::{EventfdFlags, epoll, eventfd};
+use slot::SlotMap;
 use space::{Space, Thread};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use stub::layout as l;
+pub use stub::launch::Error;
+use stub::xstate;
 
 /// Host system calls that the sentry's threads make for this platform after
 /// [`Prepared::start`], each with its reason; the sandbox's filter is built from it.
@@ -63,6 +64,8 @@ pub const HOST_SYSCALLS: &[(i64, &str)] = &[
     (libc::SYS_write, "the stop event and the nudge of the watcher"),
     (libc::SYS_read, "the nudge of the watcher"),
     (libc::SYS_close, "descriptors of processes that ended"),
+    (libc::SYS_fcntl, "F_GETFD: debug builds check descriptors before they close them"),
+    (libc::SYS_sched_yield, "locks"),
     (libc::SYS_clock_nanosleep, "pause after a failed fork of the zygote"),
 ];
 
@@ -71,33 +74,18 @@ const SPIN_MICROSECONDS: u64 = 20;
 /// Processes kept ready for execve.
 const POOL: usize = 3;
 
-/// Why the platform cannot be used on this host.
-#[derive(Debug)]
-pub enum Error {
-    /// The host kernel or CPU lacks something.
-    Missing(&'static str),
-    /// The zygote failed during its set-up.
-    Zygote(&'static str),
-    /// A host call failed.
-    Host(&'static str, Errno),
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Error::Missing(what) => write!(f, "platform systrap: {what}; use --platform=ptrace"),
-            Error::Zygote(what) => write!(f, "platform systrap: cannot set up a stub process: {what}"),
-            Error::Host(what, e) => write!(f, "platform systrap: {what}: {e}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
 #[derive(Default)]
 struct Forks {
     last_nonce: u64,
     waiting: HashMap<u64, Arc<notify::Fork>>,
+}
+
+/// Processes ready for execve.
+#[derive(Default)]
+struct Pool {
+    blanks: Vec<SystrapContext>,
+    /// Forks that failed since the last one that did not.
+    failures: u32,
 }
 
 /// State shared by contexts and service threads.
@@ -119,7 +107,7 @@ pub(crate) struct Inner {
     threads: Mutex<HashMap<i32, Arc<Thread>>>,
     spaces: Mutex<HashMap<i32, Arc<Space>>>,
     forks: Mutex<Forks>,
-    pool: Mutex<Vec<SystrapContext>>,
+    pool: Mutex<Pool>,
     /// Signalled when the pool has changed in either direction.
     pool_changed: Condvar,
 }
@@ -172,39 +160,15 @@ fn host(what: &'static str) -> impl Fn(Errno) -> Error {
 impl Systrap {
     /// Forks the zygote. Call it early, while the process has one thread.
     pub fn prepare() -> Result<Prepared, Error> {
-        let maps = std::fs::read_to_string("/proc/self/maps")
-            .map_err(|e| host("cannot read /proc/self/maps")(e.into()))?;
-        Systrap::prepare_with(&maps)
+        Systrap::prepare_with(&stub::launch::own_maps()?)
     }
 
     /// As [`Systrap::prepare`] for a process without /proc: `maps` is the text of its /proc/self/maps.
     pub fn prepare_with(maps: &str) -> Result<Prepared, Error> {
-        if !cpu::has_fsgsbase() {
-            return Err(Error::Missing("the host does not offer FSGSBASE"));
-        }
         let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
         let spin =
             if cpus > 1 { (SPIN_MICROSECONDS * cpu::tsc_per_microsecond()).min(1 << 30) as u32 } else { 0 };
-        let program = filter::assemble();
-        let zygote = zygote::start(&program, maps, |slot| {
-            use std::sync::atomic::Ordering::Relaxed;
-            slot.req().store(l::FIRST_SEQ, Relaxed);
-            slot.alive().store(1, Relaxed);
-        })
-        .map_err(host("cannot start a stub process"))?;
-        wait_until_ready(&zygote)?;
-        let listener_number = zygote.slot.result().load(Ordering::Relaxed) as i32;
-        let listener = process::pidfd_getfd(zygote.pidfd.as_fd(), listener_number)
-            .map_err(host("cannot take the seccomp listener (pidfd_getfd)"))?;
-        hostsys::seccomp::set_sync_wake_up(listener.as_fd());
-        let xstate = learn_xstate(&zygote)?;
-
-        let moved = vdso_moved(&zygote);
-        let (vdso, vvar) = zygote::placed(&zygote.maps, moved);
-        let lowest = [vdso, vvar].into_iter().flatten().map(|m| m.0).min().unwrap_or(l::STUB_TEXT);
-        let limits =
-            Limits { min: 0x1_0000, max: lowest.min(l::STUB_TEXT), vdso, vvar, xstate_size: xstate.size };
-
+        let launched = stub::launch::launch(maps)?;
         let errno = |e: rustix::io::Errno| Errno::from_raw(e.raw_os_error());
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno).map_err(host("epoll_create"))?;
@@ -222,15 +186,15 @@ impl Systrap {
             std::fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|s| s.trim().parse().ok());
         let pid_max = pid_max.unwrap_or(1 << 22);
         let inner = Arc::new(Inner {
-            listener,
+            listener: launched.listener,
             epoll,
             stop,
             nudge,
             suspicions: Mutex::default(),
             pid_max,
             stopping: AtomicBool::new(false),
-            limits,
-            xstate,
+            limits: launched.limits,
+            xstate: launched.xstate,
             spin,
             threads: Mutex::default(),
             spaces: Mutex::default(),
@@ -238,17 +202,18 @@ impl Systrap {
             pool: Mutex::default(),
             pool_changed: Condvar::new(),
         });
-        let slot = Arc::new(zygote.slot);
-        let space = Space::new(zygote.pid, zygote.pidfd, zygote.slot_file, 0, slot.clone(), inner.limits.max);
+        let slot = Arc::new(SlotMap::from(launched.slot));
+        let (pid, max) = (launched.pid, inner.limits.max);
+        let space = Space::new(pid, launched.pidfd, launched.slot_file, 0, slot.clone(), max);
         let space = Arc::new(space);
         inner.adopt(&space).map_err(host("epoll_ctl"))?;
-        let thread = Thread::new(space, 0, slot, zygote.pid);
+        let thread = Thread::new(space, 0, slot, pid);
         inner.register(&thread);
         let mut zygote = SystrapContext::new(inner.clone(), thread, Regs::default());
         let _ = zygote.await_request();
         // No stub may keep the listener: it would live on, and answer itself, without the sentry.
         zygote
-            .host_call(libc::SYS_close, [listener_number as u64, 0, 0, 0, 0, 0])
+            .host_call(libc::SYS_close, [launched.listener_number, 0, 0, 0, 0, 0])
             .map_err(host("cannot close the listener in the stub"))?;
         Ok(Prepared { inner, zygote })
     }
@@ -281,61 +246,29 @@ impl Prepared {
     }
 }
 
-fn wait_until_ready(zygote: &zygote::Zygote) -> Result<(), Error> {
-    loop {
-        if zygote.slot.req().load(Ordering::Acquire) & !l::SLEEP != l::FIRST_SEQ {
-            return Ok(());
-        }
-        match process::wait_child(zygote.pidfd.as_fd(), false) {
-            Ok(process::Wait::Running) => std::thread::sleep(Duration::from_micros(50)),
-            Ok(process::Wait::Reaped(status)) => return Err(Error::Zygote(zygote::explain(status))),
-            Err(e) => return Err(Error::Host("waitid", e)),
-        }
-    }
-}
-
-fn learn_xstate(zygote: &zygote::Zygote) -> Result<xstate::Layout, Error> {
-    let at = zygote.slot.fpstate().load(Ordering::Relaxed);
-    let read = |buf: &mut [u8]| match process::vm_read(zygote.pid, at, buf) {
-        Ok(n) if n == buf.len() => Ok(()),
-        Ok(_) => Err(Error::Zygote("its signal frame is cut short")),
-        Err(e) => Err(Error::Host("cannot read a stub's memory (process_vm_readv)", e)),
-    };
-    let mut frame = vec![0; xstate::LEGACY];
-    read(&mut frame)?;
-    let odd = Error::Zygote("its signal frame has no XSAVE state");
-    let Some(size) = xstate::Layout::size_of_frame(&frame) else { return Err(odd) };
-    frame.resize(size, 0);
-    read(&mut frame)?;
-    xstate::Layout::learn(frame).ok_or(odd)
-}
-
-/// The vDSO starts with an ELF header: look whether it stands at the new place.
-fn vdso_moved(zygote: &zygote::Zygote) -> bool {
-    let (vdso, _) = zygote::placed(&zygote.maps, true);
-    let mut magic = [0; 4];
-    vdso.is_some_and(|(at, _)| process::vm_read(zygote.pid, at, &mut magic) == Ok(4) && magic == *b"\x7fELF")
-}
-
 /// Keeps blank processes ready. Owns the zygote, which ends with this thread.
 fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
     let mut pool = inner.pool.lock();
     while !inner.stopping.load(Ordering::SeqCst) {
-        if pool.len() >= POOL {
+        if pool.blanks.len() >= POOL {
             inner.pool_changed.wait(&mut pool);
             continue;
         }
+        let failures = pool.failures;
         drop(pool);
         let blank = zygote.spawn_fork();
         if let Err(e) = &blank {
-            log::warn!("no new stub process: {e}");
+            if failures == 0 {
+                log::warn!("no new stub process: {e}");
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
         pool = inner.pool.lock();
-        pool.extend(blank);
+        pool.failures = if blank.is_ok() { 0 } else { failures.saturating_add(1) };
+        pool.blanks.extend(blank);
         inner.pool_changed.notify_all();
     }
-    pool.clear();
+    pool.blanks.clear();
 }
 
 impl Platform for Systrap {
@@ -350,11 +283,12 @@ impl Platform for Systrap {
     fn new_space(&self) -> Result<Box<dyn Context>> {
         let mut pool = self.inner.pool.lock();
         for _ in 0..100 {
-            if let Some(blank) = pool.pop() {
+            if let Some(blank) = pool.blanks.pop() {
                 self.inner.pool_changed.notify_all();
                 return Ok(Box::new(blank));
             }
-            if self.inner.stopping.load(Ordering::SeqCst) {
+            // The host refuses again and again.
+            if pool.failures >= 3 || self.inner.stopping.load(Ordering::SeqCst) {
                 break;
             }
             self.inner.pool_changed.wait_for(&mut pool, Duration::from_millis(50));

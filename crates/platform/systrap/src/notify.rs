@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use stub::layout::{NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
 
 /// How long a fork may take between the clone and the hello.
-const HELLO_LIMIT: Duration = Duration::from_secs(5);
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 /// A fork that has been asked for.
 pub(crate) struct Ticket {

@@ -28,6 +28,12 @@ pub(crate) fn create_file() -> Result<OwnedFd> {
     memfd::create(c"ringfence-slots", NSLOTS * SLOT_SIZE, false)
 }
 
+impl From<SharedMapping> for SlotMap {
+    fn from(map: SharedMapping) -> SlotMap {
+        SlotMap(map)
+    }
+}
+
 impl SlotMap {
     /// Maps slot `index` of a process.
     pub(crate) fn new(file: BorrowedFd<'_>, index: usize) -> Result<SlotMap> {

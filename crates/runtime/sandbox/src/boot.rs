@@ -126,6 +126,7 @@ fn other(message: String) -> StartError {
 /// start under the sentry's filter, its guest processes come from before it.
 enum PreparedPlatform {
     Systrap(systrap::Prepared),
+    Ptrace(ptrace::Prepared),
 }
 
 impl PreparedPlatform {
@@ -135,7 +136,7 @@ impl PreparedPlatform {
                 systrap::Systrap::prepare_with(maps).map(Self::Systrap).map_err(|error| error.to_string())
             }
             PlatformName::Ptrace => {
-                Err("platform ptrace is not part of this build; use --platform=systrap".into())
+                ptrace::Ptrace::prepare_with(maps).map(Self::Ptrace).map_err(|error| error.to_string())
             }
         }
     }
@@ -143,6 +144,7 @@ impl PreparedPlatform {
     fn start(self) -> Result<Arc<dyn Platform>, String> {
         match self {
             Self::Systrap(prepared) => Ok(prepared.start().map_err(|error| error.to_string())?),
+            Self::Ptrace(prepared) => Ok(prepared.start().map_err(|error| error.to_string())?),
         }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn install(platform: PlatformName) -> io::Result<()> {
         PlatformName::Systrap => SYSTRAP,
         PlatformName::Ptrace => PTRACE,
     };
-    confine::filter::install(&compile(&[RUST_RUNTIME, THREADS, FILES, WAITING, platform])?)
+    confine::filter::install(&compile(&[RUST_RUNTIME, THREADS, FILES, WAITING, STUBS, platform])?)
 }
 
 const CLONE_THREAD: u64 = (libc::CLONE_VM
@@ -181,19 +181,21 @@ const WAITING: &[Rule] = &[
     allow(libc::SYS_clock_nanosleep, "the guest's timers"),
 ];
 
+/// What both platforms need: the same stub, with the same filter.
+const STUBS: &[Rule] = &[allow_when(
+    libc::SYS_ioctl,
+    &[
+        &[Arg::Is(1, 0xc050_2100)],
+        &[Arg::Is(1, 0xc018_2101)],
+        &[Arg::Is(1, 0x4008_2102)],
+        &[Arg::Is(1, 0x4018_2103)],
+        &[Arg::Is(1, 0x4008_2104)],
+    ],
+    "user notifications of the stubs: receive, answer, check, add a descriptor, wake-up mode",
+)];
+
 /// The systrap platform.
 const SYSTRAP: &[Rule] = &[
-    allow_when(
-        libc::SYS_ioctl,
-        &[
-            &[Arg::Is(1, 0xc050_2100)],
-            &[Arg::Is(1, 0xc018_2101)],
-            &[Arg::Is(1, 0x4008_2102)],
-            &[Arg::Is(1, 0x4018_2103)],
-            &[Arg::Is(1, 0x4008_2104)],
-        ],
-        "user notifications of the stubs: receive, answer, check, add a descriptor, wake-up mode",
-    ),
     allow(libc::SYS_process_vm_readv, "guest memory"),
     allow(libc::SYS_process_vm_writev, "guest memory"),
     allow(libc::SYS_pidfd_open, "the end of a stub"),
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     fn the_tables_compile_and_say_why() {
         for platform in [SYSTRAP, PTRACE] {
-            let program = compile(&[RUST_RUNTIME, THREADS, FILES, WAITING, platform]).unwrap();
+            let program = compile(&[RUST_RUNTIME, THREADS, FILES, WAITING, STUBS, platform]).unwrap();
             // BPF programs end at 4096 instructions.
             assert!(program.len() < 4096, "{}", program.len());
         }

@@ -12,9 +12,9 @@ const HEADER_END: usize = 576;
 
 /// What this host's signal frames look like, learnt from the first one.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// Bytes of state (without the magic word that follows them in a frame).
-    pub(crate) size: usize,
+    pub size: usize,
     features: u64,
     mxcsr_mask: u32,
     /// The state of a new process.
@@ -58,12 +58,21 @@ impl Layout {
     }
 
     /// The state of a new process.
-    pub(crate) fn initial(&self) -> Vec<u8> {
+    pub fn initial(&self) -> Vec<u8> {
         self.initial.clone()
     }
 
+    /// What ptrace reports, in the form of a signal frame.
+    pub fn as_in_frame(&self, host: &[u8]) -> Result<Vec<u8>> {
+        let mut out = host.get(..self.size).ok_or(Errno::EIO)?.to_vec();
+        if let (Some(to), Some(from)) = (out.get_mut(SW_BYTES..LEGACY), self.initial.get(SW_BYTES..LEGACY)) {
+            to.copy_from_slice(from);
+        }
+        Ok(out)
+    }
+
     /// An image that rt_sigreturn accepts, or EINVAL. 512 bytes (FXSAVE) up to the full size.
-    pub(crate) fn sanitise(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+    pub fn sanitise(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         if bytes.len() < LEGACY || bytes.len() > self.size || word(bytes, MXCSR) & !self.mxcsr_mask != 0 {
             return Err(Errno::EINVAL);
         }

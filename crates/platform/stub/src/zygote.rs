@@ -3,21 +3,25 @@
 //! It is cloned from the sentry, drops everything it inherited (capabilities,
 //! descriptors, mappings), keeps the stub, and waits on slot 0 like any guest thread.
 
-#![expect(unsafe_code, reason = "a clone that must not allocate, and a jump out of this program")]
-
 use crate::filter::Insn;
-use crate::slot::SlotMap;
+use crate::layout::{
+    FIRST_SEQ, NSLOTS, SLOT_SIZE, STUB_TEXT_SIZE, STUB_VDSO, Slot, TEMP_DATA, TEMP_DATA_SIZE, TEMP_TEXT,
+    ZygoteArgs,
+};
 use abi::{Errno, Result};
+use core::mem::offset_of;
+use hostsys::memfd::SharedMapping;
 use hostsys::{memfd, process};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use stub::layout::{STUB_TEXT_SIZE, STUB_VDSO, TEMP_DATA, TEMP_DATA_SIZE, TEMP_TEXT, ZygoteArgs};
+use std::sync::atomic::Ordering::SeqCst;
 
 /// A zygote that is setting itself up.
 pub(crate) struct Zygote {
     pub(crate) pid: i32,
     pub(crate) pidfd: OwnedFd,
     pub(crate) slot_file: OwnedFd,
-    pub(crate) slot: SlotMap,
+    /// Slot 0, on which it reports.
+    pub(crate) slot: SharedMapping,
     /// vvar and vDSO mappings of this process, which are the zygote's: (start, length, is vDSO).
     pub(crate) maps: Vec<(u64, u64, bool)>,
 }
@@ -45,13 +49,14 @@ fn parse_maps(text: &str) -> Result<Vec<(u64, u64, bool)>> {
 }
 
 /// Starts a zygote. Its first request on the slot is `REQ_READY`.
-pub(crate) fn start(filter: &[Insn], maps: &str, prepare_slot: impl FnOnce(&SlotMap)) -> Result<Zygote> {
+pub(crate) fn start(filter: &[Insn], maps: &str) -> Result<Zygote> {
     let text = memfd::create(c"ringfence-stub", STUB_TEXT_SIZE, true)?;
-    memfd::write_all(text.as_fd(), stub::IMAGE, 0)?;
+    memfd::write_all(text.as_fd(), crate::IMAGE, 0)?;
     memfd::seal(text.as_fd())?;
-    let slot_file = crate::slot::create_file()?;
-    let slot = SlotMap::new(slot_file.as_fd(), 0)?;
-    prepare_slot(&slot);
+    let slot_file = memfd::create(c"ringfence-slots", NSLOTS * SLOT_SIZE, false)?;
+    let slot = SharedMapping::new(&slot_file, 0, SLOT_SIZE as usize)?;
+    slot.word(offset_of!(Slot, req)).store(FIRST_SEQ, SeqCst);
+    slot.word(offset_of!(Slot, alive)).store(1, SeqCst);
 
     let maps = parse_maps(maps)?;
     let mut args = ZygoteArgs {

@@ -4,7 +4,7 @@
 //! Guest code can jump to any `syscall` instruction of the stub with any
 //! registers, so each rule must be harmless with hostile arguments.
 
-use stub::layout::{CLONE_FORK_FLAGS, CLONE_THREAD_FLAGS, NR_NOTIFY, STUB_TEXT, STUB_TEXT_SIZE};
+use crate::layout::{CLONE_FORK_FLAGS, CLONE_THREAD_FLAGS, NR_NOTIFY, STUB_TEXT, STUB_TEXT_SIZE};
 
 /// Condition on the low 32 bits of an argument.
 #[derive(Clone, Copy, Debug)]

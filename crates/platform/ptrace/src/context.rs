@@ -1,0 +1,427 @@
+//! A guest thread as the kernel drives it.
+
+use crate::Inner;
+use crate::notify::Grant;
+use crate::space::Space;
+use crate::tracer::{AUDIT_ARCH_X86_64, Command, Done, Key, Stop, Tracer};
+use abi::libc::{
+    MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
+    MAP_SHARED, MAP_STACK, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE,
+};
+use abi::{Errno, Result};
+use hostsys::process;
+use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Spawn};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use stub::layout as l;
+
+/// The guest thread is (about to be) in guest code or a native futex wait.
+const RUNNING: u32 = 1;
+/// An interrupt has been asked for and not yet been reported.
+const PENDING: u32 = 2;
+
+/// The host thread is gone.
+struct Gone;
+
+struct Interrupter {
+    tracer: Arc<Tracer>,
+    key: Key,
+    state: AtomicU32,
+}
+
+impl Interrupter {
+    /// False when an interrupt waits to be reported.
+    fn enter(&self) -> bool {
+        let r = self
+            .state
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| (s & PENDING == 0).then_some(s | RUNNING));
+        r.is_ok()
+    }
+
+    fn leave(&self) {
+        self.state.fetch_and(!RUNNING, Ordering::SeqCst);
+    }
+
+    fn take_pending(&self) -> bool {
+        self.state.fetch_and(!PENDING, Ordering::SeqCst) & PENDING != 0
+    }
+}
+
+impl Interrupt for Interrupter {
+    fn interrupt(&self) {
+        if self.state.fetch_or(PENDING, Ordering::SeqCst) == RUNNING {
+            self.tracer.send(Command::Interrupt { key: self.key });
+        }
+    }
+}
+
+/// See [`Context`].
+pub(crate) struct PtraceContext {
+    inner: Arc<Inner>,
+    space: Arc<Space>,
+    key: Key,
+    tid: i32,
+    regs: Regs,
+    queue: Vec<Action>,
+    report_all: bool,
+    interrupter: Arc<Interrupter>,
+    ended: bool,
+}
+
+fn range(addr: u64, len: u64, max: u64) -> Result<()> {
+    match addr.checked_add(len) {
+        Some(end) if end <= max => Ok(()),
+        _ => Err(Errno::ENOMEM),
+    }
+}
+
+fn only(flags: i32, allowed: i32) -> Result<()> {
+    if flags & !allowed == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+impl PtraceContext {
+    pub(crate) fn new(inner: Arc<Inner>, space: Arc<Space>, key: Key, regs: Regs) -> PtraceContext {
+        let tid = space.pid;
+        PtraceContext::thread(inner, space, key, tid, regs)
+    }
+
+    fn thread(inner: Arc<Inner>, space: Arc<Space>, key: Key, tid: i32, regs: Regs) -> PtraceContext {
+        let interrupter =
+            Arc::new(Interrupter { tracer: inner.tracer.clone(), key, state: AtomicU32::new(0) });
+        PtraceContext {
+            inner,
+            space,
+            key,
+            tid,
+            regs,
+            queue: Vec::new(),
+            report_all: false,
+            interrupter,
+            ended: false,
+        }
+    }
+
+    pub(crate) fn host_tid(&self) -> i32 {
+        self.tid
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, Gone> {
+        let (answer, wait): (SyncSender<T>, Receiver<T>) = sync_channel(1);
+        self.inner.tracer.send(command(answer));
+        wait.recv().map_err(|_| Gone)
+    }
+
+    fn host_call(&self, nr: i64, args: [u64; 6], grant: Option<Grant>) -> Result<u64> {
+        let key = self.key;
+        let r = self.ask(|answer| Command::Call { key, nr, args, grant, interruptible: false, answer });
+        match r {
+            Ok(Done::Returned(r)) if (-4095..0).contains(&r) => Err(Errno::from_raw(-r as i32)),
+            Ok(Done::Returned(r)) => Ok(r as u64),
+            Ok(Done::Interrupted) => Err(Errno::EINTR),
+            Err(Gone) => Err(Errno::ESRCH),
+        }
+    }
+
+    /// Has the thread make a host call.
+    pub(crate) fn call(&mut self, nr: i64, args: [u64; 6], fd: Option<Arc<OwnedFd>>) -> Result<u64> {
+        self.host_call(nr, args, fd.map(Grant::Fd))
+    }
+
+    /// Blocks the host thread in a futex wait that nobody ends.
+    pub(crate) fn sleep_for_ever(&mut self) {
+        let head = stub::IMAGE.first_chunk::<4>().copied().unwrap_or_default();
+        let args = [l::STUB_TEXT, 128, u32::from_le_bytes(head).into(), 0, 0, 0];
+        let (answer, _) = sync_channel(1);
+        let (key, nr) = (self.key, libc::SYS_futex);
+        self.inner.tracer.send(Command::Call { key, nr, args, grant: None, interruptible: false, answer });
+    }
+
+    fn clone_host(&mut self, flags: u64) -> Result<(Key, i32)> {
+        let key = self.key;
+        self.ask(|answer| Command::Clone { key, flags, answer }).map_err(|Gone| Errno::EAGAIN)?
+    }
+
+    fn spawn_thread(&mut self) -> Result<PtraceContext> {
+        let (key, tid) = self.clone_host(l::CLONE_THREAD_FLAGS)?;
+        let mut new = PtraceContext::thread(self.inner.clone(), self.space.clone(), key, tid, self.regs);
+        new.report_all = self.report_all;
+        Ok(new)
+    }
+
+    pub(crate) fn spawn_fork(&mut self) -> Result<PtraceContext> {
+        let (key, pid) = self.clone_host(l::CLONE_FORK_FLAGS)?;
+        // The child is stopped and not reaped but by the tracer, so the id is its.
+        let pidfd = process::pidfd_open(pid)?;
+        let space = Arc::new(Space::new(pid, pidfd, self.inner.limits.max));
+        self.inner.tracer.add_space(&space);
+        let mut new = PtraceContext::new(self.inner.clone(), space, key, self.regs);
+        new.report_all = self.report_all;
+        Ok(new)
+    }
+
+    // ---- actions -------------------------------------------------------------
+
+    fn execute(&mut self, action: &Action) -> Result<()> {
+        let max = self.inner.limits.max;
+        let simple = |nr, args| self.host_call(nr, args, None).map(drop);
+        match *action {
+            Action::MapAnon { addr, len, prot, flags } => {
+                only(flags, MAP_NORESERVE | MAP_GROWSDOWN | MAP_POPULATE | MAP_LOCKED | MAP_STACK)?;
+                range(addr, len, max)?;
+                let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+                simple(libc::SYS_mmap, [addr, len, prot as u64, flags as u64, u64::MAX, 0])
+            }
+            Action::MapFile { addr, len, prot, flags, ref fd, offset } => {
+                only(flags, MAP_SHARED | MAP_PRIVATE | MAP_NORESERVE | MAP_POPULATE | MAP_LOCKED)?;
+                range(addr, len, max)?;
+                let kind = flags & (MAP_SHARED | MAP_PRIVATE);
+                if kind != MAP_SHARED && kind != MAP_PRIVATE {
+                    return Err(Errno::EINVAL);
+                }
+                let grant = Some(Grant::Fd(fd.clone()));
+                let n = self.host_call(l::NR_NOTIFY as i64, [l::NOTIFY_FD, 0, 0, 0, 0, 0], grant)?;
+                let flags = flags | MAP_FIXED;
+                let mapped = simple(libc::SYS_mmap, [addr, len, prot as u64, flags as u64, n, offset]);
+                let closed = simple(libc::SYS_close, [n, 0, 0, 0, 0, 0]);
+                mapped.and(closed)
+            }
+            Action::Unmap { addr, len } => {
+                range(addr, len, max)?;
+                simple(libc::SYS_munmap, [addr, len, 0, 0, 0, 0])
+            }
+            Action::Protect { addr, len, prot } => {
+                range(addr, len, max)?;
+                simple(libc::SYS_mprotect, [addr, len, prot as u64, 0, 0, 0])
+            }
+            Action::Remap { addr, len, new_addr, new_len, flags } => {
+                only(flags, MREMAP_DONTUNMAP)?;
+                range(addr, len, max)?;
+                range(new_addr, new_len, max)?;
+                let flags = if addr == new_addr { 0 } else { flags | MREMAP_MAYMOVE | MREMAP_FIXED };
+                simple(libc::SYS_mremap, [addr, len, new_len, flags as u64, new_addr, 0])
+            }
+            Action::Advise { addr, len, advice } => {
+                if u32::try_from(advice).map_or(true, |a| !stub::filter::MADVISE.contains(&a)) {
+                    return Err(Errno::EINVAL);
+                }
+                range(addr, len, max)?;
+                simple(libc::SYS_madvise, [addr, len, advice as u64, 0, 0, 0])
+            }
+            Action::Write { addr, ref data } => {
+                if self.space.write(addr, data) == data.len() {
+                    Ok(())
+                } else {
+                    Err(Errno::EFAULT)
+                }
+            }
+            Action::StoreAndWake { addr, value, wake } => {
+                range(addr, 4, max).map_err(|_| Errno::EFAULT)?;
+                if let Some(v) = value {
+                    self.space.write(addr, &v.to_ne_bytes());
+                }
+                if wake > 0 {
+                    // A fault only means that nobody waits there.
+                    let _ = simple(libc::SYS_futex, [addr, 1, u64::from(wake), 0, 0, 0]);
+                }
+                Ok(())
+            }
+            Action::SetFsBase(v) | Action::SetGsBase(v) => {
+                if v < max {
+                    Ok(())
+                } else {
+                    Err(Errno::EPERM)
+                }
+            }
+        }
+    }
+
+    fn flush_queue(&mut self) -> Result<(), (usize, Errno)> {
+        let queue = std::mem::take(&mut self.queue);
+        for (i, action) in queue.iter().enumerate() {
+            self.execute(action).map_err(|e| (i, e))?;
+        }
+        Ok(())
+    }
+
+    // ---- running -----------------------------------------------------------------
+
+    fn resume(&mut self) -> Result<Exit, Gone> {
+        loop {
+            if !self.interrupter.enter() {
+                self.interrupter.take_pending();
+                return Ok(Exit::Interrupted);
+            }
+            let (key, regs) = (self.key, Box::new(self.regs));
+            let stop = self.ask(|answer| Command::Resume { key, regs, answer });
+            self.interrupter.leave();
+            match stop? {
+                Stop::Interrupted { regs } => {
+                    self.regs = regs;
+                    if self.interrupter.take_pending() {
+                        return Ok(Exit::Interrupted);
+                    }
+                }
+                Stop::Fault { regs, fault } => {
+                    self.regs = regs;
+                    return Ok(Exit::Fault(fault));
+                }
+                Stop::Syscall { regs, arch } if arch != AUDIT_ARCH_X86_64 => {
+                    // int 0x80: there is no 32-bit interface, so the instruction faults as on a host without it.
+                    self.regs = regs;
+                    self.regs.rip = regs.rip.wrapping_sub(2);
+                    self.regs.orig_rax = u64::MAX;
+                    let (signo, code) = (libc::SIGSEGV, 128);
+                    return Ok(Exit::Fault(Fault { signo, code, addr: 0, trapno: 13, err: 0x80 * 8 + 2 }));
+                }
+                Stop::Syscall { regs, .. } => {
+                    self.regs = regs;
+                    if self.report_all || !self.is_native_futex() {
+                        return Ok(Exit::Syscall);
+                    }
+                    match self.native_futex()? {
+                        Some(r) => self.regs.rax = r,
+                        None => return Ok(Exit::FutexInterrupted),
+                    }
+                }
+            }
+        }
+    }
+
+    /// As in the stub: the operations the host can do on its own.
+    fn is_native_futex(&self) -> bool {
+        let op = self.regs.rsi & 0x7f;
+        let wait = matches!(op, 0 | 9);
+        self.regs.orig_rax == libc::SYS_futex as u64
+            && self.regs.rsi & !0x1ff == 0
+            && (wait || matches!(op, 1 | 3 | 4 | 5 | 10))
+            && (wait || self.regs.rsi & 0x100 == 0)
+    }
+
+    /// The call's result; `None` when it was interrupted.
+    fn native_futex(&mut self) -> Result<Option<u64>, Gone> {
+        let args @ [addr, op, _, timeout, addr2, _] = self.regs.args();
+        let (wait, two) = (matches!(op & 0x7f, 0 | 9), matches!(op & 0x7f, 3..=5));
+        let max = self.inner.limits.max;
+        if addr >= max - 4 || (two && addr2 >= max - 4) || (wait && timeout >= max - 16) {
+            return Ok(Some(Errno::EFAULT.to_ret()));
+        }
+        loop {
+            if wait && !self.interrupter.enter() {
+                self.interrupter.take_pending();
+                return Ok(None);
+            }
+            let (key, nr) = (self.key, libc::SYS_futex);
+            let r =
+                self.ask(|answer| Command::Call { key, nr, args, grant: None, interruptible: wait, answer });
+            self.interrupter.leave();
+            match r? {
+                Done::Returned(r) => return Ok(Some(r as u64)),
+                Done::Interrupted if self.interrupter.take_pending() => return Ok(None),
+                Done::Interrupted => {}
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            for action in std::mem::take(&mut self.queue) {
+                let _ = self.execute(&action);
+            }
+            self.inner.tracer.send(Command::Exit { key: self.key });
+        }
+    }
+}
+
+impl Context for PtraceContext {
+    fn space(&self) -> Arc<dyn AddressSpace> {
+        self.space.clone()
+    }
+
+    fn regs(&self) -> &Regs {
+        &self.regs
+    }
+
+    fn regs_mut(&mut self) -> &mut Regs {
+        &mut self.regs
+    }
+
+    fn run(&mut self) -> Exit {
+        match self.flush_queue() {
+            Err((_, Errno::ESRCH)) => Exit::Dead,
+            Err((index, errno)) => Exit::ActionFailed { index, errno },
+            Ok(()) => self.resume().unwrap_or(Exit::Dead),
+        }
+    }
+
+    fn queue(&mut self, action: Action) {
+        let max = self.inner.limits.max;
+        match action {
+            Action::SetFsBase(v) if v < max => self.regs.fs_base = v,
+            Action::SetGsBase(v) if v < max => self.regs.gs_base = v,
+            _ => {}
+        }
+        self.queue.push(action);
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.flush_queue().map_err(|(_, e)| e)
+    }
+
+    fn write_limit(&self) -> usize {
+        l::SLOT_DATA_SIZE as usize
+    }
+
+    fn captured(&self, _addr: u64, _buf: &mut [u8]) -> bool {
+        false
+    }
+
+    fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>> {
+        self.flush()?;
+        let new = match how {
+            Spawn::Thread => self.spawn_thread()?,
+            Spawn::Fork => self.spawn_fork()?,
+        };
+        Ok(Box::new(new))
+    }
+
+    fn xstate(&mut self) -> Result<Vec<u8>> {
+        let key = self.key;
+        let host = self.ask(|answer| Command::GetXstate { key, answer }).map_err(|Gone| Errno::ESRCH)??;
+        self.inner.xstate.as_in_frame(&host)
+    }
+
+    fn set_xstate(&mut self, bytes: &[u8]) -> Result<()> {
+        let key = self.key;
+        let mut image = self.inner.xstate.sanitise(bytes)?;
+        // The host wants its full size, which may exceed that of a frame.
+        let host = self.ask(|answer| Command::GetXstate { key, answer }).map_err(|Gone| Errno::ESRCH)??;
+        image.resize(host.len(), 0);
+        self.ask(|answer| Command::SetXstate { key, bytes: image, answer }).map_err(|Gone| Errno::ESRCH)?
+    }
+
+    fn reset_xstate(&mut self) {
+        // Fails only when the thread is gone, which the next run reports.
+        let _ = self.set_xstate(&self.inner.xstate.initial());
+    }
+
+    fn interrupter(&self) -> Arc<dyn Interrupt> {
+        self.interrupter.clone()
+    }
+
+    fn set_report_all(&mut self, on: bool) {
+        self.report_all = on;
+    }
+
+    fn exit(mut self: Box<Self>) {
+        self.end();
+    }
+}
+
+impl Drop for PtraceContext {
+    fn drop(&mut self) {
+        self.queue.clear();
+        self.end();
+    }
+}

@@ -1,0 +1,58 @@
+//! A guest process: its memory and its end.
+
+use abi::{Errno, Result};
+use hostsys::process;
+use parking_lot::RwLock;
+use platform::AddressSpace;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// See [`AddressSpace`].
+pub(crate) struct Space {
+    pub(crate) pid: i32,
+    pidfd: OwnedFd,
+    limit: u64,
+    /// False once the process has ended; the pid is only used under this lock, and reaped after the change.
+    alive: RwLock<bool>,
+}
+
+impl Space {
+    pub(crate) fn new(pid: i32, pidfd: OwnedFd, limit: u64) -> Space {
+        Space { pid, pidfd, limit, alive: RwLock::new(true) }
+    }
+
+    pub(crate) fn ended(&self) {
+        *self.alive.write() = false;
+    }
+
+    fn while_alive<R>(&self, f: impl FnOnce(i32) -> Result<R>) -> Result<R> {
+        let alive = self.alive.read();
+        if *alive { f(self.pid) } else { Err(Errno::ESRCH) }
+    }
+
+    fn room(&self, addr: u64, len: usize) -> usize {
+        self.limit.saturating_sub(addr).min(len as u64) as usize
+    }
+}
+
+impl AddressSpace for Space {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+        let n = self.room(addr, buf.len());
+        let Some(buf) = buf.get_mut(..n).filter(|b| !b.is_empty()) else { return 0 };
+        self.while_alive(|pid| process::vm_read(pid, addr, buf)).unwrap_or(0)
+    }
+
+    fn write(&self, addr: u64, data: &[u8]) -> usize {
+        let n = self.room(addr, data.len());
+        let Some(data) = data.get(..n).filter(|b| !b.is_empty()) else { return 0 };
+        self.while_alive(|pid| process::vm_write(pid, addr, data)).unwrap_or(0)
+    }
+
+    fn kill(&self) {
+        // ESRCH: it has ended already.
+        let _ = process::pidfd_kill(self.pidfd.as_fd(), libc::SIGKILL);
+    }
+
+    fn host_pid(&self) -> i32 {
+        self.pid
+    }
+}
