@@ -493,7 +493,7 @@ TEST(shell_on_a_terminal) {
     }
     struct {
         const char *send, *expect;
-    } step[] = {{"stty -echo\n", "$ "}, {"echo st\"\"art\n", "start"}, {"sleep 100\n", ""}, {"\032", "Stopped"}, {"jobs\n", "sleep 100"}, {"kill %1; fg; echo st\"\"atus $?\n", "status 143"},
+    } step[] = {{"stty -echo\n", "$ "}, {"echo st\"\"art\n", "start"}, {"sleep 100\n", ""}, {"\032", "Stopped"}, {"jobs\n", "sleep 100"}, {"fg\n", "sleep 100"}, {"\003", "$ "}, {"echo st\"\"atus $?\n", "status 130"},
                 {"cat\n", ""}, {"typed\n", "typed"}, {"\003", "$ "}, {"exit 7\n", ""}};
     for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
         t_ms(150);
