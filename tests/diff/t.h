@@ -311,6 +311,7 @@ int main(int argc, char **argv) {
 #ifdef T_REEXEC
     T_REEXEC(argc, argv);
 #endif
+    if (argc == 1 && !strchr(argv[0], '/')) return 98; // executed by a test that expected an error: do not run all again
     if (!realpath("/proc/self/exe", t_self)) snprintf(t_self, sizeof t_self, "%s", argv[0]);
     setvbuf(stdout, 0, _IOLBF, 0);
     int shared = 1, bad = 0;

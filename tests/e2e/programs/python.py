@@ -4,6 +4,9 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 def sq(x): return x * x
 def worker(q, r):
     for x in iter(q.get, None): r.put((x, sum(range(x))))
+def bump(v):
+    for _ in range(500):
+        with v.get_lock(): v.value += 1
 def main():
     r = subprocess.run(["sh", "-c", "cat; echo err >&2; exit 3"], input=b"hello", capture_output=True); print(r.returncode, r.stdout, r.stderr)
     print(subprocess.check_output("echo $((6*7)) | tr 4 5", shell=True, text=True).strip())
@@ -29,7 +32,7 @@ def main():
     for _ in ps: q.put(None)
     print(sum(res.get()[1] for _ in range(50))); [p.join() for p in ps]
     with ProcessPoolExecutor(2) as ex: print(sum(ex.map(sq, range(50))))
-    v = mp.Value("i", 0); a = mp.Array("d", 10); ps = [mp.Process(target=lambda: [None for _ in range(500) if v.get_lock().__enter__() or setattr(v, "value", v.value + 1) or v.get_lock().__exit__(None, None, None)]) for _ in range(3)]
+    v = mp.Value("i", 0); a = mp.Array("d", 10); ps = [mp.Process(target=bump, args=(v,)) for _ in range(3)]
     [p.start() for p in ps]; [p.join() for p in ps]; print(v.value, len(a))
     with mp.Manager() as m: d = m.dict(); d["x"] = 5; print(dict(d))
     from multiprocessing import shared_memory; s = shared_memory.SharedMemory(create=True, size=100); s.buf[:3] = b"abc"; t = shared_memory.SharedMemory(s.name); print(bytes(t.buf[:3])); t.close(); s.close(); s.unlink()
@@ -51,7 +54,7 @@ def main():
     print(db.execute("select count(*), sum(a), max(b) from t").fetchone()); d2 = sqlite3.connect("x.db"); print(d2.execute("select b from t where a=4321").fetchone())
     try: db.execute("begin immediate"); sqlite3.connect("x.db", timeout=0.1).execute("begin immediate")
     except sqlite3.OperationalError as e: print(e)
-    db.rollback(); db.execute("pragma journal_mode=delete"); db.execute("vacuum"); print(db.execute("pragma integrity_check").fetchone())
+    db.rollback(); d2.close(); db.execute("vacuum"); print(db.execute("pragma integrity_check").fetchone())
     libc = ctypes.CDLL(None); print(libc.abs(-5), libc.getpid() == os.getpid()); CB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int)); arr = (ctypes.c_int * 5)(5, 1, 4, 2, 3); libc.qsort(arr, 5, 4, CB(lambda a, b: a[0] - b[0])); print(list(arr))
     with open("mm", "w+b") as f:
         f.truncate(100000); m = mmap.mmap(f.fileno(), 0); m[5:10] = b"hello"; m.flush(); f.seek(5); print(f.read(5), m.find(b"llo")); m.resize(200000); print(os.path.getsize("mm")); m.close()

@@ -15,7 +15,7 @@ sh -c 'kill -TERM $$; echo no' || echo "killed $?"
 false && echo no || echo or
 x=$(printf 'a\nb\nc\n' | while read l; do printf '%s.' "$l"; done); echo "$x"
 sleep 0.05 & p=$!; wait $p; echo "waited $?"
-(sleep 5; echo no) & p=$!; kill $p; wait $p || echo "wait $?"
+(sleep 5; echo no) & p=$!; { kill $p; wait $p; } 2>/dev/null || echo "wait $?"
 echo to-err >&2
 exec 3>f; echo three >&3; exec 3>&-; cat f
 mkfifo q; (echo through fifo >q) & cat q
