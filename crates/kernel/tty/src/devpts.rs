@@ -310,4 +310,7 @@ impl Inode for Node {
         apply(&mut self.attr.lock(), set);
         Ok(())
     }
+    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        self.open_device(cx, flags)
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! The pipe hangs on the FIFO's inode while somebody has it open.
 
-use super::{Pipe, PipeEnd, PipeInode};
-use abi::Errno;
+use super::{Pipe, PipeEnd};
+use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use vfs::devices::{self, Opened};
@@ -22,12 +22,9 @@ pub fn register() {
     }));
 }
 
-/// Opens a FIFO, or a pipe through /proc/PID/fd/N. Blocks until a peer opens the other direction,
+/// Opens a FIFO. Blocks until a peer opens the other direction,
 /// unless O_NONBLOCK; a signal ends the wait.
 fn open(cx: &dyn Caller, inode: &InodeRef, flags: i32) -> Outcome<Arc<PipeEnd>> {
-    if let Some(p) = inode.as_any().downcast_ref::<PipeInode>() {
-        return open_pipe(cx, &p.pipe, flags);
-    }
     let node = inode.attachments().ok_or(Errno::ENXIO)?.get_or(FifoNode::default);
     let pipe = {
         let mut w = node.0.lock();
@@ -43,19 +40,24 @@ fn open(cx: &dyn Caller, inode: &InodeRef, flags: i32) -> Outcome<Arc<PipeEnd>> 
     open_pipe(cx, &pipe, flags)
 }
 
-/// A new end of `pipe` for open(2) flags.
-fn open_pipe(cx: &dyn Caller, pipe: &Arc<Pipe>, flags: i32) -> Outcome<Arc<PipeEnd>> {
-    let nonblock = flags & libc::O_NONBLOCK != 0;
+/// A new end of `pipe` for open(2) flags, at once; and whether it reads and writes.
+pub(super) fn join(pipe: &Arc<Pipe>, flags: i32) -> Result<(Arc<PipeEnd>, (bool, bool))> {
     let (reads, writes) = match flags & libc::O_ACCMODE {
         libc::O_RDONLY => (true, false),
         libc::O_WRONLY => (false, true),
         libc::O_RDWR => (true, true),
-        _ => return Err(Errno::EINVAL.into()),
+        _ => return Err(Errno::EINVAL),
     };
-    if writes && !reads && nonblock && pipe.state.lock().readers == 0 {
-        return Err(Errno::ENXIO.into());
+    if writes && !reads && flags & libc::O_NONBLOCK != 0 && pipe.state.lock().readers == 0 {
+        return Err(Errno::ENXIO);
     }
-    let end = pipe.end(reads, writes);
+    Ok((pipe.end(reads, writes), (reads, writes)))
+}
+
+/// A new end of `pipe` once there is a peer.
+fn open_pipe(cx: &dyn Caller, pipe: &Arc<Pipe>, flags: i32) -> Outcome<Arc<PipeEnd>> {
+    let (end, (reads, writes)) = join(pipe, flags)?;
+    let nonblock = flags & libc::O_NONBLOCK != 0;
     let (peers, opens) = {
         let s = pipe.state.lock();
         if reads { (s.writers, s.writer_opens) } else { (s.readers, s.reader_opens) }

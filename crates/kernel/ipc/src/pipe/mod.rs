@@ -254,7 +254,7 @@ impl FileOps for PipeEnd {
     }
 }
 
-/// The inode of a pipe from pipe(2): opening /proc/PID/fd/N gives a new end, as with a FIFO.
+/// The inode of a pipe from pipe(2): opening /proc/PID/fd/N gives a new end.
 struct PipeInode {
     base: InternalInode,
     pipe: Arc<Pipe>,
@@ -272,6 +272,9 @@ impl Inode for PipeInode {
     }
     fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.base.set_attr(cx, set)
+    }
+    fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        fifo::join(&self.pipe, flags).map(|(end, _)| end as Arc<dyn FileOps>)
     }
 }
 
@@ -331,6 +334,17 @@ mod tests {
         assert_eq!(put(&w, &cx, b"x"), Err(Errno::EPIPE));
         assert_eq!(cx.raised(), [Signal::SIGPIPE]);
         assert_eq!(w.ops.poll(&w), Events::WRITABLE | Events::ERR);
+    }
+
+    #[test]
+    fn opening_again() {
+        let cx = Plain::new();
+        let (r, w) = Pipe::pair(&cx, 0);
+        let again = r.inode.as_ref().unwrap().open(&cx, libc::O_WRONLY).unwrap();
+        drop(w);
+        assert_eq!(again.write(&cx, &r, b"x", 0), Ok(1));
+        drop(again);
+        assert_eq!((get(&r, &cx, 9).unwrap(), get(&r, &cx, 9).unwrap()), (b"x".to_vec(), vec![]));
     }
 
     #[test]
