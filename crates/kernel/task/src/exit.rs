@@ -131,16 +131,22 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
         n.zombie = Some(Zombie { status, uid, usage, comm: task.comm() });
         n.stop_report = None;
         n.cont_report = false;
-        let (pgid, sid, parent, exit_signal) = (n.pgid, n.sid, n.parent, n.exit_signal);
+        let (pgid, sid, parent) = (n.pgid, n.sid, n.parent);
         let children = std::mem::take(&mut n.children);
         let reaper = t.reaper_of(tgid);
-        // A member that leaves can orphan its own group, and the groups of its children.
-        let mut groups = vec![pgid];
+        // Who leaves can orphan its own group, if it was the link to its parent's, and the groups of
+        // its children, if it was their link.
+        let mut groups = Vec::new();
+        if t.nodes.get(&parent).is_some_and(|p| p.pgid != pgid && p.sid == sid) {
+            groups.push(pgid);
+        }
         for &child in &children {
             let Some(cn) = t.nodes.get_mut(&child) else { continue };
             cn.parent = reaper;
             cn.exit_signal = Signal::SIGCHLD.raw();
-            groups.push(cn.pgid);
+            if cn.pgid != pgid && cn.sid == sid {
+                groups.push(cn.pgid);
+            }
             let cg = cn.group.clone();
             let dead = cn.zombie.is_some();
             if let Some(r) = t.nodes.get_mut(&reaper) {
@@ -157,8 +163,7 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
         groups.sort_unstable();
         groups.dedup();
         for g in groups {
-            let same_session = t.nodes.values().any(|n| n.pgid == g && n.sid == sid);
-            if same_session && t.is_orphaned(g, Some(tgid)) && t.has_stopped(g) {
+            if t.is_orphaned(g, Some(tgid)) && t.has_stopped(g) {
                 for n in t.nodes.values().filter(|n| n.pgid == g && n.zombie.is_none()) {
                     for s in [Signal::SIGHUP, Signal::SIGCONT] {
                         signals.push((n.group.clone(), SigInfo::new(s, libc::SI_KERNEL)));
@@ -166,7 +171,6 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
                 }
             }
         }
-        let _ = (parent, exit_signal);
         report_exit(&mut t, tgid, &mut signals, &mut wake);
     }
     crate::jobs::session_leader_left(&kernel, tgid);
