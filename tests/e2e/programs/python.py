@@ -62,7 +62,7 @@ def main():
     if pid == 0: m[0] = 7; os._exit(3)
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), m[0])
     got = []; signal.signal(signal.SIGALRM, lambda *a: got.append(1)); signal.setitimer(signal.ITIMER_REAL, 0.01); signal.pause(); print(got)
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]); os.kill(os.getpid(), signal.SIGUSR1); print(signal.sigwait([signal.SIGUSR1]).name)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]); signal.pthread_kill(threading.get_ident(), signal.SIGUSR1); print(signal.sigwait([signal.SIGUSR1]).name)
     a, b = socket.socketpair(); a.send(b"x"); print(b.recv(5)); socket.send_fds(a, [b"f"], [0]); print(len(socket.recv_fds(b, 10, 1)[1]))
     p = select.poll(); p.register(b, select.POLLIN); print(p.poll(10)); ep = select.epoll(); ep.register(b, select.EPOLLIN); a.send(b"z"); print(len(ep.poll(1)))
     mfd = os.memfd_create("x"); os.write(mfd, b"abc"); print(os.pread(mfd, 3, 0)); print(os.getxattr("mm", "user.a") if not os.setxattr("mm", "user.a", b"1") else 0)
