@@ -173,7 +173,6 @@ pub struct OpenFile {
     /// Identity as owner of flock(2) and open-file-description locks.
     pub id: u64,
     locked: AtomicBool,
-    never_linked: AtomicBool,
     /// F_SETOWN and F_SETSIG.
     pub owner: Mutex<SignalOwner>,
     _claim: Option<Claim>,
@@ -218,7 +217,6 @@ impl OpenFile {
             pos: Mutex::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             locked: AtomicBool::new(false),
-            never_linked: AtomicBool::new(false),
             owner: Mutex::default(),
             _claim: claim,
         })
@@ -266,16 +264,6 @@ impl OpenFile {
     /// Remembers that locks may be held in its name, to be released with it.
     pub(crate) fn mark_locked(&self) {
         self.locked.store(true, Ordering::Relaxed);
-    }
-
-    /// O_TMPFILE with O_EXCL: linkat(2) refuses to give it a name.
-    pub(crate) fn set_never_linked(&self) {
-        self.never_linked.store(true, Ordering::Relaxed);
-    }
-
-    /// See `set_never_linked`.
-    pub fn never_linked(&self) -> bool {
-        self.never_linked.load(Ordering::Relaxed)
     }
 
     /// Attributes: the inode's, or the operations' own.

@@ -22,12 +22,10 @@ pub fn link(
     to: &Start,
     new: &[u8],
 ) -> Result<()> {
-    if let (Start::File(f), true) = (from, old.is_empty())
-        && f.never_linked()
-    {
+    let target = walk::lookup(cx, view, from, old, look)?;
+    if target.dentry.never_linked.load(Ordering::Relaxed) {
         return Err(Errno::ENOENT);
     }
-    let target = walk::lookup(cx, view, from, old, look)?;
     let Parent { dir, name, last, slash } = walk::lookup_parent(cx, view, to, new)?;
     if last != Last::Normal {
         return Err(Errno::EEXIST);

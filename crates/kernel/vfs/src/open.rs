@@ -257,12 +257,8 @@ fn open_unnamed(
     let inode = dir.inode().create_unnamed(cx, mode, uid, gid)?;
     let dentry = Dentry::unnamed(&dir.dentry, inode);
     let p = Path { mount: dir.mount.clone(), dentry };
-    let f = finish(cx, &p, how.flags)?;
-    // O_EXCL here means that the file can never get a name.
-    if how.flags & libc::O_EXCL != 0 {
-        f.set_never_linked();
-    }
-    Ok(f)
+    p.dentry.never_linked.store(how.flags & libc::O_EXCL != 0, Ordering::Relaxed);
+    finish(cx, &p, how.flags)
 }
 
 /// Opens what is at `p`, with all checks but those of creation.
