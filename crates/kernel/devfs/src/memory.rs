@@ -37,6 +37,9 @@ impl FileOps for Device {
     fn seekable(&self) -> bool {
         true
     }
+    fn position_is_fixed(&self) -> bool {
+        true
+    }
     fn poll(&self, _file: &OpenFile) -> Events {
         Events::READABLE | Events::WRITABLE
     }

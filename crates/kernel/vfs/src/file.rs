@@ -68,6 +68,10 @@ pub trait FileOps: Send + Sync + Any {
     fn seekable(&self) -> bool {
         false
     }
+    /// lseek(2) succeeds and changes nothing (/dev/null).
+    fn position_is_fixed(&self) -> bool {
+        false
+    }
     /// Smallest unit for which a write needs one call: datagrams, pipes up to PIPE_BUF, eventfd.
     /// `false` lets large transfers be cut into pieces (regular files).
     fn message_like(&self) -> bool {

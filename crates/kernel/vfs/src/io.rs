@@ -125,6 +125,9 @@ pub fn seek(file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
     if !dir && !file.ops.seekable() {
         return Err(Errno::ESPIPE);
     }
+    if file.ops.position_is_fixed() {
+        return Ok(0);
+    }
     let mut pos = file.pos.lock();
     let new = match whence {
         libc::SEEK_SET => off,
