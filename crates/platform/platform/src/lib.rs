@@ -271,7 +271,8 @@ pub trait Context: Send {
     /// which the kernel then changes (rax = 0, rsp, fs_base) before running it
     /// from a sentry thread of its own. Extended state is copied. Queued actions are flushed first.
     fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>>;
-    /// The extended state (XSAVE layout, as in a signal frame) of the stopped guest.
+    /// The extended state (XSAVE layout, as in a signal frame) of the stopped guest: `Limits::xstate_size` bytes
+    /// with Linux's words at 464..512 in place, without the FP_XSTATE_MAGIC2 word that follows them in a frame.
     fn xstate(&mut self) -> Result<Vec<u8>>;
     /// Replaces the extended state; EINVAL when the bytes are not a valid image.
     fn set_xstate(&mut self, bytes: &[u8]) -> Result<()>;
