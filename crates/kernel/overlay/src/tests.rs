@@ -197,3 +197,16 @@ fn trimming_keeps_what_changed() {
     assert_eq!(e.text("/d/f").unwrap(), "UPwer");
     assert_eq!(e.names("/d"), ["f", "sub"]);
 }
+
+#[test]
+fn removing_a_new_name_needs_no_whiteout() {
+    let e = env("new");
+    e.open("/d/n", libc::O_CREAT).unwrap();
+    e.unlink("/d/n").unwrap();
+    e.unlink("/d/f").unwrap();
+    e.open("/d/f", libc::O_CREAT).unwrap();
+    e.unlink("/d/f").unwrap();
+    assert_eq!(e.names("/d"), ["g", "sub"]);
+    e.fs.view().root.mount.fs().trim();
+    assert_eq!(e.names("/d"), ["g", "sub"]);
+}

@@ -15,6 +15,8 @@ use vfs::{Caller, DirEntry, DirSink, InodeRef};
 pub(crate) enum Entry {
     /// A name with its offset; 0 when it is (still) the lower directory's.
     Node(Arc<Node>, u64),
+    /// As `Node`, where the lower directory has another object of that name.
+    Hiding(Arc<Node>, u64),
     /// A name of the lower directory that was removed.
     Whiteout,
 }
@@ -50,7 +52,7 @@ impl Dir {
 
     pub fn find(&mut self, cx: &dyn Caller, fs: &Arc<TmpFs>, name: &[u8]) -> Result<Arc<Node>> {
         match self.entries.get(name) {
-            Some(Entry::Node(n, _)) => return Ok(n.clone()),
+            Some(Entry::Node(n, _) | Entry::Hiding(n, _)) => return Ok(n.clone()),
             Some(Entry::Whiteout) => return Err(Errno::ENOENT),
             None => {}
         }
@@ -60,14 +62,25 @@ impl Dir {
         Ok(n)
     }
 
-    /// Adds a name that is not there (or replaces it).
+    /// Adds a name, which the caller has looked for, or replaces it.
     pub fn put(&mut self, name: &[u8], node: Arc<Node>) {
         let name: Arc<[u8]> = Arc::from(name);
         let seq = self.next;
         self.next += 1;
-        if let Some(Entry::Node(_, old)) = self.entries.insert(name.clone(), Entry::Node(node, seq)) {
-            self.order.remove(&old);
-        }
+        let hides = match self.entries.get(&name) {
+            None => false,
+            Some(Entry::Node(_, old)) => {
+                self.order.remove(old);
+                *old == 0
+            }
+            Some(Entry::Hiding(_, old)) => {
+                self.order.remove(old);
+                true
+            }
+            Some(Entry::Whiteout) => true,
+        };
+        let e = if hides { Entry::Hiding(node, seq) } else { Entry::Node(node, seq) };
+        self.entries.insert(name.clone(), e);
         self.order.insert(seq, name);
     }
 
@@ -75,22 +88,24 @@ impl Dir {
     pub fn replace(&mut self, name: &[u8], node: Arc<Node>) {
         match self.entries.get_mut(name) {
             Some(Entry::Node(n, seq)) if *seq != 0 => *n = node,
+            Some(Entry::Hiding(n, _)) => *n = node,
             _ => self.put(name, node),
         }
     }
 
     /// Takes a name out.
     pub fn remove(&mut self, name: &[u8]) {
-        let old = match (&self.lower, self.entries.get_key_value(name)) {
-            // Whether or not the lower directory has it: a whiteout is always right.
-            (Some(_), Some((k, _))) => {
-                let k = k.clone();
-                self.entries.insert(k, Entry::Whiteout)
-            }
-            _ => self.entries.remove(name),
+        let Some((key, e)) = self.entries.get_key_value(name) else { return };
+        let (key, below, seq) = match e {
+            Entry::Node(_, seq) => (key.clone(), *seq == 0, *seq),
+            Entry::Hiding(_, seq) => (key.clone(), true, *seq),
+            Entry::Whiteout => return,
         };
-        if let Some(Entry::Node(_, seq)) = old {
-            self.order.remove(&seq);
+        self.order.remove(&seq);
+        if below {
+            self.entries.insert(key, Entry::Whiteout);
+        } else {
+            self.entries.remove(&key);
         }
     }
 
@@ -142,7 +157,7 @@ impl Dir {
         }
         let _ = fs;
         for (seq, name) in self.order.range(pos..limit.max(pos)) {
-            let Some(Entry::Node(n, _)) = self.entries.get(name) else { continue };
+            let Some(Entry::Node(n, _) | Entry::Hiding(n, _)) = self.entries.get(name) else { continue };
             let e = DirEntry { ino: n.ino, kind: (n.mode() >> 12) as u8, name: name.to_vec() };
             if !sink.entry(seq + 1, &e) {
                 return Ok(*seq);
@@ -155,7 +170,7 @@ impl Dir {
     /// The nodes that are known.
     pub fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.entries.values().filter_map(|e| match e {
-            Entry::Node(n, _) => Some(n),
+            Entry::Node(n, _) | Entry::Hiding(n, _) => Some(n),
             Entry::Whiteout => None,
         })
     }
@@ -182,7 +197,7 @@ impl Dir {
         let all = std::mem::take(&mut self.entries);
         all.into_values()
             .filter_map(|e| match e {
-                Entry::Node(n, _) => Some(n),
+                Entry::Node(n, _) | Entry::Hiding(n, _) => Some(n),
                 Entry::Whiteout => None,
             })
             .collect()

@@ -244,7 +244,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.fs.uncharge_inode();
+        if self.lower.is_none() {
+            self.fs.uncharge_inode();
+        }
         match &mut self.body {
             Body::File(c) => {
                 let pages = c.get_mut().charged();

@@ -473,3 +473,14 @@ fn watches_hear_of_changes() {
     assert_eq!(seen, want.map(|(m, n)| (m, n.to_string())));
     notify::remove(dir.inode(), &w);
 }
+
+#[test]
+fn names_that_came_and_went_leave_nothing() {
+    let e = env();
+    e.mkdir("/t").unwrap();
+    for i in 0..20_000 {
+        e.open(&format!("/t/{i}"), CREAT).unwrap();
+        e.unlink(&format!("/t/{i}")).unwrap();
+    }
+    assert!(e.path("/t").unwrap().dentry.cached_names() < 2000);
+}

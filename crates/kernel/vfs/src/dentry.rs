@@ -194,6 +194,11 @@ impl Dentry {
         }
     }
 
+    /// How many names below it are in the cache, absent ones included.
+    pub fn cached_names(&self) -> usize {
+        self.children.read().len()
+    }
+
     /// Takes the lock under which names in this directory change.
     pub(crate) fn lock_dir(&self) -> MutexGuard<'_, ()> {
         self.dir.lock()
@@ -230,6 +235,7 @@ impl Dentry {
             }
             Child::Weak(Arc::downgrade(&d))
         } else {
+            make_room(&mut c);
             Child::Strong(d.clone())
         };
         c.insert(Box::from(name), child);
@@ -238,9 +244,7 @@ impl Dentry {
 
     /// Records that `name` does not exist. The dentry it had is marked unlinked.
     pub(crate) fn insert_negative(&self, name: &[u8]) {
-        let mut c = self.children.write();
-        let old = if self.volatile { c.remove(name) } else { c.insert(Box::from(name), Child::Negative) };
-        drop(c);
+        let old = self.forget_negatively(name);
         match old {
             Some(Child::Strong(d)) => d.unlinked.store(true, Ordering::Release),
             Some(Child::Weak(w)) => {
@@ -265,17 +269,17 @@ impl Dentry {
         new_dir: &Arc<Dentry>,
         new_name: &[u8],
     ) {
-        self.insert_moved_out(name);
+        self.forget_negatively(name);
         new_dir.put(new_name, child);
     }
 
-    fn insert_moved_out(&self, name: &[u8]) {
+    fn forget_negatively(&self, name: &[u8]) -> Option<Child> {
         let mut c = self.children.write();
         if self.volatile {
-            c.remove(name);
-        } else {
-            c.insert(Box::from(name), Child::Negative);
+            return c.remove(name);
         }
+        make_room(&mut c);
+        c.insert(Box::from(name), Child::Negative)
     }
 
     /// Makes `child` the dentry for `name` here.
@@ -327,6 +331,19 @@ impl Dentry {
             });
         }
         gone
+    }
+}
+
+/// Names that came and went (temporary files) must not pile up. Checked whenever the table is about to
+/// grow, so that the work is shared out over many calls.
+fn make_room(c: &mut NameMap<Child>) {
+    let room = c.capacity();
+    if c.len() < room || room < 256 {
+        return;
+    }
+    c.retain(|_, v| !matches!(v, Child::Negative));
+    if c.len() > room / 2 {
+        c.reserve(room);
     }
 }
 
