@@ -118,6 +118,7 @@ rows! {
     37 alarm(u32) = time::alarm, Full;
     38 setitimer(i32, Ptr, Ptr) = time::setitimer, Full;
     96 gettimeofday(Ptr, Ptr) = time::gettimeofday, Full;
+    305 clock_adjtime(i32, Ptr) = time::clock_adjtime, Partial("reads; clocks cannot be set: EPERM");
     159 adjtimex(Ptr) = time::adjtimex, Absent("clocks cannot be set: EPERM");
     164 settimeofday(Ptr, Ptr) = time::settimeofday, Absent("clocks cannot be set: EPERM");
     201 time(Ptr) = time::time, Full;

@@ -20,7 +20,12 @@ pub fn futex(
     _addr2: u64,
     _val3: u32,
 ) -> SysResult {
-    match (op & CMD_MASK) as i32 {
+    let command = (op & CMD_MASK) as i32;
+    let timed = matches!(command, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | FUTEX_LOCK_PI2);
+    if op & CLOCK_REALTIME_FLAG != 0 && !timed && command != libc::FUTEX_WAIT_REQUEUE_PI {
+        return Err(Errno::ENOSYS.into());
+    }
+    match command {
         cmd @ (libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2) => {
             let realtime = cmd == libc::FUTEX_LOCK_PI || op & CLOCK_REALTIME_FLAG != 0;
             let d = deadline(c, timeout, realtime)?;

@@ -93,6 +93,10 @@ fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> R
             return Err(Errno::EPERM);
         }
         l[resource as usize] = (soft, hard);
+        drop(l);
+        if resource == libc::RLIMIT_CPU as i32 {
+            task::timers::watch_cpu_limit(&t.group);
+        }
     }
     Ok(old)
 }

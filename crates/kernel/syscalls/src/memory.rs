@@ -32,7 +32,14 @@ pub fn mprotect(c: &mut Current, addr: u64, len: u64, prot: i32) -> SysResult {
     let (mut addr, mut len) = (addr, len);
     if grows == libc::PROT_GROWSDOWN {
         // The whole stack area down to its start changes (glibc's executable stacks).
-        let start = c.mm.with_map(|m| m.find(addr).map(|v| v.start)).ok_or(Errno::ENOMEM)?;
+        let found = c.mm.with_map(|m| {
+            m.find(addr)
+                .map(|v| (v.start, v.kind == mm::VmaKind::Stack || v.flags & libc::MAP_GROWSDOWN != 0))
+        });
+        let (start, grows) = found.ok_or(Errno::ENOMEM)?;
+        if !grows {
+            return Err(Errno::EINVAL.into());
+        }
         len += addr - start;
         addr = start;
     }

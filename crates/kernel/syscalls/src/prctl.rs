@@ -90,9 +90,10 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
         libc::PR_GET_SECUREBITS => c.creds().securebits.into(),
         libc::PR_SET_SECUREBITS => set_securebits(c, a)?,
         libc::PR_SET_TIMERSLACK => {
-            c.task
-                .timer_slack
-                .store(if a == 0 || a > i64::MAX as u64 { 50_000 } else { a }, Ordering::Relaxed);
+            c.task.timer_slack.store(
+                if a == 0 || a > i64::MAX as u64 { c.task.default_slack.load(Ordering::Relaxed) } else { a },
+                Ordering::Relaxed,
+            );
             0
         }
         libc::PR_GET_TIMERSLACK => c.task.timer_slack.load(Ordering::Relaxed),

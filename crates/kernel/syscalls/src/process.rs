@@ -18,10 +18,11 @@ pub fn clone(
     tls: u64,
 ) -> SysResult {
     let flags = flags & 0xffff_ffff;
-    let pidfd = if flags & libc::CLONE_PIDFD as u64 != 0 { parent_tid } else { 0 };
-    if pidfd != 0 && flags & libc::CLONE_PARENT_SETTID as u64 != 0 {
+    let wants_pidfd = flags & libc::CLONE_PIDFD as u64 != 0;
+    if wants_pidfd && flags & libc::CLONE_PARENT_SETTID as u64 != 0 {
         return Err(Errno::EINVAL.into());
     }
+    let pidfd = if wants_pidfd { parent_tid } else { 0 };
     c.clone_task(&CloneArgs {
         flags: flags & !CSIGNAL,
         pidfd,

@@ -272,7 +272,11 @@ pub fn membarrier(c: &mut Current, cmd: i32, flags: u32, _cpu: i32) -> SysResult
     }
     match cmd {
         0 => Ok((GLOBAL | PRIVATE | REGISTER_PRIVATE) as u64),
-        REGISTER_PRIVATE => Ok(0),
+        REGISTER_PRIVATE => {
+            c.task.group.membarrier.store(true, Ordering::Relaxed);
+            Ok(0)
+        }
+        PRIVATE if !c.task.group.membarrier.load(Ordering::Relaxed) => Err(Errno::EPERM.into()),
         GLOBAL | PRIVATE => {
             for t in c.task.group.threads().iter().filter(|t| !Arc::ptr_eq(t, &c.task)) {
                 t.kick();

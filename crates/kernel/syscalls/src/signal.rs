@@ -11,6 +11,8 @@ use task::{
 use vfs::{Caller, Cap};
 
 const SIGSET_SIZE: u64 = 8;
+/// SA_NOCLDSTOP, NOCLDWAIT, SIGINFO, EXPOSE_TAGBITS, RESTORER, ONSTACK, RESTART, NODEFER, RESETHAND.
+const KNOWN_FLAGS: u64 = 0xdc00_0807;
 
 pub fn rt_sigaction(c: &mut Current, sig: i32, act: Ptr, old: Ptr, size: u64) -> SysResult {
     if size != SIGSET_SIZE {
@@ -25,7 +27,7 @@ pub fn rt_sigaction(c: &mut Current, sig: i32, act: Ptr, old: Ptr, size: u64) ->
     let before = handlers.lock().get(sig);
     if let Some(mut a) = new {
         a.mask = a.mask.minus(SigSet::UNBLOCKABLE);
-        a.flags &= 0xffff_ffff;
+        a.flags &= KNOWN_FLAGS;
         handlers.lock().set(sig, a);
         let ignored = a.handler == SIG_IGN || a.handler == SIG_DFL && handlers.lock().ignores(sig);
         if ignored {
@@ -258,7 +260,8 @@ fn given_info(c: &Current, target: i32, sig: i32, ptr: Ptr) -> Result<Option<Sig
 
 pub fn rt_sigqueueinfo(c: &mut Current, pid: i32, sig: i32, info: Ptr) -> SysResult {
     let i = given_info(c, pid, sig, info)?;
-    let g = c.kernel().group(pid).ok_or(Errno::ESRCH)?;
+    let by_thread = || c.kernel().task(pid).map(|t| t.group.clone());
+    let g = c.kernel().group(pid).or_else(by_thread).ok_or(Errno::ESRCH)?;
     signal_group(c, &g, sig, i)?;
     Ok(0)
 }

@@ -87,9 +87,20 @@ pub fn adjtimex(c: &mut Current, tx: Ptr) -> SysResult {
     // A clock nobody steers: TIME_ERROR, everything zero but the tick.
     let mut b = [0u8; 208];
     b[4 * 8 + 8..4 * 8 + 12].copy_from_slice(&0x40u32.to_le_bytes());
+    let now = clock_ns(c, libc::CLOCK_REALTIME)?;
+    b[72..80].copy_from_slice(&(now / 1_000_000_000).to_le_bytes());
+    b[80..88].copy_from_slice(&(now % 1_000_000_000 / 1000).to_le_bytes());
     b[88..96].copy_from_slice(&10_000i64.to_le_bytes());
     c.write_bytes(tx.0, &b)?;
     Ok(5)
+}
+
+pub fn clock_adjtime(c: &mut Current, clock: i32, tx: Ptr) -> SysResult {
+    match clock {
+        libc::CLOCK_REALTIME => adjtimex(c, tx),
+        0..=11 => Err(Errno::EOPNOTSUPP.into()),
+        _ => Err(Errno::EINVAL.into()),
+    }
 }
 
 pub fn gettimeofday(c: &mut Current, tv: Ptr, tz: Ptr) -> SysResult {
@@ -143,7 +154,7 @@ pub fn nanosleep(c: &mut Current, req: Ptr, rem: Ptr) -> SysResult {
 
 pub fn clock_nanosleep(c: &mut Current, clock: i32, flags: i32, req: Ptr, rem: Ptr) -> SysResult {
     match clock {
-        libc::CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EINVAL.into()),
+        libc::CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EOPNOTSUPP.into()),
         libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_MONOTONIC_COARSE => {
             return Err(Errno::EOPNOTSUPP.into());
         }
@@ -249,9 +260,15 @@ pub fn timer_create(c: &mut Current, clock: i32, event: Ptr, out: Ptr) -> SysRes
             | libc::CLOCK_REALTIME_ALARM
             | libc::CLOCK_BOOTTIME_ALARM
     );
-    if !known {
+    // Clocks of one's own process or thread by id are the same as the fixed ones.
+    let own = clock < 0 && clock & 3 != 3 && {
+        let pid = !(clock >> 3);
+        pid == 0 || pid == c.task.tgid() || c.kernel().task(pid).is_some_and(|t| t.tgid() == c.task.tgid())
+    };
+    if !known && !own {
         return Err(Errno::EINVAL.into());
     }
+    let clock = if own { libc::CLOCK_PROCESS_CPUTIME_ID } else { clock };
     let alarm = matches!(clock, libc::CLOCK_REALTIME_ALARM | libc::CLOCK_BOOTTIME_ALARM);
     if alarm && !c.creds().capable(Cap::WAKE_ALARM) {
         return Err(Errno::EPERM.into());

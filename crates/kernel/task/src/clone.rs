@@ -30,6 +30,9 @@ pub struct CloneArgs {
     pub tls: u64,
 }
 
+/// SCHED_RESET_ON_FORK.
+const RESET_ON_FORK: i32 = 0x4000_0000;
+
 const VM: u64 = libc::CLONE_VM as u64;
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 const SIGHAND: u64 = libc::CLONE_SIGHAND as u64;
@@ -207,7 +210,18 @@ impl Current {
         let me = &self.task;
         t.no_new_privs.store(me.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
         t.nice.store(me.nice.load(Ordering::Relaxed), Ordering::Relaxed);
-        *t.sched.lock() = *me.sched.lock();
+        let (policy, prio) = *me.sched.lock();
+        // SCHED_RESET_ON_FORK: real-time policies and negative nice values are not handed on.
+        *t.sched.lock() = match policy & RESET_ON_FORK {
+            0 => (policy, prio),
+            _ => {
+                if t.nice.load(Ordering::Relaxed) < 0 {
+                    t.nice.store(0, Ordering::Relaxed);
+                }
+                (if prio > 0 { libc::SCHED_OTHER } else { policy & !RESET_ON_FORK }, 0)
+            }
+        };
+        t.default_slack.store(me.timer_slack.load(Ordering::Relaxed), Ordering::Relaxed);
         t.timer_slack.store(me.timer_slack.load(Ordering::Relaxed), Ordering::Relaxed);
         t.ioprio.store(me.ioprio.load(Ordering::Relaxed), Ordering::Relaxed);
         t.affinity.store(me.affinity.load(Ordering::Relaxed), Ordering::Relaxed);

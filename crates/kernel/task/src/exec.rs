@@ -74,7 +74,15 @@ impl Current {
             None => None,
         };
         let creds = self.exec_creds(&p.file)?;
-        let loaded = self.load(&p, &image, interp, &creds)?;
+        let loaded = match self.load(&p, &image, interp, &creds) {
+            Ok(l) => l,
+            // The file ends before what its headers promise: Linux finds out too late to go back.
+            Err(Errno::EFAULT) => {
+                self.kill_by(Signal::SIGSEGV);
+                return Err(SysErr::NoReturn);
+            }
+            Err(e) => return Err(e.into()),
+        };
         if let Err(e) = self.dethread() {
             loaded.ctx.exit();
             return Err(e);

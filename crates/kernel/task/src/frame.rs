@@ -150,6 +150,7 @@ impl Current {
         if self.altstack.flags & SS_AUTODISARM != 0 && sp == self.altstack.sp + self.altstack.size {
             self.altstack = AltStack::default();
         }
+        self.ctx.reset_xstate();
         let regs = self.ctx.regs_mut();
         regs.rsp = at;
         regs.rip = act.handler;

@@ -42,6 +42,8 @@ pub(crate) fn release_robust(c: &mut Current) {
     if pending & !1 != 0 {
         release_one(c, (pending & !1).wrapping_add(offset), pending & 1 != 0, true);
     }
+    // Whoever learns of this thread's end must find the locks released.
+    let _ = c.ctx.flush();
 }
 
 fn release_one(c: &mut Current, addr: u64, pi: bool, pending: bool) {

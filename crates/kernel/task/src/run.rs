@@ -261,22 +261,21 @@ impl Current {
             self.finish_timer(&mut i);
             return Ok(i);
         }
-        let old = self.task.blocked();
-        self.task.set_blocked(old.minus(set));
+        self.task.awaited.store(set.0, Ordering::SeqCst);
         let got = loop {
             if let Some(i) = dequeue_masked(self, set) {
                 break Ok(i);
             }
-            match self.task.waiter.sleep(deadline) {
+            match self.sleep(deadline) {
                 Ok(()) => {}
                 Err(wait::Stop::TimedOut) => break Err(SysErr::Errno(Errno::EAGAIN)),
-                Err(wait::Stop::Interrupted) => match dequeue_masked(self, set) {
-                    Some(i) => break Ok(i),
-                    None => break Err(SysErr::Errno(Errno::EINTR)),
-                },
+                // One last look: the interruption may be the very signal.
+                Err(wait::Stop::Interrupted) => {
+                    break dequeue_masked(self, set).ok_or(SysErr::Errno(Errno::EINTR));
+                }
             }
         };
-        self.task.set_blocked(old);
+        self.task.awaited.store(0, Ordering::SeqCst);
         got.map(|mut i| {
             self.finish_timer(&mut i);
             i
@@ -294,6 +293,11 @@ impl Current {
         if i.code == libc::SI_TIMER {
             self.task.group.timers.delivered(i);
         }
+    }
+
+    /// Ends the process with a signal's default action.
+    pub(crate) fn kill_by(&mut self, sig: Signal) {
+        die(self, sig);
     }
 
     /// A signal raised by the kernel on behalf of the running instruction (bad sigreturn frame).

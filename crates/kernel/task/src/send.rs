@@ -47,11 +47,11 @@ pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Res
                 }
             }
             match to {
-                Some(t) if !t.blocked().has(sig) => t.kick(),
+                Some(t) if t.wants(sig) => t.kick(),
                 Some(_) => {}
                 None => {
-                    let main = s.threads.iter().find(|t| t.tid() == group.tgid && !t.blocked().has(sig));
-                    let t = main.or_else(|| s.threads.iter().find(|t| !t.blocked().has(sig)));
+                    let main = s.threads.iter().find(|t| t.tid() == group.tgid && t.wants(sig));
+                    let t = main.or_else(|| s.threads.iter().find(|t| t.wants(sig)));
                     if let Some(t) = t {
                         t.kick();
                     }

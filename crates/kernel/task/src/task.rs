@@ -32,6 +32,8 @@ pub struct Task {
     pub waiter: Arc<Waiter>,
     interrupter: RwLock<Option<Arc<dyn Interrupt>>>,
     blocked: AtomicU64,
+    /// Signals that a sigtimedwait(2) in progress waits for, blocked or not.
+    pub(crate) awaited: AtomicU64,
     /// Signals sent to this thread alone.
     pub pending: Mutex<Pending, PENDING>,
     comm: Leaf<[u8; 16]>,
@@ -55,6 +57,8 @@ pub struct Task {
     pub sched: Leaf<(i32, i32)>,
     /// Timer slack in nanoseconds.
     pub timer_slack: AtomicU64,
+    /// What timer slack 0 resets to: the creator's.
+    pub default_slack: AtomicU64,
     /// Host thread id of the sentry thread that serves it, 0 until it runs.
     pub host_tid: AtomicI32,
     /// I/O priority as ioprio_set(2) recorded it.
@@ -121,6 +125,7 @@ impl Task {
             waiter: Waiter::new(),
             interrupter: RwLock::new(None),
             blocked: AtomicU64::new(i.blocked.0),
+            awaited: AtomicU64::new(0),
             pending: Mutex::new(Pending::default()),
             comm: Leaf::new(i.comm),
             started: Instant::now(),
@@ -133,6 +138,7 @@ impl Task {
             nice: AtomicI32::new(0),
             sched: Leaf::new((0, 0)),
             timer_slack: AtomicU64::new(50_000),
+            default_slack: AtomicU64::new(50_000),
             host_tid: AtomicI32::new(0),
             ioprio: AtomicI32::new(0),
             affinity: AtomicU64::new(u64::MAX),
@@ -190,6 +196,10 @@ impl Task {
     /// Blocked signals.
     pub fn blocked(&self) -> SigSet {
         SigSet(self.blocked.load(Ordering::SeqCst))
+    }
+    /// True when the thread would notice this signal: not blocked, or waited for.
+    pub(crate) fn wants(&self, s: Signal) -> bool {
+        !self.blocked().has(s) || SigSet(self.awaited.load(Ordering::SeqCst)).has(s)
     }
     /// Sets the blocked signals (SIGKILL and SIGSTOP stay unblocked) and looks whether any pending
     /// one can now be delivered.
@@ -293,6 +303,8 @@ pub struct ThreadGroup {
     pub personality: AtomicU32,
     /// /proc/PID/oom_score_adj.
     pub oom_score_adj: AtomicI32,
+    /// membarrier(2) registered for private expedited barriers.
+    pub membarrier: AtomicBool,
     /// It called execve(2) since fork (setpgid's EACCES).
     pub has_execed: AtomicBool,
 }
@@ -339,6 +351,7 @@ impl ThreadGroup {
             usage: Leaf::new(Usage::default()),
             personality: AtomicU32::new(0),
             oom_score_adj: AtomicI32::new(0),
+            membarrier: AtomicBool::new(false),
             has_execed: AtomicBool::new(false),
         })
     }

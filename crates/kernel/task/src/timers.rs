@@ -18,6 +18,7 @@ pub struct Timers {
     real: Mutex<Armed>,
     virt: Mutex<Armed>,
     prof: Mutex<Armed>,
+    cpu_limit: Mutex<Option<TimerHandle>>,
     posix: Mutex<BTreeMap<i32, Arc<PosixTimer>>>,
 }
 
@@ -110,6 +111,7 @@ impl Timers {
         let gone = std::mem::take(&mut *self.posix.lock());
         drop(gone);
         if !posix_only {
+            drop(self.cpu_limit.lock().take());
             for w in [Which::Real, Which::Virtual, Which::Prof] {
                 let h = {
                     let mut a = self.slot(w).lock();
@@ -121,6 +123,38 @@ impl Timers {
             }
         }
     }
+}
+
+/// Watches RLIMIT_CPU of a process: SIGXCPU at the soft limit and every second after it, SIGKILL at the hard one.
+pub fn watch_cpu_limit(g: &Arc<ThreadGroup>) {
+    let (soft, hard) = g.rlimits.lock()[libc::RLIMIT_CPU as usize];
+    let next = if soft == u64::MAX && hard == u64::MAX { None } else { Some(check_cpu_limit(g, soft, hard)) };
+    let old = std::mem::replace(&mut *g.timers.cpu_limit.lock(), next);
+    drop(old);
+}
+
+fn check_cpu_limit(g: &Arc<ThreadGroup>, soft: u64, hard: u64) -> TimerHandle {
+    const SECOND: u64 = 1_000_000_000;
+    let (u, s) = g.cpu_times();
+    let used = u + s;
+    let mut soft = soft;
+    if used / SECOND >= hard {
+        let _ = g.send(SigInfo::new(Signal::SIGKILL, libc::SI_KERNEL));
+    } else if used / SECOND >= soft {
+        let _ = g.send(SigInfo::new(Signal::SIGXCPU, libc::SI_KERNEL));
+        soft = used / SECOND + 1;
+    }
+    let left = soft.min(hard).saturating_mul(SECOND).saturating_sub(used);
+    let weak = Arc::downgrade(g);
+    TimerService::global().schedule(Instant::now() + wait_for(Which::Prof, left), move || {
+        let Some(g) = weak.upgrade() else { return };
+        if g.signals.lock().group_exit.is_some() {
+            return;
+        }
+        let (_, hard) = g.rlimits.lock()[libc::RLIMIT_CPU as usize];
+        let next = check_cpu_limit(&g, soft, hard);
+        drop(g.timers.cpu_limit.lock().replace(next));
+    })
 }
 
 /// How long the service may sleep before the timer's clock can have advanced by `left`.

@@ -36,6 +36,7 @@ pub(crate) struct SystrapContext {
 impl SystrapContext {
     /// A context whose stub thread waits for its first answer.
     pub(crate) fn new(inner: Arc<Inner>, thread: Arc<Thread>, regs: Regs) -> SystrapContext {
+        thread.space.contexts.fetch_add(1, SeqCst);
         SystrapContext {
             inner,
             thread,
@@ -377,6 +378,19 @@ impl SystrapContext {
             if self.round(&encoder, fds).is_err() {
                 return;
             }
+        }
+        let last = self.thread.space.contexts.fetch_sub(1, SeqCst) == 1;
+        let leader = self.thread.tid == self.thread.space.pid;
+        // The host reaches a process's memory through its first thread: when others are left it is parked,
+        // unanswered, and then goes with the process.
+        if last != leader {
+            if encoder.in_round() > 0 && self.round(&encoder, Vec::new()).is_err() {
+                return;
+            }
+            if last {
+                self.thread.space.kill();
+            }
+            return;
         }
         self.post(l::CMD_EXIT);
         self.thread.space.give_back(self.thread.index);

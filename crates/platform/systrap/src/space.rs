@@ -19,6 +19,8 @@ pub(crate) struct Space {
     limit: u64,
     /// False once the process has ended; its pid is only used under this lock, and it is reaped after the change.
     alive: RwLock<bool>,
+    /// Guest threads that have not ended.
+    pub(crate) contexts: AtomicU32,
     slots: Mutex<Slots>,
     threads: Mutex<Vec<Weak<Thread>>>,
 }
@@ -50,6 +52,7 @@ impl Space {
             slot_file,
             limit: limit.min(STUB_TEXT),
             alive: RwLock::new(true),
+            contexts: AtomicU32::new(0),
             slots: Mutex::new(slots),
             threads,
         }
