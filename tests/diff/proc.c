@@ -215,9 +215,12 @@ TEST(task_directory) {
 }
 TEST(cmdline_environ_comm_exe_cwd_root) {
     struct t_gate g = t_gate();
+    int q[2]; // the shell waits on it
+    SYS(pipe(q));
     pid_t p = FORK();
     if (p == 0) {
         dup2(g.w, 1);
+        dup2(q[0], 0);
         execle("/bin/sh", "my sh", "-c", "echo; read x", "arg with blanks", "", (char *)0, (char *[]){"A=1", "B=two words", 0});
         _exit(127);
     }

@@ -71,7 +71,8 @@ pub fn mounts(at: &At) -> Result<Vec<u8>> {
 pub fn mountinfo(at: &At) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     for (m, place) in visible(&*view(at)?) {
-        let parent = m.mountpoint().map_or(m.id, |p| p.mount.id);
+        // The topmost mount has a parent that nobody sees.
+        let parent = m.mountpoint().map_or(1, |p| p.mount.id);
         let dev = m.root.inode.attr().map_or(0, |a| a.dev);
         let (major, minor) = (abi::stat::major(dev), abi::stat::minor(dev));
         out.extend(format!("{} {parent} {major}:{minor} ", m.id).bytes());

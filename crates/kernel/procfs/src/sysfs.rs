@@ -76,7 +76,9 @@ fn every(at: &At) -> Result<Vec<u8>> {
 
 fn node_meminfo(at: &At) -> Result<Vec<u8>> {
     let total = at.kernel().memory / 1024;
-    line(format_args!("Node 0 MemTotal:       {total:>8} kB"))
+    let used = (crate::top::used(at.kernel()).0 / 1024).min(total);
+    let rows = [("MemTotal:", total), ("MemFree:", total - used), ("MemUsed:", used)];
+    Ok(rows.iter().flat_map(|(n, v)| format!("Node 0 {n:<15}{v:>8} kB\n").into_bytes()).collect())
 }
 
 /// One directory per processor, with its number as `At::n`.

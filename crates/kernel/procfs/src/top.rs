@@ -84,9 +84,16 @@ fn execdomains(_at: &At) -> Result<Vec<u8>> {
     line("0-0\tLinux           \t[kernel]")
 }
 
+/// What mount(2) knows, and the internal ones.
 fn filesystems(_at: &At) -> Result<Vec<u8>> {
-    let all = ["sysfs", "tmpfs", "proc", "devtmpfs", "sockfs", "pipefs", "devpts", "overlay"];
-    Ok(all.iter().flat_map(|f| format!("nodev\t{f}\n").into_bytes()).collect())
+    let mut all = vfs::fstypes::names();
+    for n in ["sockfs", "pipefs"] {
+        all.push((n, true));
+    }
+    Ok(all
+        .iter()
+        .flat_map(|(n, nodev)| format!("{}\t{n}\n", if *nodev { "nodev" } else { "" }).into_bytes())
+        .collect())
 }
 
 fn per_cpu_header(cpus: usize, first: usize) -> String {
@@ -103,10 +110,7 @@ fn interrupts(at: &At) -> Result<Vec<u8>> {
 
 fn softirqs(at: &At) -> Result<Vec<u8>> {
     let cpus = at.kernel().cpus;
-    let mut s = " ".repeat(20);
-    for i in 0..cpus {
-        let _ = write!(s, " {:<10}", format!("CPU{i}"));
-    }
+    let mut s = per_cpu_header(cpus, 20);
     s.push('\n');
     for n in ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"] {
         let _ = writeln!(s, "{n:>12}:{}", format!(" {:>10}", 0).repeat(cpus));
@@ -145,7 +149,7 @@ fn loadavg(at: &At) -> Result<Vec<u8>> {
 }
 
 /// Bytes of memory in use by processes.
-fn used(k: &Kernel) -> (u64, u64) {
+pub fn used(k: &Kernel) -> (u64, u64) {
     let groups: Vec<_> = k.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
     let mut seen = HashSet::new();
     let (mut total, mut shared) = (0, 0);
@@ -223,7 +227,13 @@ fn meminfo(at: &At) -> Result<Vec<u8>> {
     for n in ["HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "HugePages_Surp"] {
         let _ = writeln!(s, "{:<16}{:>8}", format!("{n}:"), 0);
     }
-    for (n, v) in [("Hugepagesize", 2048), ("Hugetlb", 0), ("DirectMap4k", total)] {
+    for (n, v) in [
+        ("Hugepagesize", 2048),
+        ("Hugetlb", 0),
+        ("DirectMap4k", 0),
+        ("DirectMap2M", total),
+        ("DirectMap1G", 0),
+    ] {
         let _ = writeln!(s, "{:<16}{v:>8} kB", format!("{n}:"));
     }
     Ok(s.into_bytes())

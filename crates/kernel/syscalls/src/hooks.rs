@@ -60,5 +60,6 @@ pub fn install_hooks(kernel: &Arc<Kernel>) {
     tty::register();
     ipc::pipe::fifo::register();
     let _ = kernel.hangup.set(tty::session_leader_left);
+    let _ = kernel.terminal_info.set(tty::terminal_info);
     let _ = kernel.poll_restart.set(crate::poll::poll_until);
 }

@@ -21,7 +21,7 @@ pub use device::register;
 pub use devpts::{Devpts, devpts};
 pub use files::{MasterFile, SlaveFile, open_peer, pty_of};
 pub use job::{JobControl, set_job_control};
-pub use pty::{Pty, session_leader_left};
+pub use pty::{Pty, info as terminal_info, session_leader_left};
 
 #[cfg(test)]
 mod testing;

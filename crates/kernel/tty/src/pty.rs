@@ -465,3 +465,10 @@ pub fn session_leader_left(tty: &Arc<dyn Any + Send + Sync>, sid: i32) {
         p.job.signal_pgrp(pgrp, Signal::SIGHUP);
     }
 }
+
+/// Device number and foreground process group (-1 for none), for `Kernel::terminal_info`.
+pub fn info(tty: &Arc<dyn Any + Send + Sync>) -> (u64, i32) {
+    let Some(p) = tty.downcast_ref::<Pty>() else { return (0, -1) };
+    let pgrp = p.inner.lock().pgrp;
+    (abi::stat::makedev(136, p.index), if pgrp > 0 { pgrp } else { -1 })
+}

@@ -46,7 +46,7 @@ impl Use {
 
     fn print(&self, s: &mut String, rollup: bool) {
         let mut f = |k: &str, v: u64| {
-            let _ = writeln!(s, "{:<15} {v:>8} kB", format!("{k}:"));
+            let _ = writeln!(s, "{:<16}{v:>8} kB", format!("{k}:"));
         };
         f("Rss", self.rss);
         f("Pss", self.rss);
