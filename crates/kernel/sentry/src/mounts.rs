@@ -58,7 +58,7 @@ pub(crate) fn build(
     let host = host_tree(fds, spec.root.fd, spec.root.overlay)
         .map_err(|e| other(format!("root file system: {e}")))?;
     let root = over(host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
-    let ns = MountNs::new(Mount::of(root, MountFlags::empty(), b"none"));
+    let ns = MountNs::new(Mount::of(root, MountFlags::RELATIME, b"none"));
     let fs = FsContext::new(ns);
     for m in &spec.mounts {
         add(kernel, &fs.view(), m, fds).map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
@@ -105,7 +105,7 @@ fn over(lower: FsRef, how: Overlay) -> Result<FsRef, Errno> {
 }
 
 fn flags_of(m: &MountSpec) -> MountFlags {
-    let mut f = MountFlags::empty();
+    let mut f = MountFlags::RELATIME;
     f.set(MountFlags::RDONLY, m.readonly);
     f.set(MountFlags::NOEXEC, m.noexec);
     f.set(MountFlags::NOSUID, m.nosuid);
