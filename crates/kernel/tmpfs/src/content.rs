@@ -39,7 +39,7 @@ type Page = Box<[u8]>;
 
 enum Store {
     Heap(BTreeMap<u64, Page>),
-    Mem(MemFile),
+    Mem(Arc<MemFile>),
     Lower(LowerFile),
 }
 
@@ -87,14 +87,14 @@ impl Content {
     pub fn size_and_blocks(&self) -> (u64, u64) {
         match &self.store {
             Store::Heap(p) => (self.size, p.len() as u64 * 8),
-            Store::Mem(m) => (self.size, host::stat(m.rw()).map_or(0, |a| a.blocks)),
+            Store::Mem(m) => (self.size, m.rw().and_then(|f| host::stat(&*f)).map_or(0, |a| a.blocks)),
             Store::Lower(l) => (self.size, l.blocks()),
         }
     }
 
     fn measure(&self, fs: &TmpFs) {
         if let Store::Mem(m) = &self.store
-            && let Ok(a) = host::stat(m.rw())
+            && let Ok(a) = m.rw().and_then(|f| host::stat(&*f))
         {
             let mut c = self.charged.lock();
             let now = a.blocks.div_ceil(8);
@@ -126,7 +126,7 @@ impl Content {
                 }
                 Ok(n)
             }
-            Store::Mem(m) => host::pread_full(m.rw(), buf, off),
+            Store::Mem(m) => host::pread_full(&*m.rw()?, buf, off),
             Store::Lower(l) => l.read(cx, buf, off),
         }
     }
@@ -139,13 +139,13 @@ impl Content {
             Store::Heap(_) if !mapped => return Ok(()),
             Store::Heap(pages) => {
                 let m = MemFile::new(self.sealable)?;
-                host::truncate(m.rw(), size)?;
+                host::truncate(&*m.rw()?, size)?;
                 for (i, p) in pages {
                     let len = (size.saturating_sub(i * PAGE)).min(PAGE) as usize;
                     put(&m, &p[..len], i * PAGE)?;
                 }
                 if self.sealable && self.seals & !SEAL_SEAL != 0 {
-                    host::add_seals(m.rw(), self.seals & (SEAL_SHRINK | SEAL_GROW | SEAL_WRITE))?;
+                    host::add_seals(&*m.rw()?, self.seals & (SEAL_SHRINK | SEAL_GROW | SEAL_WRITE))?;
                 }
                 self.store = Store::Mem(m);
             }
@@ -154,7 +154,7 @@ impl Content {
                 let mut pages = BTreeMap::new();
                 let mem = if heap { None } else { Some(MemFile::new(false)?) };
                 if let Some(m) = &mem {
-                    host::truncate(m.rw(), size)?;
+                    host::truncate(&*m.rw()?, size)?;
                 } else {
                     fs.charge(size.div_ceil(PAGE))?;
                     *self.charged.lock() = size.div_ceil(PAGE);
@@ -230,11 +230,11 @@ impl Content {
             Store::Mem(m) => {
                 let want = (end.div_ceil(PAGE) - off / PAGE).min(n as u64 / PAGE + 2);
                 if fs.room() < want {
-                    let rw = m.rw().clone();
+                    let rw = m.rw()?;
                     self.measure(fs);
                     return self.write_tight(fs, &rw, &buf[..n], off);
                 }
-                host::pwrite_full(m.rw(), &buf[..n], off)?
+                host::pwrite_full(&*m.rw()?, &buf[..n], off)?
             }
             Store::Lower(_) => return Err(Errno::EIO),
         };
@@ -310,7 +310,7 @@ impl Content {
                     p[(size % PAGE) as usize..].fill(0);
                 }
             }
-            Store::Mem(m) => host::truncate(m.rw(), size)?,
+            Store::Mem(m) => host::truncate(&*m.rw()?, size)?,
             Store::Lower(_) => return Err(Errno::EIO),
         }
         self.size = size;
@@ -338,7 +338,7 @@ impl Content {
                     let mut c = self.charged.lock();
                     *c = c.saturating_sub(gone);
                 }
-                Store::Mem(m) => host::allocate(m.rw(), mode, off, len)?,
+                Store::Mem(m) => host::allocate(&*m.rw()?, mode, off, len)?,
                 Store::Lower(_) => return Err(Errno::EIO),
             }
             self.measure(fs);
@@ -365,13 +365,13 @@ impl Content {
                     }
                 }
             }
-            Store::Mem(m) => host::allocate(m.rw(), KEEP_SIZE, off, len)?,
+            Store::Mem(m) => host::allocate(&*m.rw()?, KEEP_SIZE, off, len)?,
             Store::Lower(_) => return Err(Errno::EIO),
         }
         if mode & KEEP_SIZE == 0 && end > self.size {
             self.size = end;
             if let Store::Mem(m) = &self.store {
-                host::truncate(m.rw(), end)?;
+                host::truncate(&*m.rw()?, end)?;
             }
         }
         self.measure(fs);
@@ -403,7 +403,7 @@ impl Content {
                 }
                 Ok((i * PAGE).min(self.size))
             }
-            Store::Mem(m) => host::seek_data_hole(m.rw(), off, data),
+            Store::Mem(m) => host::seek_data_hole(&*m.rw()?, off, data),
             Store::Lower(l) => l.seek(off, data),
         }
     }
@@ -426,7 +426,7 @@ impl Content {
 
     /// A memory file's descriptor, for sealing.
     pub fn fd(&self) -> Option<Arc<std::os::fd::OwnedFd>> {
-        self.mem().map(|m| m.rw().clone())
+        self.mem().and_then(|m| m.rw().ok())
     }
 }
 
@@ -435,7 +435,7 @@ fn put(m: &MemFile, data: &[u8], off: u64) -> Result<()> {
     if data.iter().all(|&b| b == 0) {
         return Ok(());
     }
-    match host::pwrite_full(m.rw(), data, off)? {
+    match host::pwrite_full(&*m.rw()?, data, off)? {
         n if n == data.len() => Ok(()),
         _ => Err(Errno::ENOSPC),
     }

@@ -1,51 +1,143 @@
 //! Content in a file of the host's memory, from the moment somebody maps it.
 //!
 //! A mapping must not carry more rights than its open file has: whoever holds
-//! a writable descriptor can map it writable. So there are two descriptors,
-//! and the read-only one needs a file with a name for the moment of opening
-//! it: in the directory given to [`set_backing`], which nobody else sees.
-//! Without it the content lives in a memfd and readers get its only descriptor.
+//! a writable descriptor can map it writable. So there are two descriptors, and
+//! the read-only one needs a file with a name to be opened by: in the directory
+//! given to [`set_backing`], which nobody else sees. The name also allows
+//! closing the descriptors of files that have not been used for long: the
+//! sentry may not hold more than some thousands. Without the directory, and for
+//! files that can be sealed, the content lives in a memfd whose only descriptor
+//! stays open.
+//!
+//! Locks: `FILES`, then a file's own; both are leaves to everybody else.
 
 use abi::Result;
 use hostsys::fs::{self as host, Access};
+use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 static BACKING: OnceLock<OwnedFd> = OnceLock::new();
+/// Files with a name, whose descriptors can be had again.
+static FILES: Mutex<Vec<Weak<MemFile>>> = Mutex::new(Vec::new());
+/// Descriptors open on them.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// How many may be.
+const MAX_OPEN: usize = 6000;
 
 /// Gives the directory (of a private tmpfs that is not noexec) in which files are made. Once, at start.
 pub fn set_backing(dir: OwnedFd) {
     let _ = BACKING.set(dir);
 }
 
-/// A file in memory.
-pub(crate) struct MemFile {
-    rw: Arc<OwnedFd>,
+#[derive(Default)]
+struct Descriptors {
+    rw: Option<Arc<OwnedFd>>,
     ro: Option<Arc<OwnedFd>>,
 }
 
+/// A file in memory.
+pub(crate) struct MemFile {
+    name: Option<Vec<u8>>,
+    fds: Mutex<Descriptors>,
+    used: AtomicU64,
+}
+
+fn tick() -> u64 {
+    static CLOCK: AtomicU64 = AtomicU64::new(1);
+    CLOCK.fetch_add(1, Ordering::Relaxed)
+}
+
 impl MemFile {
-    /// An empty one. Sealable ones are memfds, which have no read-only descriptor.
-    pub fn new(sealable: bool) -> Result<MemFile> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        if let (Some(dir), false) = (BACKING.get(), sealable) {
-            let name = format!("f{}", NEXT.fetch_add(1, Ordering::Relaxed)).into_bytes();
-            let rw = host::create_at(dir, &name, Access::ReadWrite, 0o700)?;
-            let ro = host::open_at(dir, &name, Access::Read);
-            host::unlink_at(dir, &name, false)?;
-            return Ok(MemFile { rw: Arc::new(rw), ro: Some(Arc::new(ro?)) });
+    /// An empty one.
+    pub fn new(sealable: bool) -> Result<Arc<MemFile>> {
+        let dir = match BACKING.get() {
+            Some(d) if !sealable => d,
+            _ => {
+                let rw = Some(Arc::new(host::memfd("tmpfs")?));
+                let fds = Mutex::new(Descriptors { rw, ro: None });
+                return Ok(Arc::new(MemFile { name: None, fds, used: tick().into() }));
+            }
+        };
+        close_unused();
+        let name = format!("f{}", tick()).into_bytes();
+        let rw = Some(Arc::new(host::create_at(dir, &name, Access::ReadWrite, 0o700)?));
+        OPEN.fetch_add(1, Ordering::Relaxed);
+        let fds = Mutex::new(Descriptors { rw, ro: None });
+        let f = Arc::new(MemFile { name: Some(name), fds, used: tick().into() });
+        let mut all = FILES.lock();
+        if all.len() == all.capacity() {
+            all.retain(|w| w.strong_count() != 0);
         }
-        Ok(MemFile { rw: Arc::new(host::memfd("tmpfs")?), ro: None })
+        all.push(Arc::downgrade(&f));
+        Ok(f)
+    }
+
+    fn open(
+        &self,
+        slot: fn(&mut Descriptors) -> &mut Option<Arc<OwnedFd>>,
+        access: Access,
+    ) -> Result<Arc<OwnedFd>> {
+        self.used.store(tick(), Ordering::Relaxed);
+        let (Some(dir), Some(name)) = (BACKING.get(), &self.name) else {
+            return self.fds.lock().rw.clone().ok_or(abi::Errno::EIO);
+        };
+        if let Some(fd) = slot(&mut self.fds.lock()) {
+            return Ok(fd.clone());
+        }
+        close_unused();
+        let fd = Arc::new(host::open_at(dir, name, access)?);
+        let mut fds = self.fds.lock();
+        let place = slot(&mut fds);
+        if place.is_none() {
+            OPEN.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(place.get_or_insert(fd).clone())
     }
 
     /// For the kernel's own reads and writes, and for shared mappings of writers.
-    pub fn rw(&self) -> &Arc<OwnedFd> {
-        &self.rw
+    pub fn rw(&self) -> Result<Arc<OwnedFd>> {
+        self.open(|d| &mut d.rw, Access::ReadWrite)
     }
 
     /// For private mappings and those of readers.
-    pub fn ro(&self) -> &Arc<OwnedFd> {
-        self.ro.as_ref().unwrap_or(&self.rw)
+    pub fn ro(&self) -> Result<Arc<OwnedFd>> {
+        self.open(|d| &mut d.ro, Access::Read)
+    }
+
+    /// Closes what only we hold.
+    fn close(&self) {
+        let mut d = self.fds.lock();
+        let gone = [take_unused(&mut d.rw), take_unused(&mut d.ro)];
+        OPEN.fetch_sub(gone.iter().flatten().count(), Ordering::Relaxed);
+        drop(d);
+    }
+}
+
+fn take_unused(fd: &mut Option<Arc<OwnedFd>>) -> Option<Arc<OwnedFd>> {
+    if fd.as_ref().is_some_and(|f| Arc::strong_count(f) == 1) { fd.take() } else { None }
+}
+
+/// When there are too many descriptors, closes those of the files used longest ago.
+fn close_unused() {
+    if OPEN.load(Ordering::Relaxed) < MAX_OPEN {
+        return;
+    }
+    let mut all: Vec<Arc<MemFile>> = FILES.lock().iter().filter_map(Weak::upgrade).collect();
+    all.sort_by_key(|f| f.used.load(Ordering::Relaxed));
+    for f in &all[..all.len() / 2] {
+        f.close();
+    }
+}
+
+impl Drop for MemFile {
+    fn drop(&mut self) {
+        let (Some(dir), Some(name)) = (BACKING.get(), &self.name) else { return };
+        let d = self.fds.get_mut();
+        OPEN.fetch_sub(usize::from(d.rw.is_some()) + usize::from(d.ro.is_some()), Ordering::Relaxed);
+        if let Err(e) = host::unlink_at(dir, name, false) {
+            log::warn!("backing file: {e}");
+        }
     }
 }

@@ -69,7 +69,7 @@ impl FileOps for File {
             if let Some(m) = c.mem()
                 && !writer
             {
-                return Ok(Mapping::Host { fd: m.ro().clone(), offset: req.offset });
+                return Ok(Mapping::Host { fd: m.ro()?, offset: req.offset });
             }
             if let Some(l) = c.lower()
                 && !writer
@@ -84,7 +84,7 @@ impl FileOps for File {
         c.own(cx, &self.node.fs, true)?;
         let sealed = c.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0;
         let m = c.mem().ok_or(Errno::EIO)?;
-        let fd = if writer && !sealed { m.rw().clone() } else { m.ro().clone() };
+        let fd = if writer && !sealed { m.rw()? } else { m.ro()? };
         if writer {
             c.mapped_shared = true;
             drop(c);
