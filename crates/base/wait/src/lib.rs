@@ -188,6 +188,7 @@ pub struct Waiter {
     thread: Mutex<Option<Thread>>,
     token: AtomicBool,
     interrupted: AtomicBool,
+    asleep: AtomicBool,
 }
 
 impl Waiter {
@@ -215,6 +216,11 @@ impl Waiter {
         self.interrupted.load(Ordering::SeqCst)
     }
 
+    /// True while the thread sleeps here (state S of /proc/PID/stat).
+    pub fn asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed)
+    }
+
     /// Sleeps until woken, interrupted or past the deadline. Consumes one wake-up token;
     /// returns at once when one is there. May return `Ok` spuriously: check the condition again.
     pub fn sleep(&self, deadline: Option<Instant>) -> Result<(), Stop> {
@@ -234,24 +240,27 @@ impl Waiter {
                 *t = Some(me);
             }
         }
-        loop {
+        let end = loop {
             if self.token.swap(false, Ordering::SeqCst) {
-                return Ok(());
+                break Ok(());
             }
             if interruptible && self.interrupted() {
-                return Err(Stop::Interrupted);
+                break Err(Stop::Interrupted);
             }
+            self.asleep.store(true, Ordering::Relaxed);
             match deadline {
                 None => thread::park(),
                 Some(d) => {
                     let now = Instant::now();
                     if now >= d {
-                        return Err(Stop::TimedOut);
+                        break Err(Stop::TimedOut);
                     }
                     thread::park_timeout(d - now);
                 }
             }
-        }
+        };
+        self.asleep.store(false, Ordering::Relaxed);
+        end
     }
 
     /// Repeats `attempt` until it gives `Some`, sleeping on `queue` for `mask` in between.

@@ -1,6 +1,7 @@
 //! epoll_create(2), epoll_ctl(2), epoll_wait(2) and relatives.
 
 use crate::arg::{Fd, Ptr, check_flags};
+use crate::at::real_file;
 use crate::install::install;
 use crate::timeout::{Timeout, from_millis};
 use abi::Errno;
@@ -34,7 +35,7 @@ pub fn epoll_ctl(c: &mut Current, epfd: Fd, op: i32, fd: Fd, event: Ptr) -> SysR
         let [e0, e1, e2, e3, data @ ..] = b;
         ev = Event { events: u32::from_ne_bytes([e0, e1, e2, e3]), data: u64::from_ne_bytes(data) };
     }
-    let (epfile, file) = (c.file(epfd.0)?, c.file(fd.0)?);
+    let (epfile, file) = (real_file(c, epfd)?, real_file(c, fd)?);
     if file.ops.wait_queue().is_none() {
         return Err(Errno::EPERM.into());
     }
@@ -55,7 +56,7 @@ fn do_wait(c: &mut Current, epfd: Fd, events: Ptr, max: i32, deadline: Option<In
     if max <= 0 || max > MAX_EVENTS {
         return Err(Errno::EINVAL.into());
     }
-    let file = c.file(epfd.0)?;
+    let file = real_file(c, epfd)?;
     let ep = Epoll::of(&file)?;
     // Never restarted: an interrupted wait is EINTR whatever the handler's flags.
     let got = ep.wait(&c.waiter(), max as usize, deadline).map_err(|_| Errno::EINTR)?;

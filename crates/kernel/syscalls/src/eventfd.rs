@@ -1,6 +1,7 @@
 //! eventfd(2), signalfd(2), timerfd_create(2) and relatives.
 
 use crate::arg::{Fd, Ptr, check_flags};
+use crate::at::real_file;
 use crate::install::install;
 use abi::Errno;
 use abi::time::Itimerspec;
@@ -28,7 +29,7 @@ pub fn signalfd4(c: &mut Current, fd: Fd, mask: Ptr, size: u64, flags: i32) -> S
     if fd.0 == -1 {
         return install(c, SignalFd::create(mask, flags)?, flags & libc::SFD_CLOEXEC != 0);
     }
-    let file = c.file(fd.0)?;
+    let file = real_file(c, fd)?;
     SignalFd::of(&file)?.set_mask(mask);
     Ok(fd.0 as u64)
 }
@@ -43,7 +44,7 @@ pub fn timerfd_settime(c: &mut Current, fd: Fd, flags: i32, new: Ptr, old: Ptr) 
     for t in [&set.value, &set.interval] {
         t.to_duration().map_err(|_| Errno::EINVAL)?;
     }
-    let file = c.file(fd.0)?;
+    let file = real_file(c, fd)?;
     let was = TimerFd::of(&file)?.set(flags, &set)?;
     if !old.is_null() {
         c.write_value(old.0, &was)?;
@@ -52,7 +53,7 @@ pub fn timerfd_settime(c: &mut Current, fd: Fd, flags: i32, new: Ptr, old: Ptr) 
 }
 
 pub fn timerfd_gettime(c: &mut Current, fd: Fd, to: Ptr) -> SysResult {
-    let file = c.file(fd.0)?;
+    let file = real_file(c, fd)?;
     let v = TimerFd::of(&file)?.get();
     c.write_value(to.0, &v)?;
     Ok(0)

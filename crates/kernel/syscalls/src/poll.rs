@@ -1,6 +1,7 @@
 //! poll(2), ppoll(2).
 
-use crate::arg::Ptr;
+use crate::arg::{Fd, Ptr};
+use crate::at::real_file;
 use crate::timeout::{Timeout, from_millis};
 use abi::Errno;
 use ipc::poll::{Watch, poll as wait_for};
@@ -28,7 +29,7 @@ fn do_poll(c: &mut Current, fds: Ptr, count: u32, deadline: Option<Instant>) -> 
     let mut watches = Vec::with_capacity(table.len());
     for p in &mut table {
         p.revents = 0;
-        let file = if p.fd < 0 { None } else { c.file(p.fd).ok() };
+        let file = if p.fd < 0 { None } else { real_file(c, Fd(p.fd)).ok() };
         if p.fd >= 0 && file.is_none() {
             p.revents = libc::POLLNVAL;
             bad += 1;

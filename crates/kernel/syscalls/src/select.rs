@@ -1,6 +1,7 @@
 //! select(2), pselect6(2).
 
-use crate::arg::Ptr;
+use crate::arg::{Fd, Ptr};
+use crate::at::real_file;
 use crate::timeout::Timeout;
 use abi::Errno;
 use ipc::poll::{Watch, poll as wait_for};
@@ -34,7 +35,7 @@ fn do_select(c: &mut Current, n: i32, sets: [Ptr; 3], timeout: &Timeout) -> SysR
             events |= if bit(set, fd) { meaning.0 } else { 0 };
         }
         if events != 0 {
-            watches.push(Watch::new(Some(c.file(fd as i32)?), Events(events)));
+            watches.push(Watch::new(Some(real_file(c, Fd(fd as i32))?), Events(events)));
             fds.push(fd);
         }
     }

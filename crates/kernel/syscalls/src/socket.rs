@@ -1,6 +1,7 @@
 //! socket(2), bind(2), listen(2), accept(2), connect(2) and the small calls on sockets.
 
 use crate::arg::{Fd, Ptr};
+use crate::at::real_file;
 use crate::install::{install, install_pair};
 use abi::{Errno, Result};
 use socket::{SocketFile, family, io, options};
@@ -19,7 +20,7 @@ pub struct Sock {
 impl Sock {
     /// The socket behind a descriptor.
     pub fn get(c: &Current, fd: Fd) -> Result<Sock> {
-        let file = c.file(fd.0)?;
+        let file = real_file(c, fd)?;
         SocketFile::of(&file)?;
         Ok(Sock { file })
     }

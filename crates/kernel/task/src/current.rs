@@ -409,6 +409,6 @@ impl UserMemory for Current {
 impl Task {
     /// True while the thread sleeps in a call, for the state letter of /proc.
     pub fn is_sleeping(&self) -> bool {
-        self.sleeping.load(Ordering::Relaxed)
+        self.sleeping.load(Ordering::Relaxed) || self.waiter.asleep()
     }
 }
