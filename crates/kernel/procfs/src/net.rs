@@ -2,6 +2,7 @@
 
 use crate::entry::{At, Entry, dir, empty, text};
 use abi::Result;
+use std::collections::BTreeMap;
 
 fn dev(_at: &At) -> Result<Vec<u8>> {
     Ok(b"Inter-|   Receive                                                |  Transmit\n \
@@ -40,8 +41,31 @@ fn udp6(_at: &At) -> Result<Vec<u8>> {
     Ok(format!("{HEAD6} ref pointer drops\n").into_bytes())
 }
 
-fn unix(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"Num       RefCount Protocol Flags    Type St Inode Path\n".to_vec())
+/// Sockets that some descriptor refers to, in the order of their inode numbers.
+fn unix(at: &At) -> Result<Vec<u8>> {
+    let tasks: Vec<_> = at.kernel().tree.lock().tasks.values().cloned().collect();
+    let tables: BTreeMap<u64, _> = tasks.iter().filter_map(|t| t.fds()).map(|t| (t.id, t)).collect();
+    let mut lines = BTreeMap::new();
+    for (_, file, _) in tables.values().flat_map(|t| t.entries()) {
+        let Ok(s) = socket::SocketFile::of(&file) else { continue };
+        if s.ops.domain() == libc::AF_UNIX {
+            let ino = file.attr().map_or(0, |a| a.ino);
+            lines.entry(ino).or_insert_with(|| unix_line(&*s.ops, ino));
+        }
+    }
+    let mut out = b"Num       RefCount Protocol Flags    Type St Inode Path\n".to_vec();
+    out.extend(lines.into_values().flatten());
+    Ok(out)
+}
+
+fn unix_line(s: &dyn socket::SocketOps, ino: u64) -> Vec<u8> {
+    let flags = if s.listening() { 0x10000 } else { 0 };
+    // SS_CONNECTED holds one more reference than SS_UNCONNECTED.
+    let (refs, state) = if s.peer_addr().is_ok() { (3, 3) } else { (2, 1) };
+    let (kind, name) = (s.kind(), s.describe());
+    let blank = if name.is_empty() { "" } else { " " };
+    format!("{:016x}: {refs:08x} 00000000 {flags:08x} {kind:04x} {state:02x} {ino:>5}{blank}{name}\n", 0)
+        .into_bytes()
 }
 
 fn route(_at: &At) -> Result<Vec<u8>> {
