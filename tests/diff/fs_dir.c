@@ -12,6 +12,16 @@ static int count(const char *path, const char *name) {
     closedir(d);
     return n;
 }
+TEST(link_of_deleted_file) {
+    int fd = t_file("a", "x");
+    char p[64];
+    sprintf(p, "/proc/self/fd/%d", fd);
+    OK(linkat(AT_FDCWD, p, AT_FDCWD, "b", AT_SYMLINK_FOLLOW));
+    SYS(unlink("a"));
+    SYS(unlink("b"));
+    CHECK_ERR(linkat(AT_FDCWD, p, AT_FDCWD, "c", AT_SYMLINK_FOLLOW), ENOENT);
+    CHECK_ERR(linkat(fd, "", AT_FDCWD, "c", AT_EMPTY_PATH), ENOENT);
+}
 TEST(link_forms) {
     t_make("a", "x");
     struct stat s, t;

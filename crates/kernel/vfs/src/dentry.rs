@@ -84,8 +84,8 @@ pub struct Dentry {
     pub(crate) volatile: bool,
     place: RwLock<Place>,
     unlinked: AtomicBool,
-    /// Made with O_TMPFILE and O_EXCL: it can never get a name.
-    pub(crate) never_linked: AtomicBool,
+    /// Made without a name (O_TMPFILE without O_EXCL): linkat(2) may give it its first.
+    pub(crate) linkable: AtomicBool,
     /// Mounts on top of this dentry, in all namespaces.
     pub(crate) mounted: AtomicU32,
     dir: Mutex<()>,
@@ -123,7 +123,7 @@ impl Dentry {
             volatile,
             place: RwLock::new(Place { parent, name }),
             unlinked: AtomicBool::new(false),
-            never_linked: AtomicBool::new(false),
+            linkable: AtomicBool::new(false),
             mounted: AtomicU32::new(0),
             dir: Mutex::new(()),
             children: RwLock::default(),

@@ -23,9 +23,6 @@ pub fn link(
     new: &[u8],
 ) -> Result<()> {
     let target = walk::lookup(cx, view, from, old, look)?;
-    if target.dentry.never_linked.load(Ordering::Relaxed) {
-        return Err(Errno::ENOENT);
-    }
     let Parent { dir, name, last, slash } = walk::lookup_parent(cx, view, to, new)?;
     if last != Last::Normal {
         return Err(Errno::EEXIST);
@@ -48,7 +45,12 @@ pub fn link(
     if target.kind() == S_IFDIR {
         return Err(Errno::EPERM);
     }
+    // What has lost its last name stays without one; what never had one may get it once.
+    if target.attr()?.nlink == 0 && !target.dentry.linkable.load(Ordering::Relaxed) {
+        return Err(Errno::ENOENT);
+    }
     dir.inode().link(cx, &name, target.inode())?;
+    target.dentry.linkable.store(false, Ordering::Relaxed);
     let unnamed = target.dentry.is_unlinked() && target.attr()?.nlink == 1;
     if unnamed && !dir.dentry.volatile {
         dir.dentry.attach(&name, &target.dentry);

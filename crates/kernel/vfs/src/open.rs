@@ -257,7 +257,7 @@ fn open_unnamed(
     let inode = dir.inode().create_unnamed(cx, mode, uid, gid)?;
     let dentry = Dentry::unnamed(&dir.dentry, inode);
     let p = Path { mount: dir.mount.clone(), dentry };
-    p.dentry.never_linked.store(how.flags & libc::O_EXCL != 0, Ordering::Relaxed);
+    p.dentry.linkable.store(how.flags & libc::O_EXCL == 0, Ordering::Relaxed);
     finish(cx, &p, how.flags)
 }
 
