@@ -3,6 +3,7 @@
 //! docs/security.md groups these calls; a rule without a need is to be removed.
 
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when, compile};
+use hostsys::seccomp;
 use sentry::spec::PlatformName;
 use std::io;
 
@@ -35,19 +36,15 @@ const THREADS: &[Rule] = &[
     allow_when(libc::SYS_prctl, &[&[Arg::Is(0, libc::PR_SET_NAME as u32)]], "a thread's name"),
     allow_when(libc::SYS_prctl, &[&[Arg::Is(0, PR_GET_AUXV)]], "rustix learns the page size"),
     allow(libc::SYS_sched_getaffinity, "the number of processors; a thread's stack bounds"),
-    allow(libc::SYS_sched_setaffinity, "a sentry thread follows the processor of its guest thread"),
     allow(libc::SYS_sched_yield, "locks"),
     allow(libc::SYS_rt_sigaction, "handlers that interrupt a thread"),
     allow(libc::SYS_tgkill, "interrupting a thread of the sentry or of a stub"),
     allow(libc::SYS_getrandom, "the guest's random numbers"),
     allow(libc::SYS_sysinfo, "the guest's sysinfo"),
-    allow(libc::SYS_getrusage, "the guest's resource usage"),
     allow_when(libc::SYS_prlimit64, &[&[Arg::Is(0, 0), Arg::IsLong(2, 0)]], "reading the sentry's limits"),
     allow(libc::SYS_clock_getres, "the guest's clocks"),
     allow(libc::SYS_clock_gettime, "the guest's processor clocks"),
     allow(libc::SYS_madvise, "giving memory back"),
-    allow(libc::SYS_membarrier, "ordering with the stubs"),
-    allow(libc::SYS_getcpu, "hand-off"),
 ];
 
 const NEW_NAMESPACES: u64 = (libc::CLONE_NEWUSER
@@ -82,7 +79,6 @@ const FILES: &[Rule] = &[
     allow(libc::SYS_preadv2, "file data"),
     allow(libc::SYS_pwritev2, "file data"),
     allow(libc::SYS_lseek, "holes"),
-    allow(libc::SYS_copy_file_range, "file data between two files"),
     allow(libc::SYS_fstat, "attributes"),
     allow(libc::SYS_newfstatat, "attributes"),
     allow(libc::SYS_statx, "attributes"),
@@ -94,9 +90,6 @@ const FILES: &[Rule] = &[
     allow(libc::SYS_fallocate, "sizes"),
     allow(libc::SYS_fsync, "durability"),
     allow(libc::SYS_fdatasync, "durability"),
-    allow(libc::SYS_sync_file_range, "durability"),
-    allow(libc::SYS_syncfs, "durability"),
-    allow(libc::SYS_fadvise64, "read-ahead"),
     allow(libc::SYS_mkdirat, "changes of a writable bind mount"),
     allow_when(
         libc::SYS_mknodat,
@@ -175,8 +168,6 @@ const WAITING: &[Rule] = &[
     allow(libc::SYS_epoll_wait, "standard streams"),
     allow(libc::SYS_epoll_pwait, "standard streams"),
     allow(libc::SYS_eventfd2, "waking a thread that waits for descriptors"),
-    allow(libc::SYS_timerfd_create, "the guest's timers"),
-    allow(libc::SYS_timerfd_settime, "the guest's timers"),
     allow(libc::SYS_nanosleep, "short waits"),
     allow(libc::SYS_clock_nanosleep, "the guest's timers"),
 ];
@@ -185,11 +176,11 @@ const WAITING: &[Rule] = &[
 const STUBS: &[Rule] = &[allow_when(
     libc::SYS_ioctl,
     &[
-        &[Arg::Is(1, 0xc050_2100)],
-        &[Arg::Is(1, 0xc018_2101)],
-        &[Arg::Is(1, 0x4008_2102)],
-        &[Arg::Is(1, 0x4018_2103)],
-        &[Arg::Is(1, 0x4008_2104)],
+        &[Arg::Is(1, seccomp::NOTIF_RECV as u32)],
+        &[Arg::Is(1, seccomp::NOTIF_SEND as u32)],
+        &[Arg::Is(1, seccomp::NOTIF_ID_VALID as u32)],
+        &[Arg::Is(1, seccomp::NOTIF_ADDFD as u32)],
+        &[Arg::Is(1, seccomp::NOTIF_SET_FLAGS as u32)],
     ],
     "user notifications of the stubs: receive, answer, check, add a descriptor, wake-up mode",
 )];
@@ -200,8 +191,6 @@ const SYSTRAP: &[Rule] = &[
     allow(libc::SYS_process_vm_writev, "guest memory"),
     allow(libc::SYS_pidfd_open, "the end of a stub"),
     allow(libc::SYS_pidfd_send_signal, "ending a stub"),
-    allow(libc::SYS_kill, "ending a stub"),
-    allow(libc::SYS_wait4, "the end of a stub"),
     allow(libc::SYS_waitid, "the end of a stub"),
 ];
 
@@ -212,7 +201,6 @@ const PTRACE: &[Rule] = &[
     allow(libc::SYS_process_vm_writev, "guest memory"),
     allow(libc::SYS_pidfd_open, "the end of a guest process"),
     allow(libc::SYS_pidfd_send_signal, "ending a guest process"),
-    allow(libc::SYS_kill, "ending a guest process"),
     allow(libc::SYS_wait4, "stops of guest processes"),
     allow(libc::SYS_waitid, "stops of guest processes"),
 ];
