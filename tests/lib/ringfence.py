@@ -30,6 +30,8 @@ class Ringfence:
     def __init__(self, args):
         self.rootfs, self.rounds = args.rootfs, args.rounds
         self.scratch = tempfile.mkdtemp(prefix="ringfence-test-")
+        # Other users run the copy, too.
+        os.chmod(self.scratch, 0o755)
         self.binary = self.scratch + "/bin/ringfence"
         os.mkdir(self.scratch + "/bin")
         shutil.copy(args.runtime, self.binary)

@@ -53,6 +53,14 @@ pub fn claim(dir: &Path, id: &str) -> Result<Claim, String> {
         format!("state directory {}: {error}; choose another with --root, or use --rootless", dir.display())
     };
     DirBuilder::new().recursive(true).mode(0o711).create(dir).map_err(hint)?;
+    // Below /tmp the name may have been taken by somebody who waits for us.
+    let owner = fs::metadata(dir).map_err(hint)?.uid();
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        return Err(format!(
+            "state directory {} belongs to user {owner}; choose another with --root",
+            dir.display()
+        ));
+    }
     let (lock, state) = (dir.join(format!("{id}.lock")), dir.join(format!("{id}.json")));
     loop {
         let file = OpenOptions::new()
