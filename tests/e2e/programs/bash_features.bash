@@ -14,7 +14,7 @@ printf '%s\n' {a..e}{1..2} | paste -sd,
 mapfile -t lines < <(seq 3); echo "${#lines[@]}"
 echo $BASHPID | grep -qx '[0-9]*' && echo pid
 time_out=$( { TIMEFORMAT=%R; time sleep 0.01; } 2>&1 ); [[ $time_out =~ ^0\. ]] && echo timed
-for i in $(seq 60); do (exit $((i % 7))) & done; s=0; for j in $(jobs -p); do wait $j; s=$((s + $?)); done; echo "sum $s"
+p=(); for i in $(seq 60); do (exit $((i % 7))) & p+=($!); done; s=0; for j in "${p[@]}"; do wait $j; s=$((s + $?)); done; echo "sum $s"
 f() { local x=$1; (( x > 0 )) && f $((x - 1)) || echo deep; }; f 300
 timeout 0.1 sleep 5; echo "timeout $?"
 exec 5<>/tmp/rw.$$; echo line >&5; exec 5<&-; cat /tmp/rw.$$; rm /tmp/rw.$$
