@@ -193,6 +193,17 @@ impl FileOps for Inotify {
         mem.write_value(arg, &(n as i32))?;
         Ok(0)
     }
+    fn fdinfo(&self) -> String {
+        let s = self.state.lock();
+        let line = |(id, h): (&i32, &Held)| {
+            let a = h.inode.attr().unwrap_or_default();
+            let mask = h.watch.mask.load(Ordering::Relaxed);
+            // The device number in the kernel's own form: major above 20 bits of minor.
+            let dev = u64::from(abi::stat::major(a.dev)) << 20 | u64::from(abi::stat::minor(a.dev));
+            format!("inotify wd:{id:x} ino:{:x} sdev:{dev:x} mask:{mask:x} ignored_mask:0 \n", a.ino)
+        };
+        s.watches.iter().map(line).collect()
+    }
     fn link_name(&self) -> Option<String> {
         Some("anon_inode:inotify".into())
     }

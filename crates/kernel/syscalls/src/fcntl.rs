@@ -139,6 +139,7 @@ fn signal_owner(c: &mut Current, f: &OpenFile, cmd: i32, arg: u64) -> SysResult 
 
 pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
     const F_DUPFD_QUERY: i32 = 1027;
+    const F_CREATED_QUERY: i32 = 1028;
     const F_RW_HINTS: std::ops::RangeInclusive<i32> = 1035..=1038;
     let f = c.file(fd.0)?;
     let n = match cmd {
@@ -157,6 +158,7 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
         }
         libc::F_GETFL => f.flags() as u64,
         F_DUPFD_QUERY => u64::from(c.file(arg as i32).is_ok_and(|g| std::sync::Arc::ptr_eq(&f, &g))),
+        F_CREATED_QUERY => u64::from(f.created()),
         _ if f.path_only() => return Err(Errno::EBADF.into()),
         libc::F_SETFL => {
             set_flags(c, &f, arg as i32)?;

@@ -338,6 +338,21 @@ pub fn vmsplice(c: &mut Current, fd: Fd, iov: Ptr, count: u64, flags: u32) -> Sy
     if iov.len == 0 {
         return Ok(0);
     }
-    let how = How { nowait: flags & SPLICE_F_NONBLOCK != 0, ..How::default() };
-    if f.writable() { transfer::write(c, &f, &iov, how) } else { transfer::read(c, &f, &iov, how) }
+    let nowait = flags & SPLICE_F_NONBLOCK != 0;
+    if !f.writable() {
+        return transfer::read(c, &f, &iov, How { nowait, ..How::default() });
+    }
+    // Waits until something fits, then takes what does: unlike write(2), not everything.
+    loop {
+        match transfer::write(c, &f, &iov, How { nowait: true, ..How::default() }) {
+            Err(SysErr::Errno(Errno::EAGAIN)) if !nowait => {}
+            done => return done,
+        }
+        retry(c, &f, Events::WRITABLE, None, || {
+            match f.ops.poll(&f).intersects(Events::OUT | Events::ERR) {
+                true => Ok(()),
+                false => Err(Errno::EAGAIN),
+            }
+        })?;
+    }
 }

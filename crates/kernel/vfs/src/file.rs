@@ -177,6 +177,7 @@ pub struct OpenFile {
     /// Identity as owner of flock(2) and open-file-description locks.
     pub id: u64,
     locked: AtomicBool,
+    created: AtomicBool,
     /// F_SETOWN and F_SETSIG.
     pub owner: Mutex<SignalOwner>,
     _claim: Option<Claim>,
@@ -221,6 +222,7 @@ impl OpenFile {
             pos: Mutex::new(0),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             locked: AtomicBool::new(false),
+            created: AtomicBool::new(false),
             owner: Mutex::default(),
             _claim: claim,
         })
@@ -263,6 +265,16 @@ impl OpenFile {
     /// Opened with O_PATH.
     pub fn path_only(&self) -> bool {
         self.flags() & libc::O_PATH != 0
+    }
+
+    /// Remembers that opening it made the file.
+    pub(crate) fn mark_created(&self) {
+        self.created.store(true, Ordering::Relaxed);
+    }
+
+    /// Opening it made the file (F_CREATED_QUERY).
+    pub fn created(&self) -> bool {
+        self.created.load(Ordering::Relaxed)
     }
 
     /// Remembers that locks may be held in its name, to be released with it.

@@ -214,7 +214,9 @@ fn open_create(
             Some(dentry) => {
                 let p = Path { mount: dir.mount.clone(), dentry };
                 notify::on_inode(dir.inode(), event::CREATE, 0, &name);
-                return finish(cx, &p, flags & !libc::O_TRUNC);
+                let file = finish(cx, &p, flags & !libc::O_TRUNC)?;
+                file.mark_created();
+                return Ok(file);
             }
             None if exclusive => return Err(Errno::EEXIST.into()),
             // It appeared meanwhile: look again.

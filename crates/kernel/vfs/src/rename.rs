@@ -66,7 +66,7 @@ pub fn rename(
         let dir = if src.is_dir() { event::ISDIR } else { 0 };
         notify::on_inode(a.dir.inode(), event::MOVED_FROM | dir, cookie, &a.name);
         notify::on_inode(b.dir.inode(), event::MOVED_TO | dir, cookie, &b.name);
-        notify::on_inode(&src.inode, event::MOVE_SELF | dir, 0, b"");
+        notify::on_inode(&src.inode, event::MOVE_SELF, 0, b"");
     }
     if let Some(g) = &gone {
         notify::on_unlinked(g, 1);
