@@ -18,7 +18,9 @@ def arguments(doc):
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--runtime", default=target + "/x86_64-unknown-linux-gnu/debug/ringfence", metavar="PROGRAM")
     p.add_argument("--platform", default="systrap")
-    p.add_argument("--rootfs", default=None, help="a root file system for bundles; the host's by default")
+    made = [d for d in (target + "/rootfs/bookworm", target + "/rootfs/demo") if os.path.exists(d + "/.complete")]
+    p.add_argument("--rootfs", default=made[0] if made else None,
+                   help="a root file system for bundles; default: one that other tests have made, or else the host's")
     p.add_argument("--rounds", type=int, default=1, help="how often to repeat random tests")
     p.add_argument("only", nargs="*")
     return p.parse_args()
