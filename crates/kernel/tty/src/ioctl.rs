@@ -34,6 +34,14 @@ pub(crate) enum Side {
     Slave,
 }
 
+/// The structures in which attributes come.
+#[derive(Clone, Copy)]
+enum Form {
+    Termio,
+    Termios,
+    Termios2,
+}
+
 type Mem<'a> = &'a mut (dyn UserMemory + 'a);
 
 pub(crate) fn ioctl(
@@ -64,25 +72,34 @@ pub(crate) fn ioctl(
 /// Termios and window size.
 fn attributes(pty: &Pty, cx: &dyn Caller, mem: Mem<'_>, cmd: u32, arg: u64) -> Option<Result<()>> {
     let get = || *pty.inner.lock().ldisc.termios();
-    let set = |mem: Mem<'_>, long: bool, flush: bool| -> Result<()> {
+    let set = |mem: Mem<'_>, form: Form, flush: bool| -> Result<()> {
         pty.check_foreground(cx, Signal::SIGTTOU)?;
-        let t = if long {
-            mem.read_value::<Termios>(arg)?
-        } else {
-            let mut b = [0; 36];
-            mem.copy_in(arg, &mut b)?;
-            get().with_short(&b)
+        let t = match form {
+            Form::Termios2 => mem.read_value::<Termios>(arg)?,
+            Form::Termios => {
+                let mut b = [0; 36];
+                mem.copy_in(arg, &mut b)?;
+                get().with_short(&b)
+            }
+            Form::Termio => {
+                let mut b = [0; 18];
+                mem.copy_in(arg, &mut b)?;
+                get().with_old(&b)
+            }
         };
         pty.set_termios(t, flush);
         Ok(())
     };
     Some(match cmd as u64 {
         libc::TCGETS => mem.copy_out(arg, &get().short()),
-        libc::TCSETS | libc::TCSETSW => set(mem, false, false),
-        libc::TCSETSF => set(mem, false, true),
+        libc::TCSETS | libc::TCSETSW => set(mem, Form::Termios, false),
+        libc::TCSETSF => set(mem, Form::Termios, true),
+        libc::TCGETA => mem.copy_out(arg, &get().old()),
+        libc::TCSETA | libc::TCSETAW => set(mem, Form::Termio, false),
+        libc::TCSETAF => set(mem, Form::Termio, true),
         _ if cmd == TCGETS2 => mem.write_value(arg, &get()),
-        _ if cmd == TCSETS2 || cmd == TCSETSW2 => set(mem, true, false),
-        _ if cmd == TCSETSF2 => set(mem, true, true),
+        _ if cmd == TCSETS2 || cmd == TCSETSW2 => set(mem, Form::Termios2, false),
+        _ if cmd == TCSETSF2 => set(mem, Form::Termios2, true),
         libc::TIOCGWINSZ => {
             let size = pty.inner.lock().size;
             mem.write_value(arg, &size)

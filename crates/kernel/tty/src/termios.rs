@@ -91,6 +91,28 @@ impl Termios {
         b.copy_from_slice(&self.as_bytes()[..36]);
         b
     }
+    /// The old `struct termio`: the low halves of the flags and eight control characters.
+    pub fn old(&self) -> [u8; 18] {
+        let mut b = [0; 18];
+        for (i, f) in [self.iflag, self.oflag, self.cflag, self.lflag].into_iter().enumerate() {
+            b[2 * i..2 * i + 2].copy_from_slice(&(f as u16).to_ne_bytes());
+        }
+        b[8] = self.line;
+        b[9..17].copy_from_slice(&self.cc[..8]);
+        b
+    }
+    /// With what `struct termio` holds replaced.
+    pub fn with_old(mut self, b: &[u8; 18]) -> Termios {
+        let half =
+            |i: usize, f: u32| f & 0xffff_0000 | u32::from(u16::from_ne_bytes([b[2 * i], b[2 * i + 1]]));
+        self.iflag = half(0, self.iflag);
+        self.oflag = half(1, self.oflag);
+        self.cflag = half(2, self.cflag);
+        self.lflag = half(3, self.lflag);
+        self.line = b[8];
+        self.cc[..8].copy_from_slice(&b[9..17]);
+        self
+    }
     /// With the `struct termios` part replaced; speeds follow the flags.
     pub fn with_short(mut self, b: &[u8; 36]) -> Termios {
         self.as_mut_bytes()[..36].copy_from_slice(b);
