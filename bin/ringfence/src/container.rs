@@ -48,6 +48,11 @@ pub(crate) fn signals() -> Result<SignalFd, Failure> {
     Ok(relay::block_signals()?)
 }
 
+/// The host's name.
+pub(crate) fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Runs a prepared container and returns its exit status.
 pub(crate) fn run(
     global: &Global,
@@ -58,6 +63,10 @@ pub(crate) fn run(
 ) -> Result<u8, Failure> {
     for warning in &prepared.warnings {
         log::warn!("{warning}");
+    }
+    if prepared.spec.hostname.is_empty() {
+        // What a new uts namespace starts with.
+        prepared.spec.hostname = hostname();
     }
     let console = console(&prepared)?;
     if let Some(tty) = &console {

@@ -15,7 +15,7 @@ pub(crate) fn run(global: &Global, args: &Do) -> Result<u8, Failure> {
     let as_caller = |id: u32| if rootless { 0 } else { id };
     let command = HostCommand {
         id: format!("do-{}", std::process::id()),
-        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        hostname: container::hostname(),
         root: args.root.clone(),
         cwd: cwd(args)?,
         volumes: args.volume.clone(),
