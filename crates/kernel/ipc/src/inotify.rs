@@ -89,7 +89,7 @@ impl Inotify {
         if mask & event::ALL == 0 || mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0 {
             return Err(Errno::EINVAL);
         }
-        let keep = event::ALL | IN_ONESHOT;
+        let keep = event::ALL | event::EXCL_UNLINK | IN_ONESHOT;
         let mut s = self.state.lock();
         if let Some((id, h)) = s.watches.iter().find(|(_, h)| Arc::ptr_eq(&h.inode, inode)) {
             if mask & IN_MASK_CREATE != 0 {
@@ -197,7 +197,7 @@ impl FileOps for Inotify {
         let s = self.state.lock();
         let line = |(id, h): (&i32, &Held)| {
             let a = h.inode.attr().unwrap_or_default();
-            let mask = h.watch.mask.load(Ordering::Relaxed);
+            let mask = h.watch.mask.load(Ordering::Relaxed) & !IN_ONESHOT;
             // The device number in the kernel's own form: major above 20 bits of minor.
             let dev = u64::from(abi::stat::major(a.dev)) << 20 | u64::from(abi::stat::minor(a.dev));
             format!("inotify wd:{id:x} ino:{:x} sdev:{dev:x} mask:{mask:x} ignored_mask:0 \n", a.ino)

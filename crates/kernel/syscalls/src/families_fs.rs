@@ -112,7 +112,7 @@ rows! {
 
     // Notification
     253 inotify_init() = inotify::inotify_init, Full;
-    254 inotify_add_watch(Fd, PathPtr, u32) = inotify::inotify_add_watch, Partial("IN_EXCL_UNLINK has no effect; no IN_UNMOUNT");
+    254 inotify_add_watch(Fd, PathPtr, u32) = inotify::inotify_add_watch, Partial("no IN_UNMOUNT");
     255 inotify_rm_watch(Fd, i32) = inotify::inotify_rm_watch, Full;
     294 inotify_init1(i32) = inotify::inotify_init1, Full;
 

@@ -27,6 +27,7 @@ pub mod event {
     pub const DELETE_SELF: u32 = 0x400;
     pub const MOVE_SELF: u32 = 0x800;
     pub const ALL: u32 = 0xfff;
+    pub const EXCL_UNLINK: u32 = 0x400_0000;
     pub const ISDIR: u32 = 0x4000_0000;
 }
 
@@ -75,6 +76,11 @@ fn idle() -> bool {
 
 /// Reports an event on an inode.
 pub fn on_inode(inode: &InodeRef, mask: u32, cookie: u32, name: &[u8]) {
+    report(inode, mask, cookie, name, false);
+}
+
+/// `unlinked`: the child that the event is about has no name any more, which some watches ignore.
+fn report(inode: &InodeRef, mask: u32, cookie: u32, name: &[u8], unlinked: bool) {
     if idle() {
         return;
     }
@@ -83,7 +89,10 @@ pub fn on_inode(inode: &InodeRef, mask: u32, cookie: u32, name: &[u8]) {
         .0
         .lock()
         .iter()
-        .filter(|w| w.mask.load(Ordering::Relaxed) & mask & event::ALL != 0)
+        .filter(|w| {
+            let wanted = w.mask.load(Ordering::Relaxed);
+            wanted & mask & event::ALL != 0 && !(unlinked && wanted & event::EXCL_UNLINK != 0)
+        })
         .cloned()
         .collect();
     for w in hit {
@@ -101,7 +110,7 @@ pub fn on_path(path: &Path, mask: u32) {
     let mask = if path.is_dir() { mask | event::ISDIR } else { mask };
     let (parent, name) = path.dentry.place();
     if let Some(p) = parent {
-        on_inode(&p.inode, mask, 0, &name);
+        report(&p.inode, mask, 0, &name, path.dentry.is_unlinked());
     }
     on_inode(path.inode(), mask, 0, b"");
 }
