@@ -98,7 +98,7 @@ pub fn adjtimex(c: &mut Current, tx: Ptr) -> SysResult {
 pub fn clock_adjtime(c: &mut Current, clock: i32, tx: Ptr) -> SysResult {
     match clock {
         libc::CLOCK_REALTIME => adjtimex(c, tx),
-        0..=11 => Err(Errno::EOPNOTSUPP.into()),
+        1..=11 => Err(Errno::EOPNOTSUPP.into()),
         _ => Err(Errno::EINVAL.into()),
     }
 }
