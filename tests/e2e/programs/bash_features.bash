@@ -7,7 +7,7 @@ exec {fd}>&"${COPROC[1]}"; exec {fd}>&-; kill $COPROC_PID; wait $COPROC_PID 2>/d
 false | true; echo "pipefail $?"
 trap 'echo "int"' INT; kill -INT $$; 
 trap 'echo child' CHLD; sleep 0.01 & wait $!; trap - CHLD
-set -m; sleep 30 & jobs -l | sed 's/[0-9]\{2,\}/PID/'; kill %1; wait %1; echo "job $?"; set +m
+set -m; sleep 30 & jobs -l | sed -E 's/ +[0-9]{2,} / PID /'; kill %1; wait %1; echo "job $?"; set +m
 bash -c '(sleep 0.02; kill -STOP $BASHPID; exit 5) & p=$!; while ! grep -q "^State:.T" /proc/$p/status; do sleep 0.01; done; kill -CONT $p; wait $p; echo resumed $?'
 read -t 0.05 x < <(sleep 1); echo "timeout $(( $? > 128 ))"
 printf '%s\n' {a..e}{1..2} | paste -sd,
