@@ -10,6 +10,7 @@ use hostsys::fs as host;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::attach::Attachments;
 use vfs::dentry::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
@@ -69,23 +70,50 @@ impl Inode for Imported {
 }
 
 /// A regular file: used at the position that it shares with the host.
+///
+/// A transfer that goes on where the guest's last one ended uses the host's position, wherever others
+/// that share it have moved it meanwhile; any other one is positional or moves it.
 struct Regular {
     fd: Arc<OwnedFd>,
     name: String,
+    /// Where the guest's last sequential transfer ended, in its own count.
+    last: AtomicU64,
+}
+
+impl Regular {
+    /// Moves the shared position to `off` unless the guest just goes on. False for a positional
+    /// transfer (pread, pwrite), which leaves the position alone.
+    fn sequential(&self, file: &OpenFile, off: u64) -> Result<bool> {
+        // Sequential transfers hold the position's lock.
+        if !file.pos.is_locked() {
+            return Ok(false);
+        }
+        if self.last.load(Ordering::Relaxed) != off {
+            host::seek_to(&*self.fd, off)?;
+        }
+        Ok(true)
+    }
 }
 
 impl FileOps for Regular {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
-        let n = host::pread_full(&*self.fd, buf, off)?;
-        let _ = host::seek_to(&*self.fd, off + n as u64);
+    fn read(&self, _cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
+        if !self.sequential(file, off)? {
+            return host::pread_full(&*self.fd, buf, off);
+        }
+        let n = host::read(&*self.fd, buf)?;
+        self.last.store(off + n as u64, Ordering::Relaxed);
         Ok(n)
     }
-    fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
-        host::seek_to(&*self.fd, off)?;
-        host::write(&*self.fd, buf)
+    fn write(&self, _cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
+        if !self.sequential(file, off)? {
+            return host::pwrite(&*self.fd, buf, off);
+        }
+        let n = host::write(&*self.fd, buf)?;
+        self.last.store(off + n as u64, Ordering::Relaxed);
+        Ok(n)
     }
     fn append(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
         let n = host::write(&*self.fd, buf)?;
@@ -133,7 +161,14 @@ pub fn import(fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
         S_IFDIR => return Err(Errno::EISDIR),
         S_IFREG => {
             let fd = Arc::new(fd);
-            (Arc::new(Regular { fd: fd.clone(), name: format!("host:[{}]", a.ino) }), fd)
+            (
+                Arc::new(Regular {
+                    fd: fd.clone(),
+                    name: format!("host:[{}]", a.ino),
+                    last: AtomicU64::new(pos),
+                }),
+                fd,
+            )
         }
         kind => {
             let name = match kind {

@@ -133,7 +133,7 @@ rows! {
     230 clock_nanosleep(i32, i32, Ptr, Ptr) = time::clock_nanosleep, Full;
 
     // Futexes
-    202 futex(u64, u32, u32, u64, u64, u32) = futex::futex, Partial("priority inheritance without priorities; no FUTEX_WAIT_REQUEUE_PI");
+    202 futex(u64, u32, u32, u64, u64, u32) = futex::futex, Partial("no priority inheritance: its operations answer ENOSYS, and pthread_mutex_init(3) ENOTSUP");
     273 set_robust_list(u64, u64) = futex::set_robust_list, Full;
     274 get_robust_list(i32, Ptr, Ptr) = futex::get_robust_list, Full;
 

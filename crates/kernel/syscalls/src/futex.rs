@@ -1,10 +1,8 @@
 //! futex(2): what the platform does not run on the host's own futex.
 
 use crate::arg::Ptr;
-use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 use task::{Current, SysResult};
 use vfs::{Caller, Cap};
 
@@ -16,23 +14,16 @@ pub fn futex(
     addr: u64,
     op: u32,
     _val: u32,
-    timeout: u64,
+    _timeout: u64,
     _addr2: u64,
     _val3: u32,
 ) -> SysResult {
     let command = (op & CMD_MASK) as i32;
-    let timed = matches!(command, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | FUTEX_LOCK_PI2);
+    let timed = matches!(command, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET);
     if op & CLOCK_REALTIME_FLAG != 0 && !timed && command != libc::FUTEX_WAIT_REQUEUE_PI {
         return Err(Errno::ENOSYS.into());
     }
     match command {
-        cmd @ (libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2) => {
-            let realtime = cmd == libc::FUTEX_LOCK_PI || op & CLOCK_REALTIME_FLAG != 0;
-            let d = deadline(c, timeout, realtime)?;
-            c.futex_lock_pi(addr, d, false)
-        }
-        libc::FUTEX_TRYLOCK_PI => c.futex_lock_pi(addr, None, true),
-        libc::FUTEX_UNLOCK_PI => c.futex_unlock_pi(addr),
         // The platform runs these itself; they get here only when it could not.
         libc::FUTEX_WAIT
         | libc::FUTEX_WAKE
@@ -41,11 +32,10 @@ pub fn futex(
         | libc::FUTEX_REQUEUE
         | libc::FUTEX_CMP_REQUEUE
         | libc::FUTEX_WAKE_OP => bad_native(c, addr),
+        // Priority inheritance: as a kernel built without it.
         _ => Err(Errno::ENOSYS.into()),
     }
 }
-
-const FUTEX_LOCK_PI2: i32 = 13;
 
 fn bad_native(c: &Current, addr: u64) -> SysResult {
     if !addr.is_multiple_of(4) {
@@ -55,17 +45,6 @@ fn bad_native(c: &Current, addr: u64) -> SysResult {
         return Err(Errno::EFAULT.into());
     }
     Err(Errno::EFAULT.into())
-}
-
-fn deadline(c: &Current, at: u64, realtime: bool) -> Result<Option<Instant>, Errno> {
-    if at == 0 {
-        return Ok(None);
-    }
-    let t: Timespec = c.read_value(at)?;
-    t.to_duration()?;
-    let clock = if realtime { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
-    let left = t.as_ns().saturating_sub(hostsys::clock::gettime_ns(clock).unwrap_or(0)).max(0);
-    Ok(Some(ipc::clock::after(Instant::now(), Duration::from_nanos(left as u64))))
 }
 
 pub fn set_robust_list(c: &mut Current, head: u64, len: u64) -> SysResult {
