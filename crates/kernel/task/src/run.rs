@@ -162,7 +162,11 @@ fn handle_pending(c: &mut Current) -> Flow {
             },
             _ => {
                 if !deliver(c, sig, info, TrapInfo::default()) {
-                    die(c, Signal::SIGSEGV);
+                    // No room for the frame: that is a fault of its own, which may have a handler elsewhere.
+                    match sig {
+                        Signal::SIGSEGV => die(c, Signal::SIGSEGV),
+                        _ => c.force_signal(Signal::SIGSEGV, libc::SI_KERNEL),
+                    }
                 }
             }
         }

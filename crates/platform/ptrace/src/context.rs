@@ -88,6 +88,7 @@ impl PtraceContext {
     }
 
     fn thread(inner: Arc<Inner>, space: Arc<Space>, key: Key, tid: i32, regs: Regs) -> PtraceContext {
+        space.contexts.fetch_add(1, Ordering::SeqCst);
         let interrupter =
             Arc::new(Interrupter { tracer: inner.tracer.clone(), key, state: AtomicU32::new(0) });
         PtraceContext {
@@ -329,7 +330,15 @@ impl PtraceContext {
             for action in std::mem::take(&mut self.queue) {
                 let _ = self.execute(&action);
             }
-            self.inner.tracer.send(Command::Exit { key: self.key });
+            // The host reaches a process's memory through its first thread: while others are left it stays
+            // stopped, and then goes with the process.
+            let last = self.space.contexts.fetch_sub(1, Ordering::SeqCst) == 1;
+            let leader = self.tid == self.space.pid;
+            match (last, leader) {
+                (true, false) => self.space.kill(),
+                (false, true) => {}
+                _ => self.inner.tracer.send(Command::Exit { key: self.key }),
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use hostsys::process;
 use parking_lot::RwLock;
 use platform::AddressSpace;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
 
 /// See [`AddressSpace`].
 pub(crate) struct Space {
@@ -13,11 +14,13 @@ pub(crate) struct Space {
     limit: u64,
     /// False once the process has ended; the pid is only used under this lock, and reaped after the change.
     alive: RwLock<bool>,
+    /// Guest threads that have not ended.
+    pub(crate) contexts: AtomicU32,
 }
 
 impl Space {
     pub(crate) fn new(pid: i32, pidfd: OwnedFd, limit: u64) -> Space {
-        Space { pid, pidfd, limit, alive: RwLock::new(true) }
+        Space { pid, pidfd, limit, alive: RwLock::new(true), contexts: AtomicU32::new(0) }
     }
 
     pub(crate) fn ended(&self) {
