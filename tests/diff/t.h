@@ -311,6 +311,11 @@ int main(int argc, char **argv) {
 #ifdef T_REEXEC
     T_REEXEC(argc, argv);
 #endif
+    // Whoever started us may have ignored or blocked signals (a shell does so for background jobs).
+    for (int i = 1; i < 65; i++) signal(i, SIG_DFL);
+    sigset_t none_;
+    sigemptyset(&none_);
+    sigprocmask(SIG_SETMASK, &none_, 0);
     if (argc == 1 && !strchr(argv[0], '/')) return 98; // executed by a test that expected an error: do not run all again
     if (!realpath("/proc/self/exe", t_self)) snprintf(t_self, sizeof t_self, "%s", argv[0]);
     setvbuf(stdout, 0, _IOLBF, 0);
