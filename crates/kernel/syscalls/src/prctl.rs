@@ -7,9 +7,7 @@ use vfs::{Caller, Cap};
 
 const PR_SET_MM: i32 = 35;
 const PR_CAP_AMBIENT: i32 = 47;
-const PR_SET_VMA: i32 = 0x5356_4d41;
 const PR_GET_AUXV: i32 = 0x4155_5856;
-const PR_SET_PTRACER: i32 = 0x5961_6d61;
 /// Locks of SECBIT_*: the odd bits.
 const SECURE_ALL: u64 = 0xff;
 
@@ -119,7 +117,6 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
             }
             c.task.no_new_privs.load(Ordering::Relaxed).into()
         }
-        libc::PR_SET_THP_DISABLE if b == 0 && d == 0 && e == 0 => 0,
         libc::PR_GET_THP_DISABLE if a == 0 && b == 0 && d == 0 && e == 0 => 0,
         libc::PR_GET_TID_ADDRESS => {
             let v = c.clear_child_tid;
@@ -130,8 +127,6 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
         libc::PR_SET_TIMING if a == 0 => 0,
         libc::PR_MCE_KILL_GET if a == 0 && b == 0 && d == 0 && e == 0 => 2,
         PR_CAP_AMBIENT => ambient(c, a, b, d, e)?,
-        PR_SET_VMA if a == 0 => 0,
-        PR_SET_PTRACER => 0,
         PR_GET_AUXV => {
             let v = c.mm.image().auxv;
             let n = v.len().min(b as usize);

@@ -260,29 +260,3 @@ pub fn sched_getattr(c: &mut Current, pid: i32, attr: Ptr, size: u32, flags: u32
     c.write_value(attr.0, &w)?;
     Ok(0)
 }
-
-pub fn membarrier(c: &mut Current, cmd: i32, flags: u32, _cpu: i32) -> SysResult {
-    // Query, global, and the private expedited pair. Every other thread of the process is made to pass
-    // through the kernel, which orders its memory accesses.
-    const GLOBAL: i32 = 1;
-    const PRIVATE: i32 = 8;
-    const REGISTER_PRIVATE: i32 = 16;
-    if flags != 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    match cmd {
-        0 => Ok((GLOBAL | PRIVATE | REGISTER_PRIVATE) as u64),
-        REGISTER_PRIVATE => {
-            c.task.group.membarrier.store(true, Ordering::Relaxed);
-            Ok(0)
-        }
-        PRIVATE if !c.task.group.membarrier.load(Ordering::Relaxed) => Err(Errno::EPERM.into()),
-        GLOBAL | PRIVATE => {
-            for t in c.task.group.threads().iter().filter(|t| !Arc::ptr_eq(t, &c.task)) {
-                t.kick();
-            }
-            Ok(0)
-        }
-        _ => Err(Errno::EINVAL.into()),
-    }
-}

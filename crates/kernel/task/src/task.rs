@@ -303,8 +303,6 @@ pub struct ThreadGroup {
     pub personality: AtomicU32,
     /// /proc/PID/oom_score_adj.
     pub oom_score_adj: AtomicI32,
-    /// membarrier(2) registered for private expedited barriers.
-    pub membarrier: AtomicBool,
     /// It called execve(2) since fork (setpgid's EACCES).
     pub has_execed: AtomicBool,
 }
@@ -351,7 +349,6 @@ impl ThreadGroup {
             usage: Leaf::new(Usage::default()),
             personality: AtomicU32::new(0),
             oom_score_adj: AtomicI32::new(0),
-            membarrier: AtomicBool::new(false),
             has_execed: AtomicBool::new(false),
         })
     }
