@@ -40,37 +40,23 @@ fn open(cx: &dyn Caller, inode: &InodeRef, flags: i32) -> Outcome<Arc<PipeEnd>> 
     open_pipe(cx, &pipe, flags)
 }
 
-/// A new end of `pipe` for open(2) flags, at once; and whether it reads and writes.
-pub(super) fn join(pipe: &Arc<Pipe>, flags: i32) -> Result<(Arc<PipeEnd>, (bool, bool))> {
+/// A new end of `pipe` for open(2) flags, at once; and, without a peer, the count of its opens to wait past.
+pub(super) fn join(pipe: &Arc<Pipe>, flags: i32) -> Result<(Arc<PipeEnd>, Option<u64>)> {
     let (reads, writes) = match flags & libc::O_ACCMODE {
         libc::O_RDONLY => (true, false),
         libc::O_WRONLY => (false, true),
         libc::O_RDWR => (true, true),
         _ => return Err(Errno::EINVAL),
     };
-    if writes && !reads && flags & libc::O_NONBLOCK != 0 && pipe.state.lock().readers == 0 {
-        return Err(Errno::ENXIO);
-    }
-    Ok((pipe.end(reads, writes), (reads, writes)))
+    pipe.end(reads, writes, !reads && flags & libc::O_NONBLOCK != 0)
 }
 
 /// A new end of `pipe` once there is a peer.
 fn open_pipe(cx: &dyn Caller, pipe: &Arc<Pipe>, flags: i32) -> Outcome<Arc<PipeEnd>> {
-    let (end, (reads, writes)) = join(pipe, flags)?;
-    let nonblock = flags & libc::O_NONBLOCK != 0;
-    let (peers, opens) = {
-        let s = pipe.state.lock();
-        if reads { (s.writers, s.writer_opens) } else { (s.readers, s.reader_opens) }
-    };
-    if nonblock || (reads && writes) || peers > 0 {
-        return Ok(end);
-    }
-    let moved = || {
-        let s = pipe.state.lock();
-        (if reads { s.writer_opens } else { s.reader_opens } != opens).then_some(())
-    };
-    let mask = Events::READABLE | Events::WRITABLE;
-    match cx.waiter().wait_on(&pipe.queue, mask, None, moved) {
+    let (end, alone) = join(pipe, flags)?;
+    let Some(before) = alone.filter(|_| flags & libc::O_NONBLOCK == 0) else { return Ok(end) };
+    let opened = || pipe.opened_since(end.reads, before).then_some(());
+    match cx.waiter().wait_on(&pipe.queue, Events::READABLE | Events::WRITABLE, None, opened) {
         Ok(()) => Ok(end),
         Err(stop) => Err(stop.into()),
     }

@@ -150,19 +150,38 @@ impl Pipe {
         Ok(n)
     }
 
-    /// Adds an end.
-    fn end(self: &Arc<Self>, reads: bool, writes: bool) -> Arc<PipeEnd> {
+    /// Adds an end; and, when nobody has the other direction open, the count of its opens to wait past (see
+    /// [`Pipe::opened_since`]). ENXIO when `needs_reader` and there is none.
+    fn end(
+        self: &Arc<Self>,
+        reads: bool,
+        writes: bool,
+        needs_reader: bool,
+    ) -> Result<(Arc<PipeEnd>, Option<u64>)> {
         let mut s = self.state.lock();
-        let writers_before = if s.writers == 0 && !writes { Some(s.writer_opens) } else { None };
+        if needs_reader && s.readers == 0 {
+            return Err(Errno::ENXIO);
+        }
+        let alone = match (reads, writes) {
+            (true, false) => (s.writers == 0).then_some(s.writer_opens),
+            (false, true) => (s.readers == 0).then_some(s.reader_opens),
+            _ => None,
+        };
         s.readers += reads as usize;
         s.reader_opens += reads as u64;
         s.writers += writes as usize;
         s.writer_opens += writes as u64;
         drop(s);
-        let end = PipeEnd { pipe: self.clone(), reads, writes, writers_before };
+        let end = PipeEnd { pipe: self.clone(), reads, writes, writers_before: alone.filter(|_| reads) };
         // A peer may be waiting in open(2) for this.
         self.queue.notify(Events::READABLE | Events::WRITABLE);
-        Arc::new(end)
+        Ok((Arc::new(end), alone))
+    }
+
+    /// Whether the direction opposite to a reader's (`reads`) or a writer's was opened since its count was `before`.
+    fn opened_since(&self, reads: bool, before: u64) -> bool {
+        let s = self.state.lock();
+        (if reads { s.writer_opens } else { s.reader_opens }) != before
     }
 }
 
@@ -285,7 +304,7 @@ impl Pipe {
         let base = InternalInode::new(InternalFs::Pipe, libc::S_IFIFO | 0o600, cred.fsuid, cred.fsgid);
         let pipe = Pipe::new(Some(base.ino()));
         let inode: Arc<PipeInode> = Arc::new(PipeInode { base, pipe: pipe.clone() });
-        let (r, w) = (pipe.end(true, false), pipe.end(false, true));
+        let [r, w] = [true, false].map(|reads| pipe.end(reads, !reads, false).expect("no reader needed").0);
         let keep = flags & libc::O_NONBLOCK;
         (
             OpenFile::new(None, Some(inode.clone()), r, libc::O_RDONLY | keep),
