@@ -9,6 +9,7 @@ pub mod clock;
 pub mod cpu;
 pub mod fs;
 pub mod futex;
+pub mod heap;
 pub mod inherited;
 pub mod memfd;
 pub mod mounts;

@@ -19,6 +19,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What direct access to the container's files takes: to act as any of the container's users.
 /// docs/security.md argues each.
@@ -28,6 +29,9 @@ pub const CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID);
 
+/// Free bytes in the heap beyond which it is looked at again soon.
+const HEAP_SLACK: usize = 8 << 20;
+
 /// Most descriptors that a sandbox is started with.
 const MAX_DESCRIPTORS: usize = 4096;
 
@@ -35,6 +39,7 @@ const MAX_DESCRIPTORS: usize = 4096;
 /// `proc` is the host's /proc, closed before any guest exists.
 pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
     abort_on_panic();
+    hostsys::heap::configure();
     let maps = own_maps(proc)?;
     let channel = Channel::from_fd(channel);
     let Some((spec, fds)) = receive(&channel)? else { return Ok(0) };
@@ -56,6 +61,7 @@ pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
         Err(message) => return failed(&channel, other(message)),
     };
 
+    keep_heap_small()?;
     let channel = Arc::new(channel);
     let for_control = channel.clone();
     let on_start = Box::new(move |kernel: Arc<dyn Running>| start_control(for_control, kernel));
@@ -94,6 +100,19 @@ fn receive(channel: &Channel) -> io::Result<Option<(SandboxSpec, Vec<OwnedFd>)>>
     file.rewind()?;
     file.read_to_end(&mut text)?;
     Ok(Some((serde_json::from_slice(&text)?, fds)))
+}
+
+/// Gives free memory back from time to time. The thread sleeps in between for as long as nothing was freed.
+fn keep_heap_small() -> io::Result<()> {
+    let (shortest, longest) = (Duration::from_secs(2), Duration::from_secs(64));
+    let run = move || {
+        let mut pause = shortest;
+        loop {
+            std::thread::sleep(pause);
+            pause = if hostsys::heap::trim() > HEAP_SLACK { shortest } else { (pause * 2).min(longest) };
+        }
+    };
+    std::thread::Builder::new().name("heap".into()).stack_size(64 << 10).spawn(run).map(drop)
 }
 
 /// A panic in one thread must not leave the others waiting for it: the sandbox ends.
