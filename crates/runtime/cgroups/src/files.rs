@@ -1,0 +1,109 @@
+//! Reading and writing the files of a control group.
+
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Writes a value in one write(2), as the kernel wants it.
+pub(crate) fn write(controller: &str, path: &Path, value: &str) -> Result<()> {
+    let result =
+        fs::OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(value.as_bytes()));
+    result.map_err(|error| Error::file(controller, format!("write {value:?} to"), path, error))
+}
+
+/// Reads a file without its last newline.
+pub(crate) fn read(controller: &str, path: &Path) -> Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text.trim_end().into()),
+        Err(error) => Err(Error::file(controller, "read", path, error)),
+    }
+}
+
+/// A number; `max` is the largest one, and so is a file that is not there zero.
+pub(crate) fn number(path: &Path) -> u64 {
+    match fs::read_to_string(path) {
+        Ok(text) if text.trim() == "max" => u64::MAX,
+        Ok(text) => text.trim().parse().unwrap_or(0),
+        Err(_) => 0,
+    }
+}
+
+/// A file of lines `key value`; empty if it is not there.
+pub(crate) fn table(path: &Path) -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let line = |line: &str| {
+        let (key, value) = line.split_once(' ')?;
+        Some((key.to_string(), value.trim().parse().ok()?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Makes a group and those above it.
+pub(crate) fn create(controller: &str, dir: &Path) -> Result<()> {
+    // Somebody may remove an empty parent at the same time.
+    for _ in 0..5 {
+        match fs::create_dir_all(dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::file(controller, "create", dir, error)),
+            Ok(()) => return Ok(()),
+        }
+    }
+    fs::create_dir_all(dir).map_err(|error| Error::file(controller, "create", dir, error))
+}
+
+/// The groups below one, deepest first, itself last.
+fn tree(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(tree(&entry.path()));
+        }
+    }
+    found.push(dir.into());
+    found
+}
+
+/// The processes of a group and of those below it.
+pub(crate) fn pids(controller: &str, dir: &Path) -> Result<Vec<u32>> {
+    let mut pids = Vec::new();
+    for dir in tree(dir) {
+        match read(controller, &dir.join("cgroup.procs")) {
+            Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok())),
+            // Gone since it was listed. A threaded group answers EOPNOTSUPP: its processes are its parent's.
+            Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {}
+            Err(error) if error.io_kind() == Some(ErrorKind::Unsupported) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids)
+}
+
+/// Removes a group and those below it. A group whose last process has just ended stays busy for a moment.
+pub(crate) fn remove(controller: &str, dir: &Path, deadline: Instant) -> Result<()> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let mut failure = None;
+        for dir in tree(dir) {
+            match fs::remove_dir(&dir) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => failure = Some(Error::file(controller, "remove", &dir, error)),
+            }
+        }
+        match failure {
+            None => return Ok(()),
+            Some(error) if error.io_kind() != Some(ErrorKind::ResourceBusy) => return Err(error),
+            Some(error) if Instant::now() > deadline => {
+                let pids = pids(controller, dir).unwrap_or_default();
+                return Err(if pids.is_empty() { error } else { Error::Busy { path: dir.into(), pids } });
+            }
+            Some(_) => std::thread::sleep(pause),
+        }
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
