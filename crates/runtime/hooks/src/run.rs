@@ -1,0 +1,121 @@
+//! Running one program with a time limit.
+
+use crate::Where;
+use oci_spec::runtime::Hook;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::thread::move_into_link_name_space;
+use std::fs::File;
+use std::io::{ErrorKind, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// As much of a failing hook's output as goes into the message.
+const MAX_OUTPUT: usize = 4096;
+
+/// Runs a hook; the error is a line without the hook's name.
+pub(crate) fn run(hook: &Hook, state: &[u8], namespaces: &[Where<'_>]) -> Result<(), String> {
+    // Files in memory, not pipes: a hook that does not read its input or leaves somebody behind who holds its output
+    // makes nobody wait.
+    let file =
+        || memfd_create("hook", MemfdFlags::CLOEXEC).map(File::from).map_err(|error| error.to_string());
+    let (mut stdin, stdout, stderr) = (file()?, file()?, file()?);
+    stdin.write_all(state).and_then(|()| stdin.rewind()).map_err(|error| error.to_string())?;
+    let copy = |file: &File| file.try_clone().map(Stdio::from).map_err(|error| error.to_string());
+    let mut command = Command::new(hook.path());
+    command.stdin(copy(&stdin)?).stdout(copy(&stdout)?).stderr(copy(&stderr)?).process_group(0);
+    let args = hook.args().as_deref().unwrap_or_default();
+    if let Some((name, rest)) = args.split_first() {
+        command.arg0(name).args(rest);
+    }
+    if let Some(env) = hook.env() {
+        command.env_clear().envs(env.iter().filter_map(|entry| entry.split_once('=')));
+    }
+    let mut child = spawn(command, namespaces)
+        .map_err(|error| format!("exec {}: {}", hook.path().display(), reason(&error)))?;
+    let limit = hook.timeout().and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs);
+    let status = match wait(&mut child, limit) {
+        Ok(Some(status)) => status,
+        Ok(None) => {
+            kill(&mut child);
+            let seconds = limit.unwrap_or_default().as_secs_f64();
+            return Err(format!("hook ran past specified timeout of {seconds:.1}s"));
+        }
+        Err(error) => {
+            kill(&mut child);
+            return Err(error.to_string());
+        }
+    };
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{}, stdout: {}, stderr: {}", describe(status), text(&stdout), text(&stderr))),
+    }
+}
+
+/// Starts the program from a thread of its own in the namespaces: they are a thread's, and its children's.
+fn spawn(mut command: Command, namespaces: &[Where<'_>]) -> std::io::Result<Child> {
+    if namespaces.is_empty() {
+        return command.spawn();
+    }
+    let inside = move || {
+        for namespace in namespaces {
+            move_into_link_name_space(namespace.fd, Some(namespace.kind))?;
+        }
+        command.spawn()
+    };
+    std::thread::scope(|scope| match scope.spawn(inside).join() {
+        Ok(child) => child,
+        Err(_) => Err(ErrorKind::Other.into()),
+    })
+}
+
+/// The status, or nothing when the time is over.
+fn wait(child: &mut Child, limit: Option<Duration>) -> std::io::Result<Option<ExitStatus>> {
+    let Some(limit) = limit else { return child.wait().map(Some) };
+    let deadline = Instant::now() + limit;
+    let pid = Pid::from_child(child);
+    let fd = pidfd_open(pid, PidfdFlags::empty())?;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return child.wait().map(Some),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn kill(child: &mut Child) {
+    // All that the hook started and that did not leave its group.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("signal: {signal}"),
+        _ => status.to_string(),
+    }
+}
+
+/// The beginning of an output on one line.
+fn text(file: &File) -> String {
+    let mut buffer = [0; MAX_OUTPUT];
+    let length = file.read_at(&mut buffer, 0).unwrap_or(0);
+    String::from_utf8_lossy(&buffer[..length]).trim_end().escape_debug().to_string()
+}
+
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "no such file or directory".into(),
+        ErrorKind::PermissionDenied => "permission denied".into(),
+        _ => error.to_string(),
+    }
+}
