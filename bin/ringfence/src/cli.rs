@@ -41,8 +41,10 @@ pub(crate) struct Global {
     #[arg(long, value_parser = parse_network, default_value = "none")]
     pub(crate) network: Network,
     /// Where writes go: MOUNT:MEDIUM with root:memory or all:memory, or none to write to the files themselves
-    #[arg(long, value_parser = parse_overlay, default_value = "root:memory", value_name = "SPEC")]
-    pub(crate) overlay2: Overlay2,
+    ///
+    /// [default: root:memory for do, which never writes through; none for containers of a bundle]
+    #[arg(long, value_parser = parse_overlay, value_name = "SPEC")]
+    pub(crate) overlay2: Option<Overlay2>,
     /// Run without root's privileges, the caller being root inside; implied for ordinary users
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) rootless: bool,
@@ -111,18 +113,30 @@ fn parse_network(text: &str) -> Result<Network, String> {
 pub(crate) enum Command {
     /// Run a command on the host's files, read-only under a throw-away overlay
     Do(Do),
+    /// Set a container up from an OCI bundle, to be started with start
+    Create(Create),
+    /// Start a container that was created
+    Start(Id),
     /// Run a container from an OCI bundle
     Run(Run),
+    /// Run another process in a container
+    Exec(Exec),
     /// Write a new config.json
     Spec(Spec),
     /// List containers
     List(List),
     /// Show a container's state as JSON
     State(Id),
+    /// Show the processes of a container
+    Ps(Ps),
     /// Send a signal to a container
     Kill(Kill),
-    /// Remove what a container left
+    /// Wait for the end of a container and show its exit status
+    Wait(Id),
+    /// Remove what a container holds
     Delete(Delete),
+    /// Change what a running sandbox logs, to its --debug-log
+    Debug(Debug),
 }
 
 #[derive(Debug, Args)]
@@ -141,13 +155,134 @@ pub(crate) struct Do {
     pub(crate) args: Vec<String>,
 }
 
+/// What `create` and `run` have in common.
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct Create {
     /// Directory of the bundle
     #[arg(long, short = 'b', value_name = "DIR", default_value = ".")]
     pub(crate) bundle: PathBuf,
+    /// Socket that receives the container's terminal
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) console_socket: Option<PathBuf>,
+    /// File for the process id that stands for the container on the host
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+    /// Pass that many descriptors, from 3 on, to the container
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) preserve_fds: u32,
+    /// Accepted as runc has it: a root file system in memory makes no difference here
+    #[arg(long)]
+    pub(crate) no_pivot: bool,
+    /// Accepted as runc has it: there are no host keyrings inside
+    #[arg(long)]
+    pub(crate) no_new_keyring: bool,
     /// Name for the container
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) create: Create,
+    /// Leave the container in the background
+    #[arg(long, short = 'd')]
+    pub(crate) detach: bool,
+    /// Keep the container's state after its end, for delete
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// Socket that receives the process's terminal
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) console_socket: Option<PathBuf>,
+    /// Working directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// Add to the environment
+    #[arg(long, short = 'e', value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// Run on a terminal
+    #[arg(long, short = 't')]
+    pub(crate) tty: bool,
+    /// User and group by number
+    #[arg(long, short = 'u', value_name = "UID[:GID]")]
+    pub(crate) user: Option<String>,
+    /// Supplementary groups
+    #[arg(long, short = 'g', value_name = "GID")]
+    pub(crate) additional_gids: Vec<u32>,
+    /// The process as a JSON file, instead of a command line
+    #[arg(long, short = 'p', value_name = "FILE")]
+    pub(crate) process: Option<PathBuf>,
+    /// Leave the process in the background
+    #[arg(long, short = 'd')]
+    pub(crate) detach: bool,
+    /// File for the process id that stands for the process on the host
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+    /// File for the process id inside the container
+    #[arg(long, value_name = "FILE")]
+    pub(crate) internal_pid_file: Option<PathBuf>,
+    /// Set no_new_privs
+    #[arg(long)]
+    pub(crate) no_new_privs: bool,
+    /// Add a capability
+    #[arg(long, short = 'c', value_name = "CAP")]
+    pub(crate) cap: Vec<String>,
+    /// Pass that many descriptors, from 3 on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) preserve_fds: u32,
+    /// Even in a paused container: the process then waits for resume
+    #[arg(long)]
+    pub(crate) ignore_paused: bool,
+    /// The container's name
+    pub(crate) id: String,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ps {
+    /// Form of the output
+    #[arg(long, short = 'f', value_enum, default_value_t = ListFormat::Table)]
+    pub(crate) format: ListFormat,
+    /// The container's name
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Debug {
+    /// Log level: warning, info or debug
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+    /// Log system calls: all or off
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub(crate) strace: Option<Strace>,
+    /// Show the processes as the sandbox sees them
+    #[arg(long)]
+    pub(crate) ps: bool,
+    /// The container's name
+    pub(crate) id: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// Warnings and errors
+    Warning,
+    /// What --strace asks for, too
+    Info,
+    /// Everything
+    Debug,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Strace {
+    /// Every system call
+    All,
+    /// None
+    Off,
 }
 
 #[derive(Debug, Args)]
@@ -189,6 +324,12 @@ pub(crate) struct Id {
 
 #[derive(Debug, Args)]
 pub(crate) struct Kill {
+    /// To every process of the container
+    #[arg(long, short = 'a')]
+    pub(crate) all: bool,
+    /// To one process, by its id inside the container
+    #[arg(long, value_name = "PID", conflicts_with = "all")]
+    pub(crate) pid: Option<i32>,
     /// The container's name
     pub(crate) id: String,
     /// Signal, by number or name

@@ -46,9 +46,18 @@ pub(crate) fn report(global: &Global, message: &str) {
     }
 }
 
-/// What the sandbox's processes get as standard error.
-pub(crate) fn for_sandbox(global: &Global, id: &str, command: &str) -> Result<OwnedFd, Failure> {
+/// What the sandbox's processes get as standard error. For a container in the background that is never the
+/// caller's, whose other end may wait for everybody to close it.
+pub(crate) fn for_sandbox(
+    global: &Global,
+    id: &str,
+    command: &str,
+    background: bool,
+) -> Result<OwnedFd, Failure> {
     let Some(pattern) = &global.debug_log else {
+        if background {
+            return Ok(OpenOptions::new().write(true).open("/dev/null")?.into());
+        }
         return Ok(rustix::stdio::stderr().as_fd().try_clone_to_owned()?);
     };
     let mut path = pattern.clone();

@@ -59,12 +59,18 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
     let global: &Global = &cli.global;
     match &cli.command {
         Command::Do(args) => commands::do_::run(global, args),
-        Command::Run(args) => commands::run::run(global, args),
+        Command::Create(args) => commands::create::create(global, args),
+        Command::Start(args) => commands::create::start(global, args),
+        Command::Run(args) => commands::create::run(global, args),
+        Command::Exec(args) => commands::exec::run(global, args),
         Command::Spec(args) => commands::spec::run(args),
         Command::List(args) => commands::inspect::list(global, args),
         Command::State(args) => commands::inspect::state(global, args),
-        Command::Kill(args) => commands::inspect::kill(global, args),
-        Command::Delete(args) => commands::inspect::delete(global, args),
+        Command::Ps(args) => commands::inspect::ps(global, args),
+        Command::Kill(args) => commands::end::kill(global, args),
+        Command::Wait(args) => commands::end::wait(global, args),
+        Command::Delete(args) => commands::end::delete(global, args),
+        Command::Debug(args) => commands::inspect::debug(global, args),
     }
 }
 
@@ -75,9 +81,12 @@ fn internal_role() -> Option<ExitCode> {
         role::GOFER => hostsys::inherited::take(3)
             .and_then(|socket| gofer::serve(&channel::Channel::from_fd(socket)))
             .map(|()| 0),
-        role::INIT => hostsys::inherited::take(3)
-            .and_then(|channel| Ok((channel, hostsys::inherited::take(4)?)))
-            .and_then(|(channel, exe)| sandbox::init::run(channel, exe)),
+        role::INIT => inherited_by_init().and_then(sandbox::init::run),
+        role::ATTEND => {
+            // Without a terminal there is no second descriptor.
+            let console = hostsys::inherited::take(4).ok();
+            hostsys::inherited::take(3).and_then(|channel| sandbox::client::attend(channel, console))
+        }
         role::BOOT => {
             sandbox::logging::start(sandbox::logging::Format::Text, None);
             hostsys::inherited::take(3)
@@ -93,4 +102,10 @@ fn internal_role() -> Option<ExitCode> {
             ExitCode::from(INTERNAL_ERROR)
         }
     })
+}
+
+fn inherited_by_init() -> std::io::Result<sandbox::init::Inherited> {
+    let take = hostsys::inherited::take;
+    let (channel, exe, gofer, life, alive) = (take(3)?, take(4)?, take(5)?, take(6)?, take(7)?);
+    Ok(sandbox::init::Inherited { channel, exe, gofer, life, alive })
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(global: &Global, args: &Do) -> Result<u8, Failure> {
     // The host's own files are never written through: that is what --volume is for.
     let options = Options { root_overlay: Overlay::Memory, ..container::options(global) };
     let prepared = for_host_command(command, &options)?;
-    container::run(global, prepared, &signals, "do", || {})
+    container::run_unnamed(global, prepared, &signals, "do")
 }
 
 fn cwd(args: &Do) -> Result<String, Failure> {

@@ -1,97 +1,113 @@
-//! `list`, `state`, `kill` and `delete`.
+//! `ringfence list`, `state`, `ps` and `debug`.
 
-use crate::cli::{Delete, Global, Id, Kill, List, ListFormat};
+use crate::cli::{Debug, Global, Id, List, ListFormat, LogLevel, Ps, Strace};
 use crate::{Failure, container};
-use rustix::process::{Pid, Signal, kill_process};
-use sandbox::state::{self, State};
-use std::time::{Duration, Instant};
+use sandbox::state::{self, State, Status};
+use sentry::spec::ProcessInfo;
+use std::collections::HashMap;
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) fn list(global: &Global, args: &List) -> Result<u8, Failure> {
-    let dir = container::state_dir(global);
-    let mut states = Vec::new();
-    for id in state::list(&dir)? {
-        states.extend(state::read(&dir, &id)?);
-    }
+    let records = state::list(&container::state_dir(global))?;
+    let states: Vec<State> = records.into_iter().map(|record| record.state).collect();
     if args.quiet {
         states.iter().for_each(|state| println!("{}", state.id));
     } else if args.format == ListFormat::Json {
         println!("{}", serde_json::to_string(&states)?);
     } else {
-        println!("{:<20} {:>8} {:<10} {:<30} CREATED", "ID", "PID", "STATUS", "BUNDLE");
+        let row = |cells: [&str; 6]| {
+            let [id, pid, status, bundle, created, owner] = cells;
+            println!("{id:<20} {pid:<8} {status:<10} {bundle:<30} {created:<24} {owner}");
+        };
+        row(["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"]);
         for s in &states {
-            println!("{:<20} {:>8} {:<10} {:<30} {}", s.id, s.pid, s.status, s.bundle.display(), s.created);
+            let (pid, bundle) = (s.pid.to_string(), s.bundle.to_string_lossy());
+            row([&s.id, &pid, &s.status.to_string(), &bundle, &s.created, &s.owner]);
         }
     }
     Ok(0)
-}
-
-fn find(global: &Global, id: &str) -> Result<State, Failure> {
-    state::read(&container::state_dir(global), id)?.ok_or_else(|| "container does not exist".into())
 }
 
 pub(crate) fn state(global: &Global, args: &Id) -> Result<u8, Failure> {
-    println!("{}", serde_json::to_string_pretty(&find(global, &args.id)?)?);
+    let (_, record) = container::find(global, &args.id)?;
+    println!("{}", serde_json::to_string_pretty(&record.state)?);
     Ok(0)
 }
 
-pub(crate) fn kill(global: &Global, args: &Kill) -> Result<u8, Failure> {
-    let signal = parse_signal(&args.signal)?;
-    let state = find(global, &args.id)?;
-    send(&state, signal)?;
-    Ok(0)
-}
-
-/// Signals the process that runs the container in the foreground; it passes the signal on, and SIGKILL ends all.
-fn send(state: &State, signal: Signal) -> Result<(), Failure> {
-    let pid = i32::try_from(state.pid).ok().and_then(Pid::from_raw);
-    let Some(pid) = pid else { return Err("container not running".into()) };
-    Ok(kill_process(pid, signal)?)
-}
-
-pub(crate) fn delete(global: &Global, args: &Delete) -> Result<u8, Failure> {
-    let dir = container::state_dir(global);
-    let state = match state::read(&dir, &args.id)? {
-        Some(state) => state,
-        None if args.force => return Ok(0),
-        None => return Err("container does not exist".into()),
-    };
-    if state.status != "stopped" {
-        if !args.force {
-            return Err(
-                format!("container {} is {}; stop it first, or use --force", state.id, state.status).into()
-            );
-        }
-        send(&state, Signal::KILL)?;
+pub(crate) fn ps(global: &Global, args: &Ps) -> Result<u8, Failure> {
+    let (container, record) = container::find(global, &args.id)?;
+    if record.state.status == Status::Stopped {
+        return Err("container not running".into());
     }
-    // The lock is free as soon as the holder has ended.
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        match state::claim(&dir, &args.id) {
-            Ok(claim) => {
-                drop(claim);
-                return Ok(0);
+    let processes = container::connect(&container)?.processes()?;
+    match args.format {
+        ListFormat::Json => {
+            // What clients do with these is look them up on the host.
+            let outside = host_pids(record.state.pid);
+            let pids: Vec<_> =
+                processes.iter().filter_map(|process| outside.get(&process.host_pid)).collect();
+            println!("{}", serde_json::to_string(&pids)?);
+        }
+        ListFormat::Table => table(&processes),
+    }
+    Ok(0)
+}
+
+/// For every process of the sandbox's pid namespace, its id there and on the host.
+fn host_pids(init: i32) -> HashMap<i32, i32> {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid"));
+    let Ok(sandbox) = namespace(&init.to_string()) else { return HashMap::new() };
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names
+        .filter_map(|name| {
+            let name = name.to_str()?;
+            let pid: i32 = name.parse().ok()?;
+            if namespace(name).ok()? != sandbox {
+                return None;
             }
-            Err(message) if Instant::now() > deadline => return Err(message.into()),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
+            let status = fs::read_to_string(format!("/proc/{name}/status")).ok()?;
+            let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+            Some((ids.split_whitespace().last()?.parse().ok()?, pid))
+        })
+        .collect()
+}
+
+fn table(processes: &[ProcessInfo]) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+    println!(
+        "{:<8} {:>7} {:>7} {:>2} {:<5} {:<6} {:>8} CMD",
+        "UID", "PID", "PPID", "C", "STIME", "TTY", "TIME"
+    );
+    for p in processes {
+        let lived = (now - p.started).max(1) as u64;
+        let (h, m, s) = (p.cpu / 3600, p.cpu / 60 % 60, p.cpu % 60);
+        let started = p.started.rem_euclid(86_400);
+        println!(
+            "{:<8} {:>7} {:>7} {:>2} {:02}:{:02} {:<6} {h:02}:{m:02}:{s:02} {}",
+            p.uid,
+            p.pid,
+            p.ppid,
+            (p.cpu * 100 / lived).min(99),
+            started / 3600,
+            started / 60 % 60,
+            p.tty,
+            p.command
+        );
     }
 }
 
-const NAMES: [&str; 31] = [
-    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-];
-
-fn parse_signal(text: &str) -> Result<Signal, Failure> {
-    let upper = text.to_ascii_uppercase();
-    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    let number = match text.parse::<i32>() {
-        Ok(number) => Some(number),
-        Err(_) => NAMES.iter().position(|known| *known == name).map(|at| at as i32 + 1),
-    };
-    match number.and_then(Signal::from_named_raw) {
-        Some(signal) => Ok(signal),
-        None => Err(format!("unknown signal {text:?}").into()),
+pub(crate) fn debug(global: &Global, args: &Debug) -> Result<u8, Failure> {
+    let (container, _) = container::find(global, &args.id)?;
+    let client = container::connect(&container)?;
+    if args.ps {
+        table(&client.processes()?);
     }
+    if args.log_level.is_some() || args.strace.is_some() {
+        let strace = args.strace == Some(Strace::All) || args.log_level == Some(LogLevel::Info);
+        client.log(args.log_level == Some(LogLevel::Debug), strace)?;
+    } else if !args.ps {
+        return Err("say what to do: --ps, --log-level or --strace".into());
+    }
+    Ok(0)
 }

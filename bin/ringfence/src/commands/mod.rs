@@ -1,6 +1,8 @@
-//! One module per subcommand.
+//! One module per subcommand, or for a few that belong together.
 
+pub(crate) mod create;
 pub(crate) mod do_;
+pub(crate) mod end;
+pub(crate) mod exec;
 pub(crate) mod inspect;
-pub(crate) mod run;
 pub(crate) mod spec;

@@ -25,6 +25,7 @@ mod sysfs;
 mod tests;
 mod top;
 
+pub use pid::memory::command_line;
 pub use sysctl::set as set_sysctl;
 
 use std::sync::Arc;

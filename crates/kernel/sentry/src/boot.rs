@@ -3,7 +3,7 @@
 use crate::console::Console;
 use crate::control::Control;
 use crate::mounts;
-use crate::spec::{OnStart, ProcessSpec, SandboxSpec, StartError, StartErrorKind};
+use crate::spec::{OnReady, ProcessSpec, SandboxSpec, StartError, StartErrorKind};
 use abi::Errno;
 use mm::{MemoryMap, Mm};
 use platform::Platform;
@@ -36,12 +36,13 @@ pub(crate) fn other(message: String) -> StartError {
     StartError { kind: StartErrorKind::Other, message }
 }
 
-/// Runs a sandbox to its end; gives the wait status of its first process.
+/// Builds a container and runs it to its end; gives the wait status of its first process, which
+/// waits for [`Running::start`](crate::spec::Running::start).
 pub fn run(
     spec: SandboxSpec,
     fds: Vec<OwnedFd>,
     platform: Arc<dyn Platform>,
-    on_start: OnStart,
+    on_ready: OnReady,
 ) -> Result<i32, StartError> {
     let mut fds = Fds(fds.into_iter().map(Some).collect());
     let cpus = hostsys::clock::processors();
@@ -56,7 +57,7 @@ pub fn run(
     *kernel.root_fs.lock() = Some(fs.clone());
     let table = FdTable::new();
     let p = &spec.process;
-    let mut c = first_process(&kernel, p, &table, fs)?;
+    let mut c = new_process(&kernel, p, &table, fs.clone())?;
     let console = match spec.console {
         Some(i) => Some(Console::open(&c, fds.take(i)?, spec.console_size)?),
         None => {
@@ -68,12 +69,23 @@ pub fn run(
             None
         }
     };
+    for (n, i) in spec.preserved.iter().enumerate() {
+        let file = hostfs::import(fds.take(*i)?, p.uid, p.gid)
+            .map_err(|e| other(format!("preserved descriptor {}: {e}", n + 3)))?;
+        install(&c, &file, n + 3)?;
+    }
     drop(fds);
+    let view = fs.view();
     enter_cwd(&c, p)?;
     exec_first(&mut c, p)?;
 
-    on_start(Arc::new(Control { kernel: kernel.clone(), console: console.clone() }));
-    task::start(c).map_err(|e| other(format!("cannot start a thread: {e}")))?;
+    on_ready(Arc::new(Control {
+        kernel: kernel.clone(),
+        console: console.clone(),
+        first: parking_lot::Mutex::new(Some(c)),
+        view,
+        signals_end_init: spec.signals_end_init,
+    }));
     let status = kernel.wait_finished();
     kernel.shutdown();
     if let Some(c) = console {
@@ -91,7 +103,8 @@ pub(crate) fn install(c: &Current, file: &Arc<OpenFile>, fd: usize) -> Result<()
     Ok(())
 }
 
-fn first_process(
+/// A process that has nothing but its place yet: no program, no descriptors.
+pub(crate) fn new_process(
     kernel: &Arc<Kernel>,
     p: &ProcessSpec,
     table: &Arc<FdTable>,
@@ -151,7 +164,7 @@ fn rlimits(kernel: &Kernel, p: &ProcessSpec) -> [(u64, u64); 16] {
     l
 }
 
-fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> {
+pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> {
     let fs = c.fs();
     let find = |c: &Current| {
         let look = vfs::Lookup::FOLLOW | vfs::Lookup::DIRECTORY;
@@ -179,7 +192,7 @@ pub(crate) fn text(e: Errno) -> String {
     it.next().map(|f| f.to_lowercase().chain(it).collect()).unwrap_or_default()
 }
 
-fn exec_first(c: &mut Current, p: &ProcessSpec) -> Result<(), StartError> {
+pub(crate) fn exec_first(c: &mut Current, p: &ProcessSpec) -> Result<(), StartError> {
     let name = &p.args[0];
     let (path, file) = find_program(c, p)?;
     let bytes = |v: &[String]| v.iter().map(|s| s.clone().into_bytes()).collect::<Vec<_>>();

@@ -1,29 +1,83 @@
 //! What the outside may ask of a running kernel.
 
+use crate::boot::{enter_cwd, exec_first, install, new_process, other};
 use crate::console::Console;
-use crate::spec::{Running, WindowSize};
+use crate::spec::{Executed, ProcessInfo, ProcessSpec, Running, StartError, Stdio, Target, WindowSize};
 use abi::{SigInfo, Signal};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use task::{Kernel, SI_HOST};
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+use task::{Current, Kernel, SI_HOST, ThreadGroup};
+use vfs::{FdTable, FsContext, FsView};
+use wait::{Events, Waiter};
 
 /// The kernel as the runtime sees it.
 pub(crate) struct Control {
     pub kernel: Arc<Kernel>,
     pub console: Option<Arc<Console>>,
+    /// The first process until it is started.
+    pub first: Mutex<Option<Current>>,
+    /// Root and mounts as the container began.
+    pub view: Arc<FsView>,
+    pub signals_end_init: bool,
+}
+
+impl Control {
+    fn init(&self) -> Option<Arc<ThreadGroup>> {
+        self.kernel.group(1)
+    }
+
+    /// Whether a signal would change nothing because the first process is init and has not asked for it.
+    fn init_is_immune(&self, group: &ThreadGroup, sig: Signal) -> bool {
+        let unstoppable = [Signal::SIGKILL, Signal::SIGSTOP].contains(&sig);
+        !self.signals_end_init && !unstoppable && group.by_default(sig)
+    }
+
+    fn signal_init(&self, sig: Signal) -> bool {
+        let Some(group) = self.init() else { return false };
+        // Before the start there is no init yet, only something that holds its place and dies by any signal.
+        if self.first.lock().is_none() && self.init_is_immune(&group, sig) {
+            return true;
+        }
+        let sent = group.send(SigInfo::new(sig, SI_HOST)).is_ok();
+        if group.signals.lock().group_exit.is_some() || group.by_default(sig) {
+            // It ends before its first instruction.
+            let _ = self.start();
+        }
+        sent
+    }
 }
 
 impl Running for Control {
-    fn signal(&self, signo: i32) {
-        let Some(sig) = Signal::new(signo) else { return };
+    fn start(&self) -> Result<(), StartError> {
+        let Some(first) = self.first.lock().take() else {
+            return Err(other("cannot start a container that has already been started".into()));
+        };
+        task::start(first).map_err(|e| other(format!("cannot start a thread: {e}")))
+    }
+
+    fn signal(&self, signo: i32, to: Target) -> bool {
+        let Some(sig) = Signal::new(signo) else { return true };
         let info = SigInfo::new(sig, SI_HOST);
-        let foreground = self.console.as_ref().and_then(|c| c.foreground());
-        if let Some(pgid) = foreground
-            && self.kernel.signal_pgrp(pgid, info)
-        {
-            return;
-        }
-        if let Some(g) = self.kernel.group(1) {
-            let _ = g.send(info);
+        match to {
+            Target::Foreground => {
+                let foreground = self.console.as_ref().and_then(|c| c.foreground());
+                match foreground {
+                    Some(pgid) if self.kernel.signal_pgrp(pgid, info) => true,
+                    _ => self.signal_init(sig),
+                }
+            }
+            Target::Init | Target::Process(1) => self.signal_init(sig),
+            Target::Process(pid) => self.kernel.group(pid).is_some_and(|group| group.send(info).is_ok()),
+            Target::All => {
+                let groups: Vec<_> =
+                    self.kernel.tree.lock().nodes.values().map(|node| node.group.clone()).collect();
+                for group in groups.iter().filter(|group| group.tgid != 1) {
+                    let _ = group.send(info);
+                }
+                self.signal_init(sig)
+            }
         }
     }
 
@@ -31,5 +85,121 @@ impl Running for Control {
         if let Some(c) = &self.console {
             c.resize(size);
         }
+    }
+
+    fn exec(&self, process: &ProcessSpec, stdio: Stdio) -> Result<Arc<dyn Executed>, StartError> {
+        if self.init().is_none_or(|group| group.exit_status().is_some()) {
+            return Err(other("container not running".into()));
+        }
+        let fs = FsContext::with_view(FsView::clone(&self.view), 0);
+        let table = FdTable::new();
+        let mut c = new_process(&self.kernel, process, &table, fs)?;
+        let group = c.task.group.clone();
+        let set_up = |c: &mut Current| {
+            let console = match stdio {
+                Stdio::Terminal(host, size) => Some(Console::open(c, host, size)?),
+                Stdio::Files(files) => {
+                    for (fd, file) in files.into_iter().enumerate() {
+                        let file = hostfs::import(file, process.uid, process.gid)
+                            .map_err(|e| other(format!("descriptor {fd}: {e}")))?;
+                        install(c, &file, fd)?;
+                    }
+                    None
+                }
+            };
+            enter_cwd(c, process)?;
+            exec_first(c, process)?;
+            Ok(console)
+        };
+        match set_up(&mut c) {
+            Ok(console) => {
+                task::start(c).map_err(|e| other(format!("cannot start a thread: {e}")))?;
+                Ok(Arc::new(Other { kernel: self.kernel.clone(), group, console }))
+            }
+            Err(error) => {
+                task::abandon(c);
+                Err(error)
+            }
+        }
+    }
+
+    fn processes(&self) -> Vec<ProcessInfo> {
+        let groups: Vec<_> = {
+            let tree = self.kernel.tree.lock();
+            tree.nodes.iter().map(|(pid, node)| (*pid, node.parent, node.sid, node.group.clone())).collect()
+        };
+        groups.into_iter().map(|(pid, ppid, sid, group)| self.info(pid, ppid, sid, &group)).collect()
+    }
+
+    fn trace(&self, on: bool) {
+        self.kernel.strace.store(on, Ordering::Relaxed);
+    }
+}
+
+impl Control {
+    fn info(&self, pid: i32, ppid: i32, sid: i32, group: &ThreadGroup) -> ProcessInfo {
+        let task = group.any_thread();
+        let (user, system) = group.cpu_times();
+        let name = |comm: [u8; 16]| String::from_utf8_lossy(&comm).trim_end_matches('\0').to_string();
+        let command = task.as_ref().map(|task| {
+            let words = procfs::command_line(&task.mm());
+            let words: Vec<_> = words.split(|&b| b == 0).map(String::from_utf8_lossy).collect();
+            match words.join(" ").trim_end() {
+                "" => format!("[{}]", name(task.comm())),
+                line => line.to_string(),
+            }
+        });
+        let host_pid = task.as_ref().filter(|_| group.exit_status().is_none());
+        // Terminals are pseudo-terminals only, major 136.
+        let tty = self.kernel.terminal_of(sid).map(|(device, _)| format!("pts/{}", device & 0xff));
+        ProcessInfo {
+            pid,
+            ppid,
+            host_pid: host_pid.map_or(0, |task| task.mm().space.host_pid()),
+            uid: task.as_ref().map_or(0, |task| task.creds().euid),
+            tty: tty.unwrap_or_else(|| "?".into()),
+            started: (SystemTime::now() - group.started.elapsed())
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs() as i64),
+            cpu: (user + system) / 1_000_000_000,
+            command: command.unwrap_or_else(|| "<defunct>".into()),
+        }
+    }
+}
+
+/// A process beside the first one.
+struct Other {
+    kernel: Arc<Kernel>,
+    group: Arc<ThreadGroup>,
+    console: Option<Arc<Console>>,
+}
+
+impl Executed for Other {
+    fn pid(&self) -> i32 {
+        self.group.tgid
+    }
+
+    fn signal(&self, signo: i32) {
+        let Some(sig) = Signal::new(signo) else { return };
+        let _ = self.group.send(SigInfo::new(sig, SI_HOST));
+    }
+
+    fn resize(&self, size: WindowSize) {
+        if let Some(c) = &self.console {
+            c.resize(size);
+        }
+    }
+
+    fn wait(&self) -> i32 {
+        let zombie = || self.kernel.tree.lock().nodes.get(&self.group.tgid).and_then(|node| node.zombie);
+        let over = || zombie().map(|zombie| zombie.status);
+        let waited = Waiter::new().wait_on(&self.group.exit_wait, Events::READABLE, None, over);
+        // Nobody interrupts this waiter.
+        let status = waited.unwrap_or(0);
+        self.kernel.tree.lock().release(self.group.tgid);
+        if let Some(c) = &self.console {
+            c.drain();
+        }
+        status
     }
 }

@@ -9,6 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Index into the list of descriptors passed beside the specification.
@@ -41,12 +42,17 @@ pub struct SandboxSpec {
     pub sysctl: Vec<(String, String)>,
     /// Standard input, output and error of the first process, unless [`console`](Self::console) is set.
     pub stdio: [FdIndex; 3],
+    /// Further descriptors of the first process, numbered from 3.
+    pub preserved: Vec<FdIndex>,
     /// The user's terminal, in raw mode. When set, the first process gets a
     /// pseudo-terminal of the sandbox as controlling terminal and standard
     /// streams, and the kernel pumps bytes between it and this descriptor.
     pub console: Option<FdIndex>,
     /// Size of that terminal at the start.
     pub console_size: WindowSize,
+    /// A signal from outside takes effect on the first process even when that has no handler for it, as on an
+    /// ordinary child of the caller. Without this it is protected as the init of a pid namespace is.
+    pub signals_end_init: bool,
     /// Network mode.
     pub network: Network,
     /// Which platform runs the guest.
@@ -198,17 +204,79 @@ pub enum PlatformName {
     Ptrace,
 }
 
-/// What others may ask of a running kernel. Called from any thread; none of the calls blocks for long.
+/// What others may ask of a kernel with a container in it. Called from any thread; none of the calls blocks for long.
 pub trait Running: Send + Sync {
-    /// Sends a signal to the container's first process, or to the foreground
-    /// process group of its terminal when it has one. An invalid number is ignored.
-    fn signal(&self, signo: i32);
+    /// Lets the first process run; an error when it was started before.
+    fn start(&self) -> Result<(), StartError>;
+    /// Sends a signal. An invalid number is ignored; `false` when nobody was there to receive it.
+    fn signal(&self, signo: i32, to: Target) -> bool;
     /// Sets the size of the container's terminal (and so raises SIGWINCH); nothing without a terminal.
     fn resize(&self, size: WindowSize);
+    /// Starts another process in the container.
+    fn exec(&self, process: &ProcessSpec, stdio: Stdio) -> Result<Arc<dyn Executed>, StartError>;
+    /// The processes there are, by process id.
+    fn processes(&self) -> Vec<ProcessInfo>;
+    /// Whether system calls are logged from now on.
+    fn trace(&self, on: bool);
 }
 
-/// Called once by the kernel, after the first process was set up and before it runs.
-pub type OnStart = Box<dyn FnOnce(Arc<dyn Running>) + Send>;
+/// A process started by [`Running::exec`].
+pub trait Executed: Send + Sync {
+    /// Its id in the container.
+    fn pid(&self) -> i32;
+    /// Sends it a signal.
+    fn signal(&self, signo: i32);
+    /// Sets the size of its terminal.
+    fn resize(&self, size: WindowSize);
+    /// Waits for its end and its last output; its wait status. To be called once.
+    fn wait(&self) -> i32;
+}
+
+/// Whom a signal is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Target {
+    /// The first process, or the foreground process group of its terminal when it has one.
+    Foreground,
+    /// The first process.
+    Init,
+    /// One process, by its id in the container.
+    Process(i32),
+    /// Every process.
+    All,
+}
+
+/// Standard streams of a process that is started in a container.
+#[derive(Debug)]
+pub enum Stdio {
+    /// Standard input, output and error, and further descriptors numbered from 3.
+    Files(Vec<OwnedFd>),
+    /// The user's terminal, in raw mode, and its size.
+    Terminal(OwnedFd, WindowSize),
+}
+
+/// One process of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessInfo {
+    /// Id in the container.
+    pub pid: i32,
+    /// Parent's id in the container.
+    pub ppid: i32,
+    /// Id of the host process that holds its memory, in the sandbox's pid namespace; 0 for a zombie.
+    pub host_pid: i32,
+    /// Effective user.
+    pub uid: u32,
+    /// Name of the terminal, or `?`.
+    pub tty: String,
+    /// When it started, seconds since the epoch.
+    pub started: i64,
+    /// Processor time used, in seconds.
+    pub cpu: u64,
+    /// Command line, or the name in brackets.
+    pub command: String,
+}
+
+/// Called once by the kernel when the first process is ready to be started.
+pub type OnReady = Box<dyn FnOnce(Arc<dyn Running>) + Send>;
 
 /// Why a container's first process could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -80,6 +80,14 @@ pub(crate) fn leave(mut c: Current) {
     }
 }
 
+/// Takes a process apart that was set up but never started.
+pub fn abandon(mut c: Current) {
+    let group = c.task.group.clone();
+    c.exit_code = Some(0);
+    leave(c);
+    group.kernel.tree.lock().release(group.tgid);
+}
+
 /// Adds what the sentry thread used to the group's system time.
 fn add_system_time(group: &ThreadGroup, task: &Task) {
     let ns = hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0) as u64;

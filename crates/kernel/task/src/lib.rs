@@ -34,6 +34,7 @@ mod waitpid;
 pub use clone::{CLEAR_SIGHAND, CloneArgs};
 pub use current::{AltStack, Current, RestartBlock};
 pub use exec::{MAX_ARG_STRLEN, Program};
+pub use exit::abandon;
 pub use frame::{SS_AUTODISARM, StackT};
 pub use kernel::{Kernel, RELEASE, SI_HOST, TerminalInfo, Uts, VERSION, uptime_ns};
 pub use result::{Restart, SysErr, SysResult};

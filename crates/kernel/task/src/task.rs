@@ -387,6 +387,17 @@ impl ThreadGroup {
         crate::send::discard(self, &mut s, which);
     }
 
+    /// Wait status once the process has ended, whether it was waited for or not.
+    pub fn exit_status(&self) -> Option<i32> {
+        let s = self.signals.lock();
+        s.group_exit.filter(|_| s.threads.is_empty())
+    }
+
+    /// Whether the default action is what a signal would cause.
+    pub fn by_default(&self, sig: Signal) -> bool {
+        self.handlers().lock().get(sig).handler == crate::signal::SIG_DFL
+    }
+
     /// Sends a signal to the process. Permission was checked.
     pub fn send(&self, info: SigInfo) -> Result<()> {
         crate::send::send(self, None, info)

@@ -55,14 +55,18 @@ const NAMES: [&str; 41] = [
 pub(crate) fn mask(set: &Option<Capabilities>) -> Result<u64> {
     let mut mask = 0;
     for capability in set.iter().flatten() {
-        let name = capability.to_string();
-        let short = name.strip_prefix("CAP_").unwrap_or(&name);
-        match NAMES.iter().position(|known| *known == short) {
-            Some(number) => mask |= 1 << number,
-            None => fail!("process.capabilities: unknown capability {name}"),
-        }
+        mask |= bit(&capability.to_string())?;
     }
     Ok(mask)
+}
+
+/// The mask of one capability, by its name with or without `CAP_`.
+pub fn bit(name: &str) -> Result<u64> {
+    let short = name.strip_prefix("CAP_").unwrap_or(name);
+    match NAMES.iter().position(|known| *known == short) {
+        Some(number) => Ok(1 << number),
+        None => fail!("process.capabilities: unknown capability {name}"),
+    }
 }
 
 #[cfg(test)]

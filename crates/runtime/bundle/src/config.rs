@@ -1,8 +1,8 @@
 //! Reading a bundle.
 
 use crate::mounts::{Translated, translate};
-use crate::{Error, HostTree, Options, Prepared, Result, fail, process, unsupported};
-use oci_spec::runtime::Spec;
+use crate::{Error, HostTree, MountPoint, Options, Prepared, Result, fail, process, unsupported};
+use oci_spec::runtime::{Process, Spec};
 use sentry::spec::{MountSpec, Overlay, RootSpec, SandboxSpec, WindowSize};
 use std::fs;
 use std::io::ErrorKind;
@@ -13,6 +13,22 @@ pub const CONFIG_FILE: &str = "config.json";
 
 /// Longest configuration read: it comes from outside, and none in use is near this.
 const MAX_CONFIG: u64 = 8 << 20;
+
+/// Reads the process of an `exec`: a JSON file in the form of the configuration's `process`.
+pub fn load_process(path: &Path) -> Result<Process> {
+    match serde_json::from_str(&read(path)?) {
+        Ok(process) => Ok(process),
+        Err(error) => fail!("{} is not a valid OCI process: {error}", path.display()),
+    }
+}
+
+/// Reads a configuration alone.
+pub fn load_spec(path: &Path) -> Result<Spec> {
+    match serde_json::from_str(&read(path)?) {
+        Ok(spec) => Ok(spec),
+        Err(error) => fail!("{} is not a valid OCI configuration: {error}", path.display()),
+    }
+}
 
 /// Reads the bundle in `dir` for a container `id`.
 pub fn load(dir: &Path, id: &str, options: &Options) -> Result<Prepared> {
@@ -77,6 +93,7 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
         readonly: readonly || options.root_overlay != Overlay::None,
         recursive: true,
         is_file: false,
+        mount_points: Vec::new(),
     }];
     let mut mounts = Vec::new();
     for (index, mount) in spec.mounts().iter().flatten().enumerate() {
@@ -89,6 +106,9 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
         mounts.push(mount);
     }
     add_devices(&mut mounts);
+    if trees[0].readonly && options.root_overlay == Overlay::None {
+        trees[0].mount_points = mount_points(&mounts);
+    }
     let linux = spec.linux().as_ref();
     let mut sysctl: Vec<(String, String)> =
         linux.and_then(|l| l.sysctl().clone()).into_iter().flatten().collect();
@@ -96,6 +116,7 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
     let terminal = process.terminal().unwrap_or(false);
     let size = process.console_size();
     let first = trees.len();
+    let annotations = spec.annotations();
     let spec = SandboxSpec {
         id: id.into(),
         hostname: spec.hostname().clone().unwrap_or_default(),
@@ -112,12 +133,28 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
             rows: size.map_or(0, |s| s.height().try_into().unwrap_or(u16::MAX)),
             cols: size.map_or(0, |s| s.width().try_into().unwrap_or(u16::MAX)),
         },
+        preserved: (0..options.preserve_fds as usize)
+            .map(|n| first + if terminal { 1 } else { 3 } + n)
+            .collect(),
+        signals_end_init: false,
         network: options.network,
         platform: options.platform,
         strace: options.strace,
         debug: options.debug,
     };
-    Ok(Prepared { spec, trees, warnings })
+    let annotations = annotations.clone().into_iter().flatten().collect();
+    Ok(Prepared { spec, trees, warnings, annotations })
+}
+
+/// The mount points that lie in the root file system itself.
+fn mount_points(mounts: &[MountSpec]) -> Vec<MountPoint> {
+    let own = |index: usize, mount: &&MountSpec| {
+        let earlier = &mounts[..index];
+        !earlier.iter().any(|other| Path::new(&mount.destination).starts_with(&other.destination))
+    };
+    let own = mounts.iter().enumerate().filter(|(index, mount)| own(*index, mount));
+    own.map(|(_, mount)| MountPoint { path: mount.destination.clone().into(), is_file: mount.source_is_file })
+        .collect()
 }
 
 /// The specification wants null, zero, full, random, urandom, tty, console, ptmx and the links

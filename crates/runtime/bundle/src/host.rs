@@ -105,6 +105,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         readonly: options.root_overlay != Overlay::None,
         recursive: true,
         is_file: false,
+        mount_points: Vec::new(),
     }];
     let mut mounts = vec![
         internal("/proc", "proc", &[], false),
@@ -136,7 +137,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
             overlay: options.bind_overlay,
             options: Vec::new(),
         });
-        trees.push(HostTree { path, readonly, recursive: true, is_file });
+        trees.push(HostTree { path, readonly, recursive: true, is_file, mount_points: Vec::new() });
     }
     let internal_cwd = ["/proc", "/sys", "/dev"].iter().any(|top| Path::new(&cwd).starts_with(top));
     if !cwd_in_volume && !internal_cwd && !is_dir_below(&root, &cwd) {
@@ -177,12 +178,14 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         stdio: if command.terminal { [first; 3] } else { [first, first + 1, first + 2] },
         console: command.terminal.then_some(first),
         console_size: WindowSize::default(),
+        preserved: Vec::new(),
+        signals_end_init: true,
         network: options.network,
         platform: options.platform,
         strace: options.strace,
         debug: options.debug,
     };
-    Ok(Prepared { spec, trees, warnings: Vec::new() })
+    Ok(Prepared { spec, trees, warnings: Vec::new(), annotations: Default::default() })
 }
 
 /// Whether a directory exists below `root`. Links that lead out of `root` count as existing: the

@@ -16,13 +16,15 @@ mod process;
 mod template;
 mod unsupported;
 
-pub use caps::ALL as ALL_CAPABILITIES;
-pub use config::{CONFIG_FILE, load};
+pub use caps::{ALL as ALL_CAPABILITIES, bit as capability};
+pub use config::{CONFIG_FILE, load, load_process, load_spec};
 pub use host::{HostCommand, Volume, for_host_command};
+pub use process::translate as translate_process;
 pub use template::template;
 
 use sentry::spec::{Network, Overlay, PlatformName, SandboxSpec};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -30,7 +32,7 @@ use std::path::PathBuf;
 ///
 /// Descriptor `i` of the specification is `trees[i]` for as many trees as
 /// there are; the standard streams follow in order, and the terminal, if any,
-/// is the descriptor after those of the trees instead.
+/// is the descriptor after those of the trees instead; the preserved ones come last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// For the kernel.
@@ -39,6 +41,8 @@ pub struct Prepared {
     pub trees: Vec<HostTree>,
     /// Things in the configuration that have no effect yet, for the log.
     pub warnings: Vec<String>,
+    /// The configuration's annotations.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// A directory (or file) of the host that the container sees.
@@ -51,6 +55,17 @@ pub struct HostTree {
     /// With the mounts below it.
     pub recursive: bool,
     /// Not a directory.
+    pub is_file: bool,
+    /// What the container's kernel could not make itself, because it may not write to the tree.
+    pub mount_points: Vec<MountPoint>,
+}
+
+/// A place for a mount in a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountPoint {
+    /// Absolute path, the tree being the root.
+    pub path: PathBuf,
+    /// An empty file is to be there, not a directory.
     pub is_file: bool,
 }
 
@@ -69,6 +84,8 @@ pub struct Options {
     pub strace: bool,
     /// Log more.
     pub debug: bool,
+    /// How many descriptors beside the standard streams the container gets (`--preserve-fds`).
+    pub preserve_fds: u32,
 }
 
 /// One line for the user that says what is wrong and, where that is not plain, what to do.

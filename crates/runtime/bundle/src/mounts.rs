@@ -110,6 +110,7 @@ pub(crate) fn translate(dir: &Path, mount: &Mount, options: &Options) -> Result<
         readonly: out.readonly || out.overlay != Overlay::None,
         recursive,
         is_file: out.source_is_file,
+        mount_points: Vec::new(),
     };
     Ok(Translated { mount: out, tree: Some(tree) })
 }

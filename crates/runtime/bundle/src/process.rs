@@ -24,7 +24,8 @@ const RLIMITS: [&str; 16] = [
     "RLIMIT_RTTIME",
 ];
 
-pub(crate) fn translate(process: &Process) -> Result<ProcessSpec> {
+/// Checks the process of a configuration, or of an `exec`, and translates it for the kernel.
+pub fn translate(process: &Process) -> Result<ProcessSpec> {
     let args = process.args().clone().unwrap_or_default();
     if args.is_empty() || args[0].is_empty() {
         fail!("process.args must name a program");

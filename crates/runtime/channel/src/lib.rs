@@ -11,17 +11,43 @@
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recvmsg, sendmsg, socket_with, socketpair,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Longest message in bytes.
 pub const MAX_MESSAGE: usize = 64 << 10;
 /// Most descriptors with one message (Linux's own limit is 253).
 pub const MAX_FDS: usize = 200;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 16;
+
+/// A socket in a directory. Its address is given relative to a descriptor: a path of any length fits then.
+fn address(dir: BorrowedFd<'_>, name: &str) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))?)
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Makes a socket `name` in a directory, to be given to [`accept`].
+pub fn listen_in(dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    bind(&socket, &address(dir, name)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// The next connection. Blocks.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Channel> {
+    Ok(Channel { socket: accept_with(listener, SocketFlags::CLOEXEC)? })
+}
 
 /// One end of a pair.
 #[derive(Debug)]
@@ -34,6 +60,18 @@ impl Channel {
     pub fn pair() -> io::Result<(Self, Self)> {
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self { socket: a }, Self { socket: b }))
+    }
+
+    /// Connects to the socket `name` in a directory.
+    pub fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
+        let socket = unix_socket()?;
+        connect(&socket, &address(dir, name)?)?;
+        Ok(Self { socket })
+    }
+
+    /// A second handle of the same end.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()? })
     }
 
     /// An end that was passed to this process.
@@ -70,8 +108,9 @@ impl Channel {
             let mut buffers = [IoSliceMut::new(&mut bytes)];
             match recvmsg(&self.socket, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
                 Ok(received) => break received,
-                Err(Errno::INTR) => {}
-                Err(Errno::CONNRESET) => return Ok(None),
+                // A reset, told once, says that the other end closed with something of ours unread; what it had
+                // sent before is still to come.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(error) => return Err(error.into()),
             }
         };
@@ -110,6 +149,19 @@ mod tests {
         assert_eq!((text.as_str(), fds.len()), ("hello", 2));
         drop((fds, a));
         assert!(b.recv::<String>().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_socket_has_a_name_of_any_length() {
+        let path = std::env::temp_dir().join(format!("{}-{}", "x".repeat(100), std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let dir = std::fs::File::open(&path).unwrap();
+        let listener = listen_in(dir.as_fd(), "socket").unwrap();
+        let client = Channel::connect(dir.as_fd(), "socket").unwrap();
+        accept(listener.as_fd()).unwrap().send(&1, &[]).unwrap();
+        assert_eq!(client.recv::<i32>().unwrap().unwrap().0, 1);
+        std::fs::remove_dir_all(&path).unwrap();
+        assert!(Channel::connect(dir.as_fd(), "socket").is_err());
     }
 
     #[test]

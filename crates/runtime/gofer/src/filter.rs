@@ -14,4 +14,9 @@ pub(crate) const RULES: &[Rule] = &[
         "the descriptors, to its one socket",
     ),
     allow_when(libc::SYS_recvmsg, &[&[Arg::Is(0, 3), Arg::Is(2, RECV)]], "waiting for its socket to close"),
+    allow_when(
+        libc::SYS_prctl,
+        &[&[Arg::Is(0, libc::PR_SET_PDEATHSIG as u32), Arg::IsLong(1, 0)]],
+        "outliving the command line",
+    ),
 ];

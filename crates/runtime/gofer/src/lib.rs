@@ -27,6 +27,13 @@ struct Request {
     trees: Vec<HostTree>,
 }
 
+/// What it may be told after that.
+#[derive(Debug, Serialize, Deserialize)]
+enum Later {
+    /// To outlive the process that started it. The socket alone decides from then on.
+    Detach,
+}
+
 /// What it answers.
 #[derive(Debug, Serialize, Deserialize)]
 enum Reply {
@@ -34,6 +41,17 @@ enum Reply {
     Trees { last: bool },
     /// Why there are none.
     Failed(String),
+    /// It no longer ends with its parent.
+    Detached,
+}
+
+/// Has the gofer at the other end live for as long as somebody holds that end, whoever started it.
+pub fn detach(channel: &Channel) -> io::Result<()> {
+    channel.send(&Later::Detach, &[])?;
+    match channel.recv()? {
+        Some((Reply::Detached, _)) => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the gofer ended")),
+    }
 }
 
 /// Asks the gofer at the other end for descriptors of `trees`, in their order.
@@ -52,6 +70,9 @@ pub fn request(channel: &Channel, trees: &[HostTree]) -> io::Result<Vec<OwnedFd>
                 }
             }
             Some((Reply::Failed(message), _)) => return Err(io::Error::other(message)),
+            Some((Reply::Detached, _)) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected answer"));
+            }
             None => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the gofer ended")),
         }
     }
@@ -79,7 +100,10 @@ pub fn serve(channel: &Channel) -> io::Result<()> {
         }
     }
     // The descriptors stay open: with them the mounts stay in this namespace for as long as the container lives.
-    while channel.recv::<()>()?.is_some() {}
+    while let Some((Later::Detach, _)) = channel.recv()? {
+        rustix::process::set_parent_process_death_signal(None)?;
+        channel.send(&Reply::Detached, &[])?;
+    }
     Ok(())
 }
 

@@ -5,15 +5,15 @@
 //! to a device node or lets a link be followed, whatever it did on the host.
 
 use crate::mountinfo::hidden_below;
-use bundle::HostTree;
+use bundle::{HostTree, MountPoint};
 use confine::root::{Stage, reference};
 use hostsys::mounts::{MountAttrs, set_attributes};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use sentry::spec::FILE_ENTRY;
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
 
 /// Directory and file that cover what the container must not see.
 const EMPTY_DIR: &str = "empty";
@@ -52,12 +52,40 @@ fn clone(tree: &HostTree) -> std::io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let mount = open_tree(CWD, &tree.path, flags)?;
+    for point in &tree.mount_points {
+        // What cannot be made is told by the kernel inside, which then finds no place for its mount.
+        let _ = make_mount_point(mount.as_fd(), point);
+    }
     let mut attrs = MountAttrs::NOSUID | MountAttrs::NODEV | MountAttrs::NOSYMFOLLOW;
     if tree.readonly {
         attrs |= MountAttrs::RDONLY;
     }
     set_attributes(mount.as_fd(), attrs, true)?;
     Ok(mount)
+}
+
+/// Makes what is missing of a mount point. Links are followed as inside the tree, never out of it.
+fn make_mount_point(root: BorrowedFd<'_>, point: &MountPoint) -> std::io::Result<()> {
+    let open = |path: &Path| {
+        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside)
+    };
+    let parts: Vec<_> = point.path.components().filter(|c| matches!(c, Component::Normal(_))).collect();
+    let mut at = PathBuf::from("/");
+    for (index, part) in parts.iter().enumerate() {
+        let parent = open(&at)?;
+        at.push(part);
+        if open(&at).is_ok() {
+            continue;
+        }
+        if point.is_file && index + 1 == parts.len() {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            openat(&parent, part.as_os_str(), flags, Mode::from_raw_mode(0o644))?;
+        } else {
+            mkdirat(&parent, part.as_os_str(), Mode::from_raw_mode(0o755))?;
+        }
+    }
+    Ok(())
 }
 
 fn attach(
@@ -103,7 +131,7 @@ fn cover(stage: &Stage, path: &Path) -> std::io::Result<()> {
     Ok(move_mount(&mount, "", stage.dir(), path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-fn create_file(dir: std::os::fd::BorrowedFd<'_>, name: &str) -> std::io::Result<()> {
+fn create_file(dir: BorrowedFd<'_>, name: &str) -> std::io::Result<()> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     openat(dir, name, flags, Mode::from_raw_mode(0o444))?;
     Ok(())

@@ -6,11 +6,13 @@
 //! platform, which forks its zygote while there is one thread; drop capabilities;
 //! go under the seccomp filter; start the platform's threads; run.
 
-use crate::filter;
 use crate::messages::{Event, Request, exit_code};
+use crate::{control, filter, terminal};
 use channel::Channel;
 use confine::{privileges, root};
+use hostsys::signals::SignalFd;
 use platform::Platform;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
@@ -42,7 +44,7 @@ pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
     hostsys::heap::configure();
     let maps = own_maps(proc)?;
     let channel = Channel::from_fd(channel);
-    let Some((spec, fds)) = receive(&channel)? else { return Ok(0) };
+    let Some(Received { spec, fds, listener }) = receive(&channel)? else { return Ok(0) };
     crate::logging::set_level(spec.debug, spec.strace);
     log::debug!("starting {} with {} descriptors", spec.id, fds.len());
 
@@ -52,6 +54,10 @@ pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
     let prepared = match PreparedPlatform::new(spec.platform, &maps) {
         Ok(prepared) => prepared,
         Err(message) => return failed(&channel, other(message)),
+    };
+    let window = match spec.console.and_then(|index| fds.get(index)) {
+        Some(console) if listener.is_some() => Window::take(console)?,
+        _ => None,
     };
     privileges::keep_only(CAPABILITIES)?;
     privileges::undumpable()?;
@@ -63,11 +69,21 @@ pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
 
     keep_heap_small()?;
     let channel = Arc::new(channel);
-    let for_control = channel.clone();
-    let on_start = Box::new(move |kernel: Arc<dyn Running>| start_control(for_control, kernel));
-    match sentry::run(spec, fds, platform, on_start) {
+    let first = channel.clone();
+    let on_ready = Box::new(move |kernel: Arc<dyn Running>| {
+        // A command line that is gone takes the sandbox with it; there is nobody else to tell.
+        let _ = first.send(&Event::Ready, &[]);
+        let window = window.map_or(Ok(()), |window| window.watch(kernel.clone()));
+        let listening = listener.map_or(Ok(()), |listener| control::listen(listener, kernel.clone()));
+        if let Err(error) = window.and(listening).and_then(|()| control::serve_first(first, kernel)) {
+            log::error!("control threads: {error}");
+            std::process::abort();
+        }
+    });
+    match sentry::run(spec, fds, platform, on_ready) {
         Ok(status) => {
-            channel.send(&Event::Exited { status }, &[])?;
+            // A container in the background has nobody there.
+            let _ = channel.send(&Event::Exited { status }, &[]);
             Ok(exit_code(status).into())
         }
         Err(error) => failed(&channel, error),
@@ -75,17 +91,30 @@ pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
 }
 
 fn failed(channel: &Channel, error: StartError) -> io::Result<i32> {
-    channel.send(&Event::Failed(error.clone()), &[])?;
+    let _ = channel.send(&Event::Failed(error.clone()), &[]);
     Ok(error.exit_status())
 }
 
+/// What a sandbox starts with.
+struct Received {
+    spec: SandboxSpec,
+    fds: Vec<OwnedFd>,
+    listener: Option<OwnedFd>,
+}
+
 /// The specification and its descriptors, or `None` when the command line is gone.
-fn receive(channel: &Channel) -> io::Result<Option<(SandboxSpec, Vec<OwnedFd>)>> {
+fn receive(channel: &Channel) -> io::Result<Option<Received>> {
     let mut fds: Vec<OwnedFd> = Vec::new();
+    let mut listener = None;
     loop {
         let Some((request, batch)) = channel.recv()? else { return Ok(None) };
-        let Request::Descriptors { last } = request else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "expected descriptors"));
+        let last = match request {
+            Request::Descriptors { last } => last,
+            Request::Listen => {
+                listener = batch.into_iter().next();
+                continue;
+            }
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "expected descriptors")),
         };
         fds.extend(batch);
         if fds.is_empty() || fds.len() > MAX_DESCRIPTORS {
@@ -99,7 +128,7 @@ fn receive(channel: &Channel) -> io::Result<Option<(SandboxSpec, Vec<OwnedFd>)>>
     let mut text = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut text)?;
-    Ok(Some((serde_json::from_slice(&text)?, fds)))
+    Ok(Some(Received { spec: serde_json::from_slice(&text)?, fds, listener }))
 }
 
 /// Gives free memory back from time to time. The thread sleeps in between for as long as nothing was freed.
@@ -168,22 +197,40 @@ impl PreparedPlatform {
     }
 }
 
-/// Tells the command line that the container runs, and serves its requests until it hangs up.
-fn start_control(channel: Arc<Channel>, kernel: Arc<dyn Running>) {
-    let serve = move || {
-        if channel.send(&Event::Started, &[]).is_err() {
-            return;
+/// The container's terminal, made this process's controlling terminal: its window changes raise SIGWINCH here.
+struct Window {
+    tty: OwnedFd,
+    signals: SignalFd,
+}
+
+impl Window {
+    /// `None` for the terminal of somebody else's session, who hears of its changes then. The zygote must have
+    /// been forked: guest processes stay in another session. Blocks the signals for all threads.
+    fn take(console: &OwnedFd) -> io::Result<Option<Self>> {
+        let tty = console.try_clone()?;
+        rustix::process::setsid()?;
+        match rustix::process::ioctl_tiocsctty(&tty) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::PERM) => return Ok(None),
+            Err(error) => return Err(error.into()),
         }
-        loop {
-            match channel.recv() {
-                Ok(Some((Request::Signal { signo }, _))) => kernel.signal(signo),
-                Ok(Some((Request::Resize { size }, _))) => kernel.resize(size),
-                Ok(Some((Request::Descriptors { .. }, _))) | Err(_) => log::warn!("unexpected request"),
-                Ok(None) => return,
+        // SIGHUP comes when the other side of the terminal is closed; the reads tell the same.
+        Ok(Some(Self { tty, signals: SignalFd::new(&[libc::SIGWINCH, libc::SIGHUP])? }))
+    }
+
+    /// Passes every new size on, from a thread of its own.
+    fn watch(self, kernel: Arc<dyn Running>) -> io::Result<()> {
+        let run = move || {
+            loop {
+                let mut polled = [PollFd::new(&self.signals, PollFlags::IN)];
+                let _ = poll(&mut polled, None);
+                while let Ok(Some(received)) = self.signals.read() {
+                    if received.signo == libc::SIGWINCH {
+                        kernel.resize(terminal::size(&self.tty));
+                    }
+                }
             }
-        }
-    };
-    if let Err(error) = std::thread::Builder::new().name("control".into()).spawn(serve) {
-        log::error!("control thread: {error}");
+        };
+        std::thread::Builder::new().name("window".into()).stack_size(64 << 10).spawn(run).map(drop)
     }
 }

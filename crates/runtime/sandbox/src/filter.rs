@@ -155,6 +155,7 @@ const FILES: &[Rule] = &[
         ],
         "standard streams that are terminals or pipes; never TIOCSTI",
     ),
+    allow(libc::SYS_accept4, "the control socket"),
     allow_when(libc::SYS_sendmsg, &[&[Arg::Is(2, libc::MSG_NOSIGNAL as u32)]], "the control socket"),
     allow_when(libc::SYS_recvmsg, &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]], "the control socket"),
 ];

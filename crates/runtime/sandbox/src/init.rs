@@ -3,35 +3,62 @@
 //! It is there so that the sentry is not pid 1 (an init of a pid namespace may
 //! not create siblings, which is how guest processes come to be), and so that
 //! the end of the sentry ends everything else: when pid 1 ends, the kernel
-//! kills the namespace.
+//! kills the namespace. To the host it is the container's process: it ends
+//! with the container's exit status, and for as long as it lives it holds the
+//! lock that says so, and the gofer.
 
+use crate::messages::Life;
 use crate::{launch::arguments, role};
-use confine::filter::{Arg, RUST_RUNTIME, Rule, allow_when};
+use channel::Channel;
+use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when};
 use confine::{privileges, root};
+use hostsys::signals::SignalFd;
 use hostsys::spawn::{Namespaces, Program, spawn};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{WaitOptions, set_parent_process_death_signal, wait};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::thread::CapabilitySet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Beside the Rust run-time's own.
-const RULES: &[Rule] = &[allow_when(
-    libc::SYS_wait4,
-    &[&[Arg::Is(0, u32::MAX), Arg::Is(2, 0)]],
-    "waiting for the sentry, reaping",
-)];
+const RULES: &[Rule] = &[
+    allow_when(libc::SYS_wait4, &[&[Arg::Is(2, 0)], &[Arg::Is(2, libc::WNOHANG as u32)]], "reaping"),
+    allow(libc::SYS_poll, "waiting for the sentry, the gofer and the command line"),
+    allow(libc::SYS_ppoll, "waiting for the sentry, the gofer and the command line"),
+    allow(libc::SYS_read, "what signals have arrived"),
+    allow(libc::SYS_write, "the exit status, into the file it holds the lock of"),
+    allow_when(
+        libc::SYS_prctl,
+        &[&[Arg::Is(0, libc::PR_SET_PDEATHSIG as u32), Arg::IsLong(1, 0)]],
+        "outliving the command line",
+    ),
+    allow_when(libc::SYS_sendmsg, &[&[Arg::Is(2, libc::MSG_NOSIGNAL as u32)]], "the command line"),
+    allow_when(libc::SYS_recvmsg, &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]], "the command line"),
+];
 
-/// Runs pid 1. `channel` is passed on to the sentry, `exe` is our own executable.
-/// Returns the sentry's exit status, or 128 and the signal that ended it.
-pub fn run(channel: OwnedFd, exe: OwnedFd) -> io::Result<i32> {
+/// What pid 1 is started with, from descriptor 3 on.
+pub struct Inherited {
+    /// Passed on to the sentry.
+    pub channel: OwnedFd,
+    /// Our own executable.
+    pub exe: OwnedFd,
+    /// Leads to the gofer, which lives for as long as this is open.
+    pub gofer: OwnedFd,
+    /// Leads to the command line, with which this process ends unless told otherwise.
+    pub life: OwnedFd,
+    /// The file whose lock says that the container lives, or any other.
+    pub alive: OwnedFd,
+}
+
+/// Runs pid 1. Returns the sentry's exit status, or 128 and the signal that ended it.
+pub fn run(inherited: Inherited) -> io::Result<i32> {
+    let Inherited { channel, exe, gofer, life, alive } = inherited;
     privileges::die_with_parent()?;
+    let life = Channel::from_fd(life);
     // A parent that ended before that call has closed its end.
-    let mut polled = [PollFd::new(&channel, PollFlags::empty())];
-    poll(&mut polled, Some(&Default::default()))?;
-    if polled[0].revents().contains(PollFlags::HUP) {
+    if hung_up(&life)? {
         return Ok(0);
     }
     // Away from the caller's terminal: its signals are for the command line alone.
@@ -45,6 +72,7 @@ pub fn run(channel: OwnedFd, exe: OwnedFd) -> io::Result<i32> {
     let fds = [stdin(), stdout(), stderr(), channel.as_fd(), proc.as_fd()];
     let program =
         Program { exe: exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces: Namespaces::NONE };
+    let children = SignalFd::new(&[libc::SIGCHLD])?;
     let sentry = spawn(&program, |_| Ok(()))?;
     drop((channel, exe, proc));
 
@@ -52,13 +80,63 @@ pub fn run(channel: OwnedFd, exe: OwnedFd) -> io::Result<i32> {
     privileges::undumpable()?;
     privileges::die_with_parent()?;
     confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, RULES])?)?;
+    let status = attend(&children, sentry.pid, &gofer, life)?;
+    // Only a container with a state directory has somebody who reads it.
+    let _ = rustix::io::write(&alive, format!("{status}\n").as_bytes());
+    Ok(status)
+}
+
+fn hung_up(channel: &Channel) -> io::Result<bool> {
+    let mut polled = [PollFd::new(channel, PollFlags::empty())];
+    poll(&mut polled, Some(&Default::default()))?;
+    Ok(polled[0].revents().contains(PollFlags::HUP))
+}
+
+/// Waits for the end of the sentry, of the gofer, or of the command line while that still matters.
+fn attend(children: &SignalFd, sentry: i32, gofer: &OwnedFd, life: Channel) -> io::Result<i32> {
+    let mut life = Some(life);
     loop {
-        match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == sentry.pid => {
-                let signal = status.terminating_signal().map(|signo| 128 + signo);
-                return Ok(status.exit_status().or(signal).unwrap_or(128));
-            }
+        let mut fds = vec![PollFd::new(children, PollFlags::IN), PollFd::new(gofer, PollFlags::empty())];
+        fds.extend(life.as_ref().map(|life| PollFd::new(life, PollFlags::IN)));
+        match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if ready[0] {
+            while children.read()?.is_some() {}
+            if let Some(status) = reap(sentry)? {
+                return Ok(status);
+            }
+        }
+        if ready[1] {
+            // Without it the container's mounts are no longer held together.
+            return Ok(128);
+        }
+        if ready.get(2) == Some(&true)
+            && let Some(channel) = life.take()
+        {
+            match channel.recv() {
+                Ok(Some((Life::Detach, _))) => {
+                    set_parent_process_death_signal(None)?;
+                    let _ = channel.send(&Life::Detached, &[]);
+                }
+                _ => return Ok(128),
+            }
+        }
+    }
+}
+
+/// Reaps every child that has ended; the sentry's status if it is among them.
+fn reap(sentry: i32) -> io::Result<Option<i32>> {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == sentry => {
+                let signal = status.terminating_signal().map(|signo| 128 + signo);
+                return Ok(Some(status.exit_status().or(signal).unwrap_or(128)));
+            }
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) | Err(rustix::io::Errno::CHILD) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
     }

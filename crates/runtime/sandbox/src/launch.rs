@@ -1,6 +1,6 @@
 //! The command line's side of a start.
 
-use crate::messages::Request;
+use crate::messages::{Event, Life, Request};
 use crate::role;
 use bundle::Prepared;
 use channel::{Channel, MAX_FDS};
@@ -8,6 +8,7 @@ use confine::ids::{Mapping, write_maps};
 use hostsys::spawn::{Child, Namespaces, Program, spawn};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open, openat};
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
+use sentry::spec::StartError;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,49 +20,122 @@ pub struct Files {
     pub stdio: [OwnedFd; 3],
     /// The user's terminal.
     pub console: Option<OwnedFd>,
-    /// Where our own processes log, as their standard error.
-    pub log: OwnedFd,
+    /// Further descriptors for the container, numbered from 3.
+    pub preserved: Vec<OwnedFd>,
 }
 
-/// A started sandbox. Dropping it ends all its processes and waits for them.
+/// What the sandbox's processes hold besides.
+pub struct Holds<'a> {
+    /// The file whose lock says that the container lives; pid 1 writes the exit status into it.
+    pub alive: Option<BorrowedFd<'a>>,
+    /// Called with the id of each process of ours before it runs anything: the place to put it into control groups.
+    pub joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
+}
+
+/// A started sandbox. Dropping it ends all its processes and waits for them, unless it was detached.
 pub struct Sandbox {
     pub(crate) channel: Channel,
     pub(crate) init: Process,
     /// Ends with the sandbox.
     pub(crate) gofer: Process,
+    life: Channel,
 }
 
-/// Starts a sandbox. Called while the process has one thread only: its children are killed when that thread ends.
-pub fn launch(prepared: &Prepared, files: &Files, mapping: Mapping) -> io::Result<Sandbox> {
-    let spec = sealed(&serde_json::to_vec(&prepared.spec)?)?;
+/// Starts a sandbox's processes: in namespaces of their own, but with nothing to do yet. Called while the process
+/// has one thread only: its children are killed when that thread ends.
+pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, holds: Holds<'_>) -> io::Result<Sandbox> {
     let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let (to_gofer, gofer_end) = Channel::pair()?;
     let (to_boot, boot_end) = Channel::pair()?;
+    let (life, init_end) = Channel::pair()?;
 
-    let base = [null.as_fd(), null.as_fd(), files.log.as_fd()];
-    let start = |role: &str, fds: &[BorrowedFd<'_>]| {
+    let base = [null.as_fd(), null.as_fd(), log];
+    let mut start = |role: &str, fds: &[BorrowedFd<'_>]| {
         let fds: Vec<_> = base.iter().chain(fds).copied().collect();
-        start_role(exe.as_fd(), role, &fds, mapping)
+        start_role(exe.as_fd(), role, &fds, mapping, &mut *holds.joined)
     };
-    let gofer = start(role::GOFER, &[gofer_end.as_fd()])?;
-    let init = start(role::INIT, &[boot_end.as_fd(), exe.as_fd()])?;
-    drop((gofer_end, boot_end));
+    let gofer = start(role::GOFER, &[gofer_end.as_fd()])?.holding(to_gofer.try_clone()?);
+    let alive = holds.alive.unwrap_or(null.as_fd());
+    let inherited = [boot_end.as_fd(), exe.as_fd(), to_gofer.as_fd(), init_end.as_fd(), alive];
+    let init = start(role::INIT, &inherited)?;
+    Ok(Sandbox { channel: to_boot, init, gofer, life })
+}
 
-    let trees = gofer::request(&to_gofer, &prepared.trees)?;
-    let mut fds = vec![spec.as_fd()];
-    fds.extend(trees.iter().map(AsFd::as_fd));
-    match &files.console {
-        Some(console) => fds.push(console.as_fd()),
-        None => fds.extend(files.stdio.iter().map(AsFd::as_fd)),
+impl Sandbox {
+    /// Process id of the container as the host sees it.
+    pub fn pid(&self) -> i32 {
+        self.init.child.pid
     }
-    let mut rest = fds.as_slice();
-    while !rest.is_empty() {
-        let (batch, tail) = rest.split_at(rest.len().min(MAX_FDS));
-        rest = tail;
-        to_boot.send(&Request::Descriptors { last: rest.is_empty() }, batch)?;
+
+    /// Has the container set up. With `listener`, further connections are accepted on that socket.
+    /// The sentry's answer is an event of its channel.
+    pub fn set_up(
+        &self,
+        prepared: &Prepared,
+        files: &Files,
+        listener: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let spec = sealed(&serde_json::to_vec(&prepared.spec)?)?;
+        let Some(to_gofer) = &self.gofer.channel else { return Err(io::ErrorKind::NotConnected.into()) };
+        let trees = gofer::request(to_gofer, &prepared.trees)?;
+        let mut fds = vec![spec.as_fd()];
+        fds.extend(trees.iter().map(AsFd::as_fd));
+        match &files.console {
+            Some(console) => fds.push(console.as_fd()),
+            None => fds.extend(files.stdio.iter().map(AsFd::as_fd)),
+        }
+        fds.extend(files.preserved.iter().map(AsFd::as_fd));
+        if let Some(listener) = listener {
+            self.channel.send(&Request::Listen, &[listener])?;
+        }
+        let mut rest = fds.as_slice();
+        while !rest.is_empty() {
+            let (batch, tail) = rest.split_at(rest.len().min(MAX_FDS));
+            rest = tail;
+            self.channel.send(&Request::Descriptors { last: rest.is_empty() }, batch)?;
+        }
+        Ok(())
     }
-    Ok(Sandbox { channel: to_boot, init, gofer: gofer.holding(to_gofer) })
+
+    /// Lets the first process run, at once or as soon as it is set up.
+    pub fn start(&self) -> io::Result<()> {
+        self.channel.send(&Request::Start, &[])
+    }
+
+    /// Waits until the first process is set up; the outer error is ours, the inner one the container's.
+    pub fn wait_ready(&mut self) -> io::Result<Result<(), StartError>> {
+        match self.channel.recv()? {
+            Some((Event::Ready, _)) => Ok(Ok(())),
+            Some((Event::Failed(error), _)) => {
+                // It ends by itself; what it held is free then.
+                self.init.wait()?;
+                Ok(Err(crate::shown(error)))
+            }
+            Some(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected event")),
+            None => {
+                let status = self.init.wait()?;
+                Err(io::Error::other(format!(
+                    "the sentry ended with status {status} before the container was set up"
+                )))
+            }
+        }
+    }
+
+    /// Lets the sandbox outlive this process.
+    pub fn detach(mut self) -> io::Result<()> {
+        if let Some(to_gofer) = &self.gofer.channel {
+            gofer::detach(to_gofer)?;
+        }
+        self.life.send(&Life::Detach, &[])?;
+        match self.life.recv()? {
+            Some((Life::Detached, _)) => {}
+            _ => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox ended")),
+        }
+        self.gofer.kept = true;
+        self.init.kept = true;
+        Ok(())
+    }
 }
 
 /// The arguments for a role's process, which say nothing about the container.
@@ -74,11 +148,12 @@ fn start_role(
     role: &str,
     fds: &[BorrowedFd<'_>],
     mapping: Mapping,
+    joined: &mut dyn FnMut(i32) -> io::Result<()>,
 ) -> io::Result<Process> {
     let args = arguments(role);
     let program = Program { exe, args: &args, env: &[], fds, namespaces: Namespaces::ALL };
-    match spawn(&program, |pid| write_maps(pid, mapping)) {
-        Ok(child) => Ok(Process { child, channel: None, waited: None }),
+    match spawn(&program, |pid| write_maps(pid, mapping).and_then(|()| joined(pid))) {
+        Ok(child) => Ok(Process { child, channel: None, waited: None, kept: false }),
         Err(error) => {
             Err(io::Error::other(format!("cannot start the {role} process in new namespaces: {error}")))
         }
@@ -86,7 +161,7 @@ fn start_role(
 }
 
 /// A memfd that can no longer change.
-fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+pub(crate) fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     let fd = memfd_create("spec", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(fd);
     file.write_all(bytes)?;
@@ -100,6 +175,8 @@ pub(crate) struct Process {
     /// Open for as long as the process is to live.
     channel: Option<Channel>,
     waited: Option<i32>,
+    /// Not ours to end any more.
+    kept: bool,
 }
 
 impl Process {
@@ -132,7 +209,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.channel = None;
-        if self.waited.is_none() {
+        if self.waited.is_none() && !self.kept {
             let _ = pidfd_send_signal(&self.child.pidfd, Signal::KILL);
             let _ = self.wait();
         }

@@ -6,13 +6,18 @@
 //!        └── channel ──────────── boot       the sentry: runs the kernel
 //! ```
 //!
-//! The command line holds the only other end of both sockets. When it ends, for
-//! whatever reason, the kernel kills gofer and init, and with init everything
-//! in the sandbox's pid namespace.
+//! A container in the foreground ends with its command line: the kernel then kills gofer and init, and
+//! with init everything in the sandbox's pid namespace. One that `create` made is detached once it is
+//! set up: init then holds the gofer, and [`client`] talks to the sentry over a socket in the state directory.
 
 #![forbid(unsafe_code)]
 
+use sentry::spec::StartError;
+
 pub mod boot;
+pub mod client;
+pub mod console;
+mod control;
 mod filter;
 pub mod init;
 pub mod launch;
@@ -30,4 +35,12 @@ pub mod role {
     pub const INIT: &str = "init";
     /// The sentry.
     pub const BOOT: &str = "boot";
+    /// Stands for a process that `exec --detach` started.
+    pub const ATTEND: &str = "attend";
+}
+
+/// An error of the sentry as it may be shown on a terminal: one line, not endless, no control characters.
+fn shown(error: StartError) -> StartError {
+    let message = error.message.chars().map(|c| if c.is_control() { ' ' } else { c }).take(1000).collect();
+    StartError { message, ..error }
 }

@@ -1,45 +1,93 @@
-//! What the command line and the sentry say to each other.
+//! What the command line and the sandbox say to each other.
 //!
 //! The command line must expect a sentry that a guest has taken over: what it
 //! reads here is used as a number or shown with control characters removed,
 //! never more.
 
-use sentry::spec::{StartError, WindowSize};
+use sentry::spec::{ProcessInfo, StartError, Target, WindowSize};
 use serde::{Deserialize, Serialize};
 
-/// From the command line.
+/// From the command line to the sentry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Descriptors; with the first message, before all others, the memfd that
-    /// holds the specification. The sandbox starts with the `last` one.
+    /// holds the specification. The sandbox is set up with the `last` one.
     Descriptors {
         /// No more follow.
         last: bool,
     },
-    /// A signal for the container.
+    /// With a socket on which further connections are accepted. Before the last [`Request::Descriptors`].
+    Listen,
+    /// Let the first process run.
+    Start,
+    /// A signal.
     Signal {
         /// Its number.
         signo: i32,
+        /// Whom it is for; of a connection that started a process, that process.
+        to: Target,
     },
     /// The user's terminal has a new size.
     Resize {
         /// The size.
         size: WindowSize,
     },
+    /// Start another process: a memfd with its specification, then its standard streams and further
+    /// descriptors, or its terminal. From then on the connection is the process's: when it is closed the process is killed.
+    Exec {
+        /// Size of the terminal, if that is what was passed.
+        terminal: Option<WindowSize>,
+    },
+    /// Tell what processes there are.
+    Processes,
+    /// What to log from now on.
+    Log {
+        /// More than warnings.
+        debug: bool,
+        /// System calls.
+        strace: bool,
+    },
 }
 
 /// From the sentry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// The first process is about to run.
+    /// The first process is set up and waits to be started.
+    Ready,
+    /// It is about to run.
     Started,
-    /// It could not be started.
+    /// It, or the process of this connection, could not be started.
     Failed(StartError),
-    /// It has ended, with this wait status.
+    /// The process of this connection runs.
+    Executed {
+        /// Its id in the container.
+        pid: i32,
+    },
+    /// The first process, or that of the connection, has ended, with this wait status.
     Exited {
         /// As wait4(2) reports it.
         status: i32,
     },
+    /// Some of the processes.
+    Processes {
+        /// In the order of their ids.
+        list: Vec<ProcessInfo>,
+        /// No more follow.
+        last: bool,
+    },
+    /// Any other request was carried out.
+    Done,
+    /// It was not.
+    Refused(String),
+}
+
+/// Between the command line and the processes that live as long as the container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Life {
+    /// The command line is going to leave: the container outlives it.
+    Detach,
+    /// That is settled.
+    Detached,
 }
 
 /// The exit status that stands for a wait status, as shells form it.

@@ -5,7 +5,7 @@ use crate::messages::{Event, Request, exit_code};
 use crate::terminal;
 use hostsys::signals::SignalFd;
 use rustix::event::{PollFd, PollFlags, poll};
-use sentry::spec::StartError;
+use sentry::spec::{StartError, Target};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -70,7 +70,9 @@ pub fn run(
         if open && ready[3] {
             match sandbox.channel.recv()? {
                 Some((Event::Started, _)) => on_start(),
-                Some((Event::Failed(error), _)) => outcome = Some(Outcome::NotStarted(shown(error))),
+                Some((Event::Ready | Event::Done | Event::Refused(_), _)) => {}
+                Some((Event::Failed(error), _)) => outcome = Some(Outcome::NotStarted(crate::shown(error))),
+                Some((Event::Executed { .. } | Event::Processes { .. }, _)) => log::warn!("unexpected event"),
                 Some((Event::Exited { status }, _)) => outcome = Some(Outcome::Exited(exit_code(status))),
                 None => open = false,
             }
@@ -78,6 +80,10 @@ pub fn run(
         }
         if ready[1] {
             let status = sandbox.init.wait()?;
+            if status == 128 + libc::SIGKILL {
+                // Somebody killed the container as a whole: `kill`, or the host for want of memory.
+                return Ok(outcome.unwrap_or(Outcome::Exited(128 + libc::SIGKILL as u8)));
+            }
             return Ok(
                 outcome.unwrap_or_else(|| Outcome::Lost(format!("the sentry ended with status {status}")))
             );
@@ -93,17 +99,11 @@ pub fn run(
             while let Some(received) = signals.read()? {
                 let request = match (received.signo, console) {
                     (libc::SIGWINCH, Some(tty)) => Request::Resize { size: terminal::size(tty) },
-                    (signo, _) => Request::Signal { signo },
+                    (signo, _) => Request::Signal { signo, to: Target::Foreground },
                 };
                 // The sandbox may be gone already; its end is then the next thing seen.
                 let _ = sandbox.channel.send(&request, &[]);
             }
         }
     }
-}
-
-/// An error as it may be shown on a terminal: one line, not endless, no control characters.
-fn shown(error: StartError) -> StartError {
-    let message = error.message.chars().map(|c| if c.is_control() { ' ' } else { c }).take(1000).collect();
-    StartError { message, ..error }
 }

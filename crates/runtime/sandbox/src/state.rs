@@ -1,18 +1,60 @@
-//! Containers on disk: one lock and one JSON file each in the state directory.
+//! Containers on disk: one directory each in the state directory.
 //!
-//! Whoever runs a container holds the lock of its id, and with it the id. A
-//! lock that nobody holds means that the holder is gone, however it ended:
-//! then nothing of the container runs any more, and the files are left-overs
-//! that the next user of the id replaces.
+//! ```text
+//! ROOT/ID/state.json     what the container is, in the form of the OCI runtime specification
+//!         config.json    the configuration it was made from
+//!         lock           held by a command while it changes the container
+//!         alive          held by the container's pid 1; afterwards holds the exit status
+//!         control.sock   leads to the sentry
+//! ```
+//!
+//! Locks are flock(2)s, which the kernel frees however their holder ends. So nobody has to say that a
+//! container has ended: when `alive` is free, it has. A directory that its maker left before the container
+//! was complete, or that belonged to a container in the foreground, is a left-over that the next user of the id replaces.
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A container's state, in the form of the OCI runtime specification with our own fields beside.
+/// Name of the control socket.
+pub const SOCKET: &str = "control.sock";
+/// Directories on their way out begin with this, which no id does.
+const GOING: char = '~';
+
+/// Where a container is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Being set up.
+    Creating,
+    /// Set up, its process not yet started.
+    Created,
+    /// Started.
+    Running,
+    /// Frozen by `pause`.
+    Paused,
+    /// Over.
+    Stopped,
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Creating => "creating",
+            Self::Created => "created",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
+/// A container's state as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
@@ -20,22 +62,52 @@ pub struct State {
     pub oci_version: String,
     /// Container id.
     pub id: String,
-    /// `creating`, `created`, `running` or `stopped`.
-    pub status: String,
-    /// Process that holds the container, as the host sees it.
-    pub pid: u32,
+    /// Process that stands for the container on the host; 0 when it has ended.
+    pub pid: i32,
+    /// Where it is in its life.
+    pub status: Status,
     /// Absolute path of the bundle.
     pub bundle: PathBuf,
+    /// Absolute path of the root file system.
+    pub rootfs: PathBuf,
     /// When it was created, RFC 3339.
     pub created: String,
+    /// The configuration's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Name of the user who made it.
+    pub owner: String,
 }
 
-/// An id that is ours for as long as this lives. Dropping it removes the files.
+/// What is on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// What clients see.
+    pub state: State,
+    /// Ends with the command that started it.
+    pub foreground: bool,
+    /// What the runtime needs to know of the container besides, in its own form.
+    #[serde(default)]
+    pub runtime: serde_json::Value,
+}
+
+/// A container's directory.
+#[derive(Debug)]
+pub struct Container {
+    path: PathBuf,
+}
+
+/// The right to change a container, until dropped.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "held for its lock")] File);
+
+/// A container in the making. Dropping it removes the directory, unless it was kept.
 #[derive(Debug)]
 pub struct Claim {
-    lock: PathBuf,
-    state: PathBuf,
-    _file: File,
+    container: Container,
+    lock: Option<Lock>,
+    alive: File,
+    kept: bool,
 }
 
 /// Whether `id` can name a container: letters, digits and `_+-.`, not only dots.
@@ -45,105 +117,257 @@ pub fn valid_id(id: &str) -> bool {
 }
 
 /// Claims an id. Errors are lines for the user.
-pub fn claim(dir: &Path, id: &str) -> Result<Claim, String> {
+pub fn claim(root: &Path, id: &str) -> Result<Claim, String> {
     if !valid_id(id) {
         return Err(format!("invalid container ID {id:?}: use letters, digits and any of _+-."));
     }
     let hint = |error: io::Error| {
-        format!("state directory {}: {error}; choose another with --root, or use --rootless", dir.display())
+        format!("state directory {}: {error}; choose another with --root, or use --rootless", root.display())
     };
-    DirBuilder::new().recursive(true).mode(0o711).create(dir).map_err(hint)?;
+    DirBuilder::new().recursive(true).mode(0o711).create(root).map_err(hint)?;
     // Below /tmp the name may have been taken by somebody who waits for us.
-    let owner = fs::metadata(dir).map_err(hint)?.uid();
+    let owner = fs::metadata(root).map_err(hint)?.uid();
     if owner != 0 && owner != rustix::process::geteuid().as_raw() {
         return Err(format!(
             "state directory {} belongs to user {owner}; choose another with --root",
-            dir.display()
+            root.display()
         ));
     }
-    let (lock, state) = (dir.join(format!("{id}.lock")), dir.join(format!("{id}.json")));
-    loop {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&lock)
-            .map_err(hint)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err("container with given ID already exists".into());
+    sweep(root);
+    let taken = || "container with given ID already exists".to_string();
+    for _ in 0..100 {
+        let container = Container { path: root.join(id) };
+        match DirBuilder::new().mode(0o700).create(&container.path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(hint(error)),
         }
-        // A former holder may have removed the file between our open and our lock.
-        let same =
-            fs::metadata(&lock).is_ok_and(|on_disk| file.metadata().is_ok_and(|m| m.ino() == on_disk.ino()));
-        if same {
-            return Ok(Claim { lock, state, _file: file });
+        let lock = match container.try_lock() {
+            Ok(Some(lock)) => lock,
+            Ok(None) => return Err(taken()),
+            // Its user has just removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(hint(error)),
+        };
+        let left = container.read_raw().map_err(hint)?;
+        if left.is_some_and(|record| !record.foreground && record.state.status != Status::Creating) {
+            return Err(taken());
         }
+        let alive = open_lock(&container.path.join("alive")).map_err(hint)?;
+        if flock(&alive, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(taken());
+        }
+        alive.set_len(0).map_err(hint)?;
+        for left in ["state.json", "state.tmp", "config.json", SOCKET] {
+            let _ = fs::remove_file(container.path.join(left));
+        }
+        return Ok(Claim { container, lock: Some(lock), alive, kept: false });
+    }
+    Err(taken())
+}
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
+}
+
+/// Removes what a `delete` was killed over.
+fn sweep(root: &Path) {
+    let names = fs::read_dir(root).into_iter().flatten().flatten();
+    for entry in names.filter(|entry| entry.file_name().to_string_lossy().starts_with(GOING)) {
+        let _ = fs::remove_dir_all(entry.path());
     }
 }
 
 impl Claim {
-    /// Writes the state; readers see the old one or the new one.
-    pub fn write(&self, state: &State) -> io::Result<()> {
-        let temporary = self.state.with_extension("tmp");
-        fs::write(&temporary, serde_json::to_vec(state)?)?;
-        fs::rename(&temporary, &self.state)
+    /// The file whose lock says that the container lives.
+    pub fn alive(&self) -> BorrowedFd<'_> {
+        self.alive.as_fd()
+    }
+
+    /// The directory.
+    pub fn container(&self) -> &Container {
+        &self.container
+    }
+
+    /// Lets other commands change the container while this one still holds it.
+    pub fn unlock(&mut self) {
+        self.lock = None;
+    }
+
+    /// Leaves the directory to the container.
+    pub fn keep(mut self) {
+        self.kept = true;
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.state.with_extension("tmp"));
-        let _ = fs::remove_file(&self.state);
-        let _ = fs::remove_file(&self.lock);
+        if self.kept {
+            return;
+        }
+        if self.lock.is_none() {
+            self.lock = self.container.lock().ok();
+        }
+        let _ = self.container.remove();
     }
 }
 
-/// Reads a container's state; one whose holder is gone is `stopped`. `None` when there is no such container.
-pub fn read(dir: &Path, id: &str) -> io::Result<Option<State>> {
-    if !valid_id(id) {
-        return Ok(None);
+impl Container {
+    /// The container of that name. Errors are lines for the user.
+    pub fn find(root: &Path, id: &str) -> Result<(Self, Record), String> {
+        if !valid_id(id) {
+            return Err("container does not exist".into());
+        }
+        let container = Self { path: root.join(id) };
+        match container.read() {
+            Ok(Some(record)) => Ok((container, record)),
+            Ok(None) => Err("container does not exist".into()),
+            Err(error) => Err(format!("state of container {id:?}: {error}; remove it with delete --force")),
+        }
     }
-    let text = match fs::read(dir.join(format!("{id}.json"))) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut state: State = serde_json::from_slice(&text)?;
-    let held = File::open(dir.join(format!("{id}.lock")))
-        .is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err());
-    if !held {
-        state.status = "stopped".into();
-        state.pid = 0;
+
+    /// A directory that need not hold a readable state.
+    pub fn at(root: &Path, id: &str) -> Option<Self> {
+        let container = Self { path: root.join(id) };
+        (valid_id(id) && container.path.is_dir()).then_some(container)
     }
-    Ok(Some(state))
+
+    /// Where the files are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An open descriptor of the directory.
+    pub fn dir(&self) -> io::Result<File> {
+        File::open(&self.path)
+    }
+
+    /// Reads the state as it is now; `None` when there is none.
+    pub fn read(&self) -> io::Result<Option<Record>> {
+        let mut record = self.read_raw()?;
+        if let Some(record) = record.as_mut().filter(|_| !self.is_alive()) {
+            record.state.status = Status::Stopped;
+            record.state.pid = 0;
+        }
+        Ok(record)
+    }
+
+    /// The state as it was written.
+    fn read_raw(&self) -> io::Result<Option<Record>> {
+        let text = match fs::read(self.path.join("state.json")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(Some(serde_json::from_slice(&text)?))
+    }
+
+    /// Writes the state; readers see the old one or the new one.
+    pub fn write(&self, record: &Record) -> io::Result<()> {
+        let temporary = self.path.join("state.tmp");
+        fs::write(&temporary, serde_json::to_vec(record)?)?;
+        fs::rename(&temporary, self.path.join("state.json"))
+    }
+
+    /// Whether the container's pid 1, or whoever is about to start it, lives.
+    pub fn is_alive(&self) -> bool {
+        File::open(self.path.join("alive"))
+            .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+    }
+
+    /// Waits for the end of the container; its exit status, 137 when nobody was left to write it down.
+    pub fn wait_end(&self) -> io::Result<u8> {
+        let mut file = File::open(self.path.join("alive"))?;
+        while let Err(error) = flock(&file, FlockOperation::LockShared) {
+            if error != rustix::io::Errno::INTR {
+                return Err(error.into());
+            }
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok(text.trim().parse().unwrap_or(137))
+    }
+
+    /// Waits for the right to change the container. NotFound when it was removed meanwhile.
+    pub fn lock(&self) -> io::Result<Lock> {
+        self.lock_as(FlockOperation::LockExclusive)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    fn try_lock(&self) -> io::Result<Option<Lock>> {
+        self.lock_as(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock_as(&self, how: FlockOperation) -> io::Result<Option<Lock>> {
+        let path = self.path.join("lock");
+        let file = open_lock(&path)?;
+        loop {
+            match flock(&file, how) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return Ok(None),
+            }
+        }
+        // A former holder may have removed the directory between our open and our lock.
+        match fs::metadata(&path)?.ino() == file.metadata()?.ino() {
+            true => Ok(Some(Lock(file))),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Removes the directory. To be called with the lock held.
+    pub fn remove(&self) -> io::Result<()> {
+        let (Some(root), Some(name)) = (self.path.parent(), self.path.file_name()) else { return Ok(()) };
+        let going = root.join(format!("{GOING}{}.{}", name.to_string_lossy(), std::process::id()));
+        match fs::rename(&self.path, &going) {
+            Ok(()) => fs::remove_dir_all(&going),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
-/// Ids of all containers, sorted.
-pub fn list(dir: &Path) -> io::Result<Vec<String>> {
-    let mut ids = Vec::new();
-    match fs::read_dir(dir) {
+/// All containers, by id.
+pub fn list(root: &Path) -> io::Result<Vec<Record>> {
+    let mut records = Vec::new();
+    match fs::read_dir(root) {
         Ok(entries) => {
             for entry in entries {
                 let name = entry?.file_name();
-                ids.extend(name.to_str().and_then(|name| name.strip_suffix(".json")).map(String::from));
+                let container = name.to_str().and_then(|id| Container::at(root, id));
+                // One that is being made or removed is not listed.
+                records.extend(container.and_then(|container| container.read().ok().flatten()));
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    ids.sort();
-    Ok(ids)
+    records.sort_by(|a: &Record, b: &Record| a.state.id.cmp(&b.state.id));
+    Ok(records)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn record(status: Status, foreground: bool) -> Record {
+        let state = State {
+            oci_version: "1.0.2".into(),
+            id: "x".into(),
+            status,
+            pid: 1,
+            bundle: "/b".into(),
+            rootfs: "/b/rootfs".into(),
+            created: String::new(),
+            annotations: BTreeMap::new(),
+            owner: "root".into(),
+        };
+        Record { state, foreground, runtime: serde_json::Value::Null }
+    }
+
     #[test]
     fn ids_are_checked() {
         assert!(valid_id("a-b_c.1+2"));
-        for bad in ["", ".", "..", "a/b", "a b", "ä"] {
+        for bad in ["", ".", "..", "a/b", "a b", "ä", "~x"] {
             assert!(!valid_id(bad), "{bad}");
         }
     }
@@ -153,25 +377,28 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("ringfence-state-{}", std::process::id()));
         let first = claim(&dir, "x").unwrap();
         assert_eq!(claim(&dir, "x").unwrap_err(), "container with given ID already exists");
-        let state = State {
-            oci_version: "1.0.2".into(),
-            id: "x".into(),
-            status: "running".into(),
-            pid: 1,
-            bundle: "/b".into(),
-            created: String::new(),
-        };
-        first.write(&state).unwrap();
-        assert_eq!(list(&dir).unwrap(), ["x"]);
-        assert_eq!(read(&dir, "x").unwrap().unwrap(), state);
+        first.container().write(&record(Status::Running, true)).unwrap();
+        assert_eq!(list(&dir).unwrap().len(), 1);
+        assert_eq!(Container::find(&dir, "x").unwrap().1, record(Status::Running, true));
         drop(first);
-        assert_eq!(read(&dir, "x").unwrap(), None);
-        // What a killed holder leaves is taken over.
-        fs::write(dir.join("x.lock"), "").unwrap();
-        fs::write(dir.join("x.json"), serde_json::to_vec(&state).unwrap()).unwrap();
-        assert_eq!(read(&dir, "x").unwrap().unwrap().status, "stopped");
-        drop(claim(&dir, "x").unwrap());
+        assert!(Container::find(&dir, "x").unwrap_err().contains("container does not exist"));
+
+        // What a killed holder leaves is taken over, unless it is a container that was to stay.
+        for (status, foreground, free) in
+            [(Status::Running, true, true), (Status::Creating, false, true), (Status::Created, false, false)]
+        {
+            let claimed = claim(&dir, "x").unwrap();
+            claimed.container().write(&record(status, foreground)).unwrap();
+            claimed.keep();
+            let again = claim(&dir, "x");
+            assert_eq!(again.is_ok(), free, "{status}");
+        }
+        let (left, record) = Container::find(&dir, "x").unwrap();
+        assert_eq!((record.state.status, record.state.pid), (Status::Stopped, 0));
+        assert_eq!(left.wait_end().unwrap(), 137);
+        let _lock = left.lock().unwrap();
+        left.remove().unwrap();
         assert!(list(&dir).unwrap().is_empty());
-        fs::remove_dir_all(&dir).unwrap();
+        fs::remove_dir(&dir).unwrap();
     }
 }

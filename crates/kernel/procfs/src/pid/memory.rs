@@ -18,18 +18,22 @@ fn range(mm: &Mm, from: u64, to: u64) -> Vec<u8> {
 }
 
 pub fn cmdline(at: &At) -> Result<Vec<u8>> {
-    let Some(mm) = at.proc()?.mm() else { return Ok(Vec::new()) };
+    Ok(at.proc()?.mm().map(|mm| command_line(&mm)).unwrap_or_default())
+}
+
+/// A program's arguments, each with a NUL after it, as /proc/PID/cmdline shows them.
+pub fn command_line(mm: &Mm) -> Vec<u8> {
     let i = mm.image();
-    let args = range(&mm, i.args.0, i.args.1);
+    let args = range(mm, i.args.0, i.args.1);
     if args.last().is_none_or(|&b| b == 0) {
-        return Ok(args);
+        return args;
     }
     // The title was overwritten, maybe into the environment: one string from the start on.
-    let mut all = range(&mm, i.args.0, i.env.1.max(i.args.1));
+    let mut all = range(mm, i.args.0, i.env.1.max(i.args.1));
     if let Some(n) = all.iter().position(|&b| b == 0) {
         all.truncate(n + 1);
     }
-    Ok(all)
+    all
 }
 
 pub fn environ(at: &At) -> Result<Vec<u8>> {

@@ -3,7 +3,7 @@
 pub mod fd;
 mod list;
 mod maps;
-mod memory;
+pub mod memory;
 mod misc;
 mod ns;
 mod smaps;

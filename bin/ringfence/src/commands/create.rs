@@ -1,0 +1,165 @@
+//! `ringfence create`, `start` and `run`: containers from OCI bundles.
+
+use crate::cli::{Create, Global, Id, Run};
+use crate::{Failure, container, logs};
+use bundle::{Options, Prepared};
+use sandbox::console;
+use sandbox::launch::{Files, Holds, Sandbox, launch};
+use sandbox::state::{self, Claim, Record, State, Status};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+pub(crate) fn create(global: &Global, args: &Create) -> Result<u8, Failure> {
+    let mut made = set_up(global, args, "create", false)?;
+    await_ready(&mut made.sandbox)?;
+    made.settle(args, Status::Created)?;
+    Ok(0)
+}
+
+pub(crate) fn start(global: &Global, args: &Id) -> Result<u8, Failure> {
+    let (container, _) = container::find(global, &args.id)?;
+    let _lock = container.lock()?;
+    let (container, mut record) = container::find(global, &args.id)?;
+    match record.state.status {
+        Status::Created => {}
+        Status::Stopped => return Err("cannot start a container that has stopped".into()),
+        status => return Err(format!("cannot start an already running container: it is {status}").into()),
+    }
+    container::connect(&container)?.start()?;
+    record.state.status = Status::Running;
+    container.write(&record)?;
+    Ok(0)
+}
+
+pub(crate) fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
+    if args.detach {
+        let mut made = set_up(global, &args.create, "run", false)?;
+        await_ready(&mut made.sandbox)?;
+        made.sandbox.start()?;
+        made.settle(&args.create, Status::Running)?;
+        return Ok(0);
+    }
+    let signals = container::signals()?;
+    let Made { sandbox, mut claim, mut record, console } = set_up(global, &args.create, "run", true)?;
+    if let Some(file) = &args.create.pid_file {
+        container::write_pid_file(file, sandbox.pid())?;
+    }
+    sandbox.start()?;
+    let pid = sandbox.pid();
+    let outcome = container::attend(sandbox, &signals, console.as_ref(), || {
+        record.state.status = Status::Running;
+        record.state.pid = pid;
+        if let Err(error) = claim.container().write(&record) {
+            log::warn!("state of {}: {error}", record.state.id);
+        }
+        claim.unlock();
+    });
+    if args.keep && outcome.is_ok() {
+        record.foreground = false;
+        claim.container().write(&record)?;
+        claim.keep();
+    }
+    outcome
+}
+
+/// A container on its way.
+struct Made {
+    sandbox: Sandbox,
+    claim: Claim,
+    record: Record,
+    /// The user's terminal, in the foreground.
+    console: Option<OwnedFd>,
+}
+
+impl Made {
+    /// Writes everything down and lets the container outlive this command.
+    fn settle(mut self, args: &Create, status: Status) -> Result<(), Failure> {
+        self.record.state.status = status;
+        self.record.state.pid = self.sandbox.pid();
+        self.claim.container().write(&self.record)?;
+        if let Some(file) = &args.pid_file {
+            container::write_pid_file(file, self.sandbox.pid())?;
+        }
+        let detached = self.sandbox.detach();
+        if detached.is_err()
+            && let Some(file) = &args.pid_file
+        {
+            let _ = std::fs::remove_file(file);
+        }
+        detached?;
+        self.claim.keep();
+        Ok(())
+    }
+}
+
+fn await_ready(sandbox: &mut Sandbox) -> Result<(), Failure> {
+    sandbox.wait_ready()?.map_err(container::not_started)
+}
+
+/// Everything up to a container that is being set up.
+fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Result<Made, Failure> {
+    let preserved = container::preserved(args.preserve_fds)?;
+    let options = Options { preserve_fds: args.preserve_fds, ..container::options(global) };
+    let mut prepared = bundle::load(&args.bundle, &args.id, &options)?;
+    container::complete(&mut prepared);
+    let claim = state::claim(&container::state_dir(global), &args.id)?;
+    let record = record(args, &prepared, foreground)?;
+    claim.container().write(&record)?;
+    let config = claim.container().path().join(bundle::CONFIG_FILE);
+    std::fs::copy(args.bundle.join(bundle::CONFIG_FILE), config)?;
+
+    let console = console(args, &mut prepared, foreground)?;
+    let files = Files {
+        stdio: container::stdio()?,
+        console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
+        preserved,
+    };
+    let log = logs::for_sandbox(global, &args.id, command, !foreground)?;
+    let holds = Holds { alive: Some(claim.alive()), joined: &mut |_| Ok(()) };
+    let sandbox = launch(log.as_fd(), container::mapping(global), holds)?;
+    let dir = claim.container().dir()?;
+    let listener = channel::listen_in(dir.as_fd(), state::SOCKET)?;
+    sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
+    Ok(Made { sandbox, claim, record, console: console.filter(|_| args.console_socket.is_none()) })
+}
+
+fn console(args: &Create, prepared: &mut Prepared, foreground: bool) -> Result<Option<OwnedFd>, Failure> {
+    let tty = match (prepared.spec.process.terminal, &args.console_socket) {
+        (true, Some(socket)) => console::open(socket, prepared.spec.console_size)
+            .map_err(|error| format!("console socket {}: {error}", socket.display()))?,
+        (true, None) if foreground => container::callers_terminal()?,
+        (true, None) => {
+            return Err("cannot allocate tty if ringfence will detach without setting console socket".into());
+        }
+        (false, Some(_)) => {
+            return Err("cannot use console socket if ringfence will not detach or allocate tty".into());
+        }
+        (false, None) => return Ok(None),
+    };
+    container::fit(prepared, Some(&tty));
+    Ok(Some(tty))
+}
+
+fn record(args: &Create, prepared: &Prepared, foreground: bool) -> Result<Record, Failure> {
+    let uid = rustix::process::getuid().as_raw();
+    let state = State {
+        oci_version: "1.2.0".into(),
+        id: args.id.clone(),
+        pid: 0,
+        status: Status::Creating,
+        bundle: args.bundle.canonicalize()?,
+        rootfs: prepared.trees.first().map_or_else(PathBuf::new, |tree| tree.path.clone()),
+        created: sandbox::logging::timestamp(),
+        annotations: prepared.annotations.clone(),
+        owner: user_name(uid),
+    };
+    Ok(Record { state, foreground, runtime: serde_json::Value::Null })
+}
+
+/// A user's name as /etc/passwd has it, or the number.
+fn user_name(uid: u32) -> String {
+    let number = uid.to_string();
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let line = passwd.lines().find(|line| line.split(':').nth(2) == Some(&number));
+    line.and_then(|line| line.split(':').next()).unwrap_or(&number).to_string()
+}

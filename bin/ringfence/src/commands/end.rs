@@ -1,0 +1,133 @@
+//! `ringfence kill`, `wait` and `delete`.
+
+use crate::cli::{Delete, Global, Id, Kill};
+use crate::{Failure, container};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sandbox::state::{Container, Record, Status};
+use sentry::spec::Target;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long the processes of a container may take to go after SIGKILL.
+const END: Duration = Duration::from_secs(10);
+
+pub(crate) fn kill(global: &Global, args: &Kill) -> Result<u8, Failure> {
+    let signo = parse_signal(&args.signal)?;
+    let (container, record) = container::find(global, &args.id)?;
+    if record.state.status == Status::Stopped {
+        // As runc has it: there is nobody left, which is what --all asks for.
+        return if args.all { Ok(0) } else { Err("container not running".into()) };
+    }
+    let to = match (args.all, args.pid) {
+        (true, _) => Target::All,
+        (false, Some(pid)) => Target::Process(pid),
+        (false, None) => Target::Init,
+    };
+    if signo == libc::SIGKILL && args.pid.is_none() {
+        // Needs no help from inside, and takes every process along.
+        end(&container, &record)?;
+    } else {
+        container::connect(&container)?.signal(signo, to)?;
+    }
+    Ok(0)
+}
+
+/// Kills the host process that everything of the container hangs on.
+fn end(container: &Container, record: &Record) -> Result<(), Failure> {
+    let Some(pid) = Pid::from_raw(record.state.pid) else { return Err("container not running".into()) };
+    let gone = |error| match error {
+        rustix::io::Errno::SRCH => Failure::from("container not running"),
+        error => error.into(),
+    };
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(gone)?;
+    // The id cannot have been given to another process while the container still held its lock.
+    if !container.is_alive() {
+        return Err("container not running".into());
+    }
+    pidfd_send_signal(&pidfd, Signal::KILL).map_err(gone)
+}
+
+pub(crate) fn wait(global: &Global, args: &Id) -> Result<u8, Failure> {
+    let (container, _) = container::find(global, &args.id)?;
+    let status = container.wait_end()?;
+    println!("{}", serde_json::json!({ "id": args.id, "exitStatus": status }));
+    Ok(0)
+}
+
+pub(crate) fn delete(global: &Global, args: &Delete) -> Result<u8, Failure> {
+    let root = container::state_dir(global);
+    let container = match Container::at(&root, &args.id) {
+        Some(container) => container,
+        None if args.force => return Ok(0),
+        None => return Err("container does not exist".into()),
+    };
+    let _lock = match container.lock() {
+        Ok(lock) => lock,
+        // Somebody else has just deleted it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && args.force => return Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err("container does not exist".into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match container.read() {
+        Ok(Some(record)) => {
+            match record.state.status {
+                Status::Stopped => {}
+                Status::Created => end(&container, &record)?,
+                _ if args.force => end(&container, &record)?,
+                status => {
+                    return Err(format!(
+                        "cannot delete container {} that is not stopped: {status}; stop it first, or use --force",
+                        args.id
+                    )
+                    .into());
+                }
+            }
+            wait_for_end(&container)?;
+        }
+        // Half a container, or a damaged one: what there is goes, once nobody lives in it.
+        Ok(None) => wait_for_end(&container)?,
+        Err(error) if args.force => {
+            log::warn!("state of {}: {error}", args.id);
+            wait_for_end(&container)?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    container.remove()?;
+    Ok(0)
+}
+
+fn wait_for_end(container: &Container) -> Result<(), Failure> {
+    let deadline = Instant::now() + END;
+    while container.is_alive() {
+        if Instant::now() > deadline {
+            return Err("the container's processes do not end; see what holds them with ps".into());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+const NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+fn parse_signal(text: &str) -> Result<i32, Failure> {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let number = match text.parse::<i32>() {
+        Ok(number) => Some(number),
+        Err(_) => match name.strip_prefix("RTMIN") {
+            Some("") => Some(libc::SIGRTMIN()),
+            Some(more) => more.parse::<i32>().ok().map(|more| libc::SIGRTMIN() + more),
+            None => NAMES.iter().position(|known| *known == name).map(|at| at as i32 + 1),
+        },
+    };
+    match number {
+        Some(number @ 1..=64) => Ok(number),
+        _ => Err(format!("unknown signal {text:?}").into()),
+    }
+}

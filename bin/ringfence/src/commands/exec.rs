@@ -1,0 +1,137 @@
+//! `ringfence exec`: another process in a container that runs.
+
+use crate::cli::{Exec, Global};
+use crate::{Failure, container};
+use sandbox::client::{Client, Error};
+use sandbox::state::{Container, Status};
+use sandbox::terminal::{self, RawMode};
+use sandbox::{console, relay};
+use sentry::spec::{ProcessSpec, WindowSize};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Exit status when the process could not be started, as runc has it.
+const NOT_STARTED: u8 = 255;
+
+pub(crate) fn run(global: &Global, args: &Exec) -> Result<u8, Failure> {
+    let preserved = container::preserved(args.preserve_fds)?;
+    let signals = if args.detach { None } else { Some(relay::block_signals()?) };
+    let (found, record) = container::find(global, &args.id)?;
+    match record.state.status {
+        Status::Running | Status::Created => {}
+        Status::Paused if args.ignore_paused => {}
+        Status::Paused => {
+            return Err(refused("cannot exec in a paused container (use --ignore-paused to override)"));
+        }
+        Status::Stopped | Status::Creating => return Err(refused("cannot exec in a stopped container")),
+    }
+    let (process, size) = process(&found, args)?;
+    let console = match (process.terminal, &args.console_socket) {
+        (true, Some(socket)) => Some(
+            console::open(socket, size)
+                .map_err(|error| refused(format!("console socket {}: {error}", socket.display())))?,
+        ),
+        (true, None) if args.detach => {
+            return Err(refused(
+                "cannot allocate tty if ringfence will detach without setting console socket",
+            ));
+        }
+        (true, None) => Some(container::callers_terminal()?),
+        (false, Some(_)) => {
+            return Err(refused("cannot use console socket if ringfence will not detach or allocate tty"));
+        }
+        (false, None) => None,
+    };
+    let client: Client = container::connect(&found)?;
+    let stdio = container::stdio()?;
+    let files: Vec<BorrowedFd<'_>> = match &console {
+        Some(tty) => vec![tty.as_fd()],
+        None => stdio.iter().chain(&preserved).map(AsFd::as_fd).collect(),
+    };
+    let size = console.as_ref().map(|tty| match terminal::size(tty) {
+        WindowSize { rows: 0, cols: 0 } => size,
+        known => known,
+    });
+    let attended = client.exec(&process, &files, size).map_err(|error| match error {
+        Error::Refused(error) => {
+            refused(format!("exec failed: unable to start container process: {}", error.message))
+        }
+        error => refused(error.to_string()),
+    })?;
+    drop(stdio);
+    if let Some(file) = &args.internal_pid_file {
+        container::write_pid_file(file, attended.pid)?;
+    }
+    // With a console socket the user is elsewhere, and so is the terminal that changes size.
+    let elsewhere = args.console_socket.is_some();
+    let Some(signals) = signals else {
+        let pid = attended.detach(console.as_ref().filter(|_| elsewhere).map(AsFd::as_fd))?;
+        if let Some(file) = &args.pid_file {
+            container::write_pid_file(file, pid)?;
+        }
+        return Ok(0);
+    };
+    if let Some(file) = &args.pid_file {
+        container::write_pid_file(file, std::process::id() as i32)?;
+    }
+    let own: Option<&OwnedFd> = console.as_ref().filter(|_| !elsewhere);
+    let _raw = own.map(RawMode::enter).transpose()?;
+    Ok(attended.wait(&signals, own.map(AsFd::as_fd))?)
+}
+
+fn refused(message: impl Into<String>) -> Failure {
+    Failure::with_status(NOT_STARTED, message)
+}
+
+/// What to run: the file's process, or the container's own with a new command line.
+fn process(container: &Container, args: &Exec) -> Result<(ProcessSpec, WindowSize), Failure> {
+    let mut process = match &args.process {
+        Some(file) => bundle::load_process(file)?,
+        None => {
+            let spec = bundle::load_spec(&container.path().join(bundle::CONFIG_FILE))?;
+            let Some(process) = spec.process().clone() else { return Err("process is missing".into()) };
+            process
+        }
+    };
+    if args.process.is_none() {
+        if args.args.is_empty() {
+            return Err("process args cannot be empty: name a command, or a file with --process".into());
+        }
+        process.set_args(Some(args.args.clone())).set_terminal(Some(args.tty));
+    } else if args.tty {
+        process.set_terminal(Some(true));
+    }
+    if let Some(cwd) = &args.cwd {
+        process.set_cwd(cwd.into());
+    }
+    let size = process.console_size();
+    let side = |length: u64| u16::try_from(length).unwrap_or(u16::MAX);
+    let size =
+        size.map_or(WindowSize::default(), |s| WindowSize { rows: side(s.height()), cols: side(s.width()) });
+    let mut spec = bundle::translate_process(&process)?;
+    spec.env.extend(args.env.iter().cloned());
+    if let Some(user) = &args.user {
+        (spec.uid, spec.gid) = parse_user(user, spec.gid)?;
+    }
+    spec.additional_gids.extend(&args.additional_gids);
+    spec.no_new_privileges |= args.no_new_privs;
+    for name in &args.cap {
+        let bit = bundle::capability(name)?;
+        for set in [
+            &mut spec.capabilities.bounding,
+            &mut spec.capabilities.effective,
+            &mut spec.capabilities.permitted,
+        ] {
+            *set |= bit;
+        }
+    }
+    Ok((spec, size))
+}
+
+fn parse_user(text: &str, gid: u32) -> Result<(u32, u32), Failure> {
+    let number = |text: &str| text.parse::<u32>().ok();
+    let parsed = match text.split_once(':') {
+        Some((user, group)) => number(user).zip(number(group)),
+        None => number(text).map(|user| (user, gid)),
+    };
+    parsed.ok_or_else(|| format!("--user {text:?} is not of the form UID[:GID], in numbers").into())
+}

@@ -1,0 +1,193 @@
+//! The command line's side of a container that runs already.
+
+use crate::launch::{arguments, sealed};
+use crate::messages::{Event, Request, exit_code};
+use crate::{role, terminal};
+use channel::{Channel, MAX_FDS};
+use hostsys::signals::SignalFd;
+use hostsys::spawn::{Namespaces, Program, spawn};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use sentry::spec::{ProcessInfo, ProcessSpec, StartError, Target, WindowSize};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Why a request was not carried out.
+#[derive(Debug)]
+pub enum Error {
+    /// The sentry cannot be reached, or does not speak our language.
+    Io(io::Error),
+    /// It says why not.
+    Refused(StartError),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "the sandbox does not answer: {error}"),
+            Self::Refused(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// A connection to a container's sentry.
+pub struct Client {
+    channel: Channel,
+}
+
+impl Client {
+    /// Connects over the socket in a container's state directory.
+    pub fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
+        Ok(Self { channel: Channel::connect(dir, name)? })
+    }
+
+    fn event(&self) -> Result<Event, Error> {
+        match self.channel.recv()? {
+            Some((Event::Failed(error), _)) => Err(Error::Refused(crate::shown(error))),
+            Some((Event::Refused(message), _)) => {
+                let kind = sentry::spec::StartErrorKind::Other;
+                Err(Error::Refused(crate::shown(StartError { kind, message })))
+            }
+            Some((event, _)) => Ok(event),
+            None => Err(Error::Io(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox has ended"))),
+        }
+    }
+
+    fn request(&self, request: &Request) -> Result<(), Error> {
+        self.channel.send(request, &[])?;
+        match self.event()? {
+            Event::Done | Event::Started => Ok(()),
+            _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+        }
+    }
+
+    /// Lets the container's first process run.
+    pub fn start(&self) -> Result<(), Error> {
+        self.request(&Request::Start)
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signo: i32, to: Target) -> Result<(), Error> {
+        self.request(&Request::Signal { signo, to })
+    }
+
+    /// Changes what the sentry logs.
+    pub fn log(&self, debug: bool, strace: bool) -> Result<(), Error> {
+        self.request(&Request::Log { debug, strace })
+    }
+
+    /// The container's processes.
+    pub fn processes(&self) -> Result<Vec<ProcessInfo>, Error> {
+        self.channel.send(&Request::Processes, &[])?;
+        let mut all = Vec::new();
+        loop {
+            match self.event()? {
+                Event::Processes { list, last } => {
+                    all.extend(list.into_iter().map(presentable));
+                    if last {
+                        return Ok(all);
+                    }
+                }
+                _ => return Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+            }
+        }
+    }
+
+    /// Starts another process with the given descriptors: standard streams and more, or, with a size, a terminal.
+    pub fn exec(
+        self,
+        process: &ProcessSpec,
+        files: &[BorrowedFd<'_>],
+        terminal: Option<WindowSize>,
+    ) -> Result<Attended, Error> {
+        let spec = sealed(&serde_json::to_vec(process).map_err(io::Error::from)?)?;
+        let fds: Vec<_> = [spec.as_fd()].into_iter().chain(files.iter().copied()).collect();
+        if fds.len() > MAX_FDS {
+            return Err(Error::Io(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors")));
+        }
+        self.channel.send(&Request::Exec { terminal }, &fds)?;
+        match self.event()? {
+            Event::Executed { pid } => Ok(Attended { channel: self.channel, pid }),
+            _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+        }
+    }
+}
+
+/// What the guest can choose may not play with the user's terminal.
+fn presentable(mut process: ProcessInfo) -> ProcessInfo {
+    let clean = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    process.command = clean(&process.command);
+    process.tty = clean(&process.tty);
+    process
+}
+
+/// A process that was started in a container; dropping this kills it.
+pub struct Attended {
+    channel: Channel,
+    /// Its id in the container.
+    pub pid: i32,
+}
+
+impl Attended {
+    /// Passes signals and the sizes of `console` on until the process ends; its exit status.
+    pub fn wait(&self, signals: &SignalFd, console: Option<BorrowedFd<'_>>) -> io::Result<u8> {
+        loop {
+            let mut fds = [PollFd::new(signals, PollFlags::IN), PollFd::new(&self.channel, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            let ready = [0, 1].map(|i: usize| !fds[i].revents().is_empty());
+            if ready[1] {
+                match self.channel.recv()? {
+                    Some((Event::Exited { status }, _)) => return Ok(exit_code(status)),
+                    Some(_) => {}
+                    // The container has ended, and everything in it was killed.
+                    None => return Ok(128 + libc::SIGKILL as u8),
+                }
+            }
+            if ready[0] {
+                while let Some(received) = signals.read()? {
+                    let request = match (received.signo, console) {
+                        (libc::SIGWINCH, Some(tty)) => Request::Resize { size: terminal::size(tty) },
+                        (libc::SIGHUP, Some(_)) => continue,
+                        (signo, _) => Request::Signal { signo, to: Target::Foreground },
+                    };
+                    let _ = self.channel.send(&request, &[]);
+                }
+            }
+        }
+    }
+
+    /// Hands the process over to a process of its own, which takes its signals and ends with its exit
+    /// status; that process's id.
+    pub fn detach(self, console: Option<BorrowedFd<'_>>) -> io::Result<i32> {
+        let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let args = arguments(role::ATTEND);
+        let mut fds = vec![null.as_fd(), null.as_fd(), null.as_fd(), self.channel.as_fd()];
+        fds.extend(console);
+        let program =
+            Program { exe: exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces: Namespaces::NONE };
+        Ok(spawn(&program, |_| Ok(()))?.pid)
+    }
+}
+
+/// Runs the process that [`Attended::detach`] starts.
+pub fn attend(channel: OwnedFd, console: Option<OwnedFd>) -> io::Result<i32> {
+    let signals = crate::relay::block_signals()?;
+    rustix::process::setsid().ok();
+    if let Some(console) = &console {
+        // Window changes of the terminal are then told to this process.
+        rustix::process::ioctl_tiocsctty(console)?;
+    }
+    let attended = Attended { channel: Channel::from_fd(channel), pid: 0 };
+    attended.wait(&signals, console.as_ref().map(AsFd::as_fd)).map(i32::from)
+}

@@ -1,0 +1,180 @@
+//! The sentry's side of its connections: one thread for each.
+//!
+//! Whoever can open the control socket may do all of this; the file modes of the state directory decide who that is.
+//! What comes in is still checked like any input, for an error of a client must not end the container.
+
+use crate::messages::{Event, Request};
+use channel::Channel;
+use sentry::spec::{Executed, ProcessSpec, Running, StartError, StartErrorKind, Stdio, Target};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Most connections at a time; one more is closed at once.
+const MAX_CONNECTIONS: usize = 256;
+/// Longest specification of a process in bytes.
+const MAX_PROCESS: u64 = 8 << 20;
+/// Processes in one message.
+const PROCESSES_AT_ONCE: usize = 32;
+
+/// Serves the connection that the sandbox was started over, until it is closed.
+pub(crate) fn serve_first(channel: Arc<Channel>, kernel: Arc<dyn Running>) -> io::Result<()> {
+    thread("control", move || serve(&channel, &*kernel))
+}
+
+/// Accepts connections for as long as the sandbox lives.
+pub(crate) fn listen(listener: OwnedFd, kernel: Arc<dyn Running>) -> io::Result<()> {
+    let open = Arc::new(AtomicUsize::new(0));
+    thread("control socket", move || {
+        loop {
+            let channel = match channel::accept(listener.as_fd()) {
+                Ok(channel) => channel,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    log::warn!("control socket: {error}");
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    continue;
+                }
+            };
+            if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+                open.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (kernel, count) = (kernel.clone(), open.clone());
+            let served = thread("connection", move || {
+                serve(&channel, &*kernel);
+                count.fetch_sub(1, Ordering::Relaxed);
+            });
+            if let Err(error) = served {
+                open.fetch_sub(1, Ordering::Relaxed);
+                log::warn!("connection: {error}");
+            }
+        }
+    })
+}
+
+fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(run).map(drop)
+}
+
+/// Answers requests until the other end hangs up or talks nonsense.
+fn serve(channel: &Channel, kernel: &dyn Running) {
+    loop {
+        let (request, fds) = match channel.recv() {
+            Ok(Some(received)) => received,
+            Ok(None) => return,
+            Err(error) => {
+                log::warn!("control: {error}");
+                return;
+            }
+        };
+        let answer = match request {
+            Request::Start => match kernel.start() {
+                Ok(()) => Event::Started,
+                Err(error) => Event::Failed(error),
+            },
+            Request::Signal { signo, to } => match kernel.signal(signo, to) {
+                true => Event::Done,
+                false => Event::Refused("no such process".into()),
+            },
+            Request::Resize { size } => {
+                kernel.resize(size);
+                Event::Done
+            }
+            Request::Log { debug, strace } => {
+                crate::logging::set_level(debug, strace);
+                kernel.trace(strace);
+                Event::Done
+            }
+            Request::Processes => match send_processes(channel, kernel) {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+            Request::Exec { terminal } => match exec(kernel, fds, terminal) {
+                Ok(process) => return attend(channel, process),
+                Err(error) => Event::Failed(error),
+            },
+            Request::Descriptors { .. } | Request::Listen => Event::Refused("the sandbox is set up".into()),
+        };
+        if channel.send(&answer, &[]).is_err() {
+            return;
+        }
+    }
+}
+
+fn send_processes(channel: &Channel, kernel: &dyn Running) -> io::Result<()> {
+    let mut all = kernel.processes();
+    for process in &mut all {
+        // Command lines are the guest's and have no end.
+        if let Some((cut, _)) = process.command.char_indices().nth(512) {
+            process.command.truncate(cut);
+        }
+    }
+    let mut rest = all.as_slice();
+    loop {
+        let (some, others) = rest.split_at(rest.len().min(PROCESSES_AT_ONCE));
+        rest = others;
+        channel.send(&Event::Processes { list: some.to_vec(), last: rest.is_empty() }, &[])?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn exec(
+    kernel: &dyn Running,
+    mut fds: Vec<OwnedFd>,
+    terminal: Option<sentry::spec::WindowSize>,
+) -> Result<Arc<dyn Executed>, StartError> {
+    let other = |message: String| StartError { kind: StartErrorKind::Other, message };
+    if fds.is_empty() {
+        return Err(other("no specification of the process".into()));
+    }
+    let process = read_process(fds.remove(0)).map_err(|error| other(format!("process: {error}")))?;
+    if process.args.is_empty() {
+        return Err(other("process.args must name a program".into()));
+    }
+    let stdio = match (terminal, fds.len()) {
+        (Some(size), 1) => Stdio::Terminal(fds.remove(0), size),
+        (None, 3..) => Stdio::Files(fds),
+        _ => return Err(other("wrong number of descriptors".into())),
+    };
+    kernel.exec(&process, stdio)
+}
+
+fn read_process(fd: OwnedFd) -> io::Result<ProcessSpec> {
+    let mut file = File::from(fd);
+    let mut text = Vec::new();
+    file.rewind()?;
+    file.take(MAX_PROCESS).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// The rest of a connection that started a process: its signals in, its end out.
+fn attend(channel: &Channel, process: Arc<dyn Executed>) {
+    let over = Arc::new(AtomicBool::new(false));
+    let watched = channel.try_clone().and_then(|out| {
+        let (process, over) = (process.clone(), over.clone());
+        channel.send(&Event::Executed { pid: process.pid() }, &[])?;
+        thread("wait", move || {
+            let status = process.wait();
+            over.store(true, Ordering::SeqCst);
+            let _ = out.send(&Event::Exited { status }, &[]);
+        })
+    });
+    if watched.is_ok() {
+        while let Ok(Some((request, _))) = channel.recv() {
+            match request {
+                _ if over.load(Ordering::SeqCst) => {}
+                Request::Signal { signo, to: Target::Foreground } => process.signal(signo),
+                Request::Resize { size } => process.resize(size),
+                _ => break,
+            }
+        }
+    }
+    if !over.load(Ordering::SeqCst) {
+        process.signal(libc::SIGKILL);
+    }
+}
