@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sentry::spec::{Network, Overlay, PlatformName};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Runs containers, or single commands, under a kernel of their own.
 #[derive(Debug, Parser)]
@@ -54,9 +55,12 @@ pub(crate) struct Global {
     /// Form of --log
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
-    /// Accepted for compatibility: there are no control groups yet
+    /// Make no control groups; a limit in the configuration is then without effect
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) ignore_cgroups: bool,
+    /// Have systemd make the control groups
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) systemd_cgroup: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -101,6 +105,18 @@ fn parse_overlay(text: &str) -> Result<Overlay2, String> {
     Ok(Overlay2 { root, binds })
 }
 
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+    let parsed = units.iter().find_map(|(unit, ms)| {
+        let number = text.strip_suffix(unit)?.parse::<u64>().ok()?;
+        Some(Duration::from_millis(number.checked_mul(*ms)?))
+    });
+    match parsed {
+        Some(interval) if !interval.is_zero() => Ok(interval),
+        _ => Err("use a number greater than zero and ms, s, m or h".into()),
+    }
+}
+
 fn parse_network(text: &str) -> Result<Network, String> {
     match text {
         "none" => Ok(Network::None),
@@ -135,6 +151,14 @@ pub(crate) enum Command {
     Wait(Id),
     /// Remove what a container holds
     Delete(Delete),
+    /// Stop all processes of a container for a while
+    Pause(Id),
+    /// Let the processes of a paused container go on
+    Resume(Id),
+    /// Change the limits of a container
+    Update(Update),
+    /// Show what a container uses, and when memory runs out
+    Events(Events),
     /// Change what a running sandbox logs, to its --debug-log
     Debug(Debug),
 }
@@ -248,6 +272,57 @@ pub(crate) struct Ps {
     /// Form of the output
     #[arg(long, short = 'f', value_enum, default_value_t = ListFormat::Table)]
     pub(crate) format: ListFormat,
+    /// The container's name
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Update {
+    /// File with the limits in the form of the configuration's linux.resources, - for standard input
+    #[arg(long, short = 'r', value_name = "FILE")]
+    pub(crate) resources: Option<PathBuf>,
+    /// Memory limit in bytes, -1 for none
+    #[arg(long, short = 'm', value_name = "BYTES", allow_hyphen_values = true)]
+    pub(crate) memory: Option<i64>,
+    /// Memory that is kept for the container when the host runs short, in bytes
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub(crate) memory_reservation: Option<i64>,
+    /// Memory and swap together in bytes, -1 for none
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub(crate) memory_swap: Option<i64>,
+    /// Processor time that may be used in a period, in microseconds
+    #[arg(long, value_name = "US", allow_hyphen_values = true)]
+    pub(crate) cpu_quota: Option<i64>,
+    /// That period, in microseconds
+    #[arg(long, value_name = "US")]
+    pub(crate) cpu_period: Option<u64>,
+    /// Weight against others
+    #[arg(long, alias = "cpu-share", value_name = "N")]
+    pub(crate) cpu_shares: Option<u64>,
+    /// Processors
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpuset_cpus: Option<String>,
+    /// Memory nodes
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpuset_mems: Option<String>,
+    /// Most tasks, -1 for no limit
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) pids_limit: Option<i64>,
+    /// Weight for block devices
+    #[arg(long, value_name = "N")]
+    pub(crate) blkio_weight: Option<u16>,
+    /// The container's name
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    /// Show the figures once and end
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// Time between figures, as 5s or 500ms
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, default_value = "5s")]
+    pub(crate) interval: Duration,
     /// The container's name
     pub(crate) id: String,
 }

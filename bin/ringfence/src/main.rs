@@ -9,6 +9,7 @@ mod cli;
 mod commands;
 mod container;
 mod logs;
+mod record;
 
 use cli::{Cli, Command, Global};
 use sandbox::role;
@@ -70,6 +71,10 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
         Command::Kill(args) => commands::end::kill(global, args),
         Command::Wait(args) => commands::end::wait(global, args),
         Command::Delete(args) => commands::end::delete(global, args),
+        Command::Pause(args) => commands::resources::pause(global, args),
+        Command::Resume(args) => commands::resources::resume(global, args),
+        Command::Update(args) => commands::resources::update(global, args),
+        Command::Events(args) => commands::resources::events(global, args),
         Command::Debug(args) => commands::inspect::debug(global, args),
     }
 }

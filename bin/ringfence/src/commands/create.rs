@@ -1,8 +1,12 @@
 //! `ringfence create`, `start` and `run`: containers from OCI bundles.
 
 use crate::cli::{Create, Global, Id, Run};
+use crate::record::{self, Kept};
 use crate::{Failure, container, logs};
 use bundle::{Options, Prepared};
+use cgroups::Manager;
+use hooks::Kind;
+use oci_spec::runtime::Hooks;
 use sandbox::console;
 use sandbox::launch::{Files, Holds, Sandbox, launch};
 use sandbox::state::{self, Claim, Record, State, Status};
@@ -28,6 +32,7 @@ pub(crate) fn start(global: &Global, args: &Id) -> Result<u8, Failure> {
     container::connect(&container)?.start()?;
     record.state.status = Status::Running;
     container.write(&record)?;
+    record::run_later_hooks(&record::hooks_of(&container), Kind::Poststart, &record.state);
     Ok(0)
 }
 
@@ -36,11 +41,14 @@ pub(crate) fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
         let mut made = set_up(global, &args.create, "run", false)?;
         await_ready(&mut made.sandbox)?;
         made.sandbox.start()?;
+        let (hooks, state) = (made.hooks.clone(), made.state(Status::Running));
         made.settle(&args.create, Status::Running)?;
+        record::run_later_hooks(&hooks, Kind::Poststart, &state);
         return Ok(0);
     }
     let signals = container::signals()?;
-    let Made { sandbox, mut claim, mut record, console } = set_up(global, &args.create, "run", true)?;
+    let Made { sandbox, mut claim, mut record, console, mut groups, hooks } =
+        set_up(global, &args.create, "run", true)?;
     if let Some(file) = &args.create.pid_file {
         container::write_pid_file(file, sandbox.pid())?;
     }
@@ -53,29 +61,54 @@ pub(crate) fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
             log::warn!("state of {}: {error}", record.state.id);
         }
         claim.unlock();
+        record::run_later_hooks(&hooks, Kind::Poststart, &record.state);
     });
+    record.state.status = Status::Stopped;
+    record.state.pid = 0;
     if args.keep && outcome.is_ok() {
         record.foreground = false;
         claim.container().write(&record)?;
+        groups.0 = None;
         claim.keep();
+    } else {
+        drop(groups);
+        record::run_later_hooks(&hooks, Kind::Poststop, &record.state);
     }
     outcome
 }
 
-/// A container on its way.
+/// Control groups that are removed unless they are given to a container.
+struct Groups(Option<Manager>);
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        if let Some(manager) = self.0.take()
+            && let Err(error) = manager.destroy()
+        {
+            log::warn!("{error}");
+        }
+    }
+}
+
+/// A container on its way. Fields are dropped in this order: processes first, then what they are in.
 struct Made {
     sandbox: Sandbox,
+    groups: Groups,
     claim: Claim,
     record: Record,
+    hooks: Hooks,
     /// The user's terminal, in the foreground.
     console: Option<OwnedFd>,
 }
 
 impl Made {
+    fn state(&self, status: Status) -> State {
+        State { status, pid: self.sandbox.pid(), ..self.record.state.clone() }
+    }
+
     /// Writes everything down and lets the container outlive this command.
     fn settle(mut self, args: &Create, status: Status) -> Result<(), Failure> {
-        self.record.state.status = status;
-        self.record.state.pid = self.sandbox.pid();
+        self.record.state = self.state(status);
         self.claim.container().write(&self.record)?;
         if let Some(file) = &args.pid_file {
             container::write_pid_file(file, self.sandbox.pid())?;
@@ -87,6 +120,7 @@ impl Made {
             let _ = std::fs::remove_file(file);
         }
         detached?;
+        self.groups.0 = None;
         self.claim.keep();
         Ok(())
     }
@@ -101,9 +135,22 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     let preserved = container::preserved(args.preserve_fds)?;
     let options = Options { preserve_fds: args.preserve_fds, ..container::options(global) };
     let mut prepared = bundle::load(&args.bundle, &args.id, &options)?;
+    let spec = bundle::load_spec(&args.bundle.join(bundle::CONFIG_FILE))?;
+    let hooks = spec.hooks().clone().unwrap_or_default();
+    hooks::check(&hooks)?;
+    if !Kind::StartContainer.of(&hooks).is_empty() {
+        return Err("hooks.startContainer is not supported".into());
+    }
     container::complete(&mut prepared);
     let claim = state::claim(&container::state_dir(global), &args.id)?;
-    let record = record(args, &prepared, foreground)?;
+    let mut record = record(args, &prepared, foreground)?;
+    let mut groups = Groups(record::manager(global, &spec, &args.id)?);
+    if groups.0.as_ref().is_some_and(Manager::in_use) {
+        groups.0 = None;
+        return Err(
+            "the control group of the container has processes in it; choose another linux.cgroupsPath".into(),
+        );
+    }
     claim.container().write(&record)?;
     let config = claim.container().path().join(bundle::CONFIG_FILE);
     std::fs::copy(args.bundle.join(bundle::CONFIG_FILE), config)?;
@@ -115,12 +162,26 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
         preserved,
     };
     let log = logs::for_sandbox(global, &args.id, command, !foreground)?;
-    let holds = Holds { alive: Some(claim.alive()), joined: &mut |_| Ok(()) };
+    let mut join = |pid: i32| match &mut groups.0 {
+        Some(manager) => manager.apply(pid as u32).map_err(std::io::Error::other),
+        None => Ok(()),
+    };
+    let holds = Holds { alive: Some(claim.alive()), joined: &mut join };
     let sandbox = launch(log.as_fd(), container::mapping(global), holds)?;
+    if let Some(manager) = &groups.0 {
+        if let Some(resources) = record::resources(&spec) {
+            manager.set(resources)?;
+        }
+        record.runtime = serde_json::to_value(Kept { cgroups: Some(manager.save()) })?;
+        claim.container().write(&record)?;
+    }
+    record.state.pid = sandbox.pid();
+    record::run_create_hooks(&hooks, &record.state)?;
     let dir = claim.container().dir()?;
     let listener = channel::listen_in(dir.as_fd(), state::SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
-    Ok(Made { sandbox, claim, record, console: console.filter(|_| args.console_socket.is_none()) })
+    let console = console.filter(|_| args.console_socket.is_none());
+    Ok(Made { sandbox, groups, claim, record, hooks, console })
 }
 
 fn console(args: &Create, prepared: &mut Prepared, foreground: bool) -> Result<Option<OwnedFd>, Failure> {

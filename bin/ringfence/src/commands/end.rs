@@ -1,7 +1,10 @@
 //! `ringfence kill`, `wait` and `delete`.
 
 use crate::cli::{Delete, Global, Id, Kill};
+use crate::record::{self, Kept};
 use crate::{Failure, container};
+use cgroups::Manager;
+use hooks::Kind;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sandbox::state::{Container, Record, Status};
 use sentry::spec::Target;
@@ -44,7 +47,15 @@ fn end(container: &Container, record: &Record) -> Result<(), Failure> {
     if !container.is_alive() {
         return Err("container not running".into());
     }
-    pidfd_send_signal(&pidfd, Signal::KILL).map_err(gone)
+    pidfd_send_signal(&pidfd, Signal::KILL).map_err(gone)?;
+    // A frozen process does not notice.
+    if let Some(saved) = Kept::of(record).cgroups {
+        let groups = Manager::load(saved);
+        if groups.is_frozen() {
+            groups.thaw()?;
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn wait(global: &Global, args: &Id) -> Result<u8, Failure> {
@@ -70,8 +81,9 @@ pub(crate) fn delete(global: &Global, args: &Delete) -> Result<u8, Failure> {
         }
         Err(error) => return Err(error.into()),
     };
+    let mut ended = None;
     match container.read() {
-        Ok(Some(record)) => {
+        Ok(Some(mut record)) => {
             match record.state.status {
                 Status::Stopped => {}
                 Status::Created => end(&container, &record)?,
@@ -85,6 +97,12 @@ pub(crate) fn delete(global: &Global, args: &Delete) -> Result<u8, Failure> {
                 }
             }
             wait_for_end(&container)?;
+            if let Some(saved) = Kept::of(&record).cgroups {
+                Manager::load(saved).destroy()?;
+            }
+            record.state.status = Status::Stopped;
+            record.state.pid = 0;
+            ended = Some((record::hooks_of(&container), record.state));
         }
         // Half a container, or a damaged one: what there is goes, once nobody lives in it.
         Ok(None) => wait_for_end(&container)?,
@@ -95,6 +113,9 @@ pub(crate) fn delete(global: &Global, args: &Delete) -> Result<u8, Failure> {
         Err(error) => return Err(error.into()),
     }
     container.remove()?;
+    if let Some((hooks, state)) = ended {
+        record::run_later_hooks(&hooks, Kind::Poststop, &state);
+    }
     Ok(0)
 }
 

@@ -7,12 +7,6 @@ use oci_spec::runtime::{Linux, Spec};
 /// Fails on the first field that cannot be honoured; returns what is ignored.
 pub(crate) fn check(spec: &Spec) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
-    if let Some(hooks) = spec.hooks()
-        && let Ok(serde_json::Value::Object(lists)) = serde_json::to_value(hooks)
-        && let Some(name) = lists.iter().find(|(_, list)| list.as_array().is_some_and(|l| !l.is_empty()))
-    {
-        fail!("hooks.{} is not supported", name.0);
-    }
     if let Some(process) = spec.process() {
         if process.io_priority().is_some() {
             fail!("process.ioPriority is not supported");
@@ -57,16 +51,6 @@ fn check_linux(linux: &Linux, warnings: &mut Vec<String>) -> Result<()> {
     }
     if linux.seccomp().is_some() {
         warnings.push("linux.seccomp is ignored: no call of the guest reaches the host".into());
-    }
-    if let Some(resources) = linux.resources()
-        && let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(resources)
-    {
-        // Device rules have nothing to forbid: the guest's devices are the sandbox's own.
-        for (name, value) in &fields {
-            if name != "devices" && !value.is_null() {
-                warnings.push(format!("linux.resources.{name} is ignored: there are no control groups yet"));
-            }
-        }
     }
     Ok(())
 }

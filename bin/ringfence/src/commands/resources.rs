@@ -1,0 +1,152 @@
+//! `ringfence pause`, `resume`, `update` and `events`: a container's control groups.
+
+use crate::cli::{Events, Global, Id, Update};
+use crate::record::Kept;
+use crate::{Failure, container};
+use cgroups::Manager;
+use oci_spec::runtime::{
+    LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxResources, LinuxResourcesBuilder,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sandbox::state::{Container, Record, Status};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+pub(crate) fn pause(global: &Global, args: &Id) -> Result<u8, Failure> {
+    change(global, args, Status::Running, Status::Paused, "not running", Manager::freeze)
+}
+
+pub(crate) fn resume(global: &Global, args: &Id) -> Result<u8, Failure> {
+    change(global, args, Status::Paused, Status::Running, "not paused", Manager::thaw)
+}
+
+fn change(
+    global: &Global,
+    args: &Id,
+    from: Status,
+    to: Status,
+    otherwise: &str,
+    how: fn(&Manager) -> cgroups::Result<()>,
+) -> Result<u8, Failure> {
+    let (container, _) = container::find(global, &args.id)?;
+    let _lock = container.lock()?;
+    let (container, mut record) = container::find(global, &args.id)?;
+    if record.state.status != from {
+        return Err(format!("container {otherwise}: it is {}", record.state.status).into());
+    }
+    how(&Kept::of(&record).manager()?)?;
+    record.state.status = to;
+    container.write(&record)?;
+    Ok(0)
+}
+
+pub(crate) fn update(global: &Global, args: &Update) -> Result<u8, Failure> {
+    let resources = limits(args)?;
+    let (container, record) = container::find(global, &args.id)?;
+    if record.state.status == Status::Stopped {
+        return Err("container not running".into());
+    }
+    let _lock = container.lock()?;
+    Kept::of(&record).manager()?.set(&resources)?;
+    Ok(0)
+}
+
+/// What is to change: the file's limits, or those of the flags.
+fn limits(args: &Update) -> Result<LinuxResources, Failure> {
+    if let Some(path) = &args.resources {
+        let mut text = String::new();
+        if path.as_os_str() == "-" {
+            std::io::stdin().take(1 << 20).read_to_string(&mut text)?;
+        } else {
+            text = std::fs::read_to_string(path)
+                .map_err(|error| format!("resources {}: {error}", path.display()))?;
+        }
+        return serde_json::from_str(&text)
+            .map_err(|error| format!("{} is not valid: {error}", path.display()).into());
+    }
+    let mut memory = LinuxMemory::default();
+    memory.set_limit(args.memory).set_reservation(args.memory_reservation).set_swap(args.memory_swap);
+    let mut cpu = LinuxCpu::default();
+    cpu.set_shares(args.cpu_shares)
+        .set_quota(args.cpu_quota)
+        .set_period(args.cpu_period)
+        .set_cpus(args.cpuset_cpus.clone())
+        .set_mems(args.cpuset_mems.clone());
+    let mut builder = LinuxResourcesBuilder::default().memory(memory).cpu(cpu);
+    if let Some(limit) = args.pids_limit {
+        let mut pids = LinuxPids::default();
+        pids.set_limit(limit);
+        builder = builder.pids(pids);
+    }
+    if let Some(weight) = args.blkio_weight {
+        let mut io = LinuxBlockIo::default();
+        io.set_weight(Some(weight));
+        builder = builder.block_io(io);
+    }
+    Ok(builder.build()?)
+}
+
+pub(crate) fn events(global: &Global, args: &Events) -> Result<u8, Failure> {
+    let (container, record) = container::find(global, &args.id)?;
+    if record.state.status == Status::Stopped {
+        return Err("container not running".into());
+    }
+    let groups = Kept::of(&record).manager()?;
+    let line = |kind: &str, data: Option<cgroups::Stats>| {
+        let mut line = serde_json::json!({ "type": kind, "id": args.id });
+        if let Some(data) = data {
+            line["data"] = serde_json::to_value(data)?;
+        }
+        // A reader that has left is the end of it.
+        use std::io::Write;
+        writeln!(std::io::stdout(), "{line}")?;
+        Ok::<(), Failure>(())
+    };
+    if args.stats {
+        line("stats", Some(groups.stats()))?;
+        return Ok(0);
+    }
+    follow(&container, &record, &groups, args.interval, line)
+}
+
+/// Shows figures at every interval, and every time memory runs out, until the container ends.
+fn follow(
+    container: &Container,
+    record: &Record,
+    groups: &Manager,
+    interval: Duration,
+    line: impl Fn(&str, Option<cgroups::Stats>) -> Result<(), Failure>,
+) -> Result<u8, Failure> {
+    let oom = groups.oom_events()?;
+    let pid = rustix::process::Pid::from_raw(record.state.pid).ok_or("container not running")?;
+    let end = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    let (mut next, mut seen) = (Instant::now() + interval, groups.oom_kill_count());
+    while container.is_alive() {
+        let mut fds =
+            [PollFd::new(&oom, PollFlags::IN), PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)];
+        let left = next.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut fds, Some(&left)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let [out_of_memory, ended] = [0, 1].map(|i: usize| !fds[i].revents().is_empty());
+        if out_of_memory {
+            oom.drain();
+            let kills = groups.oom_kill_count();
+            if kills > seen {
+                seen = kills;
+                line("oom", None)?;
+            }
+        }
+        if ended {
+            break;
+        }
+        if Instant::now() >= next {
+            line("stats", Some(groups.stats()))?;
+            next = Instant::now() + interval;
+        }
+    }
+    Ok(0)
+}
