@@ -15,6 +15,7 @@
 
 mod map;
 mod ops;
+mod rewrite;
 
-pub use map::{MemoryMap, Vma, VmaKind};
+pub use map::{MemoryMap, TOUCHED, TRAMPOLINES, Vma, VmaKind};
 pub use ops::{ImageInfo, MapArgs, Mm};

@@ -1,7 +1,7 @@
 //! The record of mappings as an interval map, without any host call.
 
 use abi::{Errno, PAGE_SIZE, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use vfs::OpenFile;
 
@@ -29,7 +29,7 @@ pub struct Vma {
     pub prot: i32,
     /// MAP_SHARED rather than MAP_PRIVATE.
     pub shared: bool,
-    /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given.
+    /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given, [`TOUCHED`], [`TRAMPOLINES`].
     pub flags: i32,
     /// Mapped file.
     pub file: Option<Arc<OpenFile>>,
@@ -82,10 +82,21 @@ impl Vma {
     }
 }
 
+/// In [`Vma::flags`]: a file mapping that the program could write at some time.
+pub const TOUCHED: i32 = 1 << 30;
+/// In [`Vma::flags`]: the platform's, for rewritten call sites. The program cannot change it except by mapping over it.
+pub const TRAMPOLINES: i32 = 1 << 29;
+/// How far a rewritten call site may be from its trampoline.
+const REACH: u64 = 0x7000_0000;
+
 /// All mappings of an address space, plus the brk area's bounds.
 #[derive(Clone)]
 pub struct MemoryMap {
     areas: BTreeMap<u64, Vma>,
+    /// Pages with rewritten call sites.
+    rewritten: BTreeSet<u64>,
+    /// Call sites may be rewritten.
+    pub rewriting: bool,
     /// Total mapped bytes (VmSize).
     total: u64,
     /// Lowest mappable address.
@@ -103,7 +114,17 @@ pub struct MemoryMap {
 impl MemoryMap {
     /// An empty map over `min..max`.
     pub fn new(min: u64, max: u64) -> MemoryMap {
-        MemoryMap { areas: BTreeMap::new(), total: 0, min, max, mmap_base: max, brk_start: 0, brk: 0 }
+        MemoryMap {
+            areas: BTreeMap::new(),
+            rewritten: BTreeSet::new(),
+            rewriting: true,
+            total: 0,
+            min,
+            max,
+            mmap_base: max,
+            brk_start: 0,
+            brk: 0,
+        }
     }
 
     /// Mappings in address order.
@@ -196,6 +217,64 @@ impl MemoryMap {
         fit(self.min, end, len, align)
     }
 
+    /// True when the range is program text of one private file mapping that was never writable.
+    pub fn is_pristine_text(&self, start: u64, end: u64) -> bool {
+        self.find(start).is_some_and(|v| {
+            let text = libc::PROT_READ | libc::PROT_EXEC;
+            v.end >= end && v.file.is_some() && !v.shared && v.prot == text && v.flags & TOUCHED == 0
+        })
+    }
+
+    /// `len` free bytes from which and to which a 32-bit jump reaches `site`.
+    pub fn find_near(&self, site: u64, len: u64) -> Option<u64> {
+        let v = self.find(site)?;
+        if let Some(a) = self.find_below(v.start, len, PAGE_SIZE)
+            && site - a < REACH
+        {
+            return Some(a);
+        }
+        let mut at = v.end;
+        for next in self.areas.range(at..).map(|(_, v)| v) {
+            if next.start - at >= len {
+                break;
+            }
+            at = next.end;
+        }
+        (at + len <= self.max && at + len - site < REACH).then_some(at)
+    }
+
+    /// Remembers that bytes of these pages differ from the file's.
+    pub fn set_rewritten(&mut self, addr: u64, len: u64) {
+        self.rewritten.extend((abi::page_down(addr)..addr + len).step_by(PAGE_SIZE as usize));
+    }
+
+    /// Forgets the rewritten pages of a range and gives their addresses.
+    pub fn take_rewritten(&mut self, start: u64, end: u64) -> Vec<u64> {
+        let pages: Vec<u64> = self.rewritten.range(start..end.max(start)).copied().collect();
+        for p in &pages {
+            self.rewritten.remove(p);
+        }
+        pages
+    }
+
+    /// True when trampolines stand in the range.
+    pub fn has_trampolines(&self, start: u64, end: u64) -> bool {
+        self.overlapping(start, end).any(|v| v.flags & TRAMPOLINES != 0)
+    }
+
+    /// The range without the trampolines in it.
+    pub fn without_trampolines(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut parts = Vec::new();
+        let mut at = start;
+        for v in self.overlapping(start, end).filter(|v| v.flags & TRAMPOLINES != 0) {
+            parts.push((at, v.start.max(at)));
+            at = v.end;
+        }
+        parts.push((at, end.max(at)));
+        parts.retain(|(a, b)| a < b);
+        parts
+    }
+
     /// Removes `start..end`, cutting mappings at the edges. Gives what was removed.
     pub fn remove(&mut self, start: u64, end: u64) -> Vec<Vma> {
         let hit: Vec<u64> = self.overlapping(start, end).map(|v| v.start).collect();
@@ -226,6 +305,9 @@ impl MemoryMap {
         }
         self.remove(v.start, v.end);
         let mut v = v;
+        if v.file.is_some() && v.prot & libc::PROT_WRITE != 0 {
+            v.flags |= TOUCHED;
+        }
         if let Some(prev) = self.areas.range(..v.start).next_back().map(|(_, p)| p)
             && prev.joins(&v)
         {

@@ -1,7 +1,7 @@
 //! mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the
 //! host call executed by the calling guest thread, then the record.
 
-use crate::map::{MemoryMap, Vma, VmaKind};
+use crate::map::{MemoryMap, TRAMPOLINES, Vma, VmaKind};
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use platform::{Action, AddressSpace, Context};
 use ranked::{Mutex, rank};
@@ -52,8 +52,8 @@ pub struct Mm {
     /// The platform's side.
     pub space: Arc<dyn AddressSpace>,
     /// Held while the record and the host's mappings change together.
-    ops: Mutex<(), { rank::MM_OPS }>,
-    map: Mutex<MemoryMap, { rank::MM_MAP }>,
+    pub(crate) ops: Mutex<(), { rank::MM_OPS }>,
+    pub(crate) map: Mutex<MemoryMap, { rank::MM_MAP }>,
     image: Mutex<ImageInfo, { rank::MM_MAP }>,
     /// Thread groups that use it (CLONE_VM without CLONE_THREAD makes it more than one).
     pub groups: AtomicUsize,
@@ -200,6 +200,7 @@ impl Mm {
         if a.flags & libc::MAP_HUGETLB != 0 {
             return Err(Errno::ENOMEM);
         }
+        self.replace(ctx, addr, addr + len);
         let mut file = a.file.clone();
         let host_flags = a.flags & (libc::MAP_NORESERVE | libc::MAP_POPULATE);
         let action = match mapping {
@@ -252,9 +253,16 @@ impl Mm {
             }
             end
         };
-        ctx.queue(Action::Unmap { addr, len: end - addr });
+        let parts = self.map.lock().without_trampolines(addr, end);
+        for (a, b) in &parts {
+            ctx.queue(Action::Unmap { addr: *a, len: b - a });
+        }
         ctx.flush()?;
-        self.map.lock().remove(addr, end);
+        let mut m = self.map.lock();
+        for (a, b) in parts {
+            m.remove(a, b);
+            m.take_rewritten(a, b);
+        }
         Ok(())
     }
 
@@ -290,13 +298,21 @@ impl Mm {
             }
         }
         let covered = self.map.lock().covered(addr, end);
-        ctx.queue(Action::Protect { addr, len, prot });
+        if prot & libc::PROT_WRITE != 0 {
+            self.restore_text(ctx, addr, end);
+        }
+        let parts = self.map.lock().without_trampolines(addr, end);
+        for (a, b) in &parts {
+            ctx.queue(Action::Protect { addr: *a, len: b - a, prot });
+        }
         let result = ctx.flush();
         if result.is_ok() || !covered {
             // As Linux does, the part before the first hole has changed.
             let mut m = self.map.lock();
             let stop = if covered { end } else { first_hole(&m, addr, end) };
-            m.update(addr, stop, |v| v.prot = prot);
+            for (a, b) in parts {
+                m.update(a, b.min(stop), |v| v.prot = prot);
+            }
         }
         if covered { result } else { Err(Errno::ENOMEM) }
     }
@@ -310,7 +326,8 @@ impl Mm {
         let _ops = self.ops.lock();
         let parts: Vec<(u64, u64, bool)> = {
             let m = self.map.lock();
-            m.overlapping(addr, end).map(|v| (v.start.max(addr), v.end.min(end), v.locked)).collect()
+            let own = m.overlapping(addr, end).filter(|v| v.flags & TRAMPOLINES == 0);
+            own.map(|v| (v.start.max(addr), v.end.min(end), v.locked)).collect()
         };
         let covered = self.map.lock().covered(addr, end);
         for (a, b, locked) in parts {
@@ -443,6 +460,14 @@ impl Mm {
             return Ok(addr);
         }
         if target != addr || new_len != old_len {
+            if v.flags & TRAMPOLINES != 0 {
+                return Err(Errno::EFAULT);
+            }
+            if target != addr {
+                // A rewritten call site jumps by distance.
+                self.restore_text(ctx, addr, addr + old_len);
+                self.replace(ctx, target, target + new_len);
+            }
             let flags = flags & libc::MREMAP_DONTUNMAP;
             ctx.queue(Action::Remap { addr, len: old_len, new_addr: target, new_len, flags });
             ctx.flush()?;

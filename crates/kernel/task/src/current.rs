@@ -80,6 +80,13 @@ impl Current {
         &self.task.group.kernel
     }
 
+    /// Tells the platform what it may answer by itself.
+    pub(crate) fn tell_platform(&self) {
+        let tree = self.kernel().tree.lock();
+        let parent = tree.nodes.get(&self.task.tgid()).map_or(0, |n| n.parent);
+        self.task.tell_all(parent);
+    }
+
     /// Descriptor table.
     pub fn fds(&self) -> Arc<FdTable> {
         self.fd_table.clone()

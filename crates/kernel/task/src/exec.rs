@@ -411,6 +411,7 @@ impl Current {
             n.exit_signal = Signal::SIGCHLD.raw();
         }
         self.ctx.set_report_all(self.kernel().strace.load(Ordering::Relaxed));
+        self.tell_platform();
         self.restart = None;
     }
 }

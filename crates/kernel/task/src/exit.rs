@@ -156,6 +156,9 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
                 groups.push(cn.pgid);
             }
             let cg = cn.group.clone();
+            for th in &cg.signals.lock().threads {
+                th.tell_parent(reaper);
+            }
             let dead = cn.zombie.is_some();
             if let Some(r) = t.nodes.get_mut(&reaper) {
                 r.children.push(child);

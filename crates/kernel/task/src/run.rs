@@ -36,6 +36,7 @@ pub fn start(c: Current) -> abi::Result<()> {
 
 fn run(mut c: Current) {
     c.task.set_interrupter(Some(c.ctx.interrupter()));
+    c.tell_platform();
     ipc::signalfd::bind_thread(Some(c.task.clone()));
     let dispatch = c.kernel().dispatch;
     loop {
@@ -47,7 +48,12 @@ fn run(mut c: Current) {
         {
             break;
         }
-        match c.ctx.run() {
+        let exit = c.ctx.run();
+        if let Some(site) = c.ctx.hot_site() {
+            let mm = c.mm.clone();
+            mm.rewrite(c.ctx.as_mut(), site);
+        }
+        match exit {
             Exit::Syscall => dispatch(&mut c),
             Exit::Fault(f) => fault(&mut c, &f),
             Exit::Interrupted => c.task.waiter.set_interrupted(true),

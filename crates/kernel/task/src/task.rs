@@ -169,6 +169,33 @@ impl Task {
     /// Replaces the credentials.
     pub fn set_creds(&self, c: Credentials) {
         *self.creds.write() = Arc::new(c);
+        self.tell_creds();
+    }
+    fn tell_creds(&self) {
+        let c = self.creds();
+        self.tell(&[
+            (libc::SYS_getuid, c.uid),
+            (libc::SYS_geteuid, c.euid),
+            (libc::SYS_getgid, c.gid),
+            (libc::SYS_getegid, c.egid),
+        ]);
+    }
+    /// Tells the platform what calls without arguments answer.
+    fn tell(&self, answers: &[(i64, u32)]) {
+        if let Some(i) = &*self.interrupter.read() {
+            let a: Vec<(u32, u32)> = answers.iter().map(|(nr, v)| (*nr as u32, *v)).collect();
+            i.set_answers(&a);
+        }
+    }
+    /// The parent has changed. The caller holds the process tree, so that the last change is the last word.
+    pub(crate) fn tell_parent(&self, parent: i32) {
+        self.tell(&[(libc::SYS_getppid, parent as u32)]);
+    }
+    /// Tells the platform all it may answer by itself; the caller holds the process tree.
+    pub(crate) fn tell_all(&self, parent: i32) {
+        self.tell(&[(libc::SYS_getpid, self.tgid() as u32), (libc::SYS_gettid, self.tid() as u32)]);
+        self.tell_creds();
+        self.tell_parent(parent);
     }
     /// Memory.
     pub fn mm(&self) -> Arc<Mm> {

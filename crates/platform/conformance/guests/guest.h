@@ -17,7 +17,7 @@ static inline long sc(long nr, long a, long b, long c, long d, long e, long f)
 enum { SYS_write = 1, SYS_mmap = 9, SYS_mprotect = 10, SYS_munmap = 11, SYS_mremap = 25, SYS_madvise = 28, SYS_getpid = 39, SYS_clone = 56,
        SYS_fork = 57, SYS_exit = 60, SYS_wait4 = 61, SYS_futex = 202, SYS_exit_group = 231,
        // the test kernel's own
-       T_HANDLER = 1000, T_SUM = 1001, T_FILL = 1002, T_MAPFILE = 1003, T_INTERRUPTS = 1004, T_XSTATE = 1005, T_STOP = 1006 };
+       T_HANDLER = 1000, T_SUM = 1001, T_FILL = 1002, T_MAPFILE = 1003, T_INTERRUPTS = 1004, T_XSTATE = 1005, T_STOP = 1006, T_REWRITTEN = 1007, T_TEXT = 1008, T_ANSWER = 1009 };
 static u64 len(const char *s) { u64 n = 0; while (s[n]) n++; return n; }
 static inline void say(const char *s) { sc3(SYS_write, 1, s, len(s)); }
 static inline void number(u64 v)

@@ -3,7 +3,9 @@
 use crate::elf;
 use abi::{Errno, PAGE_SIZE, page_down, page_up};
 use parking_lot::{Condvar, Mutex};
-use platform::{Action, AddressSpace, Context, Exit, Interrupt, Platform, Regs, Spawn};
+use platform::{
+    Action, AddressSpace, Context, Exit, Interrupt, Platform, REWRITE_AREA, Regs, Rewrite, Spawn,
+};
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -17,6 +19,8 @@ pub struct Outcome {
     pub code: i32,
     pub output: String,
     pub interrupts: u64,
+    /// Call sites that were rewritten.
+    pub rewritten: u64,
     /// Guest threads whose context ended with `Exit::Dead`.
     pub dead: u64,
 }
@@ -42,6 +46,10 @@ pub struct World {
     pub hook: Option<Hook>,
     /// Calls handled.
     pub calls: AtomicU64,
+    /// Call sites may be rewritten; held while one is.
+    text_lock: Mutex<bool>,
+    /// Call sites that were.
+    pub rewritten: AtomicU64,
 }
 
 struct Process {
@@ -50,6 +58,8 @@ struct Process {
 }
 
 const STACK_TOP: u64 = 0x7000_0000_0000;
+/// Where trampolines go.
+const AREA: u64 = 0x3e_0000;
 const LIMIT: Duration = Duration::from_secs(100);
 
 /// A file whose first pages hold 'f' ... 'z'.
@@ -91,6 +101,8 @@ impl World {
             interrupters: Mutex::default(),
             hook: None,
             calls: AtomicU64::new(0),
+            text_lock: Mutex::new(true),
+            rewritten: AtomicU64::new(0),
         }
     }
 
@@ -156,6 +168,7 @@ impl World {
             code: self.exits.lock().get(&1).copied().unwrap_or(-1),
             output: self.text(),
             interrupts: self.interrupts.load(Ordering::Relaxed),
+            rewritten: self.rewritten.load(Ordering::Relaxed),
             dead: self.dead.load(Ordering::Relaxed),
         }
     }
@@ -185,7 +198,11 @@ impl World {
         let key = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.interrupters.lock().insert(key, ctx.interrupter());
         loop {
-            match ctx.run() {
+            let exit = ctx.run();
+            if let Some(site) = ctx.hot_site() {
+                self.rewrite(&mut *ctx, site);
+            }
+            match exit {
                 Exit::Syscall => {
                     self.calls.fetch_add(1, Ordering::Relaxed);
                     let hooked = self.hook.as_ref().and_then(|h| h(&mut *ctx));
@@ -244,6 +261,27 @@ impl World {
                     return;
                 }
             }
+        }
+    }
+
+    /// Program text only, which the test programs keep as it is unless they say so (`T_TEXT`).
+    fn rewrite(&self, ctx: &mut dyn Context, site: u64) {
+        if !(0x40_0000..0x50_0000).contains(&site) {
+            return;
+        }
+        let text = self.text_lock.lock();
+        if !*text {
+            return;
+        }
+        let mut outcome = ctx.rewrite(site);
+        if outcome == Rewrite::NeedsArea {
+            ctx.queue(Action::MapAnon { addr: AREA, len: REWRITE_AREA, prot: 5, flags: 0 });
+            assert_eq!(ctx.flush(), Ok(()));
+            ctx.add_area(AREA);
+            outcome = ctx.rewrite(site);
+        }
+        if let Rewrite::Done { .. } = outcome {
+            self.rewritten.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -365,6 +403,17 @@ impl World {
                 ctx.set_xstate(&x)?;
                 Ok(0)
             }
+            1008 => {
+                *self.text_lock.lock() = a != 0;
+                Ok(0)
+            }
+            1009 => {
+                ctx.interrupter().set_answers(&[(102, b as u32)]);
+                ctx.set_report_all(a == 0);
+                Ok(0)
+            }
+            102 => Ok(1),
+            1007 => Ok(self.rewritten.load(Ordering::Relaxed)),
             1006 => {
                 std::thread::sleep(Duration::from_millis(1));
                 Ok(0)

@@ -57,7 +57,7 @@ pub fn expect_ok(platform: &std::sync::Arc<dyn platform::Platform>, name: &str) 
 #[macro_export]
 macro_rules! suite {
     ($make:expr) => {
-        $crate::suite!(@each $make, registers, memory, fork, threads, futex, storm, xstate);
+        $crate::suite!(@each $make, registers, memory, fork, threads, futex, storm, xstate, rewrite);
         #[test]
         fn hello() {
             let platform: std::sync::Arc<dyn platform::Platform> = $make();

@@ -199,6 +199,25 @@ pub struct Limits {
     pub xstate_size: usize,
 }
 
+/// Bytes of memory that [`Context::add_area`] takes, page aligned.
+pub const REWRITE_AREA: u64 = 0x1_0000;
+
+/// What became of [`Context::rewrite`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewrite {
+    /// The site now calls without a signal; this many bytes at this address differ from the file's.
+    Done {
+        /// First changed byte.
+        addr: u64,
+        /// How many.
+        len: u64,
+    },
+    /// It stays as it is.
+    Refused,
+    /// There is no room within two gigabytes of it: [`Context::add_area`] first.
+    NeedsArea,
+}
+
 /// A way to run guest code.
 pub trait Platform: Send + Sync {
     /// Name as given to `--platform`.
@@ -231,6 +250,11 @@ pub trait Interrupt: Send + Sync {
     /// Makes the context's current or next `run` return [`Exit::Interrupted`]
     /// (or `FutexInterrupted`) promptly. Sticky; several calls may merge into one.
     fn interrupt(&self);
+    /// What these system calls (number, result) of the context answer from now on, so that the platform may do without
+    /// asking. Calls it does not know are ignored, and so is everything while [`Context::set_report_all`] is on.
+    fn set_answers(&self, answers: &[(u32, u32)]) {
+        let _ = answers;
+    }
 }
 
 /// Mode of [`Context::spawn`].
@@ -280,8 +304,28 @@ pub trait Context: Send {
     fn reset_xstate(&mut self);
     /// Handle by which other threads interrupt this one.
     fn interrupter(&self) -> Arc<dyn Interrupt>;
-    /// Report every system call, native futexes included (strace, seccomp, ptrace).
+    /// Report every system call, native futexes and known answers included (strace, seccomp, ptrace).
     fn set_report_all(&mut self, on: bool);
+    /// After an exit: a call site of the guest (the address after its `syscall`) for which [`Context::rewrite`] would
+    /// pay. Each one is named only once.
+    fn hot_site(&mut self) -> Option<u64> {
+        None
+    }
+    /// Replaces instructions at a call site by a jump, so that calls from there are cheaper. The caller vouches that the
+    /// 16 bytes on either side of `rip` are in one private file mapping that the guest can read and execute but never
+    /// could write, and keeps everybody from changing mappings meanwhile. The bytes stay valid targets of jumps.
+    fn rewrite(&mut self, rip: u64) -> Rewrite {
+        let _ = rip;
+        Rewrite::Refused
+    }
+    /// Gives [`REWRITE_AREA`] bytes of private anonymous memory, mapped readable and executable, to later rewrites in
+    /// this address space (and in its forks). Only the platform may change it from now on.
+    fn add_area(&mut self, start: u64) {
+        let _ = start;
+    }
+    /// The guest takes the areas' memory for itself: every rewritten byte has been restored, and nothing is rewritten
+    /// any more.
+    fn forget_areas(&mut self) {}
     /// Ends the guest thread: executes queued actions (faults ignored), then the host thread exits.
     /// With the address space's last context this ends the host process as well.
     fn exit(self: Box<Self>);

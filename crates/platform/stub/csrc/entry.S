@@ -14,6 +14,125 @@
         syscall                         // STUB_INJECT: the ptrace platform has a stopped thread make a call here
         int3
 
+// Rewritten call sites. In: r11 = the trampoline, rax = the call's number; rcx is free, everything else is the guest's,
+// its flags and red zone included. The slot is found through %gs, which holds its address unless the guest uses %gs
+// itself; then the high half of the base differs (0x7ffe otherwise), and the call is made by signal.
+// An interrupt in [stub_fast_entry, stub_known_end) starts the trampoline again (stub_sigintr), with the number and,
+// from stub_known_begin on, the flags as stored. Later ones are noticed before the return.
+#define SLOT(field) %gs:Slot_##field
+#define REG(name) %gs:(Slot_regs + 8 * R_##name)
+#define R_R15 0
+#define R_R14 1
+#define R_R13 2
+#define R_R12 3
+#define R_RBP 4
+#define R_RBX 5
+#define R_R11 6
+#define R_R10 7
+#define R_R9 8
+#define R_R8 9
+#define R_RAX 10
+#define R_RCX 11
+#define R_RDX 12
+#define R_RSI 13
+#define R_RDI 14
+#define R_RIP 16
+#define R_EFLAGS 17
+#define R_RSP 18
+        .balign 64
+        .globl  stub_fast_entry, stub_number_begin, stub_known_begin, stub_known_end
+stub_fast_entry:                        // STUB_FAST
+        rdgsbase %rcx
+        bswap   %rcx
+        lea     0x1810000(%rcx),%ecx    // bswap(0x7ffe << 32) = 0xfe7f0000: zero, without touching the flags
+        jrcxz   1f
+        jmp     *TRAMP_FALLBACK(%r11)
+1:      mov     %rax,REG(RAX)
+stub_number_begin:
+        lahf
+        seto    %al
+        mov     %eax,SLOT(flags)
+stub_known_begin:
+        mov     REG(RAX),%rax
+        cmp     $KNOWN,%rax
+        jae     2f
+        mov     %gs:Slot_known(,%rax,8),%rax
+        btr     $KNOWN_BIT,%rax
+        jnc     2f
+        mov     %rax,%rcx
+        mov     SLOT(flags),%eax
+        add     $0x7f,%al
+        sahf
+        mov     %rcx,%rax
+        lea     TRAMP_BACK(%r11),%rcx
+        jmp     *%rcx
+stub_known_end:
+2:      mov     SLOT(private),%rcx
+        mov     %rsp,REG(RSP)
+        lea     (STACK_SIZE - 64)(%rcx),%rsp
+        mov     %r11,Priv_tramp(%rcx)
+        mov     SLOT(flags),%eax
+        add     $0x7f,%al
+        sahf
+        pushfq
+        cld
+        pop     %rax
+        mov     %rax,REG(EFLAGS)
+        mov     %rax,REG(R11)
+        mov     TRAMP_RIP(%r11),%rax
+        mov     %rax,REG(RIP)
+        mov     %rax,REG(RCX)
+        mov     %rdi,REG(RDI)
+        mov     %rsi,REG(RSI)
+        mov     %rdx,REG(RDX)
+        mov     %r10,REG(R10)
+        mov     %r8,REG(R8)
+        mov     %r9,REG(R9)
+        mov     %rbx,REG(RBX)
+        mov     %rbp,REG(RBP)
+        mov     %r12,REG(R12)
+        mov     %r13,REG(R13)
+        mov     %r14,REG(R14)
+        mov     %r15,REG(R15)
+        mov     %rcx,%rdi
+        rdgsbase %rsi
+        xor     %ebp,%ebp
+        call    stub_fast
+
+// The way back: registers from the slot, %gs and vector registers untouched. An interrupt in
+// [stub_fast_exit, stub_fast_exit_end) is noted and starts it again from the top.
+        .globl  stub_fast_exit, stub_fast_exit_end, stub_frame_trap
+stub_fast_exit:
+        mov     SLOT(private),%rcx
+        cmpl    $0,Priv_pending(%rcx)
+        jne     3f
+        mov     Priv_tramp(%rcx),%r11
+        mov     SLOT(flags),%eax
+        add     $0x7f,%al
+        sahf
+        mov     REG(RDI),%rdi
+        mov     REG(RSI),%rsi
+        mov     REG(RDX),%rdx
+        mov     REG(R10),%r10
+        mov     REG(R8),%r8
+        mov     REG(R9),%r9
+        mov     REG(RBX),%rbx
+        mov     REG(RBP),%rbp
+        mov     REG(R12),%r12
+        mov     REG(R13),%r13
+        mov     REG(R14),%r14
+        mov     REG(R15),%r15
+        mov     REG(RAX),%rax
+        mov     REG(RSP),%rsp
+        lea     TRAMP_BACK(%r11),%rcx
+        jmp     *%rcx
+stub_fast_exit_end:
+3:      movl    $FRAME_RESUME,Priv_frame(%rcx)
+// The host builds a frame for this exception, which holds the guest's extended state; stub_sigfault goes on from there.
+stub_frame_trap:
+        ud2
+        jmp     stub_frame_trap
+
         .text
 // Signal restorer: rsp = &ucontext. Nothing but rsp is live, so that an interrupt that arrives in
 // [stub_restorer, stub_restorer_end) is answered by starting again from the top.
@@ -93,6 +212,20 @@ stub_store_begin:
         movl    %esi,(%rdi)
         xor     %eax,%eax
 stub_store_end:
+        ret
+
+// u32 stub_swap(addr, old, new): 0 done, 1 faulted, 2 the bytes were others.
+        .globl  stub_swap, stub_swap_begin, stub_swap_end
+stub_swap:
+        mov     %rsi,%rax
+        mov     $1,%ecx
+stub_swap_begin:
+        lock cmpxchg %rdx,(%rdi)
+        mov     $0,%ecx
+        je      stub_swap_end
+        mov     $2,%ecx
+stub_swap_end:
+        mov     %ecx,%eax
         ret
 
 // long stub_clone_thread(flags, stack, ctid): the child continues in stub_thread_start on its stack.

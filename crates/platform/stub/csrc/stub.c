@@ -9,6 +9,7 @@
 #define SYS_munmap 11
 #define SYS_rt_sigaction 13
 #define SYS_rt_sigprocmask 14
+#define SYS_sched_yield 24
 #define SYS_mremap 25
 #define SYS_madvise 28
 #define SYS_exit 60
@@ -21,6 +22,7 @@
 #define SYS_seccomp 317
 
 #define EINTR 4
+#define EAGAIN 11
 #define EFAULT 14
 #define EINVAL 22
 #define AUDIT_ARCH_X86_64 0xc000003eu
@@ -40,7 +42,9 @@ enum { R15, R14, R13, R12, RBP, RBX, R11, R10, R9, R8, RAX, RCX, RDX, RSI, RDI, 
 
 extern char stub_restorer[], stub_restorer_end[], stub_futex_begin[], stub_futex_end[], stub_futex_abort[],
   stub_copy_begin[], stub_copy_end[], stub_string_begin[], stub_string_end[], stub_store_begin[], stub_store_end[],
-  stub_first_trap[];
+  stub_swap_begin[], stub_swap_end[], stub_first_trap[], stub_fast_entry[], stub_number_begin[], stub_known_begin[],
+  stub_known_end[], stub_fast_exit[], stub_fast_exit_end[], stub_frame_trap[];
+u32 stub_swap(u64 addr, u64 old, u64 new);
 long stub_futex_wait(u64 uaddr, u64 op, u64 val, u64 timeout, u64 uaddr2, u64 val3);
 u64 stub_copy(u64 dst, u64 src, u64 n);
 u64 stub_copy_string(u64 dst, u64 src, u64 n);
@@ -73,30 +77,34 @@ static inline u32 load(volatile u32 *p) { return __atomic_load_n(p, __ATOMIC_ACQ
 
 // ---- hand-off ---------------------------------------------------------------
 
-// Wait until the sentry has answered request p->seq. Spins only while the sentry's thread is awake on another CPU,
-// and only if answers have lately come within the limit.
+// Wait until the sentry has answered request p->seq. Spins only while the sentry's thread is awake on another CPU.
+// A spin that ends in sleep all the same makes the next ones rarer, one that does not makes them usual again.
 static void await_answer(struct Priv *p, struct Slot *s, int spin)
 {
   u32 seq = p->seq, limit = *(volatile u32 *)&s->spin, me = cpu();
-  u64 start = rdtsc();
-  if (p->average > limit) spin = 0;
+  if (!limit || *(volatile u32 *)&s->sentry_cpu == me) spin = 0;
+  else if (spin && p->skip) { p->skip--; spin = 0; }
+  if (spin) {
+    u64 start = rdtsc();
+    do {
+      if ((load(&s->rsp) & ~SLEEP) == seq) { p->backoff = 0; return; }
+      __builtin_ia32_pause();
+    } while (rdtsc() - start < limit && *(volatile u32 *)&s->sentry_cpu != me);
+    p->backoff = p->backoff < MAX_BACKOFF ? p->backoff * 2 + 1 : MAX_BACKOFF;
+    p->skip = p->backoff;
+  }
   for (;;) {
     u32 v = load(&s->rsp);
     if ((v & ~SLEEP) == seq) break;
-    if (spin && *(volatile u32 *)&s->sentry_cpu != me && rdtsc() - start < limit) { __builtin_ia32_pause(); continue; }
     if (!(v & SLEEP) && !__atomic_compare_exchange_n(&s->rsp, &v, v | SLEEP, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
     sc(SYS_futex, (u64)&s->rsp, 0, v | SLEEP, 0, 0, 0);
   }
-  u64 took = *(volatile u64 *)&s->sentry_tsc - start;
-  if ((long)took < 0) took = 0;
-  p->average = p->average - (p->average >> 3) + (took >> 3);
 }
 
 static void handoff(struct Priv *p, struct Slot *s, u32 reason)
 {
   s->reason = reason;
   s->stub_cpu = cpu();
-  s->stub_tsc = rdtsc();
   u32 seq = p->seq = (p->seq + 1) & ~SLEEP;
   u32 old = __atomic_exchange_n(&s->req, seq, __ATOMIC_SEQ_CST);
   if (old & SLEEP) sc(SYS_futex, (u64)&s->req, 1, 1, 0, 0, 0);
@@ -125,7 +133,7 @@ static long start_thread(struct ucontext *uc, u64 i)
   struct Priv *c = priv_of(i);
   c->pending = 0;
   c->seq = FIRST_SEQ;
-  c->average = 0;
+  c->skip = c->backoff = 0;
   c->announce = 0;
   block_interrupts();
   stub_load_xstate(uc->fpstate);
@@ -151,7 +159,7 @@ static long fork_process(struct Priv *p, u64 nonce)
   // The parent's slots are still mapped: leave them alone until the own ones have replaced them.
   p->pending = 0;
   p->seq = FIRST_SEQ;
-  p->average = 0;
+  p->skip = p->backoff = 0;
   if (sc(SYS_prctl, 1, 9, 0, 0, 0, 0)) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);      // PR_SET_PDEATHSIG, SIGKILL
   long fd = notify(NOTIFY_HELLO, nonce);
   if (fd < 0) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);
@@ -191,13 +199,19 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
       if (a->a[2]) sc(SYS_futex, a->a[0], 1, a->a[2], 0, 0, 0);
       break;
     case ACT_XSTATE:
-      if (stub_copy(uc->fpstate, (u64)s + SLOT_DATA + a->a[0], a->a[1])) r = -EFAULT;
+      if (!uc || stub_copy(uc->fpstate, (u64)s + SLOT_DATA + a->a[0], a->a[1])) r = -EFAULT;
+      break;
+    case ACT_SWAP:
+      switch (stub_swap(a->a[0], a->a[1], a->a[2])) {
+      case 1: r = -EFAULT; break;
+      case 2: r = -EAGAIN; break;
+      }
       break;
     case ACT_THREAD:
-      s->result = r = start_thread(uc, a->a[0]);
+      s->result = r = uc ? start_thread(uc, a->a[0]) : -EINVAL;
       break;
     case ACT_FORK:
-      r = fork_process(p, a->a[0]);
+      r = uc ? fork_process(p, a->a[0]) : -EINVAL;
       if (!r) return ACTIONS_CHILD;
       s->result = r;
       break;
@@ -209,6 +223,19 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
   for (u32 k = 0; k < MAX_FDS; k++) if (fds[k] >= 0) sc(SYS_close, fds[k], 0, 0, 0, 0, 0);
   if (outcome == ACTIONS_FAILED) { s->fail_index = i; s->fail_errno = -r; }
   return outcome;
+}
+
+static void load_regs(struct Priv *p, struct Slot *s, struct ucontext *uc)
+{
+  u64 *r = s->regs;
+  uc->r15 = r[R15]; uc->r14 = r[R14]; uc->r13 = r[R13]; uc->r12 = r[R12]; uc->rbp = r[RBP]; uc->rbx = r[RBX];
+  uc->r11 = r[R11]; uc->r10 = r[R10]; uc->r9 = r[R9]; uc->r8 = r[R8]; uc->rax = r[RAX]; uc->rcx = r[RCX];
+  uc->rdx = r[RDX]; uc->rsi = r[RSI]; uc->rdi = r[RDI]; uc->rip = r[RIP]; uc->eflags = r[EFLAGS]; uc->rsp = r[RSP];
+  if (rdfs() != r[FS_BASE]) wrfs(r[FS_BASE]);
+  // While the guest does not use it, %gs leads rewritten call sites to the slot.
+  u64 gs = r[GS_BASE] ? r[GS_BASE] : (u64)s;
+  if (rdgs() != gs) wrgs(gs);
+  s->private = (u64)p;
 }
 
 // Execute what the sentry answered until it says that the guest resumes.
@@ -223,12 +250,7 @@ static void obey(struct Priv *p, struct Slot *s, struct ucontext *uc)
     if (cmd == CMD_RESUME) break;
     handoff(p, s, REQ_DONE);
   }
-  u64 *r = s->regs;
-  uc->r15 = r[R15]; uc->r14 = r[R14]; uc->r13 = r[R13]; uc->r12 = r[R12]; uc->rbp = r[RBP]; uc->rbx = r[RBX];
-  uc->r11 = r[R11]; uc->r10 = r[R10]; uc->r9 = r[R9]; uc->r8 = r[R8]; uc->rax = r[RAX]; uc->rcx = r[RCX];
-  uc->rdx = r[RDX]; uc->rsi = r[RSI]; uc->rdi = r[RDI]; uc->rip = r[RIP]; uc->eflags = r[EFLAGS]; uc->rsp = r[RSP];
-  if (rdfs() != r[FS_BASE]) wrfs(r[FS_BASE]);
-  if (rdgs() != r[GS_BASE]) wrgs(r[GS_BASE]);
+  load_regs(p, s, uc);
 }
 
 static void save(struct Slot *s, struct ucontext *uc)
@@ -237,7 +259,7 @@ static void save(struct Slot *s, struct ucontext *uc)
   r[R15] = uc->r15; r[R14] = uc->r14; r[R13] = uc->r13; r[R12] = uc->r12; r[RBP] = uc->rbp; r[RBX] = uc->rbx;
   r[R11] = uc->r11; r[R10] = uc->r10; r[R9] = uc->r9; r[R8] = uc->r8; r[RAX] = uc->rax; r[RCX] = uc->rcx;
   r[RDX] = uc->rdx; r[RSI] = uc->rsi; r[RDI] = uc->rdi; r[ORIG_RAX] = -1; r[RIP] = uc->rip; r[EFLAGS] = uc->eflags;
-  r[RSP] = uc->rsp; r[FS_BASE] = rdfs(); r[GS_BASE] = rdgs();
+  r[RSP] = uc->rsp; r[FS_BASE] = rdfs(); r[GS_BASE] = rdgs() == (u64)s ? 0 : rdgs();
   s->fpstate = uc->fpstate;
 }
 
@@ -249,9 +271,9 @@ static void serve(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 reaso
 
 // ---- system calls ---------------------------------------------------------------
 
-static void capture(struct Slot *s, struct ucontext *uc, u32 nr)
+static void capture(struct Slot *s, u32 nr)
 {
-  u64 a[6] = { uc->rdi, uc->rsi, uc->rdx, uc->r10, uc->r8, uc->r9 };
+  u64 *g = s->regs, a[6] = { g[RDI], g[RSI], g[RDX], g[R10], g[R8], g[R9] };
   s->cap_len[0] = s->cap_len[1] = 0;
   if (nr >= CAPTURE_TABLE_LEN) return;
   const struct capture *c = capture_table[nr];
@@ -278,48 +300,158 @@ static void capture(struct Slot *s, struct ucontext *uc, u32 nr)
   }
 }
 
-// futex(2) operations the host can do on its own; 1 when the call is answered.
-static int native_futex(struct Priv *p, struct Slot *s, struct ucontext *uc)
+enum { NOT_NATIVE, ANSWERED, INTERRUPTED };
+
+// futex(2) operations that the host can do on its own; the answer goes to the registers in the slot.
+static int native_futex(struct Priv *p, struct Slot *s)
 {
-  u64 op = uc->rsi & 0x7f, two = 0, wait = 0, timeout = uc->r10;
-  if (uc->rsi & ~0x1fful) return 0;
+  u64 *g = s->regs, op = g[RSI] & 0x7f, two = 0, wait = 0, timeout = g[R10];
+  if (g[RSI] & ~0x1fful) return NOT_NATIVE;
   switch (op) {
   case 0: case 9: wait = 1; break;                        // WAIT, WAIT_BITSET
   case 1: case 10: break;                                 // WAKE, WAKE_BITSET
   case 3: case 4: case 5: two = 1; break;                 // REQUEUE, CMP_REQUEUE, WAKE_OP
-  default: return 0;
+  default: return NOT_NATIVE;
   }
-  if ((uc->rsi & 0x100) && !wait) return 0;                // CLOCK_REALTIME elsewhere: the sentry knows the error
+  if ((g[RSI] & 0x100) && !wait) return NOT_NATIVE;        // CLOCK_REALTIME elsewhere: the sentry knows the error
   long r = -EFAULT;
-  if (uc->rdi >= STUB_TEXT - 4 || (two && uc->r8 >= STUB_TEXT - 4) || (wait && timeout >= STUB_TEXT - 16)) goto out;
-  if (!wait) { r = sc(SYS_futex, uc->rdi, uc->rsi, uc->rdx, uc->r10, uc->r8, uc->r9); goto out; }
-  r = stub_futex_wait(uc->rdi, uc->rsi, uc->rdx, timeout, uc->r8, uc->r9);
+  if (g[RDI] >= STUB_TEXT - 4 || (two && g[R8] >= STUB_TEXT - 4) || (wait && timeout >= STUB_TEXT - 16)) goto out;
+  if (!wait) { r = sc(SYS_futex, g[RDI], g[RSI], g[RDX], g[R10], g[R8], g[R9]); goto out; }
+  r = stub_futex_wait(g[RDI], g[RSI], g[RDX], timeout, g[R8], g[R9]);
   if (r == -EINTR) {
     p->pending = 0;
-    save(s, uc);
-    s->regs[ORIG_RAX] = s->regs[RAX] = SYS_futex;
-    serve(p, s, uc, REQ_FUTEX);
-    return 1;
+    return INTERRUPTED;
   }
 out:
-  uc->rax = r;
-  return 1;
+  g[RAX] = r;
+  return ANSWERED;
+}
+
+// The call in the slot's registers, if the stub can answer it.
+static int native(struct Priv *p, struct Slot *s)
+{
+  if (*(volatile u32 *)&s->report_all) return NOT_NATIVE;
+  switch (s->regs[ORIG_RAX]) {
+  case SYS_futex: return native_futex(p, s);
+  case SYS_sched_yield: s->regs[RAX] = sc(SYS_sched_yield, 0, 0, 0, 0, 0, 0); return ANSWERED;
+  }
+  return NOT_NATIVE;
+}
+
+// Counts the signals of a call site; names it once when it has raised enough of them.
+static void count(struct Priv *p, struct Slot *s, u64 rip)
+{
+  // Two places for each site; the less busy of its two tenants makes room.
+  u64 hash = rip * 0x9e3779b97f4a7c15ul, *h = &p->hot[hash >> 57], *other = &p->hot[hash >> 50 & 127];
+  _Static_assert(sizeof p->hot == 128 * 8, "hot");
+  s->hot = 0;
+  if (*h >> 8 != rip) {
+    if (*other >> 8 == rip || (*other & 0xff) < (*h & 0xff)) h = other;
+    if (*h >> 8 != rip) *h = rip << 8;
+  }
+  if ((*h & 0xff) == HOT || rdgs() != (u64)s) return;
+  if ((++*h & 0xff) == HOT) s->hot = rip;
 }
 
 void stub_sigsys(int sig, struct siginfo *si, struct ucontext *uc)
 {
   struct Priv *p = my_priv();
   struct Slot *s = slot_of(p);
-  if (si->nr == SYS_futex && si->arch == AUDIT_ARCH_X86_64 && !*(volatile u32 *)&s->report_all && native_futex(p, s, uc)) return;
   save(s, uc);
   s->regs[ORIG_RAX] = s->regs[RAX] = (long)si->nr;
-  s->nr = si->nr;
   s->arch = si->arch;
-  capture(s, uc, si->nr);
+  count(p, s, uc->rip);
+  if (si->arch == AUDIT_ARCH_X86_64)
+    switch (native(p, s)) {
+    case ANSWERED:
+      uc->rax = s->regs[RAX];
+      if (s->hot) { save(s, uc); serve(p, s, uc, REQ_HOT); }
+      return;
+    case INTERRUPTED: serve(p, s, uc, REQ_FUTEX); return;
+    }
+  capture(s, si->nr);
   serve(p, s, uc, REQ_SYSCALL);
 }
 
+// Asks the host for a frame that holds the guest's extended state; goes on in stub_sigfault, never here.
+static void __attribute__((noreturn)) get_frame(struct Priv *p, u32 why)
+{
+  p->frame = why;
+  ((void (*)(void))stub_frame_trap)();
+  __builtin_unreachable();
+}
+
+// Some actions need a frame, and a round without any is the sentry asking for one.
+static int needs_frame(struct Slot *s, u32 cmd)
+{
+  u32 n = s->nact;
+  if (!n) return cmd != CMD_RESUME;
+  for (u32 i = 0; i < n && i < MAX_ACTIONS; i++)
+    if (s->act[i].op == ACT_XSTATE || s->act[i].op == ACT_THREAD || s->act[i].op == ACT_FORK) return 1;
+  return 0;
+}
+
+// A call from a rewritten site, its registers in the slot. Returns when the guest can go on after the site
+// with rax changed at most.
+__attribute__((used)) void stub_fast(struct Priv *p, struct Slot *s)
+{
+  u64 *g = s->regs, rip = g[RIP], flags = g[EFLAGS];
+  g[ORIG_RAX] = g[RAX] = (long)(int)g[RAX];
+  g[FS_BASE] = rdfs();
+  g[GS_BASE] = 0;
+  s->fpstate = 0;
+  s->arch = AUDIT_ARCH_X86_64;
+  s->hot = 0;
+  u32 reason = REQ_SYSCALL;
+  switch (native(p, s)) {
+  case ANSWERED: return;
+  case INTERRUPTED: reason = REQ_FUTEX; break;
+  default: capture(s, g[RAX]);
+  }
+  handoff(p, s, reason);
+  for (;;) {
+    u32 cmd = *(volatile u32 *)&s->cmd;
+    if (cmd == CMD_EXIT) { run_actions(p, s, 0, 1); sc(SYS_exit, 0, 0, 0, 0, 0, 0); }
+    if (needs_frame(s, cmd)) get_frame(p, FRAME_OBEY);
+    if (run_actions(p, s, 0, 0) == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
+    if (cmd == CMD_RESUME) break;
+    handoff(p, s, REQ_DONE);
+  }
+  // Other registers than rax change together with rip only (a signal, a restart) or with the extended state. Flags
+  // that need care: trap, direction, alignment check and all the rest but the arithmetic ones.
+  if (g[RIP] != rip || g[EFLAGS] != flags || (flags & ~0x8d5ul) != 0x202 || g[GS_BASE]) get_frame(p, FRAME_RESUME);
+  if (rdfs() != g[FS_BASE]) wrfs(g[FS_BASE]);
+}
+
 // ---- exceptions and interrupts ------------------------------------------------
+
+// A jump of the guest to the address after its `syscall`, where the jump of a rewritten site has an invalid opcode: to the
+// trampoline's way back. The trampoline names that address, so anything else is the guest's own fault.
+static int back_into_site(struct ucontext *uc)
+{
+  u64 rip = uc->rip, named;
+  u8 site[5];
+  int rel;
+  if (rip < 4096 || rip >= STUB_TEXT || stub_copy((u64)site, rip - 2, 5) || site[0] != 0xe9) return 0;
+  __builtin_memcpy(&rel, site + 1, 4);
+  u64 tramp = rip + 3 + rel;
+  if (tramp & (TRAMP_SIZE - 1) || tramp >= STUB_TEXT || stub_copy((u64)&named, tramp + TRAMP_RIP, 8) || named != rip) return 0;
+  uc->rip = tramp + TRAMP_BACK;
+  return 1;
+}
+
+// A guest that executes step by step, in a trampoline: the displaced head counts as one step, then the call is made by
+// signal. 1: nothing to report, the guest has not executed an instruction of its own.
+static int step_in_site(struct ucontext *uc)
+{
+  u64 tramp = uc->rip & ~(u64)(TRAMP_SIZE - 1), words[3], offset = uc->rip - tramp;
+  if (uc->rip >= STUB_TEXT || stub_copy((u64)words, tramp + TRAMP_ENTRY, 24) || words[0] != STUB_FAST) return 0;
+  if (offset >= TRAMP_CALL) return 0;
+  int tail = words[2] == tramp + TRAMP_CALL;
+  if (!tail && !offset) return 1;
+  uc->rip = words[2];
+  return tail;
+}
 
 void stub_sigfault(int sig, struct siginfo *si, struct ucontext *uc)
 {
@@ -328,6 +460,7 @@ void stub_sigfault(int sig, struct siginfo *si, struct ucontext *uc)
     if (in(rip, stub_copy_begin, stub_copy_end)) { uc->rip = (u64)stub_copy_end; return; }
     if (in(rip, stub_string_begin, stub_string_end)) { uc->rip = (u64)stub_string_end; return; }
     if (in(rip, stub_store_begin, stub_store_end)) { uc->rip = (u64)stub_store_end; return; }
+    if (in(rip, stub_swap_begin, stub_swap_end)) { uc->rip = (u64)stub_swap_end; return; }
   }
   struct Priv *p = my_priv();
   struct Slot *s = slot_of(p);
@@ -345,7 +478,17 @@ void stub_sigfault(int sig, struct siginfo *si, struct ucontext *uc)
     obey(p, s, uc);
     return;
   }
+  if (rip == (u64)stub_frame_trap) {
+    s->fpstate = uc->fpstate;
+    if (p->frame == FRAME_OBEY) obey(p, s, uc);
+    else load_regs(p, s, uc);
+    return;
+  }
   if (si->code <= 0) return;                              // sent, not raised: nobody in the sandbox can
+  // The stub itself: somebody pulled its floor away.
+  if (rip - STUB_TEXT < STUB_TEXT_SIZE && uc->rsp - (u64)p < STACK_SIZE) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);
+  if (sig == 4 && back_into_site(uc)) return;
+  if (sig == 5 && si->code == 2 && step_in_site(uc)) return;
   save(s, uc);
   s->fault_signo = sig;
   s->fault_code = si->code;
@@ -360,8 +503,19 @@ void stub_sigintr(int sig, struct siginfo *si, struct ucontext *uc)
   struct Priv *p = my_priv();
   u64 rip = uc->rip;
   if (rip - STUB_TEXT < STUB_TEXT_SIZE) {
+    if (in(rip, stub_fast_entry, stub_known_end)) {
+      // Nothing has happened yet: the call starts again at its trampoline.
+      struct Slot *s = slot_of(p);
+      if (rip >= (u64)stub_number_begin) uc->rax = s->regs[RAX];
+      if (rip >= (u64)stub_known_begin) uc->eflags = (uc->eflags & ~0x8d5ul) | (s->flags >> 8 & 0xd5) | (s->flags & 1) << 11;
+      uc->rip = uc->r11;
+      save(s, uc);
+      serve(p, s, uc, REQ_INTERRUPT);
+      return;
+    }
     p->pending = 1;
-    if (in(rip, stub_restorer, stub_restorer_end)) uc->rip = (u64)stub_restorer;
+    if (in(rip, stub_fast_exit, stub_fast_exit_end)) uc->rip = (u64)stub_fast_exit;
+    else if (in(rip, stub_restorer, stub_restorer_end)) uc->rip = (u64)stub_restorer;
     else if (in(rip, stub_futex_begin, stub_futex_end)) uc->rip = (u64)stub_futex_abort;
     return;
   }

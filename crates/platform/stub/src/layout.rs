@@ -37,6 +37,8 @@ constants! {
     STUB_TEXT_SIZE: u64 = 0x1_0000;
     /// A `syscall` instruction followed by a breakpoint, for the ptrace platform.
     STUB_INJECT: u64 = 0x7ffe_0000_0010;
+    /// Where a rewritten call site enters, by way of its trampoline; a multiple of 64.
+    STUB_FAST: u64 = 0x7ffe_0000_0040;
     /// Where vvar and vDSO are moved to.
     STUB_VDSO: u64 = 0x7ffe_0010_0000;
     /// Slots of the process: one memfd, mapped shared.
@@ -72,8 +74,29 @@ constants! {
     CAPTURE_SECOND: u64 = 0x1000;
     /// Bit of `req` and `rsp`: the waiter sleeps in futex(2).
     SLEEP: u32 = 0x8000_0000;
+    /// Most hand-offs without a spin after spins in vain.
+    MAX_BACKOFF: u32 = 255;
     /// Sequence number with which a new thread starts to wait.
     FIRST_SEQ: u32 = 1;
+
+    /// Bytes per trampoline of a rewritten call site.
+    TRAMP_SIZE: u64 = 64;
+    /// Offset in a trampoline: a `syscall` that raises SIGSYS, for calls that cannot take the fast path.
+    TRAMP_CALL: u64 = 22;
+    /// Offset in a trampoline: the way back to the guest.
+    TRAMP_BACK: u64 = 24;
+    /// Offset in a trampoline: address of [`STUB_FAST`].
+    TRAMP_ENTRY: u64 = 40;
+    /// Offset in a trampoline: the guest's own address after its `syscall`.
+    TRAMP_RIP: u64 = 48;
+    /// Offset in a trampoline: a `syscall` instruction that stands for the guest's.
+    TRAMP_FALLBACK: u64 = 56;
+    /// System call numbers below this may have an answer in the slot.
+    KNOWN: u64 = 256;
+    /// Bit of an answer in the slot: it is valid.
+    KNOWN_BIT: u64 = 63;
+    /// Signals that a call site raises before it is worth rewriting.
+    HOT: u64 = 6;
 
     /// Pseudo system call that the filter routes to the sentry's listener; no host assigns it.
     NR_NOTIFY: u64 = 0x1000;
@@ -106,6 +129,8 @@ constants! {
     REQ_FAILED: u32 = 6;
     /// Reason: the zygote is ready.
     REQ_READY: u32 = 7;
+    /// Reason: a call was answered by the stub, and its site has become hot.
+    REQ_HOT: u32 = 8;
 
     /// Command: execute the actions, load the registers, resume the guest.
     CMD_RESUME: u32 = 1;
@@ -126,8 +151,15 @@ constants! {
     ACT_XSTATE: u64 = 5;
     /// Action: start a thread on slot `a[0]`; its tid goes to `result`.
     ACT_THREAD: u64 = 6;
+    /// Action: replace the 8 bytes at `a[0]`, which do not cross a cache line, if they are `a[1]`, by `a[2]`.
+    ACT_SWAP: u64 = 8;
     /// Action: fork; the child says hello with nonce `a[0]`; its pid goes to `result`.
     ACT_FORK: u64 = 7;
+
+    /// A frame to go on obeying the sentry with.
+    FRAME_OBEY: u32 = 1;
+    /// A frame to resume the guest with.
+    FRAME_RESUME: u32 = 2;
 
     /// Capture kind: a buffer whose length is argument `len`.
     CAP_BUFFER: u8 = 1;
@@ -163,8 +195,8 @@ shared! {
         reason: u32,
         /// CPU on which the stub last ran.
         stub_cpu: u32,
-        /// Time stamp counter when the request was posted.
-        stub_tsc: u64,
+        /// Padding.
+        pad4: u64,
         /// System call number of `REQ_SYSCALL`.
         nr: u32,
         /// Audit architecture of `REQ_SYSCALL`.
@@ -203,16 +235,24 @@ shared! {
         sentry_cpu: u32,
         /// Longest spin in TSC cycles.
         spin: u32,
-        /// Time stamp counter when the answer was posted.
-        sentry_tsc: u64,
+        /// Padding.
+        pad5: u64,
         /// Report native futex calls too.
         report_all: u32,
+        /// Arithmetic flags of a fast call, as lahf and seto give them.
+        flags: u32,
+        /// Address of this thread's `Priv`; written by the stub.
+        private: u64,
+        /// A call site that has raised many signals: the address after its `syscall`, or 0.
+        hot: u64,
         /// Padding.
-        pad3: [u32; 9],
+        pad3: [u32; 4],
         /// General-purpose registers, in the order of `platform::Regs`.
         regs: [u64; 21],
-        /// Room for answers known without the sentry.
-        spare: [u64; 447],
+        /// Answers known without the sentry, by system call number: 32 bits, and `KNOWN_BIT` when it is valid.
+        known: [u64; 256],
+        /// Padding.
+        spare: [u64; 191],
         /// Actions.
         act: [Action; 64],
     }
@@ -222,12 +262,22 @@ shared! {
         pending: u32,
         /// Sequence number of the last request.
         seq: u32,
-        /// Average time until an answer, TSC cycles.
-        average: u64,
+        /// Answers still to be awaited without a spin.
+        skip: u32,
+        /// How many that were after the last spin in vain.
+        backoff: u32,
         /// Set in the zygote before its first frame: announce readiness.
         announce: u32,
         /// Listener descriptor of the zygote.
         listener: u32,
+        /// Trampoline of the fast call in progress.
+        tramp: u64,
+        /// What the frame that the stub asks of the host is for: FRAME_*.
+        frame: u32,
+        /// Padding.
+        pad: u32,
+        /// Signals per call site: the address in the upper 56 bits, the count in the lower 8.
+        hot: [u64; 128],
     }
     /// What the first stage of a zygote needs; at `TEMP_DATA`.
     struct ZygoteArgs {
@@ -250,6 +300,8 @@ shared! {
 
 const _: () = assert!(core::mem::offset_of!(Slot, act) == 0x1000);
 const _: () = assert!(size_of::<Slot>() <= SLOT_DATA as usize);
+const _: () =
+    assert!(SLOT_BASE >> 32 == STUB_TEXT >> 32 && (SLOT_BASE + NSLOTS * SLOT_SIZE) >> 32 == STUB_TEXT >> 32);
 const _: () = assert!(SLOT_BASE + NSLOTS * SLOT_SIZE <= STACK_BASE);
 const _: () = assert!(STACK_BASE.is_multiple_of(STACK_SIZE) && STACK_SIZE.is_power_of_two());
 const _: () = assert!(STACK_BASE + NSLOTS * STACK_SIZE <= TASK_END);

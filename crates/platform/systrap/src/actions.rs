@@ -24,6 +24,8 @@ pub(crate) enum Job {
     Thread(usize),
     /// Fork with that nonce.
     Fork(u64),
+    /// Replace 8 bytes in one step: address, what is there, what shall be.
+    Swap(u64, u64, u64),
     /// A host call of the platform's own.
     Call(u64, [u64; 6]),
 }
@@ -134,6 +136,7 @@ impl<'a> Encoder<'a> {
             match job {
                 Job::Call(nr, a) => slot.set_action(i, l::ACT_SYSCALL, *nr, *a),
                 Job::Thread(index) => slot.set_action(i, l::ACT_THREAD, 0, [*index as u64, 0, 0, 0, 0, 0]),
+                Job::Swap(at, old, new) => slot.set_action(i, l::ACT_SWAP, 0, [*at, *old, *new, 0, 0, 0]),
                 Job::Fork(nonce) => slot.set_action(i, l::ACT_FORK, 0, [*nonce, 0, 0, 0, 0, 0]),
                 Job::Xstate(bytes) => {
                     if room - data < bytes.len() {

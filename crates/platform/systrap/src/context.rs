@@ -3,10 +3,10 @@
 use crate::Inner;
 use crate::actions::{Encoder, Job};
 use crate::slot::SlotMap;
-use crate::space::{Space, Thread};
-use abi::{Errno, Result};
+use crate::space::{KNOWN_CALLS, Space, Thread};
+use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, futex, process};
-use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Spawn};
+use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Rewrite, Spawn};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use stub::layout as l;
@@ -28,8 +28,11 @@ pub(crate) struct SystrapContext {
     windows: [(u64, usize); 2],
     /// Sequence number of the last request seen.
     last: u32,
-    /// Average time until the next request, in TSC cycles.
-    average: u64,
+    /// Requests still to be awaited without a spin, and how many that were after the last spin in vain.
+    skip: u32,
+    backoff: u32,
+    /// The last exit's call site, if it is worth rewriting.
+    hot: u64,
     ended: bool,
 }
 
@@ -45,7 +48,9 @@ impl SystrapContext {
             xstate: None,
             windows: [(0, 0); 2],
             last: l::FIRST_SEQ,
-            average: 0,
+            skip: 0,
+            backoff: 0,
+            hot: 0,
             ended: false,
         }
     }
@@ -60,8 +65,12 @@ impl SystrapContext {
         slot.rsp().store(0, Relaxed);
         slot.nact().store(0, Relaxed);
         slot.fpstate().store(0, Relaxed);
+        slot.hot().store(0, Relaxed);
         slot.spin().store(inner.spin, Relaxed);
         slot.report_all().store(u32::from(report_all), Relaxed);
+        for nr in KNOWN_CALLS {
+            slot.known(nr).store(0, Relaxed);
+        }
         slot.alive().store(1, SeqCst);
     }
 
@@ -72,17 +81,23 @@ impl SystrapContext {
         let slot = self.slot();
         slot.cmd().store(cmd, Relaxed);
         slot.sentry_cpu().store(cpu::current(), Relaxed);
-        slot.sentry_tsc().store(cpu::tsc(), Relaxed);
         if slot.rsp().swap(self.last, SeqCst) & l::SLEEP != 0 {
             futex::wake(slot.rsp(), 1);
         }
     }
 
-    /// Waits for the next request. Spins while the stub is awake on another CPU and requests come quickly.
+    /// Waits for the next request. Spins while the stub is awake on another CPU; a spin in vain makes the next ones
+    /// rarer, one that paid makes them usual again.
     pub(crate) fn await_request(&mut self) -> Result<(), Gone> {
         let slot = &*self.thread.slot;
-        let (start, me) = (cpu::tsc(), cpu::current());
-        let limit = if self.average <= u64::from(self.inner.spin) { u64::from(self.inner.spin) } else { 0 };
+        let me = cpu::current();
+        let limit = u64::from(self.inner.spin);
+        let mut spin = limit != 0 && slot.stub_cpu().load(Relaxed) != me;
+        if spin && self.skip > 0 {
+            self.skip -= 1;
+            spin = false;
+        }
+        let start = cpu::tsc();
         loop {
             if self.thread.is_dead() {
                 return Err(Gone);
@@ -90,11 +105,19 @@ impl SystrapContext {
             let v = slot.req().load(Acquire);
             if v & !l::SLEEP != self.last {
                 self.last = v & !l::SLEEP;
+                if spin {
+                    self.backoff = 0;
+                }
                 break;
             }
-            if slot.stub_cpu().load(Relaxed) != me && cpu::tsc().wrapping_sub(start) < limit {
-                std::hint::spin_loop();
-                continue;
+            if spin {
+                if cpu::tsc().wrapping_sub(start) < limit && slot.stub_cpu().load(Relaxed) != me {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                spin = false;
+                self.backoff = (self.backoff * 2 + 1).min(l::MAX_BACKOFF);
+                self.skip = self.backoff;
             }
             if v & l::SLEEP == 0 && slot.req().compare_exchange(v, v | l::SLEEP, SeqCst, SeqCst).is_err() {
                 continue;
@@ -106,9 +129,6 @@ impl SystrapContext {
             return Err(Gone);
         }
         slot.sentry_cpu().store(cpu::current(), Relaxed);
-        // A hint only: the other side may have written anything.
-        let took = slot.stub_tsc().load(Relaxed).wrapping_sub(start).min(u64::from(self.inner.spin) * 64);
-        self.average = self.average - self.average / 8 + took / 8;
         Ok(())
     }
 
@@ -251,9 +271,11 @@ impl SystrapContext {
             return Ok(Some(Exit::ActionFailed { index: i.saturating_sub(own), errno }));
         }
         slot.load_regs(&mut self.regs);
+        self.regs.rip = self.thread.space.sites.guest_rip(self.regs.rip);
         match reason {
             l::REQ_SYSCALL if slot.arch().load(Relaxed) == AUDIT_ARCH_X86_64 => {
                 self.windows = [slot.window(0), slot.window(1)];
+                self.hot = slot.hot().load(Relaxed);
                 Ok(Some(Exit::Syscall))
             }
             l::REQ_SYSCALL => {
@@ -277,6 +299,10 @@ impl SystrapContext {
                 })))
             }
             l::REQ_INTERRUPT => Ok(self.thread.take_pending().then_some(Exit::Interrupted)),
+            l::REQ_HOT => {
+                self.hot = slot.hot().load(Relaxed);
+                Ok(Some(Exit::Interrupted))
+            }
             l::REQ_FUTEX => {
                 if self.thread.take_pending() {
                     return Ok(Some(Exit::FutexInterrupted));
@@ -355,11 +381,51 @@ impl SystrapContext {
                 return Err(e);
             }
         };
-        let space = Arc::new(Space::new(pid, pidfd, file, index, slot.clone(), self.inner.limits.max));
+        let mut space = Space::new(pid, pidfd, file, index, slot.clone(), self.inner.limits.max);
+        space.sites = self.thread.space.sites.copy();
+        let space = Arc::new(space);
         self.inner.adopt(&space)?;
         let thread = Thread::new(space, index, slot, pid);
         self.inner.register(&thread);
         Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
+    }
+
+    /// Writes the trampoline, then the jump to it.
+    fn rewrite_site(&mut self, rip: u64) -> Rewrite {
+        let space = self.thread.space.clone();
+        let alone = space.contexts.load(SeqCst) == 1;
+        let patch = match space.sites.plan(&*space, rip, alone) {
+            Ok(p) => p,
+            Err(r) => return r,
+        };
+        const RX: i32 = libc::PROT_READ | libc::PROT_EXEC;
+        const RWX: i32 = RX | libc::PROT_WRITE;
+        let protect =
+            |addr: u64, prot| Job::Action(Action::Protect { addr: page_down(addr), len: PAGE_SIZE, prot });
+        let write = |addr, data: &[u8]| Job::Action(Action::Write { addr, data: data.to_vec() });
+        let swap = match patch.swap {
+            Some((at, old, new)) => Job::Swap(at, old, new),
+            None => write(patch.site, &patch.jump),
+        };
+        let jobs = [
+            protect(patch.trampoline, RWX),
+            write(patch.trampoline, &patch.code),
+            protect(patch.trampoline, RX),
+            protect(patch.site, RWX),
+            swap,
+            protect(patch.site, RX),
+        ];
+        match self.report(&jobs) {
+            Ok(Ok(())) => Rewrite::Done { addr: patch.site, len: patch.jump.len() as u64 },
+            Ok(Err((i, _))) => {
+                // Whatever has been made writable must not stay so.
+                let undo = if i < 3 { protect(patch.trampoline, RX) } else { protect(patch.site, RX) };
+                let _ = self.report(&[undo]);
+                space.sites.forget(&patch);
+                Rewrite::Refused
+            }
+            Err(Gone) => Rewrite::Refused,
+        }
     }
 
     fn end(&mut self) {
@@ -497,6 +563,25 @@ impl Context for SystrapContext {
 
     fn set_report_all(&mut self, on: bool) {
         self.slot().report_all().store(u32::from(on), Relaxed);
+        self.thread.answers.lock().report_all = on;
+        self.thread.set_answers(&[]);
+    }
+
+    fn hot_site(&mut self) -> Option<u64> {
+        let rip = std::mem::take(&mut self.hot);
+        (rip != 0 && rip < self.inner.limits.max && !self.thread.space.sites.knows(rip)).then_some(rip)
+    }
+
+    fn rewrite(&mut self, rip: u64) -> Rewrite {
+        self.rewrite_site(rip)
+    }
+
+    fn add_area(&mut self, start: u64) {
+        self.thread.space.sites.add_area(start);
+    }
+
+    fn forget_areas(&mut self) {
+        self.thread.space.sites.forget_areas();
     }
 
     fn exit(mut self: Box<Self>) {

@@ -5,6 +5,7 @@
 //! - `stub::launch`: the zygote, from which stub processes are forked.
 //! - `space`, `context`: a stub process and a guest thread, as the kernel sees them.
 //! - `slot`, `actions`: shared memory with a stub thread, and what is asked of it.
+//! - `rewrite`: call sites that no longer need a signal.
 //! - `notify`, `watch`: the two service threads (requests of stubs; their deaths).
 //! - `census`: finds what a hostile guest kept quiet about.
 //!
@@ -20,6 +21,7 @@ mod actions;
 mod census;
 mod context;
 mod notify;
+mod rewrite;
 mod slot;
 mod space;
 mod watch;

@@ -9,7 +9,7 @@ use hostsys::memfd::{self, SharedMapping};
 use platform::Regs;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use stub::layout::{Action, CAPTURE_SECOND, NSLOTS, SLOT_DATA, SLOT_DATA_SIZE, SLOT_SIZE, Slot};
+use stub::layout::{Action, CAPTURE_SECOND, KNOWN, NSLOTS, SLOT_DATA, SLOT_DATA_SIZE, SLOT_SIZE, Slot};
 
 /// A mapped slot.
 #[derive(Debug)]
@@ -41,10 +41,15 @@ impl SlotMap {
     }
 
     words! {
-        req: word, rsp: word, reason: word, stub_cpu: word, stub_tsc: long, arch: word, fail_index: word,
+        req: word, rsp: word, reason: word, stub_cpu: word, arch: word, fail_index: word,
         fail_errno: word, result: long, fpstate: long, fault_signo: word, fault_code: word, fault_addr: long,
         fault_trapno: long, fault_err: long, alive: word, cmd: word, nact: word, sentry_cpu: word, spin: word,
-        sentry_tsc: long, report_all: word,
+        report_all: word, hot: long,
+    }
+
+    /// The answer to a system call that the stub gives by itself.
+    pub(crate) fn known(&self, nr: u32) -> &AtomicU64 {
+        self.0.long(offset_of!(Slot, known) + 8 * (nr as usize % KNOWN as usize))
     }
 
     /// Address and length of captured window `i`, clamped to its room in the copy buffer.

@@ -1,5 +1,6 @@
 //! A stub process: memory of the guest, slots, and what happens when it dies.
 
+use crate::rewrite::Sites;
 use crate::slot::SlotMap;
 use abi::{Errno, Result};
 use hostsys::{futex, process};
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
-use stub::layout::{INTERRUPT_SIGNAL, NSLOTS, SLEEP, STUB_TEXT};
+use stub::layout::{INTERRUPT_SIGNAL, KNOWN_BIT, NSLOTS, SLEEP, STUB_TEXT};
 
 /// A stub process.
 pub(crate) struct Space {
@@ -23,6 +24,8 @@ pub(crate) struct Space {
     pub(crate) contexts: AtomicU32,
     slots: Mutex<Slots>,
     threads: Mutex<Vec<Weak<Thread>>>,
+    /// Call sites rewritten in this memory.
+    pub(crate) sites: Sites,
 }
 
 #[derive(Default)]
@@ -55,6 +58,7 @@ impl Space {
             contexts: AtomicU32::new(0),
             slots: Mutex::new(slots),
             threads,
+            sites: Sites::default(),
         }
     }
 
@@ -185,6 +189,7 @@ pub(crate) struct Thread {
     state: AtomicU32,
     dead: AtomicBool,
     pub(crate) grants: Mutex<Grants>,
+    pub(crate) answers: Mutex<Answers>,
 }
 
 /// The guest thread is (about to be) in guest code.
@@ -202,6 +207,7 @@ impl Thread {
             state: AtomicU32::new(0),
             dead: AtomicBool::new(false),
             grants: Mutex::default(),
+            answers: Mutex::default(),
         };
         let t = Arc::new(t);
         t.space.add_thread(&t);
@@ -238,7 +244,37 @@ impl Thread {
     }
 }
 
+/// Calls that the stub answers by itself once it knows the answer: getpid, getuid, getgid, geteuid, getegid,
+/// getppid, gettid.
+pub(crate) const KNOWN_CALLS: [u32; 7] = [39, 102, 104, 107, 108, 110, 186];
+
+/// What the kernel has said about [`KNOWN_CALLS`].
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// Calls are to be reported all the same.
+    pub(crate) report_all: bool,
+    values: [Option<u32>; KNOWN_CALLS.len()],
+}
+
 impl Interrupt for Thread {
+    fn set_answers(&self, answers: &[(u32, u32)]) {
+        let mut known = self.answers.lock();
+        for (nr, value) in answers {
+            if let Some(i) = KNOWN_CALLS.iter().position(|k| k == nr)
+                && let Some(v) = known.values.get_mut(i)
+            {
+                *v = Some(*value);
+            }
+        }
+        for (nr, value) in KNOWN_CALLS.into_iter().zip(known.values) {
+            let word = match value {
+                Some(v) if !known.report_all => 1 << KNOWN_BIT | u64::from(v),
+                _ => 0,
+            };
+            self.slot.known(nr).store(word, Ordering::Relaxed);
+        }
+    }
+
     fn interrupt(&self) {
         let before = self.state.fetch_or(PENDING, Ordering::SeqCst);
         if before == RUNNING {

@@ -1,0 +1,427 @@
+//! Rewriting call sites: which instructions may become a jump, and the trampoline that it leads to.
+//!
+//! Two shapes. *Head*: one instruction before `syscall` of five bytes or more whose start is beyond doubt
+//! (`mov $number,%eax` and the like) becomes the jump; the `syscall` stays, so that a jump straight to it still makes
+//! the call, by signal. *Tail*: the jump takes the place of `syscall` and of the first three bytes after it, whole
+//! instructions that mean the same elsewhere and are executed in the trampoline. A program may jump, or return from a
+//! signal handler, to the address after its `syscall`: so the byte that stands there then, a middle byte of the jump's
+//! distance, is always one that no instruction starts with, and the stub continues behind it (`back_into_site` in stub.c).
+//!
+//! A trampoline is [`TRAMP_SIZE`] bytes: the head's instruction; r11 = itself; a jump to the stub; at
+//! [`TRAMP_CALL`] a `syscall` for calls that cannot take the fast path; at [`TRAMP_BACK`] the tail's instructions and
+//! the jump back; then three addresses.
+
+use parking_lot::RwLock;
+use platform::{AddressSpace, REWRITE_AREA, Rewrite};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use stub::layout::{STUB_FAST, TRAMP_BACK, TRAMP_CALL, TRAMP_ENTRY, TRAMP_FALLBACK, TRAMP_RIP, TRAMP_SIZE};
+
+/// Areas per address space.
+const MAX_AREAS: usize = 8;
+/// Bytes looked at on either side of the address after `syscall`.
+const AROUND: usize = 16;
+/// Opcodes that raise an invalid-opcode exception in 64-bit mode, whatever follows.
+const INVALID: &[u8] =
+    &[0x06, 0x07, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0x27, 0x2f, 0x37, 0x3f, 0x60, 0x61, 0x9a, 0xce, 0xd4, 0xea];
+const CACHE_LINE: u64 = 64;
+
+/// What can be done about a call site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shape {
+    /// Bytes from the start of the jump to the address after `syscall`.
+    before: usize,
+    /// The displaced instruction before it.
+    head: Vec<u8>,
+    /// The displaced instructions after it.
+    tail: Vec<u8>,
+    /// The last of these is a return.
+    returns: bool,
+}
+
+/// A rewritten site.
+#[derive(Clone, Copy, Debug)]
+struct Site {
+    /// Where the jump stands.
+    at: u64,
+    /// The address after `syscall`.
+    rip: u64,
+    /// Displaced bytes after that.
+    tail: u64,
+}
+
+#[derive(Clone, Default)]
+struct Tables {
+    /// By address of the trampoline.
+    sites: HashMap<u64, Site>,
+    /// Sites that are rewritten or cannot be.
+    known: HashSet<u64>,
+}
+
+/// The rewritten call sites of an address space.
+#[derive(Default)]
+pub(crate) struct Sites {
+    tables: RwLock<Tables>,
+    areas: [AtomicU64; MAX_AREAS],
+}
+
+/// What to write where.
+#[derive(Debug)]
+pub(crate) struct Patch {
+    pub(crate) trampoline: u64,
+    pub(crate) code: Vec<u8>,
+    pub(crate) site: u64,
+    pub(crate) jump: Vec<u8>,
+    /// The jump as an atomic exchange: address, old, new. `None`: it crosses a cache line, and nobody else is there.
+    pub(crate) swap: Option<(u64, u64, u64)>,
+}
+
+impl Sites {
+    /// The same for a copy of the memory.
+    pub(crate) fn copy(&self) -> Sites {
+        let areas = std::array::from_fn(|i| AtomicU64::new(self.areas[i].load(Relaxed)));
+        Sites { tables: RwLock::new(self.tables.read().clone()), areas }
+    }
+
+    /// Takes memory for trampolines; more than [`MAX_AREAS`] are not used.
+    pub(crate) fn add_area(&self, start: u64) {
+        for a in &self.areas {
+            if a.compare_exchange(0, start, Relaxed, Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// The areas are the guest's again; new sites are refused.
+    pub(crate) fn forget_areas(&self) {
+        for a in &self.areas {
+            a.store(u64::MAX, Relaxed);
+        }
+    }
+
+    /// Nothing is left to do about this site.
+    pub(crate) fn knows(&self, rip: u64) -> bool {
+        self.tables.read().known.contains(&rip)
+    }
+
+    /// A patch could not be made.
+    pub(crate) fn forget(&self, p: &Patch) {
+        self.tables.write().sites.remove(&p.trampoline);
+    }
+
+    /// The guest's own address for one inside a trampoline; any other stays the same.
+    pub(crate) fn guest_rip(&self, rip: u64) -> u64 {
+        let inside = |a: &AtomicU64| {
+            let start = a.load(Relaxed);
+            start != 0 && rip.wrapping_sub(start) < REWRITE_AREA
+        };
+        if !self.areas.iter().any(inside) {
+            return rip;
+        }
+        let offset = rip % TRAMP_SIZE;
+        match self.tables.read().sites.get(&(rip - offset)) {
+            Some(s) if offset == 0 => s.at,
+            Some(s) if offset < TRAMP_BACK => s.rip - 2,
+            Some(s) => s.rip + (offset - TRAMP_BACK).min(s.tail),
+            None => rip,
+        }
+    }
+
+    /// Plans the rewriting of a site. `alone`: the address space has one thread.
+    pub(crate) fn plan(&self, space: &dyn AddressSpace, rip: u64, alone: bool) -> Result<Patch, Rewrite> {
+        let mut bytes = [0; 2 * AROUND];
+        let start = rip.wrapping_sub(AROUND as u64);
+        let mut tables = self.tables.write();
+        if tables.known.contains(&rip) || space.read(start, &mut bytes) != bytes.len() {
+            return Err(Rewrite::Refused);
+        }
+        let Some(shape) = shape(&bytes) else {
+            tables.known.insert(rip);
+            return Err(Rewrite::Refused);
+        };
+        let site = rip - shape.before as u64;
+        let mut near = false;
+        let found = self.areas.iter().map(|a| a.load(Relaxed)).filter(|a| *a != 0).find_map(|a| {
+            let close = distance(site, a).is_some() && distance(site, a + REWRITE_AREA).is_some();
+            near |= close;
+            if close { free(&tables, a, site, !shape.tail.is_empty()) } else { None }
+        });
+        let Some(trampoline) = found else {
+            let full = near || self.areas.iter().all(|a| a.load(Relaxed) != 0);
+            return Err(if full { Rewrite::Refused } else { Rewrite::NeedsArea });
+        };
+        tables.known.insert(rip);
+        let (Some(jump), Some(code)) = (jump(site, trampoline), code(&shape, trampoline, rip)) else {
+            return Err(Rewrite::Refused);
+        };
+        let line = site / CACHE_LINE * CACHE_LINE;
+        let swap = if site + 5 <= line + CACHE_LINE {
+            let at = site.min(line + CACHE_LINE - 8);
+            let old: [u8; 8] = start_at(&bytes, start, at).ok_or(Rewrite::Refused)?;
+            let mut new = old;
+            let offset = (site - at) as usize;
+            new.get_mut(offset..offset + 5).ok_or(Rewrite::Refused)?.copy_from_slice(&jump);
+            Some((at, u64::from_le_bytes(old), u64::from_le_bytes(new)))
+        } else if alone && (site ^ (site + 4)) < abi::PAGE_SIZE {
+            None
+        } else {
+            return Err(Rewrite::Refused);
+        };
+        tables.sites.insert(trampoline, Site { at: site, rip, tail: shape.tail.len() as u64 });
+        Ok(Patch { trampoline, code, site, jump: jump.to_vec(), swap })
+    }
+}
+
+/// Eight of the bytes that begin at `start`.
+fn start_at(bytes: &[u8], start: u64, at: u64) -> Option<[u8; 8]> {
+    let from = usize::try_from(at.checked_sub(start)?).ok()?;
+    bytes.get(from..from + 8)?.try_into().ok()
+}
+
+/// The 32-bit distance of a jump of five bytes.
+fn distance(from: u64, to: u64) -> Option<i32> {
+    i32::try_from(to.wrapping_sub(from.wrapping_add(5)) as i64).ok()
+}
+
+fn jump(from: u64, to: u64) -> Option<[u8; 5]> {
+    let [a, b, c, d] = distance(from, to)?.to_le_bytes();
+    Some([0xe9, a, b, c, d])
+}
+
+/// A trampoline that is not in use; `trap`: one whose distance has an invalid opcode in its second byte.
+fn free(tables: &Tables, area: u64, site: u64, trap: bool) -> Option<u64> {
+    (0..REWRITE_AREA / TRAMP_SIZE).map(|i| area + i * TRAMP_SIZE).find(|t| {
+        !tables.sites.contains_key(t)
+            && distance(site, *t).is_some_and(|d| !trap || INVALID.contains(&d.to_le_bytes()[1]))
+    })
+}
+
+fn code(shape: &Shape, trampoline: u64, rip: u64) -> Option<Vec<u8>> {
+    let mut c = shape.head.clone();
+    // lea trampoline(%rip),%r11
+    c.extend([0x4c, 0x8d, 0x1d]);
+    c.extend((-(c.len() as i32 + 4)).to_le_bytes());
+    // jmp *TRAMP_ENTRY(%rip)
+    c.extend([0xff, 0x25]);
+    c.extend((TRAMP_ENTRY as i32 - (c.len() as i32 + 4)).to_le_bytes());
+    c.resize(TRAMP_CALL as usize, 0xcc);
+    c.extend([0x0f, 0x05]);
+    c.extend(&shape.tail);
+    if !shape.returns {
+        let here = trampoline + c.len() as u64;
+        c.extend(jump(here, rip + shape.tail.len() as u64)?);
+    }
+    if c.len() > TRAMP_ENTRY as usize {
+        return None;
+    }
+    c.resize(TRAMP_ENTRY as usize, 0xcc);
+    let fallback = if shape.tail.is_empty() { rip - 2 } else { trampoline + TRAMP_CALL };
+    for (at, v) in [(TRAMP_ENTRY, STUB_FAST), (TRAMP_RIP, rip), (TRAMP_FALLBACK, fallback)] {
+        debug_assert_eq!(c.len() as u64, at);
+        c.extend(v.to_le_bytes());
+    }
+    (c.len() as u64 == TRAMP_SIZE).then_some(c)
+}
+
+const RET: u8 = 0xc3;
+
+/// How the site in the middle of these bytes can be rewritten.
+fn shape(bytes: &[u8; 2 * AROUND]) -> Option<Shape> {
+    let (before, after) = bytes.split_at(AROUND);
+    let before = before.strip_suffix(&[0x0f, 0x05])?;
+    head(before).or_else(|| tail(after))
+}
+
+fn head(before: &[u8]) -> Option<Shape> {
+    let with = |n: usize| {
+        let head = before.get(before.len() - n..)?.to_vec();
+        Some(Shape { before: n + 2, head, tail: Vec::new(), returns: false })
+    };
+    match before {
+        // mov $imm32,%rax
+        [.., 0x48, 0xc7, 0xc0, _, _, 0, 0] => with(7),
+        // mov 8(%rsp),%r9: the C library's syscall()
+        [.., 0x4c, 0x8b, 0x4c, 0x24, 0x08] => with(5),
+        // mov $imm32,%eax with a small number; a prefix would make another instruction of it
+        [.., p, 0xb8, _, n, 0, 0] if *n < 4 && !matches!(p, 0x40..=0x4f | 0x66) => with(5),
+        _ => None,
+    }
+}
+
+/// At least three bytes of instructions that mean the same at another place.
+fn tail(after: &[u8]) -> Option<Shape> {
+    let mut n = 0;
+    let mut returns = false;
+    while n < 3 {
+        let rest = after.get(n..)?;
+        if *rest.first()? == RET {
+            n += 1;
+            // What follows must be filler, or it could be a function of its own.
+            let filler = after.get(n..3.max(n))?;
+            let long_nop = rest
+                .get(1..4)
+                .is_some_and(|r| matches!(r, [0x66, 0x0f, 0x1f] | [0x0f, 0x1f, _] | [0x66, 0x2e, _]));
+            if !long_nop && filler.iter().any(|b| !matches!(b, 0x90 | 0xcc)) {
+                return None;
+            }
+            returns = true;
+            break;
+        }
+        n += movable(rest)?;
+    }
+    (n <= 8).then(|| Shape {
+        before: 2,
+        head: Vec::new(),
+        tail: after.get(..n).unwrap_or_default().to_vec(),
+        returns,
+    })
+}
+
+/// Length of the first instruction if it is one that may move.
+fn movable(b: &[u8]) -> Option<usize> {
+    let (rex, rest) = match b {
+        [r @ 0x40..=0x4f, rest @ ..] => (Some(*r), rest),
+        rest => (None, rest),
+    };
+    let prefix = usize::from(rex.is_some());
+    let len = match rest {
+        // push, pop
+        [0x50..=0x5f, ..] => 1,
+        // leave
+        [0xc9, ..] if rex.is_none() => 1,
+        // cmp $imm32,%eax or %rax
+        [0x3d, ..] => 5,
+        // arithmetic with an 8-bit constant
+        [0x83, m, ..] => 2 + operand(*m, rest)?,
+        // add or and sub xor cmp test mov lea
+        [
+            0x01 | 0x03 | 0x09 | 0x0b | 0x21 | 0x23 | 0x29 | 0x2b | 0x31 | 0x33 | 0x39 | 0x3b | 0x85 | 0x89
+            | 0x8b | 0x8d,
+            m,
+            ..,
+        ] => 1 + operand(*m, rest)?,
+        // movslq
+        [0x63, m, ..] if rex.is_some_and(|r| r & 8 != 0) => 1 + operand(*m, rest)?,
+        _ => return None,
+    };
+    Some(prefix + len)
+}
+
+/// Length of a ModRM operand; none that is relative to the instruction's own address.
+fn operand(modrm: u8, rest: &[u8]) -> Option<usize> {
+    let (mode, rm) = (modrm >> 6, modrm & 7);
+    if mode == 3 {
+        return Some(1);
+    }
+    let sib = usize::from(rm == 4);
+    let disp = match mode {
+        0 if rm == 5 => return None,
+        0 if rm == 4 && rest.get(2)? & 7 == 5 => 4,
+        0 => 0,
+        1 => 1,
+        _ => 4,
+    };
+    Some(1 + sib + disp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(before: &[u8], after: &[u8]) -> [u8; 2 * AROUND] {
+        let mut b = [0xf4; 2 * AROUND];
+        b[AROUND - 2..AROUND].copy_from_slice(&[0x0f, 0x05]);
+        b[AROUND - 2 - before.len()..AROUND - 2].copy_from_slice(before);
+        b[AROUND..AROUND + after.len()].copy_from_slice(after);
+        b
+    }
+
+    #[test]
+    fn shapes() {
+        let s = |before: &[u8], after: &[u8]| {
+            shape(&around(before, after)).map(|s| (s.before, s.head.len(), s.tail.len()))
+        };
+        assert_eq!(s(&[0xb8, 39, 0, 0, 0], &[]), Some((7, 5, 0)));
+        assert_eq!(s(&[0x48, 0xc7, 0xc0, 15, 0, 0, 0], &[]), Some((9, 7, 0)));
+        assert_eq!(s(&[0x4c, 0x8b, 0x4c, 0x24, 8], &[]), Some((7, 5, 0)));
+        // mov $0,%r8d is another instruction.
+        assert_eq!(s(&[0x41, 0xb8, 0, 0, 0, 0], &[]), None);
+        assert_eq!(s(&[0x31, 0xc0], &[0x48, 0x3d, 0, 0xf0, 0xff, 0xff]), Some((2, 0, 6)));
+        assert_eq!(s(&[], &[0x48, 0x89, 0xc3]), Some((2, 0, 3)));
+        assert_eq!(s(&[], &[0x85, 0xc0, 0x78, 5]), None);
+        assert_eq!(s(&[], &[0x89, 0xc2, 0x5d, 0xc3]), Some((2, 0, 3)));
+        assert!(!shape(&around(&[], &[0x48, 0x89, 0xc3])).unwrap().returns);
+        assert!(shape(&around(&[], &[0xc3, 0xcc, 0xcc])).unwrap().returns);
+        assert_eq!(s(&[], &[0xc3, 0xcc, 0xcc]), Some((2, 0, 1)));
+        assert_eq!(s(&[], &[0xc3, 0x90, 0x90]), Some((2, 0, 1)));
+        assert_eq!(s(&[], &[0xc3, 0x66, 0x0f, 0x1f, 0x44]), Some((2, 0, 1)));
+        assert_eq!(s(&[], &[0xc3, 0x53, 0x48]), None);
+        // lea 0(%rip),%rax must stay where it is.
+        assert_eq!(s(&[], &[0x48, 0x8d, 0x05, 0, 0, 0, 0]), None);
+        assert_eq!(s(&[], &[0x48, 0x89, 0x44, 0x24, 8]), Some((2, 0, 5)));
+    }
+
+    struct Memory(u64, [u8; 2 * AROUND]);
+    impl AddressSpace for Memory {
+        fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
+            assert_eq!(addr, self.0);
+            buf.copy_from_slice(&self.1);
+            buf.len()
+        }
+        fn write(&self, _: u64, _: &[u8]) -> usize {
+            0
+        }
+        fn kill(&self) {}
+        fn host_pid(&self) -> i32 {
+            0
+        }
+    }
+
+    #[test]
+    fn tails_trap_in_the_middle() {
+        let sites = Sites::default();
+        sites.add_area(0x3f_0000);
+        for i in 0..2000u64 {
+            let rip = 0x40_1010 + i * 0x1234;
+            let m = Memory(rip - 16, around(&[0x31, 0xc0], &[0x48, 0x3d, 0, 0xf0, 0xff, 0xff]));
+            match sites.plan(&m, rip, false) {
+                Ok(p) => {
+                    assert_eq!(p.site, rip - 2);
+                    assert!(INVALID.contains(&p.jump[2]));
+                    assert_eq!(p.trampoline % TRAMP_SIZE, 0);
+                    let t = p.trampoline;
+                    assert_eq!(sites.guest_rip(t), rip - 2);
+                    assert_eq!(sites.guest_rip(t + 7), rip - 2);
+                    assert_eq!(sites.guest_rip(t + TRAMP_BACK), rip);
+                    assert_eq!(sites.guest_rip(t + TRAMP_BACK + 6), rip + 6);
+                    assert!(sites.knows(rip));
+                    if let Some((at, old, new)) = p.swap {
+                        assert!(at / 64 == (at + 7) / 64 && at <= p.site && p.site + 5 <= at + 8);
+                        assert_ne!(old, new);
+                    }
+                }
+                Err(e) => assert_eq!(e, Rewrite::Refused),
+            }
+        }
+        assert_eq!(sites.guest_rip(0x40_0000), 0x40_0000);
+    }
+
+    #[test]
+    fn far_sites_need_an_area() {
+        let sites = Sites::default();
+        let rip = 0x7000_0000_1010;
+        let m = Memory(rip - 16, around(&[0xb8, 39, 0, 0, 0], &[]));
+        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::NeedsArea));
+        sites.add_area(0x40_0000);
+        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::NeedsArea));
+        sites.add_area(0x7000_1000_0000);
+        let p = sites.plan(&m, rip, false).expect("in reach");
+        assert_eq!(p.code.len() as u64, TRAMP_SIZE);
+        assert_eq!(p.site, rip - 7);
+        assert_eq!(sites.guest_rip(p.trampoline), rip - 7);
+        assert_eq!(sites.guest_rip(p.trampoline + 5), rip - 2);
+        // The lea names the trampoline itself.
+        assert_eq!(&p.code[5..8], &[0x4c, 0x8d, 0x1d]);
+        assert_eq!(i32::from_le_bytes(p.code[8..12].try_into().unwrap()), -12);
+    }
+}
