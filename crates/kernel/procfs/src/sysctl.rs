@@ -197,6 +197,8 @@ static ROWS: &[Row] = &[
     spec("kernel/sched_rr_timeslice_ms", "100"),
     spec("kernel/sched_rt_period_us", "1000000"),
     spec("kernel/sched_rt_runtime_us", "950000"),
+    ro("kernel/seccomp/actions_avail", "kill_process kill_thread trap errno trace log allow"),
+    ro("kernel/seccomp/actions_logged", "kill_process kill_thread trap errno trace log"),
     words("kernel/sem", "32000\t1024000000\t500\t32000"),
     range("kernel/shm_rmid_forced", "0", 0, 1),
     range("kernel/shmall", "18446744073692774399", 0, LONG),

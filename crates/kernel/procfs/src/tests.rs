@@ -81,6 +81,12 @@ impl Context for Never {
         Arc::new(Never(self.0.clone(), Regs::default()))
     }
     fn set_report_all(&mut self, _on: bool) {}
+    fn pass_futex(&mut self) -> bool {
+        false
+    }
+    fn compare_exchange(&mut self, _addr: u64, _old: u32, _new: u32) -> Result<u32> {
+        Err(Errno::EFAULT)
+    }
     fn exit(self: Box<Self>) {}
 }
 

@@ -7,6 +7,7 @@
 //! each index is used by one field only, save for the three standard streams,
 //! which may share one.
 
+pub use seccomp::SockFilter;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -141,12 +142,23 @@ pub struct ProcessSpec {
     pub capabilities: CapabilitySets,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privileges: bool,
+    /// Filter of its system calls, in force from its execve(2) on.
+    pub seccomp: Option<SeccompFilter>,
     /// Resource limits; those not named keep the kernel's defaults.
     pub rlimits: Vec<RlimitSpec>,
     /// The process runs on a pseudo-terminal.
     pub terminal: bool,
     /// /proc/self/oom_score_adj.
     pub oom_score_adj: i32,
+}
+
+/// A seccomp filter as seccomp(2) takes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeccompFilter {
+    /// The program. It is refused at the start if Linux would refuse it.
+    pub instructions: Vec<SockFilter>,
+    /// SECCOMP_FILTER_FLAG_* bits; TSYNC, LOG and SPEC_ALLOW are understood.
+    pub flags: u32,
 }
 
 /// Capability sets as bit masks, bit n for capability number n.

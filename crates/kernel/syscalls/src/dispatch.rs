@@ -41,6 +41,14 @@ pub fn dispatch(c: &mut Current) {
     c.calls += 1;
     c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
     let strace = c.kernel().strace.load(Ordering::Relaxed);
+    if let Err(r) = c.seccomp_check(nr) {
+        if strace {
+            log::info!(target: "strace", "[{}] call {nr} stopped by seccomp: {r:?}", c.task.tid());
+        }
+        c.set_result(r);
+        c.task.in_syscall.store(0, Ordering::Relaxed);
+        return;
+    }
     let Some(row) = row(nr) else {
         unimplemented(c, nr, args, strace);
         c.task.in_syscall.store(0, Ordering::Relaxed);

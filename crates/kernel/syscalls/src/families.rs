@@ -5,7 +5,7 @@ use crate::arg::{DirFd, Fd, PathPtr, Ptr};
 use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
-use crate::{exec, futex, id, limits, memory, misc, prctl, process, sched, signal, time, wait4};
+use crate::{exec, futex, id, limits, memory, misc, prctl, process, sched, seccomp, signal, time, wait4};
 
 rows! {
     // Memory
@@ -140,6 +140,7 @@ rows! {
     63 uname(Ptr) = misc::uname, Full;
     103 syslog(i32, Ptr, i32) = misc::syslog, Partial("the log is empty");
     135 personality(u64) = misc::personality, Partial("recorded; only ADDR_NO_RANDOMIZE has an effect");
+    317 seccomp(u32, u32, u64) = seccomp::seccomp, Partial("no SECCOMP_RET_USER_NOTIF: SECCOMP_FILTER_FLAG_NEW_LISTENER answers EINVAL");
     157 prctl(i32, u64, u64, u64, u64) = prctl::prctl, Partial("options that need hardware or tracing answer EINVAL");
     158 arch_prctl(i32, u64) = prctl::arch_prctl, Full;
     170 sethostname(Ptr, u64) = misc::sethostname, Full;

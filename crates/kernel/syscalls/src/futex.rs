@@ -3,7 +3,7 @@
 use crate::arg::Ptr;
 use abi::{Errno, PAGE_SIZE};
 use std::sync::atomic::Ordering;
-use task::{Current, SysResult};
+use task::{Current, SysErr, SysResult};
 use vfs::{Caller, Cap};
 
 const CMD_MASK: u32 = 0x7f;
@@ -31,13 +31,17 @@ pub fn futex(
         | libc::FUTEX_WAKE_BITSET
         | libc::FUTEX_REQUEUE
         | libc::FUTEX_CMP_REQUEUE
-        | libc::FUTEX_WAKE_OP => bad_native(c, addr),
+        | libc::FUTEX_WAKE_OP => native(c, addr),
         // Priority inheritance: as a kernel built without it.
         _ => Err(Errno::ENOSYS.into()),
     }
 }
 
-fn bad_native(c: &Current, addr: u64) -> SysResult {
+fn native(c: &mut Current, addr: u64) -> SysResult {
+    // Reported because every call is: it is made after all.
+    if c.ctx.pass_futex() {
+        return Err(SysErr::NoReturn);
+    }
     if !addr.is_multiple_of(4) {
         return Err(Errno::EINVAL.into());
     }

@@ -38,6 +38,7 @@ mod process;
 mod read_write;
 mod refused;
 mod sched;
+mod seccomp;
 mod select;
 mod sendrecv;
 mod signal;

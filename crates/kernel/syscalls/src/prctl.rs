@@ -66,7 +66,8 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
             c.write_value(a, &n)?;
             0
         }
-        libc::PR_GET_SECCOMP => 0,
+        libc::PR_GET_SECCOMP => c.task.seccomp.mode().into(),
+        libc::PR_SET_SECCOMP => return crate::seccomp::set_mode(c, a, b),
         libc::PR_CAPBSET_READ => {
             if a > Cap::LAST as u64 {
                 return Err(Errno::EINVAL.into());

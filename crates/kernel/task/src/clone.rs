@@ -147,6 +147,7 @@ impl Current {
             fd_table: fds,
             fs_context: fs,
             exit_code: None,
+            report_all: self.report_all,
             calls: 0,
         };
         if a.flags & (libc::CLONE_PARENT_SETTID as u64) != 0 {
@@ -235,6 +236,11 @@ impl Current {
             let mut s = task.group.signals.lock();
             if s.group_exit.is_some() || s.exec_by.is_some() {
                 return Err(Errno::EAGAIN);
+            }
+            // Under the lock: another thread may be about to set everybody's filters.
+            task.seccomp.inherit(&self.task.seccomp);
+            if self.task.no_new_privs.load(Ordering::Relaxed) {
+                task.no_new_privs.store(true, Ordering::Relaxed);
             }
             s.threads.push(task.clone());
             if s.stop.is_some() {
@@ -343,6 +349,7 @@ impl Current {
             fd_table: fds,
             fs_context: fs,
             exit_code: None,
+            report_all: false,
             calls: 0,
         }
     }

@@ -70,6 +70,8 @@ pub struct Current {
     pub(crate) fs_context: Arc<FsContext>,
     /// Set by exit(2): leave with this code.
     pub exit_code: Option<i32>,
+    /// What the platform was last told with `set_report_all`.
+    pub(crate) report_all: bool,
     /// rseq-like bookkeeping: the call counts for strace.
     pub calls: u64,
 }

@@ -410,7 +410,8 @@ impl Current {
         if let Some(n) = self.kernel().tree.lock().nodes.get_mut(&g.tgid) {
             n.exit_signal = Signal::SIGCHLD.raw();
         }
-        self.ctx.set_report_all(self.kernel().strace.load(Ordering::Relaxed));
+        self.report_all = false;
+        self.sync_report_all();
         self.tell_platform();
         self.restart = None;
     }

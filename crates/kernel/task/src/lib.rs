@@ -22,6 +22,7 @@ mod kernel;
 pub mod pidfd;
 mod result;
 mod run;
+pub mod seccomp;
 mod send;
 pub mod signal;
 mod signalfd;

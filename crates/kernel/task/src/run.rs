@@ -36,6 +36,10 @@ pub fn start(c: Current) -> abi::Result<()> {
 
 fn run(mut c: Current) {
     c.task.set_interrupter(Some(c.ctx.interrupter()));
+    // A new context does not inherit it in full.
+    c.report_all = false;
+    c.ctx.set_report_all(false);
+    c.sync_report_all();
     c.tell_platform();
     ipc::signalfd::bind_thread(Some(c.task.clone()));
     let dispatch = c.kernel().dispatch;
@@ -145,6 +149,7 @@ fn deliver(c: &mut Current, sig: Signal, info: SigInfo, trap: TrapInfo) -> bool 
 
 /// Deals with everything that wants the thread's attention before it resumes.
 fn handle_pending(c: &mut Current) -> Flow {
+    c.sync_report_all();
     loop {
         c.task.waiter.set_interrupted(false);
         if c.dying() {

@@ -1,6 +1,7 @@
 //! Threads and thread groups.
 
 use crate::kernel::Kernel;
+use crate::seccomp::Seccomp;
 use crate::signal::{Handlers, Pending};
 use crate::timers::Timers;
 use abi::{Result, SigInfo, SigSet, Signal};
@@ -43,6 +44,8 @@ pub struct Task {
     pub exiting: AtomicBool,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privs: AtomicBool,
+    /// seccomp(2).
+    pub seccomp: Seccomp,
     /// PR_SET_PDEATHSIG.
     pub pdeathsig: AtomicI32,
     /// Notified when a vfork child of this task execs or exits; see `vfork_released`.
@@ -131,6 +134,7 @@ impl Task {
             started: Instant::now(),
             exiting: AtomicBool::new(false),
             no_new_privs: AtomicBool::new(false),
+            seccomp: Seccomp::default(),
             pdeathsig: AtomicI32::new(0),
             vfork: Leaf::new(None),
             sleeping: AtomicBool::new(false),
@@ -247,6 +251,13 @@ impl Task {
     }
     pub(crate) fn set_interrupter(&self, i: Option<Arc<dyn Interrupt>>) {
         *self.interrupter.write() = i;
+    }
+
+    /// Calls `f` with the handle that interrupts the thread in guest code, while there is one.
+    pub(crate) fn with_interrupter(&self, f: impl FnOnce(&dyn Interrupt)) {
+        if let Some(i) = &*self.interrupter.read() {
+            f(&**i);
+        }
     }
 
     /// Makes the thread look at its signals soon, wherever it is.

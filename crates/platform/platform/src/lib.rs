@@ -266,6 +266,16 @@ pub enum Spawn {
     Fork,
 }
 
+/// System calls that a platform may answer without reporting them, see [`Context::set_report_all`].
+pub const NATIVE_CALLS: &[u32] = &[24, 39, 102, 104, 107, 108, 110, 186, 202];
+
+/// True for the futex(2) operations that a platform runs on the host's own futex; `op` as in the register.
+pub fn is_native_futex(op: u64) -> bool {
+    let op = op as u32;
+    let wait = matches!(op & 0x7f, 0 | 9);
+    op & !0x1ff == 0 && (wait || matches!(op & 0x7f, 1 | 3 | 4 | 5 | 10) && op & 0x100 == 0)
+}
+
 /// One guest thread. Owned by the sentry thread that runs it.
 ///
 /// futex(2) operations WAIT, WAKE, WAIT_BITSET, WAKE_BITSET, REQUEUE,
@@ -302,6 +312,9 @@ pub trait Context: Send {
     fn set_xstate(&mut self, bytes: &[u8]) -> Result<()>;
     /// Resets the extended state to that of a new process.
     fn reset_xstate(&mut self);
+    /// Has the guest thread replace the 32-bit word at `addr` by `new` if it is `old`, in one atomic step, after the
+    /// queued actions. Gives what was there: `old` when it was replaced. EFAULT when the word cannot be written.
+    fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32>;
     /// Handle by which other threads interrupt this one.
     fn interrupter(&self) -> Arc<dyn Interrupt>;
     /// Report every system call, native futexes and known answers included (strace, seccomp, ptrace).
@@ -326,6 +339,9 @@ pub trait Context: Send {
     /// The guest takes the areas' memory for itself: every rewritten byte has been restored, and nothing is rewritten
     /// any more.
     fn forget_areas(&mut self) {}
+    /// After a futex call was reported because of `set_report_all`: sets the registers back so that the next `run`
+    /// makes it again, this once without reporting it. False when the platform does not run that call itself.
+    fn pass_futex(&mut self) -> bool;
     /// Ends the guest thread: executes queued actions (faults ignored), then the host thread exits.
     /// With the address space's last context this ends the host process as well.
     fn exit(self: Box<Self>);

@@ -3,7 +3,7 @@
 use crate::Inner;
 use crate::notify::Grant;
 use crate::space::Space;
-use crate::tracer::{AUDIT_ARCH_X86_64, Command, Done, Key, Stop, Tracer};
+use crate::tracer::{AUDIT_ARCH_X86_64, COMPARE_EXCHANGE, Command, Done, Key, Stop, Tracer};
 use abi::libc::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
     MAP_SHARED, MAP_STACK, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE,
@@ -66,6 +66,8 @@ pub(crate) struct PtraceContext {
     regs: Regs,
     queue: Vec<Action>,
     report_all: bool,
+    /// The next futex call is not reported, see `pass_futex`.
+    passed: bool,
     interrupter: Arc<Interrupter>,
     ended: bool,
 }
@@ -99,6 +101,7 @@ impl PtraceContext {
             regs,
             queue: Vec::new(),
             report_all: false,
+            passed: false,
             interrupter,
             ended: false,
         }
@@ -278,7 +281,8 @@ impl PtraceContext {
                 }
                 Stop::Syscall { regs, .. } => {
                     self.regs = regs;
-                    if self.report_all || !self.is_native_futex() {
+                    let passed = std::mem::take(&mut self.passed);
+                    if self.report_all && !passed || !self.is_native_futex() {
                         return Ok(Exit::Syscall);
                     }
                     match self.native_futex()? {
@@ -292,12 +296,7 @@ impl PtraceContext {
 
     /// As in the stub: the operations the host can do on its own.
     fn is_native_futex(&self) -> bool {
-        let op = self.regs.rsi & 0x7f;
-        let wait = matches!(op, 0 | 9);
-        self.regs.orig_rax == libc::SYS_futex as u64
-            && self.regs.rsi & !0x1ff == 0
-            && (wait || matches!(op, 1 | 3 | 4 | 5 | 10))
-            && (wait || self.regs.rsi & 0x100 == 0)
+        self.regs.orig_rax == libc::SYS_futex as u64 && platform::is_native_futex(self.regs.rsi)
     }
 
     /// The call's result; `None` when it was interrupted.
@@ -415,12 +414,29 @@ impl Context for PtraceContext {
         let _ = self.set_xstate(&self.inner.xstate.initial());
     }
 
+    fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32> {
+        self.flush()?;
+        range(addr, 4, self.inner.limits.max).map_err(|_| Errno::EFAULT)?;
+        let args = [addr, new.into(), old.into(), 0, 0, 0];
+        self.host_call(COMPARE_EXCHANGE, args, None).map(|v| v as u32)
+    }
+
     fn interrupter(&self) -> Arc<dyn Interrupt> {
         self.interrupter.clone()
     }
 
     fn set_report_all(&mut self, on: bool) {
         self.report_all = on;
+    }
+
+    fn pass_futex(&mut self) -> bool {
+        if !platform::is_native_futex(self.regs.rsi) || !self.report_all {
+            return false;
+        }
+        self.passed = true;
+        self.regs.rip = self.regs.rip.wrapping_sub(2);
+        self.regs.rax = self.regs.orig_rax;
+        true
     }
 
     fn exit(mut self: Box<Self>) {

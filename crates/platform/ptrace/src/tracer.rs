@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
-use stub::layout::{INTERRUPT_SIGNAL, STUB_INJECT};
+use stub::layout::{INTERRUPT_SIGNAL, STUB_CMPXCHG, STUB_INJECT};
 
 /// Names a traced thread; unlike a thread id never used twice.
 pub(crate) type Key = u64;
@@ -402,18 +402,24 @@ impl Traced<'_> {
     }
 }
 
+/// Pseudo call: compare-and-exchange at the first argument, of the third for the second.
+pub(crate) const COMPARE_EXCHANGE: i64 = -2;
+/// Length of that instruction.
+const CMPXCHG_LEN: u64 = 4;
+
 /// Sets a stopped thread up to make one call.
 fn inject(tid: i32, nr: i64, args: [u64; 6]) -> Result<()> {
     let [rdi, rsi, rdx, r10, r8, r9] = args;
+    let exchange = nr == COMPARE_EXCHANGE;
     let regs = Regs {
-        rax: nr as u64,
+        rax: if exchange { rdx } else { nr as u64 },
         rdi,
         rsi,
         rdx,
         r10,
         r8,
         r9,
-        rip: STUB_INJECT,
+        rip: if exchange { STUB_CMPXCHG } else { STUB_INJECT },
         eflags: 0x202,
         ..Regs::default()
     };
@@ -470,6 +476,12 @@ fn call_stop(tid: i32, signo: i32, event: i32, interrupt: bool) -> Result<Option
     let regs = ptrace::regs(tid)?;
     if event == 0 && signo == libc::SIGTRAP && regs.rip == STUB_INJECT + 3 {
         return Ok(Some(Done::Returned(regs.rax as i64)));
+    }
+    if event == 0 && signo == libc::SIGTRAP && regs.rip == STUB_CMPXCHG + CMPXCHG_LEN + 1 {
+        return Ok(Some(Done::Returned(i64::from(regs.rax as u32))));
+    }
+    if event == 0 && [libc::SIGSEGV, libc::SIGBUS].contains(&signo) && regs.rip == STUB_CMPXCHG {
+        return Ok(Some(Done::Returned(-i64::from(libc::EFAULT))));
     }
     if event == 0 && signo == libc::SIGSYS {
         // The filter refuses it: a bug of ours, but not one to hang on.

@@ -14,6 +14,10 @@
         syscall                         // STUB_INJECT: the ptrace platform has a stopped thread make a call here
         int3
 
+        .balign 16
+        lock cmpxchg %esi,(%rdi)        // STUB_CMPXCHG: likewise
+        int3
+
 // Rewritten call sites. In: r11 = the trampoline, rax = the call's number; rcx is free, everything else is the guest's,
 // its flags and red zone included. The slot is found through %gs, which holds its address unless the guest uses %gs
 // itself; then the high half of the base differs (0x7ffe otherwise), and the call is made by signal.
@@ -226,6 +230,18 @@ stub_swap_begin:
         mov     $2,%ecx
 stub_swap_end:
         mov     %ecx,%eax
+        ret
+
+// u64 stub_cmpxchg(addr, old, new): what was there, or ~0 when it faulted.
+        .globl  stub_cmpxchg, stub_cmpxchg_begin, stub_cmpxchg_end
+stub_cmpxchg:
+        mov     %esi,%eax
+stub_cmpxchg_begin:
+        lock cmpxchg %edx,(%rdi)
+        mov     %eax,%eax
+        ret
+stub_cmpxchg_end:
+        mov     $-1,%rax
         ret
 
 // long stub_clone_thread(flags, stack, ctid): the child continues in stub_thread_start on its stack.

@@ -43,12 +43,13 @@ enum { R15, R14, R13, R12, RBP, RBX, R11, R10, R9, R8, RAX, RCX, RDX, RSI, RDI, 
 extern char stub_restorer[], stub_restorer_end[], stub_futex_begin[], stub_futex_end[], stub_futex_abort[],
   stub_copy_begin[], stub_copy_end[], stub_string_begin[], stub_string_end[], stub_store_begin[], stub_store_end[],
   stub_swap_begin[], stub_swap_end[], stub_first_trap[], stub_fast_entry[], stub_number_begin[], stub_known_begin[],
-  stub_known_end[], stub_fast_exit[], stub_fast_exit_end[], stub_frame_trap[];
+  stub_cmpxchg_begin[], stub_cmpxchg_end[], stub_known_end[], stub_fast_exit[], stub_fast_exit_end[], stub_frame_trap[];
 u32 stub_swap(u64 addr, u64 old, u64 new);
 long stub_futex_wait(u64 uaddr, u64 op, u64 val, u64 timeout, u64 uaddr2, u64 val3);
 u64 stub_copy(u64 dst, u64 src, u64 n);
 u64 stub_copy_string(u64 dst, u64 src, u64 n);
 u32 stub_store(u64 addr, u32 value);
+u64 stub_cmpxchg(u64 addr, u32 old, u32 new);
 long stub_clone_thread(u64 flags, u64 stack, u64 ctid);
 void stub_load_xstate(u64 fpstate);
 void stub_jump(u64 stack, u64 args, u64 entry) __attribute__((noreturn));
@@ -198,6 +199,10 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
       if (a->a[3]) stub_store(a->a[0], a->a[1]);
       if (a->a[2]) sc(SYS_futex, a->a[0], 1, a->a[2], 0, 0, 0);
       break;
+    case ACT_CMPXCHG: {
+      u64 found = stub_cmpxchg(a->a[0], a->a[1], a->a[2]);
+      if (found == ~0ul) r = -EFAULT; else s->result = found;
+      break; }
     case ACT_XSTATE:
       if (!uc || stub_copy(uc->fpstate, (u64)s + SLOT_DATA + a->a[0], a->a[1])) r = -EFAULT;
       break;
@@ -306,7 +311,7 @@ enum { NOT_NATIVE, ANSWERED, INTERRUPTED };
 static int native_futex(struct Priv *p, struct Slot *s)
 {
   u64 *g = s->regs, op = g[RSI] & 0x7f, two = 0, wait = 0, timeout = g[R10];
-  if (g[RSI] & ~0x1fful) return NOT_NATIVE;
+  if ((u32)g[RSI] & ~0x1ffu) return NOT_NATIVE;
   switch (op) {
   case 0: case 9: wait = 1; break;                        // WAIT, WAIT_BITSET
   case 1: case 10: break;                                 // WAKE, WAKE_BITSET
@@ -330,7 +335,9 @@ out:
 // The call in the slot's registers, if the stub can answer it.
 static int native(struct Priv *p, struct Slot *s)
 {
-  if (*(volatile u32 *)&s->report_all) return NOT_NATIVE;
+  u32 report = *(volatile u32 *)&s->report_all;
+  if (report == REPORT_NEXT_NOT) s->report_all = REPORT_ALL;
+  if (report && (report != REPORT_NEXT_NOT || s->regs[ORIG_RAX] != SYS_futex)) return NOT_NATIVE;
   switch (s->regs[ORIG_RAX]) {
   case SYS_futex: return native_futex(p, s);
   case SYS_sched_yield: s->regs[RAX] = sc(SYS_sched_yield, 0, 0, 0, 0, 0, 0); return ANSWERED;
@@ -461,6 +468,7 @@ void stub_sigfault(int sig, struct siginfo *si, struct ucontext *uc)
     if (in(rip, stub_string_begin, stub_string_end)) { uc->rip = (u64)stub_string_end; return; }
     if (in(rip, stub_store_begin, stub_store_end)) { uc->rip = (u64)stub_store_end; return; }
     if (in(rip, stub_swap_begin, stub_swap_end)) { uc->rip = (u64)stub_swap_end; return; }
+    if (in(rip, stub_cmpxchg_begin, stub_cmpxchg_end)) { uc->rip = (u64)stub_cmpxchg_end; return; }
   }
   struct Priv *p = my_priv();
   struct Slot *s = slot_of(p);

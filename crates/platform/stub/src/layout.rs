@@ -37,6 +37,8 @@ constants! {
     STUB_TEXT_SIZE: u64 = 0x1_0000;
     /// A `syscall` instruction followed by a breakpoint, for the ptrace platform.
     STUB_INJECT: u64 = 0x7ffe_0000_0010;
+    /// `lock cmpxchg %esi,(%rdi)` followed by a breakpoint, for the same.
+    STUB_CMPXCHG: u64 = 0x7ffe_0000_0020;
     /// Where a rewritten call site enters, by way of its trampoline; a multiple of 64.
     STUB_FAST: u64 = 0x7ffe_0000_0040;
     /// Where vvar and vDSO are moved to.
@@ -160,6 +162,13 @@ constants! {
     FRAME_OBEY: u32 = 1;
     /// A frame to resume the guest with.
     FRAME_RESUME: u32 = 2;
+    /// Action: compare-and-exchange of the word at `a[0]`, from `a[1]` to `a[2]`; what was there goes to `result`.
+    ACT_CMPXCHG: u64 = 9;
+
+    /// Value of `report_all`: native futex calls are reported as well.
+    REPORT_ALL: u32 = 1;
+    /// Value of `report_all`: as `REPORT_ALL`, but the next call is not reported if it is a native futex call.
+    REPORT_NEXT_NOT: u32 = 2;
 
     /// Capture kind: a buffer whose length is argument `len`.
     CAP_BUFFER: u8 = 1;
@@ -237,7 +246,7 @@ shared! {
         spin: u32,
         /// Padding.
         pad5: u64,
-        /// Report native futex calls too.
+        /// REPORT_*, or 0.
         report_all: u32,
         /// Arithmetic flags of a fast call, as lahf and seto give them.
         flags: u32,

@@ -26,6 +26,8 @@ pub(crate) enum Job {
     Fork(u64),
     /// Replace 8 bytes in one step: address, what is there, what shall be.
     Swap(u64, u64, u64),
+    /// Compare-and-exchange: address, old, new.
+    CompareExchange(u64, u32, u32),
     /// A host call of the platform's own.
     Call(u64, [u64; 6]),
 }
@@ -44,7 +46,11 @@ fn only(flags: i32, allowed: i32) -> Result<()> {
 impl Job {
     /// Refuses what must not reach the stub's own area, or the filter would turn into a system call of the guest.
     pub(crate) fn check(&self, limits: &Limits) -> Result<()> {
-        let Job::Action(action) = self else { return Ok(()) };
+        let action = match self {
+            Job::Action(action) => action,
+            Job::CompareExchange(addr, ..) => return range(*addr, 4, limits).map_err(|_| Errno::EFAULT),
+            _ => return Ok(()),
+        };
         match *action {
             Action::MapAnon { addr, len, flags, .. } => {
                 only(flags, MAP_NORESERVE | MAP_GROWSDOWN | MAP_POPULATE | MAP_LOCKED | MAP_STACK)?;
@@ -137,6 +143,10 @@ impl<'a> Encoder<'a> {
                 Job::Call(nr, a) => slot.set_action(i, l::ACT_SYSCALL, *nr, *a),
                 Job::Thread(index) => slot.set_action(i, l::ACT_THREAD, 0, [*index as u64, 0, 0, 0, 0, 0]),
                 Job::Swap(at, old, new) => slot.set_action(i, l::ACT_SWAP, 0, [*at, *old, *new, 0, 0, 0]),
+                Job::CompareExchange(addr, old, new) => {
+                    let a = [*addr, (*old).into(), (*new).into(), 0, 0, 0];
+                    slot.set_action(i, l::ACT_CMPXCHG, 0, a);
+                }
                 Job::Fork(nonce) => slot.set_action(i, l::ACT_FORK, 0, [*nonce, 0, 0, 0, 0, 0]),
                 Job::Xstate(bytes) => {
                     if room - data < bytes.len() {

@@ -557,12 +557,23 @@ impl Context for SystrapContext {
         self.xstate = Some(self.inner.xstate.initial());
     }
 
+    fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32> {
+        self.flush()?;
+        let job = Job::CompareExchange(addr, old, new);
+        job.check(&self.inner.limits)?;
+        match self.report(&[job]) {
+            Err(Gone) => Err(Errno::ESRCH),
+            Ok(Err((_, e))) => Err(e),
+            Ok(Ok(())) => Ok(self.slot().result().load(Relaxed) as u32),
+        }
+    }
+
     fn interrupter(&self) -> Arc<dyn Interrupt> {
         self.thread.clone()
     }
 
     fn set_report_all(&mut self, on: bool) {
-        self.slot().report_all().store(u32::from(on), Relaxed);
+        self.slot().report_all().store(if on { l::REPORT_ALL } else { 0 }, Relaxed);
         self.thread.answers.lock().report_all = on;
         self.thread.set_answers(&[]);
     }
@@ -582,6 +593,16 @@ impl Context for SystrapContext {
 
     fn forget_areas(&mut self) {
         self.thread.space.sites.forget_areas();
+    }
+
+    fn pass_futex(&mut self) -> bool {
+        if !platform::is_native_futex(self.regs.rsi) || self.slot().report_all().load(Relaxed) == 0 {
+            return false;
+        }
+        self.slot().report_all().store(l::REPORT_NEXT_NOT, Relaxed);
+        self.regs.rip = self.regs.rip.wrapping_sub(2);
+        self.regs.rax = self.regs.orig_rax;
+        true
     }
 
     fn exit(mut self: Box<Self>) {

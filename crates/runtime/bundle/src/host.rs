@@ -168,6 +168,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
                 ambient: 0,
             },
             no_new_privileges: false,
+            seccomp: None,
             rlimits: command.rlimits,
             terminal: command.terminal,
             oom_score_adj: 0,

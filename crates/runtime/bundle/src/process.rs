@@ -63,6 +63,7 @@ pub fn translate(process: &Process) -> Result<ProcessSpec> {
         umask: user.umask().unwrap_or(0o022),
         capabilities,
         no_new_privileges: process.no_new_privileges().unwrap_or(false),
+        seccomp: None,
         rlimits: process.rlimits().iter().flatten().map(rlimit).collect::<Result<_>>()?,
         terminal: process.terminal().unwrap_or(false),
         oom_score_adj: process.oom_score_adj().unwrap_or(0),

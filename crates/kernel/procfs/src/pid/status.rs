@@ -181,7 +181,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
         s,
         "Threads:\t{threads}\nSigQ:\t{}/{limit}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\n\
          SigIgn:\t{:016x}\nSigCgt:\t{:016x}\nCapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\n\
-         CapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\n\
+         CapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\n\
          Speculation_Store_Bypass:\tthread vulnerable\nSpeculationIndirectBranch:\tconditional enabled\n\
          Cpus_allowed:\t{}\nCpus_allowed_list:\t{}\nMems_allowed:\t{}\nMems_allowed_list:\t0\n\
          voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0\n",
@@ -197,6 +197,8 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
         creds.bounding,
         creds.ambient,
         u8::from(nnp),
+        task.as_ref().map_or(0, |t| t.seccomp.mode()),
+        task.as_ref().map_or(0, |t| t.seccomp.filters()),
         mask_words(cpus, k.cpus),
         mask_list(cpus),
         mask_words(1, 1024),

@@ -1,0 +1,101 @@
+//! The filters that a thread is under: each new one in front of the others, which threads share.
+
+use crate::{ACTION_FULL, Data, MAX_PER_PATH, Program, RET_ALLOW};
+use abi::{Errno, Result};
+use std::sync::Arc;
+
+/// System calls for which the answer "always allowed" is remembered.
+const REMEMBERED: usize = 512;
+
+/// A filter and those installed before it.
+#[derive(Debug)]
+pub struct Chain {
+    program: Program,
+    before: Option<Arc<Chain>>,
+    /// Filters, this one included.
+    count: u32,
+    /// Weights of all, with four more for each.
+    weight: usize,
+    /// Numbers that every filter allows whatever the arguments are.
+    allowed: [u64; REMEMBERED / 64],
+    log: bool,
+}
+
+/// What the filters say of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The strictest return value, that of the latest filter among equals.
+    pub value: u32,
+    /// The filter it comes from wants actions logged.
+    pub log: bool,
+}
+
+impl Chain {
+    /// Puts a program in front of others. ENOMEM when they are too long together.
+    pub fn new(program: Program, before: Option<Arc<Chain>>, log: bool) -> Result<Arc<Chain>> {
+        let weight = program.weight() + 4 + before.as_ref().map_or(0, |b| b.weight);
+        if weight - 4 > MAX_PER_PATH {
+            return Err(Errno::ENOMEM);
+        }
+        let count = 1 + before.as_ref().map_or(0, |b| b.count);
+        let mut allowed = before.as_ref().map_or([u64::MAX; REMEMBERED / 64], |b| b.allowed);
+        for nr in 0..REMEMBERED {
+            let bit = 1 << (nr % 64);
+            if let Some(word) = allowed.get_mut(nr / 64)
+                && *word & bit != 0
+                && !program.always_allows(nr as i32)
+            {
+                *word &= !bit;
+            }
+        }
+        Ok(Arc::new(Chain { program, before, count, weight, allowed, log }))
+    }
+
+    /// True when every filter allows this call whatever its arguments are. May say no all the same.
+    pub fn always_allows(&self, nr: u64) -> bool {
+        let word = usize::try_from(nr / 64).ok().and_then(|w| self.allowed.get(w));
+        word.is_some_and(|w| w >> (nr % 64) & 1 != 0)
+    }
+
+    /// Runs every filter.
+    pub fn run(&self, data: &Data) -> Verdict {
+        let mut verdict = Verdict { value: RET_ALLOW, log: false };
+        let rank = |v: u32| (v & ACTION_FULL) as i32;
+        let mut next = Some(self);
+        while let Some(c) = next {
+            let value = c.program.run(data);
+            if rank(value) < rank(verdict.value) {
+                verdict = Verdict { value, log: c.log };
+            }
+            next = c.before.as_deref();
+        }
+        verdict
+    }
+
+    /// Number of filters.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// True when `other` is this chain or a part of it: its filters are all in force here.
+    pub fn contains(self: &Arc<Chain>, other: &Arc<Chain>) -> bool {
+        let mut next = Some(self);
+        while let Some(c) = next {
+            if Arc::ptr_eq(c, other) {
+                return true;
+            }
+            next = c.before.as_ref();
+        }
+        false
+    }
+}
+
+impl Drop for Chain {
+    // A long chain must not end in as many nested calls.
+    fn drop(&mut self) {
+        let mut next = self.before.take();
+        while let Some(c) = next {
+            next = Arc::into_inner(c).and_then(|mut c| c.before.take());
+        }
+    }
+}
