@@ -194,6 +194,215 @@ static pthread_mutex_t *shared_mutex(int robust, int pi) {
     OK(pthread_mutex_init(m, &at));
     return m;
 }
+static struct timespec until(int clock, int ms) {
+    struct timespec ts;
+    clock_gettime(clock, &ts);
+    ts.tv_nsec += ms * 1000000L;
+    ts.tv_sec += ts.tv_nsec / 1000000000;
+    ts.tv_nsec %= 1000000000;
+    return ts;
+}
+#define PRIV FUTEX_PRIVATE_FLAG
+#ifndef FUTEX_LOCK_PI2
+#define FUTEX_LOCK_PI2 13
+#endif
+static volatile int pi_word, pi_other, pi_step, pi_tid;
+static void *pi_holder(void *a) { // holds pi_word until pi_step is 2
+    OK(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0));
+    pi_tid = gettid();
+    pi_step = 1;
+    while (pi_step != 2) t_ms(1);
+    OK(futex(&pi_word, FUTEX_UNLOCK_PI | PRIV, 0, 0, 0, 0));
+    return a;
+}
+static pthread_t pi_start(void *(*f)(void *)) {
+    pthread_t t;
+    OK(pthread_create(&t, 0, f, 0));
+    while (pi_step != 1) t_ms(1);
+    return t;
+}
+TEST(pi_timeouts) {
+    pthread_t t = pi_start(pi_holder);
+    struct timespec ts = until(CLOCK_REALTIME, 30);
+    CHECK_ERR(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, &ts, 0, 0), ETIMEDOUT);
+    CHECK_EQ((unsigned)pi_word, (unsigned)pi_tid | FUTEX_WAITERS);
+    ts = until(CLOCK_MONOTONIC, 30);
+    CHECK_ERR(futex(&pi_word, FUTEX_LOCK_PI2 | PRIV, 0, &ts, 0, 0), ETIMEDOUT);
+    ts = until(CLOCK_REALTIME, 30);
+    CHECK_ERR(futex(&pi_word, FUTEX_LOCK_PI2 | FUTEX_CLOCK_REALTIME | PRIV, 0, &ts, 0, 0), ETIMEDOUT);
+    ts.tv_sec = 0;
+    CHECK_ERR(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, &ts, 0, 0), ETIMEDOUT);
+    ts.tv_nsec = 1000000000;
+    CHECK_ERR(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, &ts, 0, 0), EINVAL);
+    CHECK_ERR(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, BAD_PTR, 0, 0), EFAULT);
+    CHECK_ERR(futex(&pi_word, FUTEX_TRYLOCK_PI | PRIV, 0, 0, 0, 0), EAGAIN);
+    CHECK_ERR(futex(&pi_word, FUTEX_UNLOCK_PI | PRIV, 0, 0, 0, 0), EPERM);
+    pi_step = 2;
+    pthread_join(t, 0);
+    OK(pi_word);
+}
+TEST(pi_bad_addresses) {
+    CHECK_ERR(futex(BAD_PTR, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0), EFAULT);
+    CHECK_ERR(futex(BAD_PTR, FUTEX_UNLOCK_PI, 0, 0, 0, 0), EFAULT);
+    CHECK_ERR(futex((int *)((char *)&pi_word + 1), FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0), EINVAL);
+    CHECK_ERR(futex(&pi_word, FUTEX_LOCK_PI | FUTEX_CLOCK_REALTIME, 0, 0, 0, 0), ENOSYS);
+    int *ro = SYS(mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    CHECK_ERR(futex(ro, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0), EFAULT);
+}
+TEST(pi_handed_over) {
+    pthread_t t = pi_start(pi_holder);
+    pi_step = 2;
+    OK(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0));
+    CHECK_EQ(pi_word & FUTEX_TID_MASK, gettid());
+    OK(futex(&pi_word, FUTEX_UNLOCK_PI | PRIV, 0, 0, 0, 0));
+    pthread_join(t, 0);
+    OK(pi_word);
+}
+TEST(pi_signals_restart_the_wait) {
+    pthread_t t = pi_start(pi_holder);
+    t_pester(0); // no SA_RESTART
+    struct timespec ts = until(CLOCK_REALTIME, 100);
+    CHECK_ERR(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, &ts, 0, 0), ETIMEDOUT);
+    CHECK(t_alarms > 1);
+    t_pester_stop();
+    pi_step = 2;
+    pthread_join(t, 0);
+}
+static void *pi_dies(void *a) {
+    OK(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0));
+    pi_step = 1;
+    while (!(pi_word & FUTEX_WAITERS)) t_ms(1);
+    t_ms(20);
+    return a;
+}
+TEST(pi_owner_dies_with_waiter) {
+    pthread_t t = pi_start(pi_dies);
+    OK(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0));
+    CHECK_EQ(pi_word & FUTEX_TID_MASK, gettid());
+    CHECK(pi_word & FUTEX_OWNER_DIED);
+    OK(futex(&pi_word, FUTEX_UNLOCK_PI | PRIV, 0, 0, 0, 0));
+    pthread_join(t, 0);
+}
+static void *pi_circle(void *a) {
+    OK(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0));
+    pi_step = 1;
+    while (pi_step != 2) t_ms(1);
+    OK(futex(&pi_other, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0)); // the main thread has it
+    OK(futex(&pi_other, FUTEX_UNLOCK_PI | PRIV, 0, 0, 0, 0));
+    OK(futex(&pi_word, FUTEX_UNLOCK_PI | PRIV, 0, 0, 0, 0));
+    return a;
+}
+TEST(pi_circles_are_refused) {
+    OK(futex(&pi_other, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0));
+    pthread_t t = pi_start(pi_circle);
+    pi_step = 2;
+    while (!(pi_other & FUTEX_WAITERS)) t_ms(1);
+    t_ms(20);
+    CHECK_ERR(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0), EDEADLK);
+    OK(futex(&pi_other, FUTEX_UNLOCK_PI | PRIV, 0, 0, 0, 0));
+    pthread_join(t, 0);
+}
+TEST(pi_shared_between_processes) {
+    volatile int *m = SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    for (int p = 0; p < 3; p++)
+        if (FORK() == 0) {
+            for (int i = 0; i < 200; i++) {
+                if (!__sync_bool_compare_and_swap(&m[0], 0, gettid())) OK(futex(&m[0], FUTEX_LOCK_PI, 0, 0, 0, 0));
+                int v = m[1];
+                if (i % 20 == 0) sched_yield();
+                m[1] = v + 1;
+                if (!__sync_bool_compare_and_swap(&m[0], gettid(), 0)) OK(futex(&m[0], FUTEX_UNLOCK_PI, 0, 0, 0, 0));
+            }
+            _exit(0);
+        }
+    for (int p = 0; p < 3; p++) {
+        int st;
+        CHECK(wait(&st) > 0);
+        OK(st);
+    }
+    CHECK_EQ(m[1], 600);
+}
+TEST(pi_shared_by_a_file) {
+    int fd = t_file("f", "");
+    OK(ftruncate(fd, 8192));
+    volatile int *a = SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 4096));
+    pid_t p = FORK();
+    if (p == 0) {
+        volatile int *b = SYS(mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+        OK(futex(&b[1025], FUTEX_LOCK_PI, 0, 0, 0, 0));
+        b[0] = 1;
+        while (!(b[1025] & FUTEX_WAITERS)) t_ms(1);
+        t_ms(20);
+        OK(futex(&b[1025], FUTEX_UNLOCK_PI, 0, 0, 0, 0));
+        _exit(0);
+    }
+    while (!(a[1] & FUTEX_TID_MASK)) t_ms(1);
+    OK(futex(&a[1], FUTEX_LOCK_PI, 0, 0, 0, 0));
+    CHECK_EQ(a[1] & FUTEX_TID_MASK, gettid());
+    CHECK_STATUS(t_status(p), "exit 0");
+}
+TEST(pi_robust_mutex_of_killed_process) {
+    pthread_mutex_t *m = shared_mutex(1, 1);
+    struct t_gate g = t_gate();
+    pid_t p = FORK();
+    if (p == 0) {
+        OK(pthread_mutex_lock(m));
+        t_open(g);
+        t_ms(50);
+        raise(SIGKILL);
+    }
+    t_pass(g);
+    CHECK_EQ(pthread_mutex_lock(m), EOWNERDEAD);
+    t_status(p);
+    OK(pthread_mutex_consistent(m));
+    OK(pthread_mutex_unlock(m));
+    OK(pthread_mutex_lock(m));
+    OK(pthread_mutex_unlock(m));
+}
+static void *pi_requeued(void *a) {
+    __sync_fetch_and_add(&pi_step, 1);
+    long r = futex(&pi_other, FUTEX_WAIT_REQUEUE_PI | PRIV, 0, 0, (void *)&pi_word, 0);
+    if (r == 0) {
+        CHECK_EQ(pi_word & FUTEX_TID_MASK, gettid());
+        __sync_fetch_and_add(&pi_tid, 1);
+        OK(futex(&pi_word, FUTEX_UNLOCK_PI | PRIV, 0, 0, 0, 0));
+    }
+    return (void *)(r ? (long)errno : 0);
+}
+TEST(pi_requeue) {
+    pthread_t t[3];
+    void *r;
+    for (int i = 0; i < 3; i++) OK(pthread_create(&t[i], 0, pi_requeued, 0));
+    while (pi_step != 3) t_ms(1);
+    t_ms(50);
+    OK(futex(&pi_word, FUTEX_LOCK_PI | PRIV, 0, 0, 0, 0));
+    CHECK_ERR(futex(&pi_other, FUTEX_CMP_REQUEUE_PI | PRIV, 1, (void *)10, (void *)&pi_word, 1), EAGAIN);
+    CHECK_ERR(futex(&pi_other, FUTEX_CMP_REQUEUE_PI | PRIV, 2, (void *)10, (void *)&pi_word, 0), EINVAL);
+    CHECK_EQ(futex(&pi_other, FUTEX_CMP_REQUEUE_PI | PRIV, 1, (void *)10, (void *)&pi_word, 0), 3);
+    OK(pi_tid);
+    OK(futex(&pi_word, FUTEX_UNLOCK_PI | PRIV, 0, 0, 0, 0));
+    for (int i = 0; i < 3; i++) {
+        pthread_join(t[i], &r);
+        OK((long)r);
+    }
+    CHECK_EQ(pi_tid, 3);
+    // Nobody holds the lock: the first waiter gets it at once.
+    pi_word = pi_step = 0;
+    OK(pthread_create(&t[0], 0, pi_requeued, 0));
+    while (pi_step != 1) t_ms(1);
+    t_ms(50);
+    CHECK_EQ(futex(&pi_other, FUTEX_CMP_REQUEUE_PI | PRIV, 1, (void *)0, (void *)&pi_word, 0), 1);
+    pthread_join(t[0], &r);
+    OK((long)r);
+}
+TEST(pi_requeue_errors) {
+    struct timespec ts = until(CLOCK_MONOTONIC, 20);
+    CHECK_ERR(futex(&pi_other, FUTEX_WAIT_REQUEUE_PI | PRIV, 1, 0, (void *)&pi_word, 0), EAGAIN);
+    CHECK_ERR(futex(&pi_other, FUTEX_WAIT_REQUEUE_PI | PRIV, 0, &ts, (void *)&pi_word, 0), ETIMEDOUT);
+    CHECK_ERR(futex(&pi_other, FUTEX_WAIT_REQUEUE_PI | PRIV, 0, &ts, (void *)&pi_other, 0), EINVAL);
+    CHECK_ERR(futex(&pi_other, FUTEX_CMP_REQUEUE_PI | PRIV, 1, (void *)1, (void *)&pi_other, 0), EINVAL);
+    OK(futex(&pi_other, FUTEX_CMP_REQUEUE_PI | PRIV, 1, (void *)1, (void *)&pi_word, 0));
+}
 TEST(robust_mutex_of_dead_process) {
     pthread_mutex_t *m = shared_mutex(1, 0);
     CHECK_CHILD(OK(pthread_mutex_lock(m)));

@@ -14,6 +14,8 @@ pub enum VmaKind {
     Heap,
     /// The initial stack.
     Stack,
+    /// Anonymous memory shared with forked processes; the number tells one from another.
+    SharedAnon(u64),
     /// System V shared memory segment.
     SysvShm(i32),
 }

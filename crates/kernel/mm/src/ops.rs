@@ -6,11 +6,14 @@ use abi::{Errno, PAGE_SIZE, Result, page_up};
 use platform::{Action, AddressSpace, Context};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use vfs::{Caller, MapRequest, Mapping, OpenFile};
 
 /// Most mappings one address space may have (vm.max_map_count).
 const MAX_MAP_COUNT: usize = 65530;
+
+/// Shared anonymous mappings ever made.
+static SHARED_ANON: AtomicU64 = AtomicU64::new(1);
 
 /// Addresses that execve(2) sets up, for /proc/PID/{cmdline,environ,auxv,stat} and prctl(2).
 #[derive(Clone, Default)]
@@ -201,6 +204,7 @@ impl Mm {
             return Err(Errno::ENOMEM);
         }
         self.replace(ctx, addr, addr + len);
+        let anonymous = matches!(mapping, Mapping::Anonymous);
         let mut file = a.file.clone();
         let host_flags = a.flags & (libc::MAP_NORESERVE | libc::MAP_POPULATE);
         let action = match mapping {
@@ -234,7 +238,11 @@ impl Mm {
             file,
             offset: a.offset,
             locked: a.flags & libc::MAP_LOCKED != 0,
-            kind: VmaKind::Normal,
+            kind: if shared && anonymous {
+                VmaKind::SharedAnon(SHARED_ANON.fetch_add(1, Ordering::Relaxed))
+            } else {
+                VmaKind::Normal
+            },
         });
         Ok(addr)
     }

@@ -132,7 +132,7 @@ rows! {
     230 clock_nanosleep(i32, i32, Ptr, Ptr) = time::clock_nanosleep, Full;
 
     // Futexes
-    202 futex(u64, u32, u32, u64, u64, u32) = futex::futex, Partial("no priority inheritance: its operations answer ENOSYS, and pthread_mutex_init(3) ENOTSUP");
+    202 futex(u64, u32, u32, u64, u64, u32) = futex::futex, Partial("priorities order the waiters of a priority-inheritance futex but are not lent");
     273 set_robust_list(u64, u64) = futex::set_robust_list, Full;
     274 get_robust_list(i32, Ptr, Ptr) = futex::get_robust_list, Full;
 

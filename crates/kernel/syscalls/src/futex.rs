@@ -1,30 +1,38 @@
 //! futex(2): what the platform does not run on the host's own futex.
 
 use crate::arg::Ptr;
+use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use task::{Current, SysErr, SysResult};
 use vfs::{Caller, Cap};
 
 const CMD_MASK: u32 = 0x7f;
 const CLOCK_REALTIME_FLAG: u32 = 256;
+const FUTEX_LOCK_PI2: i32 = 13;
 
 pub fn futex(
     c: &mut Current,
     addr: u64,
     op: u32,
-    _val: u32,
-    _timeout: u64,
-    _addr2: u64,
-    _val3: u32,
+    val: u32,
+    timeout: u64,
+    addr2: u64,
+    val3: u32,
 ) -> SysResult {
     let command = (op & CMD_MASK) as i32;
-    let timed = matches!(command, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET);
-    if op & CLOCK_REALTIME_FLAG != 0 && !timed && command != libc::FUTEX_WAIT_REQUEUE_PI {
+    let private = op & libc::FUTEX_PRIVATE_FLAG as u32 != 0;
+    let realtime = op & CLOCK_REALTIME_FLAG != 0;
+    let may_choose = matches!(
+        command,
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET | libc::FUTEX_WAIT_REQUEUE_PI | FUTEX_LOCK_PI2
+    );
+    if realtime && !may_choose {
         return Err(Errno::ENOSYS.into());
     }
     match command {
-        // The platform runs these itself; they get here only when it could not.
+        // The platform runs these itself.
         libc::FUTEX_WAIT
         | libc::FUTEX_WAKE
         | libc::FUTEX_WAIT_BITSET
@@ -32,9 +40,49 @@ pub fn futex(
         | libc::FUTEX_REQUEUE
         | libc::FUTEX_CMP_REQUEUE
         | libc::FUTEX_WAKE_OP => native(c, addr),
-        // Priority inheritance: as a kernel built without it.
+        libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
+            let end = deadline(c, timeout, realtime || command == libc::FUTEX_LOCK_PI)?;
+            let key = c.futex_key(addr, private)?;
+            c.pi_lock(addr, key, false, end)?;
+            Ok(0)
+        }
+        libc::FUTEX_TRYLOCK_PI => {
+            let key = c.futex_key(addr, private)?;
+            c.pi_lock(addr, key, true, None)?;
+            Ok(0)
+        }
+        libc::FUTEX_UNLOCK_PI => {
+            let key = c.futex_key(addr, private)?;
+            c.pi_unlock(addr, key)?;
+            Ok(0)
+        }
+        libc::FUTEX_WAIT_REQUEUE_PI => {
+            let end = deadline(c, timeout, realtime)?;
+            let (key, key2) = (c.futex_key(addr, private)?, c.futex_key(addr2, private)?);
+            c.pi_wait_requeue((addr, key), val, end, (addr2, key2))?;
+            Ok(0)
+        }
+        libc::FUTEX_CMP_REQUEUE_PI => {
+            // `timeout` is a count here; exactly one waiter may be woken.
+            if val != 1 || (timeout as i32) < 0 {
+                return Err(Errno::EINVAL.into());
+            }
+            let (key, key2) = (c.futex_key(addr, private)?, c.futex_key(addr2, private)?);
+            c.pi_requeue((addr, key), val3, timeout as u32, (addr2, key2))
+        }
         _ => Err(Errno::ENOSYS.into()),
     }
+}
+
+/// An absolute time-out on one of the two clocks.
+fn deadline(c: &Current, at: u64, realtime: bool) -> Result<Option<Instant>, Errno> {
+    if at == 0 {
+        return Ok(None);
+    }
+    let end = c.read_value::<Timespec>(at)?.to_duration()?;
+    let clock = if realtime { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
+    let now = Duration::from_nanos(hostsys::clock::gettime_ns(clock).ok_or(Errno::EINVAL)? as u64);
+    Ok(crate::timeout::after(end.saturating_sub(now)))
 }
 
 fn native(c: &mut Current, addr: u64) -> SysResult {

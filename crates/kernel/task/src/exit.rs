@@ -26,7 +26,7 @@ pub(crate) fn leave(mut c: Current) {
     let group = task.group.clone();
     let own_status = c.exit_code.unwrap_or(0);
     task.exiting.store(true, Ordering::SeqCst);
-    crate::futex::release_robust(&mut c);
+    crate::futex::release(&mut c, true);
     let shared_memory = group.signals.lock().threads.len() > 1 || c.mm.groups.load(Ordering::SeqCst) > 1;
     if c.clear_child_tid != 0 && shared_memory {
         c.ctx.queue(Action::StoreAndWake { addr: c.clear_child_tid, value: Some(0), wake: 1 });

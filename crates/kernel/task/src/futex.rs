@@ -7,11 +7,19 @@ use platform::Action;
 const WAITERS: u32 = 0x8000_0000;
 const OWNER_DIED: u32 = 0x4000_0000;
 const TID_MASK: u32 = 0x3fff_ffff;
+/// How often a word that others keep changing is tried.
+const MAX_TRIES: usize = 1000;
 /// Longest robust list that is walked.
 const ROBUST_LIMIT: usize = 2048;
 
-/// Walks the robust list of an exiting thread: held locks are marked and one waiter woken.
-pub(crate) fn release_robust(c: &mut Current) {
+/// Gives up the futexes that a thread holds when it leaves its memory, for good or by execve(2).
+pub(crate) fn release(c: &mut Current, exiting: bool) {
+    release_robust(c);
+    c.pi_hand_over(exiting);
+}
+
+/// Walks the robust list: held locks are marked and one waiter woken.
+fn release_robust(c: &mut Current) {
     let head = c.task.robust_list.load(std::sync::atomic::Ordering::Relaxed);
     if head == 0 {
         return;
@@ -39,16 +47,26 @@ pub(crate) fn release_robust(c: &mut Current) {
 }
 
 fn release_one(c: &mut Current, addr: u64, pi: bool, pending: bool) {
-    let Ok(word) = c.read_value::<u32>(addr) else { return };
-    // A thread that died between unlocking and unlinking must still wake a waiter.
-    if pending && !pi && word == 0 {
-        c.ctx.queue(Action::StoreAndWake { addr, value: None, wake: 1 });
-        return;
+    for _ in 0..MAX_TRIES {
+        let Ok(word) = c.read_value::<u32>(addr) else { return };
+        // A thread that died between unlocking and unlinking must still wake a waiter.
+        if pending && !pi && word == 0 {
+            c.ctx.queue(Action::StoreAndWake { addr, value: None, wake: 1 });
+            return;
+        }
+        if word & TID_MASK != c.task.tid() as u32 {
+            return;
+        }
+        // A waiter may announce itself meanwhile.
+        match c.ctx.compare_exchange(addr, word, word & WAITERS | OWNER_DIED) {
+            Ok(seen) if seen == word => {
+                if word & WAITERS != 0 && !pi {
+                    c.ctx.queue(Action::StoreAndWake { addr, value: None, wake: 1 });
+                }
+                return;
+            }
+            Ok(_) => {}
+            Err(_) => return,
+        }
     }
-    if word & TID_MASK != c.task.tid() as u32 {
-        return;
-    }
-    let value = Some(word & WAITERS | OWNER_DIED);
-    let wake = u32::from(word & WAITERS != 0 && !pi);
-    c.ctx.queue(Action::StoreAndWake { addr, value, wake });
 }

@@ -76,6 +76,8 @@ pub struct Kernel {
     pub terminal_info: OnceLock<TerminalInfo>,
     /// Values of /proc/sys that were set, by path below it.
     pub sysctls: Leaf<BTreeMap<&'static str, String>>,
+    /// Priority-inheritance futexes that somebody waits for.
+    pub(crate) pi: crate::pi::PiTable,
     /// Goes on with an interrupted poll(2); set by the readiness family.
     pub poll_restart: OnceLock<PollRestart>,
     late_kills: Leaf<Vec<TimerHandle>>,
@@ -114,6 +116,7 @@ impl Kernel {
             hangup: OnceLock::new(),
             terminal_info: OnceLock::new(),
             sysctls: Leaf::default(),
+            pi: crate::pi::PiTable::default(),
             poll_restart: OnceLock::new(),
             late_kills: Leaf::new(Vec::new()),
             finished: Leaf::new(None),

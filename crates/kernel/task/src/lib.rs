@@ -19,6 +19,7 @@ mod frame;
 mod futex;
 mod jobs;
 mod kernel;
+mod pi;
 pub mod pidfd;
 mod result;
 mod run;

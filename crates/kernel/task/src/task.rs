@@ -70,6 +70,8 @@ pub struct Task {
     pub affinity: AtomicU64,
     /// Address of the robust futex list's head.
     pub robust_list: AtomicU64,
+    /// Priority-inheritance futexes.
+    pub(crate) pi: Leaf<crate::pi::PiTask>,
 }
 
 /// Where a vfork(2) parent waits.
@@ -147,6 +149,7 @@ impl Task {
             ioprio: AtomicI32::new(0),
             affinity: AtomicU64::new(u64::MAX),
             robust_list: AtomicU64::new(0),
+            pi: Leaf::default(),
         })
     }
 

@@ -57,7 +57,7 @@ pub fn lines(at: &At) -> Result<Vec<Line>> {
                 object = (1, *id as u64);
                 b"/SYSV00000000 (deleted)".to_vec()
             }
-            (None, VmaKind::Normal) if v.shared => {
+            (None, VmaKind::SharedAnon(_)) => {
                 object = (1, v.start >> 12 & 0xffff);
                 b"/dev/zero (deleted)".to_vec()
             }
