@@ -1,4 +1,4 @@
-//! /proc/PID/net: the tables of a network that has no interfaces.
+//! /proc/PID/net: the tables of a network with nothing but a loopback interface, over which nothing can be sent yet.
 
 use crate::entry::{At, Entry, dir, empty, text};
 use abi::Result;
@@ -6,8 +6,13 @@ use std::collections::BTreeMap;
 
 fn dev(_at: &At) -> Result<Vec<u8>> {
     Ok(b"Inter-|   Receive                                                |  Transmit\n \
-face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n"
+face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n\
+\x20   lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n"
         .to_vec())
+}
+
+fn if_inet6(_at: &At) -> Result<Vec<u8>> {
+    Ok(b"00000000000000000000000000000001 01 80 10 80       lo\n".to_vec())
 }
 
 fn inet(last: &str, width: usize) -> Vec<u8> {
@@ -101,7 +106,7 @@ pub static NET: [Entry; 20] = [
     text("arp", arp),
     text("dev", dev),
     empty("dev_mcast"),
-    empty("if_inet6"),
+    text("if_inet6", if_inet6),
     empty("igmp6"),
     empty("ipv6_route"),
     text("netlink", netlink),

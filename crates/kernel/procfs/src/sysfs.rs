@@ -20,7 +20,23 @@ static TOP: [Entry; 10] = [
     dir("power", &[]),
 ];
 
-static CLASS: [Entry; 4] = [dir("block", &[]), dir("mem", &[]), dir("net", &[]), dir("tty", &[])];
+static CLASS: [Entry; 4] = [dir("block", &[]), dir("mem", &[]), dir("net", &NET), dir("tty", &[])];
+static NET: [Entry; 1] = [dir("lo", &LO)];
+static LO: [Entry; 13] = [
+    text("addr_len", |_| line(6)),
+    text("address", |_| line("00:00:00:00:00:00")),
+    text("broadcast", |_| line("00:00:00:00:00:00")),
+    text("carrier", |_| line(1)),
+    text("dev_id", |_| line("0x0")),
+    text("flags", |_| line("0x9")),
+    text("ifindex", |_| line(1)),
+    text("iflink", |_| line(1)),
+    text("link_mode", |_| line(0)),
+    text("mtu", |_| line(65536)),
+    text("operstate", |_| line("unknown")),
+    text("tx_queue_len", |_| line(1000)),
+    text("type", |_| line(772)),
+];
 static DEV: [Entry; 2] = [dir("block", &[]), dir("char", &[])];
 static FS: [Entry; 1] = [dir("cgroup", &[])];
 static DEVICES: [Entry; 2] = [dir("system", &SYSTEM), dir("virtual", &[])];

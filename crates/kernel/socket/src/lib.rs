@@ -1,4 +1,4 @@
-//! Sockets: the family-independent part and the AF_UNIX family.
+//! Sockets: the family-independent part, the AF_UNIX family and rtnetlink.
 //!
 //! A socket is an open file whose operations are a [`SocketFile`] around a family's
 //! [`SocketOps`]. Operations never block: they answer EAGAIN, and [`io`] waits on the
@@ -14,6 +14,7 @@ pub mod family;
 mod file;
 pub mod io;
 mod names;
+pub mod netlink;
 mod ops;
 pub mod options;
 pub mod unix;

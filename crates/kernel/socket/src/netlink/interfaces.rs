@@ -1,0 +1,80 @@
+//! What there is to tell of a network namespace.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// One interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Number, from 1.
+    pub index: u32,
+    /// Name, at most 15 bytes.
+    pub name: String,
+    /// IFF_* flags.
+    pub flags: u32,
+    /// ARPHRD_* type.
+    pub kind: u16,
+    /// Largest packet in bytes.
+    pub mtu: u32,
+    /// Hardware address.
+    pub address: Vec<u8>,
+    /// Addresses with the length of their network's prefix in bits.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// One route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where to; a prefix of length 0 is the default route.
+    pub to: (IpAddr, u8),
+    /// By way of whom.
+    pub via: Option<IpAddr>,
+    /// Through which interface.
+    pub interface: u32,
+    /// RT_TABLE_*.
+    pub table: u8,
+    /// RTN_*.
+    pub kind: u8,
+    /// RT_SCOPE_*.
+    pub scope: u8,
+}
+
+/// The interfaces and routes of a namespace; does not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interfaces {
+    /// By index.
+    pub links: Vec<Interface>,
+    /// In the order in which they are shown.
+    pub routes: Vec<Route>,
+}
+
+const RT_TABLE_LOCAL: u8 = 255;
+const ARPHRD_LOOPBACK: u16 = 772;
+/// IFF_LOWER_UP, which libc lacks.
+const LOWER_UP: u32 = 1 << 16;
+
+impl Interfaces {
+    /// A loopback interface that is up, and nothing else.
+    pub fn loopback() -> Interfaces {
+        let up = (libc::IFF_UP | libc::IFF_LOOPBACK | libc::IFF_RUNNING) as u32 | LOWER_UP;
+        let (v4, v6) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
+        let local = |to: IpAddr, bits: u8| Route {
+            to: (to, bits),
+            via: None,
+            interface: 1,
+            table: RT_TABLE_LOCAL,
+            kind: libc::RTN_LOCAL,
+            scope: libc::RT_SCOPE_HOST,
+        };
+        let link = Interface {
+            index: 1,
+            name: "lo".into(),
+            flags: up,
+            kind: ARPHRD_LOOPBACK,
+            mtu: 65536,
+            address: vec![0; 6],
+            addresses: vec![(v4, 8), (v6, 128)],
+        };
+        let network = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0));
+        Interfaces { links: vec![link], routes: vec![local(network, 8), local(v4, 32), local(v6, 128)] }
+    }
+}

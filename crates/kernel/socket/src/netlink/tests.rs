@@ -1,0 +1,128 @@
+use super::*;
+use crate::testing::Plain;
+
+struct NoNames;
+
+impl Names for NoNames {
+    fn make(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<vfs::InodeRef> {
+        Err(Errno::EINVAL)
+    }
+    fn find(&self, _cx: &dyn Caller, _path: &[u8]) -> Result<vfs::InodeRef> {
+        Err(Errno::EINVAL)
+    }
+}
+
+fn socket() -> (Plain, Arc<dyn SocketOps>) {
+    let cx = Plain::new();
+    let family = NetlinkFamily::new(Arc::new(Interfaces::loopback()));
+    let socket = family.create(&cx, libc::SOCK_RAW, libc::NETLINK_ROUTE).unwrap();
+    (cx, socket)
+}
+
+fn ask(kind: u16, flags: i32, body: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let (cx, socket) = socket();
+    let request = wire::Message::new(kind, (flags | libc::NLM_F_REQUEST) as u16, 7, 0).fixed(body).done();
+    let mut req = SendRequest { data: &request, addr: None, control: Default::default(), flags: 0 };
+    assert_eq!(socket.send(&cx, &NoNames, &mut req)?, request.len());
+    let mut out = Vec::new();
+    let mut buf = [0; 32 << 10];
+    while let Ok(got) = socket.recv(&cx, &mut buf, 0) {
+        assert_eq!(got.addr.as_deref(), Some(&sockaddr(0, 0)[..]));
+        out.push(buf[..got.len].to_vec());
+    }
+    Ok(out)
+}
+
+/// The kinds of all messages in some datagrams.
+fn kinds(datagrams: &[Vec<u8>]) -> Vec<u16> {
+    let mut out = Vec::new();
+    for datagram in datagrams {
+        let mut rest = &datagram[..];
+        while let Some((header, _, after)) = wire::next(rest) {
+            assert_eq!(header.seq, 7);
+            out.push(header.kind);
+            rest = after;
+        }
+    }
+    out
+}
+
+#[test]
+fn dumps_end_with_done() {
+    let done = libc::NLMSG_DONE as u16;
+    let all = |kind| kinds(&ask(kind, libc::NLM_F_DUMP, &[0; 16]).unwrap());
+    assert_eq!(all(libc::RTM_GETLINK), [libc::RTM_NEWLINK, done]);
+    assert_eq!(all(libc::RTM_GETADDR), [libc::RTM_NEWADDR, libc::RTM_NEWADDR, done]);
+    assert_eq!(all(libc::RTM_GETNEIGH), [done]);
+    let v4 = ask(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[libc::AF_INET as u8, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    assert_eq!(kinds(&v4), [libc::RTM_NEWADDR, done]);
+    assert_eq!(wire::attribute(&v4[0], 8, libc::IFA_LOCAL), Some(&[127, 0, 0, 1][..]));
+}
+
+#[test]
+fn one_link_by_name_or_number() {
+    let body = |index: u32, name: Option<&str>| {
+        let mut body = vec![0; 4];
+        body.extend(index.to_ne_bytes());
+        body.extend([0; 8]);
+        if let Some(name) = name {
+            body.extend((4 + name.len() as u16).to_ne_bytes());
+            body.extend(libc::IFLA_IFNAME.to_ne_bytes());
+            body.extend(name.as_bytes());
+        }
+        body
+    };
+    for (index, name, want) in [
+        (1, None, Ok(())),
+        (0, Some("lo"), Ok(())),
+        (2, None, Err(Errno::ENODEV)),
+        (0, Some("eth0"), Err(Errno::ENODEV)),
+    ] {
+        let got = ask(libc::RTM_GETLINK, 0, &body(index, name)).unwrap();
+        match want {
+            Ok(()) => assert_eq!(wire::attribute(&got[0], 16, libc::IFLA_IFNAME), Some(&b"lo\0"[..])),
+            Err(error) => {
+                assert_eq!(kinds(&got), [libc::NLMSG_ERROR as u16]);
+                assert_eq!(got[0][16..20], (-error.raw()).to_ne_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn changes_are_refused() {
+    let got = ask(libc::RTM_NEWLINK, libc::NLM_F_ACK, &[0; 16]).unwrap();
+    // The test's caller has no capability.
+    assert_eq!(got[0][16..20], (-libc::EPERM).to_ne_bytes());
+}
+
+#[test]
+fn nonsense_gets_no_answer_and_does_no_harm() {
+    let (cx, socket) = socket();
+    for data in [&b""[..], b"abc", &[255; 64], &[17, 0, 0, 0, 18, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
+        let mut req = SendRequest { data, addr: None, control: Default::default(), flags: 0 };
+        socket.send(&cx, &NoNames, &mut req).unwrap();
+    }
+    let mut buf = [0; 4096];
+    let mut answers = 0;
+    while socket.recv(&cx, &mut buf, 0).is_ok() {
+        answers += 1;
+    }
+    // The last one is a dump of the links, one byte long.
+    assert_eq!(answers, 2);
+}
+
+#[test]
+fn addresses_are_the_process_id_then_others() {
+    let cx = Plain::new();
+    let family = NetlinkFamily::new(Arc::default());
+    let make = || family.create(&cx, libc::SOCK_DGRAM, 0).unwrap();
+    let (a, b) = (make(), make());
+    a.bind(&cx, &NoNames, &sockaddr(0, 5)).unwrap();
+    b.bind(&cx, &NoNames, &sockaddr(0, 0)).unwrap();
+    assert_eq!(a.local_addr(), sockaddr(1, 5));
+    assert_ne!(b.local_addr(), a.local_addr());
+    assert_eq!(make().bind(&cx, &NoNames, &sockaddr(1, 0)), Err(Errno::EADDRINUSE));
+    drop(a);
+    make().bind(&cx, &NoNames, &sockaddr(1, 0)).unwrap();
+}

@@ -1,0 +1,170 @@
+// rtnetlink(7): what there is to learn of interfaces and addresses. Only the loopback interface is the same everywhere.
+#include "t.h"
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+static int route(void) {
+    return SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+}
+struct request {
+    struct nlmsghdr h;
+    union {
+        struct ifinfomsg link;
+        struct ifaddrmsg addr;
+        struct rtmsg route;
+    };
+    char more[64];
+};
+static int ask(int s, struct request *r, int type, int flags, int fixed) {
+    r->h.nlmsg_type = type;
+    r->h.nlmsg_flags = NLM_F_REQUEST | flags;
+    r->h.nlmsg_seq = 42;
+    if (!r->h.nlmsg_len)
+        r->h.nlmsg_len = NLMSG_LENGTH(fixed);
+    return send(s, r, r->h.nlmsg_len, 0);
+}
+static int error_of(const char *buf, int n) {
+    const struct nlmsghdr *h = (const void *)buf;
+    CHECK(NLMSG_OK(h, n));
+    CHECK_EQ(h->nlmsg_type, NLMSG_ERROR);
+    CHECK_EQ(h->nlmsg_seq, 42);
+    return -((struct nlmsgerr *)NLMSG_DATA(h))->error;
+}
+TEST(types_and_protocols) {
+    close(SYS(socket(AF_NETLINK, SOCK_DGRAM, 0)));
+    CHECK_ERR(socket(AF_NETLINK, SOCK_STREAM, 0), ESOCKTNOSUPPORT);
+    CHECK_ERR(socket(AF_NETLINK, SOCK_RAW, 31), EPROTONOSUPPORT);
+    int v[2];
+    CHECK_ERR(socketpair(AF_NETLINK, SOCK_RAW, 0, v), EOPNOTSUPP);
+    int s = route(), n;
+    socklen_t l = sizeof n;
+    OK(getsockopt(s, SOL_SOCKET, SO_DOMAIN, &n, &l));
+    CHECK_EQ(n, AF_NETLINK);
+    OK(getsockopt(s, SOL_SOCKET, SO_PROTOCOL, &n, &l));
+    CHECK_EQ(n, NETLINK_ROUTE);
+    CHECK_ERR(listen(s, 1), EOPNOTSUPP);
+    CHECK_ERR(accept(s, 0, 0), EOPNOTSUPP);
+}
+TEST(addresses) {
+    int a = route(), b = route();
+    struct sockaddr_nl nl = {.nl_family = AF_NETLINK}, got;
+    socklen_t l = sizeof got;
+    OK(getsockname(a, (void *)&got, &l));
+    CHECK_EQ(l, sizeof got);
+    CHECK_EQ(got.nl_pid, 0);
+    OK(bind(a, (void *)&nl, sizeof nl));
+    OK(getsockname(a, (void *)&got, &l));
+    CHECK_EQ(got.nl_pid, getpid());
+    OK(bind(b, (void *)&nl, sizeof nl));
+    OK(getsockname(b, (void *)&got, &l));
+    CHECK(got.nl_pid != 0 && got.nl_pid != (unsigned)getpid());
+    nl.nl_pid = getpid();
+    CHECK_ERR(bind(route(), (void *)&nl, sizeof nl), EADDRINUSE);
+    CHECK_ERR(bind(route(), (void *)&nl, 3), EINVAL);
+    nl.nl_family = AF_UNIX;
+    CHECK_ERR(bind(route(), (void *)&nl, sizeof nl), EINVAL);
+}
+TEST(link_by_name) {
+    int s = route();
+    struct request r = {0};
+    struct rtattr *at = (void *)((char *)&r + NLMSG_LENGTH(sizeof r.link));
+    at->rta_type = IFLA_IFNAME;
+    at->rta_len = RTA_LENGTH(3);
+    strcpy(RTA_DATA(at), "lo");
+    r.h.nlmsg_len = NLMSG_LENGTH(sizeof r.link) + RTA_ALIGN(at->rta_len);
+    SYS(ask(s, &r, RTM_GETLINK, 0, 0));
+    static char buf[16384];
+    struct sockaddr_nl from;
+    socklen_t l = sizeof from;
+    CHECK(recv(s, buf, 8, MSG_PEEK | MSG_TRUNC) > 100);
+    int n = SYS(recvfrom(s, buf, sizeof buf, 0, (void *)&from, &l));
+    CHECK_EQ(from.nl_family, AF_NETLINK);
+    CHECK_EQ(from.nl_pid, 0);
+    struct nlmsghdr *h = (void *)buf;
+    CHECK(NLMSG_OK(h, n));
+    CHECK_EQ(h->nlmsg_type, RTM_NEWLINK);
+    CHECK_EQ(h->nlmsg_seq, 42);
+    struct ifinfomsg *i = NLMSG_DATA(h);
+    CHECK_EQ(i->ifi_index, 1);
+    CHECK_EQ(i->ifi_type, 772);
+    CHECK(i->ifi_flags & IFF_LOOPBACK);
+    CHECK_ERR(recv(s, buf, sizeof buf, MSG_DONTWAIT), EAGAIN);
+}
+TEST(errors_are_answers) {
+    int s = route();
+    char buf[4096];
+    struct request r = {0};
+    r.link.ifi_index = 99999;
+    SYS(ask(s, &r, RTM_GETLINK, 0, sizeof r.link));
+    CHECK_EQ(error_of(buf, SYS(recv(s, buf, sizeof buf, 0))), ENODEV);
+    struct request none = {0};
+    SYS(ask(s, &none, RTM_GETLINK, 0, sizeof none.link));
+    CHECK_EQ(error_of(buf, SYS(recv(s, buf, sizeof buf, 0))), EINVAL);
+    CHECK_CHILD(SYS(setuid(1000)); int t = route(); struct request q = {0}; q.link.ifi_index = 1;
+                SYS(ask(t, &q, RTM_SETLINK, NLM_F_ACK, sizeof q.link));
+                CHECK_EQ(error_of(buf, SYS(recv(t, buf, sizeof buf, 0))), EPERM));
+}
+TEST(dump_ends_with_done) {
+    int s = route(), done = 0, lo = 0;
+    struct request r = {0};
+    static char buf[65536];
+    r.addr.ifa_family = AF_INET;
+    SYS(ask(s, &r, RTM_GETADDR, NLM_F_DUMP, sizeof r.addr));
+    struct pollfd p = {s, POLLIN, 0};
+    while (!done) {
+        CHECK_EQ(poll(&p, 1, 5000), 1);
+        int n = SYS(recv(s, buf, sizeof buf, 0));
+        for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
+            CHECK(h->nlmsg_flags & NLM_F_MULTI);
+            if (h->nlmsg_type == NLMSG_DONE)
+                done = 1;
+            else {
+                struct ifaddrmsg *a = NLMSG_DATA(h);
+                CHECK_EQ(h->nlmsg_type, RTM_NEWADDR);
+                CHECK_EQ(a->ifa_family, AF_INET);
+                struct rtattr *at = IFA_RTA(a);
+                int left = IFA_PAYLOAD(h);
+                for (; RTA_OK(at, left); at = RTA_NEXT(at, left))
+                    if (at->rta_type == IFA_LOCAL && *(unsigned *)RTA_DATA(at) == htonl(INADDR_LOOPBACK)) {
+                        lo = 1;
+                        CHECK_EQ(a->ifa_prefixlen, 8);
+                        CHECK_EQ(a->ifa_scope, RT_SCOPE_HOST);
+                    }
+            }
+        }
+    }
+    CHECK(lo);
+}
+TEST(options) {
+    int s = route(), one = 1, bad = 0;
+    OK(setsockopt(s, SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof one));
+    OK(setsockopt(s, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &one, sizeof one));
+    CHECK_ERR(setsockopt(s, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &bad, sizeof bad), EINVAL);
+    CHECK_ERR(setsockopt(s, SOL_NETLINK, 99, &one, sizeof one), ENOPROTOOPT);
+    struct sockaddr_nl got;
+    socklen_t l = sizeof got;
+    OK(getsockname(s, (void *)&got, &l));
+    CHECK_EQ(got.nl_groups, 1);
+}
+TEST(libc_finds_the_interface) {
+    char name[IF_NAMESIZE];
+    struct if_nameindex *all = if_nameindex(), *i = all;
+    CHECK(all != 0);
+    int found = 0;
+    for (; i && i->if_index; i++)
+        found |= i->if_index == 1 && !strcmp(i->if_name, "lo");
+    CHECK(found);
+    struct ifaddrs *list, *a;
+    OK(getifaddrs(&list));
+    found = 0;
+    for (a = list; a; a = a->ifa_next)
+        if (a->ifa_addr && a->ifa_addr->sa_family == AF_INET && !strcmp(a->ifa_name, "lo"))
+            found |= ((struct sockaddr_in *)a->ifa_addr)->sin_addr.s_addr == htonl(INADDR_LOOPBACK);
+    CHECK(found);
+    (void)name;
+}
