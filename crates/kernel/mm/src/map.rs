@@ -16,8 +16,6 @@ pub enum VmaKind {
     Stack,
     /// Anonymous memory shared with forked processes; the number tells one from another.
     SharedAnon(u64),
-    /// System V shared memory segment.
-    SysvShm(i32),
 }
 
 /// One mapping.
@@ -127,6 +125,12 @@ impl MemoryMap {
             brk_start: 0,
             brk: 0,
         }
+    }
+
+    /// Takes every mapping out of the record.
+    pub fn take_all(&mut self) -> Vec<Vma> {
+        self.total = 0;
+        std::mem::take(&mut self.areas).into_values().collect()
     }
 
     /// Mappings in address order.

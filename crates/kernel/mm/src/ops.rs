@@ -94,6 +94,15 @@ impl Mm {
         f(&mut self.map.lock())
     }
 
+    /// The last process has left: what its mappings held on to goes now, before anybody learns of it.
+    pub fn forget_mappings(&self, pid: i32) {
+        let gone = self.map.lock().take_all();
+        for f in gone.iter().filter_map(|v| v.file.as_ref()) {
+            f.ops.left_mapped(pid);
+        }
+        drop(gone);
+    }
+
     /// What execve(2) recorded.
     pub fn image(&self) -> ImageInfo {
         self.image.lock().clone()

@@ -6,7 +6,7 @@
 use crate::entry::{At, Child, Entry, Names, What, parse_int};
 use abi::{Errno, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use task::{Kernel, PID_MAX, RELEASE, VERSION};
 use vfs::{Cap, perm};
 
@@ -62,7 +62,6 @@ const fn apply(
 }
 
 const INT: i64 = i32::MAX as i64;
-const LONG: i64 = i64::MAX;
 
 static ROWS: &[Row] = &[
     ro("fs/aio-nr", "0"),
@@ -156,9 +155,22 @@ static ROWS: &[Row] = &[
     spec("kernel/keys/root_maxbytes", "25000000"),
     spec("kernel/keys/root_maxkeys", "1000000"),
     spec("kernel/kptr_restrict", "1"),
-    range("kernel/msgmax", "8192", 0, INT),
-    range("kernel/msgmnb", "16384", 0, INT),
-    range("kernel/msgmni", "32000", 0, 32768),
+    apply("kernel/msg_next_id", |k| next_id(k, 1), |k, v| set_next_id(k, 1, v)),
+    apply(
+        "kernel/msgmax",
+        |k| k.ipc.limits.msgmax.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ipc.limits.msgmax, v, INT as u64),
+    ),
+    apply(
+        "kernel/msgmnb",
+        |k| k.ipc.limits.msgmnb.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ipc.limits.msgmnb, v, INT as u64),
+    ),
+    apply(
+        "kernel/msgmni",
+        |k| k.ipc.limits.msgmni.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ipc.limits.msgmni, v, 32768),
+    ),
     ro("kernel/ngroups_max", "65536"),
     Row {
         path: "kernel/ns_last_pid",
@@ -199,11 +211,29 @@ static ROWS: &[Row] = &[
     spec("kernel/sched_rt_runtime_us", "950000"),
     ro("kernel/seccomp/actions_avail", "kill_process kill_thread trap errno trace log allow"),
     ro("kernel/seccomp/actions_logged", "kill_process kill_thread trap errno trace log"),
-    words("kernel/sem", "32000\t1024000000\t500\t32000"),
-    range("kernel/shm_rmid_forced", "0", 0, 1),
-    range("kernel/shmall", "18446744073692774399", 0, LONG),
-    range("kernel/shmmax", "18446744073692774399", 0, LONG),
-    range("kernel/shmmni", "4096", 0, 32768),
+    apply(
+        "kernel/sem",
+        |k| k.ipc.limits.sem.each_ref().map(|v| v.load(Ordering::Relaxed).to_string()).join("\t"),
+        set_sem,
+    ),
+    apply("kernel/sem_next_id", |k| next_id(k, 2), |k, v| set_next_id(k, 2, v)),
+    apply("kernel/shm_next_id", |k| next_id(k, 0), |k, v| set_next_id(k, 0, v)),
+    spec("kernel/shm_rmid_forced", "0"),
+    apply(
+        "kernel/shmall",
+        |k| k.ipc.limits.shmall.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ipc.limits.shmall, v, u64::MAX),
+    ),
+    apply(
+        "kernel/shmmax",
+        |k| k.ipc.limits.shmmax.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ipc.limits.shmmax, v, u64::MAX),
+    ),
+    apply(
+        "kernel/shmmni",
+        |k| k.ipc.limits.shmmni.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ipc.limits.shmmni, v, 32768),
+    ),
     spec("kernel/sysctl_writes_strict", "1"),
     spec("kernel/tainted", "0"),
     spec("kernel/threads-max", "192686"),
@@ -276,6 +306,36 @@ static ROWS: &[Row] = &[
     spec("vm/vfs_cache_pressure", "100"),
     spec("vm/zone_reclaim_mode", "0"),
 ];
+
+fn store(to: &AtomicU64, v: &str, max: u64) -> Result<()> {
+    let n = v.trim().parse().map_err(|_| Errno::EINVAL)?;
+    if n > max {
+        return Err(Errno::EINVAL);
+    }
+    to.store(n, Ordering::Relaxed);
+    Ok(())
+}
+
+fn next_id(k: &Kernel, which: usize) -> String {
+    k.ipc.limits.next_id.get(which).map_or(-1, |v| v.load(Ordering::Relaxed)).to_string()
+}
+
+fn set_next_id(k: &Arc<Kernel>, which: usize, v: &str) -> Result<()> {
+    let n = bounded(v, 0, INT)?;
+    if let Some(x) = k.ipc.limits.next_id.get(which) {
+        x.store(n as i32, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// SEMMSL, SEMMNS, SEMOPM, SEMMNI; fewer leave the others alone.
+fn set_sem(k: &Arc<Kernel>, v: &str) -> Result<()> {
+    let max = [INT as u64, INT as u64, 65536, 32768];
+    for ((word, to), max) in v.split_whitespace().zip(&k.ipc.limits.sem).zip(max) {
+        store(to, word, max)?;
+    }
+    Ok(())
+}
 
 fn bounded(v: &str, min: i64, max: i64) -> Result<i64> {
     let n = parse_int(v.as_bytes())?;

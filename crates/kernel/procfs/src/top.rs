@@ -359,22 +359,16 @@ fn vmstat(at: &At) -> Result<Vec<u8>> {
     Ok(s.into_bytes())
 }
 
-fn msg(_at: &At) -> Result<Vec<u8>> {
-    line(
-        "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      \
-         rtime      ctime",
-    )
+fn msg(at: &At) -> Result<Vec<u8>> {
+    Ok(at.kernel().ipc.msg_table().into_bytes())
 }
 
-fn sem(_at: &At) -> Result<Vec<u8>> {
-    line("       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime")
+fn sem(at: &At) -> Result<Vec<u8>> {
+    Ok(at.kernel().ipc.sem_table().into_bytes())
 }
 
-fn shm(_at: &At) -> Result<Vec<u8>> {
-    line(
-        "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      \
-         dtime      ctime                   rss                  swap",
-    )
+fn shm(at: &At) -> Result<Vec<u8>> {
+    Ok(at.kernel().ipc.shm_table().into_bytes())
 }
 
 fn tty_drivers(_at: &At) -> Result<Vec<u8>> {

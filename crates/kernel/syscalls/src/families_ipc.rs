@@ -3,7 +3,7 @@
 use crate::arg::{Fd, Ptr};
 use crate::table::Support::{Full, Partial};
 use crate::table::{Row, rows};
-use crate::{epoll, eventfd, pipe, poll, select, sendrecv, socket};
+use crate::{epoll, eventfd, pipe, poll, select, sendrecv, socket, sysv};
 
 rows! {
     // Pipes
@@ -50,4 +50,18 @@ rows! {
     45 recvfrom(Fd, Ptr, u64, i32, Ptr, Ptr) = sendrecv::recvfrom, Partial("no MSG_OOB");
     47 recvmsg(Fd, Ptr, i32) = sendrecv::recvmsg, Partial("no MSG_OOB");
     299 recvmmsg(Fd, Ptr, u32, i32, Ptr) = sendrecv::recvmmsg, Partial("no MSG_OOB");
+
+    // System V IPC
+    29 shmget(i32, u64, i32) = sysv::shmget, Partial("SHM_HUGETLB answers ENOMEM");
+    30 shmat(i32, u64, i32) = sysv::shmat, Full;
+    31 shmctl(i32, i32, Ptr) = sysv::shmctl, Partial("SHM_LOCK is recorded, nothing is pinned");
+    67 shmdt(u64) = sysv::shmdt, Full;
+    64 semget(i32, i32, i32) = sysv::semget, Full;
+    65 semop(i32, Ptr, u64) = sysv::semop, Full;
+    66 semctl(i32, i32, i32, u64) = sysv::semctl, Full;
+    220 semtimedop(i32, Ptr, u64, Ptr) = sysv::semtimedop, Full;
+    68 msgget(i32, i32) = sysv::msgget, Full;
+    69 msgsnd(i32, Ptr, u64, i32) = sysv::msgsnd, Full;
+    70 msgrcv(i32, Ptr, u64, i64, i32) = sysv::msgrcv, Full;
+    71 msgctl(i32, i32, Ptr) = sysv::msgctl, Full;
 }

@@ -46,6 +46,7 @@ mod socket;
 mod splice;
 mod stat;
 mod storage;
+mod sysv;
 mod time;
 mod timeout;
 mod transfer;

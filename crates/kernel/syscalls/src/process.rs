@@ -111,6 +111,10 @@ pub fn unshare(c: &mut Current, flags: i32) -> SysResult {
         }
         c.set_fs(fs);
     }
+    if flags & libc::CLONE_SYSVSEM != 0 {
+        let undo = c.task.sem_undo.lock().take();
+        drop(undo);
+    }
     if flags & libc::CLONE_FILES != 0 {
         let t = c.fd_table().fork_copy();
         c.set_fds(t);

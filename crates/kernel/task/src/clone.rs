@@ -118,6 +118,9 @@ impl Current {
             comm: self.task.comm(),
         });
         self.inherit(&task);
+        if a.flags & libc::CLONE_SYSVSEM as u64 != 0 {
+            *task.sem_undo.lock() = Some(self.task.sem_undo());
+        }
         task.set_interrupter(Some(child_ctx.interrupter()));
         let gate = (a.flags & VFORK != 0).then(|| Arc::new(VforkGate::default()));
         *task.vfork.lock() = gate.clone();

@@ -31,6 +31,9 @@ pub(crate) fn leave(mut c: Current) {
     if c.clear_child_tid != 0 && shared_memory {
         c.ctx.queue(Action::StoreAndWake { addr: c.clear_child_tid, value: Some(0), wake: 1 });
     }
+    // The last who has the list makes its adjustments.
+    let undo = task.sem_undo.lock().take();
+    drop(undo);
     task.set_fds(None);
     task.set_fs(None);
     if Arc::strong_count(&c.fd_table) == 1 {
@@ -100,6 +103,7 @@ pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm) {
     if mm.groups.fetch_sub(1, Ordering::SeqCst) == 1 {
         let ns = hostsys::clock::process_cpu_ns(mm.space.host_pid()).unwrap_or(0) as u64;
         group.usage.lock().utime += ns;
+        mm.forget_mappings(group.tgid);
     }
 }
 

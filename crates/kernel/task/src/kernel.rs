@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
+use sysv::IpcNamespace;
 use wait::Events;
 
 /// si_code of signals that come from outside the sandbox; even pid 1 takes them.
@@ -76,6 +77,8 @@ pub struct Kernel {
     pub terminal_info: OnceLock<TerminalInfo>,
     /// Values of /proc/sys that were set, by path below it.
     pub sysctls: Leaf<BTreeMap<&'static str, String>>,
+    /// System V IPC.
+    pub ipc: Arc<IpcNamespace>,
     /// Priority-inheritance futexes that somebody waits for.
     pub(crate) pi: crate::pi::PiTable,
     /// Goes on with an interrupted poll(2); set by the readiness family.
@@ -116,6 +119,7 @@ impl Kernel {
             hangup: OnceLock::new(),
             terminal_info: OnceLock::new(),
             sysctls: Leaf::default(),
+            ipc: IpcNamespace::new(),
             pi: crate::pi::PiTable::default(),
             poll_restart: OnceLock::new(),
             late_kills: Leaf::new(Vec::new()),

@@ -44,8 +44,6 @@ pub enum Key {
     Private(usize, u64),
     /// Anonymous shared mapping and offset.
     Anonymous(u64, u64),
-    /// System V segment and offset.
-    Segment(i32, u64),
     /// Device, inode and offset.
     File(u64, u64, u64),
 }
@@ -204,7 +202,6 @@ impl Current {
         match (&found.kind, &found.file) {
             _ if !found.shared => Ok(own),
             (VmaKind::SharedAnon(id), _) => Ok(Key::Anonymous(*id, offset)),
-            (VmaKind::SysvShm(id), _) => Ok(Key::Segment(*id, offset)),
             (_, Some(f)) => f.attr().map(|a| Key::File(a.dev, a.ino, offset)),
             _ => Ok(own),
         }

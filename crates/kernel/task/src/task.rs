@@ -70,6 +70,8 @@ pub struct Task {
     pub affinity: AtomicU64,
     /// Address of the robust futex list's head.
     pub robust_list: AtomicU64,
+    /// Adjustments of SEM_UNDO, shared by CLONE_SYSVSEM.
+    pub sem_undo: Leaf<Option<Arc<sysv::sem::UndoList>>>,
     /// Priority-inheritance futexes.
     pub(crate) pi: Leaf<crate::pi::PiTask>,
 }
@@ -149,6 +151,7 @@ impl Task {
             ioprio: AtomicI32::new(0),
             affinity: AtomicU64::new(u64::MAX),
             robust_list: AtomicU64::new(0),
+            sem_undo: Leaf::new(None),
             pi: Leaf::default(),
         })
     }
@@ -261,6 +264,12 @@ impl Task {
         if let Some(i) = &*self.interrupter.read() {
             f(&**i);
         }
+    }
+
+    /// The list of SEM_UNDO adjustments, made when there is none.
+    pub fn sem_undo(&self) -> Arc<sysv::sem::UndoList> {
+        let new = || sysv::sem::UndoList::new(self.kernel().ipc.clone(), self.tgid());
+        self.sem_undo.lock().get_or_insert_with(new).clone()
     }
 
     /// Makes the thread look at its signals soon, wherever it is.

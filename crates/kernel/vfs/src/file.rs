@@ -113,6 +113,8 @@ pub trait FileOps: Send + Sync + Any {
     ) -> Result<u64> {
         Err(Errno::ENOTTY)
     }
+    /// A process that had it mapped has left.
+    fn left_mapped(&self, _pid: i32) {}
     /// What to map; ENODEV when the file cannot be mapped.
     fn map(&self, _cx: &dyn Caller, _file: &OpenFile, _req: &MapRequest) -> Result<Mapping> {
         Err(Errno::ENODEV)

@@ -53,10 +53,6 @@ pub fn lines(at: &At) -> Result<Vec<Line>> {
             }
             (None, VmaKind::Heap) => b"[heap]".to_vec(),
             (None, VmaKind::Stack) => b"[stack]".to_vec(),
-            (None, VmaKind::SysvShm(id)) => {
-                object = (1, *id as u64);
-                b"/SYSV00000000 (deleted)".to_vec()
-            }
             (None, VmaKind::SharedAnon(_)) => {
                 object = (1, v.start >> 12 & 0xffff);
                 b"/dev/zero (deleted)".to_vec()

@@ -1,0 +1,106 @@
+//! System V IPC: shared memory, semaphore sets, message queues. See sysvipc(7).
+//!
+//! An [`IpcNamespace`] holds three tables of objects under ids and keys; everything is reached through it. The
+//! calling task is seen through `vfs::Caller`; what needs its address space (shmat, shmdt) is done above.
+//!
+//! Locks: a table, then an object's state; both are leaves to everybody else, but the end of a mapping takes the
+//! table of segments, so nothing may be mapped or unmapped under it.
+//!
+//! Limits: besides Linux's own (/proc/sys/kernel), the bytes of all messages and the number of all semaphores of a
+//! namespace are bounded, because they live in the sentry.
+
+#![forbid(unsafe_code)]
+
+mod ids;
+pub mod msg;
+mod perm;
+pub mod sem;
+pub mod shm;
+#[cfg(test)]
+mod tests;
+
+pub use perm::{IpcPerm, Perm};
+
+use ids::Ids;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU64};
+use vfs::Caller;
+
+/// IPC_PRIVATE.
+pub const IPC_PRIVATE: i32 = 0;
+/// IPC_RMID.
+pub const IPC_RMID: i32 = 0;
+/// IPC_SET.
+pub const IPC_SET: i32 = 1;
+/// IPC_STAT.
+pub const IPC_STAT: i32 = 2;
+/// IPC_INFO.
+pub const IPC_INFO: i32 = 3;
+
+/// Values of /proc/sys/kernel.
+#[derive(Debug)]
+pub struct Limits {
+    /// shmmax.
+    pub shmmax: AtomicU64,
+    /// shmall.
+    pub shmall: AtomicU64,
+    /// shmmni.
+    pub shmmni: AtomicU64,
+    /// msgmax.
+    pub msgmax: AtomicU64,
+    /// msgmnb.
+    pub msgmnb: AtomicU64,
+    /// msgmni.
+    pub msgmni: AtomicU64,
+    /// sem: SEMMSL, SEMMNS, SEMOPM, SEMMNI.
+    pub sem: [AtomicU64; 4],
+    /// Id that the next object shall have, -1 for any: shm, msg, sem.
+    pub next_id: [AtomicI32; 3],
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            shmmax: AtomicU64::new(u64::MAX - (1 << 24)),
+            shmall: AtomicU64::new(u64::MAX - (1 << 24)),
+            shmmni: AtomicU64::new(4096),
+            msgmax: AtomicU64::new(8192),
+            msgmnb: AtomicU64::new(16384),
+            msgmni: AtomicU64::new(32000),
+            sem: [32000, 1_024_000_000, 500, 32000].map(AtomicU64::new),
+            next_id: [-1, -1, -1].map(AtomicI32::new),
+        }
+    }
+}
+
+/// One IPC namespace.
+#[derive(Default)]
+pub struct IpcNamespace {
+    /// /proc/sys/kernel.
+    pub limits: Limits,
+    shm: Mutex<Ids<shm::Segment>>,
+    sem: Mutex<Ids<sem::Set>>,
+    msg: Mutex<Ids<msg::Queue>>,
+    /// Bytes of all messages.
+    msg_bytes: AtomicU64,
+    /// Semaphores of all sets.
+    sems: AtomicU64,
+}
+
+impl IpcNamespace {
+    /// An empty one.
+    pub fn new() -> Arc<IpcNamespace> {
+        Arc::default()
+    }
+}
+
+/// Seconds since the epoch.
+fn now() -> i64 {
+    hostsys::clock::gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0) / 1_000_000_000
+}
+
+/// The calling process.
+fn tgid(cx: &dyn Caller) -> i32 {
+    cx.pid()
+}

@@ -1,0 +1,326 @@
+//! Shared memory segments. See shmget(2), shmop(2), shmctl(2).
+//!
+//! A segment is a file in memory (tmpfs), which the host maps; each shmat(2) opens it anew with the rights it asked
+//! for. Attached is who has a mapping of such an open file: the record of mappings is the count, so that fork, exec,
+//! exit and munmap need nothing here. The last one to go takes a removed segment with it.
+
+use crate::ids::Object;
+use crate::perm::{READ, WRITE};
+use crate::{IpcNamespace, IpcPerm, Perm, now, tgid};
+use abi::{Errno, PAGE_SIZE, Result, page_up};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use vfs::{Caller, Cap, FileOps, MapRequest, Mapping, OpenFile, SetAttr};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// SHM_DEST.
+const DEST: u32 = 0o1000;
+/// SHM_LOCKED.
+const LOCKED: u32 = 0o2000;
+/// SHM_HUGETLB.
+const HUGETLB: i32 = 0o4000;
+
+/// `struct shmid64_ds`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[expect(missing_docs, reason = "names as in the manual page")]
+pub struct ShmidDs {
+    pub perm: IpcPerm,
+    pub segsz: u64,
+    pub atime: i64,
+    pub dtime: i64,
+    pub ctime: i64,
+    pub cpid: i32,
+    pub lpid: i32,
+    pub nattch: u64,
+    pub unused: [u64; 2],
+}
+
+struct State {
+    perm: Perm,
+    atime: i64,
+    dtime: i64,
+    ctime: i64,
+    lpid: i32,
+    /// IPC_RMID was called: it goes with the last who has it attached.
+    removed: bool,
+    locked: bool,
+    attached: Vec<Weak<OpenFile>>,
+}
+
+impl State {
+    fn nattch(&self) -> u64 {
+        self.attached.iter().map(|w| w.strong_count() as u64).sum()
+    }
+}
+
+/// A segment.
+pub struct Segment {
+    size: u64,
+    cpid: i32,
+    file: Arc<OpenFile>,
+    state: Mutex<State>,
+}
+
+impl Object for Segment {
+    fn perm(&self) -> Perm {
+        self.state.lock().perm
+    }
+}
+
+impl Segment {
+    fn show(&self) -> ShmidDs {
+        let s = self.state.lock();
+        let mut perm = s.perm.show();
+        perm.mode |= if s.removed { DEST } else { 0 } | if s.locked { LOCKED } else { 0 };
+        ShmidDs {
+            perm,
+            segsz: self.size,
+            atime: s.atime,
+            dtime: s.dtime,
+            ctime: s.ctime,
+            cpid: self.cpid,
+            lpid: s.lpid,
+            nattch: s.nattch(),
+            unused: [0; 2],
+        }
+    }
+}
+
+/// The operations of an attached segment's open file.
+struct Attached {
+    inner: Arc<dyn FileOps>,
+    id: i32,
+    namespace: Weak<IpcNamespace>,
+}
+
+impl FileOps for Attached {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn map(&self, cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
+        self.inner.map(cx, file, req)
+    }
+    fn left_mapped(&self, pid: i32) {
+        if let Some(ns) = self.namespace.upgrade() {
+            ns.shm_touch(pid, self.id, false);
+        }
+    }
+    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some(ns) = self.namespace.upgrade() {
+            ns.shm_detached(self.id);
+        }
+    }
+}
+
+/// The id of the segment that a mapped file is, and its namespace.
+pub fn segment_of(file: &OpenFile) -> Option<i32> {
+    file.ops.as_any().downcast_ref::<Attached>().map(|a| a.id)
+}
+
+/// What shmat(2) has to map.
+pub struct Attachment {
+    /// The open file, which the mapping keeps.
+    pub file: Arc<OpenFile>,
+    /// Length in bytes, whole pages.
+    pub len: u64,
+}
+
+impl IpcNamespace {
+    /// shmget(2).
+    pub fn shmget(&self, cx: &dyn Caller, key: i32, size: u64, flags: i32) -> Result<i32> {
+        let limits = &self.limits;
+        let mut t = self.shm.lock();
+        let pages: u64 = t.iter().map(|(_, s)| s.size.div_ceil(PAGE_SIZE)).sum();
+        t.get(
+            cx,
+            (key, flags),
+            (limits.shmmni.load(Relaxed), &limits.next_id[0]),
+            |s| if size > s.size { Err(Errno::EINVAL) } else { Ok(()) },
+            |perm| {
+                if size < 1 || size > limits.shmmax.load(Relaxed) {
+                    return Err(Errno::EINVAL);
+                }
+                let len = page_up(size).filter(|l| *l <= i64::MAX as u64).ok_or(Errno::ENOSPC)?;
+                if pages + len / PAGE_SIZE > limits.shmall.load(Relaxed) {
+                    return Err(Errno::ENOSPC);
+                }
+                if flags & HUGETLB != 0 {
+                    return Err(Errno::ENOMEM);
+                }
+                let file = tmpfs::file(cx, format!("SYSV{key:08x}").as_bytes(), 0)?;
+                let inode = file.inode.as_ref().ok_or(Errno::ENOMEM)?;
+                let set = SetAttr { size: Some(len), ..SetAttr::default() };
+                inode.set_attr(cx, &set).map_err(|_| Errno::ENOMEM)?;
+                let state = State {
+                    perm,
+                    atime: 0,
+                    dtime: 0,
+                    ctime: now(),
+                    lpid: 0,
+                    removed: false,
+                    locked: false,
+                    attached: Vec::new(),
+                };
+                Ok(Segment { size, cpid: tgid(cx), file, state: Mutex::new(state) })
+            },
+        )
+    }
+
+    /// Opens a segment for shmat(2).
+    pub fn shm_open(self: &Arc<Self>, cx: &dyn Caller, id: i32, flags: i32) -> Result<Attachment> {
+        let seg = self.shm.lock().find(id)?;
+        let mut s = seg.state.lock();
+        let read_only = flags & libc::SHM_RDONLY != 0;
+        let mut want = if read_only { READ } else { READ | WRITE };
+        if flags & libc::SHM_EXEC != 0 {
+            want |= 0o111;
+        }
+        s.perm.check(cx, want)?;
+        if s.removed && s.nattch() == 0 {
+            return Err(Errno::EIDRM);
+        }
+        let ops = Attached { inner: seg.file.ops.clone(), id, namespace: Arc::downgrade(self) };
+        let access = if read_only { libc::O_RDONLY } else { libc::O_RDWR };
+        let file = OpenFile::new(seg.file.path.clone(), seg.file.inode.clone(), Arc::new(ops), access);
+        s.attached.retain(|w| w.strong_count() != 0);
+        s.attached.push(Arc::downgrade(&file));
+        let len = page_up(seg.size).ok_or(Errno::EINVAL)?;
+        Ok(Attachment { file, len })
+    }
+
+    /// A segment was attached (or detached) by the caller.
+    pub fn shm_touch(&self, pid: i32, id: i32, attach: bool) {
+        let Ok(seg) = self.shm.lock().find(id) else { return };
+        let mut s = seg.state.lock();
+        *(if attach { &mut s.atime } else { &mut s.dtime }) = now();
+        s.lpid = pid;
+    }
+
+    fn shm_detached(&self, id: i32) {
+        // What goes is dropped when no lock is held.
+        let mut gone = None;
+        let mut t = self.shm.lock();
+        if let Ok(seg) = t.find(id) {
+            let s = seg.state.lock();
+            if s.removed && s.nattch() == 0 {
+                t.remove(&s.perm);
+                gone = Some(seg.clone());
+            }
+        }
+        drop(t);
+        drop(gone);
+    }
+
+    /// IPC_STAT.
+    pub fn shm_stat(&self, cx: &dyn Caller, id: i32) -> Result<ShmidDs> {
+        let seg = self.shm.lock().find(id)?;
+        seg.perm().check(cx, READ)?;
+        Ok(seg.show())
+    }
+
+    /// SHM_STAT, SHM_STAT_ANY: the whole id and the same.
+    pub fn shm_stat_at(&self, cx: &dyn Caller, index: i32, any: bool) -> Result<(i32, ShmidDs)> {
+        let seg = self.shm.lock().at(cx, index, any)?;
+        Ok((seg.perm().id, seg.show()))
+    }
+
+    /// IPC_SET.
+    pub fn shm_set(&self, cx: &dyn Caller, id: i32, p: &IpcPerm) -> Result<()> {
+        let seg = self.shm.lock().find(id)?;
+        let mut s = seg.state.lock();
+        s.perm.owned(cx)?;
+        s.perm.set(p)?;
+        s.ctime = now();
+        Ok(())
+    }
+
+    /// IPC_RMID.
+    pub fn shm_remove(&self, cx: &dyn Caller, id: i32) -> Result<()> {
+        let mut t = self.shm.lock();
+        let seg = t.find(id)?;
+        let mut s = seg.state.lock();
+        s.perm.owned(cx)?;
+        if s.nattch() == 0 {
+            t.remove(&s.perm);
+        } else {
+            t.forget_key(s.perm.key);
+            s.perm.key = crate::IPC_PRIVATE;
+        }
+        s.removed = true;
+        drop(s);
+        drop(t);
+        Ok(())
+    }
+
+    /// SHM_LOCK, SHM_UNLOCK: recorded, nothing is pinned.
+    pub fn shm_lock(&self, cx: &dyn Caller, id: i32, lock: bool) -> Result<()> {
+        let seg = self.shm.lock().find(id)?;
+        let mut s = seg.state.lock();
+        if !cx.creds().capable(Cap::IPC_LOCK) {
+            let e = cx.creds().euid;
+            if e != s.perm.uid && e != s.perm.cuid || lock && cx.rlimit(libc::RLIMIT_MEMLOCK as i32) == 0 {
+                return Err(Errno::EPERM);
+            }
+        }
+        s.locked = lock;
+        Ok(())
+    }
+
+    /// IPC_INFO: `struct shminfo64`, and the highest index.
+    pub fn shm_limits(&self) -> ([u64; 9], i32) {
+        let l = &self.limits;
+        let mni = l.shmmni.load(Relaxed);
+        let info = [l.shmmax.load(Relaxed), 1, mni, mni, l.shmall.load(Relaxed), 0, 0, 0, 0];
+        (info, self.shm.lock().highest())
+    }
+
+    /// SHM_INFO: `struct shm_info`, and the highest index.
+    pub fn shm_usage(&self) -> ([u64; 6], i32) {
+        let t = self.shm.lock();
+        let pages = t.iter().map(|(_, s)| s.size.div_ceil(PAGE_SIZE)).sum();
+        ([t.len() as u64, pages, 0, 0, 0, 0], t.highest())
+    }
+
+    /// /proc/sysvipc/shm.
+    pub fn shm_table(&self) -> String {
+        let mut out = String::from(
+            "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \
+             atime      dtime      ctime                   rss                  swap\n",
+        );
+        let all: Vec<_> = self.shm.lock().iter().map(|(_, s)| s.clone()).collect();
+        for seg in all {
+            let (id, d) = (seg.perm().id, seg.show());
+            let p = d.perm;
+            let _ = writeln!(
+                out,
+                "{:>10} {id:>10}  {:>4o} {:>21} {:>5} {:>5}  {:>5} {:>5} {:>5} {:>5} {:>5} {:>10} {:>10} {:>10} {:>21} {:>21}",
+                p.key,
+                p.mode,
+                d.segsz,
+                d.cpid,
+                d.lpid,
+                d.nattch,
+                p.uid,
+                p.gid,
+                p.cuid,
+                p.cgid,
+                d.atime,
+                d.dtime,
+                d.ctime,
+                0,
+                0,
+            );
+        }
+        out
+    }
+}
