@@ -139,6 +139,8 @@ pub(crate) enum Command {
     Exec(Exec),
     /// Write a new config.json
     Spec(Spec),
+    /// Show what this runtime can do as JSON
+    Features,
     /// List containers
     List(List),
     /// Show a container's state as JSON
@@ -368,6 +370,9 @@ pub(crate) struct Spec {
     /// Working directory of the process
     #[arg(long, default_value = "/")]
     pub(crate) cwd: String,
+    /// For an ordinary user: a user namespace in which the caller is root
+    #[arg(long)]
+    pub(crate) rootless: bool,
     /// The process [default: sh]
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub(crate) args: Vec<String>,

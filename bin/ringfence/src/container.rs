@@ -3,7 +3,7 @@
 use crate::cli::Global;
 use crate::{Failure, INTERNAL_ERROR, logs};
 use bundle::{Options, Prepared};
-use confine::ids::Mapping;
+use confine::ids::{Mapping, Maps};
 use hostsys::signals::SignalFd;
 use sandbox::client::Client;
 use sandbox::launch::{Files, Holds, Sandbox, launch};
@@ -48,8 +48,22 @@ pub(crate) fn options(global: &Global) -> Options {
 }
 
 /// Which users of the host the sandbox has.
-pub(crate) fn mapping(global: &Global) -> Mapping {
-    if rootless(global) { Mapping::CallerAsRoot } else { Mapping::Identity }
+pub(crate) fn mapping(global: &Global, prepared: &Prepared) -> Result<Mapping, Failure> {
+    let user = rustix::process::geteuid();
+    let caller = if rootless(global) { Mapping::CallerAsRoot } else { Mapping::Identity };
+    let Some(maps) = &prepared.id_maps else { return Ok(caller) };
+    let ranges = |list: &[bundle::IdRange]| -> Vec<_> {
+        list.iter().map(|range| (range.inside, range.outside, range.count)).collect()
+    };
+    let (uids, gids) = (ranges(&maps.uids), ranges(&maps.gids));
+    // What an ordinary user may write without help.
+    if !user.is_root() && uids == [(0, user.as_raw(), 1)] {
+        return Ok(Mapping::CallerAsRoot);
+    }
+    match Maps::new(&uids, &gids) {
+        Some(maps) => Ok(Mapping::Listed(maps)),
+        None => Err("linux.uidMappings or gidMappings has too many ranges; join some of them".into()),
+    }
 }
 
 /// Takes over the signals; the first thing that a command in the foreground does, so that one that
@@ -115,8 +129,8 @@ pub(crate) fn run_unnamed(
         preserved: Vec::new(),
     };
     let log = logs::for_sandbox(global, &prepared.spec.id, command, false)?;
-    let holds = Holds { alive: None, joined: &mut |_| Ok(()) };
-    let sandbox = launch(log.as_fd(), mapping(global), holds)?;
+    let holds = Holds { alive: None, joined: &mut |_| Ok(()), network: None };
+    let sandbox = launch(log.as_fd(), mapping(global, &prepared)?, holds)?;
     sandbox.set_up(&prepared, &files, None)?;
     drop((files, log));
     sandbox.start()?;

@@ -65,6 +65,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
         Command::Run(args) => commands::create::run(global, args),
         Command::Exec(args) => commands::exec::run(global, args),
         Command::Spec(args) => commands::spec::run(args),
+        Command::Features => commands::spec::features(),
         Command::List(args) => commands::inspect::list(global, args),
         Command::State(args) => commands::inspect::state(global, args),
         Command::Ps(args) => commands::inspect::ps(global, args),

@@ -166,8 +166,10 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
         Some(manager) => manager.apply(pid as u32).map_err(std::io::Error::other),
         None => Ok(()),
     };
-    let holds = Holds { alive: Some(claim.alive()), joined: &mut join };
-    let sandbox = launch(log.as_fd(), container::mapping(global), holds)?;
+    let network = network(&prepared)?;
+    let holds =
+        Holds { alive: Some(claim.alive()), joined: &mut join, network: network.as_ref().map(AsFd::as_fd) };
+    let sandbox = launch(log.as_fd(), container::mapping(global, &prepared)?, holds)?;
     if let Some(manager) = &groups.0 {
         if let Some(resources) = record::resources(&spec) {
             manager.set(resources)?;
@@ -182,6 +184,15 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
     let console = console.filter(|_| args.console_socket.is_none());
     Ok(Made { sandbox, groups, claim, record, hooks, console })
+}
+
+/// The network namespace that the configuration names.
+fn network(prepared: &Prepared) -> Result<Option<OwnedFd>, Failure> {
+    let Some(path) = prepared.namespaces.network.path() else { return Ok(None) };
+    match std::fs::File::open(path) {
+        Ok(file) => Ok(Some(file.into())),
+        Err(error) => Err(format!("network namespace {}: {error}", path.display()).into()),
+    }
 }
 
 fn console(args: &Create, prepared: &mut Prepared, foreground: bool) -> Result<Option<OwnedFd>, Failure> {

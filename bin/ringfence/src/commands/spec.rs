@@ -1,4 +1,4 @@
-//! `ringfence spec`: writes a config.json to start from.
+//! `ringfence spec`: writes a config.json to start from; `ringfence features`: what a config.json may ask for.
 
 use crate::Failure;
 use crate::cli::Spec;
@@ -8,7 +8,14 @@ use std::io::{ErrorKind, Write};
 pub(crate) fn run(args: &Spec) -> Result<u8, Failure> {
     let path = args.bundle.join(bundle::CONFIG_FILE);
     let command = if args.args.is_empty() { vec!["sh".into()] } else { args.args.clone() };
-    let mut text = serde_json::to_string_pretty(&bundle::template(&command, &args.cwd))?;
+    let config = match args.rootless {
+        true => {
+            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            bundle::template_rootless(&command, &args.cwd, uid, gid)
+        }
+        false => bundle::template(&command, &args.cwd),
+    };
+    let mut text = serde_json::to_string_pretty(&config)?;
     text.push('\n');
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
     match file.and_then(|mut file| file.write_all(text.as_bytes())) {
@@ -18,4 +25,9 @@ pub(crate) fn run(args: &Spec) -> Result<u8, Failure> {
         }
         Err(error) => Err(format!("{}: {error}", path.display()).into()),
     }
+}
+
+pub(crate) fn features() -> Result<u8, Failure> {
+    println!("{}", serde_json::to_string_pretty(&bundle::features())?);
+    Ok(0)
 }

@@ -7,11 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod chain;
+pub mod compile;
+mod names;
 mod program;
 #[cfg(test)]
 mod tests;
 
 pub use chain::{Chain, Verdict};
+pub use names::number;
 pub use program::Program;
 
 use serde::{Deserialize, Serialize};

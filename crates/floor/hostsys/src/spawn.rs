@@ -3,7 +3,8 @@
 //! The child runs nothing but async-signal-safe host calls between clone and
 //! exec, so that it does not matter what other threads of the parent held.
 //! The parent may write the child's id maps before the exec happens: an exec
-//! with an unmapped user would cost the child its capabilities.
+//! with an unmapped user would cost the child its capabilities. In a new user
+//! namespace it becomes root, if there is one.
 
 use std::ffi::CString;
 use std::io;
@@ -27,6 +28,12 @@ impl Namespaces {
             | libc::CLONE_NEWUTS
             | libc::CLONE_NEWCGROUP) as u64,
     );
+    /// The same without network: the child stays in its parent's.
+    pub const ALL_BUT_NETWORK: Self = Self(Self::ALL.0 & !(libc::CLONE_NEWNET as u64));
+
+    fn user(self) -> bool {
+        self.0 & libc::CLONE_NEWUSER as u64 != 0
+    }
 }
 
 /// What to run.
@@ -77,7 +84,8 @@ pub fn spawn(program: &Program<'_>, before_exec: impl FnOnce(i32) -> io::Result<
         return Err(io::Error::last_os_error());
     }
     if pid == 0 {
-        in_child(exe, &mut placed, gate_read.as_raw_fd(), gate_write.as_raw_fd(), &argv, &envp);
+        let gate = (gate_read.as_raw_fd(), gate_write.as_raw_fd());
+        in_child(exe, &mut placed, gate, program.namespaces.user(), &argv, &envp);
     }
     // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
@@ -104,8 +112,8 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 fn in_child(
     exe: i32,
     placed: &mut [i32],
-    gate_read: i32,
-    gate_write: i32,
+    (gate_read, gate_write): (i32, i32),
+    new_user: bool,
     argv: &[*const libc::c_char],
     envp: &[*const libc::c_char],
 ) -> ! {
@@ -122,6 +130,12 @@ fn in_child(
                 // End of file: the parent gave up, or is gone.
                 _ => libc::_exit(EXEC_FAILED),
             }
+        }
+        // The caller's own id may be one that the new maps lack. Where they have no root either, the exec's
+        // program finds out.
+        if new_user {
+            libc::syscall(libc::SYS_setresgid, 0, 0, 0);
+            libc::syscall(libc::SYS_setresuid, 0, 0, 0);
         }
         // Everything is first moved out of the range that is about to be filled.
         let exe = libc::fcntl(exe, libc::F_DUPFD_CLOEXEC, count);

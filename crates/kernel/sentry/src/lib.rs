@@ -6,7 +6,9 @@
 mod boot;
 mod console;
 mod control;
+mod copy_up;
 mod mounts;
+mod nodes;
 pub mod spec;
 
 pub use boot::run;

@@ -1,11 +1,13 @@
 //! The container's tree of mounts.
 
 use crate::boot::{Fds, other, text};
-use crate::spec::{FILE_ENTRY, MountSpec, Overlay, SandboxSpec, StartError};
+use crate::spec::{Atime, FILE_ENTRY, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
+use crate::{copy_up, nodes};
 use abi::{Errno, Signal};
 use std::sync::Arc;
 use task::Kernel;
 use vfs::cred::Cap;
+use vfs::mount::Propagation;
 use vfs::{
     Caller, Credentials, Dentry, FileSystem, FsContext, FsView, Lookup, Mount, MountFlags, MountNs, Path,
     Start, SuperBlock,
@@ -63,7 +65,10 @@ pub(crate) fn build(
     for m in &spec.mounts {
         add(kernel, &fs.view(), m, fds).map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
     }
+    nodes::make(&fs.view(), &spec.devices)?;
     hide(&fs.view(), spec)?;
+    let root_mount = fs.view().root.mount.clone();
+    fs.view().ns.propagate(&root_mount, propagation(spec.root.propagation), false);
     if spec.root.readonly {
         let m = fs.view().root.mount.clone();
         m.set_flags(m.flags() | MountFlags::RDONLY);
@@ -105,7 +110,13 @@ fn over(lower: FsRef, how: Overlay) -> Result<FsRef, Errno> {
 }
 
 fn flags_of(m: &MountSpec) -> MountFlags {
-    let mut f = MountFlags::RELATIME;
+    let mut f = match m.atime {
+        Atime::Relative => MountFlags::RELATIME,
+        Atime::Never => MountFlags::NOATIME,
+        Atime::Strict => MountFlags::empty(),
+    };
+    f.set(MountFlags::NODIRATIME, m.nodiratime);
+    f.set(MountFlags::NOSYMFOLLOW, m.nosymfollow);
     f.set(MountFlags::RDONLY, m.readonly);
     f.set(MountFlags::NOEXEC, m.noexec);
     f.set(MountFlags::NOSUID, m.nosuid);
@@ -146,8 +157,22 @@ fn add(kernel: &Arc<Kernel>, view: &FsView, m: &MountSpec, fds: &mut Fds) -> Res
     let source = if m.source.is_empty() { m.fstype.as_bytes() } else { m.source.as_bytes() };
     let mount = Mount::new(sb, root, flags_of(m), source);
     view.ns.add(&at, &mount).map_err(fail)?;
+    if m.copy_up {
+        copy_up::tree(&at, &mount.root_path()).map_err(fail)?;
+    }
+    view.ns.propagate(&mount, propagation(m.propagation), false);
     let _ = kernel;
     Ok(())
+}
+
+fn propagation(kind: PropagationType) -> Propagation {
+    match kind {
+        PropagationType::Private => Propagation::Private,
+        PropagationType::Shared => Propagation::Shared(0),
+        // There is no master: what the host mounts later does not show.
+        PropagationType::Slave => Propagation::Slave(0),
+        PropagationType::Unbindable => Propagation::Unbindable,
+    }
 }
 
 /// The only file of a directory that stands for a bind-mounted file.

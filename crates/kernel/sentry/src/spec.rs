@@ -39,6 +39,10 @@ pub struct SandboxSpec {
     pub masked_paths: Vec<String>,
     /// Paths that are remounted read-only.
     pub readonly_paths: Vec<String>,
+    /// Device nodes beside those that every container has.
+    pub devices: Vec<DeviceSpec>,
+    /// Most tasks that the container may have at a time; nothing for no limit.
+    pub pids_limit: Option<u32>,
     /// Kernel parameters as in /proc/sys, dots for slashes.
     pub sysctl: Vec<(String, String)>,
     /// Standard input, output and error of the first process, unless [`console`](Self::console) is set.
@@ -74,6 +78,8 @@ pub struct RootSpec {
     pub readonly: bool,
     /// What lies over it.
     pub overlay: Overlay,
+    /// Propagation type of its mount.
+    pub propagation: PropagationType,
 }
 
 /// Where writes to a file system go.
@@ -112,10 +118,103 @@ pub struct MountSpec {
     pub nosuid: bool,
     /// `nodev` is in force.
     pub nodev: bool,
+    /// `nosymfollow` is in force.
+    pub nosymfollow: bool,
+    /// When access times change.
+    pub atime: Atime,
+    /// `nodiratime` is in force.
+    pub nodiratime: bool,
+    /// Propagation type.
+    pub propagation: PropagationType,
+    /// A new tmpfs begins with a copy of what it hides.
+    pub copy_up: bool,
     /// What lies over a `bind`.
     pub overlay: Overlay,
     /// Options of the file system itself (`size=64m`, `mode=1777`, `gid=5`, `ptmxmode=0666`, ...).
     pub options: Vec<String>,
+}
+
+impl MountSpec {
+    /// A writable mount without a place yet.
+    pub fn new(fstype: &str) -> Self {
+        Self {
+            destination: String::new(),
+            fstype: fstype.into(),
+            source_fd: None,
+            source_is_file: false,
+            source: String::new(),
+            readonly: false,
+            noexec: false,
+            nosuid: false,
+            nodev: false,
+            nosymfollow: false,
+            atime: Atime::default(),
+            nodiratime: false,
+            propagation: PropagationType::default(),
+            copy_up: false,
+            overlay: Overlay::None,
+            options: Vec::new(),
+        }
+    }
+}
+
+/// When a mount changes the access times of its files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Atime {
+    /// When they are older than the modification, or than a day.
+    #[default]
+    Relative,
+    /// Always.
+    Strict,
+    /// Never.
+    Never,
+}
+
+/// Propagation types of mounts. Kept and shown; there is nobody to propagate events to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PropagationType {
+    /// MS_PRIVATE.
+    #[default]
+    Private,
+    /// MS_SHARED.
+    Shared,
+    /// MS_SLAVE.
+    Slave,
+    /// MS_UNBINDABLE.
+    Unbindable,
+}
+
+/// A device node. The kernel has no drivers but its own: any other device answers ENXIO when opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSpec {
+    /// Absolute path in the container.
+    pub path: String,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Device number.
+    pub major: u32,
+    /// Device number.
+    pub minor: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Kinds of [`DeviceSpec`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// A character device.
+    Char,
+    /// A block device.
+    Block,
+    /// A named pipe.
+    Fifo,
 }
 
 /// The first process.
@@ -150,6 +249,23 @@ pub struct ProcessSpec {
     pub terminal: bool,
     /// /proc/self/oom_score_adj.
     pub oom_score_adj: i32,
+    /// HOME is set from the container's /etc/passwd when the environment lacks it.
+    pub set_home: bool,
+    /// I/O priority as ioprio_set(2) takes it; recorded and shown.
+    pub io_priority: Option<i32>,
+    /// Scheduling policy; recorded and shown.
+    pub scheduler: Option<SchedulerSpec>,
+}
+
+/// A scheduling policy as sched_setscheduler(2) takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedulerSpec {
+    /// SCHED_*, with SCHED_RESET_ON_FORK or without.
+    pub policy: i32,
+    /// Real-time priority.
+    pub priority: i32,
+    /// Nice value, if it is to change.
+    pub nice: Option<i32>,
 }
 
 /// A seccomp filter as seccomp(2) takes it.

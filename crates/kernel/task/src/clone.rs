@@ -180,6 +180,10 @@ impl Current {
     }
 
     fn check_nproc(&self) -> Result<(), Errno> {
+        let most = self.kernel().task_limit.load(Ordering::Relaxed);
+        if most != u64::MAX && self.kernel().tree.lock().tasks.len() as u64 >= most {
+            return Err(Errno::EAGAIN);
+        }
         let limit = self.task.group.rlimit(libc::RLIMIT_NPROC as i32);
         if limit == u64::MAX {
             return Ok(());

@@ -69,6 +69,8 @@ pub struct Kernel {
     pub strace: AtomicBool,
     /// Processes ever made (/proc/stat).
     pub forks: AtomicU64,
+    /// Most tasks at a time, as the pids controller of a control group has it; clone(2) answers EAGAIN beyond.
+    pub task_limit: AtomicU64,
     /// Serial of inode numbers for namespaces and others.
     pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
     /// Hangs a terminal up when its session's leader (the id given) has gone.
@@ -114,6 +116,7 @@ impl Kernel {
             cpus,
             memory,
             strace: AtomicBool::new(false),
+            task_limit: AtomicU64::new(u64::MAX),
             forks: AtomicU64::new(0),
             root_fs: Leaf::new(None),
             hangup: OnceLock::new(),

@@ -51,6 +51,11 @@ const NAMES: [&str; 41] = [
     "CHECKPOINT_RESTORE",
 ];
 
+/// Every capability's whole name.
+pub(crate) fn names() -> Vec<String> {
+    NAMES.iter().map(|name| format!("CAP_{name}")).collect()
+}
+
 /// The mask of a set in a configuration; an absent set is empty.
 pub(crate) fn mask(set: &Option<Capabilities>) -> Result<u64> {
     let mut mask = 0;

@@ -1,9 +1,13 @@
 //! Reading a bundle.
 
 use crate::mounts::{Translated, translate};
-use crate::{Error, HostTree, MountPoint, Options, Prepared, Result, fail, process, unsupported};
-use oci_spec::runtime::{Process, Spec};
-use sentry::spec::{MountSpec, Overlay, RootSpec, SandboxSpec, WindowSize};
+use crate::namespaces::{self, Namespaces};
+use crate::{
+    Error, HostTree, MountPoint, Options, Prepared, Result, devices, fail, mounts, process, seccomp,
+    unsupported,
+};
+use oci_spec::runtime::{Linux, Process, Spec};
+use sentry::spec::{MountSpec, Overlay, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -46,7 +50,8 @@ pub fn load(dir: &Path, id: &str, options: &Options) -> Result<Prepared> {
         Ok(spec) => spec,
         Err(error) => fail!("{} is not a valid OCI configuration: {error}", path.display()),
     };
-    prepare(&dir, &spec, id, options)
+    unsupported::check_text(&text)
+        .and_then(|()| prepare(&dir, &spec, id, options))
         .map_err(|Error(message)| Error(format!("{}: {message}", path.display())))
 }
 
@@ -75,7 +80,14 @@ pub(crate) fn reason(error: &std::io::Error) -> String {
 }
 
 fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepared> {
-    let warnings = unsupported::check(spec)?;
+    let mut warnings = Vec::new();
+    let linux = spec.linux().as_ref();
+    let namespaces = match linux {
+        Some(linux) => namespaces::namespaces(linux, &mut warnings)?,
+        None => Namespaces::default(),
+    };
+    let id_maps = linux.map(|linux| namespaces::id_maps(linux, &namespaces)).transpose()?.flatten();
+    unsupported::check(spec, &namespaces, &mut warnings)?;
     let version = spec.version();
     if !version.starts_with("1.") {
         fail!("ociVersion {version:?} is not supported; 1.x is");
@@ -109,10 +121,10 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
     if trees[0].readonly && options.root_overlay == Overlay::None {
         trees[0].mount_points = mount_points(&mounts);
     }
-    let linux = spec.linux().as_ref();
     let mut sysctl: Vec<(String, String)> =
         linux.and_then(|l| l.sysctl().clone()).into_iter().flatten().collect();
     sysctl.sort();
+    let seccomp = linux.and_then(|l| l.seccomp().as_ref()).map(seccomp::compile).transpose()?.flatten();
     let terminal = process.terminal().unwrap_or(false);
     let size = process.console_size();
     let first = trees.len();
@@ -121,9 +133,16 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
         id: id.into(),
         hostname: spec.hostname().clone().unwrap_or_default(),
         domainname: spec.domainname().clone().unwrap_or_default(),
-        root: RootSpec { fd: 0, readonly, overlay: options.root_overlay },
+        root: RootSpec {
+            fd: 0,
+            readonly,
+            overlay: options.root_overlay,
+            propagation: mounts::propagation(linux.and_then(|l| l.rootfs_propagation().as_deref()))?,
+        },
         mounts,
-        process: process::translate(process)?,
+        process: ProcessSpec { seccomp, ..process::translate(process)? },
+        devices: devices::translate(linux.and_then(|l| l.devices().as_deref()).unwrap_or_default())?,
+        pids_limit: linux.and_then(pids_limit),
         masked_paths: linux.and_then(|l| l.masked_paths().clone()).unwrap_or_default(),
         readonly_paths: linux.and_then(|l| l.readonly_paths().clone()).unwrap_or_default(),
         sysctl,
@@ -143,7 +162,13 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
         debug: options.debug,
     };
     let annotations = annotations.clone().into_iter().flatten().collect();
-    Ok(Prepared { spec, trees, warnings, annotations })
+    Ok(Prepared { spec, trees, warnings, annotations, namespaces, id_maps })
+}
+
+/// The limit that the kernel inside keeps; see `cgroups::host_pids_max` for the host's.
+fn pids_limit(linux: &Linux) -> Option<u32> {
+    let limit = linux.resources().as_ref()?.pids().as_ref()?.limit();
+    u32::try_from(limit).ok().filter(|limit| *limit > 0)
 }
 
 /// The mount points that lie in the root file system itself.

@@ -8,7 +8,8 @@ use crate::config::reason;
 use crate::mounts::clean;
 use crate::{HostTree, Options, Prepared, Result, caps, fail};
 use sentry::spec::{
-    CapabilitySets, MountSpec, Overlay, ProcessSpec, RlimitSpec, RootSpec, SandboxSpec, WindowSize,
+    CapabilitySets, MountSpec, Overlay, ProcessSpec, PropagationType, RlimitSpec, RootSpec, SandboxSpec,
+    WindowSize,
 };
 use std::path::{Path, PathBuf};
 
@@ -80,16 +81,13 @@ impl std::str::FromStr for Volume {
 pub(crate) fn internal(destination: &str, fstype: &str, options: &[&str], dev: bool) -> MountSpec {
     MountSpec {
         destination: destination.into(),
-        fstype: fstype.into(),
-        source_fd: None,
-        source_is_file: false,
         source: fstype.into(),
         readonly: fstype == "sysfs",
         noexec: true,
         nosuid: true,
         nodev: !dev,
-        overlay: Overlay::None,
         options: options.iter().map(ToString::to_string).collect(),
+        ..MountSpec::new(fstype)
     }
 }
 
@@ -126,16 +124,13 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         cwd_in_volume |= Path::new(&cwd).starts_with(&volume.destination);
         mounts.push(MountSpec {
             destination: volume.destination.clone(),
-            fstype: "bind".into(),
             source_fd: Some(trees.len()),
             source_is_file: is_file,
             source: path.to_string_lossy().into_owned(),
             readonly: volume.readonly,
-            noexec: false,
-            nosuid: false,
             nodev: true,
             overlay: options.bind_overlay,
-            options: Vec::new(),
+            ..MountSpec::new("bind")
         });
         trees.push(HostTree { path, readonly, recursive: true, is_file, mount_points: Vec::new() });
     }
@@ -149,7 +144,12 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         id: command.id,
         hostname: command.hostname,
         domainname: String::new(),
-        root: RootSpec { fd: 0, readonly: false, overlay: options.root_overlay },
+        root: RootSpec {
+            fd: 0,
+            readonly: false,
+            overlay: options.root_overlay,
+            propagation: PropagationType::Private,
+        },
         mounts,
         process: ProcessSpec {
             args: command.args,
@@ -172,9 +172,14 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
             rlimits: command.rlimits,
             terminal: command.terminal,
             oom_score_adj: 0,
+            set_home: false,
+            io_priority: None,
+            scheduler: None,
         },
         masked_paths: Vec::new(),
         readonly_paths: Vec::new(),
+        devices: Vec::new(),
+        pids_limit: None,
         sysctl: Vec::new(),
         stdio: if command.terminal { [first; 3] } else { [first, first + 1, first + 2] },
         console: command.terminal.then_some(first),
@@ -186,7 +191,14 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         strace: options.strace,
         debug: options.debug,
     };
-    Ok(Prepared { spec, trees, warnings: Vec::new(), annotations: Default::default() })
+    Ok(Prepared {
+        spec,
+        trees,
+        warnings: Vec::new(),
+        annotations: Default::default(),
+        namespaces: Default::default(),
+        id_maps: None,
+    })
 }
 
 /// Whether a directory exists below `root`. Links that lead out of `root` count as existing: the

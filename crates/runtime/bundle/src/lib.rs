@@ -10,17 +10,25 @@
 
 mod caps;
 mod config;
+mod devices;
+mod features;
 mod host;
 mod mounts;
+mod namespaces;
 mod process;
+mod scheduling;
+mod seccomp;
 mod template;
 mod unsupported;
 
 pub use caps::{ALL as ALL_CAPABILITIES, bit as capability};
 pub use config::{CONFIG_FILE, load, load_process, load_spec};
+pub use features::features;
 pub use host::{HostCommand, Volume, for_host_command};
+pub use namespaces::{IdMaps, IdRange, Namespace, Namespaces};
 pub use process::translate as translate_process;
-pub use template::template;
+pub use seccomp::compile as compile_seccomp;
+pub use template::{template, template_rootless};
 
 use sentry::spec::{Network, Overlay, PlatformName, SandboxSpec};
 use serde::{Deserialize, Serialize};
@@ -43,7 +51,14 @@ pub struct Prepared {
     pub warnings: Vec<String>,
     /// The configuration's annotations.
     pub annotations: BTreeMap<String, String>,
+    /// The configuration's namespaces.
+    pub namespaces: Namespaces,
+    /// Which users of the host the container has, when the configuration says so.
+    pub id_maps: Option<IdMaps>,
 }
+
+/// The newest version of the specification that is known. Later ones of the same major version are accepted.
+pub const VERSION: &str = "1.2.1";
 
 /// A directory (or file) of the host that the container sees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use crate::config::reason;
 use crate::{HostTree, Options, Result, fail};
 use oci_spec::runtime::Mount;
-use sentry::spec::{MountSpec, Overlay};
+use sentry::spec::{Atime, MountSpec, Overlay, PropagationType};
 use std::path::Path;
 
 /// A mount and, when it is a bind mount, what the gofer has to open for it.
@@ -12,77 +12,131 @@ pub(crate) struct Translated {
     pub(crate) tree: Option<HostTree>,
 }
 
-/// Options that concern times of access or propagation between mount
-/// namespaces: nothing that a container alone in its sandbox could tell apart
-/// from the defaults, save for /proc/mounts.
-const WITHOUT_EFFECT: [&str; 26] = [
-    "defaults",
-    "async",
-    "atime",
-    "noatime",
-    "diratime",
-    "nodiratime",
-    "relatime",
-    "norelatime",
-    "strictatime",
-    "nostrictatime",
-    "lazytime",
-    "nolazytime",
-    "private",
-    "rprivate",
-    "shared",
-    "rshared",
-    "slave",
-    "rslave",
-    "unbindable",
-    "runbindable",
-    "iversion",
-    "noiversion",
-    "silent",
-    "loud",
-    "copy-symlink",
-    "tmpcopyup",
+/// What an option does to a mount of the guest.
+#[derive(Clone, Copy)]
+enum Effect {
+    /// Changes the description.
+    Set(fn(&mut MountSpec)),
+    /// A bind mount; with the mounts below it?
+    Bind(bool),
+    /// Cannot change anything here.
+    Nothing,
+    /// Would change what the container may do, and cannot be done.
+    Refused(&'static str),
+}
+
+use Effect::{Bind, Nothing, Refused, Set};
+
+/// The options that runtimes know; all others are the file system's own. A bind mount is one mount for the guest, with
+/// what the host has mounted below its source: so the recursive options are the same as those without `r`.
+const OPTIONS: [(&str, Effect); 65] = [
+    ("acl", Nothing),
+    ("async", Nothing),
+    ("atime", Set(|m| m.atime = Atime::Relative)),
+    ("bind", Bind(false)),
+    ("copy-symlink", Nothing),
+    ("defaults", Nothing),
+    ("dev", Set(|m| m.nodev = false)),
+    ("diratime", Set(|m| m.nodiratime = false)),
+    // Synchronous writes are a property of the host's mount.
+    ("dirsync", Nothing),
+    ("exec", Set(|m| m.noexec = false)),
+    ("idmap", Refused("idmapped mounts")),
+    ("iversion", Nothing),
+    ("lazytime", Nothing),
+    ("loud", Nothing),
+    ("mand", Nothing),
+    ("noacl", Nothing),
+    ("noatime", Set(|m| m.atime = Atime::Never)),
+    ("nodev", Set(|m| m.nodev = true)),
+    ("nodiratime", Set(|m| m.nodiratime = true)),
+    ("noexec", Set(|m| m.noexec = true)),
+    ("noiversion", Nothing),
+    ("nolazytime", Nothing),
+    ("nomand", Nothing),
+    ("norelatime", Set(|m| m.atime = Atime::Relative)),
+    ("nostrictatime", Set(|m| m.atime = Atime::Relative)),
+    ("nosuid", Set(|m| m.nosuid = true)),
+    ("nosymfollow", Set(|m| m.nosymfollow = true)),
+    ("private", Set(|m| m.propagation = PropagationType::Private)),
+    ("ratime", Set(|m| m.atime = Atime::Relative)),
+    ("rbind", Bind(true)),
+    ("rdev", Set(|m| m.nodev = false)),
+    ("rdiratime", Set(|m| m.nodiratime = false)),
+    ("relatime", Set(|m| m.atime = Atime::Relative)),
+    ("remount", Refused("remounting")),
+    ("rexec", Set(|m| m.noexec = false)),
+    ("ridmap", Refused("idmapped mounts")),
+    ("rnoatime", Set(|m| m.atime = Atime::Never)),
+    ("rnodev", Set(|m| m.nodev = true)),
+    ("rnodiratime", Set(|m| m.nodiratime = true)),
+    ("rnoexec", Set(|m| m.noexec = true)),
+    ("rnorelatime", Set(|m| m.atime = Atime::Relative)),
+    ("rnostrictatime", Set(|m| m.atime = Atime::Relative)),
+    ("rnosuid", Set(|m| m.nosuid = true)),
+    ("rnosymfollow", Set(|m| m.nosymfollow = true)),
+    ("ro", Set(|m| m.readonly = true)),
+    ("rprivate", Set(|m| m.propagation = PropagationType::Private)),
+    ("rrelatime", Set(|m| m.atime = Atime::Relative)),
+    ("rro", Set(|m| m.readonly = true)),
+    ("rrw", Set(|m| m.readonly = false)),
+    ("rshared", Set(|m| m.propagation = PropagationType::Shared)),
+    ("rslave", Set(|m| m.propagation = PropagationType::Slave)),
+    ("rstrictatime", Set(|m| m.atime = Atime::Strict)),
+    ("rsuid", Set(|m| m.nosuid = false)),
+    ("rsymfollow", Set(|m| m.nosymfollow = false)),
+    ("runbindable", Set(|m| m.propagation = PropagationType::Unbindable)),
+    ("rw", Set(|m| m.readonly = false)),
+    ("shared", Set(|m| m.propagation = PropagationType::Shared)),
+    ("silent", Nothing),
+    ("slave", Set(|m| m.propagation = PropagationType::Slave)),
+    ("strictatime", Set(|m| m.atime = Atime::Strict)),
+    ("suid", Set(|m| m.nosuid = false)),
+    ("symfollow", Set(|m| m.nosymfollow = false)),
+    ("sync", Nothing),
+    ("tmpcopyup", Set(|m| m.copy_up = true)),
+    ("unbindable", Set(|m| m.propagation = PropagationType::Unbindable)),
 ];
 
-/// Options that would change what the container may do, and that nothing here can do yet.
-const UNSUPPORTED: [&str; 9] =
-    ["idmap", "ridmap", "rro", "rnosuid", "rnodev", "rnoexec", "rnosymfollow", "nosymfollow", "mand"];
+/// The options that are honoured or harmless, for the features document.
+pub(crate) fn known_options() -> Vec<&'static str> {
+    OPTIONS.iter().filter(|(_, effect)| !matches!(effect, Refused(_))).map(|(name, _)| *name).collect()
+}
+
+/// `linux.rootfsPropagation`.
+pub(crate) fn propagation(name: Option<&str>) -> Result<PropagationType> {
+    Ok(match name.unwrap_or_default() {
+        "" | "private" | "rprivate" => PropagationType::Private,
+        "shared" | "rshared" => PropagationType::Shared,
+        "slave" | "rslave" => PropagationType::Slave,
+        "unbindable" | "runbindable" => PropagationType::Unbindable,
+        other => {
+            fail!("linux.rootfsPropagation {other:?} is not known; use private, shared, slave or unbindable")
+        }
+    })
+}
 
 /// Translates one mount. A relative bind source is relative to the bundle.
 pub(crate) fn translate(dir: &Path, mount: &Mount, options: &Options) -> Result<Translated> {
-    let destination = clean(&mount.destination().to_string_lossy());
     let mut out = MountSpec {
-        destination,
-        fstype: mount.typ().clone().unwrap_or_default(),
-        source_fd: None,
-        source_is_file: false,
+        destination: clean(&mount.destination().to_string_lossy()),
         source: mount.source().as_ref().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
-        readonly: false,
-        noexec: false,
-        nosuid: false,
-        nodev: false,
-        overlay: Overlay::None,
-        options: Vec::new(),
+        ..MountSpec::new(mount.typ().as_deref().unwrap_or_default())
     };
     let mut bind = out.fstype == "bind";
     let mut recursive = false;
     for option in mount.options().iter().flatten() {
-        match option.as_str() {
-            "bind" => bind = true,
-            "rbind" => (bind, recursive) = (true, true),
-            "ro" => out.readonly = true,
-            "rw" => out.readonly = false,
-            "noexec" => out.noexec = true,
-            "exec" => out.noexec = false,
-            "nosuid" => out.nosuid = true,
-            "suid" => out.nosuid = false,
-            "nodev" => out.nodev = true,
-            "dev" => out.nodev = false,
-            "sync" | "dirsync" | "remount" => fail!("option {option} is not supported"),
-            option if UNSUPPORTED.contains(&option) => fail!("option {option} is not supported"),
-            option if WITHOUT_EFFECT.contains(&option) => {}
-            _ => out.options.push(option.clone()),
+        let known = OPTIONS.iter().find(|(name, _)| name == option);
+        match known.map(|(_, effect)| effect) {
+            Some(Set(change)) => change(&mut out),
+            Some(Bind(with_mounts)) => (bind, recursive) = (true, *with_mounts),
+            Some(Nothing) => {}
+            Some(Refused(what)) => fail!("option {option} is not supported: there is no {what}"),
+            None => out.options.push(option.clone()),
         }
+    }
+    if out.copy_up && (bind || out.fstype != "tmpfs") {
+        fail!("option tmpcopyup is for a tmpfs, not for {}", out.destination);
     }
     if out.destination == "/" {
         fail!("destination \"/\" would replace the root file system; use root.path");
@@ -164,5 +218,21 @@ mod tests {
         let error = parse(r#"{"destination":"/x","type":"bind","source":"/nonexistent"}"#).err().unwrap();
         assert_eq!(error.0, "source /nonexistent: no such file or directory");
         assert!(parse(r#"{"destination":"/x","type":"bind","source":"/etc","options":["idmap"]}"#).is_err());
+    }
+
+    #[test]
+    fn every_option_has_an_effect_or_none() {
+        assert!(OPTIONS.is_sorted_by(|a, b| a.0 < b.0));
+        let json = r#"{"destination":"/x","type":"tmpfs","options":
+            ["rro","noatime","nosymfollow","rslave","tmpcopyup","nodiratime","sync","lazytime","size=1m"]}"#;
+        let mount = parse(json).unwrap().mount;
+        assert!(mount.readonly && mount.nosymfollow && mount.copy_up && mount.nodiratime);
+        assert_eq!((mount.atime, mount.propagation), (Atime::Never, PropagationType::Slave));
+        assert_eq!(mount.options, ["size=1m"]);
+        let back = r#"{"destination":"/x","type":"tmpfs","options":["ro","rw","noexec","exec","noatime","strictatime"]}"#;
+        let mount = parse(back).unwrap().mount;
+        assert_eq!((mount.readonly, mount.noexec, mount.atime), (false, false, Atime::Strict));
+        assert!(parse(r#"{"destination":"/x","source":"/etc","options":["bind","tmpcopyup"]}"#).is_err());
+        assert!(propagation(Some("rshared")).is_ok() && propagation(Some("public")).is_err());
     }
 }

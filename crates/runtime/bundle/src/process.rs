@@ -1,6 +1,6 @@
 //! The process of a configuration.
 
-use crate::{Result, caps, fail};
+use crate::{Result, caps, fail, scheduling};
 use oci_spec::runtime::{PosixRlimit, Process};
 use sentry::spec::{CapabilitySets, ProcessSpec, RlimitSpec};
 
@@ -64,10 +64,34 @@ pub fn translate(process: &Process) -> Result<ProcessSpec> {
         capabilities,
         no_new_privileges: process.no_new_privileges().unwrap_or(false),
         seccomp: None,
-        rlimits: process.rlimits().iter().flatten().map(rlimit).collect::<Result<_>>()?,
+        rlimits: rlimits(process)?,
         terminal: process.terminal().unwrap_or(false),
-        oom_score_adj: process.oom_score_adj().unwrap_or(0),
+        oom_score_adj: oom_score_adj(process)?,
+        set_home: true,
+        io_priority: process.io_priority().as_ref().map(scheduling::io_priority).transpose()?,
+        scheduler: process.scheduler().as_ref().map(scheduling::scheduler).transpose()?,
     })
+}
+
+fn rlimits(process: &Process) -> Result<Vec<RlimitSpec>> {
+    let mut all: Vec<RlimitSpec> = Vec::new();
+    for limit in process.rlimits().iter().flatten() {
+        let spec = rlimit(limit)?;
+        if all.iter().any(|other| other.resource == spec.resource) {
+            fail!("process.rlimits: {} is given twice", limit.typ());
+        }
+        all.push(spec);
+    }
+    Ok(all)
+}
+
+fn oom_score_adj(process: &Process) -> Result<i32> {
+    match process.oom_score_adj() {
+        Some(value) if !(-1000..=1000).contains(&value) => {
+            fail!("process.oomScoreAdj {value} is not valid; use -1000 to 1000")
+        }
+        value => Ok(value.unwrap_or(0)),
+    }
 }
 
 fn rlimit(limit: &PosixRlimit) -> Result<RlimitSpec> {

@@ -49,10 +49,38 @@ pub fn template(args: &[String], cwd: &str) -> Value {
     })
 }
 
+/// The same for an ordinary user: a user namespace in which that user is root, and nothing that needs more.
+pub fn template_rootless(args: &[String], cwd: &str, uid: u32, gid: u32) -> Value {
+    let mut config = template(args, cwd);
+    let linux = &mut config["linux"];
+    linux["uidMappings"] = json!([{ "containerID": 0, "hostID": uid, "size": 1 }]);
+    linux["gidMappings"] = json!([{ "containerID": 0, "hostID": gid, "size": 1 }]);
+    // The network is the caller's: nobody but root can set one up.
+    linux["namespaces"] = json!([{ "type": "pid" }, { "type": "ipc" }, { "type": "uts" }, { "type": "mount" }, { "type": "user" }]);
+    if let Some(linux) = linux.as_object_mut() {
+        linux.remove("resources");
+    }
+    for mount in config["mounts"].as_array_mut().into_iter().flatten() {
+        // There is one group.
+        if let Some(options) = mount["options"].as_array_mut() {
+            options.retain(|option| option != "gid=5");
+        }
+    }
+    config
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Options, load};
+
+    #[test]
+    fn an_ordinary_users_template() {
+        let config = template_rootless(&["sh".into()], "/", 1000, 100);
+        assert_eq!(config["linux"]["uidMappings"][0]["hostID"], 1000);
+        assert_eq!(config["linux"]["gidMappings"][0]["hostID"], 100);
+        assert!(!config.to_string().contains("gid=5") && !config.to_string().contains("\"network\""));
+    }
 
     #[test]
     fn the_template_is_a_valid_bundle() {

@@ -1,56 +1,163 @@
-//! Fields that are not supported yet: an error that names the field, or, where
-//! ignoring it changes no behaviour that the container could rely on, a warning.
+//! Fields that cannot be honoured: an error that names the field, or, where ignoring it changes no behaviour that
+//! the container could rely on, a warning.
 
+use crate::namespaces::{Namespace, Namespaces};
 use crate::{Result, fail};
-use oci_spec::runtime::{Linux, Spec};
+use oci_spec::runtime::{Linux, LinuxPersonalityDomain, Process, Spec};
+use serde::Deserialize;
 
-/// Fails on the first field that cannot be honoured; returns what is ignored.
-pub(crate) fn check(spec: &Spec) -> Result<Vec<String>> {
-    let mut warnings = Vec::new();
+/// Fails on the first field that cannot be honoured; adds what is ignored to `warnings`.
+pub(crate) fn check(spec: &Spec, namespaces: &Namespaces, warnings: &mut Vec<String>) -> Result<()> {
+    if let Some(hooks) = spec.hooks()
+        && let Err(error) = hooks::check(hooks)
+    {
+        fail!("{error}");
+    }
+    let own_name = namespaces.uts != Namespace::Host;
+    for (field, value) in [("hostname", spec.hostname()), ("domainname", spec.domainname())] {
+        if !own_name && value.as_ref().is_some_and(|value| !value.is_empty()) {
+            fail!("{field} needs a UTS namespace; add {{\"type\": \"uts\"}} to linux.namespaces");
+        }
+    }
     if let Some(process) = spec.process() {
-        if process.io_priority().is_some() {
-            fail!("process.ioPriority is not supported");
-        }
-        if process.scheduler().is_some() {
-            fail!("process.scheduler is not supported");
-        }
-        if process.exec_cpu_affinity().is_some() {
-            fail!("process.execCPUAffinity is not supported");
-        }
-        if process.apparmor_profile().as_ref().is_some_and(|p| !p.is_empty()) {
-            warnings.push("process.apparmorProfile is ignored: host policies do not see the guest".into());
-        }
-        if process.selinux_label().as_ref().is_some_and(|l| !l.is_empty()) {
-            warnings.push("process.selinuxLabel is ignored: host policies do not see the guest".into());
-        }
+        check_process(process, warnings)?;
     }
     if let Some(linux) = spec.linux() {
-        check_linux(linux, &mut warnings)?;
+        check_linux(linux, warnings)?;
     }
-    Ok(warnings)
+    Ok(())
+}
+
+/// The same for a process alone.
+pub(crate) fn check_process(process: &Process, warnings: &mut Vec<String>) -> Result<()> {
+    if process.exec_cpu_affinity().is_some() {
+        fail!("process.execCPUAffinity is not supported");
+    }
+    let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+    if given(process.apparmor_profile()) {
+        warnings.push("process.apparmorProfile is ignored: host policies do not see the guest".into());
+    }
+    if given(process.selinux_label()) {
+        warnings.push("process.selinuxLabel is ignored: host policies do not see the guest".into());
+    }
+    Ok(())
 }
 
 fn check_linux(linux: &Linux, warnings: &mut Vec<String>) -> Result<()> {
-    for (index, namespace) in linux.namespaces().iter().flatten().enumerate() {
-        if namespace.path().is_some() {
-            fail!("linux.namespaces[{index}].path: joining a namespace is not supported");
-        }
-    }
     let present = [
-        ("uidMappings", linux.uid_mappings().as_ref().is_some_and(|m| !m.is_empty())),
-        ("gidMappings", linux.gid_mappings().as_ref().is_some_and(|m| !m.is_empty())),
-        ("devices", linux.devices().as_ref().is_some_and(|d| !d.is_empty())),
         ("netDevices", linux.net_devices().as_ref().is_some_and(|d| !d.is_empty())),
         ("intelRdt", linux.intel_rdt().is_some()),
         ("memoryPolicy", linux.memory_policy().is_some()),
-        ("personality", linux.personality().is_some()),
-        ("timeOffsets", linux.time_offsets().as_ref().is_some_and(|t| !t.is_empty())),
     ];
     if let Some((field, _)) = present.iter().find(|(_, present)| *present) {
         fail!("linux.{field} is not supported");
     }
-    if linux.seccomp().is_some() {
-        warnings.push("linux.seccomp is ignored: no call of the guest reaches the host".into());
+    if let Some(personality) = linux.personality() {
+        if personality.domain() != LinuxPersonalityDomain::PerLinux {
+            fail!("linux.personality.domain LINUX32 is not supported; use LINUX");
+        }
+        if personality.flags().as_ref().is_some_and(|flags| !flags.is_empty()) {
+            fail!("linux.personality.flags are not supported; the specification defines none");
+        }
+    }
+    for (clock, offset) in linux.time_offsets().iter().flatten() {
+        if offset.secs().unwrap_or(0) != 0 || offset.nanosecs().unwrap_or(0) != 0 {
+            fail!("linux.timeOffsets.{clock}: only an offset of zero is supported");
+        }
+    }
+    if linux.mount_label().as_ref().is_some_and(|label| !label.is_empty()) {
+        warnings.push("linux.mountLabel is ignored: host policies do not see the guest".into());
+    }
+    for (field, paths) in [("maskedPaths", linux.masked_paths()), ("readonlyPaths", linux.readonly_paths())] {
+        if let Some(path) = paths.iter().flatten().find(|path| !path.starts_with('/')) {
+            fail!("linux.{field}: {path:?} must be an absolute path");
+        }
     }
     Ok(())
+}
+
+/// Members of a configuration that the parser passes over.
+#[derive(Default, Deserialize)]
+struct PassedOver {
+    #[serde(default)]
+    mounts: Vec<Mount>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mount {
+    #[serde(default)]
+    uid_mappings: Vec<serde_json::Value>,
+    #[serde(default)]
+    gid_mappings: Vec<serde_json::Value>,
+}
+
+/// Looks into the text itself.
+pub(crate) fn check_text(text: &str) -> Result<()> {
+    let seen: PassedOver = serde_json::from_str(text).unwrap_or_default();
+    for (index, mount) in seen.mounts.iter().enumerate() {
+        for (field, maps) in [("uidMappings", &mount.uid_mappings), ("gidMappings", &mount.gid_mappings)] {
+            if !maps.is_empty() {
+                fail!("mounts[{index}].{field}: there are no idmapped mounts");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn run(json: serde_json::Value) -> Result<Vec<String>> {
+        let spec: Spec = serde_json::from_value(json).unwrap();
+        let mut warnings = Vec::new();
+        let linux = spec.linux().clone().unwrap_or_default();
+        let namespaces = crate::namespaces::namespaces(&linux, &mut Vec::new())?;
+        check(&spec, &namespaces, &mut warnings)?;
+        Ok(warnings)
+    }
+
+    #[test]
+    fn what_is_refused_is_named() {
+        let all = json!([{ "type": "uts" }]);
+        let linux = |extra: serde_json::Value| {
+            let mut linux = json!({ "namespaces": all });
+            for (name, value) in extra.as_object().unwrap() {
+                linux[name] = value.clone();
+            }
+            json!({ "ociVersion": "1.2.0", "linux": linux })
+        };
+        let error = |json| run(json).unwrap_err().to_string();
+        let host = json!({ "ociVersion": "1.2.0", "hostname": "x", "linux": { "namespaces": [] } });
+        assert!(error(host).starts_with("hostname needs a UTS namespace"));
+        assert!(error(linux(json!({ "intelRdt": {} }))).starts_with("linux.intelRdt"));
+        let personality = json!({ "personality": { "domain": "LINUX32" } });
+        assert!(error(linux(personality)).starts_with("linux.personality.domain"));
+        let offsets = json!({ "timeOffsets": { "monotonic": { "secs": 5 } } });
+        assert!(error(linux(offsets)).starts_with("linux.timeOffsets.monotonic"));
+        assert!(error(linux(json!({ "maskedPaths": ["x"] }))).starts_with("linux.maskedPaths"));
+        let hook = json!({ "ociVersion": "1.2.0", "hooks": { "poststop": [{ "path": "x" }] } });
+        assert!(error(hook).starts_with("hooks.poststop[0].path"));
+        let text = r#"{ "mounts": [{}, { "uidMappings": [{}] }] }"#;
+        assert!(check_text(text).unwrap_err().to_string().starts_with("mounts[1].uidMappings"));
+    }
+
+    #[test]
+    fn what_is_accepted() {
+        let json = json!({
+            "ociVersion": "1.2.1",
+            "hostname": "x",
+            "linux": {
+                "namespaces": [{ "type": "uts" }, { "type": "time" }],
+                "personality": { "domain": "LINUX" },
+                "timeOffsets": { "boottime": { "secs": 0 } },
+                "mountLabel": "label",
+            },
+        });
+        let warnings = run(json).unwrap();
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].starts_with("linux.mountLabel"));
+    }
 }

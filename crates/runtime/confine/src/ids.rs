@@ -10,6 +10,34 @@ pub enum Mapping {
     Identity,
     /// Only the caller, as root.
     CallerAsRoot,
+    /// These. The caller may map them: it is root, or they are its own.
+    Listed(Maps),
+}
+
+/// Most ranges of one kind: plenty for what container engines write, and few enough to be copied.
+const MAX_RANGES: usize = 16;
+
+/// Ranges of users and groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maps {
+    uids: [(u32, u32, u32); MAX_RANGES],
+    gids: [(u32, u32, u32); MAX_RANGES],
+}
+
+impl Maps {
+    /// From ranges of (first inside, first outside, count); `None` when there are too many.
+    pub fn new(uids: &[(u32, u32, u32)], gids: &[(u32, u32, u32)]) -> Option<Self> {
+        let mut maps = Self::default();
+        maps.uids.get_mut(..uids.len())?.copy_from_slice(uids);
+        maps.gids.get_mut(..gids.len())?.copy_from_slice(gids);
+        Some(maps)
+    }
+}
+
+/// Ranges in the form of /proc/PID/uid_map; unused ones have no members.
+fn lines(ranges: &[(u32, u32, u32)]) -> String {
+    let used = ranges.iter().filter(|(_, _, count)| *count != 0);
+    used.map(|(inside, outside, count)| format!("{inside} {outside} {count}\n")).collect()
 }
 
 /// Writes the maps of process `pid`, which is in a user namespace made just now.
@@ -20,6 +48,10 @@ pub fn write_maps(pid: i32, mapping: Mapping) -> io::Result<()> {
                 let ours = fs::read_to_string(format!("/proc/self/{file}"))?;
                 fs::write(format!("/proc/{pid}/{file}"), identity(&ours))?;
             }
+        }
+        Mapping::Listed(maps) => {
+            fs::write(format!("/proc/{pid}/uid_map"), lines(&maps.uids))?;
+            fs::write(format!("/proc/{pid}/gid_map"), lines(&maps.gids))?;
         }
         Mapping::CallerAsRoot => {
             // An unprivileged process may map its group only once setgroups(2) is off for good.
@@ -52,6 +84,14 @@ fn identity(map: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listed_ranges() {
+        let maps = Maps::new(&[(0, 1000, 1), (1, 100_000, 65536)], &[(0, 5, 7)]).unwrap();
+        assert_eq!(lines(&maps.uids), "0 1000 1\n1 100000 65536\n");
+        assert_eq!(lines(&maps.gids), "0 5 7\n");
+        assert_eq!(Maps::new(&[(0, 0, 1); MAX_RANGES + 1], &[]), None);
+    }
 
     #[test]
     fn every_range_keeps_its_numbers() {

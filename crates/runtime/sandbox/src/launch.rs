@@ -8,6 +8,7 @@ use confine::ids::{Mapping, write_maps};
 use hostsys::spawn::{Child, Namespaces, Program, spawn};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open, openat};
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sentry::spec::StartError;
 use std::ffi::CString;
 use std::fs::File;
@@ -30,6 +31,8 @@ pub struct Holds<'a> {
     pub alive: Option<BorrowedFd<'a>>,
     /// Called with the id of each process of ours before it runs anything: the place to put it into control groups.
     pub joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
+    /// The network namespace that the container's processes on the host are in; a new one if none is given.
+    pub network: Option<BorrowedFd<'a>>,
 }
 
 /// A started sandbox. Dropping it ends all its processes and waits for them, unless it was detached.
@@ -51,14 +54,14 @@ pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, holds: Holds<'_>) -> io::Re
     let (life, init_end) = Channel::pair()?;
 
     let base = [null.as_fd(), null.as_fd(), log];
-    let mut start = |role: &str, fds: &[BorrowedFd<'_>]| {
+    let mut start = |role: &str, fds: &[BorrowedFd<'_>], namespaces: Namespaces| {
         let fds: Vec<_> = base.iter().chain(fds).copied().collect();
-        start_role(exe.as_fd(), role, &fds, mapping, &mut *holds.joined)
+        start_role(exe.as_fd(), role, &fds, mapping, namespaces, &mut *holds.joined)
     };
-    let gofer = start(role::GOFER, &[gofer_end.as_fd()])?.holding(to_gofer.try_clone()?);
+    let gofer = start(role::GOFER, &[gofer_end.as_fd()], Namespaces::ALL)?.holding(to_gofer.try_clone()?);
     let alive = holds.alive.unwrap_or(null.as_fd());
     let inherited = [boot_end.as_fd(), exe.as_fd(), to_gofer.as_fd(), init_end.as_fd(), alive];
-    let init = start(role::INIT, &inherited)?;
+    let init = in_network(holds.network, |namespaces| start(role::INIT, &inherited, namespaces))?;
     Ok(Sandbox { channel: to_boot, init, gofer, life })
 }
 
@@ -143,15 +146,33 @@ pub(crate) fn arguments(role: &str) -> [CString; 2] {
     [c"ringfence".into(), CString::new(role).unwrap_or_default()]
 }
 
+/// Starts something from within a network namespace, and comes back. A process belongs to the namespace that its
+/// parent was in when it is made; once in a user namespace of its own it could not enter one of the host's.
+fn in_network<T>(
+    network: Option<BorrowedFd<'_>>,
+    start: impl FnOnce(Namespaces) -> io::Result<T>,
+) -> io::Result<T> {
+    let Some(network) = network else { return start(Namespaces::ALL) };
+    let own = open("/proc/self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let enter = |fd| move_into_link_name_space(fd, Some(LinkNameSpaceType::Network));
+    enter(network).map_err(|error| {
+        io::Error::other(format!("cannot enter the container's network namespace: {error}"))
+    })?;
+    let started = start(Namespaces::ALL_BUT_NETWORK);
+    enter(own.as_fd())?;
+    started
+}
+
 fn start_role(
     exe: BorrowedFd<'_>,
     role: &str,
     fds: &[BorrowedFd<'_>],
     mapping: Mapping,
+    namespaces: Namespaces,
     joined: &mut dyn FnMut(i32) -> io::Result<()>,
 ) -> io::Result<Process> {
     let args = arguments(role);
-    let program = Program { exe, args: &args, env: &[], fds, namespaces: Namespaces::ALL };
+    let program = Program { exe, args: &args, env: &[], fds, namespaces };
     match spawn(&program, |pid| write_maps(pid, mapping).and_then(|()| joined(pid))) {
         Ok(child) => Ok(Process { child, channel: None, waited: None, kept: false }),
         Err(error) => {

@@ -1,0 +1,92 @@
+//! `tmpcopyup`: a new tmpfs that begins with a copy of the directory that it hides.
+
+use crate::mounts::Setup;
+use abi::Errno;
+use vfs::open::open_path;
+use vfs::retry::Failure;
+use vfs::{DirEntry, DirSink, NewNode, Path, attr, dir, io, walk};
+
+/// Most levels of directories.
+const MAX_DEPTH: usize = 256;
+
+/// Copies what is in `from`, and `from`'s owner and mode, to `to`. Mounts below `from` are not followed.
+pub(crate) fn tree(from: &Path, to: &Path) -> Result<(), Errno> {
+    copy(from, to, MAX_DEPTH)?;
+    owner(from, to)
+}
+
+fn copy(from: &Path, to: &Path, depth: usize) -> Result<(), Errno> {
+    if depth == 0 {
+        return Err(Errno::ELOOP);
+    }
+    for name in names(from)? {
+        let source =
+            Path { mount: from.mount.clone(), dentry: walk::find(&Setup, &from.dentry, &name, false)? };
+        let kind = source.attr()?.mode & libc::S_IFMT;
+        let node = match kind {
+            libc::S_IFDIR => NewNode::Directory,
+            libc::S_IFREG => NewNode::Regular,
+            libc::S_IFLNK => NewNode::Symlink(source.inode().readlink(&Setup)?),
+            libc::S_IFIFO => NewNode::Fifo,
+            // Devices and sockets of the image mean nothing to a copy.
+            _ => continue,
+        };
+        let made = dir::create_in(&Setup, to, &name, &node, 0o777)?;
+        match kind {
+            libc::S_IFDIR => copy(&source, &made, depth - 1)?,
+            libc::S_IFREG => content(&source, &made)?,
+            _ => {}
+        }
+        owner(&source, &made)?;
+    }
+    Ok(())
+}
+
+fn names(at: &Path) -> Result<Vec<Vec<u8>>, Errno> {
+    struct Names(Vec<Vec<u8>>);
+    impl DirSink for Names {
+        fn entry(&mut self, _next: u64, e: &DirEntry) -> bool {
+            if e.name != b"." && e.name != b".." {
+                self.0.push(e.name.clone());
+            }
+            true
+        }
+    }
+    let file = open_path(&Setup, at, libc::O_RDONLY | libc::O_DIRECTORY).map_err(Failure::errno)?;
+    let mut names = Names(Vec::new());
+    loop {
+        let before = names.0.len();
+        dir::read(&Setup, &file, &mut names)?;
+        if names.0.len() == before {
+            return Ok(names.0);
+        }
+    }
+}
+
+fn content(from: &Path, to: &Path) -> Result<(), Errno> {
+    let from = open_path(&Setup, from, libc::O_RDONLY).map_err(Failure::errno)?;
+    let to = open_path(&Setup, to, libc::O_WRONLY).map_err(Failure::errno)?;
+    let mut buffer = vec![0; 64 << 10];
+    let mut at = 0u64;
+    loop {
+        let n = io::read_at(&Setup, &from, &mut buffer, at)?;
+        if n == 0 {
+            return Ok(());
+        }
+        let mut rest = &buffer[..n];
+        while !rest.is_empty() {
+            let (written, _) = io::write_at(&Setup, &to, rest, at)?;
+            at += written as u64;
+            rest = &rest[written..];
+        }
+    }
+}
+
+fn owner(from: &Path, to: &Path) -> Result<(), Errno> {
+    let a = from.attr()?;
+    attr::chown(&Setup, to, a.uid, a.gid)?;
+    if a.mode & libc::S_IFMT != libc::S_IFLNK {
+        attr::chmod(&Setup, to, a.mode & 0o7777)?;
+    }
+    Ok(())
+}
