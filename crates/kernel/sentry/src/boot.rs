@@ -2,8 +2,8 @@
 
 use crate::console::Console;
 use crate::control::Control;
-use crate::mounts;
 use crate::spec::{OnReady, ProcessSpec, SandboxSpec, StartError, StartErrorKind};
+use crate::{mounts, settings};
 use abi::Errno;
 use mm::{MemoryMap, Mm};
 use platform::Platform;
@@ -58,6 +58,9 @@ pub fn run(
 
     let fs = mounts::build(&kernel, &spec, &mut fds)?;
     *kernel.root_fs.lock() = Some(fs.clone());
+    if let Some(limit) = spec.pids_limit {
+        kernel.task_limit.store(limit.into(), Ordering::Relaxed);
+    }
     let table = FdTable::new();
     let p = &spec.process;
     let mut c = new_process(&kernel, p, &table, fs.clone())?;
@@ -141,6 +144,7 @@ pub(crate) fn new_process(
     let mm = Mm::new(ctx.space(), MemoryMap::new(limits.min, limits.max));
     let c = Current::first(ctx, mm, group, creds, table.clone(), fs);
     c.task.no_new_privs.store(p.no_new_privileges, Ordering::Relaxed);
+    settings::apply(&c, p);
     Ok(c)
 }
 
@@ -218,7 +222,7 @@ pub(crate) fn exec_first(c: &mut Current, p: &ProcessSpec) -> Result<(), StartEr
         file,
         filename: path.into_bytes(),
         argv: bytes(&p.args),
-        envp: bytes(&p.env),
+        envp: bytes(&settings::environment(p, &c.fs().view())),
         inaccessible: false,
     };
     match c.exec(program) {

@@ -9,6 +9,7 @@ mod control;
 mod copy_up;
 mod mounts;
 mod nodes;
+mod settings;
 pub mod spec;
 
 pub use boot::run;

@@ -1,0 +1,73 @@
+//! What else a process gets before its program: scheduling as recorded, and HOME.
+
+use crate::mounts::Setup;
+use crate::spec::ProcessSpec;
+use std::sync::atomic::Ordering;
+use task::Current;
+use vfs::open::{OpenHow, open_at};
+use vfs::{FsView, Start, io};
+
+/// Most of /etc/passwd that is read: it is the container's.
+const MAX_PASSWD: usize = 1 << 20;
+
+/// Records what the guest may ask back.
+pub(crate) fn apply(c: &Current, p: &ProcessSpec) {
+    if let Some(priority) = p.io_priority {
+        c.task.ioprio.store(priority, Ordering::Relaxed);
+    }
+    if let Some(scheduler) = p.scheduler {
+        *c.task.sched.lock() = (scheduler.policy, scheduler.priority);
+        if let Some(nice) = scheduler.nice {
+            c.task.nice.store(nice, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The environment, with HOME if it is to be there.
+pub(crate) fn environment(p: &ProcessSpec, view: &FsView) -> Vec<String> {
+    let mut env = p.env.clone();
+    if p.set_home && !env.iter().any(|entry| entry.starts_with("HOME=")) {
+        let passwd = read(view, b"/etc/passwd").unwrap_or_default();
+        env.push(format!("HOME={}", home(&passwd, p.uid).unwrap_or("/")));
+    }
+    env
+}
+
+/// The home directory of a user.
+fn home(passwd: &str, uid: u32) -> Option<&str> {
+    let mut users = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let user = users.find(|fields| fields.len() >= 6 && fields[2].parse() == Ok(uid))?;
+    Some(user[5]).filter(|home| !home.is_empty())
+}
+
+fn read(view: &FsView, path: &[u8]) -> Option<String> {
+    let how = OpenHow::legacy(libc::O_RDONLY | libc::O_NONBLOCK, 0);
+    let file = open_at(&Setup, view, &Start::Cwd, path, &how).ok()?;
+    if vfs::open::file_kind(&file) != libc::S_IFREG {
+        return None;
+    }
+    let (mut text, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
+    while text.len() < MAX_PASSWD {
+        match io::read_at(&Setup, &file, &mut buffer, text.len() as u64) {
+            Ok(0) => break,
+            Ok(n) => text.extend_from_slice(&buffer[..n]),
+            Err(_) => return None,
+        }
+    }
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/sh\nbad line\nme:x:1000:1000::/home/me:/bin/sh\nno:x:5:5:::\n";
+        assert_eq!(
+            [0, 1000, 5, 7].map(|uid| home(passwd, uid)),
+            [Some("/root"), Some("/home/me"), None, None]
+        );
+    }
+}
