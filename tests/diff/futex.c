@@ -615,3 +615,30 @@ TEST(fork_from_a_thread) {
 TEST(exit_while_others_wait) {
     CHECK_STATUS(CHILD(pthread_t t; for (int i = 0; i < 5; i++) pthread_create(&t, 0, waiter, (void *)-1L); while (go < 5) t_ms(1); _exit(4)), "exit 4");
 }
+static char state_of(pid_t tid) {
+    char n[64], b[512];
+    sprintf(n, "/proc/self/task/%d/stat", tid);
+    t_slurp(n, b, sizeof b);
+    char *p = strrchr(b, ')');
+    return p ? p[2] : '?';
+}
+static void *sleeps(void *a) {
+    pi_tid = gettid();
+    futex(&pi_word, FUTEX_WAIT_PRIVATE, 0, 0, 0, 0);
+    pi_step = 1;
+    while (pi_step == 1) {}
+    return a;
+}
+TEST(a_waiter_is_asleep) {
+    pthread_t t;
+    OK(pthread_create(&t, 0, sleeps, 0));
+    while (!pi_tid) t_ms(1);
+    for (int i = 0; i < 500 && state_of(pi_tid) != 'S'; i++) t_ms(1);
+    CHECK_EQ(state_of(pi_tid), 'S');
+    pi_word = 1;
+    futex(&pi_word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+    while (pi_step != 1) t_ms(1);
+    CHECK_EQ(state_of(pi_tid), 'R');
+    pi_step = 2;
+    pthread_join(t, 0);
+}

@@ -716,3 +716,41 @@ TEST(sigkill_of_blocked_and_masked) {
     kill(p, SIGKILL);
     CHECK_STATUS(t_status(p), "signal 9");
 }
+TEST(core_bit_of_the_wait_status) {
+    struct rlimit none = {0, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+    int st = CHILD(OK(setrlimit(RLIMIT_CORE, &none)); raise(SIGQUIT));
+    CHECK(WIFSIGNALED(st) && !WCOREDUMP(st));
+    st = CHILD(OK(setrlimit(RLIMIT_CORE, &all)); raise(SIGQUIT));
+    CHECK(WIFSIGNALED(st) && WCOREDUMP(st));
+    st = CHILD(OK(setrlimit(RLIMIT_CORE, &all)); raise(SIGTERM));
+    CHECK(WIFSIGNALED(st) && !WCOREDUMP(st));
+    st = CHILD(OK(setrlimit(RLIMIT_CORE, &all)); OK(prctl(PR_SET_DUMPABLE, 0)); raise(SIGQUIT));
+    CHECK(WIFSIGNALED(st) && !WCOREDUMP(st));
+}
+TEST(queue_limit_of_zero) {
+    struct rlimit none = {0, 0};
+    sigset_t m;
+    sigfillset(&m);
+    sigprocmask(SIG_BLOCK, &m, 0);
+    OK(setrlimit(RLIMIT_SIGPENDING, &none));
+    CHECK_ERR(syscall(SYS_tgkill, getpid(), gettid(), SIGRTMIN), EAGAIN);
+    OK(syscall(SYS_tgkill, getpid(), gettid(), SIGUSR1));
+    OK(kill(getpid(), SIGRTMIN));
+    CHECK_ERR(sigqueue(getpid(), SIGRTMIN, (union sigval){0}), EAGAIN);
+}
+TEST(pidfd_send_signal_to_proc_directory) {
+    pid_t p = FORK();
+    if (p == 0) {
+        pause();
+        _exit(0);
+    }
+    char n[64];
+    sprintf(n, "/proc/%d", p);
+    int fd = SYS(open(n, O_RDONLY | O_DIRECTORY));
+    OK(syscall(SYS_pidfd_send_signal, fd, 0, 0, 0));
+    OK(syscall(SYS_pidfd_send_signal, fd, SIGKILL, 0, 0));
+    CHECK_STATUS(t_status(p), "signal 9");
+    CHECK_ERR(syscall(SYS_pidfd_send_signal, fd, 0, 0, 0), ESRCH);
+    int other = SYS(open("/proc", O_RDONLY | O_DIRECTORY));
+    CHECK_ERR(syscall(SYS_pidfd_send_signal, other, 0, 0, 0), EBADF);
+}

@@ -87,6 +87,11 @@ pub fn vm_write(pid: i32, addr: u64, data: &[u8]) -> Result<usize> {
     crate::check(unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) } as i64).map(|n| n as usize)
 }
 
+/// This process's niceness.
+pub fn niceness() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or(0)
+}
+
 /// Resident pages of a process of this pid namespace, and how many of them belong to files or shared
 /// memory; `None` where the host's procfs cannot be seen.
 pub fn resident_pages(pid: i32) -> Option<(u64, u64)> {

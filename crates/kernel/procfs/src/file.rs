@@ -81,6 +81,9 @@ impl FileOps for DirOps {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn process(&self) -> Option<i32> {
+        self.0.process()
+    }
     fn seekable(&self) -> bool {
         true
     }

@@ -125,6 +125,12 @@ impl Node {
         self.entry
     }
 
+    /// The process whose directory this is.
+    pub fn process(&self) -> Option<i32> {
+        let own = std::ptr::eq(self.entry, &crate::pid::PID_DIR);
+        self.proc.as_ref().filter(|p| own && p.thread.is_none()).map(|p| p.group.tgid)
+    }
+
     /// The context for its functions.
     pub fn at<'a>(&'a self, cx: Option<&'a dyn Caller>) -> At<'a> {
         At { fs: &self.fs, proc: self.proc.as_ref(), n: self.n, cx }

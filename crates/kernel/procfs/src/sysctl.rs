@@ -79,11 +79,23 @@ static ROWS: &[Row] = &[
     spec("fs/lease-break-time", "45"),
     spec("fs/leases-enable", "1"),
     spec("fs/mount-max", "100000"),
-    range("fs/mqueue/msg_default", "10", 1, 65536),
-    range("fs/mqueue/msg_max", "10", 1, 65536),
-    range("fs/mqueue/msgsize_default", "8192", 128, 16 << 20),
-    range("fs/mqueue/msgsize_max", "8192", 128, 16 << 20),
-    range("fs/mqueue/queues_max", "256", 0, INT),
+    apply(
+        "fs/mqueue/msg_default",
+        |k| mqueue_limit(k, 3),
+        |k, v| set_mqueue_limit(k, 3, bounded(v, 1, 65536)?),
+    ),
+    apply("fs/mqueue/msg_max", |k| mqueue_limit(k, 1), |k, v| set_mqueue_limit(k, 1, bounded(v, 1, 65536)?)),
+    apply(
+        "fs/mqueue/msgsize_default",
+        |k| mqueue_limit(k, 4),
+        |k, v| set_mqueue_limit(k, 4, bounded(v, 128, 16 << 20)?),
+    ),
+    apply(
+        "fs/mqueue/msgsize_max",
+        |k| mqueue_limit(k, 2),
+        |k, v| set_mqueue_limit(k, 2, bounded(v, 128, 16 << 20)?),
+    ),
+    apply("fs/mqueue/queues_max", |k| mqueue_limit(k, 0), |k, v| set_mqueue_limit(k, 0, bounded(v, 0, INT)?)),
     spec("fs/nr_open", "1048576"),
     spec("fs/overflowgid", "65534"),
     spec("fs/overflowuid", "65534"),
@@ -313,6 +325,17 @@ fn store(to: &AtomicU64, v: &str, max: u64) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     to.store(n, Ordering::Relaxed);
+    Ok(())
+}
+
+fn mqueue_limit(k: &Kernel, which: usize) -> String {
+    k.mqueue.limits.get(which).map_or(0, |v| v.load(Ordering::Relaxed)).to_string()
+}
+
+fn set_mqueue_limit(k: &Arc<Kernel>, which: usize, v: i64) -> Result<()> {
+    if let Some(l) = k.mqueue.limits.get(which) {
+        l.store(v, Ordering::Relaxed);
+    }
     Ok(())
 }
 

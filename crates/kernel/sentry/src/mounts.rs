@@ -93,6 +93,8 @@ fn register_types(kernel: &Arc<Kernel>) {
         Ok(SuperBlock::new(tmpfs::TmpFs::new(tmpfs::Options::parse(o)?)))
     });
     vfs::fstypes::register("devtmpfs", true, |_| Ok(SuperBlock::new(devfs::new())));
+    let k = kernel.clone();
+    vfs::fstypes::register("mqueue", true, move |_| Ok(SuperBlock::new(k.mqueue.clone())));
     vfs::fstypes::register("devpts", true, |o| Ok(SuperBlock::new(tty::devpts(o)?)));
 }
 
@@ -134,8 +136,8 @@ fn add(kernel: &Arc<Kernel>, view: &FsView, m: &MountSpec, fds: &mut Fds) -> Res
             let root = if m.source_is_file { file_entry(&sb).map_err(fail)? } else { sb.root.clone() };
             (sb, root)
         }
-        "cgroup" | "cgroup2" | "mqueue" => {
-            // An empty place: limits are not shown inside, message queues do not exist (docs/compatibility.md).
+        "cgroup" | "cgroup2" => {
+            // An empty place: limits are not shown inside (docs/compatibility.md).
             let sb = SuperBlock::new(tmpfs::TmpFs::new(tmpfs::Options {
                 mode: 0o755,
                 ..tmpfs::Options::default()

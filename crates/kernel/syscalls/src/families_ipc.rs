@@ -1,9 +1,9 @@
 //! Pipes, readiness, event descriptors and sockets: the rows of the table; see `families` for how to add one.
 
-use crate::arg::{Fd, Ptr};
+use crate::arg::{Fd, PathPtr, Ptr};
 use crate::table::Support::{Full, Partial};
 use crate::table::{Row, rows};
-use crate::{epoll, eventfd, pipe, poll, select, sendrecv, socket, sysv};
+use crate::{epoll, eventfd, mqueue, pipe, poll, select, sendrecv, socket, sysv};
 
 rows! {
     // Pipes
@@ -64,4 +64,12 @@ rows! {
     69 msgsnd(i32, Ptr, u64, i32) = sysv::msgsnd, Full;
     70 msgrcv(i32, Ptr, u64, i64, i32) = sysv::msgrcv, Full;
     71 msgctl(i32, i32, Ptr) = sysv::msgctl, Full;
+
+    // POSIX message queues
+    240 mq_open(PathPtr, i32, u32, Ptr) = mqueue::mq_open, Full;
+    241 mq_unlink(PathPtr) = mqueue::mq_unlink, Full;
+    242 mq_timedsend(Fd, Ptr, u64, u32, Ptr) = mqueue::mq_timedsend, Full;
+    243 mq_timedreceive(Fd, Ptr, u64, Ptr, Ptr) = mqueue::mq_timedreceive, Full;
+    244 mq_notify(Fd, Ptr) = mqueue::mq_notify, Partial("SIGEV_THREAD answers ENOSYS: its message on a netlink socket is not there");
+    245 mq_getsetattr(Fd, Ptr, Ptr) = mqueue::mq_getsetattr, Full;
 }

@@ -29,6 +29,7 @@ mod limits;
 mod memory;
 mod misc;
 mod mount;
+mod mqueue;
 mod names;
 mod open;
 mod pipe;

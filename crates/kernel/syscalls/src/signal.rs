@@ -275,7 +275,11 @@ pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u3
     if flags != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let g = task::pidfd::group_of(&*c.file(fd.0)?)?;
+    let f = c.file(fd.0)?;
+    let g = match f.ops.process() {
+        Some(pid) => c.kernel().group(pid).ok_or(Errno::ESRCH)?,
+        None => task::pidfd::group_of(&f)?,
+    };
     let i = if info.is_null() {
         user_info(c, sig, libc::SI_USER)?
     } else {

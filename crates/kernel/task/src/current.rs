@@ -418,6 +418,8 @@ impl UserMemory for Current {
 impl Task {
     /// True while the thread sleeps in a call, for the state letter of /proc.
     pub fn is_sleeping(&self) -> bool {
-        self.sleeping.load(Ordering::Relaxed) || self.waiter.asleep()
+        let mut native = false;
+        self.with_interrupter(|i| native = i.asleep());
+        native || self.sleeping.load(Ordering::Relaxed) || self.waiter.asleep()
     }
 }

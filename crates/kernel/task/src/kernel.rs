@@ -79,6 +79,8 @@ pub struct Kernel {
     pub terminal_info: OnceLock<TerminalInfo>,
     /// Values of /proc/sys that were set, by path below it.
     pub sysctls: Leaf<BTreeMap<&'static str, String>>,
+    /// POSIX message queues.
+    pub mqueue: Arc<mqueue::Mqueues>,
     /// System V IPC.
     pub ipc: Arc<IpcNamespace>,
     /// Priority-inheritance futexes that somebody waits for.
@@ -122,6 +124,7 @@ impl Kernel {
             hangup: OnceLock::new(),
             terminal_info: OnceLock::new(),
             sysctls: Leaf::default(),
+            mqueue: mqueue::Mqueues::new(),
             ipc: IpcNamespace::new(),
             pi: crate::pi::PiTable::default(),
             poll_restart: OnceLock::new(),

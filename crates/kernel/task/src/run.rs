@@ -106,11 +106,11 @@ fn die(c: &mut Current, sig: Signal) {
     let core = default_action(sig) == DefaultAction::Core
         && c.task.group.rlimit(libc::RLIMIT_CORE as i32) != 0
         && c.mm.dumpable.load(Ordering::Relaxed) == 1;
-    // No core file is written, so the core bit is never set; see docs/compatibility.md.
-    let _ = core;
     log::debug!("[{}] killed by {} at {:#x}", c.task.tid(), abi::signal::name(sig), c.ctx.regs().rip);
     let mut s = c.task.group.signals.lock();
-    crate::send::kill_group(&c.task.group, &mut s, sig.raw());
+    // The bit says that a core file would have been written; see docs/compatibility.md.
+    let bit = if core { 0x80 } else { 0 };
+    crate::send::kill_group(&c.task.group, &mut s, sig.raw() | bit);
     drop(s);
     c.task.waiter.set_interrupted(true);
 }

@@ -140,7 +140,7 @@ impl Pending {
             return Ok(());
         }
         if s.is_realtime() && self.queue.len() >= limit {
-            if info.code < 0 && info.code != libc::SI_TKILL {
+            if info.code < 0 && info.code != libc::SI_TIMER {
                 return Err(Errno::EAGAIN);
             }
             self.set.add(s);

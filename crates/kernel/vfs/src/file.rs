@@ -113,6 +113,10 @@ pub trait FileOps: Send + Sync + Any {
     ) -> Result<u64> {
         Err(Errno::ENOTTY)
     }
+    /// The process that the directory stands for (/proc/PID), which pidfd_send_signal(2) takes too.
+    fn process(&self) -> Option<i32> {
+        None
+    }
     /// A process that had it mapped has left.
     fn left_mapped(&self, _pid: i32) {}
     /// What to map; ENODEV when the file cannot be mapped.

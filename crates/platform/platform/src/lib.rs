@@ -250,6 +250,10 @@ pub trait Interrupt: Send + Sync {
     /// Makes the context's current or next `run` return [`Exit::Interrupted`]
     /// (or `FutexInterrupted`) promptly. Sticky; several calls may merge into one.
     fn interrupt(&self);
+    /// True while the context waits in a native futex call, as far as the guest does not hide it (for /proc).
+    fn asleep(&self) -> bool {
+        false
+    }
     /// What these system calls (number, result) of the context answer from now on, so that the platform may do without
     /// asking. Calls it does not know are ignored, and so is everything while [`Context::set_report_all`] is on.
     fn set_answers(&self, answers: &[(u32, u32)]) {

@@ -13,7 +13,7 @@ use hostsys::process;
 use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Spawn};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use stub::layout as l;
 
@@ -29,6 +29,8 @@ struct Interrupter {
     tracer: Arc<Tracer>,
     key: Key,
     state: AtomicU32,
+    /// In a native futex wait.
+    waiting: AtomicBool,
 }
 
 impl Interrupter {
@@ -50,6 +52,10 @@ impl Interrupter {
 }
 
 impl Interrupt for Interrupter {
+    fn asleep(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     fn interrupt(&self) {
         if self.state.fetch_or(PENDING, Ordering::SeqCst) == RUNNING {
             self.tracer.send(Command::Interrupt { key: self.key });
@@ -91,8 +97,12 @@ impl PtraceContext {
 
     fn thread(inner: Arc<Inner>, space: Arc<Space>, key: Key, tid: i32, regs: Regs) -> PtraceContext {
         space.contexts.fetch_add(1, Ordering::SeqCst);
-        let interrupter =
-            Arc::new(Interrupter { tracer: inner.tracer.clone(), key, state: AtomicU32::new(0) });
+        let interrupter = Arc::new(Interrupter {
+            tracer: inner.tracer.clone(),
+            key,
+            state: AtomicU32::new(0),
+            waiting: AtomicBool::new(false),
+        });
         PtraceContext {
             inner,
             space,
@@ -313,8 +323,10 @@ impl PtraceContext {
                 return Ok(None);
             }
             let (key, nr) = (self.key, libc::SYS_futex);
+            self.interrupter.waiting.store(wait, Ordering::Relaxed);
             let r =
                 self.ask(|answer| Command::Call { key, nr, args, grant: None, interruptible: wait, answer });
+            self.interrupter.waiting.store(false, Ordering::Relaxed);
             self.interrupter.leave();
             match r? {
                 Done::Returned(r) => return Ok(Some(r as u64)),

@@ -322,7 +322,9 @@ static int native_futex(struct Priv *p, struct Slot *s)
   long r = -EFAULT;
   if (g[RDI] >= STUB_TEXT - 4 || (two && g[R8] >= STUB_TEXT - 4) || (wait && timeout >= STUB_TEXT - 16)) goto out;
   if (!wait) { r = sc(SYS_futex, g[RDI], g[RSI], g[RDX], g[R10], g[R8], g[R9]); goto out; }
+  s->waiting = 1;
   r = stub_futex_wait(g[RDI], g[RSI], g[RDX], timeout, g[R8], g[R9]);
+  s->waiting = 0;
   if (r == -EINTR) {
     p->pending = 0;
     return INTERRUPTED;

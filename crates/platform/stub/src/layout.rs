@@ -254,8 +254,10 @@ shared! {
         private: u64,
         /// A call site that has raised many signals: the address after its `syscall`, or 0.
         hot: u64,
+        /// The thread waits on a native futex.
+        waiting: u32,
         /// Padding.
-        pad3: [u32; 4],
+        pad3: [u32; 3],
         /// General-purpose registers, in the order of `platform::Regs`.
         regs: [u64; 21],
         /// Answers known without the sentry, by system call number: 32 bits, and `KNOWN_BIT` when it is valid.

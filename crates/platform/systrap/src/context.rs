@@ -71,6 +71,7 @@ impl SystrapContext {
         for nr in KNOWN_CALLS {
             slot.known(nr).store(0, Relaxed);
         }
+        slot.waiting().store(0, Relaxed);
         slot.alive().store(1, SeqCst);
     }
 

@@ -44,7 +44,7 @@ impl SlotMap {
         req: word, rsp: word, reason: word, stub_cpu: word, arch: word, fail_index: word,
         fail_errno: word, result: long, fpstate: long, fault_signo: word, fault_code: word, fault_addr: long,
         fault_trapno: long, fault_err: long, alive: word, cmd: word, nact: word, sentry_cpu: word, spin: word,
-        report_all: word, hot: long,
+        report_all: word, waiting: word, hot: long,
     }
 
     /// The answer to a system call that the stub gives by itself.

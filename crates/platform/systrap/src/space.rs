@@ -257,6 +257,10 @@ pub(crate) struct Answers {
 }
 
 impl Interrupt for Thread {
+    fn asleep(&self) -> bool {
+        self.slot.waiting().load(Ordering::Relaxed) != 0
+    }
+
     fn set_answers(&self, answers: &[(u32, u32)]) {
         let mut known = self.answers.lock();
         for (nr, value) in answers {

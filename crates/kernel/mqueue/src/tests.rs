@@ -1,0 +1,106 @@
+use crate::{Attributes, MAX_BYTES, Mqueues, QueueFile};
+use abi::{Errno, Signal};
+use std::sync::Arc;
+use vfs::{Caller, Credentials, Failure};
+use wait::Waiter;
+
+struct User(u64);
+
+impl Caller for User {
+    fn creds(&self) -> Arc<Credentials> {
+        Arc::new(Credentials::root(self.0))
+    }
+    fn waiter(&self) -> Arc<Waiter> {
+        let w = Waiter::new();
+        w.set_interrupted(true);
+        w
+    }
+    fn pid(&self) -> i32 {
+        7
+    }
+    fn tid(&self) -> i32 {
+        7
+    }
+    fn pgid(&self) -> i32 {
+        7
+    }
+    fn sid(&self) -> i32 {
+        7
+    }
+    fn rlimit(&self, _resource: i32) -> u64 {
+        if self.0 == 0 { 819_200 } else { u64::MAX }
+    }
+    fn raise(&self, _sig: Signal) {}
+    fn umask(&self) -> u32 {
+        0o22
+    }
+    fn blocks_or_ignores(&self, _sig: Signal) -> bool {
+        false
+    }
+}
+
+const NEW: i32 = libc::O_CREAT | libc::O_RDWR;
+
+fn sized(maxmsg: i64, msgsize: i64) -> Option<Attributes> {
+    Some(Attributes { maxmsg, msgsize, ..Attributes::default() })
+}
+
+#[test]
+fn names_and_limits() {
+    let (all, cx) = (Mqueues::new(), User(0));
+    let open =
+        |name: &[u8], flags, a: Option<Attributes>| all.open(&cx, name, flags, 0o600, a.as_ref()).map(drop);
+    assert_eq!(open(b"a", libc::O_RDWR, None), Err(Errno::ENOENT));
+    assert_eq!(open(b"a", NEW, None), Ok(()));
+    assert_eq!(open(b"a", NEW | libc::O_EXCL, None), Err(Errno::EEXIST));
+    assert_eq!(open(b"a/b", NEW, None), Err(Errno::EACCES));
+    assert_eq!(open(&[b'x'; 256], NEW, None), Err(Errno::ENAMETOOLONG));
+    for (n, s) in [(0, 1), (1, 0), (-1, 1), (11, 1), (1, 8193)] {
+        assert_eq!(open(b"b", NEW, sized(n, s)), Err(Errno::EINVAL), "{n} {s}");
+    }
+    // RLIMIT_MSGQUEUE: nine more queues of the default size, and what was taken is given back.
+    let names: Vec<_> = (0..20).map(|i| format!("q{i}")).collect();
+    let fit = names.iter().take_while(|n| open(n.as_bytes(), NEW, None).is_ok()).count();
+    assert_eq!(open(b"more", NEW, None), Err(Errno::EMFILE));
+    assert_eq!(fit, 8);
+    assert_eq!(all.remove(&cx, b"a"), Ok(()));
+    assert_eq!(all.remove(&cx, b"a"), Err(Errno::ENOENT));
+    assert_eq!(open(b"more", NEW, None), Ok(()));
+}
+
+#[test]
+fn highest_priority_first_then_oldest() {
+    let (all, cx) = (Mqueues::new(), User(0));
+    let f = all.open(&cx, b"a", NEW | libc::O_NONBLOCK, 0o600, sized(4, 8).as_ref()).expect("opened");
+    let q = QueueFile::of(&f).expect("a queue");
+    for (text, priority) in [("one", 1), ("two", 2), ("uno", 1), ("dos", 2)] {
+        q.send(&cx, &f, text.as_bytes(), priority, None).expect("sent");
+    }
+    assert_eq!(q.send(&cx, &f, b"x", 0, None), Err(Failure::Errno(Errno::EAGAIN)));
+    assert_eq!(q.check_send(9), Err(Errno::EMSGSIZE));
+    assert_eq!(q.receive(&cx, &f, 7, None), Err(Failure::Errno(Errno::EMSGSIZE)));
+    let texts: Vec<_> = (0..4).map(|_| q.receive(&cx, &f, 8, None).expect("received")).collect();
+    let want = [("two", 2), ("dos", 2), ("one", 1), ("uno", 1)];
+    assert_eq!(texts, want.map(|(t, p)| (t.as_bytes().to_vec(), p)));
+    assert_eq!(q.receive(&cx, &f, 8, None), Err(Failure::Errno(Errno::EAGAIN)));
+}
+
+#[test]
+fn all_messages_together_are_bounded() {
+    let (all, cx) = (Mqueues::new(), User(u64::MAX));
+    let f = all.open(&cx, b"a", NEW | libc::O_NONBLOCK, 0o600, sized(65536, 8192).as_ref()).expect("opened");
+    let q = QueueFile::of(&f).expect("a queue");
+    let text = [0; 8192];
+    let mut sent = 0;
+    let end = loop {
+        match q.send(&cx, &f, &text, 0, None) {
+            Ok(()) => sent += 1,
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(end, Failure::Errno(Errno::ENOMEM));
+    assert!(sent * 8192 <= MAX_BYTES);
+    assert_eq!(all.remove(&cx, b"a"), Ok(()));
+    drop(f);
+    assert_eq!(all.bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
