@@ -84,13 +84,11 @@ fn refused(message: impl Into<String>) -> Failure {
 
 /// What to run: the file's process, or the container's own with a new command line.
 fn process(container: &Container, args: &Exec) -> Result<(ProcessSpec, WindowSize), Failure> {
-    let mut process = match &args.process {
-        Some(file) => bundle::load_process(file)?,
-        None => {
-            let spec = bundle::load_spec(&container.path().join(bundle::CONFIG_FILE))?;
-            let Some(process) = spec.process().clone() else { return Err("process is missing".into()) };
-            process
-        }
+    let config = bundle::load_spec(&container.path().join(bundle::CONFIG_FILE))?;
+    let mut process = match (&args.process, config.process()) {
+        (Some(file), _) => bundle::load_process(file)?,
+        (None, Some(process)) => process.clone(),
+        (None, None) => return Err("process is missing".into()),
     };
     if args.process.is_none() {
         if args.args.is_empty() {
@@ -108,6 +106,9 @@ fn process(container: &Container, args: &Exec) -> Result<(ProcessSpec, WindowSiz
     let size =
         size.map_or(WindowSize::default(), |s| WindowSize { rows: side(s.height()), cols: side(s.width()) });
     let mut spec = bundle::translate_process(&process)?;
+    // Every process of the container is under its filter.
+    let profile = config.linux().as_ref().and_then(|linux| linux.seccomp().as_ref());
+    spec.seccomp = profile.map(bundle::compile_seccomp).transpose()?.flatten();
     spec.env.extend(args.env.iter().cloned());
     if let Some(user) = &args.user {
         (spec.uid, spec.gid) = parse_user(user, spec.gid)?;
