@@ -16,6 +16,7 @@
 mod map;
 mod ops;
 mod rewrite;
+mod undo;
 
 pub use map::{MemoryMap, TOUCHED, TRAMPOLINES, Vma, VmaKind};
 pub use ops::{ImageInfo, MapArgs, Mm};

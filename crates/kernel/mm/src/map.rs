@@ -73,6 +73,11 @@ impl Vma {
             && !(self.shared && self.file.is_none())
     }
 
+    /// The part of it in `start..end`.
+    pub fn part(&self, start: u64, end: u64) -> Vma {
+        self.cut(self.start.max(start), self.end.min(end))
+    }
+
     fn cut(&self, start: u64, end: u64) -> Vma {
         let mut v = self.clone();
         v.offset += start - v.start;
@@ -171,13 +176,13 @@ impl MemoryMap {
         at >= end
     }
 
-    /// True when every byte of the range lies in mappings with all of `prot`, none of them a file's
-    /// (whose pages may be missing at its end).
+    /// True when every byte of the range lies in mappings with all of `prot`, none of them shared with a file (whose
+    /// pages may be missing at its end; a private one is nearly always a program's data).
     pub fn accessible(&self, start: u64, len: u64, prot: i32) -> bool {
         let Some(end) = start.checked_add(len) else { return false };
         let mut at = start;
         for v in self.overlapping(start, end) {
-            if v.start > at || v.prot & prot != prot || v.file.is_some() {
+            if v.start > at || v.prot & prot != prot || v.shared && v.file.is_some() {
                 return false;
             }
             at = v.end;

@@ -2,11 +2,12 @@
 //! host call executed by the calling guest thread, then the record.
 
 use crate::map::{MemoryMap, TRAMPOLINES, Vma, VmaKind};
+use crate::undo::Undo;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use platform::{Action, AddressSpace, Context};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use vfs::{Caller, MapRequest, Mapping, OpenFile};
 
 /// Most mappings one address space may have (vm.max_map_count).
@@ -57,6 +58,9 @@ pub struct Mm {
     /// Held while the record and the host's mappings change together.
     pub(crate) ops: Mutex<(), { rank::MM_OPS }>,
     pub(crate) map: Mutex<MemoryMap, { rank::MM_MAP }>,
+    /// How to take back a change that waits for the resume, and whether there is one.
+    pub(crate) undo: Mutex<Option<Undo>, { rank::MM_MAP }>,
+    pub(crate) unsettled: AtomicBool,
     image: Mutex<ImageInfo, { rank::MM_MAP }>,
     /// Thread groups that use it (CLONE_VM without CLONE_THREAD makes it more than one).
     pub groups: AtomicUsize,
@@ -71,6 +75,8 @@ impl Mm {
             space,
             ops: Mutex::new(()),
             map: Mutex::new(map),
+            undo: Mutex::new(None),
+            unsettled: AtomicBool::new(false),
             image: Mutex::new(ImageInfo::default()),
             groups: AtomicUsize::new(1),
             dumpable: AtomicI32::new(1),
@@ -237,8 +243,7 @@ impl Mm {
             }
         };
         ctx.queue(action);
-        ctx.flush()?;
-        self.map.lock().insert(Vma {
+        let vma = Vma {
             start: addr,
             end: addr + len,
             prot: a.prot,
@@ -252,7 +257,14 @@ impl Mm {
             } else {
                 VmaKind::Normal
             },
-        });
+        };
+        let before = {
+            let mut m = self.map.lock();
+            let before = m.overlapping(addr, addr + len).map(|v| v.part(addr, addr + len)).collect();
+            m.insert(vma);
+            before
+        };
+        self.execute(ctx, Undo { range: (addr, addr + len), before, brk: None })?;
         Ok(addr)
     }
 
@@ -274,13 +286,15 @@ impl Mm {
         for (a, b) in &parts {
             ctx.queue(Action::Unmap { addr: *a, len: b - a });
         }
-        ctx.flush()?;
-        let mut m = self.map.lock();
-        for (a, b) in parts {
-            m.remove(a, b);
-            m.take_rewritten(a, b);
+        let mut gone = Vec::new();
+        {
+            let mut m = self.map.lock();
+            for (a, b) in &parts {
+                gone.extend(m.remove(*a, *b));
+                m.take_rewritten(*a, *b);
+            }
         }
-        Ok(())
+        self.execute(ctx, Undo { range: (addr, addr), before: gone, brk: None })
     }
 
     /// mprotect(2) without PROT_GROWSDOWN/UP.
@@ -322,6 +336,17 @@ impl Mm {
         for (a, b) in &parts {
             ctx.queue(Action::Protect { addr: *a, len: b - a, prot });
         }
+        if covered {
+            let mut before = Vec::new();
+            {
+                let mut m = self.map.lock();
+                for (a, b) in parts {
+                    before.extend(m.overlapping(a, b).map(|v| v.part(a, b)));
+                    m.update(a, b, |v| v.prot = prot);
+                }
+            }
+            return self.execute(ctx, Undo { range: (addr, addr), before, brk: None });
+        }
         let result = ctx.flush();
         if result.is_ok() || !covered {
             // As Linux does, the part before the first hole has changed.
@@ -352,8 +377,11 @@ impl Mm {
                 return Err(Errno::EINVAL);
             }
             ctx.queue(Action::Advise { addr: a, len: b - a, advice });
-            ctx.flush()?;
         }
+        if covered && ctx.alone() {
+            return Ok(());
+        }
+        ctx.flush()?;
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
@@ -380,9 +408,6 @@ impl Mm {
             drop(m);
             let prot = libc::PROT_READ | libc::PROT_WRITE;
             ctx.queue(Action::MapAnon { addr: old_end, len: grow, prot, flags: 0 });
-            if ctx.flush().is_err() {
-                return cur;
-            }
             let mut m = self.map.lock();
             m.insert(Vma {
                 start: old_end,
@@ -395,12 +420,19 @@ impl Mm {
                 locked: false,
                 kind: VmaKind::Heap,
             });
+            m.brk = want;
+            drop(m);
+            let undo = Undo { range: (old_end, new_end), before: Vec::new(), brk: Some(cur) };
+            return if self.execute(ctx, undo).is_ok() { want } else { cur };
         } else if new_end < old_end {
             ctx.queue(Action::Unmap { addr: new_end, len: old_end - new_end });
-            if ctx.flush().is_err() {
-                return cur;
-            }
-            self.map.lock().remove(new_end, old_end);
+            let before = {
+                let mut m = self.map.lock();
+                m.brk = want;
+                m.remove(new_end, old_end)
+            };
+            let undo = Undo { range: (new_end, old_end), before, brk: Some(cur) };
+            return if self.execute(ctx, undo).is_ok() { want } else { cur };
         }
         self.map.lock().brk = want;
         want

@@ -8,6 +8,37 @@ use vfs::walk::{Lookup, Start};
 /// Most strings in argv or envp together that can fit the largest argument space.
 const MAX_STRINGS: usize = 1 << 20;
 
+/// Longest stretch of strings read in one go.
+const MAX_BLOCK: u64 = 64 << 10;
+
+/// Guest memory that holds several strings, read in one go.
+struct Block {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Block {
+    /// Strings of one list usually stand close together.
+    fn read(c: &Current, pointers: &[u64]) -> Block {
+        let set = || pointers.iter().copied().take_while(|p| *p != 0);
+        let (Some(start), Some(last)) = (set().min(), set().max()) else {
+            return Block { start: 0, bytes: Vec::new() };
+        };
+        // To the end of the last one's page: the next may be missing.
+        let len = (last | 4095).saturating_sub(start).saturating_add(1);
+        let mut bytes = vec![0; if len <= MAX_BLOCK { len as usize } else { 0 }];
+        let got = c.read_some(start, &mut bytes).unwrap_or(0);
+        bytes.truncate(got);
+        Block { start, bytes }
+    }
+
+    /// The string at `p` if all of it was read.
+    fn string(&self, p: u64) -> Option<&[u8]> {
+        let rest = self.bytes.get(usize::try_from(p.checked_sub(self.start)?).ok()?..)?;
+        rest.get(..rest.iter().position(|b| *b == 0)?)
+    }
+}
+
 fn strings(c: &Current, list: Ptr, budget: &mut usize) -> Result<Vec<Vec<u8>>, Errno> {
     let mut out = Vec::new();
     if list.is_null() {
@@ -26,11 +57,15 @@ fn strings(c: &Current, list: Ptr, budget: &mut usize) -> Result<Vec<Vec<u8>>, E
         for (w, b) in words.iter_mut().zip(bytes.chunks_exact(8)).take(got) {
             *w = b.iter().rev().fold(0, |v, &x| v << 8 | x as u64);
         }
+        let block = Block::read(c, &words[..got]);
         for &p in &words[..got] {
             if p == 0 {
                 return Ok(out);
             }
-            let s = c.read_cstr(p, MAX_ARG_STRLEN, Errno::E2BIG)?;
+            let s = match block.string(p) {
+                Some(s) => s.to_vec(),
+                None => c.read_cstr(p, MAX_ARG_STRLEN, Errno::E2BIG)?,
+            };
             *budget = budget.checked_sub(s.len() + 9).ok_or(Errno::E2BIG)?;
             if out.len() >= MAX_STRINGS {
                 return Err(Errno::E2BIG);

@@ -234,7 +234,6 @@ impl Current {
             let low = top - stack_size;
             ctx.queue(Action::MapAnon { addr: low, len: stack_size, prot, flags: libc::MAP_NORESERVE });
             map.insert(vma(low, top, prot, None, 0, VmaKind::Stack));
-            ctx.flush()?;
 
             let old = self.task.creds();
             let aux = Aux {
@@ -250,9 +249,11 @@ impl Current {
                 secure: creds.euid != creds.uid || creds.egid != creds.gid || creds.euid != old.euid,
             };
             let s = StackImage::build(top - rnd_below_page(fixed), &p.argv, &p.envp, &p.filename, &aux);
-            if s.sp < low + PAGE_SIZE || ctx.space().write(s.sp, &s.bytes) != s.bytes.len() {
+            if s.sp < low + PAGE_SIZE {
                 return Err(Errno::E2BIG);
             }
+            ctx.queue(Action::Write { addr: s.sp, data: s.bytes });
+            ctx.flush()?;
             let info = ImageInfo {
                 exe: Some(p.file.clone()),
                 code: range_of(image, bias, libc::PROT_EXEC),
@@ -324,7 +325,6 @@ impl Current {
                 ctx.queue(Action::MapAnon { addr: anon, len: mem_pages - anon, prot: s.prot, flags: 0 });
                 map.insert(vma(anon, mem_pages, s.prot, None, 0, VmaKind::Normal));
             }
-            ctx.flush()?;
         }
         Ok(())
     }

@@ -94,6 +94,7 @@ pub fn abandon(mut c: Current) {
 /// Adds what the sentry thread used to the group's system time.
 fn add_system_time(group: &ThreadGroup, task: &Task) {
     let ns = hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0) as u64;
+    let ns = ns.saturating_sub(task.cpu_base.load(Ordering::Relaxed));
     task.host_tid.store(0, Ordering::Relaxed);
     group.usage.lock().stime += ns;
 }
@@ -113,11 +114,7 @@ impl ThreadGroup {
         let threads = self.threads();
         let u = *self.usage.lock();
         let live = threads.first().and_then(|t| hostsys::clock::process_cpu_ns(t.mm().space.host_pid()));
-        let sys: u64 = threads
-            .iter()
-            .filter_map(|t| hostsys::clock::thread_cpu_ns(t.host_tid.load(Ordering::Relaxed)))
-            .map(|n| n as u64)
-            .sum();
+        let sys: u64 = threads.iter().map(|t| t.sentry_time()).sum();
         (u.utime + live.unwrap_or(0) as u64, u.stime + sys)
     }
 

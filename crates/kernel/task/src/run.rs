@@ -5,8 +5,10 @@ use crate::frame::TrapInfo;
 use crate::result::{Restart, SysErr};
 use crate::signal::{DefaultAction, SIG_DFL, SIG_IGN, default_action};
 use abi::{Errno, SigInfo, SigSet, Signal};
+use parking_lot::Mutex as Leaf;
 use platform::{Exit, Fault};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SendError, SyncSender, sync_channel};
 use wait::Events;
 
 /// Whether the thread goes on.
@@ -19,19 +21,53 @@ enum Flow {
 pub fn start(c: Current) -> abi::Result<()> {
     let kernel = c.kernel().clone();
     kernel.thread_started();
-    let name = format!("task {}", c.task.tid());
-    let k2 = kernel.clone();
-    let spawned = std::thread::Builder::new().name(name).stack_size(512 << 10).spawn(move || {
-        c.task.host_tid.store(hostsys::clock::gettid(), Ordering::Relaxed);
-        run(c);
-        k2.thread_ended();
-    });
+    let idle = IDLE.lock().pop();
+    let c = match idle {
+        Some(worker) => match worker.send(c) {
+            Ok(()) => return Ok(()),
+            Err(SendError(c)) => c,
+        },
+        None => c,
+    };
+    let spawned =
+        std::thread::Builder::new().name("task".into()).stack_size(512 << 10).spawn(move || work(c));
     if let Err(e) = spawned {
         log::warn!("no thread for a guest thread: {e}");
         kernel.thread_ended();
         return Err(Errno::EAGAIN);
     }
     Ok(())
+}
+
+/// Threads without a task, most recent last.
+static IDLE: Leaf<Vec<SyncSender<Current>>> = Leaf::new(Vec::new());
+/// How many are kept.
+const MAX_IDLE: usize = 16;
+
+/// A thread's life: one task after another.
+fn work(mut c: Current) {
+    loop {
+        let kernel = c.kernel().clone();
+        c.task.host_tid.store(hostsys::clock::gettid(), Ordering::Relaxed);
+        run(c);
+        let (tx, rx) = sync_channel(1);
+        let stay = {
+            let mut idle = IDLE.lock();
+            let room = idle.len() < MAX_IDLE;
+            if room {
+                idle.push(tx);
+            }
+            room
+        };
+        kernel.thread_ended();
+        drop(kernel);
+        match rx.recv() {
+            Ok(next) if stay => c = next,
+            _ => return,
+        }
+        let used = hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0) as u64;
+        c.task.cpu_base.store(used, Ordering::Relaxed);
+    }
 }
 
 fn run(mut c: Current) {
@@ -53,6 +89,9 @@ fn run(mut c: Current) {
             break;
         }
         let exit = c.ctx.run();
+        if !matches!(exit, Exit::ActionFailed { .. }) {
+            c.mm.settle();
+        }
         if let Some(site) = c.ctx.hot_site() {
             let mm = c.mm.clone();
             mm.rewrite(c.ctx.as_mut(), site);
@@ -66,8 +105,8 @@ fn run(mut c: Current) {
                 c.task.waiter.set_interrupted(true);
             }
             Exit::ActionFailed { errno, .. } => {
-                // Only copies are left to the resume; everything else was flushed and checked.
-                c.ctx.regs_mut().rax = errno.to_ret();
+                // A copy, or a change of mappings that nobody else could have seen.
+                c.ctx.regs_mut().rax = c.mm.refused(errno);
             }
             Exit::Dead => {
                 let mut s = c.task.group.signals.lock();

@@ -64,6 +64,8 @@ pub struct Task {
     pub default_slack: AtomicU64,
     /// Host thread id of the sentry thread that serves it, 0 until it runs.
     pub host_tid: AtomicI32,
+    /// Processor time of that thread when it took this task on.
+    pub(crate) cpu_base: AtomicU64,
     /// I/O priority as ioprio_set(2) recorded it.
     pub ioprio: AtomicI32,
     /// sched_setaffinity(2) mask, bit per processor.
@@ -148,6 +150,7 @@ impl Task {
             timer_slack: AtomicU64::new(50_000),
             default_slack: AtomicU64::new(50_000),
             host_tid: AtomicI32::new(0),
+            cpu_base: AtomicU64::new(0),
             ioprio: AtomicI32::new(0),
             affinity: AtomicU64::new(u64::MAX),
             robust_list: AtomicU64::new(0),
@@ -175,6 +178,11 @@ impl Task {
     /// Credentials.
     pub fn creds(&self) -> Arc<Credentials> {
         self.creds.read().clone()
+    }
+    /// Processor time of its sentry thread in nanoseconds.
+    pub fn sentry_time(&self) -> u64 {
+        let ns = hostsys::clock::thread_cpu_ns(self.host_tid.load(Ordering::Relaxed)).unwrap_or(0) as u64;
+        ns.saturating_sub(self.cpu_base.load(Ordering::Relaxed))
     }
     /// Replaces the credentials.
     pub fn set_creds(&self, c: Credentials) {

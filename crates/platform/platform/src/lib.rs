@@ -300,6 +300,11 @@ pub trait Context: Send {
     /// Has the guest thread execute the queued actions now, and waits.
     /// On failure the rest of the queue is dropped.
     fn flush(&mut self) -> Result<()>;
+    /// True when this is the only guest thread of its address space: then nobody can tell whether a change of mappings is
+    /// made now or at the resume.
+    fn alone(&self) -> bool {
+        false
+    }
     /// Bytes that fit one queued `Write` cheaply; larger copies go through [`AddressSpace::write`].
     fn write_limit(&self) -> usize;
     /// Guest memory captured together with the system call, if it covers

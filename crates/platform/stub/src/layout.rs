@@ -256,8 +256,10 @@ shared! {
         hot: u64,
         /// The thread waits on a native futex.
         waiting: u32,
+        /// Bytes of extended state to show when the sentry asks for a report without actions.
+        xstate_size: u32,
         /// Padding.
-        pad3: [u32; 3],
+        pad3: [u32; 2],
         /// General-purpose registers, in the order of `platform::Regs`.
         regs: [u64; 21],
         /// Answers known without the sentry, by system call number: 32 bits, and `KNOWN_BIT` when it is valid.

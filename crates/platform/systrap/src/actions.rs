@@ -8,6 +8,7 @@ use abi::libc::{
 };
 use abi::{Errno, Result};
 use platform::{Action, Limits};
+use smallvec::SmallVec;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -99,12 +100,12 @@ pub(crate) struct Encoder<'a> {
     next: usize,
     progress: usize,
     /// Jobs of the actions in the slot.
-    round: Vec<usize>,
+    round: SmallVec<[usize; 8]>,
 }
 
 impl<'a> Encoder<'a> {
     pub(crate) fn new(jobs: &'a [Job]) -> Encoder<'a> {
-        Encoder { jobs, next: 0, progress: 0, round: Vec::new() }
+        Encoder { jobs, next: 0, progress: 0, round: SmallVec::new() }
     }
 
     /// Everything has been put into the slot.

@@ -7,6 +7,7 @@ use crate::space::{KNOWN_CALLS, Space, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, futex, process};
 use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Rewrite, Spawn};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use stub::layout as l;
@@ -66,6 +67,7 @@ impl SystrapContext {
         slot.nact().store(0, Relaxed);
         slot.fpstate().store(0, Relaxed);
         slot.hot().store(0, Relaxed);
+        slot.xstate_size().store(0, Relaxed);
         slot.spin().store(inner.spin, Relaxed);
         slot.report_all().store(u32::from(report_all), Relaxed);
         for nr in KNOWN_CALLS {
@@ -187,10 +189,12 @@ impl SystrapContext {
     // ---- the queue ----------------------------------------------------------
 
     /// The queue as jobs, the extended state first; how many jobs come before the first action.
-    fn take_jobs(&mut self) -> (Vec<Job>, usize) {
-        let xstate: Vec<Job> = self.xstate.take().map(Job::Xstate).into_iter().collect();
-        let own = xstate.len();
-        (xstate.into_iter().chain(self.queue.drain(..).map(Job::Action)).collect(), own)
+    fn take_jobs(&mut self) -> (SmallVec<[Job; 2]>, usize) {
+        let mut jobs = SmallVec::new();
+        jobs.extend(self.xstate.take().map(Job::Xstate));
+        let own = jobs.len();
+        jobs.extend(self.queue.drain(..).map(Job::Action));
+        (jobs, own)
     }
 
     fn flush_queue(&mut self) -> Result<Result<(), (usize, Errno)>, Gone> {
@@ -394,7 +398,7 @@ impl SystrapContext {
     /// Writes the trampoline, then the jump to it.
     fn rewrite_site(&mut self, rip: u64) -> Rewrite {
         let space = self.thread.space.clone();
-        let alone = space.contexts.load(SeqCst) == 1;
+        let alone = self.alone();
         let patch = match space.sites.plan(&*space, rip, alone) {
             Ok(p) => p,
             Err(r) => return r,
@@ -507,6 +511,10 @@ impl Context for SystrapContext {
         }
     }
 
+    fn alone(&self) -> bool {
+        self.thread.space.contexts.load(SeqCst) == 1
+    }
+
     fn write_limit(&self) -> usize {
         l::SLOT_DATA_SIZE as usize
     }
@@ -535,16 +543,20 @@ impl Context for SystrapContext {
 
     fn xstate(&mut self) -> Result<Vec<u8>> {
         let _ = self.flush_queue().map_err(|Gone| Errno::ESRCH)?;
-        let mut at = self.slot().fpstate().load(Relaxed);
+        let at = self.slot().fpstate().load(Relaxed);
+        let mut bytes = vec![0; self.inner.xstate.size];
         if at == 0 {
-            // A thread that has not been answered yet: one round makes it say where its frame is.
+            // A thread without a frame, or one that has not been answered yet: a round without actions makes it
+            // show its state.
             let encoder = Encoder::new(&[]);
             self.slot().nact().store(0, Relaxed);
+            self.slot().xstate_size().store(bytes.len() as u32, Relaxed);
             let r = self.round(&encoder, Vec::new()).map_err(|Gone| Errno::ESRCH)?;
+            self.slot().xstate_size().store(0, Relaxed);
             r.map_err(|(_, e)| e)?;
-            at = self.slot().fpstate().load(Relaxed);
+            self.slot().read_data(&mut bytes);
+            return Ok(bytes);
         }
-        let mut bytes = vec![0; self.inner.xstate.size];
         let n = self.thread.space.while_alive(|pid| process::vm_read(pid, at, &mut bytes))?;
         if n == bytes.len() { Ok(bytes) } else { Err(Errno::EFAULT) }
     }

@@ -44,7 +44,7 @@ impl SlotMap {
         req: word, rsp: word, reason: word, stub_cpu: word, arch: word, fail_index: word,
         fail_errno: word, result: long, fpstate: long, fault_signo: word, fault_code: word, fault_addr: long,
         fault_trapno: long, fault_err: long, alive: word, cmd: word, nact: word, sentry_cpu: word, spin: word,
-        report_all: word, waiting: word, hot: long,
+        report_all: word, waiting: word, hot: long, xstate_size: word,
     }
 
     /// The answer to a system call that the stub gives by itself.
@@ -64,6 +64,11 @@ impl SlotMap {
     pub(crate) fn read_window(&self, i: usize, offset: usize, buf: &mut [u8]) {
         let base = SLOT_DATA as usize + if i == 0 { 0 } else { CAPTURE_SECOND as usize };
         self.0.copy_out(base + offset, buf);
+    }
+
+    /// Copies out of the copy buffer.
+    pub(crate) fn read_data(&self, buf: &mut [u8]) {
+        self.0.copy_out(SLOT_DATA as usize, buf);
     }
 
     /// Copies into the copy buffer.

@@ -84,7 +84,7 @@ pub fn times(p: &Proc, r: &Relations) -> (u64, u64) {
     let (user, sys) = p.group.cpu_times();
     let Some(t) = &p.thread else { return (user, sys) };
     let threads = p.group.threads().len().max(1) as u64;
-    let own = hostsys::clock::thread_cpu_ns(t.host_tid.load(Ordering::Relaxed)).unwrap_or(0) as u64;
+    let own = t.sentry_time();
     (user / threads, if threads == 1 { sys } else { own })
 }
 
