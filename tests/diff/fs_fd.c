@@ -349,6 +349,78 @@ TEST(leases) {
     OK(fcntl(r, F_SETLEASE, F_UNLCK));
     CHECK_ERR(fcntl(r, F_SETLEASE, 9), EINVAL);
 }
+static volatile int broken, broken_code, broken_fd;
+static void on_break(int sig, siginfo_t *si, void *u) { broken = sig, broken_code = si->si_code, broken_fd = si->si_fd; }
+TEST(leases_conflict) {
+    close(t_file("f", "x"));
+    int r = SYS(open("f", O_RDONLY)), r2 = SYS(open("f", O_RDONLY));
+    CHECK_ERR(fcntl(r, F_SETLEASE, F_WRLCK), EAGAIN); // open elsewhere
+    OK(fcntl(r, F_SETLEASE, F_RDLCK));
+    OK(fcntl(r2, F_SETLEASE, F_RDLCK));
+    close(r2);
+    OK(fcntl(r, F_SETLEASE, F_WRLCK));
+    CHECK_EQ(fcntl(r, F_GETLEASE), F_WRLCK);
+    OK(fcntl(r, F_SETLEASE, F_UNLCK));
+    CHECK_ERR(fcntl(r, F_SETLEASE, F_UNLCK), EAGAIN);
+    int w = SYS(open("f", O_RDWR));
+    close(r);
+    CHECK_ERR(fcntl(w, F_SETLEASE, F_RDLCK), EAGAIN);
+    OK(fcntl(w, F_SETLEASE, F_WRLCK));
+    int p[2];
+    SYS(pipe(p));
+    CHECK_ERR(fcntl(p[0], F_SETLEASE, F_RDLCK), EINVAL);
+    OK(mkdir("d", 0700));
+    CHECK_CHILD({
+        if (getuid() == 0) {
+            chmod(".", 0755);
+            close(t_file("g", ""));
+            int g = SYS(open("g", O_RDONLY));
+            OK(setuid(65534));
+            CHECK_ERR(fcntl(g, F_SETLEASE, F_RDLCK), EACCES);
+        }
+    });
+}
+TEST(leases_are_broken) {
+    close(t_file("f", "x"));
+    struct sigaction sa = {.sa_sigaction = on_break, .sa_flags = SA_SIGINFO};
+    OK(sigaction(SIGIO, &sa, 0));
+    OK(sigaction(SIGUSR1, &sa, 0));
+    int r = SYS(open("f", O_RDONLY));
+    OK(fcntl(r, F_SETLEASE, F_RDLCK));
+    CHECK_CHILD(CHECK(open("f", O_RDONLY) >= 0)); // readers do not break a read lease
+    OK(broken);
+    CHECK_CHILD(CHECK_ERR(open("f", O_WRONLY | O_NONBLOCK), EAGAIN));
+    CHECK_EQ(broken, SIGIO);
+    CHECK_EQ(fcntl(r, F_GETLEASE), F_UNLCK);
+    OK(fcntl(r, F_SETLEASE, F_UNLCK));
+    OK(fcntl(r, F_SETLEASE, F_WRLCK));
+    OK(fcntl(r, F_SETSIG, SIGUSR1));
+    pid_t p = FORK();
+    if (p == 0) {
+        long long t = t_now_ms();
+        int fd = open("f", O_RDONLY); // waits until the lease is a read lease
+        CHECK(fd >= 0);
+        CHECK(t_now_ms() - t >= 40);
+        _exit(0);
+    }
+    while (broken != SIGUSR1) t_ms(1);
+    CHECK_EQ(broken_code, 3); // POLL_MSG
+    CHECK_EQ(broken_fd, r);
+    CHECK_EQ(fcntl(r, F_GETLEASE), F_RDLCK);
+    t_ms(50);
+    OK(fcntl(r, F_SETLEASE, F_RDLCK));
+    CHECK_STATUS(t_status(p), "exit 0");
+    broken = 0;
+    p = FORK();
+    if (p == 0) {
+        close(r);
+        OK(truncate("f", 0));
+        _exit(0);
+    }
+    while (!broken) t_ms(1);
+    close(r); // which ends it as well
+    CHECK_STATUS(t_status(p), "exit 0");
+}
 TEST(pipe_size) {
     int p[2];
     SYS(pipe(p));

@@ -76,8 +76,15 @@ static ROWS: &[Row] = &[
     spec("fs/inotify/max_queued_events", "16384"),
     spec("fs/inotify/max_user_instances", "128"),
     spec("fs/inotify/max_user_watches", "192493"),
-    spec("fs/lease-break-time", "45"),
-    spec("fs/leases-enable", "1"),
+    apply(
+        "fs/lease-break-time",
+        |_| vfs::leases::BREAK_TIME.load(Ordering::Relaxed).to_string(),
+        |_, v| {
+            vfs::leases::BREAK_TIME.store(bounded(v, 0, INT)? as u32, Ordering::Relaxed);
+            Ok(())
+        },
+    ),
+    ro("fs/leases-enable", "1"),
     spec("fs/mount-max", "100000"),
     apply(
         "fs/mqueue/msg_default",

@@ -3,8 +3,9 @@
 use crate::arg::Fd;
 use crate::at::real_file;
 use crate::install::limit;
-use abi::Errno;
+use abi::{Errno, SigInfo, Signal};
 use ipc::pipe::Pipe;
+use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
 use vfs::locks::{self, Kind, Owner};
 use vfs::{Caller, FdTable, OpenFile, SignalOwner};
@@ -137,6 +138,29 @@ fn signal_owner(c: &mut Current, f: &OpenFile, cmd: i32, arg: u64) -> SysResult 
     }
 }
 
+/// Tells who leased a file that somebody else wants it: SIGIO or F_SETSIG's signal to F_SETOWN's process.
+fn lease_holder(c: &Current, fd: i32) -> vfs::leases::Tell {
+    const POLL_MSG: i32 = 3;
+    const BAND: i64 = 0x441;
+    let kernel = Arc::downgrade(c.kernel());
+    Arc::new(move |f: &OpenFile| {
+        let (Some(k), who) = (kernel.upgrade(), *f.owner.lock()) else { return };
+        let info = match Signal::new(who.signal) {
+            Some(s) => SigInfo::poll(s, POLL_MSG, BAND, fd),
+            None => SigInfo::new(Signal::SIGIO, libc::SI_KERNEL),
+        };
+        // Who is gone needs no signal.
+        let _ = match who.kind {
+            F_OWNER_TID => k.task(who.id).map(|t| t.send(info)),
+            F_OWNER_PGRP => {
+                k.signal_pgrp(who.id, info);
+                None
+            }
+            _ => k.group(who.id).map(|g| g.send(info)),
+        };
+    })
+}
+
 pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
     const F_DUPFD_QUERY: i32 = 1027;
     const F_CREATED_QUERY: i32 = 1028;
@@ -173,11 +197,17 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
         libc::F_SETOWN | libc::F_GETOWN | F_SETOWN_EX | F_GETOWN_EX | F_SETSIG | F_GETSIG => {
             return signal_owner(c, &f, cmd, arg);
         }
-        libc::F_GETLEASE => libc::F_UNLCK as u64,
-        libc::F_SETLEASE => match arg as i32 {
-            libc::F_UNLCK => return Err(Errno::EAGAIN.into()),
-            _ => return Err(Errno::EINVAL.into()),
-        },
+        libc::F_GETLEASE => vfs::leases::get(&f) as u64,
+        libc::F_SETLEASE => {
+            vfs::leases::set(c, &f, arg as i32, lease_holder(c, fd.0))?;
+            if arg as i32 != libc::F_UNLCK {
+                let mut o = f.owner.lock();
+                if o.id == 0 {
+                    (o.kind, o.id) = (F_OWNER_PID, c.task.tgid());
+                }
+            }
+            0
+        }
         libc::F_SETPIPE_SZ => Pipe::of(&f).ok_or(Errno::EBADF)?.set_size(c, arg & 0xffff_ffff)? as u64,
         libc::F_GETPIPE_SZ => Pipe::of(&f).ok_or(Errno::EBADF)?.size() as u64,
         libc::F_ADD_SEALS => {

@@ -220,6 +220,7 @@ pub fn truncate(cx: &dyn Caller, view: &FsView, path: &[u8], len: i64) -> Result
     }
     perm::may(cx, &p, MAY_WRITE)?;
     crate::busy::check_idle(p.inode())?;
+    crate::leases::break_for(cx, p.inode(), true, false).map_err(crate::retry::Failure::errno)?;
     truncate_inode(cx, p.inode(), len)?;
     notify::on_path(&p, event::MODIFY);
     Ok(())

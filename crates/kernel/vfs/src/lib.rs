@@ -25,6 +25,7 @@ pub mod fstypes;
 pub mod inode;
 pub mod internal;
 pub mod io;
+pub mod leases;
 pub mod link;
 pub mod locks;
 pub mod mount;

@@ -287,7 +287,14 @@ pub fn open_path(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>
 fn finish(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
     let writes =
         matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR) || flags & libc::O_TRUNC != 0;
-    let claim = if writes && p.kind() == S_IFREG { busy::write(p.inode())? } else { None };
+    let claim = match p.kind() == S_IFREG {
+        true if writes => busy::write(p.inode())?,
+        true => busy::read(p.inode()),
+        false => None,
+    };
+    if claim.is_some() {
+        crate::leases::break_for(cx, p.inode(), writes, flags & libc::O_NONBLOCK != 0)?;
+    }
     finish_claiming(cx, p, flags, claim)
 }
 
