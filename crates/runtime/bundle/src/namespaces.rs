@@ -188,6 +188,8 @@ mod tests {
         let twice = json!({ "namespaces": [{ "type": "pid" }, { "type": "pid" }] });
         assert!(error(twice).contains("namespaces[1]: duplicate"));
         let gone = json!({ "namespaces": [{ "type": "network", "path": "/nonexistent" }] });
+        let pid = json!({ "namespaces": [{ "type": "pid", "path": "/proc/self/ns/pid" }] });
+        assert!(error(pid).starts_with("linux.namespaces[0].path: joining a pid namespace"));
         assert!(error(gone).contains("namespaces[0].path /nonexistent: no such file"));
         let relative = json!({ "namespaces": [{ "type": "network", "path": "x" }] });
         assert!(error(relative).contains("absolute"));
