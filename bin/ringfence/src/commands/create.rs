@@ -151,6 +151,10 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
             "the control group of the container has processes in it; choose another linux.cgroupsPath".into(),
         );
     }
+    if let Some(manager) = &groups.0 {
+        // Before they are made: whoever finds this after we were killed removes them.
+        record.runtime = serde_json::to_value(Kept { cgroups: Some(manager.save()) })?;
+    }
     claim.container().write(&record)?;
     let config = claim.container().path().join(bundle::CONFIG_FILE);
     std::fs::copy(args.bundle.join(bundle::CONFIG_FILE), config)?;

@@ -58,6 +58,14 @@ fn end(container: &Container, record: &Record) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The same, for one that may end by itself meanwhile.
+fn end_if_there(container: &Container, record: &Record) -> Result<(), Failure> {
+    match end(container, record) {
+        Err(failure) if container.is_alive() => Err(failure),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn wait(global: &Global, args: &Id) -> Result<u8, Failure> {
     let (container, _) = container::find(global, &args.id)?;
     let status = container.wait_end()?;
@@ -86,8 +94,10 @@ pub(crate) fn delete(global: &Global, args: &Delete) -> Result<u8, Failure> {
         Ok(Some(mut record)) => {
             match record.state.status {
                 Status::Stopped => {}
-                Status::Created => end(&container, &record)?,
-                _ if args.force => end(&container, &record)?,
+                // Its maker is gone, or we would not have the lock, and with it whatever it had started.
+                Status::Creating => {}
+                Status::Created => end_if_there(&container, &record)?,
+                _ if args.force => end_if_there(&container, &record)?,
                 status => {
                     return Err(format!(
                         "cannot delete container {} that is not stopped: {status}; stop it first, or use --force",
