@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aio;
 pub mod clock;
 pub mod epoll;
 pub mod eventfd;

@@ -13,6 +13,27 @@ use vfs::{Caller, MapRequest, Mapping, OpenFile};
 /// Most mappings one address space may have (vm.max_map_count).
 const MAX_MAP_COUNT: usize = 65530;
 
+/// What mmap(2) knows; MAP_SHARED_VALIDATE refuses the rest. The size of huge pages is in the high bits.
+const KNOWN_FLAGS: i32 = libc::MAP_TYPE
+    | libc::MAP_FIXED
+    | libc::MAP_ANONYMOUS
+    | libc::MAP_32BIT
+    | libc::MAP_GROWSDOWN
+    | libc::MAP_DENYWRITE
+    | libc::MAP_EXECUTABLE
+    | libc::MAP_LOCKED
+    | libc::MAP_NORESERVE
+    | libc::MAP_POPULATE
+    | libc::MAP_NONBLOCK
+    | libc::MAP_STACK
+    | libc::MAP_HUGETLB
+    | libc::MAP_SYNC
+    | libc::MAP_FIXED_NOREPLACE
+    | MAP_ABOVE4G
+    | 0x3f << 26;
+/// Not in libc.
+const MAP_ABOVE4G: i32 = 0x80;
+
 /// Shared anonymous mappings ever made.
 static SHARED_ANON: AtomicU64 = AtomicU64::new(1);
 
@@ -66,6 +87,8 @@ pub struct Mm {
     pub groups: AtomicUsize,
     /// PR_SET_DUMPABLE.
     pub dumpable: AtomicI32,
+    /// Contexts of io_setup(2).
+    pub aio: ipc::aio::AioTable,
 }
 
 impl Mm {
@@ -80,6 +103,7 @@ impl Mm {
             image: Mutex::new(ImageInfo::default()),
             groups: AtomicUsize::new(1),
             dumpable: AtomicI32::new(1),
+            aio: Default::default(),
         })
     }
 
@@ -102,6 +126,8 @@ impl Mm {
 
     /// The last process has left: what its mappings held on to goes now, before anybody learns of it.
     pub fn forget_mappings(&self, pid: i32) {
+        let contexts = std::mem::take(&mut *self.aio.lock());
+        drop(contexts);
         let gone = self.map.lock().take_all();
         for f in gone.iter().filter_map(|v| v.file.as_ref()) {
             f.ops.left_mapped(pid);
@@ -138,6 +164,14 @@ impl Mm {
             libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => true,
             _ => return Err(Errno::EINVAL),
         };
+        if kind == libc::MAP_SHARED_VALIDATE {
+            if a.file.is_none() {
+                return Err(Errno::EINVAL);
+            }
+            if a.flags & !KNOWN_FLAGS != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+        }
         if a.len == 0 || !a.offset.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
@@ -232,7 +266,6 @@ impl Mm {
                 offset,
             },
             Mapping::Anonymous if shared => {
-                file = None;
                 let fd = hostsys::memfd::create(c"shm", len, false)?;
                 let flags = host_flags | libc::MAP_SHARED;
                 Action::MapFile { addr, len, prot: a.prot, flags, fd: Arc::new(fd), offset: 0 }

@@ -81,8 +81,8 @@ impl FileOps for DirOps {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn process(&self) -> Option<i32> {
-        self.0.process()
+    fn process(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.0.process()?)
     }
     fn seekable(&self) -> bool {
         true

@@ -126,9 +126,9 @@ impl Node {
     }
 
     /// The process whose directory this is.
-    pub fn process(&self) -> Option<i32> {
+    pub fn process(&self) -> Option<Arc<task::ThreadGroup>> {
         let own = std::ptr::eq(self.entry, &crate::pid::PID_DIR);
-        self.proc.as_ref().filter(|p| own && p.thread.is_none()).map(|p| p.group.tgid)
+        self.proc.as_ref().filter(|p| own && p.thread.is_none()).map(|p| p.group.clone())
     }
 
     /// The context for its functions.

@@ -64,8 +64,8 @@ const fn apply(
 const INT: i64 = i32::MAX as i64;
 
 static ROWS: &[Row] = &[
-    ro("fs/aio-nr", "0"),
-    spec("fs/aio-max-nr", "65536"),
+    made("fs/aio-nr", |_| ipc::aio::total().to_string()),
+    ro("fs/aio-max-nr", "65536"),
     ro("fs/dentry-state", "0\t0\t45\t0\t0\t0"),
     spec("fs/dir-notify-enable", "1"),
     spec("fs/epoll/max_user_watches", "5490265"),

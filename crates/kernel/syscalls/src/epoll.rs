@@ -73,7 +73,12 @@ pub fn epoll_wait(c: &mut Current, epfd: Fd, events: Ptr, max: i32, timeout: i32
     do_wait(c, epfd, events, max, from_millis(timeout))
 }
 
-fn masked(c: &mut Current, mask: Ptr, size: u64, wait: impl FnOnce(&mut Current) -> SysResult) -> SysResult {
+pub(crate) fn masked(
+    c: &mut Current,
+    mask: Ptr,
+    size: u64,
+    wait: impl FnOnce(&mut Current) -> SysResult,
+) -> SysResult {
     if !mask.is_null() {
         let mask = c.read_sigset(mask.0, size)?;
         c.set_temporary_mask(mask);

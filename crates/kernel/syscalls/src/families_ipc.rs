@@ -3,7 +3,7 @@
 use crate::arg::{Fd, PathPtr, Ptr};
 use crate::table::Support::{Full, Partial};
 use crate::table::{Row, rows};
-use crate::{epoll, eventfd, mqueue, pipe, poll, select, sendrecv, socket, sysv};
+use crate::{aio, epoll, eventfd, mqueue, pipe, poll, select, sendrecv, socket, sysv};
 
 rows! {
     // Pipes
@@ -72,4 +72,12 @@ rows! {
     243 mq_timedreceive(Fd, Ptr, u64, Ptr, Ptr) = mqueue::mq_timedreceive, Full;
     244 mq_notify(Fd, Ptr) = mqueue::mq_notify, Partial("SIGEV_THREAD answers ENOSYS: its message on a netlink socket is not there");
     245 mq_getsetattr(Fd, Ptr, Ptr) = mqueue::mq_getsetattr, Full;
+
+    // Asynchronous input and output
+    206 io_setup(u32, Ptr) = aio::io_setup, Full;
+    207 io_destroy(u64) = aio::io_destroy, Full;
+    208 io_getevents(u64, i64, i64, Ptr, Ptr) = aio::io_getevents, Full;
+    209 io_submit(u64, i64, Ptr) = aio::io_submit, Partial("operations are carried out at once; no IOCB_CMD_POLL; of RWF_* only RWF_NOWAIT");
+    210 io_cancel(u64, Ptr, Ptr) = aio::io_cancel, Full;
+    333 io_pgetevents(u64, i64, i64, Ptr, Ptr, Ptr) = aio::io_pgetevents, Full;
 }

@@ -11,6 +11,7 @@ pub mod families_fs;
 pub mod families_ipc;
 pub mod table;
 
+mod aio;
 mod at;
 mod attrs;
 mod dirs;

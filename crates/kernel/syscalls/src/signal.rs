@@ -276,8 +276,8 @@ pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u3
         return Err(Errno::EINVAL.into());
     }
     let f = c.file(fd.0)?;
-    let g = match f.ops.process() {
-        Some(pid) => c.kernel().group(pid).ok_or(Errno::ESRCH)?,
+    let g = match f.ops.process().and_then(|p| p.downcast::<ThreadGroup>().ok()) {
+        Some(g) => g,
         None => task::pidfd::group_of(&f)?,
     };
     let i = if info.is_null() {

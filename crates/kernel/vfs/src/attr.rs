@@ -219,7 +219,7 @@ pub fn truncate(cx: &dyn Caller, view: &FsView, path: &[u8], len: i64) -> Result
         _ => return Err(Errno::EINVAL),
     }
     perm::may(cx, &p, MAY_WRITE)?;
-    crate::busy::check_idle(p.inode())?;
+    let _claim = crate::busy::write(p.inode())?;
     crate::leases::break_for(cx, p.inode(), true, false).map_err(crate::retry::Failure::errno)?;
     truncate_inode(cx, p.inode(), len)?;
     notify::on_path(&p, event::MODIFY);

@@ -51,14 +51,6 @@ pub(crate) fn run(inode: &InodeRef) -> Result<Option<Claim>> {
     claim(inode, -1)
 }
 
-/// ETXTBSY while it runs.
-pub(crate) fn check_idle(inode: &InodeRef) -> Result<()> {
-    match users(inode) {
-        Some(u) if u.0.load(Ordering::Acquire) < 0 => Err(Errno::ETXTBSY),
-        _ => Ok(()),
-    }
-}
-
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(u) = users(&self.inode) {

@@ -113,8 +113,8 @@ pub trait FileOps: Send + Sync + Any {
     ) -> Result<u64> {
         Err(Errno::ENOTTY)
     }
-    /// The process that the directory stands for (/proc/PID), which pidfd_send_signal(2) takes too.
-    fn process(&self) -> Option<i32> {
+    /// The process (a `ThreadGroup`) that the directory /proc/PID stands for, which pidfd_send_signal(2) takes too.
+    fn process(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
     /// A process that had it mapped has left.

@@ -47,16 +47,16 @@ pub fn lines(at: &At) -> Result<Vec<Line>> {
     for v in vmas {
         let mut object = (0, 0);
         let name = match (&v.file, &v.kind) {
+            (_, VmaKind::SharedAnon(_)) => {
+                object = (1, v.start >> 12 & 0xffff);
+                b"/dev/zero (deleted)".to_vec()
+            }
             (Some(f), _) => {
                 object = f.attr().map_or((0, 0), |a| (a.dev, a.ino));
                 escape(at.show_file(f))
             }
             (None, VmaKind::Heap) => b"[heap]".to_vec(),
             (None, VmaKind::Stack) => b"[stack]".to_vec(),
-            (None, VmaKind::SharedAnon(_)) => {
-                object = (1, v.start >> 12 & 0xffff);
-                b"/dev/zero (deleted)".to_vec()
-            }
             (None, VmaKind::Normal) => Vec::new(),
         };
         out.push(Line { vma: v, name, object, special: false });
