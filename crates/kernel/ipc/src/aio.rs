@@ -86,10 +86,7 @@ impl AioContext {
             let n = self.done.lock().len();
             (n >= min || self.dead.load(Ordering::SeqCst)).then_some(())
         };
-        let stop = match cx.waiter().wait_on(&self.queue, Events::IN, deadline, ready) {
-            Ok(()) => None,
-            Err(s) => Some(s),
-        };
+        let stop = cx.waiter().wait_on(&self.queue, Events::IN, deadline, ready).err();
         let mut done = self.done.lock();
         let n = done.len().min(max);
         match stop {
