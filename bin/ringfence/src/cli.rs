@@ -141,6 +141,10 @@ pub(crate) enum Command {
     Spec(Spec),
     /// Show what this runtime can do as JSON
     Features,
+    /// Add this runtime to the Docker daemon's configuration
+    Install(Install),
+    /// Remove this runtime from the Docker daemon's configuration
+    Uninstall(Uninstall),
     /// List containers
     List(List),
     /// Show a container's state as JSON
@@ -376,6 +380,28 @@ pub(crate) struct Spec {
     /// The process [default: sh]
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Install {
+    #[command(flatten)]
+    pub(crate) daemon: Uninstall,
+    /// Replace a runtime of that name that is another program
+    #[arg(long)]
+    pub(crate) clobber: bool,
+    /// Global flags that Docker is to start the runtime with
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAG")]
+    pub(crate) flags: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Uninstall {
+    /// The daemon's configuration
+    #[arg(long, alias = "config_file", value_name = "FILE", default_value = "/etc/docker/daemon.json")]
+    pub(crate) config_file: PathBuf,
+    /// Name of the runtime, as `docker run --runtime` takes it
+    #[arg(long, value_name = "NAME", default_value = "ringfence")]
+    pub(crate) runtime: String,
 }
 
 #[derive(Debug, Args)]

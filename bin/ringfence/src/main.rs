@@ -66,6 +66,8 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
         Command::Exec(args) => commands::exec::run(global, args),
         Command::Spec(args) => commands::spec::run(args),
         Command::Features => commands::spec::features(),
+        Command::Install(args) => commands::install::install(args),
+        Command::Uninstall(args) => commands::install::uninstall(args),
         Command::List(args) => commands::inspect::list(global, args),
         Command::State(args) => commands::inspect::state(global, args),
         Command::Ps(args) => commands::inspect::ps(global, args),

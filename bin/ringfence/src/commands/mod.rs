@@ -5,5 +5,6 @@ pub(crate) mod do_;
 pub(crate) mod end;
 pub(crate) mod exec;
 pub(crate) mod inspect;
+pub(crate) mod install;
 pub(crate) mod resources;
 pub(crate) mod spec;

@@ -27,6 +27,8 @@ pub struct HostFs {
     root: Mutex<Option<Arc<Node>>>,
     /// Nodes in use of a shared tree by (host device, inode number), so that one file is one inode.
     pub(crate) nodes: Mutex<HashMap<(u64, u64), Weak<Node>>>,
+    /// Name and options of the host's file system, as far as statfs(2) tells.
+    kind: (&'static str, String),
     /// Our device numbers for the host's.
     devices: Mutex<Vec<(u64, u64)>>,
 }
@@ -40,7 +42,9 @@ impl HostFs {
         if !attr.is_dir() {
             return Err(Errno::ENOTDIR);
         }
+        let kind = host::statfs(&root).map_or(("ext4", String::new()), |s| kind(&s));
         let fs = Arc::new(HostFs {
+            kind,
             mode,
             readonly: exclusive,
             root_fd: Arc::new(root),
@@ -65,10 +69,27 @@ impl HostFs {
     }
 }
 
+/// What /proc/mounts says of a file system of the host. One without a name here counts as a local disk's.
+fn kind(s: &StatFs) -> (&'static str, String) {
+    match s.f_type as u64 {
+        0x0102_1994 if s.f_blocks == 0 => ("tmpfs", String::new()),
+        0x0102_1994 => ("tmpfs", format!("size={}k", s.f_blocks.saturating_mul(s.f_bsize as u64) / 1024)),
+        0x794c_7630 => ("overlay", String::new()),
+        0x5846_5342 => ("xfs", String::new()),
+        0x9123_683e => ("btrfs", String::new()),
+        0x6969 => ("nfs", String::new()),
+        0x6573_5546 => ("fuse", String::new()),
+        0x2fc1_2fc1 => ("zfs", String::new()),
+        _ => ("ext4", String::new()),
+    }
+}
+
 impl FileSystem for HostFs {
     fn kind(&self) -> &'static str {
-        // What the guest sees has the type of a local disk file system; see statfs.
-        "ext4"
+        self.kind.0
+    }
+    fn options(&self) -> String {
+        self.kind.1.clone()
     }
     fn root(&self) -> InodeRef {
         match &*self.root.lock() {

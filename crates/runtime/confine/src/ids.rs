@@ -5,6 +5,7 @@ use std::io;
 
 /// Which users exist in a new user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one per start, and it is copied")]
 pub enum Mapping {
     /// All that exist in the caller's, under the same numbers. The caller must be root there.
     Identity,
