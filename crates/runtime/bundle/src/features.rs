@@ -14,7 +14,7 @@ pub fn features() -> Value {
         "linux": {
             "namespaces": ["cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"],
             "capabilities": caps::names(),
-            "cgroup": { "v1": true, "v2": true, "systemd": false, "systemdUser": false, "rdma": true },
+            "cgroup": { "v1": true, "v2": true, "systemd": true, "systemdUser": true, "rdma": true },
             "seccomp": {
                 "enabled": true,
                 "actions": [

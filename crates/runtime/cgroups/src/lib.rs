@@ -5,7 +5,7 @@
 //! of processes: see [`host_pids_max`].
 //!
 //! A [`Manager`] is made from a configuration, and later again from what [`Manager::save`] gave. It keeps no
-//! descriptors. cgroup v1 and v2 are written through their files, systemd's driver through D-Bus. Which limit goes to
+//! descriptors. cgroup v1 and v2 are written through their files, systemd's driver through its `busctl`. Which limit goes to
 //! which file is runc's choice throughout, so that `docker update` and the like see what they expect.
 //!
 //! `kernel` and `kernelTCP` memory limits are ignored, as runc does. In cgroup v2 device rules are ignored: they
@@ -21,6 +21,7 @@ mod groups;
 mod layout;
 mod oom;
 pub mod stats;
+mod systemd;
 mod v1;
 mod v2;
 
@@ -38,6 +39,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use systemd::Unit;
 
 /// How long [`Manager::destroy`] waits for processes that have just ended.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -68,6 +70,9 @@ pub struct Saved {
     /// The caller had no privileges.
     #[serde(default)]
     pub rootless: bool,
+    /// The unit that systemd made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unit: Option<Unit>,
 }
 
 /// The control group of one container.
@@ -78,6 +83,10 @@ pub struct Manager {
     named: bool,
     /// Top of each hierarchy; empty after [`load`](Self::load).
     tops: BTreeMap<String, PathBuf>,
+    /// With systemd's driver.
+    unit: Option<Unit>,
+    /// The unit has been made.
+    started: bool,
 }
 
 impl Manager {
@@ -97,27 +106,30 @@ impl Manager {
         rootless: bool,
     ) -> Result<Self> {
         let path = linux.and_then(|linux| linux.cgroups_path().clone()).filter(|p| !p.as_os_str().is_empty());
-        if systemd {
-            return Err(Error::Systemd(
-                "the systemd cgroup driver is not supported yet; use the cgroupfs driver".into(),
-            ));
-        }
-        let paths = layout.directories(path.as_deref().unwrap_or(Path::new(id)));
+        let given = path.as_ref().map(|path| path.to_string_lossy());
+        let unit = systemd.then(|| Unit::parse(given.as_deref(), id, rootless)).transpose()?;
+        let place = match &unit {
+            Some(unit) => unit.path()?,
+            None => path.clone().unwrap_or_else(|| id.into()),
+        };
+        let paths = layout.directories(&place);
         let top = |name: &String| Some((name.clone(), layout.top(name)?.to_path_buf()));
         let tops = paths.keys().filter_map(top).collect();
-        Ok(Self { groups: Groups { paths, refused: Vec::new(), rootless }, named: path.is_some(), tops })
+        let groups = Groups { paths, refused: Vec::new(), rootless };
+        Ok(Self { groups, named: path.is_some() || systemd, tops, unit, started: false })
     }
 
     /// A manager as [`save`](Self::save) described it.
     pub fn load(saved: Saved) -> Self {
-        let Saved { paths, refused, rootless } = saved;
-        Self { groups: Groups { paths, refused, rootless }, named: true, tops: BTreeMap::new() }
+        let Saved { paths, refused, rootless, unit } = saved;
+        let groups = Groups { paths, refused, rootless };
+        Self { groups, named: true, tops: BTreeMap::new(), unit, started: true }
     }
 
     /// For a state file.
     pub fn save(&self) -> Saved {
         let Groups { paths, refused, rootless } = self.groups.clone();
-        Saved { paths, refused, rootless }
+        Saved { paths, refused, rootless, unit: self.unit.clone() }
     }
 
     /// Directories by controller.
@@ -139,6 +151,11 @@ impl Manager {
     /// user without a `cgroupsPath` of his own, a group that he may not make is left out (and a limit that needs it
     /// is an error of [`set`](Self::set)).
     pub fn apply(&mut self, pid: u32) -> Result<()> {
+        if let Some(unit) = self.unit.clone().filter(|_| !self.started) {
+            unit.start(pid, self.is_v2())?;
+            self.started = true;
+            self.await_unit(pid);
+        }
         for (controller, dir) in self.groups.paths.clone() {
             let result = self.join(&controller, &dir, pid);
             match result {
@@ -158,6 +175,15 @@ impl Manager {
         Ok(())
     }
 
+    /// systemd answers before it has made the group. What it has not made after a while is made by joining.
+    fn await_unit(&self, pid: u32) {
+        let deadline = Instant::now() + PATIENCE;
+        let place = ["", layout::NAMED, "memory"].iter().find_map(|name| self.groups.paths.get(*name));
+        while place.is_some_and(|dir| !systemd::has_joined(dir, pid)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn join(&self, controller: &str, dir: &Path, pid: u32) -> Result<()> {
         if controller.is_empty() {
             v2::create(self.tops.get("").map_or(dir, PathBuf::as_path), dir)?;
@@ -173,6 +199,9 @@ impl Manager {
     /// Writes the limits; also for `update`. What is not mentioned stays as it is. The group has been made by
     /// [`apply`](Self::apply).
     pub fn set(&self, resources: &LinuxResources) -> Result<()> {
+        if let Some(unit) = &self.unit {
+            unit.set(resources, self.is_v2())?;
+        }
         if self.is_v2() { v2::set(&self.groups, resources) } else { v1::set(&self.groups, resources) }
     }
 
@@ -210,7 +239,10 @@ impl Manager {
     /// Removes the group in every hierarchy, with what is below it. Doing it twice is fine. Its processes have
     /// ended; those that are about to are waited for.
     pub fn destroy(&self) -> Result<()> {
-        let mut failure = Ok(());
+        let mut failure = match &self.unit {
+            Some(unit) if self.started => unit.stop(),
+            _ => Ok(()),
+        };
         let deadline = Instant::now() + PATIENCE;
         for (controller, dir) in &self.groups.paths {
             match files::remove(controller, dir, deadline) {
