@@ -43,11 +43,50 @@ struct Loaded {
     mm: Arc<Mm>,
 }
 
-/// `rnd` pages out of 2^bits.
-fn random_pages(bits: u32) -> u64 {
-    let mut b = [0; 8];
-    hostsys::clock::random(&mut b);
-    (u64::from_le_bytes(b) & ((1 << bits) - 1)) * PAGE_SIZE
+/// Random numbers for one program, fetched in one go.
+struct Random([u8; 64], usize);
+
+impl Random {
+    fn new() -> Random {
+        let mut b = [0; 64];
+        hostsys::clock::random(&mut b);
+        Random(b, 0)
+    }
+
+    /// `rnd` pages out of 2^bits.
+    fn pages(&mut self, bits: u32) -> u64 {
+        let Some(b) = self.0.get(self.1..self.1 + 8) else {
+            *self = Random::new();
+            return self.pages(bits);
+        };
+        self.1 += 8;
+        let n = b.iter().fold(0, |v, x| v << 8 | u64::from(*x));
+        (n & ((1 << bits) - 1)) * PAGE_SIZE
+    }
+}
+
+/// The start of a program, which nearly always holds all headers.
+struct Head(Vec<u8>);
+
+impl Head {
+    fn read(cx: &dyn Caller, f: &OpenFile) -> Result<Head> {
+        let mut b = vec![0; 1024];
+        let n = read_file(cx, f, 0, &mut b)?;
+        b.truncate(n);
+        Ok(Head(b))
+    }
+
+    /// As [`read_file`].
+    fn read_at(&self, cx: &dyn Caller, f: &OpenFile, off: u64, buf: &mut [u8]) -> Result<usize> {
+        let known = usize::try_from(off).ok().and_then(|o| self.0.get(o..o.checked_add(buf.len())?));
+        match known {
+            Some(b) => {
+                buf.copy_from_slice(b);
+                Ok(b.len())
+            }
+            None => read_file(cx, f, off, buf),
+        }
+    }
 }
 
 /// Reads from the start of a file in kernel context.
@@ -68,7 +107,8 @@ impl Current {
         self.resolve_scripts(&mut p)?;
         self.check_arg_space(&p)?;
         let file = p.file.clone();
-        let image = elf::parse(&mut |o, b| read_file(self, &file, o, b))?;
+        let head = Head::read(self, &file)?;
+        let image = elf::parse(&mut |o, b| head.read_at(self, &file, o, b))?;
         let interp = match &image.interp {
             Some(path) => Some(self.open_interpreter(path)?),
             None => None,
@@ -125,7 +165,8 @@ impl Current {
 
     fn open_interpreter(&self, path: &[u8]) -> Result<(Arc<OpenFile>, Image)> {
         let f = self.open_program(path)?;
-        let image = elf::parse(&mut |o, b| read_file(self, &f, o, b)).map_err(|e| match e {
+        let head = Head::read(self, &f)?;
+        let image = elf::parse(&mut |o, b| head.read_at(self, &f, o, b)).map_err(|e| match e {
             Errno::ENOEXEC => Errno::ELIBBAD,
             e => e,
         })?;
@@ -194,7 +235,8 @@ impl Current {
         let platform = self.kernel().platform.clone();
         let limits = platform.limits();
         let fixed = self.task.group.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE != 0;
-        let rnd = |bits| if fixed { 0 } else { random_pages(bits) };
+        let mut random = Random::new();
+        let mut rnd = |bits| if fixed { 0 } else { random.pages(bits) };
         let stack_limit = self.rlimit(libc::RLIMIT_STACK as i32);
 
         let mut ctx = platform.new_space()?;
@@ -228,6 +270,7 @@ impl Current {
                 entry = i.entry.wrapping_add(base);
             }
             map.brk_start = hi.wrapping_add(bias) + if fixed { 0 } else { PAGE_SIZE + rnd(13) };
+            let below_page = rnd(8) / PAGE_SIZE * 16;
             map.brk = map.brk_start;
             let prot =
                 libc::PROT_READ | libc::PROT_WRITE | if image.exec_stack { libc::PROT_EXEC } else { 0 };
@@ -248,7 +291,7 @@ impl Current {
                 egid: creds.egid,
                 secure: creds.euid != creds.uid || creds.egid != creds.gid || creds.euid != old.euid,
             };
-            let s = StackImage::build(top - rnd_below_page(fixed), &p.argv, &p.envp, &p.filename, &aux);
+            let s = StackImage::build(top - below_page, &p.argv, &p.envp, &p.filename, &aux);
             if s.sp < low + PAGE_SIZE {
                 return Err(Errno::E2BIG);
             }
@@ -415,10 +458,6 @@ impl Current {
         self.tell_platform();
         self.restart = None;
     }
-}
-
-fn rnd_below_page(fixed: bool) -> u64 {
-    if fixed { 0 } else { (random_pages(8) / PAGE_SIZE) * 16 }
 }
 
 fn vma(start: u64, end: u64, prot: i32, file: Option<Arc<OpenFile>>, offset: u64, kind: VmaKind) -> Vma {

@@ -83,6 +83,7 @@ static inline u32 load(volatile u32 *p) { return __atomic_load_n(p, __ATOMIC_ACQ
 static void await_answer(struct Priv *p, struct Slot *s, int spin)
 {
   u32 seq = p->seq, limit = *(volatile u32 *)&s->spin, me = cpu();
+  if (limit & SPIN_EAGER) { limit &= ~SPIN_EAGER; spin = 1; p->skip = 0; }
   if (!limit || *(volatile u32 *)&s->sentry_cpu == me) spin = 0;
   else if (spin && p->skip) { p->skip--; spin = 0; }
   if (spin) {

@@ -76,6 +76,8 @@ constants! {
     CAPTURE_SECOND: u64 = 0x1000;
     /// Bit of `req` and `rsp`: the waiter sleeps in futex(2).
     SLEEP: u32 = 0x8000_0000;
+    /// Bit of `spin`: spin also after waking the sentry, and whatever the last spins were good for.
+    SPIN_EAGER: u32 = 0x8000_0000;
     /// Most hand-offs without a spin after spins in vain.
     MAX_BACKOFF: u32 = 255;
     /// Sequence number with which a new thread starts to wait.

@@ -2,6 +2,7 @@
 
 use crate::Inner;
 use crate::actions::{Encoder, Job};
+use crate::place::Place;
 use crate::slot::SlotMap;
 use crate::space::{KNOWN_CALLS, Space, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
@@ -12,6 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use stub::layout as l;
 
+/// How much longer a spin lasts whose partner has only just been woken.
+const WAKING: u64 = 4;
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 
 /// The process has ended, or broke the protocol and was killed for it.
@@ -32,6 +35,11 @@ pub(crate) struct SystrapContext {
     /// Requests still to be awaited without a spin, and how many that were after the last spin in vain.
     skip: u32,
     backoff: u32,
+    /// The last answer had to wake the stub.
+    woke: bool,
+    place: Place,
+    /// The stub has been told to spin longer.
+    eager: bool,
     /// The last exit's call site, if it is worth rewriting.
     hot: u64,
     ended: bool,
@@ -51,6 +59,9 @@ impl SystrapContext {
             last: l::FIRST_SEQ,
             skip: 0,
             backoff: 0,
+            woke: false,
+            place: Place::default(),
+            eager: false,
             hot: 0,
             ended: false,
         }
@@ -84,9 +95,11 @@ impl SystrapContext {
         let slot = self.slot();
         slot.cmd().store(cmd, Relaxed);
         slot.sentry_cpu().store(cpu::current(), Relaxed);
-        if slot.rsp().swap(self.last, SeqCst) & l::SLEEP != 0 {
+        let asleep = slot.rsp().swap(self.last, SeqCst) & l::SLEEP != 0;
+        if asleep {
             futex::wake(slot.rsp(), 1);
         }
+        self.woke = asleep;
     }
 
     /// Waits for the next request. Spins while the stub is awake on another CPU; a spin in vain makes the next ones
@@ -94,13 +107,15 @@ impl SystrapContext {
     pub(crate) fn await_request(&mut self) -> Result<(), Gone> {
         let slot = &*self.thread.slot;
         let me = cpu::current();
-        let limit = u64::from(self.inner.spin);
+        // Who was woken needs a while to come round with the next request.
+        let limit = u64::from(self.inner.spin) * if self.woke { WAKING } else { 1 };
         let mut spin = limit != 0 && slot.stub_cpu().load(Relaxed) != me;
         if spin && self.skip > 0 {
             self.skip -= 1;
             spin = false;
         }
         let start = cpu::tsc();
+        let mut slept = false;
         loop {
             if self.thread.is_dead() {
                 return Err(Gone);
@@ -127,11 +142,20 @@ impl SystrapContext {
             }
             // A wake-up, a changed word and a signal all mean: look again.
             let _ = futex::wait(slot.req(), v | l::SLEEP);
+            slept = true;
         }
         if self.thread.is_dead() {
             return Err(Gone);
         }
-        slot.sentry_cpu().store(cpu::current(), Relaxed);
+        let me = cpu::current();
+        let cpus = (me, slot.stub_cpu().load(Relaxed));
+        let eager = self.place.step(&self.inner.cpus, cpus, slept, cpu::tsc());
+        slot.sentry_cpu().store(me, Relaxed);
+        if eager != self.eager {
+            self.eager = eager;
+            let spin = self.inner.spin * if eager { WAKING as u32 } else { 1 };
+            slot.spin().store(spin | if eager { l::SPIN_EAGER } else { 0 }, Relaxed);
+        }
         Ok(())
     }
 
@@ -434,7 +458,12 @@ impl SystrapContext {
     }
 
     fn end(&mut self) {
-        if std::mem::replace(&mut self.ended, true) || self.thread.is_dead() {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        // The thread may serve another context next.
+        self.place.stay_anywhere(&self.inner.cpus);
+        if self.thread.is_dead() {
             return;
         }
         self.inner.forget(&self.thread);

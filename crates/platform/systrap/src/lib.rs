@@ -5,6 +5,7 @@
 //! - `stub::launch`: the zygote, from which stub processes are forked.
 //! - `space`, `context`: a stub process and a guest thread, as the kernel sees them.
 //! - `slot`, `actions`: shared memory with a stub thread, and what is asked of it.
+//! - `place`: on which CPU a sentry thread runs.
 //! - `rewrite`: call sites that no longer need a signal.
 //! - `notify`, `watch`: the two service threads (requests of stubs; their deaths).
 //! - `census`: finds what a hostile guest kept quiet about.
@@ -21,6 +22,7 @@ mod actions;
 mod census;
 mod context;
 mod notify;
+mod place;
 mod rewrite;
 mod slot;
 mod space;
@@ -68,6 +70,7 @@ pub const HOST_SYSCALLS: &[(i64, &str)] = &[
     (libc::SYS_close, "descriptors of processes that ended"),
     (libc::SYS_fcntl, "F_GETFD: debug builds check descriptors before they close them"),
     (libc::SYS_sched_yield, "locks"),
+    (libc::SYS_sched_setaffinity, "a thread of the sentry keeps off its stub's CPU"),
     (libc::SYS_clock_nanosleep, "pause after a failed fork of the zygote"),
 ];
 
@@ -106,6 +109,7 @@ pub(crate) struct Inner {
     xstate: xstate::Layout,
     /// Longest spin in TSC cycles; 0 on a machine with one CPU.
     spin: u32,
+    cpus: place::Cpus,
     threads: Mutex<HashMap<i32, Arc<Thread>>>,
     spaces: Mutex<HashMap<i32, Arc<Space>>>,
     forks: Mutex<Forks>,
@@ -169,7 +173,7 @@ impl Systrap {
     pub fn prepare_with(maps: &str) -> Result<Prepared, Error> {
         let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
         let spin =
-            if cpus > 1 { (SPIN_MICROSECONDS * cpu::tsc_per_microsecond()).min(1 << 30) as u32 } else { 0 };
+            if cpus > 1 { (SPIN_MICROSECONDS * cpu::tsc_per_microsecond()).min(1 << 28) as u32 } else { 0 };
         let launched = stub::launch::launch(maps)?;
         let errno = |e: rustix::io::Errno| Errno::from_raw(e.raw_os_error());
         let epoll =
@@ -198,6 +202,7 @@ impl Systrap {
             limits: launched.limits,
             xstate: launched.xstate,
             spin,
+            cpus: place::Cpus::new(if spin == 0 { 0 } else { cpu::tsc_per_microsecond() }),
             threads: Mutex::default(),
             spaces: Mutex::default(),
             forks: Mutex::default(),

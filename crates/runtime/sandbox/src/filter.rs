@@ -37,6 +37,11 @@ const THREADS: &[Rule] = &[
     allow_when(libc::SYS_prctl, &[&[Arg::Is(0, PR_GET_AUXV)]], "rustix learns the page size"),
     allow(libc::SYS_sched_getaffinity, "the number of processors; a thread's stack bounds"),
     allow(libc::SYS_sched_yield, "locks"),
+    allow_when(
+        libc::SYS_sched_setaffinity,
+        &[&[Arg::Is(0, 0)]],
+        "a thread of the sentry keeps off its stub's CPU",
+    ),
     allow(libc::SYS_getpriority, "the niceness with which the first process starts"),
     allow(libc::SYS_rt_sigaction, "handlers that interrupt a thread"),
     allow(libc::SYS_tgkill, "interrupting a thread of the sentry or of a stub"),
