@@ -81,6 +81,9 @@ impl Context for Never {
         Arc::new(Never(self.0.clone(), Regs::default()))
     }
     fn set_report_all(&mut self, _on: bool) {}
+    fn max_rss(&mut self) -> Option<u64> {
+        None
+    }
     fn pass_futex(&mut self) -> bool {
         false
     }

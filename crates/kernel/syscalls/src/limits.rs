@@ -4,6 +4,7 @@ use crate::arg::Ptr;
 use abi::Errno;
 use abi::time::Timeval;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use task::{Current, SysResult, Task};
 use vfs::{Caller, Cap};
@@ -30,6 +31,10 @@ pub fn rusage_of(utime: u64, stime: u64, maxrss: u64) -> Rusage {
 }
 
 pub fn getrusage(c: &mut Current, who: i32, out: Ptr) -> SysResult {
+    c.kernel().usage_wanted.store(true, Ordering::Relaxed);
+    if matches!(who, libc::RUSAGE_SELF | libc::RUSAGE_THREAD) {
+        c.measure_rss();
+    }
     let u = c.task.group.total_usage();
     let r = match who {
         libc::RUSAGE_SELF => rusage_of(u.utime, u.stime, u.maxrss),

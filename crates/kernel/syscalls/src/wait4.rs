@@ -3,6 +3,7 @@
 use crate::arg::Ptr;
 use crate::limits::rusage_of;
 use abi::{Errno, SigInfo};
+use std::sync::atomic::Ordering;
 use task::{Current, SysErr, SysResult, Whom};
 use vfs::Caller;
 
@@ -16,6 +17,9 @@ pub fn wait4(c: &mut Current, pid: i32, status: Ptr, options: i32, usage: Ptr) -
     crate::arg::check_flags(options, known)?;
     if pid == i32::MIN {
         return Err(Errno::ESRCH.into());
+    }
+    if !usage.is_null() {
+        c.kernel().usage_wanted.store(true, Ordering::Relaxed);
     }
     let whom = match pid {
         -1 => Whom::Any,
@@ -41,6 +45,9 @@ pub fn waitid(c: &mut Current, kind: i32, id: i32, info: Ptr, options: i32, usag
     crate::arg::check_flags(options, known)?;
     if options & states == 0 {
         return Err(Errno::EINVAL.into());
+    }
+    if !usage.is_null() {
+        c.kernel().usage_wanted.store(true, Ordering::Relaxed);
     }
     let mut options = options;
     let whom = match kind {

@@ -416,6 +416,7 @@ impl Current {
     fn commit(&mut self, p: Program, l: Loaded, creds: Credentials) {
         let g = self.task.group.clone();
         crate::futex::release(self, false);
+        self.measure_end();
         self.task.robust_list.store(0, Ordering::Relaxed);
         if self.clear_child_tid != 0 && self.mm.groups.load(Ordering::SeqCst) > 1 {
             self.ctx.queue(Action::StoreAndWake { addr: self.clear_child_tid, value: Some(0), wake: 1 });

@@ -31,6 +31,9 @@ pub(crate) fn leave(mut c: Current) {
     if c.clear_child_tid != 0 && shared_memory {
         c.ctx.queue(Action::StoreAndWake { addr: c.clear_child_tid, value: Some(0), wake: 1 });
     }
+    if group.signals.lock().threads.len() == 1 {
+        c.measure_end();
+    }
     // The last who has the list makes its adjustments.
     let undo = task.sem_undo.lock().take();
     drop(undo);
@@ -105,6 +108,24 @@ pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm) {
         let ns = hostsys::clock::process_cpu_ns(mm.space.host_pid()).unwrap_or(0) as u64;
         group.usage.lock().utime += ns;
         mm.forget_mappings(group.tgid);
+    }
+}
+
+impl Current {
+    /// Brings the largest resident set of the process up to date.
+    pub fn measure_rss(&mut self) {
+        if let Some(kib) = self.ctx.max_rss() {
+            // The host counts in batches and may say 0 of a small process; a page is there in any case.
+            let mut u = self.task.group.usage.lock();
+            u.maxrss = u.maxrss.max(kib).max(abi::PAGE_SIZE / 1024);
+        }
+    }
+
+    /// As [`Current::measure_rss`], when its memory is about to go and somebody may ask.
+    pub(crate) fn measure_end(&mut self) {
+        if self.kernel().usage_wanted.load(Ordering::Relaxed) {
+            self.measure_rss();
+        }
     }
 }
 

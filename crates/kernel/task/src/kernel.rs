@@ -79,6 +79,8 @@ pub struct Kernel {
     pub terminal_info: OnceLock<TerminalInfo>,
     /// Values of /proc/sys that were set, by path below it.
     pub sysctls: Leaf<BTreeMap<&'static str, String>>,
+    /// Somebody has asked for resource usage: from now on the ends of processes are measured, which costs a hand-off.
+    pub usage_wanted: AtomicBool,
     /// POSIX message queues.
     pub mqueue: Arc<mqueue::Mqueues>,
     /// System V IPC.
@@ -124,6 +126,7 @@ impl Kernel {
             hangup: OnceLock::new(),
             terminal_info: OnceLock::new(),
             sysctls: Leaf::default(),
+            usage_wanted: AtomicBool::new(false),
             mqueue: mqueue::Mqueues::new(),
             ipc: IpcNamespace::new(),
             pi: crate::pi::PiTable::default(),

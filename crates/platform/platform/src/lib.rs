@@ -324,6 +324,8 @@ pub trait Context: Send {
     /// Has the guest thread replace the 32-bit word at `addr` by `new` if it is `old`, in one atomic step, after the
     /// queued actions. Gives what was there: `old` when it was replaced. EFAULT when the word cannot be written.
     fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32>;
+    /// Largest resident set of the address space so far in KiB, as the host counts it; after the queued actions.
+    fn max_rss(&mut self) -> Option<u64>;
     /// Handle by which other threads interrupt this one.
     fn interrupter(&self) -> Arc<dyn Interrupt>;
     /// Report every system call, native futexes and known answers included (strace, seccomp, ptrace).

@@ -96,6 +96,12 @@ pub const RULES: &[Rule] = &[
         Allow,
         "a process dies with the sentry; can only be switched on",
     ),
+    rule(
+        libc::SYS_getrusage,
+        &[OneOf(0, ALL, &[libc::RUSAGE_SELF as u32])],
+        Allow,
+        "the process's largest resident set; writes to memory that the process has mapped",
+    ),
     rule(libc::SYS_restart_syscall, &[], Allow, "the host restarts a futex wait after a stop"),
     rule(libc::SYS_sched_yield, &[], Allow, "hand-off; no effect but on scheduling"),
     rule(

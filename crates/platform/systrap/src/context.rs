@@ -610,6 +610,18 @@ impl Context for SystrapContext {
         }
     }
 
+    fn max_rss(&mut self) -> Option<u64> {
+        // struct rusage, in the copy buffer.
+        const MAXRSS: usize = 32;
+        self.flush().ok()?;
+        let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
+        let who = abi::libc::RUSAGE_SELF as u64;
+        self.host_call(abi::libc::SYS_getrusage, [who, buf, 0, 0, 0, 0]).ok()?;
+        let mut kib = [0; 8];
+        self.slot().read_window(0, MAXRSS, &mut kib);
+        Some(u64::from_le_bytes(kib))
+    }
+
     fn interrupter(&self) -> Arc<dyn Interrupt> {
         self.thread.clone()
     }
