@@ -3,9 +3,14 @@
 use crate::{ACTION_FULL, Data, MAX_PER_PATH, Program, RET_ALLOW};
 use abi::{Errno, Result};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// System calls for which the answer "always allowed" is remembered.
 const REMEMBERED: usize = 512;
+
+/// Most instructions of all filters there are: they live in the sentry. 64 MiB.
+const MAX_LIVE: usize = 8 << 20;
+static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// A filter and those installed before it.
 #[derive(Debug)]
@@ -31,12 +36,14 @@ pub struct Verdict {
 }
 
 impl Chain {
-    /// Puts a program in front of others. ENOMEM when they are too long together.
+    /// Puts a program in front of others. ENOMEM when they are too long together, or there are too many anywhere.
     pub fn new(program: Program, before: Option<Arc<Chain>>, log: bool) -> Result<Arc<Chain>> {
         let weight = program.weight() + 4 + before.as_ref().map_or(0, |b| b.weight);
         if weight - 4 > MAX_PER_PATH {
             return Err(Errno::ENOMEM);
         }
+        let add = |n: usize| n.checked_add(program.len()).filter(|n| *n <= MAX_LIVE);
+        LIVE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Errno::ENOMEM)?;
         let count = 1 + before.as_ref().map_or(0, |b| b.count);
         let mut allowed = before.as_ref().map_or([u64::MAX; REMEMBERED / 64], |b| b.allowed);
         for nr in 0..REMEMBERED {
@@ -93,6 +100,7 @@ impl Chain {
 impl Drop for Chain {
     // A long chain must not end in as many nested calls.
     fn drop(&mut self) {
+        LIVE.fetch_sub(self.program.len(), Ordering::Relaxed);
         let mut next = self.before.take();
         while let Some(c) = next {
             next = Arc::into_inner(c).and_then(|mut c| c.before.take());

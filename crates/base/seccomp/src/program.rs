@@ -61,6 +61,11 @@ impl Program {
         Ok(Program(code.into()))
     }
 
+    /// Number of instructions.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Number of instructions after Linux's translation to its own machine, which is what its limit counts.
     pub fn weight(&self) -> usize {
         const PROLOGUE: usize = 3;

@@ -86,6 +86,8 @@ pub struct IpcNamespace {
     msg_bytes: AtomicU64,
     /// Semaphores of all sets.
     sems: AtomicU64,
+    /// Bytes of all SEM_UNDO adjustments.
+    undo_bytes: AtomicU64,
 }
 
 impl IpcNamespace {

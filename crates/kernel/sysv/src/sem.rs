@@ -22,6 +22,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const MAX_VALUE: i32 = 32767;
 /// Most semaphores of a namespace: they live in the sentry.
 const MAX_SEMS: u64 = 1 << 20;
+/// Most bytes of adjustments of a namespace, each set's counted with [`UNDO_OVERHEAD`] more.
+const MAX_UNDO_BYTES: u64 = 64 << 20;
+const UNDO_OVERHEAD: u64 = 96;
 /// Most sets with adjustments of one list.
 const MAX_UNDO: usize = 4096;
 
@@ -105,8 +108,11 @@ impl UndoList {
 impl Drop for UndoList {
     fn drop(&mut self) {
         for id in self.sets.get_mut().drain(..) {
-            if let Ok(set) = self.namespace.sem.lock().find(id) {
-                set.apply_undo(self.number, self.pid);
+            let set = self.namespace.sem.lock().find(id);
+            if let Ok(set) = set
+                && set.apply_undo(self.number, self.pid)
+            {
+                self.namespace.undo_bytes.fetch_sub(set.undo_size(), Relaxed);
             }
         }
     }
@@ -156,11 +162,12 @@ impl State {
             }
         }
         if let Some(number) = undo {
-            let count = self.sems.len();
-            let list = self.undo.entry(number).or_insert_with(|| vec![0; count]);
-            for (n, a) in adjust {
-                if let Some(x) = list.get_mut(usize::from(n)) {
-                    *x = a as i16;
+            // Made by `reserve_undo`.
+            if let Some(list) = self.undo.get_mut(&number) {
+                for (n, a) in adjust {
+                    if let Some(x) = list.get_mut(usize::from(n)) {
+                        *x = a as i16;
+                    }
                 }
             }
         }
@@ -170,15 +177,22 @@ impl State {
 }
 
 impl Set {
-    fn apply_undo(&self, number: u64, pid: i32) {
+    /// Bytes that the adjustments of one list count for.
+    fn undo_size(&self) -> u64 {
+        self.count as u64 * 2 + UNDO_OVERHEAD
+    }
+
+    /// True when there were adjustments.
+    fn apply_undo(&self, number: u64, pid: i32) -> bool {
         let mut s = self.state.lock();
-        let Some(list) = s.undo.remove(&number) else { return };
+        let Some(list) = s.undo.remove(&number) else { return false };
         for (sem, adjust) in s.sems.iter_mut().zip(list).filter(|(_, a)| *a != 0) {
             *sem = Sem { value: (sem.value + i32::from(adjust)).clamp(0, MAX_VALUE), pid };
         }
         s.otime = now();
         drop(s);
         self.wait.notify(Events::ALL);
+        true
     }
 
     fn show(&self) -> SemidDs {
@@ -266,6 +280,9 @@ impl IpcNamespace {
             }
         }
         let number = list.as_ref().map(|l| l.number);
+        if let Some(n) = number {
+            self.reserve_undo(&set, n)?;
+        }
         let mut attempt = || -> Option<Result<()>> {
             let mut s = set.state.lock();
             s.waiting.retain(|w| w.0 != me);
@@ -296,6 +313,20 @@ impl IpcNamespace {
                 Err(Failure::Errno(if stop == Stop::TimedOut { Errno::EAGAIN } else { Errno::EINTR }))
             }
         }
+    }
+
+    /// Makes room for a list's adjustments. ENOSPC when there are too many in all.
+    fn reserve_undo(&self, set: &Set, number: u64) -> Result<()> {
+        let mut s = set.state.lock();
+        if s.removed {
+            return Err(Errno::EIDRM);
+        }
+        if !s.undo.contains_key(&number) {
+            let add = |n: u64| n.checked_add(set.undo_size()).filter(|n| *n <= MAX_UNDO_BYTES);
+            self.undo_bytes.fetch_update(Relaxed, Relaxed, add).map_err(|_| Errno::ENOSPC)?;
+            s.undo.insert(number, vec![0; set.count]);
+        }
+        Ok(())
     }
 
     /// GETVAL, GETPID, GETNCNT, GETZCNT.
@@ -411,6 +442,7 @@ impl IpcNamespace {
             s.perm.owned(cx)?;
             t.remove(&s.perm);
             s.removed = true;
+            self.undo_bytes.fetch_sub(s.undo.len() as u64 * set.undo_size(), Relaxed);
             s.undo.clear();
             drop(s);
             set

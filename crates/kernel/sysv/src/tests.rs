@@ -151,3 +151,23 @@ fn what_is_to_be_undone_is() {
     assert_eq!(ns.sem_values(&ME, id), Ok(vec![0, 8]));
     assert_eq!(ns.sem_ask(&ME, id, 0, Ask::Pid), Ok(9));
 }
+
+#[test]
+fn adjustments_are_bounded_and_given_back() {
+    let ns = IpcNamespace::new();
+    let id = ns.semget(&ME, IPC_PRIVATE, 32000, 0o600).expect("made");
+    let op = [SemBuf { num: 0, op: 1, flags: 0x1000 }];
+    let mut lists = Vec::new();
+    let end = loop {
+        let list = UndoList::new(ns.clone(), 9);
+        match ns.semop(&ME, id, &op, None, || list.clone()) {
+            Ok(()) => lists.push(list),
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(end, Failure::Errno(Errno::ENOSPC));
+    assert!((1000..1100).contains(&lists.len()), "{}", lists.len());
+    drop(lists);
+    assert_eq!(ns.sem_ask(&ME, id, 0, Ask::Value), Ok(0));
+    assert_eq!(ns.undo_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
+}

@@ -434,14 +434,20 @@ impl Context for PtraceContext {
     }
 
     fn max_rss(&mut self) -> Option<u64> {
-        // struct rusage, on the first of the stub's private stacks, which this platform does not use.
+        // struct rusage, on a page outside the guest's range that is there for this call. Should two threads measure at
+        // once, one of them learns nothing.
         const MAXRSS: u64 = 32;
         self.flush().ok()?;
-        let buf = l::STACK_BASE + l::STACK_SIZE / 2;
-        self.call(libc::SYS_getrusage, [libc::RUSAGE_SELF as u64, buf, 0, 0, 0, 0], None).ok()?;
+        let (page, len) = (l::STACK_BASE, abi::PAGE_SIZE);
+        let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        let flags = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED) as u64;
+        self.call(libc::SYS_mmap, [page, len, prot, flags, u64::MAX, 0], None).ok()?;
+        let asked = self.call(libc::SYS_getrusage, [libc::RUSAGE_SELF as u64, page, 0, 0, 0, 0], None);
         let mut kib = [0; 8];
-        let n = process::vm_read(self.space.pid, buf + MAXRSS, &mut kib).ok()?;
-        (n == kib.len()).then(|| u64::from_le_bytes(kib))
+        let n = process::vm_read(self.space.pid, page + MAXRSS, &mut kib);
+        self.call(libc::SYS_munmap, [page, len, 0, 0, 0, 0], None).ok()?;
+        asked.ok()?;
+        (n == Ok(kib.len())).then(|| u64::from_le_bytes(kib))
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupt> {
