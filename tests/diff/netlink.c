@@ -6,6 +6,7 @@
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 static int route(void) {
@@ -167,4 +168,30 @@ TEST(libc_finds_the_interface) {
             found |= ((struct sockaddr_in *)a->ifa_addr)->sin_addr.s_addr == htonl(INADDR_LOOPBACK);
     CHECK(found);
     (void)name;
+}
+TEST(requests_on_any_socket) {
+    int s = SYS(socket(AF_UNIX, SOCK_DGRAM, 0));
+    struct ifreq r = {.ifr_name = "lo"};
+    OK(ioctl(s, SIOCGIFINDEX, &r));
+    CHECK_EQ(r.ifr_ifindex, 1);
+    OK(ioctl(s, SIOCGIFMTU, &r));
+    CHECK_EQ(r.ifr_mtu, 65536);
+    OK(ioctl(s, SIOCGIFFLAGS, &r));
+    CHECK_EQ(r.ifr_flags & (IFF_LOOPBACK | IFF_UP), IFF_LOOPBACK | IFF_UP);
+    OK(ioctl(s, SIOCGIFHWADDR, &r));
+    CHECK_EQ(r.ifr_hwaddr.sa_family, 772);
+    memset(&r, 0, sizeof r);
+    r.ifr_ifindex = 1;
+    OK(ioctl(s, SIOCGIFNAME, &r));
+    CHECK_STR(r.ifr_name, "lo");
+    r.ifr_ifindex = 9999;
+    CHECK_ERR(ioctl(s, SIOCGIFNAME, &r), ENODEV);
+    strcpy(r.ifr_name, "nosuch0");
+    CHECK_ERR(ioctl(s, SIOCGIFINDEX, &r), ENODEV);
+    CHECK_ERR(ioctl(s, SIOCGIFINDEX, BAD_PTR), EFAULT);
+    char buf[4096];
+    struct ifconf c = {.ifc_len = sizeof buf, .ifc_buf = buf};
+    OK(ioctl(s, SIOCGIFCONF, &c));
+    CHECK(c.ifc_len >= (int)sizeof r);
+    CHECK_EQ(((struct sockaddr_in *)&c.ifc_req[0].ifr_addr)->sin_family, AF_INET);
 }

@@ -25,13 +25,20 @@ pub(crate) fn state_dir(global: &Global) -> PathBuf {
     if let Some(dir) = &global.root {
         return dir.clone();
     }
-    if !rootless(global) {
+    // Root of a user namespace is an ordinary user of the host, whom /run does not belong to.
+    if !rootless(global) && (users_are_the_hosts() || std::env::var_os("XDG_RUNTIME_DIR").is_none()) {
         return "/run/ringfence".into();
     }
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(dir) => PathBuf::from(dir).join("ringfence"),
         None => format!("/tmp/ringfence-{}", rustix::process::geteuid().as_raw()).into(),
     }
+}
+
+/// Whether every user of the host has the same number here: not inside a user namespace, in other words.
+pub(crate) fn users_are_the_hosts() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// What the global flags choose for every container of a bundle.

@@ -39,7 +39,7 @@ pub(crate) fn manager(global: &Global, spec: &Spec, id: &str) -> Result<Option<M
     if global.ignore_cgroups {
         return Ok(None);
     }
-    let rootless = container::rootless(global) || !may_manage();
+    let rootless = container::rootless(global) || !container::users_are_the_hosts();
     let made = Manager::new(spec.linux().as_ref(), id, global.systemd_cgroup, rootless);
     match made {
         Ok(manager) => Ok(Some(manager)),
@@ -49,12 +49,6 @@ pub(crate) fn manager(global: &Global, spec: &Spec, id: &str) -> Result<Option<M
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// Whether root here is root of the host: inside a user namespace the groups belong to somebody else.
-fn may_manage() -> bool {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// The limits that a configuration asks for.

@@ -8,7 +8,6 @@ use abi::Errno;
 use mm::{MemoryMap, Mm};
 use platform::Platform;
 use ranked::Mutex;
-use socket::netlink::{Interfaces, NetlinkFamily};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,8 +52,7 @@ pub fn run(
     let kernel = Kernel::new(platform, syscalls::dispatch, uts, cpus, memory);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     syscalls::install_hooks(&kernel);
-    let netlink = NetlinkFamily::new(Arc::new(Interfaces::loopback()));
-    socket::family::register(libc::AF_NETLINK, Arc::new(netlink));
+    socket::netlink::install(socket::netlink::Interfaces::loopback());
 
     let fs = mounts::build(&kernel, &spec, &mut fds)?;
     *kernel.root_fs.lock() = Some(fs.clone());

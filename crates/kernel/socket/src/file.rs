@@ -75,7 +75,10 @@ impl FileOps for SocketFile {
         cmd: u32,
         arg: u64,
     ) -> Result<u64> {
-        self.ops.ioctl(cx, mem, cmd, arg)
+        match self.ops.ioctl(cx, mem, cmd, arg) {
+            Err(Errno::ENOTTY) => crate::netlink::device::ioctl(&crate::netlink::namespace(), mem, cmd, arg),
+            answer => answer,
+        }
     }
     fn link_name(&self) -> Option<String> {
         Some(format!("socket:[{}]", self.ino))

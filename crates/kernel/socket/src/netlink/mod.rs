@@ -6,6 +6,7 @@
 //! Lock rank: leaf. A checkpoint keeps the queue, the address and the options.
 
 mod answer;
+pub(crate) mod device;
 mod interfaces;
 mod wire;
 
@@ -15,7 +16,7 @@ use crate::family::Family;
 use crate::ops::{Names, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -34,6 +35,21 @@ const GROUPS: i32 = 38;
 const QUEUE: usize = 256 << 10;
 /// Longest request.
 const REQUEST: usize = 64 << 10;
+
+/// The network namespace of the sandbox.
+static NAMESPACE: RwLock<Option<Arc<Interfaces>>> = RwLock::new(None);
+
+/// Makes these interfaces those of the sandbox's network namespace. Called once, when the kernel starts.
+pub fn install(interfaces: Interfaces) {
+    let interfaces = Arc::new(interfaces);
+    *NAMESPACE.write() = Some(interfaces.clone());
+    crate::family::register(libc::AF_NETLINK, Arc::new(NetlinkFamily::new(interfaces)));
+}
+
+/// The interfaces of the sandbox's network namespace.
+pub(crate) fn namespace() -> Arc<Interfaces> {
+    NAMESPACE.read().clone().unwrap_or_default()
+}
 
 /// Makes the sockets of one network namespace.
 pub struct NetlinkFamily {
