@@ -284,7 +284,8 @@ pub fn is_native_futex(op: u64) -> bool {
 ///
 /// futex(2) operations WAIT, WAKE, WAIT_BITSET, WAKE_BITSET, REQUEUE,
 /// CMP_REQUEUE and WAKE_OP are executed by the platform itself on the host's
-/// own futex and are not reported as `Exit::Syscall`; all others are.
+/// own futex and are not reported as `Exit::Syscall`. Nor need be sched_yield, arch_prctl(ARCH_SET_FS), rseq (which the
+/// kernel does not have) and those of [`Interrupt::set_answers`]. All others are.
 /// The platform does so unless [`Context::set_report_all`] is on.
 pub trait Context: Send {
     /// The address space this thread runs in.

@@ -17,7 +17,10 @@
 #define SYS_clone 56
 #define SYS_sigaltstack 131
 #define SYS_prctl 157
+#define SYS_arch_prctl 158
 #define SYS_futex 202
+#define SYS_rseq 334
+#define TASK_LIMIT STUB_TEXT
 #define SYS_exit_group 231
 #define SYS_seccomp 317
 
@@ -25,6 +28,7 @@
 #define EAGAIN 11
 #define EFAULT 14
 #define EINVAL 22
+#define ENOSYS 38
 #define AUDIT_ARCH_X86_64 0xc000003eu
 
 struct kstack { u64 sp; int flags; u64 size; };
@@ -346,6 +350,12 @@ static int native(struct Priv *p, struct Slot *s)
   switch (s->regs[ORIG_RAX]) {
   case SYS_futex: return native_futex(p, s);
   case SYS_sched_yield: s->regs[RAX] = sc(SYS_sched_yield, 0, 0, 0, 0, 0, 0); return ANSWERED;
+  case SYS_arch_prctl:                                     // ARCH_SET_FS: a register, which every request reports
+    if (s->regs[RDI] != 0x1002 || s->regs[RSI] >= TASK_LIMIT) return NOT_NATIVE;
+    wrfs(s->regs[FS_BASE] = s->regs[RSI]);
+    s->regs[RAX] = 0;
+    return ANSWERED;
+  case SYS_rseq: s->regs[RAX] = -ENOSYS; return ANSWERED;  // the kernel has none, and every new thread asks
   }
   return NOT_NATIVE;
 }
