@@ -10,6 +10,7 @@ mod commands;
 mod container;
 mod logs;
 mod record;
+mod start_hooks;
 
 use cli::{Cli, Command, Global};
 use sandbox::role;

@@ -63,7 +63,7 @@ pub(crate) fn hooks_of(container: &Container) -> Hooks {
 }
 
 /// A container's state as hooks read it.
-fn state_for_hooks(state: &State) -> hooks::State {
+pub(crate) fn state_for_hooks(state: &State) -> hooks::State {
     hooks::State {
         oci_version: state.oci_version.clone(),
         id: state.id.clone(),

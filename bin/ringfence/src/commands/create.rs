@@ -2,7 +2,7 @@
 
 use crate::cli::{Create, Global, Id, Run};
 use crate::record::{self, Kept};
-use crate::{Failure, container, logs};
+use crate::{Failure, container, logs, start_hooks};
 use bundle::{Options, Prepared};
 use cgroups::Manager;
 use hooks::Kind;
@@ -10,6 +10,7 @@ use oci_spec::runtime::Hooks;
 use sandbox::console;
 use sandbox::launch::{Files, Holds, Sandbox, launch};
 use sandbox::state::{self, Claim, Record, State, Status};
+use sentry::spec::Target;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -29,10 +30,16 @@ pub(crate) fn start(global: &Global, args: &Id) -> Result<u8, Failure> {
         Status::Stopped => return Err("cannot start a container that has stopped".into()),
         status => return Err(format!("cannot start an already running container: it is {status}").into()),
     }
+    let hooks = record::hooks_of(&container);
+    if let Err(error) = start_hooks::run(&container, &hooks, &record.state) {
+        // The container ends without having run.
+        container::connect(&container)?.signal(libc::SIGKILL, Target::Init)?;
+        return Err(error);
+    }
     container::connect(&container)?.start()?;
     record.state.status = Status::Running;
     container.write(&record)?;
-    record::run_later_hooks(&record::hooks_of(&container), Kind::Poststart, &record.state);
+    record::run_later_hooks(&hooks, Kind::Poststart, &record.state);
     Ok(0)
 }
 
@@ -40,6 +47,7 @@ pub(crate) fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     if args.detach {
         let mut made = set_up(global, &args.create, "run", false)?;
         await_ready(&mut made.sandbox)?;
+        start_hooks::run(made.claim.container(), &made.hooks, &made.state(Status::Created))?;
         made.sandbox.start()?;
         let (hooks, state) = (made.hooks.clone(), made.state(Status::Running));
         made.settle(&args.create, Status::Running)?;
@@ -47,10 +55,15 @@ pub(crate) fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
         return Ok(0);
     }
     let signals = container::signals()?;
-    let Made { sandbox, mut claim, mut record, console, mut groups, hooks } =
+    let Made { mut sandbox, mut claim, mut record, console, mut groups, hooks } =
         set_up(global, &args.create, "run", true)?;
     if let Some(file) = &args.create.pid_file {
         container::write_pid_file(file, sandbox.pid())?;
+    }
+    if !Kind::StartContainer.of(&hooks).is_empty() {
+        await_ready(&mut sandbox)?;
+        let state = State { status: Status::Created, pid: sandbox.pid(), ..record.state.clone() };
+        start_hooks::run(claim.container(), &hooks, &state)?;
     }
     sandbox.start()?;
     let pid = sandbox.pid();
@@ -138,9 +151,6 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     let spec = bundle::load_spec(&args.bundle.join(bundle::CONFIG_FILE))?;
     let hooks = spec.hooks().clone().unwrap_or_default();
     hooks::check(&hooks)?;
-    if !Kind::StartContainer.of(&hooks).is_empty() {
-        return Err("hooks.startContainer is not supported".into());
-    }
     container::complete(&mut prepared);
     let claim = state::claim(&container::state_dir(global), &args.id)?;
     let mut record = record(args, &prepared, foreground)?;

@@ -8,8 +8,8 @@
 //! sandbox's own kernel, so the hook sees the runtime's mounts; what it changes below `root.path` the container sees.
 //!
 //! `startContainer` is a program of the container, and so never runs on the host: the kernel inside runs it as a
-//! process of the container before the container's own, with [`State`] on its standard input. [`check`] lets it pass;
-//! a runtime that cannot do this refuses it.
+//! process of the container before the container's own, with [`State`] on its standard input. That is the business of
+//! whoever talks to the kernel; nothing here does it.
 //!
 //! A hook without `env` gets the runtime's environment, one with an empty list gets none, as with runc. A hook that
 //! takes longer than its `timeout` is killed with all that it started.

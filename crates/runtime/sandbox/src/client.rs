@@ -6,11 +6,12 @@ use crate::{role, terminal};
 use channel::{Channel, MAX_FDS};
 use hostsys::signals::SignalFd;
 use hostsys::spawn::{Namespaces, Program, spawn};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use sentry::spec::{ProcessInfo, ProcessSpec, StartError, Target, WindowSize};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// Why a request was not carried out.
 #[derive(Debug)]
@@ -162,6 +163,30 @@ impl Attended {
                     };
                     let _ = self.channel.send(&request, &[]);
                 }
+            }
+        }
+    }
+
+    /// Waits for the end of the process, and kills it when the time is over; its exit status.
+    pub fn wait_at_most(&self, limit: Option<Duration>) -> io::Result<Option<u8>> {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left =
+                left.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
+            match poll(&mut [PollFd::new(&self.channel, PollFlags::IN)], left.as_ref()) {
+                Ok(0) => {
+                    let request = Request::Signal { signo: libc::SIGKILL, to: Target::Foreground };
+                    let _ = self.channel.send(&request, &[]);
+                    return Ok(None);
+                }
+                Ok(_) => match self.channel.recv()? {
+                    Some((Event::Exited { status }, _)) => return Ok(Some(exit_code(status))),
+                    Some(_) => {}
+                    None => return Ok(Some(128 + libc::SIGKILL as u8)),
+                },
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
