@@ -9,6 +9,7 @@ mod cli;
 mod commands;
 mod container;
 mod logs;
+mod names;
 mod record;
 mod start_hooks;
 

@@ -2,11 +2,11 @@
 
 use crate::cli::{Create, Global, Id, Run};
 use crate::record::{self, Kept};
-use crate::{Failure, container, logs, start_hooks};
+use crate::{Failure, container, logs, names, start_hooks};
 use bundle::{Options, Prepared};
 use cgroups::Manager;
 use hooks::Kind;
-use oci_spec::runtime::Hooks;
+use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
 use sandbox::console;
 use sandbox::launch::{Files, Holds, Sandbox, launch};
 use sandbox::state::{self, Claim, Record, State, Status};
@@ -151,6 +151,14 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     let spec = bundle::load_spec(&args.bundle.join(bundle::CONFIG_FILE))?;
     let hooks = spec.hooks().clone().unwrap_or_default();
     hooks::check(&hooks)?;
+    if let Some(path) = shared_uts(&spec)
+        && prepared.spec.hostname.is_empty()
+    {
+        match names::read(&path) {
+            Ok(name) => prepared.spec.hostname = name,
+            Err(error) => log::warn!("host name of {}: {error}", path.display()),
+        }
+    }
     container::complete(&mut prepared);
     let claim = state::claim(&container::state_dir(global), &args.id)?;
     let mut record = record(args, &prepared, foreground)?;
@@ -184,6 +192,10 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     let holds =
         Holds { alive: Some(claim.alive()), joined: &mut join, network: network.as_ref().map(AsFd::as_fd) };
     let sandbox = launch(log.as_fd(), container::mapping(global, &prepared)?, holds)?;
+    let uts = format!("/proc/{}/ns/uts", sandbox.pid());
+    if let Err(error) = names::write(uts.as_ref(), &prepared.spec.hostname) {
+        log::debug!("host name of {uts}: {error}");
+    }
     if let Some(manager) = &groups.0 {
         if let Some(resources) = record::resources(&spec) {
             manager.set(resources)?;
@@ -198,6 +210,12 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
     let console = console.filter(|_| args.console_socket.is_none());
     Ok(Made { sandbox, groups, claim, record, hooks, console })
+}
+
+/// The uts namespace that a container is to share.
+fn shared_uts(spec: &Spec) -> Option<PathBuf> {
+    let all = spec.linux().as_ref()?.namespaces().as_ref()?;
+    all.iter().find(|namespace| namespace.typ() == LinuxNamespaceType::Uts)?.path().clone()
 }
 
 /// The network namespace that the configuration names.
