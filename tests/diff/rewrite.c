@@ -123,7 +123,7 @@ TEST(calls_in_a_storm) {
     low = (uintptr_t)__executable_start, high = (uintptr_t)etext;
     struct sigaction sa = {.sa_sigaction = on_tick, .sa_flags = SA_SIGINFO | SA_RESTART};
     OK(sigaction(SIGALRM, &sa, 0));
-    struct itimerval it = {{0, 200}, {0, 200}};
+    struct itimerval it = {{0, 2000}, {0, 2000}};
     OK(setitimer(ITIMER_REAL, &it, 0));
     int fd = t_file("f", "abcdef"), p[2];
     pid_t me = getpid(), parent = getppid();
