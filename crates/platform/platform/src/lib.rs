@@ -271,7 +271,7 @@ pub enum Spawn {
 }
 
 /// System calls that a platform may answer without reporting them, see [`Context::set_report_all`].
-pub const NATIVE_CALLS: &[u32] = &[24, 39, 102, 104, 107, 108, 110, 186, 202];
+pub const NATIVE_CALLS: &[u32] = &[24, 39, 102, 104, 107, 108, 110, 158, 186, 202, 334];
 
 /// True for the futex(2) operations that a platform runs on the host's own futex; `op` as in the register.
 pub fn is_native_futex(op: u64) -> bool {

@@ -84,6 +84,15 @@ pub(crate) fn namespaces(linux: &Linux, warnings: &mut Vec<String>) -> Result<Na
             let reason = crate::config::reason(&error);
             fail!("linux.namespaces[{index}].path {}: {reason}", path.display());
         }
+        if matches!(typ, Type::Ipc | Type::Uts | Type::Cgroup | Type::Time) {
+            // What the containers of a pod share; each sandbox has a kernel of its own.
+            warnings.push(format!(
+                "linux.namespaces[{index}].path: the {typ} namespace {} cannot be shared; the container gets its own",
+                path.display()
+            ));
+            *slot = Namespace::New;
+            continue;
+        }
         if typ != Type::Network {
             fail!(
                 "linux.namespaces[{index}].path: joining a {typ} namespace ({}) is not supported",

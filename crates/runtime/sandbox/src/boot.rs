@@ -221,6 +221,8 @@ impl Window {
     /// Passes every new size on, from a thread of its own.
     fn watch(self, kernel: Arc<dyn Running>) -> io::Result<()> {
         let run = move || {
+            // A change before there was a kernel to tell.
+            kernel.resize(terminal::size(&self.tty));
             loop {
                 let mut polled = [PollFd::new(&self.signals, PollFlags::IN)];
                 let _ = poll(&mut polled, None);

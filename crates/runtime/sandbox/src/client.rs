@@ -214,5 +214,9 @@ pub fn attend(channel: OwnedFd, console: Option<OwnedFd>) -> io::Result<i32> {
         rustix::process::ioctl_tiocsctty(console)?;
     }
     let attended = Attended { channel: Channel::from_fd(channel), pid: 0 };
+    if let Some(console) = &console {
+        // A change before that was told to nobody.
+        attended.channel.send(&Request::Resize { size: terminal::size(console) }, &[])?;
+    }
     attended.wait(&signals, console.as_ref().map(AsFd::as_fd)).map(i32::from)
 }

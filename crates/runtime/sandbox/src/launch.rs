@@ -178,7 +178,7 @@ fn start_role(
     let args = arguments(role);
     let program = Program { exe, args: &args, env: &[], fds, namespaces };
     match spawn(&program, |pid| write_maps(pid, mapping).and_then(|()| joined(pid))) {
-        Ok(child) => Ok(Process { child, channel: None, waited: None, kept: false }),
+        Ok(child) => Ok(Process { child, channel: None, waited: None, signal: None, kept: false }),
         Err(error) => {
             Err(io::Error::other(format!("cannot start the {role} process in new namespaces: {error}")))
         }
@@ -200,6 +200,8 @@ pub(crate) struct Process {
     /// Open for as long as the process is to live.
     channel: Option<Channel>,
     waited: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
     /// Not ours to end any more.
     kept: bool,
 }
@@ -222,6 +224,7 @@ impl Process {
                     let signal = status.as_ref().and_then(WaitIdStatus::terminating_signal);
                     let status = code.or(signal.map(|s| 128 + s)).unwrap_or(128);
                     self.waited = Some(status);
+                    self.signal = signal;
                     return Ok(status);
                 }
                 Err(rustix::io::Errno::INTR) => {}

@@ -80,7 +80,7 @@ pub fn run(
         }
         if ready[1] {
             let status = sandbox.init.wait()?;
-            if status == 128 + libc::SIGKILL {
+            if sandbox.init.signal == Some(libc::SIGKILL) {
                 // Somebody killed the container as a whole: `kill`, or the host for want of memory.
                 return Ok(outcome.unwrap_or(Outcome::Exited(128 + libc::SIGKILL as u8)));
             }
