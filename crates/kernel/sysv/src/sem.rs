@@ -10,6 +10,7 @@ use crate::{IpcNamespace, IpcPerm, Perm, now, tgid};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -321,10 +322,10 @@ impl IpcNamespace {
         if s.removed {
             return Err(Errno::EIDRM);
         }
-        if !s.undo.contains_key(&number) {
+        if let Entry::Vacant(free) = s.undo.entry(number) {
             let add = |n: u64| n.checked_add(set.undo_size()).filter(|n| *n <= MAX_UNDO_BYTES);
             self.undo_bytes.fetch_update(Relaxed, Relaxed, add).map_err(|_| Errno::ENOSPC)?;
-            s.undo.insert(number, vec![0; set.count]);
+            free.insert(vec![0; set.count]);
         }
         Ok(())
     }
