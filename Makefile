@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/x86_64-unknown-linux-gnu/release/ringfence
 PREFIX ?= /usr/local
 
-.PHONY: help build demo test bench soak ltp install clean
+.PHONY: help build demo test bench soak ltp clients install clean
 
 help:
 	@echo "make demo     build, then watch unmodified programs run in a sandbox"
@@ -13,6 +13,7 @@ help:
 	@echo "make install  put it into $(PREFIX)/bin"
 	@echo "make bench    measure against native, with other runtimes beside when they are installed"
 	@echo "make soak     an hour of mixed programs, many at once (SECONDS=n for another length)"
+	@echo "make clients  Docker, containerd and Podman driving the runtime"
 	@echo "make ltp      the Linux Test Project's syscall tests"
 	@echo "make clean    remove what was built"
 
@@ -37,6 +38,10 @@ soak: build
 
 ltp: build
 	tests/ltp/run --runtime $(RELEASE)
+
+clients: build
+	@tools/prerequisites clients
+	tests/clients/run --runtime $(RELEASE)
 
 install: build
 	install -D -m 755 $(RELEASE) $(DESTDIR)$(PREFIX)/bin/ringfence
