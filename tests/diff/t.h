@@ -312,7 +312,8 @@ int main(int argc, char **argv) {
     T_REEXEC(argc, argv);
 #endif
     // Whoever started us may have ignored or blocked signals (a shell does so for background jobs).
-    for (int i = 1; i < 65; i++) signal(i, SIG_DFL);
+    // 32 and 33 are the C library's own and not to be had through it.
+    for (int i = 1; i < 65; i++) syscall(SYS_rt_sigaction, i, (long[4]){0}, 0, 8);
     sigset_t none_;
     sigemptyset(&none_);
     sigprocmask(SIG_SETMASK, &none_, 0);
