@@ -15,6 +15,7 @@ mod start_hooks;
 
 use cli::{Cli, Command, Global};
 use sandbox::role;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit status when ringfence itself fails: outside what programs commonly use, as runsc has it.
@@ -39,6 +40,11 @@ impl<T: std::fmt::Display> From<T> for Failure {
     fn from(message: T) -> Self {
         Self { status: INTERNAL_ERROR, message: message.to_string() }
     }
+}
+
+/// Writes a line to standard output; one that nobody takes is an error, not a panic.
+pub(crate) fn say(line: impl std::fmt::Display) -> Result<(), Failure> {
+    writeln!(std::io::stdout(), "{line}").map_err(|error| format!("standard output: {error}").into())
 }
 
 fn main() -> ExitCode {

@@ -55,7 +55,8 @@ pub(crate) fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
         return Ok(0);
     }
     let signals = container::signals()?;
-    let Made { mut sandbox, mut claim, mut record, console, mut groups, hooks } =
+    // Dropped from the last to the first: processes before the groups that they are in.
+    let Made { hooks, console, mut record, mut claim, mut groups, mut sandbox } =
         set_up(global, &args.create, "run", true)?;
     if let Some(file) = &args.create.pid_file {
         container::write_pid_file(file, sandbox.pid())?;

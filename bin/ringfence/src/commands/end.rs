@@ -2,7 +2,7 @@
 
 use crate::cli::{Delete, Global, Id, Kill};
 use crate::record::{self, Kept};
-use crate::{Failure, container};
+use crate::{Failure, container, say};
 use cgroups::Manager;
 use hooks::Kind;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -69,7 +69,7 @@ fn end_if_there(container: &Container, record: &Record) -> Result<(), Failure> {
 pub(crate) fn wait(global: &Global, args: &Id) -> Result<u8, Failure> {
     let (container, _) = container::find(global, &args.id)?;
     let status = container.wait_end()?;
-    println!("{}", serde_json::json!({ "id": args.id, "exitStatus": status }));
+    say(serde_json::json!({ "id": args.id, "exitStatus": status }))?;
     Ok(0)
 }
 
@@ -158,7 +158,7 @@ fn parse_signal(text: &str) -> Result<i32, Failure> {
         },
     };
     match number {
-        Some(number @ 1..=64) => Ok(number),
+        Some(number @ 0..=64) => Ok(number),
         _ => Err(format!("unknown signal {text:?}").into()),
     }
 }

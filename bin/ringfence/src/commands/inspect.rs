@@ -1,7 +1,7 @@
 //! `ringfence list`, `state`, `ps` and `debug`.
 
 use crate::cli::{Debug, Global, Id, List, ListFormat, LogLevel, Ps, Strace};
-use crate::{Failure, container};
+use crate::{Failure, container, say};
 use sandbox::state::{self, State, Status};
 use sentry::spec::ProcessInfo;
 use std::collections::HashMap;
@@ -12,18 +12,18 @@ pub(crate) fn list(global: &Global, args: &List) -> Result<u8, Failure> {
     let records = state::list(&container::state_dir(global))?;
     let states: Vec<State> = records.into_iter().map(|record| record.state).collect();
     if args.quiet {
-        states.iter().for_each(|state| println!("{}", state.id));
+        states.iter().try_for_each(|state| say(&state.id))?;
     } else if args.format == ListFormat::Json {
-        println!("{}", serde_json::to_string(&states)?);
+        say(serde_json::to_string(&states)?)?;
     } else {
         let row = |cells: [&str; 6]| {
             let [id, pid, status, bundle, created, owner] = cells;
-            println!("{id:<20} {pid:<8} {status:<10} {bundle:<30} {created:<24} {owner}");
+            say(format_args!("{id:<20} {pid:<8} {status:<10} {bundle:<30} {created:<28} {owner}"))
         };
-        row(["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"]);
+        row(["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"])?;
         for s in &states {
             let (pid, bundle) = (s.pid.to_string(), s.bundle.to_string_lossy());
-            row([&s.id, &pid, &s.status.to_string(), &bundle, &s.created, &s.owner]);
+            row([&s.id, &pid, &s.status.to_string(), &bundle, &s.created, &s.owner])?;
         }
     }
     Ok(0)
@@ -31,7 +31,7 @@ pub(crate) fn list(global: &Global, args: &List) -> Result<u8, Failure> {
 
 pub(crate) fn state(global: &Global, args: &Id) -> Result<u8, Failure> {
     let (_, record) = container::find(global, &args.id)?;
-    println!("{}", serde_json::to_string_pretty(&record.state)?);
+    say(serde_json::to_string_pretty(&record.state)?)?;
     Ok(0)
 }
 
@@ -47,9 +47,9 @@ pub(crate) fn ps(global: &Global, args: &Ps) -> Result<u8, Failure> {
             let outside = host_pids(record.state.pid);
             let pids: Vec<_> =
                 processes.iter().filter_map(|process| outside.get(&process.host_pid)).collect();
-            println!("{}", serde_json::to_string(&pids)?);
+            say(serde_json::to_string(&pids)?)?;
         }
-        ListFormat::Table => table(&processes),
+        ListFormat::Table => table(&processes)?,
     }
     Ok(0)
 }
@@ -73,17 +73,17 @@ fn host_pids(init: i32) -> HashMap<i32, i32> {
         .collect()
 }
 
-fn table(processes: &[ProcessInfo]) {
+fn table(processes: &[ProcessInfo]) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
-    println!(
+    say(format_args!(
         "{:<8} {:>7} {:>7} {:>2} {:<5} {:<6} {:>8} CMD",
         "UID", "PID", "PPID", "C", "STIME", "TTY", "TIME"
-    );
+    ))?;
     for p in processes {
         let lived = (now - p.started).max(1) as u64;
         let (h, m, s) = (p.cpu / 3600, p.cpu / 60 % 60, p.cpu % 60);
         let started = p.started.rem_euclid(86_400);
-        println!(
+        say(format_args!(
             "{:<8} {:>7} {:>7} {:>2} {:02}:{:02} {:<6} {h:02}:{m:02}:{s:02} {}",
             p.uid,
             p.pid,
@@ -93,15 +93,16 @@ fn table(processes: &[ProcessInfo]) {
             started / 60 % 60,
             p.tty,
             p.command
-        );
+        ))?;
     }
+    Ok(())
 }
 
 pub(crate) fn debug(global: &Global, args: &Debug) -> Result<u8, Failure> {
     let (container, _) = container::find(global, &args.id)?;
     let client = container::connect(&container)?;
     if args.ps {
-        table(&client.processes()?);
+        table(&client.processes()?)?;
     }
     if args.log_level.is_some() || args.strace.is_some() {
         let strace = args.strace == Some(Strace::All) || args.log_level == Some(LogLevel::Info);

@@ -1,7 +1,7 @@
 //! `ringfence spec`: writes a config.json to start from; `ringfence features`: what a config.json may ask for.
 
-use crate::Failure;
 use crate::cli::Spec;
+use crate::{Failure, say};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 
@@ -28,6 +28,6 @@ pub(crate) fn run(args: &Spec) -> Result<u8, Failure> {
 }
 
 pub(crate) fn features() -> Result<u8, Failure> {
-    println!("{}", serde_json::to_string_pretty(&bundle::features())?);
+    say(serde_json::to_string_pretty(&bundle::features())?)?;
     Ok(0)
 }

@@ -10,6 +10,8 @@ const REMEMBERED: usize = 512;
 
 /// Most instructions of all filters there are: they live in the sentry. 64 MiB.
 const MAX_LIVE: usize = 8 << 20;
+/// What a filter takes besides its instructions, counted in them.
+const OVERHEAD: usize = 32;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// A filter and those installed before it.
@@ -42,7 +44,7 @@ impl Chain {
         if weight - 4 > MAX_PER_PATH {
             return Err(Errno::ENOMEM);
         }
-        let add = |n: usize| n.checked_add(program.len()).filter(|n| *n <= MAX_LIVE);
+        let add = |n: usize| n.checked_add(program.len() + OVERHEAD).filter(|n| *n <= MAX_LIVE);
         LIVE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Errno::ENOMEM)?;
         let count = 1 + before.as_ref().map_or(0, |b| b.count);
         let mut allowed = before.as_ref().map_or([u64::MAX; REMEMBERED / 64], |b| b.allowed);
@@ -100,7 +102,7 @@ impl Chain {
 impl Drop for Chain {
     // A long chain must not end in as many nested calls.
     fn drop(&mut self) {
-        LIVE.fetch_sub(self.program.len(), Ordering::Relaxed);
+        LIVE.fetch_sub(self.program.len() + OVERHEAD, Ordering::Relaxed);
         let mut next = self.before.take();
         while let Some(c) = next {
             next = Arc::into_inner(c).and_then(|mut c| c.before.take());

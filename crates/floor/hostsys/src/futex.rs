@@ -1,19 +1,24 @@
 //! futex(2) wait and wake on words that may be shared between processes.
 
 use abi::{Errno, Result};
-use std::ptr;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
-/// Sleeps while `word` holds `expected`. Returns on a wake-up; EAGAIN when the value differs, EINTR on a signal.
-pub fn wait(word: &AtomicU32, expected: u32) -> Result<()> {
-    // SAFETY: the word is valid for the call; no timeout; FUTEX_WAIT writes nothing.
+/// Sleeps while `word` holds `expected`, for `at_most` that long. Returns on a wake-up; EAGAIN when the value differs,
+/// EINTR on a signal, ETIMEDOUT.
+pub fn wait(word: &AtomicU32, expected: u32, at_most: Duration) -> Result<()> {
+    let timeout = libc::timespec {
+        tv_sec: at_most.as_secs().min(i32::MAX as u64) as i64,
+        tv_nsec: at_most.subsec_nanos().into(),
+    };
+    // SAFETY: the word and the timeout are valid for the call; FUTEX_WAIT writes nothing.
     let r = unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
             libc::FUTEX_WAIT,
             expected,
-            ptr::null::<libc::timespec>(),
+            &raw const timeout,
             0usize,
             0u32,
         )
@@ -29,5 +34,5 @@ pub fn wake(word: &AtomicU32, count: i32) {
 
 /// Whether an error of [`wait`] only means "look again".
 pub fn is_retry(e: Errno) -> bool {
-    e == Errno::EAGAIN || e == Errno::EINTR
+    e == Errno::EAGAIN || e == Errno::EINTR || e == Errno::ETIMEDOUT
 }

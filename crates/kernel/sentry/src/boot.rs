@@ -261,7 +261,12 @@ fn find_program(c: &Current, p: &ProcessSpec) -> Result<(String, Arc<OpenFile>),
         let full = if dir.is_empty() { format!("./{name}") } else { format!("{dir}/{name}") };
         match c.open_program(full.as_bytes()) {
             Ok(f) => return Ok((full, f)),
-            Err(Errno::EACCES) => denied = true,
+            // A directory that may not be searched holds nothing; a file that may not be run is there.
+            Err(Errno::EACCES) => {
+                let look = vfs::Lookup::FOLLOW;
+                let view = c.fs().view();
+                denied |= vfs::walk::lookup(c, &view, &vfs::Start::Cwd, full.as_bytes(), look).is_ok();
+            }
             Err(_) => {}
         }
     }

@@ -17,6 +17,10 @@ pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Res
             return Ok(());
         }
         if sig == Signal::SIGKILL {
+            // Init is safe from its own namespace, and from itself.
+            if group.tgid == 1 && info.code <= 0 {
+                return Ok(());
+            }
             kill_group(group, &mut s, Signal::SIGKILL.raw());
             return Ok(());
         }

@@ -11,7 +11,11 @@ use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Rewr
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::time::Duration;
 use stub::layout as l;
+
+/// How long a sentry thread sleeps before it looks by itself whether its guest thread is still there.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// How much longer a spin lasts whose partner has only just been woken.
 const WAKING: u64 = 4;
@@ -140,8 +144,9 @@ impl SystrapContext {
             if v & l::SLEEP == 0 && slot.req().compare_exchange(v, v | l::SLEEP, SeqCst, SeqCst).is_err() {
                 continue;
             }
-            // A wake-up, a changed word and a signal all mean: look again.
-            let _ = futex::wait(slot.req(), v | l::SLEEP);
+            // A wake-up, a changed word, a signal and the time all mean: look again. Time, because a guest can requeue
+            // this thread to another word of its own, from where no wake-up of ours would reach it.
+            let _ = futex::wait(slot.req(), v | l::SLEEP, LOOK_AGAIN);
             slept = true;
         }
         if self.thread.is_dead() {

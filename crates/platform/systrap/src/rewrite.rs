@@ -17,6 +17,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use stub::layout::{STUB_FAST, TRAMP_BACK, TRAMP_CALL, TRAMP_ENTRY, TRAMP_FALLBACK, TRAMP_RIP, TRAMP_SIZE};
 
+/// Most addresses of call sites, rewritten or not, that are remembered for one address space.
+const MAX_KNOWN: usize = 4096;
+
 /// Areas per address space.
 const MAX_AREAS: usize = 8;
 /// Bytes looked at on either side of the address after `syscall`.
@@ -132,7 +135,9 @@ impl Sites {
         let mut bytes = [0; 2 * AROUND];
         let start = rip.wrapping_sub(AROUND as u64);
         let mut tables = self.tables.write();
-        if tables.known.contains(&rip) || space.read(start, &mut bytes) != bytes.len() {
+        // The guest can name any address; what is remembered of its text has an end.
+        let full = tables.known.len() >= MAX_KNOWN;
+        if full || tables.known.contains(&rip) || space.read(start, &mut bytes) != bytes.len() {
             return Err(Rewrite::Refused);
         }
         let Some(shape) = shape(&bytes) else {

@@ -13,6 +13,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+/// Most processes that a sentry is believed to have.
+const MAX_PROCESSES: usize = 1 << 16;
+
 /// Why a request was not carried out.
 #[derive(Debug)]
 pub enum Error {
@@ -91,6 +94,12 @@ impl Client {
             match self.event()? {
                 Event::Processes { list, last } => {
                     all.extend(list.into_iter().map(presentable));
+                    if all.len() > MAX_PROCESSES {
+                        return Err(Error::Io(io::Error::new(
+                            io::ErrorKind::InvalidData,
+                            "too many processes",
+                        )));
+                    }
                     if last {
                         return Ok(all);
                     }

@@ -16,10 +16,18 @@ const RTMSG: usize = 12;
 /// Answers of a dump are put together up to this size.
 const DATAGRAM: usize = 8 << 10;
 
-/// The datagrams that answer one datagram of requests.
-pub(super) fn to(net: &Interfaces, mut bytes: &[u8], port: u32, cx: &dyn Caller) -> Vec<Vec<u8>> {
-    let mut out = Vec::new();
-    while let Some((header, message, rest)) = wire::next(bytes) {
+/// The datagrams that answer one datagram of requests; no more than one request's beyond `room` bytes.
+pub(super) fn to(
+    net: &Interfaces,
+    mut bytes: &[u8],
+    port: u32,
+    cx: &dyn Caller,
+    room: usize,
+) -> Vec<Vec<u8>> {
+    let mut out: Vec<Vec<u8>> = Vec::new();
+    while out.iter().map(Vec::len).sum::<usize>() <= room
+        && let Some((header, message, rest)) = wire::next(bytes)
+    {
         bytes = rest;
         if header.flags & libc::NLM_F_REQUEST as u16 == 0 || header.kind < 16 {
             continue;

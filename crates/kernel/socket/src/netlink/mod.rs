@@ -238,7 +238,7 @@ impl SocketOps for Netlink {
         if req.data.len() > REQUEST {
             return Err(Errno::EMSGSIZE);
         }
-        for answer in answer::to(&self.interfaces, req.data, s.port, cx) {
+        for answer in answer::to(&self.interfaces, req.data, s.port, cx, QUEUE) {
             if s.queued + answer.len() > QUEUE {
                 s.error = Some(Errno::ENOBUFS);
                 break;
