@@ -61,9 +61,13 @@ fn work(mut c: Current) {
         };
         kernel.thread_ended();
         drop(kernel);
+        if !stay {
+            // Our own end of the channel would keep the wait below from ever ending.
+            return;
+        }
         match rx.recv() {
-            Ok(next) if stay => c = next,
-            _ => return,
+            Ok(next) => c = next,
+            Err(_) => return,
         }
         let used = hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0) as u64;
         c.task.cpu_base.store(used, Ordering::Relaxed);
