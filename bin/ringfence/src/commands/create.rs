@@ -3,7 +3,7 @@
 use crate::cli::{Create, Global, Id, Run};
 use crate::record::{self, Kept};
 use crate::{Failure, container, logs, names, start_hooks};
-use bundle::{Options, Prepared};
+use bundle::{Config, Options, Prepared};
 use cgroups::Manager;
 use hooks::Kind;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
@@ -148,8 +148,7 @@ fn await_ready(sandbox: &mut Sandbox) -> Result<(), Failure> {
 fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Result<Made, Failure> {
     let preserved = container::preserved(args.preserve_fds)?;
     let options = Options { preserve_fds: args.preserve_fds, ..container::options(global) };
-    let mut prepared = bundle::load(&args.bundle, &args.id, &options)?;
-    let spec = bundle::load_spec(&args.bundle.join(bundle::CONFIG_FILE))?;
+    let (mut prepared, Config { spec, text }) = bundle::load(&args.bundle, &args.id, &options)?;
     let hooks = spec.hooks().clone().unwrap_or_default();
     hooks::check(&hooks)?;
     if let Some(path) = shared_uts(&spec)
@@ -176,7 +175,7 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     }
     claim.container().write(&record)?;
     let config = claim.container().path().join(bundle::CONFIG_FILE);
-    std::fs::copy(args.bundle.join(bundle::CONFIG_FILE), config)?;
+    std::fs::write(config, text)?;
 
     let console = console(args, &mut prepared, foreground)?;
     let files = Files {

@@ -6,7 +6,6 @@ use crate::spec::{Executed, ProcessInfo, ProcessSpec, Running, StartError, Stdio
 use abi::{SigInfo, Signal};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 use task::{Current, Kernel, SI_HOST, ThreadGroup};
 use vfs::{FdTable, FsContext, FsView};
@@ -36,13 +35,14 @@ impl Control {
 
     fn signal_init(&self, sig: Signal) -> bool {
         let Some(group) = self.init() else { return false };
-        // Before the start there is no init yet, only something that holds its place and dies by any signal.
-        if self.first.lock().is_none() && self.init_is_immune(&group, sig) {
+        let started = self.first.lock().is_none();
+        if started && self.init_is_immune(&group, sig) {
             return true;
         }
         let sent = group.send(SigInfo::new(sig, SI_HOST)).is_ok();
-        if group.signals.lock().group_exit.is_some() || group.by_default(sig) {
-            // It ends before its first instruction.
+        // Before the start there is no init yet, only something that holds its place and dies by any signal that
+        // kills: it is started, and ends before its first instruction.
+        if !started && group.dies_by(sig) {
             let _ = self.start();
         }
         sent
@@ -132,7 +132,7 @@ impl Running for Control {
     }
 
     fn trace(&self, on: bool) {
-        self.kernel.strace.store(on, Ordering::Relaxed);
+        self.kernel.set_strace(on);
     }
 }
 

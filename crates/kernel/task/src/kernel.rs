@@ -12,7 +12,7 @@ use platform::Platform;
 use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use sysv::IpcNamespace;
@@ -137,6 +137,15 @@ impl Kernel {
             tasks_alive: Leaf::new(0),
             tasks_cv: Condvar::new(),
         })
+    }
+
+    /// Whether every call is logged from now on, those included that the platform answers by itself otherwise.
+    pub fn set_strace(&self, on: bool) {
+        self.strace.store(on, Ordering::Relaxed);
+        let tasks: Vec<_> = self.tree.lock().tasks.values().cloned().collect();
+        for task in tasks {
+            task.interrupt_guest();
+        }
     }
 
     /// The thread with this id.

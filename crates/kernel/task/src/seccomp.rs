@@ -231,7 +231,7 @@ fn sigsys(d: &Data, errno: u32) -> SigInfo {
 
 impl Task {
     /// Makes a thread in guest code look at its state again, without ending a sleep in the kernel.
-    fn interrupt_guest(&self) {
+    pub(crate) fn interrupt_guest(&self) {
         self.with_interrupter(|i| i.interrupt());
     }
 }

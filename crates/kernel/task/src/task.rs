@@ -456,6 +456,13 @@ impl ThreadGroup {
         self.handlers().lock().get(sig).handler == crate::signal::SIG_DFL
     }
 
+    /// Whether a signal would end the process.
+    pub fn dies_by(&self, sig: Signal) -> bool {
+        use crate::signal::{DefaultAction, default_action};
+        let fatal = matches!(default_action(sig), DefaultAction::Terminate | DefaultAction::Core);
+        fatal && (sig == Signal::SIGKILL || self.by_default(sig))
+    }
+
     /// Sends a signal to the process. Permission was checked.
     pub fn send(&self, info: SigInfo) -> Result<()> {
         crate::send::send(self, None, info)

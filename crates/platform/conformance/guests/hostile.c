@@ -188,4 +188,17 @@ int main(void)
   say("ok\n");
   return 0;
 }
+#elif MODE == 10                                          // take the sleeping sentry thread along to another word
+int main(void)
+{
+  find();
+  static u32 own;
+  long moved = 0;
+  for (u64 k = 0; k < 2000000000 && !moved; k++)          // once it sleeps; where the request word is does not matter here
+    if (k % 100000 == 0)
+      for (u64 at = 0; at < 0x240 && !moved; at += 4)
+        if ((moved = g(202, SLOTS + at, 3, 0, 64, (long)&own, 0)) < 0) moved = 0;
+  say(moved ? "moved\n" : "nobody sleeps\n");
+  for (;;);
+}
 #endif

@@ -83,6 +83,15 @@ fn quiet_exits() {
     still_works(&p);
 }
 
+/// A guest can requeue the sentry's sleeping thread to a futex of its own; its process still ends when it is killed.
+#[test]
+fn a_requeued_sentry_thread_comes_back() {
+    let p = make();
+    let outcome = run_and_kill(&p, &image(10, 0), Duration::from_secs(1));
+    assert_eq!(outcome.code, -9);
+    still_works(&p);
+}
+
 #[test]
 fn clone_grants_are_personal() {
     let p = make();

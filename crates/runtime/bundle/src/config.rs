@@ -8,8 +8,8 @@ use crate::{
 };
 use oci_spec::runtime::{Linux, Process, Spec};
 use sentry::spec::{MountSpec, Overlay, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// Name of the configuration in a bundle.
@@ -34,8 +34,16 @@ pub fn load_spec(path: &Path) -> Result<Spec> {
     }
 }
 
+/// A configuration, read once: what the caller keeps or looks at further is what was checked, whatever becomes of the file.
+pub struct Config {
+    /// What it says.
+    pub spec: Spec,
+    /// Its text.
+    pub text: String,
+}
+
 /// Reads the bundle in `dir` for a container `id`.
-pub fn load(dir: &Path, id: &str, options: &Options) -> Result<Prepared> {
+pub fn load(dir: &Path, id: &str, options: &Options) -> Result<(Prepared, Config)> {
     let dir = match dir.canonicalize() {
         Ok(dir) => dir,
         Err(error) => fail!("bundle directory {}: {}; name it with --bundle", dir.display(), reason(&error)),
@@ -50,21 +58,23 @@ pub fn load(dir: &Path, id: &str, options: &Options) -> Result<Prepared> {
         Ok(spec) => spec,
         Err(error) => fail!("{} is not a valid OCI configuration: {error}", path.display()),
     };
-    unsupported::check_text(&text)
+    let prepared = unsupported::check_text(&text)
         .and_then(|()| prepare(&dir, &spec, id, options))
-        .map_err(|Error(message)| Error(format!("{}: {message}", path.display())))
+        .map_err(|Error(message)| Error(format!("{}: {message}", path.display())))?;
+    Ok((prepared, Config { spec, text }))
 }
 
 fn read(path: &Path) -> Result<String> {
-    let too_long = match fs::metadata(path) {
-        Ok(meta) => meta.len() > MAX_CONFIG,
-        Err(error) => fail!("{}: {}; is this a bundle?", path.display(), reason(&error)),
-    };
-    if too_long {
-        fail!("{} is longer than {MAX_CONFIG} bytes", path.display());
-    }
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(text),
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_CONFIG + 1).read_to_string(&mut text));
+    match read {
+        Ok(_) if text.len() as u64 > MAX_CONFIG => {
+            fail!("{} is longer than {MAX_CONFIG} bytes", path.display())
+        }
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == ErrorKind::NotFound && path.ends_with(CONFIG_FILE) => {
+            fail!("{}: {}; is this a bundle?", path.display(), reason(&error))
+        }
         Err(error) => fail!("{}: {}", path.display(), reason(&error)),
     }
 }

@@ -22,7 +22,7 @@ mod template;
 mod unsupported;
 
 pub use caps::{ALL as ALL_CAPABILITIES, bit as capability};
-pub use config::{CONFIG_FILE, load, load_process, load_spec};
+pub use config::{CONFIG_FILE, Config, load, load_process, load_spec};
 pub use features::features;
 pub use host::{HostCommand, Volume, for_host_command};
 pub use namespaces::{IdMaps, IdRange, Namespace, Namespaces};

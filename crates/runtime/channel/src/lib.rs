@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
@@ -18,6 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// Longest message in bytes.
 pub const MAX_MESSAGE: usize = 64 << 10;
@@ -67,6 +69,11 @@ impl Channel {
         let socket = unix_socket()?;
         connect(&socket, &address(dir, name)?)?;
         Ok(Self { socket })
+    }
+
+    /// How long [`recv`](Self::recv) waits from now on before it fails with WouldBlock; `None` is for ever.
+    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        Ok(set_socket_timeout(&self.socket, Timeout::Recv, patience)?)
     }
 
     /// A second handle of the same end.
@@ -162,6 +169,16 @@ mod tests {
         assert_eq!(client.recv::<i32>().unwrap().unwrap().0, 1);
         std::fs::remove_dir_all(&path).unwrap();
         assert!(Channel::connect(dir.as_fd(), "socket").is_err());
+    }
+
+    #[test]
+    fn patience_ends() {
+        let (a, b) = Channel::pair().unwrap();
+        a.set_patience(Some(Duration::from_millis(10))).unwrap();
+        assert_eq!(a.recv::<()>().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        a.set_patience(None).unwrap();
+        b.send(&1, &[]).unwrap();
+        assert_eq!(a.recv::<i32>().unwrap().unwrap().0, 1);
     }
 
     #[test]

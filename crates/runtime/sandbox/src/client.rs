@@ -13,6 +13,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+/// How long a sentry may take to answer, on however busy a machine, before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Most processes that a sentry is believed to have.
 const MAX_PROCESSES: usize = 1 << 16;
 
@@ -48,7 +51,9 @@ pub struct Client {
 impl Client {
     /// Connects over the socket in a container's state directory.
     pub fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
-        Ok(Self { channel: Channel::connect(dir, name)? })
+        let channel = Channel::connect(dir, name)?;
+        channel.set_patience(Some(PATIENCE))?;
+        Ok(Self { channel })
     }
 
     fn event(&self) -> Result<Event, Error> {
@@ -123,7 +128,10 @@ impl Client {
         }
         self.channel.send(&Request::Exec { terminal }, &fds)?;
         match self.event()? {
-            Event::Executed { pid } => Ok(Attended { channel: self.channel, pid }),
+            Event::Executed { pid } => {
+                self.channel.set_patience(None)?;
+                Ok(Attended { channel: self.channel, pid })
+            }
             _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
         }
     }
@@ -183,8 +191,10 @@ impl Attended {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let left =
                 left.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
+            // Looked at even while the sentry talks without an end.
+            let over = deadline.is_some_and(|deadline| deadline <= Instant::now());
             match poll(&mut [PollFd::new(&self.channel, PollFlags::IN)], left.as_ref()) {
-                Ok(0) => {
+                Ok(ready) if over || ready == 0 => {
                     let request = Request::Signal { signo: libc::SIGKILL, to: Target::Foreground };
                     let _ = self.channel.send(&request, &[]);
                     return Ok(None);
