@@ -134,6 +134,7 @@ pub(crate) fn run_unnamed(
         stdio: stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved: Vec::new(),
+        control_group: Vec::new(),
     };
     let log = logs::for_sandbox(global, &prepared.spec.id, command, false)?;
     let holds = Holds { alive: None, joined: &mut |_| Ok(()), network: None };

@@ -178,10 +178,11 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     std::fs::write(config, text)?;
 
     let console = console(args, &mut prepared, foreground)?;
-    let files = Files {
+    let mut files = Files {
         stdio: container::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved,
+        control_group: Vec::new(),
     };
     let log = logs::for_sandbox(global, &args.id, command, !foreground)?;
     let mut join = |pid: i32| match &mut groups.0 {
@@ -200,6 +201,9 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
         if let Some(resources) = record::resources(&spec) {
             manager.set(resources)?;
         }
+        let (names, opened): (Vec<_>, _) = manager.open_shown().into_iter().unzip();
+        prepared.show_control_group(names);
+        files.control_group = opened;
         record.runtime = serde_json::to_value(Kept { cgroups: Some(manager.save()) })?;
         claim.container().write(&record)?;
     }

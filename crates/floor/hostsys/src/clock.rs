@@ -49,6 +49,12 @@ pub fn total_memory() -> u64 {
     i.totalram * u64::from(i.mem_unit)
 }
 
+/// Free memory of the host in bytes.
+pub fn free_memory() -> u64 {
+    let i = rustix::system::sysinfo();
+    i.freeram * u64::from(i.mem_unit)
+}
+
 /// Fills a buffer with random bytes from the host kernel.
 pub fn random(buf: &mut [u8]) {
     let mut done = 0;

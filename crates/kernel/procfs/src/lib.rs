@@ -1,8 +1,8 @@
-//! procfs and a minimal sysfs. See proc(5), sysfs(5).
+//! procfs, a minimal sysfs, and the container's control group. See proc(5), sysfs(5), cgroups(7).
 //!
 //! The shape is three layers: `entry` has the table types (a file is a name, a mode and a
 //! function that makes its text), `fs` turns tables into inodes, and the other modules are the
-//! tables and functions themselves: `pid` below /proc/PID, `top` for /proc, `sysctl` for /proc/sys, `sysfs`.
+//! tables and functions themselves: `pid` below /proc/PID, `top` for /proc, `sysctl` for /proc/sys, `sysfs`, `cgroupfs`.
 //!
 //! A file's text is made at the first read and again at every read at offset 0; reads are served
 //! from that snapshot. Inodes are the same object as long as anybody holds them, and have numbers
@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cgroupfs;
 mod cpu;
 mod cpu_flags;
 mod entry;
@@ -40,4 +41,9 @@ pub fn new(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
 /// An instance of sysfs.
 pub fn sysfs(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
     fs::ProcFs::make(kernel, "sysfs", 0x6265_6572, &sysfs::ROOT)
+}
+
+/// The container's control group as the root of a cgroup v2 hierarchy, whatever the host has.
+pub fn cgroupfs(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
+    fs::ProcFs::make(kernel, "cgroup2", 0x6367_7270, &cgroupfs::ROOT)
 }

@@ -114,7 +114,7 @@ impl Platform for Fake {
 /// One process with procfs as its root.
 fn process() -> Current {
     let uts = Uts { nodename: "box".into(), domainname: "(none)".into() };
-    let kernel = Kernel::new(Arc::new(Fake), |_| {}, uts, 2, 1 << 30);
+    let kernel = Kernel::new(Arc::new(Fake), |_| {}, uts, task::Limits::new(1 << 30, 2, []));
     let pid = kernel.tree.lock().alloc_pid().unwrap();
     let group = ThreadGroup::new(kernel.clone(), pid, Arc::default(), [(u64::MAX, u64::MAX); 16]);
     let ctx = kernel.platform.new_space().unwrap();

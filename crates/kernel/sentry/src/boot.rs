@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::signal::Handlers;
-use task::{Current, Kernel, Program, SysErr, ThreadGroup, Uts};
+use task::{Current, Kernel, Limits, Program, SysErr, ThreadGroup, Uts};
 use vfs::{Credentials, FdTable, FsContext, OpenFile};
 
 /// Descriptors passed with the specification; each is taken once.
@@ -45,11 +45,9 @@ pub fn run(
     on_ready: OnReady,
 ) -> Result<i32, StartError> {
     let mut fds = Fds(fds.into_iter().map(Some).collect());
-    let cpus = hostsys::clock::processors();
-    let memory = hostsys::clock::total_memory();
     let domainname = if spec.domainname.is_empty() { "(none)".into() } else { spec.domainname.clone() };
     let uts = Uts { nodename: spec.hostname.clone(), domainname };
-    let kernel = Kernel::new(platform, syscalls::dispatch, uts, cpus, memory);
+    let kernel = Kernel::new(platform, syscalls::dispatch, uts, limits(&spec, &mut fds)?);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     syscalls::install_hooks(&kernel);
     socket::netlink::install(socket::netlink::Interfaces::loopback());
@@ -101,6 +99,15 @@ pub fn run(
     Ok(status)
 }
 
+/// The host's memory and processors, and the container's control group there.
+fn limits(spec: &SandboxSpec, fds: &mut Fds) -> Result<Limits, StartError> {
+    let mut files = Vec::new();
+    for (name, index) in &spec.control_group {
+        files.push((name.clone(), fds.take(*index)?));
+    }
+    Ok(Limits::new(hostsys::clock::total_memory(), hostsys::clock::processors(), files))
+}
+
 pub(crate) fn install(c: &Current, file: &Arc<OpenFile>, fd: usize) -> Result<(), StartError> {
     let got = c.install(file.clone(), false).map_err(|e| other(format!("standard stream {fd}: {e}")))?;
     debug_assert_eq!(got as usize, fd);
@@ -150,7 +157,7 @@ pub(crate) fn new_process(
 /// Linux's defaults for pid 1, then what the specification names.
 fn rlimits(kernel: &Kernel, p: &ProcessSpec) -> [(u64, u64); 16] {
     const INF: u64 = u64::MAX;
-    let procs = (kernel.memory / (128 << 10)).clamp(1024, 1 << 20);
+    let procs = (kernel.limits.memory() / (128 << 10)).clamp(1024, 1 << 20);
     let mut l = [(INF, INF); 16];
     let mut set = |r: u32, soft, hard| l[r as usize] = (soft, hard);
     set(libc::RLIMIT_STACK, 8 << 20, INF);

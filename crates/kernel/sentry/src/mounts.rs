@@ -89,6 +89,8 @@ fn register_types(kernel: &Arc<Kernel>) {
     vfs::fstypes::register("proc", true, move |_| Ok(SuperBlock::new(procfs::new(k.clone()))));
     let k = kernel.clone();
     vfs::fstypes::register("sysfs", true, move |_| Ok(SuperBlock::new(procfs::sysfs(k.clone()))));
+    let k = kernel.clone();
+    vfs::fstypes::register("cgroup2", true, move |_| Ok(SuperBlock::new(procfs::cgroupfs(k.clone()))));
     vfs::fstypes::register("tmpfs", true, |o| {
         Ok(SuperBlock::new(tmpfs::TmpFs::new(tmpfs::Options::parse(o)?)))
     });
@@ -136,12 +138,9 @@ fn add(kernel: &Arc<Kernel>, view: &FsView, m: &MountSpec, fds: &mut Fds) -> Res
             let root = if m.source_is_file { file_entry(&sb).map_err(fail)? } else { sb.root.clone() };
             (sb, root)
         }
+        // The container's own group, in version 2 whichever the host has.
         "cgroup" | "cgroup2" => {
-            // An empty place: limits are not shown inside (docs/compatibility.md).
-            let sb = SuperBlock::new(tmpfs::TmpFs::new(tmpfs::Options {
-                mode: 0o755,
-                ..tmpfs::Options::default()
-            }));
+            let sb = SuperBlock::new(procfs::cgroupfs(kernel.clone()));
             let root = sb.root.clone();
             (sb, root)
         }
@@ -163,7 +162,6 @@ fn add(kernel: &Arc<Kernel>, view: &FsView, m: &MountSpec, fds: &mut Fds) -> Res
         copy_up::tree(&at, &mount.root_path()).map_err(fail)?;
     }
     view.ns.propagate(&mount, propagation(m.propagation), false);
-    let _ = kernel;
     Ok(())
 }
 

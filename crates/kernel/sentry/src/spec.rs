@@ -49,6 +49,8 @@ pub struct SandboxSpec {
     pub stdio: [FdIndex; 3],
     /// Further descriptors of the first process, numbered from 3.
     pub preserved: Vec<FdIndex>,
+    /// Files of the container's control group on the host, by name, to be read only.
+    pub control_group: Vec<(String, FdIndex)>,
     /// The user's terminal, in raw mode. When set, the first process gets a
     /// pseudo-terminal of the sandbox as controlling terminal and standard
     /// streams, and the kernel pumps bytes between it and this descriptor.

@@ -155,7 +155,7 @@ pub fn sched_rr_get_interval(c: &mut Current, pid: i32, out: Ptr) -> SysResult {
 }
 
 fn all_cpus(c: &Current) -> u64 {
-    if c.kernel().cpus >= 64 { u64::MAX } else { (1 << c.kernel().cpus) - 1 }
+    if c.kernel().limits.cpus() >= 64 { u64::MAX } else { (1 << c.kernel().limits.cpus()) - 1 }
 }
 
 pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysResult {
@@ -173,7 +173,7 @@ pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysR
 }
 
 pub fn sched_getaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysResult {
-    if len * 8 < c.kernel().cpus as u64 || !len.is_multiple_of(8) {
+    if len * 8 < c.kernel().limits.cpus() as u64 || !len.is_multiple_of(8) {
         return Err(Errno::EINVAL.into());
     }
     let m = task_of(c, pid)?.affinity.load(Ordering::Relaxed) & all_cpus(c);

@@ -1,6 +1,7 @@
 //! The kernel object: what all tasks of a sandbox share.
 
 use crate::current::Current;
+use crate::limits::Limits;
 use crate::signal::SIG_IGN;
 use crate::task::{Task, ThreadGroup};
 use crate::tree::{Node, Tree};
@@ -61,10 +62,8 @@ pub struct Kernel {
     pub boot: Instant,
     /// CLOCK_BOOTTIME at that moment; guests see the host's clocks.
     pub boot_ns: u64,
-    /// Online processors shown to the guest.
-    pub cpus: usize,
-    /// Memory shown to the guest in bytes.
-    pub memory: u64,
+    /// What the container may use and uses.
+    pub limits: Limits,
     /// Report every call to the platform's owner (strace).
     pub strace: AtomicBool,
     /// Processes ever made (/proc/stat).
@@ -107,8 +106,7 @@ impl Kernel {
         platform: Arc<dyn Platform>,
         dispatch: fn(&mut Current),
         uts: Uts,
-        cpus: usize,
-        memory: u64,
+        limits: Limits,
     ) -> Arc<Kernel> {
         Arc::new(Kernel {
             platform,
@@ -117,8 +115,7 @@ impl Kernel {
             uts: Leaf::new(uts),
             boot: Instant::now(),
             boot_ns: uptime_ns(),
-            cpus,
-            memory,
+            limits,
             strace: AtomicBool::new(false),
             task_limit: AtomicU64::new(u64::MAX),
             forks: AtomicU64::new(0),

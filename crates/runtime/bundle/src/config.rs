@@ -165,6 +165,7 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
         preserved: (0..options.preserve_fds as usize)
             .map(|n| first + if terminal { 1 } else { 3 } + n)
             .collect(),
+        control_group: Vec::new(),
         signals_end_init: false,
         network: options.network,
         platform: options.platform,

@@ -185,6 +185,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         console: command.terminal.then_some(first),
         console_size: WindowSize::default(),
         preserved: Vec::new(),
+        control_group: Vec::new(),
         signals_end_init: true,
         network: options.network,
         platform: options.platform,

@@ -40,7 +40,8 @@ use std::path::PathBuf;
 ///
 /// Descriptor `i` of the specification is `trees[i]` for as many trees as
 /// there are; the standard streams follow in order, and the terminal, if any,
-/// is the descriptor after those of the trees instead; the preserved ones come last.
+/// is the descriptor after those of the trees instead; the preserved ones follow, and
+/// then the files of the control group, which [`show_control_group`](Prepared::show_control_group) adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// For the kernel.
@@ -55,6 +56,16 @@ pub struct Prepared {
     pub namespaces: Namespaces,
     /// Which users of the host the container has, when the configuration says so.
     pub id_maps: Option<IdMaps>,
+}
+
+impl Prepared {
+    /// Shows files of these names, of the control group on the host, to the kernel; their descriptors come last, in this
+    /// order.
+    pub fn show_control_group(&mut self, names: Vec<String>) {
+        let streams = if self.spec.console.is_some() { 1 } else { 3 };
+        let first = self.trees.len() + streams + self.spec.preserved.len();
+        self.spec.control_group = names.into_iter().zip(first..).collect();
+    }
 }
 
 /// The newest version of the specification that is known. Later ones of the same major version are accepted.

@@ -1,9 +1,11 @@
 //! Reading and writing the files of a control group.
 
+use crate::groups::Groups;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,6 +41,59 @@ pub(crate) fn table(path: &Path) -> BTreeMap<String, u64> {
         Some((key.to_string(), value.trim().parse().ok()?))
     };
     text.lines().filter_map(line).collect()
+}
+
+/// What a container is shown of its group, by controller of version 1.
+const SHOWN_V1: [(&str, &[&str]); 4] = [
+    (
+        "memory",
+        &[
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "memory.max_usage_in_bytes",
+            "memory.soft_limit_in_bytes",
+            "memory.memsw.limit_in_bytes",
+            "memory.memsw.usage_in_bytes",
+            "memory.failcnt",
+            "memory.oom_control",
+            "memory.stat",
+        ],
+    ),
+    ("cpu", &["cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "cpu.stat"]),
+    ("cpuacct", &["cpuacct.usage", "cpuacct.usage_user", "cpuacct.usage_sys"]),
+    ("pids", &["pids.max"]),
+];
+
+/// The same of version 2.
+const SHOWN_V2: [&str; 16] = [
+    "memory.max",
+    "memory.current",
+    "memory.peak",
+    "memory.high",
+    "memory.low",
+    "memory.min",
+    "memory.swap.max",
+    "memory.swap.current",
+    "memory.events",
+    "memory.stat",
+    "cpu.max",
+    "cpu.weight",
+    "cpu.stat",
+    "io.stat",
+    "io.max",
+    "pids.max",
+];
+
+/// Opens them for reading.
+pub(crate) fn open(groups: &Groups) -> Vec<(String, OwnedFd)> {
+    let named =
+        |dir: &Path, name: &str| Some((name.to_string(), fs::File::open(dir.join(name)).ok()?.into()));
+    if groups.v2() {
+        let dir = &groups.paths[""];
+        return SHOWN_V2.iter().filter_map(|name| named(dir, name)).collect();
+    }
+    let all = SHOWN_V1.iter().filter_map(|(controller, names)| Some((groups.paths.get(*controller)?, names)));
+    all.flat_map(|(dir, names)| names.iter().filter_map(|name| named(dir, name))).collect()
 }
 
 /// Makes a group and those above it.

@@ -37,6 +37,7 @@ use layout::Layout;
 use oci_spec::runtime::{Linux, LinuxResources};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use systemd::Unit;
@@ -208,6 +209,11 @@ impl Manager {
     /// What the container uses.
     pub fn stats(&self) -> Stats {
         stats::collect(&self.groups)
+    }
+
+    /// The files that say what the container may use and uses, opened for reading: what of them there is, by name.
+    pub fn open_shown(&self) -> Vec<(String, OwnedFd)> {
+        files::open(&self.groups)
     }
 
     /// Stops every process of the group, the sentry included: nothing inside answers until [`thaw`](Self::thaw).

@@ -23,6 +23,8 @@ pub struct Files {
     pub console: Option<OwnedFd>,
     /// Further descriptors for the container, numbered from 3.
     pub preserved: Vec<OwnedFd>,
+    /// Files of the container's control group, in the specification's order.
+    pub control_group: Vec<OwnedFd>,
 }
 
 /// What the sandbox's processes hold besides.
@@ -88,7 +90,7 @@ impl Sandbox {
             Some(console) => fds.push(console.as_fd()),
             None => fds.extend(files.stdio.iter().map(AsFd::as_fd)),
         }
-        fds.extend(files.preserved.iter().map(AsFd::as_fd));
+        fds.extend(files.preserved.iter().chain(&files.control_group).map(AsFd::as_fd));
         if let Some(listener) = listener {
             self.channel.send(&Request::Listen, &[listener])?;
         }
