@@ -2,6 +2,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/x86_64-unknown-linux-gnu/release/ringfence
+SHIM := containerd-shim-ringfence-v1
 PREFIX ?= /usr/local
 
 .PHONY: help build demo test bench soak ltp clients install clean
@@ -9,8 +10,8 @@ PREFIX ?= /usr/local
 help:
 	@echo "make demo     build, then watch unmodified programs run in a sandbox"
 	@echo "make test     everything that continuous integration checks"
-	@echo "make build    the static binary, $(RELEASE)"
-	@echo "make install  put it into $(PREFIX)/bin"
+	@echo "make build    the static binaries, $(RELEASE) and $(SHIM) beside it"
+	@echo "make install  put them into $(PREFIX)/bin"
 	@echo "make bench    measure against native, with other runtimes beside when they are installed"
 	@echo "make soak     an hour of mixed programs, many at once (SECONDS=n for another length)"
 	@echo "make clients  Docker, containerd and Podman driving the runtime"
@@ -19,7 +20,7 @@ help:
 
 build:
 	@tools/prerequisites build
-	cargo build --release -p ringfence
+	cargo build --release -p ringfence -p $(SHIM)
 
 demo:
 	@tools/prerequisites demo
@@ -45,6 +46,7 @@ clients: build
 
 install: build
 	install -D -m 755 $(RELEASE) $(DESTDIR)$(PREFIX)/bin/ringfence
+	install -D -m 755 $(dir $(RELEASE))$(SHIM) $(DESTDIR)$(PREFIX)/bin/$(SHIM)
 
 clean:
 	cargo clean
