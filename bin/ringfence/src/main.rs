@@ -10,6 +10,7 @@ mod commands;
 mod container;
 mod logs;
 mod names;
+mod pod;
 mod record;
 mod start_hooks;
 
@@ -97,6 +98,7 @@ fn internal_role() -> Option<ExitCode> {
         role::GOFER => hostsys::inherited::take(3)
             .and_then(|socket| gofer::serve(&channel::Channel::from_fd(socket)))
             .map(|()| 0),
+        role::MEMBER => inherited_by_member().and_then(sandbox::member::run),
         role::INIT => inherited_by_init().and_then(sandbox::init::run),
         role::ATTEND => {
             // Without a terminal there is no second descriptor.
@@ -118,6 +120,13 @@ fn internal_role() -> Option<ExitCode> {
             ExitCode::from(INTERNAL_ERROR)
         }
     })
+}
+
+fn inherited_by_member() -> std::io::Result<sandbox::member::Inherited> {
+    let take = hostsys::inherited::take;
+    let (watch, gofer, life, alive) = (take(3)?, take(4)?, take(5)?, take(6)?);
+    // Without a terminal there is no fifth descriptor.
+    Ok(sandbox::member::Inherited { watch, gofer, life, alive, console: take(7).ok() })
 }
 
 fn inherited_by_init() -> std::io::Result<sandbox::init::Inherited> {

@@ -2,13 +2,14 @@
 
 use crate::cli::{Create, Global, Id, Run};
 use crate::record::{self, Kept};
-use crate::{Failure, container, logs, names, start_hooks};
+use crate::{Failure, container, logs, names, pod, start_hooks};
 use bundle::{Config, Options, Prepared};
 use cgroups::Manager;
 use hooks::Kind;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
 use sandbox::console;
 use sandbox::launch::{Files, Holds, Sandbox, launch};
+use sandbox::member;
 use sandbox::state::{self, Claim, Record, State, Status};
 use sentry::spec::Target;
 use std::os::fd::{AsFd, OwnedFd};
@@ -151,7 +152,9 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     let (mut prepared, Config { spec, text }) = bundle::load(&args.bundle, &args.id, &options)?;
     let hooks = spec.hooks().clone().unwrap_or_default();
     hooks::check(&hooks)?;
+    let host = pod::find(global, &mut prepared)?;
     if let Some(path) = shared_uts(&spec)
+        && host.is_none()
         && prepared.spec.hostname.is_empty()
     {
         match names::read(&path) {
@@ -189,10 +192,21 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
         Some(manager) => manager.apply(pid as u32).map_err(std::io::Error::other),
         None => Ok(()),
     };
-    let network = network(&prepared)?;
+    let mapping = container::mapping(global, &prepared)?;
+    let network = match &host {
+        Some(host) => Some(host.network.try_clone()?),
+        None => network(&prepared)?,
+    };
     let holds =
         Holds { alive: Some(claim.alive()), joined: &mut join, network: network.as_ref().map(AsFd::as_fd) };
-    let sandbox = launch(log.as_fd(), container::mapping(global, &prepared)?, holds)?;
+    let sandbox = match &host {
+        None => launch(log.as_fd(), mapping, holds)?,
+        Some(host) => {
+            // A caller that stays watches the terminal itself.
+            let tty = console.as_ref().filter(|_| args.console_socket.is_some()).map(AsFd::as_fd);
+            member::join(log.as_fd(), mapping, holds, (host.dir.as_fd(), state::SOCKET), tty)?
+        }
+    };
     let uts = format!("/proc/{}/ns/uts", sandbox.pid());
     if let Err(error) = names::write(uts.as_ref(), &prepared.spec.hostname) {
         log::debug!("host name of {uts}: {error}");
@@ -201,9 +215,12 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
         if let Some(resources) = record::resources(&spec) {
             manager.set(resources)?;
         }
-        let (names, opened): (Vec<_>, _) = manager.open_shown().into_iter().unzip();
-        prepared.show_control_group(names);
-        files.control_group = opened;
+        // A container in another one's sandbox is limited by that one's groups; its own has none of its processes.
+        if host.is_none() {
+            let (names, opened): (Vec<_>, _) = manager.open_shown().into_iter().unzip();
+            prepared.show_control_group(names);
+            files.control_group = opened;
+        }
         record.runtime = serde_json::to_value(Kept { cgroups: Some(manager.save()) })?;
         claim.container().write(&record)?;
     }

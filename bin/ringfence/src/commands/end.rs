@@ -2,7 +2,8 @@
 
 use crate::cli::{Delete, Global, Id, Kill};
 use crate::record::{self, Kept};
-use crate::{Failure, container, say};
+use crate::{Failure, container, pod, say};
+use bundle::Pod;
 use cgroups::Manager;
 use hooks::Kind;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -37,6 +38,12 @@ pub(crate) fn kill(global: &Global, args: &Kill) -> Result<u8, Failure> {
 
 /// Kills the host process that everything of the container hangs on.
 fn end(container: &Container, record: &Record) -> Result<(), Failure> {
+    // A container in another one's sandbox ends inside first, so that nothing of it is left when its process goes.
+    if matches!(pod::of(record), Pod::Member(_))
+        && container::connect(container).is_ok_and(|client| client.signal(libc::SIGKILL, Target::All).is_ok())
+    {
+        return Ok(());
+    }
     let Some(pid) = Pid::from_raw(record.state.pid) else { return Err("container not running".into()) };
     let gone = |error| match error {
         rustix::io::Errno::SRCH => Failure::from("container not running"),

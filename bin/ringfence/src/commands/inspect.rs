@@ -1,7 +1,7 @@
 //! `ringfence list`, `state`, `ps` and `debug`.
 
 use crate::cli::{Debug, Global, Id, List, ListFormat, LogLevel, Ps, Strace};
-use crate::{Failure, container, say};
+use crate::{Failure, container, pod, say};
 use sandbox::state::{self, State, Status};
 use sentry::spec::ProcessInfo;
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ pub(crate) fn ps(global: &Global, args: &Ps) -> Result<u8, Failure> {
     match args.format {
         ListFormat::Json => {
             // What clients do with these is look them up on the host.
-            let outside = host_pids(record.state.pid);
+            let outside = host_pids(pod::sandbox_of(global, record)?.state.pid);
             let pids: Vec<_> =
                 processes.iter().filter_map(|process| outside.get(&process.host_pid)).collect();
             say(serde_json::to_string(&pids)?)?;

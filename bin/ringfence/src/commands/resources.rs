@@ -2,7 +2,8 @@
 
 use crate::cli::{Events, Global, Id, Update};
 use crate::record::Kept;
-use crate::{Failure, container};
+use crate::{Failure, container, pod};
+use bundle::Pod;
 use cgroups::Manager;
 use oci_spec::runtime::{
     LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxResources, LinuxResourcesBuilder,
@@ -14,11 +15,11 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 pub(crate) fn pause(global: &Global, args: &Id) -> Result<u8, Failure> {
-    change(global, args, Status::Running, Status::Paused, "not running", Manager::freeze)
+    change(global, args, Status::Running, Status::Paused, "not running", true)
 }
 
 pub(crate) fn resume(global: &Global, args: &Id) -> Result<u8, Failure> {
-    change(global, args, Status::Paused, Status::Running, "not paused", Manager::thaw)
+    change(global, args, Status::Paused, Status::Running, "not paused", false)
 }
 
 fn change(
@@ -27,7 +28,7 @@ fn change(
     from: Status,
     to: Status,
     otherwise: &str,
-    how: fn(&Manager) -> cgroups::Result<()>,
+    freeze: bool,
 ) -> Result<u8, Failure> {
     let (container, _) = container::find(global, &args.id)?;
     let _lock = container.lock()?;
@@ -35,7 +36,13 @@ fn change(
     if record.state.status != from {
         return Err(format!("container {otherwise}: it is {}", record.state.status).into());
     }
-    how(&Kept::of(&record).manager()?)?;
+    if pod::of(&record) == Pod::None {
+        let groups = Kept::of(&record).manager()?;
+        if freeze { groups.freeze()? } else { groups.thaw()? }
+    } else {
+        // The processes of a pod's containers are all in the sandbox's group: its kernel knows which is whose.
+        container::connect(&container)?.freeze(freeze)?;
+    }
     record.state.status = to;
     container.write(&record)?;
     Ok(0)

@@ -193,12 +193,12 @@ fn swap_max(at: &At) -> Result<Vec<u8>> {
 }
 
 fn pids_current(at: &At) -> Result<Vec<u8>> {
-    line(at.kernel().tree.lock().tasks.len())
+    line(at.kernel().tasks_of(&at.container()))
 }
 
 fn pids_max(at: &At) -> Result<Vec<u8>> {
     // The kernel inside counts, since a task inside is more than one on the host.
-    match at.kernel().task_limit.load(Ordering::Relaxed) {
+    match at.container().task_limit.load(Ordering::Relaxed) {
         u64::MAX => line("max"),
         limit => line(limit),
     }

@@ -4,7 +4,7 @@ use crate::fs::ProcFs;
 use crate::pid::Proc;
 use abi::{Errno, Result};
 use std::sync::Arc;
-use task::{Kernel, Task};
+use task::{Container, Kernel, Task, pids};
 use vfs::{Caller, FileOps, OpenFile, Path};
 
 /// Makes a file's text, or a link's.
@@ -103,9 +103,21 @@ impl At<'_> {
     pub fn caller(&self) -> Option<Arc<Task>> {
         self.kernel().task(self.cx?.tid())
     }
+    /// What this file system calls the process with this id; 0 for one that it does not show.
+    pub fn sees(&self, id: i32) -> i32 {
+        pids::seen(self.fs.pids, id)
+    }
+    /// The id of a number in this file system.
+    pub fn means(&self, number: i32) -> i32 {
+        pids::id(self.fs.pids, number)
+    }
+    /// The container of the asking task.
+    pub fn container(&self) -> Arc<Container> {
+        self.caller().map_or_else(|| self.kernel().first.clone(), |t| t.group.container.clone())
+    }
     /// The root directory that paths are shown from: the asking task's.
     pub fn root(&self) -> Option<Path> {
-        let fs = self.caller().and_then(|t| t.fs()).or_else(|| self.kernel().root_fs.lock().clone())?;
+        let fs = self.caller().and_then(|t| t.fs()).or_else(|| self.kernel().first.root_fs.lock().clone())?;
         Some(fs.view().root.clone())
     }
     /// A path as the asking task sees it.

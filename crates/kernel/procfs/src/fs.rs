@@ -24,6 +24,8 @@ use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile, Path, Perm, Se
 pub struct ProcFs {
     /// The kernel it tells of.
     pub kernel: Arc<Kernel>,
+    /// The pid namespace whose processes it shows.
+    pub pids: u32,
     kind: &'static str,
     magic: i64,
     dev: u64,
@@ -36,9 +38,16 @@ pub struct ProcFs {
 
 impl ProcFs {
     /// An instance with this root.
-    pub fn make(kernel: Arc<Kernel>, kind: &'static str, magic: i64, top: &'static Entry) -> Arc<ProcFs> {
+    pub fn make(
+        kernel: Arc<Kernel>,
+        pids: u32,
+        kind: &'static str,
+        magic: i64,
+        top: &'static Entry,
+    ) -> Arc<ProcFs> {
         Arc::new_cyclic(|me| ProcFs {
             kernel,
+            pids,
             kind,
             magic,
             dev: vfs::inode::new_dev(),

@@ -33,17 +33,17 @@ use std::sync::Arc;
 use task::Kernel;
 use vfs::FileSystem;
 
-/// An instance of procfs.
-pub fn new(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
-    fs::ProcFs::make(kernel, "proc", 0x9fa0, &top::ROOT)
+/// An instance of procfs that shows a pid namespace.
+pub fn new(kernel: Arc<Kernel>, pids: u32) -> Arc<dyn FileSystem> {
+    fs::ProcFs::make(kernel, pids, "proc", 0x9fa0, &top::ROOT)
 }
 
 /// An instance of sysfs.
 pub fn sysfs(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
-    fs::ProcFs::make(kernel, "sysfs", 0x6265_6572, &sysfs::ROOT)
+    fs::ProcFs::make(kernel, 0, "sysfs", 0x6265_6572, &sysfs::ROOT)
 }
 
 /// The container's control group as the root of a cgroup v2 hierarchy, whatever the host has.
 pub fn cgroupfs(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
-    fs::ProcFs::make(kernel, "cgroup2", 0x6367_7270, &cgroupfs::ROOT)
+    fs::ProcFs::make(kernel, 0, "cgroup2", 0x6367_7270, &cgroupfs::ROOT)
 }

@@ -7,13 +7,31 @@ use crate::entry::{At, Child, Entry, Names, What, parse_int};
 use abi::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use task::{Kernel, PID_MAX, RELEASE, VERSION};
+use task::{Container, Kernel, PID_MAX, RELEASE, VERSION};
 use vfs::{Cap, perm};
+
+/// The kernel as one of its containers sees it.
+struct Seen<'a> {
+    kernel: &'a Arc<Kernel>,
+    container: Arc<Container>,
+}
+
+impl std::ops::Deref for Seen<'_> {
+    type Target = Kernel;
+
+    fn deref(&self) -> &Kernel {
+        self.kernel
+    }
+}
+
+fn seen<'a>(at: &'a At) -> Seen<'a> {
+    Seen { kernel: at.kernel(), container: at.container() }
+}
 
 /// Default of a value.
 enum Value {
     Fixed(&'static str),
-    Made(fn(&Kernel) -> String),
+    Made(fn(&Seen) -> String),
 }
 
 /// Who may set a value, and what that does.
@@ -28,7 +46,7 @@ enum Put {
     /// The specification only: a container sees these read-only.
     Spec,
     /// As `Range`, and it takes effect at once.
-    Apply(fn(&Arc<Kernel>, &str) -> Result<()>),
+    Apply(fn(&Seen, &str) -> Result<()>),
 }
 
 struct Row {
@@ -41,7 +59,7 @@ struct Row {
 const fn ro(path: &'static str, v: &'static str) -> Row {
     Row { path, mode: 0o444, value: Value::Fixed(v), put: Put::No }
 }
-const fn made(path: &'static str, f: fn(&Kernel) -> String) -> Row {
+const fn made(path: &'static str, f: fn(&Seen) -> String) -> Row {
     Row { path, mode: 0o444, value: Value::Made(f), put: Put::No }
 }
 const fn spec(path: &'static str, v: &'static str) -> Row {
@@ -53,11 +71,7 @@ const fn range(path: &'static str, v: &'static str, min: i64, max: i64) -> Row {
 const fn words(path: &'static str, v: &'static str) -> Row {
     Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Words }
 }
-const fn apply(
-    path: &'static str,
-    f: fn(&Kernel) -> String,
-    set: fn(&Arc<Kernel>, &str) -> Result<()>,
-) -> Row {
+const fn apply(path: &'static str, f: fn(&Seen) -> String, set: fn(&Seen, &str) -> Result<()>) -> Row {
     Row { path, mode: 0o644, value: Value::Made(f), put: Put::Apply(set) }
 }
 
@@ -152,17 +166,17 @@ static ROWS: &[Row] = &[
     spec("kernel/dmesg_restrict", "1"),
     apply(
         "kernel/domainname",
-        |k| k.uts.lock().domainname.clone(),
+        |k| k.container.uts.lock().domainname.clone(),
         |k, v| {
-            k.uts.lock().domainname = v.chars().take(64).collect();
+            k.container.uts.lock().domainname = v.chars().take(64).collect();
             Ok(())
         },
     ),
     apply(
         "kernel/hostname",
-        |k| k.uts.lock().nodename.clone(),
+        |k| k.container.uts.lock().nodename.clone(),
         |k, v| {
-            k.uts.lock().nodename = v.chars().take(64).collect();
+            k.container.uts.lock().nodename = v.chars().take(64).collect();
             Ok(())
         },
     ),
@@ -194,10 +208,10 @@ static ROWS: &[Row] = &[
     Row {
         path: "kernel/ns_last_pid",
         mode: 0o666,
-        value: Value::Made(|k| k.tree.lock().last_pid().to_string()),
+        value: Value::Made(|k| k.tree.lock().last_pid(k.container.pids()).to_string()),
         put: Put::Apply(|k, v| {
             let pid = bounded(v, 0, i64::from(PID_MAX))?;
-            k.tree.lock().set_last_pid(pid as i32);
+            k.tree.lock().set_last_pid(k.container.pids(), pid as i32);
             Ok(())
         }),
     },
@@ -339,7 +353,7 @@ fn mqueue_limit(k: &Kernel, which: usize) -> String {
     k.mqueue.limits.get(which).map_or(0, |v| v.load(Ordering::Relaxed)).to_string()
 }
 
-fn set_mqueue_limit(k: &Arc<Kernel>, which: usize, v: i64) -> Result<()> {
+fn set_mqueue_limit(k: &Seen, which: usize, v: i64) -> Result<()> {
     if let Some(l) = k.mqueue.limits.get(which) {
         l.store(v, Ordering::Relaxed);
     }
@@ -350,7 +364,7 @@ fn next_id(k: &Kernel, which: usize) -> String {
     k.ipc.limits.next_id.get(which).map_or(-1, |v| v.load(Ordering::Relaxed)).to_string()
 }
 
-fn set_next_id(k: &Arc<Kernel>, which: usize, v: &str) -> Result<()> {
+fn set_next_id(k: &Seen, which: usize, v: &str) -> Result<()> {
     let n = bounded(v, 0, INT)?;
     if let Some(x) = k.ipc.limits.next_id.get(which) {
         x.store(n as i32, Ordering::Relaxed);
@@ -359,7 +373,7 @@ fn set_next_id(k: &Arc<Kernel>, which: usize, v: &str) -> Result<()> {
 }
 
 /// SEMMSL, SEMMNS, SEMOPM, SEMMNI; fewer leave the others alone.
-fn set_sem(k: &Arc<Kernel>, v: &str) -> Result<()> {
+fn set_sem(k: &Seen, v: &str) -> Result<()> {
     let max = [INT as u64, INT as u64, 65536, 32768];
     for ((word, to), max) in v.split_whitespace().zip(&k.ipc.limits.sem).zip(max) {
         store(to, word, max)?;
@@ -388,13 +402,13 @@ fn boot_id() -> String {
 }
 
 /// Sets a value as the specification asks (`net.core.somaxconn` or with slashes). ENOENT when there is none.
-pub fn set(kernel: &Arc<Kernel>, name: &str, value: &str) -> Result<()> {
+pub fn set(kernel: &Arc<Kernel>, container: &Arc<Container>, name: &str, value: &str) -> Result<()> {
     let path = if name.contains('/') { name.to_string() } else { name.replace('.', "/") };
     let row = ROWS.iter().find(|r| r.path == path).ok_or(Errno::ENOENT)?;
-    put(kernel, row, value.trim())
+    put(&Seen { kernel, container: container.clone() }, row, value.trim())
 }
 
-fn put(kernel: &Arc<Kernel>, row: &Row, value: &str) -> Result<()> {
+fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
     match row.put {
         Put::No => return Err(Errno::EACCES),
         Put::Apply(f) => return f(kernel, value),
@@ -407,7 +421,7 @@ fn put(kernel: &Arc<Kernel>, row: &Row, value: &str) -> Result<()> {
     Ok(())
 }
 
-fn get(kernel: &Kernel, row: &Row) -> String {
+fn get(kernel: &Seen, row: &Row) -> String {
     if let Some(v) = kernel.sysctls.lock().get(row.path) {
         return v.clone();
     }
@@ -427,7 +441,7 @@ fn row(n: i64) -> Result<&'static Row> {
 
 fn read(at: &At) -> Result<Vec<u8>> {
     let r = row(at.n)?;
-    Ok((get(at.kernel(), r) + "\n").into_bytes())
+    Ok((get(&seen(at), r) + "\n").into_bytes())
 }
 
 fn write(at: &At, data: &[u8]) -> Result<()> {
@@ -439,7 +453,7 @@ fn write(at: &At, data: &[u8]) -> Result<()> {
         return Err(Errno::EPERM);
     }
     let v = String::from_utf8_lossy(data);
-    put(at.kernel(), r, v.trim_end_matches(['\0', '\n', ' ']))
+    put(&seen(at), r, v.trim_end_matches(['\0', '\n', ' ']))
 }
 
 static DIR: Entry = Entry { name: "d", mode: 0o555, what: What::Dir(&[], Some(&SYSCTLS)) };

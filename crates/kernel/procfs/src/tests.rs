@@ -115,8 +115,14 @@ impl Platform for Fake {
 fn process() -> Current {
     let uts = Uts { nodename: "box".into(), domainname: "(none)".into() };
     let kernel = Kernel::new(Arc::new(Fake), |_| {}, uts, task::Limits::new(1 << 30, 2, []));
-    let pid = kernel.tree.lock().alloc_pid().unwrap();
-    let group = ThreadGroup::new(kernel.clone(), pid, Arc::default(), [(u64::MAX, u64::MAX); 16]);
+    let pid = kernel.tree.lock().alloc_pid(0).unwrap();
+    let group = ThreadGroup::new(
+        kernel.clone(),
+        kernel.first.clone(),
+        pid,
+        Arc::default(),
+        [(u64::MAX, u64::MAX); 16],
+    );
     let ctx = kernel.platform.new_space().unwrap();
     let l = kernel.platform.limits();
     let mm = Mm::new(ctx.space(), MemoryMap::new(l.min, l.max));
@@ -141,7 +147,7 @@ fn process() -> Current {
             kind: VmaKind::Stack,
         });
     });
-    let ns = MountNs::new(Mount::of(crate::new(kernel.clone()), MountFlags::RELATIME, b"proc"));
+    let ns = MountNs::new(Mount::of(crate::new(kernel.clone(), 0), MountFlags::RELATIME, b"proc"));
     let fs = FsContext::new(ns);
     let c = Current::first(ctx, mm, group, Credentials::root(Cap::ALL), FdTable::new(), fs);
     c.task.set_comm(b"pro) g");
@@ -259,14 +265,14 @@ fn writes_do_what_they_say() {
     assert_eq!(text(&c, "/self/oom_adj"), "8\n");
     assert_eq!(write(&c, "/self/oom_score_adj", "1001"), Err(Errno::EINVAL));
     write(&c, "/sys/kernel/hostname", "other\n").unwrap();
-    assert_eq!(c.kernel().uts.lock().nodename, "other");
+    assert_eq!(c.kernel().first.uts.lock().nodename, "other");
     write(&c, "/sys/net/core/somaxconn", "128").unwrap();
     assert_eq!(text(&c, "/sys/net/core/somaxconn"), "128\n");
     assert_eq!(write(&c, "/sys/net/core/somaxconn", "x"), Err(Errno::EINVAL));
     assert_eq!(write(&c, "/sys/vm/swappiness", "1"), Err(Errno::EPERM));
-    crate::set_sysctl(c.kernel(), "vm.swappiness", "1").unwrap();
+    crate::set_sysctl(c.kernel(), &c.kernel().first.clone(), "vm.swappiness", "1").unwrap();
     assert_eq!(text(&c, "/sys/vm/swappiness"), "1\n");
-    assert_eq!(crate::set_sysctl(c.kernel(), "no.such", "1"), Err(Errno::ENOENT));
+    assert_eq!(crate::set_sysctl(c.kernel(), &c.kernel().first.clone(), "no.such", "1"), Err(Errno::ENOENT));
     assert_eq!(write(&c, "/version", "1"), Err(Errno::EACCES));
     let mut set = Credentials::root(0);
     set.euid = 5;

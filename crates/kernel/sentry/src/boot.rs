@@ -2,6 +2,7 @@
 
 use crate::console::Console;
 use crate::control::Control;
+use crate::pod::Pod;
 use crate::spec::{OnReady, ProcessSpec, SandboxSpec, StartError, StartErrorKind};
 use crate::{mounts, settings};
 use abi::Errno;
@@ -12,13 +13,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::signal::Handlers;
-use task::{Current, Kernel, Limits, Program, SysErr, ThreadGroup, Uts};
+use task::{Container, Current, Kernel, Limits, Program, SysErr, ThreadGroup, Uts};
 use vfs::{Credentials, FdTable, FsContext, OpenFile};
 
 /// Descriptors passed with the specification; each is taken once.
 pub(crate) struct Fds(Vec<Option<OwnedFd>>);
 
 impl Fds {
+    pub(crate) fn new(fds: Vec<OwnedFd>) -> Self {
+        Self(fds.into_iter().map(Some).collect())
+    }
+
     pub(crate) fn take(&mut self, index: usize) -> Result<OwnedFd, StartError> {
         let fd = self.0.get_mut(index).and_then(Option::take);
         fd.ok_or_else(|| other(format!("descriptor {index} was not passed")))
@@ -44,50 +49,17 @@ pub fn run(
     platform: Arc<dyn Platform>,
     on_ready: OnReady,
 ) -> Result<i32, StartError> {
-    let mut fds = Fds(fds.into_iter().map(Some).collect());
-    let domainname = if spec.domainname.is_empty() { "(none)".into() } else { spec.domainname.clone() };
-    let uts = Uts { nodename: spec.hostname.clone(), domainname };
-    let kernel = Kernel::new(platform, syscalls::dispatch, uts, limits(&spec, &mut fds)?);
+    let mut fds = Fds::new(fds);
+    let limits = limits(&spec, &mut fds)?;
+    let kernel = Kernel::new(platform, syscalls::dispatch, uts(&spec), limits);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     syscalls::install_hooks(&kernel);
     socket::netlink::install(socket::netlink::Interfaces::loopback());
 
-    let fs = mounts::build(&kernel, &spec, &mut fds)?;
-    *kernel.root_fs.lock() = Some(fs.clone());
-    if let Some(limit) = spec.pids_limit {
-        kernel.task_limit.store(limit.into(), Ordering::Relaxed);
-    }
-    let table = FdTable::new();
-    let p = &spec.process;
-    let mut c = new_process(&kernel, p, &table, fs.clone())?;
-    let console = match spec.console {
-        Some(i) => Some(Console::open(&c, fds.take(i)?, spec.console_size)?),
-        None => {
-            for (n, i) in spec.stdio.iter().enumerate() {
-                let file = hostfs::import(fds.share(*i)?, p.uid, p.gid)
-                    .map_err(|e| other(format!("standard stream {n}: {e}")))?;
-                install(&c, &file, n)?;
-            }
-            None
-        }
-    };
-    for (n, i) in spec.preserved.iter().enumerate() {
-        let file = hostfs::import(fds.take(*i)?, p.uid, p.gid)
-            .map_err(|e| other(format!("preserved descriptor {}: {e}", n + 3)))?;
-        install(&c, &file, n + 3)?;
-    }
-    drop(fds);
-    let view = fs.view();
-    enter_cwd(&c, p)?;
-    exec_first(&mut c, p)?;
-
-    on_ready(Arc::new(Control {
-        kernel: kernel.clone(),
-        console: console.clone(),
-        first: parking_lot::Mutex::new(Some(c)),
-        view,
-        signals_end_init: spec.signals_end_init,
-    }));
+    mounts::register_types(&kernel);
+    let control = container(&kernel, kernel.first.clone(), &spec, fds, Arc::default())?;
+    let console = control.console.clone();
+    on_ready(control);
     let status = kernel.wait_finished();
     kernel.shutdown();
     if let Some(c) = console {
@@ -108,6 +80,72 @@ fn limits(spec: &SandboxSpec, fds: &mut Fds) -> Result<Limits, StartError> {
     Ok(Limits::new(hostsys::clock::total_memory(), hostsys::clock::processors(), files))
 }
 
+/// The names that a container of its own starts with.
+pub(crate) fn uts(spec: &SandboxSpec) -> Uts {
+    let domainname = if spec.domainname.is_empty() { "(none)".into() } else { spec.domainname.clone() };
+    Uts { nodename: spec.hostname.clone(), domainname }
+}
+
+/// Builds a container up to its first process, which waits to be started.
+pub(crate) fn container(
+    kernel: &Arc<Kernel>,
+    container: Arc<Container>,
+    spec: &SandboxSpec,
+    mut fds: Fds,
+    pod: Arc<Pod>,
+) -> Result<Arc<Control>, StartError> {
+    let fs = mounts::build(kernel, &container, spec, &mut fds)?;
+    *container.root_fs.lock() = Some(fs.clone());
+    if let Some(limit) = spec.pids_limit {
+        container.task_limit.store(limit.into(), Ordering::Relaxed);
+    }
+    let view = fs.view();
+    let mut c = new_process(kernel, &container, &spec.process, &FdTable::new(), fs)?;
+    match set_up(&mut c, spec, &mut fds) {
+        Ok(console) => {
+            container.set_first(c.task.tgid());
+            pod.insert(&spec.id, &container);
+            Ok(Arc::new(Control {
+                kernel: kernel.clone(),
+                container,
+                pod,
+                console,
+                first: parking_lot::Mutex::new(Some(c)),
+                view,
+                signals_end_init: spec.signals_end_init,
+            }))
+        }
+        Err(error) => {
+            task::abandon(c);
+            Err(error)
+        }
+    }
+}
+
+/// Gives the first process its descriptors, its place and its program.
+fn set_up(c: &mut Current, spec: &SandboxSpec, fds: &mut Fds) -> Result<Option<Arc<Console>>, StartError> {
+    let p = &spec.process;
+    let console = match spec.console {
+        Some(i) => Some(Console::open(c, fds.take(i)?, spec.console_size)?),
+        None => {
+            for (n, i) in spec.stdio.iter().enumerate() {
+                let file = hostfs::import(fds.share(*i)?, p.uid, p.gid)
+                    .map_err(|e| other(format!("standard stream {n}: {e}")))?;
+                install(c, &file, n)?;
+            }
+            None
+        }
+    };
+    for (n, i) in spec.preserved.iter().enumerate() {
+        let file = hostfs::import(fds.take(*i)?, p.uid, p.gid)
+            .map_err(|e| other(format!("preserved descriptor {}: {e}", n + 3)))?;
+        install(c, &file, n + 3)?;
+    }
+    enter_cwd(c, p)?;
+    exec_first(c, p)?;
+    Ok(console)
+}
+
 pub(crate) fn install(c: &Current, file: &Arc<OpenFile>, fd: usize) -> Result<(), StartError> {
     let got = c.install(file.clone(), false).map_err(|e| other(format!("standard stream {fd}: {e}")))?;
     debug_assert_eq!(got as usize, fd);
@@ -117,13 +155,18 @@ pub(crate) fn install(c: &Current, file: &Arc<OpenFile>, fd: usize) -> Result<()
 /// A process that has nothing but its place yet: no program, no descriptors.
 pub(crate) fn new_process(
     kernel: &Arc<Kernel>,
+    container: &Arc<Container>,
     p: &ProcessSpec,
     table: &Arc<FdTable>,
     fs: Arc<FsContext>,
 ) -> Result<Current, StartError> {
-    let pid = kernel.tree.lock().alloc_pid().unwrap_or(1);
+    let pid = kernel
+        .tree
+        .lock()
+        .alloc_pid(container.pids())
+        .ok_or_else(|| other("no process id is free".into()))?;
     let handlers = Arc::new(Mutex::new(Handlers::default()));
-    let group = ThreadGroup::new(kernel.clone(), pid, handlers, rlimits(kernel, p));
+    let group = ThreadGroup::new(kernel.clone(), container.clone(), pid, handlers, rlimits(kernel, p));
     group.oom_score_adj.store(p.oom_score_adj, Ordering::Relaxed);
     let k = &p.capabilities;
     let creds = Credentials {

@@ -1,19 +1,25 @@
 //! What the outside may ask of a running kernel.
 
-use crate::boot::{enter_cwd, exec_first, install, new_process, other};
+use crate::boot::{Fds, enter_cwd, exec_first, install, new_process, other};
 use crate::console::Console;
-use crate::spec::{Executed, ProcessInfo, ProcessSpec, Running, StartError, Stdio, Target, WindowSize};
+use crate::pod::Pod;
+use crate::spec::{
+    Executed, ProcessInfo, ProcessSpec, Running, SandboxSpec, StartError, Stdio, Target, WindowSize,
+};
 use abi::{SigInfo, Signal};
 use parking_lot::Mutex;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use task::{Current, Kernel, SI_HOST, ThreadGroup};
+use task::{Container, Current, Kernel, SI_HOST, ThreadGroup, pids};
 use vfs::{FdTable, FsContext, FsView};
 use wait::{Events, Waiter};
 
-/// The kernel as the runtime sees it.
+/// A container as the runtime sees it.
 pub(crate) struct Control {
     pub kernel: Arc<Kernel>,
+    pub container: Arc<Container>,
+    pub pod: Arc<Pod>,
     pub console: Option<Arc<Console>>,
     /// The first process until it is started.
     pub first: Mutex<Option<Current>>,
@@ -24,13 +30,14 @@ pub(crate) struct Control {
 
 impl Control {
     fn init(&self) -> Option<Arc<ThreadGroup>> {
-        self.kernel.group(1)
+        self.kernel.group(self.container.first())
     }
 
     /// Whether a signal would change nothing because the first process is init and has not asked for it.
     fn init_is_immune(&self, group: &ThreadGroup, sig: Signal) -> bool {
         let unstoppable = [Signal::SIGKILL, Signal::SIGSTOP].contains(&sig);
-        !self.signals_end_init && !unstoppable && group.by_default(sig)
+        let init = pids::is_init(group.tgid);
+        init && !self.signals_end_init && !unstoppable && group.by_default(sig)
     }
 
     fn signal_init(&self, sig: Signal) -> bool {
@@ -68,14 +75,19 @@ impl Running for Control {
                     _ => self.signal_init(sig),
                 }
             }
-            Target::Init | Target::Process(1) => self.signal_init(sig),
-            Target::Process(pid) => self.kernel.group(pid).is_some_and(|group| group.send(info).is_ok()),
-            Target::All => {
-                let groups: Vec<_> =
-                    self.kernel.tree.lock().nodes.values().map(|node| node.group.clone()).collect();
-                for group in groups.iter().filter(|group| group.tgid != 1) {
-                    let _ = group.send(info);
+            Target::Init => self.signal_init(sig),
+            Target::Process(pid) => {
+                let id = pids::id(self.container.pids(), pid);
+                if id == self.container.first() {
+                    return self.signal_init(sig);
                 }
+                let group = self.kernel.group(id);
+                let group = group.filter(|group| Arc::ptr_eq(&group.container, &self.container));
+                group.is_some_and(|group| group.send(info).is_ok())
+            }
+            Target::All => {
+                let first = self.container.first();
+                self.kernel.signal_container(&self.container, info, |id| id != first);
                 self.signal_init(sig)
             }
         }
@@ -88,12 +100,12 @@ impl Running for Control {
     }
 
     fn exec(&self, process: &ProcessSpec, stdio: Stdio) -> Result<Arc<dyn Executed>, StartError> {
-        if self.init().is_none_or(|group| group.exit_status().is_some()) {
+        if self.container.is_over() || self.init().is_none() {
             return Err(other("container not running".into()));
         }
         let fs = FsContext::with_view(FsView::clone(&self.view), 0);
         let table = FdTable::new();
-        let mut c = new_process(&self.kernel, process, &table, fs)?;
+        let mut c = new_process(&self.kernel, &self.container, process, &table, fs)?;
         let group = c.task.group.clone();
         let set_up = |c: &mut Current| {
             let console = match stdio {
@@ -126,13 +138,49 @@ impl Running for Control {
     fn processes(&self) -> Vec<ProcessInfo> {
         let groups: Vec<_> = {
             let tree = self.kernel.tree.lock();
-            tree.nodes.iter().map(|(pid, node)| (*pid, node.parent, node.sid, node.group.clone())).collect()
+            let mine =
+                tree.nodes.iter().filter(|(_, node)| Arc::ptr_eq(&node.group.container, &self.container));
+            mine.map(|(pid, node)| (*pid, node.parent, node.sid, node.group.clone())).collect()
         };
         groups.into_iter().map(|(pid, ppid, sid, group)| self.info(pid, ppid, sid, &group)).collect()
     }
 
     fn trace(&self, on: bool) {
         self.kernel.set_strace(on);
+    }
+
+    fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {
+        let find = |id: &String| {
+            let found = self.pod.find(id).filter(|container| !container.is_over());
+            found.ok_or_else(|| other(format!("the sandbox has no container {id:?} to share with")))
+        };
+        let uts = match &spec.uts_of {
+            Some(id) => find(id)?.uts.clone(),
+            None => Arc::new(Mutex::new(crate::boot::uts(&spec))),
+        };
+        let joined = spec.pids_of.as_ref().map(find).transpose()?;
+        let new = self.kernel.new_container(joined, uts);
+        let new = new.ok_or_else(|| other("the sandbox has too many containers".into()))?;
+        let control = crate::boot::container(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone())?;
+        Ok(control)
+    }
+
+    fn wait(&self) -> i32 {
+        let status = self.container.wait_finished();
+        self.kernel.end_container(&self.container);
+        if let Some(console) = &self.console {
+            console.drain();
+        }
+        status
+    }
+
+    fn end(&self) {
+        self.kernel.freeze(&self.container, false);
+        self.signal(Signal::SIGKILL.raw(), Target::All);
+    }
+
+    fn freeze(&self, on: bool) {
+        self.kernel.freeze(&self.container, on);
     }
 }
 
@@ -153,8 +201,8 @@ impl Control {
         // Terminals are pseudo-terminals only, major 136.
         let tty = self.kernel.terminal_of(sid).map(|(device, _)| format!("pts/{}", device & 0xff));
         ProcessInfo {
-            pid,
-            ppid,
+            pid: pids::number(pid),
+            ppid: pids::seen(pids::namespace(pid), ppid),
             host_pid: host_pid.map_or(0, |task| task.mm().space.host_pid()),
             uid: task.as_ref().map_or(0, |task| task.creds().euid),
             tty: tty.unwrap_or_else(|| "?".into()),
@@ -176,7 +224,7 @@ struct Other {
 
 impl Executed for Other {
     fn pid(&self) -> i32 {
-        self.group.tgid
+        pids::number(self.group.tgid)
     }
 
     fn signal(&self, signo: i32) {

@@ -9,6 +9,7 @@ mod control;
 mod copy_up;
 mod mounts;
 mod nodes;
+mod pod;
 mod settings;
 pub mod spec;
 

@@ -5,7 +5,7 @@ use crate::spec::{Atime, FILE_ENTRY, MountSpec, Overlay, PropagationType, Sandbo
 use crate::{copy_up, nodes};
 use abi::{Errno, Signal};
 use std::sync::Arc;
-use task::Kernel;
+use task::{Container, Kernel};
 use vfs::cred::Cap;
 use vfs::mount::Propagation;
 use vfs::{
@@ -53,17 +53,18 @@ type FsRef = Arc<dyn FileSystem>;
 /// Builds every mount of the specification.
 pub(crate) fn build(
     kernel: &Arc<Kernel>,
+    container: &Arc<Container>,
     spec: &SandboxSpec,
     fds: &mut Fds,
 ) -> Result<Arc<FsContext>, StartError> {
-    register_types(kernel);
     let host = host_tree(fds, spec.root.fd, spec.root.overlay)
         .map_err(|e| other(format!("root file system: {e}")))?;
     let root = over(host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
     let ns = MountNs::new(Mount::of(root, MountFlags::RELATIME, b"none"));
     let fs = FsContext::new(ns);
     for m in &spec.mounts {
-        add(kernel, &fs.view(), m, fds).map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
+        add(kernel, container, &fs.view(), m, fds)
+            .map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
     }
     nodes::make(&fs.view(), &spec.devices)?;
     hide(&fs.view(), spec)?;
@@ -74,7 +75,8 @@ pub(crate) fn build(
         m.set_flags(m.flags() | MountFlags::RDONLY);
     }
     for (name, value) in &spec.sysctl {
-        procfs::set_sysctl(kernel, name, value).map_err(|e| other(format!("sysctl {name}: {}", text(e))))?;
+        procfs::set_sysctl(kernel, container, name, value)
+            .map_err(|e| other(format!("sysctl {name}: {}", text(e))))?;
     }
     // Standard places of the process refer to the finished tree.
     let v = fs.view();
@@ -84,20 +86,23 @@ pub(crate) fn build(
     Ok(fs)
 }
 
-fn register_types(kernel: &Arc<Kernel>) {
+/// Says which types of file systems there are.
+pub(crate) fn register_types(kernel: &Arc<Kernel>) {
     let k = kernel.clone();
-    vfs::fstypes::register("proc", true, move |_| Ok(SuperBlock::new(procfs::new(k.clone()))));
+    vfs::fstypes::register("proc", true, move |cx, _| {
+        Ok(SuperBlock::new(procfs::new(k.clone(), task::pids::namespace(cx.pid()))))
+    });
     let k = kernel.clone();
-    vfs::fstypes::register("sysfs", true, move |_| Ok(SuperBlock::new(procfs::sysfs(k.clone()))));
+    vfs::fstypes::register("sysfs", true, move |_, _| Ok(SuperBlock::new(procfs::sysfs(k.clone()))));
     let k = kernel.clone();
-    vfs::fstypes::register("cgroup2", true, move |_| Ok(SuperBlock::new(procfs::cgroupfs(k.clone()))));
-    vfs::fstypes::register("tmpfs", true, |o| {
+    vfs::fstypes::register("cgroup2", true, move |_, _| Ok(SuperBlock::new(procfs::cgroupfs(k.clone()))));
+    vfs::fstypes::register("tmpfs", true, |_, o| {
         Ok(SuperBlock::new(tmpfs::TmpFs::new(tmpfs::Options::parse(o)?)))
     });
-    vfs::fstypes::register("devtmpfs", true, |_| Ok(SuperBlock::new(devfs::new())));
+    vfs::fstypes::register("devtmpfs", true, |_, _| Ok(SuperBlock::new(devfs::new())));
     let k = kernel.clone();
-    vfs::fstypes::register("mqueue", true, move |_| Ok(SuperBlock::new(k.mqueue.clone())));
-    vfs::fstypes::register("devpts", true, |o| Ok(SuperBlock::new(tty::devpts(o)?)));
+    vfs::fstypes::register("mqueue", true, move |_, _| Ok(SuperBlock::new(k.mqueue.clone())));
+    vfs::fstypes::register("devpts", true, |_, o| Ok(SuperBlock::new(tty::devpts(o)?)));
 }
 
 fn host_tree(fds: &mut Fds, index: usize, how: Overlay) -> Result<FsRef, StartError> {
@@ -128,7 +133,13 @@ fn flags_of(m: &MountSpec) -> MountFlags {
     f
 }
 
-fn add(kernel: &Arc<Kernel>, view: &FsView, m: &MountSpec, fds: &mut Fds) -> Result<(), StartError> {
+fn add(
+    kernel: &Arc<Kernel>,
+    container: &Container,
+    view: &FsView,
+    m: &MountSpec,
+    fds: &mut Fds,
+) -> Result<(), StartError> {
     let fail = |e: Errno| other(text(e));
     let (sb, root) = match m.fstype.as_str() {
         "bind" => {
@@ -144,9 +155,14 @@ fn add(kernel: &Arc<Kernel>, view: &FsView, m: &MountSpec, fds: &mut Fds) -> Res
             let root = sb.root.clone();
             (sb, root)
         }
+        "proc" => {
+            let sb = SuperBlock::new(procfs::new(kernel.clone(), container.pids()));
+            let root = sb.root.clone();
+            (sb, root)
+        }
         kind => {
             let options = m.options.join(",");
-            let sb = vfs::fstypes::create(kind, options.as_bytes()).map_err(|e| match e {
+            let sb = vfs::fstypes::create(&Setup, kind, options.as_bytes()).map_err(|e| match e {
                 Errno::ENODEV => other(format!("file system type {kind:?} is not supported")),
                 e => fail(e),
             })?;

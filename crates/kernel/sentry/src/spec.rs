@@ -25,6 +25,10 @@ pub const FILE_ENTRY: &str = "file";
 pub struct SandboxSpec {
     /// Container id, for logs.
     pub id: String,
+    /// Of a container in another one's sandbox: the container of that sandbox whose pid namespace it shares.
+    pub pids_of: Option<String>,
+    /// The same for the uts namespace; the names below are then not used.
+    pub uts_of: Option<String>,
     /// Host name in the sandbox's uts namespace.
     pub hostname: String,
     /// NIS domain name in the sandbox's uts namespace; empty leaves Linux's default.
@@ -334,7 +338,7 @@ pub enum PlatformName {
     Ptrace,
 }
 
-/// What others may ask of a kernel with a container in it. Called from any thread; none of the calls blocks for long.
+/// What others may ask of a kernel about one of its containers. Called from any thread; none of the calls blocks for long.
 pub trait Running: Send + Sync {
     /// Lets the first process run; an error when it was started before.
     fn start(&self) -> Result<(), StartError>;
@@ -348,6 +352,14 @@ pub trait Running: Send + Sync {
     fn processes(&self) -> Vec<ProcessInfo>;
     /// Whether system calls are logged from now on.
     fn trace(&self, on: bool);
+    /// Makes another container in the same sandbox.
+    fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError>;
+    /// Waits for the end of the first process, and then for all that is left of the container; its wait status.
+    fn wait(&self) -> i32;
+    /// Ends the container.
+    fn end(&self);
+    /// Stops every process of the container, or lets them go on.
+    fn freeze(&self, on: bool);
 }
 
 /// A process started by [`Running::exec`].

@@ -53,7 +53,7 @@ fn get_lock(c: &mut Current, f: &OpenFile, arg: u64, ofd: bool) -> SysResult {
             l.whence = libc::SEEK_SET as i16;
             l.start = r.start as i64;
             l.len = if r.end == locks::TO_END { 0 } else { (r.end - r.start + 1) as i64 };
-            l.pid = r.pid;
+            l.pid = c.sees(r.pid);
         }
     }
     c.write_value(arg, &l)?;
@@ -109,22 +109,27 @@ fn signal_owner(c: &mut Current, f: &OpenFile, cmd: i32, arg: u64) -> SysResult 
             let who = arg as i32;
             let id = who.checked_abs().ok_or(Errno::EINVAL)?;
             let kind = if who < 0 { F_OWNER_PGRP } else { F_OWNER_PID };
+            let id = if id == 0 { 0 } else { c.means(id) };
             check_owner(c, kind, id)?;
             *f.owner.lock() = SignalOwner { kind, id, ..now };
             Ok(0)
         }
-        libc::F_GETOWN => Ok(i64::from(if now.kind == F_OWNER_PGRP { -now.id } else { now.id }) as u64),
+        libc::F_GETOWN => {
+            let id = c.sees(now.id);
+            Ok(i64::from(if now.kind == F_OWNER_PGRP { -id } else { id }) as u64)
+        }
         F_SETOWN_EX => {
             let [kind, id]: [i32; 2] = c.read_value(arg)?;
             if !(F_OWNER_TID..=F_OWNER_PGRP).contains(&kind) {
                 return Err(Errno::EINVAL.into());
             }
+            let id = if id == 0 { 0 } else { c.means(id) };
             check_owner(c, kind, id)?;
             *f.owner.lock() = SignalOwner { kind, id, ..now };
             Ok(0)
         }
         F_GETOWN_EX => {
-            c.write_value(arg, &[now.kind, now.id])?;
+            c.write_value(arg, &[now.kind, c.sees(now.id)])?;
             Ok(0)
         }
         F_SETSIG => {

@@ -12,13 +12,14 @@ const SECBIT_KEEP_CAPS: u32 = 16;
 const NGROUPS_MAX: u64 = 65536;
 
 pub fn getpid(c: &mut Current) -> SysResult {
-    Ok(c.task.tgid() as u64)
+    Ok(c.sees(c.task.tgid()) as u64)
 }
 pub fn gettid(c: &mut Current) -> SysResult {
-    Ok(c.task.tid() as u64)
+    Ok(c.sees(c.task.tid()) as u64)
 }
 pub fn getppid(c: &mut Current) -> SysResult {
-    Ok(c.kernel().tree.lock().nodes.get(&c.task.tgid()).map_or(0, |n| n.parent) as u64)
+    let parent = c.kernel().tree.lock().nodes.get(&c.task.tgid()).map_or(0, |n| n.parent);
+    Ok(c.sees(parent) as u64)
 }
 pub fn getuid(c: &mut Current) -> SysResult {
     Ok(c.creds().uid.into())
@@ -262,7 +263,11 @@ pub fn setgroups(c: &mut Current, size: u64, list: Ptr) -> SysResult {
 }
 
 pub fn setpgid(c: &mut Current, pid: i32, pgid: i32) -> SysResult {
-    c.setpgid(pid, pgid)?;
+    if pgid < 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let means = |n: i32| if n > 0 { c.means(n) } else { n };
+    c.setpgid(means(pid), means(pgid))?;
     Ok(0)
 }
 
@@ -271,17 +276,19 @@ pub fn setsid(c: &mut Current) -> SysResult {
 }
 
 pub fn getpgrp(c: &mut Current) -> SysResult {
-    Ok(c.pgid() as u64)
+    Ok(c.sees(c.pgid()) as u64)
 }
 
 pub fn getpgid(c: &mut Current, pid: i32) -> SysResult {
-    let pid = if pid == 0 { c.task.tgid() } else { pid };
-    Ok(c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.pgid as u64)
+    let pid = if pid == 0 { c.task.tgid() } else { c.means(pid) };
+    let pgid = c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.pgid;
+    Ok(c.sees(pgid) as u64)
 }
 
 pub fn getsid(c: &mut Current, pid: i32) -> SysResult {
-    let pid = if pid == 0 { c.task.tgid() } else { pid };
-    Ok(c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.sid as u64)
+    let pid = if pid == 0 { c.task.tgid() } else { c.means(pid) };
+    let sid = c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.sid;
+    Ok(c.sees(sid) as u64)
 }
 
 const CAP_V1: u32 = 0x1998_0330;
@@ -316,7 +323,7 @@ pub fn capget(c: &mut Current, hdr: Ptr, data: Ptr) -> SysResult {
     }
     let k = match pid {
         0 => c.creds(),
-        p => c.kernel().task(p).ok_or(Errno::ESRCH)?.creds(),
+        p => c.find_task(p).ok_or(Errno::ESRCH)?.creds(),
     };
     let mut out = Vec::new();
     for i in 0..n {
@@ -330,7 +337,7 @@ pub fn capget(c: &mut Current, hdr: Ptr, data: Ptr) -> SysResult {
 
 pub fn capset(c: &mut Current, hdr: Ptr, data: Ptr) -> SysResult {
     let (n, pid) = cap_header(c, hdr)?;
-    if pid != 0 && pid != c.task.tid() {
+    if pid != 0 && pid != c.sees(c.task.tid()) {
         return Err(Errno::EPERM.into());
     }
     let words: Vec<u32> = c.read_array(data.0, n * 3, 6)?;

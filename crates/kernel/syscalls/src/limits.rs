@@ -64,11 +64,8 @@ fn target(c: &Current, pid: i32) -> Result<Arc<Task>, Errno> {
     if pid == 0 {
         return Ok(c.task.clone());
     }
-    let t = c
-        .kernel()
-        .task(pid)
-        .or_else(|| c.kernel().group(pid).and_then(|g| g.any_thread()))
-        .ok_or(Errno::ESRCH)?;
+    let t =
+        c.find_task(pid).or_else(|| c.find_group(pid).and_then(|g| g.any_thread())).ok_or(Errno::ESRCH)?;
     let (me, them) = (c.creds(), t.creds());
     let same = me.uid == them.uid
         && me.uid == them.euid

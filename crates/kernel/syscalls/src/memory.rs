@@ -201,7 +201,7 @@ fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
 }
 
 fn vm_target(c: &Current, pid: i32) -> Result<Arc<mm::Mm>, Errno> {
-    let t = c.kernel().task(pid).ok_or(Errno::ESRCH)?;
+    let t = c.find_task(pid).ok_or(Errno::ESRCH)?;
     let (me, them) = (c.creds(), t.creds());
     let same = me.uid == them.uid && me.uid == them.euid && me.uid == them.suid && me.gid == them.gid;
     if t.tgid() != c.task.tgid() && !same && !me.capable(Cap::SYS_PTRACE) {

@@ -100,7 +100,7 @@ pub fn mount(c: &mut Current, source: Ptr, target: PathPtr, kind: Ptr, flags: u6
         return Ok(0);
     }
     let kind = kind.ok_or(Errno::EINVAL)?;
-    let sb = fstypes::create(std::str::from_utf8(&kind).map_err(|_| Errno::ENODEV)?, &data)?;
+    let sb = fstypes::create(c, std::str::from_utf8(&kind).map_err(|_| Errno::ENODEV)?, &data)?;
     view.ns.mount(&at, sb, mount_flags(flags, None), &source.unwrap_or_else(|| b"none".to_vec()))?;
     Ok(0)
 }

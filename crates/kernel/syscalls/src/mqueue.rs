@@ -101,6 +101,7 @@ pub fn mq_notify(c: &mut Current, fd: Fd, event: Ptr) -> SysResult {
         let tell = move |pid: i32, uid: u32| {
             if let (Some(s), Some(g)) = (signal, group.upgrade()) {
                 // A full queue of signals loses it, as on Linux.
+                let pid = task::pids::seen(task::pids::namespace(g.tgid), pid);
                 let _ = g.send(SigInfo::queue(s, SI_MESGQ, pid, uid, value));
             }
         };

@@ -88,7 +88,7 @@ pub fn exit_group(c: &mut Current, code: i32) -> SysResult {
 
 pub fn set_tid_address(c: &mut Current, addr: u64) -> SysResult {
     c.clear_child_tid = addr;
-    Ok(c.task.tid() as u64)
+    Ok(c.sees(c.task.tid()) as u64)
 }
 
 pub fn unshare(c: &mut Current, flags: i32) -> SysResult {
@@ -126,10 +126,10 @@ pub fn pidfd_open(c: &mut Current, pid: i32, flags: u32) -> SysResult {
     if flags & !(libc::O_NONBLOCK as u32) != 0 || pid <= 0 {
         return Err(Errno::EINVAL.into());
     }
-    let g = match c.kernel().group(pid) {
+    let g = match c.find_group(pid) {
         Some(g) => g,
         // A thread that leads no group is not a process.
-        None if c.kernel().task(pid).is_some() => return Err(Errno::EINVAL.into()),
+        None if c.find_task(pid).is_some() => return Err(Errno::EINVAL.into()),
         None => return Err(Errno::ESRCH.into()),
     };
     Ok(task::pidfd::install(c, &g, flags as i32)? as u64)

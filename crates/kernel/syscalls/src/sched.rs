@@ -14,7 +14,7 @@ fn task_of(c: &Current, pid: i32) -> Result<Arc<Task>, Errno> {
     match pid {
         0 => Ok(c.task.clone()),
         p if p < 0 => Err(Errno::EINVAL),
-        p => c.kernel().task(p).ok_or(Errno::ESRCH),
+        p => c.find_task(p).ok_or(Errno::ESRCH),
     }
 }
 
@@ -34,10 +34,10 @@ fn priority_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Arc<Task>>,
     let all = || c.kernel().tree.lock().tasks.values().cloned().collect::<Vec<_>>();
     let v = match which as u32 {
         libc::PRIO_PROCESS => {
-            vec![if who == 0 { c.task.clone() } else { c.kernel().task(who).ok_or(Errno::ESRCH)? }]
+            vec![if who == 0 { c.task.clone() } else { c.find_task(who).ok_or(Errno::ESRCH)? }]
         }
         libc::PRIO_PGRP => {
-            let g = if who == 0 { c.pgid() } else { who };
+            let g = if who == 0 { c.pgid() } else { c.means(who) };
             let groups: Vec<_> = {
                 let t = c.kernel().tree.lock();
                 t.nodes.values().filter(|n| n.pgid == g).map(|n| n.group.clone()).collect()
@@ -46,7 +46,7 @@ fn priority_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Arc<Task>>,
         }
         libc::PRIO_USER => {
             let u = if who == 0 { c.creds().uid } else { who as u32 };
-            all().into_iter().filter(|t| t.creds().uid == u).collect()
+            all().into_iter().filter(|t| t.creds().uid == u && t.pids() == c.task.pids()).collect()
         }
         _ => return Err(Errno::EINVAL),
     };

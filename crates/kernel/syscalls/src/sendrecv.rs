@@ -75,7 +75,7 @@ fn read_control(c: &Current, at: u64, len: u64) -> Result<Control> {
             }
             Cmsg::Credentials(u) => {
                 check_cred(c, u)?;
-                control.cred = Some(u);
+                control.cred = Some(Ucred { pid: c.means(u.pid), ..u });
             }
         }
     }
@@ -85,7 +85,7 @@ fn read_control(c: &Current, at: u64, len: u64) -> Result<Control> {
 /// A task may claim its own ids; others need the capabilities.
 fn check_cred(c: &Current, u: Ucred) -> Result<()> {
     let k = c.creds();
-    let pid = u.pid == c.pid() || k.capable(Cap::SYS_ADMIN);
+    let pid = u.pid == c.sees(c.pid()) || k.capable(Cap::SYS_ADMIN);
     let uid = [k.uid, k.euid, k.suid].contains(&u.uid) || k.capable(Cap::SETUID);
     let gid = [k.gid, k.egid, k.sgid].contains(&u.gid) || k.capable(Cap::SETGID);
     if pid && uid && gid { Ok(()) } else { Err(Errno::EPERM) }
@@ -197,6 +197,7 @@ fn value(r: &Received, flags: i32) -> u64 {
 fn write_control(c: &mut Current, r: Received, room: usize, flags: i32) -> (Vec<u8>, bool) {
     let mut w = Writer::new(room);
     if let Some(u) = r.control.cred {
+        let u = Ucred { pid: c.sees(u.pid), ..u };
         w.put(libc::SOL_SOCKET, libc::SCM_CREDENTIALS, u.as_bytes());
     }
     if r.control.rights.is_empty() {

@@ -177,16 +177,16 @@ fn user_info(c: &Current, sig: i32, code: i32) -> Result<Option<SigInfo>, Errno>
         return Ok(None);
     }
     let s = Signal::new(sig).ok_or(Errno::EINVAL)?;
-    Ok(Some(SigInfo::user(s, code, c.task.tgid(), c.creds().uid)))
+    Ok(Some(SigInfo::user(s, code, c.sees(c.task.tgid()), c.creds().uid)))
 }
 
 pub fn kill(c: &mut Current, pid: i32, sig: i32) -> SysResult {
     let info = user_info(c, sig, libc::SI_USER)?;
     if pid > 0 {
-        let g = c.kernel().group(pid);
+        let g = c.find_group(pid);
         let g = match g {
             Some(g) => g,
-            None => c.kernel().task(pid).map(|t| t.group.clone()).ok_or(Errno::ESRCH)?,
+            None => c.find_task(pid).map(|t| t.group.clone()).ok_or(Errno::ESRCH)?,
         };
         signal_group(c, &g, sig, info)?;
         return Ok(0);
@@ -197,10 +197,11 @@ pub fn kill(c: &mut Current, pid: i32, sig: i32) -> SysResult {
     let me = c.task.tgid();
     let targets: Vec<Arc<ThreadGroup>> = {
         let t = c.kernel().tree.lock();
-        let pgid = if pid == 0 { t.nodes.get(&me).map_or(0, |n| n.pgid) } else { -pid };
+        let pgid = if pid == 0 { t.nodes.get(&me).map_or(0, |n| n.pgid) } else { c.means(-pid) };
+        let others = |id: i32| c.sees(id) > 1 && id != me;
         t.nodes
             .values()
-            .filter(|n| if pid == -1 { n.group.tgid > 1 && n.group.tgid != me } else { n.pgid == pgid })
+            .filter(|n| if pid == -1 { others(n.group.tgid) } else { n.pgid == pgid })
             .map(|n| n.group.clone())
             .collect()
     };
@@ -222,8 +223,8 @@ fn send_thread(c: &Current, tgid: Option<i32>, tid: i32, sig: i32, info: Option<
     if tid <= 0 || tgid.is_some_and(|g| g <= 0) {
         return Err(Errno::EINVAL.into());
     }
-    let t = c.kernel().task(tid).ok_or(Errno::ESRCH)?;
-    if tgid.is_some_and(|g| g != t.tgid()) {
+    let t = c.find_task(tid).ok_or(Errno::ESRCH)?;
+    if tgid.is_some_and(|g| g != c.sees(t.tgid())) {
         return Err(Errno::ESRCH.into());
     }
     if t.tgid() != c.task.tgid() && !may_signal(c, &t, sig) {
@@ -248,7 +249,7 @@ pub fn tgkill(c: &mut Current, tgid: i32, tid: i32, sig: i32) -> SysResult {
 /// A siginfo from user space: only codes that cannot be mistaken for the kernel's own.
 fn given_info(c: &Current, target: i32, sig: i32, ptr: Ptr) -> Result<Option<SigInfo>, Errno> {
     let mut i: SigInfo = c.read_value(ptr.0)?;
-    if (i.code >= 0 || i.code == libc::SI_TKILL) && target != c.task.tgid() {
+    if (i.code >= 0 || i.code == libc::SI_TKILL) && target != c.sees(c.task.tgid()) {
         return Err(Errno::EPERM);
     }
     if sig == 0 {
@@ -260,8 +261,8 @@ fn given_info(c: &Current, target: i32, sig: i32, ptr: Ptr) -> Result<Option<Sig
 
 pub fn rt_sigqueueinfo(c: &mut Current, pid: i32, sig: i32, info: Ptr) -> SysResult {
     let i = given_info(c, pid, sig, info)?;
-    let by_thread = || c.kernel().task(pid).map(|t| t.group.clone());
-    let g = c.kernel().group(pid).or_else(by_thread).ok_or(Errno::ESRCH)?;
+    let by_thread = || c.find_task(pid).map(|t| t.group.clone());
+    let g = c.find_group(pid).or_else(by_thread).ok_or(Errno::ESRCH)?;
     signal_group(c, &g, sig, i)?;
     Ok(0)
 }
@@ -287,7 +288,7 @@ pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u3
         if given.signo != sig {
             return Err(Errno::EINVAL.into());
         }
-        given_info(c, g.tgid, sig, info)?
+        given_info(c, c.sees(g.tgid), sig, info)?
     };
     let alive = c.kernel().tree.lock().nodes.get(&g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
     if !alive {

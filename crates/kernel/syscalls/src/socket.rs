@@ -4,10 +4,11 @@ use crate::arg::{Fd, Ptr};
 use crate::at::real_file;
 use crate::install::{install, install_pair};
 use abi::{Errno, Result};
-use socket::{SocketFile, family, io, options};
+use socket::{SocketFile, Ucred, family, io, options};
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::OpenFile;
+use vfs::{Caller, OpenFile};
+use zerocopy::IntoBytes;
 
 /// sizeof(struct sockaddr_storage).
 const MAX_ADDR: u32 = 128;
@@ -140,6 +141,10 @@ pub fn getsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, le
     let room: i32 = c.read_value(len.0)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
     let v = match level {
+        libc::SOL_SOCKET if name == libc::SO_PEERCRED => {
+            let peer = s.ops()?.peer_cred();
+            Ucred { pid: c.sees(peer.pid), ..peer }.as_bytes().to_vec()
+        }
         libc::SOL_SOCKET => options::get(s.ops()?, name)?,
         _ => s.ops()?.get_option(level, name)?,
     };

@@ -10,7 +10,7 @@ use sysv::sem::{Ask, SemBuf, SemidDs};
 use sysv::shm::{ShmidDs, segment_of};
 use sysv::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT};
 use task::{Current, Restart, SysErr, SysResult};
-use vfs::Failure;
+use vfs::{Caller, Failure};
 
 const SHM_LOCK: i32 = 11;
 const SHM_UNLOCK: i32 = 12;
@@ -101,6 +101,16 @@ pub fn shmdt(c: &mut Current, addr: u64) -> SysResult {
     Ok(0)
 }
 
+/// With the processes as the caller calls them.
+fn shm_shown(c: &Current, ds: ShmidDs) -> ShmidDs {
+    ShmidDs { cpid: c.sees(ds.cpid), lpid: c.sees(ds.lpid), ..ds }
+}
+
+/// With the processes as the caller calls them.
+fn msg_shown(c: &Current, ds: MsqidDs) -> MsqidDs {
+    MsqidDs { lspid: c.sees(ds.lspid), lrpid: c.sees(ds.lrpid), ..ds }
+}
+
 pub fn shmctl(c: &mut Current, id: i32, cmd: i32, buf: Ptr) -> SysResult {
     if id < 0 || cmd < 0 {
         return Err(Errno::EINVAL.into());
@@ -118,13 +128,13 @@ pub fn shmctl(c: &mut Current, id: i32, cmd: i32, buf: Ptr) -> SysResult {
             highest
         }
         IPC_STAT => {
-            let ds = ns.shm_stat(c, id)?;
+            let ds = shm_shown(c, ns.shm_stat(c, id)?);
             c.write_value(buf.0, &ds)?;
             0
         }
         SHM_STAT | SHM_STAT_ANY => {
             let (id, ds) = ns.shm_stat_at(c, id, cmd == SHM_STAT_ANY)?;
-            c.write_value(buf.0, &ds)?;
+            c.write_value(buf.0, &shm_shown(c, ds))?;
             id
         }
         IPC_SET => {
@@ -204,7 +214,7 @@ pub fn semctl(c: &mut Current, id: i32, num: i32, cmd: i32, arg: u64) -> SysResu
             0
         }
         GETVAL => ns.sem_ask(c, id, num, Ask::Value)?,
-        GETPID => ns.sem_ask(c, id, num, Ask::Pid)?,
+        GETPID => c.sees(ns.sem_ask(c, id, num, Ask::Pid)?),
         GETNCNT => ns.sem_ask(c, id, num, Ask::Increase)?,
         GETZCNT => ns.sem_ask(c, id, num, Ask::Zero)?,
         SETVAL => {
@@ -283,13 +293,13 @@ pub fn msgctl(c: &mut Current, id: i32, cmd: i32, buf: Ptr) -> SysResult {
             highest
         }
         IPC_STAT => {
-            let ds = ns.msg_stat(c, id)?;
+            let ds = msg_shown(c, ns.msg_stat(c, id)?);
             c.write_value(buf.0, &ds)?;
             0
         }
         MSG_STAT | MSG_STAT_ANY => {
             let (id, ds) = ns.msg_stat_at(c, id, cmd == MSG_STAT_ANY)?;
-            c.write_value(buf.0, &ds)?;
+            c.write_value(buf.0, &msg_shown(c, ds))?;
             id
         }
         IPC_SET => {

@@ -33,10 +33,9 @@ fn clock_ns(c: &Current, clock: i32) -> Result<i64, Errno> {
             let g = match pid {
                 0 => c.task.group.clone(),
                 p => c
-                    .kernel()
-                    .task(p)
+                    .find_task(p)
                     .map(|t| t.group.clone())
-                    .or_else(|| c.kernel().group(p))
+                    .or_else(|| c.find_group(p))
                     .ok_or(Errno::EINVAL)?,
             };
             let (u, s) = g.cpu_times();
@@ -263,7 +262,9 @@ pub fn timer_create(c: &mut Current, clock: i32, event: Ptr, out: Ptr) -> SysRes
     // Clocks of one's own process or thread by id are the same as the fixed ones.
     let own = clock < 0 && clock & 3 != 3 && {
         let pid = !(clock >> 3);
-        pid == 0 || pid == c.task.tgid() || c.kernel().task(pid).is_some_and(|t| t.tgid() == c.task.tgid())
+        pid == 0
+            || pid == c.sees(c.task.tgid())
+            || c.find_task(pid).is_some_and(|t| t.tgid() == c.task.tgid())
     };
     if !known && !own {
         return Err(Errno::EINVAL.into());
@@ -284,11 +285,11 @@ pub fn timer_create(c: &mut Current, clock: i32, event: Ptr, out: Ptr) -> SysRes
             libc::SIGEV_NONE => Notify::None,
             libc::SIGEV_SIGNAL | libc::SIGEV_THREAD => Notify::Process(sig()?),
             libc::SIGEV_THREAD_ID => {
-                let t = c.kernel().task(tid).ok_or(Errno::EINVAL)?;
+                let t = c.find_task(tid).ok_or(Errno::EINVAL)?;
                 if t.tgid() != c.task.tgid() {
                     return Err(Errno::EINVAL.into());
                 }
-                Notify::Thread(sig()?, tid)
+                Notify::Thread(sig()?, t.tid())
             }
             _ => return Err(Errno::EINVAL.into()),
         };

@@ -236,8 +236,8 @@ impl IpcNamespace {
         ([int(pool), int(map), int(max), int(mnb), int(mni), 16, int(tql), 0xffff], t.highest())
     }
 
-    /// /proc/sysvipc/msg.
-    pub fn msg_table(&self) -> String {
+    /// /proc/sysvipc/msg, for somebody who `sees` process ids so.
+    pub fn msg_table(&self, sees: impl Fn(i32) -> i32) -> String {
         let mut out = String::from(
             "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      \
              rtime      ctime\n",
@@ -253,8 +253,8 @@ impl IpcNamespace {
                 p.mode,
                 d.cbytes,
                 d.qnum,
-                d.lspid,
-                d.lrpid,
+                sees(d.lspid),
+                sees(d.lrpid),
                 p.uid,
                 p.gid,
                 p.cuid,

@@ -291,8 +291,8 @@ impl IpcNamespace {
         ([t.len() as u64, pages, 0, 0, 0, 0], t.highest())
     }
 
-    /// /proc/sysvipc/shm.
-    pub fn shm_table(&self) -> String {
+    /// /proc/sysvipc/shm, for somebody who `sees` process ids so.
+    pub fn shm_table(&self, sees: impl Fn(i32) -> i32) -> String {
         let mut out = String::from(
             "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \
              atime      dtime      ctime                   rss                  swap\n",
@@ -307,8 +307,8 @@ impl IpcNamespace {
                 p.key,
                 p.mode,
                 d.segsz,
-                d.cpid,
-                d.lpid,
+                sees(d.cpid),
+                sees(d.lpid),
                 d.nattch,
                 p.uid,
                 p.gid,

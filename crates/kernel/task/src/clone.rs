@@ -1,6 +1,7 @@
 //! New threads and processes. See clone(2), fork(2), vfork(2).
 
 use crate::current::{AltStack, Current};
+use crate::pids;
 use crate::result::SysErr;
 use crate::task::{Task, TaskInit, ThreadGroup, VforkGate};
 use crate::tree::Node;
@@ -82,7 +83,7 @@ impl Current {
             if s.group_exit.is_some() {
                 return Err(Errno::EAGAIN.into());
             }
-            if a.flags & (libc::CLONE_PARENT as u64) != 0 && self.task.tgid() == 1 {
+            if a.flags & (libc::CLONE_PARENT as u64) != 0 && pids::is_init(self.task.tgid()) {
                 return Err(Errno::EINVAL.into());
             }
         }
@@ -90,7 +91,8 @@ impl Current {
         let mm = self.mm.clone();
         let ctx = &mut self.ctx;
         let mut child_ctx = mm.exclusive(|| ctx.spawn(how))?;
-        let tid = kernel.tree.lock().alloc_pid().ok_or(Errno::EAGAIN)?;
+        let tid = kernel.tree.lock().alloc_pid(self.task.pids()).ok_or(Errno::EAGAIN)?;
+        let number = pids::number(tid);
         kernel.forks.fetch_add(1, Ordering::Relaxed);
 
         let child_mm = if a.flags & VM != 0 {
@@ -135,7 +137,7 @@ impl Current {
             r.fs_base = a.tls;
         }
         if a.flags & (libc::CLONE_CHILD_SETTID as u64) != 0 {
-            child_ctx.queue(Action::Write { addr: a.child_tid, data: tid.to_le_bytes().to_vec() });
+            child_ctx.queue(Action::Write { addr: a.child_tid, data: number.to_le_bytes().to_vec() });
         }
         let keep_altstack = a.flags & (VM | VFORK) != VM;
         let child = Current {
@@ -155,7 +157,7 @@ impl Current {
         };
         if a.flags & (libc::CLONE_PARENT_SETTID as u64) != 0 {
             // As Linux does, a bad address is ignored.
-            let _ = self.write_now(a.parent_tid, &tid.to_le_bytes());
+            let _ = self.write_now(a.parent_tid, &number.to_le_bytes());
         }
         if a.flags & (libc::CLONE_PIDFD as u64) != 0 {
             let fd = crate::pidfd::install(self, &group, 0);
@@ -176,12 +178,13 @@ impl Current {
         if let Some(g) = gate {
             self.wait_vfork(&g);
         }
-        Ok(tid as u64)
+        Ok(number as u64)
     }
 
     fn check_nproc(&self) -> Result<(), Errno> {
-        let most = self.kernel().task_limit.load(Ordering::Relaxed);
-        if most != u64::MAX && self.kernel().tree.lock().tasks.len() as u64 >= most {
+        let container = &self.task.group.container;
+        let most = container.task_limit.load(Ordering::Relaxed);
+        if most != u64::MAX && self.kernel().tasks_of(container) as u64 >= most {
             return Err(Errno::EAGAIN);
         }
         let limit = self.task.group.rlimit(libc::RLIMIT_NPROC as i32);
@@ -208,7 +211,8 @@ impl Current {
             }
             Arc::new(Mutex::new(h))
         };
-        let g = ThreadGroup::new(old.kernel.clone(), tgid, handlers, *old.rlimits.lock());
+        let g =
+            ThreadGroup::new(old.kernel.clone(), old.container.clone(), tgid, handlers, *old.rlimits.lock());
         g.personality.store(old.personality.load(Ordering::Relaxed), Ordering::Relaxed);
         g.oom_score_adj.store(old.oom_score_adj.load(Ordering::Relaxed), Ordering::Relaxed);
         g
@@ -305,7 +309,7 @@ impl Current {
         self.ctx.exit();
     }
 
-    /// The first process: pid 1, its own session and group.
+    /// A process without a parent, in a session and group of its own: a container's first, or one that is put beside it.
     pub fn first(
         ctx: Box<dyn platform::Context>,
         mm: Arc<mm::Mm>,

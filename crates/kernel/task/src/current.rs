@@ -2,8 +2,9 @@
 //! lookups, and the state only the thread itself touches.
 
 use crate::kernel::Kernel;
+use crate::pids;
 use crate::result::{Restart, SysErr, SysResult};
-use crate::task::Task;
+use crate::task::{Task, ThreadGroup};
 use abi::{Errno, PATH_MAX, Result, SigInfo, SigSet, Signal};
 use mm::Mm;
 use platform::{Action, Context};
@@ -80,6 +81,16 @@ impl Current {
     /// The kernel.
     pub fn kernel(&self) -> &Arc<Kernel> {
         &self.task.group.kernel
+    }
+
+    /// The thread that the caller calls by this number.
+    pub fn find_task(&self, number: i32) -> Option<Arc<Task>> {
+        self.kernel().task(self.means(number))
+    }
+
+    /// The process that the caller calls by this number, zombies included.
+    pub fn find_group(&self, number: i32) -> Option<Arc<ThreadGroup>> {
+        self.kernel().group(self.means(number))
     }
 
     /// Tells the platform what it may answer by itself.
@@ -358,11 +369,17 @@ impl Caller for TaskCaller {
     fn sid(&self) -> i32 {
         self.0.kernel().tree.lock().nodes.get(&self.0.tgid()).map_or(0, |n| n.sid)
     }
+    fn sees(&self, id: i32) -> i32 {
+        pids::seen(self.0.pids(), id)
+    }
+    fn means(&self, number: i32) -> i32 {
+        pids::id(self.0.pids(), number)
+    }
     fn rlimit(&self, resource: i32) -> u64 {
         self.0.group.rlimit(resource)
     }
     fn raise(&self, sig: Signal) {
-        let info = SigInfo::user(sig, libc::SI_USER, self.0.tgid(), self.0.creds().uid);
+        let info = SigInfo::user(sig, libc::SI_USER, pids::number(self.0.tgid()), self.0.creds().uid);
         let _ = self.0.send(info);
     }
     fn umask(&self) -> u32 {
@@ -391,6 +408,12 @@ impl Caller for Current {
     }
     fn sid(&self) -> i32 {
         self.caller().sid()
+    }
+    fn sees(&self, id: i32) -> i32 {
+        pids::seen(self.task.pids(), id)
+    }
+    fn means(&self, number: i32) -> i32 {
+        pids::id(self.task.pids(), number)
     }
     fn rlimit(&self, resource: i32) -> u64 {
         self.task.group.rlimit(resource)

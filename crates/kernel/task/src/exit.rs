@@ -1,9 +1,10 @@
 //! The end of threads and processes. See exit_group(2), wait(2), credentials(7).
 
 use crate::current::Current;
+use crate::pids;
 use crate::signal::SIG_IGN;
 use crate::task::{Task, ThreadGroup, Usage};
-use crate::tree::{Tree, Zombie};
+use crate::tree::{Node, Tree, Zombie};
 use abi::{SigInfo, Signal};
 use platform::Action;
 use std::sync::Arc;
@@ -190,7 +191,7 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
             } else if let Some(th) = cg.any_thread()
                 && let Some(sig) = Signal::new(th.pdeathsig.load(Ordering::Relaxed))
             {
-                signals.push((cg.clone(), SigInfo::user(sig, libc::SI_USER, tgid, uid)));
+                signals.push((cg.clone(), SigInfo::user(sig, libc::SI_USER, pids::number(tgid), uid)));
             }
         }
         groups.sort_unstable();
@@ -214,12 +215,18 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
     for g in wake {
         g.child_wait.notify(Events::IN);
     }
-    if tgid == 1 {
-        let others: Vec<_> = kernel.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+    let kill = SigInfo::new(Signal::SIGKILL, crate::kernel::SI_HOST);
+    if pids::is_init(tgid) {
+        let mine = |n: &&Node| pids::namespace(n.group.tgid) == pids::namespace(tgid);
+        let others: Vec<_> =
+            kernel.tree.lock().nodes.values().filter(mine).map(|n| n.group.clone()).collect();
         for g in others {
-            let _ = g.send(SigInfo::new(Signal::SIGKILL, crate::kernel::SI_HOST));
+            let _ = g.send(kill);
         }
-        kernel.finish(status);
+    }
+    if group.container.first() == tgid {
+        kernel.signal_container(&group.container, kill, |_| true);
+        group.container.finish(status);
     }
 }
 
@@ -244,7 +251,14 @@ fn report_exit(
         if !(is_chld && act.handler == SIG_IGN) {
             let (code, st) = exit_code_of(z.status);
             let tick = 10_000_000;
-            let mut info = SigInfo::child(code, tgid, z.uid, st, z.usage.utime / tick, z.usage.stime / tick);
+            let mut info = SigInfo::child(
+                code,
+                pids::number(tgid),
+                z.uid,
+                st,
+                z.usage.utime / tick,
+                z.usage.stime / tick,
+            );
             info.signo = sig.raw();
             signals.push((pg.clone(), info));
         }

@@ -21,14 +21,11 @@ impl Current {
         Ok(me)
     }
 
-    /// setpgid(2).
+    /// setpgid(2) with ids; 0 is the caller's process, and the process's own group.
     pub fn setpgid(&self, pid: i32, pgid: i32) -> Result<()> {
         let me = self.task.tgid();
         let pid = if pid == 0 { me } else { pid };
         let pgid = if pgid == 0 { pid } else { pgid };
-        if pgid < 0 {
-            return Err(Errno::EINVAL);
-        }
         let mut t = self.kernel().tree.lock();
         let my_sid = t.nodes.get(&me).ok_or(Errno::ESRCH)?.sid;
         let n = t.nodes.get(&pid).ok_or(Errno::ESRCH)?;

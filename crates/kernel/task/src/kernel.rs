@@ -1,7 +1,9 @@
 //! The kernel object: what all tasks of a sandbox share.
 
+use crate::container::{Container, Containers};
 use crate::current::Current;
 use crate::limits::Limits;
+use crate::pids;
 use crate::signal::SIG_IGN;
 use crate::task::{Task, ThreadGroup};
 use crate::tree::{Node, Tree};
@@ -56,8 +58,9 @@ pub struct Kernel {
     pub dispatch: fn(&mut Current),
     /// Processes, their relations, groups and sessions.
     pub tree: Mutex<Tree, { rank::TASKS }>,
-    /// Host and domain name.
-    pub uts: Leaf<Uts>,
+    /// The container that the sandbox began with and ends with.
+    pub first: Arc<Container>,
+    pub(crate) containers: Containers,
     /// When the sandbox started.
     pub boot: Instant,
     /// CLOCK_BOOTTIME at that moment; guests see the host's clocks.
@@ -68,10 +71,6 @@ pub struct Kernel {
     pub strace: AtomicBool,
     /// Processes ever made (/proc/stat).
     pub forks: AtomicU64,
-    /// Most tasks at a time, as the pids controller of a control group has it; clone(2) answers EAGAIN beyond.
-    pub task_limit: AtomicU64,
-    /// Serial of inode numbers for namespaces and others.
-    pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
     /// Hangs a terminal up when its session's leader (the id given) has gone.
     pub hangup: OnceLock<Hangup>,
     /// Looks into a terminal of `Tree::terminals`, for /proc/PID/stat.
@@ -89,8 +88,6 @@ pub struct Kernel {
     /// Goes on with an interrupted poll(2); set by the readiness family.
     pub poll_restart: OnceLock<PollRestart>,
     late_kills: Leaf<Vec<TimerHandle>>,
-    finished: Leaf<Option<i32>>,
-    finished_cv: Condvar,
     tasks_alive: Leaf<usize>,
     tasks_cv: Condvar,
 }
@@ -108,18 +105,18 @@ impl Kernel {
         uts: Uts,
         limits: Limits,
     ) -> Arc<Kernel> {
+        let (first, containers) = Containers::first(uts);
         Arc::new(Kernel {
             platform,
             dispatch,
             tree: Mutex::new(Tree::default()),
-            uts: Leaf::new(uts),
+            first,
+            containers,
             boot: Instant::now(),
             boot_ns: uptime_ns(),
             limits,
             strace: AtomicBool::new(false),
-            task_limit: AtomicU64::new(u64::MAX),
             forks: AtomicU64::new(0),
-            root_fs: Leaf::new(None),
             hangup: OnceLock::new(),
             terminal_info: OnceLock::new(),
             sysctls: Leaf::default(),
@@ -129,8 +126,6 @@ impl Kernel {
             pi: crate::pi::PiTable::default(),
             poll_restart: OnceLock::new(),
             late_kills: Leaf::new(Vec::new()),
-            finished: Leaf::new(None),
-            finished_cv: Condvar::new(),
             tasks_alive: Leaf::new(0),
             tasks_cv: Condvar::new(),
         })
@@ -213,24 +208,17 @@ impl Kernel {
         t.notify_stop_change(group.tgid, parent, libc::CLD_STOPPED, sig.raw());
     }
 
-    /// The wait status of pid 1 once it is known.
-    pub(crate) fn finish(&self, status: i32) {
-        let mut f = self.finished.lock();
-        if f.is_none() {
-            *f = Some(status);
-            self.finished_cv.notify_all();
-        }
+    /// Waits until the first container's first process has ended; gives its wait status.
+    pub fn wait_finished(&self) -> i32 {
+        self.first.wait_finished()
     }
 
-    /// Waits until pid 1 has ended; gives its wait status.
-    pub fn wait_finished(&self) -> i32 {
-        let mut f = self.finished.lock();
-        loop {
-            if let Some(s) = *f {
-                return s;
-            }
-            self.finished_cv.wait(&mut f);
-        }
+    /// Waits until some thread ends; false when the time is up. It may return early.
+    pub(crate) fn wait_for_an_end(&self, deadline: Instant) -> bool {
+        let mut alive = self.tasks_alive.lock();
+        let soon = Instant::now() + Duration::from_millis(20);
+        self.tasks_cv.wait_until(&mut alive, soon.min(deadline));
+        Instant::now() < deadline
     }
 
     /// Kills everything and waits, for a bounded time, until no thread is left.
@@ -268,7 +256,7 @@ impl Tree {
         let act = p.group.handlers().lock().get(Signal::SIGCHLD);
         if act.handler != SIG_IGN && act.flags & libc::SA_NOCLDSTOP as u64 == 0 {
             let uid = n.uid();
-            let _ = p.group.send(SigInfo::child(code, tgid, uid, status, 0, 0));
+            let _ = p.group.send(SigInfo::child(code, pids::number(tgid), uid, status, 0, 0));
         }
         p.group.child_wait.notify(Events::IN);
     }

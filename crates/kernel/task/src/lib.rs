@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod clone;
+pub mod container;
 mod current;
 mod elf;
 mod exec;
@@ -22,6 +23,7 @@ mod kernel;
 mod limits;
 mod pi;
 pub mod pidfd;
+pub mod pids;
 mod result;
 mod run;
 pub mod seccomp;
@@ -35,6 +37,7 @@ mod tree;
 mod waitpid;
 
 pub use clone::{CLEAR_SIGHAND, CloneArgs};
+pub use container::Container;
 pub use current::{AltStack, Current, RestartBlock};
 pub use exec::{MAX_ARG_STRLEN, Program};
 pub use exit::abandon;

@@ -32,7 +32,7 @@ impl FileOps for PidFd {
         Some("anon_inode:[pidfd]".into())
     }
     fn fdinfo(&self) -> String {
-        format!("Pid:\t{0}\nNSpid:\t{0}\n", self.group.tgid)
+        format!("Pid:\t{0}\nNSpid:\t{0}\n", crate::pids::number(self.group.tgid))
     }
 }
 

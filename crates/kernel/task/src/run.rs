@@ -87,6 +87,9 @@ fn run(mut c: Current) {
         if c.exit_code.is_some() {
             break;
         }
+        if c.task.group.container.is_frozen() {
+            crate::container::park_while_frozen(&c);
+        }
         if (c.task.waiter.interrupted() || c.restart.is_some() || c.saved_mask.is_some())
             && let Flow::Leave = handle_pending(&mut c)
         {

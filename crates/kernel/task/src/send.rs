@@ -1,5 +1,6 @@
 //! Making signals pending. See kill(2), tgkill(2), signal(7).
 
+use crate::pids;
 use crate::signal::STOP_SIGNALS;
 use crate::task::{Signals, Task, ThreadGroup};
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
@@ -18,7 +19,7 @@ pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Res
         }
         if sig == Signal::SIGKILL {
             // Init is safe from its own namespace, and from itself.
-            if group.tgid == 1 && info.code <= 0 {
+            if pids::is_init(group.tgid) && info.code <= 0 {
                 return Ok(());
             }
             kill_group(group, &mut s, Signal::SIGKILL.raw());
@@ -35,7 +36,7 @@ pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Res
             None => s.threads.iter().all(|t| t.blocked().has(sig)),
         };
         let forced = info.code > 0 && to.is_some();
-        let init_immune = group.tgid == 1
+        let init_immune = pids::is_init(group.tgid)
             && group.handlers().lock().get(sig).handler == crate::signal::SIG_DFL
             && !forced
             && !blocked

@@ -1,6 +1,8 @@
 //! Threads and thread groups.
 
+use crate::container::Container;
 use crate::kernel::Kernel;
+use crate::pids;
 use crate::seccomp::Seccomp;
 use crate::signal::{Handlers, Pending};
 use crate::timers::Timers;
@@ -175,6 +177,10 @@ impl Task {
     pub fn tgid(&self) -> i32 {
         self.group.tgid
     }
+    /// Its pid namespace.
+    pub fn pids(&self) -> u32 {
+        pids::namespace(self.group.tgid)
+    }
     /// Credentials.
     pub fn creds(&self) -> Arc<Credentials> {
         self.creds.read().clone()
@@ -207,11 +213,12 @@ impl Task {
     }
     /// The parent has changed. The caller holds the process tree, so that the last change is the last word.
     pub(crate) fn tell_parent(&self, parent: i32) {
-        self.tell(&[(libc::SYS_getppid, parent as u32)]);
+        self.tell(&[(libc::SYS_getppid, pids::seen(self.pids(), parent) as u32)]);
     }
     /// Tells the platform all it may answer by itself; the caller holds the process tree.
     pub(crate) fn tell_all(&self, parent: i32) {
-        self.tell(&[(libc::SYS_getpid, self.tgid() as u32), (libc::SYS_gettid, self.tid() as u32)]);
+        let (pid, tid) = (pids::number(self.tgid()), pids::number(self.tid()));
+        self.tell(&[(libc::SYS_getpid, pid as u32), (libc::SYS_gettid, tid as u32)]);
         self.tell_creds();
         self.tell_parent(parent);
     }
@@ -334,6 +341,8 @@ pub struct ThreadGroup {
     pub kernel: Arc<Kernel>,
     /// Process id.
     pub tgid: i32,
+    /// The container it belongs to.
+    pub container: Arc<Container>,
     /// Signal, stop and exit state.
     pub signals: Mutex<Signals, { rank::SIGNALS }>,
     /// Copy of the shared pending set for lock-free checks.
@@ -386,6 +395,7 @@ impl ThreadGroup {
     /// A process without threads.
     pub fn new(
         kernel: Arc<Kernel>,
+        container: Arc<Container>,
         tgid: i32,
         handlers: Arc<Mutex<Handlers, HANDLERS>>,
         rlimits: [(u64, u64); 16],
@@ -393,6 +403,7 @@ impl ThreadGroup {
         Arc::new(ThreadGroup {
             kernel,
             tgid,
+            container,
             signals: Mutex::new(Signals::default()),
             shared_set: AtomicU64::new(0),
             handlers: RwLock::new(handlers),

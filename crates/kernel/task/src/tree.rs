@@ -1,13 +1,13 @@
 //! Relations between processes: parents and children, process groups,
 //! sessions, process ids. All of it under one lock (rank TASKS).
 
+use crate::pids;
 use crate::task::{Task, ThreadGroup, Usage};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Highest process id plus one (kernel.pid_max).
-pub const PID_MAX: i32 = 4_194_304;
+pub use crate::pids::PID_MAX;
 
 /// A process's place in the tree.
 pub struct Node {
@@ -55,15 +55,17 @@ pub struct Tree {
     pub tasks: HashMap<i32, Arc<Task>>,
     /// Controlling terminal per session.
     pub terminals: HashMap<i32, Arc<dyn Any + Send + Sync>>,
-    last_pid: i32,
+    /// Per pid namespace.
+    last_pid: HashMap<u32, i32>,
 }
 
 impl Tree {
-    /// Next free id, ascending and wrapping as Linux's do (300 after a wrap).
-    pub fn alloc_pid(&mut self) -> Option<i32> {
+    /// Next free id of a pid namespace, its number ascending and wrapping as Linux's do (300 after a wrap).
+    pub fn alloc_pid(&mut self, namespace: u32) -> Option<i32> {
         for _ in 0..PID_MAX {
-            self.last_pid = if self.last_pid + 1 >= PID_MAX { 300 } else { self.last_pid + 1 };
-            let p = self.last_pid;
+            let last = self.last_pid.entry(namespace).or_default();
+            *last = if *last + 1 >= PID_MAX { 300 } else { *last + 1 };
+            let p = pids::id(namespace, *last);
             let used = self.nodes.contains_key(&p)
                 || self.tasks.contains_key(&p)
                 || self.nodes.values().any(|n| n.pgid == p || n.sid == p);
@@ -74,14 +76,19 @@ impl Tree {
         None
     }
 
-    /// Sets the id that the next process gets, as writing /proc/sys/kernel/ns_last_pid does.
-    pub fn set_last_pid(&mut self, p: i32) {
-        self.last_pid = p;
+    /// Sets the number that the next process gets, as writing /proc/sys/kernel/ns_last_pid does.
+    pub fn set_last_pid(&mut self, namespace: u32, p: i32) {
+        self.last_pid.insert(namespace, p);
     }
 
-    /// The id given out last (/proc/loadavg).
-    pub fn last_pid(&self) -> i32 {
-        self.last_pid
+    /// The number given out last (/proc/loadavg).
+    pub fn last_pid(&self, namespace: u32) -> i32 {
+        self.last_pid.get(&namespace).copied().unwrap_or(0)
+    }
+
+    /// A namespace begins.
+    pub(crate) fn forget_last_pid(&mut self, namespace: u32) {
+        self.last_pid.remove(&namespace);
     }
 
     /// True when the process group exists in the session.
@@ -107,26 +114,26 @@ impl Tree {
             .any(|n| n.pgid == pgid && n.zombie.is_none() && n.group.signals.lock().stop.is_some())
     }
 
-    /// Where orphans of `tgid` go: the nearest living ancestor that is a subreaper, else pid 1.
+    /// Where orphans of `tgid` go: the nearest living ancestor that is a subreaper, else its namespace's init.
     pub fn reaper_of(&self, tgid: i32) -> i32 {
         use std::sync::atomic::Ordering::Relaxed;
         let mut at = self.nodes.get(&tgid).map_or(0, |n| n.parent);
-        while at > 1 {
+        while at > 0 && !pids::is_init(at) {
             let Some(n) = self.nodes.get(&at) else { break };
             if n.zombie.is_none() && n.group.subreaper.load(Relaxed) {
                 return at;
             }
             at = n.parent;
         }
-        1
+        pids::init(pids::namespace(tgid))
     }
 
-    /// Forgets a zombie that was waited for.
-    pub fn release(&mut self, tgid: i32) {
-        if let Some(n) = self.nodes.remove(&tgid)
-            && let Some(p) = self.nodes.get_mut(&n.parent)
-        {
+    /// Forgets a zombie that was waited for. Gives what is left of it, to be dropped outside of the lock or not.
+    pub fn release(&mut self, tgid: i32) -> Option<Node> {
+        let n = self.nodes.remove(&tgid)?;
+        if let Some(p) = self.nodes.get_mut(&n.parent) {
             p.children.retain(|&c| c != tgid);
         }
+        Some(n)
     }
 }

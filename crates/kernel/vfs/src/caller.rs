@@ -20,6 +20,15 @@ pub trait Caller {
     fn pgid(&self) -> i32;
     /// Session id.
     fn sid(&self) -> i32;
+    /// What the caller calls the process (or group or session) with this id: ids are unique in the sandbox, and each
+    /// pid namespace has numbers of its own for its own. 0 for one of another namespace.
+    fn sees(&self, id: i32) -> i32 {
+        id
+    }
+    /// The id that the caller means by a number, or one that nobody has.
+    fn means(&self, number: i32) -> i32 {
+        number
+    }
     /// Soft limit of an RLIMIT_* resource, in its unit; `u64::MAX` is unlimited.
     fn rlimit(&self, resource: i32) -> u64;
     /// Sends a signal to the calling thread (SIGPIPE, SIGXFSZ).

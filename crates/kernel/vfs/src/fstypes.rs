@@ -1,11 +1,12 @@
 //! File system types that mount(2) knows, filled in when the kernel starts.
 
+use crate::caller::Caller;
 use crate::mount::SuperBlock;
 use abi::{Errno, Result};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-type Maker = Arc<dyn Fn(&[u8]) -> Result<Arc<SuperBlock>> + Send + Sync>;
+type Maker = Arc<dyn Fn(&dyn Caller, &[u8]) -> Result<Arc<SuperBlock>> + Send + Sync>;
 
 struct FsType {
     name: &'static str,
@@ -15,12 +16,12 @@ struct FsType {
 
 static TYPES: RwLock<Vec<FsType>> = RwLock::new(Vec::new());
 
-/// Registers a type (again: replaces it). `make` gets the options of mount(2) and gives the instance;
+/// Registers a type (again: replaces it). `make` gets who mounts and the options of mount(2), and gives the instance;
 /// `nodev` is for /proc/filesystems.
 pub fn register(
     name: &'static str,
     nodev: bool,
-    make: impl Fn(&[u8]) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
+    make: impl Fn(&dyn Caller, &[u8]) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
 ) {
     let mut t = TYPES.write();
     t.retain(|x| x.name != name);
@@ -28,9 +29,9 @@ pub fn register(
 }
 
 /// An instance of a type with these options; ENODEV for an unknown type.
-pub fn create(name: &str, options: &[u8]) -> Result<Arc<SuperBlock>> {
+pub fn create(cx: &dyn Caller, name: &str, options: &[u8]) -> Result<Arc<SuperBlock>> {
     let make = TYPES.read().iter().find(|x| x.name == name).map(|x| x.make.clone());
-    make.ok_or(Errno::ENODEV)?(options)
+    make.ok_or(Errno::ENODEV)?(cx, options)
 }
 
 /// Names with their nodev mark, for /proc/filesystems.

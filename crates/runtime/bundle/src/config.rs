@@ -2,6 +2,7 @@
 
 use crate::mounts::{Translated, translate};
 use crate::namespaces::{self, Namespaces};
+use crate::pod::Pod;
 use crate::{
     Error, HostTree, MountPoint, Options, Prepared, Result, devices, fail, mounts, process, seccomp,
     unsupported,
@@ -92,8 +93,10 @@ pub(crate) fn reason(error: &std::io::Error) -> String {
 fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepared> {
     let mut warnings = Vec::new();
     let linux = spec.linux().as_ref();
+    let annotations = spec.annotations().clone().into_iter().flatten().collect();
+    let pod = Pod::of(&annotations, id)?;
     let namespaces = match linux {
-        Some(linux) => namespaces::namespaces(linux, &mut warnings)?,
+        Some(linux) => namespaces::namespaces(linux, matches!(pod, Pod::Member(_)), &mut warnings)?,
         None => Namespaces::default(),
     };
     let id_maps = linux.map(|linux| namespaces::id_maps(linux, &namespaces)).transpose()?.flatten();
@@ -138,10 +141,11 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
     let terminal = process.terminal().unwrap_or(false);
     let size = process.console_size();
     let first = trees.len();
-    let annotations = spec.annotations();
     let spec = SandboxSpec {
         id: id.into(),
         hostname: spec.hostname().clone().unwrap_or_default(),
+        pids_of: None,
+        uts_of: None,
         domainname: spec.domainname().clone().unwrap_or_default(),
         root: RootSpec {
             fd: 0,
@@ -172,8 +176,7 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
         strace: options.strace,
         debug: options.debug,
     };
-    let annotations = annotations.clone().into_iter().flatten().collect();
-    Ok(Prepared { spec, trees, warnings, annotations, namespaces, id_maps })
+    Ok(Prepared { spec, trees, warnings, annotations, namespaces, id_maps, pod })
 }
 
 /// The limit that the kernel inside keeps; see `cgroups::host_pids_max` for the host's.

@@ -143,6 +143,8 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
     let spec = SandboxSpec {
         id: command.id,
         hostname: command.hostname,
+        pids_of: None,
+        uts_of: None,
         domainname: String::new(),
         root: RootSpec {
             fd: 0,
@@ -197,6 +199,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         trees,
         warnings: Vec::new(),
         annotations: Default::default(),
+        pod: Default::default(),
         namespaces: Default::default(),
         id_maps: None,
     })

@@ -15,6 +15,7 @@ mod features;
 mod host;
 mod mounts;
 mod namespaces;
+mod pod;
 mod process;
 mod scheduling;
 mod seccomp;
@@ -26,6 +27,7 @@ pub use config::{CONFIG_FILE, Config, load, load_process, load_spec};
 pub use features::features;
 pub use host::{HostCommand, Volume, for_host_command};
 pub use namespaces::{IdMaps, IdRange, Namespace, Namespaces};
+pub use pod::Pod;
 pub use process::translate as translate_process;
 pub use seccomp::compile as compile_seccomp;
 pub use template::{template, template_rootless};
@@ -56,6 +58,8 @@ pub struct Prepared {
     pub namespaces: Namespaces,
     /// Which users of the host the container has, when the configuration says so.
     pub id_maps: Option<IdMaps>,
+    /// Whose sandbox it runs in.
+    pub pod: Pod,
 }
 
 impl Prepared {

@@ -2,7 +2,8 @@
 //!
 //! A sandbox has namespaces of its own of every kind, inside and outside, whatever the configuration says: there is
 //! no kind that a container of ours could share with the host in its entirety. What can be joined is the network
-//! namespace of the sandbox's processes, by path.
+//! namespace of the sandbox's processes, by path, and, by a container of a pod, the pid and uts namespaces of the
+//! others there; their ipc and network namespaces are one in any case.
 
 use crate::{Result, fail};
 use oci_spec::runtime::{Linux, LinuxIdMapping, LinuxNamespaceType as Type};
@@ -65,7 +66,8 @@ pub struct IdMaps {
 }
 
 /// Reads the namespaces; adds to `warnings` where the container gets more isolation than it was to have.
-pub(crate) fn namespaces(linux: &Linux, warnings: &mut Vec<String>) -> Result<Namespaces> {
+/// A `member` of a pod shares namespaces with other containers of its sandbox.
+pub(crate) fn namespaces(linux: &Linux, member: bool, warnings: &mut Vec<String>) -> Result<Namespaces> {
     let mut all = Namespaces::default();
     for (index, namespace) in linux.namespaces().iter().flatten().enumerate() {
         let typ = namespace.typ();
@@ -83,6 +85,10 @@ pub(crate) fn namespaces(linux: &Linux, warnings: &mut Vec<String>) -> Result<Na
         if let Err(error) = path.metadata() {
             let reason = crate::config::reason(&error);
             fail!("linux.namespaces[{index}].path {}: {reason}", path.display());
+        }
+        if member && matches!(typ, Type::Pid | Type::Ipc | Type::Uts) {
+            *slot = Namespace::Path(path);
+            continue;
         }
         if matches!(typ, Type::Ipc | Type::Uts | Type::Cgroup | Type::Time) {
             // What the containers of a pod share; each sandbox has a kernel of its own.
@@ -102,7 +108,8 @@ pub(crate) fn namespaces(linux: &Linux, warnings: &mut Vec<String>) -> Result<Na
         *slot = Namespace::Path(path);
     }
     for (name, namespace) in [("pid", &all.pid), ("ipc", &all.ipc), ("network", &all.network)] {
-        if *namespace == Namespace::Host {
+        let shared = member && name != "pid";
+        if *namespace == Namespace::Host && !shared {
             warnings.push(format!(
                 "linux.namespaces: the host's {name} namespace cannot be shared; it gets its own"
             ));
@@ -173,7 +180,7 @@ mod tests {
     fn parse(json: serde_json::Value) -> Result<(Namespaces, Option<IdMaps>, Vec<String>)> {
         let linux: Linux = serde_json::from_value(json).unwrap();
         let mut warnings = Vec::new();
-        let all = namespaces(&linux, &mut warnings)?;
+        let all = namespaces(&linux, false, &mut warnings)?;
         let maps = id_maps(&linux, &all)?;
         Ok((all, maps, warnings))
     }

@@ -86,6 +86,11 @@ impl Client {
         self.request(&Request::Signal { signo, to })
     }
 
+    /// Stops every process of the container, or lets them go on.
+    pub fn freeze(&self, on: bool) -> Result<(), Error> {
+        self.request(&Request::Freeze { on })
+    }
+
     /// Changes what the sentry logs.
     pub fn log(&self, debug: bool, strace: bool) -> Result<(), Error> {
         self.request(&Request::Log { debug, strace })

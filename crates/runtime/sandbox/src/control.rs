@@ -29,38 +29,43 @@ pub(crate) fn listen(listener: OwnedFd, kernel: Arc<dyn Running>) -> io::Result<
     let open = Arc::new(AtomicUsize::new(0));
     thread("control socket", move || {
         loop {
-            let channel = match channel::accept(listener.as_fd()) {
-                Ok(channel) => channel,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    log::warn!("control socket: {error}");
-                    std::thread::sleep(std::time::Duration::from_millis(100));
-                    continue;
-                }
-            };
-            if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-                open.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (kernel, count) = (kernel.clone(), open.clone());
-            let served = thread("connection", move || {
-                serve(&channel, &*kernel);
-                count.fetch_sub(1, Ordering::Relaxed);
-            });
-            if let Err(error) = served {
-                open.fetch_sub(1, Ordering::Relaxed);
-                log::warn!("connection: {error}");
-            }
+            accept(&listener, &kernel, &open);
         }
     })
 }
 
-fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+/// Takes one connection and serves it in a thread of its own.
+pub(crate) fn accept(listener: &OwnedFd, kernel: &Arc<dyn Running>, open: &Arc<AtomicUsize>) {
+    let channel = match channel::accept(listener.as_fd()) {
+        Ok(channel) => channel,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
+        Err(error) => {
+            log::warn!("control socket: {error}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            return;
+        }
+    };
+    if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+        open.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    let (kernel, count) = (kernel.clone(), open.clone());
+    let served = thread("connection", move || {
+        serve(&channel, &*kernel);
+        count.fetch_sub(1, Ordering::Relaxed);
+    });
+    if let Err(error) = served {
+        open.fetch_sub(1, Ordering::Relaxed);
+        log::warn!("connection: {error}");
+    }
+}
+
+pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(run).map(drop)
 }
 
 /// Answers requests until the other end hangs up or talks nonsense.
-fn serve(channel: &Channel, kernel: &dyn Running) {
+pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
     loop {
         let (request, fds) = match channel.recv() {
             Ok(Some(received)) => received,
@@ -96,6 +101,15 @@ fn serve(channel: &Channel, kernel: &dyn Running) {
                 Ok(process) => return attend(channel, process),
                 Err(error) => Event::Failed(error),
             },
+            Request::Container => match crate::pod::add(channel, kernel, fds) {
+                // The conversation goes on about the new one.
+                Ok(container) => return serve(channel, &*container),
+                Err(error) => Event::Failed(error),
+            },
+            Request::Freeze { on } => {
+                kernel.freeze(on);
+                Event::Done
+            }
             Request::Descriptors { .. } | Request::Listen => Event::Refused("the sandbox is set up".into()),
         };
         if channel.send(&answer, &[]).is_err() {

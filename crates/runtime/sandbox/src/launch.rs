@@ -10,6 +10,7 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memf
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sentry::spec::StartError;
+use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -43,7 +44,9 @@ pub struct Sandbox {
     pub(crate) init: Process,
     /// Ends with the sandbox.
     pub(crate) gofer: Process,
-    life: Channel,
+    pub(crate) life: Channel,
+    /// Of a container in another one's sandbox: the sentry's end of its process's socket, until it is sent there.
+    pub(crate) member: Option<Cell<Option<Channel>>>,
 }
 
 /// Starts a sandbox's processes: in namespaces of their own, but with nothing to do yet. Called while the process
@@ -64,7 +67,7 @@ pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, holds: Holds<'_>) -> io::Re
     let alive = holds.alive.unwrap_or(null.as_fd());
     let inherited = [boot_end.as_fd(), exe.as_fd(), to_gofer.as_fd(), init_end.as_fd(), alive];
     let init = in_network(holds.network, |namespaces| start(role::INIT, &inherited, namespaces))?;
-    Ok(Sandbox { channel: to_boot, init, gofer, life })
+    Ok(Sandbox { channel: to_boot, init, gofer, life, member: None })
 }
 
 impl Sandbox {
@@ -91,8 +94,13 @@ impl Sandbox {
             None => fds.extend(files.stdio.iter().map(AsFd::as_fd)),
         }
         fds.extend(files.preserved.iter().chain(&files.control_group).map(AsFd::as_fd));
-        if let Some(listener) = listener {
-            self.channel.send(&Request::Listen, &[listener])?;
+        match (listener, self.member.as_ref().map(Cell::take)) {
+            (Some(listener), Some(Some(end))) => {
+                self.channel.send(&Request::Container, &[listener, end.as_fd()])?;
+            }
+            (Some(listener), None) => self.channel.send(&Request::Listen, &[listener])?,
+            (None, None) => {}
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
         }
         let mut rest = fds.as_slice();
         while !rest.is_empty() {
@@ -120,6 +128,9 @@ impl Sandbox {
             Some(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected event")),
             None => {
                 let status = self.init.wait()?;
+                if self.member.is_some() {
+                    return Err(io::Error::other("the sandbox ended before the container was set up"));
+                }
                 Err(io::Error::other(format!(
                     "the sentry ended with status {status} before the container was set up"
                 )))
@@ -150,7 +161,7 @@ pub(crate) fn arguments(role: &str) -> [CString; 2] {
 
 /// Starts something from within a network namespace, and comes back. A process belongs to the namespace that its
 /// parent was in when it is made; once in a user namespace of its own it could not enter one of the host's.
-fn in_network<T>(
+pub(crate) fn in_network<T>(
     network: Option<BorrowedFd<'_>>,
     start: impl FnOnce(Namespaces) -> io::Result<T>,
 ) -> io::Result<T> {
@@ -169,7 +180,7 @@ fn in_network<T>(
     }
 }
 
-fn start_role(
+pub(crate) fn start_role(
     exe: BorrowedFd<'_>,
     role: &str,
     fds: &[BorrowedFd<'_>],
@@ -209,7 +220,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn holding(mut self, channel: Channel) -> Self {
+    pub(crate) fn holding(mut self, channel: Channel) -> Self {
         self.channel = Some(channel);
         self
     }

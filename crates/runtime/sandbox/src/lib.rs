@@ -6,6 +6,8 @@
 //!        └── channel ──────────── boot       the sentry: runs the kernel
 //! ```
 //!
+//! A further container of the same sandbox has a gofer of its own, and a process that stands for it ([`member`]).
+//!
 //! A container in the foreground ends with its command line: the kernel then kills gofer and init, and
 //! with init everything in the sandbox's pid namespace. One that `create` made is detached once it is
 //! set up: init then holds the gofer, and [`client`] talks to the sentry over a socket in the state directory.
@@ -22,7 +24,9 @@ mod filter;
 pub mod init;
 pub mod launch;
 pub mod logging;
+pub mod member;
 mod messages;
+mod pod;
 pub mod relay;
 pub mod state;
 pub mod terminal;
@@ -35,6 +39,8 @@ pub mod role {
     pub const INIT: &str = "init";
     /// The sentry.
     pub const BOOT: &str = "boot";
+    /// Stands for a container in another one's sandbox.
+    pub const MEMBER: &str = "member";
     /// Stands for a process that `exec --detach` started.
     pub const ATTEND: &str = "attend";
 }

@@ -18,6 +18,10 @@ pub(crate) enum Request {
     },
     /// With a socket on which further connections are accepted. Before the last [`Request::Descriptors`].
     Listen,
+    /// Make another container in the sandbox: with a socket on which connections about it are accepted and one that
+    /// it lives by. [`Request::Descriptors`] follow as for the first container; from then on the connection is about
+    /// the new one.
+    Container,
     /// Let the first process run.
     Start,
     /// A signal.
@@ -37,6 +41,11 @@ pub(crate) enum Request {
     Exec {
         /// Size of the terminal, if that is what was passed.
         terminal: Option<WindowSize>,
+    },
+    /// Stop every process of the container, or let them go on.
+    Freeze {
+        /// Stop.
+        on: bool,
     },
     /// Tell what processes there are.
     Processes,

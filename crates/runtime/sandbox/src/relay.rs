@@ -84,6 +84,9 @@ pub fn run(
                 // Somebody killed the container as a whole: `kill`, or the host for want of memory.
                 return Ok(outcome.unwrap_or(Outcome::Exited(128 + libc::SIGKILL as u8)));
             }
+            if sandbox.member.is_some() {
+                return Ok(outcome.unwrap_or(Outcome::Exited(status as u8)));
+            }
             return Ok(
                 outcome.unwrap_or_else(|| Outcome::Lost(format!("the sentry ended with status {status}")))
             );

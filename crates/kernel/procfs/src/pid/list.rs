@@ -32,6 +32,7 @@ fn thread(t: Arc<task::Task>, entry: &'static crate::entry::Entry) -> Child {
 impl Names for Pids {
     fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
         let id = number(name)?;
+        let id = at.means(id);
         if let Some(g) = at.kernel().group(id) {
             return Ok(process(g));
         }
@@ -40,11 +41,12 @@ impl Names for Pids {
         Ok(thread(t, &PID_DIR))
     }
     fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
-        let groups: Vec<_> = at.kernel().tree.lock().nodes.values().map(|n| n.group.clone()).collect();
-        Ok(groups.into_iter().map(|g| (g.tgid as u64, g.tgid.to_string(), process(g))).collect())
+        let all: Vec<_> = at.kernel().tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+        let seen = all.into_iter().map(|g| (at.sees(g.tgid), g)).filter(|(n, _)| *n > 0);
+        Ok(seen.map(|(n, g)| (n as u64, n.to_string(), process(g))).collect())
     }
     fn subdirs(&self, at: &At) -> u64 {
-        at.kernel().tree.lock().nodes.len() as u64
+        at.kernel().tree.lock().nodes.keys().filter(|id| at.sees(**id) > 0).count() as u64
     }
 }
 
@@ -54,6 +56,7 @@ pub struct Threads;
 impl Names for Threads {
     fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
         let id = number(name)?;
+        let id = at.means(id);
         let t = at.kernel().task(id).filter(|t| at.proc.is_some_and(|p| p.group.tgid == t.tgid()));
         if let Some(t) = t {
             return Ok(thread(t, &TASK_DIR));
@@ -70,11 +73,15 @@ impl Names for Threads {
         let p = at.proc()?;
         let mut v: Vec<_> = p.group.threads();
         v.sort_by_key(|t| t.tid());
-        let mut out: Vec<_> =
-            v.into_iter().map(|t| (t.tid() as u64, t.tid().to_string(), thread(t, &TASK_DIR))).collect();
-        if !out.iter().any(|x| x.0 == p.group.tgid as u64) {
-            let name = p.group.tgid.to_string();
-            out.insert(0, (p.group.tgid as u64, name.clone(), self.find(at, name.as_bytes())?));
+        let mut out: Vec<_> = v
+            .into_iter()
+            .map(|t| (at.sees(t.tid()), t))
+            .map(|(n, t)| (n as u64, n.to_string(), thread(t, &TASK_DIR)))
+            .collect();
+        let leader = at.sees(p.group.tgid);
+        if !out.iter().any(|x| x.0 == leader as u64) {
+            let name = leader.to_string();
+            out.insert(0, (leader as u64, name.clone(), self.find(at, name.as_bytes())?));
         }
         out.sort_by_key(|x| x.0);
         Ok(out)
@@ -97,7 +104,7 @@ pub fn children(at: &At) -> Result<Vec<u8>> {
         // Children of threads that have left are the leader's.
         let by_me = n.parent_tid == id || leads && !t.tasks.contains_key(&n.parent_tid);
         if by_me {
-            out.push_str(&format!("{c} "));
+            out.push_str(&format!("{} ", at.sees(c)));
         }
     }
     Ok(out.into_bytes())
@@ -105,11 +112,17 @@ pub fn children(at: &At) -> Result<Vec<u8>> {
 
 /// /proc/self.
 pub fn own(at: &At) -> Result<Vec<u8>> {
-    Ok(at.cx()?.pid().to_string().into_bytes())
+    match at.sees(at.cx()?.pid()) {
+        0 => Err(Errno::ENOENT),
+        own => Ok(own.to_string().into_bytes()),
+    }
 }
 
 /// /proc/thread-self.
 pub fn own_thread(at: &At) -> Result<Vec<u8>> {
     let cx = at.cx()?;
-    Ok(format!("{}/task/{}", cx.pid(), cx.tid()).into_bytes())
+    match at.sees(cx.pid()) {
+        0 => Err(Errno::ENOENT),
+        own => Ok(format!("{own}/task/{}", at.sees(cx.tid())).into_bytes()),
+    }
 }

@@ -67,7 +67,7 @@ pub fn sched(at: &At) -> Result<Vec<u8>> {
     let (u, s) = times(p, &r);
     let (policy, nice) = p.task().map_or((0, 0), |t| (t.sched.lock().0, t.nice.load(Ordering::Relaxed)));
     let ms = |ns: u64| format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000);
-    let mut t = format!(" ({}, #threads: {threads})\n{}\n", p.id(), "-".repeat(67));
+    let mut t = format!(" ({}, #threads: {threads})\n{}\n", at.sees(p.id()), "-".repeat(67));
     for (k, v) in [
         ("se.sum_exec_runtime", ms(u + s)),
         ("nr_switches", "0".into()),

@@ -1,4 +1,4 @@
-//! /proc/PID/ns: one set of namespaces, apart from mount namespaces.
+//! /proc/PID/ns: one set of namespaces, apart from mount namespaces and what each container of a pod has of its own.
 
 use crate::entry::{At, Entry, Target, magic};
 use abi::stat::{Attr, StatFs, makedev};
@@ -25,17 +25,35 @@ fn mounts(at: &At) -> Result<u64> {
     Ok(fs.view().ns.id)
 }
 
+/// Inode numbers of a further container's namespaces lie here, a few for each.
+const OTHERS: u64 = 4026533000;
+
+fn pids(at: &At) -> Result<u64> {
+    Ok(match task::pids::namespace(at.proc()?.group.tgid) {
+        0 => 4026531836,
+        n => OTHERS + 4 * u64::from(n),
+    })
+}
+
+fn uts(at: &At) -> Result<u64> {
+    let container = &at.proc()?.group.container;
+    Ok(match Arc::ptr_eq(&container.uts, &at.kernel().first.uts) {
+        true => 4026531838,
+        false => OTHERS + 1 + 4 * u64::from(container.index()),
+    })
+}
+
 ns! {
     "cgroup" = "cgroup" initial(4026531835),
     "ipc" = "ipc" initial(4026531839),
     "mnt" = "mnt" mounts,
     "net" = "net" initial(4026531833),
-    "pid" = "pid" initial(4026531836),
-    "pid_for_children" = "pid" initial(4026531836),
+    "pid" = "pid" pids,
+    "pid_for_children" = "pid" pids,
     "time" = "time" initial(4026531834),
     "time_for_children" = "time" initial(4026531834),
     "user" = "user" initial(4026531837),
-    "uts" = "uts" initial(4026531838),
+    "uts" = "uts" uts,
 }
 
 /// The file system of namespaces.

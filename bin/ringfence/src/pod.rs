@@ -1,0 +1,80 @@
+//! Containers that share a sandbox: finding the one to join, and what a new container is to share with whom.
+
+use crate::cli::Global;
+use crate::{Failure, container, names};
+use bundle::{Pod, Prepared};
+use sandbox::state::{self, Record, Status};
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The sandbox that a container is to join.
+pub(crate) struct Host {
+    /// The state directory of the container that it belongs to.
+    pub(crate) dir: File,
+    /// The network namespace of its processes.
+    pub(crate) network: OwnedFd,
+}
+
+/// A container's place, from its state.
+pub(crate) fn of(record: &Record) -> Pod {
+    Pod::of(&record.state.annotations, &record.state.id).unwrap_or_default()
+}
+
+/// The record of the container whose sandbox this one is in: its own, or another one's.
+pub(crate) fn sandbox_of(global: &Global, record: Record) -> Result<Record, Failure> {
+    match of(&record) {
+        Pod::Member(sandbox) => Ok(container::find(global, &sandbox)?.1),
+        _ => Ok(record),
+    }
+}
+
+/// Finds the sandbox that a new container is to join, if it is to join one, and settles what the two share.
+pub(crate) fn find(global: &Global, prepared: &mut Prepared) -> Result<Option<Host>, Failure> {
+    let Pod::Member(id) = prepared.pod.clone() else { return Ok(None) };
+    let refused = |reason: String| Failure::from(format!("cannot join sandbox {id:?}: {reason}"));
+    let (found, record) = container::find(global, &id).map_err(|failure| refused(failure.message))?;
+    if matches!(record.state.status, Status::Stopped | Status::Creating) {
+        return Err(refused(format!("it is {}", record.state.status)));
+    }
+    if let Pod::Member(other) = of(&record) {
+        return Err(refused(format!("it is a container in sandbox {other:?} itself")));
+    }
+    let pid = record.state.pid;
+    let members: Vec<Record> = state::list(&container::state_dir(global))?
+        .into_iter()
+        .filter(|other| other.state.pid != 0)
+        .filter(|other| other.state.id == id || of(other) == Pod::Member(id.clone()))
+        .collect();
+    if let Some(path) = prepared.namespaces.pid.path() {
+        let Some(owner) = owner(&members, path, "pid") else {
+            return Err(refused(format!(
+                "linux.namespaces: the pid namespace {} is not that of one of its containers",
+                path.display()
+            )));
+        };
+        prepared.spec.pids_of = Some(owner);
+    }
+    if let Some(path) = prepared.namespaces.uts.path() {
+        // Kept elsewhere, it is the pod's.
+        prepared.spec.uts_of = Some(owner(&members, path, "uts").unwrap_or_else(|| id.clone()));
+        match names::read(format!("/proc/{pid}/ns/uts").as_ref()) {
+            Ok(name) => prepared.spec.hostname = name,
+            Err(error) => log::debug!("host name of sandbox {id}: {error}"),
+        }
+    }
+    let network = File::open(format!("/proc/{pid}/ns/net")).map_err(|error| refused(error.to_string()))?;
+    Ok(Some(Host { dir: found.dir()?, network: network.into() }))
+}
+
+/// Whose namespace a path means: clients write /proc/PID/ns/KIND, with the id of the process that stands for a container.
+fn owner(members: &[Record], path: &Path, kind: &str) -> Option<String> {
+    let wanted = fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+    let is = |pid: i32| {
+        let own = format!("/proc/{pid}/ns/{kind}");
+        Path::new(&own) == path
+            || wanted.is_some() && fs::metadata(own).ok().map(|m| (m.dev(), m.ino())) == wanted
+    };
+    members.iter().find(|other| is(other.state.pid)).map(|other| other.state.id.clone())
+}

@@ -1,0 +1,191 @@
+//! What the tasks of one container share and those of the sandbox's others do not.
+
+use crate::current::Current;
+use crate::kernel::{Kernel, SI_HOST, Uts};
+use crate::pids;
+use abi::{SigInfo, Signal};
+use parking_lot::{Condvar, Mutex as Leaf};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long the tasks of a container may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A container. It is forgotten with the last of its processes.
+pub struct Container {
+    index: u32,
+    /// Whose pid namespace its processes are in, if that is not its own.
+    joined: Option<Arc<Container>>,
+    /// Host and domain name, which may be another container's as well.
+    pub uts: Arc<Leaf<Uts>>,
+    /// Root and mounts as it began.
+    pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
+    /// Most tasks at a time, as the pids controller of a control group has it; clone(2) answers EAGAIN beyond.
+    pub task_limit: AtomicU64,
+    /// Its first process, with whose end it ends.
+    pub(crate) first: AtomicI32,
+    frozen: AtomicBool,
+    finished: Leaf<Option<i32>>,
+    finished_cv: Condvar,
+}
+
+impl Container {
+    fn new(index: u32, joined: Option<Arc<Container>>, uts: Arc<Leaf<Uts>>) -> Arc<Container> {
+        Arc::new(Container {
+            index,
+            joined,
+            uts,
+            root_fs: Leaf::new(None),
+            task_limit: AtomicU64::new(u64::MAX),
+            first: AtomicI32::new(0),
+            frozen: AtomicBool::new(false),
+            finished: Leaf::new(None),
+            finished_cv: Condvar::new(),
+        })
+    }
+
+    /// Its number among the sandbox's containers; 0 is the one that the sandbox ends with.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The pid namespace of its processes.
+    pub fn pids(&self) -> u32 {
+        self.joined.as_ref().map_or(self.index, |c| c.pids())
+    }
+
+    /// Its first process; 0 while there is none.
+    pub fn first(&self) -> i32 {
+        self.first.load(Ordering::SeqCst)
+    }
+
+    /// Says which process is the first.
+    pub fn set_first(&self, tgid: i32) {
+        self.first.store(tgid, Ordering::SeqCst);
+    }
+
+    /// Whether its tasks are not to run.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::SeqCst)
+    }
+
+    /// Records how the first process ended.
+    pub(crate) fn finish(&self, status: i32) {
+        let mut f = self.finished.lock();
+        if f.is_none() {
+            *f = Some(status);
+            self.finished_cv.notify_all();
+        }
+    }
+
+    /// Whether the first process has ended.
+    pub fn is_over(&self) -> bool {
+        self.finished.lock().is_some()
+    }
+
+    /// Waits for the end of the first process; gives its wait status.
+    pub fn wait_finished(&self) -> i32 {
+        let mut f = self.finished.lock();
+        loop {
+            if let Some(s) = *f {
+                return s;
+            }
+            self.finished_cv.wait(&mut f);
+        }
+    }
+}
+
+/// The containers of a kernel.
+#[derive(Default)]
+pub(crate) struct Containers(Leaf<Vec<Weak<Container>>>);
+
+impl Containers {
+    /// The first container, whose index is 0.
+    pub(crate) fn first(uts: Uts) -> (Arc<Container>, Self) {
+        let first = Container::new(0, None, Arc::new(Leaf::new(uts)));
+        let all = Self(Leaf::new(vec![Arc::downgrade(&first)]));
+        (first, all)
+    }
+}
+
+impl Kernel {
+    /// A further container. It joins the pid namespace of `joined`, or has its own. `None` when there are too many.
+    pub fn new_container(
+        &self,
+        joined: Option<Arc<Container>>,
+        uts: Arc<Leaf<Uts>>,
+    ) -> Option<Arc<Container>> {
+        let mut all = self.containers.0.lock();
+        // An index is free once nothing refers to the container, and so to none of its ids.
+        let free = all.iter().skip(1).position(|c| c.strong_count() == 0).map(|n| n + 1);
+        let index = free.unwrap_or(all.len());
+        if index as u32 >= pids::NAMESPACES {
+            return None;
+        }
+        let new = Container::new(index as u32, joined, uts);
+        match all.get_mut(index) {
+            Some(slot) => *slot = Arc::downgrade(&new),
+            None => all.push(Arc::downgrade(&new)),
+        }
+        drop(all);
+        self.tree.lock().forget_last_pid(index as u32);
+        Some(new)
+    }
+
+    /// Live threads of a container.
+    pub fn tasks_of(&self, c: &Container) -> usize {
+        self.tree.lock().tasks.values().filter(|t| t.group.container.index == c.index).count()
+    }
+
+    /// Sends a signal from outside to every process of a container that `wanted` says.
+    pub fn signal_container(&self, c: &Container, info: SigInfo, wanted: impl Fn(i32) -> bool) {
+        let groups: Vec<_> = {
+            let t = self.tree.lock();
+            let of = |g: &crate::task::ThreadGroup| g.container.index == c.index && wanted(g.tgid);
+            t.nodes.values().filter(|n| of(&n.group)).map(|n| n.group.clone()).collect()
+        };
+        for g in groups {
+            let _ = g.send(info);
+        }
+    }
+
+    /// Ends what is left of a container whose first process has ended, and forgets its processes.
+    pub fn end_container(&self, c: &Container) {
+        let deadline = Instant::now() + PATIENCE;
+        let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
+        self.signal_container(c, kill, |_| true);
+        while self.tasks_of(c) > 0 && self.wait_for_an_end(deadline) {
+            self.signal_container(c, kill, |_| true);
+        }
+        let mut t = self.tree.lock();
+        let mut gone: Vec<i32> =
+            t.nodes.values().filter(|n| n.group.container.index == c.index).map(|n| n.group.tgid).collect();
+        gone.retain(|id| t.nodes.get(id).is_some_and(|n| n.zombie.is_some()));
+        let dropped: Vec<_> = gone.iter().map(|id| t.release(*id)).collect();
+        drop(t);
+        drop(dropped);
+    }
+
+    /// Stops all tasks of a container, or lets them go on. Calls in progress go on to their end.
+    pub fn freeze(&self, c: &Container, on: bool) {
+        c.frozen.store(on, Ordering::SeqCst);
+        let tasks: Vec<_> = {
+            let t = self.tree.lock();
+            t.tasks.values().filter(|t| t.group.container.index == c.index).cloned().collect()
+        };
+        for task in tasks {
+            match on {
+                true => task.interrupt_guest(),
+                false => wait::Wake::wake(&*task.waiter, wait::Events::ERR),
+            }
+        }
+    }
+}
+
+/// Waits until the container is let go, or the task is to end.
+pub(crate) fn park_while_frozen(c: &Current) {
+    while c.task.group.container.is_frozen() && !c.dying() {
+        let _ = c.task.waiter.sleep_uninterruptible(None);
+    }
+}

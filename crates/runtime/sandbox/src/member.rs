@@ -1,0 +1,175 @@
+//! A container in another one's sandbox: the process that stands for it on the host.
+//!
+//! The sentry is the other container's. This process has what init has besides: the socket that the gofer lives by,
+//! the lock that says that the container lives, and the way to the command line. Over one more socket the sentry says
+//! how the container ended; when either end of it is closed the other one ends as well, so neither the container nor
+//! this process can be left over.
+
+use crate::launch::{Holds, Process, Sandbox, in_network, start_role};
+use crate::messages::{Event, Life, Request, exit_code};
+use crate::{role, terminal};
+use channel::Channel;
+use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when};
+use confine::ids::Mapping;
+use confine::{privileges, root};
+use hostsys::signals::SignalFd;
+use hostsys::spawn::Namespaces;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags, open, openat};
+use rustix::process::set_parent_process_death_signal;
+use rustix::thread::CapabilitySet;
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// How long the sandbox may take to set the container up.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Exit status of a container that ended with its sandbox.
+const KILLED: i32 = 128 + libc::SIGKILL;
+
+/// Beside the Rust run-time's own.
+const RULES: &[Rule] = &[
+    allow(libc::SYS_poll, "waiting for the sentry, the gofer and the command line"),
+    allow(libc::SYS_ppoll, "waiting for the sentry, the gofer and the command line"),
+    allow(libc::SYS_read, "what signals have arrived"),
+    allow(libc::SYS_write, "the exit status, into the file it holds the lock of"),
+    allow_when(
+        libc::SYS_prctl,
+        &[&[Arg::Is(0, libc::PR_SET_PDEATHSIG as u32), Arg::IsLong(1, 0)]],
+        "outliving the command line",
+    ),
+    allow_when(libc::SYS_ioctl, &[&[Arg::Is(1, libc::TIOCGWINSZ as u32)]], "the size of the terminal"),
+    allow_when(
+        libc::SYS_sendmsg,
+        &[&[Arg::Is(2, libc::MSG_NOSIGNAL as u32)]],
+        "the command line, the sentry",
+    ),
+    allow_when(
+        libc::SYS_recvmsg,
+        &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]],
+        "the command line, the sentry",
+    ),
+];
+
+/// As [`launch`](crate::launch::launch), for a container that joins the sandbox whose control socket lies in `dir`.
+/// `console` is its terminal if nobody stays to watch that one's size.
+pub fn join(
+    log: BorrowedFd<'_>,
+    mapping: Mapping,
+    holds: Holds<'_>,
+    sandbox: (BorrowedFd<'_>, &str),
+    console: Option<BorrowedFd<'_>>,
+) -> io::Result<Sandbox> {
+    let channel = Channel::connect(sandbox.0, sandbox.1)?;
+    channel.set_patience(Some(PATIENCE))?;
+    let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let (to_gofer, gofer_end) = Channel::pair()?;
+    let (watch, sentry_end) = Channel::pair()?;
+    let (life, member_end) = Channel::pair()?;
+
+    let base = [null.as_fd(), null.as_fd(), log];
+    let mut start = |role: &str, fds: &[BorrowedFd<'_>], namespaces: Namespaces| -> io::Result<Process> {
+        let fds: Vec<_> = base.iter().chain(fds).copied().collect();
+        start_role(exe.as_fd(), role, &fds, mapping, namespaces, &mut *holds.joined)
+    };
+    let gofer = start(role::GOFER, &[gofer_end.as_fd()], Namespaces::ALL)?.holding(to_gofer.try_clone()?);
+    let alive = holds.alive.unwrap_or(null.as_fd());
+    let mut inherited = vec![watch.as_fd(), to_gofer.as_fd(), member_end.as_fd(), alive];
+    inherited.extend(console);
+    let init = in_network(holds.network, |namespaces| start(role::MEMBER, &inherited, namespaces))?;
+    Ok(Sandbox { channel, init, gofer, life, member: Some(Cell::new(Some(sentry_end))) })
+}
+
+/// What the process is started with, from descriptor 3 on.
+pub struct Inherited {
+    /// Leads to the sentry.
+    pub watch: OwnedFd,
+    /// Leads to the gofer, which lives for as long as this is open.
+    pub gofer: OwnedFd,
+    /// Leads to the command line, with which this process ends unless told otherwise.
+    pub life: OwnedFd,
+    /// The file whose lock says that the container lives, or any other.
+    pub alive: OwnedFd,
+    /// The container's terminal.
+    pub console: Option<OwnedFd>,
+}
+
+/// Runs the process; its exit status is the container's.
+pub fn run(inherited: Inherited) -> io::Result<i32> {
+    let Inherited { watch, gofer, life, alive, console } = inherited;
+    privileges::die_with_parent()?;
+    let (watch, life) = (Channel::from_fd(watch), Channel::from_fd(life));
+    // A parent that ended before that call has closed its end.
+    if poll(&mut [PollFd::new(&life, PollFlags::empty())], Some(&Default::default()))? != 0 {
+        return Ok(0);
+    }
+    rustix::process::setsid().ok();
+    let window = console.map(take_terminal).transpose()?.flatten();
+    root::enter_empty()?;
+    privileges::keep_only(CapabilitySet::empty())?;
+    privileges::undumpable()?;
+    privileges::die_with_parent()?;
+    confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, RULES])?)?;
+    let status = attend(&watch, &gofer, life, window)?;
+    let _ = rustix::io::write(&alive, format!("{status}\n").as_bytes());
+    Ok(status)
+}
+
+/// Makes a terminal this process's, so that it hears of new sizes; `None` for one of somebody else's session.
+fn take_terminal(tty: OwnedFd) -> io::Result<Option<(OwnedFd, SignalFd)>> {
+    match rustix::process::ioctl_tiocsctty(&tty) {
+        Ok(()) => Ok(Some((tty, SignalFd::new(&[libc::SIGWINCH, libc::SIGHUP])?))),
+        Err(rustix::io::Errno::PERM) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits for the end of the container, of the sandbox, of the gofer, or of the command line while that still matters.
+fn attend(
+    watch: &Channel,
+    gofer: &OwnedFd,
+    life: Channel,
+    window: Option<(OwnedFd, SignalFd)>,
+) -> io::Result<i32> {
+    let mut life = Some(life);
+    loop {
+        let mut fds = vec![PollFd::new(watch, PollFlags::IN), PollFd::new(gofer, PollFlags::empty())];
+        fds.extend(window.as_ref().map(|(_, signals)| PollFd::new(signals, PollFlags::IN)));
+        fds.extend(life.as_ref().map(|life| PollFd::new(life, PollFlags::IN)));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if ready[0] {
+            return Ok(match watch.recv() {
+                Ok(Some((Event::Exited { status }, _))) => exit_code(status).into(),
+                _ => KILLED,
+            });
+        }
+        if ready[1] {
+            // Without it the container's mounts are no longer held together.
+            return Ok(128);
+        }
+        if let Some((tty, signals)) = &window
+            && ready[2]
+        {
+            while let Some(received) = signals.read()? {
+                if received.signo == libc::SIGWINCH {
+                    let _ = watch.send(&Request::Resize { size: terminal::size(tty) }, &[]);
+                }
+            }
+        }
+        if life.is_some() && ready.last() == Some(&true) {
+            match life.take().map(|channel| (channel.recv(), channel)) {
+                Some((Ok(Some((Life::Detach, _))), channel)) => {
+                    set_parent_process_death_signal(None)?;
+                    let _ = channel.send(&Life::Detached, &[]);
+                }
+                _ => return Ok(128),
+            }
+        }
+    }
+}
