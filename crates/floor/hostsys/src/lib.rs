@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod fs;
 pub mod futex;
 pub mod heap;
+pub mod image;
 pub mod inherited;
 pub mod memfd;
 pub mod mounts;

@@ -57,6 +57,7 @@ pub const RUST_RUNTIME: &[Rule] = &[
         "allocating memory, never executable",
     ),
     allow(libc::SYS_mremap, "growing an allocation"),
+    allow_when(libc::SYS_madvise, &[&[Arg::Is(2, libc::MADV_DONTNEED as u32)]], "giving memory back"),
     allow_when(libc::SYS_mprotect, &[&[Arg::Bits(2, EXEC, 0)]], "the allocator's heaps, never executable"),
     allow(libc::SYS_futex, "locks"),
     allow(libc::SYS_close, "dropping descriptors"),

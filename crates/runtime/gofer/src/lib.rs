@@ -99,6 +99,8 @@ pub fn serve(channel: &Channel) -> io::Result<()> {
             break;
         }
     }
+    hostsys::heap::shrink();
+    hostsys::image::forget_start();
     // The descriptors stay open: with them the mounts stay in this namespace for as long as the container lives.
     while let Some((Later::Detach, _)) = channel.recv()? {
         rustix::process::set_parent_process_death_signal(None)?;

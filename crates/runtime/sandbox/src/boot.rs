@@ -136,6 +136,9 @@ fn keep_heap_small() -> io::Result<()> {
     let (shortest, longest) = (Duration::from_secs(2), Duration::from_secs(64));
     let run = move || {
         let mut pause = shortest;
+        std::thread::sleep(pause);
+        hostsys::heap::shrink();
+        hostsys::image::forget_start();
         loop {
             std::thread::sleep(pause);
             pause = if hostsys::heap::trim() > HEAP_SLACK { shortest } else { (pause * 2).min(longest) };

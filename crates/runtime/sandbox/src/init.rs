@@ -80,6 +80,8 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     privileges::undumpable()?;
     privileges::die_with_parent()?;
     confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, RULES])?)?;
+    hostsys::heap::shrink();
+    hostsys::image::forget_start();
     let status = attend(&children, sentry.pid, &gofer, life)?;
     // Only a container with a state directory has somebody who reads it.
     let _ = rustix::io::write(&alive, format!("{status}\n").as_bytes());
