@@ -74,6 +74,8 @@ pub(crate) struct Process {
     pub(crate) end: Arc<End>,
     /// Of an exec'ed process: to be killed without mistaking another for it.
     pub(crate) pidfd: Option<OwnedFd>,
+    /// The client has sent all input already, before the process was there.
+    pub(crate) no_more_input: bool,
     /// Of an exec'ed process, until it is started: what to run.
     pub(crate) spec: Vec<u8>,
 }

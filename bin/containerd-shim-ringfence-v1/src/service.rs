@@ -17,6 +17,7 @@ use std::io::{IsTerminal, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// glibc's variable for the number of heaps: one is enough for the shim, whose threads do little.
 pub(crate) const ARENAS: &str = "MALLOC_ARENA_MAX";
@@ -117,8 +118,11 @@ impl Shim for Service {
         if let Some(events) = self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
             events.finish();
         }
-        // The crate looks for its name in the bundle, which may be gone.
+        // The crate would look for its name in the bundle, which may be gone, and wait for its threads, of which some wait
+        // for each other. The answer to the request that ends us is on its way.
         let _ = std::fs::remove_file(path_of(&self.socket));
+        std::thread::sleep(Duration::from_millis(20));
+        std::process::exit(0);
     }
 
     fn create_task_service(&self, publisher: RemotePublisher) -> Self::T {

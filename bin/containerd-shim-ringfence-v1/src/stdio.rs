@@ -11,6 +11,7 @@ use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// What a request says of the streams.
@@ -185,16 +186,14 @@ impl Held {
 
     /// Starts a program that logs: it has the outputs as descriptors 3 and 4, and closes 5 when it is ready.
     fn program(&mut self, path: &str, args: &[String], whose: &Whose<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
-        let exe = File::open(path)?;
+        let (exe, before) = executable(path)?;
         let (out, out_write) = pipe_with(PipeFlags::CLOEXEC)?;
         let (err, err_write) = pipe_with(PipeFlags::CLOEXEC)?;
         let (ready, ready_write) = pipe_with(PipeFlags::CLOEXEC)?;
         let nothing = OwnedFd::from(File::open("/dev/null")?);
         let c = |text: String| CString::new(text).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
-        let arguments = std::iter::once(path.to_string())
-            .chain(args.iter().cloned())
-            .map(c)
-            .collect::<io::Result<Vec<_>>>()?;
+        let arguments = before.into_iter().chain([path.to_string()]).chain(args.iter().cloned());
+        let arguments = arguments.map(c).collect::<io::Result<Vec<_>>>()?;
         let variables = [
             format!("CONTAINER_ID={}", whose.id),
             format!("CONTAINER_NAMESPACE={}", whose.namespace),
@@ -249,6 +248,21 @@ pub(crate) fn wait(fd: &OwnedFd, ms: i64) -> bool {
     let timeout = rustix::event::Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
     let mut fds = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];
     matches!(rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&timeout))), Ok(n) if n > 0)
+}
+
+/// What to execute for a program, and the arguments in front of its path: a script's descriptor is closed by the time
+/// that its interpreter would open it.
+fn executable(path: &str) -> io::Result<(File, Vec<String>)> {
+    let file = File::open(path)?;
+    let mut start = [0; 256];
+    let n = file.read_at(&mut start, 0)?;
+    let start = String::from_utf8_lossy(&start[..n]);
+    let Some(line) = start.strip_prefix("#!").and_then(|rest| rest.lines().next()) else {
+        return Ok((file, Vec::new()));
+    };
+    let (interpreter, argument) = line.trim().split_once([' ', '\t']).unwrap_or((line.trim(), ""));
+    let before = [interpreter, argument.trim()].into_iter().filter(|part| !part.is_empty());
+    Ok((File::open(interpreter)?, before.map(String::from).collect()))
 }
 
 fn is_fifo(fd: &OwnedFd) -> io::Result<bool> {

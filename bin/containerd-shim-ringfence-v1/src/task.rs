@@ -112,7 +112,9 @@ impl Task for Api {
     fn close_io(&self, _: &TtrpcContext, req: CloseIORequest) -> Answer<Empty> {
         if req.stdin {
             self.0.with(&req.id, |container| {
-                container.process(&req.exec_id)?.held.close_stdin();
+                let process = container.process(&req.exec_id)?;
+                process.no_more_input = true;
+                process.held.close_stdin();
                 Ok(())
             })?;
         }

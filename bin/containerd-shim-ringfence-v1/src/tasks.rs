@@ -285,6 +285,9 @@ impl Tasks {
                 run.map_err(|error| refused("OCI runtime exec failed", &error))?;
             (process.pid, process.held, process.console) = (pid, held, console);
             (process.started, process.spec) = (true, Vec::new());
+            if process.no_more_input {
+                process.held.close_stdin();
+            }
             process.pidfd = hostsys::process::pidfd_open(pid).ok();
             self.events.send(TaskExecStarted {
                 container_id: id.into(),
