@@ -216,6 +216,16 @@ def shim_options(c):
         has(r.err, part)
 
 
+def shim_cgroup(c):
+    config = f"{c.stage.dir}/cgroup.toml"
+    open(config, "w").write(f'shim_cgroup = "/{c.stage.parent}/shims"\n')
+    name = background(c, "sleep", "100", flags=["--runtime-config-path", config])
+    has(open(f"/proc/{pid_of_shim(c, name)}/cgroup").read(), f"/{c.stage.parent}/shims\n")
+    # The container is not there.
+    assert "/shims" not in open(f"/proc/{open(f'{bundle(c, name)}/init.pid').read()}/cgroup").read()
+    remove(c, name)
+
+
 def shim_logs(c):
     log = f"{c.stage.dir}/logs/out"
     name = background(c, "sh", "-c", "echo out; echo err >&2; sleep 100", flags=["--log-uri", f"file://{log}"])
@@ -291,7 +301,7 @@ def shim_footprint(c):
     check(zombies, [])
     pss = int(re.search(r"^Pss: +(\d+)", open(f"/proc/{pid}/smaps_rollup").read(), re.M)[1])
     print(f"     the shim takes {pss} kB, {before} descriptors, {len(os.listdir(f'/proc/{pid}/task'))} threads")
-    assert pss < 12000, pss
+    assert pss < 6000, pss
     remove(c, name)
 
 

@@ -62,7 +62,8 @@ impl Settings {
         let Some(any) = any.filter(|any| !any.type_url.is_empty()) else {
             return match std::fs::read_to_string(DEFAULT_CONFIG) {
                 Ok(text) => Self::from_toml(&text, DEFAULT_CONFIG),
-                Err(_) => Ok(Self::default()),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+                Err(error) => Err(format!("{DEFAULT_CONFIG}: {error}")),
             };
         };
         match any.type_url.rsplit('/').next().unwrap_or_default() {

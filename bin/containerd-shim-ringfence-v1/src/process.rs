@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 /// How a process ended, and when.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +45,16 @@ impl End {
 
     pub(crate) fn get(&self) -> Option<Exit> {
         self.exit.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// The end of what has been killed: it comes soon, or from somebody who is not our child any more.
+    pub(crate) fn wait_briefly(&self) -> Exit {
+        let slot = self.exit.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (slot, _) = self
+            .told
+            .wait_timeout_while(slot, Duration::from_secs(10), |exit| exit.is_none())
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        slot.clone().unwrap_or_else(|| Exit::now(128 + 9))
     }
 
     pub(crate) fn wait(&self) -> Exit {

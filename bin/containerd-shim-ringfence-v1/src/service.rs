@@ -13,6 +13,7 @@ use containerd_shim::protos::protobuf::well_known_types::any::Any;
 use containerd_shim::publisher::RemotePublisher;
 use containerd_shim::util::{timestamp, write_address};
 use containerd_shim::{Config, Error, ExitSignal, Flags, Shim, StartOpts, spawn};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{IsTerminal, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -84,7 +85,13 @@ impl Shim for Service {
         let (pid, address) = spawn(opts, &group, vec![(ARENAS, "1")])?;
         write_address(&address)?;
         let _ = std::fs::write("shim.pid", pid.to_string());
-        adjust(pid, &settings).map_err(Error::Other)?;
+        adjust(pid, &settings).map_err(|error| {
+            if let Some(pid) = Pid::from_raw(pid as i32) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            let _ = std::fs::remove_file(path_of(&address));
+            Error::Other(error)
+        })?;
         Ok(address)
     }
 
@@ -126,7 +133,8 @@ impl Shim for Service {
     }
 
     fn create_task_service(&self, publisher: RemotePublisher) -> Self::T {
-        let events = Events::new(publisher, self.namespace.clone());
+        drop(publisher);
+        let events = Events::new(self.namespace.clone());
         let mut kept = self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         *kept = Some(events.clone());
         let exits = Arc::new(Exits::default());

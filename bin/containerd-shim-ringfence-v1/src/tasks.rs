@@ -328,15 +328,16 @@ impl Tasks {
             Err(error) if !error.contains("does not exist") => {
                 return Err(refused("OCI runtime delete failed", &error));
             }
-            // One that was never started ends with it.
-            _ => end.wait(),
-        };
+            _ => {}
+        }
+        // One that was never started ends with that.
+        let exit = end.wait_briefly();
         let Some(mut container) = self.lock().remove(id) else { return Err(no_such("container", id)) };
         for process in container.execs.values_mut().chain([&mut container.init]) {
             process.release();
         }
         unmount(&bundle.join("rootfs"));
-        let (pid, exit) = (container.init.pid as u32, end.wait());
+        let pid = container.init.pid as u32;
         self.events.send(TaskDelete {
             container_id: id.into(),
             pid,
