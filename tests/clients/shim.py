@@ -226,6 +226,38 @@ def shim_cgroup(c):
     remove(c, name)
 
 
+def shim_info(c):
+    # What containerd 2 asks when it starts.
+    r = subprocess.run([f"{c.stage.dir}/bin/containerd-shim-ringfence-v1", "-info"], stdin=subprocess.DEVNULL, capture_output=True)
+    has(r.stdout, b"io.containerd.ringfence.v1", b"features/Features", b"ociVersionMax")
+
+
+def shim_attach(c):
+    # A terminal that nobody looked at so far, and that goes on when the user leaves.
+    name = c.name()
+    # ctr wants a terminal, but leaves it alone.
+    on_terminal([*c.base, *c.run_args("-d", "-t", IMAGE, name, "sh", "-c", "while read x; do echo got:$x; done")], [])
+    for word in ("abc", "def"):
+        def leave(fd):
+            raise Left
+
+        class Left(Exception):
+            pass
+
+        try:
+            on_terminal([*c.base, "task", "attach", name], [("", lambda fd: (time.sleep(1), os.write(fd, word.encode() + b"\r"))), ("got:" + word, leave)])
+            raise AssertionError("did not attach")
+        except Left:
+            pass
+    has(c.ok("task", "ls"), "RUNNING")
+    remove(c, name)
+
+
+def shim_terminal_output(c):
+    out, status = on_terminal([*c.base, *c.run_args("--rm", "-t", IMAGE, c.name(), "sh", "-c", "seq 1 20000; exit 3")], [])
+    check((out.count("\n"), out.strip().split("\n")[-1]), (20000, "20000"))
+
+
 def shim_logs(c):
     log = f"{c.stage.dir}/logs/out"
     name = background(c, "sh", "-c", "echo out; echo err >&2; sleep 100", flags=["--log-uri", f"file://{log}"])

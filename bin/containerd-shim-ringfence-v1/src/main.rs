@@ -8,6 +8,7 @@
 mod console;
 mod events;
 mod exits;
+mod info;
 mod metrics;
 mod oom;
 mod options;
@@ -24,7 +25,15 @@ use service::Service;
 const RUNTIME: &str = "io.containerd.ringfence.v1";
 
 fn main() {
-    if std::env::args().skip(1).any(|arg| matches!(arg.as_str(), "-v" | "-version" | "--version")) {
+    let given = |names: &[&str]| std::env::args().skip(1).any(|arg| names.contains(&arg.as_str()));
+    if given(&["-info", "--info"]) {
+        if let Err(error) = info::tell() {
+            eprintln!("{RUNTIME}: {error}");
+            std::process::exit(1);
+        }
+        return;
+    }
+    if given(&["-v", "-version", "--version"]) {
         println!("containerd-shim-ringfence-v1 {}", env!("CARGO_PKG_VERSION"));
         return;
     }
