@@ -107,9 +107,7 @@ fn internal_role() -> Option<ExitCode> {
         }
         role::BOOT => {
             sandbox::logging::start(sandbox::logging::Format::Text, None);
-            hostsys::inherited::take(3)
-                .and_then(|channel| Ok((channel, hostsys::inherited::take(4)?)))
-                .and_then(|(channel, proc)| sandbox::boot::run(channel, proc))
+            hostsys::inherited::take(3).and_then(sandbox::boot::run)
         }
         _ => return None,
     };

@@ -31,6 +31,9 @@ impl Namespaces {
     /// The same without network: the child stays in its parent's.
     pub const ALL_BUT_NETWORK: Self = Self(Self::ALL.0 & !(libc::CLONE_NEWNET as u64));
 
+    /// A mount namespace only.
+    pub const MOUNT: Self = Self(libc::CLONE_NEWNS as u64);
+
     fn user(self) -> bool {
         self.0 & libc::CLONE_NEWUSER as u64 != 0
     }

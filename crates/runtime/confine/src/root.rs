@@ -47,13 +47,18 @@ impl Stage {
     /// Makes the tmpfs the root, read-only, and detaches the old root with all that is mounted there.
     pub fn enter(self) -> io::Result<()> {
         set_attributes(self.mount.as_fd(), MountAttrs::RDONLY, false)?;
-        fchdir(&self.mount)?;
-        pivot_root(".", ".")?;
-        // The old root now lies over the new one, at the same place.
-        unmount(".", UnmountFlags::DETACH)?;
-        chdir("/")?;
-        Ok(())
+        enter(self.mount.as_fd())
     }
+}
+
+/// Makes a mount of this namespace the root, and detaches the old one with all that is mounted there.
+pub fn enter(root: BorrowedFd<'_>) -> io::Result<()> {
+    fchdir(root)?;
+    pivot_root(".", ".")?;
+    // The old root now lies over the new one, at the same place.
+    unmount(".", UnmountFlags::DETACH)?;
+    chdir("/")?;
+    Ok(())
 }
 
 /// Gives the process an empty, read-only root.

@@ -1,7 +1,7 @@
 //! The sentry's process: confines itself, then runs the kernel.
 //!
-//! It starts as pid 2 of its namespaces, in init's empty root, with one socket
-//! and, for a moment, the host's /proc. In order: read its own memory map; take
+//! It starts as pid 2 of its namespaces, with one socket, in a mount namespace of
+//! its own. In order: read its own memory map; enter an empty root; take
 //! the specification and the descriptors; empty the bounding set; prepare the
 //! platform, which forks its zygote while there is one thread; drop capabilities;
 //! go under the seccomp filter; start the platform's threads; run.
@@ -13,7 +13,6 @@ use confine::{privileges, root};
 use hostsys::signals::SignalFd;
 use platform::Platform;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 use sentry::spec::{PlatformName, Running, SandboxSpec, StartError, StartErrorKind};
@@ -38,11 +37,11 @@ const HEAP_SLACK: usize = 8 << 20;
 const MAX_DESCRIPTORS: usize = 4096;
 
 /// Runs the sentry; `channel` leads to the command line. Returns the process's exit status.
-/// `proc` is the host's /proc, closed before any guest exists.
-pub fn run(channel: OwnedFd, proc: OwnedFd) -> io::Result<i32> {
+pub fn run(channel: OwnedFd) -> io::Result<i32> {
     abort_on_panic();
     hostsys::heap::configure();
-    let maps = own_maps(proc)?;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    root::enter_empty()?;
     let channel = Channel::from_fd(channel);
     let Some(Received { spec, fds, listener }) = receive(&channel)? else { return Ok(0) };
     crate::logging::set_level(spec.debug, spec.strace);
@@ -160,13 +159,6 @@ fn abort_on_panic() {
 fn raise_descriptor_limit() {
     let hard = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
-}
-
-fn own_maps(proc: OwnedFd) -> io::Result<String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let mut text = String::new();
-    File::from(rustix::fs::openat(proc, "self/maps", flags, Mode::empty())?).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 fn other(message: String) -> StartError {

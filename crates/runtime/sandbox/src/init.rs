@@ -4,18 +4,18 @@
 //! not create siblings, which is how guest processes come to be), and so that
 //! the end of the sentry ends everything else: when pid 1 ends, the kernel
 //! kills the namespace. To the host it is the container's process: it ends
-//! with the container's exit status, and for as long as it lives it holds the
-//! lock that says so, and the gofer.
+//! with the container's exit status, for as long as it lives it holds the
+//! lock that says so, and the gofer, and in its mount namespace, where nobody
+//! else of the sandbox is, the host finds the container's files (see `view`).
 
 use crate::messages::Life;
-use crate::{launch::arguments, role};
+use crate::{launch::arguments, role, view};
 use channel::Channel;
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when};
-use confine::{privileges, root};
+use confine::privileges;
 use hostsys::signals::SignalFd;
 use hostsys::spawn::{Namespaces, Program, spawn};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{WaitOptions, set_parent_process_death_signal, wait};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::thread::CapabilitySet;
@@ -63,23 +63,24 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     }
     // Away from the caller's terminal: its signals are for the command line alone.
     rustix::process::setsid().ok();
-    // The sentry reads its own memory map once, before any guest exists, and has no /proc for that.
-    let own = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let proc = rustix::fs::open("/proc", own, Mode::empty())?;
-    root::enter_empty()?;
 
     let args = arguments(role::BOOT);
-    let fds = [stdin(), stdout(), stderr(), channel.as_fd(), proc.as_fd()];
+    let fds = [stdin(), stdout(), stderr(), channel.as_fd()];
+    // It leaves the host's files by itself.
     let program =
-        Program { exe: exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces: Namespaces::NONE };
+        Program { exe: exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces: Namespaces::MOUNT };
     let children = SignalFd::new(&[libc::SIGCHLD])?;
     let sentry = spawn(&program, |_| Ok(()))?;
-    drop((channel, exe, proc));
+    drop((channel, exe));
 
+    if !view::enter_as_told(&life)? {
+        return Ok(0);
+    }
     privileges::keep_only(CapabilitySet::empty())?;
     privileges::undumpable()?;
     privileges::die_with_parent()?;
     confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, RULES])?)?;
+    life.send(&Life::Shown, &[])?;
     hostsys::heap::shrink();
     hostsys::image::forget_start();
     let status = attend(&children, sentry.pid, &gofer, life)?;

@@ -2,6 +2,7 @@
 
 use crate::messages::{Event, Life, Request};
 use crate::role;
+use crate::view::View;
 use bundle::Prepared;
 use channel::{Channel, MAX_FDS};
 use confine::ids::{Mapping, write_maps};
@@ -47,6 +48,20 @@ pub struct Sandbox {
     pub(crate) life: Channel,
     /// Of a container in another one's sandbox: the sentry's end of its process's socket, until it is sent there.
     pub(crate) member: Option<Cell<Option<Channel>>>,
+    /// What init is yet to be told to show.
+    pub(crate) view: Cell<Option<View>>,
+    pub(crate) init_is: Cell<Told>,
+}
+
+/// How far init is with its view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Told {
+    #[default]
+    Nothing,
+    /// What to show.
+    View,
+    /// And it has said that it is confined.
+    Confined,
 }
 
 /// Starts a sandbox's processes: in namespaces of their own, but with nothing to do yet. Called while the process
@@ -67,7 +82,15 @@ pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, holds: Holds<'_>) -> io::Re
     let alive = holds.alive.unwrap_or(null.as_fd());
     let inherited = [boot_end.as_fd(), exe.as_fd(), to_gofer.as_fd(), init_end.as_fd(), alive];
     let init = in_network(holds.network, |namespaces| start(role::INIT, &inherited, namespaces))?;
-    Ok(Sandbox { channel: to_boot, init, gofer, life, member: None })
+    Ok(Sandbox {
+        channel: to_boot,
+        init,
+        gofer,
+        life,
+        member: None,
+        view: Cell::default(),
+        init_is: Cell::default(),
+    })
 }
 
 impl Sandbox {
@@ -84,6 +107,11 @@ impl Sandbox {
         files: &Files,
         listener: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
+        if listener.is_some() {
+            self.view.set(View::of(prepared));
+        } else {
+            self.show(None)?;
+        }
         let spec = sealed(&serde_json::to_vec(&prepared.spec)?)?;
         let Some(to_gofer) = &self.gofer.channel else { return Err(io::ErrorKind::NotConnected.into()) };
         let trees = gofer::request(to_gofer, &prepared.trees)?;
@@ -113,13 +141,49 @@ impl Sandbox {
 
     /// Lets the first process run, at once or as soon as it is set up.
     pub fn start(&self) -> io::Result<()> {
-        self.channel.send(&Request::Start, &[])
+        // Guest code must not meet an init that is still setting itself up.
+        self.confine_init(None)?;
+        match self.channel.send(&Request::Start, &[]) {
+            // It has said why it could not be set up; that is the next thing read.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            sent => sent,
+        }
+    }
+
+    /// Tells init what to show, if it has not been told yet.
+    fn show(&self, view: Option<View>) -> io::Result<()> {
+        if self.init_is.get() == Told::Nothing {
+            self.life.send(&Life::Show(view), &[])?;
+            self.init_is.set(Told::View);
+        }
+        Ok(())
+    }
+
+    /// The same, then waits until it is confined.
+    fn confine_init(&self, view: Option<View>) -> io::Result<()> {
+        self.show(view)?;
+        if self.init_is.get() == Told::View {
+            match self.life.recv()? {
+                Some((Life::Shown, _)) => self.init_is.set(Told::Confined),
+                _ => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox's init ended")),
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the first process is set up; the outer error is ours, the inner one the container's.
     pub fn wait_ready(&mut self) -> io::Result<Result<(), StartError>> {
-        match self.channel.recv()? {
-            Some((Event::Ready, _)) => Ok(Ok(())),
+        let event = self.channel.recv()?;
+        if !matches!(event, Some((Event::Ready, _))) {
+            // There is nothing to show, but init waits to be told so.
+            let _ = self.show(None);
+        }
+        match event {
+            Some((Event::Ready, _)) => {
+                // Now the container's kernel has made the places for the mounts.
+                self.confine_init(self.view.take())?;
+                Ok(Ok(()))
+            }
             Some((Event::Failed(error), _)) => {
                 // It ends by itself; what it held is free then.
                 self.init.wait()?;

@@ -30,6 +30,7 @@ mod pod;
 pub mod relay;
 pub mod state;
 pub mod terminal;
+mod view;
 
 /// Names of the internal subcommands.
 pub mod role {

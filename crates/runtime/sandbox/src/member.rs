@@ -7,11 +7,11 @@
 
 use crate::launch::{Holds, Process, Sandbox, in_network, start_role};
 use crate::messages::{Event, Life, Request, exit_code};
-use crate::{role, terminal};
+use crate::{role, terminal, view};
 use channel::Channel;
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when};
 use confine::ids::Mapping;
-use confine::{privileges, root};
+use confine::privileges;
 use hostsys::signals::SignalFd;
 use hostsys::spawn::Namespaces;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -79,7 +79,15 @@ pub fn join(
     let mut inherited = vec![watch.as_fd(), to_gofer.as_fd(), member_end.as_fd(), alive];
     inherited.extend(console);
     let init = in_network(holds.network, |namespaces| start(role::MEMBER, &inherited, namespaces))?;
-    Ok(Sandbox { channel, init, gofer, life, member: Some(Cell::new(Some(sentry_end))) })
+    Ok(Sandbox {
+        channel,
+        init,
+        gofer,
+        life,
+        member: Some(Cell::new(Some(sentry_end))),
+        view: Cell::default(),
+        init_is: Cell::default(),
+    })
 }
 
 /// What the process is started with, from descriptor 3 on.
@@ -107,11 +115,14 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     }
     rustix::process::setsid().ok();
     let window = console.map(take_terminal).transpose()?.flatten();
-    root::enter_empty()?;
+    if !view::enter_as_told(&life)? {
+        return Ok(0);
+    }
     privileges::keep_only(CapabilitySet::empty())?;
     privileges::undumpable()?;
     privileges::die_with_parent()?;
     confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, RULES])?)?;
+    life.send(&Life::Shown, &[])?;
     let status = attend(&watch, &gofer, life, window)?;
     let _ = rustix::io::write(&alive, format!("{status}\n").as_bytes());
     Ok(status)

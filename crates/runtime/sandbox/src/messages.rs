@@ -4,6 +4,7 @@
 //! reads here is used as a number or shown with control characters removed,
 //! never more.
 
+use crate::view::View;
 use sentry::spec::{ProcessInfo, StartError, Target, WindowSize};
 use serde::{Deserialize, Serialize};
 
@@ -91,8 +92,12 @@ pub(crate) enum Event {
 }
 
 /// Between the command line and the processes that live as long as the container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Life {
+    /// What init is to show to the host; nothing if there is no view. Comes first, once.
+    Show(Option<View>),
+    /// That is done, and init is confined.
+    Shown,
     /// The command line is going to leave: the container outlives it.
     Detach,
     /// That is settled.
