@@ -1,6 +1,7 @@
 //! prctl(2), arch_prctl(2).
 
 use abi::{Errno, Signal};
+use platform::Action;
 use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
 use vfs::{Caller, Cap};
@@ -59,6 +60,7 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
             };
             n.truncate(15);
             c.task.set_comm(&n);
+            c.ctx.queue(Action::Name(c.task.comm()));
             0
         }
         libc::PR_GET_NAME => {

@@ -37,6 +37,31 @@ pub struct Program {
     pub inaccessible: bool,
 }
 
+/// More of a command line than the host shows.
+const MAX_TITLE: usize = 4096;
+
+impl Program {
+    /// The name that the task gets.
+    fn name(&self) -> &[u8] {
+        self.filename.rsplit(|&b| b == b'/').next().unwrap_or(&self.filename)
+    }
+
+    /// The arguments as process lists show them.
+    fn title(&self) -> Vec<u8> {
+        let mut line = Vec::new();
+        for (i, arg) in self.argv.iter().enumerate() {
+            if i > 0 {
+                line.push(b' ');
+            }
+            line.extend_from_slice(arg.get(..MAX_TITLE).unwrap_or(arg));
+            if line.len() >= MAX_TITLE {
+                break;
+            }
+        }
+        line
+    }
+}
+
 /// A loaded but not yet running image.
 struct Loaded {
     ctx: Box<dyn Context>,
@@ -296,6 +321,8 @@ impl Current {
                 return Err(Errno::E2BIG);
             }
             ctx.queue(Action::Write { addr: s.sp, data: s.bytes });
+            ctx.queue(Action::Name(crate::task::comm(p.name())));
+            ctx.queue(Action::Title(p.title()));
             ctx.flush()?;
             let info = ImageInfo {
                 exe: Some(p.file.clone()),
@@ -443,8 +470,7 @@ impl Current {
         g.timers.clear(true);
         g.has_execed.store(true, Ordering::Relaxed);
         self.altstack = AltStack::default();
-        let name = p.filename.rsplit(|&b| b == b'/').next().unwrap_or(&p.filename).to_vec();
-        self.task.set_comm(&name);
+        self.task.set_comm(p.name());
         let old = self.task.creds();
         if creds.euid != old.euid || creds.egid != old.egid {
             self.task.pdeathsig.store(0, Ordering::Relaxed);

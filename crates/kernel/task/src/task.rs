@@ -123,6 +123,14 @@ pub struct TaskInit {
     pub comm: [u8; 16],
 }
 
+/// A name in the form of [`Task::comm`].
+pub(crate) fn comm(name: &[u8]) -> [u8; 16] {
+    let mut c = [0; 16];
+    let n = name.len().min(15);
+    c[..n].copy_from_slice(&name[..n]);
+    c
+}
+
 impl Task {
     /// A thread that is not in any table yet.
     pub fn new(i: TaskInit) -> Arc<Task> {
@@ -265,10 +273,7 @@ impl Task {
     }
     /// Sets the name, cut at 15 bytes.
     pub fn set_comm(&self, name: &[u8]) {
-        let mut c = [0; 16];
-        let n = name.len().min(15);
-        c[..n].copy_from_slice(&name[..n]);
-        *self.comm.lock() = c;
+        *self.comm.lock() = comm(name);
     }
     pub(crate) fn set_interrupter(&self, i: Option<Arc<dyn Interrupt>>) {
         *self.interrupter.write() = i;

@@ -178,6 +178,10 @@ pub enum Action {
         /// How many waiters to wake.
         wake: u32,
     },
+    /// Name of this thread in the host's process lists, NUL padded.
+    Name([u8; 16]),
+    /// Command line of this address space in the host's process lists; a long one is cut. Copies (fork) inherit it.
+    Title(Vec<u8>),
     /// Sets the guest's FS base.
     SetFsBase(u64),
     /// Sets the guest's GS base.

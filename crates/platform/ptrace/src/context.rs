@@ -241,6 +241,14 @@ impl PtraceContext {
                 }
                 Ok(())
             }
+            Action::Name(name) => {
+                // Threads of one process that are named at the same time may swap names in the host's lists.
+                self.space.write_outside(stub::launch::NAME, &name)?;
+                simple(libc::SYS_prctl, [libc::PR_SET_NAME as u64, stub::launch::NAME, 0, 0, 0, 0])
+            }
+            Action::Title(ref line) => {
+                self.space.write_outside(stub::launch::TITLE, &stub::launch::title(line))
+            }
             Action::SetFsBase(v) | Action::SetGsBase(v) => {
                 if v < max {
                     Ok(())

@@ -126,11 +126,13 @@ impl Prepared {
         let space = Arc::new(Space::new(pid, pidfd, limits.max));
         tracer.add_space(&space);
         let mut zygote = PtraceContext::new(inner.clone(), space, tracer::ZYGOTE, Regs::default());
-        // Neither the listener nor systrap's shared areas may be inherited by guests.
+        // Neither the listener nor systrap's shared areas may be inherited by guests. The first page of the stacks holds
+        // what the host's process lists show.
+        let stacks = l::STACK_BASE + abi::PAGE_SIZE;
         let set_up = [
             (libc::SYS_close, [listener_number, 0, 0, 0, 0, 0]),
             (libc::SYS_munmap, [l::SLOT_BASE, l::NSLOTS * l::SLOT_SIZE, 0, 0, 0, 0]),
-            (libc::SYS_munmap, [l::STACK_BASE, l::NSLOTS * l::STACK_SIZE, 0, 0, 0, 0]),
+            (libc::SYS_munmap, [stacks, l::NSLOTS * l::STACK_SIZE - abi::PAGE_SIZE, 0, 0, 0, 0]),
         ];
         for (nr, args) in set_up {
             zygote.call(nr, args, None).map_err(host("cannot prepare the stub"))?;

@@ -32,6 +32,14 @@ impl Space {
         if *alive { f(self.pid) } else { Err(Errno::ESRCH) }
     }
 
+    /// Writes to memory of the stub's own.
+    pub(crate) fn write_outside(&self, addr: u64, data: &[u8]) -> Result<()> {
+        match self.while_alive(|pid| process::vm_write(pid, addr, data))? {
+            n if n == data.len() => Ok(()),
+            _ => Err(Errno::EFAULT),
+        }
+    }
+
     fn room(&self, addr: u64, len: usize) -> usize {
         self.limit.saturating_sub(addr).min(len as u64) as usize
     }

@@ -97,6 +97,12 @@ pub const RULES: &[Rule] = &[
         "a process dies with the sentry; can only be switched on",
     ),
     rule(
+        libc::SYS_prctl,
+        &[OneOf(0, ALL, &[libc::PR_SET_NAME as u32])],
+        Allow,
+        "the guest's name in the host's process lists; 16 bytes of memory that the process has mapped, for the calling thread",
+    ),
+    rule(
         libc::SYS_getrusage,
         &[OneOf(0, ALL, &[libc::RUSAGE_SELF as u32])],
         Allow,
@@ -271,6 +277,8 @@ mod tests {
         assert_eq!(stub_call(libc::SYS_futex, [0, 6, 0, 0, 0, 0]), RET_TRAP);
         assert_eq!(stub_call(libc::SYS_prctl, [1, 9, 0, 0, 0, 0]), RET_ALLOW);
         assert_eq!(stub_call(libc::SYS_prctl, [1, 0, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_prctl, [15, 0x1000, 0, 0, 0, 0]), RET_ALLOW);
+        assert_eq!(stub_call(libc::SYS_prctl, [35, 14, 0, 0, 0, 0]), RET_TRAP);
         assert_eq!(stub_call(libc::SYS_prctl, [4, 9, 0, 0, 0, 0]), RET_TRAP);
         assert_eq!(stub_call(libc::SYS_close, [63, 0, 0, 0, 0, 0]), RET_ALLOW);
         assert_eq!(stub_call(libc::SYS_close, [64, 0, 0, 0, 0, 0]), RET_TRAP);

@@ -69,6 +69,19 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
+/// Address of a process's command line as the host's process lists show it.
+pub const TITLE: u64 = l::STACK_BASE + offset_of!(l::Priv, title) as u64;
+
+/// Address of 16 bytes for a name on its way to the host.
+pub const NAME: u64 = l::STACK_BASE + offset_of!(l::Priv, name) as u64;
+
+/// What to write at [`TITLE`]: as much of the line as fits, and the zero byte that ends it.
+pub fn title(line: &[u8]) -> Vec<u8> {
+    let mut bytes = line.get(..l::TITLE_SIZE as usize - 1).unwrap_or(line).to_vec();
+    bytes.push(0);
+    bytes
+}
+
 /// The text of /proc/self/maps, for [`launch`].
 pub fn own_maps() -> Result<String, Error> {
     std::fs::read_to_string("/proc/self/maps")

@@ -53,6 +53,8 @@ constants! {
     STACK_BASE: u64 = 0x7ffe_4000_0000;
     /// Bytes per private stack; `Priv` is at its low end. A power of two.
     STACK_SIZE: u64 = 0x1_0000;
+    /// Bytes of a command line shown to the host, with the zero byte at its end.
+    TITLE_SIZE: u64 = 2032;
     /// Where a zygote runs while it clears its address space.
     TEMP_TEXT: u64 = 0x1000_0000_0000;
     /// Arguments and stack of that first stage.
@@ -293,6 +295,12 @@ shared! {
         pad: u32,
         /// Signals per call site: the address in the upper 56 bits, the count in the lower 8.
         hot: [u64; 128],
+        /// Of the first private stack: the command line that the host's process lists show, up to the first zero byte.
+        title: [u64; 254],
+        /// Its first byte, which is the last of what the host takes for the arguments, is not zero: then they are one string.
+        title_end: u64,
+        /// Where the ptrace platform puts a thread's name.
+        name: [u64; 2],
     }
     /// What the first stage of a zygote needs; at `TEMP_DATA`.
     struct ZygoteArgs {
@@ -314,6 +322,11 @@ shared! {
 }
 
 const _: () = assert!(core::mem::offset_of!(Slot, act) == 0x1000);
+// It costs a process no page of its own.
+const _: () = assert!(size_of::<Priv>() <= 4096);
+const _: () = assert!(
+    core::mem::offset_of!(Priv, title_end) - core::mem::offset_of!(Priv, title) == TITLE_SIZE as usize
+);
 const _: () = assert!(size_of::<Slot>() <= SLOT_DATA as usize);
 const _: () =
     assert!(SLOT_BASE >> 32 == STUB_TEXT >> 32 && (SLOT_BASE + NSLOTS * SLOT_SIZE) >> 32 == STUB_TEXT >> 32);

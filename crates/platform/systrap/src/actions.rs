@@ -3,8 +3,8 @@
 use crate::slot::SlotMap;
 use abi::libc::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
-    MAP_SHARED, MAP_STACK, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, SYS_madvise, SYS_mmap,
-    SYS_mprotect, SYS_mremap, SYS_munmap,
+    MAP_SHARED, MAP_STACK, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, PR_SET_NAME, SYS_madvise,
+    SYS_mmap, SYS_mprotect, SYS_mremap, SYS_munmap, SYS_prctl,
 };
 use abi::{Errno, Result};
 use platform::{Action, Limits};
@@ -82,6 +82,7 @@ impl Job {
             }
             // Faults are ignored, but not into the stub's area.
             Action::StoreAndWake { addr, .. } => range(addr, 4, limits).map_err(|_| Errno::EFAULT),
+            Action::Name(_) | Action::Title(_) => Ok(()),
             Action::SetFsBase(v) | Action::SetGsBase(v) => {
                 if v < limits.max {
                     Ok(())
@@ -96,6 +97,8 @@ impl Job {
 /// Puts jobs into the slot, as many at a time as fit.
 pub(crate) struct Encoder<'a> {
     jobs: &'a [Job],
+    /// Number of the slot.
+    index: usize,
     /// Next job, and how much of its data has gone before.
     next: usize,
     progress: usize,
@@ -104,8 +107,8 @@ pub(crate) struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    pub(crate) fn new(jobs: &'a [Job]) -> Encoder<'a> {
-        Encoder { jobs, next: 0, progress: 0, round: SmallVec::new() }
+    pub(crate) fn new(jobs: &'a [Job], index: usize) -> Encoder<'a> {
+        Encoder { jobs, index, next: 0, progress: 0, round: SmallVec::new() }
     }
 
     /// Everything has been put into the slot.
@@ -208,6 +211,25 @@ impl<'a> Encoder<'a> {
                         let a =
                             [*addr, value.unwrap_or(0).into(), (*wake).into(), value.is_some().into(), 0, 0];
                         slot.set_action(i, l::ACT_STORE_WAKE, 0, a);
+                    }
+                    Action::Name(name) => {
+                        if room - data < name.len() {
+                            break;
+                        }
+                        slot.write_data(data, name);
+                        let at = l::SLOT_BASE + self.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
+                        call(SYS_prctl, [PR_SET_NAME as u64, at + data as u64, 0, 0, 0, 0]);
+                        data += name.len();
+                    }
+                    Action::Title(line) => {
+                        let line = stub::launch::title(line);
+                        if room - data < line.len() {
+                            break;
+                        }
+                        slot.write_data(data, &line);
+                        let a = [stub::launch::TITLE, data as u64, line.len() as u64, 0, 0, 0];
+                        slot.set_action(i, l::ACT_WRITE, 0, a);
+                        data += line.len();
                     }
                     // In the registers already; a write of nothing keeps the numbering.
                     Action::SetFsBase(_) | Action::SetGsBase(_) => {

@@ -173,7 +173,7 @@ impl SystrapContext {
 
     /// Has the stub execute jobs and report. The inner error is that of a job and its index.
     fn report(&mut self, jobs: &[Job]) -> Result<Result<(), (usize, Errno)>, Gone> {
-        let mut encoder = Encoder::new(jobs);
+        let mut encoder = Encoder::new(jobs, self.thread.index);
         while !encoder.done() {
             let fds = encoder.fill(self.slot());
             if let Err(e) = self.round(&encoder, fds)? {
@@ -250,7 +250,7 @@ impl SystrapContext {
 
     fn resume(&mut self) -> Result<Exit, Gone> {
         let (jobs, own) = self.take_jobs();
-        let mut encoder = Encoder::new(&jobs);
+        let mut encoder = Encoder::new(&jobs, self.thread.index);
         if self.first_invalid(&jobs).is_some() {
             return match self.checked(&jobs, own)? {
                 Err((index, errno)) => Ok(Exit::ActionFailed { index, errno }),
@@ -474,7 +474,7 @@ impl SystrapContext {
         self.inner.forget(&self.thread);
         let (jobs, _) = self.take_jobs();
         let jobs: Vec<Job> = jobs.into_iter().filter(|j| j.check(&self.inner.limits).is_ok()).collect();
-        let mut encoder = Encoder::new(&jobs);
+        let mut encoder = Encoder::new(&jobs, self.thread.index);
         loop {
             let fds = encoder.fill(&self.thread.slot);
             if encoder.done() {
@@ -582,7 +582,7 @@ impl Context for SystrapContext {
         if at == 0 {
             // A thread without a frame, or one that has not been answered yet: a round without actions makes it
             // show its state.
-            let encoder = Encoder::new(&[]);
+            let encoder = Encoder::new(&[], self.thread.index);
             self.slot().nact().store(0, Relaxed);
             self.slot().xstate_size().store(bytes.len() as u32, Relaxed);
             let r = self.round(&encoder, Vec::new()).map_err(|Gone| Errno::ESRCH)?;
