@@ -82,7 +82,13 @@ pub fn spawn(program: &Program<'_>, before_exec: impl FnOnce(i32) -> io::Result<
     args.exit_signal = libc::SIGCHLD as u64;
     // SAFETY: no CLONE_VM: the child has its own copy of memory and goes on here, as after fork. It only makes
     // host calls on memory prepared above, then execs or exits; `args` outlives the call.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
+    let mut pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
+    if pid < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+        // A container around us whose filter cannot judge clone3(2) has none. The older call takes the same flags.
+        let flags = args.flags | args.exit_signal;
+        // SAFETY: as above; a null stack continues on the copy of ours, and `pidfd` is valid for a write.
+        pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, &raw mut pidfd, 0usize, 0usize) };
+    }
     if pid < 0 {
         return Err(io::Error::last_os_error());
     }

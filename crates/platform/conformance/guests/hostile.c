@@ -3,7 +3,7 @@
 #define TEXT 0x7ffe00000000ul
 #define SLOTS 0x7ffe10000000ul
 #define STACKS 0x7ffe40000000ul
-#define NOTIFY 0x1000
+#define NOTIFY 111
 
 static u64 gadget;                                        // a "syscall; ret" of the stub
 static void find(void)

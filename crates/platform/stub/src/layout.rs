@@ -104,8 +104,9 @@ constants! {
     /// Signals that a call site raises before it is worth rewriting.
     HOT: u64 = 6;
 
-    /// Pseudo system call that the filter routes to the sentry's listener; no host assigns it.
-    NR_NOTIFY: u64 = 0x1000;
+    /// System call that the filter routes to the sentry's listener: getpgrp, which the stub has no other use for. One that
+    /// exists, because the filter of a container around us would answer any other itself.
+    NR_NOTIFY: u64 = 111;
     /// `NR_NOTIFY` operation: a forked process reports in; argument: nonce; answer: its slot memfd.
     NOTIFY_HELLO: u64 = 1;
     /// `NR_NOTIFY` operation: a descriptor for an action; argument: its number; answer: the descriptor.

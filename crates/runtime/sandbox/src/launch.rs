@@ -257,7 +257,14 @@ pub(crate) fn start_role(
     match spawn(&program, |pid| write_maps(pid, mapping).and_then(|()| joined(pid))) {
         Ok(child) => Ok(Process { child, channel: None, waited: None, signal: None, kept: false }),
         Err(error) => {
-            Err(io::Error::other(format!("cannot start the {role} process in new namespaces: {error}")))
+            let advice = match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    "; this host, or a container around this one, refuses user namespaces: see README, Requirements"
+                }
+                _ => "",
+            };
+            let text = format!("cannot start the {role} process in new namespaces: {error}{advice}");
+            Err(io::Error::other(text))
         }
     }
 }
