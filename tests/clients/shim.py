@@ -331,9 +331,11 @@ def shim_footprint(c):
     children = [p for p in os.listdir("/proc") if p.isdigit() and f"PPid:\t{pid}\n" in open(f"/proc/{p}/status").read()]
     zombies = [p for p in children if "State:\tZ" in open(f"/proc/{p}/status").read()]
     check(zombies, [])
+    # It gives back what it does not need when idle.
+    time.sleep(2.5)
     pss = int(re.search(r"^Pss: +(\d+)", open(f"/proc/{pid}/smaps_rollup").read(), re.M)[1])
     print(f"     the shim takes {pss} kB, {before} descriptors, {len(os.listdir(f'/proc/{pid}/task'))} threads")
-    assert pss < 6000, pss
+    assert pss < 2500, pss
     remove(c, name)
 
 

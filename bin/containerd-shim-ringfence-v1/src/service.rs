@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{IsTerminal, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ pub(crate) const ARENAS: &str = "MALLOC_ARENA_MAX";
 
 /// Annotations that put containers into one shim, the first that is there.
 const GROUPS: [&str; 2] = ["io.containerd.runc.v2.group", "io.kubernetes.cri.sandbox-id"];
+
+/// After how long without work the shim gives memory back.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// Exit status of a container that is removed by force.
 const KILLED: u32 = 128 + 9;
@@ -43,7 +47,21 @@ pub(crate) struct Service {
 fn watch(exits: Arc<Exits>, others: impl Fn(i32, i32) + Send + 'static) -> Result<(), Error> {
     let subscription = monitor_subscribe(Topic::All)?;
     let work = move || {
-        for ExitEvent { subject, exit_code } in &subscription.rx {
+        let mut idle = false;
+        loop {
+            let told = if idle {
+                subscription.rx.recv().map_err(RecvTimeoutError::from)
+            } else {
+                subscription.rx.recv_timeout(IDLE)
+            };
+            idle = matches!(told, Err(RecvTimeoutError::Timeout));
+            if idle {
+                // Every request but the cheapest comes with a child's end, so there has been none for a while.
+                hostsys::image::forget_start();
+                hostsys::heap::shrink();
+                continue;
+            }
+            let Ok(ExitEvent { subject, exit_code }) = told else { return };
             if let Subject::Pid(pid) = subject
                 && exits.note(pid, exit_code)
             {
