@@ -259,7 +259,7 @@ pub(crate) fn start_role(
         Err(error) => {
             let advice = match error.kind() {
                 io::ErrorKind::PermissionDenied => {
-                    "; this host, or a container around this one, refuses user namespaces: see README, Requirements"
+                    "; user namespaces are refused here, by the host or by a container around this one"
                 }
                 _ => "",
             };
