@@ -1,5 +1,5 @@
 """containerd's CRI, as Kubernetes uses it: pods in the shim of our own."""
-import json, os, time
+import json, os, signal
 
 from common import Failure, check, has, wait_for
 from shim import number
@@ -91,7 +91,8 @@ class Cri:
         name = f"pod{self.n}"
         namespaces = number(1, 2 if host_network else 0) + number(2, 0 if shared_pids else 1) + number(3, 0)
         linux = number(1, f"/{self.stage.parent}") + number(2, number(1, namespaces))
-        config = number(1, number(1, name) + number(2, name) + number(3, "default")) + number(2, name)
+        config = number(1, number(1, name) + number(2, name) + number(3, "default"))
+        config += b"" if host_network else number(2, name)
         config += number(3, f"{self.stage.dir}/pod-logs/{name}") + number(8, linux)
         pod = text(self("RunPodSandbox", number(1, config) + number(2, "ringfence")), 1)
         return Pod(self, name, pod, config, namespaces)
@@ -201,15 +202,58 @@ def cri_oom(c):
 def cri_one_shim(c):
     pod = c.pod()
     containers = [pod.run("sleep", "1000") for _ in range(3)]
-    shims = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if pod.id in open(f"/proc/{pid}/cmdline").read().split("\0") and os.readlink(f"/proc/{pid}/exe").endswith("-ringfence-v1"):
-                shims.append(int(pid))
-        except OSError:
-            pass
+    shims = shims_of(pod)
     check(len(shims), 1)
     for container in containers:
         check(pod.exec(container, "echo", "here"), ("here\n", 0))
     pod.remove()
     wait_for(lambda: not os.path.exists(f"/proc/{shims[0]}"))
+
+
+def shims_of(pod):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if pod.id in open(f"/proc/{pid}/cmdline").read().split("\0") and os.readlink(f"/proc/{pid}/exe").endswith("-ringfence-v1"):
+                found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def cri_shim_killed(c):
+    pod = c.pod()
+    containers = [pod.run("sleep", "1000") for _ in range(2)]
+    os.kill(shims_of(pod)[0], signal.SIGKILL)
+    for container in containers:
+        # 255: containerd heard of the shim's end first.
+        assert pod.wait(container)[0] in (137, 255)
+    pod.remove()
+
+
+def cri_host_network(c):
+    pod = c.pod(host_network=True)
+    check(pod.exec(pod.run("sleep", "1000"), "echo", "here"), ("here\n", 0))
+    pod.remove()
+
+
+def cri_restart(c):
+    # A container of a pod ends and another one takes its place, as the kubelet does it.
+    pod = c.pod()
+    stays = pod.run("sleep", "1000")
+    for i in range(3):
+        container = pod.run("sh", "-c", f"exit {i}")
+        check(pod.wait(container)[0], i)
+        c("RemoveContainer", number(1, container))
+    check(pod.status(stays)[0], RUNNING)
+    pod.remove()
+
+
+def cri_init_ends(c):
+    # The end of the pod's own container is the pod's.
+    pod = c.pod()
+    container = pod.run("sleep", "1000")
+    state = json.load(open(f"/run/containerd/ringfence/k8s.io/{pod.id}/state.json"))
+    os.kill(state["state"]["pid"], signal.SIGKILL)
+    check(pod.wait(container)[0], 137)
+    pod.remove()
