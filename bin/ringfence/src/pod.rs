@@ -3,7 +3,7 @@
 use crate::cli::Global;
 use crate::{Failure, container, names};
 use bundle::{Pod, Prepared};
-use sandbox::state::{self, Record, Status};
+use sandbox::state::{self, Container, Record, Status};
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -25,7 +25,8 @@ pub(crate) fn of(record: &Record) -> Pod {
 /// The record of the container whose sandbox this one is in: its own, or another one's.
 pub(crate) fn sandbox_of(global: &Global, record: Record) -> Result<Record, Failure> {
     match of(&record) {
-        Pod::Member(sandbox) => Ok(container::find(global, &sandbox)?.1),
+        // One that is not there was not joined.
+        Pod::Member(sandbox) => Ok(container::find(global, &sandbox).map_or(record, |(_, sandbox)| sandbox)),
         _ => Ok(record),
     }
 }
@@ -33,6 +34,10 @@ pub(crate) fn sandbox_of(global: &Global, record: Record) -> Result<Record, Fail
 /// Finds the sandbox that a new container is to join, if it is to join one, and settles what the two share.
 pub(crate) fn find(global: &Global, prepared: &mut Prepared) -> Result<Option<Host>, Failure> {
     let Pod::Member(id) = prepared.pod.clone() else { return Ok(None) };
+    if without_infra(prepared, &container::state_dir(global), &id) {
+        prepared.pod = Pod::None;
+        return Ok(None);
+    }
     let refused = |reason: String| Failure::from(format!("cannot join sandbox {id:?}: {reason}"));
     let (found, record) = container::find(global, &id).map_err(|failure| refused(failure.message))?;
     if matches!(record.state.status, Status::Stopped | Status::Creating) {
@@ -66,6 +71,14 @@ pub(crate) fn find(global: &Global, prepared: &mut Prepared) -> Result<Option<Ho
     }
     let network = File::open(format!("/proc/{pid}/ns/net")).map_err(|error| refused(error.to_string()))?;
     Ok(Some(Host { dir: found.dir()?, network: network.into() }))
+}
+
+/// A pod of Podman that has no container for itself (`--infra=false`): what its containers name is the pod. They share nothing.
+fn without_infra(prepared: &Prepared, root: &Path, id: &str) -> bool {
+    let podman = prepared.annotations.get("io.container.manager").is_some_and(|manager| manager == "libpod");
+    let spaces = &prepared.namespaces;
+    let shares = [&spaces.pid, &spaces.ipc, &spaces.uts].iter().any(|space| space.path().is_some());
+    podman && !shares && Container::at(root, id).is_none()
 }
 
 /// Whose namespace a path means: clients write /proc/PID/ns/KIND, with the id of the process that stands for a container.

@@ -266,6 +266,6 @@ impl Inode for Node {
         host::remove_xattr(&*self.handle()?, name)
     }
     fn attachments(&self) -> Option<&Attachments> {
-        Some(&self.attachments)
+        Some(Node::attachments(self))
     }
 }

@@ -6,6 +6,7 @@ use abi::stat::Attr;
 use abi::{Errno, PATH_MAX, Result};
 use hostsys::fs::{self as host, Access};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,6 +14,10 @@ use vfs::attach::Attachments;
 use vfs::dentry::{S_IFDIR, S_IFMT};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// What hangs on host objects of shared trees, by their host device and inode number and their kind: the containers of
+/// a sandbox may have the same directory in several trees, and a socket or a lock of one is there for the others.
+static ATTACHED: Mutex<BTreeMap<(u64, u64, u32), Weak<Attachments>>> = Mutex::new(BTreeMap::new());
 
 pub(crate) struct Place {
     pub parent: Option<Arc<Node>>,
@@ -33,7 +38,7 @@ pub(crate) struct Node {
     /// A descriptor that some open file holds: the object stays reachable after its name is gone.
     pub held: Mutex<Weak<OwnedFd>>,
     pub target: OnceLock<Vec<u8>>,
-    pub attachments: Attachments,
+    attachments: OnceLock<Arc<Attachments>>,
 }
 
 impl Node {
@@ -49,7 +54,7 @@ impl Node {
             attr: Mutex::new(translate(fs, attr)),
             held: Mutex::new(Weak::new()),
             target: OnceLock::new(),
-            attachments: Attachments::default(),
+            attachments: OnceLock::new(),
         })
     }
 
@@ -75,6 +80,26 @@ impl Node {
         }
         t.insert(key, Arc::downgrade(&n));
         n
+    }
+
+    /// What other subsystems hang on the object.
+    pub fn attachments(&self) -> &Attachments {
+        self.attachments.get_or_init(|| {
+            if self.fs.mode == Mode::Exclusive {
+                return Arc::default();
+            }
+            let key = (self.key.0, self.key.1, self.kind);
+            let mut all = ATTACHED.lock();
+            if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
+                return known;
+            }
+            let new = Arc::default();
+            if all.len() >= 1024 && all.len().is_power_of_two() {
+                all.retain(|_, known| known.strong_count() != 0);
+            }
+            all.insert(key, Arc::downgrade(&new));
+            new
+        })
     }
 
     pub fn is_dir(&self) -> bool {

@@ -24,6 +24,8 @@ pub(super) fn bind(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr: &
             let inode = names.make(cx, path)?;
             let on = inode.attachments().ok_or(Errno::EOPNOTSUPP)?;
             on.set(Some(Arc::new(Bound(Arc::downgrade(sock)))));
+            // Of two binds at the same time one fails below.
+            let _ = sock.place.set(inode);
         }
     }
     let mut s = sock.state.lock();

@@ -13,7 +13,8 @@ use abi::Errno;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use vfs::InodeRef;
 use wait::{Events, WaitQueue};
 
 /// Longest queue of a datagram socket (/proc/sys/net/unix/max_dgram_qlen).
@@ -60,6 +61,8 @@ pub(super) struct Sock {
     pub options: Options,
     /// Send buffer in use.
     pub wmem: AtomicUsize,
+    /// The inode it is bound to: what finds the socket hangs there.
+    pub place: OnceLock<InodeRef>,
 }
 
 /// Both states, whatever the order of the arguments. They must be different sockets.
@@ -93,6 +96,7 @@ impl Sock {
             queue: WaitQueue::new(),
             options: Options::default(),
             wmem: AtomicUsize::new(0),
+            place: OnceLock::new(),
         })
     }
 
