@@ -1,5 +1,5 @@
 """containerd's CRI, as Kubernetes uses it: pods in the shim of our own."""
-import json, os, signal
+import json, os, signal, sys
 
 from common import Failure, check, has, wait_for
 from shim import number
@@ -63,6 +63,8 @@ RUNNING, EXITED = 1, 2
 
 class Cri:
     def __init__(self, stage, ctr):
+        # Debian's packages, for a python3 that is another one of the same version.
+        sys.path.append("/usr/lib/python3/dist-packages")
         try:
             import grpc
         except ImportError:

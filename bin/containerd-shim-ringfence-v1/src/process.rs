@@ -77,7 +77,9 @@ pub(crate) struct Process {
     pub(crate) started: bool,
     /// Its start is not told yet, so its end must not be.
     pub(crate) starting: bool,
-    /// An end that came meanwhile.
+    /// Requests to kill it that are not answered yet. containerd hangs up on those when it hears of the end first.
+    pub(crate) killing: u32,
+    /// An end that came while one of these holds.
     pub(crate) early: Option<i32>,
     pub(crate) stdio: Stdio,
     pub(crate) held: Held,
@@ -92,6 +94,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Whether its end may be told.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.starting && self.killing == 0
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         self.end.get().is_some()
     }

@@ -95,18 +95,26 @@ impl Tasks {
             let Some(process) = processes.find(|process| process.pid == pid && !process.has_ended()) else {
                 continue;
             };
-            if process.starting {
-                process.early = Some(status);
+            process.early = Some(status);
+            if process.exec_id.is_empty() {
+                self.settle(id, container);
             } else {
-                if process.exec_id.is_empty()
-                    && let Some(watch) = container.oom.take()
-                {
-                    watch.look();
-                }
                 self.finish(id, process, status);
             }
             return;
         }
+    }
+
+    /// Tells of the end of a container's own process, if it has ended and nothing stands against it.
+    fn settle(&self, id: &str, container: &mut Container) {
+        if !container.init.is_settled() {
+            return;
+        }
+        let Some(status) = container.init.early.take() else { return };
+        if let Some(watch) = container.oom.take() {
+            watch.look();
+        }
+        self.finish(id, &mut container.init, status);
     }
 
     /// A process's end, told once.
@@ -218,23 +226,15 @@ impl Tasks {
         });
         let run = runtime.run(&["start", id], &[]);
         self.with(id, |container| {
+            container.oom = watch;
             let init = &mut container.init;
-            let early = init.early.take();
             init.starting = false;
             if run.is_ok() {
                 init.started = true;
                 let pid = init.pid as u32;
                 self.events.send(TaskStart { container_id: id.into(), pid, ..TaskStart::default() });
             }
-            match early {
-                Some(status) => {
-                    if let Some(watch) = watch {
-                        watch.look();
-                    }
-                    self.finish(id, init, status);
-                }
-                None => container.oom = watch,
-            }
+            self.settle(id, container);
             let pid = container.init.pid as u32;
             run.map(|_| pid).map_err(|error| refused("OCI runtime start failed", &error))
         })
@@ -357,6 +357,7 @@ impl Tasks {
                 return Err(gone());
             }
             if exec_id.is_empty() {
+                process.killing += 1;
                 return Ok(Some(runtime));
             }
             let Some(pidfd) = &process.pidfd else {
@@ -375,7 +376,13 @@ impl Tasks {
         let Some(runtime) = runtime else { return Ok(()) };
         let signal = signal.to_string();
         let args: &[&str] = if all { &["kill", "--all", id, &signal] } else { &["kill", id, &signal] };
-        match runtime.run(args, &[]) {
+        let run = runtime.run(args, &[]);
+        let _ = self.with(id, |container| {
+            container.init.killing -= 1;
+            self.settle(id, container);
+            Ok(())
+        });
+        match run {
             Ok(_) => Ok(()),
             Err(error) if error.contains("not running") => Err(gone()),
             Err(error) => Err(refused("OCI runtime kill failed", &error)),
