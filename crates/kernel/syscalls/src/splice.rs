@@ -34,6 +34,18 @@ impl Offset {
         Ok(Offset { ptr, at })
     }
 
+    /// The file's position.
+    fn position(f: &OpenFile) -> Offset {
+        Offset { ptr: Ptr(0), at: *f.pos.lock() }
+    }
+
+    /// Does a transfer there. One at the file's position holds that: a file of the host then moves the position that
+    /// it shares with other programs there.
+    fn hold<T>(&self, f: &OpenFile, transfer: impl FnOnce(u64) -> T) -> T {
+        let _held = (self.ptr.is_null() && f.ops.seekable()).then(|| f.pos.lock());
+        transfer(self.at)
+    }
+
     fn store(&self, c: &mut Current, f: &OpenFile) -> Result<()> {
         if self.ptr.is_null() {
             *f.pos.lock() = self.at;
@@ -44,11 +56,17 @@ impl Offset {
 }
 
 /// Writes all of `buf`, at `off` when the file has positions. Says how much was written, also on failure.
-fn write_all(c: &Current, f: &OpenFile, buf: &[u8], off: u64, nowait: bool) -> (usize, Result<(), Failure>) {
+fn write_all(
+    c: &Current,
+    f: &OpenFile,
+    buf: &[u8],
+    off: &Offset,
+    nowait: bool,
+) -> (usize, Result<(), Failure>) {
     if !f.ops.seekable() {
         return transfer::send_all(c, f, buf, nowait);
     }
-    match io::write_at(c, f, buf, off) {
+    match off.hold(f, |at| io::write_at(c, f, buf, at)) {
         Ok((n, _)) => (n, Ok(())),
         Err(e) => (0, Err(e.into())),
     }
@@ -65,23 +83,23 @@ fn outcome(done: usize, end: Result<(), Failure>) -> Result<usize, SysErr> {
 /// Copies from a file with positions. Moves both offsets by what was copied.
 fn pump(
     c: &Current,
-    from: (&OpenFile, &mut u64),
-    to: (&OpenFile, &mut u64),
+    from: (&OpenFile, &mut Offset),
+    to: (&OpenFile, &mut Offset),
     len: usize,
 ) -> Result<usize, SysErr> {
     let mut scratch = Scratch::new();
     let mut done = 0;
     while done < len {
         let buf = scratch.get((len - done).min(PIECE));
-        let n = match io::read_at(c, from.0, buf, *from.1) {
+        let n = match from.1.hold(from.0, |at| io::read_at(c, from.0, buf, at)) {
             Ok(0) => break,
             Ok(n) => n,
             Err(e) => return outcome(done, Err(e.into())),
         };
-        let (m, r) = write_all(c, to.0, &buf[..n], *to.1, false);
+        let (m, r) = write_all(c, to.0, &buf[..n], to.1, false);
         done += m;
-        *from.1 += m as u64;
-        *to.1 += m as u64;
+        from.1.at += m as u64;
+        to.1.at += m as u64;
         if r.is_err() || m < n {
             return outcome(done, r);
         }
@@ -107,11 +125,11 @@ pub fn sendfile(c: &mut Current, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     if !from.ops.seekable() || file_kind(&from) == S_IFDIR || to.flags() & libc::O_APPEND != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let mut end = *to.pos.lock();
-    let n = pump(c, (&from, &mut off.at), (&to, &mut end), count.min(MAX_RW))?;
+    let mut end = Offset::position(&to);
+    let n = pump(c, (&from, &mut off), (&to, &mut end), count.min(MAX_RW))?;
     off.store(c, &from)?;
     if to.ops.seekable() {
-        *to.pos.lock() = end;
+        *to.pos.lock() = end.at;
     }
     Ok(n as u64)
 }
@@ -161,8 +179,7 @@ pub fn copy_file_range(
     if same_file(&from, &to)? && a.at < b.at + len && b.at < a.at + len {
         return Err(Errno::EINVAL.into());
     }
-    let n =
-        pump(c, (&from, &mut a.at), (&to, &mut b.at), usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW))?;
+    let n = pump(c, (&from, &mut a), (&to, &mut b), usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW))?;
     a.store(c, &from)?;
     b.store(c, &to)?;
     Ok(n as u64)
@@ -188,7 +205,7 @@ fn room(c: &Current, f: &OpenFile, p: &Pipe, nowait: bool) -> Result<usize, Fail
 fn drain(
     c: &Current,
     (from, pipe): (&OpenFile, &Pipe),
-    (to, off): (&OpenFile, &mut u64),
+    (to, off): (&OpenFile, &mut Offset),
     len: usize,
     nowait: bool,
 ) -> Result<usize, SysErr> {
@@ -201,10 +218,10 @@ fn drain(
             Ok(n) => n,
             Err(e) => return outcome(done, Err(e)),
         };
-        let (m, r) = write_all(c, to, &buf[..n], *off, nowait && Pipe::of(to).is_some());
+        let (m, r) = write_all(c, to, &buf[..n], off, nowait && Pipe::of(to).is_some());
         io::read_at(c, from, &mut buf[..m], 0)?;
         done += m;
-        *off += m as u64;
+        off.at += m as u64;
         if r.is_err() || m < n {
             return outcome(done, r);
         }
@@ -215,7 +232,7 @@ fn drain(
 /// From anything to a pipe: one pass, as much as there is room for.
 fn fill(
     c: &Current,
-    (from, off): (&OpenFile, &mut u64),
+    (from, off): (&OpenFile, &mut Offset),
     (to, pipe): (&OpenFile, &Pipe),
     len: usize,
     nowait: bool,
@@ -227,11 +244,11 @@ fn fill(
     let n = if stream && nowait {
         io::read_at(c, from, buf, 0)?
     } else {
-        retry(c, from, Events::READABLE, None, || io::read_at(c, from, buf, *off))?
+        retry(c, from, Events::READABLE, None, || off.hold(from, |at| io::read_at(c, from, buf, at)))?
     };
     // Somebody else may have taken the room: what was read must not be lost.
     let (m, r) = transfer::send_all(c, to, &buf[..n], false);
-    *off += m as u64;
+    off.at += m as u64;
     outcome(m, if n == 0 { Ok(()) } else { r })
 }
 
@@ -266,14 +283,14 @@ pub fn splice(
                 return Err(Errno::EINVAL.into());
             }
             let nowait = nowait || from.nonblocking() || to.nonblocking();
-            Ok(drain(c, (&from, &a), (&to, &mut 0), len, nowait)? as u64)
+            Ok(drain(c, (&from, &a), (&to, &mut Offset::position(&to)), len, nowait)? as u64)
         }
         (Some(a), None) => {
             if !off_out.is_null() && !to.ops.seekable() || to.flags() & libc::O_APPEND != 0 {
                 return Err(Errno::EINVAL.into());
             }
             let mut off = Offset::read(c, &to, off_out)?;
-            let n = drain(c, (&from, &a), (&to, &mut off.at), len, nowait)?;
+            let n = drain(c, (&from, &a), (&to, &mut off), len, nowait)?;
             if to.ops.seekable() {
                 off.store(c, &to)?;
             }
@@ -285,7 +302,7 @@ pub fn splice(
             }
             io::check_readable(&from)?;
             let mut off = Offset::read(c, &from, off_in)?;
-            let n = fill(c, (&from, &mut off.at), (&to, &b), len, nowait)?;
+            let n = fill(c, (&from, &mut off), (&to, &b), len, nowait)?;
             if from.ops.seekable() {
                 off.store(c, &from)?;
             }
