@@ -239,8 +239,11 @@ impl Executed for Other {
     }
 
     fn wait(&self) -> i32 {
-        let zombie = || self.kernel.tree.lock().nodes.get(&self.group.tgid).and_then(|node| node.zombie);
-        let over = || zombie().map(|zombie| zombie.status);
+        // With the container's end all that is left of its processes is forgotten.
+        let over = || match self.kernel.tree.lock().nodes.get(&self.group.tgid) {
+            Some(node) => node.zombie.map(|zombie| zombie.status),
+            None => self.group.exit_status(),
+        };
         let waited = Waiter::new().wait_on(&self.group.exit_wait, Events::READABLE, None, over);
         // Nobody interrupts this waiter.
         let status = waited.unwrap_or(0);
