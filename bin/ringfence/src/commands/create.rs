@@ -226,11 +226,23 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     }
     record.state.pid = sandbox.pid();
     record::run_create_hooks(&hooks, &record.state)?;
+    if host.is_none() {
+        show_network(&mut prepared, sandbox.pid());
+    }
     let dir = claim.container().dir()?;
     let listener = channel::listen_in(dir.as_fd(), state::SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
     let console = console.filter(|_| args.console_socket.is_none());
     Ok(Made { sandbox, groups, claim, record, hooks, console })
+}
+
+/// Tells the kernel inside what the network namespace holds by now, hooks having been run.
+fn show_network(prepared: &mut Prepared, pid: i32) {
+    let path = format!("/proc/{pid}/ns/net");
+    match std::fs::File::open(&path).and_then(|namespace| netview::look(namespace.as_fd())) {
+        Ok(interfaces) => prepared.spec.interfaces = interfaces,
+        Err(error) => log::warn!("the interfaces of {path} are not shown: {error}"),
+    }
 }
 
 /// The uts namespace that a container is to share.

@@ -1,18 +1,49 @@
-//! /proc/PID/net: the tables of a network with nothing but a loopback interface, over which nothing can be sent yet.
+//! /proc/PID/net: the tables of the network namespace, over whose interfaces nothing can be sent yet.
 
 use crate::entry::{At, Entry, dir, empty, text};
 use abi::Result;
 use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr};
 
 fn dev(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"Inter-|   Receive                                                |  Transmit\n \
-face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n\
-\x20   lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n"
-        .to_vec())
+    let mut out = String::from(
+        "Inter-|   Receive                                                |  Transmit\n \
+         face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
+    );
+    for link in &socket::netlink::namespace().links {
+        let name = &link.name;
+        let _ = writeln!(
+            out,
+            "{name:>6}:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0"
+        );
+    }
+    Ok(out.into_bytes())
 }
 
 fn if_inet6(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"00000000000000000000000000000001 01 80 10 80       lo\n".to_vec())
+    /// IFA_F_PERMANENT.
+    const PERMANENT: u32 = 0x80;
+    let mut out = String::new();
+    for link in &socket::netlink::namespace().links {
+        for (address, prefix) in &link.addresses {
+            let IpAddr::V6(address) = address else { continue };
+            let scope = if address.is_loopback() {
+                0x10
+            } else if address.is_unicast_link_local() {
+                0x20
+            } else {
+                0
+            };
+            let (bits, name) = (address.to_bits(), &link.name);
+            let _ = writeln!(
+                out,
+                "{bits:032x} {:02x} {prefix:02x} {scope:02x} {PERMANENT:02x} {name:>8}",
+                link.index
+            );
+        }
+    }
+    Ok(out.into_bytes())
 }
 
 fn inet(last: &str, width: usize) -> Vec<u8> {
@@ -73,9 +104,36 @@ fn unix_line(s: &dyn socket::SocketOps, ino: u64) -> Vec<u8> {
         .into_bytes()
 }
 
+/// The IPv4 routes of the main table, addresses as the hexadecimal numbers that their bytes are in memory.
 fn route(_at: &At) -> Result<Vec<u8>> {
+    const MAIN: u8 = 254;
+    /// RTF_UP, RTF_GATEWAY, RTF_HOST.
+    const UP: u32 = 1;
+    const GATEWAY: u32 = 2;
+    const HOST: u32 = 4;
     let head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
-    Ok(format!("{head:<127}\n").into_bytes())
+    let mut out = format!("{head:<127}\n");
+    let net = socket::netlink::namespace();
+    for route in net.routes.iter().filter(|route| route.table == MAIN) {
+        let (IpAddr::V4(to), prefix) = route.to else { continue };
+        let Some(link) = net.links.iter().find(|link| link.index == route.interface) else { continue };
+        let hex = |address: Ipv4Addr| format!("{:08X}", u32::from_ne_bytes(address.octets()));
+        let via = match route.via {
+            Some(IpAddr::V4(via)) => Some(via),
+            _ => None,
+        };
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+        let flags = UP | via.map_or(0, |_| GATEWAY) | if prefix == 32 { HOST } else { 0 };
+        let row = format!(
+            "{}\t{}\t{}\t{flags:04X}\t0\t0\t0\t{}\t0\t0\t0",
+            link.name,
+            hex(to),
+            hex(via.unwrap_or(Ipv4Addr::UNSPECIFIED)),
+            hex(mask.into()),
+        );
+        let _ = writeln!(out, "{row:<127}");
+    }
+    Ok(out.into_bytes())
 }
 
 fn arp(_at: &At) -> Result<Vec<u8>> {

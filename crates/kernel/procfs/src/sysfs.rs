@@ -3,6 +3,7 @@
 use crate::cpu::{all, mask_list, mask_words};
 use crate::entry::{At, Child, Entry, Names, What, dir, line, text};
 use abi::{Errno, Result};
+use socket::netlink::Interface;
 
 /// The root of sysfs.
 pub static ROOT: Entry = dir("/", &TOP);
@@ -20,23 +21,80 @@ static TOP: [Entry; 10] = [
     dir("power", &[]),
 ];
 
-static CLASS: [Entry; 4] = [dir("block", &[]), dir("mem", &[]), dir("net", &NET), dir("tty", &[])];
-static NET: [Entry; 1] = [dir("lo", &LO)];
-static LO: [Entry; 13] = [
-    text("addr_len", |_| line(6)),
-    text("address", |_| line("00:00:00:00:00:00")),
-    text("broadcast", |_| line("00:00:00:00:00:00")),
-    text("carrier", |_| line(1)),
-    text("dev_id", |_| line("0x0")),
-    text("flags", |_| line("0x9")),
-    text("ifindex", |_| line(1)),
-    text("iflink", |_| line(1)),
-    text("link_mode", |_| line(0)),
-    text("mtu", |_| line(65536)),
-    text("operstate", |_| line("unknown")),
-    text("tx_queue_len", |_| line(1000)),
-    text("type", |_| line(772)),
+static CLASS: [Entry; 4] = [
+    dir("block", &[]),
+    dir("mem", &[]),
+    Entry { name: "net", mode: 0o555, what: What::Dir(&[], Some(&Links)) },
+    dir("tty", &[]),
 ];
+static LINK: Entry = dir("link", &IN_LINK);
+static IN_LINK: [Entry; 13] = [
+    text("addr_len", |at| line(link(at)?.address.len())),
+    text("address", |at| line(colons(&link(at)?.address))),
+    text("broadcast", |at| line(broadcast(&link(at)?))),
+    text("carrier", |at| match link(at)?.flags & UP {
+        // As Linux answers for an interface that is down.
+        0 => Err(Errno::EINVAL),
+        _ => line(1),
+    }),
+    text("dev_id", |_| line("0x0")),
+    text("flags", |at| line(format_args!("{:#x}", link(at)?.flags & 0xffff & !RUNNING))),
+    text("ifindex", |at| line(at.n)),
+    text("iflink", |at| line(at.n)),
+    text("link_mode", |_| line(0)),
+    text("mtu", |at| line(link(at)?.mtu)),
+    text("operstate", |at| {
+        let l = link(at)?;
+        line(match (l.kind, l.flags & UP) {
+            (LOOPBACK, _) => "unknown",
+            (_, 0) => "down",
+            _ => "up",
+        })
+    }),
+    text("tx_queue_len", |_| line(1000)),
+    text("type", |at| line(link(at)?.kind)),
+];
+
+const UP: u32 = 1;
+/// IFF_RUNNING, which sysfs leaves out.
+const RUNNING: u32 = 0x40;
+/// ARPHRD_LOOPBACK.
+const LOOPBACK: u16 = 772;
+
+/// The interface whose number the directory has.
+fn link(at: &At) -> Result<Interface> {
+    let net = socket::netlink::namespace();
+    net.links.iter().find(|link| i64::from(link.index) == at.n).cloned().ok_or(Errno::ENOENT)
+}
+
+fn colons(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
+}
+
+fn broadcast(link: &Interface) -> String {
+    let byte = if link.kind == LOOPBACK { 0 } else { 0xff };
+    colons(&vec![byte; link.address.len()])
+}
+
+/// One directory per interface, with its index as `At::n`.
+struct Links;
+
+impl Names for Links {
+    fn find(&self, _at: &At, name: &[u8]) -> Result<Child> {
+        let net = socket::netlink::namespace();
+        let link = net.links.iter().find(|link| link.name.as_bytes() == name).ok_or(Errno::ENOENT)?;
+        Ok(Child { entry: &LINK, proc: None, n: link.index.into() })
+    }
+    fn list(&self, _at: &At) -> Result<Vec<(u64, String, Child)>> {
+        let net = socket::netlink::namespace();
+        let child = |index: u32| Child { entry: &LINK, proc: None, n: index.into() };
+        Ok(net.links.iter().map(|link| (link.index.into(), link.name.clone(), child(link.index))).collect())
+    }
+    fn subdirs(&self, _at: &At) -> u64 {
+        socket::netlink::namespace().links.len() as u64
+    }
+}
+
 static DEV: [Entry; 2] = [dir("block", &[]), dir("char", &[])];
 static FS: [Entry; 1] = [dir("cgroup", &[])];
 static DEVICES: [Entry; 2] = [dir("system", &SYSTEM), dir("virtual", &[])];

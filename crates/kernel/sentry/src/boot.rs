@@ -54,7 +54,7 @@ pub fn run(
     let kernel = Kernel::new(platform, syscalls::dispatch, uts(&spec), limits);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     syscalls::install_hooks(&kernel);
-    socket::netlink::install(socket::netlink::Interfaces::loopback());
+    socket::netlink::install(spec.interfaces.clone());
 
     mounts::register_types(&kernel);
     let control = container(&kernel, kernel.first.clone(), &spec, fds, Arc::default())?;

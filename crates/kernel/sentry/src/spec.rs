@@ -9,6 +9,7 @@
 
 pub use seccomp::SockFilter;
 use serde::{Deserialize, Serialize};
+pub use socket::netlink::{Interface, Interfaces, Route};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -66,6 +67,8 @@ pub struct SandboxSpec {
     pub signals_end_init: bool,
     /// Network mode.
     pub network: Network,
+    /// What the guest is shown of its network namespace.
+    pub interfaces: Interfaces,
     /// Which platform runs the guest.
     pub platform: PlatformName,
     /// Log every system call of the guest.

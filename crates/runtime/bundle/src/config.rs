@@ -8,7 +8,7 @@ use crate::{
     unsupported,
 };
 use oci_spec::runtime::{Linux, Process, Spec};
-use sentry::spec::{MountSpec, Overlay, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
+use sentry::spec::{Interfaces, MountSpec, Overlay, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -172,6 +172,7 @@ fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepa
         control_group: Vec::new(),
         signals_end_init: false,
         network: options.network,
+        interfaces: Interfaces::loopback(),
         platform: options.platform,
         strace: options.strace,
         debug: options.debug,

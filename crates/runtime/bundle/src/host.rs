@@ -8,8 +8,8 @@ use crate::config::reason;
 use crate::mounts::clean;
 use crate::{HostTree, Options, Prepared, Result, caps, fail};
 use sentry::spec::{
-    CapabilitySets, MountSpec, Overlay, ProcessSpec, PropagationType, RlimitSpec, RootSpec, SandboxSpec,
-    WindowSize,
+    CapabilitySets, Interfaces, MountSpec, Overlay, ProcessSpec, PropagationType, RlimitSpec, RootSpec,
+    SandboxSpec, WindowSize,
 };
 use std::path::{Path, PathBuf};
 
@@ -190,6 +190,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         control_group: Vec::new(),
         signals_end_init: true,
         network: options.network,
+        interfaces: Interfaces::loopback(),
         platform: options.platform,
         strace: options.strace,
         debug: options.debug,

@@ -166,7 +166,15 @@ fn describe_link(message: Message, link: &Interface) -> Vec<u8> {
 }
 
 fn describe_address(message: Message, link: &Interface, ip: &IpAddr, bits: u8) -> Vec<u8> {
-    let scope = if ip.is_loopback() { libc::RT_SCOPE_HOST } else { libc::RT_SCOPE_UNIVERSE };
+    let link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    let scope = match ip {
+        ip if ip.is_loopback() => libc::RT_SCOPE_HOST,
+        _ if link_local => libc::RT_SCOPE_LINK,
+        _ => libc::RT_SCOPE_UNIVERSE,
+    };
     let flags = libc::IFA_F_PERMANENT;
     let mut fixed = vec![family_of(ip) as u8, bits, flags as u8, scope];
     fixed.extend(link.index.to_ne_bytes());

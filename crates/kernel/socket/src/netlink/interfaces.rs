@@ -1,9 +1,10 @@
 //! What there is to tell of a network namespace.
 
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// One interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// Number, from 1.
     pub index: u32,
@@ -22,7 +23,7 @@ pub struct Interface {
 }
 
 /// One route.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Where to; a prefix of length 0 is the default route.
     pub to: (IpAddr, u8),
@@ -39,7 +40,7 @@ pub struct Route {
 }
 
 /// The interfaces and routes of a namespace; does not change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
     /// By index.
     pub links: Vec<Interface>,

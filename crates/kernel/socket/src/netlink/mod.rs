@@ -47,7 +47,7 @@ pub fn install(interfaces: Interfaces) {
 }
 
 /// The interfaces of the sandbox's network namespace.
-pub(crate) fn namespace() -> Arc<Interfaces> {
+pub fn namespace() -> Arc<Interfaces> {
     NAMESPACE.read().clone().unwrap_or_default()
 }
 
