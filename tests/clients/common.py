@@ -17,6 +17,10 @@ def has(text, *parts):
             raise Failure(f"{part!r} is not in {text!r}")
 
 
+class Unavailable(Exception):
+    """A client cannot run on this machine, whatever the runtime."""
+
+
 def wait_for(condition, seconds=20, what="condition"):
     end = time.time() + seconds
     while not condition():
