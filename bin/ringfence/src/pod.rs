@@ -1,8 +1,9 @@
 //! Containers that share a sandbox: finding the one to join, and what a new container is to share with whom.
 
 use crate::cli::Global;
-use crate::{Failure, container, names};
+use crate::{Failure, container, names, record};
 use bundle::{Pod, Prepared};
+use oci_spec::runtime::Spec;
 use sandbox::state::{self, Container, Record, Status};
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -79,6 +80,17 @@ fn without_infra(prepared: &Prepared, root: &Path, id: &str) -> bool {
     let spaces = &prepared.namespaces;
     let shares = [&spaces.pid, &spaces.ipc, &spaces.uts].iter().any(|space| space.path().is_some());
     podman && !shares && Container::at(root, id).is_none()
+}
+
+/// The controllers whose limits a container of a pod has for itself.
+pub(crate) fn limited(spec: &Spec) -> Vec<&'static str> {
+    let Some(resources) = record::resources(spec) else { return Vec::new() };
+    let memory = resources.memory().as_ref().and_then(|memory| memory.limit()).is_some_and(|limit| limit > 0);
+    let cpu = resources.cpu().as_ref();
+    let quota = cpu.and_then(|cpu| cpu.quota()).is_some_and(|quota| quota > 0);
+    let cpus = cpu.and_then(|cpu| cpu.cpus().as_ref()).is_some_and(|cpus| !cpus.is_empty());
+    let all = [("memory", memory), ("cpu", quota), ("cpuset", cpus)];
+    all.into_iter().filter(|(_, limited)| *limited).map(|(controller, _)| controller).collect()
 }
 
 /// Whose namespace a path means: clients write /proc/PID/ns/KIND, with the id of the process that stands for a container.

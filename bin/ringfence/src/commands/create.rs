@@ -215,12 +215,14 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
         if let Some(resources) = record::resources(&spec) {
             manager.set(resources)?;
         }
-        // A container in another one's sandbox is limited by that one's groups; its own has none of its processes.
-        if host.is_none() {
-            let (names, opened): (Vec<_>, _) = manager.open_shown().into_iter().unzip();
-            prepared.show_control_group(names);
-            files.control_group = opened;
-        }
+        let shown = match &host {
+            None => manager.open_shown(),
+            // The sandbox makes its processes, and puts them here if there is a limit to keep.
+            Some(_) => manager.open_procs(&pod::limited(&spec)),
+        };
+        let (names, opened): (Vec<_>, _) = shown.into_iter().unzip();
+        prepared.show_control_group(names);
+        files.control_group = opened;
         record.runtime = serde_json::to_value(Kept { cgroups: Some(manager.save()) })?;
         claim.container().write(&record)?;
     }

@@ -99,6 +99,13 @@ pub(crate) fn container(
     if let Some(limit) = spec.pids_limit {
         container.task_limit.store(limit.into(), Ordering::Relaxed);
     }
+    if container.index() != 0 {
+        let mut procs = Vec::new();
+        for (_, index) in spec.control_group.iter().filter(|(name, _)| name == "cgroup.procs") {
+            procs.push(fds.take(*index)?);
+        }
+        container.set_groups(procs);
+    }
     let view = fs.view();
     let mut c = new_process(kernel, &container, &spec.process, &FdTable::new(), fs)?;
     match set_up(&mut c, spec, &mut fds) {
@@ -187,7 +194,8 @@ pub(crate) fn new_process(
         securebits: 0,
     };
     fs.set_umask(p.umask);
-    let ctx = kernel.platform.new_space().map_err(|e| other(format!("cannot make a process: {e}")))?;
+    let ctx =
+        container.new_space(&kernel.platform).map_err(|e| other(format!("cannot make a process: {e}")))?;
     let limits = kernel.platform.limits();
     let mm = Mm::new(ctx.space(), MemoryMap::new(limits.min, limits.max));
     let c = Current::first(ctx, mm, group, creds, table.clone(), fs);

@@ -1,12 +1,15 @@
 //! What the tasks of one container share and those of the sandbox's others do not.
 
 use crate::current::Current;
+use crate::groups::Groups;
 use crate::kernel::{Kernel, SI_HOST, Uts};
 use crate::pids;
-use abi::{SigInfo, Signal};
+use abi::{Result, SigInfo, Signal};
 use parking_lot::{Condvar, Mutex as Leaf};
+use platform::{Context, Platform};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// How long the tasks of a container may take to end.
@@ -25,6 +28,7 @@ pub struct Container {
     pub task_limit: AtomicU64,
     /// Its first process, with whose end it ends.
     pub(crate) first: AtomicI32,
+    groups: OnceLock<Arc<Groups>>,
     frozen: AtomicBool,
     finished: Leaf<Option<i32>>,
     finished_cv: Condvar,
@@ -39,6 +43,7 @@ impl Container {
             root_fs: Leaf::new(None),
             task_limit: AtomicU64::new(u64::MAX),
             first: AtomicI32::new(0),
+            groups: OnceLock::new(),
             frozen: AtomicBool::new(false),
             finished: Leaf::new(None),
             finished_cv: Condvar::new(),
@@ -70,6 +75,21 @@ impl Container {
         self.frozen.load(Ordering::SeqCst)
     }
 
+    /// Has its processes put into control groups of the host: files that take process ids, open for writing.
+    pub fn set_groups(&self, files: Vec<OwnedFd>) {
+        if !files.is_empty() {
+            let _ = self.groups.set(Groups::new(files));
+        }
+    }
+
+    /// An address space for one of its processes.
+    pub fn new_space(&self, platform: &Arc<dyn Platform>) -> Result<Box<dyn Context>> {
+        match self.groups.get() {
+            Some(groups) => groups.new_space(platform),
+            None => platform.new_space(),
+        }
+    }
+
     /// Records how the first process ended.
     pub(crate) fn finish(&self, status: i32) {
         let mut f = self.finished.lock();
@@ -92,6 +112,14 @@ impl Container {
                 return s;
             }
             self.finished_cv.wait(&mut f);
+        }
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        if let Some(groups) = self.groups.get() {
+            groups.close();
         }
     }
 }
@@ -152,6 +180,9 @@ impl Kernel {
 
     /// Ends what is left of a container whose first process has ended, and forgets its processes.
     pub fn end_container(&self, c: &Container) {
+        if let Some(groups) = c.groups.get() {
+            groups.close();
+        }
         let deadline = Instant::now() + PATIENCE;
         let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
         self.signal_container(c, kill, |_| true);

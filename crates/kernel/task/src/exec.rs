@@ -264,7 +264,7 @@ impl Current {
         let mut rnd = |bits| if fixed { 0 } else { random.pages(bits) };
         let stack_limit = self.rlimit(libc::RLIMIT_STACK as i32);
 
-        let mut ctx = platform.new_space()?;
+        let mut ctx = self.task.group.container.new_space(&platform)?;
         let mut map = MemoryMap::new(limits.min, limits.max);
         let top = limits.max - PAGE_SIZE - rnd(22);
         let stack_size = page_up(stack_limit.clamp(256 << 10, 64 << 20)).unwrap_or(8 << 20);

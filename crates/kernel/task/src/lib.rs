@@ -18,6 +18,7 @@ mod exec;
 mod exit;
 mod frame;
 mod futex;
+mod groups;
 mod jobs;
 mod kernel;
 mod limits;

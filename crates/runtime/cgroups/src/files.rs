@@ -43,6 +43,9 @@ pub(crate) fn table(path: &Path) -> BTreeMap<String, u64> {
     text.lines().filter_map(line).collect()
 }
 
+/// The file that takes processes.
+const PROCS: &str = "cgroup.procs";
+
 /// What a container is shown of its group, by controller of version 1.
 const SHOWN_V1: [(&str, &[&str]); 4] = [
     (
@@ -94,6 +97,16 @@ pub(crate) fn open(groups: &Groups) -> Vec<(String, OwnedFd)> {
     }
     let all = SHOWN_V1.iter().filter_map(|(controller, names)| Some((groups.paths.get(*controller)?, names)));
     all.flat_map(|(dir, names)| names.iter().filter_map(|name| named(dir, name))).collect()
+}
+
+/// Opens the files that take processes, for the limits that `controllers` keep.
+pub(crate) fn open_procs(groups: &Groups, controllers: &[&str]) -> Vec<(String, OwnedFd)> {
+    let mut dirs: Vec<&Path> =
+        controllers.iter().filter_map(|controller| groups.dir(controller).ok()).collect();
+    dirs.sort_unstable();
+    dirs.dedup();
+    let open = |dir: &Path| fs::OpenOptions::new().write(true).open(dir.join(PROCS)).ok();
+    dirs.into_iter().filter_map(open).map(|file| (PROCS.into(), file.into())).collect()
 }
 
 /// Makes a group and those above it.

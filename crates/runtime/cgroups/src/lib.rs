@@ -216,6 +216,11 @@ impl Manager {
         files::open(&self.groups)
     }
 
+    /// The files that put a process under the limits that these controllers keep, opened for writing.
+    pub fn open_procs(&self, controllers: &[&str]) -> Vec<(String, OwnedFd)> {
+        files::open_procs(&self.groups, controllers)
+    }
+
     /// Stops every process of the group, the sentry included: nothing inside answers until [`thaw`](Self::thaw).
     pub fn freeze(&self) -> Result<()> {
         freezer::set(&self.groups, true)

@@ -1,0 +1,97 @@
+//! Control groups of the host for the processes of one container of several.
+//!
+//! Every process of a sandbox is made in the sandbox's own group, and inherits its maker's on fork(2); what execve(2)
+//! runs in is made anew and has to be moved. That takes the host some 10 ms, so one is kept ready: a program
+//! that starts others one after the other waits for none of it unless it starts more than that allows.
+
+use abi::Result;
+use parking_lot::Mutex as Leaf;
+use platform::{Context, Platform};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Where a container's processes go.
+pub(crate) struct Groups {
+    files: Vec<File>,
+    state: Leaf<State>,
+}
+
+#[derive(Default)]
+struct State {
+    spare: Option<Box<dyn Context>>,
+    /// A thread is making one.
+    busy: bool,
+    /// None is wanted any more.
+    closed: bool,
+}
+
+impl Groups {
+    pub(crate) fn new(files: Vec<OwnedFd>) -> Arc<Groups> {
+        Arc::new(Groups { files: files.into_iter().map(File::from).collect(), state: Leaf::default() })
+    }
+
+    /// An address space that is in the groups.
+    pub(crate) fn new_space(self: &Arc<Self>, platform: &Arc<dyn Platform>) -> Result<Box<dyn Context>> {
+        let spare = {
+            let mut s = self.state.lock();
+            let spare = s.spare.take();
+            let wanted = !s.busy && !s.closed;
+            s.busy |= wanted;
+            if wanted && !self.refill(platform) {
+                s.busy = false;
+            }
+            spare
+        };
+        match spare {
+            Some(ctx) => Ok(ctx),
+            None => self.make(platform),
+        }
+    }
+
+    fn make(&self, platform: &Arc<dyn Platform>) -> Result<Box<dyn Context>> {
+        let ctx = platform.new_space()?;
+        let pid = ctx.space().host_pid().to_string();
+        for mut file in &self.files {
+            if let Err(error) = file.write_all(pid.as_bytes()) {
+                log::debug!("control group: {error}");
+            }
+        }
+        Ok(ctx)
+    }
+
+    /// Makes the next one in a thread of its own; false when there is no thread.
+    fn refill(self: &Arc<Self>, platform: &Arc<dyn Platform>) -> bool {
+        let (groups, platform) = (self.clone(), platform.clone());
+        let run = move || {
+            let made = groups.make(&platform).ok();
+            let unwanted = {
+                let mut s = groups.state.lock();
+                s.busy = false;
+                if s.closed {
+                    made
+                } else {
+                    s.spare = made;
+                    None
+                }
+            };
+            if let Some(ctx) = unwanted {
+                ctx.exit();
+            }
+        };
+        std::thread::Builder::new().name("groups".into()).stack_size(256 << 10).spawn(run).is_ok()
+    }
+
+    /// The container has ended.
+    pub(crate) fn close(&self) {
+        let spare = {
+            let mut s = self.state.lock();
+            s.closed = true;
+            s.spare.take()
+        };
+        if let Some(ctx) = spare {
+            ctx.exit();
+        }
+    }
+}
