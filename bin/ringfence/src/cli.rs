@@ -117,6 +117,30 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A number of bytes as runc takes it: with a unit of powers of 1024 (b, k, m, g, t, p, also as KB or KiB), or -1.
+fn parse_bytes(text: &str) -> Result<i64, String> {
+    let wrong =
+        || format!("{text:?} is no number of bytes; write for example 536870912 or 512M, or -1 for no limit");
+    if let Ok(number) = text.parse::<i64>() {
+        return if number < -1 { Err(wrong()) } else { Ok(number) };
+    }
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let unit = unit.trim_start().to_ascii_lowercase();
+    let power = match unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit) {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let bytes = number * 1024f64.powi(power);
+    if bytes < i64::MAX as f64 { Ok(bytes as i64) } else { Err(wrong()) }
+}
+
 fn parse_network(text: &str) -> Result<Network, String> {
     match text {
         "none" => Ok(Network::None),
@@ -287,14 +311,14 @@ pub(crate) struct Update {
     /// File with the limits in the form of the configuration's linux.resources, - for standard input
     #[arg(long, short = 'r', value_name = "FILE")]
     pub(crate) resources: Option<PathBuf>,
-    /// Memory limit in bytes, -1 for none
-    #[arg(long, short = 'm', value_name = "BYTES", allow_hyphen_values = true)]
+    /// Memory limit in bytes or with a unit (512M, 1g), -1 for none
+    #[arg(long, short = 'm', value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_bytes)]
     pub(crate) memory: Option<i64>,
-    /// Memory that is kept for the container when the host runs short, in bytes
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    /// Memory that is kept for the container when the host runs short, likewise
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_bytes)]
     pub(crate) memory_reservation: Option<i64>,
-    /// Memory and swap together in bytes, -1 for none
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    /// Memory and swap together, likewise
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = parse_bytes)]
     pub(crate) memory_swap: Option<i64>,
     /// Processor time that may be used in a period, in microseconds
     #[arg(long, value_name = "US", allow_hyphen_values = true)]
@@ -471,6 +495,24 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn bytes() {
+        for (text, bytes) in [
+            ("-1", -1),
+            ("0", 0),
+            ("77", 77),
+            ("50M", 50 << 20),
+            ("1.5g", 3 << 29),
+            ("2KiB", 2048),
+            ("3 kb", 3072),
+        ] {
+            assert_eq!(super::parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "-2", "M", "5x", "1e9", "99999p", "-5M", "1..2k"] {
+            assert!(super::parse_bytes(text).is_err(), "{text}");
+        }
+    }
+
     use super::*;
     use clap::CommandFactory;
 

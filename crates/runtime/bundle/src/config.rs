@@ -4,7 +4,7 @@ use crate::mounts::{Translated, translate};
 use crate::namespaces::{self, Namespaces};
 use crate::pod::Pod;
 use crate::{
-    Error, HostTree, MountPoint, Options, Prepared, Result, devices, fail, mounts, process, seccomp,
+    Error, HostTree, MountPoint, Options, Prepared, Result, devices, fail, mounts, parse, process, seccomp,
     unsupported,
 };
 use oci_spec::runtime::{Linux, Process, Spec};
@@ -21,7 +21,7 @@ const MAX_CONFIG: u64 = 8 << 20;
 
 /// Reads the process of an `exec`: a JSON file in the form of the configuration's `process`.
 pub fn load_process(path: &Path) -> Result<Process> {
-    match serde_json::from_str(&read(path)?) {
+    match parse::parse(&read(path)?, "", &mut Vec::new()) {
         Ok(process) => Ok(process),
         Err(error) => fail!("{} is not a valid OCI process: {error}", path.display()),
     }
@@ -29,7 +29,7 @@ pub fn load_process(path: &Path) -> Result<Process> {
 
 /// Reads a configuration alone.
 pub fn load_spec(path: &Path) -> Result<Spec> {
-    match serde_json::from_str(&read(path)?) {
+    match parse::parse(&read(path)?, "/process", &mut Vec::new()) {
         Ok(spec) => Ok(spec),
         Err(error) => fail!("{} is not a valid OCI configuration: {error}", path.display()),
     }
@@ -55,12 +55,13 @@ pub fn load(dir: &Path, id: &str, options: &Options) -> Result<(Prepared, Config
     if !text.trim_start().starts_with('{') {
         fail!("{} is not a valid OCI configuration: not a JSON object", path.display());
     }
-    let spec: Spec = match serde_json::from_str(&text) {
+    let mut warnings = Vec::new();
+    let spec: Spec = match parse::parse(&text, "/process", &mut warnings) {
         Ok(spec) => spec,
         Err(error) => fail!("{} is not a valid OCI configuration: {error}", path.display()),
     };
     let prepared = unsupported::check_text(&text)
-        .and_then(|()| prepare(&dir, &spec, id, options))
+        .and_then(|()| prepare(&dir, &spec, id, options, warnings))
         .map_err(|Error(message)| Error(format!("{}: {message}", path.display())))?;
     Ok((prepared, Config { spec, text }))
 }
@@ -90,8 +91,13 @@ pub(crate) fn reason(error: &std::io::Error) -> String {
     }
 }
 
-fn prepare(dir: &Path, spec: &Spec, id: &str, options: &Options) -> Result<Prepared> {
-    let mut warnings = Vec::new();
+fn prepare(
+    dir: &Path,
+    spec: &Spec,
+    id: &str,
+    options: &Options,
+    mut warnings: Vec<String>,
+) -> Result<Prepared> {
     let linux = spec.linux().as_ref();
     let annotations = spec.annotations().clone().into_iter().flatten().collect();
     let pod = Pod::of(&annotations, id)?;

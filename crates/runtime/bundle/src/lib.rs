@@ -15,6 +15,7 @@ mod features;
 mod host;
 mod mounts;
 mod namespaces;
+mod parse;
 mod pod;
 mod process;
 mod scheduling;

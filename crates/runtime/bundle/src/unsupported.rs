@@ -6,6 +6,9 @@ use crate::{Result, fail};
 use oci_spec::runtime::{Linux, LinuxPersonalityDomain, Process, Spec};
 use serde::Deserialize;
 
+/// Longest host or domain name in bytes, as Linux has it.
+const MAX_NAME: usize = 64;
+
 /// Fails on the first field that cannot be honoured; adds what is ignored to `warnings`.
 pub(crate) fn check(spec: &Spec, namespaces: &Namespaces, warnings: &mut Vec<String>) -> Result<()> {
     if let Some(hooks) = spec.hooks()
@@ -17,6 +20,9 @@ pub(crate) fn check(spec: &Spec, namespaces: &Namespaces, warnings: &mut Vec<Str
     for (field, value) in [("hostname", spec.hostname()), ("domainname", spec.domainname())] {
         if !own_name && value.as_ref().is_some_and(|value| !value.is_empty()) {
             fail!("{field} needs a UTS namespace; add {{\"type\": \"uts\"}} to linux.namespaces");
+        }
+        if value.as_ref().is_some_and(|value| value.len() > MAX_NAME) {
+            fail!("{field} is longer than {MAX_NAME} bytes, which sethostname(2) does not take");
         }
     }
     if let Some(process) = spec.process() {
@@ -32,6 +38,9 @@ pub(crate) fn check(spec: &Spec, namespaces: &Namespaces, warnings: &mut Vec<Str
 pub(crate) fn check_process(process: &Process, warnings: &mut Vec<String>) -> Result<()> {
     if process.exec_cpu_affinity().is_some() {
         fail!("process.execCPUAffinity is not supported");
+    }
+    if process.user().uid() == u32::MAX || process.user().gid() == u32::MAX {
+        fail!("process.user: {} is no user or group; it stands for \"leave as it is\"", u32::MAX);
     }
     let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     if given(process.apparmor_profile()) {
