@@ -10,11 +10,13 @@ use hostsys::{process, seccomp};
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stub::layout::{NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
 
-/// How long a fork may take between the clone and the hello.
-const HELLO_LIMIT: Duration = Duration::from_secs(10);
+/// How long a fork may take between the clone and the hello: so many waits of this length. Time in which the sandbox is
+/// frozen (`pause`) ends one of them at most.
+const HELLO_WAITS: u32 = 200;
+const HELLO_WAIT: Duration = Duration::from_millis(50);
 
 /// A fork that has been asked for.
 pub(crate) struct Ticket {
@@ -61,10 +63,10 @@ impl Ticket {
     /// The child, once it has said hello.
     pub(crate) fn wait(self) -> Result<(i32, OwnedFd, OwnedFd)> {
         let mut state = self.shared.state.lock();
-        let deadline = Instant::now() + HELLO_LIMIT;
-        while matches!(*state, State::Waiting(_)) {
-            if self.shared.arrived.wait_until(&mut state, deadline).timed_out() {
-                break;
+        let mut waits = 0;
+        while matches!(*state, State::Waiting(_)) && waits < HELLO_WAITS {
+            if self.shared.arrived.wait_for(&mut state, HELLO_WAIT).timed_out() {
+                waits += 1;
             }
         }
         match std::mem::replace(&mut *state, State::Done) {
