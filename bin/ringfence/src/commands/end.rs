@@ -7,11 +7,14 @@ use bundle::Pod;
 use cgroups::Manager;
 use hooks::Kind;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sandbox::client::Client;
 use sandbox::state::{Container, Record, Status};
 use sentry::spec::Target;
 use std::io;
 use std::time::{Duration, Instant};
 
+/// How long a sentry may take to end one container of several, before the process that stands for it is killed.
+const INSIDE: Duration = Duration::from_secs(3);
 /// How long the processes of a container may take to go after SIGKILL.
 const END: Duration = Duration::from_secs(10);
 
@@ -39,10 +42,17 @@ pub(crate) fn kill(global: &Global, args: &Kill) -> Result<u8, Failure> {
 /// Kills the host process that everything of the container hangs on.
 fn end(container: &Container, record: &Record) -> Result<(), Failure> {
     // A container in another one's sandbox ends inside first, so that nothing of it is left when its process goes.
-    if matches!(pod::of(record), Pod::Member(_))
-        && container::connect(container).is_ok_and(|client| client.signal(libc::SIGKILL, Target::All).is_ok())
-    {
-        return Ok(());
+    // Whether the sentry did what it says is looked at.
+    let asked =
+        |client: Client| client.hurry(INSIDE).is_ok() && client.signal(libc::SIGKILL, Target::All).is_ok();
+    if matches!(pod::of(record), Pod::Member(_)) && container::connect(container).is_ok_and(asked) {
+        let deadline = Instant::now() + INSIDE;
+        while container.is_alive() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !container.is_alive() {
+            return Ok(());
+        }
     }
     let Some(pid) = Pid::from_raw(record.state.pid) else { return Err("container not running".into()) };
     let gone = |error| match error {

@@ -11,13 +11,21 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFMT};
+use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// What hangs on host objects of shared trees, by their host device and inode number and their kind: the containers of
 /// a sandbox may have the same directory in several trees, and a socket or a lock of one is there for the others.
-static ATTACHED: Mutex<BTreeMap<(u64, u64, u32), Weak<Attachments>>> = Mutex::new(BTreeMap::new());
+static ATTACHED: Mutex<BTreeMap<(u64, u64, u32), Weak<Attached>>> = Mutex::new(BTreeMap::new());
+
+/// Attachments, and for a FIFO or a socket the object itself: while they are known by its number, the host must not give
+/// that number to another one, which may be another container's.
+#[derive(Default)]
+struct Attached {
+    list: Attachments,
+    _object: Option<OwnedFd>,
+}
 
 pub(crate) struct Place {
     pub parent: Option<Arc<Node>>,
@@ -38,7 +46,7 @@ pub(crate) struct Node {
     /// A descriptor that some open file holds: the object stays reachable after its name is gone.
     pub held: Mutex<Weak<OwnedFd>>,
     pub target: OnceLock<Vec<u8>>,
-    attachments: OnceLock<Arc<Attachments>>,
+    attachments: OnceLock<Arc<Attached>>,
 }
 
 impl Node {
@@ -84,22 +92,31 @@ impl Node {
 
     /// What other subsystems hang on the object.
     pub fn attachments(&self) -> &Attachments {
-        self.attachments.get_or_init(|| {
+        let attached = self.attachments.get_or_init(|| {
             if self.fs.mode == Mode::Exclusive {
                 return Arc::default();
+            }
+            let mut object = None;
+            if matches!(self.kind, S_IFIFO | S_IFSOCK) {
+                match self.open(Access::Place) {
+                    Ok(fd) => object = Some(fd),
+                    // Nobody else finds it by its name either.
+                    Err(_) => return Arc::default(),
+                }
             }
             let key = (self.key.0, self.key.1, self.kind);
             let mut all = ATTACHED.lock();
             if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
                 return known;
             }
-            let new = Arc::default();
+            let new = Arc::new(Attached { list: Attachments::default(), _object: object });
             if all.len() >= 1024 && all.len().is_power_of_two() {
                 all.retain(|_, known| known.strong_count() != 0);
             }
             all.insert(key, Arc::downgrade(&new));
             new
-        })
+        });
+        &attached.list
     }
 
     pub fn is_dir(&self) -> bool {

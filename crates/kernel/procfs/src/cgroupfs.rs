@@ -8,8 +8,9 @@ use crate::cpu::{all, mask_list};
 use crate::entry::{At, Entry, dir, line, text};
 use abi::Result;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::{CpuMax, Limits};
+use task::{CpuMax, Limits, pids};
 
 /// The root of the hierarchy.
 pub static ROOT: Entry = dir("/", &TOP);
@@ -79,18 +80,29 @@ fn or_zero(at: &At, v2: &str, v1: &str) -> Result<Vec<u8>> {
 }
 
 fn procs(at: &At) -> Result<Vec<u8>> {
-    let pids: Vec<i32> = at.kernel().tree.lock().nodes.keys().copied().collect();
-    ids(pids)
+    let own = at.container();
+    let tree = at.kernel().tree.lock();
+    let inside = tree.nodes.iter().filter(|(_, node)| Arc::ptr_eq(&node.group.container, &own));
+    let pids = inside.map(|(pid, _)| *pid).collect();
+    drop(tree);
+    ids(at, pids)
 }
 
 fn threads(at: &At) -> Result<Vec<u8>> {
-    let tids: Vec<i32> = at.kernel().tree.lock().tasks.keys().copied().collect();
-    ids(tids)
+    let own = at.container();
+    let tree = at.kernel().tree.lock();
+    let inside = tree.tasks.iter().filter(|(_, task)| Arc::ptr_eq(&task.group.container, &own));
+    let tids = inside.map(|(tid, _)| *tid).collect();
+    drop(tree);
+    ids(at, tids)
 }
 
-fn ids(mut ids: Vec<i32>) -> Result<Vec<u8>> {
-    ids.sort_unstable();
-    Ok(ids.iter().flat_map(|id| format!("{id}\n").into_bytes()).collect())
+/// As the asking task's pid namespace has them.
+fn ids(at: &At, ids: Vec<i32>) -> Result<Vec<u8>> {
+    let from = at.caller().map_or(0, |task| pids::namespace(task.tid()));
+    let mut seen: Vec<i32> = ids.into_iter().map(|id| pids::seen(from, id)).collect();
+    seen.sort_unstable();
+    Ok(seen.iter().flat_map(|id| format!("{id}\n").into_bytes()).collect())
 }
 
 fn cpu_max(at: &At) -> Result<Vec<u8>> {

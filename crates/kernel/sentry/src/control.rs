@@ -108,6 +108,10 @@ impl Running for Control {
         let mut c = new_process(&self.kernel, &self.container, process, &table, fs)?;
         let group = c.task.group.clone();
         let set_up = |c: &mut Current| {
+            // From here on the end of the container finds this process; one that came before did not.
+            if self.container.is_over() {
+                return Err(other("container not running".into()));
+            }
             let console = match stdio {
                 Stdio::Terminal(host, size) => Some(Console::open(c, host, size)?),
                 Stdio::Files(files) => {

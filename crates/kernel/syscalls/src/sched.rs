@@ -155,7 +155,9 @@ pub fn sched_rr_get_interval(c: &mut Current, pid: i32, out: Ptr) -> SysResult {
 }
 
 fn all_cpus(c: &Current) -> u64 {
-    if c.kernel().limits.cpus() >= 64 { u64::MAX } else { (1 << c.kernel().limits.cpus()) - 1 }
+    // Read once: an update may change it at any time.
+    let cpus = c.kernel().limits.cpus();
+    if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 }
 }
 
 pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysResult {

@@ -21,6 +21,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+/// How long connecting and sending may take over a connection made by [`Channel::connect`].
+const SEND_LIMIT: Duration = Duration::from_secs(60);
+
 /// Longest message in bytes.
 pub const MAX_MESSAGE: usize = 64 << 10;
 /// Most descriptors with one message (Linux's own limit is 253).
@@ -67,6 +70,8 @@ impl Channel {
     /// Connects to the socket `name` in a directory.
     pub fn connect(dir: BorrowedFd<'_>, name: &str) -> io::Result<Self> {
         let socket = unix_socket()?;
+        // A full queue of connections, or of messages, is waited for no longer than this.
+        set_socket_timeout(&socket, Timeout::Send, Some(SEND_LIMIT))?;
         connect(&socket, &address(dir, name)?)?;
         Ok(Self { socket })
     }

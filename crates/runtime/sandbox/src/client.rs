@@ -56,6 +56,11 @@ impl Client {
         Ok(Self { channel })
     }
 
+    /// Waits for answers no longer than this from now on.
+    pub fn hurry(&self, patience: Duration) -> io::Result<()> {
+        self.channel.set_patience(Some(patience))
+    }
+
     fn event(&self) -> Result<Event, Error> {
         match self.channel.recv()? {
             Some((Event::Failed(error), _)) => Err(Error::Refused(crate::shown(error))),
@@ -102,7 +107,8 @@ impl Client {
         let mut all = Vec::new();
         loop {
             match self.event()? {
-                Event::Processes { list, last } => {
+                // Whoever sends nothing for ever is not waited for for ever.
+                Event::Processes { list, last } if last || !list.is_empty() => {
                     all.extend(list.into_iter().map(presentable));
                     if all.len() > MAX_PROCESSES {
                         return Err(Error::Io(io::Error::new(

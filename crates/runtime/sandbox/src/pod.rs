@@ -41,6 +41,11 @@ pub(crate) fn add(
         Ok(()) => Ok(container),
         Err(error) => {
             container.end();
+            // It is taken apart once its process has gone.
+            let ended = container.clone();
+            let _ = thread("container end", move || {
+                let _ = ended.wait();
+            });
             Err(other(format!("container: {error}")))
         }
     }
