@@ -218,7 +218,7 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
         let shown = match &host {
             None => manager.open_shown(),
             // The sandbox makes its processes, and puts them here if there is a limit to keep.
-            Some(_) => manager.open_procs(&pod::limited(&spec)),
+            Some(_) => manager.open_procs(&pod::limited(&spec))?,
         };
         let (names, opened): (Vec<_>, _) = shown.into_iter().unzip();
         prepared.show_control_group(names);
@@ -228,7 +228,8 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     }
     record.state.pid = sandbox.pid();
     record::run_create_hooks(&hooks, &record.state)?;
-    if host.is_none() {
+    // A new network namespace has what hooks put there.
+    if host.is_none() && (network.is_some() || spec.hooks().is_some()) {
         show_network(&mut prepared, sandbox.pid());
     }
     let dir = claim.container().dir()?;

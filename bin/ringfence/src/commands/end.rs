@@ -6,6 +6,7 @@ use crate::{Failure, container, pod, say};
 use bundle::Pod;
 use cgroups::Manager;
 use hooks::Kind;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sandbox::client::Client;
 use sandbox::state::{Container, Record, Status};
@@ -41,19 +42,6 @@ pub(crate) fn kill(global: &Global, args: &Kill) -> Result<u8, Failure> {
 
 /// Kills the host process that everything of the container hangs on.
 fn end(container: &Container, record: &Record) -> Result<(), Failure> {
-    // A container in another one's sandbox ends inside first, so that nothing of it is left when its process goes.
-    // Whether the sentry did what it says is looked at.
-    let asked =
-        |client: Client| client.hurry(INSIDE).is_ok() && client.signal(libc::SIGKILL, Target::All).is_ok();
-    if matches!(pod::of(record), Pod::Member(_)) && container::connect(container).is_ok_and(asked) {
-        let deadline = Instant::now() + INSIDE;
-        while container.is_alive() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        if !container.is_alive() {
-            return Ok(());
-        }
-    }
     let Some(pid) = Pid::from_raw(record.state.pid) else { return Err("container not running".into()) };
     let gone = |error| match error {
         rustix::io::Errno::SRCH => Failure::from("container not running"),
@@ -63,6 +51,16 @@ fn end(container: &Container, record: &Record) -> Result<(), Failure> {
     // The id cannot have been given to another process while the container still held its lock.
     if !container.is_alive() {
         return Err("container not running".into());
+    }
+    // A container in another one's sandbox ends inside first, so that nothing of it is left when its process goes.
+    // Whether the sentry did what it says is looked at.
+    let asked =
+        |client: Client| client.hurry(INSIDE).is_ok() && client.signal(libc::SIGKILL, Target::All).is_ok();
+    if matches!(pod::of(record), Pod::Member(_)) && container::connect(container).is_ok_and(asked) {
+        let patience = Timespec { tv_sec: INSIDE.as_secs() as i64, tv_nsec: 0 };
+        if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience)) == Ok(1) {
+            return Ok(());
+        }
     }
     pidfd_send_signal(&pidfd, Signal::KILL).map_err(gone)?;
     // A frozen process does not notice.

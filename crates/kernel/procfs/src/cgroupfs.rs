@@ -10,7 +10,7 @@ use abi::Result;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::{CpuMax, Limits, pids};
+use task::{Container, CpuMax, Limits, ThreadGroup, pids};
 
 /// The root of the hierarchy.
 pub static ROOT: Entry = dir("/", &TOP);
@@ -82,23 +82,26 @@ fn or_zero(at: &At, v2: &str, v1: &str) -> Result<Vec<u8>> {
 fn procs(at: &At) -> Result<Vec<u8>> {
     let own = at.container();
     let tree = at.kernel().tree.lock();
-    let inside = tree.nodes.iter().filter(|(_, node)| Arc::ptr_eq(&node.group.container, &own));
-    let pids = inside.map(|(pid, _)| *pid).collect();
+    let ids = of(&own, tree.nodes.iter().map(|(pid, node)| (*pid, &node.group)));
     drop(tree);
-    ids(at, pids)
+    shown(at, ids)
 }
 
 fn threads(at: &At) -> Result<Vec<u8>> {
     let own = at.container();
     let tree = at.kernel().tree.lock();
-    let inside = tree.tasks.iter().filter(|(_, task)| Arc::ptr_eq(&task.group.container, &own));
-    let tids = inside.map(|(tid, _)| *tid).collect();
+    let ids = of(&own, tree.tasks.iter().map(|(tid, task)| (*tid, &task.group)));
     drop(tree);
-    ids(at, tids)
+    shown(at, ids)
+}
+
+/// The ids of those in a container.
+fn of<'a>(own: &Arc<Container>, all: impl Iterator<Item = (i32, &'a Arc<ThreadGroup>)>) -> Vec<i32> {
+    all.filter(|(_, group)| Arc::ptr_eq(&group.container, own)).map(|(id, _)| id).collect()
 }
 
 /// As the asking task's pid namespace has them.
-fn ids(at: &At, ids: Vec<i32>) -> Result<Vec<u8>> {
+fn shown(at: &At, ids: Vec<i32>) -> Result<Vec<u8>> {
     let from = at.caller().map_or(0, |task| pids::namespace(task.tid()));
     let mut seen: Vec<i32> = ids.into_iter().map(|id| pids::seen(from, id)).collect();
     seen.sort_unstable();
@@ -182,7 +185,7 @@ fn memory_stat(at: &At) -> Result<Vec<u8>> {
     ];
     let mut out = String::new();
     for (name, v1) in rows {
-        let _ = writeln!(out, "{name} {}", l.field("memory.stat", v1).unwrap_or(0));
+        let _ = writeln!(out, "{name} {}", task::limits::field(&own, v1).unwrap_or(0));
     }
     Ok(out.into_bytes())
 }

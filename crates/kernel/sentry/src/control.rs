@@ -251,7 +251,7 @@ impl Executed for Other {
         let waited = Waiter::new().wait_on(&self.group.exit_wait, Events::READABLE, None, over);
         // Nobody interrupts this waiter.
         let status = waited.unwrap_or(0);
-        self.kernel.tree.lock().release(self.group.tgid);
+        let _gone = self.kernel.tree.lock().release(self.group.tgid);
         if let Some(c) = &self.console {
             c.drain();
         }

@@ -239,10 +239,14 @@ impl Current {
         t.affinity.store(me.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile.
+    /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile, or another one got the same id,
+    /// as setting ns_last_pid in between can bring about.
     fn register(&self, task: &Arc<Task>, thread: bool, a: &CloneArgs) -> Result<(), Errno> {
         let kernel = self.kernel();
         let mut t = kernel.tree.lock();
+        if t.tasks.contains_key(&task.tid()) || t.nodes.contains_key(&task.tid()) {
+            return Err(Errno::EAGAIN);
+        }
         {
             let mut s = task.group.signals.lock();
             if s.group_exit.is_some() || s.exec_by.is_some() {

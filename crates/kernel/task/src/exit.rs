@@ -92,7 +92,7 @@ pub fn abandon(mut c: Current) {
     let group = c.task.group.clone();
     c.exit_code = Some(0);
     leave(c);
-    group.kernel.tree.lock().release(group.tgid);
+    let _gone = group.kernel.tree.lock().release(group.tgid);
 }
 
 /// Adds what the sentry thread used to the group's system time.
@@ -263,7 +263,8 @@ fn report_exit(
             signals.push((pg.clone(), info));
         }
         if unwanted {
-            t.release(tgid);
+            // Let go with the rest, after the lock.
+            wake.extend(t.release(tgid).map(|gone| gone.group));
         }
     }
     wake.push(pg);
@@ -289,7 +290,7 @@ pub(crate) fn unregister(task: &Arc<Task>) {
         s.threads.retain(|x| !Arc::ptr_eq(x, task));
         s.threads.is_empty()
     };
-    if empty {
-        t.release(task.tgid());
-    }
+    let gone = if empty { t.release(task.tgid()) } else { None };
+    drop(t);
+    drop(gone);
 }

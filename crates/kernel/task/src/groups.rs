@@ -4,7 +4,7 @@
 //! runs in is made anew and has to be moved. That takes the host some 10 ms, so one is kept ready: a program
 //! that starts others one after the other waits for none of it unless it starts more than that allows.
 
-use abi::Result;
+use abi::{Errno, Result};
 use parking_lot::Mutex as Leaf;
 use platform::{Context, Platform};
 use std::fs::File;
@@ -32,7 +32,7 @@ impl Groups {
         Arc::new(Groups { files: files.into_iter().map(File::from).collect(), state: Leaf::default() })
     }
 
-    /// An address space that is in the groups.
+    /// An address space that is in the groups; EAGAIN if the host does not put it there.
     pub(crate) fn new_space(self: &Arc<Self>, platform: &Arc<dyn Platform>) -> Result<Box<dyn Context>> {
         let spare = {
             let mut s = self.state.lock();
@@ -55,7 +55,10 @@ impl Groups {
         let pid = ctx.space().host_pid().to_string();
         for mut file in &self.files {
             if let Err(error) = file.write_all(pid.as_bytes()) {
-                log::debug!("control group: {error}");
+                // Nothing runs without the limits that it is to have.
+                log::warn!("a process cannot be put into its control group: {error}");
+                ctx.exit();
+                return Err(Errno::EAGAIN);
             }
         }
         Ok(ctx)

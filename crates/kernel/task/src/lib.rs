@@ -21,7 +21,7 @@ mod futex;
 mod groups;
 mod jobs;
 mod kernel;
-mod limits;
+pub mod limits;
 mod pi;
 pub mod pidfd;
 pub mod pids;

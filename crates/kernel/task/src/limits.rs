@@ -37,16 +37,17 @@ impl Limits {
 
     /// The text of a file of the host's group; nothing when there is none, or the group has gone.
     pub fn text(&self, name: &str) -> Option<String> {
-        let file = self.files.get(name)?;
         let mut text = vec![0; LONGEST];
-        let length = file.read_at(&mut text, 0).ok()?;
+        let length = self.files.get(name)?.read_at(&mut text, 0).ok()?;
         text.truncate(length);
         String::from_utf8(text).ok()
     }
 
     /// The number in a file of the host's group.
     pub fn number(&self, name: &str) -> Option<u64> {
-        self.text(name)?.trim().parse().ok()
+        let mut text = [0; 32];
+        let length = self.files.get(name)?.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
     }
 
     /// The first number there is, of a name in v2 and one in v1.
@@ -56,8 +57,7 @@ impl Limits {
 
     /// A line `key value` of a file.
     pub fn field(&self, name: &str, key: &str) -> Option<u64> {
-        let text = self.text(name)?;
-        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+        field(&self.text(name)?, key)
     }
 
     /// The limit on memory in bytes, when it is below what the host has.
@@ -102,6 +102,11 @@ impl Limits {
         let filled = quota.map_or(u64::MAX, |quota| quota.div_ceil(period.max(1)));
         self.cpus.min(usize::try_from(filled).unwrap_or(usize::MAX)).max(1)
     }
+}
+
+/// A line `key value` of a file's text.
+pub fn field(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 #[cfg(test)]

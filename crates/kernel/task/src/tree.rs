@@ -128,7 +128,8 @@ impl Tree {
         pids::init(pids::namespace(tgid))
     }
 
-    /// Forgets a zombie that was waited for. Gives what is left of it, to be dropped outside of the lock or not.
+    /// Forgets a zombie that was waited for. Gives what is left of it, to be dropped after the lock.
+    #[must_use = "dropping it may take a whole container apart, which is not for under the lock"]
     pub fn release(&mut self, tgid: i32) -> Option<Node> {
         let n = self.nodes.remove(&tgid)?;
         if let Some(p) = self.nodes.get_mut(&n.parent) {

@@ -4,7 +4,7 @@ use crate::current::Current;
 use crate::exit::exit_code_of;
 use crate::result::{Restart, SysErr};
 use crate::task::{ThreadGroup, Usage};
-use crate::tree::Tree;
+use crate::tree::{Node, Tree};
 use abi::{Errno, Signal};
 use std::sync::Arc;
 use wait::Stop;
@@ -44,8 +44,11 @@ impl Current {
         let queue = group.child_wait.clone();
         let me = self.task.tid();
         let found = self.wait_on(&queue, None, || {
+            let mut gone = None;
             let mut t = self.kernel().tree.lock();
-            match look(&mut t, &group, me, whom, options) {
+            let found = look(&mut t, &group, me, whom, options, &mut gone);
+            drop(t);
+            match found {
                 Ok(Some(c)) => Some(Ok(Some(c))),
                 Ok(None) if options & libc::WNOHANG != 0 => Some(Ok(None)),
                 Ok(None) => None,
@@ -59,12 +62,14 @@ impl Current {
     }
 }
 
+/// `gone` gets the child that was taken out of the tables, to be dropped after the lock.
 fn look(
     t: &mut Tree,
     parent: &Arc<ThreadGroup>,
     tid: i32,
     whom: Whom,
     options: i32,
+    gone: &mut Option<Node>,
 ) -> Result<Option<Change>, Errno> {
     let children = t.nodes.get(&parent.tgid).map(|n| n.children.clone()).unwrap_or_default();
     let mut any = false;
@@ -90,7 +95,7 @@ fn look(
             let (code, si_status) = exit_code_of(z.status);
             let usage = z.usage;
             if !keep {
-                t.release(pid);
+                *gone = t.release(pid);
                 let mut u = parent.usage.lock();
                 u.child_utime += usage.utime + usage.child_utime;
                 u.child_stime += usage.stime + usage.child_stime;

@@ -100,13 +100,19 @@ pub(crate) fn open(groups: &Groups) -> Vec<(String, OwnedFd)> {
 }
 
 /// Opens the files that take processes, for the limits that `controllers` keep.
-pub(crate) fn open_procs(groups: &Groups, controllers: &[&str]) -> Vec<(String, OwnedFd)> {
-    let mut dirs: Vec<&Path> =
-        controllers.iter().filter_map(|controller| groups.dir(controller).ok()).collect();
+pub(crate) fn open_procs(groups: &Groups, controllers: &[&str]) -> Result<Vec<(String, OwnedFd)>> {
+    let mut dirs =
+        controllers.iter().map(|controller| groups.dir(controller)).collect::<Result<Vec<&Path>>>()?;
     dirs.sort_unstable();
     dirs.dedup();
-    let open = |dir: &Path| fs::OpenOptions::new().write(true).open(dir.join(PROCS)).ok();
-    dirs.into_iter().filter_map(open).map(|file| (PROCS.into(), file.into())).collect()
+    let open = |dir: &Path| {
+        let path = dir.join(PROCS);
+        match fs::OpenOptions::new().write(true).open(&path) {
+            Ok(file) => Ok((PROCS.into(), file.into())),
+            Err(error) => Err(Error::file("", "open", &path, error)),
+        }
+    };
+    dirs.into_iter().map(open).collect()
 }
 
 /// Makes a group and those above it.

@@ -217,7 +217,7 @@ impl Manager {
     }
 
     /// The files that put a process under the limits that these controllers keep, opened for writing.
-    pub fn open_procs(&self, controllers: &[&str]) -> Vec<(String, OwnedFd)> {
+    pub fn open_procs(&self, controllers: &[&str]) -> Result<Vec<(String, OwnedFd)>> {
         files::open_procs(&self.groups, controllers)
     }
 

@@ -6,7 +6,8 @@
 //! platform, which forks its zygote while there is one thread; drop capabilities;
 //! go under the seccomp filter; start the platform's threads; run.
 
-use crate::messages::{Event, Request, exit_code};
+use crate::messages::{Event, exit_code};
+use crate::received::{MAX_SPEC, Received, parse, receive};
 use crate::{control, filter, terminal};
 use channel::Channel;
 use confine::{privileges, root};
@@ -16,8 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 use sentry::spec::{PlatformName, Running, SandboxSpec, StartError, StartErrorKind};
-use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,9 +33,6 @@ pub const CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
 /// Free bytes in the heap beyond which it is looked at again soon.
 const HEAP_SLACK: usize = 8 << 20;
 
-/// Most descriptors that a sandbox is started with.
-const MAX_DESCRIPTORS: usize = 4096;
-
 /// Runs the sentry; `channel` leads to the command line. Returns the process's exit status.
 pub fn run(channel: OwnedFd) -> io::Result<i32> {
     abort_on_panic();
@@ -43,7 +40,8 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     root::enter_empty()?;
     let channel = Channel::from_fd(channel);
-    let Some(Received { spec, fds, listener }) = receive(&channel)? else { return Ok(0) };
+    let Some(Received { mut fds, listener }) = receive(&channel)? else { return Ok(0) };
+    let spec: SandboxSpec = parse(fds.remove(0), MAX_SPEC)?;
     crate::logging::set_level(spec.debug, spec.strace);
     log::debug!("starting {} with {} descriptors", spec.id, fds.len());
 
@@ -92,42 +90,6 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
 fn failed(channel: &Channel, error: StartError) -> io::Result<i32> {
     let _ = channel.send(&Event::Failed(error.clone()), &[]);
     Ok(error.exit_status())
-}
-
-/// What a sandbox starts with.
-struct Received {
-    spec: SandboxSpec,
-    fds: Vec<OwnedFd>,
-    listener: Option<OwnedFd>,
-}
-
-/// The specification and its descriptors, or `None` when the command line is gone.
-fn receive(channel: &Channel) -> io::Result<Option<Received>> {
-    let mut fds: Vec<OwnedFd> = Vec::new();
-    let mut listener = None;
-    loop {
-        let Some((request, batch)) = channel.recv()? else { return Ok(None) };
-        let last = match request {
-            Request::Descriptors { last } => last,
-            Request::Listen => {
-                listener = batch.into_iter().next();
-                continue;
-            }
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "expected descriptors")),
-        };
-        fds.extend(batch);
-        if fds.is_empty() || fds.len() > MAX_DESCRIPTORS {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "number of descriptors"));
-        }
-        if last {
-            break;
-        }
-    }
-    let mut file = File::from(fds.remove(0));
-    let mut text = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut text)?;
-    Ok(Some(Received { spec: serde_json::from_slice(&text)?, fds, listener }))
 }
 
 /// Gives free memory back from time to time. The thread sleeps in between for as long as nothing was freed.

@@ -4,10 +4,10 @@
 //! What comes in is still checked like any input, for an error of a client must not end the container.
 
 use crate::messages::{Event, Request};
+use crate::received;
 use channel::Channel;
 use sentry::spec::{Executed, ProcessSpec, Running, StartError, StartErrorKind, Stdio, Target};
-use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -146,7 +146,8 @@ fn exec(
     if fds.is_empty() {
         return Err(other("no specification of the process".into()));
     }
-    let process = read_process(fds.remove(0)).map_err(|error| other(format!("process: {error}")))?;
+    let process: ProcessSpec =
+        received::parse(fds.remove(0), MAX_PROCESS).map_err(|error| other(format!("process: {error}")))?;
     if process.args.is_empty() {
         return Err(other("process.args must name a program".into()));
     }
@@ -156,14 +157,6 @@ fn exec(
         _ => return Err(other("wrong number of descriptors".into())),
     };
     kernel.exec(&process, stdio)
-}
-
-fn read_process(fd: OwnedFd) -> io::Result<ProcessSpec> {
-    let mut file = File::from(fd);
-    let mut text = Vec::new();
-    file.rewind()?;
-    file.take(MAX_PROCESS).read_to_end(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
 }
 
 /// The rest of a connection that started a process: its signals in, its end out.

@@ -22,9 +22,8 @@ use rustix::thread::CapabilitySet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Beside the Rust run-time's own.
-const RULES: &[Rule] = &[
-    allow_when(libc::SYS_wait4, &[&[Arg::Is(2, 0)], &[Arg::Is(2, libc::WNOHANG as u32)]], "reaping"),
+/// What every process needs that stands for a container on the host, beside the Rust run-time's own.
+pub(crate) const STANDING: &[Rule] = &[
     allow(libc::SYS_poll, "waiting for the sentry, the gofer and the command line"),
     allow(libc::SYS_ppoll, "waiting for the sentry, the gofer and the command line"),
     allow(libc::SYS_read, "what signals have arrived"),
@@ -34,6 +33,10 @@ const RULES: &[Rule] = &[
         &[&[Arg::Is(0, libc::PR_SET_PDEATHSIG as u32), Arg::IsLong(1, 0)]],
         "outliving the command line",
     ),
+];
+
+const RULES: &[Rule] = &[
+    allow_when(libc::SYS_wait4, &[&[Arg::Is(2, 0)], &[Arg::Is(2, libc::WNOHANG as u32)]], "reaping"),
     allow_when(libc::SYS_sendmsg, &[&[Arg::Is(2, libc::MSG_NOSIGNAL as u32)]], "the command line"),
     allow_when(libc::SYS_recvmsg, &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]], "the command line"),
 ];
@@ -79,7 +82,7 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     privileges::keep_only(CapabilitySet::empty())?;
     privileges::undumpable()?;
     privileges::die_with_parent()?;
-    confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, RULES])?)?;
+    confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, STANDING, RULES])?)?;
     life.send(&Life::Shown, &[])?;
     hostsys::heap::shrink();
     hostsys::image::forget_start();
@@ -89,7 +92,7 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     Ok(status)
 }
 
-fn hung_up(channel: &Channel) -> io::Result<bool> {
+pub(crate) fn hung_up(channel: &Channel) -> io::Result<bool> {
     let mut polled = [PollFd::new(channel, PollFlags::empty())];
     poll(&mut polled, Some(&Default::default()))?;
     Ok(polled[0].revents().contains(PollFlags::HUP))

@@ -67,21 +67,14 @@ pub(crate) enum Told {
 /// Starts a sandbox's processes: in namespaces of their own, but with nothing to do yet. Called while the process
 /// has one thread only: its children are killed when that thread ends.
 pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, holds: Holds<'_>) -> io::Result<Sandbox> {
-    let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let (to_gofer, gofer_end) = Channel::pair()?;
+    let mut starter = Starter::new(log, mapping, holds.joined)?;
+    let (gofer, to_gofer) = starter.gofer()?;
     let (to_boot, boot_end) = Channel::pair()?;
     let (life, init_end) = Channel::pair()?;
-
-    let base = [null.as_fd(), null.as_fd(), log];
-    let mut start = |role: &str, fds: &[BorrowedFd<'_>], namespaces: Namespaces| {
-        let fds: Vec<_> = base.iter().chain(fds).copied().collect();
-        start_role(exe.as_fd(), role, &fds, mapping, namespaces, &mut *holds.joined)
-    };
-    let gofer = start(role::GOFER, &[gofer_end.as_fd()], Namespaces::ALL)?.holding(to_gofer.try_clone()?);
+    let (exe, null) = (starter.exe.try_clone()?, starter.null()?);
     let alive = holds.alive.unwrap_or(null.as_fd());
     let inherited = [boot_end.as_fd(), exe.as_fd(), to_gofer.as_fd(), init_end.as_fd(), alive];
-    let init = in_network(holds.network, |namespaces| start(role::INIT, &inherited, namespaces))?;
+    let init = in_network(holds.network, |namespaces| starter.start(role::INIT, &inherited, namespaces))?;
     Ok(Sandbox {
         channel: to_boot,
         init,
@@ -244,27 +237,63 @@ pub(crate) fn in_network<T>(
     }
 }
 
-pub(crate) fn start_role(
-    exe: BorrowedFd<'_>,
-    role: &str,
-    fds: &[BorrowedFd<'_>],
+/// Starts our own executable again, in one role after another.
+pub(crate) struct Starter<'a> {
+    exe: OwnedFd,
+    /// Standard input and output.
+    null: OwnedFd,
+    log: BorrowedFd<'a>,
     mapping: Mapping,
-    namespaces: Namespaces,
-    joined: &mut dyn FnMut(i32) -> io::Result<()>,
-) -> io::Result<Process> {
-    let args = arguments(role);
-    let program = Program { exe, args: &args, env: &[], fds, namespaces };
-    match spawn(&program, |pid| write_maps(pid, mapping).and_then(|()| joined(pid))) {
-        Ok(child) => Ok(Process { child, channel: None, waited: None, signal: None, kept: false }),
-        Err(error) => {
-            let advice = match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    "; user namespaces are refused here, by the host or by a container around this one"
-                }
-                _ => "",
-            };
-            let text = format!("cannot start the {role} process in new namespaces: {error}{advice}");
-            Err(io::Error::other(text))
+    joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
+}
+
+impl<'a> Starter<'a> {
+    pub(crate) fn new(
+        log: BorrowedFd<'a>,
+        mapping: Mapping,
+        joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { exe, null, log, mapping, joined })
+    }
+
+    /// A descriptor of /dev/null.
+    pub(crate) fn null(&self) -> io::Result<OwnedFd> {
+        self.null.try_clone()
+    }
+
+    /// A gofer, and a second handle of the socket that it lives by.
+    pub(crate) fn gofer(&mut self) -> io::Result<(Process, Channel)> {
+        let (to_gofer, end) = Channel::pair()?;
+        let process = self.start(role::GOFER, &[end.as_fd()], Namespaces::ALL)?;
+        Ok((process.holding(to_gofer.try_clone()?), to_gofer))
+    }
+
+    /// A process with `fds` as its descriptors from 3 on.
+    pub(crate) fn start(
+        &mut self,
+        role: &str,
+        fds: &[BorrowedFd<'_>],
+        namespaces: Namespaces,
+    ) -> io::Result<Process> {
+        let base = [self.null.as_fd(), self.null.as_fd(), self.log];
+        let fds: Vec<_> = base.iter().chain(fds).copied().collect();
+        let args = arguments(role);
+        let program = Program { exe: self.exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces };
+        let Self { mapping, joined, .. } = self;
+        match spawn(&program, |pid| write_maps(pid, *mapping).and_then(|()| joined(pid))) {
+            Ok(child) => Ok(Process { child, channel: None, waited: None, signal: None, kept: false }),
+            Err(error) => {
+                let advice = match error.kind() {
+                    io::ErrorKind::PermissionDenied => {
+                        "; user namespaces are refused here, by the host or by a container around this one"
+                    }
+                    _ => "",
+                };
+                let text = format!("cannot start the {role} process in new namespaces: {error}{advice}");
+                Err(io::Error::other(text))
+            }
         }
     }
 }

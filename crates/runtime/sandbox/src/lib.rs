@@ -27,6 +27,7 @@ pub mod logging;
 pub mod member;
 mod messages;
 mod pod;
+mod received;
 pub mod relay;
 pub mod state;
 pub mod terminal;

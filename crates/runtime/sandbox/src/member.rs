@@ -5,17 +5,16 @@
 //! how the container ended; when either end of it is closed the other one ends as well, so neither the container nor
 //! this process can be left over.
 
-use crate::launch::{Holds, Process, Sandbox, in_network, start_role};
+use crate::init::{STANDING, hung_up};
+use crate::launch::{Holds, Sandbox, Starter, in_network};
 use crate::messages::{Event, Life, Request, exit_code};
 use crate::{role, terminal, view};
 use channel::Channel;
-use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when};
+use confine::filter::{Arg, RUST_RUNTIME, Rule, allow_when};
 use confine::ids::Mapping;
 use confine::privileges;
 use hostsys::signals::SignalFd;
-use hostsys::spawn::Namespaces;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{CWD, Mode, OFlags, open, openat};
 use rustix::process::set_parent_process_death_signal;
 use rustix::thread::CapabilitySet;
 use std::cell::Cell;
@@ -28,17 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Exit status of a container that ended with its sandbox.
 const KILLED: i32 = 128 + libc::SIGKILL;
 
-/// Beside the Rust run-time's own.
+/// Beside those of everybody who stands for a container.
 const RULES: &[Rule] = &[
-    allow(libc::SYS_poll, "waiting for the sentry, the gofer and the command line"),
-    allow(libc::SYS_ppoll, "waiting for the sentry, the gofer and the command line"),
-    allow(libc::SYS_read, "what signals have arrived"),
-    allow(libc::SYS_write, "the exit status, into the file it holds the lock of"),
-    allow_when(
-        libc::SYS_prctl,
-        &[&[Arg::Is(0, libc::PR_SET_PDEATHSIG as u32), Arg::IsLong(1, 0)]],
-        "outliving the command line",
-    ),
     allow_when(libc::SYS_ioctl, &[&[Arg::Is(1, libc::TIOCGWINSZ as u32)]], "the size of the terminal"),
     allow_when(
         libc::SYS_sendmsg,
@@ -63,22 +53,15 @@ pub fn join(
 ) -> io::Result<Sandbox> {
     let channel = Channel::connect(sandbox.0, sandbox.1)?;
     channel.set_patience(Some(PATIENCE))?;
-    let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let (to_gofer, gofer_end) = Channel::pair()?;
+    let mut starter = Starter::new(log, mapping, holds.joined)?;
+    let (gofer, to_gofer) = starter.gofer()?;
     let (watch, sentry_end) = Channel::pair()?;
     let (life, member_end) = Channel::pair()?;
-
-    let base = [null.as_fd(), null.as_fd(), log];
-    let mut start = |role: &str, fds: &[BorrowedFd<'_>], namespaces: Namespaces| -> io::Result<Process> {
-        let fds: Vec<_> = base.iter().chain(fds).copied().collect();
-        start_role(exe.as_fd(), role, &fds, mapping, namespaces, &mut *holds.joined)
-    };
-    let gofer = start(role::GOFER, &[gofer_end.as_fd()], Namespaces::ALL)?.holding(to_gofer.try_clone()?);
+    let null = starter.null()?;
     let alive = holds.alive.unwrap_or(null.as_fd());
     let mut inherited = vec![watch.as_fd(), to_gofer.as_fd(), member_end.as_fd(), alive];
     inherited.extend(console);
-    let init = in_network(holds.network, |namespaces| start(role::MEMBER, &inherited, namespaces))?;
+    let init = in_network(holds.network, |namespaces| starter.start(role::MEMBER, &inherited, namespaces))?;
     Ok(Sandbox {
         channel,
         init,
@@ -110,7 +93,7 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     privileges::die_with_parent()?;
     let (watch, life) = (Channel::from_fd(watch), Channel::from_fd(life));
     // A parent that ended before that call has closed its end.
-    if poll(&mut [PollFd::new(&life, PollFlags::empty())], Some(&Default::default()))? != 0 {
+    if hung_up(&life)? {
         return Ok(0);
     }
     rustix::process::setsid().ok();
@@ -121,8 +104,10 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     privileges::keep_only(CapabilitySet::empty())?;
     privileges::undumpable()?;
     privileges::die_with_parent()?;
-    confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, RULES])?)?;
+    confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, STANDING, RULES])?)?;
     life.send(&Life::Shown, &[])?;
+    hostsys::heap::shrink();
+    hostsys::image::forget_start();
     let status = attend(&watch, &gofer, life, window)?;
     let _ = rustix::io::write(&alive, format!("{status}\n").as_bytes());
     Ok(status)

@@ -3,19 +3,14 @@
 
 use crate::control::{accept, thread};
 use crate::messages::{Event, Request};
+use crate::received::{MAX_SPEC, Received, parse, receive};
 use channel::Channel;
 use rustix::event::{PollFd, PollFlags, poll};
 use sentry::spec::{Running, SandboxSpec, StartError, StartErrorKind};
-use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-
-/// Most descriptors that a container is made with.
-const MAX_DESCRIPTORS: usize = 4096;
-/// Longest specification in bytes.
-const MAX_SPEC: u64 = 64 << 20;
 
 fn other(message: impl Into<String>) -> StartError {
     StartError { kind: StartErrorKind::Other, message: message.into() }
@@ -30,8 +25,11 @@ pub(crate) fn add(
     let Ok([listener, watch]) = <[OwnedFd; 2]>::try_from(fds) else {
         return Err(other("wrong number of descriptors"));
     };
-    let mut fds = receive(channel).map_err(|error| other(format!("container: {error}")))?;
-    let spec = read_spec(fds.remove(0)).map_err(|error| other(format!("container: {error}")))?;
+    let wrong = |error: io::Error| other(format!("container: {error}"));
+    let Some(Received { mut fds, listener: None }) = receive(channel).map_err(wrong)? else {
+        return Err(other("expected descriptors"));
+    };
+    let spec: SandboxSpec = parse(fds.remove(0), MAX_SPEC).map_err(wrong)?;
     if spec.process.args.is_empty() {
         return Err(other("process.args must name a program"));
     }
@@ -46,34 +44,9 @@ pub(crate) fn add(
             let _ = thread("container end", move || {
                 let _ = ended.wait();
             });
-            Err(other(format!("container: {error}")))
+            Err(wrong(error))
         }
     }
-}
-
-fn receive(channel: &Channel) -> io::Result<Vec<OwnedFd>> {
-    let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let mut fds = Vec::new();
-    loop {
-        let Some((Request::Descriptors { last }, batch)) = channel.recv()? else {
-            return Err(invalid("expected descriptors"));
-        };
-        fds.extend(batch);
-        if fds.is_empty() || fds.len() > MAX_DESCRIPTORS {
-            return Err(invalid("number of descriptors"));
-        }
-        if last {
-            return Ok(fds);
-        }
-    }
-}
-
-fn read_spec(fd: OwnedFd) -> io::Result<SandboxSpec> {
-    let mut file = File::from(fd);
-    let mut text = Vec::new();
-    file.rewind()?;
-    file.take(MAX_SPEC).read_to_end(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
 }
 
 /// Starts the threads that the container has: one tells of its end, one accepts connections and ends the container

@@ -271,8 +271,10 @@ impl Container {
 
     /// Whether the container's pid 1, or whoever is about to start it, lives.
     pub fn is_alive(&self) -> bool {
-        File::open(self.path.join("alive"))
-            .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+        match File::open(self.path.join("alive")) {
+            Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     /// Waits for the end of the container; its exit status, 137 when nobody was left to write it down.

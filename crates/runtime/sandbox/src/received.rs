@@ -1,0 +1,52 @@
+//! Descriptors that come in over a control socket, and what is written in them. Everything is bounded.
+
+use crate::messages::Request;
+use channel::Channel;
+use serde::de::DeserializeOwned;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::OwnedFd;
+
+/// Most descriptors that a container is made with.
+const MAX_DESCRIPTORS: usize = 4096;
+/// Longest specification in bytes.
+pub(crate) const MAX_SPEC: u64 = 64 << 20;
+
+/// The descriptors that a container is made with.
+pub(crate) struct Received {
+    /// At least one; the first holds the specification.
+    pub(crate) fds: Vec<OwnedFd>,
+    /// What [`Request::Listen`] came with.
+    pub(crate) listener: Option<OwnedFd>,
+}
+
+/// Receives them up to the last [`Request::Descriptors`]; `None` when the other end is gone.
+pub(crate) fn receive(channel: &Channel) -> io::Result<Option<Received>> {
+    let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let mut received = Received { fds: Vec::new(), listener: None };
+    loop {
+        let Some((request, batch)) = channel.recv()? else { return Ok(None) };
+        match request {
+            Request::Listen => received.listener = batch.into_iter().next(),
+            Request::Descriptors { last } => {
+                received.fds.extend(batch);
+                if received.fds.is_empty() || received.fds.len() > MAX_DESCRIPTORS {
+                    return Err(invalid("number of descriptors"));
+                }
+                if last {
+                    return Ok(Some(received));
+                }
+            }
+            _ => return Err(invalid("expected descriptors")),
+        }
+    }
+}
+
+/// Parses what a file holds, of which at most `longest` bytes are read.
+pub(crate) fn parse<T: DeserializeOwned>(fd: OwnedFd, longest: u64) -> io::Result<T> {
+    let mut file = File::from(fd);
+    let mut text = Vec::new();
+    file.rewind()?;
+    file.take(longest).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
