@@ -218,7 +218,12 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
         let shown = match &host {
             None => manager.open_shown(),
             // The sandbox makes its processes, and puts them here if there is a limit to keep.
-            Some(_) => manager.open_procs(&pod::limited(&spec))?,
+            Some(_) => {
+                let limited = pod::limited(&spec);
+                let mut files = manager.open_procs(&limited)?;
+                files.extend(manager.open_shown_of(&limited));
+                files
+            }
         };
         let (names, opened): (Vec<_>, _) = shown.into_iter().unzip();
         prepared.show_control_group(names);

@@ -57,8 +57,8 @@ static TOP: [Entry; 39] = [
     text("pids.max", pids_max),
 ];
 
-fn limits<'a>(at: &'a At<'_>) -> &'a Limits {
-    &at.kernel().limits
+fn limits(at: &At) -> Arc<Limits> {
+    at.limits()
 }
 
 /// A limit in bytes, or the word that stands for none. Version 1 writes none as a number beyond all memory.

@@ -109,7 +109,7 @@ pub fn facts() -> &'static Facts {
 /// /proc/cpuinfo.
 pub fn cpuinfo(at: &At) -> Result<Vec<u8>> {
     let f = facts();
-    let cpus = at.kernel().limits.cpus();
+    let cpus = at.limits().cpus();
     let mut s = String::new();
     for i in 0..cpus {
         let _ = write!(

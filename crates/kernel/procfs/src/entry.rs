@@ -4,7 +4,7 @@ use crate::fs::ProcFs;
 use crate::pid::Proc;
 use abi::{Errno, Result};
 use std::sync::Arc;
-use task::{Container, Kernel, Task, pids};
+use task::{Container, Kernel, Limits, Task, pids};
 use vfs::{Caller, FileOps, OpenFile, Path};
 
 /// Makes a file's text, or a link's.
@@ -114,6 +114,10 @@ impl At<'_> {
     /// The container of the asking task.
     pub fn container(&self) -> Arc<Container> {
         self.caller().map_or_else(|| self.kernel().first.clone(), |t| t.group.container.clone())
+    }
+    /// What the asking task's container may use and uses.
+    pub fn limits(&self) -> Arc<Limits> {
+        self.container().limits().clone()
     }
     /// The root directory that paths are shown from: the asking task's.
     pub fn root(&self) -> Option<Path> {

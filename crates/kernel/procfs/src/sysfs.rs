@@ -140,16 +140,16 @@ static THP: [Entry; 5] = [
 ];
 
 fn online(at: &At) -> Result<Vec<u8>> {
-    line(mask_list(all(at.kernel().limits.cpus())))
+    line(mask_list(all(at.limits().cpus())))
 }
 
 fn every(at: &At) -> Result<Vec<u8>> {
-    let n = at.kernel().limits.cpus();
+    let n = at.limits().cpus();
     line(mask_words(all(n), n))
 }
 
 fn node_meminfo(at: &At) -> Result<Vec<u8>> {
-    let total = at.kernel().limits.memory() / 1024;
+    let total = at.limits().memory() / 1024;
     let used = (crate::top::used(at.kernel()).0 / 1024).min(total);
     let rows = [("MemTotal:", total), ("MemFree:", total - used), ("MemUsed:", used)];
     Ok(rows.iter().flat_map(|(n, v)| format!("Node 0 {n:<15}{v:>8} kB\n").into_bytes()).collect())
@@ -181,23 +181,23 @@ fn number(at: &At) -> Result<Vec<u8>> {
 }
 
 fn me(at: &At) -> Result<Vec<u8>> {
-    line(mask_words(1u64.checked_shl(at.n as u32).unwrap_or(0), at.kernel().limits.cpus()))
+    line(mask_words(1u64.checked_shl(at.n as u32).unwrap_or(0), at.limits().cpus()))
 }
 
 impl Names for Cpus {
     fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
         let n = std::str::from_utf8(name).ok().and_then(|s| s.strip_prefix("cpu")).ok_or(Errno::ENOENT)?;
         let i: usize = n.parse().map_err(|_| Errno::ENOENT)?;
-        if i >= at.kernel().limits.cpus() || i.to_string() != n {
+        if i >= at.limits().cpus() || i.to_string() != n {
             return Err(Errno::ENOENT);
         }
         Ok(Child { entry: &ONE, proc: None, n: i as i64 })
     }
     fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
         let one = |i: usize| (i as u64, format!("cpu{i}"), Child { entry: &ONE, proc: None, n: i as i64 });
-        Ok((0..at.kernel().limits.cpus()).map(one).collect())
+        Ok((0..at.limits().cpus()).map(one).collect())
     }
     fn subdirs(&self, at: &At) -> u64 {
-        at.kernel().limits.cpus() as u64
+        at.limits().cpus() as u64
     }
 }

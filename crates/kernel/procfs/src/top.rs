@@ -107,11 +107,11 @@ fn per_cpu_header(cpus: usize, first: usize) -> String {
 }
 
 fn interrupts(at: &At) -> Result<Vec<u8>> {
-    line(per_cpu_header(at.kernel().limits.cpus(), 11))
+    line(per_cpu_header(at.limits().cpus(), 11))
 }
 
 fn softirqs(at: &At) -> Result<Vec<u8>> {
-    let cpus = at.kernel().limits.cpus();
+    let cpus = at.limits().cpus();
     let mut s = per_cpu_header(cpus, 20);
     s.push('\n');
     for n in ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"] {
@@ -169,10 +169,11 @@ pub fn used(k: &Kernel) -> (u64, u64) {
 
 fn meminfo(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
-    let total = k.limits.memory() / 1024;
+    let l = at.limits();
+    let total = l.memory() / 1024;
     let (used, shared) = used(k);
     // Under a limit everything counts that the limit counts.
-    let used = k.limits.memory_max().and_then(|_| k.limits.memory_current()).unwrap_or(used);
+    let used = l.memory_max().and_then(|_| l.memory_current()).unwrap_or(used);
     let used = (used / 1024).min(total);
     let cached = (shared / 1024).min(used);
     let anon = used - cached;
@@ -292,7 +293,7 @@ fn stat(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
     let (user, sys) = cpu_total(k);
     let (user, sys) = (crate::pid::ticks(user), crate::pid::ticks(sys));
-    let cpus = k.limits.cpus().max(1) as u64;
+    let cpus = at.limits().cpus().max(1) as u64;
     let up = crate::pid::ticks(uptime_ns());
     let idle = (up * cpus).saturating_sub(user + sys);
     let mut s = format!("cpu  {user} 0 {sys} {idle} 0 0 0 0 0 0\n");
@@ -320,7 +321,7 @@ fn uptime(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
     let up = uptime_ns() / 10_000_000;
     let (u, s) = cpu_total(k);
-    let idle = (up * k.limits.cpus() as u64).saturating_sub((u + s) / 10_000_000);
+    let idle = (up * at.limits().cpus() as u64).saturating_sub((u + s) / 10_000_000);
     line(format_args!("{}.{:02} {}.{:02}", up / 100, up % 100, idle / 100, idle % 100))
 }
 
@@ -332,7 +333,7 @@ fn vmstat(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
     let (used, shared) = used(k);
     let (used, shared) = (used / PAGE_SIZE, shared / PAGE_SIZE);
-    let free = (k.limits.memory() / PAGE_SIZE).saturating_sub(used);
+    let free = (at.limits().memory() / PAGE_SIZE).saturating_sub(used);
     let mut s = String::new();
     for (n, v) in [
         ("nr_free_pages", free),

@@ -73,11 +73,13 @@ pub fn run(
 
 /// The host's memory and processors, and the container's control group there.
 fn limits(spec: &SandboxSpec, fds: &mut Fds) -> Result<Limits, StartError> {
-    let mut files = Vec::new();
-    for (name, index) in &spec.control_group {
-        files.push((name.clone(), fds.take(*index)?));
-    }
+    let files = control_group(spec, fds)?;
     Ok(Limits::new(hostsys::clock::total_memory(), hostsys::clock::processors(), files))
+}
+
+fn control_group(spec: &SandboxSpec, fds: &mut Fds) -> Result<Vec<(String, OwnedFd)>, StartError> {
+    let named = spec.control_group.iter();
+    named.map(|(name, index)| Ok((name.clone(), fds.take(*index)?))).collect()
 }
 
 /// The names that a container of its own starts with.
@@ -100,11 +102,10 @@ pub(crate) fn container(
         container.task_limit.store(limit.into(), Ordering::Relaxed);
     }
     if container.index() != 0 {
-        let mut procs = Vec::new();
-        for (_, index) in spec.control_group.iter().filter(|(name, _)| name == "cgroup.procs") {
-            procs.push(fds.take(*index)?);
-        }
-        container.set_groups(procs);
+        let files = control_group(spec, &mut fds)?;
+        let (procs, shown): (Vec<_>, _) = files.into_iter().partition(|(name, _)| name == "cgroup.procs");
+        container.set_groups(procs.into_iter().map(|(_, file)| file).collect());
+        container.set_limits(shown);
     }
     let view = fs.view();
     let mut c = new_process(kernel, &container, &spec.process, &FdTable::new(), fs)?;
@@ -173,7 +174,7 @@ pub(crate) fn new_process(
         .alloc_pid(container.pids())
         .ok_or_else(|| other("no process id is free".into()))?;
     let handlers = Arc::new(Mutex::new(Handlers::default()));
-    let group = ThreadGroup::new(kernel.clone(), container.clone(), pid, handlers, rlimits(kernel, p));
+    let group = ThreadGroup::new(kernel.clone(), container.clone(), pid, handlers, rlimits(container, p));
     group.oom_score_adj.store(p.oom_score_adj, Ordering::Relaxed);
     let k = &p.capabilities;
     let creds = Credentials {
@@ -206,9 +207,9 @@ pub(crate) fn new_process(
 }
 
 /// Linux's defaults for pid 1, then what the specification names.
-fn rlimits(kernel: &Kernel, p: &ProcessSpec) -> [(u64, u64); 16] {
+fn rlimits(container: &Container, p: &ProcessSpec) -> [(u64, u64); 16] {
     const INF: u64 = u64::MAX;
-    let procs = (kernel.limits.memory() / (128 << 10)).clamp(1024, 1 << 20);
+    let procs = (container.limits().memory() / (128 << 10)).clamp(1024, 1 << 20);
     let mut l = [(INF, INF); 16];
     let mut set = |r: u32, soft, hard| l[r as usize] = (soft, hard);
     set(libc::RLIMIT_STACK, 8 << 20, INF);

@@ -156,7 +156,7 @@ pub fn sched_rr_get_interval(c: &mut Current, pid: i32, out: Ptr) -> SysResult {
 
 fn all_cpus(c: &Current) -> u64 {
     // Read once: an update may change it at any time.
-    let cpus = c.kernel().limits.cpus();
+    let cpus = c.limits().cpus();
     if cpus >= 64 { u64::MAX } else { (1 << cpus) - 1 }
 }
 
@@ -175,7 +175,7 @@ pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysR
 }
 
 pub fn sched_getaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysResult {
-    if len * 8 < c.kernel().limits.cpus() as u64 || !len.is_multiple_of(8) {
+    if len * 8 < c.limits().cpus() as u64 || !len.is_multiple_of(8) {
         return Err(Errno::EINVAL.into());
     }
     let m = task_of(c, pid)?.affinity.load(Ordering::Relaxed) & all_cpus(c);

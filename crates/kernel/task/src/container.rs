@@ -3,6 +3,7 @@
 use crate::current::Current;
 use crate::groups::Groups;
 use crate::kernel::{Kernel, SI_HOST, Uts};
+use crate::limits::Limits;
 use crate::pids;
 use abi::{Result, SigInfo, Signal};
 use parking_lot::{Condvar, Mutex as Leaf};
@@ -26,6 +27,8 @@ pub struct Container {
     pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
     /// Most tasks at a time, as the pids controller of a control group has it; clone(2) answers EAGAIN beyond.
     pub task_limit: AtomicU64,
+    sandbox_limits: Arc<Limits>,
+    own_limits: OnceLock<Arc<Limits>>,
     /// Its first process, with whose end it ends.
     pub(crate) first: AtomicI32,
     groups: OnceLock<Arc<Groups>>,
@@ -35,13 +38,20 @@ pub struct Container {
 }
 
 impl Container {
-    fn new(index: u32, joined: Option<Arc<Container>>, uts: Arc<Leaf<Uts>>) -> Arc<Container> {
+    fn new(
+        index: u32,
+        joined: Option<Arc<Container>>,
+        uts: Arc<Leaf<Uts>>,
+        sandbox_limits: Arc<Limits>,
+    ) -> Arc<Container> {
         Arc::new(Container {
             index,
             joined,
             uts,
             root_fs: Leaf::new(None),
             task_limit: AtomicU64::new(u64::MAX),
+            sandbox_limits,
+            own_limits: OnceLock::new(),
             first: AtomicI32::new(0),
             groups: OnceLock::new(),
             frozen: AtomicBool::new(false),
@@ -73,6 +83,18 @@ impl Container {
     /// Whether its tasks are not to run.
     pub fn is_frozen(&self) -> bool {
         self.frozen.load(Ordering::SeqCst)
+    }
+
+    /// What its processes may use and use: its own limits, or the sandbox's.
+    pub fn limits(&self) -> &Arc<Limits> {
+        self.own_limits.get().unwrap_or(&self.sandbox_limits)
+    }
+
+    /// Gives it limits of its own: files of its control groups, open for reading.
+    pub fn set_limits(&self, files: Vec<(String, OwnedFd)>) {
+        if !files.is_empty() {
+            let _ = self.own_limits.set(Arc::new(Limits::within(&self.sandbox_limits, files)));
+        }
     }
 
     /// Has its processes put into control groups of the host: files that take process ids, open for writing.
@@ -130,10 +152,17 @@ pub(crate) struct Containers(Leaf<Vec<Weak<Container>>>);
 
 impl Containers {
     /// The first container, whose index is 0.
-    pub(crate) fn first(uts: Uts) -> (Arc<Container>, Self) {
-        let first = Container::new(0, None, Arc::new(Leaf::new(uts)));
+    pub(crate) fn first(uts: Uts, limits: Limits) -> (Arc<Container>, Self) {
+        let first = Container::new(0, None, Arc::new(Leaf::new(uts)), Arc::new(limits));
         let all = Self(Leaf::new(vec![Arc::downgrade(&first)]));
         (first, all)
+    }
+}
+
+impl Current {
+    /// What the task's container may use and uses.
+    pub fn limits(&self) -> &Limits {
+        self.task.group.container.limits()
     }
 }
 
@@ -151,7 +180,7 @@ impl Kernel {
         if index as u32 >= pids::NAMESPACES {
             return None;
         }
-        let new = Container::new(index as u32, joined, uts);
+        let new = Container::new(index as u32, joined, uts, self.first.limits().clone());
         match all.get_mut(index) {
             Some(slot) => *slot = Arc::downgrade(&new),
             None => all.push(Arc::downgrade(&new)),

@@ -65,8 +65,6 @@ pub struct Kernel {
     pub boot: Instant,
     /// CLOCK_BOOTTIME at that moment; guests see the host's clocks.
     pub boot_ns: u64,
-    /// What the container may use and uses.
-    pub limits: Limits,
     /// Report every call to the platform's owner (strace).
     pub strace: AtomicBool,
     /// Processes ever made (/proc/stat).
@@ -105,7 +103,7 @@ impl Kernel {
         uts: Uts,
         limits: Limits,
     ) -> Arc<Kernel> {
-        let (first, containers) = Containers::first(uts);
+        let (first, containers) = Containers::first(uts, limits);
         Arc::new(Kernel {
             platform,
             dispatch,
@@ -114,7 +112,6 @@ impl Kernel {
             containers,
             boot: Instant::now(),
             boot_ns: uptime_ns(),
-            limits,
             strace: AtomicBool::new(false),
             forks: AtomicU64::new(0),
             hangup: OnceLock::new(),

@@ -1,13 +1,15 @@
-//! What the container may use and uses, as its control group on the host says. See cgroups(7), and the host's
+//! What a container may use and uses, as its control group on the host says. See cgroups(7), and the host's
 //! Documentation/admin-guide/cgroup-v1 and cgroup-v2.
 //!
 //! The runtime opens the group's files for reading and hands the descriptors over. They are read at every question, so
-//! that what `update` changes shows at once. Without a control group everything is as on the host.
+//! that what `update` changes shows at once. Without a control group everything is as on the host. A further container of a
+//! sandbox is in groups of its own only for what it has limits on; what these do not say, the sandbox's do.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// Longest file that is read, in bytes: memory.stat has about 4 KiB.
 const LONGEST: usize = 16 << 10;
@@ -17,6 +19,8 @@ pub struct Limits {
     memory: u64,
     cpus: usize,
     files: BTreeMap<String, File>,
+    /// The sandbox's.
+    outer: Option<Arc<Limits>>,
 }
 
 /// Processor time, as `cpu.max` has it: at most `quota` of each `period`, both in microseconds.
@@ -32,13 +36,23 @@ impl Limits {
     /// The host's memory in bytes, its processors, and the group's files by their names in cgroup v1 or v2.
     pub fn new(memory: u64, cpus: usize, files: impl IntoIterator<Item = (String, OwnedFd)>) -> Self {
         let files = files.into_iter().map(|(name, fd)| (name, fd.into())).collect();
-        Self { memory, cpus: cpus.max(1), files }
+        Self { memory, cpus: cpus.max(1), files, outer: None }
+    }
+
+    /// The limits of one container of several: files of its own groups, where it is in any.
+    pub fn within(outer: &Arc<Limits>, files: impl IntoIterator<Item = (String, OwnedFd)>) -> Self {
+        Self { outer: Some(outer.clone()), ..Self::new(outer.memory, outer.cpus, files) }
+    }
+
+    /// A file of a group.
+    fn file(&self, name: &str) -> Option<&File> {
+        self.files.get(name).or_else(|| self.outer.as_ref()?.file(name))
     }
 
     /// The text of a file of the host's group; nothing when there is none, or the group has gone.
     pub fn text(&self, name: &str) -> Option<String> {
         let mut text = vec![0; LONGEST];
-        let length = self.files.get(name)?.read_at(&mut text, 0).ok()?;
+        let length = self.file(name)?.read_at(&mut text, 0).ok()?;
         text.truncate(length);
         String::from_utf8(text).ok()
     }
@@ -46,7 +60,7 @@ impl Limits {
     /// The number in a file of the host's group.
     pub fn number(&self, name: &str) -> Option<u64> {
         let mut text = [0; 32];
-        let length = self.files.get(name)?.read_at(&mut text, 0).ok()?;
+        let length = self.file(name)?.read_at(&mut text, 0).ok()?;
         std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
     }
 
@@ -100,8 +114,25 @@ impl Limits {
     pub fn cpus(&self) -> usize {
         let CpuMax { quota, period } = self.cpu_max();
         let filled = quota.map_or(u64::MAX, |quota| quota.div_ceil(period.max(1)));
-        self.cpus.min(usize::try_from(filled).unwrap_or(usize::MAX)).max(1)
+        self.allowed_cpus().min(usize::try_from(filled).unwrap_or(usize::MAX)).max(1)
     }
+
+    /// Processors that the group may run on. Those of the sandbox are known from its start: its own threads are on them.
+    fn allowed_cpus(&self) -> usize {
+        let own = || self.text(self.files.keys().find(|name| name.starts_with("cpuset."))?);
+        own().and_then(|list| listed(&list)).unwrap_or(self.cpus)
+    }
+}
+
+/// How many numbers a list like `0-2,5` has; nothing for an empty one.
+fn listed(list: &str) -> Option<usize> {
+    let mut all = 0;
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        all += last.checked_sub(first)? + 1;
+    }
+    Some(all)
 }
 
 /// A line `key value` of a file's text.
@@ -113,13 +144,36 @@ pub fn field(text: &str, key: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn open((name, text): &(&str, &str)) -> (String, OwnedFd) {
+        let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::write(&file, text.as_bytes()).unwrap();
+        (name.to_string(), file)
+    }
+
     fn limits(files: &[(&str, &str)]) -> Limits {
-        let open = |(name, text): &(&str, &str)| {
-            let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-            rustix::io::write(&file, text.as_bytes()).unwrap();
-            (name.to_string(), file)
-        };
         Limits::new(1 << 30, 4, files.iter().map(open))
+    }
+
+    #[test]
+    fn of_one_container_of_several() {
+        let files = [("memory.limit_in_bytes", "8192\n"), ("cpu.cfs_quota_us", "300000\n")];
+        let sandbox = Arc::new(limits(&files));
+        let own = |files: &[(&str, &str)]| Limits::within(&sandbox, files.iter().map(open));
+        let all = |l: Limits| (l.memory(), l.cpus());
+        assert_eq!(all(own(&[])), (8192, 3));
+        assert_eq!(all(own(&[("memory.limit_in_bytes", "16384\n")])), (16384, 3));
+        assert_eq!(all(own(&[("cpu.cfs_quota_us", "-1\n"), ("cpu.cfs_period_us", "100000\n")])), (8192, 4));
+        assert_eq!(all(own(&[("cpuset.effective_cpus", "0-1\n")])), (8192, 2));
+        assert_eq!(all(own(&[("cpuset.effective_cpus", "\n")])), (8192, 3));
+    }
+
+    #[test]
+    fn lists() {
+        let of = |list| listed(list);
+        assert_eq!(
+            (of("0"), of("0-2,5\n"), of("1,3"), of("\n"), of("3-1")),
+            (Some(1), Some(4), Some(2), None, None)
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::groups::Groups;
 use crate::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::fd::OwnedFd;
@@ -87,6 +87,10 @@ const SHOWN_V2: [&str; 16] = [
     "pids.max",
 ];
 
+/// The processors that a group may run on, in both versions. They are shown of groups that processes are put into one by
+/// one: who is in a group from the start sees what it may run on.
+const SHOWN_CPUS: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus.effective"];
+
 /// Opens them for reading.
 pub(crate) fn open(groups: &Groups) -> Vec<(String, OwnedFd)> {
     let named =
@@ -97,6 +101,27 @@ pub(crate) fn open(groups: &Groups) -> Vec<(String, OwnedFd)> {
     }
     let all = SHOWN_V1.iter().filter_map(|(controller, names)| Some((groups.paths.get(*controller)?, names)));
     all.flat_map(|(dir, names)| names.iter().filter_map(|name| named(dir, name))).collect()
+}
+
+/// Opens those for reading that tell of the groups that these controllers have.
+pub(crate) fn open_of(groups: &Groups, controllers: &[&str]) -> Vec<(String, OwnedFd)> {
+    let place = |controller: &str| groups.dir(controller).ok()?.canonicalize().ok();
+    let mut wanted: Vec<(PathBuf, &str)> = Vec::new();
+    for dir in controllers.iter().filter_map(|controller| place(controller)).collect::<BTreeSet<_>>() {
+        if groups.v2() {
+            wanted.extend(SHOWN_V2.iter().map(|name| (dir.clone(), *name)));
+            continue;
+        }
+        // Controllers that share a hierarchy share groups.
+        let here = SHOWN_V1.iter().filter(|(controller, _)| place(controller).as_ref() == Some(&dir));
+        wanted.extend(here.flat_map(|(_, names)| *names).map(|name| (dir.clone(), *name)));
+    }
+    if controllers.contains(&"cpuset") {
+        wanted.extend(place("cpuset").iter().flat_map(|dir| SHOWN_CPUS.map(|name| (dir.clone(), name))));
+    }
+    let open =
+        |(dir, name): (PathBuf, &str)| Some((name.into(), fs::File::open(dir.join(name)).ok()?.into()));
+    wanted.into_iter().filter_map(open).collect()
 }
 
 /// Opens the files that take processes, for the limits that `controllers` keep.

@@ -216,6 +216,11 @@ impl Manager {
         files::open(&self.groups)
     }
 
+    /// Those that tell of the limits that these controllers keep.
+    pub fn open_shown_of(&self, controllers: &[&str]) -> Vec<(String, OwnedFd)> {
+        files::open_of(&self.groups, controllers)
+    }
+
     /// The files that put a process under the limits that these controllers keep, opened for writing.
     pub fn open_procs(&self, controllers: &[&str]) -> Result<Vec<(String, OwnedFd)>> {
         files::open_procs(&self.groups, controllers)

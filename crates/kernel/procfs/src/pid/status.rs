@@ -174,7 +174,8 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
     let sig = signal_sets(p, task.as_deref());
     let limit = p.group.rlimit(libc::RLIMIT_SIGPENDING as i32);
     let nnp = task.as_ref().is_some_and(|t| t.no_new_privs.load(Ordering::Relaxed));
-    let all = crate::cpu::all(k.limits.cpus());
+    let processors = p.group.container.limits().cpus();
+    let all = crate::cpu::all(processors);
     let cpus = task.as_ref().map_or(all, |t| t.affinity.load(Ordering::Relaxed) & all);
     let threads = p.group.threads().len().max(1);
     let _ = write!(
@@ -199,7 +200,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
         u8::from(nnp),
         task.as_ref().map_or(0, |t| t.seccomp.mode()),
         task.as_ref().map_or(0, |t| t.seccomp.filters()),
-        mask_words(cpus, k.limits.cpus()),
+        mask_words(cpus, processors),
         mask_list(cpus),
         mask_words(1, 1024),
     );

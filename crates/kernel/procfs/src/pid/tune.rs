@@ -60,7 +60,7 @@ pub fn set_oom_adj(at: &At, data: &[u8]) -> Result<()> {
 
 pub fn oom_score(at: &At) -> Result<Vec<u8>> {
     let p = at.proc()?;
-    let total = (at.kernel().limits.memory() / PAGE_SIZE).max(1) as i64;
+    let total = (at.limits().memory() / PAGE_SIZE).max(1) as i64;
     let adj = i64::from(p.group.oom_score_adj.load(Ordering::Relaxed));
     let Some(mm) = p.mm().filter(|_| adj != -1000) else { return line(0) };
     let badness = resident(&mm).total as i64 + adj * total / 1000;
