@@ -48,7 +48,7 @@ impl Context for Never {
     fn space(&self) -> Arc<dyn AddressSpace> {
         self.0.clone()
     }
-    fn regs(&self) -> &Regs {
+    fn regs(&mut self) -> &Regs {
         &self.1
     }
     fn regs_mut(&mut self) -> &mut Regs {

@@ -36,8 +36,7 @@ pub fn missing() -> Vec<(usize, u64)> {
 
 /// Performs the system call that the registers ask for. Installed as `Kernel::dispatch`.
 pub fn dispatch(c: &mut Current) {
-    let nr = c.ctx.regs().orig_rax;
-    let args = c.ctx.regs().args();
+    let (nr, args) = c.ctx.call();
     c.calls += 1;
     c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
     let strace = c.kernel().strace.load(Ordering::Relaxed);

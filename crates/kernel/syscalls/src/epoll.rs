@@ -52,14 +52,30 @@ pub fn epoll_ctl(c: &mut Current, epfd: Fd, op: i32, fd: Fd, event: Ptr) -> SysR
     Ok(0)
 }
 
-fn do_wait(c: &mut Current, epfd: Fd, events: Ptr, max: i32, deadline: Option<Instant>) -> SysResult {
+/// How long to wait for events.
+#[derive(Clone, Copy)]
+enum Wait {
+    /// Milliseconds from now on; negative is for ever.
+    Millis(i32),
+    Until(Option<Instant>),
+}
+
+fn do_wait(c: &mut Current, epfd: Fd, events: Ptr, max: i32, wait: Wait) -> SysResult {
     if max <= 0 || max > MAX_EVENTS {
         return Err(Errno::EINVAL.into());
     }
     let file = real_file(c, epfd)?;
     let ep = Epoll::of(&file)?;
-    // Never restarted: an interrupted wait is EINTR whatever the handler's flags.
-    let got = ep.wait(&c.waiter(), max as usize, deadline).map_err(|_| Errno::EINTR)?;
+    let mut got = ep.collect(max as usize);
+    if got.is_empty() {
+        let deadline = match wait {
+            Wait::Millis(0) => return Ok(0),
+            Wait::Millis(ms) => from_millis(ms),
+            Wait::Until(deadline) => deadline,
+        };
+        // Never restarted: an interrupted wait is EINTR whatever the handler's flags.
+        got = ep.wait(&c.waiter(), max as usize, deadline).map_err(|_| Errno::EINTR)?;
+    }
     let mut out = Vec::with_capacity(got.len() * EVENT_SIZE);
     for e in &got {
         out.extend_from_slice(&e.events.to_ne_bytes());
@@ -70,7 +86,7 @@ fn do_wait(c: &mut Current, epfd: Fd, events: Ptr, max: i32, deadline: Option<In
 }
 
 pub fn epoll_wait(c: &mut Current, epfd: Fd, events: Ptr, max: i32, timeout: i32) -> SysResult {
-    do_wait(c, epfd, events, max, from_millis(timeout))
+    do_wait(c, epfd, events, max, Wait::Millis(timeout))
 }
 
 pub(crate) fn masked(
@@ -100,8 +116,7 @@ pub fn epoll_pwait(
     mask: Ptr,
     size: u64,
 ) -> SysResult {
-    let deadline = from_millis(timeout);
-    masked(c, mask, size, |c| do_wait(c, epfd, events, max, deadline))
+    masked(c, mask, size, |c| do_wait(c, epfd, events, max, Wait::Millis(timeout)))
 }
 
 pub fn epoll_pwait2(
@@ -113,6 +128,6 @@ pub fn epoll_pwait2(
     mask: Ptr,
     size: u64,
 ) -> SysResult {
-    let deadline = Timeout::timespec(c, timeout)?.deadline;
-    masked(c, mask, size, |c| do_wait(c, epfd, events, max, deadline))
+    let wait = Wait::Until(Timeout::timespec(c, timeout)?.deadline);
+    masked(c, mask, size, |c| do_wait(c, epfd, events, max, wait))
 }

@@ -7,7 +7,7 @@ use crate::result::{Restart, SysErr, SysResult};
 use crate::task::{Task, ThreadGroup};
 use abi::{Errno, PATH_MAX, Result, SigInfo, SigSet, Signal};
 use mm::Mm;
-use platform::{Action, Context};
+use platform::Context;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -179,7 +179,7 @@ impl Current {
         }
         self.check_range(addr, data.len() as u64)?;
         if data.len() <= self.ctx.write_limit() && self.mm.writable(addr, data.len() as u64) {
-            self.ctx.queue(Action::Write { addr, data: data.to_vec() });
+            self.ctx.queue_write(addr, data);
             return Ok(());
         }
         self.write_now(addr, data)
@@ -237,8 +237,12 @@ impl Current {
 
     /// Reads a string up to its NUL, which is not included. Without a NUL in the first `max` bytes: `too_long`.
     pub fn read_cstr(&self, addr: u64, max: usize, too_long: Errno) -> Result<Vec<u8>> {
-        let mut out = Vec::new();
-        let mut at = addr;
+        let mut out = self.ctx.captured_str(addr, max).unwrap_or_default();
+        if out.last() == Some(&0) {
+            out.pop();
+            return Ok(out);
+        }
+        let mut at = addr + out.len() as u64;
         loop {
             // Up to the page's end: the next page may be missing.
             let chunk = (4096 - (at % 4096) as usize).min(max - out.len());
@@ -247,10 +251,7 @@ impl Current {
             }
             let start = out.len();
             out.resize(start + chunk, 0);
-            let n = match self.captured_cstr(at, &mut out[start..]) {
-                Some(n) => n,
-                None => self.read_some(at, &mut out[start..])?,
-            };
+            let n = self.read_some(at, &mut out[start..])?;
             out.truncate(start + n);
             if let Some(z) = out[start..].iter().position(|&b| b == 0) {
                 out.truncate(start + z);
@@ -261,28 +262,6 @@ impl Current {
             }
             at = at.checked_add(n as u64).ok_or(Errno::EFAULT)?;
         }
-    }
-
-    /// A string in the capture window is shorter than the page: look for it in growing pieces.
-    fn captured_cstr(&self, addr: u64, buf: &mut [u8]) -> Option<usize> {
-        let mut len = 0;
-        let mut step = 32;
-        while len < buf.len() {
-            let n = step.min(buf.len() - len);
-            let mut take = n;
-            while take > 0 && !self.ctx.captured(addr + len as u64, &mut buf[len..len + take]) {
-                take /= 2;
-            }
-            if take == 0 {
-                return None;
-            }
-            if buf[len..len + take].contains(&0) {
-                return Some(len + take);
-            }
-            len += take;
-            step = (step * 2).min(256);
-        }
-        Some(len)
     }
 
     /// Reads a path; ENAMETOOLONG beyond PATH_MAX.
@@ -323,11 +302,11 @@ impl Current {
     /// Completes a call with an errno in rax.
     pub fn set_result(&mut self, r: SysResult) {
         match r {
-            Ok(v) => self.ctx.regs_mut().rax = v,
-            Err(SysErr::Errno(e)) => self.ctx.regs_mut().rax = e.to_ret(),
+            Ok(v) => self.ctx.set_rax(v),
+            Err(SysErr::Errno(e)) => self.ctx.set_rax(e.to_ret()),
             Err(SysErr::Restart(k)) => {
                 self.restart = Some(k);
-                self.ctx.regs_mut().rax = Errno::EINTR.to_ret();
+                self.ctx.set_rax(Errno::EINTR.to_ret());
             }
             Err(SysErr::NoReturn) => {}
         }

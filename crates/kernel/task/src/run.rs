@@ -113,7 +113,7 @@ fn run(mut c: Current) {
             }
             Exit::ActionFailed { errno, .. } => {
                 // A copy, or a change of mappings that nobody else could have seen.
-                c.ctx.regs_mut().rax = c.mm.refused(errno);
+                c.ctx.set_rax(c.mm.refused(errno));
             }
             Exit::Dead => {
                 let mut s = c.task.group.signals.lock();
@@ -129,7 +129,11 @@ fn run(mut c: Current) {
 fn fault(c: &mut Current, f: &Fault) {
     let Some(sig) = Signal::new(f.signo) else { return };
     let info = SigInfo::fault(sig, f.code, f.addr);
-    log::debug!("[{}] {f:x?} at {:#x}, sp {:#x}", c.task.tid(), c.ctx.regs().rip, c.ctx.regs().rsp);
+    let (rip, rsp) = {
+        let r = c.ctx.regs();
+        (r.rip, r.rsp)
+    };
+    log::debug!("[{}] {f:x?} at {rip:#x}, sp {rsp:#x}", c.task.tid());
     force(c, info, TrapInfo { trapno: f.trapno, err: f.err, cr2: f.addr });
 }
 

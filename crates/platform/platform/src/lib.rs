@@ -294,12 +294,25 @@ pub fn is_native_futex(op: u64) -> bool {
 pub trait Context: Send {
     /// The address space this thread runs in.
     fn space(&self) -> Arc<dyn AddressSpace>;
+    /// After [`Exit::Syscall`]: the call's number and its arguments, as in the registers. Cheaper than these.
+    fn call(&mut self) -> (u64, [u64; 6]) {
+        let regs = self.regs();
+        (regs.orig_rax, regs.args())
+    }
+    /// Sets rax, as [`Context::regs_mut`] does, but more cheaply.
+    fn set_rax(&mut self, value: u64) {
+        self.regs_mut().rax = value;
+    }
     /// Registers as of the last exit.
-    fn regs(&self) -> &Regs;
+    fn regs(&mut self) -> &Regs;
     /// Registers to resume with. fs_base and gs_base are honoured too.
     fn regs_mut(&mut self) -> &mut Regs;
     /// Executes queued actions, resumes the guest and waits for its next exit.
     fn run(&mut self) -> Exit;
+    /// Queues an [`Action::Write`].
+    fn queue_write(&mut self, addr: u64, data: &[u8]) {
+        self.queue(Action::Write { addr, data: data.to_vec() });
+    }
     /// Queues an action for the next `run` or `flush`.
     fn queue(&mut self, action: Action);
     /// Has the guest thread execute the queued actions now, and waits.
@@ -315,6 +328,11 @@ pub trait Context: Send {
     /// Guest memory captured together with the system call, if it covers
     /// `addr..addr + buf.len()`; true when `buf` was filled from it.
     fn captured(&self, addr: u64, buf: &mut [u8]) -> bool;
+    /// The part of a captured string from `addr` on, with its NUL if that was captured; at most `max` bytes.
+    fn captured_str(&self, addr: u64, max: usize) -> Option<Vec<u8>> {
+        let _ = (addr, max);
+        None
+    }
     /// Starts a new guest thread. Its registers are a copy of this thread's,
     /// which the kernel then changes (rax = 0, rsp, fs_base) before running it
     /// from a sentry thread of its own. Extended state is copied. Queued actions are flushed first.

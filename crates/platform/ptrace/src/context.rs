@@ -367,7 +367,7 @@ impl Context for PtraceContext {
         self.space.clone()
     }
 
-    fn regs(&self) -> &Regs {
+    fn regs(&mut self) -> &Regs {
         &self.regs
     }
 

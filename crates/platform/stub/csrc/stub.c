@@ -67,7 +67,13 @@ static inline long sc(u64 nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)
 }
 static inline int is_error(long r) { return r < 0 && r > -4096; }
 static inline u64 rdtsc(void) { u32 a, d; asm volatile("rdtsc" : "=a"(a), "=d"(d)); return (u64)d << 32 | a; }
-static inline u32 cpu(void) { u32 v; asm volatile("lsl %1,%0" : "=r"(v) : "r"(0x7bu)); return v & 0xfff; }
+static inline u32 cpu(struct Slot *s)
+{
+  u64 v;
+  if (*(volatile u32 *)&s->rdpid) asm volatile("rdpid %0" : "=r"(v));
+  else asm volatile("lsl %k1,%k0" : "=r"(v) : "r"(0x7bu));
+  return v & 0xfff;
+}
 static inline u64 sp(void) { u64 v; asm volatile("mov %%rsp,%0" : "=r"(v)); return v; }
 static inline u64 rdfs(void) { u64 v; asm volatile("rdfsbase %0" : "=r"(v)); return v; }
 static inline u64 rdgs(void) { u64 v; asm volatile("rdgsbase %0" : "=r"(v)); return v; }
@@ -82,20 +88,26 @@ static inline u32 load(volatile u32 *p) { return __atomic_load_n(p, __ATOMIC_ACQ
 
 // ---- hand-off ---------------------------------------------------------------
 
-// Wait until the sentry has answered request p->seq. Spins only while the sentry's thread is awake on another CPU.
-// A spin that ends in sleep all the same makes the next ones rarer, one that does not makes them usual again.
-static void await_answer(struct Priv *p, struct Slot *s, int spin)
+static inline u32 sentry_cpu(struct Slot *s) { return *(volatile u32 *)&s->cmd >> CPU_SHIFT; }
+
+// Wait until the sentry has answered request p->seq; `me` is the own CPU. Spins only while the sentry's thread is awake on
+// another CPU. A spin that ends in sleep all the same makes the next ones rarer, one that does not makes them usual again.
+static void await_answer(struct Priv *p, struct Slot *s, int spin, u32 me)
 {
-  u32 seq = p->seq, limit = *(volatile u32 *)&s->spin, me = cpu();
+  u32 seq = p->seq, limit = *(volatile u32 *)&s->spin;
   if (limit & SPIN_EAGER) { limit &= ~SPIN_EAGER; spin = 1; p->skip = 0; }
-  if (!limit || *(volatile u32 *)&s->sentry_cpu == me) spin = 0;
+  if (!limit || sentry_cpu(s) == me) spin = 0;
   else if (spin && p->skip) { p->skip--; spin = 0; }
   if (spin) {
-    u64 start = rdtsc();
+    u64 start = 0, now = 0;
     do {
-      if ((load(&s->rsp) & ~SLEEP) == seq) { p->backoff = 0; return; }
-      __builtin_ia32_pause();
-    } while (rdtsc() - start < limit && *(volatile u32 *)&s->sentry_cpu != me);
+      for (int i = 0; i < LOOKS; i++) {
+        if ((load(&s->rsp) & ~SLEEP) == seq) { p->backoff = 0; return; }
+        __builtin_ia32_pause();
+      }
+      now = rdtsc();
+      if (!start) start = now;
+    } while (now - start < limit && sentry_cpu(s) != me);
     p->backoff = p->backoff < MAX_BACKOFF ? p->backoff * 2 + 1 : MAX_BACKOFF;
     p->skip = p->backoff;
   }
@@ -107,14 +119,19 @@ static void await_answer(struct Priv *p, struct Slot *s, int spin)
   }
 }
 
-static void handoff(struct Priv *p, struct Slot *s, u32 reason)
+static void handoff(struct Priv *p, struct Slot *s, u32 what)
 {
-  s->reason = reason;
-  s->stub_cpu = cpu();
-  u32 seq = p->seq = (p->seq + 1) & ~SLEEP;
+  u32 me = cpu(s), seq = p->seq = (p->seq + 1) & ~SLEEP;
+  // One after the other and last of all: the sentry looks at this line all the time.
+  if ((what & REQ_MASK) == REQ_SYSCALL) {
+    u64 *g = s->regs;
+    s->call[0] = g[ORIG_RAX]; s->call[1] = g[RDI]; s->call[2] = g[RSI]; s->call[3] = g[RDX];
+    s->call[4] = g[R10]; s->call[5] = g[R8]; s->call[6] = g[R9];
+  }
+  s->what = what | me << CPU_SHIFT;
   u32 old = __atomic_exchange_n(&s->req, seq, __ATOMIC_SEQ_CST);
   if (old & SLEEP) sc(SYS_futex, (u64)&s->req, 1, 1, 0, 0, 0);
-  await_answer(p, s, !(old & SLEEP));
+  await_answer(p, s, !(old & SLEEP), me);
 }
 
 // ---- actions ------------------------------------------------------------------
@@ -181,9 +198,16 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
 {
   u32 n = s->nact, i, size = s->xstate_size;
   // A report of nothing: the sentry wants to see the extended state.
-  if (!n && uc && size <= SLOT_DATA_SIZE) stub_copy((u64)s + SLOT_DATA, uc->fpstate, size);
+  if (!n && size && uc && size <= SLOT_DATA_SIZE) stub_copy((u64)s + SLOT_DATA, uc->fpstate, size);
   long r = 0;
   int fds[MAX_FDS], outcome = ACTIONS_DONE;
+  u32 len = s->copy_len;
+  if (len && stub_copy(s->copy_to, (u64)s + s->copy_from, len) && !ignore) {
+    s->fail_index = FAILED_COPY;
+    s->fail_errno = EFAULT;
+    return ACTIONS_FAILED;
+  }
+  if (!n) return ACTIONS_DONE;
   for (i = 0; i < MAX_FDS; i++) fds[i] = -1;
   if (n > MAX_ACTIONS) n = MAX_ACTIONS;
   for (i = 0; i < n; i++) {
@@ -250,16 +274,19 @@ static void load_regs(struct Priv *p, struct Slot *s, struct ucontext *uc)
   s->private = (u64)p;
 }
 
+static inline u32 command(struct Slot *s) { return *(volatile u32 *)&s->cmd & CMD_MASK; }
+
 // Execute what the sentry answered until it says that the guest resumes.
 static void obey(struct Priv *p, struct Slot *s, struct ucontext *uc)
 {
   for (;;) {
-    u32 cmd = *(volatile u32 *)&s->cmd;
+    u32 cmd = command(s);
     int r = run_actions(p, s, uc, cmd == CMD_EXIT);
     if (cmd == CMD_EXIT) sc(SYS_exit, 0, 0, 0, 0, 0, 0);
-    if (r == ACTIONS_CHILD) { await_answer(p, s, 0); s->fpstate = uc->fpstate; continue; }
+    if (r == ACTIONS_CHILD) { await_answer(p, s, 0, 0); s->fpstate = uc->fpstate; continue; }
     if (r == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
-    if (cmd == CMD_RESUME) break;
+    if (cmd == CMD_RETURN) s->regs[RAX] = s->ret;
+    if (cmd == CMD_RESUME || cmd == CMD_RETURN) break;
     handoff(p, s, REQ_DONE);
   }
   load_regs(p, s, uc);
@@ -275,20 +302,21 @@ static void save(struct Slot *s, struct ucontext *uc)
   s->fpstate = uc->fpstate;
 }
 
-static void serve(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 reason)
+static void serve(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 what)
 {
-  handoff(p, s, reason);
+  handoff(p, s, what);
   obey(p, s, uc);
 }
 
 // ---- system calls ---------------------------------------------------------------
 
-static void capture(struct Slot *s, u32 nr)
+// Copies the guest memory that the call will need; REQ_CAPTURED if there is some.
+static u32 capture(struct Slot *s, u32 nr)
 {
+  if (nr >= CAPTURE_TABLE_LEN || !capture_table[nr][0].kind) return 0;
   u64 *g = s->regs, a[6] = { g[RDI], g[RSI], g[RDX], g[R10], g[R8], g[R9] };
-  s->cap_len[0] = s->cap_len[1] = 0;
-  if (nr >= CAPTURE_TABLE_LEN) return;
   const struct capture *c = capture_table[nr];
+  s->cap_len[0] = s->cap_len[1] = 0;
   for (u32 k = 0; k < 2 && c[k].kind; k++) {
     u64 from = a[c[k].arg], off = k ? CAPTURE_SECOND : 0, room = SLOT_DATA_SIZE - off, n, left;
     u64 dst = (u64)s + SLOT_DATA + off;
@@ -310,6 +338,7 @@ static void capture(struct Slot *s, u32 nr)
     s->cap_addr[k] = from;
     s->cap_len[k] = n - left;
   }
+  return REQ_CAPTURED;
 }
 
 enum { NOT_NATIVE, ANSWERED, INTERRUPTED };
@@ -360,19 +389,19 @@ static int native(struct Priv *p, struct Slot *s)
   return NOT_NATIVE;
 }
 
-// Counts the signals of a call site; names it once when it has raised enough of them.
-static void count(struct Priv *p, struct Slot *s, u64 rip)
+// Counts the signals of a call site; names it once when it has raised enough of them: REQ_SITE.
+static u32 count(struct Priv *p, struct Slot *s, u64 rip)
 {
   // Two places for each site; the less busy of its two tenants makes room.
   u64 hash = rip * 0x9e3779b97f4a7c15ul, *h = &p->hot[hash >> 57], *other = &p->hot[hash >> 50 & 127];
   _Static_assert(sizeof p->hot == 128 * 8, "hot");
-  s->hot = 0;
   if (*h >> 8 != rip) {
     if (*other >> 8 == rip || (*other & 0xff) < (*h & 0xff)) h = other;
     if (*h >> 8 != rip) *h = rip << 8;
   }
-  if ((*h & 0xff) == HOT || rdgs() != (u64)s) return;
-  if ((++*h & 0xff) == HOT) s->hot = rip;
+  if ((*h & 0xff) == HOT || rdgs() != (u64)s || (++*h & 0xff) != HOT) return 0;
+  s->hot = rip;
+  return REQ_SITE;
 }
 
 void stub_sigsys(int sig, struct siginfo *si, struct ucontext *uc)
@@ -381,18 +410,16 @@ void stub_sigsys(int sig, struct siginfo *si, struct ucontext *uc)
   struct Slot *s = slot_of(p);
   save(s, uc);
   s->regs[ORIG_RAX] = s->regs[RAX] = (long)si->nr;
-  s->arch = si->arch;
-  count(p, s, uc->rip);
-  if (si->arch == AUDIT_ARCH_X86_64)
-    switch (native(p, s)) {
-    case ANSWERED:
-      uc->rax = s->regs[RAX];
-      if (s->hot) { save(s, uc); serve(p, s, uc, REQ_HOT); }
-      return;
-    case INTERRUPTED: serve(p, s, uc, REQ_FUTEX); return;
-    }
-  capture(s, si->nr);
-  serve(p, s, uc, REQ_SYSCALL);
+  if (si->arch != AUDIT_ARCH_X86_64) { serve(p, s, uc, REQ_INT80); return; }
+  u32 hot = count(p, s, uc->rip);
+  switch (native(p, s)) {
+  case ANSWERED:
+    uc->rax = s->regs[RAX];
+    if (hot) { save(s, uc); serve(p, s, uc, REQ_HOT | hot); }
+    return;
+  case INTERRUPTED: serve(p, s, uc, REQ_FUTEX); return;
+  }
+  serve(p, s, uc, REQ_SYSCALL | hot | capture(s, si->nr));
 }
 
 // Asks the host for a frame that holds the guest's extended state; goes on in stub_sigfault, never here.
@@ -407,7 +434,7 @@ static void __attribute__((noreturn)) get_frame(struct Priv *p, u32 why)
 static int needs_frame(struct Slot *s, u32 cmd)
 {
   u32 n = s->nact;
-  if (!n) return cmd != CMD_RESUME;
+  if (!n) return cmd != CMD_RESUME && cmd != CMD_RETURN && !s->copy_len;
   for (u32 i = 0; i < n && i < MAX_ACTIONS; i++)
     if (s->act[i].op == ACT_XSTATE || s->act[i].op == ACT_THREAD || s->act[i].op == ACT_FORK) return 1;
   return 0;
@@ -422,20 +449,18 @@ __attribute__((used)) void stub_fast(struct Priv *p, struct Slot *s)
   g[FS_BASE] = rdfs();
   g[GS_BASE] = 0;
   s->fpstate = 0;
-  s->arch = AUDIT_ARCH_X86_64;
-  s->hot = 0;
-  u32 reason = REQ_SYSCALL;
+  u32 what = REQ_FUTEX;
   switch (native(p, s)) {
   case ANSWERED: return;
-  case INTERRUPTED: reason = REQ_FUTEX; break;
-  default: capture(s, g[RAX]);
+  case NOT_NATIVE: what = REQ_SYSCALL | capture(s, g[RAX]);
   }
-  handoff(p, s, reason);
+  handoff(p, s, what);
   for (;;) {
-    u32 cmd = *(volatile u32 *)&s->cmd;
+    u32 cmd = command(s);
     if (cmd == CMD_EXIT) { run_actions(p, s, 0, 1); sc(SYS_exit, 0, 0, 0, 0, 0, 0); }
     if (needs_frame(s, cmd)) get_frame(p, FRAME_OBEY);
     if (run_actions(p, s, 0, 0) == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
+    if (cmd == CMD_RETURN) { g[RAX] = s->ret; break; }
     if (cmd == CMD_RESUME) break;
     handoff(p, s, REQ_DONE);
   }
@@ -495,7 +520,7 @@ void stub_sigfault(int sig, struct siginfo *si, struct ucontext *uc)
       s->result = p->listener;
       handoff(p, s, REQ_READY);
     } else {
-      await_answer(p, s, 0);
+      await_answer(p, s, 0, 0);
       s->fpstate = uc->fpstate;
     }
     obey(p, s, uc);

@@ -72,6 +72,8 @@ constants! {
     SLOT_DATA: u64 = 0x1_0000;
     /// Size of the copy buffer.
     SLOT_DATA_SIZE: u64 = 0x1_0000;
+    /// Index of a failed action: the copy before the first one.
+    FAILED_COPY: u32 = 0xffff;
     /// Actions per hand-off.
     MAX_ACTIONS: u64 = 64;
     /// Offset in the copy buffer at which the second captured window starts.
@@ -82,6 +84,8 @@ constants! {
     SPIN_EAGER: u32 = 0x8000_0000;
     /// Most hand-offs without a spin after spins in vain.
     MAX_BACKOFF: u32 = 255;
+    /// How often a spin looks before it reads the time, which takes longer.
+    LOOKS: u32 = 8;
     /// Sequence number with which a new thread starts to wait.
     FIRST_SEQ: u32 = 1;
 
@@ -122,6 +126,14 @@ constants! {
     /// Signal that interrupts a thread (SIGURG).
     INTERRUPT_SIGNAL: u32 = 23;
 
+    /// The bits of `Slot::what` that hold the reason.
+    REQ_MASK: u32 = 0xff;
+    /// Bit of `Slot::what`: guest memory was captured with the call.
+    REQ_CAPTURED: u32 = 0x100;
+    /// Bit of `Slot::what`: the call site has become hot.
+    REQ_SITE: u32 = 0x200;
+    /// Where the CPU starts in `Slot::what` and `Slot::cmd`; CPUs beyond 65535 look like others.
+    CPU_SHIFT: u32 = 16;
     /// Reason: a system call of the guest.
     REQ_SYSCALL: u32 = 1;
     /// Reason: a processor exception in the guest.
@@ -138,6 +150,8 @@ constants! {
     REQ_READY: u32 = 7;
     /// Reason: a call was answered by the stub, and its site has become hot.
     REQ_HOT: u32 = 8;
+    /// Reason: a call by the 32-bit interface.
+    REQ_INT80: u32 = 9;
 
     /// Command: execute the actions, load the registers, resume the guest.
     CMD_RESUME: u32 = 1;
@@ -145,6 +159,10 @@ constants! {
     CMD_REPORT: u32 = 2;
     /// Command: execute the actions, then end the host thread.
     CMD_EXIT: u32 = 3;
+    /// Command: execute the actions, resume the guest with the registers it had and `Slot::ret` in rax.
+    CMD_RETURN: u32 = 4;
+    /// The bits of `Slot::cmd` that hold the command.
+    CMD_MASK: u32 = 0xffff;
 
     /// Action: host system call `nr` with arguments `a`.
     ACT_SYSCALL: u64 = 1;
@@ -195,35 +213,53 @@ shared! {
         /// Arguments.
         a: [u64; 6],
     }
-    /// The shared part of a guest thread. Bytes from `SLOT_DATA` on are the copy buffer.
+    /// The shared part of a guest thread, ordered by who writes what when: most calls move two cache lines, the first one
+    /// to the sentry and the second one back. Bytes from `SLOT_DATA` on are the copy buffer.
     struct Slot {
         /// Stub to sentry: sequence number of the request, and `SLEEP`.
         req: u32,
-        /// Own cache line.
-        pad0: [u32; 15],
+        /// What it is: REQ_*, flags (`REQ_CAPTURED`, `REQ_SITE`), and the CPU on which the stub runs (`CPU_SHIFT`).
+        what: u32,
+        /// Of `REQ_SYSCALL`: number and arguments, as they are in `regs`.
+        call: [u64; 7],
+
         /// Sentry to stub: sequence number answered, and `SLEEP`.
         rsp: u32,
-        /// Own cache line.
-        pad1: [u32; 15],
-        /// REQ_*.
-        reason: u32,
-        /// CPU on which the stub last ran.
-        stub_cpu: u32,
+        /// CMD_*, and the CPU on which the sentry's thread runs (`CPU_SHIFT`).
+        cmd: u32,
+        /// Result of the call for `CMD_RETURN`.
+        ret: u64,
+        /// Number of actions.
+        nact: u32,
+        /// Bytes to copy to guest memory before the actions, or 0.
+        copy_len: u32,
+        /// Where to.
+        copy_to: u64,
+        /// Where they are in the slot.
+        copy_from: u32,
         /// Padding.
-        pad4: u64,
-        /// System call number of `REQ_SYSCALL`.
-        nr: u32,
-        /// Audit architecture of `REQ_SYSCALL`.
-        arch: u32,
-        /// Index of the action that failed.
+        pad1: [u32; 7],
+
+        /// Longest spin in TSC cycles. This line seldom changes.
+        spin: u32,
+        /// REPORT_*, or 0.
+        report_all: u32,
+        /// Bytes of extended state to show when the sentry asks for a report without actions.
+        xstate_size: u32,
+        /// Nonzero while the host thread lives (cleared by the host kernel).
+        alive: u32,
+        /// Nonzero when the processor has `rdpid`.
+        rdpid: u32,
+        /// Padding.
+        pad2: [u32; 11],
+
+        /// Index of the action that failed. From here on the stub writes.
         fail_index: u32,
         /// Its error number.
         fail_errno: u32,
         /// Result of `ACT_THREAD`, `ACT_FORK`; the listener's number in `REQ_READY`.
         result: u64,
-        /// Address of the extended state in the signal frame.
-        fpstate: u64,
-        /// Fault: signal number and code.
+        /// Fault: signal number.
         fault_signo: u32,
         /// si_code.
         fault_code: u32,
@@ -233,44 +269,37 @@ shared! {
         fault_trapno: u64,
         /// Error code.
         fault_err: u64,
-        /// Captured windows: guest addresses.
+        /// Of `REQ_SITE`: a call site that has raised many signals, the address after its `syscall`.
+        hot: u64,
+        /// Padding.
+        pad3: u64,
+
+        /// Of `REQ_CAPTURED`: guest addresses of the captured windows.
         cap_addr: [u64; 2],
-        /// Captured windows: lengths.
+        /// Their lengths.
         cap_len: [u32; 2],
-        /// Nonzero while the host thread lives (cleared by the host kernel).
-        alive: u32,
         /// Padding.
-        pad2: [u32; 13],
-        /// CMD_*.
-        cmd: u32,
-        /// Number of actions.
-        nact: u32,
-        /// CPU on which the sentry's thread last ran.
-        sentry_cpu: u32,
-        /// Longest spin in TSC cycles.
-        spin: u32,
-        /// Padding.
-        pad5: u64,
-        /// REPORT_*, or 0.
-        report_all: u32,
+        pad4: [u64; 5],
+
+        /// Address of this thread's `Priv`. What follows is for the stub's own use, but for some looks of the sentry.
+        private: u64,
+        /// Address of the extended state in the signal frame.
+        fpstate: u64,
         /// Arithmetic flags of a fast call, as lahf and seto give them.
         flags: u32,
-        /// Address of this thread's `Priv`; written by the stub.
-        private: u64,
-        /// A call site that has raised many signals: the address after its `syscall`, or 0.
-        hot: u64,
         /// The thread waits on a native futex.
         waiting: u32,
-        /// Bytes of extended state to show when the sentry asks for a report without actions.
-        xstate_size: u32,
         /// Padding.
-        pad3: [u32; 2],
+        pad5: [u64; 5],
+
         /// General-purpose registers, in the order of `platform::Regs`.
         regs: [u64; 21],
+        /// Padding.
+        pad6: [u64; 3],
         /// Answers known without the sentry, by system call number: 32 bits, and `KNOWN_BIT` when it is valid.
         known: [u64; 256],
-        /// Padding.
-        spare: [u64; 191],
+        /// Bytes of brief copies.
+        brief: [u64; 184],
         /// Actions.
         act: [Action; 64],
     }
@@ -323,6 +352,16 @@ shared! {
 }
 
 const _: () = assert!(core::mem::offset_of!(Slot, act) == 0x1000);
+// Cache lines.
+const _: () = assert!(
+    core::mem::offset_of!(Slot, rsp) == 64
+        && core::mem::offset_of!(Slot, spin) == 128
+        && core::mem::offset_of!(Slot, fail_index) == 192
+        && core::mem::offset_of!(Slot, cap_addr) == 256
+        && core::mem::offset_of!(Slot, private) == 320
+        && core::mem::offset_of!(Slot, regs) == 384
+        && core::mem::offset_of!(Slot, known).is_multiple_of(64)
+);
 // It costs a process no page of its own.
 const _: () = assert!(size_of::<Priv>() <= 4096);
 const _: () = assert!(

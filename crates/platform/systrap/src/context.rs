@@ -3,7 +3,7 @@
 use crate::Inner;
 use crate::actions::{Encoder, Job};
 use crate::place::Place;
-use crate::slot::SlotMap;
+use crate::slot::{BRIEF_AT, SlotMap};
 use crate::space::{KNOWN_CALLS, Space, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, futex, process};
@@ -19,7 +19,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// How much longer a spin lasts whose partner has only just been woken.
 const WAKING: u64 = 4;
-const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 
 /// The process has ended, or broke the protocol and was killed for it.
 pub(crate) struct Gone;
@@ -28,8 +27,14 @@ pub(crate) struct Gone;
 pub(crate) struct SystrapContext {
     inner: Arc<Inner>,
     thread: Arc<Thread>,
+    /// See `partial`.
     regs: Regs,
+    /// Of `regs` only number and arguments of a call have been read, and rax may have been set: the rest is what the stub
+    /// has, and as most calls need no more it stays there.
+    partial: bool,
     queue: Vec<Action>,
+    /// A copy before everything in the queue: the guest's address, how many bytes, and where they are in the slot.
+    copy: Option<(u64, usize, usize)>,
     /// Extended state to load before the next resume.
     xstate: Option<Vec<u8>>,
     /// Guest memory captured with the last system call: address and length.
@@ -41,6 +46,8 @@ pub(crate) struct SystrapContext {
     backoff: u32,
     /// The last answer had to wake the stub.
     woke: bool,
+    /// Where this thread was when it answered.
+    cpu: u32,
     place: Place,
     /// The stub has been told to spin longer.
     eager: bool,
@@ -57,13 +64,16 @@ impl SystrapContext {
             inner,
             thread,
             regs,
+            partial: false,
             queue: Vec::new(),
+            copy: None,
             xstate: None,
             windows: [(0, 0); 2],
             last: l::FIRST_SEQ,
             skip: 0,
             backoff: 0,
             woke: false,
+            cpu: cpu::current(),
             place: Place::default(),
             eager: false,
             hot: 0,
@@ -89,6 +99,7 @@ impl SystrapContext {
             slot.known(nr).store(0, Relaxed);
         }
         slot.waiting().store(0, Relaxed);
+        slot.rdpid().store(u32::from(cpu::has_rdpid()), Relaxed);
         slot.alive().store(1, SeqCst);
     }
 
@@ -96,9 +107,9 @@ impl SystrapContext {
 
     /// Answers the last request.
     fn post(&mut self, cmd: u32) {
-        let slot = self.slot();
-        slot.cmd().store(cmd, Relaxed);
-        slot.sentry_cpu().store(cpu::current(), Relaxed);
+        let slot = &*self.thread.slot;
+        self.cpu = cpu::current();
+        slot.cmd().store(cmd | self.cpu << l::CPU_SHIFT, Relaxed);
         let asleep = slot.rsp().swap(self.last, SeqCst) & l::SLEEP != 0;
         if asleep {
             futex::wake(slot.rsp(), 1);
@@ -110,16 +121,17 @@ impl SystrapContext {
     /// rarer, one that paid makes them usual again.
     pub(crate) fn await_request(&mut self) -> Result<(), Gone> {
         let slot = &*self.thread.slot;
-        let me = cpu::current();
+        let mut me = self.cpu;
         // Who was woken needs a while to come round with the next request.
         let limit = u64::from(self.inner.spin) * if self.woke { WAKING } else { 1 };
-        let mut spin = limit != 0 && slot.stub_cpu().load(Relaxed) != me;
+        let mut spin = limit != 0 && slot.stub_cpu() != me;
         if spin && self.skip > 0 {
             self.skip -= 1;
             spin = false;
         }
-        let start = cpu::tsc();
+        let mut start = None;
         let mut slept = false;
+        let mut looks = 0_u32;
         loop {
             if self.thread.is_dead() {
                 return Err(Gone);
@@ -133,7 +145,12 @@ impl SystrapContext {
                 break;
             }
             if spin {
-                if cpu::tsc().wrapping_sub(start) < limit && slot.stub_cpu().load(Relaxed) != me {
+                looks += 1;
+                let on = !looks.is_multiple_of(l::LOOKS) || {
+                    let now = cpu::tsc();
+                    now.wrapping_sub(*start.get_or_insert(now)) < limit && slot.stub_cpu() != me
+                };
+                if on {
                     std::hint::spin_loop();
                     continue;
                 }
@@ -152,16 +169,46 @@ impl SystrapContext {
         if self.thread.is_dead() {
             return Err(Gone);
         }
-        let me = cpu::current();
-        let cpus = (me, slot.stub_cpu().load(Relaxed));
-        let eager = self.place.step(&self.inner.cpus, cpus, slept, cpu::tsc());
-        slot.sentry_cpu().store(me, Relaxed);
+        if slept {
+            me = cpu::current();
+        }
+        let eager = self.place.step(&self.inner.cpus, (me, slot.stub_cpu()), slept);
+        // The stub looks at this line all the time.
+        if me != self.cpu {
+            let cmd = slot.cmd().load(Relaxed) & l::CMD_MASK;
+            slot.cmd().store(cmd | me << l::CPU_SHIFT, Relaxed);
+            self.cpu = me;
+        }
         if eager != self.eager {
             self.eager = eager;
             let spin = self.inner.spin * if eager { WAKING as u32 } else { 1 };
             slot.spin().store(spin | if eager { l::SPIN_EAGER } else { 0 }, Relaxed);
         }
         Ok(())
+    }
+
+    /// Why the stub stopped: REQ_* and flags.
+    fn what(&self) -> u32 {
+        self.slot().what().load(Relaxed) & !(u32::MAX << l::CPU_SHIFT)
+    }
+
+    /// Reads what has not been read of the registers.
+    fn load_rest(&mut self) {
+        if !std::mem::take(&mut self.partial) {
+            return;
+        }
+        let known = self.regs;
+        self.load_regs();
+        let (rax, orig_rax) = (known.rax, known.orig_rax);
+        let (rdi, rsi, rdx) = (known.rdi, known.rsi, known.rdx);
+        let (r10, r8, r9) = (known.r10, known.r8, known.r9);
+        self.regs = Regs { rax, orig_rax, rdi, rsi, rdx, r10, r8, r9, ..self.regs };
+    }
+
+    fn load_regs(&mut self) {
+        self.partial = false;
+        self.thread.slot.load_regs(&mut self.regs);
+        self.regs.rip = self.thread.space.sites.guest_rip(self.regs.rip);
     }
 
     /// The other side broke the protocol: only a guest that writes into its slot does.
@@ -193,13 +240,14 @@ impl SystrapContext {
         if uses_fds {
             self.thread.grants.lock().fds = fds;
         }
+        self.encode_copy();
         self.post(l::CMD_REPORT);
         let r = self.await_request();
         if uses_fds {
             self.thread.grants.lock().fds.clear();
         }
         r?;
-        match self.slot().reason().load(Relaxed) {
+        match self.what() {
             l::REQ_DONE => Ok(Ok(())),
             l::REQ_FAILED => Ok(Err(self.failure(encoder)?)),
             _ => Err(self.violation()),
@@ -207,15 +255,42 @@ impl SystrapContext {
     }
 
     fn failure(&self, encoder: &Encoder<'_>) -> Result<(usize, Errno), Gone> {
-        let index = self.slot().fail_index().load(Relaxed) as usize;
+        let index = self.slot().fail_index().load(Relaxed);
         let errno = self.slot().fail_errno().load(Relaxed);
-        match encoder.job_of(index) {
+        let job = if index == l::FAILED_COPY { Some(0) } else { encoder.job_of(index as usize) };
+        match job {
             Some(job) if (1..4096).contains(&errno) => Ok((job, Errno::from_raw(errno as i32))),
             _ => Err(self.violation()),
         }
     }
 
     // ---- the queue ----------------------------------------------------------
+
+    /// Puts the copy that comes first into the slot, or says that there is none.
+    fn encode_copy(&mut self) {
+        let (to, len, from) = self.copy.take().unwrap_or_default();
+        let slot = self.slot();
+        slot.copy_len().store(len as u32, Relaxed);
+        if len != 0 {
+            slot.copy_to().store(to, Relaxed);
+            slot.copy_from().store(from as u32, Relaxed);
+        }
+    }
+
+    /// Has the stub make the copy that comes first when its bytes are where those of the actions go; with `all` in any
+    /// case. On failure the queue is dropped.
+    fn flush_copy(&mut self, all: bool) -> Result<Result<(), (usize, Errno)>, Gone> {
+        if !self.copy.is_some_and(|(_, _, from)| all || from != BRIEF_AT) {
+            return Ok(Ok(()));
+        }
+        self.slot().nact().store(0, Relaxed);
+        let done = self.round(&Encoder::new(&[], self.thread.index), Vec::new())?;
+        if done.is_err() {
+            self.queue.clear();
+            self.xstate = None;
+        }
+        Ok(done)
+    }
 
     /// The queue as jobs, the extended state first; how many jobs come before the first action.
     fn take_jobs(&mut self) -> (SmallVec<[Job; 2]>, usize) {
@@ -227,8 +302,11 @@ impl SystrapContext {
     }
 
     fn flush_queue(&mut self) -> Result<Result<(), (usize, Errno)>, Gone> {
-        if self.queue.is_empty() && self.xstate.is_none() {
+        if self.queue.is_empty() && self.xstate.is_none() && self.copy.is_none() {
             return Ok(Ok(()));
+        }
+        if let Err(e) = self.flush_copy(self.queue.is_empty() && self.xstate.is_none())? {
+            return Ok(Err(e));
         }
         let (jobs, own) = self.take_jobs();
         self.checked(&jobs, own)
@@ -249,6 +327,13 @@ impl SystrapContext {
     // ---- exits -----------------------------------------------------------------
 
     fn resume(&mut self) -> Result<Exit, Gone> {
+        if self.queue.is_empty() && self.xstate.is_none() {
+            self.slot().nact().store(0, Relaxed);
+            return self.enter(&mut Encoder::new(&[], self.thread.index), 0, Vec::new());
+        }
+        if let Err((index, errno)) = self.flush_copy(false)? {
+            return Ok(Exit::ActionFailed { index, errno });
+        }
         let (jobs, own) = self.take_jobs();
         let mut encoder = Encoder::new(&jobs, self.thread.index);
         if self.first_invalid(&jobs).is_some() {
@@ -264,12 +349,22 @@ impl SystrapContext {
             }
             fds = encoder.fill(&self.thread.slot);
         }
+        self.enter(&mut encoder, own, fds)
+    }
+
+    /// Has the guest run, after the actions that are in the slot. `own` jobs came before the kernel's first action.
+    fn enter(
+        &mut self,
+        encoder: &mut Encoder<'_>,
+        own: usize,
+        mut fds: Vec<Arc<std::os::fd::OwnedFd>>,
+    ) -> Result<Exit, Gone> {
         let uses_fds = !fds.is_empty();
         loop {
-            if !self.thread.enter() {
+            if self.thread.interrupted() {
                 // Interrupted before it began: what was queued is executed all the same.
-                if encoder.in_round() > 0
-                    && let Err((i, errno)) = self.round(&encoder, fds)?
+                if (encoder.in_round() > 0 || self.copy.is_some())
+                    && let Err((i, errno)) = self.round(encoder, fds)?
                 {
                     return Ok(Exit::ActionFailed { index: i.saturating_sub(own), errno });
                 }
@@ -280,15 +375,28 @@ impl SystrapContext {
                 self.thread.grants.lock().fds = std::mem::take(&mut fds);
             }
             self.windows = [(0, 0); 2];
-            self.thread.slot.store_regs(&mut self.regs);
-            self.post(l::CMD_RESUME);
+            self.encode_copy();
+            let slot = &*self.thread.slot;
+            if self.partial {
+                slot.ret().store(self.regs.rax, Relaxed);
+                self.thread.enter();
+                self.post(l::CMD_RETURN);
+            } else {
+                slot.store_regs(&mut self.regs);
+                self.thread.enter();
+                self.post(l::CMD_RESUME);
+            }
+            // Whoever interrupted meanwhile has either seen that the thread runs, or is seen here.
+            if self.thread.interrupted() {
+                self.thread.tell();
+            }
             let r = self.await_request();
             self.thread.leave();
             if uses_fds {
                 self.thread.grants.lock().fds.clear();
             }
             r?;
-            if let Some(exit) = self.exit_of(&encoder, own)? {
+            if let Some(exit) = self.exit_of(encoder, own)? {
                 return Ok(exit);
             }
             encoder.forget();
@@ -298,22 +406,34 @@ impl SystrapContext {
 
     /// Reads why the stub stopped. `None`: a stale interrupt, resume.
     fn exit_of(&mut self, encoder: &Encoder<'_>, own: usize) -> Result<Option<Exit>, Gone> {
+        let what = self.what();
         let slot = &*self.thread.slot;
-        let reason = slot.reason().load(Relaxed);
-        if reason == l::REQ_FAILED {
-            let (i, errno) = self.failure(encoder)?;
-            return Ok(Some(Exit::ActionFailed { index: i.saturating_sub(own), errno }));
+        if what & l::REQ_SITE != 0 {
+            self.hot = slot.hot().load(Relaxed);
         }
-        slot.load_regs(&mut self.regs);
-        self.regs.rip = self.thread.space.sites.guest_rip(self.regs.rip);
-        match reason {
-            l::REQ_SYSCALL if slot.arch().load(Relaxed) == AUDIT_ARCH_X86_64 => {
-                self.windows = [slot.window(0), slot.window(1)];
-                self.hot = slot.hot().load(Relaxed);
-                Ok(Some(Exit::Syscall))
-            }
+        match what & l::REQ_MASK {
             l::REQ_SYSCALL => {
-                // int 0x80: there is no 32-bit interface, so the instruction faults as on a host without it.
+                let [nr, rdi, rsi, rdx, r10, r8, r9] = slot.call();
+                let regs = &mut self.regs;
+                (regs.orig_rax, regs.rax) = (nr, nr);
+                (regs.rdi, regs.rsi, regs.rdx) = (rdi, rsi, rdx);
+                (regs.r10, regs.r8, regs.r9) = (r10, r8, r9);
+                self.partial = true;
+                if what & l::REQ_CAPTURED != 0 {
+                    self.windows = [slot.window(0), slot.window(1)];
+                }
+                return Ok(Some(Exit::Syscall));
+            }
+            l::REQ_FAILED => {
+                let (i, errno) = self.failure(encoder)?;
+                return Ok(Some(Exit::ActionFailed { index: i.saturating_sub(own), errno }));
+            }
+            _ => self.load_regs(),
+        }
+        let slot = &*self.thread.slot;
+        match what & l::REQ_MASK {
+            l::REQ_INT80 => {
+                // There is no 32-bit interface, so the instruction faults as on a host without it.
                 self.regs.rip = self.regs.rip.wrapping_sub(2);
                 self.regs.orig_rax = u64::MAX;
                 let (signo, code) = (abi::libc::SIGSEGV, 128);
@@ -333,10 +453,7 @@ impl SystrapContext {
                 })))
             }
             l::REQ_INTERRUPT => Ok(self.thread.take_pending().then_some(Exit::Interrupted)),
-            l::REQ_HOT => {
-                self.hot = slot.hot().load(Relaxed);
-                Ok(Some(Exit::Interrupted))
-            }
+            l::REQ_HOT => Ok(Some(Exit::Interrupted)),
             l::REQ_FUTEX => {
                 if self.thread.take_pending() {
                     return Ok(Some(Exit::FutexInterrupted));
@@ -387,6 +504,7 @@ impl SystrapContext {
                 return Err(e);
             }
         };
+        self.load_rest();
         // The guest names the thread; it must at least be one of the same process, and not one we know.
         let thread = Thread::new(space.clone(), index, slot, tid);
         if !space.has_thread(tid) || !self.inner.register(&thread) {
@@ -421,6 +539,7 @@ impl SystrapContext {
         self.inner.adopt(&space)?;
         let thread = Thread::new(space, index, slot, pid);
         self.inner.register(&thread);
+        self.load_rest();
         Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
     }
 
@@ -472,6 +591,9 @@ impl SystrapContext {
             return;
         }
         self.inner.forget(&self.thread);
+        if self.flush_copy(false).is_err() {
+            return;
+        }
         let (jobs, _) = self.take_jobs();
         let jobs: Vec<Job> = jobs.into_iter().filter(|j| j.check(&self.inner.limits).is_ok()).collect();
         let mut encoder = Encoder::new(&jobs, self.thread.index);
@@ -489,7 +611,8 @@ impl SystrapContext {
         // The host reaches a process's memory through its first thread: when others are left it is parked,
         // unanswered, and then goes with the process.
         if last != leader {
-            if encoder.in_round() > 0 && self.round(&encoder, Vec::new()).is_err() {
+            let left = encoder.in_round() > 0 || self.copy.is_some();
+            if left && self.round(&encoder, Vec::new()).is_err() {
                 return;
             }
             if last {
@@ -497,6 +620,7 @@ impl SystrapContext {
             }
             return;
         }
+        self.encode_copy();
         self.post(l::CMD_EXIT);
         self.thread.space.give_back(self.thread.index);
     }
@@ -516,11 +640,21 @@ impl Context for SystrapContext {
         self.thread.space.clone()
     }
 
-    fn regs(&self) -> &Regs {
+    fn call(&mut self) -> (u64, [u64; 6]) {
+        (self.regs.orig_rax, self.regs.args())
+    }
+
+    fn set_rax(&mut self, value: u64) {
+        self.regs.rax = value;
+    }
+
+    fn regs(&mut self) -> &Regs {
+        self.load_rest();
         &self.regs
     }
 
     fn regs_mut(&mut self) -> &mut Regs {
+        self.load_rest();
         &mut self.regs
     }
 
@@ -528,11 +662,29 @@ impl Context for SystrapContext {
         self.resume().unwrap_or(Exit::Dead)
     }
 
+    fn queue_write(&mut self, addr: u64, data: &[u8]) {
+        let first = self.copy.is_none() && self.queue.is_empty() && self.xstate.is_none();
+        let inside = addr.checked_add(data.len() as u64).is_some_and(|end| end <= self.inner.limits.max);
+        // The copy buffer is free when nothing was captured.
+        let place = match first && inside && !data.is_empty() {
+            true if self.slot().write_brief(data) => Some(BRIEF_AT),
+            true if self.windows == [(0, 0); 2] && data.len() <= l::SLOT_DATA_SIZE as usize => {
+                self.slot().write_data(0, data);
+                Some(l::SLOT_DATA as usize)
+            }
+            _ => None,
+        };
+        match place {
+            Some(from) => self.copy = Some((addr, data.len(), from)),
+            None => self.queue.push(Action::Write { addr, data: data.to_vec() }),
+        }
+    }
+
     fn queue(&mut self, action: Action) {
         match action {
             // Part of the registers; refused later like any other action when the value is impossible.
-            Action::SetFsBase(v) if v < self.inner.limits.max => self.regs.fs_base = v,
-            Action::SetGsBase(v) if v < self.inner.limits.max => self.regs.gs_base = v,
+            Action::SetFsBase(v) if v < self.inner.limits.max => self.regs_mut().fs_base = v,
+            Action::SetGsBase(v) if v < self.inner.limits.max => self.regs_mut().gs_base = v,
             _ => {}
         }
         self.queue.push(action);
@@ -564,6 +716,17 @@ impl Context for SystrapContext {
             }
         }
         false
+    }
+
+    fn captured_str(&self, addr: u64, max: usize) -> Option<Vec<u8>> {
+        self.windows.into_iter().enumerate().find_map(|(i, (start, len))| {
+            let offset = usize::try_from(addr.checked_sub(start)?).ok().filter(|offset| *offset < len)?;
+            let mut text = vec![0; (len - offset).min(max)];
+            self.slot().read_window(i, offset, &mut text);
+            let end = text.iter().position(|b| *b == 0).map_or(text.len(), |nul| nul + 1);
+            text.truncate(end);
+            Some(text)
+        })
     }
 
     fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>> {
@@ -659,6 +822,7 @@ impl Context for SystrapContext {
             return false;
         }
         self.slot().report_all().store(l::REPORT_NEXT_NOT, Relaxed);
+        self.load_rest();
         self.regs.rip = self.regs.rip.wrapping_sub(2);
         self.regs.rax = self.regs.orig_rax;
         true
@@ -672,6 +836,7 @@ impl Context for SystrapContext {
 impl Drop for SystrapContext {
     fn drop(&mut self) {
         self.queue.clear();
+        self.copy = None;
         self.end();
     }
 }

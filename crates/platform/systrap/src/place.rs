@@ -5,6 +5,7 @@
 //! than the stub's, where both can spin. If that does not pay, because the other CPUs have work of their own, it goes back
 //! to any CPU, and tries again later and later.
 
+use hostsys::cpu;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Hand-offs on one CPU before the thread moves away.
@@ -52,9 +53,9 @@ pub(crate) struct Place {
 
 impl Place {
     /// A request has come. True while both sides should spin longer.
-    pub(crate) fn step(&mut self, cpus: &Cpus, (me, stub): (u32, u32), slept: bool, now: u64) -> bool {
+    pub(crate) fn step(&mut self, cpus: &Cpus, (me, stub): (u32, u32), slept: bool) -> bool {
         let Some(left) = self.left else {
-            self.together(cpus, me == stub, stub, now);
+            self.together(cpus, me == stub, stub);
             return self.left.is_some();
         };
         self.calls += 1;
@@ -65,7 +66,7 @@ impl Place {
                 self.stay_anywhere(cpus);
                 let (first, longest) = PAUSE;
                 self.pause = (self.pause * 2).clamp(first, longest);
-                self.not_before = now.wrapping_add(self.pause * cpus.per_microsecond);
+                self.not_before = cpu::tsc().wrapping_add(self.pause * cpus.per_microsecond);
             } else {
                 self.pause = 0;
             }
@@ -74,19 +75,20 @@ impl Place {
         self.calls < EAGER
     }
 
-    fn together(&mut self, cpus: &Cpus, same: bool, stub: u32, now: u64) {
+    fn together(&mut self, cpus: &Cpus, same: bool, stub: u32) {
         if !same || cpus.count < 2 {
             self.streak = 0;
             return;
         }
         if self.streak == 0 {
-            self.since = now;
+            self.since = cpu::tsc();
         }
         self.streak += 1;
         if self.streak < STREAK {
             return;
         }
         self.streak = 0;
+        let now = cpu::tsc();
         let took = now.wrapping_sub(self.since);
         let early = (self.not_before.wrapping_sub(now) as i64) > 0;
         if early || took > u64::from(STREAK) * DENSE * cpus.per_microsecond {

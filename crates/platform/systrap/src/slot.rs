@@ -9,7 +9,13 @@ use hostsys::memfd::{self, SharedMapping};
 use platform::Regs;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use stub::layout::{Action, CAPTURE_SECOND, KNOWN, NSLOTS, SLOT_DATA, SLOT_DATA_SIZE, SLOT_SIZE, Slot};
+use stub::layout::{
+    Action, CAPTURE_SECOND, CPU_SHIFT, KNOWN, NSLOTS, SLOT_DATA, SLOT_DATA_SIZE, SLOT_SIZE, Slot,
+};
+
+/// Where the bytes of brief copies are in a slot, and how many there is room for.
+pub(crate) const BRIEF_AT: usize = offset_of!(Slot, brief);
+const BRIEF: usize = offset_of!(Slot, act) - BRIEF_AT;
 
 /// A mapped slot.
 #[derive(Debug)]
@@ -41,15 +47,25 @@ impl SlotMap {
     }
 
     words! {
-        req: word, rsp: word, reason: word, stub_cpu: word, arch: word, fail_index: word,
-        fail_errno: word, result: long, fpstate: long, fault_signo: word, fault_code: word, fault_addr: long,
-        fault_trapno: long, fault_err: long, alive: word, cmd: word, nact: word, sentry_cpu: word, spin: word,
-        report_all: word, waiting: word, hot: long, xstate_size: word,
+        req: word, what: word, rsp: word, cmd: word, ret: long, nact: word, copy_len: word, copy_to: long, copy_from: word, spin: word, report_all: word,
+        xstate_size: word, alive: word, fail_index: word, fail_errno: word, result: long, fault_signo: word,
+        fault_code: word, fault_addr: long, fault_trapno: long, fault_err: long, hot: long, fpstate: long,
+        waiting: word, rdpid: word,
     }
 
     /// The answer to a system call that the stub gives by itself.
     pub(crate) fn known(&self, nr: u32) -> &AtomicU64 {
         self.0.long(offset_of!(Slot, known) + 8 * (nr as usize % KNOWN as usize))
+    }
+
+    /// The CPU on which the stub was when it made its last request.
+    pub(crate) fn stub_cpu(&self) -> u32 {
+        self.what().load(Relaxed) >> CPU_SHIFT
+    }
+
+    /// Number and arguments of the system call.
+    pub(crate) fn call(&self) -> [u64; 7] {
+        std::array::from_fn(|i| self.0.long(offset_of!(Slot, call) + 8 * i).load(Relaxed))
     }
 
     /// Address and length of captured window `i`, clamped to its room in the copy buffer.
@@ -74,6 +90,15 @@ impl SlotMap {
     /// Copies into the copy buffer.
     pub(crate) fn write_data(&self, offset: usize, data: &[u8]) {
         self.0.copy_in(SLOT_DATA as usize + offset, data);
+    }
+
+    /// Copies to where brief copies have their place; false when there are too many bytes.
+    pub(crate) fn write_brief(&self, data: &[u8]) -> bool {
+        let fits = data.len() <= BRIEF;
+        if fits {
+            self.0.copy_in(BRIEF_AT, data);
+        }
+        fits
     }
 
     /// Stores one action.

@@ -186,16 +186,14 @@ pub(crate) struct Thread {
     pub(crate) slot: Arc<SlotMap>,
     /// Named by the guest for threads, so only ever used together with the pid.
     pub(crate) tid: i32,
-    state: AtomicU32,
+    /// The guest thread is (about to be) in guest code.
+    running: AtomicBool,
+    /// An interrupt has been asked for and not yet been reported.
+    pending: AtomicBool,
     dead: AtomicBool,
     pub(crate) grants: Mutex<Grants>,
     pub(crate) answers: Mutex<Answers>,
 }
-
-/// The guest thread is (about to be) in guest code.
-const RUNNING: u32 = 1;
-/// An interrupt has been asked for and not yet been reported.
-const PENDING: u32 = 2;
 
 impl Thread {
     pub(crate) fn new(space: Arc<Space>, index: usize, slot: Arc<SlotMap>, tid: i32) -> Arc<Thread> {
@@ -204,7 +202,8 @@ impl Thread {
             index,
             slot,
             tid,
-            state: AtomicU32::new(0),
+            running: AtomicBool::new(false),
+            pending: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             grants: Mutex::default(),
             answers: Mutex::default(),
@@ -226,21 +225,31 @@ impl Thread {
         futex::wake(req, i32::MAX);
     }
 
-    /// False when an interrupt waits to be reported.
-    pub(crate) fn enter(&self) -> bool {
-        let r = self
-            .state
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |s| (s & PENDING == 0).then_some(s | RUNNING));
-        r.is_ok()
+    /// An interrupt waits to be reported.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.pending.load(Ordering::SeqCst)
+    }
+
+    /// The guest is about to run. The answer that lets it is a barrier between this and a look at [`Thread::interrupted`].
+    pub(crate) fn enter(&self) {
+        self.running.store(true, Ordering::Release);
     }
 
     pub(crate) fn leave(&self) {
-        self.state.fetch_and(!RUNNING, Ordering::SeqCst);
+        self.running.store(false, Ordering::Release);
     }
 
     /// Takes the pending interrupt; false when there was none.
     pub(crate) fn take_pending(&self) -> bool {
-        self.state.fetch_and(!PENDING, Ordering::SeqCst) & PENDING != 0
+        self.pending.swap(false, Ordering::SeqCst)
+    }
+
+    /// Stops the guest thread if it is in guest code; the stub notes it otherwise, and reports later.
+    pub(crate) fn tell(&self) {
+        let sent = self.space.while_alive(|pid| process::tgkill(pid, self.tid, INTERRUPT_SIGNAL as i32));
+        if sent == Err(Errno::ESRCH) {
+            self.mark_dead();
+        }
     }
 }
 
@@ -280,12 +289,8 @@ impl Interrupt for Thread {
     }
 
     fn interrupt(&self) {
-        let before = self.state.fetch_or(PENDING, Ordering::SeqCst);
-        if before == RUNNING {
-            let sent = self.space.while_alive(|pid| process::tgkill(pid, self.tid, INTERRUPT_SIGNAL as i32));
-            if sent == Err(Errno::ESRCH) {
-                self.mark_dead();
-            }
+        if !self.pending.swap(true, Ordering::SeqCst) && self.running.load(Ordering::SeqCst) {
+            self.tell();
         }
     }
 }
