@@ -368,6 +368,16 @@ pub(crate) struct Debug {
     /// Show the processes as the sandbox sees them
     #[arg(long)]
     pub(crate) ps: bool,
+    /// Sample what the guest and its kernel spend processor time with, and write a flame graph (SVG), or folded stacks when
+    /// FILE ends in .folded or .txt; needs root on the host
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// How long to sample, as 10s or 500ms; an interrupt ends it early
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, default_value = "5s")]
+    pub(crate) duration: Duration,
+    /// Samples in a second, on each processor
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=i64::from(profile::MAX_FREQUENCY)), default_value_t = 99)]
+    pub(crate) frequency: u32,
     /// The container's name
     pub(crate) id: String,
 }

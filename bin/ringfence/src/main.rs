@@ -87,7 +87,7 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
         Command::Resume(args) => commands::resources::resume(global, args),
         Command::Update(args) => commands::resources::update(global, args),
         Command::Events(args) => commands::resources::events(global, args),
-        Command::Debug(args) => commands::inspect::debug(global, args),
+        Command::Debug(args) => commands::debug::run(global, args),
     }
 }
 

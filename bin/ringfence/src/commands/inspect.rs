@@ -1,6 +1,6 @@
-//! `ringfence list`, `state`, `ps` and `debug`.
+//! `ringfence list`, `state` and `ps`.
 
-use crate::cli::{Debug, Global, Id, List, ListFormat, LogLevel, Ps, Strace};
+use crate::cli::{Global, Id, List, ListFormat, Ps};
 use crate::{Failure, container, pod, say};
 use sandbox::state::{self, State, Status};
 use sentry::spec::ProcessInfo;
@@ -73,7 +73,7 @@ fn host_pids(init: i32) -> HashMap<i32, i32> {
         .collect()
 }
 
-fn table(processes: &[ProcessInfo]) -> Result<(), Failure> {
+pub(crate) fn table(processes: &[ProcessInfo]) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     say(format_args!(
         "{:<8} {:>7} {:>7} {:>2} {:<5} {:<6} {:>8} CMD",
@@ -96,19 +96,4 @@ fn table(processes: &[ProcessInfo]) -> Result<(), Failure> {
         ))?;
     }
     Ok(())
-}
-
-pub(crate) fn debug(global: &Global, args: &Debug) -> Result<u8, Failure> {
-    let (container, _) = container::find(global, &args.id)?;
-    let client = container::connect(&container)?;
-    if args.ps {
-        table(&client.processes()?)?;
-    }
-    if args.log_level.is_some() || args.strace.is_some() {
-        let strace = args.strace == Some(Strace::All) || args.log_level == Some(LogLevel::Info);
-        client.log(args.log_level == Some(LogLevel::Debug), strace)?;
-    } else if !args.ps {
-        return Err("say what to do: --ps, --log-level or --strace".into());
-    }
-    Ok(0)
 }

@@ -1,6 +1,7 @@
 //! One module per subcommand, or for a few that belong together.
 
 pub(crate) mod create;
+pub(crate) mod debug;
 pub(crate) mod do_;
 pub(crate) mod end;
 pub(crate) mod exec;

@@ -1,0 +1,245 @@
+//! Names of functions from an ELF file's symbol tables.
+//!
+//! The file may come from anywhere: every table is bounded, every number in it is checked before it is used.
+
+use object::LittleEndian as LE;
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
+use object::pod::{self, Pod};
+use std::fmt::{self, Write};
+
+/// Longest table that is read; the programs with most symbols have some ten million bytes of them.
+const MAX_TABLE: u64 = 128 << 20;
+/// Longest name as it is in the file.
+const MAX_NAME: usize = 4096;
+/// Longest name as it is shown.
+const MAX_SHOWN: usize = 240;
+/// How many symbols that begin before an address are looked at, for one that reaches it.
+const LOOK_BACK: usize = 64;
+
+/// A file that is read in pieces.
+pub(crate) trait Source {
+    /// These bytes, if all of them are there.
+    fn read(&self, offset: u64, len: usize) -> Option<Vec<u8>>;
+}
+
+impl Source for &[u8] {
+    fn read(&self, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let start = usize::try_from(offset).ok()?;
+        self.get(start..start.checked_add(len)?).map(<[u8]>::to_vec)
+    }
+}
+
+/// The function at each of these places in the file, as far as the file says.
+pub(crate) fn names(source: &impl Source, offsets: &[u64]) -> Vec<Option<String>> {
+    let mut found = vec![None; offsets.len()];
+    let _ = fill(source, offsets, &mut found);
+    found
+}
+
+fn fill(source: &impl Source, offsets: &[u64], found: &mut [Option<String>]) -> Option<()> {
+    let header = one::<FileHeader64<LE>>(source, 0)?;
+    let ident = header.e_ident;
+    if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
+        return None;
+    }
+    let segments: Vec<ProgramHeader64<LE>> =
+        table(source, header.e_phoff.get(LE), u64::from(header.e_phnum.get(LE)))?;
+    let addresses: Vec<Option<u64>> = offsets.iter().map(|offset| address(&segments, *offset)).collect();
+    let sections: Vec<SectionHeader64<LE>> =
+        table(source, header.e_shoff.get(LE), u64::from(header.e_shnum.get(LE)))?;
+    // What is stripped has the second table only, with the functions that others call.
+    for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+        if let Some(section) = sections.iter().find(|section| section.sh_type.get(LE) == kind) {
+            let _ = from_table(source, &sections, section, &addresses, found);
+        }
+    }
+    Some(())
+}
+
+/// Where a place in the file is in memory, before the program is moved.
+fn address(segments: &[ProgramHeader64<LE>], offset: u64) -> Option<u64> {
+    segments.iter().filter(|segment| segment.p_type.get(LE) == elf::PT_LOAD).find_map(|segment| {
+        let into = offset.checked_sub(segment.p_offset.get(LE))?;
+        (into < segment.p_filesz.get(LE)).then(|| segment.p_vaddr.get(LE).wrapping_add(into))
+    })
+}
+
+/// A function.
+#[derive(Clone, Copy)]
+struct Function {
+    start: u64,
+    size: u64,
+    name: u32,
+    /// Of several at one address the one with the highest is shown.
+    rank: u8,
+}
+
+fn from_table(
+    source: &impl Source,
+    sections: &[SectionHeader64<LE>],
+    section: &SectionHeader64<LE>,
+    addresses: &[Option<u64>],
+    found: &mut [Option<String>],
+) -> Option<()> {
+    if found.iter().all(Option::is_some) {
+        return Some(());
+    }
+    let symbols: Vec<Sym64<LE>> =
+        table(source, section.sh_offset.get(LE), section.sh_size.get(LE) / size_of::<Sym64<LE>>() as u64)?;
+    let mut functions: Vec<Function> = symbols.iter().filter_map(function).collect();
+    drop(symbols);
+    functions.sort_unstable_by_key(|f| (f.start, f.rank));
+    let strings = sections.get(section.sh_link.get(LE) as usize)?;
+    let strings = bytes(source, strings.sh_offset.get(LE), strings.sh_size.get(LE))?;
+    for (address, found) in addresses.iter().zip(found) {
+        let (Some(address), None) = (*address, &found) else { continue };
+        *found = function_at(&functions, address).and_then(|function| {
+            let name = strings.get(function.name as usize..)?;
+            let name = name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
+            Some(shown(&String::from_utf8_lossy(&name[..name.len().min(MAX_NAME)])))
+        });
+    }
+    Some(())
+}
+
+fn function(symbol: &Sym64<LE>) -> Option<Function> {
+    let (kind, binding) = (symbol.st_info & 15, symbol.st_info >> 4);
+    let size = symbol.st_size.get(LE);
+    let code = match kind {
+        elf::STT_FUNC | elf::STT_GNU_IFUNC => 4,
+        // Assembly does not always say what is a function.
+        elf::STT_NOTYPE => 0,
+        _ => return None,
+    };
+    let start = symbol.st_value.get(LE);
+    if symbol.st_shndx.get(LE) == elf::SHN_UNDEF || start == 0 {
+        return None;
+    }
+    let bound = match binding {
+        elf::STB_GLOBAL => 2,
+        elf::STB_WEAK => 1,
+        _ => 0,
+    };
+    Some(Function { start, size, name: symbol.st_name.get(LE), rank: code + bound })
+}
+
+fn function_at(functions: &[Function], address: u64) -> Option<&Function> {
+    let before = &functions[..functions.partition_point(|function| function.start <= address)];
+    let near = || before.iter().rev().take(LOOK_BACK);
+    near()
+        .find(|function| address - function.start < function.size)
+        .or_else(|| near().next().filter(|f| f.size == 0))
+}
+
+fn bytes(source: &impl Source, offset: u64, len: u64) -> Option<Vec<u8>> {
+    source.read(offset, usize::try_from(len).ok().filter(|_| len <= MAX_TABLE)?)
+}
+
+fn table<T: Pod>(source: &impl Source, offset: u64, count: u64) -> Option<Vec<T>> {
+    let count = usize::try_from(count).ok()?;
+    let bytes = bytes(source, offset, count.checked_mul(size_of::<T>())? as u64)?;
+    pod::slice_from_bytes(&bytes, count).ok().map(|(entries, _)| entries.to_vec())
+}
+
+fn one<T: Pod>(source: &impl Source, offset: u64) -> Option<T> {
+    table(source, offset, 1)?.pop()
+}
+
+/// A name without what the compiler put around it.
+fn shown(name: &str) -> String {
+    let mut text = Bounded(String::new());
+    let written = match rustc_demangle::try_demangle(name) {
+        Ok(demangled) => write!(text, "{demangled:#}"),
+        Err(_) => text.write_str(name),
+    };
+    if written.is_err() {
+        text.0.push('…');
+    }
+    text.0
+}
+
+/// Text that ends where it gets too long: a short name can stand for an endless one.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            if self.0.len() >= MAX_SHOWN {
+                return Err(fmt::Error);
+            }
+            self.0.push(c);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[inline(never)]
+    fn here(x: u64) -> u64 {
+        std::hint::black_box(x) + 1
+    }
+
+    /// Our own executable, and where in it a function of ours is.
+    fn own() -> (Vec<u8>, u64) {
+        let at = here as fn(u64) -> u64 as usize as u64;
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let place = maps.lines().find_map(|line| {
+            let mapping = crate::sample::mapping(line)?;
+            (mapping.start <= at && at < mapping.end).then(|| mapping.offset + at - mapping.start)
+        });
+        (fs::read("/proc/self/exe").unwrap(), place.unwrap())
+    }
+
+    #[test]
+    fn a_function_is_found() {
+        let (file, place) = own();
+        let names = names(&&file[..], &[0, place, place + 1, u64::MAX]);
+        assert_eq!(names[0], None);
+        assert_eq!(names[1].as_deref(), Some("profile::elf::tests::here"));
+        assert_eq!(names[2], names[1]);
+        assert_eq!(names[3], None);
+    }
+
+    #[test]
+    fn broken_files_have_no_names() {
+        let (file, place) = own();
+        for len in [0, 1, 63, 64, 100, 5000, file.len() - 1] {
+            names(&&file[..len], &[place]);
+        }
+        // Every byte of the header, and some of the section headers, at their extremes.
+        let sections = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
+        for at in (0..64).chain(sections..(sections + 640).min(file.len())) {
+            for value in [0, 1, 0x7f, 0xff] {
+                names(&Patched { file: &file, at: at as u64, value }, &[place]);
+            }
+        }
+        assert!(names(&&b"#!/bin/sh\n"[..], &[0]) == [None]);
+    }
+
+    struct Patched<'a> {
+        file: &'a [u8],
+        at: u64,
+        value: u8,
+    }
+
+    impl Source for Patched<'_> {
+        fn read(&self, offset: u64, len: usize) -> Option<Vec<u8>> {
+            let mut bytes = self.file.read(offset, len)?;
+            if let Some(byte) = self.at.checked_sub(offset).and_then(|at| bytes.get_mut(at as usize)) {
+                *byte = self.value;
+            }
+            Some(bytes)
+        }
+    }
+
+    #[test]
+    fn names_are_short() {
+        assert_eq!(shown("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"), "core::fmt::Write::write_fmt");
+        assert_eq!(shown("main"), "main");
+        assert!(shown(&"x".repeat(5000)).len() < 250);
+    }
+}

@@ -1,0 +1,166 @@
+//! The files that samples fall into: opened as the very files that are mapped, read within limits.
+//!
+//! A file of a container is opened through a process that maps it (/proc/PID/map_files), so that no path is
+//! resolved that the guest could bend, and files that have no path are found, too. When every process that had it has ended,
+//! the path is looked up beneath the container's root as init shows it, where links cannot lead out.
+
+use crate::elf::{self, Source};
+use crate::records::{FileId, Mapping};
+use crate::sample;
+use crate::world::World;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat, statat};
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// Most files that are held open; further ones have no names.
+const MAX_OPEN: usize = 256;
+/// Most bytes that are read of all files together.
+const MAX_READ: u64 = 2 << 30;
+/// How many samples may try to open a file, and through how many processes.
+const MAX_TRIES: u8 = 16;
+/// Longest list of mappings that is read.
+pub(crate) const MAX_MAPS: u64 = 16 << 20;
+
+/// A file that samples fell into.
+struct Entry {
+    path: String,
+    file: Option<File>,
+    tries: u8,
+    /// The places of interest.
+    offsets: BTreeSet<u64>,
+}
+
+/// All of them.
+pub(crate) struct Files {
+    entries: Vec<Entry>,
+    index: HashMap<FileId, u32>,
+    open: usize,
+    /// The pid namespace of the sandbox.
+    namespace: CString,
+    /// The container's root.
+    root: Option<OwnedFd>,
+}
+
+impl Files {
+    /// For the sandbox with that pid namespace, and a container's root.
+    pub(crate) fn new(namespace: CString, root: Option<OwnedFd>) -> Self {
+        Self { entries: Vec::new(), index: HashMap::new(), open: 0, namespace, root }
+    }
+
+    /// Notes a place in a file; the file's number.
+    pub(crate) fn note(&mut self, mapping: &Mapping, offset: u64) -> u32 {
+        let next = self.entries.len() as u32;
+        let number = *self.index.entry(mapping.file).or_insert(next);
+        if number == next {
+            let path = mapping.path.clone();
+            self.entries.push(Entry { path, file: None, tries: 0, offsets: BTreeSet::new() });
+        }
+        self.entries[number as usize].offsets.insert(offset);
+        number
+    }
+
+    /// Opens the files that are not open yet, through processes that map them.
+    pub(crate) fn open(&mut self, world: &World) {
+        let wanted: Vec<(FileId, u32)> = self
+            .index
+            .iter()
+            .filter(|(_, number)| {
+                let entry = &self.entries[**number as usize];
+                entry.file.is_none() && entry.tries < MAX_TRIES
+            })
+            .map(|(id, number)| (*id, *number))
+            .collect();
+        for (id, number) in wanted {
+            if self.open >= MAX_OPEN {
+                return;
+            }
+            let file = world
+                .processes
+                .iter()
+                .filter(|(_, process)| process.maps(id))
+                .take(MAX_TRIES.into())
+                .find_map(|(pid, _)| mapped(*pid, id, &self.namespace));
+            let entry = &mut self.entries[number as usize];
+            entry.tries += 1;
+            entry.file = file.or_else(|| beneath(self.root.as_ref()?.as_fd(), &entry.path));
+            self.open += usize::from(entry.file.is_some());
+        }
+    }
+
+    /// The names of the noted places of a file, by number and place, and the file's own name where there is none.
+    pub(crate) fn names(self) -> Vec<(HashMap<u64, String>, String)> {
+        let left = Cell::new(MAX_READ);
+        let resolve = |entry: Entry| {
+            let offsets: Vec<u64> = entry.offsets.into_iter().collect();
+            let found = match entry.file {
+                Some(file) => elf::names(&Limited { file, left: &left }, &offsets),
+                None => Vec::new(),
+            };
+            let names = offsets.into_iter().zip(found).filter_map(|(offset, name)| Some((offset, name?)));
+            let path = entry.path.trim_end_matches(" (deleted)");
+            let own = path.rsplit('/').next().unwrap_or_default().trim_start_matches("memfd:");
+            (names.collect(), own.chars().take(80).collect())
+        };
+        self.entries.into_iter().map(resolve).collect()
+    }
+}
+
+/// Opens a file that a process of the sandbox maps.
+fn mapped(pid: i32, id: FileId, namespace: &CString) -> Option<File> {
+    // What is reached through this descriptor is of that process, even when another one gets its id.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let process = openat(CWD, format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
+    if readlinkat(&process, "ns/pid", Vec::new()).ok()? != *namespace {
+        return None;
+    }
+    let maps = openat(&process, "maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = Vec::new();
+    File::from(maps).take(MAX_MAPS).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let mapping = text.lines().filter_map(sample::mapping).find(|mapping| mapping.file == id)?;
+    let name = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
+    regular(openat(&process, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)
+}
+
+/// Opens a file of the container's root file system, by its path as the host shows it: the gofer's tree 0.
+fn beneath(root: BorrowedFd<'_>, path: &str) -> Option<File> {
+    let path = path.strip_prefix("/0/")?;
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    regular(openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside).ok()?)
+}
+
+/// Opens what a descriptor refers to for reading, if that is a regular file.
+fn regular(place: OwnedFd) -> Option<File> {
+    let stat = statat(&place, "", AtFlags::EMPTY_PATH).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    openat(CWD, format!("/proc/self/fd/{}", place.as_raw_fd()), flags, Mode::empty()).ok().map(File::from)
+}
+
+/// A file of which no more is read than what is left of the allowance.
+struct Limited<'a> {
+    file: File,
+    left: &'a Cell<u64>,
+}
+
+impl Source for Limited<'_> {
+    fn read(&self, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let size = self.file.metadata().ok()?.len();
+        let end = offset.checked_add(len as u64)?;
+        let left = self.left.get().checked_sub(len as u64)?;
+        if end > size {
+            return None;
+        }
+        self.left.set(left);
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, offset).ok()?;
+        Some(bytes)
+    }
+}
