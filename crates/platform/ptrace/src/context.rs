@@ -224,11 +224,8 @@ impl PtraceContext {
                 simple(libc::SYS_madvise, [addr, len, advice as u64, 0, 0, 0])
             }
             Action::Write { addr, ref data } => {
-                if self.space.write(addr, data) == data.len() {
-                    Ok(())
-                } else {
-                    Err(Errno::EFAULT)
-                }
+                self.touch(addr, data.len())?;
+                if self.space.write(addr, data) == data.len() { Ok(()) } else { Err(Errno::EFAULT) }
             }
             Action::StoreAndWake { addr, value, wake } => {
                 range(addr, 4, max).map_err(|_| Errno::EFAULT)?;
@@ -256,6 +253,22 @@ impl PtraceContext {
                     Err(Errno::EPERM)
                 }
             }
+        }
+    }
+
+    /// Has the guest's thread itself take the page faults of a large write. If they exceed a limit on memory, the host kills that
+    /// process; in the course of a write from outside it goes on to kill others, as the first one's memory is held by the
+    /// write. Small ones are not worth the time.
+    fn touch(&mut self, addr: u64, len: usize) -> Result<()> {
+        let (page, end) = (addr & !(abi::PAGE_SIZE - 1), addr.saturating_add(len as u64));
+        if (len as u64) < abi::PAGE_SIZE || end > self.inner.limits.max {
+            return Ok(());
+        }
+        let args = [page, end - page, libc::MADV_POPULATE_WRITE as u64, 0, 0, 0];
+        match self.host_call(libc::SYS_madvise, args, None) {
+            Err(Errno::ESRCH) => Err(Errno::ESRCH),
+            // What cannot be written the write says.
+            _ => Ok(()),
         }
     }
 
