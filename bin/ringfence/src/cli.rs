@@ -304,6 +304,9 @@ pub(crate) struct Ps {
     pub(crate) format: ListFormat,
     /// The container's name
     pub(crate) id: String,
+    /// Options of ps(1): the host's program lists, and of its rows those of the container are shown
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PS OPTIONS")]
+    pub(crate) options: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ use sandbox::state::{self, State, Status};
 use sentry::spec::ProcessInfo;
 use std::collections::HashMap;
 use std::fs;
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) fn list(global: &Global, args: &List) -> Result<u8, Failure> {
@@ -41,17 +42,44 @@ pub(crate) fn ps(global: &Global, args: &Ps) -> Result<u8, Failure> {
         return Err("container not running".into());
     }
     let processes = container::connect(&container)?.processes()?;
+    if args.format == ListFormat::Table && args.options.is_empty() {
+        table(&processes)?;
+        return Ok(0);
+    }
+    // What clients do with these is look them up on the host.
+    let outside = host_pids(pod::sandbox_of(global, record)?.state.pid);
+    let pids: Vec<i32> =
+        processes.iter().filter_map(|process| outside.get(&process.host_pid)).copied().collect();
     match args.format {
-        ListFormat::Json => {
-            // What clients do with these is look them up on the host.
-            let outside = host_pids(pod::sandbox_of(global, record)?.state.pid);
-            let pids: Vec<_> =
-                processes.iter().filter_map(|process| outside.get(&process.host_pid)).collect();
-            say(serde_json::to_string(&pids)?)?;
-        }
-        ListFormat::Table => table(&processes)?,
+        ListFormat::Json => say(serde_json::to_string(&pids)?)?,
+        ListFormat::Table => host_table(&args.options, &pids)?,
     }
     Ok(0)
+}
+
+/// What the host's ps(1) says with these options, of some processes.
+fn host_table(options: &[String], pids: &[i32]) -> Result<(), Failure> {
+    let listed =
+        Command::new("ps").args(options).output().map_err(|error| format!("cannot run ps: {error}"))?;
+    if !listed.status.success() {
+        let why = String::from_utf8_lossy(&listed.stderr);
+        let why = why.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing");
+        return Err(format!("ps {}: {}: {why}", options.join(" "), listed.status).into());
+    }
+    let text = String::from_utf8_lossy(&listed.stdout);
+    let mut lines = text.lines();
+    let title = lines.next().unwrap_or_default();
+    let Some(column) = title.split_whitespace().position(|word| word == "PID") else {
+        return Err(format!("ps {}: its output has no column PID", options.join(" ")).into());
+    };
+    say(title)?;
+    for line in lines {
+        let pid = line.split_whitespace().nth(column).and_then(|word| word.parse().ok());
+        if pid.is_some_and(|pid: i32| pids.contains(&pid)) {
+            say(line)?;
+        }
+    }
+    Ok(())
 }
 
 /// For every process of the sandbox's pid namespace, its id there and on the host.
