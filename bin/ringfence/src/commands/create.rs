@@ -3,10 +3,11 @@
 use crate::cli::{Create, Global, Id, Run};
 use crate::record::{self, Kept};
 use crate::{Failure, container, logs, names, pod, start_hooks};
-use bundle::{Config, Options, Prepared};
+use bundle::{Config, Options, Pod, Prepared};
 use cgroups::Manager;
 use hooks::Kind;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
+use sandbox::client::Client;
 use sandbox::console;
 use sandbox::launch::{Files, Holds, Sandbox, launch};
 use sandbox::member;
@@ -37,7 +38,9 @@ pub(crate) fn start(global: &Global, args: &Id) -> Result<u8, Failure> {
         container::connect(&container)?.signal(libc::SIGKILL, Target::Init)?;
         return Err(error);
     }
-    container::connect(&container)?.start()?;
+    let client = container::connect(&container)?;
+    show_network_again(&client, &record);
+    client.start()?;
     record.state.status = Status::Running;
     container.write(&record)?;
     record::run_later_hooks(&hooks, Kind::Poststart, &record.state);
@@ -250,6 +253,22 @@ fn show_network(prepared: &mut Prepared, pid: i32) {
     match std::fs::File::open(&path).and_then(|namespace| netview::look(namespace.as_fd())) {
         Ok(interfaces) => prepared.spec.interfaces = interfaces,
         Err(error) => log::warn!("the interfaces of {path} are not shown: {error}"),
+    }
+}
+
+/// Docker's newer daemons and `ctr --cni` set the network up between `create` and `start`. Of a namespace that holds nothing
+/// but its loopback interface there is nothing to tell.
+fn show_network_again(client: &Client, record: &Record) {
+    let pid = record.state.pid;
+    if matches!(pod::of(record), Pod::Member(_)) || !netview::has_more_than_loopback(pid) {
+        return;
+    }
+    let path = format!("/proc/{pid}/ns/net");
+    let looked = std::fs::File::open(&path).and_then(|namespace| netview::look(namespace.as_fd()));
+    let told = looked.map_err(Failure::from).and_then(|found| Ok(client.show_network(&found)?));
+    if let Err(failure) = told {
+        // An ordinary user may not look; what `create` has shown stays.
+        log::debug!("the interfaces of {path} are not shown as they are now: {}", failure.message);
     }
 }
 

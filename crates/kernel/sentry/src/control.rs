@@ -4,7 +4,8 @@ use crate::boot::{Fds, enter_cwd, exec_first, install, new_process, other};
 use crate::console::Console;
 use crate::pod::Pod;
 use crate::spec::{
-    Executed, ProcessInfo, ProcessSpec, Running, SandboxSpec, StartError, Stdio, Target, WindowSize,
+    Executed, Interfaces, ProcessInfo, ProcessSpec, Running, SandboxSpec, StartError, Stdio, Target,
+    WindowSize,
 };
 use abi::{SigInfo, Signal};
 use parking_lot::Mutex;
@@ -62,6 +63,15 @@ impl Running for Control {
             return Err(other("cannot start a container that has already been started".into()));
         };
         task::start(first).map_err(|e| other(format!("cannot start a thread: {e}")))
+    }
+
+    fn show_network(&self, interfaces: Interfaces) -> Result<(), StartError> {
+        let waits = self.first.lock();
+        if waits.is_none() || self.container.index() != 0 {
+            return Err(other("the interfaces of a sandbox that runs do not change".into()));
+        }
+        socket::netlink::install(interfaces);
+        Ok(())
     }
 
     fn signal(&self, signo: i32, to: Target) -> bool {

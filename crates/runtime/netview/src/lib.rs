@@ -1,7 +1,8 @@
 //! What there is in a network namespace of the host, to be shown inside. See rtnetlink(7).
 //!
 //! Whoever starts a container (Docker's hooks, CNI plugins, Podman's netavark) makes interfaces, addresses and routes in
-//! the namespace of the container's processes. The kernel inside is told of them once, before the first process runs.
+//! the namespace of the container's processes. The kernel inside is told of them when it is set up, and again right before the
+//! first process runs.
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +44,13 @@ pub fn look(namespace: BorrowedFd<'_>) -> io::Result<Interfaces> {
         Ok(gather(links, addresses, routes))
     };
     std::thread::scope(|scope| scope.spawn(dump).join()).unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+}
+
+/// Whether the namespace of a process has more interfaces than `lo`: the cheap question before [`look`].
+pub fn has_more_than_loopback(pid: i32) -> bool {
+    let listed = std::fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default();
+    let names = listed.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
+    names.into_iter().any(|name| name != "lo")
 }
 
 /// All answers to a request for a list.

@@ -8,7 +8,7 @@ use hostsys::signals::SignalFd;
 use hostsys::spawn::{Namespaces, Program, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use sentry::spec::{ProcessInfo, ProcessSpec, StartError, Target, WindowSize};
+use sentry::spec::{Interfaces, ProcessInfo, ProcessSpec, StartError, Target, WindowSize};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -74,11 +74,21 @@ impl Client {
     }
 
     fn request(&self, request: &Request) -> Result<(), Error> {
-        self.channel.send(request, &[])?;
+        self.request_with(request, &[])
+    }
+
+    fn request_with(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        self.channel.send(request, fds)?;
         match self.event()? {
             Event::Done | Event::Started => Ok(()),
             _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
         }
+    }
+
+    /// Tells a container that is not started yet what there is in its network namespace by now.
+    pub fn show_network(&self, interfaces: &Interfaces) -> Result<(), Error> {
+        let told = sealed(&serde_json::to_vec(interfaces).map_err(io::Error::from)?)?;
+        self.request_with(&Request::Network, &[told.as_fd()])
     }
 
     /// Lets the container's first process run.

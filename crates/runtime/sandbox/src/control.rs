@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const MAX_CONNECTIONS: usize = 256;
 /// Longest specification of a process in bytes.
 const MAX_PROCESS: u64 = 8 << 20;
+/// Longest description of a network namespace in bytes.
+const MAX_NETWORK: u64 = 8 << 20;
 /// Processes in one message.
 const PROCESSES_AT_ONCE: usize = 32;
 
@@ -76,6 +78,10 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
             }
         };
         let answer = match request {
+            Request::Network => match show_network(kernel, fds) {
+                Ok(()) => Event::Done,
+                Err(error) => Event::Failed(error),
+            },
             Request::Start => match kernel.start() {
                 Ok(()) => Event::Started,
                 Err(error) => Event::Failed(error),
@@ -135,6 +141,13 @@ fn send_processes(channel: &Channel, kernel: &dyn Running) -> io::Result<()> {
             return Ok(());
         }
     }
+}
+
+fn show_network(kernel: &dyn Running, fds: Vec<OwnedFd>) -> Result<(), StartError> {
+    let other = |message: String| StartError { kind: StartErrorKind::Other, message };
+    let Some(file) = fds.into_iter().next() else { return Err(other("no interfaces".into())) };
+    let told = received::parse(file, MAX_NETWORK).map_err(|error| other(format!("interfaces: {error}")))?;
+    kernel.show_network(told)
 }
 
 fn exec(

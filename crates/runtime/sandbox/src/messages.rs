@@ -23,6 +23,8 @@ pub(crate) enum Request {
     /// it lives by. [`Request::Descriptors`] follow as for the first container; from then on the connection is about
     /// the new one.
     Container,
+    /// What there is in the network namespace by now, in a memfd. Before [`Request::Start`].
+    Network,
     /// Let the first process run.
     Start,
     /// A signal.

@@ -39,7 +39,7 @@ pub struct Route {
     pub scope: u8,
 }
 
-/// The interfaces and routes of a namespace; does not change.
+/// The interfaces and routes of a namespace at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
     /// By index.

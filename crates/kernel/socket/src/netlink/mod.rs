@@ -39,7 +39,8 @@ const REQUEST: usize = 64 << 10;
 /// The network namespace of the sandbox.
 static NAMESPACE: RwLock<Option<Arc<Interfaces>>> = RwLock::new(None);
 
-/// Makes these interfaces those of the sandbox's network namespace. Called once, when the kernel starts.
+/// Makes these interfaces those of the sandbox's network namespace. Called when the kernel starts, and again when its first
+/// process does: sockets that there are meanwhile go on with what there was.
 pub fn install(interfaces: Interfaces) {
     let interfaces = Arc::new(interfaces);
     *NAMESPACE.write() = Some(interfaces.clone());
