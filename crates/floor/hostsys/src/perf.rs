@@ -8,13 +8,23 @@ use abi::{Errno, Result};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-/// A sample has the instruction's address, process and thread, the time (CLOCK_MONOTONIC) and the chain of callers, in
-/// this order; every other record ends with process, thread and time.
-const SAMPLE_TYPE: u64 = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+/// A sample has the instruction's address, process and thread, the time (CLOCK_MONOTONIC), the chain of callers, registers
+/// ([`REGISTERS`]) and the top of the stack, in this order; every other record ends with process, thread and time.
+const SAMPLE_TYPE: u64 = PERF_SAMPLE_IP
+    | PERF_SAMPLE_TID
+    | PERF_SAMPLE_TIME
+    | PERF_SAMPLE_CALLCHAIN
+    | PERF_SAMPLE_REGS_USER
+    | PERF_SAMPLE_STACK_USER;
 const PERF_SAMPLE_IP: u64 = 1 << 0;
 const PERF_SAMPLE_TID: u64 = 1 << 1;
 const PERF_SAMPLE_TIME: u64 = 1 << 2;
 const PERF_SAMPLE_CALLCHAIN: u64 = 1 << 5;
+const PERF_SAMPLE_REGS_USER: u64 = 1 << 12;
+const PERF_SAMPLE_STACK_USER: u64 = 1 << 13;
+
+/// The registers in a sample, by their bits in linux/perf_regs.h: rbp, rsp, rip.
+const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 
 const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
@@ -78,8 +88,9 @@ pub struct Sampler {
 
 impl Sampler {
     /// An event on processor `cpu`, not yet enabled: `frequency` samples in a second while it is not idle, with the host
-    /// kernel's own code or without. `pages` is a power of two, the size of the ring.
-    pub fn new(cpu: u32, frequency: u32, kernel: bool, pages: usize) -> Result<Self> {
+    /// kernel's own code or without, each with `stack` bytes of the process's stack (a multiple of 8). `pages` is a power of
+    /// two, the size of the ring.
+    pub fn new(cpu: u32, frequency: u32, kernel: bool, stack: u32, pages: usize) -> Result<Self> {
         let mut flags = flag::DISABLED | flag::EXCLUDE_HV | flag::EXCLUDE_IDLE | flag::FREQ;
         flags |= flag::MMAP | flag::MMAP2 | flag::COMM | flag::TASK | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
         if !kernel {
@@ -92,6 +103,8 @@ impl Sampler {
             sample_freq: u64::from(frequency),
             sample_type: SAMPLE_TYPE,
             flags,
+            sample_regs_user: REGISTERS,
+            sample_stack_user: stack,
             clockid: libc::CLOCK_MONOTONIC,
             ..Attributes::default()
         };
@@ -140,10 +153,10 @@ mod tests {
 
     #[test]
     fn a_busy_processor_is_sampled() {
-        let sampler = (0..64).find_map(|cpu| Sampler::new(cpu, 999, false, 16).ok());
+        let sampler = (0..64).find_map(|cpu| Sampler::new(cpu, 999, false, 512, 16).ok());
         // Hosts may keep this from ordinary users, and from root in a container.
         let Some(mut sampler) = sampler else { return };
-        assert_eq!(Sampler::new(0, 99, false, 3).unwrap_err(), Errno::EINVAL);
+        assert_eq!(Sampler::new(0, 99, false, 512, 3).unwrap_err(), Errno::EINVAL);
         sampler.enable().unwrap();
         let mut bytes = Vec::new();
         for _ in 0..500 {

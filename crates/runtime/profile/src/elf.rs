@@ -1,4 +1,4 @@
-//! Names of functions from an ELF file's symbol tables.
+//! ELF files: names of functions from their symbol tables, and where their unwind information is.
 //!
 //! The file may come from anywhere: every table is bounded, every number in it is checked before it is used.
 
@@ -29,6 +29,70 @@ impl Source for &[u8] {
     }
 }
 
+/// What a program's file says about where it is in memory, before it is moved.
+#[derive(Debug)]
+pub(crate) struct Image {
+    header: FileHeader64<LE>,
+    segments: Vec<ProgramHeader64<LE>>,
+}
+
+impl Image {
+    pub(crate) fn open(source: &impl Source) -> Option<Self> {
+        let header = one::<FileHeader64<LE>>(source, 0)?;
+        let ident = header.e_ident;
+        if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
+            return None;
+        }
+        let segments = table(source, header.e_phoff.get(LE), u64::from(header.e_phnum.get(LE)))?;
+        Some(Self { header, segments })
+    }
+
+    fn loaded(&self) -> impl Iterator<Item = &ProgramHeader64<LE>> {
+        self.segments.iter().filter(|segment| segment.p_type.get(LE) == elf::PT_LOAD)
+    }
+
+    /// Where a place in the file is in memory.
+    pub(crate) fn address(&self, offset: u64) -> Option<u64> {
+        self.loaded().find_map(|segment| {
+            let into = offset.checked_sub(segment.p_offset.get(LE))?;
+            (into < segment.p_filesz.get(LE)).then(|| segment.p_vaddr.get(LE).wrapping_add(into))
+        })
+    }
+
+    /// The index of the unwind information: its address and its bytes.
+    pub(crate) fn unwind_index(&self, source: &impl Source) -> Option<(u64, Vec<u8>)> {
+        let index = self.segments.iter().find(|segment| segment.p_type.get(LE) == elf::PT_GNU_EH_FRAME)?;
+        Some((index.p_vaddr.get(LE), bytes(source, index.p_offset.get(LE), index.p_filesz.get(LE))?))
+    }
+
+    fn sections(&self, source: &impl Source) -> Option<Vec<SectionHeader64<LE>>> {
+        table(source, self.header.e_shoff.get(LE), u64::from(self.header.e_shnum.get(LE)))
+    }
+
+    /// A section by its name: its address and its bytes.
+    pub(crate) fn section(&self, source: &impl Source, name: &str) -> Option<(u64, Vec<u8>)> {
+        let sections = self.sections(source)?;
+        let names = sections.get(usize::from(self.header.e_shstrndx.get(LE)))?;
+        let names = bytes(source, names.sh_offset.get(LE), names.sh_size.get(LE))?;
+        let called = |section: &&SectionHeader64<LE>| {
+            let own = names.get(section.sh_name.get(LE) as usize..).unwrap_or_default();
+            own.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+        };
+        let section = sections.iter().find(called)?;
+        Some((section.sh_addr.get(LE), bytes(source, section.sh_offset.get(LE), section.sh_size.get(LE))?))
+    }
+
+    /// What is in the file from an address to the end of its segment.
+    pub(crate) fn rest_of_segment(&self, source: &impl Source, address: u64) -> Option<Vec<u8>> {
+        let (offset, len) = self.loaded().find_map(|segment| {
+            let into = address.checked_sub(segment.p_vaddr.get(LE))?;
+            let left = segment.p_filesz.get(LE).checked_sub(into)?;
+            Some((segment.p_offset.get(LE).checked_add(into)?, left))
+        })?;
+        bytes(source, offset, len)
+    }
+}
+
 /// The function at each of these places in the file, as far as the file says.
 pub(crate) fn names(source: &impl Source, offsets: &[u64]) -> Vec<Option<String>> {
     let mut found = vec![None; offsets.len()];
@@ -37,16 +101,9 @@ pub(crate) fn names(source: &impl Source, offsets: &[u64]) -> Vec<Option<String>
 }
 
 fn fill(source: &impl Source, offsets: &[u64], found: &mut [Option<String>]) -> Option<()> {
-    let header = one::<FileHeader64<LE>>(source, 0)?;
-    let ident = header.e_ident;
-    if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
-        return None;
-    }
-    let segments: Vec<ProgramHeader64<LE>> =
-        table(source, header.e_phoff.get(LE), u64::from(header.e_phnum.get(LE)))?;
-    let addresses: Vec<Option<u64>> = offsets.iter().map(|offset| address(&segments, *offset)).collect();
-    let sections: Vec<SectionHeader64<LE>> =
-        table(source, header.e_shoff.get(LE), u64::from(header.e_shnum.get(LE)))?;
+    let image = Image::open(source)?;
+    let addresses: Vec<Option<u64>> = offsets.iter().map(|offset| image.address(*offset)).collect();
+    let sections = image.sections(source)?;
     // What is stripped has the second table only, with the functions that others call.
     for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
         if let Some(section) = sections.iter().find(|section| section.sh_type.get(LE) == kind) {
@@ -54,14 +111,6 @@ fn fill(source: &impl Source, offsets: &[u64], found: &mut [Option<String>]) -> 
         }
     }
     Some(())
-}
-
-/// Where a place in the file is in memory, before the program is moved.
-fn address(segments: &[ProgramHeader64<LE>], offset: u64) -> Option<u64> {
-    segments.iter().filter(|segment| segment.p_type.get(LE) == elf::PT_LOAD).find_map(|segment| {
-        let into = offset.checked_sub(segment.p_offset.get(LE))?;
-        (into < segment.p_filesz.get(LE)).then(|| segment.p_vaddr.get(LE).wrapping_add(into))
-    })
 }
 
 /// A function.

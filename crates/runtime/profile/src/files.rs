@@ -7,7 +7,7 @@
 use crate::elf::{self, Source};
 use crate::records::{FileId, Mapping};
 use crate::sample;
-use crate::world::World;
+use crate::unwind::{Rule, Tables};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat, statat};
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -21,15 +21,19 @@ use std::os::unix::fs::FileExt;
 const MAX_OPEN: usize = 256;
 /// Most bytes that are read of all files together.
 const MAX_READ: u64 = 2 << 30;
-/// How many samples may try to open a file, and through how many processes.
+/// Most bytes of unwind information that are kept of all files together.
+const MAX_TABLES: usize = 256 << 20;
+/// How many samples may try to open a file.
 const MAX_TRIES: u8 = 16;
 /// Longest list of mappings that is read.
 pub(crate) const MAX_MAPS: u64 = 16 << 20;
 
 /// A file that samples fell into.
 struct Entry {
+    id: FileId,
     path: String,
     file: Option<File>,
+    tables: Option<Tables>,
     tries: u8,
     /// The places of interest.
     offsets: BTreeSet<u64>,
@@ -40,6 +44,9 @@ pub(crate) struct Files {
     entries: Vec<Entry>,
     index: HashMap<FileId, u32>,
     open: usize,
+    /// How much more may be read, and kept of what was read.
+    left: Cell<u64>,
+    room: usize,
     /// The pid namespace of the sandbox.
     namespace: CString,
     /// The container's root.
@@ -49,56 +56,59 @@ pub(crate) struct Files {
 impl Files {
     /// For the sandbox with that pid namespace, and a container's root.
     pub(crate) fn new(namespace: CString, root: Option<OwnedFd>) -> Self {
-        Self { entries: Vec::new(), index: HashMap::new(), open: 0, namespace, root }
+        let (entries, index) = (Vec::new(), HashMap::new());
+        Self { entries, index, open: 0, left: Cell::new(MAX_READ), room: MAX_TABLES, namespace, root }
     }
 
-    /// Notes a place in a file; the file's number.
-    pub(crate) fn note(&mut self, mapping: &Mapping, offset: u64) -> u32 {
+    /// Notes a place in a file that this process maps; the file's number.
+    pub(crate) fn note(&mut self, mapping: &Mapping, pid: i32, offset: u64) -> u32 {
         let next = self.entries.len() as u32;
         let number = *self.index.entry(mapping.file).or_insert(next);
         if number == next {
-            let path = mapping.path.clone();
-            self.entries.push(Entry { path, file: None, tries: 0, offsets: BTreeSet::new() });
+            let (id, path) = (mapping.file, mapping.path.clone());
+            self.entries.push(Entry {
+                id,
+                path,
+                file: None,
+                tables: None,
+                tries: 0,
+                offsets: BTreeSet::new(),
+            });
         }
         self.entries[number as usize].offsets.insert(offset);
+        self.open(number as usize, pid);
         number
     }
 
-    /// Opens the files that are not open yet, through processes that map them.
-    pub(crate) fn open(&mut self, world: &World) {
-        let wanted: Vec<(FileId, u32)> = self
-            .index
-            .iter()
-            .filter(|(_, number)| {
-                let entry = &self.entries[**number as usize];
-                entry.file.is_none() && entry.tries < MAX_TRIES
-            })
-            .map(|(id, number)| (*id, *number))
-            .collect();
-        for (id, number) in wanted {
-            if self.open >= MAX_OPEN {
-                return;
-            }
-            let file = world
-                .processes
-                .iter()
-                .filter(|(_, process)| process.maps(id))
-                .take(MAX_TRIES.into())
-                .find_map(|(pid, _)| mapped(*pid, id, &self.namespace));
-            let entry = &mut self.entries[number as usize];
-            entry.tries += 1;
-            entry.file = file.or_else(|| beneath(self.root.as_ref()?.as_fd(), &entry.path));
-            self.open += usize::from(entry.file.is_some());
+    /// How to get from a noted place to its function's caller.
+    pub(crate) fn rule(&mut self, number: u32, offset: u64) -> Rule {
+        let tables = self.entries.get_mut(number as usize).and_then(|entry| entry.tables.as_mut());
+        tables.map_or(Rule::FramePointer, |tables| tables.rule(offset))
+    }
+
+    fn open(&mut self, number: usize, pid: i32) {
+        let entry = &mut self.entries[number];
+        if entry.file.is_some() || entry.tries >= MAX_TRIES || self.open >= MAX_OPEN {
+            return;
         }
+        entry.tries += 1;
+        // A process may have ended since its sample.
+        let file = mapped(pid, entry.id, &self.namespace);
+        let Some(file) = file.or_else(|| beneath(self.root.as_ref()?.as_fd(), &entry.path)) else { return };
+        self.open += 1;
+        entry.tables = Tables::read(&Limited { file: &file, left: &self.left })
+            .filter(|tables| tables.size() <= self.room);
+        self.room -= entry.tables.as_ref().map_or(0, Tables::size);
+        entry.file = Some(file);
     }
 
     /// The names of the noted places of a file, by number and place, and the file's own name where there is none.
     pub(crate) fn names(self) -> Vec<(HashMap<u64, String>, String)> {
-        let left = Cell::new(MAX_READ);
+        let left = &self.left;
         let resolve = |entry: Entry| {
             let offsets: Vec<u64> = entry.offsets.into_iter().collect();
             let found = match entry.file {
-                Some(file) => elf::names(&Limited { file, left: &left }, &offsets),
+                Some(file) => elf::names(&Limited { file: &file, left }, &offsets),
                 None => Vec::new(),
             };
             let names = offsets.into_iter().zip(found).filter_map(|(offset, name)| Some((offset, name?)));
@@ -146,7 +156,7 @@ fn regular(place: OwnedFd) -> Option<File> {
 
 /// A file of which no more is read than what is left of the allowance.
 struct Limited<'a> {
-    file: File,
+    file: &'a File,
     left: &'a Cell<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! A CPU profile of a running sandbox: the sentry's threads and the guest's processes, sampled together from outside.
 //!
 //! The kernel's CPU clock interrupts every processor some hundred times in a second ([`hostsys::perf`]); what ran there is
-//! kept when it belongs to the sandbox ([`world`]): which frames of which files ([`files`]), counted by stack ([`stacks`]).
+//! kept when it belongs to the sandbox ([`world`]): which frames of which files ([`files`], [`unwind`]), counted by stack ([`stacks`]).
 //! Once all is counted, frames get their names from the symbol tables of these files ([`elf`]), and the whole is written as folded
 //! stacks or as a flame graph ([`svg`]). Nothing happens inside the sandbox, and nothing of it is slower for it while no profile is taken.
 //!
@@ -19,6 +19,7 @@ mod stacks;
 mod svg;
 #[cfg(test)]
 mod tests;
+mod unwind;
 mod world;
 
 pub use sample::{Request, take};

@@ -13,8 +13,8 @@ pub(crate) struct Record {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// It ran; addresses, the innermost first, with [`context`] marks between them.
-    Sample(Vec<u64>),
+    /// It ran.
+    Sample(Box<Sample>),
     /// A process or thread began.
     Fork { parent: i32 },
     /// One ended.
@@ -25,6 +25,25 @@ pub(crate) enum Event {
     Map(Mapping),
     /// So many records did not fit.
     Lost(u64),
+}
+
+/// Where a thread was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// Addresses, the innermost first, with [`context`] marks between them; callers as frame pointers tell them.
+    pub(crate) chain: Vec<u64>,
+    /// The process's registers, if it was a process with 64-bit code.
+    pub(crate) registers: Option<Registers>,
+    /// Its memory from the stack pointer on.
+    pub(crate) stack: Box<[u8]>,
+}
+
+/// The registers that say where a function's caller is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registers {
+    pub(crate) bp: u64,
+    pub(crate) sp: u64,
+    pub(crate) ip: u64,
 }
 
 /// Marks in a chain of addresses: what follows belongs to that side.
@@ -63,6 +82,10 @@ const COMM: u32 = 3;
 const EXIT: u32 = 4;
 const FORK: u32 = 7;
 const SAMPLE: u32 = 9;
+
+/// What kind of registers a sample has.
+const NO_REGISTERS: u64 = 0;
+const REGISTERS_64: u64 = 2;
 
 /// Process, thread and time at the end of every record that is not a sample.
 const TRAILER: usize = 16;
@@ -115,7 +138,24 @@ fn sample(body: &[u8]) -> Option<Record> {
     let (_ip, pid, tid, time, count) = (r.u64()?, r.id()?, r.id()?, r.u64()?, r.u64()?);
     let count = usize::try_from(count).ok().filter(|count| *count <= r.0.len() / 8)?;
     let chain = (0..count).map_while(|_| r.u64()).collect();
-    Some(Record { time, pid, tid, event: Event::Sample(chain) })
+    let registers = match r.u64()? {
+        NO_REGISTERS => None,
+        REGISTERS_64 => Some(Registers { bp: r.u64()?, sp: r.u64()?, ip: r.u64()? }),
+        _ => {
+            r.0 = r.0.get(24..)?;
+            None
+        }
+    };
+    let mut stack: &[u8] = &[];
+    let room = usize::try_from(r.u64()?).ok()?;
+    if room > 0 {
+        let (bytes, rest) = r.0.split_at_checked(room)?;
+        r.0 = rest;
+        // Only so much of it was filled.
+        stack = bytes.get(..usize::try_from(r.u64()?).ok()?)?;
+    }
+    let sample = Sample { chain, registers, stack: stack.into() };
+    Some(Record { time, pid, tid, event: Event::Sample(Box::new(sample)) })
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -177,8 +217,14 @@ pub(crate) mod tests {
     fn every_kind_is_read() {
         let trailer = [ids(&[5, 6]), words(&[77])].concat();
         let file = FileId { major: 1, minor: 2, inode: 3 };
-        let mut bytes =
-            record(SAMPLE, &[&words(&[9]), &ids(&[5, 6]), &words(&[70, 3, context::USER, 9, 0x40_0000])]);
+        let chain = words(&[70, 3, context::USER, 9, 0x40_0000, 2, 1, 2, 3, 16]);
+        let stack = [words(&[4, 0]), words(&[8])].concat();
+        let mut bytes = record(SAMPLE, &[&words(&[9]), &ids(&[5, 6]), &chain, &stack]);
+        let sample = Sample {
+            chain: vec![context::USER, 9, 0x40_0000],
+            registers: Some(Registers { bp: 1, sp: 2, ip: 3 }),
+            stack: words(&[4]).into(),
+        };
         bytes.extend(record(FORK, &[&ids(&[7, 5, 7, 5]), &words(&[0]), &trailer]));
         bytes.extend(record(14, &[&trailer]));
         bytes.extend(record(COMM, &[&ids(&[5, 6]), b"name\0\0\0\0", &trailer]));
@@ -191,7 +237,7 @@ pub(crate) mod tests {
         assert_eq!(
             events,
             [
-                (70, 5, 6, Event::Sample(vec![context::USER, 9, 0x40_0000])),
+                (70, 5, 6, Event::Sample(Box::new(sample))),
                 (77, 7, 7, Event::Fork { parent: 5 }),
                 (77, 5, 6, Event::Name("name".into())),
                 (77, 5, 5, Event::Map(mapping)),
@@ -209,6 +255,8 @@ pub(crate) mod tests {
         assert!(
             parsed(&record(SAMPLE, &[&words(&[9]), &ids(&[5, 6]), &words(&[70, u64::MAX, 1])])).is_empty()
         );
+        let long = [words(&[9]), ids(&[5, 6]), words(&[70, 0, 0, 8, 1, 9])].concat();
+        assert!(parsed(&record(SAMPLE, &[&long])).is_empty());
         assert!(parsed(&[9, 0, 0, 0, 0, 0, 0, 0]).is_empty());
         assert!(parsed(&[9, 0, 0, 0, 0, 0, 255, 255]).is_empty());
     }

@@ -16,8 +16,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Pages of each processor's ring: room for some thousand samples.
-const RING: usize = 128;
+/// Pages of each processor's ring.
+const RING: usize = 256;
+/// Bytes of the stack that come with a sample: so many, and so many of all of a second's, of which a round's fit into the ring.
+const STACK: u32 = 16 << 10;
+const STACKS: u32 = 8 << 20;
 /// Time between two looks at the rings.
 const ROUND: Duration = Duration::from_millis(50);
 /// A record is in its ring no later than this after its time.
@@ -75,11 +78,10 @@ pub fn take(request: &Request<'_>) -> Result<Profile, Error> {
         waiting.sort_by_key(|record| record.time);
         let later = waiting.split_off(waiting.partition_point(|record| record.time < until));
         for record in std::mem::replace(&mut waiting, later) {
-            if let Some((process, tid, chain)) = world.apply(record) {
-                stacks.add(process, tid, &chain, &mut files);
+            if let Some(seen) = world.apply(record) {
+                stacks.add(&seen, &mut files);
             }
         }
-        files.open(&world);
         if over {
             break;
         }
@@ -114,7 +116,8 @@ fn samplers(frequency: u32) -> Result<Vec<Sampler>, Error> {
     let path = "/sys/devices/system/cpu/online";
     let text = fs::read_to_string(path).map_err(|error| Error::Io(path, error))?;
     let all = |kernel: bool| -> abi::Result<Vec<Sampler>> {
-        let one = |cpu| match Sampler::new(cpu, frequency, kernel, RING) {
+        let stack = STACK.min(STACKS / frequency.max(1)) & !7;
+        let one = |cpu| match Sampler::new(cpu, frequency, kernel, stack, RING) {
             // Gone offline since.
             Err(Errno::ENODEV) => Ok(None),
             sampler => sampler.map(Some),

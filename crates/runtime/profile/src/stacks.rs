@@ -1,8 +1,9 @@
 //! Samples counted by stack, and what becomes of them: names, folded text, a tree.
 
 use crate::files::Files;
-use crate::records::{Mapping, context};
-use crate::world::Process;
+use crate::records::{Mapping, Registers, context};
+use crate::unwind::{self, Rule};
+use crate::world::Seen;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::ops::Range;
@@ -14,6 +15,9 @@ use stub::layout::{STUB_TEXT, STUB_TEXT_SIZE};
 const STUB: Range<u64> = STUB_TEXT..STUB_TEXT + STUB_TEXT_SIZE;
 /// Most different stacks; samples with further ones are lost.
 const MAX_STACKS: usize = 1 << 18;
+
+/// Most frames of a process in a stack; the host's kernel records half as many.
+const MAX_DEPTH: usize = 256;
 
 /// Whose code a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,37 +72,20 @@ pub(crate) struct Stacks {
 
 impl Stacks {
     /// Counts a sample.
-    pub(crate) fn add(&mut self, process: &Process, tid: i32, chain: &[u64], files: &mut Files) {
-        let mut frames = Vec::new();
-        let mut kernel = false;
-        // The first address of a side is that of the next instruction, further ones are where calls return to.
-        let mut first = true;
-        for &address in chain {
-            if address >= context::FIRST {
-                kernel = address == context::KERNEL;
-                if !kernel && address != context::USER {
-                    break;
-                }
-                first = true;
-                continue;
-            }
-            let place = address.saturating_sub(u64::from(!first));
-            if kernel {
-                frames.push(Frame::Kernel(place));
-            } else if let Some(frame) = frame(process, place, files) {
-                frames.push(frame);
-            } else {
-                // Code without frame pointers uses their register for something else; what it leads to is not code.
-                if first {
-                    frames.push(Frame::Generated);
-                }
-                break;
-            }
-            first = false;
-        }
+    pub(crate) fn add(&mut self, seen: &Seen<'_>, files: &mut Files) {
+        let sample = &seen.sample;
+        let mut frames = kernel_frames(&sample.chain);
+        // What ran, and as many callers as one way or the other finds, unless one has found all.
+        let pointers = by_frame_pointers(seen, files);
+        let (tables, whole) = match sample.registers {
+            Some(registers) => by_tables(seen, registers, files),
+            None => (Vec::new(), false),
+        };
+        frames.extend(if whole || tables.len() >= pointers.len() { tables } else { pointers });
         frames.reverse();
-        let name = if process.sentry { process.threads.get(&tid) } else { None };
-        let name = name.unwrap_or(&process.name).clone();
+        let process = seen.process;
+        let thread = if process.sentry { process.threads.get(&seen.tid) } else { None };
+        let name = thread.unwrap_or(&process.name).clone();
         let stack = Stack { sentry: process.sentry, name, frames: frames.into() };
         if self.counts.len() >= MAX_STACKS && !self.counts.contains_key(&stack) {
             self.lost += 1;
@@ -157,7 +144,56 @@ impl Stacks {
     }
 }
 
-fn frame(process: &Process, address: u64, files: &mut Files) -> Option<Frame> {
+/// The addresses of one side in a chain. The first is that of the next instruction, the others are where calls return to, which
+/// may be past the end of the function: these are moved into the call.
+fn side(chain: &[u64], mark: u64) -> impl Iterator<Item = u64> {
+    let after = chain.iter().copied().skip_while(move |address| *address != mark).skip(1);
+    let own = after.take_while(|address| *address < context::FIRST);
+    own.enumerate().map(|(n, address)| if n == 0 { address } else { address.wrapping_sub(1) })
+}
+
+fn kernel_frames(chain: &[u64]) -> Vec<Frame> {
+    side(chain, context::KERNEL).map(Frame::Kernel).collect()
+}
+
+/// The innermost frame and its callers, as the host's kernel found them by frame pointers.
+fn by_frame_pointers(seen: &Seen<'_>, files: &mut Files) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    for address in side(&seen.sample.chain, context::USER) {
+        match frame(seen, address, files) {
+            Some(frame) => frames.push(frame),
+            None if frames.is_empty() => frames.push(Frame::Generated),
+            // Code without frame pointers uses their register for something else; what it leads to is not code.
+            None => break,
+        }
+    }
+    frames
+}
+
+/// The same by what the files say; true when it ended with the outermost function.
+fn by_tables(seen: &Seen<'_>, mut registers: Registers, files: &mut Files) -> (Vec<Frame>, bool) {
+    let stack = unwind::Stack { base: registers.sp, bytes: &seen.sample.stack };
+    let mut frames = Vec::new();
+    let mut place = registers.ip;
+    while frames.len() < MAX_DEPTH
+        && let Some(frame) = frame(seen, place, files)
+    {
+        frames.push(frame);
+        let rule = match frame {
+            Frame::File(number, offset) => files.rule(number, offset),
+            _ => Rule::FramePointer,
+        };
+        let Some(caller) = unwind::step(rule, registers, &stack) else {
+            return (frames, rule == Rule::Outermost);
+        };
+        registers = caller;
+        place = caller.ip.wrapping_sub(1);
+    }
+    (frames, false)
+}
+
+fn frame(seen: &Seen<'_>, address: u64, files: &mut Files) -> Option<Frame> {
+    let process = seen.process;
     if !process.sentry && STUB.contains(&address) {
         return Some(Frame::Stub);
     }
@@ -167,7 +203,7 @@ fn frame(process: &Process, address: u64, files: &mut Files) -> Option<Frame> {
         0 => Frame::Generated,
         _ => {
             let offset = mapping.offset.wrapping_add(address - mapping.start);
-            Frame::File(files.note(mapping, offset), offset)
+            Frame::File(files.note(mapping, seen.pid, offset), offset)
         }
     })
 }

@@ -1,9 +1,9 @@
 //! The parts together.
 
 use crate::files::Files;
-use crate::records::{FileId, Mapping, context};
+use crate::records::{FileId, Mapping, Registers, Sample, context};
 use crate::stacks::Stacks;
-use crate::world::Process;
+use crate::world::{Process, Seen};
 use crate::{Kind, Label, Profile};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,6 +16,11 @@ fn process(sentry: bool, name: &str) -> Process {
         process.map(Mapping { start, end: start + 0x1000, offset: 0, file, path: path.into() });
     }
     process
+}
+
+fn seen<'a>(process: &'a Process, chain: &[u64]) -> Seen<'a> {
+    let sample = Sample { chain: chain.into(), ..Sample::default() };
+    Seen { process, pid: i32::MAX, tid: 1, sample: Box::new(sample) }
 }
 
 fn profile() -> Profile {
@@ -33,9 +38,9 @@ fn profile() -> Profile {
         &[context::USER, 0x7777_0000],
         &[context::USER, stub + 4, stub + 8, 0x1030],
     ] {
-        stacks.add(&guest, 1, chain, &mut files);
+        stacks.add(&seen(&guest, chain), &mut files);
     }
-    stacks.add(&sentry, 1, &[context::USER, 0x1010], &mut files);
+    stacks.add(&seen(&sentry, &[context::USER, 0x1010]), &mut files);
     assert_eq!(stacks.kernel_addresses(), [0xffff_0010, 0xffff_001f]);
     let names: HashMap<u64, String> = [(0x10, "inner".into()), (0x20, "outer".into())].into();
     let kernel: HashMap<u64, String> = [(0xffff_0010, "fault".into())].into();
@@ -58,6 +63,25 @@ fn folded_text() {
     lines.sort_unstable();
     assert_eq!(lines, wanted);
     assert_eq!((profile.guest, profile.sentry, profile.lost), (6, 1, 1));
+}
+
+#[test]
+fn callers_without_frame_pointers() {
+    let guest = process(false, "x");
+    // A function without a frame in code of no file: the stack is followed by its frame pointer.
+    let mut bytes = Vec::new();
+    for word in [0x7fff_0010u64, 0x1021, 0, 0x8011] {
+        bytes.extend(word.to_le_bytes());
+    }
+    let registers = Registers { bp: 0x7fff_0000, sp: 0x7fff_0000, ip: 0x8010 };
+    let sample =
+        Sample { chain: vec![context::USER, 0x8010], registers: Some(registers), stack: bytes.into() };
+    let seen = Seen { process: &guest, pid: i32::MAX, tid: 1, sample: Box::new(sample) };
+    let mut files = Files::new(c"pid:[1]".into(), None);
+    let mut stacks = Stacks::default();
+    stacks.add(&seen, &mut files);
+    let profile = stacks.finish(&files.names(), &HashMap::new(), Duration::ZERO, 99, 0);
+    assert_eq!(profile.folded(), "guest;x;[generated code];[prog];[generated code] 1\n");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! The list of processes begins with what /proc shows once the samplers run; records that are older than what was
 //! read of a process there do not apply to it any more.
 
-use crate::records::{Event, FileId, Mapping, Record};
+use crate::records::{Event, Mapping, Record, Sample};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -61,11 +61,14 @@ impl Process {
     pub(crate) fn at(&self, address: u64) -> Option<&Rc<Mapping>> {
         self.mappings.range(..=address).next_back().map(|(_, mapping)| mapping).filter(|m| address < m.end)
     }
+}
 
-    /// Whether it maps code of a file.
-    pub(crate) fn maps(&self, file: FileId) -> bool {
-        self.mappings.values().any(|mapping| mapping.file == file)
-    }
+/// A sample of one of them.
+pub(crate) struct Seen<'a> {
+    pub(crate) process: &'a Process,
+    pub(crate) pid: i32,
+    pub(crate) tid: i32,
+    pub(crate) sample: Box<Sample>,
 }
 
 /// All of them, by the host's process id.
@@ -77,8 +80,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Applies a record; the process and the addresses if it is a sample of one of the sandbox's.
-    pub(crate) fn apply(&mut self, record: Record) -> Option<(&Process, i32, Vec<u64>)> {
+    /// Applies a record; what was seen if it is a sample of one of the sandbox's processes.
+    pub(crate) fn apply(&mut self, record: Record) -> Option<Seen<'_>> {
         let Record { time, pid, tid, event } = record;
         if let Event::Lost(count) = event {
             self.lost += count;
@@ -88,8 +91,8 @@ impl World {
             self.fork(time, pid, tid, parent);
             return None;
         }
-        if let Event::Sample(chain) = event {
-            return self.processes.get(&pid).map(|process| (process, tid, chain));
+        if let Event::Sample(sample) = event {
+            return self.processes.get(&pid).map(|process| Seen { process, pid, tid, sample });
         }
         let process = self.processes.get_mut(&pid)?;
         if time < process.since {
@@ -144,6 +147,7 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::FileId;
 
     fn mapping(start: u64, end: u64, inode: u64) -> Mapping {
         let file = FileId { major: 0, minor: 0, inode };
@@ -194,11 +198,12 @@ mod tests {
         w.apply(record(21, 9, 9, Event::Name("sh".into())));
         w.apply(record(22, 9, 10, Event::Fork { parent: 9 }));
         w.apply(record(23, 9, 9, Event::Exit));
-        let (process, _, chain) = w.apply(record(24, 9, 10, Event::Sample(vec![7]))).unwrap();
-        assert_eq!((&*process.name, process.sentry, chain), ("sh", false, vec![7]));
-        assert_eq!(at(process, 0x1000), Some((1, 0x100)));
+        let sample = || Event::Sample(Box::default());
+        let seen = w.apply(record(24, 9, 10, sample())).unwrap();
+        assert_eq!((&*seen.process.name, seen.process.sentry, seen.pid, seen.tid), ("sh", false, 9, 10));
+        assert_eq!(at(seen.process, 0x1000), Some((1, 0x100)));
         w.apply(record(25, 9, 10, Event::Exit));
-        assert!(w.apply(record(26, 9, 10, Event::Sample(vec![7]))).is_none());
+        assert!(w.apply(record(26, 9, 10, sample())).is_none());
         // The id is somebody else's now.
         w.apply(record(27, 8, 8, Event::Fork { parent: 2 }));
         w.apply(record(28, 8, 8, Event::Fork { parent: 1 }));
