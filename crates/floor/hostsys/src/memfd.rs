@@ -105,14 +105,32 @@ impl SharedMapping {
         let p = self.at(offset, buf.len(), 1);
         // SAFETY: the source is in bounds (checked); `buf` is ordinary memory and cannot overlap a mapping that is
         // never lent out as a slice.
-        unsafe { ptr::copy_nonoverlapping(p, buf.as_mut_ptr(), buf.len()) }
+        unsafe { copy(p, buf.as_mut_ptr(), buf.len()) }
     }
 
     /// Copies bytes in.
     pub fn copy_in(&self, offset: usize, data: &[u8]) {
         let p = self.at(offset, data.len(), 1);
         // SAFETY: as in `copy_out`, the other way round.
-        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), p, data.len()) }
+        unsafe { copy(data.as_ptr(), p, data.len()) }
+    }
+}
+
+/// Copies between two caches: long ranges by `rep movsb`, which is twice as fast there, but on some processors 30 times as
+/// slow where the destination is just ahead of the source in its page.
+///
+/// # Safety
+/// As for [`ptr::copy_nonoverlapping`].
+unsafe fn copy(from: *const u8, to: *mut u8, n: usize) {
+    let ahead = to.addr().wrapping_sub(from.addr()) % 4096;
+    if n < 512 || (1..64).contains(&ahead) {
+        // SAFETY: the caller's.
+        return unsafe { ptr::copy_nonoverlapping(from, to, n) };
+    }
+    // SAFETY: the caller's; the direction flag is clear in all code that the compiler makes.
+    unsafe {
+        core::arch::asm!("rep movsb", inout("rsi") from => _, inout("rdi") to => _, inout("rcx") n => _,
+            options(nostack, preserves_flags));
     }
 }
 

@@ -8,6 +8,7 @@ use vfs::io::MAX_RW;
 
 /// UIO_MAXIOV.
 pub const MAX_IOV: usize = 1024;
+const PAGE: usize = abi::PAGE_SIZE as usize;
 /// A transfer of a file that may be cut goes in pieces of this size.
 pub const CHUNK: usize = 256 << 10;
 
@@ -100,7 +101,8 @@ fn cut(parts: &[(u64, usize)], from: usize, len: usize) -> impl Iterator<Item = 
 
 thread_local! { static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) }; }
 
-/// A buffer that the thread uses again and again. Its content is whatever the last user left.
+/// A buffer that the thread uses again and again. Its content is whatever the last user left. It starts at the boundary
+/// of a page, where copies from and to other pages are fast.
 pub struct Scratch(Vec<u8>);
 
 impl Scratch {
@@ -111,10 +113,11 @@ impl Scratch {
 
     /// `n` bytes.
     pub fn get(&mut self, n: usize) -> &mut [u8] {
-        if self.0.len() < n {
-            self.0.resize(n, 0);
+        if self.0.len() < n + PAGE {
+            self.0.resize(n + PAGE, 0);
         }
-        &mut self.0[..n]
+        let start = self.0.as_ptr().align_offset(PAGE).min(PAGE);
+        &mut self.0[start..start + n]
     }
 }
 

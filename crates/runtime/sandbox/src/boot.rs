@@ -130,16 +130,16 @@ fn other(message: String) -> StartError {
 /// A platform that has done what it cannot do once the sentry is confined. Its threads
 /// start under the sentry's filter, its guest processes come from before it.
 enum PreparedPlatform {
-    Systrap(systrap::Prepared),
+    Systrap(Box<systrap::Prepared>),
     Ptrace(ptrace::Prepared),
 }
 
 impl PreparedPlatform {
     fn new(name: PlatformName, maps: &str) -> Result<Self, String> {
         match name {
-            PlatformName::Systrap => {
-                systrap::Systrap::prepare_with(maps).map(Self::Systrap).map_err(|error| error.to_string())
-            }
+            PlatformName::Systrap => systrap::Systrap::prepare_with(maps)
+                .map(|p| Self::Systrap(Box::new(p)))
+                .map_err(|error| error.to_string()),
             PlatformName::Ptrace => {
                 ptrace::Ptrace::prepare_with(maps).map(Self::Ptrace).map_err(|error| error.to_string())
             }
