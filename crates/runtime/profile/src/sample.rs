@@ -16,11 +16,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Pages of each processor's ring.
-const RING: usize = 256;
-/// Bytes of the stack that come with a sample: so many, and so many of all of a second's, of which a round's fit into the ring.
-const STACK: u32 = 16 << 10;
-const STACKS: u32 = 8 << 20;
+/// Bytes of all rings together, and of one.
+const RINGS: usize = 64 << 20;
+const RING: std::ops::RangeInclusive<usize> = 512 << 10..=8 << 20;
+const PAGE: usize = 4096;
+/// Bytes of the stack that come with a sample, unless a second's would not fit into the ring: on a busy machine it
+/// may take as long until somebody looks.
+const STACK: usize = 16 << 10;
 /// Time between two looks at the rings.
 const ROUND: Duration = Duration::from_millis(50);
 /// A record is in its ring no later than this after its time.
@@ -115,14 +117,17 @@ fn now() -> u64 {
 fn samplers(frequency: u32) -> Result<Vec<Sampler>, Error> {
     let path = "/sys/devices/system/cpu/online";
     let text = fs::read_to_string(path).map_err(|error| Error::Io(path, error))?;
+    let cpus: Vec<u32> = cpus(&text).collect();
+    let ring = (RINGS / cpus.len().max(1)).clamp(*RING.start(), *RING.end()) / PAGE;
+    let pages = ring.next_power_of_two().min(RING.end() / PAGE);
+    let stack = STACK.min(pages * PAGE / frequency.max(1) as usize) & !7;
     let all = |kernel: bool| -> abi::Result<Vec<Sampler>> {
-        let stack = STACK.min(STACKS / frequency.max(1)) & !7;
-        let one = |cpu| match Sampler::new(cpu, frequency, kernel, stack, RING) {
+        let one = |cpu| match Sampler::new(cpu, frequency, kernel, stack as u32, pages) {
             // Gone offline since.
             Err(Errno::ENODEV) => Ok(None),
             sampler => sampler.map(Some),
         };
-        cpus(&text).filter_map(|cpu| one(cpu).transpose()).collect()
+        cpus.iter().filter_map(|cpu| one(*cpu).transpose()).collect()
     };
     match all(true) {
         // The kernel's own frames may be refused alone.
