@@ -79,6 +79,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     });
     match sentry::run(spec, fds, platform, on_ready) {
         Ok(status) => {
+            control::settle();
             // A container in the background has nobody there.
             let _ = channel.send(&Event::Exited { status }, &[]);
             Ok(exit_code(status).into())

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Most connections at a time; one more is closed at once.
 const MAX_CONNECTIONS: usize = 256;
@@ -43,7 +44,7 @@ pub(crate) fn accept(listener: &OwnedFd, kernel: &Arc<dyn Running>, open: &Arc<A
         Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
         Err(error) => {
             log::warn!("control socket: {error}");
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
             return;
         }
     };
@@ -62,6 +63,36 @@ pub(crate) fn accept(listener: &OwnedFd, kernel: &Arc<dyn Running>, open: &Arc<A
     }
 }
 
+/// Requests that were received and not answered.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// How long the end of the sandbox waits for answers.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// One of them.
+struct Open;
+
+impl Open {
+    fn new() -> Open {
+        OPEN.fetch_add(1, Ordering::SeqCst);
+        Open
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits until every request received so far is answered. A program may end before the thread that let it run has said so,
+/// and whoever asked would take the start for failed.
+pub(crate) fn settle() {
+    let deadline = Instant::now() + SETTLE;
+    while OPEN.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(run).map(drop)
 }
@@ -77,6 +108,7 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
                 return;
             }
         };
+        let open = Open::new();
         let answer = match request {
             Request::Network => match show_network(kernel, fds) {
                 Ok(()) => Event::Done,
@@ -104,12 +136,18 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
                 Err(_) => return,
             },
             Request::Exec { terminal } => match exec(kernel, fds, terminal) {
-                Ok(process) => return attend(channel, process),
+                Ok(process) => {
+                    drop(open);
+                    return attend(channel, process);
+                }
                 Err(error) => Event::Failed(error),
             },
             Request::Container => match crate::pod::add(channel, kernel, fds) {
                 // The conversation goes on about the new one.
-                Ok(container) => return serve(channel, &*container),
+                Ok(container) => {
+                    drop(open);
+                    return serve(channel, &*container);
+                }
                 Err(error) => Event::Failed(error),
             },
             Request::Freeze { on } => {
