@@ -5,9 +5,9 @@ use crate::groups::Groups;
 use crate::kernel::{Kernel, SI_HOST, Uts};
 use crate::limits::Limits;
 use crate::pids;
-use abi::{Result, SigInfo, Signal};
+use abi::{Errno, PAGE_SIZE, Result, SigInfo, Signal};
 use parking_lot::{Condvar, Mutex as Leaf};
-use platform::{Context, Platform};
+use platform::{Action, Context, Platform};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -163,6 +163,23 @@ impl Current {
     /// What the task's container may use and uses.
     pub fn limits(&self) -> &Limits {
         self.task.group.container.limits()
+    }
+
+    /// Under a limit on memory, has the guest's thread take the page faults of what is to be written from here. If they
+    /// exceed the limit, the host kills that process; in the course of a write from outside it goes on to kill others, the
+    /// one that stands for the container and the sentry among them, as the write itself keeps the first one's memory.
+    pub(crate) fn fault_in(&mut self, addr: u64, len: u64) -> Result<()> {
+        if len < PAGE_SIZE || self.limits().memory_max().is_none() {
+            return Ok(());
+        }
+        let start = addr & !(PAGE_SIZE - 1);
+        let len = (addr + len).next_multiple_of(PAGE_SIZE) - start;
+        self.ctx.queue(Action::Advise { addr: start, len, advice: libc::MADV_POPULATE_WRITE });
+        match self.ctx.flush() {
+            Err(Errno::ESRCH) => Err(Errno::EFAULT),
+            // What cannot be written, the write says.
+            _ => Ok(()),
+        }
     }
 }
 

@@ -182,6 +182,7 @@ impl Current {
             self.ctx.queue_write(addr, data);
             return Ok(());
         }
+        self.fault_in(addr, data.len() as u64)?;
         self.write_now(addr, data)
     }
 
