@@ -189,7 +189,7 @@ pub(crate) enum Command {
     Update(Update),
     /// Show what a container uses, and when memory runs out
     Events(Events),
-    /// Change what a running sandbox logs, to its --debug-log
+    /// Change what a running sandbox logs, to its --debug-log; list its processes; profile it
     Debug(Debug),
 }
 

@@ -9,6 +9,9 @@ use std::fmt::{self, Write};
 
 /// Longest table that is read; the programs with most symbols have some ten million bytes of them.
 const MAX_TABLE: u64 = 128 << 20;
+/// Longest symbol table, and how many of its entries are read at a time.
+const MAX_SYMBOLS: u64 = 64 << 20;
+const AT_ONCE: u64 = 1 << 15;
 /// Longest name as it is in the file.
 const MAX_NAME: usize = 4096;
 /// Longest name as it is shown.
@@ -133,10 +136,19 @@ fn from_table(
     if found.iter().all(Option::is_some) {
         return Some(());
     }
-    let symbols: Vec<Sym64<LE>> =
-        table(source, section.sh_offset.get(LE), section.sh_size.get(LE) / size_of::<Sym64<LE>>() as u64)?;
-    let mut functions: Vec<Function> = symbols.iter().filter_map(function).collect();
-    drop(symbols);
+    let mut functions: Vec<Function> = Vec::new();
+    let (start, mut left) = (section.sh_offset.get(LE), section.sh_size.get(LE));
+    if left > MAX_SYMBOLS {
+        return None;
+    }
+    let entry = size_of::<Sym64<LE>>() as u64;
+    while left >= entry {
+        let done = section.sh_size.get(LE) - left;
+        let some = left.min(AT_ONCE * entry) / entry;
+        let symbols: Vec<Sym64<LE>> = table(source, start.checked_add(done)?, some)?;
+        functions.extend(symbols.iter().filter_map(function));
+        left -= some * entry;
+    }
     functions.sort_unstable_by_key(|f| (f.start, f.rank));
     let strings = sections.get(section.sh_link.get(LE) as usize)?;
     let strings = bytes(source, strings.sh_offset.get(LE), strings.sh_size.get(LE))?;

@@ -7,18 +7,22 @@
 use crate::elf::{Image, Source};
 use crate::records::Registers;
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, LittleEndian, RegisterRule,
-    UnwindContext, UnwindSection, X86_64,
+    BaseAddresses, CfaRule, CieOrFde, CommonInformationEntry, EhFrame, EhFrameOffset, EndianSlice,
+    LittleEndian, RegisterRule, Section, UnwindContext, UnwindSection, X86_64,
 };
 use std::collections::HashMap;
 
 /// Longest tables of one file, and rules that are kept for it.
 const MAX_TABLES: usize = 64 << 20;
 const MAX_RULES: usize = 1 << 16;
-/// Longest entry of one function.
+/// Longest entry of one function, and of what several have in common.
 const MAX_ENTRY: usize = 16 << 10;
+const MAX_COMMON: i32 = 512;
+/// Most functions of a file without an index.
+const MAX_FUNCTIONS: usize = 1 << 21;
 
-type Frames<'a> = EhFrame<EndianSlice<'a, LittleEndian>>;
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type Frames<'a> = EhFrame<Slice<'a>>;
 
 /// How to get from a function to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,18 @@ fn number(bytes: &[u8], at: usize) -> Option<i32> {
     bytes.get(at..)?.first_chunk().map(|bytes| i32::from_le_bytes(*bytes))
 }
 
+/// What the entries of several functions have in common. It is read for each of them: a long one is not.
+fn common<'a>(
+    frames: &Frames<'a>,
+    bases: &BaseAddresses,
+    offset: EhFrameOffset,
+) -> gimli::Result<CommonInformationEntry<Slice<'a>>> {
+    match number(frames.reader().slice(), offset.0) {
+        Some(len) if (0..=MAX_COMMON).contains(&len) => frames.cie_from_offset(bases, offset),
+        _ => Err(gimli::Error::NoUnwindInfoForAddress),
+    }
+}
+
 impl Index {
     /// The file's own, and the address of the entries.
     fn own(address: u64, bytes: Vec<u8>) -> Option<(Self, u64)> {
@@ -71,11 +87,11 @@ impl Index {
         let section: Frames<'_> = EhFrame::new(frames, LittleEndian);
         let mut entries = section.entries(bases);
         let mut made = Vec::new();
-        while let Ok(Some(entry)) = entries.next() {
+        while made.len() < MAX_FUNCTIONS
+            && let Ok(Some(entry)) = entries.next()
+        {
             let CieOrFde::Fde(partial) = entry else { continue };
-            if let (Ok(entry), Ok(at)) =
-                (partial.parse(EhFrame::cie_from_offset), u32::try_from(partial.offset()))
-            {
+            if let (Ok(entry), Ok(at)) = (partial.parse(common), u32::try_from(partial.offset())) {
                 made.push((entry.initial_address(), at));
             }
         }
@@ -151,8 +167,8 @@ impl Tables {
         let offset = self.index.entry(self.start, address)?;
         let frames: Frames<'_> = EhFrame::new(&self.frames, LittleEndian);
         let offset = EhFrameOffset(usize::try_from(offset).ok()?);
-        let entry = frames.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset).ok()?;
-        if entry.entry_len() > MAX_ENTRY || entry.cie().entry_len() > MAX_ENTRY {
+        let entry = frames.fde_from_offset(&self.bases, offset, common).ok()?;
+        if entry.entry_len() > MAX_ENTRY {
             return None;
         }
         let mut context = UnwindContext::new();
