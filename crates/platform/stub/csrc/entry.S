@@ -133,8 +133,9 @@ stub_fast_exit:
 stub_fast_exit_end:
 3:      movl    $FRAME_RESUME,Priv_frame(%rcx)
 // The host builds a frame for this exception, which holds the guest's extended state; stub_sigfault goes on from there.
+// Not an invalid opcode: where the host is a virtual machine, its hypervisor looks at these first, for 10 us.
 stub_frame_trap:
-        ud2
+        hlt
         jmp     stub_frame_trap
 
         .text
@@ -310,7 +311,7 @@ stub_load_xstate:
 // The first frame of a thread: the host builds it for this exception; stub_sigfault knows the address.
         .globl  stub_first_trap
 stub_first_trap:
-        ud2
+        hlt
         jmp     stub_first_trap
 
 // Second stage of a zygote: stub_stage2(stack, args, entry).

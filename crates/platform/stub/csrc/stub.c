@@ -143,12 +143,12 @@ static long notify(u64 op, u64 arg)
   return r;
 }
 
-// No interrupt may be pending during clone: the host would restart the call, and the sentry grants one only. The mask
-// ends with the frame's.
-static void block_interrupts(void)
+// No interrupt may be pending during clone: the host would restart the call, and the sentry grants one only. With a frame
+// the mask ends with that.
+static void mask_interrupts(int block)
 {
   u64 mask = 1ul << (INTERRUPT_SIGNAL - 1);
-  sc(SYS_rt_sigprocmask, 0, (u64)&mask, 0, 8, 0, 0);
+  sc(SYS_rt_sigprocmask, !block, (u64)&mask, 0, 8, 0, 0);
 }
 
 static long start_thread(struct ucontext *uc, u64 i)
@@ -158,9 +158,12 @@ static long start_thread(struct ucontext *uc, u64 i)
   c->seq = FIRST_SEQ;
   c->skip = c->backoff = 0;
   c->announce = 0;
-  block_interrupts();
-  stub_load_xstate(uc->fpstate);
-  return stub_clone_thread(CLONE_THREAD_FLAGS, stack_top(i), SLOT_BASE + i * SLOT_SIZE + Slot_alive);
+  mask_interrupts(1);
+  // Without a frame the guest's extended state is still in the processor.
+  if (uc) stub_load_xstate(uc->fpstate);
+  long r = stub_clone_thread(CLONE_THREAD_FLAGS, stack_top(i), SLOT_BASE + i * SLOT_SIZE + Slot_alive);
+  if (!uc) mask_interrupts(0);
+  return r;
 }
 
 // First code of a thread, on its own private stack.
@@ -173,11 +176,12 @@ __attribute__((used)) void stub_thread_start(void)
 }
 
 // Returns in the parent with the child's pid, in the child with 0, on its own copy of everything but the slots.
-static long fork_process(struct Priv *p, u64 nonce)
+static long fork_process(struct Priv *p, struct Slot *s, struct ucontext *uc, u64 nonce)
 {
-  u64 slot = (u64)slot_of(p);
-  block_interrupts();
-  long r = sc(SYS_clone, CLONE_FORK_FLAGS, 0, 0, slot + Slot_alive, 0, 0);
+  u32 flags = s->flags;
+  mask_interrupts(1);
+  long r = sc(SYS_clone, CLONE_FORK_FLAGS, 0, 0, (u64)s + Slot_alive, 0, 0);
+  if (r && !uc) mask_interrupts(0);
   if (r) return r;
   // The parent's slots are still mapped: leave them alone until the own ones have replaced them.
   p->pending = 0;
@@ -189,6 +193,9 @@ static long fork_process(struct Priv *p, u64 nonce)
   r = sc(SYS_mmap, SLOT_BASE, NSLOTS * SLOT_SIZE, 3, 0x11, fd, 0);
   if (is_error(r)) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);
   sc(SYS_close, fd, 0, 0, 0, 0, 0);
+  s->private = (u64)p;
+  s->flags = flags;
+  if (!uc) mask_interrupts(0);
   return 0;
 }
 
@@ -244,10 +251,10 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
       }
       break;
     case ACT_THREAD:
-      s->result = r = uc ? start_thread(uc, a->a[0]) : -EINVAL;
+      s->result = r = start_thread(uc, a->a[0]);
       break;
     case ACT_FORK:
-      r = uc ? fork_process(p, a->a[0]) : -EINVAL;
+      r = fork_process(p, s, uc, a->a[0]);
       if (!r) return ACTIONS_CHILD;
       s->result = r;
       break;
@@ -436,7 +443,7 @@ static int needs_frame(struct Slot *s, u32 cmd)
   u32 n = s->nact;
   if (!n) return cmd != CMD_RESUME && cmd != CMD_RETURN && !s->copy_len;
   for (u32 i = 0; i < n && i < MAX_ACTIONS; i++)
-    if (s->act[i].op == ACT_XSTATE || s->act[i].op == ACT_THREAD || s->act[i].op == ACT_FORK) return 1;
+    if (s->act[i].op == ACT_XSTATE) return 1;
   return 0;
 }
 
@@ -459,7 +466,9 @@ __attribute__((used)) void stub_fast(struct Priv *p, struct Slot *s)
     u32 cmd = command(s);
     if (cmd == CMD_EXIT) { run_actions(p, s, 0, 1); sc(SYS_exit, 0, 0, 0, 0, 0, 0); }
     if (needs_frame(s, cmd)) get_frame(p, FRAME_OBEY);
-    if (run_actions(p, s, 0, 0) == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
+    int r = run_actions(p, s, 0, 0);
+    if (r == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
+    if (r == ACTIONS_CHILD) { await_answer(p, s, 0, 0); s->fpstate = 0; continue; }
     if (cmd == CMD_RETURN) { g[RAX] = s->ret; break; }
     if (cmd == CMD_RESUME) break;
     handoff(p, s, REQ_DONE);

@@ -86,7 +86,7 @@ pub const RULES: &[Rule] = &[
     rule(libc::SYS_sigaltstack, &[], Allow, "a new thread's signal stack; own thread"),
     rule(
         libc::SYS_rt_sigprocmask,
-        &[OneOf(0, ALL, &[libc::SIG_BLOCK as u32])],
+        &[OneOf(0, ALL, &[libc::SIG_BLOCK as u32, libc::SIG_UNBLOCK as u32])],
         Allow,
         "no interrupt during clone; rt_sigreturn can do the same",
     ),

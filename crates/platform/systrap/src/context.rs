@@ -4,15 +4,18 @@ use crate::Inner;
 use crate::actions::{Encoder, Job};
 use crate::place::Place;
 use crate::slot::{BRIEF_AT, SlotMap};
-use crate::space::{KNOWN_CALLS, Space, Thread};
+use crate::space::{KNOWN_CALLS, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
-use hostsys::{cpu, futex, process};
+use hostsys::{cpu, process};
 use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Rewrite, Spawn};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 use stub::layout as l;
+
+mod handoff;
+mod spawn;
 
 /// How long a sentry thread sleeps before it looks by itself whether its guest thread is still there.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -101,167 +104,6 @@ impl SystrapContext {
         slot.waiting().store(0, Relaxed);
         slot.rdpid().store(u32::from(cpu::has_rdpid()), Relaxed);
         slot.alive().store(1, SeqCst);
-    }
-
-    // ---- hand-off ---------------------------------------------------------
-
-    /// Answers the last request.
-    fn post(&mut self, cmd: u32) {
-        let slot = &*self.thread.slot;
-        self.cpu = cpu::current();
-        slot.cmd().store(cmd | self.cpu << l::CPU_SHIFT, Relaxed);
-        let asleep = slot.rsp().swap(self.last, SeqCst) & l::SLEEP != 0;
-        if asleep {
-            futex::wake(slot.rsp(), 1);
-        }
-        self.woke = asleep;
-    }
-
-    /// Waits for the next request. Spins while the stub is awake on another CPU; a spin in vain makes the next ones
-    /// rarer, one that paid makes them usual again.
-    pub(crate) fn await_request(&mut self) -> Result<(), Gone> {
-        let slot = &*self.thread.slot;
-        let mut me = self.cpu;
-        // Who was woken needs a while to come round with the next request.
-        let limit = u64::from(self.inner.spin) * if self.woke { WAKING } else { 1 };
-        let mut spin = limit != 0 && slot.stub_cpu() != me;
-        if spin && self.skip > 0 {
-            self.skip -= 1;
-            spin = false;
-        }
-        let mut start = None;
-        let mut slept = false;
-        let mut looks = 0_u32;
-        loop {
-            if self.thread.is_dead() {
-                return Err(Gone);
-            }
-            let v = slot.req().load(Acquire);
-            if v & !l::SLEEP != self.last {
-                self.last = v & !l::SLEEP;
-                if spin {
-                    self.backoff = 0;
-                }
-                break;
-            }
-            if spin {
-                looks += 1;
-                let on = !looks.is_multiple_of(l::LOOKS) || {
-                    let now = cpu::tsc();
-                    now.wrapping_sub(*start.get_or_insert(now)) < limit && slot.stub_cpu() != me
-                };
-                if on {
-                    std::hint::spin_loop();
-                    continue;
-                }
-                spin = false;
-                self.backoff = (self.backoff * 2 + 1).min(l::MAX_BACKOFF);
-                self.skip = self.backoff;
-            }
-            if v & l::SLEEP == 0 && slot.req().compare_exchange(v, v | l::SLEEP, SeqCst, SeqCst).is_err() {
-                continue;
-            }
-            // A wake-up, a changed word, a signal and the time all mean: look again. Time, because a guest can requeue
-            // this thread to another word of its own, from where no wake-up of ours would reach it.
-            let _ = futex::wait(slot.req(), v | l::SLEEP, LOOK_AGAIN);
-            slept = true;
-        }
-        if self.thread.is_dead() {
-            return Err(Gone);
-        }
-        if slept {
-            me = cpu::current();
-        }
-        let eager = self.place.step(&self.inner.cpus, (me, slot.stub_cpu()), slept);
-        // The stub looks at this line all the time.
-        if me != self.cpu {
-            let cmd = slot.cmd().load(Relaxed) & l::CMD_MASK;
-            slot.cmd().store(cmd | me << l::CPU_SHIFT, Relaxed);
-            self.cpu = me;
-        }
-        if eager != self.eager {
-            self.eager = eager;
-            let spin = self.inner.spin * if eager { WAKING as u32 } else { 1 };
-            slot.spin().store(spin | if eager { l::SPIN_EAGER } else { 0 }, Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Why the stub stopped: REQ_* and flags.
-    fn what(&self) -> u32 {
-        self.slot().what().load(Relaxed) & !(u32::MAX << l::CPU_SHIFT)
-    }
-
-    /// Reads what has not been read of the registers.
-    fn load_rest(&mut self) {
-        if !std::mem::take(&mut self.partial) {
-            return;
-        }
-        let known = self.regs;
-        self.load_regs();
-        let (rax, orig_rax) = (known.rax, known.orig_rax);
-        let (rdi, rsi, rdx) = (known.rdi, known.rsi, known.rdx);
-        let (r10, r8, r9) = (known.r10, known.r8, known.r9);
-        self.regs = Regs { rax, orig_rax, rdi, rsi, rdx, r10, r8, r9, ..self.regs };
-    }
-
-    fn load_regs(&mut self) {
-        self.partial = false;
-        self.thread.slot.load_regs(&mut self.regs);
-        self.regs.rip = self.thread.space.sites.guest_rip(self.regs.rip);
-    }
-
-    /// The other side broke the protocol: only a guest that writes into its slot does.
-    fn violation(&self) -> Gone {
-        log::warn!("stub process {} broke the hand-off protocol; killed", self.thread.space.pid);
-        self.thread.space.kill();
-        Gone
-    }
-
-    /// Has the stub execute jobs and report. The inner error is that of a job and its index.
-    fn report(&mut self, jobs: &[Job]) -> Result<Result<(), (usize, Errno)>, Gone> {
-        let mut encoder = Encoder::new(jobs, self.thread.index);
-        while !encoder.done() {
-            let fds = encoder.fill(self.slot());
-            if let Err(e) = self.round(&encoder, fds)? {
-                return Ok(Err(e));
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    fn round(
-        &mut self,
-        encoder: &Encoder<'_>,
-        fds: Vec<Arc<std::os::fd::OwnedFd>>,
-    ) -> Result<Result<(), (usize, Errno)>, Gone> {
-        self.windows = [(0, 0); 2];
-        let uses_fds = !fds.is_empty();
-        if uses_fds {
-            self.thread.grants.lock().fds = fds;
-        }
-        self.encode_copy();
-        self.post(l::CMD_REPORT);
-        let r = self.await_request();
-        if uses_fds {
-            self.thread.grants.lock().fds.clear();
-        }
-        r?;
-        match self.what() {
-            l::REQ_DONE => Ok(Ok(())),
-            l::REQ_FAILED => Ok(Err(self.failure(encoder)?)),
-            _ => Err(self.violation()),
-        }
-    }
-
-    fn failure(&self, encoder: &Encoder<'_>) -> Result<(usize, Errno), Gone> {
-        let index = self.slot().fail_index().load(Relaxed);
-        let errno = self.slot().fail_errno().load(Relaxed);
-        let job = if index == l::FAILED_COPY { Some(0) } else { encoder.job_of(index as usize) };
-        match job {
-            Some(job) if (1..4096).contains(&errno) => Ok((job, Errno::from_raw(errno as i32))),
-            _ => Err(self.violation()),
-        }
     }
 
     // ---- the queue ----------------------------------------------------------
@@ -463,84 +305,6 @@ impl SystrapContext {
             }
             _ => Err(self.violation()),
         }
-    }
-
-    // ---- spawning -----------------------------------------------------------------
-
-    /// Runs one clone, which the listener lets through once.
-    /// A clone that was let through and still failed is a suspicion.
-    fn clone_job(&mut self, job: Job, flags: u64) -> Result<i32> {
-        self.thread.grants.lock().clone = Some(flags);
-        let r = self.report(&[job]);
-        let unused = self.thread.grants.lock().clone.take().is_some();
-        match r {
-            Err(Gone) => {
-                if !unused {
-                    self.inner.suspect(&self.thread.space);
-                }
-                Err(Errno::EAGAIN)
-            }
-            Ok(Err((_, e))) => {
-                // Usually the host's limit.
-                if !unused {
-                    self.inner.suspect(&self.thread.space);
-                }
-                Err(if e == Errno::ENOMEM { e } else { Errno::EAGAIN })
-            }
-            Ok(Ok(())) => Ok(self.slot().result().load(Relaxed) as i32),
-        }
-    }
-
-    fn spawn_thread(&mut self) -> Result<SystrapContext> {
-        let space = self.thread.space.clone();
-        let (index, slot) = space.take_slot()?;
-        let report_all = self.slot().report_all().load(Relaxed) != 0;
-        Self::init_slot(&self.inner, &slot, report_all);
-        let tid = match self.clone_job(Job::Thread(index), l::CLONE_THREAD_FLAGS) {
-            Ok(tid) => tid,
-            Err(e) => {
-                slot.alive().store(0, SeqCst);
-                space.give_back(index);
-                return Err(e);
-            }
-        };
-        self.load_rest();
-        // The guest names the thread; it must at least be one of the same process, and not one we know.
-        let thread = Thread::new(space.clone(), index, slot, tid);
-        if !space.has_thread(tid) || !self.inner.register(&thread) {
-            self.violation();
-            return Err(Errno::EAGAIN);
-        }
-        Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
-    }
-
-    /// Forks; the child has said hello and has its own slots when this returns.
-    pub(crate) fn spawn_fork(&mut self) -> Result<SystrapContext> {
-        let index = self.thread.index;
-        let file = crate::slot::create_file()?;
-        let slot = {
-            use std::os::fd::AsFd;
-            Arc::new(SlotMap::new(file.as_fd(), index)?)
-        };
-        let report_all = self.slot().report_all().load(Relaxed) != 0;
-        Self::init_slot(&self.inner, &slot, report_all);
-        let ticket = self.inner.expect_fork(file);
-        let claimed = self.clone_job(Job::Fork(ticket.nonce()), l::CLONE_FORK_FLAGS);
-        let (pid, pidfd, file) = match claimed {
-            Ok(_) => ticket.wait().inspect_err(|_| self.inner.suspect(&self.thread.space))?,
-            Err(e) => {
-                ticket.cancel();
-                return Err(e);
-            }
-        };
-        let mut space = Space::new(pid, pidfd, file, index, slot.clone(), self.inner.limits.max);
-        space.sites = self.thread.space.sites.copy();
-        let space = Arc::new(space);
-        self.inner.adopt(&space)?;
-        let thread = Thread::new(space, index, slot, pid);
-        self.inner.register(&thread);
-        self.load_rest();
-        Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
     }
 
     /// Writes the trampoline, then the jump to it.

@@ -75,7 +75,7 @@ pub const HOST_SYSCALLS: &[(i64, &str)] = &[
 ];
 
 /// Longest spin before a side sleeps, in microseconds.
-const SPIN_MICROSECONDS: u64 = 20;
+const SPIN_MICROSECONDS: u64 = 50;
 /// Processes kept ready for execve.
 const POOL: usize = 3;
 

@@ -1,0 +1,171 @@
+//! Answers and requests: how the two sides wait for each other, and rounds of actions in between.
+
+use super::{Gone, LOOK_AGAIN, SystrapContext, WAKING};
+use crate::actions::{Encoder, Job};
+use abi::Errno;
+use hostsys::{cpu, futex};
+use platform::{AddressSpace, Regs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use stub::layout as l;
+
+impl SystrapContext {
+    /// Answers the last request.
+    pub(super) fn post(&mut self, cmd: u32) {
+        let slot = &*self.thread.slot;
+        self.cpu = cpu::current();
+        slot.cmd().store(cmd | self.cpu << l::CPU_SHIFT, Relaxed);
+        let asleep = slot.rsp().swap(self.last, SeqCst) & l::SLEEP != 0;
+        if asleep {
+            futex::wake(slot.rsp(), 1);
+        }
+        self.woke = asleep;
+    }
+
+    /// Waits for the next request. Spins while the stub is awake on another CPU; a spin in vain makes the next ones
+    /// rarer, one that paid makes them usual again.
+    pub(crate) fn await_request(&mut self) -> Result<(), Gone> {
+        let slot = &*self.thread.slot;
+        let mut me = self.cpu;
+        // Who was woken needs a while to come round with the next request.
+        let limit = u64::from(self.inner.spin) * if self.woke { WAKING } else { 1 };
+        let mut spin = limit != 0 && slot.stub_cpu() != me;
+        if spin && self.skip > 0 {
+            self.skip -= 1;
+            spin = false;
+        }
+        let mut start = None;
+        let mut slept = false;
+        let mut looks = 0_u32;
+        loop {
+            if self.thread.is_dead() {
+                return Err(Gone);
+            }
+            let v = slot.req().load(Acquire);
+            if v & !l::SLEEP != self.last {
+                self.last = v & !l::SLEEP;
+                if spin {
+                    self.backoff = 0;
+                }
+                break;
+            }
+            if spin {
+                looks += 1;
+                let on = !looks.is_multiple_of(l::LOOKS) || {
+                    let now = cpu::tsc();
+                    now.wrapping_sub(*start.get_or_insert(now)) < limit && slot.stub_cpu() != me
+                };
+                if on {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                spin = false;
+                self.backoff = (self.backoff * 2 + 1).min(l::MAX_BACKOFF);
+                self.skip = self.backoff;
+            }
+            if v & l::SLEEP == 0 && slot.req().compare_exchange(v, v | l::SLEEP, SeqCst, SeqCst).is_err() {
+                continue;
+            }
+            // A wake-up, a changed word, a signal and the time all mean: look again. Time, because a guest can requeue
+            // this thread to another word of its own, from where no wake-up of ours would reach it.
+            let _ = futex::wait(slot.req(), v | l::SLEEP, LOOK_AGAIN);
+            slept = true;
+        }
+        if self.thread.is_dead() {
+            return Err(Gone);
+        }
+        if slept {
+            me = cpu::current();
+        }
+        let eager = self.place.step(&self.inner.cpus, (me, slot.stub_cpu()), slept);
+        // The stub looks at this line all the time.
+        if me != self.cpu {
+            let cmd = slot.cmd().load(Relaxed) & l::CMD_MASK;
+            slot.cmd().store(cmd | me << l::CPU_SHIFT, Relaxed);
+            self.cpu = me;
+        }
+        if eager != self.eager {
+            self.eager = eager;
+            let spin = self.inner.spin * if eager { WAKING as u32 } else { 1 };
+            slot.spin().store(spin | if eager { l::SPIN_EAGER } else { 0 }, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Why the stub stopped: REQ_* and flags.
+    pub(super) fn what(&self) -> u32 {
+        self.slot().what().load(Relaxed) & !(u32::MAX << l::CPU_SHIFT)
+    }
+
+    /// Reads what has not been read of the registers.
+    pub(super) fn load_rest(&mut self) {
+        if !std::mem::take(&mut self.partial) {
+            return;
+        }
+        let known = self.regs;
+        self.load_regs();
+        let (rax, orig_rax) = (known.rax, known.orig_rax);
+        let (rdi, rsi, rdx) = (known.rdi, known.rsi, known.rdx);
+        let (r10, r8, r9) = (known.r10, known.r8, known.r9);
+        self.regs = Regs { rax, orig_rax, rdi, rsi, rdx, r10, r8, r9, ..self.regs };
+    }
+
+    pub(super) fn load_regs(&mut self) {
+        self.partial = false;
+        self.thread.slot.load_regs(&mut self.regs);
+        self.regs.rip = self.thread.space.sites.guest_rip(self.regs.rip);
+    }
+
+    /// The other side broke the protocol: only a guest that writes into its slot does.
+    pub(super) fn violation(&self) -> Gone {
+        log::warn!("stub process {} broke the hand-off protocol; killed", self.thread.space.pid);
+        self.thread.space.kill();
+        Gone
+    }
+
+    /// Has the stub execute jobs and report. The inner error is that of a job and its index.
+    pub(super) fn report(&mut self, jobs: &[Job]) -> Result<Result<(), (usize, Errno)>, Gone> {
+        let mut encoder = Encoder::new(jobs, self.thread.index);
+        while !encoder.done() {
+            let fds = encoder.fill(self.slot());
+            if let Err(e) = self.round(&encoder, fds)? {
+                return Ok(Err(e));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    pub(super) fn round(
+        &mut self,
+        encoder: &Encoder<'_>,
+        fds: Vec<Arc<std::os::fd::OwnedFd>>,
+    ) -> Result<Result<(), (usize, Errno)>, Gone> {
+        self.windows = [(0, 0); 2];
+        let uses_fds = !fds.is_empty();
+        if uses_fds {
+            self.thread.grants.lock().fds = fds;
+        }
+        self.encode_copy();
+        self.post(l::CMD_REPORT);
+        let r = self.await_request();
+        if uses_fds {
+            self.thread.grants.lock().fds.clear();
+        }
+        r?;
+        match self.what() {
+            l::REQ_DONE => Ok(Ok(())),
+            l::REQ_FAILED => Ok(Err(self.failure(encoder)?)),
+            _ => Err(self.violation()),
+        }
+    }
+
+    pub(super) fn failure(&self, encoder: &Encoder<'_>) -> Result<(usize, Errno), Gone> {
+        let index = self.slot().fail_index().load(Relaxed);
+        let errno = self.slot().fail_errno().load(Relaxed);
+        let job = if index == l::FAILED_COPY { Some(0) } else { encoder.job_of(index as usize) };
+        match job {
+            Some(job) if (1..4096).contains(&errno) => Ok((job, Errno::from_raw(errno as i32))),
+            _ => Err(self.violation()),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! New guest threads and processes.
+
+use super::{Gone, SystrapContext};
+use crate::actions::Job;
+use crate::slot::SlotMap;
+use crate::space::{Space, Thread};
+use abi::{Errno, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use stub::layout as l;
+
+impl SystrapContext {
+    /// Runs one clone, which the listener lets through once.
+    /// A clone that was let through and still failed is a suspicion.
+    pub(super) fn clone_job(&mut self, job: Job, flags: u64) -> Result<i32> {
+        self.thread.grants.lock().clone = Some(flags);
+        let r = self.report(&[job]);
+        let unused = self.thread.grants.lock().clone.take().is_some();
+        match r {
+            Err(Gone) => {
+                if !unused {
+                    self.inner.suspect(&self.thread.space);
+                }
+                Err(Errno::EAGAIN)
+            }
+            Ok(Err((_, e))) => {
+                // Usually the host's limit.
+                if !unused {
+                    self.inner.suspect(&self.thread.space);
+                }
+                Err(if e == Errno::ENOMEM { e } else { Errno::EAGAIN })
+            }
+            Ok(Ok(())) => Ok(self.slot().result().load(Relaxed) as i32),
+        }
+    }
+
+    pub(super) fn spawn_thread(&mut self) -> Result<SystrapContext> {
+        let space = self.thread.space.clone();
+        let (index, slot) = space.take_slot()?;
+        let report_all = self.slot().report_all().load(Relaxed) != 0;
+        Self::init_slot(&self.inner, &slot, report_all);
+        let tid = match self.clone_job(Job::Thread(index), l::CLONE_THREAD_FLAGS) {
+            Ok(tid) => tid,
+            Err(e) => {
+                slot.alive().store(0, SeqCst);
+                space.give_back(index);
+                return Err(e);
+            }
+        };
+        self.load_rest();
+        // The guest names the thread; it must at least be one of the same process, and not one we know.
+        let thread = Thread::new(space.clone(), index, slot, tid);
+        if !space.has_thread(tid) || !self.inner.register(&thread) {
+            self.violation();
+            return Err(Errno::EAGAIN);
+        }
+        Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
+    }
+
+    /// Forks; the child has said hello and has its own slots when this returns.
+    pub(crate) fn spawn_fork(&mut self) -> Result<SystrapContext> {
+        let index = self.thread.index;
+        let file = crate::slot::create_file()?;
+        let slot = {
+            use std::os::fd::AsFd;
+            Arc::new(SlotMap::new(file.as_fd(), index)?)
+        };
+        let report_all = self.slot().report_all().load(Relaxed) != 0;
+        Self::init_slot(&self.inner, &slot, report_all);
+        let ticket = self.inner.expect_fork(file);
+        let claimed = self.clone_job(Job::Fork(ticket.nonce()), l::CLONE_FORK_FLAGS);
+        let (pid, pidfd, file) = match claimed {
+            Ok(_) => ticket.wait().inspect_err(|_| self.inner.suspect(&self.thread.space))?,
+            Err(e) => {
+                ticket.cancel();
+                return Err(e);
+            }
+        };
+        let mut space = Space::new(pid, pidfd, file, index, slot.clone(), self.inner.limits.max);
+        space.sites = self.thread.space.sites.copy();
+        let space = Arc::new(space);
+        self.inner.adopt(&space)?;
+        let thread = Thread::new(space, index, slot, pid);
+        self.inner.register(&thread);
+        self.load_rest();
+        Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
+    }
+}
