@@ -98,6 +98,53 @@ TEST(text_neighbourhood_unmapped) {
     CHECK(mmap(mid + PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mid + PAGE);
     calls(mid, 100);
 }
+// mov %rcx,%r10; mov $9,%eax; syscall; ret: mmap(2) from a site of its own.
+static const unsigned char MMAP[] = {0x49, 0x89, 0xca, 0xb8, 9, 0, 0, 0, 0x0f, 0x05, 0xc3, 0x90, 0x90};
+static void mmaps_around_itself(int gs) {
+    typedef char *(*mmap_t)(void *, long, long, long, long, long);
+    const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char *hole = SYS(mmap(0, 64 << 20, PROT_NONE, how, -1, 0));
+    OK(munmap(hole, 64 << 20));
+    char *mid = hole + (32 << 20);
+    int fd = SYS(open("maps", O_RDWR | O_CREAT, 0755));
+    CHECK_EQ(SYS(write(fd, MMAP, sizeof MMAP)), sizeof MMAP);
+    CHECK(mmap(mid, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, 0) == mid);
+    mmap_t call = (mmap_t)mid;
+    for (int i = 0; i < 100; i++) {
+        char *q = call(0, PAGE, PROT_READ, how, -1, 0);
+        CHECK(q != MAP_FAILED);
+        OK(munmap(q, PAGE));
+    }
+    static long word = 5;
+    if (gs) OK(syscall(SYS_arch_prctl, 0x1001, &word));
+    for (int i = 0; i < 3; i++) {
+        CHECK(call(hole, 32 << 20, PROT_READ | PROT_WRITE, how | MAP_FIXED, -1, 0) == hole);
+        CHECK(call(mid + PAGE, (32 << 20) - PAGE, PROT_READ | PROT_WRITE, how | MAP_FIXED, -1, 0) == mid + PAGE);
+    }
+    hole[0] = mid[PAGE] = 1;
+}
+TEST(text_neighbourhood_covered_by_its_own_call) { mmaps_around_itself(0); }
+TEST(text_neighbourhood_covered_with_gs_in_use) { mmaps_around_itself(1); }
+static long checked(long nr, long a, long b, long c) {
+    long r;
+    asm volatile("pushfq; orl $0x40000,(%%rsp); popfq; syscall; pushfq; andl $~0x40000,(%%rsp); popfq"
+                 : "=a"(r) : "0"(nr), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory", "cc");
+    return r;
+}
+TEST(results_with_alignment_checks) {
+    int fd = t_file("f", "0123456789012345678901234567890123456789"), p[2];
+    static char b[512];
+    SYS(pipe(p));
+    for (int i = 0; i < 50; i++) {
+        CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
+        CHECK_EQ(checked(SYS_read, fd, (long)b + 1, 40), 40);
+        CHECK(memcmp(b + 1, "0123456789", 10) == 0);
+        CHECK_EQ(checked(SYS_write, p[1], (long)b + 3, 37), 37);
+        CHECK_EQ(checked(SYS_read, p[0], (long)b + 101, 37), 37);
+        CHECK(memcmp(b + 101, "23456789", 8) == 0);
+        CHECK_EQ(checked(SYS_fstat, fd, (long)b + 3, 0), 0);
+    }
+}
 TEST(text_protections) {
     char *p = text(PROT_READ | PROT_EXEC);
     calls(p, 100);

@@ -172,6 +172,7 @@ impl Current {
         if len < PAGE_SIZE || self.limits().memory_max().is_none() {
             return Ok(());
         }
+        self.ctx.flush()?;
         let start = addr & !(PAGE_SIZE - 1);
         let len = (addr + len).next_multiple_of(PAGE_SIZE) - start;
         self.ctx.queue(Action::Advise { addr: start, len, advice: libc::MADV_POPULATE_WRITE });

@@ -243,7 +243,7 @@ impl Current {
             out.pop();
             return Ok(out);
         }
-        let mut at = addr + out.len() as u64;
+        let mut at = addr.checked_add(out.len() as u64).ok_or(Errno::EFAULT)?;
         loop {
             // Up to the page's end: the next page may be missing.
             let chunk = (4096 - (at % 4096) as usize).min(max - out.len());

@@ -167,6 +167,12 @@ fn die(c: &mut Current, sig: Signal) {
 
 /// Sets up a handler's frame. False when the stack cannot take it.
 fn deliver(c: &mut Current, sig: Signal, info: SigInfo, trap: TrapInfo) -> bool {
+    // What the call still has to do in the guest's memory can fail, and the frame holds its result.
+    match c.ctx.flush() {
+        Ok(()) => c.mm.settle(),
+        Err(Errno::ESRCH) => {}
+        Err(errno) => c.ctx.set_rax(c.mm.refused(errno)),
+    }
     let handlers = c.task.group.handlers();
     let act = handlers.lock().get(sig);
     // An interrupted call is resolved before the frame saves the registers.

@@ -23,6 +23,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How much longer a spin lasts whose partner has only just been woken.
 const WAKING: u64 = 4;
 
+/// The resume flag, which does nothing to the guest, but the stub sees that flags change.
+const EFLAGS_RF: u64 = 1 << 16;
+
 /// The process has ended, or broke the protocol and was killed for it.
 pub(crate) struct Gone;
 
@@ -38,6 +41,8 @@ pub(crate) struct SystrapContext {
     queue: Vec<Action>,
     /// A copy before everything in the queue: the guest's address, how many bytes, and where they are in the slot.
     copy: Option<(u64, usize, usize)>,
+    /// The last answer had such a copy.
+    copied: bool,
     /// Extended state to load before the next resume.
     xstate: Option<Vec<u8>>,
     /// Guest memory captured with the last system call: address and length.
@@ -70,6 +75,7 @@ impl SystrapContext {
             partial: false,
             queue: Vec::new(),
             copy: None,
+            copied: false,
             xstate: None,
             windows: [(0, 0); 2],
             last: l::FIRST_SEQ,
@@ -111,6 +117,7 @@ impl SystrapContext {
     /// Puts the copy that comes first into the slot, or says that there is none.
     fn encode_copy(&mut self) {
         let (to, len, from) = self.copy.take().unwrap_or_default();
+        self.copied = len != 0;
         let slot = self.slot();
         slot.copy_len().store(len as u32, Relaxed);
         if len != 0 {
@@ -125,13 +132,21 @@ impl SystrapContext {
         if !self.copy.is_some_and(|(_, _, from)| all || from != BRIEF_AT) {
             return Ok(Ok(()));
         }
-        self.slot().nact().store(0, Relaxed);
-        let done = self.round(&Encoder::new(&[], self.thread.index), Vec::new())?;
+        let done = self.copy_now()?;
         if done.is_err() {
             self.queue.clear();
             self.xstate = None;
         }
         Ok(done)
+    }
+
+    /// A round of nothing but the copy that comes first.
+    fn copy_now(&mut self) -> Result<Result<(), (usize, Errno)>, Gone> {
+        if self.copy.is_none() {
+            return Ok(Ok(()));
+        }
+        self.slot().nact().store(0, Relaxed);
+        self.round(&Encoder::new(&[], self.thread.index), Vec::new())
     }
 
     /// The queue as jobs, the extended state first; how many jobs come before the first action.
@@ -156,6 +171,9 @@ impl SystrapContext {
 
     fn checked(&mut self, jobs: &[Job], own: usize) -> Result<Result<(), (usize, Errno)>, Gone> {
         if let Some((i, e)) = self.first_invalid(jobs) {
+            if let Err(e) = self.flush_copy(true)? {
+                return Ok(Err(e));
+            }
             let before = self.report(jobs.get(..i).unwrap_or_default())?;
             return Ok(before.and(Err((i, e))).map_err(|(i, e)| (i.saturating_sub(own), e)));
         }
@@ -355,7 +373,8 @@ impl SystrapContext {
             return;
         }
         self.inner.forget(&self.thread);
-        if self.flush_copy(false).is_err() {
+        // Whether it can be made matters to nobody any more; what is queued is done in any case.
+        if self.copy_now().is_err() {
             return;
         }
         let (jobs, _) = self.take_jobs();
@@ -375,8 +394,7 @@ impl SystrapContext {
         // The host reaches a process's memory through its first thread: when others are left it is parked,
         // unanswered, and then goes with the process.
         if last != leader {
-            let left = encoder.in_round() > 0 || self.copy.is_some();
-            if left && self.round(&encoder, Vec::new()).is_err() {
+            if encoder.in_round() > 0 && self.round(&encoder, Vec::new()).is_err() {
                 return;
             }
             if last {
@@ -578,6 +596,9 @@ impl Context for SystrapContext {
     }
 
     fn forget_areas(&mut self) {
+        // The call may have come by one of the trampolines that end now: the guest goes on with a frame, at its own address.
+        self.load_rest();
+        self.regs.eflags |= EFLAGS_RF;
         self.thread.space.sites.forget_areas();
     }
 

@@ -230,7 +230,8 @@ impl Thread {
         self.pending.load(Ordering::SeqCst)
     }
 
-    /// The guest is about to run. The answer that lets it is a barrier between this and a look at [`Thread::interrupted`].
+    /// The guest is about to run. The answer that lets it, an exchange, is a barrier on x86 between this and a look at
+    /// [`Thread::interrupted`].
     pub(crate) fn enter(&self) {
         self.running.store(true, Ordering::Release);
     }

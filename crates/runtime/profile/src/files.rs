@@ -27,6 +27,8 @@ const MAX_TABLES: usize = 256 << 20;
 const MAX_TRIES: u8 = 16;
 /// Longest list of mappings that is read.
 pub(crate) const MAX_MAPS: u64 = 16 << 20;
+/// Most bytes of such lists in all: a guest can have many files, and make its list long.
+const MAX_MAPS_READ: u64 = 256 << 20;
 
 /// A file that samples fell into.
 struct Entry {
@@ -46,6 +48,8 @@ pub(crate) struct Files {
     open: usize,
     /// How much more may be read, and kept of what was read.
     left: Cell<u64>,
+    /// The same of lists of mappings.
+    maps_left: Cell<u64>,
     room: usize,
     /// The pid namespace of the sandbox.
     namespace: CString,
@@ -57,7 +61,16 @@ impl Files {
     /// For the sandbox with that pid namespace, and a container's root.
     pub(crate) fn new(namespace: CString, root: Option<OwnedFd>) -> Self {
         let (entries, index) = (Vec::new(), HashMap::new());
-        Self { entries, index, open: 0, left: Cell::new(MAX_READ), room: MAX_TABLES, namespace, root }
+        Self {
+            entries,
+            index,
+            open: 0,
+            left: Cell::new(MAX_READ),
+            maps_left: Cell::new(MAX_MAPS_READ),
+            room: MAX_TABLES,
+            namespace,
+            root,
+        }
     }
 
     /// Notes a place in a file that this process maps; the file's number.
@@ -93,7 +106,7 @@ impl Files {
         }
         entry.tries += 1;
         // A process may have ended since its sample.
-        let file = mapped(pid, entry.id, &self.namespace);
+        let file = mapped(pid, entry.id, &self.namespace, &self.maps_left);
         let Some(file) = file.or_else(|| beneath(self.root.as_ref()?.as_fd(), &entry.path)) else { return };
         self.open += 1;
         entry.tables = Tables::read(&Limited { file: &file, left: &self.left })
@@ -121,7 +134,7 @@ impl Files {
 }
 
 /// Opens a file that a process of the sandbox maps.
-fn mapped(pid: i32, id: FileId, namespace: &CString) -> Option<File> {
+fn mapped(pid: i32, id: FileId, namespace: &CString, left: &Cell<u64>) -> Option<File> {
     // What is reached through this descriptor is of that process, even when another one gets its id.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let process = openat(CWD, format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
@@ -130,7 +143,9 @@ fn mapped(pid: i32, id: FileId, namespace: &CString) -> Option<File> {
     }
     let maps = openat(&process, "maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut text = Vec::new();
-    File::from(maps).take(MAX_MAPS).read_to_end(&mut text).ok()?;
+    let read = File::from(maps).take(MAX_MAPS.min(left.get())).read_to_end(&mut text);
+    left.set(left.get() - text.len() as u64);
+    read.ok()?;
     let text = String::from_utf8_lossy(&text);
     let mapping = text.lines().filter_map(sample::mapping).find(|mapping| mapping.file == id)?;
     let name = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);

@@ -10,6 +10,8 @@ use std::rc::Rc;
 /// Most processes and most mappings of each that are followed; what is more counts, but has no names.
 const MAX_PROCESSES: usize = 1 << 16;
 const MAX_MAPPINGS: usize = 1 << 14;
+/// Most mappings that are noted in all, those included that a process gets its own copies of.
+const MAX_NOTED: usize = 1 << 21;
 
 /// Executable memory by its first address.
 pub(crate) type Mappings = BTreeMap<u64, Rc<Mapping>>;
@@ -77,6 +79,8 @@ pub(crate) struct World {
     pub(crate) processes: HashMap<i32, Process>,
     /// Records that did not fit into the rings.
     pub(crate) lost: u64,
+    /// Mappings noted so far.
+    noted: usize,
 }
 
 impl World {
@@ -106,7 +110,14 @@ impl World {
                 }
                 process.threads.insert(tid, name);
             }
-            Event::Map(mapping) => process.map(mapping),
+            Event::Map(mapping) => {
+                let shared = Rc::strong_count(&process.mappings) > 1;
+                let cost = 1 + if shared { process.mappings.len() } else { 0 };
+                self.noted = self.noted.saturating_add(cost);
+                if self.noted <= MAX_NOTED {
+                    process.map(mapping);
+                }
+            }
             Event::Exit => {
                 process.threads.remove(&tid);
                 if process.threads.is_empty() {

@@ -162,7 +162,10 @@ impl SystrapContext {
     pub(super) fn failure(&self, encoder: &Encoder<'_>) -> Result<(usize, Errno), Gone> {
         let index = self.slot().fail_index().load(Relaxed);
         let errno = self.slot().fail_errno().load(Relaxed);
-        let job = if index == l::FAILED_COPY { Some(0) } else { encoder.job_of(index as usize) };
+        let job = match index {
+            l::FAILED_COPY => self.copied.then_some(0),
+            _ => encoder.job_of(index as usize),
+        };
         match job {
             Some(job) if (1..4096).contains(&errno) => Ok((job, Errno::from_raw(errno as i32))),
             _ => Err(self.violation()),
