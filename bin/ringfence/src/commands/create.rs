@@ -181,7 +181,7 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     }
     claim.container().write(&record)?;
     let config = claim.container().path().join(bundle::CONFIG_FILE);
-    std::fs::write(config, text)?;
+    std::fs::write(&config, text).map_err(|error| format!("cannot write {}: {error}", config.display()))?;
 
     let console = console(args, &mut prepared, foreground)?;
     let mut files = Files {

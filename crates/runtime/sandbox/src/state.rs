@@ -265,8 +265,16 @@ impl Container {
     /// Writes the state; readers see the old one or the new one.
     pub fn write(&self, record: &Record) -> io::Result<()> {
         let temporary = self.path.join("state.tmp");
-        fs::write(&temporary, serde_json::to_vec(record)?)?;
-        fs::rename(&temporary, self.path.join("state.json"))
+        let written = fs::write(&temporary, serde_json::to_vec(record)?)
+            .and_then(|()| fs::rename(&temporary, self.path.join("state.json")));
+        written.map_err(|error| {
+            // Half a file would only take room.
+            let _ = fs::remove_file(&temporary);
+            io::Error::new(
+                error.kind(),
+                format!("cannot write the state below {}: {error}", self.path.display()),
+            )
+        })
     }
 
     /// Whether the container's pid 1, or whoever is about to start it, lives.
