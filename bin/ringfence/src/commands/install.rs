@@ -11,6 +11,10 @@ use std::path::Path;
 const RUNTIMES: &str = "runtimes";
 
 pub(crate) fn install(args: &Install) -> Result<u8, Failure> {
+    // Those before the command are for this command alone, which has no use for them.
+    if std::env::args_os().nth(1).is_none_or(|first| first != "install") {
+        return Err("flags that Docker is to give to the runtime come after install".into());
+    }
     let program = std::env::current_exe()?;
     let mut entry = json!({ "path": program });
     if !args.flags.is_empty() {

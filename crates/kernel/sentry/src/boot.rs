@@ -134,7 +134,14 @@ pub(crate) fn container(
 fn set_up(c: &mut Current, spec: &SandboxSpec, fds: &mut Fds) -> Result<Option<Arc<Console>>, StartError> {
     let p = &spec.process;
     let console = match spec.console {
-        Some(i) => Some(Console::open(c, fds.take(i)?, spec.console_size)?),
+        Some(i) => {
+            let console = Console::open(c, fds.take(i)?, spec.console_size)?;
+            // A root without /dev/pts, or one that cannot be written, has none.
+            if let Err(error) = mounts::show_console(&c.fs().view(), console.index()) {
+                log::debug!("/dev/console: {}", text(error));
+            }
+            Some(console)
+        }
         None => {
             for (n, i) in spec.stdio.iter().enumerate() {
                 let file = hostfs::import(fds.share(*i)?, p.uid, p.gid)

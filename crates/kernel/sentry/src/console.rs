@@ -28,6 +28,11 @@ impl Console {
         Ok(Arc::new(Console { pty }))
     }
 
+    /// N of the container's /dev/pts/N.
+    pub(crate) fn index(&self) -> u32 {
+        self.pty.index()
+    }
+
     /// Foreground process group, when there is one.
     pub(crate) fn foreground(&self) -> Option<i32> {
         self.pty.foreground()

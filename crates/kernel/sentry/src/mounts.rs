@@ -214,6 +214,14 @@ fn mount_point(view: &FsView, path: &str, dir: bool) -> Result<Path, Errno> {
     find()
 }
 
+/// Shows the terminal `/dev/pts/{index}` as /dev/console, as the runtime specification asks where there is a terminal.
+pub(crate) fn show_console(view: &FsView, index: u32) -> Result<(), Errno> {
+    let slave = format!("/dev/pts/{index}");
+    let slave = vfs::walk::lookup(&Setup, view, &Start::Cwd, slave.as_bytes(), Lookup::FOLLOW)?;
+    let at = mount_point(view, "/dev/console", false)?;
+    view.ns.bind(&slave, &at, false).map(drop)
+}
+
 /// mkdir -p with mode 755.
 pub(crate) fn mkdir_all(cx: &dyn Caller, view: &FsView, path: &str) -> Result<(), Errno> {
     let mut at = String::new();
