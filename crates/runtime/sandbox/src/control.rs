@@ -9,9 +9,9 @@ use channel::Channel;
 use sentry::spec::{Executed, ProcessSpec, Running, StartError, StartErrorKind, Stdio, Target};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Most connections at a time; one more is closed at once.
 const MAX_CONNECTIONS: usize = 256;
@@ -64,33 +64,41 @@ pub(crate) fn accept(listener: &OwnedFd, kernel: &Arc<dyn Running>, open: &Arc<A
 }
 
 /// Requests that were received and not answered.
-static OPEN: AtomicUsize = AtomicUsize::new(0);
+static OPEN: Mutex<usize> = Mutex::new(0);
+/// There is none left.
+static ANSWERED: Condvar = Condvar::new();
 /// How long the end of the sandbox waits for answers.
 const SETTLE: Duration = Duration::from_secs(1);
+
+/// The number behind [`OPEN`], which is right whoever panicked.
+fn open_requests() -> MutexGuard<'static, usize> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// One of them.
 struct Open;
 
 impl Open {
     fn new() -> Open {
-        OPEN.fetch_add(1, Ordering::SeqCst);
+        *open_requests() += 1;
         Open
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        OPEN.fetch_sub(1, Ordering::SeqCst);
+        let mut open = open_requests();
+        *open -= 1;
+        if *open == 0 {
+            ANSWERED.notify_all();
+        }
     }
 }
 
 /// Waits until every request received so far is answered. A program may end before the thread that let it run has said so,
 /// and whoever asked would take the start for failed.
 pub(crate) fn settle() {
-    let deadline = Instant::now() + SETTLE;
-    while OPEN.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    drop(ANSWERED.wait_timeout_while(open_requests(), SETTLE, |open| *open > 0));
 }
 
 pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
