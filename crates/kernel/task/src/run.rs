@@ -224,6 +224,8 @@ fn handle_pending(c: &mut Current) -> Flow {
             SIG_IGN => continue,
             SIG_DFL => match default_action(sig) {
                 DefaultAction::Ignore | DefaultAction::Continue => continue,
+                // It was blocked when it was sent, else it had been dropped then.
+                _ if info.code <= 0 && crate::pids::is_init(c.task.group.tgid) => continue,
                 DefaultAction::Stop => stop(c, sig),
                 DefaultAction::Terminate | DefaultAction::Core => die(c, sig),
             },
