@@ -1,6 +1,7 @@
 // Futexes: wait, wake, bitset, requeue, wake_op, priority inheritance, robust lists; and threads that lean on them.
 #include "t.h"
 #include <linux/futex.h>
+#include <sys/prctl.h>
 #include <pthread.h>
 #include <semaphore.h>
 
@@ -641,4 +642,20 @@ TEST(a_waiter_is_asleep) {
     CHECK_EQ(state_of(pi_tid), 'R');
     pi_step = 2;
     pthread_join(t, 0);
+}
+TEST(thread_words_set_often) {
+    struct robust_list_head heads[2] = {{{&heads[0].list}, 0, 0}, {{&heads[1].list}, 0, 0}}, *h;
+    size_t n;
+    for (int i = 0; i < 50; i++) {
+        CHECK_EQ(syscall(SYS_set_tid_address, &n), gettid());
+        OK(syscall(SYS_set_robust_list, &heads[i & 1], sizeof heads[0]));
+        OK(syscall(SYS_get_robust_list, 0, &h, &n));
+        CHECK(h == &heads[i & 1]);
+        CHECK_ERR(syscall(SYS_set_robust_list, &heads[0], 23), EINVAL);
+        int *tid;
+        OK(prctl(PR_GET_TID_ADDRESS, &tid));
+        CHECK((void *)tid == (void *)&n);
+    }
+    // A new process has no list.
+    CHECK_STATUS(CHILD(OK(syscall(SYS_get_robust_list, 0, &h, &n)); _exit(h && h != &heads[1] ? 0 : h ? 1 : 0)), "exit 0");
 }

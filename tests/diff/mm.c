@@ -639,3 +639,32 @@ TEST(remap_file_pages_or_not) {
     char *p = SYS(mmap(0, 2 * PAGE, RW, MAP_SHARED, fd, 0));
     CHECK_ERR(syscall(SYS_remap_file_pages, p, PAGE, 1, 0, 0), EINVAL);
 }
+// As ld.so does it: the same file several times, and then no more.
+TEST(file_mapped_piece_by_piece) {
+    char name[] = "/tmp/pieces.XXXXXX";
+    for (int round = 0; round < 20; round++) {
+        int fd = SYS(mkstemp(name));
+        for (int i = 0; i < 4; i++) {
+            char page[4096];
+            memset(page, 'a' + i, sizeof page);
+            CHECK_EQ(write(fd, page, sizeof page), 4096);
+        }
+        char *p = mmap(0, 4 * 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+        CHECK(p != MAP_FAILED);
+        CHECK(mmap(p + 4096, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 3 * 4096) != MAP_FAILED);
+        // A child maps on its own and closes its own.
+        CHECK_STATUS(CHILD(char *q = mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 4096); close(fd);
+                           char *r = mmap(0, 4096, PROT_READ, MAP_PRIVATE, open(name, O_RDONLY), 8192); _exit(*q == 'b' && *r == 'c' ? 0 : 1)), "exit 0");
+        int other = SYS(open(name, O_RDWR));
+        CHECK(mmap(p + 2 * 4096, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, other, 0) != MAP_FAILED);
+        CHECK(mmap(p + 3 * 4096, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 2 * 4096) != MAP_FAILED);
+        CHECK(p[0] == 'a' && p[4096] == 'd' && p[2 * 4096] == 'a' && p[3 * 4096] == 'c');
+        SYS(dup2(other, fd));
+        close(fd);
+        close(other);
+        CHECK(mmap(p, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, -1, 0) == MAP_FAILED);
+        OK(munmap(p, 4 * 4096));
+        SYS(unlink(name));
+        strcpy(name, "/tmp/pieces.XXXXXX");
+    }
+}

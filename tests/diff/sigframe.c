@@ -547,3 +547,117 @@ TEST(pkey_and_gs_base) {
     CHECK_EQ(c, 'a');
     CHECK_CHILD(char d; __asm__ volatile("movb %%gs:0, %0" : "=r"(d)); CHECK_EQ(d, 'g'));
 }
+// The same from a system call that sends the signal, often enough that call and return take every short way there is.
+__attribute__((noinline)) static long send_self(int sig, unsigned long *gpr, unsigned long *sse) {
+    long r, me = gettid(), us = getpid();
+    register long tid __asm__("rsi") = me, s __asm__("rdx") = sig, pid __asm__("rdi") = us;
+    register unsigned long *g __asm__("r13") = gpr, *x __asm__("r14") = sse;
+    __asm__ volatile("push %%rbx; push %%rbp; sub $128, %%rsp; movq $0x55, (%%rsp); movq $0x66, 120(%%rsp); add $128, %%rsp;"
+                     "movdqu (%%r14), %%xmm3; movdqu 16(%%r14), %%xmm15; fld1; fldpi;"
+                     "mov $81, %%r8; mov $91, %%r9; mov $101, %%r10; mov $121, %%r12; mov $151, %%r15; mov $21, %%ebx; mov $31, %%ebp; stc;"
+                     "mov $234, %%eax; syscall;"
+                     "setc 72(%%r13); mov %%rbx, (%%r13); mov %%rbp, 8(%%r13); mov %%r8, 16(%%r13); mov %%r9, 24(%%r13); mov %%r10, 32(%%r13);"
+                     "mov %%r12, 40(%%r13); mov %%r15, 48(%%r13); mov %%rdi, 56(%%r13); fstpl 80(%%r13); fstpl 88(%%r13);"
+                     "movdqu %%xmm3, 32(%%r14); movdqu %%xmm15, 48(%%r14);"
+                     "sub $128, %%rsp; mov (%%rsp), %%r8; add 120(%%rsp), %%r8; mov %%r8, 64(%%r13); add $128, %%rsp; pop %%rbp; pop %%rbx"
+                     : "=a"(r), "+r"(pid), "+r"(tid), "+r"(s) : "r"(g), "r"(x) : "rcx", "r8", "r9", "r10", "r11", "r12", "r15", "xmm3", "xmm15", "memory", "cc");
+    return r;
+}
+static volatile unsigned short cw_inside;
+static volatile unsigned mx_inside;
+static void smash_all(int s, siginfo_t *i, void *c) {
+    unsigned short cw;
+    unsigned mx;
+    __asm__ volatile("fnstcw %0; stmxcsr %1" : "=m"(cw), "=m"(mx));
+    cw_inside = cw, mx_inside = mx;
+    smash(s, i, c);
+    unsigned down = 0x1f80 | 0x2000;
+    __asm__ volatile("mov $0, %%r12d; mov $0, %%r13d; mov $0, %%r14d; mov $0, %%r15d; pxor %%xmm3, %%xmm3; fninit; ldmxcsr %0" ::"m"(down) : "r12", "r13", "r14", "r15", "xmm3");
+}
+TEST(everything_survives_a_sent_signal) {
+    act(SIGUSR1, smash_all, 0);
+    unsigned mine = 0x1f80 | 0x6000, std = 0x1f80, got;
+    for (int i = 0; i < 60; i++) {
+        unsigned long g[16] = {0}, x[8] = {i, 0x2222, 0x3333, ~0ul - i};
+        __asm__ volatile("ldmxcsr %0" ::"m"(mine));
+        CHECK_EQ(send_self(SIGUSR1, g, x), 0);
+        __asm__ volatile("stmxcsr %0; ldmxcsr %1" : "=m"(got) : "m"(std));
+        CHECK_EQ(hits, i + 1);
+        CHECK_EQ(got, mine);
+        CHECK_EQ(mx_inside, 0x1f80);
+        CHECK_EQ(cw_inside, 0x37f);
+        unsigned long want[] = {21, 31, 81, 91, 101, 121, 151, getpid(), 0x55 + 0x66, 1};
+        CHECK_MEM(g, want, sizeof want);
+        CHECK(*(double *)&g[10] > 3.14 && *(double *)&g[10] < 3.15 && *(double *)&g[11] == 1.0);
+        CHECK_MEM(x + 4, x, 32);
+    }
+}
+__attribute__((target("avx"))) static void avx_sent(void) {
+    unsigned long in[4] = {1, 2, 3, 4}, out[4] = {0};
+    long r, pid = getpid(), tid = gettid();
+    __asm__ volatile("vmovdqu (%4), %%ymm3; mov $234, %%eax; syscall; vmovdqu %%ymm3, (%5); vzeroupper"
+                     : "=a"(r) : "D"(pid), "S"(tid), "d"(SIGUSR1), "r"(in), "r"(out) : "rcx", "r11", "xmm3", "memory");
+    CHECK_MEM(out, in, sizeof in);
+}
+TEST(avx_survives_a_sent_signal) {
+    if (!has_avx()) SKIP("no AVX");
+    act(SIGUSR1, smash_avx, 0);
+    for (int i = 0; i < 30; i++) avx_sent();
+    CHECK_EQ(hits, 30);
+}
+static void change_frame(int s, siginfo_t *i, void *c) {
+    hits++;
+    ucontext_t *u = c;
+    CHECK_EQ(u->uc_flags & 1, 1);
+    CHECK_EQ(*(unsigned *)((char *)u->uc_mcontext.fpregs + 464), 0x46505853);
+    u->uc_mcontext.gregs[REG_R15] = 4711 + hits;
+    u->uc_mcontext.gregs[REG_RAX] = 99;
+    u->uc_mcontext.gregs[REG_EFL] &= ~1;
+    u->uc_mcontext.fpregs->_xmm[3].element[0] = 17;
+    *(unsigned long *)((char *)u->uc_mcontext.fpregs + 512) |= 2;
+}
+TEST(frame_of_a_sent_signal_can_be_changed) {
+    act(SIGUSR1, change_frame, 0);
+    for (int i = 0; i < 30; i++) {
+        unsigned long g[16] = {0}, x[8] = {5, 6, 7, 8};
+        CHECK_EQ(send_self(SIGUSR1, g, x), 99);
+        CHECK_EQ(g[6], 4711 + i + 1);
+        CHECK_EQ(g[9], 0);
+        CHECK_EQ(x[4] & 0xffffffff, 17);
+        CHECK_EQ(x[7], 8);
+    }
+}
+static int wild;
+static void make_wild(int s, siginfo_t *i, void *c) {
+    char *f = (char *)((ucontext_t *)c)->uc_mcontext.fpregs;
+    if (++hits < 20) return;
+    switch (wild) {
+    case 0: memset(f + 24, 0xff, 4); break;            // MXCSR
+    case 1: memset(f + 512, 0xff, 8); break;           // components that do not exist
+    case 2: memset(f + 520, 0xff, 8); break;           // the compact form
+    case 3: memset(f + 528, 0xff, 8); break;           // reserved
+    case 4: memset(f + 464, 0, 4); break;              // no extended part
+    case 5: ((ucontext_t *)c)->uc_mcontext.fpregs = (void *)0x10000; break;
+    case 6: ((ucontext_t *)c)->uc_mcontext.fpregs = 0; break;
+    case 7: ((ucontext_t *)c)->uc_mcontext.gregs[REG_RIP] = 0x10000; break;
+    case 8: ((ucontext_t *)c)->uc_mcontext.gregs[REG_RIP] = 1ul << 62; break;
+    case 9: ((ucontext_t *)c)->uc_mcontext.gregs[REG_EFL] |= 0x100; break;
+    }
+}
+TEST(wild_frame_of_a_sent_signal) {
+    act(SIGUSR1, make_wild, 0);
+    static const char *ends[] = {"signal 11", "signal 11", "signal 11", "signal 11", "exit 0", "signal 11", "exit 0", "signal 11", "signal 11", "signal 5"};
+    for (wild = 0; wild < 10; wild++) {
+        int st = CHILD(unsigned long g[16]; unsigned long x[8]; for (int i = 0; i < 25; i++) send_self(SIGUSR1, g, x); _exit(0));
+        CHECK_STATUS(st, ends[wild]);
+    }
+}
+TEST(sent_signal_without_a_stack_kills) {
+    static char st[65536] __attribute__((aligned(4096)));
+    stack_t alt_of = {.ss_sp = st, .ss_size = sizeof st};
+    act(SIGUSR1, count, SA_ONSTACK);
+    CHECK_STATUS(CHILD(unsigned long g[16]; unsigned long x[8]; SYS(sigaltstack(&alt_of, 0)); for (int i = 0; i < 25; i++) {
+        if (i == 20) SYS(mprotect(st, sizeof st, PROT_READ));
+        send_self(SIGUSR1, g, x);
+    }), "signal 11");
+}

@@ -3,7 +3,6 @@
 use crate::arg::Ptr;
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use task::{Current, SysErr, SysResult};
 use vfs::{Caller, Cap};
@@ -103,7 +102,7 @@ pub fn set_robust_list(c: &mut Current, head: u64, len: u64) -> SysResult {
     if len != 24 {
         return Err(Errno::EINVAL.into());
     }
-    c.task.robust_list.store(head, Ordering::Relaxed);
+    c.task.set_word(platform::Word::RobustList, head);
     Ok(0)
 }
 
@@ -114,7 +113,7 @@ pub fn get_robust_list(c: &mut Current, pid: i32, head: Ptr, len: Ptr) -> SysRes
         return Err(Errno::EPERM.into());
     }
     c.write_value(len.0, &24u64)?;
-    let h = t.robust_list.load(Ordering::Relaxed);
+    let h = t.word(platform::Word::RobustList);
     c.write_value(head.0, &h)?;
     Ok(0)
 }

@@ -122,7 +122,7 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
         }
         libc::PR_GET_THP_DISABLE if a == 0 && b == 0 && d == 0 && e == 0 => 0,
         libc::PR_GET_TID_ADDRESS => {
-            let v = c.clear_child_tid;
+            let v = c.task.word(platform::Word::ClearChildTid);
             c.write_value(a, &v)?;
             0
         }

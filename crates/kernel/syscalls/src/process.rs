@@ -87,7 +87,7 @@ pub fn exit_group(c: &mut Current, code: i32) -> SysResult {
 }
 
 pub fn set_tid_address(c: &mut Current, addr: u64) -> SysResult {
-    c.clear_child_tid = addr;
+    c.task.set_word(platform::Word::ClearChildTid, addr);
     Ok(c.sees(c.task.tid()) as u64)
 }
 

@@ -117,6 +117,7 @@ impl Current {
             fds: fds.clone(),
             fs: fs.clone(),
             blocked: self.task.blocked(),
+            clear_child_tid: if a.flags & (libc::CLONE_CHILD_CLEARTID as u64) != 0 { a.child_tid } else { 0 },
             comm: self.task.comm(),
         });
         self.inherit(&task);
@@ -145,7 +146,6 @@ impl Current {
             ctx: child_ctx,
             mm: child_mm,
             altstack: if keep_altstack { self.altstack } else { AltStack::default() },
-            clear_child_tid: if a.flags & (libc::CLONE_CHILD_CLEARTID as u64) != 0 { a.child_tid } else { 0 },
             saved_mask: None,
             restart: None,
             restart_block: None,
@@ -258,6 +258,7 @@ impl Current {
                 task.no_new_privs.store(true, Ordering::Relaxed);
             }
             s.threads.push(task.clone());
+            task.note_pending();
             if s.stop.is_some() {
                 task.kick();
             }
@@ -330,6 +331,7 @@ impl Current {
             fds: fds.clone(),
             fs: fs.clone(),
             blocked: SigSet::EMPTY,
+            clear_child_tid: 0,
             comm: [0; 16],
         });
         let mut t = group.kernel.tree.lock();
@@ -357,7 +359,6 @@ impl Current {
             ctx,
             mm,
             altstack: AltStack::default(),
-            clear_child_tid: 0,
             saved_mask: None,
             restart: None,
             restart_block: None,

@@ -57,8 +57,6 @@ pub struct Current {
     pub mm: Arc<Mm>,
     /// Alternate signal stack.
     pub altstack: AltStack,
-    /// CLONE_CHILD_CLEARTID or set_tid_address(2).
-    pub clear_child_tid: u64,
     /// Signal mask to restore after this call unless a handler runs.
     pub saved_mask: Option<SigSet>,
     /// How to restart the interrupted call.

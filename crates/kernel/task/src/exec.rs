@@ -7,7 +7,7 @@ use crate::result::{SysErr, SysResult};
 use crate::stack::{Aux, StackImage};
 use abi::{Errno, PAGE_SIZE, Result, Signal, page_down, page_up};
 use mm::{ImageInfo, MemoryMap, Mm, Vma, VmaKind};
-use platform::{Action, Context, Regs};
+use platform::{Action, Context, Regs, Word};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Caller, Cap, Credentials, MapRequest, Mapping, OpenFile};
@@ -444,11 +444,12 @@ impl Current {
         let g = self.task.group.clone();
         crate::futex::release(self, false);
         self.measure_end();
-        self.task.robust_list.store(0, Ordering::Relaxed);
-        if self.clear_child_tid != 0 && self.mm.groups.load(Ordering::SeqCst) > 1 {
-            self.ctx.queue(Action::StoreAndWake { addr: self.clear_child_tid, value: Some(0), wake: 1 });
+        let clear_child_tid = self.task.word(Word::ClearChildTid);
+        if clear_child_tid != 0 && self.mm.groups.load(Ordering::SeqCst) > 1 {
+            self.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
         }
-        self.clear_child_tid = 0;
+        self.task.set_word(Word::RobustList, 0);
+        self.task.set_word(Word::ClearChildTid, 0);
         self.task.set_interrupter(Some(l.ctx.interrupter()));
         let old_ctx = std::mem::replace(&mut self.ctx, l.ctx);
         let old_mm = std::mem::replace(&mut self.mm, l.mm);

@@ -6,7 +6,7 @@ use crate::signal::SIG_IGN;
 use crate::task::{Task, ThreadGroup, Usage};
 use crate::tree::{Node, Tree, Zombie};
 use abi::{SigInfo, Signal};
-use platform::Action;
+use platform::{Action, Word};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wait::Events;
@@ -29,8 +29,9 @@ pub(crate) fn leave(mut c: Current) {
     task.exiting.store(true, Ordering::SeqCst);
     crate::futex::release(&mut c, true);
     let shared_memory = group.signals.lock().threads.len() > 1 || c.mm.groups.load(Ordering::SeqCst) > 1;
-    if c.clear_child_tid != 0 && shared_memory {
-        c.ctx.queue(Action::StoreAndWake { addr: c.clear_child_tid, value: Some(0), wake: 1 });
+    let clear_child_tid = task.word(Word::ClearChildTid);
+    if clear_child_tid != 0 && shared_memory {
+        c.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
     }
     if group.signals.lock().threads.len() == 1 {
         c.measure_end();
@@ -48,11 +49,22 @@ pub(crate) fn leave(mut c: Current) {
     drop(fs_context);
     task.set_interrupter(None);
     add_system_time(&group, &task);
-    if group.signals.lock().threads.len() == 1 {
+    let last = group.signals.lock().threads.len() == 1;
+    if last {
         retire_memory(&group, &mm);
     }
-    ctx.exit();
-    drop(mm);
+    // The guest's thread waits for an answer, so it is as good as gone. That of the last one comes when everybody has been
+    // told: the host then takes its memory apart, which takes a while, on this CPU as likely as not.
+    let mut end = Some((ctx, mm));
+    let mut end_now = || {
+        if let Some((ctx, mm)) = end.take() {
+            ctx.exit();
+            drop(mm);
+        }
+    };
+    if !last || shared_memory {
+        end_now();
+    }
     if let Some(gate) = task.vfork.lock().take() {
         gate.open();
     }
@@ -85,6 +97,7 @@ pub(crate) fn leave(mut c: Current) {
     if let Some(status) = status {
         end_group(&task, &group, status);
     }
+    end_now();
 }
 
 /// Takes a process apart that was set up but never started.

@@ -121,19 +121,19 @@ impl Current {
         trap: TrapInfo,
     ) -> Result<()> {
         let r = *self.ctx.regs();
-        let xstate = self.ctx.xstate().unwrap_or_default();
+        let size = self.kernel().platform.limits().xstate_size as u64;
         let mut sp = r.rsp.wrapping_sub(REDZONE);
         let on_alt = self.altstack.holds(r.rsp);
         if act.flags & libc::SA_ONSTACK as u64 != 0 && self.altstack.size != 0 && !on_alt {
             sp = self.altstack.sp + self.altstack.size;
         }
-        let fp = sp.wrapping_sub(xstate.len() as u64) & !63;
+        let fp = sp.wrapping_sub(size) & !63;
         let at = (fp.wrapping_sub(size_of::<Frame>() as u64) & !15).wrapping_sub(8);
         // A frame that leaves an alternate stack it started on is an overflow.
         if on_alt && !self.altstack.holds(at) {
             return Err(Errno::EFAULT);
         }
-        let fpstate = if xstate.is_empty() { 0 } else { fp };
+        let fpstate = if size == 0 { 0 } else { fp };
         let frame = Frame {
             pretcode: act.restorer,
             uc_flags: UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS | if fpstate != 0 { UC_FP_XSTATE } else { 0 },
@@ -143,14 +143,18 @@ impl Current {
             uc_sigmask: mask,
             info: *info,
         };
-        let mut bytes = frame.as_bytes().to_vec();
-        bytes.resize((fp - at) as usize, 0);
-        bytes.extend_from_slice(&xstate);
-        self.write_now(at, &bytes)?;
+        self.check_range(at, fp.wrapping_sub(at).wrapping_add(size))?;
+        let direct = size != 0 && self.ctx.store_frame(at, frame.as_bytes(), fp)?;
+        if !direct {
+            let mut bytes = frame.as_bytes().to_vec();
+            bytes.resize((fp - at) as usize, 0);
+            bytes.extend_from_slice(&self.ctx.xstate()?);
+            self.write_now(at, &bytes)?;
+            self.ctx.reset_xstate();
+        }
         if self.altstack.flags & SS_AUTODISARM != 0 && sp == self.altstack.sp + self.altstack.size {
             self.altstack = AltStack::default();
         }
-        self.ctx.reset_xstate();
         let regs = self.ctx.regs_mut();
         regs.rsp = at;
         regs.rip = act.handler;
@@ -159,6 +163,10 @@ impl Current {
         regs.rdx = at + std::mem::offset_of!(Frame, uc_flags) as u64;
         regs.rax = 0;
         regs.eflags = regs.eflags & !EFLAGS_TF_DF_RF | EFLAGS_FIXED;
+        if direct {
+            // As a system call leaves them, which the thread is in: the platform returns faster then.
+            (regs.rcx, regs.r11) = (regs.rip, regs.eflags);
+        }
         Ok(())
     }
 
@@ -167,12 +175,12 @@ impl Current {
         let at = self.ctx.regs().rsp.wrapping_sub(8);
         let f: Frame = self.read_value(at)?;
         let mc = f.mc;
-        if mc.fpstate != 0 {
+        if mc.fpstate != 0 && !self.ctx.fetch_xstate(mc.fpstate)? {
             let mut x = vec![0; self.kernel().platform.limits().xstate_size];
             let n = self.read_some(mc.fpstate, &mut x)?;
             x.truncate(n);
             self.ctx.set_xstate(&x).map_err(|_| Errno::EFAULT)?;
-        } else {
+        } else if mc.fpstate == 0 {
             self.ctx.reset_xstate();
         }
         self.task.set_blocked(f.uc_sigmask);
@@ -247,4 +255,8 @@ fn to_sigcontext(r: &Regs, mask: SigSet, trap: TrapInfo, fpstate: u64) -> SigCon
     }
 }
 
-const _: () = assert!(size_of::<Frame>() == 8 + 8 + 8 + 24 + 256 + 8 + 128);
+const _: () = assert!(size_of::<Frame>() == platform::SIGNAL_FRAME);
+const _: () = assert!(
+    std::mem::offset_of!(Frame, mc) + std::mem::offset_of!(SigContext, fpstate)
+        == platform::SIGNAL_FRAME_FPSTATE
+);

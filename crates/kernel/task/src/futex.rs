@@ -2,7 +2,7 @@
 //! own futex in the platform.
 
 use crate::current::Current;
-use platform::Action;
+use platform::{Action, Word};
 
 const WAITERS: u32 = 0x8000_0000;
 const OWNER_DIED: u32 = 0x4000_0000;
@@ -20,7 +20,7 @@ pub(crate) fn release(c: &mut Current, exiting: bool) {
 
 /// Walks the robust list: held locks are marked and one waiter woken.
 fn release_robust(c: &mut Current) {
-    let head = c.task.robust_list.load(std::sync::atomic::Ordering::Relaxed);
+    let head = c.task.word(Word::RobustList);
     if head == 0 {
         return;
     }

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex as Leaf};
 use platform::Platform;
 use ranked::{Mutex, rank};
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -85,9 +85,37 @@ pub struct Kernel {
     pub(crate) pi: crate::pi::PiTable,
     /// Goes on with an interrupted poll(2); set by the readiness family.
     pub poll_restart: OnceLock<PollRestart>,
-    late_kills: Leaf<Vec<TimerHandle>>,
+    late_kills: Arc<Leaf<LateKills>>,
     tasks_alive: Leaf<usize>,
     tasks_cv: Condvar,
+}
+
+/// Address spaces whose processes are to be gone by then. One timer for all of them, which runs now and then: processes end
+/// often, and hardly ever too late.
+#[derive(Default)]
+struct LateKills {
+    /// In the order of their moments.
+    due: VecDeque<(Instant, Weak<Mm>)>,
+    timer: Option<TimerHandle>,
+}
+
+impl LateKills {
+    fn look_at(list: &Arc<Leaf<LateKills>>, when: Instant) -> TimerHandle {
+        let list = list.clone();
+        TimerService::global().schedule(when, move || LateKills::look(&list))
+    }
+
+    fn look(list: &Arc<Leaf<LateKills>>) {
+        let mut k = list.lock();
+        let now = Instant::now();
+        let n = k.due.iter().take_while(|(deadline, _)| *deadline <= now).count();
+        let late: Vec<_> = k.due.drain(..n).collect();
+        k.timer = (!k.due.is_empty()).then(|| LateKills::look_at(list, now + KILL_GRACE));
+        drop(k);
+        for mm in late.iter().filter_map(|(_, mm)| mm.upgrade()) {
+            mm.space.kill();
+        }
+    }
 }
 
 /// CLOCK_BOOTTIME now: the uptime that guests see.
@@ -122,7 +150,7 @@ impl Kernel {
             ipc: IpcNamespace::new(),
             pi: crate::pi::PiTable::default(),
             poll_restart: OnceLock::new(),
-            late_kills: Leaf::new(Vec::new()),
+            late_kills: Arc::default(),
             tasks_alive: Leaf::new(0),
             tasks_cv: Condvar::new(),
         })
@@ -173,16 +201,12 @@ impl Kernel {
 
     /// Takes an address space away from a process that does not notice its end.
     pub(crate) fn kill_later(&self, mm: Arc<Mm>) {
-        let weak: Weak<Mm> = Arc::downgrade(&mm);
-        let now = Instant::now();
-        let h = TimerService::global().schedule(now + KILL_GRACE, move || {
-            if let Some(mm) = weak.upgrade() {
-                mm.space.kill();
-            }
-        });
+        let deadline = Instant::now() + KILL_GRACE;
         let mut k = self.late_kills.lock();
-        k.retain(|h| h.deadline() > now);
-        k.push(h);
+        k.due.push_back((deadline, Arc::downgrade(&mm)));
+        if k.timer.is_none() {
+            k.timer = Some(LateKills::look_at(&self.late_kills, deadline));
+        }
     }
 
     /// Tells the parent that a stopped child goes on.

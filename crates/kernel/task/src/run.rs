@@ -258,12 +258,10 @@ pub(crate) fn dequeue_masked(c: &Current, allowed: SigSet) -> Option<SigInfo> {
     let g = &c.task.group;
     let mut s = g.signals.lock();
     let own = c.task.pending.lock().take(allowed);
-    if own.is_some() {
-        return own;
-    }
-    let shared = s.shared.take(allowed);
+    let taken = own.or_else(|| s.shared.take(allowed));
     g.shared_set.store(s.shared.set().0, Ordering::SeqCst);
-    shared
+    c.task.note_pending();
+    taken
 }
 
 fn dequeue(c: &Current) -> Option<SigInfo> {

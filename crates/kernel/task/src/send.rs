@@ -45,10 +45,14 @@ pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Res
         if !dropped {
             let limit = group.rlimit(libc::RLIMIT_SIGPENDING as i32).min(1 << 20) as usize;
             match to {
-                Some(t) => t.pending.lock().push(sig, info, limit)?,
+                Some(t) => {
+                    t.pending.lock().push(sig, info, limit)?;
+                    t.note_pending();
+                }
                 None => {
                     s.shared.push(sig, info, limit)?;
                     group.shared_set.store(s.shared.set().0, Ordering::SeqCst);
+                    s.threads.iter().for_each(|t| t.note_pending());
                 }
             }
             match to {

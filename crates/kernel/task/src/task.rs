@@ -9,7 +9,7 @@ use crate::timers::Timers;
 use abi::{Result, SigInfo, SigSet, Signal};
 use mm::Mm;
 use parking_lot::{Mutex as Leaf, RwLock};
-use platform::Interrupt;
+use platform::{Interrupt, Word};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -34,7 +34,8 @@ pub struct Task {
     /// How it sleeps and is woken.
     pub waiter: Arc<Waiter>,
     interrupter: RwLock<Option<Arc<dyn Interrupt>>>,
-    blocked: AtomicU64,
+    /// By `Word`, while the platform has no place for them.
+    words: [AtomicU64; Word::ALL.len()],
     /// Signals that a sigtimedwait(2) in progress waits for, blocked or not.
     pub(crate) awaited: AtomicU64,
     /// Signals sent to this thread alone.
@@ -72,8 +73,6 @@ pub struct Task {
     pub ioprio: AtomicI32,
     /// sched_setaffinity(2) mask, bit per processor.
     pub affinity: AtomicU64,
-    /// Address of the robust futex list's head.
-    pub robust_list: AtomicU64,
     /// Adjustments of SEM_UNDO, shared by CLONE_SYSVSEM.
     pub sem_undo: Leaf<Option<Arc<sysv::sem::UndoList>>>,
     /// Priority-inheritance futexes.
@@ -119,6 +118,8 @@ pub struct TaskInit {
     pub fs: Arc<FsContext>,
     /// Blocked signals.
     pub blocked: SigSet,
+    /// Address to clear when it ends, or 0.
+    pub clear_child_tid: u64,
     /// Name.
     pub comm: [u8; 16],
 }
@@ -143,7 +144,7 @@ impl Task {
             fs: RwLock::new(Some(i.fs)),
             waiter: Waiter::new(),
             interrupter: RwLock::new(None),
-            blocked: AtomicU64::new(i.blocked.0),
+            words: [i.blocked.0, 0, 0, i.clear_child_tid].map(AtomicU64::new),
             awaited: AtomicU64::new(0),
             pending: Mutex::new(Pending::default()),
             comm: Leaf::new(i.comm),
@@ -163,7 +164,6 @@ impl Task {
             cpu_base: AtomicU64::new(0),
             ioprio: AtomicI32::new(0),
             affinity: AtomicU64::new(u64::MAX),
-            robust_list: AtomicU64::new(0),
             sem_undo: Leaf::new(None),
             pi: Leaf::default(),
         })
@@ -255,7 +255,7 @@ impl Task {
     }
     /// Blocked signals.
     pub fn blocked(&self) -> SigSet {
-        SigSet(self.blocked.load(Ordering::SeqCst))
+        SigSet(self.word(Word::Blocked)).minus(SigSet::UNBLOCKABLE)
     }
     /// True when the thread would notice this signal: not blocked, or waited for.
     pub(crate) fn wants(&self, s: Signal) -> bool {
@@ -264,7 +264,11 @@ impl Task {
     /// Sets the blocked signals (SIGKILL and SIGSTOP stay unblocked) and looks whether any pending
     /// one can now be delivered.
     pub fn set_blocked(&self, s: SigSet) {
-        self.blocked.store(s.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
+        if self.word(Word::Pending) != 0 {
+            let _signals = self.group.signals.lock();
+            self.note_pending();
+        }
+        self.set_word(Word::Blocked, s.minus(SigSet::UNBLOCKABLE).0);
         self.recheck();
     }
     /// Name (PR_SET_NAME), NUL padded.
@@ -276,7 +280,34 @@ impl Task {
         *self.comm.lock() = comm(name);
     }
     pub(crate) fn set_interrupter(&self, i: Option<Arc<dyn Interrupt>>) {
-        *self.interrupter.write() = i;
+        let mut current = self.interrupter.write();
+        for w in Word::ALL {
+            let value = self.place(&current, w).load(Ordering::SeqCst);
+            self.place(&i, w).store(value, Ordering::SeqCst);
+        }
+        *current = i;
+    }
+
+    fn place<'a>(&'a self, i: &'a Option<Arc<dyn Interrupt>>, w: Word) -> &'a AtomicU64 {
+        i.as_ref().and_then(|i| i.word(w)).unwrap_or(&self.words[w as usize])
+    }
+
+    /// A word of the thread; the guest may have changed it to anything.
+    pub fn word(&self, w: Word) -> u64 {
+        self.place(&self.interrupter.read(), w).load(Ordering::SeqCst)
+    }
+
+    /// Sets a word of the thread.
+    pub fn set_word(&self, w: Word, value: u64) {
+        self.place(&self.interrupter.read(), w).store(value, Ordering::SeqCst);
+    }
+
+    /// Tells the platform which signals are pending, so that they are not unblocked behind our back. Under the group's
+    /// signal lock, after a change and before a look at what is blocked.
+    pub(crate) fn note_pending(&self) {
+        let shared = SigSet(self.group.shared_set.load(Ordering::SeqCst));
+        let pending = self.pending.lock().set().union(shared);
+        self.set_word(Word::Pending, pending.0);
     }
 
     /// Calls `f` with the handle that interrupts the thread in guest code, while there is one.

@@ -14,6 +14,7 @@
 use abi::{Errno, Result};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// General-purpose registers of a guest thread (names as in user_regs_struct).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -249,6 +250,31 @@ pub trait AddressSpace: Send + Sync {
     fn host_pid(&self) -> i32;
 }
 
+/// A word of a guest thread that some platforms keep where the guest's side can change it without asking, by the system calls
+/// that do nothing else. The guest may write anything there at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Blocked signals: rt_sigprocmask(2).
+    Blocked,
+    /// Signals that are pending: those must not be unblocked without asking. Only the kernel changes it.
+    Pending,
+    /// set_robust_list(2).
+    RobustList,
+    /// set_tid_address(2).
+    ClearChildTid,
+}
+
+impl Word {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Word; 4] = [Word::Blocked, Word::Pending, Word::RobustList, Word::ClearChildTid];
+}
+
+/// Bytes of Linux's `struct rt_sigframe` from the return address on, up to the end of siginfo. Where the stack pointer is
+/// 8 bytes behind its start, rt_sigreturn(2) may find it captured.
+pub const SIGNAL_FRAME: usize = 440;
+/// Offset of the extended state's address in it.
+pub const SIGNAL_FRAME_FPSTATE: usize = 232;
+
 /// Interrupts a context from another thread.
 pub trait Interrupt: Send + Sync {
     /// Makes the context's current or next `run` return [`Exit::Interrupted`]
@@ -263,6 +289,11 @@ pub trait Interrupt: Send + Sync {
     fn set_answers(&self, answers: &[(u32, u32)]) {
         let _ = answers;
     }
+    /// Where the platform keeps the word; `None`: the kernel does.
+    fn word(&self, which: Word) -> Option<&AtomicU64> {
+        let _ = which;
+        None
+    }
 }
 
 /// Mode of [`Context::spawn`].
@@ -275,7 +306,7 @@ pub enum Spawn {
 }
 
 /// System calls that a platform may answer without reporting them, see [`Context::set_report_all`].
-pub const NATIVE_CALLS: &[u32] = &[24, 39, 102, 104, 107, 108, 110, 158, 186, 202, 334];
+pub const NATIVE_CALLS: &[u32] = &[14, 24, 39, 102, 104, 107, 108, 110, 158, 186, 202, 218, 273, 334];
 
 /// True for the futex(2) operations that a platform runs on the host's own futex; `op` as in the register.
 pub fn is_native_futex(op: u64) -> bool {
@@ -344,6 +375,19 @@ pub trait Context: Send {
     fn set_xstate(&mut self, bytes: &[u8]) -> Result<()>;
     /// Resets the extended state to that of a new process.
     fn reset_xstate(&mut self);
+    /// Writes a signal frame to guest memory at `addr` and the extended state, as [`Context::xstate`] gives it, at `xstate`,
+    /// a multiple of 64, after the queued actions; resets the state. False when that is not to be had now, and nothing has
+    /// been done; EFAULT when they cannot be written.
+    fn store_frame(&mut self, addr: u64, frame: &[u8], xstate: u64) -> Result<bool> {
+        let _ = (addr, frame, xstate);
+        Ok(false)
+    }
+    /// Takes the extended state from guest memory, where one that [`Context::store_frame`] wrote is expected; the guest
+    /// may have changed it. False when that is not to be had now; EFAULT when it cannot be read or is not valid.
+    fn fetch_xstate(&mut self, addr: u64) -> Result<bool> {
+        let _ = addr;
+        Ok(false)
+    }
     /// Has the guest thread replace the 32-bit word at `addr` by `new` if it is `old`, in one atomic step, after the
     /// queued actions. Gives what was there: `old` when it was replaced. EFAULT when the word cannot be written.
     fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32>;

@@ -131,6 +131,35 @@ stub_fast_exit:
         lea     TRAMP_BACK(%r11),%rcx
         jmp     *%rcx
 stub_fast_exit_end:
+
+// The way to another place than after the call, with all registers but rcx and r11, which are as a system call leaves them.
+// As above.
+        .globl  stub_fast_jump, stub_fast_jump_end
+stub_fast_jump:
+        mov     SLOT(private),%rcx
+        cmpl    $0,Priv_pending(%rcx)
+        jne     3f
+        lea     (STACK_SIZE - 64)(%rcx),%rsp
+        push    REG(EFLAGS)
+        popfq
+        mov     REG(RDI),%rdi
+        mov     REG(RSI),%rsi
+        mov     REG(RDX),%rdx
+        mov     REG(R10),%r10
+        mov     REG(R8),%r8
+        mov     REG(R9),%r9
+        mov     REG(RBX),%rbx
+        mov     REG(RBP),%rbp
+        mov     REG(R11),%r11
+        mov     REG(R12),%r12
+        mov     REG(R13),%r13
+        mov     REG(R14),%r14
+        mov     REG(R15),%r15
+        mov     REG(RAX),%rax
+        mov     REG(RSP),%rsp
+        mov     REG(RIP),%rcx
+        jmp     *%rcx
+stub_fast_jump_end:
 3:      movl    $FRAME_RESUME,Priv_frame(%rcx)
 // The host builds a frame for this exception, which holds the guest's extended state; stub_sigfault goes on from there.
 // Not an invalid opcode: where the host is a virtual machine, its hypervisor looks at these first, for 10 us.
@@ -284,6 +313,45 @@ stub_cmpxchg_begin:
 stub_cmpxchg_end:
         mov     $-1,%rax
         ret
+
+// u32 stub_xsave(addr, mask): stores the extended state and resets it; 1 when it faulted. addr: a multiple of 64.
+        .globl  stub_xsave, stub_xsave_begin, stub_xsave_end
+stub_xsave:
+        mov     %esi,%eax
+        mov     %rsi,%rdx
+        shr     $32,%rdx
+        mov     $1,%ecx
+stub_xsave_begin:
+        xsave64 (%rdi)
+        lea     initial_xstate(%rip),%rdi
+        xrstor64 (%rdi)
+        xor     %ecx,%ecx
+stub_xsave_end:
+        mov     %ecx,%eax
+        ret
+
+// u32 stub_xrstor(addr, mask): the other way.
+        .globl  stub_xrstor, stub_xrstor_begin, stub_xrstor_end
+stub_xrstor:
+        mov     %esi,%eax
+        mov     %rsi,%rdx
+        shr     $32,%rdx
+        mov     $1,%ecx
+stub_xrstor_begin:
+        xrstor64 (%rdi)
+        xor     %ecx,%ecx
+stub_xrstor_end:
+        mov     %ecx,%eax
+        ret
+
+// No component in use; of the legacy area only MXCSR counts then.
+        .section .rodata
+        .balign 64
+initial_xstate:
+        .zero   24
+        .long   0x1f80
+        .zero   548
+        .text
 
 // long stub_clone_thread(flags, stack, ctid): the child continues in stub_thread_start on its stack.
         .globl  stub_clone_thread

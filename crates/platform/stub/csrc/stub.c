@@ -9,6 +9,7 @@
 #define SYS_munmap 11
 #define SYS_rt_sigaction 13
 #define SYS_rt_sigprocmask 14
+#define SYS_rt_sigreturn 15
 #define SYS_sched_yield 24
 #define SYS_mremap 25
 #define SYS_madvise 28
@@ -18,7 +19,10 @@
 #define SYS_sigaltstack 131
 #define SYS_prctl 157
 #define SYS_arch_prctl 158
+#define SYS_gettid 186
 #define SYS_futex 202
+#define SYS_set_tid_address 218
+#define SYS_set_robust_list 273
 #define SYS_rseq 334
 #define TASK_LIMIT STUB_TEXT
 #define SYS_exit_group 231
@@ -47,12 +51,15 @@ enum { R15, R14, R13, R12, RBP, RBX, R11, R10, R9, R8, RAX, RCX, RDX, RSI, RDI, 
 extern char stub_restorer[], stub_restorer_end[], stub_futex_begin[], stub_futex_end[], stub_futex_abort[],
   stub_copy_begin[], stub_copy_end[], stub_string_begin[], stub_string_end[], stub_store_begin[], stub_store_end[],
   stub_swap_begin[], stub_swap_end[], stub_first_trap[], stub_fast_entry[], stub_number_begin[], stub_known_begin[],
+  stub_xsave_begin[], stub_xsave_end[], stub_xrstor_begin[], stub_xrstor_end[], stub_fast_jump[], stub_fast_jump_end[],
   stub_cmpxchg_begin[], stub_cmpxchg_end[], stub_known_end[], stub_fast_exit[], stub_fast_exit_end[], stub_frame_trap[];
 u32 stub_swap(u64 addr, u64 old, u64 new);
 long stub_futex_wait(u64 uaddr, u64 op, u64 val, u64 timeout, u64 uaddr2, u64 val3);
 u64 stub_copy(u64 dst, u64 src, u64 n);
 u64 stub_copy_string(u64 dst, u64 src, u64 n);
 u32 stub_store(u64 addr, u32 value);
+u32 stub_xsave(u64 addr, u64 mask);
+u32 stub_xrstor(u64 addr, u64 mask);
 u64 stub_cmpxchg(u64 addr, u32 old, u32 new);
 long stub_clone_thread(u64 flags, u64 stack, u64 ctid);
 void stub_load_xstate(u64 fpstate);
@@ -99,24 +106,28 @@ static void await_answer(struct Priv *p, struct Slot *s, int spin, u32 me)
   if (!limit || sentry_cpu(s) == me) spin = 0;
   else if (spin && p->skip) { p->skip--; spin = 0; }
   if (spin) {
-    u64 start = 0, now = 0;
+    u64 start = 0, polite = 0, now = 0;
     do {
       for (int i = 0; i < LOOKS; i++) {
         if ((load(&s->rsp) & ~SLEEP) == seq) { p->backoff = 0; return; }
         __builtin_ia32_pause();
       }
       now = rdtsc();
-      if (!start) start = now;
+      if (!start) start = polite = now;
+      if (now - polite > limit / 16) { sc(SYS_sched_yield, 0, 0, 0, 0, 0, 0); polite = now; }
     } while (now - start < limit && sentry_cpu(s) != me);
     p->backoff = p->backoff < MAX_BACKOFF ? p->backoff * 2 + 1 : MAX_BACKOFF;
     p->skip = p->backoff;
   }
+  u64 slept = limit ? rdtsc() : 0;
   for (;;) {
     u32 v = load(&s->rsp);
     if ((v & ~SLEEP) == seq) break;
     if (!(v & SLEEP) && !__atomic_compare_exchange_n(&s->rsp, &v, v | SLEEP, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
     sc(SYS_futex, (u64)&s->rsp, 0, v | SLEEP, 0, 0, 0);
   }
+  // Two wake-ups across CPUs take as long: a spin would have paid.
+  if (limit && rdtsc() - slept < 2 * limit) p->skip = p->backoff = 0;
 }
 
 static void handoff(struct Priv *p, struct Slot *s, u32 what)
@@ -143,6 +154,24 @@ static long notify(u64 op, u64 arg)
   return r;
 }
 
+// The descriptor that was kept is needed no more.
+static void let_go(struct Priv *p)
+{
+  if (p->kept) sc(SYS_close, p->kept - 1, 0, 0, 0, 0, 0);
+  p->kept = 0;
+}
+
+// Descriptor k of the actions in the slot, and the next one with it: two cost one question. A negative error number.
+static int descriptor(struct Slot *s, int *fds, u64 k)
+{
+  if (fds[k] >= 0) return fds[k];
+  if (k + 1 >= MAX_FDS || k + 1 >= *(volatile u32 *)&s->nfds || fds[k + 1] >= 0) return fds[k] = notify(NOTIFY_FD, k);
+  long r = notify(NOTIFY_FDS, k);
+  if (r < 0) return r;
+  fds[k + 1] = r >> 16;
+  return fds[k] = r & 0xffff;
+}
+
 // No interrupt may be pending during clone: the host would restart the call, and the sentry grants one only. With a frame
 // the mask ends with that.
 static void mask_interrupts(int block)
@@ -156,7 +185,7 @@ static long start_thread(struct ucontext *uc, u64 i)
   struct Priv *c = priv_of(i);
   c->pending = 0;
   c->seq = FIRST_SEQ;
-  c->skip = c->backoff = 0;
+  c->skip = c->backoff = c->kept = 0;
   c->announce = 0;
   mask_interrupts(1);
   // Without a frame the guest's extended state is still in the processor.
@@ -193,6 +222,7 @@ static long fork_process(struct Priv *p, struct Slot *s, struct ucontext *uc, u6
   r = sc(SYS_mmap, SLOT_BASE, NSLOTS * SLOT_SIZE, 3, 0x11, fd, 0);
   if (is_error(r)) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);
   sc(SYS_close, fd, 0, 0, 0, 0, 0);
+  let_go(p);
   s->private = (u64)p;
   s->flags = flags;
   if (!uc) mask_interrupts(0);
@@ -209,6 +239,7 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
   long r = 0;
   int fds[MAX_FDS], outcome = ACTIONS_DONE;
   u32 len = s->copy_len;
+  if (*(volatile u32 *)&s->let_go) let_go(p);
   if (len && stub_copy(s->copy_to, (u64)s + s->copy_from, len) && !ignore) {
     s->fail_index = FAILED_COPY;
     s->fail_errno = EFAULT;
@@ -225,10 +256,15 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
       r = sc(a->nr, a->a[0], a->a[1], a->a[2], a->a[3], a->a[4], a->a[5]);
       break;
     case ACT_MMAP_FD: {
-      u64 k = a->a[4];
-      if (k >= MAX_FDS) { r = -EINVAL; break; }
-      if (fds[k] < 0) fds[k] = r = notify(NOTIFY_FD, k);
-      if (fds[k] >= 0) r = sc(SYS_mmap, a->a[0], a->a[1], a->a[2], a->a[3], fds[k], a->a[5]);
+      u64 what = a->a[4], k = what & ~(FD_KEPT | FD_KEEP);
+      if (what & FD_KEPT) r = (int)p->kept - 1;
+      else if (k >= MAX_FDS) r = -EINVAL;
+      else if ((r = descriptor(s, fds, k)) >= 0 && what & FD_KEEP) {
+        let_go(p);
+        p->kept = r + 1;
+        fds[k] = -1;
+      }
+      if (r >= 0) r = sc(SYS_mmap, a->a[0], a->a[1], a->a[2], a->a[3], r, a->a[5]);
       break; }
     case ACT_WRITE:
       if (stub_copy(a->a[0], (u64)s + SLOT_DATA + a->a[1], a->a[2])) r = -EFAULT;
@@ -243,6 +279,12 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
       break; }
     case ACT_XSTATE:
       if (!uc || stub_copy(uc->fpstate, (u64)s + SLOT_DATA + a->a[0], a->a[1])) r = -EFAULT;
+      break;
+    case ACT_XSAVE:
+      if (uc || a->a[0] & 63 || stub_xsave(a->a[0], a->a[1])) r = -EFAULT;
+      break;
+    case ACT_XRSTOR:
+      if (uc || a->a[0] & 63 || stub_xrstor(a->a[0], a->a[1])) r = -EFAULT;
       break;
     case ACT_SWAP:
       switch (stub_swap(a->a[0], a->a[1], a->a[2])) {
@@ -289,7 +331,7 @@ static void obey(struct Priv *p, struct Slot *s, struct ucontext *uc)
   for (;;) {
     u32 cmd = command(s);
     int r = run_actions(p, s, uc, cmd == CMD_EXIT);
-    if (cmd == CMD_EXIT) sc(SYS_exit, 0, 0, 0, 0, 0, 0);
+    if (cmd == CMD_EXIT) { let_go(p); sc(SYS_exit, 0, 0, 0, 0, 0, 0); }
     if (r == ACTIONS_CHILD) { await_answer(p, s, 0, 0); s->fpstate = uc->fpstate; continue; }
     if (r == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
     if (cmd == CMD_RETURN) s->regs[RAX] = s->ret;
@@ -320,6 +362,27 @@ static void serve(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 what)
 // Copies the guest memory that the call will need; REQ_CAPTURED if there is some.
 static u32 capture(struct Slot *s, u32 nr)
 {
+  u64 robust = s->words[WORD_ROBUST_LIST];
+  if ((nr == SYS_exit || nr == SYS_exit_group) && robust && robust < STUB_TEXT - 24) {
+    s->cap_addr[0] = robust;
+    s->cap_len[0] = 24 - stub_copy((u64)s + SLOT_DATA, robust, 24);
+    s->cap_len[1] = 0;
+    return REQ_CAPTURED;
+  }
+  if (nr == SYS_rt_sigreturn) {
+    // The frame, and the words of its extended state by which it is known for what it is.
+    u64 from = s->regs[RSP] - 8, frame = (u64)s + SLOT_DATA, state;
+    s->cap_len[0] = s->cap_len[1] = 0;
+    if (from >= STUB_TEXT - SIGNAL_FRAME || stub_copy(frame, from, SIGNAL_FRAME)) return 0;
+    s->cap_addr[0] = from;
+    s->cap_len[0] = SIGNAL_FRAME;
+    state = *(volatile u64 *)(frame + SIGNAL_FRAME_FPSTATE) + XSTATE_WORDS;
+    if (state < STUB_TEXT - XSTATE_WORDS_SIZE && !stub_copy(frame + CAPTURE_SECOND, state, XSTATE_WORDS_SIZE)) {
+      s->cap_addr[1] = state;
+      s->cap_len[1] = XSTATE_WORDS_SIZE;
+    }
+    return REQ_CAPTURED;
+  }
   if (nr >= CAPTURE_TABLE_LEN || !capture_table[nr][0].kind) return 0;
   u64 *g = s->regs, a[6] = { g[RDI], g[RSI], g[RDX], g[R10], g[R8], g[R9] };
   const struct capture *c = capture_table[nr];
@@ -349,6 +412,32 @@ static u32 capture(struct Slot *s, u32 nr)
 }
 
 enum { NOT_NATIVE, ANSWERED, INTERRUPTED };
+
+// rt_sigprocmask(2), while it does not unblock what is pending. The sentry adds to the pending signals before it looks at the
+// blocked ones, so one of us sees what the other has done.
+static int native_mask(struct Slot *s)
+{
+  u64 *g = s->regs, *blocked = &s->words[WORD_BLOCKED], old = *blocked, set, new;
+  if (g[R10] != 8) return NOT_NATIVE;
+  if (g[RSI]) {
+    if (g[RSI] >= STUB_TEXT - 8 || stub_copy((u64)&set, g[RSI], 8)) return NOT_NATIVE;
+    switch ((int)g[RDI]) {
+    case 0: new = old | set; break;
+    case 1: new = old & ~set; break;
+    case 2: new = set; break;
+    default: return NOT_NATIVE;
+    }
+    new &= ~(1ul << 8 | 1ul << 18);                        // SIGKILL, SIGSTOP
+    __atomic_exchange_n(blocked, new, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&s->words[WORD_PENDING], __ATOMIC_SEQ_CST) & ~new) {
+      *blocked = old;
+      return NOT_NATIVE;
+    }
+  }
+  g[RAX] = 0;
+  if (g[RDX] && (g[RDX] >= STUB_TEXT - 8 || stub_copy(g[RDX], (u64)&old, 8))) g[RAX] = -EFAULT;
+  return ANSWERED;
+}
 
 // futex(2) operations that the host can do on its own; the answer goes to the registers in the slot.
 static int native_futex(struct Priv *p, struct Slot *s)
@@ -391,6 +480,18 @@ static int native(struct Priv *p, struct Slot *s)
     wrfs(s->regs[FS_BASE] = s->regs[RSI]);
     s->regs[RAX] = 0;
     return ANSWERED;
+  case SYS_rt_sigprocmask: return native_mask(s);
+  case SYS_set_robust_list:
+    if (s->regs[RSI] != 24) return NOT_NATIVE;
+    s->words[WORD_ROBUST_LIST] = s->regs[RDI];
+    s->regs[RAX] = 0;
+    return ANSWERED;
+  case SYS_set_tid_address: {
+    u64 tid = s->known[SYS_gettid];
+    if (!(tid >> KNOWN_BIT)) return NOT_NATIVE;
+    s->words[WORD_CLEAR_CHILD_TID] = s->regs[RDI];
+    s->regs[RAX] = (u32)tid;
+    return ANSWERED; }
   case SYS_rseq: s->regs[RAX] = -ENOSYS; return ANSWERED;  // the kernel has none, and every new thread asks
   }
   return NOT_NATIVE;
@@ -464,7 +565,7 @@ __attribute__((used)) void stub_fast(struct Priv *p, struct Slot *s)
   handoff(p, s, what);
   for (;;) {
     u32 cmd = command(s);
-    if (cmd == CMD_EXIT) { run_actions(p, s, 0, 1); sc(SYS_exit, 0, 0, 0, 0, 0, 0); }
+    if (cmd == CMD_EXIT) { run_actions(p, s, 0, 1); let_go(p); sc(SYS_exit, 0, 0, 0, 0, 0, 0); }
     if (needs_frame(s)) get_frame(p, FRAME_OBEY);
     int r = run_actions(p, s, 0, 0);
     if (r == ACTIONS_FAILED) { handoff(p, s, REQ_FAILED); continue; }
@@ -475,8 +576,13 @@ __attribute__((used)) void stub_fast(struct Priv *p, struct Slot *s)
   }
   // Other registers than rax change together with rip only (a signal, a restart) or with the extended state. Flags
   // that need care: trap, direction, alignment check and all the rest but the arithmetic ones.
-  if (g[RIP] != rip || g[EFLAGS] != flags || (flags & ~0x8d5ul) != 0x202 || g[GS_BASE]) get_frame(p, FRAME_RESUME);
+  int moved = g[RIP] != rip || g[EFLAGS] != flags;
+  if ((g[EFLAGS] & ~0x8d5ul) != 0x202 || g[GS_BASE]) get_frame(p, FRAME_RESUME);
+  if (moved && (g[RCX] != g[RIP] || g[R11] != g[EFLAGS] || g[RIP] >= STUB_TEXT)) get_frame(p, FRAME_RESUME);
   if (rdfs() != g[FS_BASE]) wrfs(g[FS_BASE]);
+  if (!moved) return;
+  ((void (*)(void))stub_fast_jump)();
+  __builtin_unreachable();
 }
 
 // ---- exceptions and interrupts ------------------------------------------------
@@ -518,6 +624,8 @@ void stub_sigfault(int sig, struct siginfo *si, struct ucontext *uc)
     if (in(rip, stub_copy_begin, stub_copy_end)) { uc->rip = (u64)stub_copy_end; return; }
     if (in(rip, stub_string_begin, stub_string_end)) { uc->rip = (u64)stub_string_end; return; }
     if (in(rip, stub_store_begin, stub_store_end)) { uc->rip = (u64)stub_store_end; return; }
+    if (in(rip, stub_xsave_begin, stub_xsave_end)) { uc->rip = (u64)stub_xsave_end; return; }
+    if (in(rip, stub_xrstor_begin, stub_xrstor_end)) { uc->rip = (u64)stub_xrstor_end; return; }
     if (in(rip, stub_swap_begin, stub_swap_end)) { uc->rip = (u64)stub_swap_end; return; }
     if (in(rip, stub_cmpxchg_begin, stub_cmpxchg_end)) { uc->rip = (u64)stub_cmpxchg_end; return; }
   }
@@ -574,6 +682,7 @@ void stub_sigintr(int sig, struct siginfo *si, struct ucontext *uc)
     }
     p->pending = 1;
     if (in(rip, stub_fast_exit, stub_fast_exit_end)) uc->rip = (u64)stub_fast_exit;
+    else if (in(rip, stub_fast_jump, stub_fast_jump_end)) uc->rip = (u64)stub_fast_jump;
     else if (in(rip, stub_restorer, stub_restorer_end)) uc->rip = (u64)stub_restorer;
     else if (in(rip, stub_futex_begin, stub_futex_end)) uc->rip = (u64)stub_futex_abort;
     return;

@@ -115,8 +115,15 @@ constants! {
     NOTIFY_HELLO: u64 = 1;
     /// `NR_NOTIFY` operation: a descriptor for an action; argument: its number; answer: the descriptor.
     NOTIFY_FD: u64 = 2;
+    /// `NR_NOTIFY` operation: two descriptors for actions; argument: number of the first one; answer: that descriptor, and the
+    /// next one times 65536.
+    NOTIFY_FDS: u64 = 3;
     /// Most descriptors one hand-off can ask for.
     MAX_FDS: u64 = 8;
+    /// Bit of `a[4]` of `ACT_MMAP_FD`: the descriptor that was kept.
+    FD_KEPT: u64 = 0x100;
+    /// Bit of `a[4]` of `ACT_MMAP_FD`: keep the descriptor for mappings to come, instead of the one kept so far.
+    FD_KEEP: u64 = 0x200;
 
     /// Flags of a thread's clone(2): VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, CHILD_CLEARTID.
     CLONE_THREAD_FLAGS: u64 = 0x25_0f00;
@@ -125,6 +132,15 @@ constants! {
 
     /// Signal that interrupts a thread (SIGURG).
     INTERRUPT_SIGNAL: u32 = 23;
+
+    /// Place of the blocked signals in `Slot::words`.
+    WORD_BLOCKED: u64 = 0;
+    /// Place of the pending signals.
+    WORD_PENDING: u64 = 1;
+    /// Place of the robust list's head.
+    WORD_ROBUST_LIST: u64 = 2;
+    /// Place of the address to clear when the thread ends.
+    WORD_CLEAR_CHILD_TID: u64 = 3;
 
     /// The bits of `Slot::what` that hold the reason.
     REQ_MASK: u32 = 0xff;
@@ -166,7 +182,7 @@ constants! {
 
     /// Action: host system call `nr` with arguments `a`.
     ACT_SYSCALL: u64 = 1;
-    /// Action: mmap with injected descriptor number `a[4]`.
+    /// Action: mmap with injected descriptor number `a[4]`, or as `FD_KEPT` and `FD_KEEP` say.
     ACT_MMAP_FD: u64 = 2;
     /// Action: copy `a[2]` bytes at data offset `a[1]` to guest address `a[0]`.
     ACT_WRITE: u64 = 3;
@@ -187,6 +203,19 @@ constants! {
     FRAME_RESUME: u32 = 2;
     /// Action: compare-and-exchange of the word at `a[0]`, from `a[1]` to `a[2]`; what was there goes to `result`.
     ACT_CMPXCHG: u64 = 9;
+
+    /// Action: store the extended state, all components of mask `a[1]`, at `a[0]`, then reset it. Without a frame only.
+    ACT_XSAVE: u64 = 10;
+    /// Action: load the extended state, all components of mask `a[1]`, from `a[0]`. Without a frame only.
+    ACT_XRSTOR: u64 = 11;
+    /// Bytes of a signal frame that are captured for rt_sigreturn.
+    SIGNAL_FRAME: u64 = 440;
+    /// Offset of the extended state's address in it.
+    SIGNAL_FRAME_FPSTATE: u64 = 232;
+    /// Offset of Linux's words in the extended state.
+    XSTATE_WORDS: u64 = 464;
+    /// Bytes of them.
+    XSTATE_WORDS_SIZE: u64 = 48;
 
     /// Value of `report_all`: native futex calls are reported as well.
     REPORT_ALL: u32 = 1;
@@ -237,8 +266,12 @@ shared! {
         copy_to: u64,
         /// Where they are in the slot.
         copy_from: u32,
+        /// Nonzero: close the kept descriptor before the actions.
+        let_go: u32,
+        /// How many descriptors the actions need.
+        nfds: u32,
         /// Padding.
-        pad1: [u32; 7],
+        pad1: [u32; 5],
 
         /// Longest spin in TSC cycles. This line seldom changes.
         spin: u32,
@@ -251,7 +284,11 @@ shared! {
         /// Nonzero when the processor has `rdpid`.
         rdpid: u32,
         /// Padding.
-        pad2: [u32; 11],
+        pad2: u32,
+        /// The words of `platform::Word`, which the stub changes as well.
+        words: [u64; 4],
+        /// Padding.
+        pad7: u64,
 
         /// Index of the action that failed. From here on the stub writes.
         fail_index: u32,
@@ -321,8 +358,8 @@ shared! {
         tramp: u64,
         /// What the frame that the stub asks of the host is for: FRAME_*.
         frame: u32,
-        /// Padding.
-        pad: u32,
+        /// The kept descriptor plus one, or 0.
+        kept: u32,
         /// Signals per call site: the address in the upper 56 bits, the count in the lower 8.
         hot: [u64; 128],
         /// Of the first private stack: the command line that the host's process lists show, up to the first zero byte.

@@ -23,3 +23,8 @@ mod zygote;
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stub.bin"));
 
 const _: () = assert!(IMAGE.len() <= layout::STUB_TEXT_SIZE as usize);
+
+const _: () = assert!(
+    layout::SIGNAL_FRAME == platform::SIGNAL_FRAME as u64
+        && layout::SIGNAL_FRAME_FPSTATE == platform::SIGNAL_FRAME_FPSTATE as u64
+);

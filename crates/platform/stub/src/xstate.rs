@@ -57,6 +57,16 @@ impl Layout {
         Some(Layout { size, features, mxcsr_mask: if mask == 0 { 0xffbf } else { mask }, initial })
     }
 
+    /// Components that frames hold, as XSAVE's mask.
+    pub fn features(&self) -> u64 {
+        self.features
+    }
+
+    /// What is in every frame's legacy area where the processor puts nothing.
+    pub fn words(&self) -> &[u8] {
+        self.initial.get(SW_BYTES..LEGACY).unwrap_or_default()
+    }
+
     /// The state of a new process.
     pub fn initial(&self) -> Vec<u8> {
         self.initial.clone()

@@ -21,6 +21,10 @@ pub(crate) enum Job {
     Action(Action),
     /// Load this (sanitised) extended state.
     Xstate(Vec<u8>),
+    /// Store the extended state, these components of it, at that address, and reset it.
+    StoreXstate(u64, u64),
+    /// Load it from there.
+    FetchXstate(u64, u64),
     /// Start a thread on that slot.
     Thread(usize),
     /// Fork with that nonce.
@@ -94,6 +98,16 @@ impl Job {
     }
 }
 
+/// The descriptor that the stub has kept from an earlier mapping.
+#[derive(Default)]
+pub(crate) struct Kept(pub(crate) Option<Arc<OwnedFd>>);
+
+impl Kept {
+    fn is(&self, fd: &Arc<OwnedFd>) -> bool {
+        self.0.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, fd))
+    }
+}
+
 /// Puts jobs into the slot, as many at a time as fit.
 pub(crate) struct Encoder<'a> {
     jobs: &'a [Job],
@@ -131,8 +145,9 @@ impl<'a> Encoder<'a> {
         self.round.clear();
     }
 
-    /// Fills the slot with the next actions; the descriptors they need, by number.
-    pub(crate) fn fill(&mut self, slot: &SlotMap) -> Vec<Arc<OwnedFd>> {
+    /// Fills the slot with the next actions; the descriptors they need, by number. With `keep` the stub keeps the descriptor
+    /// of a private mapping, and `keep` is the one that it has.
+    pub(crate) fn fill(&mut self, slot: &SlotMap, mut keep: Option<&mut Kept>) -> Vec<Arc<OwnedFd>> {
         self.round.clear();
         let mut fds: Vec<Arc<OwnedFd>> = Vec::new();
         let mut data = 0;
@@ -151,6 +166,8 @@ impl<'a> Encoder<'a> {
                     let a = [*addr, (*old).into(), (*new).into(), 0, 0, 0];
                     slot.set_action(i, l::ACT_CMPXCHG, 0, a);
                 }
+                Job::StoreXstate(at, mask) => slot.set_action(i, l::ACT_XSAVE, 0, [*at, *mask, 0, 0, 0, 0]),
+                Job::FetchXstate(at, mask) => slot.set_action(i, l::ACT_XRSTOR, 0, [*at, *mask, 0, 0, 0, 0]),
                 Job::Fork(nonce) => slot.set_action(i, l::ACT_FORK, 0, [*nonce, 0, 0, 0, 0, 0]),
                 Job::Xstate(bytes) => {
                     if room - data < bytes.len() {
@@ -166,16 +183,20 @@ impl<'a> Encoder<'a> {
                         call(SYS_mmap, [*addr, *len, *prot as u64, flags as u64, u64::MAX, 0]);
                     }
                     Action::MapFile { addr, len, prot, flags, fd, offset } => {
+                        let private = *flags & MAP_PRIVATE != 0;
                         let k = match fds.iter().position(|f| Arc::ptr_eq(f, fd)) {
-                            Some(k) => k,
+                            _ if private && keep.as_ref().is_some_and(|kept| kept.is(fd)) => l::FD_KEPT,
+                            Some(k) => k as u64,
                             None if fds.len() == l::MAX_FDS as usize => break,
                             None => {
                                 fds.push(fd.clone());
-                                fds.len() - 1
+                                let kept =
+                                    private && keep.as_mut().map(|kept| kept.0 = Some(fd.clone())).is_some();
+                                (fds.len() - 1) as u64 | if kept { l::FD_KEEP } else { 0 }
                             }
                         };
                         let flags = flags | MAP_FIXED;
-                        let a = [*addr, *len, *prot as u64, flags as u64, k as u64, *offset];
+                        let a = [*addr, *len, *prot as u64, flags as u64, k, *offset];
                         slot.set_action(i, l::ACT_MMAP_FD, 0, a);
                     }
                     Action::Unmap { addr, len } => call(SYS_munmap, [*addr, *len, 0, 0, 0, 0]),
@@ -240,6 +261,7 @@ impl<'a> Encoder<'a> {
             self.round.push(self.next);
             self.next += 1;
         }
+        slot.nfds().store(fds.len() as u32, Relaxed);
         slot.nact().store(self.round.len() as u32, Relaxed);
         fds
     }

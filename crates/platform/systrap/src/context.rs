@@ -1,7 +1,7 @@
 //! A guest thread as the kernel drives it.
 
 use crate::Inner;
-use crate::actions::{Encoder, Job};
+use crate::actions::{Encoder, Job, Kept};
 use crate::place::Place;
 use crate::slot::{BRIEF_AT, SlotMap};
 use crate::space::{KNOWN_CALLS, Thread};
@@ -26,6 +26,9 @@ const WAKING: u64 = 4;
 /// The resume flag, which does nothing to the guest, but the stub sees that flags change.
 const EFLAGS_RF: u64 = 1 << 16;
 
+/// Calls by which the guest closes descriptors.
+const CLOSES: [i64; 4] = [libc::SYS_close, libc::SYS_close_range, libc::SYS_dup2, libc::SYS_dup3];
+
 /// The process has ended, or broke the protocol and was killed for it.
 pub(crate) struct Gone;
 
@@ -38,11 +41,17 @@ pub(crate) struct SystrapContext {
     /// Of `regs` only number and arguments of a call have been read, and rax may have been set: the rest is what the stub
     /// has, and as most calls need no more it stays there.
     partial: bool,
+    /// The guest thread has made a system call, as opposed to other exits and to a thread that has not run.
+    called: bool,
     queue: Vec<Action>,
     /// A copy before everything in the queue: the guest's address, how many bytes, and where they are in the slot.
     copy: Option<(u64, usize, usize)>,
     /// The last answer had such a copy.
     copied: bool,
+    /// The descriptor that the stub keeps while this is the only thread, until the guest closes one; and whether the stub is
+    /// still to be told that it need not keep it any longer.
+    kept: Kept,
+    letting_go: bool,
     /// Extended state to load before the next resume.
     xstate: Option<Vec<u8>>,
     /// Guest memory captured with the last system call: address and length.
@@ -73,9 +82,12 @@ impl SystrapContext {
             thread,
             regs,
             partial: false,
+            called: false,
             queue: Vec::new(),
             copy: None,
             copied: false,
+            kept: Kept::default(),
+            letting_go: false,
             xstate: None,
             windows: [(0, 0); 2],
             last: l::FIRST_SEQ,
@@ -114,8 +126,15 @@ impl SystrapContext {
 
     // ---- the queue ----------------------------------------------------------
 
+    /// The stub closes the descriptor that it keeps with the next answer.
+    fn let_go(&mut self) {
+        self.letting_go |= self.kept.0.take().is_some();
+    }
+
     /// Puts the copy that comes first into the slot, or says that there is none.
     fn encode_copy(&mut self) {
+        let letting_go = u32::from(std::mem::take(&mut self.letting_go));
+        self.slot().let_go().store(letting_go, Relaxed);
         let (to, len, from) = self.copy.take().unwrap_or_default();
         self.copied = len != 0;
         let slot = self.slot();
@@ -202,12 +221,14 @@ impl SystrapContext {
                 Ok(()) => Err(self.violation()),
             };
         }
-        let mut fds = encoder.fill(&self.thread.slot);
+        // Libraries are mapped piece by piece.
+        let keeping = self.partial && self.regs.orig_rax == libc::SYS_mmap as u64 && self.alone();
+        let mut fds = encoder.fill(&self.thread.slot, keeping.then_some(&mut self.kept));
         while !encoder.done() {
             if let Err((i, errno)) = self.round(&encoder, fds)? {
                 return Ok(Exit::ActionFailed { index: i.saturating_sub(own), errno });
             }
-            fds = encoder.fill(&self.thread.slot);
+            fds = encoder.fill(&self.thread.slot, keeping.then_some(&mut self.kept));
         }
         self.enter(&mut encoder, own, fds)
     }
@@ -268,6 +289,7 @@ impl SystrapContext {
     fn exit_of(&mut self, encoder: &Encoder<'_>, own: usize) -> Result<Option<Exit>, Gone> {
         let what = self.what();
         let slot = &*self.thread.slot;
+        self.called = what & l::REQ_MASK == l::REQ_SYSCALL;
         if what & l::REQ_SITE != 0 {
             self.hot = slot.hot().load(Relaxed);
         }
@@ -281,6 +303,9 @@ impl SystrapContext {
                 self.partial = true;
                 if what & l::REQ_CAPTURED != 0 {
                     self.windows = [slot.window(0), slot.window(1)];
+                }
+                if CLOSES.contains(&(nr as i64)) {
+                    self.let_go();
                 }
                 return Ok(Some(Exit::Syscall));
             }
@@ -363,6 +388,25 @@ impl SystrapContext {
         }
     }
 
+    /// Size and components of an extended state that the stub can store or load itself: it has no signal frame then, the
+    /// state is still in the processor.
+    fn xstate_at(&self, addr: u64) -> Option<(u64, u64)> {
+        let inside = addr.is_multiple_of(64) && addr < self.inner.limits.max;
+        let direct = self.called && self.xstate.is_none() && self.slot().fpstate().load(Relaxed) == 0;
+        (inside && direct).then(|| (self.inner.xstate.size as u64, self.inner.xstate.features()))
+    }
+
+    fn xstate_job(&mut self, job: Job) -> Result<bool> {
+        let gone = |Gone| Errno::ESRCH;
+        if let Err((_, e)) = self.flush_copy(false).map_err(gone)? {
+            return Err(e);
+        }
+        let (mut jobs, own) = self.take_jobs();
+        jobs.push(job);
+        self.checked(&jobs, own).map_err(gone)?.map_err(|_| Errno::EFAULT)?;
+        Ok(true)
+    }
+
     fn end(&mut self) {
         if std::mem::replace(&mut self.ended, true) {
             return;
@@ -381,7 +425,7 @@ impl SystrapContext {
         let jobs: Vec<Job> = jobs.into_iter().filter(|j| j.check(&self.inner.limits).is_ok()).collect();
         let mut encoder = Encoder::new(&jobs, self.thread.index);
         loop {
-            let fds = encoder.fill(&self.thread.slot);
+            let fds = encoder.fill(&self.thread.slot, None);
             if encoder.done() {
                 break;
             }
@@ -547,6 +591,30 @@ impl Context for SystrapContext {
 
     fn reset_xstate(&mut self) {
         self.xstate = Some(self.inner.xstate.initial());
+    }
+
+    fn store_frame(&mut self, at: u64, frame: &[u8], addr: u64) -> Result<bool> {
+        let Some((size, mask)) = self.xstate_at(addr) else { return Ok(false) };
+        if addr.checked_add(size).is_none_or(|end| end > self.inner.limits.max) {
+            return Err(Errno::EFAULT);
+        }
+        self.queue_write(at, frame);
+        let layout = &self.inner.xstate;
+        // What the processor does not write: Linux's words, and of the header all but the bits of the mask.
+        let words = Action::Write { addr: addr + l::XSTATE_WORDS, data: layout.words().to_vec() };
+        let header = Action::Write { addr: addr + 512, data: vec![0; 64] };
+        self.queue.extend([words, header]);
+        self.xstate_job(Job::StoreXstate(addr, mask))
+    }
+
+    fn fetch_xstate(&mut self, addr: u64) -> Result<bool> {
+        let Some((_, mask)) = self.xstate_at(addr) else { return Ok(false) };
+        let mut words = [0; l::XSTATE_WORDS_SIZE as usize];
+        let captured = self.captured(addr.wrapping_add(l::XSTATE_WORDS), &mut words);
+        if !captured || words != *self.inner.xstate.words() {
+            return Ok(false);
+        }
+        self.xstate_job(Job::FetchXstate(addr, mask))
     }
 
     fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32> {

@@ -11,6 +11,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use stub::layout::{
     Action, CAPTURE_SECOND, CPU_SHIFT, KNOWN, NSLOTS, SLOT_DATA, SLOT_DATA_SIZE, SLOT_SIZE, Slot,
+    WORD_BLOCKED, WORD_CLEAR_CHILD_TID, WORD_PENDING, WORD_ROBUST_LIST,
 };
 
 /// Where the bytes of brief copies are in a slot, and how many there is room for.
@@ -47,7 +48,7 @@ impl SlotMap {
     }
 
     words! {
-        req: word, what: word, rsp: word, cmd: word, ret: long, nact: word, copy_len: word, copy_to: long, copy_from: word, spin: word, report_all: word,
+        req: word, what: word, rsp: word, cmd: word, ret: long, nact: word, copy_len: word, copy_to: long, copy_from: word, let_go: word, nfds: word, spin: word, report_all: word,
         xstate_size: word, alive: word, fail_index: word, fail_errno: word, result: long, fault_signo: word,
         fault_code: word, fault_addr: long, fault_trapno: long, fault_err: long, hot: long, fpstate: long,
         waiting: word, rdpid: word,
@@ -56,6 +57,17 @@ impl SlotMap {
     /// The answer to a system call that the stub gives by itself.
     pub(crate) fn known(&self, nr: u32) -> &AtomicU64 {
         self.0.long(offset_of!(Slot, known) + 8 * (nr as usize % KNOWN as usize))
+    }
+
+    /// A word of the thread that the stub may change.
+    pub(crate) fn word(&self, which: platform::Word) -> &AtomicU64 {
+        let place = match which {
+            platform::Word::Blocked => WORD_BLOCKED,
+            platform::Word::Pending => WORD_PENDING,
+            platform::Word::RobustList => WORD_ROBUST_LIST,
+            platform::Word::ClearChildTid => WORD_CLEAR_CHILD_TID,
+        };
+        self.0.long(offset_of!(Slot, words) + 8 * place as usize)
     }
 
     /// The CPU on which the stub was when it made its last request.

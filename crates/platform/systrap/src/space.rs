@@ -5,10 +5,10 @@ use crate::slot::SlotMap;
 use abi::{Errno, Result};
 use hostsys::{futex, process};
 use parking_lot::{Mutex, RwLock};
-use platform::{AddressSpace, Interrupt};
+use platform::{AddressSpace, Interrupt, Word};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use stub::layout::{INTERRUPT_SIGNAL, KNOWN_BIT, NSLOTS, SLEEP, STUB_TEXT};
 
@@ -287,6 +287,10 @@ impl Interrupt for Thread {
             };
             self.slot.known(nr).store(word, Ordering::Relaxed);
         }
+    }
+
+    fn word(&self, which: Word) -> Option<&AtomicU64> {
+        Some(self.slot.word(which))
     }
 
     fn interrupt(&self) {

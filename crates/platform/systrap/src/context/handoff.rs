@@ -35,6 +35,7 @@ impl SystrapContext {
             spin = false;
         }
         let mut start = None;
+        let mut polite = None;
         let mut slept = false;
         let mut looks = 0_u32;
         loop {
@@ -53,6 +54,10 @@ impl SystrapContext {
                 looks += 1;
                 let on = !looks.is_multiple_of(l::LOOKS) || {
                     let now = cpu::tsc();
+                    if now.wrapping_sub(*polite.get_or_insert(now)) > u64::from(self.inner.spin) / 16 {
+                        polite = Some(now);
+                        std::thread::yield_now();
+                    }
                     now.wrapping_sub(*start.get_or_insert(now)) < limit && slot.stub_cpu() != me
                 };
                 if on {
@@ -68,7 +73,12 @@ impl SystrapContext {
             }
             // A wake-up, a changed word, a signal and the time all mean: look again. Time, because a guest can requeue
             // this thread to another word of its own, from where no wake-up of ours would reach it.
+            let since = cpu::tsc();
             let _ = futex::wait(slot.req(), v | l::SLEEP, LOOK_AGAIN);
+            // Two wake-ups across CPUs take as long: a spin would have paid.
+            if cpu::tsc().wrapping_sub(since) < 2 * limit {
+                (self.skip, self.backoff) = (0, 0);
+            }
             slept = true;
         }
         if self.thread.is_dead() {
@@ -127,7 +137,7 @@ impl SystrapContext {
     pub(super) fn report(&mut self, jobs: &[Job]) -> Result<Result<(), (usize, Errno)>, Gone> {
         let mut encoder = Encoder::new(jobs, self.thread.index);
         while !encoder.done() {
-            let fds = encoder.fill(self.slot());
+            let fds = encoder.fill(self.slot(), None);
             if let Err(e) = self.round(&encoder, fds)? {
                 return Ok(Err(e));
             }
@@ -159,7 +169,8 @@ impl SystrapContext {
         }
     }
 
-    pub(super) fn failure(&self, encoder: &Encoder<'_>) -> Result<(usize, Errno), Gone> {
+    pub(super) fn failure(&mut self, encoder: &Encoder<'_>) -> Result<(usize, Errno), Gone> {
+        self.let_go();
         let index = self.slot().fail_index().load(Relaxed);
         let errno = self.slot().fail_errno().load(Relaxed);
         let job = match index {

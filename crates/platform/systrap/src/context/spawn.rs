@@ -39,6 +39,7 @@ impl SystrapContext {
         let (index, slot) = space.take_slot()?;
         let report_all = self.slot().report_all().load(Relaxed) != 0;
         Self::init_slot(&self.inner, &slot, report_all);
+        self.let_go();
         let tid = match self.clone_job(Job::Thread(index), l::CLONE_THREAD_FLAGS) {
             Ok(tid) => tid,
             Err(e) => {
