@@ -412,3 +412,165 @@ TEST(times_follow_io) {
     OK(fstat(fd, &b));
     CHECK(b.st_mtime > 1000);
 }
+
+// Reads of `fd`, which holds `size` bytes of `want`, at many places and lengths.
+static void read_everywhere(int fd, const char *want, size_t size) {
+    static const size_t lens[] = {1, 7, 63, 64, 511, 512, 1472, 1473, 4095, 4096, 4097, 65535, 65536, 65537, 200000, 300001};
+    char *b = malloc(400000);
+    for (int round = 0; round < 4; round++)
+        for (size_t i = 0; i < sizeof lens / sizeof *lens; i++)
+            for (int back = -5; back < 5; back++) {
+                size_t len = lens[i], off = back < 0 ? size + 1 + back : (size_t)back * 3001;
+                size_t n = off >= size ? 0 : size - off < len ? size - off : len;
+                memset(b, 0x55, n + 9);
+                CHECK_EQ(pread(fd, b + 1 + round, len, off), n);
+                CHECK_MEM(b + 1 + round, want + off, n);
+                CHECK_EQ(b[1 + round + n], 0x55);
+                CHECK_EQ(b[round], 0x55);
+            }
+    free(b);
+}
+TEST(read_everywhere_in_a_new_file) {
+    size_t n = 150001;
+    char *a = malloc(n);
+    for (size_t i = 0; i < n; i++) a[i] = i * 2654435761u >> 13;
+    int fd = t_file("f", "");
+    CHECK_EQ(write(fd, a, n), n);
+    read_everywhere(fd, a, n);
+    // with a hole
+    memset(a + 40000, 0, 50000);
+    OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 40000, 50000));
+    read_everywhere(fd, a, n);
+    // while it is mapped
+    char *m = mmap(0, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(m != MAP_FAILED);
+    m[77] = a[77] = 'X';
+    read_everywhere(fd, a, n);
+}
+TEST(read_everywhere_in_the_image) {
+    int fd = SYS(open("/proc/self/exe", O_RDONLY));
+    struct stat st;
+    OK(fstat(fd, &st));
+    char *m = mmap(0, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    CHECK(m != MAP_FAILED);
+    for (int i = 0; i < 4; i++) read_everywhere(fd, m, st.st_size);
+    char b[64];
+    CHECK_EQ(pread(fd, b, 64, st.st_size), 0);
+    CHECK_EQ(pread(fd, b, 64, st.st_size + 5000), 0);
+    CHECK_EQ(pread(fd, b, 64, 1LL << 50), 0);
+    CHECK_ERR(pread(fd, b, 64, INT64_MAX - 10), EINVAL);
+    CHECK_EQ(lseek(fd, -3, SEEK_END), st.st_size - 3);
+    CHECK_EQ(read(fd, b, 64), 3);
+    CHECK_EQ(read(fd, b, 64), 0);
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), st.st_size);
+}
+static void read_into_odd_memory(int fd) {
+    long page = 4096;
+    char *m = mmap(0, 32 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(m != MAP_FAILED);
+    char want[3 * 4096];
+    CHECK_EQ(pread(fd, want, sizeof want, 0), sizeof want);
+    for (int i = 0; i < 3; i++) {
+        char *end = m + 2 * page; // first byte that cannot be written
+        if (i == 0) OK(munmap(end, page));
+        if (i == 1) CHECK(mmap(end, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == end);
+        if (i == 2) OK(mprotect(end, page, PROT_NONE));
+        memset(m, 0, 2 * page);
+        lseek(fd, 0, SEEK_SET);
+        CHECK_EQ(read(fd, end - 100, 100), 100);
+        CHECK_MEM(end - 100, want, 100);
+        CHECK_EQ(pread(fd, end - 100, 300, 0), 100);
+        CHECK_EQ(pread(fd, end - 5000, 8192, 4), 5000);
+        CHECK_MEM(end - 5000, want + 4, 5000);
+        CHECK_ERR(pread(fd, end, 1, 0), EFAULT);
+        CHECK_ERR(pread(fd, end, 4096, 0), EFAULT);
+        CHECK_ERR(read(fd, end + 8, 4000), EFAULT);
+        CHECK_EQ(lseek(fd, 0, SEEK_CUR), 100);
+        CHECK_EQ(read(fd, end - 10, 4000), 10);
+        CHECK_EQ(lseek(fd, 0, SEEK_CUR), 110);
+        CHECK_MEM(end - 10, want + 100, 10);
+        // nothing to read: the memory does not matter
+        CHECK_EQ(pread(fd, end, 4096, 1 << 30), 0);
+        struct iovec v[3] = {{end - 2000, 1000}, {end - 500, 600}, {m, 100}};
+        CHECK_EQ(preadv(fd, v, 3, 8), 1500);
+        CHECK_MEM(end - 2000, want + 8, 1000);
+        CHECK_MEM(end - 500, want + 1008, 500);
+        struct iovec w[2] = {{end, 10}, {m, 100}};
+        CHECK_ERR(preadv(fd, w, 2, 8), EFAULT);
+    }
+    // a page of the buffer that is behind the end of the file it maps
+    int g = SYS(open("short", O_RDWR | O_CREAT | O_TRUNC, 0600));
+    OK(ftruncate(g, 4096));
+    char *s = mmap(m, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, g, 0);
+    CHECK(s == m);
+    CHECK_EQ(pread(fd, s + 4000, 1000, 0), 96);
+    CHECK_MEM(s + 4000, want, 96);
+    CHECK_ERR(pread(fd, s + 4096, 1000, 0), EFAULT);
+    CHECK_EQ(pread(fd, s, 4096, 0), 4096);
+    char b[4096];
+    CHECK_EQ(pread(g, b, 4096, 0), 4096);
+    CHECK_MEM(b, want, 4096);
+    s = mmap(m, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, g, 0);
+    CHECK(s == m);
+    CHECK_ERR(pread(fd, s + 4096, 1000, 0), EFAULT);
+}
+TEST(read_into_odd_memory_from_a_new_file) {
+    int fd = t_file("f", "");
+    char b[30000];
+    for (size_t i = 0; i < sizeof b; i++) b[i] = i * 31 + i / 256;
+    CHECK_EQ(write(fd, b, sizeof b), sizeof b);
+    read_into_odd_memory(fd);
+}
+TEST(read_into_odd_memory_from_the_image) {
+    int fd = SYS(open("/proc/self/exe", O_RDONLY));
+    char b[4096];
+    struct stat st;
+    OK(fstat(fd, &st));
+    read_into_odd_memory(fd);
+    for (long i = 0; i < st.st_size / 4096 + 20; i++) SYS(pread(fd, b, 4096, 0));
+    read_into_odd_memory(fd);
+}
+TEST(read_while_it_is_truncated) {
+    int fd = t_file("f", "");
+    char b[12288];
+    memset(b, 'a', sizeof b);
+    CHECK_EQ(write(fd, b, sizeof b), sizeof b);
+    pid_t p = SYS(fork());
+    if (!p) {
+        for (int i = 0; i < 2000; i++) {
+            SYS(ftruncate(fd, 5000));
+            SYS(pwrite(fd, b, sizeof b, 0));
+        }
+        _exit(0);
+    }
+    int st;
+    while (waitpid(p, &st, WNOHANG) == 0) {
+        char c[12288];
+        ssize_t n = pread(fd, c, sizeof c, 0);
+        CHECK(n >= 5000);
+        CHECK_MEM(c, b, 5000);
+    }
+    CHECK_EQ(st, 0);
+}
+TEST(read_after_the_image_was_copied_up) {
+    // A file of the image that is written while somebody reads it through another descriptor.
+    int in = SYS(open("/proc/self/exe", O_RDONLY)), fd = SYS(open("copy", O_RDWR | O_CREAT, 0600));
+    char b[8192], c[8192];
+    ssize_t n;
+    while ((n = SYS(read(in, b, sizeof b))) > 0) CHECK_EQ(write(fd, b, n), n);
+    int again = SYS(open("copy", O_RDONLY | O_APPEND));
+    for (int i = 0; i < 300; i++) CHECK_EQ(pread(again, b, 4096, 4096 * (i % 20)), 4096);
+    CHECK_EQ(pwrite(fd, "changed", 7, 4096), 7);
+    CHECK_EQ(pread(again, c, 4096, 4096), 4096);
+    CHECK_MEM(c, "changed", 7);
+    OK(ftruncate(fd, 5000));
+    CHECK_EQ(pread(again, c, 4096, 4096), 904);
+    CHECK_EQ(pread(again, c, 4096, 5000), 0);
+}
+TEST(read_across_the_end_of_a_private_file_mapping) {
+    int fd = t_file("f", "0123456789"), g = t_file("short", "s");
+    char *s = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE, g, 0);
+    CHECK(s != MAP_FAILED);
+    CHECK_EQ(pread(fd, s + 4090, 10, 0), 6);
+    CHECK_MEM(s + 4090, "012345", 6);
+}

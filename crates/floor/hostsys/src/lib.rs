@@ -20,6 +20,7 @@ pub mod ptrace;
 pub mod seccomp;
 pub mod signals;
 pub mod spawn;
+pub mod view;
 
 use abi::{Errno, Result};
 

@@ -88,6 +88,12 @@ impl SharedMapping {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
+    /// A part of the mapping, to be filled.
+    pub fn area(&self, offset: usize, len: usize) -> CopyArea<'_> {
+        self.at(offset, len, 1);
+        CopyArea { map: self, offset, len }
+    }
+
     /// The 32-bit word at `offset`, which must be aligned and inside.
     pub fn word(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: in bounds and aligned (checked); lives as long as the mapping; only atomic accesses are made.
@@ -113,6 +119,47 @@ impl SharedMapping {
         let p = self.at(offset, data.len(), 1);
         // SAFETY: as in `copy_out`, the other way round.
         unsafe { copy(data.as_ptr(), p, data.len()) }
+    }
+}
+
+/// A part of a [`SharedMapping`] into which bytes are put, for whoever reads them on the other side. Nothing is ever
+/// read from it: the other side may have changed it.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyArea<'a> {
+    map: &'a SharedMapping,
+    offset: usize,
+    len: usize,
+}
+
+impl CopyArea<'_> {
+    /// Where in the mapping it begins.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Length in bytes.
+    pub fn size(&self) -> usize {
+        self.len
+    }
+
+    /// Puts `data` at `at`.
+    pub fn put(&self, at: usize, data: &[u8]) {
+        let p = self.room(at, data.len());
+        // SAFETY: the destination is in bounds (checked); `data` is ordinary memory, apart from any mapping.
+        unsafe { copy(data.as_ptr(), p, data.len()) }
+    }
+
+    /// Puts `n` zeros at `at`.
+    pub fn zero(&self, at: usize, n: usize) {
+        let p = self.room(at, n);
+        // SAFETY: in bounds (checked), and never lent as a slice.
+        unsafe { ptr::write_bytes(p, 0, n) }
+    }
+
+    /// Where `n` bytes at `at` go.
+    pub(crate) fn room(&self, at: usize, n: usize) -> *mut u8 {
+        assert!(at.checked_add(n).is_some_and(|end| end <= self.len), "outside a copy area");
+        self.map.at(self.offset + at, n, 1)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::node::Node;
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use hostsys::fs as host;
+use hostsys::memfd::CopyArea;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -30,7 +31,26 @@ impl FileOps for File {
         self
     }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
+        if let Some(n) = self.node.view.read(&self.node, off, buf) {
+            return Ok(n);
+        }
         host::pread_full(&*self.fd()?, buf, off)
+    }
+    fn read_to(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        to: &CopyArea<'_>,
+        len: usize,
+        off: u64,
+    ) -> Option<Result<usize>> {
+        if len > to.size() {
+            return None;
+        }
+        if let Some(n) = self.node.view.read_to(&self.node, off, len, to) {
+            return Some(Ok(n));
+        }
+        Some(self.fd().and_then(|fd| host::pread_area(&*fd, to, len, off)))
     }
     fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
         host::pwrite_full(&*self.fd()?, buf, off)

@@ -24,6 +24,8 @@ mod poller;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod views;
 
 pub use fs::HostFs;
 pub use import::import;
+pub use views::release_idle;

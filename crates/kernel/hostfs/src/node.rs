@@ -2,6 +2,7 @@
 
 use crate::fd_cache::cache;
 use crate::fs::{HostFs, Mode};
+use crate::views::View;
 use abi::stat::Attr;
 use abi::{Errno, PATH_MAX, Result};
 use hostsys::fs::{self as host, Access};
@@ -47,6 +48,8 @@ pub(crate) struct Node {
     pub held: Mutex<Weak<OwnedFd>>,
     pub target: OnceLock<Vec<u8>>,
     attachments: OnceLock<Arc<Attached>>,
+    /// Of a regular file in an exclusive tree that is read often.
+    pub view: View,
 }
 
 impl Node {
@@ -63,6 +66,7 @@ impl Node {
             held: Mutex::new(Weak::new()),
             target: OnceLock::new(),
             attachments: OnceLock::new(),
+            view: View::default(),
         })
     }
 

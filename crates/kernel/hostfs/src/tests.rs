@@ -104,6 +104,42 @@ fn exclusive_trees_are_cached_and_read_only() {
 }
 
 #[test]
+fn files_read_often_are_mapped() {
+    let t = Tmp::new("mapped");
+    let data: Vec<u8> = (0..30_000_u32).map(|i| (i / 7) as u8).collect();
+    fs::write(t.0.join("f"), &data).unwrap();
+    let c = context(&t.0, true);
+    let f = open(&c, "/f", 0).unwrap();
+    let read = |off: usize, len: usize| {
+        let mut b = vec![1; len];
+        let n = io::read_at(&Plain, &f, &mut b, off as u64).unwrap();
+        b.truncate(n);
+        b
+    };
+    for i in 0..100 {
+        assert_eq!(read(i * 299, 4096), data[i * 299..(i * 299 + 4096).min(30_000)]);
+    }
+    let calls = || {
+        let text = fs::read_to_string("/proc/thread-self/io").unwrap();
+        text.lines().find_map(|l| l.strip_prefix("syscr: ")).unwrap().parse::<u64>().unwrap()
+    };
+    let (before, own) = (calls(), calls());
+    for _ in 0..100 {
+        assert_eq!(read(29_000, 4096), data[29_000..]);
+    }
+    assert!(calls() - own <= own - before, "no host calls");
+    assert_eq!(read(30_000, 10), b"");
+    assert_eq!(read(1 << 40, 10), b"");
+    // Somebody breaks the promise that nobody changes the tree.
+    fs::OpenOptions::new().write(true).open(t.0.join("f")).unwrap().set_len(5000).unwrap();
+    assert_eq!(read(0, 100), data[..100]);
+    assert_eq!(read(8192, 100), b"");
+    assert_eq!(read(4990, 100), data[4990..5000]);
+    // Whoever does not read any more loses the mapping.
+    while crate::release_idle() {}
+}
+
+#[test]
 fn shared_trees_are_asked_again() {
     let t = Tmp::new("shared");
     fs::create_dir(t.0.join("d")).unwrap();

@@ -14,3 +14,4 @@ mod settings;
 pub mod spec;
 
 pub use boot::run;
+pub use hostfs::release_idle as release_idle_files;

@@ -49,6 +49,11 @@ impl Iov {
         Ok(iov)
     }
 
+    /// The only piece: address and length.
+    pub fn single(&self) -> Option<(u64, usize)> {
+        if let [part] = self.parts[..] { Some(part) } else { None }
+    }
+
     /// Fills `buf` from offset `from` on; stops at memory that cannot be read and says how far it got.
     pub fn gather(&self, c: &Current, from: usize, buf: &mut [u8]) -> usize {
         let mut done = 0;

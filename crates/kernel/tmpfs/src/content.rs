@@ -11,6 +11,7 @@ use crate::lower::LowerFile;
 use crate::memfile::MemFile;
 use abi::{Errno, Result};
 use hostsys::fs as host;
+use hostsys::memfd::CopyArea;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,6 +129,35 @@ impl Content {
             }
             Store::Mem(m) => host::pread_full(&*m.rw()?, buf, off),
             Store::Lower(l) => l.read(cx, buf, off),
+        }
+    }
+
+    /// As [`Content::read`] of at most `len` bytes, into `to`; `None` when they do not fit there.
+    pub fn read_to(&self, cx: &dyn Caller, to: &CopyArea<'_>, len: usize, off: u64) -> Option<Result<usize>> {
+        if off >= self.size {
+            return Some(Ok(0));
+        }
+        let n = len.min(usize::try_from(self.size - off).unwrap_or(usize::MAX));
+        if n > to.size() {
+            return None;
+        }
+        match &self.store {
+            Store::Heap(pages) => {
+                let mut done = 0;
+                while done < n {
+                    let at = off + done as u64;
+                    let from = (at % PAGE) as usize;
+                    let len = (PAGE as usize - from).min(n - done);
+                    match pages.get(&(at / PAGE)) {
+                        Some(p) => to.put(done, &p[from..from + len]),
+                        None => to.zero(done, len),
+                    }
+                    done += len;
+                }
+                Some(Ok(n))
+            }
+            Store::Mem(m) => Some(m.rw().and_then(|fd| host::pread_area(&*fd, to, n, off))),
+            Store::Lower(l) => l.read_to(cx, to, n, off),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::content::Content;
 use crate::fs::TmpFs;
 use crate::node::{Body, Node};
 use abi::{Errno, Result};
+use hostsys::memfd::CopyArea;
 use std::sync::{Arc, OnceLock};
 use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
 use vfs::{Caller, DirEntry, DirSink, InodeRef, MapRequest, Mapping, OpenFile};
@@ -87,6 +88,13 @@ impl LowerFile {
     pub fn read(&self, cx: &dyn Caller, buf: &mut [u8], off: u64) -> Result<usize> {
         let f = self.open(cx)?;
         f.ops.read(cx, f, buf, off)
+    }
+
+    pub fn read_to(&self, cx: &dyn Caller, to: &CopyArea<'_>, len: usize, off: u64) -> Option<Result<usize>> {
+        match self.open(cx) {
+            Ok(f) => f.ops.read_to(cx, f, to, len, off),
+            Err(e) => Some(Err(e)),
+        }
     }
 
     pub fn seek(&self, off: u64, data: bool) -> Result<u64> {

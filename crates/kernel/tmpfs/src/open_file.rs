@@ -3,6 +3,7 @@
 use crate::content::{SEAL_FUTURE_WRITE, SEAL_WRITE};
 use crate::node::{Body, Node};
 use abi::{Errno, Result};
+use hostsys::memfd::CopyArea;
 use parking_lot::RwLock;
 use std::any::Any;
 use std::sync::Arc;
@@ -42,6 +43,20 @@ impl FileOps for File {
         let n = self.content()?.read().read(cx, buf, off)?;
         accessed(&self.node, file);
         Ok(n)
+    }
+    fn read_to(
+        &self,
+        cx: &dyn Caller,
+        file: &OpenFile,
+        to: &CopyArea<'_>,
+        len: usize,
+        off: u64,
+    ) -> Option<Result<usize>> {
+        let done = self.content().ok()?.read().read_to(cx, to, len, off)?;
+        if done.is_ok() {
+            accessed(&self.node, file);
+        }
+        Some(done)
     }
     fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
         let (n, _) = self.content()?.write().write(cx, &self.node.fs, buf, Some(off))?;

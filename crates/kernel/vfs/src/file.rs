@@ -6,6 +6,7 @@ use crate::inode::{DirSink, InodeRef};
 use crate::path::Path;
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use hostsys::memfd::CopyArea;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
@@ -52,6 +53,18 @@ pub trait FileOps: Send + Sync + Any {
     /// Reads into `buf`; 0 at end of file.
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
         Err(Errno::EINVAL)
+    }
+    /// As [`FileOps::read`] of at most `len` bytes, straight to the start of `to`. `None`, and nothing has happened, when the
+    /// file cannot do that or when there is not enough room for the result.
+    fn read_to(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        _to: &CopyArea<'_>,
+        _len: usize,
+        _off: u64,
+    ) -> Option<Result<usize>> {
+        None
     }
     /// Writes from `buf` at `off`.
     fn write(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &[u8], _off: u64) -> Result<usize> {

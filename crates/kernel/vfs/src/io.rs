@@ -11,6 +11,7 @@ use crate::notify::{self, event};
 use crate::open::file_kind;
 use crate::perm;
 use abi::{Errno, Result, Signal};
+use hostsys::memfd::CopyArea;
 
 /// Largest transfer of one call (MAX_RW_COUNT).
 pub const MAX_RW: usize = 0x7fff_f000;
@@ -41,6 +42,21 @@ pub fn read_at(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Re
         notify::on_file(file, event::ACCESS);
     }
     Ok(n)
+}
+
+/// As [`read_at`] where the file can put its bytes into `to`, see [`crate::FileOps::read_to`].
+pub fn read_to(
+    cx: &dyn Caller,
+    file: &OpenFile,
+    to: &CopyArea<'_>,
+    len: usize,
+    off: u64,
+) -> Option<Result<usize>> {
+    let done = file.ops.read_to(cx, file, to, len, off)?;
+    if done.is_ok_and(|n| n > 0) {
+        notify::on_file(file, event::ACCESS);
+    }
+    Some(done)
 }
 
 /// Cuts a write at the file size limit; raises SIGXFSZ when nothing may be written.

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 use abi::{Errno, Result};
+pub use hostsys::memfd::CopyArea;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -343,6 +344,17 @@ pub trait Context: Send {
     /// Queues an [`Action::Write`].
     fn queue_write(&mut self, addr: u64, data: &[u8]) {
         self.queue(Action::Write { addr, data: data.to_vec() });
+    }
+    /// Where at most `len` bytes may be put now that [`Context::queue_copied`] then has written to `addr`; it may be shorter.
+    /// `None`: there is no such place, or it is taken.
+    fn copy_area(&self, addr: u64, len: usize) -> Option<CopyArea<'_>> {
+        let _ = (addr, len);
+        None
+    }
+    /// As [`Context::queue_write`] of the first `len` bytes of the area that began at `offset`. Nothing may be queued between
+    /// [`Context::copy_area`] and this.
+    fn queue_copied(&mut self, addr: u64, offset: usize, len: usize) {
+        let _ = (addr, offset, len);
     }
     /// Queues an action for the next `run` or `flush`.
     fn queue(&mut self, action: Action);

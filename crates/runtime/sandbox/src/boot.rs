@@ -93,7 +93,7 @@ fn failed(channel: &Channel, error: StartError) -> io::Result<i32> {
     Ok(error.exit_status())
 }
 
-/// Gives free memory back from time to time. The thread sleeps in between for as long as nothing was freed.
+/// Gives free memory and unused mappings of files back from time to time. The thread sleeps in between for as long as nothing was freed.
 fn keep_heap_small() -> io::Result<()> {
     let (shortest, longest) = (Duration::from_secs(2), Duration::from_secs(64));
     let run = move || {
@@ -103,7 +103,9 @@ fn keep_heap_small() -> io::Result<()> {
         hostsys::image::forget_start();
         loop {
             std::thread::sleep(pause);
-            pause = if hostsys::heap::trim() > HEAP_SLACK { shortest } else { (pause * 2).min(longest) };
+            let mapped = sentry::release_idle_files();
+            let busy = hostsys::heap::trim() > HEAP_SLACK || mapped;
+            pause = if busy { shortest } else { (pause * 2).min(longest) };
         }
     };
     std::thread::Builder::new().name("heap".into()).stack_size(64 << 10).spawn(run).map(drop)

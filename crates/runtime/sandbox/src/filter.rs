@@ -124,7 +124,7 @@ const FILES: &[Rule] = &[
     allow_when(
         libc::SYS_mmap,
         &[&[Arg::Bits(2, libc::PROT_EXEC as u64, 0)]],
-        "memory, contents of in-memory files; never executable",
+        "memory, contents of in-memory files, files of the image that are read often; never executable",
     ),
     allow_when(
         libc::SYS_fcntl,

@@ -12,11 +12,12 @@ mod stream;
 pub use names::*;
 pub use stream::*;
 
+use crate::memfd::CopyArea;
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use rustix::fs as rfs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub(crate) fn err(e: rustix::io::Errno) -> Errno {
     Errno::from_raw(e.raw_os_error())
@@ -176,6 +177,26 @@ pub fn pread_full(fd: impl AsFd, buf: &mut [u8], off: u64) -> Result<usize> {
             Ok(n) => done += n,
             Err(e) if done == 0 => return Err(e),
             Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// As [`pread_full`] of `n` bytes, to the start of an area.
+pub fn pread_area(fd: impl AsFd, to: &CopyArea<'_>, n: usize, off: u64) -> Result<usize> {
+    let mut done = 0;
+    while done < n {
+        let p = to.room(done, n - done);
+        let at = libc::off_t::try_from(off + done as u64).map_err(|_| Errno::EINVAL)?;
+        // SAFETY: the host writes to `n - done` bytes of the area, which `room` has checked.
+        match unsafe { libc::pread(fd.as_fd().as_raw_fd(), p.cast(), n - done, at) } {
+            0 => break,
+            -1 => match crate::last() {
+                Errno::EINTR => {}
+                e if done == 0 => return Err(e),
+                _ => break,
+            },
+            got => done += got as usize,
         }
     }
     Ok(done)
