@@ -66,23 +66,14 @@ pub fn allow(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
 /// Puts a copy of `fd` into the caller's table and makes the call return its number.
 pub fn answer_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>) -> Result<()> {
     const SEND: u32 = 2;
-    add(listener, id, fd, SEND).map(drop)
-}
-
-/// Puts a copy of `fd` into the caller's table; its number there. The call still waits.
-pub fn add_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>) -> Result<u32> {
-    add(listener, id, fd, 0)
-}
-
-fn add(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, flags: u32) -> Result<u32> {
     let mut a = libc::seccomp_notif_addfd {
         id,
-        flags,
+        flags: SEND,
         srcfd: fd.as_raw_fd() as u32,
         newfd: 0,
         newfd_flags: libc::O_CLOEXEC as u32,
     };
-    ioctl(listener, NOTIF_ADDFD, &mut a).map(|n| n as u32)
+    ioctl(listener, NOTIF_ADDFD, &mut a).map(drop)
 }
 
 /// Whether the caller still waits (so its thread id was not reused).

@@ -161,17 +161,6 @@ static void let_go(struct Priv *p)
   p->kept = 0;
 }
 
-// Descriptor k of the actions in the slot, and the next one with it: two cost one question. A negative error number.
-static int descriptor(struct Slot *s, int *fds, u64 k)
-{
-  if (fds[k] >= 0) return fds[k];
-  if (k + 1 >= MAX_FDS || k + 1 >= *(volatile u32 *)&s->nfds || fds[k + 1] >= 0) return fds[k] = notify(NOTIFY_FD, k);
-  long r = notify(NOTIFY_FDS, k);
-  if (r < 0) return r;
-  fds[k + 1] = r >> 16;
-  return fds[k] = r & 0xffff;
-}
-
 // No interrupt may be pending during clone: the host would restart the call, and the sentry grants one only. With a frame
 // the mask ends with that.
 static void mask_interrupts(int block)
@@ -259,10 +248,14 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
       u64 what = a->a[4], k = what & ~(FD_KEPT | FD_KEEP);
       if (what & FD_KEPT) r = (int)p->kept - 1;
       else if (k >= MAX_FDS) r = -EINVAL;
-      else if ((r = descriptor(s, fds, k)) >= 0 && what & FD_KEEP) {
-        let_go(p);
-        p->kept = r + 1;
-        fds[k] = -1;
+      else {
+        if (fds[k] < 0) fds[k] = notify(NOTIFY_FD, k);
+        r = fds[k];
+        if (r >= 0 && what & FD_KEEP) {
+          let_go(p);
+          p->kept = r + 1;
+          fds[k] = -1;
+        }
       }
       if (r >= 0) r = sc(SYS_mmap, a->a[0], a->a[1], a->a[2], a->a[3], r, a->a[5]);
       break; }

@@ -115,9 +115,6 @@ constants! {
     NOTIFY_HELLO: u64 = 1;
     /// `NR_NOTIFY` operation: a descriptor for an action; argument: its number; answer: the descriptor.
     NOTIFY_FD: u64 = 2;
-    /// `NR_NOTIFY` operation: two descriptors for actions; argument: number of the first one; answer: that descriptor, and the
-    /// next one times 65536.
-    NOTIFY_FDS: u64 = 3;
     /// Most descriptors one hand-off can ask for.
     MAX_FDS: u64 = 8;
     /// Bit of `a[4]` of `ACT_MMAP_FD`: the descriptor that was kept.
@@ -268,10 +265,8 @@ shared! {
         copy_from: u32,
         /// Nonzero: close the kept descriptor before the actions.
         let_go: u32,
-        /// How many descriptors the actions need.
-        nfds: u32,
         /// Padding.
-        pad1: [u32; 5],
+        pad1: [u32; 6],
 
         /// Longest spin in TSC cycles. This line seldom changes.
         spin: u32,

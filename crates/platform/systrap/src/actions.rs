@@ -261,7 +261,6 @@ impl<'a> Encoder<'a> {
             self.round.push(self.next);
             self.next += 1;
         }
-        slot.nfds().store(fds.len() as u32, Relaxed);
         slot.nact().store(self.round.len() as u32, Relaxed);
         fds
     }

@@ -78,6 +78,11 @@ pub const HOST_SYSCALLS: &[(i64, &str)] = &[
 const SPIN_MICROSECONDS: u64 = 50;
 /// Processes kept ready for execve.
 const POOL: usize = 3;
+/// Slots kept ready for fork, that of the first thread mapped and its memory there: when there are fewer than the first number,
+/// as many as the second are made. They are never used twice.
+const SPARES: (usize, usize) = (2, 6);
+/// The slot of a process's first thread, hardly ever another.
+const FIRST_SLOT: usize = 0;
 
 #[derive(Default)]
 struct Forks {
@@ -89,6 +94,8 @@ struct Forks {
 #[derive(Default)]
 struct Pool {
     blanks: Vec<SystrapContext>,
+    /// Slots for processes to come, see `SPARES`.
+    spares: Vec<(OwnedFd, Arc<SlotMap>)>,
     /// Forks that failed since the last one that did not.
     failures: u32,
 }
@@ -121,6 +128,16 @@ pub(crate) struct Inner {
 impl Inner {
     fn thread(&self, tid: i32) -> Option<Arc<Thread>> {
         self.threads.lock().get(&tid).cloned()
+    }
+
+    /// Slots for a fork of the process whose thread has slot `index`.
+    fn take_spare(&self, index: usize) -> Option<(OwnedFd, Arc<SlotMap>)> {
+        let mut pool = self.pool.lock();
+        let spare = if index == FIRST_SLOT { pool.spares.pop() } else { None };
+        if pool.spares.len() < SPARES.0 {
+            self.pool_changed.notify_all();
+        }
+        spare
     }
 
     fn space(&self, pid: i32) -> Option<Arc<Space>> {
@@ -257,8 +274,24 @@ impl Prepared {
 fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
     let mut pool = inner.pool.lock();
     while !inner.stopping.load(Ordering::SeqCst) {
-        if pool.blanks.len() >= POOL {
+        let (few, enough) = SPARES;
+        if pool.blanks.len() >= POOL && pool.spares.len() >= few {
             inner.pool_changed.wait(&mut pool);
+            continue;
+        }
+        if pool.blanks.len() >= POOL || pool.spares.is_empty() {
+            let missing = enough.saturating_sub(pool.spares.len());
+            drop(pool);
+            // Whoever needs one makes it, when this fails.
+            let new: Vec<_> =
+                (0..missing).map_while(|_| SystrapContext::new_slots(FIRST_SLOT).ok()).collect();
+            new.iter().for_each(|(_, slot)| SystrapContext::init_slot(inner, slot, false));
+            let failed = new.is_empty();
+            pool = inner.pool.lock();
+            pool.spares.extend(new);
+            if failed {
+                inner.pool_changed.wait_for(&mut pool, Duration::from_millis(10));
+            }
             continue;
         }
         let failures = pool.failures;
@@ -276,6 +309,7 @@ fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
         inner.pool_changed.notify_all();
     }
     pool.blanks.clear();
+    pool.spares.clear();
 }
 
 impl Platform for Systrap {

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use stub::layout::{NOTIFY_FD, NOTIFY_FDS, NOTIFY_HELLO, NR_NOTIFY};
+use stub::layout::{NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
 
 /// How long a fork may take between the clone and the hello: so many waits of this length. Time in which the sandbox is
 /// frozen (`pause`) ends one of them at most.
@@ -58,6 +58,14 @@ impl Inner {
 impl Ticket {
     pub(crate) fn nonce(&self) -> u64 {
         self.shared.nonce
+    }
+
+    /// Sleeps until the child has said hello, or for that long.
+    pub(crate) fn expect(&self, at_most: Duration) {
+        let mut state = self.shared.state.lock();
+        if matches!(*state, State::Waiting(_)) {
+            self.shared.arrived.wait_for(&mut state, at_most);
+        }
     }
 
     /// The child, once it has said hello.
@@ -122,7 +130,6 @@ fn handle(inner: &Inner, r: &seccomp::Request) {
     let outcome = match (r.nr, r.args) {
         (nr, [flags, ..]) if i64::from(nr) == libc::SYS_clone => clone(inner, r, flags),
         (nr, [NOTIFY_FD, k, ..]) if nr as u64 == NR_NOTIFY => descriptor(inner, r, k),
-        (nr, [NOTIFY_FDS, k, ..]) if nr as u64 == NR_NOTIFY => two_descriptors(inner, r, k),
         (nr, [NOTIFY_HELLO, nonce, ..]) if nr as u64 == NR_NOTIFY => hello(inner, r, nonce),
         _ => Err(Errno::EPERM),
     };
@@ -147,28 +154,16 @@ fn clone(inner: &Inner, r: &seccomp::Request, flags: u64) -> Result<()> {
     seccomp::allow(inner.listener.as_fd(), r.id)
 }
 
-/// The descriptors from number `k` on that the caller's actions name.
-fn granted<const N: usize>(inner: &Inner, r: &seccomp::Request, k: u64) -> Result<[Arc<OwnedFd>; N]> {
+fn descriptor(inner: &Inner, r: &seccomp::Request, k: u64) -> Result<()> {
     let thread = inner.thread(r.tid).ok_or(Errno::EPERM)?;
     if !thread.space.has_thread(r.tid) {
         return Err(Errno::EPERM);
     }
-    let grants = thread.grants.lock();
-    let from = usize::try_from(k).ok().and_then(|k| grants.fds.get(k..)).ok_or(Errno::EBADF)?;
-    from.first_chunk::<N>().cloned().ok_or(Errno::EBADF)
-}
-
-fn descriptor(inner: &Inner, r: &seccomp::Request, k: u64) -> Result<()> {
-    let [fd] = granted(inner, r, k)?;
+    let fd = {
+        let grants = thread.grants.lock();
+        usize::try_from(k).ok().and_then(|k| grants.fds.get(k).cloned()).ok_or(Errno::EBADF)?
+    };
     seccomp::answer_fd(inner.listener.as_fd(), r.id, fd.as_fd())
-}
-
-fn two_descriptors(inner: &Inner, r: &seccomp::Request, k: u64) -> Result<()> {
-    let [first, second] = granted(inner, r, k)?;
-    let listener = inner.listener.as_fd();
-    let first = seccomp::add_fd(listener, r.id, first.as_fd())?;
-    let second = seccomp::add_fd(listener, r.id, second.as_fd())?;
-    seccomp::answer(listener, r.id, Ok(i64::from(first & 0xffff) | i64::from(second & 0x7fff) << 16))
 }
 
 /// A forked process: must be a child of ours that we do not know yet, and awaited.

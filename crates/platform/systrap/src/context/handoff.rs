@@ -150,6 +150,16 @@ impl SystrapContext {
         encoder: &Encoder<'_>,
         fds: Vec<Arc<std::os::fd::OwnedFd>>,
     ) -> Result<Result<(), (usize, Errno)>, Gone> {
+        self.round_with(encoder, fds, || ())
+    }
+
+    /// As `round`; `meanwhile` is run before this thread looks for the answer.
+    pub(super) fn round_with(
+        &mut self,
+        encoder: &Encoder<'_>,
+        fds: Vec<Arc<std::os::fd::OwnedFd>>,
+        meanwhile: impl FnOnce(),
+    ) -> Result<Result<(), (usize, Errno)>, Gone> {
         self.windows = [(0, 0); 2];
         let uses_fds = !fds.is_empty();
         if uses_fds {
@@ -157,6 +167,7 @@ impl SystrapContext {
         }
         self.encode_copy();
         self.post(l::CMD_REPORT);
+        meanwhile();
         let r = self.await_request();
         if uses_fds {
             self.thread.grants.lock().fds.clear();

@@ -1,20 +1,28 @@
 //! New guest threads and processes.
 
 use super::{Gone, SystrapContext};
-use crate::actions::Job;
+use crate::actions::{Encoder, Job};
 use crate::slot::SlotMap;
 use crate::space::{Space, Thread};
 use abi::{Errno, Result};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
 use stub::layout as l;
+
+/// How long a fork may usually take. One that fails takes as long.
+const HELLO: Duration = Duration::from_millis(3);
 
 impl SystrapContext {
     /// Runs one clone, which the listener lets through once.
     /// A clone that was let through and still failed is a suspicion.
-    pub(super) fn clone_job(&mut self, job: Job, flags: u64) -> Result<i32> {
+    pub(super) fn clone_job(&mut self, job: Job, flags: u64, meanwhile: impl FnOnce()) -> Result<i32> {
         self.thread.grants.lock().clone = Some(flags);
-        let r = self.report(&[job]);
+        let jobs = [job];
+        let mut encoder = Encoder::new(&jobs, self.thread.index);
+        let fds = encoder.fill(self.slot(), None);
+        let r = self.round_with(&encoder, fds, meanwhile);
         let unused = self.thread.grants.lock().clone.take().is_some();
         match r {
             Err(Gone) => {
@@ -40,7 +48,7 @@ impl SystrapContext {
         let report_all = self.slot().report_all().load(Relaxed) != 0;
         Self::init_slot(&self.inner, &slot, report_all);
         self.let_go();
-        let tid = match self.clone_job(Job::Thread(index), l::CLONE_THREAD_FLAGS) {
+        let tid = match self.clone_job(Job::Thread(index), l::CLONE_THREAD_FLAGS, || ()) {
             Ok(tid) => tid,
             Err(e) => {
                 slot.alive().store(0, SeqCst);
@@ -58,18 +66,26 @@ impl SystrapContext {
         Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
     }
 
+    /// Slots for a new process, the one of its first thread mapped.
+    pub(crate) fn new_slots(index: usize) -> Result<(OwnedFd, Arc<SlotMap>)> {
+        let file = crate::slot::create_file()?;
+        let slot = Arc::new(SlotMap::new(file.as_fd(), index)?);
+        Ok((file, slot))
+    }
+
     /// Forks; the child has said hello and has its own slots when this returns.
     pub(crate) fn spawn_fork(&mut self) -> Result<SystrapContext> {
         let index = self.thread.index;
-        let file = crate::slot::create_file()?;
-        let slot = {
-            use std::os::fd::AsFd;
-            Arc::new(SlotMap::new(file.as_fd(), index)?)
+        let (file, slot) = match self.inner.take_spare(index) {
+            Some(spare) => spare,
+            None => Self::new_slots(index)?,
         };
         let report_all = self.slot().report_all().load(Relaxed) != 0;
         Self::init_slot(&self.inner, &slot, report_all);
         let ticket = self.inner.expect_fork(file);
-        let claimed = self.clone_job(Job::Fork(ticket.nonce()), l::CLONE_FORK_FLAGS);
+        // The child's hello comes after the parent's report. Who waits for the first is not woken by the second.
+        let hello = || ticket.expect(HELLO);
+        let claimed = self.clone_job(Job::Fork(ticket.nonce()), l::CLONE_FORK_FLAGS, hello);
         let (pid, pidfd, file) = match claimed {
             Ok(_) => ticket.wait().inspect_err(|_| self.inner.suspect(&self.thread.space))?,
             Err(e) => {
