@@ -7,7 +7,7 @@ use crate::slot::{BRIEF_AT, SlotMap};
 use crate::space::{KNOWN_CALLS, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, process};
-use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Rewrite, Spawn};
+use platform::{Action, AddressSpace, Context, CopyArea, Exit, Fault, Interrupt, Regs, Rewrite, Spawn};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -489,20 +489,23 @@ impl Context for SystrapContext {
     }
 
     fn queue_write(&mut self, addr: u64, data: &[u8]) {
-        let first = self.copy.is_none() && self.queue.is_empty() && self.xstate.is_none();
-        let inside = addr.checked_add(data.len() as u64).is_some_and(|end| end <= self.inner.limits.max);
-        // The copy buffer is free when nothing was captured.
-        let place = match first && inside && !data.is_empty() {
-            true if self.slot().write_brief(data) => Some(BRIEF_AT),
-            true if self.windows == [(0, 0); 2] && data.len() <= l::SLOT_DATA_SIZE as usize => {
-                self.slot().write_data(0, data);
-                Some(l::SLOT_DATA as usize)
-            }
-            _ => None,
-        };
-        match place {
-            Some(from) => self.copy = Some((addr, data.len(), from)),
+        let area = self.copy_area(addr, data.len()).filter(|area| area.size() == data.len());
+        match area.map(|area| (area.put(0, data), area.offset()).1) {
+            Some(offset) => self.copy = Some((addr, data.len(), offset)),
             None => self.queue.push(Action::Write { addr, data: data.to_vec() }),
+        }
+    }
+
+    fn copy_area(&self, addr: u64, len: usize) -> Option<CopyArea<'_>> {
+        let first = self.copy.is_none() && self.queue.is_empty() && self.xstate.is_none();
+        let inside = addr.checked_add(len as u64).is_some_and(|end| end <= self.inner.limits.max);
+        // The copy buffer is free when nothing was captured.
+        if first && inside { self.slot().area(len, self.windows == [(0, 0); 2]) } else { None }
+    }
+
+    fn queue_copied(&mut self, addr: u64, offset: usize, len: usize) {
+        if len != 0 {
+            self.copy = Some((addr, len, offset));
         }
     }
 

@@ -5,7 +5,7 @@
 
 use abi::Result;
 use core::mem::offset_of;
-use hostsys::memfd::{self, SharedMapping};
+use hostsys::memfd::{self, CopyArea, SharedMapping};
 use platform::Regs;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -104,13 +104,15 @@ impl SlotMap {
         self.0.copy_in(SLOT_DATA as usize + offset, data);
     }
 
-    /// Copies to where brief copies have their place; false when there are too many bytes.
-    pub(crate) fn write_brief(&self, data: &[u8]) -> bool {
-        let fits = data.len() <= BRIEF;
-        if fits {
-            self.0.copy_in(BRIEF_AT, data);
+    /// Where `len` bytes fit that are copied first: where brief copies go, or with `data` the copy buffer, or what there is
+    /// of it.
+    pub(crate) fn area(&self, len: usize, data: bool) -> Option<CopyArea<'_>> {
+        match len {
+            0 => None,
+            1..=BRIEF => Some(self.0.area(BRIEF_AT, len)),
+            _ if data => Some(self.0.area(SLOT_DATA as usize, len.min(SLOT_DATA_SIZE as usize))),
+            _ => None,
         }
-        fits
     }
 
     /// Stores one action.
