@@ -574,3 +574,27 @@ TEST(read_across_the_end_of_a_private_file_mapping) {
     CHECK_EQ(pread(fd, s + 4090, 10, 0), 6);
     CHECK_MEM(s + 4090, "012345", 6);
 }
+TEST(large_reads_into_memory_that_ends) {
+    size_t n = 400000;
+    char *a = malloc(n), *m = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < n; i++) a[i] = i * 2654435761u >> 11;
+    int fd = t_file("f", "");
+    CHECK_EQ(write(fd, a, n), n);
+    char *end = m + (1 << 19);
+    OK(mprotect(end, 4096, PROT_READ));
+    static const size_t room[] = {1, 4096, 65535, 65536, 65537, 131072, 131073, 150000, 200000, 262145, 390000};
+    for (size_t i = 0; i < sizeof room / sizeof *room; i++) {
+        memset(m, 0, 1 << 19);
+        lseek(fd, 5, SEEK_SET);
+        CHECK_EQ(read(fd, end - room[i], n), room[i]);
+        CHECK_MEM(end - room[i], a + 5, room[i]);
+        CHECK_EQ(lseek(fd, 0, SEEK_CUR), room[i] + 5);
+    }
+    // as long as the file, to the byte
+    for (size_t size = 3 * 65536; size; size -= 65536) {
+        OK(ftruncate(fd, size));
+        CHECK_EQ(pread(fd, m, 1 << 19, 0), size);
+        CHECK_MEM(m, a, size);
+        CHECK_EQ(pread(fd, m, 1 << 19, size), 0);
+    }
+}

@@ -67,11 +67,11 @@ pub fn read(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
 
 fn read_seekable(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64, nowait: bool) -> Result<usize, SysErr> {
     check_offset(off, iov.len)?;
-    if let Some(done) = read_direct(c, f, iov, off) {
-        return Ok(done?);
+    let (mut done, all) = read_direct(c, f, iov, off)?;
+    if all {
+        return Ok(done);
     }
     let mut scratch = Scratch::new();
-    let mut done = 0;
     loop {
         let want = (iov.len - done).min(CHUNK);
         let buf = scratch.get(want);
@@ -92,20 +92,36 @@ fn read_seekable(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64, nowait: boo
     }
 }
 
-/// Has the file put its bytes where the guest's thread takes them from, if both can do that.
-fn read_direct(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64) -> Option<abi::Result<usize>> {
-    let (addr, len) = iov.single()?;
-    let to = c.ctx.copy_area(addr, len)?;
-    // As much as is copied at all can be written without a fault.
-    if !c.mm.writable(addr, to.size() as u64) {
-        return None;
+/// Has the file put its bytes where the guest's thread takes them from, piece by piece, as far as both can do that. Says how
+/// many bytes that were, and whether that is all.
+fn read_direct(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64) -> abi::Result<(usize, bool)> {
+    let Some((addr, len)) = iov.single() else { return Ok((0, false)) };
+    let mut done = 0;
+    loop {
+        let at = addr + done as u64;
+        let Some(to) = c.ctx.copy_area(at, len - done) else { return Ok((done, false)) };
+        let (from, room) = (to.offset(), to.size());
+        if !c.mm.writable(at, room as u64) {
+            return Ok((done, false));
+        }
+        // Several pieces pay only if nobody has to be woken for each.
+        let want = if room < len - done && !c.ctx.prompt() { len - done } else { room };
+        let n = match io::read_to(c, f, &to, want, off + done as u64) {
+            None => return Ok((done, false)),
+            Some(Ok(n)) => n,
+            Some(Err(e)) if done == 0 => return Err(e),
+            Some(Err(_)) => return Ok((done, true)),
+        };
+        c.ctx.queue_copied(at, from, n);
+        if n < room || done + n == len {
+            return Ok((done + n, true));
+        }
+        // Where the memory cannot be written after all, the usual way says how far it can.
+        if c.ctx.flush().is_err() {
+            return Ok((done, false));
+        }
+        done += n;
     }
-    let done = io::read_to(c, f, &to, len, off)?;
-    let from = to.offset();
-    if let Ok(n) = done {
-        c.ctx.queue_copied(addr, from, n);
-    }
-    Some(done)
 }
 
 fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysResult {

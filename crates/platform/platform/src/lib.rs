@@ -361,6 +361,10 @@ pub trait Context: Send {
     /// Has the guest thread execute the queued actions now, and waits.
     /// On failure the rest of the queue is dropped.
     fn flush(&mut self) -> Result<()>;
+    /// True when a [`Context::flush`] would very likely be answered without anybody being woken.
+    fn prompt(&self) -> bool {
+        false
+    }
     /// True when this is the only guest thread of its address space: then nobody can tell whether a change of mappings is
     /// made now or at the resume.
     fn alone(&self) -> bool {

@@ -526,6 +526,11 @@ impl Context for SystrapContext {
         }
     }
 
+    fn prompt(&self) -> bool {
+        let slot = self.slot();
+        self.skip == 0 && slot.rsp().load(Relaxed) & l::SLEEP == 0 && slot.stub_cpu() != cpu::current()
+    }
+
     fn alone(&self) -> bool {
         self.thread.space.contexts.load(SeqCst) == 1
     }
