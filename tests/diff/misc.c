@@ -214,3 +214,41 @@ TEST(isatty_of_others) {
     CHECK_ERR(isatty(999) - 1, EBADF);
     CHECK_ERR(isatty(SYS(open("/dev/null", O_RDWR))) - 1, ENOTTY);
 }
+static int kcmp(pid_t a, pid_t b, int kind, long x, long y) { return syscall(SYS_kcmp, a, b, kind, x, y); }
+TEST(kcmp_forms) {
+    pid_t me = getpid();
+    int fd = SYS(open("/dev/null", O_RDONLY)), same = SYS(dup(fd)), other = SYS(open("/dev/null", O_RDONLY));
+    CHECK_EQ(kcmp(me, me, 0, fd, same), 0);
+    int less = SYS(kcmp(me, me, 0, fd, other));
+    CHECK(less == 1 || less == 2);
+    CHECK_EQ(kcmp(me, me, 0, other, fd), 3 - less);
+    CHECK_EQ(kcmp(me, me, 0, fd, other), less);
+    CHECK_ERR(kcmp(me, me, 0, fd, 999), EBADF);
+    CHECK_ERR(kcmp(me, me, 0, -1, fd), EBADF);
+    CHECK_ERR(kcmp(me, me, 77, 0, 0), EINVAL);
+    CHECK_ERR(kcmp(me, 0x3ffffff, 1, 0, 0), ESRCH);
+    for (int kind = 1; kind < 7; kind++) CHECK_EQ(kcmp(me, me, kind, 0, 0), 0);
+    pid_t child = FORK();
+    if (!child) {
+        pause();
+        _exit(0);
+    }
+    CHECK_EQ(kcmp(me, child, 0, fd, fd), 0);
+    for (int kind = 1; kind < 5; kind++) CHECK(kcmp(me, child, kind, 0, 0) > 0);
+    SYS(kill(child, SIGKILL));
+    SYS(waitpid(child, 0, 0));
+    CHECK_ERR(kcmp(me, child, 1, 0, 0), ESRCH);
+}
+TEST(sysfs_forms) {
+    int n = SYS(syscall(SYS_sysfs, 3));
+    CHECK(n > 3);
+    char name[64];
+    int proc = SYS(syscall(SYS_sysfs, 1, "proc"));
+    OK(syscall(SYS_sysfs, 2, proc, name));
+    CHECK_STR(name, "proc");
+    CHECK_ERR(syscall(SYS_sysfs, 1, "no such type"), EINVAL);
+    CHECK_ERR(syscall(SYS_sysfs, 1, BAD_PTR), EFAULT);
+    CHECK_ERR(syscall(SYS_sysfs, 2, n + 1000, name), EINVAL);
+    CHECK_ERR(syscall(SYS_sysfs, 2, proc, BAD_PTR), EFAULT);
+    CHECK_ERR(syscall(SYS_sysfs, 4), EINVAL);
+}

@@ -668,3 +668,9 @@ TEST(file_mapped_piece_by_piece) {
         strcpy(name, "/tmp/pieces.XXXXXX");
     }
 }
+TEST(munmap_of_everything) {
+    // Nothing is left to return to.
+    CHECK_STATUS(CHILD(munmap(0, 0x7ffffffff000)), "signal 11");
+    CHECK_ERR(munmap(0, 0x800000000000), EINVAL);
+    CHECK_ERR(munmap((void *)0x7fffffffe000, 0x2000), EINVAL);
+}

@@ -5,7 +5,7 @@ use crate::arg::{DirFd, Fd, PathPtr, Ptr};
 use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
-use crate::{exec, futex, id, limits, memory, misc, prctl, process, sched, seccomp, signal, time, wait4};
+use crate::{exec, futex, id, kcmp, limits, memory, misc, prctl, process, sched, seccomp, signal, time, wait4};
 
 rows! {
     // Memory
@@ -23,6 +23,7 @@ rows! {
     152 munlockall() = memory::munlockall, Full;
     325 mlock2(u64, u64, i32) = memory::mlock2, Partial("limits are kept, pages are not pinned");
     310 process_vm_readv(i32, Ptr, u64, Ptr, u64, u64) = memory::process_vm_readv, Full;
+    312 kcmp(i32, i32, i32, u64, u64) = kcmp::kcmp, Partial("KCMP_EPOLL_TFD answers EINVAL");
     311 process_vm_writev(i32, Ptr, u64, Ptr, u64, u64) = memory::process_vm_writev, Full;
 
     // Signals

@@ -57,6 +57,7 @@ rows! {
     95 umask(u32) = dirs::umask, Full;
     132 utime(PathPtr, Ptr) = attrs::utime, Full;
     137 statfs(PathPtr, Ptr) = stat::statfs, Full;
+    139 sysfs(i32, u64, Ptr) = stat::sysfs, Full;
     138 fstatfs(Fd, Ptr) = stat::fstatfs, Full;
     235 utimes(PathPtr, Ptr) = attrs::utimes, Full;
     260 fchownat(DirFd, PathPtr, u32, u32, i32) = attrs::fchownat, Full;

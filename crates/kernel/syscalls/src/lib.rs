@@ -26,6 +26,7 @@ mod inotify;
 mod install;
 mod ioctl;
 mod iov;
+mod kcmp;
 mod limits;
 mod memory;
 mod misc;

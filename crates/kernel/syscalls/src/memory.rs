@@ -17,7 +17,16 @@ pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32
     Ok(r)
 }
 
+/// One past the last address of a program on Linux. The platform keeps what is between its own limit and this; to the
+/// program nothing is mapped there.
+const TASK_SIZE: u64 = 0x7fff_ffff_f000;
+
 pub fn munmap(c: &mut Current, addr: u64, len: u64) -> SysResult {
+    let max = c.kernel().platform.limits().max;
+    let len = match addr.checked_add(len) {
+        Some(end) if end > max && end <= TASK_SIZE && addr < max => max - addr,
+        _ => len,
+    };
     c.mm.clone().munmap(c.ctx.as_mut(), addr, len)?;
     Ok(0)
 }

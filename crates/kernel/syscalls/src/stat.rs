@@ -4,7 +4,7 @@ use crate::arg::{DirFd, Fd, PathPtr, Ptr, check_flags};
 use crate::at::{self, CWD};
 use abi::stat::{Attr, major, minor};
 use abi::time::Timespec;
-use abi::{Errno, Result};
+use abi::{Errno, PAGE_SIZE, Result};
 use task::{Current, SysResult};
 use vfs::walk::lookup;
 use vfs::{Caller, Credentials, Lookup, Path, Start, anon, attr, perm};
@@ -148,6 +148,25 @@ pub fn fstatfs(c: &mut Current, fd: Fd, to: Ptr) -> SysResult {
     let s = attr::statfs(&anon::path_of(c, &f))?;
     c.write_value(to.0, &s)?;
     Ok(0)
+}
+
+/// Names and numbers of file system types.
+pub fn sysfs(c: &mut Current, option: i32, which: u64, to: Ptr) -> SysResult {
+    let types = vfs::fstypes::names();
+    match option {
+        1 => {
+            let name = c.read_cstr(which, PAGE_SIZE as usize, Errno::ENAMETOOLONG)?;
+            let index = types.iter().position(|(n, _)| n.as_bytes() == name).ok_or(Errno::EINVAL)?;
+            Ok(index as u64)
+        }
+        2 => {
+            let (name, _) = usize::try_from(which).ok().and_then(|i| types.get(i)).ok_or(Errno::EINVAL)?;
+            c.write_bytes(to.0, &[name.as_bytes(), b"\0"].concat())?;
+            Ok(0)
+        }
+        3 => Ok(types.len() as u64),
+        _ => Err(Errno::EINVAL.into()),
+    }
 }
 
 /// Credentials that access(2) checks with: the real ids, and the capabilities these would give.
