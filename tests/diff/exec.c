@@ -686,3 +686,20 @@ TEST(exec_chain_of_hundred) {
     }
     CHECK_STATUS(t_status(p), "exit 55");
 }
+TEST(program_can_be_written_when_its_process_has_ended) {
+    static char image[1 << 20];
+    int in = SYS(open("/bin/true", O_RDONLY)), n = SYS(read(in, image, sizeof image));
+    int out = SYS(open("/tmp/written", O_WRONLY | O_CREAT | O_TRUNC, 0755));
+    CHECK_EQ(write(out, image, n), n);
+    close(out);
+    for (int i = 0; i < 100; i++) {
+        pid_t p = vfork();
+        if (!p) {
+            execl("/tmp/written", "written", NULL);
+            _exit(9);
+        }
+        CHECK_STATUS(t_status(p), "exit 0");
+        close(SYS(open("/tmp/written", O_WRONLY)));
+    }
+    SYS(unlink("/tmp/written"));
+}

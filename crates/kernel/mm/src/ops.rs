@@ -85,6 +85,8 @@ pub struct Mm {
     image: Mutex<ImageInfo, { rank::MM_MAP }>,
     /// Thread groups that use it (CLONE_VM without CLONE_THREAD makes it more than one).
     pub groups: AtomicUsize,
+    /// How many of them are ending.
+    pub dying: AtomicUsize,
     /// PR_SET_DUMPABLE.
     pub dumpable: AtomicI32,
     /// Contexts of io_setup(2).
@@ -102,6 +104,7 @@ impl Mm {
             unsettled: AtomicBool::new(false),
             image: Mutex::new(ImageInfo::default()),
             groups: AtomicUsize::new(1),
+            dying: AtomicUsize::new(0),
             dumpable: AtomicI32::new(1),
             aio: Default::default(),
         })
@@ -133,6 +136,9 @@ impl Mm {
             f.ops.left_mapped(pid);
         }
         drop(gone);
+        // The program's file can be written again.
+        let exe = self.image.lock().exe.take();
+        drop(exe);
     }
 
     /// What execve(2) recorded.

@@ -5,7 +5,9 @@ use crate::arg::{DirFd, Fd, PathPtr, Ptr};
 use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
-use crate::{exec, futex, id, kcmp, limits, memory, misc, prctl, process, sched, seccomp, signal, time, wait4};
+use crate::{
+    exec, futex, id, kcmp, limits, memory, misc, prctl, process, sched, seccomp, signal, time, wait4,
+};
 
 rows! {
     // Memory

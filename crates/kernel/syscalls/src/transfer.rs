@@ -57,17 +57,25 @@ pub fn read(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
         return read_stream(c, f, iov, how.nowait);
     }
     if let Some(off) = how.at {
-        return Ok(read_seekable(c, f, iov, off, how.nowait)? as u64);
+        return Ok(read_seekable(c, f, iov, off, how, true)? as u64);
     }
     let mut pos = f.pos.lock();
-    let n = read_seekable(c, f, iov, *pos, how.nowait)?;
+    let n = read_seekable(c, f, iov, *pos, how, false)?;
     *pos += n as u64;
     Ok(n as u64)
 }
 
-fn read_seekable(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64, nowait: bool) -> Result<usize, SysErr> {
+/// `unlocked`: nobody waits for a lock that the caller holds.
+fn read_seekable(
+    c: &mut Current,
+    f: &OpenFile,
+    iov: &Iov,
+    off: u64,
+    how: How,
+    unlocked: bool,
+) -> Result<usize, SysErr> {
     check_offset(off, iov.len)?;
-    let (mut done, all) = read_direct(c, f, iov, off)?;
+    let (mut done, all) = read_direct(c, f, iov, off, unlocked)?;
     if all {
         return Ok(done);
     }
@@ -76,7 +84,7 @@ fn read_seekable(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64, nowait: boo
         let want = (iov.len - done).min(CHUNK);
         let buf = scratch.get(want);
         let at = off + done as u64;
-        let n = match attempt(c, f, Events::READABLE, nowait, || io::read_at(c, f, buf, at)) {
+        let n = match attempt(c, f, Events::READABLE, how.nowait, || io::read_at(c, f, buf, at)) {
             Ok(n) => n,
             Err(_) if done > 0 => return Ok(done),
             Err(e) => return Err(e.into()),
@@ -93,8 +101,15 @@ fn read_seekable(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64, nowait: boo
 }
 
 /// Has the file put its bytes where the guest's thread takes them from, piece by piece, as far as both can do that. Says how
-/// many bytes that were, and whether that is all.
-fn read_direct(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64) -> abi::Result<(usize, bool)> {
+/// many bytes that were, and whether that is all. More than one piece only when `unlocked`: between two of them the guest's
+/// thread has a say, and it may say nothing for ever.
+fn read_direct(
+    c: &mut Current,
+    f: &OpenFile,
+    iov: &Iov,
+    off: u64,
+    unlocked: bool,
+) -> abi::Result<(usize, bool)> {
     let Some((addr, len)) = iov.single() else { return Ok((0, false)) };
     let mut done = 0;
     loop {
@@ -105,7 +120,7 @@ fn read_direct(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64) -> abi::Resul
             return Ok((done, false));
         }
         // Several pieces pay only if nobody has to be woken for each.
-        let want = if room < len - done && !c.ctx.prompt() { len - done } else { room };
+        let want = if room < len - done && !(unlocked && c.ctx.prompt()) { len - done } else { room };
         let n = match io::read_to(c, f, &to, want, off + done as u64) {
             None => return Ok((done, false)),
             Some(Ok(n)) => n,
@@ -113,7 +128,7 @@ fn read_direct(c: &mut Current, f: &OpenFile, iov: &Iov, off: u64) -> abi::Resul
             Some(Err(_)) => return Ok((done, true)),
         };
         c.ctx.queue_copied(at, from, n);
-        if n < room || done + n == len {
+        if n < room || done + n == len || !unlocked {
             return Ok((done + n, true));
         }
         // Where the memory cannot be written after all, the usual way says how far it can.

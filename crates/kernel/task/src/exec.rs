@@ -448,9 +448,14 @@ impl Current {
         if clear_child_tid != 0 && self.mm.groups.load(Ordering::SeqCst) > 1 {
             self.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
         }
+        self.task.set_interrupter(Some(l.ctx.interrupter()));
+        // Where who shared the memory cannot write.
         self.task.set_word(Word::RobustList, 0);
         self.task.set_word(Word::ClearChildTid, 0);
-        self.task.set_interrupter(Some(l.ctx.interrupter()));
+        {
+            let _signals = g.signals.lock();
+            self.task.note_pending();
+        }
         let old_ctx = std::mem::replace(&mut self.ctx, l.ctx);
         let old_mm = std::mem::replace(&mut self.mm, l.mm);
         self.task.set_mm(self.mm.clone());

@@ -116,12 +116,20 @@ fn add_system_time(group: &ThreadGroup, task: &Task) {
     group.usage.lock().stime += ns;
 }
 
-/// The last thread of a group leaves an address space: its user time is kept.
+/// The last thread of a group leaves an address space: its user time is kept. When nobody is left, or only groups that end, the
+/// host's process is to end soon, whatever its threads make of what they are told.
 pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm) {
-    if mm.groups.fetch_sub(1, Ordering::SeqCst) == 1 {
+    if group.signals.lock().group_exit.is_some() {
+        let _ = mm.dying.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+    }
+    let left = mm.groups.fetch_sub(1, Ordering::SeqCst) - 1;
+    if left == 0 {
         let ns = hostsys::clock::process_cpu_ns(mm.space.host_pid()).unwrap_or(0) as u64;
         group.usage.lock().utime += ns;
         mm.forget_mappings(group.tgid);
+    }
+    if mm.dying.load(Ordering::SeqCst) >= left {
+        group.kernel.kill_later(&mm.space);
     }
 }
 

@@ -125,7 +125,7 @@ impl Current {
         let mut sp = r.rsp.wrapping_sub(REDZONE);
         let on_alt = self.altstack.holds(r.rsp);
         if act.flags & libc::SA_ONSTACK as u64 != 0 && self.altstack.size != 0 && !on_alt {
-            sp = self.altstack.sp + self.altstack.size;
+            sp = self.altstack.sp.wrapping_add(self.altstack.size);
         }
         let fp = sp.wrapping_sub(size) & !63;
         let at = (fp.wrapping_sub(size_of::<Frame>() as u64) & !15).wrapping_sub(8);
@@ -152,7 +152,8 @@ impl Current {
             self.write_now(at, &bytes)?;
             self.ctx.reset_xstate();
         }
-        if self.altstack.flags & SS_AUTODISARM != 0 && sp == self.altstack.sp + self.altstack.size {
+        if self.altstack.flags & SS_AUTODISARM != 0 && sp == self.altstack.sp.wrapping_add(self.altstack.size)
+        {
             self.altstack = AltStack::default();
         }
         let regs = self.ctx.regs_mut();

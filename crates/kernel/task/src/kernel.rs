@@ -9,9 +9,8 @@ use crate::task::{Task, ThreadGroup};
 use crate::tree::{Node, Tree};
 use abi::{SigInfo, Signal};
 use ipc::timer::{TimerHandle, TimerService};
-use mm::Mm;
 use parking_lot::{Condvar, Mutex as Leaf};
-use platform::Platform;
+use platform::{AddressSpace, Platform};
 use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -95,7 +94,7 @@ pub struct Kernel {
 #[derive(Default)]
 struct LateKills {
     /// In the order of their moments.
-    due: VecDeque<(Instant, Weak<Mm>)>,
+    due: VecDeque<(Instant, Weak<dyn AddressSpace>)>,
     timer: Option<TimerHandle>,
 }
 
@@ -112,8 +111,8 @@ impl LateKills {
         let late: Vec<_> = k.due.drain(..n).collect();
         k.timer = (!k.due.is_empty()).then(|| LateKills::look_at(list, now + KILL_GRACE));
         drop(k);
-        for mm in late.iter().filter_map(|(_, mm)| mm.upgrade()) {
-            mm.space.kill();
+        for space in late.iter().filter_map(|(_, space)| space.upgrade()) {
+            space.kill();
         }
     }
 }
@@ -200,10 +199,10 @@ impl Kernel {
     }
 
     /// Takes an address space away from a process that does not notice its end.
-    pub(crate) fn kill_later(&self, mm: Arc<Mm>) {
+    pub(crate) fn kill_later(&self, space: &Arc<dyn AddressSpace>) {
         let deadline = Instant::now() + KILL_GRACE;
         let mut k = self.late_kills.lock();
-        k.due.push_back((deadline, Arc::downgrade(&mm)));
+        k.due.push_back((deadline, Arc::downgrade(space)));
         if k.timer.is_none() {
             k.timer = Some(LateKills::look_at(&self.late_kills, deadline));
         }

@@ -106,9 +106,11 @@ pub(crate) fn kill_group(group: &ThreadGroup, s: &mut Signals, status: i32) {
     for t in &s.threads {
         t.kick_fatal();
     }
-    // A guest that blocks the interrupt in its own stub would never notice: its memory goes then.
-    let alone = s.threads.first().map(|t| t.mm()).filter(|mm| mm.groups.load(Ordering::SeqCst) == 1);
-    if let Some(mm) = alone {
-        group.kernel.kill_later(mm);
+    // A guest that blocks the interrupt in its own stub would never notice: its memory goes then, when all who share it end.
+    if let Some(mm) = s.threads.first().map(|t| t.mm()) {
+        let dying = mm.dying.fetch_add(1, Ordering::SeqCst) + 1;
+        if dying >= mm.groups.load(Ordering::SeqCst) {
+            group.kernel.kill_later(&mm.space);
+        }
     }
 }

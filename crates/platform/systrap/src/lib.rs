@@ -290,6 +290,7 @@ fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
             pool = inner.pool.lock();
             pool.spares.extend(new);
             if failed {
+                pool.failures = pool.failures.saturating_add(1);
                 inner.pool_changed.wait_for(&mut pool, Duration::from_millis(10));
             }
             continue;

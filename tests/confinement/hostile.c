@@ -1,0 +1,114 @@
+// Guests that do not do what the sentry tells them: they know the stub's code and their slot and use both. systrap alone.
+// Prints "held" when the kernel copes, anything else when not.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STUB 0x7ffe00000000ul
+#define SLOT 0x7ffe10000000ul
+
+static uint8_t *syscall_ret; // a `syscall; ret` of the stub's, from where the host serves it
+static volatile uint32_t *shared;
+
+static long host(long nr, long a, long b, long c, long d) {
+    long r;
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("call *%1" : "=a"(r) : "r"(syscall_ret), "0"(nr), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "r8", "r9", "memory");
+    return r;
+}
+static void nap(void) {
+    struct timespec t = {0, 50000000};
+    static int word;
+    host(SYS_futex, (long)&word, 128, 0, (long)&t);
+}
+static void live(int i) {
+    for (int k = 0; k < 1200; k++) {
+        shared[i]++;
+        nap();
+    }
+}
+// A system call of which the answer is never looked at.
+static void call_and_go_on(uint64_t nr, uint64_t a, uint64_t b, uint64_t c) {
+    volatile uint32_t *req = (void *)SLOT;
+    volatile uint64_t *call = (void *)(SLOT + 8);
+    uint32_t seq = *req & 0x7fffffff;
+    call[0] = nr, call[1] = a, call[2] = b, call[3] = c;
+    req[1] = 1 | 999u << 16; // on another CPU, awake
+    if (__atomic_exchange_n(req, (seq + 1) & 0x7fffffff, __ATOMIC_SEQ_CST) & 0x80000000u) host(SYS_futex, (long)req, 1, 1, 0);
+}
+static int stopped(int a, int b) {
+    usleep(1500000);
+    uint32_t was[2] = {shared[a], shared[b]};
+    usleep(500000);
+    return was[0] == shared[a] && was[1] == shared[b];
+}
+// Ends for its parent, and goes on.
+static int after_exit(void) {
+    pid_t p = fork();
+    if (!p) {
+        call_and_go_on(SYS_exit_group, 7, 0, 0);
+        live(0);
+    }
+    int st;
+    return waitpid(p, &st, 0) == p && st == 7 << 8 && stopped(0, 0);
+}
+// Two processes on one memory that do not hear the sentry's signal.
+static int deaf(void *i) {
+    uint64_t mask = 1ul << (SIGURG - 1);
+    host(SYS_rt_sigprocmask, 0, (long)&mask, 0, 8);
+    live((long)i);
+    return 0;
+}
+static int killed_twice(void) {
+    pid_t p = fork();
+    if (!p) {
+        char *stack = mmap(0, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        shared[8] = clone(deaf, stack + 65536, CLONE_VM | SIGCHLD, (void *)1);
+        deaf((void *)2);
+    }
+    usleep(500000);
+    return !kill(p, SIGKILL) && !kill(shared[8], SIGKILL) && stopped(1, 2);
+}
+// Reads at a shared position and leaves the sentry waiting in the middle.
+static int stalled_read(void) {
+    static char buf[300000];
+    int fd = open("/tmp/hostile", O_RDWR | O_CREAT | O_TRUNC, 0600), st;
+    if (write(fd, buf, sizeof buf) != sizeof buf || lseek(fd, 0, SEEK_SET)) return 0;
+    pid_t p = fork();
+    if (!p) {
+        memset(buf, 1, sizeof buf);
+        call_and_go_on(SYS_read, fd, (uint64_t)buf, 200000);
+        live(3);
+    }
+    usleep(500000);
+    pid_t victim = fork();
+    if (!victim) _exit(read(fd, buf, 1) == 1 ? 0 : 1);
+    usleep(500000);
+    int done = waitpid(victim, &st, WNOHANG) == victim && st == 0;
+    kill(victim, SIGKILL);
+    kill(p, SIGKILL);
+    return done;
+}
+
+int main(int argc, char **argv) {
+    shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (uint8_t *p = (void *)STUB; p < (uint8_t *)STUB + 0x8000 && !syscall_ret; p++)
+        if (!memcmp(p, "\x0f\x05\xc3", 3)) syscall_ret = p;
+    int ok = 0;
+    if (argc == 2 && !strcmp(argv[1], "after_exit")) ok = after_exit();
+    if (argc == 2 && !strcmp(argv[1], "killed_twice")) ok = killed_twice();
+    if (argc == 2 && !strcmp(argv[1], "stalled_read")) ok = stalled_read();
+    puts(ok ? "held" : "broken");
+    fflush(stdout);
+    kill(-1, SIGKILL);
+    return 0;
+}
