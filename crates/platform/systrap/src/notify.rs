@@ -17,6 +17,9 @@ use stub::layout::{NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
 /// frozen (`pause`) ends one of them at most.
 const HELLO_WAITS: u32 = 200;
 const HELLO_WAIT: Duration = Duration::from_millis(50);
+/// How often, and how many times, a fork that has just been asked for is looked at.
+const LOOK: Duration = Duration::from_micros(150);
+const LOOKS: u32 = 20;
 
 /// A fork that has been asked for.
 pub(crate) struct Ticket {
@@ -60,11 +63,14 @@ impl Ticket {
         self.shared.nonce
     }
 
-    /// Sleeps until the child has said hello, or for that long.
-    pub(crate) fn expect(&self, at_most: Duration) {
+    /// Sleeps until the child has said hello, or there is no use in waiting, at which it looks every [`LOOK`]; a while at most.
+    pub(crate) fn expect(&self, in_vain: impl Fn() -> bool) {
         let mut state = self.shared.state.lock();
-        if matches!(*state, State::Waiting(_)) {
-            self.shared.arrived.wait_for(&mut state, at_most);
+        for _ in 0..LOOKS {
+            if !matches!(*state, State::Waiting(_)) || in_vain() {
+                return;
+            }
+            self.shared.arrived.wait_for(&mut state, LOOK);
         }
     }
 

@@ -8,11 +8,7 @@ use abi::{Errno, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::Duration;
 use stub::layout as l;
-
-/// How long a fork may usually take. One that fails takes as long.
-const HELLO: Duration = Duration::from_millis(3);
 
 impl SystrapContext {
     /// Runs one clone, which the listener lets through once.
@@ -84,7 +80,10 @@ impl SystrapContext {
         Self::init_slot(&self.inner, &slot, report_all);
         let ticket = self.inner.expect_fork(file);
         // The child's hello comes after the parent's report. Who waits for the first is not woken by the second.
-        let hello = || ticket.expect(HELLO);
+        // One that failed is not followed by a hello.
+        let parent = self.thread.clone();
+        let failed = || parent.slot.what().load(Relaxed) & l::REQ_MASK == l::REQ_FAILED;
+        let hello = || ticket.expect(failed);
         let claimed = self.clone_job(Job::Fork(ticket.nonce()), l::CLONE_FORK_FLAGS, hello);
         let (pid, pidfd, file) = match claimed {
             Ok(_) => ticket.wait().inspect_err(|_| self.inner.suspect(&self.thread.space))?,
