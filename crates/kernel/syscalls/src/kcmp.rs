@@ -1,10 +1,10 @@
 //! kcmp(2): whether two threads share something.
 
+use crate::memory::may_access;
 use abi::Errno;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
 use task::{Current, SysResult, Task};
-use vfs::{Caller, Cap};
 
 const KCMP_FILE: i32 = 0;
 const KCMP_VM: i32 = 1;
@@ -44,20 +44,12 @@ fn rank(address: usize) -> u64 {
 }
 
 pub fn kcmp(c: &mut Current, pid1: i32, pid2: i32, kind: i32, index1: u64, index2: u64) -> SysResult {
-    let mut tasks = Vec::with_capacity(2);
-    for pid in [pid1, pid2] {
-        tasks.push(c.find_task(pid).ok_or(Errno::ESRCH)?);
-    }
-    let me = c.creds();
-    for t in &tasks {
-        let them = t.creds();
-        let same = me.uid == them.uid && me.uid == them.euid && me.uid == them.suid && me.gid == them.gid;
-        if t.tgid() != c.task.tgid() && !same && !me.capable(Cap::SYS_PTRACE) {
-            return Err(Errno::EPERM.into());
-        }
-    }
-    let a = object(&tasks[0], kind, index1)?;
-    let b = object(&tasks[1], kind, index2)?;
+    let first = c.find_task(pid1).ok_or(Errno::ESRCH)?;
+    let second = c.find_task(pid2).ok_or(Errno::ESRCH)?;
+    may_access(c, &first)?;
+    may_access(c, &second)?;
+    let a = object(&first, kind, index1)?;
+    let b = object(&second, kind, index2)?;
     Ok(if a == b {
         0
     } else if rank(a) < rank(b) {

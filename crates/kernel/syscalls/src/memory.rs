@@ -4,7 +4,7 @@ use crate::arg::Ptr;
 use abi::{Errno, PAGE_SIZE, page_down, page_up};
 use mm::{MapArgs, Vma};
 use std::sync::Arc;
-use task::{Current, SysResult};
+use task::{Current, SysResult, Task};
 use vfs::{Caller, Cap};
 
 pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32, offset: u64) -> SysResult {
@@ -209,13 +209,19 @@ fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
     Ok(v)
 }
 
-fn vm_target(c: &Current, pid: i32) -> Result<Arc<mm::Mm>, Errno> {
-    let t = c.find_task(pid).ok_or(Errno::ESRCH)?;
+/// EPERM unless the caller may look into a thread, by its real ids; see ptrace(2).
+pub(crate) fn may_access(c: &Current, t: &Task) -> Result<(), Errno> {
     let (me, them) = (c.creds(), t.creds());
     let same = me.uid == them.uid && me.uid == them.euid && me.uid == them.suid && me.gid == them.gid;
     if t.tgid() != c.task.tgid() && !same && !me.capable(Cap::SYS_PTRACE) {
         return Err(Errno::EPERM);
     }
+    Ok(())
+}
+
+fn vm_target(c: &Current, pid: i32) -> Result<Arc<mm::Mm>, Errno> {
+    let t = c.find_task(pid).ok_or(Errno::ESRCH)?;
+    may_access(c, &t)?;
     Ok(t.mm())
 }
 

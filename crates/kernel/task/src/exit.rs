@@ -53,8 +53,8 @@ pub(crate) fn leave(mut c: Current) {
     if last {
         retire_memory(&group, &mm);
     }
-    // The guest's thread waits for an answer, so it is as good as gone. That of the last one comes when everybody has been
-    // told: the host then takes its memory apart, which takes a while, on this CPU as likely as not.
+    // The guest's thread waits for an answer (one that does not is killed later, see `retire_memory`). That of the last one
+    // comes when everybody has been told: the host then takes its memory apart, which takes a while, on this CPU as likely as not.
     let mut end = Some((ctx, mm));
     let mut end_now = || {
         if let Some((ctx, mm)) = end.take() {

@@ -103,17 +103,7 @@ stub_known_end:
         xor     %ebp,%ebp
         call    stub_fast
 
-// The way back: registers from the slot, %gs and vector registers untouched. An interrupt in
-// [stub_fast_exit, stub_fast_exit_end) is noted and starts it again from the top.
-        .globl  stub_fast_exit, stub_fast_exit_end, stub_frame_trap
-stub_fast_exit:
-        mov     SLOT(private),%rcx
-        cmpl    $0,Priv_pending(%rcx)
-        jne     3f
-        mov     Priv_tramp(%rcx),%r11
-        mov     SLOT(flags),%eax
-        add     $0x7f,%al
-        sahf
+        .macro  load_registers          // all but rcx and r11; flags stay
         mov     REG(RDI),%rdi
         mov     REG(RSI),%rsi
         mov     REG(RDX),%rdx
@@ -128,6 +118,20 @@ stub_fast_exit:
         mov     REG(R15),%r15
         mov     REG(RAX),%rax
         mov     REG(RSP),%rsp
+        .endm
+
+// The way back: registers from the slot, %gs and vector registers untouched. An interrupt in
+// [stub_fast_exit, stub_fast_exit_end) is noted and starts it again from the top.
+        .globl  stub_fast_exit, stub_fast_exit_end, stub_frame_trap
+stub_fast_exit:
+        mov     SLOT(private),%rcx
+        cmpl    $0,Priv_pending(%rcx)
+        jne     3f
+        mov     Priv_tramp(%rcx),%r11
+        mov     SLOT(flags),%eax
+        add     $0x7f,%al
+        sahf
+        load_registers
         lea     TRAMP_BACK(%r11),%rcx
         jmp     *%rcx
 stub_fast_exit_end:
@@ -142,21 +146,8 @@ stub_fast_jump:
         lea     (STACK_SIZE - 64)(%rcx),%rsp
         push    REG(EFLAGS)
         popfq
-        mov     REG(RDI),%rdi
-        mov     REG(RSI),%rsi
-        mov     REG(RDX),%rdx
-        mov     REG(R10),%r10
-        mov     REG(R8),%r8
-        mov     REG(R9),%r9
-        mov     REG(RBX),%rbx
-        mov     REG(RBP),%rbp
         mov     REG(R11),%r11
-        mov     REG(R12),%r12
-        mov     REG(R13),%r13
-        mov     REG(R14),%r14
-        mov     REG(R15),%r15
-        mov     REG(RAX),%rax
-        mov     REG(RSP),%rsp
+        load_registers
         mov     REG(RIP),%rcx
         jmp     *%rcx
 stub_fast_jump_end:
