@@ -1,7 +1,8 @@
 //! Processor facts that take one instruction.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
-use std::sync::LazyLock;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::{LazyLock, OnceLock};
 
 /// The time stamp counter.
 pub fn tsc() -> u64 {
@@ -28,6 +29,20 @@ pub fn current() -> u32 {
     // SAFETY: Linux keeps the CPU number in the limit of this segment on every x86-64 CPU; `lsl` only reads it.
     unsafe { core::arch::asm!("lsl {0:e}, {1:e}", out(reg) v, in(reg) 0x7bu32, options(nomem, nostack)) };
     v & 0xfff
+}
+
+/// The CPUs that this process may run on: those of the thread that asks first, so ask early.
+pub fn all() -> CpuSet {
+    *ALL.get_or_init(|| sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()))
+}
+
+static ALL: OnceLock<CpuSet> = OnceLock::new();
+
+/// This thread may run on any of [`all`]. For the start of a thread that was made by one which may not, and inherits that.
+pub fn roam() {
+    if let Some(all) = ALL.get() {
+        let _ = sched_setaffinity(None, all);
+    }
 }
 
 /// Whether user code may use rdfsbase and its relatives (the host must enable it, not only the CPU offer it).

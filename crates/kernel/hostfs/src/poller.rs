@@ -26,6 +26,7 @@ fn poller() -> Result<&'static Arc<Poller>> {
     let p = POLLER.get_or_init(|| new.clone());
     if Arc::ptr_eq(p, &new) {
         std::thread::Builder::new().name("host-poll".into()).spawn(move || {
+            hostsys::cpu::roam();
             loop {
                 for (token, events) in new.readiness.wait() {
                     let q = new.queues.lock().get(&token).cloned();

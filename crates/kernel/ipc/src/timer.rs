@@ -51,7 +51,10 @@ impl TimerService {
     fn start() -> TimerService {
         let shared = Arc::new(Shared::default());
         let s = shared.clone();
-        if let Err(e) = std::thread::Builder::new().name("timers".into()).spawn(move || run(&s)) {
+        if let Err(e) = std::thread::Builder::new().name("timers".into()).spawn(move || {
+            hostsys::cpu::roam();
+            run(&s);
+        }) {
             log::error!("timer thread: {e}; nothing that needs a timer will fire");
         }
         TimerService { shared }

@@ -68,6 +68,7 @@ impl Groups {
     fn refill(self: &Arc<Self>, platform: &Arc<dyn Platform>) -> bool {
         let (groups, platform) = (self.clone(), platform.clone());
         let run = move || {
+            hostsys::cpu::roam();
             let made = groups.make(&platform).ok();
             let unwanted = {
                 let mut s = groups.state.lock();

@@ -46,6 +46,7 @@ const MAX_IDLE: usize = 16;
 
 /// A thread's life: one task after another.
 fn work(mut c: Current) {
+    hostsys::cpu::roam();
     loop {
         let kernel = c.kernel().clone();
         c.task.host_tid.store(hostsys::clock::gettid(), Ordering::Relaxed);

@@ -102,7 +102,6 @@ static inline u32 sentry_cpu(struct Slot *s) { return *(volatile u32 *)&s->cmd >
 static void await_answer(struct Priv *p, struct Slot *s, int spin, u32 me)
 {
   u32 seq = p->seq, limit = *(volatile u32 *)&s->spin;
-  if (limit & SPIN_EAGER) { limit &= ~SPIN_EAGER; spin = 1; p->skip = 0; }
   if (!limit || sentry_cpu(s) == me) spin = 0;
   else if (spin && p->skip) { p->skip--; spin = 0; }
   if (spin) {
@@ -142,7 +141,7 @@ static void handoff(struct Priv *p, struct Slot *s, u32 what)
   s->what = what | me << CPU_SHIFT;
   u32 old = __atomic_exchange_n(&s->req, seq, __ATOMIC_SEQ_CST);
   if (old & SLEEP) sc(SYS_futex, (u64)&s->req, 1, 1, 0, 0, 0);
-  await_answer(p, s, !(old & SLEEP), me);
+  await_answer(p, s, 1, me);
 }
 
 // ---- actions ------------------------------------------------------------------

@@ -80,8 +80,6 @@ constants! {
     CAPTURE_SECOND: u64 = 0x1000;
     /// Bit of `req` and `rsp`: the waiter sleeps in futex(2).
     SLEEP: u32 = 0x8000_0000;
-    /// Bit of `spin`: spin also after waking the sentry, and whatever the last spins were good for.
-    SPIN_EAGER: u32 = 0x8000_0000;
     /// Most hand-offs without a spin after spins in vain.
     MAX_BACKOFF: u32 = 255;
     /// How often a spin looks before it reads the time, which takes longer.

@@ -66,8 +66,6 @@ pub(crate) struct SystrapContext {
     /// Where this thread was when it answered.
     cpu: u32,
     place: Place,
-    /// The stub has been told to spin longer.
-    eager: bool,
     /// The last exit's call site, if it is worth rewriting.
     hot: u64,
     ended: bool,
@@ -96,7 +94,6 @@ impl SystrapContext {
             woke: false,
             cpu: cpu::current(),
             place: Place::default(),
-            eager: false,
             hot: 0,
             ended: false,
         }

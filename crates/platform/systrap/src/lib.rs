@@ -70,7 +70,7 @@ pub const HOST_SYSCALLS: &[(i64, &str)] = &[
     (libc::SYS_close, "descriptors of processes that ended"),
     (libc::SYS_fcntl, "F_GETFD: debug builds check descriptors before they close them"),
     (libc::SYS_sched_yield, "locks"),
-    (libc::SYS_sched_setaffinity, "a thread of the sentry keeps off its stub's CPU"),
+    (libc::SYS_sched_setaffinity, "a thread of the sentry keeps to its stub's CPU, or off it"),
     (libc::SYS_clock_nanosleep, "pause after a failed fork of the zygote"),
 ];
 

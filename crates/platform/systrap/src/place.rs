@@ -1,23 +1,21 @@
 //! Where a sentry thread runs, seen from its stub thread.
 //!
-//! Two threads that wait for each other in turn stay on one CPU as far as the host's scheduler is concerned, and each
-//! hand-off then costs two switches. While calls come thick and fast the sentry's thread therefore tries every other CPU
-//! than the stub's, where both can spin. If that does not pay, because the other CPUs have work of their own, it goes back
-//! to any CPU, and tries again later and later.
+//! A hand-off between two CPUs costs next to nothing while both sides look at the slot, and tens of microseconds when one
+//! sleeps: its CPU has to be woken. On one CPU it costs two switches, asleep or not. So a sentry thread looks at the slot from
+//! another CPU while calls come thick and fast, and sleeps on the CPU of its stub when they do not. Where the other CPUs have
+//! work of their own, so that being there does not pay, it goes there less and less readily.
 
 use hostsys::cpu;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Hand-offs on one CPU before the thread moves away.
-const STREAK: u32 = 64;
+/// Calls in a row on the stub's CPU after which the thread moves away from it: at first, and at most.
+const CALLS: (u32, u32) = (12, 1024);
 /// They must come at least this often, in microseconds each.
-const DENSE: u64 = 16;
-/// Hand-offs after which the new place is judged.
-const TRIAL: u32 = 64;
-/// Hand-offs after a move in which both sides spin longer, to find each other.
-const EAGER: u32 = 16;
-/// First and longest pause between trials, in microseconds.
-const PAUSE: (u64, u64) = (20_000, 1_000_000);
+const DENSE: u64 = 40;
+/// Calls on another CPU that make going there worth it.
+const WORTH: u32 = 64;
+/// Share of late calls, in 256ths, above which the thread sleeps on the stub's CPU, and below which it may leave that.
+const LATE: (u32, u32) = (100, 60);
 
 /// The CPUs that the sentry may use.
 pub(crate) struct Cpus {
@@ -30,53 +28,46 @@ pub(crate) struct Cpus {
 impl Cpus {
     /// With 0 cycles per microsecond threads stay where the host puts them.
     pub(crate) fn new(per_microsecond: u64) -> Cpus {
-        let all = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        let all = cpu::all();
         Cpus { count: if per_microsecond == 0 { 0 } else { all.count() }, all, per_microsecond }
     }
+}
+
+/// Where the thread may run.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Mode {
+    #[default]
+    Anywhere,
+    /// On the stub's CPU.
+    Near(u32),
+    /// Anywhere but on the CPU that was the stub's.
+    Away(u32),
 }
 
 /// What a context knows about the place of its thread.
 #[derive(Default)]
 pub(crate) struct Place {
-    /// Hand-offs on the stub's CPU in a row, and when the first was.
+    mode: Mode,
+    /// Calls on the stub's CPU in a row, and when the first was.
     streak: u32,
     since: u64,
-    /// The stub's CPU when the thread moved away from it.
-    left: Option<u32>,
-    /// Hand-offs in the present trial, and how often the thread slept in them.
+    /// How many it takes to go away; 0 stands for the least.
+    need: u32,
+    /// Calls since the thread went away.
     calls: u32,
-    sleeps: u32,
-    /// No trial before that time.
-    not_before: u64,
-    pause: u64,
+    /// How many of the last calls came later than a spin lasts, in 256ths.
+    late: u32,
 }
 
 impl Place {
-    /// A request has come. True while both sides should spin longer.
-    pub(crate) fn step(&mut self, cpus: &Cpus, (me, stub): (u32, u32), slept: bool) -> bool {
-        let Some(left) = self.left else {
-            self.together(cpus, me == stub, stub);
-            return self.left.is_some();
-        };
+    /// A request has come, `late` or while a spin would have lasted.
+    pub(crate) fn arrived(&mut self, me: u32, stub: u32, late: bool) {
         self.calls += 1;
-        self.sleeps += u32::from(slept);
-        let followed = stub != left && stub == me;
-        if self.calls >= TRIAL || followed {
-            if followed || self.sleeps * 4 > self.calls {
-                self.stay_anywhere(cpus);
-                let (first, longest) = PAUSE;
-                self.pause = (self.pause * 2).clamp(first, longest);
-                self.not_before = cpu::tsc().wrapping_add(self.pause * cpus.per_microsecond);
-            } else {
-                self.pause = 0;
-            }
-            (self.calls, self.sleeps) = (EAGER, 0);
+        self.late -= self.late / 16;
+        if late {
+            self.late += 16;
         }
-        self.calls < EAGER
-    }
-
-    fn together(&mut self, cpus: &Cpus, same: bool, stub: u32) {
-        if !same || cpus.count < 2 {
+        if me != stub {
             self.streak = 0;
             return;
         }
@@ -84,29 +75,85 @@ impl Place {
             self.since = cpu::tsc();
         }
         self.streak += 1;
-        if self.streak < STREAK {
-            return;
+    }
+
+    /// It has been answered. True when the thread has moved.
+    pub(crate) fn answered(&mut self, cpus: &Cpus, me: u32, stub: u32) -> bool {
+        if me != stub {
+            return matches!(self.mode, Mode::Near(at) if at != stub) && self.near(cpus, stub);
         }
+        let need = self.need.max(CALLS.0);
+        if self.streak < need || cpus.count < 2 {
+            return false;
+        }
+        let took = cpu::tsc().wrapping_sub(self.since);
+        let dense = took <= u64::from(self.streak) * DENSE * cpus.per_microsecond;
+        if !dense || self.late > LATE.1 {
+            self.streak = 0;
+            return false;
+        }
+        if matches!(self.mode, Mode::Away(_)) {
+            self.judge();
+        }
+        self.away(cpus, stub)
+    }
+
+    /// The thread is about to sleep. True when it has moved.
+    pub(crate) fn sleeps(&mut self, cpus: &Cpus, me: u32, stub: u32) -> bool {
+        self.late > LATE.0 && me != stub && self.near(cpus, stub)
+    }
+
+    /// Somebody else had work for this CPU: the thread goes back to any.
+    pub(crate) fn crowded(&mut self, cpus: &Cpus) {
+        if let Mode::Away(_) = self.mode {
+            self.judge();
+            self.stay_anywhere(cpus);
+        }
+    }
+
+    fn judge(&mut self) {
+        let least = CALLS.0;
+        self.need = if self.calls >= WORTH { least } else { (self.need.max(least) * 2).min(CALLS.1) };
+    }
+
+    fn near(&mut self, cpus: &Cpus, stub: u32) -> bool {
         self.streak = 0;
-        let now = cpu::tsc();
-        let took = now.wrapping_sub(self.since);
-        let early = (self.not_before.wrapping_sub(now) as i64) > 0;
-        if early || took > u64::from(STREAK) * DENSE * cpus.per_microsecond {
-            return;
+        if cpus.count < 2 || stub as usize >= CpuSet::MAX_CPU || !cpus.all.is_set(stub as usize) {
+            return false;
         }
+        let mut one = CpuSet::new();
+        one.set(stub as usize);
+        self.go(Mode::Near(stub), &one)
+    }
+
+    fn away(&mut self, cpus: &Cpus, stub: u32) -> bool {
+        (self.streak, self.calls) = (0, 0);
         let mut others = cpus.all;
         if (stub as usize) < CpuSet::MAX_CPU {
             others.unset(stub as usize);
         }
-        if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
-            self.left = Some(stub);
-            (self.calls, self.sleeps) = (0, 0);
+        let gone = others.count() > 0 && self.go(Mode::Away(stub), &others);
+        if !gone {
+            self.judge();
         }
+        gone
+    }
+
+    fn go(&mut self, mode: Mode, to: &CpuSet) -> bool {
+        if self.mode == mode {
+            return false;
+        }
+        let gone = sched_setaffinity(None, to).is_ok();
+        if gone {
+            self.mode = mode;
+        }
+        gone
     }
 
     /// Any CPU will do. The thread itself must call it.
     pub(crate) fn stay_anywhere(&mut self, cpus: &Cpus) {
-        if self.left.take().is_some() {
+        if self.mode != Mode::Anywhere {
+            self.mode = Mode::Anywhere;
             let _ = sched_setaffinity(None, &cpus.all);
         }
     }

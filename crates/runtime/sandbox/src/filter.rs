@@ -40,7 +40,7 @@ const THREADS: &[Rule] = &[
     allow_when(
         libc::SYS_sched_setaffinity,
         &[&[Arg::Is(0, 0)]],
-        "a thread of the sentry keeps off its stub's CPU",
+        "a thread of the sentry keeps to its stub's CPU, or off it",
     ),
     allow(libc::SYS_getpriority, "the niceness with which the first process starts"),
     allow(libc::SYS_rt_sigaction, "handlers that interrupt a thread"),

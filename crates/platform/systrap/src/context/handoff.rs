@@ -27,6 +27,10 @@ impl SystrapContext {
     pub(crate) fn await_request(&mut self) -> Result<(), Gone> {
         let slot = &*self.thread.slot;
         let mut me = self.cpu;
+        if self.place.answered(&self.inner.cpus, me, slot.stub_cpu()) {
+            me = self.moved();
+        }
+        let slot = &*self.thread.slot;
         // Who was woken needs a while to come round with the next request.
         let limit = u64::from(self.inner.spin) * if self.woke { WAKING } else { 1 };
         let mut spin = limit != 0 && slot.stub_cpu() != me;
@@ -37,11 +41,13 @@ impl SystrapContext {
         let mut start = None;
         let mut polite = None;
         let mut slept = false;
+        let mut late = false;
         let mut looks = 0_u32;
         loop {
             if self.thread.is_dead() {
                 return Err(Gone);
             }
+            let slot = &*self.thread.slot;
             let v = slot.req().load(Acquire);
             if v & !l::SLEEP != self.last {
                 self.last = v & !l::SLEEP;
@@ -55,8 +61,12 @@ impl SystrapContext {
                 let on = !looks.is_multiple_of(l::LOOKS) || {
                     let now = cpu::tsc();
                     if now.wrapping_sub(*polite.get_or_insert(now)) > u64::from(self.inner.spin) / 16 {
-                        polite = Some(now);
                         std::thread::yield_now();
+                        let back = cpu::tsc();
+                        if back.wrapping_sub(now) > u64::from(self.inner.spin) / 2 {
+                            self.place.crowded(&self.inner.cpus);
+                        }
+                        polite = Some(back);
                     }
                     now.wrapping_sub(*start.get_or_insert(now)) < limit && slot.stub_cpu() != me
                 };
@@ -71,35 +81,43 @@ impl SystrapContext {
             if v & l::SLEEP == 0 && slot.req().compare_exchange(v, v | l::SLEEP, SeqCst, SeqCst).is_err() {
                 continue;
             }
+            if !slept && self.place.sleeps(&self.inner.cpus, me, slot.stub_cpu()) {
+                self.moved();
+            }
+            let slot = &*self.thread.slot;
             // A wake-up, a changed word, a signal and the time all mean: look again. Time, because a guest can requeue
             // this thread to another word of its own, from where no wake-up of ours would reach it.
             let since = cpu::tsc();
             let _ = futex::wait(slot.req(), v | l::SLEEP, LOOK_AGAIN);
+            let took = cpu::tsc().wrapping_sub(since);
             // Two wake-ups across CPUs take as long: a spin would have paid.
-            if cpu::tsc().wrapping_sub(since) < 2 * limit {
+            if took < 2 * limit {
                 (self.skip, self.backoff) = (0, 0);
             }
+            late = took > u64::from(self.inner.spin);
             slept = true;
         }
         if self.thread.is_dead() {
             return Err(Gone);
         }
         if slept {
-            me = cpu::current();
+            me = self.moved();
         }
-        let eager = self.place.step(&self.inner.cpus, (me, slot.stub_cpu()), slept);
+        self.place.arrived(me, self.thread.slot.stub_cpu(), late);
+        Ok(())
+    }
+
+    /// This thread may have moved: tells the stub, and gives its CPU.
+    fn moved(&mut self) -> u32 {
+        let me = cpu::current();
         // The stub looks at this line all the time.
         if me != self.cpu {
+            let slot = &*self.thread.slot;
             let cmd = slot.cmd().load(Relaxed) & l::CMD_MASK;
             slot.cmd().store(cmd | me << l::CPU_SHIFT, Relaxed);
             self.cpu = me;
         }
-        if eager != self.eager {
-            self.eager = eager;
-            let spin = self.inner.spin * if eager { WAKING as u32 } else { 1 };
-            slot.spin().store(spin | if eager { l::SPIN_EAGER } else { 0 }, Relaxed);
-        }
-        Ok(())
+        me
     }
 
     /// Why the stub stopped: REQ_* and flags.
