@@ -431,6 +431,34 @@ TEST(exec_argument_limits) {
     CHECK_ERR(execve(t_self, many, none), E2BIG);
     CHECK_ERR(execve(t_self, none, many), E2BIG);
 }
+TEST(exec_scattered_strings) {
+    // on the stack, on the heap, across two pages, at the end of a page before a hole, in a page of its own
+    char b[64], near[] = "N=near", *heap = strdup("H=heap"), *e[60];
+    char *m = mmap(0, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(m != MAP_FAILED);
+    MUST(munmap(m + 3 * 4096, 4096) == 0);
+    memset(m + 4090, 'a', 20);
+    strcpy(m + 3 * 4096 - 7, "E=last");
+    int n = 0;
+    size_t bytes = 0;
+    for (int i = 0; i < 8; i++) {
+        char *at = m + (i < 4 ? 4 : i) * 4096 + 100 * i;
+        sprintf(at, "P%d=page", i);
+        char *some[] = {near, heap, m + 4090, m + 3 * 4096 - 7, at};
+        for (int k = 0; k < 5; k++) bytes += strlen(e[n++] = some[k]) + 1;
+    }
+    e[n] = 0;
+    char want[64];
+    sprintf(want, "0 %d %zu", n, bytes);
+    CHECK_STATUS(run(b, sizeof b, t_self, (char *[]){"x", "--helper", "count", 0}, e), "exit 0");
+    CHECK_STR(b, want);
+    e[3] = m + 3 * 4096; // in the hole
+    CHECK_ERR(execve(t_self, (char *[]){"x", "--helper", "count", 0}, e), EFAULT);
+    e[3] = m + 3 * 4096 - 7;
+    m[3 * 4096 - 1] = 'x'; // runs into the hole
+    CHECK_ERR(execve(t_self, (char *[]){"x", "--helper", "count", 0}, e), EFAULT);
+    free(heap);
+}
 static void *idle(void *a) {
     (void)a;
     for (;;) pause();

@@ -1,7 +1,7 @@
 //! execve(2), execveat(2).
 
 use crate::arg::{DirFd, PathPtr, Ptr};
-use abi::Errno;
+use abi::{Errno, PAGE_SIZE, page_down};
 use task::{Current, MAX_ARG_STRLEN, Program, SysResult};
 use vfs::walk::{Lookup, Start};
 
@@ -10,6 +10,9 @@ const MAX_STRINGS: usize = 1 << 20;
 
 /// Longest stretch of strings read in one go.
 const MAX_BLOCK: u64 = 64 << 10;
+
+/// Most pages read besides, for each page of pointers.
+const MAX_PAGES: usize = 16;
 
 /// Guest memory that holds several strings, read in one go.
 struct Block {
@@ -30,6 +33,19 @@ impl Block {
         let got = c.read_some(start, &mut bytes).unwrap_or(0);
         bytes.truncate(got);
         Block { start, bytes }
+    }
+
+    /// The page of one string: a shell's environment is partly on the stack, partly on the heap.
+    fn page(c: &Current, p: u64) -> Block {
+        let start = page_down(p);
+        let mut bytes = vec![0; PAGE_SIZE as usize];
+        let got = c.read_some(start, &mut bytes).unwrap_or(0);
+        bytes.truncate(got);
+        Block { start, bytes }
+    }
+
+    fn holds(&self, p: u64) -> bool {
+        p.checked_sub(self.start).is_some_and(|offset| offset < self.bytes.len() as u64)
     }
 
     /// The string at `p` if all of it was read.
@@ -57,12 +73,15 @@ fn strings(c: &Current, list: Ptr, budget: &mut usize) -> Result<Vec<Vec<u8>>, E
         for (w, b) in words.iter_mut().zip(bytes.chunks_exact(8)).take(got) {
             *w = b.iter().rev().fold(0, |v, &x| v << 8 | x as u64);
         }
-        let block = Block::read(c, &words[..got]);
+        let mut blocks = vec![Block::read(c, &words[..got])];
         for &p in &words[..got] {
             if p == 0 {
                 return Ok(out);
             }
-            let s = match block.string(p) {
+            if blocks.len() <= MAX_PAGES && !blocks.iter().any(|b| b.holds(p)) {
+                blocks.push(Block::page(c, p));
+            }
+            let s = match blocks.iter().find_map(|b| b.string(p)) {
                 Some(s) => s.to_vec(),
                 None => c.read_cstr(p, MAX_ARG_STRLEN, Errno::E2BIG)?,
             };
