@@ -47,6 +47,7 @@ pub const TABLE: &[(u16, &[Capture])] = &[
     (55, &[Fixed(4, 4)]),                   // getsockopt
     (59, &[String(0)]),                     // execve
     (65, &[Array(1, 2, 6)]),                // semop
+    (72, &[Fixed(2, 32)]),                  // fcntl
     (76, &[String(0)]),                     // truncate
     (80, &[String(0)]),                     // chdir
     (82, &[String(0), String(1)]),          // rename
@@ -66,6 +67,7 @@ pub const TABLE: &[(u16, &[Capture])] = &[
     (130, &[Fixed(0, 8)]),                  // rt_sigsuspend
     (131, &[Fixed(0, 24)]),                 // sigaltstack
     (137, &[String(0)]),                    // statfs
+    (157, &[Fixed(1, 16)]),                 // prctl
     (161, &[String(0)]),                    // chroot
     (188, &[String(0), String(1)]),         // setxattr
     (189, &[String(0), String(1)]),         // lsetxattr

@@ -103,7 +103,8 @@ impl SystrapContext {
         if slept {
             me = self.moved();
         }
-        self.place.arrived(me, self.thread.slot.stub_cpu(), late);
+        let woke = self.woke && self.cpu != self.thread.slot.stub_cpu();
+        self.place.arrived(me, self.thread.slot.stub_cpu(), late || woke);
         Ok(())
     }
 
