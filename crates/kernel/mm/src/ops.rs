@@ -417,7 +417,9 @@ impl Mm {
             }
             ctx.queue(Action::Advise { addr: a, len: b - a, advice });
         }
-        if covered && ctx.alone() {
+        if covered {
+            // With the resume, also where there are other threads: nothing is recorded, and what they do to the range meanwhile
+            // could as well have come first.
             return Ok(());
         }
         ctx.flush()?;
