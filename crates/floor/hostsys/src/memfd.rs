@@ -37,6 +37,13 @@ pub fn seal(fd: BorrowedFd<'_>) -> Result<()> {
     rustix::fs::fcntl_add_seals(fd, all).map_err(crate::errno)
 }
 
+/// Forbids any further change of contents or size, but through writable mappings that exist now.
+pub fn seal_future(fd: BorrowedFd<'_>) -> Result<()> {
+    use rustix::fs::SealFlags;
+    let all = SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(fd, all).map_err(crate::errno)
+}
+
 /// A shared mapping of a part of a file, which another process may write at any time.
 ///
 /// Words are accessed as atomics, byte ranges by copying; every access is
@@ -104,6 +111,20 @@ impl SharedMapping {
     pub fn long(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: as in `word`.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8, 8).cast()) }
+    }
+
+    /// Replaces the eight bytes at `offset`, which must be inside and in one cache line but need not be aligned, if they are `old`.
+    /// Whoever executes them meanwhile executes what was there before or what is there then.
+    pub fn exchange_in_line(&self, offset: usize, old: u64, new: u64) -> bool {
+        assert!(offset % 64 <= 56, "across cache lines");
+        let p = self.at(offset, 8, 1);
+        let found: u64;
+        // SAFETY: in bounds (checked), and never lent as a slice; the processor's exchange is atomic at any address.
+        unsafe {
+            core::arch::asm!("lock cmpxchg [{p}], {new}", p = in(reg) p, new = in(reg) new,
+                inout("rax") old => found, options(nostack));
+        }
+        found == old
     }
 
     /// Copies bytes out. What is read may be torn when the other side writes meanwhile.

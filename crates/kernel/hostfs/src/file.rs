@@ -70,6 +70,12 @@ impl FileOps for File {
     fn map(&self, _cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
         Ok(Mapping::Host { fd: self.fd()?, offset: req.offset })
     }
+    fn image(&self) -> Option<(u64, u64)> {
+        (self.node.fs.mode == Mode::Exclusive).then_some(self.node.key)
+    }
+    fn image_fd(&self) -> Option<Arc<OwnedFd>> {
+        self.image().and_then(|_| self.fd().ok())
+    }
     fn attr(&self) -> Option<Result<Attr>> {
         // The descriptor reaches the file whatever has become of its name.
         let fd = self.fd.as_ref()?;

@@ -16,7 +16,9 @@
 mod map;
 mod ops;
 mod rewrite;
+mod twins;
 mod undo;
 
 pub use map::{MemoryMap, TOUCHED, TRAMPOLINES, Vma, VmaKind};
 pub use ops::{ImageInfo, MapArgs, Mm};
+pub use twins::{Image, find as find_twin};

@@ -1,5 +1,6 @@
 //! The record of mappings as an interval map, without any host call.
 
+use crate::twins::{Image, TwinMap};
 use abi::{Errno, PAGE_SIZE, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -94,12 +95,17 @@ pub const TRAMPOLINES: i32 = 1 << 29;
 /// How far a rewritten call site may be from its trampoline.
 const REACH: u64 = 0x7000_0000;
 
+/// Twins in one address space; further ones are not used.
+const MAX_TWINS: usize = 64;
+
 /// All mappings of an address space, plus the brk area's bounds.
 #[derive(Clone)]
 pub struct MemoryMap {
     areas: BTreeMap<u64, Vma>,
     /// Pages with rewritten call sites.
     rewritten: BTreeSet<u64>,
+    /// Twins that are mapped.
+    pub(crate) twins: Vec<TwinMap>,
     /// Call sites may be rewritten.
     pub rewriting: bool,
     /// Total mapped bytes (VmSize).
@@ -122,6 +128,7 @@ impl MemoryMap {
         MemoryMap {
             areas: BTreeMap::new(),
             rewritten: BTreeSet::new(),
+            twins: Vec::new(),
             rewriting: true,
             total: 0,
             min,
@@ -135,6 +142,7 @@ impl MemoryMap {
     /// Takes every mapping out of the record.
     pub fn take_all(&mut self) -> Vec<Vma> {
         self.total = 0;
+        self.twins.clear();
         std::mem::take(&mut self.areas).into_values().collect()
     }
 
@@ -257,6 +265,27 @@ impl MemoryMap {
     /// Remembers that bytes of these pages differ from the file's.
     pub fn set_rewritten(&mut self, addr: u64, len: u64) {
         self.rewritten.extend((abi::page_down(addr)..addr + len).step_by(PAGE_SIZE as usize));
+    }
+
+    /// Some bytes of this page differ from the file's, in this address space alone.
+    pub(crate) fn is_rewritten(&self, addr: u64) -> bool {
+        self.rewritten.contains(&abi::page_down(addr))
+    }
+
+    /// One twin more may be mapped.
+    pub(crate) fn takes_twin(&self) -> bool {
+        self.twins.len() < MAX_TWINS
+    }
+
+    /// Records that a mapping, which was just made, is that of a twin.
+    pub fn add_twin(&mut self, start: u64, image: Arc<Image>) {
+        let end = start + image.len;
+        self.twins.push(TwinMap { start, end, image, whole: true });
+    }
+
+    /// The twin in which an address lies, all of it as it was mapped.
+    pub(crate) fn whole_twin(&self, addr: u64) -> Option<&TwinMap> {
+        self.twins.iter().find(|t| t.whole && (t.start..t.end).contains(&addr))
     }
 
     /// Forgets the rewritten pages of a range and gives their addresses.

@@ -2,6 +2,8 @@
 //! host call executed by the calling guest thread, then the record.
 
 use crate::map::{MemoryMap, TRAMPOLINES, Vma, VmaKind};
+use crate::rewrite::Change;
+use crate::twins;
 use crate::undo::Undo;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use platform::{Action, AddressSpace, Context};
@@ -262,6 +264,17 @@ impl Mm {
         let anonymous = matches!(mapping, Mapping::Anonymous);
         let mut file = a.file.clone();
         let host_flags = a.flags & (libc::MAP_NORESERVE | libc::MAP_POPULATE);
+        let text = libc::PROT_READ | libc::PROT_EXEC;
+        let twin = match (&mapping, &a.file) {
+            (Mapping::Host { .. }, Some(f)) if !shared && a.prot == text && self.map.lock().takes_twin() => {
+                twins::find(f, a.offset, len)
+            }
+            _ => None,
+        };
+        let mapping = match &twin {
+            Some(image) => Mapping::Host { fd: image.twin.fd().clone(), offset: 0 },
+            None => mapping,
+        };
         let action = match mapping {
             Mapping::Host { fd, offset } => Action::MapFile {
                 addr,
@@ -301,8 +314,14 @@ impl Mm {
             let mut m = self.map.lock();
             let before = m.overlapping(addr, addr + len).map(|v| v.part(addr, addr + len)).collect();
             m.insert(vma);
+            if let Some(image) = &twin {
+                m.add_twin(addr, image.clone());
+            }
             before
         };
+        if let Some(image) = twin {
+            ctx.add_twin(addr, &image.twin);
+        }
         self.execute(ctx, Undo { range: (addr, addr + len), before, brk: None })?;
         Ok(addr)
     }
@@ -321,6 +340,7 @@ impl Mm {
             }
             end
         };
+        self.untwin(ctx, addr, end, Change::Unmap);
         let parts = self.map.lock().without_trampolines(addr, end);
         for (a, b) in &parts {
             ctx.queue(Action::Unmap { addr: *a, len: b - a });
@@ -368,6 +388,11 @@ impl Mm {
             }
         }
         let covered = self.map.lock().covered(addr, end);
+        let text = libc::PROT_READ | libc::PROT_EXEC;
+        if prot & (text | libc::PROT_WRITE) != text {
+            let change = if prot & text == text { Change::Writable } else { Change::NotText };
+            self.untwin(ctx, addr, end, change);
+        }
         if prot & libc::PROT_WRITE != 0 {
             self.restore_text(ctx, addr, end);
         }
@@ -544,6 +569,7 @@ impl Mm {
             (v, target)
         };
         if target == addr && new_len < old_len {
+            self.untwin(ctx, addr + new_len, addr + old_len, Change::Unmap);
             ctx.queue(Action::Unmap { addr: addr + new_len, len: old_len - new_len });
             ctx.flush()?;
             self.map.lock().remove(addr + new_len, addr + old_len);
@@ -555,6 +581,7 @@ impl Mm {
             }
             if target != addr {
                 // A rewritten call site jumps by distance.
+                self.untwin(ctx, addr, addr + old_len, Change::NotText);
                 self.restore_text(ctx, addr, addr + old_len);
                 self.replace(ctx, target, target + new_len);
             }

@@ -3,13 +3,25 @@
 //! Only pages of private file mappings that were never writable are rewritten, so what they held before is in
 //! the file: dropping the page restores it. That happens before the program can write to the page or moves it.
 
-use crate::map::{TRAMPOLINES, Vma, VmaKind};
+use crate::map::{TOUCHED, TRAMPOLINES, Vma, VmaKind};
 use crate::ops::Mm;
+use crate::twins;
 use abi::PAGE_SIZE;
 use platform::{Action, Context, REWRITE_AREA, Rewrite};
 
 /// What [`Context::rewrite`] looks at on either side of an address.
 const AROUND: u64 = 16;
+
+/// What is about to happen to a part of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It becomes writable, and stays readable and executable.
+    Writable,
+    /// It stays, or moves, but cannot be read and executed where it is.
+    NotText,
+    /// It goes.
+    Unmap,
+}
 
 impl Mm {
     /// Has the platform rewrite the call site before `rip` if it can. Nothing may be queued.
@@ -21,6 +33,14 @@ impl Mm {
             if !m.rewriting || !m.is_pristine_text(start, end) {
                 return;
             }
+            // In a page that is this process's own already the twin's jump cannot be seen.
+            if let Some(t) = m.whole_twin(rip).filter(|_| !m.is_rewritten(rip)) {
+                let (start, twin) = (t.start, t.image.twin.clone());
+                drop(m);
+                if twin.rewrite(rip - start) {
+                    return;
+                }
+            }
         }
         let mut outcome = ctx.rewrite(rip);
         if outcome == Rewrite::NeedsArea && self.make_room(ctx, rip) {
@@ -28,6 +48,73 @@ impl Mm {
         }
         if let Rewrite::Done { addr, len } = outcome {
             self.map.lock().set_rewritten(addr, len);
+        }
+    }
+
+    /// Call sites have raised a first signal: has them rewritten for all processes, or notes them for later ones.
+    /// `all_see`: see [`twins`].
+    pub fn note_sites(&self, ctx: &mut dyn Context, sites: &[u64], all_see: bool) {
+        for &rip in sites {
+            let (file, offset) = {
+                let m = self.map.lock();
+                let (start, end) = (rip.saturating_sub(AROUND), rip.saturating_add(AROUND));
+                if !m.rewriting || !m.is_pristine_text(start, end) {
+                    continue;
+                }
+                if let Some(t) = m.whole_twin(rip) {
+                    let (start, twin) = (t.start, t.image.twin.clone());
+                    drop(m);
+                    twin.rewrite(rip - start);
+                    continue;
+                }
+                match m.find(rip) {
+                    Some(Vma { file: Some(f), offset, start, .. }) => (f.clone(), offset + (rip - start)),
+                    _ => continue,
+                }
+            };
+            twins::note(ctx, &file, offset, all_see);
+        }
+    }
+
+    /// A part of a twin's mapping is about to change: see [`twins`]. The caller holds `ops`.
+    pub(crate) fn untwin(&self, ctx: &mut dyn Context, start: u64, end: u64, change: Change) {
+        let mut m = self.map.lock();
+        if m.twins.is_empty() {
+            return;
+        }
+        let mut gone = Vec::new();
+        let mut twins = std::mem::take(&mut m.twins);
+        twins.retain_mut(|t| {
+            if t.start >= end || t.end <= start || !t.whole && t.last_page() >= end {
+                return true;
+            }
+            let ends = change != Change::Writable && end > t.last_page();
+            let all = change == Change::Unmap && start <= t.start && end >= t.end;
+            // Trampolines that nobody can execute need not stay, unless the program has written to their page.
+            let own = m.find(t.last_page()).is_none_or(|v| v.flags & TOUCHED != 0);
+            let until = if ends && change == Change::NotText && !own { t.end } else { t.last_page() };
+            let from = if t.whole { t.start } else { t.last_page() };
+            if !all && from < until {
+                m.take_rewritten(from, until);
+                ctx.queue(Action::MapFile {
+                    addr: from,
+                    len: until - from,
+                    prot: libc::PROT_READ | libc::PROT_EXEC,
+                    flags: libc::MAP_PRIVATE,
+                    fd: t.image.file.clone(),
+                    offset: t.image.offset + (from - t.start),
+                });
+            }
+            t.whole = false;
+            if ends {
+                gone.push(t.start);
+            }
+            !ends
+        });
+        m.twins = twins;
+        drop(m);
+        for start in gone {
+            ctx.forget_twin(start);
         }
     }
 
@@ -63,6 +150,7 @@ impl Mm {
 
     /// The program maps something at this place. Over trampolines: nothing may lead there any more.
     pub(crate) fn replace(&self, ctx: &mut dyn Context, start: u64, end: u64) {
+        self.untwin(ctx, start, end, Change::Unmap);
         let over = {
             let mut m = self.map.lock();
             let over = m.has_trampolines(start, end);

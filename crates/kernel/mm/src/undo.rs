@@ -55,6 +55,8 @@ impl Mm {
         let mut m = self.map.lock();
         let (start, end) = undo.range;
         let gone = m.remove(start, end);
+        // A new mapping may have been that of a twin.
+        m.twins.retain(|t| start == end || t.end <= start || t.start >= end);
         for v in undo.before {
             m.insert(v);
         }

@@ -372,7 +372,13 @@ impl Current {
             if s.filesz > 0 {
                 let len = file_pages - start;
                 let req = MapRequest { prot: s.prot, shared: false, offset, len };
-                match file.ops.map(self, file, &req)? {
+                let text = s.prot == libc::PROT_READ | libc::PROT_EXEC;
+                let twin = if text { mm::find_twin(file, offset, len) } else { None };
+                let mapping = match &twin {
+                    Some(image) => Mapping::Host { fd: image.twin.fd().clone(), offset: 0 },
+                    None => file.ops.map(self, file, &req)?,
+                };
+                match mapping {
                     Mapping::Host { fd, offset } => ctx.queue(Action::MapFile {
                         addr: start,
                         len,
@@ -384,6 +390,10 @@ impl Current {
                     Mapping::Anonymous => return Err(Errno::ENOEXEC),
                 }
                 map.insert(vma(start, file_pages, s.prot, Some(file.clone()), offset, VmaKind::Normal));
+                if let Some(image) = twin {
+                    ctx.add_twin(start, &image.twin);
+                    map.add_twin(start, image);
+                }
                 if mem_end > file_end && s.prot & libc::PROT_WRITE != 0 && file_end < file_pages {
                     // To the page's end, as Linux does: ld.so hands the rest out as zeroed memory.
                     let zero = (file_pages - file_end) as usize;

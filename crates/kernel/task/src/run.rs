@@ -100,6 +100,12 @@ fn run(mut c: Current) {
         if !matches!(exit, Exit::ActionFailed { .. }) {
             c.mm.settle();
         }
+        let sites = c.ctx.new_sites();
+        if !sites.is_empty() {
+            let mm = c.mm.clone();
+            let first = c.task.group.container.index() == 0;
+            mm.note_sites(c.ctx.as_mut(), &sites, first);
+        }
         if let Some(site) = c.ctx.hot_site() {
             let mm = c.mm.clone();
             mm.rewrite(c.ctx.as_mut(), site);

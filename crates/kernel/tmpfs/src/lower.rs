@@ -5,6 +5,7 @@ use crate::fs::TmpFs;
 use crate::node::{Body, Node};
 use abi::{Errno, Result};
 use hostsys::memfd::CopyArea;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
 use vfs::{Caller, DirEntry, DirSink, InodeRef, MapRequest, Mapping, OpenFile};
@@ -101,6 +102,16 @@ impl LowerFile {
         let f = self.file.get().ok_or(Errno::EIO)?;
         let whence = if data { libc::SEEK_DATA } else { libc::SEEK_HOLE };
         f.ops.seek_special(f, off as i64, whence)
+    }
+
+    /// See [`vfs::FileOps::image`]; nothing before it is opened.
+    pub fn image(&self) -> Option<(u64, u64)> {
+        self.file.get()?.ops.image()
+    }
+
+    /// See [`vfs::FileOps::image_fd`].
+    pub fn image_fd(&self) -> Option<Arc<OwnedFd>> {
+        self.file.get()?.ops.image_fd()
     }
 
     /// A mapping that cannot write.

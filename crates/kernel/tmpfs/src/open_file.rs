@@ -107,6 +107,12 @@ impl FileOps for File {
         }
         Ok(Mapping::Host { fd, offset: req.offset })
     }
+    fn image(&self) -> Option<(u64, u64)> {
+        self.content().ok()?.read().lower()?.image()
+    }
+    fn image_fd(&self) -> Option<Arc<std::os::fd::OwnedFd>> {
+        self.content().ok()?.read().lower()?.image_fd()
+    }
     fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
         Ok(())
     }

@@ -136,6 +136,15 @@ pub trait FileOps: Send + Sync + Any {
     fn map(&self, _cx: &dyn Caller, _file: &OpenFile, _req: &MapRequest) -> Result<Mapping> {
         Err(Errno::ENODEV)
     }
+    /// Of a regular file whose bytes nobody changes: the host's device and inode number of it, which are its own as long as somebody
+    /// has it open.
+    fn image(&self) -> Option<(u64, u64)> {
+        None
+    }
+    /// The host's file if [`FileOps::image`] has an answer, for reading.
+    fn image_fd(&self) -> Option<Arc<OwnedFd>> {
+        None
+    }
     /// Feeds directory entries from offset `pos` on; returns the offset to continue with. `.` and `..`
     /// have the offsets 0 and 1 and come from `vfs::dir`: implementations see `pos >= 2` and hand out
     /// `next` offsets above 2.

@@ -224,6 +224,20 @@ pub enum Rewrite {
     NeedsArea,
 }
 
+/// A copy in memory of a file's text in which the platform rewrites call sites for every process that maps it, all of it and in
+/// place of the file, privately, readable and executable. Offsets count from its start.
+pub trait Twin: Send + Sync {
+    /// What to map. Nobody but the platform can write it, through this descriptor neither.
+    fn fd(&self) -> &Arc<OwnedFd>;
+    /// Where rewritten sites lead, in the last page; nothing was there in the file. That page differs from the file's in nothing else.
+    fn trampolines(&self) -> std::ops::Range<u64>;
+    /// Rewrites the call site before this offset, for all at once. True when it has been, now or before. Anybody may name
+    /// any offset.
+    fn rewrite(&self, rip: u64) -> bool;
+    /// The program's own offset for one inside a trampoline; any other stays the same.
+    fn own_offset(&self, offset: u64) -> u64;
+}
+
 /// A way to run guest code.
 pub trait Platform: Send + Sync {
     /// Name as given to `--platform`.
@@ -433,6 +447,24 @@ pub trait Context: Send {
     /// The guest takes the areas' memory for itself: every rewritten byte has been restored, and nothing is rewritten
     /// any more.
     fn forget_areas(&mut self) {}
+    /// After an exit: call sites (addresses after a `syscall`) that have lately raised a first signal in this thread.
+    fn new_sites(&mut self) -> Vec<u64> {
+        Vec::new()
+    }
+    /// Makes a twin of `text`, whole pages, the last of which belongs to the program up to offset `end`; `sites` are call sites to be
+    /// rewritten at once; every process of the sandbox may read it if it is `public`. `None`: it would be of no use, or cannot be made.
+    fn make_twin(&self, text: &[u8], end: u64, sites: &[u64], public: bool) -> Option<Arc<dyn Twin>> {
+        let _ = (text, end, sites, public);
+        None
+    }
+    /// A twin is mapped at `start` in this address space (and in its forks).
+    fn add_twin(&mut self, start: u64, twin: &Arc<dyn Twin>) {
+        let _ = (start, twin);
+    }
+    /// Its trampolines are about to go; nothing leads there any more.
+    fn forget_twin(&mut self, start: u64) {
+        let _ = start;
+    }
     /// After a futex call was reported because of `set_report_all`: sets the registers back so that the next `run`
     /// makes it again, this once without reporting it. False when the platform does not run that call itself.
     fn pass_futex(&mut self) -> bool;

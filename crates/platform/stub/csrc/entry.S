@@ -50,7 +50,9 @@ stub_fast_entry:                        // STUB_FAST
         bswap   %rcx
         lea     0x1810000(%rcx),%ecx    // bswap(0x7ffe << 32) = 0xfe7f0000: zero, without touching the flags
         jrcxz   1f
-        jmp     *TRAMP_FALLBACK(%r11)
+        mov     TRAMP_FALLBACK(%r11),%rcx
+        lea     (%r11,%rcx),%rcx
+        jmp     *%rcx
 1:      mov     %rax,REG(RAX)
 stub_number_begin:
         lahf
@@ -84,6 +86,7 @@ stub_known_end:
         mov     %rax,REG(EFLAGS)
         mov     %rax,REG(R11)
         mov     TRAMP_RIP(%r11),%rax
+        add     %r11,%rax
         mov     %rax,REG(RIP)
         mov     %rax,REG(RCX)
         mov     %rdi,REG(RDI)

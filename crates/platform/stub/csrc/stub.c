@@ -174,6 +174,7 @@ static long start_thread(struct ucontext *uc, u64 i)
   c->pending = 0;
   c->seq = FIRST_SEQ;
   c->skip = c->backoff = c->kept = 0;
+  c->nfresh = 0;
   c->announce = 0;
   mask_interrupts(1);
   // Without a frame the guest's extended state is still in the processor.
@@ -204,6 +205,7 @@ static long fork_process(struct Priv *p, struct Slot *s, struct ucontext *uc, u6
   p->pending = 0;
   p->seq = FIRST_SEQ;
   p->skip = p->backoff = 0;
+  p->nfresh = 0;
   if (sc(SYS_prctl, 1, 9, 0, 0, 0, 0)) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);      // PR_SET_PDEATHSIG, SIGKILL
   long fd = notify(NOTIFY_HELLO, nonce);
   if (fd < 0) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);
@@ -278,6 +280,7 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
     case ACT_XRSTOR:
       if (uc || a->a[0] & 63 || stub_xrstor(a->a[0], a->a[1])) r = -EFAULT;
       break;
+    case ACT_HOLD: s->result = r = notify(NOTIFY_FD, a->a[0]); break;
     case ACT_SWAP:
       switch (stub_swap(a->a[0], a->a[1], a->a[2])) {
       case 1: r = -EFAULT; break;
@@ -492,7 +495,7 @@ static int native(struct Priv *p, struct Slot *s)
   return NOT_NATIVE;
 }
 
-// Counts the signals of a call site; names it once when it has raised enough of them: REQ_SITE.
+// Counts the signals of a call site; notes it at the first one, and names it once when it has raised enough of them: REQ_SITE.
 static u32 count(struct Priv *p, struct Slot *s, u64 rip)
 {
   // Two places for each site; the less busy of its two tenants makes room.
@@ -502,7 +505,9 @@ static u32 count(struct Priv *p, struct Slot *s, u64 rip)
     if (*other >> 8 == rip || (*other & 0xff) < (*h & 0xff)) h = other;
     if (*h >> 8 != rip) *h = rip << 8;
   }
-  if ((*h & 0xff) == HOT || rdgs() != (u64)s || (++*h & 0xff) != HOT) return 0;
+  if ((*h & 0xff) == HOT || rdgs() != (u64)s) return 0;
+  if ((++*h & 0xff) == 1 && p->nfresh < MAX_FRESH) s->fresh[p->nfresh++] = rip;
+  if ((*h & 0xff) != HOT) return 0;
   s->hot = rip;
   return REQ_SITE;
 }
@@ -522,6 +527,7 @@ void stub_sigsys(int sig, struct siginfo *si, struct ucontext *uc)
     return;
   case INTERRUPTED: serve(p, s, uc, REQ_FUTEX); return;
   }
+  if (p->nfresh) { s->nfresh = p->nfresh; p->nfresh = 0; hot |= REQ_FRESH; }     // sites noted since the last time
   serve(p, s, uc, REQ_SYSCALL | hot | capture(s, si->nr));
 }
 
@@ -592,7 +598,7 @@ static int back_into_site(struct ucontext *uc)
   if (rip < 4096 || rip >= STUB_TEXT || stub_copy((u64)site, rip - 2, 5) || site[0] != 0xe9) return 0;
   __builtin_memcpy(&rel, site + 1, 4);
   u64 tramp = rip + 3 + rel;
-  if (tramp & (TRAMP_SIZE - 1) || tramp >= STUB_TEXT || stub_copy((u64)&named, tramp + TRAMP_RIP, 8) || named != rip) return 0;
+  if (tramp & (TRAMP_SIZE - 1) || tramp >= STUB_TEXT || stub_copy((u64)&named, tramp + TRAMP_RIP, 8) || tramp + named != rip) return 0;
   uc->rip = tramp + TRAMP_BACK;
   return 1;
 }
@@ -604,9 +610,9 @@ static int step_in_site(struct ucontext *uc)
   u64 tramp = uc->rip & ~(u64)(TRAMP_SIZE - 1), words[3], offset = uc->rip - tramp;
   if (uc->rip >= STUB_TEXT || stub_copy((u64)words, tramp + TRAMP_ENTRY, 24) || words[0] != STUB_FAST) return 0;
   if (offset >= TRAMP_CALL) return 0;
-  int tail = words[2] == tramp + TRAMP_CALL;
+  int tail = words[2] == TRAMP_CALL;
   if (!tail && !offset) return 1;
-  uc->rip = words[2];
+  uc->rip = tramp + words[2];
   return tail;
 }
 

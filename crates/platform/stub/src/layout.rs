@@ -95,9 +95,9 @@ constants! {
     TRAMP_BACK: u64 = 24;
     /// Offset in a trampoline: address of [`STUB_FAST`].
     TRAMP_ENTRY: u64 = 40;
-    /// Offset in a trampoline: the guest's own address after its `syscall`.
+    /// Offset in a trampoline: the guest's own address after its `syscall`, from the trampoline's on.
     TRAMP_RIP: u64 = 48;
-    /// Offset in a trampoline: a `syscall` instruction that stands for the guest's.
+    /// Offset in a trampoline: a `syscall` instruction that stands for the guest's, from the trampoline's address on.
     TRAMP_FALLBACK: u64 = 56;
     /// System call numbers below this may have an answer in the slot.
     KNOWN: u64 = 256;
@@ -143,6 +143,10 @@ constants! {
     REQ_CAPTURED: u32 = 0x100;
     /// Bit of `Slot::what`: the call site has become hot.
     REQ_SITE: u32 = 0x200;
+    /// Bit of `Slot::what`: call sites have raised their first signal in this thread, see `Slot::fresh`.
+    REQ_FRESH: u32 = 0x400;
+    /// Most call sites in `Slot::fresh`.
+    MAX_FRESH: u64 = 7;
     /// Where the CPU starts in `Slot::what` and `Slot::cmd`; CPUs beyond 65535 look like others.
     CPU_SHIFT: u32 = 16;
     /// Reason: a system call of the guest.
@@ -203,6 +207,8 @@ constants! {
     ACT_XSAVE: u64 = 10;
     /// Action: load the extended state, all components of mask `a[1]`, from `a[0]`. Without a frame only.
     ACT_XRSTOR: u64 = 11;
+    /// Action: take injected descriptor number `a[0]` and leave it open; which one it is here goes to `result`. For the zygote.
+    ACT_HOLD: u64 = 12;
     /// Bytes of a signal frame that are captured for rt_sigreturn.
     SIGNAL_FRAME: u64 = 440;
     /// Offset of the extended state's address in it.
@@ -328,8 +334,12 @@ shared! {
         pad6: [u64; 3],
         /// Answers known without the sentry, by system call number: 32 bits, and `KNOWN_BIT` when it is valid.
         known: [u64; 256],
+        /// Of `REQ_FRESH`: how many.
+        nfresh: u64,
+        /// The addresses after their `syscall`.
+        fresh: [u64; 7],
         /// Bytes of brief copies.
-        brief: [u64; 184],
+        brief: [u64; 176],
         /// Actions.
         act: [Action; 64],
     }
@@ -353,6 +363,8 @@ shared! {
         frame: u32,
         /// The kept descriptor plus one, or 0.
         kept: u32,
+        /// Call sites in `Slot::fresh` that have not been reported.
+        nfresh: u64,
         /// Signals per call site: the address in the upper 56 bits, the count in the lower 8.
         hot: [u64; 128],
         /// Of the first private stack: the command line that the host's process lists show, up to the first zero byte.

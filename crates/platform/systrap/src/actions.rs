@@ -33,6 +33,10 @@ pub(crate) enum Job {
     Swap(u64, u64, u64),
     /// Compare-and-exchange: address, old, new.
     CompareExchange(u64, u32, u32),
+    /// Take a descriptor and leave it open.
+    Hold(Arc<OwnedFd>),
+    /// Map a file, privately, of which the process has this descriptor: address, length, protection, flags, offset.
+    MapHeld(u64, [u64; 5]),
     /// A host call of the platform's own.
     Call(u64, [u64; 6]),
 }
@@ -53,6 +57,7 @@ impl Job {
     pub(crate) fn check(&self, limits: &Limits) -> Result<()> {
         let action = match self {
             Job::Action(action) => action,
+            Job::MapHeld(_, [addr, len, ..]) => return range(*addr, *len, limits),
             Job::CompareExchange(addr, ..) => return range(*addr, 4, limits).map_err(|_| Errno::EFAULT),
             _ => return Ok(()),
         };
@@ -168,6 +173,16 @@ impl<'a> Encoder<'a> {
                 }
                 Job::StoreXstate(at, mask) => slot.set_action(i, l::ACT_XSAVE, 0, [*at, *mask, 0, 0, 0, 0]),
                 Job::FetchXstate(at, mask) => slot.set_action(i, l::ACT_XRSTOR, 0, [*at, *mask, 0, 0, 0, 0]),
+                Job::Hold(fd) => {
+                    if fds.len() == l::MAX_FDS as usize {
+                        break;
+                    }
+                    slot.set_action(i, l::ACT_HOLD, 0, [fds.len() as u64, 0, 0, 0, 0, 0]);
+                    fds.push(fd.clone());
+                }
+                Job::MapHeld(fd, [addr, len, prot, flags, offset]) => {
+                    call(SYS_mmap, [*addr, *len, *prot, *flags, *fd, *offset]);
+                }
                 Job::Fork(nonce) => slot.set_action(i, l::ACT_FORK, 0, [*nonce, 0, 0, 0, 0, 0]),
                 Job::Xstate(bytes) => {
                     if room - data < bytes.len() {

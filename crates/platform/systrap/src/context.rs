@@ -4,10 +4,10 @@ use crate::Inner;
 use crate::actions::{Encoder, Job, Kept};
 use crate::place::Place;
 use crate::slot::{BRIEF_AT, SlotMap};
-use crate::space::{KNOWN_CALLS, Thread};
+use crate::space::{KNOWN_CALLS, Space, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, process};
-use platform::{Action, AddressSpace, Context, CopyArea, Exit, Fault, Interrupt, Regs, Rewrite, Spawn};
+use platform::{Action, AddressSpace, Context, CopyArea, Exit, Fault, Interrupt, Regs, Rewrite, Spawn, Twin};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -25,6 +25,9 @@ const WAKING: u64 = 4;
 
 /// The resume flag, which does nothing to the guest, but the stub sees that flags change.
 const EFLAGS_RF: u64 = 1 << 16;
+
+/// Most twins of which new processes have a descriptor from the start.
+const MAX_COMMON: usize = 8;
 
 /// Calls by which the guest closes descriptors.
 const CLOSES: [i64; 4] = [libc::SYS_close, libc::SYS_close_range, libc::SYS_dup2, libc::SYS_dup3];
@@ -68,6 +71,8 @@ pub(crate) struct SystrapContext {
     place: Place,
     /// The last exit's call site, if it is worth rewriting.
     hot: u64,
+    /// Call sites that have raised their first signal.
+    fresh: Vec<u64>,
     ended: bool,
 }
 
@@ -95,6 +100,7 @@ impl SystrapContext {
             cpu: cpu::current(),
             place: Place::default(),
             hot: 0,
+            fresh: Vec::new(),
             ended: false,
         }
     }
@@ -170,7 +176,8 @@ impl SystrapContext {
         let mut jobs = SmallVec::new();
         jobs.extend(self.xstate.take().map(Job::Xstate));
         let own = jobs.len();
-        jobs.extend(self.queue.drain(..).map(Job::Action));
+        let space = &self.thread.space;
+        jobs.extend(self.queue.drain(..).map(|action| held(space, &action).unwrap_or(Job::Action(action))));
         (jobs, own)
     }
 
@@ -290,6 +297,9 @@ impl SystrapContext {
         if what & l::REQ_SITE != 0 {
             self.hot = slot.hot().load(Relaxed);
         }
+        if what & l::REQ_FRESH != 0 {
+            self.fresh = slot.fresh();
+        }
         match what & l::REQ_MASK {
             l::REQ_SYSCALL => {
                 let [nr, rdi, rsi, rdx, r10, r8, r9] = slot.call();
@@ -325,6 +335,14 @@ impl SystrapContext {
                 let signo = slot.fault_signo().load(Relaxed) as i32;
                 if ![4, 5, 7, 8, 11].contains(&signo) {
                     return Err(self.violation());
+                }
+                // The thread came back from a call to a trampoline that another one has taken away.
+                if signo == libc::SIGSEGV
+                    && slot.fault_addr().load(Relaxed) == self.regs.rip
+                    && let Some(own) = self.thread.space.sites.former_rip(self.regs.rip)
+                {
+                    self.regs.rip = own;
+                    return Ok(None);
                 }
                 Ok(Some(Exit::Fault(Fault {
                     signo,
@@ -455,6 +473,19 @@ impl SystrapContext {
             Ok(Err((_, e))) => Err(e),
             Ok(Ok(())) => Ok(()),
         }
+    }
+}
+
+/// The mapping of a file whose descriptor the process has already.
+fn held(space: &Space, action: &Action) -> Option<Job> {
+    const FREE: i32 = libc::MAP_NORESERVE | libc::MAP_POPULATE;
+    match action {
+        Action::MapFile { addr, len, prot, flags, fd, offset } if flags & !FREE == libc::MAP_PRIVATE => {
+            let number = space.number_of(fd)?;
+            let flags = flags | libc::MAP_FIXED;
+            Some(Job::MapHeld(number, [*addr, *len, *prot as u64, flags as u64, *offset]))
+        }
+        _ => None,
     }
 }
 
@@ -662,6 +693,30 @@ impl Context for SystrapContext {
 
     fn rewrite(&mut self, rip: u64) -> Rewrite {
         self.rewrite_site(rip)
+    }
+
+    fn new_sites(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    fn make_twin(&self, text: &[u8], end: u64, sites: &[u64], public: bool) -> Option<Arc<dyn Twin>> {
+        let twin = crate::twin::TextTwin::new(text, end, sites).ok()?;
+        let mut common = self.inner.common.lock();
+        if public && common.len() < MAX_COMMON {
+            common.push(twin.fd().clone());
+        }
+        Some(Arc::new(twin))
+    }
+
+    fn add_twin(&mut self, start: u64, twin: &Arc<dyn Twin>) {
+        self.thread.space.sites.add_twin(start, twin.clone());
+    }
+
+    fn forget_twin(&mut self, start: u64) {
+        // As in `forget_areas`.
+        self.load_rest();
+        self.regs.eflags |= EFLAGS_RF;
+        self.thread.space.sites.forget_twin(start);
     }
 
     fn add_area(&mut self, start: u64) {

@@ -6,7 +6,7 @@
 //! - `space`, `context`: a stub process and a guest thread, as the kernel sees them.
 //! - `slot`, `actions`: shared memory with a stub thread, and what is asked of it.
 //! - `place`: on which CPU a sentry thread runs.
-//! - `rewrite`: call sites that no longer need a signal.
+//! - `rewrite`: call sites that no longer need a signal; `twin`: text in which that is done for all processes.
 //! - `notify`, `watch`: the two service threads (requests of stubs; their deaths).
 //! - `census`: finds what a hostile guest kept quiet about.
 //!
@@ -26,6 +26,7 @@ mod place;
 mod rewrite;
 mod slot;
 mod space;
+mod twin;
 mod watch;
 
 use abi::{Errno, Result};
@@ -121,6 +122,8 @@ pub(crate) struct Inner {
     spaces: Mutex<HashMap<i32, Arc<Space>>>,
     forks: Mutex<Forks>,
     pool: Mutex<Pool>,
+    /// Files that new processes are to have open, as nearly all map them: it saves a question to the listener each time.
+    common: Mutex<Vec<Arc<OwnedFd>>>,
     /// Signalled when the pool has changed in either direction.
     pool_changed: Condvar,
 }
@@ -224,6 +227,7 @@ impl Systrap {
             spaces: Mutex::default(),
             forks: Mutex::default(),
             pool: Mutex::default(),
+            common: Mutex::default(),
             pool_changed: Condvar::new(),
         });
         let slot = Arc::new(SlotMap::from(launched.slot));
@@ -272,6 +276,8 @@ impl Prepared {
 
 /// Keeps blank processes ready. Owns the zygote, which ends with this thread.
 fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
+    // How many of the common files it has been given.
+    let mut common = 0;
     let mut pool = inner.pool.lock();
     while !inner.stopping.load(Ordering::SeqCst) {
         let (few, enough) = SPARES;
@@ -297,6 +303,14 @@ fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
         }
         let failures = pool.failures;
         drop(pool);
+        let next = inner.common.lock().get(common).cloned();
+        if let Some(fd) = next {
+            // Without it they ask.
+            let _ = zygote.hold(fd);
+            common += 1;
+            pool = inner.pool.lock();
+            continue;
+        }
         let blank = zygote.spawn_fork();
         if let Err(e) = &blank {
             if failures == 0 {

@@ -9,48 +9,78 @@
 //!
 //! A trampoline is [`TRAMP_SIZE`] bytes: the head's instruction; r11 = itself; a jump to the stub; at
 //! [`TRAMP_CALL`] a `syscall` for calls that cannot take the fast path; at [`TRAMP_BACK`] the tail's instructions and
-//! the jump back; then three addresses.
+//! the jump back; then the address of the stub's entry and two that count from the trampoline's own. So a trampoline means
+//! the same wherever it stands, as long as its distance to the site is the same, and [`crate::twin`] shares them.
 
 use parking_lot::RwLock;
-use platform::{AddressSpace, REWRITE_AREA, Rewrite};
+use platform::{AddressSpace, REWRITE_AREA, Rewrite, Twin};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use stub::layout::{STUB_FAST, TRAMP_BACK, TRAMP_CALL, TRAMP_ENTRY, TRAMP_FALLBACK, TRAMP_RIP, TRAMP_SIZE};
 
 /// Most addresses of call sites, rewritten or not, that are remembered for one address space.
 const MAX_KNOWN: usize = 4096;
 
+/// Twins that are remembered for one address space, more than the kernel has it map.
+const MAX_TWINS: usize = 256;
+
+/// Of those that are mapped no more, so many are remembered.
+const MAX_FORMER: usize = 8;
+
 /// Areas per address space.
 const MAX_AREAS: usize = 8;
 /// Bytes looked at on either side of the address after `syscall`.
-const AROUND: usize = 16;
+pub(crate) const AROUND: usize = 16;
 /// Opcodes that raise an invalid-opcode exception in 64-bit mode, whatever follows.
-const INVALID: &[u8] =
+pub(crate) const INVALID: &[u8] =
     &[0x06, 0x07, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0x27, 0x2f, 0x37, 0x3f, 0x60, 0x61, 0x9a, 0xce, 0xd4, 0xea];
-const CACHE_LINE: u64 = 64;
+pub(crate) const CACHE_LINE: u64 = 64;
 
 /// What can be done about a call site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Shape {
+pub(crate) struct Shape {
     /// Bytes from the start of the jump to the address after `syscall`.
-    before: usize,
+    pub(crate) before: usize,
     /// The displaced instruction before it.
-    head: Vec<u8>,
+    pub(crate) head: Vec<u8>,
     /// The displaced instructions after it.
-    tail: Vec<u8>,
+    pub(crate) tail: Vec<u8>,
     /// The last of these is a return.
     returns: bool,
 }
 
 /// A rewritten site.
 #[derive(Clone, Copy, Debug)]
-struct Site {
+pub(crate) struct Site {
     /// Where the jump stands.
-    at: u64,
+    pub(crate) at: u64,
     /// The address after `syscall`.
-    rip: u64,
+    pub(crate) rip: u64,
     /// Displaced bytes after that.
-    tail: u64,
+    pub(crate) tail: u64,
+}
+
+impl Site {
+    /// The program's own address for one at `offset` in the site's trampoline.
+    pub(crate) fn own(&self, offset: u64) -> u64 {
+        match offset {
+            0 => self.at,
+            _ if offset < TRAMP_BACK => self.rip - 2,
+            _ => self.rip + (offset - TRAMP_BACK).min(self.tail),
+        }
+    }
+}
+
+/// A twin that is mapped.
+#[derive(Clone)]
+struct Mapped {
+    /// Where it starts.
+    start: u64,
+    /// Where its trampolines are.
+    trampolines: Range<u64>,
+    twin: Arc<dyn Twin>,
 }
 
 #[derive(Clone, Default)]
@@ -66,6 +96,9 @@ struct Tables {
 pub(crate) struct Sites {
     tables: RwLock<Tables>,
     areas: [AtomicU64; MAX_AREAS],
+    twins: RwLock<Vec<Mapped>>,
+    /// Those forgotten last: threads may still be on their way back to one.
+    former: RwLock<Vec<Mapped>>,
 }
 
 /// What to write where.
@@ -83,7 +116,39 @@ impl Sites {
     /// The same for a copy of the memory.
     pub(crate) fn copy(&self) -> Sites {
         let areas = std::array::from_fn(|i| AtomicU64::new(self.areas[i].load(Relaxed)));
-        Sites { tables: RwLock::new(self.tables.read().clone()), areas }
+        let twins = RwLock::new(self.twins.read().clone());
+        Sites { tables: RwLock::new(self.tables.read().clone()), areas, twins, former: RwLock::default() }
+    }
+
+    /// A twin is mapped at `start`.
+    pub(crate) fn add_twin(&self, start: u64, twin: Arc<dyn Twin>) {
+        let Range { start: from, end } = twin.trampolines();
+        let mut twins = self.twins.write();
+        twins.retain(|t| t.start != start);
+        if twins.len() < MAX_TWINS {
+            twins.push(Mapped { start, trampolines: start + from..start + end, twin });
+        }
+    }
+
+    /// Its trampolines are gone.
+    pub(crate) fn forget_twin(&self, start: u64) {
+        let mut twins = self.twins.write();
+        if let Some(i) = twins.iter().position(|t| t.start == start) {
+            let gone = twins.remove(i);
+            let mut former = self.former.write();
+            if former.len() >= MAX_FORMER {
+                former.remove(0);
+            }
+            former.push(gone);
+        }
+    }
+
+    /// The guest's own address for one where there were trampolines of a twin.
+    pub(crate) fn former_rip(&self, rip: u64) -> Option<u64> {
+        let former = self.former.read();
+        let twin = former.iter().find(|t| t.trampolines.contains(&rip))?;
+        let own = twin.start + twin.twin.own_offset(rip - twin.start);
+        (own != rip).then_some(own)
     }
 
     /// Takes memory for trampolines; more than [`MAX_AREAS`] are not used.
@@ -119,15 +184,12 @@ impl Sites {
             start != 0 && rip.wrapping_sub(start) < REWRITE_AREA
         };
         if !self.areas.iter().any(inside) {
-            return rip;
+            let twins = self.twins.read();
+            let twin = twins.iter().find(|t| t.trampolines.contains(&rip));
+            return twin.map_or(rip, |t| t.start + t.twin.own_offset(rip - t.start));
         }
         let offset = rip % TRAMP_SIZE;
-        match self.tables.read().sites.get(&(rip - offset)) {
-            Some(s) if offset == 0 => s.at,
-            Some(s) if offset < TRAMP_BACK => s.rip - 2,
-            Some(s) => s.rip + (offset - TRAMP_BACK).min(s.tail),
-            None => rip,
-        }
+        self.tables.read().sites.get(&(rip - offset)).map_or(rip, |s| s.own(offset))
     }
 
     /// Plans the rewriting of a site. `alone`: the address space has one thread.
@@ -149,7 +211,8 @@ impl Sites {
         let found = self.areas.iter().map(|a| a.load(Relaxed)).filter(|a| *a != 0).find_map(|a| {
             let close = distance(site, a).is_some() && distance(site, a + REWRITE_AREA).is_some();
             near |= close;
-            if close { free(&tables, a, site, !shape.tail.is_empty()) } else { None }
+            let area = a..a + REWRITE_AREA;
+            if close { free(&tables.sites, area, site, !shape.tail.is_empty()) } else { None }
         });
         let Some(trampoline) = found else {
             let full = near || self.areas.iter().all(|a| a.load(Relaxed) != 0);
@@ -159,9 +222,7 @@ impl Sites {
         let (Some(jump), Some(code)) = (jump(site, trampoline), code(&shape, trampoline, rip)) else {
             return Err(Rewrite::Refused);
         };
-        let line = site / CACHE_LINE * CACHE_LINE;
-        let swap = if site + 5 <= line + CACHE_LINE {
-            let at = site.min(line + CACHE_LINE - 8);
+        let swap = if let Some(at) = in_one_line(site) {
             let old: [u8; 8] = start_at(&bytes, start, at).ok_or(Rewrite::Refused)?;
             let mut new = old;
             let offset = (site - at) as usize;
@@ -177,6 +238,12 @@ impl Sites {
     }
 }
 
+/// Where the eight bytes begin, all in the cache line of `site`, that hold the jump; `None`: it does not fit into the line.
+pub(crate) fn in_one_line(site: u64) -> Option<u64> {
+    let end = site / CACHE_LINE * CACHE_LINE + CACHE_LINE;
+    (site + 5 <= end).then(|| site.min(end - 8))
+}
+
 /// Eight of the bytes that begin at `start`.
 fn start_at(bytes: &[u8], start: u64, at: u64) -> Option<[u8; 8]> {
     let from = usize::try_from(at.checked_sub(start)?).ok()?;
@@ -188,20 +255,21 @@ fn distance(from: u64, to: u64) -> Option<i32> {
     i32::try_from(to.wrapping_sub(from.wrapping_add(5)) as i64).ok()
 }
 
-fn jump(from: u64, to: u64) -> Option<[u8; 5]> {
+pub(crate) fn jump(from: u64, to: u64) -> Option<[u8; 5]> {
     let [a, b, c, d] = distance(from, to)?.to_le_bytes();
     Some([0xe9, a, b, c, d])
 }
 
 /// A trampoline that is not in use; `trap`: one whose distance has an invalid opcode in its second byte.
-fn free(tables: &Tables, area: u64, site: u64, trap: bool) -> Option<u64> {
-    (0..REWRITE_AREA / TRAMP_SIZE).map(|i| area + i * TRAMP_SIZE).find(|t| {
-        !tables.sites.contains_key(t)
+pub(crate) fn free(sites: &HashMap<u64, Site>, area: Range<u64>, site: u64, trap: bool) -> Option<u64> {
+    (area.start..area.end).step_by(TRAMP_SIZE as usize).find(|t| {
+        !sites.contains_key(t)
             && distance(site, *t).is_some_and(|d| !trap || INVALID.contains(&d.to_le_bytes()[1]))
     })
 }
 
-fn code(shape: &Shape, trampoline: u64, rip: u64) -> Option<Vec<u8>> {
+/// The code of a trampoline.
+pub(crate) fn code(shape: &Shape, trampoline: u64, rip: u64) -> Option<Vec<u8>> {
     let mut c = shape.head.clone();
     // lea trampoline(%rip),%r11
     c.extend([0x4c, 0x8d, 0x1d]);
@@ -220,7 +288,8 @@ fn code(shape: &Shape, trampoline: u64, rip: u64) -> Option<Vec<u8>> {
         return None;
     }
     c.resize(TRAMP_ENTRY as usize, 0xcc);
-    let fallback = if shape.tail.is_empty() { rip - 2 } else { trampoline + TRAMP_CALL };
+    let rip = rip.wrapping_sub(trampoline);
+    let fallback = if shape.tail.is_empty() { rip.wrapping_sub(2) } else { TRAMP_CALL };
     for (at, v) in [(TRAMP_ENTRY, STUB_FAST), (TRAMP_RIP, rip), (TRAMP_FALLBACK, fallback)] {
         debug_assert_eq!(c.len() as u64, at);
         c.extend(v.to_le_bytes());
@@ -231,7 +300,7 @@ fn code(shape: &Shape, trampoline: u64, rip: u64) -> Option<Vec<u8>> {
 const RET: u8 = 0xc3;
 
 /// How the site in the middle of these bytes can be rewritten.
-fn shape(bytes: &[u8; 2 * AROUND]) -> Option<Shape> {
+pub(crate) fn shape(bytes: &[u8; 2 * AROUND]) -> Option<Shape> {
     let (before, after) = bytes.split_at(AROUND);
     let before = before.strip_suffix(&[0x0f, 0x05])?;
     head(before).or_else(|| tail(after))
@@ -425,6 +494,11 @@ mod tests {
         assert_eq!(p.site, rip - 7);
         assert_eq!(sites.guest_rip(p.trampoline), rip - 7);
         assert_eq!(sites.guest_rip(p.trampoline + 5), rip - 2);
+        // A head's fallback is its own `syscall`; both count from the trampoline.
+        let word = |at: u64| u64::from_le_bytes(p.code[at as usize..][..8].try_into().unwrap());
+        assert_eq!(p.trampoline.wrapping_add(word(TRAMP_RIP)), rip);
+        assert_eq!(p.trampoline.wrapping_add(word(TRAMP_FALLBACK)), rip - 2);
+        assert_eq!(word(TRAMP_ENTRY), STUB_FAST);
         // The lea names the trampoline itself.
         assert_eq!(&p.code[5..8], &[0x4c, 0x8d, 0x1d]);
         assert_eq!(i32::from_le_bytes(p.code[8..12].try_into().unwrap()), -12);

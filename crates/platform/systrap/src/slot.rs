@@ -10,7 +10,7 @@ use platform::Regs;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use stub::layout::{
-    Action, CAPTURE_SECOND, CPU_SHIFT, KNOWN, NSLOTS, SLOT_DATA, SLOT_DATA_SIZE, SLOT_SIZE, Slot,
+    Action, CAPTURE_SECOND, CPU_SHIFT, KNOWN, MAX_FRESH, NSLOTS, SLOT_DATA, SLOT_DATA_SIZE, SLOT_SIZE, Slot,
     WORD_BLOCKED, WORD_CLEAR_CHILD_TID, WORD_PENDING, WORD_ROBUST_LIST,
 };
 
@@ -52,6 +52,12 @@ impl SlotMap {
         xstate_size: word, alive: word, fail_index: word, fail_errno: word, result: long, fault_signo: word,
         fault_code: word, fault_addr: long, fault_trapno: long, fault_err: long, hot: long, fpstate: long,
         waiting: word, rdpid: word,
+    }
+
+    /// The call sites of `REQ_FRESH`.
+    pub(crate) fn fresh(&self) -> Vec<u64> {
+        let n = self.0.long(offset_of!(Slot, nfresh)).load(Relaxed).min(MAX_FRESH) as usize;
+        (0..n).map(|i| self.0.long(offset_of!(Slot, fresh) + 8 * i).load(Relaxed)).collect()
     }
 
     /// The answer to a system call that the stub gives by itself.

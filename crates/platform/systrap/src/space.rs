@@ -26,6 +26,8 @@ pub(crate) struct Space {
     threads: Mutex<Vec<Weak<Thread>>>,
     /// Call sites rewritten in this memory.
     pub(crate) sites: Sites,
+    /// Descriptors that the process has had from the start, and their numbers there. A guest that closes them harms itself.
+    pub(crate) held: RwLock<Vec<(Arc<OwnedFd>, u64)>>,
 }
 
 #[derive(Default)]
@@ -59,11 +61,17 @@ impl Space {
             slots: Mutex::new(slots),
             threads,
             sites: Sites::default(),
+            held: RwLock::default(),
         }
     }
 
     pub(crate) fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
+    }
+
+    /// The number that this descriptor has in the process.
+    pub(crate) fn number_of(&self, fd: &Arc<OwnedFd>) -> Option<u64> {
+        self.held.read().iter().find(|(f, _)| Arc::ptr_eq(f, fd)).map(|(_, n)| *n)
     }
 
     /// A slot that no host thread uses.

@@ -30,11 +30,16 @@ pub(crate) const MAX_MAPS: u64 = 16 << 20;
 /// Most bytes of such lists in all: a guest can have many files, and make its list long.
 const MAX_MAPS_READ: u64 = 256 << 20;
 
+/// What the host calls the twin of a file's text.
+const TWIN: &str = "/memfd:ringfence-text";
+
 /// A file that samples fell into.
 struct Entry {
     id: FileId,
     path: String,
     file: Option<File>,
+    /// Where in that file the one that is mapped begins: not 0 for the twin of a file's text.
+    shift: u64,
     tables: Option<Tables>,
     tries: u8,
     /// The places of interest.
@@ -83,6 +88,7 @@ impl Files {
                 id,
                 path,
                 file: None,
+                shift: 0,
                 tables: None,
                 tries: 0,
                 offsets: BTreeSet::new(),
@@ -95,8 +101,9 @@ impl Files {
 
     /// How to get from a noted place to its function's caller.
     pub(crate) fn rule(&mut self, number: u32, offset: u64) -> Rule {
-        let tables = self.entries.get_mut(number as usize).and_then(|entry| entry.tables.as_mut());
-        tables.map_or(Rule::FramePointer, |tables| tables.rule(offset))
+        let entry = self.entries.get_mut(number as usize);
+        let found = entry.and_then(|entry| Some((entry.shift, entry.tables.as_mut()?)));
+        found.map_or(Rule::FramePointer, |(shift, tables)| tables.rule(offset.wrapping_add(shift)))
     }
 
     fn open(&mut self, number: usize, pid: i32) {
@@ -107,7 +114,11 @@ impl Files {
         entry.tries += 1;
         // A process may have ended since its sample.
         let file = mapped(pid, entry.id, &self.namespace, &self.maps_left);
-        let Some(file) = file.or_else(|| beneath(self.root.as_ref()?.as_fd(), &entry.path)) else { return };
+        let beneath = || Some((beneath(self.root.as_ref()?.as_fd(), &entry.path)?, None));
+        let Some((file, text_of)) = file.or_else(beneath) else { return };
+        if let Some((path, shift)) = text_of {
+            (entry.path, entry.shift) = (path, shift);
+        }
         self.open += 1;
         entry.tables = Tables::read(&Limited { file: &file, left: &self.left })
             .filter(|tables| tables.size() <= self.room);
@@ -120,8 +131,9 @@ impl Files {
         let left = &self.left;
         let resolve = |entry: Entry| {
             let offsets: Vec<u64> = entry.offsets.into_iter().collect();
+            let shifted: Vec<u64> = offsets.iter().map(|o| o.wrapping_add(entry.shift)).collect();
             let found = match entry.file {
-                Some(file) => elf::names(&Limited { file: &file, left }, &offsets),
+                Some(file) => elf::names(&Limited { file: &file, left }, &shifted),
                 None => Vec::new(),
             };
             let names = offsets.into_iter().zip(found).filter_map(|(offset, name)| Some((offset, name?)));
@@ -133,8 +145,14 @@ impl Files {
     }
 }
 
-/// Opens a file that a process of the sandbox maps.
-fn mapped(pid: i32, id: FileId, namespace: &CString, left: &Cell<u64>) -> Option<File> {
+/// Opens a file that a process of the sandbox maps. For the twin of a file's text (systrap::twin) it is that file, whose part before
+/// the text is mapped in front of it; then its path and where in it the twin begins are told as well.
+fn mapped(
+    pid: i32,
+    id: FileId,
+    namespace: &CString,
+    left: &Cell<u64>,
+) -> Option<(File, Option<(String, u64)>)> {
     // What is reached through this descriptor is of that process, even when another one gets its id.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let process = openat(CWD, format!("/proc/{pid}"), flags, Mode::empty()).ok()?;
@@ -147,9 +165,25 @@ fn mapped(pid: i32, id: FileId, namespace: &CString, left: &Cell<u64>) -> Option
     left.set(left.get() - text.len() as u64);
     read.ok()?;
     let text = String::from_utf8_lossy(&text);
-    let mapping = text.lines().filter_map(sample::mapping).find(|mapping| mapping.file == id)?;
+    let mut before: Option<Mapping> = None;
+    let (mut mapping, mut text_of) = (None, None);
+    for next in text.lines().filter_map(sample::mapping) {
+        if next.file == id {
+            let front =
+                before.filter(|b| next.path.starts_with(TWIN) && b.end == next.start && b.file.inode != 0);
+            text_of = front.as_ref().map(|b| {
+                let at = (b.offset + (b.end - b.start)).wrapping_sub(next.offset);
+                (b.path.clone(), at)
+            });
+            mapping = Some(front.unwrap_or(next));
+            break;
+        }
+        before = Some(next);
+    }
+    let mapping = mapping?;
     let name = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
-    regular(openat(&process, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)
+    let file = regular(openat(&process, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)?;
+    Some((file, text_of))
 }
 
 /// Opens a file of the container's root file system, by its path as the host shows it: the gofer's tree 0.

@@ -62,6 +62,19 @@ impl SystrapContext {
         Ok(SystrapContext::new(self.inner.clone(), thread, self.regs))
     }
 
+    /// Gives the process, and those that are forked from it, a descriptor to keep.
+    pub(crate) fn hold(&mut self, fd: Arc<OwnedFd>) -> Result<()> {
+        match self.report(&[Job::Hold(fd.clone())]) {
+            Err(Gone) => Err(Errno::ESRCH),
+            Ok(Err((_, e))) => Err(e),
+            Ok(Ok(())) => {
+                let number = self.slot().result().load(Relaxed);
+                self.thread.space.held.write().push((fd, number));
+                Ok(())
+            }
+        }
+    }
+
     /// Slots for a new process, the one of its first thread mapped.
     pub(crate) fn new_slots(index: usize) -> Result<(OwnedFd, Arc<SlotMap>)> {
         let file = crate::slot::create_file()?;
@@ -94,6 +107,7 @@ impl SystrapContext {
         };
         let mut space = Space::new(pid, pidfd, file, index, slot.clone(), self.inner.limits.max);
         space.sites = self.thread.space.sites.copy();
+        *space.held.get_mut() = self.thread.space.held.read().clone();
         let space = Arc::new(space);
         self.inner.adopt(&space)?;
         let thread = Thread::new(space, index, slot, pid);

@@ -1,0 +1,282 @@
+//! Which files have a twin ([`platform::Twin`]), and where twins are mapped.
+//!
+//! A file gets one when call sites of its text have raised signals in some processes: for those that will map it, so that they need
+//! raise none. Only files whose bytes never change ([`vfs::FileOps::image`]); one that changes all the same, as its times
+//! and size tell, is mapped itself again.
+//!
+//! A [`TwinMap`] says that an address space maps a twin. As long as it is *whole* all of it is as it was mapped, and calls from
+//! anywhere in it may go by way of its trampolines. Before the program changes the protection of a part, moves it, or takes
+//! some of it away, all pages but that of the trampolines are mapped from the file instead (nobody could write them), so that
+//! nothing leads to the trampolines any more but the threads that are in one of them come back; see `untwin` in `rewrite`.
+
+use abi::stat::Attr;
+use abi::{PAGE_SIZE, page_down, page_up};
+use hostsys::fs as host;
+use parking_lot::Mutex;
+use platform::{Context, Twin};
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+use vfs::OpenFile;
+use vfs::dentry::Dentry;
+
+/// In so many processes call sites of a file must have raised signals.
+const PROCESSES: usize = 4;
+/// Largest segment that is copied.
+const MAX_SEGMENT: u64 = 4 << 20;
+/// All copies together.
+const MAX_BYTES: usize = 24 << 20;
+/// Files that are known at most, and call sites of each one.
+const MAX_FILES: usize = 256;
+const MAX_SITES: usize = 64;
+/// Program headers that are looked at.
+const MAX_HEADERS: usize = 64;
+
+/// A file's twin.
+pub struct Image {
+    /// The twin.
+    pub twin: Arc<dyn Twin>,
+    /// The file; it stays open, so that its numbers are its own.
+    pub(crate) file: Arc<OwnedFd>,
+    /// Which part of the file.
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    attr: Attr,
+}
+
+impl Image {
+    /// The file is still what was copied.
+    fn is_current(&self) -> bool {
+        host::stat(&*self.file).is_ok_and(|a| same(&a, &self.attr))
+    }
+}
+
+fn same(a: &Attr, b: &Attr) -> bool {
+    (a.size, a.mtime, a.ctime) == (b.size, b.mtime, b.ctime)
+}
+
+/// A twin in an address space.
+#[derive(Clone)]
+pub(crate) struct TwinMap {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) image: Arc<Image>,
+    /// All of it is mapped, and nothing has changed; else the last page is.
+    pub(crate) whole: bool,
+}
+
+impl TwinMap {
+    /// Where the page of the trampolines starts.
+    pub(crate) fn last_page(&self) -> u64 {
+        self.end - PAGE_SIZE
+    }
+}
+
+enum State {
+    /// Has no twin yet: processes in which call sites raised signals, and the sites' offsets in the file.
+    Seen(Vec<i32>, BTreeSet<u64>),
+    Ready(Arc<Image>),
+    /// Cannot have one, or one is just being made.
+    Without,
+}
+
+/// All files, by the host's numbers.
+static FILES: LazyLock<Mutex<HashMap<(u64, u64), State>>> = LazyLock::new(Mutex::default);
+/// How many twins there are, and their size.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// The twin to map in place of this part of a file, privately, readable and executable.
+pub fn find(file: &OpenFile, offset: u64, len: u64) -> Option<Arc<Image>> {
+    if COUNT.load(Relaxed) == 0 {
+        return None;
+    }
+    let id = file.ops.image()?;
+    let image = match FILES.lock().get(&id)? {
+        State::Ready(i) if (i.offset, i.len) == (offset, len) => i.clone(),
+        _ => return None,
+    };
+    if !image.is_current() {
+        FILES.lock().insert(id, State::Without);
+        return None;
+    }
+    Some(image)
+}
+
+/// A call site at this offset of a file, the address after its `syscall`, has raised a signal in a process that does not map a twin.
+/// `all_see`: the process sees the same files as most others.
+pub(crate) fn note(ctx: &dyn Context, file: &OpenFile, offset: u64, all_see: bool) {
+    let Some(id) = file.ops.image() else { return };
+    let sites = {
+        let mut files = FILES.lock();
+        if files.len() >= MAX_FILES && !files.contains_key(&id) {
+            return;
+        }
+        let state = files.entry(id).or_insert_with(|| State::Seen(Vec::new(), BTreeSet::new()));
+        let (processes, sites) = match state {
+            State::Seen(p, s) => (p, s),
+            State::Ready(image) => {
+                let image = image.clone();
+                drop(files);
+                if let Some(rip) = offset.checked_sub(image.offset).filter(|o| *o < image.len) {
+                    image.twin.rewrite(rip);
+                }
+                return;
+            }
+            State::Without => return,
+        };
+        if sites.len() < MAX_SITES {
+            sites.insert(offset);
+        }
+        let pid = ctx.space().host_pid();
+        if !processes.contains(&pid) {
+            processes.push(pid);
+        }
+        if processes.len() < PROCESSES {
+            return;
+        }
+        let sites = std::mem::take(sites);
+        *state = State::Without;
+        sites
+    };
+    if let Some(image) = make(ctx, file, &sites, all_see && is_public(file)) {
+        FILES.lock().insert(id, State::Ready(Arc::new(image)));
+        COUNT.fetch_add(1, Relaxed);
+    }
+}
+
+/// Everybody may read the file and come by it.
+fn is_public(file: &OpenFile) -> bool {
+    const READ: u32 = 0o004;
+    const SEARCH: u32 = 0o001;
+    let Some(path) = &file.path else { return false };
+    let may = |d: &Dentry, bits: u32| d.inode.perm().is_ok_and(|p| p.mode & bits == bits);
+    let mut at = path.dentry.clone();
+    let mut public = may(&at, READ);
+    while public && let Some(dir) = at.parent() {
+        public = may(&dir, SEARCH);
+        at = dir;
+    }
+    public
+}
+
+fn make(ctx: &dyn Context, file: &OpenFile, sites: &BTreeSet<u64>, public: bool) -> Option<Image> {
+    let fd = file.ops.image_fd()?;
+    let attr = host::stat(&*fd).ok()?;
+    let read = |buf: &mut [u8], off: u64| host::pread_full(&*fd, buf, off).ok();
+    let mut head = [0; 64];
+    (read(&mut head, 0)? == head.len()).then_some(())?;
+    let (at, count) = headers(&head)?;
+    let mut table = vec![0; count * HEADER];
+    (read(&mut table, at)? == table.len()).then_some(())?;
+    let (offset, len, end) = segment(&table, sites)?;
+    if len > MAX_SEGMENT {
+        return None;
+    }
+    let size = usize::try_from(len).ok()?;
+    if BYTES.fetch_add(size, Relaxed) + size > MAX_BYTES {
+        BYTES.fetch_sub(size, Relaxed);
+        return None;
+    }
+    let twin = (|| {
+        let mut text = vec![0; size];
+        // The file may end before its last page does.
+        (read(&mut text, offset)? as u64 >= end - offset).then_some(())?;
+        let sites: Vec<u64> =
+            sites.iter().filter_map(|s| s.checked_sub(offset)).filter(|s| *s < len).collect();
+        let twin = ctx.make_twin(&text, end - offset, &sites, public)?;
+        // Nobody changed it meanwhile.
+        same(&host::stat(&*fd).ok()?, &attr).then_some(twin)
+    })();
+    if twin.is_none() {
+        BYTES.fetch_sub(size, Relaxed);
+    }
+    Some(Image { twin: twin?, file: fd, offset, len, attr })
+}
+
+/// Bytes of a program header.
+const HEADER: usize = 56;
+
+fn number<const N: usize>(b: &[u8], at: usize) -> Option<u64> {
+    let bytes: [u8; N] = b.get(at..at + N)?.try_into().ok()?;
+    Some(bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
+}
+
+/// Where a 64-bit ELF file has its program headers, and how many.
+fn headers(head: &[u8]) -> Option<(u64, usize)> {
+    let known = head.starts_with(b"\x7fELF\x02\x01") && number::<2>(head, 54)? == HEADER as u64;
+    let count = number::<2>(head, 56)? as usize;
+    (known && count <= MAX_HEADERS).then_some((number::<8>(head, 32)?, count))
+}
+
+/// The pages of the executable segment with the sites (start, length), and where its own bytes end. `None` when another segment has a
+/// part of its last page.
+fn segment(table: &[u8], sites: &BTreeSet<u64>) -> Option<(u64, u64, u64)> {
+    const EXECUTABLE: u64 = 1;
+    const WRITABLE: u64 = 2;
+    let mut loads = Vec::new();
+    for h in table.chunks_exact(HEADER) {
+        if number::<4>(h, 0)? == 1 {
+            let start = number::<8>(h, 8)?;
+            let end = start.checked_add(number::<8>(h, 32)?).filter(|e| *e < 1 << 40)?;
+            loads.push((number::<4>(h, 4)?, start, end));
+        }
+    }
+    let hit = |&&(flags, start, end): &&(u64, u64, u64)| {
+        flags & (EXECUTABLE | WRITABLE) == EXECUTABLE && sites.range(start..end.max(start)).next().is_some()
+    };
+    let &(_, start, end) = loads.iter().find(hit)?;
+    let last = page_up(end)?;
+    let claimed = |&(_, s, e): &(u64, u64, u64)| s < last && e > end && (s, e) != (start, end);
+    if loads.iter().any(claimed) {
+        return None;
+    }
+    let start = page_down(start);
+    Some((start, last - start, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(flags: u32, offset: u64, size: u64) -> Vec<u8> {
+        let mut h = vec![0; HEADER];
+        h[0] = 1;
+        h[4..8].copy_from_slice(&flags.to_le_bytes());
+        h[8..16].copy_from_slice(&offset.to_le_bytes());
+        h[32..40].copy_from_slice(&size.to_le_bytes());
+        h
+    }
+
+    #[test]
+    fn segments() {
+        let sites = |s: u64| BTreeSet::from([s]);
+        let t = [load(4, 0, 0x800), load(5, 0x1000, 0x1234), load(4, 0x3000, 0x100)].concat();
+        assert_eq!(segment(&t, &sites(0x1100)), Some((0x1000, 0x2000, 0x2234)));
+        assert_eq!(segment(&t, &sites(0x100)), None);
+        assert_eq!(segment(&t, &sites(0x2234)), None);
+        // The data follows in the same page of the file.
+        let t = [load(5, 0, 0x1234), load(6, 0x1234, 0x100)].concat();
+        assert_eq!(segment(&t, &sites(0x1100)), None);
+        let t = [load(5, 0, 0x1234), load(6, 0x1f00, 0x400)].concat();
+        assert_eq!(segment(&t, &sites(0x1100)), None);
+        // Headers that overflow.
+        assert_eq!(segment(&load(5, u64::MAX - 4, 16), &sites(0x1100)), None);
+        // Writable text.
+        assert_eq!(segment(&load(7, 0x1000, 0x1234), &sites(0x1100)), None);
+    }
+
+    #[test]
+    fn elf_headers() {
+        let mut h = [0; 64];
+        h[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        h[32] = 64;
+        h[54] = HEADER as u8;
+        h[56] = 9;
+        assert_eq!(headers(&h), Some((64, 9)));
+        h[56] = 200;
+        assert_eq!(headers(&h), None);
+        assert_eq!(headers(&[0; 64]), None);
+    }
+}
