@@ -58,6 +58,21 @@ TEST(text_generated) {
         for (int i = 0; i < 20; i++) CHECK_EQ(((call_t)p)(), syscall(nr));
     }
 }
+// What stands before `syscall` looks like `mov $number,%eax` but is the end of a longer instruction: these store or compare a
+// constant at -0x48 from the stack pointer, and load 0x90 bytes beyond a pointer.
+__asm__(".pushsection .text\n"
+        ".balign 64\nstores: movl $0,-0x48(%rsp)\n mov $39,%eax\n movl $39,-0x48(%rsp)\n syscall\n mov -0x48(%rsp),%eax\n ret\n"
+        ".balign 64\ncompares: movl $40,-0x48(%rsp)\n mov $39,%eax\n cmpl $39,-0x48(%rsp)\n syscall\n mov -0x48(%rsp),%eax\n ret\n"
+        ".balign 64\nloads: mov $39,%eax\n lea 0x27(%rdi),%edx\n .byte 0x81, 0xc2, 0xb8, 0x27, 0, 0\n nop\n syscall\n mov %edx,%eax\n ret\n"
+        ".popsection");
+extern int stores(void), compares(void), loads(long);
+TEST(instructions_that_end_like_a_number) {
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(stores(), 39);
+        CHECK_EQ(compares(), 40);
+        CHECK_EQ(loads(1), 1 + 0x27 + 0x27b8);
+    }
+}
 TEST(text_moved) {
     char *p = text(PROT_READ | PROT_EXEC);
     calls(p, 100);

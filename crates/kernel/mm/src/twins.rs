@@ -52,6 +52,12 @@ impl Image {
     }
 }
 
+impl Drop for Image {
+    fn drop(&mut self) {
+        BYTES.fetch_sub(self.len as usize, Relaxed);
+    }
+}
+
 fn same(a: &Attr, b: &Attr) -> bool {
     (a.size, a.mtime, a.ctime) == (b.size, b.mtime, b.ctime)
 }
@@ -152,13 +158,23 @@ fn is_public(file: &OpenFile) -> bool {
     const SEARCH: u32 = 0o001;
     let Some(path) = &file.path else { return false };
     let may = |d: &Dentry, bits: u32| d.inode.perm().is_ok_and(|p| p.mode & bits == bits);
-    let mut at = path.dentry.clone();
-    let mut public = may(&at, READ);
-    while public && let Some(dir) = at.parent() {
-        public = may(&dir, SEARCH);
+    let (mut mount, mut at) = (path.mount.clone(), path.dentry.clone());
+    if !may(&at, READ) {
+        return false;
+    }
+    loop {
+        if Arc::ptr_eq(&at, &mount.root) {
+            // What is covered is not on the way.
+            let Some(below) = mount.mountpoint() else { return true };
+            (mount, at) = (below.mount, below.dentry);
+            continue;
+        }
+        let Some(dir) = at.parent() else { return true };
+        if !may(&dir, SEARCH) {
+            return false;
+        }
         at = dir;
     }
-    public
 }
 
 fn make(ctx: &dyn Context, file: &OpenFile, sites: &BTreeSet<u64>, public: bool) -> Option<Image> {

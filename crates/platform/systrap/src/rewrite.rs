@@ -317,8 +317,36 @@ fn head(before: &[u8]) -> Option<Shape> {
         // mov 8(%rsp),%r9: the C library's syscall()
         [.., 0x4c, 0x8b, 0x4c, 0x24, 0x08] => with(5),
         // mov $imm32,%eax with a small number; a prefix would make another instruction of it
-        [.., p, 0xb8, _, n, 0, 0] if *n < 4 && !matches!(p, 0x40..=0x4f | 0x66) => with(5),
+        [rest @ .., 0xb8, _, n, 0, 0] if *n < 4 && !is_operand(rest) => with(5),
         _ => None,
+    }
+}
+
+/// The byte 0xb8 that follows these may be of the same instruction: an operand of it, a part of its constant, or the opcode
+/// behind a prefix. `cmpl $0x50f,0x90(%rax)` holds `mov $0x90,%eax` and `syscall`.
+fn is_operand(before: &[u8]) -> bool {
+    match before {
+        // Prefixes.
+        [.., 0x40..=0x4f | 0x66] => true,
+        // After a short jump, `xor $0x81,%sil` of the C library's locks and `mov (%rbx),%edi` the next ones are none.
+        [.., 0x74 | 0x75, 0x2b] | [.., 0x80, 0xf6, 0x81] | [.., 0x8b, 0x3b] => false,
+        // ModRM: 0x90(%rax) of what compilers write with such an operand, with a constant that begins with 0x0f too.
+        [
+            ..,
+            0x03 | 0x2b | 0x39 | 0x3b | 0x63 | 0x69 | 0x6b | 0x80 | 0x81 | 0x83 | 0x85 | 0x89 | 0x8b | 0x8d,
+        ] => true,
+        // Shifts; the registers of an instruction between two are more usual.
+        [.., op, 0xc0 | 0xc1] => {
+            !matches!(op, 0x01 | 0x09 | 0x21 | 0x29 | 0x31 | 0x39 | 0x63 | 0x85 | 0x89 | 0x8b)
+        }
+        // SIB: table(%rax,%rdi,4).
+        [.., 0x03 | 0x2b | 0x39 | 0x3b | 0x63 | 0x85 | 0x89 | 0x8b | 0x8d, m] if m & 0xc7 == 0x84 => true,
+        // A distance of -0x48, and a constant: movl $1,-0x48(%rbp), or -0x48(%rsp).
+        [.., 0x69 | 0x81 | 0xc7 | 0xf7, m] if m & 0xc0 == 0x40 => true,
+        [.., 0x69 | 0x81 | 0xc7 | 0xf7, m, _] if m & 0xc7 == 0x44 => true,
+        // The upper half of a 64-bit constant.
+        [.., 0x48..=0x4f, 0xb8..=0xbf, _, _, _] => true,
+        _ => false,
     }
 }
 
@@ -433,6 +461,29 @@ mod tests {
         // lea 0(%rip),%rax must stay where it is.
         assert_eq!(s(&[], &[0x48, 0x8d, 0x05, 0, 0, 0, 0]), None);
         assert_eq!(s(&[], &[0x48, 0x89, 0x44, 0x24, 8]), Some((2, 0, 5)));
+    }
+
+    #[test]
+    fn what_only_looks_like_a_head() {
+        let h = |front: &[u8], n: u8| {
+            shape(&around(&[front, &[0xb8, n, 0, 0, 0]].concat(), &[0x0f, 0x0b, 0x90])).is_some()
+        };
+        // movl $1,-0x48(%rsp); movl $1,-0x48(%rbp); cmpl $1,-0x48(%rsp)
+        assert!(!h(&[0xc7, 0x44, 0x24], 1) && !h(&[0xc7, 0x45], 1) && !h(&[0x81, 0x7c, 0x24], 1));
+        // cmpl $0x50f,0x90(%rax); cmpb $15,0x90(%rax), and an addition; lea 0x90(%rax),%edi; mov 0x90(%rax,%rdi,4),%edi
+        assert!(!h(&[0x81], 0x90) && !h(&[0x80], 0x90) && !h(&[0x8d], 0x90) && !h(&[0x8b, 0xbc], 0x90));
+        // movabs $0x27b8000000,%rdi
+        assert!(!h(&[0x48, 0xbf, 0, 0, 0], 0x27));
+        // After other instructions: endbr64; xor %edi,%edi; mov %rdi,%rax; xor $0x81,%sil; a jump; nop
+        let others: [&[u8]; 6] = [
+            &[0xf3, 0x0f, 0x1e, 0xfa],
+            &[0x31, 0xff],
+            &[0x89, 0xc0],
+            &[0x40, 0x80, 0xf6, 0x81],
+            &[0x74, 0x2b],
+            &[0x90],
+        ];
+        assert!(others.iter().all(|o| h(o, 39)));
     }
 
     struct Memory(u64, [u8; 2 * AROUND]);
