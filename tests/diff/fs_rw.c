@@ -5,6 +5,25 @@
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 
+TEST(zeros_that_were_written_take_space) {
+    static char zeros[1 << 20];
+    struct stat st;
+    int f = SYS(open("zeros", O_RDWR | O_CREAT | O_TRUNC, 0644)), g = SYS(open("reserved", O_RDWR | O_CREAT | O_TRUNC, 0644));
+    CHECK_EQ(SYS(write(f, zeros, sizeof zeros)), sizeof zeros);
+    CHECK_EQ(SYS(write(f, zeros, 4096)), 4096);
+    SYS(fsync(f));
+    SYS(fstat(f, &st));
+    CHECK(st.st_blocks >= 2056);
+    SYS(fallocate(g, 0, 0, 1 << 20));
+    CHECK_EQ(SYS(pwrite(g, "x", 1, 1 << 20)), 1);
+    SYS(fsync(g));
+    SYS(fstat(g, &st));
+    CHECK(st.st_blocks >= 2056);
+    close(f);
+    close(g);
+    unlink("zeros");
+    unlink("reserved");
+}
 TEST(read_write_offsets) {
     int fd = t_file("f", "");
     CHECK_EQ(write(fd, "hello", 5), 5);

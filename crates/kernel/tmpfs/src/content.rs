@@ -23,6 +23,8 @@ const HEAP_MAX: u64 = 1 << 20;
 /// Largest file (s_maxbytes).
 pub(crate) const MAX_SIZE: u64 = i64::MAX as u64 & !(PAGE - 1);
 
+/// FALLOC_FL_KEEP_SIZE.
+const KEEP_SIZE: i32 = 1;
 /// F_SEAL_SEAL.
 pub(crate) const SEAL_SEAL: u32 = 1;
 /// F_SEAL_SHRINK.
@@ -172,7 +174,12 @@ impl Content {
                 host::truncate(&*m.rw()?, size)?;
                 for (i, p) in pages {
                     let len = (size.saturating_sub(i * PAGE)).min(PAGE) as usize;
-                    put(&m, &p[..len], i * PAGE)?;
+                    // What was written or reserved stays so, zeros and what lies beyond the end included.
+                    if len == 0 {
+                        host::allocate(&*m.rw()?, KEEP_SIZE, i * PAGE, PAGE)?;
+                    } else {
+                        put(&m, &p[..len], i * PAGE)?;
+                    }
                 }
                 if self.sealable && self.seals & !SEAL_SEAL != 0 {
                     host::add_seals(&*m.rw()?, self.seals & (SEAL_SHRINK | SEAL_GROW | SEAL_WRITE))?;
@@ -197,6 +204,8 @@ impl Content {
                         break;
                     }
                     match &mem {
+                        // Zeros of the lower file become holes.
+                        Some(_) if buf[..n].iter().all(|&b| b == 0) => {}
                         Some(m) => put(m, &buf[..n], off)?,
                         None => {
                             for (i, c) in buf[..n].chunks(PAGE as usize).enumerate() {
@@ -350,7 +359,6 @@ impl Content {
 
     /// fallocate(2): mode 0, KEEP_SIZE, PUNCH_HOLE.
     pub fn allocate(&mut self, cx: &dyn Caller, fs: &TmpFs, mode: i32, off: u64, len: u64) -> Result<()> {
-        const KEEP_SIZE: i32 = 1;
         const PUNCH_HOLE: i32 = 2;
         if mode & !(KEEP_SIZE | PUNCH_HOLE) != 0 || mode == PUNCH_HOLE {
             return Err(Errno::EOPNOTSUPP);
@@ -461,10 +469,6 @@ impl Content {
 }
 
 fn put(m: &MemFile, data: &[u8], off: u64) -> Result<()> {
-    // Zeros stay holes.
-    if data.iter().all(|&b| b == 0) {
-        return Ok(());
-    }
     match host::pwrite_full(&*m.rw()?, data, off)? {
         n if n == data.len() => Ok(()),
         _ => Err(Errno::ENOSPC),

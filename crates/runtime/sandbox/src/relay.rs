@@ -87,9 +87,7 @@ pub fn run(
             if sandbox.member.is_some() {
                 return Ok(outcome.unwrap_or(Outcome::Exited(status as u8)));
             }
-            return Ok(
-                outcome.unwrap_or_else(|| Outcome::Lost(format!("the sentry ended with status {status}")))
-            );
+            return Ok(outcome.unwrap_or_else(|| lost(status)));
         }
         if ready[2] {
             // Without it the container's mounts are no longer held together.
@@ -108,5 +106,23 @@ pub fn run(
                 let _ = sandbox.channel.send(&request, &[]);
             }
         }
+    }
+}
+
+/// What the sentry's end means, which nothing announced.
+fn lost(status: i32) -> Outcome {
+    const KILLED: i32 = 128 + libc::SIGKILL;
+    const TOO_LARGE: i32 = 128 + libc::SIGXFSZ;
+    match status {
+        KILLED => {
+            log::warn!(
+                "the sandbox was killed, most likely because its programs and files in memory reached its memory limit"
+            );
+            Outcome::Exited(KILLED as u8)
+        }
+        TOO_LARGE => Outcome::Lost(
+            "it may not have files in memory that large: raise the file size limit (ulimit -f)".into(),
+        ),
+        _ => Outcome::Lost(format!("the sentry ended with status {status}")),
     }
 }
