@@ -62,7 +62,7 @@ pub(crate) struct Place {
 impl Place {
     /// A request has come, `late` or while a spin would have lasted.
     pub(crate) fn arrived(&mut self, me: u32, stub: u32, late: bool) {
-        self.calls += 1;
+        self.calls = self.calls.saturating_add(1);
         self.late -= self.late / 16;
         if late {
             self.late += 16;
@@ -74,7 +74,7 @@ impl Place {
         if self.streak == 0 {
             self.since = cpu::tsc();
         }
-        self.streak += 1;
+        self.streak = self.streak.saturating_add(1);
     }
 
     /// It has been answered. True when the thread has moved.
