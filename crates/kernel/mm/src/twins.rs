@@ -199,11 +199,11 @@ fn make(ctx: &dyn Context, file: &OpenFile, sites: &BTreeSet<u64>, public: bool)
         let mut text = vec![0; size];
         // The file may end before its last page does.
         (read(&mut text, offset)? as u64 >= end - offset).then_some(())?;
+        // Nobody changed it meanwhile.
+        same(&host::stat(&*fd).ok()?, &attr).then_some(())?;
         let sites: Vec<u64> =
             sites.iter().filter_map(|s| s.checked_sub(offset)).filter(|s| *s < len).collect();
-        let twin = ctx.make_twin(&text, end - offset, &sites, public)?;
-        // Nobody changed it meanwhile.
-        same(&host::stat(&*fd).ok()?, &attr).then_some(twin)
+        ctx.make_twin(&text, end - offset, &sites, public)
     })();
     if twin.is_none() {
         BYTES.fetch_sub(size, Relaxed);

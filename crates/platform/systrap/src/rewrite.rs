@@ -1,7 +1,7 @@
 //! Rewriting call sites: which instructions may become a jump, and the trampoline that it leads to.
 //!
-//! Two shapes. *Head*: one instruction before `syscall` of five bytes or more whose start is beyond doubt
-//! (`mov $number,%eax` and the like) becomes the jump; the `syscall` stays, so that a jump straight to it still makes
+//! Two shapes. *Head*: one instruction before `syscall` of five bytes or more (`mov $number,%eax` and the like) that is not the end of
+//! a longer one, as far as what stands before it tells ([`is_operand`]), becomes the jump; the `syscall` stays, so that a jump straight to it still makes
 //! the call, by signal. *Tail*: the jump takes the place of `syscall` and of the first three bytes after it, whole
 //! instructions that mean the same elsewhere and are executed in the trampoline. A program may jump, or return from a
 //! signal handler, to the address after its `syscall`: so the byte that stands there then, a middle byte of the jump's

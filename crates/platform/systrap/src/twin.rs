@@ -5,7 +5,7 @@
 //! each one does for a moment, can map it as it can map the file.
 //!
 //! Any process may name any address as a call site, and what is rewritten here others execute. So nothing is taken on trust: the
-//! bytes must leave no doubt. A head is `mov $number` and `syscall`, seven bytes that are what they are; of tails only the one is
+//! bytes decide. A head is `mov $number` and `syscall`, seven bytes that end no longer instruction which compilers write; of tails only the one is
 //! accepted that C libraries have, `syscall` and a comparison of rax with -4096 or -4095. Two bytes that look like a `syscall` in the middle
 //! of another instruction remain what they were. Text in the page of the trampolines stays as it is: that page may become a program's
 //! own, while other pages still lead there.

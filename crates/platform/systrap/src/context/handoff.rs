@@ -25,9 +25,8 @@ impl SystrapContext {
     /// Waits for the next request. Spins while the stub is awake on another CPU; a spin in vain makes the next ones
     /// rarer, one that paid makes them usual again.
     pub(crate) fn await_request(&mut self) -> Result<(), Gone> {
-        let slot = &*self.thread.slot;
         let mut me = self.cpu;
-        if self.place.answered(&self.inner.cpus, me, slot.stub_cpu()) {
+        if self.place.answered(&self.inner.cpus, me, self.thread.slot.stub_cpu()) {
             me = self.moved();
         }
         let slot = &*self.thread.slot;
