@@ -3,15 +3,15 @@
 use abi::stat::makedev;
 use abi::{Result, Signal};
 use std::sync::Arc;
-use vfs::{Caller, Cap, Credentials, InodeRef, NewNode};
+use vfs::{Caller, Cap, Credentials, Creds, InodeRef, NewNode};
 use wait::Waiter;
 
 /// The kernel as the maker of the nodes.
 struct Kernel;
 
 impl Caller for Kernel {
-    fn creds(&self) -> Arc<Credentials> {
-        Arc::new(Credentials::root(Cap::ALL))
+    fn creds(&self) -> Creds {
+        Credentials::root(Cap::ALL).in_use()
     }
     fn waiter(&self) -> Arc<Waiter> {
         Waiter::new()

@@ -18,13 +18,14 @@ struct Entry {
 
 /// The cache of all trees, by node identity.
 pub(crate) struct FdCache {
-    entries: parking_lot::RwLock<HashMap<u64, Entry>>,
+    entries: biased::RwLock<HashMap<u64, Entry>>,
+    /// Ticks when a descriptor is put in, which is often enough to tell what was used long ago; looking at it is free.
     clock: AtomicU64,
     trim: Mutex<()>,
 }
 
 static CACHE: LazyLock<FdCache> = LazyLock::new(|| FdCache {
-    entries: parking_lot::RwLock::default(),
+    entries: biased::RwLock::default(),
     clock: AtomicU64::new(0),
     trim: Mutex::new(()),
 });
@@ -38,7 +39,10 @@ impl FdCache {
     pub fn get(&self, id: u64) -> Option<Arc<OwnedFd>> {
         let t = self.entries.read();
         let e = t.get(&id)?;
-        e.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        let now = self.clock.load(Ordering::Relaxed);
+        if e.used.load(Ordering::Relaxed) != now {
+            e.used.store(now, Ordering::Relaxed);
+        }
         Some(e.fd.clone())
     }
 

@@ -26,7 +26,7 @@ pub struct HostFs {
     pub(crate) root_fd: Arc<OwnedFd>,
     root: Mutex<Option<Arc<Node>>>,
     /// Nodes in use of a shared tree by (host device, inode number), so that one file is one inode.
-    pub(crate) nodes: Mutex<HashMap<(u64, u64), Weak<Node>>>,
+    pub(crate) nodes: biased::RwLock<HashMap<(u64, u64), Weak<Node>>>,
     /// Name and options of the host's file system, as far as statfs(2) tells.
     kind: (&'static str, String),
     /// Our device numbers for the host's.
@@ -49,7 +49,7 @@ impl HostFs {
             readonly: exclusive,
             root_fd: Arc::new(root),
             root: Mutex::new(None),
-            nodes: Mutex::default(),
+            nodes: biased::RwLock::default(),
             devices: Mutex::new(vec![(attr.dev, vfs::inode::new_dev())]),
         });
         let node = Node::new(&fs, None, b"", attr);

@@ -198,7 +198,7 @@ impl Inode for Node {
         let b = host::stat_at(&*to_fd, new_name).ok();
         host::rename_at(&*from_fd, name, &*to_fd, new_name, flags)?;
         let moved = |key: (u64, u64), dir: &Arc<Node>, name: &[u8]| {
-            let n = self.fs.nodes.lock().get(&key).and_then(|w| w.upgrade());
+            let n = self.fs.nodes.read().get(&key).and_then(|w| w.upgrade());
             if let Some(n) = n {
                 n.moved(dir, name);
             }

@@ -7,7 +7,7 @@ use abi::stat::Attr;
 use abi::{Errno, PATH_MAX, Result};
 use hostsys::fs::{self as host, Access};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -42,8 +42,8 @@ pub(crate) struct Node {
     pub kind: u32,
     /// Host device and inode number.
     pub key: (u64, u64),
-    place: Mutex<Place>,
-    attr: Mutex<Attr>,
+    place: biased::RwLock<Place>,
+    attr: biased::RwLock<Attr>,
     /// A descriptor that some open file holds: the object stays reachable after its name is gone.
     pub held: Mutex<Weak<OwnedFd>>,
     pub target: OnceLock<Vec<u8>>,
@@ -61,8 +61,8 @@ impl Node {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             kind: attr.mode & S_IFMT,
             key: (attr.dev, attr.ino),
-            place: Mutex::new(Place { parent, name: Arc::from(name) }),
-            attr: Mutex::new(translate(fs, attr)),
+            place: biased::RwLock::new(Place { parent, name: Arc::from(name) }),
+            attr: biased::RwLock::new(translate(fs, attr)),
             held: Mutex::new(Weak::new()),
             target: OnceLock::new(),
             attachments: OnceLock::new(),
@@ -76,15 +76,23 @@ impl Node {
         if fs.mode == Mode::Exclusive {
             return Node::new(fs, Some(parent.clone()), name, attr);
         }
-        let mut t = fs.nodes.lock();
         let key = (attr.dev, attr.ino);
-        if let Some(n) = t.get(&key).and_then(Weak::upgrade)
-            && n.kind == attr.mode & S_IFMT
-        {
-            drop(t);
+        let known = |t: &HashMap<(u64, u64), Weak<Node>>| {
+            t.get(&key).and_then(Weak::upgrade).filter(|n| n.kind == attr.mode & S_IFMT)
+        };
+        let again = |n: Arc<Node>| {
             n.moved(parent, name);
             n.refresh(attr);
-            return n;
+            n
+        };
+        let node = known(&fs.nodes.read());
+        if let Some(n) = node {
+            return again(n);
+        }
+        let mut t = fs.nodes.write();
+        if let Some(n) = known(&t) {
+            drop(t);
+            return again(n);
         }
         let n = Node::new(fs, Some(parent.clone()), name, attr);
         if t.len() >= 1024 && t.len().is_power_of_two() {
@@ -129,31 +137,35 @@ impl Node {
 
     /// Notes a new place.
     pub fn moved(&self, parent: &Arc<Node>, name: &[u8]) {
-        let old = {
-            let mut p = self.place.lock();
-            if p.parent.as_ref().is_some_and(|q| Arc::ptr_eq(q, parent)) && *p.name == *name {
-                return;
-            }
-            std::mem::replace(&mut *p, Place { parent: Some(parent.clone()), name: Arc::from(name) })
+        let same = {
+            let p = self.place.read();
+            p.parent.as_ref().is_some_and(|q| Arc::ptr_eq(q, parent)) && *p.name == *name
         };
-        drop(old);
+        if !same {
+            let new = Place { parent: Some(parent.clone()), name: Arc::from(name) };
+            let old = std::mem::replace(&mut *self.place.write(), new);
+            drop(old);
+        }
     }
 
     /// What was known last, without asking.
     pub fn known(&self) -> Attr {
-        *self.attr.lock()
+        *self.attr.read()
     }
 
     /// Notes attributes as the host gave them; returns them as the guest sees them.
     pub fn refresh(&self, attr: Attr) -> Attr {
         let a = translate(&self.fs, attr);
-        *self.attr.lock() = a;
+        let same = *self.attr.read() == a;
+        if !same {
+            *self.attr.write() = a;
+        }
         a
     }
 
     /// Parent and name; `None` for the root.
     pub fn place(&self) -> Option<(Arc<Node>, Arc<[u8]>)> {
-        let p = self.place.lock();
+        let p = self.place.read();
         Some((p.parent.clone()?, p.name.clone()))
     }
 
@@ -187,10 +199,10 @@ impl Node {
         let mut at: Option<Arc<Node>> = None;
         let base = loop {
             let n: &Node = at.as_deref().unwrap_or(self);
-            let Some((parent, name)) = n.place() else { break self.fs.root_fd.clone() };
             if let Some(fd) = cache().get(n.id) {
                 break fd;
             }
+            let Some((parent, name)) = n.place() else { break self.fs.root_fd.clone() };
             names.push(name);
             at = Some(parent);
         };

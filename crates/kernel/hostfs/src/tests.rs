@@ -13,10 +13,10 @@ use wait::{Events, Waiter};
 struct Plain;
 
 impl Caller for Plain {
-    fn creds(&self) -> Arc<Credentials> {
+    fn creds(&self) -> Creds {
         let mut c = Credentials::root(Cap::ALL);
         c.fsuid = rustix_uid();
-        Arc::new(c)
+        c.in_use()
     }
     fn waiter(&self) -> Arc<Waiter> {
         Waiter::new()

@@ -1,14 +1,14 @@
 use crate::{Attributes, MAX_BYTES, Mqueues, QueueFile};
 use abi::{Errno, Signal};
 use std::sync::Arc;
-use vfs::{Caller, Credentials, Failure};
+use vfs::{Caller, Credentials, Creds, Failure};
 use wait::Waiter;
 
 struct User(u64);
 
 impl Caller for User {
-    fn creds(&self) -> Arc<Credentials> {
-        Arc::new(Credentials::root(self.0))
+    fn creds(&self) -> Creds {
+        Credentials::root(self.0).in_use()
     }
     fn waiter(&self) -> Arc<Waiter> {
         let w = Waiter::new();

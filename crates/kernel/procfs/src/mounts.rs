@@ -6,10 +6,10 @@ use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use vfs::mount::Propagation;
-use vfs::{FsView, Mount, MountNs, Path};
+use vfs::{FsView, Mount, MountNs, Path, View};
 use wait::{Events, WaitQueue};
 
-fn view(at: &At) -> Result<Arc<FsView>> {
+fn view(at: &At) -> Result<View> {
     Ok(at.proc()?.task().and_then(|t| t.fs()).ok_or(Errno::EINVAL)?.view())
 }
 

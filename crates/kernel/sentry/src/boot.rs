@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::signal::Handlers;
 use task::{Container, Current, Kernel, Limits, Program, SysErr, ThreadGroup, Uts};
-use vfs::{Credentials, FdTable, FsContext, OpenFile};
+use vfs::{Credentials, FdTable, FsContext, OpenFile, View};
 
 /// Descriptors passed with the specification; each is taken once.
 pub(crate) struct Fds(Vec<Option<OwnedFd>>);
@@ -119,7 +119,7 @@ pub(crate) fn container(
                 pod,
                 console,
                 first: parking_lot::Mutex::new(Some(c)),
-                view,
+                view: View::into_inner(view),
                 signals_end_init: spec.signals_end_init,
             }))
         }

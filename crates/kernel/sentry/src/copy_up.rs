@@ -52,7 +52,7 @@ fn names(at: &Path) -> Result<Vec<Vec<u8>>, Errno> {
             true
         }
     }
-    let file = open_path(&Setup, at, libc::O_RDONLY | libc::O_DIRECTORY).map_err(Failure::errno)?;
+    let file = open_path(&Setup, at.clone(), libc::O_RDONLY | libc::O_DIRECTORY).map_err(Failure::errno)?;
     let mut names = Names(Vec::new());
     loop {
         let before = names.0.len();
@@ -64,8 +64,8 @@ fn names(at: &Path) -> Result<Vec<Vec<u8>>, Errno> {
 }
 
 fn content(from: &Path, to: &Path) -> Result<(), Errno> {
-    let from = open_path(&Setup, from, libc::O_RDONLY).map_err(Failure::errno)?;
-    let to = open_path(&Setup, to, libc::O_WRONLY).map_err(Failure::errno)?;
+    let from = open_path(&Setup, from.clone(), libc::O_RDONLY).map_err(Failure::errno)?;
+    let to = open_path(&Setup, to.clone(), libc::O_WRONLY).map_err(Failure::errno)?;
     let mut buffer = vec![0; 64 << 10];
     let mut at = 0u64;
     loop {

@@ -9,8 +9,8 @@ use task::{Container, Kernel};
 use vfs::cred::Cap;
 use vfs::mount::Propagation;
 use vfs::{
-    Caller, Credentials, Dentry, FileSystem, FsContext, FsView, Lookup, Mount, MountFlags, MountNs, Path,
-    Start, SuperBlock,
+    Caller, Credentials, Creds, Dentry, FileSystem, FsContext, FsView, Lookup, Mount, MountFlags, MountNs,
+    Path, Start, SuperBlock,
 };
 use wait::Waiter;
 
@@ -18,8 +18,8 @@ use wait::Waiter;
 pub(crate) struct Setup;
 
 impl Caller for Setup {
-    fn creds(&self) -> Arc<Credentials> {
-        Arc::new(Credentials::root(Cap::ALL))
+    fn creds(&self) -> Creds {
+        Credentials::root(Cap::ALL).in_use()
     }
     fn waiter(&self) -> Arc<Waiter> {
         Waiter::new()

@@ -3,7 +3,7 @@
 use abi::Signal;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use vfs::{Caller, Credentials};
+use vfs::{Caller, Credentials, Creds};
 use wait::Waiter;
 
 pub struct Plain {
@@ -21,8 +21,8 @@ impl Plain {
 }
 
 impl Caller for Plain {
-    fn creds(&self) -> Arc<Credentials> {
-        Arc::new(Credentials::root(0))
+    fn creds(&self) -> Creds {
+        Credentials::root(0).in_use()
     }
     fn waiter(&self) -> Arc<Waiter> {
         self.waiter.clone()

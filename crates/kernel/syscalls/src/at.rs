@@ -4,7 +4,7 @@ use crate::arg::{DirFd, Fd, PathPtr};
 use abi::{Errno, Result};
 use std::sync::Arc;
 use task::Current;
-use vfs::{FsView, Lookup, OpenFile, Path, Start};
+use vfs::{Lookup, OpenFile, Path, Start, View};
 
 /// `CWD` for calls without a directory descriptor.
 pub const CWD: DirFd = DirFd(libc::AT_FDCWD);
@@ -54,7 +54,7 @@ pub fn follow(flags: i32) -> Lookup {
 /// A path argument, read from the guest, with the caller's view of the tree.
 pub struct At {
     /// The caller's root, working directory and mounts.
-    pub view: Arc<FsView>,
+    pub view: View,
     /// Where the path starts.
     pub start: Start,
     /// The path.

@@ -72,7 +72,7 @@ fn fix_caps(old: &Credentials, n: &mut Credentials) {
 
 pub fn setuid(c: &mut Current, uid: u32) -> SysResult {
     let old = c.creds();
-    let mut n = (*old).clone();
+    let mut n = Credentials::clone(&old);
     if uid == KEEP {
         return Err(Errno::EINVAL.into());
     }
@@ -90,7 +90,7 @@ pub fn setuid(c: &mut Current, uid: u32) -> SysResult {
 pub fn setreuid(c: &mut Current, ruid: u32, euid: u32) -> SysResult {
     let old = c.creds();
     let capable = old.capable(Cap::SETUID);
-    let mut n = (*old).clone();
+    let mut n = Credentials::clone(&old);
     if ruid != KEEP {
         if !capable && ruid != old.uid && ruid != old.euid {
             return Err(Errno::EPERM.into());
@@ -116,7 +116,7 @@ pub fn setresuid(c: &mut Current, ruid: u32, euid: u32, suid: u32) -> SysResult 
     if !old.capable(Cap::SETUID) && [ruid, euid, suid].iter().any(|u| *u != KEEP && !mine.contains(u)) {
         return Err(Errno::EPERM.into());
     }
-    let mut n = (*old).clone();
+    let mut n = Credentials::clone(&old);
     let pick = |v, o| if v == KEEP { o } else { v };
     n.uid = pick(ruid, old.uid);
     n.euid = pick(euid, old.euid);
@@ -127,7 +127,7 @@ pub fn setresuid(c: &mut Current, ruid: u32, euid: u32, suid: u32) -> SysResult 
 
 pub fn setgid(c: &mut Current, gid: u32) -> SysResult {
     let old = c.creds();
-    let mut n = (*old).clone();
+    let mut n = Credentials::clone(&old);
     if gid == KEEP {
         return Err(Errno::EINVAL.into());
     }
@@ -146,7 +146,7 @@ pub fn setgid(c: &mut Current, gid: u32) -> SysResult {
 pub fn setregid(c: &mut Current, rgid: u32, egid: u32) -> SysResult {
     let old = c.creds();
     let capable = old.capable(Cap::SETGID);
-    let mut n = (*old).clone();
+    let mut n = Credentials::clone(&old);
     if rgid != KEEP {
         if !capable && rgid != old.gid && rgid != old.egid {
             return Err(Errno::EPERM.into());
@@ -173,7 +173,7 @@ pub fn setresgid(c: &mut Current, rgid: u32, egid: u32, sgid: u32) -> SysResult 
     if !old.capable(Cap::SETGID) && [rgid, egid, sgid].iter().any(|g| *g != KEEP && !mine.contains(g)) {
         return Err(Errno::EPERM.into());
     }
-    let mut n = (*old).clone();
+    let mut n = Credentials::clone(&old);
     let pick = |v, o| if v == KEEP { o } else { v };
     n.gid = pick(rgid, old.gid);
     n.egid = pick(egid, old.egid);
@@ -204,7 +204,7 @@ pub fn setfsuid(c: &mut Current, uid: u32) -> SysResult {
     let old = c.creds();
     let allowed = [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) || old.capable(Cap::SETUID);
     if uid != KEEP && allowed && uid != old.fsuid {
-        let mut n = (*old).clone();
+        let mut n = Credentials::clone(&old);
         n.fsuid = uid;
         // CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, LINUX_IMMUTABLE, MKNOD, MAC_OVERRIDE
         let fs = 0x1f | Cap::LINUX_IMMUTABLE.bit() | Cap::MKNOD.bit() | Cap::MAC_OVERRIDE.bit();
@@ -224,7 +224,7 @@ pub fn setfsgid(c: &mut Current, gid: u32) -> SysResult {
     let old = c.creds();
     let allowed = [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) || old.capable(Cap::SETGID);
     if gid != KEEP && allowed {
-        let mut n = (*old).clone();
+        let mut n = Credentials::clone(&old);
         n.fsgid = gid;
         c.task.set_creds(n);
     }
@@ -256,7 +256,7 @@ pub fn setgroups(c: &mut Current, size: u64, list: Ptr) -> SysResult {
     }
     let mut groups: Vec<u32> = c.read_array(list.0, size as u32 as usize, NGROUPS_MAX as usize)?;
     groups.sort_unstable();
-    let mut n = (*old).clone();
+    let mut n = Credentials::clone(&old);
     n.groups = groups;
     c.task.set_creds(n);
     Ok(0)
@@ -357,7 +357,7 @@ pub fn capset(c: &mut Current, hdr: Ptr, data: Ptr) -> SysResult {
     if bad {
         return Err(Errno::EPERM.into());
     }
-    let mut k = (*old).clone();
+    let mut k = Credentials::clone(&old);
     (k.effective, k.permitted, k.inheritable) = (effective, permitted, inheritable);
     k.ambient &= permitted & inheritable;
     c.task.set_creds(k);

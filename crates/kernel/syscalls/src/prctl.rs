@@ -4,7 +4,7 @@ use abi::{Errno, Signal};
 use platform::Action;
 use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
-use vfs::{Caller, Cap};
+use vfs::{Caller, Cap, Credentials};
 
 const PR_SET_MM: i32 = 35;
 const PR_CAP_AMBIENT: i32 = 47;
@@ -36,7 +36,7 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
         }
         libc::PR_GET_KEEPCAPS => u64::from(c.creds().securebits & 16 != 0),
         libc::PR_SET_KEEPCAPS => {
-            let mut k = (*c.creds()).clone();
+            let mut k = Credentials::clone(&c.creds());
             if a > 1 {
                 return Err(Errno::EINVAL.into());
             }
@@ -77,7 +77,7 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
             c.creds().bounding >> a & 1
         }
         libc::PR_CAPBSET_DROP => {
-            let mut k = (*c.creds()).clone();
+            let mut k = Credentials::clone(&c.creds());
             if !k.capable(Cap::SETPCAP) {
                 return Err(Errno::EPERM.into());
             }
@@ -147,7 +147,7 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
 }
 
 fn set_securebits(c: &mut Current, bits: u64) -> Result<u64, Errno> {
-    let mut k = (*c.creds()).clone();
+    let mut k = Credentials::clone(&c.creds());
     let old = k.securebits as u64;
     let locked = (old & 0xaa) >> 1;
     let bad = (old & locked) ^ (bits & locked) != 0 || old & 0xaa & !bits != 0 || bits & !SECURE_ALL != 0;
@@ -160,7 +160,7 @@ fn set_securebits(c: &mut Current, bits: u64) -> Result<u64, Errno> {
 }
 
 fn ambient(c: &mut Current, op: u64, cap: u64, d: u64, e: u64) -> Result<u64, Errno> {
-    let mut k = (*c.creds()).clone();
+    let mut k = Credentials::clone(&c.creds());
     if op == 4 {
         if cap != 0 || d != 0 || e != 0 {
             return Err(Errno::EINVAL);

@@ -102,7 +102,7 @@ fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control
         let bytes = scratch.get(data.len);
         gather(c, data, 0, bytes)?;
         let req = SendRequest { data: bytes, addr, control, flags };
-        return Ok(io::send(c, s.file(), ops, &*view, req)? as u64);
+        return Ok(io::send(c, s.file(), ops, &**view, req)? as u64);
     }
     let mut control = Some(control);
     let mut sent = 0;
@@ -113,7 +113,7 @@ fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control
             gather(c, data, sent, bytes)?;
             let control = control.take().unwrap_or_default();
             let req = SendRequest { data: bytes, addr, control, flags };
-            Ok(io::send(c, s.file(), ops, &*view, req)?)
+            Ok(io::send(c, s.file(), ops, &**view, req)?)
         };
         match one() {
             Ok(k) => {

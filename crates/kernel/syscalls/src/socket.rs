@@ -72,14 +72,14 @@ pub fn socketpair(c: &mut Current, domain: i32, kind: i32, protocol: i32, fds: P
 pub fn bind(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let addr = read_addr(c, addr, len)?;
-    s.ops()?.bind(c, &*c.fs().view(), &addr)?;
+    s.ops()?.bind(c, &**c.fs().view(), &addr)?;
     Ok(0)
 }
 
 pub fn connect(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let addr = read_addr(c, addr, len)?;
-    io::connect(c, s.file(), s.ops()?, &*c.fs().view(), &addr)?;
+    io::connect(c, s.file(), s.ops()?, &**c.fs().view(), &addr)?;
     Ok(0)
 }
 

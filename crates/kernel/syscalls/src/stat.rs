@@ -186,7 +186,7 @@ fn do_access(c: &Current, dir: DirFd, path: PathPtr, mode: i32, flags: i32) -> R
     check_flags(flags, libc::AT_EACCESS | libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH)?;
     let (start, path) = at::read_flags(c, dir, path, flags)?;
     let creds = c.creds();
-    let creds = if flags & libc::AT_EACCESS != 0 { (*creds).clone() } else { real(&creds) };
+    let creds = if flags & libc::AT_EACCESS != 0 { Credentials::clone(&creds) } else { real(&creds) };
     attr::access(c, &creds, &c.fs().view(), &start, &path, at::follow(flags), mode as u32)
 }
 

@@ -3,18 +3,18 @@ use crate::sem::{Ask, SemBuf, UndoList};
 use crate::{IPC_PRIVATE, IpcNamespace};
 use abi::{Errno, Signal};
 use std::sync::Arc;
-use vfs::{Caller, Credentials, Failure};
+use vfs::{Caller, Credentials, Creds, Failure};
 use wait::Waiter;
 
 struct User(u32);
 
 impl Caller for User {
-    fn creds(&self) -> Arc<Credentials> {
+    fn creds(&self) -> Creds {
         let mut c = Credentials::root(0);
         (c.uid, c.euid, c.fsuid) = (self.0, self.0, self.0);
         (c.gid, c.egid, c.fsgid) = (self.0, self.0, self.0);
         c.groups.clear();
-        Arc::new(c)
+        c.in_use()
     }
     fn waiter(&self) -> Arc<Waiter> {
         let w = Waiter::new();

@@ -10,7 +10,7 @@ use platform::{Action, Spawn};
 use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::{Caller, Cap};
+use vfs::{Caller, Cap, Credentials, Creds};
 
 /// Arguments of clone3(2), which the older calls are translated to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,14 +105,14 @@ impl Current {
         };
         let group = if thread { self.task.group.clone() } else { self.new_group(tid, a) };
         let fds = if a.flags & FILES != 0 { self.fds() } else { self.fd_table.fork_copy() };
-        let fs = if a.flags & FS != 0 { self.fs() } else { self.fs_context.fork_copy() };
+        let fs = if a.flags & FS != 0 { self.fs().clone() } else { self.fs_context.fork_copy() };
         if a.flags & NEWNS != 0 {
             fs.unshare_mounts();
         }
         let task = Task::new(TaskInit {
             tid,
             group: group.clone(),
-            creds: self.task.creds(),
+            creds: Creds::into_inner(self.task.creds()),
             mm: child_mm.clone(),
             fds: fds.clone(),
             fs: fs.clone(),
@@ -319,7 +319,7 @@ impl Current {
         ctx: Box<dyn platform::Context>,
         mm: Arc<mm::Mm>,
         group: Arc<ThreadGroup>,
-        creds: vfs::Credentials,
+        creds: Credentials,
         fds: Arc<vfs::FdTable>,
         fs: Arc<vfs::FsContext>,
     ) -> Current {

@@ -11,7 +11,7 @@ use platform::Context;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use vfs::{Caller, Credentials, FdTable, FsContext, OpenFile, UserMemory};
+use vfs::{Caller, Creds, FdTable, FsContext, OpenFile, UserMemory};
 use wait::Waiter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -109,8 +109,8 @@ impl Current {
     }
 
     /// Root, working directory, umask, mounts.
-    pub fn fs(&self) -> Arc<FsContext> {
-        self.fs_context.clone()
+    pub fn fs(&self) -> &Arc<FsContext> {
+        &self.fs_context
     }
 
     /// True when other tasks use the same descriptor table.
@@ -329,7 +329,7 @@ impl Current {
 pub struct TaskCaller(Arc<Task>);
 
 impl Caller for TaskCaller {
-    fn creds(&self) -> Arc<Credentials> {
+    fn creds(&self) -> Creds {
         self.0.creds()
     }
     fn waiter(&self) -> Arc<Waiter> {
@@ -369,7 +369,7 @@ impl Caller for TaskCaller {
 }
 
 impl Caller for Current {
-    fn creds(&self) -> Arc<Credentials> {
+    fn creds(&self) -> Creds {
         self.task.creds()
     }
     fn waiter(&self) -> Arc<Waiter> {

@@ -214,7 +214,7 @@ impl Current {
     /// Credentials of the new program: set-id bits and the capability rules of capabilities(7).
     fn exec_creds(&self, file: &OpenFile) -> Result<Credentials> {
         let old = self.task.creds();
-        let mut c = (*old).clone();
+        let mut c = Credentials::clone(&old);
         let attr = file.attr()?;
         let nosuid =
             file.path.as_ref().is_some_and(|p| p.mount.flags().contains(vfs::mount::MountFlags::NOSUID));

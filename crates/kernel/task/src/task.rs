@@ -7,6 +7,7 @@ use crate::seccomp::Seccomp;
 use crate::signal::{Handlers, Pending};
 use crate::timers::Timers;
 use abi::{Result, SigInfo, SigSet, Signal};
+use arc_swap::ArcSwap;
 use mm::Mm;
 use parking_lot::{Mutex as Leaf, RwLock};
 use platform::{Interrupt, Word};
@@ -14,7 +15,7 @@ use ranked::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
-use vfs::{Credentials, FdTable, FsContext};
+use vfs::{Credentials, Creds, FdTable, FsContext};
 use wait::{Events, WaitQueue, Waiter};
 
 /// Rank of a handler table, inside the signal state.
@@ -27,7 +28,7 @@ pub struct Task {
     tid: AtomicI32,
     /// The process it belongs to.
     pub group: Arc<ThreadGroup>,
-    creds: RwLock<Arc<Credentials>>,
+    creds: ArcSwap<Credentials>,
     mm: RwLock<Arc<Mm>>,
     fds: RwLock<Option<Arc<FdTable>>>,
     fs: RwLock<Option<Arc<FsContext>>>,
@@ -138,7 +139,7 @@ impl Task {
         Arc::new(Task {
             tid: AtomicI32::new(i.tid),
             group: i.group,
-            creds: RwLock::new(i.creds),
+            creds: ArcSwap::new(i.creds),
             mm: RwLock::new(i.mm),
             fds: RwLock::new(Some(i.fds)),
             fs: RwLock::new(Some(i.fs)),
@@ -190,8 +191,8 @@ impl Task {
         pids::namespace(self.group.tgid)
     }
     /// Credentials.
-    pub fn creds(&self) -> Arc<Credentials> {
-        self.creds.read().clone()
+    pub fn creds(&self) -> Creds {
+        self.creds.load()
     }
     /// Processor time of its sentry thread in nanoseconds.
     pub fn sentry_time(&self) -> u64 {
@@ -200,7 +201,7 @@ impl Task {
     }
     /// Replaces the credentials.
     pub fn set_creds(&self, c: Credentials) {
-        *self.creds.write() = Arc::new(c);
+        self.creds.store(Arc::new(c));
         self.tell_creds();
     }
     fn tell_creds(&self) {

@@ -44,8 +44,10 @@ pub(crate) struct MemFile {
     used: AtomicU64,
 }
 
+/// Ticks when a descriptor is opened, which is often enough to tell what was used long ago; looking at it is free.
+static CLOCK: AtomicU64 = AtomicU64::new(1);
+
 fn tick() -> u64 {
-    static CLOCK: AtomicU64 = AtomicU64::new(1);
     CLOCK.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -79,7 +81,10 @@ impl MemFile {
         slot: fn(&mut Descriptors) -> &mut Option<Arc<OwnedFd>>,
         access: Access,
     ) -> Result<Arc<OwnedFd>> {
-        self.used.store(tick(), Ordering::Relaxed);
+        let now = CLOCK.load(Ordering::Relaxed);
+        if self.used.load(Ordering::Relaxed) != now {
+            self.used.store(now, Ordering::Relaxed);
+        }
         let (Some(dir), Some(name)) = (BACKING.get(), &self.name) else {
             return self.fds.lock().rw.clone().ok_or(abi::Errno::EIO);
         };
@@ -87,6 +92,7 @@ impl MemFile {
             return Ok(fd.clone());
         }
         close_unused();
+        tick();
         let fd = Arc::new(host::open_at(dir, name, access)?);
         let mut fds = self.fds.lock();
         let place = slot(&mut fds);

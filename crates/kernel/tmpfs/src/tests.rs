@@ -8,11 +8,13 @@ use vfs::locks::{self, Kind, Owner};
 use vfs::*;
 use wait::Waiter;
 
+mod walking;
+
 struct Plain(Arc<Credentials>);
 
 impl Caller for Plain {
-    fn creds(&self) -> Arc<Credentials> {
-        self.0.clone()
+    fn creds(&self) -> Creds {
+        Creds::from_inner(self.0.clone())
     }
     fn waiter(&self) -> Arc<Waiter> {
         Waiter::new()

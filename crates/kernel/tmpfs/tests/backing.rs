@@ -9,8 +9,8 @@ use wait::Waiter;
 struct Plain;
 
 impl Caller for Plain {
-    fn creds(&self) -> Arc<Credentials> {
-        Arc::new(Credentials::root(Cap::ALL))
+    fn creds(&self) -> Creds {
+        Credentials::root(Cap::ALL).in_use()
     }
     fn waiter(&self) -> Arc<Waiter> {
         Waiter::new()

@@ -5,7 +5,7 @@ use abi::{Errno, Result, Signal};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, Credentials, UserMemory};
+use vfs::{Caller, Credentials, Creds, UserMemory};
 use wait::Waiter;
 
 pub struct Plain {
@@ -22,8 +22,8 @@ impl Plain {
 }
 
 impl Caller for Plain {
-    fn creds(&self) -> Arc<Credentials> {
-        Arc::new(Credentials::root(0))
+    fn creds(&self) -> Creds {
+        Credentials::root(0).in_use()
     }
     fn waiter(&self) -> Arc<Waiter> {
         self.waiter.clone()

@@ -1,6 +1,6 @@
 //! What the file layer may know of the task that calls it.
 
-use crate::cred::Credentials;
+use crate::cred::Creds;
 use abi::{Result, Signal};
 use std::sync::Arc;
 use wait::Waiter;
@@ -9,7 +9,7 @@ use wait::Waiter;
 /// how to sleep. Implemented by `task::Current`; tests have a plain one.
 pub trait Caller {
     /// Credentials for permission checks (fsuid, fsgid, groups, capabilities).
-    fn creds(&self) -> Arc<Credentials>;
+    fn creds(&self) -> Creds;
     /// The sleeping side of this thread.
     fn waiter(&self) -> Arc<Waiter>;
     /// Thread group id (getpid(2)).

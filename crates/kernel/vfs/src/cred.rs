@@ -1,5 +1,11 @@
 //! Credentials: immutable once built, shared by `Arc`. See credentials(7), capabilities(7).
 
+use arc_swap::Guard;
+use std::sync::Arc;
+
+/// Credentials in use: usually borrowed from a task, without counting. Not to be kept for longer than a call.
+pub type Creds = Guard<Arc<Credentials>>;
+
 /// A capability number (linux/capability.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cap(pub u8);
@@ -80,6 +86,11 @@ impl Credentials {
             ambient: 0,
             securebits: 0,
         }
+    }
+
+    /// In use as they are, for callers that are not tasks.
+    pub fn in_use(self) -> Creds {
+        Guard::from_inner(Arc::new(self))
     }
 
     /// True when the capability is effective.

@@ -11,6 +11,7 @@
 //! takes; nothing that a file system holds is held while a directory is locked.
 
 use crate::inode::{FileSystem, InodeRef};
+use biased::ReadGuard;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -38,13 +39,27 @@ pub const S_IFSOCK: u32 = 0o140000;
 #[derive(Default)]
 pub(crate) struct NameHasher(u64);
 
+impl NameHasher {
+    fn word(&mut self, w: u64) {
+        self.0 = (self.0.rotate_left(5) ^ w).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
 impl Hasher for NameHasher {
     fn write(&mut self, bytes: &[u8]) {
-        for c in bytes.chunks(8) {
-            let mut w = [0u8; 8];
-            w[..c.len()].copy_from_slice(c);
-            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(w)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (words, rest) = bytes.as_chunks::<8>();
+        for w in words {
+            self.word(u64::from_le_bytes(*w));
         }
+        // The last eight bytes once more where there are as many, so that no byte is looked at alone.
+        match bytes {
+            _ if rest.is_empty() => {}
+            [.., a, b, c, d, e, f, g, h] => self.word(u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h])),
+            short => self.word(short.iter().fold(0, |w, b| w << 8 | u64::from(*b))),
+        }
+    }
+    fn write_usize(&mut self, n: usize) {
+        self.word(n as u64);
     }
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 32)
@@ -69,6 +84,30 @@ pub(crate) enum Cached {
     Unknown,
 }
 
+/// As [`Cached`], borrowed from [`Names`].
+pub(crate) enum Name<'a> {
+    /// It exists.
+    Present(&'a Arc<Dentry>),
+    /// It does not exist.
+    Absent,
+    /// Ask the file system.
+    Unknown,
+}
+
+/// The names of a directory, which stay as they are meanwhile.
+pub(crate) struct Names<'a>(ReadGuard<'a, NameMap<Child>>);
+
+impl Names<'_> {
+    /// What the cache knows of `name`.
+    pub(crate) fn get(&self, name: &[u8]) -> Name<'_> {
+        match self.0.get(name) {
+            Some(Child::Strong(d)) => Name::Present(d),
+            Some(Child::Negative) => Name::Absent,
+            Some(Child::Weak(_)) | None => Name::Unknown,
+        }
+    }
+}
+
 struct Place {
     parent: Option<Arc<Dentry>>,
     name: Arc<[u8]>,
@@ -89,7 +128,8 @@ pub struct Dentry {
     /// Mounts on top of this dentry, in all namespaces.
     pub(crate) mounted: AtomicU32,
     dir: Mutex<()>,
-    children: RwLock<NameMap<Child>>,
+    /// Read by everybody who passes through, written when names come and go.
+    children: biased::RwLock<NameMap<Child>>,
 }
 
 /// Dentries alive, and how many there may be before unused ones go.
@@ -126,7 +166,7 @@ impl Dentry {
             linkable: AtomicBool::new(false),
             mounted: AtomicU32::new(0),
             dir: Mutex::new(()),
-            children: RwLock::default(),
+            children: biased::RwLock::default(),
         })
     }
 
@@ -204,6 +244,11 @@ impl Dentry {
         self.dir.lock()
     }
 
+    /// The names, unless somebody is changing them.
+    pub(crate) fn names(&self) -> Option<Names<'_>> {
+        self.children.try_read().map(Names)
+    }
+
     /// What the cache knows of `name`.
     pub(crate) fn cached(&self, name: &[u8]) -> Cached {
         match self.children.read().get(name) {
@@ -216,14 +261,20 @@ impl Dentry {
 
     /// Records that `name` is `inode`; returns the dentry, an existing one when it already stands for it.
     pub(crate) fn insert(self: &Arc<Dentry>, name: &[u8], inode: InodeRef) -> Arc<Dentry> {
-        let mut c = self.children.write();
-        let old = match c.get(name) {
+        let known = |c: &NameMap<Child>| match c.get(name) {
             Some(Child::Strong(d)) => Some(d.clone()),
             Some(Child::Weak(w)) => w.upgrade(),
             _ => None,
         };
-        if let Some(d) = old {
-            if Arc::ptr_eq(&d.inode, &inode) || d.is_mountpoint() {
+        let stands = |d: &Arc<Dentry>| Arc::ptr_eq(&d.inode, &inode) || d.is_mountpoint();
+        // Where the file system is asked every time, the answer is mostly what it was.
+        let old = known(&self.children.read());
+        if let Some(d) = old.filter(stands) {
+            return d;
+        }
+        let mut c = self.children.write();
+        if let Some(d) = known(&c) {
+            if stands(&d) {
                 return d;
             }
             d.unlinked.store(true, Ordering::Release);
@@ -274,6 +325,9 @@ impl Dentry {
     }
 
     fn forget_negatively(&self, name: &[u8]) -> Option<Child> {
+        if self.volatile && !self.children.read().contains_key(name) {
+            return None;
+        }
         let mut c = self.children.write();
         if self.volatile {
             return c.remove(name);

@@ -9,7 +9,6 @@ use crate::caller::Caller;
 use crate::file::OpenFile;
 use crate::locks;
 use abi::{Errno, Result};
-use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,12 +67,12 @@ impl Inner {
 pub struct FdTable {
     /// Identity as owner of POSIX record locks.
     pub id: u64,
-    inner: RwLock<Inner>,
+    inner: biased::RwLock<Inner>,
 }
 
 impl Default for FdTable {
     fn default() -> FdTable {
-        FdTable { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), inner: RwLock::default() }
+        FdTable { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), inner: biased::RwLock::default() }
     }
 }
 
@@ -212,7 +211,7 @@ impl FdTable {
                 }
             });
         }
-        Arc::new(FdTable { inner: RwLock::new(Inner { slots, low }), ..FdTable::default() })
+        Arc::new(FdTable { inner: biased::RwLock::new(Inner { slots, low }), ..FdTable::default() })
     }
 
     /// Closes what is marked close-on-exec.

@@ -9,6 +9,7 @@ use abi::{Errno, Result};
 use hostsys::memfd::CopyArea;
 use parking_lot::Mutex;
 use std::any::Any;
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -188,7 +189,19 @@ pub trait FileOps: Send + Sync + Any {
     }
 }
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// An identity that no other open file has. A thread takes a good many at once, so that threads that open files do not
+/// meet at one counter.
+fn new_id() -> u64 {
+    const MANY: u64 = 256;
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! { static MINE: Cell<u64> = const { Cell::new(0) } }
+    let mut id = MINE.get();
+    if id.is_multiple_of(MANY) {
+        id = NEXT.fetch_add(1, Ordering::Relaxed) * MANY;
+    }
+    MINE.set(id + 1);
+    id
+}
 
 /// An open file description: shared by every descriptor that dup(2) or fork(2) made of it.
 pub struct OpenFile {
@@ -248,7 +261,7 @@ impl OpenFile {
             ops,
             flags: AtomicI32::new(flags & keep),
             pos: Mutex::new(0),
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id: new_id(),
             locked: AtomicBool::new(false),
             created: AtomicBool::new(false),
             owner: Mutex::default(),

@@ -3,7 +3,8 @@
 
 use crate::mount_ns::MountNs;
 use crate::path::Path;
-use parking_lot::RwLock;
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,9 +19,14 @@ pub struct FsView {
     pub ns: Arc<MountNs>,
 }
 
+/// A view in use, see [`FsContext::view`].
+pub type View = Guard<Arc<FsView>>;
+
 /// The view of one task or of several. Lock: a leaf.
 pub struct FsContext {
-    view: RwLock<Arc<FsView>>,
+    view: ArcSwap<FsView>,
+    /// One change at a time.
+    change: Mutex<()>,
     umask: AtomicU32,
 }
 
@@ -33,12 +39,17 @@ impl FsContext {
 
     /// A given view.
     pub fn with_view(view: FsView, umask: u32) -> Arc<FsContext> {
-        Arc::new(FsContext { view: RwLock::new(Arc::new(view)), umask: AtomicU32::new(umask) })
+        Arc::new(FsContext {
+            view: ArcSwap::from_pointee(view),
+            change: Mutex::new(()),
+            umask: AtomicU32::new(umask),
+        })
     }
 
-    /// The present state.
-    pub fn view(&self) -> Arc<FsView> {
-        self.view.read().clone()
+    /// The present state; it stays what it was while somebody has it. To be kept for the length of a call: threads that
+    /// ask do not disturb each other as long as each has few.
+    pub fn view(&self) -> View {
+        self.view.load()
     }
 
     /// File mode creation mask.
@@ -53,14 +64,10 @@ impl FsContext {
 
     /// Changes the view.
     pub fn update(&self, f: impl FnOnce(&mut FsView)) {
-        let old;
-        {
-            let mut v = self.view.write();
-            let mut new = FsView::clone(&v);
-            f(&mut new);
-            old = std::mem::replace(&mut *v, Arc::new(new));
-        }
-        drop(old);
+        let _one = self.change.lock();
+        let mut new = FsView::clone(&self.view.load());
+        f(&mut new);
+        self.view.store(Arc::new(new));
     }
 
     /// chdir(2) to a directory found before.

@@ -118,7 +118,17 @@ pub struct Mount {
     flags: AtomicU32,
     propagation: RwLock<Propagation>,
     attach: RwLock<Option<Attach>>,
-    children: RwLock<HashMap<usize, Arc<Mount>>>,
+    children: biased::RwLock<HashMap<usize, Arc<Mount>>>,
+}
+
+/// The mounts on a mount, which stay as they are meanwhile.
+pub(crate) struct Mounts<'a>(biased::ReadGuard<'a, HashMap<usize, Arc<Mount>>>);
+
+impl Mounts<'_> {
+    /// What is mounted on `d`.
+    pub(crate) fn on(&self, d: &Arc<Dentry>) -> Option<&Arc<Mount>> {
+        self.0.get(&key(d))
+    }
 }
 
 fn key(d: &Arc<Dentry>) -> usize {
@@ -136,7 +146,7 @@ impl Mount {
             flags: AtomicU32::new(flags.bits()),
             propagation: RwLock::new(Propagation::Private),
             attach: RwLock::new(None),
-            children: RwLock::default(),
+            children: biased::RwLock::default(),
         })
     }
 
@@ -201,6 +211,11 @@ impl Mount {
             return None;
         }
         self.children.read().get(&key(d)).cloned()
+    }
+
+    /// What is mounted on it, unless somebody is changing that.
+    pub(crate) fn mounts(&self) -> Option<Mounts<'_>> {
+        self.children.try_read().map(Mounts)
     }
 
     /// Mounts that sit on this one, oldest first.

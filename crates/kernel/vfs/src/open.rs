@@ -144,7 +144,7 @@ pub fn open_at(
     look.set(Lookup::FOLLOW, flags & libc::O_NOFOLLOW == 0);
     look.set(Lookup::DIRECTORY, flags & libc::O_DIRECTORY != 0);
     let p = walk::lookup(cx, view, start, path, look)?;
-    open_path(cx, &p, flags)
+    open_path(cx, p, flags)
 }
 
 fn open_create(
@@ -177,12 +177,12 @@ fn open_create(
                         return Err(Errno::ELOOP.into());
                     }
                     match w.follow(&dir, &p)? {
-                        Target::Place(p) => return open_existing(cx, &dir, &p, flags),
+                        Target::Place(p) => return open_existing(cx, &dir, p, flags),
                         Target::Text(d, t) => (from, text) = (d, t),
                     }
                     continue;
                 }
-                return open_existing(cx, &dir, &p, flags);
+                return open_existing(cx, &dir, p, flags);
             }
             Err(Errno::ENOENT) => {}
             Err(e) => return Err(e.into()),
@@ -214,7 +214,7 @@ fn open_create(
             Some(dentry) => {
                 let p = Path { mount: dir.mount.clone(), dentry };
                 notify::on_inode(dir.inode(), event::CREATE, 0, &name);
-                let file = finish(cx, &p, flags & !libc::O_TRUNC)?;
+                let file = finish(cx, p, flags & !libc::O_TRUNC)?;
                 file.mark_created();
                 return Ok(file);
             }
@@ -226,7 +226,7 @@ fn open_create(
 }
 
 /// The O_CREAT case of a file that exists: protected_regular and protected_fifos apply.
-fn open_existing(cx: &dyn Caller, dir: &Path, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
+fn open_existing(cx: &dyn Caller, dir: &Path, p: Path, flags: i32) -> Outcome<Arc<OpenFile>> {
     if p.is_dir() {
         return Err(Errno::EISDIR.into());
     }
@@ -260,14 +260,15 @@ fn open_unnamed(
     let dentry = Dentry::unnamed(&dir.dentry, inode);
     let p = Path { mount: dir.mount.clone(), dentry };
     p.dentry.linkable.store(how.flags & libc::O_EXCL == 0, Ordering::Relaxed);
-    finish(cx, &p, how.flags)
+    finish(cx, p, how.flags)
 }
 
 /// Opens what is at `p`, with all checks but those of creation.
-pub fn open_path(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
+pub fn open_path(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>> {
     if flags & libc::O_PATH != 0 {
         let ops = Arc::new(PathOnly);
-        return Ok(OpenFile::new(Some(p.clone()), Some(p.inode().clone()), ops, flags));
+        let inode = p.inode().clone();
+        return Ok(OpenFile::new(Some(p), Some(inode), ops, flags));
     }
     let mask = access(flags);
     match p.kind() {
@@ -276,7 +277,7 @@ pub fn open_path(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>
         S_IFCHR | S_IFBLK if p.mount.flags().contains(MountFlags::NODEV) => return Err(Errno::EACCES.into()),
         _ => {}
     }
-    perm::may(cx, p, mask)?;
+    perm::may(cx, &p, mask)?;
     if flags & libc::O_NOATIME != 0 && !perm::owner_or_capable(&cx.creds(), &p.inode().perm()?) {
         return Err(Errno::EPERM.into());
     }
@@ -284,7 +285,7 @@ pub fn open_path(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>
 }
 
 /// Opens without permission checks, and truncates.
-fn finish(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
+fn finish(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>> {
     let writes =
         matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR) || flags & libc::O_TRUNC != 0;
     let claim = match p.kind() == S_IFREG {
@@ -298,17 +299,17 @@ fn finish(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
     finish_claiming(cx, p, flags, claim)
 }
 
-fn finish_claiming(cx: &dyn Caller, p: &Path, flags: i32, claim: Option<Claim>) -> Outcome<Arc<OpenFile>> {
-    let inode = p.inode();
+fn finish_claiming(cx: &dyn Caller, p: Path, flags: i32, claim: Option<Claim>) -> Outcome<Arc<OpenFile>> {
+    let inode = p.inode().clone();
     let keep = flags | O_LARGEFILE;
     let ops: Arc<dyn FileOps> = match p.kind() {
         S_IFSOCK if inode.as_any().downcast_ref::<AnonInode>().is_none() => return Err(Errno::ENXIO.into()),
         S_IFBLK => return Err(Errno::ENXIO.into()),
         kind @ (S_IFCHR | S_IFIFO) if inode.as_any().downcast_ref::<AnonInode>().is_none() => {
             let opened = if kind == S_IFCHR {
-                devices::open_char(cx, p, inode, inode.attr()?.rdev, flags)?
+                devices::open_char(cx, &p, &inode, inode.attr()?.rdev, flags)?
             } else {
-                devices::open_fifo(cx, p, inode, flags)?
+                devices::open_fifo(cx, &p, &inode, flags)?
             };
             match opened {
                 Opened::Ops(o) => o,
@@ -324,12 +325,12 @@ fn finish_claiming(cx: &dyn Caller, p: &Path, flags: i32, claim: Option<Claim>) 
             set.mode = Some(perm::drop_set_id(perm.mode) & 0o7777);
         }
         inode.set_attr(cx, &set)?;
-        notify::on_path(p, event::MODIFY);
+        notify::on_path(&p, event::MODIFY);
     }
-    notify::on_path(p, event::OPEN);
+    notify::on_path(&p, event::OPEN);
     match inode.as_any().downcast_ref::<AnonInode>() {
         Some(a) => Ok(OpenFile::new(None, a.file.inode.clone(), ops, keep)),
-        None => Ok(OpenFile::claiming(Some(p.clone()), Some(inode.clone()), ops, keep, claim)),
+        None => Ok(OpenFile::claiming(Some(p), Some(inode), ops, keep, claim)),
     }
 }
 
@@ -342,11 +343,11 @@ pub fn open_exec(
     look: Lookup,
 ) -> Outcome<Arc<OpenFile>> {
     let p = walk::lookup(cx, view, start, path, look)?;
-    exec_path(cx, &p)
+    exec_path(cx, p)
 }
 
 /// As [`open_exec`] for a place found before.
-pub fn exec_path(cx: &dyn Caller, p: &Path) -> Outcome<Arc<OpenFile>> {
+pub fn exec_path(cx: &dyn Caller, p: Path) -> Outcome<Arc<OpenFile>> {
     match p.kind() {
         S_IFREG => {}
         S_IFLNK => return Err(Errno::ELOOP.into()),

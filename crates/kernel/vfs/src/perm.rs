@@ -6,7 +6,7 @@ use crate::dentry::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use crate::inode::{InodeRef, Perm};
 use crate::path::Path;
 use abi::{Errno, Result};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Execute a file, search a directory.
 pub const MAY_EXEC: u32 = 1;
@@ -92,6 +92,19 @@ pub fn may_delete(cx: &dyn Caller, dir: &Path, victim: &InodeRef) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Whether a symbolic link found in `dir` may be followed (protected_symlinks).
+pub(crate) fn may_follow(creds: &Credentials, dir: &InodeRef, link: &InodeRef) -> Result<()> {
+    if !PROTECTED_SYMLINKS.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let d = dir.perm()?;
+    if d.mode & 0o1002 != 0o1002 {
+        return Ok(());
+    }
+    let l = link.perm()?;
+    if l.uid == creds.fsuid || l.uid == d.uid { Ok(()) } else { Err(Errno::EACCES) }
 }
 
 /// Mode bits that remain when someone without CAP_FSETID writes to or gives away a regular file.

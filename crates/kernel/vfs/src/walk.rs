@@ -3,6 +3,7 @@
 //! One loop takes the path apart component by component. A symbolic link
 //! replaces the rest of the path by its target followed by that rest, so
 //! that "last component" and trailing slashes need no second bookkeeping.
+//! Most paths do not come here: [`crate::quick`] resolves what is cached.
 
 pub use crate::dentry::Dentry;
 pub use crate::mount::Mount;
@@ -10,19 +11,20 @@ pub use crate::path::Path;
 
 use crate::anon;
 use crate::caller::Caller;
-use crate::cred::Credentials;
+use crate::cred::Creds;
 use crate::dentry::{Cached, S_IFLNK};
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
+use crate::inode::InodeRef;
 use crate::mount::MountFlags;
 use crate::perm::{self, MAY_EXEC};
+use crate::quick;
 use abi::{Errno, NAME_MAX, PATH_MAX, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Symbolic links followed in one resolution before ELOOP.
-const MAX_LINKS: u32 = 40;
+pub(crate) const MAX_LINKS: u32 = 40;
 
 bitflags::bitflags! {
     /// How to resolve a path.
@@ -75,6 +77,17 @@ pub enum Last {
     DotDot,
 }
 
+impl Last {
+    /// What a name is.
+    pub(crate) fn of(name: &[u8]) -> Last {
+        match name {
+            b"." => Last::Dot,
+            b".." => Last::DotDot,
+            _ => Last::Normal,
+        }
+    }
+}
+
 /// A directory and the name in it that a call is about.
 pub struct Parent {
     /// The directory.
@@ -90,7 +103,7 @@ pub struct Parent {
 /// One resolution: the caller, the bounds, and the links counted so far.
 pub struct Walker<'a> {
     cx: &'a dyn Caller,
-    creds: Arc<Credentials>,
+    creds: Creds,
     root: Path,
     /// RESOLVE_BENEATH and RESOLVE_IN_ROOT: the place that `..` does not leave.
     anchor: Option<Path>,
@@ -103,12 +116,34 @@ pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags:
     if path.is_empty() && flags.contains(Lookup::EMPTY_PATH) {
         return start_place(cx, view, start, false);
     }
+    let found =
+        |mount: &Arc<Mount>, dentry: &Arc<Dentry>| Path { mount: mount.clone(), dentry: dentry.clone() };
+    if let Some(done) = quick::lookup(cx, view, start, path, flags, found) {
+        return done;
+    }
     let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
     w.walk(from, path)
 }
 
+/// As [`lookup`] for who does not care through which mount the object is seen.
+pub fn lookup_inode(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    flags: Lookup,
+) -> Result<InodeRef> {
+    match quick::lookup(cx, view, start, path, flags, |_, dentry| dentry.inode.clone()) {
+        Some(done) => done,
+        None => Ok(lookup(cx, view, start, path, flags)?.inode().clone()),
+    }
+}
+
 /// Resolves all but the last component.
 pub fn lookup_parent(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<Parent> {
+    if let Some(done) = quick::parent(cx, view, start, path) {
+        return done;
+    }
     let (mut w, from) = Walker::new(cx, view, start, path, Lookup::empty())?;
     w.parent(from, path)
 }
@@ -211,7 +246,7 @@ impl<'a> Walker<'a> {
         if link.mount.flags().contains(MountFlags::NOSYMFOLLOW) {
             return Err(Errno::ELOOP);
         }
-        self.check_sticky(dir, link)?;
+        perm::may_follow(&self.creds, dir.inode(), link.inode())?;
         let inode = link.inode();
         let magic = match inode.magic_link(self.cx) {
             Some(p) => Some(p?),
@@ -246,18 +281,6 @@ impl<'a> Walker<'a> {
             return Err(Errno::EXDEV);
         }
         Ok(Target::Text(root, body))
-    }
-
-    fn check_sticky(&self, dir: &Path, link: &Path) -> Result<()> {
-        if !perm::PROTECTED_SYMLINKS.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let d = dir.inode().perm()?;
-        if d.mode & 0o1002 != 0o1002 {
-            return Ok(());
-        }
-        let l = link.inode().perm()?;
-        if l.uid == self.creds.fsuid || l.uid == d.uid { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     fn up(&self, p: &Path) -> Result<Path> {
@@ -299,12 +322,12 @@ impl<'a> Walker<'a> {
                 return Err(Errno::ENAMETOOLONG);
             }
             if want_parent && last {
-                let last = match name {
-                    b"." => Last::Dot,
-                    b".." => Last::DotDot,
-                    _ => Last::Normal,
-                };
-                return Ok(Step::Parent(Parent { dir: cur, name: name.to_vec(), last, slash }));
+                return Ok(Step::Parent(Parent {
+                    dir: cur,
+                    name: name.to_vec(),
+                    last: Last::of(name),
+                    slash,
+                }));
             }
             match name {
                 b"." => {}
