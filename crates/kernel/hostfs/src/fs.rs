@@ -29,8 +29,10 @@ pub struct HostFs {
     pub(crate) nodes: biased::RwLock<HashMap<(u64, u64), Weak<Node>>>,
     /// Name and options of the host's file system, as far as statfs(2) tells.
     kind: (&'static str, String),
+    /// The host's file system says when an object was made, so that a new one under an old number is noticed.
+    dated: bool,
     /// Our device numbers for the host's.
-    devices: Mutex<Vec<(u64, u64)>>,
+    devices: biased::RwLock<Vec<(u64, u64)>>,
 }
 
 impl HostFs {
@@ -50,7 +52,8 @@ impl HostFs {
             root_fd: Arc::new(root),
             root: Mutex::new(None),
             nodes: biased::RwLock::default(),
-            devices: Mutex::new(vec![(attr.dev, vfs::inode::new_dev())]),
+            dated: attr.btime.is_some(),
+            devices: biased::RwLock::new(vec![(attr.dev, vfs::inode::new_dev())]),
         });
         let node = Node::new(&fs, None, b"", attr);
         *fs.root.lock() = Some(node);
@@ -59,9 +62,14 @@ impl HostFs {
 
     /// Our number for a host device.
     pub(crate) fn device(&self, host_dev: u64) -> u64 {
-        let mut t = self.devices.lock();
-        if let Some((_, ours)) = t.iter().find(|(h, _)| *h == host_dev) {
-            return *ours;
+        let known = |t: &[(u64, u64)]| t.iter().find(|(h, _)| *h == host_dev).map(|(_, ours)| *ours);
+        let ours = known(&self.devices.read());
+        if let Some(ours) = ours {
+            return ours;
+        }
+        let mut t = self.devices.write();
+        if let Some(ours) = known(&t) {
+            return ours;
         }
         let new = vfs::inode::new_dev();
         t.push((host_dev, new));
@@ -102,6 +110,9 @@ impl FileSystem for HostFs {
     }
     fn revalidate(&self) -> bool {
         self.mode == Mode::Shared
+    }
+    fn confirms(&self) -> bool {
+        self.mode == Mode::Shared && self.dated
     }
     fn unmounted(&self) {
         let root = self.root.lock().take();

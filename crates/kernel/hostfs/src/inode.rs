@@ -3,7 +3,7 @@
 use crate::dir::Dir;
 use crate::file::File;
 use crate::fs::Mode;
-use crate::node::Node;
+use crate::node::{Node, same_link};
 use abi::stat::Attr;
 use abi::{Errno, NAME_MAX, Result};
 use hostsys::fs::{self as host, Access, SetTime};
@@ -80,6 +80,26 @@ impl Inode for Node {
     fn perm(&self) -> Result<Perm> {
         let a = self.known();
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
+    }
+    fn told(&self) -> Option<Attr> {
+        Some(self.known())
+    }
+    fn recent_perm(&self) -> Option<Perm> {
+        self.recent().map(|a| Perm { mode: a.mode, uid: a.uid, gid: a.gid })
+    }
+    fn still_there(&self, path: &[u8], parent: &InodeRef, inode: &InodeRef) -> Option<Attr> {
+        let node = inode.as_any().downcast_ref::<Node>()?;
+        let parent = parent.as_any().downcast_ref::<Node>()?;
+        let a = host::stat_below(&*self.dir_fd().ok()?, path).ok().filter(|a| node.is(a))?;
+        let name = path.rsplit(|&c| c == b'/').next()?;
+        node.moved(&parent.this().ok()?, name);
+        // The text of a link may have been read before.
+        let same = node.kind != S_IFLNK || same_link(&node.known(), &a);
+        let a = node.refresh(a);
+        same.then_some(a)
+    }
+    fn still_absent(&self, path: &[u8]) -> bool {
+        self.dir_fd().and_then(|fd| host::stat_below(&*fd, path)).is_err_and(|e| e == Errno::ENOENT)
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.writable()?;
@@ -178,7 +198,15 @@ impl Inode for Node {
     }
     fn rmdir(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;
-        host::unlink_at(&*self.dir_fd()?, name, true)
+        let dir = self.dir_fd()?;
+        if let Ok(a) = host::stat_at(&*dir, name) {
+            let node = self.fs.nodes.read().get(&(a.dev, a.ino)).and_then(|w| w.upgrade());
+            // Somebody besides its dentry uses it, and will want it when it has no name any more.
+            if let Some(node) = node.filter(|n| Arc::strong_count(n) > 2) {
+                let _ = node.dir_fd();
+            }
+        }
+        host::unlink_at(&*dir, name, true)
     }
     fn rename(
         &self,
@@ -213,13 +241,22 @@ impl Inode for Node {
         if self.kind != S_IFLNK {
             return Err(Errno::EINVAL);
         }
-        if let Some(t) = self.target.get() {
-            return Ok(t.clone());
+        let known = self.target.lock().clone();
+        if let Some(t) = known {
+            return Ok(t);
         }
+        let before = self.known();
         let (dir, name) = self.place().ok_or(Errno::EINVAL)?;
-        let t = host::readlink_at(&*dir.dir_fd()?, &name)?;
-        if self.fs.mode == Mode::Exclusive {
-            return Ok(self.target.get_or_init(|| t).clone());
+        let dir = dir.dir_fd()?;
+        let t = host::readlink_at(&*dir, &name)?;
+        // It is the text of this link, not of one that took its place, if the link is afterwards what it was before.
+        let ours = self.fs.mode == Mode::Exclusive || {
+            let a = host::stat_at(&*dir, &name)?;
+            self.is(&a) && same_link(&before, &a)
+        };
+        let mut target = self.target.lock();
+        if ours && same_link(&before, &self.known()) {
+            *target = Some(t.clone());
         }
         Ok(t)
     }

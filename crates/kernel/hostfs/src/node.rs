@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
+use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFSOCK};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -44,9 +44,12 @@ pub(crate) struct Node {
     pub key: (u64, u64),
     place: biased::RwLock<Place>,
     attr: biased::RwLock<Attr>,
+    /// When the host said so last, in seconds of some clock.
+    asked: AtomicU64,
     /// A descriptor that some open file holds: the object stays reachable after its name is gone.
     pub held: Mutex<Weak<OwnedFd>>,
-    pub target: OnceLock<Vec<u8>>,
+    /// Of a symbolic link: where it leads.
+    pub target: Mutex<Option<Vec<u8>>>,
     attachments: OnceLock<Arc<Attached>>,
     /// Of a regular file in an exclusive tree that is read often.
     pub view: View,
@@ -63,8 +66,9 @@ impl Node {
             key: (attr.dev, attr.ino),
             place: biased::RwLock::new(Place { parent, name: Arc::from(name) }),
             attr: biased::RwLock::new(translate(fs, attr)),
+            asked: now().into(),
             held: Mutex::new(Weak::new()),
-            target: OnceLock::new(),
+            target: Mutex::default(),
             attachments: OnceLock::new(),
             view: View::default(),
         })
@@ -77,9 +81,8 @@ impl Node {
             return Node::new(fs, Some(parent.clone()), name, attr);
         }
         let key = (attr.dev, attr.ino);
-        let known = |t: &HashMap<(u64, u64), Weak<Node>>| {
-            t.get(&key).and_then(Weak::upgrade).filter(|n| n.kind == attr.mode & S_IFMT)
-        };
+        let known =
+            |t: &HashMap<(u64, u64), Weak<Node>>| t.get(&key).and_then(Weak::upgrade).filter(|n| n.is(&attr));
         let again = |n: Arc<Node>| {
             n.moved(parent, name);
             n.refresh(attr);
@@ -153,12 +156,38 @@ impl Node {
         *self.attr.read()
     }
 
+    /// What was known last, if that was not long ago.
+    pub fn recent(&self) -> Option<Attr> {
+        let fresh = self.fs.mode == Mode::Exclusive || self.asked.load(Ordering::Relaxed) == now();
+        fresh.then(|| self.known())
+    }
+
+    /// Whether these are attributes of this object, or of one that has its number now.
+    pub fn is(&self, attr: &Attr) -> bool {
+        (attr.dev, attr.ino) == self.key && attr.file_type() == self.kind
+    }
+
     /// Notes attributes as the host gave them; returns them as the guest sees them.
     pub fn refresh(&self, attr: Attr) -> Attr {
         let a = translate(&self.fs, attr);
-        let same = *self.attr.read() == a;
-        if !same {
+        let known = self.known();
+        match self.kind {
+            // Another directory has the number now: what is open is the old one.
+            S_IFDIR if known.btime != a.btime => cache().remove(self.id),
+            S_IFLNK if !same_link(&known, &a) => {
+                // Both at once: who reads the text keeps it only with the attributes that it read it under.
+                let mut target = self.target.lock();
+                *target = None;
+                *self.attr.write() = a;
+            }
+            _ => {}
+        }
+        if known != a {
             *self.attr.write() = a;
+        }
+        let now = now();
+        if self.asked.load(Ordering::Relaxed) != now {
+            self.asked.store(now, Ordering::Relaxed);
         }
         a
     }
@@ -179,11 +208,15 @@ impl Node {
             (Some(fd), _) => host::stat(&fd)?,
             (None, None) => host::stat(&self.fs.root_fd)?,
             (None, Some((dir, name))) => {
-                let a = host::stat_at(&*dir.dir_fd()?, &name)?;
-                if (a.dev, a.ino) != self.key {
-                    return Err(Errno::ESTALE);
+                let named = dir.dir_fd().and_then(|dir| host::stat_at(&*dir, &name));
+                match named.and_then(|a| if self.is(&a) { Ok(a) } else { Err(Errno::ESTALE) }) {
+                    // A directory that is in use without a name.
+                    Err(Errno::ENOENT | Errno::ESTALE) if self.is_dir() => {
+                        let fd = cache().get(self.id).ok_or(Errno::ENOENT)?;
+                        host::stat(&*fd).ok().filter(|a| self.is(a)).ok_or(Errno::ENOENT)?
+                    }
+                    a => a?,
                 }
-                a
             }
         };
         Ok(self.refresh(fresh))
@@ -258,6 +291,17 @@ impl Node {
         }
         Ok(cache().put(self.id, self.open(Access::Read)?))
     }
+}
+
+/// Whether a symbolic link with these attributes is the one it was: its text cannot be changed, but another link may
+/// have its number.
+pub(crate) fn same_link(a: &Attr, b: &Attr) -> bool {
+    (a.btime, a.ctime, a.mtime, a.size) == (b.btime, b.ctime, b.mtime, b.size)
+}
+
+/// Seconds, which tell what was asked long ago.
+fn now() -> u64 {
+    hostsys::clock::gettime_ns(libc::CLOCK_MONOTONIC_COARSE).unwrap_or(0) as u64 / 1_000_000_000
 }
 
 fn translate(fs: &HostFs, a: Attr) -> Attr {

@@ -23,7 +23,7 @@ pub fn stat(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], look: Lo
     if let (Start::File(f), true) = (start, path.is_empty() && look.contains(Lookup::EMPTY_PATH)) {
         return f.attr();
     }
-    walk::lookup_inode(cx, view, start, path, look)?.attr()
+    walk::lookup_attr(cx, view, start, path, look)
 }
 
 /// faccessat2(2) with the given credentials (the real ones unless AT_EACCESS).

@@ -3,9 +3,10 @@
 //!
 //! Invariants: the inode of a dentry never changes; a dentry of a file system
 //! that does not revalidate has at most one live dentry per name. Directories
-//! of such file systems keep their children strongly (with negative entries);
-//! those of others keep them weakly, only so that mount points and working
-//! directories keep their identity. Changes to the children go together with
+//! of such file systems keep their children strongly (with negative entries),
+//! and so do those that can confirm a whole path at once; those of others keep
+//! them weakly, only so that mount points and working directories keep their
+//! identity. Changes to the children go together with
 //! the change in the file system under [`Dentry::lock_dir`]. Order of locks: the
 //! rename lock, directories (ancestors first), then whatever the file system
 //! takes; nothing that a file system holds is held while a directory is locked.
@@ -121,6 +122,8 @@ pub struct Dentry {
     pub kind: u32,
     /// The file system wants to be asked on every use.
     pub(crate) volatile: bool,
+    /// Names below are kept, absent ones too.
+    pub(crate) keeps: bool,
     place: RwLock<Place>,
     unlinked: AtomicBool,
     /// Made without a name (O_TMPFILE without O_EXCL): linkat(2) may give it its first.
@@ -154,13 +157,19 @@ pub(crate) fn trim(dir: &Arc<Dentry>) {
 }
 
 impl Dentry {
-    fn make(parent: Option<Arc<Dentry>>, name: Arc<[u8]>, inode: InodeRef, volatile: bool) -> Arc<Dentry> {
+    fn make(
+        parent: Option<Arc<Dentry>>,
+        name: Arc<[u8]>,
+        inode: InodeRef,
+        (volatile, keeps): (bool, bool),
+    ) -> Arc<Dentry> {
         let kind = inode.kind();
         ALIVE.fetch_add(1, Ordering::Relaxed);
         Arc::new(Dentry {
             inode,
             kind,
             volatile,
+            keeps,
             place: RwLock::new(Place { parent, name }),
             unlinked: AtomicBool::new(false),
             linkable: AtomicBool::new(false),
@@ -172,12 +181,13 @@ impl Dentry {
 
     /// The root dentry of a file system.
     pub fn root(fs: &dyn FileSystem) -> Arc<Dentry> {
-        Dentry::make(None, Arc::from(&b"/"[..]), fs.root(), fs.revalidate())
+        let volatile = fs.revalidate();
+        Dentry::make(None, Arc::from(&b"/"[..]), fs.root(), (volatile, !volatile || fs.confirms()))
     }
 
     /// A dentry outside every tree: an object that has no name (O_TMPFILE, memfd, pipes).
     pub fn detached(inode: InodeRef, name: &[u8]) -> Arc<Dentry> {
-        let d = Dentry::make(None, Arc::from(name), inode, false);
+        let d = Dentry::make(None, Arc::from(name), inode, (false, true));
         d.unlinked.store(true, Ordering::Relaxed);
         d
     }
@@ -186,9 +196,14 @@ impl Dentry {
     pub fn unnamed(dir: &Arc<Dentry>, inode: InodeRef) -> Arc<Dentry> {
         let ino = inode.attr().map_or(0, |a| a.ino);
         let name = format!("#{ino}").into_bytes();
-        let d = Dentry::make(Some(dir.clone()), Arc::from(&name[..]), inode, dir.volatile);
+        let d = Dentry::make(Some(dir.clone()), Arc::from(&name[..]), inode, dir.ways());
         d.unlinked.store(true, Ordering::Relaxed);
         d
+    }
+
+    /// How names below it are treated: as it is treated itself.
+    fn ways(&self) -> (bool, bool) {
+        (self.volatile, self.keeps)
     }
 
     /// Last component of the name.
@@ -279,8 +294,8 @@ impl Dentry {
             }
             d.unlinked.store(true, Ordering::Release);
         }
-        let d = Dentry::make(Some(self.clone()), Arc::from(name), inode, self.volatile);
-        let child = if self.volatile {
+        let d = Dentry::make(Some(self.clone()), Arc::from(name), inode, self.ways());
+        let child = if !self.keeps {
             if c.len() >= 64 && c.len().is_power_of_two() {
                 c.retain(|_, v| !matches!(v, Child::Weak(w) if w.strong_count() == 0));
             }
@@ -325,11 +340,16 @@ impl Dentry {
     }
 
     fn forget_negatively(&self, name: &[u8]) -> Option<Child> {
-        if self.volatile && !self.children.read().contains_key(name) {
+        let known = match self.children.read().get(name) {
+            Some(Child::Negative) => true,
+            None => !self.keeps,
+            Some(_) => false,
+        };
+        if known {
             return None;
         }
         let mut c = self.children.write();
-        if self.volatile {
+        if !self.keeps {
             return c.remove(name);
         }
         make_room(&mut c);
@@ -343,7 +363,7 @@ impl Dentry {
             p.name = Arc::from(name);
             p.parent.replace(self.clone())
         };
-        let v = if self.volatile { Child::Weak(Arc::downgrade(child)) } else { Child::Strong(child.clone()) };
+        let v = if self.keeps { Child::Strong(child.clone()) } else { Child::Weak(Arc::downgrade(child)) };
         let old = self.children.write().insert(Box::from(name), v);
         if let Some(Child::Strong(d)) = &old
             && !Arc::ptr_eq(d, child)

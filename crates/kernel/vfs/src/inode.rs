@@ -34,6 +34,11 @@ pub trait FileSystem: Send + Sync {
     fn revalidate(&self) -> bool {
         false
     }
+    /// For a file system whose dentries are checked: it can check a path of several names at once
+    /// ([`Inode::still_there`]), so its names are worth keeping.
+    fn confirms(&self) -> bool {
+        false
+    }
     /// The last mount of it is gone and its dentries are dropped: let go of cycles.
     fn unmounted(&self) {}
     /// Memory is wanted back: forget what can be found again.
@@ -141,6 +146,23 @@ pub trait Inode: Send + Sync + Any {
     fn perm(&self) -> Result<Perm> {
         let a = self.attr()?;
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
+    }
+    /// As [`Inode::perm`] without asking anybody; `None` when what is known is old.
+    fn recent_perm(&self) -> Option<Perm> {
+        self.perm().ok()
+    }
+    /// The attributes that [`Inode::lookup`] learnt when it found this just now; `None` where it does not learn them.
+    fn told(&self) -> Option<Attr> {
+        None
+    }
+    /// Whether `path`, names below this directory without `.` or `..`, still leads to `inode`, in its directory `parent`:
+    /// then its attributes. Links are not followed.
+    fn still_there(&self, _path: &[u8], _parent: &InodeRef, _inode: &InodeRef) -> Option<Attr> {
+        None
+    }
+    /// Whether `path`, names below this directory without `.` or `..`, still leads nowhere.
+    fn still_absent(&self, _path: &[u8]) -> bool {
+        false
     }
     /// Changes attributes.
     fn set_attr(&self, _cx: &dyn Caller, _set: &SetAttr) -> Result<()> {

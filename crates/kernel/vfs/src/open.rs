@@ -14,7 +14,8 @@ use crate::mount::MountFlags;
 use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
-use crate::retry::Outcome;
+use crate::quick;
+use crate::retry::{Failure, Outcome};
 use crate::walk::{self, Last, Lookup, Parent, Start, Target, Walker};
 use abi::{Errno, Result};
 use std::any::Any;
@@ -144,7 +145,14 @@ pub fn open_at(
     look.set(Lookup::FOLLOW, flags & libc::O_NOFOLLOW == 0);
     look.set(Lookup::DIRECTORY, flags & libc::O_DIRECTORY != 0);
     let p = walk::lookup(cx, view, start, path, look)?;
-    open_path(cx, p, flags)
+    let asked = p.dentry.volatile;
+    match open_path(cx, p, flags) {
+        // Somebody changed a directory on the way meanwhile.
+        Err(Failure::Errno(Errno::ESTALE | Errno::ENOENT)) if asked => {
+            open_path(cx, walk::thorough(cx, view, start, path, look)?, flags)
+        }
+        done => done,
+    }
 }
 
 fn open_create(
@@ -159,8 +167,12 @@ fn open_create(
     let (mut w, mut from) = Walker::new(cx, view, start, path, look)?;
     let mut text = path.to_vec();
     let exclusive = flags & libc::O_EXCL != 0;
+    let mut known = if look.is_empty() { quick::parent(cx, view, start, path) } else { None };
     loop {
-        let Parent { dir, name, last, slash } = w.parent(from, &text)?;
+        let Parent { dir, name, last, slash } = match known.take() {
+            Some(parent) => parent?,
+            None => w.parent(from, &text)?,
+        };
         if last != Last::Normal {
             return Err(if exclusive { Errno::EEXIST } else { Errno::EISDIR }.into());
         }

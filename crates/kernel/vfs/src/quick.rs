@@ -3,23 +3,69 @@
 //! The names of every directory on the way stay locked for reading until the end, each by the stack frame that looks
 //! at the next. That keeps the dentries alive, so nothing on the way is counted, and the locks are biased towards
 //! readers, so threads that resolve different names write to no common cache line. Whatever needs more (`..`, names the
-//! cache does not have, file systems that want to be asked, places to stay beneath) is left to [`crate::walk`], which
-//! begins again. No lock is waited for here: who waits while holding others could be waited for.
+//! cache does not have, places to stay beneath) is left to [`crate::walk`], which begins again. No lock is waited for
+//! here: who waits while holding others could be waited for.
+//!
+//! A file system that others change may be able to say of a whole path that it still leads where the cache says
+//! ([`crate::Inode::still_there`]). Such paths are resolved like the others, and then the file system is asked, without
+//! any lock: once for each symbolic link on the way, and once for the end.
 
 use crate::caller::Caller;
 use crate::cred::Credentials;
 use crate::dentry::{Dentry, Name, S_IFLNK};
 use crate::fs_context::FsView;
+use crate::inode::InodeRef;
 use crate::mount::{Mount, MountFlags};
 use crate::path::Path;
 use crate::perm::{self, MAY_EXEC};
 use crate::walk::{Last, Lookup, MAX_LINKS, Parent, Start};
+use abi::stat::Attr;
 use abi::{Errno, NAME_MAX, PATH_MAX, Result};
-use std::cell::Cell;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// Frames of one resolution: directories, mounts and links on the way. Each may hold a lock.
 const MAX_DEPTH: u32 = 32;
+
+/// What the file system is asked before the result counts.
+struct Question {
+    /// The directory where the path starts.
+    base: InodeRef,
+    path: Vec<u8>,
+    /// The object that it leads to and the directory that has it; `None` when it leads nowhere.
+    end: Option<(InodeRef, InodeRef)>,
+}
+
+/// A name on the way, and those before it up to the directory where the file system is to be asked from.
+struct Step<'a> {
+    before: &'a Way<'a>,
+    name: &'a [u8],
+    dir: &'a Arc<Dentry>,
+}
+
+/// How a directory was reached.
+enum Way<'a> {
+    /// It is where the resolution, or this file system, began; or nobody needs to be asked.
+    Begin,
+    /// By this name in a directory that has to be asked about.
+    Step(Step<'a>),
+}
+
+impl Way<'_> {
+    /// The directory to ask, and the path from there.
+    fn path(&self) -> Option<(InodeRef, Vec<u8>)> {
+        let mut names: SmallVec<[&[u8]; 16]> = SmallVec::new();
+        let (mut at, mut base) = (self, None);
+        while let Way::Step(s) = at {
+            names.push(s.name);
+            base = Some(s.dir);
+            at = s.before;
+        }
+        names.reverse();
+        Some((base?.inode.clone(), names.join(&b'/')))
+    }
+}
 
 struct Quick<'a, F> {
     cx: &'a dyn Caller,
@@ -28,12 +74,16 @@ struct Quick<'a, F> {
     follow: bool,
     /// All but the last component.
     parent: bool,
+    /// Nobody may be asked.
+    cached: bool,
     links: Cell<u32>,
     depth: Cell<u32>,
+    questions: RefCell<SmallVec<[Question; 2]>>,
     found: F,
 }
 
 /// Resolves a path and gives the place to `found` while it is sure to exist. `None` when that takes more than the cache.
+/// The attributes come with it where the file system told them.
 pub(crate) fn lookup<R>(
     cx: &dyn Caller,
     view: &FsView,
@@ -41,7 +91,7 @@ pub(crate) fn lookup<R>(
     path: &[u8],
     flags: Lookup,
     found: impl Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
-) -> Option<Result<R>> {
+) -> Option<Result<(R, Option<Attr>)>> {
     if !(Lookup::FOLLOW | Lookup::DIRECTORY | Lookup::EMPTY_PATH | Lookup::CACHED).contains(flags) {
         return None;
     }
@@ -49,8 +99,8 @@ pub(crate) fn lookup<R>(
     let checked = |m: &Arc<Mount>, d: &Arc<Dentry>| {
         if directory && !d.is_dir() { Err(Errno::ENOTDIR) } else { Ok(found(m, d)) }
     };
-    let done = run(cx, view, start, path, flags.contains(Lookup::FOLLOW), false, checked)?;
-    Some(done.flatten())
+    let done = run(cx, view, start, path, flags, false, checked)?;
+    Some(done.and_then(|(r, attr)| Ok((r?, attr))))
 }
 
 /// As [`crate::walk::lookup_parent`].
@@ -59,11 +109,10 @@ pub(crate) fn parent(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8])
     let begin = path[..end].iter().rposition(|&c| c == b'/').map_or(0, |i| i + 1);
     let name = &path[begin..end];
     let last = Last::of(name);
-    let dir = run(cx, view, start, path, false, true, |mount, dentry| Path {
-        mount: mount.clone(),
-        dentry: dentry.clone(),
-    })?;
-    Some(dir.map(|dir| Parent { dir, name: name.to_vec(), last, slash: end != path.len() }))
+    let found =
+        |mount: &Arc<Mount>, dentry: &Arc<Dentry>| Path { mount: mount.clone(), dentry: dentry.clone() };
+    let dir = run(cx, view, start, path, Lookup::empty(), true, found)?;
+    Some(dir.map(|(dir, _)| Parent { dir, name: name.to_vec(), last, slash: end != path.len() }))
 }
 
 fn run<R>(
@@ -71,10 +120,10 @@ fn run<R>(
     view: &FsView,
     start: &Start,
     path: &[u8],
-    follow: bool,
+    flags: Lookup,
     parent: bool,
     found: impl Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
-) -> Option<Result<R>> {
+) -> Option<Result<(R, Option<Attr>)>> {
     if path.is_empty() || path.len() >= PATH_MAX {
         return None;
     }
@@ -85,14 +134,68 @@ fn run<R>(
         Start::File(f) => f.path.as_ref()?,
     };
     let creds = cx.creds();
-    let (links, depth) = (Cell::new(0), Cell::new(0));
-    let quick = Quick { cx, creds: &creds, root: &view.root, follow, parent, links, depth, found };
-    quick.names(&from.mount, &from.dentry, path)
+    let quick = Quick {
+        cx,
+        creds: &creds,
+        root: &view.root,
+        follow: flags.contains(Lookup::FOLLOW),
+        parent,
+        cached: flags.contains(Lookup::CACHED),
+        links: Cell::new(0),
+        depth: Cell::new(0),
+        questions: RefCell::default(),
+        found,
+    };
+    let done = quick.names(&from.mount, &from.dentry, &Way::Begin, path)?;
+    let mut attr = None;
+    for q in quick.questions.into_inner() {
+        attr = match &q.end {
+            Some((dir, inode)) => Some(q.base.still_there(&q.path, dir, inode)?),
+            None if q.base.still_absent(&q.path) => None,
+            None => return None,
+        };
+    }
+    Some(done.map(|(r, asked)| (r, attr.filter(|_| asked))))
 }
 
 impl<F> Quick<'_, F> {
-    /// Resolves `text` from directory `dir`.
-    fn names<R>(&self, mount: &Arc<Mount>, dir: &Arc<Dentry>, text: &[u8]) -> Option<Result<R>>
+    /// Has the file system asked what `way` leads to, if it has to be; `None` when nobody may be asked. True when it is.
+    fn ask(&self, way: &Way<'_>, end: Option<&InodeRef>) -> Option<bool> {
+        let Way::Step(step) = way else { return Some(false) };
+        if self.cached {
+            return None;
+        }
+        let (base, path) = way.path()?;
+        if path.len() >= PATH_MAX {
+            return None;
+        }
+        let end = end.map(|inode| (step.dir.inode.clone(), inode.clone()));
+        self.questions.borrow_mut().push(Question { base, path, end });
+        Some(true)
+    }
+
+    /// The end: what `found` makes of it, and whether the last question is about it.
+    fn end<R>(&self, mount: &Arc<Mount>, at: &Arc<Dentry>, way: &Way<'_>) -> Option<Result<(R, bool)>>
+    where
+        F: Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
+    {
+        let asked = self.ask(way, Some(&at.inode))?;
+        Some(Ok(((self.found)(mount, at), asked)))
+    }
+
+    /// An error, which is certain only where nobody has to be asked.
+    fn fail<R>(&self, way: &Way<'_>, e: Errno) -> Option<Result<(R, bool)>> {
+        matches!(way, Way::Begin).then_some(Err(e))
+    }
+
+    /// Resolves `text` from directory `dir`, which was reached by `way`.
+    fn names<R>(
+        &self,
+        mount: &Arc<Mount>,
+        dir: &Arc<Dentry>,
+        way: &Way<'_>,
+        text: &[u8],
+    ) -> Option<Result<(R, bool)>>
     where
         F: Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
     {
@@ -103,35 +206,45 @@ impl<F> Quick<'_, F> {
             }
             if text.is_empty() {
                 // What ends in slashes only, or in a link to such, has no last component.
-                return (!self.parent).then(|| Ok((self.found)(mount, dir)));
+                return if self.parent { None } else { self.end(mount, dir, way) };
             }
             let end = text.iter().position(|&c| c == b'/').unwrap_or(text.len());
             let (name, rest) = text.split_at(end);
             let last = rest.iter().all(|&c| c == b'/');
             if !dir.is_dir() {
-                return Some(Err(Errno::ENOTDIR));
+                return self.fail(way, Errno::ENOTDIR);
             }
-            if let Err(e) = perm::allowed(self.creds, &dir.inode.perm().ok()?, MAY_EXEC) {
-                return Some(Err(e));
+            let perm = match way {
+                Way::Begin => dir.inode.perm().ok()?,
+                Way::Step(_) => dir.inode.recent_perm()?,
+            };
+            if let Err(e) = perm::allowed(self.creds, &perm, MAY_EXEC) {
+                return self.fail(way, e);
             }
             if name.len() > NAME_MAX {
-                return Some(Err(Errno::ENAMETOOLONG));
+                return self.fail(way, Errno::ENAMETOOLONG);
             }
             if self.parent && last {
-                return Some(Ok((self.found)(mount, dir)));
+                return self.end(mount, dir, way);
             }
             match name {
                 b"." => text = rest,
                 b".." => return None,
                 _ => {
-                    if dir.volatile {
+                    if !dir.keeps {
                         return None;
                     }
                     self.deeper()?;
+                    let step = Step { before: way, name, dir };
                     let names = dir.names()?;
                     return match names.get(name) {
-                        Name::Present(d) => self.arrive(mount, d, (mount, dir), rest),
-                        Name::Absent => Some(Err(Errno::ENOENT)),
+                        Name::Present(d) => self.arrive(mount, d, step, rest),
+                        Name::Absent => {
+                            if dir.volatile {
+                                self.ask(&Way::Step(step), None)?;
+                            }
+                            Some(Err(Errno::ENOENT))
+                        }
                         Name::Unknown => None,
                     };
                 }
@@ -139,14 +252,14 @@ impl<F> Quick<'_, F> {
         }
     }
 
-    /// Goes on at `at` of `mount`, found in directory `from`, with `rest` behind its name.
+    /// Goes on at `at` of `mount`, found by `step`, with `rest` behind its name.
     fn arrive<R>(
         &self,
         mount: &Arc<Mount>,
         at: &Arc<Dentry>,
-        from: (&Arc<Mount>, &Arc<Dentry>),
+        step: Step<'_>,
         rest: &[u8],
-    ) -> Option<Result<R>>
+    ) -> Option<Result<(R, bool)>>
     where
         F: Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
     {
@@ -154,46 +267,69 @@ impl<F> Quick<'_, F> {
             self.deeper()?;
             let mounts = mount.mounts()?;
             if let Some(m) = mounts.on(at) {
-                return self.arrive(m, &m.root, from, rest);
+                return self.on_mount(m, rest);
             }
             drop(mounts);
         }
         let through = !rest.is_empty();
         if at.kind == S_IFLNK && (through || self.follow) {
-            return self.link(mount, at, from, rest);
+            return self.link(mount, at, step, rest);
         }
+        let way = if step.dir.volatile { Way::Step(step) } else { Way::Begin };
         if through && !at.is_dir() {
-            return Some(Err(Errno::ENOTDIR));
+            return self.fail(&way, Errno::ENOTDIR);
         }
-        self.names(mount, at, rest)
+        self.names(mount, at, &way, rest)
     }
 
-    /// Follows a symbolic link. Magic links are in directories that want to be asked, so not here.
+    /// Goes on at the root of a mount, or of what is mounted on that.
+    fn on_mount<R>(&self, m: &Arc<Mount>, rest: &[u8]) -> Option<Result<(R, bool)>>
+    where
+        F: Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
+    {
+        if m.root.is_mountpoint() {
+            self.deeper()?;
+            let mounts = m.mounts()?;
+            if let Some(top) = mounts.on(&m.root) {
+                return self.on_mount(top, rest);
+            }
+            drop(mounts);
+        }
+        if !rest.is_empty() && !m.root.is_dir() {
+            return Some(Err(Errno::ENOTDIR));
+        }
+        self.names(m, &m.root, &Way::Begin, rest)
+    }
+
+    /// Follows a symbolic link. Magic links are in directories that keep no names, so not here.
     fn link<R>(
         &self,
         mount: &Arc<Mount>,
         link: &Arc<Dentry>,
-        from: (&Arc<Mount>, &Arc<Dentry>),
+        step: Step<'_>,
         rest: &[u8],
-    ) -> Option<Result<R>>
+    ) -> Option<Result<(R, bool)>>
     where
         F: Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
     {
+        let (dir, before) = (step.dir, step.before);
+        let way = if dir.volatile { Way::Step(step) } else { Way::Begin };
         self.links.set(self.links.get() + 1);
         if self.links.get() > MAX_LINKS || mount.flags().contains(MountFlags::NOSYMFOLLOW) {
-            return Some(Err(Errno::ELOOP));
+            return self.fail(&way, Errno::ELOOP);
         }
-        if let Err(e) = perm::may_follow(self.creds, &from.1.inode, &link.inode) {
-            return Some(Err(e));
+        if let Err(e) = perm::may_follow(self.creds, &dir.inode, &link.inode) {
+            return self.fail(&way, e);
         }
         self.deeper()?;
+        self.ask(&way, Some(&link.inode))?;
         let mut body = link.inode.readlink(self.cx).ok()?;
         let absolute = *body.first()? == b'/';
         body.extend_from_slice(rest);
         if absolute {
-            self.names(&self.root.mount, &self.root.dentry, &body)
+            self.names(&self.root.mount, &self.root.dentry, &Way::Begin, &body)
         } else {
-            self.names(from.0, from.1, &body)
+            self.names(mount, dir, before, &body)
         }
     }
 

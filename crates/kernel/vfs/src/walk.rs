@@ -15,10 +15,10 @@ use crate::cred::Creds;
 use crate::dentry::{Cached, S_IFLNK};
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
-use crate::inode::InodeRef;
 use crate::mount::MountFlags;
 use crate::perm::{self, MAY_EXEC};
 use crate::quick;
+use abi::stat::Attr;
 use abi::{Errno, NAME_MAX, PATH_MAX, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -109,6 +109,8 @@ pub struct Walker<'a> {
     anchor: Option<Path>,
     flags: Lookup,
     links: u32,
+    /// What the last lookup that asked the file system found.
+    asked: Option<Arc<Dentry>>,
 }
 
 /// Resolves a path to a place.
@@ -118,24 +120,44 @@ pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags:
     }
     let found =
         |mount: &Arc<Mount>, dentry: &Arc<Dentry>| Path { mount: mount.clone(), dentry: dentry.clone() };
-    if let Some(done) = quick::lookup(cx, view, start, path, flags, found) {
-        return done;
+    match quick::lookup(cx, view, start, path, flags, found) {
+        Some(done) => done.map(|(p, _)| p),
+        None => thorough(cx, view, start, path, flags),
     }
-    let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
-    w.walk(from, path)
 }
 
-/// As [`lookup`] for who does not care through which mount the object is seen.
-pub fn lookup_inode(
+/// As [`lookup`], whatever the cache says of file systems that have to be asked.
+pub(crate) fn thorough(
     cx: &dyn Caller,
     view: &FsView,
     start: &Start,
     path: &[u8],
     flags: Lookup,
-) -> Result<InodeRef> {
+) -> Result<Path> {
+    let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
+    w.walk(from, path)
+}
+
+/// The attributes of what a path leads to.
+pub fn lookup_attr(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    flags: Lookup,
+) -> Result<Attr> {
     match quick::lookup(cx, view, start, path, flags, |_, dentry| dentry.inode.clone()) {
-        Some(done) => done,
-        None => Ok(lookup(cx, view, start, path, flags)?.inode().clone()),
+        Some(Ok((_, Some(attr)))) => Ok(attr),
+        Some(Ok((inode, None))) => inode.attr(),
+        Some(Err(e)) => Err(e),
+        None => {
+            let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
+            let p = w.walk(from, path)?;
+            match w.asked.filter(|d| Arc::ptr_eq(d, &p.dentry)).and_then(|d| d.inode.told()) {
+                Some(attr) => Ok(attr),
+                None => p.attr(),
+            }
+        }
     }
 }
 
@@ -180,7 +202,15 @@ impl<'a> Walker<'a> {
         }
         let absolute = path[0] == b'/';
         let confined = flags.intersects(Lookup::BENEATH | Lookup::IN_ROOT);
-        let mut w = Walker { cx, creds: cx.creds(), root: view.root.clone(), anchor: None, flags, links: 0 };
+        let mut w = Walker {
+            cx,
+            creds: cx.creds(),
+            root: view.root.clone(),
+            anchor: None,
+            flags,
+            links: 0,
+            asked: None,
+        };
         if absolute && !confined {
             let from = w.root.clone();
             return Ok((w, from));
@@ -221,6 +251,9 @@ impl<'a> Walker<'a> {
     /// The object called `name` in `dir`, mounts crossed, links not followed.
     pub fn child(&mut self, dir: &Path, name: &[u8]) -> Result<Path> {
         let d = find(self.cx, &dir.dentry, name, self.flags.contains(Lookup::CACHED))?;
+        if dir.dentry.volatile && !d.is_mountpoint() {
+            self.asked = Some(d.clone());
+        }
         let p = Path { mount: dir.mount.clone(), dentry: d };
         self.crossed(p)
     }
@@ -376,11 +409,11 @@ pub enum Target {
 pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) -> Result<Arc<Dentry>> {
     match dir.cached(name) {
         Cached::Present(d) if !dir.volatile || d.is_mountpoint() => return Ok(d),
-        Cached::Absent => return Err(Errno::ENOENT),
+        Cached::Absent if !dir.volatile => return Err(Errno::ENOENT),
         _ if cached_only => return Err(Errno::EAGAIN),
         _ => {}
     }
-    if dir.volatile {
+    if !dir.keeps {
         return match dir.inode.lookup(cx, name) {
             Ok(inode) => Ok(dir.insert(name, inode)),
             Err(Errno::ENOENT) => {
@@ -402,7 +435,7 @@ pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) 
 pub(crate) fn find_locked(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
     match dir.cached(name) {
         Cached::Present(d) if !dir.volatile || d.is_mountpoint() => return Ok(d),
-        Cached::Absent => return Err(Errno::ENOENT),
+        Cached::Absent if !dir.volatile => return Err(Errno::ENOENT),
         _ => {}
     }
     match dir.inode.lookup(cx, name) {

@@ -94,6 +94,15 @@ pub fn stat_at(dir: impl AsFd, name: &[u8]) -> Result<Attr> {
     rfs::statx(dir, component(name)?, rfs::AtFlags::SYMLINK_NOFOLLOW, STATX).map(|s| to_attr(&s)).map_err(err)
 }
 
+/// statx(2) of what `path`, of one or several components, leads to from `dir`; a link in last place is not followed.
+/// Links before it are followed unless the mount forbids it, as those that the gofer makes do.
+pub fn stat_below(dir: impl AsFd, path: &[u8]) -> Result<Attr> {
+    for name in path.split(|&c| c == b'/') {
+        component(name)?;
+    }
+    rfs::statx(dir, path, rfs::AtFlags::SYMLINK_NOFOLLOW, STATX).map(|s| to_attr(&s)).map_err(err)
+}
+
 /// A single component: not empty, no slash, neither `.` nor `..`.
 pub(crate) fn component(name: &[u8]) -> Result<&[u8]> {
     if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {

@@ -101,21 +101,12 @@ pub fn utimes(fd: impl AsFd, atime: SetTime, mtime: SetTime) -> Result<()> {
 
 /// fgetxattr(2).
 pub fn get_xattr(fd: impl AsFd, name: &[u8]) -> Result<Vec<u8>> {
-    loop {
-        let n = rfs::fgetxattr(&fd, name, &mut [0u8; 0][..]).map_err(err)?;
-        let mut v = vec![0; n];
-        if n == 0 {
-            return Ok(v);
-        }
-        match rfs::fgetxattr(&fd, name, &mut v[..]) {
-            Ok(n) => {
-                v.truncate(n);
-                return Ok(v);
-            }
-            Err(rustix::io::Errno::RANGE) => {}
-            Err(e) => return Err(err(e)),
-        }
-    }
+    // XATTR_SIZE_MAX: asking for the size first would be one call more and could be out of date.
+    let mut v = vec![0; 65536];
+    let n = rfs::fgetxattr(&fd, name, &mut v[..]).map_err(err)?;
+    v.truncate(n);
+    v.shrink_to_fit();
+    Ok(v)
 }
 
 /// flistxattr(2), split into names.
