@@ -34,7 +34,8 @@ impl FileOps for File {
         if let Some(n) = self.node.view.read(&self.node, off, buf) {
             return Ok(n);
         }
-        host::pread_full(&*self.fd()?, buf, off)
+        // Short at the end of the file, as for the program itself.
+        host::pread(&*self.fd()?, buf, off)
     }
     fn read_to(
         &self,

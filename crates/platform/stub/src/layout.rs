@@ -334,12 +334,17 @@ shared! {
         pad6: [u64; 3],
         /// Answers known without the sentry, by system call number: 32 bits, and `KNOWN_BIT` when it is valid.
         known: [u64; 256],
+        /// Sentry to stub: the last request that its thread has taken up. A line of its own: the stub looks at it only when an
+        /// answer takes its time.
+        taken: u32,
+        /// Padding.
+        pad8: [u32; 15],
         /// Of `REQ_FRESH`: how many.
         nfresh: u64,
         /// The addresses after their `syscall`.
         fresh: [u64; 7],
         /// Bytes of brief copies.
-        brief: [u64; 176],
+        brief: [u64; 168],
         /// Actions.
         act: [Action; 64],
     }
@@ -403,6 +408,7 @@ const _: () = assert!(
         && core::mem::offset_of!(Slot, private) == 320
         && core::mem::offset_of!(Slot, regs) == 384
         && core::mem::offset_of!(Slot, known).is_multiple_of(64)
+        && core::mem::offset_of!(Slot, taken).is_multiple_of(64)
 );
 // It costs a process no page of its own.
 const _: () = assert!(size_of::<Priv>() <= 4096);

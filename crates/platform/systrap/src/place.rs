@@ -10,8 +10,12 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Calls in a row on the stub's CPU after which the thread moves away from it: at first, and at most.
 const CALLS: (u32, u32) = (12, 1024);
+/// The most where others were found to have work for the other CPUs: a visit there costs as much as hundreds of calls.
+const CROWDED: u32 = 8192;
 /// They must come at least this often, in microseconds each.
 const DENSE: u64 = 40;
+/// A thread that does not look for so many microseconds did not run.
+const KEPT: u64 = 25;
 /// Calls on another CPU that make going there worth it.
 const WORTH: u32 = 64;
 /// Share of late calls, in 256ths, above which the thread sleeps on the stub's CPU, and below which it may leave that.
@@ -103,17 +107,20 @@ impl Place {
         self.late > LATE.0 && me != stub && self.near(cpus, stub)
     }
 
-    /// Somebody else had work for this CPU: the thread goes back to any.
-    pub(crate) fn crowded(&mut self, cpus: &Cpus) {
-        if let Mode::Away(_) = self.mode {
-            self.judge();
+    /// The thread looked at the slot at these two times, and would have all the while but for the host. When it was kept from
+    /// it for long, somebody else has work for this CPU: it goes back to any.
+    pub(crate) fn looked(&mut self, cpus: &Cpus, before: u64, now: u64) {
+        let kept = now.wrapping_sub(before) > KEPT * cpus.per_microsecond;
+        if kept && matches!(self.mode, Mode::Away(_)) {
+            self.need = (self.need.max(CALLS.0) * 4).min(CROWDED);
             self.stay_anywhere(cpus);
         }
     }
 
     fn judge(&mut self) {
         let least = CALLS.0;
-        self.need = if self.calls >= WORTH { least } else { (self.need.max(least) * 2).min(CALLS.1) };
+        self.need =
+            if self.calls >= WORTH { least } else { (self.need.max(least) * 2).min(self.need.max(CALLS.1)) };
     }
 
     fn near(&mut self, cpus: &Cpus, stub: u32) -> bool {

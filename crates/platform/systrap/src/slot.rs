@@ -51,7 +51,7 @@ impl SlotMap {
         req: word, what: word, rsp: word, cmd: word, ret: long, nact: word, copy_len: word, copy_to: long, copy_from: word, let_go: word, spin: word, report_all: word,
         xstate_size: word, alive: word, fail_index: word, fail_errno: word, result: long, fault_signo: word,
         fault_code: word, fault_addr: long, fault_trapno: long, fault_err: long, hot: long, fpstate: long,
-        waiting: word, rdpid: word,
+        waiting: word, rdpid: word, taken: word,
     }
 
     /// The call sites of `REQ_FRESH`.

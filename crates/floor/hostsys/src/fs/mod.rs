@@ -191,24 +191,19 @@ pub fn pread_full(fd: impl AsFd, buf: &mut [u8], off: u64) -> Result<usize> {
     Ok(done)
 }
 
-/// As [`pread_full`] of `n` bytes, to the start of an area.
+/// As [`pread`] of `n` bytes, to the start of an area.
 pub fn pread_area(fd: impl AsFd, to: &CopyArea<'_>, n: usize, off: u64) -> Result<usize> {
-    let mut done = 0;
-    while done < n {
-        let p = to.room(done, n - done);
-        let at = libc::off_t::try_from(off + done as u64).map_err(|_| Errno::EINVAL)?;
-        // SAFETY: the host writes to `n - done` bytes of the area, which `room` has checked.
-        match unsafe { libc::pread(fd.as_fd().as_raw_fd(), p.cast(), n - done, at) } {
-            0 => break,
+    let (p, at) = (to.room(0, n), libc::off_t::try_from(off).map_err(|_| Errno::EINVAL)?);
+    loop {
+        // SAFETY: the host writes to `n` bytes of the area, which `room` has checked.
+        match unsafe { libc::pread(fd.as_fd().as_raw_fd(), p.cast(), n, at) } {
             -1 => match crate::last() {
                 Errno::EINTR => {}
-                e if done == 0 => return Err(e),
-                _ => break,
+                e => return Err(e),
             },
-            got => done += got as usize,
+            got => return Ok(got as usize),
         }
     }
-    Ok(done)
 }
 
 /// pwrite(2), repeated when interrupted.

@@ -39,6 +39,7 @@ impl SystrapContext {
         }
         let mut start = None;
         let mut polite = None;
+        let mut looked = None;
         let mut slept = false;
         let mut late = false;
         let mut looks = 0_u32;
@@ -50,24 +51,30 @@ impl SystrapContext {
             let v = slot.req().load(Acquire);
             if v & !l::SLEEP != self.last {
                 self.last = v & !l::SLEEP;
+                slot.taken().store(self.last, Relaxed);
                 if spin {
                     self.backoff = 0;
+                    if let Some(before) = looked {
+                        self.place.looked(&self.inner.cpus, before, cpu::tsc());
+                    }
                 }
                 break;
             }
             if spin {
                 looks += 1;
                 let on = !looks.is_multiple_of(l::LOOKS) || {
-                    let now = cpu::tsc();
+                    let mut now = cpu::tsc();
+                    if let Some(before) = looked {
+                        self.place.looked(&self.inner.cpus, before, now);
+                    }
                     if now.wrapping_sub(*polite.get_or_insert(now)) > u64::from(self.inner.spin) / 16 {
                         std::thread::yield_now();
                         let back = cpu::tsc();
-                        if back.wrapping_sub(now) > u64::from(self.inner.spin) / 2 {
-                            self.place.crowded(&self.inner.cpus);
-                        }
-                        polite = Some(back);
+                        self.place.looked(&self.inner.cpus, now, back);
+                        (polite, now) = (Some(back), back);
                     }
-                    now.wrapping_sub(*start.get_or_insert(now)) < limit && slot.stub_cpu() != me
+                    looked = Some(now);
+                    now.wrapping_sub(*start.get_or_insert(now)) < limit && self.thread.slot.stub_cpu() != me
                 };
                 if on {
                     std::hint::spin_loop();
