@@ -71,13 +71,12 @@ impl FdCache {
         let mut gone = Vec::new();
         {
             let mut t = self.entries.write();
-            let mut ages: Vec<u64> = t.values().map(|e| e.used.load(Ordering::Relaxed)).collect();
+            // Many may have been used at the same tick: half of them go, whatever their ages.
+            let mut ages: Vec<(u64, u64)> =
+                t.iter().map(|(k, e)| (e.used.load(Ordering::Relaxed), *k)).collect();
             ages.sort_unstable();
-            let limit = ages[ages.len() / 2];
-            let old: Vec<u64> =
-                t.iter().filter(|(_, e)| e.used.load(Ordering::Relaxed) < limit).map(|(k, _)| *k).collect();
-            for k in old {
-                gone.extend(t.remove(&k));
+            for (_, k) in &ages[..ages.len() / 2] {
+                gone.extend(t.remove(k));
             }
         }
         drop(gone);

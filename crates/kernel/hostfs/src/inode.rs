@@ -84,15 +84,15 @@ impl Inode for Node {
     fn told(&self) -> Option<Attr> {
         Some(self.known())
     }
-    fn recent_perm(&self) -> Option<Perm> {
-        self.recent().map(|a| Perm { mode: a.mode, uid: a.uid, gid: a.gid })
+    fn link_text(&self, cx: &dyn Caller) -> Option<Vec<u8>> {
+        match self.fs.mode {
+            Mode::Exclusive => self.readlink(cx).ok(),
+            Mode::Shared => self.target.lock().clone(),
+        }
     }
-    fn still_there(&self, path: &[u8], parent: &InodeRef, inode: &InodeRef) -> Option<Attr> {
+    fn still_there(&self, path: &[u8], inode: &InodeRef) -> Option<Attr> {
         let node = inode.as_any().downcast_ref::<Node>()?;
-        let parent = parent.as_any().downcast_ref::<Node>()?;
         let a = host::stat_below(&*self.dir_fd().ok()?, path).ok().filter(|a| node.is(a))?;
-        let name = path.rsplit(|&c| c == b'/').next()?;
-        node.moved(&parent.this().ok()?, name);
         // The text of a link may have been read before.
         let same = node.kind != S_IFLNK || same_link(&node.known(), &a);
         let a = node.refresh(a);
@@ -124,6 +124,10 @@ impl Inode for Node {
             }
         } else if let Some((dir, name)) = self.place() {
             let dir = dir.dir_fd()?;
+            // The name may be another file's by now.
+            if !self.is(&host::stat_at(&*dir, &name)?) {
+                return Err(Errno::ESTALE);
+            }
             if set.uid.is_some() || set.gid.is_some() {
                 host::chown_at(&*dir, &name, set.uid, set.gid)?;
             }
@@ -134,6 +138,7 @@ impl Inode for Node {
                 // Through a descriptor where one can be had: the name may have become a link.
                 match self.handle() {
                     Ok(fd) => host::chmod(&*fd, m)?,
+                    Err(e @ (Errno::ESTALE | Errno::ENOENT)) => return Err(e),
                     Err(_) => host::chmod_at(&*dir, &name, m)?,
                 }
             }

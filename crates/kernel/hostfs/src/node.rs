@@ -44,8 +44,6 @@ pub(crate) struct Node {
     pub key: (u64, u64),
     place: biased::RwLock<Place>,
     attr: biased::RwLock<Attr>,
-    /// When the host said so last, in seconds of some clock.
-    asked: AtomicU64,
     /// A descriptor that some open file holds: the object stays reachable after its name is gone.
     pub held: Mutex<Weak<OwnedFd>>,
     /// Of a symbolic link: where it leads.
@@ -66,7 +64,6 @@ impl Node {
             key: (attr.dev, attr.ino),
             place: biased::RwLock::new(Place { parent, name: Arc::from(name) }),
             attr: biased::RwLock::new(translate(fs, attr)),
-            asked: now().into(),
             held: Mutex::new(Weak::new()),
             target: Mutex::default(),
             attachments: OnceLock::new(),
@@ -156,12 +153,6 @@ impl Node {
         *self.attr.read()
     }
 
-    /// What was known last, if that was not long ago.
-    pub fn recent(&self) -> Option<Attr> {
-        let fresh = self.fs.mode == Mode::Exclusive || self.asked.load(Ordering::Relaxed) == now();
-        fresh.then(|| self.known())
-    }
-
     /// Whether these are attributes of this object, or of one that has its number now.
     pub fn is(&self, attr: &Attr) -> bool {
         (attr.dev, attr.ino) == self.key && attr.file_type() == self.kind
@@ -184,10 +175,6 @@ impl Node {
         }
         if known != a {
             *self.attr.write() = a;
-        }
-        let now = now();
-        if self.asked.load(Ordering::Relaxed) != now {
-            self.asked.store(now, Ordering::Relaxed);
         }
         a
     }
@@ -237,6 +224,10 @@ impl Node {
             }
             let Some((parent, name)) = n.place() else { break self.fs.root_fd.clone() };
             names.push(name);
+            // Directories that others move while they are looked at may seem to be below each other.
+            if names.len() > PATH_MAX / 2 {
+                return Err(Errno::ESTALE);
+            }
             at = Some(parent);
         };
         if names.is_empty() {
@@ -297,11 +288,6 @@ impl Node {
 /// have its number.
 pub(crate) fn same_link(a: &Attr, b: &Attr) -> bool {
     (a.btime, a.ctime, a.mtime, a.size) == (b.btime, b.ctime, b.mtime, b.size)
-}
-
-/// Seconds, which tell what was asked long ago.
-fn now() -> u64 {
-    hostsys::clock::gettime_ns(libc::CLOCK_MONOTONIC_COARSE).unwrap_or(0) as u64 / 1_000_000_000
 }
 
 fn translate(fs: &HostFs, a: Attr) -> Attr {

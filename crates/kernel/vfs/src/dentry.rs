@@ -288,11 +288,9 @@ impl Dentry {
             return d;
         }
         let mut c = self.children.write();
-        if let Some(d) = known(&c) {
-            if stands(&d) {
-                return d;
-            }
-            d.unlinked.store(true, Ordering::Release);
+        let fallen = known(&c);
+        if let Some(d) = fallen.clone().filter(stands) {
+            return d;
         }
         let d = Dentry::make(Some(self.clone()), Arc::from(name), inode, self.ways());
         let child = if !self.keeps {
@@ -304,18 +302,32 @@ impl Dentry {
             make_room(&mut c);
             Child::Strong(d.clone())
         };
-        c.insert(Box::from(name), child);
+        let old = c.insert(Box::from(name), child);
+        drop(c);
+        drop(old);
+        if let Some(old) = fallen {
+            old.fell();
+        }
         d
+    }
+
+    /// The name is another object's now, or nobody's. Where others change the file system, names below it may be cached
+    /// still, and hold it as it holds them.
+    fn fell(self: &Arc<Dentry>) {
+        self.unlinked.store(true, Ordering::Release);
+        if self.volatile && self.is_dir() {
+            self.shrink(true);
+        }
     }
 
     /// Records that `name` does not exist. The dentry it had is marked unlinked.
     pub(crate) fn insert_negative(&self, name: &[u8]) {
         let old = self.forget_negatively(name);
         match old {
-            Some(Child::Strong(d)) => d.unlinked.store(true, Ordering::Release),
+            Some(Child::Strong(d)) => d.fell(),
             Some(Child::Weak(w)) => {
                 if let Some(d) = w.upgrade() {
-                    d.unlinked.store(true, Ordering::Release);
+                    d.fell();
                 }
             }
             _ => {}
@@ -368,7 +380,7 @@ impl Dentry {
         if let Some(Child::Strong(d)) = &old
             && !Arc::ptr_eq(d, child)
         {
-            d.unlinked.store(true, Ordering::Release);
+            d.fell();
         }
         drop((old, old_parent));
     }

@@ -147,17 +147,17 @@ pub trait Inode: Send + Sync + Any {
         let a = self.attr()?;
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
     }
-    /// As [`Inode::perm`] without asking anybody; `None` when what is known is old.
-    fn recent_perm(&self) -> Option<Perm> {
-        self.perm().ok()
+    /// As [`Inode::readlink`] for who asks afterwards whether this is still the link: `None` when the text is not known.
+    fn link_text(&self, cx: &dyn Caller) -> Option<Vec<u8>> {
+        self.readlink(cx).ok()
     }
     /// The attributes that [`Inode::lookup`] learnt when it found this just now; `None` where it does not learn them.
     fn told(&self) -> Option<Attr> {
         None
     }
-    /// Whether `path`, names below this directory without `.` or `..`, still leads to `inode`, in its directory `parent`:
-    /// then its attributes. Links are not followed.
-    fn still_there(&self, _path: &[u8], _parent: &InodeRef, _inode: &InodeRef) -> Option<Attr> {
+    /// Whether `path`, names below this directory without `.` or `..`, still leads to `inode`: then its attributes. Links
+    /// are not followed.
+    fn still_there(&self, _path: &[u8], _inode: &InodeRef) -> Option<Attr> {
         None
     }
     /// Whether `path`, names below this directory without `.` or `..`, still leads nowhere.

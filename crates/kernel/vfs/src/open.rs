@@ -15,7 +15,7 @@ use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
 use crate::quick;
-use crate::retry::{Failure, Outcome};
+use crate::retry::Outcome;
 use crate::walk::{self, Last, Lookup, Parent, Start, Target, Walker};
 use abi::{Errno, Result};
 use std::any::Any;
@@ -145,14 +145,7 @@ pub fn open_at(
     look.set(Lookup::FOLLOW, flags & libc::O_NOFOLLOW == 0);
     look.set(Lookup::DIRECTORY, flags & libc::O_DIRECTORY != 0);
     let p = walk::lookup(cx, view, start, path, look)?;
-    let asked = p.dentry.volatile;
-    match open_path(cx, p, flags) {
-        // Somebody changed a directory on the way meanwhile.
-        Err(Failure::Errno(Errno::ESTALE | Errno::ENOENT)) if asked => {
-            open_path(cx, walk::thorough(cx, view, start, path, look)?, flags)
-        }
-        done => done,
-    }
+    open_path(cx, p, flags)
 }
 
 fn open_create(

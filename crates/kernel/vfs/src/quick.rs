@@ -7,11 +7,13 @@
 //! here: who waits while holding others could be waited for.
 //!
 //! A file system that others change may be able to say of a whole path that it still leads where the cache says
-//! ([`crate::Inode::still_there`]). Such paths are resolved like the others, and then the file system is asked, without
-//! any lock: once for each symbolic link on the way, and once for the end.
+//! ([`crate::Inode::still_there`]). Who only wants attributes, and may pass every directory anyway, has such paths
+//! resolved like the others, and then the file system is asked, without any lock: once for each symbolic link on the
+//! way, and once for the end. What directories are on the way is not asked, so whoever goes on to change or open
+//! something takes the thorough way.
 
 use crate::caller::Caller;
-use crate::cred::Credentials;
+use crate::cred::{Cap, Credentials};
 use crate::dentry::{Dentry, Name, S_IFLNK};
 use crate::fs_context::FsView;
 use crate::inode::InodeRef;
@@ -33,8 +35,8 @@ struct Question {
     /// The directory where the path starts.
     base: InodeRef,
     path: Vec<u8>,
-    /// The object that it leads to and the directory that has it; `None` when it leads nowhere.
-    end: Option<(InodeRef, InodeRef)>,
+    /// The object that it leads to; `None` when it leads nowhere.
+    end: Option<InodeRef>,
 }
 
 /// A name on the way, and those before it up to the directory where the file system is to be asked from.
@@ -74,8 +76,8 @@ struct Quick<'a, F> {
     follow: bool,
     /// All but the last component.
     parent: bool,
-    /// Nobody may be asked.
-    cached: bool,
+    /// File systems may be asked.
+    asks: bool,
     links: Cell<u32>,
     depth: Cell<u32>,
     questions: RefCell<SmallVec<[Question; 2]>>,
@@ -83,13 +85,36 @@ struct Quick<'a, F> {
 }
 
 /// Resolves a path and gives the place to `found` while it is sure to exist. `None` when that takes more than the cache.
-/// The attributes come with it where the file system told them.
 pub(crate) fn lookup<R>(
     cx: &dyn Caller,
     view: &FsView,
     start: &Start,
     path: &[u8],
     flags: Lookup,
+    found: impl Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
+) -> Option<Result<R>> {
+    Some(resolve(cx, view, start, path, flags, false, found)?.map(|(r, _)| r))
+}
+
+/// The inode that a path leads to, with its attributes where its file system was asked and told them.
+pub(crate) fn lookup_attr(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    flags: Lookup,
+) -> Option<Result<(InodeRef, Option<Attr>)>> {
+    let asks = !flags.contains(Lookup::CACHED);
+    resolve(cx, view, start, path, flags, asks, |_, dentry| dentry.inode.clone())
+}
+
+fn resolve<R>(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    flags: Lookup,
+    asks: bool,
     found: impl Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
 ) -> Option<Result<(R, Option<Attr>)>> {
     if !(Lookup::FOLLOW | Lookup::DIRECTORY | Lookup::EMPTY_PATH | Lookup::CACHED).contains(flags) {
@@ -99,7 +124,7 @@ pub(crate) fn lookup<R>(
     let checked = |m: &Arc<Mount>, d: &Arc<Dentry>| {
         if directory && !d.is_dir() { Err(Errno::ENOTDIR) } else { Ok(found(m, d)) }
     };
-    let done = run(cx, view, start, path, flags, false, checked)?;
+    let done = run(cx, view, start, path, flags.contains(Lookup::FOLLOW), false, asks, checked)?;
     Some(done.and_then(|(r, attr)| Ok((r?, attr))))
 }
 
@@ -111,7 +136,7 @@ pub(crate) fn parent(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8])
     let last = Last::of(name);
     let found =
         |mount: &Arc<Mount>, dentry: &Arc<Dentry>| Path { mount: mount.clone(), dentry: dentry.clone() };
-    let dir = run(cx, view, start, path, Lookup::empty(), true, found)?;
+    let dir = run(cx, view, start, path, false, true, false, found)?;
     Some(dir.map(|(dir, _)| Parent { dir, name: name.to_vec(), last, slash: end != path.len() }))
 }
 
@@ -120,8 +145,9 @@ fn run<R>(
     view: &FsView,
     start: &Start,
     path: &[u8],
-    flags: Lookup,
+    follow: bool,
     parent: bool,
+    asks: bool,
     found: impl Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
 ) -> Option<Result<(R, Option<Attr>)>> {
     if path.is_empty() || path.len() >= PATH_MAX {
@@ -138,9 +164,9 @@ fn run<R>(
         cx,
         creds: &creds,
         root: &view.root,
-        follow: flags.contains(Lookup::FOLLOW),
+        follow,
         parent,
-        cached: flags.contains(Lookup::CACHED),
+        asks: asks && (creds.capable(Cap::DAC_READ_SEARCH) || creds.capable(Cap::DAC_OVERRIDE)),
         links: Cell::new(0),
         depth: Cell::new(0),
         questions: RefCell::default(),
@@ -150,7 +176,7 @@ fn run<R>(
     let mut attr = None;
     for q in quick.questions.into_inner() {
         attr = match &q.end {
-            Some((dir, inode)) => Some(q.base.still_there(&q.path, dir, inode)?),
+            Some(inode) => Some(q.base.still_there(&q.path, inode)?),
             None if q.base.still_absent(&q.path) => None,
             None => return None,
         };
@@ -159,18 +185,14 @@ fn run<R>(
 }
 
 impl<F> Quick<'_, F> {
-    /// Has the file system asked what `way` leads to, if it has to be; `None` when nobody may be asked. True when it is.
+    /// Has the file system asked what `way` leads to, if it has to be; `None` when it may not. True when it is.
     fn ask(&self, way: &Way<'_>, end: Option<&InodeRef>) -> Option<bool> {
-        let Way::Step(step) = way else { return Some(false) };
-        if self.cached {
-            return None;
-        }
+        let Way::Step(_) = way else { return Some(false) };
         let (base, path) = way.path()?;
         if path.len() >= PATH_MAX {
             return None;
         }
-        let end = end.map(|inode| (step.dir.inode.clone(), inode.clone()));
-        self.questions.borrow_mut().push(Question { base, path, end });
+        self.questions.borrow_mut().push(Question { base, path, end: end.cloned() });
         Some(true)
     }
 
@@ -214,11 +236,7 @@ impl<F> Quick<'_, F> {
             if !dir.is_dir() {
                 return self.fail(way, Errno::ENOTDIR);
             }
-            let perm = match way {
-                Way::Begin => dir.inode.perm().ok()?,
-                Way::Step(_) => dir.inode.recent_perm()?,
-            };
-            if let Err(e) = perm::allowed(self.creds, &perm, MAY_EXEC) {
+            if let Err(e) = perm::allowed(self.creds, &dir.inode.perm().ok()?, MAY_EXEC) {
                 return self.fail(way, e);
             }
             if name.len() > NAME_MAX {
@@ -231,7 +249,7 @@ impl<F> Quick<'_, F> {
                 b"." => text = rest,
                 b".." => return None,
                 _ => {
-                    if !dir.keeps {
+                    if !dir.keeps || dir.volatile && !self.asks {
                         return None;
                     }
                     self.deeper()?;
@@ -323,7 +341,7 @@ impl<F> Quick<'_, F> {
         }
         self.deeper()?;
         self.ask(&way, Some(&link.inode))?;
-        let mut body = link.inode.readlink(self.cx).ok()?;
+        let mut body = link.inode.link_text(self.cx)?;
         let absolute = *body.first()? == b'/';
         body.extend_from_slice(rest);
         if absolute {

@@ -120,20 +120,9 @@ pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags:
     }
     let found =
         |mount: &Arc<Mount>, dentry: &Arc<Dentry>| Path { mount: mount.clone(), dentry: dentry.clone() };
-    match quick::lookup(cx, view, start, path, flags, found) {
-        Some(done) => done.map(|(p, _)| p),
-        None => thorough(cx, view, start, path, flags),
+    if let Some(done) = quick::lookup(cx, view, start, path, flags, found) {
+        return done;
     }
-}
-
-/// As [`lookup`], whatever the cache says of file systems that have to be asked.
-pub(crate) fn thorough(
-    cx: &dyn Caller,
-    view: &FsView,
-    start: &Start,
-    path: &[u8],
-    flags: Lookup,
-) -> Result<Path> {
     let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
     w.walk(from, path)
 }
@@ -146,7 +135,7 @@ pub fn lookup_attr(
     path: &[u8],
     flags: Lookup,
 ) -> Result<Attr> {
-    match quick::lookup(cx, view, start, path, flags, |_, dentry| dentry.inode.clone()) {
+    match quick::lookup_attr(cx, view, start, path, flags) {
         Some(Ok((_, Some(attr)))) => Ok(attr),
         Some(Ok((inode, None))) => inode.attr(),
         Some(Err(e)) => Err(e),
