@@ -138,6 +138,7 @@ impl Raw {
         }
         self.reads.store(again, Ordering::Relaxed);
         for row in busy {
+            // A reader that had somebody to wake would have to look at a line of the lock's: the writer looks instead.
             let mut tries = 0u32;
             while held(&row) {
                 tries += 1;
@@ -157,8 +158,9 @@ impl Raw {
 // all four are sequentially consistent: either the look finds the address and the writer waits for it to go, or the
 // reader's load comes after the store and the reader withdraws. A row that is registered after the writer's look takes
 // the lock of the list after the writer did, and so sees the store. `reads` becomes 0 again only under the plain
-// lock held shared, when no writer is inside, or by a writer that gives up before it is. `unlock_shared` takes back one biased or one plain share of this thread;
-// guards do not leave their thread, so the shares a thread has of one lock are interchangeable.
+// lock held shared, when no writer is inside, or by a writer that gives up before it is. `unlock_shared` takes back one
+// biased or one plain share of this thread; guards do not leave their thread, so the shares a thread has of one lock
+// are interchangeable.
 unsafe impl lock_api::RawRwLock for Raw {
     const INIT: Raw = Raw { plain: RawRwLock::INIT, reads: AtomicU32::new(READS) };
     type GuardMarker = GuardNoSend;
@@ -216,6 +218,7 @@ unsafe impl lock_api::RawRwLock for Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::lock_api::RawRwLock as _;
     use std::sync::atomic::AtomicBool;
 
     fn biased<T>(lock: &RwLock<T>) -> bool {
@@ -254,7 +257,10 @@ mod tests {
             // The attempt left the reader what it was.
             assert!(s.spawn(|| lock.try_write().is_none()).join().unwrap());
             let writer = s.spawn(|| *lock.write() = 1);
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            // SAFETY: only looked at.
+            while !unsafe { lock.raw() }.plain.is_locked_exclusive() {
+                std::thread::yield_now();
+            }
             assert!(!writer.is_finished());
             assert_eq!(*guard, 0);
             drop(guard);
@@ -324,9 +330,10 @@ mod tests {
                     }
                 });
             }
-            std::thread::sleep(std::time::Duration::from_millis(500));
+            while locks.iter().map(|l| l.read()[0]).sum::<u64>() < 1_000 {
+                std::thread::yield_now();
+            }
             stop.store(true, Ordering::Relaxed);
         });
-        assert!(locks.iter().any(|l| l.read()[0] > 0));
     }
 }
