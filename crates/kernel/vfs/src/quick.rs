@@ -54,7 +54,11 @@ enum Way<'a> {
     Step(Step<'a>),
 }
 
-impl Way<'_> {
+impl<'a> Way<'a> {
+    fn by(step: Option<Step<'a>>) -> Way<'a> {
+        step.filter(|s| s.dir.volatile).map_or(Way::Begin, Way::Step)
+    }
+
     /// The directory to ask, and the path from there.
     fn path(&self) -> Option<(InodeRef, Vec<u8>)> {
         let mut names: SmallVec<[&[u8]; 16]> = SmallVec::new();
@@ -256,7 +260,7 @@ impl<F> Quick<'_, F> {
                     let step = Step { before: way, name, dir };
                     let names = dir.names()?;
                     return match names.get(name) {
-                        Name::Present(d) => self.arrive(mount, d, step, rest),
+                        Name::Present(d) => self.arrive(mount, d, Some(step), rest),
                         Name::Absent => {
                             if dir.volatile {
                                 self.ask(&Way::Step(step), None)?;
@@ -270,12 +274,12 @@ impl<F> Quick<'_, F> {
         }
     }
 
-    /// Goes on at `at` of `mount`, found by `step`, with `rest` behind its name.
+    /// Goes on at `at` of `mount`, found by `step` or the root of a mount, with `rest` behind its name.
     fn arrive<R>(
         &self,
         mount: &Arc<Mount>,
         at: &Arc<Dentry>,
-        step: Step<'_>,
+        step: Option<Step<'_>>,
         rest: &[u8],
     ) -> Option<Result<(R, bool)>>
     where
@@ -285,38 +289,19 @@ impl<F> Quick<'_, F> {
             self.deeper()?;
             let mounts = mount.mounts()?;
             if let Some(m) = mounts.on(at) {
-                return self.on_mount(m, rest);
+                return self.arrive(m, &m.root, None, rest);
             }
             drop(mounts);
         }
         let through = !rest.is_empty();
         if at.kind == S_IFLNK && (through || self.follow) {
-            return self.link(mount, at, step, rest);
+            return self.link(mount, at, step?, rest);
         }
-        let way = if step.dir.volatile { Way::Step(step) } else { Way::Begin };
+        let way = Way::by(step);
         if through && !at.is_dir() {
             return self.fail(&way, Errno::ENOTDIR);
         }
         self.names(mount, at, &way, rest)
-    }
-
-    /// Goes on at the root of a mount, or of what is mounted on that.
-    fn on_mount<R>(&self, m: &Arc<Mount>, rest: &[u8]) -> Option<Result<(R, bool)>>
-    where
-        F: Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
-    {
-        if m.root.is_mountpoint() {
-            self.deeper()?;
-            let mounts = m.mounts()?;
-            if let Some(top) = mounts.on(&m.root) {
-                return self.on_mount(top, rest);
-            }
-            drop(mounts);
-        }
-        if !rest.is_empty() && !m.root.is_dir() {
-            return Some(Err(Errno::ENOTDIR));
-        }
-        self.names(m, &m.root, &Way::Begin, rest)
     }
 
     /// Follows a symbolic link. Magic links are in directories that keep no names, so not here.
@@ -331,7 +316,7 @@ impl<F> Quick<'_, F> {
         F: Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
     {
         let (dir, before) = (step.dir, step.before);
-        let way = if dir.volatile { Way::Step(step) } else { Way::Begin };
+        let way = Way::by(Some(step));
         self.links.set(self.links.get() + 1);
         if self.links.get() > MAX_LINKS || mount.flags().contains(MountFlags::NOSYMFOLLOW) {
             return self.fail(&way, Errno::ELOOP);
