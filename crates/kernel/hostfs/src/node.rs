@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFSOCK};
+use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -162,20 +162,19 @@ impl Node {
     pub fn refresh(&self, attr: Attr) -> Attr {
         let a = translate(&self.fs, attr);
         let known = self.known();
-        match self.kind {
+        if known == a {
+            return a;
+        }
+        if self.is_dir() && known.btime != a.btime {
             // Another directory has the number now: what is open is the old one.
-            S_IFDIR if known.btime != a.btime => cache().remove(self.id),
-            S_IFLNK if !same_link(&known, &a) => {
-                // Both at once: who reads the text keeps it only with the attributes that it read it under.
-                let mut target = self.target.lock();
-                *target = None;
-                *self.attr.write() = a;
-            }
-            _ => {}
+            cache().remove(self.id);
         }
-        if known != a {
-            *self.attr.write() = a;
+        // Both at once: who reads the text of a link keeps it only with the attributes that it read it under.
+        let mut target = self.target.lock();
+        if !same_link(&known, &a) {
+            *target = None;
         }
+        *self.attr.write() = a;
         a
     }
 
