@@ -244,7 +244,7 @@ pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> 
     };
     let mut found = find(c);
     if matches!(found, Err(Errno::ENOENT)) && p.create_cwd {
-        mounts::mkdir_all(&mounts::Setup, &fs.view(), &p.cwd)
+        mounts::mkdir_all(&vfs::Internal, &fs.view(), &p.cwd)
             .map_err(|e| other(format!("cannot create the working directory {:?}: {}", p.cwd, text(e))))?;
         found = find(c);
     }

@@ -1,10 +1,9 @@
 //! `tmpcopyup`: a new tmpfs that begins with a copy of the directory that it hides.
 
-use crate::mounts::Setup;
 use abi::Errno;
 use vfs::open::open_path;
 use vfs::retry::Failure;
-use vfs::{DirEntry, DirSink, NewNode, Path, attr, dir, io, walk};
+use vfs::{DirEntry, DirSink, Internal, NewNode, Path, attr, dir, io, walk};
 
 /// Most levels of directories.
 const MAX_DEPTH: usize = 256;
@@ -21,17 +20,17 @@ fn copy(from: &Path, to: &Path, depth: usize) -> Result<(), Errno> {
     }
     for name in names(from)? {
         let source =
-            Path { mount: from.mount.clone(), dentry: walk::find(&Setup, &from.dentry, &name, false)? };
+            Path { mount: from.mount.clone(), dentry: walk::find(&Internal, &from.dentry, &name, false)? };
         let kind = source.attr()?.mode & libc::S_IFMT;
         let node = match kind {
             libc::S_IFDIR => NewNode::Directory,
             libc::S_IFREG => NewNode::Regular,
-            libc::S_IFLNK => NewNode::Symlink(source.inode().readlink(&Setup)?),
+            libc::S_IFLNK => NewNode::Symlink(source.inode().readlink(&Internal)?),
             libc::S_IFIFO => NewNode::Fifo,
             // Devices and sockets of the image mean nothing to a copy.
             _ => continue,
         };
-        let made = dir::create_in(&Setup, to, &name, &node, 0o777)?;
+        let made = dir::create_in(&Internal, to, &name, &node, 0o777)?;
         match kind {
             libc::S_IFDIR => copy(&source, &made, depth - 1)?,
             libc::S_IFREG => content(&source, &made)?,
@@ -52,11 +51,12 @@ fn names(at: &Path) -> Result<Vec<Vec<u8>>, Errno> {
             true
         }
     }
-    let file = open_path(&Setup, at.clone(), libc::O_RDONLY | libc::O_DIRECTORY).map_err(Failure::errno)?;
+    let file =
+        open_path(&Internal, at.clone(), libc::O_RDONLY | libc::O_DIRECTORY).map_err(Failure::errno)?;
     let mut names = Names(Vec::new());
     loop {
         let before = names.0.len();
-        dir::read(&Setup, &file, &mut names)?;
+        dir::read(&Internal, &file, &mut names)?;
         if names.0.len() == before {
             return Ok(names.0);
         }
@@ -64,18 +64,18 @@ fn names(at: &Path) -> Result<Vec<Vec<u8>>, Errno> {
 }
 
 fn content(from: &Path, to: &Path) -> Result<(), Errno> {
-    let from = open_path(&Setup, from.clone(), libc::O_RDONLY).map_err(Failure::errno)?;
-    let to = open_path(&Setup, to.clone(), libc::O_WRONLY).map_err(Failure::errno)?;
+    let from = open_path(&Internal, from.clone(), libc::O_RDONLY).map_err(Failure::errno)?;
+    let to = open_path(&Internal, to.clone(), libc::O_WRONLY).map_err(Failure::errno)?;
     let mut buffer = vec![0; 64 << 10];
     let mut at = 0u64;
     loop {
-        let n = io::read_at(&Setup, &from, &mut buffer, at)?;
+        let n = io::read_at(&Internal, &from, &mut buffer, at)?;
         if n == 0 {
             return Ok(());
         }
         let mut rest = &buffer[..n];
         while !rest.is_empty() {
-            let (written, _) = io::write_at(&Setup, &to, rest, at)?;
+            let (written, _) = io::write_at(&Internal, &to, rest, at)?;
             at += written as u64;
             rest = &rest[written..];
         }
@@ -84,9 +84,9 @@ fn content(from: &Path, to: &Path) -> Result<(), Errno> {
 
 fn owner(from: &Path, to: &Path) -> Result<(), Errno> {
     let a = from.attr()?;
-    attr::chown(&Setup, to, a.uid, a.gid)?;
+    attr::chown(&Internal, to, a.uid, a.gid)?;
     if a.mode & libc::S_IFMT != libc::S_IFLNK {
-        attr::chmod(&Setup, to, a.mode & 0o7777)?;
+        attr::chmod(&Internal, to, a.mode & 0o7777)?;
     }
     Ok(())
 }

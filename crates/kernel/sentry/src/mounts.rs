@@ -3,50 +3,14 @@
 use crate::boot::{Fds, other, text};
 use crate::spec::{Atime, FILE_ENTRY, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
 use crate::{copy_up, nodes};
-use abi::{Errno, Signal};
+use abi::Errno;
 use std::sync::Arc;
 use task::{Container, Kernel};
-use vfs::cred::Cap;
 use vfs::mount::Propagation;
 use vfs::{
-    Caller, Credentials, Creds, Dentry, FileSystem, FsContext, FsView, Lookup, Mount, MountFlags, MountNs,
-    Path, Start, SuperBlock,
+    Caller, Dentry, FileSystem, FsContext, FsView, Internal, Lookup, Mount, MountFlags, MountNs, Path, Start,
+    SuperBlock,
 };
-use wait::Waiter;
-
-/// The kernel itself as caller, while it sets the container up.
-pub(crate) struct Setup;
-
-impl Caller for Setup {
-    fn creds(&self) -> Creds {
-        Credentials::root(Cap::ALL).in_use()
-    }
-    fn waiter(&self) -> Arc<Waiter> {
-        Waiter::new()
-    }
-    fn pid(&self) -> i32 {
-        0
-    }
-    fn tid(&self) -> i32 {
-        0
-    }
-    fn pgid(&self) -> i32 {
-        0
-    }
-    fn sid(&self) -> i32 {
-        0
-    }
-    fn rlimit(&self, _resource: i32) -> u64 {
-        u64::MAX
-    }
-    fn raise(&self, _sig: Signal) {}
-    fn umask(&self) -> u32 {
-        0
-    }
-    fn blocks_or_ignores(&self, _sig: Signal) -> bool {
-        true
-    }
-}
 
 type FsRef = Arc<dyn FileSystem>;
 
@@ -162,7 +126,7 @@ fn add(
         }
         kind => {
             let options = m.options.join(",");
-            let sb = vfs::fstypes::create(&Setup, kind, options.as_bytes()).map_err(|e| match e {
+            let sb = vfs::fstypes::create(&Internal, kind, options.as_bytes()).map_err(|e| match e {
                 Errno::ENODEV => other(format!("file system type {kind:?} is not supported")),
                 e => fail(e),
             })?;
@@ -193,23 +157,23 @@ fn propagation(kind: PropagationType) -> Propagation {
 
 /// The only file of a directory that stands for a bind-mounted file.
 fn file_entry(sb: &Arc<SuperBlock>) -> Result<Arc<Dentry>, Errno> {
-    vfs::walk::find(&Setup, &sb.root, FILE_ENTRY.as_bytes(), false)
+    vfs::walk::find(&Internal, &sb.root, FILE_ENTRY.as_bytes(), false)
 }
 
 /// Finds a mount point, making what is missing.
 fn mount_point(view: &FsView, path: &str, dir: bool) -> Result<Path, Errno> {
-    let find = || vfs::walk::lookup(&Setup, view, &Start::Cwd, path.as_bytes(), Lookup::FOLLOW);
+    let find = || vfs::walk::lookup(&Internal, view, &Start::Cwd, path.as_bytes(), Lookup::FOLLOW);
     match find() {
         Err(Errno::ENOENT) => {}
         r => return r,
     }
     if dir {
-        mkdir_all(&Setup, view, path)?;
+        mkdir_all(&Internal, view, path)?;
     } else {
         if let Some((parent, _)) = path.rsplit_once('/') {
-            mkdir_all(&Setup, view, parent)?;
+            mkdir_all(&Internal, view, parent)?;
         }
-        vfs::dir::mknod(&Setup, view, &Start::Cwd, path.as_bytes(), &vfs::NewNode::Regular, 0o644)?;
+        vfs::dir::mknod(&Internal, view, &Start::Cwd, path.as_bytes(), &vfs::NewNode::Regular, 0o644)?;
     }
     find()
 }
@@ -217,7 +181,7 @@ fn mount_point(view: &FsView, path: &str, dir: bool) -> Result<Path, Errno> {
 /// Shows the terminal `/dev/pts/{index}` as /dev/console, as the runtime specification asks where there is a terminal.
 pub(crate) fn show_console(view: &FsView, index: u32) -> Result<(), Errno> {
     let slave = format!("/dev/pts/{index}");
-    let slave = vfs::walk::lookup(&Setup, view, &Start::Cwd, slave.as_bytes(), Lookup::FOLLOW)?;
+    let slave = vfs::walk::lookup(&Internal, view, &Start::Cwd, slave.as_bytes(), Lookup::FOLLOW)?;
     let at = mount_point(view, "/dev/console", false)?;
     view.ns.bind(&slave, &at, false).map(drop)
 }
@@ -238,7 +202,7 @@ pub(crate) fn mkdir_all(cx: &dyn Caller, view: &FsView, path: &str) -> Result<()
 
 /// maskedPaths and readonlyPaths; what does not exist needs no hiding.
 fn hide(view: &FsView, spec: &SandboxSpec) -> Result<(), StartError> {
-    let find = |p: &str| match vfs::walk::lookup(&Setup, view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW) {
+    let find = |p: &str| match vfs::walk::lookup(&Internal, view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW) {
         Ok(p) => Ok(Some(p)),
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
         Err(e) => Err(other(format!("{p}: {}", text(e)))),

@@ -1,11 +1,10 @@
 //! What else a process gets before its program: scheduling as recorded, and HOME.
 
-use crate::mounts::Setup;
 use crate::spec::ProcessSpec;
 use std::sync::atomic::Ordering;
 use task::Current;
 use vfs::open::{OpenHow, open_at};
-use vfs::{FsView, Start, io};
+use vfs::{FsView, Internal, Start, io};
 
 /// Most of /etc/passwd that is read: it is the container's.
 const MAX_PASSWD: usize = 1 << 20;
@@ -42,13 +41,13 @@ fn home(passwd: &str, uid: u32) -> Option<&str> {
 
 fn read(view: &FsView, path: &[u8]) -> Option<String> {
     let how = OpenHow::legacy(libc::O_RDONLY | libc::O_NONBLOCK, 0);
-    let file = open_at(&Setup, view, &Start::Cwd, path, &how).ok()?;
+    let file = open_at(&Internal, view, &Start::Cwd, path, &how).ok()?;
     if vfs::open::file_kind(&file) != libc::S_IFREG {
         return None;
     }
     let (mut text, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
     while text.len() < MAX_PASSWD {
-        match io::read_at(&Setup, &file, &mut buffer, text.len() as u64) {
+        match io::read_at(&Internal, &file, &mut buffer, text.len() as u64) {
             Ok(0) => break,
             Ok(n) => text.extend_from_slice(&buffer[..n]),
             Err(_) => return None,

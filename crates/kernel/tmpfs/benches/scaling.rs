@@ -4,52 +4,15 @@
 //!
 //! `cargo bench -p tmpfs --bench scaling [-- OPERATION...]`
 
-use abi::Signal;
-use arc_swap::ArcSwap;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use tmpfs::{Options, TmpFs};
 use vfs::*;
-use wait::Waiter;
 
-struct Plain(ArcSwap<Credentials>);
-
-impl Caller for Plain {
-    fn creds(&self) -> Creds {
-        self.0.load()
-    }
-    fn waiter(&self) -> Arc<Waiter> {
-        Waiter::new()
-    }
-    fn pid(&self) -> i32 {
-        1
-    }
-    fn tid(&self) -> i32 {
-        1
-    }
-    fn pgid(&self) -> i32 {
-        1
-    }
-    fn sid(&self) -> i32 {
-        1
-    }
-    fn rlimit(&self, _r: i32) -> u64 {
-        u64::MAX
-    }
-    fn raise(&self, _s: Signal) {}
-    fn umask(&self) -> u32 {
-        0o022
-    }
-    fn blocks_or_ignores(&self, _s: Signal) -> bool {
-        false
-    }
-}
-
-/// One thread's things: a credential and a view of its own, as a process has, and a table shared by all.
+/// One thread's things: a view of its own, as a process has, and a table shared by all.
 struct Mine {
-    cx: Plain,
     fs: Arc<FsContext>,
     table: Arc<FdTable>,
     path: String,
@@ -63,34 +26,36 @@ const APART: usize = 8;
 type Op = fn(&Mine);
 
 fn stat(m: &Mine) {
-    attr::stat(&m.cx, &m.fs.view(), &Start::Cwd, m.path.as_bytes(), Lookup::FOLLOW).unwrap();
+    attr::stat(&Internal, &m.fs.view(), &Start::Cwd, m.path.as_bytes(), Lookup::FOLLOW).unwrap();
 }
 
 fn stat_link(m: &Mine) {
-    attr::stat(&m.cx, &m.fs.view(), &Start::Cwd, m.link.as_bytes(), Lookup::FOLLOW).unwrap();
+    attr::stat(&Internal, &m.fs.view(), &Start::Cwd, m.link.as_bytes(), Lookup::FOLLOW).unwrap();
 }
 
 fn stat_missing(m: &Mine) {
     let name = b"/usr/lib/x86_64-linux-gnu/none";
-    attr::stat(&m.cx, &m.fs.view(), &Start::Cwd, name, Lookup::FOLLOW).unwrap_err();
+    attr::stat(&Internal, &m.fs.view(), &Start::Cwd, name, Lookup::FOLLOW).unwrap_err();
 }
 
 fn open_close(m: &Mine) {
     let how = OpenHow::legacy(libc::O_RDONLY, 0);
-    open::open_at(&m.cx, &m.fs.view(), &Start::Cwd, m.path.as_bytes(), &how).map_err(Failure::errno).unwrap();
+    open::open_at(&Internal, &m.fs.view(), &Start::Cwd, m.path.as_bytes(), &how)
+        .map_err(Failure::errno)
+        .unwrap();
 }
 
 fn pread(m: &Mine) {
     let f = m.table.get(m.fd).unwrap();
     let mut b = [0; 64];
-    io::read_at(&m.cx, &f, &mut b, 0).unwrap();
+    io::read_at(&Internal, &f, &mut b, 0).unwrap();
 }
 
 fn read(m: &Mine) {
     let f = m.table.get(m.fd).unwrap();
     let mut b = [0; 64];
     let pos = f.pos.lock();
-    io::read_at(&m.cx, &f, &mut b, *pos).unwrap();
+    io::read_at(&Internal, &f, &mut b, *pos).unwrap();
 }
 
 fn fstat(m: &Mine) {
@@ -136,9 +101,8 @@ fn main() {
     let m = Mount::of(TmpFs::new(Options::default()), MountFlags::empty(), b"none");
     let ns = MountNs::new(m);
     let fs = FsContext::new(ns);
-    let cx = Plain(ArcSwap::from_pointee(Credentials::root(Cap::ALL)));
     let view = fs.view();
-    let dir = |p: &str| dir::mkdir(&cx, &view, &Start::Cwd, p.as_bytes(), 0o755).unwrap();
+    let dir = |p: &str| dir::mkdir(&Internal, &view, &Start::Cwd, p.as_bytes(), 0o755).unwrap();
     for p in ["/usr", "/usr/lib", "/usr/lib/x86_64-linux-gnu"] {
         dir(p);
     }
@@ -148,12 +112,12 @@ fn main() {
             let path = format!("/usr/lib/x86_64-linux-gnu/file{i}");
             let link = format!("/usr/lib/link{i}");
             let how = OpenHow::legacy(libc::O_RDWR | libc::O_CREAT, 0o644);
-            let f = open::open_at(&cx, &view, &Start::Cwd, path.as_bytes(), &how)
+            let f = open::open_at(&Internal, &view, &Start::Cwd, path.as_bytes(), &how)
                 .map_err(Failure::errno)
                 .unwrap();
-            io::write_at(&cx, &f, &[1; 4096], 0).unwrap();
+            io::write_at(&Internal, &f, &[1; 4096], 0).unwrap();
             dir::symlink(
-                &cx,
+                &Internal,
                 &view,
                 format!("x86_64-linux-gnu/file{i}").as_bytes(),
                 &Start::Cwd,
@@ -161,8 +125,7 @@ fn main() {
             )
             .unwrap();
             let fd = table.install(f, false, 1024).unwrap();
-            let cx = Plain(ArcSwap::from_pointee(Credentials::root(Cap::ALL)));
-            Mine { cx, fs: fs.fork_copy(), table: table.clone(), path, link, fd }
+            Mine { fs: fs.fork_copy(), table: table.clone(), path, link, fd }
         })
         .collect();
     let ops: [(&str, Op); 7] = [

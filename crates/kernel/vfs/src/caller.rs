@@ -1,8 +1,9 @@
 //! What the file layer may know of the task that calls it.
 
-use crate::cred::Creds;
+use crate::cred::{Cap, Credentials, Creds};
 use abi::{Result, Signal};
-use std::sync::Arc;
+use arc_swap::ArcSwap;
+use std::sync::{Arc, LazyLock};
 use wait::Waiter;
 
 /// The calling task as subsystems see it: credentials, identity, limits, and
@@ -37,6 +38,42 @@ pub trait Caller {
     fn umask(&self) -> u32;
     /// True when `sig` is blocked or ignored by the caller (job control checks).
     fn blocks_or_ignores(&self, sig: Signal) -> bool;
+}
+
+/// The kernel itself as a caller, while it makes what programs then find: root, without limits, deaf to signals.
+pub struct Internal;
+
+impl Caller for Internal {
+    fn creds(&self) -> Creds {
+        static ALL: LazyLock<ArcSwap<Credentials>> =
+            LazyLock::new(|| ArcSwap::from_pointee(Credentials::root(Cap::ALL)));
+        ALL.load()
+    }
+    fn waiter(&self) -> Arc<Waiter> {
+        Waiter::new()
+    }
+    fn pid(&self) -> i32 {
+        0
+    }
+    fn tid(&self) -> i32 {
+        0
+    }
+    fn pgid(&self) -> i32 {
+        0
+    }
+    fn sid(&self) -> i32 {
+        0
+    }
+    fn rlimit(&self, _resource: i32) -> u64 {
+        u64::MAX
+    }
+    fn raise(&self, _sig: Signal) {}
+    fn umask(&self) -> u32 {
+        0
+    }
+    fn blocks_or_ignores(&self, _sig: Signal) -> bool {
+        true
+    }
 }
 
 /// Access to the caller's memory for calls whose layout only a driver knows (ioctl).

@@ -40,7 +40,7 @@ pub mod retry;
 pub mod walk;
 pub mod xattr;
 
-pub use caller::{Caller, UserMemory};
+pub use caller::{Caller, Internal, UserMemory};
 pub use cred::{Cap, Credentials, Creds};
 pub use dentry::Dentry;
 pub use fd_table::{FdSlot, FdTable};
