@@ -494,3 +494,107 @@ TEST(accept_interrupted_and_nonblocking) {
     int r = read(c, &b, 1); // closed with unread data
     CHECK(r == 0 || (r == -1 && errno == ECONNRESET));
 }
+
+// Each socket carries the previous one in its queue.
+static int chain_of(int type, int length) {
+    int p[2], last = -1;
+    for (int i = 0; i < length; i++) {
+        SYS(socketpair(AF_UNIX, type, 0, p));
+        if (last >= 0) {
+            CHECK_EQ(send_fds(p[0], &last, 1, "m"), 1);
+            close(last);
+        }
+        close(p[0]);
+        last = p[1];
+    }
+    return last;
+}
+TEST(long_chain_of_messages) {
+    int types[] = {SOCK_DGRAM, SOCK_STREAM, SOCK_SEQPACKET};
+    for (int i = 0; i < 3; i++) OK(close(chain_of(types[i], 5000)));
+    // The end of the process closes the last one.
+    CHECK_CHILD(chain_of(SOCK_DGRAM, 5000));
+}
+TEST(long_chain_of_pending_connections) {
+    int last = -1;
+    for (int i = 0; i < 3000; i++) {
+        struct sockaddr_un a;
+        char s[20];
+        sprintf(s, "l%d", i);
+        socklen_t n = abstract(&a, s);
+        int l = SYS(socket(AF_UNIX, SOCK_STREAM, 0)), c = SYS(socket(AF_UNIX, SOCK_STREAM, 0));
+        OK(bind(l, (void *)&a, n));
+        OK(listen(l, 1));
+        OK(connect(c, (void *)&a, n));
+        if (last >= 0) {
+            CHECK_EQ(send_fds(c, &last, 1, "m"), 1);
+            close(last);
+        }
+        close(c);
+        last = l;
+    }
+    OK(close(last));
+}
+TEST(socket_over_itself_ends_with_its_descriptors) {
+    // A pipe's writing end in the queue of a socket that only its own queue keeps: its reader sees the end of file.
+    int p[2], s[2];
+    SYS(pipe(p));
+    SYS(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    CHECK_EQ(send_fds(s[0], (int[]){s[0], s[1], p[1]}, 3, "m"), 1);
+    close(p[1]);
+    close(s[0]);
+    close(s[1]);
+    // On Linux the collector looks when a socket is closed.
+    close(SYS(socket(AF_UNIX, SOCK_DGRAM, 0)));
+    struct pollfd f = {p[0], POLLIN, 0};
+    CHECK_EQ(poll(&f, 1, 5000), 1);
+    char b;
+    CHECK_EQ(read(p[0], &b, 1), 0);
+}
+TEST(empty_buffer_receives_descriptors) {
+    int s[2], p[2];
+    SYS(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    SYS(pipe(p));
+    CHECK_EQ(send_fds(s[0], &p[1], 1, "m"), 1);
+    char b[8];
+    struct iovec v = {b, 0};
+    union {
+        struct cmsghdr h;
+        char c[CMSG_SPACE(sizeof(int))];
+    } c;
+    struct msghdr m = {0, 0, &v, 1, &c, sizeof c, 0};
+    CHECK_EQ(recvmsg(s[1], &m, 0), 0);
+    MUST(m.msg_controllen >= CMSG_LEN(sizeof(int)));
+    int got = *(int *)CMSG_DATA(&c.h);
+    CHECK_EQ(write(got, "x", 1), 1);
+    CHECK_EQ(read(p[0], b, 8), 1);
+    CHECK_EQ(recv(s[1], b, 8, 0), 1);
+    CHECK_EQ(b[0], 'm');
+}
+static int send_cred(int via, struct ucred u) {
+    char b = 'c';
+    struct iovec v = {&b, 1};
+    union {
+        struct cmsghdr h;
+        char c[CMSG_SPACE(sizeof u)];
+    } c = {.h = {CMSG_LEN(sizeof u), SOL_SOCKET, SCM_CREDENTIALS}};
+    memcpy(CMSG_DATA(&c.h), &u, sizeof u);
+    struct msghdr m = {0, 0, &v, 1, &c, sizeof c, 0};
+    return sendmsg(via, &m, 0);
+}
+TEST(credentials_of_nobody) {
+    int s[2];
+    SYS(socketpair(AF_UNIX, SOCK_DGRAM, 0, s));
+    pid_t p = FORK();
+    if (p == 0) _exit(0);
+    siginfo_t si;
+    SYS(waitid(P_PID, p, &si, WEXITED | WNOWAIT));
+    CHECK_EQ(send_cred(s[0], (struct ucred){p, 0, 0}), 1); // a zombie is somebody
+    CHECK_EQ(send_cred(s[0], (struct ucred){getppid(), 0, 0}), 1);
+    t_status(p);
+    CHECK_ERR(send_cred(s[0], (struct ucred){p, 0, 0}), ESRCH);
+    CHECK_ERR(send_cred(s[0], (struct ucred){4000000, 0, 0}), ESRCH);
+    CHECK_ERR(send_cred(s[0], (struct ucred){0, 0, 0}), ESRCH);
+    CHECK_ERR(send_cred(s[0], (struct ucred){-1, 0, 0}), ESRCH);
+    CHECK_CHILD(SYS(setuid(1000)); CHECK_ERR(send_cred(s[0], (struct ucred){4000000, 1000, 0}), EPERM));
+}

@@ -54,6 +54,7 @@ pub fn run(
     let kernel = Kernel::new(platform, syscalls::dispatch, uts(&spec), limits);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     syscalls::install_hooks(&kernel);
+    socket::family::register(libc::AF_UNIX, Arc::new(socket::unix::UnixFamily::default()));
     socket::netlink::install(spec.interfaces.clone());
 
     mounts::register_types(&kernel);

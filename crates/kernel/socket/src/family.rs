@@ -1,7 +1,6 @@
 //! Protocol families: which socket(2) makes.
 
 use crate::ops::SocketOps;
-use crate::unix;
 use abi::{Errno, Result};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -25,7 +24,7 @@ pub trait Family: Send + Sync {
 
 static FAMILIES: RwLock<BTreeMap<i32, Arc<dyn Family>>> = RwLock::new(BTreeMap::new());
 
-/// Adds a family, e.g. AF_INET once there is a network stack.
+/// Adds a family.
 pub fn register(domain: i32, family: Arc<dyn Family>) {
     FAMILIES.write().insert(domain, family);
 }
@@ -36,9 +35,6 @@ fn find(domain: i32, kind: i32) -> Result<Arc<dyn Family>> {
     }
     if !(0..SOCK_MAX).contains(&kind) {
         return Err(Errno::EINVAL);
-    }
-    if domain == libc::AF_UNIX {
-        return Ok(Arc::new(unix::UnixFamily));
     }
     FAMILIES.read().get(&domain).cloned().ok_or(Errno::EAFNOSUPPORT)
 }

@@ -57,6 +57,10 @@ impl FileOps for SocketFile {
         let mut req = SendRequest { data: buf, addr: None, control: Control::default(), flags: 0 };
         self.ops.send(cx, &NoNames, &mut req)
     }
+    fn flush(&self, _cx: &dyn Caller, file: &OpenFile) -> Result<()> {
+        self.ops.closing(file);
+        Ok(())
+    }
     fn patience(&self, write: bool) -> Option<Duration> {
         let o = self.ops.options();
         if write { o.sndtimeo() } else { o.rcvtimeo() }

@@ -74,21 +74,28 @@ fn read_control(c: &Current, at: u64, len: u64) -> Result<Control> {
                 }
             }
             Cmsg::Credentials(u) => {
-                check_cred(c, u)?;
-                control.cred = Some(Ucred { pid: c.means(u.pid), ..u });
+                control.cred = Some(claimed(c, u)?);
             }
         }
     }
     Ok(control)
 }
 
-/// A task may claim its own ids; others need the capabilities.
-fn check_cred(c: &Current, u: Ucred) -> Result<()> {
+/// Credentials that a message is to carry. A task may claim its own ids; others need the capabilities, and a process
+/// id that names something (ESRCH).
+fn claimed(c: &Current, u: Ucred) -> Result<Ucred> {
     let k = c.creds();
     let pid = u.pid == c.sees(c.pid()) || k.capable(Cap::SYS_ADMIN);
     let uid = [k.uid, k.euid, k.suid].contains(&u.uid) || k.capable(Cap::SETUID);
     let gid = [k.gid, k.egid, k.sgid].contains(&u.gid) || k.capable(Cap::SETGID);
-    if pid && uid && gid { Ok(()) } else { Err(Errno::EPERM) }
+    if !pid || !uid || !gid {
+        return Err(Errno::EPERM);
+    }
+    let id = c.means(u.pid);
+    if id != c.pid() && !c.kernel().tree.lock().pid_in_use(id) {
+        return Err(Errno::ESRCH);
+    }
+    Ok(Ucred { pid: id, ..u })
 }
 
 fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control, flags: i32) -> SysResult {

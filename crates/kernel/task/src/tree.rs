@@ -66,10 +66,7 @@ impl Tree {
             let last = self.last_pid.entry(namespace).or_default();
             *last = if *last + 1 >= PID_MAX { 300 } else { *last + 1 };
             let p = pids::id(namespace, *last);
-            let used = self.nodes.contains_key(&p)
-                || self.tasks.contains_key(&p)
-                || self.nodes.values().any(|n| n.pgid == p || n.sid == p);
-            if !used {
+            if !self.pid_in_use(p) {
                 return Some(p);
             }
         }
@@ -89,6 +86,13 @@ impl Tree {
     /// A namespace begins.
     pub(crate) fn forget_last_pid(&mut self, namespace: u32) {
         self.last_pid.remove(&namespace);
+    }
+
+    /// True for the id of a thread, a process (zombies included), a process group or a session.
+    pub fn pid_in_use(&self, id: i32) -> bool {
+        self.nodes.contains_key(&id)
+            || self.tasks.contains_key(&id)
+            || self.nodes.values().any(|n| n.pgid == id || n.sid == id)
     }
 
     /// True when the process group exists in the session.

@@ -4,7 +4,8 @@ use super::sock::Sock;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Bytes of `sun_path`.
 const PATH_LEN: usize = 108;
@@ -64,42 +65,49 @@ impl Addr {
 /// What hangs on the inode of a bound socket.
 pub(super) struct Bound(pub Weak<Sock>);
 
-static ABSTRACT: LazyLock<Mutex<HashMap<Vec<u8>, Weak<Sock>>>> = LazyLock::new(Mutex::default);
-
-/// Takes an abstract name; EADDRINUSE while another socket has it.
-pub(super) fn claim(name: &[u8], sock: &Arc<Sock>) -> Result<()> {
-    let mut t = ABSTRACT.lock();
-    if t.get(name).is_some_and(|w| w.strong_count() > 0) {
-        return Err(Errno::EADDRINUSE);
-    }
-    t.insert(name.to_vec(), Arc::downgrade(sock));
-    Ok(())
+/// The abstract namespace: names without files. See unix(7).
+#[derive(Default)]
+pub(super) struct AbstractNames {
+    sockets: Mutex<HashMap<Vec<u8>, Weak<Sock>>>,
+    /// The next name that autobind tries.
+    next: AtomicU32,
 }
 
-/// Takes a free name of five hexadecimal digits (autobind).
-pub(super) fn claim_any(sock: &Arc<Sock>) -> Result<Vec<u8>> {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
-    for _ in 0..1 << 20 {
-        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) & 0xfffff;
-        let name = format!("{n:05x}").into_bytes();
-        if claim(&name, sock).is_ok() {
-            return Ok(name);
+impl AbstractNames {
+    /// Takes a name; EADDRINUSE while another socket has it.
+    pub fn claim(&self, name: &[u8], sock: &Arc<Sock>) -> Result<()> {
+        let mut t = self.sockets.lock();
+        if t.get(name).is_some_and(|w| w.strong_count() > 0) {
+            return Err(Errno::EADDRINUSE);
+        }
+        t.insert(name.to_vec(), Arc::downgrade(sock));
+        Ok(())
+    }
+
+    /// Takes a free name of five hexadecimal digits (autobind).
+    pub fn claim_any(&self, sock: &Arc<Sock>) -> Result<Vec<u8>> {
+        for _ in 0..1 << 20 {
+            let n = self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0xfffff;
+            let name = format!("{n:05x}").into_bytes();
+            if self.claim(&name, sock).is_ok() {
+                return Ok(name);
+            }
+        }
+        Err(Errno::ENOSPC)
+    }
+
+    /// Gives a name back, if `sock` has it.
+    pub fn release(&self, name: &[u8], sock: &Sock) {
+        let mut t = self.sockets.lock();
+        if t.get(name).is_some_and(|w| std::ptr::eq(w.as_ptr(), sock)) {
+            t.remove(name);
         }
     }
-    Err(Errno::ENOSPC)
-}
 
-/// Gives an abstract name back, if `sock` has it.
-pub(super) fn release(name: &[u8], sock: &Sock) {
-    let mut t = ABSTRACT.lock();
-    if t.get(name).is_some_and(|w| std::ptr::eq(w.as_ptr(), sock)) {
-        t.remove(name);
+    /// The socket with a name.
+    pub fn find(&self, name: &[u8]) -> Option<Arc<Sock>> {
+        self.sockets.lock().get(name).and_then(Weak::upgrade)
     }
-}
-
-/// The socket with an abstract name.
-pub(super) fn find_abstract(name: &[u8]) -> Option<Arc<Sock>> {
-    ABSTRACT.lock().get(name).and_then(Weak::upgrade)
 }
 
 #[cfg(test)]

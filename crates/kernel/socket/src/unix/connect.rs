@@ -1,10 +1,12 @@
 //! Names and connections: bind, listen, connect, accept.
 
 use super::UnixSocket;
-use super::addr::{self, Addr, Bound};
+use super::addr::{Addr, Bound};
+use super::rights;
 use super::sock::{Phase, RECV, Sock, lock_two};
 use crate::ops::{Names, Ucred};
 use abi::{Errno, Result};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use vfs::{Caller, InodeRef};
 use wait::Events;
@@ -19,7 +21,7 @@ pub(super) fn bind(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr: &
     match &addr {
         Addr::Unnamed => return autobind(sock),
         _ if bound => return Err(Errno::EINVAL),
-        Addr::Abstract(name) => addr::claim(name, sock)?,
+        Addr::Abstract(name) => sock.home.names.claim(name, sock)?,
         Addr::Path(path) => {
             let inode = names.make(cx, path)?;
             let on = inode.attachments().ok_or(Errno::EOPNOTSUPP)?;
@@ -32,7 +34,7 @@ pub(super) fn bind(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr: &
     if s.addr.is_some() {
         drop(s);
         if let Addr::Abstract(name) = &addr {
-            addr::release(name, sock);
+            sock.home.names.release(name, sock);
         }
         return Err(Errno::EINVAL);
     }
@@ -45,11 +47,11 @@ pub(super) fn autobind(sock: &Arc<Sock>) -> Result<()> {
     if sock.state.lock().addr.is_some() {
         return Ok(());
     }
-    let name = addr::claim_any(sock)?;
+    let name = sock.home.names.claim_any(sock)?;
     let mut s = sock.state.lock();
     if s.addr.is_some() {
         drop(s);
-        addr::release(&name, sock);
+        sock.home.names.release(&name, sock);
         return Ok(());
     }
     s.addr = Some(Arc::new(Addr::Abstract(name)));
@@ -64,7 +66,7 @@ fn bound_to(inode: &InodeRef) -> Option<Arc<Sock>> {
 pub(super) fn find(sock: &Sock, cx: &dyn Caller, names: &dyn Names, addr: &Addr) -> Result<Arc<Sock>> {
     let found = match addr {
         Addr::Unnamed => return Err(Errno::EINVAL),
-        Addr::Abstract(name) => addr::find_abstract(name),
+        Addr::Abstract(name) => sock.home.names.find(name),
         Addr::Path(path) => bound_to(&names.find(cx, path)?),
     };
     let other = found.filter(|s| !s.state.lock().dead).ok_or(Errno::ECONNREFUSED)?;
@@ -91,7 +93,7 @@ pub(super) fn connect(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr
         let listening = sock.state.lock().phase == Phase::Listening;
         return Err(if listening { Errno::EINVAL } else { Errno::ECONNREFUSED });
     }
-    let embryo = UnixSocket::new(sock.kind);
+    let embryo = UnixSocket::new(sock.kind, sock.home.clone());
     let (mut s, mut os) = lock_two(sock, &other);
     if os.phase != Phase::Listening || os.shut & RECV != 0 || os.dead {
         drop((s, os));
@@ -149,9 +151,9 @@ fn connect_dgram(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr: &[u
     let mut s = sock.state.lock();
     let old = std::mem::replace(&mut s.peer, peer);
     // Messages of others do not reach a socket that now talks to one peer only.
-    let stale = if old.is_some() && connected { std::mem::take(&mut s.recv) } else { Default::default() };
+    let stale = if old.is_some() && connected { std::mem::take(&mut s.recv) } else { VecDeque::new() };
     drop(s);
-    drop(stale);
+    rights::release_all(stale, Vec::new());
     sock.queue.notify(Events::WRITABLE);
     Ok(())
 }

@@ -19,15 +19,18 @@ use crate::ops::{Names, Received, SendRequest, SocketOps, Ucred};
 use crate::options::Options;
 use abi::{Errno, Result};
 pub use addr::Addr;
-use sock::{BOTH, Phase, RECV, SEND, Sock};
+use sock::{BOTH, Home, Phase, RECV, SEND, Sock};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::{Caller, UserMemory};
+use vfs::{Caller, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
-/// The AF_UNIX family.
-pub struct UnixFamily;
+/// The AF_UNIX family of one kernel.
+#[derive(Default)]
+pub struct UnixFamily {
+    home: Arc<Home>,
+}
 
 fn checked(kind: i32, protocol: i32) -> Result<i32> {
     if protocol != 0 && protocol != libc::AF_UNIX {
@@ -42,12 +45,13 @@ fn checked(kind: i32, protocol: i32) -> Result<i32> {
 
 impl Family for UnixFamily {
     fn create(&self, _cx: &dyn Caller, kind: i32, protocol: i32) -> Result<Arc<dyn SocketOps>> {
-        Ok(UnixSocket::new(checked(kind, protocol)?))
+        Ok(UnixSocket::new(checked(kind, protocol)?, self.home.clone()))
     }
 
     fn pair(&self, cx: &dyn Caller, kind: i32, protocol: i32) -> Result<[Arc<dyn SocketOps>; 2]> {
         let kind = checked(kind, protocol)?;
-        let (a, b) = (UnixSocket::new(kind), UnixSocket::new(kind));
+        let new = || UnixSocket::new(kind, self.home.clone());
+        let (a, b) = (new(), new());
         for (this, other) in [(&a, &b), (&b, &a)] {
             let mut s = this.sock.state.lock();
             s.peer = Some(other.sock.clone());
@@ -66,15 +70,15 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    fn new(kind: i32) -> Arc<UnixSocket> {
-        Arc::new(UnixSocket { sock: Sock::new(kind) })
+    fn new(kind: i32, home: Arc<Home>) -> Arc<UnixSocket> {
+        Arc::new(UnixSocket { sock: Sock::new(kind, home) })
     }
 }
 
 impl Drop for UnixSocket {
     fn drop(&mut self) {
-        self.sock.release();
-        rights::collect();
+        rights::release_all(self.sock.release(), Vec::new());
+        self.sock.home.in_flight.released();
     }
 }
 
@@ -168,6 +172,9 @@ impl SocketOps for UnixSocket {
         };
         mem.write_value(arg, &(n as i32))?;
         Ok(0)
+    }
+    fn closing(&self, file: &OpenFile) {
+        self.sock.home.in_flight.closing(file);
     }
     fn poll(&self) -> Events {
         poll::poll(&self.sock)

@@ -40,8 +40,8 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     }
     let mut first_cred = None;
     let mut at = 0;
-    while out.len < buf.len() {
-        let Some(m) = s.recv.get_mut(at) else { break };
+    // An empty buffer takes no bytes, but the descriptors of the first message.
+    while let Some(m) = s.recv.get_mut(at) {
         // Bytes of different senders are not mixed where the receiver asks who they are.
         let cred = m.cred.unwrap_or(UNKNOWN);
         if passcred && *first_cred.get_or_insert(cred) != cred {
@@ -69,7 +69,7 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
             }
             spent.extend(s.recv.pop_front());
         }
-        if carries {
+        if carries || out.len == buf.len() {
             break;
         }
     }

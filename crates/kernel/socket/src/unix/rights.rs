@@ -1,9 +1,13 @@
 //! Descriptors in flight, and the collector for those nobody can receive any more.
 //!
-//! A socket can be sent over itself, or two over each other; after their last
-//! descriptors are closed only the messages keep them. The collector finds sockets all
-//! of whose references are in flight and which no receivable message leads to, and
-//! throws their queues away.
+//! A message may carry a socket whose queue carries another one, and so on without end. So
+//! nothing here drops a message's files from within the drop of another's: [`release_all`] is a loop.
+//!
+//! A socket can be sent over itself, or two over each other. After their last descriptors are
+//! closed only the messages keep them. The collector finds sockets all of whose references are in
+//! flight and which no receivable message leads to, and throws their queues away. It runs when a
+//! socket is released or a descriptor of a socket in flight is closed, once that has happened half as often as
+//! there are sockets in flight: its work stays in proportion to the calls that cause it, and garbage to what is in use.
 //! Lock: the table of sockets in flight, a leaf.
 
 use super::UnixSocket;
@@ -11,122 +15,252 @@ use super::message::Message;
 use crate::file::SocketFile;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use vfs::OpenFile;
 
 struct Flying {
     file: Weak<OpenFile>,
+    /// Messages that carry it.
     count: usize,
+    /// Changes with `count`.
+    epoch: u64,
 }
 
-/// Unix sockets in flight, by address of their open file.
-static FLYING: LazyLock<Mutex<HashMap<usize, Flying>>> = LazyLock::new(Mutex::default);
-/// Descriptors of any kind in flight.
-static TOTAL: AtomicUsize = AtomicUsize::new(0);
+#[derive(Default)]
+struct Table {
+    /// Unix sockets in flight, by address of their open file.
+    sockets: HashMap<usize, Flying>,
+    /// Descriptors of any kind in flight, by the real user who sent them.
+    users: HashMap<u32, usize>,
+    epoch: u64,
+    /// Events since the last collection that may have left garbage.
+    suspicions: usize,
+    collecting: bool,
+}
 
-fn key(f: &Arc<OpenFile>) -> usize {
-    Arc::as_ptr(f) as usize
+impl Table {
+    fn due(&self) -> bool {
+        self.suspicions * 2 >= self.sockets.len()
+    }
+}
+
+/// What is in flight between the sockets of one kernel.
+#[derive(Default)]
+pub(super) struct InFlight {
+    table: Mutex<Table>,
+    /// Length of the table's `sockets`, for those who close a socket while there is none.
+    sockets: AtomicUsize,
+}
+
+fn key(f: &OpenFile) -> usize {
+    std::ptr::from_ref(f) as usize
 }
 
 fn unix_of(f: &OpenFile) -> Option<&UnixSocket> {
     SocketFile::of(f).ok()?.ops.as_any().downcast_ref()
 }
 
-/// Number of descriptors in flight.
-pub(super) fn in_flight() -> usize {
-    TOTAL.load(Ordering::Relaxed)
+impl InFlight {
+    /// Number of descriptors that a user has in flight.
+    pub(super) fn of_user(&self, uid: u32) -> usize {
+        self.table.lock().users.get(&uid).copied().unwrap_or(0)
+    }
+
+    fn take_off(&self, files: &[Arc<OpenFile>], uid: u32) {
+        let mut t = self.table.lock();
+        *t.users.entry(uid).or_default() += files.len();
+        for f in files.iter().filter(|f| unix_of(f).is_some()) {
+            t.epoch += 1;
+            let epoch = t.epoch;
+            let e = t.sockets.entry(key(f)).or_insert_with(|| Flying {
+                file: Arc::downgrade(f),
+                count: 0,
+                epoch,
+            });
+            e.count += 1;
+            e.epoch = epoch;
+        }
+        self.sockets.store(t.sockets.len(), Ordering::SeqCst);
+    }
+
+    fn land(&self, files: &[Arc<OpenFile>], uid: u32) {
+        let mut t = self.table.lock();
+        if let Some(n) = t.users.get_mut(&uid) {
+            *n = n.saturating_sub(files.len());
+            if *n == 0 {
+                t.users.remove(&uid);
+            }
+        }
+        for f in files.iter().filter(|f| unix_of(f).is_some()) {
+            t.epoch += 1;
+            let epoch = t.epoch;
+            let Some(e) = t.sockets.get_mut(&key(f)) else { continue };
+            e.count -= 1;
+            e.epoch = epoch;
+            if e.count == 0 {
+                t.sockets.remove(&key(f));
+            } else {
+                t.suspicions += 1;
+            }
+        }
+        self.sockets.store(t.sockets.len(), Ordering::SeqCst);
+    }
+
+    /// A socket was released: what only led to it may be garbage.
+    pub(super) fn released(&self) {
+        if self.sockets.load(Ordering::SeqCst) > 0 {
+            self.suspect(None);
+        }
+    }
+
+    /// A descriptor of `file` is being closed by a caller that still holds one reference.
+    pub(super) fn closing(&self, file: &OpenFile) {
+        if self.sockets.load(Ordering::SeqCst) > 0 && self.table.lock().sockets.contains_key(&key(file)) {
+            self.suspect(Some(file));
+        }
+    }
+
+    /// Collects if that is due.
+    fn suspect(&self, closing: Option<&OpenFile>) {
+        {
+            let mut t = self.table.lock();
+            t.suspicions += 1;
+            if t.collecting || !t.due() {
+                return;
+            }
+            t.collecting = true;
+        }
+        let mut closing = closing.map(key);
+        loop {
+            self.table.lock().suspicions = 0;
+            let garbage = self.find_garbage(closing.take());
+            let again = !garbage.is_empty();
+            let messages: Vec<Message> =
+                garbage.iter().filter_map(|f| unix_of(f)).flat_map(|s| s.sock.drain()).collect();
+            // Sockets that end here come back to this function and find the collector at work.
+            release_all(messages, garbage);
+            let mut t = self.table.lock();
+            if !again || !t.due() {
+                t.collecting = false;
+                return;
+            }
+        }
+    }
+
+    /// Sockets that nobody can reach. `closing` is one with a reference that is about to go.
+    fn find_garbage(&self, closing: Option<usize>) -> Vec<Arc<OpenFile>> {
+        let held = |k: usize| usize::from(closing == Some(k));
+        // A socket with a reference that is not in flight is somebody's: an in-flight count can only be
+        // below the number of references, and falls before a receiver gets hold of the file.
+        let candidates: HashMap<usize, Candidate> = {
+            let t = self.table.lock();
+            t.sockets
+                .iter()
+                .filter(|(k, e)| e.file.strong_count() == e.count + held(**k))
+                .filter_map(|(k, e)| {
+                    Some((*k, Candidate { file: e.file.upgrade()?, count: e.count, epoch: e.epoch }))
+                })
+                .collect()
+        };
+        let edges: HashMap<usize, Vec<usize>> = candidates
+            .iter()
+            .map(|(k, c)| (*k, unix_of(&c.file).map(|s| s.sock.carries()).unwrap_or_default()))
+            .collect();
+        let mut inside: HashMap<usize, usize> = HashMap::new();
+        edges.values().flatten().for_each(|to| *inside.entry(*to).or_default() += 1);
+        // Carried also by a message outside the set: can still be received, and so can what it carries.
+        let mut live: Vec<usize> = candidates
+            .iter()
+            .filter(|(k, c)| *inside.get(k).unwrap_or(&0) < c.count)
+            .map(|(k, _)| *k)
+            .collect();
+        let mut seen: HashSet<usize> = live.iter().copied().collect();
+        while let Some(k) = live.pop() {
+            for to in edges.get(&k).into_iter().flatten() {
+                if candidates.contains_key(to) && seen.insert(*to) {
+                    live.push(*to);
+                }
+            }
+        }
+        let garbage: Vec<(usize, Candidate)> =
+            candidates.into_iter().filter(|(k, _)| !seen.contains(k)).collect();
+        // The queues were read one after the other. What they said holds if nothing of the set was sent, received or
+        // taken hold of since.
+        let t = self.table.lock();
+        let same = |k: &usize, c: &Candidate| {
+            t.sockets.get(k).is_some_and(|e| e.epoch == c.epoch)
+                && Arc::strong_count(&c.file) == c.count + 1 + held(*k)
+        };
+        let unchanged = garbage.iter().all(|(k, c)| same(k, c));
+        drop(t);
+        if unchanged { garbage.into_iter().map(|(_, c)| c.file).collect() } else { Vec::new() }
+    }
+}
+
+/// A socket that only messages keep.
+struct Candidate {
+    file: Arc<OpenFile>,
+    count: usize,
+    epoch: u64,
 }
 
 /// Files that a queued message carries.
-pub(super) struct Rights(Vec<Arc<OpenFile>>);
+pub(super) struct Rights {
+    files: Vec<Arc<OpenFile>>,
+    uid: u32,
+    table: Arc<InFlight>,
+}
 
 impl Rights {
-    /// The files are in flight from here on.
-    pub fn new(files: Vec<Arc<OpenFile>>) -> Option<Rights> {
+    /// The files are in flight from here on, and count for the user `uid`.
+    pub fn new(table: &Arc<InFlight>, files: Vec<Arc<OpenFile>>, uid: u32) -> Option<Rights> {
         if files.is_empty() {
             return None;
         }
-        TOTAL.fetch_add(files.len(), Ordering::Relaxed);
-        for f in files.iter().filter(|f| unix_of(f).is_some()) {
-            let mut t = FLYING.lock();
-            t.entry(key(f)).or_insert_with(|| Flying { file: Arc::downgrade(f), count: 0 }).count += 1;
-        }
-        Some(Rights(files))
+        table.take_off(&files, uid);
+        Some(Rights { files, uid, table: table.clone() })
     }
 
     /// The files without taking them (MSG_PEEK).
     pub fn files(&self) -> &[Arc<OpenFile>] {
-        &self.0
+        &self.files
     }
 
     /// Ends the flight.
     pub fn take(mut self) -> Vec<Arc<OpenFile>> {
-        self.land();
-        std::mem::take(&mut self.0)
+        self.land()
     }
 
-    fn land(&mut self) {
-        TOTAL.fetch_sub(self.0.len(), Ordering::Relaxed);
-        for f in self.0.iter().filter(|f| unix_of(f).is_some()) {
-            let mut t = FLYING.lock();
-            if let Some(e) = t.get_mut(&key(f)) {
-                e.count -= 1;
-                if e.count == 0 {
-                    t.remove(&key(f));
-                }
-            }
+    fn land(&mut self) -> Vec<Arc<OpenFile>> {
+        let files = std::mem::take(&mut self.files);
+        if !files.is_empty() {
+            self.table.land(&files, self.uid);
         }
+        files
     }
 }
 
 impl Drop for Rights {
     fn drop(&mut self) {
-        self.land();
-    }
-}
-
-/// Looks for garbage and throws it away. Called when a socket is released.
-pub(super) fn collect() {
-    static RUNNING: AtomicBool = AtomicBool::new(false);
-    if FLYING.lock().is_empty() || RUNNING.swap(true, Ordering::SeqCst) {
-        return;
-    }
-    let garbage = find_garbage();
-    let messages: Vec<Message> =
-        garbage.iter().filter_map(|f| unix_of(f)).flat_map(|s| s.sock.drain()).collect();
-    RUNNING.store(false, Ordering::SeqCst);
-    // Dropping these may release sockets, which looks for garbage again.
-    drop(messages);
-    drop(garbage);
-}
-
-fn find_garbage() -> Vec<Arc<OpenFile>> {
-    // A socket with a reference that is not in flight is somebody's: an in-flight count can only be
-    // below the number of references, and falls before a receiver gets hold of the file.
-    let candidates: HashMap<usize, (Arc<OpenFile>, usize)> = {
-        let t = FLYING.lock();
-        t.iter()
-            .filter(|(_, e)| e.file.strong_count() == e.count)
-            .filter_map(|(k, e)| Some((*k, (e.file.upgrade()?, e.count))))
-            .collect()
-    };
-    let edges: HashMap<usize, Vec<usize>> = candidates
-        .iter()
-        .map(|(k, (f, _))| (*k, unix_of(f).map(|s| s.sock.carries()).unwrap_or_default()))
-        .collect();
-    let mut inside: HashMap<usize, usize> = HashMap::new();
-    edges.values().flatten().for_each(|to| *inside.entry(*to).or_default() += 1);
-    // Carried also by a message outside the set: can still be received, and so can what it carries.
-    let mut live: Vec<usize> =
-        candidates.iter().filter(|(k, (_, n))| inside.get(k).unwrap_or(&0) < n).map(|(k, _)| *k).collect();
-    let mut seen: HashSet<usize> = live.iter().copied().collect();
-    while let Some(k) = live.pop() {
-        for to in edges.get(&k).into_iter().flatten() {
-            if candidates.contains_key(to) && seen.insert(*to) {
-                live.push(*to);
-            }
+        let files = self.land();
+        if !files.is_empty() {
+            release_all(Vec::new(), files);
         }
     }
-    candidates.into_iter().filter(|(k, _)| !seen.contains(k)).map(|(_, (f, _))| f).collect()
+}
+
+/// Drops messages and files, and what is only kept by the queues of sockets among them, one after the other.
+pub(super) fn release_all(messages: impl IntoIterator<Item = Message>, mut files: Vec<Arc<OpenFile>>) {
+    for mut m in messages {
+        files.extend(m.rights.take().map(Rights::take).unwrap_or_default());
+    }
+    while let Some(f) = files.pop() {
+        // The last reference: the socket ends here, and its queue joins the list.
+        let Some(f) = Arc::into_inner(f) else { continue };
+        let unread = unix_of(&f).map(|s| s.sock.release()).unwrap_or_default();
+        for mut m in unread {
+            files.extend(m.rights.take().map(Rights::take).unwrap_or_default());
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::addr::Addr;
 use super::connect::{autobind, find, may_send};
 use super::message::{Charge, Message};
-use super::rights::{self, Rights};
+use super::rights::Rights;
 use super::sock::{MAX_DGRAM_QLEN, Phase, RECV, SEND, Sock};
 use crate::ops::{Names, SendRequest, Ucred};
 use abi::{Errno, Result, Signal};
@@ -25,7 +25,7 @@ pub(super) fn send(
     if req.flags & libc::MSG_OOB != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    check_rights(cx, req)?;
+    check_rights(sock, cx, req)?;
     match sock.kind {
         libc::SOCK_STREAM => send_stream(sock, cx, req),
         libc::SOCK_SEQPACKET => {
@@ -41,12 +41,12 @@ pub(super) fn send(
 }
 
 /// What a task may have in flight is bounded by what it may have open.
-fn check_rights(cx: &dyn Caller, req: &SendRequest<'_>) -> Result<()> {
+fn check_rights(sock: &Sock, cx: &dyn Caller, req: &SendRequest<'_>) -> Result<()> {
     if req.control.rights.is_empty() {
         return Ok(());
     }
-    let over = rights::in_flight() as u64 > cx.rlimit(libc::RLIMIT_NOFILE as i32);
     let creds = cx.creds();
+    let over = sock.home.in_flight.of_user(creds.uid) as u64 > cx.rlimit(libc::RLIMIT_NOFILE as i32);
     if over && !creds.capable(Cap::SYS_RESOURCE) && !creds.capable(Cap::SYS_ADMIN) {
         return Err(Errno::ETOOMANYREFS);
     }
@@ -98,7 +98,11 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
             start: 0,
             from: from.clone(),
             cred: cred_for(sock, &peer, cx, req.control.cred),
-            rights: Rights::new(std::mem::take(&mut req.control.rights)),
+            rights: Rights::new(
+                &sock.home.in_flight,
+                std::mem::take(&mut req.control.rights),
+                cx.creds().uid,
+            ),
             _charge: Charge::new(sock, n),
         };
         let mut ps = peer.state.lock();
@@ -188,7 +192,7 @@ fn send_record(
         start: 0,
         from,
         cred,
-        rights: Rights::new(std::mem::take(&mut req.control.rights)),
+        rights: Rights::new(&sock.home.in_flight, std::mem::take(&mut req.control.rights), cx.creds().uid),
         _charge: Charge::new(sock, req.data.len()),
     });
     drop(os);

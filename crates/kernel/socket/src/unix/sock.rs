@@ -5,8 +5,9 @@
 //! without it.
 
 use super::UnixSocket;
-use super::addr::{self, Addr};
+use super::addr::{AbstractNames, Addr};
 use super::message::Message;
+use super::rights::InFlight;
 use crate::ops::Ucred;
 use crate::options::Options;
 use abi::Errno;
@@ -63,6 +64,15 @@ pub(super) struct Sock {
     pub wmem: AtomicUsize,
     /// The inode it is bound to: what finds the socket hangs there.
     pub place: OnceLock<InodeRef>,
+    /// Where its name and the descriptors it carries are kept.
+    pub home: Arc<Home>,
+}
+
+/// What the Unix sockets of one kernel share.
+#[derive(Default)]
+pub(super) struct Home {
+    pub names: AbstractNames,
+    pub in_flight: Arc<InFlight>,
 }
 
 /// Both states, whatever the order of the arguments. They must be different sockets.
@@ -77,7 +87,7 @@ pub(super) fn lock_two<'a>(a: &'a Sock, b: &'a Sock) -> (MutexGuard<'a, State>, 
 }
 
 impl Sock {
-    pub fn new(kind: i32) -> Arc<Sock> {
+    pub fn new(kind: i32, home: Arc<Home>) -> Arc<Sock> {
         Arc::new(Sock {
             kind,
             state: Mutex::new(State {
@@ -97,6 +107,7 @@ impl Sock {
             options: Options::default(),
             wmem: AtomicUsize::new(0),
             place: OnceLock::new(),
+            home,
         })
     }
 
@@ -144,13 +155,16 @@ impl Sock {
         out
     }
 
-    /// The last descriptor is gone.
-    pub fn release(&self) {
+    /// The last descriptor is gone. Returns what nobody has read, of waiting connections too: see
+    /// [`super::rights::release_all`]. Later calls find nothing.
+    pub fn release(&self) -> Vec<Message> {
         let mut s = self.state.lock();
-        s.dead = true;
+        if std::mem::replace(&mut s.dead, true) {
+            return Vec::new();
+        }
         s.shut = BOTH;
         let peer = s.peer.take();
-        let unread = std::mem::take(&mut s.recv);
+        let mut unread: Vec<Message> = std::mem::take(&mut s.recv).into();
         let waiting = std::mem::take(&mut s.backlog);
         let blocked = std::mem::take(&mut s.blocked);
         let addr = s.addr.take();
@@ -158,7 +172,7 @@ impl Sock {
         s.phase = Phase::Closed;
         drop(s);
         if let Some(Addr::Abstract(name)) = addr.as_deref() {
-            addr::release(name, self);
+            self.home.names.release(name, self);
         }
         if self.connected_kind()
             && let Some(p) = &peer
@@ -178,11 +192,13 @@ impl Sock {
                 p.state.lock().error = Some(Errno::ECONNRESET);
             }
         }
-        drop(waiting);
-        drop(unread);
+        for e in waiting {
+            unread.extend(e.sock.release());
+        }
         if listening || !blocked.is_empty() {
             Sock::unblock(blocked);
         }
         self.queue.notify(Events::ALL);
+        unread
     }
 }

@@ -25,14 +25,15 @@ impl Names for NoPaths {
 struct Bench {
     cx: Plain,
     names: NoPaths,
+    family: UnixFamily,
 }
 
 impl Bench {
     fn new() -> Bench {
-        Bench { cx: Plain::new(), names: NoPaths(Mutex::default()) }
+        Bench { cx: Plain::new(), names: NoPaths(Mutex::default()), family: UnixFamily::default() }
     }
     fn pair(&self, kind: i32) -> [Arc<dyn SocketOps>; 2] {
-        UnixFamily.pair(&self.cx, kind, 0).unwrap()
+        self.family.pair(&self.cx, kind, 0).unwrap()
     }
     fn send(&self, s: &dyn SocketOps, data: &[u8]) -> Result<usize> {
         self.send_with(s, data, Vec::new())
@@ -122,7 +123,7 @@ fn records() {
 #[test]
 fn connecting() {
     let b = Bench::new();
-    let new = || UnixSocket::new(libc::SOCK_STREAM);
+    let new = || UnixSocket::new(libc::SOCK_STREAM, b.family.home.clone());
     let (l, c) = (new(), new());
     assert_eq!(c.poll().0, 0x314);
     let at = named("connecting");
@@ -153,7 +154,7 @@ fn connecting() {
 #[test]
 fn datagrams() {
     let b = Bench::new();
-    let new = || UnixSocket::new(libc::SOCK_DGRAM);
+    let new = || UnixSocket::new(libc::SOCK_DGRAM, b.family.home.clone());
     let (x, y) = (new(), new());
     let at = named("datagrams");
     y.bind(&b.cx, &b.names, &at).unwrap();
@@ -180,7 +181,6 @@ fn datagrams() {
 #[test]
 fn passing_files_and_cycles() {
     let b = Bench::new();
-    let count = rights::in_flight();
     let open = |s: &Arc<dyn SocketOps>| SocketFile::open(&b.cx, s.clone(), 0);
     let [x, y] = b.pair(libc::SOCK_STREAM);
     let [p, q] = b.pair(libc::SOCK_STREAM);
@@ -200,10 +200,10 @@ fn passing_files_and_cycles() {
     b.send_with(&*y, b"2", vec![yf.clone()]).unwrap();
     drop((x, y, xf));
     assert!(watch.0.upgrade().is_some());
+    yf.ops.flush(&b.cx, &yf).unwrap();
     drop(yf);
-    b.pair(libc::SOCK_STREAM);
     assert!(watch.0.upgrade().is_none() && watch.1.upgrade().is_none());
-    assert_eq!(rights::in_flight(), count);
+    assert_eq!(b.family.home.in_flight.of_user(0), 0);
 }
 
 #[test]
@@ -249,4 +249,78 @@ fn waits_with_time_outs() {
     assert_eq!(io::recv(&b.cx, &f, &*y, &mut buf, libc::MSG_WAITALL).unwrap().len, 6);
     t.join().unwrap();
     assert_eq!(&buf, b"abcdef");
+}
+
+/// Runs on a thread with the smallest stack that one can have.
+fn on_small_stack(f: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(16 << 10).spawn(f).unwrap().join().unwrap();
+}
+
+/// A chain of sockets, each in a message to the next; gives the last one and a watch on the first.
+fn chain(b: &Bench, kind: i32, length: usize) -> (Arc<OpenFile>, std::sync::Weak<OpenFile>) {
+    let open = |s: Arc<dyn SocketOps>| SocketFile::open(&b.cx, s, 0);
+    let mut last = open(b.pair(kind)[0].clone());
+    let first = Arc::downgrade(&last);
+    for _ in 0..length {
+        let [x, y] = b.pair(kind);
+        b.send_with(&*x, b"m", vec![std::mem::replace(&mut last, open(y))]).unwrap();
+    }
+    (last, first)
+}
+
+#[test]
+fn long_chains_of_messages() {
+    for kind in [libc::SOCK_DGRAM, libc::SOCK_STREAM] {
+        let b = Bench::new();
+        let (last, first) = chain(&b, kind, 100_000);
+        on_small_stack(move || drop(last));
+        assert!(first.upgrade().is_none());
+        assert_eq!(b.family.home.in_flight.of_user(0), 0);
+    }
+}
+
+#[test]
+fn long_chains_in_a_cycle_and_in_a_backlog() {
+    let b = Bench::new();
+    let (last, first) = chain(&b, libc::SOCK_STREAM, 100_000);
+    let [x, y] = b.pair(libc::SOCK_STREAM);
+    let (xf, yf) = (SocketFile::open(&b.cx, x.clone(), 0), SocketFile::open(&b.cx, y, 0));
+    b.send_with(&*x, b"1", vec![last, yf.clone()]).unwrap();
+    drop((x, xf));
+    let cx = Bench::new();
+    on_small_stack(move || {
+        // Half as many events as there are sockets in flight.
+        for _ in 0..60_000 {
+            yf.ops.flush(&cx.cx, &yf).unwrap();
+        }
+        drop(yf);
+    });
+    assert!(first.upgrade().is_none());
+
+    let (last, first) = chain(&b, libc::SOCK_STREAM, 100_000);
+    let new = || UnixSocket::new(libc::SOCK_STREAM, b.family.home.clone());
+    let (l, c) = (new(), new());
+    l.bind(&b.cx, &b.names, &named("backlog")).unwrap();
+    l.listen(&b.cx, 1).unwrap();
+    c.connect(&b.cx, &b.names, &named("backlog")).unwrap();
+    b.send_with(&*c, b"1", vec![last]).unwrap();
+    on_small_stack(move || drop((l, c)));
+    assert!(first.upgrade().is_none());
+}
+
+#[test]
+fn garbage_stays_in_proportion() {
+    let b = Bench::new();
+    let open = |s: &Arc<dyn SocketOps>| SocketFile::open(&b.cx, s.clone(), 0);
+    for _ in 0..1000 {
+        let [x, y] = b.pair(libc::SOCK_DGRAM);
+        let (xf, yf) = (open(&x), open(&y));
+        b.send_with(&*x, b"1", vec![xf.clone(), yf.clone()]).unwrap();
+        b.send_with(&*y, b"2", vec![xf.clone()]).unwrap();
+        drop((x, y));
+        for f in [xf, yf] {
+            f.ops.flush(&b.cx, &f).unwrap();
+        }
+        assert_eq!(b.family.home.in_flight.of_user(0), 0);
+    }
 }
