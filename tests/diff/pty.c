@@ -519,3 +519,64 @@ TEST(shell_on_a_terminal) {
     int st = t_status(p);
     CHECK(WIFEXITED(st) ? WEXITSTATUS(st) == 7 : 1);
 }
+
+TEST(flush_of_the_master_and_packet_mode) {
+    pair();
+    raw();
+    int on = 1;
+    OK(ioctl(m, TIOCPKT, &on));
+    char b[16];
+    // What the master throws away is no news for the master, what the slave does is.
+    struct {
+        int fd, what, status;
+    } step[] = {{m, TCIFLUSH, 0}, {m, TCOFLUSH, 0}, {m, TCIOFLUSH, 0}, {s, TCIFLUSH, 1}, {s, TCOFLUSH, 2}, {s, TCIOFLUSH, 3}};
+    OK(fcntl(m, F_SETFL, O_NONBLOCK));
+    for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
+        OK(tcflush(step[i].fd, step[i].what));
+        if (step[i].status) {
+            CHECK_EQ(read(m, b, sizeof b), 1);
+            CHECK_EQ(b[0], step[i].status);
+        } else {
+            CHECK_ERR(read(m, b, sizeof b), EAGAIN);
+        }
+    }
+    // Which queue each side means. What the other side's line discipline has taken stays.
+    struct {
+        int fd, what, in, out;
+    } queue[] = {{s, TCOFLUSH, 2, 3}, {s, TCIFLUSH, 0, 3}, {m, TCOFLUSH, 2, 3}, {m, TCIFLUSH, 2, 0}};
+    for (size_t i = 0; i < sizeof queue / sizeof *queue; i++) {
+        tcflush(s, TCIFLUSH);
+        tcflush(m, TCIFLUSH);
+        put(s, "out");
+        put(m, "in");
+        int in, out;
+        do OK(ioctl(s, FIONREAD, &in));
+        while (in < 2);
+        do OK(ioctl(m, FIONREAD, &out));
+        while (out < 3);
+        OK(tcflush(queue[i].fd, queue[i].what));
+        OK(ioctl(s, FIONREAD, &in));
+        OK(ioctl(m, FIONREAD, &out));
+        CHECK_EQ(in, queue[i].in);
+        CHECK_EQ(out, queue[i].out);
+    }
+}
+TEST(giving_up_a_terminal_of_another_session) {
+    pair();
+    CHECK_ERR(ioctl(s, TIOCNOTTY), ENOTTY);
+    pid_t p = FORK();
+    if (p == 0) {
+        SYS(setsid());
+        int m2, s2;
+        SYS(openpty(&m2, &s2, 0, 0, 0));
+        OK(ioctl(s2, TIOCSCTTY, 0));
+        CHECK_ERR(ioctl(s, TIOCNOTTY), ENOTTY);
+        CHECK_ERR(ioctl(m, TIOCNOTTY), ENOTTY);
+        CHECK_ERR(ioctl(m2, TIOCNOTTY), ENOTTY);
+        OK(ioctl(s, TIOCSCTTY, 0) == -1 ? 0 : 1);
+        signal(SIGHUP, SIG_IGN);
+        OK(ioctl(s2, TIOCNOTTY));
+        _exit(0);
+    }
+    CHECK_STATUS(t_status(p), "exit 0");
+}

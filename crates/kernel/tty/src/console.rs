@@ -8,7 +8,7 @@ use abi::{Errno, Result};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vfs::{Caller, OpenFile};
+use vfs::{Caller, FsView, OpenFile};
 use wait::{Events, Waiter};
 
 /// Longest wait of `drain`.
@@ -24,18 +24,21 @@ struct Progress {
 pub struct ConsolePty {
     pty: Arc<Pty>,
     _master: MasterFile,
-    /// Keeps /dev/pts alive when nobody mounted it.
+    /// Keeps the instance alive when it is not mounted (any more).
     _home: Arc<Devpts>,
     progress: Mutex<Progress>,
     moved: Condvar,
 }
 
 impl ConsolePty {
-    /// A pair in the instance of devpts mounted last. The file is the slave, opened for reading and
-    /// writing; it is the controlling terminal of the caller's session, with the caller's group in
-    /// the foreground.
-    pub fn open(cx: &dyn Caller) -> Result<(Arc<ConsolePty>, Arc<OpenFile>)> {
-        let home = Devpts::latest()?;
+    /// A pair in the devpts instance at /dev/pts of `view`, or in one that nobody can see where there is none.
+    /// The file is the slave, opened for reading and writing; it is the controlling terminal of the
+    /// caller's session, with the caller's group in the foreground.
+    pub fn open(cx: &dyn Caller, view: &FsView) -> Result<(Arc<ConsolePty>, Arc<OpenFile>)> {
+        let home = match Devpts::mounted(view) {
+            Some(home) => home,
+            None => Devpts::new(b"")?,
+        };
         let pty = home.allocate(cx)?;
         pty.inner.lock().locked = false;
         let ops = SlaveFile::open(&pty, cx, libc::O_NOCTTY)?;

@@ -13,7 +13,10 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
-use vfs::{Caller, DirEntry, DirSink, FileOps, FileSystem, Inode, InodeRef, OpenFile, SetAttr, TimeSet};
+use vfs::walk::{Lookup, Start, lookup};
+use vfs::{
+    Caller, DirEntry, DirSink, FileOps, FileSystem, FsView, Inode, InodeRef, OpenFile, SetAttr, TimeSet,
+};
 
 /// Major number of slaves.
 pub(crate) const SLAVE_MAJOR: u32 = 136;
@@ -61,9 +64,6 @@ pub struct Devpts {
     me: Weak<Devpts>,
 }
 
-/// The instance mounted last: where the console goes.
-static LATEST: Mutex<Weak<Devpts>> = Mutex::new(Weak::new());
-
 /// A devpts instance for mount(2) options.
 pub fn devpts(options: &[u8]) -> Result<Arc<dyn FileSystem>> {
     Ok(Devpts::new(options)?)
@@ -91,17 +91,13 @@ impl Devpts {
                 me: me.clone(),
             }
         });
-        *LATEST.lock() = Arc::downgrade(&fs);
         Ok(fs)
     }
 
-    /// The instance mounted last, or a private one.
-    pub(crate) fn latest() -> Result<Arc<Devpts>> {
-        let found = LATEST.lock().upgrade();
-        match found {
-            Some(d) => Ok(d),
-            None => Devpts::new(b""),
-        }
+    /// The instance at /dev/pts.
+    pub(crate) fn mounted(view: &FsView) -> Option<Arc<Devpts>> {
+        let at = lookup(&vfs::Internal, view, &Start::Cwd, b"/dev/pts", Lookup::FOLLOW).ok()?;
+        at.inode().as_any().downcast_ref::<Root>()?.devpts().ok()
     }
 
     /// A new pair, locked; ENOSPC when there are too many.

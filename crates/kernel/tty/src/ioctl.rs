@@ -127,6 +127,8 @@ fn jobs(pty: &Arc<Pty>, side: Side, cx: &dyn Caller, mem: Mem<'_>, cmd: u32, arg
             }
         }
         libc::TIOCSCTTY => set_controlling(pty, cx, arg),
+        // A master is nobody's terminal.
+        libc::TIOCNOTTY if side == Side::Master => Err(Errno::ENOTTY),
         libc::TIOCNOTTY => give_up(pty, cx),
         _ => return None,
     })
@@ -230,9 +232,12 @@ fn rest(pty: &Pty, side: Side, cx: &dyn Caller, mem: Mem<'_>, cmd: u32, arg: u64
         libc::TCFLSH => {
             pty.check_foreground(cx, Signal::SIGTTOU)?;
             match (arg as i32, side) {
-                (libc::TCIFLUSH, Side::Slave) | (libc::TCOFLUSH, Side::Master) => pty.flush(true, false),
-                (libc::TCOFLUSH, Side::Slave) | (libc::TCIFLUSH, Side::Master) => pty.flush(false, true),
-                (libc::TCIOFLUSH, _) => pty.flush(true, true),
+                (libc::TCIFLUSH, Side::Slave) => pty.flush(true, false),
+                (libc::TCOFLUSH, Side::Slave) => pty.flush(false, true),
+                (libc::TCIOFLUSH, Side::Slave) => pty.flush(true, true),
+                (libc::TCIFLUSH, Side::Master) => pty.flush_master(true, false),
+                (libc::TCOFLUSH, Side::Master) => pty.flush_master(false, true),
+                (libc::TCIOFLUSH, Side::Master) => pty.flush_master(true, true),
                 _ => return Err(Errno::EINVAL),
             }
             Ok(())

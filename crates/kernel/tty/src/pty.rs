@@ -23,6 +23,8 @@ use wait::{Events, WaitQueue};
 const OUT_LIMIT: usize = 16 << 10;
 /// Input beyond this much that nobody reads makes the master wait.
 const IN_LIMIT: usize = 16 << 10;
+/// Bytes that Linux's line discipline of a master holds (N_TTY_BUF_SIZE).
+const MASTER_BUFFER: usize = 4096;
 /// A read's time-out that ended this long ago belonged to a read that was given up.
 const STALE: Duration = Duration::from_millis(100);
 
@@ -325,7 +327,7 @@ impl Pty {
         });
     }
 
-    /// tcflush(3).
+    /// tcflush(3) of the slave. Output that the master's line discipline has taken stays.
     pub(crate) fn flush(&self, input: bool, output: bool) {
         self.change(|i, _| {
             if input {
@@ -334,8 +336,21 @@ impl Pty {
                 i.packet_events |= PKT_FLUSHREAD;
             }
             if output {
-                i.ldisc.out.clear();
+                i.ldisc.out.truncate(MASTER_BUFFER);
                 i.packet_events |= PKT_FLUSHWRITE;
+            }
+        });
+    }
+
+    /// tcflush(3) of the master: what it has not read, and what the slave's line discipline has not taken. Packet
+    /// mode tells the master of the slave's requests only.
+    pub(crate) fn flush_master(&self, input: bool, output: bool) {
+        self.change(|i, _| {
+            if input {
+                i.ldisc.out.clear();
+            }
+            if output {
+                i.pending.clear();
             }
         });
     }

@@ -163,7 +163,9 @@ fn console_and_devpts() {
     assert!(root.lookup(&cx, b"00").is_err() && root.lookup(&cx, b"ptmx").is_ok());
     pty.hang_up();
     assert!(root.lookup(&cx, b"0").is_err());
-    let (c, slave) = ConsolePty::open(&cx).unwrap();
+    let alone =
+        vfs::FsContext::new(vfs::MountNs::new(vfs::Mount::of(fs, vfs::MountFlags::empty(), b"devpts")));
+    let (c, slave) = ConsolePty::open(&cx, &alone.view()).unwrap();
     slave.ops.write(&cx, &slave, b"out\n", 0).unwrap();
     let mut buf = [0; 9];
     assert_eq!(c.take_output(&mut buf), 5);
@@ -174,6 +176,7 @@ fn console_and_devpts() {
     assert_eq!(slave.ops.read(&cx, &slave, &mut buf, 0), Ok(3));
     c.end_of_input();
     assert_eq!(slave.ops.read(&cx, &slave, &mut buf, 0), Ok(0));
+    assert!(root.lookup(&cx, b"0").is_err(), "this instance is not at /dev/pts");
     c.take_output(&mut buf);
     assert_eq!(c.take_output(&mut buf), 0);
 }
