@@ -178,6 +178,9 @@ impl FileOps for Inotify {
     fn wait_queue(&self) -> Option<WaitQueue> {
         Some(self.queue.clone())
     }
+    fn fasync(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue()
+    }
     fn ioctl(
         &self,
         _cx: &dyn Caller,

@@ -71,6 +71,9 @@ impl FileOps for SocketFile {
     fn wait_queue(&self) -> Option<WaitQueue> {
         Some(self.ops.wait_queue())
     }
+    fn fasync(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue()
+    }
     fn ioctl(
         &self,
         cx: &dyn Caller,

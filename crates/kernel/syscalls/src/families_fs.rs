@@ -33,7 +33,7 @@ rows! {
     16 ioctl(Fd, u32, u64) = ioctl::ioctl, Full;
     32 dup(Fd) = open::dup, Full;
     33 dup2(Fd, Fd) = open::dup2, Full;
-    72 fcntl(Fd, i32, u64) = fcntl::fcntl, Partial("directory notification answers EINVAL; SIGIO for leases only");
+    72 fcntl(Fd, i32, u64) = fcntl::fcntl, Partial("directory notification answers EINVAL");
     73 flock(Fd, i32) = fcntl::flock, Full;
     85 creat(PathPtr, u32) = open::creat, Full;
     257 openat(DirFd, PathPtr, i32, u32) = open::openat, Full;

@@ -3,12 +3,13 @@
 use crate::arg::Fd;
 use crate::at::real_file;
 use crate::install::limit;
-use abi::{Errno, SigInfo, Signal};
+use crate::sigio;
+use abi::Errno;
 use ipc::pipe::Pipe;
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
 use vfs::locks::{self, Kind, Owner};
-use vfs::{Caller, FdTable, OpenFile, SignalOwner};
+use vfs::{Caller, FdTable, OpenFile};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// `struct flock` of x86-64.
@@ -87,84 +88,6 @@ const F_SETSIG: i32 = 10;
 const F_GETSIG: i32 = 11;
 const F_SETOWN_EX: i32 = 15;
 const F_GETOWN_EX: i32 = 16;
-const F_OWNER_TID: i32 = 0;
-const F_OWNER_PID: i32 = 1;
-const F_OWNER_PGRP: i32 = 2;
-
-/// ESRCH unless the identifier names something.
-fn check_owner(c: &Current, kind: i32, id: i32) -> Result<(), Errno> {
-    let there = match kind {
-        _ if id == 0 => true,
-        F_OWNER_TID => c.kernel().task(id).is_some(),
-        F_OWNER_PID => c.kernel().group(id).is_some(),
-        _ => c.kernel().tree.lock().nodes.values().any(|n| n.pgid == id),
-    };
-    if there { Ok(()) } else { Err(Errno::ESRCH) }
-}
-
-fn signal_owner(c: &mut Current, f: &OpenFile, cmd: i32, arg: u64) -> SysResult {
-    let now = *f.owner.lock();
-    match cmd {
-        libc::F_SETOWN => {
-            let who = arg as i32;
-            let id = who.checked_abs().ok_or(Errno::EINVAL)?;
-            let kind = if who < 0 { F_OWNER_PGRP } else { F_OWNER_PID };
-            let id = if id == 0 { 0 } else { c.means(id) };
-            check_owner(c, kind, id)?;
-            *f.owner.lock() = SignalOwner { kind, id, ..now };
-            Ok(0)
-        }
-        libc::F_GETOWN => {
-            let id = c.sees(now.id);
-            Ok(i64::from(if now.kind == F_OWNER_PGRP { -id } else { id }) as u64)
-        }
-        F_SETOWN_EX => {
-            let [kind, id]: [i32; 2] = c.read_value(arg)?;
-            if !(F_OWNER_TID..=F_OWNER_PGRP).contains(&kind) {
-                return Err(Errno::EINVAL.into());
-            }
-            let id = if id == 0 { 0 } else { c.means(id) };
-            check_owner(c, kind, id)?;
-            *f.owner.lock() = SignalOwner { kind, id, ..now };
-            Ok(0)
-        }
-        F_GETOWN_EX => {
-            c.write_value(arg, &[now.kind, c.sees(now.id)])?;
-            Ok(0)
-        }
-        F_SETSIG => {
-            if arg > 64 {
-                return Err(Errno::EINVAL.into());
-            }
-            f.owner.lock().signal = arg as i32;
-            Ok(0)
-        }
-        _ => Ok(now.signal as u64),
-    }
-}
-
-/// Tells who leased a file that somebody else wants it: SIGIO or F_SETSIG's signal to F_SETOWN's process.
-fn lease_holder(c: &Current, fd: i32) -> vfs::leases::Tell {
-    const POLL_MSG: i32 = 3;
-    const BAND: i64 = 0x441;
-    let kernel = Arc::downgrade(c.kernel());
-    Arc::new(move |f: &OpenFile| {
-        let (Some(k), who) = (kernel.upgrade(), *f.owner.lock()) else { return };
-        let info = match Signal::new(who.signal) {
-            Some(s) => SigInfo::poll(s, POLL_MSG, BAND, fd),
-            None => SigInfo::new(Signal::SIGIO, libc::SI_KERNEL),
-        };
-        // Who is gone needs no signal.
-        let _ = match who.kind {
-            F_OWNER_TID => k.task(who.id).map(|t| t.send(info)),
-            F_OWNER_PGRP => {
-                k.signal_pgrp(who.id, info);
-                None
-            }
-            _ => k.group(who.id).map(|g| g.send(info)),
-        };
-    })
-}
 
 pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
     const F_DUPFD_QUERY: i32 = 1027;
@@ -190,7 +113,7 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
         F_CREATED_QUERY => u64::from(f.created()),
         _ if f.path_only() => return Err(Errno::EBADF.into()),
         libc::F_SETFL => {
-            set_flags(c, &f, arg as i32)?;
+            set_flags(c, &f, arg as i32, fd.0)?;
             0
         }
         libc::F_GETLK => return get_lock(c, &f, arg, false),
@@ -200,15 +123,15 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
         libc::F_OFD_SETLK => return set_lock(c, fd, &f, arg, true, false),
         libc::F_OFD_SETLKW => return set_lock(c, fd, &f, arg, true, true),
         libc::F_SETOWN | libc::F_GETOWN | F_SETOWN_EX | F_GETOWN_EX | F_SETSIG | F_GETSIG => {
-            return signal_owner(c, &f, cmd, arg);
+            return sigio::fcntl(c, &f, cmd, arg);
         }
         libc::F_GETLEASE => vfs::leases::get(&f) as u64,
         libc::F_SETLEASE => {
-            vfs::leases::set(c, &f, arg as i32, lease_holder(c, fd.0))?;
+            vfs::leases::set(c, &f, arg as i32, sigio::lease_holder(c, fd.0))?;
             if arg as i32 != libc::F_UNLCK {
                 let mut o = f.owner.lock();
                 if o.id == 0 {
-                    (o.kind, o.id) = (F_OWNER_PID, c.task.tgid());
+                    o.set(vfs::fasync::F_OWNER_PID, c.task.tgid(), &c.creds());
                 }
             }
             0
@@ -233,7 +156,7 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
 }
 
 /// F_SETFL.
-fn set_flags(c: &Current, f: &OpenFile, flags: i32) -> Result<(), SysErr> {
+fn set_flags(c: &Current, f: &Arc<OpenFile>, flags: i32, fd: i32) -> Result<(), SysErr> {
     if flags & libc::O_NOATIME != 0 && f.flags() & libc::O_NOATIME == 0 {
         let owner = match &f.inode {
             Some(i) => vfs::perm::owner_or_capable(&c.creds(), &i.perm()?),
@@ -243,9 +166,7 @@ fn set_flags(c: &Current, f: &OpenFile, flags: i32) -> Result<(), SysErr> {
             return Err(Errno::EPERM.into());
         }
     }
-    f.ops.set_flags(f, flags)?;
-    f.set_status(flags);
-    Ok(())
+    Ok(sigio::set_status(c, f, flags, fd)?)
 }
 
 pub fn flock(c: &mut Current, fd: Fd, op: i32) -> SysResult {

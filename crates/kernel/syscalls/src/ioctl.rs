@@ -2,9 +2,10 @@
 
 use crate::arg::Fd;
 use crate::at::real_file;
+use crate::sigio;
 use abi::Errno;
 use task::{Current, SysResult};
-use vfs::dentry::S_IFREG;
+use vfs::dentry::{S_IFREG, S_IFSOCK};
 use vfs::open::file_kind;
 
 const FIONREAD: u32 = 0x541b;
@@ -12,6 +13,10 @@ const FIONBIO: u32 = 0x5421;
 const FIONCLEX: u32 = 0x5450;
 const FIOCLEX: u32 = 0x5451;
 const FIOASYNC: u32 = 0x5452;
+const FIOSETOWN: u32 = 0x8901;
+const SIOCSPGRP: u32 = 0x8902;
+const FIOGETOWN: u32 = 0x8903;
+const SIOCGPGRP: u32 = 0x8904;
 const FIOQSIZE: u32 = 0x5460;
 const FIGETBSZ: u32 = 2;
 const FICLONE: u32 = 0x4004_9409;
@@ -29,13 +34,20 @@ pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
             let on: i32 = c.read_value(arg)?;
             let bit = if cmd == FIONBIO { libc::O_NONBLOCK } else { libc::O_ASYNC };
             let flags = if on != 0 { f.flags() | bit } else { f.flags() & !bit };
-            f.ops.set_flags(&f, flags)?;
-            f.set_status(flags);
+            sigio::set_status(c, &f, flags, fd.0)?;
         }
         FIONREAD if file_kind(&f) == S_IFREG => {
             let size = f.attr()?.size as i64;
             let left = size - *f.pos.lock() as i64;
             c.write_value(arg, &(left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32))?;
+        }
+        FIOSETOWN | SIOCSPGRP if file_kind(&f) == S_IFSOCK => {
+            let who: i32 = c.read_value(arg)?;
+            sigio::set_own(c, &f, who)?;
+        }
+        FIOGETOWN | SIOCGPGRP if file_kind(&f) == S_IFSOCK => {
+            let who = sigio::get_own(c, &f);
+            c.write_value(arg, &who)?;
         }
         FIOQSIZE if file_kind(&f) == S_IFREG || file_kind(&f) == vfs::dentry::S_IFDIR => {
             let size = f.attr()?.size;

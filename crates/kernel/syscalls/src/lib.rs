@@ -44,6 +44,7 @@ mod sched;
 mod seccomp;
 mod select;
 mod sendrecv;
+mod sigio;
 mod signal;
 mod socket;
 mod splice;

@@ -35,6 +35,10 @@ impl FileOps for MasterFile {
     fn wait_queue(&self) -> Option<WaitQueue> {
         Some(self.pty.master_queue.clone())
     }
+    fn fasync(&self, cx: &dyn Caller, file: &OpenFile) -> Option<WaitQueue> {
+        self.pty.own(cx, file, Side::Master);
+        self.wait_queue()
+    }
     fn ioctl(
         &self,
         cx: &dyn Caller,
@@ -100,6 +104,10 @@ impl FileOps for SlaveFile {
     }
     fn wait_queue(&self) -> Option<WaitQueue> {
         Some(self.pty.slave_queue.clone())
+    }
+    fn fasync(&self, cx: &dyn Caller, file: &OpenFile) -> Option<WaitQueue> {
+        self.pty.own(cx, file, Side::Slave);
+        self.wait_queue()
     }
     fn ioctl(
         &self,

@@ -6,6 +6,7 @@
 //! A checkpoint keeps the line discipline, buffers, window size, session and group.
 
 use crate::devpts::Devpts;
+use crate::ioctl::Side;
 use crate::job::JobControl;
 use crate::ldisc::{Effects, Ldisc};
 use crate::termios::{Termios, WinSize};
@@ -16,7 +17,8 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use vfs::Caller;
+use vfs::fasync::{F_OWNER_PGRP, F_OWNER_PID};
+use vfs::{Caller, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// Output beyond this much unread makes the slave wait.
@@ -297,6 +299,17 @@ impl Pty {
             i.pgrp = cx.pgid();
         }
         self.job.set_terminal(cx.sid(), Some(self.clone() as Arc<dyn Any + Send + Sync>));
+    }
+
+    /// Signals of a file begin: one without an owner gets the foreground group, or else the caller's process.
+    pub(crate) fn own(&self, cx: &dyn Caller, file: &OpenFile, side: Side) {
+        let foreground = if side == Side::Slave { self.inner.lock().pgrp } else { 0 };
+        let mut owner = file.owner.lock();
+        if owner.id == 0 {
+            let (kind, id) =
+                if foreground > 0 { (F_OWNER_PGRP, foreground) } else { (F_OWNER_PID, cx.pid()) };
+            owner.set(kind, id, &cx.creds());
+        }
     }
 
     /// Gives its session up; returns session and foreground group.

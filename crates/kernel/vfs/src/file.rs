@@ -2,6 +2,7 @@
 
 use crate::busy::Claim;
 use crate::caller::{Caller, UserMemory};
+use crate::fasync::SignalOwner;
 use crate::inode::{DirSink, InodeRef};
 use crate::path::Path;
 use abi::stat::Attr;
@@ -14,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
-use wait::{Events, WaitQueue};
+use wait::{Events, Subscription, WaitQueue};
 
 /// What mmap(2) asks of a file.
 #[derive(Clone, Copy, Debug)]
@@ -166,9 +167,9 @@ pub trait FileOps: Send + Sync + Any {
     fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, _mode: i32, _off: u64, _len: u64) -> Result<()> {
         Err(Errno::ENODEV)
     }
-    /// F_SETFL changed the status flags (O_NONBLOCK, O_APPEND, O_ASYNC, O_DIRECT).
-    fn set_flags(&self, _file: &OpenFile, _flags: i32) -> Result<()> {
-        Ok(())
+    /// O_ASYNC begins: the queue whose notifications become signals. `None` for files that send none.
+    fn fasync(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        None
     }
     /// Attributes of a file that has no inode of its own in a file system (pipes, anon inodes, sockets);
     /// `None` uses the inode.
@@ -221,18 +222,9 @@ pub struct OpenFile {
     created: AtomicBool,
     /// F_SETOWN and F_SETSIG.
     pub owner: Mutex<SignalOwner>,
+    /// Set while O_ASYNC sends signals.
+    pub(crate) fasync: Mutex<Option<Box<Subscription>>>,
     _claim: Option<Claim>,
-}
-
-/// Whom O_ASYNC tells, and how. Kept for F_GETOWN and F_GETSIG.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SignalOwner {
-    /// F_OWNER_TID, F_OWNER_PID or F_OWNER_PGRP.
-    pub kind: i32,
-    /// Identifier of that kind; 0 for nobody.
-    pub id: i32,
-    /// F_SETSIG; 0 for SIGIO.
-    pub signal: i32,
 }
 
 impl OpenFile {
@@ -265,6 +257,7 @@ impl OpenFile {
             locked: AtomicBool::new(false),
             created: AtomicBool::new(false),
             owner: Mutex::default(),
+            fasync: Mutex::default(),
             _claim: claim,
         })
     }

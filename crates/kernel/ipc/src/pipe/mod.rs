@@ -248,6 +248,9 @@ impl FileOps for PipeEnd {
     fn wait_queue(&self) -> Option<WaitQueue> {
         Some(self.pipe.queue.clone())
     }
+    fn fasync(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue()
+    }
     fn ioctl(
         &self,
         _cx: &dyn Caller,

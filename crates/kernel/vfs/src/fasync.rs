@@ -1,0 +1,116 @@
+//! Signals for readiness: O_ASYNC. See F_SETOWN and F_SETSIG in fcntl(2), and socket(7).
+//!
+//! An open file with O_ASYNC subscribes to its operations' queue ([`FileOps::fasync`]). A notification becomes a signal to
+//! the owner, which the layer of tasks sends ([`IoSignals`]). Lock: the owner and the subscription of a file are leaves.
+//! A checkpoint keeps the owner; the subscription follows from the status flags.
+
+use crate::caller::Caller;
+use crate::cred::Credentials;
+use crate::file::OpenFile;
+use abi::Result;
+use std::sync::{Arc, Weak};
+use wait::{Events, Wake};
+
+/// A thread owns a file.
+pub const F_OWNER_TID: i32 = 0;
+/// A process owns it.
+pub const F_OWNER_PID: i32 = 1;
+/// A process group owns it.
+pub const F_OWNER_PGRP: i32 = 2;
+
+/// Whom O_ASYNC tells, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SignalOwner {
+    /// F_OWNER_TID, F_OWNER_PID or F_OWNER_PGRP.
+    pub kind: i32,
+    /// Identifier of that kind; 0 for nobody.
+    pub id: i32,
+    /// F_SETSIG; 0 for SIGIO.
+    pub signal: i32,
+    /// Real and effective user of the process that set the owner: whom it may signal.
+    pub users: (u32, u32),
+}
+
+impl SignalOwner {
+    /// Names an owner, as a caller with these credentials.
+    pub fn set(&mut self, kind: i32, id: i32, by: &Credentials) {
+        (self.kind, self.id, self.users) = (kind, id, (by.uid, by.euid));
+    }
+
+    /// True when who set the owner may signal a process with these credentials.
+    pub fn may_signal(&self, target: &Credentials) -> bool {
+        let (uid, euid) = self.users;
+        euid == 0 || [target.uid, target.suid].iter().any(|&t| t == uid || t == euid)
+    }
+}
+
+/// Sends the signals of files.
+pub trait IoSignals: Send + Sync {
+    /// Sends the owner's signal, or SIGIO. `code` (POLL_*) and `band` (the events as poll(2) has them) go with a signal
+    /// that F_SETSIG chose, and `fd`, the descriptor through which O_ASYNC was set.
+    fn send(&self, owner: &SignalOwner, code: i32, band: i64, fd: i32);
+}
+
+/// Turns notifications of one open file into signals.
+struct Async {
+    file: Weak<OpenFile>,
+    signals: Arc<dyn IoSignals>,
+    fd: i32,
+}
+
+const POLL_IN: (i32, i64) = (1, 0x41);
+const POLL_OUT: (i32, i64) = (2, 0x304);
+const POLL_PRI: (i32, i64) = (5, 0x82);
+const POLL_HUP: (i32, i64) = (6, 0x18);
+
+impl Wake for Async {
+    fn wake(&self, events: Events) {
+        let Some(file) = self.file.upgrade() else { return };
+        let owner = *file.owner.lock();
+        if owner.id == 0 {
+            return;
+        }
+        let socket = file.inode.as_ref().is_some_and(|i| i.kind() == libc::S_IFSOCK);
+        let (code, band) = match events {
+            e if socket && e.intersects(Events::HUP) => POLL_HUP,
+            e if e.intersects(Events::READABLE) && file.readable() => POLL_IN,
+            e if e.intersects(Events::PRI) => POLL_PRI,
+            _ if file.writable() => POLL_OUT,
+            _ => POLL_IN,
+        };
+        self.signals.send(&owner, code, band, self.fd);
+    }
+}
+
+/// F_SETFL: replaces the changeable status flags, and begins or ends signals as O_ASYNC says.
+pub fn set_status(
+    cx: &dyn Caller,
+    file: &Arc<OpenFile>,
+    flags: i32,
+    fd: i32,
+    signals: impl FnOnce() -> Arc<dyn IoSignals>,
+) -> Result<()> {
+    let wants = flags & libc::O_ASYNC != 0;
+    let mut flags = flags;
+    if wants != (file.flags() & libc::O_ASYNC != 0) {
+        let queue = if wants { file.ops.fasync(cx, file) } else { None };
+        let new = queue.map(|q| {
+            let mut mask = Events::PRI;
+            if file.readable() {
+                mask |= Events::READABLE;
+            }
+            if file.writable() {
+                mask |= Events::WRITABLE;
+            }
+            let me = Async { file: Arc::downgrade(file), signals: signals(), fd };
+            Box::new(q.subscribe(mask, Arc::new(me)))
+        });
+        if new.is_none() {
+            flags &= !libc::O_ASYNC;
+        }
+        let old = std::mem::replace(&mut *file.fasync.lock(), new);
+        drop(old);
+    }
+    file.set_status(flags);
+    Ok(())
+}
