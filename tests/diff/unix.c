@@ -410,6 +410,18 @@ TEST(socket_options) {
     OK(setsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &v, sizeof v));
     OK(getsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &v, &n));
     CHECK_EQ(v, 100000);
+    // As much as net.core.wmem_max says, doubled for the overhead; with the capability more.
+    char text[32];
+    CHECK(t_slurp("/proc/sys/net/core/wmem_max", text, sizeof text) > 0);
+    v = INT_MAX / 2;
+    OK(setsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &v, sizeof v));
+    OK(getsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &v, &n));
+    CHECK_EQ(v, 2 * atoi(text));
+    v = atoi(text) + 1000;
+    OK(setsockopt(s[0], SOL_SOCKET, SO_SNDBUFFORCE, &v, sizeof v));
+    OK(getsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &v, &n));
+    CHECK_EQ(v, 2 * atoi(text) + 2000);
+    CHECK_CHILD(SYS(setuid(1000)); CHECK_ERR(setsockopt(s[0], SOL_SOCKET, SO_SNDBUFFORCE, &v, sizeof v), EPERM));
     struct timeval tv = {0, 20000};
     OK(setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv));
     char c;

@@ -41,6 +41,9 @@ pub(crate) fn other(message: String) -> StartError {
     StartError { kind: StartErrorKind::Other, message }
 }
 
+/// Messages in the queues of Unix sockets take at most one part in so many of the sandbox's memory.
+const UNIX_SHARE: u64 = 4;
+
 /// Builds a container and runs it to its end; gives the wait status of its first process, which
 /// waits for [`Running::start`](crate::spec::Running::start).
 pub fn run(
@@ -51,10 +54,11 @@ pub fn run(
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
+    let queues = usize::try_from(limits.memory() / UNIX_SHARE).unwrap_or(usize::MAX);
     let kernel = Kernel::new(platform, syscalls::dispatch, uts(&spec), limits);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     syscalls::install_hooks(&kernel);
-    socket::family::register(libc::AF_UNIX, Arc::new(socket::unix::UnixFamily::default()));
+    socket::family::register(libc::AF_UNIX, Arc::new(socket::unix::UnixFamily::new(queues)));
     socket::netlink::install(spec.interfaces.clone());
 
     mounts::register_types(&kernel);

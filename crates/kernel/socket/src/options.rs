@@ -12,8 +12,10 @@ use std::time::Duration;
 use vfs::{Caller, Cap};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// /proc/sys/net/core/{r,w}mem_{default,max}.
+/// /proc/sys/net/core/{r,w}mem_default.
 const BUF_DEFAULT: usize = 212_992;
+/// /proc/sys/net/core/{r,w}mem_max.
+const BUF_MAX: usize = 4 << 20;
 const MIN_SNDBUF: usize = 4608;
 const MIN_RCVBUF: usize = 2304;
 
@@ -144,7 +146,7 @@ pub fn set(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> Re
     let v = int(value)?;
     let admin = || cx.creds().capable(Cap::NET_ADMIN);
     let buf = |v: i32, min: usize, forced: bool| {
-        let v = if forced { v.max(0) as usize } else { (v as u32 as usize).min(BUF_DEFAULT) };
+        let v = if forced { v.max(0) as usize } else { (v as u32 as usize).min(BUF_MAX) };
         v.saturating_mul(2).clamp(min, i32::MAX as usize)
     };
     match name {

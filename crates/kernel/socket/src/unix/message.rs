@@ -4,6 +4,7 @@ use super::addr::Addr;
 use super::rights::Rights;
 use super::sock::Sock;
 use crate::ops::Ucred;
+use abi::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wait::Events;
@@ -23,15 +24,22 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    pub fn new(sock: &Arc<Sock>, len: usize) -> Charge {
+    /// ENOBUFS when the queues of all sockets together take what they may.
+    pub fn new(sock: &Arc<Sock>, len: usize) -> Result<Charge> {
         let amount = cost(len);
+        let home = &sock.home;
+        if home.queued.fetch_add(amount, Ordering::Relaxed) + amount > home.queue_limit {
+            home.queued.fetch_sub(amount, Ordering::Relaxed);
+            return Err(Errno::ENOBUFS);
+        }
         sock.wmem.fetch_add(amount, Ordering::SeqCst);
-        Charge { sock: sock.clone(), amount }
+        Ok(Charge { sock: sock.clone(), amount })
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
+        self.sock.home.queued.fetch_sub(self.amount, Ordering::Relaxed);
         self.sock.wmem.fetch_sub(self.amount, Ordering::SeqCst);
         if self.sock.send_room() {
             self.sock.queue.notify(Events::WRITABLE);

@@ -27,9 +27,16 @@ use vfs::{Caller, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// The AF_UNIX family of one kernel.
-#[derive(Default)]
 pub struct UnixFamily {
     home: Arc<Home>,
+}
+
+impl UnixFamily {
+    /// A family whose sockets together queue at most `queue_limit` bytes, their overhead included: the messages are memory
+    /// of the sentry. ENOBUFS is the answer to more.
+    pub fn new(queue_limit: usize) -> UnixFamily {
+        UnixFamily { home: Arc::new(Home::new(queue_limit)) }
+    }
 }
 
 fn checked(kind: i32, protocol: i32) -> Result<i32> {

@@ -93,6 +93,11 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
             break;
         }
         let n = (req.data.len() - sent).min(piece);
+        let charge = match Charge::new(sock, n) {
+            Ok(charge) => charge,
+            Err(_) if sent > 0 => break,
+            Err(e) => return Err(e),
+        };
         let message = Message {
             data: req.data[sent..sent + n].to_vec(),
             start: 0,
@@ -103,7 +108,7 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
                 std::mem::take(&mut req.control.rights),
                 cx.creds().uid,
             ),
-            _charge: Charge::new(sock, n),
+            _charge: charge,
         };
         let mut ps = peer.state.lock();
         if ps.dead || ps.shut & RECV != 0 {
@@ -168,6 +173,7 @@ fn send_record(
     }
     let from = sock.state.lock().addr.clone();
     let cred = cred_for(sock, &other, cx, req.control.cred);
+    let charge = Charge::new(sock, req.data.len())?;
     let mut os = other.state.lock();
     if os.dead {
         drop(os);
@@ -193,7 +199,7 @@ fn send_record(
         from,
         cred,
         rights: Rights::new(&sock.home.in_flight, std::mem::take(&mut req.control.rights), cx.creds().uid),
-        _charge: Charge::new(sock, req.data.len()),
+        _charge: charge,
     });
     drop(os);
     other.queue.notify(Events::READABLE);

@@ -69,10 +69,23 @@ pub(super) struct Sock {
 }
 
 /// What the Unix sockets of one kernel share.
-#[derive(Default)]
 pub(super) struct Home {
     pub names: AbstractNames,
     pub in_flight: Arc<InFlight>,
+    /// What all queued messages take, as their senders' buffers count it, and the most they may.
+    pub queued: AtomicUsize,
+    pub queue_limit: usize,
+}
+
+impl Home {
+    pub fn new(queue_limit: usize) -> Home {
+        Home {
+            names: AbstractNames::default(),
+            in_flight: Arc::default(),
+            queued: AtomicUsize::new(0),
+            queue_limit,
+        }
+    }
 }
 
 /// Both states, whatever the order of the arguments. They must be different sockets.

@@ -30,7 +30,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        Bench { cx: Plain::new(), names: NoPaths(Mutex::default()), family: UnixFamily::default() }
+        Bench { cx: Plain::new(), names: NoPaths(Mutex::default()), family: UnixFamily::new(1 << 30) }
     }
     fn pair(&self, kind: i32) -> [Arc<dyn SocketOps>; 2] {
         self.family.pair(&self.cx, kind, 0).unwrap()
@@ -323,4 +323,22 @@ fn garbage_stays_in_proportion() {
         }
         assert_eq!(b.family.home.in_flight.of_user(0), 0);
     }
+}
+
+#[test]
+fn queues_of_all_sockets_are_bounded() {
+    let b = Bench { family: UnixFamily::new(1 << 20), ..Bench::new() };
+    let all: Vec<_> = (0..20).map(|_| b.pair(libc::SOCK_STREAM)).collect();
+    let mut last = Ok(0);
+    let mut total = 0;
+    for [x, _] in &all {
+        last = b.send(&**x, &[0; 100_000]);
+        total += last.unwrap_or(0);
+    }
+    assert_eq!(last, Err(Errno::ENOBUFS));
+    assert!((900_000..1 << 20).contains(&total));
+    assert_eq!(b.bytes(&*all[0][1], 100_000).unwrap().len(), 100_000);
+    assert_eq!(b.send(&*all[19][0], &[0; 100]), Ok(100));
+    drop(all);
+    assert_eq!(b.family.home.queued.load(Ordering::Relaxed), 0);
 }
