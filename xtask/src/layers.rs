@@ -17,6 +17,24 @@ const LAYERS: [&str; 8] = [
     "",
 ];
 
+/// The order of the crates of each folder, lowest first. A crate may use those before it.
+const ORDER: [(&str, &[&str]); 5] = [
+    ("crates/base", &["abi", "ranked", "seccomp", "wait"]),
+    ("crates/floor", &["biased", "hostsys"]),
+    ("crates/platform", &["platform", "stub", "conformance", "systrap", "ptrace"]),
+    (
+        "crates/kernel",
+        &[
+            "vfs", "tmpfs", "hostfs", "overlay", "devfs", "ipc", "mqueue", "sysv", "socket", "tty", "mm",
+            "task", "procfs", "syscalls", "sentry",
+        ],
+    ),
+    (
+        "crates/runtime",
+        &["channel", "cgroups", "hooks", "confine", "profile", "bundle", "gofer", "netview", "sandbox"],
+    ),
+];
+
 /// The unsafe floor: the only crates that may hold unsafe code, each with a SOUNDNESS.md. A module (or the crate)
 /// says that it does with an `expect` and its reason; the compiler refuses unsafe code elsewhere.
 const UNSAFE: [&str; 3] = ["crates/floor/biased", "crates/floor/hostsys", "crates/platform/stub"];
@@ -33,6 +51,7 @@ pub(crate) fn check() -> Result<Vec<String>, String> {
     for package in &packages {
         let folder = folder(&root, package);
         problems.extend(upward_edges(&root, &folder, package));
+        problems.extend(unordered(&folder));
         for target in &package.targets {
             let checked =
                 ["lib", "bin", "proc-macro"].iter().any(|kind| target.kind.iter().any(|k| k == kind));
@@ -70,10 +89,33 @@ fn layer(folder: &str) -> usize {
     LAYERS.iter().position(|layer| Path::new(folder).starts_with(layer)).unwrap_or(LAYERS.len())
 }
 
+/// Position inside the folder; `None` for a crate that [`ORDER`] does not name.
+fn position(folder: &str) -> Option<usize> {
+    let (parent, name) = folder.rsplit_once('/')?;
+    let (_, names) = ORDER.iter().find(|(dir, _)| *dir == parent)?;
+    names.iter().position(|known| *known == name)
+}
+
+/// A crate of an ordered folder that has no place there.
+fn unordered(folder: &str) -> Option<String> {
+    let ordered = ORDER.iter().any(|(dir, _)| Path::new(folder).parent() == Some(Path::new(dir)));
+    (ordered && position(folder).is_none())
+        .then(|| format!("{folder} has no place in ORDER of xtask/src/layers.rs"))
+}
+
+/// True when the crate in `target` is not below the one in `folder`.
+fn upward(folder: &str, target: &str) -> bool {
+    let same = Path::new(folder).parent() == Path::new(target).parent();
+    match (position(folder), position(target)) {
+        (Some(own), Some(other)) if same => other >= own,
+        _ => layer(target) > layer(folder),
+    }
+}
+
 fn upward_edges(root: &Path, folder: &str, package: &Package) -> Vec<String> {
     let paths = package.dependencies.iter().filter_map(|dep| Some((dep, relative(root, dep.path.as_ref()?))));
     paths
-        .filter(|(_, target)| layer(target) > layer(folder))
+        .filter(|(_, target)| upward(folder, target))
         .map(|(dep, target)| {
             format!(
                 "{folder} ({}) depends upwards on {target} ({}); see crates/README.md",
@@ -110,7 +152,7 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// Source files below a folder.
-fn files(dir: &Path) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn files(dir: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(dir) else { return Ok(found) };
     for entry in entries {
@@ -135,8 +177,11 @@ mod tests {
     use crate::metadata::Dependency;
 
     fn package(name: &str, deps: &[&str]) -> Package {
-        let dependency =
-            |path: &&str| Dependency { name: path.to_string(), path: Some(Path::new("/w").join(path)) };
+        let dependency = |path: &&str| Dependency {
+            name: path.to_string(),
+            path: Some(Path::new("/w").join(path)),
+            rename: None,
+        };
         Package {
             name: name.into(),
             dependencies: deps.iter().map(dependency).collect(),
@@ -156,12 +201,16 @@ mod tests {
     #[test]
     fn upward_edges_are_found() {
         let root = Path::new("/w");
-        let good = package("vfs", &["crates/base/abi", "crates/kernel/tmpfs"]);
-        assert!(upward_edges(root, "crates/kernel/vfs", &good).is_empty());
+        let good = package("tmpfs", &["crates/base/abi", "crates/kernel/vfs"]);
+        assert!(upward_edges(root, "crates/kernel/tmpfs", &good).is_empty());
+        let sideways = package("vfs", &["crates/base/abi", "crates/kernel/tmpfs"]);
+        assert_eq!(upward_edges(root, "crates/kernel/vfs", &sideways).len(), 1);
+        assert!(unordered("crates/kernel/vfs").is_none() && unordered("bin/ringfence").is_none());
+        assert!(unordered("crates/kernel/new").is_some());
         let bad = package("abi", &["crates/base/wait", "crates/kernel/vfs"]);
         let problems = upward_edges(root, "crates/base/abi", &bad);
-        assert_eq!(problems.len(), 1);
-        assert!(problems[0].contains("crates/kernel/vfs"), "{problems:?}");
+        assert_eq!(problems.len(), 2);
+        assert!(problems[1].contains("crates/kernel/vfs"), "{problems:?}");
     }
 
     #[test]

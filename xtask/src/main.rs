@@ -5,17 +5,21 @@
 mod deps;
 mod layers;
 mod metadata;
+mod unused;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let problems = match std::env::args().nth(1).as_deref() {
-        Some("layers") => layers::check(),
+        Some("layers") => layers::check().and_then(|mut found| {
+            found.extend(unused::check()?);
+            Ok(found)
+        }),
         Some("deps") => deps::check(),
         _ => {
             eprintln!("usage: cargo xtask layers|deps");
             eprintln!(
-                "  layers  crates depend downwards only, unsafe code is where it may be, files are not too long"
+                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, files are not too long"
             );
             eprintln!("  deps    dependencies have the licences and the sources that deny.toml allows");
             return ExitCode::from(2);

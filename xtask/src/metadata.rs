@@ -28,6 +28,8 @@ pub(crate) struct Package {
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
+    /// Its name in the code, where that is another.
+    pub(crate) rename: Option<String>,
     /// Its folder, for one of the workspace's own.
     pub(crate) path: Option<PathBuf>,
 }
