@@ -68,7 +68,7 @@ pub fn run(
     let status = kernel.wait_finished();
     kernel.shutdown();
     if let Some(c) = console {
-        c.drain();
+        c.finish();
     }
     for (nr, count) in syscalls::missing() {
         log::debug!("system call {nr} is not implemented; it was asked for {count} times");

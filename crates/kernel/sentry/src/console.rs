@@ -2,14 +2,19 @@
 
 use crate::boot::{install, other, text};
 use crate::spec::{StartError, WindowSize};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use task::Current;
 
-/// The container's terminal.
+/// The terminal of one process: the container's first one, or one of `exec`. It ends with that process, as a terminal
+/// ends with the leader of its session: whoever holds the other side of the user's terminal then sees the hang-up.
+/// Dropping it ends it as well.
 pub(crate) struct Console {
     pty: Arc<tty::ConsolePty>,
+    /// Readable once the user's terminal is no longer read.
+    over: Arc<OwnedFd>,
 }
 
 impl Console {
@@ -22,10 +27,14 @@ impl Console {
         for fd in 0..3 {
             install(c, &file, fd)?;
         }
+        let failed = |e: std::io::Error| other(format!("terminal: {e}"));
         let input = std::fs::File::from(host);
-        let output = input.try_clone().map_err(|e| other(format!("terminal: {e}")))?;
-        carry(pty.clone(), input, output).map_err(|e| other(format!("terminal: {e}")))?;
-        Ok(Arc::new(Console { pty }))
+        let output = input.try_clone().map_err(failed)?;
+        let over =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| failed(e.into()))?;
+        let console = Console { pty, over: Arc::new(over) };
+        console.carry(input, output).map_err(failed)?;
+        Ok(Arc::new(console))
     }
 
     /// N of the container's /dev/pts/N.
@@ -43,40 +52,62 @@ impl Console {
         self.pty.resize(size.rows, size.cols);
     }
 
-    /// Waits until all output has reached the user's terminal.
-    pub(crate) fn drain(&self) {
+    /// The process has ended: its last output goes to the user's terminal, for a bounded time, and then the terminal
+    /// is given up.
+    pub(crate) fn finish(&self) {
         self.pty.drain();
+        self.end();
+    }
+
+    fn end(&self) {
+        self.pty.end_of_input();
+        // Full is as good as written.
+        let _ = rustix::io::write(&self.over, &1_u64.to_ne_bytes());
+    }
+
+    /// Starts the two threads that carry bytes. Each holds the user's terminal open for as long as it runs.
+    fn carry(&self, mut input: std::fs::File, mut output: std::fs::File) -> std::io::Result<()> {
+        let (pty, over) = (self.pty.clone(), self.over.clone());
+        std::thread::Builder::new().name("console in".into()).spawn(move || {
+            let mut b = [0; 4096];
+            while readable(&input, &over)
+                && let Ok(n) = input.read(&mut b)
+                && n != 0
+            {
+                pty.feed(&b[..n]);
+            }
+            pty.end_of_input();
+        })?;
+        let pty = self.pty.clone();
+        std::thread::Builder::new().name("console out".into()).spawn(move || {
+            let mut b = [0; 4096];
+            loop {
+                let n = pty.take_output(&mut b);
+                if n == 0 || output.write_all(&b[..n]).is_err() {
+                    break;
+                }
+                pty.written(n);
+            }
+        })?;
+        Ok(())
     }
 }
 
-fn carry(
-    pty: Arc<tty::ConsolePty>,
-    mut input: std::fs::File,
-    mut output: std::fs::File,
-) -> std::io::Result<()> {
-    let p = pty.clone();
-    std::thread::Builder::new().name("console in".into()).spawn(move || {
-        let mut b = [0; 4096];
-        while let Ok(n) = input.read(&mut b) {
-            if n == 0 {
-                break;
-            }
-            p.feed(&b[..n]);
+impl Drop for Console {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Waits until there is something to read; false when it is time to end.
+fn readable(input: &std::fs::File, over: &OwnedFd) -> bool {
+    loop {
+        let mut fds =
+            [PollFd::new(input, PollFlags::IN), PollFd::from_borrowed_fd(over.as_fd(), PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) => return fds[1].revents().is_empty(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
         }
-        p.end_of_input();
-    })?;
-    std::thread::Builder::new().name("console out".into()).spawn(move || {
-        let mut b = [0; 4096];
-        loop {
-            let n = pty.take_output(&mut b);
-            if n == 0 {
-                break;
-            }
-            if output.write_all(&b[..n]).is_err() {
-                break;
-            }
-            pty.written(n);
-        }
-    })?;
-    Ok(())
+    }
 }

@@ -183,7 +183,7 @@ impl Running for Control {
         let status = self.container.wait_finished();
         self.kernel.end_container(&self.container);
         if let Some(console) = &self.console {
-            console.drain();
+            console.finish();
         }
         status
     }
@@ -263,7 +263,7 @@ impl Executed for Other {
         let status = waited.unwrap_or(0);
         let _gone = self.kernel.tree.lock().release(self.group.tgid);
         if let Some(c) = &self.console {
-            c.drain();
+            c.finish();
         }
         status
     }
