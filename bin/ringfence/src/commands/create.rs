@@ -81,6 +81,9 @@ pub(crate) fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
         claim.unlock();
         record::run_later_hooks(&hooks, Kind::Poststart, &record.state);
     });
+    if !claim.relock() {
+        return outcome;
+    }
     record.state.status = Status::Stopped;
     record.state.pid = 0;
     if args.keep && outcome.is_ok() {

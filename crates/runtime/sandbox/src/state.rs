@@ -194,6 +194,29 @@ impl Claim {
         self.lock = None;
     }
 
+    /// Takes the right to change the container back, once nothing of it lives. False when another command has deleted
+    /// it meanwhile: what remains to be done for the container was that command's to do.
+    pub fn relock(&mut self) -> bool {
+        if self.lock.is_none() && !self.kept {
+            self.kept = !self.take_back();
+        }
+        !self.kept
+    }
+
+    fn take_back(&mut self) -> bool {
+        if let Ok(Some(lock)) = self.container.try_lock() {
+            self.lock = Some(lock);
+            return true;
+        }
+        // `delete` holds the lock until nobody says any more that the container lives. Then others may take the id.
+        let _ = flock(&self.alive, FlockOperation::Unlock);
+        self.lock = self.container.lock().ok();
+        let free = flock(&self.alive, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let ours =
+            matches!(self.container.read_raw(), Ok(left) if left.as_ref().is_none_or(|left| left.foreground));
+        self.lock.is_some() && free && ours
+    }
+
     /// Leaves the directory to the container.
     pub fn keep(mut self) {
         self.kept = true;
@@ -202,13 +225,9 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.kept {
-            return;
+        if self.relock() {
+            let _ = self.container.remove();
         }
-        if self.lock.is_none() {
-            self.lock = self.container.lock().ok();
-        }
-        let _ = self.container.remove();
     }
 }
 
