@@ -52,6 +52,7 @@ fn main() -> ExitCode {
     if let Some(status) = internal_role() {
         return status;
     }
+    hostsys::signals::keep_ends_of_children();
     let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(status) => return status,

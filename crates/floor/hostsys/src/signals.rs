@@ -67,6 +67,15 @@ impl AsFd for SignalFd {
     }
 }
 
+/// Gives SIGCHLD its default meaning back. A caller that ignores it passes that on, and the host then forgets how
+/// children of ours ended before we ask.
+pub fn keep_ends_of_children() {
+    // SAFETY: sets a default disposition; no memory is involved.
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+    }
+}
+
 /// Ends the calling process by a signal of the given number, as if it had been its target.
 /// Falls through when the signal does not end a process.
 pub fn die_by(signo: i32) {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use vfs::attach::Attachments;
 use vfs::dentry::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
 use vfs::internal::InternalFs;
@@ -133,11 +133,32 @@ impl FileOps for Regular {
     }
 }
 
-/// Device, inode number, flags and position of an imported file at that time.
+/// Device, inode number, flags and position of a regular file.
 type Key = (u64, u64, i32, u64);
 
-/// Regular files that were imported.
-static REGULAR: Mutex<Vec<(Key, Weak<OpenFile>)>> = Mutex::new(Vec::new());
+/// Takes the descriptors over that one process starts with. Two of them that name the same file at the same position
+/// (`2>&1`) become one open file, as they are one outside: what is written through one moves the other's position.
+#[derive(Default)]
+pub struct Importer {
+    regular: Vec<(Key, Arc<OpenFile>)>,
+}
+
+impl Importer {
+    /// As [`import`], for the next descriptor.
+    pub fn import(&mut self, fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
+        let a = host::stat(&fd)?;
+        if a.file_type() != S_IFREG {
+            return import(fd, uid, gid);
+        }
+        let key = (a.dev, a.ino, host::status_flags(&fd)?, host::tell(&fd)?);
+        if let Some((_, file)) = self.regular.iter().find(|(known, _)| *known == key) {
+            return Ok(file.clone());
+        }
+        let file = import(fd, uid, gid)?;
+        self.regular.push((key, file.clone()));
+        Ok(file)
+    }
+}
 
 /// Makes a host descriptor an open file that belongs to `uid` and `gid` in the guest. Regular files,
 /// pipes, sockets, terminals and other character devices; not directories.
@@ -148,15 +169,6 @@ pub fn import(fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
         return Err(Errno::EBADF);
     }
     let pos = host::tell(&fd).unwrap_or(0);
-    // `2>&1` into a file: two descriptors of one description, whose position they share.
-    let key = (a.dev, a.ino, flags, pos);
-    let mut known = REGULAR.lock();
-    known.retain(|(_, f)| f.strong_count() != 0);
-    if a.file_type() == S_IFREG
-        && let Some(f) = known.iter().find(|(k, _)| *k == key).and_then(|(_, f)| f.upgrade())
-    {
-        return Ok(f);
-    }
     let (ops, held): (Arc<dyn FileOps>, Arc<OwnedFd>) = match a.file_type() {
         S_IFDIR => return Err(Errno::EISDIR),
         S_IFREG => {
@@ -193,8 +205,5 @@ pub fn import(fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
     let inode: InodeRef = inode;
     let file = OpenFile::new(None, Some(inode), ops, shown);
     *file.pos.lock() = pos;
-    if a.file_type() == S_IFREG {
-        known.push((key, Arc::downgrade(&file)));
-    }
     Ok(file)
 }

@@ -27,5 +27,5 @@ mod tests;
 mod views;
 
 pub use fs::HostFs;
-pub use import::import;
+pub use import::{Importer, import};
 pub use views::release_idle;

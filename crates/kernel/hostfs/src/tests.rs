@@ -1,6 +1,6 @@
 //! Host trees and imported streams, in a temporary directory.
 
-use crate::{HostFs, import};
+use crate::{HostFs, Importer, import};
 use abi::{Errno, Result, Signal};
 use std::fs;
 use std::io::Write;
@@ -202,7 +202,12 @@ fn descriptors_of_one_file_share_its_position() {
     let t = Tmp::new("shared-position");
     let out = fs::File::create(t.0.join("out")).unwrap();
     let again = out.try_clone().unwrap();
-    let a = import(out.into(), 0, 0).unwrap();
-    let b = import(again.into(), 0, 0).unwrap();
+    let third = out.try_clone().unwrap();
+    let mut importer = Importer::default();
+    let a = importer.import(out.into(), 0, 0).unwrap();
+    let b = importer.import(again.into(), 0, 0).unwrap();
     assert!(Arc::ptr_eq(&a, &b));
+    // Those of another process are another open file, wherever its position is.
+    let c = Importer::default().import(third.into(), 0, 0).unwrap();
+    assert!(!Arc::ptr_eq(&a, &c));
 }

@@ -138,6 +138,7 @@ pub(crate) fn container(
 /// Gives the first process its descriptors, its place and its program.
 fn set_up(c: &mut Current, spec: &SandboxSpec, fds: &mut Fds) -> Result<Option<Arc<Console>>, StartError> {
     let p = &spec.process;
+    let mut importer = hostfs::Importer::default();
     let console = match spec.console {
         Some(i) => {
             let console = Console::open(c, fds.take(i)?, spec.console_size)?;
@@ -149,7 +150,8 @@ fn set_up(c: &mut Current, spec: &SandboxSpec, fds: &mut Fds) -> Result<Option<A
         }
         None => {
             for (n, i) in spec.stdio.iter().enumerate() {
-                let file = hostfs::import(fds.share(*i)?, p.uid, p.gid)
+                let file = importer
+                    .import(fds.share(*i)?, p.uid, p.gid)
                     .map_err(|e| other(format!("standard stream {n}: {e}")))?;
                 install(c, &file, n)?;
             }
@@ -157,7 +159,8 @@ fn set_up(c: &mut Current, spec: &SandboxSpec, fds: &mut Fds) -> Result<Option<A
         }
     };
     for (n, i) in spec.preserved.iter().enumerate() {
-        let file = hostfs::import(fds.take(*i)?, p.uid, p.gid)
+        let file = importer
+            .import(fds.take(*i)?, p.uid, p.gid)
             .map_err(|e| other(format!("preserved descriptor {}: {e}", n + 3)))?;
         install(c, &file, n + 3)?;
     }

@@ -125,8 +125,10 @@ impl Running for Control {
             let console = match stdio {
                 Stdio::Terminal(host, size) => Some(Console::open(c, host, size)?),
                 Stdio::Files(files) => {
+                    let mut importer = hostfs::Importer::default();
                     for (fd, file) in files.into_iter().enumerate() {
-                        let file = hostfs::import(file, process.uid, process.gid)
+                        let file = importer
+                            .import(file, process.uid, process.gid)
                             .map_err(|e| other(format!("descriptor {fd}: {e}")))?;
                         install(c, &file, fd)?;
                     }
