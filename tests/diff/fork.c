@@ -224,6 +224,47 @@ TEST(wait_id_killed) {
     CHECK_EQ(si.si_code, CLD_KILLED);
     CHECK_EQ(si.si_status, SIGKILL);
 }
+static void on_child(int s) { (void)s; }
+// The parent sleeps in the wait while the child's end and its signal arrive together: the child is the answer.
+static void waits_for_its_child(int sig, int flags, int usec) {
+    struct sigaction sa = {.sa_handler = on_child};
+    SYS(sigaction(sig, &sa, 0));
+    int interrupted = 0;
+    for (int i = 0; i < 100; i++) {
+        pid_t p = SYS(syscall(SYS_clone, sig, 0, 0, 0, 0));
+        if (p == 0) {
+            if (usec) usleep(usec);
+            _exit(7);
+        }
+        int st;
+        pid_t r = waitpid(p, &st, flags);
+        if (r < 0 && errno == EINTR) {
+            interrupted++;
+            r = waitpid(p, &st, flags);
+        }
+        CHECK_EQ(r, p);
+        CHECK_STATUS(st, "exit 7");
+    }
+    CHECK_EQ(interrupted, 0);
+}
+TEST(wait_is_not_interrupted_by_the_childs_own_signal) {
+    waits_for_its_child(SIGCHLD, 0, 2000);
+    waits_for_its_child(SIGCHLD, 0, 0);
+    waits_for_its_child(SIGUSR2, __WALL, 2000);
+    waits_for_its_child(SIGUSR2, __WALL, 0);
+}
+TEST(waitid_for_stops_ignores_a_zombie) {
+    pid_t p = FORK();
+    if (p == 0) _exit(3);
+    siginfo_t si;
+    OK(waitid(P_PID, p, &si, WEXITED | WNOWAIT));
+    t_pester(0);
+    CHECK_ERR(waitid(P_ALL, 0, &si, WSTOPPED), ECHILD);
+    CHECK_ERR(waitid(P_PID, p, &si, WCONTINUED), ECHILD);
+    CHECK_ERR(waitid(P_PID, p, &si, WSTOPPED | WCONTINUED | WNOHANG), ECHILD);
+    t_pester_stop();
+    CHECK_STATUS(t_status(p), "exit 3");
+}
 TEST(wait_stopped_and_continued) {
     pid_t p = FORK();
     if (p == 0)

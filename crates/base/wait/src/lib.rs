@@ -263,7 +263,8 @@ impl Waiter {
         end
     }
 
-    /// Repeats `attempt` until it gives `Some`, sleeping on `queue` for `mask` in between.
+    /// Repeats `attempt` until it gives `Some`, sleeping on `queue` for `mask` in between. An interruption or the deadline
+    /// is followed by a last attempt: what was waited for may have happened before the signal that announces it.
     pub fn wait_on<T>(
         self: &Arc<Self>,
         queue: &WaitQueue,
@@ -279,7 +280,9 @@ impl Waiter {
             if let Some(v) = attempt() {
                 return Ok(v);
             }
-            self.sleep(deadline)?;
+            if let Err(stop) = self.sleep(deadline) {
+                return attempt().ok_or(stop);
+            }
         }
     }
 }
@@ -309,6 +312,28 @@ mod tests {
         q.notify(Events::IN);
         assert_eq!(t.join().unwrap(), Ok(7));
         assert!(q.is_empty());
+    }
+
+    #[test]
+    fn the_last_look_comes_after_the_interruption() {
+        let (q, w) = (WaitQueue::new(), Waiter::new());
+        w.set_interrupted(true);
+        // The event of the third look: one before the subscription, one before the sleep, one after it.
+        let mut looks = 0;
+        let third = || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        };
+        assert_eq!(w.wait_on(&q, Events::IN, None, third), Ok(3));
+        assert_eq!(w.wait_on(&q, Events::IN, None, || None::<()>), Err(Stop::Interrupted));
+        let mut looks = 0;
+        let third = || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        };
+        w.set_interrupted(false);
+        let soon = Some(Instant::now() + Duration::from_millis(1));
+        assert_eq!(w.wait_on(&q, Events::IN, soon, third), Ok(3));
     }
 
     #[test]

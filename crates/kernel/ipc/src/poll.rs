@@ -53,10 +53,13 @@ pub fn poll(watches: &mut [Watch], waiter: &Arc<Waiter>, deadline: Option<Instan
         if n > 0 {
             return Ok(n);
         }
+        // After an interruption too: the signal may announce what is waited for.
         match waiter.sleep(deadline) {
             Ok(()) => {}
-            Err(Stop::TimedOut) => return Ok(check(watches)),
-            Err(s) => return Err(s),
+            Err(stop) => match (check(watches), stop) {
+                (0, Stop::Interrupted) => return Err(stop),
+                (n, _) => return Ok(n),
+            },
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::task::{ThreadGroup, Usage};
 use crate::tree::{Node, Tree};
 use abi::{Errno, Signal};
 use std::sync::Arc;
-use wait::Stop;
+use wait::{Events, Stop};
 
 /// Which children count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,9 @@ impl Current {
             let mut t = self.kernel().tree.lock();
             let found = look(&mut t, &group, me, whom, options, &mut gone);
             drop(t);
+            if let Some(n) = &gone {
+                n.group.exit_wait.notify(Events::HUP);
+            }
             match found {
                 Ok(Some(c)) => Some(Ok(Some(c))),
                 Ok(None) if options & libc::WNOHANG != 0 => Some(Ok(None)),
@@ -86,7 +89,8 @@ fn look(
         if !fits || !kind || !thread {
             continue;
         }
-        any = true;
+        // A zombie has nothing more to tell to those who do not wait for ends.
+        any |= n.zombie.is_none() || options & libc::WEXITED != 0;
         let keep = options & libc::WNOWAIT != 0;
         if let Some(z) = n.zombie {
             if options & libc::WEXITED == 0 {

@@ -219,8 +219,12 @@ impl Epoll {
             }
             match waiter.sleep(deadline) {
                 Ok(()) => {}
-                Err(Stop::TimedOut) => break Ok(Vec::new()),
-                Err(s) => break Err(s),
+                // After an interruption too: the signal may announce the event.
+                Err(stop) => match (attempt(), stop) {
+                    (Some(v), _) => break Ok(v),
+                    (None, Stop::TimedOut) => break Ok(Vec::new()),
+                    (None, Stop::Interrupted) => break Err(stop),
+                },
             }
         };
         // A wake-up that reached us may have been meant for what we leave: pass it on.
