@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 static void bump(int e) {
     uint64_t v = 1;
@@ -314,4 +315,57 @@ TEST(epoll_rdhup) {
     close(s[1]);
     CHECK_EQ(epoll_wait(ep, &ev, 1, 0), 1);
     CHECK_EQ(ev.events, EPOLLIN | EPOLLRDHUP | EPOLLHUP);
+}
+
+// Workers that each have an epoll of their own on one listener, the first one busy. A connection is for one that sleeps.
+static void worker(int listener, int mask, int nested, int busy_ms) {
+    int ep = SYS(epoll_create1(0)), wait = ep;
+    OK(add(ep, listener, mask));
+    if (nested) {
+        wait = SYS(epoll_create1(0));
+        OK(add(wait, ep, EPOLLIN));
+    }
+    t_ms(busy_ms);
+    for (;;) {
+        struct epoll_event ev;
+        char c;
+        if (epoll_wait(wait, &ev, 1, 3000) <= 0) _exit(1);
+        if (nested && epoll_wait(ep, &ev, 1, 0) <= 0) continue;
+        int s = accept(listener, 0, 0);
+        if (s < 0) continue;
+        (void)!read(s, &c, 1);
+        (void)!write(s, "y", 1);
+        close(s);
+    }
+}
+static void exclusive_passes_busy(int mask, int nested) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "s"};
+    int l = SYS(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0)), pids[3];
+    OK(bind(l, (void *)&a, sizeof a));
+    OK(listen(l, 16));
+    for (int i = 0; i < 3; i++) {
+        if ((pids[i] = FORK()) == 0) worker(l, mask, nested, i == 0 ? 3000 : 0);
+        t_ms(100);
+    }
+    for (int k = 0; k < 3; k++) {
+        long long start = t_now_ms();
+        int s = SYS(socket(AF_UNIX, SOCK_STREAM, 0));
+        char c;
+        OK(connect(s, (void *)&a, sizeof a));
+        CHECK_EQ(write(s, "x", 1), 1);
+        CHECK_EQ(read(s, &c, 1), 1);
+        close(s);
+        CHECK(t_now_ms() - start < 1000);
+    }
+    for (int i = 0; i < 3; i++) kill(pids[i], SIGKILL), t_status(pids[i]);
+    OK(unlink("s"));
+}
+TEST(epoll_exclusive_passes_busy_workers) {
+    exclusive_passes_busy(EPOLLIN | EPOLLEXCLUSIVE, 0);
+}
+TEST(epoll_exclusive_passes_busy_workers_edge) {
+    exclusive_passes_busy(EPOLLIN | EPOLLEXCLUSIVE | EPOLLET, 0);
+}
+TEST(epoll_exclusive_passes_busy_workers_nested) {
+    exclusive_passes_busy(EPOLLIN | EPOLLEXCLUSIVE, 1);
 }

@@ -76,8 +76,9 @@ impl std::ops::BitOrAssign for Events {
 /// Something that wants to know about readiness: a sleeping thread, an epoll item.
 pub trait Wake: Send + Sync {
     /// Called after `events` may have become true. Must not block, and must not
-    /// take a lock that is held while subscribing.
-    fn wake(&self, events: Events);
+    /// take a lock that is held while subscribing. Returns false when the call woke no thread that was not
+    /// woken already: an exclusive wake-up then goes to the next subscriber.
+    fn wake(&self, events: Events) -> bool;
 }
 
 struct Entry {
@@ -110,7 +111,8 @@ impl WaitQueue {
         self.add(mask, waker, false)
     }
 
-    /// As `subscribe`; of the exclusive subscribers only one is woken per notification.
+    /// As `subscribe`; of the exclusive subscribers a notification wakes one, the first whose
+    /// [`Wake::wake`] returns true. Those before it have heard of the events without a thread to serve them.
     #[must_use]
     pub fn subscribe_exclusive(&self, mask: Events, waker: Arc<dyn Wake>) -> Subscription {
         self.add(mask, waker, true)
@@ -127,23 +129,44 @@ impl WaitQueue {
 
     /// Wakes the subscribers whose mask meets `events`.
     pub fn notify(&self, events: Events) {
+        self.notify_exclusive(events);
+    }
+
+    /// As `notify`; returns whether an exclusive subscriber's thread was woken.
+    pub fn notify_exclusive(&self, events: Events) -> bool {
         if self.0.len.load(Ordering::SeqCst) == 0 {
-            return;
+            return false;
         }
         let mut wake: Vec<Arc<dyn Wake>> = Vec::new();
+        let mut exclusive = None;
         {
             let e = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut exclusive_done = false;
             for x in e.1.iter().filter(|x| x.mask.intersects(events)) {
-                if x.exclusive && std::mem::replace(&mut exclusive_done, true) {
-                    continue;
+                if !x.exclusive {
+                    wake.push(x.waker.clone());
+                } else if exclusive.is_none() {
+                    exclusive = Some((x.id, x.waker.clone()));
                 }
-                wake.push(x.waker.clone());
             }
         }
         for w in wake {
             w.wake(events);
         }
+        while let Some((id, w)) = exclusive {
+            if w.wake(events) {
+                return true;
+            }
+            exclusive = self.exclusive_after(id, events);
+        }
+        false
+    }
+
+    /// The next exclusive subscriber for `events`. Entries stand in the order of their ids.
+    fn exclusive_after(&self, id: usize, events: Events) -> Option<(usize, Arc<dyn Wake>)> {
+        let e = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = e.1.partition_point(|x| x.id <= id);
+        let next = e.1[from..].iter().find(|x| x.exclusive && x.mask.intersects(events))?;
+        Some((next.id, next.waker.clone()))
     }
 
     /// True when nobody waits.
@@ -288,9 +311,10 @@ impl Waiter {
 }
 
 impl Wake for Waiter {
-    fn wake(&self, _events: Events) {
-        self.token.store(true, Ordering::SeqCst);
+    fn wake(&self, _events: Events) -> bool {
+        let first = !self.token.swap(true, Ordering::SeqCst);
         self.unpark();
+        first
     }
 }
 
@@ -312,6 +336,36 @@ mod tests {
         q.notify(Events::IN);
         assert_eq!(t.join().unwrap(), Ok(7));
         assert!(q.is_empty());
+    }
+
+    struct Busy(AtomicUsize);
+    impl Wake for Busy {
+        fn wake(&self, _events: Events) -> bool {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            false
+        }
+    }
+
+    #[test]
+    fn an_exclusive_wake_up_goes_on_to_a_sleeper() {
+        let q = WaitQueue::new();
+        let (busy, a, b) = (Arc::new(Busy(AtomicUsize::new(0))), Waiter::new(), Waiter::new());
+        let _subs = [
+            q.subscribe_exclusive(Events::IN, busy.clone()),
+            q.subscribe_exclusive(Events::IN, a.clone()),
+            q.subscribe_exclusive(Events::IN, b.clone()),
+        ];
+        let woken = || [&a, &b].map(|w| w.token.load(Ordering::SeqCst));
+        q.notify(Events::IN);
+        assert_eq!(woken(), [true, false]);
+        // The first has not run yet: the second event is for the next one.
+        q.notify(Events::IN);
+        assert_eq!(woken(), [true, true]);
+        q.notify(Events::IN);
+        assert_eq!(busy.0.load(Ordering::SeqCst), 3);
+        assert_eq!(a.sleep(None), Ok(()));
+        q.notify(Events::IN);
+        assert_eq!(woken(), [true, true]);
     }
 
     #[test]

@@ -255,7 +255,9 @@ impl Kernel {
         for task in tasks {
             match on {
                 true => task.interrupt_guest(),
-                false => wait::Wake::wake(&*task.waiter, wait::Events::ERR),
+                false => {
+                    wait::Wake::wake(&*task.waiter, wait::Events::ERR);
+                }
             }
         }
     }

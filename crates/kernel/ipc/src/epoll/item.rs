@@ -80,13 +80,12 @@ impl Item {
 struct ItemWaker(Weak<Item>);
 
 impl Wake for ItemWaker {
-    fn wake(&self, events: Events) {
-        let Some(item) = self.0.upgrade() else { return };
+    fn wake(&self, events: Events) -> bool {
+        let Some(item) = self.0.upgrade() else { return false };
         if item.mask.load(Ordering::SeqCst) & !FLAGS & events.0 == 0 {
-            return;
+            return false;
         }
-        if let Some(ep) = item.epoll.upgrade() {
-            ep.enqueue(&item);
-        }
+        // An exclusive item whose epoll has no sleeping thread has its event noted, and leaves the wake-up to others.
+        item.epoll.upgrade().is_some_and(|ep| ep.enqueue(&item))
     }
 }

@@ -137,14 +137,15 @@ impl Epoll {
         }
     }
 
-    fn enqueue(&self, item: &Arc<Item>) {
+    /// Puts the item on the ready list and wakes a thread that waits. Returns whether one was woken.
+    fn enqueue(&self, item: &Arc<Item>) -> bool {
         {
             let mut ready = self.ready.lock();
             if !item.queued.swap(true, Ordering::SeqCst) {
                 ready.push_back(item.clone());
             }
         }
-        self.queue.notify(Events::READABLE);
+        self.queue.notify_exclusive(Events::READABLE)
     }
 
     fn pop(&self) -> Option<Arc<Item>> {
