@@ -1,6 +1,7 @@
 // read, write and their relatives, lseek, truncate, fallocate, fsync.
 #include "t.h"
 #include <linux/falloc.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
@@ -616,4 +617,87 @@ TEST(large_reads_into_memory_that_ends) {
         CHECK_MEM(m, a, size);
         CHECK_EQ(pread(fd, m, 1 << 19, size), 0);
     }
+}
+
+static void fill_pipe(int w, int leave) {
+    static char b[65536];
+    SYS(fcntl(w, F_SETPIPE_SZ, 65536));
+    CHECK_EQ(write(w, b, sizeof b - leave), sizeof b - leave);
+}
+TEST(splice_between_pipes_moves_what_fits) {
+    int a[2], b[2];
+    OK(pipe(a));
+    OK(pipe(b));
+    fill_pipe(a[1], 0);
+    fill_pipe(b[1], 3 * 4096);
+    // Room for three pages: a short count, and no waiting for more.
+    CHECK_EQ(splice(a[0], 0, b[1], 0, 65536, 0), 3 * 4096);
+    CHECK_ERR(splice(a[0], 0, b[1], 0, 65536, SPLICE_F_NONBLOCK), EAGAIN);
+    int n;
+    OK(ioctl(a[0], FIONREAD, &n));
+    CHECK_EQ(n, 65536 - 3 * 4096);
+    OK(ioctl(b[0], FIONREAD, &n));
+    CHECK_EQ(n, 65536);
+    static char buf[65536];
+    CHECK_EQ(read(b[0], buf, sizeof buf), 65536);
+    CHECK_EQ(tee(a[0], b[1], 10000, 0), 10000);
+    OK(ioctl(a[0], FIONREAD, &n));
+    CHECK_EQ(n, 65536 - 3 * 4096);
+    close(b[0]);
+    signal(SIGPIPE, SIG_IGN);
+    CHECK_ERR(splice(a[0], 0, b[1], 0, 10, 0), EPIPE);
+    CHECK_ERR(tee(a[0], b[1], 10, 0), EPIPE);
+}
+TEST(splice_between_pipes_waits_for_the_first_byte) {
+    int a[2], b[2];
+    OK(pipe(a));
+    OK(pipe(b));
+    fill_pipe(b[1], 0);
+    int p = FORK();
+    if (p == 0) {
+        CHECK_EQ(splice(a[0], 0, b[1], 0, 65536, 0), 4096);
+        _exit(0);
+    }
+    t_ms(50);
+    CHECK_EQ(write(a[1], "hello", 5), 5);
+    static char buf[8192];
+    t_ms(50);
+    CHECK_EQ(write(a[1], buf, 4091), 4091);
+    t_ms(50);
+    CHECK_EQ(read(b[0], buf, 4096), 4096);
+    CHECK_STATUS(t_status(p), "exit 0");
+}
+TEST(offsets_that_overflow) {
+    int in = t_file("in", "0123456789"), out = t_file("out", ""), p[2];
+    OK(pipe(p));
+    CHECK_EQ(write(p[1], "abcdef", 6), 6);
+    off_t at = INT64_MAX - 2;
+    CHECK_ERR(sendfile(out, in, &at, 10), EINVAL);
+    at = 0;
+    CHECK_ERR(sendfile(out, in, &at, (size_t)INT64_MAX + 10), EINVAL);
+    at = INT64_MAX - 2;
+    CHECK_ERR(splice(in, &at, p[1], 0, 10, 0), EINVAL);
+    CHECK_ERR(splice(p[0], 0, out, &at, 10, 0), EINVAL);
+    at = -1;
+    CHECK_ERR(splice(p[0], 0, out, &at, 10, 0), EINVAL);
+    at = 5;
+    CHECK_ERR(splice(p[0], 0, out, &at, (size_t)INT64_MAX, 0), EINVAL);
+    int mem = SYS(memfd_create("m", 0));
+    CHECK_EQ(lseek(mem, INT64_MAX - 2, SEEK_SET), INT64_MAX - 2);
+    CHECK_ERR(sendfile(mem, in, 0, 10), EINVAL);
+}
+TEST(copy_file_range_at_the_end_of_offsets) {
+    int in = t_file("in", "0123456789"), out = t_file("out", "");
+    off_t a = 0, b = INT64_MAX;
+    CHECK_ERR(copy_file_range(in, &a, out, &b, 10, 0), EFBIG);
+    a = INT64_MAX - 2, b = 0;
+    CHECK_EQ(copy_file_range(in, &a, out, &b, 10, 0), 0);
+    a = 5;
+    CHECK_ERR(copy_file_range(in, &a, out, &b, (size_t)-1, 0), EOVERFLOW);
+    struct rlimit l = {4, 4};
+    signal(SIGXFSZ, SIG_IGN);
+    OK(setrlimit(RLIMIT_FSIZE, &l));
+    a = b = 0;
+    CHECK_EQ(copy_file_range(in, &a, out, &b, 10, 0), 4);
+    CHECK_ERR(copy_file_range(in, &a, out, &b, 10, 0), EFBIG);
 }

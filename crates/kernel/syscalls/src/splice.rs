@@ -55,6 +55,12 @@ impl Offset {
     }
 }
 
+/// EINVAL for a range of bytes that leaves the space of offsets.
+fn check_span(at: u64, len: u64) -> Result<()> {
+    let end = at.checked_add(len).filter(|&end| i64::try_from(end).is_ok());
+    end.map(drop).ok_or(Errno::EINVAL)
+}
+
 /// Writes all of `buf`, at `off` when the file has positions. Says how much was written, also on failure.
 fn write_all(
     c: &Current,
@@ -116,17 +122,19 @@ pub fn sendfile(c: &mut Current, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     if given && !from.ops.seekable() {
         return Err(Errno::ESPIPE.into());
     }
+    let mut off = Offset::read(c, &from, offset)?;
+    check_span(off.at, count)?;
+    let count = count.min(MAX_RW as u64);
     let to = c.file(out.0)?;
     if !to.writable() {
         return Err(Errno::EBADF.into());
     }
-    let mut off = Offset::read(c, &from, offset)?;
-    let count = usize::try_from(count).ok().filter(|&n| n <= i64::MAX as usize).ok_or(Errno::EINVAL)?;
+    let mut end = Offset::position(&to);
+    check_span(end.at, count)?;
     if !from.ops.seekable() || file_kind(&from) == S_IFDIR || to.flags() & libc::O_APPEND != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let mut end = Offset::position(&to);
-    let n = pump(c, (&from, &mut off), (&to, &mut end), count.min(MAX_RW))?;
+    let n = pump(c, (&from, &mut off), (&to, &mut end), count as usize)?;
     off.store(c, &from)?;
     if to.ops.seekable() {
         *to.pos.lock() = end.at;
@@ -168,14 +176,13 @@ pub fn copy_file_range(
     if !from.readable() || !to.writable() || to.flags() & libc::O_APPEND != 0 {
         return Err(Errno::EBADF.into());
     }
-    let past =
-        |off: u64| i64::try_from(off).ok().zip(i64::try_from(len).ok()).and_then(|(o, l)| o.checked_add(l));
-    if past(a.at).is_none() || past(b.at).is_none() {
+    if a.at.checked_add(len).is_none() || b.at.checked_add(len).is_none() {
         return Err(Errno::EOVERFLOW.into());
     }
     // Up to the end of the input; what it reports as empty (proc) is read to its end.
     let size = from.attr()?.size;
     let len = if size > 0 { len.min(size.saturating_sub(a.at)) } else { len };
+    let len = io::limit(c, b.at, len)?;
     if same_file(&from, &to)? && a.at < b.at + len && b.at < a.at + len {
         return Err(Errno::EINVAL.into());
     }
@@ -201,7 +208,31 @@ fn room(c: &Current, f: &OpenFile, p: &Pipe, nowait: bool) -> Result<usize, Fail
     retry(c, f, Events::WRITABLE, None, || p.room(c))
 }
 
-/// From pipe to anything. Bytes leave the pipe once they are written.
+/// From pipe to pipe: waits until something can move, then moves what there is and fits.
+fn relay(
+    c: &Current,
+    (from, a): (&OpenFile, &Pipe),
+    (to, b): (&OpenFile, &Pipe),
+    len: usize,
+    keep: bool,
+    flags: u32,
+) -> Result<usize, SysErr> {
+    let nowait = flags & SPLICE_F_NONBLOCK != 0 || from.nonblocking() || to.nonblocking();
+    loop {
+        // The input first: an empty pipe whose writers are gone is the end.
+        if peek(c, from, a, &mut [0], nowait)? == 0 {
+            return Ok(0);
+        }
+        room(c, to, b, nowait)?;
+        match a.splice(c, b, len, keep) {
+            // Somebody else was faster.
+            Err(Errno::EAGAIN) if !nowait => {}
+            done => return Ok(done?),
+        }
+    }
+}
+
+/// From pipe to anything else. Bytes leave the pipe once they are written.
 fn drain(
     c: &Current,
     (from, pipe): (&OpenFile, &Pipe),
@@ -218,7 +249,7 @@ fn drain(
             Ok(n) => n,
             Err(e) => return outcome(done, Err(e)),
         };
-        let (m, r) = write_all(c, to, &buf[..n], off, nowait && Pipe::of(to).is_some());
+        let (m, r) = write_all(c, to, &buf[..n], off, false);
         io::read_at(c, from, &mut buf[..m], 0)?;
         done += m;
         off.at += m as u64;
@@ -271,6 +302,7 @@ pub fn splice(
     if !from.readable() || !to.writable() {
         return Err(Errno::EBADF.into());
     }
+    let whole = len;
     let len = usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW);
     let nowait = flags & SPLICE_F_NONBLOCK != 0;
     let (a, b) = (Pipe::of(&from).cloned(), Pipe::of(&to).cloned());
@@ -282,14 +314,14 @@ pub fn splice(
             if Arc::ptr_eq(&a, &b) {
                 return Err(Errno::EINVAL.into());
             }
-            let nowait = nowait || from.nonblocking() || to.nonblocking();
-            Ok(drain(c, (&from, &a), (&to, &mut Offset::position(&to)), len, nowait)? as u64)
+            Ok(relay(c, (&from, &a), (&to, &b), len, false, flags)? as u64)
         }
         (Some(a), None) => {
             if !off_out.is_null() && !to.ops.seekable() || to.flags() & libc::O_APPEND != 0 {
                 return Err(Errno::EINVAL.into());
             }
             let mut off = Offset::read(c, &to, off_out)?;
+            check_span(off.at, whole)?;
             let n = drain(c, (&from, &a), (&to, &mut off), len, nowait)?;
             if to.ops.seekable() {
                 off.store(c, &to)?;
@@ -302,6 +334,7 @@ pub fn splice(
             }
             io::check_readable(&from)?;
             let mut off = Offset::read(c, &from, off_in)?;
+            check_span(off.at, whole)?;
             let n = fill(c, (&from, &mut off), (&to, &b), len, nowait)?;
             if from.ops.seekable() {
                 off.store(c, &from)?;
@@ -329,18 +362,8 @@ pub fn tee(c: &mut Current, input: Fd, out: Fd, len: u64, flags: u32) -> SysResu
     if Arc::ptr_eq(&a, &b) {
         return Err(Errno::EINVAL.into());
     }
-    let nowait = flags & SPLICE_F_NONBLOCK != 0 || from.nonblocking() || to.nonblocking();
-    let mut scratch = Scratch::new();
-    let len = usize::try_from(len).unwrap_or(MAX_RW).min(PIECE);
-    // Wait for the input first: an empty pipe whose writers are gone is the end.
-    if peek(c, &from, &a, scratch.get(1), nowait)? == 0 {
-        return Ok(0);
-    }
-    let space = room(c, &to, &b, nowait)?;
-    let buf = scratch.get(len.min(space));
-    let n = peek(c, &from, &a, buf, nowait)?;
-    let (m, r) = transfer::send_all(c, &to, &buf[..n], nowait);
-    Ok(outcome(m, if n == 0 { Ok(()) } else { r })? as u64)
+    let len = usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW);
+    Ok(relay(c, (&from, &a), (&to, &b), len, true, flags)? as u64)
 }
 
 pub fn vmsplice(c: &mut Current, fd: Fd, iov: Ptr, count: u64, flags: u32) -> SysResult {

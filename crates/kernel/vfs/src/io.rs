@@ -59,11 +59,9 @@ pub fn read_to(
     Some(done)
 }
 
-/// Cuts a write at the file size limit; raises SIGXFSZ when nothing may be written.
-fn limit(cx: &dyn Caller, off: u64, len: usize) -> Result<usize> {
-    if len == 0 {
-        return Ok(0);
-    }
+/// Cuts a write at the file size limit and at the end of the space of offsets; raises SIGXFSZ when the limit leaves
+/// nothing to be written.
+pub fn limit(cx: &dyn Caller, off: u64, len: u64) -> Result<u64> {
     let max = cx.rlimit(libc::RLIMIT_FSIZE as i32);
     if off >= max {
         cx.raise(Signal::SIGXFSZ);
@@ -72,7 +70,7 @@ fn limit(cx: &dyn Caller, off: u64, len: usize) -> Result<usize> {
     if off >= i64::MAX as u64 {
         return Err(Errno::EFBIG);
     }
-    Ok(len.min(usize::try_from(max.min(i64::MAX as u64) - off).unwrap_or(usize::MAX)))
+    Ok(len.min(max.min(i64::MAX as u64) - off))
 }
 
 /// Drops set-id bits that must not survive a write.
@@ -122,11 +120,11 @@ fn write_inner(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64, append: b
         return Ok((0, off));
     }
     if append {
-        let n = limit(cx, file.attr()?.size, buf.len())?;
+        let n = limit(cx, file.attr()?.size, buf.len() as u64)? as usize;
         strip_set_id(cx, file)?;
         return file.ops.append(cx, file, &buf[..n]);
     }
-    let n = limit(cx, off, buf.len())?;
+    let n = limit(cx, off, buf.len() as u64)? as usize;
     strip_set_id(cx, file)?;
     let n = file.ops.write(cx, file, &buf[..n], off)?;
     Ok((n, off + n as u64))

@@ -101,6 +101,41 @@ impl Pipe {
         Ok(s.ring.peek(buf))
     }
 
+    /// Moves up to `len` bytes from the pipe to another one, or copies them (`keep`): as much as there is and fits now.
+    /// 0 at the end of the input. EAGAIN when nothing moved although more may come; EPIPE and SIGPIPE when nobody reads
+    /// the output.
+    pub fn splice(&self, cx: &dyn Caller, to: &Pipe, len: usize, keep: bool) -> Result<usize> {
+        let (mut from, mut out);
+        // Both at once, in the order of their addresses: no byte is seen twice.
+        if std::ptr::from_ref(self) < std::ptr::from_ref(to) {
+            from = self.state.lock();
+            out = to.state.lock();
+        } else {
+            out = to.state.lock();
+            from = self.state.lock();
+        }
+        if out.readers == 0 {
+            drop((from, out));
+            cx.raise(Signal::SIGPIPE);
+            return Err(Errno::EPIPE);
+        }
+        if from.ring.is_empty() {
+            return if from.writers > 0 { Err(Errno::EAGAIN) } else { Ok(0) };
+        }
+        let was_full = from.ring.is_full();
+        let n = from.ring.splice(&mut out.ring, len, keep);
+        let room = was_full && !from.ring.is_full();
+        drop((from, out));
+        if n == 0 {
+            return Err(Errno::EAGAIN);
+        }
+        if room {
+            self.queue.notify(Events::WRITABLE);
+        }
+        to.queue.notify(Events::READABLE);
+        Ok(n)
+    }
+
     /// Bytes that a write would take now (splice); EAGAIN when full, EPIPE and SIGPIPE without a reader.
     pub fn room(&self, cx: &dyn Caller) -> Result<usize> {
         let s = self.state.lock();

@@ -121,6 +121,32 @@ impl Ring {
         done
     }
 
+    /// Moves up to `len` bytes to the end of `to`, or copies them (`keep`), as far as there are slots. Each slot or part
+    /// of one gets a slot of its own.
+    pub fn splice(&mut self, to: &mut Ring, len: usize, keep: bool) -> usize {
+        let mut done = 0;
+        let mut at = 0;
+        while done < len && !to.is_full() {
+            let Some(s) = self.slots.get_mut(at) else { break };
+            let n = (s.data.len() - s.start).min(len - done);
+            let whole = n == s.data.len() - s.start;
+            done += n;
+            if whole && !keep {
+                let slot = self.slots.pop_front();
+                to.slots.extend(slot);
+                continue;
+            }
+            let data = s.data[s.start..s.start + n].to_vec();
+            to.slots.push_back(Slot { data, start: 0, packet: s.packet });
+            if keep {
+                at += 1;
+            } else {
+                s.start += n;
+            }
+        }
+        done
+    }
+
     fn drop_front(&mut self) {
         if let Some(mut s) = self.slots.pop_front()
             && self.spare.len() < SPARE
@@ -159,6 +185,23 @@ mod tests {
             assert_eq!(r.len(), model.len());
             assert!(r.slots.len() <= 4);
         }
+    }
+
+    #[test]
+    fn splice_moves_what_fits() {
+        let (mut a, mut b) = (Ring::new(4), Ring::new(2));
+        assert_eq!(a.push(&[1; 3 * SLOT], false), 3 * SLOT);
+        assert_eq!(a.splice(&mut b, 10, true), 10);
+        assert_eq!((a.len(), b.len()), (3 * SLOT, 10));
+        assert_eq!(a.splice(&mut b, 2 * SLOT, false), SLOT);
+        assert_eq!((a.len(), b.len()), (2 * SLOT, SLOT + 10));
+        assert_eq!(a.splice(&mut b, 1, false), 0);
+        assert_eq!(b.pop(&mut [0; 2 * SLOT]), SLOT + 10);
+        assert_eq!(a.splice(&mut b, 5, false), 5);
+        assert_eq!((a.len(), b.len()), (2 * SLOT - 5, 5));
+        // What shared its slot's data with nobody can still grow.
+        assert_eq!(b.push(b"x", false), 1);
+        assert_eq!(b.len(), 6);
     }
 
     #[test]
