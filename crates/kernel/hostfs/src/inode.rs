@@ -293,6 +293,7 @@ impl Inode for Node {
     }
     fn set_xattr(&self, _cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
         self.writable()?;
+        changeable(name)?;
         host::set_xattr(&*self.handle()?, name, value, flags)
     }
     fn list_xattr(&self, _cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
@@ -305,9 +306,20 @@ impl Inode for Node {
     }
     fn remove_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;
+        changeable(name)?;
         host::remove_xattr(&*self.handle()?, name)
     }
     fn attachments(&self) -> Option<&Attachments> {
         Some(Node::attachments(self))
+    }
+}
+
+/// Only `user.` attributes of the host's files may be changed: to the others the host's kernel or its security modules give
+/// a meaning.
+fn changeable(name: &[u8]) -> Result<()> {
+    match name {
+        _ if name.starts_with(b"user.") => Ok(()),
+        _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EPERM),
     }
 }
