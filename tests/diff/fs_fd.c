@@ -338,6 +338,51 @@ TEST(memfd_seals) {
     CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW), EPERM);
     CHECK_ERR(fcntl(t_file("f", ""), F_GET_SEALS), EINVAL);
 }
+TEST(memfd_seal_future_write) {
+    for (int large = 0; large < 2; large++) {
+        int fd = SYS(memfd_create("s", MFD_ALLOW_SEALING));
+        CHECK_EQ(write(fd, "0123456789", 10), 10);
+        if (large) OK(ftruncate(fd, 4 << 20));
+        char *w = large ? SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) : 0;
+        OK(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
+        CHECK_ERR(pwrite(fd, "x", 1, 0), EPERM);
+        CHECK_ERR((long)mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), EPERM);
+        char *r = SYS(mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0));
+        CHECK_ERR(mprotect(r, 4096, PROT_READ | PROT_WRITE), EACCES);
+        CHECK_EQ(r[0], '0');
+        // What was mapped before stays writable.
+        if (w) CHECK_EQ(w[0] = 'w', r[0]);
+        char *p = SYS(mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0));
+        OK(mprotect(p, 4096, PROT_READ | PROT_WRITE));
+        p[0] = 'p';
+        char self[64];
+        sprintf(self, "/proc/self/fd/%d", fd);
+        int again = SYS(open(self, O_RDWR));
+        CHECK_ERR((long)mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0), EPERM);
+        r = SYS(mmap(0, 4096, PROT_READ, MAP_SHARED, again, 0));
+        CHECK_ERR(mprotect(r, 4096, PROT_READ | PROT_WRITE), EACCES);
+        close(fd), close(again);
+    }
+}
+TEST(memfd_seal_grow_within_a_page) {
+    int fd = SYS(memfd_create("s", MFD_ALLOW_SEALING));
+    CHECK_EQ(write(fd, "0123456789", 10), 10);
+    OK(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW));
+    // All of the piece within a page, or nothing.
+    CHECK_ERR(pwrite(fd, "abcdef", 6, 8), EPERM);
+    CHECK_EQ(pwrite(fd, "ab", 2, 8), 2);
+    static char b[3 * 4096];
+    int g = SYS(memfd_create("s", MFD_ALLOW_SEALING));
+    OK(ftruncate(g, 4096 + 100));
+    OK(fcntl(g, F_ADD_SEALS, F_SEAL_GROW));
+    CHECK_EQ(pwrite(g, b, sizeof b, 0), 4096);
+    CHECK_EQ(pwrite(g, b, 8192, 50), 4046);
+    CHECK_ERR(pwrite(g, b, 200, 4096), EPERM);
+    OK(ftruncate(g, 4096 + 100));
+    struct stat st;
+    OK(fstat(g, &st));
+    CHECK_EQ(st.st_size, 4196);
+}
 TEST(leases) {
     int fd = t_file("f", "x");
     CHECK_EQ(fcntl(fd, F_GETLEASE), F_UNLCK);

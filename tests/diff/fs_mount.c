@@ -2,6 +2,7 @@
 #include "t.h"
 #include <sys/mount.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 
 static int mounted(const char *where) {
     static char b[1 << 18];
@@ -199,4 +200,165 @@ TEST(own_namespace) {
     CHECK_ERR(access("a/f", F_OK), ENOENT);
     t_open(h);
     CHECK_STATUS(t_status(p), "exit 0");
+}
+
+static long long free_pages(const char *where) {
+    struct statvfs v;
+    OK(statvfs(where, &v));
+    return v.f_bfree;
+}
+// Writes megabytes until the file system is full; gives the bytes.
+static long long write_all(int fd, int mib) {
+    static char b[1 << 20];
+    long long done = 0;
+    for (int i = 0; i < mib; i++) {
+        ssize_t n = pwrite(fd, b, sizeof b, (off_t)i << 20);
+        if (n < 0) break;
+        done += n;
+    }
+    return done;
+}
+TEST(tmpfs_full_reservations) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, "size=8m"));
+    int fd = SYS(open("a/f", O_CREAT | O_RDWR, 0644)), g = SYS(open("a/g", O_CREAT | O_RDWR, 0644));
+    // In steps beyond the limit: the step that does not fit fails, and leaves nothing behind.
+    for (int i = 0; i < 5; i++) {
+        int r = fallocate(fd, 0, (off_t)i * (3 << 20), 3 << 20);
+        CHECK_EQ(r, i < 2 ? 0 : -1);
+        if (r) CHECK_EQ(errno, ENOSPC);
+    }
+    CHECK_EQ(free_pages("a"), 512);
+    CHECK_EQ(write_all(g, 8), 2 << 20);
+    // What was reserved can be written, on a full file system too.
+    CHECK_EQ(write_all(fd, 8), 6 << 20);
+    CHECK_EQ(write_all(fd, 8), 6 << 20);
+    CHECK_EQ(free_pages("a"), 0);
+    struct stat st;
+    OK(fstat(fd, &st));
+    CHECK_EQ(st.st_size, 6 << 20);
+    CHECK_ERR(fallocate(fd, FALLOC_FL_KEEP_SIZE, 6 << 20, 4096), ENOSPC);
+    OK(fallocate(fd, 0, 1 << 20, 5 << 20));
+    CHECK_EQ(pwrite(fd, "x", 1, 100), 1);
+    OK(ftruncate(fd, 0));
+    CHECK_EQ(free_pages("a"), 1536);
+    CHECK_ERR(fallocate(fd, 0, 0, 9 << 20), ENOSPC);
+    CHECK_EQ(free_pages("a"), 1536);
+    // Small files as well.
+    OK(ftruncate(g, 0));
+    OK(fallocate(fd, 0, 0, (8 << 20) - 8192));
+    CHECK_ERR(fallocate(g, 0, 0, 3 * 4096), ENOSPC);
+    CHECK_EQ(free_pages("a"), 2);
+    OK(fallocate(g, 0, 0, 2 * 4096));
+    close(fd), close(g);
+    OK(umount("a"));
+}
+TEST(tmpfs_full_rewrites_of_sparse_files) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, "size=8m"));
+    int fd = SYS(open("a/f", O_CREAT | O_RDWR, 0644));
+    OK(ftruncate(fd, 64 << 20));
+    // One page again and again counts once.
+    for (int i = 0; i < 5000; i++) CHECK_EQ(pwrite(fd, "x", 1, 32 << 20), 1);
+    CHECK_EQ(free_pages("a"), 2047);
+    int g = SYS(open("a/g", O_CREAT | O_RDWR, 0644));
+    CHECK_EQ(write_all(g, 8), (8 << 20) - 4096);
+    // A hole has no room, and stays one.
+    CHECK_ERR(pwrite(fd, "x", 1, 1 << 20), ENOSPC);
+    CHECK_EQ(lseek(fd, 0, SEEK_DATA), 32 << 20);
+    CHECK_EQ(pwrite(fd, "y", 1, 32 << 20), 1);
+    close(fd), close(g);
+    OK(umount("a"));
+}
+TEST(tmpfs_mappings_and_links_count) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, "size=4m"));
+    int fd = SYS(open("a/f", O_CREAT | O_RDWR, 0644));
+    OK(ftruncate(fd, 2 << 20));
+    char *m = SYS(mmap(0, 2 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    memset(m, 1, 2 << 20);
+    CHECK_EQ(free_pages("a"), 512);
+    int g = SYS(open("a/g", O_CREAT | O_RDWR, 0644));
+    CHECK_EQ(write_all(g, 4), 2 << 20);
+    char target[300];
+    memset(target, 't', sizeof target);
+    target[127] = 0;
+    OK(symlink(target, "a/short"));
+    target[127] = 't', target[128] = 0;
+    CHECK_ERR(symlink(target, "a/long"), ENOSPC);
+    OK(ftruncate(g, 0));
+    OK(symlink(target, "a/long"));
+    CHECK_EQ(free_pages("a"), 511);
+    struct stat st;
+    OK(lstat("a/long", &st));
+    CHECK_EQ(st.st_blocks, 8);
+    OK(lstat("a/short", &st));
+    CHECK_EQ(st.st_blocks, 0);
+    OK(unlink("a/long"));
+    CHECK_EQ(free_pages("a"), 512);
+    munmap(m, 2 << 20);
+    close(fd), close(g);
+    OK(umount("a"));
+}
+TEST(tmpfs_inodes) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, "size=1m,nr_inodes=8"));
+    struct statvfs v;
+    OK(statvfs("a", &v));
+    CHECK_EQ(v.f_files, 8);
+    CHECK_EQ(v.f_ffree, 7);
+    OK(mkdir("a/d", 0755));
+    for (int i = 0; i < 5; i++) {
+        char n[20];
+        sprintf(n, "a/d/%d", i);
+        t_make(n, "");
+    }
+    // Attributes share the inodes' limit: 40 bytes, name and value.
+    static char big[2000];
+    CHECK_ERR(setxattr("a/d/0", "user.x", big, 1024, 0), ENOSPC);
+    OK(setxattr("a/d/0", "user.x", big, 1024 - 40 - 6, 0));
+    OK(statvfs("a", &v));
+    CHECK_EQ(v.f_ffree, 0);
+    CHECK_ERR(open("a/x", O_CREAT | O_WRONLY, 0644), ENOSPC);
+    CHECK_ERR(mkdir("a/x", 0755), ENOSPC);
+    CHECK_ERR(symlink("t", "a/x"), ENOSPC);
+    CHECK_ERR(setxattr("a/d/1", "user.x", "", 0, 0), ENOSPC);
+    // Another value needs its room before the old one is gone.
+    CHECK_ERR(setxattr("a/d/0", "user.x", "1", 1, 0), ENOSPC);
+    OK(removexattr("a/d/0", "user.x"));
+    OK(setxattr("a/d/0", "user.x", "1", 1, 0));
+    OK(setxattr("a/d/1", "user.x", "", 0, 0));
+    OK(unlink("a/d/0"));
+    OK(removexattr("a/d/1", "user.x"));
+    t_make("a/x", "");
+    OK(mkdir("a/y", 0755));
+    // A limit below what is in use, or where there was none, is refused.
+    CHECK_ERR(mount("none", "a", 0, MS_REMOUNT, "nr_inodes=4"), EINVAL);
+    OK(mount("none", "a", 0, MS_REMOUNT, "nr_inodes=9"));
+    t_make("a/z", "0123");
+    OK(umount("a"));
+}
+TEST(tmpfs_remount_below_use) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, "size=1m"));
+    static char b[512 << 10];
+    int fd = t_file("a/f", "");
+    CHECK_EQ(write(fd, b, sizeof b), sizeof b);
+    CHECK_ERR(mount("none", "a", 0, MS_REMOUNT, "size=256k"), EINVAL);
+    OK(mount("none", "a", 0, MS_REMOUNT, "size=512k"));
+    CHECK_EQ(free_pages("a"), 0);
+    close(fd);
+    OK(umount("a"));
+    OK(mount("none", "a", "tmpfs", 0, "size=0"));
+    CHECK_ERR(mount("none", "a", 0, MS_REMOUNT, "size=1m"), EINVAL);
+    OK(umount("a"));
+}
+TEST(tmpfs_default_inodes) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, 0));
+    struct statvfs v;
+    OK(statvfs("a", &v));
+    CHECK_EQ(v.f_files, v.f_blocks);
+    CHECK_EQ(v.f_ffree, v.f_files - 1);
+    OK(umount("a"));
 }

@@ -3,8 +3,9 @@
 //! unchanged lower file.
 //!
 //! Holes stay holes in all three. The instance's limit is charged per page; for
-//! memory files the host's block count is what is charged, measured when asked
-//! for, since mappings fill pages without our knowing.
+//! memory files the host's block count is what is charged. Writes to them are
+//! estimated, and mappings fill pages without the kernel's knowledge, so the
+//! instance measures such files before it refuses anything ([`TmpFs::settle`]).
 
 use crate::fs::TmpFs;
 use crate::lower::LowerFile;
@@ -14,6 +15,7 @@ use hostsys::fs as host;
 use hostsys::memfd::CopyArea;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use vfs::Caller;
 
@@ -25,6 +27,10 @@ pub(crate) const MAX_SIZE: u64 = i64::MAX as u64 & !(PAGE - 1);
 
 /// FALLOC_FL_KEEP_SIZE.
 const KEEP_SIZE: i32 = 1;
+/// FALLOC_FL_PUNCH_HOLE.
+const PUNCH_HOLE: i32 = 2;
+/// Pages that are reserved at once close to the limit.
+const RESERVE: u64 = 64;
 /// F_SEAL_SEAL.
 pub(crate) const SEAL_SEAL: u32 = 1;
 /// F_SEAL_SHRINK.
@@ -50,10 +56,8 @@ enum Store {
 pub(crate) struct Content {
     size: u64,
     store: Store,
-    /// Pages charged to the instance.
+    /// Heap pages charged to the instance; memory files keep their own count.
     charged: Mutex<u64>,
-    /// A memory file that somebody may write through a mapping.
-    pub mapped_shared: bool,
     pub seals: u32,
     /// memfd_create(2) made it: seals must reach the host's file.
     pub sealable: bool,
@@ -70,7 +74,6 @@ impl Content {
             size: 0,
             store: Store::Heap(BTreeMap::new()),
             charged: Mutex::new(0),
-            mapped_shared: false,
             seals: SEAL_SEAL,
             sealable: false,
         }
@@ -81,9 +84,12 @@ impl Content {
         Content { size, store: Store::Lower(lower), ..Content::empty() }
     }
 
-    /// Pages charged.
-    pub fn charged(&self) -> u64 {
-        *self.charged.lock()
+    /// The inode goes: gives back what is charged.
+    pub fn release(&mut self, fs: &TmpFs) {
+        fs.recharge(std::mem::take(self.charged.get_mut()), 0);
+        if let Store::Mem(m) = &self.store {
+            m.release(fs);
+        }
     }
 
     /// Size and 512-byte blocks.
@@ -96,14 +102,15 @@ impl Content {
     }
 
     fn measure(&self, fs: &TmpFs) {
-        if let Store::Mem(m) = &self.store
-            && let Ok(a) = m.rw().and_then(|f| host::stat(&*f))
-        {
-            let mut c = self.charged.lock();
-            let now = a.blocks.div_ceil(8);
-            fs.recharge(*c, now);
-            *c = now;
+        if let Store::Mem(m) = &self.store {
+            m.measure(fs);
         }
+    }
+
+    /// From now on the content lives in `m`, which takes over the charge.
+    fn move_to(&mut self, m: Arc<MemFile>) {
+        m.take_over(std::mem::take(self.charged.get_mut()));
+        self.store = Store::Mem(m);
     }
 
     /// Reads at `off`.
@@ -181,16 +188,18 @@ impl Content {
                         put(&m, &p[..len], i * PAGE)?;
                     }
                 }
-                if self.sealable && self.seals & !SEAL_SEAL != 0 {
-                    host::add_seals(&*m.rw()?, self.seals & (SEAL_SHRINK | SEAL_GROW | SEAL_WRITE))?;
+                let seals = self.seals & (SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE);
+                if self.sealable && seals != 0 {
+                    host::add_seals(&*m.rw()?, seals)?;
                 }
-                self.store = Store::Mem(m);
+                self.move_to(m);
             }
             Store::Lower(l) => {
                 let heap = !mapped && size <= HEAP_MAX;
                 let mut pages = BTreeMap::new();
                 let mem = if heap { None } else { Some(MemFile::new(false)?) };
                 if let Some(m) = &mem {
+                    fs.ensure_room(size.div_ceil(PAGE))?;
                     host::truncate(&*m.rw()?, size)?;
                 } else {
                     fs.charge(size.div_ceil(PAGE))?;
@@ -217,7 +226,10 @@ impl Content {
                     }
                     off += n as u64;
                 }
-                self.store = mem.map_or(Store::Heap(pages), Store::Mem);
+                match mem {
+                    Some(m) => self.move_to(m),
+                    None => self.store = Store::Heap(pages),
+                }
             }
         }
         self.measure(fs);
@@ -251,10 +263,11 @@ impl Content {
         }
         let mut n = buf.len().min((MAX_SIZE - off) as usize);
         if self.seals & SEAL_GROW != 0 && off + n as u64 > self.size {
-            if off >= self.size {
+            // Page by page: one that would end behind the file's end is not written at all.
+            n = (self.size / PAGE * PAGE).saturating_sub(off) as usize;
+            if n == 0 {
                 return Err(Errno::EPERM);
             }
-            n = (self.size - off) as usize;
         }
         let end = off + n as u64;
         self.own(cx, fs, end > HEAP_MAX)?;
@@ -267,11 +280,10 @@ impl Content {
                 done
             }
             Store::Mem(m) => {
-                let want = (end.div_ceil(PAGE) - off / PAGE).min(n as u64 / PAGE + 2);
-                if fs.room() < want {
-                    let rw = m.rw()?;
-                    self.measure(fs);
-                    return self.write_tight(fs, &rw, &buf[..n], off);
+                let pages = end.div_ceil(PAGE) - off / PAGE;
+                if fs.ensure_room(pages).is_err() {
+                    let m = m.clone();
+                    return self.write_tight(fs, &m, &buf[..n], off);
                 }
                 host::pwrite_full(&*m.rw()?, &buf[..n], off)?
             }
@@ -281,42 +293,34 @@ impl Content {
         if end > self.size {
             self.size = end;
         }
-        if matches!(self.store, Store::Mem(_)) && fs.room() != u64::MAX {
-            self.estimate(fs, off, end);
+        if let Store::Mem(m) = &self.store
+            && fs.limited()
+        {
+            m.estimate(fs, end.div_ceil(PAGE) - off / PAGE, self.size.div_ceil(PAGE));
         }
         Ok((done, end))
     }
 
-    /// Counts the pages of a write to a memory file as charged; [`Content::measure`] corrects it.
-    fn estimate(&self, fs: &TmpFs, off: u64, end: u64) {
-        let mut c = self.charged.lock();
-        let most = self.size.div_ceil(PAGE);
-        let new = (*c + (end.div_ceil(PAGE) - off / PAGE)).min(most).max(*c);
-        fs.recharge(*c, new);
-        *c = new;
-    }
-
-    /// A write to a memory file close to the limit: page by page, as far as there is room.
-    fn write_tight(
-        &mut self,
-        fs: &TmpFs,
-        fd: &std::os::fd::OwnedFd,
-        buf: &[u8],
-        off: u64,
-    ) -> Result<(usize, u64)> {
+    /// A write to a memory file close to the limit, page by page. A page that turns out to have been a hole, and for
+    /// which there is no room, becomes one again.
+    fn write_tight(&mut self, fs: &TmpFs, m: &MemFile, buf: &[u8], off: u64) -> Result<(usize, u64)> {
+        let fd = m.rw()?;
         let mut done = 0;
+        let mut before = m.measure(fs);
         while done < buf.len() {
             let at = off + done as u64;
             let len = ((PAGE - at % PAGE) as usize).min(buf.len() - done);
-            let hole = host::seek_data_hole(fd, at, true) != Ok(at);
-            if hole && fs.room() == 0 {
+            let wrote = host::pwrite_full(&*fd, &buf[done..done + len], at)?;
+            let now = m.measure(fs);
+            if now > before && fs.exceeded() {
+                host::allocate(&*fd, KEEP_SIZE | PUNCH_HOLE, at / PAGE * PAGE, PAGE)?;
+                host::truncate(&*fd, self.size)?;
+                m.measure(fs);
                 break;
             }
-            done += host::pwrite_full(fd, &buf[done..done + len], at)?;
+            before = now;
+            done += wrote;
             self.size = self.size.max(off + done as u64);
-            if hole {
-                self.measure(fs);
-            }
         }
         if done == 0 && !buf.is_empty() { Err(Errno::ENOSPC) } else { Ok((done, off + done as u64)) }
     }
@@ -359,7 +363,6 @@ impl Content {
 
     /// fallocate(2): mode 0, KEEP_SIZE, PUNCH_HOLE.
     pub fn allocate(&mut self, cx: &dyn Caller, fs: &TmpFs, mode: i32, off: u64, len: u64) -> Result<()> {
-        const PUNCH_HOLE: i32 = 2;
         if mode & !(KEEP_SIZE | PUNCH_HOLE) != 0 || mode == PUNCH_HOLE {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -385,25 +388,15 @@ impl Content {
         if end > self.size && self.seals & SEAL_GROW != 0 {
             return Err(Errno::EPERM);
         }
-        let need = end.div_ceil(PAGE) - off / PAGE;
-        if need > fs.room() {
-            self.measure(fs);
-            if need.saturating_sub(self.charged()) > fs.room() {
-                return Err(Errno::ENOSPC);
-            }
-        }
+        let pages = off / PAGE..end.div_ceil(PAGE);
+        fs.could_hold(pages.end - pages.start)?;
         self.own(cx, fs, end > HEAP_MAX)?;
         match &mut self.store {
-            Store::Heap(pages) => {
-                for i in off / PAGE..end.div_ceil(PAGE) {
-                    if let std::collections::btree_map::Entry::Vacant(v) = pages.entry(i) {
-                        fs.charge(1)?;
-                        *self.charged.lock() += 1;
-                        v.insert(zero_page());
-                    }
-                }
+            Store::Heap(heap) => heap_reserve(heap, fs, &self.charged, pages)?,
+            Store::Mem(m) if fs.ensure_room(pages.end - pages.start).is_ok() => {
+                host::allocate(&*m.rw()?, KEEP_SIZE, off, len)?
             }
-            Store::Mem(m) => host::allocate(&*m.rw()?, KEEP_SIZE, off, len)?,
+            Store::Mem(m) => mem_reserve(m, fs, pages)?,
             Store::Lower(_) => return Err(Errno::EIO),
         }
         if mode & KEEP_SIZE == 0 && end > self.size {
@@ -447,7 +440,7 @@ impl Content {
     }
 
     /// The memory file; after [`Content::own`] with `mapped`.
-    pub fn mem(&self) -> Option<&MemFile> {
+    pub fn mem(&self) -> Option<&Arc<MemFile>> {
         match &self.store {
             Store::Mem(m) => Some(m),
             _ => None,
@@ -502,6 +495,47 @@ fn heap_write(
         done += len;
     }
     done
+}
+
+/// Reserves heap pages: all of them, or none and ENOSPC.
+fn heap_reserve(
+    heap: &mut BTreeMap<u64, Page>,
+    fs: &TmpFs,
+    charged: &Mutex<u64>,
+    pages: Range<u64>,
+) -> Result<()> {
+    let holes: Vec<u64> = pages.filter(|i| !heap.contains_key(i)).collect();
+    fs.charge(holes.len() as u64)?;
+    *charged.lock() += holes.len() as u64;
+    heap.extend(holes.into_iter().map(|i| (i, zero_page())));
+    Ok(())
+}
+
+/// Reserves pages of a memory file close to the limit: all of them, or ENOSPC. Of a failure, pieces stay reserved that
+/// had pages already.
+fn mem_reserve(m: &MemFile, fs: &TmpFs, pages: Range<u64>) -> Result<()> {
+    let fd = m.rw()?;
+    let mut new = Vec::new();
+    let mut before = m.measure(fs);
+    let mut at = pages.start;
+    while at < pages.end {
+        let n = (pages.end - at).min(fs.room().clamp(1, RESERVE));
+        host::allocate(&*fd, KEEP_SIZE, at * PAGE, n * PAGE)?;
+        let now = m.measure(fs);
+        if now >= before + n {
+            new.push((at, n));
+        }
+        if fs.exceeded() {
+            for (at, n) in new {
+                host::allocate(&*fd, KEEP_SIZE | PUNCH_HOLE, at * PAGE, n * PAGE)?;
+            }
+            m.measure(fs);
+            return Err(Errno::ENOSPC);
+        }
+        before = now;
+        at += n;
+    }
+    Ok(())
 }
 
 /// Zeroes `off..end`, dropping whole pages; says how many.

@@ -1,19 +1,27 @@
 //! A tmpfs instance: limits, inode numbers, the root.
 
 use crate::lower;
+use crate::memfile::MemFile;
 use crate::node::{Body, Node};
 use crate::options::Options;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use vfs::{FileSystem, InodeRef};
 
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 /// Numbers of inodes made in an overlay, far from those that come from the lower file system.
 const UPPER_INO: u64 = 1 << 40;
+
+/// What an inode counts for, in bytes; extended attributes share the limit (nr_inodes).
+const INODE_SPACE: u64 = 1024;
+
+fn space_of(inodes: Option<u64>) -> u64 {
+    inodes.map_or(u64::MAX, |n| n.saturating_mul(INODE_SPACE))
+}
 
 /// What an instance is, when it is not a plain tmpfs.
 pub(crate) struct Flavour {
@@ -30,8 +38,11 @@ pub struct TmpFs {
     /// Pages of data in use.
     pages: AtomicU64,
     max_pages: AtomicU64,
-    inodes: AtomicU64,
-    max_inodes: AtomicU64,
+    /// Bytes that inodes and extended attributes count for.
+    space: AtomicU64,
+    max_space: AtomicU64,
+    /// Memory files whose charge is a guess.
+    inexact: Mutex<Vec<Weak<MemFile>>>,
     root: Mutex<Option<Arc<Node>>>,
     /// Device of the lower file system: its inode numbers are used as they are.
     pub(crate) lower_dev: Option<u64>,
@@ -45,7 +56,7 @@ impl TmpFs {
     pub fn new(options: Options) -> Arc<TmpFs> {
         let flavour = Flavour { kind: "tmpfs", magic: TMPFS_MAGIC };
         let fs = TmpFs::bare(options.clone(), flavour, None, 1);
-        fs.inodes.store(1, Ordering::Relaxed);
+        fs.space.store(INODE_SPACE, Ordering::Relaxed);
         let root = Node::new(
             fs.clone(),
             Body::dir(None, 3),
@@ -86,11 +97,12 @@ impl TmpFs {
             dev: vfs::inode::new_dev(),
             flavour,
             max_pages: AtomicU64::new(options.size.map_or(u64::MAX, |s| s / 4096)),
-            max_inodes: AtomicU64::new(options.inodes.unwrap_or(u64::MAX)),
+            max_space: AtomicU64::new(space_of(options.inodes)),
             options: Mutex::new(options),
             next_ino: AtomicU64::new(first_ino),
             pages: AtomicU64::new(0),
-            inodes: AtomicU64::new(0),
+            space: AtomicU64::new(0),
+            inexact: Mutex::default(),
             root: Mutex::new(None),
             lower_dev,
             lower_links: Mutex::default(),
@@ -103,24 +115,54 @@ impl TmpFs {
 
     /// Charges one inode; ENOSPC.
     pub(crate) fn charge_inode(&self) -> Result<()> {
-        let max = self.max_inodes.load(Ordering::Relaxed);
-        let add = |n: u64| (n < max).then_some(n + 1);
-        self.inodes
+        self.charge_space(INODE_SPACE)
+    }
+
+    pub(crate) fn uncharge_inode(&self) {
+        self.uncharge_space(INODE_SPACE);
+    }
+
+    /// Charges bytes of what inodes and their extended attributes take; ENOSPC.
+    pub(crate) fn charge_space(&self, bytes: u64) -> Result<()> {
+        let max = self.max_space.load(Ordering::Relaxed);
+        let add = |n: u64| n.checked_add(bytes).filter(|&n| n <= max);
+        self.space
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
             .map(drop)
             .map_err(|_| Errno::ENOSPC)
     }
 
-    pub(crate) fn uncharge_inode(&self) {
-        let sub = |n: u64| Some(n.saturating_sub(1));
-        let _ = self.inodes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sub);
+    pub(crate) fn uncharge_space(&self, bytes: u64) {
+        let sub = |n: u64| Some(n.saturating_sub(bytes));
+        let _ = self.space.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sub);
+    }
+
+    /// Counts bytes without asking for room.
+    pub(crate) fn recharge_space(&self, old: u64, new: u64) {
+        let f = |n: u64| Some(n.saturating_add(new).saturating_sub(old));
+        let _ = self.space.fetch_update(Ordering::Relaxed, Ordering::Relaxed, f);
+    }
+
+    /// Whether there is a limit on inodes.
+    pub(crate) fn inodes_limited(&self) -> bool {
+        self.max_space.load(Ordering::Relaxed) != u64::MAX
+    }
+
+    /// Whether there is a limit on pages.
+    pub(crate) fn limited(&self) -> bool {
+        self.max_pages.load(Ordering::Relaxed) != u64::MAX
     }
 
     /// Charges pages of data; ENOSPC.
     pub(crate) fn charge(&self, pages: u64) -> Result<()> {
-        if pages == 0 {
+        if pages == 0 || self.try_charge(pages).is_ok() {
             return Ok(());
         }
+        self.settle();
+        self.try_charge(pages)
+    }
+
+    fn try_charge(&self, pages: u64) -> Result<()> {
         let max = self.max_pages.load(Ordering::Relaxed);
         let add = |n: u64| n.checked_add(pages).filter(|&n| n <= max);
         self.pages
@@ -132,6 +174,44 @@ impl TmpFs {
     /// Pages that may still be charged.
     pub(crate) fn room(&self) -> u64 {
         self.max_pages.load(Ordering::Relaxed).saturating_sub(self.pages.load(Ordering::Relaxed))
+    }
+
+    /// More is charged than the limit allows.
+    pub(crate) fn exceeded(&self) -> bool {
+        self.pages.load(Ordering::Relaxed) > self.max_pages.load(Ordering::Relaxed)
+    }
+
+    /// ENOSPC when a request is for more pages than the whole instance may have.
+    pub(crate) fn could_hold(&self, pages: u64) -> Result<()> {
+        if pages > self.max_pages.load(Ordering::Relaxed) { Err(Errno::ENOSPC) } else { Ok(()) }
+    }
+
+    /// ENOSPC when `pages` may not be charged any more, whatever is measured.
+    pub(crate) fn ensure_room(&self, pages: u64) -> Result<()> {
+        if self.room() < pages {
+            self.settle();
+        }
+        if self.room() < pages { Err(Errno::ENOSPC) } else { Ok(()) }
+    }
+
+    /// Puts a memory file on the list of those whose charge is a guess.
+    pub(crate) fn to_measure(&self, file: &Arc<MemFile>) {
+        if !self.limited() {
+            return;
+        }
+        let mut list = self.inexact.lock();
+        if list.len() == list.capacity() {
+            list.retain(|w| w.strong_count() != 0);
+        }
+        list.push(Arc::downgrade(file));
+    }
+
+    /// Measures all memory files whose charge is a guess.
+    pub(crate) fn settle(&self) {
+        if !self.limited() {
+            return;
+        }
+        self.inexact.lock().retain(|w| w.upgrade().is_some_and(|m| m.settle(self)));
     }
 
     /// Replaces a charge after the fact (content in a host file, measured).
@@ -155,10 +235,13 @@ impl FileSystem for TmpFs {
         }
     }
     fn statfs(&self) -> Result<StatFs> {
+        self.settle();
         let (max, used) = (self.max_pages.load(Ordering::Relaxed), self.pages.load(Ordering::Relaxed));
         let total = if max == u64::MAX { 0 } else { max };
-        let (imax, iused) = (self.max_inodes.load(Ordering::Relaxed), self.inodes.load(Ordering::Relaxed));
-        let files = if imax == u64::MAX { total.max(iused) } else { imax };
+        let (space, used_space) =
+            (self.max_space.load(Ordering::Relaxed), self.space.load(Ordering::Relaxed));
+        let inodes = used_space.div_ceil(INODE_SPACE);
+        let files = if space == u64::MAX { total.max(inodes) } else { space / INODE_SPACE };
         Ok(StatFs {
             f_type: self.flavour.magic,
             f_bsize: 4096,
@@ -166,7 +249,7 @@ impl FileSystem for TmpFs {
             f_bfree: total.saturating_sub(used),
             f_bavail: total.saturating_sub(used),
             f_files: files,
-            f_ffree: files.saturating_sub(iused),
+            f_ffree: files.saturating_sub(inodes),
             f_namelen: 255,
             f_frsize: 4096,
             ..StatFs::default()
@@ -186,8 +269,17 @@ impl FileSystem for TmpFs {
         let mut o = self.options.lock();
         let mut new = o.clone();
         new.update(text)?;
+        self.settle();
+        let lower = |old: Option<u64>, new: Option<u64>, used: u64| match (old, new) {
+            // What was without a limit has not been counted.
+            (None, Some(_)) => Err(Errno::EINVAL),
+            (Some(old), Some(new)) if new != old && new < used => Err(Errno::EINVAL),
+            _ => Ok(()),
+        };
+        lower(o.size, new.size, self.pages.load(Ordering::Relaxed).saturating_mul(4096))?;
+        lower(o.inodes, new.inodes, self.space.load(Ordering::Relaxed).div_ceil(INODE_SPACE))?;
         self.max_pages.store(new.size.map_or(u64::MAX, |s| s / 4096), Ordering::Relaxed);
-        self.max_inodes.store(new.inodes.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.max_space.store(space_of(new.inodes), Ordering::Relaxed);
         *o = new;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::content::Content;
 use crate::dir::Dir;
 use crate::lower;
-use crate::node::{Body, Node, Xattrs};
+use crate::node::{Body, Node, XattrMap, Xattrs, link_pages, one_xattr_space, xattr_space};
 use crate::open_file::{DirFile, File};
 use abi::stat::Attr;
 use abi::{Errno, Result};
@@ -14,6 +14,9 @@ use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::rename::EXCHANGE;
 use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, NewNode, Perm, SetAttr, TimeSet};
+
+/// Bytes of extended attributes of an inode in a file system that has no limit on inodes.
+const XATTR_MAX: u64 = 1 << 20;
 
 impl Node {
     fn dir(&self) -> Result<MutexGuard<'_, Dir>> {
@@ -32,11 +35,7 @@ impl Node {
         self.me.upgrade().ok_or(Errno::ESTALE)
     }
 
-    fn xattrs<R>(
-        &self,
-        cx: &dyn Caller,
-        f: impl FnOnce(&mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<R>,
-    ) -> Result<R> {
+    fn xattrs<R>(&self, cx: &dyn Caller, f: impl FnOnce(&mut XattrMap) -> Result<R>) -> Result<R> {
         let load = match (&self.meta.lock().xattrs, &self.lower) {
             (Xattrs::Lower, Some(l)) => Some(l.clone()),
             _ => None,
@@ -47,6 +46,8 @@ impl Node {
         };
         let mut m = self.meta.lock();
         if matches!(m.xattrs, Xattrs::Lower) {
+            // What came from below is there already; it counts, but is not refused.
+            self.fs.recharge_space(0, xattr_space(&loaded));
             m.xattrs = Xattrs::Own(loaded);
         }
         match &mut m.xattrs {
@@ -57,6 +58,9 @@ impl Node {
 
     fn make(&self, node: &NewNode, mode: u32, uid: u32, gid: u32, nlink: u64) -> Result<Arc<Node>> {
         self.fs.charge_inode()?;
+        if let NewNode::Symlink(t) = node {
+            self.fs.charge(link_pages(t.len())).inspect_err(|_| self.fs.uncharge_inode())?;
+        }
         let (body, kind, rdev) = match node {
             NewNode::Regular => (Body::file(Content::empty()), libc::S_IFREG, 0),
             NewNode::Directory => (Body::dir(None, 3), libc::S_IFDIR, 0),
@@ -283,9 +287,13 @@ impl Inode for Node {
             if flags & libc::XATTR_REPLACE != 0 && !there {
                 return Err(Errno::ENODATA);
             }
-            // As much as a file system with one block for attributes could hold several times over.
-            let total: usize = x.iter().map(|(k, v)| k.len() + v.len()).sum();
-            if !there && total + name.len() + value.len() > 1 << 20 {
+            let old = x.get(name).map_or(0, |v| one_xattr_space(name, v));
+            let new = one_xattr_space(name, value);
+            // Where nothing limits inodes, an inode has its own limit.
+            if self.fs.inodes_limited() {
+                self.fs.charge_space(new)?;
+                self.fs.uncharge_space(old);
+            } else if xattr_space(x) - old + new > XATTR_MAX {
                 return Err(Errno::ENOSPC);
             }
             x.insert(name.to_vec(), value.to_vec());
@@ -299,7 +307,11 @@ impl Inode for Node {
     }
     fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
         supported(name)?;
-        self.xattrs(cx, |x| x.remove(name).map(drop).ok_or(Errno::ENODATA))?;
+        self.xattrs(cx, |x| {
+            let old = x.remove(name).ok_or(Errno::ENODATA)?;
+            self.fs.uncharge_space(one_xattr_space(name, &old));
+            Ok(())
+        })?;
         self.touch_ctime();
         Ok(())
     }

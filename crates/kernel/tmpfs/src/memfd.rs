@@ -16,7 +16,7 @@ const MFD_NOEXEC_SEAL: u32 = 8;
 fn mount() -> &'static (Arc<TmpFs>, Arc<Mount>) {
     static MOUNT: OnceLock<(Arc<TmpFs>, Arc<Mount>)> = OnceLock::new();
     MOUNT.get_or_init(|| {
-        let fs = TmpFs::new(Options { size: None, ..Options::default() });
+        let fs = TmpFs::new(Options { size: None, inodes: None, ..Options::default() });
         (fs.clone(), Mount::of(fs, MountFlags::empty(), b"tmpfs"))
     })
 }

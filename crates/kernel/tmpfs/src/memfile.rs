@@ -9,13 +9,15 @@
 //! files that can be sealed, the content lives in a memfd whose only descriptor
 //! stays open.
 //!
-//! Locks: `FILES`, then a file's own; both are leaves to everybody else.
+//! Locks: an instance's list of files to measure, a file's charge, `FILES`, a file's descriptors; all are leaves to
+//! everybody else.
 
+use crate::fs::TmpFs;
 use abi::Result;
 use hostsys::fs::{self as host, Access};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 static BACKING: OnceLock<OwnedFd> = OnceLock::new();
@@ -42,6 +44,73 @@ pub(crate) struct MemFile {
     name: Option<Vec<u8>>,
     fds: Mutex<Descriptors>,
     used: AtomicU64,
+    pub charge: Charge,
+}
+
+/// What an instance counts for a memory file.
+#[derive(Default)]
+pub(crate) struct Charge {
+    /// Pages; `None` when the file belongs to no instance any more.
+    pages: Mutex<Option<u64>>,
+    /// The instance has it on its list of charges to be measured.
+    listed: AtomicBool,
+    /// A shared mapping may fill pages at any time.
+    mapped: AtomicBool,
+}
+
+impl MemFile {
+    /// Charges `pages` that are charged already (the content's, before it came here).
+    pub fn take_over(&self, pages: u64) {
+        *self.charge.pages.lock() = Some(pages);
+    }
+
+    /// Measures the file, and charges what the host counts. Returns the number of pages.
+    pub fn measure(&self, fs: &TmpFs) -> u64 {
+        let mut pages = self.charge.pages.lock();
+        let Some(old) = *pages else { return 0 };
+        let Ok(a) = self.rw().and_then(|f| host::stat(&*f)) else { return old };
+        let now = a.blocks.div_ceil(8);
+        fs.recharge(old, now);
+        *pages = Some(now);
+        now
+    }
+
+    /// Charges a write of `pages` pages to a file of `most` pages, which may have touched holes: a guess that the
+    /// instance corrects when it matters.
+    pub fn estimate(self: &Arc<Self>, fs: &TmpFs, pages: u64, most: u64) {
+        self.list(fs);
+        let mut charged = self.charge.pages.lock();
+        let Some(old) = *charged else { return };
+        let new = (old + pages).min(most).max(old);
+        fs.recharge(old, new);
+        *charged = Some(new);
+    }
+
+    /// From now on mappings fill pages without the kernel's knowledge.
+    pub fn set_mapped(self: &Arc<Self>, fs: &TmpFs) {
+        self.charge.mapped.store(true, Ordering::Relaxed);
+        self.list(fs);
+    }
+
+    fn list(self: &Arc<Self>, fs: &TmpFs) {
+        if !self.charge.listed.swap(true, Ordering::Relaxed) {
+            fs.to_measure(self);
+        }
+    }
+
+    /// Measures as a member of the instance's list; false when it need not stay there.
+    pub fn settle(&self, fs: &TmpFs) -> bool {
+        let stays = self.charge.mapped.load(Ordering::Relaxed);
+        self.charge.listed.store(stays, Ordering::Relaxed);
+        self.measure(fs);
+        stays
+    }
+
+    /// The content's inode goes: nothing is charged any more.
+    pub fn release(&self, fs: &TmpFs) {
+        let old = self.charge.pages.lock().take();
+        fs.recharge(old.unwrap_or(0), 0);
+    }
 }
 
 /// Ticks when a descriptor is opened, which is often enough to tell what was used long ago; looking at it is free.
@@ -59,7 +128,12 @@ impl MemFile {
             _ => {
                 let rw = Some(Arc::new(host::memfd("tmpfs")?));
                 let fds = Mutex::new(Descriptors { rw, ro: None });
-                return Ok(Arc::new(MemFile { name: None, fds, used: tick().into() }));
+                return Ok(Arc::new(MemFile {
+                    name: None,
+                    fds,
+                    used: tick().into(),
+                    charge: Charge::default(),
+                }));
             }
         };
         close_unused();
@@ -67,7 +141,7 @@ impl MemFile {
         let rw = Some(Arc::new(host::create_at(dir, &name, Access::ReadWrite, 0o700)?));
         OPEN.fetch_add(1, Ordering::Relaxed);
         let fds = Mutex::new(Descriptors { rw, ro: None });
-        let f = Arc::new(MemFile { name: Some(name), fds, used: tick().into() });
+        let f = Arc::new(MemFile { name: Some(name), fds, used: tick().into(), charge: Charge::default() });
         let mut all = FILES.lock();
         if all.len() == all.capacity() {
             all.retain(|w| w.strong_count() != 0);

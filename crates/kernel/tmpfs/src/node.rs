@@ -18,7 +18,20 @@ pub(crate) enum Xattrs {
     /// Still those of the lower inode.
     Lower,
     /// Our own.
-    Own(BTreeMap<Vec<u8>, Vec<u8>>),
+    Own(XattrMap),
+}
+
+/// Extended attributes by name.
+pub(crate) type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What one extended attribute counts for (simple_xattr_space).
+pub(crate) fn one_xattr_space(name: &[u8], value: &[u8]) -> u64 {
+    40 + (name.len() + value.len()) as u64
+}
+
+/// What all of an inode's count for.
+pub(crate) fn xattr_space(x: &XattrMap) -> u64 {
+    x.iter().map(|(k, v)| one_xattr_space(k, v)).sum()
 }
 
 /// What changes together under one short lock.
@@ -215,7 +228,8 @@ impl Node {
             }
             Body::File(c) => c.read().size_and_blocks(),
             Body::Link(l) => match (l.get(), &self.lower) {
-                (Some(t), _) => (t.len() as u64, 0),
+                (Some(t), None) => (t.len() as u64, link_pages(t.len()) * 8),
+                (Some(t), Some(_)) => (t.len() as u64, 0),
                 (None, Some(i)) => (i.attr().map_or(0, |a| a.size), 0),
                 (None, None) => (0, 0),
             },
@@ -247,15 +261,24 @@ impl Drop for Node {
         if self.lower.is_none() {
             self.fs.uncharge_inode();
         }
+        if let Xattrs::Own(x) = &self.meta.get_mut().xattrs {
+            self.fs.uncharge_space(xattr_space(x));
+        }
         match &mut self.body {
-            Body::File(c) => {
-                let pages = c.get_mut().charged();
-                self.fs.recharge(pages, 0);
-            }
+            Body::File(c) => c.get_mut().release(&self.fs),
             Body::Dir(d) => drop_tree(d.get_mut()),
-            _ => {}
+            Body::Link(l) if self.lower.is_none() => {
+                self.fs.recharge(link_pages(l.get().map_or(0, Vec::len)), 0)
+            }
+            Body::Link(_) | Body::Special => {}
         }
     }
+}
+
+/// Pages charged for a symbolic link's target: a short one lives in the inode.
+pub(crate) fn link_pages(len: usize) -> u64 {
+    const SHORT_SYMLINK_LEN: usize = 128;
+    (len + 1 > SHORT_SYMLINK_LEN).into()
 }
 
 /// Takes a tree apart without recursion: a guest can nest directories deeper than our stack.

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vfs::{Caller, DirSink, FileOps, MapRequest, Mapping, OpenFile};
+use vfs::{Caller, DirSink, FileOps, MapRequest, Mapping, OpenFile, Perm};
 
 use crate::content::Content;
 
@@ -23,6 +23,19 @@ impl File {
             Body::File(c) => Ok(c),
             _ => Err(Errno::EINVAL),
         }
+    }
+}
+
+impl File {
+    /// A memfd that can still be sealed has no descriptor but one that can be written. So a reader that may not write the
+    /// file cannot map it: ENODEV.
+    fn may_have_descriptor(&self, cx: &dyn Caller, file: &OpenFile, c: &Content) -> Result<()> {
+        if !c.sealable || file.writable() || c.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
+            return Ok(());
+        }
+        let (uid, gid) = self.node.owner();
+        let perm = Perm { mode: self.node.mode(), uid, gid };
+        vfs::perm::allowed(&cx.creds(), &perm, vfs::perm::MAY_WRITE).map_err(|_| Errno::ENODEV)
     }
 }
 
@@ -81,6 +94,7 @@ impl FileOps for File {
         accessed(&self.node, file);
         {
             let c = c.read();
+            self.may_have_descriptor(cx, file, &c)?;
             if let Some(m) = c.mem()
                 && !writer
             {
@@ -93,16 +107,16 @@ impl FileOps for File {
             }
         }
         let mut c = c.write();
-        if writer && req.prot & libc::PROT_WRITE != 0 && c.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
+        let sealed = c.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0;
+        if writer && req.prot & libc::PROT_WRITE != 0 && sealed {
             return Err(Errno::EPERM);
         }
         c.own(cx, &self.node.fs, true)?;
-        let sealed = c.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0;
-        let m = c.mem().ok_or(Errno::EIO)?;
+        let m = c.mem().ok_or(Errno::EIO)?.clone();
         let fd = if writer && !sealed { m.rw()? } else { m.ro()? };
+        drop(c);
         if writer {
-            c.mapped_shared = true;
-            drop(c);
+            m.set_mapped(&self.node.fs);
             self.node.touch();
         }
         Ok(Mapping::Host { fd, offset: req.offset })

@@ -22,7 +22,9 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let half = hostsys::fs::total_memory() / 2;
-        Options { size: Some(half), inodes: None, mode: 0o1777, uid: 0, gid: 0, text: String::new() }
+        // An inode for every second page of memory, as tmpfs(5) says.
+        let inodes = Some(half / 4096);
+        Options { size: Some(half), inodes, mode: 0o1777, uid: 0, gid: 0, text: String::new() }
     }
 }
 

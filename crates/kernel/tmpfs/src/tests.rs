@@ -157,6 +157,26 @@ fn holes_and_large_files() {
 }
 
 #[test]
+fn readers_map_a_sealable_file_only_if_they_could_write_it() {
+    let e = env();
+    let owner = crate::memfd(&e.cx, b"m", 2).unwrap();
+    io::write_at(&e.cx, &owner, b"x", 0).unwrap();
+    let reader = user(5);
+    let inode = owner.inode.clone().unwrap();
+    let ops = inode.open(&reader, libc::O_RDONLY).unwrap();
+    let file = OpenFile::new(owner.path.clone(), Some(inode.clone()), ops, libc::O_RDONLY);
+    let map = |shared| {
+        let req = MapRequest { prot: 1, shared, offset: 0, len: 4096 };
+        file.ops.map(&reader, &file, &req).map(drop)
+    };
+    assert_eq!((map(true), map(false)), (Ok(()), Ok(())));
+    inode.set_attr(&e.cx, &SetAttr { mode: Some(0o444), ..SetAttr::default() }).unwrap();
+    assert_eq!((map(true), map(false)), (Err(Errno::ENODEV), Err(Errno::ENODEV)));
+    crate::add_seals(&owner, 16).unwrap();
+    assert_eq!((map(true), map(false)), (Ok(()), Ok(())));
+}
+
+#[test]
 fn symlinks() {
     let e = env();
     e.mkdir("/d").unwrap();
