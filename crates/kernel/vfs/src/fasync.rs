@@ -64,11 +64,11 @@ const POLL_PRI: (i32, i64) = (5, 0x82);
 const POLL_HUP: (i32, i64) = (6, 0x18);
 
 impl Wake for Async {
-    fn wake(&self, events: Events) {
-        let Some(file) = self.file.upgrade() else { return };
+    fn wake(&self, events: Events) -> bool {
+        let Some(file) = self.file.upgrade() else { return false };
         let owner = *file.owner.lock();
         if owner.id == 0 {
-            return;
+            return false;
         }
         let socket = file.inode.as_ref().is_some_and(|i| i.kind() == libc::S_IFSOCK);
         let (code, band) = match events {
@@ -79,6 +79,7 @@ impl Wake for Async {
             _ => POLL_IN,
         };
         self.signals.send(&owner, code, band, self.fd);
+        false
     }
 }
 
