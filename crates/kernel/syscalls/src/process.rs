@@ -123,8 +123,12 @@ pub fn unshare(c: &mut Current, flags: i32) -> SysResult {
 }
 
 pub fn pidfd_open(c: &mut Current, pid: i32, flags: u32) -> SysResult {
-    if flags & !(libc::O_NONBLOCK as u32) != 0 || pid <= 0 {
+    if flags & !((libc::O_NONBLOCK | task::pidfd::PIDFD_THREAD) as u32) != 0 || pid <= 0 {
         return Err(Errno::EINVAL.into());
+    }
+    if flags & task::pidfd::PIDFD_THREAD as u32 != 0 {
+        let t = c.find_task(pid).ok_or(Errno::ESRCH)?;
+        return Ok(task::pidfd::install(c, &t.group, Some(&t), flags as i32)? as u64);
     }
     let g = match c.find_group(pid) {
         Some(g) => g,
@@ -132,15 +136,16 @@ pub fn pidfd_open(c: &mut Current, pid: i32, flags: u32) -> SysResult {
         None if c.find_task(pid).is_some() => return Err(Errno::EINVAL.into()),
         None => return Err(Errno::ESRCH.into()),
     };
-    Ok(task::pidfd::install(c, &g, flags as i32)? as u64)
+    Ok(task::pidfd::install(c, &g, None, flags as i32)? as u64)
 }
 
 pub fn pidfd_getfd(c: &mut Current, pidfd: Fd, fd: i32, flags: u32) -> SysResult {
     if flags != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let g = task::pidfd::group_of(&*c.file(pidfd.0)?)?;
-    let t = g.any_thread().ok_or(Errno::ESRCH)?;
+    let f = c.file(pidfd.0)?;
+    let p = task::pidfd::of(&f)?;
+    let t = p.thread().transpose()?.or_else(|| p.group.any_thread()).ok_or(Errno::ESRCH)?;
     let (me, them) = (c.creds(), t.creds());
     let same = me.uid == them.uid && me.uid == them.euid && me.uid == them.suid;
     let dumpable = t.mm().dumpable.load(Ordering::Relaxed) == 1;

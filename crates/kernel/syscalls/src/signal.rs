@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use task::signal::{SIG_DFL, SIG_IGN};
 use task::{
-    AltStack, Current, Restart, SS_AUTODISARM, SigAction, StackT, SysErr, SysResult, Task, ThreadGroup,
+    AltStack, Current, Node, Restart, SS_AUTODISARM, SigAction, StackT, SysErr, SysResult, Task, ThreadGroup,
 };
 use vfs::{Caller, Cap};
 
@@ -195,28 +195,46 @@ pub fn kill(c: &mut Current, pid: i32, sig: i32) -> SysResult {
         return Err(Errno::ESRCH.into());
     }
     let me = c.task.tgid();
+    let pgid = if pid == 0 { c.pgid() } else { c.means(-pid) };
+    let others = |id: i32| c.sees(id) > 1 && id != me;
+    signal_members(c, sig, info, |n| if pid == -1 { others(n.group.tgid) } else { n.pgid == pgid })?;
+    Ok(0)
+}
+
+/// Signals every process that `which` picks: ESRCH when there is none, an error when none could be signalled.
+fn signal_members(
+    c: &Current,
+    sig: i32,
+    info: Option<SigInfo>,
+    which: impl Fn(&Node) -> bool,
+) -> Result<(), Errno> {
     let targets: Vec<Arc<ThreadGroup>> = {
         let t = c.kernel().tree.lock();
-        let pgid = if pid == 0 { t.nodes.get(&me).map_or(0, |n| n.pgid) } else { c.means(-pid) };
-        let others = |id: i32| c.sees(id) > 1 && id != me;
-        t.nodes
-            .values()
-            .filter(|n| if pid == -1 { others(n.group.tgid) } else { n.pgid == pgid })
-            .map(|n| n.group.clone())
-            .collect()
+        t.nodes.values().filter(|n| which(n)).map(|n| n.group.clone()).collect()
     };
     if targets.is_empty() {
-        return Err(Errno::ESRCH.into());
+        return Err(Errno::ESRCH);
     }
     let mut result = Err(Errno::EPERM);
     for g in targets {
         match signal_group(c, &g, sig, info) {
-            Ok(()) => result = Ok(0),
+            Ok(()) => result = Ok(()),
             Err(e) if result.is_err() => result = Err(e),
             Err(_) => {}
         }
     }
-    Ok(result?)
+    result
+}
+
+/// Signals one thread; 0 only checks.
+fn signal_thread(c: &Current, t: &Arc<Task>, sig: i32, info: Option<SigInfo>) -> Result<(), Errno> {
+    if t.tgid() != c.task.tgid() && !may_signal(c, t, sig) {
+        return Err(Errno::EPERM);
+    }
+    match info {
+        Some(i) => t.send(i),
+        None => Ok(()),
+    }
 }
 
 fn send_thread(c: &Current, tgid: Option<i32>, tid: i32, sig: i32, info: Option<SigInfo>) -> SysResult {
@@ -227,12 +245,7 @@ fn send_thread(c: &Current, tgid: Option<i32>, tid: i32, sig: i32, info: Option<
     if tgid.is_some_and(|g| g != c.sees(t.tgid())) {
         return Err(Errno::ESRCH.into());
     }
-    if t.tgid() != c.task.tgid() && !may_signal(c, &t, sig) {
-        return Err(Errno::EPERM.into());
-    }
-    if let Some(i) = info {
-        t.send(i)?;
-    }
+    signal_thread(c, &t, sig, info)?;
     Ok(0)
 }
 
@@ -272,17 +285,53 @@ pub fn rt_tgsigqueueinfo(c: &mut Current, tgid: i32, tid: i32, sig: i32, info: P
     send_thread(c, Some(tgid), tid, sig, i)
 }
 
-pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u32) -> SysResult {
-    if flags != 0 {
-        return Err(Errno::EINVAL.into());
+/// PIDFD_SIGNAL_THREAD, PIDFD_SIGNAL_THREAD_GROUP and PIDFD_SIGNAL_PROCESS_GROUP.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Thread,
+    Process,
+    ProcessGroup,
+}
+
+/// Whom pidfd_send_signal(2) means, and how its flags say so; EINVAL for more than one.
+fn pidfd_scope(flags: u32, of_thread: bool) -> Result<Scope, Errno> {
+    match flags {
+        0 if of_thread => Ok(Scope::Thread),
+        0 | 2 => Ok(Scope::Process),
+        1 => Ok(Scope::Thread),
+        4 => Ok(Scope::ProcessGroup),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// A process, and the thread of it that a descriptor with PIDFD_THREAD is for. A directory of /proc will do, too.
+fn pidfd_target(c: &Current, fd: Fd) -> Result<(Arc<ThreadGroup>, Option<Arc<Task>>), Errno> {
+    const SELF_THREAD: i32 = -10_000;
+    const SELF_GROUP: i32 = -10_001;
+    match fd.0 {
+        SELF_THREAD => return Ok((c.task.group.clone(), Some(c.task.clone()))),
+        SELF_GROUP => return Ok((c.task.group.clone(), None)),
+        _ => {}
     }
     let f = c.file(fd.0)?;
-    let g = match f.ops.process().and_then(|p| p.downcast::<ThreadGroup>().ok()) {
-        Some(g) => g,
-        None => task::pidfd::group_of(&f)?,
+    let (g, thread) = match f.ops.process().and_then(|p| p.downcast::<ThreadGroup>().ok()) {
+        Some(g) => (g, None),
+        None => {
+            let p = task::pidfd::of(&f)?;
+            (p.group.clone(), p.thread().transpose()?)
+        }
     };
+    let alive = c.kernel().tree.lock().nodes.get(&g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
+    if alive { Ok((g, thread)) } else { Err(Errno::ESRCH) }
+}
+
+pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u32) -> SysResult {
+    pidfd_scope(flags, false)?;
+    let (g, thread) = pidfd_target(c, fd)?;
+    let scope = pidfd_scope(flags, thread.is_some())?;
     let i = if info.is_null() {
-        user_info(c, sig, libc::SI_USER)?
+        let code = if scope == Scope::Thread { libc::SI_TKILL } else { libc::SI_USER };
+        user_info(c, sig, code)?
     } else {
         let given: SigInfo = c.read_value(info.0)?;
         if given.signo != sig {
@@ -290,10 +339,13 @@ pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u3
         }
         given_info(c, c.sees(g.tgid), sig, info)?
     };
-    let alive = c.kernel().tree.lock().nodes.get(&g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
-    if !alive {
-        return Err(Errno::ESRCH.into());
+    match scope {
+        Scope::Process => signal_group(c, &g, sig, i)?,
+        Scope::Thread => {
+            let t = thread.or_else(|| c.kernel().task(g.tgid)).ok_or(Errno::ESRCH)?;
+            signal_thread(c, &t, sig, i)?;
+        }
+        Scope::ProcessGroup => signal_members(c, sig, i, |n| n.pgid == g.tgid)?,
     }
-    signal_group(c, &g, sig, i)?;
     Ok(0)
 }

@@ -59,7 +59,7 @@ pub fn waitid(c: &mut Current, kind: i32, id: i32, info: Ptr, options: i32, usag
             if f.nonblocking() && options & libc::WNOHANG == 0 {
                 options |= libc::WNOHANG | NONBLOCKING;
             }
-            Whom::Pid(task::pidfd::group_of(&f)?.tgid)
+            Whom::Pid(task::pidfd::of(&f)?.id())
         }
         _ => return Err(Errno::EINVAL.into()),
     };

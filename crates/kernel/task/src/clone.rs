@@ -61,7 +61,7 @@ fn validate(a: &CloneArgs) -> Result<(), Errno> {
         has(libc::CLONE_NEWNS) && has(libc::CLONE_FS),
         has(libc::CLONE_NEWUSER) && has(libc::CLONE_FS),
         has(libc::CLONE_NEWIPC) && has(libc::CLONE_SYSVSEM),
-        has(libc::CLONE_PIDFD) && has(libc::CLONE_THREAD | libc::CLONE_DETACHED),
+        has(libc::CLONE_PIDFD) && has(libc::CLONE_DETACHED),
         a.exit_signal > 64,
     ];
     // Other namespaces than of mounts are not built: a kernel without them answers EINVAL.
@@ -160,7 +160,8 @@ impl Current {
             let _ = self.write_now(a.parent_tid, &number.to_le_bytes());
         }
         if a.flags & (libc::CLONE_PIDFD as u64) != 0 {
-            let fd = crate::pidfd::install(self, &group, 0);
+            let thread = (a.flags & (libc::CLONE_THREAD as u64) != 0).then_some(&task);
+            let fd = crate::pidfd::install(self, &group, thread, 0);
             if let Err(e) = fd.and_then(|fd| self.write_now(a.pidfd, &fd.to_le_bytes())) {
                 child.abandon();
                 return Err(e.into());

@@ -1,17 +1,61 @@
-//! Process descriptors. See pidfd_open(2).
+//! Process descriptors. See pidfd_open(2), pidfd_send_signal(2).
 
 use crate::current::Current;
-use crate::task::ThreadGroup;
+use crate::task::{Task, ThreadGroup};
 use abi::{Errno, Result};
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use vfs::{FileOps, OpenFile};
 use wait::{Events, WaitQueue};
+
+/// PIDFD_THREAD: the descriptor is for one thread. F_GETFL shows it.
+pub const PIDFD_THREAD: i32 = libc::O_EXCL;
 
 /// An open pidfd.
 pub struct PidFd {
     /// The process.
     pub group: Arc<ThreadGroup>,
+    /// The thread of it, with PIDFD_THREAD.
+    thread: Option<(i32, Weak<Task>)>,
+}
+
+/// What has become of a process or thread.
+#[derive(PartialEq, Eq)]
+enum Life {
+    Alive,
+    Zombie,
+    Reaped,
+}
+
+impl PidFd {
+    fn life(&self) -> Life {
+        let t = self.group.kernel.tree.lock();
+        let node = t.nodes.get(&self.group.tgid).filter(|n| Arc::ptr_eq(&n.group, &self.group));
+        let leader = self.id() == self.group.tgid;
+        if let Some((tid, task)) = &self.thread
+            && t.tasks.get(tid).is_some_and(|t| std::ptr::eq(Arc::as_ptr(t), task.as_ptr()))
+        {
+            return Life::Alive;
+        }
+        match node {
+            // A thread that is not the leader leaves nothing behind.
+            _ if !leader => Life::Reaped,
+            None => Life::Reaped,
+            Some(n) if n.zombie.is_some() || self.thread.is_some() => Life::Zombie,
+            Some(_) => Life::Alive,
+        }
+    }
+
+    /// The thread, with PIDFD_THREAD: ESRCH when it has ended. `None` for a descriptor of a process.
+    pub fn thread(&self) -> Option<Result<Arc<Task>>> {
+        let (_, task) = self.thread.as_ref()?;
+        Some(task.upgrade().filter(|_| self.life() == Life::Alive).ok_or(Errno::ESRCH))
+    }
+
+    /// Id of the process or thread.
+    pub fn id(&self) -> i32 {
+        self.thread.as_ref().map_or(self.group.tgid, |(tid, _)| *tid)
+    }
 }
 
 impl FileOps for PidFd {
@@ -19,35 +63,39 @@ impl FileOps for PidFd {
         self
     }
     fn poll(&self, _file: &OpenFile) -> Events {
-        let gone = {
-            let t = self.group.kernel.tree.lock();
-            t.nodes.get(&self.group.tgid).is_none_or(|n| n.zombie.is_some())
-        };
-        if gone { Events::READABLE } else { Events::NONE }
+        match self.life() {
+            Life::Alive => Events::NONE,
+            Life::Zombie => Events::READABLE,
+            Life::Reaped => Events::READABLE | Events::HUP,
+        }
     }
     fn wait_queue(&self) -> Option<WaitQueue> {
-        Some(self.group.exit_wait.clone())
+        Some(if self.thread.is_some() { &self.group.thread_exit } else { &self.group.exit_wait }.clone())
     }
     fn link_name(&self) -> Option<String> {
         Some("anon_inode:[pidfd]".into())
     }
     fn fdinfo(&self) -> String {
-        format!("Pid:\t{0}\nNSpid:\t{0}\n", crate::pids::number(self.group.tgid))
+        let shown = if self.life() == Life::Reaped { -1 } else { crate::pids::number(self.id()) };
+        format!("Pid:\t{shown}\nNSpid:\t{shown}\n")
     }
 }
 
-/// Opens a descriptor for a process; `flags` may hold O_NONBLOCK.
-pub fn install(c: &Current, group: &Arc<ThreadGroup>, flags: i32) -> Result<i32> {
+/// Opens a descriptor for a process, or for one thread of it; `flags` may hold O_NONBLOCK.
+pub fn install(c: &Current, group: &Arc<ThreadGroup>, thread: Option<&Arc<Task>>, flags: i32) -> Result<i32> {
+    let shown = if thread.is_some() { PIDFD_THREAD } else { 0 };
+    let thread = thread.map(|t| (t.tid(), Arc::downgrade(t)));
     let f = OpenFile::new(
         None,
         Some(vfs::internal::InternalInode::shared()),
-        Arc::new(PidFd { group: group.clone() }),
+        Arc::new(PidFd { group: group.clone(), thread }),
         libc::O_RDWR | flags & libc::O_NONBLOCK,
     );
+    f.show_flags(shown);
     c.install(f, true)
 }
 
-/// The process behind a pidfd; EBADF for other descriptors.
-pub fn group_of(f: &OpenFile) -> Result<Arc<ThreadGroup>> {
-    f.ops.as_any().downcast_ref::<PidFd>().map(|p| p.group.clone()).ok_or(Errno::EBADF)
+/// The pidfd behind an open file; EBADF for other files.
+pub fn of(f: &OpenFile) -> Result<&PidFd> {
+    f.ops.as_any().downcast_ref().ok_or(Errno::EBADF)
 }

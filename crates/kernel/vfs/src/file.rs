@@ -279,6 +279,11 @@ impl OpenFile {
         self.flags.store(old & !change | flags & change, Ordering::Relaxed);
     }
 
+    /// Adds flags that F_GETFL shows and that have no meaning for the file layer.
+    pub fn show_flags(&self, flags: i32) {
+        self.flags.fetch_or(flags, Ordering::Relaxed);
+    }
+
     /// Opened for reading.
     pub fn readable(&self) -> bool {
         self.flags() & libc::O_PATH == 0
