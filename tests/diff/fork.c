@@ -1,5 +1,6 @@
 // fork, vfork, clone, clone3, exit, wait4, waitid, orphans and subreapers.
 #include "t.h"
+#include <poll.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <pthread.h>
@@ -266,6 +267,100 @@ TEST(waitid_for_stops_ignores_a_zombie) {
     CHECK_ERR(waitid(P_PID, p, &si, WSTOPPED | WCONTINUED | WNOHANG), ECHILD);
     t_pester_stop();
     CHECK_STATUS(t_status(p), "exit 3");
+}
+static void *spins(void *stop) {
+    while (!*(volatile int *)stop) {}
+    return 0;
+}
+static double cpu_seconds(clockid_t c) {
+    struct timespec t;
+    SYS(clock_gettime(c, &t));
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+// Whoever is the last thread, what all of them used is counted.
+TEST(threads_that_leave_together_are_counted) {
+    double *own = SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    int lost = 0;
+    for (int threads = 1; threads <= 3; threads += 2) {
+        for (int i = 0; i < 30; i++) {
+            pid_t p = FORK();
+            if (p == 0) {
+                static int never;
+                pthread_t t;
+                for (int k = 0; k < threads; k++) pthread_create(&t, 0, spins, &never);
+                while (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) < 0.02) {}
+                *own = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
+                syscall(SYS_exit_group, 0);
+            }
+            struct rusage u;
+            int st;
+            CHECK_EQ(wait4(p, &st, 0, &u), p);
+            double counted = u.ru_utime.tv_sec + u.ru_stime.tv_sec + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+            if (counted < *own / 2) lost++;
+        }
+    }
+    CHECK_EQ(lost, 0);
+}
+static void *dies(void *gate) {
+    t_pass(*(struct t_gate *)gate);
+    syscall(SYS_exit, 0);
+    return 0;
+}
+TEST(threads_that_exit_together_end_the_process) {
+    for (int i = 0; i < 30; i++) {
+        pid_t p = FORK();
+        if (p == 0) {
+            struct t_gate g = t_gate();
+            pthread_t t;
+            for (int k = 0; k < 3; k++) pthread_create(&t, 0, dies, &g);
+            for (int k = 0; k < 3; k++) t_open(g);
+            syscall(SYS_exit, 5);
+        }
+        int st;
+        CHECK_EQ(waitpid(p, &st, 0), p);
+        CHECK(WIFEXITED(st) && (WEXITSTATUS(st) == 0 || WEXITSTATUS(st) == 5));
+    }
+}
+// The last of several users of a descriptor table closes it, so that the pipe's reader sees the end.
+static int closes(void *w) {
+    (void)w;
+    return 0;
+}
+TEST(tasks_that_share_descriptors_and_leave_together_close_them) {
+    static char stacks[4][16384] __attribute__((aligned(16)));
+    for (int i = 0; i < 20; i++) {
+        pid_t p = FORK();
+        if (p == 0) {
+            int lock = SYS(open("lock", O_CREAT | O_RDWR, 0600));
+            struct flock l = {.l_type = F_WRLCK};
+            OK(fcntl(lock, F_SETLK, &l));
+            for (int k = 0; k < 4; k++) SYS(clone(closes, stacks[k] + 16384, CLONE_FILES | SIGCHLD, 0));
+            _exit(0);
+        }
+        t_status(p);
+        int fd = SYS(open("lock", O_RDWR)), got = -1;
+        for (int k = 0; k < 400 && got < 0; k++) {
+            struct flock l = {.l_type = F_WRLCK};
+            got = fcntl(fd, F_SETLK, &l);
+            if (got < 0) t_ms(5);
+        }
+        CHECK_EQ(got, 0);
+        close(fd);
+    }
+}
+TEST(pidfd_of_a_reaped_process_hangs_up) {
+    pid_t p = FORK();
+    if (p == 0) _exit(0);
+    int fd = SYS(syscall(SYS_pidfd_open, p, 0));
+    struct pollfd f = {.fd = fd, .events = POLLIN};
+    CHECK_EQ(poll(&f, 1, 5000), 1);
+    CHECK_EQ(f.revents, POLLIN);
+    t_status(p);
+    CHECK_EQ(poll(&f, 1, 0), 1);
+    CHECK_EQ(f.revents, POLLIN | POLLHUP);
+    f.events = 0;
+    CHECK_EQ(poll(&f, 1, 5000), 1);
+    CHECK_EQ(f.revents, POLLHUP);
 }
 TEST(wait_stopped_and_continued) {
     pid_t p = FORK();

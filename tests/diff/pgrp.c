@@ -200,6 +200,109 @@ TEST(times_and_rusage) {
     CHECK(ts.tv_sec > 0 || ts.tv_nsec >= 40000000);
     CHECK(clock() >= 40000);
 }
+// Until it has been waited for, a process that has ended is as good as any other.
+TEST(sched_calls_of_a_zombie) {
+    pid_t p = FORK();
+    if (p == 0) _exit(0);
+    siginfo_t si;
+    OK(waitid(P_PID, p, &si, WEXITED | WNOWAIT));
+    struct sched_param q = {.sched_priority = 7};
+    CHECK_EQ(sched_getscheduler(p), SCHED_OTHER);
+    OK(sched_getparam(p, &q));
+    CHECK_EQ(q.sched_priority, 0);
+    OK(sched_setscheduler(p, SCHED_BATCH, &q));
+    CHECK_EQ(sched_getscheduler(p), SCHED_BATCH);
+    cpu_set_t c;
+    OK(sched_getaffinity(p, sizeof c, &c));
+    CHECK(CPU_COUNT(&c) > 0);
+    CPU_ZERO(&c);
+    CPU_SET(0, &c);
+    OK(sched_setaffinity(p, sizeof c, &c));
+    struct timespec t;
+    OK(sched_rr_get_interval(p, &t));
+    OK(setpriority(PRIO_PROCESS, p, 7));
+    CHECK_EQ(getpriority(PRIO_PROCESS, p), 7);
+    struct rlimit l = {9, 9};
+    OK(prlimit(p, RLIMIT_CORE, &l, 0));
+    OK(syscall(SYS_tgkill, p, p, 0));
+    OK(syscall(SYS_tgkill, p, p, SIGKILL));
+    OK(syscall(SYS_tkill, p, SIGTERM));
+    CHECK_ERR(syscall(SYS_tgkill, getpid(), p, 0), ESRCH);
+    CHECK_STATUS(t_status(p), "exit 0");
+    CHECK_ERR(sched_getscheduler(p), ESRCH);
+    CHECK_ERR(getpriority(PRIO_PROCESS, p), ESRCH);
+}
+static void *outlives(void *gate) {
+    t_pass(*(struct t_gate *)gate);
+    _exit(0);
+}
+TEST(sched_calls_of_a_leader_that_left) {
+    static struct t_gate g;
+    g = t_gate();
+    pid_t p = FORK();
+    if (p == 0) {
+        pthread_t t;
+        setpriority(PRIO_PROCESS, 0, 5);
+        pthread_create(&t, 0, outlives, &g);
+        syscall(SYS_exit, 0);
+    }
+    t_ms(100);
+    CHECK_EQ(getpriority(PRIO_PROCESS, p), 5);
+    CHECK_EQ(sched_getscheduler(p), SCHED_OTHER);
+    OK(syscall(SYS_tgkill, p, p, SIGUSR1)); // and nobody dies of it
+    t_ms(20);
+    t_open(g);
+    CHECK_STATUS(t_status(p), "exit 0");
+}
+struct attr {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+    uint32_t util[2];
+    uint64_t beyond[4];
+};
+TEST(sched_attributes) {
+    struct attr a = {.size = 48, .policy = SCHED_BATCH, .nice = 5};
+    OK(syscall(SYS_sched_setattr, 0, &a, 0));
+    CHECK_EQ(sched_getscheduler(0), SCHED_BATCH);
+    CHECK_EQ(getpriority(PRIO_PROCESS, 0), 5);
+    memset(&a, 0x55, sizeof a);
+    OK(syscall(SYS_sched_getattr, 0, &a, sizeof a, 0));
+    CHECK_EQ(a.size, 56);
+    CHECK_EQ(a.policy, SCHED_BATCH);
+    CHECK_EQ(a.flags, 0);
+    CHECK_EQ(a.nice, 5);
+    CHECK_EQ(a.priority, 0);
+    CHECK(a.runtime >= 100000 && a.runtime <= 100000000);
+    memset(&a, 0x55, sizeof a);
+    OK(syscall(SYS_sched_getattr, 0, &a, 48, 0));
+    CHECK_EQ(a.size, 48);
+    CHECK_EQ(a.util[0], 0x55555555);
+    a = (struct attr){.size = sizeof a};
+    OK(syscall(SYS_sched_setattr, 0, &a, 0)); // what is beyond is zero
+    a = (struct attr){.size = sizeof a, .beyond = {0, 1}};
+    CHECK_ERR(syscall(SYS_sched_setattr, 0, &a, 0), E2BIG);
+    CHECK_EQ(a.size, 56);
+    a = (struct attr){.size = 40};
+    CHECK_ERR(syscall(SYS_sched_setattr, 0, &a, 0), E2BIG);
+    CHECK_EQ(a.size, 56);
+    a = (struct attr){.size = 48, .policy = SCHED_OTHER, .runtime = 3000000};
+    OK(syscall(SYS_sched_setattr, 0, &a, 0));
+    OK(syscall(SYS_sched_getattr, 0, &a, 56, 0));
+    CHECK_EQ(a.runtime, 3000000);
+    a = (struct attr){.size = 48, .flags = 0x18, .policy = SCHED_BATCH, .nice = 9}; // keep both
+    OK(syscall(SYS_sched_setattr, 0, &a, 0));
+    CHECK_EQ(getpriority(PRIO_PROCESS, 0), 0);
+    CHECK_EQ(sched_getscheduler(0), SCHED_OTHER);
+    a = (struct attr){.size = 48, .priority = 3};
+    CHECK_ERR(syscall(SYS_sched_setattr, 0, &a, 0), EINVAL);
+    a = (struct attr){.size = 48, .flags = 0x80};
+    CHECK_ERR(syscall(SYS_sched_setattr, 0, &a, 0), EINVAL);
+    a = (struct attr){.size = 48, .flags = 0x20};
+    CHECK_ERR(syscall(SYS_sched_setattr, 0, &a, 0), EINVAL);
+}
 TEST(sched_calls) {
     struct sched_param p = {0};
     CHECK_EQ(sched_getscheduler(0), SCHED_OTHER);

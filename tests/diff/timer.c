@@ -1,5 +1,7 @@
 // Clocks, sleeping, interval timers, POSIX timers, timerfd.
 #include "t.h"
+#include <sys/resource.h>
+#include <pthread.h>
 #include <sys/timerfd.h>
 #include <sys/timex.h>
 
@@ -86,6 +88,79 @@ TEST(cpu_clock_of_other_process) {
     kill(p, SIGKILL);
     t_status(p);
     CHECK(clock_getcpuclockid(1 << 22, &c) != 0);
+}
+static double cpu_of(clockid_t c) { return now(c) / 1e9; }
+static volatile int spin_on;
+static clockid_t spinner;
+static void *spin_a_while(void *a) {
+    SYS(pthread_getcpuclockid(pthread_self(), &spinner));
+    while (cpu_of(CLOCK_THREAD_CPUTIME_ID) < 0.2) {}
+    struct rusage u;
+    SYS(getrusage(RUSAGE_THREAD, &u));
+    *(double *)a = u.ru_utime.tv_sec + u.ru_stime.tv_sec + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+    spin_on = 1;
+    while (spin_on) usleep(1000);
+    return 0;
+}
+TEST(cpu_clock_of_a_thread_among_others) {
+    while (cpu_of(CLOCK_THREAD_CPUTIME_ID) < 0.1) {}
+    double mine = cpu_of(CLOCK_THREAD_CPUTIME_ID), used = 0;
+    pthread_t t;
+    CHECK_EQ(pthread_create(&t, 0, spin_a_while, &used), 0);
+    double after = cpu_of(CLOCK_THREAD_CPUTIME_ID);
+    CHECK(after >= mine);
+    for (int i = 0; i < 20000 && !spin_on; i++) usleep(1000);
+    CHECK(spin_on == 1);
+    CHECK(used >= 0.19);
+    CHECK(cpu_of(spinner) >= 0.2);
+    CHECK(cpu_of(CLOCK_PROCESS_CPUTIME_ID) >= 0.3);
+    clockid_t me;
+    CHECK_EQ(pthread_getcpuclockid(pthread_self(), &me), 0);
+    double a = cpu_of(me), b = cpu_of(CLOCK_THREAD_CPUTIME_ID);
+    CHECK(a >= after && b >= a);
+    spin_on = 0;
+    pthread_join(t, 0);
+    struct timespec gone;
+    for (int i = 0; i < 1000 && clock_gettime(spinner, &gone) == 0; i++) usleep(1000);
+    CHECK_ERR(clock_gettime(spinner, &gone), EINVAL);
+    CHECK(cpu_of(CLOCK_THREAD_CPUTIME_ID) >= b);
+    // The clock of a thread is its process's own affair.
+    pid_t p = FORK();
+    if (p == 0) pause();
+    clockid_t other = (clockid_t)(~p << 3 | 6);
+    CHECK_ERR(clock_gettime(other, &(struct timespec){0}), EINVAL);
+    kill(p, SIGKILL);
+    t_status(p);
+}
+static double first_time;
+static void *spin_from_first(void *a) {
+    (void)a;
+    first_time = cpu_of(CLOCK_THREAD_CPUTIME_ID);
+    while (cpu_of(CLOCK_THREAD_CPUTIME_ID) < first_time + 0.1) {}
+    return 0;
+}
+TEST(cpu_clock_of_a_new_thread_starts_at_zero) {
+    // Threads one after the other: each one counts for itself alone.
+    for (int i = 0; i < 3; i++) {
+        pthread_t t;
+        CHECK_EQ(pthread_create(&t, 0, spin_from_first, 0), 0);
+        pthread_join(t, 0);
+        CHECK(first_time < 0.08);
+    }
+}
+TEST(cpu_clock_of_a_vfork_child_is_its_own) {
+    while (cpu_of(CLOCK_PROCESS_CPUTIME_ID) < 0.3) {}
+    static volatile double child;
+    pid_t p = vfork();
+    if (p == 0) {
+        struct timespec t;
+        syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &t);
+        child = t.tv_sec + t.tv_nsec / 1e9;
+        _exit(0);
+    }
+    t_status(p);
+    CHECK(child < 0.2);
+    CHECK(cpu_of(CLOCK_PROCESS_CPUTIME_ID) >= 0.3);
 }
 TEST(nanosleep_sleeps_at_least) {
     long long a = now(CLOCK_MONOTONIC);

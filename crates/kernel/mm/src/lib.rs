@@ -18,7 +18,9 @@ mod ops;
 mod rewrite;
 mod twins;
 mod undo;
+mod users;
 
 pub use map::{MemoryMap, TOUCHED, TRAMPOLINES, Vma, VmaKind};
 pub use ops::{ImageInfo, MapArgs, Mm};
 pub use twins::{Image, find as find_twin};
+pub use users::{Left, Users};

@@ -5,11 +5,12 @@ use crate::map::{MemoryMap, TRAMPOLINES, Vma, VmaKind};
 use crate::rewrite::Change;
 use crate::twins;
 use crate::undo::Undo;
+use crate::users::Users;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use platform::{Action, AddressSpace, Context};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use vfs::{Caller, MapRequest, Mapping, OpenFile};
 
 /// Most mappings one address space may have (vm.max_map_count).
@@ -85,10 +86,8 @@ pub struct Mm {
     pub(crate) undo: Mutex<Option<Undo>, { rank::MM_MAP }>,
     pub(crate) unsettled: AtomicBool,
     image: Mutex<ImageInfo, { rank::MM_MAP }>,
-    /// Thread groups that use it (CLONE_VM without CLONE_THREAD makes it more than one).
-    pub groups: AtomicUsize,
-    /// How many of them are ending.
-    pub dying: AtomicUsize,
+    /// Thread groups that use it.
+    pub users: Users,
     /// PR_SET_DUMPABLE.
     pub dumpable: AtomicI32,
     /// Contexts of io_setup(2).
@@ -105,8 +104,7 @@ impl Mm {
             undo: Mutex::new(None),
             unsettled: AtomicBool::new(false),
             image: Mutex::new(ImageInfo::default()),
-            groups: AtomicUsize::new(1),
-            dying: AtomicUsize::new(0),
+            users: Users::default(),
             dumpable: AtomicI32::new(1),
             aio: Default::default(),
         })

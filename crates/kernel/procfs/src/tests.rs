@@ -81,6 +81,9 @@ impl Context for Never {
         Arc::new(Never(self.0.clone(), Regs::default()))
     }
     fn set_report_all(&mut self, _on: bool) {}
+    fn thread_time(&mut self, _host_tid: i32) -> Option<u64> {
+        None
+    }
     fn max_rss(&mut self) -> Option<u64> {
         None
     }

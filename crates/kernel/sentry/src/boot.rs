@@ -216,7 +216,7 @@ pub(crate) fn new_process(
     let mm = Mm::new(ctx.space(), MemoryMap::new(limits.min, limits.max));
     let c = Current::first(ctx, mm, group, creds, table.clone(), fs);
     c.task.no_new_privs.store(p.no_new_privileges, Ordering::Relaxed);
-    c.task.nice.store(hostsys::process::niceness(), Ordering::Relaxed);
+    c.task.scheduling.nice.store(hostsys::process::niceness(), Ordering::Relaxed);
     settings::apply(&c, p);
     Ok(c)
 }

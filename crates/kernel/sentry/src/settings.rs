@@ -12,12 +12,12 @@ const MAX_PASSWD: usize = 1 << 20;
 /// Records what the guest may ask back.
 pub(crate) fn apply(c: &Current, p: &ProcessSpec) {
     if let Some(priority) = p.io_priority {
-        c.task.ioprio.store(priority, Ordering::Relaxed);
+        c.task.scheduling.ioprio.store(priority, Ordering::Relaxed);
     }
     if let Some(scheduler) = p.scheduler {
-        *c.task.sched.lock() = (scheduler.policy, scheduler.priority);
+        *c.task.scheduling.policy.lock() = (scheduler.policy, scheduler.priority);
         if let Some(nice) = scheduler.nice {
-            c.task.nice.store(nice, Ordering::Relaxed);
+            c.task.scheduling.nice.store(nice, Ordering::Relaxed);
         }
     }
 }

@@ -6,7 +6,7 @@ use abi::time::Timeval;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use task::{Current, SysResult, Task};
+use task::{Current, SysResult, ThreadGroup};
 use vfs::{Caller, Cap};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -40,9 +40,9 @@ pub fn getrusage(c: &mut Current, who: i32, out: Ptr) -> SysResult {
         libc::RUSAGE_SELF => rusage_of(u.utime, u.stime, u.maxrss),
         libc::RUSAGE_CHILDREN => rusage_of(u.child_utime, u.child_stime, u.child_maxrss),
         libc::RUSAGE_THREAD => {
-            let s = hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0);
-            let single = c.task.group.threads().len() == 1;
-            rusage_of(if single { u.utime } else { 0 }, s as u64, u.maxrss)
+            let task = c.task.clone();
+            let (user, system) = c.times_of(&task);
+            rusage_of(user, system, u.maxrss)
         }
         _ => return Err(Errno::EINVAL.into()),
     };
@@ -60,29 +60,26 @@ pub fn times(c: &mut Current, out: Ptr) -> SysResult {
     Ok(task::timers::monotonic() / tick)
 }
 
-fn target(c: &Current, pid: i32) -> Result<Arc<Task>, Errno> {
-    if pid == 0 {
-        return Ok(c.task.clone());
-    }
-    let t =
-        c.find_task(pid).or_else(|| c.find_group(pid).and_then(|g| g.any_thread())).ok_or(Errno::ESRCH)?;
-    let (me, them) = (c.creds(), t.creds());
+fn target(c: &Current, pid: i32) -> Result<Arc<ThreadGroup>, Errno> {
+    let t = c.holder(pid).ok_or(Errno::ESRCH)?;
+    let (me, them) = (c.creds(), &t.creds);
     let same = me.uid == them.uid
         && me.uid == them.euid
         && me.uid == them.suid
         && me.gid == them.gid
         && me.gid == them.egid
         && me.gid == them.sgid;
-    if t.tgid() == c.task.tgid() || same || me.capable(Cap::SYS_RESOURCE) { Ok(t) } else { Err(Errno::EPERM) }
+    let own = t.group.tgid == c.task.tgid();
+    if own || same || me.capable(Cap::SYS_RESOURCE) { Ok(t.group) } else { Err(Errno::EPERM) }
 }
 
 fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> Result<(u64, u64), Errno> {
     if !(0..16).contains(&resource) {
         return Err(Errno::EINVAL);
     }
-    let t = target(c, pid)?;
+    let group = target(c, pid)?;
     let capable = c.creds().capable(Cap::SYS_RESOURCE);
-    let mut l = t.group.rlimits.lock();
+    let mut l = group.rlimits.lock();
     let old = l[resource as usize];
     if let Some((soft, hard)) = new {
         if soft > hard {
@@ -97,7 +94,7 @@ fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> R
         l[resource as usize] = (soft, hard);
         drop(l);
         if resource == libc::RLIMIT_CPU as i32 {
-            task::timers::watch_cpu_limit(&t.group);
+            task::timers::watch_cpu_limit(&group);
         }
     }
     Ok(old)

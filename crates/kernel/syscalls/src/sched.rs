@@ -1,25 +1,24 @@
 //! Scheduling parameters: recorded and reported; the host schedules. See sched(7).
 
 use crate::arg::Ptr;
-use abi::Errno;
 use abi::time::Timespec;
-use std::sync::Arc;
+use abi::{Errno, PAGE_SIZE};
 use std::sync::atomic::Ordering;
-use task::{Current, SysResult, Task};
+use task::scheduling::{Holder, RESET_ON_FORK};
+use task::{Current, Node, SysResult};
 use vfs::{Caller, Cap};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-const RESET_ON_FORK: i32 = 0x4000_0000;
-
-fn task_of(c: &Current, pid: i32) -> Result<Arc<Task>, Errno> {
-    match pid {
-        0 => Ok(c.task.clone()),
-        p if p < 0 => Err(Errno::EINVAL),
-        p => c.find_task(p).ok_or(Errno::ESRCH),
+/// Whom a process id argument names; zombies are as good as others.
+fn holder(c: &Current, pid: i32) -> Result<Holder, Errno> {
+    if pid < 0 {
+        return Err(Errno::EINVAL);
     }
+    c.holder(pid).ok_or(Errno::ESRCH)
 }
 
-fn may_change(c: &Current, t: &Task) -> Result<(), Errno> {
-    let (me, them) = (c.creds(), t.creds());
+fn may_change(c: &Current, t: &Holder) -> Result<(), Errno> {
+    let (me, them) = (c.creds(), &t.creds);
     let mine = me.euid == them.euid || me.euid == them.uid;
     if mine || me.capable(Cap::SYS_NICE) { Ok(()) } else { Err(Errno::EPERM) }
 }
@@ -29,24 +28,18 @@ pub fn sched_yield(_c: &mut Current) -> SysResult {
     Ok(0)
 }
 
-/// Tasks that (which, who) of getpriority(2) names.
-fn priority_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
-    let all = || c.kernel().tree.lock().tasks.values().cloned().collect::<Vec<_>>();
+/// Whom (which, who) of getpriority(2) names.
+fn priority_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Holder>, Errno> {
     let v = match which as u32 {
-        libc::PRIO_PROCESS => {
-            vec![if who == 0 { c.task.clone() } else { c.find_task(who).ok_or(Errno::ESRCH)? }]
-        }
+        libc::PRIO_PROCESS => vec![c.holder(who).ok_or(Errno::ESRCH)?],
         libc::PRIO_PGRP => {
             let g = if who == 0 { c.pgid() } else { c.means(who) };
-            let groups: Vec<_> = {
-                let t = c.kernel().tree.lock();
-                t.nodes.values().filter(|n| n.pgid == g).map(|n| n.group.clone()).collect()
-            };
-            groups.iter().flat_map(|g| g.threads()).collect()
+            c.holders(|n| n.pgid == g)
         }
         libc::PRIO_USER => {
             let u = if who == 0 { c.creds().uid } else { who as u32 };
-            all().into_iter().filter(|t| t.creds().uid == u && t.pids() == c.task.pids()).collect()
+            let ours = |n: &Node| task::pids::namespace(n.group.tgid) == c.task.pids();
+            c.holders(ours).into_iter().filter(|t| t.creds.uid == u).collect()
         }
         _ => return Err(Errno::EINVAL),
     };
@@ -54,7 +47,8 @@ fn priority_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Arc<Task>>,
 }
 
 pub fn getpriority(c: &mut Current, which: i32, who: i32) -> SysResult {
-    let best = priority_targets(c, which, who)?.iter().map(|t| t.nice.load(Ordering::Relaxed)).min();
+    let best =
+        priority_targets(c, which, who)?.iter().map(|t| t.scheduling.nice.load(Ordering::Relaxed)).min();
     Ok((20 - best.unwrap_or(0)) as u64)
 }
 
@@ -63,10 +57,11 @@ pub fn setpriority(c: &mut Current, which: i32, who: i32, nice: i32) -> SysResul
     for t in priority_targets(c, which, who)? {
         may_change(c, &t)?;
         let lowest = 20 - t.group.rlimit(libc::RLIMIT_NICE as i32).min(40) as i32;
-        if nice < t.nice.load(Ordering::Relaxed) && nice < lowest && !c.creds().capable(Cap::SYS_NICE) {
+        let raised = nice < t.scheduling.nice.load(Ordering::Relaxed);
+        if raised && nice < lowest && !c.creds().capable(Cap::SYS_NICE) {
             return Err(Errno::EACCES.into());
         }
-        t.nice.store(nice, Ordering::Relaxed);
+        t.scheduling.nice.store(nice, Ordering::Relaxed);
     }
     Ok(0)
 }
@@ -80,9 +75,9 @@ fn valid(policy: i32, prio: i32) -> Result<(), Errno> {
     if ok { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-fn set_policy(c: &Current, pid: i32, policy: i32, prio: i32) -> Result<(), Errno> {
+fn set_policy(c: &Current, pid: i32, policy: i32, prio: i32) -> Result<Holder, Errno> {
     valid(policy, prio)?;
-    let t = task_of(c, pid)?;
+    let t = holder(c, pid)?;
     may_change(c, &t)?;
     let real_time = matches!(policy & !RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
     if real_time
@@ -91,8 +86,8 @@ fn set_policy(c: &Current, pid: i32, policy: i32, prio: i32) -> Result<(), Errno
     {
         return Err(Errno::EPERM);
     }
-    *t.sched.lock() = (policy, prio);
-    Ok(())
+    *t.scheduling.policy.lock() = (policy, prio);
+    Ok(t)
 }
 
 pub fn sched_setscheduler(c: &mut Current, pid: i32, policy: i32, param: Ptr) -> SysResult {
@@ -109,20 +104,20 @@ pub fn sched_setparam(c: &mut Current, pid: i32, param: Ptr) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let prio: i32 = c.read_value(param.0)?;
-    let policy = task_of(c, pid)?.sched.lock().0;
+    let policy = holder(c, pid)?.scheduling.policy.lock().0;
     set_policy(c, pid, policy, prio)?;
     Ok(0)
 }
 
 pub fn sched_getscheduler(c: &mut Current, pid: i32) -> SysResult {
-    Ok(task_of(c, pid)?.sched.lock().0 as u64)
+    Ok(holder(c, pid)?.scheduling.policy.lock().0 as u64)
 }
 
 pub fn sched_getparam(c: &mut Current, pid: i32, param: Ptr) -> SysResult {
     if param.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    let prio = task_of(c, pid)?.sched.lock().1;
+    let prio = holder(c, pid)?.scheduling.policy.lock().1;
     c.write_value(param.0, &prio)?;
     Ok(0)
 }
@@ -143,14 +138,22 @@ pub fn sched_get_priority_min(_c: &mut Current, policy: i32) -> SysResult {
     }
 }
 
+/// The time slice in nanoseconds: what was set, or Linux's default, which grows with the number of processors.
+fn slice(c: &Current, pid: i32) -> Result<u64, Errno> {
+    let set = holder(c, pid)?.scheduling.slice.load(Ordering::Relaxed);
+    let factor = 1 + c.limits().cpus().clamp(1, 8).ilog2();
+    Ok(if set > 0 { set } else { 700_000 * u64::from(factor) })
+}
+
 pub fn sched_rr_get_interval(c: &mut Current, pid: i32, out: Ptr) -> SysResult {
-    let policy = task_of(c, pid)?.sched.lock().0 & !RESET_ON_FORK;
+    let policy = holder(c, pid)?.scheduling.policy.lock().0 & !RESET_ON_FORK;
     let ns = match policy {
         libc::SCHED_RR => 100_000_000,
         libc::SCHED_FIFO => 0,
-        _ => 2_800_000,
+        // In units of a tick of 4 ms.
+        _ => slice(c, pid)? / 4_000_000 * 4_000_000,
     };
-    c.write_value(out.0, &Timespec::from_ns(ns))?;
+    c.write_value(out.0, &Timespec::from_ns(ns as i64))?;
     Ok(0)
 }
 
@@ -161,7 +164,7 @@ fn all_cpus(c: &Current) -> u64 {
 }
 
 pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysResult {
-    let t = task_of(c, pid)?;
+    let t = holder(c, pid)?;
     let mut b = [0u8; 8];
     let n = len.min(8) as usize;
     c.read_bytes(mask.0, &mut b[..n])?;
@@ -170,7 +173,7 @@ pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysR
     if m == 0 {
         return Err(Errno::EINVAL.into());
     }
-    t.affinity.store(m, Ordering::Relaxed);
+    t.scheduling.affinity.store(m, Ordering::Relaxed);
     Ok(0)
 }
 
@@ -178,14 +181,14 @@ pub fn sched_getaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysR
     if len * 8 < c.limits().cpus() as u64 || !len.is_multiple_of(8) {
         return Err(Errno::EINVAL.into());
     }
-    let m = task_of(c, pid)?.affinity.load(Ordering::Relaxed) & all_cpus(c);
+    let m = holder(c, pid)?.scheduling.affinity.load(Ordering::Relaxed) & all_cpus(c);
     c.write_value(mask.0, &m)?;
     Ok(8)
 }
 
 pub fn getcpu(c: &mut Current, cpu: Ptr, node: Ptr) -> SysResult {
     // The host decides where a thread runs; any allowed processor is a true answer of the moment.
-    let m = c.task.affinity.load(Ordering::Relaxed) & all_cpus(c);
+    let m = c.task.scheduling.affinity.load(Ordering::Relaxed) & all_cpus(c);
     if !cpu.is_null() {
         c.write_value(cpu.0, &m.trailing_zeros())?;
     }
@@ -206,59 +209,126 @@ pub fn ioprio_set(c: &mut Current, which: i32, who: i32, prio: i32) -> SysResult
     }
     for t in ioprio_targets(c, which, who)? {
         may_change(c, &t)?;
-        t.ioprio.store(prio, Ordering::Relaxed);
+        t.scheduling.ioprio.store(prio, Ordering::Relaxed);
     }
     Ok(0)
 }
 
-fn ioprio_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Arc<Task>>, Errno> {
+fn ioprio_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Holder>, Errno> {
     // IOPRIO_WHO_PROCESS is 1 where PRIO_PROCESS is 0, and so on.
     priority_targets(c, which - 1, who)
 }
 
 pub fn ioprio_get(c: &mut Current, which: i32, who: i32) -> SysResult {
     let v = ioprio_targets(c, which, who)?;
-    Ok(v.iter().map(|t| t.ioprio.load(Ordering::Relaxed)).max().unwrap_or(0) as u64)
+    Ok(v.iter().map(|t| t.scheduling.ioprio.load(Ordering::Relaxed)).max().unwrap_or(0) as u64)
 }
 
-/// struct sched_attr, first version: size policy flags nice priority runtime deadline period.
-const ATTR_SIZE: u32 = 48;
+/// `struct sched_attr` as Linux knows it today.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    /// Nanoseconds; the time slice where the policy is not SCHED_DEADLINE.
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+    util: [u32; 2],
+}
+
+/// Size of its first version, without the last field.
+const FIRST_SIZE: u32 = 48;
+const SIZE: u32 = size_of::<SchedAttr>() as u32;
+const FLAG_RESET_ON_FORK: u64 = 1;
+const FLAG_KEEP_POLICY: u64 = 0x08;
+const FLAG_KEEP_PARAMS: u64 = 0x10;
+const FLAGS_UTIL_CLAMP: u64 = 0x60;
+const KNOWN_FLAGS: u64 = 0x7f;
+/// Shortest and longest time slice in nanoseconds.
+const SLICES: (u64, u64) = (100_000, 100_000_000);
+
+/// Copies a structure of any size in: what is missing is zero, and what is unknown must be.
+fn read_attr(c: &mut Current, at: Ptr) -> Result<SchedAttr, Errno> {
+    let given: u32 = c.read_value(at.0)?;
+    let size = if given == 0 { FIRST_SIZE } else { given };
+    let mut bytes = vec![0; size.clamp(SIZE, PAGE_SIZE as u32) as usize];
+    let fits = (FIRST_SIZE..=PAGE_SIZE as u32).contains(&size);
+    if fits {
+        let end = size as usize;
+        c.read_bytes(at.0, &mut bytes[..end])?;
+    }
+    let (known, tail) = bytes.split_at(SIZE as usize);
+    if !fits || tail.iter().any(|b| *b != 0) {
+        c.write_value(at.0, &SIZE)?;
+        return Err(Errno::E2BIG);
+    }
+    let mut attr = SchedAttr::read_from_bytes(known).map_err(|_| Errno::EINVAL)?;
+    if attr.flags & FLAGS_UTIL_CLAMP != 0 && size < SIZE {
+        return Err(Errno::EINVAL);
+    }
+    attr.nice = attr.nice.clamp(-20, 19);
+    Ok(attr)
+}
 
 pub fn sched_setattr(c: &mut Current, pid: i32, attr: Ptr, flags: u32) -> SysResult {
     if attr.is_null() || pid < 0 || flags != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let size: u32 = c.read_value(attr.0)?;
-    let size = if size == 0 { ATTR_SIZE } else { size };
-    if !(ATTR_SIZE..=4096).contains(&size) {
-        c.write_value(attr.0, &56u32)?;
-        return Err(Errno::E2BIG.into());
-    }
-    let words: [u32; 12] = c.read_value(attr.0)?;
-    let (policy, bits, nice, prio) = (words[1] as i32, words[2], words[3] as i32, words[4] as i32);
-    let reset = if bits & 1 != 0 { RESET_ON_FORK } else { 0 };
-    if policy < 0 || bits & !0x7f != 0 {
+    let a = read_attr(c, attr)?;
+    if a.policy > i32::MAX as u32 || a.flags & !KNOWN_FLAGS != 0 {
         return Err(Errno::EINVAL.into());
     }
-    set_policy(c, pid, policy | reset, prio)?;
-    if matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH) {
-        task_of(c, pid)?.nice.store(nice.clamp(-20, 19), Ordering::Relaxed);
+    if a.flags & FLAGS_UTIL_CLAMP != 0 {
+        // A kernel without CONFIG_UCLAMP_TASK.
+        return Err(Errno::EOPNOTSUPP.into());
     }
+    let t = holder(c, pid)?;
+    let before = *t.scheduling.policy.lock();
+    let keep_params = a.flags & FLAG_KEEP_PARAMS != 0;
+    let policy = if a.flags & FLAG_KEEP_POLICY != 0 { before.0 & !RESET_ON_FORK } else { a.policy as i32 };
+    let priority = if keep_params { before.1 } else { a.priority as i32 };
+    let reset = if a.flags & FLAG_RESET_ON_FORK != 0 { RESET_ON_FORK } else { 0 };
+    let fair = matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH);
+    let current = t.scheduling.nice.load(Ordering::Relaxed);
+    let lowest = 20 - t.group.rlimit(libc::RLIMIT_NICE as i32).min(40) as i32;
+    if fair && !keep_params && a.nice < current.min(lowest) && !c.creds().capable(Cap::SYS_NICE) {
+        return Err(Errno::EPERM.into());
+    }
+    let t = set_policy(c, pid, policy | reset, priority)?;
+    if keep_params {
+        return Ok(0);
+    }
+    if fair {
+        t.scheduling.nice.store(a.nice, Ordering::Relaxed);
+    }
+    let slice = if a.runtime == 0 { 0 } else { a.runtime.clamp(SLICES.0, SLICES.1) };
+    t.scheduling.slice.store(slice, Ordering::Relaxed);
     Ok(0)
 }
 
 pub fn sched_getattr(c: &mut Current, pid: i32, attr: Ptr, size: u32, flags: u32) -> SysResult {
-    if attr.is_null() || pid < 0 || flags != 0 || !(ATTR_SIZE..=4096).contains(&size) {
+    let fits = (FIRST_SIZE..=PAGE_SIZE as u32).contains(&size);
+    if attr.is_null() || pid < 0 || flags != 0 || !fits {
         return Err(Errno::EINVAL.into());
     }
-    let t = task_of(c, pid)?;
-    let (policy, prio) = *t.sched.lock();
-    let mut w = [0u32; 12];
-    w[0] = ATTR_SIZE;
-    w[1] = (policy & !RESET_ON_FORK) as u32;
-    w[2] = u32::from(policy & RESET_ON_FORK != 0);
-    w[3] = t.nice.load(Ordering::Relaxed) as u32;
-    w[4] = prio as u32;
-    c.write_value(attr.0, &w)?;
+    let t = holder(c, pid)?;
+    let (policy, priority) = *t.scheduling.policy.lock();
+    let real_time = matches!(policy & !RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
+    let a = SchedAttr {
+        size: size.min(SIZE),
+        policy: (policy & !RESET_ON_FORK) as u32,
+        flags: if policy & RESET_ON_FORK != 0 { FLAG_RESET_ON_FORK } else { 0 },
+        nice: if real_time { 0 } else { t.scheduling.nice.load(Ordering::Relaxed) },
+        priority: priority as u32,
+        runtime: if real_time { 0 } else { slice(c, pid)? },
+        ..SchedAttr::default()
+    };
+    let len = size.min(SIZE) as usize;
+    let bytes = a.as_bytes().get(..len).unwrap_or_default();
+    c.write_bytes(attr.0, bytes)?;
     Ok(0)
 }

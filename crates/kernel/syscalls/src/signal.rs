@@ -4,6 +4,7 @@ use crate::arg::{Fd, Ptr};
 use abi::{Errno, SigInfo, SigSet, Signal};
 use std::sync::Arc;
 use std::time::Instant;
+use task::scheduling::Holder;
 use task::signal::{SIG_DFL, SIG_IGN};
 use task::{
     AltStack, Current, Node, Restart, SS_AUTODISARM, SigAction, StackT, SysErr, SysResult, Task, ThreadGroup,
@@ -143,8 +144,8 @@ pub fn sigaltstack(c: &mut Current, new: Ptr, old: Ptr) -> SysResult {
 }
 
 /// kill(2)'s permission rule.
-fn may_signal(c: &Current, target: &Task, sig: i32) -> bool {
-    let (me, them) = (c.creds(), target.creds());
+fn may_signal(c: &Current, target: &Holder, sig: i32) -> bool {
+    let (me, them) = (c.creds(), &target.creds);
     if me.euid == them.suid || me.euid == them.uid || me.uid == them.suid || me.uid == them.uid {
         return true;
     }
@@ -154,16 +155,16 @@ fn may_signal(c: &Current, target: &Task, sig: i32) -> bool {
     me.capable(Cap::KILL)
 }
 
-fn same_session(c: &Current, target: &Task) -> bool {
+fn same_session(c: &Current, target: &Holder) -> bool {
     let t = c.kernel().tree.lock();
     let sid = |p| t.nodes.get(&p).map(|n| n.sid);
-    sid(c.task.tgid()) == sid(target.tgid())
+    sid(c.task.tgid()) == sid(target.group.tgid)
 }
 
 /// Signals one process; 0 only checks.
 fn signal_group(c: &Current, g: &Arc<ThreadGroup>, sig: i32, info: Option<SigInfo>) -> Result<(), Errno> {
     let Some(t) = g.any_thread() else { return Ok(()) };
-    if t.tgid() != c.task.tgid() && !may_signal(c, &t, sig) {
+    if t.tgid() != c.task.tgid() && !may_signal(c, &Holder::from(&t), sig) {
         return Err(Errno::EPERM);
     }
     match info {
@@ -228,7 +229,7 @@ fn signal_members(
 
 /// Signals one thread; 0 only checks.
 fn signal_thread(c: &Current, t: &Arc<Task>, sig: i32, info: Option<SigInfo>) -> Result<(), Errno> {
-    if t.tgid() != c.task.tgid() && !may_signal(c, t, sig) {
+    if t.tgid() != c.task.tgid() && !may_signal(c, &Holder::from(t), sig) {
         return Err(Errno::EPERM);
     }
     match info {
@@ -241,11 +242,17 @@ fn send_thread(c: &Current, tgid: Option<i32>, tid: i32, sig: i32, info: Option<
     if tid <= 0 || tgid.is_some_and(|g| g <= 0) {
         return Err(Errno::EINVAL.into());
     }
-    let t = c.find_task(tid).ok_or(Errno::ESRCH)?;
-    if tgid.is_some_and(|g| g != c.sees(t.tgid())) {
+    let h = c.holder(tid).ok_or(Errno::ESRCH)?;
+    if tgid.is_some_and(|g| g != c.sees(h.group.tgid)) {
         return Err(Errno::ESRCH.into());
     }
-    signal_thread(c, &t, sig, info)?;
+    if h.group.tgid != c.task.tgid() && !may_signal(c, &h, sig) {
+        return Err(Errno::EPERM.into());
+    }
+    // A thread group leader that has left takes signals and does nothing with them.
+    if let (Some(i), Some(t)) = (info, c.find_task(tid)) {
+        t.send(i)?;
+    }
     Ok(0)
 }
 

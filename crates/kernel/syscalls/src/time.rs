@@ -3,46 +3,64 @@
 use crate::arg::Ptr;
 use abi::time::{Itimerspec, Itimerval, Timespec, Timeval};
 use abi::{Errno, Signal};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use task::timers::{Notify, Which};
-use task::{Current, Restart, RestartBlock, SysErr, SysResult};
+use task::{Current, Restart, RestartBlock, SysErr, SysResult, Task, ThreadGroup};
 use vfs::{Caller, Cap};
 use wait::Stop;
 
 const TIMER_ABSTIME: i32 = 1;
 
-/// Nanoseconds of a guest clock; EINVAL for unknown ones.
-fn clock_ns(c: &Current, clock: i32) -> Result<i64, Errno> {
+/// A processor-time clock that clock_getcpuclockid(3) or pthread_getcpuclockid(3) made, or a fixed one.
+enum CpuClock {
+    Process(Arc<ThreadGroup>, u32),
+    Thread(Arc<Task>, u32),
+}
+
+/// CPUCLOCK_VIRT: user time. CPUCLOCK_PROF and CPUCLOCK_SCHED are the sum.
+const VIRT: u32 = 1;
+const SCHED: u32 = 2;
+/// CPUCLOCK_PERTHREAD.
+const PER_THREAD: i32 = 4;
+
+/// The processor-time clock of this number; `None` for clocks that count something else.
+fn cpu_clock(c: &Current, clock: i32) -> Result<Option<CpuClock>, Errno> {
+    let me = || c.task.group.clone();
     match clock {
-        libc::CLOCK_PROCESS_CPUTIME_ID => {
-            let (u, s) = c.task.group.cpu_times();
-            Ok((u + s) as i64)
-        }
-        libc::CLOCK_THREAD_CPUTIME_ID => {
-            let own = hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0);
-            let single = c.task.group.threads().len() == 1;
-            Ok(own + if single { c.task.group.cpu_times().0 as i64 } else { 0 })
-        }
-        0..=11 => hostsys::clock::gettime_ns(clock).ok_or(Errno::EINVAL),
-        c2 if c2 < 0 => {
-            // A clock of another process or thread: ~pid << 3 | type.
-            let pid = !(c2 >> 3);
-            if c2 & 3 == 3 {
-                return Err(Errno::EINVAL);
-            }
-            let g = match pid {
-                0 => c.task.group.clone(),
-                p => c
-                    .find_task(p)
-                    .map(|t| t.group.clone())
-                    .or_else(|| c.find_group(p))
-                    .ok_or(Errno::EINVAL)?,
-            };
-            let (u, s) = g.cpu_times();
-            Ok(if c2 & 3 == 1 { u } else { u + s } as i64)
-        }
-        _ => Err(Errno::EINVAL),
+        libc::CLOCK_PROCESS_CPUTIME_ID => return Ok(Some(CpuClock::Process(me(), SCHED))),
+        libc::CLOCK_THREAD_CPUTIME_ID => return Ok(Some(CpuClock::Thread(c.task.clone(), SCHED))),
+        0.. => return Ok(None),
+        _ => {}
     }
+    // ~id << 3 | PER_THREAD | kind
+    let (id, kind) = (!(clock >> 3), (clock & 3) as u32);
+    if kind > SCHED {
+        return Err(Errno::EINVAL);
+    }
+    if clock & PER_THREAD != 0 {
+        let task = if id == 0 { Some(c.task.clone()) } else { c.find_task(id) };
+        let task = task.filter(|t| t.tgid() == c.task.tgid()).ok_or(Errno::EINVAL)?;
+        return Ok(Some(CpuClock::Thread(task, kind)));
+    }
+    let group = match id {
+        0 => me(),
+        // Any thread may use its own id.
+        id if id == c.sees(c.task.tid()) => me(),
+        id => c.find_group(id).ok_or(Errno::EINVAL)?,
+    };
+    Ok(Some(CpuClock::Process(group, kind)))
+}
+
+/// Nanoseconds of a guest clock; EINVAL for unknown ones.
+fn clock_ns(c: &mut Current, clock: i32) -> Result<i64, Errno> {
+    let ((user, system), kind) = match cpu_clock(c, clock)? {
+        Some(CpuClock::Process(group, kind)) => (group.cpu_times(), kind),
+        Some(CpuClock::Thread(task, kind)) => (c.times_of(&task), kind),
+        None if clock <= 11 => return hostsys::clock::gettime_ns(clock).ok_or(Errno::EINVAL),
+        None => return Err(Errno::EINVAL),
+    };
+    Ok(if kind == VIRT { user } else { user + system } as i64)
 }
 
 pub fn clock_gettime(c: &mut Current, clock: i32, out: Ptr) -> SysResult {

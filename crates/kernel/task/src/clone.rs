@@ -10,7 +10,7 @@ use platform::{Action, Spawn};
 use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::{Caller, Cap, Credentials, Creds};
+use vfs::{Caller, Cap, Credentials, Creds, InUse};
 
 /// Arguments of clone3(2), which the older calls are translated to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,9 +30,6 @@ pub struct CloneArgs {
     /// CLONE_SETTLS value.
     pub tls: u64,
 }
-
-/// SCHED_RESET_ON_FORK.
-const RESET_ON_FORK: i32 = 0x4000_0000;
 
 const VM: u64 = libc::CLONE_VM as u64;
 const THREAD: u64 = libc::CLONE_THREAD as u64;
@@ -80,7 +77,7 @@ impl Current {
         if !thread {
             self.check_nproc()?;
             let s = self.task.group.signals.lock();
-            if s.group_exit.is_some() {
+            if s.life.is_over() {
                 return Err(Errno::EAGAIN.into());
             }
             if a.flags & (libc::CLONE_PARENT as u64) != 0 && pids::is_init(self.task.tgid()) {
@@ -96,14 +93,15 @@ impl Current {
         kernel.forks.fetch_add(1, Ordering::Relaxed);
 
         let child_mm = if a.flags & VM != 0 {
-            if !thread {
-                mm.groups.fetch_add(1, Ordering::SeqCst);
-            }
+            mm.users.join(!thread);
             mm
         } else {
             mm.forked(child_ctx.space())
         };
         let group = if thread { self.task.group.clone() } else { self.new_group(tid, a) };
+        if !thread && how == Spawn::Thread {
+            group.begins_in(&child_mm);
+        }
         let fds = if a.flags & FILES != 0 { self.fds() } else { self.fd_table.fork_copy() };
         let fs = if a.flags & FS != 0 { self.fs().clone() } else { self.fs_context.fork_copy() };
         if a.flags & NEWNS != 0 {
@@ -119,6 +117,7 @@ impl Current {
             blocked: self.task.blocked(),
             clear_child_tid: if a.flags & (libc::CLONE_CHILD_CLEARTID as u64) != 0 { a.child_tid } else { 0 },
             comm: self.task.comm(),
+            scheduling: self.task.scheduling.inherited(),
         });
         self.inherit(&task);
         if a.flags & libc::CLONE_SYSVSEM as u64 != 0 {
@@ -149,8 +148,8 @@ impl Current {
             saved_mask: None,
             restart: None,
             restart_block: None,
-            fd_table: fds,
-            fs_context: fs,
+            fd_table: InUse::new(fds),
+            fs_context: InUse::new(fs),
             exit_code: None,
             report_all: self.report_all,
             calls: 0,
@@ -171,11 +170,7 @@ impl Current {
             child.abandon();
             return Err(e.into());
         }
-        if let Err(e) = crate::run::start(child) {
-            // The thread's Current is gone with its closure; take it out of the tables again.
-            crate::exit::unregister(&task);
-            return Err(e.into());
-        }
+        crate::run::start(child)?;
         if let Some(g) = gate {
             self.wait_vfork(&g);
         }
@@ -222,22 +217,8 @@ impl Current {
     fn inherit(&self, t: &Task) {
         let me = &self.task;
         t.no_new_privs.store(me.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
-        t.nice.store(me.nice.load(Ordering::Relaxed), Ordering::Relaxed);
-        let (policy, prio) = *me.sched.lock();
-        // SCHED_RESET_ON_FORK: real-time policies and negative nice values are not handed on.
-        *t.sched.lock() = match policy & RESET_ON_FORK {
-            0 => (policy, prio),
-            _ => {
-                if t.nice.load(Ordering::Relaxed) < 0 {
-                    t.nice.store(0, Ordering::Relaxed);
-                }
-                (if prio > 0 { libc::SCHED_OTHER } else { policy & !RESET_ON_FORK }, 0)
-            }
-        };
         t.default_slack.store(me.timer_slack.load(Ordering::Relaxed), Ordering::Relaxed);
         t.timer_slack.store(me.timer_slack.load(Ordering::Relaxed), Ordering::Relaxed);
-        t.ioprio.store(me.ioprio.load(Ordering::Relaxed), Ordering::Relaxed);
-        t.affinity.store(me.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile, or another one got the same id,
@@ -250,7 +231,7 @@ impl Current {
         }
         {
             let mut s = task.group.signals.lock();
-            if s.group_exit.is_some() || s.exec_by.is_some() {
+            if s.life.is_over() || s.exec_by.is_some() {
                 return Err(Errno::EAGAIN);
             }
             // Under the lock: another thread may be about to set everybody's filters.
@@ -258,7 +239,7 @@ impl Current {
             if self.task.no_new_privs.load(Ordering::Relaxed) {
                 task.no_new_privs.store(true, Ordering::Relaxed);
             }
-            s.threads.push(task.clone());
+            s.add(task.clone());
             task.note_pending();
             if s.stop.is_some() {
                 task.kick();
@@ -289,6 +270,7 @@ impl Current {
                 sid,
                 exit_signal,
                 zombie: None,
+                leader: None,
                 stop_report: None,
                 cont_report: false,
             },
@@ -309,8 +291,8 @@ impl Current {
 
     /// Ends a thread that never started.
     fn abandon(self) {
-        if self.mm.groups.load(Ordering::SeqCst) > 0 && self.task.group.tgid == self.task.tid() {
-            self.mm.groups.fetch_sub(1, Ordering::SeqCst);
+        if self.task.group.tgid == self.task.tid() {
+            self.mm.users.leave(false);
         }
         self.ctx.exit();
     }
@@ -334,9 +316,10 @@ impl Current {
             blocked: SigSet::EMPTY,
             clear_child_tid: 0,
             comm: [0; 16],
+            scheduling: Arc::default(),
         });
         let mut t = group.kernel.tree.lock();
-        group.signals.lock().threads.push(task.clone());
+        group.signals.lock().add(task.clone());
         t.tasks.insert(task.tid(), task.clone());
         let tgid = group.tgid;
         t.nodes.insert(
@@ -350,6 +333,7 @@ impl Current {
                 sid: tgid,
                 exit_signal: Signal::SIGCHLD.raw(),
                 zombie: None,
+                leader: None,
                 stop_report: None,
                 cont_report: false,
             },
@@ -363,8 +347,8 @@ impl Current {
             saved_mask: None,
             restart: None,
             restart_block: None,
-            fd_table: fds,
-            fs_context: fs,
+            fd_table: InUse::new(fds),
+            fs_context: InUse::new(fs),
             exit_code: None,
             report_all: false,
             calls: 0,

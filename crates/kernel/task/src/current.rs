@@ -11,7 +11,7 @@ use platform::Context;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use vfs::{Caller, Creds, FdTable, FsContext, OpenFile, UserMemory};
+use vfs::{Caller, Creds, FdTable, FsContext, InUse, OpenFile, UserMemory};
 use wait::Waiter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -64,9 +64,9 @@ pub struct Current {
     /// State for restart_syscall(2).
     pub restart_block: Option<RestartBlock>,
     /// Descriptor table (same as `task.fds()`).
-    pub(crate) fd_table: Arc<FdTable>,
+    pub(crate) fd_table: InUse<FdTable>,
     /// File system context (same as `task.fs()`).
-    pub(crate) fs_context: Arc<FsContext>,
+    pub(crate) fs_context: InUse<FsContext>,
     /// Set by exit(2): leave with this code.
     pub exit_code: Option<i32>,
     /// What the platform was last told with `set_report_all`.
@@ -115,19 +115,21 @@ impl Current {
 
     /// True when other tasks use the same descriptor table.
     pub fn shares_fds(&self) -> bool {
-        // One reference here, one in the task.
-        Arc::strong_count(&self.fd_table) > 2
+        self.fd_table.is_shared()
     }
 
     /// Replaces the descriptor table (unshare(2), execve(2)).
     pub fn set_fds(&mut self, t: Arc<FdTable>) {
-        self.fd_table = t.clone();
-        self.task.set_fds(Some(t));
+        self.task.set_fds(Some(t.clone()));
+        let old = std::mem::replace(&mut self.fd_table, InUse::new(t));
+        if let Some(table) = old.leave() {
+            table.close_all(self);
+        }
     }
 
     /// Replaces the file system context (unshare(2)).
     pub fn set_fs(&mut self, f: Arc<FsContext>) {
-        self.fs_context = f.clone();
+        self.fs_context = InUse::new(f.clone());
         self.task.set_fs(Some(f));
     }
 
@@ -295,7 +297,7 @@ impl Current {
     /// True when a fatal end is under way, which even uninterruptible sleeps honour.
     pub fn dying(&self) -> bool {
         let s = self.task.group.signals.lock();
-        s.group_exit.is_some() || s.exec_by.is_some_and(|t| t != self.task.tid())
+        s.life.is_over() || s.exec_by.is_some_and(|t| t != self.task.tid())
     }
 
     /// Completes a call with an errno in rax.

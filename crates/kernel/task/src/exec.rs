@@ -415,7 +415,7 @@ impl Current {
         let me = self.task.tid();
         {
             let mut s = g.signals.lock();
-            if s.group_exit.is_some() || s.exec_by.is_some() {
+            if s.life.is_over() || s.exec_by.is_some() {
                 return Err(Errno::EAGAIN.into());
             }
             if s.threads.len() == 1 && me == g.tgid {
@@ -430,7 +430,7 @@ impl Current {
         loop {
             {
                 let mut s = g.signals.lock();
-                if s.group_exit.is_some() {
+                if s.life.is_over() {
                     s.exec_by = None;
                     return Err(Errno::EAGAIN.into());
                 }
@@ -455,28 +455,34 @@ impl Current {
         crate::futex::release(self, false);
         self.measure_end();
         let clear_child_tid = self.task.word(Word::ClearChildTid);
-        if clear_child_tid != 0 && self.mm.groups.load(Ordering::SeqCst) > 1 {
+        if clear_child_tid != 0 && self.mm.users.shared() {
             self.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
         }
         self.task.set_interrupter(Some(l.ctx.interrupter()));
         // Where who shared the memory cannot write.
         self.task.set_word(Word::RobustList, 0);
         self.task.set_word(Word::ClearChildTid, 0);
-        {
-            let _signals = g.signals.lock();
-            self.task.note_pending();
-        }
+        let own_time = self.exact_user_time();
         let old_ctx = std::mem::replace(&mut self.ctx, l.ctx);
         let old_mm = std::mem::replace(&mut self.mm, l.mm);
-        self.task.set_mm(self.mm.clone());
-        crate::exit::retire_memory(&g, &old_mm);
+        let ending = {
+            let s = g.signals.lock();
+            self.task.note_pending();
+            // Which memory the end of the process is counted for is decided together with the change.
+            self.task.set_mm(self.mm.clone());
+            s.life.is_over()
+        };
+        if ending {
+            crate::exit::begin_end(&g, &self.mm);
+        }
+        let group_time = crate::exit::retire_memory(&g, &old_mm, ending);
+        self.task.user_before.fetch_add(own_time.unwrap_or(group_time), Ordering::Relaxed);
         old_ctx.exit();
         drop(old_mm);
         if let Some(gate) = self.task.vfork.lock().take() {
             gate.open();
         }
-        // Two references are this task's own; more means that another task shares the table.
-        if Arc::strong_count(&self.fd_table) > 2 {
+        if self.fd_table.is_shared() {
             let t = self.fd_table.fork_copy();
             self.set_fds(t);
         }

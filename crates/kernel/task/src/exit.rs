@@ -3,12 +3,13 @@
 use crate::current::Current;
 use crate::pids;
 use crate::signal::SIG_IGN;
-use crate::task::{Task, ThreadGroup, Usage};
-use crate::tree::{Node, Tree, Zombie};
+use crate::task::{Departure, Task, ThreadGroup, Usage};
+use crate::tree::{Leader, Node, Tree, Zombie};
 use abi::{SigInfo, Signal};
-use platform::{Action, Word};
+use platform::{Action, Context, Word};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use vfs::Creds;
 use wait::Events;
 
 impl Current {
@@ -23,35 +24,23 @@ impl Current {
 
 /// Takes a thread out of the kernel. The last one makes the process a zombie.
 pub(crate) fn leave(mut c: Current) {
-    let task = c.task.clone();
-    let group = task.group.clone();
-    let own_status = c.exit_code.unwrap_or(0);
+    let (task, group) = (c.task.clone(), c.task.group.clone());
     task.exiting.store(true, Ordering::SeqCst);
     crate::futex::release(&mut c, true);
-    let shared_memory = group.signals.lock().threads.len() > 1 || c.mm.groups.load(Ordering::SeqCst) > 1;
+    let last_to_begin = group.signals.lock().begin_to_leave();
+    let shared_memory = !last_to_begin || c.mm.users.shared() || group.signals.lock().threads.len() > 1;
     let clear_child_tid = task.word(Word::ClearChildTid);
     if clear_child_tid != 0 && shared_memory {
         c.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
     }
-    if group.signals.lock().threads.len() == 1 {
+    if last_to_begin {
         c.measure_end();
     }
-    // The last who has the list makes its adjustments.
-    let undo = task.sem_undo.lock().take();
-    drop(undo);
-    task.set_fds(None);
-    task.set_fs(None);
-    if Arc::strong_count(&c.fd_table) == 1 {
-        c.fd_table.close_all(&c);
-    }
-    let Current { ctx, mm, fd_table, fs_context, .. } = c;
-    drop(fd_table);
-    drop(fs_context);
-    task.set_interrupter(None);
-    add_system_time(&group, &task);
-    let last = group.signals.lock().threads.len() == 1;
-    if last {
-        retire_memory(&group, &mm);
+    let own_status = c.exit_code.unwrap_or(0);
+    let (ctx, mm) = give_up(c);
+    let departure = depart(&task, own_status);
+    if let Some((_, begun)) = departure.last {
+        retire_memory(&group, &mm, begun);
     }
     // The guest's thread waits for an answer (one that does not is killed later, see `retire_memory`). That of the last one
     // comes when everybody has been told: the host then takes its memory apart, which takes a while, on this CPU as likely as not.
@@ -62,75 +51,122 @@ pub(crate) fn leave(mut c: Current) {
             drop(mm);
         }
     };
-    if !last || shared_memory {
+    if departure.last.is_none() || shared_memory {
         end_now();
     }
     if let Some(gate) = task.vfork.lock().take() {
         gate.open();
     }
-
-    let mut stopped = None;
-    let status = {
-        let mut s = group.signals.lock();
-        s.threads.retain(|t| !Arc::ptr_eq(t, &task));
-        if s.threads.is_empty() {
-            Some(*s.group_exit.get_or_insert(own_status))
-        } else {
-            if s.stop.is_some() && s.parked >= s.threads.len() && !s.stop_told {
-                s.stop_told = true;
-                stopped = s.stop;
-            }
-            None
-        }
-    };
-    let kernel = task.kernel().clone();
-    {
-        let mut t = kernel.tree.lock();
-        if t.tasks.get(&task.tid()).is_some_and(|x| Arc::ptr_eq(x, &task)) {
-            t.tasks.remove(&task.tid());
-        }
-    }
-    if let Some(sig) = stopped {
-        kernel.tell_parent_stopped(&group, sig);
+    if let Some(sig) = departure.stopped {
+        task.kernel().tell_parent_stopped(&group, sig);
     }
     group.thread_exit.notify(Events::ALL);
-    if let Some(status) = status {
+    if let Some((status, _)) = departure.last {
         end_group(&task, &group, status);
     }
     end_now();
 }
 
-/// Takes a process apart that was set up but never started.
-pub fn abandon(mut c: Current) {
-    let group = c.task.group.clone();
-    c.exit_code = Some(0);
-    leave(c);
-    let _gone = group.kernel.tree.lock().release(group.tgid);
+/// Takes a thread out of the kernel that was set up but never ran. Of a process nobody learns that it has been there.
+pub fn abandon(c: Current) {
+    let (task, group) = (c.task.clone(), c.task.group.clone());
+    group.signals.lock().begin_to_leave();
+    let (ctx, mm) = give_up(c);
+    let departure = depart(&task, 0);
+    if let Some((_, begun)) = departure.last {
+        retire_memory(&group, &mm, begun);
+    }
+    ctx.exit();
+    drop(mm);
+    if let Some(sig) = departure.stopped {
+        task.kernel().tell_parent_stopped(&group, sig);
+    }
+    group.thread_exit.notify(Events::ALL);
+    match departure.last {
+        // The others of its process have left meanwhile, and it would have been for them to end it.
+        Some((status, _)) if task.tid() != group.tgid => end_group(&task, &group, status),
+        Some(_) => forget(&group),
+        None => {}
+    }
 }
 
-/// Adds what the sentry thread used to the group's system time.
-fn add_system_time(group: &ThreadGroup, task: &Task) {
-    let ns = hostsys::clock::gettime_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0) as u64;
-    let ns = ns.saturating_sub(task.cpu_base.load(Ordering::Relaxed));
-    task.host_tid.store(0, Ordering::Relaxed);
-    group.usage.lock().stime += ns;
+/// Takes a process that never ran out of the tables; its parent's wait looks again.
+fn forget(group: &Arc<ThreadGroup>) {
+    group.timers.clear(false);
+    let (gone, parent) = {
+        let mut t = group.kernel.tree.lock();
+        let gone = t.release(group.tgid);
+        let parent = gone.as_ref().and_then(|n| t.nodes.get(&n.parent)).map(|p| p.group.clone());
+        (gone, parent)
+    };
+    if let Some(p) = parent {
+        p.child_wait.notify(Events::IN);
+    }
+    drop(gone);
 }
 
-/// The last thread of a group leaves an address space: its user time is kept. When nobody is left, or only groups that end, the
-/// host's process is to end soon, whatever its threads make of what they are told.
-pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm) {
-    if group.signals.lock().group_exit.is_some() {
-        let _ = mm.dying.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+/// Gives up what a thread may share with others, but for its memory.
+fn give_up(c: Current) -> (Box<dyn Context>, Arc<mm::Mm>) {
+    let caller = c.caller();
+    let Current { task, ctx, mm, fd_table, fs_context, .. } = c;
+    // The last who has the list makes its adjustments.
+    let undo = task.sem_undo.lock().take();
+    drop(undo);
+    task.set_fds(None);
+    task.set_fs(None);
+    if let Some(table) = fd_table.leave() {
+        table.close_all(&caller);
     }
-    let left = mm.groups.fetch_sub(1, Ordering::SeqCst) - 1;
-    if left == 0 {
-        let ns = hostsys::clock::process_cpu_ns(mm.space.host_pid()).unwrap_or(0) as u64;
-        group.usage.lock().utime += ns;
-        mm.forget_mappings(group.tgid);
+    drop(fs_context);
+    task.set_interrupter(None);
+    (ctx, mm)
+}
+
+/// Removes a thread from its group and from the tables. Whether it was the last one is decided in the same step.
+fn depart(task: &Arc<Task>, own_status: i32) -> Departure {
+    let group = &task.group;
+    let departure = {
+        let mut s = group.signals.lock();
+        group.usage.lock().stime += task.sentry_time();
+        task.host_tid.store(0, Ordering::Relaxed);
+        s.remove(task, own_status)
+    };
+    let mut t = group.kernel.tree.lock();
+    let tid = task.tid();
+    if t.tasks.get(&tid).is_some_and(|x| Arc::ptr_eq(x, task)) {
+        t.tasks.remove(&tid);
+        if let Some(n) = t.nodes.get_mut(&tid) {
+            let creds = Creds::into_inner(task.creds());
+            n.leader = Some(Leader { scheduling: task.scheduling.clone(), creds });
+        }
     }
-    if mm.dying.load(Ordering::SeqCst) >= left {
+    departure
+}
+
+/// A group that uses an address space begins to end.
+pub(crate) fn begin_end(group: &ThreadGroup, mm: &mm::Mm) {
+    if mm.users.begin_end() {
         group.kernel.kill_later(&mm.space);
     }
+}
+
+/// The last thread of a group leaves an address space: its user time is kept, and returned. When nobody is left, or only
+/// groups that end, the host's process is to end soon, whatever its threads make of what they are told. `ending` says
+/// whether [`begin_end`] was called for this group and memory.
+pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm, ending: bool) -> u64 {
+    let ns = group.user_time_in(mm);
+    let left = mm.users.leave(ending);
+    group.usage.lock().utime += ns;
+    group.not_ours.store(0, Ordering::Relaxed);
+    if left.none {
+        mm.forget_mappings(group.tgid);
+    } else {
+        mm.users.take(ns);
+    }
+    if left.only_ending {
+        group.kernel.kill_later(&mm.space);
+    }
+    ns
 }
 
 impl Current {
@@ -152,13 +188,24 @@ impl Current {
 }
 
 impl ThreadGroup {
+    /// Processor time in guest code since the process uses this address space.
+    fn user_time_in(&self, mm: &mm::Mm) -> u64 {
+        let all = hostsys::clock::process_cpu_ns(mm.space.host_pid()).unwrap_or(0) as u64;
+        all.saturating_sub(mm.users.taken()).saturating_sub(self.not_ours.load(Ordering::Relaxed))
+    }
+
+    /// The process begins in memory that another one uses: what that has used is not its own.
+    pub(crate) fn begins_in(&self, mm: &mm::Mm) {
+        self.not_ours.store(self.user_time_in(mm), Ordering::Relaxed);
+    }
+
     /// User and system time in nanoseconds so far.
     pub fn cpu_times(&self) -> (u64, u64) {
         let threads = self.threads();
         let u = *self.usage.lock();
-        let live = threads.first().and_then(|t| hostsys::clock::process_cpu_ns(t.mm().space.host_pid()));
+        let live = threads.first().map_or(0, |t| self.user_time_in(&t.mm()));
         let sys: u64 = threads.iter().map(|t| t.sentry_time()).sum();
-        (u.utime + live.unwrap_or(0) as u64, u.stime + sys)
+        (u.utime + live, u.stime + sys)
     }
 
     /// Processor time and memory, for rusage.
@@ -300,18 +347,4 @@ pub fn exit_code_of(status: i32) -> (i32, i32) {
     } else {
         (libc::CLD_KILLED, status & 0x7f)
     }
-}
-
-/// Takes a task whose thread could not be started out of the tables.
-pub(crate) fn unregister(task: &Arc<Task>) {
-    let mut t = task.kernel().tree.lock();
-    t.tasks.remove(&task.tid());
-    let empty = {
-        let mut s = task.group.signals.lock();
-        s.threads.retain(|x| !Arc::ptr_eq(x, task));
-        s.threads.is_empty()
-    };
-    let gone = if empty { t.release(task.tgid()) } else { None };
-    drop(t);
-    drop(gone);
 }

@@ -12,6 +12,7 @@
 
 mod clone;
 pub mod container;
+mod cpu;
 mod current;
 mod elf;
 mod exec;
@@ -27,6 +28,7 @@ pub mod pidfd;
 pub mod pids;
 mod result;
 mod run;
+pub mod scheduling;
 pub mod seccomp;
 mod send;
 pub mod signal;
@@ -48,6 +50,6 @@ pub use limits::{CpuMax, Limits};
 pub use result::{Restart, SysErr, SysResult};
 pub use run::start;
 pub use signal::SigAction;
-pub use task::{Task, ThreadGroup, Usage};
-pub use tree::{Node, PID_MAX, Tree, Zombie};
+pub use task::{Life, Task, ThreadGroup, Usage};
+pub use tree::{Leader, Node, PID_MAX, Tree, Zombie};
 pub use waitpid::{Change, Whom};

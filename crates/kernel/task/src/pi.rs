@@ -138,7 +138,7 @@ impl Entry {
 
     /// Gives the lock to the first of those with the highest priority.
     fn next(state: &State) -> Option<Arc<Waiter>> {
-        let prio = |w: &Arc<Waiter>| w.task.sched.lock().1;
+        let prio = |w: &Arc<Waiter>| w.task.scheduling.policy.lock().1;
         let best = state.waiters.iter().map(prio).max()?;
         state.waiters.iter().find(|w| prio(w) == best).cloned()
     }

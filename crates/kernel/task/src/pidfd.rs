@@ -21,35 +21,35 @@ pub struct PidFd {
 
 /// What has become of a process or thread.
 #[derive(PartialEq, Eq)]
-enum Life {
+enum State {
     Alive,
     Zombie,
     Reaped,
 }
 
 impl PidFd {
-    fn life(&self) -> Life {
+    fn state(&self) -> State {
         let t = self.group.kernel.tree.lock();
         let node = t.nodes.get(&self.group.tgid).filter(|n| Arc::ptr_eq(&n.group, &self.group));
         let leader = self.id() == self.group.tgid;
         if let Some((tid, task)) = &self.thread
             && t.tasks.get(tid).is_some_and(|t| std::ptr::eq(Arc::as_ptr(t), task.as_ptr()))
         {
-            return Life::Alive;
+            return State::Alive;
         }
         match node {
             // A thread that is not the leader leaves nothing behind.
-            _ if !leader => Life::Reaped,
-            None => Life::Reaped,
-            Some(n) if n.zombie.is_some() || self.thread.is_some() => Life::Zombie,
-            Some(_) => Life::Alive,
+            _ if !leader => State::Reaped,
+            None => State::Reaped,
+            Some(n) if n.zombie.is_some() || self.thread.is_some() => State::Zombie,
+            Some(_) => State::Alive,
         }
     }
 
     /// The thread, with PIDFD_THREAD: ESRCH when it has ended. `None` for a descriptor of a process.
     pub fn thread(&self) -> Option<Result<Arc<Task>>> {
         let (_, task) = self.thread.as_ref()?;
-        Some(task.upgrade().filter(|_| self.life() == Life::Alive).ok_or(Errno::ESRCH))
+        Some(task.upgrade().filter(|_| self.state() == State::Alive).ok_or(Errno::ESRCH))
     }
 
     /// Id of the process or thread.
@@ -63,10 +63,10 @@ impl FileOps for PidFd {
         self
     }
     fn poll(&self, _file: &OpenFile) -> Events {
-        match self.life() {
-            Life::Alive => Events::NONE,
-            Life::Zombie => Events::READABLE,
-            Life::Reaped => Events::READABLE | Events::HUP,
+        match self.state() {
+            State::Alive => Events::NONE,
+            State::Zombie => Events::READABLE,
+            State::Reaped => Events::READABLE | Events::HUP,
         }
     }
     fn wait_queue(&self) -> Option<WaitQueue> {
@@ -76,7 +76,7 @@ impl FileOps for PidFd {
         Some("anon_inode:[pidfd]".into())
     }
     fn fdinfo(&self) -> String {
-        let shown = if self.life() == Life::Reaped { -1 } else { crate::pids::number(self.id()) };
+        let shown = if self.state() == State::Reaped { -1 } else { crate::pids::number(self.id()) };
         format!("Pid:\t{shown}\nNSpid:\t{shown}\n")
     }
 }

@@ -7,6 +7,7 @@ use crate::signal::{DefaultAction, SIG_DFL, SIG_IGN, default_action};
 use abi::{Errno, SigInfo, SigSet, Signal};
 use parking_lot::Mutex as Leaf;
 use platform::{Exit, Fault};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SendError, SyncSender, sync_channel};
 use wait::Events;
@@ -17,7 +18,8 @@ enum Flow {
     Leave,
 }
 
-/// Starts the sentry thread of a guest thread. EAGAIN when the host has no thread left.
+/// Starts the sentry thread of a guest thread. EAGAIN when the host has no thread left: it is then as if the guest thread had
+/// never been.
 pub fn start(c: Current) -> abi::Result<()> {
     let kernel = c.kernel().clone();
     kernel.thread_started();
@@ -29,10 +31,23 @@ pub fn start(c: Current) -> abi::Result<()> {
         },
         None => c,
     };
-    let spawned =
-        std::thread::Builder::new().name("task".into()).stack_size(512 << 10).spawn(move || work(c));
+    // A thread that cannot be made drops what it was to run, and the task must outlive that.
+    let handed = Arc::new(Leaf::new(Some(c)));
+    let taken = handed.clone();
+    let body = move || {
+        let c = taken.lock().take();
+        drop(taken);
+        if let Some(c) = c {
+            work(c);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("task".into()).stack_size(512 << 10).spawn(body);
     if let Err(e) = spawned {
         log::warn!("no thread for a guest thread: {e}");
+        let c = handed.lock().take();
+        if let Some(c) = c {
+            crate::exit::abandon(c);
+        }
         kernel.thread_ended();
         return Err(Errno::EAGAIN);
     }
@@ -289,7 +304,7 @@ fn stop(c: &mut Current, sig: Signal) {
         }
     }
     let mut s = g.signals.lock();
-    if s.group_exit.is_some() || s.stop.is_some() {
+    if s.life.is_over() || s.stop.is_some() {
         return;
     }
     s.stop = Some(sig);
@@ -317,7 +332,7 @@ fn park_while_stopped(c: &mut Current) -> Flow {
         loop {
             let _ = c.task.waiter.sleep_uninterruptible(None);
             let s = g.signals.lock();
-            if s.stop.is_none() || s.group_exit.is_some() || s.exec_by.is_some() {
+            if s.stop.is_none() || s.life.is_over() || s.exec_by.is_some() {
                 break;
             }
         }
@@ -346,10 +361,13 @@ impl Current {
             }
             match self.sleep(deadline) {
                 Ok(()) => {}
-                Err(wait::Stop::TimedOut) => break Err(SysErr::Errno(Errno::EAGAIN)),
-                // One last look: the interruption may be the very signal.
-                Err(wait::Stop::Interrupted) => {
-                    break dequeue_masked(self, set).ok_or(SysErr::Errno(Errno::EINTR));
+                // One last look: the interruption may be the very signal, and a signal may have come with the deadline.
+                Err(stop) => {
+                    let none = match stop {
+                        wait::Stop::TimedOut => Errno::EAGAIN,
+                        wait::Stop::Interrupted => Errno::EINTR,
+                    };
+                    break dequeue_masked(self, set).ok_or(SysErr::Errno(none));
                 }
             }
         };

@@ -2,7 +2,7 @@
 
 use crate::pids;
 use crate::signal::STOP_SIGNALS;
-use crate::task::{Signals, Task, ThreadGroup};
+use crate::task::{Life, Signals, Task, ThreadGroup};
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use std::sync::atomic::Ordering;
 use wait::Events;
@@ -14,7 +14,7 @@ pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Res
     let mut continued = false;
     {
         let mut s = group.signals.lock();
-        if s.threads.is_empty() || s.group_exit.is_some() {
+        if s.threads.is_empty() || s.life.is_over() {
             return Ok(());
         }
         if sig == Signal::SIGKILL {
@@ -98,19 +98,16 @@ pub(crate) fn resume(s: &mut Signals) -> bool {
 
 /// Starts the end of a process with a wait status; every thread leaves as soon as it notices.
 pub(crate) fn kill_group(group: &ThreadGroup, s: &mut Signals, status: i32) {
-    if s.group_exit.is_some() {
+    if s.life.is_over() {
         return;
     }
-    s.group_exit = Some(status);
+    s.life = Life::Ending(status);
     s.stop = None;
     for t in &s.threads {
         t.kick_fatal();
     }
     // A guest that blocks the interrupt in its own stub would never notice: its memory goes then, when all who share it end.
     if let Some(mm) = s.threads.first().map(|t| t.mm()) {
-        let dying = mm.dying.fetch_add(1, Ordering::SeqCst) + 1;
-        if dying >= mm.groups.load(Ordering::SeqCst) {
-            group.kernel.kill_later(&mm.space);
-        }
+        crate::exit::begin_end(group, &mm);
     }
 }

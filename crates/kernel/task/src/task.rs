@@ -3,6 +3,7 @@
 use crate::container::Container;
 use crate::kernel::Kernel;
 use crate::pids;
+use crate::scheduling::Scheduling;
 use crate::seccomp::Seccomp;
 use crate::signal::{Handlers, Pending};
 use crate::timers::Timers;
@@ -58,10 +59,8 @@ pub struct Task {
     pub sleeping: AtomicBool,
     /// Number of the system call in progress plus one, 0 in user mode (/proc/PID/syscall, wchan).
     pub in_syscall: AtomicU32,
-    /// Nice value.
-    pub nice: AtomicI32,
-    /// Scheduling policy and priority as sched_setscheduler(2) recorded them.
-    pub sched: Leaf<(i32, i32)>,
+    /// What sched(7) and ioprio_set(2) set.
+    pub scheduling: Arc<Scheduling>,
     /// Timer slack in nanoseconds.
     pub timer_slack: AtomicU64,
     /// What timer slack 0 resets to: the creator's.
@@ -70,10 +69,9 @@ pub struct Task {
     pub host_tid: AtomicI32,
     /// Processor time of that thread when it took this task on.
     pub(crate) cpu_base: AtomicU64,
-    /// I/O priority as ioprio_set(2) recorded it.
-    pub ioprio: AtomicI32,
-    /// sched_setaffinity(2) mask, bit per processor.
-    pub affinity: AtomicU64,
+    /// Processor time in guest code of earlier memory images, and the most that was reported, in nanoseconds.
+    pub(crate) user_before: AtomicU64,
+    pub(crate) user_seen: AtomicU64,
     /// Adjustments of SEM_UNDO, shared by CLONE_SYSVSEM.
     pub sem_undo: Leaf<Option<Arc<sysv::sem::UndoList>>>,
     /// Priority-inheritance futexes.
@@ -123,6 +121,8 @@ pub struct TaskInit {
     pub clear_child_tid: u64,
     /// Name.
     pub comm: [u8; 16],
+    /// Scheduling parameters.
+    pub scheduling: Arc<Scheduling>,
 }
 
 /// A name in the form of [`Task::comm`].
@@ -157,14 +157,13 @@ impl Task {
             vfork: Leaf::new(None),
             sleeping: AtomicBool::new(false),
             in_syscall: AtomicU32::new(0),
-            nice: AtomicI32::new(0),
-            sched: Leaf::new((0, 0)),
+            scheduling: i.scheduling,
             timer_slack: AtomicU64::new(50_000),
             default_slack: AtomicU64::new(50_000),
             host_tid: AtomicI32::new(0),
             cpu_base: AtomicU64::new(0),
-            ioprio: AtomicI32::new(0),
-            affinity: AtomicU64::new(u64::MAX),
+            user_before: AtomicU64::new(0),
+            user_seen: AtomicU64::new(0),
             sem_undo: Leaf::new(None),
             pi: Leaf::default(),
         })
@@ -353,13 +352,50 @@ impl Task {
     }
 }
 
+/// Where a process is in its life. It only ever goes forward.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Life {
+    /// Its threads run.
+    #[default]
+    Running,
+    /// Its threads are to leave; the process will have this wait status.
+    Ending(i32),
+    /// Its last thread has left.
+    Dead(i32),
+    /// It has been waited for, or nobody will.
+    Reaped(i32),
+}
+
+impl Life {
+    /// The wait status, once it is certain that the process ends.
+    pub fn status(self) -> Option<i32> {
+        match self {
+            Life::Running => None,
+            Life::Ending(status) | Life::Dead(status) | Life::Reaped(status) => Some(status),
+        }
+    }
+
+    /// Whether the process ends or has ended.
+    pub fn is_over(self) -> bool {
+        self != Life::Running
+    }
+}
+
+/// What the removal of a thread meant for its group.
+pub(crate) struct Departure {
+    /// Of the last thread: the process's wait status, and whether the end had begun before.
+    pub(crate) last: Option<(i32, bool)>,
+    /// All that are left are stopped, and the parent does not know yet.
+    pub(crate) stopped: Option<Signal>,
+}
+
 /// The stop and exit state of a group, under the signal lock.
 #[derive(Default)]
 pub struct Signals {
     /// Signals sent to the process.
     pub shared: Pending,
-    /// Wait status of a process that is ending.
-    pub group_exit: Option<i32>,
+    /// Running, ending, dead, reaped.
+    pub life: Life,
     /// Thread id that is executing execve(2); all others exit.
     pub exec_by: Option<i32>,
     /// The signal that is stopping the group.
@@ -370,6 +406,36 @@ pub struct Signals {
     pub stop_told: bool,
     /// Live threads.
     pub threads: Vec<Arc<Task>>,
+    /// How many of them have not begun to leave.
+    staying: usize,
+}
+
+impl Signals {
+    /// Adds a thread.
+    pub(crate) fn add(&mut self, task: Arc<Task>) {
+        self.threads.push(task);
+        self.staying += 1;
+    }
+
+    /// A thread begins to leave; true when all others have begun, too.
+    pub(crate) fn begin_to_leave(&mut self) -> bool {
+        self.staying = self.staying.saturating_sub(1);
+        self.staying == 0
+    }
+
+    /// Removes a thread. The one that leaves nobody behind is the last, and this is where it is decided.
+    pub(crate) fn remove(&mut self, task: &Task, own_status: i32) -> Departure {
+        self.threads.retain(|t| !std::ptr::eq(&**t, task));
+        if self.threads.is_empty() {
+            let begun = self.life.status();
+            let status = begun.unwrap_or(own_status);
+            self.life = Life::Dead(status);
+            return Departure { last: Some((status, begun.is_some())), stopped: None };
+        }
+        let all_parked = self.stop.is_some() && self.parked >= self.threads.len() && !self.stop_told;
+        self.stop_told |= all_parked;
+        Departure { last: None, stopped: self.stop.filter(|_| all_parked) }
+    }
 }
 
 /// A process.
@@ -403,6 +469,8 @@ pub struct ThreadGroup {
     pub started: Instant,
     /// Resource usage of threads that left and children that were waited for.
     pub usage: Leaf<Usage>,
+    /// Processor time of the address space that was used before the process shared it, in nanoseconds.
+    pub(crate) not_ours: AtomicU64,
     /// personality(2).
     pub personality: AtomicU32,
     /// /proc/PID/oom_score_adj.
@@ -453,6 +521,7 @@ impl ThreadGroup {
             subreaper: AtomicBool::new(false),
             started: Instant::now(),
             usage: Leaf::new(Usage::default()),
+            not_ours: AtomicU64::new(0),
             personality: AtomicU32::new(0),
             oom_score_adj: AtomicI32::new(0),
             has_execed: AtomicBool::new(false),
@@ -495,8 +564,10 @@ impl ThreadGroup {
 
     /// Wait status once the process has ended, whether it was waited for or not.
     pub fn exit_status(&self) -> Option<i32> {
-        let s = self.signals.lock();
-        s.group_exit.filter(|_| s.threads.is_empty())
+        match self.signals.lock().life {
+            Life::Dead(status) | Life::Reaped(status) => Some(status),
+            Life::Running | Life::Ending(_) => None,
+        }
     }
 
     /// Whether the default action is what a signal would cause.

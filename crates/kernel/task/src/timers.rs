@@ -148,7 +148,7 @@ fn check_cpu_limit(g: &Arc<ThreadGroup>, soft: u64, hard: u64) -> TimerHandle {
     let weak = Arc::downgrade(g);
     TimerService::global().schedule(Instant::now() + wait_for(Which::Prof, left), move || {
         let Some(g) = weak.upgrade() else { return };
-        if g.signals.lock().group_exit.is_some() {
+        if g.signals.lock().life.is_over() {
             return;
         }
         let (_, hard) = g.rlimits.lock()[libc::RLIMIT_CPU as usize];

@@ -2,10 +2,12 @@
 //! sessions, process ids. All of it under one lock (rank TASKS).
 
 use crate::pids;
-use crate::task::{Task, ThreadGroup, Usage};
+use crate::scheduling::Scheduling;
+use crate::task::{Life, Task, ThreadGroup, Usage};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use vfs::Credentials;
 
 pub use crate::pids::PID_MAX;
 
@@ -27,6 +29,8 @@ pub struct Node {
     pub exit_signal: i32,
     /// Set once the last thread has left.
     pub zombie: Option<Zombie>,
+    /// Set once the thread group leader has left, whether other threads are left or not.
+    pub leader: Option<Leader>,
     /// A stop not yet reported by wait(2).
     pub stop_report: Option<i32>,
     /// A continuation not yet reported by wait(2).
@@ -44,6 +48,15 @@ pub struct Zombie {
     pub usage: Usage,
     /// Name.
     pub comm: [u8; 16],
+}
+
+/// What is left of a thread group leader as long as its id is taken.
+#[derive(Clone)]
+pub struct Leader {
+    /// Scheduling parameters.
+    pub scheduling: Arc<Scheduling>,
+    /// Credentials.
+    pub creds: Arc<Credentials>,
 }
 
 /// All processes and threads.
@@ -139,6 +152,9 @@ impl Tree {
         if let Some(p) = self.nodes.get_mut(&n.parent) {
             p.children.retain(|&c| c != tgid);
         }
+        let mut s = n.group.signals.lock();
+        s.life = Life::Reaped(s.life.status().unwrap_or(0));
+        drop(s);
         Some(n)
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::caller::Caller;
 use crate::file::OpenFile;
+use crate::in_use::{Shared, Users};
 use crate::locks;
 use abi::{Errno, Result};
 use std::sync::Arc;
@@ -67,12 +68,19 @@ impl Inner {
 pub struct FdTable {
     /// Identity as owner of POSIX record locks.
     pub id: u64,
+    users: Users,
     inner: biased::RwLock<Inner>,
+}
+
+impl Shared for FdTable {
+    fn users(&self) -> &Users {
+        &self.users
+    }
 }
 
 impl Default for FdTable {
     fn default() -> FdTable {
-        FdTable { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), inner: biased::RwLock::default() }
+        FdTable::with(Inner::default())
     }
 }
 
@@ -81,6 +89,11 @@ fn cap(limit: u64) -> usize {
 }
 
 impl FdTable {
+    fn with(inner: Inner) -> FdTable {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        FdTable { id, users: Users::default(), inner: biased::RwLock::new(inner) }
+    }
+
     /// An empty table.
     pub fn new() -> Arc<FdTable> {
         Arc::new(FdTable::default())
@@ -211,7 +224,7 @@ impl FdTable {
                 }
             });
         }
-        Arc::new(FdTable { inner: biased::RwLock::new(Inner { slots, low }), ..FdTable::default() })
+        Arc::new(FdTable::with(Inner { slots, low }))
     }
 
     /// Closes what is marked close-on-exec.

@@ -1,6 +1,7 @@
 //! A task's view of the tree: root, working directory, mount namespace, umask.
 //! Shared between tasks with CLONE_FS.
 
+use crate::in_use::{Shared, Users};
 use crate::mount_ns::MountNs;
 use crate::path::Path;
 use arc_swap::{ArcSwap, Guard};
@@ -28,6 +29,13 @@ pub struct FsContext {
     /// One change at a time.
     change: Mutex<()>,
     umask: AtomicU32,
+    users: Users,
+}
+
+impl Shared for FsContext {
+    fn users(&self) -> &Users {
+        &self.users
+    }
 }
 
 impl FsContext {
@@ -43,6 +51,7 @@ impl FsContext {
             view: ArcSwap::from_pointee(view),
             change: Mutex::new(()),
             umask: AtomicU32::new(umask),
+            users: Users::default(),
         })
     }
 

@@ -299,6 +299,11 @@ pub trait Interrupt: Send + Sync {
     fn asleep(&self) -> bool {
         false
     }
+    /// The host's id of the guest thread, as the guest's side has named it; 0 when there is none. Only for
+    /// [`Context::thread_time`].
+    fn host_tid(&self) -> i32 {
+        0
+    }
     /// What these system calls (number, result) of the context answer from now on, so that the platform may do without
     /// asking. Calls it does not know are ignored, and so is everything while [`Context::set_report_all`] is on.
     fn set_answers(&self, answers: &[(u32, u32)]) {
@@ -423,6 +428,8 @@ pub trait Context: Send {
     fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32>;
     /// Largest resident set of the address space so far in KiB, as the host counts it; after the queued actions.
     fn max_rss(&mut self) -> Option<u64>;
+    /// Processor time in nanoseconds of a thread of the same address space, this one or another; after the queued actions.
+    fn thread_time(&mut self, host_tid: i32) -> Option<u64>;
     /// Handle by which other threads interrupt this one.
     fn interrupter(&self) -> Arc<dyn Interrupt>;
     /// Report every system call, native futexes and known answers included (strace, seccomp, ptrace).

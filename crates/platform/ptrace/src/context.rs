@@ -31,6 +31,7 @@ struct Interrupter {
     state: AtomicU32,
     /// In a native futex wait.
     waiting: AtomicBool,
+    tid: i32,
 }
 
 impl Interrupter {
@@ -54,6 +55,10 @@ impl Interrupter {
 impl Interrupt for Interrupter {
     fn asleep(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn host_tid(&self) -> i32 {
+        self.tid
     }
 
     fn interrupt(&self) {
@@ -102,6 +107,7 @@ impl PtraceContext {
             key,
             state: AtomicU32::new(0),
             waiting: AtomicBool::new(false),
+            tid,
         });
         PtraceContext {
             inner,
@@ -141,6 +147,26 @@ impl PtraceContext {
     /// Has the thread make a host call.
     pub(crate) fn call(&mut self, nr: i64, args: [u64; 6], fd: Option<Arc<OwnedFd>>) -> Result<u64> {
         self.host_call(nr, args, fd.map(Grant::Fd))
+    }
+
+    /// Has the host write its answer to a call about `what` into guest memory; gives `N` bytes of it, from `offset` on. It goes to
+    /// a page outside the guest's range that is there for this call. Threads of one process use different pages, most likely;
+    /// should two use the same, one of them learns nothing.
+    fn ask_host<const N: usize>(&mut self, nr: i64, what: u64, offset: u64) -> Option<[u8; N]> {
+        self.flush().ok()?;
+        let len = abi::PAGE_SIZE;
+        // The first page is taken.
+        let pages = l::NSLOTS * l::STACK_SIZE / len - 1;
+        let page = l::STACK_BASE + len * (1 + self.tid as u64 % pages);
+        let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        let flags = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED) as u64;
+        self.call(libc::SYS_mmap, [page, len, prot, flags, u64::MAX, 0], None).ok()?;
+        let asked = self.call(nr, [what, page, 0, 0, 0, 0], None);
+        let mut answer = [0; N];
+        let read = process::vm_read(self.space.pid, page + offset, &mut answer);
+        self.call(libc::SYS_munmap, [page, len, 0, 0, 0, 0], None).ok()?;
+        asked.ok()?;
+        (read == Ok(N)).then_some(answer)
     }
 
     /// Blocks the host thread in a futex wait that nobody ends.
@@ -455,20 +481,15 @@ impl Context for PtraceContext {
     }
 
     fn max_rss(&mut self) -> Option<u64> {
-        // struct rusage, on a page outside the guest's range that is there for this call. Should two threads measure at
-        // once, one of them learns nothing.
+        // Of struct rusage.
         const MAXRSS: u64 = 32;
-        self.flush().ok()?;
-        let (page, len) = (l::STACK_BASE, abi::PAGE_SIZE);
-        let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-        let flags = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED) as u64;
-        self.call(libc::SYS_mmap, [page, len, prot, flags, u64::MAX, 0], None).ok()?;
-        let asked = self.call(libc::SYS_getrusage, [libc::RUSAGE_SELF as u64, page, 0, 0, 0, 0], None);
-        let mut kib = [0; 8];
-        let n = process::vm_read(self.space.pid, page + MAXRSS, &mut kib);
-        self.call(libc::SYS_munmap, [page, len, 0, 0, 0, 0], None).ok()?;
-        asked.ok()?;
-        (n == Ok(kib.len())).then(|| u64::from_le_bytes(kib))
+        let kib: [u8; 8] = self.ask_host(libc::SYS_getrusage, libc::RUSAGE_SELF as u64, MAXRSS)?;
+        Some(u64::from_le_bytes(kib))
+    }
+
+    fn thread_time(&mut self, host_tid: i32) -> Option<u64> {
+        let clock = stub::filter::thread_clock(host_tid);
+        stub::filter::nanoseconds(self.ask_host(libc::SYS_clock_gettime, clock, 0)?)
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupt> {

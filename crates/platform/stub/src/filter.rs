@@ -45,6 +45,21 @@ const ALL: u32 = !0;
 const MMAP_FREE: u32 = !(0x100 | 0x2000 | 0x4000 | 0x8000 | 0x2_0000);
 const FUTEX_FREE: u32 = !(0x80 | 0x100);
 
+/// Low bits of a clock that counts the processor time of one thread; CLOCK_MONOTONIC_COARSE has them, too.
+const THREAD_CLOCK: u32 = 6;
+
+/// The clock of a thread's processor time, as an argument of clock_gettime(2).
+pub const fn thread_clock(tid: i32) -> u64 {
+    (!tid << 3) as u32 as u64 | THREAD_CLOCK as u64
+}
+
+/// A `struct timespec` in nanoseconds; `None` when it is none.
+pub fn nanoseconds(timespec: [u8; 16]) -> Option<u64> {
+    let (sec, nsec) = timespec.split_at(8);
+    let word = |b: &[u8]| Some(u64::from_le_bytes(b.try_into().ok()?));
+    word(sec)?.checked_mul(1_000_000_000)?.checked_add(word(nsec)?)
+}
+
 const fn rule(nr: i64, tests: &'static [Test], verdict: Verdict, reason: &'static str) -> Rule {
     Rule { nr: nr as u32, tests, verdict, reason }
 }
@@ -107,6 +122,12 @@ pub const RULES: &[Rule] = &[
         &[OneOf(0, ALL, &[libc::RUSAGE_SELF as u32])],
         Allow,
         "the process's largest resident set; writes to memory that the process has mapped",
+    ),
+    rule(
+        libc::SYS_clock_gettime,
+        &[OneOf(0, 7, &[THREAD_CLOCK])],
+        Allow,
+        "a thread's processor time; the host refuses threads of other processes; writes to memory that the process has mapped",
     ),
     rule(libc::SYS_restart_syscall, &[], Allow, "the host restarts a futex wait after a stop"),
     rule(libc::SYS_sched_yield, &[], Allow, "hand-off; no effect but on scheduling"),
@@ -280,6 +301,10 @@ mod tests {
         assert_eq!(stub_call(libc::SYS_prctl, [15, 0x1000, 0, 0, 0, 0]), RET_ALLOW);
         assert_eq!(stub_call(libc::SYS_prctl, [35, 14, 0, 0, 0, 0]), RET_TRAP);
         assert_eq!(stub_call(libc::SYS_prctl, [4, 9, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_clock_gettime, [thread_clock(1234), 0, 0, 0, 0, 0]), RET_ALLOW);
+        for other in [0, 1, 2, 3, 7, (!1234i32 << 3) as u32 as u64 | 2] {
+            assert_eq!(stub_call(libc::SYS_clock_gettime, [other, 0, 0, 0, 0, 0]), RET_TRAP);
+        }
         assert_eq!(stub_call(libc::SYS_close, [63, 0, 0, 0, 0, 0]), RET_ALLOW);
         assert_eq!(stub_call(libc::SYS_close, [64, 0, 0, 0, 0, 0]), RET_TRAP);
         assert_eq!(stub_call(libc::SYS_rt_sigprocmask, [2, 0, 0, 0, 0, 0]), RET_TRAP);

@@ -676,6 +676,17 @@ impl Context for SystrapContext {
         Some(u64::from_le_bytes(kib))
     }
 
+    fn thread_time(&mut self, host_tid: i32) -> Option<u64> {
+        // struct timespec, in the copy buffer.
+        self.flush().ok()?;
+        let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
+        let clock = stub::filter::thread_clock(host_tid);
+        self.host_call(abi::libc::SYS_clock_gettime, [clock, buf, 0, 0, 0, 0]).ok()?;
+        let mut time = [0; 16];
+        self.slot().read_window(0, 0, &mut time);
+        stub::filter::nanoseconds(time)
+    }
+
     fn interrupter(&self) -> Arc<dyn Interrupt> {
         self.thread.clone()
     }

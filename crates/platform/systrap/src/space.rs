@@ -279,6 +279,10 @@ impl Interrupt for Thread {
         self.slot.waiting().load(Ordering::Relaxed) != 0
     }
 
+    fn host_tid(&self) -> i32 {
+        self.tid
+    }
+
     fn set_answers(&self, answers: &[(u32, u32)]) {
         let mut known = self.answers.lock();
         for (nr, value) in answers {

@@ -65,7 +65,9 @@ pub fn sched(at: &At) -> Result<Vec<u8>> {
     let mut out = name(p, &r);
     let threads = p.group.threads().len();
     let (u, s) = times(p, &r);
-    let (policy, nice) = p.task().map_or((0, 0), |t| (t.sched.lock().0, t.nice.load(Ordering::Relaxed)));
+    let (policy, nice) = p
+        .task()
+        .map_or((0, 0), |t| (t.scheduling.policy.lock().0, t.scheduling.nice.load(Ordering::Relaxed)));
     let ms = |ns: u64| format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000);
     let mut t = format!(" ({}, #threads: {threads})\n{}\n", at.sees(p.id()), "-".repeat(67));
     for (k, v) in [
@@ -121,7 +123,7 @@ pub fn coredump_filter(_at: &At) -> Result<Vec<u8>> {
 }
 
 pub fn autogroup(at: &At) -> Result<Vec<u8>> {
-    let nice = at.proc()?.task().map_or(0, |t| t.nice.load(Ordering::Relaxed));
+    let nice = at.proc()?.task().map_or(0, |t| t.scheduling.nice.load(Ordering::Relaxed));
     line(format_args!("/autogroup-1 nice {nice}"))
 }
 

@@ -83,9 +83,9 @@ pub fn times(p: &Proc, r: &Relations) -> (u64, u64) {
     }
     let (user, sys) = p.group.cpu_times();
     let Some(t) = &p.thread else { return (user, sys) };
-    let threads = p.group.threads().len().max(1) as u64;
-    let own = t.sentry_time();
-    (user / threads, if threads == 1 { sys } else { own })
+    // The host tells the time in guest code of one thread to that process alone.
+    let only = p.group.threads().len() <= 1;
+    if only { (user, sys) } else { (t.last_user_time(), t.sentry_time()) }
 }
 
 pub fn stat(at: &At) -> Result<Vec<u8>> {
@@ -96,8 +96,9 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
     let (tty, tpgid) = at.kernel().terminal_of(r.sid).map_or((0, -1), |(tty, pgid)| (tty, at.sees(pgid)));
     let (utime, stime) = times(p, &r);
     let usage = *p.group.usage.lock();
-    let (nice, (policy, rt)) =
-        task.as_ref().map_or((0, (0, 0)), |t| (t.nice.load(Ordering::Relaxed), *t.sched.lock()));
+    let (nice, (policy, rt)) = task
+        .as_ref()
+        .map_or((0, (0, 0)), |t| (t.scheduling.nice.load(Ordering::Relaxed), *t.scheduling.policy.lock()));
     let priority = if rt > 0 { -1 - rt } else { 20 + nice };
     let started = task.as_ref().filter(|_| p.is_thread()).map_or(p.group.started, |t| t.started);
     let start = at.kernel().boottime_of(started);

@@ -176,7 +176,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
     let nnp = task.as_ref().is_some_and(|t| t.no_new_privs.load(Ordering::Relaxed));
     let processors = p.group.container.limits().cpus();
     let all = crate::cpu::all(processors);
-    let cpus = task.as_ref().map_or(all, |t| t.affinity.load(Ordering::Relaxed) & all);
+    let cpus = task.as_ref().map_or(all, |t| t.scheduling.affinity.load(Ordering::Relaxed) & all);
     let threads = p.group.threads().len().max(1);
     let _ = write!(
         s,

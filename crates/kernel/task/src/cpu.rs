@@ -1,0 +1,52 @@
+//! Processor time of threads. Time in guest code is user time, time of the sentry thread that serves it system time.
+//!
+//! The host tells the time of a whole process to anybody, that of a thread only to threads of the same process. So a guest
+//! thread's time is asked for through a guest thread of the same address space, or is its process's while it is alone there.
+
+use crate::current::Current;
+use crate::task::Task;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Task {
+    /// Remembers a reading of the thread's user time, in nanoseconds, and gives the largest one: the clock never goes back.
+    fn note_user_time(&self, ns: u64) -> u64 {
+        self.user_seen.fetch_max(ns, Relaxed).max(ns)
+    }
+
+    /// User time of the thread at its last reading, in nanoseconds, for those who cannot ask.
+    pub fn last_user_time(&self) -> u64 {
+        self.user_seen.load(Relaxed)
+    }
+}
+
+impl Current {
+    /// User time of a thread of the same process, in nanoseconds.
+    pub fn user_time_of(&mut self, task: &Task) -> u64 {
+        let live = if self.mm.users.single() {
+            hostsys::clock::process_cpu_ns(self.mm.space.host_pid()).map(|ns| ns as u64)
+        } else {
+            let mut tid = 0;
+            task.with_interrupter(|i| tid = i.host_tid());
+            if tid > 0 { self.ctx.thread_time(tid) } else { None }
+        };
+        match live {
+            Some(ns) => task.note_user_time(task.user_before.load(Relaxed) + ns),
+            None => task.last_user_time(),
+        }
+    }
+
+    /// User and system time of a thread of the same process, in nanoseconds.
+    pub fn times_of(&mut self, task: &Task) -> (u64, u64) {
+        (self.user_time_of(task), task.sentry_time())
+    }
+
+    /// The thread's own user time in its present memory, where that is not its process's.
+    pub(crate) fn exact_user_time(&mut self) -> Option<u64> {
+        // A vfork(2) parent waits, so what its memory uses meanwhile is the child's.
+        if self.mm.users.single() || self.task.vfork.lock().is_some() {
+            return None;
+        }
+        let tid = self.ctx.interrupter().host_tid();
+        self.ctx.thread_time(tid)
+    }
+}
