@@ -79,6 +79,20 @@ static int killed_twice(void) {
     usleep(500000);
     return !kill(p, SIGKILL) && !kill(shared[8], SIGKILL) && stopped(1, 2);
 }
+// Takes the stub's own memory away, so that it cannot handle its next fault: the host ends it.
+static int broken_stub(void) {
+    pid_t p = fork();
+    if (!p) {
+        for (long at = SLOT; at < SLOT + (1 << 22); at += 4096) host(SYS_munmap, at, 4096, 0, 0);
+        host(SYS_munmap, STUB, 1 << 20, 0, 0);
+        *(volatile int *)0 = 0;
+        live(4);
+    }
+    int st;
+    usleep(300000);
+    kill(p, SIGKILL);
+    return waitpid(p, &st, 0) == p && WIFSIGNALED(st);
+}
 // Reads at a shared position and leaves the sentry waiting in the middle.
 static int stalled_read(void) {
     static char buf[300000];
@@ -142,6 +156,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "after_exit")) ok = after_exit();
     if (argc == 2 && !strcmp(argv[1], "killed_twice")) ok = killed_twice();
     if (argc == 2 && !strcmp(argv[1], "stalled_read")) ok = stalled_read();
+    if (argc == 2 && !strcmp(argv[1], "broken_stub")) ok = broken_stub();
     if (argc == 2 && !strcmp(argv[1], "write_text")) {
         int n = shared_text();
         _exit(n < 0 ? 2 : n > 0);

@@ -6,6 +6,7 @@
 //! with an unmapped user would cost the child its capabilities. In a new user
 //! namespace it becomes root, if there is one.
 
+use rustix::process::{Resource, Rlimit};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -100,6 +101,7 @@ pub fn spawn(program: &Program<'_>, before_exec: impl FnOnce(i32) -> io::Result<
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     let child = Child { pid: pid as i32, pidfd };
     drop(gate_read);
+    forbid_cores(child.pid);
     match before_exec(child.pid) {
         Ok(()) => {
             rustix::io::write(&gate_write, &[1])?;
@@ -112,6 +114,15 @@ pub fn spawn(program: &Program<'_>, before_exec: impl FnOnce(i32) -> io::Result<
             Err(error)
         }
     }
+}
+
+/// Has the host write no core of a process and of its later children, and start no handler for one (a core_pattern that
+/// begins with `|`): a handler runs as the host's root on memory that is the guest's. A limit of 0 does not keep it
+/// from starting, a limit of 1 does: core(5). Done from outside, where a hard limit of 0 can still be raised by those who may.
+fn forbid_cores(pid: i32) {
+    let limit = Rlimit { current: Some(1), maximum: Some(1) };
+    // One who may not raise it is told by the command line.
+    let _ = rustix::process::prlimit(rustix::process::Pid::from_raw(pid), Resource::Core, limit);
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {

@@ -166,10 +166,16 @@ unsafe fn child(image: &[u64], text: i32, slots: i32, parent: i32) -> ! {
         let prctl = |op: i32, a: u64, b: u64| libc::syscall(libc::SYS_prctl, op, a, b, 0, 0);
         libc::syscall(libc::SYS_setsid);
         prctl(libc::PR_SET_NAME, c"ringfence-stub".as_ptr() as u64, 0);
-        for (resource, value) in [(libc::RLIMIT_CORE, 0), (libc::RLIMIT_NOFILE, 64)] {
+        let limit = |resource: u32, value: u64| {
             let limit = libc::rlimit64 { rlim_cur: value, rlim_max: value };
-            must(libc::syscall(libc::SYS_prlimit64, 0, resource, &limit, 0), STEP_LIMITS);
+            libc::syscall(libc::SYS_prlimit64, 0, resource, &limit, 0)
+        };
+        // With 1, and with no other value, the host starts no core handler either: see `hostsys::spawn`. It may be beyond
+        // what is allowed.
+        if limit(libc::RLIMIT_CORE, 1) < 0 {
+            must(limit(libc::RLIMIT_CORE, 0), STEP_LIMITS);
         }
+        must(limit(libc::RLIMIT_NOFILE, 64), STEP_LIMITS);
         let header: [u32; 2] = [0x2008_0522, 0];
         let none = [0u32; 6];
         must(libc::syscall(libc::SYS_capset, &header, &none), STEP_CAPABILITIES);

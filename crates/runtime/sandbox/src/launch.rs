@@ -8,8 +8,10 @@ use channel::{Channel, MAX_FDS};
 use confine::ids::{Mapping, write_maps};
 use hostsys::spawn::{Child, Namespaces, Program, spawn};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open, openat};
-use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::process::{
+    Resource, Signal, WaitId, WaitIdOptions, WaitIdStatus, getrlimit, pidfd_send_signal, waitid,
+};
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, capabilities, move_into_link_name_space};
 use sentry::spec::StartError;
 use std::cell::Cell;
 use std::ffi::CString;
@@ -247,12 +249,31 @@ pub(crate) struct Starter<'a> {
     joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
 }
 
+/// Says so when a guest process that crashes starts the host's core handler all the same: see `hostsys::spawn`.
+fn warn_of_core_handler() {
+    let may_raise =
+        || capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE));
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.starts_with('|') && getrlimit(Resource::Core).maximum == Some(0) && !may_raise() {
+        log::warn!(
+            "the container's programs can start the host's core handler; allow a core limit of 1 (ulimit -Hc 1)"
+        );
+    }
+    if pattern.starts_with('@') {
+        log::info!(
+            "the container's programs can have the host connect to its core server, {}",
+            pattern.trim()
+        );
+    }
+}
+
 impl<'a> Starter<'a> {
     pub(crate) fn new(
         log: BorrowedFd<'a>,
         mapping: Mapping,
         joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
     ) -> io::Result<Self> {
+        warn_of_core_handler();
         let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { exe, null, log, mapping, joined })
