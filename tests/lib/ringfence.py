@@ -1,5 +1,7 @@
 """What the tests of the command line share: running it, making bundles, and a check that nothing is left behind."""
-import argparse, fnmatch, json, os, select, shutil, subprocess, sys, tempfile, time, traceback
+import argparse, json, os, select, shutil, subprocess, sys, tempfile, time, traceback
+
+from select_tests import select, test_names
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -130,10 +132,13 @@ def traces():
 def main_loop(rf, names, only):
     """Runs every test_ function; each one must also leave nothing behind."""
     passed, failed, skipped = 0, 0, 0
-    tests = [(n, f) for n, f in names.items() if n.startswith("test_")]
-    for name, test in tests:
-        if only and not any(fnmatch.fnmatch(name, "test_" + o) or fnmatch.fnmatch(name, o) for o in only):
-            continue
+    try:
+        chosen = select([n for n in names if n.startswith("test_")], only, test_names)
+    except SystemExit:
+        shutil.rmtree(rf.scratch, ignore_errors=True)
+        raise
+    for name in chosen:
+        test = names[name]
         before, start = traces(), time.time()
         try:
             test()

@@ -1,0 +1,19 @@
+"""Which tests a command line asks for. All runners share it."""
+import fnmatch, sys
+
+
+def select(names, globs, alias=lambda name: (name,)):
+    """Those of `names` that a glob names, in order; all without globs. `alias` gives the forms in which a name may be
+    written. A glob that names nothing is a mistake of the caller's: exit status 2."""
+    matching = lambda glob: [n for n in names if any(fnmatch.fnmatch(form, glob) for form in alias(n))]
+    stray = [g for g in globs if not matching(g)]
+    if stray:
+        print(f"no such test: {' '.join(stray)}", file=sys.stderr)
+        sys.exit(2)
+    wanted = {n for g in globs for n in matching(g)}
+    return [n for n in names if not globs or n in wanted]
+
+
+def test_names(name):
+    """A test function may be named with and without its prefix."""
+    return name, name.removeprefix("test_")
