@@ -252,3 +252,33 @@ TEST(sysfs_forms) {
     CHECK_ERR(syscall(SYS_sysfs, 2, proc, BAD_PTR), EFAULT);
     CHECK_ERR(syscall(SYS_sysfs, 4), EINVAL);
 }
+
+// Long requests are served in pieces: they can be killed, interrupted, and end where memory ends.
+TEST(getrandom_of_gigabytes) {
+    size_t size = 0x7fffffff;
+    char *m = SYS(mmap(0, size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    pid_t p = FORK();
+    if (p == 0) {
+        for (;;) getrandom(m, size, 0);
+    }
+    t_ms(150);
+    long long start = t_now_ms();
+    kill(p, SIGKILL);
+    CHECK_STATUS(t_status(p), "signal 9");
+    CHECK(t_now_ms() - start < 2500);
+    SYS(munmap(m, size + 1));
+    m = SYS(mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    SYS(munmap(m + (1 << 19), 1 << 19));
+    CHECK_EQ(getrandom(m, 1 << 20, 0), 1 << 19);
+    CHECK_ERR(getrandom(m + (1 << 19), 1 << 19, 0), EFAULT);
+    CHECK_ERR(getrandom(m + (1 << 19), 1, 0), EFAULT);
+    CHECK_EQ(getrandom(m, 0, 0), 0);
+}
+TEST(getrandom_is_interrupted) {
+    size_t size = 512 << 20;
+    char *m = SYS(mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    t_pester(SA_RESTART);
+    ssize_t n = getrandom(m, size, 0);
+    t_pester_stop();
+    CHECK(n > 0 && n < (ssize_t)size);
+}

@@ -134,7 +134,18 @@ pub fn mincore(c: &mut Current, addr: u64, len: u64, vec: Ptr) -> SysResult {
     if !c.mm.with_map(|m| end <= m.max && m.covered(start, end)) {
         return Err(Errno::ENOMEM.into());
     }
-    c.write_bytes(vec.0, &vec![1; ((end - start) / PAGE_SIZE) as usize])?;
+    let count = (end - start) / PAGE_SIZE;
+    let all = vec![1; count.min(64 << 10) as usize];
+    let mut done = 0;
+    while done < count && !c.is_killed() {
+        let piece = all.get(..(count - done).min(all.len() as u64) as usize).unwrap_or_default();
+        c.write_bytes(vec.0.wrapping_add(done), piece)?;
+        // A queued piece would stay in the sentry until the end.
+        if piece.len() as u64 + done < count {
+            c.ctx.flush()?;
+        }
+        done += piece.len() as u64;
+    }
     Ok(0)
 }
 
@@ -256,7 +267,7 @@ fn process_vm(c: &mut Current, pid: i32, l: (Ptr, u64), r: (Ptr, u64), flags: u6
                 c.mm.space.write(la, &b[..k])
             } as u64;
             done += moved;
-            if moved < n {
+            if moved < n || c.is_killed() {
                 break 'outer;
             }
             ro += n;

@@ -72,6 +72,22 @@ pub fn sysinfo(c: &mut Current, out: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// How much a call with a long buffer does at a time, in bytes.
+const PIECE: u64 = 64 << 10;
+
+/// Writes a piece of a result to guest memory now: what is queued for the resume would be held by the sentry until then.
+fn put_piece(c: &mut Current, at: u64, piece: &[u8]) -> usize {
+    if piece.len() <= 256 {
+        // Whole or not at all, as Linux has it for short requests.
+        return if c.write_bytes(at, piece).is_ok() { piece.len() } else { 0 };
+    }
+    if c.fault_in(at, piece.len() as u64).is_err() {
+        return 0;
+    }
+    let room = c.kernel().platform.limits().max.saturating_sub(at).min(piece.len() as u64) as usize;
+    c.mm.space.write(at, piece.get(..room).unwrap_or_default())
+}
+
 pub fn getrandom(c: &mut Current, buf: Ptr, len: u64, flags: u32) -> SysResult {
     const NONBLOCK: u32 = 1;
     const RANDOM: u32 = 2;
@@ -81,17 +97,21 @@ pub fn getrandom(c: &mut Current, buf: Ptr, len: u64, flags: u32) -> SysResult {
     }
     let len = len.min(i32::MAX as u64);
     let mut done = 0;
-    let mut b = vec![0; len.min(64 << 10) as usize];
+    let mut b = vec![0; len.min(PIECE) as usize];
     while done < len {
-        let n = (len - done).min(b.len() as u64) as usize;
-        hostsys::clock::random(&mut b[..n]);
-        match c.write_bytes(buf.0 + done, &b[..n]) {
-            Ok(()) => done += n as u64,
-            Err(e) if done == 0 => return Err(e.into()),
-            Err(_) => break,
+        let piece = b.get_mut(..(len - done).min(PIECE) as usize).unwrap_or_default();
+        hostsys::clock::random(piece);
+        let n = put_piece(c, buf.0.saturating_add(done), piece);
+        done += n as u64;
+        if n < piece.len() {
+            break;
+        }
+        // A signal ends a long call with what there is.
+        if done < len && c.task.waiter.interrupted() {
+            break;
         }
     }
-    Ok(done)
+    if done == 0 && len > 0 { Err(Errno::EFAULT.into()) } else { Ok(done) }
 }
 
 pub fn personality(c: &mut Current, p: u64) -> SysResult {

@@ -95,7 +95,7 @@ fn pump(
 ) -> Result<usize, SysErr> {
     let mut scratch = Scratch::new();
     let mut done = 0;
-    while done < len {
+    while done < len && !c.is_killed() {
         let buf = scratch.get((len - done).min(PIECE));
         let n = match from.1.hold(from.0, |at| io::read_at(c, from.0, buf, at)) {
             Ok(0) => break,

@@ -94,7 +94,7 @@ fn read_seekable(
         if stored < n && done == 0 {
             return Err(Errno::EFAULT.into());
         }
-        if stored < n || n < want || done == iov.len {
+        if stored < n || n < want || done == iov.len || c.is_killed() {
             return Ok(done);
         }
     }
@@ -128,7 +128,7 @@ fn read_direct(
             Some(Err(_)) => return Ok((done, true)),
         };
         c.ctx.queue_copied(at, from, n);
-        if n < room || done + n == len || !unlocked {
+        if n < room || done + n == len || !unlocked || c.is_killed() {
             return Ok((done + n, true));
         }
         // Where the memory cannot be written after all, the usual way says how far it can.
@@ -163,7 +163,7 @@ fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysRes
         if stored < n {
             return if done > 0 { Ok(done as u64) } else { Err(Errno::EFAULT.into()) };
         }
-        if n < want || done == iov.len {
+        if n < want || done == iov.len || c.is_killed() {
             return Ok(done as u64);
         }
     }
@@ -207,7 +207,7 @@ fn write_seekable(c: &Current, f: &OpenFile, iov: &Iov, off: u64, how: How) -> R
             Ok((n, end)) => {
                 done += n;
                 at = end;
-                if n < want || done == iov.len {
+                if n < want || done == iov.len || c.is_killed() {
                     return Ok((done, at));
                 }
             }
@@ -230,7 +230,7 @@ fn write_stream(c: &Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysResult
         done += n;
         match r {
             Err(e) if done == 0 => return Err(e.into()),
-            Ok(()) if n == want && done < iov.len => {}
+            Ok(()) if n == want && done < iov.len && !c.is_killed() => {}
             _ => return Ok(done as u64),
         }
     }

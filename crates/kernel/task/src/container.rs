@@ -168,7 +168,7 @@ impl Current {
     /// Under a limit on memory, has the guest's thread take the page faults of what is to be written from here. If they
     /// exceed the limit, the host kills that process; in the course of a write from outside it goes on to kill others, the
     /// one that stands for the container and the sentry among them, as the write itself keeps the first one's memory.
-    pub(crate) fn fault_in(&mut self, addr: u64, len: u64) -> Result<()> {
+    pub fn fault_in(&mut self, addr: u64, len: u64) -> Result<()> {
         if len < PAGE_SIZE || self.limits().memory_max().is_none() {
             return Ok(());
         }

@@ -294,6 +294,11 @@ impl Current {
         }
     }
 
+    /// True when the thread is about to end, for a look between two pieces of a long call.
+    pub fn is_killed(&self) -> bool {
+        self.task.waiter.interrupted() && self.dying()
+    }
+
     /// True when a fatal end is under way, which even uninterruptible sleeps honour.
     pub fn dying(&self) -> bool {
         let s = self.task.group.signals.lock();
