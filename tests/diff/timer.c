@@ -443,3 +443,196 @@ TEST(settime_needs_capability) {
     clock_gettime(CLOCK_REALTIME, &t);
     CHECK_CHILD(SYS(setuid(1000)); CHECK_ERR(clock_settime(CLOCK_REALTIME, &t), EPERM); CHECK_ERR(clock_settime(CLOCK_MONOTONIC, &t), EINVAL));
 }
+
+// A timer's own signal is queued beside one that is pending already, and counts the expiries since.
+TEST(timer_overrun_behind_a_pending_signal) {
+    int sigs[] = {SIGUSR1, SIGRTMIN};
+    for (int k = 0; k < 2; k++) {
+        int s = sigs[k];
+        block(s);
+        OK(kill(getpid(), s));
+        struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = s, .sigev_value.sival_int = 42};
+        timer_t t;
+        OK(timer_create(CLOCK_MONOTONIC, &e, &t));
+        struct itimerspec it = {{0, 1000000}, {0, 1000000}};
+        OK(timer_settime(t, 0, &it, 0));
+        t_ms(100);
+        CHECK_EQ(timer_getoverrun(t), 0);
+        siginfo_t i;
+        CHECK_EQ(wait_for(s, &i, 1000), s);
+        CHECK_EQ(i.si_code, SI_USER);
+        CHECK_EQ(wait_for(s, &i, 1000), s);
+        CHECK_EQ(i.si_code, SI_TIMER);
+        CHECK_EQ(i.si_value.sival_int, 42);
+        CHECK(i.si_overrun >= 20);
+        OK(timer_delete(t));
+    }
+}
+// A setting that is gone sends nothing more, what is pending of it included.
+TEST(timer_signal_of_an_earlier_setting_is_dropped) {
+    block(SIGUSR1);
+    struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    struct itimerspec soon = {{0, 0}, {0, 1000000}}, far = {{0, 0}, {100, 0}}, off = {{0, 0}, {0, 0}};
+    for (int k = 0; k < 3; k++) {
+        timer_t t;
+        OK(timer_create(CLOCK_MONOTONIC, &e, &t));
+        OK(timer_settime(t, 0, &soon, 0));
+        sigset_t p;
+        for (int i = 0; i < 1000; i++) {
+            sigpending(&p);
+            if (sigismember(&p, SIGUSR1)) break;
+            t_ms(1);
+        }
+        CHECK(sigismember(&p, SIGUSR1));
+        if (k < 2) OK(timer_settime(t, 0, k ? &off : &far, 0));
+        else OK(timer_delete(t));
+        siginfo_t i;
+        CHECK_ERR(wait_for(SIGUSR1, &i, 0), EAGAIN);
+        if (k < 2) OK(timer_delete(t));
+    }
+}
+// SI_TIMER can be written by anybody, and then means nothing.
+TEST(timer_signal_forged) {
+    struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1, .sigev_value.sival_int = 42};
+    timer_t t;
+    OK(timer_create(CLOCK_MONOTONIC, &e, &t));
+    block(SIGUSR1);
+    siginfo_t f = {.si_signo = SIGUSR1, .si_code = SI_TIMER}, i;
+    f.si_timerid = (int)(long)t, f.si_overrun = 5, f.si_value.sival_int = 7;
+    OK(syscall(SYS_rt_sigqueueinfo, getpid(), SIGUSR1, &f));
+    CHECK_EQ(wait_for(SIGUSR1, &i, 1000), SIGUSR1);
+    CHECK_EQ(i.si_value.sival_int, 7);
+    CHECK_EQ(i.si_overrun, 5);
+}
+TEST(timer_ids_are_not_used_again_at_once) {
+    struct sigevent e = {.sigev_notify = SIGEV_NONE};
+    int a, b, c;
+    OK(syscall(SYS_timer_create, CLOCK_MONOTONIC, &e, &a));
+    OK(syscall(SYS_timer_create, CLOCK_MONOTONIC, &e, &b));
+    OK(syscall(SYS_timer_delete, b));
+    OK(syscall(SYS_timer_create, CLOCK_MONOTONIC, &e, &c));
+    CHECK_EQ(b, a + 1);
+    CHECK_EQ(c, b + 1);
+}
+TEST(timer_clocks) {
+    int clocks[] = {CLOCK_MONOTONIC_RAW, CLOCK_REALTIME_COARSE, CLOCK_MONOTONIC_COARSE};
+    timer_t t;
+    for (int k = 0; k < 3; k++) CHECK_ERR(timer_create(clocks[k], 0, &t), EOPNOTSUPP);
+    CHECK_ERR(timer_create(10, 0, &t), EINVAL);
+    struct timespec ts, z = {0, 1};
+    for (int c = CLOCK_REALTIME_ALARM; c <= CLOCK_BOOTTIME_ALARM; c++) {
+        // Where clock_gettime(2) does not have them, nothing has.
+        bool have = clock_gettime(c, &ts) == 0;
+        int r = timer_create(c, 0, &t), e = errno;
+        if (have) CHECK_EQ(r, 0);
+        else CHECK(r == -1 && e == EOPNOTSUPP);
+        CHECK_EQ(clock_nanosleep(c, 0, &z, 0), have ? 0 : EOPNOTSUPP);
+    }
+    CHECK_EQ(clock_nanosleep(CLOCK_THREAD_CPUTIME_ID, 0, &z, 0), EINVAL);
+}
+static void *uses_time(void *a) {
+    while (!*(volatile int *)a) {}
+    return 0;
+}
+TEST(timer_of_a_threads_processor_time) {
+    // Another thread's time does not count.
+    static int stop;
+    pthread_t th;
+    CHECK_EQ(pthread_create(&th, 0, uses_time, &stop), 0);
+    act(SIGUSR1, 0);
+    struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    timer_t t;
+    OK(timer_create(CLOCK_THREAD_CPUTIME_ID, &e, &t));
+    struct itimerspec it = {{0, 0}, {0, 100000000}};
+    OK(timer_settime(t, 0, &it, 0));
+    double start = cpu_of(CLOCK_THREAD_CPUTIME_ID);
+    t_ms(400);
+    CHECK_EQ(hits, 0);
+    while (!hits && cpu_of(CLOCK_THREAD_CPUTIME_ID) < start + 5) {}
+    CHECK(hits == 1 && cpu_of(CLOCK_THREAD_CPUTIME_ID) >= start + 0.1);
+    stop = 1;
+    pthread_join(th, 0);
+}
+static void as_user(uid_t uid) {
+    struct rlimit l = {5, 5};
+    OK(setrlimit(RLIMIT_SIGPENDING, &l));
+    OK(setresuid(uid, uid, uid));
+}
+static int sigq(void) {
+    char b[8192], *at;
+    t_slurp("/proc/self/status", b, sizeof b);
+    return (at = strstr(b, "SigQ:")) ? atoi(at + 5) : -1;
+}
+TEST(queued_signals_and_timers_are_counted_per_user) {
+    if (getuid()) SKIP("needs root");
+    CHECK_CHILD({
+        as_user(4711);
+        struct t_gate ready = t_gate();
+        // One process takes three of the user's five, another one the rest.
+        pid_t p = FORK();
+        block(SIGRTMIN);
+        union sigval v = {1};
+        if (p == 0) {
+            for (int k = 0; k < 3; k++) OK(sigqueue(getpid(), SIGRTMIN, v));
+            t_open(ready);
+            pause();
+        }
+        t_pass(ready);
+        CHECK_EQ(sigq(), 3);
+        struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+        timer_t t;
+        OK(timer_create(CLOCK_MONOTONIC, &e, &t));
+        OK(sigqueue(getpid(), SIGRTMIN, v));
+        CHECK_EQ(sigq(), 5);
+        CHECK_ERR(sigqueue(getpid(), SIGRTMIN, v), EAGAIN);
+        CHECK_ERR(timer_create(CLOCK_MONOTONIC, &e, &t), EAGAIN);
+        OK(kill(getpid(), SIGRTMIN)); // without its information
+        CHECK_EQ(sigq(), 5);
+        kill(p, SIGKILL);
+        t_status(p);
+        CHECK_EQ(sigq(), 2);
+        OK(sigqueue(getpid(), SIGRTMIN, v));
+    });
+}
+static void spin_for(int seconds) {
+    while (cpu_of(CLOCK_PROCESS_CPUTIME_ID) < seconds) {}
+}
+TEST(rlimit_cpu_is_inherited) {
+    struct rlimit l = {1, 2}, now_;
+    SYS(setrlimit(RLIMIT_CPU, &l));
+    pid_t p = FORK();
+    if (p == 0) {
+        pid_t q = FORK();
+        if (q == 0) spin_for(6), _exit(1);
+        CHECK_STATUS(t_status(q), "signal 24");
+        _exit(0);
+    }
+    act(SIGXCPU, 0);
+    pid_t r = FORK();
+    if (r == 0) {
+        while (!hits && cpu_of(CLOCK_PROCESS_CPUTIME_ID) < 6) {}
+        OK(getrlimit(RLIMIT_CPU, &now_));
+        CHECK(now_.rlim_cur == 2 && now_.rlim_max == 2);
+        spin_for(6);
+        _exit(1);
+    }
+    CHECK_STATUS(t_status(p), "exit 0");
+    CHECK_STATUS(t_status(r), "signal 9");
+}
+TEST(itimers_are_not_inherited) {
+    act(SIGPROF, 0);
+    act(SIGVTALRM, 0);
+    struct itimerval it = {{0, 0}, {0, 50000}}, got;
+    OK(setitimer(ITIMER_PROF, &it, 0));
+    OK(setitimer(ITIMER_VIRTUAL, &it, 0));
+    CHECK_CHILD({
+        OK(getitimer(ITIMER_PROF, &got));
+        CHECK(got.it_value.tv_usec == 0 && got.it_value.tv_sec == 0);
+        hits = 0;
+        while (cpu_of(CLOCK_PROCESS_CPUTIME_ID) < 0.2) {}
+        CHECK_EQ(hits, 0);
+    });
+    double end = cpu_of(CLOCK_PROCESS_CPUTIME_ID) + 2;
+    while (hits < 2 && cpu_of(CLOCK_PROCESS_CPUTIME_ID) < end) {}
+    CHECK_EQ(hits, 2);
+}

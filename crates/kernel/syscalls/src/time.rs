@@ -5,7 +5,8 @@ use abi::time::{Itimerspec, Itimerval, Timespec, Timeval};
 use abi::{Errno, Signal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use task::timers::{Notify, Which};
+use task::posix_timers::{Clock, Notify};
+use task::timers::Which;
 use task::{Current, Restart, RestartBlock, SysErr, SysResult, Task, ThreadGroup};
 use vfs::{Caller, Cap};
 use wait::Stop;
@@ -171,7 +172,10 @@ pub fn nanosleep(c: &mut Current, req: Ptr, rem: Ptr) -> SysResult {
 
 pub fn clock_nanosleep(c: &mut Current, clock: i32, flags: i32, req: Ptr, rem: Ptr) -> SysResult {
     match clock {
-        libc::CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EOPNOTSUPP.into()),
+        libc::CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EINVAL.into()),
+        libc::CLOCK_REALTIME_ALARM | libc::CLOCK_BOOTTIME_ALARM => {
+            alarm_clock(c, clock)?;
+        }
         libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_MONOTONIC_COARSE => {
             return Err(Errno::EOPNOTSUPP.into());
         }
@@ -265,33 +269,40 @@ pub fn alarm(c: &mut Current, seconds: u32) -> SysResult {
     Ok(if left > 0 { s.max(1) } else { 0 })
 }
 
+/// What timer_create(2) counts.
+fn timer_clock(c: &Current, clock: i32) -> Result<Clock, Errno> {
+    match cpu_clock(c, clock)? {
+        Some(CpuClock::Process(group, kind)) => {
+            return Ok(Clock::Process(Arc::downgrade(&group), kind == VIRT));
+        }
+        Some(CpuClock::Thread(task, kind)) => return Ok(Clock::Thread(task.tid(), kind == VIRT)),
+        None => {}
+    }
+    match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME | libc::CLOCK_TAI => {
+            Ok(Clock::Host(clock))
+        }
+        libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_MONOTONIC_COARSE => {
+            Err(Errno::EOPNOTSUPP)
+        }
+        libc::CLOCK_REALTIME_ALARM | libc::CLOCK_BOOTTIME_ALARM => alarm_clock(c, clock).map(Clock::Host),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The clock that serves one of CLOCK_*_ALARM. They exist where the host has a clock that can wake it.
+fn alarm_clock(c: &Current, clock: i32) -> Result<i32, Errno> {
+    if hostsys::clock::gettime_ns(clock).is_none() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if !c.creds().capable(Cap::WAKE_ALARM) {
+        return Err(Errno::EPERM);
+    }
+    Ok(if clock == libc::CLOCK_REALTIME_ALARM { libc::CLOCK_REALTIME } else { libc::CLOCK_BOOTTIME })
+}
+
 pub fn timer_create(c: &mut Current, clock: i32, event: Ptr, out: Ptr) -> SysResult {
-    let known = matches!(
-        clock,
-        libc::CLOCK_REALTIME
-            | libc::CLOCK_MONOTONIC
-            | libc::CLOCK_PROCESS_CPUTIME_ID
-            | libc::CLOCK_THREAD_CPUTIME_ID
-            | libc::CLOCK_BOOTTIME
-            | libc::CLOCK_TAI
-            | libc::CLOCK_REALTIME_ALARM
-            | libc::CLOCK_BOOTTIME_ALARM
-    );
-    // Clocks of one's own process or thread by id are the same as the fixed ones.
-    let own = clock < 0 && clock & 3 != 3 && {
-        let pid = !(clock >> 3);
-        pid == 0
-            || pid == c.sees(c.task.tgid())
-            || c.find_task(pid).is_some_and(|t| t.tgid() == c.task.tgid())
-    };
-    if !known && !own {
-        return Err(Errno::EINVAL.into());
-    }
-    let clock = if own { libc::CLOCK_PROCESS_CPUTIME_ID } else { clock };
-    let alarm = matches!(clock, libc::CLOCK_REALTIME_ALARM | libc::CLOCK_BOOTTIME_ALARM);
-    if alarm && !c.creds().capable(Cap::WAKE_ALARM) {
-        return Err(Errno::EPERM.into());
-    }
+    let clock = timer_clock(c, clock)?;
     let (notify, value) = if event.is_null() {
         (Notify::Process(Signal::SIGALRM), None)
     } else {
@@ -314,9 +325,9 @@ pub fn timer_create(c: &mut Current, clock: i32, event: Ptr, out: Ptr) -> SysRes
         (n, Some(value))
     };
     let g = c.task.group.clone();
-    let id = g.timers.create(&g, clock, notify, value)?;
+    let id = g.timers.posix.create(c, clock, notify, value)?;
     if let Err(e) = c.write_value(out.0, &id) {
-        let _ = g.timers.delete(id);
+        let _ = g.timers.posix.delete(id);
         return Err(e.into());
     }
     Ok(0)
@@ -332,8 +343,8 @@ pub fn timer_settime(c: &mut Current, id: i32, flags: i32, new: Ptr, old: Ptr) -
     }
     let v: Itimerspec = c.read_value(new.0)?;
     let (value, interval) = (v.value.to_duration()?, v.interval.to_duration()?);
-    let t = c.task.group.timers.find(id)?;
-    let before = t.set(nanos(value), nanos(interval), flags & TIMER_ABSTIME != 0);
+    let t = c.task.group.timers.posix.find(id)?;
+    let before = t.set(c, nanos(value), nanos(interval), flags & TIMER_ABSTIME != 0);
     if !old.is_null() {
         c.write_value(old.0, &itimerspec(before))?;
     }
@@ -341,22 +352,17 @@ pub fn timer_settime(c: &mut Current, id: i32, flags: i32, new: Ptr, old: Ptr) -
 }
 
 pub fn timer_gettime(c: &mut Current, id: i32, out: Ptr) -> SysResult {
-    let v = c.task.group.timers.find(id)?.get();
+    let t = c.task.group.timers.posix.find(id)?;
+    let v = t.get(c);
     c.write_value(out.0, &itimerspec(v))?;
     Ok(0)
 }
 
 pub fn timer_getoverrun(c: &mut Current, id: i32) -> SysResult {
-    Ok(c.task.group.timers.find(id)?.reported_overrun() as u64)
+    Ok(c.task.group.timers.posix.find(id)?.reported_overrun() as u64)
 }
 
 pub fn timer_delete(c: &mut Current, id: i32) -> SysResult {
-    let g = c.task.group.clone();
-    g.timers.delete(id)?;
-    {
-        let mut s = g.signals.lock();
-        s.shared.remove_timer(id);
-        g.shared_set.store(s.shared.set().0, std::sync::atomic::Ordering::SeqCst);
-    }
+    c.task.group.timers.posix.delete(id)?;
     Ok(0)
 }

@@ -170,6 +170,9 @@ impl Current {
             child.abandon();
             return Err(e.into());
         }
+        if !thread {
+            crate::timers::watch_cpu_limit(&group);
+        }
         crate::run::start(child)?;
         if let Some(g) = gate {
             self.wait_vfork(&g);

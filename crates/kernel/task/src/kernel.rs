@@ -76,6 +76,8 @@ pub struct Kernel {
     pub sysctls: Leaf<BTreeMap<&'static str, String>>,
     /// Somebody has asked for resource usage: from now on the ends of processes are measured, which costs a hand-off.
     pub usage_wanted: AtomicBool,
+    /// Queued signals and timers of each user.
+    pub queued: Arc<crate::charge::Queues>,
     /// POSIX message queues.
     pub mqueue: Arc<mqueue::Mqueues>,
     /// System V IPC.
@@ -145,6 +147,7 @@ impl Kernel {
             terminal_info: OnceLock::new(),
             sysctls: Leaf::default(),
             usage_wanted: AtomicBool::new(false),
+            queued: Arc::default(),
             mqueue: mqueue::Mqueues::new(),
             ipc: IpcNamespace::new(),
             pi: crate::pi::PiTable::default(),

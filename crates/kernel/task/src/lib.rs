@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod charge;
 mod clone;
 pub mod container;
 mod cpu;
@@ -23,9 +24,11 @@ mod groups;
 mod jobs;
 mod kernel;
 pub mod limits;
+mod pending;
 mod pi;
 pub mod pidfd;
 pub mod pids;
+pub mod posix_timers;
 mod result;
 mod run;
 pub mod scheduling;
@@ -39,6 +42,7 @@ pub mod timers;
 mod tree;
 mod waitpid;
 
+pub use charge::Queues;
 pub use clone::{CLEAR_SIGHAND, CloneArgs};
 pub use container::Container;
 pub use current::{AltStack, Current, RestartBlock};

@@ -228,6 +228,9 @@ fn deliver(c: &mut Current, sig: Signal, info: SigInfo, trap: TrapInfo) -> bool 
 /// Deals with everything that wants the thread's attention before it resumes.
 fn handle_pending(c: &mut Current) -> Flow {
     c.sync_report_all();
+    if c.task.own_timers.swap(false, Ordering::SeqCst) {
+        c.look_at_own_timers();
+    }
     loop {
         c.task.waiter.set_interrupted(false);
         if c.dying() {
@@ -236,11 +239,8 @@ fn handle_pending(c: &mut Current) -> Flow {
         if let Flow::Leave = park_while_stopped(c) {
             return Flow::Leave;
         }
-        let Some(mut info) = dequeue(c) else { break };
+        let Some(info) = dequeue(c) else { break };
         let Some(sig) = Signal::new(info.signo) else { continue };
-        if info.code == libc::SI_TIMER {
-            c.task.group.timers.delivered(&mut info);
-        }
         let act = c.task.group.handlers().lock().get(sig);
         match act.handler {
             SIG_IGN => continue,
@@ -350,8 +350,7 @@ impl Current {
         set: SigSet,
         deadline: Option<std::time::Instant>,
     ) -> Result<SigInfo, crate::result::SysErr> {
-        if let Some(mut i) = dequeue_masked(self, set) {
-            self.finish_timer(&mut i);
+        if let Some(i) = dequeue_masked(self, set) {
             return Ok(i);
         }
         self.task.awaited.store(set.0, Ordering::SeqCst);
@@ -372,23 +371,7 @@ impl Current {
             }
         };
         self.task.awaited.store(0, Ordering::SeqCst);
-        got.map(|mut i| {
-            self.finish_timer(&mut i);
-            i
-        })
-    }
-
-    /// signalfd(2): takes a pending signal out of `set`.
-    pub fn take_signal(&self, set: SigSet) -> Option<SigInfo> {
-        let mut i = dequeue_masked(self, set)?;
-        self.finish_timer(&mut i);
-        Some(i)
-    }
-
-    fn finish_timer(&self, i: &mut SigInfo) {
-        if i.code == libc::SI_TIMER {
-            self.task.group.timers.delivered(i);
-        }
+        got
     }
 
     /// Ends the process with a signal's default action.

@@ -1,9 +1,12 @@
 //! Making signals pending. See kill(2), tgkill(2), signal(7).
 
+use crate::charge::Charge;
 use crate::pids;
+use crate::posix_timers::Expiry;
 use crate::signal::STOP_SIGNALS;
 use crate::task::{Life, Signals, Task, ThreadGroup};
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wait::Events;
 
@@ -11,6 +14,54 @@ use wait::Events;
 /// attention of a thread that can take it. Signals that would be ignored are dropped at once.
 pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Result<()> {
     let sig = Signal::new(info.signo).ok_or(Errno::EINVAL)?;
+    let push = |s: &mut Signals| {
+        let charge = || charge(group, s.threads.first(), sig, &info);
+        match to {
+            Some(t) => t.pending.lock().push(sig, info, charge),
+            None => s.shared.push(sig, info, charge),
+        }
+    };
+    send_with(group, to, info, sig, push).map(|_queued| ())
+}
+
+/// As [`send`], for a POSIX timer's signal. Gives the expiry back when the signal was dropped.
+pub(crate) fn send_expiry(
+    group: &ThreadGroup,
+    to: Option<&Task>,
+    info: SigInfo,
+    expiry: Expiry,
+) -> std::result::Result<(), Expiry> {
+    let mut expiry = Some(expiry);
+    let push = |s: &mut Signals| {
+        if let (Some(sig), Some(e)) = (Signal::new(info.signo), expiry.take()) {
+            match to {
+                Some(t) => t.pending.lock().push_expiry(sig, info, e),
+                None => s.shared.push_expiry(sig, info, e),
+            }
+        }
+        Ok(())
+    };
+    if let Some(sig) = Signal::new(info.signo) {
+        let _ = send_with(group, to, info, sig, push);
+    }
+    expiry.map_or(Ok(()), Err)
+}
+
+/// Charges a queued signal to the user that it is sent to. Standard signals that a process did not make up are always queued.
+fn charge(group: &ThreadGroup, one: Option<&Arc<Task>>, sig: Signal, info: &SigInfo) -> Option<Charge> {
+    let uid = one.map_or(0, |t| t.creds().uid);
+    let always = !sig.is_realtime() && info.code >= 0;
+    let limit = if always { u64::MAX } else { group.rlimit(libc::RLIMIT_SIGPENDING as i32) };
+    group.kernel.queued.charge(uid, limit)
+}
+
+fn send_with(
+    group: &ThreadGroup,
+    to: Option<&Task>,
+    info: SigInfo,
+    sig: Signal,
+    push: impl FnOnce(&mut Signals) -> Result<()>,
+) -> Result<()> {
     let mut continued = false;
     {
         let mut s = group.signals.lock();
@@ -31,41 +82,16 @@ pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Res
             discard(group, &mut s, STOP_SIGNALS);
             continued = resume(&mut s);
         }
-        let blocked = match to {
-            Some(t) => t.blocked().has(sig),
-            None => s.threads.iter().all(|t| t.blocked().has(sig)),
-        };
-        let forced = info.code > 0 && to.is_some();
-        let init_immune = pids::is_init(group.tgid)
-            && group.handlers().lock().get(sig).handler == crate::signal::SIG_DFL
-            && !forced
-            && !blocked
-            && info.code != crate::kernel::SI_HOST;
-        let dropped = !blocked && (group.handlers().lock().ignores(sig) || init_immune);
-        if !dropped {
-            let limit = group.rlimit(libc::RLIMIT_SIGPENDING as i32).min(1 << 20) as usize;
+        if !is_dropped(group, &s, to, sig, &info) {
+            push(&mut s)?;
             match to {
-                Some(t) => {
-                    t.pending.lock().push(sig, info, limit)?;
-                    t.note_pending();
-                }
+                Some(t) => t.note_pending(),
                 None => {
-                    s.shared.push(sig, info, limit)?;
                     group.shared_set.store(s.shared.set().0, Ordering::SeqCst);
                     s.threads.iter().for_each(|t| t.note_pending());
                 }
             }
-            match to {
-                Some(t) if t.wants(sig) => t.kick(),
-                Some(_) => {}
-                None => {
-                    let main = s.threads.iter().find(|t| t.tid() == group.tgid && t.wants(sig));
-                    let t = main.or_else(|| s.threads.iter().find(|t| t.wants(sig)));
-                    if let Some(t) = t {
-                        t.kick();
-                    }
-                }
-            }
+            wake_one(group, &s, to, sig);
         }
     }
     group.signal_wait.notify(Events::READABLE);
@@ -73,6 +99,36 @@ pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Res
         group.kernel.clone().tell_parent_continued(group);
     }
     Ok(())
+}
+
+/// Whether a signal has no effect on its target: ignored and not blocked, or sent to init.
+fn is_dropped(group: &ThreadGroup, s: &Signals, to: Option<&Task>, sig: Signal, info: &SigInfo) -> bool {
+    let blocked = match to {
+        Some(t) => t.blocked().has(sig),
+        None => s.threads.iter().all(|t| t.blocked().has(sig)),
+    };
+    let forced = info.code > 0 && to.is_some();
+    let init_immune = pids::is_init(group.tgid)
+        && group.handlers().lock().get(sig).handler == crate::signal::SIG_DFL
+        && !forced
+        && !blocked
+        && info.code != crate::kernel::SI_HOST;
+    !blocked && (group.handlers().lock().ignores(sig) || init_immune)
+}
+
+/// Gets the attention of a thread that can take the signal.
+fn wake_one(group: &ThreadGroup, s: &Signals, to: Option<&Task>, sig: Signal) {
+    match to {
+        Some(t) if t.wants(sig) => t.kick(),
+        Some(_) => {}
+        None => {
+            let main = s.threads.iter().find(|t| t.tid() == group.tgid && t.wants(sig));
+            let t = main.or_else(|| s.threads.iter().find(|t| t.wants(sig)));
+            if let Some(t) = t {
+                t.kick();
+            }
+        }
+    }
 }
 
 /// Removes pending signals from the group and all its threads.

@@ -2,10 +2,11 @@
 
 use crate::container::Container;
 use crate::kernel::Kernel;
+use crate::pending::Pending;
 use crate::pids;
 use crate::scheduling::Scheduling;
 use crate::seccomp::Seccomp;
-use crate::signal::{Handlers, Pending};
+use crate::signal::Handlers;
 use crate::timers::Timers;
 use abi::{Result, SigInfo, SigSet, Signal};
 use arc_swap::ArcSwap;
@@ -69,6 +70,8 @@ pub struct Task {
     pub host_tid: AtomicI32,
     /// Processor time of that thread when it took this task on.
     pub(crate) cpu_base: AtomicU64,
+    /// The thread is to look at the timers that count its processor time.
+    pub(crate) own_timers: AtomicBool,
     /// Processor time in guest code of earlier memory images, and the most that was reported, in nanoseconds.
     pub(crate) user_before: AtomicU64,
     pub(crate) user_seen: AtomicU64,
@@ -162,6 +165,7 @@ impl Task {
             default_slack: AtomicU64::new(50_000),
             host_tid: AtomicI32::new(0),
             cpu_base: AtomicU64::new(0),
+            own_timers: AtomicBool::new(false),
             user_before: AtomicU64::new(0),
             user_seen: AtomicU64::new(0),
             sem_undo: Leaf::new(None),

@@ -65,20 +65,12 @@ pub struct SignalSets {
     pub ignored: SigSet,
     /// With a handler.
     pub caught: SigSet,
-    /// Queued entries.
-    pub queued: usize,
 }
 
 /// Reads them.
 pub fn signal_sets(p: &Proc, task: Option<&Task>) -> SignalSets {
-    let (pending, q1) = task.map_or((SigSet::EMPTY, 0), |t| {
-        let q = t.pending.lock();
-        (q.set(), q.len())
-    });
-    let (shared, q2) = {
-        let s = p.group.signals.lock();
-        (s.shared.set(), s.shared.len())
-    };
+    let pending = task.map_or(SigSet::EMPTY, |t| t.pending.lock().set());
+    let shared = p.group.signals.lock().shared.set();
     let (mut ignored, mut caught) = (SigSet::EMPTY, SigSet::EMPTY);
     let handlers = p.group.handlers();
     let h = handlers.lock();
@@ -90,7 +82,7 @@ pub fn signal_sets(p: &Proc, task: Option<&Task>) -> SignalSets {
         }
     }
     let blocked = task.map_or(SigSet::EMPTY, |t| t.blocked());
-    SignalSets { pending, shared, blocked, ignored, caught, queued: q1 + q2 }
+    SignalSets { pending, shared, blocked, ignored, caught }
 }
 
 fn escaped(name: &[u8]) -> Vec<u8> {
@@ -186,7 +178,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
          Speculation_Store_Bypass:\tthread vulnerable\nSpeculationIndirectBranch:\tconditional enabled\n\
          Cpus_allowed:\t{}\nCpus_allowed_list:\t{}\nMems_allowed:\t{}\nMems_allowed_list:\t0\n\
          voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0\n",
-        sig.queued,
+        at.kernel().queued.of(creds.uid),
         sig.pending.0,
         sig.shared.0,
         sig.blocked.0,

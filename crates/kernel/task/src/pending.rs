@@ -1,0 +1,142 @@
+//! Signals that wait for delivery. See signal(7).
+
+use crate::charge::Charge;
+use crate::posix_timers::Expiry;
+use crate::signal::SYNCHRONOUS;
+use abi::{Errno, Result, SigInfo, SigSet, Signal};
+use std::collections::{BTreeMap, VecDeque};
+
+struct Entry {
+    info: SigInfo,
+    /// Of a POSIX timer's signal: which expiry it tells of.
+    expiry: Option<Expiry>,
+    _charge: Option<Charge>,
+}
+
+/// Signals waiting for delivery to a thread or a group.
+#[derive(Default)]
+pub struct Pending {
+    /// By signal number; entries of one number in order.
+    queues: BTreeMap<i32, VecDeque<Entry>>,
+    set: SigSet,
+}
+
+impl Pending {
+    /// The pending set.
+    pub fn set(&self) -> SigSet {
+        self.set
+    }
+
+    /// True when nothing is pending.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    /// Queues a signal. A standard signal that is pending already is dropped. Without a `charge` its information is lost; a
+    /// real-time signal that somebody queued (sigqueue(3), tgkill(2)) is then refused with EAGAIN.
+    pub(crate) fn push(
+        &mut self,
+        s: Signal,
+        info: SigInfo,
+        charge: impl FnOnce() -> Option<Charge>,
+    ) -> Result<()> {
+        if !s.is_realtime() && self.set.has(s) {
+            return Ok(());
+        }
+        let charge = charge();
+        if charge.is_none() && s.is_realtime() && info.code != libc::SI_USER {
+            return Err(Errno::EAGAIN);
+        }
+        self.set.add(s);
+        if charge.is_some() {
+            self.queue(s, Entry { info, expiry: None, _charge: charge });
+        }
+        Ok(())
+    }
+
+    /// Queues the signal of a POSIX timer, whatever is pending already. The timer was charged for it when it was made.
+    pub(crate) fn push_expiry(&mut self, s: Signal, info: SigInfo, expiry: Expiry) {
+        self.set.add(s);
+        self.queue(s, Entry { info, expiry: Some(expiry), _charge: None });
+    }
+
+    fn queue(&mut self, s: Signal, entry: Entry) {
+        self.queues.entry(s.raw()).or_default().push_back(entry);
+    }
+
+    /// Takes the next signal out of `allowed`: synchronous ones first, then the lowest number, entries of one number in
+    /// order. Those of a timer that has been set anew or deleted since are dropped.
+    pub fn take(&mut self, allowed: SigSet) -> Option<SigInfo> {
+        loop {
+            let ready = self.set.intersect(allowed);
+            let s = ready.intersect(SYNCHRONOUS).first().or_else(|| ready.first())?;
+            let entry = self.queues.get_mut(&s.raw()).and_then(VecDeque::pop_front);
+            if self.queues.get(&s.raw()).is_none_or(VecDeque::is_empty) {
+                self.queues.remove(&s.raw());
+                self.set.del(s);
+            }
+            let Some(Entry { mut info, expiry, .. }) = entry else {
+                return Some(SigInfo::user(s, libc::SI_USER, 0, 0));
+            };
+            if expiry.is_none_or(|e| e.deliver(&mut info)) {
+                return Some(info);
+            }
+        }
+    }
+
+    /// Removes every entry of the given signals.
+    pub fn remove(&mut self, signals: SigSet) {
+        if self.set.intersect(signals).is_empty() {
+            return;
+        }
+        self.set = self.set.minus(signals);
+        self.queues.retain(|n, queue| {
+            let keep = Signal::new(*n).is_some_and(|s| !signals.has(s));
+            if !keep {
+                queue.iter().filter_map(|e| e.expiry.as_ref()).for_each(Expiry::discard);
+            }
+            keep
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::charge::Queues;
+    use std::sync::Arc;
+
+    #[test]
+    fn order_and_merging() {
+        let users = Arc::new(Queues::default());
+        let charge = || users.charge(0, 10);
+        let mut p = Pending::default();
+        let rt = Signal::new(40).unwrap();
+        for v in 0..3 {
+            p.push(rt, SigInfo::queue(rt, libc::SI_QUEUE, 1, 0, v), charge).unwrap();
+        }
+        p.push(Signal::SIGUSR1, SigInfo::user(Signal::SIGUSR1, 0, 1, 0), charge).unwrap();
+        p.push(Signal::SIGUSR1, SigInfo::user(Signal::SIGUSR1, 0, 2, 0), charge).unwrap();
+        p.push(Signal::SIGSEGV, SigInfo::fault(Signal::SIGSEGV, 1, 0), charge).unwrap();
+        assert_eq!(users.of(0), 5);
+        assert_eq!(p.take(SigSet::ALL).unwrap().signo, 11);
+        let u = p.take(SigSet::ALL).unwrap();
+        assert_eq!((u.signo, u.pid()), (10, 1));
+        for v in 0..3 {
+            assert_eq!(p.take(SigSet::ALL).unwrap().fields[1], v);
+        }
+        assert!(p.take(SigSet::ALL).is_none() && p.is_empty());
+        assert_eq!(users.of(0), 0);
+    }
+
+    #[test]
+    fn the_queue_is_bounded() {
+        let mut p = Pending::default();
+        let rt = Signal::new(40).unwrap();
+        let queued = SigInfo::queue(rt, libc::SI_QUEUE, 1, 0, 0);
+        assert_eq!(p.push(rt, queued, || None), Err(Errno::EAGAIN));
+        assert!(p.is_empty());
+        p.push(rt, SigInfo::user(rt, libc::SI_USER, 1, 0), || None).unwrap();
+        assert_eq!(p.take(SigSet::ALL).map(|i| i.signo), Some(40));
+    }
+}

@@ -1,0 +1,341 @@
+//! POSIX timers of a process. See timer_create(2), timer_getoverrun(2).
+//!
+//! Timers of the host's clocks run on the timer service. Those of processor time are sampled: the service looks again when the
+//! remaining time could have passed. The clock of a thread is only known to the thread itself, so the service has the thread
+//! look. Lock rank: leaf; signals are sent without it.
+
+use crate::charge::Charge;
+use crate::current::Current;
+use crate::task::{Task, ThreadGroup};
+use crate::timers::{Which, wait_for};
+use abi::{Errno, Result, SigInfo, Signal};
+use ipc::timer::{TimerHandle, TimerService};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use vfs::Caller;
+
+/// How a POSIX timer tells of its expiry.
+#[derive(Clone, Copy, Debug)]
+pub enum Notify {
+    /// SIGEV_NONE.
+    None,
+    /// SIGEV_SIGNAL: the process.
+    Process(Signal),
+    /// SIGEV_THREAD_ID: one thread.
+    Thread(Signal, i32),
+}
+
+/// What a timer counts.
+#[derive(Clone)]
+pub enum Clock {
+    /// A clock of the host.
+    Host(i32),
+    /// Processor time of a process; true for user time alone.
+    Process(Weak<ThreadGroup>, bool),
+    /// Processor time of a thread of the timer's own process; true for user time alone.
+    Thread(i32, bool),
+}
+
+/// The timers of a process.
+#[derive(Default)]
+pub struct PosixTimers(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    timers: BTreeMap<i32, Arc<PosixTimer>>,
+    next: i32,
+}
+
+impl Table {
+    /// Ids ascend, and are used again after the last one only.
+    fn free_id(&mut self) -> Option<i32> {
+        for _ in 0..=self.timers.len() {
+            let id = self.next;
+            self.next = id.checked_add(1).unwrap_or(0);
+            if !self.timers.contains_key(&id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+}
+
+/// A timer made by timer_create(2).
+pub struct PosixTimer {
+    id: i32,
+    clock: Clock,
+    notify: Notify,
+    value: u64,
+    group: Weak<ThreadGroup>,
+    state: Mutex<State>,
+    _charge: Charge,
+}
+
+#[derive(Default)]
+struct State {
+    handle: Option<TimerHandle>,
+    /// Changes with every setting: callbacks and signals of an earlier one do nothing.
+    serial: u64,
+    deadline: u64,
+    interval: u64,
+    /// The signal of an expiry is pending.
+    queued: bool,
+    overrun: i32,
+    /// Overruns of the expiry delivered last, for timer_getoverrun(2).
+    last_overrun: i32,
+}
+
+/// What a pending signal tells of.
+pub(crate) struct Expiry {
+    timer: Arc<PosixTimer>,
+    serial: u64,
+}
+
+impl Expiry {
+    /// The signal is delivered: overruns so far go into it and into the report. False when the timer has been set anew or
+    /// deleted, and the signal is none any more.
+    pub(crate) fn deliver(self, info: &mut SigInfo) -> bool {
+        let mut s = self.timer.state.lock();
+        if s.serial != self.serial {
+            return false;
+        }
+        s.queued = false;
+        s.last_overrun = std::mem::take(&mut s.overrun);
+        let told = SigInfo::timer(Signal::SIGALRM, self.timer.id, s.last_overrun, self.timer.value);
+        info.fields = told.fields;
+        true
+    }
+
+    /// The signal is taken away without being delivered.
+    pub(crate) fn discard(&self) {
+        let mut s = self.timer.state.lock();
+        if s.serial == self.serial {
+            s.queued = false;
+        }
+    }
+}
+
+impl PosixTimers {
+    /// timer_create(2): `value` is sigev_value, `None` for the timer's own id.
+    pub fn create(&self, c: &Current, clock: Clock, notify: Notify, value: Option<u64>) -> Result<i32> {
+        let g = &c.task.group;
+        let limit = g.rlimit(libc::RLIMIT_SIGPENDING as i32);
+        let charge = c.kernel().queued.charge(c.creds().uid, limit).ok_or(Errno::EAGAIN)?;
+        let mut t = self.0.lock();
+        let id = t.free_id().ok_or(Errno::EAGAIN)?;
+        let timer = PosixTimer {
+            id,
+            clock,
+            notify,
+            value: value.unwrap_or(id as u64),
+            group: Arc::downgrade(g),
+            state: Mutex::default(),
+            _charge: charge,
+        };
+        t.timers.insert(id, Arc::new(timer));
+        Ok(id)
+    }
+
+    /// The timer with this id; EINVAL when there is none.
+    pub fn find(&self, id: i32) -> Result<Arc<PosixTimer>> {
+        self.0.lock().timers.get(&id).cloned().ok_or(Errno::EINVAL)
+    }
+
+    /// timer_delete(2).
+    pub fn delete(&self, id: i32) -> Result<()> {
+        let t = self.0.lock().timers.remove(&id).ok_or(Errno::EINVAL)?;
+        t.disarm();
+        Ok(())
+    }
+
+    /// Deletes all.
+    pub(crate) fn clear(&self) {
+        let gone = std::mem::take(&mut self.0.lock().timers);
+        gone.values().for_each(|t| t.disarm());
+    }
+
+    /// The timers that count a thread's processor time.
+    fn of_thread(&self, tid: i32) -> Vec<Arc<PosixTimer>> {
+        let t = self.0.lock();
+        let of = |t: &&Arc<PosixTimer>| matches!(t.clock, Clock::Thread(id, _) if id == tid);
+        t.timers.values().filter(of).cloned().collect()
+    }
+}
+
+impl Current {
+    /// Looks at the timers that count this thread's processor time.
+    pub(crate) fn look_at_own_timers(&mut self) {
+        for t in self.task.group.timers.posix.of_thread(self.task.tid()) {
+            let now = t.now(self);
+            let serial = t.state.lock().serial;
+            t.look(serial, now);
+        }
+    }
+}
+
+fn sum(user_alone: bool, (user, system): (u64, u64)) -> u64 {
+    if user_alone { user } else { user + system }
+}
+
+impl PosixTimer {
+    /// Nanoseconds of the timer's clock.
+    fn now(&self, c: &mut Current) -> u64 {
+        match &self.clock {
+            Clock::Thread(tid, user) => {
+                let tid = *tid;
+                let task = c.kernel().task(tid);
+                task.map_or(0, |t| sum(*user, c.times_of(&t)))
+            }
+            _ => self.now_from_outside(),
+        }
+    }
+
+    /// As [`PosixTimer::now`], the last that was known for a thread's clock.
+    fn now_from_outside(&self) -> u64 {
+        match &self.clock {
+            Clock::Host(c) => hostsys::clock::gettime_ns(*c).unwrap_or(0) as u64,
+            Clock::Process(g, user) => g.upgrade().map_or(0, |g| sum(*user, g.cpu_times())),
+            Clock::Thread(_, user) => {
+                self.thread().map_or(0, |t| sum(*user, (t.last_user_time(), t.sentry_time())))
+            }
+        }
+    }
+
+    fn thread(&self) -> Option<Arc<Task>> {
+        let Clock::Thread(tid, _) = &self.clock else { return None };
+        self.group.upgrade()?.threads().into_iter().find(|t| t.tid() == *tid)
+    }
+
+    /// Remaining time and interval in nanoseconds.
+    pub fn get(&self, c: &mut Current) -> (u64, u64) {
+        let now = self.now(c);
+        let s = self.state.lock();
+        if s.deadline == 0 {
+            return (0, s.interval);
+        }
+        (s.deadline.saturating_sub(now).max(1), s.interval)
+    }
+
+    /// timer_getoverrun(2).
+    pub fn reported_overrun(&self) -> i32 {
+        self.state.lock().last_overrun
+    }
+
+    /// timer_settime(2); gives the old setting.
+    pub fn set(self: &Arc<Self>, c: &mut Current, value: u64, interval: u64, absolute: bool) -> (u64, u64) {
+        let old = self.get(c);
+        let now = self.now(c);
+        self.disarm();
+        let mut s = self.state.lock();
+        s.interval = interval;
+        s.deadline = match (value, absolute) {
+            (0, _) => 0,
+            (v, true) => v,
+            (v, false) => now.saturating_add(v),
+        };
+        if s.deadline != 0 {
+            let left = s.deadline.saturating_sub(now);
+            s.handle = Some(self.schedule(s.serial, left));
+        }
+        old
+    }
+
+    fn disarm(&self) {
+        let gone = {
+            let mut s = self.state.lock();
+            s.serial += 1;
+            s.deadline = 0;
+            s.queued = false;
+            s.overrun = 0;
+            s.handle.take()
+        };
+        drop(gone);
+    }
+
+    fn schedule(self: &Arc<Self>, serial: u64, left: u64) -> TimerHandle {
+        let me = Arc::downgrade(self);
+        let after = match self.clock {
+            Clock::Host(_) => Duration::from_nanos(left),
+            _ => wait_for(Which::Prof, left),
+        };
+        TimerService::global().schedule(Instant::now() + after, move || {
+            if let Some(t) = me.upgrade() {
+                t.look_again(serial);
+            }
+        })
+    }
+
+    /// The time may be over.
+    fn look_again(self: &Arc<Self>, serial: u64) {
+        if let Some(t) = self.thread() {
+            // One that sleeps uses no time, and has looked before.
+            if !t.is_sleeping() {
+                t.own_timers.store(true, Ordering::SeqCst);
+                t.interrupt_guest();
+            }
+        }
+        self.look(serial, self.now_from_outside());
+    }
+
+    /// Judges the setting with this serial number at this moment of the timer's clock.
+    fn look(self: &Arc<Self>, serial: u64, now: u64) {
+        let Some(g) = self.group.upgrade() else { return };
+        let mut s = self.state.lock();
+        if s.serial != serial || s.deadline == 0 {
+            return;
+        }
+        let mut expired = 0u64;
+        if s.deadline <= now {
+            expired = 1;
+            match (now - s.deadline).checked_div(s.interval) {
+                None => {
+                    s.deadline = 0;
+                    s.handle = None;
+                }
+                Some(missed) => {
+                    expired += missed;
+                    s.deadline = s.deadline.saturating_add(expired.saturating_mul(s.interval));
+                }
+            }
+        }
+        if s.deadline != 0 {
+            let h = self.schedule(serial, s.deadline.saturating_sub(now));
+            drop(s.handle.replace(h));
+        }
+        drop(s);
+        if expired > 0 {
+            self.tell(&g, serial, expired);
+        }
+    }
+
+    /// Sends the signal, or counts overruns while the last one is pending.
+    fn tell(self: &Arc<Self>, g: &ThreadGroup, serial: u64, expired: u64) {
+        let (sig, to): (Signal, Option<Arc<Task>>) = match self.notify {
+            Notify::None => return,
+            Notify::Process(sig) => (sig, None),
+            Notify::Thread(sig, tid) => match g.threads().into_iter().find(|t| t.tid() == tid) {
+                Some(t) => (sig, Some(t)),
+                None => return,
+            },
+        };
+        {
+            let mut s = self.state.lock();
+            if s.serial != serial {
+                return;
+            }
+            let more = if s.queued { expired } else { expired - 1 };
+            s.overrun = s.overrun.saturating_add(more.min(i32::MAX as u64) as i32);
+            if std::mem::replace(&mut s.queued, true) {
+                return;
+            }
+        }
+        let info = SigInfo::timer(sig, self.id, 0, self.value);
+        let expiry = Expiry { timer: self.clone(), serial };
+        if let Err(unsent) = crate::send::send_expiry(g, to.as_deref(), info, expiry) {
+            unsent.discard();
+        }
+    }
+}
