@@ -114,6 +114,60 @@ static int stalled_read(void) {
     return done;
 }
 
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+// Forks whose children never get as far as telling the sentry about themselves: they have no stub. Nobody waits for them, neither
+// those who want to end the process, nor a process that forks meanwhile.
+static int silent_forks(void) {
+    pid_t at[4];
+    int st;
+    for (int i = 0; i < 4; i++) {
+        if ((at[i] = fork())) continue;
+        host(SYS_madvise, STUB, 0x10000, MADV_DONTFORK, 0);
+        for (;;) fork();
+    }
+    usleep(300000);
+    double start = now();
+    for (int i = 0; i < 5; i++) {
+        pid_t p = fork();
+        if (!p) _exit(3);
+        if (waitpid(p, &st, 0) != p || st != 3 << 8) return 0;
+    }
+    for (int i = 0; i < 4; i++) kill(at[i], SIGKILL);
+    for (int i = 0; i < 4; i++)
+        if (waitpid(at[i], &st, 0) != at[i] || st != SIGKILL) return 0;
+    return now() - start < 4;
+}
+// Uses up the sentry's descriptors, then forks: that may fail, but not after a long wait.
+static int descriptors(void) {
+    for (int i = 0; i < 4000; i++) {
+        int fd = syscall(SYS_memfd_create, "a", 0);
+        if (fd < 0 || ftruncate(fd, 4096)) break;
+        volatile int *m = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        close(fd);
+        if (m == MAP_FAILED) break;
+        *m = 1;
+    }
+    double start = now();
+    for (int i = 0; i < 3; i++) {
+        pid_t p = fork();
+        int st;
+        if (!p) _exit(3);
+        if (p > 0 && (waitpid(p, &st, 0) != p || st != 3 << 8)) return 0;
+    }
+    return now() - start < 4;
+}
+// Asks for processes that the sentry has not agreed to.
+static int flood(void) {
+    double end = now() + 2;
+    long refused = 0;
+    while (now() < end) refused += host(SYS_clone, 0x250f00, 0, 0, 0) == -1;
+    return refused > 100;
+}
+
 // Tries to change text that other processes execute, through every descriptor that its stub has. How many of them can be mapped.
 static int shared_text(void) {
     register long r8 __asm__("r8"), r9 __asm__("r9");
@@ -157,6 +211,9 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "killed_twice")) ok = killed_twice();
     if (argc == 2 && !strcmp(argv[1], "stalled_read")) ok = stalled_read();
     if (argc == 2 && !strcmp(argv[1], "broken_stub")) ok = broken_stub();
+    if (argc == 2 && !strcmp(argv[1], "silent_forks")) ok = silent_forks();
+    if (argc == 2 && !strcmp(argv[1], "descriptors")) ok = descriptors();
+    if (argc == 2 && !strcmp(argv[1], "flood")) ok = flood();
     if (argc == 2 && !strcmp(argv[1], "write_text")) {
         int n = shared_text();
         _exit(n < 0 ? 2 : n > 0);

@@ -62,6 +62,14 @@ pub fn is_silent_child(pid: i32) -> bool {
     pid > 0 && waitid(libc::P_PID, pid as libc::id_t, flags).is_ok()
 }
 
+/// Reaps a child that was cloned without an exit signal, if it has ended. True when there is no such child any more.
+pub fn reap_silent_child(pid: i32) -> bool {
+    let flags = libc::WEXITED | libc::__WCLONE | libc::WNOHANG;
+    pid <= 0
+        || waitid(libc::P_PID, pid as libc::id_t, flags).is_ok_and(|(ended, _)| ended != 0)
+        || !is_silent_child(pid)
+}
+
 /// tgkill(2): signals one thread of a thread group; `signo` 0 only checks that it exists.
 pub fn tgkill(tgid: i32, tid: i32, signo: i32) -> Result<()> {
     if tgid <= 0 || tid <= 0 {

@@ -13,10 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use stub::layout::{NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
 
-/// How long a fork may take between the clone and the hello: so many waits of this length. Time in which the sandbox is
-/// frozen (`pause`) ends one of them at most.
+/// How long a fork may take between the clone and the hello: so many waits of this length, after some short ones. Time in
+/// which the sandbox is frozen (`pause`) ends one of them at most.
 const HELLO_WAITS: u32 = 200;
 const HELLO_WAIT: Duration = Duration::from_millis(50);
+const SHORT_WAITS: u32 = 10;
+const SHORT_WAIT: Duration = Duration::from_millis(2);
 /// How often, and how many times, a fork that has just been asked for is looked at.
 const LOOK: Duration = Duration::from_micros(150);
 const LOOKS: u32 = 20;
@@ -58,6 +60,21 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Reaps a child that ended before it said hello; true when there is no such child any more.
+    fn reap_stillborn(&self, pid: i32) -> bool {
+        self.space(pid).is_none() && process::reap_silent_child(pid)
+    }
+}
+
+impl Fork {
+    /// The child will not come.
+    fn refuse(&self) {
+        *self.state.lock() = State::Done;
+        self.arrived.notify_all();
+    }
+}
+
 impl Ticket {
     pub(crate) fn nonce(&self) -> u64 {
         self.shared.nonce
@@ -74,13 +91,22 @@ impl Ticket {
         }
     }
 
-    /// The child, once it has said hello.
-    pub(crate) fn wait(self) -> Result<(i32, OwnedFd, OwnedFd)> {
+    /// The child, once it has said hello. EAGAIN if it never will: it has ended, or was refused, or the forking process is
+    /// dead (`parent_dead`). `claimed` is the child's process id as the parent has it.
+    pub(crate) fn wait(
+        self,
+        claimed: i32,
+        parent_dead: impl Fn() -> bool,
+    ) -> Result<(i32, OwnedFd, OwnedFd)> {
         let mut state = self.shared.state.lock();
         let mut waits = 0;
-        while matches!(*state, State::Waiting(_)) && waits < HELLO_WAITS {
-            if self.shared.arrived.wait_for(&mut state, HELLO_WAIT).timed_out() {
+        while matches!(*state, State::Waiting(_)) && waits < SHORT_WAITS + HELLO_WAITS {
+            let wait = if waits < SHORT_WAITS { SHORT_WAIT } else { HELLO_WAIT };
+            if self.shared.arrived.wait_for(&mut state, wait).timed_out() {
                 waits += 1;
+                if parent_dead() || self.inner.reap_stillborn(claimed) {
+                    break;
+                }
             }
         }
         match std::mem::replace(&mut *state, State::Done) {
@@ -174,7 +200,20 @@ fn descriptor(inner: &Inner, r: &seccomp::Request, k: u64) -> Result<()> {
 
 /// A forked process: must be a child of ours that we do not know yet, and awaited.
 fn hello(inner: &Inner, r: &seccomp::Request, nonce: u64) -> Result<()> {
-    let pidfd = process::pidfd_open(r.tid)?;
+    let fork = inner.forks.lock().waiting.get(&nonce).cloned();
+    let pidfd = match process::pidfd_open(r.tid) {
+        Ok(pidfd) => pidfd,
+        Err(error) => {
+            // No descriptor is left. The child ends, and its parent need not wait for it.
+            if let Some(fork) = fork
+                && inner.space(r.tid).is_none()
+                && process::is_silent_child(r.tid)
+            {
+                fork.refuse();
+            }
+            return Err(error);
+        }
+    };
     if !seccomp::is_valid(inner.listener.as_fd(), r.id) {
         return Err(Errno::ESRCH);
     }
@@ -182,12 +221,13 @@ fn hello(inner: &Inner, r: &seccomp::Request, nonce: u64) -> Result<()> {
         // A known process has no business here.
         return Err(Errno::EPERM);
     }
-    let fork = inner.forks.lock().waiting.get(&nonce).cloned();
     if let (Some(fork), Ok(process::Wait::Running)) = (fork, process::wait_child(pidfd.as_fd(), false)) {
         let mut state = fork.state.lock();
         if let State::Waiting(file) = std::mem::replace(&mut *state, State::Done) {
             let sent = seccomp::answer_fd(inner.listener.as_fd(), r.id, file.as_fd());
-            *state = State::Arrived { pid: r.tid, pidfd, file };
+            if sent.is_ok() {
+                *state = State::Arrived { pid: r.tid, pidfd, file };
+            }
             fork.arrived.notify_all();
             return sent;
         }

@@ -1,10 +1,11 @@
 //! Log lines of all our processes, as text or as the JSON that container managers parse.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
-use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Forms of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,13 +21,45 @@ struct Logger {
     format: Format,
     /// Standard error when there is none.
     file: Option<File>,
+    sites: Mutex<HashMap<Site, Window>>,
+}
+
+/// Where in the source a line comes from.
+type Site = (Option<&'static str>, Option<u32>);
+
+/// What one place in the source has logged lately. A guest can reach many of them as often as it likes.
+struct Window {
+    begun: Instant,
+    lines: u32,
+    dropped: u64,
+}
+
+/// Most lines of one place in so much time; debugging wants more of them.
+const WINDOW: Duration = Duration::from_secs(10);
+const MOST: u32 = 20;
+const MOST_DEBUG: u32 = 2000;
+
+impl Window {
+    /// Whether one more line may be logged now, and how many have been dropped since the last that was.
+    fn admit(&mut self, now: Instant, most: u32) -> Option<u64> {
+        if now.saturating_duration_since(self.begun) >= WINDOW {
+            self.begun = now;
+            self.lines = 0;
+        }
+        if self.lines >= most {
+            self.dropped += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.dropped))
+    }
 }
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
 /// Starts logging, warnings and worse, to `file` or to standard error. Later calls do nothing.
 pub fn start(format: Format, file: Option<File>) {
-    let logger = LOGGER.get_or_init(|| Logger { format, file });
+    let logger = LOGGER.get_or_init(|| Logger { format, file, sites: Mutex::default() });
     if log::set_logger(logger).is_ok() {
         log::set_max_level(LevelFilter::Warn);
     }
@@ -47,17 +80,39 @@ pub fn json_line(level: &str, message: &str) -> String {
     format!("{line}\n")
 }
 
+impl Logger {
+    /// Whether a line of this place is logged, and how many were not before it. What strace asked for always is.
+    fn admit(&self, record: &Record<'_>) -> Option<u64> {
+        if record.target() == "strace" {
+            return Some(0);
+        }
+        let now = Instant::now();
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let window = sites.entry((record.file_static(), record.line())).or_insert_with(|| Window {
+            begun: now,
+            lines: 0,
+            dropped: 0,
+        });
+        window.admit(now, if record.level() >= Level::Debug { MOST_DEBUG } else { MOST })
+    }
+}
+
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.level() <= log::max_level()
     }
 
     fn log(&self, record: &Record<'_>) {
+        let Some(dropped) = self.admit(record) else { return };
+        let mut message = record.args().to_string();
+        if dropped > 0 {
+            message += &format!(" ({dropped} more lines like this one were not logged)");
+        }
         let line = match self.format {
             Format::Text => {
-                format!("{:.1} {} [{}] {}\n", record.level(), timestamp(), std::process::id(), record.args())
+                format!("{:.1} {} [{}] {message}\n", record.level(), timestamp(), std::process::id())
             }
-            Format::Json => json_line(level_name(record.level()), &record.args().to_string()),
+            Format::Json => json_line(level_name(record.level()), &message),
         };
         // One write a line, so that lines of several threads and processes do not mix.
         let _ = match self.file.as_ref() {
@@ -101,6 +156,16 @@ fn format_time(secs: u64, micros: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_place_logs_so_much_and_no_more() {
+        let start = Instant::now();
+        let mut w = Window { begun: start, lines: 0, dropped: 0 };
+        assert!((0..MOST).all(|_| w.admit(start, MOST) == Some(0)));
+        assert!((0..1000).all(|_| w.admit(start, MOST).is_none()));
+        assert_eq!(w.admit(start + WINDOW, MOST), Some(1000));
+        assert_eq!(w.admit(start + WINDOW, MOST), Some(0));
+    }
 
     #[test]
     fn times_are_civil() {

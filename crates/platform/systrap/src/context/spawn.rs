@@ -99,7 +99,10 @@ impl SystrapContext {
         let hello = || ticket.expect(failed);
         let claimed = self.clone_job(Job::Fork(ticket.nonce()), l::CLONE_FORK_FLAGS, hello);
         let (pid, pidfd, file) = match claimed {
-            Ok(_) => ticket.wait().inspect_err(|_| self.inner.suspect(&self.thread.space))?,
+            Ok(claimed) => {
+                let dead = || parent.is_dead();
+                ticket.wait(claimed, dead).inspect_err(|_| self.inner.suspect(&self.thread.space))?
+            }
             Err(e) => {
                 ticket.cancel();
                 return Err(e);
