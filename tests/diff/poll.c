@@ -369,3 +369,34 @@ TEST(epoll_exclusive_passes_busy_workers_edge) {
 TEST(epoll_exclusive_passes_busy_workers_nested) {
     exclusive_passes_busy(EPOLLIN | EPOLLEXCLUSIVE, 1);
 }
+TEST(epoll_chains_from_the_top) {
+    // However a chain is built, it ends at five.
+    for (int up = 0; up < 2; up++) {
+        int ep[8];
+        for (int i = 0; i < 8; i++) ep[i] = SYS(epoll_create1(0));
+        for (int n = 0; n < 6; n++) {
+            int i = up ? 6 - n : n;
+            int r = add(ep[i], ep[i + 1], EPOLLIN);
+            CHECK_EQ(r, n < 4 || n == 5 ? 0 : -1);
+            if (r) CHECK_EQ(errno, ELOOP);
+        }
+        for (int i = 0; i < 8; i++) close(ep[i]);
+    }
+}
+TEST(epoll_long_chains_are_refused) {
+    int top = SYS(epoll_create1(0)), at = top, refused = 0;
+    for (int i = 0; i < 1000; i++) {
+        int next = SYS(epoll_create1(0));
+        if (add(at, next, EPOLLIN) < 0) {
+            CHECK_EQ(errno, ELOOP);
+            refused++;
+        }
+        at = next;
+    }
+    CHECK_EQ(refused, 200);
+    int e = SYS(eventfd(0, 0));
+    OK(add(at, e, EPOLLIN));
+    bump(e);
+    struct epoll_event ev;
+    CHECK_EQ(epoll_wait(at, &ev, 1, 0), 1);
+}

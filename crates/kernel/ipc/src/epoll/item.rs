@@ -35,6 +35,11 @@ impl Item {
         item
     }
 
+    /// The epoll that it belongs to.
+    pub fn epoll(&self) -> Option<Arc<Epoll>> {
+        self.epoll.upgrade()
+    }
+
     pub fn set(&self, ev: Event) {
         self.data.store(ev.data, Ordering::SeqCst);
         let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;

@@ -53,6 +53,8 @@ pub struct Epoll {
     ready: Mutex<VecDeque<Arc<Item>>>,
     scan: Mutex<()>,
     queue: WaitQueue,
+    /// Items of other epolls that stand for this one.
+    outer: Mutex<Vec<Weak<Item>>>,
     me: Weak<Epoll>,
 }
 
@@ -64,6 +66,7 @@ impl Epoll {
             ready: Mutex::default(),
             scan: Mutex::default(),
             queue: WaitQueue::new(),
+            outer: Mutex::default(),
             me: me.clone(),
         });
         OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR)
@@ -102,6 +105,13 @@ impl Epoll {
             items.insert(key, item.clone());
             item
         };
+        if let Some(t) = target {
+            let mut outer = t.outer.lock();
+            if outer.len() == outer.capacity() {
+                outer.retain(|w| w.strong_count() != 0);
+            }
+            outer.push(Arc::downgrade(&item));
+        }
         item.subscribe(&queue, ev.events & EXCLUSIVE != 0);
         self.recheck(&item, file);
         Ok(())

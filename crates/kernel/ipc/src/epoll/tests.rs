@@ -87,3 +87,34 @@ fn waits() {
     bump(&f, &cx);
     assert_eq!(t.join().unwrap(), Ok(vec![ev(IN, 7)]));
 }
+
+#[test]
+fn chains_end_at_five_however_they_are_built() {
+    let chain = |order: &dyn Fn(usize) -> usize| {
+        let eps: Vec<_> = (0..12).map(|_| Epoll::create()).collect();
+        let add = |i: usize| Epoll::of(&eps[i]).unwrap().add(1, &eps[i + 1], ev(IN, 0));
+        let results: Vec<_> = (0..11).map(|n| add(order(n)).is_ok()).collect();
+        results
+    };
+    // From the top, from the bottom: four links, then one is missing.
+    let four = |n: usize| n % 5 != 4;
+    assert_eq!(chain(&|n| n), (0..11).map(four).collect::<Vec<_>>());
+    assert_eq!(chain(&|n| 10 - n), (0..11).map(four).collect::<Vec<_>>());
+}
+
+#[test]
+fn many_ways_are_looked_at_once() {
+    // Five layers of thirty, each watching all of the next: thirty to the fourth ways.
+    let layers: Vec<Vec<_>> = (0..5).map(|_| (0..30).map(|_| Epoll::create()).collect()).collect();
+    let start = Instant::now();
+    for w in layers.windows(2) {
+        for upper in &w[0] {
+            for (fd, lower) in w[1].iter().enumerate() {
+                Epoll::of(upper).unwrap().add(fd as i32, lower, ev(IN, 0)).unwrap();
+            }
+        }
+    }
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert_eq!(Epoll::of(&layers[4][0]).unwrap().add(99, &layers[0][0], ev(IN, 0)), Err(Errno::ELOOP));
+    assert_eq!(Epoll::of(&Epoll::create()).unwrap().add(1, &layers[0][1], ev(IN, 0)), Err(Errno::ELOOP));
+}
