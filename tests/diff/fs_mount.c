@@ -362,3 +362,79 @@ TEST(tmpfs_default_inodes) {
     CHECK_EQ(v.f_ffree, v.f_files - 1);
     OK(umount("a"));
 }
+TEST(many_mounts_on_each_other) {
+    dirs();
+    int n = 1500;
+    for (int i = 0; i < n; i++) OK(mount("t", "a", "tmpfs", 0, "size=4k"));
+    long long start = t_now_ms();
+    FILE *f = fopen("/proc/self/mountinfo", "r");
+    char line[1000], want[400];
+    snprintf(want, sizeof want, " %s/a ", t_dir);
+    int seen = 0;
+    while (fgets(line, sizeof line, f)) seen += strstr(line, want) != 0;
+    fclose(f);
+    CHECK_EQ(seen, n);
+    CHECK(t_now_ms() - start < 1000);
+    CHECK_CHILD({
+        OK(unshare(CLONE_NEWNS));
+        OK(umount2("a", MNT_DETACH));
+        CHECK(mounted("a"));
+    });
+    CHECK_CHILD(OK(unshare(CLONE_NEWNS)));
+    for (int i = 0; i < n; i++) OK(umount2("a", MNT_DETACH));
+    CHECK(!mounted("a"));
+}
+TEST(many_mounts_in_each_other) {
+    dirs();
+    SYS(chdir("a"));
+    for (int i = 0; i < 1500; i++) {
+        OK(mkdir("n", 0755));
+        OK(mount("t", "n", "tmpfs", 0, "size=40k"));
+        SYS(chdir("n"));
+    }
+    SYS(chdir(t_dir));
+    CHECK(mounted("a/n/n/n"));
+    CHECK_CHILD(OK(unshare(CLONE_NEWNS)));
+    OK(umount2("a/n", MNT_DETACH));
+    CHECK(!mounted("a/n"));
+    OK(rmdir("a/n"));
+}
+TEST(umount_of_what_lies_on_dot) {
+    dirs();
+    OK(mount("t", "a", "tmpfs", 0, "size=4k"));
+    SYS(chdir("a"));
+    OK(mount("t", ".", "tmpfs", 0, "size=4k"));
+    OK(mount("t", ".", "tmpfs", 0, "size=4k"));
+    OK(umount("."));
+    OK(umount("."));
+    CHECK_ERR(umount("."), EBUSY);
+    SYS(chdir(".."));
+    int fd = SYS(open("b", O_RDONLY));
+    char q[64];
+    sprintf(q, "/proc/self/fd/%d", fd);
+    OK(mount("t", q, "tmpfs", 0, "size=4k"));
+    CHECK(mounted("b"));
+    OK(umount(q));
+    CHECK(!mounted("b"));
+    OK(umount("a"));
+}
+TEST(descriptors_of_proc_take_no_mounts) {
+    int fd = t_file("f", "");
+    char q[64];
+    sprintf(q, "/proc/self/fdinfo/%d", fd);
+    CHECK_ERR(mount("f", q, 0, MS_BIND, 0), ENOENT);
+    OK(mount("f", "/proc/self/status", 0, MS_BIND, 0));
+    OK(umount("/proc/self/status"));
+}
+TEST(statfs_shows_nosymfollow) {
+    dirs();
+    struct statvfs v;
+    OK(mount("t", "a", "tmpfs", 256, "size=4k"));
+    OK(statvfs("a", &v));
+    CHECK(v.f_flag & 0x2000);
+    OK(umount("a"));
+    OK(mount("t", "a", "tmpfs", 0, "size=4k"));
+    OK(statvfs("a", &v));
+    CHECK(!(v.f_flag & 0x2000));
+    OK(umount("a"));
+}

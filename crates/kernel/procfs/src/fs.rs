@@ -18,6 +18,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use task::Kernel;
+use vfs::attach::Attachments;
 use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile, Path, Perm, SetAttr};
 
 /// An instance of procfs or sysfs.
@@ -62,7 +63,7 @@ impl ProcFs {
     fn node(&self, key: u64, entry: &'static Entry, proc: Option<Arc<Proc>>, n: i64) -> Result<Arc<Node>> {
         let fs = self.me.upgrade().ok_or(Errno::EIO)?;
         let born = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into();
-        let new = Arc::new(Node { fs, key, entry, proc, n, born });
+        let new = Arc::new(Node { fs, key, entry, proc, n, born, attachments: Attachments::default() });
         let (node, _other) = {
             let mut t = self.nodes.lock();
             match t.get(&key).and_then(Weak::upgrade) {
@@ -107,6 +108,7 @@ pub struct Node {
     proc: Option<Arc<Proc>>,
     n: i64,
     born: Timespec,
+    attachments: Attachments,
 }
 
 impl Drop for Node {
@@ -132,6 +134,23 @@ impl Node {
     /// Its table entry.
     pub fn entry(&self) -> &'static Entry {
         self.entry
+    }
+
+    /// A file made by something else than seq_file(5)'s means on Linux: it has a size of 0, or that of a page, to seek by.
+    pub fn has_size(&self) -> bool {
+        let own = [
+            "environ",
+            "cmdline",
+            "auxv",
+            "oom_score_adj",
+            "oom_adj",
+            "sessionid",
+            "loginuid",
+            "coredump_filter",
+        ];
+        self.fs.kind != "proc"
+            || self.entry.name == "f"
+            || self.proc.is_some() && own.contains(&self.entry.name)
     }
 
     /// The process whose directory this is.
@@ -343,5 +362,14 @@ impl Inode for Node {
             What::Special(open) => open(&at, flags),
             What::Link(_) | What::Magic(_) => Err(Errno::ELOOP),
         }
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+    fn takes_mounts(&self) -> bool {
+        // What stands for a descriptor may stand for another one the next moment.
+        self.proc.is_none()
+            || !matches!(self.entry.name, "fd" | "fdinfo")
+            || matches!(self.entry.what, What::Dir(..))
     }
 }

@@ -4,6 +4,7 @@ use crate::entry::{At, What};
 use crate::fs::Node;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use vfs::mount::Propagation;
 use vfs::{FsView, Mount, MountNs, Path, View};
@@ -27,21 +28,70 @@ fn escape(out: &mut Vec<u8>, s: &[u8], special: &[u8]) {
 const SPECIAL: &[u8] = b" \t\n\\";
 const SPECIAL_TAB: &[u8] = b" \t\n\\#";
 
-/// Mounts that the process can reach, each with where it sees it.
-fn visible(v: &FsView) -> Vec<(Arc<Mount>, Vec<u8>)> {
-    let seen = |m: Arc<Mount>| {
-        let p: Path = m.root_path();
-        if p.reachable_from(&v.root) {
-            let place = p.display(&v.root);
-            Some((m, place))
-        } else if Arc::ptr_eq(&m, &v.root.mount) {
-            // The process's root lies inside this mount.
-            Some((m, b"/".to_vec()))
-        } else {
-            None
+/// Where a process with the root `root` sees mounts. Each is the place of the mount below it and a few names, so that ten
+/// thousand mounts on each other take no more than as many beside each other.
+struct Places<'a> {
+    root: &'a Path,
+    known: HashMap<u32, Option<Arc<[u8]>>>,
+    /// Bytes of all places.
+    size: usize,
+}
+
+/// Most bytes of places in one table: nested mounts could make it as large as the square of their number.
+const PLACES_MAX: usize = 16 << 20;
+
+impl Places<'_> {
+    /// The place of `m`; `None` when the process cannot reach it.
+    fn of(&mut self, m: &Arc<Mount>) -> Option<Arc<[u8]>> {
+        // Down to a mount whose place is known, and up again.
+        let mut above = Vec::new();
+        let mut at = m.clone();
+        let mut place = loop {
+            if self.size > PLACES_MAX {
+                return None;
+            }
+            if let Some(p) = self.known.get(&at.id) {
+                break p.clone();
+            }
+            // The process's root may lie inside its mount.
+            if Arc::ptr_eq(&at, &self.root.mount) {
+                break self.learn(&at, Some(Arc::from(&b"/"[..])));
+            }
+            let Some(point) = at.mountpoint() else { break self.learn(&at, None) };
+            let below = point.mount.clone();
+            above.push((at, point));
+            at = below;
+        };
+        while let Some((m, point)) = above.pop().filter(|_| self.size <= PLACES_MAX) {
+            let top = if Arc::ptr_eq(&point.mount, &self.root.mount) {
+                &self.root.dentry
+            } else {
+                &point.mount.root
+            };
+            let here = place.and_then(|base| {
+                let below = point.names_below(top)?;
+                Some(Path::join_below(&base, &below).into())
+            });
+            place = self.learn(&m, here);
         }
-    };
-    v.ns.mounts().into_iter().filter_map(seen).collect()
+        place
+    }
+
+    fn learn(&mut self, m: &Mount, place: Option<Arc<[u8]>>) -> Option<Arc<[u8]>> {
+        self.size += place.as_ref().map_or(0, |p| p.len());
+        self.known.insert(m.id, place.clone());
+        place
+    }
+}
+
+/// A mount and where it is seen.
+type Seen = (Arc<Mount>, Arc<[u8]>);
+
+/// Mounts that the process can reach, each with where it sees it. ENOMEM when their paths are too long together.
+fn visible(v: &FsView) -> Result<Vec<Seen>> {
+    let mut places = Places { root: &v.root, known: HashMap::new(), size: 0 };
+    let all = v.ns.mounts().into_iter().filter_map(|m| places.of(&m).map(|p| (m, p))).collect();
+    if places.size > PLACES_MAX { Err(Errno::ENOMEM) } else { Ok(all) }
 }
 
 fn source(m: &Mount) -> &[u8] {
@@ -59,7 +109,7 @@ fn readonly(m: &Mount) -> &'static str {
 
 pub fn mounts(at: &At) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    for (m, place) in visible(&*view(at)?) {
+    for (m, place) in visible(&*view(at)?)? {
         escape(&mut out, source(&m), SPECIAL_TAB);
         out.push(b' ');
         escape(&mut out, &place, SPECIAL);
@@ -70,7 +120,7 @@ pub fn mounts(at: &At) -> Result<Vec<u8>> {
 
 pub fn mountinfo(at: &At) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    for (m, place) in visible(&*view(at)?) {
+    for (m, place) in visible(&*view(at)?)? {
         // The topmost mount has a parent that nobody sees.
         let parent = m.mountpoint().map_or(1, |p| p.mount.id);
         let dev = m.root.inode.attr().map_or(0, |a| a.dev);
@@ -95,7 +145,7 @@ pub fn mountinfo(at: &At) -> Result<Vec<u8>> {
 
 pub fn mountstats(at: &At) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    for (m, place) in visible(&*view(at)?) {
+    for (m, place) in visible(&*view(at)?)? {
         out.extend(b"device ");
         escape(&mut out, source(&m), SPECIAL);
         out.extend(b" mounted on ");

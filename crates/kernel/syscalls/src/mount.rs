@@ -128,7 +128,8 @@ pub fn umount2(c: &mut Current, target: PathPtr, flags: i32) -> SysResult {
     if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let at = place(c, target, flags & UMOUNT_NOFOLLOW == 0)?;
+    // What is mounted on the place goes first, also where the path is `.` or a descriptor's.
+    let at = place(c, target, flags & UMOUNT_NOFOLLOW == 0)?.cross_mounts();
     may_mount(c)?;
     if flags & MNT_EXPIRE != 0 {
         // The first call only marks the mount; nothing here remembers a mark.

@@ -143,6 +143,15 @@ fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<
     }
 }
 
+/// What inotify(7) tells of times that are set: one of them alone looks like its cause.
+fn times_event(atime: Option<TimeSet>, mtime: Option<TimeSet>) -> u32 {
+    match (atime, mtime) {
+        (Some(_), None) => event::ACCESS,
+        (None, Some(_)) => event::MODIFY,
+        _ => event::ATTRIB,
+    }
+}
+
 /// utimensat(2) on a place; `None` leaves a time alone (UTIME_OMIT).
 pub fn utimens(cx: &dyn Caller, p: &Path, atime: Option<TimeSet>, mtime: Option<TimeSet>) -> Result<()> {
     if atime.is_none() && mtime.is_none() {
@@ -150,7 +159,7 @@ pub fn utimens(cx: &dyn Caller, p: &Path, atime: Option<TimeSet>, mtime: Option<
     }
     perm::writable_mount(p)?;
     utimens_inode(cx, p.inode(), atime, mtime)?;
-    notify::on_path(p, event::ATTRIB);
+    notify::on_path(p, times_event(atime, mtime));
     Ok(())
 }
 
@@ -165,7 +174,7 @@ pub fn futimens(cx: &dyn Caller, f: &OpenFile, atime: Option<TimeSet>, mtime: Op
     let i = inode_of(f)?;
     mount_of_file(f)?;
     utimens_inode(cx, i, atime, mtime)?;
-    notify::on_file(f, event::ATTRIB);
+    notify::on_file(f, times_event(atime, mtime));
     Ok(())
 }
 
@@ -267,6 +276,7 @@ pub fn wants_atime(
 }
 
 const ST_VALID: i64 = 0x20;
+const ST_NOSYMFOLLOW: u64 = 0x2000;
 
 /// statfs(2) at a place.
 pub fn statfs(p: &Path) -> Result<StatFs> {
@@ -281,6 +291,7 @@ pub fn statfs(p: &Path) -> Result<StatFs> {
         (MountFlags::NOATIME, libc::ST_NOATIME),
         (MountFlags::NODIRATIME, libc::ST_NODIRATIME),
         (MountFlags::RELATIME, libc::ST_RELATIME),
+        (MountFlags::NOSYMFOLLOW, ST_NOSYMFOLLOW),
     ] {
         if f.contains(m) {
             s.f_flags |= bit as i64;

@@ -244,6 +244,10 @@ pub trait Inode: Send + Sync + Any {
     fn remove_xattr(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
+    /// Something may be mounted on it.
+    fn takes_mounts(&self) -> bool {
+        true
+    }
     /// A per-inode slot where the socket layer keeps the endpoint bound to a socket inode,
     /// the pipe layer its FIFO, the lock layer its records.
     fn attachments(&self) -> Option<&crate::attach::Attachments> {

@@ -10,7 +10,7 @@ use crate::inode::FileSystem;
 use crate::path::Path;
 use parking_lot::RwLock;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 bitflags::bitflags! {
@@ -116,6 +116,8 @@ pub struct Mount {
     /// The source as given to mount(2).
     pub source: Vec<u8>,
     flags: AtomicU32,
+    /// The namespace that it belongs to; 0 when it belongs to none.
+    ns: AtomicU64,
     propagation: RwLock<Propagation>,
     attach: RwLock<Option<Attach>>,
     children: biased::RwLock<HashMap<usize, Arc<Mount>>>,
@@ -144,6 +146,7 @@ impl Mount {
             root,
             source: source.to_vec(),
             flags: AtomicU32::new(flags.bits()),
+            ns: AtomicU64::new(0),
             propagation: RwLock::new(Propagation::Private),
             attach: RwLock::new(None),
             children: biased::RwLock::default(),
@@ -198,6 +201,16 @@ impl Mount {
         let a = self.attach.read();
         let a = a.as_ref()?;
         Some(Path { mount: a.parent.upgrade()?, dentry: a.point.clone() })
+    }
+
+    /// The id of the namespace that it belongs to.
+    pub(crate) fn ns(&self) -> u64 {
+        self.ns.load(Ordering::Acquire)
+    }
+
+    /// Makes it a member of a namespace, or with 0 of none.
+    pub(crate) fn set_ns(&self, id: u64) {
+        self.ns.store(id, Ordering::Release);
     }
 
     /// True while attached to a parent.
@@ -255,9 +268,23 @@ impl Mount {
 }
 
 impl Drop for Mount {
+    /// Takes the mounts below apart without recursion: a guest can stack and nest a hundred thousand.
     fn drop(&mut self) {
+        let mut todo = self.leave();
+        while let Some(m) = todo.pop() {
+            if let Some(mut m) = Arc::into_inner(m) {
+                todo.extend(m.leave());
+            }
+        }
+    }
+}
+
+impl Mount {
+    /// Leaves the mount point; gives the mounts that sit on it.
+    fn leave(&mut self) -> Vec<Arc<Mount>> {
         if let Some(a) = self.attach.get_mut().take() {
             a.point.mounted.fetch_sub(1, Ordering::AcqRel);
         }
+        std::mem::take(&mut *self.children.write()).into_values().collect()
     }
 }

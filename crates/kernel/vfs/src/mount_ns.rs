@@ -18,7 +18,7 @@ use wait::{Events, WaitQueue};
 
 static NEXT_NS: AtomicU64 = AtomicU64::new(0xf000_0000);
 static NEXT_PEER: AtomicU32 = AtomicU32::new(1);
-/// /proc/sys/fs/mount-max.
+/// /proc/sys/fs/mount-max: mounts of one namespace.
 const MOUNT_MAX: usize = 100_000;
 
 /// A mount namespace.
@@ -26,7 +26,8 @@ pub struct MountNs {
     /// Inode number of /proc/PID/ns/mnt.
     pub id: u64,
     root: RwLock<Arc<Mount>>,
-    change: ranked::Mutex<(), { rank::MOUNTS }>,
+    /// How many mounts there are; changes are made under this lock.
+    change: ranked::Mutex<usize, { rank::MOUNTS }>,
     /// Notified on every change (poll on /proc/PID/mounts).
     pub changed: WaitQueue,
 }
@@ -34,10 +35,13 @@ pub struct MountNs {
 impl MountNs {
     /// A namespace with this mount at its top.
     pub fn new(root: Arc<Mount>) -> Arc<MountNs> {
+        let id = NEXT_NS.fetch_add(1, Ordering::Relaxed);
+        let mounts = root.tree();
+        mounts.iter().for_each(|m| m.set_ns(id));
         Arc::new(MountNs {
-            id: NEXT_NS.fetch_add(1, Ordering::Relaxed),
+            id,
             root: RwLock::new(root),
-            change: ranked::Mutex::new(()),
+            change: ranked::Mutex::new(mounts.len()),
             changed: WaitQueue::new(),
         })
     }
@@ -55,18 +59,8 @@ impl MountNs {
         v
     }
 
-    fn contains(&self, m: &Arc<Mount>) -> bool {
-        let root = self.root.read().clone();
-        let mut m = m.clone();
-        loop {
-            if Arc::ptr_eq(&m, &root) {
-                return true;
-            }
-            match m.mountpoint() {
-                Some(p) => m = p.mount,
-                None => return false,
-            }
-        }
+    fn contains(&self, m: &Mount) -> bool {
+        m.ns() == self.id
     }
 
     fn done(&self) {
@@ -89,9 +83,9 @@ impl MountNs {
 
     /// Attaches a prepared mount (and what sits on it) at `at`.
     pub fn add(&self, at: &Path, m: &Arc<Mount>) -> Result<()> {
-        let _g = self.change.lock();
+        let mut count = self.change.lock();
         let at = at.clone().cross_mounts();
-        if at.dentry.is_unlinked() {
+        if at.dentry.is_unlinked() || !at.inode().takes_mounts() {
             return Err(Errno::ENOENT);
         }
         if !self.contains(&at.mount) {
@@ -100,9 +94,12 @@ impl MountNs {
         if m.root.is_dir() != at.is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        if self.mounts().len() + m.tree().len() > MOUNT_MAX {
+        let more = m.tree();
+        if *count + more.len() > MOUNT_MAX {
             return Err(Errno::ENOSPC);
         }
+        *count += more.len();
+        more.iter().for_each(|m| m.set_ns(self.id));
         m.attach_at(&at);
         self.done();
         Ok(())
@@ -148,7 +145,7 @@ impl MountNs {
     /// Unmounts the mount whose root `at` is. With `detach`, at once whatever uses it (MNT_DETACH).
     /// Takes the path so that its own reference does not make the mount look busy.
     pub fn umount(&self, at: Path, detach: bool) -> Result<()> {
-        let _g = self.change.lock();
+        let mut count = self.change.lock();
         let m = at.mount.clone();
         if !Arc::ptr_eq(&at.dentry, &m.root) || !self.contains(&m) {
             return Err(Errno::EINVAL);
@@ -164,9 +161,13 @@ impl MountNs {
                 return Err(Errno::EBUSY);
             }
             m.detach();
+            m.set_ns(0);
+            *count -= 1;
         } else {
             for x in m.tree().iter().rev() {
                 x.detach();
+                x.set_ns(0);
+                *count -= 1;
             }
         }
         self.done();

@@ -146,6 +146,27 @@ impl Path {
         out
     }
 
+    /// Names from `top` of the same file system down to here, the last one first; `None` when `top` is not above.
+    pub fn names_below(&self, top: &Arc<Dentry>) -> Option<Vec<Arc<[u8]>>> {
+        let mut parts = Vec::new();
+        let mut d = self.dentry.clone();
+        while !Arc::ptr_eq(&d, top) {
+            let (parent, name) = d.place();
+            parts.push(name);
+            d = parent?;
+        }
+        Some(parts)
+    }
+
+    /// A path and names below it as [`Path::names_below`] gives them.
+    pub fn join_below(base: &[u8], names: &[Arc<[u8]>]) -> Vec<u8> {
+        let mut out = if names.is_empty() || base != b"/" { base.to_vec() } else { Vec::new() };
+        if !names.is_empty() {
+            join(&mut out, names);
+        }
+        out
+    }
+
     /// True when `root` is met on the way up.
     pub fn reachable_from(&self, root: &Path) -> bool {
         self.components(Some(root)).1
