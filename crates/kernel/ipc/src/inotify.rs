@@ -145,9 +145,13 @@ impl Listener for Inotify {
             let s = self.state.lock();
             s.watches.get(&watch).is_some_and(|h| h.watch.mask.load(Ordering::Relaxed) & IN_ONESHOT != 0)
         };
-        if once || mask & event::DELETE_SELF != 0 {
-            let _ = self.remove(watch);
+        if once {
+            self.gone(watch);
         }
+    }
+    fn gone(&self, watch: i32) {
+        // Whoever removes it first tells.
+        let _ = self.remove(watch);
     }
 }
 
@@ -200,7 +204,7 @@ impl FileOps for Inotify {
         let s = self.state.lock();
         let line = |(id, h): (&i32, &Held)| {
             let a = h.inode.attr().unwrap_or_default();
-            let mask = h.watch.mask.load(Ordering::Relaxed) & !IN_ONESHOT;
+            let mask = h.watch.mask.load(Ordering::Relaxed);
             // The device number in the kernel's own form: major above 20 bits of minor.
             let dev = u64::from(abi::stat::major(a.dev)) << 20 | u64::from(abi::stat::minor(a.dev));
             format!("inotify wd:{id:x} ino:{:x} sdev:{dev:x} mask:{mask:x} ignored_mask:0 \n", a.ino)

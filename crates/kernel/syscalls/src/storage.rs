@@ -7,7 +7,7 @@ use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::dentry::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFREG};
 use vfs::open::file_kind;
-use vfs::{Caller, attr};
+use vfs::{Caller, attr, notify};
 
 pub fn truncate(c: &mut Current, path: PathPtr, len: i64) -> SysResult {
     if len < 0 {
@@ -72,6 +72,7 @@ pub fn fallocate(c: &mut Current, fd: Fd, mode: i32, off: i64, len: i64) -> SysR
         return Err(Errno::EFBIG.into());
     }
     f.ops.allocate(c, &f, mode, off as u64, len as u64)?;
+    notify::on_file(&f, notify::event::MODIFY);
     Ok(0)
 }
 

@@ -3,25 +3,49 @@
 use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::{At, CWD, real_file};
 use abi::Errno;
+use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::{InodeRef, Lookup, perm, xattr};
+use vfs::{InodeRef, Lookup, OpenFile, Path, notify, perm, xattr};
 
-/// What an attribute call is about, and whether it may change things.
-fn by_path(c: &Current, path: PathPtr, follow: bool, change: bool) -> Result<InodeRef, Errno> {
+/// What an attribute call is about.
+enum Object {
+    Place(Path),
+    File(Arc<OpenFile>),
+}
+
+impl Object {
+    fn inode(&self) -> Result<&InodeRef, Errno> {
+        match self {
+            Object::Place(p) => Ok(p.inode()),
+            Object::File(f) => f.inode.as_ref().ok_or(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Tells inotify(7) of a change.
+    fn changed(&self) {
+        match self {
+            Object::Place(p) => notify::on_path(p, notify::event::ATTRIB),
+            Object::File(f) => notify::on_file(f, notify::event::ATTRIB),
+        }
+    }
+}
+
+/// The object at a path, and whether the call may change things.
+fn by_path(c: &Current, path: PathPtr, follow: bool, change: bool) -> Result<Object, Errno> {
     let look = if follow { Lookup::FOLLOW } else { Lookup::empty() };
     let p = At::new(c, CWD, path)?.lookup(c, look)?;
     if change {
         perm::writable_mount(&p)?;
     }
-    Ok(p.inode().clone())
+    Ok(Object::Place(p))
 }
 
-fn by_fd(c: &Current, fd: Fd, change: bool) -> Result<InodeRef, Errno> {
+fn by_fd(c: &Current, fd: Fd, change: bool) -> Result<Object, Errno> {
     let f = real_file(c, fd)?;
     if let (Some(p), true) = (&f.path, change) {
         perm::writable_mount(p)?;
     }
-    f.inode.clone().ok_or(Errno::EOPNOTSUPP)
+    Ok(Object::File(f))
 }
 
 fn name(c: &Current, p: Ptr) -> Result<Vec<u8>, Errno> {
@@ -30,14 +54,7 @@ fn name(c: &Current, p: Ptr) -> Result<Vec<u8>, Errno> {
     Ok(n)
 }
 
-fn do_set(
-    c: &mut Current,
-    i: Result<InodeRef, Errno>,
-    n: Ptr,
-    value: Ptr,
-    size: u64,
-    flags: i32,
-) -> SysResult {
+fn do_set(c: &mut Current, i: Result<Object, Errno>, n: Ptr, value: Ptr, size: u64, flags: i32) -> SysResult {
     if flags & !3 != 0 {
         return Err(Errno::EINVAL.into());
     }
@@ -47,7 +64,9 @@ fn do_set(
     }
     let mut v = vec![0; size as usize];
     c.read_bytes(value.0, &mut v)?;
-    xattr::set(c, &i?, &n, &v, flags)?;
+    let i = i?;
+    xattr::set(c, i.inode()?, &n, &v, flags)?;
+    i.changed();
     Ok(0)
 }
 
@@ -62,20 +81,22 @@ fn give(c: &mut Current, data: &[u8], out: Ptr, size: u64) -> SysResult {
     Ok(data.len() as u64)
 }
 
-fn do_get(c: &mut Current, i: Result<InodeRef, Errno>, n: Ptr, out: Ptr, size: u64) -> SysResult {
+fn do_get(c: &mut Current, i: Result<Object, Errno>, n: Ptr, out: Ptr, size: u64) -> SysResult {
     let n = name(c, n)?;
-    let v = xattr::get(c, &i?, &n)?;
+    let v = xattr::get(c, i?.inode()?, &n)?;
     give(c, &v, out, size)
 }
 
-fn do_list(c: &mut Current, i: Result<InodeRef, Errno>, out: Ptr, size: u64) -> SysResult {
-    let v = xattr::list(c, &i?)?;
+fn do_list(c: &mut Current, i: Result<Object, Errno>, out: Ptr, size: u64) -> SysResult {
+    let v = xattr::list(c, i?.inode()?)?;
     give(c, &v, out, size)
 }
 
-fn do_remove(c: &mut Current, i: Result<InodeRef, Errno>, n: Ptr) -> SysResult {
+fn do_remove(c: &mut Current, i: Result<Object, Errno>, n: Ptr) -> SysResult {
     let n = name(c, n)?;
-    xattr::remove(c, &i?, &n)?;
+    let i = i?;
+    xattr::remove(c, i.inode()?, &n)?;
+    i.changed();
     Ok(0)
 }
 

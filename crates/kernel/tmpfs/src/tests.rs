@@ -469,6 +469,7 @@ fn watches_hear_of_changes() {
         fn event(&self, watch: i32, mask: u32, _cookie: u32, name: &[u8]) {
             self.0.lock().unwrap().push((watch, mask, String::from_utf8_lossy(name).into()));
         }
+        fn gone(&self, _watch: i32) {}
     }
     let e = env();
     e.mkdir("/d").unwrap();
@@ -505,4 +506,78 @@ fn names_that_came_and_went_leave_nothing() {
         e.unlink(&format!("/t/{i}")).unwrap();
     }
     assert!(e.path("/t").unwrap().dentry.cached_names() < 2000);
+}
+
+/// Runs on a thread with the smallest stack: nothing may recurse over what a guest builds.
+fn on_a_small_stack(f: impl FnOnce() + Send + 'static) {
+    let t = std::thread::Builder::new().stack_size(64 << 10).spawn(f).unwrap();
+    t.join().unwrap();
+}
+
+const DEEP: usize = 99_000;
+
+/// A namespace with mounts on top of each other.
+fn stacked() -> (Arc<MountNs>, Path) {
+    let root = Mount::of(TmpFs::new(Options::default()), MountFlags::empty(), b"root");
+    let fs = TmpFs::new(Options::default());
+    let ns = MountNs::new(root.clone());
+    let sb = SuperBlock::new(fs);
+    let mut at = root.root_path();
+    let first = ns.mount(&at, sb.clone(), MountFlags::empty(), b"t").unwrap().root_path();
+    at = first.clone();
+    for _ in 1..DEEP {
+        at = ns.mount(&at, sb.clone(), MountFlags::empty(), b"t").unwrap().root_path();
+    }
+    (ns, first)
+}
+
+#[test]
+fn many_stacked_mounts_are_copied_unmounted_and_dropped() {
+    on_a_small_stack(|| {
+        let (ns, first) = stacked();
+        let (copy, _) = ns.copy();
+        assert_eq!(copy.mounts().len(), DEEP + 1);
+        drop(copy);
+        assert_eq!(ns.umount(first, true), Ok(()));
+        assert_eq!(ns.mounts().len(), 1);
+        drop(ns);
+        drop(stacked());
+    });
+}
+
+#[test]
+fn many_nested_file_systems_are_dropped() {
+    on_a_small_stack(|| {
+        let cx = root();
+        let top = Mount::of(TmpFs::new(Options::default()), MountFlags::empty(), b"root");
+        let ns = MountNs::new(top);
+        let fs = FsContext::new(ns.clone());
+        for _ in 0..2000 {
+            dir::mkdir(&cx, &fs.view(), &Start::Cwd, b"a", 0o755).unwrap();
+            let at = walk::lookup(&cx, &fs.view(), &Start::Cwd, b"a", Lookup::FOLLOW).unwrap();
+            let m = ns.mount(&at, SuperBlock::new(TmpFs::new(Options::default())), MountFlags::empty(), b"t");
+            fs.set_cwd(m.unwrap().root_path());
+        }
+        drop((fs, ns));
+    });
+}
+
+#[test]
+fn deep_directories_are_found_moved_and_dropped() {
+    on_a_small_stack(|| {
+        let e = env();
+        e.mkdir("/other").unwrap();
+        for _ in 0..DEEP {
+            e.mkdir("a").unwrap();
+            let p = e.path("a").unwrap();
+            e.fs.set_cwd(p);
+        }
+        let deep = e.fs.view().cwd.clone();
+        assert_eq!(deep.display(&e.fs.view().root).len(), 2 * DEEP);
+        assert_eq!(e.rename("/a", "../b", 0), Err(Errno::EINVAL));
+        assert_eq!(e.rename("../a", "/other/a", 0), Ok(()));
+        e.fs.set_cwd(e.fs.view().root.clone());
+        drop(deep);
+        drop(e);
+    });
 }

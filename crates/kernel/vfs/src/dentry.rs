@@ -437,6 +437,9 @@ impl Drop for Dentry {
     /// Lets go of the chain of parents one by one: a guest can nest directories deeper than our stack.
     fn drop(&mut self) {
         ALIVE.fetch_sub(1, Ordering::Relaxed);
+        if *self.unlinked.get_mut() {
+            crate::notify::on_last_use(self);
+        }
         let mut next = self.place.get_mut().parent.take();
         while let Some(p) = next {
             next = Arc::into_inner(p).and_then(|mut d| d.place.get_mut().parent.take());

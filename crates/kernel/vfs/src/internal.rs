@@ -4,6 +4,7 @@
 //!
 //! Lock rank: leaf. A checkpoint keeps inode number and attributes.
 
+use crate::attach::Attachments;
 use crate::caller::Caller;
 use crate::file::FileOps;
 use crate::inode::{FileSystem, Inode, InodeRef, SetAttr, TimeSet};
@@ -81,6 +82,7 @@ fn now() -> Timespec {
 pub struct InternalInode {
     fs: InternalFs,
     attr: Mutex<Attr>,
+    attachments: Attachments,
 }
 
 impl InternalInode {
@@ -101,7 +103,7 @@ impl InternalInode {
             ctime: t,
             ..Attr::default()
         };
-        InternalInode { fs, attr: Mutex::new(attr) }
+        InternalInode { fs, attr: Mutex::new(attr), attachments: Attachments::default() }
     }
 
     /// The inode that all anonymous descriptors share.
@@ -152,5 +154,8 @@ impl Inode for InternalInode {
     }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ENXIO)
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
     }
 }

@@ -99,7 +99,7 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
         dir.dentry.insert_negative(&name);
         victim
     };
-    notify::on_unlinked(&gone, 1);
+    notify::on_unlinked(&gone);
     notify::on_inode(dir.inode(), event::DELETE, 0, &name);
     // What the file holds goes when the last user does, outside the lock.
     drop(gone);
@@ -131,7 +131,6 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
         victim.clone()
     };
     gone.shrink(true);
-    notify::on_unlinked(&gone, usize::MAX);
     notify::on_inode(dir.inode(), event::DELETE | event::ISDIR, 0, &name);
     Ok(())
 }

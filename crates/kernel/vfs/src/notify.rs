@@ -4,6 +4,7 @@
 //! did. While nobody watches anything, a report costs one load. Lock: a leaf;
 //! listeners are called without it.
 
+use crate::dentry::Dentry;
 use crate::file::OpenFile;
 use crate::inode::InodeRef;
 use crate::path::Path;
@@ -35,6 +36,8 @@ pub mod event {
 pub trait Listener: Send + Sync {
     /// Something of the watch's mask happened. `name` is empty for the watched object itself.
     fn event(&self, watch: i32, mask: u32, cookie: u32, name: &[u8]);
+    /// The watched object is gone for good, and the watch with it.
+    fn gone(&self, watch: i32);
 }
 
 /// One watch on an inode.
@@ -130,18 +133,26 @@ pub fn cookie() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The last name of an object is gone: says so, and that it is gone altogether when nobody holds it open.
-/// `holders` counts the references to its dentry that the caller knows of.
-pub(crate) fn on_unlinked(dentry: &Arc<crate::dentry::Dentry>, holders: usize) {
-    if idle() {
-        return;
-    }
-    let links = dentry.inode.attr().map_or(0, |a| a.nlink);
+/// A name of an object is gone: its link count has changed.
+pub(crate) fn on_unlinked(dentry: &Dentry) {
     if !dentry.is_dir() {
         on_inode(&dentry.inode, event::ATTRIB, 0, b"");
     }
-    if links == 0 && Arc::strong_count(dentry) <= holders {
-        on_inode(&dentry.inode, event::DELETE_SELF, 0, b"");
+}
+
+/// Nobody uses a dentry without a name any more. When it was the object's last name, the object goes, and its watches
+/// with it.
+pub(crate) fn on_last_use(dentry: &Dentry) {
+    if idle() || dentry.inode.attr().is_ok_and(|a| a.nlink != 0) {
+        return;
+    }
+    on_inode(&dentry.inode, event::DELETE_SELF, 0, b"");
+    let Some(list) = dentry.inode.attachments().and_then(|a| a.get::<Watches>()) else { return };
+    let all = list.0.lock().clone();
+    for w in all {
+        if let Some(l) = w.to.upgrade() {
+            l.gone(w.id);
+        }
     }
 }
 
@@ -152,7 +163,4 @@ pub(crate) fn on_close(file: &OpenFile) {
     }
     let Some(p) = &file.path else { return };
     on_path(p, if file.writable() { event::CLOSE_WRITE } else { event::CLOSE_NOWRITE });
-    if p.dentry.is_unlinked() && Arc::strong_count(&p.dentry) == 1 {
-        on_inode(p.inode(), event::DELETE_SELF, 0, b"");
-    }
 }

@@ -69,7 +69,7 @@ pub fn rename(
         notify::on_inode(&src.inode, event::MOVE_SELF, 0, b"");
     }
     if let Some(g) = &gone {
-        notify::on_unlinked(g, 1);
+        notify::on_unlinked(g);
     }
     Ok(())
 }

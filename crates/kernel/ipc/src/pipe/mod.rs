@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use ring::{Ring, SLOT};
 use std::any::Any;
 use std::sync::Arc;
+use vfs::attach::Attachments;
 use vfs::internal::{InternalFs, InternalInode};
 use vfs::{Caller, Cap, FileOps, FileSystem, Inode, OpenFile, SetAttr, UserMemory};
 use wait::{Events, WaitQueue};
@@ -332,6 +333,9 @@ impl Inode for PipeInode {
     }
     fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         fifo::join(&self.pipe, flags).map(|(end, _)| end as Arc<dyn FileOps>)
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        self.base.attachments()
     }
 }
 
