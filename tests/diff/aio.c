@@ -1,6 +1,7 @@
 // io_setup, io_submit, io_getevents and relatives.
 #include "t.h"
 #include <linux/aio_abi.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 
@@ -158,4 +159,22 @@ TEST(map_shared_validate) {
     CHECK_ERR((long)mmap(0, 4096, PROT_READ, MAP_SHARED_VALIDATE | MAP_ANONYMOUS, -1, 0), EINVAL);
     SYS(mmap(0, 4096, PROT_READ, MAP_SHARED_VALIDATE, fd, 0));
     SYS(mmap(0, 4096, PROT_READ, MAP_SHARED | 0x400000, fd, 0));
+}
+TEST(eventfd_that_overflows) {
+    aio_context_t ctx = 0;
+    SYS(syscall(SYS_io_setup, 4, &ctx));
+    int fd = t_file("f", "x"), e = SYS(eventfd(0, EFD_NONBLOCK));
+    uint64_t v = UINT64_MAX - 1;
+    CHECK_EQ(write(e, &v, 8), 8);
+    char b;
+    struct iocb cb = {.aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = fd, .aio_buf = (uintptr_t)&b, .aio_nbytes = 1, .aio_flags = IOCB_FLAG_RESFD, .aio_resfd = e}, *list[] = {&cb};
+    CHECK_EQ(syscall(SYS_io_submit, ctx, 1, list), 1);
+    struct io_event ev;
+    CHECK_EQ(syscall(SYS_io_getevents, ctx, 1, 1, &ev, 0), 1);
+    struct pollfd p = {e, POLLIN | POLLOUT, 0};
+    CHECK_EQ(poll(&p, 1, 0), 1);
+    CHECK_EQ(p.revents, POLLIN | POLLERR);
+    CHECK_EQ(read(e, &v, 8), 8);
+    CHECK_EQ(v, UINT64_MAX);
+    OK(poll(&p, 1, 0) == 1 && p.revents == POLLOUT ? 0 : 1);
 }

@@ -444,3 +444,38 @@ TEST(lower_layer_files_can_be_replaced_and_removed) {
     CHECK_EQ(count("/tmp/t-lower2", 0), 0);
     OK(rmdir("/tmp/t-lower2"));
 }
+struct raw {
+    uint64_t ino;
+    int64_t next;
+    uint16_t len;
+    uint8_t kind;
+    char name[];
+};
+TEST(getdents_stops_at_memory_that_cannot_be_written) {
+    for (int i = 0; i < 40; i++) {
+        char n[40];
+        sprintf(n, "a_rather_long_name_%d", i);
+        t_make(n, "");
+    }
+    char *m = SYS(mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    OK(mprotect(m + 4096, 4096, PROT_NONE));
+    int fd = SYS(open(".", O_RDONLY | O_DIRECTORY)), total = 0, calls = 0;
+    for (;;) {
+        // Room for some entries, then none.
+        char *at = m + 4096 - 200;
+        long n = syscall(SYS_getdents64, fd, at, 4096);
+        CHECK(n >= 0 && n <= 200);
+        if (n <= 0) break;
+        calls++;
+        for (long i = 0; i < n; total++) i += ((struct raw *)(at + i))->len;
+    }
+    CHECK_EQ(total, 42);
+    CHECK(calls > 5);
+    OK(lseek(fd, 0, SEEK_SET));
+    CHECK_ERR(syscall(SYS_getdents64, fd, m + 4096 - 10, 4096), EFAULT);
+    CHECK(syscall(SYS_getdents64, fd, m, 4096) > 0);
+    OK(lseek(fd, 0, SEEK_SET));
+    CHECK_ERR(syscall(SYS_getdents64, fd, m, 0x80000000u), EINVAL);
+    CHECK_ERR(syscall(SYS_getdents, fd, m, 0xffffffffu), EINVAL);
+    CHECK_ERR(syscall(SYS_getdents64, fd, m, 10), EINVAL);
+}

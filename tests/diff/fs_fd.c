@@ -1,5 +1,9 @@
 // Descriptors: dup, dup2, dup3, fcntl, close_range, record locks, flock, leases, memfd and its seals.
 #include "t.h"
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/xattr.h>
 #include <linux/memfd.h>
 #include <pthread.h>
 #include <sys/file.h>
@@ -519,4 +523,93 @@ TEST(kcmp_or_not) {
     if (r < 0 && errno == ENOSYS) return; // a kernel may be built without it
     OK(r);
     CHECK(syscall(SYS_kcmp, getpid(), getpid(), 0, a, c) > 0);
+}
+TEST(locks_on_what_is_no_file) {
+    int p[2], s[2];
+    OK(pipe(p));
+    OK(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    int fds[] = {p[0], s[0], SYS(eventfd(0, 0)), SYS(open("/proc/self/status", O_RDONLY)), SYS(open("/proc", O_RDONLY)), SYS(open("/dev/null", O_RDWR))};
+    for (int i = 0; i < 6; i++) {
+        int writable = i == 1 || i == 2 || i == 5;
+        struct flock l = {.l_type = F_RDLCK}, w = {.l_type = F_WRLCK};
+        OK(flock(fds[i], LOCK_EX | LOCK_NB));
+        OK(flock(fds[i], LOCK_SH | LOCK_NB));
+        OK(fcntl(fds[i], F_SETLK, &l));
+        CHECK_CHILD({
+            struct flock q = {.l_type = F_WRLCK};
+            OK(fcntl(fds[i], F_GETLK, &q));
+            CHECK_EQ(q.l_type, F_RDLCK);
+            CHECK_EQ(q.l_pid, getppid());
+        });
+        if (writable) OK(fcntl(fds[i], F_SETLK, &w));
+        else CHECK_ERR(fcntl(fds[i], F_SETLK, &w), EBADF);
+        l.l_type = F_UNLCK;
+        OK(fcntl(fds[i], F_SETLK, &l));
+        struct flock o = {.l_type = F_RDLCK};
+        OK(fcntl(fds[i], F_OFD_SETLK, &o));
+        OK(flock(fds[i], LOCK_UN));
+    }
+    // The same file of /proc, opened twice.
+    int a = fds[3], b = SYS(open("/proc/self/status", O_RDONLY));
+    OK(flock(a, LOCK_EX | LOCK_NB));
+    CHECK_ERR(flock(b, LOCK_EX | LOCK_NB), EAGAIN);
+    close(a);
+    OK(flock(b, LOCK_EX | LOCK_NB));
+    // Both ends of a pipe are one file.
+    OK(flock(p[0], LOCK_EX | LOCK_NB));
+    CHECK_ERR(flock(p[1], LOCK_EX | LOCK_NB), EAGAIN);
+}
+TEST(seeking_to_the_end_of_proc_files) {
+    const char *none[] = {"/proc/self/status", "/proc/self/maps", "/proc/version", "/proc/self/mountinfo", "/proc/meminfo", "/proc/self/comm", "/proc/self/mem", "/proc/self/fdinfo/0"};
+    const char *zero[] = {"/proc/sys/kernel/hostname", "/proc/self/environ", "/proc/self/cmdline", "/proc/self/auxv", "/proc/self/oom_score_adj"};
+    for (int i = 0; i < 8; i++) {
+        int fd = SYS(open(none[i], O_RDONLY));
+        CHECK_ERR(lseek(fd, 0, SEEK_END), EINVAL);
+        CHECK_ERR(lseek(fd, 0, SEEK_DATA), EINVAL);
+        CHECK_EQ(lseek(fd, 5, SEEK_SET), 5);
+        CHECK_EQ(lseek(fd, 5, SEEK_CUR), 10);
+        close(fd);
+    }
+    for (int i = 0; i < 5; i++) {
+        int fd = SYS(open(zero[i], O_RDONLY));
+        OK(lseek(fd, 0, SEEK_END));
+        CHECK_ERR(lseek(fd, 0, SEEK_DATA), ENXIO);
+        close(fd);
+    }
+}
+TEST(the_largest_file) {
+    int fd = SYS(memfd_create("m", 0));
+    OK(ftruncate(fd, INT64_MAX));
+    CHECK_EQ(lseek(fd, 0, SEEK_END), INT64_MAX);
+    CHECK_EQ(pwrite(fd, "x", 1, INT64_MAX - 1), 1);
+    CHECK_ERR(pwrite(fd, "x", 1, INT64_MAX), EINVAL);
+    char c = 0;
+    CHECK_EQ(pread(fd, &c, 1, INT64_MAX - 1), 1);
+    CHECK_EQ(c, 'x');
+    OK(ftruncate(fd, 0));
+}
+TEST(writing_removes_file_capabilities) {
+    // VFS_CAP_REVISION_2 with CAP_NET_RAW
+    unsigned char cap[20] = {1, 0, 0, 2, 0, 0x20};
+    int fd = t_file("f", "text");
+    for (int i = 0; i < 4; i++) {
+        OK(setxattr("f", "security.capability", cap, sizeof cap, 0));
+        char b[64];
+        CHECK_EQ(getxattr("f", "security.capability", b, sizeof b), 20);
+        if (i == 0) CHECK_EQ(write(fd, "x", 1), 1);
+        if (i == 1) OK(ftruncate(fd, 2));
+        if (i == 2) OK(truncate("f", 1));
+        if (i == 3) OK(fallocate(fd, 0, 0, 4096));
+        CHECK_ERR(getxattr("f", "security.capability", b, sizeof b), ENODATA);
+    }
+}
+TEST(eventfd_takes_eight_bytes) {
+    int e = SYS(eventfd(0, EFD_NONBLOCK));
+    uint64_t v[8] = {5};
+    CHECK_ERR(write(e, v, 7), EINVAL);
+    CHECK_ERR(write(e, v, 9), EINVAL);
+    CHECK_ERR(write(e, v, 64), EINVAL);
+    CHECK_EQ(write(e, v, 8), 8);
+    CHECK_EQ(read(e, v, 64), 8);
+    CHECK_EQ(v[0], 5);
 }

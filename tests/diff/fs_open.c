@@ -1,5 +1,6 @@
 // open, openat, openat2, creat, close: flags and errors, path resolution.
 #include "t.h"
+#include <grp.h>
 #include <linux/openat2.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -403,4 +404,46 @@ TEST(open_excl_race_has_one_winner) {
 TEST(open_write_to_running_program) {
     CHECK_ERR(open(t_self, O_WRONLY), ETXTBSY);
     CHECK_ERR(truncate(t_self, 0), ETXTBSY);
+}
+TEST(setgid_of_a_non_member_whatever_the_umask) {
+    SYS(chmod(".", 0755));
+    SYS(mkdir("d", 0777));
+    SYS(chown("d", 0, 1234));
+    SYS(chmod("d", 02777));
+    for (int mask = 0; mask <= 077; mask += 010)
+        CHECK_CHILD({
+            umask(mask);
+            OK(setgroups(0, 0));
+            OK(setgid(5555));
+            OK(setuid(5555));
+            struct stat st;
+            char n[4][32];
+            for (int i = 0; i < 4; i++) sprintf(n[i], "d/%d-%d", mask, i);
+            close(SYS(open(n[0], O_CREAT | O_RDWR, 02770)));
+            OK(mknod(n[1], S_IFREG | 02770, 0));
+            OK(mkdir(n[2], 0770));
+            close(SYS(open(n[3], O_CREAT | O_RDWR, 02760)));
+            for (int i = 0; i < 4; i++) {
+                OK(stat(n[i], &st));
+                CHECK_EQ(st.st_gid, 1234);
+                CHECK_EQ(st.st_mode & 02000, i < 2 ? 0 : 02000);
+                CHECK_EQ(st.st_mode & 0777, (i == 3 ? 0760 : 0770) & ~mask);
+            }
+        });
+}
+TEST(direct_is_for_files_with_blocks) {
+    SYS(mkdir("d", 0755));
+    SYS(mkfifo("p", 0644));
+    t_make("f", "x");
+    CHECK_ERR(open("d", O_RDONLY | O_DIRECT), EINVAL);
+    CHECK_ERR(open("p", O_RDWR | O_DIRECT), EINVAL);
+    CHECK_ERR(open("/proc/self/status", O_RDONLY | O_DIRECT), EINVAL);
+    CHECK_ERR(open("/proc", O_RDONLY | O_DIRECT), EINVAL);
+    CHECK_ERR(open("/dev/null", O_RDONLY | O_DIRECT), EINVAL);
+    int f = SYS(open("f", O_RDONLY | O_DIRECT)), d = SYS(open("d", O_RDONLY)), p = SYS(open("p", O_RDWR)), n = SYS(open("/dev/null", O_RDWR));
+    OK(fcntl(f, F_SETFL, 0));
+    OK(fcntl(f, F_SETFL, O_DIRECT));
+    CHECK_ERR(fcntl(d, F_SETFL, O_DIRECT), EINVAL);
+    CHECK_ERR(fcntl(n, F_SETFL, O_DIRECT), EINVAL);
+    OK(fcntl(p, F_SETFL, O_DIRECT));
 }

@@ -534,3 +534,14 @@ TEST(ps_and_friends_work) {
     CHECK_EQ(c, getppid());
     CHECK_STR(comm, "proc");
 }
+TEST(sysctls_take_their_own_value) {
+    const char *names[] = {"fs/file-max", "fs/nr_open", "fs/inotify/max_user_watches", "kernel/pid_max", "kernel/randomize_va_space", "vm/overcommit_memory", "vm/max_map_count", "kernel/threads-max"};
+    for (int i = 0; i < 8; i++) {
+        char path[100], b[100];
+        sprintf(path, "/proc/sys/%s", names[i]);
+        CHECK(t_slurp(path, b, sizeof b) >= 0);
+        int fd = SYS(open(path, O_WRONLY));
+        CHECK_EQ(write(fd, b, strlen(b)), strlen(b));
+        close(fd);
+    }
+}

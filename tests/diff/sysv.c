@@ -603,3 +603,18 @@ TEST(ipcs_and_ipcrm) {
     CHECK_ERR(semctl(b, 0, IPC_RMID), EINVAL);
     CHECK_ERR(shmctl(c, IPC_RMID, 0), EINVAL);
 }
+TEST(msgrcv_copies_whole_messages_only) {
+    int id = SYS(msgget(IPC_PRIVATE, 0600));
+    struct {
+        long type;
+        char text[100];
+    } m = {1, "0123456789"};
+    OK(msgsnd(id, &m, 10, 0));
+    long r = msgrcv(id, &m, 99, 0, MSG_COPY | IPC_NOWAIT);
+    if (r < 0 && errno == ENOSYS) SKIP("no MSG_COPY");
+    CHECK_EQ(r, 10);
+    CHECK_ERR(msgrcv(id, &m, 5, 0, MSG_COPY | IPC_NOWAIT), E2BIG);
+    CHECK_ERR(msgrcv(id, &m, 5, 0, MSG_COPY | MSG_NOERROR | IPC_NOWAIT), EINVAL);
+    CHECK_EQ(msgrcv(id, &m, 5, 0, MSG_NOERROR | IPC_NOWAIT), 5);
+    OK(msgctl(id, IPC_RMID, 0));
+}

@@ -64,6 +64,9 @@ impl FileOps for File {
     fn seekable(&self) -> bool {
         true
     }
+    fn direct(&self) -> bool {
+        true
+    }
     fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         let off = u64::try_from(off).map_err(|_| Errno::ENXIO)?;
         host::seek_data_hole(&*self.fd()?, off, whence == libc::SEEK_DATA)

@@ -30,10 +30,10 @@ impl EventFd {
         Ok(OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR | keep))
     }
 
-    /// Adds to the counter without blocking, as a driver does; saturates.
+    /// Adds to the counter without blocking, as a driver does; saturates at the value that poll(2) reports as an error.
     pub fn signal(&self, n: u64) {
         let mut c = self.count.lock();
-        *c = c.saturating_add(n).min(u64::MAX - 1);
+        *c = c.saturating_add(n);
         drop(c);
         self.queue.notify(Events::READABLE);
     }
@@ -59,8 +59,7 @@ impl FileOps for EventFd {
         Ok(8)
     }
     fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
-        let Some(b) = buf.first_chunk::<8>() else { return Err(Errno::EINVAL) };
-        let v = u64::from_ne_bytes(*b);
+        let v = u64::from_ne_bytes(buf.try_into().map_err(|_| Errno::EINVAL)?);
         if v == u64::MAX {
             return Err(Errno::EINVAL);
         }
@@ -81,6 +80,9 @@ impl FileOps for EventFd {
         let mut e = Events::NONE;
         if c > 0 {
             e |= Events::IN;
+        }
+        if c == u64::MAX {
+            e |= Events::ERR;
         }
         if c < u64::MAX - 1 {
             e |= Events::OUT;

@@ -6,7 +6,7 @@ use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, DirEntry, DirSink, FileOps, OpenFile};
+use vfs::{Caller, DirEntry, DirSink, FileOps, Inode, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// Longest write that a text file takes.
@@ -62,6 +62,17 @@ impl FileOps for TextOps {
     }
     fn message_like(&self) -> bool {
         true
+    }
+    fn ends(&self) -> bool {
+        self.node.has_size()
+    }
+    fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
+        if !self.node.has_size() {
+            return Err(Errno::EINVAL);
+        }
+        let size = self.node.attr()?.size;
+        let off = u64::try_from(off).ok().filter(|&o| o < size).ok_or(Errno::ENXIO)?;
+        Ok(if whence == libc::SEEK_DATA { off } else { size })
     }
     fn poll(&self, _file: &OpenFile) -> Events {
         match &self.watch {

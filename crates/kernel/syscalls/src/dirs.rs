@@ -2,7 +2,7 @@
 
 use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::{self, CWD, real_file};
-use crate::iov::CHUNK;
+use crate::iov::{CHUNK, Iov};
 use abi::Errno;
 use task::{Current, SysResult};
 use vfs::inode::{DirEntry, DirSink};
@@ -49,17 +49,39 @@ impl DirSink for Records {
 
 fn read_dir(c: &mut Current, fd: Fd, buf: Ptr, size: u32, layout: Layout) -> SysResult {
     let f = real_file(c, fd)?;
-    let mut records = Records { layout, max: (size as usize).min(CHUNK), out: Vec::new() };
+    // Sizes are signed on the way: one that looks negative holds no record.
+    let max = usize::try_from(size as i32).unwrap_or(0).min(CHUNK);
+    let mut records = Records { layout, max, out: Vec::new() };
     let before = *f.pos.lock();
     let full = dir::read(c, &f, &mut records)?;
     if records.out.is_empty() {
         return if full { Err(Errno::EINVAL.into()) } else { Ok(0) };
     }
-    if let Err(e) = c.write_bytes(buf.0, &records.out) {
-        *f.pos.lock() = before;
-        return Err(e.into());
+    let out = &records.out;
+    let iov = Iov::one(c, buf.0, out.len() as u64)?;
+    let stored = iov.scatter(c, 0, out);
+    if stored == out.len() {
+        return Ok(stored as u64);
     }
-    Ok(records.out.len() as u64)
+    let (whole, next) = whole_records(out, stored);
+    *f.pos.lock() = next.unwrap_or(before);
+    if whole == 0 { Err(Errno::EFAULT.into()) } else { Ok(whole as u64) }
+}
+
+/// How many bytes of `out` are the records that end within `len`, and the offset behind the last of them.
+fn whole_records(out: &[u8], len: usize) -> (usize, Option<u64>) {
+    let (mut end, mut next) = (0, None);
+    while let Some((head, [a, b])) =
+        out.get(end..).and_then(|r| r.first_chunk::<18>()).map(|h| (h, [h[16], h[17]]))
+    {
+        let size = usize::from(u16::from_ne_bytes([a, b]));
+        if end + size > len {
+            break;
+        }
+        end += size;
+        next = head[8..].first_chunk().map(|o| u64::from_ne_bytes(*o));
+    }
+    (end, next)
 }
 
 pub fn getdents(c: &mut Current, fd: Fd, buf: Ptr, size: u32) -> SysResult {

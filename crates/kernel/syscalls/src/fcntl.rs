@@ -166,6 +166,9 @@ fn set_flags(c: &Current, f: &Arc<OpenFile>, flags: i32, fd: i32) -> Result<(), 
             return Err(Errno::EPERM.into());
         }
     }
+    if flags & libc::O_DIRECT != 0 && !f.ops.direct() && vfs::open::file_kind(f) != libc::S_IFIFO {
+        return Err(Errno::EINVAL.into());
+    }
     Ok(sigio::set_status(c, f, flags, fd)?)
 }
 

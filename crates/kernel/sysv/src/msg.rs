@@ -156,6 +156,9 @@ impl IpcNamespace {
             if len > size && flags & MSG_NOERROR == 0 {
                 return Some(Err(Errno::E2BIG));
             }
+            if len > size && copy {
+                return Some(Err(Errno::EINVAL));
+            }
             let mut m = if copy { s.messages.get(at).cloned()? } else { s.messages.remove(at)? };
             if !copy {
                 s.ds.cbytes -= len;

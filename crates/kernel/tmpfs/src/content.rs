@@ -23,7 +23,7 @@ const PAGE: u64 = 4096;
 /// Larger files live in memory files from the start.
 const HEAP_MAX: u64 = 1 << 20;
 /// Largest file (s_maxbytes).
-pub(crate) const MAX_SIZE: u64 = i64::MAX as u64 & !(PAGE - 1);
+pub(crate) const MAX_SIZE: u64 = i64::MAX as u64;
 
 /// FALLOC_FL_KEEP_SIZE.
 const KEEP_SIZE: i32 = 1;

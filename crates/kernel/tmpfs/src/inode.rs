@@ -35,6 +35,11 @@ impl Node {
         self.me.upgrade().ok_or(Errno::ESTALE)
     }
 
+    /// Before the content changes: attributes of the lower inode become the node's own, for [`Node::touch`] to see.
+    pub(crate) fn own_xattrs(&self, cx: &dyn Caller) -> Result<()> {
+        if self.lower.is_none() { Ok(()) } else { self.xattrs(cx, |_| Ok(())) }
+    }
+
     fn xattrs<R>(&self, cx: &dyn Caller, f: impl FnOnce(&mut XattrMap) -> Result<R>) -> Result<R> {
         let load = match (&self.meta.lock().xattrs, &self.lower) {
             (Xattrs::Lower, Some(l)) => Some(l.clone()),
@@ -107,6 +112,7 @@ impl Inode for Node {
     fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         if let Some(size) = set.size {
             let Body::File(c) = &self.body else { return Err(Errno::EINVAL) };
+            self.own_xattrs(cx)?;
             c.write().truncate(cx, &self.fs, size)?;
             self.touch();
         }

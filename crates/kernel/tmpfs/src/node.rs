@@ -21,6 +21,8 @@ pub(crate) enum Xattrs {
     Own(XattrMap),
 }
 
+const CAPABILITY: &[u8] = b"security.capability";
+
 /// Extended attributes by name.
 pub(crate) type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -191,11 +193,17 @@ impl Node {
         self.mode() & S_IFMT == S_IFDIR
     }
 
-    /// Content or names changed.
+    /// Content or names changed. File capabilities do not survive that.
     pub(crate) fn touch(&self) {
         self.change();
         let now = hostsys::fs::now();
         let mut m = self.meta.lock();
+        if let Xattrs::Own(x) = &mut m.xattrs
+            && !x.is_empty()
+            && let Some(v) = x.remove(CAPABILITY)
+        {
+            self.fs.uncharge_space(one_xattr_space(CAPABILITY, &v));
+        }
         m.mtime = now;
         m.ctime = now;
     }

@@ -72,16 +72,21 @@ impl FileOps for File {
         Some(done)
     }
     fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
+        self.node.own_xattrs(cx)?;
         let (n, _) = self.content()?.write().write(cx, &self.node.fs, buf, Some(off))?;
         self.node.touch();
         Ok(n)
     }
     fn append(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
+        self.node.own_xattrs(cx)?;
         let done = self.content()?.write().write(cx, &self.node.fs, buf, None)?;
         self.node.touch();
         Ok(done)
     }
     fn seekable(&self) -> bool {
+        true
+    }
+    fn direct(&self) -> bool {
         true
     }
     fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
@@ -131,6 +136,7 @@ impl FileOps for File {
         Ok(())
     }
     fn allocate(&self, cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
+        self.node.own_xattrs(cx)?;
         self.content()?.write().allocate(cx, &self.node.fs, mode, off, len)?;
         self.node.touch();
         Ok(())

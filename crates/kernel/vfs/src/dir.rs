@@ -12,23 +12,25 @@ use crate::perm;
 use crate::walk::{self, Last, Parent, Start};
 use abi::{Errno, Result};
 
-/// Mode, owner and group of something made in `dir` (set-group-id directories hand on their group).
+/// Mode, owner and group of something made in `dir` with a mode as asked for (set-group-id directories hand on their
+/// group). The umask comes last: it must not hide from the set-group-id rule that the group may execute.
 pub(crate) fn new_owner(cx: &dyn Caller, dir: &Path, mode: u32, is_dir: bool) -> Result<(u32, u32, u32)> {
     let creds = cx.creds();
     let d = dir.inode().perm()?;
     let mut mode = mode & 0o7777;
+    let umask = cx.umask();
     if d.mode & 0o2000 == 0 {
-        return Ok((mode, creds.fsuid, creds.fsgid));
+        return Ok((mode & !umask, creds.fsuid, creds.fsgid));
     }
     if is_dir {
         mode |= 0o2000;
     } else if mode & 0o2010 == 0o2010 && !creds.in_group(d.gid) && !creds.capable(Cap::FSETID) {
         mode &= !0o2000;
     }
-    Ok((mode, creds.fsuid, d.gid))
+    Ok((mode & !umask, creds.fsuid, d.gid))
 }
 
-/// Makes `name` in `dir`; EEXIST when there. `mode` with the umask applied.
+/// Makes `name` in `dir`; EEXIST when there. The umask is applied to `mode`, but for symbolic links.
 pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode: u32) -> Result<Path> {
     let lock = dir.dentry.lock_dir();
     match walk::find_locked(cx, &dir.dentry, name) {
@@ -40,7 +42,8 @@ pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode:
     if matches!(node, NewNode::Char(_) | NewNode::Block(_)) && !cx.creds().capable(Cap::MKNOD) {
         return Err(Errno::EPERM);
     }
-    let (mode, uid, gid) = new_owner(cx, dir, mode, *node == NewNode::Directory)?;
+    let (masked, uid, gid) = new_owner(cx, dir, mode, *node == NewNode::Directory)?;
+    let mode = if matches!(node, NewNode::Symlink(_)) { mode } else { masked };
     let inode = dir.inode().create(cx, name, node, mode, uid, gid)?;
     let dentry = dir.dentry.insert(name, inode);
     drop(lock);
@@ -71,7 +74,7 @@ fn create_at(
 
 /// mkdirat(2).
 pub fn mkdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], mode: u32) -> Result<()> {
-    create_at(cx, view, start, path, &NewNode::Directory, mode & 0o1777 & !cx.umask()).map(drop)
+    create_at(cx, view, start, path, &NewNode::Directory, mode & 0o1777).map(drop)
 }
 
 /// mknodat(2); also how bind(2) makes a socket's name.
@@ -83,7 +86,7 @@ pub fn mknod(
     node: &NewNode,
     mode: u32,
 ) -> Result<Path> {
-    create_at(cx, view, start, path, node, mode & 0o7777 & !cx.umask())
+    create_at(cx, view, start, path, node, mode & 0o7777)
 }
 
 /// What mknod(2) makes for a mode and a device number.

@@ -101,6 +101,14 @@ pub trait FileOps: Send + Sync + Any {
     fn timeout(&self, _write: bool) -> Option<std::time::Duration> {
         None
     }
+    /// Takes O_DIRECT.
+    fn direct(&self) -> bool {
+        false
+    }
+    /// SEEK_END has a meaning.
+    fn ends(&self) -> bool {
+        true
+    }
     /// SEEK_DATA, SEEK_HOLE and file-specific seeking (directories); SET/CUR/END are generic.
     fn seek_special(&self, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
         Err(Errno::EINVAL)

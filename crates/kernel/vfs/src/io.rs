@@ -148,6 +148,7 @@ pub fn seek(file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         libc::SEEK_CUR => {
             i64::try_from(*pos).ok().and_then(|p| p.checked_add(off)).ok_or(Errno::EOVERFLOW)?
         }
+        libc::SEEK_END if !file.ops.ends() => return Err(Errno::EINVAL),
         libc::SEEK_END => {
             let size = if dir { 0 } else { file.attr()?.size };
             i64::try_from(size).ok().and_then(|s| s.checked_add(off)).ok_or(Errno::EOVERFLOW)?

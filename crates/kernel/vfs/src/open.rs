@@ -201,7 +201,7 @@ fn open_create(
                     if dir.dentry.is_unlinked() {
                         return Err(Errno::ENOENT.into());
                     }
-                    let (mode, uid, gid) = dir::new_owner(cx, &dir, how.mode & !cx.umask(), false)?;
+                    let (mode, uid, gid) = dir::new_owner(cx, &dir, how.mode, false)?;
                     match dir.inode().create(cx, &name, &NewNode::Regular, mode, uid, gid) {
                         Ok(i) => Some(dir.dentry.insert(&name, i)),
                         // Others share the directory and were quicker.
@@ -260,7 +260,7 @@ fn open_unnamed(
     let look = how.lookup() | Lookup::FOLLOW | Lookup::DIRECTORY;
     let dir = walk::lookup(cx, view, start, path, look)?;
     perm::may_create(cx, &dir)?;
-    let (mode, uid, gid) = dir::new_owner(cx, &dir, how.mode & !cx.umask(), false)?;
+    let (mode, uid, gid) = dir::new_owner(cx, &dir, how.mode, false)?;
     let inode = dir.inode().create_unnamed(cx, mode, uid, gid)?;
     let dentry = Dentry::unnamed(&dir.dentry, inode);
     let p = Path { mount: dir.mount.clone(), dentry };
@@ -323,6 +323,10 @@ fn finish_claiming(cx: &dyn Caller, p: Path, flags: i32, claim: Option<Claim>) -
         }
         _ => inode.open(cx, flags)?,
     };
+    if flags & libc::O_DIRECT != 0 && !ops.direct() {
+        return Err(Errno::EINVAL.into());
+    }
+    notify::on_path(&p, event::OPEN);
     if flags & libc::O_TRUNC != 0 && p.kind() == S_IFREG {
         let mut set = SetAttr { size: Some(0), ..SetAttr::default() };
         let perm = inode.perm()?;
@@ -332,7 +336,6 @@ fn finish_claiming(cx: &dyn Caller, p: Path, flags: i32, claim: Option<Claim>) -
         inode.set_attr(cx, &set)?;
         notify::on_path(&p, event::MODIFY);
     }
-    notify::on_path(&p, event::OPEN);
     match inode.as_any().downcast_ref::<AnonInode>() {
         Some(a) => Ok(OpenFile::new(None, a.file.inode.clone(), ops, keep)),
         None => Ok(OpenFile::claiming(Some(p), Some(inode), ops, keep, claim)),

@@ -81,6 +81,9 @@ impl FileOps for MemOps {
             n => Ok(n),
         }
     }
+    fn ends(&self) -> bool {
+        false
+    }
     fn seekable(&self) -> bool {
         true
     }
