@@ -32,6 +32,13 @@ pub(crate) fn sandbox_of(global: &Global, record: Record) -> Result<Record, Fail
     }
 }
 
+/// Whether other containers are in a container's sandbox. Podman does not say of the first one that it is a pod's.
+pub(crate) fn is_shared(global: &Global, record: &Record) -> bool {
+    let member = Pod::Member(record.state.id.clone());
+    let all = state::list(&container::state_dir(global)).unwrap_or_default();
+    all.iter().any(|other| other.state.pid != 0 && of(other) == member)
+}
+
 /// Finds the sandbox that a new container is to join, if it is to join one, and settles what the two share.
 pub(crate) fn find(global: &Global, prepared: &mut Prepared) -> Result<Option<Host>, Failure> {
     let Pod::Member(id) = prepared.pod.clone() else { return Ok(None) };
@@ -43,6 +50,9 @@ pub(crate) fn find(global: &Global, prepared: &mut Prepared) -> Result<Option<Ho
     let (found, record) = container::find(global, &id).map_err(|failure| refused(failure.message))?;
     if matches!(record.state.status, Status::Stopped | Status::Creating) {
         return Err(refused(format!("it is {}", record.state.status)));
+    }
+    if record::is_frozen(&record) {
+        return Err(refused("it is paused; resume it first".into()));
     }
     if let Pod::Member(other) = of(&record) {
         return Err(refused(format!("it is a container in sandbox {other:?} itself")));

@@ -34,6 +34,11 @@ impl Kept {
     }
 }
 
+/// Whether the host has stopped all processes of a container's sandbox, so that nobody there answers.
+pub(crate) fn is_frozen(record: &Record) -> bool {
+    Kept::of(record).manager().is_ok_and(|groups| groups.is_frozen())
+}
+
 /// The control groups that a new container is to have.
 pub(crate) fn manager(global: &Global, spec: &Spec, id: &str) -> Result<Option<Manager>, Failure> {
     if global.ignore_cgroups {

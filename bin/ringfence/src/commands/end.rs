@@ -34,6 +34,9 @@ pub(crate) fn kill(global: &Global, args: &Kill) -> Result<u8, Failure> {
     if signo == libc::SIGKILL && args.pid.is_none() {
         // Needs no help from inside, and takes every process along.
         end(&container, &record)?;
+    } else if record::is_frozen(&record) {
+        // Nobody answers now; the signal is there when the container goes on.
+        container::connect(&container)?.post_signal(signo, to)?;
     } else {
         container::connect(&container)?.signal(signo, to)?;
     }

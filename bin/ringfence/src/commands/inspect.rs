@@ -1,7 +1,7 @@
 //! `ringfence list`, `state` and `ps`.
 
 use crate::cli::{Global, Id, List, ListFormat, Ps};
-use crate::{Failure, container, pod, say};
+use crate::{Failure, container, pod, record, say};
 use sandbox::state::{self, State, Status};
 use sentry::spec::ProcessInfo;
 use std::collections::HashMap;
@@ -41,6 +41,9 @@ pub(crate) fn ps(global: &Global, args: &Ps) -> Result<u8, Failure> {
     if record.state.status == Status::Stopped {
         return Err("container not running".into());
     }
+    if record::is_frozen(&record) {
+        return frozen(args, record.state.pid);
+    }
     let processes = container::connect(&container)?.processes()?;
     if args.format == ListFormat::Table && args.options.is_empty() {
         table(&processes)?;
@@ -50,11 +53,38 @@ pub(crate) fn ps(global: &Global, args: &Ps) -> Result<u8, Failure> {
     let outside = host_pids(pod::sandbox_of(global, record)?.state.pid);
     let pids: Vec<i32> =
         processes.iter().filter_map(|process| outside.get(&process.host_pid)).copied().collect();
+    show(args, &pids)
+}
+
+/// The processes of a container as the host knows them.
+fn show(args: &Ps, pids: &[i32]) -> Result<u8, Failure> {
     match args.format {
-        ListFormat::Json => say(serde_json::to_string(&pids)?)?,
-        ListFormat::Table => host_table(&args.options, &pids)?,
+        ListFormat::Json => say(serde_json::to_string(pids)?)?,
+        ListFormat::Table => host_table(&args.options, pids)?,
     }
     Ok(0)
+}
+
+/// Those of a container that the host has frozen, whose kernel says nothing until it goes on.
+fn frozen(args: &Ps, init: i32) -> Result<u8, Failure> {
+    if args.format == ListFormat::Table && args.options.is_empty() {
+        return Err("container is paused: resume it first, or give options of ps(1) after its name".into());
+    }
+    // Pid 1 is init, and the sentry is its only child; processes that hold no program are called by ours.
+    let mut pids: Vec<i32> = host_pids(init)
+        .into_iter()
+        .filter(|(inside, pid)| {
+            *inside > 2 && command_line(*pid).first().is_some_and(|name| name != "ringfence stub")
+        })
+        .map(|(_, pid)| pid)
+        .collect();
+    pids.sort_unstable();
+    show(args, &pids)
+}
+
+fn command_line(pid: i32) -> Vec<String> {
+    let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    text.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// What the host's ps(1) says with these options, of some processes.

@@ -36,16 +36,26 @@ fn change(
     if record.state.status != from {
         return Err(format!("container {otherwise}: it is {}", record.state.status).into());
     }
-    if pod::of(&record) == Pod::None {
-        let groups = Kept::of(&record).manager()?;
-        if freeze { groups.freeze()? } else { groups.thaw()? }
-    } else {
-        // The processes of a pod's containers are all in the sandbox's group: its kernel knows which is whose.
-        container::connect(&container)?.freeze(freeze)?;
+    match groups_to_freeze(global, &record, freeze) {
+        Some(groups) if freeze => groups.freeze()?,
+        Some(groups) => groups.thaw()?,
+        None => container::connect(&container)?.freeze(freeze)?,
     }
     record.state.status = to;
     container.write(&record)?;
     Ok(0)
+}
+
+/// The control groups of a container that has its sandbox for itself, or that was frozen while it had. The processes of
+/// containers that share one are all in the groups of the first: the kernel inside knows which is whose, and stops them
+/// without stopping itself.
+fn groups_to_freeze(global: &Global, record: &Record, freeze: bool) -> Option<Manager> {
+    let groups = Kept::of(record).manager().ok()?;
+    let whole = match freeze {
+        true => pod::of(record) == Pod::None && !pod::is_shared(global, record),
+        false => groups.is_frozen(),
+    };
+    whole.then_some(groups)
 }
 
 pub(crate) fn update(global: &Global, args: &Update) -> Result<u8, Failure> {

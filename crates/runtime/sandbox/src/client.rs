@@ -101,6 +101,11 @@ impl Client {
         self.request(&Request::Signal { signo, to })
     }
 
+    /// Sends a signal to a container that is frozen: it is received once the container goes on.
+    pub fn post_signal(&self, signo: i32, to: Target) -> io::Result<()> {
+        self.channel.send(&Request::Signal { signo, to }, &[])
+    }
+
     /// Stops every process of the container, or lets them go on.
     pub fn freeze(&self, on: bool) -> Result<(), Error> {
         self.request(&Request::Freeze { on })
