@@ -132,19 +132,46 @@ pub(crate) fn delete(global: &Global, args: &Delete) -> Result<u8, Failure> {
             record.state.pid = 0;
             ended = Some((record::hooks_of(&container), record.state));
         }
-        // Half a container, or a damaged one: what there is goes, once nobody lives in it.
-        Ok(None) => wait_for_end(&container)?,
+        // Half a container, or a damaged one.
+        Ok(None) if args.force || !container.is_alive() => end_unknown(global, &container, &args.id)?,
         Err(error) if args.force => {
             log::warn!("state of {}: {error}", args.id);
-            wait_for_end(&container)?;
+            end_unknown(global, &container, &args.id)?;
         }
-        Err(error) => return Err(error.into()),
+        Ok(None) => {
+            return Err(format!(
+                "state of container {:?} is missing; remove it with delete --force",
+                args.id
+            )
+            .into());
+        }
+        Err(error) => {
+            return Err(
+                format!("state of container {:?}: {error}; remove it with delete --force", args.id).into()
+            );
+        }
     }
     container.remove()?;
     if let Some((hooks, state)) = ended {
         record::run_later_hooks(&hooks, Kind::Poststop, &state);
     }
     Ok(0)
+}
+
+/// Ends a container whose state cannot be read: by the lock that it holds, and by the control groups of its configuration.
+fn end_unknown(global: &Global, container: &Container, id: &str) -> Result<(), Failure> {
+    let spec = bundle::load_spec(&container.path().join(bundle::CONFIG_FILE));
+    let groups = spec.ok().and_then(|spec| record::manager(global, &spec, id).ok().flatten());
+    for pid in container.holders().into_iter().filter_map(Pid::from_raw) {
+        if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) {
+            let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+        }
+    }
+    if let Some(groups) = groups.as_ref().filter(|groups| groups.is_frozen()) {
+        groups.thaw()?;
+    }
+    wait_for_end(container)?;
+    groups.map_or(Ok(()), |groups| Ok(groups.destroy()?))
 }
 
 fn wait_for_end(container: &Container) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! Reading a bundle.
 
+use crate::files::open_regular;
 use crate::mounts::{Translated, translate};
 use crate::namespaces::{self, Namespaces};
 use crate::pod::Pod;
@@ -21,7 +22,8 @@ const MAX_CONFIG: u64 = 8 << 20;
 
 /// Reads the process of an `exec`: a JSON file in the form of the configuration's `process`.
 pub fn load_process(path: &Path) -> Result<Process> {
-    match parse::parse(&read(path)?, "", &mut Vec::new()) {
+    // Which may come through a pipe.
+    match parse::parse(&text_of(path, File::open(path))?, "", &mut Vec::new()) {
         Ok(process) => Ok(process),
         Err(error) => fail!("{} is not a valid OCI process: {error}", path.display()),
     }
@@ -67,8 +69,12 @@ pub fn load(dir: &Path, id: &str, options: &Options) -> Result<(Prepared, Config
 }
 
 fn read(path: &Path) -> Result<String> {
+    text_of(path, open_regular(path))
+}
+
+fn text_of(path: &Path, opened: std::io::Result<File>) -> Result<String> {
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_CONFIG + 1).read_to_string(&mut text));
+    let read = opened.and_then(|file| file.take(MAX_CONFIG + 1).read_to_string(&mut text));
     match read {
         Ok(_) if text.len() as u64 > MAX_CONFIG => {
             fail!("{} is longer than {MAX_CONFIG} bytes", path.display())

@@ -12,6 +12,7 @@
 //! container has ended: when `alive` is free, it has. A directory that its maker left before the container
 //! was complete, or that belonged to a container in the foreground, is a left-over that the next user of the id replaces.
 
+use bundle::open_regular;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ use std::path::{Path, PathBuf};
 
 /// Name of the control socket.
 pub const SOCKET: &str = "control.sock";
+/// Longest state that is read.
+const MAX_STATE: u64 = 8 << 20;
 /// Directories on their way out begin with this, which no id does.
 const GOING: char = '~';
 
@@ -167,7 +170,14 @@ pub fn claim(root: &Path, id: &str) -> Result<Claim, String> {
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
+    let file =
+        OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: not a regular file", path.display())))
+        }
+    }
 }
 
 /// Removes what a `delete` was killed over.
@@ -273,12 +283,13 @@ impl Container {
 
     /// The state as it was written.
     fn read_raw(&self) -> io::Result<Option<Record>> {
-        let text = match fs::read(self.path.join("state.json")) {
-            Ok(text) => text,
+        let mut text = String::new();
+        match open_regular(&self.path.join("state.json")) {
+            Ok(file) => file.take(MAX_STATE).read_to_string(&mut text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        Ok(Some(serde_json::from_slice(&text)?))
+        Ok(Some(serde_json::from_str(&text)?))
     }
 
     /// Writes the state; readers see the old one or the new one.
@@ -298,15 +309,26 @@ impl Container {
 
     /// Whether the container's pid 1, or whoever is about to start it, lives.
     pub fn is_alive(&self) -> bool {
-        match File::open(self.path.join("alive")) {
+        match open_regular(&self.path.join("alive")) {
             Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
+            // The file itself has been lost: whoever holds it is still there.
+            Err(_) => !self.holders().is_empty(),
         }
+    }
+
+    /// The processes that hold the lock which says that the container lives, its pid 1 among them. For when nothing
+    /// else tells: all processes of the host are looked through.
+    pub fn holders(&self) -> Vec<i32> {
+        let Ok(alive) = self.path.canonicalize().map(|dir| dir.join("alive")) else { return Vec::new() };
+        let lost = PathBuf::from(format!("{} (deleted)", alive.display()));
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        pids.filter(|pid| *pid != std::process::id() as i32 && holds_lock(*pid, &[&alive, &lost])).collect()
     }
 
     /// Waits for the end of the container; its exit status, 137 when nobody was left to write it down.
     pub fn wait_end(&self) -> io::Result<u8> {
-        let mut file = File::open(self.path.join("alive"))?;
+        let mut file = open_regular(&self.path.join("alive"))?;
         while let Err(error) = flock(&file, FlockOperation::LockShared) {
             if error != rustix::io::Errno::INTR {
                 return Err(error.into());
@@ -353,6 +375,16 @@ impl Container {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether a process holds an exclusive flock(2) on one of these files.
+fn holds_lock(pid: i32, files: &[&Path]) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.into_iter().any(|entry| {
+        let named = fs::read_link(entry.path()).is_ok_and(|link| files.contains(&link.as_path()));
+        let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy());
+        named && fs::read_to_string(info).is_ok_and(|info| info.contains("FLOCK  ADVISORY  WRITE"))
+    })
 }
 
 /// All containers, by id.
