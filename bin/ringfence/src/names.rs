@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::thread::Builder;
 
 /// The name in a uts namespace.
 pub(crate) fn read(namespace: &Path) -> io::Result<String> {
@@ -24,7 +25,7 @@ fn inside<T: Send>(namespace: &Path, action: impl FnOnce() -> io::Result<T> + Se
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::HostNameAndNISDomainName))?;
         action()
     };
-    std::thread::scope(|scope| match scope.spawn(enter).join() {
+    std::thread::scope(|scope| match Builder::new().spawn_scoped(scope, enter)?.join() {
         Ok(result) => result,
         Err(_) => Err(io::ErrorKind::Other.into()),
     })

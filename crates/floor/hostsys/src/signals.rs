@@ -76,6 +76,17 @@ pub fn keep_ends_of_children() {
     }
 }
 
+/// Whether a signal that asks a program to end (SIGTERM, SIGINT, SIGHUP, SIGQUIT) is pending because it is blocked.
+pub fn asked_to_end() -> bool {
+    // SAFETY: sigset_t is plain data, written by sigpending before it is read.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigpending(&raw mut set);
+        let asking = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+        asking.iter().any(|&signo| libc::sigismember(&raw const set, signo) == 1)
+    }
+}
+
 /// Ends the calling process by a signal of the given number, as if it had been its target.
 /// Falls through when the signal does not end a process.
 pub fn die_by(signo: i32) {

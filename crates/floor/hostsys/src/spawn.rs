@@ -10,6 +10,8 @@ use rustix::process::{Resource, Rlimit};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 
 /// Namespaces that the child gets anew, as CLONE_NEW* bits.
@@ -113,6 +115,22 @@ pub fn spawn(program: &Program<'_>, before_exec: impl FnOnce(i32) -> io::Result<
             let _ = rustix::process::waitid(wait, rustix::process::WaitIdOptions::EXITED);
             Err(error)
         }
+    }
+}
+
+/// Has the program that `command` starts killed when the calling thread ends, however it does.
+pub fn die_with_caller(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    // SAFETY: runs between fork and exec: two host calls without memory, which are async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            // A parent that ended before that call goes unnoticed.
+            match rustix::process::getppid() {
+                Some(now) if now == parent => Ok(()),
+                _ => Err(io::ErrorKind::Interrupted.into()),
+            }
+        });
     }
 }
 

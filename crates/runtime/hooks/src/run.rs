@@ -11,13 +11,36 @@ use std::io::{ErrorKind, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// As much of a failing hook's output as goes into the message.
 const MAX_OUTPUT: usize = 4096;
+/// How often a wait looks for signals.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs a hook; the error is a line without the hook's name.
 pub(crate) fn run(hook: &Hook, state: &[u8], namespaces: &[Where<'_>]) -> Result<(), String> {
+    if namespaces.is_empty() {
+        return run_here(hook, state);
+    }
+    // From a thread of its own in the namespaces: they are a thread's, and its children's. The thread stays until the
+    // end, since the hook ends with the thread that started it.
+    let inside = || {
+        for namespace in namespaces {
+            move_into_link_name_space(namespace.fd, Some(namespace.kind))
+                .map_err(|error| error.to_string())?;
+        }
+        run_here(hook, state)
+    };
+    std::thread::scope(|scope| {
+        let thread =
+            Builder::new().spawn_scoped(scope, inside).map_err(|error| format!("no thread: {error}"))?;
+        thread.join().unwrap_or_else(|_| Err("its thread has failed".into()))
+    })
+}
+
+fn run_here(hook: &Hook, state: &[u8]) -> Result<(), String> {
     // Files in memory, not pipes: a hook that does not read its input or leaves somebody behind who holds its output
     // makes nobody wait.
     let file =
@@ -34,15 +57,20 @@ pub(crate) fn run(hook: &Hook, state: &[u8], namespaces: &[Where<'_>]) -> Result
     if let Some(env) = hook.env() {
         command.env_clear().envs(env.iter().filter_map(|entry| entry.split_once('=')));
     }
-    let mut child = spawn(command, namespaces)
-        .map_err(|error| format!("exec {}: {}", hook.path().display(), reason(&error)))?;
+    hostsys::spawn::die_with_caller(&mut command);
+    let mut child =
+        command.spawn().map_err(|error| format!("exec {}: {}", hook.path().display(), reason(&error)))?;
     let limit = hook.timeout().and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs);
     let status = match wait(&mut child, limit) {
-        Ok(Some(status)) => status,
-        Ok(None) => {
+        Ok(End::Status(status)) => status,
+        Ok(End::TimeOver) => {
             kill(&mut child);
             let seconds = limit.unwrap_or_default().as_secs_f64();
             return Err(format!("hook ran past specified timeout of {seconds:.1}s"));
+        }
+        Ok(End::Interrupted) => {
+            kill(&mut child);
+            return Err("interrupted by a signal".into());
         }
         Err(error) => {
             kill(&mut child);
@@ -55,36 +83,26 @@ pub(crate) fn run(hook: &Hook, state: &[u8], namespaces: &[Where<'_>]) -> Result
     }
 }
 
-/// Starts the program from a thread of its own in the namespaces: they are a thread's, and its children's.
-fn spawn(mut command: Command, namespaces: &[Where<'_>]) -> std::io::Result<Child> {
-    if namespaces.is_empty() {
-        return command.spawn();
-    }
-    let inside = move || {
-        for namespace in namespaces {
-            move_into_link_name_space(namespace.fd, Some(namespace.kind))?;
-        }
-        command.spawn()
-    };
-    std::thread::scope(|scope| match scope.spawn(inside).join() {
-        Ok(child) => child,
-        Err(_) => Err(ErrorKind::Other.into()),
-    })
+/// Why a wait is over.
+enum End {
+    Status(ExitStatus),
+    TimeOver,
+    /// A signal that ends programs waits for this one, which has blocked it.
+    Interrupted,
 }
 
-/// The status, or nothing when the time is over.
-fn wait(child: &mut Child, limit: Option<Duration>) -> std::io::Result<Option<ExitStatus>> {
-    let Some(limit) = limit else { return child.wait().map(Some) };
-    let deadline = Instant::now() + limit;
-    let pid = Pid::from_child(child);
-    let fd = pidfd_open(pid, PidfdFlags::empty())?;
+fn wait(child: &mut Child, limit: Option<Duration>) -> std::io::Result<End> {
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let fd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return Ok(None),
-            Ok(_) => return child.wait().map(Some),
-            Err(rustix::io::Errno::INTR) => {}
+        let left =
+            deadline.map_or(LOOK, |deadline| deadline.saturating_duration_since(Instant::now()).min(LOOK));
+        let patience = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&patience)) {
+            Ok(0) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => return Ok(End::TimeOver),
+            Ok(0) if hostsys::signals::asked_to_end() => return Ok(End::Interrupted),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return child.wait().map(End::Status),
             Err(error) => return Err(error.into()),
         }
     }

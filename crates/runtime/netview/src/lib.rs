@@ -43,7 +43,10 @@ pub fn look(namespace: BorrowedFd<'_>) -> io::Result<Interfaces> {
         }
         Ok(gather(links, addresses, routes))
     };
-    std::thread::scope(|scope| scope.spawn(dump).join()).unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, dump)?;
+        thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    })
 }
 
 /// Whether the namespace of a process has more interfaces than `lo`: the cheap question before [`look`].

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// How long a sentry may take to answer, on however busy a machine, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often a wait looks for signals.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Most processes that a sentry is believed to have.
 const MAX_PROCESSES: usize = 1 << 16;
 
@@ -210,28 +213,33 @@ impl Attended {
         }
     }
 
-    /// Waits for the end of the process, and kills it when the time is over; its exit status.
+    /// Waits for the end of the process, and kills it when the time is over or this process is asked to end; its exit
+    /// status.
     pub fn wait_at_most(&self, limit: Option<Duration>) -> io::Result<Option<u8>> {
         let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let left =
-                left.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
+            let left = deadline
+                .map_or(LOOK, |deadline| deadline.saturating_duration_since(Instant::now()).min(LOOK));
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            let ready = match poll(&mut [PollFd::new(&self.channel, PollFlags::IN)], Some(&left)) {
+                Ok(ready) => ready,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
             // Looked at even while the sentry talks without an end.
             let over = deadline.is_some_and(|deadline| deadline <= Instant::now());
-            match poll(&mut [PollFd::new(&self.channel, PollFlags::IN)], left.as_ref()) {
-                Ok(ready) if over || ready == 0 => {
-                    let request = Request::Signal { signo: libc::SIGKILL, to: Target::Foreground };
-                    let _ = self.channel.send(&request, &[]);
-                    return Ok(None);
-                }
-                Ok(_) => match self.channel.recv()? {
+            let asked = ready == 0 && hostsys::signals::asked_to_end();
+            if over || asked {
+                let request = Request::Signal { signo: libc::SIGKILL, to: Target::Foreground };
+                let _ = self.channel.send(&request, &[]);
+                return if over { Ok(None) } else { Err(io::Error::other("interrupted by a signal")) };
+            }
+            if ready != 0 {
+                match self.channel.recv()? {
                     Some((Event::Exited { status }, _)) => return Ok(Some(exit_code(status))),
                     Some(_) => {}
                     None => return Ok(Some(128 + libc::SIGKILL as u8)),
-                },
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                }
             }
         }
     }
