@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 help:
 	@echo "make demo     build, then watch unmodified programs run in a sandbox"
 	@echo "make test     everything that continuous integration checks"
-	@echo "make build    the static binaries, $(RELEASE) and $(SHIM) beside it"
+	@echo "make build    the static binaries, $(RELEASE) and $(SHIM) beside it, their symbols in files ending in .debug"
 	@echo "make install  put them into $(PREFIX)/bin"
 	@echo "make bench    measure against native, with other runtimes beside when they are installed"
 	@echo "make soak     an hour of mixed programs, many at once (SECONDS=n for another length)"
@@ -21,10 +21,11 @@ help:
 build:
 	@tools/prerequisites build
 	cargo build --release -p ringfence -p $(SHIM)
+	@tools/split-symbols $(RELEASE) $(dir $(RELEASE))$(SHIM)
 
 demo:
 	@tools/prerequisites demo
-	cargo build --release -p ringfence
+	@$(MAKE) --no-print-directory build
 	@demo/run $(RELEASE)
 
 test:
@@ -47,6 +48,7 @@ clients: build
 install: build
 	install -D -m 755 $(RELEASE) $(DESTDIR)$(PREFIX)/bin/ringfence
 	install -D -m 755 $(dir $(RELEASE))$(SHIM) $(DESTDIR)$(PREFIX)/bin/$(SHIM)
+	install -m 644 $(RELEASE).debug $(dir $(RELEASE))$(SHIM).debug $(DESTDIR)$(PREFIX)/bin/
 
 clean:
 	cargo clean

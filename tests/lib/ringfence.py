@@ -39,6 +39,8 @@ class Ringfence:
         self.binary = self.scratch + "/bin/ringfence"
         os.mkdir(self.scratch + "/bin")
         shutil.copy(args.runtime, self.binary)
+        if os.path.exists(args.runtime + ".debug"):
+            shutil.copy(args.runtime + ".debug", self.binary + ".debug")
         # The terminal tests need a program without arguments: a wrapper that adds the platform.
         self.program = self.scratch + "/ringfence"
         with open(self.program, "w") as f:

@@ -96,17 +96,36 @@ impl Image {
     }
 }
 
-/// The function at each of these places in the file, as far as the file says.
-pub(crate) fn names(source: &impl Source, offsets: &[u64]) -> Vec<Option<String>> {
+/// The function at each of these places in the file, as far as the file says, or a file with its symbols.
+pub(crate) fn names<S: Source>(source: &S, symbols: Option<&S>, offsets: &[u64]) -> Vec<Option<String>> {
     let mut found = vec![None; offsets.len()];
-    let _ = fill(source, offsets, &mut found);
+    let _ = fill(source, symbols, offsets, &mut found);
     found
 }
 
-fn fill(source: &impl Source, offsets: &[u64], found: &mut [Option<String>]) -> Option<()> {
+/// The symbol table of a file that was taken out of another one, if it is that one's: both have the same build id.
+fn apart(image: &Image, source: &impl Source, symbols: &impl Source) -> Option<(Image, SectionHeader64<LE>)> {
+    const ID: &str = ".note.gnu.build-id";
+    let other = Image::open(symbols)?;
+    let (_, id) = image.section(source, ID)?;
+    let table = other.sections(symbols)?.into_iter().find(|s| s.sh_type.get(LE) == elf::SHT_SYMTAB)?;
+    (other.section(symbols, ID)?.1 == id).then_some((other, table))
+}
+
+fn fill<S: Source>(
+    source: &S,
+    symbols: Option<&S>,
+    offsets: &[u64],
+    found: &mut [Option<String>],
+) -> Option<()> {
     let image = Image::open(source)?;
     let addresses: Vec<Option<u64>> = offsets.iter().map(|offset| image.address(*offset)).collect();
     let sections = image.sections(source)?;
+    if let Some(symbols) = symbols
+        && let Some((other, table)) = apart(&image, source, symbols)
+    {
+        let _ = from_table(symbols, &other.sections(symbols)?, &table, &addresses, found);
+    }
     // What is stripped has the second table only, with the functions that others call.
     for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
         if let Some(section) = sections.iter().find(|section| section.sh_type.get(LE) == kind) {
@@ -258,7 +277,7 @@ mod tests {
     #[test]
     fn a_function_is_found() {
         let (file, place) = own();
-        let names = names(&&file[..], &[0, place, place + 1, u64::MAX]);
+        let names = names(&&file[..], None, &[0, place, place + 1, u64::MAX]);
         assert_eq!(names[0], None);
         assert_eq!(names[1].as_deref(), Some("profile::elf::tests::here"));
         assert_eq!(names[2], names[1]);
@@ -269,16 +288,16 @@ mod tests {
     fn broken_files_have_no_names() {
         let (file, place) = own();
         for len in [0, 1, 63, 64, 100, 5000, file.len() - 1] {
-            names(&&file[..len], &[place]);
+            names(&&file[..len], None, &[place]);
         }
         // Every byte of the header, and some of the section headers, at their extremes.
         let sections = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
         for at in (0..64).chain(sections..(sections + 640).min(file.len())) {
             for value in [0, 1, 0x7f, 0xff] {
-                names(&Patched { file: &file, at: at as u64, value }, &[place]);
+                names(&Patched { file: &file, at: at as u64, value }, None, &[place]);
             }
         }
-        assert!(names(&&b"#!/bin/sh\n"[..], &[0]) == [None]);
+        assert!(names(&&b"#!/bin/sh\n"[..], None, &[0]) == [None]);
     }
 
     struct Patched<'a> {

@@ -8,7 +8,7 @@ use crate::elf::{self, Source};
 use crate::records::{FileId, Mapping};
 use crate::sample;
 use crate::unwind::{Rule, Tables};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
@@ -133,7 +133,11 @@ impl Files {
             let offsets: Vec<u64> = entry.offsets.into_iter().collect();
             let shifted: Vec<u64> = offsets.iter().map(|o| o.wrapping_add(entry.shift)).collect();
             let found = match entry.file {
-                Some(file) => elf::names(&Limited { file: &file, left }, &shifted),
+                Some(file) => {
+                    let symbols = own_symbols(&file);
+                    let symbols = symbols.as_ref().map(|file| Limited { file, left });
+                    elf::names(&Limited { file: &file, left }, symbols.as_ref(), &shifted)
+                }
                 None => Vec::new(),
             };
             let names = offsets.into_iter().zip(found).filter_map(|(offset, name)| Some((offset, name?)));
@@ -191,6 +195,17 @@ fn beneath(root: BorrowedFd<'_>, path: &str) -> Option<File> {
     let path = path.strip_prefix("/0/")?;
     let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     regular(openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside).ok()?)
+}
+
+/// The symbols of our own program, which stand in a file beside it, if `file` is that program.
+fn own_symbols(file: &File) -> Option<File> {
+    let (own, it) = (statat(CWD, "/proc/self/exe", AtFlags::empty()).ok()?, fstat(file).ok()?);
+    if (own.st_dev, own.st_ino) != (it.st_dev, it.st_ino) {
+        return None;
+    }
+    let mut path = readlinkat(CWD, "/proc/self/exe", Vec::new()).ok()?.into_bytes();
+    path.extend_from_slice(b".debug");
+    regular(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)
 }
 
 /// Opens what a descriptor refers to for reading, if that is a regular file.
