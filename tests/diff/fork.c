@@ -360,6 +360,10 @@ TEST(pidfd_of_a_reaped_process_hangs_up) {
     CHECK_EQ(poll(&f, 1, 5000), 1);
     CHECK_EQ(f.revents, POLLHUP);
 }
+TEST(clone_with_a_kernel_address_for_its_thread_pointer) {
+    unsigned long bad[] = {0x7ffffffff000, 0x800000000000, 0xffff800000000000};
+    for (int i = 0; i < 3; i++) CHECK_ERR(syscall(SYS_clone, CLONE_SETTLS | SIGCHLD, 0, 0, 0, bad[i]), EPERM);
+}
 TEST(wait_stopped_and_continued) {
     pid_t p = FORK();
     if (p == 0)

@@ -674,3 +674,95 @@ TEST(munmap_of_everything) {
     CHECK_ERR(munmap(0, 0x800000000000), EINVAL);
     CHECK_ERR(munmap((void *)0x7fffffffe000, 0x2000), EINVAL);
 }
+
+static bool there(void *p) {
+    unsigned char v;
+    return mincore(p, PAGE, &v) == 0;
+}
+TEST(dont_fork) {
+    char *p = SYS(mmap(0, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    OK(madvise(p + PAGE, PAGE, MADV_DONTFORK));
+    memset(p, 1, 3 * PAGE);
+    CHECK_CHILD({
+        CHECK(there(p) && !there(p + PAGE) && there(p + 2 * PAGE));
+        void *n = mmap(p + PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        CHECK(n == p + PAGE);
+        CHECK_CHILD(CHECK(there(p + PAGE)));
+    });
+    CHECK_EQ(p[PAGE], 1);
+    OK(madvise(p + PAGE, PAGE, MADV_DOFORK));
+    CHECK_CHILD(CHECK(there(p + PAGE) && p[PAGE] == 1));
+    char *s = SYS(mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    OK(madvise(s, PAGE, MADV_DONTFORK));
+    CHECK_CHILD(CHECK(!there(s)));
+}
+TEST(mremap_shrinks_over_several_mappings) {
+    char *p = SYS(mmap(0, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    OK(mprotect(p + 4 * PAGE, 4 * PAGE, PROT_READ));
+    CHECK(mremap(p, 8 * PAGE, 2 * PAGE, 0) == p);
+    CHECK(there(p + PAGE) && !there(p + 2 * PAGE) && !there(p + 7 * PAGE) && there(p + 8 * PAGE));
+    p = SYS(mmap(0, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    OK(munmap(p + 4 * PAGE, PAGE));
+    CHECK(mremap(p, 8 * PAGE, 2 * PAGE, 0) == p);
+    CHECK(there(p + PAGE) && !there(p + 2 * PAGE));
+    OK(mprotect(p, PAGE, PROT_READ));
+    CHECK(mremap(p, 2 * PAGE, 2 * PAGE, 0) == p);
+    CHECK_ERR(mremap(p, 2 * PAGE, 3 * PAGE, MREMAP_MAYMOVE), EFAULT);
+    CHECK(mremap(p, 2 * PAGE, PAGE, MREMAP_MAYMOVE) == p);
+}
+TEST(mlock_without_access) {
+    char *p = SYS(mmap(0, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    CHECK_ERR(mlock(p, PAGE), ENOMEM);
+    OK(munlock(p, PAGE));
+    OK(mlock2(p, PAGE, MLOCK_ONFAULT));
+    char *q = SYS(mmap(0, 3 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    OK(mprotect(q + PAGE, PAGE, PROT_NONE));
+    CHECK_ERR(mlock(q, 3 * PAGE), ENOMEM);
+}
+TEST(locked_mappings_are_limited) {
+    if (getuid()) SKIP("needs root");
+    CHECK_CHILD({
+        struct rlimit l = {4 * PAGE, 4 * PAGE};
+        SYS(setrlimit(RLIMIT_MEMLOCK, &l));
+        SYS(setuid(1000));
+        int rw = PROT_READ | PROT_WRITE, anon = MAP_PRIVATE | MAP_ANONYMOUS, locked = anon | MAP_LOCKED;
+        char *f = SYS(mmap(0, PAGE, rw, anon, -1, 0));
+        CHECK_ERR((long)mmap(0, 5 * PAGE, rw, locked, -1, 0), EAGAIN);
+        char *a = SYS(mmap(0, 4 * PAGE, rw, locked, -1, 0));
+        CHECK_ERR((long)mmap(0, PAGE, rw, locked, -1, 0), EAGAIN);
+        OK(mlock(a, PAGE)); // again
+        CHECK_ERR(mlock(f, PAGE), ENOMEM);
+        OK(munmap(a, 4 * PAGE));
+        OK(mlockall(MCL_FUTURE));
+        CHECK_ERR((long)mmap(0, 5 * PAGE, rw, anon, -1, 0), EAGAIN);
+        a = SYS(mmap(0, 3 * PAGE, rw, anon, -1, 0));
+        CHECK_ERR((long)mmap(0, 2 * PAGE, rw, anon, -1, 0), EAGAIN);
+        CHECK_ERR((long)mremap(a, 3 * PAGE, 5 * PAGE, MREMAP_MAYMOVE), EAGAIN);
+        char *end = (char *)syscall(SYS_brk, 0);
+        CHECK_EQ(syscall(SYS_brk, end + 9 * PAGE), (long)end);
+        CHECK_CHILD(SYS(mmap(0, 5 * PAGE, rw, anon, -1, 0))); // not inherited
+        OK(munlockall());
+        SYS(mmap(0, 5 * PAGE, rw, anon, -1, 0));
+        l.rlim_cur = 0;
+        SYS(setrlimit(RLIMIT_MEMLOCK, &l));
+        CHECK_ERR((long)mmap(0, PAGE, rw, locked, -1, 0), EPERM);
+        CHECK_ERR(mlock(f, PAGE), EPERM);
+        CHECK_ERR(mlock(f, 0), EPERM);
+        CHECK_ERR(mlockall(MCL_FUTURE), EPERM);
+    });
+}
+// The last of many mappings side by side is as cheap as the first.
+static long long some_mappings(void) {
+    long long start = t_now_ms();
+    for (int i = 0; i < 5000; i++) SYS(mmap(0, PAGE, i & 1 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    return t_now_ms() - start;
+}
+TEST(thirty_thousand_mappings) {
+    long long first = some_mappings(), last = 0;
+    for (int i = 0; i < 5; i++) last = some_mappings();
+    CHECK(last < 5 * first + 150);
+    char *p = SYS(mmap(0, 30000 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    long long start = t_now_ms();
+    for (int i = 0; i < 30000; i += 2) OK(mprotect(p + i * PAGE, PAGE, PROT_NONE));
+    CHECK(t_now_ms() - start < 5000);
+}

@@ -514,6 +514,15 @@ TEST(timer_ids_are_not_used_again_at_once) {
     CHECK_EQ(b, a + 1);
     CHECK_EQ(c, b + 1);
 }
+TEST(timers_by_the_thousand) {
+    struct rlimit l = {20000, 20000};
+    SYS(setrlimit(RLIMIT_SIGPENDING, &l));
+    struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+    long long start = t_now_ms();
+    int id;
+    for (int i = 0; i < 15000; i++) OK(syscall(SYS_timer_create, CLOCK_MONOTONIC, &e, &id));
+    CHECK(t_now_ms() - start < 4000);
+}
 TEST(timer_clocks) {
     int clocks[] = {CLOCK_MONOTONIC_RAW, CLOCK_REALTIME_COARSE, CLOCK_MONOTONIC_COARSE};
     timer_t t;

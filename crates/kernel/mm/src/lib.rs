@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod locked;
 mod map;
 mod ops;
 mod rewrite;
@@ -20,6 +21,7 @@ mod twins;
 mod undo;
 mod users;
 
+pub use locked::LockAll;
 pub use map::{MemoryMap, TOUCHED, TRAMPOLINES, Vma, VmaKind};
 pub use ops::{ImageInfo, MapArgs, Mm};
 pub use twins::{Image, find as find_twin};

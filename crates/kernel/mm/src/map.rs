@@ -92,11 +92,19 @@ impl Vma {
 pub const TOUCHED: i32 = 1 << 30;
 /// In [`Vma::flags`]: the platform's, for rewritten call sites. The program cannot change it except by mapping over it.
 pub const TRAMPOLINES: i32 = 1 << 29;
+/// In [`Vma::flags`]: MADV_DONTFORK.
+pub const DONT_FORK: i32 = 1 << 28;
 /// How far a rewritten call site may be from its trampoline.
 const REACH: u64 = 0x7000_0000;
 
 /// Twins in one address space; further ones are not used.
 const MAX_TWINS: usize = 64;
+
+#[derive(Clone, Copy, Default)]
+struct Packed {
+    from: u64,
+    top: u64,
+}
 
 /// All mappings of an address space, plus the brk area's bounds.
 #[derive(Clone)]
@@ -120,6 +128,10 @@ pub struct MemoryMap {
     pub brk_start: u64,
     /// Current program break.
     pub brk: u64,
+    /// `from..top` is mapped without a hole, and `top` was `mmap_base` then: the search for room begins below.
+    packed: Packed,
+    /// MCL_FUTURE of mlockall(2).
+    pub(crate) lock_future: bool,
 }
 
 impl MemoryMap {
@@ -136,6 +148,8 @@ impl MemoryMap {
             mmap_base: max,
             brk_start: 0,
             brk: 0,
+            packed: Packed::default(),
+            lock_future: false,
         }
     }
 
@@ -220,7 +234,24 @@ impl MemoryMap {
         {
             return Some(hint);
         }
-        self.find_below(self.mmap_base, len, align).or_else(|| self.find_below(self.max, len, align))
+        self.find_below(self.packed_from(), len, align).or_else(|| self.find_below(self.max, len, align))
+    }
+
+    /// No page is free from here to `mmap_base`.
+    fn packed_from(&self) -> u64 {
+        if self.packed.top == self.mmap_base { self.packed.from } else { self.mmap_base }
+    }
+
+    /// Something has been mapped here.
+    fn pack(&mut self, start: u64, end: u64, packed: u64) {
+        let mut from = packed;
+        if start < from && from <= end {
+            from = start;
+            while let Some((_, v)) = self.areas.range(..from).next_back().filter(|(_, v)| v.end == from) {
+                from = v.start;
+            }
+        }
+        self.packed = Packed { from, top: self.mmap_base };
     }
 
     fn find_below(&self, top: u64, len: u64, align: u64) -> Option<u64> {
@@ -330,6 +361,9 @@ impl MemoryMap {
             }
             gone.push(v.cut(v.start.max(start), v.end.min(end)));
         }
+        if end > self.packed_from() {
+            self.packed = Packed { from: end.min(self.mmap_base), top: self.mmap_base };
+        }
         gone
     }
 
@@ -343,6 +377,7 @@ impl MemoryMap {
         if v.start >= v.end {
             return;
         }
+        let packed = self.packed_from();
         self.remove(v.start, v.end);
         let mut v = v;
         if v.file.is_some() && v.prot & libc::PROT_WRITE != 0 {
@@ -367,12 +402,18 @@ impl MemoryMap {
                 v.end = n.end;
             }
         }
+        let (start, end) = (v.start, v.end);
         self.put(v);
+        self.pack(start, end, packed);
     }
 
     /// Changes every mapping in the range through `change`, re-merging afterwards.
     pub fn update(&mut self, start: u64, end: u64, mut change: impl FnMut(&mut Vma)) {
-        for mut v in self.remove(start, end) {
+        // What is mapped will be the same as before.
+        let packed = Packed { from: self.packed_from(), top: self.mmap_base };
+        let parts = self.remove(start, end);
+        self.packed = packed;
+        for mut v in parts {
             change(&mut v);
             self.insert(v);
         }
@@ -404,6 +445,33 @@ mod tests {
 
     fn model(m: &MemoryMap) -> Vec<(u64, u64, i32)> {
         m.iter().map(|v| (v.start / PAGE_SIZE, v.end / PAGE_SIZE, v.prot)).collect()
+    }
+
+    #[test]
+    fn the_search_for_room_skips_what_is_packed_and_nothing_else() {
+        let mut m = MemoryMap::new(PAGE_SIZE, 1000 * PAGE_SIZE);
+        m.mmap_base = 900 * PAGE_SIZE;
+        let mut seed = 1u64;
+        let mut random = |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % n
+        };
+        for _ in 0..20_000 {
+            let (at, len) = (1 + random(950), 1 + random(20));
+            match random(5) {
+                0 => drop(m.remove(at * PAGE_SIZE, (at + len) * PAGE_SIZE)),
+                1 => m.update(at * PAGE_SIZE, (at + len) * PAGE_SIZE, |v| v.prot ^= 2),
+                2 => m.insert(v(at, at + len, 3)),
+                3 => m.mmap_base = (800 + random(100)) * PAGE_SIZE,
+                _ => {
+                    if let Some(a) = m.find_free(0, len * PAGE_SIZE, PAGE_SIZE) {
+                        m.insert(v(a / PAGE_SIZE, a / PAGE_SIZE + len, len as i32 & 3));
+                    }
+                }
+            }
+            let slow = m.find_below(m.mmap_base, len * PAGE_SIZE, PAGE_SIZE);
+            assert_eq!(m.find_below(m.packed_from(), len * PAGE_SIZE, PAGE_SIZE), slow);
+        }
     }
 
     #[test]

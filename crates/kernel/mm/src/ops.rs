@@ -1,7 +1,7 @@
 //! mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the
 //! host call executed by the calling guest thread, then the record.
 
-use crate::map::{MemoryMap, TRAMPOLINES, Vma, VmaKind};
+use crate::map::{DONT_FORK, MemoryMap, TRAMPOLINES, Vma, VmaKind};
 use crate::rewrite::Change;
 use crate::twins;
 use crate::undo::Undo;
@@ -113,7 +113,13 @@ impl Mm {
     /// The record for a forked copy of the address space; `space` is the child's.
     pub fn forked(&self, space: Arc<dyn AddressSpace>) -> Arc<Mm> {
         let mut map = self.map.lock().clone();
+        let left: Vec<_> =
+            map.iter().filter(|v| v.flags & DONT_FORK != 0).map(|v| (v.start, v.end)).collect();
+        for (start, end) in left {
+            map.remove(start, end);
+        }
         let all = (map.min, map.max);
+        map.lock_future = false;
         map.update(all.0, all.1, |v| v.locked = false);
         let mm = Mm::new(space, map);
         let image = self.image();
@@ -211,8 +217,9 @@ impl Mm {
         };
         let fixed = a.flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
         let _ops = self.ops.lock();
-        let addr = {
+        let (addr, locked) = {
             let m = self.map.lock();
+            let locked = m.locks_new(cx, a.flags & libc::MAP_LOCKED != 0, len)?;
             let addr = if fixed {
                 if !a.addr.is_multiple_of(PAGE_SIZE) {
                     return Err(Errno::EINVAL);
@@ -253,7 +260,7 @@ impl Mm {
                     return Err(Errno::ENOMEM);
                 }
             }
-            addr
+            (addr, locked)
         };
         if a.flags & libc::MAP_HUGETLB != 0 {
             return Err(Errno::ENOMEM);
@@ -301,7 +308,7 @@ impl Mm {
             flags: a.flags & (libc::MAP_GROWSDOWN | libc::MAP_NORESERVE),
             file,
             offset: a.offset,
-            locked: a.flags & libc::MAP_LOCKED != 0,
+            locked,
             kind: if shared && anonymous {
                 VmaKind::SharedAnon(SHARED_ANON.fetch_add(1, Ordering::Relaxed))
             } else {
@@ -440,6 +447,14 @@ impl Mm {
             }
             ctx.queue(Action::Advise { addr: a, len: b - a, advice });
         }
+        if matches!(advice, libc::MADV_DONTFORK | libc::MADV_DOFORK) {
+            let bit = if advice == libc::MADV_DONTFORK { DONT_FORK } else { 0 };
+            self.map.lock().update(addr, end, |v| {
+                if v.flags & TRAMPOLINES == 0 {
+                    v.flags = v.flags & !DONT_FORK | bit;
+                }
+            });
+        }
         if covered {
             // With the resume, also where there are other threads: nothing is recorded, and what they do to the range meanwhile
             // could as well have come first.
@@ -464,8 +479,10 @@ impl Mm {
             let m = self.map.lock();
             let grow = new_end - old_end;
             let room = new_end <= m.max && m.overlapping(old_end, new_end + PAGE_SIZE).next().is_none();
+            let locked = m.locks_new(cx, false, grow);
             let limits = want - start <= cx.rlimit(libc::RLIMIT_DATA as i32)
-                && m.total() + grow <= cx.rlimit(libc::RLIMIT_AS as i32);
+                && m.total() + grow <= cx.rlimit(libc::RLIMIT_AS as i32)
+                && locked.is_ok();
             if !room || !limits {
                 return cur;
             }
@@ -481,7 +498,7 @@ impl Mm {
                 flags: 0,
                 file: None,
                 offset: 0,
-                locked: false,
+                locked: locked.unwrap_or(false),
                 kind: VmaKind::Heap,
             });
             m.brk = want;
@@ -539,8 +556,13 @@ impl Mm {
                 return Err(Errno::EINVAL);
             }
             let old_end = addr.checked_add(old_len).ok_or(Errno::EINVAL)?;
-            if old_end > v.end {
+            // What only gets shorter may span several mappings, and holes.
+            let stays = !fixed && !keep && new_len <= old_len;
+            if old_end > v.end && !stays {
                 return Err(Errno::EFAULT);
+            }
+            if v.locked && new_len > old_len {
+                m.room_to_lock(cx, new_len - old_len)?;
             }
             if keep && (v.shared || v.file.is_some()) {
                 return Err(Errno::EINVAL);
@@ -567,10 +589,18 @@ impl Mm {
             (v, target)
         };
         if target == addr && new_len < old_len {
-            self.untwin(ctx, addr + new_len, addr + old_len, Change::Unmap);
-            ctx.queue(Action::Unmap { addr: addr + new_len, len: old_len - new_len });
+            let (start, end) = (addr + new_len, addr + old_len);
+            self.untwin(ctx, start, end, Change::Unmap);
+            let parts = self.map.lock().without_trampolines(start, end);
+            for (a, b) in &parts {
+                ctx.queue(Action::Unmap { addr: *a, len: b - a });
+            }
             ctx.flush()?;
-            self.map.lock().remove(addr + new_len, addr + old_len);
+            let mut m = self.map.lock();
+            for (a, b) in parts {
+                m.remove(a, b);
+                m.take_rewritten(a, b);
+            }
             return Ok(addr);
         }
         if target != addr || new_len != old_len {

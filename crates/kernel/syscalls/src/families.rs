@@ -21,7 +21,7 @@ rows! {
     28 madvise(u64, u64, i32) = memory::madvise, Full;
     149 mlock(u64, u64) = memory::mlock, Partial("limits are kept, pages are not pinned");
     150 munlock(u64, u64) = memory::munlock, Full;
-    151 mlockall(i32) = memory::mlockall, Partial("limits are kept, pages are not pinned; MCL_FUTURE marks nothing");
+    151 mlockall(i32) = memory::mlockall, Partial("limits are kept, pages are not pinned");
     152 munlockall() = memory::munlockall, Full;
     325 mlock2(u64, u64, i32) = memory::mlock2, Partial("limits are kept, pages are not pinned");
     310 process_vm_readv(i32, Ptr, u64, Ptr, u64, u64) = memory::process_vm_readv, Full;

@@ -2,7 +2,7 @@
 
 use crate::arg::Ptr;
 use abi::{Errno, PAGE_SIZE, page_down, page_up};
-use mm::{MapArgs, Vma};
+use mm::{LockAll, MapArgs, Vma};
 use std::sync::Arc;
 use task::{Current, SysResult, Task};
 use vfs::{Caller, Cap};
@@ -149,39 +149,24 @@ pub fn mincore(c: &mut Current, addr: u64, len: u64, vec: Ptr) -> SysResult {
     Ok(0)
 }
 
-fn lock_range(c: &mut Current, addr: u64, len: u64, on: bool) -> SysResult {
-    let (start, end) = pages(addr, len, Errno::EINVAL)?;
-    let limit = c.rlimit(libc::RLIMIT_MEMLOCK as i32);
-    if on && !c.creds().capable(Cap::IPC_LOCK) {
-        if limit == 0 {
-            return Err(Errno::EPERM.into());
-        }
-        let held: u64 = c.mm.with_map(|m| m.iter().filter(|v| v.locked).map(Vma::len).sum());
-        if held + (end - start) > limit {
-            return Err(Errno::ENOMEM.into());
-        }
-    }
-    let ok = c.mm.with_map(|m| {
-        if start < end && !m.covered(start, end) {
-            return false;
-        }
-        m.update(start, end, |v| v.locked = on);
-        true
-    });
-    if ok { Ok(0) } else { Err(Errno::ENOMEM.into()) }
-}
-
 pub fn mlock(c: &mut Current, addr: u64, len: u64) -> SysResult {
-    lock_range(c, addr, len, true)
+    let (start, end) = pages(addr, len, Errno::EINVAL)?;
+    c.mm.lock(c, start, end, false)?;
+    Ok(0)
 }
 
 pub fn mlock2(c: &mut Current, addr: u64, len: u64, flags: i32) -> SysResult {
-    crate::arg::check_flags(flags, 1)?;
-    lock_range(c, addr, len, true)
+    const ONFAULT: i32 = 1;
+    crate::arg::check_flags(flags, ONFAULT)?;
+    let (start, end) = pages(addr, len, Errno::EINVAL)?;
+    c.mm.lock(c, start, end, flags & ONFAULT != 0)?;
+    Ok(0)
 }
 
 pub fn munlock(c: &mut Current, addr: u64, len: u64) -> SysResult {
-    lock_range(c, addr, len, false)
+    let (start, end) = pages(addr, len, Errno::EINVAL)?;
+    c.mm.unlock(start, end)?;
+    Ok(0)
 }
 
 pub fn mlockall(c: &mut Current, flags: i32) -> SysResult {
@@ -189,23 +174,13 @@ pub fn mlockall(c: &mut Current, flags: i32) -> SysResult {
     if flags == 0 || flags & !known != 0 || flags == libc::MCL_ONFAULT {
         return Err(Errno::EINVAL.into());
     }
-    let limit = c.rlimit(libc::RLIMIT_MEMLOCK as i32);
-    if !c.creds().capable(Cap::IPC_LOCK) {
-        if limit == 0 {
-            return Err(Errno::EPERM.into());
-        }
-        if flags & libc::MCL_CURRENT != 0 && c.mm.with_map(|m| m.total()) > limit {
-            return Err(Errno::ENOMEM.into());
-        }
-    }
-    if flags & libc::MCL_CURRENT != 0 {
-        c.mm.with_map(|m| m.update(m.min, m.max, |v| v.locked = true));
-    }
+    let which = LockAll { current: flags & libc::MCL_CURRENT != 0, future: flags & libc::MCL_FUTURE != 0 };
+    c.mm.lock_all(c, which)?;
     Ok(0)
 }
 
 pub fn munlockall(c: &mut Current) -> SysResult {
-    c.mm.with_map(|m| m.update(m.min, m.max, |v| v.locked = false));
+    c.mm.unlock_all();
     Ok(0)
 }
 

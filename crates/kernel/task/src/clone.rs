@@ -48,6 +48,9 @@ const NAMESPACES: u64 = (libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWNET) as u64
     | 0x80;
 
+/// One past the last user address of x86-64.
+const TASK_END: u64 = 0x7fff_ffff_f000;
+
 fn validate(a: &CloneArgs) -> Result<(), Errno> {
     let f = a.flags;
     let has = |bits: i32| f & bits as u64 != 0;
@@ -69,6 +72,10 @@ impl Current {
     /// Makes a thread or process; gives its id.
     pub fn clone_task(&mut self, a: &CloneArgs) -> Result<u64, SysErr> {
         validate(a)?;
+        // As Linux does, any user address will do, and no other.
+        if a.flags & libc::CLONE_SETTLS as u64 != 0 && a.tls >= TASK_END {
+            return Err(Errno::EPERM.into());
+        }
         if a.flags & NEWNS != 0 && !self.creds().capable(Cap::SYS_ADMIN) {
             return Err(Errno::EPERM.into());
         }
