@@ -29,8 +29,10 @@ pub struct Image {
     pub relocatable: bool,
     /// Entry point, not relocated.
     pub entry: u64,
-    /// Segments in ascending order as the file gives them.
+    /// Segments in the file's order.
     pub segments: Vec<Segment>,
+    /// Something about the segments cannot be loaded. Linux finds out when the old program is gone already.
+    pub broken: bool,
     /// Where the program headers are in memory, not relocated.
     pub phdr: u64,
     /// Number of program headers.
@@ -43,6 +45,8 @@ pub struct Image {
     pub align: u64,
 }
 
+/// Bytes of the file header.
+pub const HEADER: usize = 64;
 /// Most bytes of program headers that Linux reads.
 const MAX_PHDRS: usize = 65536;
 
@@ -57,7 +61,7 @@ impl Image {
 
 /// Reads and checks an image. `read` fills a buffer from an offset and says how much there was.
 pub fn parse(read: &mut dyn FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<Image> {
-    let mut head = [0u8; 64];
+    let mut head = [0u8; HEADER];
     let n = read(0, &mut head)?;
     if n < head.len() {
         return Err(Errno::ENOEXEC);
@@ -88,6 +92,7 @@ pub fn parse(read: &mut dyn FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<Im
         relocatable: kind == elf::ET_DYN,
         entry: h.e_entry(e),
         segments: Vec::new(),
+        broken: false,
         phdr: 0,
         phnum: count as u64,
         interp: None,
@@ -96,20 +101,18 @@ pub fn parse(read: &mut dyn FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<Im
     };
     for p in ph {
         match p.p_type(e) {
-            elf::PT_LOAD => load_segment(&mut image, p, h.e_phoff(e))?,
+            elf::PT_LOAD => load_segment(&mut image, p, h.e_phoff(e)),
             elf::PT_INTERP if image.interp.is_none() => image.interp = Some(interp(p, read)?),
             elf::PT_GNU_STACK => image.exec_stack = p.p_flags(e) & elf::PF_X != 0,
             elf::PT_PHDR => image.phdr = p.p_vaddr(e),
             _ => {}
         }
     }
-    if image.segments.is_empty() {
-        return Err(Errno::ENOEXEC);
-    }
+    image.broken |= image.segments.is_empty();
     Ok(image)
 }
 
-fn load_segment(image: &mut Image, p: &ProgramHeader64<LE>, phoff: u64) -> Result<()> {
+fn load_segment(image: &mut Image, p: &ProgramHeader64<LE>, phoff: u64) {
     let e = LE;
     let s = Segment {
         vaddr: p.p_vaddr(e),
@@ -120,14 +123,13 @@ fn load_segment(image: &mut Image, p: &ProgramHeader64<LE>, phoff: u64) -> Resul
     };
     let end = s.vaddr.checked_add(s.memsz);
     let file_end = s.offset.checked_add(s.filesz);
-    let ordered = image.segments.last().is_none_or(|l| l.vaddr <= s.vaddr);
     if s.filesz > s.memsz
         || end.is_none_or(|x| x > 1 << 47)
-        || file_end.is_none()
-        || !ordered
-        || s.vaddr % PAGE_SIZE != s.offset % PAGE_SIZE
+        || file_end.is_none_or(|x| x > i64::MAX as u64)
+        || s.filesz > 0 && s.vaddr % PAGE_SIZE != s.offset % PAGE_SIZE
     {
-        return Err(Errno::ENOEXEC);
+        image.broken = true;
+        return;
     }
     if p.p_align(e).is_power_of_two() {
         image.align = image.align.max(p.p_align(e).min(1 << 30));
@@ -138,7 +140,6 @@ fn load_segment(image: &mut Image, p: &ProgramHeader64<LE>, phoff: u64) -> Resul
     if s.memsz > 0 {
         image.segments.push(s);
     }
-    Ok(())
 }
 
 fn interp(p: &ProgramHeader64<LE>, read: &mut dyn FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {

@@ -5,6 +5,7 @@ use crate::current::{AltStack, Current};
 use crate::elf::{self, Image};
 use crate::result::{SysErr, SysResult};
 use crate::stack::{Aux, StackImage};
+use crate::task::Task;
 use abi::{Errno, PAGE_SIZE, Result, Signal, page_down, page_up};
 use mm::{ImageInfo, MemoryMap, Mm, Vma, VmaKind};
 use platform::{Action, Context, Regs, Word};
@@ -27,7 +28,7 @@ const ADDR_NO_RANDOMIZE: u32 = 0x0004_0000;
 pub struct Program {
     /// The opened file; execute permission was checked.
     pub file: Arc<OpenFile>,
-    /// Name for AT_EXECFN and scripts.
+    /// The name that was given, for AT_EXECFN and the task's name; of a script, too.
     pub filename: Vec<u8>,
     /// Arguments.
     pub argv: Vec<Vec<u8>>,
@@ -139,9 +140,11 @@ impl Current {
             None => None,
         };
         let creds = self.exec_creds(&p.file)?;
-        let loaded = match self.load(&p, &image, interp, &creds) {
+        let broken = image.broken || interp.as_ref().is_some_and(|(_, i)| i.broken);
+        let loaded = if broken { Err(Errno::EFAULT) } else { self.load(&p, &image, interp, &creds) };
+        let loaded = match loaded {
             Ok(l) => l,
-            // The file ends before what its headers promise: Linux finds out too late to go back.
+            // The segments are not where they can be, or the file ends before them: Linux finds out too late to go back.
             Err(Errno::EFAULT) => {
                 self.kill_by(Signal::SIGSEGV);
                 return Err(SysErr::NoReturn);
@@ -157,6 +160,8 @@ impl Current {
     }
 
     fn resolve_scripts(&self, p: &mut Program) -> Result<()> {
+        // What the next interpreter is told to read.
+        let mut script = p.filename.clone();
         for depth in 0.. {
             let mut head = [0u8; HEAD];
             let n = read_file(self, &p.file, 0, &mut head)?;
@@ -172,10 +177,9 @@ impl Current {
             let (interp, arg) = parse_shebang(&head[..n])?;
             let mut argv = vec![interp.clone()];
             argv.extend(arg);
-            argv.push(std::mem::take(&mut p.filename));
+            argv.push(std::mem::replace(&mut script, interp.clone()));
             argv.extend(p.argv.drain(..).skip(1));
             p.argv = argv;
-            p.filename = interp.clone();
             p.file = self.open_program(&interp)?;
         }
         Ok(())
@@ -191,6 +195,9 @@ impl Current {
     fn open_interpreter(&self, path: &[u8]) -> Result<(Arc<OpenFile>, Image)> {
         let f = self.open_program(path)?;
         let head = Head::read(self, &f)?;
+        if head.0.len() < elf::HEADER {
+            return Err(Errno::EIO);
+        }
         let image = elf::parse(&mut |o, b| head.read_at(self, &f, o, b)).map_err(|e| match e {
             Errno::ENOEXEC => Errno::ELIBBAD,
             e => e,
@@ -211,6 +218,13 @@ impl Current {
         if total > limit { Err(Errno::E2BIG) } else { Ok(()) }
     }
 
+    /// Whether another process uses the same file system context (CLONE_FS).
+    fn shares_fs_with_others(&self) -> bool {
+        let ours = |t: &Arc<Task>| t.fs().is_some_and(|fs| Arc::ptr_eq(&fs, &self.fs_context));
+        let own = self.task.group.threads().iter().filter(|t| ours(t)).count();
+        self.fs_context.tasks() > own
+    }
+
     /// Credentials of the new program: set-id bits and the capability rules of capabilities(7).
     fn exec_creds(&self, file: &OpenFile) -> Result<Credentials> {
         let old = self.task.creds();
@@ -228,6 +242,12 @@ impl Current {
             }
         }
         let setid = c.euid != old.euid || c.egid != old.egid;
+        // Others could change the root and the working directory under the new program's feet.
+        let unsafe_share = setid && self.shares_fs_with_others();
+        if unsafe_share && !old.capable(Cap::SETUID) {
+            c.euid = c.uid;
+            c.egid = c.gid;
+        }
         c.suid = c.euid;
         c.sgid = c.egid;
         c.fsuid = c.euid;
@@ -244,6 +264,9 @@ impl Current {
         let privileged = file_permitted != 0 && setid;
         c.ambient = if privileged { 0 } else { c.ambient };
         c.permitted = c.inheritable & file_inheritable | file_permitted & c.bounding | c.ambient;
+        if unsafe_share {
+            c.permitted &= old.permitted;
+        }
         c.effective = if file_effective { c.permitted } else { c.ambient };
         // SECBIT_KEEP_CAPS does not survive.
         c.securebits &= !0x10;
@@ -275,8 +298,8 @@ impl Current {
             let bias = if image.relocatable {
                 let want = (limits.max / 3 * 2 + rnd(28)) & !(image.align - 1);
                 let (lo, hi) = image.span();
-                let at = map.find_free(want, page_up(hi - lo).ok_or(Errno::ENOMEM)?, image.align);
-                at.ok_or(Errno::ENOMEM)?.wrapping_sub(lo)
+                let at = map.find_free(want, page_up(hi - lo).ok_or(Errno::EFAULT)?, image.align);
+                at.ok_or(Errno::EFAULT)?.wrapping_sub(lo)
             } else {
                 0
             };
@@ -287,7 +310,7 @@ impl Current {
             if let Some((f, i)) = &interp {
                 let (lo, hi) = i.span();
                 base = if i.relocatable {
-                    map.find_free(0, hi - lo, i.align).ok_or(Errno::ENOMEM)?.wrapping_sub(lo)
+                    map.find_free(0, hi - lo, i.align).ok_or(Errno::EFAULT)?.wrapping_sub(lo)
                 } else {
                     0
                 };
@@ -364,10 +387,10 @@ impl Current {
             let file_end = s.vaddr.wrapping_add(bias) + s.filesz;
             let mem_end = s.vaddr.wrapping_add(bias) + s.memsz;
             if start < map.min || mem_end > map.max {
-                return Err(if image.relocatable { Errno::ENOMEM } else { Errno::EPERM });
+                return Err(Errno::EFAULT);
             }
-            let file_pages = page_up(file_end).ok_or(Errno::ENOEXEC)?;
-            let mem_pages = page_up(mem_end).ok_or(Errno::ENOEXEC)?;
+            let file_pages = page_up(file_end).ok_or(Errno::EFAULT)?;
+            let mem_pages = page_up(mem_end).ok_or(Errno::EFAULT)?;
             let offset = page_down(s.offset);
             if s.filesz > 0 {
                 let len = file_pages - start;
