@@ -10,11 +10,12 @@ use crate::file::OpenFile;
 use crate::retry::{Failure, Outcome, retry_on};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wait::{Events, WaitQueue};
 
 /// Who holds a record lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Owner {
     /// A descriptor table.
     Posix(u64),
@@ -46,64 +47,64 @@ pub struct Range {
     pub end: u64,
 }
 
-impl Range {
-    fn overlaps(&self, start: u64, end: u64) -> bool {
-        self.start <= end && start <= self.end
-    }
-}
-
 /// "To the end of the file".
 pub const TO_END: u64 = i64::MAX as u64;
 
+/// The record locks of an inode: of each owner its ranges by their first byte. Those of one owner never overlap, so a
+/// look at one place takes as long as the number of owners, not of ranges.
 #[derive(Default)]
-struct Records(Vec<Range>);
+struct Records(HashMap<Owner, BTreeMap<u64, Range>>);
+
+/// The ranges of one owner that meet `start..=end`, the last one first.
+fn meeting(ranges: &BTreeMap<u64, Range>, start: u64, end: u64) -> impl Iterator<Item = &Range> {
+    ranges.range(..=end).rev().map(|(_, r)| r).take_while(move |r| r.end >= start)
+}
 
 impl Records {
+    /// The first range of others that stands in the way.
     fn conflict(&self, owner: Owner, kind: Kind, start: u64, end: u64) -> Option<Range> {
-        let clash = |r: &&Range| {
-            r.owner != owner
-                && r.overlaps(start, end)
-                && (kind == Kind::Exclusive || r.kind == Kind::Exclusive)
-        };
-        self.0.iter().find(clash).copied()
+        let others = self.0.iter().filter(|(o, _)| **o != owner);
+        let clash = |r: &&Range| kind == Kind::Exclusive || r.kind == Kind::Exclusive;
+        others
+            .filter_map(|(_, m)| meeting(m, start, end).filter(clash).last())
+            .min_by_key(|r| r.start)
+            .copied()
     }
 
     /// Takes `start..=end` away from `owner`, splitting what sticks out; says whether anything was held.
     fn clear(&mut self, owner: Owner, start: u64, end: u64) -> bool {
-        let mut rest = Vec::new();
-        let before = self.0.len();
-        self.0.retain(|r| {
-            if r.owner != owner || !r.overlaps(start, end) {
-                return true;
-            }
+        let Some(mine) = self.0.get_mut(&owner) else { return false };
+        let gone: Vec<Range> = meeting(mine, start, end).copied().collect();
+        for r in &gone {
+            mine.remove(&r.start);
             if r.start < start {
-                rest.push(Range { end: start - 1, ..*r });
+                mine.insert(r.start, Range { end: start - 1, ..*r });
             }
             if r.end > end {
-                rest.push(Range { start: end + 1, ..*r });
+                mine.insert(end + 1, Range { start: end + 1, ..*r });
             }
-            false
-        });
-        let any = self.0.len() != before;
-        self.0.append(&mut rest);
-        any
+        }
+        if mine.is_empty() {
+            self.0.remove(&owner);
+        }
+        !gone.is_empty()
     }
 
     fn set(&mut self, mut new: Range) {
         self.clear(new.owner, new.start, new.end);
+        let mine = self.0.entry(new.owner).or_default();
         // Merge with neighbours of the same type.
-        self.0.retain(|r| {
-            let touches = r.owner == new.owner
-                && r.kind == new.kind
-                && (r.end.checked_add(1) == Some(new.start) || new.end.checked_add(1) == Some(r.start));
-            if touches {
-                new.start = new.start.min(r.start);
-                new.end = new.end.max(r.end);
-            }
-            !touches
-        });
-        self.0.push(new);
-        self.0.sort_by_key(|r| r.start);
+        let left = mine.range(..new.start).next_back().map(|(_, r)| *r);
+        if let Some(l) = left.filter(|l| l.kind == new.kind && l.end + 1 == new.start) {
+            mine.remove(&l.start);
+            new.start = l.start;
+        }
+        let right = new.end.checked_add(1).and_then(|at| mine.get(&at).copied());
+        if let Some(r) = right.filter(|r| r.kind == new.kind) {
+            mine.remove(&r.start);
+            new.end = r.end;
+        }
+        mine.insert(new.start, new);
     }
 }
 
@@ -283,5 +284,55 @@ pub(crate) fn file_release(file: &OpenFile) {
         l.flocks.lock().retain(|(id, _)| *id != file.id);
         l.records.lock().clear(Owner::File(file.id), 0, TO_END);
         l.queue.notify(Events::ALL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: Owner = Owner::Posix(1);
+    const OTHER: Owner = Owner::File(2);
+
+    fn range(owner: Owner, kind: Kind, start: u64, end: u64) -> Range {
+        Range { owner, pid: 1, kind, start, end }
+    }
+
+    fn held(r: &Records, owner: Owner) -> Vec<(u64, u64)> {
+        r.0.get(&owner).map_or(Vec::new(), |m| m.values().map(|r| (r.start, r.end)).collect())
+    }
+
+    #[test]
+    fn ranges_split_and_merge() {
+        let mut r = Records::default();
+        r.set(range(ME, Kind::Shared, 10, 19));
+        r.set(range(ME, Kind::Shared, 30, 39));
+        r.set(range(ME, Kind::Shared, 20, 29));
+        assert_eq!(held(&r, ME), [(10, 39)]);
+        r.set(range(ME, Kind::Exclusive, 15, 17));
+        assert_eq!(held(&r, ME), [(10, 14), (15, 17), (18, 39)]);
+        assert!(r.clear(ME, 12, 30));
+        assert_eq!(held(&r, ME), [(10, 11), (31, 39)]);
+        r.set(range(ME, Kind::Shared, 0, TO_END));
+        assert_eq!(held(&r, ME), [(0, TO_END)]);
+        assert!(r.clear(ME, 5, TO_END) && !r.clear(ME, 5, 5) && r.clear(ME, 0, 9));
+        assert!(r.0.is_empty());
+    }
+
+    #[test]
+    fn the_first_conflict_of_others_counts() {
+        let mut r = Records::default();
+        r.set(range(ME, Kind::Exclusive, 0, TO_END));
+        assert_eq!(r.conflict(ME, Kind::Exclusive, 0, TO_END), None);
+        r.clear(ME, 0, TO_END);
+        r.set(range(OTHER, Kind::Shared, 10, 19));
+        r.set(range(OTHER, Kind::Exclusive, 20, 29));
+        r.set(range(Owner::Posix(3), Kind::Shared, 5, 50));
+        let first = |kind, start, end| r.conflict(ME, kind, start, end).map(|r| r.start);
+        assert_eq!(first(Kind::Shared, 0, 100), Some(20));
+        assert_eq!(first(Kind::Exclusive, 0, 100), Some(5));
+        assert_eq!(first(Kind::Exclusive, 0, 4), None);
+        assert_eq!(first(Kind::Shared, 30, TO_END), None);
+        assert_eq!(first(Kind::Shared, 29, 29), Some(20));
     }
 }
