@@ -613,3 +613,62 @@ TEST(eventfd_takes_eight_bytes) {
     CHECK_EQ(read(e, v, 64), 8);
     CHECK_EQ(v[0], 5);
 }
+TEST(many_record_locks) {
+    int fd = t_file("f", "");
+    long long start = t_now_ms();
+    for (int i = 0; i < 20000; i++) {
+        struct flock l = {.l_type = F_WRLCK, .l_start = i * 2, .l_len = 1};
+        OK(fcntl(fd, F_SETLK, &l));
+    }
+    CHECK_CHILD({
+        struct flock l = {.l_type = F_RDLCK, .l_start = 30001, .l_len = 100};
+        OK(fcntl(fd, F_GETLK, &l));
+        CHECK_EQ(l.l_start, 30002);
+        l = (struct flock){.l_type = F_RDLCK, .l_start = 30001, .l_len = 1};
+        OK(fcntl(fd, F_SETLK, &l));
+    });
+    struct flock all = {.l_type = F_UNLCK};
+    OK(fcntl(fd, F_SETLK, &all));
+    CHECK(t_now_ms() - start < 6000);
+}
+TEST(pipes_of_a_user_are_limited) {
+    char b[32];
+    t_slurp("/proc/sys/fs/pipe-user-pages-soft", b, sizeof b);
+    int soft = atoi(b);
+    struct rlimit l;
+    OK(getrlimit(RLIMIT_NOFILE, &l));
+    l.rlim_cur = l.rlim_max;
+    OK(setrlimit(RLIMIT_NOFILE, &l));
+    int most = soft / 16;
+    if (soft < 32 || l.rlim_max < 2 * most + 50) SKIP("the limit is too far");
+    CHECK_CHILD({
+        OK(setgid(54322));
+        OK(setuid(54322));
+        int p[2], n = 0;
+        for (;;) {
+            SYS(pipe(p));
+            if (fcntl(p[0], F_GETPIPE_SZ) != 65536) break;
+            n++;
+        }
+        CHECK_EQ(n, most);
+        CHECK_EQ(fcntl(p[0], F_GETPIPE_SZ), 8192);
+        CHECK_ERR(fcntl(p[0], F_SETPIPE_SZ, 65536), EPERM);
+        CHECK_ERR(fcntl(p[0], F_SETPIPE_SZ, 2 << 20), EPERM);
+        CHECK_EQ(fcntl(p[0], F_SETPIPE_SZ, 4096), 4096);
+        close(5), close(6);
+        SYS(pipe(p));
+    });
+}
+TEST(open_files_are_counted) {
+    unsigned long long before, after, max, file_max;
+    char b[100];
+    t_slurp("/proc/sys/fs/file-nr", b, sizeof b);
+    MUST(sscanf(b, "%llu %*u %llu", &before, &max) == 2);
+    t_slurp("/proc/sys/fs/file-max", b, sizeof b);
+    file_max = strtoull(b, 0, 10);
+    CHECK_EQ(max, file_max);
+    for (int i = 0; i < 900; i++) SYS(eventfd(0, 0));
+    t_slurp("/proc/sys/fs/file-nr", b, sizeof b);
+    MUST(sscanf(b, "%llu", &after) == 1);
+    CHECK(after >= before + 500 && after < before + 5000);
+}

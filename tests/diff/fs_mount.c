@@ -438,3 +438,9 @@ TEST(statfs_shows_nosymfollow) {
     CHECK(!(v.f_flag & 0x2000));
     OK(umount("a"));
 }
+TEST(mount_namespaces_are_allowed) {
+    char b[32];
+    t_slurp("/proc/sys/user/max_mnt_namespaces", b, sizeof b);
+    CHECK(atoi(b) > 0);
+    for (int i = 0; i < 3; i++) OK(unshare(CLONE_NEWNS));
+}

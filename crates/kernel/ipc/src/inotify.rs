@@ -7,10 +7,11 @@
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::notify::{self, Listener, Watch, event};
+use vfs::quota::{Account, Charge, Kind, Limit};
 use vfs::{Caller, FileOps, InodeRef, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
@@ -19,8 +20,6 @@ const IN_IGNORED: u32 = 0x8000;
 const IN_MASK_CREATE: u32 = 0x1000_0000;
 const IN_MASK_ADD: u32 = 0x2000_0000;
 const IN_ONESHOT: u32 = 0x8000_0000;
-/// /proc/sys/fs/inotify/max_queued_events.
-const MAX_EVENTS: usize = 16384;
 const FIONREAD: u32 = 0x541b;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -52,12 +51,19 @@ impl Event {
 struct Held {
     inode: InodeRef,
     watch: Arc<Watch>,
+    _charge: Charge,
+}
+
+fn address(inode: &InodeRef) -> usize {
+    Arc::as_ptr(inode).cast::<()>() as usize
 }
 
 #[derive(Default)]
 struct State {
     events: VecDeque<Event>,
     watches: BTreeMap<i32, Held>,
+    /// Watches by the address of their inode, which they keep in its place.
+    by_inode: HashMap<usize, i32>,
     last: i32,
 }
 
@@ -66,17 +72,29 @@ pub struct Inotify {
     me: Weak<Inotify>,
     state: Mutex<State>,
     queue: WaitQueue,
+    /// Events that may wait; what comes then is lost.
+    max_events: usize,
+    /// Who pays for the watches.
+    user: Arc<Account>,
+    _charge: Charge,
 }
 
 impl Inotify {
-    /// A new instance as an open file; `flags` are O_NONBLOCK or none.
-    pub fn open(flags: i32) -> Arc<OpenFile> {
+    /// A new instance as an open file; `flags` are O_NONBLOCK or none. EMFILE when the user has too many.
+    pub fn open(cx: &dyn Caller, flags: i32) -> Result<Arc<OpenFile>> {
+        let quotas = cx.quotas();
+        let user = quotas.account(cx.creds().uid);
+        let charge = user.charge(Kind::InotifyInstances, 1).ok_or(Errno::EMFILE)?;
+        let max_events = quotas.limit(Limit::InotifyEvents) as usize;
         let i: Arc<dyn FileOps> = Arc::new_cyclic(|me| Inotify {
             me: me.clone(),
             state: Mutex::default(),
             queue: WaitQueue::new(),
+            max_events,
+            user,
+            _charge: charge,
         });
-        OpenFile::new(None, Some(vfs::internal::InternalInode::shared()), i, flags | libc::O_RDONLY)
+        Ok(OpenFile::new(None, Some(vfs::internal::InternalInode::shared()), i, flags | libc::O_RDONLY))
     }
 
     /// The instance behind an open file, if it is one.
@@ -91,7 +109,7 @@ impl Inotify {
         }
         let keep = event::ALL | event::EXCL_UNLINK | IN_ONESHOT;
         let mut s = self.state.lock();
-        if let Some((id, h)) = s.watches.iter().find(|(_, h)| Arc::ptr_eq(&h.inode, inode)) {
+        if let Some((id, h)) = s.by_inode.get(&address(inode)).and_then(|id| s.watches.get_key_value(id)) {
             if mask & IN_MASK_CREATE != 0 {
                 return Err(Errno::EEXIST);
             }
@@ -99,6 +117,7 @@ impl Inotify {
             h.watch.mask.store(old | mask & keep, Ordering::Relaxed);
             return Ok(*id);
         }
+        let charge = self.user.charge(Kind::InotifyWatches, 1).ok_or(Errno::ENOSPC)?;
         let id = s.last + 1;
         let to: Weak<dyn Listener> = self.me.clone();
         let watch = Arc::new(Watch { id, mask: AtomicU32::new(mask & keep), to });
@@ -106,13 +125,19 @@ impl Inotify {
             return Err(Errno::EINVAL);
         }
         s.last = id;
-        s.watches.insert(id, Held { inode: inode.clone(), watch });
+        s.by_inode.insert(address(inode), id);
+        s.watches.insert(id, Held { inode: inode.clone(), watch, _charge: charge });
         Ok(id)
     }
 
     /// inotify_rm_watch(2).
     pub fn remove(&self, id: i32) -> Result<()> {
-        let h = self.state.lock().watches.remove(&id).ok_or(Errno::EINVAL)?;
+        let h = {
+            let mut s = self.state.lock();
+            let h = s.watches.remove(&id).ok_or(Errno::EINVAL)?;
+            s.by_inode.remove(&address(&h.inode));
+            h
+        };
         notify::remove(&h.inode, &h.watch);
         self.push(Event { watch: id, mask: IN_IGNORED, cookie: 0, name: Vec::new() });
         Ok(())
@@ -125,7 +150,7 @@ impl Inotify {
             if s.events.back() == Some(&e) {
                 return;
             }
-            if s.events.len() >= MAX_EVENTS {
+            if s.events.len() >= self.max_events {
                 let lost = Event { watch: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: Vec::new() };
                 if s.events.back() != Some(&lost) {
                     s.events.push_back(lost);

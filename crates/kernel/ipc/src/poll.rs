@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn several_files() {
         let cx = Plain::new();
-        let ((r, w), (r2, _w2)) = (Pipe::pair(&cx, 0), Pipe::pair(&cx, 0));
+        let ((r, w), (r2, _w2)) = (Pipe::pair(&cx, 0).unwrap(), Pipe::pair(&cx, 0).unwrap());
         let mut ws = [
             Watch::new(Some(r), Events::IN),
             Watch::new(None, Events::ALL),

@@ -2,8 +2,8 @@
 
 use crate::entry::{Child, What};
 use crate::fs::Node;
+use crate::snapshot::Slot;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
 use vfs::{Caller, DirEntry, DirSink, FileOps, Inode, OpenFile};
@@ -15,7 +15,7 @@ const MAX_WRITE: usize = 4096;
 /// An open text file.
 pub struct TextOps {
     node: Arc<Node>,
-    snapshot: Mutex<Option<Arc<Vec<u8>>>>,
+    snapshot: Arc<Slot>,
     /// For files that tell of changes: the queue, and the state last read.
     watch: Option<crate::mounts::Watch>,
 }
@@ -24,16 +24,17 @@ impl TextOps {
     /// Opens an inode.
     pub fn new(node: Arc<Node>) -> TextOps {
         let watch = crate::mounts::watch(&node);
-        TextOps { node, snapshot: Mutex::new(None), watch }
+        let snapshot = node.snapshots().slot();
+        TextOps { node, snapshot, watch }
     }
 
     fn text(&self, cx: &dyn Caller, fresh: bool) -> Result<Arc<Vec<u8>>> {
-        if !fresh && let Some(s) = &*self.snapshot.lock() {
-            return Ok(s.clone());
+        if !fresh && let Some(s) = self.snapshot.get() {
+            return Ok(s);
         }
         let What::Text(read, _) = self.node.entry().what else { return Err(Errno::EINVAL) };
         let s = Arc::new(read(&self.node.at(Some(cx)))?);
-        *self.snapshot.lock() = Some(s.clone());
+        self.node.snapshots().fill(&self.snapshot, s.clone());
         Ok(s)
     }
 }

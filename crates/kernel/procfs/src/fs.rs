@@ -7,6 +7,7 @@
 use crate::entry::{At, Child, Entry, Target, What};
 use crate::file::{DirOps, TextOps};
 use crate::pid::Proc;
+use crate::snapshot::Snapshots;
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
@@ -33,6 +34,8 @@ pub struct ProcFs {
     top: &'static Entry,
     me: Weak<ProcFs>,
     nodes: Mutex<HashMap<u64, Weak<Node>>>,
+    /// What open files hold.
+    snapshots: Snapshots,
     /// Load averages and when they were brought up to date.
     pub load: Mutex<(Instant, [f64; 3])>,
 }
@@ -55,6 +58,7 @@ impl ProcFs {
             top,
             me: me.clone(),
             nodes: Mutex::default(),
+            snapshots: Snapshots::default(),
             load: Mutex::new((Instant::now(), [0.0; 3])),
         })
     }
@@ -151,6 +155,11 @@ impl Node {
         self.fs.kind != "proc"
             || self.entry.name == "f"
             || self.proc.is_some() && own.contains(&self.entry.name)
+    }
+
+    /// The texts that open files hold.
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.fs.snapshots
     }
 
     /// The process whose directory this is.

@@ -20,6 +20,7 @@ mod host;
 mod mounts;
 mod net;
 mod pid;
+mod snapshot;
 mod sysctl;
 mod sysfs;
 #[cfg(test)]

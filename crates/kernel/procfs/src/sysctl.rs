@@ -8,6 +8,7 @@ use abi::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use task::{Container, Kernel, PID_MAX, RELEASE, VERSION};
+use vfs::quota::Limit;
 use vfs::{Cap, perm};
 
 /// The kernel as one of its containers sees it.
@@ -47,6 +48,10 @@ enum Put {
     Spec,
     /// As `Range`, and it takes effect at once.
     Apply(fn(&Seen, &str) -> Result<()>),
+    /// Nobody, although Linux has it writable: it is as it is.
+    Fixed,
+    /// The specification only, and it takes effect at once: how much of the kernel's memory a guest may use.
+    Quota(Limit),
 }
 
 struct Row {
@@ -71,6 +76,12 @@ const fn range(path: &'static str, v: &'static str, min: i64, max: i64) -> Row {
 const fn words(path: &'static str, v: &'static str) -> Row {
     Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Words }
 }
+const fn fixed(path: &'static str, v: &'static str) -> Row {
+    Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Fixed }
+}
+const fn quota(path: &'static str, value: fn(&Seen) -> String, limit: Limit) -> Row {
+    Row { path, mode: 0o644, value: Value::Made(value), put: Put::Quota(limit) }
+}
 const fn apply(path: &'static str, f: fn(&Seen) -> String, set: fn(&Seen, &str) -> Result<()>) -> Row {
     Row { path, mode: 0o644, value: Value::Made(f), put: Put::Apply(set) }
 }
@@ -80,16 +91,16 @@ const INT: i64 = i32::MAX as i64;
 static ROWS: &[Row] = &[
     made("fs/aio-nr", |_| ipc::aio::total().to_string()),
     ro("fs/aio-max-nr", "65536"),
-    ro("fs/dentry-state", "0\t0\t45\t0\t0\t0"),
+    made("fs/dentry-state", |_| format!("{}\t0\t45\t0\t0\t0", vfs::dentry::alive())),
     spec("fs/dir-notify-enable", "1"),
-    spec("fs/epoll/max_user_watches", "5490265"),
-    spec("fs/file-max", "9223372036854775807"),
-    made("fs/file-nr", |_| "0\t0\t9223372036854775807".into()),
+    quota("fs/epoll/max_user_watches", |k| limit(k, Limit::EpollWatches), Limit::EpollWatches),
+    quota("fs/file-max", |k| limit(k, Limit::FileMax), Limit::FileMax),
+    made("fs/file-nr", |k| format!("{}\t0\t{}", k.quotas.files.now(), limit(k, Limit::FileMax))),
     ro("fs/inode-nr", "0\t0"),
     ro("fs/inode-state", "0\t0\t0\t0\t0\t0\t0"),
-    spec("fs/inotify/max_queued_events", "16384"),
-    spec("fs/inotify/max_user_instances", "128"),
-    spec("fs/inotify/max_user_watches", "192493"),
+    quota("fs/inotify/max_queued_events", |k| limit(k, Limit::InotifyEvents), Limit::InotifyEvents),
+    quota("fs/inotify/max_user_instances", |k| limit(k, Limit::InotifyInstances), Limit::InotifyInstances),
+    quota("fs/inotify/max_user_watches", |k| limit(k, Limit::InotifyWatches), Limit::InotifyWatches),
     apply(
         "fs/lease-break-time",
         |_| vfs::leases::BREAK_TIME.load(Ordering::Relaxed).to_string(),
@@ -99,7 +110,7 @@ static ROWS: &[Row] = &[
         },
     ),
     ro("fs/leases-enable", "1"),
-    spec("fs/mount-max", "100000"),
+    fixed("fs/mount-max", "100000"),
     apply(
         "fs/mqueue/msg_default",
         |k| mqueue_limit(k, 3),
@@ -117,12 +128,12 @@ static ROWS: &[Row] = &[
         |k, v| set_mqueue_limit(k, 2, bounded(v, 128, 16 << 20)?),
     ),
     apply("fs/mqueue/queues_max", |k| mqueue_limit(k, 0), |k, v| set_mqueue_limit(k, 0, bounded(v, 0, INT)?)),
-    spec("fs/nr_open", "1048576"),
+    fixed("fs/nr_open", "1048576"),
     spec("fs/overflowgid", "65534"),
     spec("fs/overflowuid", "65534"),
-    spec("fs/pipe-max-size", "1048576"),
-    spec("fs/pipe-user-pages-hard", "0"),
-    spec("fs/pipe-user-pages-soft", "16384"),
+    quota("fs/pipe-max-size", |k| limit(k, Limit::PipeMaxSize), Limit::PipeMaxSize),
+    quota("fs/pipe-user-pages-hard", |k| limit(k, Limit::PipeHard), Limit::PipeHard),
+    quota("fs/pipe-user-pages-soft", |k| limit(k, Limit::PipeSoft), Limit::PipeSoft),
     apply(
         "fs/protected_fifos",
         |_| perm::PROTECTED_FIFOS.load(Ordering::Relaxed).to_string(),
@@ -304,7 +315,7 @@ static ROWS: &[Row] = &[
     range("net/unix/max_dgram_qlen", "10", 0, INT),
     ro("user/max_cgroup_namespaces", "0"),
     ro("user/max_ipc_namespaces", "0"),
-    ro("user/max_mnt_namespaces", "0"),
+    quota("user/max_mnt_namespaces", |k| limit(k, Limit::MountNamespaces), Limit::MountNamespaces),
     ro("user/max_net_namespaces", "0"),
     ro("user/max_pid_namespaces", "0"),
     ro("user/max_time_namespaces", "0"),
@@ -339,6 +350,10 @@ static ROWS: &[Row] = &[
     spec("vm/vfs_cache_pressure", "100"),
     spec("vm/zone_reclaim_mode", "0"),
 ];
+
+fn limit(k: &Kernel, l: Limit) -> String {
+    k.quotas.limit(l).to_string()
+}
 
 fn store(to: &AtomicU64, v: &str, max: u64) -> Result<()> {
     let n = v.trim().parse().map_err(|_| Errno::EINVAL)?;
@@ -411,7 +426,13 @@ pub fn set(kernel: &Arc<Kernel>, container: &Arc<Container>, name: &str, value: 
 fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
     match row.put {
         Put::No => return Err(Errno::EACCES),
+        Put::Fixed if value == get(kernel, row) => return Ok(()),
+        Put::Fixed => return Err(Errno::EINVAL),
         Put::Apply(f) => return f(kernel, value),
+        Put::Quota(l) => {
+            kernel.quotas.set_limit(l, bounded(value, 0, i64::MAX)? as u64);
+            return Ok(());
+        }
         Put::Range(min, max) => {
             bounded(value, min, max)?;
         }
@@ -447,7 +468,7 @@ fn read(at: &At) -> Result<Vec<u8>> {
 fn write(at: &At, data: &[u8]) -> Result<()> {
     let r = row(at.n)?;
     let same = || get(&seen(at), r).split_whitespace().eq(String::from_utf8_lossy(data).split_whitespace());
-    if matches!(r.put, Put::Spec) && r.path != "vm/drop_caches" && !same() {
+    if matches!(r.put, Put::Spec | Put::Quota(_) | Put::Fixed) && r.path != "vm/drop_caches" && !same() {
         return Err(Errno::EPERM);
     }
     if !at.cx()?.creds().capable(Cap::SYS_ADMIN) {

@@ -152,7 +152,14 @@ fn process() -> Current {
     });
     let ns = MountNs::new(Mount::of(crate::new(kernel.clone(), 0), MountFlags::RELATIME, b"proc"));
     let fs = FsContext::new(ns);
-    let c = Current::first(ctx, mm, group, Credentials::root(Cap::ALL), FdTable::new(), fs);
+    let c = Current::first(
+        ctx,
+        mm,
+        group,
+        Credentials::root(Cap::ALL),
+        FdTable::new(kernel.quotas.files.clone()),
+        fs,
+    );
     c.task.set_comm(b"pro) g");
     c
 }

@@ -113,7 +113,8 @@ pub(crate) fn container(
         container.set_limits(shown);
     }
     let view = fs.view();
-    let mut c = new_process(kernel, &container, &spec.process, &FdTable::new(), fs)?;
+    let mut c =
+        new_process(kernel, &container, &spec.process, &FdTable::new(kernel.quotas.files.clone()), fs)?;
     match set_up(&mut c, spec, &mut fds) {
         Ok(console) => {
             container.set_first(c.task.tgid());

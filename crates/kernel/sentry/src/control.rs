@@ -114,7 +114,7 @@ impl Running for Control {
             return Err(other("container not running".into()));
         }
         let fs = FsContext::with_view(FsView::clone(&self.view), 0);
-        let table = FdTable::new();
+        let table = FdTable::new(self.kernel.quotas.files.clone());
         let mut c = new_process(&self.kernel, &self.container, process, &table, fs)?;
         let group = c.task.group.clone();
         let set_up = |c: &mut Current| {

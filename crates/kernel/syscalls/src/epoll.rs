@@ -24,7 +24,7 @@ pub fn epoll_create(c: &mut Current, size: i32) -> SysResult {
 
 pub fn epoll_create1(c: &mut Current, flags: i32) -> SysResult {
     check_flags(flags, libc::EPOLL_CLOEXEC)?;
-    install(c, Epoll::create(), flags & libc::EPOLL_CLOEXEC != 0)
+    install(c, Epoll::create(c), flags & libc::EPOLL_CLOEXEC != 0)
 }
 
 pub fn epoll_ctl(c: &mut Current, epfd: Fd, op: i32, fd: Fd, event: Ptr) -> SysResult {

@@ -101,7 +101,7 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
             if min >= max {
                 return Err(Errno::EINVAL.into());
             }
-            return Ok(c.fd_table().reserve(min, max)?.commit(f, cmd == libc::F_DUPFD_CLOEXEC) as u64);
+            return Ok(c.fd_table().reserve_from(min, max)?.commit(f, cmd == libc::F_DUPFD_CLOEXEC) as u64);
         }
         libc::F_GETFD => u64::from(c.fd_table().cloexec(fd.0)?),
         libc::F_SETFD => {

@@ -16,7 +16,7 @@ pub fn inotify_init(c: &mut Current) -> SysResult {
 
 pub fn inotify_init1(c: &mut Current, flags: i32) -> SysResult {
     check_flags(flags, libc::O_NONBLOCK | libc::O_CLOEXEC)?;
-    let file = Inotify::open(flags & libc::O_NONBLOCK);
+    let file = Inotify::open(c, flags & libc::O_NONBLOCK)?;
     Ok(c.install(file, flags & libc::O_CLOEXEC != 0)? as u64)
 }
 

@@ -22,8 +22,8 @@ pub fn install_pair(
     to: u64,
 ) -> SysResult {
     let max = limit(c);
-    let a = c.fd_table().reserve(0, max)?;
-    let b = c.fd_table().reserve(0, max)?;
+    let a = c.fd_table().reserve(max)?;
+    let b = c.fd_table().reserve(max)?;
     c.write_value(to, &[a.fd(), b.fd()])?;
     a.commit(files.0, cloexec);
     b.commit(files.1, cloexec);

@@ -24,7 +24,7 @@ fn do_open(c: &mut Current, dir: DirFd, path: PathPtr, how: OpenHow) -> SysResul
     if path.is_empty() {
         return Err(Errno::ENOENT.into());
     }
-    let slot = c.fd_table().reserve(0, limit(c))?;
+    let slot = c.fd_table().reserve(limit(c))?;
     let start = if how.resolve & (RESOLVE_IN_ROOT | RESOLVE_BENEATH) != 0 && dir != CWD {
         Start::File(c.file(dir.0)?)
     } else {

@@ -11,6 +11,6 @@ pub fn pipe(c: &mut Current, fds: Ptr) -> SysResult {
 
 pub fn pipe2(c: &mut Current, fds: Ptr, flags: i32) -> SysResult {
     check_flags(flags, libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_DIRECT)?;
-    let pair = Pipe::pair(c, flags);
+    let pair = Pipe::pair(c, flags)?;
     install_pair(c, pair, flags & libc::O_CLOEXEC != 0, fds.0)
 }

@@ -107,7 +107,7 @@ pub fn unshare(c: &mut Current, flags: i32) -> SysResult {
     if mounts || flags & libc::CLONE_FS != 0 {
         let fs = c.fs().fork_copy();
         if mounts {
-            fs.unshare_mounts();
+            fs.unshare_mounts(c)?;
         }
         c.set_fs(fs);
     }

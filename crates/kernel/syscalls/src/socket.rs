@@ -95,7 +95,7 @@ pub fn accept(c: &mut Current, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
 pub fn accept4(c: &mut Current, fd: Fd, addr: Ptr, len: Ptr, flags: i32) -> SysResult {
     crate::arg::check_flags(flags, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)?;
     let s = Sock::get(c, fd)?;
-    let slot = c.fd_table().reserve(0, crate::install::limit(c))?;
+    let slot = c.fd_table().reserve(crate::install::limit(c))?;
     let ops = io::accept(c, s.file(), s.ops()?)?;
     if !addr.is_null() {
         // The peer may be gone already; it was never named then.

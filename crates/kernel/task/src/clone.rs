@@ -91,6 +91,10 @@ impl Current {
                 return Err(Errno::EINVAL.into());
             }
         }
+        let fs = if a.flags & FS != 0 { self.fs().clone() } else { self.fs_context.fork_copy() };
+        if a.flags & NEWNS != 0 {
+            fs.unshare_mounts(self)?;
+        }
         let how = if a.flags & VM != 0 { Spawn::Thread } else { Spawn::Fork };
         let mm = self.mm.clone();
         let ctx = &mut self.ctx;
@@ -110,10 +114,6 @@ impl Current {
             group.begins_in(&child_mm);
         }
         let fds = if a.flags & FILES != 0 { self.fds() } else { self.fd_table.fork_copy() };
-        let fs = if a.flags & FS != 0 { self.fs().clone() } else { self.fs_context.fork_copy() };
-        if a.flags & NEWNS != 0 {
-            fs.unshare_mounts();
-        }
         let task = Task::new(TaskInit {
             tid,
             group: group.clone(),

@@ -82,6 +82,8 @@ pub struct Kernel {
     pub mqueue: Arc<mqueue::Mqueues>,
     /// System V IPC.
     pub ipc: Arc<IpcNamespace>,
+    /// How many objects there may be.
+    pub quotas: Arc<vfs::Quotas>,
     /// Priority-inheritance futexes that somebody waits for.
     pub(crate) pi: crate::pi::PiTable,
     /// Goes on with an interrupted poll(2); set by the readiness family.
@@ -132,6 +134,7 @@ impl Kernel {
         uts: Uts,
         limits: Limits,
     ) -> Arc<Kernel> {
+        let quotas = vfs::Quotas::new(limits.memory());
         let (first, containers) = Containers::first(uts, limits);
         Arc::new(Kernel {
             platform,
@@ -150,6 +153,7 @@ impl Kernel {
             queued: Arc::default(),
             mqueue: mqueue::Mqueues::new(),
             ipc: IpcNamespace::new(),
+            quotas,
             pi: crate::pi::PiTable::default(),
             poll_restart: OnceLock::new(),
             late_kills: Arc::default(),

@@ -106,7 +106,7 @@ fn main() {
     for p in ["/usr", "/usr/lib", "/usr/lib/x86_64-linux-gnu"] {
         dir(p);
     }
-    let table = FdTable::new();
+    let table = FdTable::new(Quotas::unlimited().files.clone());
     let all: Vec<Mine> = (0..cpus * APART)
         .map(|i| {
             let path = format!("/usr/lib/x86_64-linux-gnu/file{i}");

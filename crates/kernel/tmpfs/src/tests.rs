@@ -345,7 +345,7 @@ fn mounts() {
     drop(f);
     assert_eq!(ns.umount(e.path("/n").unwrap(), false), Ok(()));
     assert_eq!(e.stat("/n/f").err(), Some(Errno::ENOENT));
-    let (copy, map) = ns.copy();
+    let (copy, map) = ns.copy(&root()).unwrap();
     assert_eq!((copy.mounts().len(), map.len()), (2, 2));
     assert_eq!(ns.umount(e.path("/m").unwrap(), true), Ok(()));
     assert_eq!((ns.mounts().len(), copy.mounts().len()), (1, 2));
@@ -372,10 +372,10 @@ fn pivot_root_swaps() {
 #[test]
 fn descriptor_tables() {
     let e = env();
-    let t = FdTable::new();
+    let t = FdTable::new(Quotas::unlimited().files.clone());
     let f = e.open("/a", CREAT).unwrap();
     assert_eq!(t.install(f.clone(), false, 4), Ok(0));
-    let slot = t.reserve(0, 4).unwrap();
+    let slot = t.reserve_from(0, 4).unwrap();
     assert_eq!(slot.fd(), 1);
     assert_eq!(t.get(1).err(), Some(Errno::EBADF));
     assert_eq!(t.install(f.clone(), true, 4), Ok(2));
@@ -385,7 +385,7 @@ fn descriptor_tables() {
     assert_eq!(t.install(f.clone(), true, 4), Err(Errno::EMFILE));
     t.close(&e.cx, 2).unwrap();
     assert_eq!(t.close(&e.cx, 2), Err(Errno::EBADF));
-    assert_eq!(t.reserve(3, 10).unwrap().fd(), 4);
+    assert_eq!(t.reserve_from(3, 10).unwrap().fd(), 4);
     let c = t.fork_copy();
     t.close_on_exec(&e.cx);
     assert_eq!((t.numbers(), c.numbers()), (vec![0], vec![0, 1, 3]));
@@ -535,7 +535,7 @@ fn stacked() -> (Arc<MountNs>, Path) {
 fn many_stacked_mounts_are_copied_unmounted_and_dropped() {
     on_a_small_stack(|| {
         let (ns, first) = stacked();
-        let (copy, _) = ns.copy();
+        let (copy, _) = ns.copy(&root()).unwrap();
         assert_eq!(copy.mounts().len(), DEEP + 1);
         drop(copy);
         assert_eq!(ns.umount(first, true), Ok(()));

@@ -1,6 +1,7 @@
 //! What the file layer may know of the task that calls it.
 
 use crate::cred::{Cap, Credentials, Creds};
+use crate::quota::Quotas;
 use abi::{Result, Signal};
 use arc_swap::ArcSwap;
 use std::sync::{Arc, LazyLock};
@@ -36,6 +37,10 @@ pub trait Caller {
     fn raise(&self, sig: Signal);
     /// File mode creation mask.
     fn umask(&self) -> u32;
+    /// What the sandbox and its users may have.
+    fn quotas(&self) -> Arc<Quotas> {
+        Quotas::unlimited()
+    }
     /// True when `sig` is blocked or ignored by the caller (job control checks).
     fn blocks_or_ignores(&self, sig: Signal) -> bool;
 }

@@ -140,6 +140,11 @@ static ALIVE: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(MANY);
 const MANY: usize = 200_000;
 
+/// How many dentries there are (/proc/sys/fs/dentry-state).
+pub fn alive() -> usize {
+    ALIVE.load(Ordering::Relaxed)
+}
+
 /// Drops unused names of the file system that `dir` belongs to when there are very many of them.
 pub(crate) fn trim(dir: &Arc<Dentry>) {
     if ALIVE.load(Ordering::Relaxed) < LIMIT.load(Ordering::Relaxed) {

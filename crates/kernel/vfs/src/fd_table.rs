@@ -9,6 +9,7 @@ use crate::caller::Caller;
 use crate::file::OpenFile;
 use crate::in_use::{Shared, Users};
 use crate::locks;
+use crate::quota::FileCount;
 use abi::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,6 +71,8 @@ pub struct FdTable {
     pub id: u64,
     users: Users,
     inner: biased::RwLock<Inner>,
+    /// Where its files are counted.
+    files: Arc<FileCount>,
 }
 
 impl Shared for FdTable {
@@ -78,25 +81,19 @@ impl Shared for FdTable {
     }
 }
 
-impl Default for FdTable {
-    fn default() -> FdTable {
-        FdTable::with(Inner::default())
-    }
-}
-
 fn cap(limit: u64) -> usize {
     limit.min(NR_OPEN) as usize
 }
 
 impl FdTable {
-    fn with(inner: Inner) -> FdTable {
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        FdTable { id, users: Users::default(), inner: biased::RwLock::new(inner) }
+    /// An empty table of a sandbox with these files.
+    pub fn new(files: Arc<FileCount>) -> Arc<FdTable> {
+        FdTable::with(files, Inner::default())
     }
 
-    /// An empty table.
-    pub fn new() -> Arc<FdTable> {
-        Arc::new(FdTable::default())
+    fn with(files: Arc<FileCount>, inner: Inner) -> Arc<FdTable> {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Arc::new(FdTable { id, users: Users::default(), inner: biased::RwLock::new(inner), files })
     }
 
     /// The open file behind `fd`; EBADF when there is none.
@@ -107,8 +104,16 @@ impl FdTable {
         }
     }
 
-    /// Takes the lowest free number from `min` on, below `limit` (the soft RLIMIT_NOFILE); EMFILE.
-    pub fn reserve(self: &Arc<FdTable>, min: u64, limit: u64) -> Result<FdSlot> {
+    /// Takes the lowest free number below `limit` (the soft RLIMIT_NOFILE) for a file that is still to be opened;
+    /// EMFILE, ENFILE.
+    pub fn reserve(self: &Arc<FdTable>, limit: u64) -> Result<FdSlot> {
+        let slot = self.reserve_from(0, limit)?;
+        self.files.check()?;
+        Ok(slot)
+    }
+
+    /// Takes the lowest free number from `min` on, for a file that is open; EMFILE.
+    pub fn reserve_from(self: &Arc<FdTable>, min: u64, limit: u64) -> Result<FdSlot> {
         let mut t = self.inner.write();
         let fd = t.lowest(usize::try_from(min).unwrap_or(usize::MAX), cap(limit))?;
         t.slots[fd] = Slot::Reserved;
@@ -117,7 +122,8 @@ impl FdTable {
 
     /// Reserve and commit in one step.
     pub fn install(self: &Arc<FdTable>, file: Arc<OpenFile>, cloexec: bool, limit: u64) -> Result<i32> {
-        Ok(self.reserve(0, limit)?.commit(file, cloexec))
+        let slot = if file.is_counted() { self.reserve_from(0, limit) } else { self.reserve(limit) }?;
+        Ok(slot.commit(file, cloexec))
     }
 
     /// Puts `file` at exactly `fd` (dup2, dup3), closing what was there.
@@ -224,7 +230,7 @@ impl FdTable {
                 }
             });
         }
-        Arc::new(FdTable::with(Inner { slots, low }))
+        FdTable::with(self.files.clone(), Inner { slots, low })
     }
 
     /// Closes what is marked close-on-exec.
@@ -292,6 +298,7 @@ impl FdSlot {
 
     /// Makes `file` visible under the number, which it returns.
     pub fn commit(mut self, file: Arc<OpenFile>, cloexec: bool) -> i32 {
+        file.count(&self.table.files);
         self.table.inner.write().slots[self.fd as usize] = Slot::Used(file, cloexec);
         self.done = true;
         self.fd

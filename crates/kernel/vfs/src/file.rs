@@ -5,6 +5,7 @@ use crate::caller::{Caller, UserMemory};
 use crate::fasync::SignalOwner;
 use crate::inode::{DirSink, InodeRef};
 use crate::path::Path;
+use crate::quota::{Counted, FileCount};
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use hostsys::memfd::CopyArea;
@@ -233,6 +234,7 @@ pub struct OpenFile {
     /// Set while O_ASYNC sends signals.
     pub(crate) fasync: Mutex<Option<Box<Subscription>>>,
     _claim: Option<Claim>,
+    counted: Counted,
 }
 
 impl OpenFile {
@@ -267,12 +269,23 @@ impl OpenFile {
             owner: Mutex::default(),
             fasync: Mutex::default(),
             _claim: claim,
+            counted: Counted::default(),
         })
     }
 
     /// A file without path or inode (pipes, sockets, eventfd, ...).
     pub fn anonymous(ops: Arc<dyn FileOps>, flags: i32) -> Arc<OpenFile> {
         OpenFile::new(None, None, ops, flags)
+    }
+
+    /// Counts it among the open files of a sandbox.
+    pub(crate) fn count(&self, files: &FileCount) {
+        self.counted.count(files);
+    }
+
+    /// It is among the open files already.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted.is_counted()
     }
 
     /// Access mode and status flags.

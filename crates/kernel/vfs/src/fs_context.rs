@@ -1,9 +1,11 @@
 //! A task's view of the tree: root, working directory, mount namespace, umask.
 //! Shared between tasks with CLONE_FS.
 
+use crate::caller::Caller;
 use crate::in_use::{Shared, Users};
 use crate::mount_ns::MountNs;
 use crate::path::Path;
+use abi::Result;
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -94,9 +96,9 @@ impl FsContext {
         FsContext::with_view(FsView::clone(&self.view()), self.umask())
     }
 
-    /// Enters a copy of the mount namespace (CLONE_NEWNS): root and cwd move to the copied mounts.
-    pub fn unshare_mounts(&self) {
-        let (ns, map) = self.view().ns.copy();
+    /// Enters a copy of the mount namespace (CLONE_NEWNS): root and cwd move to the copied mounts. ENOSPC.
+    pub fn unshare_mounts(&self, cx: &dyn Caller) -> Result<()> {
+        let (ns, map) = self.view().ns.copy(cx)?;
         self.update(|v| {
             for p in [&mut v.root, &mut v.cwd] {
                 if let Some(m) = map.get(&p.mount.id) {
@@ -105,5 +107,6 @@ impl FsContext {
             }
             v.ns = ns;
         });
+        Ok(())
     }
 }

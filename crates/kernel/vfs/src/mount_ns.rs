@@ -5,9 +5,11 @@
 //! resolved and privileges checked by the caller. Propagation types are kept
 //! and shown, but events are not passed between namespaces.
 
+use crate::caller::Caller;
 use crate::dentry::Dentry;
 use crate::mount::{Mount, MountFlags, Propagation, SuperBlock};
 use crate::path::Path;
+use crate::quota::{Charge, Kind};
 use abi::{Errno, Result};
 use parking_lot::RwLock;
 use ranked::rank;
@@ -26,22 +28,58 @@ pub struct MountNs {
     /// Inode number of /proc/PID/ns/mnt.
     pub id: u64,
     root: RwLock<Arc<Mount>>,
-    /// How many mounts there are; changes are made under this lock.
-    change: ranked::Mutex<usize, { rank::MOUNTS }>,
+    /// Changes are made under this lock.
+    change: ranked::Mutex<Count, { rank::MOUNTS }>,
     /// Notified on every change (poll on /proc/PID/mounts).
     pub changed: WaitQueue,
+}
+
+/// A copied namespace, and which mount, by its id, became which.
+pub type Copied = (Arc<MountNs>, HashMap<u32, Arc<Mount>>);
+
+/// How many mounts a namespace has, and what a copy is charged for them.
+struct Count {
+    mounts: usize,
+    charge: Option<Charge>,
+    _namespace: Option<Charge>,
+}
+
+impl Count {
+    /// Counts `more` mounts; ENOSPC.
+    fn grow(&mut self, more: usize) -> Result<()> {
+        let now = self.mounts + more;
+        if now > MOUNT_MAX || self.charge.as_mut().is_some_and(|c| !c.resize(now as u64)) {
+            return Err(Errno::ENOSPC);
+        }
+        self.mounts = now;
+        Ok(())
+    }
+
+    /// A mount has gone.
+    fn shrink(&mut self) {
+        self.mounts -= 1;
+        if let Some(c) = &mut self.charge {
+            c.resize(self.mounts as u64);
+        }
+    }
 }
 
 impl MountNs {
     /// A namespace with this mount at its top.
     pub fn new(root: Arc<Mount>) -> Arc<MountNs> {
+        MountNs::charged(root, None)
+    }
+
+    /// A namespace, and charges for it and for its mounts.
+    fn charged(root: Arc<Mount>, charges: Option<(Charge, Charge)>) -> Arc<MountNs> {
+        let (namespace, charge) = charges.unzip();
         let id = NEXT_NS.fetch_add(1, Ordering::Relaxed);
         let mounts = root.tree();
         mounts.iter().for_each(|m| m.set_ns(id));
         Arc::new(MountNs {
             id,
             root: RwLock::new(root),
-            change: ranked::Mutex::new(mounts.len()),
+            change: ranked::Mutex::new(Count { mounts: mounts.len(), charge, _namespace: namespace }),
             changed: WaitQueue::new(),
         })
     }
@@ -95,10 +133,7 @@ impl MountNs {
             return Err(Errno::ENOTDIR);
         }
         let more = m.tree();
-        if *count + more.len() > MOUNT_MAX {
-            return Err(Errno::ENOSPC);
-        }
-        *count += more.len();
+        count.grow(more.len())?;
         more.iter().for_each(|m| m.set_ns(self.id));
         m.attach_at(&at);
         self.done();
@@ -162,12 +197,12 @@ impl MountNs {
             }
             m.detach();
             m.set_ns(0);
-            *count -= 1;
+            count.shrink();
         } else {
             for x in m.tree().iter().rev() {
                 x.detach();
                 x.set_ns(0);
-                *count -= 1;
+                count.shrink();
             }
         }
         self.done();
@@ -231,13 +266,16 @@ impl MountNs {
         Ok(())
     }
 
-    /// A copy (CLONE_NEWNS), and which mount became which.
-    pub fn copy(&self) -> (Arc<MountNs>, HashMap<u32, Arc<Mount>>) {
-        let _g = self.change.lock();
+    /// A copy (CLONE_NEWNS), and which mount became which. ENOSPC when there are too many namespaces or mounts.
+    pub fn copy(&self, cx: &dyn Caller) -> Result<Copied> {
+        let count = self.change.lock();
+        let user = cx.quotas().account(cx.creds().uid);
+        let charge = |kind, n| user.charge(kind, n).ok_or(Errno::ENOSPC);
+        let charges = (charge(Kind::MountNamespaces, 1)?, charge(Kind::Mounts, count.mounts as u64)?);
         let mut map = HashMap::new();
         let root = self.root.read().clone();
         let top = clone_tree(&root, &root.root, true, true, &mut map);
-        (MountNs::new(top), map)
+        Ok((MountNs::charged(top, Some(charges)), map))
     }
 }
 

@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::OpenFile;
+use vfs::quota::Charge;
 use wait::{Events, Subscription, WaitQueue, Wake};
 
 /// An entry of the interest list. `mask` and `data` change together only under EPOLL_CTL_MOD;
@@ -18,10 +19,11 @@ pub(super) struct Item {
     /// On the ready list. Changes under its lock.
     pub queued: AtomicBool,
     subscription: Mutex<Option<Subscription>>,
+    _charge: Charge,
 }
 
 impl Item {
-    pub fn new(epoll: Weak<Epoll>, file: &Arc<OpenFile>, key: Key, ev: Event) -> Item {
+    pub fn new(epoll: Weak<Epoll>, file: &Arc<OpenFile>, key: Key, ev: Event, charge: Charge) -> Item {
         let item = Item {
             epoll,
             file: Arc::downgrade(file),
@@ -30,6 +32,7 @@ impl Item {
             data: AtomicU64::new(0),
             queued: AtomicBool::new(false),
             subscription: Mutex::new(None),
+            _charge: charge,
         };
         item.set(ev);
         item

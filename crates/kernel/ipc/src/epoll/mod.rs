@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use vfs::internal::InternalInode;
+use vfs::quota::{Account, Kind};
 use vfs::{Caller, FileOps, OpenFile, UserMemory};
 use wait::{Events, Stop, WaitQueue, Waiter};
 
@@ -55,18 +56,22 @@ pub struct Epoll {
     queue: WaitQueue,
     /// Items of other epolls that stand for this one.
     outer: Mutex<Vec<Weak<Item>>>,
+    /// Who pays for the items.
+    user: Arc<Account>,
     me: Weak<Epoll>,
 }
 
 impl Epoll {
     /// epoll_create1(2).
-    pub fn create() -> Arc<OpenFile> {
+    pub fn create(cx: &dyn Caller) -> Arc<OpenFile> {
+        let user = cx.quotas().account(cx.creds().uid);
         let ops = Arc::new_cyclic(|me| Epoll {
             items: Mutex::default(),
             ready: Mutex::default(),
             scan: Mutex::default(),
             queue: WaitQueue::new(),
             outer: Mutex::default(),
+            user,
             me: me.clone(),
         });
         OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR)
@@ -77,7 +82,7 @@ impl Epoll {
         file.ops.as_any().downcast_ref().ok_or(Errno::EINVAL)
     }
 
-    /// EPOLL_CTL_ADD.
+    /// EPOLL_CTL_ADD. ENOSPC when the epoll's user has too many items.
     pub fn add(&self, fd: i32, file: &Arc<OpenFile>, ev: Event) -> Result<()> {
         let target = Epoll::of(file).ok();
         if target.is_some_and(|t| std::ptr::eq(t, self)) {
@@ -98,10 +103,17 @@ impl Epoll {
             if items.contains_key(&key) {
                 return Err(Errno::EEXIST);
             }
+            let prune = |items: &mut HashMap<Key, Arc<Item>>| items.retain(|_, i| i.file.strong_count() > 0);
             if items.len() >= 64 && items.len().is_power_of_two() {
-                items.retain(|_, i| i.file.strong_count() > 0);
+                prune(&mut items);
             }
-            let item = Arc::new(Item::new(self.me.clone(), file, key, ev));
+            let mut charge = self.user.charge(Kind::EpollWatches, 1);
+            if charge.is_none() {
+                prune(&mut items);
+                charge = self.user.charge(Kind::EpollWatches, 1);
+            }
+            let charge = charge.ok_or(Errno::ENOSPC)?;
+            let item = Arc::new(Item::new(self.me.clone(), file, key, ev, charge));
             items.insert(key, item.clone());
             item
         };

@@ -31,7 +31,7 @@ fn open(cx: &dyn Caller, inode: &InodeRef, flags: i32) -> Outcome<Arc<PipeEnd>> 
         match w.upgrade() {
             Some(p) => p,
             None => {
-                let p = Pipe::new(None);
+                let p = Pipe::new(cx, None)?;
                 *w = Arc::downgrade(&p);
                 p
             }
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn open_waits_for_the_other_side() {
         let cx = Plain::new();
-        let pipe = Pipe::new(None);
+        let pipe = Pipe::new(&cx, None).unwrap();
         let open = |flags| open_pipe(&cx, &pipe, flags);
         assert_eq!(open(libc::O_WRONLY | libc::O_NONBLOCK).err(), Some(Failure::Errno(Errno::ENXIO)));
         cx.waiter().set_interrupted(true);

@@ -16,16 +16,23 @@ use std::any::Any;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::internal::{InternalFs, InternalInode};
+use vfs::quota::{Charge, Limit};
 use vfs::{Caller, Cap, FileOps, FileSystem, Inode, OpenFile, SetAttr, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// Slots of a new pipe.
-const DEFAULT_SLOTS: usize = 16;
-/// /proc/sys/fs/pipe-max-size.
-pub const MAX_SIZE: usize = 1 << 20;
+const DEFAULT_SLOTS: u64 = 16;
+
+/// Whoever the limits of a user on pipes do not hold for.
+fn privileged(cx: &dyn Caller) -> bool {
+    let creds = cx.creds();
+    creds.capable(Cap::SYS_RESOURCE) || creds.capable(Cap::SYS_ADMIN)
+}
 
 struct State {
     ring: Ring,
+    /// The pages that it may hold.
+    pages: Charge,
     readers: usize,
     writers: usize,
     /// How many opens for reading and writing there have been, for FIFO opens that wait.
@@ -42,10 +49,17 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    fn new(ino: Option<u64>) -> Arc<Pipe> {
-        Arc::new(Pipe {
+    /// ENFILE when the user, or the sandbox, has too many.
+    fn new(cx: &dyn Caller, ino: Option<u64>) -> Result<Arc<Pipe>> {
+        let quotas = cx.quotas();
+        let max = quotas.limit(Limit::PipeMaxSize) / SLOT as u64;
+        let most =
+            if cx.creds().capable(Cap::SYS_RESOURCE) { DEFAULT_SLOTS } else { DEFAULT_SLOTS.min(max.max(1)) };
+        let pages = quotas.account(cx.creds().uid).new_pipe(most, privileged(cx))?;
+        Ok(Arc::new(Pipe {
             state: Mutex::new(State {
-                ring: Ring::new(DEFAULT_SLOTS),
+                ring: Ring::new(pages.count() as usize),
+                pages,
                 readers: 0,
                 writers: 0,
                 reader_opens: 0,
@@ -53,7 +67,7 @@ impl Pipe {
             }),
             queue: WaitQueue::new(),
             ino,
-        })
+        }))
     }
 
     /// The pipe behind an open file, if it is one.
@@ -80,11 +94,19 @@ impl Pipe {
         let size = (bytes as usize).max(SLOT).next_power_of_two();
         let mut s = self.state.lock();
         let grows = size > s.ring.max() * SLOT;
-        if grows && size > MAX_SIZE && !cx.creds().capable(Cap::SYS_RESOURCE) {
+        let max = cx.quotas().limit(Limit::PipeMaxSize);
+        if grows && size as u64 > max && !cx.creds().capable(Cap::SYS_RESOURCE) {
             return Err(Errno::EPERM);
         }
-        if !s.ring.resize(size / SLOT) {
+        let slots = size / SLOT;
+        if grows {
+            s.pages.resize_pipe(slots as u64, privileged(cx))?;
+        }
+        if !s.ring.resize(slots) {
             return Err(Errno::EBUSY);
+        }
+        if !grows {
+            s.pages.resize_pipe(slots as u64, true)?;
         }
         drop(s);
         if grows {
@@ -340,18 +362,18 @@ impl Inode for PipeInode {
 }
 
 impl Pipe {
-    /// pipe2(2): the reading and the writing end. `flags`: O_NONBLOCK, O_DIRECT.
-    pub fn pair(cx: &dyn Caller, flags: i32) -> (Arc<OpenFile>, Arc<OpenFile>) {
+    /// pipe2(2): the reading and the writing end. `flags`: O_NONBLOCK, O_DIRECT. ENFILE.
+    pub fn pair(cx: &dyn Caller, flags: i32) -> Result<(Arc<OpenFile>, Arc<OpenFile>)> {
         let cred = cx.creds();
         let base = InternalInode::new(InternalFs::Pipe, libc::S_IFIFO | 0o600, cred.fsuid, cred.fsgid);
-        let pipe = Pipe::new(Some(base.ino()));
+        let pipe = Pipe::new(cx, Some(base.ino()))?;
         let inode: Arc<PipeInode> = Arc::new(PipeInode { base, pipe: pipe.clone() });
-        let [r, w] = [true, false].map(|reads| pipe.end(reads, !reads, false).expect("no reader needed").0);
+        let (r, w) = (pipe.end(true, false, false)?.0, pipe.end(false, true, false)?.0);
         let keep = flags & libc::O_NONBLOCK;
-        (
+        Ok((
             OpenFile::new(None, Some(inode.clone()), r, libc::O_RDONLY | keep),
             OpenFile::new(None, Some(inode), w, libc::O_WRONLY | keep | flags & libc::O_DIRECT),
-        )
+        ))
     }
 }
 
@@ -373,7 +395,7 @@ mod tests {
     #[test]
     fn ends_and_readiness() {
         let cx = Plain::new();
-        let (r, w) = Pipe::pair(&cx, 0);
+        let (r, w) = Pipe::pair(&cx, 0).unwrap();
         assert_eq!(get(&r, &cx, 5), Err(Errno::EAGAIN));
         assert_eq!((r.ops.poll(&r), w.ops.poll(&w)), (Events::NONE, Events::WRITABLE));
         assert_eq!(put(&w, &cx, b"hello"), Ok(5));
@@ -389,7 +411,7 @@ mod tests {
     #[test]
     fn no_reader_means_sigpipe() {
         let cx = Plain::new();
-        let (r, w) = Pipe::pair(&cx, 0);
+        let (r, w) = Pipe::pair(&cx, 0).unwrap();
         drop(r);
         assert_eq!(put(&w, &cx, b""), Ok(0));
         assert_eq!(put(&w, &cx, b"x"), Err(Errno::EPIPE));
@@ -400,7 +422,7 @@ mod tests {
     #[test]
     fn opening_again() {
         let cx = Plain::new();
-        let (r, w) = Pipe::pair(&cx, 0);
+        let (r, w) = Pipe::pair(&cx, 0).unwrap();
         let again = r.inode.as_ref().unwrap().open(&cx, libc::O_WRONLY).unwrap();
         drop(w);
         assert_eq!(again.write(&cx, &r, b"x", 0), Ok(1));
@@ -411,7 +433,7 @@ mod tests {
     #[test]
     fn sizes() {
         let cx = Plain::new();
-        let (r, w) = Pipe::pair(&cx, 0);
+        let (r, w) = Pipe::pair(&cx, 0).unwrap();
         let p = Pipe::of(&r).unwrap();
         assert_eq!(p.size(), 65536);
         assert_eq!(put(&w, &cx, &[1; 70000]), Ok(65536));
