@@ -24,6 +24,24 @@ use service::Service;
 /// The name of the runtime that goes with the name of the program.
 const RUNTIME: &str = "io.containerd.ringfence.v1";
 
+const HELP: &str = "\
+containerd's shim for Ringfence. containerd starts it; users name the runtime: ctr run --runtime io.containerd.ringfence.v1
+
+usage: containerd-shim-ringfence-v1 [FLAGS] [start | delete]
+
+  -namespace NAME       containerd's namespace of the container
+  -id ID                the container
+  -bundle DIR           its bundle
+  -address SOCKET       containerd
+  -publish-binary FILE  program that publishes events
+  -socket SOCKET        to serve on
+  -debug                log more
+  -info                 say what the runtime can do, as containerd reads it
+  -v                    show the version
+
+docs/ and README.md of Ringfence say how containerd's configuration names the runtime and its options.
+";
+
 fn main() {
     let given = |names: &[&str]| std::env::args().skip(1).any(|arg| names.contains(&arg.as_str()));
     if given(&["-info", "--info"]) {
@@ -35,6 +53,10 @@ fn main() {
     }
     if given(&["-v", "-version", "--version"]) {
         println!("containerd-shim-ringfence-v1 {}", env!("CARGO_PKG_VERSION"));
+        return;
+    }
+    if given(&["-h", "-help", "--help"]) {
+        print!("{HELP}");
         return;
     }
     containerd_shim::run::<Service>(RUNTIME, None);

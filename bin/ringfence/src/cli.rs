@@ -18,7 +18,8 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nspec: 1.2.0");
+/// In the form in which clients read runc's: dockerd looks for the word "version".
+const VERSION: &str = concat!("version ", env!("CARGO_PKG_VERSION"), "\nspec: 1.2.1");
 
 /// Flags before the subcommand.
 #[derive(Clone, Debug, Args)]
@@ -501,7 +502,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
         let what = lines.join(" ");
         let what = what.strip_prefix("error: ").unwrap_or(&what);
-        eprintln!("ringfence: {}; see ringfence --help", what.trim_end_matches(':'));
+        crate::logs::complain(&format!("{}; see ringfence --help", what.trim_end_matches(':')));
         ExitCode::from(USAGE_ERROR)
     })
 }

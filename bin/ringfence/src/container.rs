@@ -5,12 +5,13 @@ use crate::{Failure, INTERNAL_ERROR, logs};
 use bundle::{Options, Prepared};
 use confine::ids::{Mapping, Maps};
 use hostsys::signals::SignalFd;
+use rustix::process::{Resource, getrlimit};
 use sandbox::client::Client;
 use sandbox::launch::{Files, Holds, Sandbox, launch};
 use sandbox::relay::{self, Outcome};
 use sandbox::state::{self, Container, Record};
 use sandbox::terminal::{self, RawMode};
-use sentry::spec::{Overlay, StartError};
+use sentry::spec::{Overlay, ProcessSpec, RlimitSpec, StartError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -174,6 +175,46 @@ pub(crate) fn attend(
 pub(crate) fn not_started(error: StartError) -> Failure {
     let status = u8::try_from(error.exit_status()).unwrap_or(INTERNAL_ERROR);
     Failure::with_status(status, error.message)
+}
+
+/// The caller's resource limits.
+pub(crate) fn callers_limits() -> Vec<RlimitSpec> {
+    let resources = [
+        Resource::Cpu,
+        Resource::Fsize,
+        Resource::Data,
+        Resource::Stack,
+        Resource::Core,
+        Resource::Rss,
+        Resource::Nproc,
+        Resource::Nofile,
+        Resource::Memlock,
+        Resource::As,
+        Resource::Locks,
+        Resource::Sigpending,
+        Resource::Msgqueue,
+        Resource::Nice,
+        Resource::Rtprio,
+        Resource::Rttime,
+    ];
+    let spec = |(number, resource): (usize, &Resource)| {
+        let limit = getrlimit(*resource);
+        RlimitSpec {
+            resource: number as u32,
+            soft: limit.current.unwrap_or(u64::MAX),
+            hard: limit.maximum.unwrap_or(u64::MAX),
+        }
+    };
+    resources.iter().enumerate().map(spec).collect()
+}
+
+/// Gives a process the caller's limits where its configuration names none, as a child of the caller would have them.
+pub(crate) fn inherit_limits(process: &mut ProcessSpec) {
+    for limit in callers_limits() {
+        if process.rlimits.iter().all(|known| known.resource != limit.resource) {
+            process.rlimits.push(limit);
+        }
+    }
 }
 
 /// The container of that name.

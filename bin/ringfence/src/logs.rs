@@ -36,7 +36,8 @@ fn append(path: &Path) -> Result<File, Failure> {
 
 /// Tells the user why ringfence failed: a line on standard error, and one in the log.
 pub(crate) fn report(global: &Global, message: &str) {
-    eprintln!("ringfence: {message}");
+    complain(message);
+    let message = &logging::one_line(message);
     if let Some(Ok(mut file)) = global.log.as_deref().map(append) {
         let line = match format(global) {
             Format::Json => logging::json_line("error", message),
@@ -44,6 +45,11 @@ pub(crate) fn report(global: &Global, message: &str) {
         };
         let _ = file.write_all(line.as_bytes());
     }
+}
+
+/// A line on standard error, if somebody takes it.
+pub(crate) fn complain(message: &str) {
+    let _ = writeln!(std::io::stderr(), "ringfence: {}", logging::one_line(message));
 }
 
 /// What the sandbox's processes get as standard error. For a container in the background that is never the

@@ -115,7 +115,7 @@ fn internal_role() -> Option<ExitCode> {
     Some(match outcome {
         Ok(status) => ExitCode::from(status as u8),
         Err(error) => {
-            eprintln!("ringfence: {name}: {error}");
+            logs::complain(&format!("{name}: {error}"));
             ExitCode::from(INTERNAL_ERROR)
         }
     })

@@ -44,7 +44,9 @@ fn spec_of(process: &Process, hook: &Hook) -> Result<ProcessSpec, Failure> {
     if let Some(env) = hook.env() {
         process.set_env(Some(env.clone()));
     }
-    Ok(bundle::translate_process(&process)?)
+    let mut spec = bundle::translate_process(&process)?;
+    container::inherit_limits(&mut spec);
+    Ok(spec)
 }
 
 fn one(found: &Container, hook: &Hook, spec: &ProcessSpec, told: &[u8]) -> Result<(), String> {

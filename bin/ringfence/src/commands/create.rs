@@ -169,6 +169,7 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
         }
     }
     container::complete(&mut prepared);
+    container::inherit_limits(&mut prepared.spec.process);
     let claim = state::claim(&container::state_dir(global), &args.id)?;
     let mut record = record(args, &prepared, foreground)?;
     let mut groups = Groups(record::manager(global, &spec, &args.id)?);

@@ -3,9 +3,9 @@
 use crate::cli::{Do, Global};
 use crate::{Failure, container};
 use bundle::{HostCommand, Options, for_host_command};
-use rustix::process::{Resource, getrlimit, umask};
+use rustix::process::umask;
 use sandbox::terminal;
-use sentry::spec::{Overlay, RlimitSpec};
+use sentry::spec::Overlay;
 
 pub(crate) fn run(global: &Global, args: &Do) -> Result<u8, Failure> {
     let signals = container::signals()?;
@@ -28,7 +28,7 @@ pub(crate) fn run(global: &Global, args: &Do) -> Result<u8, Failure> {
             false => rustix::process::getgroups()?.into_iter().map(|gid| gid.as_raw()).collect(),
         },
         umask: mask.bits(),
-        rlimits: limits(),
+        rlimits: container::callers_limits(),
         terminal: terminal::interactive(),
     };
     // The host's own files are never written through: that is what --volume is for.
@@ -65,35 +65,4 @@ fn environment() -> Vec<String> {
             (Err(_), Err(_)) => None,
         })
         .collect()
-}
-
-/// The caller's resource limits.
-fn limits() -> Vec<RlimitSpec> {
-    let resources = [
-        Resource::Cpu,
-        Resource::Fsize,
-        Resource::Data,
-        Resource::Stack,
-        Resource::Core,
-        Resource::Rss,
-        Resource::Nproc,
-        Resource::Nofile,
-        Resource::Memlock,
-        Resource::As,
-        Resource::Locks,
-        Resource::Sigpending,
-        Resource::Msgqueue,
-        Resource::Nice,
-        Resource::Rtprio,
-        Resource::Rttime,
-    ];
-    let spec = |(number, resource): (usize, &Resource)| {
-        let limit = getrlimit(*resource);
-        RlimitSpec {
-            resource: number as u32,
-            soft: limit.current.unwrap_or(u64::MAX),
-            hard: limit.maximum.unwrap_or(u64::MAX),
-        }
-    };
-    resources.iter().enumerate().map(spec).collect()
 }

@@ -106,6 +106,9 @@ fn process(container: &Container, args: &Exec) -> Result<(ProcessSpec, WindowSiz
     let size =
         size.map_or(WindowSize::default(), |s| WindowSize { rows: side(s.height()), cols: side(s.width()) });
     let mut spec = bundle::translate_process(&process)?;
+    // A container is set up with its working directory; another process finds its own there.
+    spec.create_cwd = false;
+    container::inherit_limits(&mut spec);
     // Every process of the container is under its filter.
     let profile = config.linux().as_ref().and_then(|linux| linux.seccomp().as_ref());
     spec.seccomp = profile.map(bundle::compile_seccomp).transpose()?.flatten();

@@ -16,6 +16,9 @@ use task::{Container, Current, Kernel, SI_HOST, ThreadGroup, pids};
 use vfs::{FdTable, FsContext, FsView};
 use wait::{Events, Waiter};
 
+/// Wait status of a container whose first process could not run.
+const NOT_STARTED: i32 = 128 << 8;
+
 /// A container as the runtime sees it.
 pub(crate) struct Control {
     pub kernel: Arc<Kernel>,
@@ -62,7 +65,11 @@ impl Running for Control {
         let Some(first) = self.first.lock().take() else {
             return Err(other("cannot start a container that has already been started".into()));
         };
-        task::start(first).map_err(|e| other(format!("cannot start a thread: {e}")))
+        task::start(first).map_err(|e| {
+            // Nobody else will end what never ran.
+            self.container.finish(NOT_STARTED);
+            other(format!("cannot start the first process: the host has no thread left ({e})"))
+        })
     }
 
     fn show_network(&self, interfaces: Interfaces) -> Result<(), StartError> {

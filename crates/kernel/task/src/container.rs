@@ -113,7 +113,7 @@ impl Container {
     }
 
     /// Records how the first process ended.
-    pub(crate) fn finish(&self, status: i32) {
+    pub fn finish(&self, status: i32) {
         let mut f = self.finished.lock();
         if f.is_none() {
             *f = Some(status);

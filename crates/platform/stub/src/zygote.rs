@@ -135,7 +135,10 @@ const STEP_PARENT: i32 = 28;
 pub(crate) fn explain(status: i32) -> &'static str {
     match status {
         10 | 15 => "the vDSO cannot be moved",
-        11..=13 => "the stub's address range is taken",
+        11..=13 => {
+            "its memory cannot be mapped: a limit on address space or data (ulimit -v, ulimit -d) is too low, or its \
+                    address range is taken"
+        }
         14 => "seccomp refuses the filter (CONFIG_SECCOMP_FILTER and Linux 5.19 are needed)",
         STEP_LIMITS => "setrlimit failed",
         STEP_CAPABILITIES => "capset failed",

@@ -274,7 +274,8 @@ impl<'a> Starter<'a> {
         joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
     ) -> io::Result<Self> {
         warn_of_core_handler();
-        let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|error| io::Error::other(format!("/proc/self/exe: {error}; mount proc on /proc")))?;
         let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { exe, null, log, mapping, joined })
     }

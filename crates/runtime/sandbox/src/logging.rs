@@ -74,6 +74,26 @@ pub fn set_level(debug: bool, strace: bool) {
     });
 }
 
+/// Longest message in characters.
+const LONGEST: usize = 1000;
+
+/// A text as it may be shown on a terminal: one line, not endless, no control characters. Parts of it may come from a
+/// configuration.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == LONGEST {
+            line += "...";
+            break;
+        }
+        match c.is_control() {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
+}
+
 /// One line in the JSON form.
 pub fn json_line(level: &str, message: &str) -> String {
     let line = serde_json::json!({ "level": level, "msg": message, "time": timestamp() });
@@ -110,7 +130,8 @@ impl Log for Logger {
         }
         let line = match self.format {
             Format::Text => {
-                format!("{:.1} {} [{}] {message}\n", record.level(), timestamp(), std::process::id())
+                let text = one_line(&message);
+                format!("{:.1} {} [{}] {text}\n", record.level(), timestamp(), std::process::id())
             }
             Format::Json => json_line(level_name(record.level()), &message),
         };
@@ -172,6 +193,12 @@ mod tests {
         assert_eq!(format_time(0, 0), "1970-01-01T00:00:00.000000Z");
         assert_eq!(format_time(951_782_400, 5), "2000-02-29T00:00:00.000005Z");
         assert_eq!(format_time(1_767_225_599, 999_999), "2025-12-31T23:59:59.999999Z");
+    }
+
+    #[test]
+    fn messages_are_one_line() {
+        assert_eq!(one_line("a\n\0\x1b[2J\u{9b}ä"), "a\\n\\u{0}\\u{1b}[2J\\u{9b}ä");
+        assert_eq!(one_line(&"x".repeat(5000)).len(), LONGEST + 3);
     }
 
     #[test]

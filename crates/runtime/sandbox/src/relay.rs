@@ -73,7 +73,10 @@ pub fn run(
                 Some((Event::Ready | Event::Done | Event::Refused(_), _)) => {}
                 Some((Event::Failed(error), _)) => outcome = Some(Outcome::NotStarted(crate::shown(error))),
                 Some((Event::Executed { .. } | Event::Processes { .. }, _)) => log::warn!("unexpected event"),
-                Some((Event::Exited { status }, _)) => outcome = Some(Outcome::Exited(exit_code(status))),
+                // Of one that could not be started its end says nothing new.
+                Some((Event::Exited { status }, _)) => {
+                    outcome.get_or_insert(Outcome::Exited(exit_code(status)));
+                }
                 None => open = false,
             }
             continue;

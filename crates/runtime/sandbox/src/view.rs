@@ -97,7 +97,7 @@ impl View {
 pub(crate) fn enter_as_told(life: &Channel) -> io::Result<bool> {
     let Some((Life::Show(view), _)) = life.recv()? else { return Ok(false) };
     if let Err(error) = view.map_or_else(confine::root::enter_empty, |view| view.enter()) {
-        eprintln!("ringfence: the host is not shown the container's files: {error}");
+        log::warn!("the host is not shown the container's files: {error}");
         confine::root::enter_empty()?;
     }
     Ok(true)
