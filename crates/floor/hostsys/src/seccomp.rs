@@ -38,6 +38,20 @@ fn ioctl<T>(fd: BorrowedFd<'_>, request: u64, arg: *mut T) -> Result<i64> {
     crate::check(i64::from(unsafe { libc::ioctl(fd.as_raw_fd(), request, arg) }))
 }
 
+/// Puts the calling thread, and all that it starts from now on, under a filter. Sets no_new_privs, without which the host takes
+/// a filter from those with CAP_SYS_ADMIN only.
+pub fn set_filter(code: &[libc::sock_filter]) -> Result<()> {
+    let len = u16::try_from(code.len()).map_err(|_| abi::Errno::EINVAL)?;
+    let program = libc::sock_fprog { len, filter: code.as_ptr().cast_mut() };
+    // SAFETY: prctl(PR_SET_NO_NEW_PRIVS) takes no pointers; the host reads `len` instructions, which `code` has, and keeps a
+    // copy of them.
+    unsafe {
+        crate::check(i64::from(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))?;
+        let mode = libc::SECCOMP_SET_MODE_FILTER;
+        crate::check(libc::syscall(libc::SYS_seccomp, mode, 0, &raw const program)).map(drop)
+    }
+}
+
 /// Takes the next request; blocks. ENOENT when the caller died meanwhile.
 pub fn receive(listener: BorrowedFd<'_>) -> Result<Request> {
     // SAFETY: all-zero is a valid seccomp_notif, and what the kernel demands.

@@ -3,22 +3,19 @@
 //! A call that no rule allows kills the process: none of ours makes such a
 //! call unless somebody has taken it over.
 
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, sock_filter,
-};
-use std::collections::BTreeMap;
+use seccomp::compile::{Condition, Operator, Rule as Compiled, Rules};
+use seccomp::{RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, SockFilter};
 use std::io;
 
 /// One host call, and with which arguments it may be made.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub struct Rule<'a> {
     /// Number of the call.
     pub call: libc::c_long,
     /// Alternatives, one of which must hold; with none, any arguments will do.
-    pub when: &'static [&'static [Arg]],
+    pub when: &'a [&'a [Arg]],
     /// Why the process needs the call.
-    pub why: &'static str,
+    pub why: &'a str,
 }
 
 /// A condition on one argument.
@@ -35,12 +32,16 @@ pub enum Arg {
 }
 
 /// A rule without conditions.
-pub const fn allow(call: libc::c_long, why: &'static str) -> Rule {
+pub const fn allow(call: libc::c_long, why: &'static str) -> Rule<'static> {
     Rule { call, when: &[], why }
 }
 
 /// A rule with conditions.
-pub const fn allow_when(call: libc::c_long, when: &'static [&'static [Arg]], why: &'static str) -> Rule {
+pub const fn allow_when(
+    call: libc::c_long,
+    when: &'static [&'static [Arg]],
+    why: &'static str,
+) -> Rule<'static> {
     Rule { call, when, why }
 }
 
@@ -79,60 +80,40 @@ const ABSENT: &[libc::c_long] = &[libc::SYS_clone3];
 const EXEC: u64 = libc::PROT_EXEC as u64;
 
 /// Compiles tables into one filter. Rules for one call add up; an unconditional one allows it altogether.
-pub fn compile(tables: &[&[Rule]]) -> io::Result<BpfProgram> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    let mut unconditional = Vec::new();
+pub fn compile(tables: &[&[Rule]]) -> io::Result<Vec<SockFilter>> {
+    let mut rules = Rules { default: RET_KILL_PROCESS, ..Rules::default() };
     for rule in tables.iter().copied().flatten() {
-        let entry = rules.entry(rule.call).or_default();
+        let nr = rule.call as u32;
+        let mut add = |conditions| rules.rules.push(Compiled { nr, conditions, value: RET_ALLOW });
         if rule.when.is_empty() {
-            unconditional.push(rule.call);
+            add(Vec::new());
         }
         for all in rule.when {
-            let conditions = all.iter().map(condition).collect::<Result<_, _>>().map_err(invalid)?;
-            entry.push(SeccompRule::new(conditions).map_err(invalid)?);
+            add(all.iter().map(condition).collect());
         }
     }
-    for call in unconditional {
-        rules.insert(call, Vec::new());
-    }
-    let filter =
-        SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, TargetArch::x86_64)
-            .map_err(invalid)?;
-    let mut program = vec![statement(LOAD_NUMBER, 0, 0, 0)];
     for &call in ABSENT {
-        program.push(statement(JUMP_IF_EQUAL, 0, 1, call as u32));
-        program.push(statement(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32));
+        let value = RET_ERRNO | libc::ENOSYS as u32;
+        rules.rules.push(Compiled { nr: call as u32, conditions: Vec::new(), value });
     }
-    program.extend(BpfProgram::try_from(filter).map_err(invalid)?);
-    Ok(program)
-}
-
-// The number of the call is the first word of struct seccomp_data.
-const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-
-fn statement(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
-    sock_filter { code, jt, jf, k }
+    rules.compile().map_err(|_| io::Error::other("seccomp rules: the filter is longer than the host takes"))
 }
 
 /// Puts the calling thread, and all that it starts from now on, under the filter.
-pub fn install(program: &BpfProgram) -> io::Result<()> {
-    seccompiler::apply_filter(program).map_err(|error| io::Error::other(error.to_string()))
+pub fn install(program: &[SockFilter]) -> io::Result<()> {
+    let code: Vec<_> =
+        program.iter().map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k }).collect();
+    hostsys::seccomp::set_filter(&code).map_err(|e| io::Error::from_raw_os_error(e.raw()))
 }
 
-fn invalid(error: seccompiler::BackendError) -> io::Error {
-    io::Error::other(format!("seccomp rules: {error}"))
-}
-
-fn condition(arg: &Arg) -> Result<SeccompCondition, seccompiler::BackendError> {
-    use SeccompCmpArgLen::{Dword, Qword};
-    match *arg {
-        Arg::Is(n, value) => SeccompCondition::new(n, Dword, SeccompCmpOp::Eq, value.into()),
-        Arg::IsLong(n, value) => SeccompCondition::new(n, Qword, SeccompCmpOp::Eq, value),
-        Arg::Bits(n, mask, value) => SeccompCondition::new(n, Qword, SeccompCmpOp::MaskedEq(mask), value),
-        Arg::AtMost(n, value) => SeccompCondition::new(n, Qword, SeccompCmpOp::Le, value),
-    }
+fn condition(arg: &Arg) -> Condition {
+    let (argument, operator, value) = match *arg {
+        Arg::Is(n, value) => (n, Operator::MaskedEq(u32::MAX.into()), value.into()),
+        Arg::IsLong(n, value) => (n, Operator::Eq, value),
+        Arg::Bits(n, mask, value) => (n, Operator::MaskedEq(mask), value),
+        Arg::AtMost(n, value) => (n, Operator::Le, value),
+    };
+    Condition { argument: argument.into(), operator, value }
 }
 
 #[cfg(test)]
@@ -149,6 +130,37 @@ mod tests {
         let all = compile(&[&table]).unwrap();
         let alone = compile(&[&[allow(libc::SYS_write, "test")]]).unwrap();
         assert_eq!(all.len(), alone.len());
+    }
+
+    fn answer(program: &[SockFilter], nr: i64, args: [u64; 6]) -> u32 {
+        let data = seccomp::Data { nr: nr as i32, arch: seccomp::ARCH, ip: 0, args };
+        seccomp::Program::new(program).unwrap().run(&data)
+    }
+
+    #[test]
+    fn conditions_are_those_of_the_host() {
+        const HIGH: u64 = 1 << 32;
+        let table = [
+            allow_when(1, &[&[Arg::Is(0, 7)], &[Arg::IsLong(1, 9), Arg::AtMost(2, HIGH)]], "test"),
+            allow_when(2, &[&[Arg::Bits(0, 0xf0, 0x30)]], "test"),
+        ];
+        let program = compile(&[&table]).unwrap();
+        let is = |nr, args: [u64; 3], allowed| {
+            let value = if allowed { RET_ALLOW } else { RET_KILL_PROCESS };
+            assert_eq!(answer(&program, nr, [args[0], args[1], args[2], 0, 0, 0]), value, "{nr} {args:x?}");
+        };
+        // The host looks at 32 bits of an int: what is above them does not count.
+        is(1, [7, 0, 0], true);
+        is(1, [HIGH | 7, 0, 0], true);
+        is(1, [8, 9, HIGH], true);
+        is(1, [8, 9, HIGH + 1], false);
+        is(1, [8, HIGH | 9, 0], false);
+        is(2, [0x135, 0, 0], true);
+        is(2, [0x145, 0, 0], false);
+        is(3, [0, 0, 0], false);
+        assert_eq!(answer(&program, libc::SYS_clone3, [0; 6]), RET_ERRNO | libc::ENOSYS as u32);
+        let other = seccomp::Data { nr: 1, arch: 0x4000_0003, ip: 0, args: [7; 6] };
+        assert_eq!(seccomp::Program::new(&program).unwrap().run(&other), RET_KILL_PROCESS);
     }
 
     #[test]

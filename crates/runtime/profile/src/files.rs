@@ -8,7 +8,9 @@ use crate::elf::{self, Source};
 use crate::records::{FileId, Mapping};
 use crate::sample;
 use crate::unwind::{Rule, Tables};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat,
+};
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;

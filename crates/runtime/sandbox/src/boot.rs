@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 use sentry::spec::{PlatformName, Running, SandboxSpec, StartError, StartErrorKind};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     };
     privileges::keep_only(CAPABILITIES)?;
     privileges::undumpable()?;
-    filter::install(spec.platform)?;
+    filter::install(&filter::Needs::of(&spec, listener.is_some(), channel.as_fd()))?;
     let platform = match prepared.start() {
         Ok(platform) => platform,
         Err(message) => return failed(&channel, other(message)),

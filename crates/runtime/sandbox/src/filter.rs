@@ -2,18 +2,62 @@
 //!
 //! docs/security.md groups these calls; a rule without a need is to be removed.
 
+use ::seccomp::SockFilter;
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when, compile};
 use hostsys::seccomp;
-use sentry::spec::PlatformName;
+use sentry::spec::{Overlay, PlatformName, SandboxSpec};
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use stub::layout::INTERRUPT_SIGNAL;
+
+/// What a filter depends on.
+pub(crate) struct Needs {
+    pub(crate) platform: PlatformName,
+    /// Names and attributes of some directory of the host can be changed.
+    pub(crate) changes: bool,
+    /// Command lines and containers may come later.
+    pub(crate) listens: bool,
+    /// The socket to the first command line.
+    pub(crate) channel: i32,
+}
+
+impl Needs {
+    /// Those of a sandbox.
+    pub(crate) fn of(spec: &SandboxSpec, listens: bool, channel: BorrowedFd<'_>) -> Needs {
+        let written = |readonly: bool, overlay: Overlay| !readonly && overlay == Overlay::None;
+        let mounts = || spec.mounts.iter().filter(|m| m.source_fd.is_some());
+        let changes = listens
+            || written(spec.root.readonly, spec.root.overlay)
+            || mounts().any(|m| written(m.readonly, m.overlay));
+        Needs { platform: spec.platform, changes, listens, channel: channel.as_raw_fd() }
+    }
+
+    fn compile(&self) -> io::Result<Vec<SockFilter>> {
+        let platform = match self.platform {
+            PlatformName::Systrap => SYSTRAP,
+            PlatformName::Ptrace => PTRACE,
+        };
+        let mut tables = vec![RUST_RUNTIME, THREADS, FILES, WAITING, STUBS, platform];
+        if self.changes {
+            tables.push(CHANGES);
+        }
+        // The only socket there will be, else: its number stays.
+        let fd = Arg::Is(0, self.channel as u32);
+        let (send, receive) =
+            ([fd, Arg::Is(2, libc::MSG_NOSIGNAL as u32)], [fd, Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]);
+        let (send, receive): ([&[Arg]; 1], [&[Arg]; 1]) = ([&send], [&receive]);
+        let first = [
+            Rule { call: libc::SYS_sendmsg, when: &send, why: "the first command line" },
+            Rule { call: libc::SYS_recvmsg, when: &receive, why: "the first command line" },
+        ];
+        tables.push(if self.listens { LISTENING } else { &first });
+        compile(&tables)
+    }
+}
 
 /// Puts the calling thread, and with it all threads to come, under the filter.
-pub(crate) fn install(platform: PlatformName) -> io::Result<()> {
-    let platform = match platform {
-        PlatformName::Systrap => SYSTRAP,
-        PlatformName::Ptrace => PTRACE,
-    };
-    confine::filter::install(&compile(&[RUST_RUNTIME, THREADS, FILES, WAITING, STUBS, platform])?)
+pub(crate) fn install(needs: &Needs) -> io::Result<()> {
+    confine::filter::install(&needs.compile()?)
 }
 
 const CLONE_THREAD: u64 = (libc::CLONE_VM
@@ -44,13 +88,16 @@ const THREADS: &[Rule] = &[
     ),
     allow(libc::SYS_getpriority, "the niceness with which the first process starts"),
     allow(libc::SYS_rt_sigaction, "handlers that interrupt a thread"),
-    allow(libc::SYS_tgkill, "interrupting a thread of the sentry or of a stub"),
+    allow_when(
+        libc::SYS_tgkill,
+        &[&[Arg::Is(2, 0)], &[Arg::Is(2, INTERRUPT_SIGNAL)]],
+        "interrupting a thread of a stub, or asking whether it is there",
+    ),
     allow(libc::SYS_getrandom, "the guest's random numbers"),
     allow(libc::SYS_sysinfo, "the guest's sysinfo"),
     allow_when(libc::SYS_prlimit64, &[&[Arg::Is(0, 0), Arg::IsLong(2, 0)]], "reading the sentry's limits"),
     allow(libc::SYS_clock_getres, "the guest's clocks"),
     allow(libc::SYS_clock_gettime, "the guest's processor clocks"),
-    allow(libc::SYS_madvise, "giving memory back"),
 ];
 
 const NEW_NAMESPACES: u64 = (libc::CLONE_NEWUSER
@@ -96,30 +143,8 @@ const FILES: &[Rule] = &[
     allow(libc::SYS_fallocate, "sizes"),
     allow(libc::SYS_fsync, "durability"),
     allow(libc::SYS_fdatasync, "durability"),
-    allow(libc::SYS_mkdirat, "changes of a writable bind mount"),
-    allow_when(
-        libc::SYS_mknodat,
-        &[
-            &[Arg::Bits(2, libc::S_IFMT as u64, 0)],
-            &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFREG as u64)],
-            &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFIFO as u64)],
-            &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFSOCK as u64)],
-        ],
-        "changes of a writable bind mount, never a device",
-    ),
-    allow(libc::SYS_symlinkat, "changes of a writable bind mount"),
-    allow(libc::SYS_linkat, "changes of a writable bind mount"),
-    allow(libc::SYS_unlinkat, "changes of a writable bind mount"),
-    allow(libc::SYS_renameat2, "changes of a writable bind mount"),
-    allow(libc::SYS_fchmod, "changes of a writable bind mount"),
-    allow(libc::SYS_fchmodat, "changes of a writable bind mount"),
-    allow(libc::SYS_fchown, "changes of a writable bind mount"),
-    allow(libc::SYS_fchownat, "changes of a writable bind mount"),
-    allow(libc::SYS_utimensat, "changes of a writable bind mount"),
     allow(libc::SYS_fgetxattr, "extended attributes"),
-    allow(libc::SYS_fsetxattr, "extended attributes"),
     allow(libc::SYS_flistxattr, "extended attributes"),
-    allow(libc::SYS_fremovexattr, "extended attributes"),
     allow(libc::SYS_memfd_create, "contents of in-memory files, shared memory"),
     allow_when(
         libc::SYS_mmap,
@@ -161,6 +186,36 @@ const FILES: &[Rule] = &[
         ],
         "standard streams that are terminals or pipes; never TIOCSTI",
     ),
+];
+
+/// Changes of names and attributes of the host's files.
+const CHANGES: &[Rule] = &[
+    allow(libc::SYS_mkdirat, "changes of a writable bind mount"),
+    allow_when(
+        libc::SYS_mknodat,
+        &[
+            &[Arg::Bits(2, libc::S_IFMT as u64, 0)],
+            &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFREG as u64)],
+            &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFIFO as u64)],
+            &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFSOCK as u64)],
+        ],
+        "changes of a writable bind mount, never a device",
+    ),
+    allow(libc::SYS_symlinkat, "changes of a writable bind mount"),
+    allow(libc::SYS_linkat, "changes of a writable bind mount"),
+    allow(libc::SYS_unlinkat, "changes of a writable bind mount"),
+    allow(libc::SYS_renameat2, "changes of a writable bind mount"),
+    allow(libc::SYS_fchmod, "changes of a writable bind mount"),
+    allow(libc::SYS_fchmodat, "changes of a writable bind mount"),
+    allow(libc::SYS_fchown, "changes of a writable bind mount"),
+    allow(libc::SYS_fchownat, "changes of a writable bind mount"),
+    allow(libc::SYS_utimensat, "changes of a writable bind mount"),
+    allow(libc::SYS_fsetxattr, "changes of a writable bind mount"),
+    allow(libc::SYS_fremovexattr, "changes of a writable bind mount"),
+];
+
+/// Further command lines, and further containers, whose sockets come later.
+const LISTENING: &[Rule] = &[
     allow(libc::SYS_accept4, "the control socket"),
     allow_when(libc::SYS_sendmsg, &[&[Arg::Is(2, libc::MSG_NOSIGNAL as u32)]], "the control socket"),
     allow_when(libc::SYS_recvmsg, &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]], "the control socket"),
@@ -204,6 +259,7 @@ const SYSTRAP: &[Rule] = &[
 /// The ptrace platform: its guest processes are children of the sentry.
 const PTRACE: &[Rule] = &[
     allow(libc::SYS_ptrace, "running guest code"),
+    allow_when(libc::SYS_tgkill, &[&[Arg::Is(2, libc::SIGKILL as u32)]], "ending a guest process"),
     allow(libc::SYS_process_vm_readv, "guest memory"),
     allow(libc::SYS_process_vm_writev, "guest memory"),
     allow(libc::SYS_pidfd_open, "the end of a guest process"),
@@ -216,13 +272,61 @@ const PTRACE: &[Rule] = &[
 mod tests {
     use super::*;
 
+    fn allows(needs: &Needs, nr: i64, args: [u64; 3]) -> bool {
+        let program = ::seccomp::Program::new(&needs.compile().unwrap()).unwrap();
+        let args = [args[0], args[1], args[2], 0, 0, 0];
+        program.run(&::seccomp::Data { nr: nr as i32, arch: ::seccomp::ARCH, ip: 0, args })
+            == ::seccomp::RET_ALLOW
+    }
+
+    fn needs(changes: bool, listens: bool) -> Needs {
+        Needs { platform: PlatformName::Systrap, changes, listens, channel: 9 }
+    }
+
     #[test]
     fn the_tables_compile_and_say_why() {
-        for platform in [SYSTRAP, PTRACE] {
-            let program = compile(&[RUST_RUNTIME, THREADS, FILES, WAITING, STUBS, platform]).unwrap();
-            // BPF programs end at 4096 instructions.
-            assert!(program.len() < 4096, "{}", program.len());
+        for platform in [PlatformName::Systrap, PlatformName::Ptrace] {
+            for (changes, listens) in [(false, false), (true, false), (true, true)] {
+                Needs { platform, changes, listens, channel: 3 }.compile().unwrap();
+            }
         }
-        assert!([THREADS, FILES, WAITING].concat().iter().all(|rule| !rule.why.is_empty()));
+        let all = [THREADS, FILES, CHANGES, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE].concat();
+        assert!(all.iter().all(|rule| !rule.why.is_empty()));
+    }
+
+    #[test]
+    fn nothing_of_the_host_changes_where_nothing_may_be_written() {
+        for rule in CHANGES {
+            let mode = u64::from(libc::S_IFREG);
+            assert!(!allows(&needs(false, false), rule.call, [5, 0, mode]), "{}", rule.call);
+            assert!(allows(&needs(true, false), rule.call, [5, 0, mode]), "{}", rule.call);
+        }
+        assert!(!allows(&needs(true, false), libc::SYS_mknodat, [5, 0, u64::from(libc::S_IFCHR)]));
+    }
+
+    #[test]
+    fn messages_go_over_the_sockets_there_are() {
+        let (send, receive) = (libc::MSG_NOSIGNAL as u64, libc::MSG_CMSG_CLOEXEC as u64);
+        for (fd, listens, allowed) in [(9, false, true), (8, false, false), (8, true, true)] {
+            assert_eq!(allows(&needs(false, listens), libc::SYS_sendmsg, [fd, 0, send]), allowed);
+            assert_eq!(allows(&needs(false, listens), libc::SYS_recvmsg, [fd, 0, receive]), allowed);
+        }
+        assert!(!allows(&needs(false, false), libc::SYS_accept4, [8, 0, 0]));
+        assert!(!allows(&needs(true, true), libc::SYS_sendmsg, [9, 0, 0]));
+    }
+
+    #[test]
+    fn signals_and_advice_are_those_that_are_used() {
+        let all = needs(true, true);
+        for (signal, allowed) in [
+            (0, true),
+            (INTERRUPT_SIGNAL, true),
+            (libc::SIGKILL as u32, false),
+            (libc::SIGSTOP as u32, false),
+        ] {
+            assert_eq!(allows(&all, libc::SYS_tgkill, [4, 4, signal.into()]), allowed, "{signal}");
+        }
+        assert!(allows(&all, libc::SYS_madvise, [0, 4096, libc::MADV_DONTNEED as u64]));
+        assert!(!allows(&all, libc::SYS_madvise, [0, 4096, libc::MADV_HWPOISON as u64]));
     }
 }
