@@ -1,5 +1,6 @@
 """What the tests of the command line share: running it, making bundles, and a check that nothing is left behind."""
-import argparse, json, os, select, shutil, subprocess, sys, tempfile, time, traceback
+import argparse, json, os, shutil, subprocess, sys, tempfile, time, traceback
+from select import select as ready
 
 from select_tests import select, test_names
 
@@ -66,7 +67,7 @@ class Ringfence:
 
     def line(self, process, timeout=20):
         """The next line of a started process's output."""
-        assert select.select([process.stdout], [], [], timeout)[0], "no line within the time"
+        assert ready([process.stdout], [], [], timeout)[0], "no line within the time"
         return process.stdout.readline()
 
     def dir(self, name):

@@ -72,6 +72,10 @@ impl Running for Control {
         })
     }
 
+    fn memory(&self) -> u64 {
+        self.container.limits().memory()
+    }
+
     fn show_network(&self, interfaces: Interfaces) -> Result<(), StartError> {
         let waits = self.first.lock();
         if waits.is_none() || self.container.index() != 0 {

@@ -173,7 +173,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
             seccomp: None,
             rlimits: command.rlimits,
             terminal: command.terminal,
-            oom_score_adj: 0,
+            oom_score_adj: crate::process::inherited_oom_score_adj(),
             set_home: false,
             io_priority: None,
             scheduler: None,

@@ -90,8 +90,14 @@ fn oom_score_adj(process: &Process) -> Result<i32> {
         Some(value) if !(-1000..=1000).contains(&value) => {
             fail!("process.oomScoreAdj {value} is not valid; use -1000 to 1000")
         }
-        value => Ok(value.unwrap_or(0)),
+        value => Ok(value.unwrap_or_else(inherited_oom_score_adj)),
     }
+}
+
+/// What a container that asks for nothing gets: the caller's.
+pub(crate) fn inherited_oom_score_adj() -> i32 {
+    let text = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
 }
 
 fn rlimit(limit: &PosixRlimit) -> Result<RlimitSpec> {

@@ -71,7 +71,8 @@ pub fn enter_empty() -> io::Result<()> {
 pub fn private_tmpfs() -> io::Result<OwnedFd> {
     let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(fs.as_fd(), "mode", "0700")?;
-    fsconfig_set_string(fs.as_fd(), "size", "0")?;
+    // No limit to speak of; but one, so that the host says how much is used.
+    fsconfig_set_string(fs.as_fd(), "size", "1P")?;
     fsconfig_set_string(fs.as_fd(), "nr_inodes", "0")?;
     fsconfig_create(fs.as_fd())?;
     let attrs = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;

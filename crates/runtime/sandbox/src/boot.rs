@@ -7,6 +7,7 @@
 //! go under the seccomp filter; start the platform's threads; run.
 
 use crate::messages::{Event, exit_code};
+use crate::oom::Score;
 use crate::received::{MAX_SPEC, Received, parse, receive};
 use crate::{control, filter, terminal};
 use channel::Channel;
@@ -38,6 +39,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     abort_on_panic();
     hostsys::heap::configure();
     let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let mut score = Score::open();
     root::enter_empty()?;
     let channel = Channel::from_fd(channel);
     let Some(Received { mut fds, listener }) = receive(&channel)? else { return Ok(0) };
@@ -47,7 +49,14 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
 
     raise_descriptor_limit();
     privileges::bound()?;
-    tmpfs::set_backing(root::private_tmpfs()?);
+    if let Ok(score) = &mut score
+        && let Err(error) = score.set_base(spec.process.oom_score_adj)
+    {
+        log::warn!("oomScoreAdj {} cannot be set: {error}", spec.process.oom_score_adj);
+    }
+    let backing = root::private_tmpfs()?;
+    let weighed = backing.try_clone()?;
+    tmpfs::set_backing(backing);
     let prepared = match PreparedPlatform::new(spec.platform, &maps) {
         Ok(prepared) => prepared,
         Err(message) => return failed(&channel, other(message)),
@@ -65,11 +74,15 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     };
 
     keep_heap_small()?;
+    let weigh = |total| score.and_then(|score| score.follow(weighed, total));
     let channel = Arc::new(channel);
     let first = channel.clone();
     let on_ready = Box::new(move |kernel: Arc<dyn Running>| {
         // A command line that is gone takes the sandbox with it; there is nobody else to tell.
         let _ = first.send(&Event::Ready, &[]);
+        if let Err(error) = weigh(kernel.memory()) {
+            log::warn!("files in memory do not count for the host's out-of-memory killer: {error}");
+        }
         let window = window.map_or(Ok(()), |window| window.watch(kernel.clone()));
         let listening = listener.map_or(Ok(()), |listener| control::listen(listener, kernel.clone()));
         if let Err(error) = window.and(listening).and_then(|()| control::serve_first(first, kernel)) {

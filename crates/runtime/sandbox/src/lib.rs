@@ -26,6 +26,7 @@ pub mod launch;
 pub mod logging;
 pub mod member;
 mod messages;
+mod oom;
 mod pod;
 mod received;
 pub mod relay;
