@@ -2,6 +2,7 @@
 // Prints "held" when the kernel copes, anything else when not.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -160,6 +161,29 @@ static int descriptors(void) {
     }
     return now() - start < 4;
 }
+// As many threads as there may be, and more. They are refused before the sentry has no room for its own.
+static void *pauses(void *a) {
+    pause();
+    return a;
+}
+static int threads(void) {
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 16384);
+    int forks = 0;
+    for (; forks < 500; forks++) {
+        pid_t p = fork();
+        if (p < 0) break;
+        if (p) continue;
+        pthread_t t;
+        for (int i = 0; i < 60 && !pthread_create(&t, &small, pauses, 0); i++) {}
+        pause();
+    }
+    usleep(3000000);
+    kill(-1, SIGKILL);
+    while (wait(0) > 0) {}
+    return forks > 20;
+}
 // Asks for processes that the sentry has not agreed to.
 static int flood(void) {
     double end = now() + 2;
@@ -213,6 +237,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "broken_stub")) ok = broken_stub();
     if (argc == 2 && !strcmp(argv[1], "silent_forks")) ok = silent_forks();
     if (argc == 2 && !strcmp(argv[1], "descriptors")) ok = descriptors();
+    if (argc == 2 && !strcmp(argv[1], "threads")) ok = threads();
     if (argc == 2 && !strcmp(argv[1], "flood")) ok = flood();
     if (argc == 2 && !strcmp(argv[1], "write_text")) {
         int n = shared_text();

@@ -280,7 +280,11 @@ static ROWS: &[Row] = &[
     ),
     spec("kernel/sysctl_writes_strict", "1"),
     spec("kernel/tainted", "0"),
-    spec("kernel/threads-max", "192686"),
+    apply(
+        "kernel/threads-max",
+        |k| k.most_tasks.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.most_tasks, v, k.task_bound.load(Ordering::Relaxed)),
+    ),
     spec("kernel/unprivileged_bpf_disabled", "2"),
     made("kernel/version", |_| VERSION.into()),
     ro("net/core/bpf_jit_enable", "1"),

@@ -72,6 +72,10 @@ impl Running for Control {
         })
     }
 
+    fn bound_tasks(&self, mappings: u64) {
+        self.kernel.bound_tasks(mappings);
+    }
+
     fn memory(&self) -> u64 {
         self.container.limits().memory()
     }

@@ -355,6 +355,8 @@ pub trait Running: Send + Sync {
     fn exec(&self, process: &ProcessSpec, stdio: Stdio) -> Result<Arc<dyn Executed>, StartError>;
     /// The processes there are, by process id.
     fn processes(&self) -> Vec<ProcessInfo>;
+    /// Says how many mappings the host lets the sentry have, which bounds the number of guest threads.
+    fn bound_tasks(&self, mappings: u64);
     /// How much memory there is for the container, in bytes.
     fn memory(&self) -> u64;
     /// Whether system calls are logged from now on.

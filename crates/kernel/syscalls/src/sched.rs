@@ -178,7 +178,7 @@ pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysR
 }
 
 pub fn sched_getaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysResult {
-    if len * 8 < c.limits().cpus() as u64 || !len.is_multiple_of(8) {
+    if len.saturating_mul(8) < c.limits().cpus() as u64 || !len.is_multiple_of(8) {
         return Err(Errno::EINVAL.into());
     }
     let m = holder(c, pid)?.scheduling.affinity.load(Ordering::Relaxed) & all_cpus(c);
@@ -216,7 +216,7 @@ pub fn ioprio_set(c: &mut Current, which: i32, who: i32, prio: i32) -> SysResult
 
 fn ioprio_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Holder>, Errno> {
     // IOPRIO_WHO_PROCESS is 1 where PRIO_PROCESS is 0, and so on.
-    priority_targets(c, which - 1, who)
+    priority_targets(c, which.wrapping_sub(1), who)
 }
 
 pub fn ioprio_get(c: &mut Current, which: i32, who: i32) -> SysResult {

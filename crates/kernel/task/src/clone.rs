@@ -81,6 +81,9 @@ impl Current {
         }
         let thread = a.flags & THREAD != 0;
         let kernel = self.kernel().clone();
+        if kernel.is_full() {
+            return Err(Errno::EAGAIN.into());
+        }
         if !thread {
             self.check_nproc()?;
             let s = self.task.group.signals.lock();

@@ -18,11 +18,14 @@ enum Flow {
     Leave,
 }
 
-/// Starts the sentry thread of a guest thread. EAGAIN when the host has no thread left: it is then as if the guest thread had
-/// never been.
+/// Starts the sentry thread of a guest thread. EAGAIN when there are too many, or the host has no thread left: it is then as if
+/// the guest thread had never been.
 pub fn start(c: Current) -> abi::Result<()> {
     let kernel = c.kernel().clone();
-    kernel.thread_started();
+    if !kernel.thread_starts() {
+        crate::exit::abandon(c);
+        return Err(Errno::EAGAIN);
+    }
     let idle = IDLE.lock().pop();
     let c = match idle {
         Some(worker) => match worker.send(c) {

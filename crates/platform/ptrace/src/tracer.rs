@@ -304,6 +304,17 @@ impl Traced<'_> {
         Ok(())
     }
 
+    /// Kills new processes whose parents ended in the middle of the clone: nobody would ever let them run, or wait for them.
+    fn kill_orphans(&mut self) {
+        if self.newborn.is_empty() || self.tracees.values().any(|t| matches!(t.state, State::Cloning { .. }))
+        {
+            return;
+        }
+        for tid in self.newborn.drain() {
+            let _ = process::tgkill(tid, tid, libc::SIGKILL);
+        }
+    }
+
     fn gone(&mut self, tid: i32) {
         self.newborn.remove(&tid);
         self.shared.grants.lock().remove(&tid);
@@ -320,6 +331,7 @@ impl Traced<'_> {
                 let _ = answer.send(Err(Errno::EAGAIN));
             }
         }
+        self.kill_orphans();
     }
 
     fn waiting_for(&self, child: i32) -> Vec<Key> {
@@ -361,6 +373,7 @@ impl Traced<'_> {
             for parent in self.waiting_for(tid) {
                 self.finish_clone(parent);
             }
+            self.kill_orphans();
             return Ok(());
         };
         let Some(t) = self.tracees.get_mut(&key) else { return Ok(()) };

@@ -39,6 +39,8 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     abort_on_panic();
     hostsys::heap::configure();
     let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+    let mappings = mappings.and_then(|text| text.trim().parse().ok());
     let mut score = Score::open();
     root::enter_empty()?;
     let channel = Channel::from_fd(channel);
@@ -78,6 +80,9 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     let channel = Arc::new(channel);
     let first = channel.clone();
     let on_ready = Box::new(move |kernel: Arc<dyn Running>| {
+        if let Some(mappings) = mappings {
+            kernel.bound_tasks(mappings);
+        }
         // A command line that is gone takes the sandbox with it; there is nobody else to tell.
         let _ = first.send(&Event::Ready, &[]);
         if let Err(error) = weigh(kernel.memory()) {
