@@ -1,5 +1,6 @@
 // /proc: what ps, top, libc, Java and Go read there. Shapes and relations, not the host's own numbers.
 #include "t.h"
+#include <poll.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -544,4 +545,53 @@ TEST(sysctls_take_their_own_value) {
         CHECK_EQ(write(fd, b, strlen(b)), strlen(b));
         close(fd);
     }
+}
+static long long io_of(const char *path, const char *what) {
+    char b[1000];
+    t_slurp(path, b, sizeof b);
+    char *p = strstr(b, what);
+    MUST(p);
+    return atoll(p + strlen(what));
+}
+TEST(io_counts_reads_and_writes) {
+    static char buf[10000];
+    long long r = io_of("/proc/self/io", "rchar: "), w = io_of("/proc/self/io", "wchar: "), sr = io_of("/proc/self/io", "syscr: "), sw = io_of("/proc/self/io", "syscw: ");
+    int fd = t_file("f", "");
+    for (int i = 0; i < 10; i++) CHECK_EQ(pwrite(fd, buf, 10000, 0), 10000);
+    for (int i = 0; i < 5; i++) CHECK_EQ(pread(fd, buf, 5000, 0), 5000);
+    long long dw = io_of("/proc/self/io", "wchar: ") - w, dsw = io_of("/proc/self/io", "syscw: ") - sw;
+    CHECK_EQ(dw, 100000);
+    CHECK_EQ(dsw, 11);
+    long long dr = io_of("/proc/self/io", "rchar: ") - r, dsr = io_of("/proc/self/io", "syscr: ") - sr;
+    CHECK(dr >= 25000 && dr < 25000 + 4000);
+    CHECK(dsr >= 5 && dsr < 30);
+    w = io_of("/proc/self/io", "wchar: ");
+    CHECK_CHILD(CHECK_EQ(write(fd, buf, 7777), 7777));
+    CHECK_EQ(io_of("/proc/self/io", "wchar: ") - w, 7777);
+}
+TEST(poll_of_the_host_name) {
+    OK(unshare(CLONE_NEWUTS) < 0 && errno != EINVAL ? -1 : 0);
+    int fd = SYS(open("/proc/sys/kernel/hostname", O_RDONLY)), d = SYS(open("/proc/sys/kernel/domainname", O_RDONLY));
+    struct pollfd p = {fd, POLLIN | POLLPRI, 0};
+    CHECK_EQ(poll(&p, 1, 0), 1);
+    CHECK_EQ(p.revents, POLLIN);
+    p.events = POLLPRI;
+    OK(poll(&p, 1, 0));
+    char name[65];
+    OK(gethostname(name, sizeof name));
+    int c = FORK();
+    if (c == 0) {
+        t_ms(50);
+        OK(sethostname("other", 5));
+        _exit(0);
+    }
+    CHECK_EQ(poll(&p, 1, 5000), 1);
+    CHECK_EQ(p.revents, POLLPRI | POLLERR);
+    OK(poll(&p, 1, 0));
+    CHECK_STATUS(t_status(c), "exit 0");
+    OK(setdomainname("dom", 3));
+    p.fd = d;
+    CHECK_EQ(poll(&p, 1, 0), 1);
+    CHECK_EQ(p.revents, POLLPRI | POLLERR);
+    OK(sethostname(name, strlen(name)));
 }

@@ -16,14 +16,25 @@ const MAX_WRITE: usize = 4096;
 pub struct TextOps {
     node: Arc<Node>,
     snapshot: Arc<Slot>,
-    /// For files that tell of changes: the queue, and the state last read.
-    watch: Option<crate::mounts::Watch>,
+    /// Of files that tell of changes.
+    watch: Option<Box<dyn Changes>>,
+}
+
+/// Something that poll(2) can wait for.
+pub trait Changes: Send + Sync {
+    /// Events; a change is told once.
+    fn poll(&self) -> Events;
+    /// Notified on changes.
+    fn queue(&self) -> WaitQueue;
 }
 
 impl TextOps {
     /// Opens an inode.
-    pub fn new(node: Arc<Node>) -> TextOps {
-        let watch = crate::mounts::watch(&node);
+    pub fn new(cx: &dyn Caller, node: Arc<Node>) -> TextOps {
+        let watch = match node.entry().name {
+            "f" => crate::sysctl::watch(&node.at(Some(cx))),
+            _ => crate::mounts::watch(&node),
+        };
         let snapshot = node.snapshots().slot();
         TextOps { node, snapshot, watch }
     }

@@ -366,7 +366,7 @@ impl Inode for Node {
                 if self.proc.is_some() {
                     crate::pid::check_open(&at, self.entry, cx)?;
                 }
-                Ok(Arc::new(TextOps::new(me()?)))
+                Ok(Arc::new(TextOps::new(cx, me()?)))
             }
             What::Special(open) => open(&at, flags),
             What::Link(_) | What::Magic(_) => Err(Errno::ELOOP),

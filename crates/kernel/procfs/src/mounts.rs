@@ -1,6 +1,7 @@
 //! /proc/PID/{mounts,mountinfo,mountstats}. See proc_pid_mountinfo(5).
 
 use crate::entry::{At, What};
+use crate::file::Changes;
 use crate::fs::Node;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
@@ -161,9 +162,8 @@ pub struct Watch {
     seen: Mutex<Vec<u32>>,
 }
 
-impl Watch {
-    /// Events; a change is told once.
-    pub fn poll(&self) -> Events {
+impl Changes for Watch {
+    fn poll(&self) -> Events {
         let now = state(&self.ns);
         let mut seen = self.seen.lock();
         let mut e = Events::READABLE;
@@ -173,8 +173,7 @@ impl Watch {
         }
         e
     }
-    /// Notified on changes.
-    pub fn queue(&self) -> WaitQueue {
+    fn queue(&self) -> WaitQueue {
         self.ns.changed.clone()
     }
 }
@@ -184,13 +183,13 @@ fn state(ns: &MountNs) -> Vec<u32> {
 }
 
 /// A watch for an inode that is a mount table.
-pub fn watch(node: &Node) -> Option<Watch> {
+pub fn watch(node: &Node) -> Option<Box<dyn Changes>> {
     if !matches!(node.entry().what, What::Text(..)) || !matches!(node.entry().name, "mounts" | "mountinfo") {
         return None;
     }
     let ns = view(&node.at(None)).ok()?.ns.clone();
     let seen = Mutex::new(state(&ns));
-    Some(Watch { ns, seen })
+    Some(Box::new(Watch { ns, seen }))
 }
 
 #[cfg(test)]

@@ -4,12 +4,15 @@
 //! `Kernel::sysctls`; everything else shows its default.
 
 use crate::entry::{At, Child, Entry, Names, What, parse_int};
+use crate::file::Changes;
 use abi::{Errno, Result};
+use parking_lot::Mutex as Leaf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use task::{Container, Kernel, PID_MAX, RELEASE, VERSION};
+use task::{Container, Kernel, PID_MAX, RELEASE, Uts, VERSION};
 use vfs::quota::Limit;
 use vfs::{Cap, perm};
+use wait::{Events, WaitQueue};
 
 /// The kernel as one of its containers sees it.
 struct Seen<'a> {
@@ -179,7 +182,7 @@ static ROWS: &[Row] = &[
         "kernel/domainname",
         |k| k.container.uts.lock().domainname.clone(),
         |k, v| {
-            k.container.uts.lock().domainname = v.chars().take(64).collect();
+            k.container.rename(|uts| uts.domainname = v.chars().take(64).collect());
             Ok(())
         },
     ),
@@ -187,7 +190,7 @@ static ROWS: &[Row] = &[
         "kernel/hostname",
         |k| k.container.uts.lock().nodename.clone(),
         |k, v| {
-            k.container.uts.lock().nodename = v.chars().take(64).collect();
+            k.container.rename(|uts| uts.nodename = v.chars().take(64).collect());
             Ok(())
         },
     ),
@@ -480,6 +483,35 @@ fn write(at: &At, data: &[u8]) -> Result<()> {
     }
     let v = String::from_utf8_lossy(data);
     put(&seen(at), r, v.trim_end_matches(['\0', '\n', ' ']))
+}
+
+/// What an open name of the machine knows of: the names may be set by others.
+struct MachineNames {
+    uts: Arc<Leaf<Uts>>,
+    seen: AtomicU64,
+}
+
+impl Changes for MachineNames {
+    fn poll(&self) -> Events {
+        let now = self.uts.lock().version;
+        if self.seen.swap(now, Ordering::Relaxed) == now {
+            return Events::READABLE | Events::WRITABLE;
+        }
+        Events::READABLE | Events::ERR | Events::PRI
+    }
+    fn queue(&self) -> WaitQueue {
+        self.uts.lock().changed.clone()
+    }
+}
+
+/// Of a value that poll(2) can wait for: how to.
+pub fn watch(at: &At) -> Option<Box<dyn Changes>> {
+    if !matches!(row(at.n).ok()?.path, "kernel/hostname" | "kernel/domainname") {
+        return None;
+    }
+    let uts = at.container().uts.clone();
+    let seen = AtomicU64::new(uts.lock().version);
+    Some(Box::new(MachineNames { uts, seen }))
 }
 
 static DIR: Entry = Entry { name: "d", mode: 0o555, what: What::Dir(&[], Some(&SYSCTLS)) };

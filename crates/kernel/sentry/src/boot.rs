@@ -90,7 +90,7 @@ fn control_group(spec: &SandboxSpec, fds: &mut Fds) -> Result<Vec<(String, Owned
 /// The names that a container of its own starts with.
 pub(crate) fn uts(spec: &SandboxSpec) -> Uts {
     let domainname = if spec.domainname.is_empty() { "(none)".into() } else { spec.domainname.clone() };
-    Uts { nodename: spec.hostname.clone(), domainname }
+    Uts::new(spec.hostname.clone(), domainname)
 }
 
 /// Builds a container up to its first process, which waits to be started.

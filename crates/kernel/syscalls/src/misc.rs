@@ -32,13 +32,13 @@ fn read_name(c: &Current, p: Ptr, len: u64) -> Result<String, Errno> {
 
 pub fn sethostname(c: &mut Current, p: Ptr, len: u64) -> SysResult {
     let n = read_name(c, p, len)?;
-    c.task.group.container.uts.lock().nodename = n;
+    c.task.group.container.rename(|uts| uts.nodename = n);
     Ok(0)
 }
 
 pub fn setdomainname(c: &mut Current, p: Ptr, len: u64) -> SysResult {
     let n = read_name(c, p, len)?;
-    c.task.group.container.uts.lock().domainname = n;
+    c.task.group.container.rename(|uts| uts.domainname = n);
     Ok(0)
 }
 

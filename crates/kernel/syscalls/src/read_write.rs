@@ -39,16 +39,30 @@ fn positioned(c: &Current, fd: Fd, off: i64) -> Result<(Arc<OpenFile>, How)> {
     Ok((f, How { at: Some(at), ..How::default() }))
 }
 
+/// A read that /proc/PID/io counts.
+fn reading(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
+    let r = transfer::read(c, f, iov, how);
+    c.task.io.read(*r.as_ref().unwrap_or(&0));
+    r
+}
+
+/// A write that /proc/PID/io counts.
+fn writing(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
+    let r = transfer::write(c, f, iov, how);
+    c.task.io.wrote(*r.as_ref().unwrap_or(&0));
+    r
+}
+
 pub fn read(c: &mut Current, fd: Fd, buf: Ptr, len: u64) -> SysResult {
     let f = reader(c, fd)?;
     let iov = Iov::one(c, buf.0, len)?;
-    transfer::read(c, &f, &iov, How::default())
+    reading(c, &f, &iov, How::default())
 }
 
 pub fn write(c: &mut Current, fd: Fd, buf: Ptr, len: u64) -> SysResult {
     let f = writer(c, fd)?;
     let iov = Iov::one(c, buf.0, len)?;
-    transfer::write(c, &f, &iov, How::default())
+    writing(c, &f, &iov, How::default())
 }
 
 pub fn pread64(c: &mut Current, fd: Fd, buf: Ptr, len: u64, off: i64) -> SysResult {
@@ -57,7 +71,7 @@ pub fn pread64(c: &mut Current, fd: Fd, buf: Ptr, len: u64, off: i64) -> SysResu
         return Err(Errno::EBADF.into());
     }
     let iov = Iov::one(c, buf.0, len)?;
-    transfer::read(c, &f, &iov, how)
+    reading(c, &f, &iov, how)
 }
 
 pub fn pwrite64(c: &mut Current, fd: Fd, buf: Ptr, len: u64, off: i64) -> SysResult {
@@ -66,7 +80,7 @@ pub fn pwrite64(c: &mut Current, fd: Fd, buf: Ptr, len: u64, off: i64) -> SysRes
         return Err(Errno::EBADF.into());
     }
     let iov = Iov::one(c, buf.0, len)?;
-    transfer::write(c, &f, &iov, how)
+    writing(c, &f, &iov, how)
 }
 
 /// readv and friends after the file was found.
@@ -78,7 +92,7 @@ fn read_vec(c: &mut Current, f: &OpenFile, at: Ptr, count: u64, how: How) -> Sys
     if iov.len == 0 {
         return Ok(0);
     }
-    transfer::read(c, f, &iov, how)
+    reading(c, f, &iov, how)
 }
 
 fn write_vec(c: &mut Current, f: &OpenFile, at: Ptr, count: u64, how: How) -> SysResult {
@@ -89,7 +103,7 @@ fn write_vec(c: &mut Current, f: &OpenFile, at: Ptr, count: u64, how: How) -> Sy
     if iov.len == 0 {
         return Ok(0);
     }
-    transfer::write(c, f, &iov, how)
+    writing(c, f, &iov, how)
 }
 
 pub fn readv(c: &mut Current, fd: Fd, iov: Ptr, count: u64) -> SysResult {

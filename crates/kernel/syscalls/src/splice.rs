@@ -135,6 +135,8 @@ pub fn sendfile(c: &mut Current, out: Fd, input: Fd, offset: Ptr, count: u64) ->
         return Err(Errno::EINVAL.into());
     }
     let n = pump(c, (&from, &mut off), (&to, &mut end), count as usize)?;
+    c.task.io.read(n as u64);
+    c.task.io.wrote(n as u64);
     off.store(c, &from)?;
     if to.ops.seekable() {
         *to.pos.lock() = end.at;
@@ -187,6 +189,8 @@ pub fn copy_file_range(
         return Err(Errno::EINVAL.into());
     }
     let n = pump(c, (&from, &mut a), (&to, &mut b), usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW))?;
+    c.task.io.read(n as u64);
+    c.task.io.wrote(n as u64);
     a.store(c, &from)?;
     b.store(c, &to)?;
     Ok(n as u64)

@@ -38,6 +38,17 @@ pub struct Container {
 }
 
 impl Container {
+    /// Changes the host or domain name, and tells who waits for that.
+    pub fn rename(&self, change: impl FnOnce(&mut Uts)) {
+        let changed = {
+            let mut uts = self.uts.lock();
+            change(&mut uts);
+            uts.version += 1;
+            uts.changed.clone()
+        };
+        changed.notify(wait::Events::READABLE | wait::Events::ERR | wait::Events::PRI);
+    }
+
     fn new(
         index: u32,
         joined: Option<Arc<Container>>,

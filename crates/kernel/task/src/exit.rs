@@ -1,6 +1,7 @@
 //! The end of threads and processes. See exit_group(2), wait(2), credentials(7).
 
 use crate::current::Current;
+use crate::io_counts::add_io;
 use crate::pids;
 use crate::signal::SIG_IGN;
 use crate::task::{Departure, Task, ThreadGroup, Usage};
@@ -127,7 +128,11 @@ fn depart(task: &Arc<Task>, own_status: i32) -> Departure {
     let group = &task.group;
     let departure = {
         let mut s = group.signals.lock();
-        group.usage.lock().stime += task.sentry_time();
+        {
+            let mut usage = group.usage.lock();
+            usage.stime += task.sentry_time();
+            add_io(&mut usage.io, task.io.now());
+        }
         task.host_tid.store(0, Ordering::Relaxed);
         s.remove(task, own_status)
     };

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use sysv::IpcNamespace;
-use wait::Events;
+use wait::{Events, WaitQueue};
 
 /// si_code of signals that come from outside the sandbox; even pid 1 takes them.
 pub const SI_HOST: i32 = libc::SI_KERNEL;
@@ -35,12 +35,23 @@ const TASK_BOUND: u64 = (65_530 - OTHER_MAPPINGS) / TASK_MAPPINGS;
 const KILL_GRACE: Duration = Duration::from_millis(200);
 
 /// Node and domain name of the UTS namespace.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Uts {
     /// sethostname(2).
     pub nodename: String,
     /// setdomainname(2).
     pub domainname: String,
+    /// How often they were set.
+    pub version: u64,
+    /// Notified when they are set (poll of /proc/sys/kernel/hostname).
+    pub changed: WaitQueue,
+}
+
+impl Uts {
+    /// Names as they are at the start.
+    pub fn new(nodename: String, domainname: String) -> Uts {
+        Uts { nodename, domainname, version: 0, changed: WaitQueue::new() }
+    }
 }
 
 /// Kernel release shown to guests; features are probed by behaviour, so a current long-term one.

@@ -1,6 +1,7 @@
 //! Threads and thread groups.
 
 use crate::container::Container;
+use crate::io_counts::{IoCounts, IoTotals};
 use crate::kernel::Kernel;
 use crate::pending::Pending;
 use crate::pids;
@@ -62,6 +63,8 @@ pub struct Task {
     pub in_syscall: AtomicU32,
     /// What sched(7) and ioprio_set(2) set.
     pub scheduling: Arc<Scheduling>,
+    /// What it has read and written.
+    pub io: IoCounts,
     /// Timer slack in nanoseconds.
     pub timer_slack: AtomicU64,
     /// What timer slack 0 resets to: the creator's.
@@ -161,6 +164,7 @@ impl Task {
             sleeping: AtomicBool::new(false),
             in_syscall: AtomicU32::new(0),
             scheduling: i.scheduling,
+            io: IoCounts::default(),
             timer_slack: AtomicU64::new(50_000),
             default_slack: AtomicU64::new(50_000),
             host_tid: AtomicI32::new(0),
@@ -494,6 +498,8 @@ pub struct Usage {
     pub child_utime: u64,
     /// System time of waited-for children.
     pub child_stime: u64,
+    /// What threads that left, and waited-for children, have read and written.
+    pub io: IoTotals,
     /// Largest resident set in KiB.
     pub maxrss: u64,
     /// Largest resident set of a waited-for child.

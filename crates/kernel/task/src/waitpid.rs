@@ -2,6 +2,7 @@
 
 use crate::current::Current;
 use crate::exit::exit_code_of;
+use crate::io_counts::add_io;
 use crate::result::{Restart, SysErr};
 use crate::task::{ThreadGroup, Usage};
 use crate::tree::{Node, Tree};
@@ -103,6 +104,7 @@ fn look(
                 let mut u = parent.usage.lock();
                 u.child_utime += usage.utime + usage.child_utime;
                 u.child_stime += usage.stime + usage.child_stime;
+                add_io(&mut u.io, usage.io);
                 u.child_maxrss = u.child_maxrss.max(usage.maxrss).max(usage.child_maxrss);
             }
             return Ok(Some(Change { pid, uid: z.uid, status: z.status, code, si_status, usage }));

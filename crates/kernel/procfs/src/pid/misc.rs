@@ -5,6 +5,7 @@ use crate::pid::stat::{name, relations, times};
 use abi::{Errno, Result};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
+use task::{IoTotals, add_io};
 use vfs::Cap;
 
 const LIMITS: [(&str, &str); 16] = [
@@ -103,10 +104,24 @@ pub fn no_id(_at: &At) -> Result<Vec<u8>> {
     Ok(u32::MAX.to_string().into_bytes())
 }
 
+/// What a thread, or a process with all threads that it had, has read and written. The host's disks are not seen from
+/// here: bytes of them are 0.
 pub fn io(at: &At) -> Result<Vec<u8>> {
-    at.proc()?;
-    let names = ["rchar", "wchar", "syscr", "syscw", "read_bytes", "write_bytes", "cancelled_write_bytes"];
-    Ok(names.iter().flat_map(|n| format!("{n}: 0\n").into_bytes()).collect())
+    let p = at.proc()?;
+    let mut sum = IoTotals::default();
+    match &p.thread {
+        Some(_) => p.task().into_iter().for_each(|t| add_io(&mut sum, t.io.now())),
+        None => {
+            p.group.threads().iter().for_each(|t| add_io(&mut sum, t.io.now()));
+            add_io(&mut sum, p.group.usage.lock().io);
+        }
+    }
+    let mut s = String::new();
+    for (name, n) in ["rchar", "wchar", "syscr", "syscw"].iter().zip(sum) {
+        let _ = writeln!(s, "{name}: {n}");
+    }
+    s.push_str("read_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n");
+    Ok(s.into_bytes())
 }
 
 /// The initial user namespace: every id is itself.
