@@ -178,3 +178,71 @@ TEST(eventfd_that_overflows) {
     CHECK_EQ(v, UINT64_MAX);
     OK(poll(&p, 1, 0) == 1 && p.revents == POLLOUT ? 0 : 1);
 }
+struct ring {
+    unsigned id, nr, head, tail, magic, compat, incompat, length;
+    struct io_event events[];
+};
+TEST(the_ring_is_in_memory) {
+    aio_context_t c = 0;
+    OK(setup(4, &c));
+    volatile struct ring *r = (void *)c;
+    CHECK_EQ(r->magic, 0xa10a10a1);
+    CHECK_EQ(r->compat, 1);
+    CHECK_EQ(r->incompat, 0);
+    CHECK_EQ(r->length, 32);
+    CHECK(r->nr >= 10);
+    int fd = t_file("f", "0123456789");
+    char b[4];
+    struct iocb cb = request(fd, IOCB_CMD_PREAD, b, 3, 0), *l[] = {&cb};
+    for (int i = 0; i < 200; i++) {
+        cb.aio_nbytes = i % 3 + 1;
+        CHECK_EQ(submit(c, 1, l), 1);
+        for (int k = 0; k < 100 && r->head == r->tail; k++) t_ms(1);
+        MUST(r->head != r->tail);
+        struct io_event e = r->events[r->head % r->nr];
+        CHECK_EQ(e.res, i % 3 + 1);
+        CHECK_EQ(e.obj, (uintptr_t)&cb);
+        CHECK_EQ(e.data, 42);
+        // Every other one by hand.
+        if (i % 2) r->head = (r->head + 1) % r->nr;
+        else CHECK_EQ(events(c, 1, 4, &e, 0), 1);
+    }
+    struct timespec none = {0, 0};
+    struct io_event e;
+    OK(events(c, 0, 1, &e, &none));
+    OK(events(c, 1, 1, &e, &none));
+    char maps[1 << 16];
+    t_slurp("/proc/self/maps", maps, sizeof maps);
+    CHECK(strstr(maps, "/[aio]"));
+    OK(destroy(c));
+    t_slurp("/proc/self/maps", maps, sizeof maps);
+    CHECK(!strstr(maps, "/[aio]"));
+}
+TEST(the_ring_moves_and_goes) {
+    aio_context_t c = 0, d = 0;
+    OK(setup(4, &c));
+    OK(setup(4, &d));
+    char maps[1 << 16], *m;
+    t_slurp("/proc/self/maps", maps, sizeof maps);
+    unsigned long from = 0, to = 0;
+    for (m = maps; m && from != c; m = strchr(m, '\n')) {
+        m += *m == '\n';
+        if (sscanf(m, "%lx-%lx", &from, &to) != 2) break;
+    }
+    MUST(from == c);
+    char *place = SYS(mmap(0, to - from, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    aio_context_t moved = (aio_context_t)SYS(mremap((void *)c, to - from, to - from, MREMAP_MAYMOVE | MREMAP_FIXED, place));
+    int fd = t_file("f", "0123456789");
+    char b[4];
+    struct iocb cb = request(fd, IOCB_CMD_PREAD, b, 3, 0), *l[] = {&cb};
+    struct io_event e;
+    CHECK_ERR(submit(c, 1, l), EINVAL);
+    CHECK_EQ(submit(moved, 1, l), 1);
+    CHECK_EQ(events(moved, 1, 1, &e, 0), 1);
+    CHECK_EQ(e.res, 3);
+    OK(destroy(moved));
+    CHECK_ERR(destroy(moved), EINVAL);
+    OK(munmap((void *)d, 4096));
+    CHECK_ERR(submit(d, 1, l), EINVAL);
+    CHECK_ERR(destroy(d), EINVAL);
+}

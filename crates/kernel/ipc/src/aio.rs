@@ -1,14 +1,19 @@
 //! Contexts of asynchronous input and output. See io_setup(2), io_getevents(2).
 //!
-//! A context holds finished operations until somebody fetches them. They belong to an address space, where each has
-//! the address of its (otherwise unused) ring page as identifier. Lock: a leaf.
+//! A context is a ring of finished operations in memory that the guest has mapped, and from which a program may take
+//! them by itself. Whatever the guest writes there, an index is taken modulo the ring's size, and events go only
+//! where the kernel's own tail points. Contexts belong to an address space, which knows them by the file behind the
+//! mapping. Lock: a context's tail, a leaf.
 
-use abi::{Errno, Result};
+use abi::{Errno, PAGE_SIZE, Result};
+use hostsys::memfd::SharedMapping;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
+use vfs::quota::{Charge, Kind};
 use vfs::{Caller, Failure, Outcome};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -36,41 +41,137 @@ pub struct IoEvent {
     pub res2: i64,
 }
 
-/// A context.
-pub struct AioContext {
-    max: usize,
-    done: Mutex<VecDeque<IoEvent>>,
-    queue: WaitQueue,
-    dead: AtomicBool,
+const EVENT: usize = size_of::<IoEvent>();
+/// `struct aio_ring`: identifier, number of places, head, tail, magic, compatible and incompatible features, and its
+/// own length.
+const HEADER: usize = 32;
+const NR: usize = 4;
+const HEAD: usize = 8;
+const TAIL: usize = 12;
+const MAGIC: (usize, u32) = (16, 0xa10a_10a1);
+const COMPATIBLE: (usize, u32) = (20, 1);
+const LENGTH: (usize, u32) = (28, HEADER as u32);
+
+/// Bytes of the ring of a context for `max` operations: twice as many places, and whole pages.
+pub fn ring_size(max: u32) -> u64 {
+    let places = u64::from(max.max(8)) * 2 + 2;
+    (HEADER as u64 + places * EVENT as u64).next_multiple_of(PAGE_SIZE)
 }
 
-impl Drop for AioContext {
+/// A ring in memory that the guest can write.
+struct Ring {
+    memory: SharedMapping,
+    places: u32,
+}
+
+impl Ring {
+    fn new(fd: impl AsFd, size: u64) -> Result<Ring> {
+        let memory = SharedMapping::new(fd, 0, size as usize)?;
+        let places = ((size as usize - HEADER) / EVENT) as u32;
+        for (at, v) in [(NR, places), MAGIC, COMPATIBLE, LENGTH] {
+            memory.word(at).store(v, Ordering::Relaxed);
+        }
+        Ok(Ring { memory, places })
+    }
+
+    fn head(&self) -> u32 {
+        self.memory.word(HEAD).load(Ordering::Acquire) % self.places
+    }
+
+    /// How many events there are before `tail`.
+    fn len(&self, tail: u32) -> u32 {
+        (tail + self.places - self.head()) % self.places
+    }
+
+    fn place(at: u32) -> usize {
+        HEADER + at as usize * EVENT
+    }
+
+    /// Stores an event at `tail`; gives the next tail.
+    fn push(&self, tail: u32, e: &IoEvent) -> u32 {
+        self.memory.copy_in(Ring::place(tail), e.as_bytes());
+        let next = (tail + 1) % self.places;
+        self.memory.word(TAIL).store(next, Ordering::Release);
+        next
+    }
+
+    /// Takes up to `max` events before `tail`.
+    fn pop(&self, tail: u32, max: usize) -> Vec<IoEvent> {
+        let mut head = self.head();
+        let n = max.min(((tail + self.places - head) % self.places) as usize);
+        let take = || {
+            let mut e = IoEvent::default();
+            self.memory.copy_out(Ring::place(head), e.as_mut_bytes());
+            head = (head + 1) % self.places;
+            e
+        };
+        let events = std::iter::repeat_with(take).take(n).collect();
+        self.memory.word(HEAD).store(head, Ordering::Release);
+        events
+    }
+}
+
+/// A context.
+pub struct AioContext {
+    max: u32,
+    ring: Ring,
+    tail: Mutex<u32>,
+    queue: WaitQueue,
+    dead: AtomicBool,
+    _reserved: Reserved,
+    _charge: Charge,
+}
+
+/// Operations taken from [`TOTAL`].
+struct Reserved(u64);
+
+impl Reserved {
+    fn new(n: u64) -> Result<Reserved> {
+        let add = |old: u64| old.checked_add(n).filter(|n| *n <= MAX_TOTAL);
+        let done = TOTAL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        done.map(|_| Reserved(n)).map_err(|_| Errno::EAGAIN)
+    }
+}
+
+impl Drop for Reserved {
     fn drop(&mut self) {
-        TOTAL.fetch_sub(self.max as u64, Ordering::Relaxed);
+        TOTAL.fetch_sub(self.0, Ordering::Relaxed);
     }
 }
 
 impl AioContext {
-    /// One for `max` operations; EAGAIN when there are too many in all.
-    pub fn new(max: u32) -> Result<Arc<AioContext>> {
-        let add = |n: u64| n.checked_add(max.into()).filter(|n| *n <= MAX_TOTAL);
-        TOTAL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Errno::EAGAIN)?;
+    /// One for `max` operations whose ring is a file of [`ring_size`] bytes that cannot shrink; EAGAIN when there are too
+    /// many contexts or operations in all.
+    pub fn new(cx: &dyn Caller, max: u32, ring: impl AsFd) -> Result<Arc<AioContext>> {
+        let user = cx.quotas().account(cx.creds().uid);
+        let charge = user.charge(Kind::AioContexts, 1).ok_or(Errno::EAGAIN)?;
+        let reserved = Reserved::new(max.into())?;
         Ok(Arc::new(AioContext {
-            max: max as usize,
-            done: Mutex::default(),
+            max,
+            ring: Ring::new(ring, ring_size(max))?,
+            tail: Mutex::new(0),
             queue: WaitQueue::new(),
             dead: AtomicBool::new(false),
+            _reserved: reserved,
+            _charge: charge,
         }))
+    }
+
+    fn len(&self) -> u32 {
+        self.ring.len(*self.tail.lock())
     }
 
     /// True when another operation fits.
     pub fn has_room(&self) -> bool {
-        self.done.lock().len() < self.max
+        self.len() < self.max
     }
 
     /// An operation has finished.
     pub fn finish(&self, e: IoEvent) {
-        self.done.lock().push_back(e);
+        {
+            let mut tail = self.tail.lock();
+            *tail = self.ring.push(*tail, &e);
+        }
         self.queue.notify(Events::IN);
     }
 
@@ -82,16 +183,12 @@ impl AioContext {
         max: usize,
         deadline: Option<Instant>,
     ) -> Outcome<Vec<IoEvent>> {
-        let ready = || {
-            let n = self.done.lock().len();
-            (n >= min || self.dead.load(Ordering::SeqCst)).then_some(())
-        };
+        let ready = || (self.len() as usize >= min || self.dead.load(Ordering::SeqCst)).then_some(());
         let stop = cx.waiter().wait_on(&self.queue, Events::IN, deadline, ready).err();
-        let mut done = self.done.lock();
-        let n = done.len().min(max);
+        let events = self.ring.pop(*self.tail.lock(), max);
         match stop {
-            Some(wait::Stop::Interrupted) if n == 0 => Err(Failure::Interrupted),
-            _ => Ok(done.drain(..n).collect()),
+            Some(wait::Stop::Interrupted) if events.is_empty() => Err(Failure::Interrupted),
+            _ => Ok(events),
         }
     }
 
@@ -102,5 +199,46 @@ impl AioContext {
     }
 }
 
-/// The contexts of an address space.
+/// The contexts of an address space, by the id of the open file that is their ring's mapping.
 pub type AioTable = Mutex<BTreeMap<u64, Arc<AioContext>>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Plain;
+
+    fn event(n: u64) -> IoEvent {
+        IoEvent { data: n, obj: 2 * n, res: 3, res2: 0 }
+    }
+
+    #[test]
+    fn a_program_shares_the_ring() {
+        let cx = Plain::new();
+        let fd = hostsys::memfd::create(c"ring", ring_size(4), false).unwrap();
+        let c = AioContext::new(&cx, 4, &fd).unwrap();
+        let guest = SharedMapping::new(&fd, 0, ring_size(4) as usize).unwrap();
+        assert_eq!(guest.word(MAGIC.0).load(Ordering::Relaxed), MAGIC.1);
+        let now = Some(Instant::now());
+        for round in 0..500u64 {
+            (0..3).for_each(|n| c.finish(event(round * 3 + n)));
+            assert!(c.has_room());
+            c.finish(event(7));
+            assert!(!c.has_room());
+            // The program takes one by itself.
+            let places = guest.word(NR).load(Ordering::Relaxed);
+            let head = guest.word(HEAD).load(Ordering::Relaxed);
+            guest.word(HEAD).store((head + 1) % places, Ordering::Relaxed);
+            let got = c.take(&cx, 1, 9, now).unwrap();
+            assert_eq!(got, [event(round * 3 + 1), event(round * 3 + 2), event(7)]);
+        }
+        // Nonsense in the ring costs the program its events, and nobody else anything.
+        for word in [u32::MAX, 0x8000_0000, 12345] {
+            guest.word(HEAD).store(word, Ordering::Relaxed);
+            guest.word(TAIL).store(word, Ordering::Relaxed);
+            guest.word(NR).store(word, Ordering::Relaxed);
+            c.finish(event(1));
+            assert!(c.take(&cx, 0, 1000, now).unwrap().len() < 1000);
+        }
+        assert_eq!(c.take(&cx, 1, 9, now), Ok(vec![]));
+    }
+}

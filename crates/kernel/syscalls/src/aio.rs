@@ -6,13 +6,13 @@ use crate::arg::Ptr;
 use crate::iov::Iov;
 use crate::timeout::Timeout;
 use crate::transfer::{self, How};
-use abi::{Errno, PAGE_SIZE};
-use ipc::aio::{AioContext, IoEvent};
+use abi::Errno;
+use ipc::aio::{AioContext, IoEvent, MAX_TOTAL, ring_size};
 use ipc::eventfd::EventFd;
 use mm::MapArgs;
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
-use vfs::{Failure, OpenFile};
+use vfs::{Failure, MapRequest, Mapping, OpenFile, SetAttr};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const PREAD: u16 = 0;
@@ -42,8 +42,29 @@ struct Iocb {
     resfd: i32,
 }
 
+/// The file that is mapped from `id` on, when that is the start of a ring.
+fn ring_at(c: &Current, id: u64) -> Option<(u64, u64)> {
+    c.mm.with_map(|m| {
+        let v = m.find(id).filter(|v| v.start == id && v.offset == 0)?;
+        Some((v.file.as_ref()?.id, v.len()))
+    })
+}
+
+/// The context with this identifier, which is the address of its ring: EINVAL when that is not mapped there.
 fn context(c: &Current, id: u64) -> Result<Arc<AioContext>, Errno> {
-    c.mm.aio.lock().get(&id).cloned().ok_or(Errno::EINVAL)
+    let (file, _) = ring_at(c, id).ok_or(Errno::EINVAL)?;
+    c.mm.aio.lock().get(&file).cloned().ok_or(Errno::EINVAL)
+}
+
+/// A file for a ring, which cannot change its size.
+fn ring_file(c: &Current, size: u64) -> Result<Arc<OpenFile>, Errno> {
+    const SEALABLE: u32 = 2;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    let file = tmpfs::file(c, b"[aio]", SEALABLE)?;
+    let inode = file.inode.as_ref().ok_or(Errno::EIO)?;
+    inode.set_attr(c, &SetAttr { size: Some(size), ..SetAttr::default() })?;
+    tmpfs::add_seals(&file, seals as u32)?;
+    Ok(file)
 }
 
 pub fn io_setup(c: &mut Current, events: u32, at: Ptr) -> SysResult {
@@ -51,19 +72,20 @@ pub fn io_setup(c: &mut Current, events: u32, at: Ptr) -> SysResult {
     if old != 0 || events == 0 || events > 0x1000_0000 {
         return Err(Errno::EINVAL.into());
     }
-    let context = AioContext::new(events)?;
-    // Programs look into the ring at this address; one without the magic number makes them use the calls.
-    let args = MapArgs {
-        addr: 0,
-        len: PAGE_SIZE,
-        prot: libc::PROT_READ | libc::PROT_WRITE,
-        flags: libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-        file: None,
-        offset: 0,
-    };
+    if u64::from(events) > MAX_TOTAL {
+        return Err(Errno::EAGAIN.into());
+    }
+    let len = ring_size(events);
+    let file = ring_file(c, len)?;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let wanted = MapRequest { prot, shared: true, offset: 0, len };
+    let Mapping::Host { fd, .. } = file.ops.map(c, &file, &wanted)? else { return Err(Errno::EIO.into()) };
+    let context = AioContext::new(c, events, &*fd)?;
+    let key = file.id;
+    let args = MapArgs { addr: 0, len, prot, flags: libc::MAP_SHARED, file: Some(file), offset: 0 };
     let mm = c.mm.clone();
     let id = c.with_context(|c, ctx| mm.mmap(c, ctx, &args))?;
-    mm.aio.lock().insert(id, context);
+    mm.aio.lock().insert(key, context);
     if let Err(e) = c.write_now(at.0, &id.to_ne_bytes()) {
         io_destroy(c, id)?;
         return Err(e.into());
@@ -72,10 +94,11 @@ pub fn io_setup(c: &mut Current, events: u32, at: Ptr) -> SysResult {
 }
 
 pub fn io_destroy(c: &mut Current, id: u64) -> SysResult {
-    let gone = c.mm.aio.lock().remove(&id).ok_or(Errno::EINVAL)?;
+    let (file, len) = ring_at(c, id).ok_or(Errno::EINVAL)?;
+    let gone = c.mm.aio.lock().remove(&file).ok_or(Errno::EINVAL)?;
     gone.close();
-    // The program may have unmapped it.
-    let _ = c.mm.clone().munmap(c.ctx.as_mut(), id, PAGE_SIZE);
+    // The program may have unmapped a part of it.
+    let _ = c.mm.clone().munmap(c.ctx.as_mut(), id, len);
     Ok(0)
 }
 

@@ -8,7 +8,7 @@
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -27,8 +27,10 @@ pub enum Kind {
     MountNamespaces,
     /// Mounts in them.
     Mounts,
+    /// Contexts of asynchronous input and output.
+    AioContexts,
 }
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// A value below /proc/sys/fs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +60,8 @@ const LIMITS: usize = 9;
 const PIPE_MIN_PAGES: u64 = 2;
 /// Most mounts of all namespaces that copies made: twice what one may have.
 const MOUNTS: u64 = 200_000;
+/// Most contexts of asynchronous input and output: each is a mapping of the kernel's own.
+const AIO_CONTEXTS: u64 = 4096;
 /// How many users' inotify instances there may be.
 const INOTIFY_USERS: u64 = 64;
 
@@ -67,14 +71,9 @@ pub struct Quotas {
     /// Most pages of all pipes.
     pipe_pages: u64,
     total: [AtomicU64; KINDS],
-    users: Mutex<HashMap<u32, Weak<User>>>,
+    users: Mutex<BTreeMap<u32, Weak<Account>>>,
     /// Open files.
     pub files: Arc<FileCount>,
-}
-
-#[derive(Default)]
-struct User {
-    used: [AtomicU64; KINDS],
 }
 
 impl Quotas {
@@ -124,16 +123,15 @@ impl Quotas {
     /// The account of a user.
     pub fn account(self: &Arc<Quotas>, uid: u32) -> Arc<Account> {
         let mut users = self.users.lock();
-        let known = users.get(&uid).and_then(Weak::upgrade);
-        let user = known.unwrap_or_else(|| {
-            if users.len() == users.capacity() {
-                users.retain(|_, u| u.upgrade().is_some());
-            }
-            let user = Arc::new(User::default());
-            users.insert(uid, Arc::downgrade(&user));
-            user
-        });
-        Arc::new(Account { quotas: self.clone(), user })
+        if let Some(known) = users.get(&uid).and_then(Weak::upgrade) {
+            return known;
+        }
+        if users.len() >= 64 && users.len().is_power_of_two() {
+            users.retain(|_, u| u.upgrade().is_some());
+        }
+        let new = Arc::new(Account { quotas: self.clone(), used: Default::default() });
+        users.insert(uid, Arc::downgrade(&new));
+        new
     }
 
     /// Most that one user may have, and all together.
@@ -142,6 +140,7 @@ impl Quotas {
             Kind::PipePages => (u64::MAX, self.pipe_pages),
             Kind::MountNamespaces => (u64::MAX, self.limit(Limit::MountNamespaces)),
             Kind::Mounts => (u64::MAX, MOUNTS),
+            Kind::AioContexts => (u64::MAX, AIO_CONTEXTS),
             Kind::EpollWatches => (self.limit(Limit::EpollWatches), self.limit(Limit::EpollWatches)),
             Kind::InotifyWatches => (self.limit(Limit::InotifyWatches), self.limit(Limit::InotifyWatches)),
             Kind::InotifyInstances => {
@@ -155,7 +154,7 @@ impl Quotas {
 /// A user of a sandbox, for objects that go on charging.
 pub struct Account {
     quotas: Arc<Quotas>,
-    user: Arc<User>,
+    used: [AtomicU64; KINDS],
 }
 
 fn add(to: Option<&AtomicU64>, n: u64, most: u64) -> bool {
@@ -171,7 +170,7 @@ fn sub(from: Option<&AtomicU64>, n: u64) {
 
 impl Account {
     fn user(&self, kind: Kind) -> Option<&AtomicU64> {
-        self.user.used.get(kind as usize)
+        self.used.get(kind as usize)
     }
 
     fn total(&self, kind: Kind) -> Option<&AtomicU64> {
