@@ -444,3 +444,27 @@ TEST(mount_namespaces_are_allowed) {
     CHECK(atoi(b) > 0);
     for (int i = 0; i < 3; i++) OK(unshare(CLONE_NEWNS));
 }
+TEST(following_a_link_is_an_access) {
+    for (int noatime = 0; noatime < 2; noatime++) {
+        SYS(mkdir("l", 0755));
+        OK(mount("t", "l", "tmpfs", noatime ? MS_NOATIME : 0, "size=64k"));
+        t_make("l/f", "");
+        OK(symlink("f", "l/s"));
+        struct stat a, b;
+        char text[10];
+        OK(lstat("l/s", &a));
+        t_ms(30);
+        OK(stat("l/s", &b));
+        OK(lstat("l/s", &b));
+        int moved = a.st_atim.tv_sec != b.st_atim.tv_sec || a.st_atim.tv_nsec != b.st_atim.tv_nsec;
+        CHECK_EQ(moved, !noatime);
+        // Relative: once is enough.
+        a = b;
+        t_ms(30);
+        CHECK_EQ(readlink("l/s", text, sizeof text), 1);
+        OK(lstat("l/s", &b));
+        CHECK_EQ(a.st_atim.tv_nsec, b.st_atim.tv_nsec);
+        OK(umount("l"));
+        SYS(rmdir("l"));
+    }
+}

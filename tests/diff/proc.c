@@ -595,3 +595,38 @@ TEST(poll_of_the_host_name) {
     CHECK_EQ(p.revents, POLLPRI | POLLERR);
     OK(sethostname(name, strlen(name)));
 }
+// The kilobytes of a line of the mapping at `at` in smaps.
+static long smaps_of(void *at, const char *what) {
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[500], *end;
+    long v = -1;
+    int here = 0;
+    while (v < 0 && fgets(line, sizeof line, f)) {
+        unsigned long from = strtoul(line, &end, 16);
+        if (*end == '-') here = from == (unsigned long)at;
+        else if (here && !strncmp(line, what, strlen(what))) v = atol(line + strlen(what));
+    }
+    fclose(f);
+    return v;
+}
+TEST(smaps_tells_shared_from_private) {
+    size_t n = 1 << 20;
+    char *m = SYS(mmap(0, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    memset(m, 1, n);
+    CHECK_EQ(smaps_of(m, "Shared_Dirty:") + smaps_of(m, "Shared_Clean:"), 0);
+    CHECK(smaps_of(m, "Private_Dirty:") > 0);
+    struct t_gate ready = t_gate(), go = t_gate();
+    int p = FORK();
+    if (p == 0) {
+        memset(m, 2, n);
+        t_open(ready);
+        t_pass(go);
+        _exit(0);
+    }
+    t_pass(ready);
+    CHECK(smaps_of(m, "Shared_Dirty:") > 0);
+    CHECK_EQ(smaps_of(m, "Private_Dirty:"), 0);
+    t_open(go);
+    CHECK_STATUS(t_status(p), "exit 0");
+    CHECK_EQ(smaps_of(m, "Shared_Dirty:"), 0);
+}

@@ -219,6 +219,7 @@ pub fn readlinkat(c: &mut Current, dir: DirFd, path: PathPtr, buf: Ptr, size: i3
         return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());
     }
     perm::allowed(&c.creds(), &p.inode().perm()?, 0)?;
+    vfs::attr::followed(&p.mount, p.inode());
     let text = p.inode().readlink(c)?;
     let n = text.len().min(size as usize);
     c.write_bytes(buf.0, &text[..n])?;

@@ -324,6 +324,16 @@ impl Inode for Node {
     fn attachments(&self) -> Option<&Attachments> {
         Some(&self.attachments)
     }
+    fn followed(&self) {
+        if self.lower.is_some() {
+            return;
+        }
+        let now = hostsys::fs::now();
+        let mut m = self.meta.lock();
+        if vfs::attr::is_old(m.atime, m.mtime, m.ctime, now) {
+            m.atime = now;
+        }
+    }
 }
 
 impl Node {

@@ -6,7 +6,7 @@ use crate::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
 use crate::inode::{InodeRef, SetAttr, TimeSet};
-use crate::mount::MountFlags;
+use crate::mount::{Mount, MountFlags};
 use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm::{self, MAY_EXEC, MAY_WRITE};
@@ -272,7 +272,19 @@ pub fn wants_atime(
             return false;
         }
     }
+    is_old(atime, mtime, ctime, now)
+}
+
+/// Whether relatime would replace a time of last access.
+pub fn is_old(atime: Timespec, mtime: Timespec, ctime: Timespec, now: Timespec) -> bool {
     atime <= mtime || atime <= ctime || now.sec - atime.sec >= 24 * 3600
+}
+
+/// Tells a symbolic link that it was followed or read through `mount`.
+pub fn followed(mount: &Mount, link: &InodeRef) {
+    if !mount.flags().intersects(MountFlags::NOATIME | MountFlags::RDONLY) {
+        link.followed();
+    }
 }
 
 const ST_VALID: i64 = 0x20;

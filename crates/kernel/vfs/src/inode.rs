@@ -244,6 +244,8 @@ pub trait Inode: Send + Sync + Any {
     fn remove_xattr(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
+    /// A symbolic link was followed or read through a mount that keeps times of access.
+    fn followed(&self) {}
     /// Something may be mounted on it.
     fn takes_mounts(&self) -> bool {
         true

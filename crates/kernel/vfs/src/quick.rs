@@ -324,6 +324,7 @@ impl<F> Quick<'_, F> {
         if let Err(e) = perm::may_follow(self.creds, &dir.inode, &link.inode) {
             return self.fail(&way, e);
         }
+        crate::attr::followed(mount, &link.inode);
         self.deeper()?;
         self.ask(&way, Some(&link.inode))?;
         let mut body = link.inode.link_text(self.cx)?;

@@ -10,6 +10,7 @@ pub use crate::mount::Mount;
 pub use crate::path::Path;
 
 use crate::anon;
+use crate::attr;
 use crate::caller::Caller;
 use crate::cred::Creds;
 use crate::dentry::{Cached, S_IFLNK};
@@ -269,6 +270,7 @@ impl<'a> Walker<'a> {
             return Err(Errno::ELOOP);
         }
         perm::may_follow(&self.creds, dir.inode(), link.inode())?;
+        attr::followed(&link.mount, link.inode());
         let inode = link.inode();
         let magic = match inode.magic_link(self.cx) {
             Some(p) => Some(p?),

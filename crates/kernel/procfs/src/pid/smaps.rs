@@ -1,23 +1,70 @@
 //! /proc/PID/smaps and smaps_rollup. The host counts resident pages of a whole address space only,
-//! so the pages of a mapping are its share by size.
+//! so the pages of a mapping are its share by size. Pages count as shared when what they are pages of is mapped more
+//! than once in the sandbox.
 
 use crate::entry::At;
 use crate::host::resident;
 use crate::pid::maps::{Line, header, lines};
 use abi::{PAGE_SIZE, Result};
+use mm::{Mm, Vma, VmaKind};
+use std::collections::HashMap;
 use std::fmt::Write;
+use std::sync::Arc;
+use task::Kernel;
 
 #[derive(Clone, Copy, Default)]
 struct Use {
     rss: u64,
     anon: u64,
+    shmem: u64,
     shared: u64,
     dirty: u64,
     locked: u64,
 }
 
+/// What is mapped how often: files by their inode, anonymous shared memory by its number.
+#[derive(Default)]
+struct Sharing(HashMap<(u64, u64), usize>);
+
+impl Sharing {
+    /// Looks at all address spaces.
+    fn of(k: &Kernel) -> Sharing {
+        let groups: Vec<_> = k.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+        let spaces: HashMap<usize, Arc<Mm>> = groups
+            .iter()
+            .filter_map(|g| Some(g.any_thread()?.mm()))
+            .map(|mm| (Arc::as_ptr(&mm) as usize, mm))
+            .collect();
+        let mut all = Sharing::default();
+        for mm in spaces.values() {
+            mm.with_map(|m| {
+                for key in m.iter().filter_map(Sharing::key) {
+                    *all.0.entry(key).or_default() += 1;
+                }
+            });
+        }
+        all
+    }
+
+    fn key(v: &Vma) -> Option<(u64, u64)> {
+        match (&v.kind, &v.file) {
+            (VmaKind::SharedAnon(n), _) => Some((0, *n)),
+            // Pages of a private mapping that can be written are mostly copies.
+            (_, Some(f)) if v.shared || v.prot & libc::PROT_WRITE == 0 => {
+                let inode = f.inode.as_ref().map_or(0, |i| Arc::as_ptr(i).cast::<()>() as u64);
+                Some((inode, v.offset))
+            }
+            _ => None,
+        }
+    }
+
+    fn shares(&self, v: &Vma) -> bool {
+        Sharing::key(v).and_then(|k| self.0.get(&k)).is_some_and(|n| *n > 1)
+    }
+}
+
 impl Use {
-    fn of(l: &Line, share: (u64, u64)) -> Use {
+    fn of(l: &Line, share: (u64, u64), sharing: &Sharing) -> Use {
         let v = &l.vma;
         if v.prot == libc::PROT_NONE || l.special {
             return Use::default();
@@ -30,7 +77,8 @@ impl Use {
         Use {
             rss,
             anon,
-            shared: if v.shared { rss } else { 0 },
+            shmem: if v.shared { rss } else { 0 },
+            shared: if sharing.shares(v) { rss } else { 0 },
             dirty,
             locked: if v.locked { rss } else { 0 },
         }
@@ -39,6 +87,7 @@ impl Use {
     fn add(&mut self, o: Use) {
         self.rss += o.rss;
         self.anon += o.anon;
+        self.shmem += o.shmem;
         self.shared += o.shared;
         self.dirty += o.dirty;
         self.locked += o.locked;
@@ -53,8 +102,8 @@ impl Use {
         f("Pss_Dirty", self.dirty);
         if rollup {
             f("Pss_Anon", self.anon);
-            f("Pss_File", self.rss - self.anon - self.shared);
-            f("Pss_Shmem", self.shared);
+            f("Pss_File", self.rss - self.anon - self.shmem);
+            f("Pss_Shmem", self.shmem);
         }
         let shared_dirty = self.shared.min(self.dirty);
         f("Shared_Clean", self.shared - shared_dirty);
@@ -118,7 +167,7 @@ fn flags(l: &Line) -> String {
 
 pub fn smaps(at: &At) -> Result<Vec<u8>> {
     let all = lines(at)?;
-    let share = share(at, &all);
+    let (share, sharing) = (share(at, &all), Sharing::of(at.kernel()));
     let mut out = Vec::new();
     for l in &all {
         out.extend(header(l));
@@ -129,7 +178,7 @@ pub fn smaps(at: &At) -> Result<Vec<u8>> {
             "Size:           {size:>8} kB\nKernelPageSize: {:>8} kB\nMMUPageSize:    {:>8} kB\n",
             4, 4
         );
-        Use::of(l, share).print(&mut s, false);
+        Use::of(l, share, &sharing).print(&mut s, false);
         let _ = writeln!(s, "THPeligible:           0\n{}", flags(l));
         out.extend(s.into_bytes());
     }
@@ -140,10 +189,10 @@ pub fn rollup(at: &At) -> Result<Vec<u8>> {
     let all = lines(at)?;
     let user: Vec<&Line> = all.iter().filter(|l| l.vma.start < 1 << 63).collect();
     let (Some(first), Some(last)) = (user.first(), user.last()) else { return Ok(Vec::new()) };
-    let share = share(at, &all);
+    let (share, sharing) = (share(at, &all), Sharing::of(at.kernel()));
     let mut sum = Use::default();
     for l in &all {
-        sum.add(Use::of(l, share));
+        sum.add(Use::of(l, share, &sharing));
     }
     let mut s = format!("{:08x}-{:08x} ---p 00000000 00:00 0 ", first.vma.start, last.vma.end);
     while s.len() < 73 {
