@@ -19,7 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 use sentry::spec::{PlatformName, Running, SandboxSpec, StartError, StartErrorKind};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +58,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     }
     let backing = root::private_tmpfs()?;
     let weighed = backing.try_clone()?;
+    let backing_number = backing.as_raw_fd();
     tmpfs::set_backing(backing);
     let prepared = match PreparedPlatform::new(spec.platform, &maps) {
         Ok(prepared) => prepared,
@@ -69,7 +70,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     };
     privileges::keep_only(CAPABILITIES)?;
     privileges::undumpable()?;
-    filter::install(&filter::Needs::of(&spec, listener.is_some(), channel.as_fd()))?;
+    filter::install(&filter::Needs::of(&spec, listener.is_some(), channel.as_fd(), backing_number))?;
     let platform = match prepared.start() {
         Ok(platform) => platform,
         Err(message) => return failed(&channel, other(message)),

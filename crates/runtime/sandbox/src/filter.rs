@@ -7,7 +7,7 @@ use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when, compile};
 use hostsys::seccomp;
 use sentry::spec::{Overlay, PlatformName, SandboxSpec};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use stub::layout::INTERRUPT_SIGNAL;
 
 /// What a filter depends on.
@@ -19,17 +19,19 @@ pub(crate) struct Needs {
     pub(crate) listens: bool,
     /// The socket to the first command line.
     pub(crate) channel: i32,
+    /// The private tmpfs with the contents of files in memory.
+    pub(crate) backing: i32,
 }
 
 impl Needs {
     /// Those of a sandbox.
-    pub(crate) fn of(spec: &SandboxSpec, listens: bool, channel: BorrowedFd<'_>) -> Needs {
+    pub(crate) fn of(spec: &SandboxSpec, listens: bool, channel: BorrowedFd<'_>, backing: RawFd) -> Needs {
         let written = |readonly: bool, overlay: Overlay| !readonly && overlay == Overlay::None;
         let mounts = || spec.mounts.iter().filter(|m| m.source_fd.is_some());
         let changes = listens
             || written(spec.root.readonly, spec.root.overlay)
             || mounts().any(|m| written(m.readonly, m.overlay));
-        Needs { platform: spec.platform, changes, listens, channel: channel.as_raw_fd() }
+        Needs { platform: spec.platform, changes, listens, channel: channel.as_raw_fd(), backing }
     }
 
     fn compile(&self) -> io::Result<Vec<SockFilter>> {
@@ -45,11 +47,15 @@ impl Needs {
         let fd = Arg::Is(0, self.channel as u32);
         let (send, receive) =
             ([fd, Arg::Is(2, libc::MSG_NOSIGNAL as u32)], [fd, Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]);
+        let backing = [Arg::Is(0, self.backing as u32), Arg::Is(2, 0)];
         let (send, receive): ([&[Arg]; 1], [&[Arg]; 1]) = ([&send], [&receive]);
+        let backing: [&[Arg]; 1] = [&backing];
         let first = [
             Rule { call: libc::SYS_sendmsg, when: &send, why: "the first command line" },
             Rule { call: libc::SYS_recvmsg, when: &receive, why: "the first command line" },
         ];
+        let own = [Rule { call: libc::SYS_unlinkat, when: &backing, why: "files in memory that are gone" }];
+        tables.push(&own);
         tables.push(if self.listens { LISTENING } else { &first });
         compile(&tables)
     }
@@ -280,14 +286,14 @@ mod tests {
     }
 
     fn needs(changes: bool, listens: bool) -> Needs {
-        Needs { platform: PlatformName::Systrap, changes, listens, channel: 9 }
+        Needs { platform: PlatformName::Systrap, changes, listens, channel: 9, backing: 7 }
     }
 
     #[test]
     fn the_tables_compile_and_say_why() {
         for platform in [PlatformName::Systrap, PlatformName::Ptrace] {
             for (changes, listens) in [(false, false), (true, false), (true, true)] {
-                Needs { platform, changes, listens, channel: 3 }.compile().unwrap();
+                Needs { platform, changes, listens, channel: 3, backing: 7 }.compile().unwrap();
             }
         }
         let all = [THREADS, FILES, CHANGES, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE].concat();
@@ -301,6 +307,8 @@ mod tests {
             assert!(!allows(&needs(false, false), rule.call, [5, 0, mode]), "{}", rule.call);
             assert!(allows(&needs(true, false), rule.call, [5, 0, mode]), "{}", rule.call);
         }
+        let unlink = |fd, flags| allows(&needs(false, false), libc::SYS_unlinkat, [fd, 0, flags]);
+        assert!(unlink(7, 0) && !unlink(8, 0) && !unlink(7, libc::AT_REMOVEDIR as u64));
         assert!(!allows(&needs(true, false), libc::SYS_mknodat, [5, 0, u64::from(libc::S_IFCHR)]));
     }
 
