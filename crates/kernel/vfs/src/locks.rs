@@ -7,6 +7,7 @@
 
 use crate::caller::Caller;
 use crate::file::OpenFile;
+use crate::quota::{self, Charge};
 use crate::retry::{Failure, Outcome, retry_on};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
@@ -53,7 +54,12 @@ pub const TO_END: u64 = i64::MAX as u64;
 /// The record locks of an inode: of each owner its ranges by their first byte. Those of one owner never overlap, so a
 /// look at one place takes as long as the number of owners, not of ranges.
 #[derive(Default)]
-struct Records(HashMap<Owner, BTreeMap<u64, Range>>);
+struct Records {
+    of: HashMap<Owner, BTreeMap<u64, Range>>,
+    count: u64,
+    /// What is charged for the ranges, from the first one on.
+    charge: Option<Charge>,
+}
 
 /// The ranges of one owner that meet `start..=end`, the last one first.
 fn meeting(ranges: &BTreeMap<u64, Range>, start: u64, end: u64) -> impl Iterator<Item = &Range> {
@@ -61,9 +67,31 @@ fn meeting(ranges: &BTreeMap<u64, Range>, start: u64, end: u64) -> impl Iterator
 }
 
 impl Records {
+    /// Charges what setting a range may need; ENOLCK when there are too many.
+    fn make_room(&mut self, cx: &dyn Caller) -> Result<()> {
+        // A range may split another one, and is one itself.
+        let most = self.count + 2;
+        match &mut self.charge {
+            Some(c) => c.resize(most),
+            None => {
+                self.charge = cx.quotas().account(cx.creds().uid).charge(quota::Kind::Locks, most);
+                self.charge.is_some()
+            }
+        }
+        .then_some(())
+        .ok_or(Errno::ENOLCK)
+    }
+
+    /// Charges what there is.
+    fn settle(&mut self) {
+        if let Some(c) = &mut self.charge {
+            c.resize(self.count);
+        }
+    }
+
     /// The first range of others that stands in the way.
     fn conflict(&self, owner: Owner, kind: Kind, start: u64, end: u64) -> Option<Range> {
-        let others = self.0.iter().filter(|(o, _)| **o != owner);
+        let others = self.of.iter().filter(|(o, _)| **o != owner);
         let clash = |r: &&Range| kind == Kind::Exclusive || r.kind == Kind::Exclusive;
         others
             .filter_map(|(_, m)| meeting(m, start, end).filter(clash).last())
@@ -73,8 +101,9 @@ impl Records {
 
     /// Takes `start..=end` away from `owner`, splitting what sticks out; says whether anything was held.
     fn clear(&mut self, owner: Owner, start: u64, end: u64) -> bool {
-        let Some(mine) = self.0.get_mut(&owner) else { return false };
+        let Some(mine) = self.of.get_mut(&owner) else { return false };
         let gone: Vec<Range> = meeting(mine, start, end).copied().collect();
+        let before = mine.len() as u64;
         for r in &gone {
             mine.remove(&r.start);
             if r.start < start {
@@ -84,15 +113,17 @@ impl Records {
                 mine.insert(end + 1, Range { start: end + 1, ..*r });
             }
         }
+        self.count = self.count + mine.len() as u64 - before;
         if mine.is_empty() {
-            self.0.remove(&owner);
+            self.of.remove(&owner);
         }
         !gone.is_empty()
     }
 
     fn set(&mut self, mut new: Range) {
         self.clear(new.owner, new.start, new.end);
-        let mine = self.0.entry(new.owner).or_default();
+        let mine = self.of.entry(new.owner).or_default();
+        let before = mine.len() as u64;
         // Merge with neighbours of the same type.
         let left = mine.range(..new.start).next_back().map(|(_, r)| *r);
         if let Some(l) = left.filter(|l| l.kind == new.kind && l.end + 1 == new.start) {
@@ -105,6 +136,7 @@ impl Records {
             new.end = r.end;
         }
         mine.insert(new.start, new);
+        self.count = self.count + mine.len() as u64 - before;
     }
 }
 
@@ -114,6 +146,16 @@ struct Locks {
     records: Mutex<Records>,
     flocks: Mutex<Vec<(u64, Kind)>>,
     queue: WaitQueue,
+}
+
+impl Locks {
+    /// Takes a range of record locks away; says whether anything was held.
+    fn clear(&self, owner: Owner, start: u64, end: u64) -> bool {
+        let mut r = self.records.lock();
+        let any = r.clear(owner, start, end);
+        r.settle();
+        any
+    }
 }
 
 /// (waiter, holder) pairs of POSIX locks.
@@ -198,7 +240,7 @@ pub fn set(
 ) -> Outcome<()> {
     let Some(kind) = kind else {
         if let Some(l) = existing(file)
-            && l.records.lock().clear(owner, start, end)
+            && l.clear(owner, start, end)
         {
             l.queue.notify(Events::ALL);
         }
@@ -217,7 +259,9 @@ pub fn set(
             }
             return Err(Errno::EAGAIN);
         }
+        r.make_room(cx)?;
         r.set(Range { owner, pid, kind, start, end });
+        r.settle();
         Ok(())
     };
     let mut attempt = attempt;
@@ -270,11 +314,10 @@ pub fn flock(cx: &dyn Caller, file: &OpenFile, kind: Option<Kind>, wait: bool) -
 
 /// Closing any descriptor of a file releases the table's POSIX locks on it.
 pub(crate) fn posix_release(file: &OpenFile, table: u64) {
-    if let Some(l) = existing(file) {
-        let any = l.records.lock().clear(Owner::Posix(table), 0, TO_END);
-        if any {
-            l.queue.notify(Events::ALL);
-        }
+    if let Some(l) = existing(file)
+        && l.clear(Owner::Posix(table), 0, TO_END)
+    {
+        l.queue.notify(Events::ALL);
     }
 }
 
@@ -282,7 +325,7 @@ pub(crate) fn posix_release(file: &OpenFile, table: u64) {
 pub(crate) fn file_release(file: &OpenFile) {
     if let Some(l) = existing(file) {
         l.flocks.lock().retain(|(id, _)| *id != file.id);
-        l.records.lock().clear(Owner::File(file.id), 0, TO_END);
+        l.clear(Owner::File(file.id), 0, TO_END);
         l.queue.notify(Events::ALL);
     }
 }
@@ -299,7 +342,7 @@ mod tests {
     }
 
     fn held(r: &Records, owner: Owner) -> Vec<(u64, u64)> {
-        r.0.get(&owner).map_or(Vec::new(), |m| m.values().map(|r| (r.start, r.end)).collect())
+        r.of.get(&owner).map_or(Vec::new(), |m| m.values().map(|r| (r.start, r.end)).collect())
     }
 
     #[test]
@@ -314,9 +357,28 @@ mod tests {
         assert!(r.clear(ME, 12, 30));
         assert_eq!(held(&r, ME), [(10, 11), (31, 39)]);
         r.set(range(ME, Kind::Shared, 0, TO_END));
-        assert_eq!(held(&r, ME), [(0, TO_END)]);
+        assert_eq!((held(&r, ME), r.count), (vec![(0, TO_END)], 1));
         assert!(r.clear(ME, 5, TO_END) && !r.clear(ME, 5, 5) && r.clear(ME, 0, 9));
-        assert!(r.0.is_empty());
+        assert!(r.of.is_empty() && r.count == 0);
+    }
+
+    #[test]
+    fn ranges_are_counted() {
+        let mut r = Records::default();
+        for i in 0..10 {
+            r.make_room(&crate::Internal).unwrap();
+            r.set(range(ME, Kind::Exclusive, i * 10, i * 10 + 5));
+            r.settle();
+        }
+        let charged = |r: &Records| r.charge.as_ref().map(Charge::count);
+        assert_eq!((r.count, charged(&r)), (10, Some(10)));
+        r.clear(ME, 2, 3);
+        r.clear(ME, 20, 60);
+        r.settle();
+        assert_eq!((r.count, charged(&r)), (7, Some(7)));
+        r.clear(ME, 0, TO_END);
+        r.settle();
+        assert_eq!((r.count, charged(&r)), (0, Some(0)));
     }
 
     #[test]

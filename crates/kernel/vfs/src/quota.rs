@@ -29,8 +29,10 @@ pub enum Kind {
     Mounts,
     /// Contexts of asynchronous input and output.
     AioContexts,
+    /// Record locks.
+    Locks,
 }
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 
 /// A value below /proc/sys/fs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +72,8 @@ pub struct Quotas {
     limits: [AtomicU64; LIMITS],
     /// Most pages of all pipes.
     pipe_pages: u64,
+    /// Most record locks.
+    locks: u64,
     total: [AtomicU64; KINDS],
     users: Mutex<BTreeMap<u32, Weak<Account>>>,
     /// Open files.
@@ -86,19 +90,20 @@ impl Quotas {
         let watches = (memory / 100 / 1024).clamp(8192, 1 << 20);
         let namespaces = (memory >> 20).clamp(64, 4096);
         let limits = [files, 1 << 20, 16384, 0, epoll, 128, watches, 16384, namespaces];
-        Quotas::with(limits, (memory / 16 / 4096).max(16384))
+        Quotas::with(limits, (memory / 16 / 4096).max(16384), (memory / 100 / 128).max(65536))
     }
 
     /// Without limits, for tests and for the kernel itself.
     pub fn unlimited() -> Arc<Quotas> {
         let most = i64::MAX as u64;
-        Quotas::with([most, 1 << 20, 0, 0, most, most / INOTIFY_USERS, most, 16384, most], most)
+        Quotas::with([most, 1 << 20, 0, 0, most, most / INOTIFY_USERS, most, 16384, most], most, most)
     }
 
-    fn with(limits: [u64; LIMITS], pipe_pages: u64) -> Arc<Quotas> {
+    fn with(limits: [u64; LIMITS], pipe_pages: u64, locks: u64) -> Arc<Quotas> {
         Arc::new(Quotas {
             limits: limits.map(AtomicU64::new),
             pipe_pages,
+            locks,
             total: Default::default(),
             users: Mutex::default(),
             files: FileCount::new(limits[Limit::FileMax as usize]),
@@ -141,6 +146,7 @@ impl Quotas {
             Kind::MountNamespaces => (u64::MAX, self.limit(Limit::MountNamespaces)),
             Kind::Mounts => (u64::MAX, MOUNTS),
             Kind::AioContexts => (u64::MAX, AIO_CONTEXTS),
+            Kind::Locks => (u64::MAX, self.locks),
             Kind::EpollWatches => (self.limit(Limit::EpollWatches), self.limit(Limit::EpollWatches)),
             Kind::InotifyWatches => (self.limit(Limit::InotifyWatches), self.limit(Limit::InotifyWatches)),
             Kind::InotifyInstances => {
