@@ -630,3 +630,25 @@ TEST(smaps_tells_shared_from_private) {
     CHECK_STATUS(t_status(p), "exit 0");
     CHECK_EQ(smaps_of(m, "Shared_Dirty:"), 0);
 }
+TEST(what_lies_outside_the_root) {
+    SYS(mkdir("jail", 0755));
+    SYS(mkdir("jail/in", 0755));
+    int in = SYS(open("jail/in", O_RDONLY)), out = SYS(open(".", O_RDONLY)), fds = SYS(open("/proc/self/fd", O_RDONLY)), self = SYS(open("/proc/self", O_RDONLY));
+    char n[16], b[400], here[400];
+    snprintf(here, sizeof here, "%s", t_dir);
+    SYS(chroot("jail"));
+    sprintf(n, "%d", in);
+    CHECK_EQ(readlinkat(fds, n, b, sizeof b), 3);
+    CHECK(!memcmp(b, "/in", 3));
+    sprintf(n, "%d", out);
+    ssize_t r = readlinkat(fds, n, b, sizeof b - 1);
+    b[r > 0 ? r : 0] = 0;
+    CHECK_STR(b, here);
+    r = readlinkat(self, "exe", b, sizeof b - 1);
+    b[r > 0 ? r : 0] = 0;
+    CHECK_STR(b, t_self);
+    CHECK(syscall(SYS_getcwd, b, sizeof b) > 0);
+    CHECK(!strncmp(b, "(unreachable)/", 14));
+    int fd = SYS(openat(self, "mountinfo", O_RDONLY));
+    OK(read(fd, b, sizeof b));
+}

@@ -127,7 +127,7 @@ impl At<'_> {
     /// A path as the asking task sees it.
     pub fn show(&self, p: &Path) -> Vec<u8> {
         match self.root() {
-            Some(r) => p.display(&r),
+            Some(r) => p.display_link(&r),
             None => p.display_absolute(),
         }
     }

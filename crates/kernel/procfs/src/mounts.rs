@@ -44,6 +44,11 @@ const PLACES_MAX: usize = 16 << 20;
 impl Places<'_> {
     /// The place of `m`; `None` when the process cannot reach it.
     fn of(&mut self, m: &Arc<Mount>) -> Option<Arc<[u8]>> {
+        let top: Arc<[u8]> = Arc::from(&b"/"[..]);
+        // A process whose root lies inside its mount does not see that mount, but those below its root.
+        if Arc::ptr_eq(m, &self.root.mount) {
+            return Arc::ptr_eq(&m.root, &self.root.dentry).then_some(top);
+        }
         // Down to a mount whose place is known, and up again.
         let mut above = Vec::new();
         let mut at = m.clone();
@@ -51,12 +56,11 @@ impl Places<'_> {
             if self.size > PLACES_MAX {
                 return None;
             }
+            if Arc::ptr_eq(&at, &self.root.mount) {
+                break Some(top);
+            }
             if let Some(p) = self.known.get(&at.id) {
                 break p.clone();
-            }
-            // The process's root may lie inside its mount.
-            if Arc::ptr_eq(&at, &self.root.mount) {
-                break self.learn(&at, Some(Arc::from(&b"/"[..])));
             }
             let Some(point) = at.mountpoint() else { break self.learn(&at, None) };
             let below = point.mount.clone();

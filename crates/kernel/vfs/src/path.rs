@@ -110,14 +110,22 @@ impl Path {
         }
     }
 
-    /// The path as getcwd(2) and /proc show it, seen from `root`: with ` (deleted)` behind the name
-    /// of an unlinked file and `(unreachable)` before a place outside `root`.
+    /// The path as getcwd(2) shows it, seen from `root`: as [`Path::display_link`] with `(unreachable)` before a place
+    /// outside `root`.
     pub fn display(&self, root: &Path) -> Vec<u8> {
-        let (parts, reached) = self.components(Some(root));
         let mut out = Vec::new();
-        if !reached && !self.is_detached() {
+        if !self.reachable_from(root) && !self.is_detached() {
             out.extend_from_slice(b"(unreachable)");
         }
+        out.extend(self.display_link(root));
+        out
+    }
+
+    /// The path as links and maps in /proc show it: from `root`, or for a place outside from the top, with ` (deleted)`
+    /// behind the name of an unlinked file.
+    pub fn display_link(&self, root: &Path) -> Vec<u8> {
+        let (parts, _) = self.components(Some(root));
+        let mut out = Vec::new();
         join(&mut out, &parts);
         if self.dentry.is_unlinked() {
             out.extend_from_slice(b" (deleted)");
