@@ -8,7 +8,7 @@ use hooks::{Kind, Where};
 use oci_spec::runtime::{Hooks, LinuxResources, Spec};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::thread::LinkNameSpaceType;
-use sandbox::state::{Container, Record, State};
+use sandbox::state::{Container, Record, State, Status};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
 
@@ -85,7 +85,9 @@ pub(crate) fn run_create_hooks(hooks: &Hooks, state: &State) -> Result<(), Failu
         return Ok(());
     }
     let told = state_for_hooks(state);
-    hooks::run(hooks, Kind::Prestart, &told, &[])?;
+    // Defined before there was a state for containers in the making: those of today expect this one.
+    let created = hooks::State { status: Status::Created.to_string(), ..told.clone() };
+    hooks::run(hooks, Kind::Prestart, &created, &[])?;
     hooks::run(hooks, Kind::CreateRuntime, &told, &[])?;
     if Kind::CreateContainer.of(hooks).is_empty() {
         return Ok(());

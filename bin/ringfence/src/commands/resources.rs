@@ -1,7 +1,7 @@
 //! `ringfence pause`, `resume`, `update` and `events`: a container's control groups.
 
 use crate::cli::{Events, Global, Id, Update};
-use crate::record::Kept;
+use crate::record::{self, Kept};
 use crate::{Failure, container, pod};
 use bundle::Pod;
 use cgroups::Manager;
@@ -66,6 +66,14 @@ pub(crate) fn update(global: &Global, args: &Update) -> Result<u8, Failure> {
     }
     let _lock = container.lock()?;
     Kept::of(&record).manager()?.set(&resources)?;
+    if let Some(pids) = resources.pids() {
+        if record::is_frozen(&record) {
+            return Err("the container is paused: resume it to change how many tasks it may have".into());
+        }
+        // The limit itself is the kernel's business inside; the host's is wider.
+        let limit = u32::try_from(pids.limit()).ok().filter(|limit| *limit > 0);
+        container::connect(&container)?.limit_tasks(limit)?;
+    }
     Ok(0)
 }
 

@@ -112,3 +112,12 @@ pub fn resident_pages(pid: i32) -> Option<(u64, u64)> {
     let mut fields = text.split_ascii_whitespace().skip(1).map(str::parse);
     Some((fields.next()?.ok()?, fields.next()?.ok()?))
 }
+
+/// Which kind of namespace a file refers to, as a CLONE_NEW* flag; an error for any other file.
+pub fn namespace_kind(file: std::os::fd::BorrowedFd<'_>) -> std::io::Result<i32> {
+    use std::os::fd::AsRawFd;
+    const NS_GET_NSTYPE: libc::c_ulong = 0xb703;
+    // SAFETY: the request takes no argument and touches no memory of ours.
+    let kind = unsafe { libc::ioctl(file.as_raw_fd(), NS_GET_NSTYPE) };
+    if kind < 0 { Err(std::io::Error::last_os_error()) } else { Ok(kind) }
+}

@@ -16,11 +16,19 @@ use vfs::FileSystem;
 
 /// A devtmpfs with its nodes.
 pub fn new() -> Arc<dyn FileSystem> {
+    with_nodes(tmpfs::TmpFs::devtmpfs())
+}
+
+/// The same nodes in a tmpfs, as container runtimes make /dev.
+pub fn on_tmpfs(options: tmpfs::Options) -> Arc<dyn FileSystem> {
+    with_nodes(tmpfs::TmpFs::new(options))
+}
+
+fn with_nodes(fs: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
     memory::register();
-    let fs: Arc<dyn FileSystem> = tmpfs::TmpFs::devtmpfs();
     if let Err(e) = tree::fill(&fs.root()) {
-        // Only a limit on inodes could be the reason, and there is none.
-        log::error!("devtmpfs: {e}");
+        // Only a limit on inodes can be the reason.
+        log::error!("the nodes of /dev: {e}");
     }
     fs
 }

@@ -131,7 +131,7 @@ pub fn mountinfo(at: &At) -> Result<Vec<u8>> {
         let dev = m.root.inode.attr().map_or(0, |a| a.dev);
         let (major, minor) = (abi::stat::major(dev), abi::stat::minor(dev));
         out.extend(format!("{} {parent} {major}:{minor} ", m.id).bytes());
-        escape(&mut out, &Path::display_in_fs(&m.root), SPECIAL);
+        escape(&mut out, &m.sb.path_in_whole(&Path::display_in_fs(&m.root)), SPECIAL);
         out.push(b' ');
         escape(&mut out, &place, SPECIAL);
         out.extend(format!(" {}", m.flags().words()).bytes());

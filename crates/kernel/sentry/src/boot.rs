@@ -106,6 +106,7 @@ pub(crate) fn container(
     if let Some(limit) = spec.pids_limit {
         container.task_limit.store(limit.into(), Ordering::Relaxed);
     }
+    container.set_id_maps(spec.id_maps.clone());
     if container.index() != 0 {
         let files = control_group(spec, &mut fds)?;
         let (procs, shown): (Vec<_>, _) = files.into_iter().partition(|(name, _)| name == "cgroup.procs");

@@ -11,6 +11,7 @@ use abi::{SigInfo, Signal};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 use task::{Container, Current, Kernel, SI_HOST, ThreadGroup, pids};
 use vfs::{FdTable, FsContext, FsView};
@@ -212,6 +213,10 @@ impl Running for Control {
 
     fn freeze(&self, on: bool) {
         self.kernel.freeze(&self.container, on);
+    }
+
+    fn limit_tasks(&self, limit: Option<u32>) {
+        self.container.task_limit.store(limit.map_or(u64::MAX, u64::from), Ordering::Relaxed);
     }
 }
 

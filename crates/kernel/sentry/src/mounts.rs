@@ -109,7 +109,8 @@ fn add(
         "bind" => {
             let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
             let fs = over(host_tree(fds, index, m.overlay)?, m.overlay).map_err(fail)?;
-            let sb = SuperBlock::new(fs);
+            let top = if m.source_is_file { format!("/{FILE_ENTRY}") } else { String::new() };
+            let sb = SuperBlock::part(fs, m.host_root.as_bytes(), top.as_bytes());
             let root = if m.source_is_file { file_entry(&sb).map_err(fail)? } else { sb.root.clone() };
             (sb, root)
         }
@@ -121,6 +122,12 @@ fn add(
         }
         "proc" => {
             let sb = SuperBlock::new(procfs::new(kernel.clone(), container.pids()));
+            let root = sb.root.clone();
+            (sb, root)
+        }
+        "tmpfs" if m.destination == "/dev" => {
+            let options = tmpfs::Options::parse(m.options.join(",").as_bytes()).map_err(fail)?;
+            let sb = SuperBlock::new(devfs::on_tmpfs(options));
             let root = sb.root.clone();
             (sb, root)
         }

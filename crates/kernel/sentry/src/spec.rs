@@ -48,6 +48,8 @@ pub struct SandboxSpec {
     pub devices: Vec<DeviceSpec>,
     /// Most tasks that the container may have at a time; nothing for no limit.
     pub pids_limit: Option<u32>,
+    /// What /proc/PID/uid_map and gid_map show: first id inside, first outside, how many. Empty for all ids as they are.
+    pub id_maps: [Vec<(u32, u32, u32)>; 2],
     /// Kernel parameters as in /proc/sys, dots for slashes.
     pub sysctl: Vec<(String, String)>,
     /// Standard input, output and error of the first process, unless [`console`](Self::console) is set.
@@ -109,7 +111,7 @@ pub struct MountSpec {
     /// directories (or the file, for a file) are created as runc does.
     pub destination: String,
     /// `bind`, `proc`, `tmpfs`, `devtmpfs`, `devpts`, `sysfs`, `mqueue`, `cgroup`, ...
-    /// In an OCI bundle a `tmpfs` on /dev has become `devtmpfs`.
+    /// A `tmpfs` on /dev gets the devices that every container has, as `devtmpfs` does.
     pub fstype: String,
     /// For `bind`: O_PATH descriptor of the source directory, or, with
     /// `source_is_file`, of a directory that holds it as [`FILE_ENTRY`] (a
@@ -117,8 +119,10 @@ pub struct MountSpec {
     pub source_fd: Option<FdIndex>,
     /// The source is not a directory.
     pub source_is_file: bool,
-    /// The source as given, shown in /proc/mounts.
+    /// The source, shown in /proc/mounts: as given, or for `bind` that of the host's file system.
     pub source: String,
+    /// For `bind`: where in the host's file system the source lies, shown in /proc/PID/mountinfo.
+    pub host_root: String,
     /// Mounted read-only. The host's mount is read-only as well then.
     pub readonly: bool,
     /// `noexec` is in force.
@@ -152,6 +156,7 @@ impl MountSpec {
             source_fd: None,
             source_is_file: false,
             source: String::new(),
+            host_root: String::new(),
             readonly: false,
             noexec: false,
             nosuid: false,
@@ -369,6 +374,8 @@ pub trait Running: Send + Sync {
     fn end(&self);
     /// Stops every process of the container, or lets them go on.
     fn freeze(&self, on: bool);
+    /// Changes how many tasks the container may have; nothing for no limit.
+    fn limit_tasks(&self, limit: Option<u32>);
 }
 
 /// A process started by [`Running::exec`].

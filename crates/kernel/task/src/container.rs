@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// How long the tasks of a container may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Ranges of ids of users and of groups: first one inside, first one outside, how many.
+pub type IdMaps = [Vec<(u32, u32, u32)>; 2];
+
 /// A container. It is forgotten with the last of its processes.
 pub struct Container {
     index: u32,
@@ -25,6 +28,8 @@ pub struct Container {
     pub uts: Arc<Leaf<Uts>>,
     /// Root and mounts as it began.
     pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
+    /// Lines of /proc/PID/uid_map and gid_map: first id inside, first outside, how many.
+    id_maps: OnceLock<IdMaps>,
     /// Most tasks at a time, as the pids controller of a control group has it; clone(2) answers EAGAIN beyond.
     pub task_limit: AtomicU64,
     sandbox_limits: Arc<Limits>,
@@ -60,6 +65,7 @@ impl Container {
             joined,
             uts,
             root_fs: Leaf::new(None),
+            id_maps: OnceLock::new(),
             task_limit: AtomicU64::new(u64::MAX),
             sandbox_limits,
             own_limits: OnceLock::new(),
@@ -121,6 +127,16 @@ impl Container {
             Some(groups) => groups.new_space(platform),
             None => platform.new_space(),
         }
+    }
+
+    /// Which ids of the host the container's users and groups are, to be shown. The first call counts.
+    pub fn set_id_maps(&self, maps: IdMaps) {
+        let _ = self.id_maps.set(maps);
+    }
+
+    /// The same as lines of users or of groups; empty for all ids as they are.
+    pub fn id_map(&self, groups: bool) -> &[(u32, u32, u32)] {
+        self.id_maps.get().map_or(&[], |maps| &maps[usize::from(groups)])
     }
 
     /// Records how the first process ended.

@@ -45,7 +45,7 @@ mod waitpid;
 
 pub use charge::Queues;
 pub use clone::{CLEAR_SIGHAND, CloneArgs};
-pub use container::Container;
+pub use container::{Container, IdMaps};
 pub use current::{AltStack, Current, RestartBlock};
 pub use exec::{MAX_ARG_STRLEN, Program};
 pub use exit::abandon;

@@ -67,13 +67,33 @@ pub struct SuperBlock {
     pub root: Arc<Dentry>,
     /// MS_RDONLY for every mount of it.
     pub readonly: std::sync::atomic::AtomicBool,
+    /// Where in a larger file system, which nobody sees as a whole, this part lies; empty for a file system of its own.
+    origin: Vec<u8>,
+    /// The path of what lies there: the root itself, or the one file of a directory that stands for a file.
+    top: Vec<u8>,
 }
 
 impl SuperBlock {
     /// Puts a file system to use.
     pub fn new(fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
+        SuperBlock::part(fs, b"", b"")
+    }
+
+    /// The same for a part of a larger file system: what is `top` here lies at `origin` there.
+    pub fn part(fs: Arc<dyn FileSystem>, origin: &[u8], top: &[u8]) -> Arc<SuperBlock> {
+        let bare = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
         let root = Dentry::root(&*fs);
-        Arc::new(SuperBlock { fs, root, readonly: false.into() })
+        Arc::new(SuperBlock { fs, root, readonly: false.into(), origin: bare(origin), top: bare(top) })
+    }
+
+    /// The path of a place in the whole file system, from its path in this part.
+    pub fn path_in_whole(&self, path: &[u8]) -> Vec<u8> {
+        let below = path.strip_prefix(&*self.top).unwrap_or(path);
+        match below {
+            b"/" if !self.origin.is_empty() => self.origin.clone(),
+            b"" if self.origin.is_empty() => b"/".to_vec(),
+            below => [&self.origin, below].concat(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reading a bundle.
 
 use crate::files::open_regular;
+use crate::host_mounts::HostMounts;
 use crate::mounts::{Translated, translate};
 use crate::namespaces::{self, Namespaces};
 use crate::pod::Pod;
@@ -133,8 +134,9 @@ fn prepare(
         mount_points: Vec::new(),
     }];
     let mut mounts = Vec::new();
+    let hosts = HostMounts::read();
     for (index, mount) in spec.mounts().iter().flatten().enumerate() {
-        let Translated { mut mount, tree } = translate(dir, mount, options)
+        let Translated { mut mount, tree } = translate(dir, mount, options, &hosts)
             .map_err(|Error(message)| Error(format!("mounts[{index}]: {message}")))?;
         if let Some(tree) = tree {
             mount.source_fd = Some(trees.len());
@@ -171,6 +173,7 @@ fn prepare(
         pids_limit: linux.and_then(pids_limit),
         masked_paths: linux.and_then(|l| l.masked_paths().clone()).unwrap_or_default(),
         readonly_paths: linux.and_then(|l| l.readonly_paths().clone()).unwrap_or_default(),
+        id_maps: id_maps.as_ref().map_or_else(Default::default, namespaces::IdMaps::ranges),
         sysctl,
         stdio: if terminal { [first; 3] } else { [first, first + 1, first + 2] },
         console: terminal.then_some(first),

@@ -5,6 +5,7 @@
 //! its working directory and its resource limits.
 
 use crate::config::reason;
+use crate::host_mounts::HostMounts;
 use crate::mounts::clean;
 use crate::{HostTree, Options, Prepared, Result, caps, fail};
 use sentry::spec::{
@@ -114,6 +115,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
     ];
     let cwd = clean(&command.cwd);
     let mut cwd_in_volume = false;
+    let hosts = HostMounts::read();
     for volume in &command.volumes {
         let path = match volume.source.canonicalize() {
             Ok(path) => path,
@@ -122,7 +124,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         let is_file = !path.is_dir();
         let readonly = volume.readonly || options.bind_overlay != Overlay::None;
         cwd_in_volume |= Path::new(&cwd).starts_with(&volume.destination);
-        mounts.push(MountSpec {
+        let mut mount = MountSpec {
             destination: volume.destination.clone(),
             source_fd: Some(trees.len()),
             source_is_file: is_file,
@@ -131,7 +133,9 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
             nodev: true,
             overlay: options.bind_overlay,
             ..MountSpec::new("bind")
-        });
+        };
+        hosts.name(&path, &mut mount);
+        mounts.push(mount);
         trees.push(HostTree { path, readonly, recursive: true, is_file, mount_points: Vec::new() });
     }
     let internal_cwd = ["/proc", "/sys", "/dev"].iter().any(|top| Path::new(&cwd).starts_with(top));
@@ -182,6 +186,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         readonly_paths: Vec::new(),
         devices: Vec::new(),
         pids_limit: None,
+        id_maps: Default::default(),
         sysctl: Vec::new(),
         stdio: if command.terminal { [first; 3] } else { [first, first + 1, first + 2] },
         console: command.terminal.then_some(first),

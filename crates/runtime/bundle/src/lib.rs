@@ -14,6 +14,7 @@ mod devices;
 mod features;
 mod files;
 mod host;
+mod host_mounts;
 mod mounts;
 mod namespaces;
 mod parse;

@@ -1,6 +1,7 @@
 //! Mounts of a configuration.
 
 use crate::config::reason;
+use crate::host_mounts::HostMounts;
 use crate::{HostTree, Options, Result, fail};
 use oci_spec::runtime::Mount;
 use sentry::spec::{Atime, MountSpec, Overlay, PropagationType};
@@ -117,7 +118,12 @@ pub(crate) fn propagation(name: Option<&str>) -> Result<PropagationType> {
 }
 
 /// Translates one mount. A relative bind source is relative to the bundle.
-pub(crate) fn translate(dir: &Path, mount: &Mount, options: &Options) -> Result<Translated> {
+pub(crate) fn translate(
+    dir: &Path,
+    mount: &Mount,
+    options: &Options,
+    hosts: &HostMounts,
+) -> Result<Translated> {
     let mut out = MountSpec {
         destination: clean(&mount.destination().to_string_lossy()),
         source: mount.source().as_ref().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -145,9 +151,6 @@ pub(crate) fn translate(dir: &Path, mount: &Mount, options: &Options) -> Result<
         if out.fstype.is_empty() {
             fail!("type is missing for {}", out.destination);
         }
-        if out.destination == "/dev" && out.fstype == "tmpfs" {
-            out.fstype = "devtmpfs".into();
-        }
         return Ok(Translated { mount: out, tree: None });
     }
     out.fstype = "bind".into();
@@ -159,6 +162,7 @@ pub(crate) fn translate(dir: &Path, mount: &Mount, options: &Options) -> Result<
         Err(error) => fail!("source {}: {}", path.display(), reason(&error)),
     };
     out.source_is_file = !path.is_dir();
+    hosts.name(&path, &mut out);
     let tree = HostTree {
         path,
         readonly: out.readonly || out.overlay != Overlay::None,
@@ -196,7 +200,12 @@ mod tests {
     }
 
     fn parse(json: &str) -> Result<Translated> {
-        translate(Path::new("/"), &serde_json::from_str(json).unwrap(), &Options::default())
+        translate(
+            Path::new("/"),
+            &serde_json::from_str(json).unwrap(),
+            &Options::default(),
+            &HostMounts::default(),
+        )
     }
 
     #[test]
@@ -204,7 +213,7 @@ mod tests {
         let json =
             r#"{"destination":"/dev","type":"tmpfs","options":["nosuid","strictatime","mode=755","ro"]}"#;
         let mount = parse(json).unwrap().mount;
-        assert_eq!(mount.fstype, "devtmpfs");
+        assert_eq!(mount.fstype, "tmpfs");
         assert!(mount.nosuid && mount.readonly && !mount.noexec);
         assert_eq!(mount.options, ["mode=755"]);
     }

@@ -5,9 +5,10 @@
 //! namespace of the sandbox's processes, by path, and, by a container of a pod, the pid and uts namespaces of the
 //! others there; their ipc and network namespaces are one in any case.
 
-use crate::{Result, fail};
+use crate::{Result, fail, open_regular};
 use oci_spec::runtime::{Linux, LinuxIdMapping, LinuxNamespaceType as Type};
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
 /// One kind of namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,14 @@ pub struct IdMaps {
     pub gids: Vec<IdRange>,
 }
 
+impl IdMaps {
+    /// The ranges of users and of groups: first one inside, first one outside, how many.
+    pub(crate) fn ranges(&self) -> [Vec<(u32, u32, u32)>; 2] {
+        let list = |all: &[IdRange]| all.iter().map(|r| (r.inside, r.outside, r.count)).collect();
+        [list(&self.uids), list(&self.gids)]
+    }
+}
+
 /// Reads the namespaces; adds to `warnings` where the container gets more isolation than it was to have.
 /// A `member` of a pod shares namespaces with other containers of its sandbox.
 pub(crate) fn namespaces(linux: &Linux, member: bool, warnings: &mut Vec<String>) -> Result<Namespaces> {
@@ -85,6 +94,9 @@ pub(crate) fn namespaces(linux: &Linux, member: bool, warnings: &mut Vec<String>
         if let Err(error) = path.metadata() {
             let reason = crate::config::reason(&error);
             fail!("linux.namespaces[{index}].path {}: {reason}", path.display());
+        }
+        if kind_of(&path) != Some(flag(typ)) {
+            fail!("linux.namespaces[{index}].path {} is not a {typ} namespace", path.display());
         }
         if member && matches!(typ, Type::Pid | Type::Ipc | Type::Uts) {
             *slot = Namespace::Path(path);
@@ -116,6 +128,26 @@ pub(crate) fn namespaces(linux: &Linux, member: bool, warnings: &mut Vec<String>
         }
     }
     Ok(all)
+}
+
+/// The CLONE_NEW* flag of a kind.
+fn flag(typ: Type) -> i32 {
+    match typ {
+        Type::Pid => libc::CLONE_NEWPID,
+        Type::Network => libc::CLONE_NEWNET,
+        Type::Mount => libc::CLONE_NEWNS,
+        Type::Ipc => libc::CLONE_NEWIPC,
+        Type::Uts => libc::CLONE_NEWUTS,
+        Type::User => libc::CLONE_NEWUSER,
+        Type::Cgroup => libc::CLONE_NEWCGROUP,
+        Type::Time => libc::CLONE_NEWTIME,
+    }
+}
+
+/// The kind of namespace that a file is.
+fn kind_of(path: &Path) -> Option<i32> {
+    let file = open_regular(path).ok()?;
+    hostsys::process::namespace_kind(file.as_fd()).ok()
 }
 
 impl Namespaces {
@@ -207,6 +239,10 @@ mod tests {
         let pid = json!({ "namespaces": [{ "type": "pid", "path": "/proc/self/ns/pid" }] });
         assert!(error(pid).starts_with("linux.namespaces[0].path: joining a pid namespace"));
         assert!(error(gone).contains("namespaces[0].path /nonexistent: no such file"));
+        let other = json!({ "namespaces": [{ "type": "ipc", "path": "/proc/self/ns/uts" }] });
+        assert!(error(other).contains("/proc/self/ns/uts is not a ipc namespace"));
+        let file = json!({ "namespaces": [{ "type": "uts", "path": "/proc/self/status" }] });
+        assert!(error(file).contains("is not a uts namespace"));
         let relative = json!({ "namespaces": [{ "type": "network", "path": "x" }] });
         assert!(error(relative).contains("absolute"));
         let user = json!({ "namespaces": [{ "type": "user", "path": "/proc/self/ns/user" }] });

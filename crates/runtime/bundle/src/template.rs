@@ -91,7 +91,7 @@ mod tests {
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!(prepared.warnings, Vec::<String>::new());
         assert_eq!(prepared.spec.mounts.len(), 5);
-        assert_eq!(prepared.spec.mounts[1].fstype, "devtmpfs");
+        assert_eq!(prepared.spec.mounts[1].fstype, "tmpfs");
         assert_eq!(prepared.spec.stdio, [1, 2, 3]);
         assert!(prepared.trees[0].readonly);
     }

@@ -114,6 +114,11 @@ impl Client {
         self.request(&Request::Freeze { on })
     }
 
+    /// Changes how many tasks the container may have; nothing for no limit.
+    pub fn limit_tasks(&self, limit: Option<u32>) -> Result<(), Error> {
+        self.request(&Request::LimitTasks { limit })
+    }
+
     /// Changes what the sentry logs.
     pub fn log(&self, debug: bool, strace: bool) -> Result<(), Error> {
         self.request(&Request::Log { debug, strace })

@@ -162,6 +162,10 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
                 kernel.freeze(on);
                 Event::Done
             }
+            Request::LimitTasks { limit } => {
+                kernel.limit_tasks(limit);
+                Event::Done
+            }
             Request::Descriptors { .. } | Request::Listen => Event::Refused("the sandbox is set up".into()),
         };
         if channel.send(&answer, &[]).is_err() {

@@ -45,6 +45,11 @@ pub(crate) enum Request {
         /// Size of the terminal, if that is what was passed.
         terminal: Option<WindowSize>,
     },
+    /// How many tasks the container may have; nothing for no limit. Answered with [`Event::Done`].
+    LimitTasks {
+        /// The limit.
+        limit: Option<u32>,
+    },
     /// Stop every process of the container, or let them go on.
     Freeze {
         /// Stop.

@@ -124,9 +124,30 @@ pub fn io(at: &At) -> Result<Vec<u8>> {
     Ok(s.into_bytes())
 }
 
-/// The initial user namespace: every id is itself.
-pub fn id_map(_at: &At) -> Result<Vec<u8>> {
-    line(format_args!("{:>10} {:>10} {:>10}", 0, 0, u32::MAX))
+pub fn uid_map(at: &At) -> Result<Vec<u8>> {
+    id_map(&at.container(), false)
+}
+
+pub fn gid_map(at: &At) -> Result<Vec<u8>> {
+    id_map(&at.container(), true)
+}
+
+/// Nobody maps project ids in a namespace of a container.
+pub fn projid_map(at: &At) -> Result<Vec<u8>> {
+    match at.container().id_map(false) {
+        [] => id_map(&at.container(), false),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The container's user namespace; without ranges of its own every id is itself.
+fn id_map(container: &task::Container, groups: bool) -> Result<Vec<u8>> {
+    let ranges = container.id_map(groups);
+    let all = [(0, 0, u32::MAX)];
+    let ranges = if ranges.is_empty() { &all[..] } else { ranges };
+    let lines =
+        ranges.iter().map(|(inside, outside, count)| format!("{inside:>10} {outside:>10} {count:>10}\n"));
+    Ok(lines.collect::<String>().into_bytes())
 }
 
 pub fn setgroups(_at: &At) -> Result<Vec<u8>> {

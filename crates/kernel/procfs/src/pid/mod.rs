@@ -170,9 +170,9 @@ macro_rules! common {
             writable("loginuid", 0o644, misc::no_id, misc::refuse),
             text("sessionid", misc::no_id),
             private("io", misc::io),
-            writable("uid_map", 0o644, misc::id_map, misc::refuse),
-            writable("gid_map", 0o644, misc::id_map, misc::refuse),
-            writable("projid_map", 0o644, misc::id_map, misc::refuse),
+            writable("uid_map", 0o644, misc::uid_map, misc::refuse),
+            writable("gid_map", 0o644, misc::gid_map, misc::refuse),
+            writable("projid_map", 0o644, misc::projid_map, misc::refuse),
             writable("setgroups", 0o644, misc::setgroups, misc::refuse),
             $($more,)*
         ]

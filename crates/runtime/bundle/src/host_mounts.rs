@@ -1,0 +1,82 @@
+//! The host's mounts, as far as a container's bind mounts show them: /proc/PID/mountinfo names the file system that a
+//! source lies in and the place there, as it would for a bind mount of the host's kernel.
+
+use sentry::spec::MountSpec;
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Debug)]
+struct HostMount {
+    /// What of the file system it shows.
+    root: PathBuf,
+    point: PathBuf,
+    source: String,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct HostMounts(Vec<HostMount>);
+
+impl HostMounts {
+    /// As they are now. Where they cannot be read nothing is known of them.
+    pub(crate) fn read() -> Self {
+        Self::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+    }
+
+    fn parse(mountinfo: &str) -> Self {
+        let mount = |line: &str| {
+            // ID parent major:minor ROOT MOUNTPOINT options [optional...] - type SOURCE options
+            let (left, right) = line.split_once(" - ")?;
+            let mut left = left.split(' ').skip(3);
+            let (root, point) = (unescape(left.next()?).into(), unescape(left.next()?).into());
+            Some(HostMount { root, point, source: unescape(right.split(' ').nth(1)?) })
+        };
+        Self(mountinfo.lines().filter_map(mount).collect())
+    }
+
+    /// Says in a bind mount of `path`, which is canonical, what that is to the host.
+    pub(crate) fn name(&self, path: &Path, mount: &mut MountSpec) {
+        // The longest mount point above it, and of several at one place the last.
+        let above = self.0.iter().filter(|host| path.starts_with(&host.point));
+        let Some(host) = above.max_by_key(|host| host.point.as_os_str().len()) else { return };
+        let below = path.strip_prefix(&host.point).unwrap_or(path);
+        mount.host_root = match below.as_os_str().is_empty() {
+            true => host.root.to_string_lossy().into_owned(),
+            false => host.root.join(below).to_string_lossy().into_owned(),
+        };
+        mount.source.clone_from(&host.source);
+    }
+}
+
+/// Undoes the kernel's octal escapes of space, tab, newline and backslash.
+fn unescape(text: &str) -> String {
+    let mut out = text.to_string();
+    // The backslash last: it begins the others.
+    for (code, plain) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
+        out = out.replace(code, plain);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_have_a_place_in_their_file_system() {
+        let hosts = HostMounts::parse(
+            "27 1 254:0 / / rw - ext4 /dev/vda rw\n\
+             42 27 0:61 /part /srv/my\\040data rw shared:3 - xfs /dev/vdb rw\n",
+        );
+        let named = |path: &str| {
+            let mut mount = MountSpec::new("bind");
+            hosts.name(Path::new(path), &mut mount);
+            (mount.host_root, mount.source)
+        };
+        let want = |root: &str, source: &str| (root.to_string(), source.to_string());
+        assert_eq!(named("/etc/hosts"), want("/etc/hosts", "/dev/vda"));
+        assert_eq!(named("/"), want("/", "/dev/vda"));
+        assert_eq!(named("/srv/my data"), want("/part", "/dev/vdb"));
+        assert_eq!(named("/srv/my data/x"), want("/part/x", "/dev/vdb"));
+    }
+}
