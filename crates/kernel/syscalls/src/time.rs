@@ -172,7 +172,7 @@ pub fn nanosleep(c: &mut Current, req: Ptr, rem: Ptr) -> SysResult {
 
 pub fn clock_nanosleep(c: &mut Current, clock: i32, flags: i32, req: Ptr, rem: Ptr) -> SysResult {
     match clock {
-        libc::CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EINVAL.into()),
+        libc::CLOCK_THREAD_CPUTIME_ID => return Err(Errno::EOPNOTSUPP.into()),
         libc::CLOCK_REALTIME_ALARM | libc::CLOCK_BOOTTIME_ALARM => {
             alarm_clock(c, clock)?;
         }
