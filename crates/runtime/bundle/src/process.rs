@@ -3,6 +3,7 @@
 use crate::{Result, caps, fail, scheduling};
 use oci_spec::runtime::{PosixRlimit, Process};
 use sentry::spec::{CapabilitySets, ProcessSpec, RlimitSpec};
+use std::collections::HashMap;
 
 /// Names of the resource limits in the order of their numbers.
 const RLIMITS: [&str; 16] = [
@@ -50,11 +51,13 @@ pub fn translate(process: &Process) -> Result<ProcessSpec> {
             permitted: caps::mask(sets.permitted())?,
             ambient: caps::mask(sets.ambient())?,
         };
+        // The kernel lets nothing else become ambient.
+        capabilities.ambient &= capabilities.permitted & capabilities.inheritable;
     }
     let user = process.user();
     Ok(ProcessSpec {
         args,
-        env,
+        env: last_of_each(env),
         cwd,
         create_cwd: true,
         uid: user.uid(),
@@ -71,6 +74,23 @@ pub fn translate(process: &Process) -> Result<ProcessSpec> {
         io_priority: process.io_priority().as_ref().map(scheduling::io_priority).transpose()?,
         scheduler: process.scheduler().as_ref().map(scheduling::scheduler).transpose()?,
     })
+}
+
+/// Of a variable that is given more than once the last value counts, in the place of the first.
+fn last_of_each(env: Vec<String>) -> Vec<String> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut kept: Vec<String> = Vec::with_capacity(env.len());
+    for entry in env {
+        let name = entry.split('=').next().unwrap_or_default().to_string();
+        match places.get(&name).and_then(|at| kept.get_mut(*at)) {
+            Some(earlier) => *earlier = entry,
+            None => {
+                places.insert(name, kept.len());
+                kept.push(entry);
+            }
+        }
+    }
+    kept
 }
 
 fn rlimits(process: &Process) -> Result<Vec<RlimitSpec>> {
