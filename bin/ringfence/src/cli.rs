@@ -242,6 +242,9 @@ pub(crate) struct Run {
     /// Leave the container in the background
     #[arg(long, short = 'd')]
     pub(crate) detach: bool,
+    /// Accepted as runc has it: no process of a container becomes the caller's child
+    #[arg(long)]
+    pub(crate) no_subreaper: bool,
     /// Keep the container's state after its end, for delete
     #[arg(long)]
     pub(crate) keep: bool,
@@ -288,6 +291,15 @@ pub(crate) struct Exec {
     /// Pass that many descriptors, from 3 on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) preserve_fds: u32,
+    /// Ignored with a warning: the host's AppArmor does not see the guest
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) apparmor: Option<String>,
+    /// Ignored with a warning: the host's SELinux does not see the guest
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) process_label: Option<String>,
+    /// Control group below the container's own; / is the only one there is
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<String>,
     /// Even in a paused container: the process then waits for resume
     #[arg(long)]
     pub(crate) ignore_paused: bool,

@@ -35,6 +35,11 @@ impl Failure {
     pub(crate) fn with_status(status: u8, message: impl Into<String>) -> Self {
         Self { status, message: message.into() }
     }
+
+    /// The line for the user.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
 }
 
 impl<T: std::fmt::Display> From<T> for Failure {

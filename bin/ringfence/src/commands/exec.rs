@@ -2,6 +2,7 @@
 
 use crate::cli::{Exec, Global};
 use crate::{Failure, container};
+use oci_spec::runtime::Process;
 use sandbox::client::{Client, Error};
 use sandbox::state::{Container, Status};
 use sandbox::terminal::{self, RawMode};
@@ -13,6 +14,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const NOT_STARTED: u8 = 255;
 
 pub(crate) fn run(global: &Global, args: &Exec) -> Result<u8, Failure> {
+    // Whatever goes wrong, the status says that it was not the process's own.
+    attempt(global, args)
+        .map_err(|failure| Failure::with_status(NOT_STARTED, format!("exec failed: {}", failure.message())))
+}
+
+fn attempt(global: &Global, args: &Exec) -> Result<u8, Failure> {
+    check_cgroup(args)?;
     let preserved = container::preserved(args.preserve_fds)?;
     let signals = if args.detach { None } else { Some(relay::block_signals()?) };
     let (found, record) = container::find(global, &args.id)?;
@@ -20,24 +28,22 @@ pub(crate) fn run(global: &Global, args: &Exec) -> Result<u8, Failure> {
         Status::Running | Status::Created => {}
         Status::Paused if args.ignore_paused => {}
         Status::Paused => {
-            return Err(refused("cannot exec in a paused container (use --ignore-paused to override)"));
+            return Err("cannot exec in a paused container (use --ignore-paused to override)".into());
         }
-        Status::Stopped | Status::Creating => return Err(refused("cannot exec in a stopped container")),
+        Status::Stopped | Status::Creating => return Err("cannot exec in a stopped container".into()),
     }
     let (process, size) = process(&found, args)?;
     let console = match (process.terminal, &args.console_socket) {
         (true, Some(socket)) => Some(
             console::open(socket, size)
-                .map_err(|error| refused(format!("console socket {}: {error}", socket.display())))?,
+                .map_err(|error| format!("console socket {}: {error}", socket.display()))?,
         ),
         (true, None) if args.detach => {
-            return Err(refused(
-                "cannot allocate tty if ringfence will detach without setting console socket",
-            ));
+            return Err("cannot allocate tty if ringfence will detach without setting console socket".into());
         }
         (true, None) => Some(container::callers_terminal()?),
         (false, Some(_)) => {
-            return Err(refused("cannot use console socket if ringfence will not detach or allocate tty"));
+            return Err("cannot use console socket if ringfence will not detach or allocate tty".into());
         }
         (false, None) => None,
     };
@@ -52,10 +58,8 @@ pub(crate) fn run(global: &Global, args: &Exec) -> Result<u8, Failure> {
         known => known,
     });
     let attended = client.exec(&process, &files, size).map_err(|error| match error {
-        Error::Refused(error) => {
-            refused(format!("exec failed: unable to start container process: {}", error.message))
-        }
-        error => refused(error.to_string()),
+        Error::Refused(error) => format!("unable to start container process: {}", error.message),
+        error => error.to_string(),
     })?;
     drop(stdio);
     if let Some(file) = &args.internal_pid_file {
@@ -78,8 +82,30 @@ pub(crate) fn run(global: &Global, args: &Exec) -> Result<u8, Failure> {
     Ok(attended.wait(&signals, own.map(AsFd::as_fd))?)
 }
 
-fn refused(message: impl Into<String>) -> Failure {
-    Failure::with_status(NOT_STARTED, message)
+/// Adds the flags' environment to a process's.
+fn add_environment(process: &mut Process, flags: &[String]) -> Result<(), Failure> {
+    if let Some(wrong) =
+        flags.iter().find(|entry| entry.split_once('=').is_none_or(|(name, _)| name.is_empty()))
+    {
+        return Err(format!("invalid environment variable: {wrong:?}; write NAME=VALUE").into());
+    }
+    if !flags.is_empty() {
+        let mut env = process.env().clone().unwrap_or_default();
+        env.extend(flags.iter().cloned());
+        process.set_env(Some(env));
+    }
+    Ok(())
+}
+
+/// There is one control group for all processes of a container, whose kernel is in it too.
+fn check_cgroup(args: &Exec) -> Result<(), Failure> {
+    match &args.cgroup {
+        Some(path) if path != "/" => Err(format!(
+            "--cgroup {path:?} is not supported: all processes of a container are in its own control group, which / stands for"
+        )
+        .into()),
+        _ => Ok(()),
+    }
 }
 
 /// What to run: the file's process, or the container's own with a new command line.
@@ -101,6 +127,12 @@ fn process(container: &Container, args: &Exec) -> Result<(ProcessSpec, WindowSiz
     if let Some(cwd) = &args.cwd {
         process.set_cwd(cwd.into());
     }
+    add_environment(&mut process, &args.env)?;
+    for (flag, value) in [("--apparmor", &args.apparmor), ("--process-label", &args.process_label)] {
+        if value.is_some() {
+            log::warn!("{flag} is ignored: host policies do not see the guest");
+        }
+    }
     let size = process.console_size();
     let side = |length: u64| u16::try_from(length).unwrap_or(u16::MAX);
     let size =
@@ -112,7 +144,6 @@ fn process(container: &Container, args: &Exec) -> Result<(ProcessSpec, WindowSiz
     // Every process of the container is under its filter.
     let profile = config.linux().as_ref().and_then(|linux| linux.seccomp().as_ref());
     spec.seccomp = profile.map(bundle::compile_seccomp).transpose()?.flatten();
-    spec.env.extend(args.env.iter().cloned());
     if let Some(user) = &args.user {
         (spec.uid, spec.gid) = parse_user(user, spec.gid)?;
     }
