@@ -107,15 +107,35 @@ fn parse_overlay(text: &str) -> Result<Overlay2, String> {
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-    let parsed = units.iter().find_map(|(unit, ms)| {
-        let number = text.strip_suffix(unit)?.parse::<u64>().ok()?;
-        Some(Duration::from_millis(number.checked_mul(*ms)?))
-    });
-    match parsed {
+    match parse_duration(text) {
         Some(interval) if !interval.is_zero() => Ok(interval),
         _ => Err("use a number greater than zero and ms, s, m or h".into()),
     }
+}
+
+/// A time as Go writes it: numbers with units, one after the other.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let mut left = text;
+    let mut all = Duration::ZERO;
+    while !left.is_empty() {
+        let digits = left.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, rest) = left.split_at(digits);
+        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let (unit, rest) = rest.split_at(end);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "\u{b5}s" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+        all = all.checked_add(part)?;
+        left = rest;
+    }
+    Some(all)
 }
 
 /// A number of bytes as runc takes it: with a unit of powers of 1024 (b, k, m, g, t, p, also as KB or KiB), or -1.
@@ -342,6 +362,18 @@ pub(crate) struct Update {
     /// That period, in microseconds
     #[arg(long, value_name = "US")]
     pub(crate) cpu_period: Option<u64>,
+    /// Processor time saved from earlier periods that may be used beyond the quota, in microseconds
+    #[arg(long, value_name = "US")]
+    pub(crate) cpu_burst: Option<u64>,
+    /// 1: only what no other group wants (SCHED_IDLE), 0: as usual
+    #[arg(long, value_name = "0|1", allow_hyphen_values = true)]
+    pub(crate) cpu_idle: Option<i64>,
+    /// Period of real-time scheduling, in microseconds
+    #[arg(long, value_name = "US")]
+    pub(crate) cpu_rt_period: Option<u64>,
+    /// Time in that period, in microseconds
+    #[arg(long, value_name = "US", allow_hyphen_values = true)]
+    pub(crate) cpu_rt_runtime: Option<i64>,
     /// Weight against others
     #[arg(long, alias = "cpu-share", value_name = "N")]
     pub(crate) cpu_shares: Option<u64>,
@@ -556,6 +588,18 @@ mod tests {
         let Command::Do(args) = cli.command else { panic!() };
         assert_eq!(args.root.to_str(), Some("/r"));
         assert_eq!(args.args, ["ls", "-l", "--root", "x"]);
+    }
+
+    #[test]
+    fn times() {
+        for (text, ms) in
+            [("5s", 5000), ("1m30s", 90_000), ("1.5s", 1500), ("1h0m1s", 3_601_000), ("2000us", 2)]
+        {
+            assert_eq!(super::parse_interval(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "0", "0s", "5", "-1s", "s", "1x", "1s1", "1e9s", "1..5s", "99999999999999999999h"] {
+            assert!(super::parse_interval(text).is_err(), "{text}");
+        }
     }
 
     #[test]

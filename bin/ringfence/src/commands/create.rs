@@ -30,7 +30,8 @@ pub(crate) fn start(global: &Global, args: &Id) -> Result<u8, Failure> {
     match record.state.status {
         Status::Created => {}
         Status::Stopped => return Err("cannot start a container that has stopped".into()),
-        status => return Err(format!("cannot start an already running container: it is {status}").into()),
+        Status::Running => return Err("cannot start an already running container".into()),
+        status => return Err(format!("cannot start a container in the {status} state").into()),
     }
     let hooks = record::hooks_of(&container);
     if let Err(error) = start_hooks::run(&container, &hooks, &record.state) {

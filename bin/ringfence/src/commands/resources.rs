@@ -96,6 +96,10 @@ fn limits(args: &Update) -> Result<LinuxResources, Failure> {
     cpu.set_shares(args.cpu_shares)
         .set_quota(args.cpu_quota)
         .set_period(args.cpu_period)
+        .set_burst(args.cpu_burst)
+        .set_idle(args.cpu_idle)
+        .set_realtime_period(args.cpu_rt_period)
+        .set_realtime_runtime(args.cpu_rt_runtime)
         .set_cpus(args.cpuset_cpus.clone())
         .set_mems(args.cpuset_mems.clone());
     let mut builder = LinuxResourcesBuilder::default().memory(memory).cpu(cpu);
