@@ -1,21 +1,25 @@
 //! The command line's grammar. Names follow runsc; global flags come before the subcommand.
 
-use crate::USAGE_ERROR;
+use crate::{USAGE_ERROR, logs};
 use bundle::Volume;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use sentry::spec::{Network, Overlay, PlatformName};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Runs containers, or single commands, under a kernel of their own.
 #[derive(Debug, Parser)]
-#[command(name = "ringfence", version = VERSION, subcommand_required = true, arg_required_else_help = false)]
+#[command(name = "ringfence", version = VERSION, subcommand_required = true, arg_required_else_help = false, disable_version_flag = true, args_override_self = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Print the version
+    #[arg(long, short = 'v', short_alias = 'V', action = clap::ArgAction::Version)]
+    version: Option<bool>,
 }
 
 /// In the form in which clients read runc's: dockerd looks for the word "version".
@@ -48,7 +52,7 @@ pub(crate) struct Global {
     #[arg(long, value_parser = parse_overlay, value_name = "SPEC")]
     pub(crate) overlay2: Option<Overlay2>,
     /// Run without root's privileges, the caller being root inside; implied for ordinary users
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "true", value_name = "true|false|auto", value_parser = parse_rootless, action = clap::ArgAction::Set)]
     pub(crate) rootless: bool,
     /// File for errors and warnings of the command line [default: standard error]
     #[arg(long, value_name = "FILE")]
@@ -106,10 +110,19 @@ fn parse_overlay(text: &str) -> Result<Overlay2, String> {
     Ok(Overlay2 { root, binds })
 }
 
+/// `auto` is what `false` is: an ordinary user has no other way.
+fn parse_rootless(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" | "auto" => Ok(false),
+        _ => Err("use true, false or auto".into()),
+    }
+}
+
 fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Some(interval) if !interval.is_zero() => Ok(interval),
-        _ => Err("use a number greater than zero and ms, s, m or h".into()),
+        _ => Err("use a number greater than zero and ms, s, m or h, as 500ms or 1m30s".into()),
     }
 }
 
@@ -210,8 +223,21 @@ pub(crate) enum Command {
     Update(Update),
     /// Show what a container uses, and when memory runs out
     Events(Events),
+    /// Not there yet: fails
+    #[command(hide = true, disable_help_flag = true)]
+    Checkpoint(Absent),
+    /// Not there yet: fails
+    #[command(hide = true, disable_help_flag = true)]
+    Restore(Absent),
     /// Change what a running sandbox logs, to its --debug-log; list its processes; profile it
     Debug(Debug),
+}
+
+/// A command line that is refused whatever it says.
+#[derive(Debug, Args)]
+pub(crate) struct Absent {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -536,7 +562,8 @@ pub(crate) struct Delete {
 
 /// Parses the process's arguments; an error has been shown and gives the exit status.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|error| {
+    let args = as_clap_takes_them(std::env::args_os());
+    Cli::try_parse_from(&args).map_err(|error| {
         if !error.use_stderr() {
             let _ = error.print();
             return ExitCode::SUCCESS;
@@ -546,9 +573,58 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
         let what = lines.join(" ");
         let what = what.strip_prefix("error: ").unwrap_or(&what);
-        crate::logs::complain(&format!("{}; see ringfence --help", what.trim_end_matches(':')));
+        let (log, format) = log_of(&args);
+        let message = format!("{}; see ringfence --help", what.trim_end_matches(':'));
+        logs::tell(log.as_deref(), format, &message);
         ExitCode::from(USAGE_ERROR)
     })
+}
+
+/// Where a command line that makes no sense wants its errors: the caller may look nowhere else.
+fn log_of(args: &[OsString]) -> (Option<PathBuf>, LogFormat) {
+    let Ok(found) = Cli::command().ignore_errors(true).try_get_matches_from(args) else {
+        return (None, LogFormat::Text);
+    };
+    let log = found.try_get_one::<PathBuf>("log").ok().flatten().cloned();
+    let format = found.try_get_one::<LogFormat>("log_format").ok().flatten().copied();
+    (log, format.unwrap_or(LogFormat::Text))
+}
+
+/// Global flags as callers of runc and runsc write them: with a single dash, and `--rootless true` in two words.
+fn as_clap_takes_them(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let grammar = Cli::command();
+    let takes_value = |flag: &str| {
+        let name = flag.trim_start_matches('-');
+        grammar.get_arguments().any(|known| {
+            known.get_long() == Some(name)
+                && known.get_action().takes_values()
+                && !known.is_require_equals_set()
+        })
+    };
+    let mut args = args.into_iter().peekable();
+    let mut taken: Vec<OsString> = args.next().into_iter().collect();
+    while let Some(flag) = args.next_if(|arg| arg.as_encoded_bytes().starts_with(b"-")) {
+        let Some(text) = flag.to_str() else {
+            taken.push(flag);
+            continue;
+        };
+        let short = text.len() <= 2 || text.starts_with("--");
+        let mut text = if short { text.to_string() } else { format!("-{text}") };
+        if takes_value(&text) {
+            taken.push(text.into());
+            taken.extend(args.next());
+            continue;
+        }
+        let value = |arg: &OsString| ["true", "false", "auto"].iter().any(|value| arg == value);
+        if text == "--rootless"
+            && let Some(value) = args.next_if(value)
+        {
+            text = format!("{text}={}", value.to_string_lossy());
+        }
+        taken.push(text.into());
+    }
+    taken.extend(args);
+    taken
 }
 
 #[cfg(test)]
@@ -572,7 +648,6 @@ mod tests {
     }
 
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_grammar_is_consistent() {
@@ -600,6 +675,25 @@ mod tests {
         for text in ["", "0", "0s", "5", "-1s", "s", "1x", "1s1", "1e9s", "1..5s", "99999999999999999999h"] {
             assert!(super::parse_interval(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn global_flags_as_others_write_them() {
+        let parse = |line: &[&str]| {
+            let words = std::iter::once("ringfence").chain(line.iter().copied());
+            Cli::try_parse_from(as_clap_takes_them(words.map(OsString::from)))
+        };
+        let cli = parse(&["-root", "/s", "-log=/l", "--rootless", "true", "-debug", "list", "-q"]).unwrap();
+        assert_eq!(cli.global.root.as_deref(), Some("/s".as_ref()));
+        assert!(cli.global.rootless && cli.global.debug && cli.global.log.is_some());
+        assert!(parse(&["--rootless", "do", "true"]).unwrap().global.rootless);
+        for line in [["--rootless", "auto", "list"], ["--rootless=false", "--debug", "list"]] {
+            assert!(!parse(&line).unwrap().global.rootless, "{line:?}");
+        }
+        // A value is not a flag, and what follows the command is the command's.
+        assert_eq!(parse(&["--root", "-abc", "list"]).unwrap().global.root.as_deref(), Some("-abc".as_ref()));
+        let Command::Do(args) = parse(&["do", "ls", "-rootless"]).unwrap().command else { panic!() };
+        assert_eq!(args.args, ["ls", "-rootless"]);
     }
 
     #[test]

@@ -36,12 +36,17 @@ fn append(path: &Path) -> Result<File, Failure> {
 
 /// Tells the user why ringfence failed: a line on standard error, and one in the log.
 pub(crate) fn report(global: &Global, message: &str) {
+    tell(global.log.as_deref(), global.log_format, message);
+}
+
+/// The same for a command line that could not be read.
+pub(crate) fn tell(log: Option<&Path>, format: LogFormat, message: &str) {
     complain(message);
     let message = &logging::one_line(message);
-    if let Some(Ok(mut file)) = global.log.as_deref().map(append) {
-        let line = match format(global) {
-            Format::Json => logging::json_line("error", message),
-            Format::Text => format!("E {} {message}\n", logging::timestamp()),
+    if let Some(Ok(mut file)) = log.map(append) {
+        let line = match format {
+            LogFormat::Json => logging::json_line("error", message),
+            LogFormat::Text => format!("E {} {message}\n", logging::timestamp()),
         };
         let _ = file.write_all(line.as_bytes());
     }

@@ -93,6 +93,8 @@ fn dispatch(cli: &Cli) -> Result<u8, Failure> {
         Command::Resume(args) => commands::resources::resume(global, args),
         Command::Update(args) => commands::resources::update(global, args),
         Command::Events(args) => commands::resources::events(global, args),
+        Command::Checkpoint(_) => Err("checkpoint is not supported yet".into()),
+        Command::Restore(_) => Err("restore is not supported yet".into()),
         Command::Debug(args) => commands::debug::run(global, args),
     }
 }

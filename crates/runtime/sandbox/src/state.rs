@@ -122,7 +122,7 @@ pub fn valid_id(id: &str) -> bool {
 /// Claims an id. Errors are lines for the user.
 pub fn claim(root: &Path, id: &str) -> Result<Claim, String> {
     if !valid_id(id) {
-        return Err(format!("invalid container ID {id:?}: use letters, digits and any of _+-."));
+        return Err(format!("invalid container ID {id:?}: use at most 200 letters, digits and any of _+-."));
     }
     let hint = |error: io::Error| {
         format!("state directory {}: {error}; choose another with --root, or use --rootless", root.display())
