@@ -42,6 +42,19 @@ usage: containerd-shim-ringfence-v1 [FLAGS] [start | delete]
 docs/ and README.md of Ringfence say how containerd's configuration names the runtime and its options.
 ";
 
+/// The library tells these mistakes in a form for programmers.
+fn check_flags() -> Result<(), String> {
+    let args: Vec<_> = std::env::args_os().skip(1).collect();
+    let flags = containerd_shim::parse(&args).map_err(|error| match error {
+        containerd_shim::Error::InvalidArgument(what) => what,
+        error => error.to_string(),
+    })?;
+    if flags.namespace.is_empty() {
+        return Err("-namespace is missing, which containerd gives when it starts a shim".into());
+    }
+    Ok(())
+}
+
 fn main() {
     let given = |names: &[&str]| std::env::args().skip(1).any(|arg| names.contains(&arg.as_str()));
     if given(&["-info", "--info"]) {
@@ -58,6 +71,10 @@ fn main() {
     if given(&["-h", "-help", "--help"]) {
         print!("{HELP}");
         return;
+    }
+    if let Err(why) = check_flags() {
+        eprintln!("{RUNTIME}: {why}; see --help");
+        std::process::exit(1);
     }
     containerd_shim::run::<Service>(RUNTIME, None);
 }
