@@ -60,11 +60,7 @@ impl Settings {
     /// From what containerd sent, if it sent anything.
     pub(crate) fn from_any(any: Option<&Any>) -> Result<Self, String> {
         let Some(any) = any.filter(|any| !any.type_url.is_empty()) else {
-            return match std::fs::read_to_string(DEFAULT_CONFIG) {
-                Ok(text) => Self::from_toml(&text, DEFAULT_CONFIG),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-                Err(error) => Err(format!("{DEFAULT_CONFIG}: {error}")),
-            };
+            return Self::from_default_file(DEFAULT_CONFIG);
         };
         match any.type_url.rsplit('/').next().unwrap_or_default() {
             "containerd.runc.v1.Options" => Self::from_runc(&any.value),
@@ -129,6 +125,10 @@ impl Settings {
             }
             Err(error) => return Err(format!("runtime options: {error}")),
         }
+        // Named by an example to copy, and no less optional for that.
+        if path == DEFAULT_CONFIG {
+            return Self::from_default_file(&path);
+        }
         if !path.is_empty() {
             let text =
                 std::fs::read_to_string(&path).map_err(|error| format!("ConfigPath {path}: {error}"))?;
@@ -136,6 +136,15 @@ impl Settings {
         }
         let text = String::from_utf8(body).map_err(|_| "ConfigBody is not text".to_string())?;
         Self::from_toml(&text, "ConfigBody")
+    }
+
+    /// The file that need not be there.
+    fn from_default_file(path: &str) -> Result<Self, String> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::from_toml(&text, path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(format!("{path}: {error}")),
+        }
     }
 
     fn from_toml(text: &str, whence: &str) -> Result<Self, String> {
@@ -230,6 +239,16 @@ mod tests {
         assert_eq!((settings.binary_name.as_str(), settings.io_uid), ("/x/ringfence", 7));
         assert_eq!(settings.state_dir("k8s.io"), Path::new("/run/r/k8s.io"));
         assert_eq!(settings.flags(), ["--systemd-cgroup"]);
+    }
+
+    #[test]
+    fn the_usual_file_need_not_be_there() {
+        assert!(Settings::from_default_file("/nonexistent/ringfence.toml").is_ok());
+        if !Path::new(DEFAULT_CONFIG).exists() {
+            assert!(Settings::from_any(Some(&runtime_options(2, DEFAULT_CONFIG))).is_ok());
+        }
+        let other = Settings::from_any(Some(&runtime_options(2, "/nonexistent/x.toml"))).unwrap_err();
+        assert!(other.contains("/nonexistent/x.toml"), "{other}");
     }
 
     #[test]
