@@ -610,3 +610,19 @@ TEST(credentials_of_nobody) {
     CHECK_ERR(send_cred(s[0], (struct ucred){-1, 0, 0}), ESRCH);
     CHECK_CHILD(SYS(setuid(1000)); CHECK_ERR(send_cred(s[0], (struct ucred){4000000, 1000, 0}), EPERM));
 }
+TEST(name_has_the_mode_of_the_socket) {
+    struct sockaddr_un a;
+    int s = SYS(socket(AF_UNIX, SOCK_STREAM, 0));
+    OK(fchmod(s, 0640));
+    umask(0007);
+    socklen_t n = name(&a, "moded");
+    OK(bind(s, (void *)&a, n));
+    struct stat st;
+    OK(stat("moded", &st));
+    CHECK_EQ(st.st_mode, S_IFSOCK | 0640);
+    s = SYS(socket(AF_UNIX, SOCK_DGRAM, 0));
+    n = name(&a, "plain");
+    OK(bind(s, (void *)&a, n));
+    OK(stat("plain", &st));
+    CHECK_EQ(st.st_mode, S_IFSOCK | 0770);
+}

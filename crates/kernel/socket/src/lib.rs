@@ -20,6 +20,7 @@ pub mod options;
 pub mod unix;
 
 pub use file::SocketFile;
+pub use names::Naming;
 pub use ops::{Control, Names, Received, SendRequest, SocketOps, Ucred};
 pub use options::Options;
 

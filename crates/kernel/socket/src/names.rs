@@ -5,15 +5,42 @@ use abi::{Errno, Result};
 use vfs::fs_context::FsView;
 use vfs::perm::{self, MAY_WRITE};
 use vfs::walk::{Lookup, Start, lookup};
-use vfs::{Caller, InodeRef, NewNode, dir};
+use vfs::{Caller, InodeRef, NewNode, OpenFile, dir};
+
+/// Names for bind(2): what it makes has the permission bits of the socket itself, less the umask.
+pub struct Naming<'a> {
+    view: &'a FsView,
+    mode: u32,
+}
+
+impl<'a> Naming<'a> {
+    /// For a socket as an open file.
+    pub fn new(view: &'a FsView, socket: &OpenFile) -> Result<Naming<'a>> {
+        Ok(Naming { view, mode: socket.attr()?.mode & 0o7777 })
+    }
+}
+
+impl Names for Naming<'_> {
+    fn make(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
+        make(cx, self.view, path, self.mode)
+    }
+
+    fn find(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
+        self.view.find(cx, path)
+    }
+}
+
+fn make(cx: &dyn Caller, view: &FsView, path: &[u8], mode: u32) -> Result<InodeRef> {
+    match dir::mknod(cx, view, &Start::Cwd, path, &NewNode::Socket, mode) {
+        Ok(p) => Ok(p.inode().clone()),
+        Err(Errno::EEXIST) => Err(Errno::EADDRINUSE),
+        Err(e) => Err(e),
+    }
+}
 
 impl Names for FsView {
     fn make(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
-        match dir::mknod(cx, self, &Start::Cwd, path, &NewNode::Socket, 0o777) {
-            Ok(p) => Ok(p.inode().clone()),
-            Err(Errno::EEXIST) => Err(Errno::EADDRINUSE),
-            Err(e) => Err(e),
-        }
+        make(cx, self, path, 0o777)
     }
 
     fn find(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {

@@ -4,7 +4,7 @@ use crate::arg::{Fd, Ptr};
 use crate::at::real_file;
 use crate::install::{install, install_pair};
 use abi::{Errno, Result};
-use socket::{SocketFile, Ucred, family, io, options};
+use socket::{Naming, SocketFile, Ucred, family, io, options};
 use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::{Caller, OpenFile};
@@ -72,7 +72,8 @@ pub fn socketpair(c: &mut Current, domain: i32, kind: i32, protocol: i32, fds: P
 pub fn bind(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let addr = read_addr(c, addr, len)?;
-    s.ops()?.bind(c, &**c.fs().view(), &addr)?;
+    let view = c.fs().view();
+    s.ops()?.bind(c, &Naming::new(&view, s.file())?, &addr)?;
     Ok(0)
 }
 
