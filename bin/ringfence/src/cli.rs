@@ -611,8 +611,13 @@ fn as_clap_takes_them(args: impl IntoIterator<Item = OsString>) -> Vec<OsString>
         let short = text.len() <= 2 || text.starts_with("--");
         let mut text = if short { text.to_string() } else { format!("-{text}") };
         if takes_value(&text) {
-            taken.push(text.into());
-            taken.extend(args.next());
+            // In one word, as the value may begin with a dash.
+            let mut whole = OsString::from(text);
+            if let Some(value) = args.next() {
+                whole.push("=");
+                whole.push(value);
+            }
+            taken.push(whole);
             continue;
         }
         let value = |arg: &OsString| ["true", "false", "auto"].iter().any(|value| arg == value);
