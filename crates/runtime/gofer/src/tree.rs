@@ -110,18 +110,28 @@ fn attach(
     }
     for point in hidden_below(mountinfo, &tree.path, !tree.recursive) {
         if let Ok(below) = point.strip_prefix(&tree.path) {
-            cover(stage, &Path::new(&name).join(below))?;
+            let place = Path::new(&name).join(below);
+            cover(stage, &place).map_err(|error| {
+                std::io::Error::new(error.kind(), format!("{} cannot be hidden: {error}", point.display()))
+            })?;
         }
     }
     Ok(())
 }
 
-/// Mounts something empty over `path`.
+/// Mounts something empty over `path`, or over the directory on the way to it that may not be entered: today nobody of the sandbox
+/// gets beyond that one, but its permissions are the host's to change.
 fn cover(stage: &Stage, path: &Path) -> std::io::Result<()> {
-    let is_dir = match statat(stage.dir(), path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
+    let (path, is_dir) = match statat(stage.dir(), path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => (path, FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
         // Covered by a later mount of the host already.
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
+        Err(error @ rustix::io::Errno::ACCESS) => {
+            let visible = |p: &&Path| statat(stage.dir(), *p, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            // The first part is the tree itself: one that may not be entered at all is an error.
+            let inside = |p: &&Path| p.components().count() > 1;
+            (path.ancestors().skip(1).filter(inside).find(visible).ok_or(error)?, true)
+        }
         Err(error) => return Err(error.into()),
     };
     let empty = if is_dir { EMPTY_DIR } else { EMPTY_FILE };
