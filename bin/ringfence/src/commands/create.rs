@@ -245,6 +245,10 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     if host.is_none() && (network.is_some() || spec.hooks().is_some()) {
         show_network(&mut prepared, sandbox.pid());
     }
+    // `start` says it for a container that waits.
+    if command == "run" && host.is_none() && prepared.spec.interfaces.links.len() > 1 {
+        warn_of_network();
+    }
     let dir = claim.container().dir()?;
     let listener = channel::listen_in(dir.as_fd(), state::SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
@@ -261,6 +265,13 @@ fn show_network(prepared: &mut Prepared, pid: i32) {
     }
 }
 
+/// A container with interfaces looks as if it could be reached, published ports included.
+fn warn_of_network() {
+    log::warn!(
+        "the container's network interfaces are shown, but there is no network stack yet: nothing connects through them"
+    );
+}
+
 /// Docker's newer daemons and `ctr --cni` set the network up between `create` and `start`. Of a namespace that holds nothing
 /// but its loopback interface there is nothing to tell.
 fn show_network_again(client: &Client, record: &Record) {
@@ -268,6 +279,7 @@ fn show_network_again(client: &Client, record: &Record) {
     if matches!(pod::of(record), Pod::Member(_)) || !netview::has_more_than_loopback(pid) {
         return;
     }
+    warn_of_network();
     let path = format!("/proc/{pid}/ns/net");
     let looked = std::fs::File::open(&path).and_then(|namespace| netview::look(namespace.as_fd()));
     let told = looked.map_err(Failure::from).and_then(|found| Ok(client.show_network(&found)?));
