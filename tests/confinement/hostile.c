@@ -97,7 +97,8 @@ static int broken_stub(void) {
 // Reads at a shared position and leaves the sentry waiting in the middle.
 static int stalled_read(void) {
     static char buf[300000];
-    int fd = open("/tmp/hostile", O_RDWR | O_CREAT | O_TRUNC, 0600), st;
+    char name[] = "/tmp/hostile.XXXXXX";
+    int fd = mkstemp(name), st;
     if (write(fd, buf, sizeof buf) != sizeof buf || lseek(fd, 0, SEEK_SET)) return 0;
     pid_t p = fork();
     if (!p) {

@@ -2,7 +2,7 @@
 import argparse, json, os, shutil, subprocess, sys, tempfile, time, traceback
 from select import select as ready
 
-from select_tests import select as chosen_tests, test_names
+from select_tests import select as chosen_tests, prefix_optional
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -40,6 +40,8 @@ class Ringfence:
         self.binary = self.scratch + "/bin/ringfence"
         os.mkdir(self.scratch + "/bin")
         shutil.copy(args.runtime, self.binary)
+        if os.path.exists(args.runtime + ".debug"):
+            shutil.copy(args.runtime + ".debug", self.binary + ".debug")
         # The terminal tests need a program without arguments: a wrapper that adds the platform.
         self.program = self.scratch + "/ringfence"
         with open(self.program, "w") as f:
@@ -134,7 +136,7 @@ def main_loop(rf, names, only):
     """Runs every test_ function; each one must also leave nothing behind."""
     passed, failed, skipped = 0, 0, 0
     try:
-        chosen = chosen_tests([n for n in names if n.startswith("test_")], only, test_names)
+        chosen = chosen_tests([n for n in names if n.startswith("test_")], only, prefix_optional)
     except SystemExit:
         shutil.rmtree(rf.scratch, ignore_errors=True)
         raise

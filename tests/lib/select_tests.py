@@ -14,6 +14,6 @@ def select(names, globs, alias=lambda name: (name,)):
     return [n for n in names if not globs or n in wanted]
 
 
-def test_names(name):
+def prefix_optional(name):
     """A test function may be named with and without its prefix."""
     return name, name.removeprefix("test_")
