@@ -13,8 +13,10 @@ use sandbox::launch::{Files, Holds, Sandbox, launch};
 use sandbox::member;
 use sandbox::state::{self, Claim, Record, State, Status};
 use sentry::spec::Target;
+use std::io::IsTerminal;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 pub(crate) fn create(global: &Global, args: &Create) -> Result<u8, Failure> {
     let mut made = set_up(global, args, "create", false)?;
@@ -174,7 +176,7 @@ fn set_up(global: &Global, args: &Create, command: &str, foreground: bool) -> Re
     let claim = state::claim(&container::state_dir(global), &args.id)?;
     let mut record = record(args, &prepared, foreground)?;
     let mut groups = Groups(record::manager(global, &spec, &args.id)?);
-    if groups.0.as_ref().is_some_and(Manager::in_use) {
+    if groups.0.as_ref().is_some_and(stays_in_use) {
         groups.0 = None;
         return Err(
             "the control group of the container has processes in it; choose another linux.cgroupsPath".into(),
@@ -265,9 +267,27 @@ fn show_network(prepared: &mut Prepared, pid: i32) {
     }
 }
 
-/// A container with interfaces looks as if it could be reached, published ports included.
+/// Whether a control group has processes, and not such that are just ending: those of a container whose command line was killed
+/// may still be, although nothing says any more that it lives.
+fn stays_in_use(group: &Manager) -> bool {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    const PAUSE: Duration = Duration::from_millis(10);
+    let end = Instant::now() + PATIENCE;
+    while group.in_use() {
+        if Instant::now() >= end {
+            return true;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    false
+}
+
+/// A container with interfaces looks as if it could be reached, published ports included. Said to people only: Podman hands on what
+/// `start` writes as what the program wrote.
 fn warn_of_network() {
-    log::warn!(
+    let level = if std::io::stderr().is_terminal() { log::Level::Warn } else { log::Level::Debug };
+    log::log!(
+        level,
         "the container's network interfaces are shown, but there is no network stack yet: nothing connects through them"
     );
 }
