@@ -444,6 +444,38 @@ TEST(mount_namespaces_are_allowed) {
     CHECK(atoi(b) > 0);
     for (int i = 0; i < 3; i++) OK(unshare(CLONE_NEWNS));
 }
+TEST(mounts_do_not_move_to_another_namespace) {
+    dirs();
+    struct t_gate g = t_gate(), h = t_gate();
+    pid_t p = FORK();
+    if (p == 0) {
+        OK(unshare(CLONE_NEWNS));
+        OK(mount(0, "/", 0, MS_REC | MS_PRIVATE, 0));
+        OK(mount("t", "b", "tmpfs", 0, "size=64k"));
+        SYS(mkdir("b/d", 0755));
+        t_open(g);
+        t_pass(h);
+        // What is taken apart is what the namespace has counted.
+        OK(umount2("b", MNT_DETACH));
+        OK(mount("t", "b", "tmpfs", 0, "size=64k"));
+        _exit(0);
+    }
+    t_pass(g);
+    OK(mount("t", "a", "tmpfs", 0, "size=64k"));
+    for (int i = 0; i < 30; i++) {
+        char name[10];
+        sprintf(name, "a/%d", i);
+        SYS(mkdir(name, 0755));
+        OK(mount("t", name, "tmpfs", 0, "size=4k"));
+    }
+    char there[200];
+    snprintf(there, sizeof there, "/proc/%d/root%s/b/d", p, t_dir);
+    CHECK_ERR(mount("a", there, 0, MS_MOVE, 0), EINVAL);
+    CHECK_ERR(mount("a", there, 0, MS_BIND, 0), EINVAL);
+    t_open(h);
+    CHECK_STATUS(t_status(p), "exit 0");
+    OK(umount2("a", MNT_DETACH));
+}
 TEST(following_a_link_is_an_access) {
     for (int noatime = 0; noatime < 2; noatime++) {
         SYS(mkdir("l", 0755));

@@ -158,7 +158,12 @@ impl MountNs {
             return Err(Errno::EINVAL);
         }
         let at = at.clone().cross_mounts();
-        if at.is_dir() != m.root.is_dir() {
+        if at.dentry.is_unlinked() || !at.inode().takes_mounts() {
+            return Err(Errno::ENOENT);
+        }
+        // Another namespace counts its own mounts, and has a lock of its own: what is moved there at the same time could make a
+        // loop.
+        if !self.contains(&at.mount) || at.is_dir() != m.root.is_dir() {
             return Err(Errno::EINVAL);
         }
         let mut p = at.mount.clone();
