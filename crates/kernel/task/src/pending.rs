@@ -57,6 +57,12 @@ impl Pending {
     /// Queues the signal of a POSIX timer, whatever is pending already. The timer was charged for it when it was made.
     pub(crate) fn push_expiry(&mut self, s: Signal, info: SigInfo, expiry: Expiry) {
         self.set.add(s);
+        // One that is set anew again and again leaves an entry each time, which only delivery would take away.
+        if let Some(q) = self.queues.get_mut(&s.raw())
+            && q.len() == q.capacity()
+        {
+            q.retain(|entry| entry.expiry.as_ref().is_none_or(Expiry::is_current));
+        }
         self.queue(s, Entry { info, expiry: Some(expiry), _charge: None });
     }
 

@@ -109,6 +109,11 @@ impl Expiry {
         true
     }
 
+    /// True while the timer has neither been set anew nor deleted.
+    pub(crate) fn is_current(&self) -> bool {
+        self.timer.state.lock().serial == self.serial
+    }
+
     /// The signal is taken away without being delivered.
     pub(crate) fn discard(&self) {
         let mut s = self.timer.state.lock();
