@@ -82,11 +82,12 @@ impl IoSignals for Signals {
         }
         let groups: Vec<_> = {
             let t = k.tree.lock();
-            let mine = |n: &&task::Node| match owner.kind {
-                F_OWNER_PGRP => n.pgid == owner.id,
-                _ => n.group.tgid == owner.id,
-            };
-            t.nodes.values().filter(mine).map(|n| n.group.clone()).collect()
+            match owner.kind {
+                F_OWNER_PGRP => {
+                    t.nodes.values().filter(|n| n.pgid == owner.id).map(|n| n.group.clone()).collect()
+                }
+                _ => t.nodes.get(&owner.id).map(|n| n.group.clone()).into_iter().collect(),
+            }
         };
         let may = |t: &Arc<Task>| owner.may_signal(&t.creds());
         for g in groups.iter().filter(|g| g.any_thread().as_ref().is_some_and(may)) {
