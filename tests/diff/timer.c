@@ -604,6 +604,66 @@ TEST(queued_signals_and_timers_are_counted_per_user) {
         OK(sigqueue(getpid(), SIGRTMIN, v));
     });
 }
+static void nap(int ms) {
+    struct timespec ts = {0, ms * 1000000L};
+    while (nanosleep(&ts, &ts)) {}
+}
+TEST(expiries_while_the_signal_waits_are_overruns) {
+    struct itimerspec its = {{0, 1}, {0, 1}}, got;
+    struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+    timer_t t;
+    siginfo_t i;
+    block(SIGRTMIN);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN);
+    OK(timer_create(CLOCK_MONOTONIC, &e, &t));
+    OK(timer_settime(t, 0, &its, 0));
+    nap(20);
+    CHECK(sigwaitinfo(&set, &i) == SIGRTMIN && i.si_overrun >= 10000000);
+    CHECK_EQ(timer_getoverrun(t), i.si_overrun);
+    // It goes on.
+    nap(1);
+    CHECK(sigwaitinfo(&set, &i) == SIGRTMIN && i.si_overrun >= 500000);
+    OK(timer_delete(t));
+    // One that tells nobody still counts.
+    e.sigev_notify = SIGEV_NONE;
+    OK(timer_create(CLOCK_MONOTONIC, &e, &t));
+    its = (struct itimerspec){{0, 5000000}, {0, 1000000}};
+    OK(timer_settime(t, 0, &its, 0));
+    nap(20);
+    OK(timer_gettime(t, &got));
+    CHECK(got.it_value.tv_sec == 0 && got.it_value.tv_nsec > 0 && got.it_value.tv_nsec <= 5000000);
+    its.it_interval.tv_nsec = 0;
+    OK(timer_settime(t, 0, &its, 0));
+    nap(5);
+    OK(timer_gettime(t, &got));
+    CHECK(got.it_value.tv_sec == 0 && got.it_value.tv_nsec == 0);
+}
+TEST(a_periodic_timer_survives_an_ignored_signal) {
+    signal(SIGRTMIN, SIG_IGN);
+    struct itimerspec its = {{0, 1000000}, {0, 1000000}}, got;
+    struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+    timer_t t;
+    OK(timer_create(CLOCK_MONOTONIC, &e, &t));
+    OK(timer_settime(t, 0, &its, 0));
+    nap(10);
+    OK(timer_gettime(t, &got));
+    CHECK(got.it_value.tv_nsec > 0 && got.it_value.tv_nsec <= 1000000);
+    hits = 0;
+    act(SIGRTMIN, 0);
+    while (hits < 3) nap(1);
+    // Taken away while it was pending, and wanted again.
+    block(SIGRTMIN);
+    nap(3);
+    signal(SIGRTMIN, SIG_IGN);
+    act(SIGRTMIN, 0);
+    hits = 0;
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, 0);
+    while (hits < 3) nap(1);
+}
 static void spin_for(int seconds) {
     while (cpu_of(CLOCK_PROCESS_CPUTIME_ID) < seconds) {}
 }

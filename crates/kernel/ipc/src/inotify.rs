@@ -67,6 +67,18 @@ struct State {
     last: i32,
 }
 
+impl State {
+    /// Ids ascend and begin again after the last one.
+    fn next_id(&self) -> i32 {
+        let after = |last: i32| last.checked_add(1).unwrap_or(1);
+        let mut id = after(self.last);
+        while self.watches.contains_key(&id) {
+            id = after(id);
+        }
+        id
+    }
+}
+
 /// An instance.
 pub struct Inotify {
     me: Weak<Inotify>,
@@ -118,7 +130,7 @@ impl Inotify {
             return Ok(*id);
         }
         let charge = self.user.charge(Kind::InotifyWatches, 1).ok_or(Errno::ENOSPC)?;
-        let id = s.last + 1;
+        let id = s.next_id();
         let to: Weak<dyn Listener> = self.me.clone();
         let watch = Arc::new(Watch { id, mask: AtomicU32::new(mask & keep), to });
         if !notify::add(inode, watch.clone()) {
@@ -246,5 +258,16 @@ impl Drop for Inotify {
         for h in self.state.get_mut().watches.values() {
             notify::remove(&h.inode, &h.watch);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watch_numbers_begin_again() {
+        let s = State { last: i32::MAX, ..State::default() };
+        assert_eq!(s.next_id(), 1);
     }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 type Callback = Box<dyn FnOnce() + Send>;
 type Key = (Instant, u64);
@@ -58,6 +58,13 @@ impl TimerService {
             log::error!("timer thread: {e}; nothing that needs a timer will fire");
         }
         TimerService { shared }
+    }
+
+    /// How long something that goes on by itself waits at least: all that is pending could run that often and leave the
+    /// thread half of its time.
+    pub fn shortest_period(&self) -> Duration {
+        let pending = self.shared.lock().pending.len();
+        Duration::from_micros(10 + 4 * pending as u64)
     }
 
     /// Runs `callback` at `deadline` (at once when that has passed). Dropping the handle cancels.
@@ -137,7 +144,6 @@ impl Drop for TimerHandle {
 mod tests {
     use super::*;
     use std::sync::mpsc;
-    use std::time::Duration;
 
     #[test]
     fn fires_in_order_and_cancels() {

@@ -33,6 +33,8 @@ pub fn rt_sigaction(c: &mut Current, sig: i32, act: Ptr, old: Ptr, size: u64) ->
         let ignored = a.handler == SIG_IGN || a.handler == SIG_DFL && handlers.lock().ignores(sig);
         if ignored {
             c.task.group.discard_signals(SigSet::of(sig));
+        } else {
+            c.task.group.timers.posix.unignore(sig);
         }
     }
     if !old.is_null() {

@@ -7,6 +7,10 @@ use crate::current::Current;
 use crate::task::Task;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// No thread has run for longer, in nanoseconds. A guest can write what its thread's time is read from; sums of what is below
+/// this do not overflow.
+const LONGEST: u64 = 1 << 62;
+
 impl Task {
     /// Remembers a reading of the thread's user time, in nanoseconds, and gives the largest one: the clock never goes back.
     fn note_user_time(&self, ns: u64) -> u64 {
@@ -30,7 +34,7 @@ impl Current {
             if tid > 0 { self.ctx.thread_time(tid) } else { None }
         };
         match live {
-            Some(ns) => task.note_user_time(task.user_before.load(Relaxed) + ns),
+            Some(ns) => task.note_user_time(task.user_before.load(Relaxed).saturating_add(ns).min(LONGEST)),
             None => task.last_user_time(),
         }
     }
@@ -47,6 +51,6 @@ impl Current {
             return None;
         }
         let tid = self.ctx.interrupter().host_tid();
-        self.ctx.thread_time(tid)
+        self.ctx.thread_time(tid).map(|ns| ns.min(LONGEST))
     }
 }

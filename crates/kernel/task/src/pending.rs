@@ -90,6 +90,12 @@ impl Pending {
         }
     }
 
+    /// Entries of one signal.
+    #[cfg(test)]
+    pub(crate) fn entries(&self, s: Signal) -> usize {
+        self.queues.get(&s.raw()).map_or(0, VecDeque::len)
+    }
+
     /// Removes every entry of the given signals.
     pub fn remove(&mut self, signals: SigSet) {
         if self.set.intersect(signals).is_empty() {

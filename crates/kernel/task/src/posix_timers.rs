@@ -1,6 +1,7 @@
 //! POSIX timers of a process. See timer_create(2), timer_getoverrun(2).
 //!
-//! Timers of the host's clocks run on the timer service. Those of processor time are sampled: the service looks again when the
+//! Timers of the host's clocks run on the timer service. Like Linux, a periodic one is armed again when its signal is delivered, not
+//! before: however short the period is, it costs no more than its signals do. Those of processor time are sampled: the service looks again when the
 //! remaining time could have passed. The clock of a thread is only known to the thread itself, so the service has the thread
 //! look. Lock rank: leaf; signals are sent without it.
 
@@ -26,6 +27,15 @@ pub enum Notify {
     Process(Signal),
     /// SIGEV_THREAD_ID: one thread.
     Thread(Signal, i32),
+}
+
+impl Notify {
+    fn signal(self) -> Option<Signal> {
+        match self {
+            Notify::None => None,
+            Notify::Process(sig) | Notify::Thread(sig, _) => Some(sig),
+        }
+    }
 }
 
 /// What a timer counts.
@@ -83,6 +93,8 @@ struct State {
     interval: u64,
     /// The signal of an expiry is pending.
     queued: bool,
+    /// The last expiry's signal was ignored: the timer goes on when the signal gets an action.
+    ignored: bool,
     overrun: i32,
     /// Overruns of the expiry delivered last, for timer_getoverrun(2).
     last_overrun: i32,
@@ -103,6 +115,7 @@ impl Expiry {
             return false;
         }
         s.queued = false;
+        self.timer.go_on(&mut s);
         s.last_overrun = std::mem::take(&mut s.overrun);
         let told = SigInfo::timer(Signal::SIGALRM, self.timer.id, s.last_overrun, self.timer.value);
         info.fields = told.fields;
@@ -119,6 +132,7 @@ impl Expiry {
         let mut s = self.timer.state.lock();
         if s.serial == self.serial {
             s.queued = false;
+            s.ignored = true;
         }
     }
 }
@@ -162,6 +176,19 @@ impl PosixTimers {
         gone.values().for_each(|t| t.disarm());
     }
 
+    /// A signal that may have been ignored until now gets an action: its timers go on.
+    pub fn unignore(&self, sig: Signal) {
+        let of = |t: &&Arc<PosixTimer>| t.notify.signal() == Some(sig);
+        let own: Vec<_> = self.0.lock().timers.values().filter(of).cloned().collect();
+        for t in own {
+            let mut s = t.state.lock();
+            if std::mem::take(&mut s.ignored) {
+                s.overrun = 0;
+                t.go_on(&mut s);
+            }
+        }
+    }
+
     /// The timers that count a thread's processor time.
     fn of_thread(&self, tid: i32) -> Vec<Arc<PosixTimer>> {
         let t = self.0.lock();
@@ -182,7 +209,7 @@ impl Current {
 }
 
 fn sum(user_alone: bool, (user, system): (u64, u64)) -> u64 {
-    if user_alone { user } else { user + system }
+    if user_alone { user } else { user.saturating_add(system) }
 }
 
 impl PosixTimer {
@@ -218,10 +245,17 @@ impl PosixTimer {
     pub fn get(&self, c: &mut Current) -> (u64, u64) {
         let now = self.now(c);
         let s = self.state.lock();
-        if s.deadline == 0 {
-            return (0, s.interval);
-        }
-        (s.deadline.saturating_sub(now).max(1), s.interval)
+        let left = match s.deadline.checked_sub(now).filter(|left| *left > 0) {
+            _ if s.deadline == 0 => 0,
+            Some(left) => left,
+            // One that is not armed until its signal is delivered, or that tells nobody: the next expiry is computed.
+            None if s.handle.is_none() => match (now - s.deadline).checked_rem(s.interval) {
+                Some(since) => s.interval - since,
+                None => 0,
+            },
+            None => 1,
+        };
+        (left, s.interval)
     }
 
     /// timer_getoverrun(2).
@@ -241,11 +275,30 @@ impl PosixTimer {
             (v, true) => v,
             (v, false) => now.saturating_add(v),
         };
-        if s.deadline != 0 {
+        if s.deadline != 0 && !matches!(self.notify, Notify::None) {
             let left = s.deadline.saturating_sub(now);
             s.handle = Some(self.schedule(s.serial, left));
         }
         old
+    }
+
+    /// Arms a periodic timer of a host's clock again after its signal. What passed meanwhile are overruns.
+    fn go_on(self: &Arc<Self>, s: &mut State) {
+        if s.deadline == 0 || s.handle.is_some() || s.interval == 0 {
+            return;
+        }
+        let now = self.now_from_outside();
+        if let Some(late) = now.checked_sub(s.deadline) {
+            let missed = late / s.interval + 1;
+            s.overrun = s.overrun.saturating_add(missed.min(i32::MAX as u64) as i32);
+            s.deadline = s.deadline.saturating_add(missed.saturating_mul(s.interval));
+        }
+        s.handle = Some(self.schedule(s.serial, s.deadline.saturating_sub(now)));
+    }
+
+    /// Whether expiries while the last one's signal is pending are counted when that is delivered.
+    fn waits_for_delivery(&self) -> bool {
+        matches!(self.clock, Clock::Host(_))
     }
 
     fn disarm(&self) {
@@ -254,6 +307,7 @@ impl PosixTimer {
             s.serial += 1;
             s.deadline = 0;
             s.queued = false;
+            s.ignored = false;
             s.overrun = 0;
             s.handle.take()
         };
@@ -306,10 +360,15 @@ impl PosixTimer {
                 }
             }
         }
-        if s.deadline != 0 {
+        // Dropped after the lock: it may be what this runs on.
+        let _old = if expired > 0 && self.waits_for_delivery() {
+            s.handle.take()
+        } else if s.deadline != 0 {
             let h = self.schedule(serial, s.deadline.saturating_sub(now));
-            drop(s.handle.replace(h));
-        }
+            s.handle.replace(h)
+        } else {
+            None
+        };
         drop(s);
         if expired > 0 {
             self.tell(&g, serial, expired);
@@ -342,5 +401,33 @@ impl PosixTimer {
         if let Err(unsent) = crate::send::send_expiry(g, to.as_deref(), info, expiry) {
             unsent.discard();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::charge::Queues;
+    use crate::pending::Pending;
+
+    #[test]
+    fn a_timer_set_anew_leaves_few_entries() {
+        let timer = Arc::new(PosixTimer {
+            id: 0,
+            clock: Clock::Host(libc::CLOCK_MONOTONIC),
+            notify: Notify::Process(Signal::SIGALRM),
+            value: 0,
+            group: Weak::new(),
+            state: Mutex::default(),
+            _charge: Arc::new(Queues::default()).charge(0, 1).unwrap(),
+        });
+        let mut pending = Pending::default();
+        let info = SigInfo::timer(Signal::SIGALRM, 0, 0, 0);
+        for _ in 0..100_000 {
+            timer.disarm();
+            let serial = timer.state.lock().serial;
+            pending.push_expiry(Signal::SIGALRM, info, Expiry { timer: timer.clone(), serial });
+        }
+        assert!(pending.entries(Signal::SIGALRM) < 100, "{}", pending.entries(Signal::SIGALRM));
     }
 }

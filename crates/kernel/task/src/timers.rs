@@ -170,7 +170,10 @@ fn check_cpu_limit(g: &Arc<ThreadGroup>, (mut soft, hard): (u64, u64)) -> TimerH
 pub(crate) fn wait_for(w: Which, left: u64) -> Duration {
     match w {
         Which::Real => Duration::from_nanos(left),
-        _ => Duration::from_nanos((left / 4).clamp(1_000_000, 1_000_000_000).min(left.max(1_000_000))),
+        _ => {
+            let sample = (left / 4).clamp(1_000_000, 1_000_000_000).min(left.max(1_000_000));
+            Duration::from_nanos(sample).max(TimerService::global().shortest_period())
+        }
     }
 }
 
@@ -199,7 +202,7 @@ fn fire(g: &Arc<ThreadGroup>, w: Which, serial: u64) {
         }
     }
     if a.deadline != 0 {
-        let next = wait_for(w, a.deadline.saturating_sub(now));
+        let next = wait_for(w, a.deadline.saturating_sub(now)).max(TimerService::global().shortest_period());
         drop(a.handle.replace(schedule(Arc::downgrade(g), w, serial, next)));
     }
     drop(a);
