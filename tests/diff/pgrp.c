@@ -149,6 +149,25 @@ TEST(prlimit_forms) {
     CHECK_ERR(prlimit(0, 99, 0, &r), EINVAL);
     CHECK_CHILD(pid_t root = getppid(); SYS(setuid(1000)); CHECK_ERR(prlimit(root, RLIMIT_NOFILE, 0, &r), EPERM));
 }
+TEST(rlimit_nproc_counts_zombies) {
+    if (getuid()) SKIP("needs root");
+    CHECK_CHILD({
+        struct rlimit r = {4, 4};
+        SYS(setrlimit(RLIMIT_NPROC, &r));
+        SYS(setuid(54322));
+        siginfo_t i;
+        for (int k = 0; k < 3; k++) {
+            pid_t p = SYS(fork());
+            if (p == 0) _exit(0);
+            SYS(waitid(P_PID, p, &i, WEXITED | WNOWAIT));
+        }
+        CHECK_ERR(fork(), EAGAIN);
+        OK(waitid(P_ALL, 0, &i, WEXITED));
+        pid_t p = SYS(fork());
+        if (p == 0) _exit(0);
+        CHECK_ERR(fork(), EAGAIN);
+    });
+}
 TEST(rlimit_nproc) {
     CHECK_CHILD(struct rlimit r = {3, 3}; SYS(setrlimit(RLIMIT_NPROC, &r)); SYS(setuid(54321)); int n = 0; pid_t p; struct t_gate g = t_gate();
                 while (n < 10 && (p = fork()) >= 0) {

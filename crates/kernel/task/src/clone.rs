@@ -204,8 +204,7 @@ impl Current {
         if creds.uid == 0 || creds.capable(Cap::SYS_RESOURCE) || creds.capable(Cap::SYS_ADMIN) {
             return Ok(());
         }
-        let t = self.kernel().tree.lock();
-        let mine = t.tasks.values().filter(|t| t.creds().uid == creds.uid).count() as u64;
+        let mine = self.kernel().tree.lock().count_tasks(|_, c| c.uid == creds.uid) as u64;
         if mine >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
     }
 
@@ -305,7 +304,7 @@ impl Current {
     /// Ends a thread that never started.
     fn abandon(self) {
         if self.task.group.tgid == self.task.tid() {
-            self.mm.users.leave(false);
+            crate::exit::retire_memory(&self.task.group, &self.mm, false);
         }
         self.ctx.exit();
     }

@@ -235,8 +235,13 @@ impl Kernel {
         Some(new)
     }
 
-    /// Live threads of a container.
+    /// Live threads of a container, and thread group leaders that nobody has waited for.
     pub fn tasks_of(&self, c: &Container) -> usize {
+        self.tree.lock().count_tasks(|group, _| group.container.index == c.index)
+    }
+
+    /// Live threads of a container.
+    fn live_tasks_of(&self, c: &Container) -> usize {
         self.tree.lock().tasks.values().filter(|t| t.group.container.index == c.index).count()
     }
 
@@ -260,7 +265,7 @@ impl Kernel {
         let deadline = Instant::now() + PATIENCE;
         let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
         self.signal_container(c, kill, |_| true);
-        while self.tasks_of(c) > 0 && self.wait_for_an_end(deadline) {
+        while self.live_tasks_of(c) > 0 && self.wait_for_an_end(deadline) {
             self.signal_container(c, kill, |_| true);
         }
         let mut t = self.tree.lock();

@@ -469,6 +469,7 @@ impl Current {
             t.tasks.remove(&me);
             self.task.set_tid(g.tgid);
             t.tasks.insert(g.tgid, self.task.clone());
+            t.leader_replaced(g.tgid);
         }
         Ok(())
     }
@@ -499,7 +500,9 @@ impl Current {
             crate::exit::begin_end(&g, &self.mm);
         }
         let group_time = crate::exit::retire_memory(&g, &old_mm, ending);
-        self.task.user_before.fetch_add(own_time.unwrap_or(group_time), Ordering::Relaxed);
+        let before = self.task.user_before.load(Ordering::Relaxed);
+        let before = before.saturating_add(own_time.unwrap_or(group_time));
+        self.task.user_before.store(before, Ordering::Relaxed);
         old_ctx.exit();
         drop(old_mm);
         if let Some(gate) = self.task.vfork.lock().take() {

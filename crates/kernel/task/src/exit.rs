@@ -134,16 +134,15 @@ fn depart(task: &Arc<Task>, own_status: i32) -> Departure {
             add_io(&mut usage.io, task.io.now());
         }
         task.host_tid.store(0, Ordering::Relaxed);
+        task.pending.lock().remove(abi::SigSet::ALL);
         s.remove(task, own_status)
     };
     let mut t = group.kernel.tree.lock();
     let tid = task.tid();
     if t.tasks.get(&tid).is_some_and(|x| Arc::ptr_eq(x, task)) {
         t.tasks.remove(&tid);
-        if let Some(n) = t.nodes.get_mut(&tid) {
-            let creds = Creds::into_inner(task.creds());
-            n.leader = Some(Leader { scheduling: task.scheduling.clone(), creds });
-        }
+        let creds = Creds::into_inner(task.creds());
+        t.leader_left(tid, Leader { scheduling: task.scheduling.clone(), creds });
     }
     departure
 }

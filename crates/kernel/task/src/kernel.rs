@@ -292,9 +292,10 @@ impl Kernel {
         room
     }
 
-    /// Whether no thread more may start.
+    /// Whether no thread more may start. Processes that nobody has waited for count as well.
     pub(crate) fn is_full(&self) -> bool {
-        *self.tasks_alive.lock() as u64 >= self.most_tasks.load(Ordering::Relaxed)
+        let unreaped = self.tree.lock().unreaped();
+        (*self.tasks_alive.lock() + unreaped) as u64 >= self.most_tasks.load(Ordering::Relaxed)
     }
 
     /// The host lets the sentry have so many mappings. Each thread of the sentry takes some, and one that gets none is the

@@ -4,6 +4,7 @@
 use crate::pids;
 use crate::scheduling::Scheduling;
 use crate::task::{Life, Task, ThreadGroup, Usage};
+use abi::SigSet;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -70,6 +71,8 @@ pub struct Tree {
     pub terminals: HashMap<i32, Arc<dyn Any + Send + Sync>>,
     /// Per pid namespace.
     last_pid: HashMap<u32, i32>,
+    /// Nodes whose thread group leader has left.
+    unreaped: usize,
 }
 
 impl Tree {
@@ -145,6 +148,34 @@ impl Tree {
         pids::init(pids::namespace(tgid))
     }
 
+    /// The thread group leader `tgid` has left; its id stays taken until the process is waited for.
+    pub(crate) fn leader_left(&mut self, tgid: i32, leader: Leader) {
+        if let Some(n) = self.nodes.get_mut(&tgid)
+            && n.leader.replace(leader).is_none()
+        {
+            self.unreaped += 1;
+        }
+    }
+
+    /// Another thread of the process has become its leader, as execve(2) makes it.
+    pub(crate) fn leader_replaced(&mut self, tgid: i32) {
+        let old = self.nodes.get_mut(&tgid).and_then(|n| n.leader.take());
+        self.unreaped -= usize::from(old.is_some());
+    }
+
+    /// Thread group leaders that have left and whose process has not been waited for. Like Linux, every limit on tasks
+    /// counts them beside the live threads.
+    pub fn unreaped(&self) -> usize {
+        self.unreaped
+    }
+
+    /// Live threads and unreaped leaders for which `of` holds: it gets the process and the credentials.
+    pub(crate) fn count_tasks(&self, of: impl Fn(&ThreadGroup, &Credentials) -> bool) -> usize {
+        let live = self.tasks.values().filter(|t| of(&t.group, &t.creds())).count();
+        let unreaped = |n: &&Node| n.leader.as_ref().is_some_and(|l| of(&n.group, &l.creds));
+        live + if self.unreaped == 0 { 0 } else { self.nodes.values().filter(unreaped).count() }
+    }
+
     /// Forgets a zombie that was waited for. Gives what is left of it, to be dropped after the lock.
     #[must_use = "dropping it may take a whole container apart, which is not for under the lock"]
     pub fn release(&mut self, tgid: i32) -> Option<Node> {
@@ -152,8 +183,11 @@ impl Tree {
         if let Some(p) = self.nodes.get_mut(&n.parent) {
             p.children.retain(|&c| c != tgid);
         }
+        self.unreaped -= usize::from(n.leader.is_some());
         let mut s = n.group.signals.lock();
         s.life = Life::Reaped(s.life.status().unwrap_or(0));
+        // What was queued counts for its user no longer, whoever else still holds the group.
+        s.shared.remove(SigSet::ALL);
         drop(s);
         Some(n)
     }
