@@ -12,16 +12,17 @@ mod tests;
 mod tree;
 
 use std::sync::Arc;
+use tmpfs::MemFiles;
 use vfs::FileSystem;
 
 /// A devtmpfs with its nodes.
-pub fn new() -> Arc<dyn FileSystem> {
-    with_nodes(tmpfs::TmpFs::devtmpfs())
+pub fn new(memory: &Arc<MemFiles>) -> Arc<dyn FileSystem> {
+    with_nodes(tmpfs::TmpFs::devtmpfs(memory))
 }
 
 /// The same nodes in a tmpfs, as container runtimes make /dev.
-pub fn on_tmpfs(options: tmpfs::Options) -> Arc<dyn FileSystem> {
-    with_nodes(tmpfs::TmpFs::new(options))
+pub fn on_tmpfs(memory: &Arc<MemFiles>, options: tmpfs::Options) -> Arc<dyn FileSystem> {
+    with_nodes(tmpfs::TmpFs::new(memory, options))
 }
 
 fn with_nodes(fs: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {

@@ -13,21 +13,25 @@
 
 use abi::Result;
 use std::sync::Arc;
-use tmpfs::{Options, TmpFs};
+use tmpfs::{MemFiles, Options, TmpFs};
 use vfs::FileSystem;
 
 /// Magic number of overlayfs in statfs(2).
 const OVERLAYFS_SUPER_MAGIC: i64 = 0x794c_7630;
 
-/// An overlay over `lower`, which nobody changes. What is written may take as much as the machine's memory.
-pub fn new(lower: Arc<dyn FileSystem>) -> Result<Arc<dyn FileSystem>> {
-    with_size(lower, hostsys::fs::total_memory())
+/// An overlay over `lower`, which nobody changes; what is mapped lives in `memory`. What is written may take as much as the machine's memory.
+pub fn new(memory: &Arc<MemFiles>, lower: Arc<dyn FileSystem>) -> Result<Arc<dyn FileSystem>> {
+    with_size(memory, lower, hostsys::fs::total_memory())
 }
 
 /// As [`new`] with a limit in bytes for what is written.
-pub fn with_size(lower: Arc<dyn FileSystem>, size: u64) -> Result<Arc<dyn FileSystem>> {
+pub fn with_size(
+    memory: &Arc<MemFiles>,
+    lower: Arc<dyn FileSystem>,
+    size: u64,
+) -> Result<Arc<dyn FileSystem>> {
     let options = Options { size: Some(size), ..Options::default() };
-    Ok(TmpFs::over("overlay", OVERLAYFS_SUPER_MAGIC, lower.root(), options)?)
+    Ok(TmpFs::over(memory, "overlay", OVERLAYFS_SUPER_MAGIC, lower.root(), options)?)
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ fn env(name: &str) -> Env {
     std::os::unix::fs::symlink("d/f", dir.join("sym")).unwrap();
     let fd: OwnedFd = fs::File::open(&dir).unwrap().into();
     let lower = HostFs::new(fd, true).unwrap();
-    let fs = crate::new(lower).unwrap();
+    let fs = crate::new(&tmpfs::MemFiles::new(None), lower).unwrap();
     Env { dir, fs: FsContext::new(MountNs::new(Mount::of(fs, MountFlags::empty(), b"overlay"))) }
 }
 

@@ -117,7 +117,13 @@ impl Platform for Fake {
 /// One process with procfs as its root.
 fn process() -> Current {
     let uts = Uts::new("box".into(), "(none)".into());
-    let kernel = Kernel::new(Arc::new(Fake), |_| {}, uts, task::Limits::new(1 << 30, 2, []));
+    let kernel = Kernel::new(
+        Arc::new(Fake),
+        |_| {},
+        uts,
+        task::Limits::new(1 << 30, 2, []),
+        tmpfs::MemFiles::new(None),
+    );
     let pid = kernel.tree.lock().alloc_pid(0).unwrap();
     let group = ThreadGroup::new(
         kernel.clone(),

@@ -50,12 +50,13 @@ pub fn run(
     spec: SandboxSpec,
     fds: Vec<OwnedFd>,
     platform: Arc<dyn Platform>,
+    memory: Arc<tmpfs::MemFiles>,
     on_ready: OnReady,
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
     let queues = usize::try_from(limits.memory() / UNIX_SHARE).unwrap_or(usize::MAX);
-    let kernel = Kernel::new(platform, syscalls::dispatch, uts(&spec), limits);
+    let kernel = Kernel::new(platform, syscalls::dispatch, uts(&spec), limits, memory);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     syscalls::install_hooks(&kernel);
     socket::family::register(libc::AF_UNIX, Arc::new(socket::unix::UnixFamily::new(queues)));

@@ -23,7 +23,8 @@ pub(crate) fn build(
 ) -> Result<Arc<FsContext>, StartError> {
     let host = host_tree(fds, spec.root.fd, spec.root.overlay)
         .map_err(|e| other(format!("root file system: {e}")))?;
-    let root = over(host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
+    let root =
+        over(kernel, host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
     let ns = MountNs::new(Mount::of(root, MountFlags::RELATIME, b"none"));
     let fs = FsContext::new(ns);
     for m in &spec.mounts {
@@ -31,7 +32,7 @@ pub(crate) fn build(
             .map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
     }
     nodes::make(&fs.view(), &spec.devices)?;
-    hide(&fs.view(), spec)?;
+    hide(kernel, &fs.view(), spec)?;
     let root_mount = fs.view().root.mount.clone();
     fs.view().ns.propagate(&root_mount, propagation(spec.root.propagation), false);
     if spec.root.readonly {
@@ -60,10 +61,12 @@ pub(crate) fn register_types(kernel: &Arc<Kernel>) {
     vfs::fstypes::register("sysfs", true, move |_, _| Ok(SuperBlock::new(procfs::sysfs(k.clone()))));
     let k = kernel.clone();
     vfs::fstypes::register("cgroup2", true, move |_, _| Ok(SuperBlock::new(procfs::cgroupfs(k.clone()))));
-    vfs::fstypes::register("tmpfs", true, |_, o| {
-        Ok(SuperBlock::new(tmpfs::TmpFs::new(tmpfs::Options::parse(o)?)))
+    let memory = kernel.memory.clone();
+    vfs::fstypes::register("tmpfs", true, move |_, o| {
+        Ok(SuperBlock::new(tmpfs::TmpFs::new(&memory, tmpfs::Options::parse(o)?)))
     });
-    vfs::fstypes::register("devtmpfs", true, |_, _| Ok(SuperBlock::new(devfs::new())));
+    let memory = kernel.memory.clone();
+    vfs::fstypes::register("devtmpfs", true, move |_, _| Ok(SuperBlock::new(devfs::new(&memory))));
     let k = kernel.clone();
     vfs::fstypes::register("mqueue", true, move |_, _| Ok(SuperBlock::new(k.mqueue.clone())));
     vfs::fstypes::register("devpts", true, |_, o| Ok(SuperBlock::new(tty::devpts(o)?)));
@@ -75,10 +78,10 @@ fn host_tree(fds: &mut Fds, index: usize, how: Overlay) -> Result<FsRef, StartEr
     hostfs::HostFs::new(fd, how != Overlay::None).map(|f| f as FsRef).map_err(|e| other(text(e)))
 }
 
-fn over(lower: FsRef, how: Overlay) -> Result<FsRef, Errno> {
+fn over(kernel: &Kernel, lower: FsRef, how: Overlay) -> Result<FsRef, Errno> {
     match how {
         Overlay::None => Ok(lower),
-        Overlay::Memory => overlay::new(lower),
+        Overlay::Memory => overlay::new(&kernel.memory, lower),
     }
 }
 
@@ -108,7 +111,7 @@ fn add(
     let (sb, root) = match m.fstype.as_str() {
         "bind" => {
             let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
-            let fs = over(host_tree(fds, index, m.overlay)?, m.overlay).map_err(fail)?;
+            let fs = over(kernel, host_tree(fds, index, m.overlay)?, m.overlay).map_err(fail)?;
             let top = if m.source_is_file { format!("/{FILE_ENTRY}") } else { String::new() };
             let sb = SuperBlock::part(fs, m.host_root.as_bytes(), top.as_bytes());
             let root = if m.source_is_file { file_entry(&sb).map_err(fail)? } else { sb.root.clone() };
@@ -127,7 +130,7 @@ fn add(
         }
         "tmpfs" if m.destination == "/dev" => {
             let options = tmpfs::Options::parse(m.options.join(",").as_bytes()).map_err(fail)?;
-            let sb = SuperBlock::new(devfs::on_tmpfs(options));
+            let sb = SuperBlock::new(devfs::on_tmpfs(&kernel.memory, options));
             let root = sb.root.clone();
             (sb, root)
         }
@@ -208,7 +211,7 @@ pub(crate) fn mkdir_all(cx: &dyn Caller, view: &FsView, path: &str) -> Result<()
 }
 
 /// maskedPaths and readonlyPaths; what does not exist needs no hiding.
-fn hide(view: &FsView, spec: &SandboxSpec) -> Result<(), StartError> {
+fn hide(kernel: &Kernel, view: &FsView, spec: &SandboxSpec) -> Result<(), StartError> {
     let find = |p: &str| match vfs::walk::lookup(&Internal, view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW) {
         Ok(p) => Ok(Some(p)),
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
@@ -217,7 +220,8 @@ fn hide(view: &FsView, spec: &SandboxSpec) -> Result<(), StartError> {
     for p in &spec.masked_paths {
         let Some(at) = find(p)? else { continue };
         let done = if at.is_dir() {
-            let fs = tmpfs::TmpFs::new(tmpfs::Options { mode: 0o755, ..tmpfs::Options::default() });
+            let options = tmpfs::Options { mode: 0o755, ..tmpfs::Options::default() };
+            let fs = tmpfs::TmpFs::new(&kernel.memory, options);
             view.ns.mount(&at, SuperBlock::new(fs), MountFlags::RDONLY, b"tmpfs").map(drop)
         } else {
             match find("/dev/null")? {

@@ -60,7 +60,7 @@ fn context(c: &Current, id: u64) -> Result<Arc<AioContext>, Errno> {
 fn ring_file(c: &Current, size: u64) -> Result<Arc<OpenFile>, Errno> {
     const SEALABLE: u32 = 2;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    let file = tmpfs::file(c, b"[aio]", SEALABLE)?;
+    let file = c.kernel().memfds.file(c, b"[aio]", SEALABLE)?;
     let inode = file.inode.as_ref().ok_or(Errno::EIO)?;
     inode.set_attr(c, &SetAttr { size: Some(size), ..SetAttr::default() })?;
     tmpfs::add_seals(&file, seals as u32)?;

@@ -166,7 +166,7 @@ pub fn memfd_create(c: &mut Current, name: Ptr, flags: u32) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let name = c.read_cstr(name.0, MFD_NAME_MAX + 1, Errno::EINVAL)?;
-    let f = tmpfs::memfd(c, &name, flags)?;
+    let f = c.kernel().memfds.memfd(c, &name, flags)?;
     Ok(c.install(f, flags & MFD_CLOEXEC != 0)? as u64)
 }
 

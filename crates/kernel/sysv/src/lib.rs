@@ -75,8 +75,9 @@ impl Default for Limits {
 }
 
 /// One IPC namespace.
-#[derive(Default)]
 pub struct IpcNamespace {
+    /// What segments of shared memory are made of.
+    memfds: Arc<tmpfs::Memfds>,
     /// /proc/sys/kernel.
     pub limits: Limits,
     shm: Mutex<Ids<shm::Segment>>,
@@ -91,9 +92,18 @@ pub struct IpcNamespace {
 }
 
 impl IpcNamespace {
-    /// An empty one.
-    pub fn new() -> Arc<IpcNamespace> {
-        Arc::default()
+    /// An empty one; segments of shared memory are files of `memfds`.
+    pub fn new(memfds: Arc<tmpfs::Memfds>) -> Arc<IpcNamespace> {
+        Arc::new(IpcNamespace {
+            memfds,
+            limits: Limits::default(),
+            shm: Mutex::default(),
+            sem: Mutex::default(),
+            msg: Mutex::default(),
+            msg_bytes: AtomicU64::new(0),
+            sems: AtomicU64::new(0),
+            undo_bytes: AtomicU64::new(0),
+        })
     }
 }
 

@@ -157,7 +157,7 @@ impl IpcNamespace {
                 if flags & HUGETLB != 0 {
                     return Err(Errno::ENOMEM);
                 }
-                let file = tmpfs::file(cx, format!("SYSV{key:08x}").as_bytes(), 0)?;
+                let file = self.memfds.file(cx, format!("SYSV{key:08x}").as_bytes(), 0)?;
                 let inode = file.inode.as_ref().ok_or(Errno::ENOMEM)?;
                 let set = SetAttr { size: Some(len), ..SetAttr::default() };
                 inode.set_attr(cx, &set).map_err(|_| Errno::ENOMEM)?;

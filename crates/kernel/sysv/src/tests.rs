@@ -53,9 +53,13 @@ fn message(kind: i64, text: &str) -> Message {
     Message { kind, text: text.as_bytes().to_vec() }
 }
 
+fn namespace() -> Arc<IpcNamespace> {
+    IpcNamespace::new(tmpfs::Memfds::new(&tmpfs::MemFiles::new(None)))
+}
+
 #[test]
 fn keys_ids_and_permissions() {
-    let ns = IpcNamespace::new();
+    let ns = namespace();
     assert_eq!(ns.msgget(&ME, 5, 0), Err(Errno::ENOENT));
     let id = ns.msgget(&ME, 5, CREAT | 0o640).expect("made");
     assert_eq!(ns.msgget(&ME, 5, CREAT), Ok(id));
@@ -71,7 +75,7 @@ fn keys_ids_and_permissions() {
 
 #[test]
 fn an_index_used_again_gives_another_id() {
-    let ns = IpcNamespace::new();
+    let ns = namespace();
     let first = ns.semget(&ME, IPC_PRIVATE, 1, 0o600).expect("made");
     ns.sem_remove(&ME, first).expect("removed");
     for _ in 0..63 {
@@ -85,7 +89,7 @@ fn an_index_used_again_gives_another_id() {
 
 #[test]
 fn messages_by_type() {
-    let ns = IpcNamespace::new();
+    let ns = namespace();
     let q = ns.msgget(&ME, IPC_PRIVATE, 0o600).expect("made");
     for (k, t) in [(3, "three"), (1, "one"), (2, "two"), (1, "uno")] {
         ns.msgsnd(&ME, q, message(k, t), 0).expect("sent");
@@ -103,7 +107,7 @@ fn messages_by_type() {
 
 #[test]
 fn all_messages_together_are_bounded() {
-    let ns = IpcNamespace::new();
+    let ns = namespace();
     let mut sent = 0u64;
     let end = loop {
         let q = ns.msgget(&ME, IPC_PRIVATE, 0o600).expect("made");
@@ -123,7 +127,7 @@ fn all_messages_together_are_bounded() {
 
 #[test]
 fn semaphores_change_together_or_not_at_all() {
-    let ns = IpcNamespace::new();
+    let ns = namespace();
     let id = ns.semget(&ME, IPC_PRIVATE, 3, 0o600).expect("made");
     let op = |num, op, flags| SemBuf { num, op, flags };
     let none = || unreachable!();
@@ -141,7 +145,7 @@ fn semaphores_change_together_or_not_at_all() {
 
 #[test]
 fn what_is_to_be_undone_is() {
-    let ns = IpcNamespace::new();
+    let ns = namespace();
     let id = ns.semget(&ME, IPC_PRIVATE, 2, 0o600).expect("made");
     let list = UndoList::new(ns.clone(), 9);
     let op = |num, op| SemBuf { num, op, flags: 0x1000 };
@@ -154,7 +158,7 @@ fn what_is_to_be_undone_is() {
 
 #[test]
 fn adjustments_are_bounded_and_given_back() {
-    let ns = IpcNamespace::new();
+    let ns = namespace();
     let id = ns.semget(&ME, IPC_PRIVATE, 32000, 0o600).expect("made");
     let op = [SemBuf { num: 0, op: 1, flags: 0x1000 }];
     let mut lists = Vec::new();

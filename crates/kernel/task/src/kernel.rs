@@ -101,6 +101,10 @@ pub struct Kernel {
     pub mqueue: Arc<mqueue::Mqueues>,
     /// System V IPC.
     pub ipc: Arc<IpcNamespace>,
+    /// Where content of files in memory lives that programs map.
+    pub memory: Arc<tmpfs::MemFiles>,
+    /// Files of memfd_create(2) and its like.
+    pub memfds: Arc<tmpfs::Memfds>,
     /// How many objects there may be.
     pub quotas: Arc<vfs::Quotas>,
     /// Priority-inheritance futexes that somebody waits for.
@@ -156,7 +160,9 @@ impl Kernel {
         dispatch: fn(&mut Current),
         uts: Uts,
         limits: Limits,
+        memory: Arc<tmpfs::MemFiles>,
     ) -> Arc<Kernel> {
+        let memfds = tmpfs::Memfds::new(&memory);
         let quotas = vfs::Quotas::new(limits.memory());
         let (first, containers) = Containers::first(uts, limits);
         Arc::new(Kernel {
@@ -175,7 +181,9 @@ impl Kernel {
             usage_wanted: AtomicBool::new(false),
             queued: Arc::default(),
             mqueue: mqueue::Mqueues::new(),
-            ipc: IpcNamespace::new(),
+            ipc: IpcNamespace::new(memfds.clone()),
+            memory,
+            memfds,
             quotas,
             pi: crate::pi::PiTable::default(),
             poll_restart: OnceLock::new(),

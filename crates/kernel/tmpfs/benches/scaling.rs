@@ -98,7 +98,8 @@ fn pin(cpu: usize) {
 
 fn main() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let m = Mount::of(TmpFs::new(Options::default()), MountFlags::empty(), b"none");
+    let m =
+        Mount::of(TmpFs::new(&tmpfs::MemFiles::new(None), Options::default()), MountFlags::empty(), b"none");
     let ns = MountNs::new(m);
     let fs = FsContext::new(ns);
     let view = fs.view();

@@ -177,7 +177,7 @@ impl Content {
             Store::Mem(_) => return Ok(()),
             Store::Heap(_) if !mapped => return Ok(()),
             Store::Heap(pages) => {
-                let m = MemFile::new(self.sealable)?;
+                let m = MemFile::new(&fs.memory, self.sealable)?;
                 host::truncate(&*m.rw()?, size)?;
                 for (i, p) in pages {
                     let len = (size.saturating_sub(i * PAGE)).min(PAGE) as usize;
@@ -197,7 +197,7 @@ impl Content {
             Store::Lower(l) => {
                 let heap = !mapped && size <= HEAP_MAX;
                 let mut pages = BTreeMap::new();
-                let mem = if heap { None } else { Some(MemFile::new(false)?) };
+                let mem = if heap { None } else { Some(MemFile::new(&fs.memory, false)?) };
                 if let Some(m) = &mem {
                     fs.ensure_room(size.div_ceil(PAGE))?;
                     host::truncate(&*m.rw()?, size)?;

@@ -1,7 +1,7 @@
 //! A tmpfs instance: limits, inode numbers, the root.
 
 use crate::lower;
-use crate::memfile::MemFile;
+use crate::memfile::{MemFile, MemFiles};
 use crate::node::{Body, Node};
 use crate::options::Options;
 use abi::stat::StatFs;
@@ -32,6 +32,8 @@ pub(crate) struct Flavour {
 /// An instance.
 pub struct TmpFs {
     pub(crate) dev: u64,
+    /// Where content that is mapped lives.
+    pub(crate) memory: Arc<MemFiles>,
     flavour: Flavour,
     options: Mutex<Options>,
     next_ino: AtomicU64,
@@ -53,9 +55,9 @@ pub struct TmpFs {
 
 impl TmpFs {
     /// A tmpfs with these options.
-    pub fn new(options: Options) -> Arc<TmpFs> {
+    pub fn new(memory: &Arc<MemFiles>, options: Options) -> Arc<TmpFs> {
         let flavour = Flavour { kind: "tmpfs", magic: TMPFS_MAGIC };
-        let fs = TmpFs::bare(options.clone(), flavour, None, 1);
+        let fs = TmpFs::bare(memory, options.clone(), flavour, None, 1);
         fs.space.store(INODE_SPACE, Ordering::Relaxed);
         let root = Node::new(
             fs.clone(),
@@ -71,30 +73,43 @@ impl TmpFs {
     }
 
     /// A devtmpfs: the same under another name, mode 755.
-    pub fn devtmpfs() -> Arc<TmpFs> {
+    pub fn devtmpfs(memory: &Arc<MemFiles>) -> Arc<TmpFs> {
         let options = Options { mode: 0o755, ..Options::default() };
         let flavour = Flavour { kind: "devtmpfs", magic: TMPFS_MAGIC };
-        let fs = TmpFs::bare(options, flavour, None, 1);
+        let fs = TmpFs::bare(memory, options, flavour, None, 1);
         let root = Node::new(fs.clone(), Body::dir(None, 3), 0o040755, 0, 0, 0, 2);
         *fs.root.lock() = Some(root);
         fs
     }
 
     /// A file system that starts as a view of `lower` and keeps all changes in memory.
-    pub fn over(kind: &'static str, magic: i64, lower: InodeRef, options: Options) -> Result<Arc<TmpFs>> {
+    pub fn over(
+        memory: &Arc<MemFiles>,
+        kind: &'static str,
+        magic: i64,
+        lower: InodeRef,
+        options: Options,
+    ) -> Result<Arc<TmpFs>> {
         let attr = lower.attr()?;
         if !attr.is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        let fs = TmpFs::bare(options, Flavour { kind, magic }, Some(attr.dev), UPPER_INO);
+        let fs = TmpFs::bare(memory, options, Flavour { kind, magic }, Some(attr.dev), UPPER_INO);
         let root = lower::node(&fs, lower)?;
         *fs.root.lock() = Some(root);
         Ok(fs)
     }
 
-    fn bare(options: Options, flavour: Flavour, lower_dev: Option<u64>, first_ino: u64) -> Arc<TmpFs> {
+    fn bare(
+        memory: &Arc<MemFiles>,
+        options: Options,
+        flavour: Flavour,
+        lower_dev: Option<u64>,
+        first_ino: u64,
+    ) -> Arc<TmpFs> {
         Arc::new(TmpFs {
             dev: vfs::inode::new_dev(),
+            memory: memory.clone(),
             flavour,
             max_pages: AtomicU64::new(options.size.map_or(u64::MAX, |s| s / 4096)),
             max_space: AtomicU64::new(space_of(options.inodes)),

@@ -26,7 +26,7 @@ mod options;
 mod tests;
 
 pub use fs::TmpFs;
-pub use memfd::{add_seals, file, get_seals, memfd};
-pub use memfile::set_backing;
+pub use memfd::{Memfds, add_seals, get_seals};
+pub use memfile::MemFiles;
 pub use node::Node;
 pub use options::Options;

@@ -2,49 +2,55 @@
 
 use crate::content::{Content, SEAL_EXEC, SEAL_FUTURE_WRITE, SEAL_GROW, SEAL_SEAL, SEAL_SHRINK, SEAL_WRITE};
 use crate::fs::TmpFs;
+use crate::memfile::MemFiles;
 use crate::node::{Body, Node};
 use crate::open_file::File;
 use crate::options::Options;
 use abi::{Errno, Result};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use vfs::{Caller, Dentry, FileSystem, InodeRef, Mount, MountFlags, OpenFile, Path};
 
 const MFD_ALLOW_SEALING: u32 = 2;
 const MFD_NOEXEC_SEAL: u32 = 8;
 
-/// The instance in which they live, which nothing can walk to.
-fn mount() -> &'static (Arc<TmpFs>, Arc<Mount>) {
-    static MOUNT: OnceLock<(Arc<TmpFs>, Arc<Mount>)> = OnceLock::new();
-    MOUNT.get_or_init(|| {
-        let fs = TmpFs::new(Options { size: None, inodes: None, ..Options::default() });
-        (fs.clone(), Mount::of(fs, MountFlags::empty(), b"tmpfs"))
-    })
+/// The memfds of a kernel, and what else is such a file without being called so: shared anonymous memory, System V segments.
+pub struct Memfds {
+    fs: Arc<TmpFs>,
+    /// Nothing can walk to it.
+    mount: Arc<Mount>,
 }
 
-/// The open file that memfd_create(2) gives for valid flags.
-pub fn memfd(cx: &dyn Caller, name: &[u8], flags: u32) -> Result<Arc<OpenFile>> {
-    file(cx, &[b"memfd:", name].concat(), flags)
-}
+impl Memfds {
+    /// None yet; their content lives in `memory`.
+    pub fn new(memory: &Arc<MemFiles>) -> Arc<Memfds> {
+        let fs = TmpFs::new(memory, Options { size: None, inodes: None, ..Options::default() });
+        Arc::new(Memfds { fs: fs.clone(), mount: Mount::of(fs, MountFlags::empty(), b"tmpfs") })
+    }
 
-/// As [`memfd`] with the name as it is shown: `dev/zero` for shared anonymous memory, `SYSV00000000`.
-pub fn file(cx: &dyn Caller, shown: &[u8], flags: u32) -> Result<Arc<OpenFile>> {
-    let (fs, mount) = mount();
-    let mut c = Content::empty();
-    c.sealable = flags & (MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL) != 0;
-    if c.sealable {
-        c.seals = 0;
+    /// The open file that memfd_create(2) gives for valid flags.
+    pub fn memfd(&self, cx: &dyn Caller, name: &[u8], flags: u32) -> Result<Arc<OpenFile>> {
+        self.file(cx, &[b"memfd:", name].concat(), flags)
     }
-    let mut mode = 0o100777;
-    if flags & MFD_NOEXEC_SEAL != 0 {
-        mode = 0o100666;
-        c.seals |= SEAL_EXEC;
+
+    /// As [`Memfds::memfd`] with the name as it is shown: `dev/zero` for shared anonymous memory, `SYSV00000000`.
+    pub fn file(&self, cx: &dyn Caller, shown: &[u8], flags: u32) -> Result<Arc<OpenFile>> {
+        let mut c = Content::empty();
+        c.sealable = flags & (MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL) != 0;
+        if c.sealable {
+            c.seals = 0;
+        }
+        let mut mode = 0o100777;
+        if flags & MFD_NOEXEC_SEAL != 0 {
+            mode = 0o100666;
+            c.seals |= SEAL_EXEC;
+        }
+        self.fs.charge_inode()?;
+        let creds = cx.creds();
+        let node = Node::new(self.fs.clone(), Body::file(c), mode, creds.fsuid, creds.fsgid, 0, 0);
+        let inode: InodeRef = node.clone();
+        let path = Path { mount: self.mount.clone(), dentry: Dentry::detached(inode.clone(), shown) };
+        Ok(OpenFile::new(Some(path), Some(inode), Arc::new(File { node }), libc::O_RDWR | 0o100000))
     }
-    fs.charge_inode()?;
-    let creds = cx.creds();
-    let node = Node::new(fs.clone(), Body::file(c), mode, creds.fsuid, creds.fsgid, 0, 0);
-    let inode: InodeRef = node.clone();
-    let path = Path { mount: mount.clone(), dentry: Dentry::detached(inode.clone(), shown) };
-    Ok(OpenFile::new(Some(path), Some(inode), Arc::new(File { node }), libc::O_RDWR | 0o100000))
 }
 
 /// The node, unless its file system is not a tmpfs to the program (an overlay).

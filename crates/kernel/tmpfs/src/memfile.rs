@@ -3,7 +3,7 @@
 //! A mapping must not carry more rights than its open file has: whoever holds
 //! a writable descriptor can map it writable. So there are two descriptors, and
 //! the read-only one needs a file with a name to be opened by: in the directory
-//! given to [`set_backing`], which nobody else sees. The name also allows
+//! given to [`MemFiles::new`], which nobody else sees. The name also allows
 //! closing the descriptors of files that have not been used for long: the
 //! sentry may not hold more than some thousands. Without the directory, and for
 //! files that can be sealed, the content lives in a memfd whose only descriptor
@@ -13,36 +13,76 @@
 //! everybody else.
 
 use crate::fs::TmpFs;
-use abi::Result;
+use abi::{Errno, Result};
 use hostsys::fs::{self as host, Access};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
-static BACKING: OnceLock<OwnedFd> = OnceLock::new();
-/// Files with a name, whose descriptors can be had again.
-static FILES: Mutex<Vec<Weak<MemFile>>> = Mutex::new(Vec::new());
-/// Descriptors open on them.
-static OPEN: AtomicUsize = AtomicUsize::new(0);
-/// How many may be.
+/// Most descriptors open on files with a name; beyond, those of files used longest ago are closed.
 const MAX_OPEN: usize = 6000;
+/// Most files without a name: the descriptor of each stays open as long as the file lives.
+const MAX_PINNED: usize = 4096;
 
-/// Gives the directory (of a private tmpfs that is not noexec) in which files are made. Once, at start.
-pub fn set_backing(dir: OwnedFd) {
-    let _ = BACKING.set(dir);
+/// The memory files of a kernel.
+pub struct MemFiles {
+    dir: Option<OwnedFd>,
+    /// Files with a name, whose descriptors can be had again.
+    named: Mutex<Vec<Weak<MemFile>>>,
+    /// Descriptors open on them.
+    open: Arc<AtomicUsize>,
+    pinned: Arc<AtomicUsize>,
+    /// Ticks when a descriptor is opened, which is often enough to tell what was used long ago; looking at it is free.
+    clock: AtomicU64,
+}
+
+/// Counts one descriptor until it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(count: &Arc<AtomicUsize>) -> Counted {
+        count.fetch_add(1, Ordering::Relaxed);
+        Counted(count.clone())
+    }
+
+    /// `None` when there are `most` already.
+    fn at_most(count: &Arc<AtomicUsize>, most: usize) -> Option<Counted> {
+        let more = |n: usize| (n < most).then_some(n + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Counted(count.clone()))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A descriptor of a file with a name.
+struct Descriptor {
+    fd: Arc<OwnedFd>,
+    _open: Counted,
 }
 
 #[derive(Default)]
 struct Descriptors {
-    rw: Option<Arc<OwnedFd>>,
-    ro: Option<Arc<OwnedFd>>,
+    rw: Option<Descriptor>,
+    ro: Option<Descriptor>,
+}
+
+enum Place {
+    /// In the directory: opened as needed.
+    Named(Vec<u8>, Mutex<Descriptors>),
+    /// A memfd.
+    Pinned(Arc<OwnedFd>, #[expect(dead_code, reason = "counts as long as the file lives")] Counted),
 }
 
 /// A file in memory.
 pub(crate) struct MemFile {
-    name: Option<Vec<u8>>,
-    fds: Mutex<Descriptors>,
+    home: Arc<MemFiles>,
+    place: Place,
     used: AtomicU64,
     pub charge: Charge,
 }
@@ -113,67 +153,93 @@ impl MemFile {
     }
 }
 
-/// Ticks when a descriptor is opened, which is often enough to tell what was used long ago; looking at it is free.
-static CLOCK: AtomicU64 = AtomicU64::new(1);
+impl MemFiles {
+    /// `dir`, of a private tmpfs that is not noexec, is where files with a name are made. Without it every file keeps a
+    /// descriptor.
+    pub fn new(dir: Option<OwnedFd>) -> Arc<MemFiles> {
+        Arc::new(MemFiles {
+            dir,
+            named: Mutex::default(),
+            open: Arc::default(),
+            pinned: Arc::default(),
+            clock: AtomicU64::new(1),
+        })
+    }
 
-fn tick() -> u64 {
-    CLOCK.fetch_add(1, Ordering::Relaxed)
-}
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
 
-impl MemFile {
-    /// An empty one.
-    pub fn new(sealable: bool) -> Result<Arc<MemFile>> {
-        let dir = match BACKING.get() {
-            Some(d) if !sealable => d,
-            _ => {
-                let rw = Some(Arc::new(host::memfd("tmpfs")?));
-                let fds = Mutex::new(Descriptors { rw, ro: None });
-                return Ok(Arc::new(MemFile {
-                    name: None,
-                    fds,
-                    used: tick().into(),
-                    charge: Charge::default(),
-                }));
+    /// When there are too many descriptors, closes those of the files used longest ago.
+    fn close_unused(&self) {
+        if self.open.load(Ordering::Relaxed) < MAX_OPEN {
+            return;
+        }
+        let mut all: Vec<Arc<MemFile>> = self.named.lock().iter().filter_map(Weak::upgrade).collect();
+        all.sort_by_key(|f| f.used.load(Ordering::Relaxed));
+        for f in &all[..all.len() / 2] {
+            if let Place::Named(_, fds) = &f.place {
+                let gone = std::mem::take(&mut *fds.lock());
+                drop(gone);
             }
-        };
-        close_unused();
-        let name = format!("f{}", tick()).into_bytes();
-        let rw = Some(Arc::new(host::create_at(dir, &name, Access::ReadWrite, 0o700)?));
-        OPEN.fetch_add(1, Ordering::Relaxed);
-        let fds = Mutex::new(Descriptors { rw, ro: None });
-        let f = Arc::new(MemFile { name: Some(name), fds, used: tick().into(), charge: Charge::default() });
-        let mut all = FILES.lock();
+        }
+    }
+
+    fn remember(&self, f: &Arc<MemFile>) {
+        let mut all = self.named.lock();
         if all.len() == all.capacity() {
             all.retain(|w| w.strong_count() != 0);
         }
-        all.push(Arc::downgrade(&f));
+        all.push(Arc::downgrade(f));
+    }
+}
+
+impl MemFile {
+    /// An empty one. ENFILE when there are too many that can be sealed.
+    pub fn new(home: &Arc<MemFiles>, sealable: bool) -> Result<Arc<MemFile>> {
+        let made = |place| {
+            let (used, charge) = (home.tick().into(), Charge::default());
+            Arc::new(MemFile { home: home.clone(), place, used, charge })
+        };
+        let dir = match &home.dir {
+            Some(dir) if !sealable => dir,
+            _ => {
+                let counted = Counted::at_most(&home.pinned, MAX_PINNED).ok_or(Errno::ENFILE)?;
+                return Ok(made(Place::Pinned(Arc::new(host::memfd("tmpfs")?), counted)));
+            }
+        };
+        home.close_unused();
+        let name = format!("f{}", home.tick()).into_bytes();
+        let fd = Arc::new(host::create_at(dir, &name, Access::ReadWrite, 0o700)?);
+        let rw = Some(Descriptor { fd, _open: Counted::new(&home.open) });
+        let f = made(Place::Named(name, Mutex::new(Descriptors { rw, ro: None })));
+        home.remember(&f);
         Ok(f)
     }
 
     fn open(
         &self,
-        slot: fn(&mut Descriptors) -> &mut Option<Arc<OwnedFd>>,
+        slot: fn(&mut Descriptors) -> &mut Option<Descriptor>,
         access: Access,
     ) -> Result<Arc<OwnedFd>> {
-        let now = CLOCK.load(Ordering::Relaxed);
+        let home = &self.home;
+        let now = home.clock.load(Ordering::Relaxed);
         if self.used.load(Ordering::Relaxed) != now {
             self.used.store(now, Ordering::Relaxed);
         }
-        let (Some(dir), Some(name)) = (BACKING.get(), &self.name) else {
-            return self.fds.lock().rw.clone().ok_or(abi::Errno::EIO);
+        let (name, fds) = match &self.place {
+            Place::Pinned(fd, _) => return Ok(fd.clone()),
+            Place::Named(name, fds) => (name, fds),
         };
-        if let Some(fd) = slot(&mut self.fds.lock()) {
-            return Ok(fd.clone());
+        if let Some(known) = slot(&mut fds.lock()) {
+            return Ok(known.fd.clone());
         }
-        close_unused();
-        tick();
-        let fd = Arc::new(host::open_at(dir, name, access)?);
-        let mut fds = self.fds.lock();
-        let place = slot(&mut fds);
-        if place.is_none() {
-            OPEN.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(place.get_or_insert(fd).clone())
+        home.close_unused();
+        home.tick();
+        let dir = home.dir.as_ref().ok_or(Errno::EIO)?;
+        let new =
+            Descriptor { fd: Arc::new(host::open_at(dir, name, access)?), _open: Counted::new(&home.open) };
+        Ok(slot(&mut fds.lock()).get_or_insert(new).fd.clone())
     }
 
     /// For the kernel's own reads and writes, and for shared mappings of writers.
@@ -185,39 +251,30 @@ impl MemFile {
     pub fn ro(&self) -> Result<Arc<OwnedFd>> {
         self.open(|d| &mut d.ro, Access::Read)
     }
-
-    /// Closes what only we hold.
-    fn close(&self) {
-        let mut d = self.fds.lock();
-        let gone = [take_unused(&mut d.rw), take_unused(&mut d.ro)];
-        OPEN.fetch_sub(gone.iter().flatten().count(), Ordering::Relaxed);
-        drop(d);
-    }
-}
-
-fn take_unused(fd: &mut Option<Arc<OwnedFd>>) -> Option<Arc<OwnedFd>> {
-    if fd.as_ref().is_some_and(|f| Arc::strong_count(f) == 1) { fd.take() } else { None }
-}
-
-/// When there are too many descriptors, closes those of the files used longest ago.
-fn close_unused() {
-    if OPEN.load(Ordering::Relaxed) < MAX_OPEN {
-        return;
-    }
-    let mut all: Vec<Arc<MemFile>> = FILES.lock().iter().filter_map(Weak::upgrade).collect();
-    all.sort_by_key(|f| f.used.load(Ordering::Relaxed));
-    for f in &all[..all.len() / 2] {
-        f.close();
-    }
 }
 
 impl Drop for MemFile {
     fn drop(&mut self) {
-        let (Some(dir), Some(name)) = (BACKING.get(), &self.name) else { return };
-        let d = self.fds.get_mut();
-        OPEN.fetch_sub(usize::from(d.rw.is_some()) + usize::from(d.ro.is_some()), Ordering::Relaxed);
+        let (Some(dir), Place::Named(name, _)) = (&self.home.dir, &self.place) else { return };
         if let Err(e) = host::unlink_at(dir, name, false) {
             log::warn!("backing file: {e}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_can_be_sealed_are_bounded() {
+        let home = MemFiles::new(None);
+        let most: Vec<_> = (0..100).filter_map(|_| MemFile::new(&home, true).ok()).collect();
+        assert_eq!((most.len(), home.pinned.load(Ordering::Relaxed)), (100, 100));
+        home.pinned.store(MAX_PINNED, Ordering::Relaxed);
+        assert_eq!(MemFile::new(&home, true).err(), Some(Errno::ENFILE));
+        drop(most);
+        assert_eq!(home.pinned.load(Ordering::Relaxed), MAX_PINNED - 100);
+        assert!(MemFile::new(&home, true).is_ok());
     }
 }

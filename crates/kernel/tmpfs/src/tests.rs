@@ -60,7 +60,8 @@ struct Env {
 }
 
 fn env() -> Env {
-    let m = Mount::of(TmpFs::new(Options::default()), MountFlags::empty(), b"none");
+    let m =
+        Mount::of(TmpFs::new(&crate::MemFiles::new(None), Options::default()), MountFlags::empty(), b"none");
     Env { cx: root(), fs: FsContext::new(MountNs::new(m)) }
 }
 
@@ -115,6 +116,10 @@ impl Env {
 
 const CREAT: i32 = libc::O_CREAT | libc::O_RDWR;
 
+fn memfds() -> Arc<crate::Memfds> {
+    crate::Memfds::new(&crate::MemFiles::new(None))
+}
+
 #[test]
 fn create_write_read() {
     let e = env();
@@ -159,7 +164,7 @@ fn holes_and_large_files() {
 #[test]
 fn readers_map_a_sealable_file_only_if_they_could_write_it() {
     let e = env();
-    let owner = crate::memfd(&e.cx, b"m", 2).unwrap();
+    let owner = memfds().memfd(&e.cx, b"m", 2).unwrap();
     io::write_at(&e.cx, &owner, b"x", 0).unwrap();
     let reader = user(5);
     let inode = owner.inode.clone().unwrap();
@@ -323,7 +328,7 @@ fn mounts() {
     e.mkdir("/m").unwrap();
     e.mkdir("/n").unwrap();
     let ns = e.fs.view().ns.clone();
-    let sb = SuperBlock::new(TmpFs::new(Options::default()));
+    let sb = SuperBlock::new(TmpFs::new(&crate::MemFiles::new(None), Options::default()));
     ns.mount(&e.path("/m").unwrap(), sb, MountFlags::empty(), b"t").unwrap();
     e.mkdir("/m/x").unwrap();
     e.open("/m/x/f", CREAT).unwrap();
@@ -356,7 +361,7 @@ fn pivot_root_swaps() {
     let e = env();
     e.mkdir("/new").unwrap();
     let ns = e.fs.view().ns.clone();
-    let sb = SuperBlock::new(TmpFs::new(Options::default()));
+    let sb = SuperBlock::new(TmpFs::new(&crate::MemFiles::new(None), Options::default()));
     ns.mount(&e.path("/new").unwrap(), sb, MountFlags::empty(), b"t").unwrap();
     e.mkdir("/new/old").unwrap();
     let (new, old, root) = (e.path("/new").unwrap(), e.path("/new/old").unwrap(), e.fs.view().root.clone());
@@ -417,7 +422,8 @@ fn record_locks() {
 
 #[test]
 fn limits() {
-    let fs = TmpFs::new(Options::parse(b"size=16k,nr_inodes=3,mode=700").unwrap());
+    let fs =
+        TmpFs::new(&crate::MemFiles::new(None), Options::parse(b"size=16k,nr_inodes=3,mode=700").unwrap());
     assert_eq!(fs.options(), "size=16k,nr_inodes=3,mode=700");
     let m = Mount::of(fs, MountFlags::empty(), b"none");
     let e = Env { cx: root(), fs: FsContext::new(MountNs::new(m)) };
@@ -436,7 +442,7 @@ fn limits() {
 #[test]
 fn memfd_seals() {
     let e = env();
-    let f = crate::memfd(&e.cx, b"x", 2).unwrap();
+    let f = memfds().memfd(&e.cx, b"x", 2).unwrap();
     io::write_at(&e.cx, &f, b"abc", 0).unwrap();
     assert_eq!(f.path.as_ref().unwrap().display(&e.fs.view().root), b"/memfd:x (deleted)");
     let req = MapRequest { prot: 3, shared: true, offset: 0, len: 4096 };
@@ -518,8 +524,9 @@ const DEEP: usize = 99_000;
 
 /// A namespace with mounts on top of each other.
 fn stacked() -> (Arc<MountNs>, Path) {
-    let root = Mount::of(TmpFs::new(Options::default()), MountFlags::empty(), b"root");
-    let fs = TmpFs::new(Options::default());
+    let root =
+        Mount::of(TmpFs::new(&crate::MemFiles::new(None), Options::default()), MountFlags::empty(), b"root");
+    let fs = TmpFs::new(&crate::MemFiles::new(None), Options::default());
     let ns = MountNs::new(root.clone());
     let sb = SuperBlock::new(fs);
     let mut at = root.root_path();
@@ -549,13 +556,22 @@ fn many_stacked_mounts_are_copied_unmounted_and_dropped() {
 fn many_nested_file_systems_are_dropped() {
     on_a_small_stack(|| {
         let cx = root();
-        let top = Mount::of(TmpFs::new(Options::default()), MountFlags::empty(), b"root");
+        let top = Mount::of(
+            TmpFs::new(&crate::MemFiles::new(None), Options::default()),
+            MountFlags::empty(),
+            b"root",
+        );
         let ns = MountNs::new(top);
         let fs = FsContext::new(ns.clone());
         for _ in 0..2000 {
             dir::mkdir(&cx, &fs.view(), &Start::Cwd, b"a", 0o755).unwrap();
             let at = walk::lookup(&cx, &fs.view(), &Start::Cwd, b"a", Lookup::FOLLOW).unwrap();
-            let m = ns.mount(&at, SuperBlock::new(TmpFs::new(Options::default())), MountFlags::empty(), b"t");
+            let m = ns.mount(
+                &at,
+                SuperBlock::new(TmpFs::new(&crate::MemFiles::new(None), Options::default())),
+                MountFlags::empty(),
+                b"t",
+            );
             fs.set_cwd(m.unwrap().root_path());
         }
         drop((fs, ns));

@@ -8,9 +8,10 @@ use vfs::*;
 fn rights_of_mappings() {
     let dir = std::env::temp_dir().join(format!("tmpfs-backing-{}", std::process::id()));
     std::fs::create_dir(&dir).unwrap();
-    tmpfs::set_backing(std::fs::File::open(&dir).unwrap().into());
+    let memory = tmpfs::MemFiles::new(Some(std::fs::File::open(&dir).unwrap().into()));
     {
-        let m = Mount::of(tmpfs::TmpFs::new(tmpfs::Options::default()), MountFlags::empty(), b"none");
+        let m =
+            Mount::of(tmpfs::TmpFs::new(&memory, tmpfs::Options::default()), MountFlags::empty(), b"none");
         let fs = FsContext::new(MountNs::new(m));
         let open = |flags| {
             let how = OpenHow::legacy(flags, 0o644);

@@ -59,7 +59,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     let backing = root::private_tmpfs()?;
     let weighed = backing.try_clone()?;
     let backing_number = backing.as_raw_fd();
-    tmpfs::set_backing(backing);
+    let memory = tmpfs::MemFiles::new(Some(backing));
     let prepared = match PreparedPlatform::new(spec.platform, &maps) {
         Ok(prepared) => prepared,
         Err(message) => return failed(&channel, other(message)),
@@ -96,7 +96,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
             std::process::abort();
         }
     });
-    match sentry::run(spec, fds, platform, on_ready) {
+    match sentry::run(spec, fds, platform, memory, on_ready) {
         Ok(status) => {
             control::settle();
             // A container in the background has nobody there.

@@ -54,7 +54,11 @@ fn quick_and_thorough_agree() {
         e.symlink(target, link).unwrap();
     }
     for at in ["/m", "/a/m"] {
-        let over = Mount::of(TmpFs::new(Options::default()), MountFlags::empty(), b"none");
+        let over = Mount::of(
+            TmpFs::new(&crate::MemFiles::new(None), Options::default()),
+            MountFlags::empty(),
+            b"none",
+        );
         let view = e.fs.view();
         let at = walk::lookup(&e.cx, &view, &Start::Cwd, at.as_bytes(), Lookup::FOLLOW).unwrap();
         view.ns.add(&at, &over).unwrap();
