@@ -1,8 +1,8 @@
 //! The device file system of a container: a tmpfs with the usual nodes, and
 //! the drivers of the memory devices (null, zero, full, random, urandom).
 //!
-//! Terminals (tty, ptmx, pts) are driven by the crate `tty`, which registers
-//! itself with `vfs::devices` as this one does.
+//! Terminals (tty, ptmx, pts) are driven by the crate `tty`, registered
+//! with the kernel's `vfs::devices` as these are.
 
 #![forbid(unsafe_code)]
 
@@ -11,23 +11,23 @@ mod memory;
 mod tests;
 mod tree;
 
+pub use memory::register;
 use std::sync::Arc;
 use tmpfs::MemFiles;
-use vfs::FileSystem;
+use vfs::{FileSystem, Internal};
 
-/// A devtmpfs with its nodes.
-pub fn new(memory: &Arc<MemFiles>) -> Arc<dyn FileSystem> {
-    with_nodes(tmpfs::TmpFs::devtmpfs(memory))
+/// A devtmpfs with its nodes, made by the kernel itself (`cx`).
+pub fn new(cx: &Internal, memory: &Arc<MemFiles>) -> Arc<dyn FileSystem> {
+    with_nodes(cx, tmpfs::TmpFs::devtmpfs(memory))
 }
 
 /// The same nodes in a tmpfs, as container runtimes make /dev.
-pub fn on_tmpfs(memory: &Arc<MemFiles>, options: tmpfs::Options) -> Arc<dyn FileSystem> {
-    with_nodes(tmpfs::TmpFs::new(memory, options))
+pub fn on_tmpfs(cx: &Internal, memory: &Arc<MemFiles>, options: tmpfs::Options) -> Arc<dyn FileSystem> {
+    with_nodes(cx, tmpfs::TmpFs::new(memory, options))
 }
 
-fn with_nodes(fs: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
-    memory::register();
-    if let Err(e) = tree::fill(&fs.root()) {
+fn with_nodes(cx: &Internal, fs: Arc<dyn FileSystem>) -> Arc<dyn FileSystem> {
+    if let Err(e) = tree::fill(cx, &fs.root()) {
         // Only a limit on inodes can be the reason.
         log::error!("the nodes of /dev: {e}");
     }

@@ -3,7 +3,7 @@
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::devices::{Opened, register_char};
+use vfs::devices::{Devices, Opened};
 use vfs::{Caller, FileOps, InodeRef, MapRequest, Mapping, OpenFile, Outcome, Path, UserMemory};
 use wait::Events;
 
@@ -73,11 +73,11 @@ fn open(device: Device) -> impl Fn(&dyn Caller, &Path, &InodeRef, i32) -> Outcom
     move |_, _, _, _| Ok(Opened::Ops(Arc::new(device)))
 }
 
-/// Tells `vfs` about the drivers.
-pub(crate) fn register() {
+/// Registers the drivers of the memory devices.
+pub fn register(devices: &Devices) {
     for (device, first, last) in
         [(Device::Null, 3, 3), (Device::Zero, 5, 5), (Device::Full, 7, 7), (Device::Random, 8, 9)]
     {
-        register_char("mem", 1, first..=last, Arc::new(open(device)));
+        devices.register_char("mem", 1, first..=last, Arc::new(open(device)));
     }
 }

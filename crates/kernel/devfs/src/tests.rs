@@ -1,11 +1,15 @@
 //! The tree is complete and the drivers answer.
 
-use vfs::devices::char_devices;
+use vfs::{Internal, Quotas, Vfs};
 
 #[test]
 fn nodes_and_drivers() {
-    let fs = crate::new(&tmpfs::MemFiles::new(None));
+    let vfs = Vfs::new(Quotas::unlimited());
+    crate::register(&vfs.devices);
+    let fs = crate::new(&Internal::new(&vfs), &tmpfs::MemFiles::new(None));
     assert_eq!(fs.kind(), "devtmpfs");
     assert!(fs.root().attr().unwrap().is_dir());
-    assert_eq!(char_devices(), [(1, "mem")]);
+    assert_eq!(vfs.devices.char_devices(), [(1, "mem")]);
+    // Another kernel of the same process has none of it.
+    assert_eq!(Vfs::new(Quotas::unlimited()).devices.char_devices(), []);
 }

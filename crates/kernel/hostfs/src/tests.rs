@@ -1,48 +1,20 @@
 //! Host trees and imported streams, in a temporary directory.
 
 use crate::{HostFs, Importer, import};
-use abi::{Errno, Result, Signal};
+use abi::{Errno, Result};
 use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path as HostPath, PathBuf};
 use std::sync::Arc;
+use vfs::testing::TestCaller;
 use vfs::*;
 use wait::{Events, Waiter};
 
-struct Plain;
-
-impl Caller for Plain {
-    fn creds(&self) -> Creds {
-        let mut c = Credentials::root(Cap::ALL);
-        c.fsuid = rustix_uid();
-        c.in_use()
-    }
-    fn waiter(&self) -> Arc<Waiter> {
-        Waiter::new()
-    }
-    fn pid(&self) -> i32 {
-        1
-    }
-    fn tid(&self) -> i32 {
-        1
-    }
-    fn pgid(&self) -> i32 {
-        1
-    }
-    fn sid(&self) -> i32 {
-        1
-    }
-    fn rlimit(&self, _r: i32) -> u64 {
-        u64::MAX
-    }
-    fn raise(&self, _s: Signal) {}
-    fn umask(&self) -> u32 {
-        0o022
-    }
-    fn blocks_or_ignores(&self, _s: Signal) -> bool {
-        false
-    }
+fn plain() -> TestCaller {
+    let mut c = Credentials::root(Cap::ALL);
+    c.fsuid = rustix_uid();
+    TestCaller { creds: Arc::new(c), ..TestCaller::root() }
 }
 
 fn rustix_uid() -> u32 {
@@ -74,16 +46,16 @@ fn context(dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
 
 fn open(c: &FsContext, p: &str, flags: i32) -> Result<Arc<OpenFile>> {
     let how = OpenHow::legacy(flags, 0o644);
-    open::open_at(&Plain, &c.view(), &Start::Cwd, p.as_bytes(), &how).map_err(Failure::errno)
+    open::open_at(&plain(), &c.view(), &Start::Cwd, p.as_bytes(), &how).map_err(Failure::errno)
 }
 
 fn stat(c: &FsContext, p: &str) -> Result<abi::stat::Attr> {
-    attr::stat(&Plain, &c.view(), &Start::Cwd, p.as_bytes(), Lookup::FOLLOW)
+    attr::stat(&plain(), &c.view(), &Start::Cwd, p.as_bytes(), Lookup::FOLLOW)
 }
 
 fn text(f: &OpenFile) -> String {
     let mut b = [0; 100];
-    let n = io::read_at(&Plain, f, &mut b, 0).unwrap();
+    let n = io::read_at(&plain(), f, &mut b, 0).unwrap();
     String::from_utf8_lossy(&b[..n]).into()
 }
 
@@ -112,7 +84,7 @@ fn files_read_often_are_mapped() {
     let f = open(&c, "/f", 0).unwrap();
     let read = |off: usize, len: usize| {
         let mut b = vec![1; len];
-        let n = io::read_at(&Plain, &f, &mut b, off as u64).unwrap();
+        let n = io::read_at(&plain(), &f, &mut b, off as u64).unwrap();
         b.truncate(n);
         b
     };
@@ -148,17 +120,17 @@ fn shared_trees_are_asked_again() {
     fs::write(t.0.join("d/f"), "one").unwrap();
     assert_eq!(stat(&c, "/d/f").unwrap().size, 3);
     let f = open(&c, "/d/f", libc::O_RDWR).unwrap();
-    io::write_at(&Plain, &f, b"ONE two", 0).unwrap();
+    io::write_at(&plain(), &f, b"ONE two", 0).unwrap();
     assert_eq!(fs::read(t.0.join("d/f")).unwrap(), b"ONE two");
-    rename::rename(&Plain, &c.view(), &Start::Cwd, b"/d", &Start::Cwd, b"/e", 0).unwrap();
+    rename::rename(&plain(), &c.view(), &Start::Cwd, b"/d", &Start::Cwd, b"/e", 0).unwrap();
     assert_eq!(text(&open(&c, "/e/f", 0).unwrap()), "ONE two");
     let g = open(&c, "/e/g", libc::O_CREAT | libc::O_WRONLY | libc::O_APPEND).unwrap();
-    io::write_at(&Plain, &g, b"ab", 0).unwrap();
-    assert_eq!(io::write_at(&Plain, &g, b"cd", 0), Ok((2, 4)));
-    link::unlink(&Plain, &c.view(), &Start::Cwd, b"/e/g").unwrap();
+    io::write_at(&plain(), &g, b"ab", 0).unwrap();
+    assert_eq!(io::write_at(&plain(), &g, b"cd", 0), Ok((2, 4)));
+    link::unlink(&plain(), &c.view(), &Start::Cwd, b"/e/g").unwrap();
     assert_eq!(g.attr().unwrap().nlink, 0);
     assert!(!t.0.join("e/g").exists());
-    dir::mkdir(&Plain, &c.view(), &Start::Cwd, b"/n", 0o750).unwrap();
+    dir::mkdir(&plain(), &c.view(), &Start::Cwd, b"/n", 0o750).unwrap();
     assert_eq!(stat(&c, "/n").unwrap().mode, 0o40750);
     fs::remove_dir(t.0.join("n")).unwrap();
     fs::write(t.0.join("n"), "now a file").unwrap();
@@ -171,11 +143,11 @@ fn a_swapped_link_is_not_followed() {
     fs::create_dir(t.0.join("d")).unwrap();
     fs::write(t.0.join("d/f"), "mine").unwrap();
     let c = context(&t.0, false);
-    let d = walk::lookup(&Plain, &c.view(), &Start::Cwd, b"/d", Lookup::FOLLOW).unwrap();
+    let d = walk::lookup(&plain(), &c.view(), &Start::Cwd, b"/d", Lookup::FOLLOW).unwrap();
     fs::rename(t.0.join("d"), t.0.join("old")).unwrap();
     std::os::unix::fs::symlink("/etc", t.0.join("d")).unwrap();
     let at = Start::At(d);
-    let r = open::open_at(&Plain, &c.view(), &at, b"passwd", &OpenHow::legacy(0, 0)).map(drop);
+    let r = open::open_at(&plain(), &c.view(), &at, b"passwd", &OpenHow::legacy(0, 0)).map(drop);
     assert!(r.is_err(), "neither the link nor /etc");
 }
 
@@ -184,17 +156,17 @@ fn pipes_do_not_block_and_notify() {
     let (r, mut w) = std::io::pipe().unwrap();
     let f = import(OwnedFd::from(r), 0, 0).unwrap();
     let mut b = [0; 8];
-    assert_eq!(f.ops.read(&Plain, &f, &mut b, 0), Err(Errno::EAGAIN));
+    assert_eq!(f.ops.read(&plain(), &f, &mut b, 0), Err(Errno::EAGAIN));
     let waiter = Waiter::new();
     let t = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(20));
         w.write_all(b"hi").unwrap();
     });
     let q = f.ops.wait_queue().unwrap();
-    let n = waiter.wait_on(&q, Events::IN, None, || f.ops.read(&Plain, &f, &mut b, 0).ok());
+    let n = waiter.wait_on(&q, Events::IN, None, || f.ops.read(&plain(), &f, &mut b, 0).ok());
     assert_eq!(n, Ok(2));
     t.join().unwrap();
-    assert_eq!(f.ops.read(&Plain, &f, &mut b, 0), Ok(0), "the writer is gone");
+    assert_eq!(f.ops.read(&plain(), &f, &mut b, 0), Ok(0), "the writer is gone");
 }
 
 #[test]

@@ -205,7 +205,7 @@ pub type AioTable = Mutex<BTreeMap<u64, Arc<AioContext>>>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Plain;
+    use vfs::testing::TestCaller;
 
     fn event(n: u64) -> IoEvent {
         IoEvent { data: n, obj: 2 * n, res: 3, res2: 0 }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_program_shares_the_ring() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         let fd = hostsys::memfd::create(c"ring", ring_size(4), false).unwrap();
         let c = AioContext::new(&cx, 4, &fd).unwrap();
         let guest = SharedMapping::new(&fd, 0, ring_size(4) as usize).unwrap();

@@ -104,11 +104,11 @@ impl FileOps for EventFd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Plain;
+    use vfs::testing::TestCaller;
 
     #[test]
     fn counts() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         for (flags, reads) in [(0, vec![5]), (libc::EFD_SEMAPHORE, vec![1; 5])] {
             let f = EventFd::create(2, flags).unwrap();
             assert_eq!(f.ops.write(&cx, &f, &3u64.to_ne_bytes(), 0), Ok(8));

@@ -17,6 +17,3 @@ pub mod poll;
 pub mod signalfd;
 pub mod timer;
 pub mod timerfd;
-
-#[cfg(test)]
-mod testing;

@@ -68,13 +68,13 @@ pub fn poll(watches: &mut [Watch], waiter: &Arc<Waiter>, deadline: Option<Instan
 mod tests {
     use super::*;
     use crate::pipe::Pipe;
-    use crate::testing::Plain;
     use std::time::Duration;
     use vfs::Caller;
+    use vfs::testing::TestCaller;
 
     #[test]
     fn several_files() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         let ((r, w), (r2, _w2)) = (Pipe::pair(&cx, 0).unwrap(), Pipe::pair(&cx, 0).unwrap());
         let mut ws = [
             Watch::new(Some(r), Events::IN),
@@ -83,7 +83,7 @@ mod tests {
         ];
         let soon = Some(Instant::now() + Duration::from_millis(2));
         assert_eq!(poll(&mut ws, &cx.waiter(), soon), Ok(0));
-        let t = std::thread::spawn(move || w.ops.write(&Plain::new(), &w, b"x", 0).unwrap());
+        let t = std::thread::spawn(move || w.ops.write(&TestCaller::with_caps(0), &w, b"x", 0).unwrap());
         assert_eq!(poll(&mut ws, &cx.waiter(), None), Ok(1));
         assert!(ws[0].revents.intersects(Events::IN) && ws[2].revents.is_empty());
         t.join().unwrap();

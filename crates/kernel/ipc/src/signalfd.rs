@@ -157,8 +157,8 @@ impl FileOps for SignalFd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Plain;
     use parking_lot::Mutex;
+    use vfs::testing::TestCaller;
 
     struct Fake(Mutex<Vec<SigInfo>>, WaitQueue);
     impl SignalSource for Fake {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn reads_the_threads_signals() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         let f = SignalFd::create(SigSet::of(Signal::SIGUSR1), 0).unwrap();
         let mut buf = [0; 300];
         assert_eq!(f.ops.read(&cx, &f, &mut buf, 0), Err(Errno::EAGAIN));

@@ -239,8 +239,8 @@ impl FileOps for TimerFd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Plain;
     use std::time::Instant;
+    use vfs::testing::TestCaller;
 
     #[test]
     fn schedule_counts_missed_periods() {
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn wakes_a_reader() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         let f = TimerFd::create(&cx, libc::CLOCK_MONOTONIC, 0).unwrap();
         let t = TimerFd::of(&f).unwrap();
         let ms = Timespec::from_ns(5_000_000);

@@ -1,42 +1,11 @@
 use crate::{Attributes, MAX_BYTES, Mqueues, QueueFile};
-use abi::{Errno, Signal};
-use std::sync::Arc;
-use vfs::{Caller, Credentials, Creds, Failure};
-use wait::Waiter;
+use abi::Errno;
+use vfs::Failure;
+use vfs::testing::TestCaller;
 
-struct User(u64);
-
-impl Caller for User {
-    fn creds(&self) -> Creds {
-        Credentials::root(self.0).in_use()
-    }
-    fn waiter(&self) -> Arc<Waiter> {
-        let w = Waiter::new();
-        w.set_interrupted(true);
-        w
-    }
-    fn pid(&self) -> i32 {
-        7
-    }
-    fn tid(&self) -> i32 {
-        7
-    }
-    fn pgid(&self) -> i32 {
-        7
-    }
-    fn sid(&self) -> i32 {
-        7
-    }
-    fn rlimit(&self, _resource: i32) -> u64 {
-        if self.0 == 0 { 819_200 } else { u64::MAX }
-    }
-    fn raise(&self, _sig: Signal) {}
-    fn umask(&self) -> u32 {
-        0o22
-    }
-    fn blocks_or_ignores(&self, _sig: Signal) -> bool {
-        false
-    }
+fn user(caps: u64) -> TestCaller {
+    let rlimit = if caps == 0 { 819_200 } else { u64::MAX };
+    TestCaller { pid: 7, rlimit, ..TestCaller::with_caps(caps).interrupted() }
 }
 
 const NEW: i32 = libc::O_CREAT | libc::O_RDWR;
@@ -47,7 +16,7 @@ fn sized(maxmsg: i64, msgsize: i64) -> Option<Attributes> {
 
 #[test]
 fn names_and_limits() {
-    let (all, cx) = (Mqueues::new(), User(0));
+    let (all, cx) = (Mqueues::new(), user(0));
     let open =
         |name: &[u8], flags, a: Option<Attributes>| all.open(&cx, name, flags, 0o600, a.as_ref()).map(drop);
     assert_eq!(open(b"a", libc::O_RDWR, None), Err(Errno::ENOENT));
@@ -70,7 +39,7 @@ fn names_and_limits() {
 
 #[test]
 fn highest_priority_first_then_oldest() {
-    let (all, cx) = (Mqueues::new(), User(0));
+    let (all, cx) = (Mqueues::new(), user(0));
     let f = all.open(&cx, b"a", NEW | libc::O_NONBLOCK, 0o600, sized(4, 8).as_ref()).expect("opened");
     let q = QueueFile::of(&f).expect("a queue");
     for (text, priority) in [("one", 1), ("two", 2), ("uno", 1), ("dos", 2)] {
@@ -87,7 +56,7 @@ fn highest_priority_first_then_oldest() {
 
 #[test]
 fn all_messages_together_are_bounded() {
-    let (all, cx) = (Mqueues::new(), User(u64::MAX));
+    let (all, cx) = (Mqueues::new(), user(u64::MAX));
     let f = all.open(&cx, b"a", NEW | libc::O_NONBLOCK, 0o600, sized(65536, 8192).as_ref()).expect("opened");
     let q = QueueFile::of(&f).expect("a queue");
     let text = [0; 8192];

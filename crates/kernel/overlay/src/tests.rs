@@ -1,46 +1,13 @@
 //! The overlay over a directory of the host.
 
-use abi::{Errno, Result, Signal};
+use abi::{Errno, Result};
 use hostfs::HostFs;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use vfs::testing::TestCaller;
 use vfs::*;
-use wait::Waiter;
-
-struct Plain;
-
-impl Caller for Plain {
-    fn creds(&self) -> Creds {
-        Credentials::root(Cap::ALL).in_use()
-    }
-    fn waiter(&self) -> Arc<Waiter> {
-        Waiter::new()
-    }
-    fn pid(&self) -> i32 {
-        1
-    }
-    fn tid(&self) -> i32 {
-        1
-    }
-    fn pgid(&self) -> i32 {
-        1
-    }
-    fn sid(&self) -> i32 {
-        1
-    }
-    fn rlimit(&self, _r: i32) -> u64 {
-        u64::MAX
-    }
-    fn raise(&self, _s: Signal) {}
-    fn umask(&self) -> u32 {
-        0o022
-    }
-    fn blocks_or_ignores(&self, _s: Signal) -> bool {
-        false
-    }
-}
 
 struct Env {
     dir: PathBuf,
@@ -71,22 +38,31 @@ fn env(name: &str) -> Env {
 impl Env {
     fn open(&self, p: &str, flags: i32) -> Result<Arc<OpenFile>> {
         let how = OpenHow::legacy(flags, 0o644);
-        open::open_at(&Plain, &self.fs.view(), &Start::Cwd, p.as_bytes(), &how).map_err(Failure::errno)
+        open::open_at(&TestCaller::root(), &self.fs.view(), &Start::Cwd, p.as_bytes(), &how)
+            .map_err(Failure::errno)
     }
     fn stat(&self, p: &str) -> Result<abi::stat::Attr> {
-        attr::stat(&Plain, &self.fs.view(), &Start::Cwd, p.as_bytes(), Lookup::FOLLOW)
+        attr::stat(&TestCaller::root(), &self.fs.view(), &Start::Cwd, p.as_bytes(), Lookup::FOLLOW)
     }
     fn text(&self, p: &str) -> Result<String> {
         let f = self.open(p, 0)?;
         let mut b = [0; 64];
-        let n = io::read_at(&Plain, &f, &mut b, 0)?;
+        let n = io::read_at(&TestCaller::root(), &f, &mut b, 0)?;
         Ok(String::from_utf8_lossy(&b[..n]).into())
     }
     fn unlink(&self, p: &str) -> Result<()> {
-        link::unlink(&Plain, &self.fs.view(), &Start::Cwd, p.as_bytes())
+        link::unlink(&TestCaller::root(), &self.fs.view(), &Start::Cwd, p.as_bytes())
     }
     fn rename(&self, a: &str, b: &str) -> Result<()> {
-        rename::rename(&Plain, &self.fs.view(), &Start::Cwd, a.as_bytes(), &Start::Cwd, b.as_bytes(), 0)
+        rename::rename(
+            &TestCaller::root(),
+            &self.fs.view(),
+            &Start::Cwd,
+            a.as_bytes(),
+            &Start::Cwd,
+            b.as_bytes(),
+            0,
+        )
     }
     fn names(&self, p: &str) -> Vec<String> {
         struct Names(Vec<String>);
@@ -98,7 +74,7 @@ impl Env {
         }
         let f = self.open(p, libc::O_DIRECTORY).unwrap();
         let mut n = Names(Vec::new());
-        dir::read(&Plain, &f, &mut n).unwrap();
+        dir::read(&TestCaller::root(), &f, &mut n).unwrap();
         n.0.retain(|n| n != "." && n != "..");
         n.0.sort();
         n.0
@@ -111,11 +87,11 @@ fn copy_up_keeps_identity_and_readers() {
     let reader = e.open("/d/f", 0).unwrap();
     let before = e.stat("/d/f").unwrap();
     let w = e.open("/d/f", libc::O_RDWR).unwrap();
-    io::write_at(&Plain, &w, b"UPPER", 0).unwrap();
+    io::write_at(&TestCaller::root(), &w, b"UPPER", 0).unwrap();
     let after = e.stat("/link").unwrap();
     assert_eq!((before.dev, before.ino, before.nlink), (after.dev, after.ino, after.nlink));
     let mut b = [0; 5];
-    io::read_at(&Plain, &reader, &mut b, 0).unwrap();
+    io::read_at(&TestCaller::root(), &reader, &mut b, 0).unwrap();
     assert_eq!(&b, b"UPPER");
     assert_eq!(e.text("/link").unwrap(), "UPPER", "hard links stay links");
     assert_eq!(fs::read(e.dir.join("d/f")).unwrap(), b"lower", "the image is untouched");
@@ -125,16 +101,16 @@ fn copy_up_keeps_identity_and_readers() {
 fn truncating_open_and_large_files() {
     let e = env("large");
     let f = e.open("/d/g", libc::O_WRONLY | libc::O_TRUNC).unwrap();
-    io::write_at(&Plain, &f, b"n", 0).unwrap();
+    io::write_at(&TestCaller::root(), &f, b"n", 0).unwrap();
     assert_eq!(e.text("/d/g").unwrap(), "n");
     let f = e.open("/big", libc::O_RDWR).unwrap();
-    io::write_at(&Plain, &f, b"!", 1 << 20).unwrap();
+    io::write_at(&TestCaller::root(), &f, b"!", 1 << 20).unwrap();
     let mut b = [0; 3];
-    io::read_at(&Plain, &f, &mut b, (1 << 20) - 1).unwrap();
+    io::read_at(&TestCaller::root(), &f, &mut b, (1 << 20) - 1).unwrap();
     assert_eq!(b, [5, b'!', 5]);
     assert_eq!(e.stat("/big").unwrap().size, 3 << 20);
     let req = MapRequest { prot: 3, shared: true, offset: 0, len: 4096 };
-    assert!(matches!(f.ops.map(&Plain, &f, &req), Ok(Mapping::Host { .. })));
+    assert!(matches!(f.ops.map(&TestCaller::root(), &f, &req), Ok(Mapping::Host { .. })));
 }
 
 #[test]
@@ -150,11 +126,11 @@ fn whiteouts_and_merged_listings() {
     e.open("/d/f", libc::O_CREAT).unwrap();
     assert_eq!(e.stat("/d/f").unwrap().size, 0);
     assert_eq!(e.names("/d"), ["f", "g", "new", "sub"]);
-    let rmdir = |p: &str| link::rmdir(&Plain, &e.fs.view(), &Start::Cwd, p.as_bytes());
+    let rmdir = |p: &str| link::rmdir(&TestCaller::root(), &e.fs.view(), &Start::Cwd, p.as_bytes());
     assert_eq!(rmdir("/d/sub"), Err(Errno::ENOTEMPTY));
     e.unlink("/d/sub/x").unwrap();
     rmdir("/d/sub").unwrap();
-    dir::mkdir(&Plain, &e.fs.view(), &Start::Cwd, b"/d/sub", 0o755).unwrap();
+    dir::mkdir(&TestCaller::root(), &e.fs.view(), &Start::Cwd, b"/d/sub", 0o755).unwrap();
     assert!(e.names("/d/sub").is_empty(), "a new directory does not show the old one's names");
 }
 
@@ -173,13 +149,13 @@ fn lower_directories_can_be_renamed() {
 #[test]
 fn attributes_change_without_copying() {
     let e = env("attr");
-    let p = walk::lookup(&Plain, &e.fs.view(), &Start::Cwd, b"/big", Lookup::FOLLOW).unwrap();
-    attr::chmod(&Plain, &p, 0o600).unwrap();
-    attr::chown(&Plain, &p, 7, 8).unwrap();
-    xattr::set(&Plain, p.inode(), b"user.a", b"1", 0).unwrap();
+    let p = walk::lookup(&TestCaller::root(), &e.fs.view(), &Start::Cwd, b"/big", Lookup::FOLLOW).unwrap();
+    attr::chmod(&TestCaller::root(), &p, 0o600).unwrap();
+    attr::chown(&TestCaller::root(), &p, 7, 8).unwrap();
+    xattr::set(&TestCaller::root(), p.inode(), b"user.a", b"1", 0).unwrap();
     let a = e.stat("/big").unwrap();
     assert_eq!((a.mode, a.uid, a.gid), (0o100600, 7, 8));
-    assert_eq!(xattr::list(&Plain, p.inode()).unwrap(), b"user.a\0");
+    assert_eq!(xattr::list(&TestCaller::root(), p.inode()).unwrap(), b"user.a\0");
 }
 
 #[test]
@@ -188,7 +164,7 @@ fn trimming_keeps_what_changed() {
     e.stat("/d/sub/x").unwrap();
     e.unlink("/d/g").unwrap();
     let f = e.open("/d/f", libc::O_WRONLY).unwrap();
-    io::write_at(&Plain, &f, b"UP", 0).unwrap();
+    io::write_at(&TestCaller::root(), &f, b"UP", 0).unwrap();
     drop(f);
     let ino = e.stat("/d/sub/x").unwrap().ino;
     e.fs.view().root.mount.fs().trim();

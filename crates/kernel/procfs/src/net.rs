@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
-fn dev(_at: &At) -> Result<Vec<u8>> {
+fn dev(at: &At) -> Result<Vec<u8>> {
     let mut out = String::from(
         "Inter-|   Receive                                                |  Transmit\n \
          face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
     );
-    for link in &socket::netlink::namespace().links {
+    for link in &at.kernel().net.interfaces().links {
         let name = &link.name;
         let _ = writeln!(
             out,
@@ -21,11 +21,11 @@ fn dev(_at: &At) -> Result<Vec<u8>> {
     Ok(out.into_bytes())
 }
 
-fn if_inet6(_at: &At) -> Result<Vec<u8>> {
+fn if_inet6(at: &At) -> Result<Vec<u8>> {
     /// IFA_F_PERMANENT.
     const PERMANENT: u32 = 0x80;
     let mut out = String::new();
-    for link in &socket::netlink::namespace().links {
+    for link in &at.kernel().net.interfaces().links {
         for (address, prefix) in &link.addresses {
             let IpAddr::V6(address) = address else { continue };
             let scope = if address.is_loopback() {
@@ -105,7 +105,7 @@ fn unix_line(s: &dyn socket::SocketOps, ino: u64) -> Vec<u8> {
 }
 
 /// The IPv4 routes of the main table, addresses as the hexadecimal numbers that their bytes are in memory.
-fn route(_at: &At) -> Result<Vec<u8>> {
+fn route(at: &At) -> Result<Vec<u8>> {
     const MAIN: u8 = 254;
     /// RTF_UP, RTF_GATEWAY, RTF_HOST.
     const UP: u32 = 1;
@@ -113,7 +113,7 @@ fn route(_at: &At) -> Result<Vec<u8>> {
     const HOST: u32 = 4;
     let head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
     let mut out = format!("{head:<127}\n");
-    let net = socket::netlink::namespace();
+    let net = at.kernel().net.interfaces();
     for route in net.routes.iter().filter(|route| route.table == MAIN) {
         let (IpAddr::V4(to), prefix) = route.to else { continue };
         let Some(link) = net.links.iter().find(|link| link.index == route.interface) else { continue };

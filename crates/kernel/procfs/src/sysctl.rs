@@ -10,8 +10,8 @@ use parking_lot::Mutex as Leaf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use task::{Container, Kernel, PID_MAX, RELEASE, Uts, VERSION};
+use vfs::Cap;
 use vfs::quota::Limit;
-use vfs::{Cap, perm};
 use wait::{Events, WaitQueue};
 
 /// The kernel as one of its containers sees it.
@@ -98,7 +98,7 @@ static ROWS: &[Row] = &[
     spec("fs/dir-notify-enable", "1"),
     quota("fs/epoll/max_user_watches", |k| limit(k, Limit::EpollWatches), Limit::EpollWatches),
     quota("fs/file-max", |k| limit(k, Limit::FileMax), Limit::FileMax),
-    made("fs/file-nr", |k| format!("{}\t0\t{}", k.quotas.files.now(), limit(k, Limit::FileMax))),
+    made("fs/file-nr", |k| format!("{}\t0\t{}", k.vfs.quotas.files.now(), limit(k, Limit::FileMax))),
     ro("fs/inode-nr", "0\t0"),
     ro("fs/inode-state", "0\t0\t0\t0\t0\t0\t0"),
     quota("fs/inotify/max_queued_events", |k| limit(k, Limit::InotifyEvents), Limit::InotifyEvents),
@@ -106,9 +106,9 @@ static ROWS: &[Row] = &[
     quota("fs/inotify/max_user_watches", |k| limit(k, Limit::InotifyWatches), Limit::InotifyWatches),
     apply(
         "fs/lease-break-time",
-        |_| vfs::leases::BREAK_TIME.load(Ordering::Relaxed).to_string(),
-        |_, v| {
-            vfs::leases::BREAK_TIME.store(bounded(v, 0, INT)? as u32, Ordering::Relaxed);
+        |k| k.vfs.lease_break_time.load(Ordering::Relaxed).to_string(),
+        |k, v| {
+            k.vfs.lease_break_time.store(bounded(v, 0, INT)? as u32, Ordering::Relaxed);
             Ok(())
         },
     ),
@@ -139,33 +139,33 @@ static ROWS: &[Row] = &[
     quota("fs/pipe-user-pages-soft", |k| limit(k, Limit::PipeSoft), Limit::PipeSoft),
     apply(
         "fs/protected_fifos",
-        |_| perm::PROTECTED_FIFOS.load(Ordering::Relaxed).to_string(),
-        |_, v| {
-            perm::PROTECTED_FIFOS.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
+        |k| k.vfs.protected.fifos.load(Ordering::Relaxed).to_string(),
+        |k, v| {
+            k.vfs.protected.fifos.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
             Ok(())
         },
     ),
     apply(
         "fs/protected_hardlinks",
-        |_| u8::from(perm::PROTECTED_HARDLINKS.load(Ordering::Relaxed)).to_string(),
-        |_, v| {
-            perm::PROTECTED_HARDLINKS.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
+        |k| u8::from(k.vfs.protected.hardlinks.load(Ordering::Relaxed)).to_string(),
+        |k, v| {
+            k.vfs.protected.hardlinks.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
             Ok(())
         },
     ),
     apply(
         "fs/protected_regular",
-        |_| perm::PROTECTED_REGULAR.load(Ordering::Relaxed).to_string(),
-        |_, v| {
-            perm::PROTECTED_REGULAR.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
+        |k| k.vfs.protected.regular.load(Ordering::Relaxed).to_string(),
+        |k, v| {
+            k.vfs.protected.regular.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
             Ok(())
         },
     ),
     apply(
         "fs/protected_symlinks",
-        |_| u8::from(perm::PROTECTED_SYMLINKS.load(Ordering::Relaxed)).to_string(),
-        |_, v| {
-            perm::PROTECTED_SYMLINKS.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
+        |k| u8::from(k.vfs.protected.symlinks.load(Ordering::Relaxed)).to_string(),
+        |k, v| {
+            k.vfs.protected.symlinks.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
             Ok(())
         },
     ),
@@ -359,7 +359,7 @@ static ROWS: &[Row] = &[
 ];
 
 fn limit(k: &Kernel, l: Limit) -> String {
-    k.quotas.limit(l).to_string()
+    k.vfs.quotas.limit(l).to_string()
 }
 
 fn store(to: &AtomicU64, v: &str, max: u64) -> Result<()> {
@@ -437,7 +437,7 @@ fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
         Put::Fixed => return Err(Errno::EINVAL),
         Put::Apply(f) => return f(kernel, value),
         Put::Quota(l) => {
-            kernel.quotas.set_limit(l, bounded(value, 0, i64::MAX)? as u64);
+            kernel.vfs.quotas.set_limit(l, bounded(value, 0, i64::MAX)? as u64);
             return Ok(());
         }
         Put::Range(min, max) => {

@@ -63,7 +63,7 @@ const LOOPBACK: u16 = 772;
 
 /// The interface whose number the directory has.
 fn link(at: &At) -> Result<Interface> {
-    let net = socket::netlink::namespace();
+    let net = at.kernel().net.interfaces();
     net.links.iter().find(|link| i64::from(link.index) == at.n).cloned().ok_or(Errno::ENOENT)
 }
 
@@ -80,18 +80,18 @@ fn broadcast(link: &Interface) -> String {
 struct Links;
 
 impl Names for Links {
-    fn find(&self, _at: &At, name: &[u8]) -> Result<Child> {
-        let net = socket::netlink::namespace();
+    fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
+        let net = at.kernel().net.interfaces();
         let link = net.links.iter().find(|link| link.name.as_bytes() == name).ok_or(Errno::ENOENT)?;
         Ok(Child { entry: &LINK, proc: None, n: link.index.into() })
     }
-    fn list(&self, _at: &At) -> Result<Vec<(u64, String, Child)>> {
-        let net = socket::netlink::namespace();
+    fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
+        let net = at.kernel().net.interfaces();
         let child = |index: u32| Child { entry: &LINK, proc: None, n: index.into() };
         Ok(net.links.iter().map(|link| (link.index.into(), link.name.clone(), child(link.index))).collect())
     }
-    fn subdirs(&self, _at: &At) -> u64 {
-        socket::netlink::namespace().links.len() as u64
+    fn subdirs(&self, at: &At) -> u64 {
+        at.kernel().net.interfaces().links.len() as u64
     }
 }
 

@@ -5,7 +5,7 @@ use mm::{MemoryMap, Mm, Vma, VmaKind};
 use parking_lot::Mutex;
 use platform::{Action, AddressSpace, Context, Exit, Interrupt, Limits, Platform, Regs, Spawn};
 use std::sync::Arc;
-use task::{Current, Kernel, ThreadGroup, Uts};
+use task::{Current, Kernel, Parts, SystemCalls, ThreadGroup, Uts};
 use vfs::{
     Cap, Credentials, FdTable, FsContext, Lookup, Mount, MountFlags, MountNs, OpenFile, OpenHow, Start,
 };
@@ -114,16 +114,24 @@ impl Platform for Fake {
     }
 }
 
+struct NoCalls;
+
+impl SystemCalls for NoCalls {
+    fn dispatch(&self, _c: &mut Current) {}
+}
+
 /// One process with procfs as its root.
 fn process() -> Current {
     let uts = Uts::new("box".into(), "(none)".into());
-    let kernel = Kernel::new(
-        Arc::new(Fake),
-        |_| {},
+    let kernel = Kernel::new(Parts {
+        platform: Arc::new(Fake),
+        calls: Arc::new(NoCalls),
         uts,
-        task::Limits::new(1 << 30, 2, []),
-        tmpfs::MemFiles::new(None),
-    );
+        limits: task::Limits::new(1 << 30, 2, []),
+        families: socket::Families::default(),
+        net: socket::NetNamespace::new(socket::netlink::Interfaces::loopback()),
+        memory: tmpfs::MemFiles::new(None),
+    });
     let pid = kernel.tree.lock().alloc_pid(0).unwrap();
     let group = ThreadGroup::new(
         kernel.clone(),
@@ -163,7 +171,7 @@ fn process() -> Current {
         mm,
         group,
         Credentials::root(Cap::ALL),
-        FdTable::new(kernel.quotas.files.clone()),
+        FdTable::new(kernel.vfs.quotas.files.clone()),
         fs,
     );
     c.task.set_comm(b"pro) g");
@@ -352,4 +360,39 @@ fn processors_and_memory_in_sysfs() {
     assert_eq!(text(&c, "/kernel/mm/transparent_hugepage/hpage_pmd_size"), "2097152\n");
     assert!(open(&c, "/devices/system/cpu/cpu2", 0).is_err());
     assert_eq!(list(&c, "/devices/system/cpu", 1).iter().filter(|n| n.0.starts_with("cpu")).count(), 2);
+}
+
+#[test]
+fn two_kernels_share_nothing() {
+    let (a, b) = (process(), process());
+    let set = |c: &Current, path: &str, value: &str| {
+        let f = open(c, path, libc::O_WRONLY).unwrap();
+        vfs::io::write_at(c, &f, value.as_bytes(), 0).unwrap_or_else(|e| panic!("{path}: {e}"));
+    };
+    for (path, new) in [
+        ("/sys/fs/protected_symlinks", "0\n"),
+        ("/sys/fs/protected_regular", "2\n"),
+        ("/sys/fs/lease-break-time", "7\n"),
+        ("/sys/kernel/hostname", "other\n"),
+        ("/sys/kernel/msgmax", "99\n"),
+    ] {
+        let before = text(&b, path);
+        assert_ne!(before, new, "{path}");
+        set(&a, path, new);
+        assert_eq!((text(&a, path), text(&b, path)), (new.into(), before), "{path}");
+    }
+    // Drivers, types, interfaces and processes belong to one kernel each.
+    a.kernel().vfs.devices.register_char(
+        "only-a",
+        240,
+        0..=0,
+        Arc::new(|_: &dyn vfs::Caller, _: &vfs::Path, _: &vfs::InodeRef, _: i32| Err(Errno::ENXIO.into())),
+    );
+    a.kernel().vfs.types.register("onlya", true, |_, _| Err(Errno::ENODEV));
+    a.kernel().net.set_interfaces(socket::netlink::Interfaces::default());
+    for (path, word) in [("/devices", "only-a"), ("/filesystems", "onlya")] {
+        assert!(text(&a, path).contains(word) && !text(&b, path).contains(word), "{path}");
+    }
+    assert!(!text(&a, "/self/net/dev").contains("lo:") && text(&b, "/self/net/dev").contains("lo:"));
+    assert_eq!((a.task.tgid(), b.task.tgid()), (1, 1));
 }

@@ -76,10 +76,14 @@ fn cmdline(_at: &At) -> Result<Vec<u8>> {
     line("quiet")
 }
 
-fn devices(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n  5 /dev/ptmx\n 10 misc\n128 ptm\n136 pts\n\n\
-Block devices:\n"
-        .to_vec())
+/// The drivers that are registered, by number.
+fn devices(at: &At) -> Result<Vec<u8>> {
+    let mut s = String::from("Character devices:\n");
+    for (major, name) in at.kernel().vfs.devices.char_devices() {
+        let _ = writeln!(s, "{major:3} {name}");
+    }
+    s.push_str("\nBlock devices:\n");
+    Ok(s.into_bytes())
 }
 
 fn execdomains(_at: &At) -> Result<Vec<u8>> {
@@ -87,8 +91,8 @@ fn execdomains(_at: &At) -> Result<Vec<u8>> {
 }
 
 /// What mount(2) knows, and the internal ones.
-fn filesystems(_at: &At) -> Result<Vec<u8>> {
-    let mut all = vfs::fstypes::names();
+fn filesystems(at: &At) -> Result<Vec<u8>> {
+    let mut all = at.kernel().vfs.types.names();
     for n in ["sockfs", "pipefs"] {
         all.push((n, true));
     }

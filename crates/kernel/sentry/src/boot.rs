@@ -4,7 +4,7 @@ use crate::console::Console;
 use crate::control::Control;
 use crate::pod::Pod;
 use crate::spec::{OnReady, ProcessSpec, SandboxSpec, StartError, StartErrorKind};
-use crate::{mounts, settings};
+use crate::{mounts, settings, wire};
 use abi::Errno;
 use mm::{MemoryMap, Mm};
 use platform::Platform;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::signal::Handlers;
 use task::{Container, Current, Kernel, Limits, Program, SysErr, ThreadGroup, Uts};
-use vfs::{Credentials, FdTable, FsContext, OpenFile, View};
+use vfs::{Caller, Credentials, FdTable, FsContext, OpenFile, View};
 
 /// Descriptors passed with the specification; each is taken once.
 pub(crate) struct Fds(Vec<Option<OwnedFd>>);
@@ -41,9 +41,6 @@ pub(crate) fn other(message: String) -> StartError {
     StartError { kind: StartErrorKind::Other, message }
 }
 
-/// Messages in the queues of Unix sockets take at most one part in so many of the sandbox's memory.
-const UNIX_SHARE: u64 = 4;
-
 /// Builds a container and runs it to its end; gives the wait status of its first process, which
 /// waits for [`Running::start`](crate::spec::Running::start).
 pub fn run(
@@ -55,14 +52,7 @@ pub fn run(
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
-    let queues = usize::try_from(limits.memory() / UNIX_SHARE).unwrap_or(usize::MAX);
-    let kernel = Kernel::new(platform, syscalls::dispatch, uts(&spec), limits, memory);
-    kernel.strace.store(spec.strace, Ordering::Relaxed);
-    syscalls::install_hooks(&kernel);
-    socket::family::register(libc::AF_UNIX, Arc::new(socket::unix::UnixFamily::new(queues)));
-    socket::netlink::install(spec.interfaces.clone());
-
-    mounts::register_types(&kernel);
+    let (kernel, calls) = wire::kernel(&spec, platform, memory, limits);
     let control = container(&kernel, kernel.first.clone(), &spec, fds, Arc::default())?;
     let console = control.console.clone();
     on_ready(control);
@@ -71,7 +61,7 @@ pub fn run(
     if let Some(c) = console {
         c.finish();
     }
-    for (nr, count) in syscalls::missing() {
+    for (nr, count) in calls.missing() {
         log::debug!("system call {nr} is not implemented; it was asked for {count} times");
     }
     Ok(status)
@@ -116,7 +106,7 @@ pub(crate) fn container(
     }
     let view = fs.view();
     let mut c =
-        new_process(kernel, &container, &spec.process, &FdTable::new(kernel.quotas.files.clone()), fs)?;
+        new_process(kernel, &container, &spec.process, &FdTable::new(kernel.vfs.quotas.files.clone()), fs)?;
     match set_up(&mut c, spec, &mut fds) {
         Ok(console) => {
             container.set_first(c.task.tgid());
@@ -146,7 +136,9 @@ fn set_up(c: &mut Current, spec: &SandboxSpec, fds: &mut Fds) -> Result<Option<A
         Some(i) => {
             let console = Console::open(c, fds.take(i)?, spec.console_size)?;
             // A root without /dev/pts, or one that cannot be written, has none.
-            if let Err(error) = mounts::show_console(&c.fs().view(), console.index()) {
+            if let Err(error) =
+                mounts::show_console(&vfs::Internal::new(c.vfs()), &c.fs().view(), console.index())
+            {
                 log::debug!("/dev/console: {}", text(error));
             }
             Some(console)
@@ -255,7 +247,7 @@ pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> 
     };
     let mut found = find(c);
     if matches!(found, Err(Errno::ENOENT)) && p.create_cwd {
-        mounts::mkdir_all(&vfs::Internal, &fs.view(), &p.cwd)
+        mounts::mkdir_all(&vfs::Internal::new(c.vfs()), &fs.view(), &p.cwd)
             .map_err(|e| other(format!("cannot create the working directory {:?}: {}", p.cwd, text(e))))?;
         found = find(c);
     }
@@ -298,7 +290,7 @@ pub(crate) fn exec_first(c: &mut Current, p: &ProcessSpec) -> Result<(), StartEr
         file,
         filename: path.into_bytes(),
         argv: bytes(&p.args),
-        envp: bytes(&settings::environment(p, &c.fs().view())),
+        envp: bytes(&settings::environment(&vfs::Internal::new(c.vfs()), p, &c.fs().view())),
         inaccessible: false,
     };
     match c.exec(program) {

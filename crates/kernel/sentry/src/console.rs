@@ -22,7 +22,8 @@ impl Console {
     /// streams, and starts the two threads that carry bytes.
     pub(crate) fn open(c: &Current, host: OwnedFd, size: WindowSize) -> Result<Arc<Console>, StartError> {
         let fail = |e: abi::Errno| other(format!("terminal: {}", text(e)));
-        let (pty, file) = tty::ConsolePty::open(c, &c.fs().view()).map_err(fail)?;
+        let (pty, file) =
+            tty::ConsolePty::open(c, &c.fs().view(), task::Jobs::of(c.kernel())).map_err(fail)?;
         pty.resize(size.rows, size.cols);
         for fd in 0..3 {
             install(c, &file, fd)?;

@@ -86,7 +86,7 @@ impl Running for Control {
         if waits.is_none() || self.container.index() != 0 {
             return Err(other("the interfaces of a sandbox that runs do not change".into()));
         }
-        socket::netlink::install(interfaces);
+        self.kernel.net.set_interfaces(interfaces);
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Running for Control {
             return Err(other("container not running".into()));
         }
         let fs = FsContext::with_view(FsView::clone(&self.view), 0);
-        let table = FdTable::new(self.kernel.quotas.files.clone());
+        let table = FdTable::new(self.kernel.vfs.quotas.files.clone());
         let mut c = new_process(&self.kernel, &self.container, process, &table, fs)?;
         let group = c.task.group.clone();
         let set_up = |c: &mut Current| {

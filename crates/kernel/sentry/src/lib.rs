@@ -12,6 +12,7 @@ mod nodes;
 mod pod;
 mod settings;
 pub mod spec;
+mod wire;
 
 pub use boot::run;
 pub use hostfs::release_idle as release_idle_files;

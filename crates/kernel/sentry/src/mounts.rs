@@ -31,7 +31,7 @@ pub(crate) fn build(
         add(kernel, container, &fs.view(), m, fds)
             .map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
     }
-    nodes::make(&fs.view(), &spec.devices)?;
+    nodes::make(&Internal::new(&kernel.vfs), &fs.view(), &spec.devices)?;
     hide(kernel, &fs.view(), spec)?;
     let root_mount = fs.view().root.mount.clone();
     fs.view().ns.propagate(&root_mount, propagation(spec.root.propagation), false);
@@ -49,27 +49,6 @@ pub(crate) fn build(
     fs.set_root(root.clone());
     fs.set_cwd(root);
     Ok(fs)
-}
-
-/// Says which types of file systems there are.
-pub(crate) fn register_types(kernel: &Arc<Kernel>) {
-    let k = kernel.clone();
-    vfs::fstypes::register("proc", true, move |cx, _| {
-        Ok(SuperBlock::new(procfs::new(k.clone(), task::pids::namespace(cx.pid()))))
-    });
-    let k = kernel.clone();
-    vfs::fstypes::register("sysfs", true, move |_, _| Ok(SuperBlock::new(procfs::sysfs(k.clone()))));
-    let k = kernel.clone();
-    vfs::fstypes::register("cgroup2", true, move |_, _| Ok(SuperBlock::new(procfs::cgroupfs(k.clone()))));
-    let memory = kernel.memory.clone();
-    vfs::fstypes::register("tmpfs", true, move |_, o| {
-        Ok(SuperBlock::new(tmpfs::TmpFs::new(&memory, tmpfs::Options::parse(o)?)))
-    });
-    let memory = kernel.memory.clone();
-    vfs::fstypes::register("devtmpfs", true, move |_, _| Ok(SuperBlock::new(devfs::new(&memory))));
-    let k = kernel.clone();
-    vfs::fstypes::register("mqueue", true, move |_, _| Ok(SuperBlock::new(k.mqueue.clone())));
-    vfs::fstypes::register("devpts", true, |_, o| Ok(SuperBlock::new(tty::devpts(o)?)));
 }
 
 fn host_tree(fds: &mut Fds, index: usize, how: Overlay) -> Result<FsRef, StartError> {
@@ -108,13 +87,14 @@ fn add(
     fds: &mut Fds,
 ) -> Result<(), StartError> {
     let fail = |e: Errno| other(text(e));
+    let cx = &Internal::new(&kernel.vfs);
     let (sb, root) = match m.fstype.as_str() {
         "bind" => {
             let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
             let fs = over(kernel, host_tree(fds, index, m.overlay)?, m.overlay).map_err(fail)?;
             let top = if m.source_is_file { format!("/{FILE_ENTRY}") } else { String::new() };
             let sb = SuperBlock::part(fs, m.host_root.as_bytes(), top.as_bytes());
-            let root = if m.source_is_file { file_entry(&sb).map_err(fail)? } else { sb.root.clone() };
+            let root = if m.source_is_file { file_entry(cx, &sb).map_err(fail)? } else { sb.root.clone() };
             (sb, root)
         }
         // The container's own group, in version 2 whichever the host has.
@@ -130,13 +110,13 @@ fn add(
         }
         "tmpfs" if m.destination == "/dev" => {
             let options = tmpfs::Options::parse(m.options.join(",").as_bytes()).map_err(fail)?;
-            let sb = SuperBlock::new(devfs::on_tmpfs(&kernel.memory, options));
+            let sb = SuperBlock::new(devfs::on_tmpfs(cx, &kernel.memory, options));
             let root = sb.root.clone();
             (sb, root)
         }
         kind => {
             let options = m.options.join(",");
-            let sb = vfs::fstypes::create(&Internal, kind, options.as_bytes()).map_err(|e| match e {
+            let sb = kernel.vfs.types.create(cx, kind, options.as_bytes()).map_err(|e| match e {
                 Errno::ENODEV => other(format!("file system type {kind:?} is not supported")),
                 e => fail(e),
             })?;
@@ -144,12 +124,12 @@ fn add(
             (sb, root)
         }
     };
-    let at = mount_point(view, &m.destination, root.is_dir()).map_err(fail)?;
+    let at = mount_point(cx, view, &m.destination, root.is_dir()).map_err(fail)?;
     let source = if m.source.is_empty() { m.fstype.as_bytes() } else { m.source.as_bytes() };
     let mount = Mount::new(sb, root, flags_of(m), source);
     view.ns.add(&at, &mount).map_err(fail)?;
     if m.copy_up {
-        copy_up::tree(&at, &mount.root_path()).map_err(fail)?;
+        copy_up::tree(cx, &at, &mount.root_path()).map_err(fail)?;
     }
     view.ns.propagate(&mount, propagation(m.propagation), false);
     Ok(())
@@ -166,33 +146,33 @@ fn propagation(kind: PropagationType) -> Propagation {
 }
 
 /// The only file of a directory that stands for a bind-mounted file.
-fn file_entry(sb: &Arc<SuperBlock>) -> Result<Arc<Dentry>, Errno> {
-    vfs::walk::find(&Internal, &sb.root, FILE_ENTRY.as_bytes(), false)
+fn file_entry(cx: &Internal, sb: &Arc<SuperBlock>) -> Result<Arc<Dentry>, Errno> {
+    vfs::walk::find(cx, &sb.root, FILE_ENTRY.as_bytes(), false)
 }
 
 /// Finds a mount point, making what is missing.
-fn mount_point(view: &FsView, path: &str, dir: bool) -> Result<Path, Errno> {
-    let find = || vfs::walk::lookup(&Internal, view, &Start::Cwd, path.as_bytes(), Lookup::FOLLOW);
+fn mount_point(cx: &Internal, view: &FsView, path: &str, dir: bool) -> Result<Path, Errno> {
+    let find = || vfs::walk::lookup(cx, view, &Start::Cwd, path.as_bytes(), Lookup::FOLLOW);
     match find() {
         Err(Errno::ENOENT) => {}
         r => return r,
     }
     if dir {
-        mkdir_all(&Internal, view, path)?;
+        mkdir_all(cx, view, path)?;
     } else {
         if let Some((parent, _)) = path.rsplit_once('/') {
-            mkdir_all(&Internal, view, parent)?;
+            mkdir_all(cx, view, parent)?;
         }
-        vfs::dir::mknod(&Internal, view, &Start::Cwd, path.as_bytes(), &vfs::NewNode::Regular, 0o644)?;
+        vfs::dir::mknod(cx, view, &Start::Cwd, path.as_bytes(), &vfs::NewNode::Regular, 0o644)?;
     }
     find()
 }
 
 /// Shows the terminal `/dev/pts/{index}` as /dev/console, as the runtime specification asks where there is a terminal.
-pub(crate) fn show_console(view: &FsView, index: u32) -> Result<(), Errno> {
+pub(crate) fn show_console(cx: &Internal, view: &FsView, index: u32) -> Result<(), Errno> {
     let slave = format!("/dev/pts/{index}");
-    let slave = vfs::walk::lookup(&Internal, view, &Start::Cwd, slave.as_bytes(), Lookup::FOLLOW)?;
-    let at = mount_point(view, "/dev/console", false)?;
+    let slave = vfs::walk::lookup(cx, view, &Start::Cwd, slave.as_bytes(), Lookup::FOLLOW)?;
+    let at = mount_point(cx, view, "/dev/console", false)?;
     view.ns.bind(&slave, &at, false).map(drop)
 }
 
@@ -212,7 +192,8 @@ pub(crate) fn mkdir_all(cx: &dyn Caller, view: &FsView, path: &str) -> Result<()
 
 /// maskedPaths and readonlyPaths; what does not exist needs no hiding.
 fn hide(kernel: &Kernel, view: &FsView, spec: &SandboxSpec) -> Result<(), StartError> {
-    let find = |p: &str| match vfs::walk::lookup(&Internal, view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW) {
+    let cx = &Internal::new(&kernel.vfs);
+    let find = |p: &str| match vfs::walk::lookup(cx, view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW) {
         Ok(p) => Ok(Some(p)),
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
         Err(e) => Err(other(format!("{p}: {}", text(e)))),

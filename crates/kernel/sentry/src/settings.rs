@@ -23,10 +23,10 @@ pub(crate) fn apply(c: &Current, p: &ProcessSpec) {
 }
 
 /// The environment, with HOME if it is to be there.
-pub(crate) fn environment(p: &ProcessSpec, view: &FsView) -> Vec<String> {
+pub(crate) fn environment(cx: &Internal, p: &ProcessSpec, view: &FsView) -> Vec<String> {
     let mut env = p.env.clone();
     if p.set_home && !env.iter().any(|entry| entry.starts_with("HOME=")) {
-        let passwd = read(view, b"/etc/passwd").unwrap_or_default();
+        let passwd = read(cx, view, b"/etc/passwd").unwrap_or_default();
         env.push(format!("HOME={}", home(&passwd, p.uid).unwrap_or("/")));
     }
     env
@@ -39,15 +39,15 @@ fn home(passwd: &str, uid: u32) -> Option<&str> {
     Some(user[5]).filter(|home| !home.is_empty())
 }
 
-fn read(view: &FsView, path: &[u8]) -> Option<String> {
+fn read(cx: &Internal, view: &FsView, path: &[u8]) -> Option<String> {
     let how = OpenHow::legacy(libc::O_RDONLY | libc::O_NONBLOCK, 0);
-    let file = open_at(&Internal, view, &Start::Cwd, path, &how).ok()?;
+    let file = open_at(cx, view, &Start::Cwd, path, &how).ok()?;
     if vfs::open::file_kind(&file) != libc::S_IFREG {
         return None;
     }
     let (mut text, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
     while text.len() < MAX_PASSWD {
-        match io::read_at(&Internal, &file, &mut buffer, text.len() as u64) {
+        match io::read_at(cx, &file, &mut buffer, text.len() as u64) {
             Ok(0) => break,
             Ok(n) => text.extend_from_slice(&buffer[..n]),
             Err(_) => return None,

@@ -1,8 +1,8 @@
 //! Protocol families: which socket(2) makes.
 
+use crate::net_ns::NetNamespace;
 use crate::ops::SocketOps;
 use abi::{Errno, Result};
-use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vfs::Caller;
@@ -14,29 +14,46 @@ const SOCK_MAX: i32 = 11;
 
 /// Makes sockets of one family.
 pub trait Family: Send + Sync {
-    /// A socket of a type and protocol that socket(2) gave.
-    fn create(&self, cx: &dyn Caller, kind: i32, protocol: i32) -> Result<Arc<dyn SocketOps>>;
+    /// A socket of a type and protocol that socket(2) gave, in a network namespace.
+    fn create(
+        &self,
+        cx: &dyn Caller,
+        net: &Arc<NetNamespace>,
+        kind: i32,
+        protocol: i32,
+    ) -> Result<Arc<dyn SocketOps>>;
     /// socketpair(2).
-    fn pair(&self, _cx: &dyn Caller, _kind: i32, _protocol: i32) -> Result<[Arc<dyn SocketOps>; 2]> {
+    fn pair(
+        &self,
+        _cx: &dyn Caller,
+        _net: &Arc<NetNamespace>,
+        _kind: i32,
+        _protocol: i32,
+    ) -> Result<[Arc<dyn SocketOps>; 2]> {
         Err(Errno::EOPNOTSUPP)
     }
 }
 
-static FAMILIES: RwLock<BTreeMap<i32, Arc<dyn Family>>> = RwLock::new(BTreeMap::new());
+/// The protocol families of a kernel, by AF_* number.
+#[derive(Default)]
+pub struct Families(BTreeMap<i32, Arc<dyn Family>>);
 
-/// Adds a family.
-pub fn register(domain: i32, family: Arc<dyn Family>) {
-    FAMILIES.write().insert(domain, family);
-}
+impl Families {
+    /// Adds a family.
+    pub fn add(&mut self, domain: i32, family: Arc<dyn Family>) {
+        self.0.insert(domain, family);
+    }
 
-fn find(domain: i32, kind: i32) -> Result<Arc<dyn Family>> {
-    if !(0..AF_MAX).contains(&domain) {
-        return Err(Errno::EAFNOSUPPORT);
+    /// The family that socket(2) asks for. EAFNOSUPPORT, EINVAL.
+    pub fn find(&self, domain: i32, kind: i32) -> Result<&dyn Family> {
+        if !(0..AF_MAX).contains(&domain) {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        if !(0..SOCK_MAX).contains(&kind) {
+            return Err(Errno::EINVAL);
+        }
+        self.0.get(&domain).map(|f| &**f).ok_or(Errno::EAFNOSUPPORT)
     }
-    if !(0..SOCK_MAX).contains(&kind) {
-        return Err(Errno::EINVAL);
-    }
-    FAMILIES.read().get(&domain).cloned().ok_or(Errno::EAFNOSUPPORT)
 }
 
 /// The type without its flags, and the flags. EINVAL for unknown flags.
@@ -46,14 +63,4 @@ pub fn split_type(kind: i32) -> Result<(i32, i32)> {
         return Err(Errno::EINVAL);
     }
     Ok((kind & 0xf, flags))
-}
-
-/// socket(2), with the type's flags taken off.
-pub fn create(cx: &dyn Caller, domain: i32, kind: i32, protocol: i32) -> Result<Arc<dyn SocketOps>> {
-    find(domain, kind)?.create(cx, kind, protocol)
-}
-
-/// socketpair(2), likewise.
-pub fn pair(cx: &dyn Caller, domain: i32, kind: i32, protocol: i32) -> Result<[Arc<dyn SocketOps>; 2]> {
-    find(domain, kind)?.pair(cx, kind, protocol)
 }

@@ -1,5 +1,6 @@
 //! A socket as an open file.
 
+use crate::net_ns::NetNamespace;
 use crate::ops::{Control, Names, SendRequest, SocketOps};
 use abi::{Errno, Result};
 use std::any::Any;
@@ -13,16 +14,23 @@ use wait::{Events, WaitQueue};
 pub struct SocketFile {
     /// The socket.
     pub ops: Arc<dyn SocketOps>,
+    /// The network namespace it was made in.
+    pub net: Arc<NetNamespace>,
     ino: u64,
 }
 
 impl SocketFile {
     /// An open file for a new socket. `flags`: SOCK_NONBLOCK (which is O_NONBLOCK).
-    pub fn open(cx: &dyn Caller, ops: Arc<dyn SocketOps>, flags: i32) -> Arc<OpenFile> {
+    pub fn open(
+        cx: &dyn Caller,
+        net: &Arc<NetNamespace>,
+        ops: Arc<dyn SocketOps>,
+        flags: i32,
+    ) -> Arc<OpenFile> {
         let c = cx.creds();
         let inode =
             Arc::new(InternalInode::new(InternalFs::Socket, libc::S_IFSOCK | 0o777, c.fsuid, c.fsgid));
-        let file = Arc::new(SocketFile { ops, ino: inode.ino() });
+        let file = Arc::new(SocketFile { ops, net: net.clone(), ino: inode.ino() });
         OpenFile::new(None, Some(inode), file, libc::O_RDWR | flags & libc::O_NONBLOCK)
     }
 
@@ -83,7 +91,7 @@ impl FileOps for SocketFile {
         arg: u64,
     ) -> Result<u64> {
         match self.ops.ioctl(cx, mem, cmd, arg) {
-            Err(Errno::ENOTTY) => crate::netlink::device::ioctl(&crate::netlink::namespace(), mem, cmd, arg),
+            Err(Errno::ENOTTY) => crate::netlink::device::ioctl(&self.net.interfaces(), mem, cmd, arg),
             answer => answer,
         }
     }

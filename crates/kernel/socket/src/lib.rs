@@ -2,7 +2,8 @@
 //!
 //! A socket is an open file whose operations are a [`SocketFile`] around a family's
 //! [`SocketOps`]. Operations never block: they answer EAGAIN, and [`io`] waits on the
-//! socket's queue with the socket's own time-outs. Families register in [`family`].
+//! socket's queue with the socket's own time-outs. A kernel's families are its [`Families`];
+//! a socket belongs to a [`NetNamespace`].
 //! Neighbours: control messages carry `vfs::OpenFile`s; names of Unix sockets are made
 //! and found through [`Names`], which the system call layer implements over the caller's
 //! view of the file tree.
@@ -14,15 +15,15 @@ pub mod family;
 mod file;
 pub mod io;
 mod names;
+mod net_ns;
 pub mod netlink;
 mod ops;
 pub mod options;
 pub mod unix;
 
+pub use family::Families;
 pub use file::SocketFile;
 pub use names::Naming;
+pub use net_ns::NetNamespace;
 pub use ops::{Control, Names, Received, SendRequest, SocketOps, Ucred};
 pub use options::Options;
-
-#[cfg(test)]
-mod testing;

@@ -24,7 +24,7 @@ const SO_SNDTIMEO_NEW: i32 = 67;
 const SO_PASSPIDFD: i32 = 76;
 const SO_NETNS_COOKIE: i32 = 71;
 
-/// Plain on/off options that are only remembered.
+/// TestCaller on/off options that are only remembered.
 const FLAGS: &[i32] = &[
     libc::SO_REUSEADDR,
     libc::SO_DONTROUTE,

@@ -4,7 +4,7 @@ use crate::table::{MAX_NR, Row};
 use abi::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use task::{Current, SysErr, SysResult};
+use task::{Current, SysErr, SysResult, SystemCalls};
 
 /// Every system call that is implemented.
 pub fn all_rows() -> impl Iterator<Item = &'static Row> {
@@ -19,43 +19,66 @@ static TABLE: LazyLock<Box<[Option<&'static Row>]>> = LazyLock::new(|| {
     t.into()
 });
 
-/// Calls that nobody implements, counted by number.
-static MISSING: LazyLock<Vec<(AtomicU64, AtomicBool)>> =
-    LazyLock::new(|| (0..MAX_NR).map(|_| Default::default()).collect());
+/// The system calls of a kernel.
+pub struct Calls {
+    /// Those that nobody implements, counted by number.
+    missing: Vec<(AtomicU64, AtomicBool)>,
+}
 
 /// The row of a system call number.
 pub fn row(nr: u64) -> Option<&'static Row> {
     TABLE.get(nr as usize).copied().flatten()
 }
 
-/// How often each unimplemented call was made.
-pub fn missing() -> Vec<(usize, u64)> {
-    let counts = MISSING.iter().map(|m| m.0.load(Ordering::Relaxed)).enumerate();
-    counts.filter(|(_, n)| *n > 0).collect()
+impl Calls {
+    /// None made yet.
+    pub fn new() -> Arc<Calls> {
+        Arc::new(Calls { missing: (0..MAX_NR).map(|_| Default::default()).collect() })
+    }
+
+    /// How often each unimplemented call was made.
+    pub fn missing(&self) -> Vec<(usize, u64)> {
+        let counts = self.missing.iter().map(|m| m.0.load(Ordering::Relaxed)).enumerate();
+        counts.filter(|(_, n)| *n > 0).collect()
+    }
+
+    fn unimplemented(&self, c: &mut Current, nr: u64, args: [u64; 6], strace: bool) {
+        if let Some((count, seen)) = self.missing.get(nr as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+            if !seen.swap(true, Ordering::Relaxed) {
+                log::debug!("[{}] system call {nr} is not implemented", c.task.tid());
+            }
+        }
+        if strace {
+            log::info!(target: "strace", "[{}] syscall_{nr}({args:#x?}) = -1 ENOSYS", c.task.tid());
+        }
+        c.set_result(Err(SysErr::Errno(Errno::ENOSYS)));
+    }
 }
 
-/// Performs the system call that the registers ask for. Installed as `Kernel::dispatch`.
-pub fn dispatch(c: &mut Current) {
-    let (nr, args) = c.ctx.call();
-    c.calls += 1;
-    c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
-    let strace = c.kernel().strace.load(Ordering::Relaxed);
-    if let Err(r) = c.seccomp_check(nr) {
-        if strace {
-            log::info!(target: "strace", "[{}] call {nr} stopped by seccomp: {r:?}", c.task.tid());
+impl SystemCalls for Calls {
+    fn dispatch(&self, c: &mut Current) {
+        let (nr, args) = c.ctx.call();
+        c.calls += 1;
+        c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
+        let strace = c.kernel().strace.load(Ordering::Relaxed);
+        if let Err(r) = c.seccomp_check(nr) {
+            if strace {
+                log::info!(target: "strace", "[{}] call {nr} stopped by seccomp: {r:?}", c.task.tid());
+            }
+            c.set_result(r);
+            c.task.in_syscall.store(0, Ordering::Relaxed);
+            return;
         }
-        c.set_result(r);
+        let Some(row) = row(nr) else {
+            self.unimplemented(c, nr, args, strace);
+            c.task.in_syscall.store(0, Ordering::Relaxed);
+            return;
+        };
+        let result = if strace { traced(c, row, args) } else { (row.call)(c, args) };
+        c.set_result(result);
         c.task.in_syscall.store(0, Ordering::Relaxed);
-        return;
     }
-    let Some(row) = row(nr) else {
-        unimplemented(c, nr, args, strace);
-        c.task.in_syscall.store(0, Ordering::Relaxed);
-        return;
-    };
-    let result = if strace { traced(c, row, args) } else { (row.call)(c, args) };
-    c.set_result(result);
-    c.task.in_syscall.store(0, Ordering::Relaxed);
 }
 
 fn traced(c: &mut Current, row: &Row, args: [u64; 6]) -> SysResult {
@@ -74,19 +97,6 @@ fn traced(c: &mut Current, row: &Row, args: [u64; 6]) -> SysResult {
         Err(e) => log::info!(target: "strace", "[{tid}] {}({shown}) = ? {e:?} ({us}us)", row.name),
     }
     r
-}
-
-fn unimplemented(c: &mut Current, nr: u64, args: [u64; 6], strace: bool) {
-    if let Some((count, seen)) = MISSING.get(nr as usize) {
-        count.fetch_add(1, Ordering::Relaxed);
-        if !seen.swap(true, Ordering::Relaxed) {
-            log::debug!("[{}] system call {nr} is not implemented", c.task.tid());
-        }
-    }
-    if strace {
-        log::info!(target: "strace", "[{}] syscall_{nr}({args:#x?}) = -1 ENOSYS", c.task.tid());
-    }
-    c.set_result(Err(SysErr::Errno(Errno::ENOSYS)));
 }
 
 #[cfg(test)]

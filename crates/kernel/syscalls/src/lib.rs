@@ -20,7 +20,6 @@ mod eventfd;
 mod exec;
 mod fcntl;
 mod futex;
-mod hooks;
 mod id;
 mod inotify;
 mod install;
@@ -57,6 +56,5 @@ mod transfer;
 mod wait4;
 mod xattr;
 
-pub use dispatch::{all_rows, dispatch, missing, row};
-pub use hooks::install_hooks;
+pub use dispatch::{Calls, all_rows, row};
 pub use table::{Row, Support};

@@ -8,7 +8,7 @@ use task::{Current, SysResult};
 use vfs::mount::Propagation;
 use vfs::rename::is_mount_root;
 use vfs::walk::lookup;
-use vfs::{Caller, Cap, Lookup, MountFlags, Path, fstypes};
+use vfs::{Caller, Cap, Lookup, MountFlags, Path};
 
 const MS_MAGIC: u64 = 0xc0ed_0000;
 const MS_MAGIC_MASK: u64 = 0xffff_0000;
@@ -100,7 +100,7 @@ pub fn mount(c: &mut Current, source: Ptr, target: PathPtr, kind: Ptr, flags: u6
         return Ok(0);
     }
     let kind = kind.ok_or(Errno::EINVAL)?;
-    let sb = fstypes::create(c, std::str::from_utf8(&kind).map_err(|_| Errno::ENODEV)?, &data)?;
+    let sb = c.kernel().vfs.types.create(c, std::str::from_utf8(&kind).map_err(|_| Errno::ENODEV)?, &data)?;
     view.ns.mount(&at, sb, mount_flags(flags, None), &source.unwrap_or_else(|| b"none".to_vec()))?;
     Ok(0)
 }

@@ -57,15 +57,17 @@ pub fn write_addr(c: &mut Current, addr: &[u8], at: Ptr, len_at: Ptr) -> Result<
 
 pub fn socket(c: &mut Current, domain: i32, kind: i32, protocol: i32) -> SysResult {
     let (kind, flags) = family::split_type(kind)?;
-    let ops = family::create(c, domain, kind, protocol)?;
-    let file = SocketFile::open(c, ops, flags);
+    let kernel = c.kernel();
+    let ops = kernel.families.find(domain, kind)?.create(c, &kernel.net, kind, protocol)?;
+    let file = SocketFile::open(c, &kernel.net, ops, flags);
     install(c, file, flags & libc::SOCK_CLOEXEC != 0)
 }
 
 pub fn socketpair(c: &mut Current, domain: i32, kind: i32, protocol: i32, fds: Ptr) -> SysResult {
     let (kind, flags) = family::split_type(kind)?;
-    let [a, b] = family::pair(c, domain, kind, protocol)?;
-    let pair = (SocketFile::open(c, a, flags), SocketFile::open(c, b, flags));
+    let kernel = c.kernel();
+    let [a, b] = kernel.families.find(domain, kind)?.pair(c, &kernel.net, kind, protocol)?;
+    let pair = (SocketFile::open(c, &kernel.net, a, flags), SocketFile::open(c, &kernel.net, b, flags));
     install_pair(c, pair, flags & libc::SOCK_CLOEXEC != 0, fds.0)
 }
 
@@ -103,7 +105,7 @@ pub fn accept4(c: &mut Current, fd: Fd, addr: Ptr, len: Ptr, flags: i32) -> SysR
         let name = ops.peer_addr().map_err(|_| Errno::ECONNABORTED)?;
         write_addr(c, &name, addr, len)?;
     }
-    let file = SocketFile::open(c, ops, flags);
+    let file = SocketFile::open(c, &SocketFile::of(s.file())?.net, ops, flags);
     Ok(slot.commit(file, flags & libc::SOCK_CLOEXEC != 0) as u64)
 }
 

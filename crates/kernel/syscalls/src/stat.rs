@@ -152,7 +152,7 @@ pub fn fstatfs(c: &mut Current, fd: Fd, to: Ptr) -> SysResult {
 
 /// Names and numbers of file system types.
 pub fn sysfs(c: &mut Current, option: i32, which: u64, to: Ptr) -> SysResult {
-    let types = vfs::fstypes::names();
+    let types = c.kernel().vfs.types.names();
     match option {
         1 => {
             let name = c.read_cstr(which, PAGE_SIZE as usize, Errno::ENAMETOOLONG)?;

@@ -214,10 +214,7 @@ fn cpu_sleep(c: &mut Current, until: i64) -> SysResult {
 pub fn restart_syscall(c: &mut Current) -> SysResult {
     match c.restart_block.take() {
         Some(RestartBlock::Sleep { deadline, remain }) => sleep_until(c, deadline, Some(remain)),
-        Some(RestartBlock::Poll { fds, count, deadline }) => match c.kernel().poll_restart.get() {
-            Some(f) => f(c, fds, count, deadline),
-            None => Err(Errno::EINTR.into()),
-        },
+        Some(RestartBlock::Poll { fds, count, deadline }) => crate::poll::poll_until(c, fds, count, deadline),
         None => Err(Errno::EINTR.into()),
     }
 }

@@ -11,7 +11,7 @@ use platform::Context;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use vfs::{Caller, Creds, FdTable, FsContext, InUse, OpenFile, Quotas, UserMemory};
+use vfs::{Caller, Creds, FdTable, FsContext, InUse, OpenFile, UserMemory, Vfs};
 use wait::Waiter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -370,8 +370,8 @@ impl Caller for TaskCaller {
     fn umask(&self) -> u32 {
         self.0.fs().map_or(0o22, |f| f.umask())
     }
-    fn quotas(&self) -> Arc<Quotas> {
-        self.0.kernel().quotas.clone()
+    fn vfs(&self) -> &Arc<Vfs> {
+        &self.0.kernel().vfs
     }
     fn blocks_or_ignores(&self, sig: Signal) -> bool {
         self.0.blocked().has(sig) || self.0.group.handlers().lock().get(sig).handler == crate::signal::SIG_IGN
@@ -412,8 +412,8 @@ impl Caller for Current {
     fn umask(&self) -> u32 {
         self.fs_context.umask()
     }
-    fn quotas(&self) -> Arc<Quotas> {
-        self.task.kernel().quotas.clone()
+    fn vfs(&self) -> &Arc<Vfs> {
+        &self.task.kernel().vfs
     }
     fn blocks_or_ignores(&self, sig: Signal) -> bool {
         self.caller().blocks_or_ignores(sig)

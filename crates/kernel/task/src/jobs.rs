@@ -2,10 +2,11 @@
 //! setpgid(2), tty_ioctl(4).
 
 use crate::current::Current;
-use crate::kernel::Kernel;
-use abi::{Errno, Result};
-use std::sync::Arc;
+use crate::kernel::{Kernel, SI_HOST};
+use abi::{Errno, Result, SigInfo, Signal};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use tty::{JobControl, Pty};
 
 impl Current {
     /// setsid(2); gives the new session's id.
@@ -60,9 +61,59 @@ pub(crate) fn session_leader_left(kernel: &Arc<Kernel>, tgid: i32) {
         let leads = t.nodes.get(&tgid).is_some_and(|n| n.sid == tgid);
         if leads { t.terminals.remove(&tgid) } else { None }
     };
-    if let Some(tty) = tty
-        && let Some(hook) = kernel.hangup.get()
-    {
-        hook(&tty, tgid);
+    if let Some(tty) = tty {
+        tty.session_leader_left(tgid);
+    }
+}
+
+/// Sessions and process groups of a kernel, for its terminals.
+pub struct Jobs(Weak<Kernel>);
+
+impl Jobs {
+    /// Those of `kernel`.
+    pub fn of(kernel: &Arc<Kernel>) -> Arc<dyn JobControl> {
+        Arc::new(Jobs(Arc::downgrade(kernel)))
+    }
+
+    fn kernel(&self) -> Option<Arc<Kernel>> {
+        self.0.upgrade()
+    }
+}
+
+impl JobControl for Jobs {
+    fn signal_pgrp(&self, pgid: i32, sig: Signal) {
+        if let Some(k) = self.kernel() {
+            k.signal_pgrp(pgid, SigInfo::new(sig, SI_HOST));
+        }
+    }
+    fn signal_process(&self, pid: i32, sig: Signal) {
+        if let Some(g) = self.kernel().and_then(|k| k.group(pid)) {
+            // A process that is just ending needs no signal.
+            let _ = g.send(SigInfo::new(sig, SI_HOST));
+        }
+    }
+    fn pgrp_in_session(&self, pgid: i32, sid: i32) -> bool {
+        self.kernel().is_some_and(|k| k.tree.lock().pgrp_in_session(pgid, sid))
+    }
+    fn session_of(&self, pgid: i32) -> Option<i32> {
+        let k = self.kernel()?;
+        let t = k.tree.lock();
+        t.nodes.values().find(|n| n.pgid == pgid).map(|n| n.sid)
+    }
+    fn is_orphaned(&self, pgid: i32) -> bool {
+        self.kernel().is_some_and(|k| k.tree.lock().is_orphaned(pgid, None))
+    }
+    fn terminal(&self, sid: i32) -> Option<Arc<Pty>> {
+        self.kernel()?.tree.lock().terminals.get(&sid).cloned()
+    }
+    fn set_terminal(&self, sid: i32, tty: Option<Arc<Pty>>) {
+        let Some(k) = self.kernel() else { return };
+        let mut t = k.tree.lock();
+        let old = match tty {
+            Some(tty) => t.terminals.insert(sid, tty),
+            None => t.terminals.remove(&sid),
+        };
+        drop(t);
+        drop(old);
     }
 }

@@ -12,10 +12,9 @@ use ipc::timer::{TimerHandle, TimerService};
 use parking_lot::{Condvar, Mutex as Leaf};
 use platform::{AddressSpace, Platform};
 use ranked::{Mutex, rank};
-use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use sysv::IpcNamespace;
 use wait::{Events, WaitQueue};
@@ -59,21 +58,36 @@ pub const RELEASE: &str = "6.12.0-ringfence";
 /// Kernel version string shown to guests.
 pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Ringfence";
 
-/// What `Kernel::terminal_info` holds: device number and foreground process group of a terminal.
-pub type TerminalInfo = fn(&Arc<dyn Any + Send + Sync>) -> (u64, i32);
+/// System calls as the crate above implements them.
+pub trait SystemCalls: Send + Sync {
+    /// Performs the call that the caller's registers ask for.
+    fn dispatch(&self, c: &mut Current);
+}
 
-/// What `Kernel::hangup` holds.
-pub type Hangup = fn(&Arc<dyn Any + Send + Sync>, i32);
-
-/// What `Kernel::poll_restart` holds: array, length, deadline.
-pub type PollRestart = fn(&mut Current, u64, u32, Option<Instant>) -> crate::result::SysResult;
+/// What a kernel is made of.
+pub struct Parts {
+    /// Runs guest code.
+    pub platform: Arc<dyn Platform>,
+    /// Performs system calls.
+    pub calls: Arc<dyn SystemCalls>,
+    /// The names that the first container starts with.
+    pub uts: Uts,
+    /// What the sandbox may use.
+    pub limits: Limits,
+    /// Protocol families of socket(2).
+    pub families: socket::Families,
+    /// The network namespace.
+    pub net: Arc<socket::NetNamespace>,
+    /// Where content of files in memory lives that programs map.
+    pub memory: Arc<tmpfs::MemFiles>,
+}
 
 /// What all tasks share.
 pub struct Kernel {
     /// Runs guest code.
     pub platform: Arc<dyn Platform>,
-    /// Performs one system call; the table lives above this crate.
-    pub dispatch: fn(&mut Current),
+    /// Performs system calls.
+    pub calls: Arc<dyn SystemCalls>,
     /// Processes, their relations, groups and sessions.
     pub tree: Mutex<Tree, { rank::TASKS }>,
     /// The container that the sandbox began with and ends with.
@@ -87,10 +101,6 @@ pub struct Kernel {
     pub strace: AtomicBool,
     /// Processes ever made (/proc/stat).
     pub forks: AtomicU64,
-    /// Hangs a terminal up when its session's leader (the id given) has gone.
-    pub hangup: OnceLock<Hangup>,
-    /// Looks into a terminal of `Tree::terminals`, for /proc/PID/stat.
-    pub terminal_info: OnceLock<TerminalInfo>,
     /// Values of /proc/sys that were set, by path below it.
     pub sysctls: Leaf<BTreeMap<&'static str, String>>,
     /// Somebody has asked for resource usage: from now on the ends of processes are measured, which costs a hand-off.
@@ -105,12 +115,14 @@ pub struct Kernel {
     pub memory: Arc<tmpfs::MemFiles>,
     /// Files of memfd_create(2) and its like.
     pub memfds: Arc<tmpfs::Memfds>,
-    /// How many objects there may be.
-    pub quotas: Arc<vfs::Quotas>,
+    /// Protocol families of socket(2).
+    pub families: socket::Families,
+    /// The network namespace.
+    pub net: Arc<socket::NetNamespace>,
+    /// What the file layer shares.
+    pub vfs: Arc<vfs::Vfs>,
     /// Priority-inheritance futexes that somebody waits for.
     pub(crate) pi: crate::pi::PiTable,
-    /// Goes on with an interrupted poll(2); set by the readiness family.
-    pub poll_restart: OnceLock<PollRestart>,
     /// Most threads there may be (kernel.threads-max), and the most that the host bears.
     pub most_tasks: AtomicU64,
     /// See `most_tasks`.
@@ -155,19 +167,14 @@ pub fn uptime_ns() -> u64 {
 
 impl Kernel {
     /// A kernel without tasks.
-    pub fn new(
-        platform: Arc<dyn Platform>,
-        dispatch: fn(&mut Current),
-        uts: Uts,
-        limits: Limits,
-        memory: Arc<tmpfs::MemFiles>,
-    ) -> Arc<Kernel> {
+    pub fn new(parts: Parts) -> Arc<Kernel> {
+        let Parts { platform, calls, uts, limits, families, net, memory } = parts;
         let memfds = tmpfs::Memfds::new(&memory);
         let quotas = vfs::Quotas::new(limits.memory());
         let (first, containers) = Containers::first(uts, limits);
         Arc::new(Kernel {
             platform,
-            dispatch,
+            calls,
             tree: Mutex::new(Tree::default()),
             first,
             containers,
@@ -175,8 +182,6 @@ impl Kernel {
             boot_ns: uptime_ns(),
             strace: AtomicBool::new(false),
             forks: AtomicU64::new(0),
-            hangup: OnceLock::new(),
-            terminal_info: OnceLock::new(),
             sysctls: Leaf::default(),
             usage_wanted: AtomicBool::new(false),
             queued: Arc::default(),
@@ -184,9 +189,10 @@ impl Kernel {
             ipc: IpcNamespace::new(memfds.clone()),
             memory,
             memfds,
-            quotas,
+            families,
+            net,
+            vfs: vfs::Vfs::new(quotas),
             pi: crate::pi::PiTable::default(),
-            poll_restart: OnceLock::new(),
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),
             late_kills: Arc::default(),
@@ -221,9 +227,8 @@ impl Kernel {
 
     /// Device number and foreground process group of a session's controlling terminal.
     pub fn terminal_of(&self, sid: i32) -> Option<(u64, i32)> {
-        let info = self.terminal_info.get()?;
-        let t = self.tree.lock().terminals.get(&sid).cloned()?;
-        Some(info(&t))
+        let tty = self.tree.lock().terminals.get(&sid).cloned()?;
+        Some(tty.device_and_foreground())
     }
 
     /// Sends a signal to every live process of a process group; true when there was one.

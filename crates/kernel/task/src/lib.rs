@@ -3,7 +3,7 @@
 //! [`Task`] and [`ThreadGroup`] are shared; [`Current`] is the running thread as
 //! its own sentry thread sees it, and what system call handlers get. [`Kernel`]
 //! is what all tasks share. The system call table lives above this crate and is
-//! called through `Kernel::dispatch`.
+//! called through [`SystemCalls`].
 //!
 //! Lock order: `Kernel::tree` (TASKS), then a group's `signals` (SIGNALS), its
 //! handler table, a thread's pending queue; all else are leaves.
@@ -51,7 +51,8 @@ pub use exec::{MAX_ARG_STRLEN, Program};
 pub use exit::abandon;
 pub use frame::{SS_AUTODISARM, StackT};
 pub use io_counts::{IoCounts, IoTotals, add_io};
-pub use kernel::{Kernel, RELEASE, SI_HOST, TerminalInfo, Uts, VERSION, uptime_ns};
+pub use jobs::Jobs;
+pub use kernel::{Kernel, Parts, RELEASE, SI_HOST, SystemCalls, Uts, VERSION, uptime_ns};
 pub use limits::{CpuMax, Limits};
 pub use result::{Restart, SysErr, SysResult};
 pub use run::start;

@@ -101,7 +101,7 @@ fn run(mut c: Current) {
     c.sync_report_all();
     c.tell_platform();
     ipc::signalfd::bind_thread(Some(c.task.clone()));
-    let dispatch = c.kernel().dispatch;
+    let calls = c.kernel().calls.clone();
     loop {
         if c.exit_code.is_some() {
             break;
@@ -129,7 +129,7 @@ fn run(mut c: Current) {
             mm.rewrite(c.ctx.as_mut(), site);
         }
         match exit {
-            Exit::Syscall => dispatch(&mut c),
+            Exit::Syscall => calls.dispatch(&mut c),
             Exit::Fault(f) => fault(&mut c, &f),
             Exit::Interrupted => c.task.waiter.set_interrupted(true),
             Exit::FutexInterrupted => {

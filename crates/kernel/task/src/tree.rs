@@ -5,7 +5,6 @@ use crate::pids;
 use crate::scheduling::Scheduling;
 use crate::task::{Life, Task, ThreadGroup, Usage};
 use abi::SigSet;
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use vfs::Credentials;
@@ -68,7 +67,7 @@ pub struct Tree {
     /// Live threads by id.
     pub tasks: HashMap<i32, Arc<Task>>,
     /// Controlling terminal per session.
-    pub terminals: HashMap<i32, Arc<dyn Any + Send + Sync>>,
+    pub terminals: HashMap<i32, Arc<tty::Pty>>,
     /// Per pid namespace.
     last_pid: HashMap<u32, i32>,
     /// Nodes whose thread group leader has left.

@@ -13,6 +13,7 @@ use vfs::*;
 
 /// One thread's things: a view of its own, as a process has, and a table shared by all.
 struct Mine {
+    cx: Arc<Internal>,
     fs: Arc<FsContext>,
     table: Arc<FdTable>,
     path: String,
@@ -26,21 +27,21 @@ const APART: usize = 8;
 type Op = fn(&Mine);
 
 fn stat(m: &Mine) {
-    attr::stat(&Internal, &m.fs.view(), &Start::Cwd, m.path.as_bytes(), Lookup::FOLLOW).unwrap();
+    attr::stat(&*m.cx, &m.fs.view(), &Start::Cwd, m.path.as_bytes(), Lookup::FOLLOW).unwrap();
 }
 
 fn stat_link(m: &Mine) {
-    attr::stat(&Internal, &m.fs.view(), &Start::Cwd, m.link.as_bytes(), Lookup::FOLLOW).unwrap();
+    attr::stat(&*m.cx, &m.fs.view(), &Start::Cwd, m.link.as_bytes(), Lookup::FOLLOW).unwrap();
 }
 
 fn stat_missing(m: &Mine) {
     let name = b"/usr/lib/x86_64-linux-gnu/none";
-    attr::stat(&Internal, &m.fs.view(), &Start::Cwd, name, Lookup::FOLLOW).unwrap_err();
+    attr::stat(&*m.cx, &m.fs.view(), &Start::Cwd, name, Lookup::FOLLOW).unwrap_err();
 }
 
 fn open_close(m: &Mine) {
     let how = OpenHow::legacy(libc::O_RDONLY, 0);
-    open::open_at(&Internal, &m.fs.view(), &Start::Cwd, m.path.as_bytes(), &how)
+    open::open_at(&*m.cx, &m.fs.view(), &Start::Cwd, m.path.as_bytes(), &how)
         .map_err(Failure::errno)
         .unwrap();
 }
@@ -48,14 +49,14 @@ fn open_close(m: &Mine) {
 fn pread(m: &Mine) {
     let f = m.table.get(m.fd).unwrap();
     let mut b = [0; 64];
-    io::read_at(&Internal, &f, &mut b, 0).unwrap();
+    io::read_at(&*m.cx, &f, &mut b, 0).unwrap();
 }
 
 fn read(m: &Mine) {
     let f = m.table.get(m.fd).unwrap();
     let mut b = [0; 64];
     let pos = f.pos.lock();
-    io::read_at(&Internal, &f, &mut b, *pos).unwrap();
+    io::read_at(&*m.cx, &f, &mut b, *pos).unwrap();
 }
 
 fn fstat(m: &Mine) {
@@ -100,10 +101,11 @@ fn main() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let m =
         Mount::of(TmpFs::new(&tmpfs::MemFiles::new(None), Options::default()), MountFlags::empty(), b"none");
+    let cx = Arc::new(Internal::new(&Vfs::new(Quotas::unlimited())));
     let ns = MountNs::new(m);
     let fs = FsContext::new(ns);
     let view = fs.view();
-    let dir = |p: &str| dir::mkdir(&Internal, &view, &Start::Cwd, p.as_bytes(), 0o755).unwrap();
+    let dir = |p: &str| dir::mkdir(&*cx, &view, &Start::Cwd, p.as_bytes(), 0o755).unwrap();
     for p in ["/usr", "/usr/lib", "/usr/lib/x86_64-linux-gnu"] {
         dir(p);
     }
@@ -113,12 +115,12 @@ fn main() {
             let path = format!("/usr/lib/x86_64-linux-gnu/file{i}");
             let link = format!("/usr/lib/link{i}");
             let how = OpenHow::legacy(libc::O_RDWR | libc::O_CREAT, 0o644);
-            let f = open::open_at(&Internal, &view, &Start::Cwd, path.as_bytes(), &how)
+            let f = open::open_at(&*cx, &view, &Start::Cwd, path.as_bytes(), &how)
                 .map_err(Failure::errno)
                 .unwrap();
-            io::write_at(&Internal, &f, &[1; 4096], 0).unwrap();
+            io::write_at(&*cx, &f, &[1; 4096], 0).unwrap();
             dir::symlink(
-                &Internal,
+                &*cx,
                 &view,
                 format!("x86_64-linux-gnu/file{i}").as_bytes(),
                 &Start::Cwd,
@@ -126,7 +128,7 @@ fn main() {
             )
             .unwrap();
             let fd = table.install(f, false, 1024).unwrap();
-            Mine { fs: fs.fork_copy(), table: table.clone(), path, link, fd }
+            Mine { cx: cx.clone(), fs: fs.fork_copy(), table: table.clone(), path, link, fd }
         })
         .collect();
     let ops: [(&str, Op); 7] = [

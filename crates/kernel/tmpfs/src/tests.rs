@@ -2,60 +2,24 @@
 
 use crate::{Options, TmpFs};
 use abi::stat::Attr;
-use abi::{Errno, Result, Signal};
+use abi::{Errno, Result};
 use std::sync::Arc;
 use vfs::locks::{self, Kind, Owner};
+use vfs::testing::TestCaller;
 use vfs::*;
-use wait::Waiter;
 
 mod walking;
 
-struct Plain(Arc<Credentials>);
-
-impl Caller for Plain {
-    fn creds(&self) -> Creds {
-        Creds::from_inner(self.0.clone())
-    }
-    fn waiter(&self) -> Arc<Waiter> {
-        Waiter::new()
-    }
-    fn pid(&self) -> i32 {
-        1
-    }
-    fn tid(&self) -> i32 {
-        1
-    }
-    fn pgid(&self) -> i32 {
-        1
-    }
-    fn sid(&self) -> i32 {
-        1
-    }
-    fn rlimit(&self, _r: i32) -> u64 {
-        u64::MAX
-    }
-    fn raise(&self, _s: Signal) {}
-    fn umask(&self) -> u32 {
-        0o022
-    }
-    fn blocks_or_ignores(&self, _s: Signal) -> bool {
-        false
-    }
+fn root() -> TestCaller {
+    TestCaller::root()
 }
 
-fn root() -> Plain {
-    Plain(Arc::new(Credentials::root(Cap::ALL)))
-}
-
-fn user(id: u32) -> Plain {
-    let mut c = Credentials::root(0);
-    (c.uid, c.euid, c.suid, c.fsuid) = (id, id, id, id);
-    (c.gid, c.egid, c.sgid, c.fsgid) = (id, id, id, id);
-    Plain(Arc::new(c))
+fn user(id: u32) -> TestCaller {
+    TestCaller::user(id)
 }
 
 struct Env {
-    cx: Plain,
+    cx: TestCaller,
     fs: Arc<FsContext>,
 }
 
@@ -66,7 +30,7 @@ fn env() -> Env {
 }
 
 impl Env {
-    fn open_as(&self, cx: &Plain, p: &str, flags: i32) -> Result<Arc<OpenFile>> {
+    fn open_as(&self, cx: &TestCaller, p: &str, flags: i32) -> Result<Arc<OpenFile>> {
         let how = OpenHow::legacy(flags, 0o644);
         open::open_at(cx, &self.fs.view(), &Start::Cwd, p.as_bytes(), &how).map_err(Failure::errno)
     }

@@ -15,13 +15,15 @@ fn rights_of_mappings() {
         let fs = FsContext::new(MountNs::new(m));
         let open = |flags| {
             let how = OpenHow::legacy(flags, 0o644);
-            open::open_at(&Internal, &fs.view(), &Start::Cwd, b"/f", &how).map_err(Failure::errno).unwrap()
+            open::open_at(&vfs::testing::TestCaller::root(), &fs.view(), &Start::Cwd, b"/f", &how)
+                .map_err(Failure::errno)
+                .unwrap()
         };
         let w = open(libc::O_CREAT | libc::O_RDWR);
-        io::write_at(&Internal, &w, b"text", 0).unwrap();
+        io::write_at(&vfs::testing::TestCaller::root(), &w, b"text", 0).unwrap();
         let fd = |f: &OpenFile, shared| {
             let req = MapRequest { prot: libc::PROT_READ, shared, offset: 0, len: 4096 };
-            match f.ops.map(&Internal, f, &req).unwrap() {
+            match f.ops.map(&vfs::testing::TestCaller::root(), f, &req).unwrap() {
                 Mapping::Host { fd, .. } => fd,
                 Mapping::Anonymous => panic!("not a file"),
             }
@@ -32,7 +34,7 @@ fn rights_of_mappings() {
         assert!(!writes(&fd(&w, false)), "a private mapping");
         assert!(writes(&fd(&w, true)), "a writer's shared mapping");
         let mut b = [0; 4];
-        io::read_at(&Internal, &r, &mut b, 0).unwrap();
+        io::read_at(&vfs::testing::TestCaller::root(), &r, &mut b, 0).unwrap();
         assert_eq!(&b, b"Xext");
     }
     std::fs::remove_dir(&dir).expect("the directory is empty again");

@@ -2,6 +2,7 @@
 
 use crate::devpts::Devpts;
 use crate::files::{MasterFile, SlaveFile};
+use crate::job::JobControl;
 use crate::pty::Pty;
 use crate::termios::WinSize;
 use abi::{Errno, Result};
@@ -34,10 +35,14 @@ impl ConsolePty {
     /// A pair in the devpts instance at /dev/pts of `view`, or in one that nobody can see where there is none.
     /// The file is the slave, opened for reading and writing; it is the controlling terminal of the
     /// caller's session, with the caller's group in the foreground.
-    pub fn open(cx: &dyn Caller, view: &FsView) -> Result<(Arc<ConsolePty>, Arc<OpenFile>)> {
-        let home = match Devpts::mounted(view) {
+    pub fn open(
+        cx: &dyn Caller,
+        view: &FsView,
+        jobs: Arc<dyn JobControl>,
+    ) -> Result<(Arc<ConsolePty>, Arc<OpenFile>)> {
+        let home = match Devpts::mounted(cx, view) {
             Some(home) => home,
-            None => Devpts::new(b"")?,
+            None => Devpts::new(jobs, b"")?,
         };
         let pty = home.allocate(cx)?;
         pty.inner.lock().locked = false;

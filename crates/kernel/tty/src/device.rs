@@ -2,28 +2,22 @@
 
 use crate::devpts::{Node, Root, SLAVE_MAJOR};
 use crate::files::SlaveFile;
-use crate::job::job_control;
-use crate::pty::Pty;
+use crate::job::JobControl;
 use abi::{Errno, Result};
 use std::sync::Arc;
-use vfs::devices::{Opened, register_char};
+use vfs::devices::{Devices, Opened};
 use vfs::{Caller, FileOps, InodeRef, Path};
 
-/// Registers /dev/tty, /dev/console, /dev/ptmx and the slaves. Called once, when the kernel starts.
-pub fn register() {
-    register_char(
-        "/dev/tty",
-        5,
-        0..=0,
-        Arc::new(|cx: &dyn Caller, _: &Path, _: &InodeRef, flags: i32| Ok(Opened::Ops(open_own(cx, flags)?))),
-    );
-    register_char(
-        "/dev/console",
-        5,
-        1..=1,
-        Arc::new(|cx: &dyn Caller, _: &Path, _: &InodeRef, flags: i32| Ok(Opened::Ops(open_own(cx, flags)?))),
-    );
-    register_char(
+/// Registers /dev/tty, /dev/console, /dev/ptmx and the slaves.
+pub fn register(devices: &Devices, jobs: &Arc<dyn JobControl>) {
+    for (name, minor) in [("/dev/tty", 0), ("/dev/console", 1)] {
+        let jobs = jobs.clone();
+        let open = move |cx: &dyn Caller, _: &Path, _: &InodeRef, flags: i32| {
+            Ok(Opened::Ops(open_own(&*jobs, cx, flags)?))
+        };
+        devices.register_char(name, 5, minor..=minor, Arc::new(open));
+    }
+    devices.register_char(
         "/dev/ptmx",
         5,
         2..=2,
@@ -31,7 +25,7 @@ pub fn register() {
             Ok(Opened::Ops(open_ptmx(cx, at, i, flags)?))
         }),
     );
-    register_char(
+    devices.register_char(
         "pts",
         SLAVE_MAJOR,
         0..=0xfffff,
@@ -43,9 +37,8 @@ pub fn register() {
 }
 
 /// The caller's controlling terminal.
-fn open_own(cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
-    let tty = job_control().terminal(cx.sid()).ok_or(Errno::ENXIO)?;
-    let pty = tty.downcast::<Pty>().map_err(|_| Errno::ENXIO)?;
+fn open_own(jobs: &dyn JobControl, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+    let pty = jobs.terminal(cx.sid()).ok_or(Errno::ENXIO)?;
     Ok(SlaveFile::open(&pty, cx, flags | libc::O_NOCTTY)?)
 }
 

@@ -3,7 +3,7 @@
 //! Lock: the table of terminals, a leaf.
 
 use crate::files::{MasterFile, SlaveFile};
-use crate::job::job_control;
+use crate::job::JobControl;
 use crate::pty::Pty;
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
@@ -58,15 +58,11 @@ fn parse(options: &[u8]) -> Result<Options> {
 pub struct Devpts {
     dev: u64,
     options: Options,
+    jobs: Arc<dyn JobControl>,
     slaves: Mutex<BTreeMap<u32, Arc<Node>>>,
     root: Mutex<Attr>,
     ptmx: Arc<Node>,
     me: Weak<Devpts>,
-}
-
-/// A devpts instance for mount(2) options.
-pub fn devpts(options: &[u8]) -> Result<Arc<dyn FileSystem>> {
-    Ok(Devpts::new(options)?)
 }
 
 fn now() -> Timespec {
@@ -74,8 +70,8 @@ fn now() -> Timespec {
 }
 
 impl Devpts {
-    /// An instance for mount(2) options.
-    pub fn new(options: &[u8]) -> Result<Arc<Devpts>> {
+    /// An instance for mount(2) options; its terminals know of sessions through `jobs`.
+    pub fn new(jobs: Arc<dyn JobControl>, options: &[u8]) -> Result<Arc<Devpts>> {
         let options = parse(options)?;
         let t = now();
         let dev = vfs::inode::new_dev();
@@ -85,6 +81,7 @@ impl Devpts {
             Devpts {
                 dev,
                 options,
+                jobs,
                 slaves: Mutex::default(),
                 root: Mutex::new(Attr { ino: 1, mode: libc::S_IFDIR | 0o755, nlink: 2, ..base }),
                 ptmx: Arc::new(Node { fs: me.clone(), attr: Mutex::new(ptmx), pty: None }),
@@ -95,8 +92,9 @@ impl Devpts {
     }
 
     /// The instance at /dev/pts.
-    pub(crate) fn mounted(view: &FsView) -> Option<Arc<Devpts>> {
-        let at = lookup(&vfs::Internal, view, &Start::Cwd, b"/dev/pts", Lookup::FOLLOW).ok()?;
+    pub(crate) fn mounted(cx: &dyn Caller, view: &FsView) -> Option<Arc<Devpts>> {
+        let cx = vfs::Internal::new(cx.vfs());
+        let at = lookup(&cx, view, &Start::Cwd, b"/dev/pts", Lookup::FOLLOW).ok()?;
         at.inode().as_any().downcast_ref::<Root>()?.devpts().ok()
     }
 
@@ -104,7 +102,7 @@ impl Devpts {
     pub(crate) fn allocate(&self, cx: &dyn Caller) -> Result<Arc<Pty>> {
         let mut t = self.slaves.lock();
         let index = (0..self.options.max).find(|i| !t.contains_key(i)).ok_or(Errno::ENOSPC)?;
-        let pty = Pty::new(index, job_control(), self.me.clone());
+        let pty = Pty::new(index, self.jobs.clone(), self.me.clone());
         let c = cx.creds();
         let time = now();
         let attr = Attr {

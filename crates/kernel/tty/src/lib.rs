@@ -18,10 +18,10 @@ pub mod termios;
 
 pub use console::ConsolePty;
 pub use device::register;
-pub use devpts::{Devpts, devpts};
+pub use devpts::Devpts;
 pub use files::{MasterFile, SlaveFile, open_peer, pty_of};
-pub use job::{JobControl, set_job_control};
-pub use pty::{Pty, info as terminal_info, session_leader_left};
+pub use job::JobControl;
+pub use pty::Pty;
 
 #[cfg(test)]
 mod testing;

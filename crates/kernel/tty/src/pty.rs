@@ -13,7 +13,6 @@ use crate::termios::{Termios, WinSize};
 use abi::{Errno, Result, Signal};
 use ipc::timer::{TimerHandle, TimerService};
 use parking_lot::Mutex;
-use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -298,7 +297,7 @@ impl Pty {
             i.session = cx.sid();
             i.pgrp = cx.pgid();
         }
-        self.job.set_terminal(cx.sid(), Some(self.clone() as Arc<dyn Any + Send + Sync>));
+        self.job.set_terminal(cx.sid(), Some(self.clone()));
     }
 
     /// Signals of a file begin: one without an owner gets the foreground group, or else the caller's process.
@@ -482,21 +481,21 @@ impl Inner {
     }
 }
 
-/// A session's leader has ended; for `Kernel::hangup`.
-pub fn session_leader_left(tty: &Arc<dyn Any + Send + Sync>, sid: i32) {
-    let Some(p) = tty.downcast_ref::<Pty>() else { return };
-    if p.inner.lock().session != sid {
-        return;
+impl Pty {
+    /// The leader of session `sid`, whose controlling terminal this is, has ended.
+    pub fn session_leader_left(&self, sid: i32) {
+        if self.inner.lock().session != sid {
+            return;
+        }
+        let (_, pgrp) = self.drop_session();
+        if pgrp > 0 {
+            self.job.signal_pgrp(pgrp, Signal::SIGHUP);
+        }
     }
-    let (_, pgrp) = p.drop_session();
-    if pgrp > 0 {
-        p.job.signal_pgrp(pgrp, Signal::SIGHUP);
-    }
-}
 
-/// Device number and foreground process group (-1 for none), for `Kernel::terminal_info`.
-pub fn info(tty: &Arc<dyn Any + Send + Sync>) -> (u64, i32) {
-    let Some(p) = tty.downcast_ref::<Pty>() else { return (0, -1) };
-    let pgrp = p.inner.lock().pgrp;
-    (abi::stat::makedev(136, p.index), if pgrp > 0 { pgrp } else { -1 })
+    /// Device number and foreground process group (-1 for none), as /proc/PID/stat shows them.
+    pub fn device_and_foreground(&self) -> (u64, i32) {
+        let pgrp = self.inner.lock().pgrp;
+        (abi::stat::makedev(136, self.index), if pgrp > 0 { pgrp } else { -1 })
+    }
 }

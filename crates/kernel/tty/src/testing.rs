@@ -1,58 +1,11 @@
-//! A caller without a kernel, for the tests of this crate.
+//! A caller's memory and sessions, for the tests of this crate.
 
 use crate::job::JobControl;
+use crate::pty::Pty;
 use abi::{Errno, Result, Signal};
 use parking_lot::Mutex;
-use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, Credentials, Creds, UserMemory};
-use wait::Waiter;
-
-pub struct Plain {
-    pub pgid: i32,
-    pub ignores: bool,
-    waiter: Arc<Waiter>,
-    raised: Mutex<Vec<Signal>>,
-}
-
-impl Plain {
-    pub fn new() -> Plain {
-        Plain { pgid: 1, ignores: false, waiter: Waiter::new(), raised: Mutex::default() }
-    }
-}
-
-impl Caller for Plain {
-    fn creds(&self) -> Creds {
-        Credentials::root(0).in_use()
-    }
-    fn waiter(&self) -> Arc<Waiter> {
-        self.waiter.clone()
-    }
-    fn pid(&self) -> i32 {
-        1
-    }
-    fn tid(&self) -> i32 {
-        1
-    }
-    fn pgid(&self) -> i32 {
-        self.pgid
-    }
-    fn sid(&self) -> i32 {
-        1
-    }
-    fn rlimit(&self, _resource: i32) -> u64 {
-        u64::MAX
-    }
-    fn raise(&self, sig: Signal) {
-        self.raised.lock().push(sig);
-    }
-    fn umask(&self) -> u32 {
-        0o22
-    }
-    fn blocks_or_ignores(&self, _sig: Signal) -> bool {
-        self.ignores
-    }
-}
+use vfs::UserMemory;
 
 /// Memory that starts at address 0.
 pub struct Memory(pub [u8; 256]);
@@ -74,7 +27,7 @@ impl UserMemory for Memory {
 #[derive(Default)]
 pub struct Jobs {
     pub sent: Mutex<Vec<(i32, Signal)>>,
-    tty: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+    tty: Mutex<Option<Arc<Pty>>>,
 }
 
 impl JobControl for Jobs {
@@ -93,10 +46,10 @@ impl JobControl for Jobs {
     fn is_orphaned(&self, _pgid: i32) -> bool {
         false
     }
-    fn terminal(&self, _sid: i32) -> Option<Arc<dyn Any + Send + Sync>> {
+    fn terminal(&self, _sid: i32) -> Option<Arc<Pty>> {
         self.tty.lock().clone()
     }
-    fn set_terminal(&self, _sid: i32, tty: Option<Arc<dyn Any + Send + Sync>>) {
+    fn set_terminal(&self, _sid: i32, tty: Option<Arc<Pty>>) {
         *self.tty.lock() = tty;
     }
 }

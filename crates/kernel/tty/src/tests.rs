@@ -1,12 +1,12 @@
 use crate::devpts::Devpts;
 use crate::files::{MasterFile, SlaveFile};
-use crate::pty::{Pty, session_leader_left};
-use crate::testing::{Jobs, Memory, Plain};
+use crate::pty::Pty;
+use crate::testing::{Jobs, Memory};
 use crate::{ConsolePty, termios::Termios};
 use abi::{Errno, Signal};
-use std::any::Any;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use vfs::testing::TestCaller;
 use vfs::{Caller, FileOps, FileSystem, OpenFile};
 use wait::Events;
 
@@ -15,14 +15,14 @@ struct Bench {
     pty: Arc<Pty>,
     master: Arc<OpenFile>,
     slave: Arc<OpenFile>,
-    cx: Plain,
+    cx: TestCaller,
 }
 
 impl Bench {
     fn new() -> Bench {
         let jobs = Arc::new(Jobs::default());
         let pty = Pty::new(0, jobs.clone(), Weak::new());
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         assert_eq!(SlaveFile::open(&pty, &cx, 0).err(), Some(Errno::EIO));
         pty.inner.lock().locked = false;
         let slave = SlaveFile::open(&pty, &cx, libc::O_RDWR).unwrap();
@@ -74,7 +74,8 @@ fn signals_reach_the_foreground() {
     b.write(&b.master, "\x03\x1c\x1a").unwrap();
     assert_eq!(b.sent(), [(1, Signal::SIGINT), (1, Signal::SIGQUIT), (1, Signal::SIGTSTP)]);
     let mut mem = Memory([0; 256]);
-    let ioctl = |f: &OpenFile, cx: &Plain, mem: &mut Memory, cmd: u64| f.ops.ioctl(cx, f, mem, cmd as u32, 0);
+    let ioctl =
+        |f: &OpenFile, cx: &TestCaller, mem: &mut Memory, cmd: u64| f.ops.ioctl(cx, f, mem, cmd as u32, 0);
     mem.0[0] = 2;
     assert_eq!(ioctl(&b.slave, &b.cx, &mut mem, libc::TIOCSPGRP), Ok(0));
     // Group 1 is in the background now.
@@ -82,7 +83,7 @@ fn signals_reach_the_foreground() {
     assert_eq!(b.sent(), [(1, Signal::SIGTTIN)]);
     assert_eq!(ioctl(&b.slave, &b.cx, &mut mem, libc::TCSETS), Err(Errno::ERESTARTSYS));
     assert_eq!(b.sent(), [(1, Signal::SIGTTOU)]);
-    let mut quiet = Plain::new();
+    let mut quiet = TestCaller::with_caps(0);
     quiet.ignores = true;
     let mut buf = [0; 4];
     assert_eq!(b.slave.ops.read(&quiet, &b.slave, &mut buf, 0), Err(Errno::EIO));
@@ -91,7 +92,7 @@ fn signals_reach_the_foreground() {
     assert_eq!(b.sent(), [(2, Signal::SIGWINCH)]);
     mem.0[0] = 9;
     assert_eq!(ioctl(&b.slave, &quiet, &mut mem, libc::TIOCSPGRP), Err(Errno::ESRCH));
-    session_leader_left(&(b.pty.clone() as Arc<dyn Any + Send + Sync>), 1);
+    b.pty.session_leader_left(1);
     assert_eq!(b.sent(), [(2, Signal::SIGHUP)]);
     assert_eq!(ioctl(&b.slave, &quiet, &mut mem, libc::TIOCGPGRP), Err(Errno::ENOTTY));
 }
@@ -152,9 +153,9 @@ fn packet_mode() {
 
 #[test]
 fn console_and_devpts() {
-    let cx = Plain::new();
-    let fs = Devpts::new(b"gid=5,mode=620,ptmxmode=666").unwrap();
-    assert!(Devpts::new(b"bogus").is_err());
+    let cx = TestCaller::with_caps(0);
+    let fs = Devpts::new(Arc::new(Jobs::default()), b"gid=5,mode=620,ptmxmode=666").unwrap();
+    assert!(Devpts::new(Arc::new(Jobs::default()), b"bogus").is_err());
     assert_eq!(fs.options(), "gid=5,mode=620,ptmxmode=666");
     let pty = fs.allocate(&cx).unwrap();
     let root = fs.root();
@@ -165,7 +166,7 @@ fn console_and_devpts() {
     assert!(root.lookup(&cx, b"0").is_err());
     let alone =
         vfs::FsContext::new(vfs::MountNs::new(vfs::Mount::of(fs, vfs::MountFlags::empty(), b"devpts")));
-    let (c, slave) = ConsolePty::open(&cx, &alone.view()).unwrap();
+    let (c, slave) = ConsolePty::open(&cx, &alone.view(), Arc::new(Jobs::default())).unwrap();
     slave.ops.write(&cx, &slave, b"out\n", 0).unwrap();
     let mut buf = [0; 9];
     assert_eq!(c.take_output(&mut buf), 5);

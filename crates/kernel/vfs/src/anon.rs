@@ -6,13 +6,12 @@ use crate::caller::Caller;
 use crate::file::{FileOps, OpenFile};
 use crate::inode::{FileSystem, Inode, InodeRef, SetAttr};
 use crate::internal::InternalFs;
-use crate::mount::{Mount, MountFlags};
 use crate::path::Path;
 use crate::{attach::Attachments, dentry::Dentry};
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The inode by which an open file without a place is reached.
 pub struct AnonInode {
@@ -50,18 +49,12 @@ impl Inode for AnonInode {
     }
 }
 
-/// The mount on which objects without a tree live.
-pub fn mount() -> Arc<Mount> {
-    static MOUNT: OnceLock<Arc<Mount>> = OnceLock::new();
-    MOUNT.get_or_init(|| Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs")).clone()
-}
-
 /// A place for any open file: its own, or a detached one.
-pub fn path_of(_cx: &dyn Caller, file: &Arc<OpenFile>) -> Path {
+pub fn path_of(cx: &dyn Caller, file: &Arc<OpenFile>) -> Path {
     if let Some(p) = &file.path {
         return p.clone();
     }
     let name = file.ops.link_name().unwrap_or_else(|| "anon_inode:[file]".into());
     let inode: InodeRef = Arc::new(AnonInode { file: file.clone() });
-    Path { mount: mount(), dentry: Dentry::detached(inode, name.as_bytes()) }
+    Path { mount: cx.vfs().anonymous().clone(), dentry: Dentry::detached(inode, name.as_bytes()) }
 }

@@ -2,9 +2,9 @@
 
 use crate::cred::{Cap, Credentials, Creds};
 use crate::quota::Quotas;
+use crate::state::Vfs;
 use abi::{Result, Signal};
-use arc_swap::ArcSwap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use wait::Waiter;
 
 /// The calling task as subsystems see it: credentials, identity, limits, and
@@ -37,22 +37,32 @@ pub trait Caller {
     fn raise(&self, sig: Signal);
     /// File mode creation mask.
     fn umask(&self) -> u32;
+    /// The file layer of the caller's kernel.
+    fn vfs(&self) -> &Arc<Vfs>;
     /// What the sandbox and its users may have.
     fn quotas(&self) -> Arc<Quotas> {
-        Quotas::unlimited()
+        self.vfs().quotas.clone()
     }
     /// True when `sig` is blocked or ignored by the caller (job control checks).
     fn blocks_or_ignores(&self, sig: Signal) -> bool;
 }
 
 /// The kernel itself as a caller, while it makes what programs then find: root, without limits, deaf to signals.
-pub struct Internal;
+pub struct Internal {
+    vfs: Arc<Vfs>,
+    creds: Arc<Credentials>,
+}
+
+impl Internal {
+    /// The kernel whose file layer this is.
+    pub fn new(vfs: &Arc<Vfs>) -> Internal {
+        Internal { vfs: vfs.clone(), creds: Arc::new(Credentials::root(Cap::ALL)) }
+    }
+}
 
 impl Caller for Internal {
     fn creds(&self) -> Creds {
-        static ALL: LazyLock<ArcSwap<Credentials>> =
-            LazyLock::new(|| ArcSwap::from_pointee(Credentials::root(Cap::ALL)));
-        ALL.load()
+        Creds::from_inner(self.creds.clone())
     }
     fn waiter(&self) -> Arc<Waiter> {
         Waiter::new()
@@ -75,6 +85,9 @@ impl Caller for Internal {
     fn raise(&self, _sig: Signal) {}
     fn umask(&self) -> u32 {
         0
+    }
+    fn vfs(&self) -> &Arc<Vfs> {
+        &self.vfs
     }
     fn blocks_or_ignores(&self, _sig: Signal) -> bool {
         true

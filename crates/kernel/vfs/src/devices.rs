@@ -1,4 +1,4 @@
-//! What opening a device number or a FIFO does: registries that the crates
+//! What opening a device number or a FIFO does: a registry that the crates
 //! with the drivers fill when the kernel starts.
 
 use crate::caller::Caller;
@@ -41,49 +41,63 @@ struct Driver {
     opener: Arc<dyn Opener>,
 }
 
-/// Character devices by (major, first minor, last minor).
-static CHAR: RwLock<BTreeMap<(u32, u32), (u32, Driver)>> = RwLock::new(BTreeMap::new());
-static FIFO: OnceLock<Arc<dyn Opener>> = OnceLock::new();
-
-/// Registers a driver for character devices `major`:`minors`; `name` is for /proc/devices.
-pub fn register_char(
-    name: &'static str,
-    major: u32,
-    minors: std::ops::RangeInclusive<u32>,
-    opener: Arc<dyn Opener>,
-) {
-    CHAR.write().insert((major, *minors.start()), (*minors.end(), Driver { name, opener }));
+/// The drivers of a kernel.
+#[derive(Default)]
+pub struct Devices {
+    /// Character devices by major and first minor number, with the last minor number.
+    char: RwLock<BTreeMap<(u32, u32), (u32, Driver)>>,
+    fifo: OnceLock<Arc<dyn Opener>>,
 }
 
-/// Registers what opens named pipes. The first registration counts.
-pub fn register_fifo(opener: Arc<dyn Opener>) {
-    let _ = FIFO.set(opener);
-}
+impl Devices {
+    /// Registers a driver for character devices `major`:`minors`; `name` is for /proc/devices.
+    pub fn register_char(
+        &self,
+        name: &'static str,
+        major: u32,
+        minors: std::ops::RangeInclusive<u32>,
+        opener: Arc<dyn Opener>,
+    ) {
+        self.char.write().insert((major, *minors.start()), (*minors.end(), Driver { name, opener }));
+    }
 
-/// Lines of the character part of /proc/devices: major and name.
-pub fn char_devices() -> Vec<(u32, &'static str)> {
-    let mut v: Vec<_> = CHAR.read().iter().map(|((major, _), (_, d))| (*major, d.name)).collect();
-    v.dedup();
-    v
-}
+    /// Registers what opens named pipes. The first registration counts.
+    pub fn register_fifo(&self, opener: Arc<dyn Opener>) {
+        let _ = self.fifo.set(opener);
+    }
 
-/// Opens a character device; ENXIO when nobody drives it.
-pub fn open_char(cx: &dyn Caller, path: &Path, inode: &InodeRef, rdev: u64, flags: i32) -> Outcome<Opened> {
-    let (ma, mi) = (major(rdev), minor(rdev));
-    let driver = {
-        let t = CHAR.read();
-        match t.range((ma, 0)..=(ma, mi)).next_back() {
-            Some((_, (last, d))) if mi <= *last => d.clone(),
-            _ => return Err(Errno::ENXIO.into()),
+    /// Lines of the character part of /proc/devices: major and name.
+    pub fn char_devices(&self) -> Vec<(u32, &'static str)> {
+        let mut v: Vec<_> = self.char.read().iter().map(|((major, _), (_, d))| (*major, d.name)).collect();
+        v.dedup();
+        v
+    }
+
+    /// Opens a character device; ENXIO when nobody drives it.
+    pub fn open_char(
+        &self,
+        cx: &dyn Caller,
+        path: &Path,
+        inode: &InodeRef,
+        rdev: u64,
+        flags: i32,
+    ) -> Outcome<Opened> {
+        let (ma, mi) = (major(rdev), minor(rdev));
+        let driver = {
+            let t = self.char.read();
+            match t.range((ma, 0)..=(ma, mi)).next_back() {
+                Some((_, (last, d))) if mi <= *last => d.clone(),
+                _ => return Err(Errno::ENXIO.into()),
+            }
+        };
+        driver.opener.open(cx, path, inode, flags)
+    }
+
+    /// Opens a named pipe.
+    pub fn open_fifo(&self, cx: &dyn Caller, path: &Path, inode: &InodeRef, flags: i32) -> Outcome<Opened> {
+        match self.fifo.get() {
+            Some(o) => o.open(cx, path, inode, flags),
+            None => Err(Errno::ENXIO.into()),
         }
-    };
-    driver.opener.open(cx, path, inode, flags)
-}
-
-/// Opens a named pipe.
-pub fn open_fifo(cx: &dyn Caller, path: &Path, inode: &InodeRef, flags: i32) -> Outcome<Opened> {
-    match FIFO.get() {
-        Some(o) => o.open(cx, path, inode, flags),
-        None => Err(Errno::ENXIO.into()),
     }
 }

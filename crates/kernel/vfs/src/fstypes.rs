@@ -14,27 +14,32 @@ struct FsType {
     make: Maker,
 }
 
-static TYPES: RwLock<Vec<FsType>> = RwLock::new(Vec::new());
+/// The file system types of a kernel.
+#[derive(Default)]
+pub struct FsTypes(RwLock<Vec<FsType>>);
 
-/// Registers a type (again: replaces it). `make` gets who mounts and the options of mount(2), and gives the instance;
-/// `nodev` is for /proc/filesystems.
-pub fn register(
-    name: &'static str,
-    nodev: bool,
-    make: impl Fn(&dyn Caller, &[u8]) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
-) {
-    let mut t = TYPES.write();
-    t.retain(|x| x.name != name);
-    t.push(FsType { name, nodev, make: Arc::new(make) });
-}
+impl FsTypes {
+    /// Registers a type (again: replaces it). `make` gets who mounts and the options of mount(2), and gives the instance;
+    /// `nodev` is for /proc/filesystems.
+    pub fn register(
+        &self,
+        name: &'static str,
+        nodev: bool,
+        make: impl Fn(&dyn Caller, &[u8]) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
+    ) {
+        let mut t = self.0.write();
+        t.retain(|x| x.name != name);
+        t.push(FsType { name, nodev, make: Arc::new(make) });
+    }
 
-/// An instance of a type with these options; ENODEV for an unknown type.
-pub fn create(cx: &dyn Caller, name: &str, options: &[u8]) -> Result<Arc<SuperBlock>> {
-    let make = TYPES.read().iter().find(|x| x.name == name).map(|x| x.make.clone());
-    make.ok_or(Errno::ENODEV)?(cx, options)
-}
+    /// An instance of a type with these options; ENODEV for an unknown type.
+    pub fn create(&self, cx: &dyn Caller, name: &str, options: &[u8]) -> Result<Arc<SuperBlock>> {
+        let make = self.0.read().iter().find(|x| x.name == name).map(|x| x.make.clone());
+        make.ok_or(Errno::ENODEV)?(cx, options)
+    }
 
-/// Names with their nodev mark, for /proc/filesystems.
-pub fn names() -> Vec<(&'static str, bool)> {
-    TYPES.read().iter().map(|x| (x.name, x.nodev)).collect()
+    /// Names with their nodev mark, for /proc/filesystems.
+    pub fn names(&self) -> Vec<(&'static str, bool)> {
+        self.0.read().iter().map(|x| (x.name, x.nodev)).collect()
+    }
 }

@@ -12,7 +12,7 @@ use crate::inode::InodeRef;
 use crate::retry::{Failure, Outcome, retry_on};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use wait::{Events, WaitQueue};
@@ -20,9 +20,6 @@ use wait::{Events, WaitQueue};
 const NONE: i32 = libc::F_UNLCK;
 const READ: i32 = libc::F_RDLCK;
 const WRITE: i32 = libc::F_WRLCK;
-
-/// fs.lease-break-time in seconds; 0 waits for ever.
-pub static BREAK_TIME: AtomicU32 = AtomicU32::new(45);
 
 /// Leases that were ever set: as long as there is none, nothing needs to be looked for.
 static EVER: AtomicUsize = AtomicUsize::new(0);
@@ -110,7 +107,7 @@ pub fn set(cx: &dyn Caller, file: &Arc<OpenFile>, kind: i32, tell: Tell) -> Resu
 pub(crate) fn break_for(cx: &dyn Caller, inode: &InodeRef, write: bool, nonblock: bool) -> Outcome<()> {
     let Some(leases) = of(inode) else { return Ok(()) };
     loop {
-        let limit = match BREAK_TIME.load(Ordering::Relaxed) {
+        let limit = match cx.vfs().lease_break_time.load(Ordering::Relaxed) {
             0 => None,
             s => Instant::now().checked_add(Duration::from_secs(s.into())),
         };

@@ -40,6 +40,9 @@ mod quick;
 pub mod quota;
 pub mod rename;
 pub mod retry;
+mod state;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod walk;
 pub mod xattr;
 
@@ -58,4 +61,5 @@ pub use open::OpenHow;
 pub use path::Path;
 pub use quota::Quotas;
 pub use retry::{Failure, Outcome};
+pub use state::Vfs;
 pub use walk::{Lookup, Start};

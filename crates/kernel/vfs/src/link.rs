@@ -66,7 +66,7 @@ pub fn link(
 fn check_target(cx: &dyn Caller, target: &Path) -> Result<()> {
     let creds = cx.creds();
     let p = target.inode().perm()?;
-    if !perm::PROTECTED_HARDLINKS.load(Ordering::Relaxed) || perm::owner_or_capable(&creds, &p) {
+    if !cx.vfs().protected.hardlinks.load(Ordering::Relaxed) || perm::owner_or_capable(&creds, &p) {
         return Ok(());
     }
     let special = target.kind() != S_IFREG || p.mode & 0o4000 != 0 || p.mode & 0o2010 == 0o2010;

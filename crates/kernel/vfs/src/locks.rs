@@ -159,14 +159,15 @@ impl Locks {
 }
 
 /// (waiter, holder) pairs of POSIX locks.
-static WAITS: Mutex<Vec<(Owner, Owner)>> = Mutex::new(Vec::new());
+#[derive(Default)]
+pub(crate) struct LockWaits(Mutex<Vec<(Owner, Owner)>>);
 
-struct Waiting(Owner);
+struct Waiting<'a>(&'a LockWaits, Owner);
 
-impl Waiting {
+impl Waiting<'_> {
     /// Enters the wait, or EDEADLK.
-    fn enter(who: Owner, on: Owner) -> Result<Waiting> {
-        let mut w = WAITS.lock();
+    fn enter(waits: &LockWaits, who: Owner, on: Owner) -> Result<Waiting<'_>> {
+        let mut w = waits.0.lock();
         let mut seen = vec![on];
         let mut i = 0;
         while i < seen.len() {
@@ -181,14 +182,15 @@ impl Waiting {
             i += 1;
         }
         w.push((who, on));
-        Ok(Waiting(who))
+        drop(w);
+        Ok(Waiting(waits, who))
     }
 }
 
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut w = WAITS.lock();
-        if let Some(i) = w.iter().position(|(a, _)| *a == self.0) {
+        let mut w = self.0.0.lock();
+        if let Some(i) = w.iter().position(|(a, _)| *a == self.1) {
             w.swap_remove(i);
         }
     }
@@ -255,7 +257,7 @@ pub fn set(
         waiting = None;
         if let Some(c) = r.conflict(owner, kind, start, end) {
             if wait && matches!(owner, Owner::Posix(_)) {
-                waiting = Some(Waiting::enter(owner, c.owner)?);
+                waiting = Some(Waiting::enter(&cx.vfs().lock_waits, owner, c.owner)?);
             }
             return Err(Errno::EAGAIN);
         }
@@ -366,7 +368,7 @@ mod tests {
     fn ranges_are_counted() {
         let mut r = Records::default();
         for i in 0..10 {
-            r.make_room(&crate::Internal).unwrap();
+            r.make_room(&crate::testing::TestCaller::root()).unwrap();
             r.set(range(ME, Kind::Exclusive, i * 10, i * 10 + 5));
             r.settle();
         }

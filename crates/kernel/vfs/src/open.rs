@@ -5,7 +5,7 @@ use crate::busy::{self, Claim};
 use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{Dentry, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
-use crate::devices::{self, Opened};
+use crate::devices::Opened;
 use crate::dir;
 use crate::file::{FileOps, OpenFile};
 use crate::fs_context::FsView;
@@ -236,8 +236,8 @@ fn open_existing(cx: &dyn Caller, dir: &Path, p: Path, flags: i32) -> Outcome<Ar
         return Err(Errno::EISDIR.into());
     }
     let level = match p.kind() {
-        S_IFREG => perm::PROTECTED_REGULAR.load(Ordering::Relaxed),
-        S_IFIFO => perm::PROTECTED_FIFOS.load(Ordering::Relaxed),
+        S_IFREG => cx.vfs().protected.regular.load(Ordering::Relaxed),
+        S_IFIFO => cx.vfs().protected.fifos.load(Ordering::Relaxed),
         _ => 0,
     };
     if level > 0 {
@@ -312,9 +312,9 @@ fn finish_claiming(cx: &dyn Caller, p: Path, flags: i32, claim: Option<Claim>) -
         S_IFBLK => return Err(Errno::ENXIO.into()),
         kind @ (S_IFCHR | S_IFIFO) if inode.as_any().downcast_ref::<AnonInode>().is_none() => {
             let opened = if kind == S_IFCHR {
-                devices::open_char(cx, &p, &inode, inode.attr()?.rdev, flags)?
+                cx.vfs().devices.open_char(cx, &p, &inode, inode.attr()?.rdev, flags)?
             } else {
-                devices::open_fifo(cx, &p, &inode, flags)?
+                cx.vfs().devices.open_fifo(cx, &p, &inode, flags)?
             };
             match opened {
                 Opened::Ops(o) => o,

@@ -15,14 +15,28 @@ pub const MAY_WRITE: u32 = 2;
 /// Read.
 pub const MAY_READ: u32 = 4;
 
-/// /proc/sys/fs/protected_symlinks: in sticky world-writable directories follow only one's own links.
-pub static PROTECTED_SYMLINKS: AtomicBool = AtomicBool::new(true);
-/// /proc/sys/fs/protected_hardlinks: link only to files one owns or may read and write.
-pub static PROTECTED_HARDLINKS: AtomicBool = AtomicBool::new(true);
-/// /proc/sys/fs/protected_fifos.
-pub static PROTECTED_FIFOS: AtomicU32 = AtomicU32::new(0);
-/// /proc/sys/fs/protected_regular.
-pub static PROTECTED_REGULAR: AtomicU32 = AtomicU32::new(0);
+/// Settings of /proc/sys/fs that guard directories in which everybody may write.
+pub struct Protected {
+    /// fs.protected_symlinks: in sticky world-writable directories follow only one's own links.
+    pub symlinks: AtomicBool,
+    /// fs.protected_hardlinks: link only to files one owns or may read and write.
+    pub hardlinks: AtomicBool,
+    /// fs.protected_fifos.
+    pub fifos: AtomicU32,
+    /// fs.protected_regular.
+    pub regular: AtomicU32,
+}
+
+impl Default for Protected {
+    fn default() -> Protected {
+        Protected {
+            symlinks: AtomicBool::new(true),
+            hardlinks: AtomicBool::new(true),
+            fifos: AtomicU32::new(0),
+            regular: AtomicU32::new(0),
+        }
+    }
+}
 
 /// EACCES unless `creds` grants every bit of `mask` on an object with these attributes.
 pub fn allowed(creds: &Credentials, p: &Perm, mask: u32) -> Result<()> {
@@ -95,8 +109,13 @@ pub fn may_delete(cx: &dyn Caller, dir: &Path, victim: &InodeRef) -> Result<()> 
 }
 
 /// Whether a symbolic link found in `dir` may be followed (protected_symlinks).
-pub(crate) fn may_follow(creds: &Credentials, dir: &InodeRef, link: &InodeRef) -> Result<()> {
-    if !PROTECTED_SYMLINKS.load(Ordering::Relaxed) {
+pub(crate) fn may_follow(
+    protected: &Protected,
+    creds: &Credentials,
+    dir: &InodeRef,
+    link: &InodeRef,
+) -> Result<()> {
+    if !protected.symlinks.load(Ordering::Relaxed) {
         return Ok(());
     }
     let d = dir.perm()?;

@@ -321,7 +321,7 @@ impl<F> Quick<'_, F> {
         if self.links.get() > MAX_LINKS || mount.flags().contains(MountFlags::NOSYMFOLLOW) {
             return self.fail(&way, Errno::ELOOP);
         }
-        if let Err(e) = perm::may_follow(self.creds, &dir.inode, &link.inode) {
+        if let Err(e) = perm::may_follow(&self.cx.vfs().protected, self.creds, &dir.inode, &link.inode) {
             return self.fail(&way, e);
         }
         crate::attr::followed(mount, &link.inode);

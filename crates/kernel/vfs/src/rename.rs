@@ -12,7 +12,6 @@ use crate::path::Path;
 use crate::perm;
 use crate::walk::{self, Last, Parent, Start};
 use abi::{Errno, Result};
-use ranked::rank;
 use std::sync::Arc;
 
 /// RENAME_NOREPLACE.
@@ -21,8 +20,6 @@ pub const NOREPLACE: u32 = 1;
 pub const EXCHANGE: u32 = 2;
 /// RENAME_WHITEOUT.
 pub const WHITEOUT: u32 = 4;
-
-static RENAMES: ranked::Mutex<(), { rank::RENAME }> = ranked::Mutex::new(());
 
 /// renameat2(2).
 pub fn rename(
@@ -55,7 +52,7 @@ pub fn rename(
         let _l = a.dir.dentry.lock_dir();
         locked(cx, &a, &b, flags)?
     } else {
-        let _r = RENAMES.lock();
+        let _r = cx.vfs().renames.lock();
         let (first, second) = if a.dir.dentry.is_below(&b.dir.dentry) { (&b, &a) } else { (&a, &b) };
         let _l1 = first.dir.dentry.lock_dir();
         let _l2 = second.dir.dentry.lock_dir();

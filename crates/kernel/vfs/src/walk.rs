@@ -269,7 +269,7 @@ impl<'a> Walker<'a> {
         if link.mount.flags().contains(MountFlags::NOSYMFOLLOW) {
             return Err(Errno::ELOOP);
         }
-        perm::may_follow(&self.creds, dir.inode(), link.inode())?;
+        perm::may_follow(&self.cx.vfs().protected, &self.creds, dir.inode(), link.inode())?;
         attr::followed(&link.mount, link.inode());
         let inode = link.inode();
         let magic = match inode.magic_link(self.cx) {

@@ -1,8 +1,8 @@
 use super::*;
 use crate::eventfd::EventFd;
 use crate::pipe::Pipe;
-use crate::testing::Plain;
 use std::time::Duration;
+use vfs::testing::TestCaller;
 
 const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
@@ -11,14 +11,14 @@ fn ev(events: u32, data: u64) -> Event {
     Event { events, data }
 }
 
-fn bump(f: &OpenFile, cx: &Plain) {
+fn bump(f: &OpenFile, cx: &TestCaller) {
     f.ops.write(cx, f, &1u64.to_ne_bytes(), 0).unwrap();
 }
 
 #[test]
 fn level_edge_and_oneshot() {
-    let cx = Plain::new();
-    let ep = Epoll::create(&Plain::new());
+    let cx = TestCaller::with_caps(0);
+    let ep = Epoll::create(&TestCaller::with_caps(0));
     let ep = Epoll::of(&ep).unwrap();
     let f = EventFd::create(0, 0).unwrap();
     ep.add(3, &f, ev(IN, 7)).unwrap();
@@ -41,8 +41,8 @@ fn level_edge_and_oneshot() {
 
 #[test]
 fn closing_removes_and_hup_is_always_asked_for() {
-    let cx = Plain::new();
-    let epf = Epoll::create(&Plain::new());
+    let cx = TestCaller::with_caps(0);
+    let epf = Epoll::create(&TestCaller::with_caps(0));
     let ep = Epoll::of(&epf).unwrap();
     let (r, w) = Pipe::pair(&cx, 0).unwrap();
     ep.add(3, &r, ev(0, 1)).unwrap();
@@ -56,8 +56,8 @@ fn closing_removes_and_hup_is_always_asked_for() {
 
 #[test]
 fn nesting() {
-    let cx = Plain::new();
-    let eps: Vec<_> = (0..8).map(|_| Epoll::create(&Plain::new())).collect();
+    let cx = TestCaller::with_caps(0);
+    let eps: Vec<_> = (0..8).map(|_| Epoll::create(&TestCaller::with_caps(0))).collect();
     let ep = |i: usize| Epoll::of(&eps[i]).unwrap();
     assert_eq!(ep(0).add(1, &eps[0], ev(IN, 0)), Err(Errno::EINVAL));
     let f = EventFd::create(0, 0).unwrap();
@@ -76,8 +76,8 @@ fn nesting() {
 
 #[test]
 fn waits() {
-    let cx = Arc::new(Plain::new());
-    let epf = Epoll::create(&Plain::new());
+    let cx = Arc::new(TestCaller::with_caps(0));
+    let epf = Epoll::create(&TestCaller::with_caps(0));
     let f = EventFd::create(0, 0).unwrap();
     Epoll::of(&epf).unwrap().add(3, &f, ev(IN, 7)).unwrap();
     let soon = Instant::now() + Duration::from_millis(3);
@@ -91,7 +91,7 @@ fn waits() {
 #[test]
 fn chains_end_at_five_however_they_are_built() {
     let chain = |order: &dyn Fn(usize) -> usize| {
-        let eps: Vec<_> = (0..12).map(|_| Epoll::create(&Plain::new())).collect();
+        let eps: Vec<_> = (0..12).map(|_| Epoll::create(&TestCaller::with_caps(0))).collect();
         let add = |i: usize| Epoll::of(&eps[i]).unwrap().add(1, &eps[i + 1], ev(IN, 0));
         let results: Vec<_> = (0..11).map(|n| add(order(n)).is_ok()).collect();
         results
@@ -106,7 +106,7 @@ fn chains_end_at_five_however_they_are_built() {
 fn many_ways_are_looked_at_once() {
     // Five layers of thirty, each watching all of the next: thirty to the fourth ways.
     let layers: Vec<Vec<_>> =
-        (0..5).map(|_| (0..30).map(|_| Epoll::create(&Plain::new())).collect()).collect();
+        (0..5).map(|_| (0..30).map(|_| Epoll::create(&TestCaller::with_caps(0))).collect()).collect();
     let start = Instant::now();
     for w in layers.windows(2) {
         for upper in &w[0] {
@@ -118,7 +118,7 @@ fn many_ways_are_looked_at_once() {
     assert!(start.elapsed() < Duration::from_secs(20));
     assert_eq!(Epoll::of(&layers[4][0]).unwrap().add(99, &layers[0][0], ev(IN, 0)), Err(Errno::ELOOP));
     assert_eq!(
-        Epoll::of(&Epoll::create(&Plain::new())).unwrap().add(1, &layers[0][1], ev(IN, 0)),
+        Epoll::of(&Epoll::create(&TestCaller::with_caps(0))).unwrap().add(1, &layers[0][1], ev(IN, 0)),
         Err(Errno::ELOOP)
     );
 }

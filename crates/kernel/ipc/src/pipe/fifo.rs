@@ -6,7 +6,7 @@ use super::{Pipe, PipeEnd};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
-use vfs::devices::{self, Opened};
+use vfs::devices::{Devices, Opened};
 use vfs::retry::Outcome;
 use vfs::{Caller, InodeRef, Path};
 use wait::Events;
@@ -15,9 +15,9 @@ use wait::Events;
 #[derive(Default)]
 struct FifoNode(Mutex<Weak<Pipe>>);
 
-/// Tells the file layer how FIFOs are opened. Called once, when the kernel starts.
-pub fn register() {
-    devices::register_fifo(Arc::new(|cx: &dyn Caller, _at: &Path, inode: &InodeRef, flags: i32| {
+/// Tells the file layer how FIFOs are opened.
+pub fn register(devices: &Devices) {
+    devices.register_fifo(Arc::new(|cx: &dyn Caller, _at: &Path, inode: &InodeRef, flags: i32| {
         open(cx, inode, flags).map(|e| Opened::Ops(e))
     }));
 }
@@ -65,12 +65,12 @@ fn open_pipe(cx: &dyn Caller, pipe: &Arc<Pipe>, flags: i32) -> Outcome<Arc<PipeE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Plain;
     use vfs::retry::Failure;
+    use vfs::testing::TestCaller;
 
     #[test]
     fn open_waits_for_the_other_side() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         let pipe = Pipe::new(&cx, None).unwrap();
         let open = |flags| open_pipe(&cx, &pipe, flags);
         assert_eq!(open(libc::O_WRONLY | libc::O_NONBLOCK).err(), Some(Failure::Errno(Errno::ENXIO)));
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(open(libc::O_RDONLY).err(), Some(Failure::Interrupted));
         assert_eq!(pipe.state.lock().readers, 0);
         let p = pipe.clone();
-        let t = std::thread::spawn(move || open_pipe(&Plain::new(), &p, libc::O_RDONLY).is_ok());
+        let t = std::thread::spawn(move || open_pipe(&TestCaller::with_caps(0), &p, libc::O_RDONLY).is_ok());
         while pipe.state.lock().readers == 0 {
             std::thread::yield_now();
         }

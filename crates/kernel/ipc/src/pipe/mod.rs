@@ -380,12 +380,12 @@ impl Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Plain;
+    use vfs::testing::TestCaller;
 
-    fn put(f: &OpenFile, cx: &Plain, b: &[u8]) -> Result<usize> {
+    fn put(f: &OpenFile, cx: &TestCaller, b: &[u8]) -> Result<usize> {
         f.ops.write(cx, f, b, 0)
     }
-    fn get(f: &OpenFile, cx: &Plain, n: usize) -> Result<Vec<u8>> {
+    fn get(f: &OpenFile, cx: &TestCaller, n: usize) -> Result<Vec<u8>> {
         let mut b = vec![0; n];
         let n = f.ops.read(cx, f, &mut b, 0)?;
         b.truncate(n);
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn ends_and_readiness() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         let (r, w) = Pipe::pair(&cx, 0).unwrap();
         assert_eq!(get(&r, &cx, 5), Err(Errno::EAGAIN));
         assert_eq!((r.ops.poll(&r), w.ops.poll(&w)), (Events::NONE, Events::WRITABLE));
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn no_reader_means_sigpipe() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         let (r, w) = Pipe::pair(&cx, 0).unwrap();
         drop(r);
         assert_eq!(put(&w, &cx, b""), Ok(0));
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn opening_again() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         let (r, w) = Pipe::pair(&cx, 0).unwrap();
         let again = r.inode.as_ref().unwrap().open(&cx, libc::O_WRONLY).unwrap();
         drop(w);
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn sizes() {
-        let cx = Plain::new();
+        let cx = TestCaller::with_caps(0);
         let (r, w) = Pipe::pair(&cx, 0).unwrap();
         let p = Pipe::of(&r).unwrap();
         assert_eq!(p.size(), 65536);

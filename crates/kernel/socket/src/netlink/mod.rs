@@ -13,12 +13,13 @@ mod wire;
 pub use interfaces::{Interface, Interfaces, Route};
 
 use crate::family::Family;
+use crate::net_ns::NetNamespace;
 use crate::ops::{Names, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use vfs::Caller;
 use wait::{Events, WaitQueue};
@@ -36,38 +37,17 @@ const QUEUE: usize = 256 << 10;
 /// Longest request.
 const REQUEST: usize = 64 << 10;
 
-/// The network namespace of the sandbox.
-static NAMESPACE: RwLock<Option<Arc<Interfaces>>> = RwLock::new(None);
-
-/// Makes these interfaces those of the sandbox's network namespace. Called when the kernel starts, and again when its first
-/// process does: sockets that there are meanwhile go on with what there was.
-pub fn install(interfaces: Interfaces) {
-    let interfaces = Arc::new(interfaces);
-    *NAMESPACE.write() = Some(interfaces.clone());
-    crate::family::register(libc::AF_NETLINK, Arc::new(NetlinkFamily::new(interfaces)));
-}
-
-/// The interfaces of the sandbox's network namespace.
-pub fn namespace() -> Arc<Interfaces> {
-    NAMESPACE.read().clone().unwrap_or_default()
-}
-
-/// Makes the sockets of one network namespace.
-pub struct NetlinkFamily {
-    interfaces: Arc<Interfaces>,
-    /// Addresses in use.
-    ports: Arc<Mutex<BTreeSet<u32>>>,
-}
-
-impl NetlinkFamily {
-    /// Sockets that tell of these interfaces.
-    pub fn new(interfaces: Arc<Interfaces>) -> NetlinkFamily {
-        NetlinkFamily { interfaces, ports: Arc::default() }
-    }
-}
+/// Makes rtnetlink sockets.
+pub struct NetlinkFamily;
 
 impl Family for NetlinkFamily {
-    fn create(&self, _cx: &dyn Caller, kind: i32, protocol: i32) -> Result<Arc<dyn SocketOps>> {
+    fn create(
+        &self,
+        _cx: &dyn Caller,
+        net: &Arc<NetNamespace>,
+        kind: i32,
+        protocol: i32,
+    ) -> Result<Arc<dyn SocketOps>> {
         if kind != libc::SOCK_RAW && kind != libc::SOCK_DGRAM {
             return Err(Errno::ESOCKTNOSUPPORT);
         }
@@ -76,8 +56,7 @@ impl Family for NetlinkFamily {
         }
         Ok(Arc::new(Netlink {
             kind,
-            interfaces: self.interfaces.clone(),
-            ports: self.ports.clone(),
+            net: net.clone(),
             options: Options::default(),
             state: Mutex::default(),
             queue: WaitQueue::new(),
@@ -100,8 +79,7 @@ struct State {
 /// One socket.
 struct Netlink {
     kind: i32,
-    interfaces: Arc<Interfaces>,
-    ports: Arc<Mutex<BTreeSet<u32>>>,
+    net: Arc<NetNamespace>,
     options: Options,
     state: Mutex<State>,
     queue: WaitQueue,
@@ -110,7 +88,7 @@ struct Netlink {
 impl Drop for Netlink {
     fn drop(&mut self) {
         let port = self.state.get_mut().port;
-        self.ports.lock().remove(&port);
+        self.net.ports.lock().remove(&port);
     }
 }
 
@@ -136,7 +114,7 @@ fn parse(addr: &[u8]) -> Result<(u32, u32)> {
 impl Netlink {
     /// Takes an address: the one asked for, or for 0 the process id, or any other when that is taken.
     fn bind_to(&self, cx: &dyn Caller, s: &mut State, port: u32) -> Result<()> {
-        let mut taken = self.ports.lock();
+        let mut taken = self.net.ports.lock();
         if port != 0 {
             if !taken.insert(port) {
                 return Err(Errno::EADDRINUSE);
@@ -239,7 +217,7 @@ impl SocketOps for Netlink {
         if req.data.len() > REQUEST {
             return Err(Errno::EMSGSIZE);
         }
-        for answer in answer::to(&self.interfaces, req.data, s.port, cx, QUEUE) {
+        for answer in answer::to(&self.net.interfaces(), req.data, s.port, cx, QUEUE) {
             if s.queued + answer.len() > QUEUE {
                 s.error = Some(Errno::ENOBUFS);
                 break;

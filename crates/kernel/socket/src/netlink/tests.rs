@@ -1,5 +1,6 @@
 use super::*;
-use crate::testing::Plain;
+use crate::net_ns::NetNamespace;
+use vfs::testing::TestCaller;
 
 struct NoNames;
 
@@ -12,10 +13,10 @@ impl Names for NoNames {
     }
 }
 
-fn socket() -> (Plain, Arc<dyn SocketOps>) {
-    let cx = Plain::new();
-    let family = NetlinkFamily::new(Arc::new(Interfaces::loopback()));
-    let socket = family.create(&cx, libc::SOCK_RAW, libc::NETLINK_ROUTE).unwrap();
+fn socket() -> (TestCaller, Arc<dyn SocketOps>) {
+    let cx = TestCaller::with_caps(0);
+    let (family, net) = (NetlinkFamily, NetNamespace::new(Interfaces::loopback()));
+    let socket = family.create(&cx, &net, libc::SOCK_RAW, libc::NETLINK_ROUTE).unwrap();
     (cx, socket)
 }
 
@@ -114,9 +115,9 @@ fn nonsense_gets_no_answer_and_does_no_harm() {
 
 #[test]
 fn addresses_are_the_process_id_then_others() {
-    let cx = Plain::new();
-    let family = NetlinkFamily::new(Arc::default());
-    let make = || family.create(&cx, libc::SOCK_DGRAM, 0).unwrap();
+    let cx = TestCaller::with_caps(0);
+    let (family, net) = (NetlinkFamily, Arc::default());
+    let make = || family.create(&cx, &net, libc::SOCK_DGRAM, 0).unwrap();
     let (a, b) = (make(), make());
     a.bind(&cx, &NoNames, &sockaddr(0, 5)).unwrap();
     b.bind(&cx, &NoNames, &sockaddr(0, 0)).unwrap();

@@ -15,6 +15,7 @@ mod send;
 mod sock;
 
 use crate::family::Family;
+use crate::net_ns::NetNamespace;
 use crate::ops::{Names, Received, SendRequest, SocketOps, Ucred};
 use crate::options::Options;
 use abi::{Errno, Result};
@@ -51,11 +52,23 @@ fn checked(kind: i32, protocol: i32) -> Result<i32> {
 }
 
 impl Family for UnixFamily {
-    fn create(&self, _cx: &dyn Caller, kind: i32, protocol: i32) -> Result<Arc<dyn SocketOps>> {
+    fn create(
+        &self,
+        _cx: &dyn Caller,
+        _net: &Arc<NetNamespace>,
+        kind: i32,
+        protocol: i32,
+    ) -> Result<Arc<dyn SocketOps>> {
         Ok(UnixSocket::new(checked(kind, protocol)?, self.home.clone()))
     }
 
-    fn pair(&self, cx: &dyn Caller, kind: i32, protocol: i32) -> Result<[Arc<dyn SocketOps>; 2]> {
+    fn pair(
+        &self,
+        cx: &dyn Caller,
+        _net: &Arc<NetNamespace>,
+        kind: i32,
+        protocol: i32,
+    ) -> Result<[Arc<dyn SocketOps>; 2]> {
         let kind = checked(kind, protocol)?;
         let new = || UnixSocket::new(kind, self.home.clone());
         let (a, b) = (new(), new());

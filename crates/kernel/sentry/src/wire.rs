@@ -1,0 +1,80 @@
+//! All wiring of one kernel: which families, file system types and devices there are, and what each is given. Nothing else
+//! in the kernel knows more of another part than the traits that it declares itself.
+
+use crate::boot::uts;
+use crate::spec::SandboxSpec;
+use platform::Platform;
+use socket::netlink::NetlinkFamily;
+use socket::unix::UnixFamily;
+use socket::{Families, NetNamespace};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use syscalls::Calls;
+use task::{Jobs, Kernel, Limits, Parts};
+use tmpfs::{MemFiles, Options, TmpFs};
+use vfs::{Internal, SuperBlock};
+
+/// Messages in the queues of Unix sockets take at most one part in so many of the sandbox's memory.
+const UNIX_SHARE: u64 = 4;
+
+/// A kernel without tasks, and its system calls.
+pub(crate) fn kernel(
+    spec: &SandboxSpec,
+    platform: Arc<dyn Platform>,
+    memory: Arc<MemFiles>,
+    limits: Limits,
+) -> (Arc<Kernel>, Arc<Calls>) {
+    let calls = Calls::new();
+    let families = families(&limits);
+    let net = NetNamespace::new(spec.interfaces.clone());
+    let parts = Parts { platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
+    let kernel = Kernel::new(parts);
+    kernel.strace.store(spec.strace, Ordering::Relaxed);
+    devices(&kernel);
+    file_system_types(&kernel);
+    (kernel, calls)
+}
+
+fn families(limits: &Limits) -> Families {
+    let queues = usize::try_from(limits.memory() / UNIX_SHARE).unwrap_or(usize::MAX);
+    let mut families = Families::default();
+    families.add(libc::AF_UNIX, Arc::new(UnixFamily::new(queues)));
+    families.add(libc::AF_NETLINK, Arc::new(NetlinkFamily));
+    families
+}
+
+fn devices(kernel: &Arc<Kernel>) {
+    let devices = &kernel.vfs.devices;
+    devfs::register(devices);
+    tty::register(devices, &Jobs::of(kernel));
+    ipc::pipe::fifo::register(devices);
+}
+
+fn file_system_types(kernel: &Arc<Kernel>) {
+    let types = &kernel.vfs.types;
+    // The kernel owns its types: they must not keep it alive.
+    let weak = || Arc::downgrade(kernel);
+    let k = weak();
+    types.register("proc", true, move |cx, _| {
+        let k = k.upgrade().ok_or(abi::Errno::ENODEV)?;
+        Ok(SuperBlock::new(procfs::new(k, task::pids::namespace(cx.pid()))))
+    });
+    let k = weak();
+    types.register("sysfs", true, move |_, _| {
+        Ok(SuperBlock::new(procfs::sysfs(k.upgrade().ok_or(abi::Errno::ENODEV)?)))
+    });
+    let k = weak();
+    types.register("cgroup2", true, move |_, _| {
+        Ok(SuperBlock::new(procfs::cgroupfs(k.upgrade().ok_or(abi::Errno::ENODEV)?)))
+    });
+    let memory = kernel.memory.clone();
+    types.register("tmpfs", true, move |_, o| Ok(SuperBlock::new(TmpFs::new(&memory, Options::parse(o)?))));
+    let memory = kernel.memory.clone();
+    types.register("devtmpfs", true, move |cx, _| {
+        Ok(SuperBlock::new(devfs::new(&Internal::new(cx.vfs()), &memory)))
+    });
+    let queues = kernel.mqueue.clone();
+    types.register("mqueue", true, move |_, _| Ok(SuperBlock::new(queues.clone())));
+    let jobs = Jobs::of(kernel);
+    types.register("devpts", true, move |_, o| Ok(SuperBlock::new(tty::Devpts::new(jobs.clone(), o)?)));
+}

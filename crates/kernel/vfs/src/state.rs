@@ -1,0 +1,55 @@
+//! What the file layer of one kernel shares. Two kernels in one process have nothing of it in common.
+//!
+//! Reached through [`Caller::vfs`](crate::Caller::vfs). A checkpoint keeps the limits and settings; drivers and types are
+//! registered again by the kernel that restores.
+
+use crate::devices::Devices;
+use crate::fstypes::FsTypes;
+use crate::internal::InternalFs;
+use crate::locks::LockWaits;
+use crate::mount::{Mount, MountFlags};
+use crate::perm::Protected;
+use crate::quota::Quotas;
+use ranked::rank;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+/// The file layer of one kernel.
+pub struct Vfs {
+    /// How many objects there may be.
+    pub quotas: Arc<Quotas>,
+    /// File system types of mount(2).
+    pub types: FsTypes,
+    /// Drivers of character devices and FIFOs.
+    pub devices: Devices,
+    /// fs.protected_symlinks and its like.
+    pub protected: Protected,
+    /// fs.lease-break-time, in seconds.
+    pub lease_break_time: AtomicU32,
+    /// Who waits for whose record locks.
+    pub(crate) lock_waits: LockWaits,
+    /// Held while a directory moves to another parent, so that none becomes its own ancestor.
+    pub(crate) renames: ranked::Mutex<(), { rank::RENAME }>,
+    anonymous: Arc<Mount>,
+}
+
+impl Vfs {
+    /// With these limits, and without drivers and types.
+    pub fn new(quotas: Arc<Quotas>) -> Arc<Vfs> {
+        Arc::new(Vfs {
+            quotas,
+            types: FsTypes::default(),
+            devices: Devices::default(),
+            protected: Protected::default(),
+            lease_break_time: AtomicU32::new(45),
+            lock_waits: LockWaits::default(),
+            renames: ranked::Mutex::new(()),
+            anonymous: Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs"),
+        })
+    }
+
+    /// The mount on which objects without a tree live.
+    pub fn anonymous(&self) -> &Arc<Mount> {
+        &self.anonymous
+    }
+}
