@@ -3,7 +3,7 @@
 use crate::{USAGE_ERROR, logs};
 use bundle::Volume;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use sentry::spec::{Network, Overlay, PlatformName};
+use spec::{Network, Overlay, PlatformName};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use sandbox::launch::{Files, Holds, Sandbox, launch};
 use sandbox::relay::{self, Outcome};
 use sandbox::state::{self, Container, Record};
 use sandbox::terminal::{self, RawMode};
-use sentry::spec::{Overlay, ProcessSpec, RlimitSpec, StartError};
+use spec::{Overlay, ProcessSpec, RlimitSpec, StartError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use hooks::Kind;
 use oci_spec::runtime::{Hook, Hooks, Process};
 use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
 use sandbox::state::{Container, State};
-use sentry::spec::ProcessSpec;
+use spec::ProcessSpec;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;

@@ -12,7 +12,7 @@ use sandbox::console;
 use sandbox::launch::{Files, Holds, Sandbox, launch};
 use sandbox::member;
 use sandbox::state::{self, Claim, Record, State, Status};
-use sentry::spec::Target;
+use spec::Target;
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use crate::{Failure, container};
 use bundle::{HostCommand, Options, for_host_command};
 use rustix::process::umask;
 use sandbox::terminal;
-use sentry::spec::Overlay;
+use spec::Overlay;
 
 pub(crate) fn run(global: &Global, args: &Do) -> Result<u8, Failure> {
     let signals = container::signals()?;

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sandbox::client::Client;
 use sandbox::state::{Container, Record, Status};
-use sentry::spec::Target;
+use spec::Target;
 use std::io;
 use std::time::{Duration, Instant};
 

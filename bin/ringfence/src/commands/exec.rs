@@ -7,7 +7,7 @@ use sandbox::client::{Client, Error};
 use sandbox::state::{Container, Status};
 use sandbox::terminal::{self, RawMode};
 use sandbox::{console, relay};
-use sentry::spec::{ProcessSpec, WindowSize};
+use spec::{ProcessSpec, WindowSize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Exit status when the process could not be started, as runc has it.

@@ -3,7 +3,7 @@
 use crate::cli::{Global, Id, List, ListFormat, Ps};
 use crate::{Failure, container, pod, record, say};
 use sandbox::state::{self, State, Status};
-use sentry::spec::ProcessInfo;
+use spec::ProcessInfo;
 use std::collections::HashMap;
 use std::fs;
 use std::process::Command;

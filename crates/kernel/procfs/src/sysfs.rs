@@ -3,7 +3,7 @@
 use crate::cpu::{all, mask_list, mask_words};
 use crate::entry::{At, Child, Entry, Names, What, dir, line, text};
 use abi::{Errno, Result};
-use socket::netlink::Interface;
+use spec::Interface;
 
 /// The root of sysfs.
 pub static ROOT: Entry = dir("/", &TOP);

@@ -129,7 +129,7 @@ fn process() -> Current {
         uts,
         limits: task::Limits::new(1 << 30, 2, []),
         families: socket::Families::default(),
-        net: socket::NetNamespace::new(socket::netlink::Interfaces::loopback()),
+        net: socket::NetNamespace::new(spec::Interfaces::loopback()),
         memory: tmpfs::MemFiles::new(None),
     });
     let pid = kernel.tree.lock().alloc_pid(0).unwrap();
@@ -389,7 +389,7 @@ fn two_kernels_share_nothing() {
         Arc::new(|_: &dyn vfs::Caller, _: &vfs::Path, _: &vfs::InodeRef, _: i32| Err(Errno::ENXIO.into())),
     );
     a.kernel().vfs.types.register("onlya", true, |_, _| Err(Errno::ENODEV));
-    a.kernel().net.set_interfaces(socket::netlink::Interfaces::default());
+    a.kernel().net.set_interfaces(spec::Interfaces::default());
     for (path, word) in [("/devices", "only-a"), ("/filesystems", "onlya")] {
         assert!(text(&a, path).contains(word) && !text(&b, path).contains(word), "{path}");
     }

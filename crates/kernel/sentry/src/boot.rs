@@ -3,12 +3,13 @@
 use crate::console::Console;
 use crate::control::Control;
 use crate::pod::Pod;
-use crate::spec::{OnReady, ProcessSpec, SandboxSpec, StartError, StartErrorKind};
+use crate::running::OnReady;
 use crate::{mounts, settings, wire};
 use abi::Errno;
 use mm::{MemoryMap, Mm};
 use platform::Platform;
 use ranked::Mutex;
+use spec::{ProcessSpec, SandboxSpec, StartError, StartErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +43,7 @@ pub(crate) fn other(message: String) -> StartError {
 }
 
 /// Builds a container and runs it to its end; gives the wait status of its first process, which
-/// waits for [`Running::start`](crate::spec::Running::start).
+/// waits for [`Running::start`](crate::Running::start).
 pub fn run(
     spec: SandboxSpec,
     fds: Vec<OwnedFd>,

@@ -1,8 +1,8 @@
 //! Connects the user's terminal with a pseudo-terminal of the sandbox.
 
 use crate::boot::{install, other, text};
-use crate::spec::{StartError, WindowSize};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use spec::{StartError, WindowSize};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

@@ -3,12 +3,10 @@
 use crate::boot::{Fds, enter_cwd, exec_first, install, new_process, other};
 use crate::console::Console;
 use crate::pod::Pod;
-use crate::spec::{
-    Executed, Interfaces, ProcessInfo, ProcessSpec, Running, SandboxSpec, StartError, Stdio, Target,
-    WindowSize,
-};
+use crate::running::{Executed, Running, Stdio};
 use abi::{SigInfo, Signal};
 use parking_lot::Mutex;
+use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

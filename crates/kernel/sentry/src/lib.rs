@@ -10,9 +10,10 @@ mod copy_up;
 mod mounts;
 mod nodes;
 mod pod;
+mod running;
 mod settings;
-pub mod spec;
 mod wire;
 
 pub use boot::run;
 pub use hostfs::release_idle as release_idle_files;
+pub use running::{Executed, OnReady, Running, Stdio};

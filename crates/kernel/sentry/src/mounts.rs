@@ -1,9 +1,9 @@
 //! The container's tree of mounts.
 
 use crate::boot::{Fds, other, text};
-use crate::spec::{Atime, FILE_ENTRY, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
 use crate::{copy_up, nodes};
 use abi::Errno;
+use spec::{Atime, FILE_ENTRY, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
 use std::sync::Arc;
 use task::{Container, Kernel};
 use vfs::mount::Propagation;

@@ -2,9 +2,9 @@
 
 use crate::boot::{other, text};
 use crate::mounts::mkdir_all;
-use crate::spec::{DeviceKind, DeviceSpec, StartError};
 use abi::Errno;
 use abi::stat::makedev;
+use spec::{DeviceKind, DeviceSpec, StartError};
 use vfs::{FsView, Internal, Lookup, NewNode, Start, attr, dir, walk};
 
 /// Makes the nodes; one that is there already is left alone.

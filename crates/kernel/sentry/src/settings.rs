@@ -1,6 +1,6 @@
 //! What else a process gets before its program: scheduling as recorded, and HOME.
 
-use crate::spec::ProcessSpec;
+use spec::ProcessSpec;
 use std::sync::atomic::Ordering;
 use task::Current;
 use vfs::open::{OpenHow, open_at};

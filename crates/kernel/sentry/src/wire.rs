@@ -2,11 +2,11 @@
 //! in the kernel knows more of another part than the traits that it declares itself.
 
 use crate::boot::uts;
-use crate::spec::SandboxSpec;
 use platform::Platform;
 use socket::netlink::NetlinkFamily;
 use socket::unix::UnixFamily;
 use socket::{Families, NetNamespace};
+use spec::SandboxSpec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use syscalls::Calls;

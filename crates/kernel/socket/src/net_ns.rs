@@ -2,8 +2,8 @@
 //!
 //! Lock rank: leaves. A checkpoint keeps the interfaces.
 
-use crate::netlink::Interfaces;
 use parking_lot::{Mutex, RwLock};
+use spec::Interfaces;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::{
     unsupported,
 };
 use oci_spec::runtime::{Linux, Process, Spec};
-use sentry::spec::{Interfaces, MountSpec, Overlay, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
+use spec::{Interfaces, MountSpec, Overlay, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;

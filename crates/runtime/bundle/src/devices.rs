@@ -7,7 +7,7 @@
 use crate::mounts::clean;
 use crate::{Result, fail};
 use oci_spec::runtime::{LinuxDevice, LinuxDeviceType as Type};
-use sentry::spec::{DeviceKind, DeviceSpec};
+use spec::{DeviceKind, DeviceSpec};
 
 /// What devtmpfs has of its own.
 const OWN: [&str; 9] = [

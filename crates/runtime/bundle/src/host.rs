@@ -8,7 +8,7 @@ use crate::config::reason;
 use crate::host_mounts::HostMounts;
 use crate::mounts::clean;
 use crate::{HostTree, Options, Prepared, Result, caps, fail};
-use sentry::spec::{
+use spec::{
     CapabilitySets, Interfaces, MountSpec, Overlay, ProcessSpec, PropagationType, RlimitSpec, RootSpec,
     SandboxSpec, WindowSize,
 };

@@ -1,7 +1,7 @@
 //! The host's mounts, as far as a container's bind mounts show them: /proc/PID/mountinfo names the file system that a
 //! source lies in and the place there, as it would for a bind mount of the host's kernel.
 
-use sentry::spec::MountSpec;
+use spec::MountSpec;
 use std::path::{Path, PathBuf};
 
 /// One mount.

@@ -36,8 +36,8 @@ pub use process::translate as translate_process;
 pub use seccomp::compile as compile_seccomp;
 pub use template::{template, template_rootless};
 
-use sentry::spec::{Network, Overlay, PlatformName, SandboxSpec};
 use serde::{Deserialize, Serialize};
+use spec::{Network, Overlay, PlatformName, SandboxSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use crate::config::reason;
 use crate::host_mounts::HostMounts;
 use crate::{HostTree, Options, Result, fail};
 use oci_spec::runtime::Mount;
-use sentry::spec::{Atime, MountSpec, Overlay, PropagationType};
+use spec::{Atime, MountSpec, Overlay, PropagationType};
 use std::path::Path;
 
 /// A mount and, when it is a bind mount, what the gofer has to open for it.

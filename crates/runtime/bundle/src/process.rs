@@ -2,7 +2,7 @@
 
 use crate::{Result, caps, fail, scheduling};
 use oci_spec::runtime::{PosixRlimit, Process};
-use sentry::spec::{CapabilitySets, ProcessSpec, RlimitSpec};
+use spec::{CapabilitySets, ProcessSpec, RlimitSpec};
 use std::collections::HashMap;
 
 /// Names of the resource limits in the order of their numbers.

@@ -5,7 +5,7 @@ use crate::{Result, fail};
 use oci_spec::runtime::{
     IOPriorityClass, LinuxIOPriority, LinuxSchedulerFlag as Flag, LinuxSchedulerPolicy as Policy, Scheduler,
 };
-use sentry::spec::SchedulerSpec;
+use spec::SchedulerSpec;
 
 /// SCHED_RESET_ON_FORK.
 const RESET_ON_FORK: i32 = 0x4000_0000;

@@ -11,7 +11,7 @@ use oci_spec::runtime::{
 };
 use seccomp::compile::{Condition, Operator, Rule, Rules};
 use seccomp::{RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, RET_KILL_THREAD, RET_LOG, RET_TRACE, RET_TRAP};
-use sentry::spec::SeccompFilter;
+use spec::SeccompFilter;
 
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;

@@ -10,7 +10,7 @@ use confine::root::{Stage, reference};
 use hostsys::mounts::{MountAttrs, set_attributes};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
-use sentry::spec::FILE_ENTRY;
+use spec::FILE_ENTRY;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};

@@ -15,7 +15,7 @@ use rustix::net::{
     AddressFamily as Family, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sentry::spec::{Interface, Interfaces, Route};
+use spec::{Interface, Interfaces, Route};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

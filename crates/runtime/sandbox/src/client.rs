@@ -8,7 +8,7 @@ use hostsys::signals::SignalFd;
 use hostsys::spawn::{Namespaces, Program, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use sentry::spec::{Interfaces, ProcessInfo, ProcessSpec, StartError, Target, WindowSize};
+use spec::{Interfaces, ProcessInfo, ProcessSpec, StartError, Target, WindowSize};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ impl Client {
         match self.channel.recv()? {
             Some((Event::Failed(error), _)) => Err(Error::Refused(crate::shown(error))),
             Some((Event::Refused(message), _)) => {
-                let kind = sentry::spec::StartErrorKind::Other;
+                let kind = spec::StartErrorKind::Other;
                 Err(Error::Refused(crate::shown(StartError { kind, message })))
             }
             Some((event, _)) => Ok(event),

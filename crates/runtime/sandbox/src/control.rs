@@ -6,7 +6,8 @@
 use crate::messages::{Event, Request};
 use crate::received;
 use channel::Channel;
-use sentry::spec::{Executed, ProcessSpec, Running, StartError, StartErrorKind, Stdio, Target};
+use sentry::{Executed, Running, Stdio};
+use spec::{ProcessSpec, StartError, StartErrorKind, Target};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -203,7 +204,7 @@ fn show_network(kernel: &dyn Running, fds: Vec<OwnedFd>) -> Result<(), StartErro
 fn exec(
     kernel: &dyn Running,
     mut fds: Vec<OwnedFd>,
-    terminal: Option<sentry::spec::WindowSize>,
+    terminal: Option<spec::WindowSize>,
 ) -> Result<Arc<dyn Executed>, StartError> {
     let other = |message: String| StartError { kind: StartErrorKind::Other, message };
     if fds.is_empty() {

@@ -5,7 +5,7 @@
 use ::seccomp::SockFilter;
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when, compile};
 use hostsys::seccomp;
-use sentry::spec::{Overlay, PlatformName, SandboxSpec};
+use spec::{Overlay, PlatformName, SandboxSpec};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use stub::layout::INTERRUPT_SIGNAL;

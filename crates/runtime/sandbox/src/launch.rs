@@ -12,7 +12,7 @@ use rustix::process::{
     Resource, Signal, WaitId, WaitIdOptions, WaitIdStatus, getrlimit, pidfd_send_signal, waitid,
 };
 use rustix::thread::{CapabilitySet, LinkNameSpaceType, capabilities, move_into_link_name_space};
-use sentry::spec::StartError;
+use spec::StartError;
 use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::File;

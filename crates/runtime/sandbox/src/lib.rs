@@ -14,7 +14,7 @@
 
 #![forbid(unsafe_code)]
 
-use sentry::spec::StartError;
+use spec::StartError;
 
 pub mod boot;
 pub mod client;

@@ -5,8 +5,8 @@
 //! never more.
 
 use crate::view::View;
-use sentry::spec::{ProcessInfo, StartError, Target, WindowSize};
 use serde::{Deserialize, Serialize};
+use spec::{ProcessInfo, StartError, Target, WindowSize};
 
 /// From the command line to the sentry.
 #[derive(Clone, Debug, Serialize, Deserialize)]

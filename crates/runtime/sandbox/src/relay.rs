@@ -5,7 +5,7 @@ use crate::messages::{Event, Request, exit_code};
 use crate::terminal;
 use hostsys::signals::SignalFd;
 use rustix::event::{PollFd, PollFlags, poll};
-use sentry::spec::{StartError, Target};
+use spec::{StartError, Target};
 use std::io;
 use std::os::fd::OwnedFd;
 

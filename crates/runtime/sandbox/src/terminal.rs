@@ -1,7 +1,7 @@
 //! The user's terminal while a container has it.
 
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
-use sentry::spec::WindowSize;
+use spec::WindowSize;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;

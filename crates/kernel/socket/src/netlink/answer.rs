@@ -1,8 +1,8 @@
 //! The answers of rtnetlink(7).
 
-use super::interfaces::{Interface, Interfaces, Route};
 use super::wire::{self, HEADER, Header, Message};
 use abi::Errno;
+use spec::{Interface, Interfaces, Route};
 use std::net::IpAddr;
 use vfs::{Caller, Cap};
 

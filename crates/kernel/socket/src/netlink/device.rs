@@ -1,7 +1,7 @@
 //! The requests of netdevice(7) that any socket takes, whatever its family.
 
-use super::interfaces::{Interface, Interfaces};
 use abi::{Errno, Result};
+use spec::{Interface, Interfaces};
 use std::net::IpAddr;
 use vfs::UserMemory;
 

@@ -7,10 +7,7 @@
 
 mod answer;
 pub(crate) mod device;
-mod interfaces;
 mod wire;
-
-pub use interfaces::{Interface, Interfaces, Route};
 
 use crate::family::Family;
 use crate::net_ns::NetNamespace;

@@ -1,7 +1,16 @@
-//! What there is to tell of a network namespace.
+//! The network of a sandbox: its mode, and the interfaces and routes that the guest is shown.
 
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Network modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// No network families besides Unix sockets.
+    #[default]
+    None,
+}
 
 /// One interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

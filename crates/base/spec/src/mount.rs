@@ -1,0 +1,115 @@
+//! Mounts.
+
+use crate::FdIndex;
+use serde::{Deserialize, Serialize};
+
+/// Name of the only entry in the directory that [`MountSpec::source_fd`]
+/// refers to when [`MountSpec::source_is_file`] is set.
+pub const FILE_ENTRY: &str = "file";
+
+/// Where writes to a file system go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overlay {
+    /// To the file system itself.
+    #[default]
+    None,
+    /// To memory, thrown away at the end.
+    Memory,
+}
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountSpec {
+    /// Absolute path in the container, cleaned of `.` and `..`. Missing
+    /// directories (or the file, for a file) are created as runc does.
+    pub destination: String,
+    /// `bind`, `proc`, `tmpfs`, `devtmpfs`, `devpts`, `sysfs`, `mqueue`, `cgroup`, ...
+    /// A `tmpfs` on /dev gets the devices that every container has, as `devtmpfs` does.
+    pub fstype: String,
+    /// For `bind`: O_PATH descriptor of the source directory, or, with
+    /// `source_is_file`, of a directory that holds it as [`FILE_ENTRY`] (a
+    /// file cannot be reopened from an O_PATH descriptor without /proc).
+    pub source_fd: Option<FdIndex>,
+    /// The source is not a directory.
+    pub source_is_file: bool,
+    /// The source, shown in /proc/mounts: as given, or for `bind` that of the host's file system.
+    pub source: String,
+    /// For `bind`: where in the host's file system the source lies, shown in /proc/PID/mountinfo.
+    pub host_root: String,
+    /// Mounted read-only. The host's mount is read-only as well then.
+    pub readonly: bool,
+    /// `noexec` is in force.
+    pub noexec: bool,
+    /// `nosuid` is in force.
+    pub nosuid: bool,
+    /// `nodev` is in force.
+    pub nodev: bool,
+    /// `nosymfollow` is in force.
+    pub nosymfollow: bool,
+    /// When access times change.
+    pub atime: Atime,
+    /// `nodiratime` is in force.
+    pub nodiratime: bool,
+    /// Propagation type.
+    pub propagation: PropagationType,
+    /// A new tmpfs begins with a copy of what it hides.
+    pub copy_up: bool,
+    /// What lies over a `bind`.
+    pub overlay: Overlay,
+    /// Options of the file system itself (`size=64m`, `mode=1777`, `gid=5`, `ptmxmode=0666`, ...).
+    pub options: Vec<String>,
+}
+
+impl MountSpec {
+    /// A writable mount without a place yet.
+    pub fn new(fstype: &str) -> Self {
+        Self {
+            destination: String::new(),
+            fstype: fstype.into(),
+            source_fd: None,
+            source_is_file: false,
+            source: String::new(),
+            host_root: String::new(),
+            readonly: false,
+            noexec: false,
+            nosuid: false,
+            nodev: false,
+            nosymfollow: false,
+            atime: Atime::default(),
+            nodiratime: false,
+            propagation: PropagationType::default(),
+            copy_up: false,
+            overlay: Overlay::None,
+            options: Vec::new(),
+        }
+    }
+}
+
+/// When a mount changes the access times of its files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Atime {
+    /// When they are older than the modification, or than a day.
+    #[default]
+    Relative,
+    /// Always.
+    Strict,
+    /// Never.
+    Never,
+}
+
+/// Propagation types of mounts. Kept and shown; there is nobody to propagate events to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PropagationType {
+    /// MS_PRIVATE.
+    #[default]
+    Private,
+    /// MS_SHARED.
+    Shared,
+    /// MS_SLAVE.
+    Slave,
+    /// MS_UNBINDABLE.
+    Unbindable,
+}

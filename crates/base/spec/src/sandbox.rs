@@ -1,0 +1,121 @@
+//! A sandbox with its first container: [`SandboxSpec`] and what only that is made of.
+
+use crate::{Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType, WindowSize};
+use serde::{Deserialize, Serialize};
+
+/// Index into the list of descriptors passed beside the specification.
+pub type FdIndex = usize;
+
+/// One sandbox with one container in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// Container id, for logs.
+    pub id: String,
+    /// Of a container in another one's sandbox: the container of that sandbox whose pid namespace it shares.
+    pub pids_of: Option<String>,
+    /// The same for the uts namespace; the names below are then not used.
+    pub uts_of: Option<String>,
+    /// Host name in the sandbox's uts namespace.
+    pub hostname: String,
+    /// NIS domain name in the sandbox's uts namespace; empty leaves Linux's default.
+    pub domainname: String,
+    /// The root file system.
+    pub root: RootSpec,
+    /// Mounts in the order in which they are made, `/proc` and `/dev` included.
+    pub mounts: Vec<MountSpec>,
+    /// The first process.
+    pub process: ProcessSpec,
+    /// Paths that read as empty (a file as /dev/null, a directory as an empty one).
+    pub masked_paths: Vec<String>,
+    /// Paths that are remounted read-only.
+    pub readonly_paths: Vec<String>,
+    /// Device nodes beside those that every container has.
+    pub devices: Vec<DeviceSpec>,
+    /// Most tasks that the container may have at a time; nothing for no limit.
+    pub pids_limit: Option<u32>,
+    /// What /proc/PID/uid_map and gid_map show: first id inside, first outside, how many. Empty for all ids as they are.
+    pub id_maps: [Vec<(u32, u32, u32)>; 2],
+    /// Kernel parameters as in /proc/sys, dots for slashes.
+    pub sysctl: Vec<(String, String)>,
+    /// Standard input, output and error of the first process, unless [`console`](Self::console) is set.
+    pub stdio: [FdIndex; 3],
+    /// Further descriptors of the first process, numbered from 3.
+    pub preserved: Vec<FdIndex>,
+    /// Files of the container's control group on the host, by name, to be read only.
+    pub control_group: Vec<(String, FdIndex)>,
+    /// The user's terminal, in raw mode. When set, the first process gets a
+    /// pseudo-terminal of the sandbox as controlling terminal and standard
+    /// streams, and the kernel pumps bytes between it and this descriptor.
+    pub console: Option<FdIndex>,
+    /// Size of that terminal at the start.
+    pub console_size: WindowSize,
+    /// A signal from outside takes effect on the first process even when that has no handler for it, as on an
+    /// ordinary child of the caller. Without this it is protected as the init of a pid namespace is.
+    pub signals_end_init: bool,
+    /// Network mode.
+    pub network: Network,
+    /// What the guest is shown of its network namespace.
+    pub interfaces: Interfaces,
+    /// Which platform runs the guest.
+    pub platform: PlatformName,
+    /// Log every system call of the guest.
+    pub strace: bool,
+    /// Log more.
+    pub debug: bool,
+}
+
+/// The root file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootSpec {
+    /// O_PATH descriptor of the root directory. The host's mount behind it is
+    /// read-only whenever the guest's writes do not go to it.
+    pub fd: FdIndex,
+    /// Mounted read-only for the guest (over the overlay, if there is one).
+    pub readonly: bool,
+    /// What lies over it.
+    pub overlay: Overlay,
+    /// Propagation type of its mount.
+    pub propagation: PropagationType,
+}
+
+/// A device node. The kernel has no drivers but its own: any other device answers ENXIO when opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSpec {
+    /// Absolute path in the container.
+    pub path: String,
+    /// What it is.
+    pub kind: DeviceKind,
+    /// Device number.
+    pub major: u32,
+    /// Device number.
+    pub minor: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Kinds of [`DeviceSpec`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// A character device.
+    Char,
+    /// A block device.
+    Block,
+    /// A named pipe.
+    Fifo,
+}
+
+/// Platforms, as `--platform` names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlatformName {
+    /// SIGSYS and shared memory.
+    #[default]
+    Systrap,
+    /// ptrace(2).
+    Ptrace,
+}

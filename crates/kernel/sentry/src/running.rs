@@ -1,0 +1,61 @@
+//! What the runtime may ask of a kernel that runs.
+
+use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What others may ask of a kernel about one of its containers. Called from any thread; none of the calls blocks for long.
+pub trait Running: Send + Sync {
+    /// Lets the first process run; an error when it was started before.
+    fn start(&self) -> Result<(), StartError>;
+    /// What the guest is shown of its network namespace, as it is by now; an error once the first process runs.
+    fn show_network(&self, interfaces: Interfaces) -> Result<(), StartError>;
+    /// Sends a signal. An invalid number is ignored; `false` when nobody was there to receive it.
+    fn signal(&self, signo: i32, to: Target) -> bool;
+    /// Sets the size of the container's terminal (and so raises SIGWINCH); nothing without a terminal.
+    fn resize(&self, size: WindowSize);
+    /// Starts another process in the container.
+    fn exec(&self, process: &ProcessSpec, stdio: Stdio) -> Result<Arc<dyn Executed>, StartError>;
+    /// The processes there are, by process id.
+    fn processes(&self) -> Vec<ProcessInfo>;
+    /// Says how many mappings the host lets the sentry have, which bounds the number of guest threads.
+    fn bound_tasks(&self, mappings: u64);
+    /// How much memory there is for the container, in bytes.
+    fn memory(&self) -> u64;
+    /// Whether system calls are logged from now on.
+    fn trace(&self, on: bool);
+    /// Makes another container in the same sandbox.
+    fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError>;
+    /// Waits for the end of the first process, and then for all that is left of the container; its wait status.
+    fn wait(&self) -> i32;
+    /// Ends the container.
+    fn end(&self);
+    /// Stops every process of the container, or lets them go on.
+    fn freeze(&self, on: bool);
+    /// Changes how many tasks the container may have; nothing for no limit.
+    fn limit_tasks(&self, limit: Option<u32>);
+}
+
+/// A process started by [`Running::exec`].
+pub trait Executed: Send + Sync {
+    /// Its id in the container.
+    fn pid(&self) -> i32;
+    /// Sends it a signal.
+    fn signal(&self, signo: i32);
+    /// Sets the size of its terminal.
+    fn resize(&self, size: WindowSize);
+    /// Waits for its end and its last output; its wait status. To be called once.
+    fn wait(&self) -> i32;
+}
+
+/// Standard streams of a process that is started in a container.
+#[derive(Debug)]
+pub enum Stdio {
+    /// Standard input, output and error, and further descriptors numbered from 3.
+    Files(Vec<OwnedFd>),
+    /// The user's terminal, in raw mode, and its size.
+    Terminal(OwnedFd, WindowSize),
+}
+
+/// Called once by the kernel when the first process is ready to be started.
+pub type OnReady = Box<dyn FnOnce(Arc<dyn Running>) + Send>;
