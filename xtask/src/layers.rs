@@ -31,7 +31,18 @@ const ORDER: [(&str, &[&str]); 5] = [
     ),
     (
         "crates/runtime",
-        &["channel", "cgroups", "hooks", "confine", "profile", "bundle", "gofer", "netview", "sandbox"],
+        &[
+            "channel",
+            "cgroups",
+            "hooks",
+            "confine",
+            "profile",
+            "bundle",
+            "gofer",
+            "netview",
+            "sandbox",
+            "lifecycle",
+        ],
     ),
 ];
 

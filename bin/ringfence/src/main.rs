@@ -7,51 +7,19 @@
 
 mod cli;
 mod commands;
-mod container;
 mod logs;
-mod names;
-mod pod;
-mod record;
-mod start_hooks;
+mod output;
+mod values;
 
-use cli::{Cli, Command, Global};
+use cli::{Cli, Command};
+use lifecycle::Result;
 use sandbox::role;
-use std::io::Write;
 use std::process::ExitCode;
 
-/// Exit status when ringfence itself fails: outside what programs commonly use, as runsc has it.
+/// Exit status when one of the sandbox's processes fails.
 const INTERNAL_ERROR: u8 = 128;
 /// Exit status for a command line that makes no sense.
 const USAGE_ERROR: u8 = 2;
-
-/// A failure: the exit status and one line for the user.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    status: u8,
-    message: String,
-}
-
-impl Failure {
-    pub(crate) fn with_status(status: u8, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
-    }
-
-    /// The line for the user.
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-}
-
-impl<T: std::fmt::Display> From<T> for Failure {
-    fn from(message: T) -> Self {
-        Self { status: INTERNAL_ERROR, message: message.to_string() }
-    }
-}
-
-/// Writes a line to standard output; one that nobody takes is an error, not a panic.
-pub(crate) fn say(line: impl std::fmt::Display) -> Result<(), Failure> {
-    writeln!(std::io::stdout(), "{line}").map_err(|error| format!("standard output: {error}").into())
-}
 
 fn main() -> ExitCode {
     if let Some(status) = internal_role() {
@@ -64,39 +32,40 @@ fn main() -> ExitCode {
     };
     match logs::start(&cli.global).and_then(|()| dispatch(&cli)) {
         Ok(status) => ExitCode::from(status),
-        Err(failure) => {
-            logs::report(&cli.global, &failure.message);
-            ExitCode::from(failure.status)
+        Err(error) => {
+            logs::report(&cli.global, error.message());
+            ExitCode::from(error.status())
         }
     }
 }
 
-fn dispatch(cli: &Cli) -> Result<u8, Failure> {
-    let global: &Global = &cli.global;
+fn dispatch(cli: &Cli) -> Result<u8> {
+    let settings = &cli.global.settings();
     match &cli.command {
-        Command::Do(args) => commands::do_::run(global, args),
-        Command::Create(args) => commands::create::create(global, args),
-        Command::Start(args) => commands::create::start(global, args),
-        Command::Run(args) => commands::create::run(global, args),
-        Command::Exec(args) => commands::exec::run(global, args),
-        Command::Spec(args) => commands::spec::run(args),
-        Command::Features => commands::spec::features(),
+        Command::Do(args) => return commands::do_::run(settings, args),
+        Command::Run(args) => return commands::run::run(settings, args),
+        Command::Exec(args) => return commands::exec::exec(settings, args),
+        Command::Create(args) => commands::create::create(settings, args),
+        Command::Start(args) => commands::start::start(settings, args),
+        Command::Spec(args) => commands::spec::spec(args),
+        Command::Features => commands::features::features(),
         Command::Install(args) => commands::install::install(args),
         Command::Uninstall(args) => commands::install::uninstall(args),
-        Command::List(args) => commands::inspect::list(global, args),
-        Command::State(args) => commands::inspect::state(global, args),
-        Command::Ps(args) => commands::inspect::ps(global, args),
-        Command::Kill(args) => commands::end::kill(global, args),
-        Command::Wait(args) => commands::end::wait(global, args),
-        Command::Delete(args) => commands::end::delete(global, args),
-        Command::Pause(args) => commands::resources::pause(global, args),
-        Command::Resume(args) => commands::resources::resume(global, args),
-        Command::Update(args) => commands::resources::update(global, args),
-        Command::Events(args) => commands::resources::events(global, args),
+        Command::List(args) => commands::list::list(settings, args),
+        Command::State(args) => commands::state::state(settings, args),
+        Command::Ps(args) => commands::ps::ps(settings, args),
+        Command::Kill(args) => commands::kill::kill(settings, args),
+        Command::Wait(args) => commands::wait::wait(settings, args),
+        Command::Delete(args) => commands::delete::delete(settings, args),
+        Command::Pause(args) => commands::pause::pause(settings, args),
+        Command::Resume(args) => commands::resume::resume(settings, args),
+        Command::Update(args) => commands::update::update(settings, args),
+        Command::Events(args) => commands::events::events(settings, args),
+        Command::Debug(args) => commands::debug::run(settings, args),
         Command::Checkpoint(_) => Err("checkpoint is not supported yet".into()),
         Command::Restore(_) => Err("restore is not supported yet".into()),
-        Command::Debug(args) => commands::debug::run(global, args),
-    }
+    }?;
+    Ok(0)
 }
 
 /// Runs one of the sandbox's processes, if that is what this process was started as.

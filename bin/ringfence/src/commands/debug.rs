@@ -1,50 +1,92 @@
 //! `ringfence debug`: what a running container's kernel does.
 
-use crate::cli::{Debug, Global, LogLevel, Strace};
-use crate::commands::inspect;
-use crate::{Failure, container, pod, say};
+use super::ps;
+use crate::output::say;
+use crate::values;
+use clap::{Args, ValueEnum};
 use hostsys::signals::SignalFd;
+use lifecycle::{Result, Settings, debug};
 use profile::{Profile, Request};
-use sandbox::state::{Record, Status};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-pub(crate) fn run(global: &Global, args: &Debug) -> Result<u8, Failure> {
-    let (container, record) = container::find(global, &args.id)?;
-    if record.state.status == Status::Stopped {
-        return Err("container not running".into());
+#[derive(Debug, Args)]
+pub(crate) struct Debug {
+    /// Log level: warning, info or debug
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+    /// Log system calls: all or off
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub(crate) strace: Option<Strace>,
+    /// Show the processes as the sandbox sees them
+    #[arg(long)]
+    pub(crate) ps: bool,
+    /// Sample what the guest and its kernel spend processor time with, and write a flame graph (SVG), or folded stacks when
+    /// FILE ends in .folded or .txt; needs root on the host
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// How long to sample, as 10s or 500ms; an interrupt ends it early
+    #[arg(long, value_name = "TIME", value_parser = values::interval, default_value = "5s")]
+    pub(crate) duration: Duration,
+    /// Samples in a second, on each processor
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=i64::from(profile::MAX_FREQUENCY)), default_value_t = 99)]
+    pub(crate) frequency: u32,
+    /// The container's name
+    pub(crate) id: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// Warnings and errors
+    Warning,
+    /// What --strace asks for, too
+    Info,
+    /// Everything
+    Debug,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Strace {
+    /// Every system call
+    All,
+    /// None
+    Off,
+}
+
+pub(crate) fn run(settings: &Settings, args: &Debug) -> Result<()> {
+    debug::check_runs(settings, &args.id)?;
+    if args.ps {
+        ps::table(&debug::processes(settings, &args.id)?)?;
     }
-    if args.ps || args.log_level.is_some() || args.strace.is_some() {
-        let client = container::connect(&container)?;
-        if args.ps {
-            inspect::table(&client.processes()?)?;
-        }
-        if args.log_level.is_some() || args.strace.is_some() {
-            let strace = args.strace == Some(Strace::All) || args.log_level == Some(LogLevel::Info);
-            client.log(args.log_level == Some(LogLevel::Debug), strace)?;
-        }
-    } else if args.profile.is_none() {
-        return Err("say what to do: --ps, --log-level, --strace or --profile".into());
+    if args.log_level.is_some() || args.strace.is_some() {
+        let strace = args.strace == Some(Strace::All) || args.log_level == Some(LogLevel::Info);
+        debug::set_log(settings, &args.id, args.log_level == Some(LogLevel::Debug), strace)?;
     }
     match &args.profile {
-        Some(path) => write_profile(global, args, record, path),
-        None => Ok(0),
+        Some(path) => write_profile(settings, args, path),
+        None if args.ps || args.log_level.is_some() || args.strace.is_some() => Ok(()),
+        None => Err("say what to do: --ps, --log-level, --strace or --profile".into()),
     }
 }
 
 /// Samples the container's sandbox and writes what was found.
-fn write_profile(global: &Global, args: &Debug, record: Record, path: &Path) -> Result<u8, Failure> {
+fn write_profile(settings: &Settings, args: &Debug, path: &Path) -> Result<()> {
     // Who interrupts it wants what there is so far.
     let stop = SignalFd::new(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT])?;
     // Before a long wait for nothing.
     let mut output = Output::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let shown = record.state.pid;
-    let init = pod::sandbox_of(global, record)?.state.pid;
-    let request =
-        Request { init, shown, frequency: args.frequency, duration: args.duration, stop: stop.as_fd() };
-    let profile = profile::take(&request)?;
+    let host = debug::host_processes(settings, &args.id)?;
+    let request = Request {
+        init: host.init,
+        shown: host.container,
+        frequency: args.frequency,
+        duration: args.duration,
+        stop: stop.as_fd(),
+    };
+    let profile = profile::take(&request).map_err(|error| error.to_string())?;
     let folded = path.extension().is_some_and(|ending| ending == "folded" || ending == "txt");
     let text = if folded { profile.folded() } else { profile.flame_graph(&title(&args.id, &profile)) };
     output.write(&text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -55,8 +97,7 @@ fn write_profile(global: &Global, args: &Debug, record: Record, path: &Path) -> 
         profile.guest,
         profile.sentry,
         profile.took.as_secs_f64()
-    ))?;
-    Ok(0)
+    ))
 }
 
 fn title(id: &str, profile: &Profile) -> String {

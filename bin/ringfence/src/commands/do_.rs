@@ -1,21 +1,38 @@
 //! `ringfence do`: one command on the host's files.
 
-use crate::cli::{Do, Global};
-use crate::{Failure, container};
-use bundle::{HostCommand, Options, for_host_command};
+use bundle::{HostCommand, Options, Volume, for_host_command};
+use clap::Args;
+use lifecycle::{Result, Settings};
 use rustix::process::umask;
 use sandbox::terminal;
 use spec::Overlay;
+use std::path::PathBuf;
 
-pub(crate) fn run(global: &Global, args: &Do) -> Result<u8, Failure> {
-    let signals = container::signals()?;
-    let rootless = container::rootless(global);
+#[derive(Debug, Args)]
+pub(crate) struct Do {
+    /// Directory that becomes the root file system
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+    /// Working directory [default: the current one, or / with --root]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// Share a directory or file with the host, writable unless :ro
+    #[arg(long, short = 'v', value_name = "SRC[:DST[:ro]]")]
+    pub(crate) volume: Vec<Volume>,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub(crate) args: Vec<String>,
+}
+
+pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
+    let signals = lifecycle::block_signals()?;
+    let rootless = settings.is_rootless();
     let mask = umask(rustix::fs::Mode::empty());
     umask(mask);
     let as_caller = |id: u32| if rootless { 0 } else { id };
     let command = HostCommand {
         id: format!("do-{}", std::process::id()),
-        hostname: container::hostname(),
+        hostname: lifecycle::hostname(),
         root: args.root.clone(),
         cwd: cwd(args)?,
         volumes: args.volume.clone(),
@@ -28,16 +45,16 @@ pub(crate) fn run(global: &Global, args: &Do) -> Result<u8, Failure> {
             false => rustix::process::getgroups()?.into_iter().map(|gid| gid.as_raw()).collect(),
         },
         umask: mask.bits(),
-        rlimits: container::callers_limits(),
+        rlimits: lifecycle::callers_limits(),
         terminal: terminal::interactive(),
     };
     // The host's own files are never written through: that is what --volume is for.
-    let options = Options { root_overlay: Overlay::Memory, ..container::options(global) };
+    let options = Options { root_overlay: Overlay::Memory, ..settings.containers };
     let prepared = for_host_command(command, &options)?;
-    container::run_unnamed(global, prepared, &signals, "do")
+    lifecycle::run_host_command(settings, prepared, &signals)
 }
 
-fn cwd(args: &Do) -> Result<String, Failure> {
+fn cwd(args: &Do) -> Result<String> {
     if let Some(cwd) = &args.cwd {
         return match cwd.starts_with('/') {
             true => Ok(cwd.clone()),

@@ -1,104 +1,117 @@
 //! `ringfence exec`: another process in a container that runs.
 
-use crate::cli::{Exec, Global};
-use crate::{Failure, container};
-use oci_spec::runtime::Process;
-use sandbox::client::{Client, Error};
-use sandbox::state::{Container, Status};
-use sandbox::terminal::{self, RawMode};
-use sandbox::{console, relay};
-use spec::{ProcessSpec, WindowSize};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use clap::Args;
+use lifecycle::{Error, ExecOptions, Program, Result, Settings};
+use std::path::PathBuf;
 
 /// Exit status when the process could not be started, as runc has it.
 const NOT_STARTED: u8 = 255;
 
-pub(crate) fn run(global: &Global, args: &Exec) -> Result<u8, Failure> {
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// Socket that receives the process's terminal
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) console_socket: Option<PathBuf>,
+    /// Working directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// Add to the environment
+    #[arg(long, short = 'e', value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// Run on a terminal
+    #[arg(long, short = 't')]
+    pub(crate) tty: bool,
+    /// User and group by number
+    #[arg(long, short = 'u', value_name = "UID[:GID]")]
+    pub(crate) user: Option<String>,
+    /// Supplementary groups
+    #[arg(long, short = 'g', value_name = "GID")]
+    pub(crate) additional_gids: Vec<u32>,
+    /// The process as a JSON file, instead of a command line
+    #[arg(long, short = 'p', value_name = "FILE")]
+    pub(crate) process: Option<PathBuf>,
+    /// Leave the process in the background
+    #[arg(long, short = 'd')]
+    pub(crate) detach: bool,
+    /// File for the process id that stands for the process on the host
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+    /// File for the process id inside the container
+    #[arg(long, value_name = "FILE")]
+    pub(crate) internal_pid_file: Option<PathBuf>,
+    /// Set no_new_privs
+    #[arg(long)]
+    pub(crate) no_new_privs: bool,
+    /// Add a capability
+    #[arg(long, short = 'c', value_name = "CAP")]
+    pub(crate) cap: Vec<String>,
+    /// Pass that many descriptors, from 3 on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) preserve_fds: u32,
+    /// Ignored with a warning: the host's AppArmor does not see the guest
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) apparmor: Option<String>,
+    /// Ignored with a warning: the host's SELinux does not see the guest
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) process_label: Option<String>,
+    /// Control group below the container's own; / is the only one there is
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<String>,
+    /// Even in a paused container: the process then waits for resume
+    #[arg(long)]
+    pub(crate) ignore_paused: bool,
+    /// The container's name
+    pub(crate) id: String,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) args: Vec<String>,
+}
+
+pub(crate) fn exec(settings: &Settings, args: &Exec) -> Result<u8> {
+    let started = options(args).and_then(|options| lifecycle::exec(settings, &options));
     // Whatever goes wrong, the status says that it was not the process's own.
-    attempt(global, args)
-        .map_err(|failure| Failure::with_status(NOT_STARTED, format!("exec failed: {}", failure.message())))
+    started.map_err(|error| Error::with_status(NOT_STARTED, format!("exec failed: {error}")))
 }
 
-fn attempt(global: &Global, args: &Exec) -> Result<u8, Failure> {
+fn options(args: &Exec) -> Result<ExecOptions> {
     check_cgroup(args)?;
-    let preserved = container::preserved(args.preserve_fds)?;
-    let signals = if args.detach { None } else { Some(relay::block_signals()?) };
-    let (found, record) = container::find(global, &args.id)?;
-    match record.state.status {
-        Status::Running | Status::Created => {}
-        Status::Paused if args.ignore_paused => {}
-        Status::Paused => {
-            return Err("cannot exec in a paused container (use --ignore-paused to override)".into());
+    for (flag, value) in [("--apparmor", &args.apparmor), ("--process-label", &args.process_label)] {
+        if value.is_some() {
+            log::warn!("{flag} is ignored: host policies do not see the guest");
         }
-        Status::Stopped | Status::Creating => return Err("cannot exec in a stopped container".into()),
     }
-    let (process, size) = process(&found, args)?;
-    let console = match (process.terminal, &args.console_socket) {
-        (true, Some(socket)) => Some(
-            console::open(socket, size)
-                .map_err(|error| format!("console socket {}: {error}", socket.display()))?,
-        ),
-        (true, None) if args.detach => {
-            return Err("cannot allocate tty if ringfence will detach without setting console socket".into());
+    let program = match &args.process {
+        Some(file) => Program::File(file.clone()),
+        None if args.args.is_empty() => {
+            return Err("process args cannot be empty: name a command, or a file with --process".into());
         }
-        (true, None) => Some(container::callers_terminal()?),
-        (false, Some(_)) => {
-            return Err("cannot use console socket if ringfence will not detach or allocate tty".into());
-        }
-        (false, None) => None,
+        None => Program::Command(args.args.clone()),
     };
-    let client: Client = container::connect(&found)?;
-    let stdio = container::stdio()?;
-    let files: Vec<BorrowedFd<'_>> = match &console {
-        Some(tty) => vec![tty.as_fd()],
-        None => stdio.iter().chain(&preserved).map(AsFd::as_fd).collect(),
-    };
-    let size = console.as_ref().map(|tty| match terminal::size(tty) {
-        WindowSize { rows: 0, cols: 0 } => size,
-        known => known,
-    });
-    let attended = client.exec(&process, &files, size).map_err(|error| match error {
-        Error::Refused(error) => format!("unable to start container process: {}", error.message),
-        error => error.to_string(),
-    })?;
-    drop(stdio);
-    if let Some(file) = &args.internal_pid_file {
-        container::write_pid_file(file, attended.pid)?;
+    let mut capabilities = 0;
+    for name in &args.cap {
+        capabilities |= bundle::capability(name)?;
     }
-    // With a console socket the user is elsewhere, and so is the terminal that changes size.
-    let elsewhere = args.console_socket.is_some();
-    let Some(signals) = signals else {
-        let pid = attended.detach(console.as_ref().filter(|_| elsewhere).map(AsFd::as_fd))?;
-        if let Some(file) = &args.pid_file {
-            container::write_pid_file(file, pid)?;
-        }
-        return Ok(0);
-    };
-    if let Some(file) = &args.pid_file {
-        container::write_pid_file(file, std::process::id() as i32)?;
-    }
-    let own: Option<&OwnedFd> = console.as_ref().filter(|_| !elsewhere);
-    let _raw = own.map(RawMode::enter).transpose()?;
-    Ok(attended.wait(&signals, own.map(AsFd::as_fd))?)
-}
-
-/// Adds the flags' environment to a process's.
-fn add_environment(process: &mut Process, flags: &[String]) -> Result<(), Failure> {
-    if let Some(wrong) =
-        flags.iter().find(|entry| entry.split_once('=').is_none_or(|(name, _)| name.is_empty()))
-    {
-        return Err(format!("invalid environment variable: {wrong:?}; write NAME=VALUE").into());
-    }
-    if !flags.is_empty() {
-        let mut env = process.env().clone().unwrap_or_default();
-        env.extend(flags.iter().cloned());
-        process.set_env(Some(env));
-    }
-    Ok(())
+    Ok(ExecOptions {
+        id: args.id.clone(),
+        program,
+        terminal: args.tty,
+        cwd: args.cwd.clone(),
+        env: args.env.clone(),
+        user: args.user.as_deref().map(parse_user).transpose()?,
+        additional_gids: args.additional_gids.clone(),
+        capabilities,
+        no_new_privileges: args.no_new_privs,
+        detach: args.detach,
+        ignore_paused: args.ignore_paused,
+        console_socket: args.console_socket.clone(),
+        pid_file: args.pid_file.clone(),
+        internal_pid_file: args.internal_pid_file.clone(),
+        preserve_fds: args.preserve_fds,
+    })
 }
 
 /// There is one control group for all processes of a container, whose kernel is in it too.
-fn check_cgroup(args: &Exec) -> Result<(), Failure> {
+fn check_cgroup(args: &Exec) -> Result<()> {
     match &args.cgroup {
         Some(path) if path != "/" => Err(format!(
             "--cgroup {path:?} is not supported: all processes of a container are in its own control group, which / stands for"
@@ -108,65 +121,25 @@ fn check_cgroup(args: &Exec) -> Result<(), Failure> {
     }
 }
 
-/// What to run: the file's process, or the container's own with a new command line.
-fn process(container: &Container, args: &Exec) -> Result<(ProcessSpec, WindowSize), Failure> {
-    let config = bundle::load_spec(&container.path().join(bundle::CONFIG_FILE))?;
-    let mut process = match (&args.process, config.process()) {
-        (Some(file), _) => bundle::load_process(file)?,
-        (None, Some(process)) => process.clone(),
-        (None, None) => return Err("process is missing".into()),
-    };
-    if args.process.is_none() {
-        if args.args.is_empty() {
-            return Err("process args cannot be empty: name a command, or a file with --process".into());
-        }
-        process.set_args(Some(args.args.clone())).set_terminal(Some(args.tty));
-    } else if args.tty {
-        process.set_terminal(Some(true));
-    }
-    if let Some(cwd) = &args.cwd {
-        process.set_cwd(cwd.into());
-    }
-    add_environment(&mut process, &args.env)?;
-    for (flag, value) in [("--apparmor", &args.apparmor), ("--process-label", &args.process_label)] {
-        if value.is_some() {
-            log::warn!("{flag} is ignored: host policies do not see the guest");
-        }
-    }
-    let size = process.console_size();
-    let side = |length: u64| u16::try_from(length).unwrap_or(u16::MAX);
-    let size =
-        size.map_or(WindowSize::default(), |s| WindowSize { rows: side(s.height()), cols: side(s.width()) });
-    let mut spec = bundle::translate_process(&process)?;
-    // A container is set up with its working directory; another process finds its own there.
-    spec.create_cwd = false;
-    container::inherit_limits(&mut spec);
-    // Every process of the container is under its filter.
-    let profile = config.linux().as_ref().and_then(|linux| linux.seccomp().as_ref());
-    spec.seccomp = profile.map(bundle::compile_seccomp).transpose()?.flatten();
-    if let Some(user) = &args.user {
-        (spec.uid, spec.gid) = parse_user(user, spec.gid)?;
-    }
-    spec.additional_gids.extend(&args.additional_gids);
-    spec.no_new_privileges |= args.no_new_privs;
-    for name in &args.cap {
-        let bit = bundle::capability(name)?;
-        for set in [
-            &mut spec.capabilities.bounding,
-            &mut spec.capabilities.effective,
-            &mut spec.capabilities.permitted,
-        ] {
-            *set |= bit;
-        }
-    }
-    Ok((spec, size))
-}
-
-fn parse_user(text: &str, gid: u32) -> Result<(u32, u32), Failure> {
+fn parse_user(text: &str) -> Result<(u32, Option<u32>)> {
     let number = |text: &str| text.parse::<u32>().ok();
     let parsed = match text.split_once(':') {
-        Some((user, group)) => number(user).zip(number(group)),
-        None => number(text).map(|user| (user, gid)),
+        Some((user, group)) => number(user).zip(number(group).map(Some)),
+        None => number(text).map(|user| (user, None)),
     };
     parsed.ok_or_else(|| format!("--user {text:?} is not of the form UID[:GID], in numbers").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users() {
+        assert_eq!(parse_user("7"), Ok((7, None)));
+        assert_eq!(parse_user("7:8"), Ok((7, Some(8))));
+        for text in ["", "root", "7:", ":8", "7:x", "-1"] {
+            assert!(parse_user(text).is_err(), "{text}");
+        }
+    }
 }

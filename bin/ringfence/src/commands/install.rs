@@ -1,16 +1,38 @@
 //! `ringfence install` and `uninstall`: the Docker daemon's configuration. What else it holds stays as it is, doing it
 //! twice changes nothing, and the file is replaced as a whole or not at all.
 
-use crate::Failure;
-use crate::cli::{Install, Uninstall};
+use clap::Args;
+use lifecycle::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct Install {
+    #[command(flatten)]
+    pub(crate) daemon: Uninstall,
+    /// Replace a runtime of that name that is another program
+    #[arg(long)]
+    pub(crate) clobber: bool,
+    /// Global flags that Docker is to start the runtime with
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAG")]
+    pub(crate) flags: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Uninstall {
+    /// The daemon's configuration
+    #[arg(long, alias = "config_file", value_name = "FILE", default_value = "/etc/docker/daemon.json")]
+    pub(crate) config_file: PathBuf,
+    /// Name of the runtime, as `docker run --runtime` takes it
+    #[arg(long, value_name = "NAME", default_value = "ringfence")]
+    pub(crate) runtime: String,
+}
 
 const RUNTIMES: &str = "runtimes";
 
-pub(crate) fn install(args: &Install) -> Result<u8, Failure> {
+pub(crate) fn install(args: &Install) -> Result<()> {
     // Those before the command are for this command alone, which has no use for them.
     if std::env::args_os().nth(1).is_none_or(|first| first != "install") {
         return Err("flags that Docker is to give to the runtime come after install".into());
@@ -24,31 +46,36 @@ pub(crate) fn install(args: &Install) -> Result<u8, Failure> {
     let mut config = read(file)?;
     if !add(&mut config, &args.daemon.runtime, entry, args.clobber).map_err(|m| at(file, &m))? {
         println!("{} has the runtime {} already.", file.display(), args.daemon.runtime);
-        return Ok(0);
+        return Ok(());
     }
     write(file, &config)?;
     println!("Added runtime {} to {}; restart or reload dockerd now.", args.daemon.runtime, file.display());
-    Ok(0)
+    Ok(())
 }
 
-pub(crate) fn uninstall(args: &Uninstall) -> Result<u8, Failure> {
+pub(crate) fn uninstall(args: &Uninstall) -> Result<()> {
     let file = &args.config_file;
     let mut config = read(file)?;
     if !remove(&mut config, &args.runtime).map_err(|m| at(file, &m))? {
         println!("{} has no runtime {}.", file.display(), args.runtime);
-        return Ok(0);
+        return Ok(());
     }
     write(file, &config)?;
     println!("Removed runtime {} from {}; restart or reload dockerd now.", args.runtime, file.display());
-    Ok(0)
+    Ok(())
 }
 
-fn at(file: &Path, message: &str) -> Failure {
+fn at(file: &Path, message: &str) -> Error {
     format!("{}: {message}", file.display()).into()
 }
 
 /// Adds a runtime; whether that changes anything.
-fn add(config: &mut Map<String, Value>, name: &str, entry: Value, clobber: bool) -> Result<bool, String> {
+fn add(
+    config: &mut Map<String, Value>,
+    name: &str,
+    entry: Value,
+    clobber: bool,
+) -> std::result::Result<bool, String> {
     let runtimes = config.entry(RUNTIMES).or_insert_with(|| json!({}));
     let Some(runtimes) = runtimes.as_object_mut() else { return Err("runtimes is not an object".into()) };
     match runtimes.get(name) {
@@ -66,7 +93,7 @@ fn add(config: &mut Map<String, Value>, name: &str, entry: Value, clobber: bool)
 }
 
 /// Removes a runtime; whether that changes anything.
-fn remove(config: &mut Map<String, Value>, name: &str) -> Result<bool, String> {
+fn remove(config: &mut Map<String, Value>, name: &str) -> std::result::Result<bool, String> {
     if config.get("default-runtime").is_some_and(|default| default == name) {
         return Err(format!("{name} is the default-runtime; change that first"));
     }
@@ -79,7 +106,7 @@ fn remove(config: &mut Map<String, Value>, name: &str) -> Result<bool, String> {
     Ok(removed)
 }
 
-fn read(file: &Path) -> Result<Map<String, Value>, Failure> {
+fn read(file: &Path) -> Result<Map<String, Value>> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Map::new()),
@@ -93,7 +120,7 @@ fn read(file: &Path) -> Result<Map<String, Value>, Failure> {
 }
 
 /// Writes beside the file and renames; a reader sees the old one or the new one.
-fn write(file: &Path, config: &Map<String, Value>) -> Result<(), Failure> {
+fn write(file: &Path, config: &Map<String, Value>) -> Result<()> {
     let mut text = serde_json::to_string_pretty(config)?;
     text.push('\n');
     // A link stays a link.

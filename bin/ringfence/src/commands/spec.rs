@@ -1,11 +1,28 @@
-//! `ringfence spec`: writes a config.json to start from; `ringfence features`: what a config.json may ask for.
+//! `ringfence spec`: writes a config.json to start from.
 
-use crate::cli::Spec;
-use crate::{Failure, say};
+use clap::Args;
+use lifecycle::Result;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
 
-pub(crate) fn run(args: &Spec) -> Result<u8, Failure> {
+#[derive(Debug, Args)]
+pub(crate) struct Spec {
+    /// Directory to write config.json to
+    #[arg(long, short = 'b', value_name = "DIR", default_value = ".")]
+    pub(crate) bundle: PathBuf,
+    /// Working directory of the process
+    #[arg(long, default_value = "/")]
+    pub(crate) cwd: String,
+    /// For an ordinary user: a user namespace in which the caller is root
+    #[arg(long)]
+    pub(crate) rootless: bool,
+    /// The process [default: sh]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    pub(crate) args: Vec<String>,
+}
+
+pub(crate) fn spec(args: &Spec) -> Result<()> {
     let path = args.bundle.join(bundle::CONFIG_FILE);
     let command = if args.args.is_empty() { vec!["sh".into()] } else { args.args.clone() };
     let config = match args.rootless {
@@ -19,15 +36,10 @@ pub(crate) fn run(args: &Spec) -> Result<u8, Failure> {
     text.push('\n');
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
     match file.and_then(|mut file| file.write_all(text.as_bytes())) {
-        Ok(()) => Ok(0),
+        Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             Err(format!("{} exists already; remove it first", path.display()).into())
         }
         Err(error) => Err(format!("{}: {error}", path.display()).into()),
     }
-}
-
-pub(crate) fn features() -> Result<u8, Failure> {
-    say(serde_json::to_string_pretty(&bundle::features())?)?;
-    Ok(0)
 }

@@ -30,7 +30,6 @@ mod oom;
 mod pod;
 mod received;
 pub mod relay;
-pub mod state;
 pub mod terminal;
 mod view;
 

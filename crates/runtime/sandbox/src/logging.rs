@@ -2,8 +2,9 @@
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -63,6 +64,12 @@ pub fn start(format: Format, file: Option<File>) {
     if log::set_logger(logger).is_ok() {
         log::set_max_level(LevelFilter::Warn);
     }
+}
+
+/// Opens a log file. Errors are lines for the user.
+pub fn append(path: &Path) -> Result<File, String> {
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened.map_err(|error| format!("log file {}: {error}", path.display()))
 }
 
 /// What is logged from now on: everything with `debug`, information with `strace`.

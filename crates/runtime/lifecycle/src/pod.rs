@@ -1,10 +1,9 @@
 //! Containers that share a sandbox: finding the one to join, and what a new container is to share with whom.
 
-use crate::cli::Global;
-use crate::{Failure, container, names, record};
+use crate::directory::{self, Container};
+use crate::state::{Record, Status};
+use crate::{Error, Result, Settings, host_name};
 use bundle::{Pod, Prepared};
-use oci_spec::runtime::Spec;
-use sandbox::state::{self, Container, Record, Status};
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -18,50 +17,45 @@ pub(crate) struct Host {
     pub(crate) network: OwnedFd,
 }
 
-/// A container's place, from its state.
-pub(crate) fn of(record: &Record) -> Pod {
-    Pod::of(&record.state.annotations, &record.state.id).unwrap_or_default()
-}
-
 /// The record of the container whose sandbox this one is in: its own, or another one's.
-pub(crate) fn sandbox_of(global: &Global, record: Record) -> Result<Record, Failure> {
-    match of(&record) {
+pub(crate) fn sandbox_of(settings: &Settings, record: Record) -> Result<Record> {
+    match record.pod() {
         // One that is not there was not joined.
-        Pod::Member(sandbox) => Ok(container::find(global, &sandbox).map_or(record, |(_, sandbox)| sandbox)),
+        Pod::Member(sandbox) => Ok(settings.find(&sandbox).map_or(record, |(_, sandbox)| sandbox)),
         _ => Ok(record),
     }
 }
 
 /// Whether other containers are in a container's sandbox. Podman does not say of the first one that it is a pod's.
-pub(crate) fn is_shared(global: &Global, record: &Record) -> bool {
+pub(crate) fn is_shared(settings: &Settings, record: &Record) -> bool {
     let member = Pod::Member(record.state.id.clone());
-    let all = state::list(&container::state_dir(global)).unwrap_or_default();
-    all.iter().any(|other| other.state.pid != 0 && of(other) == member)
+    let all = directory::list(&settings.state_dir()).unwrap_or_default();
+    all.iter().any(|other| other.state.pid != 0 && other.pod() == member)
 }
 
 /// Finds the sandbox that a new container is to join, if it is to join one, and settles what the two share.
-pub(crate) fn find(global: &Global, prepared: &mut Prepared) -> Result<Option<Host>, Failure> {
+pub(crate) fn find(settings: &Settings, prepared: &mut Prepared) -> Result<Option<Host>> {
     let Pod::Member(id) = prepared.pod.clone() else { return Ok(None) };
-    if without_infra(prepared, &container::state_dir(global), &id) {
+    if without_infra(prepared, &settings.state_dir(), &id) {
         prepared.pod = Pod::None;
         return Ok(None);
     }
-    let refused = |reason: String| Failure::from(format!("cannot join sandbox {id:?}: {reason}"));
-    let (found, record) = container::find(global, &id).map_err(|failure| refused(failure.message))?;
+    let refused = |reason: String| Error::from(format!("cannot join sandbox {id:?}: {reason}"));
+    let (found, record) = settings.find(&id).map_err(|error| refused(error.to_string()))?;
     if matches!(record.state.status, Status::Stopped | Status::Creating) {
         return Err(refused(format!("it is {}", record.state.status)));
     }
-    if record::is_frozen(&record) {
+    if record.is_frozen() {
         return Err(refused("it is paused; resume it first".into()));
     }
-    if let Pod::Member(other) = of(&record) {
+    if let Pod::Member(other) = record.pod() {
         return Err(refused(format!("it is a container in sandbox {other:?} itself")));
     }
     let pid = record.state.pid;
-    let members: Vec<Record> = state::list(&container::state_dir(global))?
+    let members: Vec<Record> = directory::list(&settings.state_dir())?
         .into_iter()
         .filter(|other| other.state.pid != 0)
-        .filter(|other| other.state.id == id || of(other) == Pod::Member(id.clone()))
+        .filter(|other| other.state.id == id || other.pod() == Pod::Member(id.clone()))
         .collect();
     if let Some(path) = prepared.namespaces.pid.path() {
         let Some(owner) = owner(&members, path, "pid") else {
@@ -75,7 +69,7 @@ pub(crate) fn find(global: &Global, prepared: &mut Prepared) -> Result<Option<Ho
     if let Some(path) = prepared.namespaces.uts.path() {
         // Kept elsewhere, it is the pod's.
         prepared.spec.uts_of = Some(owner(&members, path, "uts").unwrap_or_else(|| id.clone()));
-        match names::read(format!("/proc/{pid}/ns/uts").as_ref()) {
+        match host_name::read(format!("/proc/{pid}/ns/uts").as_ref()) {
             Ok(name) => prepared.spec.hostname = name,
             Err(error) => log::debug!("host name of sandbox {id}: {error}"),
         }
@@ -90,17 +84,6 @@ fn without_infra(prepared: &Prepared, root: &Path, id: &str) -> bool {
     let spaces = &prepared.namespaces;
     let shares = [&spaces.pid, &spaces.ipc, &spaces.uts].iter().any(|space| space.path().is_some());
     podman && !shares && Container::at(root, id).is_none()
-}
-
-/// The controllers whose limits a container of a pod has for itself.
-pub(crate) fn limited(spec: &Spec) -> Vec<&'static str> {
-    let Some(resources) = record::resources(spec) else { return Vec::new() };
-    let memory = resources.memory().as_ref().and_then(|memory| memory.limit()).is_some_and(|limit| limit > 0);
-    let cpu = resources.cpu().as_ref();
-    let quota = cpu.and_then(|cpu| cpu.quota()).is_some_and(|quota| quota > 0);
-    let cpus = cpu.and_then(|cpu| cpu.cpus().as_ref()).is_some_and(|cpus| !cpus.is_empty());
-    let all = [("memory", memory), ("cpu", quota), ("cpuset", cpus)];
-    all.into_iter().filter(|(_, limited)| *limited).map(|(controller, _)| controller).collect()
 }
 
 /// Whose namespace a path means: clients write /proc/PID/ns/KIND, with the id of the process that stands for a container.

@@ -12,10 +12,9 @@
 //! container has ended: when `alive` is free, it has. A directory that its maker left before the container
 //! was complete, or that belonged to a container in the foreground, is a left-over that the next user of the id replaces.
 
+use crate::state::{Record, Status};
 use bundle::open_regular;
 use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,71 +27,6 @@ pub const SOCKET: &str = "control.sock";
 const MAX_STATE: u64 = 8 << 20;
 /// Directories on their way out begin with this, which no id does.
 const GOING: char = '~';
-
-/// Where a container is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// Being set up.
-    Creating,
-    /// Set up, its process not yet started.
-    Created,
-    /// Started.
-    Running,
-    /// Frozen by `pause`.
-    Paused,
-    /// Over.
-    Stopped,
-}
-
-impl std::fmt::Display for Status {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Creating => "creating",
-            Self::Created => "created",
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-        })
-    }
-}
-
-/// A container's state as clients see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct State {
-    /// Version of the specification.
-    pub oci_version: String,
-    /// Container id.
-    pub id: String,
-    /// Process that stands for the container on the host; 0 when it has ended.
-    pub pid: i32,
-    /// Where it is in its life.
-    pub status: Status,
-    /// Absolute path of the bundle.
-    pub bundle: PathBuf,
-    /// Absolute path of the root file system.
-    pub rootfs: PathBuf,
-    /// When it was created, RFC 3339.
-    pub created: String,
-    /// The configuration's.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
-    /// Name of the user who made it.
-    pub owner: String,
-}
-
-/// What is on disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// What clients see.
-    pub state: State,
-    /// Ends with the command that started it.
-    pub foreground: bool,
-    /// What the runtime needs to know of the container besides, in its own form.
-    #[serde(default)]
-    pub runtime: serde_json::Value,
-}
 
 /// A container's directory.
 #[derive(Debug)]
@@ -409,21 +343,7 @@ pub fn list(root: &Path) -> io::Result<Vec<Record>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record(status: Status, foreground: bool) -> Record {
-        let state = State {
-            oci_version: "1.0.2".into(),
-            id: "x".into(),
-            status,
-            pid: 1,
-            bundle: "/b".into(),
-            rootfs: "/b/rootfs".into(),
-            created: String::new(),
-            annotations: BTreeMap::new(),
-            owner: "root".into(),
-        };
-        Record { state, foreground, runtime: serde_json::Value::Null }
-    }
+    use crate::testing::record;
 
     #[test]
     fn ids_are_checked() {
@@ -438,9 +358,9 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("ringfence-state-{}", std::process::id()));
         let first = claim(&dir, "x").unwrap();
         assert_eq!(claim(&dir, "x").unwrap_err(), "container with given ID already exists");
-        first.container().write(&record(Status::Running, true)).unwrap();
+        first.container().write(&record("x", Status::Running, true)).unwrap();
         assert_eq!(list(&dir).unwrap().len(), 1);
-        assert_eq!(Container::find(&dir, "x").unwrap().1, record(Status::Running, true));
+        assert_eq!(Container::find(&dir, "x").unwrap().1, record("x", Status::Running, true));
         drop(first);
         assert!(Container::find(&dir, "x").unwrap_err().contains("container does not exist"));
 
@@ -449,7 +369,7 @@ mod tests {
             [(Status::Running, true, true), (Status::Creating, false, true), (Status::Created, false, false)]
         {
             let claimed = claim(&dir, "x").unwrap();
-            claimed.container().write(&record(status, foreground)).unwrap();
+            claimed.container().write(&record("x", status, foreground)).unwrap();
             claimed.keep();
             let again = claim(&dir, "x");
             assert_eq!(again.is_ok(), free, "{status}");

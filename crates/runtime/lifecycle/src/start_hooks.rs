@@ -1,11 +1,13 @@
 //! `startContainer` hooks: programs of the container, which run inside it as its own process would, right before that
 //! process. The state is on their standard input.
 
-use crate::{Failure, container, record};
+use crate::directory::Container;
+use crate::settings::connect;
+use crate::state::State;
+use crate::{Result, caller, run_hooks};
 use hooks::Kind;
 use oci_spec::runtime::{Hook, Hooks, Process};
 use rustix::fs::{MemfdFlags, SeekFrom, memfd_create, seek};
-use sandbox::state::{Container, State};
 use spec::ProcessSpec;
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +19,7 @@ use std::time::Duration;
 const MAX_OUTPUT: usize = 4096;
 
 /// Runs them one after the other in a container that is set up and not started. The first that fails ends it.
-pub(crate) fn run(found: &Container, hooks: &Hooks, state: &State) -> Result<(), Failure> {
+pub(crate) fn run(found: &Container, hooks: &Hooks, state: &State) -> Result<()> {
     let list = Kind::StartContainer.of(hooks);
     if list.is_empty() {
         return Ok(());
@@ -26,7 +28,7 @@ pub(crate) fn run(found: &Container, hooks: &Hooks, state: &State) -> Result<(),
     let Some(process) = config.process() else { return Err("process is missing".into()) };
     let profile = config.linux().as_ref().and_then(|linux| linux.seccomp().as_ref());
     let filter = profile.map(bundle::compile_seccomp).transpose()?.flatten();
-    let told = serde_json::to_vec(&record::state_for_hooks(state))?;
+    let told = serde_json::to_vec(&run_hooks::as_hooks_read_it(state))?;
     for (index, hook) in list.iter().enumerate() {
         let spec = ProcessSpec { seccomp: filter.clone(), ..spec_of(process, hook)? };
         one(found, hook, &spec, &told)
@@ -36,7 +38,7 @@ pub(crate) fn run(found: &Container, hooks: &Hooks, state: &State) -> Result<(),
 }
 
 /// The container's process with the hook's program, arguments and environment.
-fn spec_of(process: &Process, hook: &Hook) -> Result<ProcessSpec, Failure> {
+fn spec_of(process: &Process, hook: &Hook) -> Result<ProcessSpec> {
     let mut process = process.clone();
     let given = hook.args().iter().flatten().skip(1).cloned();
     let args = std::iter::once(hook.path().to_string_lossy().into_owned()).chain(given).collect();
@@ -45,17 +47,17 @@ fn spec_of(process: &Process, hook: &Hook) -> Result<ProcessSpec, Failure> {
         process.set_env(Some(env.clone()));
     }
     let mut spec = bundle::translate_process(&process)?;
-    container::inherit_limits(&mut spec);
+    caller::inherit_limits(&mut spec);
     Ok(spec)
 }
 
-fn one(found: &Container, hook: &Hook, spec: &ProcessSpec, told: &[u8]) -> Result<(), String> {
+fn one(found: &Container, hook: &Hook, spec: &ProcessSpec, told: &[u8]) -> std::result::Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let file = || memfd_create("hook", MemfdFlags::CLOEXEC).map(File::from).map_err(|e| text(&e));
     let (mut stdin, stdout, stderr) = (file()?, file()?, file()?);
     stdin.write_all(told).map_err(|e| text(&e))?;
     seek(&stdin, SeekFrom::Start(0)).map_err(|e| text(&e))?;
-    let client = container::connect(found).map_err(|e| e.message)?;
+    let client = connect(found).map_err(|e| text(&e))?;
     let files = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     let attended = client.exec(spec, &files, None).map_err(|e| text(&e))?;
     let limit = hook.timeout().and_then(|s| u64::try_from(s).ok()).map(Duration::from_secs);

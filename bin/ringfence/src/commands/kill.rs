@@ -1,0 +1,76 @@
+//! `ringfence kill`: sends a signal to a container.
+
+use clap::Args;
+use lifecycle::{Result, Settings};
+use spec::Target;
+
+#[derive(Debug, Args)]
+pub(crate) struct Kill {
+    /// To every process of the container
+    #[arg(long, short = 'a')]
+    pub(crate) all: bool,
+    /// To one process, by its id inside the container
+    #[arg(long, value_name = "PID", conflicts_with = "all")]
+    pub(crate) pid: Option<i32>,
+    /// The container's name
+    pub(crate) id: String,
+    /// Signal, by number or name
+    #[arg(default_value = "SIGTERM")]
+    pub(crate) signal: String,
+}
+
+pub(crate) fn kill(settings: &Settings, args: &Kill) -> Result<()> {
+    let to = match (args.all, args.pid) {
+        (true, _) => Target::All,
+        (false, Some(pid)) => Target::Process(pid),
+        (false, None) => Target::Init,
+    };
+    lifecycle::kill(settings, &args.id, parse_signal(&args.signal)?, to)
+}
+
+const NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+/// A signal by its number, or by its name with or without `SIG`.
+fn parse_signal(text: &str) -> Result<i32> {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let number = match text.parse::<i32>() {
+        Ok(number) => Some(number),
+        Err(_) => match name.strip_prefix("RTMIN") {
+            Some("") => Some(libc::SIGRTMIN()),
+            Some(more) => more.parse::<i32>().ok().map(|more| libc::SIGRTMIN() + more),
+            None => NAMES.iter().position(|known| *known == name).map(|at| at as i32 + 1),
+        },
+    };
+    match number {
+        Some(number @ 0..=64) => Ok(number),
+        _ => Err(format!("unknown signal {text:?}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals() {
+        for (text, number) in [
+            ("9", 9),
+            ("0", 0),
+            ("KILL", 9),
+            ("sigterm", 15),
+            ("SIGWINCH", 28),
+            ("RTMIN", 34),
+            ("rtmin+2", 36),
+        ] {
+            assert_eq!(parse_signal(text), Ok(number), "{text}");
+        }
+        for text in ["", "SIG", "NONE", "65", "-1", "RTMIN+31", "SIGSIGTERM"] {
+            assert!(parse_signal(text).is_err(), "{text}");
+        }
+    }
+}

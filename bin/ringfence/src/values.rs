@@ -1,0 +1,129 @@
+//! Values of flags.
+
+use spec::{Network, Overlay};
+use std::time::Duration;
+
+/// What `--overlay2` chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overlay2 {
+    pub(crate) root: Overlay,
+    pub(crate) binds: Overlay,
+}
+
+pub(crate) fn overlay(text: &str) -> Result<Overlay2, String> {
+    let (root, binds) = match text {
+        "none" => (Overlay::None, Overlay::None),
+        "root:memory" => (Overlay::Memory, Overlay::None),
+        "all:memory" => (Overlay::Memory, Overlay::Memory),
+        _ => return Err("supported are root:memory, all:memory and none".into()),
+    };
+    Ok(Overlay2 { root, binds })
+}
+
+/// `auto` is what `false` is: an ordinary user has no other way.
+pub(crate) fn rootless(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" | "auto" => Ok(false),
+        _ => Err("use true, false or auto".into()),
+    }
+}
+
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Some(interval) if !interval.is_zero() => Ok(interval),
+        _ => Err("use a number greater than zero and ms, s, m or h, as 500ms or 1m30s".into()),
+    }
+}
+
+/// A time as Go writes it: numbers with units, one after the other.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let mut left = text;
+    let mut all = Duration::ZERO;
+    while !left.is_empty() {
+        let digits = left.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, rest) = left.split_at(digits);
+        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let (unit, rest) = rest.split_at(end);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "\u{b5}s" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+        all = all.checked_add(part)?;
+        left = rest;
+    }
+    Some(all)
+}
+
+/// A number of bytes as runc takes it: with a unit of powers of 1024 (b, k, m, g, t, p, also as KB or KiB), or -1.
+pub(crate) fn bytes(text: &str) -> Result<i64, String> {
+    let wrong =
+        || format!("{text:?} is no number of bytes; write for example 536870912 or 512M, or -1 for no limit");
+    if let Ok(number) = text.parse::<i64>() {
+        return if number < -1 { Err(wrong()) } else { Ok(number) };
+    }
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let unit = unit.trim_start().to_ascii_lowercase();
+    let power = match unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit) {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let bytes = number * 1024f64.powi(power);
+    if bytes < i64::MAX as f64 { Ok(bytes as i64) } else { Err(wrong()) }
+}
+
+pub(crate) fn network(text: &str) -> Result<Network, String> {
+    match text {
+        "none" => Ok(Network::None),
+        "sandbox" | "host" => Err("not supported yet; use --network=none".into()),
+        _ => Err("unknown mode; use --network=none".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_bytes() {
+        for (text, bytes) in [
+            ("-1", -1),
+            ("0", 0),
+            ("77", 77),
+            ("50M", 50 << 20),
+            ("1.5g", 3 << 29),
+            ("2KiB", 2048),
+            ("3 kb", 3072),
+        ] {
+            assert_eq!(super::bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "-2", "M", "5x", "1e9", "99999p", "-5M", "1..2k"] {
+            assert!(super::bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        for (text, ms) in
+            [("5s", 5000), ("1m30s", 90_000), ("1.5s", 1500), ("1h0m1s", 3_601_000), ("2000us", 2)]
+        {
+            assert_eq!(interval(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "0", "0s", "5", "-1s", "s", "1x", "1s1", "1e9s", "1..5s", "99999999999999999999h"] {
+            assert!(interval(text).is_err(), "{text}");
+        }
+    }
+}

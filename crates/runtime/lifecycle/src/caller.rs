@@ -1,0 +1,128 @@
+//! What a container or process takes over from the process that starts it: standard streams, descriptors, resource limits.
+
+use crate::{Error, Result};
+use rustix::process::{Resource, getrlimit};
+use sandbox::{console, terminal};
+use spec::{ProcessSpec, RlimitSpec, WindowSize};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// The host's name.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The standard streams of this process.
+pub(crate) fn stdio() -> io::Result<[OwnedFd; 3]> {
+    let clone = |fd: BorrowedFd<'_>| fd.try_clone_to_owned();
+    Ok([clone(rustix::stdio::stdin())?, clone(rustix::stdio::stdout())?, clone(rustix::stdio::stderr())?])
+}
+
+/// The descriptors that the caller passed beside the standard streams, as `--preserve-fds` counts them.
+pub(crate) fn preserved(count: u32) -> Result<Vec<OwnedFd>> {
+    (0..count as i32)
+        .map(|n| {
+            hostsys::inherited::take(3 + n)
+                .map_err(|error| format!("--preserve-fds {count}: descriptor {}: {error}", 3 + n).into())
+        })
+        .collect()
+}
+
+/// The caller's own terminal, for a container in the foreground that wants one.
+pub(crate) fn own_terminal() -> Result<OwnedFd> {
+    terminal::of_standard_streams().ok_or_else(|| {
+        Error::from(
+            "process.terminal is true, but no standard stream is a terminal; \
+             set it to false, or name a --console-socket",
+        )
+    })
+}
+
+/// The terminal of a container or process: a new one whose other end goes to `socket`, or the caller's own.
+pub(crate) fn terminal(
+    wanted: bool,
+    socket: Option<&Path>,
+    size: WindowSize,
+    detached: bool,
+) -> Result<Option<OwnedFd>> {
+    match (wanted, socket) {
+        (true, Some(socket)) => match console::open(socket, size) {
+            Ok(tty) => Ok(Some(tty)),
+            Err(error) => Err(format!("console socket {}: {error}", socket.display()).into()),
+        },
+        (true, None) if detached => {
+            Err("cannot allocate tty if ringfence will detach without setting console socket".into())
+        }
+        (true, None) => own_terminal().map(Some),
+        (false, Some(_)) => {
+            Err("cannot use console socket if ringfence will not detach or allocate tty".into())
+        }
+        (false, None) => Ok(None),
+    }
+}
+
+/// The caller's resource limits.
+pub fn limits() -> Vec<RlimitSpec> {
+    // In the order of their numbers.
+    let resources = [
+        Resource::Cpu,
+        Resource::Fsize,
+        Resource::Data,
+        Resource::Stack,
+        Resource::Core,
+        Resource::Rss,
+        Resource::Nproc,
+        Resource::Nofile,
+        Resource::Memlock,
+        Resource::As,
+        Resource::Locks,
+        Resource::Sigpending,
+        Resource::Msgqueue,
+        Resource::Nice,
+        Resource::Rtprio,
+        Resource::Rttime,
+    ];
+    let spec = |(number, resource): (usize, &Resource)| {
+        let limit = getrlimit(*resource);
+        RlimitSpec {
+            resource: number as u32,
+            soft: limit.current.unwrap_or(u64::MAX),
+            hard: limit.maximum.unwrap_or(u64::MAX),
+        }
+    };
+    resources.iter().enumerate().map(spec).collect()
+}
+
+/// Gives a process the caller's limits where its configuration names none, as a child of the caller would have them.
+pub(crate) fn inherit_limits(process: &mut ProcessSpec) {
+    for limit in limits() {
+        if process.rlimits.iter().all(|known| known.resource != limit.resource) {
+            process.rlimits.push(limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_numbered_as_the_kernel_does() {
+        let nofile = &limits()[libc::RLIMIT_NOFILE as usize];
+        assert_eq!(nofile.resource, libc::RLIMIT_NOFILE);
+        assert_eq!(nofile.soft, getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
+    }
+
+    #[test]
+    fn a_console_socket_needs_a_terminal() {
+        let size = WindowSize::default();
+        let refused = |wanted, socket: Option<&str>, detached| {
+            terminal(wanted, socket.map(Path::new), size, detached).unwrap_err().message().to_string()
+        };
+        assert!(refused(false, Some("/s"), true).contains("will not detach or allocate tty"));
+        assert!(refused(true, None, true).contains("without setting console socket"));
+        assert!(refused(true, Some("/nonexistent"), true).starts_with("console socket /nonexistent: "));
+        assert!(terminal(false, None, size, true).unwrap().is_none());
+    }
+}

@@ -1,0 +1,300 @@
+//! `create`: a container that is set up and waits for `start`. `run` begins the same way.
+
+use crate::directory::{self, Claim, SOCKET};
+use crate::groups::Groups;
+use crate::pod::Host;
+use crate::state::{Record, State, Status};
+use crate::{
+    Error, Result, Settings, caller, foreground, host_name, id_maps, network, pid_file, pod, run_hooks,
+    sandbox_log,
+};
+use bundle::{Config, Options, Prepared};
+use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
+use sandbox::launch::{Files, Holds, Sandbox, launch};
+use sandbox::member;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+/// What `create` and `run` have in common.
+#[derive(Clone, Debug, Default)]
+pub struct CreateOptions {
+    /// Name for the container.
+    pub id: String,
+    /// Directory of the bundle.
+    pub bundle: PathBuf,
+    /// Socket that receives the container's terminal.
+    pub console_socket: Option<PathBuf>,
+    /// File for the process ID that stands for the container on the host.
+    pub pid_file: Option<PathBuf>,
+    /// How many of the caller's descriptors the container gets, from 3 on.
+    pub preserve_fds: u32,
+}
+
+/// Sets a container up.
+pub fn create(settings: &Settings, options: &CreateOptions) -> Result<()> {
+    let mut container = set_up(settings, options, Purpose::Create)?;
+    container.await_ready()?;
+    container.settle(options, Status::Created)
+}
+
+/// What a container is set up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be started by `start`.
+    Create,
+    /// To be started at once, and left in the background.
+    RunDetached,
+    /// To be started at once; the caller stays with it.
+    RunInForeground,
+}
+
+impl Purpose {
+    fn is_foreground(self) -> bool {
+        self == Self::RunInForeground
+    }
+
+    /// As logs name it.
+    fn command(self) -> &'static str {
+        if self == Self::Create { "create" } else { "run" }
+    }
+}
+
+/// A container that is being set up. Fields are dropped in this order: processes first, then what they are in.
+pub(crate) struct NewContainer {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) groups: Groups,
+    pub(crate) claim: Claim,
+    pub(crate) record: Record,
+    pub(crate) hooks: Hooks,
+    /// The user's terminal, in the foreground.
+    pub(crate) console: Option<OwnedFd>,
+}
+
+impl NewContainer {
+    /// The state, if this were its status.
+    pub(crate) fn state(&self, status: Status) -> State {
+        State { status, pid: self.sandbox.pid(), ..self.record.state.clone() }
+    }
+
+    /// Waits until the kernel inside says that everything up to the start of the first process has worked.
+    pub(crate) fn await_ready(&mut self) -> Result<()> {
+        self.sandbox.wait_ready()?.map_err(Error::not_started)
+    }
+
+    /// Writes everything down and lets the container outlive this command.
+    pub(crate) fn settle(mut self, options: &CreateOptions, status: Status) -> Result<()> {
+        self.record.state = self.state(status);
+        self.claim.container().write(&self.record)?;
+        if let Some(file) = &options.pid_file {
+            pid_file::write(file, self.sandbox.pid())?;
+        }
+        let detached = self.sandbox.detach();
+        if detached.is_err()
+            && let Some(file) = &options.pid_file
+        {
+            let _ = std::fs::remove_file(file);
+        }
+        detached?;
+        self.groups.keep();
+        self.claim.keep();
+        Ok(())
+    }
+}
+
+/// A bundle, read and checked.
+struct Bundle {
+    prepared: Prepared,
+    config: Config,
+    hooks: Hooks,
+    /// The sandbox to join.
+    host: Option<Host>,
+}
+
+/// Everything up to a container that is being set up.
+///
+/// Locals are in the order of [`NewContainer`]'s fields, last first, so that a failure undoes the steps in reverse.
+pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purpose) -> Result<NewContainer> {
+    let preserved = caller::preserved(options.preserve_fds)?;
+    let Bundle { mut prepared, config, hooks, host } = read_bundle(settings, options)?;
+    let claim = directory::claim(&settings.state_dir(), &options.id)?;
+    let mut record = new_record(options, &prepared, purpose.is_foreground())?;
+    let mut groups = Groups::new(settings, &config.spec, &options.id)?;
+    write_down(&claim, &mut record, &groups, &config.text)?;
+
+    let socket = options.console_socket.as_deref();
+    let terminal = prepared.spec.process.terminal;
+    let size = prepared.spec.console_size;
+    let console = caller::terminal(terminal, socket, size, !purpose.is_foreground())?;
+    if let Some(tty) = &console {
+        foreground::fit(&mut prepared, tty);
+    }
+    let mut files = Files {
+        stdio: caller::stdio()?,
+        console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
+        preserved,
+        control_group: Vec::new(),
+    };
+    let network = match &host {
+        Some(host) => Some(host.network.try_clone()?),
+        None => network::named(&prepared)?,
+    };
+    // A caller that stays watches the terminal itself.
+    let elsewhere = console.as_ref().filter(|_| socket.is_some()).map(AsFd::as_fd);
+    let log = sandbox_log::open(settings, &options.id, purpose.command(), !purpose.is_foreground())?;
+    let sandbox = {
+        let mut join = |pid: i32| groups.join(pid);
+        let holds = Holds {
+            alive: Some(claim.alive()),
+            joined: &mut join,
+            network: network.as_ref().map(AsFd::as_fd),
+        };
+        start_processes(settings, &prepared, host.as_ref(), log.as_fd(), holds, elsewhere)?
+    };
+    files.control_group = groups.limit(&config.spec, &mut prepared, host.is_some())?;
+    if let Some(manager) = groups.manager() {
+        record.set_groups(manager);
+        claim.container().write(&record)?;
+    }
+    record.state.pid = sandbox.pid();
+    run_hooks::run_on_create(&hooks, &record.state)?;
+    // A new network namespace has what hooks put there.
+    if host.is_none() && (network.is_some() || config.spec.hooks().is_some()) {
+        network::show(&mut prepared, sandbox.pid());
+    }
+    // `start` says it for a container that waits.
+    if purpose != Purpose::Create && host.is_none() && prepared.spec.interfaces.links.len() > 1 {
+        network::warn_of_missing_stack();
+    }
+    let listener = channel::listen_in(claim.container().dir()?.as_fd(), SOCKET)?;
+    sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
+    let console = console.filter(|_| socket.is_none());
+    Ok(NewContainer { sandbox, groups, claim, record, hooks, console })
+}
+
+/// Reads the bundle and completes it with what comes from elsewhere: the sandbox to join, names, limits.
+fn read_bundle(settings: &Settings, options: &CreateOptions) -> Result<Bundle> {
+    let chosen = Options { preserve_fds: options.preserve_fds, ..settings.containers };
+    let (mut prepared, config) = bundle::load(&options.bundle, &options.id, &chosen)?;
+    let hooks = config.spec.hooks().clone().unwrap_or_default();
+    hooks::check(&hooks)?;
+    let host = pod::find(settings, &mut prepared)?;
+    if let Some(path) = shared_uts(&config.spec)
+        && host.is_none()
+        && prepared.spec.hostname.is_empty()
+    {
+        match host_name::read(&path) {
+            Ok(name) => prepared.spec.hostname = name,
+            Err(error) => log::warn!("host name of {}: {error}", path.display()),
+        }
+    }
+    complete(&mut prepared);
+    caller::inherit_limits(&mut prepared.spec.process);
+    Ok(Bundle { prepared, config, hooks, host })
+}
+
+/// Logs the warnings, and gives a container without a name of its own the host's.
+pub(crate) fn complete(prepared: &mut Prepared) {
+    for warning in &prepared.warnings {
+        log::warn!("{warning}");
+    }
+    if prepared.spec.hostname.is_empty() {
+        prepared.spec.hostname = caller::hostname();
+    }
+}
+
+/// Writes state and configuration to the container's directory. The control groups are written down before they are
+/// made: whoever finds this after we were killed removes them.
+fn write_down(claim: &Claim, record: &mut Record, groups: &Groups, text: &str) -> Result<()> {
+    if let Some(manager) = groups.manager() {
+        record.set_groups(manager);
+    }
+    claim.container().write(record)?;
+    let config = claim.container().path().join(bundle::CONFIG_FILE);
+    let written = std::fs::write(&config, text);
+    written.map_err(|error| format!("cannot write {}: {error}", config.display()).into())
+}
+
+/// Starts the processes of a sandbox, or those of a further container in one, and names the host's uts namespace.
+fn start_processes(
+    settings: &Settings,
+    prepared: &Prepared,
+    host: Option<&Host>,
+    log: BorrowedFd<'_>,
+    holds: Holds<'_>,
+    console: Option<BorrowedFd<'_>>,
+) -> Result<Sandbox> {
+    let mapping = id_maps::mapping(settings, prepared)?;
+    let sandbox = match host {
+        None => launch(log, mapping, holds)?,
+        Some(host) => member::join(log, mapping, holds, (host.dir.as_fd(), SOCKET), console)?,
+    };
+    let uts = format!("/proc/{}/ns/uts", sandbox.pid());
+    if let Err(error) = host_name::write(uts.as_ref(), &prepared.spec.hostname) {
+        log::debug!("host name of {uts}: {error}");
+    }
+    Ok(sandbox)
+}
+
+/// The uts namespace that a container is to share.
+fn shared_uts(spec: &Spec) -> Option<PathBuf> {
+    let all = spec.linux().as_ref()?.namespaces().as_ref()?;
+    all.iter().find(|namespace| namespace.typ() == LinuxNamespaceType::Uts)?.path().clone()
+}
+
+fn new_record(options: &CreateOptions, prepared: &Prepared, foreground: bool) -> Result<Record> {
+    let uid = rustix::process::getuid().as_raw();
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let state = State {
+        oci_version: "1.2.0".into(),
+        id: options.id.clone(),
+        pid: 0,
+        status: Status::Creating,
+        bundle: options.bundle.canonicalize()?,
+        rootfs: prepared.trees.first().map_or_else(PathBuf::new, |tree| tree.path.clone()),
+        created: sandbox::logging::timestamp(),
+        annotations: prepared.annotations.clone(),
+        owner: user_name(&passwd, uid),
+    };
+    Ok(Record { state, foreground, runtime: None })
+}
+
+/// A user's name as a text like /etc/passwd has it, or the number.
+fn user_name(passwd: &str, uid: u32) -> String {
+    let number = uid.to_string();
+    let line = passwd.lines().find(|line| line.split(':').nth(2) == Some(&number));
+    line.and_then(|line| line.split(':').next()).unwrap_or(&number).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::StateDir;
+
+    #[test]
+    fn users_have_names() {
+        let passwd = "root:x:0:0::/root:/bin/sh\nme:x:1000:1000::/:/bin/sh\n";
+        assert_eq!(user_name(passwd, 1000), "me");
+        assert_eq!(user_name(passwd, 1001), "1001");
+    }
+
+    #[test]
+    fn the_uts_namespace_to_share_is_found() {
+        let with = |namespaces: serde_json::Value| {
+            let spec = serde_json::json!({ "ociVersion": "1.0.2", "linux": { "namespaces": namespaces } });
+            shared_uts(&serde_json::from_value(spec).unwrap())
+        };
+        assert_eq!(with(serde_json::json!([{ "type": "uts" }])), None);
+        let shared = with(serde_json::json!([{ "type": "pid" }, { "type": "uts", "path": "/n" }]));
+        assert_eq!(shared, Some("/n".into()));
+    }
+
+    #[test]
+    fn a_bundle_that_is_none_leaves_nothing() {
+        let dir = StateDir::new("create");
+        let options =
+            CreateOptions { id: "x".into(), bundle: "/nonexistent".into(), ..CreateOptions::default() };
+        let error = create(&dir.settings(), &options).unwrap_err();
+        assert!(error.message().starts_with("bundle directory /nonexistent: "), "{error}");
+        assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), 0);
+    }
+}

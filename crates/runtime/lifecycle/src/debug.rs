@@ -1,0 +1,37 @@
+//! `debug`: what a running container's kernel does.
+
+use crate::ps::running;
+use crate::settings::connect;
+use crate::{Result, Settings, pod};
+use spec::ProcessInfo;
+
+/// Fails when the container does not run.
+pub fn check_runs(settings: &Settings, id: &str) -> Result<()> {
+    running(settings, id).map(|_| ())
+}
+
+/// The processes of a container, whether it is paused or not.
+pub fn processes(settings: &Settings, id: &str) -> Result<Vec<ProcessInfo>> {
+    Ok(connect(&running(settings, id)?.0)?.processes()?)
+}
+
+/// Changes what the container's sentry logs.
+pub fn set_log(settings: &Settings, id: &str, debug: bool, strace: bool) -> Result<()> {
+    Ok(connect(&running(settings, id)?.0)?.log(debug, strace)?)
+}
+
+/// Processes on the host that a profile is taken of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostProcesses {
+    /// Pid 1 of the sandbox.
+    pub init: i32,
+    /// The one that stands for the container: `init`, or another one in a pod.
+    pub container: i32,
+}
+
+/// Which processes on the host a container and its sandbox hang on.
+pub fn host_processes(settings: &Settings, id: &str) -> Result<HostProcesses> {
+    let (_, record) = running(settings, id)?;
+    let container = record.state.pid;
+    Ok(HostProcesses { init: pod::sandbox_of(settings, record)?.state.pid, container })
+}

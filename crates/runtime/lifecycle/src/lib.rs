@@ -1,0 +1,61 @@
+//! The life cycle of containers: one module for each command of an OCI runtime.
+//!
+//! Every function takes [`Settings`], which hold for all containers of one caller, and plain options. It finds the
+//! container in the state directory ([`directory`]), talks to the container's sentry over its control socket
+//! (`sandbox::client`), and writes the new state down. Nothing here reads the command line, and nothing but what `run`
+//! and `exec` pass through is written to the standard streams.
+//!
+//! Invariants: a container changes only under its lock ([`directory::Lock`]); whether it lives is what its `alive` lock
+//! says, never what is written; whatever a failing `create` made is gone when `create` returns.
+
+#![forbid(unsafe_code)]
+
+mod caller;
+mod create;
+pub mod debug;
+mod delete;
+pub mod directory;
+mod error;
+mod events;
+mod exec;
+mod foreground;
+mod groups;
+mod host_command;
+mod host_name;
+mod id_maps;
+mod kill;
+mod network;
+mod pause;
+mod pid_file;
+mod pod;
+mod ps;
+mod run;
+mod run_hooks;
+mod sandbox_log;
+mod settings;
+mod start;
+mod start_hooks;
+mod state;
+mod update;
+mod wait;
+
+#[cfg(test)]
+mod testing;
+
+pub use caller::{hostname, limits as callers_limits};
+pub use create::{CreateOptions, create};
+pub use delete::delete;
+pub use error::{Error, Result};
+pub use events::{Event, events, stats};
+pub use exec::{ExecOptions, Program, exec};
+pub use foreground::block_signals;
+pub use host_command::run_host_command;
+pub use kill::kill;
+pub use pause::{pause, resume};
+pub use ps::{host_processes, processes};
+pub use run::{RunOptions, run};
+pub use settings::Settings;
+pub use start::start;
+pub use state::{State, Status, list, state};
+pub use update::update;
+pub use wait::wait;

@@ -1,0 +1,64 @@
+//! `pause` and `resume`.
+
+use crate::settings::connect;
+use crate::state::{Record, Status};
+use crate::{Result, Settings, pod};
+use bundle::Pod;
+use cgroups::Manager;
+
+/// Stops all processes of a running container for a while.
+pub fn pause(settings: &Settings, id: &str) -> Result<()> {
+    change(settings, id, true)
+}
+
+/// Lets the processes of a paused container go on.
+pub fn resume(settings: &Settings, id: &str) -> Result<()> {
+    change(settings, id, false)
+}
+
+fn change(settings: &Settings, id: &str, freeze: bool) -> Result<()> {
+    let (from, to, otherwise) = match freeze {
+        true => (Status::Running, Status::Paused, "not running"),
+        false => (Status::Paused, Status::Running, "not paused"),
+    };
+    let (container, _) = settings.find(id)?;
+    let _lock = container.lock()?;
+    let (container, mut record) = settings.find(id)?;
+    if record.state.status != from {
+        return Err(format!("container {otherwise}: it is {}", record.state.status).into());
+    }
+    match groups_to_freeze(settings, &record, freeze) {
+        Some(groups) if freeze => groups.freeze()?,
+        Some(groups) => groups.thaw()?,
+        None => connect(&container)?.freeze(freeze)?,
+    }
+    record.state.status = to;
+    Ok(container.write(&record)?)
+}
+
+/// The control groups of a container that has its sandbox for itself, or that was frozen while it had. The processes of
+/// containers that share one are all in the groups of the first: the kernel inside knows which is whose, and stops them
+/// without stopping itself.
+fn groups_to_freeze(settings: &Settings, record: &Record, freeze: bool) -> Option<Manager> {
+    let groups = record.groups().ok()?;
+    let whole = match freeze {
+        true => record.pod() == Pod::None && !pod::is_shared(settings, record),
+        false => groups.is_frozen(),
+    };
+    whole.then_some(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{StateDir, record};
+
+    #[test]
+    fn the_state_has_to_fit() {
+        let dir = StateDir::new("pause");
+        let _held = dir.living("x", &record("x", Status::Created, false));
+        let refused = |result: Result<()>| result.unwrap_err().message().to_string();
+        assert_eq!(refused(pause(&dir.settings(), "x")), "container not running: it is created");
+        assert_eq!(refused(resume(&dir.settings(), "x")), "container not paused: it is created");
+    }
+}

@@ -1,0 +1,78 @@
+//! What holds for all containers of one caller.
+
+use crate::directory::Container;
+use crate::state::Record;
+use crate::{Error, Result};
+use sandbox::client::Client;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+/// Choices that do not depend on the container.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The state directory, if it is not the usual one.
+    pub root: Option<PathBuf>,
+    /// The caller is to be root inside and nothing else; so it is for an ordinary user in any case.
+    pub rootless: bool,
+    /// What every container of a bundle is made with.
+    pub containers: bundle::Options,
+    /// Make no control groups.
+    pub ignore_cgroups: bool,
+    /// Have systemd make the control groups.
+    pub systemd_cgroup: bool,
+    /// Pattern for the path of the sandbox's own log; see [`sandbox_log`](crate::sandbox_log).
+    pub debug_log: Option<String>,
+}
+
+impl Settings {
+    /// Whether the caller is to be root inside and nothing else.
+    pub fn is_rootless(&self) -> bool {
+        self.rootless || !rustix::process::geteuid().is_root()
+    }
+
+    /// The state directory.
+    pub fn state_dir(&self) -> PathBuf {
+        if let Some(dir) = &self.root {
+            return dir.clone();
+        }
+        let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR");
+        // Root of a user namespace is an ordinary user of the host, whom /run does not belong to.
+        if !self.is_rootless() && (users_are_the_hosts() || runtime_dir.is_none()) {
+            return "/run/ringfence".into();
+        }
+        match runtime_dir {
+            Some(dir) => PathBuf::from(dir).join("ringfence"),
+            None => format!("/tmp/ringfence-{}", rustix::process::geteuid().as_raw()).into(),
+        }
+    }
+
+    /// The container of that name.
+    pub(crate) fn find(&self, id: &str) -> Result<(Container, Record)> {
+        Ok(Container::find(&self.state_dir(), id)?)
+    }
+}
+
+/// A connection to a container's sentry.
+pub(crate) fn connect(container: &Container) -> Result<Client> {
+    let connected = Client::connect(container.dir()?.as_fd(), crate::directory::SOCKET);
+    connected.map_err(|_| Error::from("container not running"))
+}
+
+/// Whether every user of the host has the same number here: not inside a user namespace, in other words.
+pub(crate) fn users_are_the_hosts() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_directory_is_the_chosen_one() {
+        let settings = Settings { root: Some("/r".into()), rootless: true, ..Settings::default() };
+        assert_eq!(settings.state_dir(), PathBuf::from("/r"));
+        let error = settings.find("no/name").map(|_| ()).unwrap_err();
+        assert_eq!((error.status(), error.message()), (128, "container does not exist"));
+    }
+}

@@ -1,0 +1,122 @@
+//! `state` and `list`: what is known of a container.
+
+use crate::{Result, Settings, directory};
+use bundle::Pod;
+use cgroups::{Manager, Saved};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// A container's state.
+pub fn state(settings: &Settings, id: &str) -> Result<State> {
+    Ok(settings.find(id)?.1.state)
+}
+
+/// The states of all containers, by id.
+pub fn list(settings: &Settings) -> Result<Vec<State>> {
+    Ok(directory::list(&settings.state_dir())?.into_iter().map(|record| record.state).collect())
+}
+
+/// Where a container is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Being set up.
+    Creating,
+    /// Set up, its process not yet started.
+    Created,
+    /// Started.
+    Running,
+    /// Frozen by `pause`.
+    Paused,
+    /// Over.
+    Stopped,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Creating => "creating",
+            Self::Created => "created",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        })
+    }
+}
+
+/// A container's state as clients see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    /// Version of the specification.
+    pub oci_version: String,
+    /// Container id.
+    pub id: String,
+    /// Process that stands for the container on the host; 0 when it has ended.
+    pub pid: i32,
+    /// Where it is in its life.
+    pub status: Status,
+    /// Absolute path of the bundle.
+    pub bundle: PathBuf,
+    /// Absolute path of the root file system.
+    pub rootfs: PathBuf,
+    /// When it was created, RFC 3339.
+    pub created: String,
+    /// The configuration's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Name of the user who made it.
+    pub owner: String,
+}
+
+/// What is on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// What clients see.
+    pub state: State,
+    /// Ends with the command that started it.
+    pub foreground: bool,
+    /// What the runtime needs to know of the container besides.
+    #[serde(default)]
+    pub runtime: Option<RuntimeState>,
+}
+
+/// What only the runtime reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeState {
+    /// The container's control groups, if it has any.
+    #[serde(default)]
+    pub cgroups: Option<Saved>,
+}
+
+impl Record {
+    /// The container's place in a pod.
+    pub(crate) fn pod(&self) -> Pod {
+        Pod::of(&self.state.annotations, &self.state.id).unwrap_or_default()
+    }
+
+    /// Where the control groups are, if the container has any.
+    pub(crate) fn saved_groups(&self) -> Option<Saved> {
+        self.runtime.as_ref()?.cgroups.clone()
+    }
+
+    /// The container's control groups; an error when it has none.
+    pub(crate) fn groups(&self) -> Result<Manager> {
+        match self.saved_groups() {
+            Some(saved) => Ok(Manager::load(saved)),
+            None => Err("the container has no control group: it was made with --ignore-cgroups".into()),
+        }
+    }
+
+    /// Writes down which control groups the container has.
+    pub(crate) fn set_groups(&mut self, groups: &Manager) {
+        self.runtime = Some(RuntimeState { cgroups: Some(groups.save()) });
+    }
+
+    /// Whether the host has stopped all processes of the container's sandbox, so that nobody there answers.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.groups().is_ok_and(|groups| groups.is_frozen())
+    }
+}

@@ -1,0 +1,41 @@
+//! `update`: the limits of a container.
+
+use crate::settings::connect;
+use crate::state::Status;
+use crate::{Result, Settings};
+use oci_spec::runtime::LinuxResources;
+
+/// Changes the limits of a container; what `resources` does not name stays.
+pub fn update(settings: &Settings, id: &str, resources: &LinuxResources) -> Result<()> {
+    let (container, record) = settings.find(id)?;
+    if record.state.status == Status::Stopped {
+        return Err("container not running".into());
+    }
+    let _lock = container.lock()?;
+    record.groups()?.set(resources)?;
+    if let Some(pids) = resources.pids() {
+        if record.is_frozen() {
+            return Err("the container is paused: resume it to change how many tasks it may have".into());
+        }
+        // The limit itself is the kernel's business inside; the host's is wider.
+        let limit = u32::try_from(pids.limit()).ok().filter(|limit| *limit > 0);
+        connect(&container)?.limit_tasks(limit)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{StateDir, record};
+
+    #[test]
+    fn there_must_be_something_to_limit() {
+        let dir = StateDir::new("update");
+        dir.ended("over");
+        let _held = dir.living("x", &record("x", Status::Running, false));
+        let refused = |id| update(&dir.settings(), id, &LinuxResources::default()).unwrap_err().to_string();
+        assert_eq!(refused("over"), "container not running");
+        assert!(refused("x").contains("--ignore-cgroups"));
+    }
+}
