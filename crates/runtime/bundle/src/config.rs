@@ -6,10 +6,10 @@ use crate::mounts::{Translated, translate};
 use crate::namespaces::{self, Namespaces};
 use crate::pod::Pod;
 use crate::{
-    Error, HostTree, MountPoint, Options, Prepared, Result, devices, fail, mounts, parse, process, seccomp,
-    unsupported,
+    Descriptors, Error, HostTree, MountPoint, Options, Prepared, Result, devices, fail, mounts, parse,
+    process, seccomp, unsupported,
 };
-use oci_spec::runtime::{Linux, Process, Spec};
+use oci_spec::runtime::{Linux, Process, Root, Spec};
 use spec::{Interfaces, MountSpec, Overlay, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -120,41 +120,15 @@ fn prepare(
     }
     let Some(root) = spec.root() else { fail!("root is missing") };
     let Some(process) = spec.process() else { fail!("process is missing") };
-    let root_path = match dir.join(root.path()).canonicalize() {
-        Ok(path) if path.is_dir() => path,
-        Ok(path) => fail!("root.path {} is not a directory", path.display()),
-        Err(error) => fail!("root.path {}: {}", dir.join(root.path()).display(), reason(&error)),
-    };
-    let readonly = root.readonly().unwrap_or(false);
-    let mut trees = vec![HostTree {
-        path: root_path,
-        readonly: readonly || options.root_overlay != Overlay::None,
-        recursive: true,
-        is_file: false,
-        mount_points: Vec::new(),
-    }];
-    let mut mounts = Vec::new();
-    let hosts = HostMounts::read();
-    for (index, mount) in spec.mounts().iter().flatten().enumerate() {
-        let Translated { mut mount, tree } = translate(dir, mount, options, &hosts)
-            .map_err(|Error(message)| Error(format!("mounts[{index}]: {message}")))?;
-        if let Some(tree) = tree {
-            mount.source_fd = Some(trees.len());
-            trees.push(tree);
-        }
-        mounts.push(mount);
-    }
-    add_devices(&mut mounts);
-    if trees[0].readonly && options.root_overlay == Overlay::None {
-        trees[0].mount_points = mount_points(&mounts);
-    }
+    let root_tree = root_tree(dir, root, options)?;
+    let (mounts, trees) = mounts_and_trees(dir, spec, root_tree, options)?;
     let mut sysctl: Vec<(String, String)> =
         linux.and_then(|l| l.sysctl().clone()).into_iter().flatten().collect();
     sysctl.sort();
     let seccomp = linux.and_then(|l| l.seccomp().as_ref()).map(seccomp::compile).transpose()?.flatten();
     let terminal = process.terminal().unwrap_or(false);
-    let size = process.console_size();
-    let first = trees.len();
+    let Descriptors { stdio, console, preserved } =
+        Descriptors::after(trees.len(), terminal, options.preserve_fds);
     let spec = SandboxSpec {
         id: id.into(),
         hostname: spec.hostname().clone().unwrap_or_default(),
@@ -163,7 +137,7 @@ fn prepare(
         domainname: spec.domainname().clone().unwrap_or_default(),
         root: RootSpec {
             fd: 0,
-            readonly,
+            readonly: root.readonly().unwrap_or(false),
             overlay: options.root_overlay,
             propagation: mounts::propagation(linux.and_then(|l| l.rootfs_propagation().as_deref()))?,
         },
@@ -175,15 +149,10 @@ fn prepare(
         readonly_paths: linux.and_then(|l| l.readonly_paths().clone()).unwrap_or_default(),
         id_maps: id_maps.as_ref().map_or_else(Default::default, namespaces::IdMaps::ranges),
         sysctl,
-        stdio: if terminal { [first; 3] } else { [first, first + 1, first + 2] },
-        console: terminal.then_some(first),
-        console_size: WindowSize {
-            rows: size.map_or(0, |s| s.height().try_into().unwrap_or(u16::MAX)),
-            cols: size.map_or(0, |s| s.width().try_into().unwrap_or(u16::MAX)),
-        },
-        preserved: (0..options.preserve_fds as usize)
-            .map(|n| first + if terminal { 1 } else { 3 } + n)
-            .collect(),
+        stdio,
+        console,
+        console_size: console_size(process),
+        preserved,
         control_group: Vec::new(),
         signals_end_init: false,
         network: options.network,
@@ -193,6 +162,50 @@ fn prepare(
         debug: options.debug,
     };
     Ok(Prepared { spec, trees, warnings, annotations, namespaces, id_maps, pod })
+}
+
+fn root_tree(dir: &Path, root: &Root, options: &Options) -> Result<HostTree> {
+    let path = match dir.join(root.path()).canonicalize() {
+        Ok(path) if path.is_dir() => path,
+        Ok(path) => fail!("root.path {} is not a directory", path.display()),
+        Err(error) => fail!("root.path {}: {}", dir.join(root.path()).display(), reason(&error)),
+    };
+    let readonly = root.readonly().unwrap_or(false) || options.root_overlay != Overlay::None;
+    Ok(HostTree { path, readonly, recursive: true, is_file: false, mount_points: Vec::new() })
+}
+
+/// The configuration's mounts, and the trees that they and the root show.
+fn mounts_and_trees(
+    dir: &Path,
+    spec: &Spec,
+    mut root: HostTree,
+    options: &Options,
+) -> Result<(Vec<MountSpec>, Vec<HostTree>)> {
+    let (mut mounts, mut shown) = (Vec::new(), Vec::new());
+    let hosts = HostMounts::read();
+    for (index, mount) in spec.mounts().iter().flatten().enumerate() {
+        let Translated { mut mount, tree } = translate(dir, mount, options, &hosts)
+            .map_err(|Error(message)| Error(format!("mounts[{index}]: {message}")))?;
+        if let Some(tree) = tree {
+            // The root comes first.
+            mount.source_fd = Some(1 + shown.len());
+            shown.push(tree);
+        }
+        mounts.push(mount);
+    }
+    add_devices(&mut mounts);
+    if root.readonly && options.root_overlay == Overlay::None {
+        root.mount_points = mount_points(&mounts);
+    }
+    shown.insert(0, root);
+    Ok((mounts, shown))
+}
+
+/// Size of the terminal that the configuration asks for, 0 where it does not.
+pub fn console_size(process: &Process) -> WindowSize {
+    let side = |length: u64| u16::try_from(length).unwrap_or(u16::MAX);
+    let size = process.console_size();
+    size.map_or(WindowSize::default(), |s| WindowSize { rows: side(s.height()), cols: side(s.width()) })
 }
 
 /// The limit that the kernel inside keeps; see `cgroups::host_pids_max` for the host's.

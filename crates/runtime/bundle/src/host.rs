@@ -7,10 +7,10 @@
 use crate::config::reason;
 use crate::host_mounts::HostMounts;
 use crate::mounts::clean;
-use crate::{HostTree, Options, Prepared, Result, caps, fail};
+use crate::{Descriptors, HostTree, Options, Prepared, Result, caps, fail};
 use spec::{
-    CapabilitySets, Interfaces, MountSpec, Overlay, ProcessSpec, PropagationType, RlimitSpec, RootSpec,
-    SandboxSpec, WindowSize,
+    CapabilitySets, FdIndex, Interfaces, MountSpec, Overlay, ProcessSpec, PropagationType, RlimitSpec,
+    RootSpec, SandboxSpec, WindowSize,
 };
 use std::path::{Path, PathBuf};
 
@@ -94,18 +94,9 @@ pub(crate) fn internal(destination: &str, fstype: &str, options: &[&str], dev: b
 
 /// Prepares a sandbox for a command.
 pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepared> {
-    let root = match command.root.canonicalize() {
-        Ok(root) if root.is_dir() => root,
-        Ok(root) => fail!("root {} is not a directory", root.display()),
-        Err(error) => fail!("root {}: {}", command.root.display(), reason(&error)),
-    };
-    let mut trees = vec![HostTree {
-        path: root.clone(),
-        readonly: options.root_overlay != Overlay::None,
-        recursive: true,
-        is_file: false,
-        mount_points: Vec::new(),
-    }];
+    let root = root_tree(&command.root, options)?;
+    let root_path = root.path.clone();
+    let mut trees = vec![root];
     let mut mounts = vec![
         internal("/proc", "proc", &[], false),
         internal("/sys", "sysfs", &[], false),
@@ -113,40 +104,18 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         internal("/dev/pts", "devpts", &["newinstance", "ptmxmode=0666", "mode=0620", "gid=5"], true),
         internal("/dev/shm", "tmpfs", &["mode=1777"], false),
     ];
-    let cwd = clean(&command.cwd);
-    let mut cwd_in_volume = false;
     let hosts = HostMounts::read();
     for volume in &command.volumes {
-        let path = match volume.source.canonicalize() {
-            Ok(path) => path,
-            Err(error) => fail!("volume {}: {}", volume.source.display(), reason(&error)),
-        };
-        let is_file = !path.is_dir();
-        let readonly = volume.readonly || options.bind_overlay != Overlay::None;
-        cwd_in_volume |= Path::new(&cwd).starts_with(&volume.destination);
-        let mut mount = MountSpec {
-            destination: volume.destination.clone(),
-            source_fd: Some(trees.len()),
-            source_is_file: is_file,
-            source: path.to_string_lossy().into_owned(),
-            readonly: volume.readonly,
-            nodev: true,
-            overlay: options.bind_overlay,
-            ..MountSpec::new("bind")
-        };
-        hosts.name(&path, &mut mount);
+        let (mount, tree) = shared(volume, trees.len(), options, &hosts)?;
         mounts.push(mount);
-        trees.push(HostTree { path, readonly, recursive: true, is_file, mount_points: Vec::new() });
+        trees.push(tree);
     }
-    let internal_cwd = ["/proc", "/sys", "/dev"].iter().any(|top| Path::new(&cwd).starts_with(top));
-    if !cwd_in_volume && !internal_cwd && !is_dir_below(&root, &cwd) {
-        fail!("working directory {cwd} does not exist in the sandbox; choose another with --cwd");
-    }
-    let all = caps::ALL;
-    let first = trees.len();
+    let cwd = clean(&command.cwd);
+    check_cwd(&root_path, &cwd, &command.volumes)?;
+    let Descriptors { stdio, console, preserved } = Descriptors::after(trees.len(), command.terminal, 0);
     let spec = SandboxSpec {
-        id: command.id,
-        hostname: command.hostname,
+        id: command.id.clone(),
+        hostname: command.hostname.clone(),
         pids_of: None,
         uts_of: None,
         domainname: String::new(),
@@ -157,41 +126,17 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
             propagation: PropagationType::Private,
         },
         mounts,
-        process: ProcessSpec {
-            args: command.args,
-            env: command.env,
-            cwd,
-            create_cwd: false,
-            uid: command.uid,
-            gid: command.gid,
-            additional_gids: command.additional_gids,
-            umask: command.umask,
-            capabilities: CapabilitySets {
-                bounding: all,
-                effective: all,
-                inheritable: 0,
-                permitted: all,
-                ambient: 0,
-            },
-            no_new_privileges: false,
-            seccomp: None,
-            rlimits: command.rlimits,
-            terminal: command.terminal,
-            oom_score_adj: crate::process::inherited_oom_score_adj(),
-            set_home: false,
-            io_priority: None,
-            scheduler: None,
-        },
+        process: process(command, cwd),
         masked_paths: Vec::new(),
         readonly_paths: Vec::new(),
         devices: Vec::new(),
         pids_limit: None,
         id_maps: Default::default(),
         sysctl: Vec::new(),
-        stdio: if command.terminal { [first; 3] } else { [first, first + 1, first + 2] },
-        console: command.terminal.then_some(first),
+        stdio,
+        console,
         console_size: WindowSize::default(),
-        preserved: Vec::new(),
+        preserved,
         control_group: Vec::new(),
         signals_end_init: true,
         network: options.network,
@@ -209,6 +154,84 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         namespaces: Default::default(),
         id_maps: None,
     })
+}
+
+fn root_tree(root: &Path, options: &Options) -> Result<HostTree> {
+    let path = match root.canonicalize() {
+        Ok(path) if path.is_dir() => path,
+        Ok(path) => fail!("root {} is not a directory", path.display()),
+        Err(error) => fail!("root {}: {}", root.display(), reason(&error)),
+    };
+    let readonly = options.root_overlay != Overlay::None;
+    Ok(HostTree { path, readonly, recursive: true, is_file: false, mount_points: Vec::new() })
+}
+
+/// The mount of a volume, and the tree that it shows as descriptor `fd`.
+fn shared(
+    volume: &Volume,
+    fd: FdIndex,
+    options: &Options,
+    hosts: &HostMounts,
+) -> Result<(MountSpec, HostTree)> {
+    let path = match volume.source.canonicalize() {
+        Ok(path) => path,
+        Err(error) => fail!("volume {}: {}", volume.source.display(), reason(&error)),
+    };
+    let is_file = !path.is_dir();
+    let readonly = volume.readonly || options.bind_overlay != Overlay::None;
+    let mut mount = MountSpec {
+        destination: volume.destination.clone(),
+        source_fd: Some(fd),
+        source_is_file: is_file,
+        source: path.to_string_lossy().into_owned(),
+        readonly: volume.readonly,
+        nodev: true,
+        overlay: options.bind_overlay,
+        ..MountSpec::new("bind")
+    };
+    hosts.name(&path, &mut mount);
+    Ok((mount, HostTree { path, readonly, recursive: true, is_file, mount_points: Vec::new() }))
+}
+
+/// Fails when the working directory is known not to exist: neither in the root nor in what is mounted over it.
+fn check_cwd(root: &Path, cwd: &str, volumes: &[Volume]) -> Result<()> {
+    let inside = |top: &str| Path::new(cwd).starts_with(top);
+    let mounted = volumes.iter().any(|volume| inside(&volume.destination))
+        || ["/proc", "/sys", "/dev"].into_iter().any(inside);
+    if !mounted && !is_dir_below(root, cwd) {
+        fail!("working directory {cwd} does not exist in the sandbox; choose another with --cwd");
+    }
+    Ok(())
+}
+
+/// The command's process: root's powers inside, whoever the user is.
+fn process(command: HostCommand, cwd: String) -> ProcessSpec {
+    let all = caps::ALL;
+    ProcessSpec {
+        args: command.args,
+        env: command.env,
+        cwd,
+        create_cwd: false,
+        uid: command.uid,
+        gid: command.gid,
+        additional_gids: command.additional_gids,
+        umask: command.umask,
+        capabilities: CapabilitySets {
+            bounding: all,
+            effective: all,
+            inheritable: 0,
+            permitted: all,
+            ambient: 0,
+        },
+        no_new_privileges: false,
+        seccomp: None,
+        rlimits: command.rlimits,
+        terminal: command.terminal,
+        oom_score_adj: crate::process::inherited_oom_score_adj(),
+        set_home: false,
+        io_priority: None,
+        scheduler: None,
+    }
 }
 
 /// Whether a directory exists below `root`. Links that lead out of `root` count as existing: the

@@ -26,7 +26,7 @@ mod template;
 mod unsupported;
 
 pub use caps::{ALL as ALL_CAPABILITIES, bit as capability};
-pub use config::{CONFIG_FILE, Config, load, load_process, load_spec};
+pub use config::{CONFIG_FILE, Config, console_size, load, load_process, load_spec};
 pub use features::features;
 pub use files::open_regular;
 pub use host::{HostCommand, Volume, for_host_command};
@@ -37,7 +37,7 @@ pub use seccomp::compile as compile_seccomp;
 pub use template::{template, template_rootless};
 
 use serde::{Deserialize, Serialize};
-use spec::{Network, Overlay, PlatformName, SandboxSpec};
+use spec::{FdIndex, Network, Overlay, PlatformName, SandboxSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -73,6 +73,24 @@ impl Prepared {
         let streams = if self.spec.console.is_some() { 1 } else { 3 };
         let first = self.trees.len() + streams + self.spec.preserved.len();
         self.spec.control_group = names.into_iter().zip(first..).collect();
+    }
+}
+
+/// Places of a container's descriptors behind those of its trees; see [`Prepared`].
+struct Descriptors {
+    stdio: [FdIndex; 3],
+    console: Option<FdIndex>,
+    preserved: Vec<FdIndex>,
+}
+
+impl Descriptors {
+    fn after(trees: usize, terminal: bool, preserved: u32) -> Self {
+        let streams = if terminal { 1 } else { 3 };
+        Self {
+            stdio: if terminal { [trees; 3] } else { [trees, trees + 1, trees + 2] },
+            console: terminal.then_some(trees),
+            preserved: (0..preserved as usize).map(|n| trees + streams + n).collect(),
+        }
     }
 }
 

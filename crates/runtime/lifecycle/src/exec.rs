@@ -120,11 +120,7 @@ fn process(container: &Container, options: &ExecOptions) -> Result<(ProcessSpec,
     let profile = config.linux().as_ref().and_then(|linux| linux.seccomp().as_ref());
     spec.seccomp = profile.map(bundle::compile_seccomp).transpose()?.flatten();
     add_privileges(&mut spec, options);
-    let side = |length: u64| u16::try_from(length).unwrap_or(u16::MAX);
-    let size = process
-        .console_size()
-        .map_or(WindowSize::default(), |s| WindowSize { rows: side(s.height()), cols: side(s.width()) });
-    Ok((spec, size))
+    Ok((spec, bundle::console_size(&process)))
 }
 
 /// The process in the configuration's form.
