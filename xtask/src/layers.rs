@@ -25,7 +25,7 @@ const ORDER: [(&str, &[&str]); 5] = [
     (
         "crates/kernel",
         &[
-            "vfs", "tmpfs", "hostfs", "overlay", "devfs", "ipc", "mqueue", "sysv", "socket", "tty", "mm",
+            "pid", "vfs", "tmpfs", "hostfs", "overlay", "devfs", "ipc", "mqueue", "sysv", "socket", "tty", "mm",
             "task", "procfs", "syscalls", "sentry",
         ],
     ),

@@ -1,0 +1,281 @@
+//! Process IDs and PID namespaces. See pid_namespaces(7).
+//!
+//! As in Linux, a process ID is an object ([`Pid`], Linux's `struct pid`) with one number for each level of namespaces: one in
+//! the namespace of its task, and one in every ancestor of that. Level 0 is the sandbox's own namespace, which no
+//! program sees: the number there is unique in the sandbox, and the kernel's tables are keyed by it ([`Pid::nr`]).
+//!
+//! A number is taken as long as somebody is attached to the process ID: the thread or process of that ID, and the members of a
+//! process group or session of that ID ([`Attached`]). The object may outlive that, for what remembers who did something
+//! (the creator of a shared memory segment, the peer of a socket): it still tells its numbers.
+//!
+//! Lock: the table of a namespace, a leaf. A checkpoint keeps the numbers of each ID and the last number of each namespace.
+
+#![forbid(unsafe_code)]
+
+use abi::{Errno, Result};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Highest process ID of a namespace plus one (kernel.pid_max).
+pub const PID_MAX: i32 = 1 << 22;
+/// The same of the sandbox's own namespace, whose numbers are for the kernel alone.
+const ROOT_MAX: i32 = i32::MAX;
+/// Where numbers go on after the last one (RESERVED_PIDS).
+const AFTER_WRAP: i32 = 300;
+/// Most levels below the sandbox's own namespace (MAX_PID_NS_LEVEL).
+pub const MAX_LEVEL: usize = 32;
+
+/// A PID namespace.
+pub struct PidNamespace {
+    /// Number of its nsfs inode.
+    inum: u64,
+    level: usize,
+    parent: Option<Arc<PidNamespace>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    last: i32,
+    pids: BTreeMap<i32, Weak<Pid>>,
+}
+
+impl PidNamespace {
+    /// The sandbox's own namespace.
+    pub fn root(inum: u64) -> Arc<PidNamespace> {
+        Arc::new(PidNamespace { inum, level: 0, parent: None, table: Mutex::default() })
+    }
+
+    /// A namespace inside this one. ENOSPC when that is too deep.
+    pub fn child(self: &Arc<Self>, inum: u64) -> Result<Arc<PidNamespace>> {
+        if self.level >= MAX_LEVEL {
+            return Err(Errno::ENOSPC);
+        }
+        let parent = Some(self.clone());
+        Ok(Arc::new(PidNamespace { inum, level: self.level + 1, parent, table: Mutex::default() }))
+    }
+
+    /// Number of its nsfs inode, as /proc/PID/ns/pid shows it.
+    pub fn inum(&self) -> u64 {
+        self.inum
+    }
+
+    /// How many namespaces it is inside of.
+    pub fn level(&self) -> usize {
+        self.level
+    }
+
+    /// The namespace that it is inside of; none for the sandbox's own.
+    pub fn parent(&self) -> Option<&Arc<PidNamespace>> {
+        self.parent.as_ref()
+    }
+
+    /// A new process ID, with a number here and in every namespace around. EAGAIN when there is none left.
+    pub fn alloc(self: &Arc<Self>) -> Result<Attached> {
+        let mut numbers: SmallVec<[Number; 2]> = SmallVec::new();
+        let mut at = Some(self);
+        while let Some(ns) = at {
+            match ns.reserve() {
+                Ok(nr) => numbers.push(Number { ns: ns.clone(), nr }),
+                Err(e) => {
+                    numbers.iter().for_each(Number::release);
+                    return Err(e);
+                }
+            }
+            at = ns.parent.as_ref();
+        }
+        numbers.reverse();
+        let pid = Arc::new(Pid { numbers, users: AtomicUsize::new(0) });
+        for n in &pid.numbers {
+            n.ns.table.lock().pids.insert(n.nr, Arc::downgrade(&pid));
+        }
+        Ok(pid.attach())
+    }
+
+    /// Takes the next free number, ascending.
+    fn reserve(&self) -> Result<i32> {
+        let max = if self.level == 0 { ROOT_MAX } else { PID_MAX };
+        let mut t = self.table.lock();
+        for _ in 0..=t.pids.len() {
+            t.last = if t.last + 1 >= max { AFTER_WRAP } else { t.last + 1 };
+            let nr = t.last;
+            if let Entry::Vacant(free) = t.pids.entry(nr) {
+                free.insert(Weak::new());
+                return Ok(nr);
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// The process ID with this number here (find_pid_ns).
+    pub fn find(&self, nr: i32) -> Option<Arc<Pid>> {
+        self.table.lock().pids.get(&nr)?.upgrade()
+    }
+
+    /// The number given out last.
+    pub fn last(&self) -> i32 {
+        self.table.lock().last
+    }
+
+    /// Sets it, as writing /proc/sys/kernel/ns_last_pid does.
+    pub fn set_last(&self, nr: i32) {
+        self.table.lock().last = nr;
+    }
+}
+
+struct Number {
+    ns: Arc<PidNamespace>,
+    nr: i32,
+}
+
+impl Number {
+    fn release(&self) {
+        self.ns.table.lock().pids.remove(&self.nr);
+    }
+}
+
+/// A process ID.
+pub struct Pid {
+    /// By level.
+    numbers: SmallVec<[Number; 2]>,
+    /// Guards that keep the numbers taken.
+    users: AtomicUsize,
+}
+
+impl std::fmt::Debug for Pid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.numbers.iter().map(|n| n.nr)).finish()
+    }
+}
+
+impl Pid {
+    /// The number in the sandbox's own namespace: the key of the kernel's tables (pid_nr).
+    pub fn nr(&self) -> i32 {
+        self.numbers.first().map_or(0, |n| n.nr)
+    }
+
+    /// The number in the namespace of the task itself.
+    pub fn own_nr(&self) -> i32 {
+        self.numbers.last().map_or(0, |n| n.nr)
+    }
+
+    /// The number in a namespace; 0 where the process cannot be seen (pid_nr_ns).
+    pub fn nr_in(&self, ns: &PidNamespace) -> i32 {
+        match self.numbers.get(ns.level) {
+            Some(n) if std::ptr::eq(&*n.ns, ns) => n.nr,
+            _ => 0,
+        }
+    }
+
+    /// The namespace of the task.
+    pub fn ns(&self) -> Option<&Arc<PidNamespace>> {
+        self.numbers.last().map(|n| &n.ns)
+    }
+
+    /// Whether the task is in this namespace, not in one below it.
+    pub fn is_of(&self, ns: &PidNamespace) -> bool {
+        self.ns().is_some_and(|own| std::ptr::eq(&**own, ns))
+    }
+
+    /// Whether this is the init of its namespace (is_child_reaper).
+    pub fn is_child_reaper(&self) -> bool {
+        self.own_nr() == 1
+    }
+
+    /// The numbers from a namespace on down to the task's own (NSpid of /proc/PID/status); empty where it cannot be seen.
+    pub fn numbers_from(&self, ns: &PidNamespace) -> Vec<i32> {
+        if self.nr_in(ns) == 0 {
+            return Vec::new();
+        }
+        self.numbers.iter().skip(ns.level).map(|n| n.nr).collect()
+    }
+
+    /// Keeps the numbers taken until the guard is dropped. Only while they are: a process ID that nobody has any more stays so.
+    pub fn attach(self: &Arc<Self>) -> Attached {
+        self.users.fetch_add(1, Ordering::Relaxed);
+        Attached(self.clone())
+    }
+}
+
+/// A thread, process, process group or session has this ID: its numbers are taken until the last of these goes.
+#[derive(Debug)]
+pub struct Attached(Arc<Pid>);
+
+impl std::ops::Deref for Attached {
+    type Target = Arc<Pid>;
+    fn deref(&self) -> &Arc<Pid> {
+        &self.0
+    }
+}
+
+impl Clone for Attached {
+    fn clone(&self) -> Attached {
+        self.0.attach()
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if self.0.users.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        self.0.numbers.iter().for_each(Number::release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_number_for_each_level() {
+        let root = PidNamespace::root(1);
+        let (a, b) = (root.child(2).unwrap(), root.child(3).unwrap());
+        let inner = a.child(4).unwrap();
+        let pids: Vec<_> = [&a, &b, &inner].iter().map(|ns| ns.alloc().unwrap()).collect();
+        assert_eq!(pids.iter().map(|p| p.nr()).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(pids.iter().map(|p| p.own_nr()).collect::<Vec<_>>(), [1, 1, 1]);
+        let deep = &pids[2];
+        assert_eq!((deep.nr_in(&root), deep.nr_in(&a), deep.nr_in(&b), deep.nr_in(&inner)), (3, 2, 0, 1));
+        assert_eq!(deep.numbers_from(&a), [2, 1]);
+        assert!(deep.numbers_from(&b).is_empty() && deep.is_child_reaper() && deep.is_of(&inner) && !deep.is_of(&a));
+        assert!(Arc::ptr_eq(&a.find(2).unwrap(), deep) && a.find(3).is_none());
+    }
+
+    #[test]
+    fn numbers_are_taken_as_long_as_somebody_is_attached() {
+        let root = PidNamespace::root(1);
+        let ns = root.child(2).unwrap();
+        let first = ns.alloc().unwrap();
+        let (group, remembered) = (first.attach(), Arc::clone(&first));
+        drop(first);
+        ns.set_last(0);
+        assert_eq!(ns.alloc().unwrap().own_nr(), 2);
+        drop(group);
+        assert!(ns.find(1).is_none());
+        ns.set_last(0);
+        let next = ns.alloc().unwrap();
+        // What remembers the old one still knows its number, and its end does not free the new one's.
+        assert_eq!((next.own_nr(), remembered.own_nr()), (1, 1));
+        drop(remembered);
+        assert!(Arc::ptr_eq(&ns.find(1).unwrap(), &next));
+    }
+
+    #[test]
+    fn numbers_begin_again_and_can_run_out() {
+        let ns = PidNamespace::root(1).child(2).unwrap();
+        ns.set_last(PID_MAX - 2);
+        let all: Vec<_> = (0..2).map(|_| ns.alloc().unwrap().own_nr()).collect();
+        assert_eq!(all, [PID_MAX - 1, AFTER_WRAP]);
+        let mut deepest = PidNamespace::root(1);
+        for _ in 0..MAX_LEVEL {
+            deepest = deepest.child(9).unwrap();
+        }
+        assert_eq!(deepest.child(9).err(), Some(Errno::ENOSPC));
+        assert_eq!(deepest.alloc().unwrap().numbers_from(&deepest), [1]);
+    }
+}
