@@ -25,8 +25,8 @@ const ORDER: [(&str, &[&str]); 5] = [
     (
         "crates/kernel",
         &[
-            "pid", "vfs", "tmpfs", "hostfs", "overlay", "devfs", "ipc", "mqueue", "sysv", "socket", "tty", "mm",
-            "task", "procfs", "syscalls", "sentry",
+            "pid", "vfs", "tmpfs", "hostfs", "overlay", "devfs", "ipc", "mqueue", "sysv", "socket", "tty",
+            "mm", "task", "procfs", "syscalls", "sentry",
         ],
     ),
     (

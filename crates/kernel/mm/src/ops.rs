@@ -7,6 +7,7 @@ use crate::twins;
 use crate::undo::Undo;
 use crate::users::Users;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
+use pid::Pid;
 use platform::{Action, AddressSpace, Context};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
@@ -134,7 +135,7 @@ impl Mm {
     }
 
     /// The last process has left: what its mappings held on to goes now, before anybody learns of it.
-    pub fn forget_mappings(&self, pid: i32) {
+    pub fn forget_mappings(&self, pid: &Arc<Pid>) {
         let contexts = std::mem::take(&mut *self.aio.lock());
         drop(contexts);
         let gone = self.map.lock().take_all();

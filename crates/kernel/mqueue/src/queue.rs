@@ -250,7 +250,7 @@ impl FileOps for QueueFile {
                 "QSIZE:{size:<10} NOTIFY:{:<5} SIGNO:{:<5} NOTIFY_PID:{:<6}\n",
                 n.map_or(0, |n| n.how),
                 n.filter(|n| n.how == libc::SIGEV_SIGNAL).map_or(0, |n| n.signo),
-                n.map_or(0, |n| cx.sees(n.pid)),
+                n.map_or(0, |n| cx.pid_vnr(n.pid)),
             )
         };
         let rest = text.as_bytes().get(usize::try_from(off).unwrap_or(usize::MAX)..).unwrap_or_default();

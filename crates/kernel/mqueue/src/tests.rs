@@ -5,7 +5,7 @@ use vfs::testing::TestCaller;
 
 fn user(caps: u64) -> TestCaller {
     let rlimit = if caps == 0 { 819_200 } else { u64::MAX };
-    TestCaller { pid: 7, rlimit, ..TestCaller::with_caps(caps).interrupted() }
+    TestCaller { rlimit, ..TestCaller::with_caps(caps).with_pid(7).interrupted() }
 }
 
 const NEW: i32 = libc::O_CREAT | libc::O_RDWR;

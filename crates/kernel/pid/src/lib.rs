@@ -223,7 +223,14 @@ impl Drop for Attached {
         if self.0.users.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        self.0.numbers.iter().for_each(Number::release);
+        // The sandbox's own number stays the object's: what remembers the process finds it by that.
+        self.0.numbers.iter().skip(1).for_each(Number::release);
+    }
+}
+
+impl Drop for Pid {
+    fn drop(&mut self) {
+        self.numbers.iter().take(1).for_each(Number::release);
     }
 }
 
@@ -242,7 +249,12 @@ mod tests {
         let deep = &pids[2];
         assert_eq!((deep.nr_in(&root), deep.nr_in(&a), deep.nr_in(&b), deep.nr_in(&inner)), (3, 2, 0, 1));
         assert_eq!(deep.numbers_from(&a), [2, 1]);
-        assert!(deep.numbers_from(&b).is_empty() && deep.is_child_reaper() && deep.is_of(&inner) && !deep.is_of(&a));
+        assert!(
+            deep.numbers_from(&b).is_empty()
+                && deep.is_child_reaper()
+                && deep.is_of(&inner)
+                && !deep.is_of(&a)
+        );
         assert!(Arc::ptr_eq(&a.find(2).unwrap(), deep) && a.find(3).is_none());
     }
 
@@ -261,8 +273,9 @@ mod tests {
         let next = ns.alloc().unwrap();
         // What remembers the old one still knows its number, and its end does not free the new one's.
         assert_eq!((next.own_nr(), remembered.own_nr()), (1, 1));
+        assert!(Arc::ptr_eq(&root.find(1).unwrap(), &remembered));
         drop(remembered);
-        assert!(Arc::ptr_eq(&ns.find(1).unwrap(), &next));
+        assert!(Arc::ptr_eq(&ns.find(1).unwrap(), &next) && root.find(1).is_none());
     }
 
     #[test]

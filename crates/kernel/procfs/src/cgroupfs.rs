@@ -10,7 +10,7 @@ use abi::Result;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::{Container, CpuMax, Limits, ThreadGroup, pids};
+use task::{Container, CpuMax, Limits, ThreadGroup};
 
 /// The root of the hierarchy.
 pub static ROOT: Entry = dir("/", &TOP);
@@ -102,8 +102,8 @@ fn of<'a>(own: &Arc<Container>, all: impl Iterator<Item = (i32, &'a Arc<ThreadGr
 
 /// As the asking task's pid namespace has them.
 fn shown(at: &At, ids: Vec<i32>) -> Result<Vec<u8>> {
-    let from = at.caller().map_or(0, |task| pids::namespace(task.tid()));
-    let mut seen: Vec<i32> = ids.into_iter().map(|id| pids::seen(from, id)).collect();
+    let cx = at.cx()?;
+    let mut seen: Vec<i32> = ids.into_iter().map(|id| cx.pid_vnr(id)).collect();
     seen.sort_unstable();
     Ok(seen.iter().flat_map(|id| format!("{id}\n").into_bytes()).collect())
 }

@@ -4,7 +4,7 @@ use crate::fs::ProcFs;
 use crate::pid::Proc;
 use abi::{Errno, Result};
 use std::sync::Arc;
-use task::{Container, Kernel, Limits, Task, pids};
+use task::{Container, Kernel, Limits, NsProxy, Task};
 use vfs::{Caller, FileOps, OpenFile, Path};
 
 /// Makes a file's text, or a link's.
@@ -104,12 +104,16 @@ impl At<'_> {
         self.kernel().task(self.cx?.tid())
     }
     /// What this file system calls the process with this id; 0 for one that it does not show.
-    pub fn sees(&self, id: i32) -> i32 {
-        pids::seen(self.fs.pids, id)
+    pub fn pid_nr(&self, id: i32) -> i32 {
+        self.kernel().pids.find(id).map_or(0, |pid| pid.nr_in(&self.fs.pids))
     }
-    /// The id of a number in this file system.
-    pub fn means(&self, number: i32) -> i32 {
-        pids::id(self.fs.pids, number)
+    /// The process, group or session with a number in this file system, as the kernel's tables know it; or [`vfs::NOBODY`].
+    pub fn find_pid(&self, number: i32) -> i32 {
+        self.fs.pids.find(number).map_or(vfs::NOBODY, |pid| pid.nr())
+    }
+    /// The namespaces of the asking task.
+    pub fn nsproxy(&self) -> Arc<NsProxy> {
+        self.caller().map_or_else(|| self.kernel().first.namespaces.clone(), |t| t.nsproxy())
     }
     /// The container of the asking task.
     pub fn container(&self) -> Arc<Container> {

@@ -12,6 +12,7 @@ use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
+use pid::PidNamespace;
 use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -26,8 +27,8 @@ use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile, Path, Perm, Se
 pub struct ProcFs {
     /// The kernel it tells of.
     pub kernel: Arc<Kernel>,
-    /// The pid namespace whose processes it shows.
-    pub pids: u32,
+    /// The PID namespace whose processes it shows.
+    pub pids: Arc<PidNamespace>,
     kind: &'static str,
     magic: i64,
     dev: u64,
@@ -44,7 +45,7 @@ impl ProcFs {
     /// An instance with this root.
     pub fn make(
         kernel: Arc<Kernel>,
-        pids: u32,
+        pids: Arc<PidNamespace>,
         kind: &'static str,
         magic: i64,
         top: &'static Entry,

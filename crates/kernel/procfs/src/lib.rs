@@ -30,21 +30,24 @@ mod top;
 pub use pid::memory::command_line;
 pub use sysctl::set as set_sysctl;
 
+use ::pid::PidNamespace;
 use std::sync::Arc;
 use task::Kernel;
 use vfs::FileSystem;
 
 /// An instance of procfs that shows a pid namespace.
-pub fn new(kernel: Arc<Kernel>, pids: u32) -> Arc<dyn FileSystem> {
+pub fn new(kernel: Arc<Kernel>, pids: Arc<PidNamespace>) -> Arc<dyn FileSystem> {
     fs::ProcFs::make(kernel, pids, "proc", 0x9fa0, &top::ROOT)
 }
 
 /// An instance of sysfs.
 pub fn sysfs(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
-    fs::ProcFs::make(kernel, 0, "sysfs", 0x6265_6572, &sysfs::ROOT)
+    let pids = kernel.pids.clone();
+    fs::ProcFs::make(kernel, pids, "sysfs", 0x6265_6572, &sysfs::ROOT)
 }
 
 /// The container's control group as the root of a cgroup v2 hierarchy, whatever the host has.
 pub fn cgroupfs(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
-    fs::ProcFs::make(kernel, 0, "cgroup2", 0x6367_7270, &cgroupfs::ROOT)
+    let pids = kernel.pids.clone();
+    fs::ProcFs::make(kernel, pids, "cgroup2", 0x6367_7270, &cgroupfs::ROOT)
 }

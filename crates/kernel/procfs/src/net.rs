@@ -11,7 +11,7 @@ fn dev(at: &At) -> Result<Vec<u8>> {
         "Inter-|   Receive                                                |  Transmit\n \
          face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
     );
-    for link in &at.kernel().net.interfaces().links {
+    for link in &at.nsproxy().net.interfaces().links {
         let name = &link.name;
         let _ = writeln!(
             out,
@@ -25,7 +25,7 @@ fn if_inet6(at: &At) -> Result<Vec<u8>> {
     /// IFA_F_PERMANENT.
     const PERMANENT: u32 = 0x80;
     let mut out = String::new();
-    for link in &at.kernel().net.interfaces().links {
+    for link in &at.nsproxy().net.interfaces().links {
         for (address, prefix) in &link.addresses {
             let IpAddr::V6(address) = address else { continue };
             let scope = if address.is_loopback() {
@@ -113,7 +113,7 @@ fn route(at: &At) -> Result<Vec<u8>> {
     const HOST: u32 = 4;
     let head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
     let mut out = format!("{head:<127}\n");
-    let net = at.kernel().net.interfaces();
+    let net = at.nsproxy().net.interfaces();
     for route in net.routes.iter().filter(|route| route.table == MAIN) {
         let (IpAddr::V4(to), prefix) = route.to else { continue };
         let Some(link) = net.links.iter().find(|link| link.index == route.interface) else { continue };

@@ -6,18 +6,18 @@
 use crate::entry::{At, Child, Entry, Names, What, parse_int};
 use crate::file::Changes;
 use abi::{Errno, Result};
-use parking_lot::Mutex as Leaf;
+use pid::PID_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use task::{Container, Kernel, PID_MAX, RELEASE, Uts, VERSION};
+use task::{Container, Kernel, NsProxy, RELEASE, UtsNamespace, VERSION};
 use vfs::Cap;
 use vfs::quota::Limit;
 use wait::{Events, WaitQueue};
 
-/// The kernel as one of its containers sees it.
+/// The kernel as a task with these namespaces sees it.
 struct Seen<'a> {
     kernel: &'a Arc<Kernel>,
-    container: Arc<Container>,
+    ns: Arc<NsProxy>,
 }
 
 impl std::ops::Deref for Seen<'_> {
@@ -29,7 +29,7 @@ impl std::ops::Deref for Seen<'_> {
 }
 
 fn seen<'a>(at: &'a At) -> Seen<'a> {
-    Seen { kernel: at.kernel(), container: at.container() }
+    Seen { kernel: at.kernel(), ns: at.nsproxy() }
 }
 
 /// Default of a value.
@@ -180,17 +180,17 @@ static ROWS: &[Row] = &[
     spec("kernel/dmesg_restrict", "1"),
     apply(
         "kernel/domainname",
-        |k| k.container.uts.lock().domainname.clone(),
+        |k| k.ns.uts.names().domainname.clone(),
         |k, v| {
-            k.container.rename(|uts| uts.domainname = v.chars().take(64).collect());
+            k.ns.uts.rename(|uts| uts.domainname = v.chars().take(64).collect());
             Ok(())
         },
     ),
     apply(
         "kernel/hostname",
-        |k| k.container.uts.lock().nodename.clone(),
+        |k| k.ns.uts.names().nodename.clone(),
         |k, v| {
-            k.container.rename(|uts| uts.nodename = v.chars().take(64).collect());
+            k.ns.uts.rename(|uts| uts.nodename = v.chars().take(64).collect());
             Ok(())
         },
     ),
@@ -205,27 +205,27 @@ static ROWS: &[Row] = &[
     apply("kernel/msg_next_id", |k| next_id(k, 1), |k, v| set_next_id(k, 1, v)),
     apply(
         "kernel/msgmax",
-        |k| k.ipc.limits.msgmax.load(Ordering::Relaxed).to_string(),
-        |k, v| store(&k.ipc.limits.msgmax, v, INT as u64),
+        |k| k.ns.ipc.sysv.limits.msgmax.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ns.ipc.sysv.limits.msgmax, v, INT as u64),
     ),
     apply(
         "kernel/msgmnb",
-        |k| k.ipc.limits.msgmnb.load(Ordering::Relaxed).to_string(),
-        |k, v| store(&k.ipc.limits.msgmnb, v, INT as u64),
+        |k| k.ns.ipc.sysv.limits.msgmnb.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ns.ipc.sysv.limits.msgmnb, v, INT as u64),
     ),
     apply(
         "kernel/msgmni",
-        |k| k.ipc.limits.msgmni.load(Ordering::Relaxed).to_string(),
-        |k, v| store(&k.ipc.limits.msgmni, v, 32768),
+        |k| k.ns.ipc.sysv.limits.msgmni.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ns.ipc.sysv.limits.msgmni, v, 32768),
     ),
     ro("kernel/ngroups_max", "65536"),
     Row {
         path: "kernel/ns_last_pid",
         mode: 0o666,
-        value: Value::Made(|k| k.tree.lock().last_pid(k.container.pids()).to_string()),
+        value: Value::Made(|k| k.ns.pid_for_children.last().to_string()),
         put: Put::Apply(|k, v| {
             let pid = bounded(v, 0, i64::from(PID_MAX))?;
-            k.tree.lock().set_last_pid(k.container.pids(), pid as i32);
+            k.ns.pid_for_children.set_last(pid as i32);
             Ok(())
         }),
     },
@@ -260,7 +260,7 @@ static ROWS: &[Row] = &[
     ro("kernel/seccomp/actions_logged", "kill_process kill_thread trap errno trace log"),
     apply(
         "kernel/sem",
-        |k| k.ipc.limits.sem.each_ref().map(|v| v.load(Ordering::Relaxed).to_string()).join("\t"),
+        |k| k.ns.ipc.sysv.limits.sem.each_ref().map(|v| v.load(Ordering::Relaxed).to_string()).join("\t"),
         set_sem,
     ),
     apply("kernel/sem_next_id", |k| next_id(k, 2), |k, v| set_next_id(k, 2, v)),
@@ -268,18 +268,18 @@ static ROWS: &[Row] = &[
     spec("kernel/shm_rmid_forced", "0"),
     apply(
         "kernel/shmall",
-        |k| k.ipc.limits.shmall.load(Ordering::Relaxed).to_string(),
-        |k, v| store(&k.ipc.limits.shmall, v, u64::MAX),
+        |k| k.ns.ipc.sysv.limits.shmall.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ns.ipc.sysv.limits.shmall, v, u64::MAX),
     ),
     apply(
         "kernel/shmmax",
-        |k| k.ipc.limits.shmmax.load(Ordering::Relaxed).to_string(),
-        |k, v| store(&k.ipc.limits.shmmax, v, u64::MAX),
+        |k| k.ns.ipc.sysv.limits.shmmax.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ns.ipc.sysv.limits.shmmax, v, u64::MAX),
     ),
     apply(
         "kernel/shmmni",
-        |k| k.ipc.limits.shmmni.load(Ordering::Relaxed).to_string(),
-        |k, v| store(&k.ipc.limits.shmmni, v, 32768),
+        |k| k.ns.ipc.sysv.limits.shmmni.load(Ordering::Relaxed).to_string(),
+        |k, v| store(&k.ns.ipc.sysv.limits.shmmni, v, 32768),
     ),
     spec("kernel/sysctl_writes_strict", "1"),
     spec("kernel/tainted", "0"),
@@ -371,24 +371,24 @@ fn store(to: &AtomicU64, v: &str, max: u64) -> Result<()> {
     Ok(())
 }
 
-fn mqueue_limit(k: &Kernel, which: usize) -> String {
-    k.mqueue.limits.get(which).map_or(0, |v| v.load(Ordering::Relaxed)).to_string()
+fn mqueue_limit(k: &Seen, which: usize) -> String {
+    k.ns.ipc.mqueue.limits.get(which).map_or(0, |v| v.load(Ordering::Relaxed)).to_string()
 }
 
 fn set_mqueue_limit(k: &Seen, which: usize, v: i64) -> Result<()> {
-    if let Some(l) = k.mqueue.limits.get(which) {
+    if let Some(l) = k.ns.ipc.mqueue.limits.get(which) {
         l.store(v, Ordering::Relaxed);
     }
     Ok(())
 }
 
-fn next_id(k: &Kernel, which: usize) -> String {
-    k.ipc.limits.next_id.get(which).map_or(-1, |v| v.load(Ordering::Relaxed)).to_string()
+fn next_id(k: &Seen, which: usize) -> String {
+    k.ns.ipc.sysv.limits.next_id.get(which).map_or(-1, |v| v.load(Ordering::Relaxed)).to_string()
 }
 
 fn set_next_id(k: &Seen, which: usize, v: &str) -> Result<()> {
     let n = bounded(v, 0, INT)?;
-    if let Some(x) = k.ipc.limits.next_id.get(which) {
+    if let Some(x) = k.ns.ipc.sysv.limits.next_id.get(which) {
         x.store(n as i32, Ordering::Relaxed);
     }
     Ok(())
@@ -397,7 +397,7 @@ fn set_next_id(k: &Seen, which: usize, v: &str) -> Result<()> {
 /// SEMMSL, SEMMNS, SEMOPM, SEMMNI; fewer leave the others alone.
 fn set_sem(k: &Seen, v: &str) -> Result<()> {
     let max = [INT as u64, INT as u64, 65536, 32768];
-    for ((word, to), max) in v.split_whitespace().zip(&k.ipc.limits.sem).zip(max) {
+    for ((word, to), max) in v.split_whitespace().zip(&k.ns.ipc.sysv.limits.sem).zip(max) {
         store(to, word, max)?;
     }
     Ok(())
@@ -427,7 +427,7 @@ fn boot_id() -> String {
 pub fn set(kernel: &Arc<Kernel>, container: &Arc<Container>, name: &str, value: &str) -> Result<()> {
     let path = if name.contains('/') { name.to_string() } else { name.replace('.', "/") };
     let row = ROWS.iter().find(|r| r.path == path).ok_or(Errno::ENOENT)?;
-    put(&Seen { kernel, container: container.clone() }, row, value.trim())
+    put(&Seen { kernel, ns: container.namespaces.clone() }, row, value.trim())
 }
 
 fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
@@ -487,20 +487,20 @@ fn write(at: &At, data: &[u8]) -> Result<()> {
 
 /// What an open name of the machine knows of: the names may be set by others.
 struct MachineNames {
-    uts: Arc<Leaf<Uts>>,
+    uts: Arc<UtsNamespace>,
     seen: AtomicU64,
 }
 
 impl Changes for MachineNames {
     fn poll(&self) -> Events {
-        let now = self.uts.lock().version;
+        let now = self.uts.names().version;
         if self.seen.swap(now, Ordering::Relaxed) == now {
             return Events::READABLE | Events::WRITABLE;
         }
         Events::READABLE | Events::ERR | Events::PRI
     }
     fn queue(&self) -> WaitQueue {
-        self.uts.lock().changed.clone()
+        self.uts.names().changed
     }
 }
 
@@ -509,8 +509,8 @@ pub fn watch(at: &At) -> Option<Box<dyn Changes>> {
     if !matches!(row(at.n).ok()?.path, "kernel/hostname" | "kernel/domainname") {
         return None;
     }
-    let uts = at.container().uts.clone();
-    let seen = AtomicU64::new(uts.lock().version);
+    let uts = at.nsproxy().uts.clone();
+    let seen = AtomicU64::new(uts.names().version);
     Some(Box::new(MachineNames { uts, seen }))
 }
 

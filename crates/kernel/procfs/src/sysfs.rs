@@ -63,7 +63,7 @@ const LOOPBACK: u16 = 772;
 
 /// The interface whose number the directory has.
 fn link(at: &At) -> Result<Interface> {
-    let net = at.kernel().net.interfaces();
+    let net = at.nsproxy().net.interfaces();
     net.links.iter().find(|link| i64::from(link.index) == at.n).cloned().ok_or(Errno::ENOENT)
 }
 
@@ -81,17 +81,17 @@ struct Links;
 
 impl Names for Links {
     fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
-        let net = at.kernel().net.interfaces();
+        let net = at.nsproxy().net.interfaces();
         let link = net.links.iter().find(|link| link.name.as_bytes() == name).ok_or(Errno::ENOENT)?;
         Ok(Child { entry: &LINK, proc: None, n: link.index.into() })
     }
     fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
-        let net = at.kernel().net.interfaces();
+        let net = at.nsproxy().net.interfaces();
         let child = |index: u32| Child { entry: &LINK, proc: None, n: index.into() };
         Ok(net.links.iter().map(|link| (link.index.into(), link.name.clone(), child(link.index))).collect())
     }
     fn subdirs(&self, at: &At) -> u64 {
-        at.kernel().net.interfaces().links.len() as u64
+        at.nsproxy().net.interfaces().links.len() as u64
     }
 }
 

@@ -129,14 +129,14 @@ fn process() -> Current {
         uts,
         limits: task::Limits::new(1 << 30, 2, []),
         families: socket::Families::default(),
-        net: socket::NetNamespace::new(spec::Interfaces::loopback()),
+        net: socket::NetNamespace::new(1, spec::Interfaces::loopback()),
         memory: tmpfs::MemFiles::new(None),
     });
-    let pid = kernel.tree.lock().alloc_pid(0).unwrap();
+    let pid = kernel.first.pids().alloc().unwrap();
     let group = ThreadGroup::new(
         kernel.clone(),
         kernel.first.clone(),
-        pid,
+        &pid,
         Arc::default(),
         [(u64::MAX, u64::MAX); 16],
     );
@@ -164,12 +164,17 @@ fn process() -> Current {
             kind: VmaKind::Stack,
         });
     });
-    let ns = MountNs::new(Mount::of(crate::new(kernel.clone(), 0), MountFlags::RELATIME, b"proc"));
+    let ns = MountNs::new(Mount::of(
+        crate::new(kernel.clone(), kernel.first.pids().clone()),
+        MountFlags::RELATIME,
+        b"proc",
+    ));
     let fs = FsContext::new(ns);
     let c = Current::first(
         ctx,
         mm,
         group,
+        pid,
         Credentials::root(Cap::ALL),
         FdTable::new(kernel.vfs.quotas.files.clone()),
         fs,
@@ -289,7 +294,7 @@ fn writes_do_what_they_say() {
     assert_eq!(text(&c, "/self/oom_adj"), "8\n");
     assert_eq!(write(&c, "/self/oom_score_adj", "1001"), Err(Errno::EINVAL));
     write(&c, "/sys/kernel/hostname", "other\n").unwrap();
-    assert_eq!(c.kernel().first.uts.lock().nodename, "other");
+    assert_eq!(c.kernel().first.namespaces.uts.names().nodename, "other");
     write(&c, "/sys/net/core/somaxconn", "128").unwrap();
     assert_eq!(text(&c, "/sys/net/core/somaxconn"), "128\n");
     assert_eq!(write(&c, "/sys/net/core/somaxconn", "x"), Err(Errno::EINVAL));
@@ -389,10 +394,10 @@ fn two_kernels_share_nothing() {
         Arc::new(|_: &dyn vfs::Caller, _: &vfs::Path, _: &vfs::InodeRef, _: i32| Err(Errno::ENXIO.into())),
     );
     a.kernel().vfs.types.register("onlya", true, |_, _| Err(Errno::ENODEV));
-    a.kernel().net.set_interfaces(spec::Interfaces::default());
+    a.task.nsproxy().net.set_interfaces(spec::Interfaces::default());
     for (path, word) in [("/devices", "only-a"), ("/filesystems", "onlya")] {
         assert!(text(&a, path).contains(word) && !text(&b, path).contains(word), "{path}");
     }
     assert!(!text(&a, "/self/net/dev").contains("lo:") && text(&b, "/self/net/dev").contains("lo:"));
-    assert_eq!((a.task.tgid(), b.task.tgid()), (1, 1));
+    assert_eq!((a.task.own_tid(), b.task.own_tid()), (1, 1));
 }

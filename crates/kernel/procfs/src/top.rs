@@ -150,7 +150,7 @@ fn running(k: &Kernel) -> (usize, usize) {
 fn loadavg(at: &At) -> Result<Vec<u8>> {
     let (run, all) = running(at.kernel());
     let l = loads(at, run.saturating_sub(1));
-    let last = at.kernel().tree.lock().last_pid(at.fs.pids);
+    let last = at.fs.pids.last();
     line(format_args!("{:.2} {:.2} {:.2} {run}/{all} {last}", l[0], l[1], l[2]))
 }
 
@@ -369,15 +369,15 @@ fn vmstat(at: &At) -> Result<Vec<u8>> {
 }
 
 fn msg(at: &At) -> Result<Vec<u8>> {
-    Ok(at.kernel().ipc.msg_table(|id| at.sees(id)).into_bytes())
+    Ok(at.nsproxy().ipc.sysv.msg_table(&at.fs.pids).into_bytes())
 }
 
 fn sem(at: &At) -> Result<Vec<u8>> {
-    Ok(at.kernel().ipc.sem_table().into_bytes())
+    Ok(at.nsproxy().ipc.sysv.sem_table().into_bytes())
 }
 
 fn shm(at: &At) -> Result<Vec<u8>> {
-    Ok(at.kernel().ipc.shm_table(|id| at.sees(id)).into_bytes())
+    Ok(at.nsproxy().ipc.sysv.shm_table(&at.fs.pids).into_bytes())
 }
 
 fn tty_drivers(_at: &At) -> Result<Vec<u8>> {

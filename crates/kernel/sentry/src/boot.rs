@@ -179,13 +179,9 @@ pub(crate) fn new_process(
     table: &Arc<FdTable>,
     fs: Arc<FsContext>,
 ) -> Result<Current, StartError> {
-    let pid = kernel
-        .tree
-        .lock()
-        .alloc_pid(container.pids())
-        .ok_or_else(|| other("no process id is free".into()))?;
+    let pid = container.pids().alloc().map_err(|_| other("no process id is free".into()))?;
     let handlers = Arc::new(Mutex::new(Handlers::default()));
-    let group = ThreadGroup::new(kernel.clone(), container.clone(), pid, handlers, rlimits(container, p));
+    let group = ThreadGroup::new(kernel.clone(), container.clone(), &pid, handlers, rlimits(container, p));
     group.oom_score_adj.store(p.oom_score_adj, Ordering::Relaxed);
     let k = &p.capabilities;
     let creds = Credentials {
@@ -210,7 +206,7 @@ pub(crate) fn new_process(
         container.new_space(&kernel.platform).map_err(|e| other(format!("cannot make a process: {e}")))?;
     let limits = kernel.platform.limits();
     let mm = Mm::new(ctx.space(), MemoryMap::new(limits.min, limits.max));
-    let c = Current::first(ctx, mm, group, creds, table.clone(), fs);
+    let c = Current::first(ctx, mm, group, pid, creds, table.clone(), fs);
     c.task.no_new_privs.store(p.no_new_privileges, Ordering::Relaxed);
     c.task.scheduling.nice.store(hostsys::process::niceness(), Ordering::Relaxed);
     settings::apply(&c, p);

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
-use task::{Container, Current, Kernel, SI_HOST, ThreadGroup, pids};
+use task::{Container, Current, Kernel, SI_HOST, ThreadGroup};
 use vfs::{FdTable, FsContext, FsView};
 use wait::{Events, Waiter};
 
@@ -39,7 +39,7 @@ impl Control {
     /// Whether a signal would change nothing because the first process is init and has not asked for it.
     fn init_is_immune(&self, group: &ThreadGroup, sig: Signal) -> bool {
         let unstoppable = [Signal::SIGKILL, Signal::SIGSTOP].contains(&sig);
-        let init = pids::is_init(group.tgid);
+        let init = group.is_init();
         init && !self.signals_end_init && !unstoppable && group.by_default(sig)
     }
 
@@ -84,7 +84,7 @@ impl Running for Control {
         if waits.is_none() || self.container.index() != 0 {
             return Err(other("the interfaces of a sandbox that runs do not change".into()));
         }
-        self.kernel.net.set_interfaces(interfaces);
+        self.container.namespaces.net.set_interfaces(interfaces);
         Ok(())
     }
 
@@ -101,7 +101,7 @@ impl Running for Control {
             }
             Target::Init => self.signal_init(sig),
             Target::Process(pid) => {
-                let id = pids::id(self.container.pids(), pid);
+                let id = self.container.pids().find(pid).map_or(vfs::NOBODY, |pid| pid.nr());
                 if id == self.container.first() {
                     return self.signal_init(sig);
                 }
@@ -170,9 +170,9 @@ impl Running for Control {
             let tree = self.kernel.tree.lock();
             let mine =
                 tree.nodes.iter().filter(|(_, node)| Arc::ptr_eq(&node.group.container, &self.container));
-            mine.map(|(pid, node)| (*pid, node.parent, node.sid, node.group.clone())).collect()
+            mine.map(|(_, node)| (node.parent, node.sid(), node.group.clone())).collect()
         };
-        groups.into_iter().map(|(pid, ppid, sid, group)| self.info(pid, ppid, sid, &group)).collect()
+        groups.into_iter().map(|(ppid, sid, group)| self.info(ppid, sid, &group)).collect()
     }
 
     fn trace(&self, on: bool) {
@@ -184,12 +184,10 @@ impl Running for Control {
             let found = self.pod.find(id).filter(|container| !container.is_over());
             found.ok_or_else(|| other(format!("the sandbox has no container {id:?} to share with")))
         };
-        let uts = match &spec.uts_of {
-            Some(id) => find(id)?.uts.clone(),
-            None => Arc::new(Mutex::new(crate::boot::uts(&spec))),
-        };
-        let joined = spec.pids_of.as_ref().map(find).transpose()?;
-        let new = self.kernel.new_container(joined, uts);
+        let uts_of = spec.uts_of.as_ref().map(find).transpose()?;
+        let pids_of = spec.pids_of.as_ref().map(find).transpose()?;
+        let uts = crate::boot::uts(&spec);
+        let new = self.kernel.new_container(pids_of.as_deref(), uts_of.as_deref(), uts);
         let new = new.ok_or_else(|| other("the sandbox has too many containers".into()))?;
         let control = crate::boot::container(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone())?;
         Ok(control)
@@ -219,7 +217,7 @@ impl Running for Control {
 }
 
 impl Control {
-    fn info(&self, pid: i32, ppid: i32, sid: i32, group: &ThreadGroup) -> ProcessInfo {
+    fn info(&self, ppid: i32, sid: i32, group: &ThreadGroup) -> ProcessInfo {
         let task = group.any_thread();
         let (user, system) = group.cpu_times();
         let name = |comm: [u8; 16]| String::from_utf8_lossy(&comm).trim_end_matches('\0').to_string();
@@ -235,8 +233,8 @@ impl Control {
         // Terminals are pseudo-terminals only, major 136.
         let tty = self.kernel.terminal_of(sid).map(|(device, _)| format!("pts/{}", device & 0xff));
         ProcessInfo {
-            pid: pids::number(pid),
-            ppid: pids::seen(pids::namespace(pid), ppid),
+            pid: group.pid.nr_in(self.container.pids()),
+            ppid: group.pid_seen(ppid),
             host_pid: host_pid.map_or(0, |task| task.mm().space.host_pid()),
             uid: task.as_ref().map_or(0, |task| task.creds().euid),
             tty: tty.unwrap_or_else(|| "?".into()),
@@ -258,7 +256,7 @@ struct Other {
 
 impl Executed for Other {
     fn pid(&self) -> i32 {
-        pids::number(self.group.tgid)
+        self.group.pid.own_nr()
     }
 
     fn signal(&self, signo: i32) {

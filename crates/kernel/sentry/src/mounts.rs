@@ -104,7 +104,7 @@ fn add(
             (sb, root)
         }
         "proc" => {
-            let sb = SuperBlock::new(procfs::new(kernel.clone(), container.pids()));
+            let sb = SuperBlock::new(procfs::new(kernel.clone(), container.pids().clone()));
             let root = sb.root.clone();
             (sb, root)
         }

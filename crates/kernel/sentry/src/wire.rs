@@ -26,7 +26,7 @@ pub(crate) fn kernel(
 ) -> (Arc<Kernel>, Arc<Calls>) {
     let calls = Calls::new();
     let families = families(&limits);
-    let net = NetNamespace::new(spec.interfaces.clone());
+    let net = NetNamespace::new(task::nsproxy::inum::NET, spec.interfaces.clone());
     let parts = Parts { platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
     let kernel = Kernel::new(parts);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
@@ -57,7 +57,8 @@ fn file_system_types(kernel: &Arc<Kernel>) {
     let k = weak();
     types.register("proc", true, move |cx, _| {
         let k = k.upgrade().ok_or(abi::Errno::ENODEV)?;
-        Ok(SuperBlock::new(procfs::new(k, task::pids::namespace(cx.pid()))))
+        let pids = cx.pid_ns().ok_or(abi::Errno::EPERM)?;
+        Ok(SuperBlock::new(procfs::new(k, pids)))
     });
     let k = weak();
     types.register("sysfs", true, move |_, _| {
@@ -73,8 +74,13 @@ fn file_system_types(kernel: &Arc<Kernel>) {
     types.register("devtmpfs", true, move |cx, _| {
         Ok(SuperBlock::new(devfs::new(&Internal::new(cx.vfs()), &memory)))
     });
-    let queues = kernel.mqueue.clone();
-    types.register("mqueue", true, move |_, _| Ok(SuperBlock::new(queues.clone())));
+    let k = weak();
+    types.register("mqueue", true, move |cx, _| {
+        // The caller's, or while a container is made the first one's.
+        let k = k.upgrade().ok_or(abi::Errno::ENODEV)?;
+        let ns = k.task(cx.tid()).map_or_else(|| k.first.namespaces.clone(), |task| task.nsproxy());
+        Ok(SuperBlock::new(ns.ipc.mqueue.clone()))
+    });
     let jobs = Jobs::of(kernel);
     types.register("devpts", true, move |_, o| Ok(SuperBlock::new(tty::Devpts::new(jobs.clone(), o)?)));
 }

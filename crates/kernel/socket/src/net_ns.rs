@@ -10,6 +10,8 @@ use std::sync::Arc;
 /// A network namespace.
 #[derive(Default)]
 pub struct NetNamespace {
+    /// Number of its nsfs inode.
+    pub inum: u64,
     interfaces: RwLock<Arc<Interfaces>>,
     /// Addresses of netlink sockets in use.
     pub(crate) ports: Mutex<BTreeSet<u32>>,
@@ -17,8 +19,12 @@ pub struct NetNamespace {
 
 impl NetNamespace {
     /// With these interfaces.
-    pub fn new(interfaces: Interfaces) -> Arc<NetNamespace> {
-        Arc::new(NetNamespace { interfaces: RwLock::new(Arc::new(interfaces)), ports: Mutex::default() })
+    pub fn new(inum: u64, interfaces: Interfaces) -> Arc<NetNamespace> {
+        Arc::new(NetNamespace {
+            inum,
+            interfaces: RwLock::new(Arc::new(interfaces)),
+            ports: Mutex::default(),
+        })
     }
 
     /// Its interfaces, addresses and routes as they are now.

@@ -2,6 +2,7 @@
 
 use crate::options::Options;
 use abi::{Errno, Result};
+use pid::Pid;
 use std::any::Any;
 use std::sync::Arc;
 use vfs::{Caller, InodeRef, OpenFile, UserMemory};
@@ -20,20 +21,43 @@ pub struct Ucred {
     pub gid: u32,
 }
 
-impl Ucred {
-    /// What SO_PEERCRED says without a peer.
-    pub const NONE: Ucred = Ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+/// Who made a connection or sent a message. The process is remembered beyond its end.
+#[derive(Clone, Debug)]
+pub struct PeerCred {
+    /// The process; none for nobody in the sandbox.
+    pub pid: Option<Arc<Pid>>,
+    /// User ID.
+    pub uid: u32,
+    /// Group ID.
+    pub gid: u32,
+}
 
-    /// The caller's: process, effective ids.
-    pub fn of(cx: &dyn Caller) -> Ucred {
+impl PeerCred {
+    /// What SO_PEERCRED says without a peer.
+    pub const NONE: PeerCred = PeerCred { pid: None, uid: u32::MAX, gid: u32::MAX };
+
+    /// The caller's: process, effective IDs.
+    pub fn of(cx: &dyn Caller) -> PeerCred {
         let c = cx.creds();
-        Ucred { pid: cx.pid(), uid: c.euid, gid: c.egid }
+        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.euid, gid: c.egid }
     }
 
-    /// The caller's with real ids: what a message carries unless told otherwise.
-    pub fn real(cx: &dyn Caller) -> Ucred {
+    /// The caller's with real IDs: what a message carries unless told otherwise.
+    pub fn real(cx: &dyn Caller) -> PeerCred {
         let c = cx.creds();
-        Ucred { pid: cx.pid(), uid: c.uid, gid: c.gid }
+        PeerCred { pid: cx.find_pid(cx.pid()), uid: c.uid, gid: c.gid }
+    }
+
+    /// As a program sees it.
+    pub fn shown_to(&self, cx: &dyn Caller) -> Ucred {
+        Ucred { pid: self.pid.as_ref().map_or(0, |pid| cx.vnr_of(pid)), uid: self.uid, gid: self.gid }
+    }
+}
+
+impl PartialEq for PeerCred {
+    fn eq(&self, other: &PeerCred) -> bool {
+        let id = |c: &PeerCred| c.pid.as_ref().map(Arc::as_ptr);
+        (id(self), self.uid, self.gid) == (id(other), other.uid, other.gid)
     }
 }
 
@@ -43,7 +67,7 @@ pub struct Control {
     /// SCM_RIGHTS.
     pub rights: Vec<Arc<OpenFile>>,
     /// SCM_CREDENTIALS.
-    pub cred: Option<Ucred>,
+    pub cred: Option<PeerCred>,
 }
 
 /// One sendmsg(2).
@@ -123,8 +147,8 @@ pub trait SocketOps: Send + Sync + Any {
         false
     }
     /// SO_PEERCRED.
-    fn peer_cred(&self) -> Ucred {
-        Ucred::NONE
+    fn peer_cred(&self) -> PeerCred {
+        PeerCred::NONE
     }
     /// Options of the family's own levels.
     fn get_option(&self, _level: i32, _name: i32) -> Result<Vec<u8>> {

@@ -132,7 +132,6 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
             let (on, secs) = *o.linger.lock();
             return Ok([on, secs].as_bytes().to_vec());
         }
-        libc::SO_PEERCRED => return Ok(sock.peer_cred().as_bytes().to_vec()),
         SO_NETNS_COOKIE => return Err(Errno::EINVAL),
         _ if FLAGS.contains(&name) || INTS.contains(&name) => o.kept.lock().get(&name).copied().unwrap_or(0),
         _ => return Err(Errno::ENOPROTOOPT),

@@ -54,7 +54,7 @@ fn get_lock(c: &mut Current, f: &OpenFile, arg: u64, ofd: bool) -> SysResult {
             l.whence = libc::SEEK_SET as i16;
             l.start = r.start as i64;
             l.len = if r.end == locks::TO_END { 0 } else { (r.end - r.start + 1) as i64 };
-            l.pid = c.sees(r.pid);
+            l.pid = c.pid_vnr(r.pid);
         }
     }
     c.write_value(arg, &l)?;

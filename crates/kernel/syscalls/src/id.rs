@@ -12,14 +12,14 @@ const SECBIT_KEEP_CAPS: u32 = 16;
 const NGROUPS_MAX: u64 = 65536;
 
 pub fn getpid(c: &mut Current) -> SysResult {
-    Ok(c.sees(c.task.tgid()) as u64)
+    Ok(c.pid_vnr(c.task.tgid()) as u64)
 }
 pub fn gettid(c: &mut Current) -> SysResult {
-    Ok(c.sees(c.task.tid()) as u64)
+    Ok(c.pid_vnr(c.task.tid()) as u64)
 }
 pub fn getppid(c: &mut Current) -> SysResult {
     let parent = c.kernel().tree.lock().nodes.get(&c.task.tgid()).map_or(0, |n| n.parent);
-    Ok(c.sees(parent) as u64)
+    Ok(c.pid_vnr(parent) as u64)
 }
 pub fn getuid(c: &mut Current) -> SysResult {
     Ok(c.creds().uid.into())
@@ -266,7 +266,7 @@ pub fn setpgid(c: &mut Current, pid: i32, pgid: i32) -> SysResult {
     if pgid < 0 {
         return Err(Errno::EINVAL.into());
     }
-    let means = |n: i32| if n > 0 { c.means(n) } else { n };
+    let means = |n: i32| if n > 0 { c.find_vpid(n) } else { n };
     c.setpgid(means(pid), means(pgid))?;
     Ok(0)
 }
@@ -276,19 +276,19 @@ pub fn setsid(c: &mut Current) -> SysResult {
 }
 
 pub fn getpgrp(c: &mut Current) -> SysResult {
-    Ok(c.sees(c.pgid()) as u64)
+    Ok(c.pid_vnr(c.pgid()) as u64)
 }
 
 pub fn getpgid(c: &mut Current, pid: i32) -> SysResult {
-    let pid = if pid == 0 { c.task.tgid() } else { c.means(pid) };
-    let pgid = c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.pgid;
-    Ok(c.sees(pgid) as u64)
+    let pid = if pid == 0 { c.task.tgid() } else { c.find_vpid(pid) };
+    let pgid = c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.pgid();
+    Ok(c.pid_vnr(pgid) as u64)
 }
 
 pub fn getsid(c: &mut Current, pid: i32) -> SysResult {
-    let pid = if pid == 0 { c.task.tgid() } else { c.means(pid) };
-    let sid = c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.sid;
-    Ok(c.sees(sid) as u64)
+    let pid = if pid == 0 { c.task.tgid() } else { c.find_vpid(pid) };
+    let sid = c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.sid();
+    Ok(c.pid_vnr(sid) as u64)
 }
 
 const CAP_V1: u32 = 0x1998_0330;
@@ -337,7 +337,7 @@ pub fn capget(c: &mut Current, hdr: Ptr, data: Ptr) -> SysResult {
 
 pub fn capset(c: &mut Current, hdr: Ptr, data: Ptr) -> SysResult {
     let (n, pid) = cap_header(c, hdr)?;
-    if pid != 0 && pid != c.sees(c.task.tid()) {
+    if pid != 0 && pid != c.pid_vnr(c.task.tid()) {
         return Err(Errno::EPERM.into());
     }
     let words: Vec<u32> = c.read_array(data.0, n * 3, 6)?;

@@ -8,7 +8,7 @@ use vfs::{Caller, Cap};
 use zerocopy::{Immutable, IntoBytes};
 
 pub fn uname(c: &mut Current, out: Ptr) -> SysResult {
-    let uts = c.task.group.container.uts.lock().clone();
+    let uts = c.task.nsproxy().uts.names();
     let mut b = [0u8; 390];
     for (i, s) in ["Linux", &uts.nodename, RELEASE, VERSION, "x86_64", &uts.domainname].iter().enumerate() {
         let n = s.len().min(64);
@@ -32,13 +32,13 @@ fn read_name(c: &Current, p: Ptr, len: u64) -> Result<String, Errno> {
 
 pub fn sethostname(c: &mut Current, p: Ptr, len: u64) -> SysResult {
     let n = read_name(c, p, len)?;
-    c.task.group.container.rename(|uts| uts.nodename = n);
+    c.task.nsproxy().uts.rename(|uts| uts.nodename = n);
     Ok(0)
 }
 
 pub fn setdomainname(c: &mut Current, p: Ptr, len: u64) -> SysResult {
     let n = read_name(c, p, len)?;
-    c.task.group.container.rename(|uts| uts.domainname = n);
+    c.task.nsproxy().uts.rename(|uts| uts.domainname = n);
     Ok(0)
 }
 

@@ -18,13 +18,13 @@ pub fn mq_open(c: &mut Current, name: PathPtr, flags: i32, mode: u32, attr: Ptr)
         false => Some(c.read_value::<Attributes>(attr.0)?),
     };
     let name = c.read_cstr(name.0, PATH_MAX, Errno::ENAMETOOLONG)?;
-    let f = c.kernel().mqueue.clone().open(c, &name, flags, mode, wanted.as_ref())?;
+    let f = c.task.nsproxy().ipc.mqueue.clone().open(c, &name, flags, mode, wanted.as_ref())?;
     Ok(c.install(f, true)? as u64)
 }
 
 pub fn mq_unlink(c: &mut Current, name: PathPtr) -> SysResult {
     let name = c.read_cstr(name.0, PATH_MAX, Errno::ENAMETOOLONG)?;
-    c.kernel().mqueue.clone().remove(c, &name)?;
+    c.task.nsproxy().ipc.mqueue.clone().remove(c, &name)?;
     Ok(0)
 }
 
@@ -101,7 +101,7 @@ pub fn mq_notify(c: &mut Current, fd: Fd, event: Ptr) -> SysResult {
         let tell = move |pid: i32, uid: u32| {
             if let (Some(s), Some(g)) = (signal, group.upgrade()) {
                 // A full queue of signals loses it, as on Linux.
-                let pid = task::pids::seen(task::pids::namespace(g.tgid), pid);
+                let pid = g.pid_seen(pid);
                 let _ = g.send(SigInfo::queue(s, SI_MESGQ, pid, uid, value));
             }
         };

@@ -33,12 +33,12 @@ fn priority_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Holder>, Er
     let v = match which as u32 {
         libc::PRIO_PROCESS => vec![c.holder(who).ok_or(Errno::ESRCH)?],
         libc::PRIO_PGRP => {
-            let g = if who == 0 { c.pgid() } else { c.means(who) };
-            c.holders(|n| n.pgid == g)
+            let g = if who == 0 { c.pgid() } else { c.find_vpid(who) };
+            c.holders(|n| n.pgid() == g)
         }
         libc::PRIO_USER => {
             let u = if who == 0 { c.creds().uid } else { who as u32 };
-            let ours = |n: &Node| task::pids::namespace(n.group.tgid) == c.task.pids();
+            let ours = |n: &Node| n.group.pid.nr_in(c.task.pids()) > 0;
             c.holders(ours).into_iter().filter(|t| t.creds.uid == u).collect()
         }
         _ => return Err(Errno::EINVAL),

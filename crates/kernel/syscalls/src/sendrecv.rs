@@ -7,7 +7,7 @@ use crate::socket::{Sock, read_addr, write_addr};
 use crate::timeout::Timeout;
 use abi::{Errno, Result};
 use socket::cmsg::{self, Cmsg, Writer};
-use socket::{Control, Received, SendRequest, Ucred, io};
+use socket::{Control, PeerCred, Received, SendRequest, Ucred, io};
 use std::time::Instant;
 use task::{Current, SysErr, SysResult};
 use vfs::{Caller, Cap};
@@ -83,19 +83,16 @@ fn read_control(c: &Current, at: u64, len: u64) -> Result<Control> {
 
 /// Credentials that a message is to carry. A task may claim its own ids; others need the capabilities, and a process
 /// id that names something (ESRCH).
-fn claimed(c: &Current, u: Ucred) -> Result<Ucred> {
+fn claimed(c: &Current, u: Ucred) -> Result<PeerCred> {
     let k = c.creds();
-    let pid = u.pid == c.sees(c.pid()) || k.capable(Cap::SYS_ADMIN);
+    let pid = u.pid == c.pid_vnr(c.pid()) || k.capable(Cap::SYS_ADMIN);
     let uid = [k.uid, k.euid, k.suid].contains(&u.uid) || k.capable(Cap::SETUID);
     let gid = [k.gid, k.egid, k.sgid].contains(&u.gid) || k.capable(Cap::SETGID);
     if !pid || !uid || !gid {
         return Err(Errno::EPERM);
     }
-    let id = c.means(u.pid);
-    if id != c.pid() && !c.kernel().tree.lock().pid_in_use(id) {
-        return Err(Errno::ESRCH);
-    }
-    Ok(Ucred { pid: id, ..u })
+    let pid = c.find_pid(c.find_vpid(u.pid)).ok_or(Errno::ESRCH)?;
+    Ok(PeerCred { pid: Some(pid), uid: u.uid, gid: u.gid })
 }
 
 fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control, flags: i32) -> SysResult {
@@ -204,8 +201,7 @@ fn value(r: &Received, flags: i32) -> u64 {
 fn write_control(c: &mut Current, r: Received, room: usize, flags: i32) -> (Vec<u8>, bool) {
     let mut w = Writer::new(room);
     if let Some(u) = r.control.cred {
-        let u = Ucred { pid: c.sees(u.pid), ..u };
-        w.put(libc::SOL_SOCKET, libc::SCM_CREDENTIALS, u.as_bytes());
+        w.put(libc::SOL_SOCKET, libc::SCM_CREDENTIALS, u.shown_to(c).as_bytes());
     }
     if r.control.rights.is_empty() {
         return (w.out, w.truncated);

@@ -16,13 +16,13 @@ fn check_owner(c: &Current, kind: i32, id: i32) -> Result<(), Errno> {
         _ if id == 0 => true,
         F_OWNER_TID => c.kernel().task(id).is_some(),
         F_OWNER_PID => c.kernel().group(id).is_some(),
-        _ => c.kernel().tree.lock().nodes.values().any(|n| n.pgid == id),
+        _ => c.kernel().tree.lock().nodes.values().any(|n| n.pgid() == id),
     };
     if there { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
 fn set_owner(c: &Current, f: &OpenFile, kind: i32, number: i32) -> Result<(), Errno> {
-    let id = if number == 0 { 0 } else { c.means(number) };
+    let id = if number == 0 { 0 } else { c.find_vpid(number) };
     check_owner(c, kind, id)?;
     f.owner.lock().set(kind, id, &c.creds());
     Ok(())
@@ -37,7 +37,7 @@ pub fn set_own(c: &Current, f: &OpenFile, who: i32) -> Result<(), Errno> {
 /// F_GETOWN, likewise.
 pub fn get_own(c: &Current, f: &OpenFile) -> i32 {
     let now = *f.owner.lock();
-    let id = c.sees(now.id);
+    let id = c.pid_vnr(now.id);
     if now.kind == F_OWNER_PGRP { -id } else { id }
 }
 
@@ -55,7 +55,7 @@ pub fn fcntl(c: &mut Current, f: &OpenFile, cmd: i32, arg: u64) -> SysResult {
         }
         F_GETOWN_EX => {
             let now = *f.owner.lock();
-            c.write_value(arg, &[now.kind, c.sees(now.id)])?;
+            c.write_value(arg, &[now.kind, c.pid_vnr(now.id)])?;
         }
         F_SETSIG if arg > 64 => return Err(Errno::EINVAL.into()),
         F_SETSIG => f.owner.lock().signal = arg as i32,
@@ -84,7 +84,7 @@ impl IoSignals for Signals {
             let t = k.tree.lock();
             match owner.kind {
                 F_OWNER_PGRP => {
-                    t.nodes.values().filter(|n| n.pgid == owner.id).map(|n| n.group.clone()).collect()
+                    t.nodes.values().filter(|n| n.pgid() == owner.id).map(|n| n.group.clone()).collect()
                 }
                 _ => t.nodes.get(&owner.id).map(|n| n.group.clone()).into_iter().collect(),
             }

@@ -159,7 +159,7 @@ fn may_signal(c: &Current, target: &Holder, sig: i32) -> bool {
 
 fn same_session(c: &Current, target: &Holder) -> bool {
     let t = c.kernel().tree.lock();
-    let sid = |p| t.nodes.get(&p).map(|n| n.sid);
+    let sid = |p| t.nodes.get(&p).map(|n| n.sid());
     sid(c.task.tgid()) == sid(target.group.tgid)
 }
 
@@ -180,7 +180,7 @@ fn user_info(c: &Current, sig: i32, code: i32) -> Result<Option<SigInfo>, Errno>
         return Ok(None);
     }
     let s = Signal::new(sig).ok_or(Errno::EINVAL)?;
-    Ok(Some(SigInfo::user(s, code, c.sees(c.task.tgid()), c.creds().uid)))
+    Ok(Some(SigInfo::user(s, code, c.pid_vnr(c.task.tgid()), c.creds().uid)))
 }
 
 pub fn kill(c: &mut Current, pid: i32, sig: i32) -> SysResult {
@@ -198,9 +198,9 @@ pub fn kill(c: &mut Current, pid: i32, sig: i32) -> SysResult {
         return Err(Errno::ESRCH.into());
     }
     let me = c.task.tgid();
-    let pgid = if pid == 0 { c.pgid() } else { c.means(-pid) };
-    let others = |id: i32| c.sees(id) > 1 && id != me;
-    signal_members(c, sig, info, |n| if pid == -1 { others(n.group.tgid) } else { n.pgid == pgid })?;
+    let pgid = if pid == 0 { c.pgid() } else { c.find_vpid(-pid) };
+    let others = |id: i32| c.pid_vnr(id) > 1 && id != me;
+    signal_members(c, sig, info, |n| if pid == -1 { others(n.group.tgid) } else { n.pgid() == pgid })?;
     Ok(0)
 }
 
@@ -245,7 +245,7 @@ fn send_thread(c: &Current, tgid: Option<i32>, tid: i32, sig: i32, info: Option<
         return Err(Errno::EINVAL.into());
     }
     let h = c.holder(tid).ok_or(Errno::ESRCH)?;
-    if tgid.is_some_and(|g| g != c.sees(h.group.tgid)) {
+    if tgid.is_some_and(|g| g != c.pid_vnr(h.group.tgid)) {
         return Err(Errno::ESRCH.into());
     }
     if h.group.tgid != c.task.tgid() && !may_signal(c, &h, sig) {
@@ -271,7 +271,7 @@ pub fn tgkill(c: &mut Current, tgid: i32, tid: i32, sig: i32) -> SysResult {
 /// A siginfo from user space: only codes that cannot be mistaken for the kernel's own.
 fn given_info(c: &Current, target: i32, sig: i32, ptr: Ptr) -> Result<Option<SigInfo>, Errno> {
     let mut i: SigInfo = c.read_value(ptr.0)?;
-    if (i.code >= 0 || i.code == libc::SI_TKILL) && target != c.sees(c.task.tgid()) {
+    if (i.code >= 0 || i.code == libc::SI_TKILL) && target != c.pid_vnr(c.task.tgid()) {
         return Err(Errno::EPERM);
     }
     if sig == 0 {
@@ -346,7 +346,7 @@ pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u3
         if given.signo != sig {
             return Err(Errno::EINVAL.into());
         }
-        given_info(c, c.sees(g.tgid), sig, info)?
+        given_info(c, c.pid_vnr(g.tgid), sig, info)?
     };
     match scope {
         Scope::Process => signal_group(c, &g, sig, i)?,
@@ -354,7 +354,7 @@ pub fn pidfd_send_signal(c: &mut Current, fd: Fd, sig: i32, info: Ptr, flags: u3
             let t = thread.or_else(|| c.kernel().task(g.tgid)).ok_or(Errno::ESRCH)?;
             signal_thread(c, &t, sig, i)?;
         }
-        Scope::ProcessGroup => signal_members(c, sig, i, |n| n.pgid == g.tgid)?,
+        Scope::ProcessGroup => signal_members(c, sig, i, |n| n.pgid() == g.tgid)?,
     }
     Ok(0)
 }

@@ -4,10 +4,10 @@ use crate::arg::{Fd, Ptr};
 use crate::at::real_file;
 use crate::install::{install, install_pair};
 use abi::{Errno, Result};
-use socket::{Naming, SocketFile, Ucred, family, io, options};
+use socket::{Naming, SocketFile, family, io, options};
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::{Caller, OpenFile};
+use vfs::OpenFile;
 use zerocopy::IntoBytes;
 
 /// sizeof(struct sockaddr_storage).
@@ -57,17 +57,17 @@ pub fn write_addr(c: &mut Current, addr: &[u8], at: Ptr, len_at: Ptr) -> Result<
 
 pub fn socket(c: &mut Current, domain: i32, kind: i32, protocol: i32) -> SysResult {
     let (kind, flags) = family::split_type(kind)?;
-    let kernel = c.kernel();
-    let ops = kernel.families.find(domain, kind)?.create(c, &kernel.net, kind, protocol)?;
-    let file = SocketFile::open(c, &kernel.net, ops, flags);
+    let (kernel, net) = (c.kernel(), c.task.nsproxy().net.clone());
+    let ops = kernel.families.find(domain, kind)?.create(c, &net, kind, protocol)?;
+    let file = SocketFile::open(c, &net, ops, flags);
     install(c, file, flags & libc::SOCK_CLOEXEC != 0)
 }
 
 pub fn socketpair(c: &mut Current, domain: i32, kind: i32, protocol: i32, fds: Ptr) -> SysResult {
     let (kind, flags) = family::split_type(kind)?;
-    let kernel = c.kernel();
-    let [a, b] = kernel.families.find(domain, kind)?.pair(c, &kernel.net, kind, protocol)?;
-    let pair = (SocketFile::open(c, &kernel.net, a, flags), SocketFile::open(c, &kernel.net, b, flags));
+    let (kernel, net) = (c.kernel(), c.task.nsproxy().net.clone());
+    let [a, b] = kernel.families.find(domain, kind)?.pair(c, &net, kind, protocol)?;
+    let pair = (SocketFile::open(c, &net, a, flags), SocketFile::open(c, &net, b, flags));
     install_pair(c, pair, flags & libc::SOCK_CLOEXEC != 0, fds.0)
 }
 
@@ -146,7 +146,7 @@ pub fn getsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, le
     let v = match level {
         libc::SOL_SOCKET if name == libc::SO_PEERCRED => {
             let peer = s.ops()?.peer_cred();
-            Ucred { pid: c.sees(peer.pid), ..peer }.as_bytes().to_vec()
+            peer.shown_to(c).as_bytes().to_vec()
         }
         libc::SOL_SOCKET => options::get(s.ops()?, name)?,
         _ => s.ops()?.get_option(level, name)?,

@@ -10,7 +10,7 @@ use sysv::sem::{Ask, SemBuf, SemidDs};
 use sysv::shm::{ShmidDs, segment_of};
 use sysv::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT};
 use task::{Current, Restart, SysErr, SysResult};
-use vfs::{Caller, Failure};
+use vfs::Failure;
 
 const SHM_LOCK: i32 = 11;
 const SHM_UNLOCK: i32 = 12;
@@ -32,7 +32,7 @@ const SEM_INFO: i32 = 19;
 const SEM_STAT_ANY: i32 = 20;
 
 pub fn shmget(c: &mut Current, key: i32, size: u64, flags: i32) -> SysResult {
-    let id = c.kernel().ipc.shmget(c, key, size, flags)?;
+    let id = c.task.nsproxy().ipc.sysv.shmget(c, key, size, flags)?;
     Ok(id as u64)
 }
 
@@ -51,7 +51,7 @@ pub fn shmat(c: &mut Current, id: i32, addr: u64, flags: i32) -> SysResult {
             return Err(Errno::EINVAL.into());
         }
     }
-    let ns = c.kernel().ipc.clone();
+    let ns = c.task.nsproxy().ipc.sysv.clone();
     let a = ns.shm_open(c, id, flags)?;
     let place = match (addr, replace) {
         (0, _) => 0,
@@ -73,7 +73,7 @@ pub fn shmat(c: &mut Current, id: i32, addr: u64, flags: i32) -> SysResult {
         Errno::EEXIST => Errno::EINVAL,
         e => e,
     })?;
-    ns.shm_touch(c.task.tgid(), id, true);
+    ns.shm_touch(&c.task.group.pid, id, true);
     Ok(at)
 }
 
@@ -93,29 +93,19 @@ pub fn shmdt(c: &mut Current, addr: u64) -> SysResult {
     if parts.is_empty() {
         return Err(Errno::EINVAL.into());
     }
-    let ns = c.kernel().ipc.clone();
-    ns.shm_touch(c.task.tgid(), id, false);
+    let ns = c.task.nsproxy().ipc.sysv.clone();
+    ns.shm_touch(&c.task.group.pid, id, false);
     for (start, len) in parts {
         c.mm.clone().munmap(c.ctx.as_mut(), start, len)?;
     }
     Ok(0)
 }
 
-/// With the processes as the caller calls them.
-fn shm_shown(c: &Current, ds: ShmidDs) -> ShmidDs {
-    ShmidDs { cpid: c.sees(ds.cpid), lpid: c.sees(ds.lpid), ..ds }
-}
-
-/// With the processes as the caller calls them.
-fn msg_shown(c: &Current, ds: MsqidDs) -> MsqidDs {
-    MsqidDs { lspid: c.sees(ds.lspid), lrpid: c.sees(ds.lrpid), ..ds }
-}
-
 pub fn shmctl(c: &mut Current, id: i32, cmd: i32, buf: Ptr) -> SysResult {
     if id < 0 || cmd < 0 {
         return Err(Errno::EINVAL.into());
     }
-    let ns = c.kernel().ipc.clone();
+    let ns = c.task.nsproxy().ipc.sysv.clone();
     let v = match cmd {
         IPC_INFO => {
             let (info, highest) = ns.shm_limits();
@@ -128,13 +118,13 @@ pub fn shmctl(c: &mut Current, id: i32, cmd: i32, buf: Ptr) -> SysResult {
             highest
         }
         IPC_STAT => {
-            let ds = shm_shown(c, ns.shm_stat(c, id)?);
+            let ds = ns.shm_stat(c, id)?;
             c.write_value(buf.0, &ds)?;
             0
         }
         SHM_STAT | SHM_STAT_ANY => {
             let (id, ds) = ns.shm_stat_at(c, id, cmd == SHM_STAT_ANY)?;
-            c.write_value(buf.0, &shm_shown(c, ds))?;
+            c.write_value(buf.0, &ds)?;
             id
         }
         IPC_SET => {
@@ -156,7 +146,7 @@ pub fn shmctl(c: &mut Current, id: i32, cmd: i32, buf: Ptr) -> SysResult {
 }
 
 pub fn semget(c: &mut Current, key: i32, nsems: i32, flags: i32) -> SysResult {
-    let id = c.kernel().ipc.semget(c, key, nsems, flags)?;
+    let id = c.task.nsproxy().ipc.sysv.semget(c, key, nsems, flags)?;
     Ok(id as u64)
 }
 
@@ -172,7 +162,7 @@ pub fn semtimedop(c: &mut Current, id: i32, ops: Ptr, count: u64, timeout: Ptr) 
     if count < 1 || id < 0 {
         return Err(Errno::EINVAL.into());
     }
-    let ns = c.kernel().ipc.clone();
+    let ns = c.task.nsproxy().ipc.sysv.clone();
     let most = ns.limits.sem[2].load(Relaxed).min(65536);
     if count > most {
         return Err(Errno::E2BIG.into());
@@ -190,7 +180,7 @@ pub fn semctl(c: &mut Current, id: i32, num: i32, cmd: i32, arg: u64) -> SysResu
     if id < 0 {
         return Err(Errno::EINVAL.into());
     }
-    let ns = c.kernel().ipc.clone();
+    let ns = c.task.nsproxy().ipc.sysv.clone();
     let v = match cmd {
         IPC_INFO | SEM_INFO => {
             let (info, highest) = ns.sem_info(cmd == SEM_INFO);
@@ -214,7 +204,7 @@ pub fn semctl(c: &mut Current, id: i32, num: i32, cmd: i32, arg: u64) -> SysResu
             0
         }
         GETVAL => ns.sem_ask(c, id, num, Ask::Value)?,
-        GETPID => c.sees(ns.sem_ask(c, id, num, Ask::Pid)?),
+        GETPID => ns.sem_ask(c, id, num, Ask::Pid)?,
         GETNCNT => ns.sem_ask(c, id, num, Ask::Increase)?,
         GETZCNT => ns.sem_ask(c, id, num, Ask::Zero)?,
         SETVAL => {
@@ -242,7 +232,7 @@ pub fn semctl(c: &mut Current, id: i32, num: i32, cmd: i32, arg: u64) -> SysResu
 }
 
 pub fn msgget(c: &mut Current, key: i32, flags: i32) -> SysResult {
-    let id = c.kernel().ipc.msgget(c, key, flags)?;
+    let id = c.task.nsproxy().ipc.sysv.msgget(c, key, flags)?;
     Ok(id as u64)
 }
 
@@ -256,7 +246,7 @@ fn blocking<T>(r: vfs::Outcome<T>) -> Result<T, SysErr> {
 }
 
 pub fn msgsnd(c: &mut Current, id: i32, msg: Ptr, size: u64, flags: i32) -> SysResult {
-    let ns = c.kernel().ipc.clone();
+    let ns = c.task.nsproxy().ipc.sysv.clone();
     let kind: i64 = c.read_value(msg.0)?;
     if size > ns.limits.msgmax.load(Relaxed).min(1 << 24) || id < 0 || kind < 1 {
         return Err(Errno::EINVAL.into());
@@ -274,7 +264,7 @@ pub fn msgrcv(c: &mut Current, id: i32, msg: Ptr, size: u64, kind: i64, flags: i
     if flags & MSG_COPY != 0 && (flags & MSG_EXCEPT != 0 || flags & libc::IPC_NOWAIT == 0) {
         return Err(Errno::EINVAL.into());
     }
-    let ns = c.kernel().ipc.clone();
+    let ns = c.task.nsproxy().ipc.sysv.clone();
     let m = blocking(ns.msgrcv(c, id, size, kind, flags))?;
     c.write_value(msg.0, &m.kind)?;
     c.write_bytes(msg.0.wrapping_add(8), &m.text)?;
@@ -285,7 +275,7 @@ pub fn msgctl(c: &mut Current, id: i32, cmd: i32, buf: Ptr) -> SysResult {
     if id < 0 || cmd < 0 {
         return Err(Errno::EINVAL.into());
     }
-    let ns = c.kernel().ipc.clone();
+    let ns = c.task.nsproxy().ipc.sysv.clone();
     let v = match cmd {
         IPC_INFO | MSG_INFO => {
             let (info, highest) = ns.msg_info(cmd == MSG_INFO);
@@ -293,13 +283,13 @@ pub fn msgctl(c: &mut Current, id: i32, cmd: i32, buf: Ptr) -> SysResult {
             highest
         }
         IPC_STAT => {
-            let ds = msg_shown(c, ns.msg_stat(c, id)?);
+            let ds = ns.msg_stat(c, id)?;
             c.write_value(buf.0, &ds)?;
             0
         }
         MSG_STAT | MSG_STAT_ANY => {
             let (id, ds) = ns.msg_stat_at(c, id, cmd == MSG_STAT_ANY)?;
-            c.write_value(buf.0, &msg_shown(c, ds))?;
+            c.write_value(buf.0, &ds)?;
             id
         }
         IPC_SET => {

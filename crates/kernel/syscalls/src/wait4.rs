@@ -24,8 +24,8 @@ pub fn wait4(c: &mut Current, pid: i32, status: Ptr, options: i32, usage: Ptr) -
     let whom = match pid {
         -1 => Whom::Any,
         0 => Whom::Group(c.pgid()),
-        p if p > 0 => Whom::Pid(c.means(p)),
-        g => Whom::Group(c.means(-g)),
+        p if p > 0 => Whom::Pid(c.find_vpid(p)),
+        g => Whom::Group(c.find_vpid(-g)),
     };
     let Some(ch) = c.wait_child(whom, options | libc::WEXITED)? else { return Ok(0) };
     if !status.is_null() {
@@ -36,7 +36,7 @@ pub fn wait4(c: &mut Current, pid: i32, status: Ptr, options: i32, usage: Ptr) -
         let r = rusage_of(u.utime + u.child_utime, u.stime + u.child_stime, u.maxrss.max(u.child_maxrss));
         c.write_value(usage.0, &r)?;
     }
-    Ok(c.sees(ch.pid) as u64)
+    Ok(ch.pid as u64)
 }
 
 pub fn waitid(c: &mut Current, kind: i32, id: i32, info: Ptr, options: i32, usage: Ptr) -> SysResult {
@@ -52,8 +52,8 @@ pub fn waitid(c: &mut Current, kind: i32, id: i32, info: Ptr, options: i32, usag
     let mut options = options;
     let whom = match kind {
         0 => Whom::Any,
-        1 if id > 0 => Whom::Pid(c.means(id)),
-        2 if id >= 0 => Whom::Group(if id == 0 { c.pgid() } else { c.means(id) }),
+        1 if id > 0 => Whom::Pid(c.find_vpid(id)),
+        2 if id >= 0 => Whom::Group(if id == 0 { c.pgid() } else { c.find_vpid(id) }),
         3 if id >= 0 => {
             let f = c.file(id)?;
             if f.nonblocking() && options & libc::WNOHANG == 0 {
@@ -76,7 +76,7 @@ pub fn waitid(c: &mut Current, kind: i32, id: i32, info: Ptr, options: i32, usag
     if !info.is_null() {
         let mut i = SigInfo { signo: 0, errno: 0, code: 0, pad: 0, fields: [0; 14] };
         if let Some(ch) = got {
-            i = SigInfo::child(ch.code, c.sees(ch.pid), ch.uid, ch.si_status, 0, 0);
+            i = SigInfo::child(ch.code, ch.pid, ch.uid, ch.si_status, 0, 0);
         }
         // Only the fields that waitid(2) names are written.
         let bytes: Vec<u8> = zerocopy::IntoBytes::as_bytes(&i)[..28].to_vec();

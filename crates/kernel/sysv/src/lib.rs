@@ -23,6 +23,7 @@ pub use perm::{IpcPerm, Perm};
 
 use ids::Ids;
 use parking_lot::Mutex;
+use pid::{Pid, PidNamespace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64};
 use vfs::Caller;
@@ -112,7 +113,15 @@ fn now() -> i64 {
     hostsys::clock::gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0) / 1_000_000_000
 }
 
+/// A process that did something; it is remembered beyond its end.
+type Doer = Option<Arc<Pid>>;
+
 /// The calling process.
-fn tgid(cx: &dyn Caller) -> i32 {
-    cx.pid()
+fn doer(cx: &dyn Caller) -> Doer {
+    cx.find_pid(cx.pid())
+}
+
+/// What somebody in a PID namespace calls a process; 0 for none or one that cannot be seen.
+fn vnr(doer: &Doer, ns: Option<&PidNamespace>) -> i32 {
+    doer.as_ref().zip(ns).map_or(0, |(pid, ns)| pid.nr_in(ns))
 }

@@ -2,9 +2,10 @@
 
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};
-use crate::{IpcNamespace, IpcPerm, Perm, now, tgid};
+use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
+use pid::PidNamespace;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -53,6 +54,9 @@ struct State {
     perm: Perm,
     messages: VecDeque<Message>,
     removed: bool,
+    /// Who sent and received last; the numbers in `ds` stay 0.
+    sender: Doer,
+    receiver: Doer,
     ds: MsqidDs,
 }
 
@@ -69,9 +73,10 @@ impl Object for Queue {
 }
 
 impl Queue {
-    fn show(&self) -> MsqidDs {
+    fn show(&self, ns: Option<&PidNamespace>) -> MsqidDs {
         let s = self.state.lock();
-        MsqidDs { perm: s.perm.show(), qnum: s.messages.len() as u64, ..s.ds }
+        let (lspid, lrpid) = (vnr(&s.sender, ns), vnr(&s.receiver, ns));
+        MsqidDs { perm: s.perm.show(), qnum: s.messages.len() as u64, lspid, lrpid, ..s.ds }
     }
 }
 
@@ -98,7 +103,8 @@ impl IpcNamespace {
         let l = &self.limits;
         let make = |perm| {
             let ds = MsqidDs { ctime: now(), qbytes: l.msgmnb.load(Relaxed), ..MsqidDs::default() };
-            let state = State { perm, messages: VecDeque::new(), removed: false, ds };
+            let state =
+                State { perm, messages: VecDeque::new(), removed: false, sender: None, receiver: None, ds };
             Ok(Queue { state: Mutex::new(state), wait: WaitQueue::new() })
         };
         let limit = (l.msgmni.load(Relaxed), &l.next_id[1]);
@@ -127,7 +133,7 @@ impl IpcNamespace {
                 return Some(Err(Errno::ENOMEM));
             }
             s.ds.cbytes += len;
-            s.ds.lspid = tgid(cx);
+            s.sender = doer(cx);
             s.ds.stime = now();
             s.messages.extend(m.take());
             Some(Ok(()))
@@ -162,7 +168,7 @@ impl IpcNamespace {
             let mut m = if copy { s.messages.get(at).cloned()? } else { s.messages.remove(at)? };
             if !copy {
                 s.ds.cbytes -= len;
-                s.ds.lrpid = tgid(cx);
+                s.receiver = doer(cx);
                 s.ds.rtime = now();
                 self.msg_bytes.fetch_sub(len + OVERHEAD, Relaxed);
             }
@@ -180,13 +186,13 @@ impl IpcNamespace {
     pub fn msg_stat(&self, cx: &dyn Caller, id: i32) -> Result<MsqidDs> {
         let q = self.msg.lock().find(id)?;
         q.perm().check(cx, READ)?;
-        Ok(q.show())
+        Ok(q.show(cx.pid_ns().as_deref()))
     }
 
     /// MSG_STAT, MSG_STAT_ANY: the whole id and the same.
     pub fn msg_stat_at(&self, cx: &dyn Caller, index: i32, any: bool) -> Result<(i32, MsqidDs)> {
         let q = self.msg.lock().at(cx, index, any)?;
-        Ok((q.perm().id, q.show()))
+        Ok((q.perm().id, q.show(cx.pid_ns().as_deref())))
     }
 
     /// IPC_SET.
@@ -231,7 +237,7 @@ impl IpcNamespace {
         let (mni, max, mnb) = (l.msgmni.load(Relaxed), l.msgmax.load(Relaxed), l.msgmnb.load(Relaxed));
         let t = self.msg.lock();
         let (pool, map, tql) = if usage {
-            let all = || t.iter().map(|(_, q)| q.show());
+            let all = || t.iter().map(|(_, q)| q.show(None));
             (t.len() as u64, all().map(|d| d.qnum).sum(), all().map(|d| d.cbytes).sum())
         } else {
             (mni * mnb / 1024, mnb, mnb)
@@ -239,15 +245,15 @@ impl IpcNamespace {
         ([int(pool), int(map), int(max), int(mnb), int(mni), 16, int(tql), 0xffff], t.highest())
     }
 
-    /// /proc/sysvipc/msg, for somebody who `sees` process ids so.
-    pub fn msg_table(&self, sees: impl Fn(i32) -> i32) -> String {
+    /// /proc/sysvipc/msg, for somebody in this PID namespace.
+    pub fn msg_table(&self, ns: &PidNamespace) -> String {
         let mut out = String::from(
             "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      \
              rtime      ctime\n",
         );
         let all: Vec<_> = self.msg.lock().iter().map(|(_, q)| q.clone()).collect();
         for q in all {
-            let (id, d) = (q.perm().id, q.show());
+            let (id, d) = (q.perm().id, q.show(Some(ns)));
             let p = d.perm;
             let _ = writeln!(
                 out,
@@ -256,8 +262,8 @@ impl IpcNamespace {
                 p.mode,
                 d.cbytes,
                 d.qnum,
-                sees(d.lspid),
-                sees(d.lrpid),
+                d.lspid,
+                d.lrpid,
                 p.uid,
                 p.gid,
                 p.cuid,

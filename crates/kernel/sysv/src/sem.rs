@@ -6,9 +6,10 @@
 
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};
-use crate::{IpcNamespace, IpcPerm, Perm, now, tgid};
+use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
+use pid::Pid;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Write;
@@ -59,10 +60,10 @@ pub struct SemBuf {
 const SEM_UNDO: i16 = 0x1000;
 const NOWAIT: i16 = libc::IPC_NOWAIT as i16;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Sem {
     value: i32,
-    pid: i32,
+    pid: Doer,
 }
 
 struct State {
@@ -93,13 +94,13 @@ impl Object for Set {
 pub struct UndoList {
     namespace: Arc<IpcNamespace>,
     number: u64,
-    pid: i32,
+    pid: Arc<Pid>,
     sets: Mutex<Vec<i32>>,
 }
 
 impl UndoList {
     /// One without adjustments, for a process.
-    pub fn new(namespace: Arc<IpcNamespace>, pid: i32) -> Arc<UndoList> {
+    pub fn new(namespace: Arc<IpcNamespace>, pid: Arc<Pid>) -> Arc<UndoList> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Relaxed);
         Arc::new(UndoList { namespace, number, pid, sets: Mutex::default() })
@@ -111,7 +112,7 @@ impl Drop for UndoList {
         for id in self.sets.get_mut().drain(..) {
             let set = self.namespace.sem.lock().find(id);
             if let Ok(set) = set
-                && set.apply_undo(self.number, self.pid)
+                && set.apply_undo(self.number, &self.pid)
             {
                 self.namespace.undo_bytes.fetch_sub(set.undo_size(), Relaxed);
             }
@@ -128,7 +129,7 @@ impl State {
         &mut self,
         ops: &[SemBuf],
         undo: Option<u64>,
-        pid: i32,
+        pid: Doer,
     ) -> Result<std::result::Result<(), Blocked>> {
         let mut new: HashMap<u16, i32> = HashMap::new();
         let mut adjust: HashMap<u16, i32> = HashMap::new();
@@ -159,7 +160,7 @@ impl State {
         }
         for (n, value) in new {
             if let Some(s) = self.sems.get_mut(usize::from(n)) {
-                *s = Sem { value, pid };
+                *s = Sem { value, pid: pid.clone() };
             }
         }
         if let Some(number) = undo {
@@ -184,11 +185,12 @@ impl Set {
     }
 
     /// True when there were adjustments.
-    fn apply_undo(&self, number: u64, pid: i32) -> bool {
+    fn apply_undo(&self, number: u64, pid: &Arc<Pid>) -> bool {
         let mut s = self.state.lock();
         let Some(list) = s.undo.remove(&number) else { return false };
         for (sem, adjust) in s.sems.iter_mut().zip(list).filter(|(_, a)| *a != 0) {
-            *sem = Sem { value: (sem.value + i32::from(adjust)).clamp(0, MAX_VALUE), pid };
+            let value = (sem.value + i32::from(adjust)).clamp(0, MAX_VALUE);
+            *sem = Sem { value, pid: Some(pid.clone()) };
         }
         s.otime = now();
         drop(s);
@@ -290,7 +292,7 @@ impl IpcNamespace {
             if s.removed {
                 return Some(Err(Errno::EIDRM));
             }
-            match s.attempt(ops, number, tgid(cx)) {
+            match s.attempt(ops, number, doer(cx)) {
                 Err(e) => Some(Err(e)),
                 Ok(Ok(())) => Some(Ok(())),
                 Ok(Err(Blocked(num, zero))) => {
@@ -339,7 +341,7 @@ impl IpcNamespace {
         let waits = |zero| s.waiting.iter().filter(|w| i32::from(w.1) == num && w.2 == zero).count() as i32;
         Ok(match what {
             Ask::Value => sem.value,
-            Ask::Pid => sem.pid,
+            Ask::Pid => vnr(&sem.pid, cx.pid_ns().as_deref()),
             Ask::Increase => waits(false),
             Ask::Zero => waits(true),
         })
@@ -394,10 +396,10 @@ impl IpcNamespace {
         set: &Set,
         values: &[(usize, i32)],
     ) {
-        let pid = tgid(cx);
+        let pid = doer(cx);
         for &(n, value) in values {
             if let Some(x) = s.sems.get_mut(n) {
-                *x = Sem { value, pid };
+                *x = Sem { value, pid: pid.clone() };
             }
             // What was to be undone is settled.
             for u in s.undo.values_mut() {

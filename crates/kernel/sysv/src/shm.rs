@@ -6,9 +6,10 @@
 
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};
-use crate::{IpcNamespace, IpcPerm, Perm, now, tgid};
+use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use parking_lot::Mutex;
+use pid::{Pid, PidNamespace};
 use std::any::Any;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,7 +45,7 @@ struct State {
     atime: i64,
     dtime: i64,
     ctime: i64,
-    lpid: i32,
+    last: Doer,
     /// IPC_RMID was called: it goes with the last who has it attached.
     removed: bool,
     locked: bool,
@@ -60,7 +61,7 @@ impl State {
 /// A segment.
 pub struct Segment {
     size: u64,
-    cpid: i32,
+    creator: Doer,
     file: Arc<OpenFile>,
     state: Mutex<State>,
 }
@@ -72,7 +73,8 @@ impl Object for Segment {
 }
 
 impl Segment {
-    fn show(&self) -> ShmidDs {
+    /// With the processes as somebody in this PID namespace calls them.
+    fn show(&self, ns: Option<&PidNamespace>) -> ShmidDs {
         let s = self.state.lock();
         let mut perm = s.perm.show();
         perm.mode |= if s.removed { DEST } else { 0 } | if s.locked { LOCKED } else { 0 };
@@ -82,8 +84,8 @@ impl Segment {
             atime: s.atime,
             dtime: s.dtime,
             ctime: s.ctime,
-            cpid: self.cpid,
-            lpid: s.lpid,
+            cpid: vnr(&self.creator, ns),
+            lpid: vnr(&s.last, ns),
             nattch: s.nattch(),
             unused: [0; 2],
         }
@@ -104,7 +106,7 @@ impl FileOps for Attached {
     fn map(&self, cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
         self.inner.map(cx, file, req)
     }
-    fn left_mapped(&self, pid: i32) {
+    fn left_mapped(&self, pid: &Arc<Pid>) {
         if let Some(ns) = self.namespace.upgrade() {
             ns.shm_touch(pid, self.id, false);
         }
@@ -166,12 +168,12 @@ impl IpcNamespace {
                     atime: 0,
                     dtime: 0,
                     ctime: now(),
-                    lpid: 0,
+                    last: None,
                     removed: false,
                     locked: false,
                     attached: Vec::new(),
                 };
-                Ok(Segment { size, cpid: tgid(cx), file, state: Mutex::new(state) })
+                Ok(Segment { size, creator: doer(cx), file, state: Mutex::new(state) })
             },
         )
     }
@@ -199,11 +201,11 @@ impl IpcNamespace {
     }
 
     /// A segment was attached (or detached) by the caller.
-    pub fn shm_touch(&self, pid: i32, id: i32, attach: bool) {
+    pub fn shm_touch(&self, pid: &Arc<Pid>, id: i32, attach: bool) {
         let Ok(seg) = self.shm.lock().find(id) else { return };
         let mut s = seg.state.lock();
         *(if attach { &mut s.atime } else { &mut s.dtime }) = now();
-        s.lpid = pid;
+        s.last = Some(pid.clone());
     }
 
     fn shm_detached(&self, id: i32) {
@@ -225,13 +227,13 @@ impl IpcNamespace {
     pub fn shm_stat(&self, cx: &dyn Caller, id: i32) -> Result<ShmidDs> {
         let seg = self.shm.lock().find(id)?;
         seg.perm().check(cx, READ)?;
-        Ok(seg.show())
+        Ok(seg.show(cx.pid_ns().as_deref()))
     }
 
     /// SHM_STAT, SHM_STAT_ANY: the whole id and the same.
     pub fn shm_stat_at(&self, cx: &dyn Caller, index: i32, any: bool) -> Result<(i32, ShmidDs)> {
         let seg = self.shm.lock().at(cx, index, any)?;
-        Ok((seg.perm().id, seg.show()))
+        Ok((seg.perm().id, seg.show(cx.pid_ns().as_deref())))
     }
 
     /// IPC_SET.
@@ -291,15 +293,15 @@ impl IpcNamespace {
         ([t.len() as u64, pages, 0, 0, 0, 0], t.highest())
     }
 
-    /// /proc/sysvipc/shm, for somebody who `sees` process ids so.
-    pub fn shm_table(&self, sees: impl Fn(i32) -> i32) -> String {
+    /// /proc/sysvipc/shm, for somebody in this PID namespace.
+    pub fn shm_table(&self, ns: &PidNamespace) -> String {
         let mut out = String::from(
             "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \
              atime      dtime      ctime                   rss                  swap\n",
         );
         let all: Vec<_> = self.shm.lock().iter().map(|(_, s)| s.clone()).collect();
         for seg in all {
-            let (id, d) = (seg.perm().id, seg.show());
+            let (id, d) = (seg.perm().id, seg.show(Some(ns)));
             let p = d.perm;
             let _ = writeln!(
                 out,
@@ -307,8 +309,8 @@ impl IpcNamespace {
                 p.key,
                 p.mode,
                 d.segsz,
-                sees(d.cpid),
-                sees(d.lpid),
+                d.cpid,
+                d.lpid,
                 d.nattch,
                 p.uid,
                 p.gid,

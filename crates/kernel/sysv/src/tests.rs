@@ -7,7 +7,7 @@ use vfs::Failure;
 use vfs::testing::TestCaller;
 
 fn user(id: u32) -> TestCaller {
-    TestCaller { pid: 7, ..TestCaller::user(id).interrupted() }
+    TestCaller::user(id).with_pid(7).interrupted()
 }
 
 const CREAT: i32 = libc::IPC_CREAT;
@@ -90,33 +90,35 @@ fn all_messages_together_are_bounded() {
 
 #[test]
 fn semaphores_change_together_or_not_at_all() {
-    let ns = namespace();
-    let id = ns.semget(&user(10), IPC_PRIVATE, 3, 0o600).expect("made");
+    let (ns, me) = (namespace(), user(10));
+    let id = ns.semget(&me, IPC_PRIVATE, 3, 0o600).expect("made");
     let op = |num, op, flags| SemBuf { num, op, flags };
     let none = || unreachable!();
-    let r = ns.semop(&user(10), id, &[op(0, 5, 0), op(1, -1, libc::IPC_NOWAIT as i16)], None, none);
+    let r = ns.semop(&me, id, &[op(0, 5, 0), op(1, -1, libc::IPC_NOWAIT as i16)], None, none);
     assert_eq!(r, Err(Failure::Errno(Errno::EAGAIN)));
-    assert_eq!(ns.sem_values(&user(10), id), Ok(vec![0, 0, 0]));
-    assert_eq!(ns.semop(&user(10), id, &[op(0, 5, 0), op(0, -2, 0), op(2, 0, 0)], None, none), Ok(()));
-    assert_eq!(ns.sem_values(&user(10), id), Ok(vec![3, 0, 0]));
-    assert_eq!(ns.semop(&user(10), id, &[op(1, -1, 0)], None, none), Err(Failure::Errno(Errno::EINTR)));
-    assert_eq!(ns.sem_ask(&user(10), id, 1, Ask::Increase), Ok(0));
-    assert_eq!(ns.semop(&user(10), id, &[op(3, 1, 0)], None, none), Err(Failure::Errno(Errno::EFBIG)));
-    assert_eq!(ns.semop(&user(10), id, &[op(0, 32767, 0)], None, none), Err(Failure::Errno(Errno::ERANGE)));
-    assert_eq!(ns.sem_ask(&user(10), id, 0, Ask::Pid), Ok(7));
+    assert_eq!(ns.sem_values(&me, id), Ok(vec![0, 0, 0]));
+    assert_eq!(ns.semop(&me, id, &[op(0, 5, 0), op(0, -2, 0), op(2, 0, 0)], None, none), Ok(()));
+    assert_eq!(ns.sem_values(&me, id), Ok(vec![3, 0, 0]));
+    assert_eq!(ns.semop(&me, id, &[op(1, -1, 0)], None, none), Err(Failure::Errno(Errno::EINTR)));
+    assert_eq!(ns.sem_ask(&me, id, 1, Ask::Increase), Ok(0));
+    assert_eq!(ns.semop(&me, id, &[op(3, 1, 0)], None, none), Err(Failure::Errno(Errno::EFBIG)));
+    assert_eq!(ns.semop(&me, id, &[op(0, 32767, 0)], None, none), Err(Failure::Errno(Errno::ERANGE)));
+    assert_eq!(ns.sem_ask(&me, id, 0, Ask::Pid), Ok(7));
 }
 
 #[test]
 fn what_is_to_be_undone_is() {
-    let ns = namespace();
-    let id = ns.semget(&user(10), IPC_PRIVATE, 2, 0o600).expect("made");
-    let list = UndoList::new(ns.clone(), 9);
+    let (ns, me) = (namespace(), user(10));
+    let id = ns.semget(&me, IPC_PRIVATE, 2, 0o600).expect("made");
+    me.pid_ns.set_last(8);
+    let nine = me.pid_ns.alloc().expect("free");
+    let list = UndoList::new(ns.clone(), Arc::clone(&nine));
     let op = |num, op| SemBuf { num, op, flags: 0x1000 };
-    ns.semop(&user(10), id, &[op(0, 4), op(1, 2)], None, || list.clone()).expect("made");
-    ns.sem_set_value(&user(10), id, 1, 8).expect("set");
+    ns.semop(&me, id, &[op(0, 4), op(1, 2)], None, || list.clone()).expect("made");
+    ns.sem_set_value(&me, id, 1, 8).expect("set");
     drop(list);
-    assert_eq!(ns.sem_values(&user(10), id), Ok(vec![0, 8]));
-    assert_eq!(ns.sem_ask(&user(10), id, 0, Ask::Pid), Ok(9));
+    assert_eq!(ns.sem_values(&me, id), Ok(vec![0, 8]));
+    assert_eq!(ns.sem_ask(&me, id, 0, Ask::Pid), Ok(9));
 }
 
 #[test]
@@ -126,7 +128,7 @@ fn adjustments_are_bounded_and_given_back() {
     let op = [SemBuf { num: 0, op: 1, flags: 0x1000 }];
     let mut lists = Vec::new();
     let end = loop {
-        let list = UndoList::new(ns.clone(), 9);
+        let list = UndoList::new(ns.clone(), Arc::clone(&TestCaller::root().with_pid(9).pid));
         match ns.semop(&user(10), id, &op, None, || list.clone()) {
             Ok(()) => lists.push(list),
             Err(e) => break e,

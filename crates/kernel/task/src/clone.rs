@@ -1,11 +1,11 @@
 //! New threads and processes. See clone(2), fork(2), vfork(2).
 
 use crate::current::{AltStack, Current};
-use crate::pids;
 use crate::result::SysErr;
 use crate::task::{Task, TaskInit, ThreadGroup, VforkGate};
-use crate::tree::Node;
+use crate::tree::{Node, Relations};
 use abi::{Errno, SigSet, Signal};
+use pid::Pid;
 use platform::{Action, Spawn};
 use ranked::Mutex;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Current {
             if s.life.is_over() {
                 return Err(Errno::EAGAIN.into());
             }
-            if a.flags & (libc::CLONE_PARENT as u64) != 0 && pids::is_init(self.task.tgid()) {
+            if a.flags & (libc::CLONE_PARENT as u64) != 0 && self.task.group.is_init() {
                 return Err(Errno::EINVAL.into());
             }
         }
@@ -102,8 +102,11 @@ impl Current {
         let mm = self.mm.clone();
         let ctx = &mut self.ctx;
         let mut child_ctx = mm.exclusive(|| ctx.spawn(how))?;
-        let tid = kernel.tree.lock().alloc_pid(self.task.pids()).ok_or(Errno::EAGAIN)?;
-        let number = pids::number(tid);
+        let nsproxy = self.task.nsproxy();
+        // Threads are in the namespace of their process, children where unshare(2) or setns(2) said.
+        let pid = if thread { self.task.pids().alloc()? } else { nsproxy.pid_for_children.alloc()? };
+        let own_number = pid.own_nr();
+        let number = pid.nr_in(self.task.pids());
         kernel.forks.fetch_add(1, Ordering::Relaxed);
 
         let child_mm = if a.flags & VM != 0 {
@@ -112,13 +115,14 @@ impl Current {
         } else {
             mm.forked(child_ctx.space())
         };
-        let group = if thread { self.task.group.clone() } else { self.new_group(tid, a) };
+        let group = if thread { self.task.group.clone() } else { self.new_group(&pid, a) };
         if !thread && how == Spawn::Thread {
             group.begins_in(&child_mm);
         }
         let fds = if a.flags & FILES != 0 { self.fds() } else { self.fd_table.fork_copy() };
         let task = Task::new(TaskInit {
-            tid,
+            pid,
+            nsproxy,
             group: group.clone(),
             creds: Creds::into_inner(self.task.creds()),
             mm: child_mm.clone(),
@@ -147,7 +151,7 @@ impl Current {
             r.fs_base = a.tls;
         }
         if a.flags & (libc::CLONE_CHILD_SETTID as u64) != 0 {
-            child_ctx.queue(Action::Write { addr: a.child_tid, data: number.to_le_bytes().to_vec() });
+            child_ctx.queue(Action::Write { addr: a.child_tid, data: own_number.to_le_bytes().to_vec() });
         }
         let keep_altstack = a.flags & (VM | VFORK) != VM;
         let child = Current {
@@ -208,7 +212,7 @@ impl Current {
         if mine >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
     }
 
-    fn new_group(&self, tgid: i32, a: &CloneArgs) -> Arc<ThreadGroup> {
+    fn new_group(&self, pid: &Arc<Pid>, a: &CloneArgs) -> Arc<ThreadGroup> {
         let old = &self.task.group;
         let handlers = if a.flags & SIGHAND != 0 {
             old.handlers()
@@ -220,7 +224,7 @@ impl Current {
             Arc::new(Mutex::new(h))
         };
         let g =
-            ThreadGroup::new(old.kernel.clone(), old.container.clone(), tgid, handlers, *old.rlimits.lock());
+            ThreadGroup::new(old.kernel.clone(), old.container.clone(), pid, handlers, *old.rlimits.lock());
         g.personality.store(old.personality.load(Ordering::Relaxed), Ordering::Relaxed);
         g.oom_score_adj.store(old.oom_score_adj.load(Ordering::Relaxed), Ordering::Relaxed);
         g
@@ -233,14 +237,10 @@ impl Current {
         t.timer_slack.store(me.timer_slack.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile, or another one got the same id,
-    /// as setting ns_last_pid in between can bring about.
+    /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile.
     fn register(&self, task: &Arc<Task>, thread: bool, a: &CloneArgs) -> Result<(), Errno> {
         let kernel = self.kernel();
         let mut t = kernel.tree.lock();
-        if t.tasks.contains_key(&task.tid()) || t.nodes.contains_key(&task.tid()) {
-            return Err(Errno::EAGAIN);
-        }
         {
             let mut s = task.group.signals.lock();
             if s.life.is_over() || s.exec_by.is_some() {
@@ -262,33 +262,22 @@ impl Current {
             return Ok(());
         }
         let me = self.task.tgid();
-        let (mut parent, mut parent_tid) = (me, self.task.tid());
-        let (pgid, sid, grandparent) = t.nodes.get(&me).map_or((0, 0, 0), |n| (n.pgid, n.sid, n.parent));
-        let mut exit_signal = a.exit_signal as i32;
+        let own = t.nodes.get(&me).ok_or(Errno::EAGAIN)?;
+        let mut relations = Relations {
+            parent: me,
+            parent_tid: self.task.tid(),
+            pgrp: own.pgrp.clone(),
+            session: own.session.clone(),
+            exit_signal: a.exit_signal as i32,
+        };
         if a.flags & (libc::CLONE_PARENT as u64) != 0 {
-            parent = grandparent;
-            parent_tid = 0;
-            exit_signal = t.nodes.get(&me).map_or(Signal::SIGCHLD.raw(), |n| n.exit_signal);
+            relations =
+                Relations { parent: own.parent, parent_tid: 0, exit_signal: own.exit_signal, ..relations };
         }
-        let tgid = task.tgid();
-        t.nodes.insert(
-            tgid,
-            Node {
-                group: task.group.clone(),
-                parent,
-                parent_tid,
-                children: Vec::new(),
-                pgid,
-                sid,
-                exit_signal,
-                zombie: None,
-                leader: None,
-                stop_report: None,
-                cont_report: false,
-            },
-        );
+        let parent = relations.parent;
+        t.nodes.insert(task.tgid(), Node::new(task.group.clone(), task.group.pid.attach(), relations));
         if let Some(p) = t.nodes.get_mut(&parent) {
-            p.children.push(tgid);
+            p.children.push(task.tgid());
         }
         Ok(())
     }
@@ -314,12 +303,14 @@ impl Current {
         ctx: Box<dyn platform::Context>,
         mm: Arc<mm::Mm>,
         group: Arc<ThreadGroup>,
+        pid: pid::Attached,
         creds: Credentials,
         fds: Arc<vfs::FdTable>,
         fs: Arc<vfs::FsContext>,
     ) -> Current {
         let task = Task::new(TaskInit {
-            tid: group.tgid,
+            pid: pid.clone(),
+            nsproxy: group.container.namespaces.clone(),
             group: group.clone(),
             creds: Arc::new(creds),
             mm: mm.clone(),
@@ -333,23 +324,14 @@ impl Current {
         let mut t = group.kernel.tree.lock();
         group.signals.lock().add(task.clone());
         t.tasks.insert(task.tid(), task.clone());
-        let tgid = group.tgid;
-        t.nodes.insert(
-            tgid,
-            Node {
-                group: group.clone(),
-                parent: 0,
-                parent_tid: 0,
-                children: Vec::new(),
-                pgid: tgid,
-                sid: tgid,
-                exit_signal: Signal::SIGCHLD.raw(),
-                zombie: None,
-                leader: None,
-                stop_report: None,
-                cont_report: false,
-            },
-        );
+        let relations = Relations {
+            parent: 0,
+            parent_tid: 0,
+            pgrp: pid.clone(),
+            session: pid.clone(),
+            exit_signal: Signal::SIGCHLD.raw(),
+        };
+        t.nodes.insert(task.tgid(), Node::new(group.clone(), pid, relations));
         drop(t);
         Current {
             task,

@@ -4,14 +4,18 @@ use crate::current::Current;
 use crate::groups::Groups;
 use crate::kernel::{Kernel, SI_HOST, Uts};
 use crate::limits::Limits;
-use crate::pids;
+use crate::nsproxy::{NsProxy, UtsNamespace};
 use abi::{Errno, PAGE_SIZE, Result, SigInfo, Signal};
 use parking_lot::{Condvar, Mutex as Leaf};
+use pid::PidNamespace;
 use platform::{Action, Context, Platform};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
+
+/// Most containers of a sandbox.
+const MOST: usize = 512;
 
 /// How long the tasks of a container may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,10 +26,8 @@ pub type IdMaps = [Vec<(u32, u32, u32)>; 2];
 /// A container. It is forgotten with the last of its processes.
 pub struct Container {
     index: u32,
-    /// Whose pid namespace its processes are in, if that is not its own.
-    joined: Option<Arc<Container>>,
-    /// Host and domain name, which may be another container's as well.
-    pub uts: Arc<Leaf<Uts>>,
+    /// The namespaces of its first process.
+    pub namespaces: Arc<NsProxy>,
     /// Root and mounts as it began.
     pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
     /// Lines of /proc/PID/uid_map and gid_map: first id inside, first outside, how many.
@@ -43,27 +45,10 @@ pub struct Container {
 }
 
 impl Container {
-    /// Changes the host or domain name, and tells who waits for that.
-    pub fn rename(&self, change: impl FnOnce(&mut Uts)) {
-        let changed = {
-            let mut uts = self.uts.lock();
-            change(&mut uts);
-            uts.version += 1;
-            uts.changed.clone()
-        };
-        changed.notify(wait::Events::READABLE | wait::Events::ERR | wait::Events::PRI);
-    }
-
-    fn new(
-        index: u32,
-        joined: Option<Arc<Container>>,
-        uts: Arc<Leaf<Uts>>,
-        sandbox_limits: Arc<Limits>,
-    ) -> Arc<Container> {
+    fn new(index: u32, namespaces: Arc<NsProxy>, sandbox_limits: Arc<Limits>) -> Arc<Container> {
         Arc::new(Container {
             index,
-            joined,
-            uts,
+            namespaces,
             root_fs: Leaf::new(None),
             id_maps: OnceLock::new(),
             task_limit: AtomicU64::new(u64::MAX),
@@ -82,9 +67,9 @@ impl Container {
         self.index
     }
 
-    /// The pid namespace of its processes.
-    pub fn pids(&self) -> u32 {
-        self.joined.as_ref().map_or(self.index, |c| c.pids())
+    /// The PID namespace of its processes.
+    pub fn pids(&self) -> &Arc<PidNamespace> {
+        &self.namespaces.pid_for_children
     }
 
     /// Its first process; 0 while there is none.
@@ -179,8 +164,8 @@ pub(crate) struct Containers(Leaf<Vec<Weak<Container>>>);
 
 impl Containers {
     /// The first container, whose index is 0.
-    pub(crate) fn first(uts: Uts, limits: Limits) -> (Arc<Container>, Self) {
-        let first = Container::new(0, None, Arc::new(Leaf::new(uts)), Arc::new(limits));
+    pub(crate) fn first(namespaces: NsProxy, limits: Limits) -> (Arc<Container>, Self) {
+        let first = Container::new(0, Arc::new(namespaces), Arc::new(limits));
         let all = Self(Leaf::new(vec![Arc::downgrade(&first)]));
         (first, all)
     }
@@ -212,26 +197,37 @@ impl Current {
 }
 
 impl Kernel {
-    /// A further container. It joins the pid namespace of `joined`, or has its own. `None` when there are too many.
+    /// A further container. It shares the PID and UTS namespaces of other containers where those are given, and has namespaces of
+    /// its own otherwise, with the names `uts`. `None` when there are too many.
     pub fn new_container(
         &self,
-        joined: Option<Arc<Container>>,
-        uts: Arc<Leaf<Uts>>,
+        pids_of: Option<&Container>,
+        uts_of: Option<&Container>,
+        uts: Uts,
     ) -> Option<Arc<Container>> {
         let mut all = self.containers.0.lock();
-        // An index is free once nothing refers to the container, and so to none of its ids.
+        // An index is free once nothing refers to the container.
         let free = all.iter().skip(1).position(|c| c.strong_count() == 0).map(|n| n + 1);
         let index = free.unwrap_or(all.len());
-        if index as u32 >= pids::NAMESPACES {
+        if index >= MOST {
             return None;
         }
-        let new = Container::new(index as u32, joined, uts, self.first.limits().clone());
+        let namespaces = NsProxy {
+            uts: match uts_of {
+                Some(other) => other.namespaces.uts.clone(),
+                None => UtsNamespace::new(self.inums.next(), uts),
+            },
+            pid_for_children: match pids_of {
+                Some(other) => other.pids().clone(),
+                None => self.pids.child(self.inums.next()).ok()?,
+            },
+            ..NsProxy::clone(&self.first.namespaces)
+        };
+        let new = Container::new(index as u32, Arc::new(namespaces), self.first.limits().clone());
         match all.get_mut(index) {
             Some(slot) => *slot = Arc::downgrade(&new),
             None => all.push(Arc::downgrade(&new)),
         }
-        drop(all);
-        self.tree.lock().forget_last_pid(index as u32);
         Some(new)
     }
 

@@ -2,11 +2,12 @@
 //! lookups, and the state only the thread itself touches.
 
 use crate::kernel::Kernel;
-use crate::pids;
 use crate::result::{Restart, SysErr, SysResult};
 use crate::task::{Task, ThreadGroup};
+use crate::tree::Node;
 use abi::{Errno, PATH_MAX, Result, SigInfo, SigSet, Signal};
 use mm::Mm;
+use pid::{Pid, PidNamespace};
 use platform::Context;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -83,12 +84,12 @@ impl Current {
 
     /// The thread that the caller calls by this number.
     pub fn find_task(&self, number: i32) -> Option<Arc<Task>> {
-        self.kernel().task(self.means(number))
+        self.kernel().task(self.find_vpid(number))
     }
 
     /// The process that the caller calls by this number, zombies included.
     pub fn find_group(&self, number: i32) -> Option<Arc<ThreadGroup>> {
-        self.kernel().group(self.means(number))
+        self.kernel().group(self.find_vpid(number))
     }
 
     /// Tells the platform what it may answer by itself.
@@ -349,22 +350,25 @@ impl Caller for TaskCaller {
         self.0.tid()
     }
     fn pgid(&self) -> i32 {
-        self.0.kernel().tree.lock().nodes.get(&self.0.tgid()).map_or(0, |n| n.pgid)
+        self.0.kernel().tree.lock().nodes.get(&self.0.tgid()).map_or(0, Node::pgid)
     }
     fn sid(&self) -> i32 {
-        self.0.kernel().tree.lock().nodes.get(&self.0.tgid()).map_or(0, |n| n.sid)
+        self.0.kernel().tree.lock().nodes.get(&self.0.tgid()).map_or(0, Node::sid)
     }
-    fn sees(&self, id: i32) -> i32 {
-        pids::seen(self.0.pids(), id)
+    fn pid_ns(&self) -> Option<Arc<PidNamespace>> {
+        Some(self.0.pids().clone())
     }
-    fn means(&self, number: i32) -> i32 {
-        pids::id(self.0.pids(), number)
+    fn find_pid(&self, nr: i32) -> Option<Arc<Pid>> {
+        if nr == self.0.tgid() {
+            return Some(self.0.group.pid.clone());
+        }
+        self.0.kernel().pids.find(nr)
     }
     fn rlimit(&self, resource: i32) -> u64 {
         self.0.group.rlimit(resource)
     }
     fn raise(&self, sig: Signal) {
-        let info = SigInfo::user(sig, libc::SI_USER, pids::number(self.0.tgid()), self.0.creds().uid);
+        let info = SigInfo::user(sig, libc::SI_USER, self.0.group.pid.own_nr(), self.0.creds().uid);
         let _ = self.0.send(info);
     }
     fn umask(&self) -> u32 {
@@ -397,11 +401,14 @@ impl Caller for Current {
     fn sid(&self) -> i32 {
         self.caller().sid()
     }
-    fn sees(&self, id: i32) -> i32 {
-        pids::seen(self.task.pids(), id)
+    fn pid_ns(&self) -> Option<Arc<PidNamespace>> {
+        Some(self.task.pids().clone())
     }
-    fn means(&self, number: i32) -> i32 {
-        pids::id(self.task.pids(), number)
+    fn find_pid(&self, nr: i32) -> Option<Arc<Pid>> {
+        if nr == self.task.tgid() {
+            return Some(self.task.group.pid.clone());
+        }
+        self.task.kernel().pids.find(nr)
     }
     fn rlimit(&self, resource: i32) -> u64 {
         self.task.group.rlimit(resource)

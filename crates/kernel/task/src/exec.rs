@@ -467,7 +467,9 @@ impl Current {
         if me != g.tgid {
             let mut t = self.kernel().tree.lock();
             t.tasks.remove(&me);
-            self.task.set_tid(g.tgid);
+            if let Some(n) = t.nodes.get(&g.tgid) {
+                self.task.set_pid(n.pid.clone());
+            }
             t.tasks.insert(g.tgid, self.task.clone());
             t.leader_replaced(g.tgid);
         }

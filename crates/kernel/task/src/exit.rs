@@ -2,7 +2,6 @@
 
 use crate::current::Current;
 use crate::io_counts::add_io;
-use crate::pids;
 use crate::signal::SIG_IGN;
 use crate::task::{Departure, Task, ThreadGroup, Usage};
 use crate::tree::{Leader, Node, Tree, Zombie};
@@ -143,6 +142,7 @@ fn depart(task: &Arc<Task>, own_status: i32) -> Departure {
         t.tasks.remove(&tid);
         let creds = Creds::into_inner(task.creds());
         t.leader_left(tid, Leader { scheduling: task.scheduling.clone(), creds });
+        task.release_pid();
     }
     departure
 }
@@ -163,7 +163,7 @@ pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm, ending: bool) -> u
     group.usage.lock().utime += ns;
     group.not_ours.store(0, Ordering::Relaxed);
     if left.none {
-        mm.forget_mappings(group.tgid);
+        mm.forget_mappings(&group.pid);
     } else {
         mm.users.take(ns);
     }
@@ -234,21 +234,21 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
         n.zombie = Some(Zombie { status, uid, usage, comm: task.comm() });
         n.stop_report = None;
         n.cont_report = false;
-        let (pgid, sid, parent) = (n.pgid, n.sid, n.parent);
+        let (pgid, sid, parent) = (n.pgid(), n.sid(), n.parent);
         let children = std::mem::take(&mut n.children);
         let reaper = t.reaper_of(tgid);
         // Who leaves can orphan its own group, if it was the link to its parent's, and the groups of
         // its children, if it was their link.
         let mut groups = Vec::new();
-        if t.nodes.get(&parent).is_some_and(|p| p.pgid != pgid && p.sid == sid) {
+        if t.nodes.get(&parent).is_some_and(|p| p.pgid() != pgid && p.sid() == sid) {
             groups.push(pgid);
         }
         for &child in &children {
             let Some(cn) = t.nodes.get_mut(&child) else { continue };
             cn.parent = reaper;
             cn.exit_signal = Signal::SIGCHLD.raw();
-            if cn.pgid != pgid && cn.sid == sid {
-                groups.push(cn.pgid);
+            if cn.pgid() != pgid && cn.sid() == sid {
+                groups.push(cn.pgid());
             }
             let cg = cn.group.clone();
             for th in &cg.signals.lock().threads {
@@ -263,14 +263,14 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
             } else if let Some(th) = cg.any_thread()
                 && let Some(sig) = Signal::new(th.pdeathsig.load(Ordering::Relaxed))
             {
-                signals.push((cg.clone(), SigInfo::user(sig, libc::SI_USER, pids::number(tgid), uid)));
+                signals.push((cg.clone(), SigInfo::user(sig, libc::SI_USER, group.pid_for(&cg), uid)));
             }
         }
         groups.sort_unstable();
         groups.dedup();
         for g in groups {
             if t.is_orphaned(g, Some(tgid)) && t.has_stopped(g) {
-                for n in t.nodes.values().filter(|n| n.pgid == g && n.zombie.is_none()) {
+                for n in t.nodes.values().filter(|n| n.pgid() == g && n.zombie.is_none()) {
                     for s in [Signal::SIGHUP, Signal::SIGCONT] {
                         signals.push((n.group.clone(), SigInfo::new(s, libc::SI_KERNEL)));
                     }
@@ -288,8 +288,9 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
         g.child_wait.notify(Events::IN);
     }
     let kill = SigInfo::new(Signal::SIGKILL, crate::kernel::SI_HOST);
-    if pids::is_init(tgid) {
-        let mine = |n: &&Node| pids::namespace(n.group.tgid) == pids::namespace(tgid);
+    if group.is_init() {
+        // With init go all of its namespace, and those of the namespaces inside.
+        let mine = |n: &&Node| group.pid.ns().is_some_and(|ns| n.pid.nr_in(ns) > 0);
         let others: Vec<_> =
             kernel.tree.lock().nodes.values().filter(mine).map(|n| n.group.clone()).collect();
         for g in others {
@@ -325,7 +326,7 @@ fn report_exit(
             let tick = 10_000_000;
             let mut info = SigInfo::child(
                 code,
-                pids::number(tgid),
+                n.group.pid_for(&pg),
                 z.uid,
                 st,
                 z.usage.utime / tick,

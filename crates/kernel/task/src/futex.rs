@@ -54,7 +54,7 @@ fn release_one(c: &mut Current, addr: u64, pi: bool, pending: bool) {
             c.ctx.queue(Action::StoreAndWake { addr, value: None, wake: 1 });
             return;
         }
-        if word & TID_MASK != crate::pids::number(c.task.tid()) as u32 {
+        if word & TID_MASK != c.task.own_tid() as u32 {
             return;
         }
         // A waiter may announce itself meanwhile.

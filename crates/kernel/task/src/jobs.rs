@@ -13,12 +13,12 @@ impl Current {
     pub fn setsid(&self) -> Result<i32> {
         let me = self.task.tgid();
         let mut t = self.kernel().tree.lock();
-        if t.nodes.values().any(|n| n.pgid == me) {
+        if t.nodes.values().any(|n| n.pgid() == me) {
             return Err(Errno::EPERM);
         }
         let n = t.nodes.get_mut(&me).ok_or(Errno::ESRCH)?;
-        n.sid = me;
-        n.pgid = me;
+        n.session = n.pid.clone();
+        n.pgrp = n.pid.clone();
         Ok(me)
     }
 
@@ -28,27 +28,28 @@ impl Current {
         let pid = if pid == 0 { me } else { pid };
         let pgid = if pgid == 0 { pid } else { pgid };
         let mut t = self.kernel().tree.lock();
-        let my_sid = t.nodes.get(&me).ok_or(Errno::ESRCH)?.sid;
+        let my_sid = t.nodes.get(&me).ok_or(Errno::ESRCH)?.sid();
         let n = t.nodes.get(&pid).ok_or(Errno::ESRCH)?;
         if pid != me {
             if n.parent != me {
                 return Err(Errno::ESRCH);
             }
-            if n.sid != my_sid {
+            if n.sid() != my_sid {
                 return Err(Errno::EPERM);
             }
             if n.group.has_execed.load(Ordering::Relaxed) {
                 return Err(Errno::EACCES);
             }
         }
-        if n.sid == pid {
+        if n.sid() == pid {
             return Err(Errno::EPERM);
         }
         if pgid != pid && !t.pgrp_in_session(pgid, my_sid) {
             return Err(Errno::EPERM);
         }
+        let group = self.kernel().pids.find(pgid).ok_or(Errno::EPERM)?.attach();
         if let Some(n) = t.nodes.get_mut(&pid) {
-            n.pgid = pgid;
+            n.pgrp = group;
         }
         Ok(())
     }
@@ -58,7 +59,7 @@ impl Current {
 pub(crate) fn session_leader_left(kernel: &Arc<Kernel>, tgid: i32) {
     let tty = {
         let mut t = kernel.tree.lock();
-        let leads = t.nodes.get(&tgid).is_some_and(|n| n.sid == tgid);
+        let leads = t.nodes.get(&tgid).is_some_and(|n| n.sid() == tgid);
         if leads { t.terminals.remove(&tgid) } else { None }
     };
     if let Some(tty) = tty {
@@ -98,7 +99,7 @@ impl JobControl for Jobs {
     fn session_of(&self, pgid: i32) -> Option<i32> {
         let k = self.kernel()?;
         let t = k.tree.lock();
-        t.nodes.values().find(|n| n.pgid == pgid).map(|n| n.sid)
+        t.nodes.values().find(|n| n.pgid() == pgid).map(|n| n.sid())
     }
     fn is_orphaned(&self, pgid: i32) -> bool {
         self.kernel().is_some_and(|k| k.tree.lock().is_orphaned(pgid, None))

@@ -3,20 +3,20 @@
 use crate::container::{Container, Containers};
 use crate::current::Current;
 use crate::limits::Limits;
-use crate::pids;
+use crate::nsproxy::{Identity, Inums, Ipc, NsProxy, UtsNamespace, inum};
 use crate::signal::SIG_IGN;
 use crate::task::{Task, ThreadGroup};
 use crate::tree::{Node, Tree};
 use abi::{SigInfo, Signal};
 use ipc::timer::{TimerHandle, TimerService};
 use parking_lot::{Condvar, Mutex as Leaf};
+use pid::PidNamespace;
 use platform::{AddressSpace, Platform};
 use ranked::{Mutex, rank};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use sysv::IpcNamespace;
 use wait::{Events, WaitQueue};
 
 /// si_code of signals that come from outside the sandbox; even pid 1 takes them.
@@ -107,18 +107,16 @@ pub struct Kernel {
     pub usage_wanted: AtomicBool,
     /// Queued signals and timers of each user.
     pub queued: Arc<crate::charge::Queues>,
-    /// POSIX message queues.
-    pub mqueue: Arc<mqueue::Mqueues>,
-    /// System V IPC.
-    pub ipc: Arc<IpcNamespace>,
+    /// The sandbox's own PID namespace: every process has a number in it.
+    pub pids: Arc<PidNamespace>,
+    /// Numbers of namespaces.
+    pub inums: Inums,
     /// Where content of files in memory lives that programs map.
     pub memory: Arc<tmpfs::MemFiles>,
     /// Files of memfd_create(2) and its like.
     pub memfds: Arc<tmpfs::Memfds>,
     /// Protocol families of socket(2).
     pub families: socket::Families,
-    /// The network namespace.
-    pub net: Arc<socket::NetNamespace>,
     /// What the file layer shares.
     pub vfs: Arc<vfs::Vfs>,
     /// Priority-inheritance futexes that somebody waits for.
@@ -171,7 +169,16 @@ impl Kernel {
         let Parts { platform, calls, uts, limits, families, net, memory } = parts;
         let memfds = tmpfs::Memfds::new(&memory);
         let quotas = vfs::Quotas::new(limits.memory());
-        let (first, containers) = Containers::first(uts, limits);
+        let pids = PidNamespace::root(inum::HIDDEN);
+        let namespaces = NsProxy {
+            uts: UtsNamespace::new(inum::UTS, uts),
+            ipc: Ipc::new(inum::IPC, &memfds),
+            net,
+            pid_for_children: pids.child(inum::PID).unwrap_or_else(|_| pids.clone()),
+            cgroup: Identity { inum: inum::CGROUP },
+            time: Identity { inum: inum::TIME },
+        };
+        let (first, containers) = Containers::first(namespaces, limits);
         Arc::new(Kernel {
             platform,
             calls,
@@ -185,12 +192,11 @@ impl Kernel {
             sysctls: Leaf::default(),
             usage_wanted: AtomicBool::new(false),
             queued: Arc::default(),
-            mqueue: mqueue::Mqueues::new(),
-            ipc: IpcNamespace::new(memfds.clone()),
+            pids,
+            inums: Inums::default(),
             memory,
             memfds,
             families,
-            net,
             vfs: vfs::Vfs::new(quotas),
             pi: crate::pi::PiTable::default(),
             most_tasks: AtomicU64::new(TASK_BOUND),
@@ -235,7 +241,7 @@ impl Kernel {
     pub fn signal_pgrp(&self, pgid: i32, info: SigInfo) -> bool {
         let members: Vec<_> = {
             let t = self.tree.lock();
-            t.nodes.values().filter(|n| n.pgid == pgid).map(|n| n.group.clone()).collect()
+            t.nodes.values().filter(|n| n.pgid() == pgid).map(|n| n.group.clone()).collect()
         };
         for g in &members {
             let _ = g.send(info);
@@ -339,7 +345,7 @@ impl Tree {
         let act = p.group.handlers().lock().get(Signal::SIGCHLD);
         if act.handler != SIG_IGN && act.flags & libc::SA_NOCLDSTOP as u64 == 0 {
             let uid = n.uid();
-            let _ = p.group.send(SigInfo::child(code, pids::number(tgid), uid, status, 0, 0));
+            let _ = p.group.send(SigInfo::child(code, n.group.pid_for(&p.group), uid, status, 0, 0));
         }
         p.group.child_wait.notify(Events::IN);
     }

@@ -10,12 +10,12 @@
 
 use crate::current::Current;
 use crate::kernel::Kernel;
-use crate::pids;
 use crate::result::{Restart, SysErr};
 use crate::task::Task;
 use abi::{Errno, Result};
 use mm::VmaKind;
 use parking_lot::{Mutex as Leaf, MutexGuard};
+use pid::PidNamespace;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -182,8 +182,8 @@ impl Waiter {
 }
 
 impl Kernel {
-    fn owner_of(&self, namespace: u32, word: u32) -> Option<Arc<Task>> {
-        self.task(pids::id(namespace, (word & TID_MASK) as i32))
+    fn owner_of(&self, ns: &PidNamespace, word: u32) -> Option<Arc<Task>> {
+        self.task(ns.find((word & TID_MASK) as i32)?.nr())
     }
 }
 
@@ -222,7 +222,7 @@ impl Current {
         w: &Arc<Waiter>,
         try_only: bool,
     ) -> Result<Step> {
-        let tid = pids::number(w.task.tid()) as u32;
+        let tid = w.task.own_tid() as u32;
         let busy = !s.waiters.is_empty() || s.handover;
         let mine = if busy { tid | WAITERS } else { tid };
         let found = self.ctx.compare_exchange(addr, 0, mine)?;
@@ -262,7 +262,7 @@ impl Current {
             if try_only {
                 return Err(Errno::EAGAIN);
             }
-            let owner = entry.owner.lock().as_ref().map_or(0, |t| pids::number(t.tid()) as u32);
+            let owner = entry.owner.lock().as_ref().map_or(0, |t| t.own_tid() as u32);
             if !s.handover && found & TID_MASK != owner && found & OWNER_DIED == 0 {
                 return Err(Errno::EINVAL);
             }
@@ -359,7 +359,7 @@ impl Current {
     /// The owner died: the word still names it.
     fn pi_write_owner(&mut self, addr: u64, w: &Arc<Waiter>) {
         let Some(entry) = w.entry.lock().clone() else { return };
-        let tid = pids::number(self.task.tid()) as u32;
+        let tid = self.task.own_tid() as u32;
         let mut s = entry.state.lock();
         for _ in 0..MAX_TRIES {
             let Ok(word) = self.futex_word(addr) else { break };
@@ -380,7 +380,7 @@ impl Current {
     /// FUTEX_UNLOCK_PI.
     pub fn pi_unlock(&mut self, addr: u64, key: Key) -> Result<(), SysErr> {
         let kernel = self.kernel().clone();
-        let tid = pids::number(self.task.tid()) as u32;
+        let tid = self.task.own_tid() as u32;
         loop {
             let word = self.futex_word(addr)?;
             if word & TID_MASK != tid {
@@ -405,8 +405,7 @@ impl Current {
     fn pi_release(&mut self, entry: &Arc<Entry>, s: &mut State, addr: u64, word: u32) -> Result<bool> {
         match Entry::next(s) {
             Some(next) => {
-                let found =
-                    self.ctx.compare_exchange(addr, word, pids::number(next.task.tid()) as u32 | WAITERS)?;
+                let found = self.ctx.compare_exchange(addr, word, next.task.own_tid() as u32 | WAITERS)?;
                 if found == word {
                     entry.grant(s, &next, GRANTED);
                 } else if found & TID_MASK != word & TID_MASK {

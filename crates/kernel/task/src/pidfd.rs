@@ -76,7 +76,8 @@ impl FileOps for PidFd {
         Some("anon_inode:[pidfd]".into())
     }
     fn fdinfo(&self) -> String {
-        let shown = if self.state() == State::Reaped { -1 } else { crate::pids::number(self.id()) };
+        let nr = || self.group.kernel.pids.find(self.id()).map_or(-1, |pid| pid.own_nr());
+        let shown = if self.state() == State::Reaped { -1 } else { nr() };
         format!("Pid:\t{shown}\nNSpid:\t{shown}\n")
     }
 }

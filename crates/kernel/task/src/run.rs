@@ -250,7 +250,7 @@ fn handle_pending(c: &mut Current) -> Flow {
             SIG_DFL => match default_action(sig) {
                 DefaultAction::Ignore | DefaultAction::Continue => continue,
                 // It was blocked when it was sent, else it had been dropped then.
-                _ if info.code <= 0 && crate::pids::is_init(c.task.group.tgid) => continue,
+                _ if info.code <= 0 && c.task.group.is_init() => continue,
                 DefaultAction::Stop => stop(c, sig),
                 DefaultAction::Terminate | DefaultAction::Core => die(c, sig),
             },
@@ -301,7 +301,7 @@ fn stop(c: &mut Current, sig: Signal) {
     let g = &c.task.group;
     if sig != Signal::SIGSTOP {
         let t = c.kernel().tree.lock();
-        let orphaned = t.nodes.get(&g.tgid).is_some_and(|n| t.is_orphaned(n.pgid, None));
+        let orphaned = t.nodes.get(&g.tgid).is_some_and(|n| t.is_orphaned(n.pgid(), None));
         if orphaned {
             return;
         }

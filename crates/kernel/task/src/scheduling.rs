@@ -90,7 +90,7 @@ impl Current {
         if number == 0 {
             return Some(Holder::from(&self.task));
         }
-        let id = self.means(number);
+        let id = self.find_vpid(number);
         let t = self.kernel().tree.lock();
         match t.tasks.get(&id) {
             Some(task) => Some(Holder::from(task)),

@@ -114,7 +114,7 @@ impl Current {
                     _ => false,
                 };
                 if !part {
-                    return Err(InstallError::Diverged(crate::pids::number(t.tid())));
+                    return Err(InstallError::Diverged(t.own_tid()));
                 }
             }
             me.seccomp.set_chain(chain.clone());

@@ -1,7 +1,6 @@
 //! Making signals pending. See kill(2), tgkill(2), signal(7).
 
 use crate::charge::Charge;
-use crate::pids;
 use crate::posix_timers::Expiry;
 use crate::signal::STOP_SIGNALS;
 use crate::task::{Life, Signals, Task, ThreadGroup};
@@ -70,7 +69,7 @@ fn send_with(
         }
         if sig == Signal::SIGKILL {
             // Init is safe from its own namespace, and from itself.
-            if pids::is_init(group.tgid) && info.code <= 0 {
+            if group.is_init() && info.code <= 0 {
                 return Ok(());
             }
             kill_group(group, &mut s, Signal::SIGKILL.raw());
@@ -108,7 +107,7 @@ fn is_dropped(group: &ThreadGroup, s: &Signals, to: Option<&Task>, sig: Signal, 
         None => s.threads.iter().all(|t| t.blocked().has(sig)),
     };
     let forced = info.code > 0 && to.is_some();
-    let init_immune = pids::is_init(group.tgid)
+    let init_immune = group.is_init()
         && group.handlers().lock().get(sig).handler == crate::signal::SIG_DFL
         && !forced
         && !blocked

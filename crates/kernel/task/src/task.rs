@@ -3,8 +3,8 @@
 use crate::container::Container;
 use crate::io_counts::{IoCounts, IoTotals};
 use crate::kernel::Kernel;
+use crate::nsproxy::NsProxy;
 use crate::pending::Pending;
-use crate::pids;
 use crate::scheduling::Scheduling;
 use crate::seccomp::Seccomp;
 use crate::signal::Handlers;
@@ -13,6 +13,7 @@ use abi::{Result, SigInfo, SigSet, Signal};
 use arc_swap::ArcSwap;
 use mm::Mm;
 use parking_lot::{Mutex as Leaf, RwLock};
+use pid::{Attached, Pid, PidNamespace};
 use platform::{Interrupt, Word};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
@@ -28,7 +29,13 @@ pub const PENDING: u8 = rank::SIGNALS + 2;
 
 /// A guest thread.
 pub struct Task {
+    /// Numbers in the sandbox's own PID namespace and in the thread's.
     tid: AtomicI32,
+    own_tid: AtomicI32,
+    /// Taken as long as the thread is in the tables.
+    pid: Leaf<Option<Attached>>,
+    /// Its namespaces.
+    nsproxy: ArcSwap<NsProxy>,
     /// The process it belongs to.
     pub group: Arc<ThreadGroup>,
     creds: ArcSwap<Credentials>,
@@ -109,8 +116,10 @@ impl VforkGate {
 
 /// What a thread starts with.
 pub struct TaskInit {
-    /// Thread id.
-    pub tid: i32,
+    /// Thread ID.
+    pub pid: Attached,
+    /// Namespaces.
+    pub nsproxy: Arc<NsProxy>,
     /// Its process.
     pub group: Arc<ThreadGroup>,
     /// Credentials.
@@ -143,7 +152,10 @@ impl Task {
     /// A thread that is not in any table yet.
     pub fn new(i: TaskInit) -> Arc<Task> {
         Arc::new(Task {
-            tid: AtomicI32::new(i.tid),
+            tid: AtomicI32::new(i.pid.nr()),
+            own_tid: AtomicI32::new(i.pid.own_nr()),
+            pid: Leaf::new(Some(i.pid)),
+            nsproxy: ArcSwap::new(i.nsproxy),
             group: i.group,
             creds: ArcSwap::new(i.creds),
             mm: RwLock::new(i.mm),
@@ -185,17 +197,37 @@ impl Task {
     pub fn tid(&self) -> i32 {
         self.tid.load(Ordering::Relaxed)
     }
-    /// A de-threading execve(2) takes the leader's id.
-    pub(crate) fn set_tid(&self, tid: i32) {
-        self.tid.store(tid, Ordering::Relaxed);
+    /// Thread ID as the thread itself knows it.
+    pub fn own_tid(&self) -> i32 {
+        self.own_tid.load(Ordering::Relaxed)
     }
-    /// Process id.
+    /// A de-threading execve(2) takes the leader's ID.
+    pub(crate) fn set_pid(&self, pid: Attached) {
+        self.tid.store(pid.nr(), Ordering::Relaxed);
+        self.own_tid.store(pid.own_nr(), Ordering::Relaxed);
+        let old = self.pid.lock().replace(pid);
+        drop(old);
+    }
+    /// The thread has left the tables: its ID is free.
+    pub(crate) fn release_pid(&self) {
+        let old = self.pid.lock().take();
+        drop(old);
+    }
+    /// Process ID.
     pub fn tgid(&self) -> i32 {
         self.group.tgid
     }
-    /// Its pid namespace.
-    pub fn pids(&self) -> u32 {
-        pids::namespace(self.group.tgid)
+    /// Its PID namespace.
+    pub fn pids(&self) -> &Arc<PidNamespace> {
+        &self.group.pids
+    }
+    /// Its namespaces.
+    pub fn nsproxy(&self) -> Arc<NsProxy> {
+        self.nsproxy.load_full()
+    }
+    /// Replaces its namespaces (unshare(2), setns(2)).
+    pub fn set_nsproxy(&self, n: NsProxy) {
+        self.nsproxy.store(Arc::new(n));
     }
     /// Credentials.
     pub fn creds(&self) -> Creds {
@@ -229,11 +261,12 @@ impl Task {
     }
     /// The parent has changed. The caller holds the process tree, so that the last change is the last word.
     pub(crate) fn tell_parent(&self, parent: i32) {
-        self.tell(&[(libc::SYS_getppid, pids::seen(self.pids(), parent) as u32)]);
+        let parent = self.kernel().pids.find(parent).map_or(0, |p| p.nr_in(self.pids()));
+        self.tell(&[(libc::SYS_getppid, parent as u32)]);
     }
     /// Tells the platform all it may answer by itself; the caller holds the process tree.
     pub(crate) fn tell_all(&self, parent: i32) {
-        let (pid, tid) = (pids::number(self.tgid()), pids::number(self.tid()));
+        let (pid, tid) = (self.group.pid.own_nr(), self.own_tid());
         self.tell(&[(libc::SYS_getpid, pid as u32), (libc::SYS_gettid, tid as u32)]);
         self.tell_creds();
         self.tell_parent(parent);
@@ -327,7 +360,7 @@ impl Task {
 
     /// The list of SEM_UNDO adjustments, made when there is none.
     pub fn sem_undo(&self) -> Arc<sysv::sem::UndoList> {
-        let new = || sysv::sem::UndoList::new(self.kernel().ipc.clone(), self.tgid());
+        let new = || sysv::sem::UndoList::new(self.nsproxy().ipc.sysv.clone(), self.group.pid.clone());
         self.sem_undo.lock().get_or_insert_with(new).clone()
     }
 
@@ -450,8 +483,11 @@ impl Signals {
 pub struct ThreadGroup {
     /// The kernel.
     pub kernel: Arc<Kernel>,
-    /// Process id.
+    /// Process ID in the sandbox's own PID namespace.
     pub tgid: i32,
+    /// The process ID itself.
+    pub pid: Arc<Pid>,
+    pids: Arc<PidNamespace>,
     /// The container it belongs to.
     pub container: Arc<Container>,
     /// Signal, stop and exit state.
@@ -511,13 +547,16 @@ impl ThreadGroup {
     pub fn new(
         kernel: Arc<Kernel>,
         container: Arc<Container>,
-        tgid: i32,
+        pid: &Arc<Pid>,
         handlers: Arc<Mutex<Handlers, HANDLERS>>,
         rlimits: [(u64, u64); 16],
     ) -> Arc<ThreadGroup> {
+        let pids = pid.ns().unwrap_or(&kernel.pids).clone();
         Arc::new(ThreadGroup {
             kernel,
-            tgid,
+            tgid: pid.nr(),
+            pid: pid.clone(),
+            pids,
             container,
             signals: Mutex::new(Signals::default()),
             shared_set: AtomicU64::new(0),
@@ -536,6 +575,21 @@ impl ThreadGroup {
             oom_score_adj: AtomicI32::new(0),
             has_execed: AtomicBool::new(false),
         })
+    }
+
+    /// Whether this is the init of its PID namespace.
+    pub fn is_init(&self) -> bool {
+        self.pid.is_child_reaper()
+    }
+
+    /// What the process calls the one with this number in the sandbox's own namespace; 0 when it cannot see it.
+    pub fn pid_seen(&self, nr: i32) -> i32 {
+        self.kernel.pids.find(nr).map_or(0, |pid| pid.nr_in(&self.pids))
+    }
+
+    /// What another process calls this one; 0 when it cannot see it.
+    pub fn pid_for(&self, other: &ThreadGroup) -> i32 {
+        self.pid.nr_in(&other.pids)
     }
 
     /// The disposition table.

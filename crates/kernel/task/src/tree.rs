@@ -1,20 +1,20 @@
 //! Relations between processes: parents and children, process groups,
 //! sessions, process ids. All of it under one lock (rank TASKS).
 
-use crate::pids;
 use crate::scheduling::Scheduling;
 use crate::task::{Life, Task, ThreadGroup, Usage};
 use abi::SigSet;
+use pid::Attached;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use vfs::Credentials;
-
-pub use crate::pids::PID_MAX;
 
 /// A process's place in the tree.
 pub struct Node {
     /// The process.
     pub group: Arc<ThreadGroup>,
+    /// Its ID, which is taken until it is waited for.
+    pub(crate) pid: Attached,
     /// Parent's id; 0 for pid 1.
     pub parent: i32,
     /// Thread of the parent that made it (`__WNOTHREAD`, pdeath signal).
@@ -22,9 +22,9 @@ pub struct Node {
     /// Children in order of creation.
     pub children: Vec<i32>,
     /// Process group.
-    pub pgid: i32,
+    pub(crate) pgrp: Attached,
     /// Session.
-    pub sid: i32,
+    pub(crate) session: Attached,
     /// Signal sent to the parent at exit; 0 for none.
     pub exit_signal: i32,
     /// Set once the last thread has left.
@@ -68,61 +68,65 @@ pub struct Tree {
     pub tasks: HashMap<i32, Arc<Task>>,
     /// Controlling terminal per session.
     pub terminals: HashMap<i32, Arc<tty::Pty>>,
-    /// Per pid namespace.
-    last_pid: HashMap<u32, i32>,
     /// Nodes whose thread group leader has left.
     unreaped: usize,
 }
 
-impl Tree {
-    /// Next free id of a pid namespace, its number ascending and wrapping as Linux's do (300 after a wrap).
-    pub fn alloc_pid(&mut self, namespace: u32) -> Option<i32> {
-        for _ in 0..PID_MAX {
-            let last = self.last_pid.entry(namespace).or_default();
-            *last = if *last + 1 >= PID_MAX { 300 } else { *last + 1 };
-            let p = pids::id(namespace, *last);
-            if !self.pid_in_use(p) {
-                return Some(p);
-            }
+impl Node {
+    /// A process in the process group and session of these IDs, a child of `parent` made by its thread `parent_tid`.
+    pub(crate) fn new(group: Arc<ThreadGroup>, pid: Attached, relations: Relations) -> Node {
+        let Relations { parent, parent_tid, pgrp, session, exit_signal } = relations;
+        Node {
+            group,
+            pid,
+            parent,
+            parent_tid,
+            children: Vec::new(),
+            pgrp,
+            session,
+            exit_signal,
+            zombie: None,
+            leader: None,
+            stop_report: None,
+            cont_report: false,
         }
-        None
     }
 
-    /// Sets the number that the next process gets, as writing /proc/sys/kernel/ns_last_pid does.
-    pub fn set_last_pid(&mut self, namespace: u32, p: i32) {
-        self.last_pid.insert(namespace, p);
+    /// Process group ID, in the sandbox's own PID namespace.
+    pub fn pgid(&self) -> i32 {
+        self.pgrp.nr()
     }
 
-    /// The number given out last (/proc/loadavg).
-    pub fn last_pid(&self, namespace: u32) -> i32 {
-        self.last_pid.get(&namespace).copied().unwrap_or(0)
+    /// Session ID, in the sandbox's own PID namespace.
+    pub fn sid(&self) -> i32 {
+        self.session.nr()
     }
+}
 
-    /// A namespace begins.
-    pub(crate) fn forget_last_pid(&mut self, namespace: u32) {
-        self.last_pid.remove(&namespace);
-    }
+/// What a new process inherits of its place among the others.
+#[derive(Clone)]
+pub(crate) struct Relations {
+    pub parent: i32,
+    pub parent_tid: i32,
+    pub pgrp: Attached,
+    pub session: Attached,
+    pub exit_signal: i32,
+}
 
-    /// True for the id of a thread, a process (zombies included), a process group or a session.
-    pub fn pid_in_use(&self, id: i32) -> bool {
-        self.nodes.contains_key(&id)
-            || self.tasks.contains_key(&id)
-            || self.nodes.values().any(|n| n.pgid == id || n.sid == id)
-    }
-
+impl Tree {
     /// True when the process group exists in the session.
     pub fn pgrp_in_session(&self, pgid: i32, sid: i32) -> bool {
-        self.nodes.values().any(|n| n.pgid == pgid && n.sid == sid)
+        self.nodes.values().any(|n| n.pgid() == pgid && n.sid() == sid)
     }
 
     /// A process group is orphaned when no member has a parent in another group of the session.
     /// `without` is left out of the count (a process that is just ending).
     pub fn is_orphaned(&self, pgid: i32, without: Option<i32>) -> bool {
         !self.nodes.values().any(|n| {
-            n.pgid == pgid
+            n.pgid() == pgid
                 && n.zombie.is_none()
                 && Some(n.group.tgid) != without
-                && self.nodes.get(&n.parent).is_some_and(|p| p.pgid != pgid && p.sid == n.sid)
+                && self.nodes.get(&n.parent).is_some_and(|p| p.pgid() != pgid && p.sid() == n.sid())
         })
     }
 
@@ -130,21 +134,21 @@ impl Tree {
     pub fn has_stopped(&self, pgid: i32) -> bool {
         self.nodes
             .values()
-            .any(|n| n.pgid == pgid && n.zombie.is_none() && n.group.signals.lock().stop.is_some())
+            .any(|n| n.pgid() == pgid && n.zombie.is_none() && n.group.signals.lock().stop.is_some())
     }
 
     /// Where orphans of `tgid` go: the nearest living ancestor that is a subreaper, else its namespace's init.
     pub fn reaper_of(&self, tgid: i32) -> i32 {
         use std::sync::atomic::Ordering::Relaxed;
         let mut at = self.nodes.get(&tgid).map_or(0, |n| n.parent);
-        while at > 0 && !pids::is_init(at) {
-            let Some(n) = self.nodes.get(&at) else { break };
+        while let Some(n) = self.nodes.get(&at).filter(|n| !n.pid.is_child_reaper()) {
             if n.zombie.is_none() && n.group.subreaper.load(Relaxed) {
                 return at;
             }
             at = n.parent;
         }
-        pids::init(pids::namespace(tgid))
+        let ns = self.nodes.get(&tgid).and_then(|n| n.pid.ns());
+        ns.and_then(|ns| ns.find(1)).map_or(0, |init| init.nr())
     }
 
     /// The thread group leader `tgid` has left; its id stays taken until the process is waited for.

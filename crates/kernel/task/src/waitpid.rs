@@ -24,7 +24,7 @@ pub enum Whom {
 /// A state change of a child.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// The child.
+    /// The child, as the waiting process calls it.
     pub pid: i32,
     /// Its real user id.
     pub uid: u32,
@@ -77,12 +77,13 @@ fn look(
 ) -> Result<Option<Change>, Errno> {
     let children = t.nodes.get(&parent.tgid).map(|n| n.children.clone()).unwrap_or_default();
     let mut any = false;
-    for pid in children {
-        let Some(n) = t.nodes.get_mut(&pid) else { continue };
+    for child in children {
+        let Some(n) = t.nodes.get_mut(&child) else { continue };
+        let pid = n.group.pid_for(parent);
         let fits = match whom {
             Whom::Any => true,
-            Whom::Pid(p) => p == pid,
-            Whom::Group(g) => n.pgid == g,
+            Whom::Pid(p) => p == child,
+            Whom::Group(g) => n.pgid() == g,
         };
         let clone_child = n.exit_signal != Signal::SIGCHLD.raw();
         let kind = options & libc::__WALL != 0 || clone_child == (options & libc::__WCLONE != 0);
@@ -100,7 +101,7 @@ fn look(
             let (code, si_status) = exit_code_of(z.status);
             let usage = z.usage;
             if !keep {
-                *gone = t.release(pid);
+                *gone = t.release(child);
                 let mut u = parent.usage.lock();
                 u.child_utime += usage.utime + usage.child_utime;
                 u.child_stime += usage.stime + usage.child_stime;

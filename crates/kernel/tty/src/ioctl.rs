@@ -114,7 +114,7 @@ fn jobs(pty: &Arc<Pty>, side: Side, cx: &dyn Caller, mem: Mem<'_>, cmd: u32, arg
     Some(match cmd as u64 {
         libc::TIOCGPGRP if side == Side::Slave && !pty.controls(cx) => Err(Errno::ENOTTY),
         libc::TIOCGPGRP => {
-            let pgrp = cx.sees(pty.inner.lock().pgrp);
+            let pgrp = cx.pid_vnr(pty.inner.lock().pgrp);
             mem.write_value(arg, &pgrp)
         }
         libc::TIOCSPGRP => set_foreground(pty, cx, mem, arg),
@@ -123,7 +123,7 @@ fn jobs(pty: &Arc<Pty>, side: Side, cx: &dyn Caller, mem: Mem<'_>, cmd: u32, arg
             if (side == Side::Slave && !pty.controls(cx)) || session == 0 {
                 Err(Errno::ENOTTY)
             } else {
-                mem.write_value(arg, &cx.sees(session))
+                mem.write_value(arg, &cx.pid_vnr(session))
             }
         }
         libc::TIOCSCTTY => set_controlling(pty, cx, arg),
@@ -146,12 +146,12 @@ fn set_foreground(pty: &Pty, cx: &dyn Caller, mem: Mem<'_>, arg: u64) -> Result<
     if pgrp < 0 {
         return Err(Errno::EINVAL);
     }
-    let pgrp = cx.means(pgrp);
+    let pgrp = cx.find_vpid(pgrp);
     let session = pty.job.session_of(pgrp).ok_or(Errno::ESRCH)?;
     if session != cx.sid() {
         return Err(Errno::EPERM);
     }
-    pty.inner.lock().pgrp = pgrp;
+    pty.inner.lock().set_foreground(cx, pgrp);
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use crate::termios::{Termios, WinSize};
 use abi::{Errno, Result, Signal};
 use ipc::timer::{TimerHandle, TimerService};
 use parking_lot::Mutex;
+use pid::Pid;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ pub(crate) struct Inner {
     /// Session it controls and that session's foreground group; 0 for none.
     pub session: i32,
     pub pgrp: i32,
+    /// The process IDs behind the two, so that their numbers can be told when the last process has gone.
+    ids: [Option<Arc<Pid>>; 2],
     slaves: usize,
     /// The last slave file was closed (and none opened since).
     slave_closed: bool,
@@ -88,6 +91,7 @@ impl Pty {
                 packet_events: 0,
                 session: 0,
                 pgrp: 0,
+                ids: [None, None],
                 slaves: 0,
                 slave_closed: false,
                 hung_up: false,
@@ -295,7 +299,8 @@ impl Pty {
         {
             let mut i = self.inner.lock();
             i.session = cx.sid();
-            i.pgrp = cx.pgid();
+            i.ids[0] = cx.find_pid(i.session);
+            i.set_foreground(cx, cx.pgid());
         }
         self.job.set_terminal(cx.sid(), Some(self.clone()));
     }
@@ -478,6 +483,14 @@ impl Inner {
             e |= Events::WRITABLE;
         }
         e
+    }
+}
+
+impl Inner {
+    /// Brings a process group of the session to the foreground.
+    pub(crate) fn set_foreground(&mut self, cx: &dyn Caller, pgrp: i32) {
+        self.pgrp = pgrp;
+        self.ids[1] = cx.find_pid(pgrp);
     }
 }
 

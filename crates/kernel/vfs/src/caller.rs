@@ -4,8 +4,12 @@ use crate::cred::{Cap, Credentials, Creds};
 use crate::quota::Quotas;
 use crate::state::Vfs;
 use abi::{Result, Signal};
+use pid::{Pid, PidNamespace};
 use std::sync::Arc;
 use wait::Waiter;
+
+/// A number that no process, group or session has.
+pub const NOBODY: i32 = i32::MIN;
 
 /// The calling task as subsystems see it: credentials, identity, limits, and
 /// how to sleep. Implemented by `task::Current`; tests have a plain one.
@@ -14,22 +18,31 @@ pub trait Caller {
     fn creds(&self) -> Creds;
     /// The sleeping side of this thread.
     fn waiter(&self) -> Arc<Waiter>;
-    /// Thread group id (getpid(2)).
+    /// Process (thread group) ID. This and the next three are numbers in the sandbox's own PID namespace, by which the kernel's
+    /// tables are keyed ([`Pid::nr`]); what a program sees is another number ([`Caller::pid_vnr`]).
     fn pid(&self) -> i32;
-    /// Thread id (gettid(2)).
+    /// Thread ID.
     fn tid(&self) -> i32;
-    /// Process group id.
+    /// Process group ID.
     fn pgid(&self) -> i32;
-    /// Session id.
+    /// Session ID.
     fn sid(&self) -> i32;
-    /// What the caller calls the process (or group or session) with this id: ids are unique in the sandbox, and each
-    /// pid namespace has numbers of its own for its own. 0 for one of another namespace.
-    fn sees(&self, id: i32) -> i32 {
-        id
+    /// The PID namespace of the calling task; none for the kernel itself.
+    fn pid_ns(&self) -> Option<Arc<PidNamespace>>;
+    /// The process ID with this number in the sandbox's own namespace, as long as somebody has it or remembers it.
+    fn find_pid(&self, nr: i32) -> Option<Arc<Pid>>;
+    /// What the caller calls the process, group or session with this number of the sandbox's own namespace; 0 for one that it
+    /// cannot see.
+    fn pid_vnr(&self, nr: i32) -> i32 {
+        if nr <= 0 { nr } else { self.find_pid(nr).map_or(0, |pid| self.vnr_of(&pid)) }
     }
-    /// The id that the caller means by a number, or one that nobody has.
-    fn means(&self, number: i32) -> i32 {
-        number
+    /// What the caller calls this process ID; 0 when it cannot see it.
+    fn vnr_of(&self, pid: &Pid) -> i32 {
+        self.pid_ns().map_or(0, |ns| pid.nr_in(&ns))
+    }
+    /// The number in the sandbox's own namespace of what the caller calls `vnr`, or [`NOBODY`].
+    fn find_vpid(&self, vnr: i32) -> i32 {
+        self.pid_ns().and_then(|ns| ns.find(vnr)).map_or(NOBODY, |pid| pid.nr())
     }
     /// Soft limit of an RLIMIT_* resource, in its unit; `u64::MAX` is unlimited.
     fn rlimit(&self, resource: i32) -> u64;
@@ -78,6 +91,12 @@ impl Caller for Internal {
     }
     fn sid(&self) -> i32 {
         0
+    }
+    fn pid_ns(&self) -> Option<Arc<PidNamespace>> {
+        None
+    }
+    fn find_pid(&self, _nr: i32) -> Option<Arc<Pid>> {
+        None
     }
     fn rlimit(&self, _resource: i32) -> u64 {
         u64::MAX

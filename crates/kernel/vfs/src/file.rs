@@ -10,6 +10,7 @@ use abi::stat::Attr;
 use abi::{Errno, Result};
 use hostsys::memfd::CopyArea;
 use parking_lot::Mutex;
+use pid::Pid;
 use std::any::Any;
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -142,7 +143,7 @@ pub trait FileOps: Send + Sync + Any {
         None
     }
     /// A process that had it mapped has left.
-    fn left_mapped(&self, _pid: i32) {}
+    fn left_mapped(&self, _pid: &Arc<Pid>) {}
     /// What to map; ENODEV when the file cannot be mapped.
     fn map(&self, _cx: &dyn Caller, _file: &OpenFile, _req: &MapRequest) -> Result<Mapping> {
         Err(Errno::ENODEV)

@@ -46,7 +46,7 @@ pub mod testing;
 pub mod walk;
 pub mod xattr;
 
-pub use caller::{Caller, Internal, UserMemory};
+pub use caller::{Caller, Internal, NOBODY, UserMemory};
 pub use cred::{Cap, Credentials, Creds};
 pub use dentry::Dentry;
 pub use fasync::{IoSignals, SignalOwner};

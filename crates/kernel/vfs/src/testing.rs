@@ -6,6 +6,7 @@ use crate::quota::Quotas;
 use crate::state::Vfs;
 use abi::Signal;
 use parking_lot::Mutex;
+use pid::{Attached, Pid, PidNamespace};
 use std::sync::Arc;
 use wait::Waiter;
 
@@ -13,10 +14,12 @@ use wait::Waiter;
 pub struct TestCaller {
     /// Credentials.
     pub creds: Arc<Credentials>,
-    /// Process, thread and session id.
-    pub pid: i32,
+    /// Process, thread and session ID.
+    pub pid: Attached,
     /// Process group.
-    pub pgid: i32,
+    pub pgid: Attached,
+    /// Its PID namespace.
+    pub pid_ns: Arc<PidNamespace>,
     /// Soft limit of every resource.
     pub rlimit: u64,
     /// Whether every signal is ignored.
@@ -32,10 +35,13 @@ pub struct TestCaller {
 impl TestCaller {
     /// Root with these capabilities, in a file layer of its own.
     pub fn with_caps(caps: u64) -> TestCaller {
+        let pid_ns = PidNamespace::root(1);
+        let one = pid_ns.alloc().expect("nobody has a number yet");
         TestCaller {
             creds: Arc::new(Credentials::root(caps)),
-            pid: 1,
-            pgid: 1,
+            pid: one.clone(),
+            pgid: one,
+            pid_ns,
             rlimit: u64::MAX,
             ignores: false,
             waiter: Waiter::new(),
@@ -58,6 +64,15 @@ impl TestCaller {
         TestCaller { creds: Arc::new(c), ..TestCaller::with_caps(0) }
     }
 
+    /// With this process ID, in a namespace of its own.
+    pub fn with_pid(mut self, pid: i32) -> TestCaller {
+        self.pid_ns = PidNamespace::root(1);
+        self.pid_ns.set_last(pid - 1);
+        self.pid = self.pid_ns.alloc().expect("nobody has a number yet");
+        self.pgid = self.pid.clone();
+        self
+    }
+
     /// Every sleep of this caller is interrupted at once.
     pub fn interrupted(self) -> TestCaller {
         self.waiter.set_interrupted(true);
@@ -78,16 +93,22 @@ impl Caller for TestCaller {
         self.waiter.clone()
     }
     fn pid(&self) -> i32 {
-        self.pid
+        self.pid.nr()
     }
     fn tid(&self) -> i32 {
-        self.pid
+        self.pid.nr()
     }
     fn pgid(&self) -> i32 {
-        self.pgid
+        self.pgid.nr()
     }
     fn sid(&self) -> i32 {
-        self.pid
+        self.pid.nr()
+    }
+    fn pid_ns(&self) -> Option<Arc<PidNamespace>> {
+        Some(self.pid_ns.clone())
+    }
+    fn find_pid(&self, nr: i32) -> Option<Arc<Pid>> {
+        self.pid_ns.find(nr)
     }
     fn rlimit(&self, _resource: i32) -> u64 {
         self.rlimit

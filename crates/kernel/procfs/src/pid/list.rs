@@ -32,7 +32,7 @@ fn thread(t: Arc<task::Task>, entry: &'static crate::entry::Entry) -> Child {
 impl Names for Pids {
     fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
         let id = number(name)?;
-        let id = at.means(id);
+        let id = at.find_pid(id);
         if let Some(g) = at.kernel().group(id) {
             return Ok(process(g));
         }
@@ -42,11 +42,11 @@ impl Names for Pids {
     }
     fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
         let all: Vec<_> = at.kernel().tree.lock().nodes.values().map(|n| n.group.clone()).collect();
-        let seen = all.into_iter().map(|g| (at.sees(g.tgid), g)).filter(|(n, _)| *n > 0);
+        let seen = all.into_iter().map(|g| (at.pid_nr(g.tgid), g)).filter(|(n, _)| *n > 0);
         Ok(seen.map(|(n, g)| (n as u64, n.to_string(), process(g))).collect())
     }
     fn subdirs(&self, at: &At) -> u64 {
-        at.kernel().tree.lock().nodes.keys().filter(|id| at.sees(**id) > 0).count() as u64
+        at.kernel().tree.lock().nodes.keys().filter(|id| at.pid_nr(**id) > 0).count() as u64
     }
 }
 
@@ -56,7 +56,7 @@ pub struct Threads;
 impl Names for Threads {
     fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
         let id = number(name)?;
-        let id = at.means(id);
+        let id = at.find_pid(id);
         let t = at.kernel().task(id).filter(|t| at.proc.is_some_and(|p| p.group.tgid == t.tgid()));
         if let Some(t) = t {
             return Ok(thread(t, &TASK_DIR));
@@ -75,10 +75,10 @@ impl Names for Threads {
         v.sort_by_key(|t| t.tid());
         let mut out: Vec<_> = v
             .into_iter()
-            .map(|t| (at.sees(t.tid()), t))
+            .map(|t| (at.pid_nr(t.tid()), t))
             .map(|(n, t)| (n as u64, n.to_string(), thread(t, &TASK_DIR)))
             .collect();
-        let leader = at.sees(p.group.tgid);
+        let leader = at.pid_nr(p.group.tgid);
         if !out.iter().any(|x| x.0 == leader as u64) {
             let name = leader.to_string();
             out.insert(0, (leader as u64, name.clone(), self.find(at, name.as_bytes())?));
@@ -104,7 +104,7 @@ pub fn children(at: &At) -> Result<Vec<u8>> {
         // Children of threads that have left are the leader's.
         let by_me = n.parent_tid == id || leads && !t.tasks.contains_key(&n.parent_tid);
         if by_me {
-            out.push_str(&format!("{} ", at.sees(c)));
+            out.push_str(&format!("{} ", at.pid_nr(c)));
         }
     }
     Ok(out.into_bytes())
@@ -112,7 +112,7 @@ pub fn children(at: &At) -> Result<Vec<u8>> {
 
 /// /proc/self.
 pub fn own(at: &At) -> Result<Vec<u8>> {
-    match at.sees(at.cx()?.pid()) {
+    match at.pid_nr(at.cx()?.pid()) {
         0 => Err(Errno::ENOENT),
         own => Ok(own.to_string().into_bytes()),
     }
@@ -121,8 +121,8 @@ pub fn own(at: &At) -> Result<Vec<u8>> {
 /// /proc/thread-self.
 pub fn own_thread(at: &At) -> Result<Vec<u8>> {
     let cx = at.cx()?;
-    match at.sees(cx.pid()) {
+    match at.pid_nr(cx.pid()) {
         0 => Err(Errno::ENOENT),
-        own => Ok(format!("{own}/task/{}", at.sees(cx.tid())).into_bytes()),
+        own => Ok(format!("{own}/task/{}", at.pid_nr(cx.tid())).into_bytes()),
     }
 }

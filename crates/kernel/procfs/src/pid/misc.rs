@@ -70,7 +70,7 @@ pub fn sched(at: &At) -> Result<Vec<u8>> {
         .task()
         .map_or((0, 0), |t| (t.scheduling.policy.lock().0, t.scheduling.nice.load(Ordering::Relaxed)));
     let ms = |ns: u64| format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000);
-    let mut t = format!(" ({}, #threads: {threads})\n{}\n", at.sees(p.id()), "-".repeat(67));
+    let mut t = format!(" ({}, #threads: {threads})\n{}\n", at.pid_nr(p.id()), "-".repeat(67));
     for (k, v) in [
         ("se.sum_exec_runtime", ms(u + s)),
         ("nr_switches", "0".into()),

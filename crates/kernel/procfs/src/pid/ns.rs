@@ -5,6 +5,8 @@ use abi::stat::{Attr, StatFs, makedev};
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
+use task::NsProxy;
+use task::nsproxy::inum;
 use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile};
 
 const DEV: u64 = makedev(0, 4);
@@ -12,12 +14,16 @@ const DEV: u64 = makedev(0, 4);
 macro_rules! ns {
     ($($name:literal = $kind:literal $ino:expr),* $(,)?) => {
         /// The directory.
-        pub static NS: [Entry; 10] = [$(magic($name, |at| Ok(Target::File(NsInode::file($kind, $ino(at)?))))),*];
+        pub static NS: [Entry; 10] = [$(magic($name, |at| {
+            let ino: fn(&At) -> Result<u64> = $ino;
+            Ok(Target::File(NsInode::file($kind, ino(at)?)))
+        })),*];
     };
 }
 
-fn initial(n: u64) -> impl Fn(&At) -> Result<u64> {
-    move |_| Ok(n)
+/// The namespaces of the process; ESRCH once it has ended.
+fn of(at: &At) -> Result<Arc<NsProxy>> {
+    Ok(at.proc()?.task().ok_or(Errno::ESRCH)?.nsproxy())
 }
 
 fn mounts(at: &At) -> Result<u64> {
@@ -25,35 +31,17 @@ fn mounts(at: &At) -> Result<u64> {
     Ok(fs.view().ns.id)
 }
 
-/// Inode numbers of a further container's namespaces lie here, a few for each.
-const OTHERS: u64 = 4026533000;
-
-fn pids(at: &At) -> Result<u64> {
-    Ok(match task::pids::namespace(at.proc()?.group.tgid) {
-        0 => 4026531836,
-        n => OTHERS + 4 * u64::from(n),
-    })
-}
-
-fn uts(at: &At) -> Result<u64> {
-    let container = &at.proc()?.group.container;
-    Ok(match Arc::ptr_eq(&container.uts, &at.kernel().first.uts) {
-        true => 4026531838,
-        false => OTHERS + 1 + 4 * u64::from(container.index()),
-    })
-}
-
 ns! {
-    "cgroup" = "cgroup" initial(4026531835),
-    "ipc" = "ipc" initial(4026531839),
+    "cgroup" = "cgroup" |at| Ok(of(at)?.cgroup.inum),
+    "ipc" = "ipc" |at| Ok(of(at)?.ipc.inum),
     "mnt" = "mnt" mounts,
-    "net" = "net" initial(4026531833),
-    "pid" = "pid" pids,
-    "pid_for_children" = "pid" pids,
-    "time" = "time" initial(4026531834),
-    "time_for_children" = "time" initial(4026531834),
-    "user" = "user" initial(4026531837),
-    "uts" = "uts" uts,
+    "net" = "net" |at| Ok(of(at)?.net.inum),
+    "pid" = "pid" |at| Ok(at.proc()?.group.pid.ns().ok_or(Errno::ESRCH)?.inum()),
+    "pid_for_children" = "pid" |at| Ok(of(at)?.pid_for_children.inum()),
+    "time" = "time" |at| Ok(of(at)?.time.inum),
+    "time_for_children" = "time" |at| Ok(of(at)?.time.inum),
+    "user" = "user" |_| Ok(inum::USER),
+    "uts" = "uts" |at| Ok(of(at)?.uts.inum),
 }
 
 /// The file system of namespaces.

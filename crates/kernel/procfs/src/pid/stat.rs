@@ -42,8 +42,8 @@ pub fn relations(k: &Kernel, p: &Proc) -> Relations {
     let z = n.zombie.as_ref();
     Relations {
         ppid: n.parent,
-        pgid: n.pgid,
-        sid: n.sid,
+        pgid: n.pgid(),
+        sid: n.sid(),
         exit_signal: n.exit_signal,
         zombie: z.map(|z| z.status),
         comm: z.map_or([0; 16], |z| z.comm),
@@ -93,7 +93,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
     let r = relations(at.kernel(), p);
     let task = p.task();
     let allowed = at.cx.is_none_or(|cx| p.may_access(cx).is_ok());
-    let (tty, tpgid) = at.kernel().terminal_of(r.sid).map_or((0, -1), |(tty, pgid)| (tty, at.sees(pgid)));
+    let (tty, tpgid) = at.kernel().terminal_of(r.sid).map_or((0, -1), |(tty, pgid)| (tty, at.pid_nr(pgid)));
     let (utime, stime) = times(p, &r);
     let usage = *p.group.usage.lock();
     let (nice, (policy, rt)) = task
@@ -111,7 +111,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
     let (img, brk) = img.unwrap_or_default();
     let s = signal_sets(p, task.as_deref());
     let rsslim = p.group.rlimit(libc::RLIMIT_RSS as i32);
-    let mut out = format!("{} (", at.sees(p.id())).into_bytes();
+    let mut out = format!("{} (", at.pid_nr(p.id())).into_bytes();
     out.extend(name(p, &r));
     let sleeping = task.as_ref().is_some_and(|t| t.is_sleeping());
     out.extend(
@@ -119,9 +119,9 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
             ") {} {} {} {} {tty} {tpgid} 4194304 0 0 0 0 {} {} {} {} {priority} {nice} {threads} 0 {} {vsize} {rss} \
              {rsslim} {} {} {} 0 0 {} {} {} {} {} 0 0 {} 0 {rt} {policy} 0 0 0 {} {} {} {} {} {} {} {}\n",
             state(p, &r).0,
-            at.sees(r.ppid),
-            at.sees(r.pgid),
-            at.sees(r.sid),
+            at.pid_nr(r.ppid),
+            at.pid_nr(r.pgid),
+            at.pid_nr(r.sid),
             ticks(utime),
             ticks(stime),
             ticks(usage.child_utime),

@@ -134,7 +134,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
     let (letter, word) = state(p, &r);
     let mut out = b"Name:\t".to_vec();
     out.extend(escaped(&name(p, &r)));
-    let (tgid, id) = (at.sees(p.group.tgid), at.sees(p.id()));
+    let (tgid, id) = (at.pid_nr(p.group.tgid), at.pid_nr(p.id()));
     let mut s = String::from("\n");
     if let Some(fs) = task.as_ref().and_then(|t| t.fs()) {
         let _ = writeln!(s, "Umask:\t{:04o}", fs.umask());
@@ -148,7 +148,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
         "State:\t{letter} ({word})\nTgid:\t{tgid}\nNgid:\t0\nPid:\t{id}\nPPid:\t{}\nTracerPid:\t0\n\
          Uid:\t{}\t{}\t{}\t{}\nGid:\t{}\t{}\t{}\t{}\nFDSize:\t{fdsize}\nGroups:\t{groups}\n\
          NStgid:\t{tgid}\nNSpid:\t{id}\nNSpgid:\t{}\nNSsid:\t{}\nKthread:\t0\n",
-        at.sees(r.ppid),
+        at.pid_nr(r.ppid),
         creds.uid,
         creds.euid,
         creds.suid,
@@ -157,8 +157,8 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
         creds.egid,
         creds.sgid,
         creds.fsgid,
-        at.sees(r.pgid),
-        at.sees(r.sid),
+        at.pid_nr(r.pgid),
+        at.pid_nr(r.sid),
     );
     if let Some(t) = &task {
         memory(&mut s, &t.mm());

@@ -119,7 +119,7 @@ impl Netlink {
             s.port = port;
             return Ok(());
         }
-        let own = cx.sees(cx.pid()) as u32;
+        let own = cx.pid_vnr(cx.pid()) as u32;
         let others = (0..u32::MAX / 2).map(|n| (-4096i32).wrapping_sub(n as i32) as u32);
         let free = std::iter::once(own).chain(others).find(|port| *port != 0 && !taken.contains(port));
         s.port = free.ok_or(Errno::EADDRINUSE)?;

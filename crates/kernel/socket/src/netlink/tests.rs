@@ -16,7 +16,7 @@ impl Names for NoNames {
 
 fn socket() -> (TestCaller, Arc<dyn SocketOps>) {
     let cx = TestCaller::with_caps(0);
-    let (family, net) = (NetlinkFamily, NetNamespace::new(Interfaces::loopback()));
+    let (family, net) = (NetlinkFamily, NetNamespace::new(1, Interfaces::loopback()));
     let socket = family.create(&cx, &net, libc::SOCK_RAW, libc::NETLINK_ROUTE).unwrap();
     (cx, socket)
 }

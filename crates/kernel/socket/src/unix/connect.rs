@@ -4,7 +4,7 @@ use super::UnixSocket;
 use super::addr::{Addr, Bound};
 use super::rights;
 use super::sock::{Phase, RECV, Sock, lock_two};
-use crate::ops::{Names, Ucred};
+use crate::ops::{Names, PeerCred};
 use abi::{Errno, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -117,13 +117,13 @@ pub(super) fn connect(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr
         let mut es = embryo.sock.state.lock();
         es.phase = Phase::Established;
         es.peer = Some(sock.clone());
-        es.peer_cred = Ucred::of(cx);
+        es.peer_cred = PeerCred::of(cx);
         es.addr = os.addr.clone();
         embryo.sock.options.inherit(&other.options);
     }
     s.phase = Phase::Established;
     s.peer = Some(embryo.sock.clone());
-    s.peer_cred = os.peer_cred;
+    s.peer_cred = os.peer_cred.clone();
     os.backlog.push_back(embryo);
     drop((s, os));
     other.queue.notify(Events::READABLE);
@@ -179,7 +179,7 @@ pub(super) fn listen(sock: &Arc<Sock>, cx: &dyn Caller, backlog: i32) -> Result<
     let grown = max > s.max_backlog;
     s.max_backlog = max;
     s.phase = Phase::Listening;
-    s.peer_cred = Ucred::of(cx);
+    s.peer_cred = PeerCred::of(cx);
     let blocked = if grown { std::mem::take(&mut s.blocked) } else { Vec::new() };
     drop(s);
     Sock::unblock(blocked);

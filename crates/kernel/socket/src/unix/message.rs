@@ -3,7 +3,7 @@
 use super::addr::Addr;
 use super::rights::Rights;
 use super::sock::Sock;
-use crate::ops::Ucred;
+use crate::ops::PeerCred;
 use abi::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ pub(super) struct Message {
     /// Bytes already read (streams).
     pub start: usize,
     pub from: Option<Arc<Addr>>,
-    pub cred: Option<Ucred>,
+    pub cred: Option<PeerCred>,
     pub rights: Option<Rights>,
     pub _charge: Charge,
 }

@@ -16,7 +16,7 @@ mod sock;
 
 use crate::family::Family;
 use crate::net_ns::NetNamespace;
-use crate::ops::{Names, Received, SendRequest, SocketOps, Ucred};
+use crate::ops::{Names, PeerCred, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
 pub use addr::Addr;
@@ -75,7 +75,7 @@ impl Family for UnixFamily {
         for (this, other) in [(&a, &b), (&b, &a)] {
             let mut s = this.sock.state.lock();
             s.peer = Some(other.sock.clone());
-            s.peer_cred = Ucred::of(cx);
+            s.peer_cred = PeerCred::of(cx);
             if this.sock.connected_kind() {
                 s.phase = Phase::Established;
             }
@@ -173,8 +173,8 @@ impl SocketOps for UnixSocket {
     fn listening(&self) -> bool {
         self.sock.state.lock().phase == Phase::Listening
     }
-    fn peer_cred(&self) -> Ucred {
-        self.sock.state.lock().peer_cred
+    fn peer_cred(&self) -> PeerCred {
+        self.sock.state.lock().peer_cred.clone()
     }
     fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
         let n = match cmd as u64 {

@@ -3,12 +3,12 @@
 use super::addr::Addr;
 use super::message::Message;
 use super::sock::{Phase, RECV, Sock, State};
-use crate::ops::{Control, Received, Ucred};
+use crate::ops::{Control, PeerCred, Received};
 use abi::{Errno, Result};
 use std::sync::Arc;
 
 /// Credentials of a message that was sent without: nobody.
-const UNKNOWN: Ucred = Ucred { pid: 0, uid: 65534, gid: 65534 };
+const UNKNOWN: PeerCred = PeerCred { pid: None, uid: 65534, gid: 65534 };
 
 /// recvmsg(2).
 pub(super) fn recv(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received> {
@@ -43,8 +43,8 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     // An empty buffer takes no bytes, but the descriptors of the first message.
     while let Some(m) = s.recv.get_mut(at) {
         // Bytes of different senders are not mixed where the receiver asks who they are.
-        let cred = m.cred.unwrap_or(UNKNOWN);
-        if passcred && *first_cred.get_or_insert(cred) != cred {
+        let cred = m.cred.as_ref().unwrap_or(&UNKNOWN);
+        if passcred && first_cred.get_or_insert_with(|| cred.clone()) != cred {
             break;
         }
         if out.addr.is_none() {
@@ -122,5 +122,5 @@ fn fill(out: &mut Received, m: &Message, buf: &mut [u8]) {
         out.flags |= libc::MSG_TRUNC;
     }
     out.addr = m.from.as_deref().map(Addr::bytes);
-    out.control = Control { rights: Vec::new(), cred: Some(m.cred.unwrap_or(UNKNOWN)) };
+    out.control = Control { rights: Vec::new(), cred: Some(m.cred.clone().unwrap_or(UNKNOWN)) };
 }

@@ -5,7 +5,7 @@ use super::connect::{autobind, find, may_send};
 use super::message::{Charge, Message};
 use super::rights::Rights;
 use super::sock::{MAX_DGRAM_QLEN, Phase, RECV, SEND, Sock};
-use crate::ops::{Names, SendRequest, Ucred};
+use crate::ops::{Names, PeerCred, SendRequest};
 use abi::{Errno, Result, Signal};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,8 +54,8 @@ fn check_rights(sock: &Sock, cx: &dyn Caller, req: &SendRequest<'_>) -> Result<(
 }
 
 /// Credentials travel when given, or when either side has SO_PASSCRED.
-fn cred_for(sock: &Sock, other: &Sock, cx: &dyn Caller, given: Option<Ucred>) -> Option<Ucred> {
-    given.or_else(|| (sock.options.passcred() || other.options.passcred()).then(|| Ucred::real(cx)))
+fn cred_for(sock: &Sock, other: &Sock, cx: &dyn Caller, given: Option<PeerCred>) -> Option<PeerCred> {
+    given.or_else(|| (sock.options.passcred() || other.options.passcred()).then(|| PeerCred::real(cx)))
 }
 
 fn full(sock: &Sock) -> bool {
@@ -102,7 +102,7 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
             data: req.data[sent..sent + n].to_vec(),
             start: 0,
             from: from.clone(),
-            cred: cred_for(sock, &peer, cx, req.control.cred),
+            cred: cred_for(sock, &peer, cx, req.control.cred.take()),
             rights: Rights::new(
                 &sock.home.in_flight,
                 std::mem::take(&mut req.control.rights),
@@ -172,7 +172,7 @@ fn send_record(
         may_send(sock, &other)?;
     }
     let from = sock.state.lock().addr.clone();
-    let cred = cred_for(sock, &other, cx, req.control.cred);
+    let cred = cred_for(sock, &other, cx, req.control.cred.take());
     let charge = Charge::new(sock, req.data.len())?;
     let mut os = other.state.lock();
     if os.dead {

@@ -8,7 +8,7 @@ use super::UnixSocket;
 use super::addr::{AbstractNames, Addr};
 use super::message::Message;
 use super::rights::InFlight;
-use crate::ops::Ucred;
+use crate::ops::PeerCred;
 use crate::options::Options;
 use abi::Errno;
 use parking_lot::{Mutex, MutexGuard};
@@ -47,7 +47,7 @@ pub(super) struct State {
     pub max_backlog: usize,
     pub shut: u8,
     pub error: Option<Errno>,
-    pub peer_cred: Ucred,
+    pub peer_cred: PeerCred,
     /// The descriptor is gone.
     pub dead: bool,
     /// Sockets that found this one's queue full.
@@ -112,7 +112,7 @@ impl Sock {
                 max_backlog: 0,
                 shut: 0,
                 error: None,
-                peer_cred: Ucred::NONE,
+                peer_cred: PeerCred::NONE,
                 dead: false,
                 blocked: Vec::new(),
             }),

@@ -147,7 +147,7 @@ fn connecting() {
     assert_eq!(b.bytes(&*a, 9).unwrap(), b"early");
     assert_eq!((a.local_addr(), c.peer_addr().unwrap()), (at.clone(), at.clone()));
     assert_eq!(a.peer_addr().unwrap(), [1, 0]);
-    assert_eq!(c.peer_cred().pid, 1);
+    assert_eq!(c.peer_cred().shown_to(&b.cx).pid, 1);
     let late = new();
     late.connect(&b.cx, &b.names, &at).unwrap();
     drop(l);
@@ -220,7 +220,7 @@ fn credentials_and_options() {
     let (d, r) = b.recv(&*y, 9, 0).unwrap();
     assert_eq!((&d[..], r.control.cred.unwrap().uid), (&b"a"[..], 65534));
     let (d, r) = b.recv(&*y, 9, 0).unwrap();
-    assert_eq!((&d[..], r.control.cred.unwrap().pid), (&b"b"[..], 1));
+    assert_eq!((&d[..], r.control.cred.unwrap().shown_to(&b.cx).pid), (&b"b"[..], 1));
     let int =
         |s: &dyn SocketOps, n| options::get(s, n).map(|v| i32::from_ne_bytes(v[..4].try_into().unwrap()));
     assert_eq!(int(&*x, libc::SO_TYPE), Ok(1));
