@@ -11,6 +11,7 @@
 
 use abi::stat::Attr;
 use abi::{PAGE_SIZE, page_down, page_up};
+use elf::{FileHeader, ProgramHeader, program_flags, program_kind};
 use hostsys::fs as host;
 use parking_lot::Mutex;
 use platform::{Context, Twin};
@@ -181,10 +182,10 @@ fn make(ctx: &dyn Context, file: &OpenFile, sites: &BTreeSet<u64>, public: bool)
     let fd = file.ops.image_fd()?;
     let attr = host::stat(&*fd).ok()?;
     let read = |buf: &mut [u8], off: u64| host::pread_full(&*fd, buf, off).ok();
-    let mut head = [0; 64];
+    let mut head = [0; size_of::<FileHeader>()];
     (read(&mut head, 0)? == head.len()).then_some(())?;
-    let (at, count) = headers(&head)?;
-    let mut table = vec![0; count * HEADER];
+    let (at, len) = headers(&head)?;
+    let mut table = vec![0; len];
     (read(&mut table, at)? == table.len()).then_some(())?;
     let (offset, len, end) = segment(&table, sites)?;
     if len > MAX_SEGMENT {
@@ -211,40 +212,27 @@ fn make(ctx: &dyn Context, file: &OpenFile, sites: &BTreeSet<u64>, public: bool)
     Some(Image { twin: twin?, file: fd, offset, len, attr })
 }
 
-/// Bytes of a program header.
-const HEADER: usize = 56;
-
-fn number<const N: usize>(b: &[u8], at: usize) -> Option<u64> {
-    let bytes: [u8; N] = b.get(at..at + N)?.try_into().ok()?;
-    Some(bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
-}
-
-/// Where a 64-bit ELF file has its program headers, and how many.
+/// Where an ELF file has its program headers, and how many bytes.
 fn headers(head: &[u8]) -> Option<(u64, usize)> {
-    let known = head.starts_with(b"\x7fELF\x02\x01") && number::<2>(head, 54)? == HEADER as u64;
-    let count = number::<2>(head, 56)? as usize;
-    (known && count <= MAX_HEADERS).then_some((number::<8>(head, 32)?, count))
+    let header = FileHeader::read(head).filter(|header| usize::from(header.phnum) <= MAX_HEADERS)?;
+    Some((header.phoff, header.program_table_len()?))
 }
 
 /// The pages of the executable segment with the sites (start, length), and where its own bytes end. `None` when another segment has a
 /// part of its last page.
 fn segment(table: &[u8], sites: &BTreeSet<u64>) -> Option<(u64, u64, u64)> {
-    const EXECUTABLE: u64 = 1;
-    const WRITABLE: u64 = 2;
     let mut loads = Vec::new();
-    for h in table.chunks_exact(HEADER) {
-        if number::<4>(h, 0)? == 1 {
-            let start = number::<8>(h, 8)?;
-            let end = start.checked_add(number::<8>(h, 32)?).filter(|e| *e < 1 << 40)?;
-            loads.push((number::<4>(h, 4)?, start, end));
-        }
+    for h in elf::entries::<ProgramHeader>(table).filter(|h| h.kind == program_kind::LOAD) {
+        let end = h.offset.checked_add(h.filesz).filter(|e| *e < 1 << 40)?;
+        loads.push((h.flags, h.offset, end));
     }
-    let hit = |&&(flags, start, end): &&(u64, u64, u64)| {
-        flags & (EXECUTABLE | WRITABLE) == EXECUTABLE && sites.range(start..end.max(start)).next().is_some()
+    let hit = |&&(flags, start, end): &&(u32, u64, u64)| {
+        flags & (program_flags::X | program_flags::W) == program_flags::X
+            && sites.range(start..end.max(start)).next().is_some()
     };
     let &(_, start, end) = loads.iter().find(hit)?;
     let last = page_up(end)?;
-    let claimed = |&(_, s, e): &(u64, u64, u64)| s < last && e > end && (s, e) != (start, end);
+    let claimed = |&(_, s, e): &(u32, u64, u64)| s < last && e > end && (s, e) != (start, end);
     if loads.iter().any(claimed) {
         return None;
     }
@@ -257,7 +245,7 @@ mod tests {
     use super::*;
 
     fn load(flags: u32, offset: u64, size: u64) -> Vec<u8> {
-        let mut h = vec![0; HEADER];
+        let mut h = vec![0; size_of::<ProgramHeader>()];
         h[0] = 1;
         h[4..8].copy_from_slice(&flags.to_le_bytes());
         h[8..16].copy_from_slice(&offset.to_le_bytes());
@@ -288,9 +276,9 @@ mod tests {
         let mut h = [0; 64];
         h[..6].copy_from_slice(b"\x7fELF\x02\x01");
         h[32] = 64;
-        h[54] = HEADER as u8;
+        h[54] = size_of::<ProgramHeader>() as u8;
         h[56] = 9;
-        assert_eq!(headers(&h), Some((64, 9)));
+        assert_eq!(headers(&h), Some((64, 9 * 56)));
         h[56] = 200;
         assert_eq!(headers(&h), None);
         assert_eq!(headers(&[0; 64]), None);

@@ -2,11 +2,11 @@
 //! only then do the other threads end and the old memory go.
 
 use crate::current::{AltStack, Current};
-use crate::elf::{self, Image};
 use crate::result::{SysErr, SysResult};
 use crate::stack::{Aux, StackImage};
 use crate::task::Task;
 use abi::{Errno, PAGE_SIZE, Result, Signal, page_down, page_up};
+use elf::{FileHeader, Image};
 use mm::{ImageInfo, MemoryMap, Mm, Vma, VmaKind};
 use platform::{Action, Context, Regs, Word};
 use std::sync::Arc;
@@ -195,7 +195,7 @@ impl Current {
     fn open_interpreter(&self, path: &[u8]) -> Result<(Arc<OpenFile>, Image)> {
         let f = self.open_program(path)?;
         let head = Head::read(self, &f)?;
-        if head.0.len() < elf::HEADER {
+        if head.0.len() < size_of::<FileHeader>() {
             return Err(Errno::EIO);
         }
         let image = elf::parse(&mut |o, b| head.read_at(self, &f, o, b)).map_err(|e| match e {

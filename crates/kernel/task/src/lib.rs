@@ -15,7 +15,6 @@ mod clone;
 pub mod container;
 mod cpu;
 mod current;
-mod elf;
 mod exec;
 mod exit;
 mod frame;

@@ -1,6 +1,5 @@
 //! A kernel small enough to see through: it runs static test programs on a platform.
 
-use crate::elf;
 use abi::{Errno, PAGE_SIZE, page_down, page_up};
 use parking_lot::{Condvar, Mutex};
 use platform::{
@@ -109,15 +108,22 @@ impl World {
     /// Loads a program into a new address space.
     pub fn load(&self, image: &[u8]) -> Box<dyn Context> {
         let mut ctx = self.platform.new_space().expect("new_space");
-        let (entry, segments) = elf::parse(image);
-        for s in segments {
-            let (start, end) = (page_down(s.addr), page_up(s.addr + s.size).expect("end"));
+        let program = elf::parse(&mut |offset, buf: &mut [u8]| {
+            let from = image.get(offset as usize..).unwrap_or_default();
+            let len = from.len().min(buf.len());
+            buf[..len].copy_from_slice(&from[..len]);
+            Ok(len)
+        });
+        let program = program.expect("a static program");
+        for s in program.segments {
+            let (start, end) = (page_down(s.vaddr), page_up(s.vaddr + s.memsz).expect("end"));
+            let data = image[s.offset as usize..][..s.filesz as usize].to_vec();
             ctx.queue(Action::MapAnon { addr: start, len: end - start, prot: 3, flags: 0 });
-            ctx.queue(Action::Write { addr: s.addr, data: s.data.to_vec() });
+            ctx.queue(Action::Write { addr: s.vaddr, data });
             ctx.queue(Action::Protect { addr: start, len: end - start, prot: s.prot });
         }
         ctx.queue(Action::MapAnon { addr: STACK_TOP - 0x10_0000, len: 0x10_0000, prot: 3, flags: 0 });
-        *ctx.regs_mut() = Regs { rip: entry, rsp: STACK_TOP - 64, eflags: 0x202, ..Regs::default() };
+        *ctx.regs_mut() = Regs { rip: program.entry, rsp: STACK_TOP - 64, eflags: 0x202, ..Regs::default() };
         ctx
     }
 

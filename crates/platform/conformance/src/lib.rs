@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs, clippy::missing_panics_doc, reason = "test support")]
 
-pub mod elf;
 pub mod kernel;
 pub mod left;
 

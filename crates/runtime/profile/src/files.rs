@@ -4,9 +4,9 @@
 //! resolved that the guest could bend, and files that have no path are found, too. When every process that had it has ended,
 //! the path is looked up beneath the container's root as init shows it, where links cannot lead out.
 
-use crate::elf::{self, Source};
 use crate::records::{FileId, Mapping};
 use crate::sample;
+use crate::symbols::{self, Source};
 use crate::unwind::{Rule, Tables};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, statat,
@@ -138,7 +138,7 @@ impl Files {
                 Some(file) => {
                     let symbols = own_symbols(&file);
                     let symbols = symbols.as_ref().map(|file| Limited { file, left });
-                    elf::names(&Limited { file: &file, left }, symbols.as_ref(), &shifted)
+                    symbols::names(&Limited { file: &file, left }, symbols.as_ref(), &shifted)
                 }
                 None => Vec::new(),
             };

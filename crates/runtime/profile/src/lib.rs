@@ -10,13 +10,13 @@
 
 #![forbid(unsafe_code)]
 
-mod elf;
 mod files;
 mod kallsyms;
 mod records;
 mod sample;
 mod stacks;
 mod svg;
+mod symbols;
 #[cfg(test)]
 mod tests;
 mod unwind;

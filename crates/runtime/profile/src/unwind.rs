@@ -4,8 +4,8 @@
 //! Files and stacks are whatever the guest made of them. A step reads from the copy of the stack only, goes up only, and
 //! the rules for a place are worked out once.
 
-use crate::elf::{Image, Source};
 use crate::records::Registers;
+use crate::symbols::{Image, Source};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, CommonInformationEntry, EhFrame, EhFrameOffset, EndianSlice,
     LittleEndian, RegisterRule, Section, UnwindContext, UnwindSection, X86_64,

@@ -2,10 +2,11 @@
 //!
 //! The file may come from anywhere: every table is bounded, every number in it is checked before it is used.
 
-use object::LittleEndian as LE;
-use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
-use object::pod::{self, Pod};
+use elf::{
+    FileHeader, ProgramHeader, SectionHeader, Symbol, program_kind, section_kind, symbol_binding, symbol_kind,
+};
 use std::fmt::{self, Write};
+use zerocopy::{FromBytes, Immutable};
 
 /// Longest table that is read; the programs with most symbols have some ten million bytes of them.
 const MAX_TABLE: u64 = 128 << 20;
@@ -18,6 +19,9 @@ const MAX_NAME: usize = 4096;
 const MAX_SHOWN: usize = 240;
 /// How many symbols that begin before an address are looked at, for one that reaches it.
 const LOOK_BACK: usize = 64;
+
+/// The section of symbols that are defined elsewhere.
+const UNDEFINED: u16 = 0;
 
 /// A file that is read in pieces.
 pub(crate) trait Source {
@@ -35,62 +39,58 @@ impl Source for &[u8] {
 /// What a program's file says about where it is in memory, before it is moved.
 #[derive(Debug)]
 pub(crate) struct Image {
-    header: FileHeader64<LE>,
-    segments: Vec<ProgramHeader64<LE>>,
+    header: FileHeader,
+    segments: Vec<ProgramHeader>,
 }
 
 impl Image {
     pub(crate) fn open(source: &impl Source) -> Option<Self> {
-        let header = one::<FileHeader64<LE>>(source, 0)?;
-        let ident = header.e_ident;
-        if ident.magic != elf::ELFMAG || ident.class != elf::ELFCLASS64 || ident.data != elf::ELFDATA2LSB {
-            return None;
-        }
-        let segments = table(source, header.e_phoff.get(LE), u64::from(header.e_phnum.get(LE)))?;
+        let header = FileHeader::read(&source.read(0, size_of::<FileHeader>())?)?;
+        let segments = table(source, header.phoff, u64::from(header.phnum))?;
         Some(Self { header, segments })
     }
 
-    fn loaded(&self) -> impl Iterator<Item = &ProgramHeader64<LE>> {
-        self.segments.iter().filter(|segment| segment.p_type.get(LE) == elf::PT_LOAD)
+    fn loaded(&self) -> impl Iterator<Item = &ProgramHeader> {
+        self.segments.iter().filter(|segment| segment.kind == program_kind::LOAD)
     }
 
     /// Where a place in the file is in memory.
     pub(crate) fn address(&self, offset: u64) -> Option<u64> {
         self.loaded().find_map(|segment| {
-            let into = offset.checked_sub(segment.p_offset.get(LE))?;
-            (into < segment.p_filesz.get(LE)).then(|| segment.p_vaddr.get(LE).wrapping_add(into))
+            let into = offset.checked_sub(segment.offset)?;
+            (into < segment.filesz).then(|| segment.vaddr.wrapping_add(into))
         })
     }
 
     /// The index of the unwind information: its address and its bytes.
     pub(crate) fn unwind_index(&self, source: &impl Source) -> Option<(u64, Vec<u8>)> {
-        let index = self.segments.iter().find(|segment| segment.p_type.get(LE) == elf::PT_GNU_EH_FRAME)?;
-        Some((index.p_vaddr.get(LE), bytes(source, index.p_offset.get(LE), index.p_filesz.get(LE))?))
+        let index = self.segments.iter().find(|segment| segment.kind == program_kind::GNU_EH_FRAME)?;
+        Some((index.vaddr, bytes(source, index.offset, index.filesz)?))
     }
 
-    fn sections(&self, source: &impl Source) -> Option<Vec<SectionHeader64<LE>>> {
-        table(source, self.header.e_shoff.get(LE), u64::from(self.header.e_shnum.get(LE)))
+    fn sections(&self, source: &impl Source) -> Option<Vec<SectionHeader>> {
+        table(source, self.header.shoff, u64::from(self.header.shnum))
     }
 
     /// A section by its name: its address and its bytes.
     pub(crate) fn section(&self, source: &impl Source, name: &str) -> Option<(u64, Vec<u8>)> {
         let sections = self.sections(source)?;
-        let names = sections.get(usize::from(self.header.e_shstrndx.get(LE)))?;
-        let names = bytes(source, names.sh_offset.get(LE), names.sh_size.get(LE))?;
-        let called = |section: &&SectionHeader64<LE>| {
-            let own = names.get(section.sh_name.get(LE) as usize..).unwrap_or_default();
+        let names = sections.get(usize::from(self.header.shstrndx))?;
+        let names = bytes(source, names.offset, names.size)?;
+        let called = |section: &&SectionHeader| {
+            let own = names.get(section.name as usize..).unwrap_or_default();
             own.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
         };
         let section = sections.iter().find(called)?;
-        Some((section.sh_addr.get(LE), bytes(source, section.sh_offset.get(LE), section.sh_size.get(LE))?))
+        Some((section.addr, bytes(source, section.offset, section.size)?))
     }
 
     /// What is in the file from an address to the end of its segment.
     pub(crate) fn rest_of_segment(&self, source: &impl Source, address: u64) -> Option<Vec<u8>> {
         let (offset, len) = self.loaded().find_map(|segment| {
-            let into = address.checked_sub(segment.p_vaddr.get(LE))?;
-            let left = segment.p_filesz.get(LE).checked_sub(into)?;
-            Some((segment.p_offset.get(LE).checked_add(into)?, left))
+            let into = address.checked_sub(segment.vaddr)?;
+            let left = segment.filesz.checked_sub(into)?;
+            Some((segment.offset.checked_add(into)?, left))
         })?;
         bytes(source, offset, len)
     }
@@ -104,11 +104,11 @@ pub(crate) fn names<S: Source>(source: &S, symbols: Option<&S>, offsets: &[u64])
 }
 
 /// The symbol table of a file that was taken out of another one, if it is that one's: both have the same build id.
-fn apart(image: &Image, source: &impl Source, symbols: &impl Source) -> Option<(Image, SectionHeader64<LE>)> {
+fn apart(image: &Image, source: &impl Source, symbols: &impl Source) -> Option<(Image, SectionHeader)> {
     const ID: &str = ".note.gnu.build-id";
     let other = Image::open(symbols)?;
     let (_, id) = image.section(source, ID)?;
-    let table = other.sections(symbols)?.into_iter().find(|s| s.sh_type.get(LE) == elf::SHT_SYMTAB)?;
+    let table = other.sections(symbols)?.into_iter().find(|s| s.kind == section_kind::SYMTAB)?;
     (other.section(symbols, ID)?.1 == id).then_some((other, table))
 }
 
@@ -127,8 +127,8 @@ fn fill<S: Source>(
         let _ = from_table(symbols, &other.sections(symbols)?, &table, &addresses, found);
     }
     // What is stripped has the second table only, with the functions that others call.
-    for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-        if let Some(section) = sections.iter().find(|section| section.sh_type.get(LE) == kind) {
+    for kind in [section_kind::SYMTAB, section_kind::DYNSYM] {
+        if let Some(section) = sections.iter().find(|section| section.kind == kind) {
             let _ = from_table(source, &sections, section, &addresses, found);
         }
     }
@@ -147,8 +147,8 @@ struct Function {
 
 fn from_table(
     source: &impl Source,
-    sections: &[SectionHeader64<LE>],
-    section: &SectionHeader64<LE>,
+    sections: &[SectionHeader],
+    section: &SectionHeader,
     addresses: &[Option<u64>],
     found: &mut [Option<String>],
 ) -> Option<()> {
@@ -156,21 +156,21 @@ fn from_table(
         return Some(());
     }
     let mut functions: Vec<Function> = Vec::new();
-    let (start, mut left) = (section.sh_offset.get(LE), section.sh_size.get(LE));
+    let (start, mut left) = (section.offset, section.size);
     if left > MAX_SYMBOLS {
         return None;
     }
-    let entry = size_of::<Sym64<LE>>() as u64;
+    let entry = size_of::<Symbol>() as u64;
     while left >= entry {
-        let done = section.sh_size.get(LE) - left;
+        let done = section.size - left;
         let some = left.min(AT_ONCE * entry) / entry;
-        let symbols: Vec<Sym64<LE>> = table(source, start.checked_add(done)?, some)?;
+        let symbols: Vec<Symbol> = table(source, start.checked_add(done)?, some)?;
         functions.extend(symbols.iter().filter_map(function));
         left -= some * entry;
     }
     functions.sort_unstable_by_key(|f| (f.start, f.rank));
-    let strings = sections.get(section.sh_link.get(LE) as usize)?;
-    let strings = bytes(source, strings.sh_offset.get(LE), strings.sh_size.get(LE))?;
+    let strings = sections.get(section.link as usize)?;
+    let strings = bytes(source, strings.offset, strings.size)?;
     for (address, found) in addresses.iter().zip(found) {
         let (Some(address), None) = (*address, &found) else { continue };
         *found = function_at(&functions, address).and_then(|function| {
@@ -182,25 +182,25 @@ fn from_table(
     Some(())
 }
 
-fn function(symbol: &Sym64<LE>) -> Option<Function> {
-    let (kind, binding) = (symbol.st_info & 15, symbol.st_info >> 4);
-    let size = symbol.st_size.get(LE);
+fn function(symbol: &Symbol) -> Option<Function> {
+    let (kind, binding) = (symbol.kind(), symbol.binding());
+    let size = symbol.size;
     let code = match kind {
-        elf::STT_FUNC | elf::STT_GNU_IFUNC => 4,
+        symbol_kind::FUNC | symbol_kind::GNU_IFUNC => 4,
         // Assembly does not always say what is a function.
-        elf::STT_NOTYPE => 0,
+        symbol_kind::NOTYPE => 0,
         _ => return None,
     };
-    let start = symbol.st_value.get(LE);
-    if symbol.st_shndx.get(LE) == elf::SHN_UNDEF || start == 0 {
+    let start = symbol.value;
+    if symbol.shndx == UNDEFINED || start == 0 {
         return None;
     }
     let bound = match binding {
-        elf::STB_GLOBAL => 2,
-        elf::STB_WEAK => 1,
+        symbol_binding::GLOBAL => 2,
+        symbol_binding::WEAK => 1,
         _ => 0,
     };
-    Some(Function { start, size, name: symbol.st_name.get(LE), rank: code + bound })
+    Some(Function { start, size, name: symbol.name, rank: code + bound })
 }
 
 fn function_at(functions: &[Function], address: u64) -> Option<&Function> {
@@ -215,14 +215,9 @@ fn bytes(source: &impl Source, offset: u64, len: u64) -> Option<Vec<u8>> {
     source.read(offset, usize::try_from(len).ok().filter(|_| len <= MAX_TABLE)?)
 }
 
-fn table<T: Pod>(source: &impl Source, offset: u64, count: u64) -> Option<Vec<T>> {
-    let count = usize::try_from(count).ok()?;
-    let bytes = bytes(source, offset, count.checked_mul(size_of::<T>())? as u64)?;
-    pod::slice_from_bytes(&bytes, count).ok().map(|(entries, _)| entries.to_vec())
-}
-
-fn one<T: Pod>(source: &impl Source, offset: u64) -> Option<T> {
-    table(source, offset, 1)?.pop()
+fn table<T: FromBytes + Immutable>(source: &impl Source, offset: u64, count: u64) -> Option<Vec<T>> {
+    let bytes = bytes(source, offset, count.checked_mul(size_of::<T>() as u64)?)?;
+    Some(elf::entries(&bytes).collect())
 }
 
 /// A name without what the compiler put around it.
@@ -279,7 +274,7 @@ mod tests {
         let (file, place) = own();
         let names = names(&&file[..], None, &[0, place, place + 1, u64::MAX]);
         assert_eq!(names[0], None);
-        assert_eq!(names[1].as_deref(), Some("profile::elf::tests::here"));
+        assert_eq!(names[1].as_deref(), Some("profile::symbols::tests::here"));
         assert_eq!(names[2], names[1]);
         assert_eq!(names[3], None);
     }

@@ -1,11 +1,7 @@
-//! ELF images: what load and where. See elf(5). Errors are Linux's: ENOEXEC for
-//! what is no program for this machine.
+//! Programs: what is loaded and where. Errors are Linux's: ENOEXEC for what is no program for this machine.
 
+use crate::{FileHeader, ProgramHeader, entries, file_kind, program_flags, program_kind};
 use abi::{Errno, PAGE_SIZE, Result, page_down, page_up};
-use object::LittleEndian as LE;
-use object::elf::{self, FileHeader64, ProgramHeader64};
-use object::pod;
-use object::read::elf::{FileHeader, ProgramHeader};
 
 /// A loadable segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +41,6 @@ pub struct Image {
     pub align: u64,
 }
 
-/// Bytes of the file header.
-pub const HEADER: usize = 64;
 /// Most bytes of program headers that Linux reads.
 const MAX_PHDRS: usize = 65536;
 
@@ -61,50 +55,40 @@ impl Image {
 
 /// Reads and checks an image. `read` fills a buffer from an offset and says how much there was.
 pub fn parse(read: &mut dyn FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<Image> {
-    let mut head = [0u8; HEADER];
+    let mut head = [0u8; size_of::<FileHeader>()];
     let n = read(0, &mut head)?;
     if n < head.len() {
         return Err(Errno::ENOEXEC);
     }
-    let (h, _) = pod::from_bytes::<FileHeader64<LE>>(&head).map_err(|()| Errno::ENOEXEC)?;
-    let e = LE;
-    let kind = h.e_type(e);
-    if h.e_ident.magic != elf::ELFMAG
-        || h.e_ident.class != elf::ELFCLASS64
-        || h.e_ident.data != elf::ELFDATA2LSB
-        || h.e_machine(e) != elf::EM_X86_64
-        || !matches!(kind, elf::ET_EXEC | elf::ET_DYN)
-        || h.e_phentsize(e) as usize != size_of::<ProgramHeader64<LE>>()
-    {
+    let h = FileHeader::read(&head).ok_or(Errno::ENOEXEC)?;
+    if !h.is_for_x86_64() || !matches!(h.kind, file_kind::EXEC | file_kind::DYN) {
         return Err(Errno::ENOEXEC);
     }
-    let count = h.e_phnum(e) as usize;
-    let bytes = count * size_of::<ProgramHeader64<LE>>();
-    if count == 0 || bytes > MAX_PHDRS {
+    let bytes = h.program_table_len().ok_or(Errno::ENOEXEC)?;
+    if bytes == 0 || bytes > MAX_PHDRS {
         return Err(Errno::ENOEXEC);
     }
     let mut table = vec![0u8; bytes];
-    if read(h.e_phoff(e), &mut table)? < bytes {
+    if read(h.phoff, &mut table)? < bytes {
         return Err(Errno::ENOEXEC);
     }
-    let (ph, _) = pod::slice_from_bytes::<ProgramHeader64<LE>>(&table, count).map_err(|()| Errno::ENOEXEC)?;
     let mut image = Image {
-        relocatable: kind == elf::ET_DYN,
-        entry: h.e_entry(e),
+        relocatable: h.kind == file_kind::DYN,
+        entry: h.entry,
         segments: Vec::new(),
         broken: false,
         phdr: 0,
-        phnum: count as u64,
+        phnum: h.phnum.into(),
         interp: None,
         exec_stack: false,
         align: PAGE_SIZE,
     };
-    for p in ph {
-        match p.p_type(e) {
-            elf::PT_LOAD => load_segment(&mut image, p, h.e_phoff(e)),
-            elf::PT_INTERP if image.interp.is_none() => image.interp = Some(interp(p, read)?),
-            elf::PT_GNU_STACK => image.exec_stack = p.p_flags(e) & elf::PF_X != 0,
-            elf::PT_PHDR => image.phdr = p.p_vaddr(e),
+    for p in entries::<ProgramHeader>(&table) {
+        match p.kind {
+            program_kind::LOAD => load_segment(&mut image, &p, h.phoff),
+            program_kind::INTERP if image.interp.is_none() => image.interp = Some(interp(&p, read)?),
+            program_kind::GNU_STACK => image.exec_stack = p.flags & program_flags::X != 0,
+            program_kind::PHDR => image.phdr = p.vaddr,
             _ => {}
         }
     }
@@ -112,14 +96,13 @@ pub fn parse(read: &mut dyn FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<Im
     Ok(image)
 }
 
-fn load_segment(image: &mut Image, p: &ProgramHeader64<LE>, phoff: u64) {
-    let e = LE;
+fn load_segment(image: &mut Image, p: &ProgramHeader, phoff: u64) {
     let s = Segment {
-        vaddr: p.p_vaddr(e),
-        offset: p.p_offset(e),
-        filesz: p.p_filesz(e),
-        memsz: p.p_memsz(e),
-        prot: protection(p.p_flags(e)),
+        vaddr: p.vaddr,
+        offset: p.offset,
+        filesz: p.filesz,
+        memsz: p.memsz,
+        prot: protection(p.flags),
     };
     let end = s.vaddr.checked_add(s.memsz);
     let file_end = s.offset.checked_add(s.filesz);
@@ -131,8 +114,8 @@ fn load_segment(image: &mut Image, p: &ProgramHeader64<LE>, phoff: u64) {
         image.broken = true;
         return;
     }
-    if p.p_align(e).is_power_of_two() {
-        image.align = image.align.max(p.p_align(e).min(1 << 30));
+    if p.align.is_power_of_two() {
+        image.align = image.align.max(p.align.min(1 << 30));
     }
     if image.phdr == 0 && s.offset <= phoff && phoff < s.offset + s.filesz {
         image.phdr = s.vaddr + (phoff - s.offset);
@@ -142,13 +125,13 @@ fn load_segment(image: &mut Image, p: &ProgramHeader64<LE>, phoff: u64) {
     }
 }
 
-fn interp(p: &ProgramHeader64<LE>, read: &mut dyn FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
-    let len = p.p_filesz(LE) as usize;
+fn interp(p: &ProgramHeader, read: &mut dyn FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
+    let len = p.filesz as usize;
     if !(2..=abi::PATH_MAX).contains(&len) {
         return Err(Errno::ENOEXEC);
     }
     let mut path = vec![0; len];
-    if read(p.p_offset(LE), &mut path)? < len {
+    if read(p.offset, &mut path)? < len {
         return Err(Errno::EIO);
     }
     if path.pop() != Some(0) {
@@ -162,7 +145,9 @@ fn interp(p: &ProgramHeader64<LE>, read: &mut dyn FnMut(u64, &mut [u8]) -> Resul
 
 fn protection(flags: u32) -> i32 {
     let bit = |f: u32, p: i32| if flags & f != 0 { p } else { 0 };
-    bit(elf::PF_R, libc::PROT_READ) | bit(elf::PF_W, libc::PROT_WRITE) | bit(elf::PF_X, libc::PROT_EXEC)
+    bit(program_flags::R, libc::PROT_READ)
+        | bit(program_flags::W, libc::PROT_WRITE)
+        | bit(program_flags::X, libc::PROT_EXEC)
 }
 
 #[cfg(test)]
