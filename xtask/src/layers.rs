@@ -19,7 +19,7 @@ const LAYERS: [&str; 8] = [
 
 /// The order of the crates of each folder, lowest first. A crate may use those before it.
 const ORDER: [(&str, &[&str]); 5] = [
-    ("crates/base", &["abi", "elf", "ranked", "seccomp", "spec", "wait"]),
+    ("crates/base", &["abi", "elf", "mountinfo", "ranked", "seccomp", "spec", "wait"]),
     ("crates/floor", &["biased", "hostsys"]),
     ("crates/platform", &["platform", "stub", "conformance", "systrap", "ptrace"]),
     (

@@ -1,37 +1,18 @@
 //! The host's mounts, as far as a container's bind mounts show them: /proc/PID/mountinfo names the file system that a
 //! source lies in and the place there, as it would for a bind mount of the host's kernel.
 
+use mountinfo::Mount;
 use spec::MountSpec;
-use std::path::{Path, PathBuf};
-
-/// One mount.
-#[derive(Debug)]
-struct HostMount {
-    /// What of the file system it shows.
-    root: PathBuf,
-    point: PathBuf,
-    source: String,
-}
+use std::path::Path;
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(crate) struct HostMounts(Vec<HostMount>);
+pub(crate) struct HostMounts(Vec<Mount>);
 
 impl HostMounts {
     /// As they are now. Where they cannot be read nothing is known of them.
     pub(crate) fn read() -> Self {
-        Self::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
-    }
-
-    fn parse(mountinfo: &str) -> Self {
-        let mount = |line: &str| {
-            // ID parent major:minor ROOT MOUNTPOINT options [optional...] - type SOURCE options
-            let (left, right) = line.split_once(" - ")?;
-            let mut left = left.split(' ').skip(3);
-            let (root, point) = (unescape(left.next()?).into(), unescape(left.next()?).into());
-            Some(HostMount { root, point, source: unescape(right.split(' ').nth(1)?) })
-        };
-        Self(mountinfo.lines().filter_map(mount).collect())
+        Self(mountinfo::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default()))
     }
 
     /// Says in a bind mount of `path`, which is canonical, what that is to the host.
@@ -44,18 +25,8 @@ impl HostMounts {
             true => host.root.to_string_lossy().into_owned(),
             false => host.root.join(below).to_string_lossy().into_owned(),
         };
-        mount.source.clone_from(&host.source);
+        mount.source = host.source.to_string_lossy().into_owned();
     }
-}
-
-/// Undoes the kernel's octal escapes of space, tab, newline and backslash.
-fn unescape(text: &str) -> String {
-    let mut out = text.to_string();
-    // The backslash last: it begins the others.
-    for (code, plain) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
-        out = out.replace(code, plain);
-    }
-    out
 }
 
 #[cfg(test)]
@@ -64,10 +35,10 @@ mod tests {
 
     #[test]
     fn sources_have_a_place_in_their_file_system() {
-        let hosts = HostMounts::parse(
-            "27 1 254:0 / / rw - ext4 /dev/vda rw\n\
+        let hosts = HostMounts(mountinfo::parse(
+            b"27 1 254:0 / / rw - ext4 /dev/vda rw\n\
              42 27 0:61 /part /srv/my\\040data rw shared:3 - xfs /dev/vdb rw\n",
-        );
+        ));
         let named = |path: &str| {
             let mut mount = MountSpec::new("bind");
             hosts.name(Path::new(path), &mut mount);

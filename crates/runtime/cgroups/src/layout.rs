@@ -2,6 +2,7 @@
 //! /proc/self/mountinfo and /proc/self/cgroup.
 
 use crate::{Error, Result};
+use mountinfo::Mount;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
@@ -50,28 +51,29 @@ pub(crate) enum Layout {
 impl Layout {
     /// Of this machine.
     pub(crate) fn detect() -> Result<Self> {
-        let read = |path: &str| {
-            std::fs::read_to_string(path).map_err(|error| Error::file("", "read", Path::new(path), error))
-        };
-        Self::parse(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)
+        let read =
+            |path: &str| std::fs::read(path).map_err(|error| Error::file("", "read", Path::new(path), error));
+        let own = read("/proc/self/cgroup")?;
+        Self::parse(&read("/proc/self/mountinfo")?, &String::from_utf8_lossy(&own))
     }
 
-    pub(crate) fn parse(mountinfo: &str, own: &str) -> Result<Self> {
+    pub(crate) fn parse(mountinfo: &[u8], own: &str) -> Result<Self> {
         let own: BTreeMap<String, PathBuf> = own.lines().flat_map(own_groups).collect();
         let of = |name: &str| own.get(name).cloned().unwrap_or_else(|| "/".into());
         let (mut v1, mut v2) = (BTreeMap::new(), None);
-        for mount in mountinfo.lines().filter_map(Mount::parse) {
+        let mounts = mountinfo::parse(mountinfo);
+        for mount in &mounts {
+            let hierarchy = |own| Hierarchy { root: mount.root.clone(), at: mount.point.clone(), own };
             if mount.fstype == "cgroup2" {
-                v2 = Some(Hierarchy { root: mount.root, at: mount.at, own: of("") });
-                continue;
-            }
-            for name in mount.options.iter().filter(|name| V1.contains(&name.as_str()) || *name == NAMED) {
-                let hierarchy = Hierarchy { root: mount.root.clone(), at: mount.at.clone(), own: of(name) };
-                // The first mount is the host's own; later ones are copies in other places.
-                v1.entry(name.clone()).or_insert(hierarchy);
+                v2 = Some(hierarchy(of("")));
+            } else if mount.fstype == "cgroup" {
+                for name in V1.into_iter().chain([NAMED]).filter(|name| mount.has_option(name)) {
+                    // The first mount is the host's own; later ones are copies in other places.
+                    v1.entry(name.to_string()).or_insert_with(|| hierarchy(of(name)));
+                }
             }
         }
-        v1.retain(|_, h: &mut Hierarchy| !covered(mountinfo, &h.at));
+        v1.retain(|_, h: &mut Hierarchy| !covered(&mounts, &h.at));
         let unified = v2.as_ref().is_some_and(|h| v1.is_empty() || h.at == Path::new("/sys/fs/cgroup"));
         match v2 {
             Some(hierarchy) if unified => Ok(Self::V2(hierarchy)),
@@ -124,50 +126,17 @@ impl Hierarchy {
     }
 }
 
-/// One line of mountinfo, of a control group file system.
-struct Mount {
-    root: PathBuf,
-    at: PathBuf,
-    fstype: String,
-    options: Vec<String>,
-}
-
-impl Mount {
-    fn parse(line: &str) -> Option<Self> {
-        let (left, right) = line.split_once(" - ")?;
-        let left: Vec<&str> = left.split(' ').collect();
-        let right: Vec<&str> = right.split(' ').collect();
-        let (fstype, options) = (right.first()?, right.get(2)?);
-        if !["cgroup", "cgroup2"].contains(fstype) {
-            return None;
-        }
-        Some(Self {
-            root: unescape(left.get(3)?).into(),
-            at: unescape(left.get(4)?).into(),
-            fstype: fstype.to_string(),
-            options: options.split(',').map(String::from).collect(),
-        })
-    }
-}
-
 /// Whether a later mount hides what is mounted at `at`.
-fn covered(mountinfo: &str, at: &Path) -> bool {
-    let points = mountinfo.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
+fn covered(mounts: &[Mount], at: &Path) -> bool {
     let mut seen = false;
-    for point in points {
-        if Path::new(&point) == at {
+    for Mount { point, .. } in mounts {
+        if point == at {
             seen = true;
-        } else if seen && point != "/" && at.starts_with(&point) {
+        } else if seen && point != Path::new("/") && at.starts_with(point) {
             return true;
         }
     }
     false
-}
-
-/// Octal escapes of mountinfo.
-fn unescape(text: &str) -> String {
-    let replaced = text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n");
-    replaced.replace("\\134", "\\")
 }
 
 /// Controllers and group of one line of /proc/self/cgroup; cgroup v2's has an empty name.
@@ -212,7 +181,7 @@ mod tests {
 
     #[test]
     fn absolute_paths_count_from_the_top() {
-        let layout = Layout::parse(V1_MOUNTS, V1_OWN).unwrap();
+        let layout = Layout::parse(V1_MOUNTS.as_bytes(), V1_OWN).unwrap();
         let dirs = layout.directories(Path::new("/docker/../docker/id"));
         assert_eq!(get(&dirs, "memory"), "/sys/fs/cgroup/memory/docker/id");
         assert_eq!(get(&dirs, "cpu"), "/sys/fs/cgroup/cpu,cpuacct/docker/id");
@@ -223,7 +192,7 @@ mod tests {
 
     #[test]
     fn relative_paths_count_from_the_callers_group() {
-        let layout = Layout::parse(V1_MOUNTS, V1_OWN).unwrap();
+        let layout = Layout::parse(V1_MOUNTS.as_bytes(), V1_OWN).unwrap();
         let dirs = layout.directories(Path::new("../../id"));
         assert_eq!(get(&dirs, "memory"), "/sys/fs/cgroup/memory/user/me/id");
         assert_eq!(get(&dirs, "cpu"), "/sys/fs/cgroup/cpu,cpuacct/id");
@@ -232,30 +201,30 @@ mod tests {
     #[test]
     fn a_mount_of_a_part_of_the_hierarchy() {
         let mounts = "32 31 0:29 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory";
-        let layout = Layout::parse(mounts, "4:memory:/docker/abc/x").unwrap();
+        let layout = Layout::parse(mounts.as_bytes(), "4:memory:/docker/abc/x").unwrap();
         assert_eq!(get(&layout.directories(Path::new("id")), "memory"), "/sys/fs/cgroup/memory/x/id");
     }
 
     #[test]
     fn the_unified_hierarchy() {
         let mounts = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate";
-        let layout = Layout::parse(mounts, "0::/user.slice/session-1.scope").unwrap();
+        let layout = Layout::parse(mounts.as_bytes(), "0::/user.slice/session-1.scope").unwrap();
         assert_eq!(get(&layout.directories(Path::new("/a/b")), ""), "/sys/fs/cgroup/a/b");
         assert_eq!(get(&layout.directories(Path::new("id")), ""), "/sys/fs/cgroup/user.slice/id");
-        let layout = Layout::parse(mounts, "0::/").unwrap();
+        let layout = Layout::parse(mounts.as_bytes(), "0::/").unwrap();
         assert_eq!(get(&layout.directories(Path::new("id")), ""), "/sys/fs/cgroup/id");
         assert_eq!(layout.top(""), Some(Path::new("/sys/fs/cgroup")));
     }
 
     #[test]
     fn nothing_mounted_is_an_error() {
-        let error = Layout::parse("31 23 0:28 / /proc rw - proc proc rw", "").unwrap_err();
+        let error = Layout::parse(b"31 23 0:28 / /proc rw - proc proc rw", "").unwrap_err();
         assert!(error.to_string().contains("mount cgroup2"), "{error}");
     }
 
     #[test]
     fn hidden_hierarchies_do_not_count() {
         let mounts = format!("{V1_MOUNTS}\n50 31 0:40 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
-        assert!(matches!(Layout::parse(&mounts, V1_OWN), Ok(Layout::V2(_))));
+        assert!(matches!(Layout::parse(mounts.as_bytes(), V1_OWN), Ok(Layout::V2(_))));
     }
 }

@@ -175,7 +175,7 @@ fn fake(controllers: &str) -> (PathBuf, Manager) {
         fs::write(at.join("cgroup.subtree_control"), "").unwrap();
     }
     let mounts = format!("30 23 0:26 / {} rw - cgroup2 cgroup2 rw", top.display());
-    let layout = Layout::parse(&mounts, "0::/").unwrap();
+    let layout = Layout::parse(mounts.as_bytes(), "0::/").unwrap();
     let linux: Linux = serde_json::from_str(r#"{ "cgroupsPath": "/pod/c" }"#).unwrap();
     let manager = Manager::in_layout(&layout, Some(&linux), "c", false, false).unwrap();
     (top, manager)
@@ -270,7 +270,7 @@ fn usage_on_a_fake_cgroup_v2() {
 fn an_ordinary_user_without_a_group() {
     // A path that nobody can make stands for one that the user may not make.
     let mounts = "30 23 0:26 / /proc/1 rw - cgroup2 cgroup2 rw";
-    let layout = Layout::parse(mounts, "0::/").unwrap();
+    let layout = Layout::parse(mounts.as_bytes(), "0::/").unwrap();
     let mut manager = Manager::in_layout(&layout, None, "id", false, true).unwrap();
     match manager.apply(1) {
         Ok(()) => {

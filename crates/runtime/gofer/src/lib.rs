@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod filter;
-mod mountinfo;
+mod hidden;
 mod tree;
 
 use bundle::HostTree;

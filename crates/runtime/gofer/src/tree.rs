@@ -4,10 +4,11 @@
 //! tmpfs, or, when it is a file, on `N/file`. No mount of a tree gives access
 //! to a device node or lets a link be followed, whatever it did on the host.
 
-use crate::mountinfo::hidden_below;
+use crate::hidden::hidden_below;
 use bundle::{HostTree, MountPoint};
 use confine::root::{Stage, reference};
 use hostsys::mounts::{MountAttrs, set_attributes};
+use mountinfo::Mount;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use spec::FILE_ENTRY;
@@ -25,7 +26,7 @@ pub(crate) fn build(trees: &[HostTree]) -> Result<Vec<OwnedFd>, String> {
         let what = what.to_string();
         move |error: std::io::Error| format!("gofer: {what}: {error}")
     };
-    let mountinfo = fs::read_to_string("/proc/self/mountinfo").map_err(told("/proc/self/mountinfo"))?;
+    let mounts = mountinfo::parse(&fs::read("/proc/self/mountinfo").map_err(told("/proc/self/mountinfo"))?);
     // Taken before anything is mounted here, so that a tree that contains the stage does not contain itself.
     let clones: Vec<OwnedFd> = trees
         .iter()
@@ -36,7 +37,7 @@ pub(crate) fn build(trees: &[HostTree]) -> Result<Vec<OwnedFd>, String> {
     mkdirat(dir, EMPTY_DIR, Mode::from_raw_mode(0o555)).map_err(|e| told("new root")(e.into()))?;
     create_file(dir, EMPTY_FILE).map_err(told("new root"))?;
     for (index, (tree, mount)) in trees.iter().zip(&clones).enumerate() {
-        attach(&stage, index, tree, mount, &mountinfo)
+        attach(&stage, index, tree, mount, &mounts)
             .map_err(|error| format!("{}: {error}", tree.path.display()))?;
     }
     let fds = (0..trees.len())
@@ -93,7 +94,7 @@ fn attach(
     index: usize,
     tree: &HostTree,
     mount: &OwnedFd,
-    mountinfo: &str,
+    mounts: &[Mount],
 ) -> std::io::Result<()> {
     let name = index.to_string();
     mkdirat(stage.dir(), &name, Mode::from_raw_mode(0o555))?;
@@ -108,7 +109,7 @@ fn attach(
     if tree.is_file {
         return Ok(());
     }
-    for point in hidden_below(mountinfo, &tree.path, !tree.recursive) {
+    for point in hidden_below(mounts, &tree.path, !tree.recursive) {
         if let Ok(below) = point.strip_prefix(&tree.path) {
             let place = Path::new(&name).join(below);
             cover(stage, &place).map_err(|error| {
