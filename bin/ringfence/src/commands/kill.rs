@@ -28,12 +28,6 @@ pub(crate) fn kill(settings: &Settings, args: &Kill) -> Result<()> {
     lifecycle::kill(settings, &args.id, parse_signal(&args.signal)?, to)
 }
 
-const NAMES: [&str; 31] = [
-    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-];
-
 /// A signal by its number, or by its name with or without `SIG`.
 fn parse_signal(text: &str) -> Result<i32> {
     let upper = text.to_ascii_uppercase();
@@ -43,7 +37,7 @@ fn parse_signal(text: &str) -> Result<i32> {
         Err(_) => match name.strip_prefix("RTMIN") {
             Some("") => Some(libc::SIGRTMIN()),
             Some(more) => more.parse::<i32>().ok().map(|more| libc::SIGRTMIN() + more),
-            None => NAMES.iter().position(|known| *known == name).map(|at| at as i32 + 1),
+            None => abi::signal::by_name(&upper).map(abi::Signal::raw),
         },
     };
     match number {

@@ -25,6 +25,12 @@ macro_rules! signals { ($($n:ident = $v:expr),* $(,)?) => {
     impl Signal { $(#[doc = concat!(stringify!($n), ", signal(7).")] pub const $n: Signal = Signal($v);)* }
     /// Symbolic name of a standard signal, `"SIGRT"` for real-time ones.
     pub const fn name(s: Signal) -> &'static str { match s.0 { $($v => stringify!($n),)* _ => "SIGRT" } }
+    /// The standard signal of that symbolic name, with or without its `SIG`.
+    pub fn by_name(name: &str) -> Option<Signal> {
+        let is = |full: &str| full == name || full.strip_prefix("SIG") == Some(name);
+        $(if is(stringify!($n)) { return Some(Signal::$n); })*
+        None
+    }
 } }
 signals! { SIGHUP = 1, SIGINT = 2, SIGQUIT = 3, SIGILL = 4, SIGTRAP = 5, SIGABRT = 6, SIGBUS = 7, SIGFPE = 8,
 SIGKILL = 9, SIGUSR1 = 10, SIGSEGV = 11, SIGUSR2 = 12, SIGPIPE = 13, SIGALRM = 14, SIGTERM = 15, SIGSTKFLT = 16,
@@ -153,5 +159,23 @@ impl SigInfo {
     /// si_addr of the fault form.
     pub const fn addr(&self) -> u64 {
         self.fields[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_agree() {
+        for number in 1..32 {
+            let signal = Signal::new(number).unwrap();
+            let full = name(signal);
+            assert_eq!(by_name(full), Some(signal));
+            assert_eq!(by_name(&full[3..]), Some(signal));
+        }
+        for other in ["", "SIG", "SIGSIGHUP", "hup", "SIGRT"] {
+            assert_eq!(by_name(other), None, "{other:?}");
+        }
     }
 }
