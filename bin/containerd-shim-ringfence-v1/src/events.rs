@@ -1,16 +1,18 @@
 //! Events to containerd, in the order in which they happened.
 //!
 //! One thread sends them, so that nobody waits for containerd while holding anything. When containerd restarts,
-//! the thread connects anew. The shim crate's publisher would do neither, and packs events by reflection, which costs
-//! 300 kB of tables.
+//! the thread connects anew. Events are packed without reflection, which would cost 300 kB of tables.
 
-use containerd_shim::event::Event;
-use containerd_shim::protos::EventsClient;
-use containerd_shim::protos::protobuf::Message;
-use containerd_shim::protos::protobuf::well_known_types::any::Any;
-use containerd_shim::protos::shim::events::{Envelope, ForwardRequest};
-use containerd_shim::protos::ttrpc::{self, Client, context};
-use containerd_shim::util::timestamp;
+use crate::process::timestamp;
+use containerd_shim_protos::EventsClient;
+use containerd_shim_protos::events::task::{
+    TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskOOM, TaskPaused, TaskResumed,
+    TaskStart,
+};
+use containerd_shim_protos::protobuf::well_known_types::any::Any;
+use containerd_shim_protos::protobuf::{self, Message};
+use containerd_shim_protos::shim::events::{Envelope, ForwardRequest};
+use containerd_shim_protos::ttrpc::{self, Client, context};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -20,6 +22,31 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often an event is tried again, at intervals of a second.
 const TRIES: usize = 20;
+
+/// An event: what containerd calls it.
+pub(crate) trait Event: Message {
+    const TOPIC: &str;
+}
+
+macro_rules! topics {
+    ($($event:ident $topic:literal)*) => {
+        $(impl Event for $event {
+            const TOPIC: &str = $topic;
+        })*
+    };
+}
+
+topics! {
+    TaskCreate "/tasks/create"
+    TaskStart "/tasks/start"
+    TaskExecAdded "/tasks/exec-added"
+    TaskExecStarted "/tasks/exec-started"
+    TaskPaused "/tasks/paused"
+    TaskResumed "/tasks/resumed"
+    TaskExit "/tasks/exit"
+    TaskDelete "/tasks/delete"
+    TaskOOM "/tasks/oom"
+}
 
 /// Where events go.
 #[derive(Clone)]
@@ -43,10 +70,10 @@ impl Events {
         }
     }
 
-    pub(crate) fn send<E: Event + Message>(&self, event: E) {
+    pub(crate) fn send<E: Event>(&self, event: E) {
         let envelope = match pack(&event, &self.namespace) {
             Ok(envelope) => envelope,
-            Err(error) => return log::error!("event {}: {error}", event.topic()),
+            Err(error) => return log::error!("event {}: {error}", E::TOPIC),
         };
         let sender = self.sender.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(sender) = sender.as_ref() {
@@ -65,16 +92,16 @@ impl Events {
     }
 }
 
-fn pack<E: Event + Message>(event: &E, namespace: &str) -> containerd_shim::Result<Envelope> {
+fn pack<E: Event>(event: &E, namespace: &str) -> protobuf::Result<Envelope> {
     let any = Any {
         type_url: format!("containerd.events.{}", E::NAME),
         value: event.write_to_bytes()?,
         ..Any::default()
     };
     let mut envelope = Envelope::new();
-    envelope.set_topic(event.topic());
+    envelope.set_topic(E::TOPIC.into());
     envelope.set_namespace(namespace.into());
-    envelope.set_timestamp(timestamp()?);
+    envelope.set_timestamp(timestamp());
     envelope.set_event(any);
     Ok(envelope)
 }
@@ -115,7 +142,6 @@ fn deliver(envelopes: &Receiver<Envelope>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use containerd_shim::protos::events::task::TaskOOM;
 
     #[test]
     fn events_say_what_they_are() {

@@ -1,10 +1,12 @@
 //! Ends of child processes.
 //!
 //! The shim is a subreaper: what `ringfence` leaves behind (a container's pid 1, processes of `exec`) becomes its
-//! child. The shim crate reaps every child and tells here. An end is then taken by exactly one: by whoever waits
+//! child. One thread [reaps](Exits::reap) every child. An end is then taken by exactly one: by whoever waits
 //! for a command, or by the container's process. A process can end before its pid is known; such ends are kept
 //! while anybody [holds](Exits::hold) them.
 
+use rustix::io::Errno;
+use rustix::process::{WaitOptions, WaitStatus, wait};
 use std::collections::HashMap;
 use std::io;
 use std::process::Command;
@@ -23,6 +25,8 @@ struct State {
     /// Ends of processes that nobody has asked for yet.
     early: HashMap<i32, i32>,
     holds: usize,
+    /// How many commands were started.
+    started: u64,
 }
 
 /// While it exists ends are kept.
@@ -54,12 +58,35 @@ impl Exits {
         true
     }
 
+    /// Reaps every child for ever, and tells of each its process ID and its exit status, 128 and the signal for one that
+    /// was killed. Nothing becomes our child but descendants of the commands, so without a child the next command's start
+    /// is waited for.
+    pub(crate) fn reap(&self, tell: impl Fn(i32, i32)) {
+        loop {
+            let started = self.lock().started;
+            match wait(WaitOptions::empty()) {
+                Ok(Some((pid, status))) => {
+                    if let Some(status) = exit_status(status) {
+                        tell(pid.as_raw_nonzero().get(), status);
+                    }
+                }
+                Err(Errno::CHILD) => {
+                    let unchanged = |state: &mut State| state.started == started;
+                    drop(self.changed.wait_while(self.lock(), unchanged));
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+
     /// Runs a command to its end, and gives its status.
     pub(crate) fn run(&self, command: &mut Command) -> io::Result<i32> {
         let mut state = self.lock();
         // Nobody can note its end before it is expected: they wait for the lock.
         let pid = command.spawn()?.id() as i32;
         state.commands.insert(pid, None);
+        state.started += 1;
+        self.changed.notify_all();
         loop {
             if let Some(Some(status)) = state.commands.get(&pid) {
                 let status = *status;
@@ -88,6 +115,10 @@ impl Drop for Hold {
     }
 }
 
+fn exit_status(status: WaitStatus) -> Option<i32> {
+    status.exit_status().or_else(|| status.terminating_signal().map(|signo| 128 + signo))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +135,20 @@ mod tests {
         assert!(exits.note(3, 9));
         drop(hold);
         assert_eq!(exits.hold().take(3), None);
+    }
+
+    #[test]
+    fn commands_end() {
+        let exits = Arc::new(Exits::default());
+        let reaper = exits.clone();
+        std::thread::spawn(move || {
+            reaper.clone().reap(move |pid, status| {
+                reaper.note(pid, status);
+            });
+        });
+        // The second one finds the reaper without a child.
+        for (script, status) in [("exit 3", 3), ("kill -9 $$", 137)] {
+            assert_eq!(exits.run(Command::new("sh").args(["-c", script])).unwrap(), status);
+        }
     }
 }

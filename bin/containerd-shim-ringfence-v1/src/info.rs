@@ -1,9 +1,9 @@
 //! `-info`: what the runtime can do, which containerd 2 asks for when it starts.
 
 use crate::options::Settings;
-use containerd_shim::protos::protobuf::Message;
-use containerd_shim::protos::protobuf::well_known_types::any::Any;
-use containerd_shim::protos::types::introspection::{RuntimeInfo, RuntimeVersion};
+use containerd_shim_protos::protobuf::Message;
+use containerd_shim_protos::protobuf::well_known_types::any::Any;
+use containerd_shim_protos::types::introspection::{RuntimeInfo, RuntimeVersion};
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::{Command, Stdio};
 

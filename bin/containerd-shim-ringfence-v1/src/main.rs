@@ -5,21 +5,24 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod console;
 mod events;
 mod exits;
+mod flags;
 mod info;
 mod metrics;
 mod oom;
 mod options;
 mod process;
+mod rootfs;
 mod runtime;
 mod service;
+mod sha256;
+mod shim_log;
 mod stdio;
 mod task;
 mod tasks;
-
-use service::Service;
 
 /// The name of the runtime that goes with the name of the program.
 const RUNTIME: &str = "io.containerd.ringfence.v1";
@@ -42,39 +45,28 @@ usage: containerd-shim-ringfence-v1 [FLAGS] [start | delete]
 docs/ and README.md of Ringfence say how containerd's configuration names the runtime and its options.
 ";
 
-/// The library tells these mistakes in a form for programmers.
-fn check_flags() -> Result<(), String> {
-    let args: Vec<_> = std::env::args_os().skip(1).collect();
-    let flags = containerd_shim::parse(&args).map_err(|error| match error {
-        containerd_shim::Error::InvalidArgument(what) => what,
-        error => error.to_string(),
-    })?;
-    if flags.namespace.is_empty() {
-        return Err("-namespace is missing, which containerd gives when it starts a shim".into());
-    }
-    Ok(())
-}
-
 fn main() {
-    let given = |names: &[&str]| std::env::args().skip(1).any(|arg| names.contains(&arg.as_str()));
-    if given(&["-info", "--info"]) {
-        if let Err(error) = info::tell() {
-            eprintln!("{RUNTIME}: {error}");
-            std::process::exit(1);
-        }
-        return;
-    }
-    if given(&["-v", "-version", "--version"]) {
-        println!("containerd-shim-ringfence-v1 {}", env!("CARGO_PKG_VERSION"));
-        return;
-    }
-    if given(&["-h", "-help", "--help"]) {
-        print!("{HELP}");
-        return;
-    }
-    if let Err(why) = check_flags() {
-        eprintln!("{RUNTIME}: {why}; see --help");
+    if let Err(why) = run() {
+        eprintln!("{RUNTIME}: {why}");
         std::process::exit(1);
     }
-    containerd_shim::run::<Service>(RUNTIME, None);
+}
+
+fn run() -> Result<(), String> {
+    let flags = flags::parse(std::env::args().skip(1)).map_err(|error| format!("{error}; see --help"))?;
+    if flags.info {
+        return info::tell();
+    }
+    if flags.version {
+        println!("containerd-shim-ringfence-v1 {}", env!("CARGO_PKG_VERSION"));
+        return Ok(());
+    }
+    if flags.help {
+        print!("{HELP}");
+        return Ok(());
+    }
+    if flags.namespace.is_empty() {
+        return Err("-namespace is missing, which containerd gives when it starts a shim; see --help".into());
+    }
+    service::run(&flags)
 }

@@ -1,9 +1,9 @@
 //! What a container uses, in the form in which containerd wants it: `io.containerd.cgroups.v1.Metrics` or `.v2.Metrics`.
 
 use cgroups::stats::{BlkioEntry, MemoryEntry, Stats};
-use containerd_shim::protos::cgroups::metrics::{self as v1, Metrics};
-use containerd_shim::protos::protobuf::well_known_types::any::Any;
-use containerd_shim::protos::protobuf::{self, CodedOutputStream, Message, MessageField};
+use containerd_shim_protos::cgroups::metrics::{self as v1, Metrics};
+use containerd_shim_protos::protobuf::well_known_types::any::Any;
+use containerd_shim_protos::protobuf::{self, CodedOutputStream, Message, MessageField};
 use std::collections::BTreeMap;
 
 /// Packs the figures.

@@ -2,7 +2,7 @@
 
 use crate::events::Events;
 use cgroups::{Manager, OomEvents};
-use containerd_shim::protos::events::task::TaskOOM;
+use containerd_shim_protos::events::task::TaskOOM;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::path::Path;

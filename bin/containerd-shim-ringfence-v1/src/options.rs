@@ -4,9 +4,9 @@
 //! names a file (`ctr --runtime-config-path`, the CRI's `ConfigPath`) or contains it. Without either, [`DEFAULT_CONFIG`] is
 //! read if it is there. What is not understood is an error that names it.
 
-use containerd_shim::api::Options;
-use containerd_shim::protos::protobuf::well_known_types::any::Any;
-use containerd_shim::protos::protobuf::{CodedInputStream, Message};
+use containerd_shim_protos::protobuf::well_known_types::any::Any;
+use containerd_shim_protos::protobuf::{CodedInputStream, Message};
+use containerd_shim_protos::shim::oci::Options;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ impl Settings {
             }
             Ok(None)
         };
-        let read: Result<_, containerd_shim::protos::protobuf::Error> = read();
+        let read: Result<_, containerd_shim_protos::protobuf::Error> = read();
         match read {
             Ok(None) => {}
             Ok(Some(number)) => {

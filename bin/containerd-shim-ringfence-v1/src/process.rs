@@ -3,12 +3,12 @@
 use crate::console::{Console, Receiver};
 use crate::runtime::{Runtime, Streams};
 use crate::stdio::{Held, Stdio, Whose};
-use containerd_shim::protos::protobuf::well_known_types::timestamp::Timestamp;
+use containerd_shim_protos::protobuf::well_known_types::timestamp::Timestamp;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How a process ended, and when.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,9 +19,16 @@ pub(crate) struct Exit {
 
 impl Exit {
     pub(crate) fn now(status: i32) -> Self {
-        let at = containerd_shim::util::timestamp().unwrap_or_default();
+        let at = timestamp();
         Self { status: status as u32, at }
     }
+}
+
+/// Now, in containerd's form.
+pub(crate) fn timestamp() -> Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (seconds, nanos) = (now.as_secs() as i64, now.subsec_nanos() as i32);
+    Timestamp { seconds, nanos, ..Timestamp::default() }
 }
 
 /// Where those who wait for a process's end hear of it.

@@ -1,24 +1,27 @@
 //! The shim as containerd starts it: `start`, `delete`, and the one that stays.
 
+use crate::address;
 use crate::events::Events;
 use crate::exits::Exits;
+use crate::flags::Flags;
 use crate::options::Settings;
+use crate::process::timestamp;
 use crate::runtime::Runtime;
+use crate::shim_log;
 use crate::task::Api;
 use crate::tasks::Tasks;
-use containerd_shim::api::DeleteResponse;
-use containerd_shim::monitor::{ExitEvent, Subject, Topic, monitor_subscribe};
-use containerd_shim::protos::protobuf::Message;
-use containerd_shim::protos::protobuf::well_known_types::any::Any;
-use containerd_shim::publisher::RemotePublisher;
-use containerd_shim::util::{timestamp, write_address};
-use containerd_shim::{Config, Error, ExitSignal, Flags, Shim, StartOpts, spawn};
+use containerd_shim_protos::api::DeleteResponse;
+use containerd_shim_protos::protobuf::Message;
+use containerd_shim_protos::protobuf::well_known_types::any::Any;
+use containerd_shim_protos::ttrpc::Server;
+use containerd_shim_protos::{Task, create_task};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{IsTerminal, Read};
-use std::os::unix::net::UnixStream;
+use std::io::{IsTerminal, Read, Write};
+use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Mutex};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// glibc's variable for the number of heaps: one is enough for the shim, whose threads do little.
@@ -30,29 +33,69 @@ const GROUPS: [&str; 2] = ["io.containerd.runc.v2.group", "io.kubernetes.cri.san
 /// After how long without work the shim gives memory back.
 const IDLE: Duration = Duration::from_secs(2);
 
+/// What a thread needs of a stack that only waits.
+const STACK: usize = 64 << 10;
+
 /// Exit status of a container that is removed by force.
 const KILLED: u32 = 128 + 9;
 
-pub(crate) struct Service {
-    id: String,
-    namespace: String,
-    bundle: PathBuf,
-    socket: String,
-    exit: Arc<ExitSignal>,
-    /// The events of the shim that stays.
-    events: Mutex<Option<Events>>,
+/// Says when the shim is to end.
+#[derive(Debug, Default)]
+pub(crate) struct ExitSignal {
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl ExitSignal {
+    /// Ends the shim.
+    pub(crate) fn signal(&self) {
+        *self.over.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        let over = self.over.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        drop(self.changed.wait_while(over, |over| !*over));
+    }
+}
+
+/// Does what the command line says.
+pub(crate) fn run(flags: &Flags) -> Result<(), String> {
+    std::env::var("TTRPC_ADDRESS").map_err(|_| "TTRPC_ADDRESS is not set, where containerd takes events")?;
+    // Whoever ends the host's processes one by one leaves the shim to containerd.
+    hostsys::signals::overlook(&[libc::SIGTERM, libc::SIGINT]);
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| format!("subreaper: {error}"))?;
+    match flags.action.as_str() {
+        "start" => {
+            let address = start(flags)?;
+            std::io::stdout().write_all(address.as_bytes()).map_err(|error| error.to_string())
+        }
+        "delete" => {
+            let answer = delete(flags)?.write_to_bytes().map_err(|error| error.to_string())?;
+            std::io::stdout().write_all(&answer).map_err(|error| error.to_string())
+        }
+        _ => serve(flags),
+    }
 }
 
 /// Has every child's end noted, and those that are no command's told to `others`.
-fn watch(exits: Arc<Exits>, others: impl Fn(i32, i32) + Send + 'static) -> Result<(), Error> {
-    let subscription = monitor_subscribe(Topic::All)?;
+fn watch(exits: Arc<Exits>, others: impl Fn(i32, i32) + Send + 'static) -> Result<(), String> {
+    let (sender, receiver) = channel();
+    let reaper = exits.clone();
+    // When nobody listens any more there is nobody to tell.
+    let reap = move || {
+        reaper.reap(|pid, status| {
+            let _ = sender.send((pid, status));
+        });
+    };
     let work = move || {
         let mut idle = false;
         loop {
             let told = if idle {
-                subscription.rx.recv().map_err(RecvTimeoutError::from)
+                receiver.recv().map_err(RecvTimeoutError::from)
             } else {
-                subscription.rx.recv_timeout(IDLE)
+                receiver.recv_timeout(IDLE)
             };
             idle = matches!(told, Err(RecvTimeoutError::Timeout));
             if idle {
@@ -61,117 +104,127 @@ fn watch(exits: Arc<Exits>, others: impl Fn(i32, i32) + Send + 'static) -> Resul
                 hostsys::heap::shrink();
                 continue;
             }
-            let Ok(ExitEvent { subject, exit_code }) = told else { return };
-            if let Subject::Pid(pid) = subject
-                && exits.note(pid, exit_code)
-            {
-                others(pid, exit_code);
+            let Ok((pid, status)) = told else { return };
+            if exits.note(pid, status) {
+                others(pid, status);
             }
         }
     };
-    let started = std::thread::Builder::new().name("exits".into()).spawn(work);
-    started.map(drop).map_err(|error| Error::Other(format!("thread: {error}")))
+    let thread = |name: &str| std::thread::Builder::new().name(name.into());
+    let started = thread("exits").spawn(work).and_then(|_| thread("reaper").stack_size(STACK).spawn(reap));
+    started.map(drop).map_err(|error| format!("thread: {error}"))
 }
 
-impl Shim for Service {
-    type T = Api;
-
-    fn new(_runtime_id: &str, args: &Flags, config: &mut Config) -> Self {
-        config.default_log_level = "info".into();
-        let bundle = match args.bundle.as_str() {
-            "" => std::env::current_dir().unwrap_or_default(),
-            path => path.into(),
-        };
-        Self {
-            id: args.id.clone(),
-            namespace: args.namespace.clone(),
-            bundle,
-            socket: args.socket.clone(),
-            exit: Arc::default(),
-            events: Mutex::default(),
-        }
-    }
-
-    fn start_shim(&mut self, opts: StartOpts) -> Result<String, Error> {
-        let group = group(&self.bundle).unwrap_or_else(|| opts.id.clone());
-        let address = containerd_shim::socket_address(&opts.address, &opts.namespace, &group);
-        if connects(&address) {
-            write_address(&address)?;
-            return Ok(address);
-        }
-        let settings = early_settings();
-        let (pid, address) = spawn(opts, &group, vec![(ARENAS, "1")])?;
-        write_address(&address)?;
-        let _ = std::fs::write("shim.pid", pid.to_string());
-        adjust(pid, &settings).map_err(|error| {
-            if let Some(pid) = Pid::from_raw(pid as i32) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            let _ = std::fs::remove_file(path_of(&address));
-            Error::Other(error)
-        })?;
-        Ok(address)
-    }
-
-    fn delete_shim(&mut self) -> Result<DeleteResponse, Error> {
-        let settings = match Settings::load(&self.bundle) {
-            Some(settings) => settings,
-            None => Settings::from_any(None).map_err(Error::Other)?,
-        };
-        let exits = Arc::new(Exits::default());
-        watch(exits.clone(), |_, _| ())?;
-        let runtime = Runtime::new(&settings, &self.namespace, &self.bundle, exits).map_err(Error::Other)?;
-        let pid = std::fs::read_to_string(self.bundle.join(crate::tasks::PID_FILE)).unwrap_or_default();
-        runtime.run(&["delete", "--force", &self.id], &[]).map_err(Error::Other)?;
-        crate::tasks::unmount(&self.bundle.join("rootfs"));
-        if let Ok(address) = std::fs::read_to_string(self.bundle.join("address"))
-            && !connects(&address)
-        {
-            // Of the shim that has died.
-            let _ = std::fs::remove_file(path_of(&address));
-        }
-        Ok(DeleteResponse {
-            pid: pid.parse().unwrap_or(0),
-            exit_status: KILLED,
-            exited_at: Some(timestamp()?).into(),
-            ..DeleteResponse::default()
-        })
-    }
-
-    fn wait(&mut self) {
-        self.exit.wait();
-        if let Some(events) = self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
-            events.finish();
-        }
-        // The crate would look for its name in the bundle, which may be gone, and wait for its threads, of which some wait
-        // for each other. The answer to the request that ends us is on its way.
-        let _ = std::fs::remove_file(path_of(&self.socket));
-        std::thread::sleep(Duration::from_millis(20));
-        std::process::exit(0);
-    }
-
-    fn create_task_service(&self, publisher: RemotePublisher) -> Self::T {
-        drop(publisher);
-        let events = Events::new(self.namespace.clone());
-        let mut kept = self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        *kept = Some(events.clone());
-        let exits = Arc::new(Exits::default());
-        let tasks = Arc::new(Tasks::new(self.namespace.clone(), exits.clone(), events, self.exit.clone()));
-        let told = tasks.clone();
-        if let Err(error) = watch(exits, move |pid, status| told.ended(pid, status)) {
-            log::error!("{}: {error}", self.id);
-        }
-        Api(tasks)
+fn bundle(flags: &Flags) -> PathBuf {
+    match flags.bundle.as_str() {
+        "" => std::env::current_dir().unwrap_or_default(),
+        path => path.into(),
     }
 }
 
-fn path_of(address: &str) -> &str {
-    address.strip_prefix("unix://").unwrap_or(address)
+/// `start`: the address of the shim that serves the container, which is started unless it is there.
+fn start(flags: &Flags) -> Result<String, String> {
+    let group = group(&bundle(flags)).unwrap_or_else(|| flags.id.clone());
+    let address = address::of(&flags.address, &flags.namespace, &group);
+    let write = || address::write(&address).map_err(|error| format!("address: {error}"));
+    if address::connects(&address) {
+        write()?;
+        return Ok(address);
+    }
+    let settings = early_settings();
+    let pid = spawn(flags, &address).map_err(|error| format!("cannot start the shim that stays: {error}"))?;
+    write()?;
+    let _ = std::fs::write("shim.pid", pid.to_string());
+    adjust(pid, &settings).inspect_err(|_| {
+        if let Some(pid) = Pid::from_raw(pid as i32) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = std::fs::remove_file(address::path(&address));
+    })?;
+    Ok(address)
 }
 
-/// Whether a shim serves there.
-fn connects(address: &str) -> bool {
-    UnixStream::connect(path_of(address)).is_ok()
+/// Starts the shim that stays and waits until it serves: it closes its standard output then.
+fn spawn(flags: &Flags, address: &str) -> std::io::Result<u32> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["-namespace", &flags.namespace, "-id", &flags.id, "-address", &flags.address])
+        .args(["-socket", address])
+        .args(flags.debug.then_some("-debug"))
+        .env(ARENAS, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    if let Some(mut output) = child.stdout.take() {
+        std::io::copy(&mut output, &mut std::io::stderr())?;
+    }
+    Ok(child.id())
+}
+
+/// `delete`: cleans up after a shim that has died.
+fn delete(flags: &Flags) -> Result<DeleteResponse, String> {
+    let bundle = bundle(flags);
+    let settings = match Settings::load(&bundle) {
+        Some(settings) => settings,
+        None => Settings::from_any(None)?,
+    };
+    let exits = Arc::new(Exits::default());
+    watch(exits.clone(), |_, _| ())?;
+    let runtime = Runtime::new(&settings, &flags.namespace, &bundle, exits)?;
+    let pid = std::fs::read_to_string(bundle.join(crate::tasks::PID_FILE)).unwrap_or_default();
+    runtime.run(&["delete", "--force", &flags.id], &[])?;
+    crate::tasks::unmount(&bundle.join("rootfs"));
+    if let Ok(address) = address::read(&bundle)
+        && !address::connects(&address)
+    {
+        // Of the shim that has died.
+        let _ = std::fs::remove_file(address::path(&address));
+    }
+    Ok(DeleteResponse {
+        pid: pid.parse().unwrap_or(0),
+        exit_status: KILLED,
+        exited_at: Some(timestamp()).into(),
+        ..DeleteResponse::default()
+    })
+}
+
+/// The shim that stays, until containerd ends it.
+fn serve(flags: &Flags) -> Result<(), String> {
+    if flags.socket.is_empty() {
+        return Err("-socket is missing, which start gives".into());
+    }
+    shim_log::start(flags.debug).map_err(|error| format!("log: {error}"))?;
+    let listener = address::listen(&flags.socket).map_err(|error| format!("{}: {error}", flags.socket))?;
+    let Some(listener) = listener else {
+        // Another one was faster.
+        address::write(&flags.socket).map_err(|error| format!("address: {error}"))?;
+        return say_ready();
+    };
+    let events = Events::new(flags.namespace.clone());
+    let exits = Arc::new(Exits::default());
+    let exit = Arc::new(ExitSignal::default());
+    let tasks = Arc::new(Tasks::new(flags.namespace.clone(), exits.clone(), events.clone(), exit.clone()));
+    let told = tasks.clone();
+    watch(exits, move |pid, status| told.ended(pid, status))?;
+    let service: Box<dyn Task + Send + Sync> = Box::new(Api(tasks));
+    let mut server = Server::new()
+        .add_listener(listener.into_raw_fd())
+        .map_err(|error| error.to_string())?
+        .register_service(create_task(Arc::from(service)));
+    server.start().map_err(|error| error.to_string())?;
+    say_ready()?;
+    exit.wait();
+    events.finish();
+    let _ = std::fs::remove_file(address::path(&flags.socket));
+    // The server's threads wait for each other. The answer to the request that ends us is on its way.
+    std::thread::sleep(Duration::from_millis(20));
+    std::process::exit(0);
+}
+
+/// Lets `start` go on, by closing the standard output that it reads.
+fn say_ready() -> Result<(), String> {
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr()).map_err(|error| format!("standard output: {error}"))
 }
 
 /// What the container's configuration says of the shim that it belongs to.

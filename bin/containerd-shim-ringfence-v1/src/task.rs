@@ -3,16 +3,17 @@
 use crate::metrics;
 use crate::stdio::Stdio;
 use crate::tasks::{Answer, Tasks, fail};
-use containerd_shim::api::{
+use containerd_shim_protos::Task;
+use containerd_shim_protos::api::{
     CheckpointTaskRequest, CloseIORequest, ConnectRequest, ConnectResponse, CreateTaskRequest,
     CreateTaskResponse, DeleteRequest, DeleteResponse, Empty, ExecProcessRequest, KillRequest, PauseRequest,
     PidsRequest, PidsResponse, ResizePtyRequest, ResumeRequest, ShutdownRequest, StartRequest, StartResponse,
     StateRequest, StateResponse, StatsRequest, StatsResponse, Status, UpdateTaskRequest, WaitRequest,
     WaitResponse,
 };
-use containerd_shim::protos::ttrpc::Code;
-use containerd_shim::protos::types::task::ProcessInfo;
-use containerd_shim::{Task, TtrpcContext};
+use containerd_shim_protos::ttrpc::Code;
+use containerd_shim_protos::ttrpc::TtrpcContext;
+use containerd_shim_protos::types::task::ProcessInfo;
 use std::sync::Arc;
 
 /// The API that a shim serves.

@@ -5,15 +5,16 @@ use crate::exits::Exits;
 use crate::oom::{self, Watch};
 use crate::options::Settings;
 use crate::process::{Exit, Process, Started, start};
+use crate::rootfs;
 use crate::runtime::Runtime;
+use crate::service::ExitSignal;
 use crate::stdio::{Stdio, Whose};
-use containerd_shim::ExitSignal;
-use containerd_shim::api::CreateTaskRequest;
-use containerd_shim::protos::events::task::{
+use containerd_shim_protos::api::CreateTaskRequest;
+use containerd_shim_protos::events::task::{
     TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskIO, TaskPaused, TaskResumed,
     TaskStart,
 };
-use containerd_shim::protos::ttrpc::{Code, Error, get_status};
+use containerd_shim_protos::ttrpc::{Code, Error, get_status};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::collections::HashMap;
@@ -446,10 +447,9 @@ fn mount(request: &CreateTaskRequest, rootfs: &Path) -> Result<(), String> {
     }
     std::fs::create_dir_all(rootfs).map_err(|error| format!("{}: {error}", rootfs.display()))?;
     request.rootfs.iter().try_for_each(|mount| {
-        let part = |text: &str| (!text.is_empty()).then(|| text.to_string());
-        let (kind, source) = (part(&mount.type_), part(&mount.source));
-        containerd_shim::mount::mount_rootfs(kind.as_deref(), source.as_deref(), &mount.options, rootfs)
-            .map_err(|error| format!("root file system: {error}"))
+        rootfs::make(&mount.type_, &mount.source, &mount.options, rootfs).map_err(|error| {
+            format!("root file system: cannot mount {} as {}: {error}", mount.source, mount.type_)
+        })
     })
 }
 

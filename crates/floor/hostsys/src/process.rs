@@ -1,7 +1,9 @@
 //! Other processes of the host: pidfds, thread signals, their memory.
 
 use abi::{Errno, Result};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 /// pidfd_open(2); EINVAL or ENOENT when `pid` is not a thread group leader.
 pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
@@ -54,6 +56,22 @@ pub fn wait_child(pidfd: BorrowedFd<'_>, block: bool) -> Result<Wait> {
     let flags = libc::WEXITED | libc::__WALL | if block { 0 } else { libc::WNOHANG };
     let (pid, status) = waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, flags)?;
     Ok(if pid == 0 { Wait::Running } else { Wait::Reaped(status) })
+}
+
+/// Does something from a thread whose working directory is `dir`; nobody else's changes.
+pub fn in_directory<T: Send>(dir: &Path, action: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let enter = || {
+        // SAFETY: with CLONE_FS alone the thread gets its own working directory, root and umask; descriptors and
+        // memory stay shared.
+        crate::check(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_FS) })
+            .map_err(|error| io::Error::from_raw_os_error(error.raw()))?;
+        std::env::set_current_dir(dir)?;
+        action()
+    };
+    std::thread::scope(|scope| match std::thread::Builder::new().spawn_scoped(scope, enter)?.join() {
+        Ok(result) => result,
+        Err(_) => Err(io::ErrorKind::Other.into()),
+    })
 }
 
 /// Whether `pid` is a child of this process that was cloned without an exit signal.

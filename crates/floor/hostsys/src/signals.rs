@@ -100,3 +100,17 @@ pub fn die_by(signo: i32) {
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
     }
 }
+
+/// Has these signals do nothing. Programs that are started from now on have their default meaning again.
+pub fn overlook(signals: &[i32]) {
+    extern "C" fn nothing(_: i32) {}
+    for &signo in signals {
+        // SAFETY: the handler touches nothing, so it may run at any moment; the action is plain data, initialised here.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(signo, &raw const action, std::ptr::null_mut());
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Where shims serve: a socket for each container or pod.
+
+use crate::sha256;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+/// The directory of all shims' sockets.
+const SOCKETS: &str = "/run/containerd/s";
+/// In the bundle: the address.
+const FILE: &str = "address";
+/// How often, and at what interval, to look whether a shim that has the socket serves.
+const LOOKS: (usize, Duration) = (200, Duration::from_millis(5));
+
+/// The address that goes with a daemon, one of its namespaces, and a container or pod.
+pub(crate) fn of(daemon: &str, namespace: &str, group: &str) -> String {
+    let path = Path::new(daemon).join(namespace).join(group);
+    format!("unix://{SOCKETS}/{}", sha256::hex(path.to_string_lossy().as_bytes()))
+}
+
+/// The path of the socket.
+pub(crate) fn path(address: &str) -> &str {
+    address.strip_prefix("unix://").unwrap_or(address)
+}
+
+/// Whether a shim serves there.
+pub(crate) fn connects(address: &str) -> bool {
+    UnixStream::connect(path(address)).is_ok()
+}
+
+/// Writes it into the current directory, which is the bundle: readers see all of it or nothing.
+pub(crate) fn write(address: &str) -> io::Result<()> {
+    let temporary = format!(".{FILE}");
+    fs::File::create(&temporary)?.write_all(address.as_bytes())?;
+    fs::rename(temporary, FILE)
+}
+
+/// The address in a bundle.
+pub(crate) fn read(bundle: &Path) -> io::Result<String> {
+    fs::read_to_string(bundle.join(FILE))
+}
+
+/// Listens there. Nothing when another shim serves there already; one that has died is replaced.
+pub(crate) fn listen(address: &str) -> io::Result<Option<UnixListener>> {
+    let path = Path::new(path(address));
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+        bound => return bound.map(Some),
+    }
+    for _ in 0..LOOKS.0 {
+        if connects(address) {
+            return Ok(None);
+        }
+        std::thread::sleep(LOOKS.1);
+    }
+    if fs::metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        fs::remove_file(path)?;
+    }
+    UnixListener::bind(path).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_other_shims() {
+        // printf /run/containerd/containerd.sock/default/x | sha256sum
+        assert_eq!(
+            of("/run/containerd/containerd.sock", "default", "x"),
+            "unix:///run/containerd/s/5e250b13f984a15f73216d143af1bf3c64171aa56c781ba9d4040c75b2c1eee2"
+        );
+    }
+
+    #[test]
+    fn the_socket_of_a_dead_shim_is_replaced() {
+        let dir = std::env::temp_dir().join(format!("ringfence-shim-address-{}", std::process::id()));
+        let address = format!("unix://{}/deeper/s", dir.display());
+        let first = listen(&address).unwrap().unwrap();
+        assert!(connects(&address) && listen(&address).unwrap().is_none());
+        drop(first);
+        assert!(!connects(&address));
+        assert!(listen(&address).unwrap().is_some());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}
