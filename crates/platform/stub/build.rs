@@ -1,4 +1,4 @@
-//! Builds the stub image: prints the layout as a C header, compiles `csrc/`
+//! Builds the stub image: prints the layout and the table of native calls as a C header, compiles `csrc/`
 //! freestanding, links it at its address and flattens it.
 
 #![allow(missing_docs, dead_code, reason = "layout.rs is included for its tables only")]
@@ -7,6 +7,8 @@
 mod capture;
 #[path = "src/layout.rs"]
 mod layout;
+#[path = "../platform/src/native.rs"]
+mod native;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,6 +20,7 @@ fn main() {
     println!("cargo::rerun-if-changed=csrc");
     println!("cargo::rerun-if-changed=src/layout.rs");
     println!("cargo::rerun-if-changed=src/capture.rs");
+    println!("cargo::rerun-if-changed=../platform/src/native.rs");
     println!("cargo::rerun-if-changed=build.rs");
     std::fs::write(out.join("layout.h"), header()).expect("write layout.h");
     let include = format!("-I{}", out.display());
@@ -100,6 +103,12 @@ fn header() -> String {
                 .unwrap();
         }
     }
+    // With one more value, so that the type holds any register.
+    h.push_str("enum native_call { NATIVE_NONE = -1ul");
+    for (number, name, _) in native::NATIVE.iter().filter(|(.., how)| *how == native::Native::Code) {
+        write!(h, ", NATIVE_{name} = {number}").unwrap();
+    }
+    h.push_str(" };\n");
     h.push_str("struct capture { u8 kind, arg; u16 len; };\n");
     writeln!(h, "#define CAPTURE_TABLE_LEN {}", capture::TABLE_LEN).unwrap();
     h.push_str(

@@ -11,6 +11,10 @@
 
 #![forbid(unsafe_code)]
 
+mod native;
+
+pub use native::{KNOWN_CALLS, NATIVE, NATIVE_CALLS, Native};
+
 use abi::{Errno, Result};
 pub use hostsys::memfd::CopyArea;
 use std::os::fd::OwnedFd;
@@ -324,9 +328,6 @@ pub enum Spawn {
     /// A copy-on-write copy of the address space with one thread (fork).
     Fork,
 }
-
-/// System calls that a platform may answer without reporting them, see [`Context::set_report_all`].
-pub const NATIVE_CALLS: &[u32] = &[14, 24, 39, 102, 104, 107, 108, 110, 158, 186, 202, 218, 273, 334];
 
 /// True for the futex(2) operations that a platform runs on the host's own futex; `op` as in the register.
 pub fn is_native_futex(op: u64) -> bool {

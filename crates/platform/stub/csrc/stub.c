@@ -472,27 +472,28 @@ static int native(struct Priv *p, struct Slot *s)
   u32 report = *(volatile u32 *)&s->report_all;
   if (report == REPORT_NEXT_NOT) s->report_all = REPORT_ALL;
   if (report && (report != REPORT_NEXT_NOT || s->regs[ORIG_RAX] != SYS_futex)) return NOT_NATIVE;
-  switch (s->regs[ORIG_RAX]) {
-  case SYS_futex: return native_futex(p, s);
-  case SYS_sched_yield: s->regs[RAX] = sc(SYS_sched_yield, 0, 0, 0, 0, 0, 0); return ANSWERED;
-  case SYS_arch_prctl:                                     // ARCH_SET_FS: a register, which every request reports
+  switch ((enum native_call)s->regs[ORIG_RAX]) {        // no default: gcc says which call of the table is missing
+  case NATIVE_futex: return native_futex(p, s);
+  case NATIVE_sched_yield: s->regs[RAX] = sc(SYS_sched_yield, 0, 0, 0, 0, 0, 0); return ANSWERED;
+  case NATIVE_arch_prctl:                                     // ARCH_SET_FS: a register, which every request reports
     if (s->regs[RDI] != 0x1002 || s->regs[RSI] >= TASK_LIMIT) return NOT_NATIVE;
     wrfs(s->regs[FS_BASE] = s->regs[RSI]);
     s->regs[RAX] = 0;
     return ANSWERED;
-  case SYS_rt_sigprocmask: return native_mask(s);
-  case SYS_set_robust_list:
+  case NATIVE_rt_sigprocmask: return native_mask(s);
+  case NATIVE_set_robust_list:
     if (s->regs[RSI] != 24) return NOT_NATIVE;
     s->words[WORD_ROBUST_LIST] = s->regs[RDI];
     s->regs[RAX] = 0;
     return ANSWERED;
-  case SYS_set_tid_address: {
+  case NATIVE_set_tid_address: {
     u64 tid = s->known[SYS_gettid];
     if (!(tid >> KNOWN_BIT)) return NOT_NATIVE;
     s->words[WORD_CLEAR_CHILD_TID] = s->regs[RDI];
     s->regs[RAX] = (u32)tid;
     return ANSWERED; }
-  case SYS_rseq: s->regs[RAX] = -ENOSYS; return ANSWERED;  // the kernel has none, and every new thread asks
+  case NATIVE_rseq: s->regs[RAX] = -ENOSYS; return ANSWERED;  // the kernel has none, and every new thread asks
+  case NATIVE_NONE: break;
   }
   return NOT_NATIVE;
 }

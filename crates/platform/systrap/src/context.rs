@@ -4,10 +4,12 @@ use crate::Inner;
 use crate::actions::{Encoder, Job, Kept};
 use crate::place::Place;
 use crate::slot::{BRIEF_AT, SlotMap};
-use crate::space::{KNOWN_CALLS, Space, Thread};
+use crate::space::{Space, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, process};
-use platform::{Action, AddressSpace, Context, CopyArea, Exit, Fault, Interrupt, Regs, Rewrite, Spawn, Twin};
+use platform::{
+    Action, AddressSpace, Context, CopyArea, Exit, Fault, Interrupt, KNOWN_CALLS, Regs, Rewrite, Spawn, Twin,
+};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

@@ -5,7 +5,7 @@ use crate::slot::SlotMap;
 use abi::{Errno, Result};
 use hostsys::{futex, process};
 use parking_lot::{Mutex, RwLock};
-use platform::{AddressSpace, Interrupt, Word};
+use platform::{AddressSpace, Interrupt, KNOWN_CALLS, Word};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -261,10 +261,6 @@ impl Thread {
         }
     }
 }
-
-/// Calls that the stub answers by itself once it knows the answer: getpid, getuid, getgid, geteuid, getegid,
-/// getppid, gettid.
-pub(crate) const KNOWN_CALLS: [u32; 7] = [39, 102, 104, 107, 108, 110, 186];
 
 /// What the kernel has said about [`KNOWN_CALLS`].
 #[derive(Default)]
