@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 const X32: u32 = 0x4000_0000;
 const ENOSYS: u32 = 38;
 
-/// Most conditions of one rule: a conditional jump reaches over them.
-const MAX_CONDITIONS: usize = 40;
+/// Most instructions of one rule's conditions: a conditional jump reaches over them.
+const MAX_RULE: usize = 240;
 
 /// How an argument is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub enum Operator {
     Gt,
     /// Equal in the bits of this mask.
     MaskedEq(u64),
+    /// The lower half, in the bits of this mask, is one of these; the condition's own value counts for nothing.
+    LowIn(u32, &'static [u32]),
 }
 
 /// A condition on one argument.
@@ -55,6 +57,21 @@ pub struct Rule {
     pub value: u32,
 }
 
+/// Addresses of code, which share their upper 32 bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    high: u32,
+    low: std::ops::Range<u32>,
+}
+
+impl Text {
+    /// From `start` on, `len` bytes; `None` when the upper 32 bits of the addresses differ.
+    pub fn new(start: u64, len: u32) -> Option<Self> {
+        let low = start as u32;
+        Some(Self { high: (start >> 32) as u32, low: low..low.checked_add(len)? })
+    }
+}
+
 /// A set of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
@@ -64,6 +81,9 @@ pub struct Rules {
     pub unknown: Option<u32>,
     /// The highest number that the author knew of.
     pub newest: u32,
+    /// If given, the rules judge calls from there only. All others get the default, and so do calls of another
+    /// architecture and of x32, which otherwise kill the process and do not exist.
+    pub text: Option<Text>,
     /// The rules. Of those for one call the first that matches decides, save that one without conditions counts
     /// for the call as a whole, as in libseccomp.
     pub rules: Vec<Rule>,
@@ -83,10 +103,19 @@ enum Outcome {
 impl Rules {
     /// Translates the rules.
     pub fn compile(&self) -> Result<Vec<SockFilter>, TooLong> {
-        if self.rules.iter().any(|rule| rule.conditions.len() > MAX_CONDITIONS) {
+        if self.rules.iter().any(|rule| rule.conditions.iter().map(instructions).sum::<usize>() > MAX_RULE) {
             return Err(TooLong);
         }
-        let mut code = vec![load(4), jump(JEQ, ARCH, 1, 0), ret(RET_KILL_PROCESS), load(0)];
+        let stranger = if self.text.is_some() { self.default } else { RET_KILL_PROCESS };
+        let mut code = vec![load(4), jump(JEQ, ARCH, 1, 0), ret(stranger)];
+        if let Some(Text { high, low }) = &self.text {
+            code.extend([load(12), jump(JEQ, *high, 1, 0), ret(stranger), load(8)]);
+            if low.start > 0 {
+                code.extend([jump(JGE, low.start, 1, 0), ret(stranger)]);
+            }
+            code.extend([jump(JGE, low.end, 0, 1), ret(stranger)]);
+        }
+        code.push(load(0));
         code.extend(search(&self.leaves()));
         if code.len() > MAX_INSTRUCTIONS { Err(TooLong) } else { Ok(code) }
     }
@@ -126,7 +155,7 @@ impl Rules {
         if let Some(value) = self.unknown {
             add(next.max(self.newest + 1), Outcome::Return(value));
         }
-        add(X32, Outcome::Return(RET_ERRNO | ENOSYS));
+        add(X32, Outcome::Return(if self.text.is_some() { self.default } else { RET_ERRNO | ENOSYS }));
         leaves
     }
 }
@@ -188,6 +217,11 @@ fn all(conditions: &[Condition], value: u32) -> Vec<SockFilter> {
     code
 }
 
+/// How many instructions [`test`] makes of a condition.
+fn instructions(condition: &Condition) -> usize {
+    test(condition, 0).len()
+}
+
 /// Goes on behind itself if the condition holds, and else skips `skip` instructions more.
 fn test(condition: &Condition, skip: usize) -> Vec<SockFilter> {
     let Condition { argument, operator, value } = *condition;
@@ -215,10 +249,26 @@ fn test(condition: &Condition, skip: usize) -> Vec<SockFilter> {
         }
         Operator::MaskedEq(mask) => {
             let (ml, mh) = (mask as u32, (mask >> 32) as u32);
-            let and = |k| SockFilter { code: AND, jt: 0, jf: 0, k };
-            vec![high, and(mh), jump(JEQ, h & mh, 0, fail(3)), low, and(ml), jump(JEQ, l & ml, 0, fail(0))]
+            let below = if ml == 0 { Vec::new() } else { masked(low, ml, &[l & ml], skip) };
+            let mut code = if mh == 0 { Vec::new() } else { masked(high, mh, &[h & mh], skip + below.len()) };
+            code.extend(below);
+            code
         }
+        Operator::LowIn(mask, values) => masked(low, mask, values, skip),
     }
+}
+
+/// The same for a word that is to be one of some values in the bits of a mask.
+fn masked(load: SockFilter, mask: u32, values: &[u32], skip: usize) -> Vec<SockFilter> {
+    let mut code = vec![load];
+    if mask != u32::MAX {
+        code.push(SockFilter { code: AND, jt: 0, jf: 0, k: mask });
+    }
+    let Some((last, others)) = values.split_last() else { return vec![jump(JA, skip as u32, 0, 0)] };
+    // A match skips the values that are left.
+    code.extend(others.iter().zip(1..).map(|(value, at)| jump(JEQ, *value, (values.len() - at) as u8, 0)));
+    code.push(jump(JEQ, *last, 0, skip as u8));
+    code
 }
 
 #[cfg(test)]
@@ -256,7 +306,8 @@ mod tests {
         let mut list: Vec<Rule> =
             (0..450).filter(|nr| nr % 2 == 1).map(|nr| rule(nr, &[], RET_ALLOW)).collect();
         list.extend((0..450).step_by(14).map(|nr| rule(nr, &[(0, Operator::Eq, 5)], RET_TRAP)));
-        let rules = Rules { default: DENY, unknown: Some(RET_ERRNO | ENOSYS), newest: 460, rules: list };
+        let rules =
+            Rules { default: DENY, unknown: Some(RET_ERRNO | ENOSYS), newest: 460, text: None, rules: list };
         for nr in 0..500 {
             let expected = |arg| match nr {
                 461.. => RET_ERRNO | ENOSYS,
@@ -304,6 +355,44 @@ mod tests {
     }
 
     #[test]
+    fn one_of_several_values() {
+        for mask in [u32::MAX, !0x80] {
+            let conditions = [(1, Operator::LowIn(mask, &[3, 1, 9]), 0), (0, Operator::Ne, 7)];
+            let rules =
+                Rules { default: DENY, rules: vec![rule(4, &conditions, RET_ALLOW)], ..Rules::default() };
+            for arg in [0, 1, 2, 3, 9, 10, 0x81, 1 << 32 | 9] {
+                let among = [1, 3, 9].contains(&(arg as u32 & mask));
+                let expected = if among { RET_ALLOW } else { DENY };
+                assert_eq!(run(&rules, 4, [0, arg, 0, 0, 0, 0]), expected, "{arg:#x}");
+                assert_eq!(run(&rules, 4, [7, arg, 0, 0, 0, 0]), DENY);
+            }
+        }
+        let none = rule(4, &[(1, Operator::LowIn(1, &[]), 0)], RET_ALLOW);
+        assert_eq!(run(&Rules { default: DENY, rules: vec![none], ..Rules::default() }, 4, [0; 6]), DENY);
+    }
+
+    #[test]
+    fn only_calls_from_the_text_are_judged() {
+        for start in [0x7_0000_0000, 0x7_0000_1000u64] {
+            let text = Text::new(start, 0x2000);
+            let rules =
+                Rules { default: RET_TRAP, text, rules: vec![rule(4, &[], RET_ALLOW)], ..Rules::default() };
+            let program = Program::new(&rules.compile().unwrap()).unwrap();
+            let call = |ip, nr, arch| program.run(&Data { nr, arch, ip, args: [0; 6] });
+            for ip in [start, start + 0x1fff] {
+                assert_eq!(call(ip, 4, ARCH), RET_ALLOW);
+                assert_eq!(call(ip, 5, ARCH), RET_TRAP);
+                assert_eq!(call(ip, 4 | X32 as i32, ARCH), RET_TRAP);
+                assert_eq!(call(ip, 4, 0x4000_0003), RET_TRAP);
+            }
+            for ip in [0, start - 1, start + 0x2000, start + (1 << 32), start as u32 as u64] {
+                assert_eq!(call(ip, 4, ARCH), RET_TRAP, "{ip:#x}");
+            }
+        }
+        assert_eq!(Text::new(0xffff_f000, 0x2000), None);
+    }
+
+    #[test]
     fn conditions_are_all_wanted_and_rules_are_alternatives() {
         let both = [(0, Operator::Ge, 2), (5, Operator::Ne, 7)];
         let rules = Rules {
@@ -336,7 +425,7 @@ mod tests {
         let rules =
             Rules { rules: (0..300).map(|nr| rule(nr, &six, RET_ERRNO | nr)).collect(), ..Rules::default() };
         assert_eq!(rules.compile(), Err(TooLong));
-        let many = vec![(0, Operator::Eq, 1); MAX_CONDITIONS + 1];
+        let many = vec![(0, Operator::Eq, 1); MAX_RULE / 4 + 1];
         assert_eq!(
             Rules { rules: vec![rule(0, &many, RET_ALLOW)], ..Rules::default() }.compile(),
             Err(TooLong)

@@ -478,8 +478,7 @@ static int native(struct Priv *p, struct Slot *s)
   case NATIVE_arch_prctl:                                     // ARCH_SET_FS: a register, which every request reports
     if (s->regs[RDI] != 0x1002 || s->regs[RSI] >= TASK_LIMIT) return NOT_NATIVE;
     wrfs(s->regs[FS_BASE] = s->regs[RSI]);
-    s->regs[RAX] = 0;
-    return ANSWERED;
+    s->regs[RAX] = 0; return ANSWERED;
   case NATIVE_rt_sigprocmask: return native_mask(s);
   case NATIVE_set_robust_list:
     if (s->regs[RSI] != 24) return NOT_NATIVE;

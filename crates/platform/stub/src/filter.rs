@@ -1,8 +1,11 @@
 //! The stub's seccomp filter: all that guest code can ask of the host.
 //!
-//! One table of rules ([`RULES`]), each with its reason, and a small assembler.
+//! One table of rules ([`RULES`]), each with its reason, for the compiler of the crate seccomp.
 //! Guest code can jump to any `syscall` instruction of the stub with any
 //! registers, so each rule must be harmless with hostile arguments.
+
+use seccomp::compile::{self, Condition, Operator, Rules, Text, TooLong};
+use seccomp::{RET_ALLOW, RET_TRAP, RET_USER_NOTIF, SockFilter};
 
 use crate::layout::{CLONE_FORK_FLAGS, CLONE_THREAD_FLAGS, NR_NOTIFY, STUB_TEXT, STUB_TEXT_SIZE};
 
@@ -64,7 +67,7 @@ const fn rule(nr: i64, tests: &'static [Test], verdict: Verdict, reason: &'stati
     Rule { nr: nr as u32, tests, verdict, reason }
 }
 
-/// The filter, most frequent call first.
+/// The filter.
 pub const RULES: &[Rule] = &[
     rule(
         libc::SYS_rt_sigreturn,
@@ -144,120 +147,53 @@ pub const RULES: &[Rule] = &[
 /// DODUMP, WIPEONFORK, KEEPONFORK, COLD, PAGEOUT, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, COLLAPSE.
 pub const MADVISE: &[u32] = &[0, 1, 2, 3, 4, 8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25];
 
-/// One BPF instruction as the host wants it.
-pub type Insn = (u16, u8, u8, u32);
-
-const LD_ABS: u16 = 0x20;
-const ALU_AND: u16 = 0x54;
-const JEQ: u16 = 0x15;
-const JGE: u16 = 0x35;
-const RET: u16 = 0x06;
-
-const RET_TRAP: u32 = 0x0003_0000;
-const RET_ALLOW: u32 = 0x7fff_0000;
-const RET_USER_NOTIF: u32 = 0x7fc0_0000;
-const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
-
-// Offsets in struct seccomp_data.
-const NR: u32 = 0;
-const ARCH: u32 = 4;
-const IP_LOW: u32 = 8;
-const IP_HIGH: u32 = 12;
-const fn arg_low(n: u8) -> u32 {
-    16 + 8 * n as u32
-}
-
-/// Assembles the filter. i386 calls (int 0x80), calls from outside the stub's
-/// text (vsyscall page and vDSO included), x32 numbers and all else: SIGSYS.
-pub fn assemble() -> Vec<Insn> {
-    const { assert!(STUB_TEXT & 0xffff_ffff == 0) };
-    let mut p: Vec<Insn> = vec![
-        (LD_ABS, 0, 0, ARCH),
-        (JEQ, 1, 0, AUDIT_ARCH_X86_64),
-        (RET, 0, 0, RET_TRAP),
-        (LD_ABS, 0, 0, IP_HIGH),
-        (JEQ, 1, 0, (STUB_TEXT >> 32) as u32),
-        (RET, 0, 0, RET_TRAP),
-        (LD_ABS, 0, 0, IP_LOW),
-        (JGE, 0, 1, STUB_TEXT_SIZE as u32),
-        (RET, 0, 0, RET_TRAP),
-    ];
-    for r in RULES {
-        let mut body: Vec<Insn> = Vec::new();
-        let mut fails: Vec<usize> = Vec::new();
-        for t in r.tests {
-            match *t {
-                OneOf(arg, mask, values) => {
-                    body.push((LD_ABS, 0, 0, arg_low(arg)));
-                    if mask != ALL {
-                        body.push((ALU_AND, 0, 0, mask));
-                    }
-                    for (i, v) in values.iter().enumerate() {
-                        let rest = (values.len() - 1 - i) as u8;
-                        // A match skips the remaining values; the last mismatch skips the rule.
-                        if rest == 0 {
-                            fails.push(body.len());
-                        }
-                        body.push((JEQ, rest, 0, *v));
-                    }
-                }
-                HighZero(arg) => {
-                    body.push((LD_ABS, 0, 0, arg_low(arg) + 4));
-                    fails.push(body.len());
-                    body.push((JEQ, 0, 0, 0));
-                }
-            }
-        }
-        body.push((RET, 0, 0, if r.verdict == Allow { RET_ALLOW } else { RET_USER_NOTIF }));
-        let len = body.len();
-        for i in fails {
-            if let Some(insn) = body.get_mut(i) {
-                insn.2 = (len - 1 - i) as u8;
-            }
-        }
-        p.push((LD_ABS, 0, 0, NR));
-        p.push((JEQ, 0, len as u8, r.nr));
-        p.append(&mut body);
-    }
-    p.push((RET, 0, 0, RET_TRAP));
-    p
+/// The filter as a program. i386 calls (int 0x80), calls from outside the stub's text (vsyscall page and vDSO
+/// included), x32 numbers and all else: SIGSYS.
+pub fn assemble() -> Result<Vec<SockFilter>, TooLong> {
+    let text = Text::new(STUB_TEXT, STUB_TEXT_SIZE as u32).ok_or(TooLong)?;
+    let condition = |test: &Test| match *test {
+        OneOf(argument, mask, values) => (argument, Operator::LowIn(mask, values)),
+        HighZero(argument) => (argument, Operator::MaskedEq(0xffff_ffff << 32)),
+    };
+    let compiled = RULES.iter().map(|rule| compile::Rule {
+        nr: rule.nr,
+        conditions: rule
+            .tests
+            .iter()
+            .map(|test| {
+                let (argument, operator) = condition(test);
+                Condition { argument: argument.into(), operator, value: 0 }
+            })
+            .collect(),
+        value: match rule.verdict {
+            Allow => RET_ALLOW,
+            Notify => RET_USER_NOTIF,
+        },
+    });
+    Rules { default: RET_TRAP, text: Some(text), rules: compiled.collect(), ..Rules::default() }.compile()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use seccomp::{ARCH as AUDIT_ARCH_X86_64, Data, Program};
 
     /// Runs the program on a call; the action it returns.
-    fn run(p: &[Insn], arch: u32, ip: u64, nr: u32, args: [u64; 6]) -> u32 {
-        let word = |off: u32| match off {
-            NR => nr,
-            ARCH => arch,
-            IP_LOW => ip as u32,
-            IP_HIGH => (ip >> 32) as u32,
-            o => (args[(o as usize - 16) / 8] >> (if o % 8 == 0 { 0 } else { 32 })) as u32,
-        };
-        let (mut pc, mut a) = (0, 0u32);
-        loop {
-            let (code, jt, jf, k) = p[pc];
-            pc += 1;
-            match code {
-                LD_ABS => a = word(k),
-                ALU_AND => a &= k,
-                JEQ => pc += if a == k { jt } else { jf } as usize,
-                JGE => pc += if a >= k { jt } else { jf } as usize,
-                RET => return k,
-                other => panic!("opcode {other:#x}"),
-            }
-        }
+    fn run(p: &Program, arch: u32, ip: u64, nr: u32, args: [u64; 6]) -> u32 {
+        p.run(&Data { nr: nr as i32, arch, ip, args })
+    }
+
+    fn program() -> Program {
+        Program::new(&assemble().unwrap()).unwrap()
     }
 
     fn stub_call(nr: i64, args: [u64; 6]) -> u32 {
-        run(&assemble(), AUDIT_ARCH_X86_64, STUB_TEXT + 0x100, nr as u32, args)
+        run(&program(), AUDIT_ARCH_X86_64, STUB_TEXT + 0x100, nr as u32, args)
     }
 
     #[test]
     fn only_the_stub_may_call() {
-        let p = assemble();
+        let p = program();
         let futex = libc::SYS_futex as u32;
         assert_eq!(run(&p, AUDIT_ARCH_X86_64, STUB_TEXT + 0x100, futex, [0; 6]), RET_ALLOW);
         for ip in [0x40_0000, STUB_TEXT - 1, STUB_TEXT + STUB_TEXT_SIZE, 0xffff_ffff_ff60_0000] {

@@ -94,7 +94,8 @@ pub fn launch(maps: &str) -> Result<Launched, Error> {
         return Err(Error::Missing("the host kernel or CPU does not offer FSGSBASE"));
     }
     raise_descriptor_limit();
-    let zygote = zygote::start(&filter::assemble(), maps).map_err(host("cannot start a stub process"))?;
+    let filter = filter::assemble().map_err(|_| Error::Zygote("its filter is longer than the host takes"))?;
+    let zygote = zygote::start(&filter, maps).map_err(host("cannot start a stub process"))?;
     wait_until_ready(&zygote)?;
     let listener_number = zygote.slot.long(offset_of!(Slot, result)).load(Ordering::Relaxed);
     let listener = process::pidfd_getfd(zygote.pidfd.as_fd(), listener_number as i32)

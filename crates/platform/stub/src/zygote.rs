@@ -3,7 +3,6 @@
 //! It is cloned from the sentry, drops everything it inherited (capabilities,
 //! descriptors, mappings), keeps the stub, and waits on slot 0 like any guest thread.
 
-use crate::filter::Insn;
 use crate::layout::{
     FIRST_SEQ, NSLOTS, SLOT_SIZE, STUB_TEXT_SIZE, STUB_VDSO, Slot, TEMP_DATA, TEMP_DATA_SIZE, TEMP_TEXT,
     ZygoteArgs,
@@ -12,6 +11,7 @@ use abi::{Errno, Result};
 use core::mem::offset_of;
 use hostsys::memfd::SharedMapping;
 use hostsys::{memfd, process};
+use seccomp::SockFilter;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -49,7 +49,7 @@ fn parse_maps(text: &str) -> Result<Vec<(u64, u64, bool)>> {
 }
 
 /// Starts a zygote. Its first request on the slot is `REQ_READY`.
-pub(crate) fn start(filter: &[Insn], maps: &str) -> Result<Zygote> {
+pub(crate) fn start(filter: &[SockFilter], maps: &str) -> Result<Zygote> {
     let text = memfd::create(c"ringfence-stub", STUB_TEXT_SIZE, true)?;
     memfd::write_all(text.as_fd(), crate::IMAGE, 0)?;
     memfd::seal(text.as_fd())?;
@@ -78,11 +78,11 @@ pub(crate) fn start(filter: &[Insn], maps: &str) -> Result<Zygote> {
     image.extend(args.map_len);
     image.extend([args.map_count, args.map_stay, args.filter_len]);
     assert_eq!(image.len() * 8, size_of::<ZygoteArgs>());
-    // struct sock_filter is u16, u8, u8, u32.
+    // struct sock_filter, as a word.
     image.extend(
-        filter
-            .iter()
-            .map(|i| u64::from(i.0) | u64::from(i.1) << 16 | u64::from(i.2) << 24 | u64::from(i.3) << 32),
+        filter.iter().map(|i| {
+            u64::from(i.code) | u64::from(i.jt) << 16 | u64::from(i.jf) << 24 | u64::from(i.k) << 32
+        }),
     );
     assert!(image.len() * 8 + 0x4000 <= TEMP_DATA_SIZE as usize);
 
