@@ -18,10 +18,11 @@ const LAYERS: [&str; 8] = [
 ];
 
 /// The order of the crates of each folder, lowest first. A crate may use those before it.
-const ORDER: [(&str, &[&str]); 5] = [
+const ORDER: [(&str, &[&str]); 6] = [
     ("crates/base", &["abi", "elf", "mountinfo", "ranked", "seccomp", "spec", "wait"]),
     ("crates/floor", &["biased", "hostsys"]),
     ("crates/platform", &["platform", "stub", "conformance", "systrap", "ptrace"]),
+    ("crates/net", &["netstack"]),
     (
         "crates/kernel",
         &[

@@ -1,0 +1,103 @@
+//! Adding and removing addresses, with the routes that Linux adds for each (ip-address(8)).
+
+use crate::addr::{Prefix, Scope, is_link_local, solicited_node};
+use crate::iface::{Address, Iface, Kind, MAX_ADDRESSES};
+use crate::route::{Route, RouteKind, Routes, TABLE_LOCAL};
+use crate::stack::Stack;
+use abi::Errno;
+use std::net::IpAddr;
+
+impl Stack {
+    /// Adds an address to an interface. It is usable at once: duplicate address detection is the host's affair.
+    pub fn add_address(&self, index: u32, address: Address) -> Result<(), Errno> {
+        let link = self.link(index).ok_or(Errno::ENODEV)?;
+        link.with_addresses(|all| {
+            if all.iter().any(|old| old.prefix == address.prefix) {
+                return Err(Errno::EEXIST);
+            }
+            if all.len() >= MAX_ADDRESSES {
+                return Err(Errno::ENOBUFS);
+            }
+            all.push(address);
+            Ok(())
+        })?;
+        if let IpAddr::V6(v6) = address.ip() {
+            link.join(solicited_node(v6).into())?;
+        }
+        if link.is_up() {
+            add_routes(&mut self.routes.write(), &link, &address);
+        }
+        self.changed();
+        Ok(())
+    }
+
+    /// Removes an address; `EADDRNOTAVAIL` when the interface does not have it.
+    pub fn remove_address(&self, index: u32, prefix: Prefix) -> Result<(), Errno> {
+        let link = self.link(index).ok_or(Errno::ENODEV)?;
+        let address = link.with_addresses(|all| {
+            let place = all.iter().position(|old| old.prefix == prefix).ok_or(Errno::EADDRNOTAVAIL)?;
+            Ok::<_, Errno>(all.remove(place))
+        })?;
+        if let IpAddr::V6(v6) = address.ip() {
+            link.leave(solicited_node(v6).into());
+        }
+        let mut routes = self.routes.write();
+        routes.purge(|route| {
+            route.iface == index && (route.source == Some(address.ip()) || is_own(route, &address))
+        });
+        // Prefix routes that another address of the interface wants, too.
+        if link.is_up() {
+            link.addresses().iter().for_each(|other| add_routes(&mut routes, &link, other));
+        }
+        drop(routes);
+        self.changed();
+        Ok(())
+    }
+
+    /// True when the address belongs to this stack, whole loopback networks included.
+    pub fn is_local(&self, ip: IpAddr) -> bool {
+        let key = crate::route::Key::to(ip);
+        self.routes.read().lookup(&key, |_| true).is_ok_and(|route| route.kind == RouteKind::Local)
+    }
+}
+
+/// True for the local, broadcast and prefix routes of an address.
+fn is_own(route: &Route, address: &Address) -> bool {
+    let prefix = Prefix { addr: address.prefix.network(), len: address.prefix.len };
+    route.protocol == KERNEL && (route.dst == Prefix::host(address.ip()) || route.dst == prefix)
+}
+
+/// `RTPROT_KERNEL`
+const KERNEL: u8 = 2;
+
+/// Adds the routes of an address. Those that are there already stay.
+pub(crate) fn add_routes(routes: &mut Routes, link: &Iface, address: &Address) {
+    let ip = address.ip();
+    let v4 = ip.is_ipv4();
+    let base = Route { protocol: KERNEL, ..Route::new(Prefix::host(ip), link.index, None) };
+    let local = Route { table: TABLE_LOCAL, kind: RouteKind::Local, scope: Scope::Host, ..base.clone() };
+    let _ = routes.add(Route { source: v4.then_some(ip), ..local.clone() });
+    let target = address.peer.map_or(address.prefix, |peer| Prefix::new(peer, address.prefix.len));
+    let network = Prefix { addr: target.network(), len: target.len };
+    if link.kind == Kind::Loopback {
+        if network.len < crate::addr::bits(ip) {
+            let _ = routes.add(Route { dst: network, source: v4.then_some(ip), ..local });
+        }
+        return;
+    }
+    if let Some(broadcast) = address.broadcast.or_else(|| target.broadcast()) {
+        let dst = Prefix::host(broadcast.into());
+        let route =
+            Route { dst, kind: RouteKind::Broadcast, table: TABLE_LOCAL, source: Some(ip), ..base.clone() };
+        let _ = routes.add(route);
+    }
+    if network.len < crate::addr::bits(ip) || address.peer.is_some() {
+        let link_local = matches!(ip, IpAddr::V6(v6) if is_link_local(v6));
+        let metric = if v4 { 0 } else { 256 + u32::from(link_local) };
+        let route = Route { dst: network, source: v4.then_some(ip), metric, ..base };
+        if routes.add(route.clone()).is_err() {
+            // Another interface has the same network; the metric of the interface tells the routes apart.
+            let _ = routes.add(Route { metric: metric.saturating_add(link.index), ..route });
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Packet buffers: reference-counted, pooled, copied on write.
+//!
+//! A [`Buf`] is a range of a block. Headers go in front of the payload into the headroom, so a packet is built without moving
+//! bytes. A clone shares the block; writing to a shared block copies it first. The last [`Buf`] of a block gives the block back
+//! to its [`Pool`], up to a bound, so steady traffic allocates nothing.
+//!
+//! Checkpoint: a `Buf` is its bytes; blocks and pools are not kept.
+
+use parking_lot::Mutex;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+
+/// Bytes kept free in front of a new buffer: Ethernet, IPv6 and the longest TCP header fit.
+pub const HEADROOM: usize = 160;
+
+/// Bytes of a small block: an Ethernet packet with headroom.
+const SMALL: usize = 2048;
+
+/// Bytes of a large block: the largest IP packet with headroom.
+const LARGE: usize = 65_536 + 512;
+
+/// Free blocks that a pool keeps, by class.
+const KEEP: [usize; 2] = [512, 32];
+
+/// Storage of one or more [`Buf`]s.
+struct Block {
+    bytes: Box<[u8]>,
+    class: Option<usize>,
+    home: Weak<Free>,
+}
+
+/// The free blocks of a pool, one list per class.
+#[derive(Default)]
+struct Free([Mutex<Vec<Arc<Block>>>; 2]);
+
+/// A source of buffers with a bounded stock of free ones.
+#[derive(Clone, Default)]
+pub struct Pool(Arc<Free>);
+
+impl Pool {
+    /// An empty pool.
+    pub fn new() -> Pool {
+        Pool::default()
+    }
+
+    /// An empty buffer with [`HEADROOM`] in front and room for `len` bytes.
+    pub fn get(&self, len: usize) -> Buf {
+        self.with_headroom(HEADROOM, len)
+    }
+
+    /// A buffer with a copy of `bytes`.
+    pub fn copy(&self, bytes: &[u8]) -> Buf {
+        let mut buf = self.get(bytes.len());
+        buf.extend(bytes);
+        buf
+    }
+
+    /// Free blocks in stock, small and large.
+    pub fn stock(&self) -> (usize, usize) {
+        (self.0.0[0].lock().len(), self.0.0[1].lock().len())
+    }
+
+    fn with_headroom(&self, headroom: usize, len: usize) -> Buf {
+        let need = headroom.saturating_add(len);
+        let class = [SMALL, LARGE].iter().position(|&size| need <= size);
+        let stocked = class.and_then(|class| self.0.0[class].lock().pop());
+        let block = stocked.unwrap_or_else(|| {
+            let size = class.map_or(need, |class| [SMALL, LARGE][class]);
+            Arc::new(Block { bytes: vec![0; size].into_boxed_slice(), class, home: Arc::downgrade(&self.0) })
+        });
+        Buf { block: Some(block), start: headroom, end: headroom }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool{:?}", self.stock())
+    }
+}
+
+/// A run of bytes with room in front and behind; see the module.
+pub struct Buf {
+    /// Always present until the drop.
+    block: Option<Arc<Block>>,
+    start: usize,
+    end: usize,
+}
+
+impl Buf {
+    /// Memory that the buffer's block holds, as socket accounting counts it.
+    pub fn truesize(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.bytes.len())
+    }
+
+    /// Appends bytes; the block is exchanged for a larger one when they do not fit.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.own(0, bytes.len());
+        let (at, end) = (self.end, self.end + bytes.len());
+        if let Some(room) = self.storage().and_then(|all| all.get_mut(at..end)) {
+            room.copy_from_slice(bytes);
+            self.end = end;
+        }
+    }
+
+    /// Puts bytes in front.
+    pub fn push_front(&mut self, bytes: &[u8]) {
+        self.own(bytes.len(), 0);
+        let (start, end) = (self.start.saturating_sub(bytes.len()), self.start);
+        if let Some(room) = self.storage().and_then(|all| all.get_mut(start..end))
+            && room.len() == bytes.len()
+        {
+            room.copy_from_slice(bytes);
+            self.start = start;
+        }
+    }
+
+    /// Drops up to `n` bytes in front.
+    pub fn trim_front(&mut self, n: usize) {
+        self.start = self.start.saturating_add(n).min(self.end);
+    }
+
+    /// Cuts the buffer to at most `n` bytes.
+    pub fn truncate(&mut self, n: usize) {
+        self.end = self.end.min(self.start.saturating_add(n));
+    }
+
+    /// The bytes, to write to; copied first when another buffer shares them.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.own(0, 0);
+        let range = self.start..self.end;
+        self.storage().and_then(|all| all.get_mut(range)).unwrap_or_default()
+    }
+
+    /// A part of the buffer that shares its block.
+    #[must_use]
+    pub fn slice(&self, from: usize, to: usize) -> Buf {
+        let mut part = self.clone();
+        part.truncate(to);
+        part.trim_front(from);
+        part
+    }
+
+    /// Makes the block unshared, with `front` bytes of headroom and `back` of tailroom.
+    fn own(&mut self, front: usize, back: usize) {
+        let Some(block) = self.block.as_mut() else { return };
+        let fits = self.start >= front && block.bytes.len() - self.end >= back;
+        if fits && Arc::get_mut(block).is_some() {
+            return;
+        }
+        let pool = Pool(block.home.upgrade().unwrap_or_default());
+        let mut fresh = pool.with_headroom(HEADROOM.max(front), self.len() + back);
+        let (start, end) = (fresh.start, fresh.start + self.len());
+        if let Some(room) = fresh.storage().and_then(|all| all.get_mut(start..end)) {
+            room.copy_from_slice(self);
+        }
+        fresh.end = end;
+        *self = fresh;
+    }
+
+    fn storage(&mut self) -> Option<&mut [u8]> {
+        self.block.as_mut().and_then(Arc::get_mut).map(|block| &mut block.bytes[..])
+    }
+}
+
+impl Clone for Buf {
+    fn clone(&self) -> Buf {
+        Buf { block: self.block.clone(), start: self.start, end: self.end }
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.block.as_ref().and_then(|block| block.bytes.get(self.start..self.end)).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buf({} bytes)", self.len())
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        let Some(mut block) = self.block.take() else { return };
+        let Some(owned) = Arc::get_mut(&mut block) else { return };
+        let (Some(class), Some(home)) = (owned.class, owned.home.upgrade()) else { return };
+        let mut list = home.0[class].lock();
+        if list.len() < KEEP[class] {
+            list.push(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_go_in_front() {
+        let pool = Pool::new();
+        let mut buf = pool.copy(b"payload");
+        buf.push_front(b"header ");
+        assert_eq!(&*buf, b"header payload");
+        buf.trim_front(7);
+        buf.truncate(3);
+        assert_eq!(&*buf, b"pay");
+        buf.push_front(&[7; 400]);
+        assert_eq!(buf.len(), 403);
+    }
+
+    #[test]
+    fn clones_share_until_written() {
+        let pool = Pool::new();
+        let mut one = pool.copy(b"abc");
+        let two = one.slice(1, 3);
+        one.bytes_mut()[1] = b'x';
+        assert_eq!((&*one, &*two), (&b"axc"[..], &b"bc"[..]));
+    }
+
+    #[test]
+    fn blocks_come_back() {
+        let pool = Pool::new();
+        drop(pool.copy(b"abc"));
+        drop(pool.copy(&[0; 9000]));
+        assert_eq!(pool.stock(), (1, 1));
+        let _one = pool.copy(b"abc");
+        assert_eq!(pool.stock(), (0, 1));
+        let many: Vec<_> = (0..KEEP[0] + 9).map(|_| pool.get(1)).collect();
+        drop(many);
+        assert_eq!(pool.stock().0, KEEP[0]);
+    }
+}

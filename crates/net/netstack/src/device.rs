@@ -1,0 +1,75 @@
+//! Link devices: where frames leave the stack.
+
+use crate::buf::Buf;
+
+/// What has been done, or is left to do, about a frame's transport checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// Sent: complete. Received: nobody has checked it.
+    #[default]
+    Unknown,
+    /// Received: the device (or the same host) vouches for it.
+    Valid,
+    /// The field holds the pseudo header's sum; whoever puts the frame on a wire adds the bytes from `start` and stores the
+    /// result `offset` bytes later. Both count from the start of the IP header.
+    Partial {
+        /// First byte to sum.
+        start: u16,
+        /// Place of the field after `start`.
+        offset: u16,
+    },
+}
+
+/// A frame that stands for several segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gso {
+    /// Payload bytes of each segment but the last.
+    pub size: u16,
+    /// Bytes of IP and transport headers.
+    pub headers: u16,
+}
+
+/// Offload descriptors of a frame, as virtio-net headers carry them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// The transport checksum.
+    pub checksum: Checksum,
+    /// Segmentation.
+    pub gso: Option<Gso>,
+}
+
+/// A frame with its offload descriptors: Ethernet, or bare IP for [`crate::iface::Kind::Tunnel`].
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The bytes.
+    pub buf: Buf,
+    /// What is left to do.
+    pub offload: Offload,
+}
+
+/// What a device does for the stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// It completes TCP and UDP checksums.
+    pub checksum: bool,
+    /// It cuts TCP over IPv4 into segments.
+    pub tso4: bool,
+    /// It cuts TCP over IPv6 into segments.
+    pub tso6: bool,
+}
+
+/// A link device.
+///
+/// Both methods are called with locks of the stack held: they queue or write, do not block, and do not call into the stack.
+pub trait Device: Send + Sync {
+    /// What the device can do; asked once.
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
+    /// Takes a frame. A device whose queue is full drops it.
+    fn transmit(&self, frame: Frame);
+
+    /// The frames since the last flush form a batch: the end of an operation of the stack.
+    fn flush(&self) {}
+}

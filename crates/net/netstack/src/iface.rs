@@ -1,0 +1,284 @@
+//! Interfaces and their addresses.
+//!
+//! Locks: the address list of an interface is a leaf. Checkpoint: [`Config`], flags, addresses and groups are plain data; the device
+//! comes from the host again.
+
+use crate::addr::{Prefix, Scope, is_link_local, scope};
+use crate::counters::Link;
+use crate::device::{Device, Features};
+use crate::wire::eth::Mac;
+use parking_lot::RwLock;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Kinds of interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The loopback interface.
+    Loopback,
+    /// Frames have Ethernet headers; neighbours are resolved.
+    Ethernet,
+    /// Frames are bare IP packets (TUN).
+    Tunnel,
+}
+
+/// What an interface is made from.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name, e.g. `eth0`.
+    pub name: String,
+    /// Kind.
+    pub kind: Kind,
+    /// Hardware address.
+    pub mac: Mac,
+    /// Largest IP packet.
+    pub mtu: u32,
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address and the length of its network's prefix.
+    pub prefix: Prefix,
+    /// The other end, for point-to-point links.
+    pub peer: Option<IpAddr>,
+    /// Broadcast address, if it differs from the prefix's.
+    pub broadcast: Option<Ipv4Addr>,
+    /// Scope.
+    pub scope: Scope,
+    /// Not chosen for new connections (RFC 4862).
+    pub deprecated: bool,
+}
+
+impl Address {
+    /// An address of the scope that its bits say.
+    pub fn new(prefix: Prefix) -> Address {
+        Address { prefix, peer: None, broadcast: None, scope: scope(prefix.addr), deprecated: false }
+    }
+
+    /// The address itself.
+    pub fn ip(&self) -> IpAddr {
+        self.prefix.addr
+    }
+}
+
+/// A multicast group with the number of members on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The group.
+    pub ip: IpAddr,
+    /// Sockets (or addresses, for solicited-node groups) that joined it.
+    pub members: u32,
+}
+
+/// An interface.
+pub struct Iface {
+    /// Index, from 1 (`lo`).
+    pub index: u32,
+    /// Kind.
+    pub kind: Kind,
+    /// Hardware address.
+    pub mac: Mac,
+    /// Counters.
+    pub counters: Link,
+    name: RwLock<String>,
+    mtu: AtomicU32,
+    up: AtomicBool,
+    addresses: RwLock<Vec<Address>>,
+    groups: RwLock<Vec<Group>>,
+    device: Option<Arc<dyn Device>>,
+    features: Features,
+    unflushed: AtomicBool,
+}
+
+/// Addresses and groups that an interface may have.
+pub const MAX_ADDRESSES: usize = 4096;
+
+impl Iface {
+    pub(crate) fn new(index: u32, config: Config, device: Option<Arc<dyn Device>>) -> Iface {
+        let features = device.as_ref().map(|device| device.features()).unwrap_or_default();
+        Iface {
+            index,
+            kind: config.kind,
+            mac: config.mac,
+            counters: Link::default(),
+            name: RwLock::new(config.name),
+            mtu: AtomicU32::new(config.mtu),
+            up: AtomicBool::new(false),
+            addresses: RwLock::default(),
+            groups: RwLock::default(),
+            device,
+            features,
+            unflushed: AtomicBool::new(false),
+        }
+    }
+
+    /// Name.
+    pub fn name(&self) -> String {
+        self.name.read().clone()
+    }
+
+    pub(crate) fn rename(&self, name: &str) {
+        *self.name.write() = name.to_owned();
+    }
+
+    /// Largest IP packet.
+    pub fn mtu(&self) -> u32 {
+        self.mtu.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_mtu(&self, mtu: u32) {
+        self.mtu.store(mtu, Ordering::Relaxed);
+    }
+
+    /// True when the interface is up.
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_up(&self, up: bool) {
+        self.up.store(up, Ordering::Relaxed);
+    }
+
+    /// What the device can do.
+    pub fn features(&self) -> Features {
+        self.features
+    }
+
+    /// The addresses.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.addresses.read().clone()
+    }
+
+    /// The multicast groups.
+    pub fn groups(&self) -> Vec<Group> {
+        self.groups.read().clone()
+    }
+
+    /// True when the address belongs to this interface.
+    pub fn has_address(&self, ip: IpAddr) -> bool {
+        self.addresses.read().iter().any(|address| address.ip() == ip)
+    }
+
+    /// True when packets to the group are to be received.
+    pub fn is_member(&self, group: IpAddr) -> bool {
+        let always = match group {
+            IpAddr::V4(v4) => v4 == Ipv4Addr::new(224, 0, 0, 1),
+            IpAddr::V6(v6) => v6.segments() == [0xff02, 0, 0, 0, 0, 0, 0, 1] || v6.octets()[1] & 0xf == 1,
+        };
+        always || self.groups.read().iter().any(|known| known.ip == group)
+    }
+
+    /// Runs `f` on the addresses under their lock.
+    pub(crate) fn with_addresses<R>(&self, f: impl FnOnce(&mut Vec<Address>) -> R) -> R {
+        f(&mut self.addresses.write())
+    }
+
+    /// Counts a member; true for the first.
+    pub(crate) fn join(&self, ip: IpAddr) -> Result<bool, abi::Errno> {
+        let mut groups = self.groups.write();
+        if let Some(group) = groups.iter_mut().find(|group| group.ip == ip) {
+            group.members = group.members.saturating_add(1);
+            return Ok(false);
+        }
+        if groups.len() >= MAX_ADDRESSES {
+            return Err(abi::Errno::ENOBUFS);
+        }
+        groups.push(Group { ip, members: 1 });
+        Ok(true)
+    }
+
+    /// Takes a member away; true for the last.
+    pub(crate) fn leave(&self, ip: IpAddr) -> bool {
+        let mut groups = self.groups.write();
+        let Some(place) = groups.iter().position(|group| group.ip == ip) else { return false };
+        groups[place].members = groups[place].members.saturating_sub(1);
+        let last = groups[place].members == 0;
+        if last {
+            groups.swap_remove(place);
+        }
+        last
+    }
+
+    /// The best source address for a destination (RFC 6724 section 5 for IPv6; the first address whose scope reaches the
+    /// destination for IPv4, addresses of the next hop's network first).
+    pub fn source_for(&self, dst: IpAddr, next_hop: IpAddr) -> Option<IpAddr> {
+        let addresses = self.addresses.read();
+        let wanted = scope(dst);
+        let of_family = addresses.iter().filter(|a| a.ip().is_ipv4() == dst.is_ipv4());
+        if dst.is_ipv4() {
+            let reaching = of_family.filter(|a| a.scope >= wanted || a.scope == Scope::Global);
+            let near = reaching.clone().find(|a| a.prefix.contains(next_hop));
+            return near.or_else(|| reaching.clone().next()).map(Address::ip);
+        }
+        of_family.max_by_key(|a| rank6(a, dst, wanted)).map(Address::ip)
+    }
+
+    pub(crate) fn transmit(&self, frame: crate::device::Frame) {
+        self.counters.tx_packets.bump();
+        self.counters.tx_bytes.add(frame.buf.len() as u64);
+        match &self.device {
+            Some(device) => {
+                device.transmit(frame);
+                self.unflushed.store(true, Ordering::Release);
+            }
+            None => self.counters.tx_dropped.bump(),
+        }
+    }
+
+    pub(crate) fn flush(&self) {
+        if self.unflushed.load(Ordering::Acquire)
+            && self.unflushed.swap(false, Ordering::AcqRel)
+            && let Some(device) = &self.device
+        {
+            device.flush();
+        }
+    }
+}
+
+/// Rules 1, 2, 3 and 8 of RFC 6724 section 5 as a sort key; the greatest is the best.
+fn rank6(address: &Address, dst: IpAddr, wanted: Scope) -> (bool, bool, i8, bool, u8) {
+    let reaches = address.scope >= wanted;
+    // The narrowest scope that reaches, or else the widest that does not.
+    let narrow = if reaches { -(address.scope as i8) } else { address.scope as i8 };
+    let link = matches!(address.ip(), IpAddr::V6(v6) if is_link_local(v6));
+    let common = crate::addr::common_prefix(address.ip(), dst).unwrap_or(0);
+    (address.ip() == dst, reaches, narrow, !address.deprecated && !(link && wanted == Scope::Global), common)
+}
+
+impl fmt::Debug for Iface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.index, self.name.read())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iface(addresses: &[(&str, u8)]) -> Iface {
+        let config = Config { name: "eth0".into(), kind: Kind::Ethernet, mac: Mac::default(), mtu: 1500 };
+        let iface = Iface::new(2, config, None);
+        let list = addresses.iter().map(|(ip, len)| Address::new(Prefix::new(ip.parse().unwrap(), *len)));
+        iface.with_addresses(|all| all.extend(list));
+        iface
+    }
+
+    fn source(iface: &Iface, dst: &str) -> String {
+        let dst = dst.parse().unwrap();
+        iface.source_for(dst, dst).unwrap().to_string()
+    }
+
+    #[test]
+    fn source_addresses() {
+        let v4 = iface(&[("10.0.0.1", 24), ("192.168.1.1", 16)]);
+        assert_eq!(source(&v4, "192.168.7.7"), "192.168.1.1");
+        assert_eq!(source(&v4, "8.8.8.8"), "10.0.0.1");
+        let v6 = iface(&[("fe80::1", 64), ("2001:db8:1::1", 64), ("2001:db8:2::1", 64)]);
+        assert_eq!(source(&v6, "2001:db8:2::9"), "2001:db8:2::1");
+        assert_eq!(source(&v6, "fe80::9"), "fe80::1");
+        assert_eq!(source(&v6, "2001:db8:1::1"), "2001:db8:1::1");
+    }
+}

@@ -1,0 +1,320 @@
+//! Input: from a frame to the protocol that it is for.
+
+use crate::buf::Buf;
+use crate::device::{Checksum, Frame, Offload};
+use crate::fragment::Outcome;
+use crate::icmp::Problem;
+use crate::iface::{Iface, Kind};
+use crate::neigh::Learnt;
+use crate::output::{Cast, Header};
+use crate::route::{Key, RouteKind};
+use crate::stack::{LOOPBACK, Stack};
+use crate::time::Instant;
+use crate::wire::eth::{self, Arp, Ethernet, Mac};
+use crate::wire::icmp::{Icmp, NEIGHBOUR_SOLICIT, Neighbour, OVERRIDE, SOLICITED};
+use crate::wire::ip::{IpInfo, Ipv4};
+use crate::wire::ipv6::{Ipv6, walk};
+use crate::wire::proto;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A packet for this host.
+pub(crate) struct Packet<'a> {
+    pub(crate) now: Instant,
+    pub(crate) iface: &'a Arc<Iface>,
+    pub(crate) info: IpInfo,
+    /// The transport checksum needs no check.
+    pub(crate) verified: bool,
+    /// How many hosts it was sent to.
+    pub(crate) cast: Cast,
+    /// From the IP header on, without link padding.
+    pub(crate) buf: Buf,
+}
+
+impl Packet<'_> {
+    /// The bytes after the IP headers.
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.buf.get(self.info.header_len..).unwrap_or_default()
+    }
+}
+
+impl Stack {
+    /// Takes a frame from an interface.
+    pub(crate) fn frame_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
+        iface.counters.rx_packets.bump();
+        iface.counters.rx_bytes.add(frame.buf.len() as u64);
+        if !iface.is_up() {
+            return iface.counters.rx_dropped.bump();
+        }
+        let kind = if iface.kind == Kind::Ethernet {
+            let Some(header) = Ethernet::parse(&frame.buf) else { return iface.counters.rx_errors.bump() };
+            if header.dst.is_multicast() {
+                iface.counters.multicast.bump();
+            } else if header.dst != iface.mac {
+                return;
+            }
+            frame.buf.trim_front(Ethernet::LEN);
+            header.kind.get()
+        } else if frame.buf.first().is_some_and(|first| first >> 4 == 6) {
+            eth::IPV6
+        } else {
+            eth::IPV4
+        };
+        match kind {
+            eth::IPV4 => self.ipv4_input(now, iface, frame),
+            eth::IPV6 => self.ipv6_input(now, iface, frame),
+            eth::ARP if iface.kind == Kind::Ethernet => self.arp_input(now, iface, &frame.buf),
+            _ => iface.counters.rx_dropped.bump(),
+        }
+    }
+
+    fn arp_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, bytes: &[u8]) {
+        let Some(arp) = Arp::parse(bytes) else { return };
+        let (sender, target) = (arp.sender(), arp.target());
+        if arp.sender_mac.is_multicast()
+            || sender.is_multicast()
+            || target.is_multicast()
+            || target.is_loopback()
+        {
+            return;
+        }
+        let ours = self.is_local(target.into());
+        if !sender.is_unspecified() {
+            let to_us = !arp.is_request() && ours;
+            let learnt = Learnt { solicited: to_us, replace: true, create: arp.is_request() && ours };
+            self.learn(now, iface, sender.into(), arp.sender_mac, learnt);
+        }
+        if arp.is_request() && ours {
+            let reply = Arp::new(false, (iface.mac, target), (arp.sender_mac, sender));
+            self.send_arp(iface, arp.sender_mac, reply);
+        }
+    }
+
+    fn learn(&self, now: Instant, iface: &Arc<Iface>, ip: IpAddr, mac: Mac, how: Learnt) {
+        let gc = self.sysctls.neigh_gc_thresh.size();
+        let mut neighbours = self.neighbours.write();
+        let waiting = neighbours.learn((iface.index, ip), mac, how, now, gc);
+        self.arm_neighbours(neighbours.deadline());
+        drop(neighbours);
+        waiting.into_iter().for_each(|frame| self.send_ethernet(iface, mac, frame));
+    }
+
+    fn ipv4_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
+        self.counters.ip.in_receives.bump();
+        let Some(header) = Ipv4::parse(&frame.buf) else { return self.counters.ip.in_hdr_errors.bump() };
+        frame.buf.truncate(header.total_len());
+        let (src, dst) = (header.src(), header.dst());
+        let looped = iface.index == LOOPBACK;
+        let bad_source = src.is_multicast() || src.is_broadcast() || (src.is_loopback() && !looped);
+        if bad_source || (dst.is_loopback() && !looped) {
+            return self.counters.ip.in_addr_errors.bump();
+        }
+        let info = IpInfo {
+            src: src.into(),
+            dst: dst.into(),
+            protocol: header.protocol,
+            ttl: header.ttl,
+            tos: header.tos,
+            header_len: header.header_len(),
+        };
+        let Some(cast) = self.cast_of(iface, &info) else {
+            return self.forward(now, iface, &info, frame);
+        };
+        if header.offset() > 0 || header.more_fragments() {
+            return self.fragment_input(now, iface, &frame.buf);
+        }
+        let verified = frame.offload.checksum != Checksum::Unknown;
+        self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
+    }
+
+    fn ipv6_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
+        self.counters.ip6.in_receives.bump();
+        let Some(header) = Ipv6::parse(&frame.buf) else { return self.counters.ip6.in_hdr_errors.bump() };
+        frame.buf.truncate(Ipv6::LEN + header.payload_len());
+        let (src, dst) = (header.src(), header.dst());
+        let looped = iface.index == LOOPBACK;
+        let local_only = |ip: Ipv6Addr| ip.is_loopback() || (ip.is_multicast() && ip.octets()[1] & 0xf == 1);
+        if src.is_multicast() || ((src.is_loopback() || local_only(dst)) && !looped) || dst.is_unspecified() {
+            return self.counters.ip6.in_addr_errors.bump();
+        }
+        let Some(chain) = walk(header.next, &frame.buf[Ipv6::LEN..]) else {
+            return self.counters.ip6.in_hdr_errors.bump();
+        };
+        let info = IpInfo {
+            src: src.into(),
+            dst: dst.into(),
+            protocol: chain.protocol,
+            ttl: header.hop_limit,
+            tos: header.traffic_class(),
+            header_len: Ipv6::LEN + chain.len,
+        };
+        let Some(cast) = self.cast_of(iface, &info) else {
+            return self.forward(now, iface, &info, frame);
+        };
+        if chain.routed {
+            let packet = Packet { now, iface, info, verified: true, cast, buf: frame.buf };
+            return self.icmp_problem(&packet, Problem::Parameter { pointer: Ipv6::LEN as u32 + 2 });
+        }
+        match chain.fragment {
+            Some(fragment) if fragment.offset() > 0 || fragment.more_fragments() => {
+                self.fragment_input(now, iface, &frame.buf);
+            }
+            _ => {
+                let verified = frame.offload.checksum != Checksum::Unknown;
+                self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
+            }
+        }
+    }
+
+    /// How the packet is for this host, if it is.
+    fn cast_of(&self, iface: &Iface, info: &IpInfo) -> Option<Cast> {
+        if info.dst.is_multicast() {
+            return Some(Cast::Multicast).filter(|_| iface.is_member(info.dst) || iface.index == LOOPBACK);
+        }
+        if info.dst == Ipv4Addr::BROADCAST {
+            return Some(Cast::Broadcast);
+        }
+        let key = Key { src: Some(info.src), iif: iface.index, tos: info.tos, ..Key::to(info.dst) };
+        let routes = self.routes.read();
+        match routes.lookup(&key, |_| true).ok()?.kind {
+            RouteKind::Local => Some(Cast::Local),
+            RouteKind::Broadcast => Some(Cast::Broadcast),
+            _ => None,
+        }
+    }
+
+    /// Sends a packet of others on (RFC 1812 section 5.2).
+    fn forward(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, info: &IpInfo, mut frame: Frame) {
+        let v4 = info.dst.is_ipv4();
+        let enabled = if v4 { &self.sysctls.ip_forward } else { &self.sysctls.ip6_forward };
+        let link_local = crate::addr::scope(info.dst) == crate::addr::Scope::Link;
+        if !enabled.on() || info.dst.is_multicast() || link_local {
+            return self.counters.ip_of(info.dst).in_addr_errors.bump();
+        }
+        let packet =
+            Packet { now, iface, info: *info, verified: true, cast: Cast::Unicast, buf: frame.buf.clone() };
+        if info.ttl <= 1 {
+            return self.icmp_problem(&packet, Problem::TimeExceeded);
+        }
+        let key = Key { src: Some(info.src), iif: iface.index, tos: info.tos, ..Key::to(info.dst) };
+        let Ok(path) = self.route(&key, now) else {
+            return self.icmp_problem(&packet, Problem::NoRoute);
+        };
+        let dont_fragment = !v4 || Ipv4::parse(&frame.buf).is_some_and(|header| header.dont_fragment());
+        if frame.buf.len() as u32 > path.mtu && dont_fragment && frame.offload.gso.is_none() {
+            return self.icmp_problem(&packet, Problem::TooBig { mtu: path.mtu });
+        }
+        drop(packet);
+        lower_ttl(&mut frame.buf, v4);
+        self.counters.ip_of(info.dst).forwarded.bump();
+        let header = Header { dont_fragment, ..Header::default() };
+        let _ = self.send_packet(now, &path, frame, &header);
+    }
+
+    fn fragment_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, packet: &Buf) {
+        let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
+        let counters = if v4 { &self.counters.ip } else { &self.counters.ip6 };
+        counters.reasm_reqds.bump();
+        let keep = Duration::from_secs(self.sysctls.ipfrag_time.size() as u64);
+        let mut table = self.reassembly.lock();
+        let outcome = table.add(&self.pool, packet, now, keep, self.sysctls.ipfrag_high_thresh.size());
+        self.arm_reassembly(table.deadline());
+        drop(table);
+        match outcome {
+            Outcome::Waiting => {}
+            Outcome::Bad => counters.reasm_fails.bump(),
+            Outcome::Whole(buf) => {
+                counters.reasm_oks.bump();
+                let frame = Frame { buf, offload: Offload::default() };
+                if v4 {
+                    self.ipv4_input(now, iface, frame);
+                } else {
+                    self.ipv6_input(now, iface, frame);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn expire_fragments(self: &Arc<Self>, now: Instant) {
+        let mut table = self.reassembly.lock();
+        let expired = table.expire(now);
+        self.arm_reassembly(table.deadline());
+        drop(table);
+        for packet in expired {
+            let v4 = packet.first.as_ref().is_none_or(|first| first.first().is_some_and(|b| b >> 4 == 4));
+            let counters = if v4 { &self.counters.ip } else { &self.counters.ip6 };
+            counters.reasm_timeout.bump();
+            counters.reasm_fails.bump();
+            if let Some(first) = packet.first {
+                self.reassembly_timeout(now, first);
+            }
+        }
+    }
+
+    /// Hands a packet to its protocol.
+    fn deliver(self: &Arc<Self>, packet: Packet<'_>) {
+        self.counters.ip_of(packet.info.dst).in_delivers.bump();
+        match packet.info.protocol {
+            proto::ICMP if packet.info.dst.is_ipv4() => self.icmp_input(&packet),
+            proto::ICMPV6 if packet.info.dst.is_ipv6() => self.icmp_input(&packet),
+            proto::IGMP | proto::NONE => {}
+            _ => {
+                self.counters.ip_of(packet.info.dst).in_unknown_protos.bump();
+                self.icmp_problem(&packet, Problem::NoProtocol);
+            }
+        }
+    }
+
+    /// Neighbour solicitations and advertisements (RFC 4861 section 7.2).
+    pub(crate) fn discovery_input(self: &Arc<Self>, packet: &Packet<'_>, header: &Icmp) {
+        let body = packet.payload().get(Icmp::LEN..).unwrap_or_default();
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (packet.info.src, packet.info.dst) else { return };
+        let sound = packet.info.ttl == 255 && header.code == 0 && packet.iface.kind == Kind::Ethernet;
+        let Some(message) = Neighbour::parse(header, body).filter(|_| sound) else { return };
+        let (now, iface) = (packet.now, packet.iface);
+        if header.kind != NEIGHBOUR_SOLICIT {
+            if let Some(mac) = message.mac {
+                let (solicited, replace) = (message.flags & SOLICITED != 0, message.flags & OVERRIDE != 0);
+                let learnt = Learnt { solicited, replace, create: false };
+                self.learn(now, iface, message.target.into(), mac, learnt);
+            }
+            return;
+        }
+        if !iface.has_address(message.target.into()) {
+            return;
+        }
+        let probe = src.is_unspecified();
+        if let Some(mac) = message.mac.filter(|_| !probe) {
+            self.learn(now, iface, src.into(), mac, Learnt { solicited: false, replace: true, create: true });
+        }
+        let to = if probe { Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1) } else { src };
+        let flags = OVERRIDE | if probe { 0 } else { SOLICITED };
+        let reply = Neighbour { target: message.target, mac: Some(iface.mac), flags };
+        let bytes = reply.emit(false, message.target, to);
+        let mac = message.mac.filter(|_| !probe).unwrap_or(Mac::of_group(to.into()));
+        if probe || message.mac.is_some() || dst.is_multicast() {
+            self.send_discovery(iface, mac, message.target, to, &bytes);
+        } else if let Some(mac) = self.neighbours.read().quick(&(iface.index, src.into()), now, &self.sysctls)
+        {
+            self.send_discovery(iface, mac, message.target, to, &bytes);
+        }
+    }
+}
+
+/// Takes one from TTL or hop limit and repairs IPv4's checksum.
+fn lower_ttl(buf: &mut Buf, v4: bool) {
+    let bytes = buf.bytes_mut();
+    if !v4 {
+        if let Some(hop_limit) = bytes.get_mut(7) {
+            *hop_limit = hop_limit.saturating_sub(1);
+        }
+        return;
+    }
+    let len = bytes.first().map_or(0, |first| usize::from(first & 0xf) * 4);
+    let Some(header) = bytes.get_mut(..len).filter(|header| header.len() >= Ipv4::LEN) else { return };
+    header[8] = header[8].saturating_sub(1);
+    header[10..12].fill(0);
+    let sum = crate::checksum::Sum::new().add(header).finish();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+}

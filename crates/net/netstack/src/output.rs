@@ -1,0 +1,354 @@
+//! Output: from a transport message to frames.
+
+use crate::addr::unspecified;
+use crate::backlog::Arrival;
+use crate::buf::Buf;
+use crate::checksum::Sum;
+use crate::device::{Checksum, Frame, Gso, Offload};
+use crate::iface::{Iface, Kind};
+use crate::neigh::{Act, Resolution};
+use crate::route::{Key, RouteKind};
+use crate::stack::{LOOPBACK, Stack};
+use crate::time::Instant;
+use crate::wire::eth::{self, Arp, Ethernet, Mac};
+use crate::wire::icmp::Neighbour;
+use crate::wire::ip::Ipv4;
+use crate::wire::ipv6::Ipv6;
+use crate::wire::proto;
+use abi::Errno;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+use zerocopy::network_endian::U16;
+
+/// How many hosts a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cast {
+    /// One other host.
+    Unicast,
+    /// This host.
+    Local,
+    /// All hosts of a link.
+    Broadcast,
+    /// The members of a group.
+    Multicast,
+}
+
+/// The way of packets to a destination. Sockets keep it while [`Path::generation`] is the stack's.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Interface.
+    pub iface: Arc<Iface>,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Next hop.
+    pub next_hop: IpAddr,
+    /// How many hosts are reached.
+    pub cast: Cast,
+    /// Largest packet.
+    pub mtu: u32,
+    /// The stack's number when the path was found.
+    pub(crate) generation: u32,
+}
+
+/// The IP fields that a sender chooses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Header {
+    pub(crate) protocol: u8,
+    pub(crate) tos: u8,
+    /// TTL or hop limit; the default of the family (1 for multicast) when absent.
+    pub(crate) ttl: Option<u8>,
+    pub(crate) dont_fragment: bool,
+    /// Chooses the shard of loopback traffic.
+    pub(crate) flow: u32,
+    pub(crate) flow_label: u32,
+    /// Members on this host get a copy of multicast and broadcast packets.
+    pub(crate) loop_back: bool,
+}
+
+impl Stack {
+    /// Finds the way to a destination (RFC 1122 section 3.3.1, RFC 6724).
+    pub fn route(&self, key: &Key, now: Instant) -> Result<Path, Errno> {
+        let generation = self.generation();
+        let group = key.dst.is_multicast() || key.dst == Ipv4Addr::BROADCAST;
+        let (kind, index, next_hop, source, mtu) = if group && key.oif != 0 {
+            (RouteKind::Unicast, key.oif, key.dst, None, None)
+        } else {
+            let routes = self.routes.read();
+            let route = routes.lookup(key, |_| true)?;
+            let next_hop = route.gateway.filter(|_| !group).unwrap_or(key.dst);
+            (route.kind, route.iface, next_hop, route.source, route.mtu)
+        };
+        let owner = self.link(index).filter(|link| link.is_up()).ok_or(Errno::ENETUNREACH)?;
+        let cast = match kind {
+            RouteKind::Local => Cast::Local,
+            RouteKind::Broadcast => Cast::Broadcast,
+            _ if key.dst.is_multicast() => Cast::Multicast,
+            _ if key.dst == Ipv4Addr::BROADCAST => Cast::Broadcast,
+            _ => Cast::Unicast,
+        };
+        let iface =
+            if cast == Cast::Local { self.link(LOOPBACK).ok_or(Errno::ENETUNREACH)? } else { owner.clone() };
+        let local = || (cast == Cast::Local).then_some(key.dst);
+        let src = key.src.or(source).or_else(local).or_else(|| self.source(&owner, key.dst, next_hop));
+        let src = match src {
+            Some(src) => src,
+            None if key.dst.is_ipv4() => unspecified(key.dst),
+            None => return Err(Errno::EADDRNOTAVAIL),
+        };
+        let link_mtu = iface.mtu().min(mtu.unwrap_or(u32::MAX));
+        let mtu = self.pmtus.read().get(key.dst, now).map_or(link_mtu, |path| path.min(link_mtu));
+        Ok(Path { iface, src, dst: key.dst, next_hop, cast, mtu, generation })
+    }
+
+    /// A source address of the interface, or else of any other.
+    fn source(&self, iface: &Iface, dst: IpAddr, next_hop: IpAddr) -> Option<IpAddr> {
+        let other = || {
+            self.links()
+                .iter()
+                .filter(|link| link.is_up() && link.index != LOOPBACK)
+                .find_map(|link| link.source_for(dst, dst))
+        };
+        iface.source_for(dst, next_hop).or_else(other)
+    }
+
+    /// Sends a transport message. Checksum and segmentation descriptors count from the start of `buf`.
+    pub(crate) fn send_ip(
+        self: &Arc<Self>,
+        now: Instant,
+        path: &Path,
+        header: &Header,
+        mut buf: Buf,
+        offload: Offload,
+    ) -> Result<(), Errno> {
+        self.counters.ip_of(path.dst).out_requests.bump();
+        let group = path.cast == Cast::Multicast;
+        let len = buf.len();
+        let ip_len = match (path.src, path.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                if len + Ipv4::LEN > 65_535 {
+                    return Err(Errno::EMSGSIZE);
+                }
+                let mut ip =
+                    Ipv4::new(src, dst, header.protocol, len).fragment(0, false, header.dont_fragment);
+                ip.tos = header.tos;
+                ip.ttl =
+                    header.ttl.unwrap_or(if group { 1 } else { self.sysctls.ip_default_ttl.get() as u8 });
+                ip.id = U16::new(self.ident() as u16);
+                buf.push_front(ip.sealed().as_bytes());
+                Ipv4::LEN
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                if len > 65_535 {
+                    return Err(Errno::EMSGSIZE);
+                }
+                let mut ip = Ipv6::new(src, dst, header.protocol, len).class(header.tos, header.flow_label);
+                ip.hop_limit =
+                    header.ttl.unwrap_or(if group { 1 } else { self.sysctls.ip6_hop_limit.get() as u8 });
+                buf.push_front(ip.as_bytes());
+                Ipv6::LEN
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        self.send_packet(now, path, Frame { buf, offload: shifted(offload, ip_len) }, header)
+    }
+
+    /// Sends a packet that has its IP header.
+    pub(crate) fn send_packet(
+        self: &Arc<Self>,
+        now: Instant,
+        path: &Path,
+        frame: Frame,
+        header: &Header,
+    ) -> Result<(), Errno> {
+        let loops = matches!(path.cast, Cast::Multicast | Cast::Broadcast) && header.loop_back;
+        if loops && (path.cast == Cast::Broadcast || path.iface.is_member(path.dst)) {
+            self.loop_frame(header.flow, &path.iface, frame.clone());
+        }
+        if frame.buf.len() as u32 > path.mtu && frame.offload.gso.is_none() {
+            return self.send_fragments(now, path, frame, header);
+        }
+        self.send_frame(now, &path.iface, path.next_hop, path.cast, frame, header.flow);
+        Ok(())
+    }
+
+    fn send_fragments(
+        self: &Arc<Self>,
+        now: Instant,
+        path: &Path,
+        mut frame: Frame,
+        header: &Header,
+    ) -> Result<(), Errno> {
+        if header.dont_fragment {
+            self.counters.ip_of(path.dst).frag_fails.bump();
+            return Err(Errno::EMSGSIZE);
+        }
+        finish_checksum(&mut frame);
+        let pieces = crate::fragment::split(&self.pool, &frame.buf, path.mtu as usize, self.ident());
+        let counters = self.counters.ip_of(path.dst);
+        let pieces = pieces.ok_or(Errno::EMSGSIZE).inspect_err(|_| counters.frag_fails.bump())?;
+        counters.frag_oks.bump();
+        for buf in pieces {
+            counters.frag_creates.bump();
+            let frame = Frame { buf, offload: Offload::default() };
+            self.send_frame(now, &path.iface, path.next_hop, path.cast, frame, header.flow);
+        }
+        Ok(())
+    }
+
+    /// Hands a packet to an interface.
+    pub(crate) fn send_frame(
+        self: &Arc<Self>,
+        now: Instant,
+        iface: &Arc<Iface>,
+        next_hop: IpAddr,
+        cast: Cast,
+        mut frame: Frame,
+        flow: u32,
+    ) {
+        match iface.kind {
+            Kind::Loopback => self.loop_frame(flow, iface, frame),
+            Kind::Tunnel => {
+                finish_unless_offloaded(iface, &mut frame);
+                iface.transmit(frame);
+            }
+            Kind::Ethernet => {
+                finish_unless_offloaded(iface, &mut frame);
+                match cast {
+                    Cast::Broadcast => self.send_ethernet(iface, Mac::BROADCAST, frame),
+                    Cast::Multicast => self.send_ethernet(iface, Mac::of_group(next_hop), frame),
+                    _ => self.send_resolved(now, iface, next_hop, frame),
+                }
+            }
+        }
+    }
+
+    fn loop_frame(&self, flow: u32, iface: &Arc<Iface>, mut frame: Frame) {
+        if frame.offload.checksum == Checksum::Unknown {
+            frame.offload.checksum = Checksum::Valid;
+        }
+        iface.counters.tx_packets.bump();
+        iface.counters.tx_bytes.add(frame.buf.len() as u64);
+        if !self.backlog.push(flow, Arrival { iface: iface.clone(), frame }) {
+            iface.counters.rx_dropped.bump();
+        }
+    }
+
+    fn send_resolved(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, next_hop: IpAddr, frame: Frame) {
+        let key = (iface.index, next_hop);
+        let quick = self.neighbours.read().quick(&key, now, &self.sysctls);
+        if let Some(mac) = quick {
+            return self.send_ethernet(iface, mac, frame);
+        }
+        let mut neighbours = self.neighbours.write();
+        let resolution = neighbours.resolve(key, frame, now, &self.sysctls);
+        self.arm_neighbours(neighbours.deadline());
+        drop(neighbours);
+        match resolution {
+            Resolution::Send(frame, mac) => self.send_ethernet(iface, mac, frame),
+            Resolution::Queued(true) => self.solicit(iface, next_hop, None),
+            Resolution::Queued(false) => {}
+        }
+    }
+
+    pub(crate) fn send_ethernet(&self, iface: &Iface, dst: Mac, mut frame: Frame) {
+        let v6 = frame.buf.first().is_some_and(|first| first >> 4 == 6);
+        let kind = U16::new(if v6 { eth::IPV6 } else { eth::IPV4 });
+        frame.buf.push_front(Ethernet { dst, src: iface.mac, kind }.as_bytes());
+        iface.transmit(frame);
+    }
+
+    /// Asks for a neighbour's hardware address, `to` one or to everybody.
+    pub(crate) fn solicit(&self, iface: &Arc<Iface>, target: IpAddr, to: Option<Mac>) {
+        let Some(src) = iface.source_for(target, target) else { return };
+        match (src, target) {
+            (IpAddr::V4(src), IpAddr::V4(target)) => {
+                let arp = Arp::new(true, (iface.mac, src), (Mac::default(), target));
+                self.send_arp(iface, to.unwrap_or(Mac::BROADCAST), arp);
+            }
+            (IpAddr::V6(src), IpAddr::V6(target)) => {
+                let dst = if to.is_some() { target } else { crate::addr::solicited_node(target) };
+                let message = Neighbour { target, mac: Some(iface.mac), flags: 0 }.emit(true, src, dst);
+                self.send_discovery(iface, to.unwrap_or(Mac::of_group(dst.into())), src, dst, &message);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn send_arp(&self, iface: &Iface, to: Mac, arp: Arp) {
+        let mut buf = self.buf(64);
+        buf.extend(Ethernet { dst: to, src: iface.mac, kind: U16::new(eth::ARP) }.as_bytes());
+        buf.extend(arp.as_bytes());
+        iface.transmit(Frame { buf, offload: Offload::default() });
+    }
+
+    /// Sends a neighbour discovery message; those have hop limit 255 (RFC 4861 section 3.1).
+    pub(crate) fn send_discovery(
+        &self,
+        iface: &Iface,
+        to: Mac,
+        src: Ipv6Addr,
+        dst: Ipv6Addr,
+        message: &[u8],
+    ) {
+        let mut ip = Ipv6::new(src, dst, proto::ICMPV6, message.len());
+        ip.hop_limit = 255;
+        let mut buf = self.pool.copy(message);
+        buf.push_front(ip.as_bytes());
+        self.counters.icmp6.out_msgs.bump();
+        self.send_ethernet(iface, to, Frame { buf, offload: Offload::default() });
+    }
+
+    pub(crate) fn expire_neighbours(self: &Arc<Self>, now: Instant) {
+        let mut neighbours = self.neighbours.write();
+        let acts = neighbours.expire(now, &self.sysctls);
+        self.arm_neighbours(neighbours.deadline());
+        drop(neighbours);
+        for act in acts {
+            match act {
+                Act::Solicit((index, ip), to) => {
+                    if let Some(iface) = self.link(index) {
+                        self.solicit(&iface, ip, to);
+                    }
+                }
+                Act::Unreachable(_, frames) => {
+                    frames.into_iter().for_each(|frame| self.host_unreachable(now, frame.buf));
+                }
+            }
+        }
+    }
+}
+
+/// Moves descriptors behind a header of `by` bytes.
+fn shifted(offload: Offload, by: usize) -> Offload {
+    let checksum = match offload.checksum {
+        Checksum::Partial { start, offset } => Checksum::Partial { start: start + by as u16, offset },
+        other => other,
+    };
+    let gso = offload.gso.map(|gso| Gso { headers: gso.headers + by as u16, ..gso });
+    Offload { checksum, gso }
+}
+
+/// Completes a partial checksum.
+pub(crate) fn finish_checksum(frame: &mut Frame) {
+    let Checksum::Partial { start, offset } = frame.offload.checksum else { return };
+    let (start, place) = (usize::from(start), usize::from(start) + usize::from(offset));
+    let Some(bytes) = frame.buf.get(start..) else { return };
+    let sum = match Sum::new().add(bytes).finish() {
+        // UDP's zero means "none"; the two forms of zero are equal in the sum (RFC 768).
+        0 => 0xffff,
+        sum => sum,
+    };
+    if let Some(field) = frame.buf.bytes_mut().get_mut(place..place + 2) {
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+    frame.offload.checksum = Checksum::Unknown;
+}
+
+fn finish_unless_offloaded(iface: &Iface, frame: &mut Frame) {
+    if !iface.features().checksum {
+        finish_checksum(frame);
+    }
+}

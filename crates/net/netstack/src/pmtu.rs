@@ -1,0 +1,37 @@
+//! Path MTUs that ICMP told (RFC 1191, RFC 8201).
+
+use crate::time::Instant;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Destinations that are remembered.
+const MAX: usize = 4096;
+
+/// Destinations whose path is narrower than the link. Plain data.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PathMtus(HashMap<IpAddr, (u32, Instant)>);
+
+impl PathMtus {
+    /// The path MTU of a destination, if it is known.
+    pub(crate) fn get(&self, dst: IpAddr, now: Instant) -> Option<u32> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&dst).filter(|(_, until)| *until > now).map(|(mtu, _)| *mtu)
+    }
+
+    /// Remembers a path MTU; true when that is news.
+    pub(crate) fn set(&mut self, dst: IpAddr, mtu: u32, now: Instant, keep: Duration) -> bool {
+        if self.0.len() >= MAX && !self.0.contains_key(&dst) {
+            self.0.retain(|_, (_, until)| *until > now);
+            if self.0.len() >= MAX
+                && let Some(oldest) = self.0.iter().min_by_key(|(_, (_, until))| *until).map(|(dst, _)| *dst)
+            {
+                self.0.remove(&oldest);
+            }
+        }
+        let old = self.0.insert(dst, (mtu, now.plus(keep)));
+        old.is_none_or(|(old, until)| old != mtu || until <= now)
+    }
+}

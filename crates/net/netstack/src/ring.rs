@@ -1,0 +1,132 @@
+//! A byte ring that grows: the storage of TCP's send and receive queues.
+
+/// Bytes in order, with room to write ahead of the end.
+///
+/// The storage is a power of two, is made at the first byte and grows by doubling; the owner bounds it. Bytes may be written
+/// beyond the end (data that came out of order) and become part of the ring with [`Ring::commit`].
+#[derive(Clone, Debug, Default)]
+pub struct Ring {
+    storage: Vec<u8>,
+    head: usize,
+    len: usize,
+}
+
+impl Ring {
+    /// Bytes in the ring.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when no byte is in the ring.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of storage.
+    pub fn storage(&self) -> usize {
+        self.storage.len()
+    }
+
+    /// Appends bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.write_ahead(0, bytes);
+        self.len += bytes.len();
+    }
+
+    /// Writes bytes at `offset` beyond the end, without making them part of the ring.
+    pub fn write_ahead(&mut self, offset: usize, bytes: &[u8]) {
+        let from = self.len + offset;
+        self.make_room(from + bytes.len());
+        let (at, size) = (self.place(from), self.storage.len());
+        let first = bytes.len().min(size - at);
+        self.storage[at..at + first].copy_from_slice(&bytes[..first]);
+        self.storage[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+    }
+
+    /// Makes `n` bytes that were written ahead part of the ring.
+    pub fn commit(&mut self, n: usize) {
+        self.len = (self.len + n).min(self.storage.len());
+    }
+
+    /// The bytes `from..from + n` in order, as two slices.
+    pub fn peek(&self, from: usize, n: usize) -> [&[u8]; 2] {
+        let from = from.min(self.len);
+        let n = n.min(self.len - from);
+        if n == 0 {
+            return [&[], &[]];
+        }
+        let at = self.place(from);
+        let first = n.min(self.storage.len() - at);
+        [&self.storage[at..at + first], &self.storage[..n - first]]
+    }
+
+    /// Copies the bytes from `from` on into `out`; returns how many.
+    pub fn copy_to(&self, from: usize, out: &mut [u8]) -> usize {
+        let [a, b] = self.peek(from, out.len());
+        out[..a.len()].copy_from_slice(a);
+        out[a.len()..a.len() + b.len()].copy_from_slice(b);
+        a.len() + b.len()
+    }
+
+    /// Drops up to `n` bytes in front.
+    pub fn consume(&mut self, n: usize) {
+        let n = n.min(self.len);
+        self.len -= n;
+        if n > 0 {
+            self.head = self.place(n);
+        }
+    }
+
+    /// Gives the storage back when nothing is stored and nothing is written ahead.
+    pub fn release(&mut self) {
+        if self.len == 0 {
+            *self = Ring::default();
+        }
+    }
+
+    fn place(&self, offset: usize) -> usize {
+        (self.head + offset) & (self.storage.len() - 1)
+    }
+
+    fn make_room(&mut self, need: usize) {
+        if need <= self.storage.len() {
+            return;
+        }
+        let mut grown = vec![0; need.next_power_of_two().max(1024)];
+        // What was written ahead moves too: all the old storage, in order.
+        let (tail, front) = self.storage.split_at(self.head);
+        grown[..front.len()].copy_from_slice(front);
+        grown[front.len()..front.len() + tail.len()].copy_from_slice(tail);
+        (self.storage, self.head) = (grown, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn behaves_like_a_deque() {
+        let (mut ring, mut model, mut random) = (Ring::default(), VecDeque::<u8>::new(), Random::new(7));
+        for _ in 0..20_000 {
+            let bytes: Vec<u8> = (0..random.below(300)).map(|_| random.next() as u8).collect();
+            if model.len() < 4000 {
+                let split = bytes.len() / 2;
+                ring.write_ahead(split, &bytes[split..]);
+                ring.write_ahead(0, &bytes[..split]);
+                ring.commit(bytes.len());
+                model.extend(&bytes);
+            }
+            let n = random.below(300) as usize;
+            let mut out = vec![0; n];
+            let got = ring.copy_to(0, &mut out);
+            assert!(model.iter().take(n).eq(&out[..got]));
+            ring.consume(n);
+            model.drain(..n.min(model.len()));
+            assert_eq!(ring.len(), model.len());
+        }
+        assert!(ring.storage() <= 8192);
+    }
+}

@@ -1,0 +1,336 @@
+//! Route tables and rules (ip-route(8), ip-rule(8)).
+//!
+//! Pure: a [`Key`] goes in, a [`Route`] comes out. The stack holds one [`Routes`] under a read-write lock; sockets keep the result
+//! with the stack's route generation, so steady traffic does not come here. Checkpoint: [`Routes`] is plain data.
+
+use crate::addr::{Prefix, Scope};
+use abi::Errno;
+use std::net::IpAddr;
+
+/// The table of local and broadcast addresses.
+pub const TABLE_LOCAL: u32 = 255;
+/// The table that routes go into.
+pub const TABLE_MAIN: u32 = 254;
+/// The table that is asked last.
+pub const TABLE_DEFAULT: u32 = 253;
+
+/// Routes and rules that a stack may have.
+const MAX_ROUTES: usize = 100_000;
+
+/// What a route does with packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteKind {
+    /// Sends them out.
+    Unicast,
+    /// Delivers them to this host.
+    Local,
+    /// Sends them as link broadcast, and delivers those received.
+    Broadcast,
+    /// Drops them; senders get `EINVAL`.
+    Blackhole,
+    /// Refuses them with `EHOSTUNREACH`.
+    Unreachable,
+    /// Refuses them with `EACCES`.
+    Prohibit,
+    /// Continues with the next rule.
+    Throw,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Table.
+    pub table: u32,
+    /// Destinations.
+    pub dst: Prefix,
+    /// What happens.
+    pub kind: RouteKind,
+    /// Interface, 0 for none.
+    pub iface: u32,
+    /// Next hop, if it is not the destination.
+    pub gateway: Option<IpAddr>,
+    /// Preferred source address.
+    pub source: Option<IpAddr>,
+    /// The lowest metric wins among equal prefixes.
+    pub metric: u32,
+    /// Scope of the destinations.
+    pub scope: Scope,
+    /// Who made the route (`RTPROT_`).
+    pub protocol: u8,
+    /// MTU, if it is less than the interface's.
+    pub mtu: Option<u32>,
+}
+
+impl Route {
+    /// A unicast route of the main table.
+    pub fn new(dst: Prefix, iface: u32, gateway: Option<IpAddr>) -> Route {
+        Route {
+            table: TABLE_MAIN,
+            dst: Prefix { addr: dst.network(), len: dst.len },
+            kind: RouteKind::Unicast,
+            iface,
+            gateway,
+            source: None,
+            metric: 0,
+            scope: if gateway.is_some() { Scope::Global } else { Scope::Link },
+            protocol: 3,
+            mtu: None,
+        }
+    }
+}
+
+/// What a rule does with a packet that it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Looks into a table.
+    Table(u32),
+    /// As the route of this kind.
+    Refuse(RouteKind),
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Order; lower is earlier.
+    pub priority: u32,
+    /// Family: true for IPv4.
+    pub v4: bool,
+    /// Source addresses.
+    pub from: Option<Prefix>,
+    /// Destination addresses.
+    pub to: Option<Prefix>,
+    /// Receiving interface, 0 for any.
+    pub iif: u32,
+    /// Interface that the socket is bound to, 0 for any.
+    pub oif: u32,
+    /// Mark and mask.
+    pub mark: Option<(u32, u32)>,
+    /// Type of service.
+    pub tos: Option<u8>,
+    /// What happens.
+    pub action: Action,
+}
+
+/// What a lookup is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Destination.
+    pub dst: IpAddr,
+    /// Source, if it is known.
+    pub src: Option<IpAddr>,
+    /// Receiving interface, 0 for packets of this host.
+    pub iif: u32,
+    /// Interface that the packet must leave by, 0 for any.
+    pub oif: u32,
+    /// Mark.
+    pub mark: u32,
+    /// Type of service.
+    pub tos: u8,
+}
+
+impl Key {
+    /// A lookup by destination alone.
+    pub fn to(dst: IpAddr) -> Key {
+        Key { dst, src: None, iif: 0, oif: 0, mark: 0, tos: 0 }
+    }
+}
+
+/// All tables and rules of a stack.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// Longest prefix first, then lowest metric, then oldest.
+    routes: Vec<Route>,
+    /// By priority.
+    rules: Vec<Rule>,
+}
+
+impl Default for Routes {
+    fn default() -> Self {
+        let rule = |priority, v4, table| Rule {
+            priority,
+            v4,
+            from: None,
+            to: None,
+            iif: 0,
+            oif: 0,
+            mark: None,
+            tos: None,
+            action: Action::Table(table),
+        };
+        let family = |v4| {
+            [(0, TABLE_LOCAL), (32766, TABLE_MAIN), (32767, TABLE_DEFAULT)]
+                .map(|(priority, table)| rule(priority, v4, table))
+        };
+        // IPv6 has no default table.
+        let rules = family(true).into_iter().chain(family(false).into_iter().take(2)).collect();
+        Routes { routes: Vec::new(), rules }
+    }
+}
+
+impl Routes {
+    /// All routes.
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// All rules.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Adds a route; `EEXIST` when one with its table, destination, metric and next hop is there.
+    pub fn add(&mut self, route: Route) -> Result<(), Errno> {
+        let v4 = route.dst.addr.is_ipv4();
+        if self.routes.iter().any(|old| same(old, &route) && (v4 || old.gateway == route.gateway)) {
+            return Err(Errno::EEXIST);
+        }
+        if self.routes.len() >= MAX_ROUTES {
+            return Err(Errno::ENOBUFS);
+        }
+        let order = |r: &Route| (std::cmp::Reverse(r.dst.len), r.metric);
+        let place = self.routes.partition_point(|old| order(old) <= order(&route));
+        self.routes.insert(place, route);
+        Ok(())
+    }
+
+    /// Removes the first route that `matches`; `ESRCH` when there is none.
+    pub fn remove(&mut self, matches: impl Fn(&Route) -> bool) -> Result<Route, Errno> {
+        let place = self.routes.iter().position(matches).ok_or(Errno::ESRCH)?;
+        Ok(self.routes.remove(place))
+    }
+
+    /// Removes all routes that match.
+    pub fn purge(&mut self, matches: impl Fn(&Route) -> bool) {
+        self.routes.retain(|route| !matches(route));
+    }
+
+    /// Adds a rule.
+    pub fn add_rule(&mut self, rule: Rule) -> Result<(), Errno> {
+        if self.rules.contains(&rule) {
+            return Err(Errno::EEXIST);
+        }
+        if self.rules.len() >= MAX_ROUTES {
+            return Err(Errno::ENOBUFS);
+        }
+        let place = self.rules.partition_point(|old| old.priority <= rule.priority);
+        self.rules.insert(place, rule);
+        Ok(())
+    }
+
+    /// Removes the first rule that matches; `ENOENT` when there is none.
+    pub fn remove_rule(&mut self, matches: impl Fn(&Rule) -> bool) -> Result<Rule, Errno> {
+        let place = self.rules.iter().position(matches).ok_or(Errno::ENOENT)?;
+        Ok(self.rules.remove(place))
+    }
+
+    /// The route of a packet. Interfaces that `usable` refuses are skipped.
+    pub fn lookup(&self, key: &Key, usable: impl Fn(u32) -> bool) -> Result<&Route, Errno> {
+        for rule in self.rules.iter().filter(|rule| applies(rule, key)) {
+            match rule.action {
+                Action::Refuse(kind) => return Err(refusal(kind)),
+                Action::Table(table) => match self.in_table(table, key, &usable) {
+                    Some(route) if route.kind == RouteKind::Throw => {}
+                    Some(route) => return if refuses(route) { Err(refusal(route.kind)) } else { Ok(route) },
+                    None => {}
+                },
+            }
+        }
+        Err(Errno::ENETUNREACH)
+    }
+
+    fn in_table(&self, table: u32, key: &Key, usable: impl Fn(u32) -> bool) -> Option<&Route> {
+        self.routes.iter().find(|route| {
+            route.table == table
+                && route.dst.contains(key.dst)
+                && (refuses(route)
+                    || route.kind == RouteKind::Throw
+                    || (usable(route.iface) && leaves_by(route, key.oif)))
+        })
+    }
+}
+
+/// A socket that is bound to an interface still reaches local addresses of others through the loopback device.
+fn leaves_by(route: &Route, oif: u32) -> bool {
+    oif == 0 || route.iface == oif || (route.kind == RouteKind::Local && oif == 1)
+}
+
+fn same(a: &Route, b: &Route) -> bool {
+    (a.table, a.dst, a.metric, a.kind) == (b.table, b.dst, b.metric, b.kind)
+        && (a.table != TABLE_LOCAL || a.iface == b.iface)
+}
+
+fn refuses(route: &Route) -> bool {
+    matches!(route.kind, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit)
+}
+
+fn refusal(kind: RouteKind) -> Errno {
+    match kind {
+        RouteKind::Blackhole => Errno::EINVAL,
+        RouteKind::Unreachable => Errno::EHOSTUNREACH,
+        RouteKind::Prohibit => Errno::EACCES,
+        _ => Errno::ENETUNREACH,
+    }
+}
+
+fn applies(rule: &Rule, key: &Key) -> bool {
+    let source = |prefix: Prefix| match key.src {
+        Some(src) => prefix.contains(src),
+        None => prefix.len == 0,
+    };
+    rule.v4 == key.dst.is_ipv4()
+        && rule.from.is_none_or(source)
+        && rule.to.is_none_or(|prefix| prefix.contains(key.dst))
+        && (rule.iif == 0 || rule.iif == key.iif)
+        && (rule.oif == 0 || rule.oif == key.oif)
+        && rule.mark.is_none_or(|(mark, mask)| key.mark & mask == mark & mask)
+        && rule.tos.is_none_or(|tos| tos == key.tos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        let (addr, len) = text.split_once('/').unwrap();
+        Prefix::new(addr.parse().unwrap(), len.parse().unwrap())
+    }
+
+    fn found(routes: &Routes, key: Key) -> Result<u32, Errno> {
+        routes.lookup(&key, |iface| iface != 9).map(|route| route.iface)
+    }
+
+    #[test]
+    fn longest_prefix_and_lowest_metric_win() {
+        let mut routes = Routes::default();
+        let key = Key::to("10.1.2.3".parse().unwrap());
+        assert_eq!(found(&routes, key), Err(Errno::ENETUNREACH));
+        routes.add(Route::new(prefix("0.0.0.0/0"), 2, Some("10.0.0.1".parse().unwrap()))).unwrap();
+        routes.add(Route { metric: 5, ..Route::new(prefix("10.1.0.0/16"), 4, None) }).unwrap();
+        routes.add(Route::new(prefix("10.1.0.0/16"), 3, None)).unwrap();
+        routes.add(Route::new(prefix("10.1.2.0/24"), 9, None)).unwrap();
+        assert_eq!(routes.add(Route::new(prefix("10.1.0.0/16"), 7, None)), Err(Errno::EEXIST));
+        assert_eq!(found(&routes, key), Ok(3));
+        assert_eq!(found(&routes, Key { oif: 4, ..key }), Ok(4));
+        assert_eq!(found(&routes, Key::to("8.8.8.8".parse().unwrap())), Ok(2));
+        assert_eq!(found(&routes, Key::to("2001::1".parse().unwrap())), Err(Errno::ENETUNREACH));
+        routes.purge(|route| route.iface == 3);
+        assert_eq!(found(&routes, key), Ok(4));
+    }
+
+    #[test]
+    fn rules_choose_tables() {
+        let mut routes = Routes::default();
+        routes.add(Route::new(prefix("0.0.0.0/0"), 2, None)).unwrap();
+        routes.add(Route { table: 100, ..Route::new(prefix("0.0.0.0/0"), 5, None) }).unwrap();
+        let rule = Rule { priority: 10, mark: Some((7, 0xff)), ..routes.rules()[2].clone() };
+        routes.add_rule(Rule { action: Action::Table(100), ..rule.clone() }).unwrap();
+        let from = Some(prefix("10.0.0.0/8"));
+        routes
+            .add_rule(Rule { from, mark: None, action: Action::Refuse(RouteKind::Prohibit), ..rule })
+            .unwrap();
+        let key = Key::to("1.1.1.1".parse().unwrap());
+        assert_eq!(found(&routes, key), Ok(2));
+        assert_eq!(found(&routes, Key { mark: 0x107, ..key }), Ok(5));
+        assert_eq!(found(&routes, Key { src: Some("10.2.3.4".parse().unwrap()), ..key }), Err(Errno::EACCES));
+    }
+}

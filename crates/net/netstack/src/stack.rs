@@ -1,0 +1,329 @@
+//! [`Stack`]: one network namespace.
+
+use crate::addr::Prefix;
+use crate::backlog::Backlog;
+use crate::buf::{Buf, Pool};
+use crate::counters::Counters;
+use crate::device::{Device, Frame};
+use crate::fragment::Reassembly;
+use crate::icmp::Limiter;
+use crate::iface::{Address, Config, Iface, Kind};
+use crate::keys::Keys;
+use crate::neigh::Neighbours;
+use crate::pmtu::PathMtus;
+use crate::route::{Routes, TABLE_LOCAL};
+use crate::sysctl::Sysctls;
+use crate::time::Instant;
+use crate::timer::{TimerId, Timers};
+use crate::wire::eth::Mac;
+use abi::Errno;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Interfaces that a stack may have.
+const MAX_LINKS: usize = 4096;
+
+/// Index of the loopback interface.
+pub const LOOPBACK: u32 = 1;
+
+/// Told when a deadline is set that comes before the one that [`Stack::next_deadline`] returned last.
+pub trait Alarm: Send + Sync {
+    /// [`Stack::run_timers`] is to be called at `at` already. May be called with locks of the stack held.
+    fn earlier(&self, at: Instant);
+}
+
+/// An alarm for callers that ask for the deadline themselves.
+#[derive(Debug)]
+pub struct NoAlarm;
+
+impl Alarm for NoAlarm {
+    fn earlier(&self, _at: Instant) {}
+}
+
+/// Whose deadline a timer is.
+#[derive(Clone)]
+pub(crate) enum Target {
+    /// The neighbour table.
+    Neighbours,
+    /// Fragments.
+    Reassembly,
+}
+
+/// One network namespace; see the crate.
+pub struct Stack {
+    /// Settings.
+    pub sysctls: Sysctls,
+    /// Counters.
+    pub counters: Counters,
+    pub(crate) pool: Pool,
+    pub(crate) keys: Keys,
+    pub(crate) routes: RwLock<Routes>,
+    pub(crate) neighbours: RwLock<Neighbours>,
+    pub(crate) pmtus: RwLock<PathMtus>,
+    pub(crate) backlog: Backlog,
+    pub(crate) reassembly: Mutex<Reassembly>,
+    pub(crate) limiter: Mutex<Limiter>,
+    pub(crate) idents: AtomicU32,
+    links: RwLock<BTreeMap<u32, Arc<Iface>>>,
+    next_index: AtomicU32,
+    generation: AtomicU32,
+    timers: Timers<Target>,
+    neighbour_timer: TimerId,
+    reassembly_timer: TimerId,
+    alarm: Arc<dyn Alarm>,
+    reported: AtomicU64,
+}
+
+impl Stack {
+    /// A stack with a loopback interface that is down, as a new network namespace has it.
+    pub fn new(seed: [u8; 16], alarm: Arc<dyn Alarm>) -> Arc<Stack> {
+        let timers = Timers::new();
+        let keys = Keys::new(seed);
+        let lo = Config { name: "lo".into(), kind: Kind::Loopback, mac: Mac::default(), mtu: 65536 };
+        Arc::new(Stack {
+            sysctls: Sysctls::default(),
+            counters: Counters::default(),
+            pool: Pool::new(),
+            routes: RwLock::default(),
+            neighbours: RwLock::default(),
+            pmtus: RwLock::default(),
+            backlog: Backlog::default(),
+            reassembly: Mutex::default(),
+            limiter: Mutex::default(),
+            idents: AtomicU32::new(keys.random() as u32),
+            links: RwLock::new([(LOOPBACK, Arc::new(Iface::new(LOOPBACK, lo, None)))].into()),
+            next_index: AtomicU32::new(LOOPBACK + 1),
+            generation: AtomicU32::new(0),
+            neighbour_timer: timers.add(Target::Neighbours),
+            reassembly_timer: timers.add(Target::Reassembly),
+            timers,
+            keys,
+            alarm,
+            reported: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// Buffers for frames that come from devices.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    // Interfaces.
+
+    /// Adds an interface that is down.
+    pub fn add_link(&self, config: Config, device: Arc<dyn Device>) -> Result<Arc<Iface>, Errno> {
+        let mut links = self.links.write();
+        if links.values().any(|link| link.name() == config.name) {
+            return Err(Errno::EEXIST);
+        }
+        if links.len() >= MAX_LINKS {
+            return Err(Errno::ENFILE);
+        }
+        let index = self.next_index.fetch_add(1, Ordering::Relaxed);
+        let link = Arc::new(Iface::new(index, config, Some(device)));
+        links.insert(index, link.clone());
+        Ok(link)
+    }
+
+    /// Removes an interface with its addresses, routes and neighbours.
+    pub fn remove_link(&self, index: u32) -> Result<(), Errno> {
+        if index == LOOPBACK {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.set_up(index, false)?;
+        self.links.write().remove(&index);
+        Ok(())
+    }
+
+    /// An interface by index.
+    pub fn link(&self, index: u32) -> Option<Arc<Iface>> {
+        self.links.read().get(&index).cloned()
+    }
+
+    /// An interface by name.
+    pub fn link_by_name(&self, name: &str) -> Option<Arc<Iface>> {
+        self.links.read().values().find(|link| link.name() == name).cloned()
+    }
+
+    /// All interfaces, by index.
+    pub fn links(&self) -> Vec<Arc<Iface>> {
+        self.links.read().values().cloned().collect()
+    }
+
+    /// Renames an interface.
+    pub fn rename(&self, index: u32, name: &str) -> Result<(), Errno> {
+        if self.link_by_name(name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        self.link(index).ok_or(Errno::ENODEV)?.rename(name);
+        Ok(())
+    }
+
+    /// Changes an interface's MTU.
+    pub fn set_mtu(&self, index: u32, mtu: u32) -> Result<(), Errno> {
+        let link = self.link(index).ok_or(Errno::ENODEV)?;
+        if !(68..=65536).contains(&mtu) {
+            return Err(Errno::EINVAL);
+        }
+        link.set_mtu(mtu);
+        self.changed();
+        Ok(())
+    }
+
+    /// Takes an interface up or down. Routes come and go with it, and the loopback interface gets its addresses.
+    pub fn set_up(&self, index: u32, up: bool) -> Result<(), Errno> {
+        let link = self.link(index).ok_or(Errno::ENODEV)?;
+        if link.is_up() == up {
+            return Ok(());
+        }
+        link.set_up(up);
+        if up {
+            self.raise(&link);
+        } else {
+            self.routes.write().purge(|route| route.iface == index);
+            self.neighbours.write().purge(|key| key.0 == index);
+        }
+        self.changed();
+        Ok(())
+    }
+
+    fn raise(&self, link: &Arc<Iface>) {
+        if link.index == LOOPBACK {
+            let own: [(IpAddr, u8); 2] = [(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
+            let missing = own.into_iter().filter(|(ip, _)| !link.has_address(*ip));
+            let missing: Vec<_> = missing
+                .map(|(ip, len)| Address {
+                    scope: crate::addr::Scope::Host,
+                    ..Address::new(Prefix::new(ip, len))
+                })
+                .collect();
+            link.with_addresses(|all| all.extend(missing));
+        }
+        let mut routes = self.routes.write();
+        if link.kind != Kind::Loopback {
+            let multicast = Prefix::new(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8);
+            let route = crate::route::Route::new(multicast, link.index, None);
+            let _ = routes.add(crate::route::Route { table: TABLE_LOCAL, metric: 256, ..route });
+        }
+        for address in link.addresses() {
+            crate::address::add_routes(&mut routes, link, &address);
+        }
+    }
+
+    // Routes and neighbours.
+
+    /// Runs `f` on routes and rules; sockets look their route up again afterwards.
+    pub fn with_routes<R>(&self, f: impl FnOnce(&mut Routes) -> R) -> R {
+        let result = f(&mut self.routes.write());
+        self.changed();
+        result
+    }
+
+    /// Runs `f` on routes and rules, to read them.
+    pub fn read_routes<R>(&self, f: impl FnOnce(&Routes) -> R) -> R {
+        f(&self.routes.read())
+    }
+
+    /// Runs `f` on the neighbour table, to show or change it.
+    pub fn with_neighbours<R>(&self, f: impl FnOnce(&mut Neighbours) -> R) -> R {
+        let mut neighbours = self.neighbours.write();
+        let result = f(&mut neighbours);
+        self.arm(self.neighbour_timer, neighbours.deadline());
+        result
+    }
+
+    /// The number that changes with routes, addresses, interfaces and path MTUs.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    // Time.
+
+    /// When [`Stack::run_timers`] is to be called next.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let next = self.timers.next();
+        self.reported.store(next.map_or(u64::MAX, Instant::nanos), Ordering::Release);
+        next
+    }
+
+    /// Runs what is due.
+    pub fn run_timers(self: &Arc<Self>, now: Instant) {
+        // An entry that is due again at once (a bug elsewhere) must not keep the caller for ever.
+        for _ in 0..100_000 {
+            let Some(target) = self.timers.pop_due(now) else { break };
+            self.expire(target, now);
+        }
+        self.finish(now);
+    }
+
+    fn expire(self: &Arc<Self>, target: Target, now: Instant) {
+        match target {
+            Target::Neighbours => self.expire_neighbours(now),
+            Target::Reassembly => self.expire_fragments(now),
+        }
+    }
+
+    pub(crate) fn arm(&self, id: TimerId, at: Option<Instant>) {
+        self.timers.arm(id, at);
+        if let Some(at) = at
+            && self.reported.fetch_min(at.nanos(), Ordering::AcqRel) > at.nanos()
+        {
+            self.alarm.earlier(at);
+        }
+    }
+
+    pub(crate) fn arm_reassembly(&self, at: Option<Instant>) {
+        self.arm(self.reassembly_timer, at);
+    }
+
+    pub(crate) fn arm_neighbours(&self, at: Option<Instant>) {
+        self.arm(self.neighbour_timer, at);
+    }
+
+    // Frames.
+
+    /// Takes a frame that an interface received. Offload descriptors count from the IP header.
+    pub fn receive(self: &Arc<Self>, now: Instant, iface: u32, frame: Frame) {
+        if let Some(iface) = self.link(iface) {
+            self.frame_input(now, &iface, frame);
+            self.finish(now);
+        }
+    }
+
+    /// Takes a frame as bytes; see [`Stack::receive`].
+    pub fn receive_bytes(self: &Arc<Self>, now: Instant, iface: u32, bytes: &[u8]) {
+        let frame = Frame { buf: self.pool.copy(bytes), offload: Default::default() };
+        self.receive(now, iface, frame);
+    }
+
+    /// Ends an operation: processes loopback traffic, flushes devices. No lock may be held.
+    pub(crate) fn finish(self: &Arc<Self>, now: Instant) {
+        self.backlog.run(|arrival| self.frame_input(now, &arrival.iface, arrival.frame));
+        let links = self.links.read();
+        links.values().for_each(|link| link.flush());
+    }
+
+    /// A fresh identification number.
+    pub(crate) fn ident(&self) -> u32 {
+        self.idents.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// An empty buffer for a message.
+    pub(crate) fn buf(&self, len: usize) -> Buf {
+        self.pool.get(len)
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack").field("links", &*self.links.read()).finish_non_exhaustive()
+    }
+}

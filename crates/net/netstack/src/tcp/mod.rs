@@ -1,0 +1,3 @@
+//! TCP.
+
+pub mod seq;
