@@ -106,6 +106,7 @@ impl Stack {
             }
             (false, icmp::ECHO_REPLY) | (true, icmp::ECHO_REPLY6) => {
                 counters.in_echo_reps.bump();
+                self.ping_input(packet, &header);
             }
             (true, icmp::NEIGHBOUR_SOLICIT | icmp::NEIGHBOUR_ADVERT) => self.discovery_input(packet, &header),
             _ => self.icmp_error_input(packet, &header),
@@ -235,7 +236,7 @@ impl Stack {
         kind: (u8, u8),
         from: IpAddr,
     ) {
-        let _ = (now, quote, error, kind, from);
+        self.datagram_error(now, quote, error, kind, from);
     }
 
     /// Remembers a path MTU that an error told.

@@ -255,10 +255,13 @@ impl Stack {
     /// Hands a packet to its protocol.
     fn deliver(self: &Arc<Self>, packet: Packet<'_>) {
         self.counters.ip_of(packet.info.dst).in_delivers.bump();
+        let raw = self.raw_input(&packet);
         match packet.info.protocol {
+            proto::UDP => self.udp_input(&packet),
             proto::ICMP if packet.info.dst.is_ipv4() => self.icmp_input(&packet),
             proto::ICMPV6 if packet.info.dst.is_ipv6() => self.icmp_input(&packet),
             proto::IGMP | proto::NONE => {}
+            _ if raw => {}
             _ => {
                 self.counters.ip_of(packet.info.dst).in_unknown_protos.bump();
                 self.icmp_problem(&packet, Problem::NoProtocol);

@@ -4,6 +4,8 @@ use crate::addr::Prefix;
 use crate::backlog::Backlog;
 use crate::buf::{Buf, Pool};
 use crate::counters::Counters;
+use crate::datagram::DatagramSocket;
+use crate::datagram::table::Table;
 use crate::device::{Device, Frame};
 use crate::fragment::Reassembly;
 use crate::icmp::Limiter;
@@ -68,6 +70,10 @@ pub struct Stack {
     pub(crate) reassembly: Mutex<Reassembly>,
     pub(crate) limiter: Mutex<Limiter>,
     pub(crate) idents: AtomicU32,
+    pub(crate) udp: Table,
+    pub(crate) ping: Table,
+    pub(crate) ping6: Table,
+    pub(crate) raw: RwLock<Vec<Arc<DatagramSocket>>>,
     links: RwLock<BTreeMap<u32, Arc<Iface>>>,
     next_index: AtomicU32,
     generation: AtomicU32,
@@ -95,6 +101,10 @@ impl Stack {
             reassembly: Mutex::default(),
             limiter: Mutex::default(),
             idents: AtomicU32::new(keys.random() as u32),
+            udp: Table::default(),
+            ping: Table::default(),
+            ping6: Table::default(),
+            raw: RwLock::default(),
             links: RwLock::new([(LOOPBACK, Arc::new(Iface::new(LOOPBACK, lo, None)))].into()),
             next_index: AtomicU32::new(LOOPBACK + 1),
             generation: AtomicU32::new(0),
@@ -309,6 +319,16 @@ impl Stack {
         self.backlog.run(|arrival| self.frame_input(now, &arrival.iface, arrival.frame));
         let links = self.links.read();
         links.values().for_each(|link| link.flush());
+    }
+
+    /// All bound UDP sockets, for /proc/net/udp and sock_diag.
+    pub fn udp_sockets(&self) -> Vec<Arc<DatagramSocket>> {
+        self.udp.all()
+    }
+
+    /// All raw sockets.
+    pub fn raw_sockets(&self) -> Vec<Arc<DatagramSocket>> {
+        self.raw.read().clone()
     }
 
     /// A fresh identification number.

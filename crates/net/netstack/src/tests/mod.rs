@@ -1,4 +1,5 @@
 //! Tests of the whole stack under a simulated clock.
 
+mod datagrams;
 mod hosts;
 mod ip;

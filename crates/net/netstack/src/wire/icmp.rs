@@ -102,7 +102,7 @@ fn pseudo(between: Option<(Ipv6Addr, Ipv6Addr)>, len: usize) -> Sum {
 pub struct Quoted<'a> {
     /// Its header.
     pub info: IpInfo,
-    /// The start of its payload, eight bytes or more.
+    /// The start of its payload, usually eight bytes or more.
     pub payload: &'a [u8],
 }
 
@@ -130,7 +130,7 @@ pub fn quoted(bytes: &[u8], v6: bool) -> Option<Quoted<'_>> {
             header_len: header.header_len(),
         }
     };
-    Some(Quoted { info, payload: bytes.get(info.header_len..).filter(|p| p.len() >= 8)? })
+    Some(Quoted { info, payload: bytes.get(info.header_len..)? })
 }
 
 /// What an error message means to a socket.

@@ -35,6 +35,13 @@ impl Udp {
         self
     }
 
+    /// The header with a given checksum field.
+    #[must_use]
+    pub fn with_checksum(mut self, checksum: u16) -> Udp {
+        self.checksum = U16::new(checksum);
+        self
+    }
+
     /// Reads a header and its payload.
     pub fn parse(bytes: &[u8]) -> Option<(Udp, &[u8])> {
         let (header, _) = Udp::read_from_prefix(bytes).ok()?;

@@ -1,0 +1,216 @@
+//! Datagrams and errors that arrive.
+
+use super::queue::{Datagram, Origin, QueuedError};
+use super::{DatagramSocket, Protocol};
+use crate::icmp::Problem;
+use crate::input::Packet;
+use crate::notify::Events;
+use crate::output::Cast;
+use crate::route::RouteKind;
+use crate::stack::Stack;
+use crate::time::Instant;
+use crate::wire::icmp::{Icmp, Quoted, SocketError};
+use crate::wire::proto;
+use crate::wire::udp::Udp;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+impl Stack {
+    /// Takes a UDP datagram for this host.
+    pub(crate) fn udp_input(self: &Arc<Self>, packet: &Packet<'_>) {
+        let counters = &self.counters.udp;
+        let Some((header, payload)) = Udp::parse(packet.payload()) else { return counters.in_errors.bump() };
+        if !packet.verified && !header.checksum_ok(packet.info.src, packet.info.dst, packet.payload()) {
+            counters.in_csum_errors.bump();
+            return counters.in_errors.bump();
+        }
+        let from = SocketAddr::new(packet.info.src, header.src());
+        let to = SocketAddr::new(packet.info.dst, header.dst());
+        let start = packet.info.header_len + Udp::LEN;
+        let datagram = Datagram {
+            data: packet.buf.slice(start, start + payload.len()),
+            from,
+            to: packet.info.dst,
+            port: header.dst(),
+            iface: packet.iface.index,
+            ttl: packet.info.ttl,
+            tos: packet.info.tos,
+            at: packet.now,
+        };
+        if matches!(packet.cast, Cast::Broadcast | Cast::Multicast) {
+            for socket in self.udp.find_all(to, from, packet.iface.index) {
+                if packet.cast == Cast::Broadcast || socket.hears(to.ip(), from.ip(), packet.iface.index) {
+                    socket.deliver(datagram.clone());
+                }
+            }
+            return;
+        }
+        match self.udp.find(to, from, packet.iface.index, || self.keys.hash("reuseport", (from, to))) {
+            Some(socket) => socket.deliver(datagram),
+            None => {
+                counters.no_ports.bump();
+                self.icmp_problem(packet, Problem::NoPort);
+            }
+        }
+    }
+
+    /// Hands a copy to each raw socket that wants the packet; true when there was one.
+    pub(crate) fn raw_input(&self, packet: &Packet<'_>) -> bool {
+        let sockets = self.raw.read();
+        let mut taken = false;
+        for socket in sockets.iter().filter(|socket| socket.wants(packet)) {
+            taken = true;
+            // IPv4 sockets see the IP header, IPv6 sockets do not (raw(7), ipv6(7)).
+            let skip = if socket.v6 { packet.info.header_len } else { 0 };
+            socket.deliver(packet.datagram(skip, 0));
+        }
+        taken
+    }
+
+    /// Hands an echo reply to the ping socket with its identifier.
+    pub(crate) fn ping_input(&self, packet: &Packet<'_>, header: &Icmp) {
+        let table = if packet.info.dst.is_ipv6() { &self.ping6 } else { &self.ping };
+        let from = SocketAddr::new(packet.info.src, 0);
+        let to = SocketAddr::new(packet.info.dst, header.ident());
+        if let Some(socket) = table.find(to, from, packet.iface.index, || 0) {
+            socket.deliver(packet.datagram(packet.info.header_len, header.ident()));
+        }
+    }
+
+    /// Hands an ICMP error to the datagram socket that sent the packet; true when there is one.
+    pub(crate) fn datagram_error(
+        self: &Arc<Self>,
+        now: Instant,
+        quote: &Quoted<'_>,
+        error: &SocketError,
+        kind: (u8, u8),
+        offender: IpAddr,
+    ) -> bool {
+        let info = &quote.info;
+        let port = |at: usize| quote.payload.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+        let (table, src, dst) = match info.protocol {
+            proto::UDP => (&self.udp, port(0), port(2)),
+            proto::ICMP => (&self.ping, port(4), 0),
+            proto::ICMPV6 => (&self.ping6, port(4), 0),
+            _ => return self.raw_error(quote, error),
+        };
+        let (local, remote) = (SocketAddr::new(info.src, src), SocketAddr::new(info.dst, dst));
+        let Some(socket) = table.find(local, remote, 0, || 0) else { return self.raw_error(quote, error) };
+        if let Some(mtu) = error.mtu {
+            self.learn_mtu(now, info, mtu);
+        }
+        socket.fail(quote, error, kind, offender, remote);
+        true
+    }
+
+    /// Raw sockets learn of errors only with a peer.
+    fn raw_error(&self, quote: &Quoted<'_>, error: &SocketError) -> bool {
+        let sockets = self.raw.read();
+        let concerned = sockets.iter().filter(|socket| {
+            socket.protocol == Protocol::Raw(quote.info.protocol)
+                && socket.inner.lock().remote.is_some_and(|remote| remote.ip() == quote.info.dst)
+        });
+        let mut found = false;
+        for socket in concerned {
+            found = true;
+            if error.fatal {
+                socket.queue.lock().error = Some(error.errno);
+                socket.notify.changed(Events::ERR);
+            }
+        }
+        found
+    }
+
+    /// True for broadcast addresses of the interfaces.
+    pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
+        let key = crate::route::Key::to(ip);
+        self.routes.read().lookup(&key, |_| true).is_ok_and(|route| route.kind == RouteKind::Broadcast)
+    }
+}
+
+impl Packet<'_> {
+    /// The packet as a datagram, without its first `skip` bytes.
+    fn datagram(&self, skip: usize, port: u16) -> Datagram {
+        Datagram {
+            data: self.buf.slice(skip, self.buf.len()),
+            from: SocketAddr::new(self.info.src, 0),
+            to: self.info.dst,
+            port,
+            iface: self.iface.index,
+            ttl: self.info.ttl,
+            tos: self.info.tos,
+            at: self.now,
+        }
+    }
+}
+
+impl DatagramSocket {
+    fn deliver(&self, datagram: Datagram) {
+        let counters = &self.stack.counters.udp;
+        let udp = self.protocol == Protocol::Udp;
+        if self.queue.lock().push(datagram) {
+            if udp {
+                counters.in_datagrams.bump();
+            }
+            self.notify.changed(Events::IN);
+        } else if udp {
+            counters.rcvbuf_errors.bump();
+            counters.in_errors.bump();
+        }
+    }
+
+    /// True when the socket receives what a source sends to a group.
+    fn hears(&self, group: IpAddr, source: IpAddr, iface: u32) -> bool {
+        let inner = self.inner.lock();
+        let own = inner.memberships.iter().find(|m| m.group == group && m.iface == iface);
+        own.map_or(inner.options.multicast_all, |membership| membership.hears(source))
+    }
+
+    /// True when a raw socket receives a packet.
+    fn wants(&self, packet: &Packet<'_>) -> bool {
+        let Protocol::Raw(protocol) = self.protocol else { return false };
+        if self.v6 != packet.info.dst.is_ipv6() || (protocol != packet.info.protocol) {
+            return false;
+        }
+        let inner = self.inner.lock();
+        let device = inner.options.device == 0 || inner.options.device == packet.iface.index;
+        let remote = inner.remote.is_none_or(|remote| remote.ip() == packet.info.src);
+        device && remote && inner.binding.is_none_or(|binding| binding.covers(packet.info.dst))
+    }
+
+    /// An ICMP error about a datagram of this socket (RFC 1122 section 4.1.3.3, ip(7)).
+    fn fail(
+        &self,
+        quote: &Quoted<'_>,
+        error: &SocketError,
+        kind: (u8, u8),
+        offender: IpAddr,
+        to: SocketAddr,
+    ) {
+        let inner = self.inner.lock();
+        let (wanted, connected) = (inner.options.wants_errors(to.ip()), inner.remote.is_some());
+        drop(inner);
+        if !wanted && !(error.fatal && connected) {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        if wanted {
+            let origin = if to.is_ipv4() { Origin::Icmp } else { Origin::Icmp6 };
+            let skip = if self.protocol == Protocol::Udp { Udp::LEN } else { 0 };
+            queue.push_error(QueuedError {
+                errno: error.errno,
+                origin,
+                kind: kind.0,
+                code: kind.1,
+                info: error.mtu.unwrap_or(0),
+                offender: Some(offender),
+                to,
+                data: self.stack.pool.copy(quote.payload.get(skip..).unwrap_or_default()),
+            });
+        } else {
+            queue.error = Some(error.errno);
+        }
+        drop(queue);
+        self.notify.changed(Events::ERR | Events::IN);
+    }
+}

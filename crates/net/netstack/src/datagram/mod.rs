@@ -1,0 +1,399 @@
+//! Datagram sockets: UDP (udp(7)), ping (icmp(7)) and raw (raw(7)) sockets of both families.
+//!
+//! A socket has two locks: its configuration, which senders take, and its queue, which input and readers take. Neither is held
+//! while the other is taken. Checkpoint: [`Inner`] and the queue are plain data beside the notifier and the cached path.
+
+mod groups;
+mod input;
+mod queue;
+mod send;
+pub(crate) mod table;
+
+pub use queue::{Datagram, Origin, QueuedError};
+pub use send::SendControl;
+
+use crate::addr::unmap;
+use crate::buf::Buf;
+use crate::notify::{Events, Notifier};
+use crate::options::IpOptions;
+use crate::output::{Cast, Path};
+use crate::ports::{Binding, is_any, plain};
+use crate::route::Key;
+use crate::stack::Stack;
+use crate::time::Instant;
+use abi::Errno;
+use groups::Membership;
+use parking_lot::Mutex;
+use queue::Queue;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+/// What a socket sends and receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// UDP.
+    Udp,
+    /// Echo requests and replies of one identifier.
+    Ping,
+    /// IP packets of one protocol.
+    Raw(u8),
+}
+
+/// A datagram socket; see the module.
+pub struct DatagramSocket {
+    stack: Arc<Stack>,
+    /// True for a socket of family AF_INET6.
+    v6: bool,
+    protocol: Protocol,
+    inner: Mutex<Inner>,
+    queue: Mutex<Queue>,
+    notify: Notifier,
+}
+
+/// The configuration.
+struct Inner {
+    options: IpOptions,
+    binding: Option<Binding>,
+    /// bind(2) named the address, so disconnecting does not clear it.
+    bound_ip: IpAddr,
+    remote: Option<SocketAddr>,
+    path: Option<Path>,
+    memberships: Vec<Membership>,
+    /// Data that waits for the end of a cork, with its destination.
+    corked: Option<(Buf, SocketAddr, SendControl)>,
+    read_shut: bool,
+    write_shut: bool,
+    closed: bool,
+}
+
+/// What [`DatagramSocket::receive`] returns.
+#[derive(Debug)]
+pub struct Received {
+    /// Bytes copied.
+    pub copied: usize,
+    /// Bytes of the datagram.
+    pub full: usize,
+    /// The datagram, for addresses and ancillary data.
+    pub datagram: Datagram,
+}
+
+impl DatagramSocket {
+    /// A socket that is not bound. Raw sockets receive from now on.
+    pub fn new(stack: &Arc<Stack>, v6: bool, protocol: Protocol, notify: Notifier) -> Arc<DatagramSocket> {
+        let options = IpOptions::new(&stack.sysctls);
+        let limit = options.receive_buffer;
+        let bound_ip = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        let inner = Inner {
+            options,
+            binding: None,
+            bound_ip,
+            remote: None,
+            path: None,
+            memberships: Vec::new(),
+            corked: None,
+            read_shut: false,
+            write_shut: false,
+            closed: false,
+        };
+        let queue = Mutex::new(Queue::new(limit));
+        let socket =
+            DatagramSocket { stack: stack.clone(), v6, protocol, inner: Mutex::new(inner), queue, notify };
+        let socket = Arc::new(socket);
+        if matches!(protocol, Protocol::Raw(_)) {
+            stack.raw.write().push(socket.clone());
+        }
+        socket
+    }
+
+    /// Binds to an address (bind(2)). `privileged` says whether low ports are allowed.
+    pub fn bind(self: &Arc<Self>, address: SocketAddr, privileged: bool) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        let ip = self.accepts(&inner, address.ip())?;
+        if inner.binding.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let free =
+            inner.options.free_bind || inner.options.transparent || self.stack.sysctls.ip_nonlocal_bind.on();
+        let group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+        if !is_any(ip) && !group && !free && !self.stack.is_local(ip) && !self.stack.is_broadcast(ip) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        if let SocketAddr::V6(v6) = address
+            && crate::addr::is_link_local(*v6.ip())
+        {
+            let scope = if v6.scope_id() != 0 { v6.scope_id() } else { inner.options.device };
+            if scope == 0 {
+                return Err(Errno::EINVAL);
+            }
+            inner.options.device = scope;
+        }
+        let start = self.stack.sysctls.unprivileged_port_start.get();
+        let low = address.port() != 0 && i64::from(address.port()) < start;
+        if self.protocol == Protocol::Udp && low && !privileged {
+            return Err(Errno::EACCES);
+        }
+        self.take_port(&mut inner, ip, address.port())?;
+        inner.bound_ip = ip;
+        Ok(())
+    }
+
+    /// Takes a port, any one for 0. Raw sockets have none.
+    fn take_port(self: &Arc<Self>, inner: &mut Inner, ip: IpAddr, port: u16) -> Result<(), Errno> {
+        let options = &inner.options;
+        let binding = Binding {
+            ip,
+            port,
+            dual: self.v6 && !options.v6only && is_any(ip) && ip.is_ipv6(),
+            device: options.device,
+            reuse_addr: options.reuse_addr,
+            reuse_port: options.reuse_port,
+            uid: options.uid,
+            listening: false,
+            by_connect: false,
+        };
+        let binding = match self.table() {
+            Some(table) => {
+                let range = self.stack.sysctls.port_range();
+                let remote = inner.remote.map(plain);
+                table.bind(&self.stack.keys, range, binding, remote, self)?
+            }
+            None => binding,
+        };
+        inner.binding = Some(binding);
+        Ok(())
+    }
+
+    fn table(&self) -> Option<&table::Table> {
+        match self.protocol {
+            Protocol::Udp => Some(&self.stack.udp),
+            Protocol::Ping if self.v6 => Some(&self.stack.ping6),
+            Protocol::Ping => Some(&self.stack.ping),
+            Protocol::Raw(_) => None,
+        }
+    }
+
+    /// An address of this socket's family as the stack counts it; `EAFNOSUPPORT` for others.
+    fn accepts(&self, inner: &Inner, ip: IpAddr) -> Result<IpAddr, Errno> {
+        match (self.v6, unmap(ip)) {
+            (false, IpAddr::V4(v4)) if ip.is_ipv4() => Ok(v4.into()),
+            (true, IpAddr::V6(v6)) => Ok(v6.into()),
+            (true, IpAddr::V4(_)) if ip.is_ipv6() && inner.options.v6only => Err(Errno::ENETUNREACH),
+            (true, IpAddr::V4(v4)) if ip.is_ipv6() && self.protocol == Protocol::Udp => Ok(v4.into()),
+            _ => Err(Errno::EAFNOSUPPORT),
+        }
+    }
+
+    /// Sets the peer (connect(2)): later datagrams go to it, and only its datagrams arrive.
+    pub fn connect(self: &Arc<Self>, now: Instant, address: SocketAddr) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        let mut ip = self.accepts(&inner, address.ip())?;
+        if is_any(ip) {
+            ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        }
+        let key = self.key(&inner, ip, scope_id(address));
+        let path = self.stack.route(&key, now)?;
+        if path.cast == Cast::Broadcast && !inner.options.broadcast {
+            return Err(Errno::EACCES);
+        }
+        let remote = SocketAddr::new(ip, address.port());
+        inner.remote = Some(remote);
+        match inner.binding {
+            Some(mut binding) => {
+                if is_any(binding.ip) {
+                    binding.ip = path.src;
+                }
+                inner.binding = Some(binding);
+                if let Some(table) = self.table() {
+                    table.update(binding.port, self, binding.ip, Some(remote));
+                }
+            }
+            None => self.take_port(&mut inner, path.src, 0)?,
+        }
+        inner.path = Some(path);
+        Ok(())
+    }
+
+    /// Forgets the peer (connect(2) with AF_UNSPEC).
+    pub fn disconnect(&self) {
+        let mut inner = self.inner.lock();
+        (inner.remote, inner.path) = (None, None);
+        let bound_ip = inner.bound_ip;
+        if let Some(binding) = &mut inner.binding {
+            binding.ip = bound_ip;
+            if let Some(table) = self.table() {
+                table.update(binding.port, self, bound_ip, None);
+            }
+        }
+    }
+
+    /// What a route lookup needs.
+    fn key(&self, inner: &Inner, dst: IpAddr, scope: u32) -> Key {
+        let options = &inner.options;
+        let group = dst.is_multicast();
+        let named = if options.device != 0 { options.device } else { scope };
+        let oif = if named == 0 && group { options.multicast_device } else { named };
+        let bound = inner.binding.map(|b| b.ip).filter(|ip| !is_any(*ip) && !ip.is_multicast());
+        let src =
+            bound.filter(|ip| ip.is_ipv4() == dst.is_ipv4()).or(options.multicast_source.filter(|_| group));
+        Key { dst, src, iif: 0, oif, mark: options.mark, tos: options.tos_for(dst) }
+    }
+
+    /// Takes the next datagram (recv(2)), or looks at it when `peek` says so; `skip` bytes of the queue were peeked before.
+    pub fn receive(&self, out: &mut [u8], peek: bool) -> Result<Received, Errno> {
+        let mut queue = self.queue.lock();
+        if !queue.has_errors()
+            && let Some(error) = queue.error.take()
+        {
+            return Err(error);
+        }
+        let datagram = if peek { queue.first().cloned() } else { queue.pop() };
+        drop(queue);
+        match datagram {
+            Some(datagram) => {
+                let copied = datagram.data.len().min(out.len());
+                out[..copied].copy_from_slice(&datagram.data[..copied]);
+                Ok(Received { copied, full: datagram.data.len(), datagram })
+            }
+            None if self.inner.lock().read_shut => Err(Errno::ENOTCONN),
+            None => Err(Errno::EAGAIN),
+        }
+    }
+
+    /// Takes the oldest entry of the error queue (`MSG_ERRQUEUE`).
+    pub fn receive_error(&self) -> Result<QueuedError, Errno> {
+        self.queue.lock().pop_error().ok_or(Errno::EAGAIN)
+    }
+
+    /// Takes the pending error (`SO_ERROR`).
+    pub fn take_error(&self) -> Option<Errno> {
+        self.queue.lock().error.take()
+    }
+
+    /// Bytes of the next datagram (`SIOCINQ`).
+    pub fn next_len(&self) -> usize {
+        self.queue.lock().first().map_or(0, |datagram| datagram.data.len())
+    }
+
+    /// The `n`-th waiting datagram, to peek beyond the first (`SO_PEEK_OFF`).
+    pub fn peek_nth(&self, n: usize) -> Option<Datagram> {
+        self.queue.lock().nth(n).cloned()
+    }
+
+    /// Bytes in the receive queue with overhead, and datagrams that were dropped.
+    pub fn queue_state(&self) -> (usize, u32) {
+        let queue = self.queue.lock();
+        (queue.bytes(), queue.dropped)
+    }
+
+    /// Readiness for poll(2).
+    pub fn readiness(&self) -> Events {
+        let (read_shut, write_shut) = {
+            let inner = self.inner.lock();
+            (inner.read_shut, inner.write_shut)
+        };
+        let queue = self.queue.lock();
+        let mut events = Events::OUT;
+        events.set(Events::IN, queue.first().is_some() || read_shut);
+        events.set(Events::RDHUP, read_shut);
+        events.set(Events::ERR, queue.error.is_some() || queue.has_errors());
+        events.set(Events::HUP, read_shut && write_shut);
+        events
+    }
+
+    /// Reads or changes options under the socket's lock. Effects on binding and buffers take place afterwards.
+    pub fn configure<R>(self: &Arc<Self>, now: Instant, f: impl FnOnce(&mut IpOptions) -> R) -> R {
+        let mut inner = self.inner.lock();
+        let result = f(&mut inner.options);
+        inner.path = None;
+        let limit = inner.options.receive_buffer;
+        let uncork = !inner.options.cork && inner.corked.is_some();
+        drop(inner);
+        self.queue.lock().limit = limit;
+        if uncork {
+            let _ = self.flush_cork(now);
+        }
+        result
+    }
+
+    /// Own address (getsockname(2)), as the socket's family shows it.
+    pub fn local(&self) -> SocketAddr {
+        let inner = self.inner.lock();
+        let address = inner.binding.map_or(SocketAddr::new(inner.bound_ip, 0), |binding| binding.address());
+        self.shown(address)
+    }
+
+    /// The peer's address (getpeername(2)).
+    pub fn remote(&self) -> Result<SocketAddr, Errno> {
+        let remote = self.inner.lock().remote.ok_or(Errno::ENOTCONN)?;
+        Ok(self.shown(remote))
+    }
+
+    /// An address as this socket's family shows it: IPv6 sockets see IPv4-mapped addresses.
+    pub fn shown(&self, address: SocketAddr) -> SocketAddr {
+        match address.ip() {
+            IpAddr::V4(v4) if self.v6 => {
+                let ip = if v4.is_unspecified() { Ipv6Addr::UNSPECIFIED } else { v4.to_ipv6_mapped() };
+                SocketAddr::new(ip.into(), address.port())
+            }
+            _ => address,
+        }
+    }
+
+    /// Closes directions (shutdown(2)).
+    pub fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        if inner.remote.is_none() {
+            return Err(Errno::ENOTCONN);
+        }
+        inner.read_shut |= read;
+        inner.write_shut |= write;
+        drop(inner);
+        self.notify.changed(Events::all());
+        Ok(())
+    }
+
+    /// Ends the socket: the last descriptor is closed.
+    pub fn close(&self) {
+        let mut inner = self.inner.lock();
+        if std::mem::replace(&mut inner.closed, true) {
+            return;
+        }
+        let binding = inner.binding.take();
+        let memberships = std::mem::take(&mut inner.memberships);
+        inner.corked = None;
+        drop(inner);
+        memberships.iter().for_each(|membership| self.leave_link(membership));
+        match (binding, self.table()) {
+            (Some(binding), Some(table)) => table.remove(binding.port, self),
+            (_, None) => self.stack.raw.write().retain(|other| !std::ptr::eq(&**other, self)),
+            _ => {}
+        }
+        self.queue.lock().close();
+        self.notify.changed(Events::all());
+    }
+
+    /// What the socket speaks.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// True for a socket of family AF_INET6.
+    pub fn is_v6(&self) -> bool {
+        self.v6
+    }
+}
+
+/// The interface that an address names.
+fn scope_id(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    }
+}
+
+impl fmt::Debug for DatagramSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DatagramSocket").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}

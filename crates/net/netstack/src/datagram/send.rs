@@ -1,0 +1,356 @@
+//! Sending datagrams.
+
+use super::{DatagramSocket, Inner, Protocol, scope_id};
+use crate::buf::Buf;
+use crate::checksum::Sum;
+use crate::device::{Checksum, Frame, Offload};
+use crate::options::MtuDiscovery;
+use crate::output::{Cast, Header, Path};
+use crate::ports::is_any;
+use crate::time::Instant;
+use crate::wire::icmp::{ECHO, ECHO6, Icmp};
+use crate::wire::ip::Ipv4;
+use crate::wire::proto;
+use crate::wire::udp::Udp;
+use abi::Errno;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// Ancillary data and flags of one send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendControl {
+    /// `IP_PKTINFO`, `IPV6_PKTINFO`: source address
+    pub source: Option<IpAddr>,
+    /// `IP_PKTINFO`, `IPV6_PKTINFO`: interface, 0 for none
+    pub iface: u32,
+    /// `IP_TTL`, `IPV6_HOPLIMIT`
+    pub ttl: Option<u8>,
+    /// `IP_TOS`, `IPV6_TCLASS`
+    pub tos: Option<u8>,
+    /// `UDP_SEGMENT`
+    pub segment: u16,
+    /// `MSG_MORE`
+    pub more: bool,
+}
+
+impl DatagramSocket {
+    /// Sends a datagram (send(2), sendto(2), sendmsg(2)).
+    pub fn send(
+        self: &Arc<Self>,
+        now: Instant,
+        data: &[u8],
+        to: Option<SocketAddr>,
+        control: &SendControl,
+    ) -> Result<usize, Errno> {
+        if let Some(error) = self.queue.lock().error.take() {
+            return Err(error);
+        }
+        let mut inner = self.inner.lock();
+        if inner.write_shut {
+            return Err(Errno::EPIPE);
+        }
+        let to = self.destination(&inner, to)?;
+        let more = (control.more || inner.options.cork) && self.protocol == Protocol::Udp;
+        if more || inner.corked.is_some() {
+            let result = self.cork(&mut inner, now, data, to, control, more);
+            drop(inner);
+            self.stack.finish(now);
+            return result.map(|()| data.len());
+        }
+        let result = self.send_locked(&mut inner, now, data, to, control);
+        drop(inner);
+        self.stack.finish(now);
+        result.map(|()| data.len())
+    }
+
+    /// Sends what a cork held back.
+    pub(super) fn flush_cork(self: &Arc<Self>, now: Instant) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        let Some((data, to, control)) = inner.corked.take() else { return Ok(()) };
+        let result = self.send_locked(&mut inner, now, &data, to, &control);
+        drop(inner);
+        self.stack.finish(now);
+        result
+    }
+
+    fn cork(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        now: Instant,
+        data: &[u8],
+        to: SocketAddr,
+        control: &SendControl,
+        more: bool,
+    ) -> Result<(), Errno> {
+        let fresh = || (self.stack.buf(data.len()), to, *control);
+        let (mut held, to, control) = inner.corked.take().unwrap_or_else(fresh);
+        if held.len() + data.len() > MAX_UDP {
+            inner.corked = Some((held, to, control));
+            return Err(Errno::EMSGSIZE);
+        }
+        held.extend(data);
+        if more {
+            inner.corked = Some((held, to, control));
+            return Ok(());
+        }
+        self.send_locked(inner, now, &held, to, &control)
+    }
+
+    /// The destination: what the caller names, or the peer.
+    fn destination(&self, inner: &Inner, to: Option<SocketAddr>) -> Result<SocketAddr, Errno> {
+        let Some(to) = to else { return inner.remote.ok_or(Errno::EDESTADDRREQ) };
+        let mut ip = self.accepts(inner, to.ip())?;
+        if is_any(ip) {
+            ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        }
+        if self.protocol == Protocol::Udp && to.port() == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut plain = SocketAddr::new(ip, to.port());
+        if let SocketAddr::V6(v6) = &mut plain {
+            v6.set_scope_id(scope_id(to));
+        }
+        Ok(plain)
+    }
+
+    fn send_locked(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        now: Instant,
+        data: &[u8],
+        to: SocketAddr,
+        control: &SendControl,
+    ) -> Result<(), Errno> {
+        if data.len() > 65_535 {
+            return Err(Errno::EMSGSIZE);
+        }
+        let path = self.path(inner, now, to, control)?;
+        if inner.binding.is_none() && self.table().is_some() {
+            let ip = inner.bound_ip;
+            self.take_port(inner, ip, 0)?;
+        }
+        let inner = &*inner;
+        match self.protocol {
+            Protocol::Udp => {
+                let segment =
+                    usize::from(if control.segment > 0 { control.segment } else { inner.options.segment });
+                if segment == 0 || data.len() <= segment {
+                    return self.send_udp(inner, now, &path, data, to.port(), control);
+                }
+                // UDP_MAX_SEGMENTS
+                if data.len().div_ceil(segment) > 128 {
+                    return Err(Errno::EINVAL);
+                }
+                data.chunks(segment)
+                    .try_for_each(|part| self.send_udp(inner, now, &path, part, to.port(), control))
+            }
+            Protocol::Ping => self.send_ping(inner, now, &path, data, control),
+            Protocol::Raw(protocol) => self.send_raw(inner, now, &path, data, protocol, control),
+        }
+    }
+
+    /// The way to a destination, from the cache when nothing has changed.
+    fn path(
+        &self,
+        inner: &mut Inner,
+        now: Instant,
+        to: SocketAddr,
+        control: &SendControl,
+    ) -> Result<Path, Errno> {
+        let plain = control.source.is_none() && control.iface == 0;
+        if plain
+            && let Some(path) = &inner.path
+            && path.dst == to.ip()
+            && path.generation == self.stack.generation()
+        {
+            return Ok(path.clone());
+        }
+        let mut key = self.key(inner, to.ip(), scope_id(to));
+        if control.iface != 0 {
+            key.oif = control.iface;
+        }
+        key.src = control.source.or(key.src);
+        let path = self.stack.route(&key, now)?;
+        if path.cast == Cast::Broadcast && !inner.options.broadcast {
+            return Err(Errno::EACCES);
+        }
+        if plain {
+            inner.path = Some(path.clone());
+        }
+        Ok(path)
+    }
+
+    fn header(&self, inner: &Inner, path: &Path, protocol: u8, len: usize, control: &SendControl) -> Header {
+        let options = &inner.options;
+        let fits = len <= path.mtu as usize;
+        Header {
+            protocol,
+            tos: control.tos.unwrap_or(options.tos_for(path.dst)),
+            ttl: control.ttl.or(options.ttl_for(path.dst)),
+            dont_fragment: match options.mtu_discovery {
+                MtuDiscovery::Dont => false,
+                MtuDiscovery::Want => fits,
+                MtuDiscovery::Do | MtuDiscovery::Probe => true,
+            },
+            flow: inner.binding.map_or(0, |binding| binding.port.into()),
+            flow_label: 0,
+            loop_back: options.multicast_loop,
+        }
+    }
+
+    fn send_udp(
+        self: &Arc<Self>,
+        inner: &Inner,
+        now: Instant,
+        path: &Path,
+        data: &[u8],
+        port: u16,
+        control: &SendControl,
+    ) -> Result<(), Errno> {
+        let v4 = path.dst.is_ipv4();
+        let ip_len = if v4 { Ipv4::LEN } else { 40 };
+        if data.len() > if v4 { MAX_UDP } else { MAX_UDP + Ipv4::LEN } {
+            return Err(Errno::EMSGSIZE);
+        }
+        let src = inner.binding.map_or(0, |binding| binding.port);
+        let header = self.header(inner, path, proto::UDP, data.len() + Udp::LEN + ip_len, control);
+        let mut buf = self.stack.pool.copy(data);
+        let mut udp = Udp::new(src, port, data.len());
+        let mut offload = Offload::default();
+        let trusted = path.iface.features().checksum && data.len() + Udp::LEN + ip_len <= path.mtu as usize;
+        if path.cast == Cast::Local {
+            offload.checksum = Checksum::Valid;
+        } else if trusted {
+            let sum = Sum::new().pseudo(path.src, path.dst, proto::UDP, data.len() + Udp::LEN);
+            udp = udp.with_checksum(sum.partial());
+            offload.checksum = Checksum::Partial { start: 0, offset: 6 };
+        } else if !(inner.options.no_checksum && v4) {
+            udp = udp.sealed(path.src, path.dst, data);
+        }
+        buf.push_front(udp.as_bytes());
+        let result = self.stack.send_ip(now, path, &header, buf, offload);
+        match &result {
+            Ok(()) => self.stack.counters.udp.out_datagrams.bump(),
+            Err(errno) => self.note_local_error(inner, *errno, path, SocketAddr::new(path.dst, port), data),
+        }
+        result
+    }
+
+    /// A packet that is too large is told in the error queue, too (ip(7), `IP_RECVERR`).
+    fn note_local_error(&self, inner: &Inner, errno: Errno, path: &Path, to: SocketAddr, data: &[u8]) {
+        if errno != Errno::EMSGSIZE || !inner.options.wants_errors(path.dst) {
+            return;
+        }
+        let error = super::QueuedError {
+            errno,
+            origin: super::Origin::Local,
+            kind: 0,
+            code: 0,
+            info: path.mtu,
+            offender: None,
+            to,
+            data: self.stack.pool.copy(data.get(..data.len().min(512)).unwrap_or_default()),
+        };
+        let mut queue = self.queue.lock();
+        queue.push_error(error);
+        queue.error = None;
+    }
+
+    fn send_ping(
+        self: &Arc<Self>,
+        inner: &Inner,
+        now: Instant,
+        path: &Path,
+        data: &[u8],
+        control: &SendControl,
+    ) -> Result<(), Errno> {
+        let (kind, protocol) = if self.v6 { (ECHO6, proto::ICMPV6) } else { (ECHO, proto::ICMP) };
+        let given: &[u8; 8] = data.first_chunk().ok_or(Errno::EINVAL)?;
+        if given[0] != kind || given[1] != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let ident = inner.binding.map_or(0, |binding| binding.port).to_be_bytes();
+        let body = &data[Icmp::LEN..];
+        let icmp = Icmp::new(kind, 0, [ident[0], ident[1], given[6], given[7]]);
+        let mut buf = self.stack.pool.copy(body);
+        buf.push_front(icmp.sealed(between(path), body).as_bytes());
+        let header = self.header(inner, path, protocol, data.len() + 40, control);
+        let counters = if self.v6 { &self.stack.counters.icmp6 } else { &self.stack.counters.icmp };
+        counters.out_msgs.bump();
+        counters.out_echos.bump();
+        self.stack.send_ip(now, path, &header, buf, Offload::default())
+    }
+
+    fn send_raw(
+        self: &Arc<Self>,
+        inner: &Inner,
+        now: Instant,
+        path: &Path,
+        data: &[u8],
+        protocol: u8,
+        control: &SendControl,
+    ) -> Result<(), Errno> {
+        let header = self.header(inner, path, protocol, data.len() + 40, control);
+        let included = inner.options.header_included || protocol == proto::RAW;
+        if included && !self.v6 {
+            return self.send_with_header(now, path, data, &header);
+        }
+        let mut buf = self.stack.pool.copy(data);
+        let at = if protocol == proto::ICMPV6 { Some(2) } else { inner.options.checksum_at };
+        if let Some(at) = at.filter(|_| self.v6) {
+            self.fill_checksum(path, &mut buf, protocol, at.into())?;
+        }
+        self.stack.send_ip(now, path, &header, buf, Offload::default())
+    }
+
+    /// `IPV6_CHECKSUM` (RFC 3542 section 3.1).
+    fn fill_checksum(&self, path: &Path, buf: &mut Buf, protocol: u8, at: usize) -> Result<(), Errno> {
+        let len = buf.len();
+        let field = buf.bytes_mut().get_mut(at..at + 2).ok_or(Errno::EINVAL)?;
+        field.fill(0);
+        let sum = Sum::new().pseudo(path.src, path.dst, protocol, len).add(buf).finish();
+        if let Some(field) = buf.bytes_mut().get_mut(at..at + 2) {
+            field.copy_from_slice(&sum.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// `IP_HDRINCL`: the stack fills in length, checksum, and source and identification if they are zero (raw(7)).
+    fn send_with_header(
+        self: &Arc<Self>,
+        now: Instant,
+        path: &Path,
+        data: &[u8],
+        header: &Header,
+    ) -> Result<(), Errno> {
+        if data.len() > path.mtu as usize {
+            return Err(Errno::EMSGSIZE);
+        }
+        let given = Ipv4::parse_quoted(data).ok_or(Errno::EINVAL)?;
+        let options = data.get(Ipv4::LEN..given.header_len()).ok_or(Errno::EINVAL)?;
+        let mut buf = self.stack.pool.copy(data);
+        let src = if given.src().is_unspecified() { path.src } else { given.src().into() };
+        let (IpAddr::V4(src), bytes) = (src, buf.bytes_mut()) else { return Err(Errno::EINVAL) };
+        bytes[2..4].copy_from_slice(&(data.len() as u16).to_be_bytes());
+        if given.id.get() == 0 {
+            bytes[4..6].copy_from_slice(&(self.stack.ident() as u16).to_be_bytes());
+        }
+        bytes[10..12].fill(0);
+        bytes[12..16].copy_from_slice(&src.octets());
+        let sum = Sum::new().add(&bytes[..Ipv4::LEN]).add(options).finish();
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        self.stack.counters.ip.out_requests.bump();
+        self.stack.send_packet(now, path, Frame { buf, offload: Offload::default() }, header)
+    }
+}
+
+/// Payload of the largest UDP datagram over IPv4.
+const MAX_UDP: usize = 65_507;
+
+fn between(path: &Path) -> Option<(Ipv6Addr, Ipv6Addr)> {
+    match (path.src, path.dst) {
+        (IpAddr::V6(src), IpAddr::V6(dst)) => Some((src, dst)),
+        _ => None,
+    }
+}

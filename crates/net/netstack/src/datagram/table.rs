@@ -1,0 +1,126 @@
+//! Bound datagram sockets, by port.
+
+use super::DatagramSocket;
+use crate::keys::Keys;
+use crate::ports::{Binding, candidates, plain, score};
+use abi::Errno;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+const SHARDS: usize = 32;
+
+struct Entry {
+    binding: Binding,
+    remote: Option<SocketAddr>,
+    socket: Arc<DatagramSocket>,
+}
+
+/// The sockets of one protocol. A port is always in the shard that its number names.
+pub(crate) struct Table {
+    shards: [RwLock<HashMap<u16, Vec<Entry>>>; SHARDS],
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table { shards: std::array::from_fn(|_| RwLock::default()) }
+    }
+}
+
+impl Table {
+    fn shard(&self, port: u16) -> &RwLock<HashMap<u16, Vec<Entry>>> {
+        &self.shards[usize::from(port) % SHARDS]
+    }
+
+    /// Adds a socket; `EADDRINUSE` when another one is in the way. Port 0 asks for any free one.
+    pub(crate) fn bind(
+        &self,
+        keys: &Keys,
+        range: (u16, u16),
+        binding: Binding,
+        remote: Option<SocketAddr>,
+        socket: &Arc<DatagramSocket>,
+    ) -> Result<Binding, Errno> {
+        if binding.port != 0 {
+            return self.insert(binding, remote, socket, true).ok_or(Errno::EADDRINUSE);
+        }
+        // A port that is shared by SO_REUSEADDR is no good choice for a socket that did not ask for it.
+        let mut ports = candidates(keys, range, 0);
+        let chosen = ports.find_map(|port| self.insert(Binding { port, ..binding }, remote, socket, false));
+        chosen.ok_or(Errno::EADDRINUSE)
+    }
+
+    fn insert(
+        &self,
+        binding: Binding,
+        remote: Option<SocketAddr>,
+        socket: &Arc<DatagramSocket>,
+        share: bool,
+    ) -> Option<Binding> {
+        let mut shard = self.shard(binding.port).write();
+        let entries = shard.entry(binding.port).or_default();
+        let asked = if share { binding } else { Binding { reuse_addr: false, reuse_port: false, ..binding } };
+        if entries.iter().any(|entry| asked.conflicts(&entry.binding)) {
+            return None;
+        }
+        entries.push(Entry { binding, remote, socket: socket.clone() });
+        Some(binding)
+    }
+
+    /// Changes what a bound socket receives: connect(2) and its undoing.
+    pub(crate) fn update(&self, port: u16, socket: &DatagramSocket, ip: IpAddr, remote: Option<SocketAddr>) {
+        let mut shard = self.shard(port).write();
+        let entries = shard.get_mut(&port).into_iter().flatten();
+        for entry in entries.filter(|entry| std::ptr::eq(&*entry.socket, socket)) {
+            entry.binding.ip = ip;
+            entry.remote = remote.map(plain);
+        }
+    }
+
+    /// Removes a socket.
+    pub(crate) fn remove(&self, port: u16, socket: &DatagramSocket) {
+        let mut shard = self.shard(port).write();
+        let Some(entries) = shard.get_mut(&port) else { return };
+        entries.retain(|entry| !std::ptr::eq(&*entry.socket, socket));
+        if entries.is_empty() {
+            shard.remove(&port);
+        }
+    }
+
+    /// The socket that traffic belongs to. Equally good sockets (SO_REUSEPORT) share it by `hash`.
+    pub(crate) fn find(
+        &self,
+        to: SocketAddr,
+        from: SocketAddr,
+        device: u32,
+        hash: impl Fn() -> u64,
+    ) -> Option<Arc<DatagramSocket>> {
+        let shard = self.shard(to.port()).read();
+        let entries = shard.get(&to.port())?;
+        let score = |entry: &Entry| score(&entry.binding, entry.remote, to.ip(), from, device);
+        let best = entries.iter().filter_map(score).max()?;
+        let mut equal = entries.iter().filter(|entry| score(entry) == Some(best));
+        // Without SO_REUSEPORT the latest socket wins, as Linux's tables have it.
+        let count = equal.clone().count();
+        let shared = count > 1 && equal.clone().all(|entry| entry.binding.reuse_port);
+        let pick = if shared { (hash() % count as u64) as usize } else { count - 1 };
+        equal.nth(pick).map(|entry| entry.socket.clone())
+    }
+
+    /// All sockets that a group or broadcast packet belongs to.
+    pub(crate) fn find_all(&self, to: SocketAddr, from: SocketAddr, device: u32) -> Vec<Arc<DatagramSocket>> {
+        let shard = self.shard(to.port()).read();
+        let entries = shard.get(&to.port()).into_iter().flatten();
+        let fits = |entry: &&Entry| score(&entry.binding, entry.remote, to.ip(), from, device).is_some();
+        entries.filter(fits).map(|entry| entry.socket.clone()).collect()
+    }
+
+    /// All sockets, for /proc/net and sock_diag.
+    pub(crate) fn all(&self) -> Vec<Arc<DatagramSocket>> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|s| s.read().values().flatten().map(|e| e.socket.clone()).collect::<Vec<_>>())
+            .collect()
+    }
+}

@@ -1,0 +1,137 @@
+//! Socket options that the protocols share (socket(7), ip(7), ipv6(7)).
+
+use std::net::IpAddr;
+
+/// Path MTU discovery of a socket (`IP_MTU_DISCOVER`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MtuDiscovery {
+    /// Fragments as needed, never forbids it.
+    Dont,
+    /// Forbids fragments for packets that fit, fragments others.
+    #[default]
+    Want,
+    /// Forbids fragments and refuses packets that do not fit.
+    Do,
+    /// As `Do`, but ignores what is known of the path.
+    Probe,
+}
+
+/// Options of every IP socket. Plain data: the kernel reads and writes the fields under the socket's lock with `configure`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IpOptions {
+    /// `SO_REUSEADDR`
+    pub reuse_addr: bool,
+    /// `SO_REUSEPORT`
+    pub reuse_port: bool,
+    /// The user who may share a port by `SO_REUSEPORT`.
+    pub uid: u32,
+    /// `SO_BINDTODEVICE` or `SO_BINDTOIFINDEX`, 0 for none
+    pub device: u32,
+    /// `SO_MARK`
+    pub mark: u32,
+    /// `SO_BROADCAST`
+    pub broadcast: bool,
+    /// `IP_TTL`
+    pub ttl: Option<u8>,
+    /// `IPV6_UNICAST_HOPS`
+    pub hops: Option<u8>,
+    /// `IP_TOS`
+    pub tos: u8,
+    /// `IPV6_TCLASS`
+    pub class: u8,
+    /// `IP_MULTICAST_TTL`
+    pub multicast_ttl: u8,
+    /// `IPV6_MULTICAST_HOPS`
+    pub multicast_hops: u8,
+    /// `IP_MULTICAST_LOOP` and `IPV6_MULTICAST_LOOP`
+    pub multicast_loop: bool,
+    /// `IP_MULTICAST_ALL`
+    pub multicast_all: bool,
+    /// `IP_MULTICAST_IF` and `IPV6_MULTICAST_IF`: interface, 0 for none
+    pub multicast_device: u32,
+    /// `IP_MULTICAST_IF`: source address
+    pub multicast_source: Option<IpAddr>,
+    /// `IP_MTU_DISCOVER`
+    pub mtu_discovery: MtuDiscovery,
+    /// `IP_RECVERR`
+    pub receive_errors: bool,
+    /// `IPV6_RECVERR`
+    pub receive_errors6: bool,
+    /// `IPV6_V6ONLY`
+    pub v6only: bool,
+    /// `IP_FREEBIND`
+    pub free_bind: bool,
+    /// `IP_TRANSPARENT`
+    pub transparent: bool,
+    /// `IP_HDRINCL`, for raw sockets
+    pub header_included: bool,
+    /// `IPV6_CHECKSUM`, for raw sockets
+    pub checksum_at: Option<u16>,
+    /// `SO_NO_CHECK`
+    pub no_checksum: bool,
+    /// `UDP_CORK`
+    pub cork: bool,
+    /// `UDP_SEGMENT`, 0 for none
+    pub segment: u16,
+    /// Bytes of the receive queue, overhead included
+    pub receive_buffer: usize,
+    /// Bytes of the send queue, overhead included
+    pub send_buffer: usize,
+}
+
+impl IpOptions {
+    /// The options of a new socket.
+    pub fn new(sysctls: &crate::sysctl::Sysctls) -> IpOptions {
+        IpOptions {
+            reuse_addr: false,
+            reuse_port: false,
+            uid: 0,
+            device: 0,
+            mark: 0,
+            broadcast: false,
+            ttl: None,
+            hops: None,
+            tos: 0,
+            class: 0,
+            multicast_ttl: 1,
+            multicast_hops: 1,
+            multicast_loop: true,
+            multicast_all: true,
+            multicast_device: 0,
+            multicast_source: None,
+            mtu_discovery: if sysctls.ip_no_pmtu_disc.on() { MtuDiscovery::Dont } else { MtuDiscovery::Want },
+            receive_errors: false,
+            receive_errors6: false,
+            v6only: sysctls.bindv6only.on(),
+            free_bind: false,
+            transparent: false,
+            header_included: false,
+            checksum_at: None,
+            no_checksum: false,
+            cork: false,
+            segment: 0,
+            receive_buffer: sysctls.rmem_default.size(),
+            send_buffer: sysctls.wmem_default.size(),
+        }
+    }
+
+    /// True when errors about packets to an address go to the error queue.
+    pub(crate) fn wants_errors(&self, remote: IpAddr) -> bool {
+        if remote.is_ipv4() { self.receive_errors } else { self.receive_errors6 }
+    }
+
+    /// TTL or hop limit for a destination.
+    pub(crate) fn ttl_for(&self, dst: IpAddr) -> Option<u8> {
+        match (dst.is_ipv4(), dst.is_multicast()) {
+            (true, true) => Some(self.multicast_ttl),
+            (false, true) => Some(self.multicast_hops),
+            (true, false) => self.ttl,
+            (false, false) => self.hops,
+        }
+    }
+
+    /// Type of service or traffic class for a destination.
+    pub(crate) fn tos_for(&self, dst: IpAddr) -> u8 {
+        if dst.is_ipv4() { self.tos } else { self.class }
+    }
+}
