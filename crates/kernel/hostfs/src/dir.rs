@@ -1,6 +1,6 @@
 //! Open directories: a listing taken when a pass starts.
 
-use crate::node::Node;
+use crate::node::{Node, OpenDir};
 use abi::Result;
 use hostsys::fs as host;
 use parking_lot::Mutex;
@@ -12,12 +12,13 @@ use vfs::{Caller, DirEntry, DirSink, FileOps, OpenFile};
 /// An open directory.
 pub(crate) struct Dir {
     node: Arc<Node>,
+    _open: OpenDir,
     list: Mutex<Option<Arc<[host::ListEntry]>>>,
 }
 
 impl Dir {
     pub fn new(node: Arc<Node>) -> Dir {
-        Dir { node, list: Mutex::new(None) }
+        Dir { _open: OpenDir::new(&node), node, list: Mutex::new(None) }
     }
 
     fn listing(&self, fresh: bool) -> Result<Arc<[host::ListEntry]>> {

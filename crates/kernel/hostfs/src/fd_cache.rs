@@ -5,8 +5,8 @@
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 
 /// Descriptors kept at most.
 const MAX: usize = 4096;
@@ -16,23 +16,13 @@ struct Entry {
     used: AtomicU64,
 }
 
-/// The cache of all trees, by node identity.
+/// The descriptors of a kernel's trees, by node identity.
+#[derive(Default)]
 pub(crate) struct FdCache {
     entries: biased::RwLock<HashMap<u64, Entry>>,
     /// Ticks when a descriptor is put in, which is often enough to tell what was used long ago; looking at it is free.
     clock: AtomicU64,
     trim: Mutex<()>,
-}
-
-static CACHE: LazyLock<FdCache> = LazyLock::new(|| FdCache {
-    entries: biased::RwLock::default(),
-    clock: AtomicU64::new(0),
-    trim: Mutex::new(()),
-});
-
-/// The cache.
-pub(crate) fn cache() -> &'static FdCache {
-    &CACHE
 }
 
 impl FdCache {

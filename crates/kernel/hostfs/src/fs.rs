@@ -1,5 +1,6 @@
 //! A tree of host files.
 
+use crate::files::HostFiles;
 use crate::node::Node;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
@@ -21,6 +22,7 @@ pub(crate) enum Mode {
 
 /// A tree of host files.
 pub struct HostFs {
+    pub(crate) home: Arc<HostFiles>,
     pub(crate) mode: Mode,
     pub(crate) readonly: bool,
     pub(crate) root_fd: Arc<OwnedFd>,
@@ -38,7 +40,7 @@ pub struct HostFs {
 impl HostFs {
     /// The tree behind a directory descriptor (O_PATH is enough). `exclusive`: nobody changes it while we
     /// run, and neither do we; otherwise it is shared with the host.
-    pub fn new(root: OwnedFd, exclusive: bool) -> Result<Arc<HostFs>> {
+    pub fn new(home: &Arc<HostFiles>, root: OwnedFd, exclusive: bool) -> Result<Arc<HostFs>> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
         let attr = host::stat(&root)?;
         if !attr.is_dir() {
@@ -46,6 +48,7 @@ impl HostFs {
         }
         let kind = host::statfs(&root).map_or(("ext4", String::new()), |s| kind(&s));
         let fs = Arc::new(HostFs {
+            home: home.clone(),
             kind,
             mode,
             readonly: exclusive,

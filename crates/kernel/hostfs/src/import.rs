@@ -3,6 +3,7 @@
 //! The open file description stays shared with whoever gave it to us: its
 //! status flags are left alone, and its position moves as if the guest had it.
 
+use crate::files::HostFiles;
 use crate::stream::Stream;
 use abi::stat::Attr;
 use abi::{Errno, Result};
@@ -10,21 +11,17 @@ use hostsys::fs as host;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use vfs::attach::Attachments;
 use vfs::dentry::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
 use vfs::internal::InternalFs;
 use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, MapRequest, Mapping, OpenFile, SetAttr};
 
-/// Device number of imported files.
-fn device() -> u64 {
-    static DEV: OnceLock<u64> = OnceLock::new();
-    *DEV.get_or_init(vfs::inode::new_dev)
-}
-
 /// The inode of an imported file. Owner and mode are the guest's own; the host's do not change.
 struct Imported {
+    /// Device number.
+    dev: u64,
     fd: Arc<OwnedFd>,
     ops: Arc<dyn FileOps>,
     flags: i32,
@@ -44,7 +41,7 @@ impl Inode for Imported {
         let a = host::stat(&*self.fd)?;
         let (uid, gid, mode) = *self.owner.lock();
         let mode = a.mode & libc::S_IFMT | mode.unwrap_or(a.mode) & 0o7777;
-        Ok(Attr { dev: device(), uid, gid, mode, ..a })
+        Ok(Attr { dev: self.dev, uid, gid, mode, ..a })
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         if let Some(size) = set.size {
@@ -138,31 +135,35 @@ type Key = (u64, u64, i32, u64);
 
 /// Takes the descriptors over that one process starts with. Two of them that name the same file at the same position
 /// (`2>&1`) become one open file, as they are one outside: what is written through one moves the other's position.
-#[derive(Default)]
 pub struct Importer {
+    home: Arc<HostFiles>,
     regular: Vec<(Key, Arc<OpenFile>)>,
 }
 
 impl Importer {
-    /// As [`import`], for the next descriptor.
+    /// For the descriptors of one process of the kernel that `home` belongs to.
+    pub fn new(home: &Arc<HostFiles>) -> Importer {
+        Importer { home: home.clone(), regular: Vec::new() }
+    }
+
+    /// Makes a host descriptor an open file that belongs to `uid` and `gid` in the guest. Regular files,
+    /// pipes, sockets, terminals and other character devices; not directories.
     pub fn import(&mut self, fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
         let a = host::stat(&fd)?;
         if a.file_type() != S_IFREG {
-            return import(fd, uid, gid);
+            return open_file(&self.home, fd, uid, gid);
         }
         let key = (a.dev, a.ino, host::status_flags(&fd)?, host::tell(&fd)?);
         if let Some((_, file)) = self.regular.iter().find(|(known, _)| *known == key) {
             return Ok(file.clone());
         }
-        let file = import(fd, uid, gid)?;
+        let file = open_file(&self.home, fd, uid, gid)?;
         self.regular.push((key, file.clone()));
         Ok(file)
     }
 }
 
-/// Makes a host descriptor an open file that belongs to `uid` and `gid` in the guest. Regular files,
-/// pipes, sockets, terminals and other character devices; not directories.
-pub fn import(fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
+fn open_file(home: &HostFiles, fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
     let a = host::stat(&fd)?;
     let flags = host::status_flags(&fd)?;
     if flags & libc::O_PATH != 0 {
@@ -188,12 +189,13 @@ pub fn import(fd: OwnedFd, uid: u32, gid: u32) -> Result<Arc<OpenFile>> {
                 S_IFCHR => format!("host:[{}]", a.ino),
                 _ => format!("socket:[{}]", a.ino),
             };
-            let s = Stream::new(fd, name)?;
+            let s = Stream::new(home, fd, name)?;
             let fd = s.fd.clone();
             (Arc::new(s), fd)
         }
     };
     let inode = Arc::new(Imported {
+        dev: home.imported_dev,
         fd: held,
         ops: ops.clone(),
         flags,

@@ -206,8 +206,8 @@ impl Inode for Node {
         let dir = self.dir_fd()?;
         if let Ok(a) = host::stat_at(&*dir, name) {
             let node = self.fs.nodes.read().get(&(a.dev, a.ino)).and_then(|w| w.upgrade());
-            // Somebody besides its dentry uses it, and will want it when it has no name any more.
-            if let Some(node) = node.filter(|n| Arc::strong_count(n) > 2) {
+            // Who has it open will want it when it has no name any more.
+            if let Some(node) = node.filter(|n| n.is_open_dir()) {
                 let _ = node.dir_fd();
             }
         }

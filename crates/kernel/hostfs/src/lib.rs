@@ -16,6 +16,7 @@
 mod dir;
 mod fd_cache;
 mod file;
+mod files;
 mod fs;
 mod import;
 mod inode;
@@ -26,6 +27,6 @@ mod stream;
 mod tests;
 mod views;
 
+pub use files::HostFiles;
 pub use fs::HostFs;
-pub use import::{Importer, import};
-pub use views::release_idle;
+pub use import::Importer;

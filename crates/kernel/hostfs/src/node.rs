@@ -1,32 +1,19 @@
 //! Host objects: where they are, what we know of them, how to reach them.
 
-use crate::fd_cache::cache;
+use crate::fd_cache::FdCache;
+use crate::files::Attached;
 use crate::fs::{HostFs, Mode};
 use crate::views::View;
 use abi::stat::Attr;
 use abi::{Errno, PATH_MAX, Result};
 use hostsys::fs::{self as host, Access};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::attach::Attachments;
 use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
-
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-
-/// What hangs on host objects of shared trees, by their host device and inode number and their kind: the containers of
-/// a sandbox may have the same directory in several trees, and a socket or a lock of one is there for the others.
-static ATTACHED: Mutex<BTreeMap<(u64, u64, u32), Weak<Attached>>> = Mutex::new(BTreeMap::new());
-
-/// Attachments, and for a FIFO or a socket the object itself: while they are known by its number, the host must not give
-/// that number to another one, which may be another container's.
-#[derive(Default)]
-struct Attached {
-    list: Attachments,
-    _object: Option<OwnedFd>,
-}
 
 pub(crate) struct Place {
     pub parent: Option<Arc<Node>>,
@@ -43,6 +30,8 @@ pub(crate) struct Node {
     /// Host device and inode number.
     pub key: (u64, u64),
     place: biased::RwLock<Place>,
+    /// Open files of a directory.
+    open_dirs: Arc<AtomicUsize>,
     attr: biased::RwLock<Attr>,
     /// A descriptor that some open file holds: the object stays reachable after its name is gone.
     pub held: Mutex<Weak<OwnedFd>>,
@@ -59,10 +48,11 @@ impl Node {
         Arc::new_cyclic(|me| Node {
             me: me.clone(),
             fs: fs.clone(),
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            id: fs.home.next_node(),
             kind: attr.mode & S_IFMT,
             key: (attr.dev, attr.ino),
             place: biased::RwLock::new(Place { parent, name: Arc::from(name) }),
+            open_dirs: Arc::default(),
             attr: biased::RwLock::new(translate(fs, attr)),
             held: Mutex::new(Weak::new()),
             target: Mutex::default(),
@@ -116,19 +106,18 @@ impl Node {
                     Err(_) => return Arc::default(),
                 }
             }
-            let key = (self.key.0, self.key.1, self.kind);
-            let mut all = ATTACHED.lock();
-            if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
-                return known;
-            }
-            let new = Arc::new(Attached { list: Attachments::default(), _object: object });
-            if all.len() >= 1024 && all.len().is_power_of_two() {
-                all.retain(|_, known| known.strong_count() != 0);
-            }
-            all.insert(key, Arc::downgrade(&new));
-            new
+            self.fs.home.attached((self.key.0, self.key.1, self.kind), object)
         });
-        &attached.list
+        attached.list()
+    }
+
+    fn fds(&self) -> &FdCache {
+        &self.fs.home.fds
+    }
+
+    /// Somebody has the directory open.
+    pub fn is_open_dir(&self) -> bool {
+        self.open_dirs.load(Ordering::Acquire) != 0
     }
 
     pub fn is_dir(&self) -> bool {
@@ -167,7 +156,7 @@ impl Node {
         }
         if self.is_dir() && known.btime != a.btime {
             // Another directory has the number now: what is open is the old one.
-            cache().remove(self.id);
+            self.fds().remove(self.id);
         }
         // Both at once: who reads the text of a link keeps it only with the attributes that it read it under.
         let mut target = self.target.lock();
@@ -198,7 +187,7 @@ impl Node {
                 match named.and_then(|a| if self.is(&a) { Ok(a) } else { Err(Errno::ESTALE) }) {
                     // A directory that is in use without a name.
                     Err(Errno::ENOENT | Errno::ESTALE) if self.is_dir() => {
-                        let fd = cache().get(self.id).ok_or(Errno::ENOENT)?;
+                        let fd = self.fds().get(self.id).ok_or(Errno::ENOENT)?;
                         host::stat(&*fd).ok().filter(|a| self.is(a)).ok_or(Errno::ENOENT)?
                     }
                     a => a?,
@@ -218,7 +207,7 @@ impl Node {
         let mut at: Option<Arc<Node>> = None;
         let base = loop {
             let n: &Node = at.as_deref().unwrap_or(self);
-            if let Some(fd) = cache().get(n.id) {
+            if let Some(fd) = self.fds().get(n.id) {
                 break fd;
             }
             let Some((parent, name)) = n.place() else { break self.fs.root_fd.clone() };
@@ -254,7 +243,7 @@ impl Node {
             }
         }
         match Arc::try_unwrap(fd) {
-            Ok(fd) => Ok(cache().put(self.id, fd)),
+            Ok(fd) => Ok(self.fds().put(self.id, fd)),
             Err(fd) => Ok(fd),
         }
     }
@@ -276,10 +265,26 @@ impl Node {
 
     /// A read-only descriptor of a regular file in an exclusive tree, cached.
     pub fn read_fd(&self) -> Result<Arc<OwnedFd>> {
-        if let Some(fd) = cache().get(self.id) {
+        if let Some(fd) = self.fds().get(self.id) {
             return Ok(fd);
         }
-        Ok(cache().put(self.id, self.open(Access::Read)?))
+        Ok(self.fds().put(self.id, self.open(Access::Read)?))
+    }
+}
+
+/// Counts one open file of a directory.
+pub(crate) struct OpenDir(Arc<AtomicUsize>);
+
+impl OpenDir {
+    pub fn new(node: &Node) -> OpenDir {
+        node.open_dirs.fetch_add(1, Ordering::AcqRel);
+        OpenDir(node.open_dirs.clone())
+    }
+}
+
+impl Drop for OpenDir {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -296,7 +301,7 @@ fn translate(fs: &HostFs, a: Attr) -> Attr {
 impl Drop for Node {
     /// Lets go of the chain of parents one by one: trees may be deeper than our stack.
     fn drop(&mut self) {
-        cache().remove(self.id);
+        self.fds().remove(self.id);
         let mut next = self.place.get_mut().parent.take();
         while let Some(p) = next {
             next = Arc::into_inner(p).and_then(|mut n| n.place.get_mut().parent.take());

@@ -1,7 +1,8 @@
 //! Imported descriptors that are not regular files: pipes, sockets, terminals,
 //! devices.
 
-use crate::poller::{self, Watch};
+use crate::files::HostFiles;
+use crate::poller::Watch;
 use abi::{Errno, Result, Signal};
 use hostsys::fs::{self as host, TtyArg};
 use std::any::Any;
@@ -20,9 +21,9 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub fn new(fd: OwnedFd, name: String) -> Result<Stream> {
+    pub fn new(home: &HostFiles, fd: OwnedFd, name: String) -> Result<Stream> {
         let queue = WaitQueue::new();
-        let watch = match poller::watch(&fd, &queue) {
+        let watch = match home.poller().and_then(|p| p.watch(&fd, &queue)) {
             Ok(w) => Some(w),
             Err(Errno::EPERM) => None,
             Err(e) => return Err(e),

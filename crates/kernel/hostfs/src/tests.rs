@@ -1,6 +1,6 @@
 //! Host trees and imported streams, in a temporary directory.
 
-use crate::{HostFs, Importer, import};
+use crate::{HostFiles, HostFs, Importer};
 use abi::{Errno, Result};
 use std::fs;
 use std::io::Write;
@@ -39,8 +39,12 @@ impl Drop for Tmp {
 }
 
 fn context(dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
+    context_of(&HostFiles::new(), dir, exclusive)
+}
+
+fn context_of(home: &Arc<HostFiles>, dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
     let fd: OwnedFd = fs::File::open(dir).unwrap().into();
-    let fs = HostFs::new(fd, exclusive).unwrap();
+    let fs = HostFs::new(home, fd, exclusive).unwrap();
     FsContext::new(MountNs::new(Mount::of(fs, MountFlags::empty(), b"host")))
 }
 
@@ -80,7 +84,8 @@ fn files_read_often_are_mapped() {
     let t = Tmp::new("mapped");
     let data: Vec<u8> = (0..30_000_u32).map(|i| (i / 7) as u8).collect();
     fs::write(t.0.join("f"), &data).unwrap();
-    let c = context(&t.0, true);
+    let home = HostFiles::new();
+    let c = context_of(&home, &t.0, true);
     let f = open(&c, "/f", 0).unwrap();
     let read = |off: usize, len: usize| {
         let mut b = vec![1; len];
@@ -108,7 +113,8 @@ fn files_read_often_are_mapped() {
     assert_eq!(read(8192, 100), b"");
     assert_eq!(read(4990, 100), data[4990..5000]);
     // Whoever does not read any more loses the mapping.
-    while crate::release_idle() {}
+    assert!(home.release_idle());
+    assert!(!home.release_idle() && !HostFiles::new().release_idle());
 }
 
 #[test]
@@ -154,7 +160,8 @@ fn a_swapped_link_is_not_followed() {
 #[test]
 fn pipes_do_not_block_and_notify() {
     let (r, mut w) = std::io::pipe().unwrap();
-    let f = import(OwnedFd::from(r), 0, 0).unwrap();
+    let home = HostFiles::new();
+    let f = Importer::new(&home).import(OwnedFd::from(r), 0, 0).unwrap();
     let mut b = [0; 8];
     assert_eq!(f.ops.read(&plain(), &f, &mut b, 0), Err(Errno::EAGAIN));
     let waiter = Waiter::new();
@@ -175,11 +182,12 @@ fn descriptors_of_one_file_share_its_position() {
     let out = fs::File::create(t.0.join("out")).unwrap();
     let again = out.try_clone().unwrap();
     let third = out.try_clone().unwrap();
-    let mut importer = Importer::default();
+    let home = HostFiles::new();
+    let mut importer = Importer::new(&home);
     let a = importer.import(out.into(), 0, 0).unwrap();
     let b = importer.import(again.into(), 0, 0).unwrap();
     assert!(Arc::ptr_eq(&a, &b));
     // Those of another process are another open file, wherever its position is.
-    let c = Importer::default().import(third.into(), 0, 0).unwrap();
+    let c = Importer::new(&home).import(third.into(), 0, 0).unwrap();
     assert!(!Arc::ptr_eq(&a, &c));
 }

@@ -2,9 +2,9 @@
 //!
 //! Only files of exclusive trees: their size is known for good, and what is read through a mapping is what the host's page
 //! cache holds, as with a read. A mapping costs more than some reads, so it is made for a file that has been read more
-//! than once; and it counts as our memory, so there are few, and those that nobody uses go ([`release_idle`]).
+//! than once; and it counts as our memory, so there are few, and those that nobody uses go ([`Views::release_idle`]).
 //!
-//! Locks: `VIEWS`, a node's own; both are leaves, and none is held while the other is taken.
+//! Locks: the list, a node's own; both are leaves, and none is held while the other is taken.
 
 use crate::fs::Mode;
 use crate::node::Node;
@@ -26,15 +26,16 @@ const MAX_COUNT: usize = 128;
 /// So many reads: the file cannot be mapped.
 const NEVER: u32 = 1 << 31;
 
-/// Nodes with a mapping, and its length; the last one was mapped last.
-static VIEWS: Mutex<Vec<(Weak<Node>, usize)>> = Mutex::new(Vec::new());
+/// Nodes of a kernel with a mapping, and its length; the last one was mapped last.
+#[derive(Default)]
+pub(crate) struct Views(Mutex<Vec<(Weak<Node>, usize)>>);
 
 /// The mapping of a node, and what speaks for having one.
 #[derive(Default)]
 pub(crate) struct View {
     reads: AtomicU32,
     bytes: AtomicU64,
-    /// Since [`release_idle`] looked last.
+    /// Since [`Views::release_idle`] looked last.
     used: AtomicBool,
     map: RwLock<Option<FileView>>,
 }
@@ -100,7 +101,7 @@ impl View {
         let len = new.size();
         self.used.store(true, Relaxed);
         *self.map.write() = Some(new);
-        make_room(node, len);
+        node.fs.home.views.make_room(node, len);
         true
     }
 
@@ -113,37 +114,39 @@ impl View {
     }
 }
 
-/// Notes a new mapping of `node`; the oldest ones that are too many go.
-fn make_room(node: &Node, len: usize) {
-    let mut gone = Vec::new();
-    let mut views = VIEWS.lock();
-    views.retain(|(n, _)| n.strong_count() != 0 && !n.ptr_eq(&node.me));
-    views.push((node.me.clone(), len));
-    let mut bytes: usize = views.iter().map(|(_, len)| len).sum();
-    while bytes > MAX_BYTES || views.len() > MAX_COUNT {
-        let (old, len) = views.remove(0);
-        bytes -= len;
-        gone.push(old);
+impl Views {
+    /// Notes a new mapping of `node`; the oldest ones that are too many go.
+    fn make_room(&self, node: &Node, len: usize) {
+        let mut gone = Vec::new();
+        let mut views = self.0.lock();
+        views.retain(|(n, _)| n.strong_count() != 0 && !n.ptr_eq(&node.me));
+        views.push((node.me.clone(), len));
+        let mut bytes: usize = views.iter().map(|(_, len)| len).sum();
+        while bytes > MAX_BYTES || views.len() > MAX_COUNT {
+            let (old, len) = views.remove(0);
+            bytes -= len;
+            gone.push(old);
+        }
+        drop(views);
+        for node in gone.iter().filter_map(Weak::upgrade) {
+            node.view.forget();
+        }
     }
-    drop(views);
-    for node in gone.iter().filter_map(Weak::upgrade) {
-        node.view.forget();
-    }
-}
 
-/// Unmaps the files that have not been read since it was called last. True when some are still mapped.
-pub fn release_idle() -> bool {
-    // Nodes are dropped without the lock.
-    let mut seen = Vec::new();
-    let mut views = VIEWS.lock();
-    views.retain(|(node, _)| {
-        let Some(node) = node.upgrade() else { return false };
-        let used = node.view.used.swap(false, Relaxed);
-        seen.push((node, used));
-        used
-    });
-    let some = !views.is_empty();
-    drop(views);
-    seen.iter().filter(|(_, used)| !used).for_each(|(node, _)| node.view.forget());
-    some
+    /// Unmaps the files that have not been read since it was called last. True when some are still mapped.
+    pub fn release_idle(&self) -> bool {
+        // Nodes are dropped without the lock.
+        let mut seen = Vec::new();
+        let mut views = self.0.lock();
+        views.retain(|(node, _)| {
+            let Some(node) = node.upgrade() else { return false };
+            let used = node.view.used.swap(false, Relaxed);
+            seen.push((node, used));
+            used
+        });
+        let some = !views.is_empty();
+        drop(views);
+        seen.iter().filter(|(_, used)| !used).for_each(|(node, _)| node.view.forget());
+        some
+    }
 }

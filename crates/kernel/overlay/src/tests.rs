@@ -30,7 +30,7 @@ fn env(name: &str) -> Env {
     fs::write(dir.join("big"), vec![5; 3 << 20]).unwrap();
     std::os::unix::fs::symlink("d/f", dir.join("sym")).unwrap();
     let fd: OwnedFd = fs::File::open(&dir).unwrap().into();
-    let lower = HostFs::new(fd, true).unwrap();
+    let lower = HostFs::new(&hostfs::HostFiles::new(), fd, true).unwrap();
     let fs = crate::new(&tmpfs::MemFiles::new(None), lower).unwrap();
     Env { dir, fs: FsContext::new(MountNs::new(Mount::of(fs, MountFlags::empty(), b"overlay"))) }
 }

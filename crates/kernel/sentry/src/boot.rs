@@ -6,6 +6,7 @@ use crate::pod::Pod;
 use crate::running::OnReady;
 use crate::{mounts, settings, wire};
 use abi::Errno;
+use hostfs::Importer;
 use mm::{MemoryMap, Mm};
 use platform::Platform;
 use ranked::Mutex;
@@ -54,7 +55,7 @@ pub fn run(
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
     let (kernel, calls) = wire::kernel(&spec, platform, memory, limits);
-    let control = container(&kernel, kernel.first.clone(), &spec, fds, Arc::default())?;
+    let control = container(&kernel, kernel.first.clone(), &spec, fds, Pod::new())?;
     let console = control.console.clone();
     on_ready(control);
     let status = kernel.wait_finished();
@@ -93,7 +94,7 @@ pub(crate) fn container(
     mut fds: Fds,
     pod: Arc<Pod>,
 ) -> Result<Arc<Control>, StartError> {
-    let fs = mounts::build(kernel, &container, spec, &mut fds)?;
+    let fs = mounts::build(kernel, &container, &pod.host_files, spec, &mut fds)?;
     *container.root_fs.lock() = Some(fs.clone());
     if let Some(limit) = spec.pids_limit {
         container.task_limit.store(limit.into(), Ordering::Relaxed);
@@ -108,7 +109,7 @@ pub(crate) fn container(
     let view = fs.view();
     let mut c =
         new_process(kernel, &container, &spec.process, &FdTable::new(kernel.vfs.quotas.files.clone()), fs)?;
-    match set_up(&mut c, spec, &mut fds) {
+    match set_up(&mut c, spec, &mut fds, Importer::new(&pod.host_files)) {
         Ok(console) => {
             container.set_first(c.task.tgid());
             pod.insert(&spec.id, &container);
@@ -130,9 +131,13 @@ pub(crate) fn container(
 }
 
 /// Gives the first process its descriptors, its place and its program.
-fn set_up(c: &mut Current, spec: &SandboxSpec, fds: &mut Fds) -> Result<Option<Arc<Console>>, StartError> {
+fn set_up(
+    c: &mut Current,
+    spec: &SandboxSpec,
+    fds: &mut Fds,
+    mut importer: Importer,
+) -> Result<Option<Arc<Console>>, StartError> {
     let p = &spec.process;
-    let mut importer = hostfs::Importer::default();
     let console = match spec.console {
         Some(i) => {
             let console = Console::open(c, fds.take(i)?, spec.console_size)?;

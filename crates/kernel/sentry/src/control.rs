@@ -75,6 +75,10 @@ impl Running for Control {
         self.kernel.bound_tasks(mappings);
     }
 
+    fn release_idle_files(&self) -> bool {
+        self.pod.host_files.release_idle()
+    }
+
     fn memory(&self) -> u64 {
         self.container.limits().memory()
     }
@@ -139,7 +143,7 @@ impl Running for Control {
             let console = match stdio {
                 Stdio::Terminal(host, size) => Some(Console::open(c, host, size)?),
                 Stdio::Files(files) => {
-                    let mut importer = hostfs::Importer::default();
+                    let mut importer = hostfs::Importer::new(&self.pod.host_files);
                     for (fd, file) in files.into_iter().enumerate() {
                         let file = importer
                             .import(file, process.uid, process.gid)

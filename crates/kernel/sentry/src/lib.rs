@@ -15,5 +15,4 @@ mod settings;
 mod wire;
 
 pub use boot::run;
-pub use hostfs::release_idle as release_idle_files;
 pub use running::{Executed, OnReady, Running, Stdio};

@@ -3,6 +3,7 @@
 use crate::boot::{Fds, other, text};
 use crate::{copy_up, nodes};
 use abi::Errno;
+use hostfs::HostFiles;
 use spec::{Atime, FILE_ENTRY, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
 use std::sync::Arc;
 use task::{Container, Kernel};
@@ -18,17 +19,18 @@ type FsRef = Arc<dyn FileSystem>;
 pub(crate) fn build(
     kernel: &Arc<Kernel>,
     container: &Arc<Container>,
+    files: &Arc<HostFiles>,
     spec: &SandboxSpec,
     fds: &mut Fds,
 ) -> Result<Arc<FsContext>, StartError> {
-    let host = host_tree(fds, spec.root.fd, spec.root.overlay)
+    let host = host_tree(files, fds, spec.root.fd, spec.root.overlay)
         .map_err(|e| other(format!("root file system: {e}")))?;
     let root =
         over(kernel, host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
     let ns = MountNs::new(Mount::of(root, MountFlags::RELATIME, b"none"));
     let fs = FsContext::new(ns);
     for m in &spec.mounts {
-        add(kernel, container, &fs.view(), m, fds)
+        add(kernel, container, &fs.view(), m, files, fds)
             .map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
     }
     nodes::make(&Internal::new(&kernel.vfs), &fs.view(), &spec.devices)?;
@@ -51,10 +53,10 @@ pub(crate) fn build(
     Ok(fs)
 }
 
-fn host_tree(fds: &mut Fds, index: usize, how: Overlay) -> Result<FsRef, StartError> {
+fn host_tree(files: &Arc<HostFiles>, fds: &mut Fds, index: usize, how: Overlay) -> Result<FsRef, StartError> {
     let fd = fds.take(index)?;
     // Under an overlay nobody changes the tree: everything about it is cached for good.
-    hostfs::HostFs::new(fd, how != Overlay::None).map(|f| f as FsRef).map_err(|e| other(text(e)))
+    hostfs::HostFs::new(files, fd, how != Overlay::None).map(|f| f as FsRef).map_err(|e| other(text(e)))
 }
 
 fn over(kernel: &Kernel, lower: FsRef, how: Overlay) -> Result<FsRef, Errno> {
@@ -84,6 +86,7 @@ fn add(
     container: &Container,
     view: &FsView,
     m: &MountSpec,
+    files: &Arc<HostFiles>,
     fds: &mut Fds,
 ) -> Result<(), StartError> {
     let fail = |e: Errno| other(text(e));
@@ -91,7 +94,7 @@ fn add(
     let (sb, root) = match m.fstype.as_str() {
         "bind" => {
             let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
-            let fs = over(kernel, host_tree(fds, index, m.overlay)?, m.overlay).map_err(fail)?;
+            let fs = over(kernel, host_tree(files, fds, index, m.overlay)?, m.overlay).map_err(fail)?;
             let top = if m.source_is_file { format!("/{FILE_ENTRY}") } else { String::new() };
             let sb = SuperBlock::part(fs, m.host_root.as_bytes(), top.as_bytes());
             let root = if m.source_is_file { file_entry(cx, &sb).map_err(fail)? } else { sb.root.clone() };

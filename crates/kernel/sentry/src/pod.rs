@@ -1,24 +1,33 @@
-//! The containers of a sandbox by their names.
+//! The containers of a sandbox by their names, and the files of the host that they use.
 
+use hostfs::HostFiles;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use task::Container;
 
 /// Who is in the sandbox.
-#[derive(Default)]
-pub(crate) struct Pod(Mutex<BTreeMap<String, Weak<Container>>>);
+pub(crate) struct Pod {
+    containers: Mutex<BTreeMap<String, Weak<Container>>>,
+    /// Trees and streams of the host.
+    pub(crate) host_files: Arc<HostFiles>,
+}
 
 impl Pod {
+    /// Without containers.
+    pub(crate) fn new() -> Arc<Pod> {
+        Arc::new(Pod { containers: Mutex::default(), host_files: HostFiles::new() })
+    }
+
     /// Remembers a container for as long as it is there.
     pub(crate) fn insert(&self, id: &str, container: &Arc<Container>) {
-        let mut all = self.0.lock();
+        let mut all = self.containers.lock();
         all.retain(|_, known| known.strong_count() > 0);
         all.insert(id.into(), Arc::downgrade(container));
     }
 
     /// The container of that name.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Container>> {
-        self.0.lock().get(id).and_then(Weak::upgrade)
+        self.containers.lock().get(id).and_then(Weak::upgrade)
     }
 }

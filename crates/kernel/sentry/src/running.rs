@@ -20,6 +20,8 @@ pub trait Running: Send + Sync {
     fn processes(&self) -> Vec<ProcessInfo>;
     /// Says how many mappings the host lets the sentry have, which bounds the number of guest threads.
     fn bound_tasks(&self, mappings: u64);
+    /// Unmaps files of the image that nobody has read since it was called last; true when some are still mapped.
+    fn release_idle_files(&self) -> bool;
     /// How much memory there is for the container, in bytes.
     fn memory(&self) -> u64;
     /// Whether system calls are logged from now on.

@@ -77,7 +77,6 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
         Err(message) => return failed(&channel, other(message)),
     };
 
-    keep_heap_small()?;
     let weigh = |total| score.and_then(|score| score.follow(weighed, total));
     let channel = Arc::new(channel);
     let first = channel.clone();
@@ -92,7 +91,9 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
         }
         let window = window.map_or(Ok(()), |window| window.watch(kernel.clone()));
         let listening = listener.map_or(Ok(()), |listener| control::listen(listener, kernel.clone()));
-        if let Err(error) = window.and(listening).and_then(|()| control::serve_first(first, kernel)) {
+        let heap = keep_heap_small(kernel.clone());
+        if let Err(error) = window.and(listening).and(heap).and_then(|()| control::serve_first(first, kernel))
+        {
             log::error!("control threads: {error}");
             std::process::abort();
         }
@@ -114,7 +115,7 @@ fn failed(channel: &Channel, error: StartError) -> io::Result<i32> {
 }
 
 /// Gives free memory and unused mappings of files back from time to time. The thread sleeps in between for as long as nothing was freed.
-fn keep_heap_small() -> io::Result<()> {
+fn keep_heap_small(kernel: Arc<dyn Running>) -> io::Result<()> {
     let (shortest, longest) = (Duration::from_secs(2), Duration::from_secs(64));
     let run = move || {
         let mut pause = shortest;
@@ -123,7 +124,7 @@ fn keep_heap_small() -> io::Result<()> {
         hostsys::image::forget_start();
         loop {
             std::thread::sleep(pause);
-            let mapped = sentry::release_idle_files();
+            let mapped = kernel.release_idle_files();
             let busy = hostsys::heap::trim() > HEAP_SLACK || mapped;
             pause = if busy { shortest } else { (pause * 2).min(longest) };
         }

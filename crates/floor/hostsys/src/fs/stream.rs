@@ -156,6 +156,15 @@ impl Readiness {
         let _ = rustix::event::epoll::delete(&self.0, fd);
     }
 
+    /// An event of `token` for [`Bell::ring`].
+    pub fn bell(&self, token: u64) -> Result<Bell> {
+        use rustix::event::{EventfdFlags, epoll, eventfd};
+        let bell = Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(err)?);
+        // An eventfd is always writable: that would be an event at once.
+        epoll::add(&self.0, &bell.0, epoll::EventData::new_u64(token), epoll::EventFlags::IN).map_err(err)?;
+        Ok(bell)
+    }
+
     /// Waits for events; gives (token, poll events) pairs.
     pub fn wait(&self) -> Vec<(u64, u32)> {
         use rustix::event::epoll;
@@ -164,5 +173,15 @@ impl Readiness {
             Ok(_) => buf.iter().map(|e| ({ e.data }.u64(), { e.flags }.bits())).collect(),
             Err(_) => Vec::new(),
         }
+    }
+}
+
+/// Wakes the thread in [`Readiness::wait`].
+pub struct Bell(OwnedFd);
+
+impl Bell {
+    /// Has it return with the bell's token.
+    pub fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }

@@ -1,0 +1,90 @@
+//! What the trees and streams of the host of one kernel share.
+//!
+//! Locks are leaves.
+
+use crate::fd_cache::FdCache;
+use crate::poller::Poller;
+use crate::views::Views;
+use abi::Result;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use vfs::attach::Attachments;
+
+/// Host device and inode number of an object, and its kind.
+type Key = (u64, u64, u32);
+
+/// Attachments, and for a FIFO or a socket the object itself: while they are known by its number, the host must not give
+/// that number to another one, which may be another container's.
+#[derive(Default)]
+pub(crate) struct Attached {
+    list: Attachments,
+    _object: Option<OwnedFd>,
+}
+
+impl Attached {
+    pub fn list(&self) -> &Attachments {
+        &self.list
+    }
+}
+
+/// The files of the host that a kernel uses: open descriptors, mappings, and the thread that watches streams.
+pub struct HostFiles {
+    pub(crate) fds: FdCache,
+    pub(crate) views: Views,
+    /// What hangs on host objects of shared trees: the containers of a sandbox may have the same directory in several
+    /// trees, and a socket or a lock of one is there for the others.
+    attached: Mutex<BTreeMap<Key, Weak<Attached>>>,
+    poller: Mutex<Option<Arc<Poller>>>,
+    /// Device number of imported files.
+    pub(crate) imported_dev: u64,
+    next_node: AtomicU64,
+}
+
+impl HostFiles {
+    /// Without any tree.
+    pub fn new() -> Arc<HostFiles> {
+        Arc::new(HostFiles {
+            fds: FdCache::default(),
+            views: Views::default(),
+            attached: Mutex::default(),
+            poller: Mutex::default(),
+            imported_dev: vfs::inode::new_dev(),
+            next_node: AtomicU64::new(1),
+        })
+    }
+
+    /// Unmaps the files that have not been read since it was called last. True when some are still mapped.
+    pub fn release_idle(&self) -> bool {
+        self.views.release_idle()
+    }
+
+    pub(crate) fn next_node(&self) -> u64 {
+        self.next_node.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What hangs on an object, which stays open as long as something does.
+    pub(crate) fn attached(&self, key: Key, object: Option<OwnedFd>) -> Arc<Attached> {
+        let mut all = self.attached.lock();
+        if let Some(known) = all.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        let new = Arc::new(Attached { list: Attachments::default(), _object: object });
+        if all.len() >= 1024 && all.len().is_power_of_two() {
+            all.retain(|_, known| known.strong_count() != 0);
+        }
+        all.insert(key, Arc::downgrade(&new));
+        new
+    }
+
+    /// The thread that watches descriptors, started with the first use.
+    pub(crate) fn poller(&self) -> Result<Arc<Poller>> {
+        let mut poller = self.poller.lock();
+        match &*poller {
+            Some(known) => Ok(known.clone()),
+            None => Ok(poller.insert(Poller::start()?).clone()),
+        }
+    }
+}
