@@ -40,7 +40,7 @@ impl FileOps for Device {
     fn position_is_fixed(&self) -> bool {
         true
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         Events::READABLE | Events::WRITABLE
     }
     fn map(&self, _cx: &dyn Caller, _file: &OpenFile, _req: &MapRequest) -> Result<Mapping> {

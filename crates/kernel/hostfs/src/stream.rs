@@ -61,13 +61,13 @@ impl FileOps for Stream {
     fn message_like(&self) -> bool {
         false
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         if self.watch.is_none() {
             return Events::READABLE | Events::WRITABLE;
         }
         Events(host::poll_now(&*self.fd, 0x2fff))
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         self.watch.as_ref().map(|_| self.queue.clone())
     }
     fn ioctl(

@@ -169,7 +169,7 @@ fn pipes_do_not_block_and_notify() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         w.write_all(b"hi").unwrap();
     });
-    let q = f.ops.wait_queue().unwrap();
+    let q = f.ops.wait_queue(&plain()).unwrap();
     let n = waiter.wait_on(&q, Events::IN, None, || f.ops.read(&plain(), &f, &mut b, 0).ok());
     assert_eq!(n, Ok(2));
     t.join().unwrap();

@@ -20,11 +20,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Most operations of all contexts of the sandbox (fs.aio-max-nr).
 pub const MAX_TOTAL: u64 = 65536;
-static TOTAL: AtomicU64 = AtomicU64::new(0);
 
-/// Operations reserved by all contexts (fs.aio-nr).
-pub fn total() -> u64 {
-    TOTAL.load(Ordering::Relaxed)
+/// Operations reserved by all contexts of a kernel.
+#[derive(Default)]
+pub struct Operations(AtomicU64);
+
+impl Operations {
+    /// How many (fs.aio-nr).
+    pub fn total(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// `struct io_event`.
@@ -122,30 +127,30 @@ pub struct AioContext {
     _charge: Charge,
 }
 
-/// Operations taken from [`TOTAL`].
-struct Reserved(u64);
+/// Operations of one context.
+struct Reserved(Arc<Operations>, u64);
 
 impl Reserved {
-    fn new(n: u64) -> Result<Reserved> {
+    fn new(all: &Arc<Operations>, n: u64) -> Result<Reserved> {
         let add = |old: u64| old.checked_add(n).filter(|n| *n <= MAX_TOTAL);
-        let done = TOTAL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        done.map(|_| Reserved(n)).map_err(|_| Errno::EAGAIN)
+        let done = all.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        done.map(|_| Reserved(all.clone(), n)).map_err(|_| Errno::EAGAIN)
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        TOTAL.fetch_sub(self.0, Ordering::Relaxed);
+        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
 impl AioContext {
     /// One for `max` operations whose ring is a file of [`ring_size`] bytes that cannot shrink; EAGAIN when there are too
     /// many contexts or operations in all.
-    pub fn new(cx: &dyn Caller, max: u32, ring: impl AsFd) -> Result<Arc<AioContext>> {
+    pub fn new(cx: &dyn Caller, all: &Arc<Operations>, max: u32, ring: impl AsFd) -> Result<Arc<AioContext>> {
         let user = cx.quotas().account(cx.creds().uid);
         let charge = user.charge(Kind::AioContexts, 1).ok_or(Errno::EAGAIN)?;
-        let reserved = Reserved::new(max.into())?;
+        let reserved = Reserved::new(all, max.into())?;
         Ok(Arc::new(AioContext {
             max,
             ring: Ring::new(ring, ring_size(max))?,
@@ -215,7 +220,9 @@ mod tests {
     fn a_program_shares_the_ring() {
         let cx = TestCaller::with_caps(0);
         let fd = hostsys::memfd::create(c"ring", ring_size(4), false).unwrap();
-        let c = AioContext::new(&cx, 4, &fd).unwrap();
+        let all = Arc::default();
+        let c = AioContext::new(&cx, &all, 4, &fd).unwrap();
+        assert_eq!(all.total(), 4);
         let guest = SharedMapping::new(&fd, 0, ring_size(4) as usize).unwrap();
         assert_eq!(guest.word(MAGIC.0).load(Ordering::Relaxed), MAGIC.1);
         let now = Some(Instant::now());
@@ -240,5 +247,7 @@ mod tests {
             assert!(c.take(&cx, 0, 1000, now).unwrap().len() < 1000);
         }
         assert_eq!(c.take(&cx, 1, 9, now), Ok(vec![]));
+        drop(c);
+        assert_eq!(all.total(), 0);
     }
 }

@@ -75,7 +75,7 @@ impl FileOps for EventFd {
     fn writes_all(&self) -> bool {
         false
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         let c = *self.count.lock();
         let mut e = Events::NONE;
         if c > 0 {
@@ -89,7 +89,7 @@ impl FileOps for EventFd {
         }
         e
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.queue.clone())
     }
     fn fdinfo(&self) -> String {
@@ -114,13 +114,13 @@ mod tests {
             assert_eq!(f.ops.write(&cx, &f, &3u64.to_ne_bytes(), 0), Ok(8));
             let mut b = [0; 8];
             for r in reads {
-                assert_eq!(f.ops.poll(&f), Events::IN | Events::OUT);
+                assert_eq!(f.ops.poll(&cx, &f), Events::IN | Events::OUT);
                 assert_eq!(f.ops.read(&cx, &f, &mut b, 0), Ok(8));
                 assert_eq!(u64::from_ne_bytes(b), r);
             }
             assert_eq!(f.ops.read(&cx, &f, &mut b, 0), Err(Errno::EAGAIN));
             assert_eq!(f.ops.write(&cx, &f, &(u64::MAX - 1).to_ne_bytes(), 0), Ok(8));
-            assert_eq!(f.ops.poll(&f), Events::IN);
+            assert_eq!(f.ops.poll(&cx, &f), Events::IN);
             assert_eq!(f.ops.write(&cx, &f, &1u64.to_ne_bytes(), 0), Err(Errno::EAGAIN));
             assert_eq!(f.ops.write(&cx, &f, &u64::MAX.to_ne_bytes(), 0), Err(Errno::EINVAL));
             assert_eq!(f.ops.write(&cx, &f, &[0; 7], 0), Err(Errno::EINVAL));

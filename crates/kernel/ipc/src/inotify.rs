@@ -213,14 +213,14 @@ impl FileOps for Inotify {
         }
         if done == 0 { Err(Errno::EAGAIN) } else { Ok(done) }
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         if self.state.lock().events.is_empty() { Events::NONE } else { Events::READABLE }
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.queue.clone())
     }
-    fn fasync(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
-        self.wait_queue()
+    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue(cx)
     }
     fn ioctl(
         &self,

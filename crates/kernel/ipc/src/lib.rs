@@ -1,5 +1,4 @@
-//! Pipes, event and timer descriptors, readiness (poll, select, epoll), and the
-//! timer service that everything with a deadline uses.
+//! Pipes, event and timer descriptors, and readiness (poll, select, epoll).
 //!
 //! Neighbours: files implement `vfs::FileOps`; the calling task is seen through
 //! `vfs::Caller`; readiness goes through `wait::WaitQueue`. System calls live in
@@ -15,5 +14,4 @@ pub mod inotify;
 pub mod pipe;
 pub mod poll;
 pub mod signalfd;
-pub mod timer;
 pub mod timerfd;

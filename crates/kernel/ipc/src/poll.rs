@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 use std::time::Instant;
-use vfs::OpenFile;
-use wait::{Events, Stop, Subscription, Waiter};
+use vfs::{Caller, OpenFile};
+use wait::{Events, Stop, Subscription};
 
 /// One file to watch.
 pub struct Watch {
@@ -22,11 +22,11 @@ impl Watch {
     }
 }
 
-fn check(watches: &mut [Watch]) -> usize {
+fn check(cx: &dyn Caller, watches: &mut [Watch]) -> usize {
     let mut n = 0;
     for w in watches {
         w.revents = match &w.file {
-            Some(f) => f.ops.poll(f).intersect(w.events),
+            Some(f) => f.ops.poll(cx, f).intersect(w.events),
             None => Events::NONE,
         };
         n += !w.revents.is_empty() as usize;
@@ -36,27 +36,28 @@ fn check(watches: &mut [Watch]) -> usize {
 
 /// Fills in `revents` and returns how many are not empty. Sleeps until one is, or the deadline
 /// has passed (then 0); with `None` without end. A deadline in the past only looks.
-pub fn poll(watches: &mut [Watch], waiter: &Arc<Waiter>, deadline: Option<Instant>) -> Result<usize, Stop> {
-    let n = check(watches);
+pub fn poll(cx: &dyn Caller, watches: &mut [Watch], deadline: Option<Instant>) -> Result<usize, Stop> {
+    let n = check(cx, watches);
     if n > 0 || deadline.is_some_and(|d| d <= Instant::now()) {
         return Ok(n);
     }
+    let waiter = cx.waiter();
     let _subs: Vec<Subscription> = watches
         .iter()
         .filter_map(|w| {
-            let q = w.file.as_ref()?.ops.wait_queue()?;
+            let q = w.file.as_ref()?.ops.wait_queue(cx)?;
             Some(q.subscribe(w.events, waiter.clone()))
         })
         .collect();
     loop {
-        let n = check(watches);
+        let n = check(cx, watches);
         if n > 0 {
             return Ok(n);
         }
         // After an interruption too: the signal may announce what is waited for.
         match waiter.sleep(deadline) {
             Ok(()) => {}
-            Err(stop) => match (check(watches), stop) {
+            Err(stop) => match (check(cx, watches), stop) {
                 (0, Stop::Interrupted) => return Err(stop),
                 (n, _) => return Ok(n),
             },
@@ -69,7 +70,6 @@ mod tests {
     use super::*;
     use crate::pipe::Pipe;
     use std::time::Duration;
-    use vfs::Caller;
     use vfs::testing::TestCaller;
 
     #[test]
@@ -82,13 +82,13 @@ mod tests {
             Watch::new(Some(r2), Events::IN),
         ];
         let soon = Some(Instant::now() + Duration::from_millis(2));
-        assert_eq!(poll(&mut ws, &cx.waiter(), soon), Ok(0));
+        assert_eq!(poll(&cx, &mut ws, soon), Ok(0));
         let t = std::thread::spawn(move || w.ops.write(&TestCaller::with_caps(0), &w, b"x", 0).unwrap());
-        assert_eq!(poll(&mut ws, &cx.waiter(), None), Ok(1));
+        assert_eq!(poll(&cx, &mut ws, None), Ok(1));
         assert!(ws[0].revents.intersects(Events::IN) && ws[2].revents.is_empty());
         t.join().unwrap();
         cx.waiter().set_interrupted(true);
         ws[0].file = None;
-        assert_eq!(poll(&mut ws, &cx.waiter(), None), Err(Stop::Interrupted));
+        assert_eq!(poll(&cx, &mut ws, None), Err(Stop::Interrupted));
     }
 }

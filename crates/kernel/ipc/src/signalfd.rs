@@ -1,40 +1,15 @@
 //! signalfd(2): pending signals as data.
 //!
-//! Which signals are pending is the reading thread's business, not the descriptor's:
-//! each sentry thread that serves a guest thread says who that is with [`bind_thread`].
+//! Which signals are pending is the calling thread's business, not the descriptor's: see `Caller::signals`.
 //! A checkpoint keeps the mask.
 
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use std::any::Any;
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::internal::InternalInode;
 use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
-
-/// The pending signals of a guest thread, its process's included.
-pub trait SignalSource: Send + Sync {
-    /// Takes the next pending signal of `mask`.
-    fn dequeue(&self, mask: SigSet) -> Option<SigInfo>;
-    /// Which signals of `mask` are pending.
-    fn peek(&self, mask: SigSet) -> SigSet;
-    /// Notified with READABLE when a signal becomes pending.
-    fn wait_queue(&self) -> WaitQueue;
-}
-
-thread_local! {
-    static CURRENT: RefCell<Option<Arc<dyn SignalSource>>> = const { RefCell::new(None) };
-}
-
-/// Says whose signals this sentry thread reads. `None` at the thread's end.
-pub fn bind_thread(source: Option<Arc<dyn SignalSource>>) {
-    CURRENT.set(source);
-}
-
-fn current() -> Option<Arc<dyn SignalSource>> {
-    CURRENT.with_borrow(Clone::clone)
-}
 
 /// Size of `struct signalfd_siginfo`.
 const RECORD: usize = 128;
@@ -61,9 +36,9 @@ impl SignalFd {
     }
 
     /// signalfd4(2) with an existing descriptor: a new mask.
-    pub fn set_mask(&self, mask: SigSet) {
+    pub fn set_mask(&self, cx: &dyn Caller, mask: SigSet) {
         self.mask.store(mask.minus(SigSet::UNBLOCKABLE).0, Ordering::SeqCst);
-        if let Some(s) = current() {
+        if let Some(s) = cx.signals() {
             s.wait_queue().notify(Events::READABLE);
         }
     }
@@ -123,11 +98,11 @@ impl FileOps for SignalFd {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+    fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
         if buf.len() < RECORD {
             return Err(Errno::EINVAL);
         }
-        let source = current().ok_or(Errno::EAGAIN)?;
+        let source = cx.signals().ok_or(Errno::EAGAIN)?;
         let mut done = 0;
         for slot in buf.chunks_exact_mut(RECORD) {
             let Some(i) = source.dequeue(self.mask()) else { break };
@@ -136,15 +111,15 @@ impl FileOps for SignalFd {
         }
         if done == 0 { Err(Errno::EAGAIN) } else { Ok(done) }
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
-        match current() {
+    fn poll(&self, cx: &dyn Caller, _file: &OpenFile) -> Events {
+        match cx.signals() {
             Some(s) if !s.peek(self.mask()).is_empty() => Events::IN,
             _ => Events::NONE,
         }
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
-        // A thread that is not bound has no signals: a queue that never fires.
-        Some(current().map(|s| s.wait_queue()).unwrap_or_default())
+    fn wait_queue(&self, cx: &dyn Caller) -> Option<WaitQueue> {
+        // Without signals: a queue that never fires.
+        Some(cx.signals().map(|s| s.wait_queue()).unwrap_or_default())
     }
     fn fdinfo(&self) -> String {
         format!("sigmask:\t{:016x}\n", self.mask().0)
@@ -158,6 +133,7 @@ impl FileOps for SignalFd {
 mod tests {
     use super::*;
     use parking_lot::Mutex;
+    use vfs::SignalSource;
     use vfs::testing::TestCaller;
 
     struct Fake(Mutex<Vec<SigInfo>>, WaitQueue);
@@ -179,19 +155,18 @@ mod tests {
 
     #[test]
     fn reads_the_threads_signals() {
-        let cx = TestCaller::with_caps(0);
+        let mut cx = TestCaller::with_caps(0);
         let f = SignalFd::create(SigSet::of(Signal::SIGUSR1), 0).unwrap();
         let mut buf = [0; 300];
         assert_eq!(f.ops.read(&cx, &f, &mut buf, 0), Err(Errno::EAGAIN));
         let src = Arc::new(Fake(Mutex::default(), WaitQueue::new()));
-        bind_thread(Some(src.clone()));
+        cx.signals = Some(src.clone());
         src.0.lock().push(SigInfo::user(Signal::SIGUSR2, 0, 5, 6));
-        assert_eq!(f.ops.poll(&f), Events::NONE);
+        assert_eq!(f.ops.poll(&cx, &f), Events::NONE);
         src.0.lock().push(SigInfo::queue(Signal::SIGUSR1, -1, 5, 6, 77));
-        assert_eq!(f.ops.poll(&f), Events::IN);
+        assert_eq!(f.ops.poll(&cx, &f), Events::IN);
         assert_eq!(f.ops.read(&cx, &f, &mut buf[..100], 0), Err(Errno::EINVAL));
         assert_eq!(f.ops.read(&cx, &f, &mut buf, 0), Ok(128));
         assert_eq!((buf[0], buf[12], buf[16], buf[44], buf[48]), (10, 5, 6, 77, 77));
-        bind_thread(None);
     }
 }

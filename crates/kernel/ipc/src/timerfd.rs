@@ -7,13 +7,13 @@
 //! A checkpoint keeps clock, setting and ticks.
 
 use crate::clock::Clock;
-use crate::timer::{TimerHandle, TimerService};
 use abi::time::{Itimerspec, Timespec};
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use vfs::internal::InternalInode;
+use vfs::timer::{TimerHandle, TimerService};
 use vfs::{Caller, Cap, FileOps, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
@@ -78,6 +78,7 @@ pub struct TimerFd {
     clock_id: i32,
     state: Mutex<State>,
     queue: WaitQueue,
+    timers: Arc<TimerService>,
     me: Weak<TimerFd>,
 }
 
@@ -97,6 +98,7 @@ impl TimerFd {
             clock_id,
             state: Mutex::default(),
             queue: WaitQueue::new(),
+            timers: cx.vfs().timers.clone(),
             me: me.clone(),
         });
         let keep = flags & libc::TFD_NONBLOCK;
@@ -143,7 +145,7 @@ impl TimerFd {
     fn arm(&self, s: &mut State) -> Option<TimerHandle> {
         let handle = s.schedule.next.map(|next| {
             let me = self.me.clone();
-            TimerService::global().schedule(self.clock.instant_of(next), move || {
+            self.timers.schedule(self.clock.instant_of(next), move || {
                 if let Some(t) = me.upgrade() {
                     t.expire();
                 }
@@ -189,12 +191,12 @@ impl FileOps for TimerFd {
         drop(stale);
         Ok(8)
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         let mut s = self.state.lock();
         s.ticks += s.schedule.advance(self.clock.now_ns());
         if s.ticks > 0 { Events::IN } else { Events::NONE }
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.queue.clone())
     }
     fn ioctl(
@@ -263,7 +265,7 @@ mod tests {
         let mut b = [0; 8];
         let n = cx
             .waiter()
-            .wait_on(&f.ops.wait_queue().unwrap(), Events::READABLE, None, || {
+            .wait_on(&f.ops.wait_queue(&cx).unwrap(), Events::READABLE, None, || {
                 f.ops.read(&cx, &f, &mut b, 0).ok()
             })
             .unwrap();

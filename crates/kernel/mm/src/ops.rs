@@ -3,7 +3,7 @@
 
 use crate::map::{DONT_FORK, MemoryMap, TRAMPOLINES, Vma, VmaKind};
 use crate::rewrite::Change;
-use crate::twins;
+use crate::spaces::AddressSpaces;
 use crate::undo::Undo;
 use crate::users::Users;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
@@ -11,7 +11,7 @@ use pid::Pid;
 use platform::{Action, AddressSpace, Context};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use vfs::{Caller, MapRequest, Mapping, OpenFile};
 
 /// Most mappings one address space may have (vm.max_map_count).
@@ -37,9 +37,6 @@ const KNOWN_FLAGS: i32 = libc::MAP_TYPE
     | 0x3f << 26;
 /// Not in libc.
 const MAP_ABOVE4G: i32 = 0x80;
-
-/// Shared anonymous mappings ever made.
-static SHARED_ANON: AtomicU64 = AtomicU64::new(1);
 
 /// Addresses that execve(2) sets up, for /proc/PID/{cmdline,environ,auxv,stat} and prctl(2).
 #[derive(Clone, Default)]
@@ -80,6 +77,8 @@ pub struct MapArgs {
 pub struct Mm {
     /// The platform's side.
     pub space: Arc<dyn AddressSpace>,
+    /// What it shares with the kernel's others.
+    pub(crate) all: Arc<AddressSpaces>,
     /// Held while the record and the host's mappings change together.
     pub(crate) ops: Mutex<(), { rank::MM_OPS }>,
     pub(crate) map: Mutex<MemoryMap, { rank::MM_MAP }>,
@@ -97,8 +96,9 @@ pub struct Mm {
 
 impl Mm {
     /// Wraps a new address space.
-    pub fn new(space: Arc<dyn AddressSpace>, map: MemoryMap) -> Arc<Mm> {
+    pub fn new(all: &Arc<AddressSpaces>, space: Arc<dyn AddressSpace>, map: MemoryMap) -> Arc<Mm> {
         Arc::new(Mm {
+            all: all.clone(),
             space,
             ops: Mutex::new(()),
             map: Mutex::new(map),
@@ -122,7 +122,7 @@ impl Mm {
         let all = (map.min, map.max);
         map.lock_future = false;
         map.update(all.0, all.1, |v| v.locked = false);
-        let mm = Mm::new(space, map);
+        let mm = Mm::new(&self.all, space, map);
         let image = self.image();
         mm.set_image(|i| *i = image);
         mm.dumpable.store(self.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -273,7 +273,7 @@ impl Mm {
         let text = libc::PROT_READ | libc::PROT_EXEC;
         let twin = match (&mapping, &a.file) {
             (Mapping::Host { .. }, Some(f)) if !shared && a.prot == text && self.map.lock().takes_twin() => {
-                twins::find(f, a.offset, len)
+                self.all.twins.find(f, a.offset, len)
             }
             _ => None,
         };
@@ -311,7 +311,7 @@ impl Mm {
             offset: a.offset,
             locked,
             kind: if shared && anonymous {
-                VmaKind::SharedAnon(SHARED_ANON.fetch_add(1, Ordering::Relaxed))
+                VmaKind::SharedAnon(self.all.next_shared())
             } else {
                 VmaKind::Normal
             },

@@ -5,7 +5,6 @@
 
 use crate::map::{TOUCHED, TRAMPOLINES, Vma, VmaKind};
 use crate::ops::Mm;
-use crate::twins;
 use abi::PAGE_SIZE;
 use platform::{Action, Context, REWRITE_AREA, Rewrite};
 
@@ -52,7 +51,7 @@ impl Mm {
     }
 
     /// Call sites have raised a first signal: has them rewritten for all processes, or notes them for later ones.
-    /// `all_see`: see [`twins`].
+    /// `all_see`: see [`crate::twins`].
     pub fn note_sites(&self, ctx: &mut dyn Context, sites: &[u64], all_see: bool) {
         for &rip in sites {
             let (file, offset) = {
@@ -72,11 +71,11 @@ impl Mm {
                     _ => continue,
                 }
             };
-            twins::note(ctx, &file, offset, all_see);
+            self.all.twins.note(ctx, &file, offset, all_see);
         }
     }
 
-    /// A part of a twin's mapping is about to change: see [`twins`]. The caller holds `ops`.
+    /// A part of a twin's mapping is about to change: see [`crate::twins`]. The caller holds `ops`.
     pub(crate) fn untwin(&self, ctx: &mut dyn Context, start: u64, end: u64, change: Change) {
         let mut m = self.map.lock();
         if m.twins.is_empty() {

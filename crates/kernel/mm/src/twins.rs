@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use platform::{Context, Twin};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
 use vfs::OpenFile;
 use vfs::dentry::Dentry;
 
@@ -44,6 +44,7 @@ pub struct Image {
     pub(crate) offset: u64,
     pub(crate) len: u64,
     attr: Attr,
+    _copied: Copied,
 }
 
 impl Image {
@@ -53,9 +54,24 @@ impl Image {
     }
 }
 
-impl Drop for Image {
+/// Counts the bytes of a twin among all of them.
+struct Copied {
+    bytes: Arc<AtomicUsize>,
+    size: usize,
+}
+
+impl Copied {
+    /// `None` when there are too many.
+    fn new(bytes: &Arc<AtomicUsize>, size: usize) -> Option<Copied> {
+        let more = |n: usize| n.checked_add(size).filter(|n| *n <= MAX_BYTES);
+        bytes.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(Copied { bytes: bytes.clone(), size })
+    }
+}
+
+impl Drop for Copied {
     fn drop(&mut self) {
-        BYTES.fetch_sub(self.len as usize, Relaxed);
+        self.bytes.fetch_sub(self.size, Relaxed);
     }
 }
 
@@ -88,68 +104,102 @@ enum State {
     Without,
 }
 
-/// All files, by the host's numbers.
-static FILES: LazyLock<Mutex<HashMap<(u64, u64), State>>> = LazyLock::new(Mutex::default);
-/// How many twins there are, and their size.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-
-/// The twin to map in place of this part of a file, privately, readable and executable.
-pub fn find(file: &OpenFile, offset: u64, len: u64) -> Option<Arc<Image>> {
-    if COUNT.load(Relaxed) == 0 {
-        return None;
-    }
-    let id = file.ops.image()?;
-    let image = match FILES.lock().get(&id)? {
-        State::Ready(i) if (i.offset, i.len) == (offset, len) => i.clone(),
-        _ => return None,
-    };
-    if !image.is_current() {
-        FILES.lock().insert(id, State::Without);
-        return None;
-    }
-    Some(image)
+/// The twins of a kernel.
+#[derive(Default)]
+pub struct Twins {
+    /// All files, by the host's numbers.
+    files: Mutex<HashMap<(u64, u64), State>>,
+    /// How many twins there are, and their size.
+    count: AtomicUsize,
+    bytes: Arc<AtomicUsize>,
 }
 
-/// A call site at this offset of a file, the address after its `syscall`, has raised a signal in a process that does not map a twin.
-/// `all_see`: the process sees the same files as most others.
-pub(crate) fn note(ctx: &dyn Context, file: &OpenFile, offset: u64, all_see: bool) {
-    let Some(id) = file.ops.image() else { return };
-    let sites = {
-        let mut files = FILES.lock();
-        if files.len() >= MAX_FILES && !files.contains_key(&id) {
-            return;
+impl Twins {
+    /// The twin to map in place of this part of a file, privately, readable and executable.
+    pub fn find(&self, file: &OpenFile, offset: u64, len: u64) -> Option<Arc<Image>> {
+        if self.count.load(Relaxed) == 0 {
+            return None;
         }
-        let state = files.entry(id).or_insert_with(|| State::Seen(Vec::new(), BTreeSet::new()));
-        let (processes, sites) = match state {
-            State::Seen(p, s) => (p, s),
-            State::Ready(image) => {
-                let image = image.clone();
-                drop(files);
-                if let Some(rip) = offset.checked_sub(image.offset).filter(|o| *o < image.len) {
-                    image.twin.rewrite(rip);
-                }
+        let id = file.ops.image()?;
+        let image = match self.files.lock().get(&id)? {
+            State::Ready(i) if (i.offset, i.len) == (offset, len) => i.clone(),
+            _ => return None,
+        };
+        if !image.is_current() {
+            self.files.lock().insert(id, State::Without);
+            return None;
+        }
+        Some(image)
+    }
+
+    /// A call site at this offset of a file, the address after its `syscall`, has raised a signal in a process that does not map a twin.
+    /// `all_see`: the process sees the same files as most others.
+    pub(crate) fn note(&self, ctx: &dyn Context, file: &OpenFile, offset: u64, all_see: bool) {
+        let Some(id) = file.ops.image() else { return };
+        let sites = {
+            let mut files = self.files.lock();
+            if files.len() >= MAX_FILES && !files.contains_key(&id) {
                 return;
             }
-            State::Without => return,
+            let state = files.entry(id).or_insert_with(|| State::Seen(Vec::new(), BTreeSet::new()));
+            let (processes, sites) = match state {
+                State::Seen(p, s) => (p, s),
+                State::Ready(image) => {
+                    let image = image.clone();
+                    drop(files);
+                    if let Some(rip) = offset.checked_sub(image.offset).filter(|o| *o < image.len) {
+                        image.twin.rewrite(rip);
+                    }
+                    return;
+                }
+                State::Without => return,
+            };
+            if sites.len() < MAX_SITES {
+                sites.insert(offset);
+            }
+            let pid = ctx.space().host_pid();
+            if !processes.contains(&pid) {
+                processes.push(pid);
+            }
+            if processes.len() < PROCESSES {
+                return;
+            }
+            let sites = std::mem::take(sites);
+            *state = State::Without;
+            sites
         };
-        if sites.len() < MAX_SITES {
-            sites.insert(offset);
+        if let Some(image) = self.make(ctx, file, &sites, all_see && is_public(file)) {
+            self.files.lock().insert(id, State::Ready(Arc::new(image)));
+            self.count.fetch_add(1, Relaxed);
         }
-        let pid = ctx.space().host_pid();
-        if !processes.contains(&pid) {
-            processes.push(pid);
+    }
+
+    fn make(&self, ctx: &dyn Context, file: &OpenFile, sites: &BTreeSet<u64>, public: bool) -> Option<Image> {
+        let fd = file.ops.image_fd()?;
+        let attr = host::stat(&*fd).ok()?;
+        let read = |buf: &mut [u8], off: u64| host::pread_full(&*fd, buf, off).ok();
+        let mut head = [0; size_of::<FileHeader>()];
+        (read(&mut head, 0)? == head.len()).then_some(())?;
+        let (at, len) = headers(&head)?;
+        let mut table = vec![0; len];
+        (read(&mut table, at)? == table.len()).then_some(())?;
+        let (offset, len, end) = segment(&table, sites)?;
+        if len > MAX_SEGMENT {
+            return None;
         }
-        if processes.len() < PROCESSES {
-            return;
-        }
-        let sites = std::mem::take(sites);
-        *state = State::Without;
-        sites
-    };
-    if let Some(image) = make(ctx, file, &sites, all_see && is_public(file)) {
-        FILES.lock().insert(id, State::Ready(Arc::new(image)));
-        COUNT.fetch_add(1, Relaxed);
+        let size = usize::try_from(len).ok()?;
+        let copied = Copied::new(&self.bytes, size)?;
+        let twin = (|| {
+            let mut text = vec![0; size];
+            // The file may end before its last page does.
+            (read(&mut text, offset)? as u64 >= end - offset).then_some(())?;
+            // Nobody changed it meanwhile.
+            same(&host::stat(&*fd).ok()?, &attr).then_some(())?;
+            let sites: Vec<u64> =
+                sites.iter().filter_map(|s| s.checked_sub(offset)).filter(|s| *s < len).collect();
+            ctx.make_twin(&text, end - offset, &sites, public)
+        })();
+        Some(Image { twin: twin?, file: fd, offset, len, attr, _copied: copied })
     }
 }
 
@@ -176,40 +226,6 @@ fn is_public(file: &OpenFile) -> bool {
         }
         at = dir;
     }
-}
-
-fn make(ctx: &dyn Context, file: &OpenFile, sites: &BTreeSet<u64>, public: bool) -> Option<Image> {
-    let fd = file.ops.image_fd()?;
-    let attr = host::stat(&*fd).ok()?;
-    let read = |buf: &mut [u8], off: u64| host::pread_full(&*fd, buf, off).ok();
-    let mut head = [0; size_of::<FileHeader>()];
-    (read(&mut head, 0)? == head.len()).then_some(())?;
-    let (at, len) = headers(&head)?;
-    let mut table = vec![0; len];
-    (read(&mut table, at)? == table.len()).then_some(())?;
-    let (offset, len, end) = segment(&table, sites)?;
-    if len > MAX_SEGMENT {
-        return None;
-    }
-    let size = usize::try_from(len).ok()?;
-    if BYTES.fetch_add(size, Relaxed) + size > MAX_BYTES {
-        BYTES.fetch_sub(size, Relaxed);
-        return None;
-    }
-    let twin = (|| {
-        let mut text = vec![0; size];
-        // The file may end before its last page does.
-        (read(&mut text, offset)? as u64 >= end - offset).then_some(())?;
-        // Nobody changed it meanwhile.
-        same(&host::stat(&*fd).ok()?, &attr).then_some(())?;
-        let sites: Vec<u64> =
-            sites.iter().filter_map(|s| s.checked_sub(offset)).filter(|s| *s < len).collect();
-        ctx.make_twin(&text, end - offset, &sites, public)
-    })();
-    if twin.is_none() {
-        BYTES.fetch_sub(size, Relaxed);
-    }
-    Some(Image { twin: twin?, file: fd, offset, len, attr })
 }
 
 /// Where an ELF file has its program headers, and how many bytes.

@@ -258,7 +258,7 @@ impl FileOps for QueueFile {
         buf[..n].copy_from_slice(&rest[..n]);
         Ok(n)
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         let count = self.queue.state.lock().count;
         let mut e = Events::NONE;
         if count > 0 {
@@ -269,7 +269,7 @@ impl FileOps for QueueFile {
         }
         e
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.queue.wait.clone())
     }
     /// Who closes a queue is not told of its messages any more.

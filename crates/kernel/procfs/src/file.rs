@@ -86,13 +86,13 @@ impl FileOps for TextOps {
         let off = u64::try_from(off).ok().filter(|&o| o < size).ok_or(Errno::ENXIO)?;
         Ok(if whence == libc::SEEK_DATA { off } else { size })
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         match &self.watch {
             Some(w) => w.poll(),
             None => Events::READABLE | Events::WRITABLE,
         }
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         self.watch.as_ref().map(|w| w.queue())
     }
 }

@@ -92,7 +92,7 @@ const fn apply(path: &'static str, f: fn(&Seen) -> String, set: fn(&Seen, &str) 
 const INT: i64 = i32::MAX as i64;
 
 static ROWS: &[Row] = &[
-    made("fs/aio-nr", |_| ipc::aio::total().to_string()),
+    made("fs/aio-nr", |at| at.kernel.spaces.aio.total().to_string()),
     ro("fs/aio-max-nr", "65536"),
     made("fs/dentry-state", |_| format!("{}\t0\t45\t0\t0\t0", vfs::dentry::alive())),
     spec("fs/dir-notify-enable", "1"),

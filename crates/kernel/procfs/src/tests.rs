@@ -142,7 +142,7 @@ fn process() -> Current {
     );
     let ctx = kernel.platform.new_space().unwrap();
     let l = kernel.platform.limits();
-    let mm = Mm::new(ctx.space(), MemoryMap::new(l.min, l.max));
+    let mm = Mm::new(&kernel.spaces, ctx.space(), MemoryMap::new(l.min, l.max));
     let args = b"prog\0-x\0";
     mm.space.write(BASE, args);
     mm.space.write(BASE + 8, b"HOME=/\0");

@@ -210,7 +210,7 @@ pub(crate) fn new_process(
     let ctx =
         container.new_space(&kernel.platform).map_err(|e| other(format!("cannot make a process: {e}")))?;
     let limits = kernel.platform.limits();
-    let mm = Mm::new(ctx.space(), MemoryMap::new(limits.min, limits.max));
+    let mm = Mm::new(&kernel.spaces, ctx.space(), MemoryMap::new(limits.min, limits.max));
     let c = Current::first(ctx, mm, group, pid, creds, table.clone(), fs);
     c.task.no_new_privs.store(p.no_new_privileges, Ordering::Relaxed);
     c.task.scheduling.nice.store(hostsys::process::niceness(), Ordering::Relaxed);

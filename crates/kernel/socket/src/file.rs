@@ -73,14 +73,14 @@ impl FileOps for SocketFile {
         let o = self.ops.options();
         if write { o.sndtimeo() } else { o.rcvtimeo() }
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         self.ops.poll()
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.ops.wait_queue())
     }
-    fn fasync(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
-        self.wait_queue()
+    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue(cx)
     }
     fn ioctl(
         &self,

@@ -80,7 +80,7 @@ pub fn io_setup(c: &mut Current, events: u32, at: Ptr) -> SysResult {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let wanted = MapRequest { prot, shared: true, offset: 0, len };
     let Mapping::Host { fd, .. } = file.ops.map(c, &file, &wanted)? else { return Err(Errno::EIO.into()) };
-    let context = AioContext::new(c, events, &*fd)?;
+    let context = AioContext::new(c, &c.kernel().spaces.aio, events, &*fd)?;
     let key = file.id;
     let args = MapArgs { addr: 0, len, prot, flags: libc::MAP_SHARED, file: Some(file), offset: 0 };
     let mm = c.mm.clone();

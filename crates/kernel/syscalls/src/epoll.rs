@@ -8,7 +8,6 @@ use abi::Errno;
 use ipc::epoll::{Epoll, Event};
 use std::time::Instant;
 use task::{Current, SysErr, SysResult};
-use vfs::Caller;
 
 /// Bytes of the packed `struct epoll_event`.
 const EVENT_SIZE: usize = 12;
@@ -36,7 +35,7 @@ pub fn epoll_ctl(c: &mut Current, epfd: Fd, op: i32, fd: Fd, event: Ptr) -> SysR
         ev = Event { events: u32::from_ne_bytes([e0, e1, e2, e3]), data: u64::from_ne_bytes(data) };
     }
     let (epfile, file) = (real_file(c, epfd)?, real_file(c, fd)?);
-    if file.ops.wait_queue().is_none() {
+    if file.ops.wait_queue(c).is_none() {
         return Err(Errno::EPERM.into());
     }
     let ep = Epoll::of(&epfile)?;
@@ -44,8 +43,8 @@ pub fn epoll_ctl(c: &mut Current, epfd: Fd, op: i32, fd: Fd, event: Ptr) -> SysR
         return Err(Errno::EINVAL.into());
     }
     match op {
-        libc::EPOLL_CTL_ADD => ep.add(fd.0, &file, ev)?,
-        libc::EPOLL_CTL_MOD => ep.modify(fd.0, &file, ev)?,
+        libc::EPOLL_CTL_ADD => ep.add(c, fd.0, &file, ev)?,
+        libc::EPOLL_CTL_MOD => ep.modify(c, fd.0, &file, ev)?,
         libc::EPOLL_CTL_DEL => ep.delete(fd.0, &file)?,
         _ => return Err(Errno::EINVAL.into()),
     }
@@ -66,7 +65,7 @@ fn do_wait(c: &mut Current, epfd: Fd, events: Ptr, max: i32, wait: Wait) -> SysR
     }
     let file = real_file(c, epfd)?;
     let ep = Epoll::of(&file)?;
-    let mut got = ep.collect(max as usize);
+    let mut got = ep.collect(c, max as usize);
     if got.is_empty() {
         let deadline = match wait {
             Wait::Millis(0) => return Ok(0),
@@ -74,7 +73,7 @@ fn do_wait(c: &mut Current, epfd: Fd, events: Ptr, max: i32, wait: Wait) -> SysR
             Wait::Until(deadline) => deadline,
         };
         // Never restarted: an interrupted wait is EINTR whatever the handler's flags.
-        got = ep.wait(&c.waiter(), max as usize, deadline).map_err(|_| Errno::EINTR)?;
+        got = ep.wait(c, max as usize, deadline).map_err(|_| Errno::EINTR)?;
     }
     let mut out = Vec::with_capacity(got.len() * EVENT_SIZE);
     for e in &got {

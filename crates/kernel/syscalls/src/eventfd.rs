@@ -30,7 +30,7 @@ pub fn signalfd4(c: &mut Current, fd: Fd, mask: Ptr, size: u64, flags: i32) -> S
         return install(c, SignalFd::create(mask, flags)?, flags & libc::SFD_CLOEXEC != 0);
     }
     let file = real_file(c, fd)?;
-    SignalFd::of(&file)?.set_mask(mask);
+    SignalFd::of(&file)?.set_mask(c, mask);
     Ok(fd.0 as u64)
 }
 

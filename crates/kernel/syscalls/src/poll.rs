@@ -38,7 +38,7 @@ fn do_poll(c: &mut Current, fds: Ptr, count: u32, deadline: Option<Instant>) -> 
     }
     // A bad descriptor is an answer: nothing to wait for then.
     let deadline = if bad > 0 { Some(Instant::now()) } else { deadline };
-    let found = wait_for(&mut watches, &c.waiter(), deadline);
+    let found = wait_for(c, &mut watches, deadline);
     let n = match found {
         Ok(n) => n + bad,
         Err(Stop::TimedOut) => bad,

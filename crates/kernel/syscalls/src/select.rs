@@ -6,7 +6,6 @@ use crate::timeout::Timeout;
 use abi::Errno;
 use ipc::poll::{Watch, poll as wait_for};
 use task::{Current, Restart, SysErr, SysResult};
-use vfs::Caller;
 use wait::{Events, Stop};
 use zerocopy::IntoBytes;
 
@@ -42,9 +41,8 @@ fn do_select(c: &mut Current, n: i32, sets: [Ptr; 3], timeout: &Timeout) -> SysR
     let mut result: [Vec<u64>; 3] = std::array::from_fn(|_| vec![0; words]);
     // HUP is readable only: a writer's hang-up must not end the wait of a set that does not ask for it.
     let mut count = 0;
-    let waiter = c.waiter();
     loop {
-        match wait_for(&mut watches, &waiter, timeout.deadline) {
+        match wait_for(c, &mut watches, timeout.deadline) {
             Ok(0) | Err(Stop::TimedOut) => break,
             Ok(_) => {}
             Err(Stop::Interrupted) => return Err(SysErr::Restart(Restart::NoHand)),

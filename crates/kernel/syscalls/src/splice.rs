@@ -393,7 +393,7 @@ pub fn vmsplice(c: &mut Current, fd: Fd, iov: Ptr, count: u64, flags: u32) -> Sy
             done => return done,
         }
         retry(c, &f, Events::WRITABLE, None, || {
-            match f.ops.poll(&f).intersects(Events::OUT | Events::ERR) {
+            match f.ops.poll(c, &f).intersects(Events::OUT | Events::ERR) {
                 true => Ok(()),
                 false => Err(Errno::EAGAIN),
             }

@@ -149,7 +149,7 @@ fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysRes
         let once = nowait || done > 0;
         // What is taken from a stream must have a place to go to: it cannot be put back.
         let lost = want > 0 && !iov.writable(c, done);
-        let op = || match lost && f.ops.poll(f).intersects(Events::IN) {
+        let op = || match lost && f.ops.poll(c, f).intersects(Events::IN) {
             true => Err(Errno::EFAULT),
             false => io::read_at(c, f, buf, 0),
         };

@@ -416,6 +416,9 @@ impl Caller for Current {
     fn raise(&self, sig: Signal) {
         self.caller().raise(sig);
     }
+    fn signals(&self) -> Option<&dyn vfs::SignalSource> {
+        Some(&*self.task)
+    }
     fn umask(&self) -> u32 {
         self.fs_context.umask()
     }

@@ -363,7 +363,7 @@ impl Current {
         })();
         match result {
             Ok(info) => {
-                let mm = Mm::new(ctx.space(), map);
+                let mm = Mm::new(&self.kernel().spaces, ctx.space(), map);
                 mm.set_image(|i| *i = info);
                 Ok(Loaded { ctx, mm })
             }
@@ -396,7 +396,7 @@ impl Current {
                 let len = file_pages - start;
                 let req = MapRequest { prot: s.prot, shared: false, offset, len };
                 let text = s.prot == libc::PROT_READ | libc::PROT_EXEC;
-                let twin = if text { mm::find_twin(file, offset, len) } else { None };
+                let twin = if text { self.kernel().spaces.twins.find(file, offset, len) } else { None };
                 let mapping = match &twin {
                     Some(image) => Mapping::Host { fd: image.twin.fd().clone(), offset: 0 },
                     None => file.ops.map(self, file, &req)?,

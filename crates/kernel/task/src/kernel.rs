@@ -8,7 +8,6 @@ use crate::signal::SIG_IGN;
 use crate::task::{Task, ThreadGroup};
 use crate::tree::{Node, Tree};
 use abi::{SigInfo, Signal};
-use ipc::timer::{TimerHandle, TimerService};
 use parking_lot::{Condvar, Mutex as Leaf};
 use pid::PidNamespace;
 use platform::{AddressSpace, Platform};
@@ -17,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use vfs::timer::{TimerHandle, TimerService};
 use wait::{Events, WaitQueue};
 
 /// si_code of signals that come from outside the sandbox; even pid 1 takes them.
@@ -117,6 +117,8 @@ pub struct Kernel {
     pub memfds: Arc<tmpfs::Memfds>,
     /// Protocol families of socket(2).
     pub families: socket::Families,
+    /// What address spaces share.
+    pub spaces: Arc<mm::AddressSpaces>,
     /// What the file layer shares.
     pub vfs: Arc<vfs::Vfs>,
     /// Priority-inheritance futexes that somebody waits for.
@@ -140,17 +142,21 @@ struct LateKills {
 }
 
 impl LateKills {
-    fn look_at(list: &Arc<Leaf<LateKills>>, when: Instant) -> TimerHandle {
-        let list = list.clone();
-        TimerService::global().schedule(when, move || LateKills::look(&list))
+    fn look_at(list: &Arc<Leaf<LateKills>>, timers: &Arc<TimerService>, when: Instant) -> TimerHandle {
+        let (list, weak) = (list.clone(), Arc::downgrade(timers));
+        timers.schedule(when, move || {
+            if let Some(timers) = weak.upgrade() {
+                LateKills::look(&list, &timers);
+            }
+        })
     }
 
-    fn look(list: &Arc<Leaf<LateKills>>) {
+    fn look(list: &Arc<Leaf<LateKills>>, timers: &Arc<TimerService>) {
         let mut k = list.lock();
         let now = Instant::now();
         let n = k.due.iter().take_while(|(deadline, _)| *deadline <= now).count();
         let late: Vec<_> = k.due.drain(..n).collect();
-        k.timer = (!k.due.is_empty()).then(|| LateKills::look_at(list, now + KILL_GRACE));
+        k.timer = (!k.due.is_empty()).then(|| LateKills::look_at(list, timers, now + KILL_GRACE));
         drop(k);
         for space in late.iter().filter_map(|(_, space)| space.upgrade()) {
             space.kill();
@@ -197,6 +203,7 @@ impl Kernel {
             memory,
             memfds,
             families,
+            spaces: Arc::default(),
             vfs: vfs::Vfs::new(quotas),
             pi: crate::pi::PiTable::default(),
             most_tasks: AtomicU64::new(TASK_BOUND),
@@ -255,7 +262,7 @@ impl Kernel {
         let mut k = self.late_kills.lock();
         k.due.push_back((deadline, Arc::downgrade(space)));
         if k.timer.is_none() {
-            k.timer = Some(LateKills::look_at(&self.late_kills, deadline));
+            k.timer = Some(LateKills::look_at(&self.late_kills, &self.vfs.timers, deadline));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::task::{Task, ThreadGroup};
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::{FileOps, OpenFile};
+use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// PIDFD_THREAD: the descriptor is for one thread. F_GETFL shows it.
@@ -62,14 +62,14 @@ impl FileOps for PidFd {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         match self.state() {
             State::Alive => Events::NONE,
             State::Zombie => Events::READABLE,
             State::Reaped => Events::READABLE | Events::HUP,
         }
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(if self.thread.is_some() { &self.group.thread_exit } else { &self.group.exit_wait }.clone())
     }
     fn link_name(&self) -> Option<String> {

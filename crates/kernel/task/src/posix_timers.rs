@@ -10,13 +10,13 @@ use crate::current::Current;
 use crate::task::{Task, ThreadGroup};
 use crate::timers::{Which, wait_for};
 use abi::{Errno, Result, SigInfo, Signal};
-use ipc::timer::{TimerHandle, TimerService};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::Caller;
+use vfs::timer::TimerHandle;
 
 /// How a POSIX timer tells of its expiry.
 #[derive(Clone, Copy, Debug)]
@@ -277,7 +277,7 @@ impl PosixTimer {
         };
         if s.deadline != 0 && !matches!(self.notify, Notify::None) {
             let left = s.deadline.saturating_sub(now);
-            s.handle = Some(self.schedule(s.serial, left));
+            s.handle = self.schedule(s.serial, left);
         }
         old
     }
@@ -293,7 +293,7 @@ impl PosixTimer {
             s.overrun = s.overrun.saturating_add(missed.min(i32::MAX as u64) as i32);
             s.deadline = s.deadline.saturating_add(missed.saturating_mul(s.interval));
         }
-        s.handle = Some(self.schedule(s.serial, s.deadline.saturating_sub(now)));
+        s.handle = self.schedule(s.serial, s.deadline.saturating_sub(now));
     }
 
     /// Whether expiries while the last one's signal is pending are counted when that is delivered.
@@ -314,17 +314,19 @@ impl PosixTimer {
         drop(gone);
     }
 
-    fn schedule(self: &Arc<Self>, serial: u64, left: u64) -> TimerHandle {
+    /// `None` once the process is gone.
+    fn schedule(self: &Arc<Self>, serial: u64, left: u64) -> Option<TimerHandle> {
+        let timers = self.group.upgrade()?.kernel.vfs.timers.clone();
         let me = Arc::downgrade(self);
         let after = match self.clock {
             Clock::Host(_) => Duration::from_nanos(left),
-            _ => wait_for(Which::Prof, left),
+            _ => wait_for(&timers, Which::Prof, left),
         };
-        TimerService::global().schedule(Instant::now() + after, move || {
+        Some(timers.schedule(Instant::now() + after, move || {
             if let Some(t) = me.upgrade() {
                 t.look_again(serial);
             }
-        })
+        }))
     }
 
     /// The time may be over.
@@ -365,7 +367,7 @@ impl PosixTimer {
             s.handle.take()
         } else if s.deadline != 0 {
             let h = self.schedule(serial, s.deadline.saturating_sub(now));
-            s.handle.replace(h)
+            std::mem::replace(&mut s.handle, h)
         } else {
             None
         };

@@ -100,7 +100,6 @@ fn run(mut c: Current) {
     c.ctx.set_report_all(false);
     c.sync_report_all();
     c.tell_platform();
-    ipc::signalfd::bind_thread(Some(c.task.clone()));
     let calls = c.kernel().calls.clone();
     loop {
         if c.exit_code.is_some() {
@@ -147,7 +146,6 @@ fn run(mut c: Current) {
             }
         }
     }
-    ipc::signalfd::bind_thread(None);
     crate::exit::leave(c);
 }
 

@@ -7,10 +7,10 @@
 use crate::posix_timers::PosixTimers;
 use crate::task::ThreadGroup;
 use abi::{SigInfo, Signal};
-use ipc::timer::{TimerHandle, TimerService};
 use parking_lot::Mutex;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vfs::timer::{TimerHandle, TimerService};
 
 /// Timers of a process. Lock rank: leaf; signals are sent without it.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl Timers {
         a.interval = interval;
         let gone = a.handle.take();
         if value != 0 {
-            a.handle = Some(schedule(Arc::downgrade(g), w, a.serial, wait_for(w, value)));
+            a.handle = Some(schedule(g, w, a.serial, wait_for(&g.kernel.vfs.timers, w, value)));
         }
         drop(a);
         drop(gone);
@@ -156,7 +156,8 @@ fn check_cpu_limit(g: &Arc<ThreadGroup>, (mut soft, hard): (u64, u64)) -> TimerH
     }
     let left = soft.min(hard).saturating_mul(SECOND).saturating_sub(used);
     let weak = Arc::downgrade(g);
-    TimerService::global().schedule(Instant::now() + wait_for(Which::Prof, left), move || {
+    let timers = &g.kernel.vfs.timers;
+    timers.schedule(Instant::now() + wait_for(timers, Which::Prof, left), move || {
         let Some(g) = weak.upgrade() else { return };
         if g.signals.lock().life.is_over() {
             return;
@@ -167,19 +168,20 @@ fn check_cpu_limit(g: &Arc<ThreadGroup>, (mut soft, hard): (u64, u64)) -> TimerH
 }
 
 /// How long the service may sleep before the timer's clock can have advanced by `left`.
-pub(crate) fn wait_for(w: Which, left: u64) -> Duration {
+pub(crate) fn wait_for(timers: &TimerService, w: Which, left: u64) -> Duration {
     match w {
         Which::Real => Duration::from_nanos(left),
         _ => {
             let sample = (left / 4).clamp(1_000_000, 1_000_000_000).min(left.max(1_000_000));
-            Duration::from_nanos(sample).max(TimerService::global().shortest_period())
+            Duration::from_nanos(sample).max(timers.shortest_period())
         }
     }
 }
 
-fn schedule(g: Weak<ThreadGroup>, w: Which, serial: u64, after: Duration) -> TimerHandle {
-    TimerService::global().schedule(Instant::now() + after, move || {
-        if let Some(g) = g.upgrade() {
+fn schedule(g: &Arc<ThreadGroup>, w: Which, serial: u64, after: Duration) -> TimerHandle {
+    let weak = Arc::downgrade(g);
+    g.kernel.vfs.timers.schedule(Instant::now() + after, move || {
+        if let Some(g) = weak.upgrade() {
             fire(&g, w, serial);
         }
     })
@@ -202,8 +204,9 @@ fn fire(g: &Arc<ThreadGroup>, w: Which, serial: u64) {
         }
     }
     if a.deadline != 0 {
-        let next = wait_for(w, a.deadline.saturating_sub(now)).max(TimerService::global().shortest_period());
-        drop(a.handle.replace(schedule(Arc::downgrade(g), w, serial, next)));
+        let timers = &g.kernel.vfs.timers;
+        let next = wait_for(timers, w, a.deadline.saturating_sub(now)).max(timers.shortest_period());
+        drop(a.handle.replace(schedule(g, w, serial, next)));
     }
     drop(a);
     if due {

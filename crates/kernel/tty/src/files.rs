@@ -29,15 +29,15 @@ impl FileOps for MasterFile {
     fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
         self.pty.type_in(buf)
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         self.pty.master_poll()
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.pty.master_queue.clone())
     }
     fn fasync(&self, cx: &dyn Caller, file: &OpenFile) -> Option<WaitQueue> {
         self.pty.own(cx, file, Side::Master);
-        self.wait_queue()
+        self.wait_queue(cx)
     }
     fn ioctl(
         &self,
@@ -99,15 +99,15 @@ impl FileOps for SlaveFile {
     fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
         self.pty.write(cx, buf)
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         self.pty.slave_poll()
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.pty.slave_queue.clone())
     }
     fn fasync(&self, cx: &dyn Caller, file: &OpenFile) -> Option<WaitQueue> {
         self.pty.own(cx, file, Side::Slave);
-        self.wait_queue()
+        self.wait_queue(cx)
     }
     fn ioctl(
         &self,

@@ -11,13 +11,13 @@ use crate::job::JobControl;
 use crate::ldisc::{Effects, Ldisc};
 use crate::termios::{Termios, WinSize};
 use abi::{Errno, Result, Signal};
-use ipc::timer::{TimerHandle, TimerService};
 use parking_lot::Mutex;
 use pid::Pid;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::fasync::{F_OWNER_PGRP, F_OWNER_PID};
+use vfs::timer::TimerHandle;
 use vfs::{Caller, OpenFile};
 use wait::{Events, WaitQueue};
 
@@ -201,12 +201,12 @@ impl Pty {
             if i.ldisc.termios().l(libc::ICANON) {
                 return if i.ldisc.has_input(1) { Ok(i.ldisc.read(buf)) } else { Err(Errno::EAGAIN) };
             }
-            self.read_raw(i, nonblock, buf)
+            self.read_raw(cx, i, nonblock, buf)
         })
     }
 
     /// Raw reads end by count (VMIN), by time (VTIME), or by what comes first.
-    fn read_raw(&self, i: &mut Inner, nonblock: bool, buf: &mut [u8]) -> Result<usize> {
+    fn read_raw(&self, cx: &dyn Caller, i: &mut Inner, nonblock: bool, buf: &mut [u8]) -> Result<usize> {
         let t = i.ldisc.termios();
         let min = usize::from(t.c(libc::VMIN)).min(buf.len());
         let time = Duration::from_millis(100 * u64::from(t.c(libc::VTIME)));
@@ -235,7 +235,7 @@ impl Pty {
         }
         i.read_ends = Some(ends);
         let me = self.me.clone();
-        i.read_timer = Some(TimerService::global().schedule(ends, move || {
+        i.read_timer = Some(cx.vfs().timers.schedule(ends, move || {
             if let Some(p) = me.upgrade() {
                 p.slave_queue.notify(Events::READABLE);
             }

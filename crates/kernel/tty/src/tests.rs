@@ -53,9 +53,9 @@ impl Bench {
 #[test]
 fn typing_and_printing() {
     let b = Bench::new();
-    assert_eq!((b.master.ops.poll(&b.master).0, b.slave.ops.poll(&b.slave).0), (0x104, 0x104));
+    assert_eq!((b.master.ops.poll(&b.cx, &b.master).0, b.slave.ops.poll(&b.cx, &b.slave).0), (0x104, 0x104));
     b.write(&b.master, "hi\n").unwrap();
-    assert_eq!((b.master.ops.poll(&b.master).0, b.slave.ops.poll(&b.slave).0), (0x145, 0x145));
+    assert_eq!((b.master.ops.poll(&b.cx, &b.master).0, b.slave.ops.poll(&b.cx, &b.slave).0), (0x145, 0x145));
     assert_eq!(b.read(&b.slave).unwrap(), "hi\n");
     assert_eq!(b.read(&b.master).unwrap(), "hi\r\n");
     assert_eq!(b.read(&b.slave), Err(Errno::EAGAIN));
@@ -104,14 +104,14 @@ fn closing_ends() {
     let Bench { master, slave, pty, cx, jobs } = b;
     drop(slave);
     let mut buf = [0; 8];
-    assert_eq!(master.ops.poll(&master).0, 0x155);
+    assert_eq!(master.ops.poll(&cx, &master).0, 0x155);
     assert_eq!(master.ops.read(&cx, &master, &mut buf, 0), Ok(3));
     assert_eq!(master.ops.read(&cx, &master, &mut buf, 0), Err(Errno::EIO));
     let again = SlaveFile::open(&pty, &cx, libc::O_NOCTTY).unwrap();
     let slave = OpenFile::anonymous(again, libc::O_RDWR);
     assert_eq!(master.ops.read(&cx, &master, &mut buf, 0), Err(Errno::EAGAIN));
     drop(master);
-    assert_eq!(slave.ops.poll(&slave).0, 0x15d);
+    assert_eq!(slave.ops.poll(&cx, &slave).0, 0x15d);
     assert_eq!(slave.ops.read(&cx, &slave, &mut buf, 0), Ok(0));
     assert_eq!(slave.ops.write(&cx, &slave, b"x", 0), Err(Errno::EIO));
     assert_eq!(*jobs.sent.lock(), [(1, Signal::SIGHUP), (1, Signal::SIGCONT)]);
@@ -129,7 +129,7 @@ fn raw_reads_count_and_time() {
     assert_eq!(b.read(&b.slave).unwrap(), "");
     b.raw(0, 1);
     let start = Instant::now();
-    let q = b.slave.ops.wait_queue().unwrap();
+    let q = b.slave.ops.wait_queue(&b.cx).unwrap();
     let wait = || b.cx.waiter().wait_on(&q, Events::READABLE, None, || b.read(&b.slave).ok()).unwrap();
     assert_eq!(wait(), "");
     assert!(start.elapsed() >= Duration::from_millis(100));
@@ -145,7 +145,7 @@ fn packet_mode() {
     b.write(&b.slave, "x").unwrap();
     assert_eq!(b.read(&b.master).unwrap(), "\0x");
     b.pty.flush(true, false);
-    assert_eq!(b.master.ops.poll(&b.master).0, 0x147);
+    assert_eq!(b.master.ops.poll(&b.cx, &b.master).0, 0x147);
     assert_eq!(b.read(&b.master).unwrap(), "\x01");
     b.write(&b.master, "\x13").unwrap();
     assert_eq!(b.read(&b.master).unwrap(), "\x04");

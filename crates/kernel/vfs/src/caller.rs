@@ -3,10 +3,20 @@
 use crate::cred::{Cap, Credentials, Creds};
 use crate::quota::Quotas;
 use crate::state::Vfs;
-use abi::{Result, Signal};
+use abi::{Result, SigInfo, SigSet, Signal};
 use pid::{Pid, PidNamespace};
 use std::sync::Arc;
-use wait::Waiter;
+use wait::{WaitQueue, Waiter};
+
+/// The pending signals of a thread, its process's included.
+pub trait SignalSource: Send + Sync {
+    /// Takes the next pending signal of `mask`.
+    fn dequeue(&self, mask: SigSet) -> Option<SigInfo>;
+    /// Which signals of `mask` are pending.
+    fn peek(&self, mask: SigSet) -> SigSet;
+    /// Notified with READABLE when a signal becomes pending.
+    fn wait_queue(&self) -> WaitQueue;
+}
 
 /// A number that no process, group or session has.
 pub const NOBODY: i32 = i32::MIN;
@@ -48,6 +58,10 @@ pub trait Caller {
     fn rlimit(&self, resource: i32) -> u64;
     /// Sends a signal to the calling thread (SIGPIPE, SIGXFSZ).
     fn raise(&self, sig: Signal);
+    /// The caller's pending signals (signalfd); the kernel itself has none.
+    fn signals(&self) -> Option<&dyn SignalSource> {
+        None
+    }
     /// File mode creation mask.
     fn umask(&self) -> u32;
     /// The file layer of the caller's kernel.

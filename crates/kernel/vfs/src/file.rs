@@ -120,11 +120,11 @@ pub trait FileOps: Send + Sync + Any {
         None
     }
     /// Current readiness. Regular files are always ready.
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         Events::READABLE | Events::WRITABLE
     }
     /// Queue notified when readiness changes; `None` when it never does (epoll_ctl answers EPERM).
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         None
     }
     /// ioctl(2); ENOTTY for unknown requests.

@@ -43,10 +43,11 @@ pub mod retry;
 mod state;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod timer;
 pub mod walk;
 pub mod xattr;
 
-pub use caller::{Caller, Internal, NOBODY, UserMemory};
+pub use caller::{Caller, Internal, NOBODY, SignalSource, UserMemory};
 pub use cred::{Cap, Credentials, Creds};
 pub use dentry::Dentry;
 pub use fasync::{IoSignals, SignalOwner};

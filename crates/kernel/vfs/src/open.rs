@@ -376,7 +376,7 @@ impl FileOps for PathOnly {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn poll(&self, _file: &OpenFile) -> wait::Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> wait::Events {
         wait::Events(0x20)
     }
 }

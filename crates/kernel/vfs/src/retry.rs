@@ -60,7 +60,7 @@ pub fn retry<T>(
         Err(Errno::EAGAIN) if !file.nonblocking() => {}
         done => return done.map_err(Failure::Errno),
     }
-    match file.ops.wait_queue() {
+    match file.ops.wait_queue(cx) {
         Some(q) => retry_on(cx, &q, mask, deadline, op),
         None => Err(Failure::Errno(Errno::EAGAIN)),
     }

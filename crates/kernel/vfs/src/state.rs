@@ -10,6 +10,7 @@ use crate::locks::LockWaits;
 use crate::mount::{Mount, MountFlags};
 use crate::perm::Protected;
 use crate::quota::Quotas;
+use crate::timer::TimerService;
 use ranked::rank;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -30,6 +31,10 @@ pub struct Vfs {
     pub(crate) lock_waits: LockWaits,
     /// Held while a directory moves to another parent, so that none becomes its own ancestor.
     pub(crate) renames: ranked::Mutex<(), { rank::RENAME }>,
+    /// Held while one epoll begins to watch another, so that they make no loop.
+    pub epoll_nesting: parking_lot::Mutex<()>,
+    /// Runs what has a deadline.
+    pub timers: Arc<TimerService>,
     anonymous: Arc<Mount>,
 }
 
@@ -44,6 +49,8 @@ impl Vfs {
             lease_break_time: AtomicU32::new(45),
             lock_waits: LockWaits::default(),
             renames: ranked::Mutex::new(()),
+            epoll_nesting: parking_lot::Mutex::default(),
+            timers: Arc::default(),
             anonymous: Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs"),
         })
     }

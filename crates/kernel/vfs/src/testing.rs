@@ -1,6 +1,6 @@
 //! A caller without a kernel, for the tests of the crates above.
 
-use crate::caller::Caller;
+use crate::caller::{Caller, SignalSource};
 use crate::cred::{Cap, Credentials, Creds};
 use crate::quota::Quotas;
 use crate::state::Vfs;
@@ -28,6 +28,8 @@ pub struct TestCaller {
     pub waiter: Arc<Waiter>,
     /// The file layer it works on.
     pub vfs: Arc<Vfs>,
+    /// Its pending signals.
+    pub signals: Option<Arc<dyn SignalSource>>,
     /// The signals raised so far.
     pub raised: Mutex<Vec<Signal>>,
 }
@@ -46,6 +48,7 @@ impl TestCaller {
             ignores: false,
             waiter: Waiter::new(),
             vfs: Vfs::new(Quotas::unlimited()),
+            signals: None,
             raised: Mutex::default(),
         }
     }
@@ -115,6 +118,9 @@ impl Caller for TestCaller {
     }
     fn raise(&self, sig: Signal) {
         self.raised.lock().push(sig);
+    }
+    fn signals(&self) -> Option<&dyn SignalSource> {
+        self.signals.as_deref()
     }
     fn umask(&self) -> u32 {
         0o22

@@ -24,7 +24,7 @@ use std::time::Instant;
 use vfs::internal::InternalInode;
 use vfs::quota::{Account, Kind};
 use vfs::{Caller, FileOps, OpenFile, UserMemory};
-use wait::{Events, Stop, WaitQueue, Waiter};
+use wait::{Events, Stop, WaitQueue};
 
 /// Flags of an event mask that are not events.
 const FLAGS: u32 = (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
@@ -83,7 +83,7 @@ impl Epoll {
     }
 
     /// EPOLL_CTL_ADD. ENOSPC when the epoll's user has too many items.
-    pub fn add(&self, fd: i32, file: &Arc<OpenFile>, ev: Event) -> Result<()> {
+    pub fn add(&self, cx: &dyn Caller, fd: i32, file: &Arc<OpenFile>, ev: Event) -> Result<()> {
         let target = Epoll::of(file).ok();
         if target.is_some_and(|t| std::ptr::eq(t, self)) {
             return Err(Errno::EINVAL);
@@ -91,10 +91,10 @@ impl Epoll {
         if ev.events & EXCLUSIVE != 0 && (target.is_some() || ev.events & !EXCLUSIVE_OK != 0) {
             return Err(Errno::EINVAL);
         }
-        let queue = file.ops.wait_queue().ok_or(Errno::EPERM)?;
+        let queue = file.ops.wait_queue(cx).ok_or(Errno::EPERM)?;
         // Adding one epoll to another may close a loop: only one thread at a time may do that.
         let _nesting = match target {
-            Some(t) => Some(nest::check(self, t)?),
+            Some(t) => Some(nest::check(cx, self, t)?),
             None => None,
         };
         let key = (Arc::as_ptr(file) as usize, fd);
@@ -125,12 +125,12 @@ impl Epoll {
             outer.push(Arc::downgrade(&item));
         }
         item.subscribe(&queue, ev.events & EXCLUSIVE != 0);
-        self.recheck(&item, file);
+        self.recheck(cx, &item, file);
         Ok(())
     }
 
     /// EPOLL_CTL_MOD.
-    pub fn modify(&self, fd: i32, file: &Arc<OpenFile>, ev: Event) -> Result<()> {
+    pub fn modify(&self, cx: &dyn Caller, fd: i32, file: &Arc<OpenFile>, ev: Event) -> Result<()> {
         if ev.events & EXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
         }
@@ -140,7 +140,7 @@ impl Epoll {
             return Err(Errno::EINVAL);
         }
         item.set(ev);
-        self.recheck(&item, file);
+        self.recheck(cx, &item, file);
         Ok(())
     }
 
@@ -153,8 +153,8 @@ impl Epoll {
     }
 
     /// Puts the item on the ready list when its file is ready now.
-    fn recheck(&self, item: &Arc<Item>, file: &OpenFile) {
-        if item.wants(file.ops.poll(file)).is_some() {
+    fn recheck(&self, cx: &dyn Caller, item: &Arc<Item>, file: &OpenFile) {
+        if item.wants(file.ops.poll(cx, file)).is_some() {
             self.enqueue(item);
         }
     }
@@ -186,7 +186,7 @@ impl Epoll {
     }
 
     /// Takes up to `max` events of items that are ready now.
-    pub fn collect(&self, max: usize) -> Vec<Event> {
+    pub fn collect(&self, cx: &dyn Caller, max: usize) -> Vec<Event> {
         let mut out = Vec::new();
         if self.ready.lock().is_empty() {
             return out;
@@ -200,7 +200,7 @@ impl Epoll {
                 self.forget(&item);
                 continue;
             };
-            let Some(ev) = item.wants(file.ops.poll(&file)) else { continue };
+            let Some(ev) = item.wants(file.ops.poll(cx, &file)) else { continue };
             out.push(ev);
             let mask = item.mask.load(Ordering::SeqCst);
             if mask & ONESHOT != 0 {
@@ -222,14 +222,10 @@ impl Epoll {
     }
 
     /// epoll_wait(2): events, or none at the deadline.
-    pub fn wait(
-        &self,
-        waiter: &Arc<Waiter>,
-        max: usize,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<Event>, Stop> {
+    pub fn wait(&self, cx: &dyn Caller, max: usize, deadline: Option<Instant>) -> Result<Vec<Event>, Stop> {
+        let waiter = cx.waiter();
         let attempt = || {
-            let v = self.collect(max);
+            let v = self.collect(cx, max);
             (!v.is_empty()).then_some(v)
         };
         if let Some(v) = attempt() {
@@ -271,7 +267,7 @@ impl FileOps for Epoll {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, cx: &dyn Caller, _file: &OpenFile) -> Events {
         if self.ready.lock().is_empty() {
             return Events::NONE;
         }
@@ -284,7 +280,7 @@ impl FileOps for Epoll {
                 self.forget(&item);
                 continue;
             };
-            if item.wants(file.ops.poll(&file)).is_some() {
+            if item.wants(file.ops.poll(cx, &file)).is_some() {
                 // Goes back to where it was: looking takes nothing.
                 let mut ready = self.ready.lock();
                 if !item.queued.swap(true, Ordering::SeqCst) {
@@ -295,7 +291,7 @@ impl FileOps for Epoll {
         }
         Events::NONE
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.queue.clone())
     }
     fn ioctl(

@@ -5,20 +5,18 @@
 
 use super::Epoll;
 use abi::{Errno, Result};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use std::collections::HashMap;
 use std::sync::Arc;
-use vfs::OpenFile;
+use vfs::{Caller, OpenFile};
 
 /// Links of the longest chain: five epolls.
 const MAX_LINKS: usize = 4;
 
-static NESTING: Mutex<()> = Mutex::new(());
-
 /// Fails with ELOOP when `outer` must not watch `inner`. The guard keeps others from nesting
 /// until the item is in place.
-pub(super) fn check(outer: &Epoll, inner: &Epoll) -> Result<MutexGuard<'static, ()>> {
-    let guard = NESTING.lock();
+pub(super) fn check<'a>(cx: &'a dyn Caller, outer: &Epoll, inner: &Epoll) -> Result<MutexGuard<'a, ()>> {
+    let guard = cx.vfs().epoll_nesting.lock();
     let below = Survey { outer, known: HashMap::new(), next: Epoll::watched }.depth(inner, 0)?;
     let above = Survey { outer: inner, known: HashMap::new(), next: Epoll::watchers }.depth(outer, 0)?;
     if above + 1 + below > MAX_LINKS { Err(Errno::ELOOP) } else { Ok(guard) }

@@ -21,22 +21,22 @@ fn level_edge_and_oneshot() {
     let ep = Epoll::create(&TestCaller::with_caps(0));
     let ep = Epoll::of(&ep).unwrap();
     let f = EventFd::create(0, 0).unwrap();
-    ep.add(3, &f, ev(IN, 7)).unwrap();
-    assert_eq!(ep.add(3, &f, ev(IN, 7)), Err(Errno::EEXIST));
-    ep.add(4, &f, ev(IN | EDGE, 8)).unwrap();
-    ep.add(5, &f, ev(IN | ONESHOT, 9)).unwrap();
-    assert!(ep.collect(9).is_empty());
+    ep.add(&cx, 3, &f, ev(IN, 7)).unwrap();
+    assert_eq!(ep.add(&cx, 3, &f, ev(IN, 7)), Err(Errno::EEXIST));
+    ep.add(&cx, 4, &f, ev(IN | EDGE, 8)).unwrap();
+    ep.add(&cx, 5, &f, ev(IN | ONESHOT, 9)).unwrap();
+    assert!(ep.collect(&cx, 9).is_empty());
     bump(&f, &cx);
-    assert_eq!(ep.collect(9), [ev(IN, 7), ev(IN, 8), ev(IN, 9)]);
-    assert_eq!(ep.collect(9), [ev(IN, 7)]);
+    assert_eq!(ep.collect(&cx, 9), [ev(IN, 7), ev(IN, 8), ev(IN, 9)]);
+    assert_eq!(ep.collect(&cx, 9), [ev(IN, 7)]);
     bump(&f, &cx);
-    assert_eq!(ep.collect(1).len(), 1);
-    assert_eq!(ep.collect(9).len(), 2);
-    ep.modify(5, &f, ev(IN | OUT | ONESHOT, 1)).unwrap();
-    assert!(ep.collect(9).contains(&ev(IN | OUT, 1)));
+    assert_eq!(ep.collect(&cx, 1).len(), 1);
+    assert_eq!(ep.collect(&cx, 9).len(), 2);
+    ep.modify(&cx, 5, &f, ev(IN | OUT | ONESHOT, 1)).unwrap();
+    assert!(ep.collect(&cx, 9).contains(&ev(IN | OUT, 1)));
     ep.delete(3, &f).unwrap();
     assert_eq!(ep.delete(3, &f), Err(Errno::ENOENT));
-    assert!(ep.collect(9).is_empty());
+    assert!(ep.collect(&cx, 9).is_empty());
 }
 
 #[test]
@@ -45,13 +45,13 @@ fn closing_removes_and_hup_is_always_asked_for() {
     let epf = Epoll::create(&TestCaller::with_caps(0));
     let ep = Epoll::of(&epf).unwrap();
     let (r, w) = Pipe::pair(&cx, 0).unwrap();
-    ep.add(3, &r, ev(0, 1)).unwrap();
+    ep.add(&cx, 3, &r, ev(0, 1)).unwrap();
     drop(w);
-    assert_eq!(ep.collect(9), [ev(libc::EPOLLHUP as u32, 1)]);
+    assert_eq!(ep.collect(&cx, 9), [ev(libc::EPOLLHUP as u32, 1)]);
     drop(r);
-    assert!(ep.collect(9).is_empty());
+    assert!(ep.collect(&cx, 9).is_empty());
     assert!(ep.items.lock().is_empty());
-    assert_eq!(ep.modify(3, &Pipe::pair(&cx, 0).unwrap().0, ev(IN, 0)), Err(Errno::ENOENT));
+    assert_eq!(ep.modify(&cx, 3, &Pipe::pair(&cx, 0).unwrap().0, ev(IN, 0)), Err(Errno::ENOENT));
 }
 
 #[test]
@@ -59,19 +59,19 @@ fn nesting() {
     let cx = TestCaller::with_caps(0);
     let eps: Vec<_> = (0..8).map(|_| Epoll::create(&TestCaller::with_caps(0))).collect();
     let ep = |i: usize| Epoll::of(&eps[i]).unwrap();
-    assert_eq!(ep(0).add(1, &eps[0], ev(IN, 0)), Err(Errno::EINVAL));
+    assert_eq!(ep(0).add(&cx, 1, &eps[0], ev(IN, 0)), Err(Errno::EINVAL));
     let f = EventFd::create(0, 0).unwrap();
-    ep(0).add(1, &f, ev(IN, 5)).unwrap();
-    ep(1).add(1, &eps[0], ev(IN, 6)).unwrap();
-    assert_eq!(ep(0).add(1, &eps[1], ev(IN, 0)), Err(Errno::ELOOP));
-    assert!(ep(1).collect(1).is_empty());
+    ep(0).add(&cx, 1, &f, ev(IN, 5)).unwrap();
+    ep(1).add(&cx, 1, &eps[0], ev(IN, 6)).unwrap();
+    assert_eq!(ep(0).add(&cx, 1, &eps[1], ev(IN, 0)), Err(Errno::ELOOP));
+    assert!(ep(1).collect(&cx, 1).is_empty());
     bump(&f, &cx);
-    assert_eq!(ep(1).collect(1), [ev(IN, 6)]);
-    assert_eq!(ep(0).collect(1), [ev(IN, 5)]);
+    assert_eq!(ep(1).collect(&cx, 1), [ev(IN, 6)]);
+    assert_eq!(ep(0).collect(&cx, 1), [ev(IN, 5)]);
     let mut b = [0; 8];
     f.ops.read(&cx, &f, &mut b, 0).unwrap();
-    assert!(ep(1).collect(1).is_empty());
-    assert_eq!(eps[1].ops.poll(&eps[1]), Events::NONE);
+    assert!(ep(1).collect(&cx, 1).is_empty());
+    assert_eq!(eps[1].ops.poll(&cx, &eps[1]), Events::NONE);
 }
 
 #[test]
@@ -79,20 +79,21 @@ fn waits() {
     let cx = Arc::new(TestCaller::with_caps(0));
     let epf = Epoll::create(&TestCaller::with_caps(0));
     let f = EventFd::create(0, 0).unwrap();
-    Epoll::of(&epf).unwrap().add(3, &f, ev(IN, 7)).unwrap();
+    Epoll::of(&epf).unwrap().add(&*cx, 3, &f, ev(IN, 7)).unwrap();
     let soon = Instant::now() + Duration::from_millis(3);
-    let got = Epoll::of(&epf).unwrap().wait(&cx.waiter(), 1, Some(soon));
+    let got = Epoll::of(&epf).unwrap().wait(&*cx, 1, Some(soon));
     assert_eq!(got, Ok(vec![]));
-    let t = std::thread::spawn(move || Epoll::of(&epf).unwrap().wait(&Waiter::new(), 1, None));
+    let t = std::thread::spawn(move || Epoll::of(&epf).unwrap().wait(&TestCaller::with_caps(0), 1, None));
     bump(&f, &cx);
     assert_eq!(t.join().unwrap(), Ok(vec![ev(IN, 7)]));
 }
 
 #[test]
 fn chains_end_at_five_however_they_are_built() {
+    let cx = TestCaller::with_caps(0);
     let chain = |order: &dyn Fn(usize) -> usize| {
         let eps: Vec<_> = (0..12).map(|_| Epoll::create(&TestCaller::with_caps(0))).collect();
-        let add = |i: usize| Epoll::of(&eps[i]).unwrap().add(1, &eps[i + 1], ev(IN, 0));
+        let add = |i: usize| Epoll::of(&eps[i]).unwrap().add(&cx, 1, &eps[i + 1], ev(IN, 0));
         let results: Vec<_> = (0..11).map(|n| add(order(n)).is_ok()).collect();
         results
     };
@@ -104,6 +105,7 @@ fn chains_end_at_five_however_they_are_built() {
 
 #[test]
 fn many_ways_are_looked_at_once() {
+    let cx = TestCaller::with_caps(0);
     // Five layers of thirty, each watching all of the next: thirty to the fourth ways.
     let layers: Vec<Vec<_>> =
         (0..5).map(|_| (0..30).map(|_| Epoll::create(&TestCaller::with_caps(0))).collect()).collect();
@@ -111,14 +113,14 @@ fn many_ways_are_looked_at_once() {
     for w in layers.windows(2) {
         for upper in &w[0] {
             for (fd, lower) in w[1].iter().enumerate() {
-                Epoll::of(upper).unwrap().add(fd as i32, lower, ev(IN, 0)).unwrap();
+                Epoll::of(upper).unwrap().add(&cx, fd as i32, lower, ev(IN, 0)).unwrap();
             }
         }
     }
     assert!(start.elapsed() < Duration::from_secs(20));
-    assert_eq!(Epoll::of(&layers[4][0]).unwrap().add(99, &layers[0][0], ev(IN, 0)), Err(Errno::ELOOP));
+    assert_eq!(Epoll::of(&layers[4][0]).unwrap().add(&cx, 99, &layers[0][0], ev(IN, 0)), Err(Errno::ELOOP));
     assert_eq!(
-        Epoll::of(&Epoll::create(&TestCaller::with_caps(0))).unwrap().add(1, &layers[0][1], ev(IN, 0)),
+        Epoll::of(&Epoll::create(&TestCaller::with_caps(0))).unwrap().add(&cx, 1, &layers[0][1], ev(IN, 0)),
         Err(Errno::ELOOP)
     );
 }

@@ -282,7 +282,7 @@ impl FileOps for PipeEnd {
     fn write(&self, cx: &dyn Caller, file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
         self.pipe.write(cx, buf, file.flags() & libc::O_DIRECT != 0)
     }
-    fn poll(&self, _file: &OpenFile) -> Events {
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         let s = self.pipe.state.lock();
         let mut e = Events::NONE;
         if self.reads {
@@ -303,11 +303,11 @@ impl FileOps for PipeEnd {
         }
         e
     }
-    fn wait_queue(&self) -> Option<WaitQueue> {
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.pipe.queue.clone())
     }
-    fn fasync(&self, _cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
-        self.wait_queue()
+    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue(cx)
     }
     fn ioctl(
         &self,
@@ -397,15 +397,15 @@ mod tests {
         let cx = TestCaller::with_caps(0);
         let (r, w) = Pipe::pair(&cx, 0).unwrap();
         assert_eq!(get(&r, &cx, 5), Err(Errno::EAGAIN));
-        assert_eq!((r.ops.poll(&r), w.ops.poll(&w)), (Events::NONE, Events::WRITABLE));
+        assert_eq!((r.ops.poll(&cx, &r), w.ops.poll(&cx, &w)), (Events::NONE, Events::WRITABLE));
         assert_eq!(put(&w, &cx, b"hello"), Ok(5));
-        assert_eq!(r.ops.poll(&r), Events::READABLE);
+        assert_eq!(r.ops.poll(&cx, &r), Events::READABLE);
         assert_eq!(get(&r, &cx, 3).unwrap(), b"hel");
         drop(w);
-        assert_eq!(r.ops.poll(&r), Events::READABLE | Events::HUP);
+        assert_eq!(r.ops.poll(&cx, &r), Events::READABLE | Events::HUP);
         assert_eq!(get(&r, &cx, 9).unwrap(), b"lo");
         assert_eq!(get(&r, &cx, 9).unwrap(), b"");
-        assert_eq!(r.ops.poll(&r), Events::HUP);
+        assert_eq!(r.ops.poll(&cx, &r), Events::HUP);
     }
 
     #[test]
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(put(&w, &cx, b""), Ok(0));
         assert_eq!(put(&w, &cx, b"x"), Err(Errno::EPIPE));
         assert_eq!(cx.raised(), [Signal::SIGPIPE]);
-        assert_eq!(w.ops.poll(&w), Events::WRITABLE | Events::ERR);
+        assert_eq!(w.ops.poll(&cx, &w), Events::WRITABLE | Events::ERR);
     }
 
     #[test]

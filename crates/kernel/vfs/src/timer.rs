@@ -7,7 +7,7 @@
 //! Lock rank: leaf. A checkpoint keeps nothing of it: owners schedule anew.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 type Callback = Box<dyn FnOnce() + Send>;
@@ -17,8 +17,10 @@ type Key = (Instant, u64);
 struct State {
     next_id: u64,
     pending: BTreeMap<Key, Callback>,
-    /// Entry whose callback is being run.
-    running: Option<u64>,
+    /// The thread runs.
+    started: bool,
+    /// The owner is gone: the thread ends.
+    over: bool,
 }
 
 #[derive(Default)]
@@ -26,8 +28,6 @@ struct Shared {
     state: Mutex<State>,
     /// The earliest deadline changed.
     changed: Condvar,
-    /// A callback returned.
-    done: Condvar,
 }
 
 impl Shared {
@@ -36,28 +36,28 @@ impl Shared {
     }
 }
 
-/// A thread with a list of deadlines.
+/// A thread with a list of deadlines, which starts with the first of them and ends with the service.
+#[derive(Default)]
 pub struct TimerService {
     shared: Arc<Shared>,
 }
 
-impl TimerService {
-    /// The sentry's timer service; its thread starts with the first use.
-    pub fn global() -> &'static TimerService {
-        static GLOBAL: OnceLock<TimerService> = OnceLock::new();
-        GLOBAL.get_or_init(TimerService::start)
+impl Drop for TimerService {
+    fn drop(&mut self) {
+        self.shared.lock().over = true;
+        self.shared.changed.notify_one();
     }
+}
 
-    fn start() -> TimerService {
-        let shared = Arc::new(Shared::default());
-        let s = shared.clone();
+impl TimerService {
+    fn start(&self) {
+        let s = self.shared.clone();
         if let Err(e) = std::thread::Builder::new().name("timers".into()).spawn(move || {
             hostsys::cpu::roam();
             run(&s);
         }) {
             log::error!("timer thread: {e}; nothing that needs a timer will fire");
         }
-        TimerService { shared }
     }
 
     /// How long something that goes on by itself waits at least: all that is pending could run that often and leave the
@@ -71,6 +71,9 @@ impl TimerService {
     #[must_use = "dropping the handle cancels the timer"]
     pub fn schedule(&self, deadline: Instant, callback: impl FnOnce() + Send + 'static) -> TimerHandle {
         let mut s = self.shared.lock();
+        if !std::mem::replace(&mut s.started, true) {
+            self.start();
+        }
         s.next_id += 1;
         let key = (deadline, s.next_id);
         let first = s.pending.first_key_value().is_none_or(|(k, _)| key < *k);
@@ -86,6 +89,12 @@ impl TimerService {
 fn run(shared: &Shared) {
     let mut s = shared.lock();
     loop {
+        if s.over {
+            let pending = std::mem::take(&mut s.pending);
+            drop(s);
+            drop(pending);
+            return;
+        }
         let Some((&key, _)) = s.pending.first_key_value() else {
             s = shared.changed.wait(s).unwrap_or_else(PoisonError::into_inner);
             continue;
@@ -96,14 +105,11 @@ fn run(shared: &Shared) {
             continue;
         }
         let callback = s.pending.remove(&key);
-        s.running = Some(key.1);
         drop(s);
         if let Some(f) = callback {
             f();
         }
         s = shared.lock();
-        s.running = None;
-        shared.done.notify_all();
     }
 }
 
@@ -117,18 +123,6 @@ impl TimerHandle {
     /// When the callback runs.
     pub fn deadline(&self) -> Instant {
         self.key.0
-    }
-
-    /// Cancels, and waits for the callback to return when it is just running. Must not be called
-    /// with a lock held that the callback takes, nor from the callback.
-    pub fn cancel_sync(self) {
-        let mut s = self.shared.lock();
-        let gone = s.pending.remove(&self.key);
-        while s.running == Some(self.key.1) {
-            s = self.shared.done.wait(s).unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(s);
-        drop(gone);
     }
 }
 
@@ -147,7 +141,7 @@ mod tests {
 
     #[test]
     fn fires_in_order_and_cancels() {
-        let t = TimerService::global();
+        let t = TimerService::default();
         let (tx, rx) = mpsc::channel();
         let now = Instant::now();
         let fire = |n: i32, ms: u64| {
@@ -165,16 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn cancel_sync_waits_for_a_running_callback() {
-        let t = TimerService::global();
-        let (tx, rx) = mpsc::channel();
-        let h = t.schedule(Instant::now(), move || {
-            tx.send(()).unwrap();
-            std::thread::sleep(Duration::from_millis(20));
-            tx.send(()).unwrap();
-        });
-        rx.recv().unwrap();
-        h.cancel_sync();
-        assert_eq!(rx.try_recv(), Ok(()));
+    fn the_thread_ends_with_its_owner() {
+        let t = TimerService::default();
+        let owned = Arc::new(());
+        let weak = Arc::downgrade(&owned);
+        let handle = t.schedule(Instant::now() + Duration::from_secs(3600), move || drop(owned));
+        drop(t);
+        let late = Instant::now() + Duration::from_secs(5);
+        while weak.upgrade().is_some() && Instant::now() < late {
+            std::thread::yield_now();
+        }
+        assert!(weak.upgrade().is_none());
+        drop(handle);
     }
 }

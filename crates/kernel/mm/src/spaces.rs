@@ -1,0 +1,23 @@
+//! What the address spaces of one kernel share.
+
+use crate::twins::Twins;
+use ipc::aio::Operations;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the address spaces of one kernel share.
+#[derive(Default)]
+pub struct AddressSpaces {
+    /// Files with a twin.
+    pub twins: Twins,
+    /// Operations of io_setup(2).
+    pub aio: Arc<Operations>,
+    shared_anonymous: AtomicU64,
+}
+
+impl AddressSpaces {
+    /// The number of a new shared anonymous mapping.
+    pub(crate) fn next_shared(&self) -> u64 {
+        self.shared_anonymous.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
