@@ -5,7 +5,7 @@ use mm::{MemoryMap, Mm, Vma, VmaKind};
 use parking_lot::Mutex;
 use platform::{Action, AddressSpace, Context, Exit, Interrupt, Limits, Platform, Regs, Spawn};
 use std::sync::Arc;
-use task::{Current, Kernel, Parts, SystemCalls, ThreadGroup, Uts};
+use task::{Current, Kernel, Parts, ProcessInherited, SystemCalls, ThreadGroup, Uts};
 use vfs::{
     Cap, Credentials, FdTable, FsContext, Lookup, Mount, MountFlags, MountNs, OpenFile, OpenHow, Start,
 };
@@ -134,11 +134,15 @@ fn process() -> Current {
     });
     let pid = kernel.first.pids().alloc().unwrap();
     let group = ThreadGroup::new(
-        kernel.clone(),
-        kernel.first.clone(),
         &pid,
         Arc::default(),
-        [(u64::MAX, u64::MAX); 16],
+        ProcessInherited {
+            kernel: kernel.clone(),
+            container: kernel.first.clone(),
+            rlimits: [(u64::MAX, u64::MAX); 16],
+            personality: 0,
+            oom_score_adj: 0,
+        },
     );
     let ctx = kernel.platform.new_space().unwrap();
     let l = kernel.platform.limits();

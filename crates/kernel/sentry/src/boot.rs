@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::signal::Handlers;
-use task::{Container, Current, Kernel, Limits, Program, SysErr, ThreadGroup, Uts};
+use task::{Container, Current, Kernel, Limits, ProcessInherited, Program, SysErr, ThreadGroup, Uts};
 use vfs::{Caller, Credentials, FdTable, FsContext, OpenFile, View};
 
 /// Descriptors passed with the specification; each is taken once.
@@ -186,8 +186,14 @@ pub(crate) fn new_process(
 ) -> Result<Current, StartError> {
     let pid = container.pids().alloc().map_err(|_| other("no process id is free".into()))?;
     let handlers = Arc::new(Mutex::new(Handlers::default()));
-    let group = ThreadGroup::new(kernel.clone(), container.clone(), &pid, handlers, rlimits(container, p));
-    group.oom_score_adj.store(p.oom_score_adj, Ordering::Relaxed);
+    let inherited = ProcessInherited {
+        kernel: kernel.clone(),
+        container: container.clone(),
+        rlimits: rlimits(container, p),
+        personality: 0,
+        oom_score_adj: p.oom_score_adj,
+    };
+    let group = ThreadGroup::new(&pid, handlers, inherited);
     let k = &p.capabilities;
     let creds = Credentials {
         uid: p.uid,

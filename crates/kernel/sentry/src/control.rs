@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
-use task::{Container, Current, Kernel, SI_HOST, ThreadGroup};
+use task::{Container, Current, Kernel, SI_HOST, Sender, ThreadGroup};
 use vfs::{FdTable, FsContext, FsView};
 use wait::{Events, Waiter};
 
@@ -36,17 +36,10 @@ impl Control {
         self.kernel.group(self.container.first())
     }
 
-    /// Whether a signal would change nothing because the first process is init and has not asked for it.
-    fn init_is_immune(&self, group: &ThreadGroup, sig: Signal) -> bool {
-        let unstoppable = [Signal::SIGKILL, Signal::SIGSTOP].contains(&sig);
-        let init = group.is_init();
-        init && !self.signals_end_init && !unstoppable && group.by_default(sig)
-    }
-
     fn signal_init(&self, sig: Signal) -> bool {
         let Some(group) = self.init() else { return false };
         let started = self.first.lock().is_none();
-        if started && self.init_is_immune(&group, sig) {
+        if started && !self.signals_end_init && group.is_immune(sig, Sender::Around) {
             return true;
         }
         let sent = group.send(SigInfo::new(sig, SI_HOST)).is_ok();

@@ -1,16 +1,17 @@
 //! New threads and processes. See clone(2), fork(2), vfork(2).
 
 use crate::current::{AltStack, Current};
+use crate::inherit::TaskInherited;
 use crate::result::SysErr;
 use crate::task::{Task, TaskInit, ThreadGroup, VforkGate};
 use crate::tree::{Node, Relations};
-use abi::{Errno, SigSet, Signal};
+use abi::{Errno, Signal};
 use pid::Pid;
 use platform::{Action, Spawn};
 use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::{Caller, Cap, Credentials, Creds, InUse};
+use vfs::{Caller, Cap, Credentials, InUse};
 
 /// Arguments of clone3(2), which the older calls are translated to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,9 +103,9 @@ impl Current {
         let mm = self.mm.clone();
         let ctx = &mut self.ctx;
         let mut child_ctx = mm.exclusive(|| ctx.spawn(how))?;
-        let nsproxy = self.task.nsproxy();
         // Threads are in the namespace of their process, children where unshare(2) or setns(2) said.
-        let pid = if thread { self.task.pids().alloc()? } else { nsproxy.pid_for_children.alloc()? };
+        let pid =
+            if thread { self.task.pids().alloc()? } else { self.task.nsproxy().pid_for_children.alloc()? };
         let own_number = pid.own_nr();
         let number = pid.nr_in(self.task.pids());
         kernel.forks.fetch_add(1, Ordering::Relaxed);
@@ -122,18 +123,13 @@ impl Current {
         let fds = if a.flags & FILES != 0 { self.fds() } else { self.fd_table.fork_copy() };
         let task = Task::new(TaskInit {
             pid,
-            nsproxy,
+            inherited: self.task.inherited(),
             group: group.clone(),
-            creds: Creds::into_inner(self.task.creds()),
             mm: child_mm.clone(),
             fds: fds.clone(),
             fs: fs.clone(),
-            blocked: self.task.blocked(),
             clear_child_tid: if a.flags & (libc::CLONE_CHILD_CLEARTID as u64) != 0 { a.child_tid } else { 0 },
-            comm: self.task.comm(),
-            scheduling: self.task.scheduling.inherited(),
         });
-        self.inherit(&task);
         if a.flags & libc::CLONE_SYSVSEM as u64 != 0 {
             *task.sem_undo.lock() = Some(self.task.sem_undo());
         }
@@ -223,18 +219,7 @@ impl Current {
             }
             Arc::new(Mutex::new(h))
         };
-        let g =
-            ThreadGroup::new(old.kernel.clone(), old.container.clone(), pid, handlers, *old.rlimits.lock());
-        g.personality.store(old.personality.load(Ordering::Relaxed), Ordering::Relaxed);
-        g.oom_score_adj.store(old.oom_score_adj.load(Ordering::Relaxed), Ordering::Relaxed);
-        g
-    }
-
-    fn inherit(&self, t: &Task) {
-        let me = &self.task;
-        t.no_new_privs.store(me.no_new_privs.load(Ordering::Relaxed), Ordering::Relaxed);
-        t.default_slack.store(me.timer_slack.load(Ordering::Relaxed), Ordering::Relaxed);
-        t.timer_slack.store(me.timer_slack.load(Ordering::Relaxed), Ordering::Relaxed);
+        ThreadGroup::new(pid, handlers, old.inherited())
     }
 
     /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile.
@@ -310,16 +295,12 @@ impl Current {
     ) -> Current {
         let task = Task::new(TaskInit {
             pid: pid.clone(),
-            nsproxy: group.container.namespaces.clone(),
+            inherited: TaskInherited::first(creds, group.container.namespaces.clone()),
             group: group.clone(),
-            creds: Arc::new(creds),
             mm: mm.clone(),
             fds: fds.clone(),
             fs: fs.clone(),
-            blocked: SigSet::EMPTY,
             clear_child_tid: 0,
-            comm: [0; 16],
-            scheduling: Arc::default(),
         });
         let mut t = group.kernel.tree.lock();
         group.signals.lock().add(task.clone());

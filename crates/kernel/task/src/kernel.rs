@@ -14,6 +14,7 @@ use platform::{AddressSpace, Platform};
 use ranked::{Mutex, rank};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::timer::{TimerHandle, TimerService};
@@ -127,6 +128,8 @@ pub struct Kernel {
     pub most_tasks: AtomicU64,
     /// See `most_tasks`.
     pub task_bound: AtomicU64,
+    /// The sentry's threads without a task, most recent last. They end with the kernel.
+    pub(crate) idle: Leaf<Vec<SyncSender<Current>>>,
     late_kills: Arc<Leaf<LateKills>>,
     tasks_alive: Leaf<usize>,
     tasks_cv: Condvar,
@@ -208,6 +211,7 @@ impl Kernel {
             pi: crate::pi::PiTable::default(),
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),
+            idle: Leaf::default(),
             late_kills: Arc::default(),
             tasks_alive: Leaf::new(0),
             tasks_cv: Condvar::new(),

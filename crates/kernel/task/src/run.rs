@@ -3,13 +3,14 @@
 use crate::current::Current;
 use crate::frame::TrapInfo;
 use crate::result::{Restart, SysErr};
+use crate::send::Sender;
 use crate::signal::{DefaultAction, SIG_DFL, SIG_IGN, default_action};
 use abi::{Errno, SigInfo, SigSet, Signal};
 use parking_lot::Mutex as Leaf;
 use platform::{Exit, Fault};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{SendError, SyncSender, sync_channel};
+use std::sync::mpsc::{SendError, sync_channel};
 use wait::Events;
 
 /// Whether the thread goes on.
@@ -26,7 +27,7 @@ pub fn start(c: Current) -> abi::Result<()> {
         crate::exit::abandon(c);
         return Err(Errno::EAGAIN);
     }
-    let idle = IDLE.lock().pop();
+    let idle = kernel.idle.lock().pop();
     let c = match idle {
         Some(worker) => match worker.send(c) {
             Ok(()) => return Ok(()),
@@ -57,9 +58,7 @@ pub fn start(c: Current) -> abi::Result<()> {
     Ok(())
 }
 
-/// Threads without a task, most recent last.
-static IDLE: Leaf<Vec<SyncSender<Current>>> = Leaf::new(Vec::new());
-/// How many are kept.
+/// How many threads without a task are kept.
 const MAX_IDLE: usize = 16;
 
 /// A thread's life: one task after another.
@@ -71,7 +70,7 @@ fn work(mut c: Current) {
         run(c);
         let (tx, rx) = sync_channel(1);
         let stay = {
-            let mut idle = IDLE.lock();
+            let mut idle = kernel.idle.lock();
             let room = idle.len() < MAX_IDLE;
             if room {
                 idle.push(tx);
@@ -248,7 +247,7 @@ fn handle_pending(c: &mut Current) -> Flow {
             SIG_DFL => match default_action(sig) {
                 DefaultAction::Ignore | DefaultAction::Continue => continue,
                 // It was blocked when it was sent, else it had been dropped then.
-                _ if info.code <= 0 && c.task.group.is_init() => continue,
+                _ if c.task.group.is_immune(sig, Sender::of(&info, false)) => continue,
                 DefaultAction::Stop => stop(c, sig),
                 DefaultAction::Terminate | DefaultAction::Core => die(c, sig),
             },

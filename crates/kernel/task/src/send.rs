@@ -9,6 +9,38 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wait::Events;
 
+/// Where a signal comes from, as far as init cares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sender {
+    /// A process or timer of init's own PID namespace, or of one inside.
+    Inside,
+    /// A process of a namespace around, or an operator outside of the sandbox.
+    Around,
+    /// The kernel: a fault, a limit, the end of the container.
+    Kernel,
+}
+
+impl Sender {
+    /// Of a signal that is sent to one thread (`directed`) or to a process.
+    pub(crate) fn of(info: &SigInfo, directed: bool) -> Sender {
+        let forced = info.code > 0 && directed;
+        if forced || info.code == crate::kernel::SI_HOST { Sender::Kernel } else { Sender::Inside }
+    }
+}
+
+impl ThreadGroup {
+    /// Whether a signal does nothing because the process is init of its PID namespace and has no handler for it: the one place
+    /// where that is decided. From around its namespace SIGKILL and SIGSTOP reach it. See pid_namespaces(7).
+    pub fn is_immune(&self, sig: Signal, sender: Sender) -> bool {
+        let from_there = match sender {
+            Sender::Inside => true,
+            Sender::Around => !SigSet::UNBLOCKABLE.has(sig),
+            Sender::Kernel => false,
+        };
+        from_there && self.is_init() && self.by_default(sig)
+    }
+}
+
 /// Makes a signal pending for a process, or for one thread of it, and gets the
 /// attention of a thread that can take it. Signals that would be ignored are dropped at once.
 pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Result<()> {
@@ -68,8 +100,7 @@ fn send_with(
             return Ok(());
         }
         if sig == Signal::SIGKILL {
-            // Init is safe from its own namespace, and from itself.
-            if group.is_init() && info.code <= 0 {
+            if group.is_immune(sig, Sender::of(&info, to.is_some())) {
                 return Ok(());
             }
             kill_group(group, &mut s, Signal::SIGKILL.raw());
@@ -106,13 +137,8 @@ fn is_dropped(group: &ThreadGroup, s: &Signals, to: Option<&Task>, sig: Signal, 
         Some(t) => t.blocked().has(sig),
         None => s.threads.iter().all(|t| t.blocked().has(sig)),
     };
-    let forced = info.code > 0 && to.is_some();
-    let init_immune = group.is_init()
-        && group.handlers().lock().get(sig).handler == crate::signal::SIG_DFL
-        && !forced
-        && !blocked
-        && info.code != crate::kernel::SI_HOST;
-    !blocked && (group.handlers().lock().ignores(sig) || init_immune)
+    let immune = || group.is_immune(sig, Sender::of(info, to.is_some()));
+    !blocked && (group.handlers().lock().ignores(sig) || immune())
 }
 
 /// Gets the attention of a thread that can take the signal.

@@ -1,6 +1,7 @@
 //! Threads and thread groups.
 
 use crate::container::Container;
+use crate::inherit::{ProcessInherited, TaskInherited};
 use crate::io_counts::{IoCounts, IoTotals};
 use crate::kernel::Kernel;
 use crate::nsproxy::NsProxy;
@@ -118,26 +119,18 @@ impl VforkGate {
 pub struct TaskInit {
     /// Thread ID.
     pub pid: Attached,
-    /// Namespaces.
-    pub nsproxy: Arc<NsProxy>,
+    /// From the thread that made it.
+    pub inherited: TaskInherited,
     /// Its process.
     pub group: Arc<ThreadGroup>,
-    /// Credentials.
-    pub creds: Arc<Credentials>,
     /// Memory.
     pub mm: Arc<Mm>,
     /// Descriptors.
     pub fds: Arc<FdTable>,
     /// Root, working directory, umask.
     pub fs: Arc<FsContext>,
-    /// Blocked signals.
-    pub blocked: SigSet,
     /// Address to clear when it ends, or 0.
     pub clear_child_tid: u64,
-    /// Name.
-    pub comm: [u8; 16],
-    /// Scheduling parameters.
-    pub scheduling: Arc<Scheduling>,
 }
 
 /// A name in the form of [`Task::comm`].
@@ -151,34 +144,36 @@ pub(crate) fn comm(name: &[u8]) -> [u8; 16] {
 impl Task {
     /// A thread that is not in any table yet.
     pub fn new(i: TaskInit) -> Arc<Task> {
+        let TaskInherited { creds, nsproxy, blocked, comm, scheduling, no_new_privs, timer_slack } =
+            i.inherited;
         Arc::new(Task {
             tid: AtomicI32::new(i.pid.nr()),
             own_tid: AtomicI32::new(i.pid.own_nr()),
             pid: Leaf::new(Some(i.pid)),
-            nsproxy: ArcSwap::new(i.nsproxy),
+            nsproxy: ArcSwap::new(nsproxy),
             group: i.group,
-            creds: ArcSwap::new(i.creds),
+            creds: ArcSwap::new(creds),
             mm: RwLock::new(i.mm),
             fds: RwLock::new(Some(i.fds)),
             fs: RwLock::new(Some(i.fs)),
             waiter: Waiter::new(),
             interrupter: RwLock::new(None),
-            words: [i.blocked.0, 0, 0, i.clear_child_tid].map(AtomicU64::new),
+            words: [blocked.0, 0, 0, i.clear_child_tid].map(AtomicU64::new),
             awaited: AtomicU64::new(0),
             pending: Mutex::new(Pending::default()),
-            comm: Leaf::new(i.comm),
+            comm: Leaf::new(comm),
             started: Instant::now(),
             exiting: AtomicBool::new(false),
-            no_new_privs: AtomicBool::new(false),
+            no_new_privs: AtomicBool::new(no_new_privs),
             seccomp: Seccomp::default(),
             pdeathsig: AtomicI32::new(0),
             vfork: Leaf::new(None),
             sleeping: AtomicBool::new(false),
             in_syscall: AtomicU32::new(0),
-            scheduling: i.scheduling,
+            scheduling,
             io: IoCounts::default(),
-            timer_slack: AtomicU64::new(50_000),
-            default_slack: AtomicU64::new(50_000),
+            timer_slack: AtomicU64::new(timer_slack),
+            default_slack: AtomicU64::new(timer_slack),
             host_tid: AtomicI32::new(0),
             cpu_base: AtomicU64::new(0),
             own_timers: AtomicBool::new(false),
@@ -545,12 +540,11 @@ pub struct Usage {
 impl ThreadGroup {
     /// A process without threads.
     pub fn new(
-        kernel: Arc<Kernel>,
-        container: Arc<Container>,
         pid: &Arc<Pid>,
         handlers: Arc<Mutex<Handlers, HANDLERS>>,
-        rlimits: [(u64, u64); 16],
+        inherited: ProcessInherited,
     ) -> Arc<ThreadGroup> {
+        let ProcessInherited { kernel, container, rlimits, personality, oom_score_adj } = inherited;
         let pids = pid.ns().unwrap_or(&kernel.pids).clone();
         Arc::new(ThreadGroup {
             kernel,
@@ -571,8 +565,8 @@ impl ThreadGroup {
             started: Instant::now(),
             usage: Leaf::new(Usage::default()),
             not_ours: AtomicU64::new(0),
-            personality: AtomicU32::new(0),
-            oom_score_adj: AtomicI32::new(0),
+            personality: AtomicU32::new(personality),
+            oom_score_adj: AtomicI32::new(oom_score_adj),
             has_execed: AtomicBool::new(false),
         })
     }

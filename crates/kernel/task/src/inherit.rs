@@ -1,0 +1,93 @@
+//! What clone(2) and fork(2) inherit. Each struct is taken from the parent and used up by the child as a whole, field by field
+//! without a rest, so that a new field is either inherited or does not compile.
+//!
+//! Not here, as clone(2)'s flags decide between sharing and copying: memory, descriptors, the file system context, handlers. Seccomp
+//! filters are taken in the moment in which the child enters the tables (`Current::register`), as another thread may be setting
+//! them for all.
+
+use crate::container::Container;
+use crate::kernel::Kernel;
+use crate::nsproxy::NsProxy;
+use crate::scheduling::Scheduling;
+use crate::task::{Task, ThreadGroup};
+use abi::SigSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use vfs::{Credentials, Creds};
+
+/// What a thread has from the one that made it.
+#[derive(Clone)]
+pub struct TaskInherited {
+    /// Credentials.
+    pub creds: Arc<Credentials>,
+    /// Namespaces.
+    pub nsproxy: Arc<NsProxy>,
+    /// Blocked signals.
+    pub blocked: SigSet,
+    /// Name.
+    pub comm: [u8; 16],
+    /// Scheduling parameters.
+    pub scheduling: Arc<Scheduling>,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub no_new_privs: bool,
+    /// Timer slack in nanoseconds, which is the default of the new thread as well.
+    pub timer_slack: u64,
+}
+
+impl TaskInherited {
+    /// What a thread starts with that nobody made: a container's first, or one that is put beside it.
+    pub(crate) fn first(creds: Credentials, nsproxy: Arc<NsProxy>) -> TaskInherited {
+        TaskInherited {
+            creds: Arc::new(creds),
+            nsproxy,
+            blocked: SigSet::EMPTY,
+            comm: [0; 16],
+            scheduling: Arc::default(),
+            no_new_privs: false,
+            timer_slack: 50_000,
+        }
+    }
+}
+
+impl Task {
+    /// What a new thread has from this one.
+    pub(crate) fn inherited(&self) -> TaskInherited {
+        TaskInherited {
+            creds: Creds::into_inner(self.creds()),
+            nsproxy: self.nsproxy(),
+            blocked: self.blocked(),
+            comm: self.comm(),
+            scheduling: self.scheduling.inherited(),
+            no_new_privs: self.no_new_privs.load(Relaxed),
+            timer_slack: self.timer_slack.load(Relaxed),
+        }
+    }
+}
+
+/// What a process has from its parent.
+#[derive(Clone)]
+pub struct ProcessInherited {
+    /// The kernel.
+    pub kernel: Arc<Kernel>,
+    /// The container.
+    pub container: Arc<Container>,
+    /// Resource limits (soft, hard), indexed by RLIMIT_*.
+    pub rlimits: [(u64, u64); 16],
+    /// personality(2).
+    pub personality: u32,
+    /// /proc/PID/oom_score_adj.
+    pub oom_score_adj: i32,
+}
+
+impl ThreadGroup {
+    /// What a new process has from this one.
+    pub(crate) fn inherited(&self) -> ProcessInherited {
+        ProcessInherited {
+            kernel: self.kernel.clone(),
+            container: self.container.clone(),
+            rlimits: *self.rlimits.lock(),
+            personality: self.personality.load(Relaxed),
+            oom_score_adj: self.oom_score_adj.load(Relaxed),
+        }
+    }
+}
