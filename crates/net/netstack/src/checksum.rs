@@ -18,7 +18,7 @@ impl Sum {
 
     /// Adds bytes; they follow the bytes that were added before.
     #[must_use]
-    pub fn add(mut self, bytes: &[u8]) -> Sum {
+    pub fn with(mut self, bytes: &[u8]) -> Sum {
         let mut part = sum_words(bytes);
         if self.odd {
             part = u64::from((fold(part)).swap_bytes());
@@ -32,13 +32,13 @@ impl Sum {
     #[must_use]
     pub fn pseudo(self, src: IpAddr, dst: IpAddr, protocol: u8, len: usize) -> Sum {
         let len = u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes();
-        self.address(src).address(dst).add(&len).add(&[0, protocol])
+        self.address(src).address(dst).with(&len).with(&[0, protocol])
     }
 
     fn address(self, address: IpAddr) -> Sum {
         match address {
-            IpAddr::V4(v4) => self.add(&v4.octets()),
-            IpAddr::V6(v6) => self.add(&v6.octets()),
+            IpAddr::V4(v4) => self.with(&v4.octets()),
+            IpAddr::V6(v6) => self.with(&v6.octets()),
         }
     }
 
@@ -99,12 +99,12 @@ mod tests {
         let mut random = Random::new(3);
         for len in 0..200 {
             let bytes: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
-            assert_eq!(Sum::new().add(&bytes).finish(), slow(&bytes));
+            assert_eq!(Sum::new().with(&bytes).finish(), slow(&bytes));
             for cut in 0..len {
                 let (a, b) = bytes.split_at(cut);
-                assert_eq!(Sum::new().add(a).add(b).finish(), slow(&bytes), "{cut} of {len}");
+                assert_eq!(Sum::new().with(a).with(b).finish(), slow(&bytes), "{cut} of {len}");
             }
         }
-        assert_eq!(Sum::new().add(&[0xff; 64]).finish(), 0);
+        assert_eq!(Sum::new().with(&[0xff; 64]).finish(), 0);
     }
 }

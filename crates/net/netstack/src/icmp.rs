@@ -236,7 +236,11 @@ impl Stack {
         kind: (u8, u8),
         from: IpAddr,
     ) {
-        self.datagram_error(now, quote, error, kind, from);
+        if quote.info.protocol == proto::TCP {
+            self.tcp_error(now, quote, error);
+        } else {
+            self.datagram_error(now, quote, error, kind, from);
+        }
     }
 
     /// Remembers a path MTU that an error told.

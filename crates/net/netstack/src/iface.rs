@@ -244,8 +244,9 @@ fn rank6(address: &Address, dst: IpAddr, wanted: Scope) -> (bool, bool, i8, bool
     // The narrowest scope that reaches, or else the widest that does not.
     let narrow = if reaches { -(address.scope as i8) } else { address.scope as i8 };
     let link = matches!(address.ip(), IpAddr::V6(v6) if is_link_local(v6));
+    let unusual = address.deprecated || (link && wanted == Scope::Global);
     let common = crate::addr::common_prefix(address.ip(), dst).unwrap_or(0);
-    (address.ip() == dst, reaches, narrow, !address.deprecated && !(link && wanted == Scope::Global), common)
+    (address.ip() == dst, reaches, narrow, !unusual, common)
 }
 
 impl fmt::Debug for Iface {

@@ -258,6 +258,7 @@ impl Stack {
         let raw = self.raw_input(&packet);
         match packet.info.protocol {
             proto::UDP => self.udp_input(&packet),
+            proto::TCP => self.tcp_input(&packet),
             proto::ICMP if packet.info.dst.is_ipv4() => self.icmp_input(&packet),
             proto::ICMPV6 if packet.info.dst.is_ipv6() => self.icmp_input(&packet),
             proto::IGMP | proto::NONE => {}
@@ -318,6 +319,6 @@ fn lower_ttl(buf: &mut Buf, v4: bool) {
     let Some(header) = bytes.get_mut(..len).filter(|header| header.len() >= Ipv4::LEN) else { return };
     header[8] = header[8].saturating_sub(1);
     header[10..12].fill(0);
-    let sum = crate::checksum::Sum::new().add(header).finish();
+    let sum = crate::checksum::Sum::new().with(header).finish();
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }

@@ -18,9 +18,14 @@
 //!
 //! # Locks, outermost first
 //!
-//! 1. a listener or a connection (one at a time); 2. a receive queue; 3. ports and socket tables (sharded); 4. interfaces, routes,
-//! neighbours, path MTUs (read-write, written by changes only); 5. leaves: backlog shard, timer shard, buffer pool, fragments, limiter,
-//! device queue. Unrelated connections share only read locks and sharded leaves on send, receive and poll.
+//! 1. a listener, then the connection that it makes; or one connection
+//! 2. a receive queue, then the name of its sender
+//! 3. ports and socket tables, in shards
+//! 4. interfaces, routes, neighbours, path MTUs: read-write locks, written by changes only
+//! 5. leaves: backlog shard, timer shard, buffer pool, fragments, limiter, device queue
+//!
+//! Unrelated connections share only read locks and sharded leaves on send, receive and poll. A datagram socket's configuration is
+//! taken at 1, its queue at 2, never both at once.
 //!
 //! # Bounds
 //!

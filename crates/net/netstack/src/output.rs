@@ -336,7 +336,7 @@ pub(crate) fn finish_checksum(frame: &mut Frame) {
     let Checksum::Partial { start, offset } = frame.offload.checksum else { return };
     let (start, place) = (usize::from(start), usize::from(start) + usize::from(offset));
     let Some(bytes) = frame.buf.get(start..) else { return };
-    let sum = match Sum::new().add(bytes).finish() {
+    let sum = match Sum::new().with(bytes).finish() {
         // UDP's zero means "none"; the two forms of zero are equal in the sum (RFC 768).
         0 => 0xffff,
         sum => sum,

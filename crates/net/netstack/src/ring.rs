@@ -35,6 +35,9 @@ impl Ring {
 
     /// Writes bytes at `offset` beyond the end, without making them part of the ring.
     pub fn write_ahead(&mut self, offset: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let from = self.len + offset;
         self.make_room(from + bytes.len());
         let (at, size) = (self.place(from), self.storage.len());

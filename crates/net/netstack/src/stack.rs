@@ -15,6 +15,7 @@ use crate::neigh::Neighbours;
 use crate::pmtu::PathMtus;
 use crate::route::{Routes, TABLE_LOCAL};
 use crate::sysctl::Sysctls;
+use crate::tcp::socket::TcpSocket;
 use crate::time::Instant;
 use crate::timer::{TimerId, Timers};
 use crate::wire::eth::Mac;
@@ -23,8 +24,8 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Interfaces that a stack may have.
 const MAX_LINKS: usize = 4096;
@@ -53,6 +54,8 @@ pub(crate) enum Target {
     Neighbours,
     /// Fragments.
     Reassembly,
+    /// A TCP socket.
+    Tcp(Weak<TcpSocket>),
 }
 
 /// One network namespace; see the crate.
@@ -74,6 +77,9 @@ pub struct Stack {
     pub(crate) ping: Table,
     pub(crate) ping6: Table,
     pub(crate) raw: RwLock<Vec<Arc<DatagramSocket>>>,
+    pub(crate) tcp: crate::tcp::table::Table,
+    /// What wants to see every packet: then no traffic takes a way without packets.
+    pub(crate) watchers: AtomicUsize,
     links: RwLock<BTreeMap<u32, Arc<Iface>>>,
     next_index: AtomicU32,
     generation: AtomicU32,
@@ -105,6 +111,8 @@ impl Stack {
             ping: Table::default(),
             ping6: Table::default(),
             raw: RwLock::default(),
+            tcp: crate::tcp::table::Table::default(),
+            watchers: AtomicUsize::new(0),
             links: RwLock::new([(LOOPBACK, Arc::new(Iface::new(LOOPBACK, lo, None)))].into()),
             next_index: AtomicU32::new(LOOPBACK + 1),
             generation: AtomicU32::new(0),
@@ -120,6 +128,15 @@ impl Stack {
     /// Buffers for frames that come from devices.
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Something wants to see packets from now on (a packet socket, a capture), or no longer does.
+    pub fn watch(&self, on: bool) {
+        if on {
+            self.watchers.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.watchers.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     // Interfaces.
@@ -278,6 +295,11 @@ impl Stack {
         match target {
             Target::Neighbours => self.expire_neighbours(now),
             Target::Reassembly => self.expire_fragments(now),
+            Target::Tcp(socket) => {
+                if let Some(socket) = socket.upgrade() {
+                    socket.on_timer(now);
+                }
+            }
         }
     }
 
@@ -288,6 +310,14 @@ impl Stack {
         {
             self.alarm.earlier(at);
         }
+    }
+
+    pub(crate) fn add_timer(&self, target: Target) -> TimerId {
+        self.timers.add(target)
+    }
+
+    pub(crate) fn remove_timer(&self, id: TimerId) {
+        self.timers.remove(id);
     }
 
     pub(crate) fn arm_reassembly(&self, at: Option<Instant>) {

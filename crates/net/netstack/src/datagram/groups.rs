@@ -165,7 +165,7 @@ impl Stack {
 fn igmp(kind: u8, group: Ipv4Addr) -> Vec<u8> {
     let mut message = vec![kind, 0, 0, 0];
     message.extend(group.octets());
-    let sum = Sum::new().add(&message).finish();
+    let sum = Sum::new().with(&message).finish();
     message[2..4].copy_from_slice(&sum.to_be_bytes());
     message
 }

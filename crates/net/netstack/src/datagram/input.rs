@@ -190,7 +190,8 @@ impl DatagramSocket {
         let inner = self.inner.lock();
         let (wanted, connected) = (inner.options.wants_errors(to.ip()), inner.remote.is_some());
         drop(inner);
-        if !wanted && !(error.fatal && connected) {
+        let told = wanted || (error.fatal && connected);
+        if !told {
             return;
         }
         let mut queue = self.queue.lock();

@@ -309,7 +309,7 @@ impl DatagramSocket {
         let len = buf.len();
         let field = buf.bytes_mut().get_mut(at..at + 2).ok_or(Errno::EINVAL)?;
         field.fill(0);
-        let sum = Sum::new().pseudo(path.src, path.dst, protocol, len).add(buf).finish();
+        let sum = Sum::new().pseudo(path.src, path.dst, protocol, len).with(buf).finish();
         if let Some(field) = buf.bytes_mut().get_mut(at..at + 2) {
             field.copy_from_slice(&sum.to_be_bytes());
         }
@@ -338,7 +338,7 @@ impl DatagramSocket {
         }
         bytes[10..12].fill(0);
         bytes[12..16].copy_from_slice(&src.octets());
-        let sum = Sum::new().add(&bytes[..Ipv4::LEN]).add(options).finish();
+        let sum = Sum::new().with(&bytes[..Ipv4::LEN]).with(options).finish();
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
         self.stack.counters.ip.out_requests.bump();
         self.stack.send_packet(now, path, Frame { buf, offload: Offload::default() }, header)

@@ -3,3 +3,4 @@
 mod datagrams;
 mod hosts;
 mod ip;
+mod streams;

@@ -66,7 +66,7 @@ impl Icmp {
     pub fn sealed(mut self, between: Option<(Ipv6Addr, Ipv6Addr)>, payload: &[u8]) -> Icmp {
         self.checksum = U16::ZERO;
         let sum = pseudo(between, payload.len() + Self::LEN);
-        self.checksum = U16::new(sum.add(self.as_bytes()).add(payload).finish());
+        self.checksum = U16::new(sum.with(self.as_bytes()).with(payload).finish());
         self
     }
 
@@ -77,7 +77,7 @@ impl Icmp {
             (IpAddr::V6(src), IpAddr::V6(dst)) => Some((src, dst)),
             _ => None,
         };
-        pseudo(between, bytes.len()).add(bytes).is_valid().then_some(header)
+        pseudo(between, bytes.len()).with(bytes).is_valid().then_some(header)
     }
 
     /// The identifier of an echo message.

@@ -62,7 +62,7 @@ impl Ipv4 {
     #[must_use]
     pub fn sealed(mut self) -> Ipv4 {
         self.checksum = U16::ZERO;
-        self.checksum = U16::new(Sum::new().add(self.as_bytes()).finish());
+        self.checksum = U16::new(Sum::new().with(self.as_bytes()).finish());
         self
     }
 
@@ -71,7 +71,7 @@ impl Ipv4 {
         let (header, _) = Ipv4::read_from_prefix(bytes).ok()?;
         let (len, total) = (header.header_len(), header.total_len());
         let sound = header.version_len >> 4 == 4 && len >= Self::LEN && total >= len && total <= bytes.len();
-        (sound && Sum::new().add(&bytes[..len]).is_valid()).then_some(header)
+        (sound && Sum::new().with(&bytes[..len]).is_valid()).then_some(header)
     }
 
     /// Like [`Ipv4::parse`] for the start of a packet, as ICMP errors quote it: lengths and checksum are not checked.

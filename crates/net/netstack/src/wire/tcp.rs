@@ -178,7 +178,7 @@ impl Segment {
 
 /// True when the checksum of a segment (header and payload) is right.
 pub fn checksum_ok(src: IpAddr, dst: IpAddr, bytes: &[u8]) -> bool {
-    Sum::new().pseudo(src, dst, super::proto::TCP, bytes.len()).add(bytes).is_valid()
+    Sum::new().pseudo(src, dst, super::proto::TCP, bytes.len()).with(bytes).is_valid()
 }
 
 fn parse_options(mut bytes: &[u8], syn: bool) -> Options {

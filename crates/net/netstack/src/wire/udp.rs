@@ -30,7 +30,7 @@ impl Udp {
     pub fn sealed(mut self, src: IpAddr, dst: IpAddr, payload: &[u8]) -> Udp {
         self.checksum = U16::ZERO;
         let sum = Sum::new().pseudo(src, dst, super::proto::UDP, self.len.get().into());
-        let sum = sum.add(self.as_bytes()).add(payload).finish();
+        let sum = sum.with(self.as_bytes()).with(payload).finish();
         self.checksum = U16::new(if sum == 0 { 0xffff } else { sum });
         self
     }
@@ -55,7 +55,7 @@ impl Udp {
             return src.is_ipv4();
         }
         let bytes = bytes.get(..self.len.get().into()).unwrap_or(bytes);
-        Sum::new().pseudo(src, dst, super::proto::UDP, bytes.len()).add(bytes).is_valid()
+        Sum::new().pseudo(src, dst, super::proto::UDP, bytes.len()).with(bytes).is_valid()
     }
 
     /// Source port.

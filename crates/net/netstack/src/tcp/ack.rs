@@ -1,0 +1,277 @@
+//! What an acknowledgement does: windows, round-trip times, deliveries.
+
+use super::board::{Mark, Sent};
+use super::conn::{Conn, Cx};
+use super::recovery::Ca;
+use super::seq::Seq;
+use crate::notify::Events;
+use crate::time::Instant;
+use crate::wire::tcp::{Flags, Segment};
+use std::time::Duration;
+
+/// What an acknowledgement told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct News {
+    /// `una` moved.
+    pub(crate) advanced: bool,
+    /// Packets that left the network by it.
+    pub(crate) delivered: u32,
+    /// Packets acknowledged in order.
+    pub(crate) acked: u32,
+    /// A duplicate was reported.
+    pub(crate) dsack: bool,
+    /// A segment was delivered that was sent before the time-out and never again.
+    pub(crate) original: bool,
+    /// A retransmitted segment was delivered.
+    pub(crate) retransmitted: bool,
+    /// It brought data, or another window: not a duplicate.
+    pub(crate) other: bool,
+    /// The timestamp echoes a segment older than the first retransmission.
+    pub(crate) echo_before: bool,
+    /// Packets newly taken for lost.
+    pub(crate) lost: u32,
+    /// Round-trip time of the latest segment that was sent once.
+    pub(crate) rtt: Option<Duration>,
+    /// The delivered segment that was sent last: packets delivered when it was sent, when that was, the start of its flight, its
+    /// transmission, and whether the program had nothing more to send.
+    rate: Option<(u64, Instant, Instant, Instant, bool)>,
+}
+
+impl News {
+    /// A timer found losses.
+    pub(crate) fn of_loss(lost: u32) -> News {
+        News { lost, ..News::default() }
+    }
+}
+
+impl Conn {
+    /// Takes the acknowledgement of a segment; false when the segment is to be dropped.
+    pub(crate) fn on_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment, len: u32) -> bool {
+        let ack = seg.ack;
+        if ack.after(self.nxt) {
+            self.challenge(cx);
+            return false;
+        }
+        self.note_timestamp(cx, seg);
+        if ack.before(self.una) {
+            // RFC 5961 section 5.2.
+            if (ack + self.max_wnd.max(1)).before(self.una) {
+                self.challenge(cx);
+                return false;
+            }
+            let mut news = News { other: true, ..News::default() };
+            self.take_sacks(cx, seg, &mut news);
+            if news.delivered > 0 || news.dsack {
+                self.recover(cx, &news);
+            }
+            return true;
+        }
+        let prior_una = self.una;
+        let prior_flight = self.board.in_flight();
+        let mut news = News { other: len > 0 || seg.flags.contains(Flags::FIN), ..News::default() };
+        news.other |= self.update_window(seg, ack);
+        news.echo_before = self.echoes_original(seg);
+        let fully = self.board.is_empty();
+        self.take_sacks(cx, seg, &mut news);
+        self.acknowledge(cx, ack, &mut news);
+        self.stats.last_ack = cx.now;
+        self.take_rtt(cx.now, seg, &news);
+        self.take_rate(cx.now, &news);
+        if news.advanced {
+            self.rtt.backoff = 0;
+            self.soft_error = None;
+            self.deadlines.retries = 0;
+        }
+        self.deadlines.probes = 0;
+        self.end_probe(cx, ack, &news);
+        if seg.flags.contains(Flags::ECE) && self.agreed.ecn {
+            self.slow_down(ack);
+        }
+        if !fully {
+            self.detect_losses(cx, &mut news);
+            self.recover(cx, &news);
+            self.grow_window(cx, &news, prior_flight);
+        }
+        if self.una != prior_una {
+            self.rearm_after_progress(cx);
+        }
+        self.arm_keepalive(cx.now);
+        true
+    }
+
+    /// Remembers the peer's timestamp (RFC 7323 section 4.3).
+    fn note_timestamp(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        let Some((value, _)) = seg.options.timestamps.filter(|_| self.agreed.timestamps) else { return };
+        if seg.seq.upto(cx.rx.acked) && (value.wrapping_sub(self.ts_recent) as i32) >= 0 {
+            (self.ts_recent, self.ts_recent_at) = (value, cx.now);
+        }
+    }
+
+    /// Takes the peer's window; true when it changed without an acknowledgement.
+    fn update_window(&mut self, seg: &Segment, ack: Seq) -> bool {
+        let wnd = u32::from(seg.window) << if self.agreed.scaled { self.agreed.snd_scale } else { 0 };
+        let newer = ack.after(self.una) || seg.seq.after(self.wl1) || (seg.seq == self.wl1 && wnd > self.wnd);
+        if !newer {
+            return false;
+        }
+        self.wl1 = seg.seq;
+        let changed = wnd != self.wnd;
+        self.wnd = wnd;
+        if wnd > self.max_wnd {
+            self.max_wnd = wnd;
+            self.board.set_mss(self.mss());
+        }
+        changed
+    }
+
+    fn echoes_original(&self, seg: &Segment) -> bool {
+        let first = self.recovery.retrans_ts;
+        seg.options
+            .timestamps
+            .is_some_and(|(_, echo)| first != 0 && echo != 0 && (echo.wrapping_sub(first) as i32) < 0)
+    }
+
+    /// Takes SACK ranges (RFC 2018), and the report of a duplicate (RFC 2883).
+    fn take_sacks(&mut self, cx: &mut Cx<'_>, seg: &Segment, news: &mut News) {
+        let ranges = seg.options.sacks.as_slice();
+        if !self.agreed.sack || ranges.is_empty() {
+            return;
+        }
+        let first = ranges[0];
+        let covered =
+            ranges.get(1).is_some_and(|next| next.start.upto(first.start) && first.end.upto(next.end));
+        news.dsack = first.start.before(first.end) && (!first.start.after(seg.ack - 1) || covered);
+        if news.dsack {
+            self.note_dsack(cx, first.start, first.end);
+        }
+        let (una, nxt) = (self.una.max(seg.ack), self.nxt);
+        let ranges = ranges.iter().skip(usize::from(news.dsack));
+        for range in ranges.filter(|r| r.start.before(r.end) && !r.start.before(una) && r.end.upto(nxt)) {
+            let (rack, rtt, high_seq, stats) =
+                (&mut self.rack, &self.rtt, self.recovery.high_seq, &mut self.stats);
+            self.board.sack(*range, |sent| {
+                note_delivery(sent, cx.now, high_seq, news);
+                rack.delivered(sent, cx.now, rtt.min_rtt());
+                if rack.note_order(sent) {
+                    stats.reorderings = stats.reorderings.saturating_add(1);
+                    cx.counters.sack_reorder.bump();
+                }
+                stats.delivered += u64::from(sent.packets);
+            });
+        }
+    }
+
+    fn note_dsack(&mut self, cx: &Cx<'_>, start: Seq, end: Seq) {
+        cx.counters.dsack_recv.bump();
+        self.stats.dsacks = self.stats.dsacks.saturating_add(1);
+        self.rack.widen(self.una, self.nxt);
+        let packets = (end - start).div_ceil(self.mss()).max(1) as i32;
+        self.recovery.note_dsack(start, end, packets);
+    }
+
+    /// Takes what is acknowledged in order off the queues.
+    fn acknowledge(&mut self, cx: &mut Cx<'_>, ack: Seq, news: &mut News) {
+        if ack == self.una {
+            return;
+        }
+        news.advanced = true;
+        // The SYN of an accepted connection is not on the scoreboard, and Linux does not count it either.
+        let counted = !self.board.is_empty();
+        let (rack, rtt, high_seq, stats) =
+            (&mut self.rack, &self.rtt, self.recovery.high_seq, &mut self.stats);
+        self.board.acknowledge(ack, |sent| {
+            news.acked += sent.packets;
+            if sent.mark.contains(Mark::SACKED) {
+                return;
+            }
+            note_delivery(sent, cx.now, high_seq, news);
+            rack.delivered(sent, cx.now, rtt.min_rtt());
+            if rack.note_order(sent) {
+                stats.reorderings = stats.reorderings.saturating_add(1);
+                cx.counters.sack_reorder.bump();
+            }
+            stats.delivered += u64::from(sent.packets);
+        });
+        self.stats.bytes_acked += if counted { u64::from(ack - self.una) } else { 0 };
+        self.una = ack;
+        let bytes = (ack.since(self.tx_seq) as usize).min(self.tx.len());
+        self.tx.consume(bytes);
+        self.tx_seq += bytes as u32;
+        if self.urgent.is_some_and(|at| at.upto(ack)) {
+            self.urgent = None;
+        }
+        if self.tx.is_empty() && self.tx.storage() > 65_536 {
+            self.tx.release();
+        }
+        if self.write_waits && self.is_writable() {
+            self.write_waits = false;
+            cx.events |= Events::OUT;
+        }
+    }
+
+    /// Takes a round-trip time: from a segment that was sent once, unless a hole before it was filled (Karn's rule), or else from the
+    /// timestamp.
+    fn take_rtt(&mut self, now: Instant, seg: &Segment, news: &News) {
+        let echoed = || {
+            let (_, echo) = seg.options.timestamps.filter(|_| self.agreed.timestamps && news.advanced)?;
+            let millis = self.ts_now(now).wrapping_sub(echo);
+            (echo != 0 && millis < i32::MAX as u32).then(|| Duration::from_millis(millis.max(1).into()))
+        };
+        if let Some(rtt) = news.rtt.filter(|_| !news.retransmitted).or_else(echoed) {
+            self.rtt.sample(rtt, now);
+            if news.advanced {
+                self.cc.watch_rtt(rtt, self.una, self.nxt);
+            }
+        }
+    }
+
+    /// Measures what arrives per second: packets delivered since a segment was sent, over the longer of sending and acknowledging
+    /// (draft-cheng-iccrg-delivery-rate-estimation).
+    fn take_rate(&mut self, now: Instant, news: &News) {
+        let Some((delivered, delivered_at, flight_start, at, limited)) = news.rate else { return };
+        self.stats.delivered_at = now;
+        self.stats.flight_start = at;
+        let interval = at.since(flight_start).max(now.since(delivered_at));
+        let quick = self.rtt.min_rtt().is_some_and(|min| interval < min);
+        if interval.is_zero() || quick {
+            return;
+        }
+        let bytes = u128::from(self.stats.delivered - delivered) * u128::from(self.mss());
+        let rate = u64::try_from(bytes * 1_000_000_000 / interval.as_nanos().max(1)).unwrap_or(u64::MAX);
+        if !limited || rate >= self.stats.delivery_rate {
+            (self.stats.delivery_rate, self.stats.rate_limited) = (rate, limited);
+        }
+    }
+
+    /// Lets the congestion window grow, if it was the limit (RFC 7661 in spirit, as Linux does).
+    fn grow_window(&mut self, cx: &Cx<'_>, news: &News, prior_flight: u32) {
+        let open = matches!(self.recovery.state, Ca::Open | Ca::Disorder | Ca::Loss);
+        if !open || news.acked == 0 {
+            return;
+        }
+        let used = if self.cc.in_slow_start() {
+            self.cc.cwnd < 2 * self.max_out.max(prior_flight)
+        } else {
+            self.cwnd_limited || prior_flight >= self.cc.cwnd
+        };
+        if used {
+            self.cc.grow(news.acked, cx.now, self.rtt.srtt);
+            self.tune_send_buffer(cx.sysctls);
+        }
+    }
+}
+
+/// Notes the delivery of a segment.
+fn note_delivery(sent: &Sent, now: Instant, high_seq: Seq, news: &mut News) {
+    news.delivered += sent.packets;
+    if news.rate.is_none_or(|rate| sent.delivered >= rate.0) {
+        let limited = sent.mark.contains(Mark::APP_LIMITED);
+        news.rate = Some((sent.delivered, sent.delivered_at, sent.flight_start, sent.at, limited));
+    }
+    if sent.mark.contains(Mark::EVER) {
+        news.retransmitted = true;
+    } else {
+        news.rtt = Some(now.since(sent.at));
+        news.original |= sent.end.upto(high_seq);
+    }
+}

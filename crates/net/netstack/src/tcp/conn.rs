@@ -1,0 +1,489 @@
+//! A connection: its state, its opening and closing.
+
+use super::board::{Mark, Scoreboard, Sent};
+use super::cc::Congestion;
+use super::options::TcpOptions;
+use super::rack::Rack;
+use super::recovery::Recovery;
+use super::rtt::Rtt;
+use super::rx::RxQueue;
+use super::seq::Seq;
+use super::timers::Deadlines;
+use crate::counters::Tcp as Counters;
+use crate::notify::Events;
+use crate::ring::Ring;
+use crate::sysctl::Sysctls;
+use crate::time::Instant;
+use crate::wire::tcp::{Flags, Options, Segment};
+use abi::Errno;
+
+/// The states of RFC 9293 section 3.3.2, with Linux's numbers (`TCP_INFO`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Data flows both ways.
+    Established = 1,
+    /// The SYN is sent.
+    SynSent = 2,
+    /// Both SYNs were seen, ours is not acknowledged.
+    SynReceived = 3,
+    /// Closed by this side, not acknowledged.
+    FinWait1 = 4,
+    /// Closed by this side.
+    FinWait2 = 5,
+    /// Closed by both; late segments are waited for.
+    TimeWait = 6,
+    /// No connection.
+    Closed = 7,
+    /// Closed by the peer.
+    CloseWait = 8,
+    /// Closed by the peer first, then by this side, not acknowledged.
+    LastAck = 9,
+    /// Waits for connections.
+    Listen = 10,
+    /// Closed by both at once, not acknowledged.
+    Closing = 11,
+}
+
+/// Where segments go.
+pub(crate) trait Emit {
+    /// Sends a segment; ports and checksum are the receiver's affair. `mss` cuts a payload that is longer. `ect` marks it as one of
+    /// an ECN-capable transport.
+    fn emit(&mut self, segment: &Segment, payload: [&[u8]; 2], mss: u32, ect: bool);
+}
+
+/// What an operation on a connection uses.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Instant,
+    pub(crate) emit: &'a mut dyn Emit,
+    pub(crate) rx: &'a mut RxQueue,
+    pub(crate) counters: &'a Counters,
+    pub(crate) sysctls: &'a Sysctls,
+    /// What became true meanwhile.
+    pub(crate) events: Events,
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Agreed {
+    /// What the peer takes in a segment, options included.
+    pub(crate) peer_mss: u32,
+    /// Windows are scaled.
+    pub(crate) scaled: bool,
+    pub(crate) snd_scale: u8,
+    pub(crate) sack: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) ecn: bool,
+}
+
+/// Acknowledgements that are due.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AckState {
+    /// Something is not acknowledged yet.
+    pub(crate) pending: bool,
+    /// It must not wait.
+    pub(crate) now: bool,
+    /// Acknowledgements that are sent at once.
+    pub(crate) quick: u32,
+    /// The connection is interactive: acknowledgements travel with answers.
+    pub(crate) pingpong: bool,
+    /// How long an acknowledgement waits, in milliseconds; 0 before the first data.
+    pub(crate) ato: u64,
+    pub(crate) last_data: Instant,
+    /// Congestion is echoed until the peer says that it slowed down.
+    pub(crate) echo_congestion: bool,
+    /// The last answer to an invalid segment.
+    pub(crate) last_challenge: Option<Instant>,
+}
+
+/// Counts for `TCP_INFO`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) segs_out: u32,
+    pub(crate) segs_in: u32,
+    pub(crate) data_segs_out: u32,
+    pub(crate) data_segs_in: u32,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_retrans: u64,
+    pub(crate) bytes_acked: u64,
+    pub(crate) total_retrans: u32,
+    pub(crate) dsacks: u32,
+    pub(crate) reorderings: u32,
+    pub(crate) delivered: u64,
+    /// When that number was reached.
+    pub(crate) delivered_at: Instant,
+    /// When the latest delivered segment was sent.
+    pub(crate) flight_start: Instant,
+    /// Bytes per second that arrive, by the latest sample.
+    pub(crate) delivery_rate: u64,
+    /// The sample was taken while the program had nothing more to send.
+    pub(crate) rate_limited: bool,
+    pub(crate) delivered_ce: u32,
+    pub(crate) rtos: u32,
+    pub(crate) probes_sent: u32,
+    pub(crate) last_sent: Instant,
+    pub(crate) last_ack: Instant,
+}
+
+/// A connection; see the module of TCP. All of it is plain data.
+#[derive(Clone, Debug)]
+pub(crate) struct Conn {
+    pub(crate) state: State,
+    pub(crate) options: TcpOptions,
+    pub(crate) agreed: Agreed,
+    /// What the path takes in a segment, options included.
+    pub(crate) path_mss: u32,
+    /// Largest payload handed to [`Emit`] at once.
+    pub(crate) gso: u32,
+    pub(crate) ts_offset: u32,
+    pub(crate) ts_recent: u32,
+    pub(crate) ts_recent_at: Instant,
+
+    pub(crate) iss: Seq,
+    pub(crate) una: Seq,
+    pub(crate) nxt: Seq,
+    /// The peer's window.
+    pub(crate) wnd: u32,
+    /// The segment that told it.
+    pub(crate) wl1: Seq,
+    pub(crate) max_wnd: u32,
+    /// Bytes from `tx_seq` on: not acknowledged, then not sent.
+    pub(crate) tx: Ring,
+    pub(crate) tx_seq: Seq,
+    /// Bytes that `tx` may hold.
+    pub(crate) tx_limit: usize,
+    pub(crate) fin_queued: bool,
+    /// The end of the last segment that was not full (Minshall's variant of Nagle's rule).
+    pub(crate) small_end: Seq,
+    /// The urgent pointer.
+    pub(crate) urgent: Option<Seq>,
+    /// The next data segment tells the peer that the window was reduced.
+    pub(crate) tell_reduced: bool,
+
+    pub(crate) board: Scoreboard,
+    pub(crate) rtt: Rtt,
+    pub(crate) cc: Congestion,
+    pub(crate) rack: Rack,
+    pub(crate) recovery: Recovery,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) ack: AckState,
+    pub(crate) stats: Stats,
+    /// Most packets in flight of this round, and the round's end: is the window used?
+    pub(crate) max_out: u32,
+    pub(crate) max_out_end: Seq,
+    pub(crate) cwnd_limited: bool,
+    /// Time and bytes read at the start of the round that sizes the receive buffer.
+    pub(crate) tuning: (Instant, u64),
+    /// The pending error (`SO_ERROR`).
+    pub(crate) error: Option<Errno>,
+    /// An error that does not end the connection; told when a time-out does.
+    pub(crate) soft_error: Option<Errno>,
+    /// No descriptor is left.
+    pub(crate) orphan: bool,
+    /// A writer was told that there is no room.
+    pub(crate) write_waits: bool,
+}
+
+impl Conn {
+    /// A connection in CLOSED.
+    pub(crate) fn new(options: TcpOptions, sysctls: &Sysctls) -> Conn {
+        let tx_limit = options.send_buffer.unwrap_or_else(|| sysctls.tcp_wmem_default.size());
+        let cc = Congestion::new(options.congestion);
+        Conn {
+            state: State::Closed,
+            options,
+            agreed: Agreed { peer_mss: 536, ..Agreed::default() },
+            path_mss: 536,
+            gso: 0,
+            ts_offset: 0,
+            ts_recent: 0,
+            ts_recent_at: Instant::ZERO,
+            iss: Seq(0),
+            una: Seq(0),
+            nxt: Seq(0),
+            wnd: 0,
+            wl1: Seq(0),
+            max_wnd: 0,
+            tx: Ring::default(),
+            tx_seq: Seq(0),
+            tx_limit,
+            fin_queued: false,
+            small_end: Seq(0),
+            urgent: None,
+            tell_reduced: false,
+            board: Scoreboard::default(),
+            rtt: Rtt::default(),
+            cc,
+            rack: Rack::default(),
+            recovery: Recovery::default(),
+            deadlines: Deadlines::default(),
+            ack: AckState::default(),
+            stats: Stats::default(),
+            max_out: 0,
+            max_out_end: Seq(0),
+            cwnd_limited: false,
+            tuning: (Instant::ZERO, 0),
+            error: None,
+            soft_error: None,
+            orphan: false,
+            write_waits: false,
+        }
+    }
+
+    /// Sets the initial sequence number and all that counts from it.
+    pub(crate) fn start_at(&mut self, iss: Seq) {
+        (self.iss, self.una, self.nxt, self.tx_seq) = (iss, iss, iss + 1, iss + 1);
+        (self.small_end, self.max_out_end) = (iss, iss);
+        self.recovery.high_seq = iss;
+    }
+
+    /// Sends a SYN (active open).
+    pub(crate) fn connect(&mut self, cx: &mut Cx<'_>, iss: Seq) {
+        self.start_at(iss);
+        self.state = State::SynSent;
+        cx.rx.capacity = self.options.window_limit(cx.sysctls);
+        cx.rx.scale = self.options.window_shift(cx.sysctls);
+        cx.rx.mss = self.path_mss;
+        cx.counters.active_opens.bump();
+        self.agreed.ecn = cx.sysctls.tcp_ecn.get() == 1;
+        self.board.push(Sent {
+            seq: iss,
+            end: iss + 1,
+            packets: 1,
+            at: cx.now,
+            mark: Mark::empty(),
+            delivered: 0,
+            delivered_at: cx.now,
+            flight_start: cx.now,
+        });
+        self.send_syn(cx);
+        self.arm_rto(cx.now);
+    }
+
+    /// Sends SYN, or SYN-ACK after the peer's SYN.
+    pub(crate) fn send_syn(&mut self, cx: &mut Cx<'_>) {
+        let answer = self.state == State::SynReceived;
+        let mut flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        if self.agreed.ecn {
+            flags |= if answer { Flags::ECE } else { Flags::ECE | Flags::CWR };
+        }
+        let on = |setting: &crate::sysctl::Setting, agreed: bool| if answer { agreed } else { setting.on() };
+        let timestamps = on(&cx.sysctls.tcp_timestamps, self.agreed.timestamps);
+        let scaling = on(&cx.sysctls.tcp_window_scaling, self.agreed.scaled);
+        let options = Options {
+            mss: Some(self.own_mss()),
+            wscale: scaling.then_some(cx.rx.scale),
+            sack_permitted: on(&cx.sysctls.tcp_sack, self.agreed.sack),
+            timestamps: timestamps.then(|| (self.ts_now(cx.now), self.ts_recent)),
+            ..Options::default()
+        };
+        let ack = if answer { cx.rx.nxt } else { Seq(0) };
+        let window = cx.rx.announce(false);
+        let segment = Segment { seq: self.iss, ack, flags, window, options, ..Segment::default() };
+        self.note_sent(cx, 0);
+        cx.emit.emit(&segment, [&[], &[]], u32::MAX, false);
+    }
+
+    /// Takes over a half-open connection: `syn` came from the peer, our SYN-ACK with `iss` went out.
+    pub(crate) fn accept(&mut self, cx: &mut Cx<'_>, syn: &Segment, iss: Seq, ecn: bool) {
+        self.start_at(iss);
+        self.state = State::SynReceived;
+        cx.rx.capacity = self.options.window_limit(cx.sysctls);
+        cx.rx.scale = self.options.window_shift(cx.sysctls);
+        self.agree(cx, syn);
+        self.agreed.ecn = ecn;
+        cx.rx.announce(false);
+        cx.counters.passive_opens.bump();
+    }
+
+    /// The MSS that the peer is told.
+    pub(crate) fn own_mss(&self) -> u16 {
+        let mss = self.path_mss.min(65_535) as u16;
+        if self.options.max_segment > 0 { mss.min(self.options.max_segment) } else { mss }
+    }
+
+    /// The value of the timestamp clock.
+    pub(crate) fn ts_now(&self, now: Instant) -> u32 {
+        (now.millis() as u32).wrapping_add(self.ts_offset)
+    }
+
+    /// Takes over what a SYN offers. `asked` holds for the side that opened: it offered everything that the settings allow.
+    pub(crate) fn agree(&mut self, cx: &mut Cx<'_>, syn: &Segment) {
+        let offer = &syn.options;
+        let sysctls = cx.sysctls;
+        let scaled = offer.wscale.filter(|_| sysctls.tcp_window_scaling.on());
+        self.agreed.peer_mss = offer.mss.map_or(536, u32::from);
+        self.agreed.scaled = scaled.is_some();
+        self.agreed.snd_scale = scaled.unwrap_or(0);
+        self.agreed.sack = offer.sack_permitted && sysctls.tcp_sack.on();
+        self.agreed.timestamps = offer.timestamps.is_some() && sysctls.tcp_timestamps.on();
+        if let Some((value, _)) = offer.timestamps {
+            (self.ts_recent, self.ts_recent_at) = (value, cx.now);
+        }
+        cx.rx.start(syn.seq + 1);
+        if scaled.is_none() {
+            cx.rx.scale = 0;
+        }
+        cx.rx.mss = self.agreed.peer_mss.min(self.path_mss).max(1);
+        self.wnd = syn.window.into();
+        self.max_wnd = self.wnd;
+        self.wl1 = syn.seq;
+        self.board.set_mss(self.mss());
+    }
+
+    /// The connection is open.
+    pub(crate) fn establish(&mut self, cx: &mut Cx<'_>) {
+        self.state = State::Established;
+        self.max_wnd = self.max_wnd.max(self.wnd);
+        self.tuning = (cx.now, cx.rx.copied);
+        self.stats.last_ack = cx.now;
+        self.ack.last_data = cx.now;
+        self.tune_send_buffer(cx.sysctls);
+        self.board.set_mss(self.mss());
+        self.arm_keepalive(cx.now);
+        cx.counters.curr_estab.bump();
+        cx.events |= Events::OUT;
+    }
+
+    /// Payload of a full segment, timestamps deducted.
+    pub(crate) fn mss(&self) -> u32 {
+        let options = if self.agreed.timestamps { 12 } else { 0 };
+        let mut mss = self.agreed.peer_mss.min(self.path_mss);
+        if self.options.max_segment > 0 {
+            mss = mss.min(self.options.max_segment.into());
+        }
+        // A window that never holds two segments: half of it is a full one (RFC 9293 section 3.8.6.2.1).
+        let bound = if self.max_wnd > 536 { self.max_wnd / 2 } else { self.max_wnd };
+        let mss = mss.saturating_sub(options).max(8);
+        if bound > 0 { mss.min(bound.max(8)) } else { mss }
+    }
+
+    /// The path takes segments of another size.
+    pub(crate) fn set_path(&mut self, path_mss: u32, gso: u32) {
+        (self.path_mss, self.gso) = (path_mss.max(8), gso);
+        self.board.set_mss(self.mss());
+    }
+
+    /// End of what was written.
+    pub(crate) fn tx_end(&self) -> Seq {
+        self.tx_seq + self.tx.len() as u32
+    }
+
+    /// Bytes written and not sent.
+    pub(crate) fn unsent(&self) -> u32 {
+        self.tx_end().since(self.nxt)
+    }
+
+    /// True when the FIN is queued and not sent.
+    pub(crate) fn fin_unsent(&self) -> bool {
+        self.fin_queued && self.nxt.upto(self.tx_end())
+    }
+
+    /// True when this side may still write.
+    pub(crate) fn can_send(&self) -> bool {
+        matches!(self.state, State::Established | State::CloseWait)
+    }
+
+    /// Room for writers.
+    pub(crate) fn tx_room(&self) -> usize {
+        if self.unsent() >= self.options.notsent_low {
+            return 0;
+        }
+        self.tx_limit.saturating_sub(self.tx.len())
+    }
+
+    /// True when poll(2) says that the socket is writable: a third of the buffer is free.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.tx_room() * 3 >= self.tx_limit.max(1)
+    }
+
+    /// Takes bytes to send; returns how many. The caller sends afterwards ([`Conn::output`]).
+    pub(crate) fn write(&mut self, data: &[u8]) -> usize {
+        let n = data.len().min(self.tx_room());
+        self.tx.push(&data[..n]);
+        self.write_waits |= n < data.len();
+        n
+    }
+
+    /// The last byte written is urgent (`MSG_OOB`).
+    pub(crate) fn urge(&mut self) {
+        self.urgent = Some(self.tx_end());
+    }
+
+    /// Closes this side (shutdown(2), close(2)): a FIN follows what was written.
+    pub(crate) fn close_write(&mut self, cx: &mut Cx<'_>) {
+        let next = match self.state {
+            State::Established | State::SynReceived => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            _ => return,
+        };
+        self.enter(cx, next);
+        self.fin_queued = true;
+        self.output(cx);
+    }
+
+    /// Ends the connection with a reset (RFC 9293 section 3.10.5).
+    pub(crate) fn abort(&mut self, cx: &mut Cx<'_>) {
+        let tell = matches!(
+            self.state,
+            State::Established
+                | State::SynReceived
+                | State::FinWait1
+                | State::FinWait2
+                | State::CloseWait
+                | State::LastAck
+                | State::Closing
+        );
+        if tell {
+            cx.counters.out_rsts.bump();
+            self.send_control(cx, Flags::RST | Flags::ACK, self.nxt);
+        }
+        self.finish(cx, None);
+    }
+
+    /// Leaves a state for another.
+    pub(crate) fn enter(&mut self, cx: &mut Cx<'_>, state: State) {
+        let counted = |state| matches!(state, State::Established | State::CloseWait);
+        if counted(self.state) && !counted(state) {
+            cx.counters.curr_estab.drop_one();
+        }
+        self.state = state;
+    }
+
+    /// The connection is over.
+    pub(crate) fn finish(&mut self, cx: &mut Cx<'_>, error: Option<Errno>) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.enter(cx, State::Closed);
+        self.error = self.error.or(error);
+        self.deadlines = Deadlines::default();
+        self.tx = Ring::default();
+        self.tx_seq = self.nxt;
+        self.fin_queued = false;
+        self.board = Scoreboard::default();
+        self.write_waits = false;
+        cx.events |= Events::all();
+    }
+
+    /// Grows the send buffer with the congestion window (`tcp_wmem`).
+    pub(crate) fn tune_send_buffer(&mut self, sysctls: &Sysctls) {
+        if self.options.send_buffer.is_some() {
+            return;
+        }
+        let wanted = 2 * self.cc.cwnd.max(super::cc::INITIAL_WINDOW) as usize * self.mss() as usize;
+        let limit = sysctls.tcp_wmem_max.size();
+        self.tx_limit = self.tx_limit.max(wanted.min(limit));
+    }
+
+    /// Counts a segment that is about to be sent.
+    pub(crate) fn note_sent(&mut self, cx: &Cx<'_>, payload: u32) {
+        let packets = payload.div_ceil(self.mss()).max(1);
+        cx.counters.out_segs.add(packets.into());
+        self.stats.segs_out = self.stats.segs_out.wrapping_add(packets);
+        if payload > 0 {
+            self.stats.data_segs_out = self.stats.data_segs_out.wrapping_add(packets);
+            self.stats.bytes_sent += u64::from(payload);
+            self.stats.last_sent = cx.now;
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! From packets to connections and listeners, and the answers that belong to neither.
+
+use super::conn::{Emit, State};
+use super::emit::Packets;
+use super::input::Verdict;
+use super::listener::{Answer, Arrival};
+use super::seq::Seq;
+use super::socket::{TcpSocket, is_reset};
+use crate::input::Packet;
+use crate::notify::Events;
+use crate::output::Cast;
+use crate::route::Key;
+use crate::stack::Stack;
+use crate::time::Instant;
+use crate::wire::icmp::{Quoted, SocketError};
+use crate::wire::tcp::{self, Flags, Segment};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+impl Stack {
+    /// Takes a TCP segment for this host.
+    pub(crate) fn tcp_input(self: &Arc<Self>, packet: &Packet<'_>) {
+        let counters = &self.counters.tcp;
+        counters.in_segs.bump();
+        if packet.cast != Cast::Local {
+            return;
+        }
+        let bytes = packet.payload();
+        if !packet.verified && !tcp::checksum_ok(packet.info.src, packet.info.dst, bytes) {
+            counters.in_csum_errors.bump();
+            return counters.in_errs.bump();
+        }
+        let Some((seg, len)) = Segment::parse(bytes) else { return counters.in_errs.bump() };
+        let data = bytes.get(len..).unwrap_or_default();
+        let local = SocketAddr::new(packet.info.dst, seg.dst);
+        let remote = SocketAddr::new(packet.info.src, seg.src);
+        let arrival = Arrival {
+            now: packet.now,
+            tuple: (local, remote),
+            seg: &seg,
+            data,
+            congested: packet.info.congested(),
+            device: packet.iface.index,
+        };
+        if let Some(socket) = self.tcp.find(&arrival.tuple) {
+            match socket.segment_input(&arrival) {
+                Verdict::Done => {
+                    if seg.flags.contains(Flags::ACK) {
+                        self.confirm(packet);
+                    }
+                    return;
+                }
+                Verdict::Reset => return self.reset(&arrival),
+                Verdict::Reopen => {}
+            }
+        }
+        self.listener_input(&arrival);
+    }
+
+    fn listener_input(self: &Arc<Self>, arrival: &Arrival<'_>) {
+        let (local, remote) = arrival.tuple;
+        let hash = || self.keys.hash("reuseport", arrival.tuple);
+        let Some(listener) = self.tcp.find_listener(local, remote, arrival.device, hash) else {
+            return self.reset(arrival);
+        };
+        let mut inner = listener.inner.lock();
+        if !TcpSocket::listens(&inner) {
+            drop(inner);
+            return self.reset(arrival);
+        }
+        let answer = listener.listener_input(&mut inner, arrival);
+        listener.settle(&mut inner);
+        drop(inner);
+        match answer {
+            Answer::Nothing => {}
+            Answer::Reset => self.reset(arrival),
+            Answer::Child(child) => {
+                if child.segment_input(arrival) == Verdict::Reset {
+                    self.reset(arrival);
+                }
+                listener.tell(Events::IN);
+            }
+        }
+    }
+
+    /// Traffic from a peer shows that its neighbour entry is right.
+    fn confirm(&self, packet: &Packet<'_>) {
+        if packet.iface.kind == crate::iface::Kind::Ethernet {
+            self.neighbours.read().confirm(&(packet.iface.index, packet.info.src), packet.now);
+        }
+    }
+
+    /// Answers a segment that belongs to no connection (RFC 9293 section 3.5.2).
+    fn reset(self: &Arc<Self>, arrival: &Arrival<'_>) {
+        if is_reset(arrival.seg) {
+            return;
+        }
+        let (local, remote) = arrival.tuple;
+        let key = Key { src: Some(local.ip()), ..Key::to(remote.ip()) };
+        let scoped = crate::addr::scope(remote.ip()) == crate::addr::Scope::Link;
+        let key = Key { oif: if scoped { arrival.device } else { 0 }, ..key };
+        let Ok(path) = self.route(&key, arrival.now) else { return };
+        let seg = arrival.seg;
+        let reply = if seg.flags.contains(Flags::ACK) {
+            Segment { seq: seg.ack, flags: Flags::RST, ..Segment::default() }
+        } else {
+            let ack = seg.seq + seg.occupies(arrival.data.len());
+            Segment { seq: Seq(0), ack, flags: Flags::RST | Flags::ACK, ..Segment::default() }
+        };
+        self.counters.tcp.out_rsts.bump();
+        self.counters.tcp.out_segs.bump();
+        let mut packets = Packets {
+            stack: self,
+            path: Some(&path),
+            local,
+            remote,
+            tos: 0,
+            ttl: None,
+            dont_fragment: true,
+            now: arrival.now,
+        };
+        packets.emit(&reply, [&[], &[]], u32::MAX, false);
+    }
+
+    /// Hands an ICMP error to the connection that sent the packet; true when there is one.
+    pub(crate) fn tcp_error(self: &Arc<Self>, now: Instant, quote: &Quoted<'_>, error: &SocketError) -> bool {
+        let Some(&[a, b, c, d, e, f, g, h]) = quote.payload.first_chunk() else { return false };
+        let local = SocketAddr::new(quote.info.src, u16::from_be_bytes([a, b]));
+        let remote = SocketAddr::new(quote.info.dst, u16::from_be_bytes([c, d]));
+        let seq = Seq(u32::from_be_bytes([e, f, g, h]));
+        let Some(socket) = self.tcp.find(&(local, remote)) else {
+            let listener = self.tcp.find_listener(local, remote, 0, || 0);
+            let forget = |listener: Arc<TcpSocket>| {
+                let mut inner = listener.inner.lock();
+                inner.listener.as_mut().is_some_and(|l| error.fatal && l.forget(&(local, remote), seq))
+            };
+            return listener.is_some_and(forget);
+        };
+        let mut inner = socket.inner.lock();
+        let known =
+            inner.conn.is_outstanding(seq) || (seq == inner.conn.nxt && inner.conn.state != State::Closed);
+        if let Some(mtu) = error.mtu {
+            if known && (quote.info.dst.is_ipv6() || mtu >= 68) {
+                drop(inner);
+                self.learn_mtu(now, &quote.info, mtu);
+                socket.path_changed(now);
+            }
+            return known;
+        }
+        socket.run(&mut inner, now, |conn, cx| conn.on_icmp(cx, seq, error.errno, error.fatal));
+        known
+    }
+
+    /// All TCP sockets, for /proc/net/tcp and sock_diag.
+    pub fn tcp_sockets(&self) -> Vec<Arc<TcpSocket>> {
+        self.tcp.all()
+    }
+
+    /// Connections in the table, in TIME-WAIT, and orphans: what /proc/net/sockstat shows.
+    pub fn tcp_counts(&self) -> (usize, usize, usize) {
+        let load =
+            |counter: &std::sync::atomic::AtomicUsize| counter.load(std::sync::atomic::Ordering::Relaxed);
+        (self.tcp.len(), load(&self.tcp.time_waits), load(&self.tcp.orphans))
+    }
+}
+
+impl TcpSocket {
+    /// Takes a segment for a connection.
+    fn segment_input(self: &Arc<Self>, arrival: &Arrival<'_>) -> Verdict {
+        let mut inner = self.inner.lock();
+        self.run(&mut inner, arrival.now, |conn, cx| {
+            let verdict = conn.on_segment(cx, arrival.seg, arrival.data, arrival.congested);
+            conn.tune_receive_buffer(cx);
+            verdict
+        })
+    }
+
+    /// The path became narrower: what is too large is sent again (RFC 1191 section 6.4).
+    fn path_changed(&self, now: Instant) {
+        let mut inner = self.inner.lock();
+        self.run(&mut inner, now, |conn, cx| conn.resize(cx));
+    }
+}

@@ -1,0 +1,162 @@
+//! The short way between two sockets of one stack.
+//!
+//! When everything that was sent is acknowledged, a sender puts further bytes straight into its peer's receive queue: one copy in,
+//! one out, no packets. Each direction does so by itself. Sequence numbers move on both sides as if the bytes had been sent and
+//! acknowledged, so a connection can go back to packets at any moment: for a FIN, a reset, urgent data, or when something wants
+//! to see packets. What does not fit the queue waits in the sender's own buffer, and the reader fetches it.
+//!
+//! Locks: the sender's connection, then the reader's queue, as on the way by packets. A reader fetches with its queue unlocked first.
+
+use super::conn::{Conn, State};
+use super::rx::RxQueue;
+use super::socket::{Inner, Receiver, TcpSocket};
+use crate::notify::Events;
+use crate::output::Cast;
+use crate::time::Instant;
+use abi::Errno;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+/// Where a sender's bytes go.
+pub(super) struct Direct {
+    queue: Arc<Receiver>,
+    reader: Weak<TcpSocket>,
+}
+
+impl TcpSocket {
+    /// Sends without packets, if that is possible.
+    pub(super) fn send_direct(
+        &self,
+        inner: &mut Inner,
+        now: Instant,
+        data: &[u8],
+    ) -> Option<Result<usize, Errno>> {
+        if self.stack.watchers.load(Ordering::Relaxed) > 0 {
+            self.leave_direct(inner);
+            return None;
+        }
+        if inner.direct.is_none() && !self.enter_direct(inner) {
+            return None;
+        }
+        let mut moved = 0;
+        let reader = {
+            let direct = inner.direct.as_ref()?;
+            let mut queue = direct.queue.queue.lock();
+            if queue.direct {
+                drain(&mut inner.conn, &mut queue, now);
+                if inner.conn.tx.is_empty() {
+                    moved = data.len().min(queue.room());
+                    queue.push(&data[..moved]);
+                    note_moved(&mut inner.conn, moved, now);
+                }
+                queue.sender_waits = moved < data.len() || !inner.conn.tx.is_empty();
+                direct.reader.upgrade()
+            } else {
+                None
+            }
+        };
+        let Some(reader) = reader else {
+            // The reader has closed its end: packets tell the rest.
+            self.leave_direct(inner);
+            return None;
+        };
+        let kept = inner.conn.write(&data[moved..]);
+        let taken = moved + kept;
+        if moved > 0 {
+            reader.tell(Events::IN);
+        }
+        Some(if taken == 0 && !data.is_empty() { Err(Errno::EAGAIN) } else { Ok(taken) })
+    }
+
+    /// Begins to send directly when both ends are of this stack and nothing is under way.
+    fn enter_direct(&self, inner: &mut Inner) -> bool {
+        let conn = &inner.conn;
+        let local = inner.path.as_ref().is_some_and(|path| path.cast == Cast::Local);
+        let quiet =
+            conn.board.is_empty() && conn.tx.is_empty() && conn.una == conn.nxt && conn.urgent.is_none();
+        if !local || !quiet || !conn.can_send() || conn.options.max_pacing_rate != u64::MAX {
+            return false;
+        }
+        let Some((own, other)) = Self::tuple(inner) else { return false };
+        let Some(reader) = self.stack.tcp.find(&(other, own)) else { return false };
+        if std::ptr::eq(&*reader, self) {
+            return false;
+        }
+        let mut queue = reader.rx.queue.lock();
+        if queue.nxt != conn.nxt || queue.has_early() || queue.fin || queue.shut || queue.urgent.is_some() {
+            return false;
+        }
+        queue.direct = true;
+        queue.sender_waits = false;
+        *reader.rx.sender.lock() = self.weak().clone();
+        drop(queue);
+        inner.direct = Some(Direct { queue: reader.rx.clone(), reader: Arc::downgrade(&reader) });
+        true
+    }
+
+    /// Goes back to packets.
+    pub(super) fn leave_direct(&self, inner: &mut Inner) {
+        let Some(direct) = inner.direct.take() else { return };
+        let mut queue = direct.queue.queue.lock();
+        queue.direct = false;
+        queue.sender_waits = false;
+        // The reader's window, as its next acknowledgement would tell it.
+        let scaled = inner.conn.agreed.scaled;
+        queue.announce(scaled);
+        inner.conn.wnd = queue.window();
+        inner.conn.max_wnd = inner.conn.max_wnd.max(inner.conn.wnd);
+    }
+
+    /// The reader has made room: fetches what waits at the sender.
+    pub(super) fn pull(&self, now: Instant) {
+        let Some(sender) = self.rx.sender.lock().upgrade() else { return };
+        let mut inner = sender.inner.lock();
+        let Some(direct) = inner.direct.as_ref().map(|direct| direct.queue.clone()) else { return };
+        let moved = {
+            let mut queue = direct.queue.lock();
+            if !queue.direct {
+                return;
+            }
+            let moved = drain(&mut inner.conn, &mut queue, now);
+            let blocked = inner.conn.write_waits && !inner.conn.is_writable();
+            queue.sender_waits = !inner.conn.tx.is_empty() || blocked;
+            moved
+        };
+        sender.tell_writable(&mut inner);
+        drop(inner);
+        if moved {
+            self.tell(Events::IN);
+        }
+    }
+}
+
+/// Moves what waits in the send buffer; true when something moved.
+fn drain(conn: &mut Conn, queue: &mut RxQueue, now: Instant) -> bool {
+    let n = conn.tx.len().min(queue.room());
+    let [a, b] = conn.tx.peek(0, n);
+    queue.push(a);
+    queue.push(b);
+    conn.tx.consume(n);
+    note_moved(conn, n, now);
+    n > 0
+}
+
+/// Sequence numbers and counts after `n` bytes: sent and acknowledged.
+fn note_moved(conn: &mut Conn, n: usize, now: Instant) {
+    if n == 0 {
+        return;
+    }
+    let segments = (n as u32).div_ceil(conn.mss());
+    conn.nxt += n as u32;
+    (conn.una, conn.tx_seq) = (conn.nxt, conn.nxt);
+    conn.small_end = conn.nxt;
+    conn.max_out_end = conn.nxt;
+    let stats = &mut conn.stats;
+    stats.bytes_sent += n as u64;
+    stats.bytes_acked += n as u64;
+    stats.delivered += u64::from(segments);
+    stats.segs_out = stats.segs_out.wrapping_add(segments);
+    stats.data_segs_out = stats.data_segs_out.wrapping_add(segments);
+    (stats.last_sent, stats.last_ack) = (now, now);
+    debug_assert!(conn.state != State::Closed);
+}

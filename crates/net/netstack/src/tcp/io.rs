@@ -1,0 +1,165 @@
+//! Sending and receiving.
+
+use super::conn::State;
+use super::socket::{Inner, TcpSocket};
+use crate::notify::Events;
+use crate::time::Instant;
+use abi::Errno;
+
+impl TcpSocket {
+    /// Sends bytes (send(2)); returns how many were taken. `EAGAIN` says that there is no room. `more` (`MSG_MORE`) holds a small
+    /// segment back.
+    pub fn send(&self, now: Instant, data: &[u8], more: bool) -> Result<usize, Errno> {
+        let mut inner = self.inner.lock();
+        self.may_send(&mut inner)?;
+        if let Some(result) = self.send_direct(&mut inner, now, data) {
+            drop(inner);
+            return result;
+        }
+        let taken = self.run(&mut inner, now, |conn, cx| {
+            let n = conn.write(data);
+            let cork = conn.options.cork;
+            conn.options.cork |= more;
+            conn.output(cx);
+            conn.options.cork = cork;
+            n
+        });
+        drop(inner);
+        self.stack.finish(now);
+        if taken == 0 && !data.is_empty() { Err(Errno::EAGAIN) } else { Ok(taken) }
+    }
+
+    /// Sends bytes of which the last is urgent (`MSG_OOB`).
+    pub fn send_urgent(&self, now: Instant, data: &[u8]) -> Result<usize, Errno> {
+        let mut inner = self.inner.lock();
+        self.may_send(&mut inner)?;
+        self.leave_direct(&mut inner);
+        let taken = self.run(&mut inner, now, |conn, cx| {
+            let n = conn.write(data);
+            if n > 0 {
+                conn.urge();
+            }
+            conn.output(cx);
+            n
+        });
+        drop(inner);
+        self.stack.finish(now);
+        if taken == 0 && !data.is_empty() { Err(Errno::EAGAIN) } else { Ok(taken) }
+    }
+
+    /// Errors of sending, in Linux's order.
+    fn may_send(&self, inner: &mut Inner) -> Result<(), Errno> {
+        let conn = &mut inner.conn;
+        match conn.state {
+            State::SynSent | State::SynReceived => return Err(conn.error.take().unwrap_or(Errno::EAGAIN)),
+            _ if conn.can_send() => {}
+            _ => return Err(conn.error.take().unwrap_or(Errno::EPIPE)),
+        }
+        match conn.error.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Receives bytes (recv(2)). Zero is the end of the stream; `EAGAIN` says that nothing is there.
+    pub fn receive(&self, now: Instant, out: &mut [u8], peek: bool) -> Result<usize, Errno> {
+        self.receive_from(now, 0, out, peek)
+    }
+
+    /// Like [`TcpSocket::receive`]; a peek begins `offset` bytes into the queue (`SO_PEEK_OFF`).
+    pub fn receive_from(
+        &self,
+        now: Instant,
+        offset: usize,
+        out: &mut [u8],
+        peek: bool,
+    ) -> Result<usize, Errno> {
+        let mut queue = self.rx.queue.lock();
+        let n = queue.read_from(if peek { offset } else { 0 }, out, peek);
+        if n == 0 {
+            let (fin, asked) = (queue.fin && queue.len() == 0, !out.is_empty());
+            drop(queue);
+            return if asked { self.nothing_to_read(fin) } else { Ok(0) };
+        }
+        if peek {
+            return Ok(n);
+        }
+        self.after_read(now, queue);
+        Ok(n)
+    }
+
+    /// Drops bytes that were not read (`MSG_TRUNC`); returns how many.
+    pub fn discard(&self, now: Instant, n: usize) -> Result<usize, Errno> {
+        let mut queue = self.rx.queue.lock();
+        let n = queue.discard(n);
+        if n == 0 {
+            let fin = queue.fin;
+            drop(queue);
+            return self.nothing_to_read(fin);
+        }
+        self.after_read(now, queue);
+        Ok(n)
+    }
+
+    /// Tells the sender of the room that a read has made.
+    fn after_read(&self, now: Instant, queue: parking_lot::MutexGuard<'_, super::rx::RxQueue>) {
+        if queue.direct {
+            let waits = queue.sender_waits;
+            drop(queue);
+            if waits {
+                self.pull(now);
+            }
+            return;
+        }
+        let wants = queue.wants_update();
+        drop(queue);
+        if wants {
+            let mut inner = self.inner.lock();
+            self.run(&mut inner, now, |conn, cx| {
+                conn.tune_receive_buffer(cx);
+                conn.send_ack(cx);
+            });
+            drop(inner);
+            self.stack.finish(now);
+        }
+    }
+
+    /// What a read returns that found nothing, in Linux's order: the end, an error, not connected, later.
+    fn nothing_to_read(&self, fin: bool) -> Result<usize, Errno> {
+        let mut inner = self.inner.lock();
+        if let Some(error) = inner.conn.error.take() {
+            return Err(error);
+        }
+        match inner.conn.state {
+            _ if fin => Ok(0),
+            State::Listen => Err(Errno::ENOTCONN),
+            State::Closed if Self::tuple(&inner).is_none() => Err(Errno::ENOTCONN),
+            State::Closed | State::TimeWait => Ok(0),
+            _ => {
+                drop(inner);
+                if self.read_is_shut() { Ok(0) } else { Err(Errno::EAGAIN) }
+            }
+        }
+    }
+
+    /// Receives the urgent byte (`MSG_OOB`): `EINVAL` when there is none, `EAGAIN` when it has not arrived.
+    pub fn receive_urgent(&self, peek: bool) -> Result<u8, Errno> {
+        let state = self.state();
+        let mut queue = self.rx.queue.lock();
+        if queue.inline || state == State::Listen {
+            return Err(Errno::EINVAL);
+        }
+        let urgent = queue.urgent.as_mut().filter(|urgent| !urgent.taken).ok_or(Errno::EINVAL)?;
+        let byte = urgent.byte.ok_or(Errno::EAGAIN)?;
+        urgent.taken = !peek;
+        Ok(byte)
+    }
+
+    /// Room for writers was made.
+    pub(super) fn tell_writable(&self, inner: &mut Inner) {
+        if inner.conn.write_waits && inner.conn.is_writable() {
+            inner.conn.write_waits = false;
+            self.tell(Events::OUT);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! What a connection sends when it may: new data, retransmissions, acknowledgements.
+
+use super::board::{Mark, Sent};
+use super::cc::INITIAL_WINDOW;
+use super::conn::{Conn, Cx, State};
+use super::recovery::{Ca, Frto};
+use super::seq::Seq;
+use crate::wire::tcp::{Flags, Options, Sacks, Segment};
+
+/// Shortest time that an acknowledgement waits.
+const ATO_MIN: u64 = 40;
+
+/// Longest time.
+const ATO_MAX: u64 = 200;
+
+impl Conn {
+    /// Sends what may be sent: lost segments first, then new data.
+    pub(crate) fn output(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait) {
+            return;
+        }
+        let waits = self.recovery.state == Ca::Loss && self.recovery.frto == Frto::Second;
+        if matches!(self.recovery.state, Ca::Recovery | Ca::Loss) && !waits {
+            self.retransmit_lost(cx);
+        }
+        let before = self.nxt;
+        self.send_new(cx);
+        if self.nxt != before {
+            if self.deadlines.rtx.is_none() {
+                self.arm_rto(cx.now);
+            }
+            self.schedule_probe(cx);
+        }
+        self.check_persist(cx.now);
+    }
+
+    fn send_new(&mut self, cx: &mut Cx<'_>) {
+        self.restart_after_idle(cx);
+        self.cwnd_limited = false;
+        while self.unsent() > 0 || self.fin_unsent() {
+            let Some(len) = self.next_len(cx) else { break };
+            if !self.pace(cx.now, len) {
+                break;
+            }
+            self.send_data(cx, len);
+        }
+        let packets = self.board.out;
+        if !self.una.before(self.max_out_end) || packets > self.max_out {
+            (self.max_out, self.max_out_end) = (packets, self.nxt);
+        }
+    }
+
+    /// Bytes of the next segment; zero is a FIN alone, `None` means that nothing may be sent now.
+    fn next_len(&mut self, cx: &Cx<'_>) -> Option<u32> {
+        let quota = self.cc.cwnd.saturating_sub(self.board.in_flight());
+        if quota == 0 {
+            self.cwnd_limited = true;
+            return None;
+        }
+        let (mss, unsent) = (self.mss(), self.unsent());
+        if unsent == 0 {
+            return Some(0);
+        }
+        let room = (self.una + self.wnd).since(self.nxt);
+        // A full segment, or all there is, must fit the window.
+        if room < mss.min(unsent) {
+            return None;
+        }
+        let most = self.gso.max(mss).min(quota.saturating_mul(mss));
+        let len = unsent.min(room).min(most);
+        let full = len - len % mss;
+        if len == unsent && self.may_send_small(cx, len % mss) {
+            return Some(len);
+        }
+        // What is left of a full segment waits for more, or goes alone.
+        (full > 0).then_some(full)
+    }
+
+    /// Nagle's rule with Minshall's change (RFC 9293 section 3.7.4): one small segment at a time.
+    fn may_send_small(&self, _cx: &Cx<'_>, part: u32) -> bool {
+        if part == 0 || self.fin_queued {
+            return true;
+        }
+        if self.options.cork {
+            return false;
+        }
+        let outstanding = self.small_end.after(self.una) && self.small_end.upto(self.nxt);
+        self.options.nodelay || self.urgent.is_some_and(|at| at.after(self.nxt)) || !outstanding
+    }
+
+    /// True when the pacing rate allows a segment; else the pacing timer is set.
+    fn pace(&mut self, now: crate::time::Instant, len: u32) -> bool {
+        let rate = self.options.max_pacing_rate;
+        if rate == u64::MAX || rate == 0 {
+            return true;
+        }
+        let next = self.deadlines.pace_at;
+        if next > now {
+            self.deadlines.pace = Some(next);
+            return false;
+        }
+        let nanos = u128::from(len) * 1_000_000_000 / u128::from(rate);
+        let gap = std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.deadlines.pace_at = now.plus(gap);
+        true
+    }
+
+    /// After an idle time the path is no longer known (RFC 5681 section 4.1, RFC 7661).
+    fn restart_after_idle(&mut self, cx: &Cx<'_>) {
+        let idle = cx.now.since(self.stats.last_sent);
+        if self.board.out > 0 || idle <= self.rtt.rto() || self.stats.bytes_sent == 0 {
+            return;
+        }
+        self.cc.idle();
+        if cx.sysctls.tcp_slow_start_after_idle.on() {
+            let halvings = (idle.as_nanos() / self.rtt.rto().as_nanos().max(1)).min(31) as u32;
+            self.cc.ssthresh = self.cc.ssthresh.max(self.cc.cwnd / 4 * 3);
+            self.cc.cwnd = (self.cc.cwnd >> halvings).max(INITIAL_WINDOW.min(self.cc.cwnd));
+        }
+    }
+
+    fn send_data(&mut self, cx: &mut Cx<'_>, len: u32) {
+        let end = self.nxt + len;
+        let mss = self.mss();
+        let fin = self.fin_queued && end == self.tx_end();
+        let total = len + u32::from(fin);
+        if !len.is_multiple_of(mss) {
+            self.small_end = end;
+        }
+        if self.board.is_empty() {
+            (self.stats.flight_start, self.stats.delivered_at) = (cx.now, cx.now);
+        }
+        let limited = end == self.tx_end() && self.board.in_flight() < self.cc.cwnd;
+        self.board.push(Sent {
+            seq: self.nxt,
+            end: self.nxt + total,
+            packets: len.div_ceil(mss).max(1),
+            at: cx.now,
+            mark: if limited { Mark::APP_LIMITED } else { Mark::empty() },
+            delivered: self.stats.delivered,
+            delivered_at: self.stats.delivered_at,
+            flight_start: self.stats.flight_start,
+        });
+        let seq = self.nxt;
+        self.nxt += total;
+        self.send_range(cx, seq, len, fin, false);
+    }
+
+    /// Sends bytes of the send queue.
+    fn send_range(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, fin: bool, again: bool) {
+        let mut flags = Flags::ACK;
+        flags.set(Flags::FIN, fin);
+        let push = seq + len == self.tx_end() || len >= self.max_wnd / 2;
+        flags.set(Flags::PSH, len > 0 && push);
+        let ect = self.agreed.ecn && !again;
+        if ect && len > 0 && std::mem::take(&mut self.tell_reduced) {
+            flags |= Flags::CWR;
+        }
+        let mut segment = self.segment(cx, flags, seq);
+        if let Some(at) = self.urgent.filter(|at| at.after(seq)) {
+            segment.flags |= Flags::URG;
+            segment.urgent = (at - seq).min(65_535) as u16;
+        }
+        let mss = self.mss();
+        if len.min(mss) + 12 > mss {
+            segment.options.sacks = Sacks::default();
+        }
+        self.note_sent(cx, len);
+        self.note_ack_sent(cx);
+        if !again && cx.now.since(self.ack.last_data).as_millis() < u128::from(self.ack.ato) {
+            self.ack.pingpong = true;
+        }
+        let from = (seq - self.tx_seq) as usize;
+        cx.emit.emit(&segment, self.tx.peek(from, len as usize), mss, ect && len > 0);
+    }
+
+    /// Retransmits lost segments as far as the window allows.
+    pub(crate) fn retransmit_lost(&mut self, cx: &mut Cx<'_>) {
+        let mut from = 0;
+        while self.board.lost > self.board.retrans
+            && self.board.in_flight() < self.cc.cwnd
+            && let Some(n) = self.board.next_lost(from)
+        {
+            if !self.retransmit(cx, n) {
+                break;
+            }
+            from = n + 1;
+            let fast = self.recovery.state == Ca::Recovery;
+            let counter = if fast { &cx.counters.fast_retrans } else { &cx.counters.slow_start_retrans };
+            counter.bump();
+            if fast {
+                self.recovery.prr_out += 1;
+            }
+        }
+        if from > 0 && self.deadlines.rtx.is_none() {
+            self.arm_rto(cx.now);
+        }
+    }
+
+    /// Retransmits an entry of the scoreboard, one full segment at most; false when the peer's window is in the way.
+    pub(crate) fn retransmit(&mut self, cx: &mut Cx<'_>, n: usize) -> bool {
+        let Some(sent) = self.board.get(n) else { return false };
+        let (seq, mss) = (sent.seq, self.mss());
+        if seq == self.iss && matches!(self.state, State::SynSent | State::SynReceived) {
+            self.note_retransmission(cx, n);
+            self.send_syn(cx);
+            return true;
+        }
+        let edge = self.una + self.wnd;
+        if n > 0 && sent.end.after(edge) {
+            return false;
+        }
+        if sent.end - sent.seq > mss && (sent.end - sent.seq) - u32::from(sent.end.after(self.tx_end())) > mss
+        {
+            self.board.split(n, seq + mss);
+        }
+        let Some(sent) = self.board.get(n) else { return false };
+        let end = sent.end;
+        let fin = end.after(self.tx_end());
+        let len = (end - seq) - u32::from(fin);
+        self.note_retransmission(cx, n);
+        self.stats.bytes_retrans += u64::from(len);
+        self.send_range(cx, seq, len, fin, true);
+        true
+    }
+
+    fn note_retransmission(&mut self, cx: &Cx<'_>, n: usize) {
+        let now = cx.now;
+        let mut packets = 1;
+        self.board.change(n, |sent| {
+            sent.mark.insert(Mark::RETRANS | Mark::EVER);
+            sent.at = now;
+            packets = sent.packets;
+        });
+        cx.counters.retrans_segs.add(packets.into());
+        self.stats.total_retrans = self.stats.total_retrans.wrapping_add(packets);
+        let ts = self.ts_now(now);
+        self.recovery.note_retransmission(ts, packets);
+    }
+
+    // Segments without data.
+
+    /// A header with everything that each segment of the connection has.
+    pub(crate) fn segment(&self, cx: &mut Cx<'_>, mut flags: Flags, seq: Seq) -> Segment {
+        if self.ack.echo_congestion && !flags.contains(Flags::RST) {
+            flags |= Flags::ECE;
+        }
+        let options = Options {
+            timestamps: self.agreed.timestamps.then(|| (self.ts_now(cx.now), self.ts_recent)),
+            sacks: if self.agreed.sack { cx.rx.sacks(cx.sysctls.tcp_dsack.on()) } else { Sacks::default() },
+            ..Options::default()
+        };
+        let window = cx.rx.announce(self.agreed.scaled);
+        Segment { seq, ack: cx.rx.nxt, flags, window, options, ..Segment::default() }
+    }
+
+    /// Sends a segment without data.
+    pub(crate) fn send_control(&mut self, cx: &mut Cx<'_>, flags: Flags, seq: Seq) {
+        let mut segment = self.segment(cx, flags, seq);
+        if flags.contains(Flags::RST) {
+            segment.options.sacks = Sacks::default();
+        }
+        self.note_sent(cx, 0);
+        cx.emit.emit(&segment, [&[], &[]], u32::MAX, false);
+    }
+
+    /// Sends an acknowledgement.
+    pub(crate) fn send_ack(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.state, State::Closed | State::SynSent | State::Listen) {
+            return;
+        }
+        self.send_control(cx, Flags::ACK, self.nxt);
+        self.note_ack_sent(cx);
+    }
+
+    fn note_ack_sent(&mut self, _cx: &Cx<'_>) {
+        self.ack.pending = false;
+        self.ack.now = false;
+        self.ack.quick = self.ack.quick.saturating_sub(1);
+        self.deadlines.delack = None;
+    }
+
+    /// Sends an acknowledgement now or later, if one is due (RFC 9293 section 3.8.6.3).
+    pub(crate) fn check_ack(&mut self, cx: &mut Cx<'_>) {
+        if !self.ack.pending {
+            return;
+        }
+        let unacked = cx.rx.nxt.since(cx.rx.acked);
+        let quick = self.ack.quick > 0 && !self.ack.pingpong;
+        if self.ack.now || quick || unacked > cx.rx.mss || cx.rx.has_early() {
+            return self.send_ack(cx);
+        }
+        if self.deadlines.delack.is_none() {
+            let wait = self.ack.ato.clamp(ATO_MIN, ATO_MAX);
+            self.deadlines.delack = Some(cx.now.plus(std::time::Duration::from_millis(wait)));
+        }
+    }
+
+    /// Learns from the arrival of data how long acknowledgements may wait.
+    pub(crate) fn note_data_received(&mut self, cx: &mut Cx<'_>, len: u32) {
+        self.ack.pending = true;
+        if len >= cx.rx.mss {
+            cx.rx.mss = len.min(self.path_mss.max(536));
+        }
+        let gap = cx.now.since(self.ack.last_data).as_millis() as u64;
+        self.ack.last_data = cx.now;
+        if self.ack.ato == 0 {
+            self.go_quick(cx, 16);
+            self.ack.ato = ATO_MIN;
+        } else if gap <= ATO_MIN / 2 {
+            self.ack.ato = self.ack.ato / 2 + ATO_MIN / 2;
+        } else if gap < self.ack.ato {
+            self.ack.ato = (self.ack.ato / 2 + gap).min(self.rtt.rto().as_millis() as u64);
+        } else if gap > self.rtt.rto().as_millis() as u64 {
+            self.go_quick(cx, 16);
+        }
+    }
+
+    /// Sends the next acknowledgements at once.
+    pub(crate) fn go_quick(&mut self, cx: &Cx<'_>, most: u32) {
+        let wanted = (cx.rx.window() / (2 * cx.rx.mss.max(1))).clamp(2, most.max(2));
+        self.ack.quick = self.ack.quick.max(wanted);
+    }
+}

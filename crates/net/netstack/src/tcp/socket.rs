@@ -1,0 +1,727 @@
+//! TCP sockets as the kernel sees them (tcp(7), socket(7)).
+//!
+//! Locks: [`Inner`] (the connection), then the receive queue. Readers take the receive queue alone. A listener's lock is held while
+//! its new connection is set up, which nobody else can see yet. Checkpoint: the connection, the queue, binding and addresses are
+//! plain data.
+
+use super::conn::{Conn, Cx, State};
+use super::direct::Direct;
+use super::emit::sizes;
+use super::info::Info;
+use super::listener::Listener;
+use super::options::TcpOptions;
+use super::rx::RxQueue;
+use super::seq::Seq;
+use super::table::{Table, Tuple};
+use crate::addr::unmap;
+use crate::notify::{Events, Notifier};
+use crate::output::{Cast, Path};
+use crate::ports::{Binding, candidates, is_any};
+use crate::route::Key;
+use crate::stack::{Stack, Target};
+use crate::time::Instant;
+use crate::timer::TimerId;
+use crate::wire::tcp::{Flags, Segment};
+use abi::Errno;
+use parking_lot::Mutex;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// A TCP socket; see the module.
+pub struct TcpSocket {
+    pub(super) stack: Arc<Stack>,
+    v6: bool,
+    pub(super) notify: OnceLock<Notifier>,
+    pub(super) inner: Mutex<Inner>,
+    pub(super) rx: Arc<Receiver>,
+    me: Weak<TcpSocket>,
+}
+
+/// The receive queue with what a sender of the same stack needs.
+pub(super) struct Receiver {
+    pub(super) queue: Mutex<RxQueue>,
+    /// The socket that fills the queue directly.
+    pub(super) sender: Mutex<Weak<TcpSocket>>,
+}
+
+/// All but the receive queue.
+pub(super) struct Inner {
+    pub(super) conn: Conn,
+    pub(super) listener: Option<Listener>,
+    pub(super) binding: Option<Binding>,
+    /// The port was named by bind(2).
+    bound: bool,
+    tuple: Option<Tuple>,
+    pub(super) path: Option<Path>,
+    registered: bool,
+    /// connect(2) has begun and nobody asked for its result yet.
+    connecting: bool,
+    read_shut: bool,
+    timer: Option<TimerId>,
+    armed: Option<Instant>,
+    waits: bool,
+    pub(super) direct: Option<Direct>,
+}
+
+impl TcpSocket {
+    /// A socket that is not bound.
+    pub fn new(stack: &Arc<Stack>, v6: bool, notify: Notifier) -> Arc<TcpSocket> {
+        let socket = TcpSocket::with_options(stack, v6, TcpOptions::new(&stack.sysctls));
+        let _ = socket.notify.set(notify);
+        socket
+    }
+
+    fn with_options(stack: &Arc<Stack>, v6: bool, options: TcpOptions) -> Arc<TcpSocket> {
+        let conn = Conn::new(options, &stack.sysctls);
+        let inner = Inner {
+            conn,
+            listener: None,
+            binding: None,
+            bound: false,
+            tuple: None,
+            path: None,
+            registered: false,
+            connecting: false,
+            read_shut: false,
+            timer: None,
+            armed: None,
+            waits: false,
+            direct: None,
+        };
+        Arc::new_cyclic(|me| TcpSocket {
+            stack: stack.clone(),
+            v6,
+            notify: OnceLock::new(),
+            inner: Mutex::new(inner),
+            rx: Arc::new(Receiver { queue: Mutex::default(), sender: Mutex::default() }),
+            me: me.clone(),
+        })
+    }
+
+    /// A number that tells sockets apart while they live.
+    pub(super) fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    pub(super) fn tell(&self, events: Events) {
+        if !events.is_empty()
+            && let Some(notify) = self.notify.get()
+        {
+            notify.changed(events);
+        }
+    }
+
+    // Opening.
+
+    fn accepts(&self, inner: &Inner, ip: IpAddr) -> Result<IpAddr, Errno> {
+        match (self.v6, unmap(ip)) {
+            (false, IpAddr::V4(v4)) if ip.is_ipv4() => Ok(v4.into()),
+            (true, IpAddr::V6(v6)) => Ok(v6.into()),
+            (true, IpAddr::V4(_)) if ip.is_ipv6() && inner.conn.options.ip.v6only => Err(Errno::ENETUNREACH),
+            (true, IpAddr::V4(v4)) if ip.is_ipv6() => Ok(v4.into()),
+            _ => Err(Errno::EAFNOSUPPORT),
+        }
+    }
+
+    fn binding(&self, inner: &Inner, ip: IpAddr, port: u16, by_connect: bool) -> Binding {
+        let options = &inner.conn.options.ip;
+        Binding {
+            ip,
+            port,
+            dual: self.v6 && !options.v6only && is_any(ip) && ip.is_ipv6(),
+            device: options.device,
+            reuse_addr: options.reuse_addr,
+            reuse_port: options.reuse_port,
+            uid: options.uid,
+            listening: false,
+            by_connect,
+        }
+    }
+
+    /// Binds to an address (bind(2)). `privileged` says whether low ports are allowed.
+    pub fn bind(&self, address: SocketAddr, privileged: bool) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        let ip = self.accepts(&inner, address.ip())?;
+        if inner.binding.is_some() || inner.conn.state != State::Closed {
+            return Err(Errno::EINVAL);
+        }
+        let options = &inner.conn.options.ip;
+        let free = options.free_bind || options.transparent || self.stack.sysctls.ip_nonlocal_bind.on();
+        if !is_any(ip) && !free && !self.stack.is_local(ip) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        if let SocketAddr::V6(v6) = address
+            && crate::addr::is_link_local(*v6.ip())
+        {
+            let scope = if v6.scope_id() != 0 { v6.scope_id() } else { options.device };
+            if scope == 0 {
+                return Err(Errno::EINVAL);
+            }
+            inner.conn.options.ip.device = scope;
+        }
+        let start = self.stack.sysctls.unprivileged_port_start.get();
+        if address.port() != 0 && i64::from(address.port()) < start && !privileged {
+            return Err(Errno::EACCES);
+        }
+        let binding = self.binding(&inner, ip, address.port(), false);
+        let range = self.stack.sysctls.port_range();
+        let binding = self.stack.tcp.bind(&self.stack.keys, range, binding, self.id())?;
+        (inner.binding, inner.bound) = (Some(binding), true);
+        Ok(())
+    }
+
+    /// Listens for connections (listen(2)).
+    pub fn listen(&self, backlog: usize) -> Result<(), Errno> {
+        let backlog = backlog.min(self.stack.sysctls.somaxconn.size());
+        let mut inner = self.inner.lock();
+        if let Some(listener) = inner.listener.as_mut() {
+            listener.backlog = backlog;
+            return Ok(());
+        }
+        if inner.conn.state != State::Closed || inner.connecting {
+            return Err(Errno::EINVAL);
+        }
+        let any: IpAddr = if self.v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let old = inner.binding.unwrap_or_else(|| self.binding(&inner, any, 0, false));
+        let (reuse_addr, reuse_port) = (inner.conn.options.ip.reuse_addr, inner.conn.options.ip.reuse_port);
+        let wanted = Binding { listening: true, reuse_addr, reuse_port, ..old };
+        let range = self.stack.sysctls.port_range();
+        let binding = self.stack.tcp.bind(&self.stack.keys, range, wanted, self.id())?;
+        inner.binding = Some(binding);
+        inner.listener = Some(Listener::new(backlog));
+        inner.conn.state = State::Listen;
+        if let Some(me) = self.me.upgrade() {
+            self.stack.tcp.listen(binding, &me);
+        }
+        Ok(())
+    }
+
+    /// Takes a connection that is ready (accept(2)); its readiness goes to `notify` from now on.
+    pub fn accept(&self, notify: Notifier) -> Result<Arc<TcpSocket>, Errno> {
+        let mut inner = self.inner.lock();
+        let listener = inner.listener.as_mut().ok_or(Errno::EINVAL)?;
+        let child = listener.pop().ok_or(Errno::EAGAIN)?;
+        drop(inner);
+        let _ = child.notify.set(notify);
+        Ok(child)
+    }
+
+    /// Begins a connection (connect(2)). `EINPROGRESS` says that it is on its way; after [`Events::OUT`] or [`Events::ERR`] a second
+    /// call tells how it ended.
+    pub fn connect(&self, now: Instant, address: SocketAddr) -> Result<(), Errno> {
+        let result = self.connect_locked(now, address);
+        self.stack.finish(now);
+        // Over loopback the handshake may be complete by now.
+        if result == Err(Errno::EINPROGRESS) && self.inner.lock().conn.state != State::SynSent {
+            return self.connect_locked(now, address);
+        }
+        result
+    }
+
+    fn connect_locked(&self, now: Instant, address: SocketAddr) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        match inner.conn.state {
+            State::SynSent | State::SynReceived => return Err(Errno::EALREADY),
+            State::Closed if inner.connecting => {
+                inner.connecting = false;
+                return Err(inner.conn.error.take().unwrap_or(Errno::ECONNABORTED));
+            }
+            State::Closed => {}
+            _ if inner.connecting => {
+                inner.connecting = false;
+                return Ok(());
+            }
+            _ => return Err(Errno::EISCONN),
+        }
+        let mut ip = self.accepts(&inner, address.ip())?;
+        if is_any(ip) {
+            ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        }
+        let options = &inner.conn.options.ip;
+        let scope = if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
+        let oif = if options.device != 0 { options.device } else { scope };
+        let bound = inner.binding.map(|binding| binding.ip).filter(|ip| !is_any(*ip));
+        if bound.is_some_and(|bound| bound.is_ipv4() != ip.is_ipv4()) {
+            return Err(Errno::EINVAL);
+        }
+        let key = Key { dst: ip, src: bound, iif: 0, oif, mark: options.mark, tos: options.tos_for(ip) };
+        let path = self.stack.route(&key, now)?;
+        if matches!(path.cast, Cast::Broadcast | Cast::Multicast) {
+            return Err(Errno::ENETUNREACH);
+        }
+        let remote = SocketAddr::new(ip, address.port());
+        let local = self.choose_port(&mut inner, path.src, remote)?;
+        inner.tuple = Some((local, remote));
+        (inner.registered, inner.connecting) = (true, true);
+        let sizes = sizes(&path);
+        inner.path = Some(path);
+        let keys = &self.stack.keys;
+        let iss = Seq(keys.initial_sequence(local, remote, now));
+        let fresh = Conn::new(inner.conn.options.clone(), &self.stack.sysctls);
+        inner.conn = fresh;
+        inner.conn.ts_offset = keys.timestamp_offset(local, remote);
+        inner.conn.set_path(sizes.0, sizes.1);
+        *self.rx.queue.lock() = RxQueue::default();
+        self.run(&mut inner, now, |conn, cx| conn.connect(cx, iss));
+        Err(Errno::EINPROGRESS)
+    }
+
+    /// Takes a port for a connection and enters it into the table.
+    fn choose_port(&self, inner: &mut Inner, ip: IpAddr, remote: SocketAddr) -> Result<SocketAddr, Errno> {
+        let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
+        let table = &self.stack.tcp;
+        if let Some(binding) = inner.binding {
+            let local = SocketAddr::new(ip, binding.port);
+            return if table.insert((local, remote), &me) { Ok(local) } else { Err(Errno::EADDRNOTAVAIL) };
+        }
+        let salt = self.stack.keys.hash("port", (ip, remote));
+        for port in candidates(&self.stack.keys, self.stack.sysctls.port_range(), salt) {
+            let local = SocketAddr::new(ip, port);
+            let wanted = self.binding(inner, ip, port, true);
+            if table.take(wanted, self.id(), true).is_none() {
+                continue;
+            }
+            if table.insert((local, remote), &me) {
+                inner.binding = Some(wanted);
+                return Ok(local);
+            }
+            table.release(port, self.id());
+        }
+        Err(Errno::EADDRNOTAVAIL)
+    }
+
+    /// A connection of a listener.
+    pub(super) fn child(&self, inner: &Inner, tuple: Tuple, path: Path) -> Arc<TcpSocket> {
+        let child = TcpSocket::with_options(&self.stack, self.v6, inner.conn.options.clone());
+        let mut own = child.inner.lock();
+        own.conn.ts_offset = self.stack.keys.timestamp_offset(tuple.0, tuple.1);
+        let sizes = sizes(&path);
+        own.conn.set_path(sizes.0, sizes.1);
+        (own.tuple, own.path, own.registered) = (Some(tuple), Some(path), true);
+        own.binding = inner.binding.map(|binding| Binding { listening: false, ip: tuple.0.ip(), ..binding });
+        drop(own);
+        child
+    }
+
+    pub(super) fn start_child(&self, now: Instant, syn: &Segment, iss: Seq, ecn: bool) {
+        let mut inner = self.inner.lock();
+        self.run(&mut inner, now, |conn, cx| conn.accept(cx, syn, iss, ecn));
+    }
+
+    pub(super) fn sample(&self, rtt: Duration, now: Instant) {
+        self.inner.lock().conn.rtt.sample(rtt, now);
+    }
+
+    // Operations on the connection.
+
+    /// Runs `f` on the connection, and does what follows from it. Events are told to the notifier.
+    pub(super) fn run<R>(
+        &self,
+        inner: &mut Inner,
+        now: Instant,
+        f: impl FnOnce(&mut Conn, &mut Cx<'_>) -> R,
+    ) -> R {
+        self.refresh_path(inner, now);
+        let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let tuple = inner.tuple.unwrap_or((any, any));
+        let options = inner.conn.options.clone_for_emit();
+        let mut packets = super::emit::Packets {
+            stack: &self.stack,
+            path: inner.path.as_ref(),
+            local: tuple.0,
+            remote: tuple.1,
+            tos: options.0,
+            ttl: options.1,
+            dont_fragment: options.2,
+            now,
+        };
+        let mut rx = self.rx.queue.lock();
+        let mut cx = Cx {
+            now,
+            emit: &mut packets,
+            rx: &mut rx,
+            counters: &self.stack.counters.tcp,
+            sysctls: &self.stack.sysctls,
+            events: Events::empty(),
+        };
+        let result = f(&mut inner.conn, &mut cx);
+        let events = cx.events;
+        drop(rx);
+        self.settle(inner);
+        self.tell(events);
+        result
+    }
+
+    fn refresh_path(&self, inner: &mut Inner, now: Instant) {
+        let Some(tuple) = inner.tuple else { return };
+        let generation = self.stack.generation();
+        let current = inner.path.as_ref().is_some_and(|path| path.generation == generation);
+        if current || inner.conn.state == State::Closed {
+            return;
+        }
+        let device = inner.path.as_ref().map_or(0, |path| path.iface.index);
+        if let Some(path) = self.path_for(&inner.conn.options, &tuple, device, now) {
+            let (mss, gso) = sizes(&path);
+            inner.conn.set_path(mss, gso);
+            inner.path = Some(path);
+        }
+    }
+
+    /// Timers, tables and counts after a change.
+    pub(super) fn settle(&self, inner: &mut Inner) {
+        let waits = inner.conn.state == State::TimeWait;
+        if waits != inner.waits {
+            inner.waits = waits;
+            Table::count(&self.stack.tcp.time_waits, waits);
+        }
+        if inner.conn.state == State::Closed && inner.registered {
+            self.unregister(inner);
+        }
+        let next = match &inner.listener {
+            Some(listener) => listener.deadline,
+            None => inner.conn.deadlines.next(),
+        };
+        let Some(next) = next else { return };
+        // A timer that fires early is set anew; one that would fire late must be moved.
+        if inner.armed.is_none_or(|armed| next < armed) {
+            inner.armed = Some(next);
+            let weak = &self.me;
+            let id = *inner.timer.get_or_insert_with(|| self.stack.add_timer(Target::Tcp(weak.clone())));
+            self.stack.arm(id, Some(next));
+        }
+    }
+
+    fn unregister(&self, inner: &mut Inner) {
+        inner.registered = false;
+        inner.direct = None;
+        if let Some(tuple) = &inner.tuple {
+            self.stack.tcp.remove(tuple, self);
+        }
+        let orphan = inner.conn.orphan;
+        if orphan {
+            Table::count(&self.stack.tcp.orphans, false);
+        }
+        if (orphan || !inner.bound)
+            && let Some(binding) = inner.binding.take()
+        {
+            self.stack.tcp.release(binding.port, self.id());
+        }
+        if orphan {
+            self.rx.queue.lock().clear();
+        }
+    }
+
+    /// Runs the timers of the socket.
+    pub(crate) fn on_timer(self: &Arc<Self>, now: Instant) {
+        let mut inner = self.inner.lock();
+        inner.armed = None;
+        if inner.listener.is_some() {
+            self.expire_requests(&mut inner, now);
+            self.settle(&mut inner);
+        } else {
+            self.run(&mut inner, now, |conn, cx| conn.on_timer(cx));
+        }
+    }
+
+    /// Closes directions (shutdown(2)).
+    pub fn shutdown(&self, now: Instant, read: bool, write: bool) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        match inner.conn.state {
+            State::Closed | State::TimeWait => return Err(Errno::ENOTCONN),
+            State::Listen => {
+                if read {
+                    self.stop_listening(inner, now);
+                }
+                return Ok(());
+            }
+            State::SynSent => {
+                self.run(&mut inner, now, |conn, cx| conn.finish(cx, None));
+                return Ok(());
+            }
+            _ => {}
+        }
+        if read {
+            inner.read_shut = true;
+            self.rx.queue.lock().shut = true;
+        }
+        if write {
+            self.leave_direct(&mut inner);
+            self.run(&mut inner, now, |conn, cx| conn.close_write(cx));
+        }
+        drop(inner);
+        self.tell(Events::all());
+        self.stack.finish(now);
+        Ok(())
+    }
+
+    fn stop_listening(&self, mut inner: parking_lot::MutexGuard<'_, Inner>, now: Instant) {
+        let Some(mut listener) = inner.listener.take() else { return };
+        inner.conn.state = State::Closed;
+        let binding = if inner.bound { inner.binding } else { inner.binding.take() };
+        drop(inner);
+        if let Some(binding) = binding {
+            self.stack.tcp.unlisten(binding.port, self);
+        }
+        for child in listener.take_all() {
+            child.abort(now);
+        }
+        self.tell(Events::all());
+        self.stack.finish(now);
+    }
+
+    /// Ends the connection with a reset.
+    pub fn abort(&self, now: Instant) {
+        let mut inner = self.inner.lock();
+        self.leave_direct(&mut inner);
+        inner.conn.orphan = true;
+        Table::count(&self.stack.tcp.orphans, true);
+        if inner.conn.state == State::Closed {
+            self.close_dead(&mut inner);
+        }
+        self.run(&mut inner, now, |conn, cx| conn.abort(cx));
+        drop(inner);
+        self.stack.finish(now);
+    }
+
+    /// Ends the socket: the last descriptor is closed. Data that was not read resets the connection (RFC 2525 section 2.17), and so
+    /// does `SO_LINGER` with zero; else what was written is still sent. With [`TcpSocket::lingers`] the kernel waits.
+    pub fn close(&self, now: Instant) {
+        let mut inner = self.inner.lock();
+        if inner.listener.is_some() {
+            if let Some(binding) = inner.binding {
+                self.stack.tcp.release(binding.port, self.id());
+            }
+            return self.stop_listening(inner, now);
+        }
+        if inner.conn.orphan {
+            return;
+        }
+        self.leave_direct(&mut inner);
+        let unread = {
+            let mut queue = self.rx.queue.lock();
+            queue.shut = true;
+            queue.len() > 0
+        };
+        inner.conn.orphan = true;
+        Table::count(&self.stack.tcp.orphans, true);
+        if inner.conn.state == State::Closed {
+            self.close_dead(&mut inner);
+            return;
+        }
+        let counters = &self.stack.counters.tcp;
+        let crowd = self.stack.tcp.orphans.load(std::sync::atomic::Ordering::Relaxed);
+        let hard = inner.conn.options.linger == Some(Duration::ZERO);
+        if unread && inner.conn.state != State::TimeWait {
+            counters.abort_on_close.bump();
+        } else if hard {
+            counters.abort_on_linger.bump();
+        }
+        let reset = unread || hard || crowd > self.stack.sysctls.tcp_max_orphans.size();
+        self.run(&mut inner, now, |conn, cx| match conn.state {
+            State::TimeWait => {}
+            State::SynSent => conn.finish(cx, None),
+            _ if reset => conn.abort(cx),
+            _ => {
+                conn.close_write(cx);
+                conn.wait_in_fin_wait2(cx);
+            }
+        });
+        drop(inner);
+        self.stack.finish(now);
+    }
+
+    /// The connection is over already: nothing but the port is left.
+    fn close_dead(&self, inner: &mut Inner) {
+        Table::count(&self.stack.tcp.orphans, false);
+        if let Some(binding) = inner.binding.take() {
+            self.stack.tcp.release(binding.port, self.id());
+        }
+        self.rx.queue.lock().clear();
+    }
+
+    /// True while close(2) with `SO_LINGER` is to wait: written data is not acknowledged.
+    pub fn lingers(&self) -> bool {
+        let inner = self.inner.lock();
+        let conn = &inner.conn;
+        conn.state != State::Closed && (!conn.tx.is_empty() || conn.fin_unsent() || !conn.board.is_empty())
+    }
+
+    // What the kernel asks.
+
+    /// Readiness for poll(2).
+    pub fn readiness(&self) -> Events {
+        let inner = self.inner.lock();
+        if let Some(listener) = &inner.listener {
+            return Self::listener_events(listener);
+        }
+        let fresh = inner.conn.state == State::Closed && inner.tuple.is_none();
+        let queue = self.rx.queue.lock();
+        let low = inner.conn.options.receive_low.max(1);
+        let urgent = queue.urgent.is_some_and(|urgent| urgent.byte.is_some() && !urgent.taken);
+        let events = inner.conn.readiness(queue.available() >= low, queue.fin, inner.read_shut, urgent);
+        // A socket that was never connected polls as hung up (tcp_poll), but not as at its end.
+        if fresh { Events::OUT | Events::HUP } else { events }
+    }
+
+    /// Reads or changes options under the socket's lock. Their effects take place at once.
+    pub fn configure<R>(&self, now: Instant, f: impl FnOnce(&mut TcpOptions) -> R) -> R {
+        let mut inner = self.inner.lock();
+        let result = f(&mut inner.conn.options);
+        let options = &inner.conn.options;
+        let (inline, window) = (options.oob_inline, options.window_limit(&self.stack.sysctls));
+        let locked = options.receive_buffer.is_some();
+        if let Some(size) = options.send_buffer {
+            inner.conn.tx_limit = size;
+        }
+        let algorithm = inner.conn.options.congestion;
+        inner.conn.cc.algorithm = algorithm;
+        if let Some(binding) = inner.binding
+            && inner.tuple.is_none()
+            && inner.listener.is_none()
+        {
+            let ip = &inner.conn.options.ip;
+            let binding = Binding { reuse_addr: ip.reuse_addr, reuse_port: ip.reuse_port, ..binding };
+            inner.binding = Some(binding);
+            self.stack.tcp.inherit(binding, self.id());
+        }
+        {
+            let mut queue = self.rx.queue.lock();
+            queue.inline = inline;
+            if locked {
+                queue.capacity = window;
+            }
+        }
+        if inner.tuple.is_some() && inner.conn.state != State::Closed {
+            self.run(&mut inner, now, |conn, cx| {
+                conn.arm_keepalive(cx.now);
+                conn.output(cx);
+            });
+        }
+        drop(inner);
+        self.stack.finish(now);
+        result
+    }
+
+    /// Acknowledges at once, or leaves it to the connection's judgement (`TCP_QUICKACK`).
+    pub fn set_quick_ack(&self, now: Instant, quick: bool) {
+        let mut inner = self.inner.lock();
+        self.run(&mut inner, now, |conn, cx| {
+            conn.ack.pingpong = !quick;
+            if quick {
+                conn.go_quick(cx, 16);
+                conn.check_ack(cx);
+            }
+        });
+        drop(inner);
+        self.stack.finish(now);
+    }
+
+    /// Takes the pending error (`SO_ERROR`).
+    pub fn take_error(&self) -> Option<Errno> {
+        self.inner.lock().conn.error.take()
+    }
+
+    /// `TCP_INFO`
+    pub fn info(&self, now: Instant) -> Info {
+        let inner = self.inner.lock();
+        let mtu = inner.path.as_ref().map_or(0, |path| path.mtu);
+        let mut info = inner.conn.info(&self.rx.queue.lock(), now, mtu);
+        if let Some(listener) = &inner.listener {
+            let (waiting, backlog) = listener.lengths();
+            (info.unacked, info.sacked) = (waiting as u32, backlog as u32);
+        }
+        info
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.inner.lock().conn.state
+    }
+
+    /// Bytes to read (`SIOCINQ`), written and not acknowledged (`SIOCOUTQ`), written and not sent (`SIOCOUTQNSD`).
+    pub fn queued(&self) -> (usize, usize, usize) {
+        let inner = self.inner.lock();
+        let unsent = inner.conn.unsent() as usize;
+        (self.rx.queue.lock().available(), inner.conn.tx.len(), unsent)
+    }
+
+    /// True when the next byte to read is the urgent one (`SIOCATMARK`).
+    pub fn at_mark(&self) -> bool {
+        self.rx.queue.lock().at_mark()
+    }
+
+    /// Own address (getsockname(2)), as the socket's family shows it.
+    pub fn local(&self) -> SocketAddr {
+        let inner = self.inner.lock();
+        let any: IpAddr = if self.v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let bound = inner.binding.map(|binding| binding.address());
+        let own = inner.tuple.map(|tuple| tuple.0).or(bound);
+        self.shown(own.unwrap_or(SocketAddr::new(any, 0)))
+    }
+
+    /// The peer's address (getpeername(2)).
+    pub fn remote(&self) -> Result<SocketAddr, Errno> {
+        let inner = self.inner.lock();
+        let connected = !matches!(inner.conn.state, State::Closed | State::SynSent | State::Listen);
+        inner.tuple.filter(|_| connected).map(|tuple| self.shown(tuple.1)).ok_or(Errno::ENOTCONN)
+    }
+
+    fn shown(&self, address: SocketAddr) -> SocketAddr {
+        match address.ip() {
+            IpAddr::V4(v4) if self.v6 => {
+                let ip = if v4.is_unspecified() { Ipv6Addr::UNSPECIFIED } else { v4.to_ipv6_mapped() };
+                SocketAddr::new(ip.into(), address.port())
+            }
+            _ => address,
+        }
+    }
+
+    /// True for a socket of family AF_INET6.
+    pub fn is_v6(&self) -> bool {
+        self.v6
+    }
+
+    /// The tuple while a connection exists.
+    pub(super) fn tuple(inner: &Inner) -> Option<Tuple> {
+        inner.tuple
+    }
+
+    pub(super) fn read_is_shut(&self) -> bool {
+        self.inner.lock().read_shut
+    }
+
+    pub(super) fn weak(&self) -> &Weak<TcpSocket> {
+        &self.me
+    }
+}
+
+impl TcpOptions {
+    /// Type of service, TTL and the don't-fragment flag.
+    fn clone_for_emit(&self) -> (u8, Option<u8>, bool) {
+        let dont_fragment = self.ip.mtu_discovery != crate::options::MtuDiscovery::Dont;
+        (self.ip.tos, self.ip.ttl, dont_fragment)
+    }
+}
+
+impl Drop for TcpSocket {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut();
+        if let Some(id) = inner.timer.take() {
+            self.stack.remove_timer(id);
+        }
+    }
+}
+
+impl fmt::Debug for TcpSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.inner.lock();
+        f.debug_struct("TcpSocket").field("state", &inner.conn.state).field("tuple", &inner.tuple).finish()
+    }
+}
+
+/// The flags of a segment that never gets a reset as its answer.
+pub(super) fn is_reset(seg: &Segment) -> bool {
+    seg.flags.contains(Flags::RST)
+}

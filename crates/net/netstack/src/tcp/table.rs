@@ -1,0 +1,181 @@
+//! Ports and connections of a stack.
+//!
+//! Connections are found by both addresses, in shards; ports by number, in shards; listeners by port in one table that changes
+//! rarely. All locks are below those of sockets.
+
+use super::socket::TcpSocket;
+use crate::keys::Keys;
+use crate::ports::{Binding, candidates, score};
+use abi::Errno;
+use parking_lot::{Mutex, RwLock};
+use siphasher::sip::SipHasher13;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SHARDS: usize = 64;
+
+/// Local and remote address.
+pub(crate) type Tuple = (SocketAddr, SocketAddr);
+
+type Listeners = HashMap<u16, Vec<(Binding, Arc<TcpSocket>)>>;
+
+type Ports = HashMap<u16, HashMap<usize, Binding>>;
+
+/// The tables.
+pub(crate) struct Table {
+    connections: [RwLock<HashMap<Tuple, Arc<TcpSocket>>>; SHARDS],
+    ports: [Mutex<Ports>; SHARDS],
+    listeners: RwLock<Listeners>,
+    /// Closed connections that still have something to send.
+    pub(crate) orphans: AtomicUsize,
+    /// Connections in TIME-WAIT.
+    pub(crate) time_waits: AtomicUsize,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table {
+            connections: std::array::from_fn(|_| RwLock::default()),
+            ports: std::array::from_fn(|_| Mutex::default()),
+            listeners: RwLock::default(),
+            orphans: AtomicUsize::new(0),
+            time_waits: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Table {
+    fn shard(&self, tuple: &Tuple) -> &RwLock<HashMap<Tuple, Arc<TcpSocket>>> {
+        let mut hasher = SipHasher13::new();
+        tuple.hash(&mut hasher);
+        &self.connections[hasher.finish() as usize % SHARDS]
+    }
+
+    /// The connection between two addresses.
+    pub(crate) fn find(&self, tuple: &Tuple) -> Option<Arc<TcpSocket>> {
+        self.shard(tuple).read().get(tuple).cloned()
+    }
+
+    /// Adds a connection; false when there is one.
+    pub(crate) fn insert(&self, tuple: Tuple, socket: &Arc<TcpSocket>) -> bool {
+        let mut shard = self.shard(&tuple).write();
+        if shard.contains_key(&tuple) {
+            return false;
+        }
+        shard.insert(tuple, socket.clone());
+        true
+    }
+
+    /// Removes a connection, if it is this socket's.
+    pub(crate) fn remove(&self, tuple: &Tuple, socket: &TcpSocket) {
+        let mut shard = self.shard(tuple).write();
+        if shard.get(tuple).is_some_and(|found| std::ptr::eq(&**found, socket)) {
+            shard.remove(tuple);
+        }
+    }
+
+    /// Takes a port for a socket; port 0 asks for any free one.
+    pub(crate) fn bind(
+        &self,
+        keys: &Keys,
+        range: (u16, u16),
+        binding: Binding,
+        id: usize,
+    ) -> Result<Binding, Errno> {
+        if binding.port != 0 {
+            return self.take(binding, id, true).ok_or(Errno::EADDRINUSE);
+        }
+        let mut ports = candidates(keys, range, 0);
+        ports.find_map(|port| self.take(Binding { port, ..binding }, id, false)).ok_or(Errno::EADDRINUSE)
+    }
+
+    /// Takes a port, unless another socket is in the way.
+    pub(crate) fn take(&self, binding: Binding, id: usize, share: bool) -> Option<Binding> {
+        let mut shard = self.ports[usize::from(binding.port) % SHARDS].lock();
+        let holders = shard.entry(binding.port).or_default();
+        let asked = if share { binding } else { Binding { reuse_addr: false, reuse_port: false, ..binding } };
+        let blocked = holders.iter().any(|(other, held)| *other != id && asked.conflicts(held));
+        if !blocked {
+            holders.insert(id, binding);
+        } else if holders.is_empty() {
+            shard.remove(&binding.port);
+        }
+        (!blocked).then_some(binding)
+    }
+
+    /// Takes a port beside others without asking: the child of a listener.
+    pub(crate) fn inherit(&self, binding: Binding, id: usize) {
+        let mut shard = self.ports[usize::from(binding.port) % SHARDS].lock();
+        shard.entry(binding.port).or_default().insert(id, binding);
+    }
+
+    /// Gives a port back.
+    pub(crate) fn release(&self, port: u16, id: usize) {
+        let mut shard = self.ports[usize::from(port) % SHARDS].lock();
+        if let Some(holders) = shard.get_mut(&port) {
+            holders.remove(&id);
+            if holders.is_empty() {
+                shard.remove(&port);
+            }
+        }
+    }
+
+    /// Adds a listener.
+    pub(crate) fn listen(&self, binding: Binding, socket: &Arc<TcpSocket>) {
+        self.listeners.write().entry(binding.port).or_default().push((binding, socket.clone()));
+    }
+
+    /// Removes a listener.
+    pub(crate) fn unlisten(&self, port: u16, socket: &TcpSocket) {
+        let mut listeners = self.listeners.write();
+        let Some(list) = listeners.get_mut(&port) else { return };
+        list.retain(|(_, other)| !std::ptr::eq(&**other, socket));
+        if list.is_empty() {
+            listeners.remove(&port);
+        }
+    }
+
+    /// The listener for a segment; equally good ones (SO_REUSEPORT) share by `hash`.
+    pub(crate) fn find_listener(
+        &self,
+        to: SocketAddr,
+        from: SocketAddr,
+        device: u32,
+        hash: impl Fn() -> u64,
+    ) -> Option<Arc<TcpSocket>> {
+        let listeners = self.listeners.read();
+        let list = listeners.get(&to.port())?;
+        let rank = |binding: &Binding| score(binding, None, to.ip(), from, device);
+        let best = list.iter().filter_map(|(binding, _)| rank(binding)).max()?;
+        let mut equal = list.iter().filter(|(binding, _)| rank(binding) == Some(best));
+        let count = equal.clone().count() as u64;
+        let pick = if count > 1 { hash() % count } else { 0 };
+        equal.nth(pick as usize).map(|(_, socket)| socket.clone())
+    }
+
+    /// All sockets, for /proc/net/tcp and sock_diag.
+    pub(crate) fn all(&self) -> Vec<Arc<TcpSocket>> {
+        let mut all: Vec<_> = self.listeners.read().values().flatten().map(|(_, s)| s.clone()).collect();
+        for shard in &self.connections {
+            all.extend(shard.read().values().cloned());
+        }
+        all
+    }
+
+    /// Connections.
+    pub(crate) fn len(&self) -> usize {
+        self.connections.iter().map(|shard| shard.read().len()).sum()
+    }
+
+    /// Counts one more or less.
+    pub(crate) fn count(counter: &AtomicUsize, more: bool) {
+        if more {
+            counter.fetch_add(1, Ordering::Relaxed);
+        } else {
+            counter.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of connections without a stack.
+mod pair;
+mod script;
+mod simulate;

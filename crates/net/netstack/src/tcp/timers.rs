@@ -1,0 +1,371 @@
+//! The timers of a connection: retransmission, probes, delayed acknowledgements, keepalive, TIME-WAIT.
+
+use super::conn::{Conn, Cx, State};
+use super::recovery::Ca;
+use super::rtt::{GIVE_UP_BASE, RTO_INITIAL, RTO_MAX, give_up_after};
+use super::seq::Seq;
+use crate::notify::Events;
+use crate::time::Instant;
+use crate::wire::tcp::Flags;
+use abi::Errno;
+use std::time::Duration;
+
+/// What the retransmission timer waits for; one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rtx {
+    /// The time-out.
+    Timeout,
+    /// The tail loss probe.
+    Probe,
+    /// RACK's window for reordering.
+    Reorder,
+}
+
+/// When something is due. Plain data.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deadlines {
+    pub(crate) rtx: Option<(Instant, Rtx)>,
+    pub(crate) delack: Option<Instant>,
+    /// The next window probe.
+    pub(crate) persist: Option<Instant>,
+    pub(crate) keepalive: Option<Instant>,
+    /// End of TIME-WAIT or FIN-WAIT-2.
+    pub(crate) wait: Option<Instant>,
+    pub(crate) pace: Option<Instant>,
+    /// When the pacing rate allows the next segment.
+    pub(crate) pace_at: Instant,
+    /// Time-outs since the last progress, and the first of them.
+    pub(crate) retries: u32,
+    pub(crate) first_retry: Instant,
+    /// Window or keepalive probes without an answer.
+    pub(crate) probes: u32,
+    pub(crate) probing_since: Instant,
+}
+
+impl Deadlines {
+    pub(crate) fn rtx_kind(&self) -> Option<Rtx> {
+        self.rtx.map(|(_, kind)| kind)
+    }
+
+    /// The earliest.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        let others = [self.delack, self.persist, self.keepalive, self.wait, self.pace];
+        others.into_iter().flatten().chain(self.rtx.map(|(at, _)| at)).min()
+    }
+}
+
+impl Conn {
+    /// Starts the retransmission time-out anew, or stops it when nothing is under way.
+    pub(crate) fn arm_rto(&mut self, now: Instant) {
+        self.deadlines.rtx =
+            (!self.board.is_empty()).then(|| (now.plus(self.clamped_rto(now)), Rtx::Timeout));
+    }
+
+    /// TCP_USER_TIMEOUT ends the wait early.
+    fn clamped_rto(&self, now: Instant) -> Duration {
+        let rto = self.rtt.rto();
+        if self.options.user_timeout.is_zero() || self.deadlines.retries == 0 {
+            return rto;
+        }
+        let left = self.options.user_timeout.saturating_sub(now.since(self.deadlines.first_retry));
+        rto.min(left.max(Duration::from_millis(1)))
+    }
+
+    /// After an acknowledgement that moved on.
+    pub(crate) fn rearm_after_progress(&mut self, cx: &mut Cx<'_>) {
+        if self.deadlines.rtx_kind() != Some(Rtx::Reorder) || self.board.is_empty() {
+            self.arm_rto(cx.now);
+            self.schedule_probe(cx);
+        }
+    }
+
+    /// Sets the timer for a tail loss probe instead of the time-out (RFC 8985 section 7.2).
+    pub(crate) fn schedule_probe(&mut self, cx: &Cx<'_>) {
+        let open = matches!(self.recovery.state, Ca::Open | Ca::Cwr);
+        let wanted = self.agreed.sack && cx.sysctls.tcp_early_retrans.get() >= 3;
+        let quiet = self.board.sacked == 0 && self.recovery.probe.is_none() && !self.board.is_empty();
+        if !wanted || !open || !quiet || self.state == State::SynReceived || self.rtt.srtt.is_zero() {
+            return;
+        }
+        let mut pto = self.rtt.srtt * 2;
+        if self.board.out == 1 {
+            // The peer may hold its acknowledgement back.
+            pto += Duration::from_millis(200);
+        }
+        pto = pto.max(Duration::from_millis(2));
+        self.deadlines.rtx = Some((cx.now.plus(pto.min(self.clamped_rto(cx.now))), Rtx::Probe));
+    }
+
+    /// Sets the timer for window probes when data waits for a window and nothing else brings an acknowledgement.
+    pub(crate) fn check_persist(&mut self, now: Instant) {
+        let waits = (self.unsent() > 0 || self.fin_unsent())
+            && self.board.is_empty()
+            && self.deadlines.pace.is_none();
+        let corked = self.unsent() > 0 && self.unsent() < self.mss() && self.wnd >= self.unsent();
+        if !waits || self.cc.cwnd == 0 {
+            self.deadlines.persist = None;
+        } else if self.deadlines.persist.is_none() {
+            self.deadlines.probing_since = now;
+            // Corked data goes out after 200 ms (tcp(7)).
+            let wait = if corked { GIVE_UP_BASE } else { self.rtt.base_rto() };
+            self.deadlines.persist = Some(now.plus(wait));
+        }
+    }
+
+    /// Sets the keepalive timer.
+    pub(crate) fn arm_keepalive(&mut self, now: Instant) {
+        let open = !matches!(
+            self.state,
+            State::Closed | State::Listen | State::SynSent | State::SynReceived | State::TimeWait
+        );
+        self.deadlines.keepalive = (self.options.keepalive && open).then(|| now.plus(self.options.keep_idle));
+    }
+
+    /// Runs the timers that are due.
+    pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        let due = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
+        if due(&mut self.deadlines.delack) {
+            self.delayed_ack(cx);
+        }
+        if self.deadlines.rtx.is_some_and(|(at, _)| at <= cx.now) {
+            self.on_retransmit(cx);
+        }
+        if due(&mut self.deadlines.pace) {
+            self.output(cx);
+        }
+        if due(&mut self.deadlines.persist) {
+            self.probe_window(cx);
+        }
+        if due(&mut self.deadlines.keepalive) {
+            self.probe_peer(cx);
+        }
+        if due(&mut self.deadlines.wait) {
+            self.finish(cx, None);
+        }
+    }
+
+    fn delayed_ack(&mut self, cx: &mut Cx<'_>) {
+        if !self.ack.pending {
+            return;
+        }
+        // The guess that the program answers soon was wrong.
+        if self.ack.pingpong {
+            self.ack.pingpong = false;
+            self.ack.ato = 40;
+        } else {
+            self.ack.ato = (self.ack.ato * 2).min(self.rtt.rto().as_millis() as u64);
+        }
+        cx.counters.delayed_acks.bump();
+        self.send_ack(cx);
+    }
+
+    fn on_retransmit(&mut self, cx: &mut Cx<'_>) {
+        let kind = self.deadlines.rtx.take().map(|(_, kind)| kind);
+        if self.board.is_empty() {
+            return;
+        }
+        match kind {
+            Some(Rtx::Reorder) => self.reorder_timeout(cx),
+            Some(Rtx::Probe) => self.send_probe(cx),
+            _ => self.timeout(cx),
+        }
+    }
+
+    /// Segments that could only have been reordered did not come: they are lost.
+    fn reorder_timeout(&mut self, cx: &mut Cx<'_>) {
+        let lost = self.rack_detect(cx);
+        if lost > 0 {
+            let news = super::ack::News::of_loss(lost);
+            self.recover(cx, &news);
+            self.output(cx);
+        }
+        if self.deadlines.rtx.is_none() {
+            self.arm_rto(cx.now);
+        }
+    }
+
+    /// A tail loss probe: new data if there is some, else the last segment again (RFC 8985 section 7.3).
+    fn send_probe(&mut self, cx: &mut Cx<'_>) {
+        cx.counters.loss_probes.bump();
+        let before = self.nxt;
+        let room = (self.una + self.wnd).since(self.nxt);
+        if self.unsent() > 0 && room >= self.unsent().min(self.mss()) {
+            let cwnd = std::mem::replace(&mut self.cc.cwnd, self.board.in_flight() + 1);
+            let gso = std::mem::replace(&mut self.gso, 0);
+            self.output(cx);
+            (self.cc.cwnd, self.gso) = (cwnd, gso);
+        }
+        if self.nxt != before {
+            self.recovery.probe = Some((self.nxt, false));
+        } else if let Some(last) = self.board.len().checked_sub(1) {
+            let (mss, nxt) = (self.mss(), self.nxt);
+            let long = self.board.get(last).is_some_and(|sent| sent.end - sent.seq > mss + 1);
+            if long {
+                self.board.split(last, nxt - mss);
+            }
+            let last = self.board.len() - 1;
+            self.recovery.probe = Some((nxt, true));
+            self.retransmit(cx, last);
+        }
+        self.arm_rto(cx.now);
+    }
+
+    fn timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.deadlines.retries == 0 {
+            self.deadlines.first_retry = self.board.front().map_or(cx.now, |first| first.at);
+        }
+        if self.is_hopeless(cx) {
+            return self.give_up(cx);
+        }
+        cx.counters.timeouts.bump();
+        self.stats.rtos = self.stats.rtos.saturating_add(1);
+        let again = self.deadlines.retries > 0;
+        self.enter_loss(cx, again);
+        self.deadlines.retries += 1;
+        self.retransmit(cx, 0);
+        self.rtt.backoff = (self.rtt.backoff + 1).min(31);
+        self.arm_rto(cx.now);
+    }
+
+    /// True when retransmissions went on for too long (tcp(7), `tcp_retries2`).
+    fn is_hopeless(&self, cx: &Cx<'_>) -> bool {
+        let retries = self.deadlines.retries;
+        let elapsed = cx.now.since(self.deadlines.first_retry);
+        let user = self.options.user_timeout;
+        if !user.is_zero() && retries > 0 && elapsed >= user {
+            return true;
+        }
+        match self.state {
+            State::SynSent => retries >= self.options.syn_count,
+            State::SynReceived => retries >= cx.sysctls.tcp_synack_retries.size() as u32,
+            _ if !user.is_zero() => false,
+            _ => {
+                let orphan = cx.sysctls.tcp_orphan_retries.size() as u32;
+                let orphan = if orphan == 0 { 8 } else { orphan };
+                let limit = cx.sysctls.tcp_retries2.size() as u32;
+                let limit = if self.orphan { orphan.min(limit.max(1)) } else { limit };
+                retries > 0 && elapsed >= give_up_after(limit, GIVE_UP_BASE)
+            }
+        }
+    }
+
+    fn give_up(&mut self, cx: &mut Cx<'_>) {
+        cx.counters.abort_on_timeout.bump();
+        let error = self.soft_error.unwrap_or(Errno::ETIMEDOUT);
+        self.finish(cx, Some(error));
+    }
+
+    /// Asks for the peer's window (RFC 9293 section 3.8.6.1), or sends what fits.
+    fn probe_window(&mut self, cx: &mut Cx<'_>) {
+        let elapsed = cx.now.since(self.deadlines.probing_since);
+        let user = self.options.user_timeout;
+        let limit = give_up_after(cx.sysctls.tcp_retries2.size() as u32, GIVE_UP_BASE);
+        let patience = if user.is_zero() { limit } else { user };
+        if self.deadlines.probes > 0
+            && elapsed >= patience
+            && (self.orphan || !user.is_zero() || self.deadlines.probes > 15)
+        {
+            return self.give_up(cx);
+        }
+        let room = (self.una + self.wnd).since(self.nxt);
+        if room > 0 && (self.unsent() > 0 || self.fin_unsent()) {
+            self.send_what_fits(cx, room);
+            return;
+        }
+        self.deadlines.probes += 1;
+        self.stats.probes_sent = self.stats.probes_sent.saturating_add(1);
+        self.send_control(cx, Flags::ACK, self.una - 1);
+        let wait = self.rtt.base_rto().saturating_mul(1 << self.deadlines.probes.min(16)).min(RTO_MAX);
+        self.deadlines.persist = Some(cx.now.plus(wait));
+    }
+
+    /// Sends a segment that is smaller than usual, since the window or a cork allows no other.
+    fn send_what_fits(&mut self, cx: &mut Cx<'_>, room: u32) {
+        let (bound, cork) = (self.max_wnd, self.options.cork);
+        self.max_wnd = room.min(self.unsent().max(1));
+        (self.options.cork, self.small_end) = (false, self.una);
+        self.output(cx);
+        (self.max_wnd, self.options.cork) = (bound, cork);
+        self.board.set_mss(self.mss());
+    }
+
+    /// Asks whether the peer is still there (RFC 9293 section 3.8.4).
+    fn probe_peer(&mut self, cx: &mut Cx<'_>) {
+        if !self.board.is_empty() || self.unsent() > 0 {
+            self.deadlines.keepalive = Some(cx.now.plus(self.options.keep_idle));
+            return;
+        }
+        let idle = cx.now.since(self.stats.last_ack.max(self.ack.last_data));
+        if idle < self.options.keep_idle {
+            let left = self.options.keep_idle - idle;
+            self.deadlines.keepalive = Some(cx.now.plus(left));
+            return;
+        }
+        let user = self.options.user_timeout;
+        let tired = if user.is_zero() {
+            self.deadlines.probes >= self.options.keep_count
+        } else {
+            idle >= user && self.deadlines.probes > 0
+        };
+        if tired {
+            cx.counters.abort_on_timeout.bump();
+            self.send_control(cx, Flags::RST | Flags::ACK, self.nxt);
+            let error = self.soft_error.unwrap_or(Errno::ETIMEDOUT);
+            return self.finish(cx, Some(error));
+        }
+        self.deadlines.probes += 1;
+        cx.counters.keepalives.bump();
+        self.stats.probes_sent = self.stats.probes_sent.saturating_add(1);
+        self.send_control(cx, Flags::ACK, self.una - 1);
+        self.deadlines.keepalive = Some(cx.now.plus(self.options.keep_interval));
+    }
+
+    /// The time-out of the SYN-ACK of a half-open connection after `retries`.
+    pub(crate) fn syn_ack_wait(retries: u32) -> Duration {
+        RTO_INITIAL.saturating_mul(1 << retries.min(16)).min(RTO_MAX)
+    }
+
+    /// Sizes the receive buffer by what the application reads in a round trip (`tcp_moderate_rcvbuf`).
+    pub(crate) fn tune_receive_buffer(&mut self, cx: &mut Cx<'_>) {
+        if self.options.receive_buffer.is_some()
+            || !cx.sysctls.tcp_moderate_rcvbuf.on()
+            || self.options.window_clamp > 0
+        {
+            return;
+        }
+        let (since, copied) = self.tuning;
+        let round = if self.rtt.srtt.is_zero() { Duration::from_millis(20) } else { self.rtt.srtt };
+        if cx.now.since(since) < round {
+            return;
+        }
+        let read = (cx.rx.copied - copied) as usize;
+        self.tuning = (cx.now, cx.rx.copied);
+        let wanted = 2 * read + 16 * cx.rx.mss as usize;
+        let limit = cx.sysctls.tcp_rmem_max.size() / 2;
+        if wanted > cx.rx.capacity {
+            cx.rx.capacity = wanted.min(limit).max(cx.rx.capacity);
+        }
+    }
+
+    /// True when a sequence number lies in what is under way.
+    pub(crate) fn is_outstanding(&self, seq: Seq) -> bool {
+        !seq.before(self.una) && seq.before(self.nxt)
+    }
+
+    /// Events that hold now, beside those of the receive queue.
+    pub(crate) fn readiness(&self, readable: bool, fin: bool, read_shut: bool, urgent: bool) -> Events {
+        let mut events = Events::empty();
+        let closed = self.state == State::Closed;
+        let eof = fin || read_shut || closed;
+        events.set(Events::IN, readable || eof);
+        events.set(Events::PRI, urgent);
+        events.set(Events::RDHUP, eof);
+        let write_shut = self.fin_queued || closed || matches!(self.state, State::FinWait2 | State::TimeWait);
+        let connecting = matches!(self.state, State::SynSent | State::SynReceived);
+        events.set(Events::OUT, !connecting && (write_shut || self.is_writable()));
+        events.set(Events::HUP, closed || (eof && write_shut));
+        events.set(Events::ERR, self.error.is_some());
+        events
+    }
+}

@@ -1,0 +1,302 @@
+//! TCP sockets of whole stacks.
+
+use super::hosts::{Host, T0, exchange, host};
+use crate::notify::{Events, Silent};
+use crate::stack::Stack;
+use crate::tcp::{State, TcpSocket};
+use crate::time::Instant;
+use abi::Errno;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn addr(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn socket(stack: &Arc<Stack>, v6: bool) -> Arc<TcpSocket> {
+    TcpSocket::new(stack, v6, Arc::new(Silent))
+}
+
+fn listener(host: &Host, at: &str) -> Arc<TcpSocket> {
+    let socket = socket(&host.stack, at.starts_with('['));
+    socket.bind(addr(at), true).unwrap();
+    socket.listen(16).unwrap();
+    socket
+}
+
+fn accept(listener: &TcpSocket) -> Arc<TcpSocket> {
+    listener.accept(Arc::new(Silent)).unwrap()
+}
+
+/// A connection inside one stack.
+fn local_pair(host: &Host) -> (Arc<TcpSocket>, Arc<TcpSocket>) {
+    let listener = listener(host, "127.0.0.1:0");
+    let client = socket(&host.stack, false);
+    assert_eq!(client.connect(T0, listener.local()), Ok(()));
+    let server = accept(&listener);
+    listener.close(T0);
+    (client, server)
+}
+
+/// A connection between two hosts.
+fn wire_pair(a: &Host, b: &Host) -> (Arc<TcpSocket>, Arc<TcpSocket>) {
+    let listener = listener(b, "0.0.0.0:80");
+    let client = socket(&a.stack, false);
+    assert_eq!(client.connect(T0, addr("10.0.0.2:80")), Err(Errno::EINPROGRESS));
+    exchange(T0, a, b);
+    assert_eq!(client.connect(T0, addr("10.0.0.2:80")), Ok(()));
+    let server = accept(&listener);
+    listener.close(T0);
+    (client, server)
+}
+
+fn read(socket: &TcpSocket, now: Instant) -> Result<Vec<u8>, Errno> {
+    let mut out = vec![0; 1 << 20];
+    let n = socket.receive(now, &mut out, false)?;
+    out.truncate(n);
+    Ok(out)
+}
+
+#[test]
+fn connections_open_move_bytes_and_close() {
+    let (a, b) = (host(1), host(2));
+    let (client, server) = wire_pair(&a, &b);
+    assert_eq!(server.remote(), Ok(client.local()));
+    assert_eq!(read(&server, T0), Err(Errno::EAGAIN));
+    let data: Vec<u8> = (0..3_000_000u32).map(|n| ((n * 31) >> 3) as u8).collect();
+    let (mut sent, mut got, mut now) = (0, Vec::new(), T0);
+    while got.len() < data.len() {
+        if let Ok(n) = client.send(now, &data[sent..], false) {
+            sent += n;
+        }
+        now = now.plus(Duration::from_millis(1));
+        exchange(now, &a, &b);
+        if let Ok(bytes) = read(&server, now) {
+            got.extend(bytes);
+        }
+        a.stack.run_timers(now);
+        b.stack.run_timers(now);
+    }
+    assert!(got == data);
+    assert_eq!(a.stack.counters.tcp.retrans_segs.get(), 0);
+    client.shutdown(now, false, true).unwrap();
+    exchange(now, &a, &b);
+    assert_eq!((read(&server, now), server.state()), (Ok(vec![]), State::CloseWait));
+    assert_eq!(client.send(now, b"x", false), Err(Errno::EPIPE));
+    server.send(now, b"half closed", false).unwrap();
+    exchange(now, &a, &b);
+    assert_eq!(read(&client, now).unwrap(), b"half closed");
+    server.close(now);
+    exchange(now, &a, &b);
+    assert_eq!((client.state(), server.state()), (State::TimeWait, State::Closed));
+    client.close(now);
+    let later = now.plus(Duration::from_secs(61));
+    a.stack.run_timers(later);
+    assert_eq!((a.stack.tcp_counts(), b.stack.tcp_counts()), ((0, 0, 0), (0, 0, 0)));
+}
+
+#[test]
+fn closed_ports_refuse_and_lost_hosts_time_out() {
+    let (a, b) = (host(1), host(2));
+    let client = socket(&a.stack, false);
+    assert_eq!(client.connect(T0, addr("10.0.0.2:80")), Err(Errno::EINPROGRESS));
+    assert_eq!(client.connect(T0, addr("10.0.0.2:80")), Err(Errno::EALREADY));
+    exchange(T0, &a, &b);
+    assert!(client.readiness().contains(Events::ERR | Events::OUT | Events::HUP));
+    assert_eq!(client.connect(T0, addr("10.0.0.2:80")), Err(Errno::ECONNREFUSED));
+    assert_eq!(client.connect(T0, addr("127.0.0.1:80")), Err(Errno::ECONNREFUSED));
+    // A neighbour that is known for good, so that its silence does not end the attempt.
+    let key = (a.eth.index, "10.0.0.2".parse().unwrap());
+    a.stack.with_neighbours(|table| table.set(key, b.eth.mac, crate::neigh::State::Permanent));
+    let silent = socket(&a.stack, false);
+    assert_eq!(silent.connect(T0, addr("10.0.0.2:80")), Err(Errno::EINPROGRESS));
+    let (mut now, mut syns) = (T0, 0);
+    while silent.state() == State::SynSent {
+        now = a.stack.next_deadline().unwrap().max(now);
+        a.stack.run_timers(now);
+        syns += a.sent().iter().filter(|frame| frame.buf.len() > 60).count();
+    }
+    // 1 + 2 + 4 + 8 + 16 + 32 + 64 s.
+    assert_eq!((now.since(T0).as_secs(), syns), (127, 7));
+    assert_eq!(silent.take_error(), Some(Errno::ETIMEDOUT));
+    let nobody = socket(&a.stack, false);
+    assert_eq!(nobody.connect(now, addr("10.0.0.77:80")), Err(Errno::EINPROGRESS));
+    for _ in 0..4 {
+        now = now.plus(Duration::from_secs(1));
+        a.stack.run_timers(now);
+    }
+    assert_eq!(nobody.take_error(), Some(Errno::EHOSTUNREACH));
+}
+
+#[test]
+fn loopback_moves_bytes_without_packets() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    let lo = a.stack.link(1).unwrap();
+    let before = lo.counters.tx_packets.get();
+    for n in 0..1000u32 {
+        assert_eq!(client.send(T0, &n.to_ne_bytes(), false), Ok(4));
+        assert_eq!(read(&server, T0).unwrap(), n.to_ne_bytes());
+        assert_eq!(server.send(T0, b"answer", false), Ok(6));
+        assert_eq!(read(&client, T0).unwrap(), b"answer");
+    }
+    assert_eq!(lo.counters.tx_packets.get(), before, "packets were made");
+    let info = client.info(T0);
+    // Linux counts the SYN of the side that connected.
+    assert_eq!((info.bytes_sent, info.bytes_acked, info.bytes_received), (4000, 4001, 6000));
+    // More than fits: the rest waits at the sender, and reading fetches it.
+    let data = vec![7; 1 << 20];
+    let taken = client.send(T0, &data, false).unwrap();
+    assert!(taken > 150_000 && taken < data.len(), "{taken}");
+    assert_eq!(client.send(T0, &data, false), Err(Errno::EAGAIN));
+    assert!(!client.readiness().contains(Events::OUT));
+    let mut got = 0;
+    while let Ok(bytes) = read(&server, T0) {
+        got += bytes.len();
+    }
+    assert!(got == taken && client.readiness().contains(Events::OUT));
+    // Back to packets for the end; the other direction stays.
+    client.send(T0, b"last", false).unwrap();
+    client.shutdown(T0, false, true).unwrap();
+    assert_eq!((read(&server, T0).unwrap(), read(&server, T0).unwrap()), (b"last".to_vec(), vec![]));
+    server.send(T0, b"still", false).unwrap();
+    assert_eq!(read(&client, T0).unwrap(), b"still");
+    server.close(T0);
+    assert_eq!((read(&client, T0), client.state()), (Ok(vec![]), State::TimeWait));
+    assert!(lo.counters.tx_packets.get() > before);
+}
+
+#[test]
+fn watched_loopback_makes_packets() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    client.send(T0, b"direct", false).unwrap();
+    a.stack.watch(true);
+    let lo = a.stack.link(1).unwrap();
+    let before = lo.counters.tx_packets.get();
+    client.send(T0, b" packet", false).unwrap();
+    assert!(lo.counters.tx_packets.get() > before);
+    a.stack.watch(false);
+    client.send(T0, b" direct", false).unwrap();
+    assert_eq!(read(&server, T0).unwrap(), b"direct packet direct");
+}
+
+#[test]
+fn closing_with_unread_data_resets() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    client.send(T0, b"never read", false).unwrap();
+    server.close(T0);
+    assert_eq!(client.send(T0, b"x", false), Err(Errno::ECONNRESET));
+    assert_eq!(client.send(T0, b"x", false), Err(Errno::EPIPE));
+    let (client, server) = local_pair(&a);
+    server.configure(T0, |options| options.linger = Some(Duration::ZERO));
+    server.close(T0);
+    assert_eq!(read(&client, T0), Err(Errno::ECONNRESET));
+    assert_eq!(read(&client, T0), Ok(vec![]));
+    let (client, server) = local_pair(&a);
+    server.close(T0);
+    assert_eq!(read(&client, T0), Ok(vec![]));
+    assert_eq!(client.send(T0, b"to nobody", false), Ok(9));
+    assert_eq!(read(&client, T0), Err(Errno::EPIPE));
+}
+
+#[test]
+fn urgent_bytes_leave_the_stream() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    client.send(T0, b"ab", false).unwrap();
+    client.send_urgent(T0, b"c!").unwrap();
+    client.send(T0, b"de", false).unwrap();
+    assert!(server.readiness().contains(Events::PRI));
+    assert_eq!(read(&server, T0).unwrap(), b"abc");
+    assert!(server.at_mark());
+    assert_eq!(server.receive_urgent(false), Ok(b'!'));
+    assert_eq!(server.receive_urgent(false), Err(Errno::EINVAL));
+    assert_eq!(read(&server, T0).unwrap(), b"de");
+}
+
+#[test]
+fn listeners_have_bounds_and_cookies() {
+    let (a, b) = (host(1), host(2));
+    let server = socket(&b.stack, false);
+    server.bind(addr("0.0.0.0:80"), true).unwrap();
+    server.listen(4).unwrap();
+    let clients: Vec<_> = (0..10)
+        .map(|_| {
+            let client = socket(&a.stack, false);
+            let _ = client.connect(T0, addr("10.0.0.2:80"));
+            client
+        })
+        .collect();
+    exchange(T0, &a, &b);
+    let mut accepted = 0;
+    while server.accept(Arc::new(Silent)).is_ok() {
+        accepted += 1;
+    }
+    assert_eq!((accepted, b.stack.counters.tcp.listen_overflows.get()), (5, 5));
+    b.stack.sysctls.tcp_syncookies.set(2).unwrap();
+    let cookie = socket(&a.stack, false);
+    let _ = cookie.connect(T0, addr("10.0.0.2:80"));
+    exchange(T0, &a, &b);
+    let child = accept(&server);
+    assert_eq!((child.info(T0).snd_mss, child.info(T0).options), (1448, 7));
+    assert_eq!(
+        (b.stack.counters.tcp.syncookies_sent.get(), b.stack.counters.tcp.syncookies_recv.get()),
+        (3, 1)
+    );
+    drop(clients);
+    server.close(T0);
+    assert_eq!(server.accept(Arc::new(Silent)).err(), Some(Errno::EINVAL));
+}
+
+#[test]
+fn binding_and_ports() {
+    let a = host(1);
+    let server = listener(&a, "127.0.0.1:80");
+    let other = socket(&a.stack, false);
+    assert_eq!(other.bind(addr("0.0.0.0:80"), true), Err(Errno::EADDRINUSE));
+    let client = socket(&a.stack, false);
+    client.connect(T0, addr("127.0.0.1:80")).unwrap();
+    let child = accept(&server);
+    child.close(T0);
+    client.close(T0);
+    server.close(T0);
+    // The connection is in TIME-WAIT and holds the port, unless both ask to share it.
+    assert_eq!(other.bind(addr("127.0.0.1:80"), true), Err(Errno::EADDRINUSE));
+    a.stack.run_timers(T0.plus(Duration::from_secs(61)));
+    assert_eq!(other.bind(addr("127.0.0.1:80"), true), Ok(()));
+    assert_eq!(other.accept(Arc::new(Silent)).err(), Some(Errno::EINVAL));
+    assert_eq!(read(&other, T0), Err(Errno::ENOTCONN));
+    assert_eq!(other.send(T0, b"x", false), Err(Errno::EPIPE));
+    assert_eq!(other.shutdown(T0, true, true), Err(Errno::ENOTCONN));
+}
+
+#[test]
+fn narrow_paths_are_learnt() {
+    let (a, b) = (host(1), host(2));
+    let (client, server) = wire_pair(&a, &b);
+    client.send(T0, &[1; 5000], false).unwrap();
+    let lost = a.sent();
+    assert_eq!((lost[0].buf.len(), lost.len()), (1514, 4));
+    b.receive(T0, &lost[3]);
+    // A router on the way says: 1000 bytes at most.
+    let mut quote = lost[0].buf[14..14 + 28].to_vec();
+    let mut message = vec![3, 4, 0, 0, 0, 0, 0x03, 0xe8];
+    message.append(&mut quote);
+    let sum = crate::checksum::Sum::new().with(&message).finish();
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let ip =
+        crate::wire::ip::Ipv4::new([10, 0, 0, 2].into(), [10, 0, 0, 1].into(), 1, message.len()).sealed();
+    let mut frame = lost[0].buf[..14].to_vec();
+    frame[..6].copy_from_slice(&a.eth.mac.0);
+    frame.extend(zerocopy::IntoBytes::as_bytes(&ip));
+    frame.extend(message);
+    a.stack.receive_bytes(T0, a.eth.index, &frame);
+    let sent = a.sent();
+    assert!(!sent.is_empty() && sent.iter().all(|frame| frame.buf.len() <= 1014), "{sent:?}");
+    sent.iter().for_each(|frame| b.receive(T0, frame));
+    exchange(T0, &a, &b);
+    assert_eq!((read(&server, T0).unwrap().len(), client.info(T0).pmtu), (5000, 1000));
+}
