@@ -78,4 +78,4 @@ mod timer;
 pub mod wire;
 
 pub use output::{Cast, Path};
-pub use stack::{Alarm, LOOPBACK, NoAlarm, Stack};
+pub use stack::{Alarm, LOOPBACK, NoAlarm, Stack, Watch};

@@ -130,13 +130,10 @@ impl Stack {
         &self.pool
     }
 
-    /// Something wants to see packets from now on (a packet socket, a capture), or no longer does.
-    pub fn watch(&self, on: bool) {
-        if on {
-            self.watchers.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.watchers.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// While the guard lives, all traffic goes by packets: a packet socket, a capture or rules want to see it.
+    pub fn watch(self: &Arc<Self>) -> Watch {
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        Watch(self.clone())
     }
 
     // Interfaces.
@@ -369,6 +366,16 @@ impl Stack {
     /// An empty buffer for a message.
     pub(crate) fn buf(&self, len: usize) -> Buf {
         self.pool.get(len)
+    }
+}
+
+/// Something that wants to see every packet; see [`Stack::watch`].
+#[derive(Debug)]
+pub struct Watch(Arc<Stack>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.watchers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

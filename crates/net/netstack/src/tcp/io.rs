@@ -111,7 +111,7 @@ impl TcpSocket {
             }
             return;
         }
-        let wants = queue.wants_update();
+        let wants = queue.wants_update() || queue.wants_ack();
         drop(queue);
         if wants {
             let mut inner = self.inner.lock();

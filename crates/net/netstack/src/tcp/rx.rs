@@ -49,6 +49,8 @@ pub(crate) struct RxQueue {
     pub(crate) scale: u8,
     /// The size of the peer's full segments, as far as it is seen.
     pub(crate) mss: u32,
+    /// Segments with data in order since then.
+    unacked: u32,
     early: Vec<Range>,
     /// A number inside each range, the latest arrival first.
     recent: Vec<Seq>,
@@ -115,6 +117,7 @@ impl RxQueue {
         let field = window.div_ceil(1 << scale).min(65_535);
         self.edge = self.edge.max(self.nxt + (field << scale));
         self.acked = self.nxt;
+        self.unacked = 0;
         field as u16
     }
 
@@ -122,6 +125,11 @@ impl RxQueue {
     pub(crate) fn wants_update(&self) -> bool {
         let (known, next) = (self.window(), self.next_edge().since(self.nxt));
         next >= 2 * known && next.saturating_sub(known) >= self.mss.min(self.capacity as u32 / 2)
+    }
+
+    /// True when everything is read that came in two segments or more: the peer need not wait for its acknowledgement.
+    pub(crate) fn wants_ack(&self) -> bool {
+        self.unacked >= 2 && self.ring.is_empty()
     }
 
     /// Takes the data of a segment.
@@ -145,6 +153,7 @@ impl RxQueue {
         self.keep_urgent(start, data);
         if start == self.nxt {
             self.ring.push(data);
+            self.unacked += 1;
             return Accepted::InOrder(self.advance(end));
         }
         self.keep_early(Range { start, end }, data)

@@ -172,12 +172,12 @@ fn watched_loopback_makes_packets() {
     let a = host(1);
     let (client, server) = local_pair(&a);
     client.send(T0, b"direct", false).unwrap();
-    a.stack.watch(true);
+    let watch = a.stack.watch();
     let lo = a.stack.link(1).unwrap();
     let before = lo.counters.tx_packets.get();
     client.send(T0, b" packet", false).unwrap();
     assert!(lo.counters.tx_packets.get() > before);
-    a.stack.watch(false);
+    drop(watch);
     client.send(T0, b" direct", false).unwrap();
     assert_eq!(read(&server, T0).unwrap(), b"direct packet direct");
 }
