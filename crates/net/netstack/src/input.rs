@@ -3,6 +3,7 @@
 use crate::buf::Buf;
 use crate::device::{Checksum, Frame, Offload};
 use crate::fragment::Outcome;
+use crate::hooks::Point;
 use crate::icmp::Problem;
 use crate::iface::{Iface, Kind};
 use crate::neigh::Learnt;
@@ -13,7 +14,7 @@ use crate::time::Instant;
 use crate::wire::eth::{self, Arp, Ethernet, Mac};
 use crate::wire::icmp::{Icmp, NEIGHBOUR_SOLICIT, Neighbour, OVERRIDE, SOLICITED};
 use crate::wire::ip::{IpInfo, Ipv4};
-use crate::wire::ipv6::{Ipv6, walk};
+use crate::wire::ipv6::{Chain, Ipv6, walk};
 use crate::wire::proto;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -110,6 +111,17 @@ impl Stack {
         if bad_source || (dst.is_loopback() && !looped) {
             return self.counters.ip.in_addr_errors.bump();
         }
+        let fragment = header.offset() > 0 || header.more_fragments();
+        if self.is_hooked() {
+            if fragment {
+                return self.fragment_input(now, iface, &frame.buf);
+            }
+            if !self.pass(now, Point::PreRouting, Some(iface), None, &mut frame) {
+                return;
+            }
+        }
+        let Some(header) = Ipv4::parse(&frame.buf) else { return self.counters.ip.in_hdr_errors.bump() };
+        let (src, dst) = (header.src(), header.dst());
         let info = IpInfo {
             src: src.into(),
             dst: dst.into(),
@@ -121,11 +133,25 @@ impl Stack {
         let Some(cast) = self.cast_of(iface, &info) else {
             return self.forward(now, iface, &info, frame);
         };
-        if header.offset() > 0 || header.more_fragments() {
+        if fragment {
             return self.fragment_input(now, iface, &frame.buf);
         }
-        let verified = frame.offload.checksum != Checksum::Unknown;
-        self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
+        self.accept(now, iface, info, cast, frame);
+    }
+
+    /// Hands a packet for this host to its protocol, unless the filter drops it.
+    fn accept(
+        self: &Arc<Self>,
+        now: Instant,
+        iface: &Arc<Iface>,
+        info: IpInfo,
+        cast: Cast,
+        mut frame: Frame,
+    ) {
+        if self.pass(now, Point::Input, Some(iface), None, &mut frame) {
+            let verified = frame.offload.checksum != Checksum::Unknown;
+            self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
+        }
     }
 
     fn ipv6_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
@@ -138,6 +164,17 @@ impl Stack {
         if src.is_multicast() || ((src.is_loopback() || local_only(dst)) && !looped) || dst.is_unspecified() {
             return self.counters.ip6.in_addr_errors.bump();
         }
+        let whole = |chain: Chain| chain.fragment.is_none_or(|f| f.offset() == 0 && !f.more_fragments());
+        if self.is_hooked() {
+            if !walk(header.next, &frame.buf[Ipv6::LEN..]).is_some_and(whole) {
+                return self.fragment_input(now, iface, &frame.buf);
+            }
+            if !self.pass(now, Point::PreRouting, Some(iface), None, &mut frame) {
+                return;
+            }
+        }
+        let Some(header) = Ipv6::parse(&frame.buf) else { return self.counters.ip6.in_hdr_errors.bump() };
+        let (src, dst) = (header.src(), header.dst());
         let Some(chain) = walk(header.next, &frame.buf[Ipv6::LEN..]) else {
             return self.counters.ip6.in_hdr_errors.bump();
         };
@@ -161,8 +198,7 @@ impl Stack {
                 self.fragment_input(now, iface, &frame.buf);
             }
             _ => {
-                let verified = frame.offload.checksum != Checksum::Unknown;
-                self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
+                self.accept(now, iface, info, cast, frame);
             }
         }
     }
@@ -206,6 +242,9 @@ impl Stack {
             return self.icmp_problem(&packet, Problem::TooBig { mtu: path.mtu });
         }
         drop(packet);
+        if !self.pass(now, Point::Forward, Some(iface), Some(&path.iface), &mut frame) {
+            return;
+        }
         lower_ttl(&mut frame.buf, v4);
         self.counters.ip_of(info.dst).forwarded.bump();
         let header = Header { dont_fragment, ..Header::default() };

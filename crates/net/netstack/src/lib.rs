@@ -54,6 +54,7 @@ pub mod counters;
 pub mod datagram;
 pub mod device;
 mod fragment;
+pub mod hooks;
 mod icmp;
 pub mod iface;
 mod input;

@@ -5,6 +5,7 @@ use crate::backlog::Arrival;
 use crate::buf::Buf;
 use crate::checksum::Sum;
 use crate::device::{Checksum, Frame, Gso, Offload};
+use crate::hooks::Point;
 use crate::iface::{Iface, Kind};
 use crate::neigh::{Act, Resolution};
 use crate::route::{Key, RouteKind};
@@ -152,7 +153,30 @@ impl Stack {
             }
             _ => return Err(Errno::EINVAL),
         };
-        self.send_packet(now, path, Frame { buf, offload: shifted(offload, ip_len) }, header)
+        let frame = Frame { buf, offload: shifted(offload, ip_len) };
+        if self.is_hooked() {
+            return self.send_filtered(now, path, frame, header);
+        }
+        self.send_packet(now, path, frame, header)
+    }
+
+    /// Shows a packet of this host to the filter; a changed destination is routed anew.
+    fn send_filtered(
+        self: &Arc<Self>,
+        now: Instant,
+        path: &Path,
+        mut frame: Frame,
+        header: &Header,
+    ) -> Result<(), Errno> {
+        if !self.pass(now, Point::Output, None, Some(&path.iface), &mut frame) {
+            return Err(Errno::EPERM);
+        }
+        let Some((src, dst)) = addresses(&frame.buf) else { return Err(Errno::EINVAL) };
+        if dst == path.dst {
+            return self.send_packet(now, path, frame, header);
+        }
+        let path = self.route(&Key { src: Some(src), tos: header.tos, ..Key::to(dst) }, now)?;
+        self.send_packet(now, &path, frame, header)
     }
 
     /// Sends a packet that has its IP header.
@@ -160,9 +184,12 @@ impl Stack {
         self: &Arc<Self>,
         now: Instant,
         path: &Path,
-        frame: Frame,
+        mut frame: Frame,
         header: &Header,
     ) -> Result<(), Errno> {
+        if !self.pass(now, Point::PostRouting, None, Some(&path.iface), &mut frame) {
+            return Err(Errno::EPERM);
+        }
         let loops = matches!(path.cast, Cast::Multicast | Cast::Broadcast) && header.loop_back;
         if loops && (path.cast == Cast::Broadcast || path.iface.is_member(path.dst)) {
             self.loop_frame(header.flow, &path.iface, frame.clone());
@@ -319,6 +346,16 @@ impl Stack {
             }
         }
     }
+}
+
+/// Source and destination of a packet.
+fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    if packet.first()? >> 4 == 4 {
+        let ip = Ipv4::parse_quoted(packet)?;
+        return Some((ip.src().into(), ip.dst().into()));
+    }
+    let ip = Ipv6::parse_quoted(packet)?;
+    Some((ip.src().into(), ip.dst().into()))
 }
 
 /// Moves descriptors behind a header of `by` bytes.

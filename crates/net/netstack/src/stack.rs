@@ -8,6 +8,7 @@ use crate::datagram::DatagramSocket;
 use crate::datagram::table::Table;
 use crate::device::{Device, Frame};
 use crate::fragment::Reassembly;
+use crate::hooks::Installed;
 use crate::icmp::Limiter;
 use crate::iface::{Address, Config, Iface, Kind};
 use crate::keys::Keys;
@@ -24,7 +25,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Interfaces that a stack may have.
@@ -80,6 +81,8 @@ pub struct Stack {
     pub(crate) tcp: crate::tcp::table::Table,
     /// What wants to see every packet: then no traffic takes a way without packets.
     pub(crate) watchers: AtomicUsize,
+    pub(crate) hooks: RwLock<Option<Installed>>,
+    pub(crate) hooked: AtomicBool,
     links: RwLock<BTreeMap<u32, Arc<Iface>>>,
     next_index: AtomicU32,
     generation: AtomicU32,
@@ -113,6 +116,8 @@ impl Stack {
             raw: RwLock::default(),
             tcp: crate::tcp::table::Table::default(),
             watchers: AtomicUsize::new(0),
+            hooks: RwLock::default(),
+            hooked: AtomicBool::new(false),
             links: RwLock::new([(LOOPBACK, Arc::new(Iface::new(LOOPBACK, lo, None)))].into()),
             next_index: AtomicU32::new(LOOPBACK + 1),
             generation: AtomicU32::new(0),

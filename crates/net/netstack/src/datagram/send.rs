@@ -219,9 +219,7 @@ impl DatagramSocket {
         let mut udp = Udp::new(src, port, data.len());
         let mut offload = Offload::default();
         let trusted = path.iface.features().checksum && data.len() + Udp::LEN + ip_len <= path.mtu as usize;
-        if path.cast == Cast::Local {
-            offload.checksum = Checksum::Valid;
-        } else if trusted {
+        if path.cast == Cast::Local || trusted {
             let sum = Sum::new().pseudo(path.src, path.dst, proto::UDP, data.len() + Udp::LEN);
             udp = udp.with_checksum(sum.partial());
             offload.checksum = Checksum::Partial { start: 0, offset: 6 };

@@ -38,10 +38,8 @@ impl Emit for Packets<'_> {
             offload.gso = Some(Gso { size: mss.min(65_535) as u16, headers: header_len as u16 });
         }
         let sum = Sum::new().pseudo(path.src, path.dst, proto::TCP, header_len + len);
-        let checksum = if path.cast == Cast::Local {
-            offload.checksum = Checksum::Valid;
-            sum.partial()
-        } else if path.iface.features().checksum || offload.gso.is_some() {
+        let local = path.cast == Cast::Local;
+        let checksum = if local || path.iface.features().checksum || offload.gso.is_some() {
             offload.checksum = Checksum::Partial { start: 0, offset: 16 };
             sum.partial()
         } else {

@@ -1,6 +1,7 @@
 //! Tests of the whole stack under a simulated clock.
 
 mod datagrams;
+mod filters;
 mod hostile;
 mod hosts;
 mod ip;
