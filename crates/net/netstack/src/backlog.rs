@@ -15,6 +15,9 @@ const SHARDS: usize = 8;
 /// Frames that one shard holds (`netdev_max_backlog`).
 const MAX_FRAMES: usize = 1000;
 
+/// Frames that one operation processes.
+const MAX_TURN: usize = 50_000;
+
 /// Bytes that one shard holds.
 const MAX_BYTES: usize = 32 << 20;
 
@@ -52,22 +55,26 @@ impl Backlog {
         true
     }
 
-    /// Processes everything, also what the processing adds.
+    /// Processes everything, also what the processing adds; a bound ends loops of bridges.
     pub(crate) fn run(&self, mut process: impl FnMut(Arrival)) {
-        while self.shards.iter().any(|shard| shard.run(&mut process)) {}
+        let mut left = MAX_TURN;
+        while self.shards.iter().any(|shard| shard.run(&mut process, &mut left)) && left > 0 {}
     }
 }
 
 impl Shard {
     /// Processes the queue unless another thread does; true when something was processed.
-    fn run(&self, process: &mut impl FnMut(Arrival)) -> bool {
+    fn run(&self, process: &mut impl FnMut(Arrival), left: &mut usize) -> bool {
         let mut worked = false;
         // A frame that comes after the last look but before `busy` is cleared is seen by the next turn.
-        while self.waiting.load(Ordering::Acquire) > 0 {
+        while *left > 0 && self.waiting.load(Ordering::Acquire) > 0 {
             if self.busy.swap(true, Ordering::AcqRel) {
                 return worked;
             }
-            while let Some(arrival) = self.pop() {
+            while *left > 0
+                && let Some(arrival) = self.pop()
+            {
+                *left -= 1;
                 process(arrival);
                 worked = true;
             }

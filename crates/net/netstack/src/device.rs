@@ -70,6 +70,11 @@ pub trait Device: Send + Sync {
     /// Takes a frame. A device whose queue is full drops it.
     fn transmit(&self, frame: Frame);
 
+    /// The stack at the other end of a pair; what was sent waits in its backlog after a flush.
+    fn other_end(&self) -> Option<std::sync::Arc<crate::Stack>> {
+        None
+    }
+
     /// The frames since the last flush form a batch: the end of an operation of the stack.
     fn flush(&self) {}
 }

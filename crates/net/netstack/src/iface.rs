@@ -6,6 +6,7 @@
 use crate::addr::{Prefix, Scope, is_link_local, scope};
 use crate::counters::Link;
 use crate::device::{Device, Features};
+use crate::links::Bridge;
 use crate::wire::eth::Mac;
 use parking_lot::RwLock;
 use std::fmt;
@@ -91,6 +92,7 @@ pub struct Iface {
     device: Option<Arc<dyn Device>>,
     features: Features,
     unflushed: AtomicBool,
+    master: RwLock<Option<Arc<Bridge>>>,
 }
 
 /// Addresses and groups that an interface may have.
@@ -112,6 +114,7 @@ impl Iface {
             device,
             features,
             unflushed: AtomicBool::new(false),
+            master: RwLock::default(),
         }
     }
 
@@ -228,13 +231,25 @@ impl Iface {
         }
     }
 
-    pub(crate) fn flush(&self) {
+    /// The bridge that the interface is a port of.
+    pub(crate) fn master(&self) -> Option<Arc<Bridge>> {
+        self.master.read().clone()
+    }
+
+    pub(crate) fn set_master(&self, master: Option<Arc<Bridge>>) -> Option<Arc<Bridge>> {
+        std::mem::replace(&mut *self.master.write(), master)
+    }
+
+    /// Ends a batch; returns the stack at the other end, if that is to process it.
+    pub(crate) fn flush(&self) -> Option<Arc<crate::Stack>> {
         if self.unflushed.load(Ordering::Acquire)
             && self.unflushed.swap(false, Ordering::AcqRel)
             && let Some(device) = &self.device
         {
             device.flush();
+            return device.other_end();
         }
+        None
     }
 }
 

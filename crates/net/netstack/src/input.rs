@@ -42,7 +42,24 @@ impl Packet<'_> {
 
 impl Stack {
     /// Takes a frame from an interface.
-    pub(crate) fn frame_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
+    pub(crate) fn frame_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, frame: Frame) {
+        if iface.is_up() {
+            self.tap(now, iface, &frame, false);
+        }
+        match iface.master() {
+            Some(bridge) if iface.is_up() => {
+                iface.counters.rx_packets.bump();
+                iface.counters.rx_bytes.add(frame.buf.len() as u64);
+                if let Some((own, frame)) = self.bridge_input(&bridge, now, iface, frame) {
+                    self.tap(now, &own, &frame, false);
+                    self.link_input(now, &own, frame);
+                }
+            }
+            _ => self.link_input(now, iface, frame),
+        }
+    }
+
+    fn link_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
         iface.counters.rx_packets.bump();
         iface.counters.rx_bytes.add(frame.buf.len() as u64);
         if !iface.is_up() {
@@ -88,7 +105,7 @@ impl Stack {
         }
         if arp.is_request() && ours {
             let reply = Arp::new(false, (iface.mac, target), (arp.sender_mac, sender));
-            self.send_arp(iface, arp.sender_mac, reply);
+            self.send_arp(now, iface, arp.sender_mac, reply);
         }
     }
 
@@ -98,7 +115,7 @@ impl Stack {
         let waiting = neighbours.learn((iface.index, ip), mac, how, now, gc);
         self.arm_neighbours(neighbours.deadline());
         drop(neighbours);
-        waiting.into_iter().for_each(|frame| self.send_ethernet(iface, mac, frame));
+        waiting.into_iter().for_each(|frame| self.send_ethernet(now, iface, mac, frame));
     }
 
     fn ipv4_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
@@ -238,7 +255,7 @@ impl Stack {
             return self.icmp_problem(&packet, Problem::NoRoute);
         };
         let dont_fragment = !v4 || Ipv4::parse(&frame.buf).is_some_and(|header| header.dont_fragment());
-        if frame.buf.len() as u32 > path.mtu && dont_fragment && frame.offload.gso.is_none() {
+        if crate::gso::wire_len(&frame) > path.mtu as usize && dont_fragment {
             return self.icmp_problem(&packet, Problem::TooBig { mtu: path.mtu });
         }
         drop(packet);
@@ -337,10 +354,10 @@ impl Stack {
         let bytes = reply.emit(false, message.target, to);
         let mac = message.mac.filter(|_| !probe).unwrap_or(Mac::of_group(to.into()));
         if probe || message.mac.is_some() || dst.is_multicast() {
-            self.send_discovery(iface, mac, message.target, to, &bytes);
+            self.send_discovery(now, iface, mac, message.target, to, &bytes);
         } else if let Some(mac) = self.neighbours.read().quick(&(iface.index, src.into()), now, &self.sysctls)
         {
-            self.send_discovery(iface, mac, message.target, to, &bytes);
+            self.send_discovery(now, iface, mac, message.target, to, &bytes);
         }
     }
 }

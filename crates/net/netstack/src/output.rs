@@ -235,24 +235,36 @@ impl Stack {
         mut frame: Frame,
         flow: u32,
     ) {
+        let features = iface.features();
+        let offloads = if next_hop.is_ipv4() { features.tso4 } else { features.tso6 };
+        if frame.offload.gso.is_some() && !offloads && iface.kind != Kind::Loopback {
+            for part in crate::gso::cut(&frame) {
+                self.send_frame(now, iface, next_hop, cast, part, flow);
+            }
+            return;
+        }
         match iface.kind {
-            Kind::Loopback => self.loop_frame(flow, iface, frame),
+            Kind::Loopback => {
+                self.tap(now, iface, &frame, true);
+                self.loop_frame(flow, iface, frame);
+            }
             Kind::Tunnel => {
                 finish_unless_offloaded(iface, &mut frame);
+                self.tap(now, iface, &frame, true);
                 iface.transmit(frame);
             }
             Kind::Ethernet => {
                 finish_unless_offloaded(iface, &mut frame);
                 match cast {
-                    Cast::Broadcast => self.send_ethernet(iface, Mac::BROADCAST, frame),
-                    Cast::Multicast => self.send_ethernet(iface, Mac::of_group(next_hop), frame),
+                    Cast::Broadcast => self.send_ethernet(now, iface, Mac::BROADCAST, frame),
+                    Cast::Multicast => self.send_ethernet(now, iface, Mac::of_group(next_hop), frame),
                     _ => self.send_resolved(now, iface, next_hop, frame),
                 }
             }
         }
     }
 
-    fn loop_frame(&self, flow: u32, iface: &Arc<Iface>, mut frame: Frame) {
+    pub(crate) fn loop_frame(&self, flow: u32, iface: &Arc<Iface>, mut frame: Frame) {
         if frame.offload.checksum == Checksum::Unknown {
             frame.offload.checksum = Checksum::Valid;
         }
@@ -267,53 +279,57 @@ impl Stack {
         let key = (iface.index, next_hop);
         let quick = self.neighbours.read().quick(&key, now, &self.sysctls);
         if let Some(mac) = quick {
-            return self.send_ethernet(iface, mac, frame);
+            return self.send_ethernet(now, iface, mac, frame);
         }
         let mut neighbours = self.neighbours.write();
         let resolution = neighbours.resolve(key, frame, now, &self.sysctls);
         self.arm_neighbours(neighbours.deadline());
         drop(neighbours);
         match resolution {
-            Resolution::Send(frame, mac) => self.send_ethernet(iface, mac, frame),
-            Resolution::Queued(true) => self.solicit(iface, next_hop, None),
+            Resolution::Send(frame, mac) => self.send_ethernet(now, iface, mac, frame),
+            Resolution::Queued(true) => self.solicit(now, iface, next_hop, None),
             Resolution::Queued(false) => {}
         }
     }
 
-    pub(crate) fn send_ethernet(&self, iface: &Iface, dst: Mac, mut frame: Frame) {
+    pub(crate) fn send_ethernet(&self, now: Instant, iface: &Iface, dst: Mac, mut frame: Frame) {
         let v6 = frame.buf.first().is_some_and(|first| first >> 4 == 6);
         let kind = U16::new(if v6 { eth::IPV6 } else { eth::IPV4 });
         frame.buf.push_front(Ethernet { dst, src: iface.mac, kind }.as_bytes());
+        self.tap(now, iface, &frame, true);
         iface.transmit(frame);
     }
 
     /// Asks for a neighbour's hardware address, `to` one or to everybody.
-    pub(crate) fn solicit(&self, iface: &Arc<Iface>, target: IpAddr, to: Option<Mac>) {
+    pub(crate) fn solicit(&self, now: Instant, iface: &Arc<Iface>, target: IpAddr, to: Option<Mac>) {
         let Some(src) = iface.source_for(target, target) else { return };
         match (src, target) {
             (IpAddr::V4(src), IpAddr::V4(target)) => {
                 let arp = Arp::new(true, (iface.mac, src), (Mac::default(), target));
-                self.send_arp(iface, to.unwrap_or(Mac::BROADCAST), arp);
+                self.send_arp(now, iface, to.unwrap_or(Mac::BROADCAST), arp);
             }
             (IpAddr::V6(src), IpAddr::V6(target)) => {
                 let dst = if to.is_some() { target } else { crate::addr::solicited_node(target) };
                 let message = Neighbour { target, mac: Some(iface.mac), flags: 0 }.emit(true, src, dst);
-                self.send_discovery(iface, to.unwrap_or(Mac::of_group(dst.into())), src, dst, &message);
+                self.send_discovery(now, iface, to.unwrap_or(Mac::of_group(dst.into())), src, dst, &message);
             }
             _ => {}
         }
     }
 
-    pub(crate) fn send_arp(&self, iface: &Iface, to: Mac, arp: Arp) {
+    pub(crate) fn send_arp(&self, now: Instant, iface: &Iface, to: Mac, arp: Arp) {
         let mut buf = self.buf(64);
         buf.extend(Ethernet { dst: to, src: iface.mac, kind: U16::new(eth::ARP) }.as_bytes());
         buf.extend(arp.as_bytes());
-        iface.transmit(Frame { buf, offload: Offload::default() });
+        let frame = Frame { buf, offload: Offload::default() };
+        self.tap(now, iface, &frame, true);
+        iface.transmit(frame);
     }
 
     /// Sends a neighbour discovery message; those have hop limit 255 (RFC 4861 section 3.1).
     pub(crate) fn send_discovery(
         &self,
+        now: Instant,
         iface: &Iface,
         to: Mac,
         src: Ipv6Addr,
@@ -325,7 +341,7 @@ impl Stack {
         let mut buf = self.pool.copy(message);
         buf.push_front(ip.as_bytes());
         self.counters.icmp6.out_msgs.bump();
-        self.send_ethernet(iface, to, Frame { buf, offload: Offload::default() });
+        self.send_ethernet(now, iface, to, Frame { buf, offload: Offload::default() });
     }
 
     pub(crate) fn expire_neighbours(self: &Arc<Self>, now: Instant) {
@@ -337,7 +353,7 @@ impl Stack {
             match act {
                 Act::Solicit((index, ip), to) => {
                     if let Some(iface) = self.link(index) {
-                        self.solicit(&iface, ip, to);
+                        self.solicit(now, &iface, ip, to);
                     }
                 }
                 Act::Unreachable(_, frames) => {

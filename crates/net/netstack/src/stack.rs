@@ -12,7 +12,9 @@ use crate::hooks::Installed;
 use crate::icmp::Limiter;
 use crate::iface::{Address, Config, Iface, Kind};
 use crate::keys::Keys;
+use crate::links::Bridge;
 use crate::neigh::Neighbours;
+use crate::packet::PacketSocket;
 use crate::pmtu::PathMtus;
 use crate::route::{Routes, TABLE_LOCAL};
 use crate::sysctl::Sysctls;
@@ -30,6 +32,9 @@ use std::sync::{Arc, Weak};
 
 /// Interfaces that a stack may have.
 const MAX_LINKS: usize = 4096;
+
+/// How many times an operation carries frames from one stack to another.
+const MAX_HOPS: usize = 1000;
 
 /// Index of the loopback interface.
 pub const LOOPBACK: u32 = 1;
@@ -81,6 +86,10 @@ pub struct Stack {
     pub(crate) tcp: crate::tcp::table::Table,
     /// What wants to see every packet: then no traffic takes a way without packets.
     pub(crate) watchers: AtomicUsize,
+    pub(crate) packets: RwLock<Vec<Arc<PacketSocket>>>,
+    /// Packet sockets; none is the usual case.
+    pub(crate) taps: AtomicUsize,
+    pub(crate) bridges: RwLock<BTreeMap<u32, Arc<Bridge>>>,
     pub(crate) hooks: RwLock<Option<Installed>>,
     pub(crate) hooked: AtomicBool,
     links: RwLock<BTreeMap<u32, Arc<Iface>>>,
@@ -116,6 +125,9 @@ impl Stack {
             raw: RwLock::default(),
             tcp: crate::tcp::table::Table::default(),
             watchers: AtomicUsize::new(0),
+            packets: RwLock::default(),
+            taps: AtomicUsize::new(0),
+            bridges: RwLock::default(),
             hooks: RwLock::default(),
             hooked: AtomicBool::new(false),
             links: RwLock::new([(LOOPBACK, Arc::new(Iface::new(LOOPBACK, lo, None)))].into()),
@@ -164,7 +176,11 @@ impl Stack {
             return Err(Errno::EOPNOTSUPP);
         }
         self.set_up(index, false)?;
-        self.links.write().remove(&index);
+        let link = self.links.write().remove(&index);
+        if let Some(link) = link {
+            link.set_master(None);
+        }
+        self.bridges.write().remove(&index);
         Ok(())
     }
 
@@ -348,9 +364,19 @@ impl Stack {
 
     /// Ends an operation: processes loopback traffic, flushes devices. No lock may be held.
     pub(crate) fn finish(self: &Arc<Self>, now: Instant) {
+        let mut others = self.finish_here(now);
+        // A loop of bridges keeps frames going round; each operation carries them on for a while only.
+        for _ in 0..MAX_HOPS {
+            let Some(other) = others.pop() else { break };
+            others.append(&mut other.finish_here(now));
+        }
+    }
+
+    /// Like [`Stack::finish`], for this stack alone; returns stacks at the other ends of veth pairs that got frames.
+    fn finish_here(self: &Arc<Self>, now: Instant) -> Vec<Arc<Stack>> {
         self.backlog.run(|arrival| self.frame_input(now, &arrival.iface, arrival.frame));
         let links = self.links.read();
-        links.values().for_each(|link| link.flush());
+        links.values().filter_map(|link| link.flush()).collect()
     }
 
     /// All bound UDP sockets, for /proc/net/udp and sock_diag.

@@ -5,4 +5,5 @@ mod filters;
 mod hostile;
 mod hosts;
 mod ip;
+mod links;
 mod streams;

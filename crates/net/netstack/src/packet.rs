@@ -1,0 +1,269 @@
+//! Packet sockets (packet(7)): frames of an interface, in both directions.
+
+use crate::buf::Buf;
+use crate::device::{Frame, Offload};
+use crate::iface::{Iface, Kind};
+use crate::notify::{Events, Notifier};
+use crate::output::finish_checksum;
+use crate::stack::{Stack, Watch};
+use crate::time::Instant;
+use crate::wire::eth::{self, Ethernet, Mac};
+use abi::Errno;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use zerocopy::IntoBytes;
+use zerocopy::network_endian::U16;
+
+/// `ETH_P_ALL`: every protocol.
+pub const ALL: u16 = 3;
+
+/// How a frame came by (`sll_pkttype`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketType {
+    /// To this host.
+    Host = 0,
+    /// To everybody.
+    Broadcast = 1,
+    /// To a group.
+    Multicast = 2,
+    /// To another host.
+    Other = 3,
+    /// From this host.
+    Outgoing = 4,
+}
+
+/// A frame that waits to be read.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    /// The bytes; without a link header for `SOCK_DGRAM`.
+    pub data: Buf,
+    /// Bytes on the wire, when a filter cut the data.
+    pub full: usize,
+    /// Interface.
+    pub iface: u32,
+    /// Protocol of the payload.
+    pub protocol: u16,
+    /// How it came by.
+    pub kind: PacketType,
+    /// Sender's hardware address.
+    pub from: Mac,
+    /// What is left to do: a packet to be cut, or without a checksum (`PACKET_AUXDATA`).
+    pub offload: Offload,
+    /// When.
+    pub at: Instant,
+}
+
+/// A socket filter (`SO_ATTACH_FILTER`).
+pub trait Filter: Send + Sync {
+    /// How many bytes of a packet are wanted; zero drops it.
+    fn accept(&self, packet: &[u8]) -> usize;
+}
+
+/// A packet socket. It keeps the stack from taking ways without packets while it lives.
+pub struct PacketSocket {
+    stack: Arc<Stack>,
+    /// `SOCK_DGRAM`: without link headers.
+    cooked: bool,
+    inner: Mutex<Inner>,
+    notify: Notifier,
+}
+
+struct Inner {
+    protocol: u16,
+    iface: u32,
+    filter: Option<Arc<dyn Filter>>,
+    queue: VecDeque<Captured>,
+    bytes: usize,
+    limit: usize,
+    /// Packets received and dropped since `PACKET_STATISTICS` was read.
+    seen: (u32, u32),
+    watch: Option<Watch>,
+}
+
+impl PacketSocket {
+    /// A socket for frames of a protocol ([`ALL`] for every one, 0 for none until it is bound) of all interfaces.
+    pub fn new(stack: &Arc<Stack>, cooked: bool, protocol: u16, notify: Notifier) -> Arc<PacketSocket> {
+        let inner = Inner {
+            protocol,
+            iface: 0,
+            filter: None,
+            queue: VecDeque::new(),
+            bytes: 0,
+            limit: stack.sysctls.rmem_default.size(),
+            seen: (0, 0),
+            watch: Some(stack.watch()),
+        };
+        let socket = PacketSocket { stack: stack.clone(), cooked, inner: Mutex::new(inner), notify };
+        let socket = Arc::new(socket);
+        stack.packets.write().push(socket.clone());
+        stack.taps.fetch_add(1, Ordering::AcqRel);
+        socket
+    }
+
+    /// Chooses protocol and interface, 0 for all (bind(2)).
+    pub fn bind(&self, protocol: u16, iface: u32) -> Result<(), Errno> {
+        if iface != 0 && self.stack.link(iface).is_none() {
+            return Err(Errno::ENODEV);
+        }
+        let mut inner = self.inner.lock();
+        inner.iface = iface;
+        if protocol != 0 {
+            inner.protocol = protocol;
+        }
+        Ok(())
+    }
+
+    /// Sets or removes the filter.
+    pub fn set_filter(&self, filter: Option<Arc<dyn Filter>>) {
+        self.inner.lock().filter = filter;
+    }
+
+    /// `SO_RCVBUF`
+    pub fn set_receive_buffer(&self, bytes: usize) {
+        self.inner.lock().limit = bytes;
+    }
+
+    /// Takes the oldest frame, or looks at it.
+    pub fn receive(&self, peek: bool) -> Result<Captured, Errno> {
+        let mut inner = self.inner.lock();
+        if peek {
+            return inner.queue.front().cloned().ok_or(Errno::EAGAIN);
+        }
+        let captured = inner.queue.pop_front().ok_or(Errno::EAGAIN)?;
+        inner.bytes = inner.bytes.saturating_sub(captured.data.truesize());
+        Ok(captured)
+    }
+
+    /// Packets received and dropped since the last call (`PACKET_STATISTICS`).
+    pub fn statistics(&self) -> (u32, u32) {
+        std::mem::take(&mut self.inner.lock().seen)
+    }
+
+    /// Sends a frame; `to` gives interface, protocol and, without link headers, the destination (`struct sockaddr_ll`).
+    pub fn send(&self, now: Instant, data: &[u8], to: Option<(u32, u16, Mac)>) -> Result<usize, Errno> {
+        let (bound, protocol) = {
+            let inner = self.inner.lock();
+            (inner.iface, inner.protocol)
+        };
+        let (index, protocol, mac) = to.unwrap_or((bound, protocol, Mac::default()));
+        let link = self.stack.link(if index != 0 { index } else { bound }).ok_or(Errno::ENXIO)?;
+        if !link.is_up() {
+            return Err(Errno::ENETDOWN);
+        }
+        let header = if self.cooked || link.kind == Kind::Tunnel { 0 } else { Ethernet::LEN };
+        if data.len() < header {
+            return Err(Errno::EINVAL);
+        }
+        if data.len() > link.mtu() as usize + header {
+            return Err(Errno::EMSGSIZE);
+        }
+        let mut buf = self.stack.pool.copy(data);
+        if self.cooked && link.kind != Kind::Tunnel {
+            buf.push_front(Ethernet { dst: mac, src: link.mac, kind: U16::new(protocol) }.as_bytes());
+        }
+        let frame = Frame { buf, offload: Offload::default() };
+        self.stack.tap(now, &link, &frame, true);
+        if link.kind == Kind::Loopback {
+            self.stack.loop_raw(&link, frame);
+        } else {
+            link.transmit(frame);
+        }
+        self.stack.finish(now);
+        Ok(data.len())
+    }
+
+    /// Readiness for poll(2).
+    pub fn readiness(&self) -> Events {
+        let waiting = !self.inner.lock().queue.is_empty();
+        if waiting { Events::OUT | Events::IN } else { Events::OUT }
+    }
+
+    /// Ends the socket.
+    pub fn close(&self) {
+        let mut inner = self.inner.lock();
+        let Some(watch) = inner.watch.take() else { return };
+        inner.queue.clear();
+        inner.filter = None;
+        drop(inner);
+        drop(watch);
+        self.stack.packets.write().retain(|other| !std::ptr::eq(&**other, self));
+        self.stack.taps.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn capture(&self, link: &Iface, header: Ethernet, frame: &Frame, kind: PacketType, now: Instant) {
+        let mut inner = self.inner.lock();
+        let protocol = header.kind.get();
+        let wanted = inner.protocol == ALL || (inner.protocol == protocol && kind != PacketType::Outgoing);
+        if !wanted || (inner.iface != 0 && inner.iface != link.index) {
+            return;
+        }
+        let mut data = frame.buf.clone();
+        if self.cooked {
+            data.trim_front(Ethernet::LEN);
+        }
+        let full = data.len();
+        let keep = inner.filter.as_ref().map_or(usize::MAX, |filter| filter.accept(&data));
+        if keep == 0 {
+            return;
+        }
+        if inner.bytes >= inner.limit {
+            inner.seen.1 = inner.seen.1.wrapping_add(1);
+            return;
+        }
+        data.truncate(keep);
+        inner.seen.0 = inner.seen.0.wrapping_add(1);
+        inner.bytes += data.truesize();
+        let (iface, from, offload) = (link.index, header.src, frame.offload);
+        inner.queue.push_back(Captured { data, full, iface, protocol, kind, from, offload, at: now });
+        drop(inner);
+        self.notify.changed(Events::IN);
+    }
+}
+
+impl Stack {
+    /// Shows a frame, as it is on the interface, to the packet sockets.
+    pub(crate) fn tap(&self, now: Instant, link: &Iface, frame: &Frame, outgoing: bool) {
+        if self.taps.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut frame = frame.clone();
+        if link.kind == Kind::Tunnel || (link.kind == Kind::Loopback && !is_ethernet(&frame.buf)) {
+            // These have no link header; readers get one of zeros, as Linux's loopback has it.
+            let v6 = frame.buf.first().is_some_and(|first| first >> 4 == 6);
+            let kind = U16::new(if v6 { eth::IPV6 } else { eth::IPV4 });
+            frame.buf.push_front(Ethernet { dst: Mac::default(), src: Mac::default(), kind }.as_bytes());
+        }
+        let Some(header) = Ethernet::parse(&frame.buf) else { return };
+        let kind = match header.dst {
+            _ if outgoing => PacketType::Outgoing,
+            Mac::BROADCAST => PacketType::Broadcast,
+            dst if dst.is_multicast() => PacketType::Multicast,
+            dst if dst == link.mac => PacketType::Host,
+            _ => PacketType::Other,
+        };
+        for socket in self.packets.read().iter() {
+            socket.capture(link, header, &frame, kind, now);
+        }
+    }
+
+    /// A frame that a packet socket sent to the loopback interface arrives there.
+    fn loop_raw(&self, link: &Arc<Iface>, mut frame: Frame) {
+        frame.buf.trim_front(Ethernet::LEN);
+        finish_checksum(&mut frame);
+        self.loop_frame(0, link, frame);
+    }
+}
+
+/// True for a frame of the loopback interface that has its header of zeros.
+fn is_ethernet(bytes: &[u8]) -> bool {
+    bytes.get(..12).is_some_and(|start| start.iter().all(|b| *b == 0))
+}
+
+impl fmt::Debug for PacketSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketSocket").field("cooked", &self.cooked).finish_non_exhaustive()
+    }
+}
