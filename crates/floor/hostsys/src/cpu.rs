@@ -53,12 +53,6 @@ pub fn has_fsgsbase() -> bool {
     unsafe { libc::getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
 }
 
-/// Mask of extended state components that XSAVE manages (XCR0).
-pub fn xcr0() -> u64 {
-    let r = __cpuid_count(0xd, 0);
-    u64::from(r.eax) | u64::from(r.edx) << 32
-}
-
 /// Cycles of the time stamp counter per microsecond, measured over about a millisecond.
 pub fn tsc_per_microsecond() -> u64 {
     let (start, from) = (std::time::Instant::now(), tsc());

@@ -1,6 +1,6 @@
 //! futex(2) wait and wake on words that may be shared between processes.
 
-use abi::{Errno, Result};
+use abi::Result;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -30,9 +30,4 @@ pub fn wait(word: &AtomicU32, expected: u32, at_most: Duration) -> Result<()> {
 pub fn wake(word: &AtomicU32, count: i32) {
     // SAFETY: FUTEX_WAKE only uses the address as a key.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
-}
-
-/// Whether an error of [`wait`] only means "look again".
-pub fn is_retry(e: Errno) -> bool {
-    e == Errno::EAGAIN || e == Errno::EINTR || e == Errno::ETIMEDOUT
 }

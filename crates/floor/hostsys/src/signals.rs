@@ -87,20 +87,6 @@ pub fn asked_to_end() -> bool {
     }
 }
 
-/// Ends the calling process by a signal of the given number, as if it had been its target.
-/// Falls through when the signal does not end a process.
-pub fn die_by(signo: i32) {
-    // SAFETY: sets the default disposition and raises; no memory but locals is involved.
-    unsafe {
-        libc::signal(signo, libc::SIG_DFL);
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, signo);
-        libc::raise(signo);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
-    }
-}
-
 /// Has these signals do nothing. Programs that are started from now on have their default meaning again.
 pub fn overlook(signals: &[i32]) {
     extern "C" fn nothing(_: i32) {}
