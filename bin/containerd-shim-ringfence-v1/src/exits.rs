@@ -29,9 +29,9 @@ struct State {
     started: u64,
 }
 
-/// While it exists ends are kept.
+/// Has ends kept of processes that are not known yet, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Hold(Arc<Exits>);
+pub(crate) struct EarlyExits(Arc<Exits>);
 
 impl Exits {
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -39,9 +39,9 @@ impl Exits {
     }
 
     /// Keeps ends from now on.
-    pub(crate) fn hold(self: &Arc<Self>) -> Hold {
+    pub(crate) fn hold(self: &Arc<Self>) -> EarlyExits {
         self.lock().holds += 1;
-        Hold(self.clone())
+        EarlyExits(self.clone())
     }
 
     /// Notes an end. Gives it back when it is no command's: it may be a container's process.
@@ -98,14 +98,14 @@ impl Exits {
     }
 }
 
-impl Hold {
+impl EarlyExits {
     /// The end of a process that has just become known.
     pub(crate) fn take(&self, pid: i32) -> Option<i32> {
         self.0.lock().early.remove(&pid)
     }
 }
 
-impl Drop for Hold {
+impl Drop for EarlyExits {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.holds -= 1;

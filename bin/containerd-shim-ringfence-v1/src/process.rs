@@ -2,7 +2,7 @@
 
 use crate::console::{Console, Receiver};
 use crate::runtime::{Runtime, Streams};
-use crate::stdio::{Held, Stdio, Whose};
+use crate::stdio::{LogCaller, Stdio, StreamEnds};
 use containerd_shim_protos::protobuf::well_known_types::timestamp::Timestamp;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -89,7 +89,7 @@ pub(crate) struct Process {
     /// An end that came while one of these holds.
     pub(crate) early: Option<i32>,
     pub(crate) stdio: Stdio,
-    pub(crate) held: Held,
+    pub(crate) held: StreamEnds,
     pub(crate) console: Option<Console>,
     pub(crate) end: Arc<End>,
     /// Of an exec'ed process: to be killed without mistaking another for it.
@@ -123,10 +123,10 @@ impl Process {
     }
 }
 
-/// What starting a process gave.
-pub(crate) struct Started {
+/// A process that has just been started.
+pub(crate) struct StartedProcess {
     pub(crate) pid: i32,
-    pub(crate) held: Held,
+    pub(crate) held: StreamEnds,
     pub(crate) console: Option<Console>,
 }
 
@@ -134,13 +134,13 @@ pub(crate) struct Started {
 pub(crate) fn start(
     runtime: &Runtime,
     stdio: &Stdio,
-    whose: &Whose<'_>,
+    whose: &LogCaller<'_>,
     pid_file: &Path,
     args: &[&OsStr],
     last: &[&OsStr],
-) -> Result<Started, String> {
+) -> Result<StartedProcess, String> {
     let (streams, held) = stdio.open(whose)?;
-    let mut started = Started { pid: 0, held, console: None };
+    let mut started = StartedProcess { pid: 0, held, console: None };
     let mut args: Vec<OsString> = args.iter().map(|arg| arg.to_os_string()).collect();
     args.extend(["--pid-file".into(), pid_file.into()]);
     let receiver = if stdio.terminal {

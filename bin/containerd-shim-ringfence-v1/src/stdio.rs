@@ -1,7 +1,7 @@
 //! Standard streams: FIFOs that containerd made, files, and programs that log.
 //!
 //! A container's process reads and writes them itself; nothing is copied on the way. The shim keeps the other end of
-//! every FIFO open: the process must not see the end of its input before the client says so ([`Held::close_stdin`]), nor be killed by
+//! every FIFO open: the process must not see the end of its input before the client says so ([`StreamEnds::close_stdin`]), nor be killed by
 //! SIGPIPE when a client leaves.
 
 use crate::runtime::Streams;
@@ -23,9 +23,9 @@ pub(crate) struct Stdio {
     pub(crate) terminal: bool,
 }
 
-/// What the shim keeps of them.
+/// The ends of the streams that the shim keeps open.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct StreamEnds {
     /// Read ends of the output FIFOs.
     readers: Vec<OwnedFd>,
     /// Write end of the input FIFO.
@@ -33,8 +33,8 @@ pub(crate) struct Held {
     logger: Option<hostsys::spawn::Child>,
 }
 
-/// Who asks, for a program that logs.
-pub(crate) struct Whose<'a> {
+/// The container that output belongs to, for a program that logs it.
+pub(crate) struct LogCaller<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) id: &'a str,
     /// User and group that may open the streams anew.
@@ -104,8 +104,8 @@ fn null(write: bool) -> io::Result<OwnedFd> {
 
 impl Stdio {
     /// Opens the streams. With a terminal there is no standard error, and input does not block.
-    pub(crate) fn open(&self, whose: &Whose<'_>) -> Result<(Streams, Held), String> {
-        let mut held = Held::default();
+    pub(crate) fn open(&self, whose: &LogCaller<'_>) -> Result<(Streams, StreamEnds), String> {
+        let mut held = StreamEnds::default();
         let told = |name: &str, path: &str, error: io::Error| format!("{name} {path}: {error}");
         let stdin = match self.stdin.as_str() {
             "" => null(false),
@@ -149,7 +149,7 @@ impl Stdio {
     }
 }
 
-impl Held {
+impl StreamEnds {
     fn input(&mut self, path: &str, stay_nonblocking: bool) -> io::Result<OwnedFd> {
         // Without waiting for the client, who may never come.
         let reader = open(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
@@ -185,7 +185,12 @@ impl Held {
     }
 
     /// Starts a program that logs: it has the outputs as descriptors 3 and 4, and closes 5 when it is ready.
-    fn program(&mut self, path: &str, args: &[String], whose: &Whose<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+    fn program(
+        &mut self,
+        path: &str,
+        args: &[String],
+        whose: &LogCaller<'_>,
+    ) -> io::Result<(OwnedFd, OwnedFd)> {
         let (exe, before) = executable(path)?;
         let (out, out_write) = pipe_with(PipeFlags::CLOEXEC)?;
         let (err, err_write) = pipe_with(PipeFlags::CLOEXEC)?;

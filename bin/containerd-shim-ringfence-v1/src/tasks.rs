@@ -4,11 +4,11 @@ use crate::events::Events;
 use crate::exits::Exits;
 use crate::oom::{self, Watch};
 use crate::options::Settings;
-use crate::process::{Exit, Process, Started, start};
+use crate::process::{Exit, Process, StartedProcess, start};
 use crate::rootfs;
 use crate::runtime::Runtime;
 use crate::service::ExitSignal;
-use crate::stdio::{Stdio, Whose};
+use crate::stdio::{LogCaller, Stdio};
 use containerd_shim_protos::api::CreateTaskRequest;
 use containerd_shim_protos::events::task::{
     TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskIO, TaskPaused, TaskResumed,
@@ -160,7 +160,8 @@ impl Tasks {
             stderr: request.stderr.clone(),
             terminal: request.terminal,
         };
-        let whose = Whose { namespace: &self.namespace, id: &id, owner: (settings.io_uid, settings.io_gid) };
+        let whose =
+            LogCaller { namespace: &self.namespace, id: &id, owner: (settings.io_uid, settings.io_gid) };
         let hold = self.exits.hold();
         let rootfs = bundle.join("rootfs");
         let mut args = vec![OsStr::new("create"), OsStr::new("--bundle"), bundle.as_os_str()];
@@ -175,7 +176,7 @@ impl Tasks {
             start(&runtime, &stdio, &whose, &pid_file, &args, &[OsStr::new(&id)])
                 .map_err(|error| format!("OCI runtime create failed: {error}"))
         });
-        let Started { pid, held, console } = match started {
+        let StartedProcess { pid, held, console } = match started {
             Ok(started) => started,
             Err(error) => {
                 unmount_all(&request, &rootfs);
@@ -271,7 +272,7 @@ impl Tasks {
             process.starting = true;
             Ok((runtime, bundle, owner, process.stdio.clone(), process.spec.clone()))
         })?;
-        let whose = Whose { namespace: &self.namespace, id, owner };
+        let whose = LogCaller { namespace: &self.namespace, id, owner };
         let hold = self.exits.hold();
         let [file, pid_file] =
             ["json", "pid"].map(|extension| bundle.join(format!("exec-{exec_id}.{extension}")));
@@ -282,7 +283,7 @@ impl Tasks {
         self.with(id, |container| {
             let process = container.process(exec_id)?;
             process.starting = false;
-            let Started { pid, held, console } =
+            let StartedProcess { pid, held, console } =
                 run.map_err(|error| refused("OCI runtime exec failed", &error))?;
             (process.pid, process.held, process.console) = (pid, held, console);
             (process.started, process.spec) = (true, Vec::new());

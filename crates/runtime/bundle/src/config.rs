@@ -2,7 +2,7 @@
 
 use crate::files::open_regular;
 use crate::host_mounts::HostMounts;
-use crate::mounts::{Translated, translate};
+use crate::mounts::{TranslatedMount, translate};
 use crate::namespaces::{self, Namespaces};
 use crate::pod::Pod;
 use crate::{
@@ -184,7 +184,7 @@ fn mounts_and_trees(
     let (mut mounts, mut shown) = (Vec::new(), Vec::new());
     let hosts = HostMounts::read();
     for (index, mount) in spec.mounts().iter().flatten().enumerate() {
-        let Translated { mut mount, tree } = translate(dir, mount, options, &hosts)
+        let TranslatedMount { mut mount, tree } = translate(dir, mount, options, &hosts)
             .map_err(|Error(message)| Error(format!("mounts[{index}]: {message}")))?;
         if let Some(tree) = tree {
             // The root comes first.

@@ -8,7 +8,7 @@ use spec::{Atime, MountSpec, Overlay, PropagationType};
 use std::path::Path;
 
 /// A mount and, when it is a bind mount, what the gofer has to open for it.
-pub(crate) struct Translated {
+pub(crate) struct TranslatedMount {
     pub(crate) mount: MountSpec,
     pub(crate) tree: Option<HostTree>,
 }
@@ -123,7 +123,7 @@ pub(crate) fn translate(
     mount: &Mount,
     options: &Options,
     hosts: &HostMounts,
-) -> Result<Translated> {
+) -> Result<TranslatedMount> {
     let mut out = MountSpec {
         destination: clean(&mount.destination().to_string_lossy()),
         source: mount.source().as_ref().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -151,7 +151,7 @@ pub(crate) fn translate(
         if out.fstype.is_empty() {
             fail!("type is missing for {}", out.destination);
         }
-        return Ok(Translated { mount: out, tree: None });
+        return Ok(TranslatedMount { mount: out, tree: None });
     }
     out.fstype = "bind".into();
     out.overlay = options.bind_overlay;
@@ -170,7 +170,7 @@ pub(crate) fn translate(
         is_file: out.source_is_file,
         mount_points: Vec::new(),
     };
-    Ok(Translated { mount: out, tree: Some(tree) })
+    Ok(TranslatedMount { mount: out, tree: Some(tree) })
 }
 
 /// An absolute path without `.`, `..`, repeated or trailing slashes. `..` at the root stays there.
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(clean("/"), "/");
     }
 
-    fn parse(json: &str) -> Result<Translated> {
+    fn parse(json: &str) -> Result<TranslatedMount> {
         translate(
             Path::new("/"),
             &serde_json::from_str(json).unwrap(),

@@ -87,7 +87,7 @@ fn check_linux(linux: &Linux, warnings: &mut Vec<String>) -> Result<()> {
 
 /// Members of a configuration that the parser passes over.
 #[derive(Default, Deserialize)]
-struct PassedOver {
+struct UnparsedMembers {
     #[serde(default)]
     mounts: Vec<Mount>,
 }
@@ -103,7 +103,7 @@ struct Mount {
 
 /// Looks into the text itself.
 pub(crate) fn check_text(text: &str) -> Result<()> {
-    let seen: PassedOver = serde_json::from_str(text).unwrap_or_default();
+    let seen: UnparsedMembers = serde_json::from_str(text).unwrap_or_default();
     for (index, mount) in seen.mounts.iter().enumerate() {
         for (field, maps) in [("uidMappings", &mount.uid_mappings), ("gidMappings", &mount.gid_mappings)] {
             if !maps.is_empty() {

@@ -29,7 +29,7 @@ struct Request {
 
 /// What it may be told after that.
 #[derive(Debug, Serialize, Deserialize)]
-enum Later {
+enum LaterRequest {
     /// To outlive the process that started it. The socket alone decides from then on.
     Detach,
 }
@@ -47,7 +47,7 @@ enum Reply {
 
 /// Has the gofer at the other end live for as long as somebody holds that end, whoever started it.
 pub fn detach(channel: &Channel) -> io::Result<()> {
-    channel.send(&Later::Detach, &[])?;
+    channel.send(&LaterRequest::Detach, &[])?;
     match channel.recv()? {
         Some((Reply::Detached, _)) => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the gofer ended")),
@@ -102,7 +102,7 @@ pub fn serve(channel: &Channel) -> io::Result<()> {
     hostsys::heap::shrink();
     hostsys::image::forget_start();
     // The descriptors stay open: with them the mounts stay in this namespace for as long as the container lives.
-    while let Some((Later::Detach, _)) = channel.recv()? {
+    while let Some((LaterRequest::Detach, _)) = channel.recv()? {
         rustix::process::set_parent_process_death_signal(None)?;
         channel.send(&Reply::Detached, &[])?;
     }

@@ -4,7 +4,7 @@
 //! `prestart`, `createRuntime`, `poststart` and `poststop` run in the runtime's namespaces, as everywhere.
 //!
 //! `createContainer` is looked up in the runtime's file system and belongs into the container's namespaces. It runs in
-//! those of them that exist on the host (network, ipc, uts: see [`Where`]). The container's mounts are made by the
+//! those of them that exist on the host (network, ipc, uts: see [`HookNamespace`]). The container's mounts are made by the
 //! sandbox's own kernel, so the hook sees the runtime's mounts; what it changes below `root.path` the container sees.
 //!
 //! `startContainer` is a program of the container, and so never runs on the host: the kernel inside runs it as a
@@ -102,7 +102,7 @@ pub struct State {
 
 /// A namespace that a hook joins.
 #[derive(Clone, Copy, Debug)]
-pub struct Where<'a> {
+pub struct HookNamespace<'a> {
     /// Network, ipc, uts or cgroup; others cannot be joined by a thread.
     pub kind: rustix::thread::LinkNameSpaceType,
     /// The namespace.
@@ -145,7 +145,7 @@ pub fn check(hooks: &Hooks) -> Result<(), Error> {
 
 /// Runs the hooks of one point one after the other, in the runtime's namespaces save for those given. The first that
 /// fails ends it.
-pub fn run(hooks: &Hooks, kind: Kind, state: &State, namespaces: &[Where<'_>]) -> Result<(), Error> {
+pub fn run(hooks: &Hooks, kind: Kind, state: &State, namespaces: &[HookNamespace<'_>]) -> Result<(), Error> {
     for (index, hook) in kind.of(hooks).iter().enumerate() {
         one(kind, index, hook, state, namespaces)?;
     }
@@ -158,7 +158,13 @@ pub fn run_all(hooks: &Hooks, kind: Kind, state: &State) -> Vec<Error> {
     list.filter_map(|(index, hook)| one(kind, index, hook, state, &[]).err()).collect()
 }
 
-fn one(kind: Kind, index: usize, hook: &Hook, state: &State, namespaces: &[Where<'_>]) -> Result<(), Error> {
+fn one(
+    kind: Kind,
+    index: usize,
+    hook: &Hook,
+    state: &State,
+    namespaces: &[HookNamespace<'_>],
+) -> Result<(), Error> {
     let done = serde_json::to_vec(state)
         .map_err(|error| error.to_string())
         .and_then(|state| run::run(hook, &state, namespaces));

@@ -1,6 +1,6 @@
 //! Running one program with a time limit.
 
-use crate::Where;
+use crate::HookNamespace;
 use oci_spec::runtime::Hook;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -20,7 +20,7 @@ const MAX_OUTPUT: usize = 4096;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs a hook; the error is a line without the hook's name.
-pub(crate) fn run(hook: &Hook, state: &[u8], namespaces: &[Where<'_>]) -> Result<(), String> {
+pub(crate) fn run(hook: &Hook, state: &[u8], namespaces: &[HookNamespace<'_>]) -> Result<(), String> {
     if namespaces.is_empty() {
         return run_here(hook, state);
     }

@@ -91,7 +91,8 @@ fn nobody_waits_for_a_daemon() {
 fn a_hook_joins_a_namespace() {
     use std::os::fd::AsFd;
     let file = std::fs::File::open("/proc/self/ns/uts").unwrap();
-    let join = Where { kind: rustix::thread::LinkNameSpaceType::HostNameAndNISDomainName, fd: file.as_fd() };
+    let join =
+        HookNamespace { kind: rustix::thread::LinkNameSpaceType::HostNameAndNISDomainName, fd: file.as_fd() };
     let hooks = hooks(Kind::CreateContainer, serde_json::json!([shell("exit 4")]));
     let error = run(&hooks, Kind::CreateContainer, &state(), &[join]).unwrap_err().to_string();
     // Only root may join.

@@ -10,7 +10,7 @@ use crate::{
 };
 use bundle::{Config, Options, Prepared};
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
-use sandbox::launch::{Files, Holds, Sandbox, launch};
+use sandbox::launch::{Files, HostHandles, Sandbox, launch};
 use sandbox::member;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -143,12 +143,12 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     let log = sandbox_log::open(settings, &options.id, purpose.command(), !purpose.is_foreground())?;
     let sandbox = {
         let mut join = |pid: i32| groups.join(pid);
-        let holds = Holds {
+        let handles = HostHandles {
             alive: Some(claim.alive()),
             joined: &mut join,
             network: network.as_ref().map(AsFd::as_fd),
         };
-        start_processes(settings, &prepared, host.as_ref(), log.as_fd(), holds, elsewhere)?
+        start_processes(settings, &prepared, host.as_ref(), log.as_fd(), handles, elsewhere)?
     };
     files.control_group = groups.limit(&config.spec, &mut prepared, host.is_some())?;
     if let Some(manager) = groups.manager() {
@@ -220,13 +220,13 @@ fn start_processes(
     prepared: &Prepared,
     host: Option<&Host>,
     log: BorrowedFd<'_>,
-    holds: Holds<'_>,
+    handles: HostHandles<'_>,
     console: Option<BorrowedFd<'_>>,
 ) -> Result<Sandbox> {
     let mapping = id_maps::mapping(settings, prepared)?;
     let sandbox = match host {
-        None => launch(log, mapping, holds)?,
-        Some(host) => member::join(log, mapping, holds, (host.dir.as_fd(), SOCKET), console)?,
+        None => launch(log, mapping, handles)?,
+        Some(host) => member::join(log, mapping, handles, (host.dir.as_fd(), SOCKET), console)?,
     };
     let uts = format!("/proc/{}/ns/uts", sandbox.pid());
     if let Err(error) = host_name::write(uts.as_ref(), &prepared.spec.hostname) {

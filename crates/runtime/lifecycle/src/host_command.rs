@@ -3,7 +3,7 @@
 use crate::{Result, Settings, caller, create, foreground, id_maps, sandbox_log};
 use bundle::Prepared;
 use hostsys::signals::SignalFd;
-use sandbox::launch::{Files, Holds, launch};
+use sandbox::launch::{Files, HostHandles, launch};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Runs a prepared container and returns its exit status. `signals` comes from
@@ -21,8 +21,8 @@ pub fn run_host_command(settings: &Settings, mut prepared: Prepared, signals: &S
         control_group: Vec::new(),
     };
     let log = sandbox_log::open(settings, &prepared.spec.id, "do", false)?;
-    let holds = Holds { alive: None, joined: &mut |_| Ok(()), network: None };
-    let sandbox = launch(log.as_fd(), id_maps::mapping(settings, &prepared)?, holds)?;
+    let handles = HostHandles { alive: None, joined: &mut |_| Ok(()), network: None };
+    let sandbox = launch(log.as_fd(), id_maps::mapping(settings, &prepared)?, handles)?;
     sandbox.set_up(&prepared, &files, None)?;
     drop((files, log));
     sandbox.start()?;

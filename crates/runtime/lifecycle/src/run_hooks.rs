@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::directory::Container;
 use crate::state::{State, Status};
-use hooks::{Kind, Where};
+use hooks::{HookNamespace, Kind};
 use oci_spec::runtime::Hooks;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::thread::LinkNameSpaceType;
@@ -50,7 +50,8 @@ pub(crate) fn run_on_create(hooks: &Hooks, state: &State) -> Result<()> {
         openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
     };
     let fds = kinds.iter().map(|(name, kind)| Ok((*kind, open(name)?))).collect::<Result<Vec<_>>>()?;
-    let namespaces: Vec<_> = fds.iter().map(|(kind, fd)| Where { kind: *kind, fd: fd.as_fd() }).collect();
+    let namespaces: Vec<_> =
+        fds.iter().map(|(kind, fd)| HookNamespace { kind: *kind, fd: fd.as_fd() }).collect();
     Ok(hooks::run(hooks, Kind::CreateContainer, &told, &namespaces)?)
 }
 

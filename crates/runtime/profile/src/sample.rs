@@ -3,7 +3,7 @@
 use crate::files::{Files, MAX_MAPS};
 use crate::records::{FileId, Mapping, Record, parse};
 use crate::stacks::{Profile, Stacks};
-use crate::world::{Process, World};
+use crate::world::{Process, Processes};
 use crate::{Error, kallsyms};
 use abi::Errno;
 use hostsys::perf::Sampler;
@@ -57,7 +57,7 @@ pub fn take(request: &Request<'_>) -> Result<Profile, Error> {
     }
     let start = now();
     let end = start.saturating_add(u64::try_from(request.duration.as_nanos()).unwrap_or(u64::MAX));
-    let mut world = World::default();
+    let mut world = Processes::default();
     look(&mut world, request.init, &namespace);
     if !world.processes.values().any(|process| process.sentry) {
         return Err(Error::Gone);
@@ -158,7 +158,7 @@ fn cpus(list: &str) -> impl Iterator<Item = u32> {
 }
 
 /// Finds the processes of the sandbox.
-fn look(world: &mut World, init: i32, namespace: &std::ffi::CString) {
+fn look(world: &mut Processes, init: i32, namespace: &std::ffi::CString) {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
     for pid in names.filter_map(|name| name.to_str()?.parse::<i32>().ok()) {
         if readlinkat(CWD, format!("/proc/{pid}/ns/pid"), Vec::new()).is_ok_and(|own| own == *namespace)

@@ -3,7 +3,7 @@
 use crate::files::Files;
 use crate::records::{Mapping, Registers, context};
 use crate::unwind::{self, Rule};
-use crate::world::Seen;
+use crate::world::ProcessSample;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::ops::Range;
@@ -72,7 +72,7 @@ pub(crate) struct Stacks {
 
 impl Stacks {
     /// Counts a sample.
-    pub(crate) fn add(&mut self, seen: &Seen<'_>, files: &mut Files) {
+    pub(crate) fn add(&mut self, seen: &ProcessSample<'_>, files: &mut Files) {
         let sample = &seen.sample;
         let mut frames = kernel_frames(&sample.chain);
         // What ran, and as many callers as one way or the other finds, unless one has found all.
@@ -157,7 +157,7 @@ fn kernel_frames(chain: &[u64]) -> Vec<Frame> {
 }
 
 /// The innermost frame and its callers, as the host's kernel found them by frame pointers.
-fn by_frame_pointers(seen: &Seen<'_>, files: &mut Files) -> Vec<Frame> {
+fn by_frame_pointers(seen: &ProcessSample<'_>, files: &mut Files) -> Vec<Frame> {
     let mut frames = Vec::new();
     for address in side(&seen.sample.chain, context::USER) {
         match frame(seen, address, files) {
@@ -171,7 +171,7 @@ fn by_frame_pointers(seen: &Seen<'_>, files: &mut Files) -> Vec<Frame> {
 }
 
 /// The same by what the files say; true when it ended with the outermost function.
-fn by_tables(seen: &Seen<'_>, mut registers: Registers, files: &mut Files) -> (Vec<Frame>, bool) {
+fn by_tables(seen: &ProcessSample<'_>, mut registers: Registers, files: &mut Files) -> (Vec<Frame>, bool) {
     let stack = unwind::Stack { base: registers.sp, bytes: &seen.sample.stack };
     let mut frames = Vec::new();
     let mut place = registers.ip;
@@ -192,7 +192,7 @@ fn by_tables(seen: &Seen<'_>, mut registers: Registers, files: &mut Files) -> (V
     (frames, false)
 }
 
-fn frame(seen: &Seen<'_>, address: u64, files: &mut Files) -> Option<Frame> {
+fn frame(seen: &ProcessSample<'_>, address: u64, files: &mut Files) -> Option<Frame> {
     let process = seen.process;
     if !process.sentry && STUB.contains(&address) {
         return Some(Frame::Stub);

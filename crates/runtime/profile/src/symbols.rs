@@ -222,7 +222,7 @@ fn table<T: FromBytes + Immutable>(source: &impl Source, offset: u64, count: u64
 
 /// A name without what the compiler put around it.
 fn shown(name: &str) -> String {
-    let mut text = Bounded(String::new());
+    let mut text = BoundedText(String::new());
     let written = match rustc_demangle::try_demangle(name) {
         Ok(demangled) => write!(text, "{demangled:#}"),
         Err(_) => text.write_str(name),
@@ -234,9 +234,9 @@ fn shown(name: &str) -> String {
 }
 
 /// Text that ends where it gets too long: a short name can stand for an endless one.
-struct Bounded(String);
+struct BoundedText(String);
 
-impl Write for Bounded {
+impl Write for BoundedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for c in text.chars() {
             if self.0.len() >= MAX_SHOWN {

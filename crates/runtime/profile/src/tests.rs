@@ -3,7 +3,7 @@
 use crate::files::Files;
 use crate::records::{FileId, Mapping, Registers, Sample, context};
 use crate::stacks::Stacks;
-use crate::world::{Process, Seen};
+use crate::world::{Process, ProcessSample};
 use crate::{Kind, Label, Profile};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,9 +18,9 @@ fn process(sentry: bool, name: &str) -> Process {
     process
 }
 
-fn seen<'a>(process: &'a Process, chain: &[u64]) -> Seen<'a> {
+fn seen<'a>(process: &'a Process, chain: &[u64]) -> ProcessSample<'a> {
     let sample = Sample { chain: chain.into(), ..Sample::default() };
-    Seen { process, pid: i32::MAX, tid: 1, sample: Box::new(sample) }
+    ProcessSample { process, pid: i32::MAX, tid: 1, sample: Box::new(sample) }
 }
 
 fn profile() -> Profile {
@@ -76,7 +76,7 @@ fn callers_without_frame_pointers() {
     let registers = Registers { bp: 0x7fff_0000, sp: 0x7fff_0000, ip: 0x8010 };
     let sample =
         Sample { chain: vec![context::USER, 0x8010], registers: Some(registers), stack: bytes.into() };
-    let seen = Seen { process: &guest, pid: i32::MAX, tid: 1, sample: Box::new(sample) };
+    let seen = ProcessSample { process: &guest, pid: i32::MAX, tid: 1, sample: Box::new(sample) };
     let mut files = Files::new(c"pid:[1]".into(), None);
     let mut stacks = Stacks::default();
     stacks.add(&seen, &mut files);

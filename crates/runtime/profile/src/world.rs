@@ -66,7 +66,7 @@ impl Process {
 }
 
 /// A sample of one of them.
-pub(crate) struct Seen<'a> {
+pub(crate) struct ProcessSample<'a> {
     pub(crate) process: &'a Process,
     pub(crate) pid: i32,
     pub(crate) tid: i32,
@@ -75,7 +75,7 @@ pub(crate) struct Seen<'a> {
 
 /// All of them, by the host's process id.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct Processes {
     pub(crate) processes: HashMap<i32, Process>,
     /// Records that did not fit into the rings.
     pub(crate) lost: u64,
@@ -83,9 +83,9 @@ pub(crate) struct World {
     noted: usize,
 }
 
-impl World {
+impl Processes {
     /// Applies a record; what was seen if it is a sample of one of the sandbox's processes.
-    pub(crate) fn apply(&mut self, record: Record) -> Option<Seen<'_>> {
+    pub(crate) fn apply(&mut self, record: Record) -> Option<ProcessSample<'_>> {
         let Record { time, pid, tid, event } = record;
         if let Event::Lost(count) = event {
             self.lost += count;
@@ -96,7 +96,7 @@ impl World {
             return None;
         }
         if let Event::Sample(sample) = event {
-            return self.processes.get(&pid).map(|process| Seen { process, pid, tid, sample });
+            return self.processes.get(&pid).map(|process| ProcessSample { process, pid, tid, sample });
         }
         let process = self.processes.get_mut(&pid)?;
         if time < process.since {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn processes_are_followed() {
         let record = |time, pid, tid, event| Record { time, pid, tid, event };
-        let mut w = World::default();
+        let mut w = Processes::default();
         let mut first = Process {
             sentry: true,
             since: 10,

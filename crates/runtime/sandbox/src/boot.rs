@@ -7,8 +7,8 @@
 //! go under the seccomp filter; start the platform's threads; run.
 
 use crate::messages::{Event, exit_code};
-use crate::oom::Score;
-use crate::received::{MAX_SPEC, Received, parse, receive};
+use crate::oom::OomScore;
+use crate::received::{ContainerFiles, MAX_SPEC, parse, receive};
 use crate::{control, filter, terminal};
 use channel::Channel;
 use confine::{privileges, root};
@@ -42,10 +42,10 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
     let mappings = mappings.and_then(|text| text.trim().parse().ok());
-    let mut score = Score::open();
+    let mut score = OomScore::open();
     root::enter_empty()?;
     let channel = Channel::from_fd(channel);
-    let Some(Received { mut fds, listener }) = receive(&channel)? else { return Ok(0) };
+    let Some(ContainerFiles { mut fds, listener }) = receive(&channel)? else { return Ok(0) };
     let spec: SandboxSpec = parse(fds.remove(0), MAX_SPEC)?;
     crate::logging::set_level(spec.debug, spec.strace);
     log::debug!("starting {} with {} descriptors", spec.id, fds.len());
@@ -71,7 +71,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     };
     privileges::keep_only(CAPABILITIES)?;
     privileges::undumpable()?;
-    filter::install(&filter::Needs::of(&spec, listener.is_some(), channel.as_fd(), backing_number))?;
+    filter::install(&filter::FilterNeeds::of(&spec, listener.is_some(), channel.as_fd(), backing_number))?;
     let platform = match prepared.start() {
         Ok(platform) => platform,
         Err(message) => return failed(&channel, other(message)),

@@ -154,7 +154,7 @@ impl Client {
         process: &ProcessSpec,
         files: &[BorrowedFd<'_>],
         terminal: Option<WindowSize>,
-    ) -> Result<Attended, Error> {
+    ) -> Result<ExecProcess, Error> {
         let spec = sealed(&serde_json::to_vec(process).map_err(io::Error::from)?)?;
         let fds: Vec<_> = [spec.as_fd()].into_iter().chain(files.iter().copied()).collect();
         if fds.len() > MAX_FDS {
@@ -164,7 +164,7 @@ impl Client {
         match self.event()? {
             Event::Executed { pid } => {
                 self.channel.set_patience(None)?;
-                Ok(Attended { channel: self.channel, pid })
+                Ok(ExecProcess { channel: self.channel, pid })
             }
             _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
         }
@@ -180,13 +180,13 @@ fn presentable(mut process: ProcessInfo) -> ProcessInfo {
 }
 
 /// A process that was started in a container; dropping this kills it.
-pub struct Attended {
+pub struct ExecProcess {
     channel: Channel,
     /// Its id in the container.
     pub pid: i32,
 }
 
-impl Attended {
+impl ExecProcess {
     /// Passes signals and the sizes of `console` on until the process ends; its exit status.
     pub fn wait(&self, signals: &SignalFd, console: Option<BorrowedFd<'_>>) -> io::Result<u8> {
         loop {
@@ -263,7 +263,7 @@ impl Attended {
     }
 }
 
-/// Runs the process that [`Attended::detach`] starts.
+/// Runs the process that [`ExecProcess::detach`] starts.
 pub fn attend(channel: OwnedFd, console: Option<OwnedFd>) -> io::Result<i32> {
     let signals = crate::relay::block_signals()?;
     rustix::process::setsid().ok();
@@ -271,7 +271,7 @@ pub fn attend(channel: OwnedFd, console: Option<OwnedFd>) -> io::Result<i32> {
         // Window changes of the terminal are then told to this process.
         rustix::process::ioctl_tiocsctty(console)?;
     }
-    let attended = Attended { channel: Channel::from_fd(channel), pid: 0 };
+    let attended = ExecProcess { channel: Channel::from_fd(channel), pid: 0 };
     if let Some(console) = &console {
         // A change before that was told to nobody.
         attended.channel.send(&Request::Resize { size: terminal::size(console) }, &[])?;

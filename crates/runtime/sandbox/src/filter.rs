@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use stub::layout::INTERRUPT_SIGNAL;
 
 /// What a filter depends on.
-pub(crate) struct Needs {
+pub(crate) struct FilterNeeds {
     pub(crate) platform: PlatformName,
     /// Names and attributes of some directory of the host can be changed.
     pub(crate) changes: bool,
@@ -23,15 +23,20 @@ pub(crate) struct Needs {
     pub(crate) backing: i32,
 }
 
-impl Needs {
+impl FilterNeeds {
     /// Those of a sandbox.
-    pub(crate) fn of(spec: &SandboxSpec, listens: bool, channel: BorrowedFd<'_>, backing: RawFd) -> Needs {
+    pub(crate) fn of(
+        spec: &SandboxSpec,
+        listens: bool,
+        channel: BorrowedFd<'_>,
+        backing: RawFd,
+    ) -> FilterNeeds {
         let written = |readonly: bool, overlay: Overlay| !readonly && overlay == Overlay::None;
         let mounts = || spec.mounts.iter().filter(|m| m.source_fd.is_some());
         let changes = listens
             || written(spec.root.readonly, spec.root.overlay)
             || mounts().any(|m| written(m.readonly, m.overlay));
-        Needs { platform: spec.platform, changes, listens, channel: channel.as_raw_fd(), backing }
+        FilterNeeds { platform: spec.platform, changes, listens, channel: channel.as_raw_fd(), backing }
     }
 
     fn compile(&self) -> io::Result<Vec<SockFilter>> {
@@ -62,7 +67,7 @@ impl Needs {
 }
 
 /// Puts the calling thread, and with it all threads to come, under the filter.
-pub(crate) fn install(needs: &Needs) -> io::Result<()> {
+pub(crate) fn install(needs: &FilterNeeds) -> io::Result<()> {
     confine::filter::install(&needs.compile()?)
 }
 
@@ -278,22 +283,22 @@ const PTRACE: &[Rule] = &[
 mod tests {
     use super::*;
 
-    fn allows(needs: &Needs, nr: i64, args: [u64; 3]) -> bool {
+    fn allows(needs: &FilterNeeds, nr: i64, args: [u64; 3]) -> bool {
         let program = ::seccomp::Program::new(&needs.compile().unwrap()).unwrap();
         let args = [args[0], args[1], args[2], 0, 0, 0];
         program.run(&::seccomp::Data { nr: nr as i32, arch: ::seccomp::ARCH, ip: 0, args })
             == ::seccomp::RET_ALLOW
     }
 
-    fn needs(changes: bool, listens: bool) -> Needs {
-        Needs { platform: PlatformName::Systrap, changes, listens, channel: 9, backing: 7 }
+    fn needs(changes: bool, listens: bool) -> FilterNeeds {
+        FilterNeeds { platform: PlatformName::Systrap, changes, listens, channel: 9, backing: 7 }
     }
 
     #[test]
     fn the_tables_compile_and_say_why() {
         for platform in [PlatformName::Systrap, PlatformName::Ptrace] {
             for (changes, listens) in [(false, false), (true, false), (true, true)] {
-                Needs { platform, changes, listens, channel: 3, backing: 7 }.compile().unwrap();
+                FilterNeeds { platform, changes, listens, channel: 3, backing: 7 }.compile().unwrap();
             }
         }
         let all = [THREADS, FILES, CHANGES, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE].concat();

@@ -8,7 +8,7 @@
 //! lock that says so, and the gofer, and in its mount namespace, where nobody
 //! else of the sandbox is, the host finds the container's files (see `view`).
 
-use crate::messages::Life;
+use crate::messages::LifeMessage;
 use crate::{launch::arguments, role, view};
 use channel::Channel;
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when};
@@ -92,7 +92,7 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     privileges::undumpable()?;
     privileges::die_with_parent()?;
     confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, STANDING, RULES])?)?;
-    life.send(&Life::Shown, &[])?;
+    life.send(&LifeMessage::Shown, &[])?;
     hostsys::heap::shrink();
     hostsys::image::forget_start();
     let status = attend(&children, sentry.pid, &gofer, life)?;
@@ -132,9 +132,9 @@ fn attend(children: &SignalFd, sentry: i32, gofer: &OwnedFd, life: Channel) -> i
             && let Some(channel) = life.take()
         {
             match channel.recv() {
-                Ok(Some((Life::Detach, _))) => {
+                Ok(Some((LifeMessage::Detach, _))) => {
                     set_parent_process_death_signal(None)?;
-                    let _ = channel.send(&Life::Detached, &[]);
+                    let _ = channel.send(&LifeMessage::Detached, &[]);
                 }
                 _ => return Ok(128),
             }

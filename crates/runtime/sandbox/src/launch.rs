@@ -1,6 +1,6 @@
 //! The command line's side of a start.
 
-use crate::messages::{Event, Life, Request};
+use crate::messages::{Event, LifeMessage, Request};
 use crate::role;
 use crate::view::View;
 use bundle::Prepared;
@@ -31,8 +31,8 @@ pub struct Files {
     pub control_group: Vec<OwnedFd>,
 }
 
-/// What the sandbox's processes hold besides.
-pub struct Holds<'a> {
+/// What of the host a sandbox's processes hold.
+pub struct HostHandles<'a> {
     /// The file whose lock says that the container lives; pid 1 writes the exit status into it.
     pub alive: Option<BorrowedFd<'a>>,
     /// Called with the id of each process of ours before it runs anything: the place to put it into control groups.
@@ -52,12 +52,12 @@ pub struct Sandbox {
     pub(crate) member: Option<Cell<Option<Channel>>>,
     /// What init is yet to be told to show.
     pub(crate) view: Cell<Option<View>>,
-    pub(crate) init_is: Cell<Told>,
+    pub(crate) view_state: Cell<ViewState>,
 }
 
-/// How far init is with its view.
+/// How far init is with the view that it shows to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ViewState {
     #[default]
     Nothing,
     /// What to show.
@@ -68,15 +68,15 @@ pub(crate) enum Told {
 
 /// Starts a sandbox's processes: in namespaces of their own, but with nothing to do yet. Called while the process
 /// has one thread only: its children are killed when that thread ends.
-pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, holds: Holds<'_>) -> io::Result<Sandbox> {
-    let mut starter = Starter::new(log, mapping, holds.joined)?;
+pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, handles: HostHandles<'_>) -> io::Result<Sandbox> {
+    let mut starter = Starter::new(log, mapping, handles.joined)?;
     let (gofer, to_gofer) = starter.gofer()?;
     let (to_boot, boot_end) = Channel::pair()?;
     let (life, init_end) = Channel::pair()?;
     let (exe, null) = (starter.exe.try_clone()?, starter.null()?);
-    let alive = holds.alive.unwrap_or(null.as_fd());
+    let alive = handles.alive.unwrap_or(null.as_fd());
     let inherited = [boot_end.as_fd(), exe.as_fd(), to_gofer.as_fd(), init_end.as_fd(), alive];
-    let init = in_network(holds.network, |namespaces| starter.start(role::INIT, &inherited, namespaces))?;
+    let init = in_network(handles.network, |namespaces| starter.start(role::INIT, &inherited, namespaces))?;
     Ok(Sandbox {
         channel: to_boot,
         init,
@@ -84,7 +84,7 @@ pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, holds: Holds<'_>) -> io::Re
         life,
         member: None,
         view: Cell::default(),
-        init_is: Cell::default(),
+        view_state: Cell::default(),
     })
 }
 
@@ -147,9 +147,9 @@ impl Sandbox {
 
     /// Tells init what to show, if it has not been told yet.
     fn show(&self, view: Option<View>) -> io::Result<()> {
-        if self.init_is.get() == Told::Nothing {
-            self.life.send(&Life::Show(view), &[])?;
-            self.init_is.set(Told::View);
+        if self.view_state.get() == ViewState::Nothing {
+            self.life.send(&LifeMessage::Show(view), &[])?;
+            self.view_state.set(ViewState::View);
         }
         Ok(())
     }
@@ -157,9 +157,9 @@ impl Sandbox {
     /// The same, then waits until it is confined.
     fn confine_init(&self, view: Option<View>) -> io::Result<()> {
         self.show(view)?;
-        if self.init_is.get() == Told::View {
+        if self.view_state.get() == ViewState::View {
             match self.life.recv()? {
-                Some((Life::Shown, _)) => self.init_is.set(Told::Confined),
+                Some((LifeMessage::Shown, _)) => self.view_state.set(ViewState::Confined),
                 _ => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox's init ended")),
             }
         }
@@ -202,9 +202,9 @@ impl Sandbox {
         if let Some(to_gofer) = &self.gofer.channel {
             gofer::detach(to_gofer)?;
         }
-        self.life.send(&Life::Detach, &[])?;
+        self.life.send(&LifeMessage::Detach, &[])?;
         match self.life.recv()? {
-            Some((Life::Detached, _)) => {}
+            Some((LifeMessage::Detached, _)) => {}
             _ => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox ended")),
         }
         self.gofer.kept = true;

@@ -6,8 +6,8 @@
 //! this process can be left over.
 
 use crate::init::{STANDING, hung_up};
-use crate::launch::{Holds, Sandbox, Starter, in_network};
-use crate::messages::{Event, Life, Request, exit_code};
+use crate::launch::{HostHandles, Sandbox, Starter, in_network};
+use crate::messages::{Event, LifeMessage, Request, exit_code};
 use crate::{role, terminal, view};
 use channel::Channel;
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow_when};
@@ -47,21 +47,21 @@ const RULES: &[Rule] = &[
 pub fn join(
     log: BorrowedFd<'_>,
     mapping: Mapping,
-    holds: Holds<'_>,
+    handles: HostHandles<'_>,
     sandbox: (BorrowedFd<'_>, &str),
     console: Option<BorrowedFd<'_>>,
 ) -> io::Result<Sandbox> {
     let channel = Channel::connect(sandbox.0, sandbox.1)?;
     channel.set_patience(Some(PATIENCE))?;
-    let mut starter = Starter::new(log, mapping, holds.joined)?;
+    let mut starter = Starter::new(log, mapping, handles.joined)?;
     let (gofer, to_gofer) = starter.gofer()?;
     let (watch, sentry_end) = Channel::pair()?;
     let (life, member_end) = Channel::pair()?;
     let null = starter.null()?;
-    let alive = holds.alive.unwrap_or(null.as_fd());
+    let alive = handles.alive.unwrap_or(null.as_fd());
     let mut inherited = vec![watch.as_fd(), to_gofer.as_fd(), member_end.as_fd(), alive];
     inherited.extend(console);
-    let init = in_network(holds.network, |namespaces| starter.start(role::MEMBER, &inherited, namespaces))?;
+    let init = in_network(handles.network, |namespaces| starter.start(role::MEMBER, &inherited, namespaces))?;
     Ok(Sandbox {
         channel,
         init,
@@ -69,7 +69,7 @@ pub fn join(
         life,
         member: Some(Cell::new(Some(sentry_end))),
         view: Cell::default(),
-        init_is: Cell::default(),
+        view_state: Cell::default(),
     })
 }
 
@@ -105,7 +105,7 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     privileges::undumpable()?;
     privileges::die_with_parent()?;
     confine::filter::install(&confine::filter::compile(&[RUST_RUNTIME, STANDING, RULES])?)?;
-    life.send(&Life::Shown, &[])?;
+    life.send(&LifeMessage::Shown, &[])?;
     hostsys::heap::shrink();
     hostsys::image::forget_start();
     let status = attend(&watch, &gofer, life, window)?;
@@ -160,9 +160,9 @@ fn attend(
         }
         if life.is_some() && ready.last() == Some(&true) {
             match life.take().map(|channel| (channel.recv(), channel)) {
-                Some((Ok(Some((Life::Detach, _))), channel)) => {
+                Some((Ok(Some((LifeMessage::Detach, _))), channel)) => {
                     set_parent_process_death_signal(None)?;
-                    let _ = channel.send(&Life::Detached, &[]);
+                    let _ = channel.send(&LifeMessage::Detached, &[]);
                 }
                 _ => return Ok(128),
             }

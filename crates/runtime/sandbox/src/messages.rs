@@ -100,7 +100,7 @@ pub(crate) enum Event {
 
 /// Between the command line and the processes that live as long as the container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Life {
+pub(crate) enum LifeMessage {
     /// What init is to show to the host; nothing if there is no view. Comes first, once.
     Show(Option<View>),
     /// That is done, and init is confined.

@@ -19,17 +19,17 @@ const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(16);
 
 /// The adjustment of the calling process.
-pub(crate) struct Score {
+pub(crate) struct OomScore {
     file: File,
     base: i64,
     now: i64,
 }
 
-impl Score {
+impl OomScore {
     /// Opens it, while there is a /proc.
-    pub(crate) fn open() -> io::Result<Score> {
+    pub(crate) fn open() -> io::Result<OomScore> {
         let file = File::options().read(true).write(true).open("/proc/self/oom_score_adj")?;
-        let mut score = Score { file, base: 0, now: 0 };
+        let mut score = OomScore { file, base: 0, now: 0 };
         score.now = score.read()?;
         score.base = score.now;
         Ok(score)

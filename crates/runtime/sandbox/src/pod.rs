@@ -3,7 +3,7 @@
 
 use crate::control::{accept, thread};
 use crate::messages::{Event, Request};
-use crate::received::{MAX_SPEC, Received, parse, receive};
+use crate::received::{ContainerFiles, MAX_SPEC, parse, receive};
 use channel::Channel;
 use rustix::event::{PollFd, PollFlags, poll};
 use sentry::Running;
@@ -27,7 +27,7 @@ pub(crate) fn add(
         return Err(other("wrong number of descriptors"));
     };
     let wrong = |error: io::Error| other(format!("container: {error}"));
-    let Some(Received { mut fds, listener: None }) = receive(channel).map_err(wrong)? else {
+    let Some(ContainerFiles { mut fds, listener: None }) = receive(channel).map_err(wrong)? else {
         return Err(other("expected descriptors"));
     };
     let spec: SandboxSpec = parse(fds.remove(0), MAX_SPEC).map_err(wrong)?;

@@ -13,7 +13,7 @@ const MAX_DESCRIPTORS: usize = 4096;
 pub(crate) const MAX_SPEC: u64 = 64 << 20;
 
 /// The descriptors that a container is made with.
-pub(crate) struct Received {
+pub(crate) struct ContainerFiles {
     /// At least one; the first holds the specification.
     pub(crate) fds: Vec<OwnedFd>,
     /// What [`Request::Listen`] came with.
@@ -21,9 +21,9 @@ pub(crate) struct Received {
 }
 
 /// Receives them up to the last [`Request::Descriptors`]; `None` when the other end is gone.
-pub(crate) fn receive(channel: &Channel) -> io::Result<Option<Received>> {
+pub(crate) fn receive(channel: &Channel) -> io::Result<Option<ContainerFiles>> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let mut received = Received { fds: Vec::new(), listener: None };
+    let mut received = ContainerFiles { fds: Vec::new(), listener: None };
     loop {
         let Some((request, batch)) = channel.recv()? else { return Ok(None) };
         match request {

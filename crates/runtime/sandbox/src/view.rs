@@ -9,7 +9,7 @@
 //! set-user-id. File systems that live in the sentry are shown as empty places
 //! that cannot be written; /proc is the sandbox's.
 
-use crate::messages::Life;
+use crate::messages::LifeMessage;
 use bundle::{HostTree, Prepared};
 use channel::Channel;
 use confine::root::Stage;
@@ -32,13 +32,13 @@ const EMPTY_FILE: &str = "empty-file";
 /// What is to be shown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct View {
-    root: Shown,
-    mounts: Vec<(String, Shown)>,
+    root: ViewMount,
+    mounts: Vec<(String, ViewMount)>,
 }
 
 /// One mount.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum Shown {
+enum ViewMount {
     /// A directory or file of the host.
     Host { path: PathBuf, readonly: bool },
     /// The sandbox's processes.
@@ -50,7 +50,7 @@ enum Shown {
 impl View {
     /// What a container looks like from outside.
     pub(crate) fn of(prepared: &Prepared) -> Option<Self> {
-        let host = |tree: &HostTree, readonly: bool| Shown::Host {
+        let host = |tree: &HostTree, readonly: bool| ViewMount::Host {
             path: tree.path.clone(),
             readonly: tree.readonly || readonly,
         };
@@ -59,8 +59,8 @@ impl View {
             let tree = mount.source_fd.and_then(|index| prepared.trees.get(index));
             let shown = match tree {
                 Some(tree) => host(tree, mount.readonly),
-                None if mount.fstype == "proc" => Shown::Proc,
-                None => Shown::Empty,
+                None if mount.fstype == "proc" => ViewMount::Proc,
+                None => ViewMount::Empty,
             };
             (mount.destination.clone(), shown)
         });
@@ -95,7 +95,7 @@ impl View {
 
 /// Waits for the command line to say what to show, and shows it, or an empty root. False when the command line is gone.
 pub(crate) fn enter_as_told(life: &Channel) -> io::Result<bool> {
-    let Some((Life::Show(view), _)) = life.recv()? else { return Ok(false) };
+    let Some((LifeMessage::Show(view), _)) = life.recv()? else { return Ok(false) };
     if let Err(error) = view.map_or_else(confine::root::enter_empty, |view| view.enter()) {
         log::warn!("the host is not shown the container's files: {error}");
         confine::root::enter_empty()?;
@@ -103,7 +103,7 @@ pub(crate) fn enter_as_told(life: &Channel) -> io::Result<bool> {
     Ok(true)
 }
 
-impl Shown {
+impl ViewMount {
     /// A detached mount; `None` where one of the stage's is to be used.
     fn mount(&self) -> io::Result<Option<OwnedFd>> {
         match self {
