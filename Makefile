@@ -5,11 +5,12 @@ RELEASE := $(TARGET)/x86_64-unknown-linux-gnu/release/ringfence
 SHIM := containerd-shim-ringfence-v1
 PREFIX ?= /usr/local
 
-.PHONY: help build demo test bench soak ltp clients install clean
+.PHONY: help build demo test fuzz bench soak ltp clients install clean
 
 help:
 	@echo "make demo     build, then watch unmodified programs run in a sandbox"
 	@echo "make test     everything that continuous integration checks"
+	@echo "make fuzz     whatever takes input from anybody, 10 seconds each (SECONDS=n for another length, TARGETS=... for some)"
 	@echo "make build    the static binaries, $(RELEASE) and $(SHIM) beside it, their symbols in files ending in .debug"
 	@echo "make install  put them into $(PREFIX)/bin"
 	@echo "make bench    measure against native, with other runtimes beside when they are installed"
@@ -31,6 +32,11 @@ demo:
 test:
 	@tools/prerequisites test
 	@tests/all
+
+# A panic fails, and leaves its input in fuzz/regressions, which `make test` runs again.
+fuzz:
+	@tools/prerequisites build
+	cargo run -q -p fuzz -- --seconds $(or $(SECONDS),10) $(TARGETS)
 
 bench: build
 	bench/run $(RELEASE)

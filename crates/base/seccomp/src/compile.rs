@@ -70,6 +70,11 @@ impl Text {
         let low = start as u32;
         Some(Self { high: (start >> 32) as u32, low: low..low.checked_add(len)? })
     }
+
+    /// Whether an address is there.
+    pub fn contains(&self, address: u64) -> bool {
+        (address >> 32) as u32 == self.high && self.low.contains(&(address as u32))
+    }
 }
 
 /// A set of rules.

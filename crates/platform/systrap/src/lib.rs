@@ -21,6 +21,8 @@
 mod actions;
 mod census;
 mod context;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod notify;
 mod place;
 mod rewrite;

@@ -195,7 +195,8 @@ impl Sites {
     /// Plans the rewriting of a site. `alone`: the address space has one thread.
     pub(crate) fn plan(&self, space: &dyn AddressSpace, rip: u64, alone: bool) -> Result<Patch, Rewrite> {
         let mut bytes = [0; 2 * AROUND];
-        let start = rip.wrapping_sub(AROUND as u64);
+        // The guest names the address, so it may be any.
+        let start = rip.checked_sub(AROUND as u64).filter(|_| rip < 1 << 47).ok_or(Rewrite::Refused)?;
         let mut tables = self.tables.write();
         // The guest can name any address; what is remembered of its text has an end.
         let full = tables.known.len() >= MAX_KNOWN;
@@ -209,9 +210,10 @@ impl Sites {
         let site = rip - shape.before as u64;
         let mut near = false;
         let found = self.areas.iter().map(|a| a.load(Relaxed)).filter(|a| *a != 0).find_map(|a| {
-            let close = distance(site, a).is_some() && distance(site, a + REWRITE_AREA).is_some();
+            // Of areas that were forgotten there is no end.
+            let area = a..a.checked_add(REWRITE_AREA)?;
+            let close = distance(site, area.start).is_some() && distance(site, area.end).is_some();
             near |= close;
-            let area = a..a + REWRITE_AREA;
             if close { free(&tables.sites, area, site, !shape.tail.is_empty()) } else { None }
         });
         let Some(trampoline) = found else {
@@ -529,6 +531,26 @@ mod tests {
             }
         }
         assert_eq!(sites.guest_rip(0x40_0000), 0x40_0000);
+    }
+
+    #[test]
+    fn any_address_may_be_named() {
+        for rip in [0, 1, 15, 16, 17, u64::MAX - 16, u64::MAX] {
+            let sites = Sites::default();
+            sites.add_area(0x3f_0000);
+            let m = Memory(rip.wrapping_sub(16), around(&[0xb8, 39, 0, 0, 0], &[]));
+            assert_eq!(sites.plan(&m, rip, false).is_ok(), rip == 16 || rip == 17, "{rip:#x}");
+        }
+    }
+
+    #[test]
+    fn forgotten_areas_are_full() {
+        let sites = Sites::default();
+        sites.add_area(0x3f_0000);
+        sites.forget_areas();
+        let rip = 0x40_1010;
+        let m = Memory(rip - 16, around(&[0xb8, 39, 0, 0, 0], &[]));
+        assert_eq!(sites.plan(&m, rip, false).err(), Some(Rewrite::Refused));
     }
 
     #[test]

@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 mod files;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod kallsyms;
 mod records;
 mod sample;

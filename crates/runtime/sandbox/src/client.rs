@@ -59,6 +59,12 @@ impl Client {
         Ok(Self { channel })
     }
 
+    /// A connection over a channel that is there.
+    #[cfg(feature = "fuzz")]
+    pub(crate) fn over(channel: Channel) -> Self {
+        Self { channel }
+    }
+
     /// Waits for answers no longer than this from now on.
     pub fn hurry(&self, patience: Duration) -> io::Result<()> {
         self.channel.set_patience(Some(patience))

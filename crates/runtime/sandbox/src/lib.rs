@@ -21,6 +21,8 @@ pub mod client;
 pub mod console;
 mod control;
 mod filter;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 pub mod init;
 pub mod launch;
 pub mod logging;

@@ -1,0 +1,125 @@
+//! Entrances for `fuzz/`: both ends of the control socket, each against another end that says anything.
+
+use crate::client::Client;
+use crate::control::serve;
+use crate::messages::Event;
+use channel::Channel;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown};
+use sentry::{Executed, Running, Stdio};
+use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most messages of one conversation: as many as fit into the socket with their answers.
+const MOST: usize = 32;
+/// Most descriptors that go along with a message.
+const FILES: usize = 8;
+
+/// A message as it goes over the socket, and what is in the descriptors that go along.
+pub type Message<'a> = (&'a [u8], Vec<&'a [u8]>);
+
+/// What the sentry answers to these messages: the kinds of the answers.
+pub fn requests(messages: &[Message<'_>]) -> Vec<String> {
+    let Ok((client, sentry)) = conversation(messages) else { return Vec::new() };
+    serve(&sentry, &Nobody);
+    drop(sentry);
+    let mut kinds = Vec::new();
+    while let Ok(Some((event, _))) = client.recv::<Event>() {
+        let kind = format!("{event:?}");
+        kinds.push(kind.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default().to_string());
+    }
+    kinds
+}
+
+/// What a command line makes of a sentry that says this: the processes that it lists, and how a start ends.
+pub fn answers(messages: &[Message<'_>]) -> (Option<usize>, bool) {
+    let Ok((sentry, command_line)) = conversation(messages) else { return (None, false) };
+    let client = Client::over(command_line);
+    let processes = client.processes().ok();
+    let clean = |process: &ProcessInfo| !process.command.contains(char::is_control);
+    assert!(processes.iter().flatten().all(clean), "what a guest chose reaches the terminal");
+    let started = client.start().is_ok();
+    drop(sentry);
+    (processes.map(|list| list.len()), started)
+}
+
+/// Two ends; the first has said all this and says no more.
+fn conversation(messages: &[Message<'_>]) -> io::Result<(Channel, Channel)> {
+    let (one, other) = Channel::pair()?;
+    other.set_patience(Some(Duration::from_secs(1)))?;
+    for (bytes, files) in messages.iter().take(MOST) {
+        let files = files.iter().take(FILES).map(|contents| {
+            let mut file = File::from(memfd_create("fuzz", MemfdFlags::CLOEXEC)?);
+            file.write_all(contents)?;
+            Ok(OwnedFd::from(file))
+        });
+        let files = files.collect::<io::Result<Vec<OwnedFd>>>()?;
+        let fds: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        }
+        sendmsg(&one, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    }
+    shutdown(&one, Shutdown::Write)?;
+    Ok((one, other))
+}
+
+/// A kernel without anything in it.
+struct Nobody;
+
+impl Running for Nobody {
+    fn start(&self) -> Result<(), StartError> {
+        Ok(())
+    }
+    fn show_network(&self, _interfaces: Interfaces) -> Result<(), StartError> {
+        Ok(())
+    }
+    fn signal(&self, signo: i32, _to: Target) -> bool {
+        signo % 2 == 0
+    }
+    fn resize(&self, _size: WindowSize) {}
+    fn exec(&self, process: &ProcessSpec, stdio: Stdio) -> Result<Arc<dyn Executed>, StartError> {
+        assert!(!process.args.is_empty());
+        drop(stdio);
+        Ok(Arc::new(Nobody))
+    }
+    fn processes(&self) -> Vec<ProcessInfo> {
+        Vec::new()
+    }
+    fn bound_tasks(&self, _mappings: u64) {}
+    fn memory(&self) -> u64 {
+        1 << 30
+    }
+    fn trace(&self, _on: bool) {}
+    fn add(&self, spec: SandboxSpec, _fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError> {
+        assert!(!spec.process.args.is_empty());
+        Ok(Arc::new(Nobody))
+    }
+    fn wait(&self) -> i32 {
+        0
+    }
+    fn end(&self) {}
+    fn freeze(&self, _on: bool) {}
+    fn limit_tasks(&self, _limit: Option<u32>) {}
+    fn release_idle_files(&self) -> bool {
+        false
+    }
+}
+
+impl Executed for Nobody {
+    fn pid(&self) -> i32 {
+        2
+    }
+    fn signal(&self, _signo: i32) {}
+    fn resize(&self, _size: WindowSize) {}
+    fn wait(&self) -> i32 {
+        0
+    }
+}

@@ -1,0 +1,89 @@
+//! What is fuzzed.
+
+mod config;
+mod control;
+mod elf;
+mod seccomp;
+mod slots;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A target.
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    /// Runs an input. The number stands for what came of it: inputs with new numbers are kept.
+    pub(crate) run: fn(&[u8]) -> u64,
+    /// Words that mean something to the code.
+    pub(crate) words: &'static [&'static str],
+}
+
+/// All of them.
+pub(crate) const ALL: &[Target] = &[
+    Target {
+        name: "seccomp",
+        what: "filters of guests, and the compiler of filters",
+        run: seccomp::run,
+        words: &[],
+    },
+    Target {
+        name: "elf",
+        what: "programs that the kernel loads and the profiler reads",
+        run: elf::run,
+        words: &[],
+    },
+    Target { name: "config", what: "config.json of bundles", run: config::run, words: config::WORDS },
+    Target {
+        name: "slots",
+        what: "memory that stubs share with the sentry, call sites of guests",
+        run: slots::run,
+        words: &[],
+    },
+    Target {
+        name: "control",
+        what: "messages on the control socket",
+        run: control::run,
+        words: control::WORDS,
+    },
+];
+
+/// The target of that name.
+pub(crate) fn find(name: &str) -> Option<&'static Target> {
+    ALL.iter().find(|target| target.name == name)
+}
+
+/// A number for an outcome.
+fn outcome(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// An error's text without what is the input's: numbers and quoted words.
+fn kind(error: &str) -> String {
+    let mut quoted = false;
+    let outside = error.chars().filter(|c| {
+        quoted ^= *c == '"';
+        !quoted && !c.is_ascii_digit()
+    });
+    outside.take(60).collect()
+}
+
+/// Takes numbers off the beginning of an input; 0 when there is nothing left.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn word(&mut self) -> u32 {
+        u32::from_le_bytes(std::array::from_fn(|_| self.byte()))
+    }
+
+    fn long(&mut self) -> u64 {
+        u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
+    }
+}
