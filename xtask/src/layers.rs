@@ -84,6 +84,7 @@ pub(crate) fn check() -> Result<Vec<String>, String> {
             problems.extend(unsafe_attribute(&path, &text));
         }
     }
+    problems.extend(crate::statics::check(&root)?);
     Ok(problems)
 }
 
@@ -159,7 +160,7 @@ fn too_long(path: &Path, lines: usize) -> Option<String> {
     (lines > MAX_LINES).then(|| format!("{} has {lines} lines; split it below {MAX_LINES}", path.display()))
 }
 
-fn read(path: &Path) -> Result<String, String> {
+pub(crate) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -5,6 +5,7 @@
 mod deps;
 mod layers;
 mod metadata;
+mod statics;
 mod unused;
 
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
         _ => {
             eprintln!("usage: cargo xtask layers|deps");
             eprintln!(
-                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, files are not too long"
+                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, files are not too long"
             );
             eprintln!("  deps    dependencies have the licences and the sources that deny.toml allows");
             return ExitCode::from(2);

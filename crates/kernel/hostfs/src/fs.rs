@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
+use vfs::internal::{InternalFs, InternalInode};
 use vfs::{FileSystem, InodeRef};
 
 /// How a tree is used.
@@ -105,7 +106,7 @@ impl FileSystem for HostFs {
     fn root(&self) -> InodeRef {
         match &*self.root.lock() {
             Some(r) => r.clone(),
-            None => vfs::internal::InternalInode::shared(),
+            None => Arc::new(InternalInode::new(0, InternalFs::Anon, 0o600, 0, 0)),
         }
     }
     fn statfs(&self) -> Result<StatFs> {

@@ -4,7 +4,6 @@ use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::internal::InternalInode;
 use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
@@ -17,7 +16,7 @@ pub struct EventFd {
 
 impl EventFd {
     /// eventfd2(2): `flags` EFD_SEMAPHORE, EFD_NONBLOCK; EFD_CLOEXEC is the descriptor's.
-    pub fn create(initial: u32, flags: i32) -> Result<Arc<OpenFile>> {
+    pub fn create(cx: &dyn Caller, initial: u32, flags: i32) -> Result<Arc<OpenFile>> {
         if flags & !(libc::EFD_SEMAPHORE | libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) != 0 {
             return Err(Errno::EINVAL);
         }
@@ -27,7 +26,7 @@ impl EventFd {
             queue: WaitQueue::new(),
         });
         let keep = flags & libc::EFD_NONBLOCK;
-        Ok(OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR | keep))
+        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops, libc::O_RDWR | keep))
     }
 
     /// Adds to the counter without blocking, as a driver does; saturates at the value that poll(2) reports as an error.
@@ -110,7 +109,7 @@ mod tests {
     fn counts() {
         let cx = TestCaller::with_caps(0);
         for (flags, reads) in [(0, vec![5]), (libc::EFD_SEMAPHORE, vec![1; 5])] {
-            let f = EventFd::create(2, flags).unwrap();
+            let f = EventFd::create(&cx, 2, flags).unwrap();
             assert_eq!(f.ops.write(&cx, &f, &3u64.to_ne_bytes(), 0), Ok(8));
             let mut b = [0; 8];
             for r in reads {

@@ -106,7 +106,7 @@ impl Inotify {
             user,
             _charge: charge,
         });
-        Ok(OpenFile::new(None, Some(vfs::internal::InternalInode::shared()), i, flags | libc::O_RDONLY))
+        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), i, flags | libc::O_RDONLY))
     }
 
     /// The instance behind an open file, if it is one.

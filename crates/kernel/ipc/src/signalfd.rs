@@ -7,7 +7,6 @@ use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vfs::internal::InternalInode;
 use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
@@ -21,13 +20,13 @@ pub struct SignalFd {
 
 impl SignalFd {
     /// signalfd4(2) with fd -1.
-    pub fn create(mask: SigSet, flags: i32) -> Result<Arc<OpenFile>> {
+    pub fn create(cx: &dyn Caller, mask: SigSet, flags: i32) -> Result<Arc<OpenFile>> {
         if flags & !(libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) != 0 {
             return Err(Errno::EINVAL);
         }
         let ops = Arc::new(SignalFd { mask: AtomicU64::new(mask.minus(SigSet::UNBLOCKABLE).0) });
         let keep = flags & libc::SFD_NONBLOCK;
-        Ok(OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR | keep))
+        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops, libc::O_RDWR | keep))
     }
 
     /// The object behind an open file; EINVAL when it is something else.
@@ -156,7 +155,7 @@ mod tests {
     #[test]
     fn reads_the_threads_signals() {
         let mut cx = TestCaller::with_caps(0);
-        let f = SignalFd::create(SigSet::of(Signal::SIGUSR1), 0).unwrap();
+        let f = SignalFd::create(&cx, SigSet::of(Signal::SIGUSR1), 0).unwrap();
         let mut buf = [0; 300];
         assert_eq!(f.ops.read(&cx, &f, &mut buf, 0), Err(Errno::EAGAIN));
         let src = Arc::new(Fake(Mutex::default(), WaitQueue::new()));

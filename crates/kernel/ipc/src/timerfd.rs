@@ -12,7 +12,6 @@ use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::internal::InternalInode;
 use vfs::timer::{TimerHandle, TimerService};
 use vfs::{Caller, Cap, FileOps, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
@@ -102,7 +101,7 @@ impl TimerFd {
             me: me.clone(),
         });
         let keep = flags & libc::TFD_NONBLOCK;
-        Ok(OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR | keep))
+        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops, libc::O_RDWR | keep))
     }
 
     /// The timer behind an open file; EINVAL when it is something else.

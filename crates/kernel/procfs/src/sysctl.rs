@@ -244,7 +244,7 @@ static ROWS: &[Row] = &[
     spec("kernel/pty/max", "4096"),
     ro("kernel/pty/nr", "0"),
     spec("kernel/pty/reserve", "1024"),
-    made("kernel/random/boot_id", |_| boot_id()),
+    made("kernel/random/boot_id", |at| boot_id(at.kernel)),
     ro("kernel/random/entropy_avail", "256"),
     ro("kernel/random/poolsize", "256"),
     spec("kernel/random/urandom_min_reseed_secs", "60"),
@@ -418,9 +418,8 @@ fn uuid() -> String {
     format!("{}-{}-{}-{}-{}", h(0..4), h(4..6), h(6..8), h(8..10), h(10..16))
 }
 
-fn boot_id() -> String {
-    static ID: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    ID.get_or_init(uuid).clone()
+fn boot_id(kernel: &Kernel) -> String {
+    kernel.sysctls.lock().entry("kernel/random/boot_id").or_insert_with(uuid).clone()
 }
 
 /// Sets a value as the specification asks (`net.core.somaxconn` or with slashes). ENOENT when there is none.
@@ -585,6 +584,5 @@ mod tests {
         let u = uuid();
         assert_eq!(u.len(), 36);
         assert_eq!(u.as_bytes()[14], b'4');
-        assert_eq!(boot_id(), boot_id());
     }
 }

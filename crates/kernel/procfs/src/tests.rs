@@ -403,5 +403,11 @@ fn two_kernels_share_nothing() {
         assert!(text(&a, path).contains(word) && !text(&b, path).contains(word), "{path}");
     }
     assert!(!text(&a, "/self/net/dev").contains("lo:") && text(&b, "/self/net/dev").contains("lo:"));
+    // Pipes are numbered from the same number on, and each kernel has a boot id of its own.
+    let number = |c: &Current| ipc::pipe::Pipe::pair(c, 0).unwrap().0.attr().unwrap().ino;
+    assert_eq!(number(&a), number(&b));
+    let boot_id = "/sys/kernel/random/boot_id";
+    assert_eq!(text(&a, boot_id), text(&a, boot_id));
+    assert_ne!(text(&a, boot_id), text(&b, boot_id));
     assert_eq!((a.task.own_tid(), b.task.own_tid()), (1, 1));
 }

@@ -28,8 +28,13 @@ impl SocketFile {
         flags: i32,
     ) -> Arc<OpenFile> {
         let c = cx.creds();
-        let inode =
-            Arc::new(InternalInode::new(InternalFs::Socket, libc::S_IFSOCK | 0o777, c.fsuid, c.fsgid));
+        let inode = Arc::new(InternalInode::new(
+            cx.vfs().next_ino(),
+            InternalFs::Socket,
+            libc::S_IFSOCK | 0o777,
+            c.fsuid,
+            c.fsgid,
+        ));
         let file = Arc::new(SocketFile { ops, net: net.clone(), ino: inode.ino() });
         OpenFile::new(None, Some(inode), file, libc::O_RDWR | flags & libc::O_NONBLOCK)
     }

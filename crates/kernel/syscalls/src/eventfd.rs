@@ -15,7 +15,7 @@ pub fn eventfd(c: &mut Current, initial: u32) -> SysResult {
 }
 
 pub fn eventfd2(c: &mut Current, initial: u32, flags: i32) -> SysResult {
-    let file = EventFd::create(initial, flags)?;
+    let file = EventFd::create(c, initial, flags)?;
     install(c, file, flags & libc::EFD_CLOEXEC != 0)
 }
 
@@ -27,7 +27,7 @@ pub fn signalfd4(c: &mut Current, fd: Fd, mask: Ptr, size: u64, flags: i32) -> S
     check_flags(flags, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)?;
     let mask = c.read_sigset(mask.0, size)?;
     if fd.0 == -1 {
-        return install(c, SignalFd::create(mask, flags)?, flags & libc::SFD_CLOEXEC != 0);
+        return install(c, SignalFd::create(c, mask, flags)?, flags & libc::SFD_CLOEXEC != 0);
     }
     let file = real_file(c, fd)?;
     SignalFd::of(&file)?.set_mask(c, mask);

@@ -25,7 +25,7 @@ use ids::Ids;
 use parking_lot::Mutex;
 use pid::{Pid, PidNamespace};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use vfs::Caller;
 
 /// IPC_PRIVATE.
@@ -90,6 +90,8 @@ pub struct IpcNamespace {
     sems: AtomicU64,
     /// Bytes of all SEM_UNDO adjustments.
     undo_bytes: AtomicU64,
+    /// Numbers of lists of adjustments and of calls of semop(2).
+    next_number: AtomicU64,
 }
 
 impl IpcNamespace {
@@ -104,7 +106,12 @@ impl IpcNamespace {
             msg_bytes: AtomicU64::new(0),
             sems: AtomicU64::new(0),
             undo_bytes: AtomicU64::new(0),
+            next_number: AtomicU64::new(1),
         })
+    }
+
+    fn next_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use vfs::{Caller, Failure, Outcome};
 use wait::{Events, Stop, WaitQueue};
@@ -101,8 +101,7 @@ pub struct UndoList {
 impl UndoList {
     /// One without adjustments, for a process.
     pub fn new(namespace: Arc<IpcNamespace>, pid: Arc<Pid>) -> Arc<UndoList> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Relaxed);
+        let number = namespace.next_number();
         Arc::new(UndoList { namespace, number, pid, sets: Mutex::default() })
     }
 }
@@ -264,8 +263,7 @@ impl IpcNamespace {
         deadline: Option<Instant>,
         undo: impl FnOnce() -> Arc<UndoList>,
     ) -> Outcome<()> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let me = NUMBER.fetch_add(1, Relaxed);
+        let me = self.next_number();
         let set = self.sem.lock().find(id)?;
         if ops.iter().any(|o| usize::from(o.num) >= set.count) {
             return Err(Errno::EFBIG.into());

@@ -88,7 +88,7 @@ pub fn install(c: &Current, group: &Arc<ThreadGroup>, thread: Option<&Arc<Task>>
     let thread = thread.map(|t| (t.tid(), Arc::downgrade(t)));
     let f = OpenFile::new(
         None,
-        Some(vfs::internal::InternalInode::shared()),
+        Some(c.vfs().anonymous_inode()),
         Arc::new(PidFd { group: group.clone(), thread }),
         libc::O_RDWR | flags & libc::O_NONBLOCK,
     );

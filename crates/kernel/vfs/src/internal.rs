@@ -13,8 +13,7 @@ use abi::time::Timespec;
 use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One of the internal file systems.
@@ -48,7 +47,7 @@ impl FileSystem for InternalFs {
         }
     }
     fn root(&self) -> InodeRef {
-        Arc::new(InternalInode::new(*self, libc::S_IFDIR | 0o555, 0, 0))
+        Arc::new(InternalInode::new(1, *self, libc::S_IFDIR | 0o555, 0, 0))
     }
     fn statfs(&self) -> Result<StatFs> {
         let f_type = match self {
@@ -67,12 +66,6 @@ impl FileSystem for InternalFs {
     }
 }
 
-/// A fresh inode number of the internal file systems.
-pub fn next_ino() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(4096);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 /// Current CLOCK_REALTIME.
 fn now() -> Timespec {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
@@ -86,13 +79,13 @@ pub struct InternalInode {
 }
 
 impl InternalInode {
-    /// A new inode with type and permission bits `mode`.
-    pub fn new(fs: InternalFs, mode: u32, uid: u32, gid: u32) -> InternalInode {
+    /// A new inode with its number (see [`Vfs::next_ino`](crate::Vfs::next_ino)), type and permission bits `mode`.
+    pub fn new(ino: u64, fs: InternalFs, mode: u32, uid: u32, gid: u32) -> InternalInode {
         // sockfs does not keep times.
         let t = if fs == InternalFs::Socket { Timespec::default() } else { now() };
         let attr = Attr {
             dev: fs.dev(),
-            ino: next_ino(),
+            ino,
             mode,
             nlink: 1,
             uid,
@@ -104,13 +97,6 @@ impl InternalInode {
             ..Attr::default()
         };
         InternalInode { fs, attr: Mutex::new(attr), attachments: Attachments::default() }
-    }
-
-    /// The inode that all anonymous descriptors share.
-    pub fn shared() -> InodeRef {
-        static SHARED: LazyLock<Arc<InternalInode>> =
-            LazyLock::new(|| Arc::new(InternalInode::new(InternalFs::Anon, 0o600, 0, 0)));
-        SHARED.clone()
     }
 
     /// Inode number.

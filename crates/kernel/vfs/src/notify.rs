@@ -127,12 +127,6 @@ pub fn on_file(file: &OpenFile, mask: u32) {
     }
 }
 
-/// A cookie that ties the two halves of a rename together.
-pub fn cookie() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 /// A name of an object is gone: its link count has changed.
 pub(crate) fn on_unlinked(dentry: &Dentry) {
     if !dentry.is_dir() {

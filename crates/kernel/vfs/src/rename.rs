@@ -59,7 +59,7 @@ pub fn rename(
         locked(cx, &a, &b, flags)?
     };
     if let Some(src) = moved {
-        let cookie = notify::cookie();
+        let cookie = cx.vfs().next_cookie();
         let dir = if src.is_dir() { event::ISDIR } else { 0 };
         notify::on_inode(a.dir.inode(), event::MOVED_FROM | dir, cookie, &a.name);
         notify::on_inode(b.dir.inode(), event::MOVED_TO | dir, cookie, &b.name);

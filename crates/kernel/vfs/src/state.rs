@@ -5,7 +5,8 @@
 
 use crate::devices::Devices;
 use crate::fstypes::FsTypes;
-use crate::internal::InternalFs;
+use crate::inode::InodeRef;
+use crate::internal::{InternalFs, InternalInode};
 use crate::locks::LockWaits;
 use crate::mount::{Mount, MountFlags};
 use crate::perm::Protected;
@@ -13,7 +14,7 @@ use crate::quota::Quotas;
 use crate::timer::TimerService;
 use ranked::rank;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The file layer of one kernel.
 pub struct Vfs {
@@ -36,7 +37,13 @@ pub struct Vfs {
     /// Runs what has a deadline.
     pub timers: Arc<TimerService>,
     anonymous: Arc<Mount>,
+    anonymous_inode: InodeRef,
+    next_ino: AtomicU64,
+    next_cookie: AtomicU32,
 }
+
+/// Inode number of what all anonymous descriptors share, the first one of the internal file systems.
+const ANONYMOUS: u64 = 4096;
 
 impl Vfs {
     /// With these limits, and without drivers and types.
@@ -52,11 +59,29 @@ impl Vfs {
             epoll_nesting: parking_lot::Mutex::default(),
             timers: Arc::default(),
             anonymous: Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs"),
+            anonymous_inode: Arc::new(InternalInode::new(ANONYMOUS, InternalFs::Anon, 0o600, 0, 0)),
+            next_ino: AtomicU64::new(ANONYMOUS + 1),
+            next_cookie: AtomicU32::new(1),
         })
     }
 
     /// The mount on which objects without a tree live.
     pub fn anonymous(&self) -> &Arc<Mount> {
         &self.anonymous
+    }
+
+    /// The inode that all anonymous descriptors share.
+    pub fn anonymous_inode(&self) -> InodeRef {
+        self.anonymous_inode.clone()
+    }
+
+    /// A fresh inode number of the internal file systems.
+    pub fn next_ino(&self) -> u64 {
+        self.next_ino.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A cookie that ties the two halves of a rename together.
+    pub(crate) fn next_cookie(&self) -> u32 {
+        self.next_cookie.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -21,7 +21,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
-use vfs::internal::InternalInode;
 use vfs::quota::{Account, Kind};
 use vfs::{Caller, FileOps, OpenFile, UserMemory};
 use wait::{Events, Stop, WaitQueue};
@@ -74,7 +73,7 @@ impl Epoll {
             user,
             me: me.clone(),
         });
-        OpenFile::new(None, Some(InternalInode::shared()), ops, libc::O_RDWR)
+        OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops, libc::O_RDWR)
     }
 
     /// The instance behind an open file; EINVAL when it is something else.

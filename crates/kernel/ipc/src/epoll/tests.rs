@@ -20,7 +20,7 @@ fn level_edge_and_oneshot() {
     let cx = TestCaller::with_caps(0);
     let ep = Epoll::create(&TestCaller::with_caps(0));
     let ep = Epoll::of(&ep).unwrap();
-    let f = EventFd::create(0, 0).unwrap();
+    let f = EventFd::create(&cx, 0, 0).unwrap();
     ep.add(&cx, 3, &f, ev(IN, 7)).unwrap();
     assert_eq!(ep.add(&cx, 3, &f, ev(IN, 7)), Err(Errno::EEXIST));
     ep.add(&cx, 4, &f, ev(IN | EDGE, 8)).unwrap();
@@ -60,7 +60,7 @@ fn nesting() {
     let eps: Vec<_> = (0..8).map(|_| Epoll::create(&TestCaller::with_caps(0))).collect();
     let ep = |i: usize| Epoll::of(&eps[i]).unwrap();
     assert_eq!(ep(0).add(&cx, 1, &eps[0], ev(IN, 0)), Err(Errno::EINVAL));
-    let f = EventFd::create(0, 0).unwrap();
+    let f = EventFd::create(&cx, 0, 0).unwrap();
     ep(0).add(&cx, 1, &f, ev(IN, 5)).unwrap();
     ep(1).add(&cx, 1, &eps[0], ev(IN, 6)).unwrap();
     assert_eq!(ep(0).add(&cx, 1, &eps[1], ev(IN, 0)), Err(Errno::ELOOP));
@@ -78,7 +78,7 @@ fn nesting() {
 fn waits() {
     let cx = Arc::new(TestCaller::with_caps(0));
     let epf = Epoll::create(&TestCaller::with_caps(0));
-    let f = EventFd::create(0, 0).unwrap();
+    let f = EventFd::create(&*cx, 0, 0).unwrap();
     Epoll::of(&epf).unwrap().add(&*cx, 3, &f, ev(IN, 7)).unwrap();
     let soon = Instant::now() + Duration::from_millis(3);
     let got = Epoll::of(&epf).unwrap().wait(&*cx, 1, Some(soon));

@@ -365,7 +365,13 @@ impl Pipe {
     /// pipe2(2): the reading and the writing end. `flags`: O_NONBLOCK, O_DIRECT. ENFILE.
     pub fn pair(cx: &dyn Caller, flags: i32) -> Result<(Arc<OpenFile>, Arc<OpenFile>)> {
         let cred = cx.creds();
-        let base = InternalInode::new(InternalFs::Pipe, libc::S_IFIFO | 0o600, cred.fsuid, cred.fsgid);
+        let base = InternalInode::new(
+            cx.vfs().next_ino(),
+            InternalFs::Pipe,
+            libc::S_IFIFO | 0o600,
+            cred.fsuid,
+            cred.fsgid,
+        );
         let pipe = Pipe::new(cx, Some(base.ino()))?;
         let inode: Arc<PipeInode> = Arc::new(PipeInode { base, pipe: pipe.clone() });
         let (r, w) = (pipe.end(true, false, false)?.0, pipe.end(false, true, false)?.0);
