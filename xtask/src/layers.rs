@@ -27,7 +27,7 @@ const ORDER: [(&str, &[&str]); 6] = [
         "crates/kernel",
         &[
             "pid", "vfs", "tmpfs", "hostfs", "overlay", "devfs", "ipc", "mqueue", "sysv", "socket", "tty",
-            "mm", "task", "procfs", "syscalls", "sentry",
+            "mm", "task", "kernfs", "sysfs", "cgroupfs", "procfs", "syscalls", "sentry",
         ],
     ),
     (

@@ -1,9 +1,9 @@
 //! /proc/PID/{mounts,mountinfo,mountstats}. See proc_pid_mountinfo(5).
 
-use crate::entry::{At, What};
-use crate::file::Changes;
-use crate::fs::Node;
 use abi::{Errno, Result};
+use kernfs::Changes;
+use kernfs::Node;
+use kernfs::{At, What};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! /proc/PID/net: the tables of the network namespace, over whose interfaces nothing can be sent yet.
 
-use crate::entry::{At, Entry, dir, empty, text};
 use abi::Result;
+use kernfs::{At, Entry, dir, empty, text};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};

@@ -3,9 +3,8 @@
 //! One row per value. What was set, by the sandbox's specification or by a guest that may, is kept in
 //! `Kernel::sysctls`; everything else shows its default.
 
-use crate::entry::{At, Child, Entry, Names, What, parse_int};
-use crate::file::Changes;
 use abi::{Errno, Result};
+use kernfs::{At, Changes, Child, Entry, Names, What, parse_int};
 use pid::PID_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -361,7 +361,7 @@ fn the_same_name_is_the_same_inode_while_it_is_held() {
 fn processors_and_memory_in_sysfs() {
     let c = process();
     let k = c.kernel().clone();
-    let fs = FsContext::new(MountNs::new(Mount::of(crate::sysfs(k), MountFlags::empty(), b"sysfs")));
+    let fs = FsContext::new(MountNs::new(Mount::of(sysfs::new(k), MountFlags::empty(), b"sysfs")));
     let mut c = c;
     c.set_fs(fs);
     assert_eq!(text(&c, "/devices/system/cpu/online"), "0-1\n");

@@ -1,13 +1,11 @@
 //! The files of /proc itself.
 
-use crate::entry::{At, Entry, What, dir, empty, line, link, private, text};
-use crate::host::resident;
 use crate::pid::{PIDS, SELF, THREAD_SELF};
 use abi::{PAGE_SIZE, Result};
-use std::collections::HashSet;
+use kernfs::{At, Entry, What, dir, empty, line, link, memory_used, private, text};
 use std::fmt::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use task::{Kernel, RELEASE, VERSION, uptime_ns};
 
@@ -33,7 +31,7 @@ static TABLE: &[Entry] = &[
     empty("kallsyms"),
     text("key-users", key_users),
     empty("keys"),
-    private("kmsg", crate::entry::nothing),
+    private("kmsg", kernfs::nothing),
     text("loadavg", loadavg),
     empty("locks"),
     text("meminfo", meminfo),
@@ -154,28 +152,11 @@ fn loadavg(at: &At) -> Result<Vec<u8>> {
     line(format_args!("{:.2} {:.2} {:.2} {run}/{all} {last}", l[0], l[1], l[2]))
 }
 
-/// Bytes of memory in use by processes.
-pub fn used(k: &Kernel) -> (u64, u64) {
-    let groups: Vec<_> = k.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
-    let mut seen = HashSet::new();
-    let (mut total, mut shared) = (0, 0);
-    for g in groups {
-        let Some(t) = g.any_thread() else { continue };
-        let mm = t.mm();
-        if seen.insert(Arc::as_ptr(&mm) as usize) {
-            let r = resident(&mm);
-            total += r.total;
-            shared += r.shared.min(r.total);
-        }
-    }
-    (total * PAGE_SIZE, shared * PAGE_SIZE)
-}
-
 fn meminfo(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
     let l = at.limits();
     let total = l.memory() / 1024;
-    let (used, shared) = used(k);
+    let (used, shared) = memory_used(k);
     // Under a limit everything counts that the limit counts.
     let used = l.memory_max().and_then(|_| l.memory_current()).unwrap_or(used);
     let used = (used / 1024).min(total);
@@ -335,7 +316,7 @@ fn version(_at: &At) -> Result<Vec<u8>> {
 
 fn vmstat(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
-    let (used, shared) = used(k);
+    let (used, shared) = memory_used(k);
     let (used, shared) = (used / PAGE_SIZE, shared / PAGE_SIZE);
     let free = (at.limits().memory() / PAGE_SIZE).saturating_sub(used);
     let mut s = String::new();

@@ -102,7 +102,7 @@ fn add(
         }
         // The container's own group, in version 2 whichever the host has.
         "cgroup" | "cgroup2" => {
-            let sb = SuperBlock::new(procfs::cgroupfs(kernel.clone()));
+            let sb = SuperBlock::new(cgroupfs::new(kernel.clone()));
             let root = sb.root.clone();
             (sb, root)
         }

@@ -62,11 +62,11 @@ fn file_system_types(kernel: &Arc<Kernel>) {
     });
     let k = weak();
     types.register("sysfs", true, move |_, _| {
-        Ok(SuperBlock::new(procfs::sysfs(k.upgrade().ok_or(abi::Errno::ENODEV)?)))
+        Ok(SuperBlock::new(sysfs::new(k.upgrade().ok_or(abi::Errno::ENODEV)?)))
     });
     let k = weak();
     types.register("cgroup2", true, move |_, _| {
-        Ok(SuperBlock::new(procfs::cgroupfs(k.upgrade().ok_or(abi::Errno::ENODEV)?)))
+        Ok(SuperBlock::new(cgroupfs::new(k.upgrade().ok_or(abi::Errno::ENODEV)?)))
     });
     let memory = kernel.memory.clone();
     types.register("tmpfs", true, move |_, o| Ok(SuperBlock::new(TmpFs::new(&memory, Options::parse(o)?))));

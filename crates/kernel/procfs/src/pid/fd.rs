@@ -1,7 +1,7 @@
 //! /proc/PID/fd and fdinfo.
 
-use crate::entry::{At, Child, Entry, Names, Target, What};
 use abi::{Errno, Result};
+use kernfs::{At, Child, Entry, Names, Target, What};
 use std::sync::Arc;
 use vfs::{FdTable, OpenFile};
 

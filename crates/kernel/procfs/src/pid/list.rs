@@ -1,8 +1,9 @@
 //! The directories of processes and threads.
 
-use crate::entry::{At, Child, Names};
-use crate::pid::{PID_DIR, Proc, TASK_DIR};
+use crate::pid::{PID_DIR, TASK_DIR};
 use abi::{Errno, Result};
+use kernfs::Proc;
+use kernfs::{At, Child, Names};
 use std::sync::Arc;
 
 /// A process or thread id in the one way of writing it.
@@ -24,7 +25,7 @@ fn process(group: Arc<task::ThreadGroup>) -> Child {
     Child { entry: &PID_DIR, proc: Some(Arc::new(Proc { group, thread: None })), n }
 }
 
-fn thread(t: Arc<task::Task>, entry: &'static crate::entry::Entry) -> Child {
+fn thread(t: Arc<task::Task>, entry: &'static kernfs::Entry) -> Child {
     let n = t.tid().into();
     Child { entry, proc: Some(Arc::new(Proc { group: t.group.clone(), thread: Some(t) })), n }
 }

@@ -1,8 +1,8 @@
 //! /proc/PID/maps. See proc_pid_maps(5).
 
-use crate::entry::At;
 use abi::Result;
 use abi::stat::{major, minor};
+use kernfs::At;
 use mm::{Vma, VmaKind};
 
 /// A line of maps and what smaps needs besides.

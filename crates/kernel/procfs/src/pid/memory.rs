@@ -1,7 +1,7 @@
 //! Files that show a process's memory: cmdline, environ, auxv, mem.
 
-use crate::entry::At;
 use abi::{Errno, Result};
+use kernfs::At;
 use mm::Mm;
 use std::any::Any;
 use std::sync::{Arc, Weak};

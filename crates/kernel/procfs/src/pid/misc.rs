@@ -1,8 +1,8 @@
 //! The small files of a process.
 
-use crate::entry::{At, Entry, What, line};
 use crate::pid::stat::{name, relations, times};
 use abi::{Errno, Result};
+use kernfs::{At, Entry, What, line};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use task::{IoTotals, add_io};

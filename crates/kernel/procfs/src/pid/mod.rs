@@ -15,86 +15,9 @@ pub use list::PIDS;
 use list::{own, own_thread};
 pub use stat::ticks;
 
-use crate::entry::{At, Entry, Target, What, dir, empty, link, magic, private, text, writable};
 use abi::{Errno, Result};
-use mm::Mm;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use task::{Kernel, Task, ThreadGroup};
-use vfs::{Caller, Cap};
-
-/// What a /proc/PID or task/TID directory stands for.
-pub struct Proc {
-    /// The process.
-    pub group: Arc<ThreadGroup>,
-    /// The thread, for task/TID and for /proc/TID of a thread that leads no process.
-    pub thread: Option<Arc<Task>>,
-}
-
-impl Proc {
-    /// The number in the name.
-    pub fn id(&self) -> i32 {
-        self.thread.as_ref().map_or(self.group.tgid, |t| t.tid())
-    }
-    /// Stands for a thread.
-    pub fn is_thread(&self) -> bool {
-        self.thread.is_some()
-    }
-    /// Stands for the same.
-    pub fn same(&self, o: &Proc) -> bool {
-        Arc::ptr_eq(&self.group, &o.group)
-            && match (&self.thread, &o.thread) {
-                (None, None) => true,
-                (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-                _ => false,
-            }
-    }
-    /// Not waited for yet; for a thread, still running.
-    pub fn exists(&self, k: &Kernel) -> bool {
-        match &self.thread {
-            Some(t) => k.task(t.tid()).is_some_and(|x| Arc::ptr_eq(&x, t)),
-            None => k.group(self.group.tgid).is_some_and(|g| Arc::ptr_eq(&g, &self.group)),
-        }
-    }
-    /// The thread whose state is shown; `None` for a zombie.
-    pub fn task(&self) -> Option<Arc<Task>> {
-        match &self.thread {
-            Some(t) if t.exiting.load(Ordering::SeqCst) => None,
-            Some(t) => Some(t.clone()),
-            None => self.group.any_thread().filter(|t| !t.exiting.load(Ordering::SeqCst)),
-        }
-    }
-    /// Memory; `None` for a zombie.
-    pub fn mm(&self) -> Option<Arc<Mm>> {
-        self.task().map(|t| t.mm())
-    }
-    /// Owner of the files: the effective ids, or root when the process must not be looked into.
-    pub fn owner(&self, always: bool) -> (u32, u32) {
-        let Some(t) = self.task() else { return (0, 0) };
-        if !always && t.mm().dumpable.load(Ordering::Relaxed) != 1 {
-            return (0, 0);
-        }
-        let c = t.creds();
-        (c.euid, c.egid)
-    }
-
-    /// Whether `cx` may look into the process (ptrace access mode PTRACE_MODE_READ_FSCREDS); see ptrace(2).
-    pub fn may_access(&self, cx: &dyn Caller) -> Result<()> {
-        if cx.pid() == self.group.tgid {
-            return Ok(());
-        }
-        let Some(t) = self.task() else { return Ok(()) };
-        let (mine, other) = (cx.creds(), t.creds());
-        if mine.capable(Cap::SYS_PTRACE) {
-            return Ok(());
-        }
-        let same = [other.uid, other.euid, other.suid].iter().all(|&u| u == mine.fsuid)
-            && [other.gid, other.egid, other.sgid].iter().all(|&g| g == mine.fsgid);
-        let dumpable = t.mm().dumpable.load(Ordering::Relaxed) == 1;
-        let no_more = other.permitted & !mine.effective == 0;
-        if same && dumpable && no_more { Ok(()) } else { Err(Errno::EACCES) }
-    }
-}
+use kernfs::{At, Entry, Target, What, dir, empty, link, magic, private, text, writable};
+use vfs::Caller;
 
 /// Files whose text only those may see who may look into the process.
 const GUARDED: &[&str] =
@@ -126,7 +49,7 @@ fn exe(at: &At) -> Result<Target> {
 }
 
 /// A directory that only its owner may list.
-const fn own_dir(name: &'static str, names: &'static dyn crate::entry::Names) -> Entry {
+const fn own_dir(name: &'static str, names: &'static dyn kernfs::Names) -> Entry {
     Entry { name, mode: 0o500, what: What::Dir(&[], Some(names)) }
 }
 

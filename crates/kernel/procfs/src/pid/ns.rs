@@ -1,8 +1,8 @@
 //! /proc/PID/ns: one set of namespaces, apart from mount namespaces and what each container of a pod has of its own.
 
-use crate::entry::{At, Entry, Target, magic};
 use abi::stat::{Attr, StatFs, makedev};
 use abi::{Errno, Result};
+use kernfs::{At, Entry, Target, magic};
 use std::any::Any;
 use std::sync::Arc;
 use task::NsProxy;

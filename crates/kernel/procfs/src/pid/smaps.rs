@@ -2,10 +2,10 @@
 //! so the pages of a mapping are its share by size. Pages count as shared when what they are pages of is mapped more
 //! than once in the sandbox.
 
-use crate::entry::At;
-use crate::host::resident;
 use crate::pid::maps::{Line, header, lines};
 use abi::{PAGE_SIZE, Result};
+use kernfs::At;
+use kernfs::resident;
 use mm::{Mm, Vma, VmaKind};
 use std::collections::HashMap;
 use std::fmt::Write;

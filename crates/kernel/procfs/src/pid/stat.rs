@@ -1,10 +1,10 @@
 //! /proc/PID/stat and statm. See proc_pid_stat(5).
 
-use crate::entry::At;
-use crate::host::resident;
-use crate::pid::Proc;
 use crate::pid::status::{mem_numbers, signal_sets};
 use abi::{PAGE_SIZE, Result};
+use kernfs::At;
+use kernfs::Proc;
+use kernfs::resident;
 use std::sync::atomic::Ordering;
 use task::Kernel;
 

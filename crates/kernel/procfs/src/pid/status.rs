@@ -1,11 +1,11 @@
 //! /proc/PID/status. See proc_pid_status(5).
 
-use crate::cpu::{mask_list, mask_words};
-use crate::entry::At;
-use crate::host::resident;
-use crate::pid::Proc;
 use crate::pid::stat::{name, relations, state};
 use abi::{PAGE_SIZE, Result, SigSet, Signal, page_down, page_up};
+use kernfs::At;
+use kernfs::Proc;
+use kernfs::resident;
+use kernfs::{mask_list, mask_words};
 use mm::{Mm, VmaKind};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -167,7 +167,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
     let limit = p.group.rlimit(libc::RLIMIT_SIGPENDING as i32);
     let nnp = task.as_ref().is_some_and(|t| t.no_new_privs.load(Ordering::Relaxed));
     let processors = p.group.container.limits().cpus();
-    let all = crate::cpu::all(processors);
+    let all = kernfs::all(processors);
     let cpus = task.as_ref().map_or(all, |t| t.scheduling.affinity.load(Ordering::Relaxed) & all);
     let threads = p.group.threads().len().max(1);
     let _ = write!(

@@ -1,10 +1,10 @@
 //! Files of a process that take writes with a meaning: its name, its standing with the OOM killer,
 //! its timer slack.
 
-use crate::entry::{At, line, parse_int};
-use crate::host::resident;
 use crate::pid::stat::{name, relations};
 use abi::{Errno, PAGE_SIZE, Result};
+use kernfs::resident;
+use kernfs::{At, line, parse_int};
 use std::sync::atomic::Ordering;
 use vfs::Cap;
 

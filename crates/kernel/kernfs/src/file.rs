@@ -1,4 +1,4 @@
-//! Open files of procfs: text snapshots and directories.
+//! Open files: text snapshots and directories.
 
 use crate::entry::{Child, What};
 use crate::fs::Node;
@@ -13,7 +13,7 @@ use wait::{Events, WaitQueue};
 const MAX_WRITE: usize = 4096;
 
 /// An open text file.
-pub struct TextOps {
+pub(crate) struct TextOps {
     node: Arc<Node>,
     snapshot: Arc<Slot>,
     /// Of files that tell of changes.
@@ -31,10 +31,7 @@ pub trait Changes: Send + Sync {
 impl TextOps {
     /// Opens an inode.
     pub fn new(cx: &dyn Caller, node: Arc<Node>) -> TextOps {
-        let watch = match node.entry().name {
-            "f" => crate::sysctl::watch(&node.at(Some(cx))),
-            _ => crate::mounts::watch(&node),
-        };
+        let watch = node.watch(cx);
         let snapshot = node.snapshots().slot();
         TextOps { node, snapshot, watch }
     }
@@ -98,7 +95,7 @@ impl FileOps for TextOps {
 }
 
 /// An open directory.
-pub struct DirOps(pub Arc<Node>);
+pub(crate) struct DirOps(pub Arc<Node>);
 
 impl FileOps for DirOps {
     fn as_any(&self) -> &dyn Any {

@@ -4,16 +4,37 @@
 //! The values are those of the group on the host, where it has one, converted when the host has version 1. Nothing can
 //! be changed here and no groups can be made: the host's runtime does that from outside (`ringfence update`).
 
-use crate::cpu::{all, mask_list};
-use crate::entry::{At, Entry, dir, line, text};
+#![forbid(unsafe_code)]
+
 use abi::Result;
+use kernfs::{At, Entry, FsType, KernFs, all, dir, line, mask_list, memory_used, text};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::{Container, CpuMax, Limits, ThreadGroup};
+use task::{Container, CpuMax, Kernel, Limits, ThreadGroup};
+use vfs::FileSystem;
 
-/// The root of the hierarchy.
-pub static ROOT: Entry = dir("/", &TOP);
+/// The container's control group as the root of a cgroup v2 hierarchy, whatever the host has.
+pub fn new(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
+    let pids = kernel.pids.clone();
+    KernFs::new(kernel, pids, &Cgroupfs)
+}
+
+struct Cgroupfs;
+
+impl FsType for Cgroupfs {
+    fn name(&self) -> &'static str {
+        "cgroup2"
+    }
+    fn magic(&self) -> i64 {
+        0x6367_7270
+    }
+    fn root(&self) -> &'static Entry {
+        &ROOT
+    }
+}
+
+static ROOT: Entry = dir("/", &TOP);
 
 static TOP: [Entry; 39] = [
     text("cgroup.controllers", |_| line("cpuset cpu memory pids")),
@@ -149,7 +170,7 @@ fn cpus(at: &At) -> Result<Vec<u8>> {
 }
 
 fn memory_current(at: &At) -> Result<Vec<u8>> {
-    line(limits(at).memory_current().unwrap_or_else(|| crate::top::used(at.kernel()).0))
+    line(limits(at).memory_current().unwrap_or_else(|| memory_used(at.kernel()).0))
 }
 
 fn memory_events(at: &At) -> Result<Vec<u8>> {

@@ -1,7 +1,10 @@
-//! What the host tells of guest processes.
+//! Memory of guest processes, as the host tells.
 
 use abi::PAGE_SIZE;
 use mm::Mm;
+use std::collections::HashSet;
+use std::sync::Arc;
+use task::Kernel;
 
 /// Resident memory in pages.
 #[derive(Clone, Copy, Default)]
@@ -29,4 +32,21 @@ pub fn resident(mm: &Mm) -> Resident {
         }
         r
     })
+}
+
+/// Bytes of memory in use by processes, and how many of them are files' and shared.
+pub fn memory_used(k: &Kernel) -> (u64, u64) {
+    let groups: Vec<_> = k.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+    let mut seen = HashSet::new();
+    let (mut total, mut shared) = (0, 0);
+    for g in groups {
+        let Some(t) = g.any_thread() else { continue };
+        let mm = t.mm();
+        if seen.insert(Arc::as_ptr(&mm) as usize) {
+            let r = resident(&mm);
+            total += r.total;
+            shared += r.shared.min(r.total);
+        }
+    }
+    (total * PAGE_SIZE, shared * PAGE_SIZE)
 }

@@ -1,7 +1,7 @@
 //! Tables: what a directory holds and what its files say.
 
-use crate::fs::ProcFs;
-use crate::pid::Proc;
+use crate::fs::KernFs;
+use crate::proc::Proc;
 use abi::{Errno, Result};
 use std::sync::Arc;
 use task::{Container, Kernel, Limits, NsProxy, Task};
@@ -76,7 +76,7 @@ pub struct Child {
 /// Where and for whom text is made.
 pub struct At<'a> {
     /// The file system.
-    pub fs: &'a ProcFs,
+    pub fs: &'a KernFs,
     /// The process that the directory belongs to.
     pub proc: Option<&'a Arc<Proc>>,
     /// The number in the name.

@@ -1,12 +1,43 @@
-//! The part of sysfs that programs look at to size themselves.
+//! The part of sysfs that programs look at to size themselves. See sysfs(5).
 
-use crate::cpu::{all, mask_list, mask_words};
-use crate::entry::{At, Child, Entry, Names, What, dir, line, text};
+#![forbid(unsafe_code)]
+
 use abi::{Errno, Result};
+use kernfs::{
+    At, Child, Entry, FsType, KernFs, Names, What, all, dir, line, mask_list, mask_words, memory_used, text,
+};
 use spec::Interface;
+use std::sync::Arc;
+use task::Kernel;
+use vfs::FileSystem;
 
-/// The root of sysfs.
-pub static ROOT: Entry = dir("/", &TOP);
+/// An instance.
+pub fn new(kernel: Arc<Kernel>) -> Arc<dyn FileSystem> {
+    let pids = kernel.pids.clone();
+    KernFs::new(kernel, pids, &Sysfs)
+}
+
+struct Sysfs;
+
+impl FsType for Sysfs {
+    fn name(&self) -> &'static str {
+        "sysfs"
+    }
+    fn magic(&self) -> i64 {
+        0x6265_6572
+    }
+    fn root(&self) -> &'static Entry {
+        &ROOT
+    }
+    fn block_size(&self) -> u32 {
+        4096
+    }
+    fn text_size(&self) -> u64 {
+        4096
+    }
+}
+
+static ROOT: Entry = dir("/", &TOP);
 
 static TOP: [Entry; 10] = [
     dir("block", &[]),
@@ -150,7 +181,7 @@ fn every(at: &At) -> Result<Vec<u8>> {
 
 fn node_meminfo(at: &At) -> Result<Vec<u8>> {
     let total = at.limits().memory() / 1024;
-    let used = (crate::top::used(at.kernel()).0 / 1024).min(total);
+    let used = (memory_used(at.kernel()).0 / 1024).min(total);
     let rows = [("MemTotal:", total), ("MemFree:", total - used), ("MemUsed:", used)];
     Ok(rows.iter().flat_map(|(n, v)| format!("Node 0 {n:<15}{v:>8} kB\n").into_bytes()).collect())
 }

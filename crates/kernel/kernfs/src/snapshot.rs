@@ -1,4 +1,4 @@
-//! The texts that open files of procfs hold.
+//! The texts that open files hold.
 //!
 //! A text is made when it is read from its start, and kept for the reads that follow. All texts together have a limit:
 //! the oldest go first, and are made again when somebody reads on, as seq_file(5) does for every read. Locks: the list,
@@ -14,14 +14,14 @@ const MAX: usize = 32 << 20;
 
 /// The texts of a file system.
 #[derive(Default)]
-pub struct Snapshots {
+pub(crate) struct Snapshots {
     bytes: Arc<AtomicUsize>,
     /// Slots in the order in which they were filled; one may stand there several times.
     order: Mutex<VecDeque<Weak<Slot>>>,
 }
 
 /// An open file's text.
-pub struct Slot {
+pub(crate) struct Slot {
     text: Mutex<Option<Arc<Vec<u8>>>>,
     bytes: Arc<AtomicUsize>,
 }

@@ -1,12 +1,12 @@
 //! Inodes made from tables.
 //!
-//! `ProcFs::nodes` remembers every inode that somebody holds, so that a name leads to the same
+//! `KernFs::nodes` remembers every inode that somebody holds, so that a name leads to the same
 //! inode each time; the file layer takes another inode for another file. Lock rank: leaf, and no
 //! inode is dropped under it.
 
 use crate::entry::{At, Child, Entry, Target, What};
-use crate::file::{DirOps, TextOps};
-use crate::pid::Proc;
+use crate::file::{Changes, DirOps, TextOps};
+use crate::proc::Proc;
 use crate::snapshot::Snapshots;
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
@@ -23,17 +23,57 @@ use task::Kernel;
 use vfs::attach::Attachments;
 use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile, Path, Perm, SetAttr};
 
-/// An instance of procfs or sysfs.
-pub struct ProcFs {
+/// What one type of file system does in its own way.
+pub trait FsType: Send + Sync {
+    /// Its name in /proc/filesystems.
+    fn name(&self) -> &'static str;
+    /// Its number in statfs(2).
+    fn magic(&self) -> i64;
+    /// Its root directory.
+    fn root(&self) -> &'static Entry;
+    /// st_blksize.
+    fn block_size(&self) -> u32 {
+        1024
+    }
+    /// st_size of a text file.
+    fn text_size(&self) -> u64 {
+        0
+    }
+    /// Why nothing can be made in it.
+    fn no_create(&self) -> Errno {
+        Errno::EPERM
+    }
+    /// A file that seeks by its st_size: made by something else than seq_file(5)'s means on Linux.
+    fn has_size(&self, _node: &Node) -> bool {
+        true
+    }
+    /// The directory of a process, which pidfd_send_signal(2) takes.
+    fn is_process_dir(&self, _entry: &'static Entry) -> bool {
+        false
+    }
+    /// Permission bits of a magic link that has mode 0 in its table.
+    fn magic_mode(&self, _at: &At) -> u32 {
+        0
+    }
+    /// Whether `cx` may open a text file of a process.
+    fn check_open(&self, _at: &At, _entry: &Entry, _cx: &dyn Caller) -> Result<()> {
+        Ok(())
+    }
+    /// Of a file that tells of changes: what poll(2) waits for.
+    fn watch(&self, _node: &Node, _cx: &dyn Caller) -> Option<Box<dyn Changes>> {
+        None
+    }
+}
+
+/// An instance of a file system.
+pub struct KernFs {
     /// The kernel it tells of.
     pub kernel: Arc<Kernel>,
     /// The PID namespace whose processes it shows.
     pub pids: Arc<PidNamespace>,
-    kind: &'static str,
-    magic: i64,
+    fs_type: &'static dyn FsType,
     dev: u64,
-    top: &'static Entry,
-    me: Weak<ProcFs>,
+    me: Weak<KernFs>,
     nodes: Mutex<HashMap<u64, Weak<Node>>>,
     /// What open files hold.
     snapshots: Snapshots,
@@ -41,22 +81,14 @@ pub struct ProcFs {
     pub load: Mutex<(Instant, [f64; 3])>,
 }
 
-impl ProcFs {
-    /// An instance with this root.
-    pub fn make(
-        kernel: Arc<Kernel>,
-        pids: Arc<PidNamespace>,
-        kind: &'static str,
-        magic: i64,
-        top: &'static Entry,
-    ) -> Arc<ProcFs> {
-        Arc::new_cyclic(|me| ProcFs {
+impl KernFs {
+    /// An instance of this type.
+    pub fn new(kernel: Arc<Kernel>, pids: Arc<PidNamespace>, fs_type: &'static dyn FsType) -> Arc<KernFs> {
+        Arc::new_cyclic(|me| KernFs {
             kernel,
             pids,
-            kind,
-            magic,
+            fs_type,
             dev: vfs::inode::new_dev(),
-            top,
             me: me.clone(),
             nodes: Mutex::default(),
             snapshots: Snapshots::default(),
@@ -84,18 +116,24 @@ impl ProcFs {
     }
 }
 
-impl FileSystem for ProcFs {
+impl FileSystem for KernFs {
     fn kind(&self) -> &'static str {
-        self.kind
+        self.fs_type.name()
     }
     fn root(&self) -> InodeRef {
-        match self.node(ROOT_KEY, self.top, None, 0) {
+        match self.node(ROOT_KEY, self.fs_type.root(), None, 0) {
             Ok(n) => n,
             Err(_) => unreachable!("the caller holds the file system"),
         }
     }
     fn statfs(&self) -> Result<StatFs> {
-        Ok(StatFs { f_type: self.magic, f_bsize: 4096, f_namelen: 255, f_frsize: 4096, ..StatFs::default() })
+        Ok(StatFs {
+            f_type: self.fs_type.magic(),
+            f_bsize: 4096,
+            f_namelen: 255,
+            f_frsize: 4096,
+            ..StatFs::default()
+        })
     }
     fn revalidate(&self) -> bool {
         true
@@ -107,7 +145,7 @@ const KEY_SHIFT: u32 = 20;
 
 /// An inode.
 pub struct Node {
-    fs: Arc<ProcFs>,
+    fs: Arc<KernFs>,
     key: u64,
     entry: &'static Entry,
     proc: Option<Arc<Proc>>,
@@ -141,31 +179,28 @@ impl Node {
         self.entry
     }
 
-    /// A file made by something else than seq_file(5)'s means on Linux: it has a size of 0, or that of a page, to seek by.
+    /// See [`FsType::has_size`].
     pub fn has_size(&self) -> bool {
-        let own = [
-            "environ",
-            "cmdline",
-            "auxv",
-            "oom_score_adj",
-            "oom_adj",
-            "sessionid",
-            "loginuid",
-            "coredump_filter",
-        ];
-        self.fs.kind != "proc"
-            || self.entry.name == "f"
-            || self.proc.is_some() && own.contains(&self.entry.name)
+        self.fs.fs_type.has_size(self)
+    }
+
+    /// It belongs to a process.
+    pub fn is_of_process(&self) -> bool {
+        self.proc.is_some()
+    }
+
+    pub(crate) fn watch(&self, cx: &dyn Caller) -> Option<Box<dyn Changes>> {
+        self.fs.fs_type.watch(self, cx)
     }
 
     /// The texts that open files hold.
-    pub fn snapshots(&self) -> &Snapshots {
+    pub(crate) fn snapshots(&self) -> &Snapshots {
         &self.fs.snapshots
     }
 
     /// The process whose directory this is.
     pub fn process(&self) -> Option<Arc<task::ThreadGroup>> {
-        let own = std::ptr::eq(self.entry, &crate::pid::PID_DIR);
+        let own = self.fs.fs_type.is_process_dir(self.entry);
         self.proc.as_ref().filter(|p| own && p.thread.is_none()).map(|p| p.group.clone())
     }
 
@@ -199,7 +234,7 @@ impl Node {
     }
 
     /// Inode number and DT_ type of a child without making it.
-    pub fn child_ino(&self, c: &Child) -> (u64, u8) {
+    pub(crate) fn child_ino(&self, c: &Child) -> (u64, u8) {
         let proc = c.proc.as_ref().or(self.proc.as_ref());
         let kind = match c.entry.what {
             What::Dir(..) => libc::DT_DIR,
@@ -210,14 +245,14 @@ impl Node {
     }
 
     /// A directory's own files see the number of the directory.
-    pub fn table_child(&self, e: &'static Entry) -> Child {
+    pub(crate) fn table_child(&self, e: &'static Entry) -> Child {
         Child { entry: e, proc: None, n: self.n }
     }
 
     fn real_perm(&self) -> Perm {
         let at = self.at(None);
         let mode = match (&self.entry.what, self.entry.mode) {
-            (What::Magic(_), 0) => crate::pid::fd::link_mode(&at),
+            (What::Magic(_), 0) => self.fs.fs_type.magic_mode(&at),
             (_, m) => m,
         };
         let (uid, gid) = match &self.proc {
@@ -272,7 +307,7 @@ impl Inode for Node {
                 size = names.map_or(0, |n| n.size(&at));
             }
             What::Magic(_) if self.entry.mode == 0 => size = 64,
-            What::Text(..) if self.fs.kind == "sysfs" => size = 4096,
+            What::Text(..) => size = self.fs.fs_type.text_size(),
             _ => {}
         }
         Ok(Attr {
@@ -283,7 +318,7 @@ impl Inode for Node {
             uid: p.uid,
             gid: p.gid,
             size,
-            blksize: if self.fs.kind == "sysfs" { 4096 } else { 1024 },
+            blksize: self.fs.fs_type.block_size(),
             atime: self.born,
             mtime: self.born,
             ctime: self.born,
@@ -324,7 +359,7 @@ impl Inode for Node {
         _uid: u32,
         _gid: u32,
     ) -> Result<InodeRef> {
-        Err(if self.fs.kind == "proc" { Errno::ENOENT } else { Errno::EPERM })
+        Err(self.fs.fs_type.no_create())
     }
     fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
         if let What::Link(read) = self.entry.what {
@@ -365,7 +400,7 @@ impl Inode for Node {
                     return Err(Errno::EACCES);
                 }
                 if self.proc.is_some() {
-                    crate::pid::check_open(&at, self.entry, cx)?;
+                    self.fs.fs_type.check_open(&at, self.entry, cx)?;
                 }
                 Ok(Arc::new(TextOps::new(cx, me()?)))
             }

@@ -1,0 +1,28 @@
+//! File systems made of tables and text: what procfs, sysfs and cgroupfs have in common.
+//!
+//! `entry` has the table types (a file is a name, a mode and a function that makes its text), `fs` turns tables into
+//! inodes. A file system gives its tables and an [`FsType`].
+//!
+//! A file's text is made at the first read and again at every read at offset 0; reads are served
+//! from that snapshot. Inodes are the same object as long as anybody holds them, and have numbers
+//! that depend only on what they stand for. No lock is held while text is made.
+
+#![forbid(unsafe_code)]
+
+mod entry;
+mod file;
+mod fs;
+mod masks;
+mod proc;
+mod resident;
+mod snapshot;
+
+pub use entry::{
+    At, Child, Entry, Names, Open, Read, Target, What, Write, dir, empty, line, link, magic, nothing,
+    parse_int, private, text, writable,
+};
+pub use file::Changes;
+pub use fs::{FsType, KernFs, Node};
+pub use masks::{all, mask_list, mask_words};
+pub use proc::Proc;
+pub use resident::{Resident, memory_used, resident};

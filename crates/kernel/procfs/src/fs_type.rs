@@ -1,0 +1,46 @@
+//! What procfs does in its own way.
+
+use crate::{mounts, pid, sysctl, top};
+use abi::{Errno, Result};
+use kernfs::{At, Changes, Entry, FsType, Node};
+use vfs::Caller;
+
+/// Files of a process that are not made by seq_file(5)'s means on Linux: they have a size of 0 to seek by.
+const SIZED: [&str; 8] =
+    ["environ", "cmdline", "auxv", "oom_score_adj", "oom_adj", "sessionid", "loginuid", "coredump_filter"];
+
+pub(crate) struct Proc;
+
+impl FsType for Proc {
+    fn name(&self) -> &'static str {
+        "proc"
+    }
+    fn magic(&self) -> i64 {
+        0x9fa0
+    }
+    fn root(&self) -> &'static Entry {
+        &top::ROOT
+    }
+    fn no_create(&self) -> Errno {
+        Errno::ENOENT
+    }
+    fn has_size(&self, node: &Node) -> bool {
+        let name = node.entry().name;
+        name == "f" || node.is_of_process() && SIZED.contains(&name)
+    }
+    fn is_process_dir(&self, entry: &'static Entry) -> bool {
+        std::ptr::eq(entry, &pid::PID_DIR)
+    }
+    fn magic_mode(&self, at: &At) -> u32 {
+        pid::fd::link_mode(at)
+    }
+    fn check_open(&self, at: &At, entry: &Entry, cx: &dyn Caller) -> Result<()> {
+        pid::check_open(at, entry, cx)
+    }
+    fn watch(&self, node: &Node, cx: &dyn Caller) -> Option<Box<dyn Changes>> {
+        match node.entry().name {
+            "f" => sysctl::watch(&node.at(Some(cx))),
+            _ => mounts::watch(node),
+        }
+    }
+}
