@@ -35,7 +35,6 @@ const ALLOWED: &[Allowed] = &[
     ("syscalls/src/dispatch.rs", "TABLE", "the table of calls by number: a constant"),
     ("syscalls/src/iov.rs", "SPARE", "a buffer without content, kept for the next call of the thread"),
     ("syscalls/src/kcmp.rs", "ORDER", "a secret that hides addresses of the process, constant"),
-    ("task/src/run.rs", "IDLE", "threads of the process that wait for work and have no state"),
     ("vfs/src/dentry.rs", "ALIVE", "what the cache takes of the memory of the process"),
     ("vfs/src/dentry.rs", "LIMIT", "bounds the memory of the process"),
     ("vfs/src/fd_table.rs", "NEXT_ID", "identity that no guest sees"),
