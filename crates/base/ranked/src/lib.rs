@@ -3,7 +3,7 @@
 //! deadlock fails in the first test that meets it.
 //!
 //! Ranks grow inwards: outermost locks have the lowest rank. Two locks of one
-//! rank may not be held together unless taken with [`Mutex::lock_same`].
+//! rank may not be held together.
 
 #![forbid(unsafe_code)]
 
@@ -20,33 +20,20 @@ pub mod rank {
     pub const MM_OPS: u8 = 30;
     /// The record of mappings.
     pub const MM_MAP: u8 = 35;
-    /// Descriptor tables.
-    pub const FD_TABLE: u8 = 40;
     /// Mount table.
     pub const MOUNTS: u8 = 50;
     /// Renames across directories of one file system.
     pub const RENAME: u8 = 55;
-    /// One directory's entries.
-    pub const DIRECTORY: u8 = 60;
-    /// One inode's data or attributes.
-    pub const INODE: u8 = 65;
-    /// File position.
-    pub const FILE: u8 = 45;
-    /// Leaves: taken last, nothing is locked under them.
-    pub const LEAF: u8 = 100;
 }
 
 #[cfg(debug_assertions)]
 mod held {
     use std::cell::RefCell;
     thread_local! { static HELD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) }; }
-    pub fn enter(rank: u8, same_ok: bool) {
+    pub fn enter(rank: u8) {
         HELD.with_borrow_mut(|h| {
             if let Some(&top) = h.iter().max() {
-                assert!(
-                    rank > top || (same_ok && rank == top),
-                    "lock order: rank {rank} taken while rank {top} is held ({h:?})"
-                );
+                assert!(rank > top, "lock order: rank {rank} taken while rank {top} is held ({h:?})");
             }
             h.push(rank);
         });
@@ -73,15 +60,7 @@ impl<T, const R: u8> Mutex<T, R> {
     /// Takes the lock.
     pub fn lock(&self) -> Guard<'_, T, R> {
         #[cfg(debug_assertions)]
-        held::enter(R, false);
-        Guard(self.0.lock())
-    }
-
-    /// Takes the lock although another of the same rank is held; the caller orders the two
-    /// by something stable (address, pid).
-    pub fn lock_same(&self) -> Guard<'_, T, R> {
-        #[cfg(debug_assertions)]
-        held::enter(R, true);
+        held::enter(R);
         Guard(self.0.lock())
     }
 

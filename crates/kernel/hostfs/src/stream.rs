@@ -58,9 +58,6 @@ impl FileOps for Stream {
         }
         r
     }
-    fn message_like(&self) -> bool {
-        false
-    }
     fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         if self.watch.is_none() {
             return Events::READABLE | Events::WRITABLE;

@@ -69,9 +69,6 @@ impl FileOps for TextOps {
     fn seekable(&self) -> bool {
         true
     }
-    fn message_like(&self) -> bool {
-        true
-    }
     fn ends(&self) -> bool {
         self.node.has_size()
     }

@@ -89,19 +89,10 @@ pub trait FileOps: Send + Sync + Any {
     fn position_is_fixed(&self) -> bool {
         false
     }
-    /// Smallest unit for which a write needs one call: datagrams, pipes up to PIPE_BUF, eventfd.
-    /// `false` lets large transfers be cut into pieces (regular files).
-    fn message_like(&self) -> bool {
-        !self.seekable()
-    }
     /// A blocking write goes on until everything is written (streams), rather than ending with the
     /// first piece that was taken (event descriptors).
     fn writes_all(&self) -> bool {
         true
-    }
-    /// How long a blocking read (or write) waits: SO_RCVTIMEO and SO_SNDTIMEO.
-    fn timeout(&self, _write: bool) -> Option<std::time::Duration> {
-        None
     }
     /// Takes O_DIRECT.
     fn direct(&self) -> bool {

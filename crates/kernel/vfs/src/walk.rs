@@ -49,8 +49,6 @@ bitflags::bitflags! {
         const IN_ROOT = 128;
         /// RESOLVE_CACHED: nothing that could block.
         const CACHED = 256;
-        /// The last component will be created: do not follow, and report the parent.
-        const CREATE = 512;
     }
 }
 
