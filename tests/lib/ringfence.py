@@ -123,6 +123,21 @@ class Ringfence:
         return left + [f"{kind}: {sorted(now[kind] - before[kind])}" for kind in now if now[kind] - before[kind]]
 
 
+def remove_control_groups(base, timeout=5):
+    """Remove the groups below that name. The last process of a group may still be on its way out."""
+    end = time.time() + timeout
+    while True:
+        left = [root for root, _, _ in os.walk("/sys/fs/cgroup", topdown=False) if f"/{base}" in root]
+        for group in left:
+            try:
+                os.rmdir(group)
+            except OSError:
+                pass
+        if not any(os.path.isdir(group) for group in left) or time.time() > end:
+            return
+        time.sleep(0.02)
+
+
 def traces():
     """Mounts and control groups of the host."""
     with open("/proc/self/mountinfo") as f:
