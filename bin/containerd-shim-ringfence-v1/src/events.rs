@@ -77,7 +77,7 @@ impl Events {
         };
         let sender = self.sender.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(sender) = sender.as_ref() {
-            // Without the thread there is nobody to tell; it has been said.
+            // Without the thread the event is lost; its failure to start has been logged.
             let _ = sender.send(envelope);
         }
     }

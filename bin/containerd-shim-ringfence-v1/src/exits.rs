@@ -20,9 +20,9 @@ pub(crate) struct Exits {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Commands somebody waits for, with their status once they have ended.
+    /// Commands that are waited for, with their status once they have ended.
     commands: HashMap<i32, Option<i32>>,
-    /// Ends of processes that nobody has asked for yet.
+    /// Ends of processes that have not been asked for yet.
     early: HashMap<i32, i32>,
     holds: usize,
     /// How many commands were started.
@@ -82,7 +82,7 @@ impl Exits {
     /// Runs a command to its end, and gives its status.
     pub(crate) fn run(&self, command: &mut Command) -> io::Result<i32> {
         let mut state = self.lock();
-        // Nobody can note its end before it is expected: they wait for the lock.
+        // Its end cannot be noted before it is expected, because that needs the lock.
         let pid = command.spawn()?.id() as i32;
         state.commands.insert(pid, None);
         state.started += 1;

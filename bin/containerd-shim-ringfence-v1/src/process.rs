@@ -54,7 +54,7 @@ impl End {
         self.exit.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// The end of what has been killed: it comes soon, or from somebody who is not our child any more.
+    /// The end of what has been killed: it comes soon, unless the process is not our child any more.
     pub(crate) fn wait_briefly(&self) -> Exit {
         let slot = self.exit.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (slot, _) = self

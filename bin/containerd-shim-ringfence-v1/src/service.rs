@@ -62,7 +62,7 @@ impl ExitSignal {
 /// Does what the command line says.
 pub(crate) fn run(flags: &Flags) -> Result<(), String> {
     std::env::var("TTRPC_ADDRESS").map_err(|_| "TTRPC_ADDRESS is not set, where containerd takes events")?;
-    // Whoever ends the host's processes one by one leaves the shim to containerd.
+    // At shutdown the host sends SIGTERM to every process. The shim stays until containerd ends it.
     hostsys::signals::overlook(&[libc::SIGTERM, libc::SIGINT]);
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| format!("subreaper: {error}"))?;
@@ -83,7 +83,7 @@ pub(crate) fn run(flags: &Flags) -> Result<(), String> {
 fn watch(exits: Arc<Exits>, others: impl Fn(i32, i32) + Send + 'static) -> Result<(), String> {
     let (sender, receiver) = channel();
     let reaper = exits.clone();
-    // When nobody listens any more there is nobody to tell.
+    // An end that has no listener any more is dropped.
     let reap = move || {
         reaper.reap(|pid, status| {
             let _ = sender.send((pid, status));

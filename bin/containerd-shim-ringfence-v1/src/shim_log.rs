@@ -21,7 +21,7 @@ impl Log for FifoLog {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = rfc3339(now.as_secs(), now.subsec_nanos());
         let line = format!("time=\"{time}\" level={level} msg=\"{}\"\n", record.args());
-        // containerd may be away for a while; nobody reads this then.
+        // While containerd restarts the FIFO has no reader; the line is lost then.
         let _ = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).write_all(line.as_bytes());
     }
 

@@ -465,7 +465,7 @@ pub(crate) fn unmount(rootfs: &Path) {
     loop {
         match rustix::mount::unmount(rootfs, UnmountFlags::NOFOLLOW) {
             Ok(()) => {}
-            // Somebody looks at it; it goes with them.
+            // A process still uses the mount. It goes when that process ends.
             Err(Errno::BUSY) if rustix::mount::unmount(rootfs, UnmountFlags::DETACH).is_ok() => {}
             Err(Errno::INVAL | Errno::NOENT) => return,
             Err(error) => {

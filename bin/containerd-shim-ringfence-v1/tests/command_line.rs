@@ -1,4 +1,4 @@
-//! What the shim says to somebody who calls it by hand.
+//! What the shim says to a user that calls it by hand.
 
 use std::process::{Command, Output, Stdio};
 

@@ -42,7 +42,7 @@ pub(crate) fn tell(log: Option<&Path>, format: LogFormat, message: &str) {
     }
 }
 
-/// A line on standard error, if somebody takes it.
+/// Writes a line to standard error; a failure of that is ignored.
 pub(crate) fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "ringfence: {}", logging::one_line(message));
 }

@@ -74,7 +74,7 @@ pub(crate) fn run(settings: &Settings, args: &Debug) -> Result<()> {
 
 /// Samples the container's sandbox and writes what was found.
 fn write_profile(settings: &Settings, args: &Debug, path: &Path) -> Result<()> {
-    // Who interrupts it wants what there is so far.
+    // An interrupt ends the sampling early; what there is so far is written.
     let stop = SignalFd::new(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT])?;
     // Before a long wait for nothing.
     let mut output = Output::open(path).map_err(|error| format!("{}: {error}", path.display()))?;

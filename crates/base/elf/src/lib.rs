@@ -45,7 +45,7 @@ pub struct FileHeader {
     pub shstrndx: u16,
 }
 
-/// `Elf64_Phdr`: a part of the file that concerns whoever loads it.
+/// `Elf64_Phdr`: a part of the file that a loader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ProgramHeader {
@@ -203,7 +203,7 @@ impl Symbol {
         self.info & 15
     }
 
-    /// Who sees it.
+    /// Its visibility to other files.
     pub fn binding(&self) -> u8 {
         self.info >> 4
     }

@@ -99,7 +99,7 @@ pub enum Atime {
     Never,
 }
 
-/// Propagation types of mounts. Kept and shown; there is nobody to propagate events to.
+/// Propagation types of mounts. Kept and shown; events are not propagated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PropagationType {

@@ -142,7 +142,7 @@ pub(crate) fn open_procs(groups: &Groups, controllers: &[&str]) -> Result<Vec<(S
 
 /// Makes a group and those above it.
 pub(crate) fn create(controller: &str, dir: &Path) -> Result<()> {
-    // Somebody may remove an empty parent at the same time.
+    // Another process may remove an empty parent at the same time.
     for _ in 0..5 {
         match fs::create_dir_all(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}

@@ -15,7 +15,7 @@ pub struct Stats {
     pub cpuset: Cpuset,
     /// Memory.
     pub memory: Memory,
-    /// Processes. These are the sandbox's own on the host; whoever knows the guest's puts them here.
+    /// Processes. These are the sandbox's own on the host; a caller that knows the guest's puts them here.
     pub pids: Pids,
     /// Block devices.
     pub blkio: Blkio,
@@ -23,7 +23,7 @@ pub struct Stats {
     pub hugetlb: BTreeMap<String, Hugetlb>,
     /// Always empty.
     pub intel_rdt: BTreeMap<String, ()>,
-    /// Filled in by whoever knows the network.
+    /// Filled in by a caller that knows the network.
     pub network_interfaces: Option<Vec<serde_json::Value>>,
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn set(groups: &Groups, resources: &LinuxResources) -> Result<()> {
         && !rules.is_empty()
         && let Err(error) = devices(groups, rules)
     {
-        // As an ordinary user nobody expects them to work.
+        // An ordinary user cannot expect them to work.
         if !groups.rootless {
             return Err(error);
         }

@@ -1,7 +1,7 @@
 //! Seccomp filters as data: a table of rules, each with the reason it is there.
 //!
 //! A call that no rule allows kills the process: none of ours makes such a
-//! call unless somebody has taken it over.
+//! call unless an attacker has taken it over.
 
 use seccomp::compile::{Condition, Operator, Rule as Compiled, Rules};
 use seccomp::{RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, SockFilter};

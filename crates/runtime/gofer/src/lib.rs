@@ -5,7 +5,7 @@
 //! directory. From then on it holds no capability, sits under a seccomp filter
 //! that lets it wait and end, and ends when its socket is closed.
 //!
-//! [`serve`] is the gofer's side, [`request`] the side of whoever wants the trees.
+//! [`serve`] is the gofer's side, [`request`] the side of the process that needs the trees.
 
 #![forbid(unsafe_code)]
 

@@ -203,7 +203,7 @@ pub(crate) fn complete(prepared: &mut Prepared) {
 }
 
 /// Writes state and configuration to the container's directory. The control groups are written down before they are
-/// made: whoever finds this after we were killed removes them.
+/// made, so that `delete` finds and removes them if this process is killed meanwhile.
 fn write_down(claim: &Claim, record: &mut Record, groups: &Groups, text: &str) -> Result<()> {
     if let Some(manager) = groups.manager() {
         record.set_groups(manager);

@@ -45,7 +45,7 @@ pub fn delete(settings: &Settings, id: &str, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// The container, and the right to change it; nothing when it does not exist, or somebody else has just deleted it.
+/// The container, and the right to change it; nothing when it does not exist, or another command has just deleted it.
 fn locked(settings: &Settings, id: &str) -> Result<Option<(Container, Lock)>> {
     let Some(container) = Container::at(&settings.state_dir(), id) else { return Ok(None) };
     match container.lock() {

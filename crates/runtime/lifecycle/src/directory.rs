@@ -62,7 +62,7 @@ pub fn claim(root: &Path, id: &str) -> Result<Claim, String> {
         format!("state directory {}: {error}; choose another with --root, or use --rootless", root.display())
     };
     DirBuilder::new().recursive(true).mode(0o711).create(root).map_err(hint)?;
-    // Below /tmp the name may have been taken by somebody who waits for us.
+    // Below /tmp another user may have made the directory first.
     let owner = fs::metadata(root).map_err(hint)?.uid();
     if owner != 0 && owner != rustix::process::geteuid().as_raw() {
         return Err(format!(
@@ -152,7 +152,7 @@ impl Claim {
             self.lock = Some(lock);
             return true;
         }
-        // `delete` holds the lock until nobody says any more that the container lives. Then others may take the id.
+        // `delete` holds the lock until no process says any more that the container lives. Then the id can be taken again.
         let _ = flock(&self.alive, FlockOperation::Unlock);
         self.lock = self.container.lock().ok();
         let free = flock(&self.alive, FlockOperation::NonBlockingLockExclusive).is_ok();
@@ -241,11 +241,11 @@ impl Container {
         })
     }
 
-    /// Whether the container's pid 1, or whoever is about to start it, lives.
+    /// Whether the container's pid 1 lives, or the command that is about to start it.
     pub fn is_alive(&self) -> bool {
         match open_regular(&self.path.join("alive")) {
             Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
-            // The file itself has been lost: whoever holds it is still there.
+            // The file itself is lost, but the process that holds it may still be there.
             Err(_) => !self.holders().is_empty(),
         }
     }
@@ -260,7 +260,7 @@ impl Container {
         pids.filter(|pid| *pid != std::process::id() as i32 && holds_lock(*pid, &[&alive, &lost])).collect()
     }
 
-    /// Waits for the end of the container; its exit status, 137 when nobody was left to write it down.
+    /// Waits for the end of the container; its exit status, 137 when no process was left to write it down.
     pub fn wait_end(&self) -> io::Result<u8> {
         let mut file = open_regular(&self.path.join("alive"))?;
         while let Err(error) = flock(&file, FlockOperation::LockShared) {

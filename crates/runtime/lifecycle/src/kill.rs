@@ -20,14 +20,14 @@ const INSIDE: Duration = Duration::from_secs(3);
 pub fn kill(settings: &Settings, id: &str, signo: i32, to: Target) -> Result<()> {
     let (container, record) = settings.find(id)?;
     if record.state.status == Status::Stopped {
-        // As runc has it: there is nobody left, which is what --all asks for.
+        // As with runc: no process is left, which is what --all asks for.
         return if to == Target::All { Ok(()) } else { Err("container not running".into()) };
     }
     if signo == libc::SIGKILL && !matches!(to, Target::Process(_)) {
         // Needs no help from inside, and takes every process along.
         end(&container, &record)
     } else if record.is_frozen() {
-        // Nobody answers now; the signal is there when the container goes on.
+        // A frozen sentry does not answer. It finds the signal when the container goes on.
         Ok(connect(&container)?.post_signal(signo, to)?)
     } else {
         Ok(connect(&container)?.signal(signo, to)?)

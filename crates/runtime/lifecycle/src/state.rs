@@ -115,7 +115,7 @@ impl Record {
         self.runtime = Some(RuntimeState { cgroups: Some(groups.save()) });
     }
 
-    /// Whether the host has stopped all processes of the container's sandbox, so that nobody there answers.
+    /// Whether the host has stopped all processes of the container's sandbox. The sentry does not answer then.
     pub(crate) fn is_frozen(&self) -> bool {
         self.groups().is_ok_and(|groups| groups.is_frozen())
     }

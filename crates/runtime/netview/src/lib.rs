@@ -1,6 +1,6 @@
 //! What there is in a network namespace of the host, to be shown inside. See rtnetlink(7).
 //!
-//! Whoever starts a container (Docker's hooks, CNI plugins, Podman's netavark) makes interfaces, addresses and routes in
+//! The container's manager (Docker's hooks, CNI plugins, Podman's netavark) makes interfaces, addresses and routes in
 //! the namespace of the container's processes. The kernel inside is told of them when it is set up, and again right before the
 //! first process runs.
 

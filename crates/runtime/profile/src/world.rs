@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(at(seen.process, 0x1000), Some((1, 0x100)));
         w.apply(record(25, 9, 10, Event::Exit));
         assert!(w.apply(record(26, 9, 10, sample())).is_none());
-        // The id is somebody else's now.
+        // The process ID belongs to another process now.
         w.apply(record(27, 8, 8, Event::Fork { parent: 2 }));
         w.apply(record(28, 8, 8, Event::Fork { parent: 1 }));
         assert!(!w.processes.contains_key(&8));

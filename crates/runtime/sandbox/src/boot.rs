@@ -84,7 +84,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
         if let Some(mappings) = mappings {
             kernel.bound_tasks(mappings);
         }
-        // A command line that is gone takes the sandbox with it; there is nobody else to tell.
+        // The sandbox ends with its command line, so there is no other process to tell.
         let _ = first.send(&Event::Ready, &[]);
         if let Err(error) = weigh(kernel.memory()) {
             log::warn!("files in memory do not count for the host's out-of-memory killer: {error}");
@@ -101,7 +101,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     match sentry::run(spec, fds, platform, memory, on_ready) {
         Ok(status) => {
             control::settle();
-            // A container in the background has nobody there.
+            // A container in the background has no command line.
             let _ = channel.send(&Event::Exited { status }, &[]);
             Ok(exit_code(status).into())
         }

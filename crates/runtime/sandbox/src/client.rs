@@ -136,7 +136,7 @@ impl Client {
         let mut all = Vec::new();
         loop {
             match self.event()? {
-                // Whoever sends nothing for ever is not waited for for ever.
+                // A sentry that sends empty lists without an end is not waited for.
                 Event::Processes { list, last } if last || !list.is_empty() => {
                     all.extend(list.into_iter().map(presentable));
                     if all.len() > MAX_PROCESSES {
@@ -279,7 +279,7 @@ pub fn attend(channel: OwnedFd, console: Option<OwnedFd>) -> io::Result<i32> {
     }
     let attended = ExecProcess { channel: Channel::from_fd(channel), pid: 0 };
     if let Some(console) = &console {
-        // A change before that was told to nobody.
+        // A change of size before that raised no signal here.
         attended.channel.send(&Request::Resize { size: terminal::size(console) }, &[])?;
     }
     attended.wait(&signals, console.as_ref().map(AsFd::as_fd)).map(i32::from)

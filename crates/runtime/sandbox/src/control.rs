@@ -1,6 +1,6 @@
 //! The sentry's side of its connections: one thread for each.
 //!
-//! Whoever can open the control socket may do all of this; the file modes of the state directory decide who that is.
+//! A process that can open the control socket may do all of this; the file modes of the state directory decide which can.
 //! What comes in is still checked like any input, for an error of a client must not end the container.
 
 use crate::messages::{Event, Request};
@@ -71,7 +71,7 @@ static ANSWERED: Condvar = Condvar::new();
 /// How long the end of the sandbox waits for answers.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// The number behind [`OPEN`], which is right whoever panicked.
+/// The number behind [`OPEN`]. A panic of another thread leaves it right.
 fn open_requests() -> MutexGuard<'static, usize> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -84,7 +84,7 @@ pub fn run(
         if ready[1] {
             let status = sandbox.init.wait()?;
             if sandbox.init.signal == Some(libc::SIGKILL) {
-                // Somebody killed the container as a whole: `kill`, or the host for want of memory.
+                // The container was killed as a whole: by `kill`, or by the host for want of memory.
                 return Ok(outcome.unwrap_or(Outcome::Exited(128 + libc::SIGKILL as u8)));
             }
             if sandbox.member.is_some() {

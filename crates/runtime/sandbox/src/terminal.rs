@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
-/// What to put back, for whoever gets to it first: the guard or the panic hook.
+/// The settings to restore. The guard or the panic hook takes them, whichever runs first.
 static SAVED: Mutex<Option<(OwnedFd, Termios)>> = Mutex::new(None);
 
 /// Keeps the terminal raw; dropping it puts the old settings back.
