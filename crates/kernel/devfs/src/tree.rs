@@ -6,7 +6,7 @@ use vfs::{InodeRef, Internal, NewNode};
 
 /// Makes devices, links and directories in an empty root.
 pub(crate) fn fill(cx: &Internal, root: &InodeRef) -> Result<()> {
-    let make = |name: &str, node: NewNode, mode| root.create(cx, name.as_bytes(), &node, mode, 0, 0);
+    let make = |name: &str, node: NewNode, mode| root.dir()?.create(cx, name.as_bytes(), &node, mode, 0, 0);
     for (name, major, minor) in
         [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)]
     {

@@ -12,7 +12,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
-use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, NewNode, Perm, SetAttr, TimeSet};
+use vfs::{
+    Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Perm, SetAttr,
+    TimeSet, XattrInode,
+};
 
 impl Node {
     fn this(&self) -> Result<Arc<Node>> {
@@ -81,26 +84,6 @@ impl Inode for Node {
         let a = self.known();
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
     }
-    fn told(&self) -> Option<Attr> {
-        Some(self.known())
-    }
-    fn link_text(&self, cx: &dyn Caller) -> Option<Vec<u8>> {
-        match self.fs.mode {
-            Mode::Exclusive => self.readlink(cx).ok(),
-            Mode::Shared => self.target.lock().clone(),
-        }
-    }
-    fn still_there(&self, path: &[u8], inode: &InodeRef) -> Option<Attr> {
-        let node = inode.as_any().downcast_ref::<Node>()?;
-        let a = host::stat_below(&*self.dir_fd().ok()?, path).ok().filter(|a| node.is(a))?;
-        // The text of a link may have been read before.
-        let same = node.kind != S_IFLNK || same_link(&node.known(), &a);
-        let a = node.refresh(a);
-        same.then_some(a)
-    }
-    fn still_absent(&self, path: &[u8]) -> bool {
-        self.dir_fd().and_then(|fd| host::stat_below(&*fd, path)).is_err_and(|e| e == Errno::ENOENT)
-    }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.writable()?;
         let held = self.held.lock().upgrade();
@@ -166,6 +149,47 @@ impl Inode for Node {
         let a = host::stat_at(&*self.dir_fd()?, name)?;
         Ok(Node::found(&self.this()?, name, a))
     }
+    fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        match self.kind {
+            S_IFDIR => Ok(Arc::new(Dir::new(self.this()?))),
+            S_IFREG => {
+                let access = match flags & libc::O_ACCMODE {
+                    libc::O_RDONLY => Access::Read,
+                    libc::O_WRONLY => Access::Write,
+                    _ => Access::ReadWrite,
+                };
+                if access != Access::Read {
+                    self.writable()?;
+                }
+                if self.fs.mode == Mode::Exclusive {
+                    self.read_fd()?;
+                    return Ok(Arc::new(File { node: self.this()?, fd: None }));
+                }
+                let fd = Arc::new(self.open(access)?);
+                *self.held.lock() = Arc::downgrade(&fd);
+                Ok(Arc::new(File { node: self.this()?, fd: Some(fd) }))
+            }
+            _ => Err(Errno::ENXIO),
+        }
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(Node::attachments(self))
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        Some(self)
+    }
+    fn as_link(&self) -> Option<&dyn LinkInode> {
+        Some(self)
+    }
+    fn as_confirming(&self) -> Option<&dyn Confirming> {
+        Some(self)
+    }
+    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        Some(self)
+    }
+}
+
+impl DirInode for Node {
     fn create(
         &self,
         _cx: &dyn Caller,
@@ -242,6 +266,15 @@ impl Inode for Node {
         }
         Ok(())
     }
+}
+
+impl LinkInode for Node {
+    fn link_text(&self, cx: &dyn Caller) -> Option<Vec<u8>> {
+        match self.fs.mode {
+            Mode::Exclusive => self.readlink(cx).ok(),
+            Mode::Shared => self.target.lock().clone(),
+        }
+    }
     fn readlink(&self, _cx: &dyn Caller) -> Result<Vec<u8>> {
         if self.kind != S_IFLNK {
             return Err(Errno::EINVAL);
@@ -265,29 +298,26 @@ impl Inode for Node {
         }
         Ok(t)
     }
-    fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
-        match self.kind {
-            S_IFDIR => Ok(Arc::new(Dir::new(self.this()?))),
-            S_IFREG => {
-                let access = match flags & libc::O_ACCMODE {
-                    libc::O_RDONLY => Access::Read,
-                    libc::O_WRONLY => Access::Write,
-                    _ => Access::ReadWrite,
-                };
-                if access != Access::Read {
-                    self.writable()?;
-                }
-                if self.fs.mode == Mode::Exclusive {
-                    self.read_fd()?;
-                    return Ok(Arc::new(File { node: self.this()?, fd: None }));
-                }
-                let fd = Arc::new(self.open(access)?);
-                *self.held.lock() = Arc::downgrade(&fd);
-                Ok(Arc::new(File { node: self.this()?, fd: Some(fd) }))
-            }
-            _ => Err(Errno::ENXIO),
-        }
+}
+
+impl Confirming for Node {
+    fn told(&self) -> Option<Attr> {
+        Some(self.known())
     }
+    fn still_there(&self, path: &[u8], inode: &InodeRef) -> Option<Attr> {
+        let node = inode.as_any().downcast_ref::<Node>()?;
+        let a = host::stat_below(&*self.dir_fd().ok()?, path).ok().filter(|a| node.is(a))?;
+        // The text of a link may have been read before.
+        let same = node.kind != S_IFLNK || same_link(&node.known(), &a);
+        let a = node.refresh(a);
+        same.then_some(a)
+    }
+    fn still_absent(&self, path: &[u8]) -> bool {
+        self.dir_fd().and_then(|fd| host::stat_below(&*fd, path)).is_err_and(|e| e == Errno::ENOENT)
+    }
+}
+
+impl XattrInode for Node {
     fn get_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         host::get_xattr(&*self.handle()?, name)
     }
@@ -308,9 +338,6 @@ impl Inode for Node {
         self.writable()?;
         changeable(name)?;
         host::remove_xattr(&*self.handle()?, name)
-    }
-    fn attachments(&self) -> Option<&Attachments> {
-        Some(Node::attachments(self))
     }
 }
 

@@ -21,7 +21,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use task::Kernel;
 use vfs::attach::Attachments;
-use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile, Path, Perm, SetAttr};
+use vfs::{
+    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, MagicLink, OpenFile, Path, Perm,
+    SetAttr,
+};
 
 /// What one type of file system does in its own way.
 pub trait FsType: Send + Sync {
@@ -350,42 +353,6 @@ impl Inode for Node {
             None => Err(Errno::ENOENT),
         }
     }
-    fn create(
-        &self,
-        _cx: &dyn Caller,
-        _name: &[u8],
-        _node: &vfs::NewNode,
-        _mode: u32,
-        _uid: u32,
-        _gid: u32,
-    ) -> Result<InodeRef> {
-        Err(self.fs.fs_type.no_create())
-    }
-    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
-        if let What::Link(read) = self.entry.what {
-            return read(&self.at(Some(cx)));
-        }
-        match self.target(cx) {
-            Some(Ok(Target::Place(p))) => Ok(self.at(Some(cx)).show(&p)),
-            Some(Ok(Target::File(f))) => Ok(self.at(Some(cx)).show_file(&f)),
-            Some(Err(e)) => Err(e),
-            None => Err(Errno::EINVAL),
-        }
-    }
-    fn magic_link(&self, cx: &dyn Caller) -> Option<Result<Path>> {
-        match self.target(cx)? {
-            Ok(Target::Place(p)) => Some(Ok(p)),
-            Ok(Target::File(f)) => f.path.clone().map(Ok),
-            Err(e) => Some(Err(e)),
-        }
-    }
-    fn magic_file(&self, cx: &dyn Caller) -> Option<Result<Arc<OpenFile>>> {
-        match self.target(cx)? {
-            Ok(Target::File(f)) => Some(Ok(f)),
-            Ok(Target::Place(_)) => None,
-            Err(e) => Some(Err(e)),
-        }
-    }
     fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         let at = self.at(Some(cx));
         let me = || self.fs.node(self.key, self.entry, self.proc.clone(), self.n);
@@ -416,5 +383,59 @@ impl Inode for Node {
         self.proc.is_none()
             || !matches!(self.entry.name, "fd" | "fdinfo")
             || matches!(self.entry.what, What::Dir(..))
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        Some(self)
+    }
+    fn as_link(&self) -> Option<&dyn LinkInode> {
+        Some(self)
+    }
+    fn as_magic_link(&self) -> Option<&dyn MagicLink> {
+        Some(self)
+    }
+}
+
+impl DirInode for Node {
+    fn create(
+        &self,
+        _cx: &dyn Caller,
+        _name: &[u8],
+        _node: &vfs::NewNode,
+        _mode: u32,
+        _uid: u32,
+        _gid: u32,
+    ) -> Result<InodeRef> {
+        Err(self.fs.fs_type.no_create())
+    }
+}
+
+impl LinkInode for Node {
+    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
+        if let What::Link(read) = self.entry.what {
+            return read(&self.at(Some(cx)));
+        }
+        match self.target(cx) {
+            Some(Ok(Target::Place(p))) => Ok(self.at(Some(cx)).show(&p)),
+            Some(Ok(Target::File(f))) => Ok(self.at(Some(cx)).show_file(&f)),
+            Some(Err(e)) => Err(e),
+            None => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl MagicLink for Node {
+    fn magic_link(&self, cx: &dyn Caller) -> Option<Result<Path>> {
+        match self.target(cx)? {
+            Ok(Target::Place(p)) => Some(Ok(p)),
+            Ok(Target::File(f)) => f.path.clone().map(Ok),
+            Err(e) => Some(Err(e)),
+        }
+    }
+    fn magic_file(&self, cx: &dyn Caller) -> Option<Result<Arc<OpenFile>>> {
+        match self.target(cx)? {
+            Ok(Target::File(f)) => Some(Ok(f)),
+            Ok(Target::Place(_)) => None,
+            Err(e) => Some(Err(e)),
+        }
     }
 }

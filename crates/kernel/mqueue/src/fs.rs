@@ -13,7 +13,8 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::inode::NewNode;
 use vfs::{
-    Caller, Cap, DirEntry, DirSink, FileOps, FileSystem, Inode, InodeRef, OpenFile, SetAttr, TimeSet, perm,
+    Caller, Cap, DirEntry, DirInode, DirSink, FileOps, FileSystem, Inode, InodeRef, OpenFile, SetAttr,
+    TimeSet, perm,
 };
 
 const MAGIC: i64 = 0x1980_0202;
@@ -285,6 +286,15 @@ impl Inode for Root {
         let q = all.dir.lock().queues.get(name).cloned().ok_or(Errno::ENOENT)?;
         Ok(all.node(q, name))
     }
+    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        Ok(Arc::new(RootFile(self.all()?)))
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        Some(self)
+    }
+}
+
+impl DirInode for Root {
     fn create(
         &self,
         cx: &dyn Caller,
@@ -311,9 +321,6 @@ impl Inode for Root {
         let all = self.all()?;
         let mut d = all.dir.lock();
         take(&mut d, name)
-    }
-    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
-        Ok(Arc::new(RootFile(self.all()?)))
     }
 }
 

@@ -13,7 +13,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::rename::EXCHANGE;
-use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, NewNode, Perm, SetAttr, TimeSet};
+use vfs::{
+    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Perm, SetAttr, TimeSet,
+    XattrInode,
+};
 
 /// Bytes of extended attributes of an inode in a file system that has no limit on inodes.
 const XATTR_MAX: u64 = 1 << 20;
@@ -129,6 +132,33 @@ impl Inode for Node {
     fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         Ok(self.dir()?.find(cx, &self.fs, name)?)
     }
+    fn open(&self, cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        match &self.body {
+            Body::File(c) => {
+                if let Some(l) = c.read().lower() {
+                    l.probe(cx)?;
+                }
+                Ok(Arc::new(File { node: self.this()? }))
+            }
+            Body::Dir(_) => Ok(Arc::new(DirFile::new(self.this()?))),
+            _ => Err(Errno::ENXIO),
+        }
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        Some(self)
+    }
+    fn as_link(&self) -> Option<&dyn LinkInode> {
+        Some(self)
+    }
+    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        Some(self)
+    }
+}
+
+impl DirInode for Node {
     fn create(
         &self,
         cx: &dyn Caller,
@@ -259,6 +289,9 @@ impl Inode for Node {
         to.touch();
         Ok(())
     }
+}
+
+impl LinkInode for Node {
     fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
         let Body::Link(l) = &self.body else { return Err(Errno::EINVAL) };
         if let Some(t) = l.get() {
@@ -267,18 +300,19 @@ impl Inode for Node {
         let t = lower::readlink(self.lower.as_ref().ok_or(Errno::EIO)?, cx)?;
         Ok(l.get_or_init(|| t).clone())
     }
-    fn open(&self, cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
-        match &self.body {
-            Body::File(c) => {
-                if let Some(l) = c.read().lower() {
-                    l.probe(cx)?;
-                }
-                Ok(Arc::new(File { node: self.this()? }))
-            }
-            Body::Dir(_) => Ok(Arc::new(DirFile::new(self.this()?))),
-            _ => Err(Errno::ENXIO),
+    fn followed(&self) {
+        if self.lower.is_some() {
+            return;
+        }
+        let now = hostsys::fs::now();
+        let mut m = self.meta.lock();
+        if vfs::attr::is_old(m.atime, m.mtime, m.ctime, now) {
+            m.atime = now;
         }
     }
+}
+
+impl XattrInode for Node {
     fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         supported(name)?;
         self.xattrs(cx, |x| x.get(name).cloned().ok_or(Errno::ENODATA))
@@ -320,19 +354,6 @@ impl Inode for Node {
         })?;
         self.touch_ctime();
         Ok(())
-    }
-    fn attachments(&self) -> Option<&Attachments> {
-        Some(&self.attachments)
-    }
-    fn followed(&self) {
-        if self.lower.is_some() {
-            return;
-        }
-        let now = hostsys::fs::now();
-        let mut m = self.meta.lock();
-        if vfs::attr::is_old(m.atime, m.mtime, m.ctime, now) {
-            m.atime = now;
-        }
     }
 }
 

@@ -156,14 +156,15 @@ pub(crate) fn xattrs(
     lower: &InodeRef,
 ) -> Result<std::collections::BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut m = std::collections::BTreeMap::new();
-    let names = match lower.list_xattr(cx) {
+    let Some(xattrs) = lower.as_xattrs() else { return Ok(m) };
+    let names = match xattrs.list_xattr(cx) {
         Err(Errno::EOPNOTSUPP) => return Ok(m),
         n => n?,
     };
     for n in names {
         // The attributes of a host overlay are not the image's.
         if !n.starts_with(b"trusted.overlay.")
-            && let Ok(v) = lower.get_xattr(cx, &n)
+            && let Ok(v) = xattrs.get_xattr(cx, &n)
         {
             m.insert(n, v);
         }

@@ -134,10 +134,11 @@ fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<
     }
     inode.set_attr(cx, &set)?;
     // Asked for first: the host refuses the removal to those who may not set it, even where there is nothing.
-    if inode.get_xattr(cx, b"security.capability").is_err() {
+    let Some(xattrs) = inode.as_xattrs() else { return Ok(()) };
+    if xattrs.get_xattr(cx, b"security.capability").is_err() {
         return Ok(());
     }
-    match inode.remove_xattr(cx, b"security.capability") {
+    match xattrs.remove_xattr(cx, b"security.capability") {
         Err(Errno::ENODATA | Errno::EOPNOTSUPP) | Ok(()) => Ok(()),
         Err(e) => Err(e),
     }
@@ -282,7 +283,9 @@ pub fn is_old(atime: Timespec, mtime: Timespec, ctime: Timespec, now: Timespec) 
 
 /// Tells a symbolic link that it was followed or read through `mount`.
 pub fn followed(mount: &Mount, link: &InodeRef) {
-    if !mount.flags().intersects(MountFlags::NOATIME | MountFlags::RDONLY) {
+    if !mount.flags().intersects(MountFlags::NOATIME | MountFlags::RDONLY)
+        && let Some(link) = link.as_link()
+    {
         link.followed();
     }
 }

@@ -44,7 +44,7 @@ pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode:
     }
     let (masked, uid, gid) = new_owner(cx, dir, mode, *node == NewNode::Directory)?;
     let mode = if matches!(node, NewNode::Symlink(_)) { mode } else { masked };
-    let inode = dir.inode().create(cx, name, node, mode, uid, gid)?;
+    let inode = dir.inode().dir()?.create(cx, name, node, mode, uid, gid)?;
     let dentry = dir.dentry.insert(name, inode);
     drop(lock);
     let kind = if dentry.is_dir() { event::CREATE | event::ISDIR } else { event::CREATE };

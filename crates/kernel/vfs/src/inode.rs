@@ -35,7 +35,7 @@ pub trait FileSystem: Send + Sync {
         false
     }
     /// For a file system whose dentries are checked: it can check a path of several names at once
-    /// ([`Inode::still_there`]), so its names are worth keeping.
+    /// ([`Confirming::still_there`]), so its names are worth keeping.
     fn confirms(&self) -> bool {
         false
     }
@@ -147,23 +147,6 @@ pub trait Inode: Send + Sync + Any {
         let a = self.attr()?;
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
     }
-    /// As [`Inode::readlink`] for who asks afterwards whether this is still the link: `None` when the text is not known.
-    fn link_text(&self, cx: &dyn Caller) -> Option<Vec<u8>> {
-        self.readlink(cx).ok()
-    }
-    /// The attributes that [`Inode::lookup`] learnt when it found this just now; `None` where it does not learn them.
-    fn told(&self) -> Option<Attr> {
-        None
-    }
-    /// Whether `path`, names below this directory without `.` or `..`, still leads to `inode`: then its attributes. Links
-    /// are not followed.
-    fn still_there(&self, _path: &[u8], _inode: &InodeRef) -> Option<Attr> {
-        None
-    }
-    /// Whether `path`, names below this directory without `.` or `..`, still leads nowhere.
-    fn still_absent(&self, _path: &[u8]) -> bool {
-        false
-    }
     /// Changes attributes.
     fn set_attr(&self, _cx: &dyn Caller, _set: &SetAttr) -> Result<()> {
         Err(Errno::EPERM)
@@ -172,6 +155,61 @@ pub trait Inode: Send + Sync + Any {
     fn lookup(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<InodeRef> {
         Err(Errno::ENOTDIR)
     }
+    /// Opens the object. `flags` are open(2)'s; creation, exclusivity and permission
+    /// were dealt with. FIFOs may block through the caller's waiter.
+    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
+        Err(Errno::ENXIO)
+    }
+    /// Something may be mounted on it.
+    fn takes_mounts(&self) -> bool {
+        true
+    }
+    /// A per-inode slot where the socket layer keeps the endpoint bound to a socket inode,
+    /// the pipe layer its FIFO, the lock layer its records.
+    fn attachments(&self) -> Option<&crate::attach::Attachments> {
+        None
+    }
+    /// As a directory whose names can be changed.
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        None
+    }
+    /// As a symbolic link.
+    fn as_link(&self) -> Option<&dyn LinkInode> {
+        None
+    }
+    /// As a magic link.
+    fn as_magic_link(&self) -> Option<&dyn MagicLink> {
+        None
+    }
+    /// As one of a file system that others change.
+    fn as_confirming(&self) -> Option<&dyn Confirming> {
+        None
+    }
+    /// As one with extended attributes.
+    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        None
+    }
+}
+
+impl dyn Inode {
+    /// As a directory whose names can be changed; EPERM.
+    pub fn dir(&self) -> Result<&dyn DirInode> {
+        self.as_dir().ok_or(Errno::EPERM)
+    }
+
+    /// Target of a symbolic link; EINVAL for others.
+    pub fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
+        self.as_link().ok_or(Errno::EINVAL)?.readlink(cx)
+    }
+
+    /// As one with extended attributes; EOPNOTSUPP.
+    pub fn xattrs(&self) -> Result<&dyn XattrInode> {
+        self.as_xattrs().ok_or(Errno::EOPNOTSUPP)
+    }
+}
+
+/// A directory whose names can be changed. Defaults answer as Linux does for a file system without the operation.
+pub trait DirInode {
     /// Makes an entry owned by (uid, gid) with `mode` permission bits (umask applied); EEXIST when there.
     fn create(
         &self,
@@ -211,48 +249,47 @@ pub trait Inode: Send + Sync + Any {
     ) -> Result<()> {
         Err(Errno::EPERM)
     }
-    /// Target of a symbolic link.
-    fn readlink(&self, _cx: &dyn Caller) -> Result<Vec<u8>> {
-        Err(Errno::EINVAL)
+}
+
+/// A symbolic link.
+pub trait LinkInode {
+    /// Like [`LinkInode::readlink`], for callers that later check that the link has not changed. `None` when the text is not known.
+    fn link_text(&self, cx: &dyn Caller) -> Option<Vec<u8>> {
+        self.readlink(cx).ok()
     }
-    /// For magic links (/proc/PID/fd/N, exe, cwd, root): the place itself instead of a path to walk.
-    fn magic_link(&self, _cx: &dyn Caller) -> Option<Result<crate::path::Path>> {
-        None
-    }
-    /// For magic links whose target is an open file that has no path (pipes, memfd): opening it again.
-    fn magic_file(&self, _cx: &dyn Caller) -> Option<Result<Arc<crate::file::OpenFile>>> {
-        None
-    }
-    /// Opens the object. `flags` are open(2)'s; creation, exclusivity and permission
-    /// were dealt with. FIFOs may block through the caller's waiter.
-    fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
-        Err(Errno::ENXIO)
-    }
-    /// Value of an extended attribute; ENODATA when absent, EOPNOTSUPP without support.
-    fn get_xattr(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<Vec<u8>> {
-        Err(Errno::EOPNOTSUPP)
-    }
-    /// Sets one; `flags` XATTR_CREATE or XATTR_REPLACE.
-    fn set_xattr(&self, _cx: &dyn Caller, _name: &[u8], _value: &[u8], _flags: i32) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
-    }
-    /// Names of all.
-    fn list_xattr(&self, _cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
-        Ok(Vec::new())
-    }
-    /// Removes one.
-    fn remove_xattr(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
-    }
-    /// A symbolic link was followed or read through a mount that keeps times of access.
+    /// Where it leads; EINVAL when it is no link.
+    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>>;
+    /// It was followed or read through a mount that keeps times of access.
     fn followed(&self) {}
-    /// Something may be mounted on it.
-    fn takes_mounts(&self) -> bool {
-        true
-    }
-    /// A per-inode slot where the socket layer keeps the endpoint bound to a socket inode,
-    /// the pipe layer its FIFO, the lock layer its records.
-    fn attachments(&self) -> Option<&crate::attach::Attachments> {
-        None
-    }
+}
+
+/// A link that leads to a place or an open file rather than to a path (/proc/PID/fd/N, exe, cwd, root).
+pub trait MagicLink {
+    /// The place itself instead of a path to walk.
+    fn magic_link(&self, cx: &dyn Caller) -> Option<Result<crate::path::Path>>;
+    /// The open file of a link to one that has no path (pipes, memfd).
+    fn magic_file(&self, cx: &dyn Caller) -> Option<Result<Arc<crate::file::OpenFile>>>;
+}
+
+/// An inode of a file system that others change: it can say whether what is known of names still holds.
+pub trait Confirming {
+    /// Attributes returned by the [`Inode::lookup`] that has just produced this inode; `None` where it does not learn them.
+    fn told(&self) -> Option<Attr>;
+    /// Whether `path`, names below this directory without `.` or `..`, still leads to `inode`: then its attributes. Links
+    /// are not followed.
+    fn still_there(&self, path: &[u8], inode: &InodeRef) -> Option<Attr>;
+    /// Whether `path`, names below this directory without `.` or `..`, still leads nowhere.
+    fn still_absent(&self, path: &[u8]) -> bool;
+}
+
+/// An inode with extended attributes.
+pub trait XattrInode {
+    /// Value of an extended attribute; ENODATA when absent, EOPNOTSUPP without support.
+    fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>>;
+    /// Sets one; `flags` XATTR_CREATE or XATTR_REPLACE.
+    fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()>;
+    /// Names of all.
+    fn list_xattr(&self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>>;
+    /// Removes one.
+    fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()>;
 }

@@ -55,7 +55,10 @@ pub use fd_table::{FdSlot, FdTable};
 pub use file::{FileOps, MapRequest, Mapping, OpenFile};
 pub use fs_context::{FsContext, FsView, View};
 pub use in_use::{InUse, Shared, Users};
-pub use inode::{DirEntry, DirSink, FileSystem, Inode, InodeRef, NewNode, Perm, SetAttr, TimeSet};
+pub use inode::{
+    Confirming, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, LinkInode, MagicLink, NewNode,
+    Perm, SetAttr, TimeSet, XattrInode,
+};
 pub use mount::{Mount, MountFlags, SuperBlock};
 pub use mount_ns::MountNs;
 pub use open::OpenHow;

@@ -49,7 +49,7 @@ pub fn link(
     if target.attr()?.nlink == 0 && !target.dentry.linkable.load(Ordering::Relaxed) {
         return Err(Errno::ENOENT);
     }
-    dir.inode().link(cx, &name, target.inode())?;
+    dir.inode().dir()?.link(cx, &name, target.inode())?;
     target.dentry.linkable.store(false, Ordering::Relaxed);
     let unnamed = target.dentry.is_unlinked() && target.attr()?.nlink == 1;
     if unnamed && !dir.dentry.volatile {
@@ -95,7 +95,7 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
         if victim.is_mountpoint() {
             return Err(Errno::EBUSY);
         }
-        dir.inode().unlink(cx, &name)?;
+        dir.inode().dir()?.unlink(cx, &name)?;
         dir.dentry.insert_negative(&name);
         victim
     };
@@ -126,7 +126,7 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
             return Err(Errno::EBUSY);
         }
         let _inner = victim.lock_dir();
-        dir.inode().rmdir(cx, &name)?;
+        dir.inode().dir()?.rmdir(cx, &name)?;
         dir.dentry.insert_negative(&name);
         victim.clone()
     };

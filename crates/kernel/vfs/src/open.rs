@@ -202,7 +202,7 @@ fn open_create(
                         return Err(Errno::ENOENT.into());
                     }
                     let (mode, uid, gid) = dir::new_owner(cx, &dir, how.mode, false)?;
-                    match dir.inode().create(cx, &name, &NewNode::Regular, mode, uid, gid) {
+                    match dir.inode().dir()?.create(cx, &name, &NewNode::Regular, mode, uid, gid) {
                         Ok(i) => Some(dir.dentry.insert(&name, i)),
                         // Others share the directory and were quicker.
                         Err(Errno::EEXIST) if !exclusive => {
@@ -261,7 +261,7 @@ fn open_unnamed(
     let dir = walk::lookup(cx, view, start, path, look)?;
     perm::may_create(cx, &dir)?;
     let (mode, uid, gid) = dir::new_owner(cx, &dir, how.mode, false)?;
-    let inode = dir.inode().create_unnamed(cx, mode, uid, gid)?;
+    let inode = dir.inode().as_dir().ok_or(Errno::EOPNOTSUPP)?.create_unnamed(cx, mode, uid, gid)?;
     let dentry = Dentry::unnamed(&dir.dentry, inode);
     let p = Path { mount: dir.mount.clone(), dentry };
     p.dentry.linkable.store(how.flags & libc::O_EXCL == 0, Ordering::Relaxed);

@@ -180,8 +180,8 @@ fn run<R>(
     let mut attr = None;
     for q in quick.questions.into_inner() {
         attr = match &q.end {
-            Some(inode) => Some(q.base.still_there(&q.path, inode)?),
-            None if q.base.still_absent(&q.path) => None,
+            Some(inode) => Some(q.base.as_confirming()?.still_there(&q.path, inode)?),
+            None if q.base.as_confirming()?.still_absent(&q.path) => None,
             None => return None,
         };
     }
@@ -327,7 +327,7 @@ impl<F> Quick<'_, F> {
         crate::attr::followed(mount, &link.inode);
         self.deeper()?;
         self.ask(&way, Some(&link.inode))?;
-        let mut body = link.inode.link_text(self.cx)?;
+        let mut body = link.inode.as_link()?.link_text(self.cx)?;
         let absolute = *body.first()? == b'/';
         body.extend_from_slice(rest);
         if absolute {

@@ -135,7 +135,7 @@ fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Renamed
     if src.is_mountpoint() || dst.as_ref().is_some_and(|d| d.is_mountpoint()) {
         return Err(Errno::EBUSY);
     }
-    from.inode.rename(cx, &a.name, &to.inode, &b.name, flags)?;
+    from.inode.dir()?.rename(cx, &a.name, &to.inode, &b.name, flags)?;
     if let (Some(d), true) = (&dst, flags & EXCHANGE != 0) {
         from.forget(&a.name);
         to.forget(&b.name);

@@ -16,6 +16,7 @@ use crate::cred::Creds;
 use crate::dentry::{Cached, S_IFLNK};
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
+use crate::inode::InodeRef;
 use crate::mount::MountFlags;
 use crate::perm::{self, MAY_EXEC};
 use crate::quick;
@@ -141,7 +142,8 @@ pub fn lookup_attr(
         None => {
             let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
             let p = w.walk(from, path)?;
-            match w.asked.filter(|d| Arc::ptr_eq(d, &p.dentry)).and_then(|d| d.inode.told()) {
+            match w.asked.filter(|d| Arc::ptr_eq(d, &p.dentry)).and_then(|d| d.inode.as_confirming()?.told())
+            {
                 Some(attr) => Ok(attr),
                 None => p.attr(),
             }
@@ -246,6 +248,16 @@ impl<'a> Walker<'a> {
         self.crossed(p)
     }
 
+    /// Where a magic link leads; `None` for other links.
+    fn magic_target(&self, inode: &InodeRef) -> Result<Option<Path>> {
+        let Some(link) = inode.as_magic_link() else { return Ok(None) };
+        if let Some(place) = link.magic_link(self.cx) {
+            return place.map(Some);
+        }
+        let file = link.magic_file(self.cx).transpose()?;
+        Ok(file.map(|f| anon::path_of(self.cx, &f)))
+    }
+
     fn crossed(&self, p: Path) -> Result<Path> {
         if !p.dentry.is_mountpoint() {
             return Ok(p);
@@ -270,14 +282,7 @@ impl<'a> Walker<'a> {
         perm::may_follow(&self.cx.vfs().protected, &self.creds, dir.inode(), link.inode())?;
         attr::followed(&link.mount, link.inode());
         let inode = link.inode();
-        let magic = match inode.magic_link(self.cx) {
-            Some(p) => Some(p?),
-            None => match inode.magic_file(self.cx) {
-                Some(f) => Some(anon::path_of(self.cx, &f?)),
-                None => None,
-            },
-        };
-        if let Some(p) = magic {
+        if let Some(p) = self.magic_target(inode)? {
             if self.flags.contains(Lookup::NO_MAGICLINKS) {
                 return Err(Errno::ELOOP);
             }
