@@ -25,6 +25,7 @@ mod info;
 mod input;
 mod io;
 mod listener;
+mod open;
 mod options;
 mod output;
 mod rack;

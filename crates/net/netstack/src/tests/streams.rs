@@ -300,3 +300,30 @@ fn narrow_paths_are_learnt() {
     exchange(T0, &a, &b);
     assert_eq!((read(&server, T0).unwrap().len(), client.info(T0).pmtu), (5000, 1000));
 }
+
+#[test]
+fn ports_are_used_again_over_loopback() {
+    let a = host(1);
+    a.stack.sysctls.port_low.set(50_000).unwrap();
+    a.stack.sysctls.port_high.set(50_019).unwrap();
+    let server = listener(&a, "127.0.0.1:80");
+    let connect = |now: Instant| {
+        let client = socket(&a.stack, false);
+        client.connect(now, addr("127.0.0.1:80"))?;
+        let child = accept(&server);
+        client.close(now);
+        child.close(now);
+        Ok::<(), Errno>(())
+    };
+    let round = |now: Instant| (0..20).map(|_| connect(now)).collect::<Vec<_>>();
+    assert!(round(T0).iter().all(Result::is_ok));
+    assert_eq!((connect(T0), a.stack.tcp_counts().1), (Err(Errno::EADDRNOTAVAIL), 20));
+    // After a second, timestamps tell old segments from new ones.
+    let later = T0.plus(Duration::from_millis(1100));
+    assert!(round(later).iter().all(Result::is_ok));
+    a.stack.sysctls.tcp_max_tw_buckets.set(5).unwrap();
+    let later = later.plus(Duration::from_millis(1100));
+    assert!(round(later).iter().all(Result::is_ok) && a.stack.tcp_counts().1 <= 20);
+    a.stack.run_timers(later.plus(Duration::from_secs(61)));
+    assert_eq!(a.stack.tcp_counts(), (0, 0, 0));
+}

@@ -1,0 +1,239 @@
+//! Opening connections: bind(2), listen(2), accept(2), connect(2).
+
+use super::conn::{Conn, State};
+use super::emit::sizes;
+use super::listener::Listener;
+use super::rx::RxQueue;
+use super::seq::Seq;
+use super::socket::{Inner, TcpSocket};
+use super::table::Tuple;
+use crate::addr::unmap;
+use crate::notify::Notifier;
+use crate::output::{Cast, Path};
+use crate::ports::{Binding, candidates, is_any};
+use crate::route::Key;
+use crate::time::Instant;
+use crate::wire::tcp::Segment;
+use abi::Errno;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl TcpSocket {
+    fn accepts(&self, inner: &Inner, ip: IpAddr) -> Result<IpAddr, Errno> {
+        match (self.v6, unmap(ip)) {
+            (false, IpAddr::V4(v4)) if ip.is_ipv4() => Ok(v4.into()),
+            (true, IpAddr::V6(v6)) => Ok(v6.into()),
+            (true, IpAddr::V4(_)) if ip.is_ipv6() && inner.conn.options.ip.v6only => Err(Errno::ENETUNREACH),
+            (true, IpAddr::V4(v4)) if ip.is_ipv6() => Ok(v4.into()),
+            _ => Err(Errno::EAFNOSUPPORT),
+        }
+    }
+
+    fn binding(&self, inner: &Inner, ip: IpAddr, port: u16, by_connect: bool) -> Binding {
+        let options = &inner.conn.options.ip;
+        Binding {
+            ip,
+            port,
+            dual: self.v6 && !options.v6only && is_any(ip) && ip.is_ipv6(),
+            device: options.device,
+            reuse_addr: options.reuse_addr,
+            reuse_port: options.reuse_port,
+            uid: options.uid,
+            listening: false,
+            by_connect,
+        }
+    }
+
+    /// Binds to an address (bind(2)). `privileged` says whether low ports are allowed.
+    pub fn bind(&self, address: SocketAddr, privileged: bool) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        let ip = self.accepts(&inner, address.ip())?;
+        if inner.binding.is_some() || inner.conn.state != State::Closed {
+            return Err(Errno::EINVAL);
+        }
+        let options = &inner.conn.options.ip;
+        let free = options.free_bind || options.transparent || self.stack.sysctls.ip_nonlocal_bind.on();
+        if !is_any(ip) && !free && !self.stack.is_local(ip) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        if let SocketAddr::V6(v6) = address
+            && crate::addr::is_link_local(*v6.ip())
+        {
+            let scope = if v6.scope_id() != 0 { v6.scope_id() } else { options.device };
+            if scope == 0 {
+                return Err(Errno::EINVAL);
+            }
+            inner.conn.options.ip.device = scope;
+        }
+        let start = self.stack.sysctls.unprivileged_port_start.get();
+        if address.port() != 0 && i64::from(address.port()) < start && !privileged {
+            return Err(Errno::EACCES);
+        }
+        let binding = self.binding(&inner, ip, address.port(), false);
+        let range = self.stack.sysctls.port_range();
+        let binding = self.stack.tcp.bind(&self.stack.keys, range, binding, self.id())?;
+        (inner.binding, inner.bound) = (Some(binding), true);
+        Ok(())
+    }
+
+    /// Listens for connections (listen(2)).
+    pub fn listen(&self, backlog: usize) -> Result<(), Errno> {
+        let backlog = backlog.min(self.stack.sysctls.somaxconn.size());
+        let mut inner = self.inner.lock();
+        if let Some(listener) = inner.listener.as_mut() {
+            listener.backlog = backlog;
+            return Ok(());
+        }
+        if inner.conn.state != State::Closed || inner.connecting {
+            return Err(Errno::EINVAL);
+        }
+        let any: IpAddr = if self.v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let old = inner.binding.unwrap_or_else(|| self.binding(&inner, any, 0, false));
+        let (reuse_addr, reuse_port) = (inner.conn.options.ip.reuse_addr, inner.conn.options.ip.reuse_port);
+        let wanted = Binding { listening: true, reuse_addr, reuse_port, ..old };
+        let range = self.stack.sysctls.port_range();
+        let binding = self.stack.tcp.bind(&self.stack.keys, range, wanted, self.id())?;
+        inner.binding = Some(binding);
+        inner.listener = Some(Listener::new(backlog));
+        inner.conn.state = State::Listen;
+        if let Some(me) = self.me.upgrade() {
+            self.stack.tcp.listen(binding, &me);
+        }
+        Ok(())
+    }
+
+    /// Takes a connection that is ready (accept(2)); its readiness goes to `notify` from now on.
+    pub fn accept(&self, notify: Notifier) -> Result<Arc<TcpSocket>, Errno> {
+        let mut inner = self.inner.lock();
+        let listener = inner.listener.as_mut().ok_or(Errno::EINVAL)?;
+        let child = listener.pop().ok_or(Errno::EAGAIN)?;
+        drop(inner);
+        let _ = child.notify.set(notify);
+        Ok(child)
+    }
+
+    /// Begins a connection (connect(2)). `EINPROGRESS` says that it is on its way; after [`Events::OUT`] or [`Events::ERR`] a second
+    /// call tells how it ended.
+    pub fn connect(&self, now: Instant, address: SocketAddr) -> Result<(), Errno> {
+        let result = self.connect_locked(now, address);
+        self.stack.finish(now);
+        // Over loopback the handshake may be complete by now.
+        if result == Err(Errno::EINPROGRESS) && self.inner.lock().conn.state != State::SynSent {
+            return self.connect_locked(now, address);
+        }
+        result
+    }
+
+    fn connect_locked(&self, now: Instant, address: SocketAddr) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        match inner.conn.state {
+            State::SynSent | State::SynReceived => return Err(Errno::EALREADY),
+            State::Closed if inner.connecting => {
+                inner.connecting = false;
+                return Err(inner.conn.error.take().unwrap_or(Errno::ECONNABORTED));
+            }
+            State::Closed => {}
+            _ if inner.connecting => {
+                inner.connecting = false;
+                return Ok(());
+            }
+            _ => return Err(Errno::EISCONN),
+        }
+        let mut ip = self.accepts(&inner, address.ip())?;
+        if is_any(ip) {
+            ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        }
+        let options = &inner.conn.options.ip;
+        let scope = if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
+        let oif = if options.device != 0 { options.device } else { scope };
+        let bound = inner.binding.map(|binding| binding.ip).filter(|ip| !is_any(*ip));
+        if bound.is_some_and(|bound| bound.is_ipv4() != ip.is_ipv4()) {
+            return Err(Errno::EINVAL);
+        }
+        let key = Key { dst: ip, src: bound, iif: 0, oif, mark: options.mark, tos: options.tos_for(ip) };
+        let path = self.stack.route(&key, now)?;
+        if matches!(path.cast, Cast::Broadcast | Cast::Multicast) {
+            return Err(Errno::ENETUNREACH);
+        }
+        let remote = SocketAddr::new(ip, address.port());
+        let (local, start) = self.choose_port(&mut inner, path.src, remote, now)?;
+        inner.tuple = Some((local, remote));
+        (inner.registered, inner.connecting) = (true, true);
+        let sizes = sizes(&path);
+        inner.path = Some(path);
+        let keys = &self.stack.keys;
+        let iss = start.unwrap_or(Seq(keys.initial_sequence(local, remote, now)));
+        let fresh = Conn::new(inner.conn.options.clone(), &self.stack.sysctls);
+        inner.conn = fresh;
+        inner.conn.ts_offset = keys.timestamp_offset(local, remote);
+        inner.conn.set_path(sizes.0, sizes.1);
+        *self.rx.queue.lock() = RxQueue::default();
+        self.run(&mut inner, now, |conn, cx| conn.connect(cx, iss));
+        Err(Errno::EINPROGRESS)
+    }
+
+    /// Takes a port for a connection and enters it into the table. Returns the sequence number to start with, if a connection that
+    /// waited made room.
+    fn choose_port(
+        &self,
+        inner: &mut Inner,
+        ip: IpAddr,
+        remote: SocketAddr,
+        now: Instant,
+    ) -> Result<(SocketAddr, Option<Seq>), Errno> {
+        let table = &self.stack.tcp;
+        if let Some(binding) = inner.binding {
+            let local = SocketAddr::new(ip, binding.port);
+            let entered = self.enter((local, remote), now).ok_or(Errno::EADDRNOTAVAIL)?;
+            return Ok((local, entered));
+        }
+        let salt = self.stack.keys.hash("port", (ip, remote));
+        for port in candidates(&self.stack.keys, self.stack.sysctls.port_range(), salt) {
+            let local = SocketAddr::new(ip, port);
+            let wanted = self.binding(inner, ip, port, true);
+            if table.take(wanted, self.id(), true).is_none() {
+                continue;
+            }
+            if let Some(entered) = self.enter((local, remote), now) {
+                inner.binding = Some(wanted);
+                return Ok((local, entered));
+            }
+            table.release(port, self.id());
+        }
+        Err(Errno::EADDRNOTAVAIL)
+    }
+
+    /// Enters the connection into the table; `None` when one with these addresses is there.
+    fn enter(&self, tuple: Tuple, now: Instant) -> Option<Option<Seq>> {
+        let me = self.me.upgrade()?;
+        let table = &self.stack.tcp;
+        if table.insert(tuple, &me) {
+            return Some(None);
+        }
+        let start = table.find(&tuple)?.recycle(now)?;
+        table.insert(tuple, &me).then_some(Some(start))
+    }
+
+    /// A connection of a listener.
+    pub(super) fn child(&self, inner: &Inner, tuple: Tuple, path: Path) -> Arc<TcpSocket> {
+        let child = TcpSocket::with_options(&self.stack, self.v6, inner.conn.options.clone());
+        let mut own = child.inner.lock();
+        own.conn.ts_offset = self.stack.keys.timestamp_offset(tuple.0, tuple.1);
+        let sizes = sizes(&path);
+        own.conn.set_path(sizes.0, sizes.1);
+        (own.tuple, own.path, own.registered) = (Some(tuple), Some(path), true);
+        own.binding = inner.binding.map(|binding| Binding { listening: false, ip: tuple.0.ip(), ..binding });
+        drop(own);
+        child
+    }
+
+    pub(super) fn start_child(&self, now: Instant, syn: &Segment, iss: Seq, ecn: bool) {
+        let mut inner = self.inner.lock();
+        self.run(&mut inner, now, |conn, cx| conn.accept(cx, syn, iss, ecn));
+    }
+
+    pub(super) fn sample(&self, rtt: Duration, now: Instant) {
+        self.inner.lock().conn.rtt.sample(rtt, now);
+    }
+}
