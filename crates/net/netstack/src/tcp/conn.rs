@@ -14,7 +14,7 @@ use crate::notify::Events;
 use crate::ring::Ring;
 use crate::sysctl::Sysctls;
 use crate::time::Instant;
-use crate::wire::tcp::{Flags, Options, Segment};
+use crate::wire::tcp::{Cookie, Flags, Options, Segment};
 use abi::Errno;
 
 /// The states of RFC 9293 section 3.3.2, with Linux's numbers (`TCP_INFO`).
@@ -124,6 +124,21 @@ pub(crate) struct Stats {
     pub(crate) last_ack: Instant,
 }
 
+/// Fast Open (RFC 7413): data in the SYN.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FastOpen {
+    /// The option of the first SYN: a cookie, or an empty one that asks for it.
+    pub(crate) cookie: Option<Cookie>,
+    /// Bytes that the SYN carries.
+    pub(crate) sent: u32,
+    /// The peer took them.
+    pub(crate) taken: bool,
+    /// What the peer gave for the next time.
+    pub(crate) learnt: Option<Cookie>,
+    /// This side accepted data with the SYN and may send before the handshake is complete.
+    pub(crate) accepted: bool,
+}
+
 /// A connection; see the module of TCP. All of it is plain data.
 #[derive(Clone, Debug)]
 pub(crate) struct Conn {
@@ -173,6 +188,7 @@ pub(crate) struct Conn {
     pub(crate) cwnd_limited: bool,
     /// Time and bytes read at the start of the round that sizes the receive buffer.
     pub(crate) tuning: (Instant, u64),
+    pub(crate) fast_open: FastOpen,
     /// The pending error (`SO_ERROR`).
     pub(crate) error: Option<Errno>,
     /// An error that does not end the connection; told when a time-out does.
@@ -222,6 +238,7 @@ impl Conn {
             max_out_end: Seq(0),
             cwnd_limited: false,
             tuning: (Instant::ZERO, 0),
+            fast_open: FastOpen::default(),
             error: None,
             soft_error: None,
             orphan: false,
@@ -245,9 +262,29 @@ impl Conn {
         cx.rx.mss = self.path_mss;
         cx.counters.active_opens.bump();
         self.agreed.ecn = cx.sysctls.tcp_ecn.get() == 1;
+        self.push_sent(cx, iss, iss + 1);
+        self.add_syn_data(cx);
+        self.send_syn(cx);
+        self.arm_rto(cx.now);
+    }
+
+    /// What was written already goes with the SYN, when there is a cookie for it.
+    fn add_syn_data(&mut self, cx: &Cx<'_>) {
+        let granted = self.fast_open.cookie.is_some_and(|cookie| !cookie.as_slice().is_empty());
+        let most = self.path_mss.saturating_sub(40) as usize;
+        let len = self.tx.len().min(most) as u32;
+        if !granted || len == 0 {
+            return;
+        }
+        self.fast_open.sent = len;
+        self.nxt = self.iss + 1 + len;
+        self.push_sent(cx, self.iss + 1, self.nxt);
+    }
+
+    fn push_sent(&mut self, cx: &Cx<'_>, seq: Seq, end: Seq) {
         self.board.push(Sent {
-            seq: iss,
-            end: iss + 1,
+            seq,
+            end,
             packets: 1,
             at: cx.now,
             mark: Mark::empty(),
@@ -255,8 +292,18 @@ impl Conn {
             delivered_at: cx.now,
             flight_start: cx.now,
         });
+    }
+
+    /// Takes a connection whose SYN brought a valid cookie: its data may be read before the handshake is complete.
+    pub(crate) fn accept_fast(&mut self, cx: &mut Cx<'_>, syn: &Segment, iss: Seq, data: &[u8]) {
+        self.accept(cx, syn, iss, false);
+        self.fast_open.accepted = true;
+        cx.counters.fast_open_passive.bump();
+        cx.rx.accept(syn.seq + 1, data);
+        self.push_sent(cx, iss, iss + 1);
         self.send_syn(cx);
         self.arm_rto(cx.now);
+        cx.events |= Events::IN | Events::OUT;
     }
 
     /// Sends SYN, or SYN-ACK after the peer's SYN.
@@ -274,13 +321,16 @@ impl Conn {
             wscale: scaling.then_some(cx.rx.scale),
             sack_permitted: on(&cx.sysctls.tcp_sack, self.agreed.sack),
             timestamps: timestamps.then(|| (self.ts_now(cx.now), self.ts_recent)),
+            // A repeated SYN is a plain one: the data or the option may be what was dropped.
+            fast_open: self.fast_open.cookie.filter(|_| !answer && self.deadlines.retries == 0),
             ..Options::default()
         };
+        let data = if options.fast_open.is_some() { self.fast_open.sent } else { 0 };
         let ack = if answer { cx.rx.nxt } else { Seq(0) };
         let window = cx.rx.announce(false);
         let segment = Segment { seq: self.iss, ack, flags, window, options, ..Segment::default() };
-        self.note_sent(cx, 0);
-        cx.emit.emit(&segment, [&[], &[]], u32::MAX, false);
+        self.note_sent(cx, data);
+        cx.emit.emit(&segment, self.tx.peek(0, data as usize), u32::MAX, false);
     }
 
     /// Takes over a half-open connection: `syn` came from the peer, our SYN-ACK with `iss` went out.
@@ -380,7 +430,8 @@ impl Conn {
 
     /// True when this side may still write.
     pub(crate) fn can_send(&self) -> bool {
-        matches!(self.state, State::Established | State::CloseWait)
+        let early = self.state == State::SynReceived && self.fast_open.accepted && !self.fin_queued;
+        early || matches!(self.state, State::Established | State::CloseWait)
     }
 
     /// Room for writers.

@@ -74,6 +74,7 @@ impl Stack {
         match answer {
             Answer::Nothing => {}
             Answer::Reset => self.reset(arrival),
+            Answer::Taken => listener.tell(Events::IN),
             Answer::Child(child) => {
                 if child.segment_input(arrival) == Verdict::Reset {
                     self.reset(arrival);

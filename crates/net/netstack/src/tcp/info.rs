@@ -13,7 +13,7 @@ pub struct Info {
     pub retransmits: u8,
     pub probes: u8,
     pub backoff: u8,
-    /// Bits: timestamps 1, SACK 2, window scale 4, ECN 8.
+    /// Bits: timestamps 1, SACK 2, window scale 4, ECN 8, data in the SYN 32.
     pub options: u8,
     pub snd_wscale: u8,
     pub rcv_wscale: u8,
@@ -66,7 +66,9 @@ impl Conn {
         let ago = |at: Instant| now.since(at).as_millis().min(u32::MAX.into()) as u32;
         let agreed = &self.agreed;
         let options = [agreed.timestamps, agreed.sack, agreed.scaled, agreed.ecn];
-        let options = options.iter().enumerate().map(|(n, on)| u8::from(*on) << n).sum();
+        let options: u8 = options.iter().enumerate().map(|(n, on)| u8::from(*on) << n).sum();
+        let syn_data = self.fast_open.taken || (self.fast_open.accepted && rx.received > 0);
+        let options = options | (u8::from(syn_data) << 5);
         Info {
             state: self.state as u8,
             ca_state: self.recovery.state as u8,

@@ -50,7 +50,8 @@ impl Conn {
             let wrong_ts = seg.options.timestamps.is_some_and(|(_, echo)| {
                 echo != 0 && self.ts_now(cx.now).wrapping_sub(echo) as i32 > i32::MAX / 2
             });
-            if seg.ack != self.nxt || wrong_ts {
+            let ours = seg.ack.after(self.iss) && seg.ack.upto(self.nxt);
+            if !ours || wrong_ts {
                 return if flags.contains(Flags::RST) { Verdict::Done } else { Verdict::Reset };
             }
             if flags.contains(Flags::RST) {
@@ -76,7 +77,8 @@ impl Conn {
         let sent_at = self.board.front().map(|sent| (sent.at, sent.mark.contains(super::board::Mark::EVER)));
         self.board.acknowledge(seg.ack, |_| ());
         self.una = seg.ack;
-        self.stats.bytes_acked += 1;
+        self.stats.bytes_acked += u64::from(seg.ack - self.iss);
+        self.take_fast_open(cx, seg);
         if let Some((at, false)) = sent_at {
             self.rtt.sample(cx.now.since(at), cx.now);
         } else {
@@ -90,6 +92,29 @@ impl Conn {
         self.send_ack(cx);
         self.output(cx);
         Verdict::Done
+    }
+
+    /// What the SYN-ACK says about Fast Open: a cookie for the next time, and whether the data was taken. If not, it is sent again like
+    /// new data.
+    fn take_fast_open(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        self.fast_open.learnt = seg.options.fast_open.filter(|cookie| !cookie.as_slice().is_empty());
+        let sent = std::mem::take(&mut self.fast_open.sent);
+        if sent == 0 {
+            return;
+        }
+        let taken = (seg.ack - self.iss - 1).min(sent);
+        self.fast_open.taken = taken == sent;
+        self.tx.consume(taken as usize);
+        self.tx_seq += taken;
+        self.nxt = seg.ack;
+        self.board = super::board::Scoreboard::default();
+        self.board.set_mss(self.mss());
+        if self.fast_open.taken {
+            cx.counters.fast_open_active.bump();
+        } else {
+            cx.counters.retrans_segs.bump();
+            self.stats.total_retrans = self.stats.total_retrans.wrapping_add(1);
+        }
     }
 
     fn in_time_wait(&mut self, cx: &mut Cx<'_>, seg: &Segment, len: usize) -> Verdict {

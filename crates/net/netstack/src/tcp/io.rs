@@ -51,6 +51,7 @@ impl TcpSocket {
     fn may_send(&self, inner: &mut Inner) -> Result<(), Errno> {
         let conn = &mut inner.conn;
         match conn.state {
+            State::SynReceived if conn.can_send() => {}
             State::SynSent | State::SynReceived => return Err(conn.error.take().unwrap_or(Errno::EAGAIN)),
             _ if conn.can_send() => {}
             _ => return Err(conn.error.take().unwrap_or(Errno::EPIPE)),

@@ -11,9 +11,9 @@ use crate::output::Path;
 use crate::route::Key;
 use crate::sysctl::Sysctls;
 use crate::time::Instant;
-use crate::wire::tcp::{Flags, Options, Segment};
+use crate::wire::tcp::{Cookie, Flags, Options, Segment};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A half-open connection (RFC 9293, SYN-RECEIVED). Plain data.
@@ -25,6 +25,8 @@ pub(super) struct Request {
     retries: u32,
     deadline: Instant,
     ecn: bool,
+    /// The cookie that the peer asked for.
+    offer: Option<Cookie>,
     /// The handshake is complete, but data is waited for (`TCP_DEFER_ACCEPT`).
     acked: bool,
 }
@@ -39,6 +41,8 @@ pub(super) struct Listener {
     pub(super) deadline: Option<Instant>,
     /// When a cookie was sent last.
     cookies_at: Option<Instant>,
+    /// Connections that were accepted with their SYN.
+    fast: Vec<Weak<TcpSocket>>,
 }
 
 /// Cookies are looked for this long after the last one was sent.
@@ -102,6 +106,8 @@ pub(super) enum Answer {
     Reset,
     /// The segment belongs to this new connection; the listener's waiters are woken.
     Child(Arc<TcpSocket>),
+    /// A new connection that has taken the segment already.
+    Taken,
 }
 
 impl TcpSocket {
@@ -120,12 +126,55 @@ impl TcpSocket {
             return self.cookie_input(inner, arrival);
         }
         if flags.contains(Flags::SYN) {
-            self.syn_input(inner, arrival);
+            let own = self.fast_cookie(inner, arrival);
+            if own.is_some() && own == arrival.seg.options.fast_open && self.accept_fast(inner, arrival) {
+                return Answer::Taken;
+            }
+            self.syn_input(inner, arrival, own);
         }
         Answer::Nothing
     }
 
-    fn syn_input(self: &Arc<Self>, inner: &mut Inner, arrival: &Arrival<'_>) {
+    /// The cookie of a peer, if it asks for Fast Open and may have it.
+    fn fast_cookie(&self, inner: &Inner, arrival: &Arrival<'_>) -> Option<Cookie> {
+        let enabled =
+            self.stack.sysctls.tcp_fastopen.get() & 2 != 0 && inner.conn.options.fast_open_queue > 0;
+        arrival.seg.options.fast_open.filter(|_| enabled)?;
+        let (local, remote) = arrival.tuple;
+        Cookie::new(&self.stack.keys.hash("fast open", (local.ip(), remote.ip())).to_be_bytes())
+    }
+
+    /// Makes a connection from a SYN with a valid cookie; false when too many wait for their handshake.
+    fn accept_fast(self: &Arc<Self>, inner: &mut Inner, arrival: &Arrival<'_>) -> bool {
+        let most = inner.conn.options.fast_open_queue;
+        let Some(listener) = inner.listener.as_mut() else { return false };
+        let waits =
+            |child: &Weak<TcpSocket>| child.upgrade().is_some_and(|c| c.state() == State::SynReceived);
+        listener.fast.retain(waits);
+        if listener.fast.len() >= most || listener.is_full() {
+            return false;
+        }
+        let (local, remote) = arrival.tuple;
+        let path = self.path_for(&inner.conn.options, &arrival.tuple, arrival.device, arrival.now);
+        let Some(path) = path else { return false };
+        let child = self.child(inner, arrival.tuple, path);
+        let iss = Seq(self.stack.keys.initial_sequence(local, remote, arrival.now));
+        child.start_fast(arrival.now, arrival.seg, iss, arrival.data);
+        if !self.stack.tcp.insert(arrival.tuple, &child) {
+            return false;
+        }
+        if let Some(binding) = inner.binding {
+            let own = crate::ports::Binding { listening: false, ip: local.ip(), ..binding };
+            self.stack.tcp.inherit(own, child.id());
+        }
+        if let Some(listener) = inner.listener.as_mut() {
+            listener.fast.push(Arc::downgrade(&child));
+            listener.accept.push_back(child);
+        }
+        true
+    }
+
+    fn syn_input(self: &Arc<Self>, inner: &mut Inner, arrival: &Arrival<'_>, offer: Option<Cookie>) {
         let counters = &self.stack.counters.tcp;
         let sysctls = &self.stack.sysctls;
         let Some(listener) = inner.listener.as_mut() else { return };
@@ -153,6 +202,7 @@ impl TcpSocket {
             retries: 0,
             deadline,
             ecn: asked && sysctls.tcp_ecn.on(),
+            offer,
             acked: false,
         };
         listener.deadline = Some(listener.deadline.map_or(deadline, |at| at.min(deadline)));
@@ -190,6 +240,7 @@ impl TcpSocket {
                 wscale: scaled.then(|| inner.conn.options.window_shift(sysctls)),
                 sack_permitted: offer.sack_permitted && sysctls.tcp_sack.on(),
                 timestamps: stamped.map(|(value, _)| (ts.unwrap_or(clock), value)),
+                fast_open: request.offer,
                 ..Options::default()
             },
             ..Segment::default()
@@ -339,6 +390,7 @@ impl TcpSocket {
             retries: 0,
             deadline: arrival.now,
             ecn: false,
+            offer: None,
             acked: false,
         };
         self.stack.counters.tcp.syncookies_sent.bump();
@@ -386,6 +438,7 @@ impl TcpSocket {
             retries: 0,
             deadline: arrival.now,
             ecn: false,
+            offer: None,
             acked: false,
         };
         self.make_child(inner, arrival, &request)

@@ -116,16 +116,32 @@ impl TcpSocket {
     /// Begins a connection (connect(2)). `EINPROGRESS` says that it is on its way; after [`Events::OUT`] or [`Events::ERR`] a second
     /// call tells how it ended.
     pub fn connect(&self, now: Instant, address: SocketAddr) -> Result<(), Errno> {
-        let result = self.connect_locked(now, address);
+        let result = self.connect_locked(now, address, None);
         self.stack.finish(now);
         // Over loopback the handshake may be complete by now.
         if result == Err(Errno::EINPROGRESS) && self.inner.lock().conn.state != State::SynSent {
-            return self.connect_locked(now, address);
+            return self.connect_locked(now, address, None);
         }
         result
     }
 
-    fn connect_locked(&self, now: Instant, address: SocketAddr) -> Result<(), Errno> {
+    /// Begins a connection and sends data with its SYN, if the server gave a cookie before (`MSG_FASTOPEN`): returns how many bytes.
+    /// Without a cookie it asks for one, and the data is not taken: `EINPROGRESS`, as for connect.
+    pub fn send_fast_open(&self, now: Instant, address: SocketAddr, data: &[u8]) -> Result<usize, Errno> {
+        if self.stack.sysctls.tcp_fastopen.get() & 1 == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let result = self.connect_locked(now, address, Some(data));
+        let taken = self.inner.lock().conn.fast_open.sent as usize;
+        self.stack.finish(now);
+        match result {
+            Err(Errno::EINPROGRESS) if taken > 0 => Ok(taken),
+            Err(errno) => Err(errno),
+            Ok(()) => Err(Errno::EISCONN),
+        }
+    }
+
+    fn connect_locked(&self, now: Instant, address: SocketAddr, data: Option<&[u8]>) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
         match inner.conn.state {
             State::SynSent | State::SynReceived => return Err(Errno::EALREADY),
@@ -168,6 +184,14 @@ impl TcpSocket {
         inner.conn = fresh;
         inner.conn.ts_offset = keys.timestamp_offset(local, remote);
         inner.conn.set_path(sizes.0, sizes.1);
+        if let Some(data) = data {
+            let cookie = self.stack.tcp.cookie(&(local, remote));
+            inner.conn.fast_open.cookie = cookie;
+            if cookie.is_some_and(|cookie| !cookie.as_slice().is_empty()) {
+                let most = (sizes.0 as usize).saturating_sub(40);
+                inner.conn.write(data.get(..most).unwrap_or(data));
+            }
+        }
         *self.rx.queue.lock() = RxQueue::default();
         self.run(&mut inner, now, |conn, cx| conn.connect(cx, iss));
         Err(Errno::EINPROGRESS)
@@ -231,6 +255,11 @@ impl TcpSocket {
     pub(super) fn start_child(&self, now: Instant, syn: &Segment, iss: Seq, ecn: bool) {
         let mut inner = self.inner.lock();
         self.run(&mut inner, now, |conn, cx| conn.accept(cx, syn, iss, ecn));
+    }
+
+    pub(super) fn start_fast(&self, now: Instant, syn: &Segment, iss: Seq, data: &[u8]) {
+        let mut inner = self.inner.lock();
+        self.run(&mut inner, now, |conn, cx| conn.accept_fast(cx, syn, iss, data));
     }
 
     pub(super) fn sample(&self, rtt: Duration, now: Instant) {

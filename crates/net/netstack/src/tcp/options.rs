@@ -48,6 +48,8 @@ pub struct TcpOptions {
     pub notsent_low: u32,
     /// `TCP_DEFER_ACCEPT`: retransmissions of the SYN-ACK during which data is waited for
     pub defer_accept: u32,
+    /// `TCP_FASTOPEN`: connections that may wait for their handshake with data, 0 for none
+    pub fast_open_queue: usize,
     /// `SO_MAX_PACING_RATE`, bytes per second; `u64::MAX` for none
     pub max_pacing_rate: u64,
 }
@@ -77,6 +79,7 @@ impl TcpOptions {
             receive_low: 1,
             notsent_low: sysctls.tcp_notsent_lowat.get().min(i64::from(u32::MAX)) as u32,
             defer_accept: 0,
+            fast_open_queue: 0,
             max_pacing_rate: u64::MAX,
         }
     }

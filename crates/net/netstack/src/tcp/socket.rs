@@ -145,6 +145,9 @@ impl TcpSocket {
         };
         let result = f(&mut inner.conn, &mut cx);
         let events = cx.events;
+        if let Some(cookie) = inner.conn.fast_open.learnt.take() {
+            self.stack.tcp.learn_cookie(&tuple, cookie);
+        }
         drop(rx);
         self.settle(inner);
         self.tell(events);

@@ -6,16 +6,20 @@
 use super::socket::TcpSocket;
 use crate::keys::Keys;
 use crate::ports::{Binding, candidates, score};
+use crate::wire::tcp::Cookie;
 use abi::Errno;
 use parking_lot::{Mutex, RwLock};
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SHARDS: usize = 64;
+
+/// Fast Open cookies that are remembered.
+const MAX_COOKIES: usize = 1024;
 
 /// Local and remote address.
 pub(crate) type Tuple = (SocketAddr, SocketAddr);
@@ -29,6 +33,8 @@ pub(crate) struct Table {
     connections: [RwLock<HashMap<Tuple, Arc<TcpSocket>>>; SHARDS],
     ports: [Mutex<Ports>; SHARDS],
     listeners: RwLock<Listeners>,
+    /// Fast Open cookies of servers, by this side's address and theirs.
+    cookies: Mutex<HashMap<(IpAddr, IpAddr), Cookie>>,
     /// Closed connections that still have something to send.
     pub(crate) orphans: AtomicUsize,
     /// Connections in TIME-WAIT.
@@ -41,6 +47,7 @@ impl Default for Table {
             connections: std::array::from_fn(|_| RwLock::default()),
             ports: std::array::from_fn(|_| Mutex::default()),
             listeners: RwLock::default(),
+            cookies: Mutex::default(),
             orphans: AtomicUsize::new(0),
             time_waits: AtomicUsize::new(0),
         }
@@ -154,6 +161,21 @@ impl Table {
         let count = equal.clone().count() as u64;
         let pick = if count > 1 { hash() % count } else { 0 };
         equal.nth(pick as usize).map(|(_, socket)| socket.clone())
+    }
+
+    /// The Fast Open cookie for a server; an empty one asks for it.
+    pub(crate) fn cookie(&self, tuple: &Tuple) -> Option<Cookie> {
+        let known = self.cookies.lock().get(&(tuple.0.ip(), tuple.1.ip())).copied();
+        known.or_else(|| Cookie::new(&[]))
+    }
+
+    /// Remembers a server's cookie.
+    pub(crate) fn learn_cookie(&self, tuple: &Tuple, cookie: Cookie) {
+        let mut cookies = self.cookies.lock();
+        if cookies.len() >= MAX_COOKIES {
+            cookies.clear();
+        }
+        cookies.insert((tuple.0.ip(), tuple.1.ip()), cookie);
     }
 
     /// All sockets, for /proc/net/tcp and sock_diag.

@@ -363,6 +363,7 @@ impl Conn {
         events.set(Events::RDHUP, eof);
         let write_shut = self.fin_queued || closed || matches!(self.state, State::FinWait2 | State::TimeWait);
         let connecting = matches!(self.state, State::SynSent | State::SynReceived);
+        let connecting = connecting && !self.fast_open.accepted;
         events.set(Events::OUT, !connecting && (write_shut || self.is_writable()));
         events.set(Events::HUP, closed || (eof && write_shut));
         events.set(Events::ERR, self.error.is_some());

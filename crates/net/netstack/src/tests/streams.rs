@@ -327,3 +327,46 @@ fn ports_are_used_again_over_loopback() {
     a.stack.run_timers(later.plus(Duration::from_secs(61)));
     assert_eq!(a.stack.tcp_counts(), (0, 0, 0));
 }
+
+#[test]
+fn data_travels_with_the_syn() {
+    let (a, b) = (host(1), host(2));
+    a.stack.sysctls.tcp_fastopen.set(1).unwrap();
+    b.stack.sysctls.tcp_fastopen.set(3).unwrap();
+    let server = listener(&b, "0.0.0.0:80");
+    server.configure(T0, |options| options.fast_open_queue = 2);
+    let to = addr("10.0.0.2:80");
+    let first = socket(&a.stack, false);
+    assert_eq!(first.send_fast_open(T0, to, b"early"), Err(Errno::EINPROGRESS), "no cookie yet");
+    exchange(T0, &a, &b);
+    assert_eq!((first.connect(T0, to), read(&accept(&server), T0)), (Ok(()), Err(Errno::EAGAIN)));
+    let second = socket(&a.stack, false);
+    assert_eq!(second.send_fast_open(T0, to, b"early"), Ok(5));
+    let syn = a.sent();
+    assert_eq!(syn.len(), 1);
+    b.receive(T0, &syn[0]);
+    // Before the handshake is complete the server reads and answers.
+    let child = accept(&server);
+    assert_eq!((read(&child, T0).unwrap(), child.state()), (b"early".to_vec(), State::SynReceived));
+    assert_eq!(child.send(T0, b"answer", false), Ok(6));
+    exchange(T0, &a, &b);
+    assert_eq!((read(&second, T0).unwrap(), child.state()), (b"answer".to_vec(), State::Established));
+    assert!(second.info(T0).options & 32 != 0 && child.info(T0).options & 32 != 0);
+    // A server that forgot: the data comes after the handshake.
+    server.configure(T0, |options| options.fast_open_queue = 0);
+    let third = socket(&a.stack, false);
+    assert_eq!(third.send_fast_open(T0, to, b"later"), Ok(5));
+    exchange(T0, &a, &b);
+    assert_eq!(read(&accept(&server), T0).unwrap(), b"later");
+    // A SYN that is lost is repeated without data.
+    server.configure(T0, |options| options.fast_open_queue = 2);
+    let fourth = socket(&a.stack, false);
+    assert_eq!(fourth.send_fast_open(T0, to, b"lost"), Ok(4));
+    a.sent();
+    let later = T0.plus(Duration::from_secs(1));
+    a.stack.run_timers(later);
+    exchange(later, &a, &b);
+    assert_eq!(read(&accept(&server), later).unwrap(), b"lost");
+    a.stack.sysctls.tcp_fastopen.set(0).unwrap();
+    assert_eq!(socket(&a.stack, false).send_fast_open(T0, to, b"x"), Err(Errno::EOPNOTSUPP));
+}
