@@ -109,7 +109,18 @@ impl Stack {
                 self.ping_input(packet, &header);
             }
             (true, icmp::NEIGHBOUR_SOLICIT | icmp::NEIGHBOUR_ADVERT) => self.discovery_input(packet, &header),
+            (true, icmp::LISTENER_QUERY) => self.listener_query(packet),
             _ => self.icmp_error_input(packet, &header),
+        }
+    }
+
+    /// A router asks for multicast listeners (RFC 2710).
+    fn listener_query(self: &Arc<Self>, packet: &Packet<'_>) {
+        let group = packet.payload().get(Icmp::LEN..).and_then(|body| body.first_chunk::<16>());
+        let Some(group) = group.map(|bytes| std::net::Ipv6Addr::from(*bytes)) else { return };
+        if packet.info.ttl == 1 {
+            let asked = (!group.is_unspecified()).then_some(IpAddr::V6(group));
+            self.answer_query(packet.now, packet.iface, true, asked);
         }
     }
 

@@ -317,7 +317,8 @@ impl Stack {
             proto::TCP => self.tcp_input(&packet),
             proto::ICMP if packet.info.dst.is_ipv4() => self.icmp_input(&packet),
             proto::ICMPV6 if packet.info.dst.is_ipv6() => self.icmp_input(&packet),
-            proto::IGMP | proto::NONE => {}
+            proto::IGMP => self.igmp_input(&packet),
+            proto::NONE => {}
             _ if raw => {}
             _ => {
                 self.counters.ip_of(packet.info.dst).in_unknown_protos.bump();

@@ -129,6 +129,30 @@ impl DatagramSocket {
 }
 
 impl Stack {
+    /// A router asks for groups (RFC 2236 section 3, RFC 2710 section 4): each is reported at once.
+    pub(crate) fn answer_query(
+        self: &Arc<Self>,
+        now: Instant,
+        link: &Arc<Iface>,
+        v6: bool,
+        asked: Option<IpAddr>,
+    ) {
+        let groups = link.groups().into_iter().map(|group| group.ip).filter(|ip| ip.is_ipv6() == v6);
+        for group in groups.filter(|ip| asked.is_none_or(|asked| asked == *ip)) {
+            self.report(now, link, group, true);
+        }
+    }
+
+    /// IGMP messages: only queries matter to a host.
+    pub(crate) fn igmp_input(self: &Arc<Self>, packet: &crate::input::Packet<'_>) {
+        let Some(&[0x11, _, _, _, a, b, c, d]) = packet.payload().first_chunk() else { return };
+        let group = Ipv4Addr::new(a, b, c, d);
+        let asked = (!group.is_unspecified()).then_some(IpAddr::V4(group));
+        if Sum::new().with(packet.payload()).is_valid() {
+            self.answer_query(packet.now, packet.iface, false, asked);
+        }
+    }
+
     /// Tells routers of a group that was joined or left.
     fn report(self: &Arc<Self>, now: Instant, link: &Arc<Iface>, group: IpAddr, joined: bool) {
         if link.index == LOOPBACK || !link.is_up() {

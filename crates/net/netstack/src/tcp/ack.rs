@@ -1,6 +1,8 @@
 //! What an acknowledgement does: windows, round-trip times, deliveries.
 
+use super::bbr::Sample;
 use super::board::{Mark, Sent};
+use super::cc::Algorithm;
 use super::conn::{Conn, Cx};
 use super::recovery::Ca;
 use super::seq::Seq;
@@ -35,6 +37,8 @@ pub(crate) struct News {
     /// The delivered segment that was sent last: packets delivered when it was sent, when that was, the start of its flight, its
     /// transmission, and whether the program had nothing more to send.
     rate: Option<(u64, Instant, Instant, Instant, bool)>,
+    /// Bytes per second by that sample; 0 when it says nothing.
+    sampled: u64,
 }
 
 impl News {
@@ -76,7 +80,7 @@ impl Conn {
         self.acknowledge(cx, ack, &mut news);
         self.stats.last_ack = cx.now;
         self.take_rtt(cx.now, seg, &news);
-        self.take_rate(cx.now, &news);
+        self.take_rate(cx.now, &mut news);
         if news.advanced {
             self.rtt.backoff = 0;
             self.soft_error = None;
@@ -91,6 +95,7 @@ impl Conn {
             self.detect_losses(cx, &mut news);
             self.recover(cx, &news);
             self.grow_window(cx, &news, prior_flight);
+            self.model_path(cx, &news);
         }
         if self.una != prior_una {
             self.rearm_after_progress(cx);
@@ -227,7 +232,7 @@ impl Conn {
 
     /// Measures what arrives per second: packets delivered since a segment was sent, over the longer of sending and acknowledging
     /// (draft-cheng-iccrg-delivery-rate-estimation).
-    fn take_rate(&mut self, now: Instant, news: &News) {
+    fn take_rate(&mut self, now: Instant, news: &mut News) {
         let Some((delivered, delivered_at, flight_start, at, limited)) = news.rate else { return };
         self.stats.delivered_at = now;
         self.stats.flight_start = at;
@@ -238,9 +243,33 @@ impl Conn {
         }
         let bytes = u128::from(self.stats.delivered - delivered) * u128::from(self.mss());
         let rate = u64::try_from(bytes * 1_000_000_000 / interval.as_nanos().max(1)).unwrap_or(u64::MAX);
+        news.sampled = rate;
         if !limited || rate >= self.stats.delivery_rate {
             (self.stats.delivery_rate, self.stats.rate_limited) = (rate, limited);
         }
+    }
+
+    /// Shows an acknowledgement to BBR.
+    fn model_path(&mut self, cx: &Cx<'_>, news: &News) {
+        if self.cc.algorithm != Algorithm::Bbr {
+            return;
+        }
+        let Some((prior_delivered, .., limited)) = news.rate else { return };
+        let sample = Sample {
+            now: cx.now,
+            rate: (news.sampled > 0).then_some(news.sampled),
+            limited,
+            delivered: self.stats.delivered,
+            prior_delivered,
+            rtt: news.rtt.filter(|_| !news.retransmitted),
+            acked: news.delivered,
+            in_flight: self.board.in_flight(),
+            mss: self.mss(),
+            lost: news.lost > 0,
+            recovering: matches!(self.recovery.state, Ca::Recovery | Ca::Loss),
+        };
+        self.cc.cwnd = self.cc.bbr.update(&sample, self.cc.cwnd).min(self.cc.clamp);
+        self.tune_send_buffer(cx.sysctls);
     }
 
     /// Lets the congestion window grow, if it was the limit (RFC 7661 in spirit, as Linux does).

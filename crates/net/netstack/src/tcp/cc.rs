@@ -1,5 +1,6 @@
 //! Congestion control: NewReno (RFC 5681) and CUBIC (RFC 9438), with HyStart++ (RFC 9406) in slow start.
 
+use super::bbr::Bbr;
 use super::seq::Seq;
 use crate::time::Instant;
 use std::time::Duration;
@@ -12,12 +13,14 @@ pub enum Algorithm {
     /// CUBIC.
     #[default]
     Cubic,
+    /// BBR.
+    Bbr,
 }
 
 impl Algorithm {
     /// Names, as tcp_available_congestion_control shows them.
-    pub const NAMES: [(&'static str, Algorithm); 2] =
-        [("reno", Algorithm::Reno), ("cubic", Algorithm::Cubic)];
+    pub const NAMES: [(&'static str, Algorithm); 3] =
+        [("reno", Algorithm::Reno), ("cubic", Algorithm::Cubic), ("bbr", Algorithm::Bbr)];
 
     /// An algorithm by name.
     pub fn by_name(name: &str) -> Option<Algorithm> {
@@ -29,6 +32,7 @@ impl Algorithm {
         match self {
             Algorithm::Reno => "reno",
             Algorithm::Cubic => "cubic",
+            Algorithm::Bbr => "bbr",
         }
     }
 }
@@ -51,6 +55,7 @@ pub(crate) struct Congestion {
     credit: u32,
     cubic: Cubic,
     hystart: HyStart,
+    pub(crate) bbr: Bbr,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,6 +97,7 @@ impl Congestion {
             credit: 0,
             cubic: Cubic::default(),
             hystart: HyStart::default(),
+            bbr: Bbr::default(),
         }
     }
 
@@ -102,6 +108,8 @@ impl Congestion {
     /// The threshold after a loss.
     pub(crate) fn reduced(&mut self) -> u32 {
         match self.algorithm {
+            // A loss is no sign of congestion by itself.
+            Algorithm::Bbr => self.ssthresh,
             Algorithm::Reno => (self.cwnd / 2).max(2),
             Algorithm::Cubic => {
                 let cwnd = f64::from(self.cwnd);
@@ -135,6 +143,9 @@ impl Congestion {
 
     /// Grows the window for packets that were acknowledged while it was full.
     pub(crate) fn grow(&mut self, mut acked: u32, now: Instant, srtt: Duration) {
+        if self.algorithm == Algorithm::Bbr {
+            return;
+        }
         if self.in_slow_start() {
             acked = self.slow_start(acked);
             if acked == 0 {
@@ -143,7 +154,7 @@ impl Congestion {
         }
         let per = match self.algorithm {
             Algorithm::Reno => self.cwnd,
-            Algorithm::Cubic => self.cubic.packets_per_step(self.cwnd, acked, now, srtt),
+            _ => self.cubic.packets_per_step(self.cwnd, acked, now, srtt),
         };
         self.additive(per.max(1), acked);
     }

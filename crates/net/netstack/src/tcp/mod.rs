@@ -15,6 +15,7 @@
 //! | `timers` | what happens when nothing happens |
 
 mod ack;
+mod bbr;
 mod board;
 pub(crate) mod cc;
 pub(crate) mod conn;

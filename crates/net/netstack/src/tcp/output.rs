@@ -10,6 +10,9 @@ use crate::wire::tcp::{Flags, Options, Sacks, Segment};
 /// Shortest time that an acknowledgement waits.
 const ATO_MIN: u64 = 40;
 
+/// What pacing lets go ahead of its time.
+const PACING_BURST: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// Longest time.
 const ATO_MAX: u64 = 200;
 
@@ -90,18 +93,23 @@ impl Conn {
 
     /// True when the pacing rate allows a segment; else the pacing timer is set.
     fn pace(&mut self, now: crate::time::Instant, len: u32) -> bool {
-        let rate = self.options.max_pacing_rate;
+        let model = match self.cc.bbr.pacing_rate {
+            0 => u64::MAX,
+            rate => rate,
+        };
+        let rate = self.options.max_pacing_rate.min(model);
         if rate == u64::MAX || rate == 0 {
             return true;
         }
-        let next = self.deadlines.pace_at;
-        if next > now {
+        // A millisecond's worth may go at once: timers are no finer.
+        let next = self.deadlines.pace_at.max(now);
+        if next > now.plus(PACING_BURST) {
             self.deadlines.pace = Some(next);
             return false;
         }
         let nanos = u128::from(len) * 1_000_000_000 / u128::from(rate);
         let gap = std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        self.deadlines.pace_at = now.plus(gap);
+        self.deadlines.pace_at = next.plus(gap);
         true
     }
 

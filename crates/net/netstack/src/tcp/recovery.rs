@@ -3,6 +3,7 @@
 
 use super::ack::News;
 use super::board::Mark;
+use super::cc::Algorithm;
 use super::conn::{Conn, Cx};
 use super::rack::DUP_THRESH;
 use super::seq::Seq;
@@ -251,6 +252,7 @@ impl Conn {
     fn end_phase(&mut self, cx: &mut Cx<'_>, news: &News) {
         match self.recovery.state {
             Ca::Open | Ca::Disorder => return,
+            _ if self.cc.algorithm == Algorithm::Bbr => self.rack.recovered(),
             Ca::Cwr => self.cc.cwnd = self.cc.ssthresh.min(self.cc.cwnd),
             Ca::Recovery => {
                 if !((news.echo_before || self.recovery.undo_retrans == 0) && self.try_undo(cx, news)) {
@@ -316,6 +318,9 @@ impl Conn {
 
     /// Proportional rate reduction: what leaves the network decides what may enter it.
     fn reduce_proportionally(&mut self, news: &News) {
+        if self.cc.algorithm == Algorithm::Bbr {
+            return;
+        }
         if news.delivered == 0 && news.lost == 0 && self.recovery.prr_out > 0 {
             return;
         }

@@ -291,10 +291,14 @@ impl TcpSocket {
     fn stop_listening(&self, mut inner: parking_lot::MutexGuard<'_, Inner>, now: Instant) {
         let Some(mut listener) = inner.listener.take() else { return };
         inner.conn.state = State::Closed;
-        let binding = if inner.bound { inner.binding } else { inner.binding.take() };
+        let bound = inner.bound;
+        let binding = if bound { inner.binding } else { inner.binding.take() };
         drop(inner);
         if let Some(binding) = binding {
             self.stack.tcp.unlisten(binding.port, self);
+            if !bound {
+                self.stack.tcp.release(binding.port, self.id());
+            }
         }
         for child in listener.take_all() {
             child.abort(now);

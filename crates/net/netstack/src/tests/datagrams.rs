@@ -160,6 +160,15 @@ fn broadcast_and_multicast_reach_all() {
     exchange(T0, &a, &b);
     assert_eq!(receive(&shared[0]).unwrap().0, b"group");
     assert_eq!(receive(&shared[1]), Err(Errno::EAGAIN));
+    // A router's query is answered; hosts ask no questions, so one is made up.
+    let mut query = vec![0x11, 100, 0, 0, 0, 0, 0, 0];
+    let sum = crate::checksum::Sum::new().with(&query).finish();
+    query[2..4].copy_from_slice(&sum.to_be_bytes());
+    let router = DatagramSocket::new(&a.stack, false, Protocol::Raw(2), Arc::new(Silent));
+    router.configure(T0, |options| options.multicast_device = a.eth.index);
+    router.send(T0, &query, Some(addr("224.0.0.1:0")), &SendControl::default()).unwrap();
+    assert_eq!(exchange(T0, &a, &b), 2);
+    router.close();
     shared[0].close();
     assert!(!b.eth.is_member(group));
 }

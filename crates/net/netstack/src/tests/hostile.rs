@@ -196,3 +196,9 @@ fn connections_of_many_threads_move_bytes() {
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
+
+#[test]
+fn connections_are_small() {
+    let size = std::mem::size_of::<TcpSocket>();
+    assert!(size < 2048, "{size} bytes for a socket");
+}

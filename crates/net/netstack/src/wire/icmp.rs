@@ -45,6 +45,8 @@ pub const PARAMETER6: u8 = 4;
 pub const ECHO6: u8 = 128;
 /// ICMPv6: echo reply.
 pub const ECHO_REPLY6: u8 = 129;
+/// Multicast listener query.
+pub const LISTENER_QUERY: u8 = 130;
 /// Router solicitation.
 pub const ROUTER_SOLICIT: u8 = 133;
 /// Neighbour solicitation.

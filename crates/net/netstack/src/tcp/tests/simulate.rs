@@ -2,6 +2,7 @@
 
 use super::pair::{Out, Side, open};
 use crate::sysctl::Sysctls;
+use crate::tcp::cc::Algorithm;
 use crate::tcp::conn::State;
 use crate::testing::Random;
 use crate::time::Instant;
@@ -64,10 +65,21 @@ pub(crate) struct Outcome {
 
 /// Moves `len` bytes from the client to the server, and the server's FIN back.
 pub(crate) fn transfer(seed: u64, path: Path, len: usize, settings: impl Fn() -> Sysctls) -> Outcome {
+    transfer_by(Algorithm::Cubic, seed, path, len, settings)
+}
+
+fn transfer_by(
+    algorithm: Algorithm,
+    seed: u64,
+    path: Path,
+    len: usize,
+    settings: impl Fn() -> Sysctls,
+) -> Outcome {
     let mut random = Random::new(seed);
     let start = Instant::from_millis(5_000_000 + random.below(1 << 33));
-    let (a, b, mut now) = open(settings(), settings(), start, 2 * path.delay.as_millis() as u64);
+    let (mut a, b, mut now) = open(settings(), settings(), start, 2 * path.delay.as_millis() as u64);
     let begin = now;
+    a.conn.cc.algorithm = algorithm;
     let mut sides = [a, b];
     let mut links = [Link { path, free: now }, Link { path, free: now }];
     let data: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
@@ -207,4 +219,27 @@ fn rack_halves_the_time_outs() {
     };
     let ((rack, _), (sack, again)) = (run(true), run(false));
     assert!(sack >= 10 && again > 0 && rack * 2 <= sack, "{rack} time-outs with RACK, {sack} without");
+}
+
+#[test]
+fn every_algorithm_fills_a_clean_path() {
+    let wide = || {
+        let sysctls = Sysctls::default();
+        sysctls.tcp_rmem_max.set(32 << 20).unwrap();
+        sysctls
+    };
+    for algorithm in [Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr] {
+        let outcome = transfer_by(algorithm, 3, LAN, 20_000_000, wide);
+        // 100 Mbit/s: 1.6 s for the bytes alone.
+        assert!(outcome.time < Duration::from_millis(2800), "{algorithm:?}: {outcome:?}");
+    }
+}
+
+/// BBR keeps its rate when packets are lost at random; CUBIC cannot tell that from congestion.
+#[test]
+fn bbr_does_not_take_every_loss_for_congestion() {
+    let path = Path { loss: 2, delay: Duration::from_millis(20), ..LAN };
+    let [cubic, bbr] =
+        [Algorithm::Cubic, Algorithm::Bbr].map(|a| transfer_by(a, 5, path, 10_000_000, Sysctls::default));
+    assert!(bbr.time * 2 < cubic.time, "BBR {bbr:?}, CUBIC {cubic:?}");
 }
