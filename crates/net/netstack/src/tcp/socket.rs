@@ -56,7 +56,7 @@ pub(super) struct Inner {
     pub(super) registered: bool,
     /// connect(2) has begun and nobody asked for its result yet.
     pub(super) connecting: bool,
-    read_shut: bool,
+    pub(super) read_shut: bool,
     timer: Option<TimerId>,
     armed: Option<Instant>,
     waits: bool,
@@ -388,7 +388,7 @@ impl TcpSocket {
 
     /// Readiness for poll(2).
     pub fn readiness(&self) -> Events {
-        let inner = self.inner.lock();
+        let mut inner = self.inner.lock();
         if let Some(listener) = &inner.listener {
             return Self::listener_events(listener);
         }
@@ -397,6 +397,9 @@ impl TcpSocket {
         let low = inner.conn.options.receive_low.max(1);
         let urgent = queue.urgent.is_some_and(|urgent| urgent.byte.is_some() && !urgent.taken);
         let events = inner.conn.readiness(queue.available() >= low, queue.fin, inner.read_shut, urgent);
+        drop(queue);
+        // Who is told that there is no room wants to know when there is.
+        inner.conn.write_waits |= !events.contains(Events::OUT);
         // A socket that was never connected polls as hung up (tcp_poll), but not as at its end.
         if fresh { Events::OUT | Events::HUP } else { events }
     }

@@ -370,3 +370,71 @@ fn data_travels_with_the_syn() {
     a.stack.sysctls.tcp_fastopen.set(0).unwrap();
     assert_eq!(socket(&a.stack, false).send_fast_open(T0, to, b"x"), Err(Errno::EOPNOTSUPP));
 }
+
+#[test]
+fn connections_survive_a_checkpoint() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    client.send(T0, b"before, unread ", false).unwrap();
+    server.send(T0, b"the other way", false).unwrap();
+    assert_eq!(read(&client, T0).unwrap(), b"the other way");
+    let saved = [client.save().unwrap(), server.save().unwrap()];
+    // Another stack with the same addresses; its clock goes on.
+    let b = host(1);
+    let now = T0.plus(Duration::from_secs(3));
+    let [client, server] =
+        saved.clone().map(|saved| TcpSocket::restore(&b.stack, saved, now, Arc::new(Silent)).unwrap());
+    let again = TcpSocket::restore(&b.stack, saved[0].clone(), now, Arc::new(Silent));
+    assert_eq!(again.err(), Some(Errno::EADDRINUSE));
+    client.send(now, b"after", false).unwrap();
+    assert_eq!(read(&server, now).unwrap(), b"before, unread after");
+    server.close(now);
+    assert_eq!(read(&client, now), Ok(vec![]));
+    client.close(now);
+    assert_eq!(b.stack.tcp_counts().0, 1, "in TIME-WAIT");
+    // In the middle of a transfer between hosts: one end moves.
+    let (a, b) = (host(1), host(2));
+    let (client, server) = wire_pair(&a, &b);
+    let len = client.send(T0, &[5; 50_000], false).unwrap();
+    assert!(len > 20_000);
+    a.sent();
+    let moved = host(1);
+    let client = TcpSocket::restore(&moved.stack, client.save().unwrap(), T0, Arc::new(Silent)).unwrap();
+    let (mut now, mut got) = (T0, 0);
+    while got < len {
+        now = now.plus(Duration::from_millis(50));
+        moved.stack.run_timers(now);
+        exchange(now, &moved, &b);
+        got += read(&server, now).map_or(0, |bytes| bytes.len());
+        assert!(now.since(T0) < Duration::from_secs(60), "{got}");
+    }
+    assert_eq!((got, client.queued().1), (len, 0));
+}
+
+#[test]
+fn pollers_learn_of_room() {
+    #[derive(Default)]
+    struct Seen(std::sync::atomic::AtomicU32);
+    impl crate::notify::Notify for Seen {
+        fn changed(&self, events: Events) {
+            self.0.fetch_or(events.bits(), std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    for watched in [false, true] {
+        let a = host(1);
+        let _watch = watched.then(|| a.stack.watch());
+        let listener = listener(&a, "127.0.0.1:0");
+        let seen = Arc::new(Seen::default());
+        let client = TcpSocket::new(&a.stack, false, seen.clone());
+        client.connect(T0, listener.local()).unwrap();
+        let server = accept(&listener);
+        // Exactly as much as there is room for: no call says EAGAIN.
+        while client.readiness().contains(Events::OUT) {
+            client.send(T0, &[1; 1000], false).unwrap();
+        }
+        seen.0.store(0, std::sync::atomic::Ordering::Relaxed);
+        while read(&server, T0).is_ok() {}
+        let bits = Events::from_bits_truncate(seen.0.load(std::sync::atomic::Ordering::Relaxed));
+        assert!(bits.contains(Events::OUT) && client.readiness().contains(Events::OUT), "watched {watched}");
+    }
+}
