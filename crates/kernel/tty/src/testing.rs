@@ -41,7 +41,7 @@ impl JobControl for Jobs {
         sid == 1 && pgid <= 2
     }
     fn session_of(&self, pgid: i32) -> Option<i32> {
-        (pgid <= 2).then_some(1)
+        (1..=2).contains(&pgid).then_some(1)
     }
     fn is_orphaned(&self, _pgid: i32) -> bool {
         false

@@ -76,6 +76,7 @@ fn signals_reach_the_foreground() {
     let mut mem = Memory([0; 256]);
     let ioctl =
         |f: &OpenFile, cx: &TestCaller, mem: &mut Memory, cmd: u64| f.ops.ioctl(cx, f, mem, cmd as u32, 0);
+    let _second = b.cx.pid_ns.alloc().unwrap();
     mem.0[0] = 2;
     assert_eq!(ioctl(&b.slave, &b.cx, &mut mem, libc::TIOCSPGRP), Ok(0));
     // Group 1 is in the background now.
