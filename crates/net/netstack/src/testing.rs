@@ -1,5 +1,10 @@
 //! Helpers of the tests: a small random generator with a seed.
 
+/// How much work a randomised test does: `NETSTACK_EFFORT` times the usual amount, and with other seeds.
+pub fn effort() -> u64 {
+    std::env::var("NETSTACK_EFFORT").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
 /// The xorshift64* generator: fast and repeatable, not secret.
 pub struct Random(u64);
 

@@ -5,7 +5,7 @@ use crate::datagram::{DatagramSocket, Protocol};
 use crate::device::{Frame, Offload};
 use crate::notify::Silent;
 use crate::tcp::{State, TcpSocket};
-use crate::testing::Random;
+use crate::testing::{Random, effort};
 use crate::time::Instant;
 use crate::wire::ip::Ipv4;
 use crate::wire::tcp::{Flags, MAX_LEN, Segment};
@@ -47,7 +47,7 @@ fn segment(to: &Host, from: Ipv4Addr, segment: &Segment, data: &[u8]) -> Frame {
 
 #[test]
 fn mutated_packets_do_no_harm() {
-    let mut random = Random::new(21);
+    let mut random = Random::new(20 + effort());
     for v6 in [false, true] {
         let (a, b) = (host(1), host(2));
         let (_listener, server, client) = pair(&a, &b, v6);
@@ -72,7 +72,7 @@ fn mutated_packets_do_no_harm() {
             now = now.plus(Duration::from_millis(50));
         }
         assert!(corpus.len() > 60);
-        for round in 0..60_000u64 {
+        for round in 0..60_000 * effort() {
             let pick = &corpus[random.below(corpus.len() as u64) as usize];
             let mut bytes = pick.buf.to_vec();
             for _ in 0..random.below(5) {

@@ -7,7 +7,7 @@ use crate::iface::Address;
 use crate::neigh::State;
 use crate::output::Header;
 use crate::route::{Key, Route};
-use crate::testing::Random;
+use crate::testing::{Random, effort};
 use crate::wire::icmp::{ECHO, ECHO6, Icmp};
 use crate::wire::proto;
 use std::net::IpAddr;
@@ -107,7 +107,7 @@ fn any_bytes_are_taken_without_panic() {
         corpus.extend(one.into_iter().chain(two));
     }
     let mut random = Random::new(11);
-    for _ in 0..60_000 {
+    for _ in 0..60_000 * effort() {
         let pick = &corpus[random.below(corpus.len() as u64) as usize];
         let mut bytes = pick.buf.to_vec();
         bytes[..6].copy_from_slice(&a.eth.mac.0);
