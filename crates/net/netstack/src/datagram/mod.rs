@@ -239,7 +239,8 @@ impl DatagramSocket {
         Key { dst, src, iif: 0, oif, mark: options.mark, tos: options.tos_for(dst) }
     }
 
-    /// Takes the next datagram (recv(2)), or looks at it when `peek` says so; `skip` bytes of the queue were peeked before.
+    /// Takes the next datagram (recv(2)), or looks at it when `peek` says so. A caller that would wait gets zero bytes instead when
+    /// reading was shut down ([`Events::RDHUP`]).
     pub fn receive(&self, out: &mut [u8], peek: bool) -> Result<Received, Errno> {
         let mut queue = self.queue.lock();
         if !queue.has_errors()
@@ -255,7 +256,6 @@ impl DatagramSocket {
                 out[..copied].copy_from_slice(&datagram.data[..copied]);
                 Ok(Received { copied, full: datagram.data.len(), datagram })
             }
-            None if self.inner.lock().read_shut => Err(Errno::ENOTCONN),
             None => Err(Errno::EAGAIN),
         }
     }

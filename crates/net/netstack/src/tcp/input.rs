@@ -365,11 +365,6 @@ impl Conn {
                 if cx.rx.dsack.is_some() {
                     self.ack.now = true;
                 }
-                // shutdown(SHUT_RD): it is acknowledged and dropped.
-                if cx.rx.shut {
-                    let n = cx.rx.len();
-                    cx.rx.discard(n);
-                }
                 cx.events |= Events::IN;
                 if cx.rx.finish() {
                     self.ack.now = true;

@@ -128,11 +128,14 @@ impl TcpSocket {
     /// What a read returns that found nothing, in Linux's order: the end, an error, not connected, later.
     fn nothing_to_read(&self, fin: bool) -> Result<usize, Errno> {
         let mut inner = self.inner.lock();
+        // The end comes before an error that came after it.
+        if fin {
+            return Ok(0);
+        }
         if let Some(error) = inner.conn.error.take() {
             return Err(error);
         }
         match inner.conn.state {
-            _ if fin => Ok(0),
             State::Listen => Err(Errno::ENOTCONN),
             State::Closed if Self::tuple(&inner).is_none() => Err(Errno::ENOTCONN),
             State::Closed | State::TimeWait => Ok(0),

@@ -67,7 +67,7 @@ pub(crate) struct RxQueue {
     pub(crate) copied: u64,
     /// Bytes received in order, in all.
     pub(crate) received: u64,
-    /// Nobody will read: what arrives is answered with a reset or dropped.
+    /// The last descriptor is closed: nobody will read.
     pub(crate) shut: bool,
     /// A sender of the same stack waits for room.
     pub(crate) sender_waits: bool,

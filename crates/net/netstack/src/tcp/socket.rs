@@ -275,8 +275,8 @@ impl TcpSocket {
             _ => {}
         }
         if read {
+            // What arrives later can still be read (measured).
             inner.read_shut = true;
-            self.rx.queue.lock().shut = true;
         }
         if write {
             self.leave_direct(&mut inner);
@@ -467,6 +467,10 @@ impl TcpSocket {
         let inner = self.inner.lock();
         let mtu = inner.path.as_ref().map_or(0, |path| path.mtu);
         let mut info = inner.conn.info(&self.rx.queue.lock(), now, mtu);
+        // A program that still has the descriptor sees a closed socket.
+        if inner.conn.state == State::TimeWait {
+            info.state = State::Closed as u8;
+        }
         if let Some(listener) = &inner.listener {
             let (waiting, backlog) = listener.lengths();
             (info.unacked, info.sacked) = (waiting as u32, backlog as u32);
@@ -503,7 +507,8 @@ impl TcpSocket {
     /// The peer's address (getpeername(2)).
     pub fn remote(&self) -> Result<SocketAddr, Errno> {
         let inner = self.inner.lock();
-        let connected = !matches!(inner.conn.state, State::Closed | State::SynSent | State::Listen);
+        let connected =
+            !matches!(inner.conn.state, State::Closed | State::SynSent | State::Listen | State::TimeWait);
         inner.tuple.filter(|_| connected).map(|tuple| self.shown(tuple.1)).ok_or(Errno::ENOTCONN)
     }
 

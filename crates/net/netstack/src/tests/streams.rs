@@ -201,7 +201,34 @@ fn closing_with_unread_data_resets() {
     server.close(T0);
     assert_eq!(read(&client, T0), Ok(vec![]));
     assert_eq!(client.send(T0, b"to nobody", false), Ok(9));
-    assert_eq!(read(&client, T0), Err(Errno::EPIPE));
+    // The end of the stream comes first, the error of the reset waits for a writer.
+    assert!(client.readiness().contains(Events::ERR | Events::HUP | Events::IN));
+    assert_eq!((read(&client, T0), read(&client, T0)), (Ok(vec![]), Ok(vec![])));
+    assert_eq!(client.send(T0, b"x", false), Err(Errno::EPIPE));
+}
+
+#[test]
+fn shut_down_directions() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    client.shutdown(T0, true, false).unwrap();
+    assert_eq!(read(&client, T0), Ok(vec![]));
+    server.send(T0, b"zz", false).unwrap();
+    assert_eq!((read(&client, T0), read(&client, T0)), (Ok(b"zz".to_vec()), Ok(vec![])));
+    client.shutdown(T0, false, true).unwrap();
+    let events = client.readiness();
+    assert!(
+        events.contains(Events::IN | Events::OUT | Events::RDHUP | Events::HUP)
+            && !events.contains(Events::ERR)
+    );
+    assert_eq!(server.readiness(), Events::IN | Events::OUT | Events::RDHUP);
+    server.close(T0);
+    assert_eq!((client.state(), client.info(T0).state), (State::TimeWait, State::Closed as u8));
+    assert_eq!(
+        (client.shutdown(T0, true, true), client.remote()),
+        (Err(Errno::ENOTCONN), Err(Errno::ENOTCONN))
+    );
+    assert_eq!((client.send(T0, b"x", false), read(&client, T0)), (Err(Errno::EPIPE), Ok(vec![])));
 }
 
 #[test]
