@@ -754,3 +754,24 @@ TEST(pidfd_send_signal_to_proc_directory) {
     int other = SYS(open("/proc", O_RDONLY | O_DIRECTORY));
     CHECK_ERR(syscall(SYS_pidfd_send_signal, other, 0, 0, 0), EBADF);
 }
+static volatile int flipping = 1;
+static void nothing(int sig) { (void)sig; }
+static void *flip(void *arg) {
+    struct sigaction handled = {.sa_handler = nothing}, ignored = {.sa_handler = SIG_IGN};
+    (void)arg;
+    while (flipping) {
+        sigaction(SIGUSR1, &handled, 0);
+        sigaction(SIGUSR1, &ignored, 0);
+    }
+    return 0;
+}
+TEST(an_action_that_changes_meanwhile_is_the_old_or_the_new_one) {
+    CHECK_CHILD({
+        signal(SIGUSR1, SIG_IGN);
+        pthread_t t;
+        CHECK_EQ(pthread_create(&t, 0, flip, 0), 0);
+        for (time_t end = time(0) + 3; time(0) < end;) syscall(SYS_tgkill, getpid(), getpid(), SIGUSR1);
+        flipping = 0;
+        pthread_join(t, 0);
+    });
+}

@@ -4,7 +4,7 @@ use crate::current::Current;
 use crate::frame::TrapInfo;
 use crate::result::{Restart, SysErr};
 use crate::send::Sender;
-use crate::signal::{DefaultAction, SIG_DFL, SIG_IGN, default_action};
+use crate::signal::{DefaultAction, SIG_DFL, SIG_IGN, SigAction, default_action};
 use abi::{Errno, SigInfo, SigSet, Signal};
 use parking_lot::Mutex as Leaf;
 use platform::{Exit, Fault};
@@ -162,13 +162,12 @@ fn fault(c: &mut Current, f: &Fault) {
 /// Delivers a signal that cannot be postponed: blocked or ignored, it is fatal.
 pub(crate) fn force(c: &mut Current, info: SigInfo, trap: TrapInfo) {
     let Some(sig) = Signal::new(info.signo) else { return };
-    let handlers = c.task.group.handlers();
-    let act = handlers.lock().get(sig);
+    let act = take_action(c, sig);
     if c.task.blocked().has(sig) || act.handler == SIG_IGN || act.handler == SIG_DFL {
         die(c, sig);
         return;
     }
-    if !deliver(c, sig, info, trap) {
+    if !deliver(c, sig, &act, info, trap) {
         die(c, Signal::SIGSEGV);
     }
 }
@@ -187,16 +186,26 @@ fn die(c: &mut Current, sig: Signal) {
     c.task.waiter.set_interrupted(true);
 }
 
-/// Sets up a handler's frame. False when the stack cannot take it.
-fn deliver(c: &mut Current, sig: Signal, info: SigInfo, trap: TrapInfo) -> bool {
+/// The action for a signal that is delivered now. It is read once, as another thread may change it at any time, and
+/// SA_RESETHAND takes effect under the same lock.
+fn take_action(c: &Current, sig: Signal) -> SigAction {
+    let handlers = c.task.group.handlers();
+    let mut table = handlers.lock();
+    let act = table.get(sig);
+    if act.flags & libc::SA_RESETHAND as u64 != 0 && act.handler != SIG_IGN && act.handler != SIG_DFL {
+        table.set(sig, SigAction { handler: SIG_DFL, ..act });
+    }
+    act
+}
+
+/// Sets up the frame of a handler. False when the stack cannot take it.
+fn deliver(c: &mut Current, sig: Signal, act: &SigAction, info: SigInfo, trap: TrapInfo) -> bool {
     // What the call still has to do in the guest's memory can fail, and the frame holds its result.
     match c.ctx.flush() {
         Ok(()) => c.mm.settle(),
         Err(Errno::ESRCH) => {}
         Err(errno) => c.ctx.set_rax(c.mm.refused(errno)),
     }
-    let handlers = c.task.group.handlers();
-    let act = handlers.lock().get(sig);
     // An interrupted call is resolved before the frame saves the registers.
     if let Some(k) = c.restart.take() {
         let again = match k {
@@ -211,7 +220,7 @@ fn deliver(c: &mut Current, sig: Signal, info: SigInfo, trap: TrapInfo) -> bool 
         }
     }
     let mask = c.saved_mask.take().unwrap_or(c.task.blocked());
-    if c.push_frame(&act, &info, mask, trap).is_err() {
+    if c.push_frame(act, &info, mask, trap).is_err() {
         return false;
     }
     let mut blocked = c.task.blocked().union(act.mask);
@@ -219,9 +228,6 @@ fn deliver(c: &mut Current, sig: Signal, info: SigInfo, trap: TrapInfo) -> bool 
         blocked.add(sig);
     }
     c.task.set_blocked(blocked);
-    if act.flags & libc::SA_RESETHAND as u64 != 0 {
-        handlers.lock().set(sig, crate::signal::SigAction { handler: SIG_DFL, ..act });
-    }
     true
 }
 
@@ -241,7 +247,7 @@ fn handle_pending(c: &mut Current) -> Flow {
         }
         let Some(info) = dequeue(c) else { break };
         let Some(sig) = Signal::new(info.signo) else { continue };
-        let act = c.task.group.handlers().lock().get(sig);
+        let act = take_action(c, sig);
         match act.handler {
             SIG_IGN => continue,
             SIG_DFL => match default_action(sig) {
@@ -252,7 +258,7 @@ fn handle_pending(c: &mut Current) -> Flow {
                 DefaultAction::Terminate | DefaultAction::Core => die(c, sig),
             },
             _ => {
-                if !deliver(c, sig, info, TrapInfo::default()) {
+                if !deliver(c, sig, &act, info, TrapInfo::default()) {
                     // No room for the frame: that is a fault of its own, which may have a handler elsewhere.
                     match sig {
                         Signal::SIGSEGV => die(c, Signal::SIGSEGV),
