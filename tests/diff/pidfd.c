@@ -2,6 +2,7 @@
 #include "t.h"
 #include <poll.h>
 #include <pthread.h>
+#include <linux/sched.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
@@ -81,4 +82,16 @@ TEST(pidfd_of_a_thread) {
     CHECK_ERR(syscall(SYS_pidfd_send_signal, of_thread, 0, 0, 0), ESRCH);
     CHECK_EQ(pollfd(of_process, 0), 0);
     CHECK_ERR(syscall(SYS_pidfd_open, getpid(), 1), EINVAL);
+}
+static int open_files(void) {
+    int n = 0;
+    for (int fd = 0; fd < 200; fd++) n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+TEST(a_clone_that_fails_leaves_no_pidfd) {
+    struct clone_args a = {.flags = CLONE_PIDFD, .pidfd = 8, .exit_signal = SIGCHLD};
+    int before = open_files();
+    for (int k = 0; k < 20; k++) CHECK_ERR(syscall(SYS_clone3, &a, sizeof a), EFAULT);
+    CHECK_EQ(open_files(), before);
+    CHECK_ERR(waitpid(-1, 0, WNOHANG), ECHILD);
 }

@@ -168,22 +168,37 @@ impl Current {
             // As Linux does, a bad address is ignored.
             let _ = self.write_now(a.parent_tid, &number.to_le_bytes());
         }
+        // The number is told first; the descriptor appears when nothing can fail any more but the thread itself.
+        let table = self.fds();
+        let mut pidfd = None;
         if a.flags & (libc::CLONE_PIDFD as u64) != 0 {
-            let thread = (a.flags & (libc::CLONE_THREAD as u64) != 0).then_some(&task);
-            let fd = crate::pidfd::install(self, &group, thread, 0);
-            if let Err(e) = fd.and_then(|fd| self.write_now(a.pidfd, &fd.to_le_bytes())) {
-                child.abandon();
-                return Err(e.into());
+            let slot = table.reserve(self.rlimit(libc::RLIMIT_NOFILE as i32));
+            let told = slot.and_then(|slot| self.write_now(a.pidfd, &slot.fd().to_le_bytes()).map(|()| slot));
+            match told {
+                Ok(slot) => pidfd = Some(slot),
+                Err(e) => {
+                    child.abandon();
+                    return Err(e.into());
+                }
             }
         }
         if let Err(e) = self.register(&task, thread, a) {
             child.abandon();
             return Err(e.into());
         }
+        let pidfd = pidfd.map(|slot| {
+            let of = (a.flags & (libc::CLONE_THREAD as u64) != 0).then_some(&task);
+            slot.commit(crate::pidfd::open(self, &group, of, 0), true)
+        });
         if !thread {
             crate::timers::watch_cpu_limit(&group);
         }
-        crate::run::start(child)?;
+        if let Err(e) = crate::run::start(child) {
+            if let Some(fd) = pidfd {
+                let _ = table.close(self, fd);
+            }
+            return Err(e.into());
+        }
         if let Some(g) = gate {
             self.wait_vfork(&g);
         }

@@ -84,6 +84,16 @@ impl FileOps for PidFd {
 
 /// Opens a descriptor for a process, or for one thread of it; `flags` may hold O_NONBLOCK.
 pub fn install(c: &Current, group: &Arc<ThreadGroup>, thread: Option<&Arc<Task>>, flags: i32) -> Result<i32> {
+    c.install(open(c, group, thread, flags), true)
+}
+
+/// The open file of such a descriptor.
+pub(crate) fn open(
+    c: &Current,
+    group: &Arc<ThreadGroup>,
+    thread: Option<&Arc<Task>>,
+    flags: i32,
+) -> Arc<OpenFile> {
     let shown = if thread.is_some() { PIDFD_THREAD } else { 0 };
     let thread = thread.map(|t| (t.tid(), Arc::downgrade(t)));
     let f = OpenFile::new(
@@ -93,7 +103,7 @@ pub fn install(c: &Current, group: &Arc<ThreadGroup>, thread: Option<&Arc<Task>>
         libc::O_RDWR | flags & libc::O_NONBLOCK,
     );
     f.show_flags(shown);
-    c.install(f, true)
+    f
 }
 
 /// The pidfd behind an open file; EBADF for other files.
