@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use vfs::Caller;
+use vfs::quota::{Charge, Kind};
 
 const PAGE: u64 = 4096;
 /// Larger files live in memory files from the start.
@@ -170,6 +171,15 @@ impl Content {
         }
     }
 
+    /// What the caller is charged for a file that can be sealed. ENFILE when there are too many.
+    fn charge_sealable(&self, cx: &dyn Caller) -> Result<Option<Charge>> {
+        if !self.sealable {
+            return Ok(None);
+        }
+        let user = cx.quotas().account(cx.creds().uid);
+        user.charge(Kind::SealableFiles, 1).map(Some).ok_or(Errno::ENFILE)
+    }
+
     /// Brings the content into our own memory; with `mapped` into a memory file.
     pub fn own(&mut self, cx: &dyn Caller, fs: &TmpFs, mapped: bool) -> Result<()> {
         let size = self.size;
@@ -177,7 +187,7 @@ impl Content {
             Store::Mem(_) => return Ok(()),
             Store::Heap(_) if !mapped => return Ok(()),
             Store::Heap(pages) => {
-                let m = MemFile::new(&fs.memory, self.sealable)?;
+                let m = MemFile::new(&fs.memory, self.charge_sealable(cx)?)?;
                 host::truncate(&*m.rw()?, size)?;
                 for (i, p) in pages {
                     let len = (size.saturating_sub(i * PAGE)).min(PAGE) as usize;
@@ -197,7 +207,7 @@ impl Content {
             Store::Lower(l) => {
                 let heap = !mapped && size <= HEAP_MAX;
                 let mut pages = BTreeMap::new();
-                let mem = if heap { None } else { Some(MemFile::new(&fs.memory, false)?) };
+                let mem = if heap { None } else { Some(MemFile::new(&fs.memory, None)?) };
                 if let Some(m) = &mem {
                     fs.ensure_room(size.div_ceil(PAGE))?;
                     host::truncate(&*m.rw()?, size)?;

@@ -19,11 +19,10 @@ use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use vfs::quota;
 
 /// Most descriptors open on files with a name; beyond, those of files used longest ago are closed.
 const MAX_OPEN: usize = 6000;
-/// Most files without a name: the descriptor of each stays open as long as the file lives.
-const MAX_PINNED: usize = 4096;
 
 /// The memory files of a kernel.
 pub struct MemFiles {
@@ -32,7 +31,6 @@ pub struct MemFiles {
     named: Mutex<Vec<Weak<MemFile>>>,
     /// Descriptors open on them.
     open: Arc<AtomicUsize>,
-    pinned: Arc<AtomicUsize>,
     /// Ticks when a descriptor is opened, which is often enough to tell what was used long ago; looking at it is free.
     clock: AtomicU64,
 }
@@ -44,13 +42,6 @@ impl Counted {
     fn new(count: &Arc<AtomicUsize>) -> Counted {
         count.fetch_add(1, Ordering::Relaxed);
         Counted(count.clone())
-    }
-
-    /// `None` when there are `most` already.
-    fn at_most(count: &Arc<AtomicUsize>, most: usize) -> Option<Counted> {
-        let more = |n: usize| (n < most).then_some(n + 1);
-        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Counted(count.clone()))
     }
 }
 
@@ -75,8 +66,11 @@ struct Descriptors {
 enum Place {
     /// In the directory: opened as needed.
     Named(Vec<u8>, Mutex<Descriptors>),
-    /// A memfd.
-    Pinned(Arc<OwnedFd>, #[expect(dead_code, reason = "counts as long as the file lives")] Counted),
+    /// A memfd, whose descriptor stays open as long as the file lives; charged to a user where it can be sealed.
+    Pinned(
+        Arc<OwnedFd>,
+        #[expect(dead_code, reason = "counts as long as the file lives")] Option<quota::Charge>,
+    ),
 }
 
 /// A file in memory.
@@ -157,13 +151,7 @@ impl MemFiles {
     /// `dir`, of a private tmpfs that is not noexec, is where files with a name are made. Without it every file keeps a
     /// descriptor.
     pub fn new(dir: Option<OwnedFd>) -> Arc<MemFiles> {
-        Arc::new(MemFiles {
-            dir,
-            named: Mutex::default(),
-            open: Arc::default(),
-            pinned: Arc::default(),
-            clock: AtomicU64::new(1),
-        })
+        Arc::new(MemFiles { dir, named: Mutex::default(), open: Arc::default(), clock: AtomicU64::new(1) })
     }
 
     fn tick(&self) -> u64 {
@@ -195,17 +183,16 @@ impl MemFiles {
 }
 
 impl MemFile {
-    /// An empty one. ENFILE when there are too many that can be sealed.
-    pub fn new(home: &Arc<MemFiles>, sealable: bool) -> Result<Arc<MemFile>> {
+    /// An empty one. One that can be sealed comes with what its user is charged for it.
+    pub fn new(home: &Arc<MemFiles>, sealable: Option<quota::Charge>) -> Result<Arc<MemFile>> {
         let made = |place| {
             let (used, charge) = (home.tick().into(), Charge::default());
             Arc::new(MemFile { home: home.clone(), place, used, charge })
         };
         let dir = match &home.dir {
-            Some(dir) if !sealable => dir,
+            Some(dir) if sealable.is_none() => dir,
             _ => {
-                let counted = Counted::at_most(&home.pinned, MAX_PINNED).ok_or(Errno::ENFILE)?;
-                return Ok(made(Place::Pinned(Arc::new(host::memfd("tmpfs")?), counted)));
+                return Ok(made(Place::Pinned(Arc::new(host::memfd("tmpfs")?), sealable)));
             }
         };
         home.close_unused();
@@ -259,22 +246,5 @@ impl Drop for MemFile {
         if let Err(e) = host::unlink_at(dir, name, false) {
             log::warn!("backing file: {e}");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_that_can_be_sealed_are_bounded() {
-        let home = MemFiles::new(None);
-        let most: Vec<_> = (0..100).filter_map(|_| MemFile::new(&home, true).ok()).collect();
-        assert_eq!((most.len(), home.pinned.load(Ordering::Relaxed)), (100, 100));
-        home.pinned.store(MAX_PINNED, Ordering::Relaxed);
-        assert_eq!(MemFile::new(&home, true).err(), Some(Errno::ENFILE));
-        drop(most);
-        assert_eq!(home.pinned.load(Ordering::Relaxed), MAX_PINNED - 100);
-        assert!(MemFile::new(&home, true).is_ok());
     }
 }

@@ -31,8 +31,10 @@ pub enum Kind {
     AioContexts,
     /// Record locks.
     Locks,
+    /// Files in memory that can be sealed and are in use: each keeps a descriptor of the sentry.
+    SealableFiles,
 }
-const KINDS: usize = 8;
+const KINDS: usize = 9;
 
 /// A value below /proc/sys/fs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +66,8 @@ const PIPE_MIN_PAGES: u64 = 2;
 const MOUNTS: u64 = 200_000;
 /// Most contexts of asynchronous input and output: each is a mapping of the kernel's own.
 const AIO_CONTEXTS: u64 = 4096;
+/// Most files in memory that can be sealed and are in use; one user may have three quarters of them.
+const SEALABLE_FILES: u64 = 4096;
 /// How many users' inotify instances there may be.
 const INOTIFY_USERS: u64 = 64;
 
@@ -147,6 +151,7 @@ impl Quotas {
             Kind::Mounts => (u64::MAX, MOUNTS),
             Kind::AioContexts => (u64::MAX, AIO_CONTEXTS),
             Kind::Locks => (u64::MAX, self.locks),
+            Kind::SealableFiles => (SEALABLE_FILES - SEALABLE_FILES / 4, SEALABLE_FILES),
             Kind::EpollWatches => (self.limit(Limit::EpollWatches), self.limit(Limit::EpollWatches)),
             Kind::InotifyWatches => (self.limit(Limit::InotifyWatches), self.limit(Limit::InotifyWatches)),
             Kind::InotifyInstances => {
@@ -401,6 +406,19 @@ mod tests {
         assert_eq!(a.used(Kind::PipePages), 37);
         drop((made, rich));
         assert_eq!(a.used(Kind::PipePages), 0);
+    }
+
+    #[test]
+    fn one_user_leaves_sealable_files_to_others() {
+        let q = Quotas::new(1 << 30);
+        let take = |uid| q.account(uid).charge(Kind::SealableFiles, 1);
+        let (a, b) = (q.account(7), q.account(8));
+        let most: Vec<_> = (0..5000).map_while(|_| a.charge(Kind::SealableFiles, 1)).collect();
+        assert_eq!(most.len(), 3072);
+        let others: Vec<_> = (0..5000).map_while(|_| b.charge(Kind::SealableFiles, 1)).collect();
+        assert_eq!(others.len(), 1024);
+        drop(most);
+        assert!(take(7).is_some());
     }
 
     #[test]
