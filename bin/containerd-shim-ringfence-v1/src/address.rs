@@ -1,6 +1,6 @@
 //! Where shims serve: a socket for each container or pod.
 
-use crate::sha256;
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -18,7 +18,9 @@ const LOOKS: (usize, Duration) = (200, Duration::from_millis(5));
 /// The address that goes with a daemon, one of its namespaces, and a container or pod.
 pub(crate) fn of(daemon: &str, namespace: &str, group: &str) -> String {
     let path = Path::new(daemon).join(namespace).join(group);
-    format!("unix://{SOCKETS}/{}", sha256::hex(path.to_string_lossy().as_bytes()))
+    let hash = Sha256::digest(path.to_string_lossy().as_bytes());
+    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("unix://{SOCKETS}/{digits}")
 }
 
 /// The path of the socket.

@@ -18,7 +18,6 @@ mod process;
 mod rootfs;
 mod runtime;
 mod service;
-mod sha256;
 mod shim_log;
 mod stdio;
 mod task;

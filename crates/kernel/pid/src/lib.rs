@@ -82,7 +82,7 @@ impl PidNamespace {
             match ns.reserve() {
                 Ok(nr) => numbers.push(Number { ns: ns.clone(), nr }),
                 Err(e) => {
-                    numbers.iter().for_each(Number::release);
+                    numbers.iter().for_each(Number::unreserve);
                     return Err(e);
                 }
             }
@@ -133,8 +133,17 @@ struct Number {
 }
 
 impl Number {
-    fn release(&self) {
+    /// Gives a number back that was reserved and never used.
+    fn unreserve(&self) {
         self.ns.table.lock().pids.remove(&self.nr);
+    }
+
+    /// Gives the number back, unless another process has it by now.
+    fn release(&self, of: &Pid) {
+        let mut t = self.ns.table.lock();
+        if t.pids.get(&self.nr).is_some_and(|pid| std::ptr::eq(pid.as_ptr(), of)) {
+            t.pids.remove(&self.nr);
+        }
     }
 }
 
@@ -224,13 +233,13 @@ impl Drop for Attached {
             return;
         }
         // The sandbox's own number stays the object's: what remembers the process finds it by that.
-        self.0.numbers.iter().skip(1).for_each(Number::release);
+        self.0.numbers.iter().skip(1).for_each(|n| n.release(&self.0));
     }
 }
 
 impl Drop for Pid {
     fn drop(&mut self) {
-        self.numbers.iter().take(1).for_each(Number::release);
+        self.numbers.iter().take(1).for_each(|n| n.release(self));
     }
 }
 

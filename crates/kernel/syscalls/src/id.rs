@@ -12,10 +12,10 @@ const SECBIT_KEEP_CAPS: u32 = 16;
 const NGROUPS_MAX: u64 = 65536;
 
 pub fn getpid(c: &mut Current) -> SysResult {
-    Ok(c.pid_vnr(c.task.tgid()) as u64)
+    Ok(c.task.group.pid.own_nr() as u64)
 }
 pub fn gettid(c: &mut Current) -> SysResult {
-    Ok(c.pid_vnr(c.task.tid()) as u64)
+    Ok(c.task.own_tid() as u64)
 }
 pub fn getppid(c: &mut Current) -> SysResult {
     let parent = c.kernel().tree.lock().nodes.get(&c.task.tgid()).map_or(0, |n| n.parent);
@@ -337,7 +337,7 @@ pub fn capget(c: &mut Current, hdr: Ptr, data: Ptr) -> SysResult {
 
 pub fn capset(c: &mut Current, hdr: Ptr, data: Ptr) -> SysResult {
     let (n, pid) = cap_header(c, hdr)?;
-    if pid != 0 && pid != c.pid_vnr(c.task.tid()) {
+    if pid != 0 && pid != c.task.own_tid() {
         return Err(Errno::EPERM.into());
     }
     let words: Vec<u32> = c.read_array(data.0, n * 3, 6)?;

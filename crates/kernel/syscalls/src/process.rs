@@ -88,7 +88,7 @@ pub fn exit_group(c: &mut Current, code: i32) -> SysResult {
 
 pub fn set_tid_address(c: &mut Current, addr: u64) -> SysResult {
     c.task.set_word(platform::Word::ClearChildTid, addr);
-    Ok(c.pid_vnr(c.task.tid()) as u64)
+    Ok(c.task.own_tid() as u64)
 }
 
 pub fn unshare(c: &mut Current, flags: i32) -> SysResult {

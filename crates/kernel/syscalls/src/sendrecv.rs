@@ -85,7 +85,7 @@ fn read_control(c: &Current, at: u64, len: u64) -> Result<Control> {
 /// id that names something (ESRCH).
 fn claimed(c: &Current, u: Ucred) -> Result<PeerCred> {
     let k = c.creds();
-    let pid = u.pid == c.pid_vnr(c.pid()) || k.capable(Cap::SYS_ADMIN);
+    let pid = u.pid == c.task.group.pid.own_nr() || k.capable(Cap::SYS_ADMIN);
     let uid = [k.uid, k.euid, k.suid].contains(&u.uid) || k.capable(Cap::SETUID);
     let gid = [k.gid, k.egid, k.sgid].contains(&u.gid) || k.capable(Cap::SETGID);
     if !pid || !uid || !gid {

@@ -180,7 +180,7 @@ fn user_info(c: &Current, sig: i32, code: i32) -> Result<Option<SigInfo>, Errno>
         return Ok(None);
     }
     let s = Signal::new(sig).ok_or(Errno::EINVAL)?;
-    Ok(Some(SigInfo::user(s, code, c.pid_vnr(c.task.tgid()), c.creds().uid)))
+    Ok(Some(SigInfo::user(s, code, c.task.group.pid.own_nr(), c.creds().uid)))
 }
 
 pub fn kill(c: &mut Current, pid: i32, sig: i32) -> SysResult {
@@ -271,7 +271,7 @@ pub fn tgkill(c: &mut Current, tgid: i32, tid: i32, sig: i32) -> SysResult {
 /// A siginfo from user space: only codes that cannot be mistaken for the kernel's own.
 fn given_info(c: &Current, target: i32, sig: i32, ptr: Ptr) -> Result<Option<SigInfo>, Errno> {
     let mut i: SigInfo = c.read_value(ptr.0)?;
-    if (i.code >= 0 || i.code == libc::SI_TKILL) && target != c.pid_vnr(c.task.tgid()) {
+    if (i.code >= 0 || i.code == libc::SI_TKILL) && target != c.task.group.pid.own_nr() {
         return Err(Errno::EPERM);
     }
     if sig == 0 {

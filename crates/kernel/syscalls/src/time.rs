@@ -47,7 +47,7 @@ fn cpu_clock(c: &Current, clock: i32) -> Result<Option<CpuClock>, Errno> {
     let group = match id {
         0 => me(),
         // Any thread may use its own id.
-        id if id == c.pid_vnr(c.task.tid()) => me(),
+        id if id == c.task.own_tid() => me(),
         id => c.find_group(id).ok_or(Errno::EINVAL)?,
     };
     Ok(Some(CpuClock::Process(group, kind)))
