@@ -26,8 +26,8 @@ const ORDER: [(&str, &[&str]); 6] = [
     (
         "crates/kernel",
         &[
-            "pid", "vfs", "tmpfs", "hostfs", "overlay", "devfs", "ipc", "mqueue", "sysv", "socket", "tty",
-            "mm", "task", "kernfs", "sysfs", "cgroupfs", "procfs", "syscalls", "sentry",
+            "user_ns", "pid", "vfs", "tmpfs", "hostfs", "overlay", "devfs", "ipc", "mqueue", "sysv",
+            "socket", "tty", "mm", "task", "kernfs", "sysfs", "cgroupfs", "procfs", "syscalls", "sentry",
         ],
     ),
     (

@@ -47,7 +47,6 @@ const ALLOWED: &[Allowed] = &[
         "NEXT_ID",
         "mount ids: unique in the process, only their order in one namespace matters",
     ),
-    ("vfs/src/mount_ns.rs", "NEXT_NS", "numbers of namespaces: unique in the process"),
     ("vfs/src/mount_ns.rs", "NEXT_PEER", "numbers of peer groups: unique in the process"),
     ("vfs/src/notify.rs", "ACTIVE", "a hint: while it is 0 nothing needs to be looked for"),
     ("vfs/src/quota.rs", "NEXT", "spreads threads over counters; no guest sees it"),

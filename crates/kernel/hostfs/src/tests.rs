@@ -12,9 +12,10 @@ use vfs::*;
 use wait::{Events, Waiter};
 
 fn plain() -> TestCaller {
-    let mut c = Credentials::root(Cap::ALL);
+    let root = TestCaller::root();
+    let mut c = Credentials::root(&root.vfs.user_ns, Cap::ALL);
     c.fsuid = rustix_uid();
-    TestCaller { creds: Arc::new(c), ..TestCaller::root() }
+    TestCaller { creds: Arc::new(c), ..root }
 }
 
 fn rustix_uid() -> u32 {
@@ -45,7 +46,7 @@ fn context(dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
 fn context_of(home: &Arc<HostFiles>, dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
     let fd: OwnedFd = fs::File::open(dir).unwrap().into();
     let fs = HostFs::new(home, fd, exclusive).unwrap();
-    FsContext::new(MountNs::new(Mount::of(fs, MountFlags::empty(), b"host")))
+    FsContext::new(vfs::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"host")))
 }
 
 fn open(c: &FsContext, p: &str, flags: i32) -> Result<Arc<OpenFile>> {

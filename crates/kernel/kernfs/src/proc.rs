@@ -69,7 +69,7 @@ impl Proc {
         }
         let Some(t) = self.task() else { return Ok(()) };
         let (mine, other) = (cx.creds(), t.creds());
-        if mine.capable(Cap::SYS_PTRACE) {
+        if mine.ns_capable(&other.user_ns, Cap::SYS_PTRACE) {
             return Ok(());
         }
         let same = [other.uid, other.euid, other.suid].iter().all(|&u| u == mine.fsuid)

@@ -189,7 +189,7 @@ impl Mqueues {
         let q = d.queues.get(name).ok_or(Errno::ENOENT)?;
         // The directory is sticky.
         let (creds, owner) = (cx.creds(), q.attr.lock().uid);
-        if creds.fsuid != owner && creds.fsuid != d.attr.uid && !creds.capable(Cap::FOWNER) {
+        if creds.fsuid != owner && creds.fsuid != d.attr.uid && !creds.own_ns_capable(Cap::FOWNER) {
             return Err(Errno::EPERM);
         }
         take(&mut d, name)

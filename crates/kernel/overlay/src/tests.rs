@@ -32,7 +32,7 @@ fn env(name: &str) -> Env {
     let fd: OwnedFd = fs::File::open(&dir).unwrap().into();
     let lower = HostFs::new(&hostfs::HostFiles::new(), fd, true).unwrap();
     let fs = crate::new(&tmpfs::MemFiles::new(None), lower).unwrap();
-    Env { dir, fs: FsContext::new(MountNs::new(Mount::of(fs, MountFlags::empty(), b"overlay"))) }
+    Env { dir, fs: FsContext::new(vfs::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"overlay"))) }
 }
 
 impl Env {

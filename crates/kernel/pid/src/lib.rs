@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use user_ns::UserNamespace;
 
 /// Highest process ID of a namespace plus one (kernel.pid_max).
 pub const PID_MAX: i32 = 1 << 22;
@@ -35,6 +36,7 @@ pub struct PidNamespace {
     inum: u64,
     level: usize,
     parent: Option<Arc<PidNamespace>>,
+    user_ns: Arc<UserNamespace>,
     table: Mutex<Table>,
 }
 
@@ -45,23 +47,28 @@ struct Table {
 }
 
 impl PidNamespace {
-    /// The sandbox's own namespace.
-    pub fn root(inum: u64) -> Arc<PidNamespace> {
-        Arc::new(PidNamespace { inum, level: 0, parent: None, table: Mutex::default() })
+    /// The sandbox's own namespace, owned by the initial user namespace.
+    pub fn root(inum: u64, user_ns: Arc<UserNamespace>) -> Arc<PidNamespace> {
+        Arc::new(PidNamespace { inum, level: 0, parent: None, user_ns, table: Mutex::default() })
     }
 
-    /// A namespace inside this one. ENOSPC when that is too deep.
-    pub fn child(self: &Arc<Self>, inum: u64) -> Result<Arc<PidNamespace>> {
+    /// A namespace inside this one, owned by `user_ns`. ENOSPC when that is too deep.
+    pub fn child(self: &Arc<Self>, inum: u64, user_ns: Arc<UserNamespace>) -> Result<Arc<PidNamespace>> {
         if self.level >= MAX_LEVEL {
             return Err(Errno::ENOSPC);
         }
         let parent = Some(self.clone());
-        Ok(Arc::new(PidNamespace { inum, level: self.level + 1, parent, table: Mutex::default() }))
+        Ok(Arc::new(PidNamespace { inum, level: self.level + 1, parent, user_ns, table: Mutex::default() }))
     }
 
     /// Number of its nsfs inode, as /proc/PID/ns/pid shows it.
     pub fn inum(&self) -> u64 {
         self.inum
+    }
+
+    /// Where capabilities over it are held.
+    pub fn user_ns(&self) -> &UserNamespace {
+        &self.user_ns
     }
 
     /// How many namespaces it is inside of.
@@ -247,11 +254,18 @@ impl Drop for Pid {
 mod tests {
     use super::*;
 
+    fn top() -> Arc<PidNamespace> {
+        PidNamespace::root(1, UserNamespace::initial())
+    }
+
     #[test]
     fn one_number_for_each_level() {
-        let root = PidNamespace::root(1);
-        let (a, b) = (root.child(2).unwrap(), root.child(3).unwrap());
-        let inner = a.child(4).unwrap();
+        let root = top();
+        let (a, b) = (
+            root.child(2, UserNamespace::initial()).unwrap(),
+            root.child(3, UserNamespace::initial()).unwrap(),
+        );
+        let inner = a.child(4, UserNamespace::initial()).unwrap();
         let pids: Vec<_> = [&a, &b, &inner].iter().map(|ns| ns.alloc().unwrap()).collect();
         assert_eq!(pids.iter().map(|p| p.nr()).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(pids.iter().map(|p| p.own_nr()).collect::<Vec<_>>(), [1, 1, 1]);
@@ -269,8 +283,8 @@ mod tests {
 
     #[test]
     fn numbers_are_taken_as_long_as_somebody_is_attached() {
-        let root = PidNamespace::root(1);
-        let ns = root.child(2).unwrap();
+        let root = top();
+        let ns = root.child(2, UserNamespace::initial()).unwrap();
         let first = ns.alloc().unwrap();
         let (group, remembered) = (first.attach(), Arc::clone(&first));
         drop(first);
@@ -289,15 +303,15 @@ mod tests {
 
     #[test]
     fn numbers_begin_again_and_can_run_out() {
-        let ns = PidNamespace::root(1).child(2).unwrap();
+        let ns = top().child(2, UserNamespace::initial()).unwrap();
         ns.set_last(PID_MAX - 2);
         let all: Vec<_> = (0..2).map(|_| ns.alloc().unwrap().own_nr()).collect();
         assert_eq!(all, [PID_MAX - 1, AFTER_WRAP]);
-        let mut deepest = PidNamespace::root(1);
+        let mut deepest = top();
         for _ in 0..MAX_LEVEL {
-            deepest = deepest.child(9).unwrap();
+            deepest = deepest.child(9, UserNamespace::initial()).unwrap();
         }
-        assert_eq!(deepest.child(9).err(), Some(Errno::ENOSPC));
+        assert_eq!(deepest.child(9, UserNamespace::initial()).err(), Some(Errno::ENOSPC));
         assert_eq!(deepest.alloc().unwrap().numbers_from(&deepest), [1]);
     }
 }

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use platform::{Action, AddressSpace, Context, Exit, Interrupt, Limits, Platform, Regs, Spawn};
 use std::sync::Arc;
 use task::{Current, Kernel, Parts, ProcessInherited, SystemCalls, ThreadGroup, Uts};
+use user_ns::UserNamespace;
 use vfs::{
     Cap, Credentials, FdTable, FsContext, Lookup, Mount, MountFlags, MountNs, OpenFile, OpenHow, Start,
 };
@@ -123,13 +124,15 @@ impl SystemCalls for NoCalls {
 /// One process with procfs as its root.
 fn process() -> Current {
     let uts = Uts::new("box".into(), "(none)".into());
+    let user_ns = UserNamespace::initial();
     let kernel = Kernel::new(Parts {
+        user_ns: user_ns.clone(),
         platform: Arc::new(Fake),
         calls: Arc::new(NoCalls),
         uts,
         limits: task::Limits::new(1 << 30, 2, []),
         families: socket::Families::default(),
-        net: socket::NetNamespace::new(1, spec::Interfaces::loopback()),
+        net: socket::NetNamespace::new(1, user_ns.clone(), spec::Interfaces::loopback()),
         memory: tmpfs::MemFiles::new(None),
     });
     let pid = kernel.first.pids().alloc().unwrap();
@@ -168,18 +171,17 @@ fn process() -> Current {
             kind: VmaKind::Stack,
         });
     });
-    let ns = MountNs::new(Mount::of(
-        crate::new(kernel.clone(), kernel.first.pids().clone()),
-        MountFlags::RELATIME,
-        b"proc",
-    ));
+    let ns = MountNs::new(
+        &kernel.vfs,
+        Mount::of(crate::new(kernel.clone(), kernel.first.pids().clone()), MountFlags::RELATIME, b"proc"),
+    );
     let fs = FsContext::new(ns);
     let c = Current::first(
         ctx,
         mm,
         group,
         pid,
-        Credentials::root(Cap::ALL),
+        Credentials::root(&kernel.vfs.user_ns, Cap::ALL),
         FdTable::new(kernel.vfs.quotas.files.clone()),
         fs,
     );
@@ -307,7 +309,7 @@ fn writes_do_what_they_say() {
     assert_eq!(text(&c, "/sys/vm/swappiness"), "1\n");
     assert_eq!(crate::set_sysctl(c.kernel(), &c.kernel().first.clone(), "no.such", "1"), Err(Errno::ENOENT));
     assert_eq!(write(&c, "/version", "1"), Err(Errno::EACCES));
-    let mut set = Credentials::root(0);
+    let mut set = Credentials::root(&c.kernel().vfs.user_ns, 0);
     set.euid = 5;
     set.fsuid = 5;
     c.task.set_creds(set);
@@ -361,7 +363,10 @@ fn the_same_name_is_the_same_inode_while_it_is_held() {
 fn processors_and_memory_in_sysfs() {
     let c = process();
     let k = c.kernel().clone();
-    let fs = FsContext::new(MountNs::new(Mount::of(sysfs::new(k), MountFlags::empty(), b"sysfs")));
+    let fs = FsContext::new(MountNs::new(
+        &c.kernel().vfs,
+        Mount::of(sysfs::new(k), MountFlags::empty(), b"sysfs"),
+    ));
     let mut c = c;
     c.set_fs(fs);
     assert_eq!(text(&c, "/devices/system/cpu/online"), "0-1\n");

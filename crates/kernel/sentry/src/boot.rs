@@ -196,6 +196,7 @@ pub(crate) fn new_process(
     let group = ThreadGroup::new(&pid, handlers, inherited);
     let k = &p.capabilities;
     let creds = Credentials {
+        user_ns: kernel.vfs.user_ns.clone(),
         uid: p.uid,
         euid: p.uid,
         suid: p.uid,

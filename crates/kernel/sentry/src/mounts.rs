@@ -27,7 +27,7 @@ pub(crate) fn build(
         .map_err(|e| other(format!("root file system: {e}")))?;
     let root =
         over(kernel, host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
-    let ns = MountNs::new(Mount::of(root, MountFlags::RELATIME, b"none"));
+    let ns = MountNs::new(&kernel.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
     let fs = FsContext::new(ns);
     for m in &spec.mounts {
         add(kernel, container, &fs.view(), m, files, fds)

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use syscalls::Calls;
 use task::{Jobs, Kernel, Limits, Parts};
 use tmpfs::{MemFiles, Options, TmpFs};
+use user_ns::UserNamespace;
 use vfs::{Internal, SuperBlock};
 
 /// Messages in the queues of Unix sockets take at most one part in so many of the sandbox's memory.
@@ -26,8 +27,10 @@ pub(crate) fn kernel(
 ) -> (Arc<Kernel>, Arc<Calls>) {
     let calls = Calls::new();
     let families = families(&limits);
-    let net = NetNamespace::new(task::nsproxy::inum::NET, spec.interfaces.clone());
-    let parts = Parts { platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
+    let user_ns = UserNamespace::initial();
+    let net = NetNamespace::new(task::nsproxy::inum::NET, user_ns.clone(), spec.interfaces.clone());
+    let parts =
+        Parts { user_ns, platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
     let kernel = Kernel::new(parts);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     devices(&kernel);

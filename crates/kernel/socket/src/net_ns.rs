@@ -6,25 +6,38 @@ use parking_lot::{Mutex, RwLock};
 use spec::Interfaces;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use user_ns::UserNamespace;
 
 /// A network namespace.
-#[derive(Default)]
 pub struct NetNamespace {
     /// Number of its nsfs inode.
     pub inum: u64,
+    user_ns: Arc<UserNamespace>,
     interfaces: RwLock<Arc<Interfaces>>,
     /// Addresses of netlink sockets in use.
     pub(crate) ports: Mutex<BTreeSet<u32>>,
 }
 
 impl NetNamespace {
-    /// With these interfaces.
-    pub fn new(inum: u64, interfaces: Interfaces) -> Arc<NetNamespace> {
+    /// With these interfaces, owned by `user_ns`.
+    pub fn new(inum: u64, user_ns: Arc<UserNamespace>, interfaces: Interfaces) -> Arc<NetNamespace> {
         Arc::new(NetNamespace {
             inum,
+            user_ns,
             interfaces: RwLock::new(Arc::new(interfaces)),
             ports: Mutex::default(),
         })
+    }
+
+    /// One that has loopback alone.
+    #[cfg(test)]
+    pub fn alone() -> Arc<NetNamespace> {
+        NetNamespace::new(1, UserNamespace::initial(), Interfaces::loopback())
+    }
+
+    /// Where capabilities over it are held.
+    pub fn user_ns(&self) -> &UserNamespace {
+        &self.user_ns
     }
 
     /// Its interfaces, addresses and routes as they are now.

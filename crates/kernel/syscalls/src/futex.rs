@@ -109,7 +109,7 @@ pub fn set_robust_list(c: &mut Current, head: u64, len: u64) -> SysResult {
 pub fn get_robust_list(c: &mut Current, pid: i32, head: Ptr, len: Ptr) -> SysResult {
     let t = if pid == 0 { c.task.clone() } else { c.find_task(pid).ok_or(Errno::ESRCH)? };
     let (me, them) = (c.creds(), t.creds());
-    if t.tgid() != c.task.tgid() && me.euid != them.uid && !me.capable(Cap::SYS_PTRACE) {
+    if t.tgid() != c.task.tgid() && me.euid != them.uid && !me.ns_capable(&them.user_ns, Cap::SYS_PTRACE) {
         return Err(Errno::EPERM.into());
     }
     c.write_value(len.0, &24u64)?;

@@ -76,7 +76,7 @@ pub fn setuid(c: &mut Current, uid: u32) -> SysResult {
     if uid == KEEP {
         return Err(Errno::EINVAL.into());
     }
-    if old.capable(Cap::SETUID) {
+    if old.own_ns_capable(Cap::SETUID) {
         n.uid = uid;
         n.suid = uid;
     } else if uid != old.uid && uid != old.suid {
@@ -89,7 +89,7 @@ pub fn setuid(c: &mut Current, uid: u32) -> SysResult {
 
 pub fn setreuid(c: &mut Current, ruid: u32, euid: u32) -> SysResult {
     let old = c.creds();
-    let capable = old.capable(Cap::SETUID);
+    let capable = old.own_ns_capable(Cap::SETUID);
     let mut n = Credentials::clone(&old);
     if ruid != KEEP {
         if !capable && ruid != old.uid && ruid != old.euid {
@@ -113,7 +113,8 @@ pub fn setreuid(c: &mut Current, ruid: u32, euid: u32) -> SysResult {
 pub fn setresuid(c: &mut Current, ruid: u32, euid: u32, suid: u32) -> SysResult {
     let old = c.creds();
     let mine = [old.uid, old.euid, old.suid];
-    if !old.capable(Cap::SETUID) && [ruid, euid, suid].iter().any(|u| *u != KEEP && !mine.contains(u)) {
+    if !old.own_ns_capable(Cap::SETUID) && [ruid, euid, suid].iter().any(|u| *u != KEEP && !mine.contains(u))
+    {
         return Err(Errno::EPERM.into());
     }
     let mut n = Credentials::clone(&old);
@@ -131,7 +132,7 @@ pub fn setgid(c: &mut Current, gid: u32) -> SysResult {
     if gid == KEEP {
         return Err(Errno::EINVAL.into());
     }
-    if old.capable(Cap::SETGID) {
+    if old.own_ns_capable(Cap::SETGID) {
         n.gid = gid;
         n.sgid = gid;
     } else if gid != old.gid && gid != old.sgid {
@@ -145,7 +146,7 @@ pub fn setgid(c: &mut Current, gid: u32) -> SysResult {
 
 pub fn setregid(c: &mut Current, rgid: u32, egid: u32) -> SysResult {
     let old = c.creds();
-    let capable = old.capable(Cap::SETGID);
+    let capable = old.own_ns_capable(Cap::SETGID);
     let mut n = Credentials::clone(&old);
     if rgid != KEEP {
         if !capable && rgid != old.gid && rgid != old.egid {
@@ -170,7 +171,8 @@ pub fn setregid(c: &mut Current, rgid: u32, egid: u32) -> SysResult {
 pub fn setresgid(c: &mut Current, rgid: u32, egid: u32, sgid: u32) -> SysResult {
     let old = c.creds();
     let mine = [old.gid, old.egid, old.sgid];
-    if !old.capable(Cap::SETGID) && [rgid, egid, sgid].iter().any(|g| *g != KEEP && !mine.contains(g)) {
+    if !old.own_ns_capable(Cap::SETGID) && [rgid, egid, sgid].iter().any(|g| *g != KEEP && !mine.contains(g))
+    {
         return Err(Errno::EPERM.into());
     }
     let mut n = Credentials::clone(&old);
@@ -202,7 +204,7 @@ pub fn getresgid(c: &mut Current, r: Ptr, e: Ptr, s: Ptr) -> SysResult {
 
 pub fn setfsuid(c: &mut Current, uid: u32) -> SysResult {
     let old = c.creds();
-    let allowed = [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) || old.capable(Cap::SETUID);
+    let allowed = [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) || old.own_ns_capable(Cap::SETUID);
     if uid != KEEP && allowed && uid != old.fsuid {
         let mut n = Credentials::clone(&old);
         n.fsuid = uid;
@@ -222,7 +224,7 @@ pub fn setfsuid(c: &mut Current, uid: u32) -> SysResult {
 
 pub fn setfsgid(c: &mut Current, gid: u32) -> SysResult {
     let old = c.creds();
-    let allowed = [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) || old.capable(Cap::SETGID);
+    let allowed = [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) || old.own_ns_capable(Cap::SETGID);
     if gid != KEEP && allowed {
         let mut n = Credentials::clone(&old);
         n.fsgid = gid;
@@ -248,7 +250,7 @@ pub fn getgroups(c: &mut Current, size: i32, list: Ptr) -> SysResult {
 
 pub fn setgroups(c: &mut Current, size: u64, list: Ptr) -> SysResult {
     let old = c.creds();
-    if !old.capable(Cap::SETGID) {
+    if !old.own_ns_capable(Cap::SETGID) {
         return Err(Errno::EPERM.into());
     }
     if size as u32 as u64 > NGROUPS_MAX {
@@ -349,7 +351,7 @@ pub fn capset(c: &mut Current, hdr: Ptr, data: Ptr) -> SysResult {
     }
     let [effective, permitted, inheritable] = v.map(|x| x & Cap::ALL);
     let old = c.creds();
-    let may_add = if old.capable(Cap::SETPCAP) { old.bounding } else { old.permitted };
+    let may_add = if old.own_ns_capable(Cap::SETPCAP) { old.bounding } else { old.permitted };
     let bad = permitted & !old.permitted != 0
         || effective & !permitted != 0
         || inheritable & !(old.inheritable | old.permitted | may_add) != 0

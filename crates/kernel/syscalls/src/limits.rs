@@ -70,7 +70,11 @@ fn target(c: &Current, pid: i32) -> Result<Arc<ThreadGroup>, Errno> {
         && me.gid == them.egid
         && me.gid == them.sgid;
     let own = t.group.tgid == c.task.tgid();
-    if own || same || me.capable(Cap::SYS_RESOURCE) { Ok(t.group) } else { Err(Errno::EPERM) }
+    if own || same || me.ns_capable(&them.user_ns, Cap::SYS_RESOURCE) {
+        Ok(t.group)
+    } else {
+        Err(Errno::EPERM)
+    }
 }
 
 fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> Result<(u64, u64), Errno> {

@@ -199,7 +199,7 @@ fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
 pub(crate) fn may_access(c: &Current, t: &Task) -> Result<(), Errno> {
     let (me, them) = (c.creds(), t.creds());
     let same = me.uid == them.uid && me.uid == them.euid && me.uid == them.suid && me.gid == them.gid;
-    if t.tgid() != c.task.tgid() && !same && !me.capable(Cap::SYS_PTRACE) {
+    if t.tgid() != c.task.tgid() && !same && !me.ns_capable(&them.user_ns, Cap::SYS_PTRACE) {
         return Err(Errno::EPERM);
     }
     Ok(())

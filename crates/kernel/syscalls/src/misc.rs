@@ -19,7 +19,7 @@ pub fn uname(c: &mut Current, out: Ptr) -> SysResult {
 }
 
 fn read_name(c: &Current, p: Ptr, len: u64) -> Result<String, Errno> {
-    if !c.creds().capable(Cap::SYS_ADMIN) {
+    if !c.creds().ns_capable(c.task.nsproxy().uts.user_ns(), Cap::SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
     if len > 64 {
@@ -140,7 +140,7 @@ pub fn syslog(c: &mut Current, kind: i32, buf: Ptr, len: i32) -> SysResult {
 
 pub fn reboot(c: &mut Current, m1: i32, m2: i32, _cmd: i32, _arg: u64) -> SysResult {
     const MAGIC2: [i32; 4] = [672274793, 85072278, 369367448, 537993216];
-    if !c.creds().capable(Cap::SYS_BOOT) {
+    if !c.pid_ns().is_some_and(|ns| c.creds().ns_capable(ns.user_ns(), Cap::SYS_BOOT)) {
         return Err(Errno::EPERM.into());
     }
     if m1 as u32 != 0xfee1_dead || !MAGIC2.contains(&m2) {

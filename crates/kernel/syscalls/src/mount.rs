@@ -29,7 +29,7 @@ fn place(c: &Current, path: PathPtr, follow: bool) -> Result<Path> {
 }
 
 fn may_mount(c: &Current) -> Result<()> {
-    if c.creds().capable(Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+    if c.creds().ns_capable(c.fs().view().ns.user_ns(), Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Flags of a mount from mount(2)'s. A remount that says nothing about access times keeps `old`'s.

@@ -21,7 +21,7 @@ pub fn linkat(
     check_flags(flags, libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
     let empty = flags & libc::AT_EMPTY_PATH != 0;
     let from = At::with_flags(c, old_dir, old, flags)?;
-    if from.path.is_empty() && !c.creds().capable(Cap::DAC_READ_SEARCH) {
+    if from.path.is_empty() && !c.creds().own_ns_capable(Cap::DAC_READ_SEARCH) {
         return Err(Errno::ENOENT.into());
     }
     let to = At::new(c, new_dir, new)?;

@@ -78,7 +78,7 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
         }
         libc::PR_CAPBSET_DROP => {
             let mut k = Credentials::clone(&c.creds());
-            if !k.capable(Cap::SETPCAP) {
+            if !k.own_ns_capable(Cap::SETPCAP) {
                 return Err(Errno::EPERM.into());
             }
             if a > Cap::LAST as u64 {
@@ -151,7 +151,7 @@ fn set_securebits(c: &mut Current, bits: u64) -> Result<u64, Errno> {
     let old = k.securebits as u64;
     let locked = (old & 0xaa) >> 1;
     let bad = (old & locked) ^ (bits & locked) != 0 || old & 0xaa & !bits != 0 || bits & !SECURE_ALL != 0;
-    if bad || !k.capable(Cap::SETPCAP) {
+    if bad || !k.own_ns_capable(Cap::SETPCAP) {
         return Err(Errno::EPERM);
     }
     k.securebits = bits as u32;

@@ -98,7 +98,7 @@ pub fn unshare(c: &mut Current, flags: i32) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let mounts = flags & libc::CLONE_NEWNS != 0;
-    if mounts && !c.creds().capable(Cap::SYS_ADMIN) {
+    if mounts && !c.creds().own_ns_capable(Cap::SYS_ADMIN) {
         return Err(Errno::EPERM.into());
     }
     if flags & threads != 0 && c.task.group.threads().len() > 1 {
@@ -149,7 +149,7 @@ pub fn pidfd_getfd(c: &mut Current, pidfd: Fd, fd: i32, flags: u32) -> SysResult
     let (me, them) = (c.creds(), t.creds());
     let same = me.uid == them.uid && me.uid == them.euid && me.uid == them.suid;
     let dumpable = t.mm().dumpable.load(Ordering::Relaxed) == 1;
-    if !(same && dumpable || me.capable(vfs::Cap::SYS_PTRACE)) {
+    if !(same && dumpable || me.ns_capable(&them.user_ns, vfs::Cap::SYS_PTRACE)) {
         return Err(Errno::EPERM.into());
     }
     let f = t.fds().ok_or(Errno::ESRCH)?.get(fd)?;

@@ -20,7 +20,7 @@ fn holder(c: &Current, pid: i32) -> Result<Holder, Errno> {
 fn may_change(c: &Current, t: &Holder) -> Result<(), Errno> {
     let (me, them) = (c.creds(), &t.creds);
     let mine = me.euid == them.euid || me.euid == them.uid;
-    if mine || me.capable(Cap::SYS_NICE) { Ok(()) } else { Err(Errno::EPERM) }
+    if mine || me.ns_capable(&them.user_ns, Cap::SYS_NICE) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 pub fn sched_yield(_c: &mut Current) -> SysResult {

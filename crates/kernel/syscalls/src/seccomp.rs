@@ -54,7 +54,7 @@ fn set_filter(c: &mut Current, flags: u32, arg: u64) -> SysResult {
     if len == 0 || len > MAX_INSTRUCTIONS {
         return Err(Errno::EINVAL.into());
     }
-    if !c.task.no_new_privs.load(Ordering::Relaxed) && !c.task.creds().capable(Cap::SYS_ADMIN) {
+    if !c.task.no_new_privs.load(Ordering::Relaxed) && !c.task.creds().own_ns_capable(Cap::SYS_ADMIN) {
         return Err(Errno::EACCES.into());
     }
     let program = Program::new(&c.read_array::<SockFilter>(code, len, MAX_INSTRUCTIONS)?)?;

@@ -85,9 +85,10 @@ fn read_control(c: &Current, at: u64, len: u64) -> Result<Control> {
 /// id that names something (ESRCH).
 fn claimed(c: &Current, u: Ucred) -> Result<PeerCred> {
     let k = c.creds();
-    let pid = u.pid == c.task.group.pid.own_nr() || k.capable(Cap::SYS_ADMIN);
-    let uid = [k.uid, k.euid, k.suid].contains(&u.uid) || k.capable(Cap::SETUID);
-    let gid = [k.gid, k.egid, k.sgid].contains(&u.gid) || k.capable(Cap::SETGID);
+    let pid = u.pid == c.task.group.pid.own_nr()
+        || c.pid_ns().is_some_and(|ns| k.ns_capable(ns.user_ns(), Cap::SYS_ADMIN));
+    let uid = [k.uid, k.euid, k.suid].contains(&u.uid) || k.own_ns_capable(Cap::SETUID);
+    let gid = [k.gid, k.egid, k.sgid].contains(&u.gid) || k.own_ns_capable(Cap::SETGID);
     if !pid || !uid || !gid {
         return Err(Errno::EPERM);
     }

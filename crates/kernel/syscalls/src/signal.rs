@@ -154,7 +154,7 @@ fn may_signal(c: &Current, target: &Holder, sig: i32) -> bool {
     if sig == libc::SIGCONT && same_session(c, target) {
         return true;
     }
-    me.capable(Cap::KILL)
+    me.ns_capable(&them.user_ns, Cap::KILL)
 }
 
 fn same_session(c: &Current, target: &Holder) -> bool {

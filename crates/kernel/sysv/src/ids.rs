@@ -5,6 +5,7 @@ use crate::{IPC_PRIVATE, perm};
 use abi::{Errno, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use user_ns::UserNamespace;
 use vfs::Caller;
 
 /// Most indices (IPCMNI).
@@ -19,19 +20,25 @@ pub(crate) trait Object {
 }
 
 pub(crate) struct Ids<T> {
+    user_ns: Arc<UserNamespace>,
     items: BTreeMap<usize, Arc<T>>,
     keys: HashMap<i32, usize>,
     last: usize,
     seq: i32,
 }
 
-impl<T> Default for Ids<T> {
-    fn default() -> Self {
-        Ids { items: BTreeMap::new(), keys: HashMap::new(), last: MAX_INDEX, seq: 0 }
-    }
-}
-
 impl<T: Object> Ids<T> {
+    /// An empty table of a namespace that `user_ns` owns.
+    pub fn new(user_ns: &Arc<UserNamespace>) -> Self {
+        Ids {
+            user_ns: user_ns.clone(),
+            items: BTreeMap::new(),
+            keys: HashMap::new(),
+            last: MAX_INDEX,
+            seq: 0,
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -80,7 +87,7 @@ impl<T: Object> Ids<T> {
                 return Err(Errno::EEXIST);
             }
             fits(o)?;
-            o.perm().check(cx, flags as u32 & 0o777)?;
+            o.perm().check(cx, &self.user_ns, flags as u32 & 0o777)?;
             return Ok(o.perm().id);
         }
         if key != IPC_PRIVATE && flags & libc::IPC_CREAT == 0 {
@@ -120,7 +127,7 @@ impl<T: Object> Ids<T> {
         let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
         let o = self.items.get(&index).ok_or(Errno::EINVAL)?;
         if !any {
-            o.perm().check(cx, perm::READ)?;
+            o.perm().check(cx, &self.user_ns, perm::READ)?;
         }
         Ok(o.clone())
     }

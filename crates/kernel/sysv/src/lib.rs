@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use pid::{Pid, PidNamespace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use user_ns::UserNamespace;
 use vfs::Caller;
 
 /// IPC_PRIVATE.
@@ -79,6 +80,8 @@ impl Default for Limits {
 pub struct IpcNamespace {
     /// What segments of shared memory are made of.
     memfds: Arc<tmpfs::Memfds>,
+    /// Where capabilities over its objects are held.
+    user_ns: Arc<UserNamespace>,
     /// /proc/sys/kernel.
     pub limits: Limits,
     shm: Mutex<Ids<shm::Segment>>,
@@ -95,14 +98,15 @@ pub struct IpcNamespace {
 }
 
 impl IpcNamespace {
-    /// An empty one; segments of shared memory are files of `memfds`.
-    pub fn new(memfds: Arc<tmpfs::Memfds>) -> Arc<IpcNamespace> {
+    /// An empty one that `user_ns` owns; segments of shared memory are files of `memfds`.
+    pub fn new(user_ns: Arc<UserNamespace>, memfds: Arc<tmpfs::Memfds>) -> Arc<IpcNamespace> {
         Arc::new(IpcNamespace {
             memfds,
             limits: Limits::default(),
-            shm: Mutex::default(),
-            sem: Mutex::default(),
-            msg: Mutex::default(),
+            shm: Mutex::new(Ids::new(&user_ns)),
+            sem: Mutex::new(Ids::new(&user_ns)),
+            msg: Mutex::new(Ids::new(&user_ns)),
+            user_ns,
             msg_bytes: AtomicU64::new(0),
             sems: AtomicU64::new(0),
             undo_bytes: AtomicU64::new(0),

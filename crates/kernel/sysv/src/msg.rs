@@ -121,7 +121,7 @@ impl IpcNamespace {
             if s.removed {
                 return Some(Err(Errno::EIDRM));
             }
-            if let Err(e) = s.perm.check(cx, WRITE) {
+            if let Err(e) = s.perm.check(cx, &self.user_ns, WRITE) {
                 return Some(Err(e));
             }
             let room = s.ds.cbytes + len <= s.ds.qbytes && (s.messages.len() as u64) < s.ds.qbytes;
@@ -152,7 +152,7 @@ impl IpcNamespace {
             if s.removed {
                 return Some(Err(Errno::EIDRM));
             }
-            if let Err(e) = s.perm.check(cx, READ) {
+            if let Err(e) = s.perm.check(cx, &self.user_ns, READ) {
                 return Some(Err(e));
             }
             let Some(at) = position(&s.messages, kind, flags) else {
@@ -185,7 +185,7 @@ impl IpcNamespace {
     /// IPC_STAT.
     pub fn msg_stat(&self, cx: &dyn Caller, id: i32) -> Result<MsqidDs> {
         let q = self.msg.lock().find(id)?;
-        q.perm().check(cx, READ)?;
+        q.perm().check(cx, &self.user_ns, READ)?;
         Ok(q.show(cx.pid_ns().as_deref()))
     }
 
@@ -199,7 +199,7 @@ impl IpcNamespace {
     pub fn msg_set(&self, cx: &dyn Caller, id: i32, p: &IpcPerm, qbytes: u64) -> Result<()> {
         let q = self.msg.lock().find(id)?;
         let mut s = q.state.lock();
-        s.perm.owned(cx)?;
+        s.perm.owned(cx, &self.user_ns)?;
         if qbytes > self.limits.msgmnb.load(Relaxed) && !cx.creds().capable(Cap::SYS_RESOURCE) {
             return Err(Errno::EPERM);
         }
@@ -217,7 +217,7 @@ impl IpcNamespace {
             let mut t = self.msg.lock();
             let q = t.find(id)?;
             let mut s = q.state.lock();
-            s.perm.owned(cx)?;
+            s.perm.owned(cx, &self.user_ns)?;
             t.remove(&s.perm);
             s.removed = true;
             let gone = std::mem::take(&mut s.messages);

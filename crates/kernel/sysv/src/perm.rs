@@ -1,6 +1,7 @@
 //! Owners and modes of IPC objects.
 
 use abi::{Errno, Result};
+use user_ns::UserNamespace;
 use vfs::{Caller, Cap};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -52,8 +53,8 @@ impl Perm {
         Perm { id, key, uid: c.euid, gid: c.egid, cuid: c.euid, cgid: c.egid, mode: flags as u32 & 0o777 }
     }
 
-    /// EACCES unless what `want` asks for (in any three bits of it) is granted.
-    pub fn check(&self, cx: &dyn Caller, want: u32) -> Result<()> {
+    /// EACCES unless what `want` asks for (in any three bits of it) is granted, in a namespace that `user_ns` owns.
+    pub fn check(&self, cx: &dyn Caller, user_ns: &UserNamespace, want: u32) -> Result<()> {
         let c = cx.creds();
         let want = (want >> 6 | want >> 3 | want) & 7;
         let shift = if c.euid == self.cuid || c.euid == self.uid {
@@ -63,18 +64,18 @@ impl Perm {
         } else {
             0
         };
-        if want & !(self.mode >> shift) == 0 || c.capable(Cap::IPC_OWNER) {
+        if want & !(self.mode >> shift) == 0 || c.ns_capable(user_ns, Cap::IPC_OWNER) {
             Ok(())
         } else {
             Err(Errno::EACCES)
         }
     }
 
-    /// EPERM unless the caller may change or remove the object.
-    pub fn owned(&self, cx: &dyn Caller) -> Result<()> {
+    /// EPERM unless the caller may change or remove the object, in a namespace that `user_ns` owns.
+    pub fn owned(&self, cx: &dyn Caller, user_ns: &UserNamespace) -> Result<()> {
         let c = cx.creds();
         let owner = c.euid == self.cuid || c.euid == self.uid;
-        if owner || c.capable(Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+        if owner || c.ns_capable(user_ns, Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// IPC_SET.

@@ -269,7 +269,7 @@ impl IpcNamespace {
             return Err(Errno::EFBIG.into());
         }
         let alter = ops.iter().any(|o| o.op != 0);
-        set.perm().check(cx, if alter { WRITE } else { READ })?;
+        set.perm().check(cx, &self.user_ns, if alter { WRITE } else { READ })?;
         let list = ops.iter().any(|o| o.flags & SEM_UNDO != 0 && o.op != 0).then(undo);
         if let Some(l) = &list {
             let mut sets = l.sets.lock();
@@ -334,7 +334,7 @@ impl IpcNamespace {
     pub fn sem_ask(&self, cx: &dyn Caller, id: i32, num: i32, what: Ask) -> Result<i32> {
         let set = self.sem.lock().find(id)?;
         let s = set.state.lock();
-        s.perm.check(cx, READ)?;
+        s.perm.check(cx, &self.user_ns, READ)?;
         let sem = usize::try_from(num).ok().and_then(|n| s.sems.get(n)).ok_or(Errno::EINVAL)?;
         let waits = |zero| s.waiting.iter().filter(|w| i32::from(w.1) == num && w.2 == zero).count() as i32;
         Ok(match what {
@@ -354,7 +354,7 @@ impl IpcNamespace {
     pub fn sem_values(&self, cx: &dyn Caller, id: i32) -> Result<Vec<u16>> {
         let set = self.sem.lock().find(id)?;
         let s = set.state.lock();
-        s.perm.check(cx, READ)?;
+        s.perm.check(cx, &self.user_ns, READ)?;
         Ok(s.sems.iter().map(|x| x.value as u16).collect())
     }
 
@@ -369,7 +369,7 @@ impl IpcNamespace {
         if n >= s.sems.len() {
             return Err(Errno::EINVAL);
         }
-        s.perm.check(cx, WRITE)?;
+        s.perm.check(cx, &self.user_ns, WRITE)?;
         self.change(cx, s, &set, &[(n, value)]);
         Ok(())
     }
@@ -378,7 +378,7 @@ impl IpcNamespace {
     pub fn sem_set_all(&self, cx: &dyn Caller, id: i32, values: &[u16]) -> Result<()> {
         let set = self.sem.lock().find(id)?;
         let s = set.state.lock();
-        s.perm.check(cx, WRITE)?;
+        s.perm.check(cx, &self.user_ns, WRITE)?;
         if values.iter().any(|v| i32::from(*v) > MAX_VALUE) {
             return Err(Errno::ERANGE);
         }
@@ -414,7 +414,7 @@ impl IpcNamespace {
     /// IPC_STAT.
     pub fn sem_stat(&self, cx: &dyn Caller, id: i32) -> Result<SemidDs> {
         let set = self.sem.lock().find(id)?;
-        set.perm().check(cx, READ)?;
+        set.perm().check(cx, &self.user_ns, READ)?;
         Ok(set.show())
     }
 
@@ -428,7 +428,7 @@ impl IpcNamespace {
     pub fn sem_set(&self, cx: &dyn Caller, id: i32, p: &IpcPerm) -> Result<()> {
         let set = self.sem.lock().find(id)?;
         let mut s = set.state.lock();
-        s.perm.owned(cx)?;
+        s.perm.owned(cx, &self.user_ns)?;
         s.perm.set(p)?;
         s.ctime = now();
         Ok(())
@@ -440,7 +440,7 @@ impl IpcNamespace {
             let mut t = self.sem.lock();
             let set = t.find(id)?;
             let mut s = set.state.lock();
-            s.perm.owned(cx)?;
+            s.perm.owned(cx, &self.user_ns)?;
             t.remove(&s.perm);
             s.removed = true;
             self.undo_bytes.fetch_sub(s.undo.len() as u64 * set.undo_size(), Relaxed);

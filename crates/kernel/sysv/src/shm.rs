@@ -187,7 +187,7 @@ impl IpcNamespace {
         if flags & libc::SHM_EXEC != 0 {
             want |= 0o111;
         }
-        s.perm.check(cx, want)?;
+        s.perm.check(cx, &self.user_ns, want)?;
         if s.removed && s.nattch() == 0 {
             return Err(Errno::EIDRM);
         }
@@ -226,7 +226,7 @@ impl IpcNamespace {
     /// IPC_STAT.
     pub fn shm_stat(&self, cx: &dyn Caller, id: i32) -> Result<ShmidDs> {
         let seg = self.shm.lock().find(id)?;
-        seg.perm().check(cx, READ)?;
+        seg.perm().check(cx, &self.user_ns, READ)?;
         Ok(seg.show(cx.pid_ns().as_deref()))
     }
 
@@ -240,7 +240,7 @@ impl IpcNamespace {
     pub fn shm_set(&self, cx: &dyn Caller, id: i32, p: &IpcPerm) -> Result<()> {
         let seg = self.shm.lock().find(id)?;
         let mut s = seg.state.lock();
-        s.perm.owned(cx)?;
+        s.perm.owned(cx, &self.user_ns)?;
         s.perm.set(p)?;
         s.ctime = now();
         Ok(())
@@ -251,7 +251,7 @@ impl IpcNamespace {
         let mut t = self.shm.lock();
         let seg = t.find(id)?;
         let mut s = seg.state.lock();
-        s.perm.owned(cx)?;
+        s.perm.owned(cx, &self.user_ns)?;
         if s.nattch() == 0 {
             t.remove(&s.perm);
         } else {
@@ -268,7 +268,7 @@ impl IpcNamespace {
     pub fn shm_lock(&self, cx: &dyn Caller, id: i32, lock: bool) -> Result<()> {
         let seg = self.shm.lock().find(id)?;
         let mut s = seg.state.lock();
-        if !cx.creds().capable(Cap::IPC_LOCK) {
+        if !cx.creds().ns_capable(&self.user_ns, Cap::IPC_LOCK) {
             let e = cx.creds().euid;
             if e != s.perm.uid && e != s.perm.cuid || lock && cx.rlimit(libc::RLIMIT_MEMLOCK as i32) == 0 {
                 return Err(Errno::EPERM);

@@ -3,6 +3,7 @@ use crate::sem::{Ask, SemBuf, UndoList};
 use crate::{IPC_PRIVATE, IpcNamespace};
 use abi::Errno;
 use std::sync::Arc;
+use user_ns::UserNamespace;
 use vfs::Failure;
 use vfs::testing::TestCaller;
 
@@ -17,7 +18,7 @@ fn message(kind: i64, text: &str) -> Message {
 }
 
 fn namespace() -> Arc<IpcNamespace> {
-    IpcNamespace::new(tmpfs::Memfds::new(&tmpfs::MemFiles::new(None)))
+    IpcNamespace::new(UserNamespace::initial(), tmpfs::Memfds::new(&tmpfs::MemFiles::new(None)))
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Current {
         if a.flags & libc::CLONE_SETTLS as u64 != 0 && a.tls >= TASK_END {
             return Err(Errno::EPERM.into());
         }
-        if a.flags & NEWNS != 0 && !self.creds().capable(Cap::SYS_ADMIN) {
+        if a.flags & NEWNS != 0 && !self.creds().own_ns_capable(Cap::SYS_ADMIN) {
             return Err(Errno::EPERM.into());
         }
         let thread = a.flags & THREAD != 0;

@@ -215,11 +215,11 @@ impl Kernel {
         let namespaces = NsProxy {
             uts: match uts_of {
                 Some(other) => other.namespaces.uts.clone(),
-                None => UtsNamespace::new(self.inums.next(), uts),
+                None => UtsNamespace::new(self.inums.next(), self.vfs.user_ns.clone(), uts),
             },
             pid_for_children: match pids_of {
                 Some(other) => other.pids().clone(),
-                None => self.pids.child(self.inums.next()).ok()?,
+                None => self.pids.child(self.inums.next(), self.vfs.user_ns.clone()).ok()?,
             },
             ..NsProxy::clone(&self.first.namespaces)
         };

@@ -244,7 +244,7 @@ impl Current {
         let setid = c.euid != old.euid || c.egid != old.egid;
         // Others could change the root and the working directory under the new program's feet.
         let unsafe_share = setid && self.shares_fs_with_others();
-        if unsafe_share && !old.capable(Cap::SETUID) {
+        if unsafe_share && !old.own_ns_capable(Cap::SETUID) {
             c.euid = c.uid;
             c.egid = c.gid;
         }

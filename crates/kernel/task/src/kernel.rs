@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use user_ns::UserNamespace;
 use vfs::timer::{TimerHandle, TimerService};
 use wait::{Events, WaitQueue};
 
@@ -67,6 +68,8 @@ pub trait SystemCalls: Send + Sync {
 
 /// What a kernel is made of.
 pub struct Parts {
+    /// The initial user namespace.
+    pub user_ns: Arc<UserNamespace>,
     /// Runs guest code.
     pub platform: Arc<dyn Platform>,
     /// Performs system calls.
@@ -175,15 +178,15 @@ pub fn uptime_ns() -> u64 {
 impl Kernel {
     /// A kernel without tasks.
     pub fn new(parts: Parts) -> Arc<Kernel> {
-        let Parts { platform, calls, uts, limits, families, net, memory } = parts;
+        let Parts { user_ns, platform, calls, uts, limits, families, net, memory } = parts;
         let memfds = tmpfs::Memfds::new(&memory);
         let quotas = vfs::Quotas::new(limits.memory());
-        let pids = PidNamespace::root(inum::HIDDEN);
+        let pids = PidNamespace::root(inum::HIDDEN, user_ns.clone());
         let namespaces = NsProxy {
-            uts: UtsNamespace::new(inum::UTS, uts),
-            ipc: Ipc::new(inum::IPC, &memfds),
+            uts: UtsNamespace::new(inum::UTS, user_ns.clone(), uts),
+            ipc: Ipc::new(inum::IPC, &user_ns, &memfds),
             net,
-            pid_for_children: pids.child(inum::PID).unwrap_or_else(|_| pids.clone()),
+            pid_for_children: pids.child(inum::PID, user_ns.clone()).unwrap_or_else(|_| pids.clone()),
             cgroup: Identity { inum: inum::CGROUP },
             time: Identity { inum: inum::TIME },
         };
@@ -207,7 +210,7 @@ impl Kernel {
             memfds,
             families,
             spaces: Arc::default(),
-            vfs: vfs::Vfs::new(quotas),
+            vfs: vfs::Vfs::new(quotas, user_ns),
             pi: crate::pi::PiTable::default(),
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),

@@ -12,6 +12,7 @@ use socket::NetNamespace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use sysv::IpcNamespace;
+use user_ns::UserNamespace;
 
 /// Inode numbers of the initial namespaces, as Linux has them (PROC_*_INIT_INO), and where the others' begin.
 pub mod inum {
@@ -20,7 +21,6 @@ pub mod inum {
     pub const TIME: u64 = 4026531834;
     pub const CGROUP: u64 = 4026531835;
     pub const PID: u64 = 4026531836;
-    pub const USER: u64 = 4026531837;
     pub const UTS: u64 = 4026531838;
     pub const IPC: u64 = 4026531839;
     /// The sandbox's own PID namespace, which nobody sees.
@@ -49,13 +49,19 @@ impl Inums {
 pub struct UtsNamespace {
     /// Number of its nsfs inode.
     pub inum: u64,
+    user_ns: Arc<UserNamespace>,
     names: Mutex<Uts>,
 }
 
 impl UtsNamespace {
-    /// With these names.
-    pub fn new(inum: u64, names: Uts) -> Arc<UtsNamespace> {
-        Arc::new(UtsNamespace { inum, names: Mutex::new(names) })
+    /// With these names, owned by `user_ns`.
+    pub fn new(inum: u64, user_ns: Arc<UserNamespace>, names: Uts) -> Arc<UtsNamespace> {
+        Arc::new(UtsNamespace { inum, user_ns, names: Mutex::new(names) })
+    }
+
+    /// Where the capability to change the names is held.
+    pub fn user_ns(&self) -> &UserNamespace {
+        &self.user_ns
     }
 
     /// The names as they are now.
@@ -86,9 +92,13 @@ pub struct Ipc {
 }
 
 impl Ipc {
-    /// An empty one; segments of shared memory are files of `memfds`.
-    pub fn new(inum: u64, memfds: &Arc<tmpfs::Memfds>) -> Arc<Ipc> {
-        Arc::new(Ipc { inum, sysv: IpcNamespace::new(memfds.clone()), mqueue: Mqueues::new() })
+    /// An empty one that `user_ns` owns; segments of shared memory are files of `memfds`.
+    pub fn new(inum: u64, user_ns: &Arc<UserNamespace>, memfds: &Arc<tmpfs::Memfds>) -> Arc<Ipc> {
+        Arc::new(Ipc {
+            inum,
+            sysv: IpcNamespace::new(user_ns.clone(), memfds.clone()),
+            mqueue: Mqueues::new(),
+        })
     }
 }
 

@@ -101,8 +101,8 @@ fn main() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let m =
         Mount::of(TmpFs::new(&tmpfs::MemFiles::new(None), Options::default()), MountFlags::empty(), b"none");
-    let cx = Arc::new(Internal::new(&Vfs::new(Quotas::unlimited())));
-    let ns = MountNs::new(m);
+    let cx = Arc::new(Internal::new(&Vfs::new(Quotas::unlimited(), user_ns::UserNamespace::initial())));
+    let ns = MountNs::new(cx.vfs(), m);
     let fs = FsContext::new(ns);
     let view = fs.view();
     let dir = |p: &str| dir::mkdir(&*cx, &view, &Start::Cwd, p.as_bytes(), 0o755).unwrap();

@@ -26,7 +26,7 @@ struct Env {
 fn env() -> Env {
     let m =
         Mount::of(TmpFs::new(&crate::MemFiles::new(None), Options::default()), MountFlags::empty(), b"none");
-    Env { cx: root(), fs: FsContext::new(MountNs::new(m)) }
+    Env { cx: root(), fs: FsContext::new(vfs::testing::mount_ns(m)) }
 }
 
 impl Env {
@@ -390,7 +390,7 @@ fn limits() {
         TmpFs::new(&crate::MemFiles::new(None), Options::parse(b"size=16k,nr_inodes=3,mode=700").unwrap());
     assert_eq!(fs.options(), "size=16k,nr_inodes=3,mode=700");
     let m = Mount::of(fs, MountFlags::empty(), b"none");
-    let e = Env { cx: root(), fs: FsContext::new(MountNs::new(m)) };
+    let e = Env { cx: root(), fs: FsContext::new(vfs::testing::mount_ns(m)) };
     let f = e.open("/a", CREAT).unwrap();
     assert_eq!(io::write_at(&e.cx, &f, &[1; 20000], 0), Ok((16384, 16384)));
     assert_eq!(io::write_at(&e.cx, &f, &[1; 1], 16384), Err(Errno::ENOSPC));
@@ -491,7 +491,7 @@ fn stacked() -> (Arc<MountNs>, Path) {
     let root =
         Mount::of(TmpFs::new(&crate::MemFiles::new(None), Options::default()), MountFlags::empty(), b"root");
     let fs = TmpFs::new(&crate::MemFiles::new(None), Options::default());
-    let ns = MountNs::new(root.clone());
+    let ns = vfs::testing::mount_ns(root.clone());
     let sb = SuperBlock::new(fs);
     let mut at = root.root_path();
     let first = ns.mount(&at, sb.clone(), MountFlags::empty(), b"t").unwrap().root_path();
@@ -525,7 +525,7 @@ fn many_nested_file_systems_are_dropped() {
             MountFlags::empty(),
             b"root",
         );
-        let ns = MountNs::new(top);
+        let ns = vfs::testing::mount_ns(top);
         let fs = FsContext::new(ns.clone());
         for _ in 0..2000 {
             dir::mkdir(&cx, &fs.view(), &Start::Cwd, b"a", 0o755).unwrap();

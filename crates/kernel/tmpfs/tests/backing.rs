@@ -12,7 +12,7 @@ fn rights_of_mappings() {
     {
         let m =
             Mount::of(tmpfs::TmpFs::new(&memory, tmpfs::Options::default()), MountFlags::empty(), b"none");
-        let fs = FsContext::new(MountNs::new(m));
+        let fs = FsContext::new(vfs::testing::mount_ns(m));
         let open = |flags| {
             let how = OpenHow::legacy(flags, 0o644);
             open::open_at(&vfs::testing::TestCaller::root(), &fs.view(), &Start::Cwd, b"/f", &how)

@@ -166,7 +166,7 @@ fn console_and_devpts() {
     pty.hang_up();
     assert!(root.lookup(&cx, b"0").is_err());
     let alone =
-        vfs::FsContext::new(vfs::MountNs::new(vfs::Mount::of(fs, vfs::MountFlags::empty(), b"devpts")));
+        vfs::FsContext::new(vfs::testing::mount_ns(vfs::Mount::of(fs, vfs::MountFlags::empty(), b"devpts")));
     let (c, slave) = ConsolePty::open(&cx, &alone.view(), Arc::new(Jobs::default())).unwrap();
     slave.ops.write(&cx, &slave, b"out\n", 0).unwrap();
     let mut buf = [0; 9];

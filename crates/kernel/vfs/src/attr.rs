@@ -89,7 +89,7 @@ fn chmod_inode(cx: &dyn Caller, inode: &InodeRef, mode: u32) -> Result<()> {
         return Err(Errno::EPERM);
     }
     let mut mode = mode & 0o7777;
-    if mode & 0o2000 != 0 && !creds.in_group(old.gid) && !creds.capable(Cap::FSETID) {
+    if mode & 0o2000 != 0 && !creds.in_group(old.gid) && !creds.own_ns_capable(Cap::FSETID) {
         mode &= !0o2000;
     }
     inode.set_attr(cx, &SetAttr { mode: Some(mode), ..SetAttr::default() })
@@ -115,7 +115,7 @@ pub fn fchown(cx: &dyn Caller, f: &OpenFile, uid: u32, gid: u32) -> Result<()> {
 fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<()> {
     let creds = cx.creds();
     let old = inode.perm()?;
-    let capable = creds.capable(Cap::CHOWN);
+    let capable = creds.own_ns_capable(Cap::CHOWN);
     let owner = creds.fsuid == old.uid;
     if uid != KEEP && !capable && !(owner && uid == old.uid) {
         return Err(Errno::EPERM);
@@ -211,7 +211,7 @@ fn truncate_inode(cx: &dyn Caller, inode: &InodeRef, len: i64) -> Result<()> {
     let a = inode.attr()?;
     let size = check_size(cx, a.size, len)?;
     let mut set = SetAttr { size: Some(size), ..SetAttr::default() };
-    if a.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
+    if a.mode & 0o6000 != 0 && !cx.creds().own_ns_capable(Cap::FSETID) {
         set.mode = Some(perm::drop_set_id(a.mode) & 0o7777);
     }
     inode.set_attr(cx, &set)

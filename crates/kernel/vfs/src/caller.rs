@@ -83,7 +83,7 @@ pub struct Internal {
 impl Internal {
     /// The kernel whose file layer this is.
     pub fn new(vfs: &Arc<Vfs>) -> Internal {
-        Internal { vfs: vfs.clone(), creds: Arc::new(Credentials::root(Cap::ALL)) }
+        Internal { vfs: vfs.clone(), creds: Arc::new(Credentials::root(&vfs.user_ns, Cap::ALL)) }
     }
 }
 

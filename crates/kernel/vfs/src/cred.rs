@@ -2,6 +2,7 @@
 
 use arc_swap::Guard;
 use std::sync::Arc;
+use user_ns::UserNamespace;
 
 /// Credentials in use: usually borrowed from a task, without counting. Not to be kept for longer than a call.
 pub type Creds = Guard<Arc<Credentials>>;
@@ -34,6 +35,8 @@ impl Cap {
 /// A task's identity for permission checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
+    /// Where the capabilities are held.
+    pub user_ns: Arc<UserNamespace>,
     /// Real user id.
     pub uid: u32,
     /// Effective user id.
@@ -67,9 +70,10 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// User 0 with the given capabilities in every set but the ambient and inheritable ones.
-    pub fn root(caps: u64) -> Credentials {
+    /// User 0 of a namespace with the given capabilities in every set but the ambient and inheritable ones.
+    pub fn root(user_ns: &Arc<UserNamespace>, caps: u64) -> Credentials {
         Credentials {
+            user_ns: user_ns.clone(),
             uid: 0,
             euid: 0,
             suid: 0,
@@ -93,8 +97,20 @@ impl Credentials {
         Guard::from_inner(Arc::new(self))
     }
 
-    /// True when the capability is effective.
+    /// True when the capability is effective in `ns`: for what belongs to a namespace. Linux's `ns_capable`.
+    pub fn ns_capable(&self, ns: &UserNamespace, cap: Cap) -> bool {
+        ns.grants(&self.user_ns, self.euid, self.effective & cap.bit() != 0)
+    }
+
+    /// True when the capability is effective in the initial namespace: for what concerns the whole kernel. Linux's `capable`.
     pub fn capable(&self, cap: Cap) -> bool {
+        self.user_ns.is_initial() && self.effective & cap.bit() != 0
+    }
+
+    /// True when the capability is effective in the caller's own namespace: for what a task does to itself, Linux's
+    /// `ns_capable(current_user_ns(), ..)`, and to inodes, `capable_wrt_inode_uidgid`: every namespace knows their owners, as
+    /// none has a map of IDs.
+    pub fn own_ns_capable(&self, cap: Cap) -> bool {
         self.effective & cap.bit() != 0
     }
 

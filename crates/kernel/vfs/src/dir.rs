@@ -24,7 +24,7 @@ pub(crate) fn new_owner(cx: &dyn Caller, dir: &Path, mode: u32, is_dir: bool) ->
     }
     if is_dir {
         mode |= 0o2000;
-    } else if mode & 0o2010 == 0o2010 && !creds.in_group(d.gid) && !creds.capable(Cap::FSETID) {
+    } else if mode & 0o2010 == 0o2010 && !creds.in_group(d.gid) && !creds.own_ns_capable(Cap::FSETID) {
         mode &= !0o2000;
     }
     Ok((mode & !umask, creds.fsuid, d.gid))

@@ -78,7 +78,7 @@ fn strip_set_id(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
     let Some(inode) = &file.inode else { return Ok(()) };
     let mode = inode.perm()?.mode;
     let kept = perm::drop_set_id(mode);
-    if kept != mode && !cx.creds().capable(Cap::FSETID) {
+    if kept != mode && !cx.creds().own_ns_capable(Cap::FSETID) {
         inode.set_attr(cx, &SetAttr { mode: Some(kept & 0o7777), ..SetAttr::default() })?;
     }
     Ok(())

@@ -145,5 +145,5 @@ pub fn find_dir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> R
 /// chroot(2) needs CAP_SYS_CHROOT.
 pub fn find_root(cx: &dyn Caller, view: &FsView, path: &[u8]) -> Result<Path> {
     let p = find_dir(cx, view, &Start::Cwd, path)?;
-    if cx.creds().capable(Cap::SYS_CHROOT) { Ok(p) } else { Err(Errno::EPERM) }
+    if cx.creds().own_ns_capable(Cap::SYS_CHROOT) { Ok(p) } else { Err(Errno::EPERM) }
 }

@@ -10,15 +10,16 @@ use crate::dentry::Dentry;
 use crate::mount::{Mount, MountFlags, Propagation, SuperBlock};
 use crate::path::Path;
 use crate::quota::{Charge, Kind};
+use crate::state::Vfs;
 use abi::{Errno, Result};
 use parking_lot::RwLock;
 use ranked::rank;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+use user_ns::UserNamespace;
 use wait::{Events, WaitQueue};
 
-static NEXT_NS: AtomicU64 = AtomicU64::new(0xf000_0000);
 static NEXT_PEER: AtomicU32 = AtomicU32::new(1);
 /// /proc/sys/fs/mount-max: mounts of one namespace.
 const MOUNT_MAX: usize = 100_000;
@@ -27,6 +28,7 @@ const MOUNT_MAX: usize = 100_000;
 pub struct MountNs {
     /// Inode number of /proc/PID/ns/mnt.
     pub id: u64,
+    user_ns: Arc<UserNamespace>,
     root: RwLock<Arc<Mount>>,
     /// Changes are made under this lock.
     change: ranked::Mutex<Count, { rank::MOUNTS }>,
@@ -65,23 +67,34 @@ impl Count {
 }
 
 impl MountNs {
-    /// A namespace with this mount at its top.
-    pub fn new(root: Arc<Mount>) -> Arc<MountNs> {
-        MountNs::charged(root, None)
+    /// A kernel's first namespace or that of a container, with this mount at its top.
+    pub fn new(vfs: &Vfs, root: Arc<Mount>) -> Arc<MountNs> {
+        MountNs::charged(vfs, vfs.user_ns.clone(), root, None)
     }
 
     /// A namespace, and charges for it and for its mounts.
-    fn charged(root: Arc<Mount>, charges: Option<(Charge, Charge)>) -> Arc<MountNs> {
+    fn charged(
+        vfs: &Vfs,
+        user_ns: Arc<UserNamespace>,
+        root: Arc<Mount>,
+        charges: Option<(Charge, Charge)>,
+    ) -> Arc<MountNs> {
         let (namespace, charge) = charges.unzip();
-        let id = NEXT_NS.fetch_add(1, Ordering::Relaxed);
+        let id = vfs.next_mount_ns();
         let mounts = root.tree();
         mounts.iter().for_each(|m| m.set_ns(id));
         Arc::new(MountNs {
             id,
+            user_ns,
             root: RwLock::new(root),
             change: ranked::Mutex::new(Count { mounts: mounts.len(), charge, _namespace: namespace }),
             changed: WaitQueue::new(),
         })
+    }
+
+    /// Where the capability to mount in it is held.
+    pub fn user_ns(&self) -> &UserNamespace {
+        &self.user_ns
     }
 
     /// The topmost place.
@@ -280,7 +293,7 @@ impl MountNs {
         let mut map = HashMap::new();
         let root = self.root.read().clone();
         let top = clone_tree(&root, &root.root, true, true, &mut map);
-        Ok((MountNs::charged(top, Some(charges)), map))
+        Ok((MountNs::charged(cx.vfs(), cx.creds().user_ns.clone(), top, Some(charges)), map))
     }
 }
 

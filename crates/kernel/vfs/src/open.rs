@@ -330,7 +330,7 @@ fn finish_claiming(cx: &dyn Caller, p: Path, flags: i32, claim: Option<Claim>) -
     if flags & libc::O_TRUNC != 0 && p.kind() == S_IFREG {
         let mut set = SetAttr { size: Some(0), ..SetAttr::default() };
         let perm = inode.perm()?;
-        if perm.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
+        if perm.mode & 0o6000 != 0 && !cx.creds().own_ns_capable(Cap::FSETID) {
             set.mode = Some(perm::drop_set_id(perm.mode) & 0o7777);
         }
         inode.set_attr(cx, &set)?;

@@ -52,10 +52,10 @@ pub fn allowed(creds: &Credentials, p: &Perm, mask: u32) -> Result<()> {
         return Ok(());
     }
     let dir = p.mode & S_IFMT == S_IFDIR;
-    if creds.capable(Cap::DAC_OVERRIDE) && (dir || mask & MAY_EXEC == 0 || p.mode & 0o111 != 0) {
+    if creds.own_ns_capable(Cap::DAC_OVERRIDE) && (dir || mask & MAY_EXEC == 0 || p.mode & 0o111 != 0) {
         return Ok(());
     }
-    if creds.capable(Cap::DAC_READ_SEARCH) && (mask == MAY_READ || dir && mask & MAY_WRITE == 0) {
+    if creds.own_ns_capable(Cap::DAC_READ_SEARCH) && (mask == MAY_READ || dir && mask & MAY_WRITE == 0) {
         return Ok(());
     }
     Err(Errno::EACCES)
@@ -81,7 +81,7 @@ pub fn writable_mount(path: &Path) -> Result<()> {
 
 /// True for the owner and for CAP_FOWNER.
 pub fn owner_or_capable(creds: &Credentials, p: &Perm) -> bool {
-    creds.fsuid == p.uid || creds.capable(Cap::FOWNER)
+    creds.fsuid == p.uid || creds.own_ns_capable(Cap::FOWNER)
 }
 
 /// Whether entries may be added to directory `dir`.
@@ -101,7 +101,7 @@ pub fn may_delete(cx: &dyn Caller, dir: &Path, victim: &InodeRef) -> Result<()> 
     allowed(&creds, &d, MAY_WRITE | MAY_EXEC)?;
     if d.mode & 0o1000 != 0 && creds.fsuid != d.uid {
         let v = victim.perm()?;
-        if creds.fsuid != v.uid && !creds.capable(Cap::FOWNER) {
+        if creds.fsuid != v.uid && !creds.own_ns_capable(Cap::FOWNER) {
             return Err(Errno::EPERM);
         }
     }

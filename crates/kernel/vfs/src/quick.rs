@@ -170,7 +170,7 @@ fn run<R>(
         root: &view.root,
         follow,
         parent,
-        asks: asks && (creds.capable(Cap::DAC_READ_SEARCH) || creds.capable(Cap::DAC_OVERRIDE)),
+        asks: asks && (creds.own_ns_capable(Cap::DAC_READ_SEARCH) || creds.own_ns_capable(Cap::DAC_OVERRIDE)),
         links: Cell::new(0),
         depth: Cell::new(0),
         questions: RefCell::default(),

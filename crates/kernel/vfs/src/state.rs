@@ -15,9 +15,12 @@ use crate::timer::TimerService;
 use ranked::rank;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use user_ns::UserNamespace;
 
 /// The file layer of one kernel.
 pub struct Vfs {
+    /// The kernel's initial user namespace.
+    pub user_ns: Arc<UserNamespace>,
     /// How many objects there may be.
     pub quotas: Arc<Quotas>,
     /// File system types of mount(2).
@@ -40,15 +43,19 @@ pub struct Vfs {
     anonymous_inode: InodeRef,
     next_ino: AtomicU64,
     next_cookie: AtomicU32,
+    next_mount_ns: AtomicU64,
 }
 
 /// Inode number of what all anonymous descriptors share, the first one of the internal file systems.
 const ANONYMOUS: u64 = 4096;
+/// That of the first mount namespace.
+const MOUNT_NS: u64 = 0xf000_0000;
 
 impl Vfs {
-    /// With these limits, and without drivers and types.
-    pub fn new(quotas: Arc<Quotas>) -> Arc<Vfs> {
+    /// With these limits, in this initial user namespace, and without drivers and types.
+    pub fn new(quotas: Arc<Quotas>, user_ns: Arc<UserNamespace>) -> Arc<Vfs> {
         Arc::new(Vfs {
+            user_ns,
             quotas,
             types: FsTypes::default(),
             devices: Devices::default(),
@@ -62,6 +69,7 @@ impl Vfs {
             anonymous_inode: Arc::new(InternalInode::new(ANONYMOUS, InternalFs::Anon, 0o600, 0, 0)),
             next_ino: AtomicU64::new(ANONYMOUS + 1),
             next_cookie: AtomicU32::new(1),
+            next_mount_ns: AtomicU64::new(MOUNT_NS),
         })
     }
 
@@ -78,6 +86,11 @@ impl Vfs {
     /// A fresh inode number of the internal file systems.
     pub fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A fresh inode number of a mount namespace.
+    pub(crate) fn next_mount_ns(&self) -> u64 {
+        self.next_mount_ns.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A cookie that ties the two halves of a rename together.

@@ -2,12 +2,15 @@
 
 use crate::caller::{Caller, SignalSource};
 use crate::cred::{Cap, Credentials, Creds};
+use crate::mount::Mount;
+use crate::mount_ns::MountNs;
 use crate::quota::Quotas;
 use crate::state::Vfs;
 use abi::Signal;
 use parking_lot::Mutex;
 use pid::{Attached, Pid, PidNamespace};
 use std::sync::Arc;
+use user_ns::UserNamespace;
 use wait::Waiter;
 
 /// A task with fixed answers, which a test may change before it calls.
@@ -34,20 +37,26 @@ pub struct TestCaller {
     pub raised: Mutex<Vec<Signal>>,
 }
 
+/// A mount namespace with this mount at its top, in a file layer of its own.
+pub fn mount_ns(root: Arc<Mount>) -> Arc<MountNs> {
+    MountNs::new(&TestCaller::root().vfs, root)
+}
+
 impl TestCaller {
     /// Root with these capabilities, in a file layer of its own.
     pub fn with_caps(caps: u64) -> TestCaller {
-        let pid_ns = PidNamespace::root(1);
+        let user_ns = UserNamespace::initial();
+        let pid_ns = PidNamespace::root(1, user_ns.clone());
         let one = pid_ns.alloc().expect("nobody has a number yet");
         TestCaller {
-            creds: Arc::new(Credentials::root(caps)),
+            creds: Arc::new(Credentials::root(&user_ns, caps)),
             pid: one.clone(),
             pgid: one,
             pid_ns,
             rlimit: u64::MAX,
             ignores: false,
             waiter: Waiter::new(),
-            vfs: Vfs::new(Quotas::unlimited()),
+            vfs: Vfs::new(Quotas::unlimited(), user_ns),
             signals: None,
             raised: Mutex::default(),
         }
@@ -60,16 +69,17 @@ impl TestCaller {
 
     /// An ordinary user, whose group has the same number.
     pub fn user(id: u32) -> TestCaller {
-        let mut c = Credentials::root(0);
+        let root = TestCaller::with_caps(0);
+        let mut c = Credentials::root(&root.vfs.user_ns, 0);
         (c.uid, c.euid, c.suid, c.fsuid) = (id, id, id, id);
         (c.gid, c.egid, c.sgid, c.fsgid) = (id, id, id, id);
         c.groups.clear();
-        TestCaller { creds: Arc::new(c), ..TestCaller::with_caps(0) }
+        TestCaller { creds: Arc::new(c), ..root }
     }
 
     /// With this process ID, in a namespace of its own.
     pub fn with_pid(mut self, pid: i32) -> TestCaller {
-        self.pid_ns = PidNamespace::root(1);
+        self.pid_ns = PidNamespace::root(1, self.vfs.user_ns.clone());
         self.pid_ns.set_last(pid - 1);
         self.pid = self.pid_ns.alloc().expect("nobody has a number yet");
         self.pgid = self.pid.clone();

@@ -19,7 +19,7 @@ fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Result<()
     let creds = cx.creds();
     let write = mask == MAY_WRITE;
     if name.starts_with(b"security.") || name.starts_with(b"system.") {
-        if write && name.starts_with(b"security.") && !creds.capable(Cap::SETFCAP) {
+        if write && name.starts_with(b"security.") && !creds.own_ns_capable(Cap::SETFCAP) {
             return Err(Errno::EPERM);
         }
         return Ok(());

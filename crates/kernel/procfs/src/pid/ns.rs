@@ -6,7 +6,6 @@ use kernfs::{At, Entry, Target, magic};
 use std::any::Any;
 use std::sync::Arc;
 use task::NsProxy;
-use task::nsproxy::inum;
 use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile};
 
 const DEV: u64 = makedev(0, 4);
@@ -31,6 +30,10 @@ fn mounts(at: &At) -> Result<u64> {
     Ok(fs.view().ns.id)
 }
 
+fn user(at: &At) -> Result<u64> {
+    Ok(at.proc()?.task().ok_or(Errno::ESRCH)?.creds().user_ns.inum())
+}
+
 ns! {
     "cgroup" = "cgroup" |at| Ok(of(at)?.cgroup.inum),
     "ipc" = "ipc" |at| Ok(of(at)?.ipc.inum),
@@ -40,7 +43,7 @@ ns! {
     "pid_for_children" = "pid" |at| Ok(of(at)?.pid_for_children.inum()),
     "time" = "time" |at| Ok(of(at)?.time.inum),
     "time_for_children" = "time" |at| Ok(of(at)?.time.inum),
-    "user" = "user" |_| Ok(inum::USER),
+    "user" = "user" user,
     "uts" = "uts" |at| Ok(of(at)?.uts.inum),
 }
 

@@ -139,7 +139,10 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
     if let Some(fs) = task.as_ref().and_then(|t| t.fs()) {
         let _ = writeln!(s, "Umask:\t{:04o}", fs.umask());
     }
-    let creds = task.as_ref().map(|t| t.creds()).unwrap_or_else(|| vfs::Credentials::root(0).in_use());
+    let creds = task
+        .as_ref()
+        .map(|t| t.creds())
+        .unwrap_or_else(|| vfs::Credentials::root(&at.kernel().vfs.user_ns, 0).in_use());
     let fdsize = task.as_ref().and_then(|t| t.fds()).map_or(0, |t| t.size().next_power_of_two().max(64));
     let groups: String = creds.groups.iter().map(|g| format!("{g} ")).collect();
     let groups = if groups.is_empty() { " ".into() } else { groups };

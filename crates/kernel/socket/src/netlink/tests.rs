@@ -1,6 +1,5 @@
 use super::*;
 use crate::net_ns::NetNamespace;
-use spec::Interfaces;
 use vfs::testing::TestCaller;
 
 struct NoNames;
@@ -16,7 +15,7 @@ impl Names for NoNames {
 
 fn socket() -> (TestCaller, Arc<dyn SocketOps>) {
     let cx = TestCaller::with_caps(0);
-    let (family, net) = (NetlinkFamily, NetNamespace::new(1, Interfaces::loopback()));
+    let (family, net) = (NetlinkFamily, NetNamespace::alone());
     let socket = family.create(&cx, &net, libc::SOCK_RAW, libc::NETLINK_ROUTE).unwrap();
     (cx, socket)
 }
@@ -117,7 +116,7 @@ fn nonsense_gets_no_answer_and_does_no_harm() {
 #[test]
 fn addresses_are_the_process_id_then_others() {
     let cx = TestCaller::with_caps(0);
-    let (family, net) = (NetlinkFamily, Arc::default());
+    let (family, net) = (NetlinkFamily, NetNamespace::alone());
     let make = || family.create(&cx, &net, libc::SOCK_DGRAM, 0).unwrap();
     let (a, b) = (make(), make());
     a.bind(&cx, &NoNames, &sockaddr(0, 5)).unwrap();

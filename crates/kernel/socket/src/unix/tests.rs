@@ -37,7 +37,7 @@ impl Bench {
         }
     }
     fn pair(&self, kind: i32) -> [Arc<dyn SocketOps>; 2] {
-        self.family.pair(&self.cx, &Arc::default(), kind, 0).unwrap()
+        self.family.pair(&self.cx, &NetNamespace::alone(), kind, 0).unwrap()
     }
     fn send(&self, s: &dyn SocketOps, data: &[u8]) -> Result<usize> {
         self.send_with(s, data, Vec::new())
@@ -185,7 +185,7 @@ fn datagrams() {
 #[test]
 fn passing_files_and_cycles() {
     let b = Bench::new();
-    let open = |s: &Arc<dyn SocketOps>| SocketFile::open(&b.cx, &Arc::default(), s.clone(), 0);
+    let open = |s: &Arc<dyn SocketOps>| SocketFile::open(&b.cx, &NetNamespace::alone(), s.clone(), 0);
     let [x, y] = b.pair(libc::SOCK_STREAM);
     let [p, q] = b.pair(libc::SOCK_STREAM);
     let pf = open(&p);
@@ -237,7 +237,7 @@ fn waits_with_time_outs() {
     use crate::io;
     let b = Bench::new();
     let [x, y] = b.pair(libc::SOCK_STREAM);
-    let f = SocketFile::open(&b.cx, &Arc::default(), y.clone(), 0);
+    let f = SocketFile::open(&b.cx, &NetNamespace::alone(), y.clone(), 0);
     let mut buf = [0; 6];
     let tv = [0i64, 2000];
     options::set(&*y, &b.cx, libc::SO_RCVTIMEO, zerocopy::IntoBytes::as_bytes(&tv)).unwrap();
@@ -262,7 +262,7 @@ fn on_small_stack(f: impl FnOnce() + Send + 'static) {
 
 /// A chain of sockets, each in a message to the next; gives the last one and a watch on the first.
 fn chain(b: &Bench, kind: i32, length: usize) -> (Arc<OpenFile>, std::sync::Weak<OpenFile>) {
-    let open = |s: Arc<dyn SocketOps>| SocketFile::open(&b.cx, &Arc::default(), s, 0);
+    let open = |s: Arc<dyn SocketOps>| SocketFile::open(&b.cx, &NetNamespace::alone(), s, 0);
     let mut last = open(b.pair(kind)[0].clone());
     let first = Arc::downgrade(&last);
     for _ in 0..length {
@@ -289,8 +289,8 @@ fn long_chains_in_a_cycle_and_in_a_backlog() {
     let (last, first) = chain(&b, libc::SOCK_STREAM, 100_000);
     let [x, y] = b.pair(libc::SOCK_STREAM);
     let (xf, yf) = (
-        SocketFile::open(&b.cx, &Arc::default(), x.clone(), 0),
-        SocketFile::open(&b.cx, &Arc::default(), y, 0),
+        SocketFile::open(&b.cx, &NetNamespace::alone(), x.clone(), 0),
+        SocketFile::open(&b.cx, &NetNamespace::alone(), y, 0),
     );
     b.send_with(&*x, b"1", vec![last, yf.clone()]).unwrap();
     drop((x, xf));
@@ -318,7 +318,7 @@ fn long_chains_in_a_cycle_and_in_a_backlog() {
 #[test]
 fn garbage_stays_in_proportion() {
     let b = Bench::new();
-    let open = |s: &Arc<dyn SocketOps>| SocketFile::open(&b.cx, &Arc::default(), s.clone(), 0);
+    let open = |s: &Arc<dyn SocketOps>| SocketFile::open(&b.cx, &NetNamespace::alone(), s.clone(), 0);
     for _ in 0..1000 {
         let [x, y] = b.pair(libc::SOCK_DGRAM);
         let (xf, yf) = (open(&x), open(&y));
