@@ -4,7 +4,9 @@ use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::devices::{Devices, Opened};
-use vfs::{Caller, FileOps, InodeRef, MapRequest, Mapping, OpenFile, Outcome, Path, UserMemory};
+use vfs::{
+    Caller, FileOps, InodeRef, MapOps, MapRequest, Mapping, OpenFile, Outcome, Path, SeekOps, UserMemory,
+};
 use wait::Events;
 
 /// Which device.
@@ -20,6 +22,12 @@ impl FileOps for Device {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
+    }
+    fn as_map(&self) -> Option<&dyn MapOps> {
+        Some(self)
+    }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
         match self {
             Device::Null => return Ok(0),
@@ -34,20 +42,8 @@ impl FileOps for Device {
             _ => Ok(buf.len()),
         }
     }
-    fn seekable(&self) -> bool {
-        true
-    }
-    fn position_is_fixed(&self) -> bool {
-        true
-    }
     fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         Events::READABLE | Events::WRITABLE
-    }
-    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, _req: &MapRequest) -> Result<Mapping> {
-        match self {
-            Device::Zero => Ok(Mapping::Anonymous),
-            _ => Err(Errno::ENODEV),
-        }
     }
     fn ioctl(
         &self,
@@ -65,6 +61,21 @@ impl FileOps for Device {
             }
             (Device::Random, _) => Err(Errno::EINVAL),
             _ => Err(Errno::ENOTTY),
+        }
+    }
+}
+
+impl SeekOps for Device {
+    fn position_is_fixed(&self) -> bool {
+        true
+    }
+}
+
+impl MapOps for Device {
+    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, _req: &MapRequest) -> Result<Mapping> {
+        match self {
+            Device::Zero => Ok(Mapping::Anonymous),
+            _ => Err(Errno::ENODEV),
         }
     }
 }

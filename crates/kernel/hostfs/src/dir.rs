@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::any::Any;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use vfs::{Caller, DirEntry, DirSink, FileOps, OpenFile};
+use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, OpenFile, SeekOps, StorageOps};
 
 /// An open directory.
 pub(crate) struct Dir {
@@ -36,9 +36,29 @@ impl FileOps for Dir {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn seekable(&self) -> bool {
-        true
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
     }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
+    }
+    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
+        Some(self)
+    }
+}
+
+impl SeekOps for Dir {}
+
+impl StorageOps for Dir {
+    fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
+        if self.node.fs.readonly {
+            return Ok(());
+        }
+        host::sync(host::open_self(&*self.node.dir_fd()?)?, data_only)
+    }
+}
+
+impl DirectoryOps for Dir {
     fn read_dir(&self, _cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
         let l = self.listing(pos <= 2)?;
         let mut i = pos.saturating_sub(2);
@@ -50,11 +70,5 @@ impl FileOps for Dir {
             i += 1;
         }
         Ok(i + 2)
-    }
-    fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
-        if self.node.fs.readonly {
-            return Ok(());
-        }
-        host::sync(host::open_self(&*self.node.dir_fd()?)?, data_only)
     }
 }

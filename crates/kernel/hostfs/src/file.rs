@@ -9,7 +9,7 @@ use hostsys::memfd::CopyArea;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::{Caller, FileOps, MapRequest, Mapping, OpenFile};
+use vfs::{Caller, FileOps, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
 
 /// An open regular file. In an exclusive tree the descriptor comes from the cache on every use.
 pub(crate) struct File {
@@ -29,6 +29,15 @@ impl File {
 impl FileOps for File {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
+    }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
+    }
+    fn as_map(&self) -> Option<&dyn MapOps> {
+        Some(self)
     }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
         if let Some(n) = self.node.view.read(&self.node, off, buf) {
@@ -56,34 +65,28 @@ impl FileOps for File {
     fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
         host::pwrite_full(&*self.fd()?, buf, off)
     }
+    fn attr(&self) -> Option<Result<Attr>> {
+        // The descriptor reaches the file whatever has become of its name.
+        let fd = self.fd.as_ref()?;
+        Some(host::stat(&**fd).map(|a| self.node.refresh(a)))
+    }
+}
+
+impl SeekOps for File {
     fn append(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
         let fd = self.fd()?;
         let n = host::append(&*fd, buf)?;
         Ok((n, host::stat(&*fd)?.size))
     }
-    fn seekable(&self) -> bool {
-        true
-    }
-    fn direct(&self) -> bool {
-        true
-    }
     fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         let off = u64::try_from(off).map_err(|_| Errno::ENXIO)?;
         host::seek_data_hole(&*self.fd()?, off, whence == libc::SEEK_DATA)
     }
-    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
-        Ok(Mapping::Host { fd: self.fd()?, offset: req.offset })
-    }
-    fn image(&self) -> Option<(u64, u64)> {
-        (self.node.fs.mode == Mode::Exclusive).then_some(self.node.key)
-    }
-    fn image_fd(&self) -> Option<Arc<OwnedFd>> {
-        self.image().and_then(|_| self.fd().ok())
-    }
-    fn attr(&self) -> Option<Result<Attr>> {
-        // The descriptor reaches the file whatever has become of its name.
-        let fd = self.fd.as_ref()?;
-        Some(host::stat(&**fd).map(|a| self.node.refresh(a)))
+}
+
+impl StorageOps for File {
+    fn direct(&self) -> bool {
+        true
     }
     fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
         if self.node.fs.mode == Mode::Exclusive {
@@ -93,5 +96,17 @@ impl FileOps for File {
     }
     fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
         host::allocate(&*self.fd()?, mode, off, len)
+    }
+}
+
+impl MapOps for File {
+    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
+        Ok(Mapping::Host { fd: self.fd()?, offset: req.offset })
+    }
+    fn image(&self) -> Option<(u64, u64)> {
+        (self.node.fs.mode == Mode::Exclusive).then_some(self.node.key)
+    }
+    fn image_fd(&self) -> Option<Arc<OwnedFd>> {
+        self.image().and_then(|_| self.fd().ok())
     }
 }

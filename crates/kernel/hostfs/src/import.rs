@@ -16,7 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::attach::Attachments;
 use vfs::dentry::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
 use vfs::internal::InternalFs;
-use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, MapRequest, Mapping, OpenFile, SetAttr};
+use vfs::{
+    Caller, FileOps, FileSystem, Inode, InodeRef, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr,
+    StorageOps,
+};
 
 /// The inode of an imported file. Owner and mode are the guest's own; the host's do not change.
 struct Imported {
@@ -96,6 +99,15 @@ impl FileOps for Regular {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
+    }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
+    }
+    fn as_map(&self) -> Option<&dyn MapOps> {
+        Some(self)
+    }
     fn read(&self, _cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
         if !self.sequential(file, off)? {
             return host::pread_full(&*self.fd, buf, off);
@@ -112,21 +124,27 @@ impl FileOps for Regular {
         self.last.store(off + n as u64, Ordering::Relaxed);
         Ok(n)
     }
+    fn link_name(&self) -> Option<String> {
+        Some(self.name.clone())
+    }
+}
+
+impl SeekOps for Regular {
     fn append(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
         let n = host::write(&*self.fd, buf)?;
         Ok((n, host::tell(&*self.fd)?))
     }
-    fn seekable(&self) -> bool {
-        true
-    }
-    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
-        Ok(Mapping::Host { fd: self.fd.clone(), offset: req.offset })
-    }
+}
+
+impl StorageOps for Regular {
     fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
         host::sync(&*self.fd, data_only)
     }
-    fn link_name(&self) -> Option<String> {
-        Some(self.name.clone())
+}
+
+impl MapOps for Regular {
+    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
+        Ok(Mapping::Host { fd: self.fd.clone(), offset: req.offset })
     }
 }
 

@@ -4,7 +4,7 @@ use abi::{Errno, Result};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, FileOps, OpenFile};
+use vfs::{Caller, FileOps, OpenFile, StreamOps};
 use wait::{Events, WaitQueue};
 
 /// The counter behind an eventfd.
@@ -42,6 +42,9 @@ impl FileOps for EventFd {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_stream(&self) -> Option<&dyn StreamOps> {
+        Some(self)
+    }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
         if buf.len() < 8 {
             return Err(Errno::EINVAL);
@@ -71,9 +74,6 @@ impl FileOps for EventFd {
         self.queue.notify(Events::READABLE);
         Ok(8)
     }
-    fn writes_all(&self) -> bool {
-        false
-    }
     fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         let c = *self.count.lock();
         let mut e = Events::NONE;
@@ -97,6 +97,12 @@ impl FileOps for EventFd {
     }
     fn link_name(&self) -> Option<String> {
         Some("anon_inode:[eventfd]".into())
+    }
+}
+
+impl StreamOps for EventFd {
+    fn writes_all(&self) -> bool {
+        false
     }
 }
 

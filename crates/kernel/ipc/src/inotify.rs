@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::notify::{self, Listener, Watch, event};
 use vfs::quota::{Account, Charge, Kind, Limit};
-use vfs::{Caller, FileOps, InodeRef, OpenFile, UserMemory};
+use vfs::{Caller, FileOps, InodeRef, OpenFile, StreamOps, UserMemory};
 use wait::{Events, WaitQueue};
 
 const IN_Q_OVERFLOW: u32 = 0x4000;
@@ -196,6 +196,9 @@ impl FileOps for Inotify {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_stream(&self) -> Option<&dyn StreamOps> {
+        Some(self)
+    }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
         let mut s = self.state.lock();
         let mut done = 0;
@@ -218,9 +221,6 @@ impl FileOps for Inotify {
     }
     fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.queue.clone())
-    }
-    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
-        self.wait_queue(cx)
     }
     fn ioctl(
         &self,
@@ -250,6 +250,12 @@ impl FileOps for Inotify {
     }
     fn link_name(&self) -> Option<String> {
         Some("anon_inode:inotify".into())
+    }
+}
+
+impl StreamOps for Inotify {
+    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue(cx)
     }
 }
 

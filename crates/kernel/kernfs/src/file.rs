@@ -6,7 +6,7 @@ use crate::snapshot::Slot;
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, DirEntry, DirSink, FileOps, Inode, OpenFile};
+use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, Inode, OpenFile, SeekOps};
 use wait::{Events, WaitQueue};
 
 /// Longest write that a text file takes.
@@ -51,6 +51,9 @@ impl FileOps for TextOps {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
+    }
     fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
         let text = self.text(cx, off == 0)?;
         let rest = usize::try_from(off).ok().and_then(|o| text.get(o..)).unwrap_or(&[]);
@@ -66,20 +69,6 @@ impl FileOps for TextOps {
         write(&self.node.at(Some(cx)), buf)?;
         Ok(buf.len())
     }
-    fn seekable(&self) -> bool {
-        true
-    }
-    fn ends(&self) -> bool {
-        self.node.has_size()
-    }
-    fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
-        if !self.node.has_size() {
-            return Err(Errno::EINVAL);
-        }
-        let size = self.node.attr()?.size;
-        let off = u64::try_from(off).ok().filter(|&o| o < size).ok_or(Errno::ENXIO)?;
-        Ok(if whence == libc::SEEK_DATA { off } else { size })
-    }
     fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         match &self.watch {
             Some(w) => w.poll(),
@@ -91,6 +80,20 @@ impl FileOps for TextOps {
     }
 }
 
+impl SeekOps for TextOps {
+    fn ends(&self) -> bool {
+        self.node.has_size()
+    }
+    fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
+        if !self.node.has_size() {
+            return Err(Errno::EINVAL);
+        }
+        let size = self.node.attr()?.size;
+        let off = u64::try_from(off).ok().filter(|&o| o < size).ok_or(Errno::ENXIO)?;
+        Ok(if whence == libc::SEEK_DATA { off } else { size })
+    }
+}
+
 /// An open directory.
 pub(crate) struct DirOps(pub Arc<Node>);
 
@@ -98,14 +101,23 @@ impl FileOps for DirOps {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn process(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(self.0.process()?)
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
     }
-    fn seekable(&self) -> bool {
-        true
+    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
+        Some(self)
     }
+}
+
+impl SeekOps for DirOps {
     fn seek_special(&self, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
         Err(Errno::EINVAL)
+    }
+}
+
+impl DirectoryOps for DirOps {
+    fn process(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.0.process()?)
     }
     fn read_dir(&self, cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
         let What::Dir(entries, names) = &self.0.entry().what else { return Err(Errno::ENOTDIR) };

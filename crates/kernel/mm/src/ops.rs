@@ -140,7 +140,9 @@ impl Mm {
         drop(contexts);
         let gone = self.map.lock().take_all();
         for f in gone.iter().filter_map(|v| v.file.as_ref()) {
-            f.ops.left_mapped(pid);
+            if let Some(ops) = f.ops.as_map() {
+                ops.left_mapped(pid);
+            }
         }
         drop(gone);
         // The program's file can be written again.

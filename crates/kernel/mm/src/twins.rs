@@ -1,7 +1,7 @@
 //! Which files have a twin ([`platform::Twin`]), and where twins are mapped.
 //!
 //! A file gets one when call sites of its text have raised signals in some processes: for those that will map it, so that they need
-//! raise none. Only files whose bytes never change ([`vfs::FileOps::image`]); one that changes all the same, as its times
+//! raise none. Only files whose bytes never change ([`vfs::MapOps::image`]); one that changes all the same, as its times
 //! and size tell, is mapped itself again.
 //!
 //! A [`TwinMap`] says that an address space maps a twin. As long as it is *whole* all of it is as it was mapped, and calls from

@@ -13,8 +13,8 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::inode::NewNode;
 use vfs::{
-    Caller, Cap, DirEntry, DirInode, DirSink, FileOps, FileSystem, Inode, InodeRef, OpenFile, SetAttr,
-    TimeSet, perm,
+    Caller, Cap, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile,
+    SeekOps, SetAttr, TimeSet, perm,
 };
 
 const MAGIC: i64 = 0x1980_0202;
@@ -330,12 +330,20 @@ impl FileOps for RootFile {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
+    }
+    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
+        Some(self)
+    }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
         Err(Errno::EISDIR)
     }
-    fn seekable(&self) -> bool {
-        true
-    }
+}
+
+impl SeekOps for RootFile {}
+
+impl DirectoryOps for RootFile {
     fn read_dir(&self, _cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
         // Offset: inode number plus two; those grow with time, so the order is that of creation.
         let mut all: Vec<(u64, Vec<u8>)> =

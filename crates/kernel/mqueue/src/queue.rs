@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
-use vfs::{Caller, FileOps, OpenFile, Outcome};
+use vfs::{Caller, FileOps, OpenFile, Outcome, SeekOps};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -237,8 +237,8 @@ impl FileOps for QueueFile {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn seekable(&self) -> bool {
-        true
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
     }
     /// The state as text.
     fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
@@ -284,3 +284,5 @@ impl FileOps for QueueFile {
         Some(format!("/{}", self.name))
     }
 }
+
+impl SeekOps for QueueFile {}

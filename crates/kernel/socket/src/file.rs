@@ -7,7 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 use vfs::internal::{InternalFs, InternalInode};
-use vfs::{Caller, FileOps, InodeRef, OpenFile, UserMemory};
+use vfs::{Caller, FileOps, InodeRef, OpenFile, StreamOps, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// The operations of an open file that is a socket.
@@ -60,6 +60,9 @@ impl FileOps for SocketFile {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_stream(&self) -> Option<&dyn StreamOps> {
+        Some(self)
+    }
     fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
         if buf.is_empty() {
             return Ok(0);
@@ -74,18 +77,11 @@ impl FileOps for SocketFile {
         self.ops.closing(file);
         Ok(())
     }
-    fn patience(&self, write: bool) -> Option<Duration> {
-        let o = self.ops.options();
-        if write { o.sndtimeo() } else { o.rcvtimeo() }
-    }
     fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         self.ops.poll()
     }
     fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.ops.wait_queue())
-    }
-    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
-        self.wait_queue(cx)
     }
     fn ioctl(
         &self,
@@ -102,5 +98,15 @@ impl FileOps for SocketFile {
     }
     fn link_name(&self) -> Option<String> {
         Some(format!("socket:[{}]", self.ino))
+    }
+}
+
+impl StreamOps for SocketFile {
+    fn patience(&self, write: bool) -> Option<Duration> {
+        let o = self.ops.options();
+        if write { o.sndtimeo() } else { o.rcvtimeo() }
+    }
+    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue(cx)
     }
 }

@@ -323,13 +323,14 @@ fn pidfd_target(c: &Current, fd: Fd) -> Result<(Arc<ThreadGroup>, Option<Arc<Tas
         _ => {}
     }
     let f = c.file(fd.0)?;
-    let (g, thread) = match f.ops.process().and_then(|p| p.downcast::<ThreadGroup>().ok()) {
-        Some(g) => (g, None),
-        None => {
-            let p = task::pidfd::of(&f)?;
-            (p.group.clone(), p.thread().transpose()?)
-        }
-    };
+    let (g, thread) =
+        match f.ops.as_directory().and_then(|d| d.process()).and_then(|p| p.downcast::<ThreadGroup>().ok()) {
+            Some(g) => (g, None),
+            None => {
+                let p = task::pidfd::of(&f)?;
+                (p.group.clone(), p.thread().transpose()?)
+            }
+        };
     let alive = c.kernel().tree.lock().nodes.get(&g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
     if alive { Ok((g, thread)) } else { Err(Errno::ESRCH) }
 }

@@ -14,7 +14,7 @@ use std::any::Any;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use vfs::{Caller, Cap, FileOps, MapRequest, Mapping, OpenFile, SetAttr};
+use vfs::{Caller, Cap, FileOps, MapOps, MapRequest, Mapping, OpenFile, SetAttr, StorageOps};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// SHM_DEST.
@@ -103,6 +103,21 @@ impl FileOps for Attached {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
+    }
+    fn as_map(&self) -> Option<&dyn MapOps> {
+        Some(self)
+    }
+}
+
+impl StorageOps for Attached {
+    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl MapOps for Attached {
     fn map(&self, cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
         self.inner.map(cx, file, req)
     }
@@ -110,9 +125,6 @@ impl FileOps for Attached {
         if let Some(ns) = self.namespace.upgrade() {
             ns.shm_touch(pid, self.id, false);
         }
-    }
-    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
-        Ok(())
     }
 }
 

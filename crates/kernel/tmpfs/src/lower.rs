@@ -101,15 +101,15 @@ impl LowerFile {
     pub fn seek(&self, off: u64, data: bool) -> Result<u64> {
         let f = self.file.get().ok_or(Errno::EIO)?;
         let whence = if data { libc::SEEK_DATA } else { libc::SEEK_HOLE };
-        f.ops.seek_special(f, off as i64, whence)
+        f.ops.as_seek().ok_or(Errno::EINVAL)?.seek_special(f, off as i64, whence)
     }
 
-    /// See [`vfs::FileOps::image`]; nothing before it is opened.
+    /// See [`vfs::MapOps::image`]; nothing before it is opened.
     pub fn image(&self) -> Option<(u64, u64)> {
         self.file.get()?.ops.image()
     }
 
-    /// See [`vfs::FileOps::image_fd`].
+    /// See [`vfs::MapOps::image_fd`].
     pub fn image_fd(&self) -> Option<Arc<OwnedFd>> {
         self.file.get()?.ops.image_fd()
     }

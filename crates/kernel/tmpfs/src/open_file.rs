@@ -8,7 +8,9 @@ use parking_lot::RwLock;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vfs::{Caller, DirSink, FileOps, MapRequest, Mapping, OpenFile, Perm};
+use vfs::{
+    Caller, DirSink, DirectoryOps, FileOps, MapOps, MapRequest, Mapping, OpenFile, Perm, SeekOps, StorageOps,
+};
 
 use crate::content::Content;
 
@@ -52,6 +54,15 @@ impl FileOps for File {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
+    }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
+    }
+    fn as_map(&self) -> Option<&dyn MapOps> {
+        Some(self)
+    }
     fn read(&self, cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
         let n = self.content()?.read().read(cx, buf, off)?;
         accessed(&self.node, file);
@@ -77,22 +88,37 @@ impl FileOps for File {
         self.node.touch();
         Ok(n)
     }
+}
+
+impl SeekOps for File {
     fn append(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
         self.node.own_xattrs(cx)?;
         let done = self.content()?.write().write(cx, &self.node.fs, buf, None)?;
         self.node.touch();
         Ok(done)
     }
-    fn seekable(&self) -> bool {
-        true
-    }
-    fn direct(&self) -> bool {
-        true
-    }
     fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         let off = u64::try_from(off).map_err(|_| Errno::ENXIO)?;
         self.content()?.read().seek(off, whence == libc::SEEK_DATA)
     }
+}
+
+impl StorageOps for File {
+    fn direct(&self) -> bool {
+        true
+    }
+    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+        Ok(())
+    }
+    fn allocate(&self, cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
+        self.node.own_xattrs(cx)?;
+        self.content()?.write().allocate(cx, &self.node.fs, mode, off, len)?;
+        self.node.touch();
+        Ok(())
+    }
+}
+
+impl MapOps for File {
     fn map(&self, cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
         let c = self.content()?;
         let writer = req.shared && file.writable();
@@ -132,15 +158,6 @@ impl FileOps for File {
     fn image_fd(&self) -> Option<Arc<std::os::fd::OwnedFd>> {
         self.content().ok()?.read().lower()?.image_fd()
     }
-    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
-        Ok(())
-    }
-    fn allocate(&self, cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
-        self.node.own_xattrs(cx)?;
-        self.content()?.write().allocate(cx, &self.node.fs, mode, off, len)?;
-        self.node.touch();
-        Ok(())
-    }
 }
 
 /// An open directory.
@@ -160,9 +177,29 @@ impl FileOps for DirFile {
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn seekable(&self) -> bool {
-        true
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
     }
+    fn as_storage(&self) -> Option<&dyn StorageOps> {
+        Some(self)
+    }
+    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
+        Some(self)
+    }
+    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
+        Err(Errno::EISDIR)
+    }
+}
+
+impl SeekOps for DirFile {}
+
+impl StorageOps for DirFile {
+    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl DirectoryOps for DirFile {
     fn read_dir(&self, cx: &dyn Caller, file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
         let Body::Dir(d) = &self.node.body else { return Err(Errno::ENOTDIR) };
         let next = {
@@ -174,11 +211,5 @@ impl FileOps for DirFile {
         };
         accessed(&self.node, file);
         Ok(next)
-    }
-    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
-        Ok(())
-    }
-    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
-        Err(Errno::EISDIR)
     }
 }

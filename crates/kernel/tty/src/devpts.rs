@@ -15,7 +15,8 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::walk::{Lookup, Start, lookup};
 use vfs::{
-    Caller, DirEntry, DirSink, FileOps, FileSystem, FsView, Inode, InodeRef, OpenFile, SetAttr, TimeSet,
+    Caller, DirEntry, DirSink, DirectoryOps, FileOps, FileSystem, FsView, Inode, InodeRef, OpenFile, SeekOps,
+    SetAttr, TimeSet,
 };
 
 /// Major number of slaves.
@@ -236,12 +237,20 @@ impl FileOps for RootFile {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
+    }
+    fn as_directory(&self) -> Option<&dyn DirectoryOps> {
+        Some(self)
+    }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, _buf: &mut [u8], _off: u64) -> Result<usize> {
         Err(Errno::EISDIR)
     }
-    fn seekable(&self) -> bool {
-        true
-    }
+}
+
+impl SeekOps for RootFile {}
+
+impl DirectoryOps for RootFile {
     fn read_dir(&self, _cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
         // Offsets: 3 behind ptmx, index + 4 behind a slave.
         let mut at = pos;

@@ -5,7 +5,7 @@ use crate::pty::Pty;
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, FileOps, OpenFile, UserMemory};
+use vfs::{Caller, FileOps, OpenFile, StreamOps, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// The master. Its last close hangs the slave up.
@@ -23,6 +23,9 @@ impl FileOps for MasterFile {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_stream(&self) -> Option<&dyn StreamOps> {
+        Some(self)
+    }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
         self.pty.take_output(buf)
     }
@@ -34,10 +37,6 @@ impl FileOps for MasterFile {
     }
     fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.pty.master_queue.clone())
-    }
-    fn fasync(&self, cx: &dyn Caller, file: &OpenFile) -> Option<WaitQueue> {
-        self.pty.own(cx, file, Side::Master);
-        self.wait_queue(cx)
     }
     fn ioctl(
         &self,
@@ -54,6 +53,13 @@ impl FileOps for MasterFile {
     }
     fn link_name(&self) -> Option<String> {
         Some("/dev/ptmx".into())
+    }
+}
+
+impl StreamOps for MasterFile {
+    fn fasync(&self, cx: &dyn Caller, file: &OpenFile) -> Option<WaitQueue> {
+        self.pty.own(cx, file, Side::Master);
+        self.wait_queue(cx)
     }
 }
 
@@ -93,6 +99,9 @@ impl FileOps for SlaveFile {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_stream(&self) -> Option<&dyn StreamOps> {
+        Some(self)
+    }
     fn read(&self, cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
         self.pty.read(cx, file.nonblocking(), buf)
     }
@@ -104,10 +113,6 @@ impl FileOps for SlaveFile {
     }
     fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.pty.slave_queue.clone())
-    }
-    fn fasync(&self, cx: &dyn Caller, file: &OpenFile) -> Option<WaitQueue> {
-        self.pty.own(cx, file, Side::Slave);
-        self.wait_queue(cx)
     }
     fn ioctl(
         &self,
@@ -121,6 +126,13 @@ impl FileOps for SlaveFile {
     }
     fn link_name(&self) -> Option<String> {
         Some(format!("/dev/pts/{}", self.pty.index))
+    }
+}
+
+impl StreamOps for SlaveFile {
+    fn fasync(&self, cx: &dyn Caller, file: &OpenFile) -> Option<WaitQueue> {
+        self.pty.own(cx, file, Side::Slave);
+        self.wait_queue(cx)
     }
 }
 

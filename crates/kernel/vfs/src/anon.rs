@@ -3,7 +3,8 @@
 //! private mount, whose inode passes everything on to the open file.
 
 use crate::caller::Caller;
-use crate::file::{FileOps, OpenFile};
+use crate::file::OpenFile;
+use crate::file_ops::FileOps;
 use crate::inode::{FileSystem, Inode, InodeRef, SetAttr};
 use crate::internal::InternalFs;
 use crate::path::Path;

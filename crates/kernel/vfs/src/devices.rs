@@ -2,7 +2,8 @@
 //! with the drivers fill when the kernel starts.
 
 use crate::caller::Caller;
-use crate::file::{FileOps, OpenFile};
+use crate::file::OpenFile;
+use crate::file_ops::FileOps;
 use crate::inode::InodeRef;
 use crate::path::Path;
 use crate::retry::Outcome;

@@ -1,7 +1,7 @@
 //! What a file system implements.
 
 use crate::caller::Caller;
-use crate::file::FileOps;
+use crate::file_ops::FileOps;
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};

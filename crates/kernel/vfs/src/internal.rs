@@ -6,7 +6,7 @@
 
 use crate::attach::Attachments;
 use crate::caller::Caller;
-use crate::file::FileOps;
+use crate::file_ops::FileOps;
 use crate::inode::{FileSystem, Inode, InodeRef, SetAttr, TimeSet};
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;

@@ -136,10 +136,8 @@ pub fn seek(file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         return Err(Errno::EBADF);
     }
     let dir = file_kind(file) == S_IFDIR;
-    if !dir && !file.ops.seekable() {
-        return Err(Errno::ESPIPE);
-    }
-    if file.ops.position_is_fixed() {
+    let ops = file.ops.as_seek().ok_or(Errno::ESPIPE)?;
+    if ops.position_is_fixed() {
         return Ok(0);
     }
     let mut pos = file.pos.lock();
@@ -148,12 +146,12 @@ pub fn seek(file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         libc::SEEK_CUR => {
             i64::try_from(*pos).ok().and_then(|p| p.checked_add(off)).ok_or(Errno::EOVERFLOW)?
         }
-        libc::SEEK_END if !file.ops.ends() => return Err(Errno::EINVAL),
+        libc::SEEK_END if !ops.ends() => return Err(Errno::EINVAL),
         libc::SEEK_END => {
             let size = if dir { 0 } else { file.attr()?.size };
             i64::try_from(size).ok().and_then(|s| s.checked_add(off)).ok_or(Errno::EOVERFLOW)?
         }
-        libc::SEEK_DATA | libc::SEEK_HOLE => file.ops.seek_special(file, off, whence)? as i64,
+        libc::SEEK_DATA | libc::SEEK_HOLE => ops.seek_special(file, off, whence)? as i64,
         _ => return Err(Errno::EINVAL),
     };
     *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;

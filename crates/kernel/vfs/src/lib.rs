@@ -21,6 +21,7 @@ pub mod dir;
 pub mod fasync;
 pub mod fd_table;
 pub mod file;
+pub mod file_ops;
 pub mod fs_context;
 pub mod fstypes;
 pub mod in_use;
@@ -52,7 +53,8 @@ pub use cred::{Cap, Credentials, Creds};
 pub use dentry::Dentry;
 pub use fasync::{IoSignals, SignalOwner};
 pub use fd_table::{FdSlot, FdTable};
-pub use file::{FileOps, MapRequest, Mapping, OpenFile};
+pub use file::OpenFile;
+pub use file_ops::{DirectoryOps, FileOps, MapOps, MapRequest, Mapping, SeekOps, StorageOps, StreamOps};
 pub use fs_context::{FsContext, FsView, View};
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::internal::{InternalFs, InternalInode};
 use vfs::quota::{Charge, Limit};
-use vfs::{Caller, Cap, FileOps, FileSystem, Inode, OpenFile, SetAttr, UserMemory};
+use vfs::{Caller, Cap, FileOps, FileSystem, Inode, OpenFile, SetAttr, StreamOps, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// Slots of a new pipe.
@@ -276,6 +276,9 @@ impl FileOps for PipeEnd {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_stream(&self) -> Option<&dyn StreamOps> {
+        Some(self)
+    }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
         self.pipe.read(buf)
     }
@@ -306,9 +309,6 @@ impl FileOps for PipeEnd {
     fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(self.pipe.queue.clone())
     }
-    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
-        self.wait_queue(cx)
-    }
     fn ioctl(
         &self,
         _cx: &dyn Caller,
@@ -326,11 +326,14 @@ impl FileOps for PipeEnd {
             _ => Err(Errno::ENOTTY),
         }
     }
-    fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, _mode: i32, _off: u64, _len: u64) -> Result<()> {
-        Err(Errno::ESPIPE)
-    }
     fn link_name(&self) -> Option<String> {
         self.pipe.ino.map(|i| format!("pipe:[{i}]"))
+    }
+}
+
+impl StreamOps for PipeEnd {
+    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue(cx)
     }
 }
 

@@ -5,7 +5,7 @@ use kernfs::At;
 use mm::Mm;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::{Caller, Cap, FileOps, OpenFile};
+use vfs::{Caller, Cap, FileOps, OpenFile, SeekOps};
 
 /// Most bytes of arguments or environment that are shown.
 const MAX: u64 = 8 << 20;
@@ -67,6 +67,9 @@ impl FileOps for MemOps {
     fn as_any(&self) -> &dyn Any {
         self
     }
+    fn as_seek(&self) -> Option<&dyn SeekOps> {
+        Some(self)
+    }
     fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
         let Some(mm) = self.mm.upgrade() else { return Ok(0) };
         match mm.space.read(off, buf) {
@@ -81,10 +84,10 @@ impl FileOps for MemOps {
             n => Ok(n),
         }
     }
+}
+
+impl SeekOps for MemOps {
     fn ends(&self) -> bool {
         false
-    }
-    fn seekable(&self) -> bool {
-        true
     }
 }
