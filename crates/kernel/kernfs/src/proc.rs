@@ -43,9 +43,9 @@ impl Proc {
     /// The thread whose state is shown; `None` for a zombie.
     pub fn task(&self) -> Option<Arc<Task>> {
         match &self.thread {
-            Some(t) if t.exiting.load(Ordering::SeqCst) => None,
+            Some(t) if t.is_leaving() => None,
             Some(t) => Some(t.clone()),
-            None => self.group.any_thread().filter(|t| !t.exiting.load(Ordering::SeqCst)),
+            None => self.group.any_thread().filter(|t| !t.is_leaving()),
         }
     }
     /// Memory; `None` for a zombie.

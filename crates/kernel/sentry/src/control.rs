@@ -269,10 +269,7 @@ impl Executed for Other {
 
     fn wait(&self) -> i32 {
         // With the container's end all that is left of its processes is forgotten.
-        let over = || match self.kernel.tree.lock().nodes.get(&self.group.tgid) {
-            Some(node) => node.zombie.map(|zombie| zombie.status),
-            None => self.group.exit_status(),
-        };
+        let over = || self.group.exit_status();
         let waited = Waiter::new().wait_on(&self.group.exit_wait, Events::READABLE, None, over);
         // Nobody interrupts this waiter.
         let status = waited.unwrap_or(0);

@@ -3,7 +3,8 @@
 use crate::current::{AltStack, Current};
 use crate::inherit::TaskInherited;
 use crate::result::SysErr;
-use crate::task::{Task, TaskInit, ThreadGroup, VforkGate};
+use crate::task::{Task, TaskInit, VforkGate};
+use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Relations};
 use abi::{Errno, Signal};
 use pid::Pid;
@@ -243,7 +244,7 @@ impl Current {
         let mut t = kernel.tree.lock();
         {
             let mut s = task.group.signals.lock();
-            if s.life.is_over() || s.exec_by.is_some() {
+            if !s.life.is_running() {
                 return Err(Errno::EAGAIN);
             }
             // Under the lock: another thread may be about to set everybody's filters.
@@ -253,7 +254,7 @@ impl Current {
             }
             s.add(task.clone());
             task.note_pending();
-            if s.stop.is_some() {
+            if s.stop.is_on() {
                 task.kick();
             }
         }

@@ -245,7 +245,7 @@ impl Kernel {
     pub fn signal_container(&self, c: &Container, info: SigInfo, wanted: impl Fn(i32) -> bool) {
         let groups: Vec<_> = {
             let t = self.tree.lock();
-            let of = |g: &crate::task::ThreadGroup| g.container.index == c.index && wanted(g.tgid);
+            let of = |g: &crate::thread_group::ThreadGroup| g.container.index == c.index && wanted(g.tgid);
             t.nodes.values().filter(|n| of(&n.group)).map(|n| n.group.clone()).collect()
         };
         for g in groups {
@@ -267,7 +267,7 @@ impl Kernel {
         let mut t = self.tree.lock();
         let mut gone: Vec<i32> =
             t.nodes.values().filter(|n| n.group.container.index == c.index).map(|n| n.group.tgid).collect();
-        gone.retain(|id| t.nodes.get(id).is_some_and(|n| n.zombie.is_some()));
+        gone.retain(|id| t.nodes.get(id).is_some_and(|n| n.is_zombie()));
         let dropped: Vec<_> = gone.iter().map(|id| t.release(*id)).collect();
         drop(t);
         drop(dropped);

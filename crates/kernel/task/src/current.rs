@@ -3,7 +3,8 @@
 
 use crate::kernel::Kernel;
 use crate::result::{Restart, SysErr, SysResult};
-use crate::task::{Task, ThreadGroup};
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
 use abi::{Errno, PATH_MAX, Result, SigInfo, SigSet, Signal};
 use mm::Mm;
@@ -302,8 +303,7 @@ impl Current {
 
     /// True when a fatal end is under way, which even uninterruptible sleeps honour.
     pub fn dying(&self) -> bool {
-        let s = self.task.group.signals.lock();
-        s.life.is_over() || s.exec_by.is_some_and(|t| t != self.task.tid())
+        self.task.group.signals.lock().life.ends(self.task.tid())
     }
 
     /// Completes a call with an errno in rax.

@@ -2,6 +2,7 @@
 //! only then do the other threads end and the old memory go.
 
 use crate::current::{AltStack, Current};
+use crate::life::Life;
 use crate::result::{SysErr, SysResult};
 use crate::stack::{Aux, StackImage};
 use crate::task::Task;
@@ -438,13 +439,13 @@ impl Current {
         let me = self.task.tid();
         {
             let mut s = g.signals.lock();
-            if s.life.is_over() || s.exec_by.is_some() {
+            if !s.life.is_running() {
                 return Err(Errno::EAGAIN.into());
             }
             if s.threads.len() == 1 && me == g.tgid {
                 return Ok(());
             }
-            s.exec_by = Some(me);
+            s.life = Life::Dethreading(me);
             for t in s.threads.iter().filter(|t| !Arc::ptr_eq(t, &self.task)) {
                 t.kick_fatal();
             }
@@ -454,11 +455,10 @@ impl Current {
             {
                 let mut s = g.signals.lock();
                 if s.life.is_over() {
-                    s.exec_by = None;
                     return Err(Errno::EAGAIN.into());
                 }
                 if s.threads.len() == 1 {
-                    s.exec_by = None;
+                    s.life = Life::Running;
                     break;
                 }
             }

@@ -2,9 +2,11 @@
 
 use crate::current::Current;
 use crate::io_counts::add_io;
+use crate::life::{Departure, Life, Zombie};
 use crate::signal::SIG_IGN;
-use crate::task::{Departure, Task, ThreadGroup, Usage};
-use crate::tree::{Leader, Node, Tree, Zombie};
+use crate::task::Task;
+use crate::thread_group::{ThreadGroup, Usage};
+use crate::tree::{Leader, Node, Tree};
 use abi::{SigInfo, Signal};
 use platform::{Action, Context, Word};
 use std::sync::Arc;
@@ -25,9 +27,8 @@ impl Current {
 /// Takes a thread out of the kernel. The last one makes the process a zombie.
 pub(crate) fn leave(mut c: Current) {
     let (task, group) = (c.task.clone(), c.task.group.clone());
-    task.exiting.store(true, Ordering::SeqCst);
     crate::futex::release(&mut c, true);
-    let last_to_begin = group.signals.lock().begin_to_leave();
+    let last_to_begin = group.signals.lock().begin_to_leave(&task);
     let shared_memory = !last_to_begin || c.mm.users.shared() || group.signals.lock().threads.len() > 1;
     let clear_child_tid = task.word(Word::ClearChildTid);
     if clear_child_tid != 0 && shared_memory {
@@ -70,7 +71,7 @@ pub(crate) fn leave(mut c: Current) {
 /// Takes a thread out of the kernel that was set up but never ran. Of a process nobody learns that it has been there.
 pub fn abandon(c: Current) {
     let (task, group) = (c.task.clone(), c.task.group.clone());
-    group.signals.lock().begin_to_leave();
+    group.signals.lock().begin_to_leave(&task);
     let (ctx, mm) = give_up(c);
     let departure = depart(&task, 0);
     if let Some((_, begun)) = departure.last {
@@ -122,21 +123,23 @@ fn give_up(c: Current) -> (Box<dyn Context>, Arc<mm::Mm>) {
     (ctx, mm)
 }
 
-/// Removes a thread from its group and from the tables. Whether it was the last one is decided in the same step.
+/// Removes a thread from its group and from the tables, in one step under the tree's lock. Whether it was the last one is
+/// decided there.
 fn depart(task: &Arc<Task>, own_status: i32) -> Departure {
     let group = &task.group;
+    let system_time = task.sentry_time();
+    let mut t = group.kernel.tree.lock();
     let departure = {
         let mut s = group.signals.lock();
         {
             let mut usage = group.usage.lock();
-            usage.stime += task.sentry_time();
+            usage.stime += system_time;
             add_io(&mut usage.io, task.io.now());
         }
         task.host_tid.store(0, Ordering::Relaxed);
         task.pending.lock().remove(abi::SigSet::ALL);
         s.remove(task, own_status)
     };
-    let mut t = group.kernel.tree.lock();
     let tid = task.tid();
     if t.tasks.get(&tid).is_some_and(|x| Arc::ptr_eq(x, task)) {
         t.tasks.remove(&tid);
@@ -231,9 +234,8 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
         let mut t = kernel.tree.lock();
         let Some(n) = t.nodes.get_mut(&tgid) else { return };
         let uid = task.creds().uid;
-        n.zombie = Some(Zombie { status, uid, usage, comm: task.comm() });
-        n.stop_report = None;
-        n.cont_report = false;
+        group.signals.lock().life = Life::Dead(Zombie { status, uid, usage, comm: task.comm() });
+        n.report = None;
         let (pgid, sid, parent) = (n.pgid(), n.sid(), n.parent);
         let children = std::mem::take(&mut n.children);
         let reaper = t.reaper_of(tgid);
@@ -254,7 +256,7 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
             for th in &cg.signals.lock().threads {
                 th.tell_parent(reaper);
             }
-            let dead = cn.zombie.is_some();
+            let dead = cn.is_zombie();
             if let Some(r) = t.nodes.get_mut(&reaper) {
                 r.children.push(child);
             }
@@ -270,7 +272,7 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
         groups.dedup();
         for g in groups {
             if t.is_orphaned(g, Some(tgid)) && t.has_stopped(g) {
-                for n in t.nodes.values().filter(|n| n.pgid() == g && n.zombie.is_none()) {
+                for n in t.nodes.values().filter(|n| n.pgid() == g && !n.is_zombie()) {
                     for s in [Signal::SIGHUP, Signal::SIGCONT] {
                         signals.push((n.group.clone(), SigInfo::new(s, libc::SI_KERNEL)));
                     }
@@ -312,7 +314,7 @@ fn report_exit(
     wake: &mut Vec<Arc<ThreadGroup>>,
 ) {
     let Some(n) = t.nodes.get(&tgid) else { return };
-    let Some(z) = n.zombie else { return };
+    let Some(z) = n.zombie() else { return };
     let exit_signal = n.exit_signal;
     let parent = n.parent;
     let Some(p) = t.nodes.get(&parent) else { return };

@@ -5,8 +5,9 @@ use crate::current::Current;
 use crate::limits::Limits;
 use crate::nsproxy::{Identity, Inums, Ipc, NsProxy, UtsNamespace, inum};
 use crate::signal::SIG_IGN;
-use crate::task::{Task, ThreadGroup};
-use crate::tree::{Node, Tree};
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
+use crate::tree::{Node, Report, Tree};
 use abi::{SigInfo, Signal};
 use parking_lot::{Condvar, Mutex as Leaf};
 use pid::PidNamespace;
@@ -277,8 +278,7 @@ impl Kernel {
     pub(crate) fn tell_parent_continued(self: Arc<Kernel>, group: &ThreadGroup) {
         let mut t = self.tree.lock();
         let Some(n) = t.nodes.get_mut(&group.tgid) else { return };
-        n.cont_report = true;
-        n.stop_report = None;
+        n.report = Some(Report::Continued);
         let parent = n.parent;
         t.notify_stop_change(group.tgid, parent, libc::CLD_CONTINUED, Signal::SIGCONT.raw());
     }
@@ -287,8 +287,7 @@ impl Kernel {
     pub(crate) fn tell_parent_stopped(&self, group: &ThreadGroup, sig: Signal) {
         let mut t = self.tree.lock();
         let Some(n) = t.nodes.get_mut(&group.tgid) else { return };
-        n.stop_report = Some(sig.raw());
-        n.cont_report = false;
+        n.report = Some(Report::Stopped(sig));
         let parent = n.parent;
         t.notify_stop_change(group.tgid, parent, libc::CLD_STOPPED, sig.raw());
     }
@@ -368,7 +367,7 @@ impl Tree {
 impl Node {
     /// Real user id of the process, for SIGCHLD.
     pub fn uid(&self) -> u32 {
-        match &self.zombie {
+        match self.zombie() {
             Some(z) => z.uid,
             None => self.group.any_thread().map_or(0, |t| t.creds().uid),
         }

@@ -1,7 +1,8 @@
 //! Process descriptors. See pidfd_open(2), pidfd_send_signal(2).
 
 use crate::current::Current;
-use crate::task::{Task, ThreadGroup};
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -41,7 +42,7 @@ impl PidFd {
             // A thread that is not the leader leaves nothing behind.
             _ if !leader => State::Reaped,
             None => State::Reaped,
-            Some(n) if n.zombie.is_some() || self.thread.is_some() => State::Zombie,
+            Some(n) if n.is_zombie() || self.thread.is_some() => State::Zombie,
             Some(_) => State::Alive,
         }
     }

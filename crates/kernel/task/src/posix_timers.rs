@@ -7,7 +7,8 @@
 
 use crate::charge::Charge;
 use crate::current::Current;
-use crate::task::{Task, ThreadGroup};
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
 use crate::timers::{Which, wait_for};
 use abi::{Errno, Result, SigInfo, Signal};
 use parking_lot::Mutex;

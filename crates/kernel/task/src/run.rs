@@ -310,13 +310,8 @@ fn stop(c: &mut Current, sig: Signal) {
         }
     }
     let mut s = g.signals.lock();
-    if s.life.is_over() || s.stop.is_some() {
-        return;
-    }
-    s.stop = Some(sig);
-    s.stop_told = false;
-    for t in &s.threads {
-        t.kick();
+    if s.begin_stop(sig) {
+        s.threads.iter().for_each(|t| t.kick());
     }
 }
 
@@ -325,12 +320,10 @@ fn park_while_stopped(c: &mut Current) -> Flow {
     loop {
         let tell = {
             let mut s = g.signals.lock();
-            let Some(sig) = s.stop else { return Flow::Resume };
-            s.parked += 1;
-            let all = s.parked >= s.threads.len();
-            let tell = all && !s.stop_told;
-            s.stop_told |= all;
-            tell.then_some(sig)
+            if !s.stop.is_on() {
+                return Flow::Resume;
+            }
+            s.park()
         };
         if let Some(sig) = tell {
             c.kernel().tell_parent_stopped(&g, sig);
@@ -338,7 +331,7 @@ fn park_while_stopped(c: &mut Current) -> Flow {
         loop {
             let _ = c.task.waiter.sleep_uninterruptible(None);
             let s = g.signals.lock();
-            if s.stop.is_none() || s.life.is_over() || s.exec_by.is_some() {
+            if !s.stop.is_on() || !s.life.is_running() {
                 break;
             }
         }

@@ -1,7 +1,8 @@
 //! Scheduling parameters of a thread: recorded and reported; the host schedules. See sched(7), ioprio_set(2).
 
 use crate::current::Current;
-use crate::task::{Task, ThreadGroup};
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
 use abi::libc;
 use parking_lot::Mutex as Leaf;

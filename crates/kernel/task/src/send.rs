@@ -1,9 +1,11 @@
 //! Making signals pending. See kill(2), tgkill(2), signal(7).
 
 use crate::charge::Charge;
+use crate::life::Signals;
 use crate::posix_timers::Expiry;
 use crate::signal::STOP_SIGNALS;
-use crate::task::{Life, Signals, Task, ThreadGroup};
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -167,10 +169,9 @@ pub(crate) fn discard(group: &ThreadGroup, s: &mut Signals, which: SigSet) {
 
 /// Ends a group stop. True when there was one.
 pub(crate) fn resume(s: &mut Signals) -> bool {
-    if s.stop.take().is_none() {
+    if !s.end_stop() {
         return false;
     }
-    s.stop_told = false;
     for t in &s.threads {
         t.kick_fatal();
     }
@@ -179,11 +180,9 @@ pub(crate) fn resume(s: &mut Signals) -> bool {
 
 /// Starts the end of a process with a wait status; every thread leaves as soon as it notices.
 pub(crate) fn kill_group(group: &ThreadGroup, s: &mut Signals, status: i32) {
-    if s.life.is_over() {
+    if !s.end(status) {
         return;
     }
-    s.life = Life::Ending(status);
-    s.stop = None;
     for t in &s.threads {
         t.kick_fatal();
     }

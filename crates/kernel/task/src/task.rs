@@ -1,20 +1,18 @@
 //! Threads and thread groups.
 
-use crate::container::Container;
-use crate::inherit::{ProcessInherited, TaskInherited};
-use crate::io_counts::{IoCounts, IoTotals};
+use crate::inherit::TaskInherited;
+use crate::io_counts::IoCounts;
 use crate::kernel::Kernel;
 use crate::nsproxy::NsProxy;
 use crate::pending::Pending;
 use crate::scheduling::Scheduling;
 use crate::seccomp::Seccomp;
-use crate::signal::Handlers;
-use crate::timers::Timers;
+use crate::thread_group::ThreadGroup;
 use abi::{Result, SigInfo, SigSet, Signal};
 use arc_swap::ArcSwap;
 use mm::Mm;
 use parking_lot::{Mutex as Leaf, RwLock};
-use pid::{Attached, Pid, PidNamespace};
+use pid::{Attached, PidNamespace};
 use platform::{Interrupt, Word};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
@@ -23,8 +21,6 @@ use std::time::Instant;
 use vfs::{Credentials, Creds, FdTable, FsContext};
 use wait::{Events, WaitQueue, Waiter};
 
-/// Rank of a handler table, inside the signal state.
-pub const HANDLERS: u8 = rank::SIGNALS + 1;
 /// Rank of a thread's pending queue.
 pub const PENDING: u8 = rank::SIGNALS + 2;
 
@@ -55,8 +51,8 @@ pub struct Task {
     comm: Leaf<[u8; 16]>,
     /// When it was made.
     pub started: Instant,
-    /// Set once the thread is on its way out.
-    pub exiting: AtomicBool,
+    /// The thread is on its way out. Set under the group's signal lock.
+    leaving: AtomicBool,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privs: AtomicBool,
     /// seccomp(2).
@@ -163,7 +159,7 @@ impl Task {
             pending: Mutex::new(Pending::default()),
             comm: Leaf::new(comm),
             started: Instant::now(),
-            exiting: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             no_new_privs: AtomicBool::new(no_new_privs),
             seccomp: Seccomp::default(),
             pdeathsig: AtomicI32::new(0),
@@ -207,6 +203,14 @@ impl Task {
     pub(crate) fn release_pid(&self) {
         let old = self.pid.lock().take();
         drop(old);
+    }
+    /// Whether the thread is on its way out.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
+    }
+    /// See [`crate::life::Signals::begin_to_leave`].
+    pub(crate) fn begin_to_leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
     }
     /// Process ID.
     pub fn tgid(&self) -> i32 {
@@ -385,264 +389,6 @@ impl Task {
         if self.has_deliverable() {
             self.waiter.set_interrupted(true);
         }
-    }
-}
-
-/// Where a process is in its life. It only ever goes forward.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Life {
-    /// Its threads run.
-    #[default]
-    Running,
-    /// Its threads are to leave; the process will have this wait status.
-    Ending(i32),
-    /// Its last thread has left.
-    Dead(i32),
-    /// It has been waited for, or nobody will.
-    Reaped(i32),
-}
-
-impl Life {
-    /// The wait status, once it is certain that the process ends.
-    pub fn status(self) -> Option<i32> {
-        match self {
-            Life::Running => None,
-            Life::Ending(status) | Life::Dead(status) | Life::Reaped(status) => Some(status),
-        }
-    }
-
-    /// Whether the process ends or has ended.
-    pub fn is_over(self) -> bool {
-        self != Life::Running
-    }
-}
-
-/// What the removal of a thread meant for its group.
-pub(crate) struct Departure {
-    /// Of the last thread: the process's wait status, and whether the end had begun before.
-    pub(crate) last: Option<(i32, bool)>,
-    /// All that are left are stopped, and the parent does not know yet.
-    pub(crate) stopped: Option<Signal>,
-}
-
-/// The stop and exit state of a group, under the signal lock.
-#[derive(Default)]
-pub struct Signals {
-    /// Signals sent to the process.
-    pub shared: Pending,
-    /// Running, ending, dead, reaped.
-    pub life: Life,
-    /// Thread id that is executing execve(2); all others exit.
-    pub exec_by: Option<i32>,
-    /// The signal that is stopping the group.
-    pub stop: Option<Signal>,
-    /// Threads parked by the stop.
-    pub parked: usize,
-    /// The parent was told of the stop.
-    pub stop_told: bool,
-    /// Live threads.
-    pub threads: Vec<Arc<Task>>,
-    /// How many of them have not begun to leave.
-    staying: usize,
-}
-
-impl Signals {
-    /// Adds a thread.
-    pub(crate) fn add(&mut self, task: Arc<Task>) {
-        self.threads.push(task);
-        self.staying += 1;
-    }
-
-    /// A thread begins to leave; true when all others have begun, too.
-    pub(crate) fn begin_to_leave(&mut self) -> bool {
-        self.staying = self.staying.saturating_sub(1);
-        self.staying == 0
-    }
-
-    /// Removes a thread. The one that leaves nobody behind is the last, and this is where it is decided.
-    pub(crate) fn remove(&mut self, task: &Task, own_status: i32) -> Departure {
-        self.threads.retain(|t| !std::ptr::eq(&**t, task));
-        if self.threads.is_empty() {
-            let begun = self.life.status();
-            let status = begun.unwrap_or(own_status);
-            self.life = Life::Dead(status);
-            return Departure { last: Some((status, begun.is_some())), stopped: None };
-        }
-        let all_parked = self.stop.is_some() && self.parked >= self.threads.len() && !self.stop_told;
-        self.stop_told |= all_parked;
-        Departure { last: None, stopped: self.stop.filter(|_| all_parked) }
-    }
-}
-
-/// A process.
-pub struct ThreadGroup {
-    /// The kernel.
-    pub kernel: Arc<Kernel>,
-    /// Process ID in the sandbox's own PID namespace.
-    pub tgid: i32,
-    /// The process ID itself.
-    pub pid: Arc<Pid>,
-    pids: Arc<PidNamespace>,
-    /// The container it belongs to.
-    pub container: Arc<Container>,
-    /// Signal, stop and exit state.
-    pub signals: Mutex<Signals, { rank::SIGNALS }>,
-    /// Copy of the shared pending set for lock-free checks.
-    pub shared_set: AtomicU64,
-    handlers: RwLock<Arc<Mutex<Handlers, HANDLERS>>>,
-    /// Notified when a child changes state.
-    pub child_wait: WaitQueue,
-    /// Notified when a thread leaves.
-    pub thread_exit: WaitQueue,
-    /// Notified when a signal becomes pending (signalfd).
-    pub signal_wait: WaitQueue,
-    /// Notified at exit (pidfd).
-    pub exit_wait: WaitQueue,
-    /// Resource limits (soft, hard), indexed by RLIMIT_*.
-    pub rlimits: Leaf<[(u64, u64); 16]>,
-    /// Interval and POSIX timers.
-    pub timers: Timers,
-    /// PR_SET_CHILD_SUBREAPER.
-    pub subreaper: AtomicBool,
-    /// When the process started.
-    pub started: Instant,
-    /// Resource usage of threads that left and children that were waited for.
-    pub usage: Leaf<Usage>,
-    /// Processor time of the address space that was used before the process shared it, in nanoseconds.
-    pub(crate) not_ours: AtomicU64,
-    /// personality(2).
-    pub personality: AtomicU32,
-    /// /proc/PID/oom_score_adj.
-    pub oom_score_adj: AtomicI32,
-    /// It called execve(2) since fork (setpgid's EACCES).
-    pub has_execed: AtomicBool,
-}
-
-/// Accumulated processor time in nanoseconds and other rusage counts.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Usage {
-    /// User time of this process's earlier memory images.
-    pub utime: u64,
-    /// System time of threads that left.
-    pub stime: u64,
-    /// User time of waited-for children.
-    pub child_utime: u64,
-    /// System time of waited-for children.
-    pub child_stime: u64,
-    /// What threads that left, and waited-for children, have read and written.
-    pub io: IoTotals,
-    /// Largest resident set in KiB.
-    pub maxrss: u64,
-    /// Largest resident set of a waited-for child.
-    pub child_maxrss: u64,
-}
-
-impl ThreadGroup {
-    /// A process without threads.
-    pub fn new(
-        pid: &Arc<Pid>,
-        handlers: Arc<Mutex<Handlers, HANDLERS>>,
-        inherited: ProcessInherited,
-    ) -> Arc<ThreadGroup> {
-        let ProcessInherited { kernel, container, rlimits, personality, oom_score_adj } = inherited;
-        let pids = pid.ns().unwrap_or(&kernel.pids).clone();
-        Arc::new(ThreadGroup {
-            kernel,
-            tgid: pid.nr(),
-            pid: pid.clone(),
-            pids,
-            container,
-            signals: Mutex::new(Signals::default()),
-            shared_set: AtomicU64::new(0),
-            handlers: RwLock::new(handlers),
-            child_wait: WaitQueue::new(),
-            thread_exit: WaitQueue::new(),
-            signal_wait: WaitQueue::new(),
-            exit_wait: WaitQueue::new(),
-            rlimits: Leaf::new(rlimits),
-            timers: Timers::default(),
-            subreaper: AtomicBool::new(false),
-            started: Instant::now(),
-            usage: Leaf::new(Usage::default()),
-            not_ours: AtomicU64::new(0),
-            personality: AtomicU32::new(personality),
-            oom_score_adj: AtomicI32::new(oom_score_adj),
-            has_execed: AtomicBool::new(false),
-        })
-    }
-
-    /// Whether this is the init of its PID namespace.
-    pub fn is_init(&self) -> bool {
-        self.pid.is_child_reaper()
-    }
-
-    /// What the process calls the one with this number in the sandbox's own namespace; 0 when it cannot see it.
-    pub fn pid_seen(&self, nr: i32) -> i32 {
-        self.kernel.pids.find(nr).map_or(0, |pid| pid.nr_in(&self.pids))
-    }
-
-    /// What another process calls this one; 0 when it cannot see it.
-    pub fn pid_for(&self, other: &ThreadGroup) -> i32 {
-        self.pid.nr_in(&other.pids)
-    }
-
-    /// The disposition table.
-    pub fn handlers(&self) -> Arc<Mutex<Handlers, HANDLERS>> {
-        self.handlers.read().clone()
-    }
-
-    /// Stops sharing dispositions with other groups (execve).
-    pub fn unshare_handlers(&self) {
-        let mut h = self.handlers.write();
-        let copy = h.lock().clone();
-        *h = Arc::new(Mutex::new(copy));
-    }
-
-    /// Any live thread, the leader when it lives.
-    pub fn any_thread(&self) -> Option<Arc<Task>> {
-        let s = self.signals.lock();
-        s.threads.iter().find(|t| t.tid() == self.tgid).or(s.threads.first()).cloned()
-    }
-
-    /// Live threads.
-    pub fn threads(&self) -> Vec<Arc<Task>> {
-        self.signals.lock().threads.clone()
-    }
-
-    /// Soft limit of a resource.
-    pub fn rlimit(&self, resource: i32) -> u64 {
-        self.rlimits.lock().get(resource as usize).map_or(u64::MAX, |l| l.0)
-    }
-
-    /// Forgets pending signals of the group and its threads (a disposition became "ignore").
-    pub fn discard_signals(&self, which: SigSet) {
-        let mut s = self.signals.lock();
-        crate::send::discard(self, &mut s, which);
-    }
-
-    /// Wait status once the process has ended, whether it was waited for or not.
-    pub fn exit_status(&self) -> Option<i32> {
-        match self.signals.lock().life {
-            Life::Dead(status) | Life::Reaped(status) => Some(status),
-            Life::Running | Life::Ending(_) => None,
-        }
-    }
-
-    /// Whether the default action is what a signal would cause.
-    pub fn by_default(&self, sig: Signal) -> bool {
-        self.handlers().lock().get(sig).handler == crate::signal::SIG_DFL
-    }
-
-    /// Whether a signal would end the process.
-    pub fn dies_by(&self, sig: Signal) -> bool {
-        use crate::signal::{DefaultAction, default_action};
-        let fatal = matches!(default_action(sig), DefaultAction::Terminate | DefaultAction::Core);
-        fatal && (sig == Signal::SIGKILL || self.by_default(sig))
-    }
-
-    /// Sends a signal to the process. Permission was checked.
-    pub fn send(&self, info: SigInfo) -> Result<()> {
-        crate::send::send(self, None, info)
     }
 }
 

@@ -5,7 +5,7 @@
 //! the remaining time could have passed at full use of every processor.
 
 use crate::posix_timers::PosixTimers;
-use crate::task::ThreadGroup;
+use crate::thread_group::ThreadGroup;
 use abi::{SigInfo, Signal};
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -1,9 +1,11 @@
 //! Relations between processes: parents and children, process groups,
 //! sessions, process ids. All of it under one lock (rank TASKS).
 
+use crate::life::{Life, Zombie};
 use crate::scheduling::Scheduling;
-use crate::task::{Life, Task, ThreadGroup, Usage};
-use abi::SigSet;
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
+use abi::{SigSet, Signal};
 use pid::Attached;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,27 +29,19 @@ pub struct Node {
     pub(crate) session: Attached,
     /// Signal sent to the parent at exit; 0 for none.
     pub exit_signal: i32,
-    /// Set once the last thread has left.
-    pub zombie: Option<Zombie>,
     /// Set once the thread group leader has left, whether other threads are left or not.
     pub leader: Option<Leader>,
-    /// A stop not yet reported by wait(2).
-    pub stop_report: Option<i32>,
-    /// A continuation not yet reported by wait(2).
-    pub cont_report: bool,
+    /// What wait(2) has yet to report of a process that lives.
+    pub(crate) report: Option<Report>,
 }
 
-/// What is left of a process until it is waited for.
-#[derive(Clone, Copy)]
-pub struct Zombie {
-    /// Wait status.
-    pub status: i32,
-    /// Real user id.
-    pub uid: u32,
-    /// Processor time and memory used.
-    pub usage: Usage,
-    /// Name.
-    pub comm: [u8; 16],
+/// A change of a process that lives on, for wait(2). A newer one replaces it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Report {
+    /// This signal has stopped it.
+    Stopped(Signal),
+    /// SIGCONT has continued it.
+    Continued,
 }
 
 /// What is left of a thread group leader as long as its id is taken.
@@ -85,10 +79,8 @@ impl Node {
             pgrp,
             session,
             exit_signal,
-            zombie: None,
             leader: None,
-            stop_report: None,
-            cont_report: false,
+            report: None,
         }
     }
 
@@ -100,6 +92,19 @@ impl Node {
     /// Session ID, in the sandbox's own PID namespace.
     pub fn sid(&self) -> i32 {
         self.session.nr()
+    }
+
+    /// What is left of it, once its last thread has left.
+    pub fn zombie(&self) -> Option<Zombie> {
+        match self.group.signals.lock().life {
+            Life::Dead(zombie) => Some(zombie),
+            _ => None,
+        }
+    }
+
+    /// Whether its last thread has left.
+    pub fn is_zombie(&self) -> bool {
+        matches!(self.group.signals.lock().life, Life::Dead(_))
     }
 }
 
@@ -124,17 +129,15 @@ impl Tree {
     pub fn is_orphaned(&self, pgid: i32, without: Option<i32>) -> bool {
         !self.nodes.values().any(|n| {
             n.pgid() == pgid
-                && n.zombie.is_none()
                 && Some(n.group.tgid) != without
+                && !n.is_zombie()
                 && self.nodes.get(&n.parent).is_some_and(|p| p.pgid() != pgid && p.sid() == n.sid())
         })
     }
 
     /// True when a member of the group is stopped.
     pub fn has_stopped(&self, pgid: i32) -> bool {
-        self.nodes
-            .values()
-            .any(|n| n.pgid() == pgid && n.zombie.is_none() && n.group.signals.lock().stop.is_some())
+        self.nodes.values().any(|n| n.pgid() == pgid && n.group.signals.lock().stop.is_on())
     }
 
     /// Where orphans of `tgid` go: the nearest living ancestor that is a subreaper, else its namespace's init.
@@ -142,7 +145,7 @@ impl Tree {
         use std::sync::atomic::Ordering::Relaxed;
         let mut at = self.nodes.get(&tgid).map_or(0, |n| n.parent);
         while let Some(n) = self.nodes.get(&at).filter(|n| !n.pid.is_child_reaper()) {
-            if n.zombie.is_none() && n.group.subreaper.load(Relaxed) {
+            if n.group.subreaper.load(Relaxed) && !n.is_zombie() {
                 return at;
             }
             at = n.parent;

@@ -4,8 +4,8 @@ use crate::current::Current;
 use crate::exit::exit_code_of;
 use crate::io_counts::add_io;
 use crate::result::{Restart, SysErr};
-use crate::task::{ThreadGroup, Usage};
-use crate::tree::{Node, Tree};
+use crate::thread_group::{ThreadGroup, Usage};
+use crate::tree::{Node, Report, Tree};
 use abi::{Errno, Signal};
 use std::sync::Arc;
 use wait::{Events, Stop};
@@ -91,10 +91,11 @@ fn look(
         if !fits || !kind || !thread {
             continue;
         }
+        let zombie = n.zombie();
         // A zombie has nothing more to tell to those who do not wait for ends.
-        any |= n.zombie.is_none() || options & libc::WEXITED != 0;
+        any |= zombie.is_none() || options & libc::WEXITED != 0;
         let keep = options & libc::WNOWAIT != 0;
-        if let Some(z) = n.zombie {
+        if let Some(z) = zombie {
             if options & libc::WEXITED == 0 {
                 continue;
             }
@@ -110,30 +111,20 @@ fn look(
             }
             return Ok(Some(Change { pid, uid: z.uid, status: z.status, code, si_status, usage }));
         }
-        let uid = n.uid();
-        if let (Some(sig), true) = (n.stop_report, options & libc::WUNTRACED != 0) {
-            if !keep {
-                n.stop_report = None;
+        let (status, code, si_status) = match n.report {
+            Some(Report::Stopped(sig)) if options & libc::WUNTRACED != 0 => {
+                (sig.raw() << 8 | 0x7f, libc::CLD_STOPPED, sig.raw())
             }
-            let usage = n.group.total_usage();
-            let status = sig << 8 | 0x7f;
-            return Ok(Some(Change { pid, uid, status, code: libc::CLD_STOPPED, si_status: sig, usage }));
-        }
-        if n.cont_report && options & libc::WCONTINUED != 0 {
-            if !keep {
-                n.cont_report = false;
+            Some(Report::Continued) if options & libc::WCONTINUED != 0 => {
+                (0xffff, libc::CLD_CONTINUED, Signal::SIGCONT.raw())
             }
-            let usage = n.group.total_usage();
-            let si_status = Signal::SIGCONT.raw();
-            return Ok(Some(Change {
-                pid,
-                uid,
-                status: 0xffff,
-                code: libc::CLD_CONTINUED,
-                si_status,
-                usage,
-            }));
+            _ => continue,
+        };
+        if !keep {
+            n.report = None;
         }
+        let (uid, usage) = (n.uid(), n.group.total_usage());
+        return Ok(Some(Change { pid, uid, status, code, si_status, usage }));
     }
     if any { Ok(None) } else { Err(Errno::ECHILD) }
 }

@@ -39,7 +39,7 @@ pub struct Relations {
 pub fn relations(k: &Kernel, p: &Proc) -> Relations {
     let t = k.tree.lock();
     let Some(n) = t.nodes.get(&p.group.tgid) else { return Relations::default() };
-    let z = n.zombie.as_ref();
+    let z = n.zombie();
     Relations {
         ppid: n.parent,
         pgid: n.pgid(),
@@ -59,7 +59,7 @@ pub fn state(p: &Proc, r: &Relations) -> (char, &'static str) {
     let Some(t) = p.task() else { return ('Z', "zombie") };
     let (stopped, all) = {
         let s = p.group.signals.lock();
-        (s.stop.is_some(), s.parked >= s.threads.len())
+        (s.stop.is_on(), s.parked >= s.threads.len())
     };
     if stopped && (all || t.is_sleeping()) {
         ('T', "stopped")
