@@ -59,7 +59,6 @@ impl Calls {
 impl SystemCalls for Calls {
     fn dispatch(&self, c: &mut Current) {
         let (nr, args) = c.ctx.call();
-        c.calls += 1;
         c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
         let strace = c.kernel().strace.load(Ordering::Relaxed);
         if let Err(r) = c.seccomp_check(nr) {

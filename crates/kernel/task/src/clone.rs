@@ -1,6 +1,6 @@
 //! New threads and processes. See clone(2), fork(2), vfork(2).
 
-use crate::current::{AltStack, Current};
+use crate::current::Current;
 use crate::inherit::TaskInherited;
 use crate::result::SysErr;
 use crate::task::{Task, TaskInit, VforkGate};
@@ -12,7 +12,7 @@ use platform::{Action, Spawn};
 use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::{Caller, Cap, Credentials, InUse};
+use vfs::{Caller, Cap, Credentials};
 
 /// Arguments of clone3(2), which the older calls are translated to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -151,20 +151,10 @@ impl Current {
             child_ctx.queue(Action::Write { addr: a.child_tid, data: own_number.to_le_bytes().to_vec() });
         }
         let keep_altstack = a.flags & (VM | VFORK) != VM;
-        let child = Current {
-            task: task.clone(),
-            ctx: child_ctx,
-            mm: child_mm,
-            altstack: if keep_altstack { self.altstack } else { AltStack::default() },
-            saved_mask: None,
-            restart: None,
-            restart_block: None,
-            fd_table: InUse::new(fds),
-            fs_context: InUse::new(fs),
-            exit_code: None,
-            report_all: self.report_all,
-            calls: 0,
-        };
+        let mut child = Current::new(task.clone(), child_ctx, child_mm, fds, fs);
+        if keep_altstack {
+            child.altstack = self.altstack;
+        }
         if a.flags & (libc::CLONE_PARENT_SETTID as u64) != 0 {
             // As Linux does, a bad address is ignored.
             let _ = self.write_now(a.parent_tid, &number.to_le_bytes());
@@ -330,19 +320,6 @@ impl Current {
         };
         t.nodes.insert(task.tgid(), Node::new(group.clone(), pid, relations));
         drop(t);
-        Current {
-            task,
-            ctx,
-            mm,
-            altstack: AltStack::default(),
-            saved_mask: None,
-            restart: None,
-            restart_block: None,
-            fd_table: InUse::new(fds),
-            fs_context: InUse::new(fs),
-            exit_code: None,
-            report_all: false,
-            calls: 0,
-        }
+        Current::new(task, ctx, mm, fds, fs)
     }
 }

@@ -1,6 +1,7 @@
 //! The running task as its own sentry thread sees it: memory access, file
 //! lookups, and the state only the thread itself touches.
 
+use crate::held::Held;
 use crate::kernel::Kernel;
 use crate::result::{Restart, SysErr, SysResult};
 use crate::task::Task;
@@ -55,8 +56,8 @@ pub struct Current {
     pub task: Arc<Task>,
     /// The platform's side.
     pub ctx: Box<dyn Context>,
-    /// Memory (same as `task.mm()`, without the lock).
-    pub mm: Arc<Mm>,
+    /// Memory.
+    pub mm: Held<Arc<Mm>>,
     /// Alternate signal stack.
     pub altstack: AltStack,
     /// Signal mask to restore after this call unless a handler runs.
@@ -65,19 +66,40 @@ pub struct Current {
     pub restart: Option<Restart>,
     /// State for restart_syscall(2).
     pub restart_block: Option<RestartBlock>,
-    /// Descriptor table (same as `task.fds()`).
-    pub(crate) fd_table: InUse<FdTable>,
-    /// File system context (same as `task.fs()`).
-    pub(crate) fs_context: InUse<FsContext>,
+    /// Descriptor table.
+    pub(crate) fd_table: Held<InUse<FdTable>>,
+    /// File system context.
+    pub(crate) fs_context: Held<InUse<FsContext>>,
     /// Set by exit(2): leave with this code.
     pub exit_code: Option<i32>,
     /// What the platform was last told with `set_report_all`.
     pub(crate) report_all: bool,
-    /// rseq-like bookkeeping: the call counts for strace.
-    pub calls: u64,
 }
 
 impl Current {
+    /// A thread that is about to run, with what its task was made of.
+    pub(crate) fn new(
+        task: Arc<Task>,
+        ctx: Box<dyn Context>,
+        mm: Arc<Mm>,
+        fds: Arc<FdTable>,
+        fs: Arc<FsContext>,
+    ) -> Current {
+        Current {
+            task,
+            ctx,
+            mm: Held::new(mm),
+            altstack: AltStack::default(),
+            saved_mask: None,
+            restart: None,
+            restart_block: None,
+            fd_table: Held::new(InUse::new(fds)),
+            fs_context: Held::new(InUse::new(fs)),
+            exit_code: None,
+            report_all: false,
+        }
+    }
+
     /// The kernel.
     pub fn kernel(&self) -> &Arc<Kernel> {
         &self.task.group.kernel
@@ -122,8 +144,7 @@ impl Current {
 
     /// Replaces the descriptor table (unshare(2), execve(2)).
     pub fn set_fds(&mut self, t: Arc<FdTable>) {
-        self.task.set_fds(Some(t.clone()));
-        let old = std::mem::replace(&mut self.fd_table, InUse::new(t));
+        let old = self.fd_table.replace(&self.task.seen_fds, InUse::new(t));
         if let Some(table) = old.leave() {
             table.close_all(self);
         }
@@ -131,8 +152,7 @@ impl Current {
 
     /// Replaces the file system context (unshare(2)).
     pub fn set_fs(&mut self, f: Arc<FsContext>) {
-        self.fs_context = InUse::new(f.clone());
-        self.task.set_fs(Some(f));
+        self.fs_context.replace(&self.task.seen_fs, InUse::new(f));
     }
 
     /// The open file behind a descriptor; EBADF when there is none.

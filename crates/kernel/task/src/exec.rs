@@ -221,7 +221,7 @@ impl Current {
 
     /// Whether another process uses the same file system context (CLONE_FS).
     fn shares_fs_with_others(&self) -> bool {
-        let ours = |t: &Arc<Task>| t.fs().is_some_and(|fs| Arc::ptr_eq(&fs, &self.fs_context));
+        let ours = |t: &Arc<Task>| t.fs().is_some_and(|fs| Arc::ptr_eq(&fs, self.fs()));
         let own = self.task.group.threads().iter().filter(|t| ours(t)).count();
         self.fs_context.tasks() > own
     }
@@ -490,13 +490,11 @@ impl Current {
         self.task.set_word(Word::ClearChildTid, 0);
         let own_time = self.exact_user_time();
         let old_ctx = std::mem::replace(&mut self.ctx, l.ctx);
-        let old_mm = std::mem::replace(&mut self.mm, l.mm);
-        let ending = {
+        let (old_mm, ending) = {
             let s = g.signals.lock();
             self.task.note_pending();
             // Which memory the end of the process is counted for is decided together with the change.
-            self.task.set_mm(self.mm.clone());
-            s.life.is_over()
+            (self.mm.replace(&self.task.seen_mm, l.mm), s.life.is_over())
         };
         if ending {
             crate::exit::begin_end(&g, &self.mm);

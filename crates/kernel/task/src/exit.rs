@@ -1,6 +1,7 @@
 //! The end of threads and processes. See exit_group(2), wait(2), credentials(7).
 
 use crate::current::Current;
+use crate::held::Held;
 use crate::io_counts::add_io;
 use crate::life::{Departure, Life, Zombie};
 use crate::signal::SIG_IGN;
@@ -107,18 +108,17 @@ fn forget(group: &Arc<ThreadGroup>) {
 }
 
 /// Gives up what a thread may share with others, but for its memory.
-fn give_up(c: Current) -> (Box<dyn Context>, Arc<mm::Mm>) {
+fn give_up(c: Current) -> (Box<dyn Context>, Held<Arc<mm::Mm>>) {
     let caller = c.caller();
     let Current { task, ctx, mm, fd_table, fs_context, .. } = c;
     // The last who has the list makes its adjustments.
     let undo = task.sem_undo.lock().take();
     drop(undo);
-    task.set_fds(None);
-    task.set_fs(None);
-    if let Some(table) = fd_table.leave() {
+    let (table, fs) = (fd_table.give_up(&task.seen_fds), fs_context.give_up(&task.seen_fs));
+    if let Some(table) = table.leave() {
         table.close_all(&caller);
     }
-    drop(fs_context);
+    drop(fs);
     task.set_interrupter(None);
     (ctx, mm)
 }

@@ -20,6 +20,7 @@ mod exit;
 mod frame;
 mod futex;
 mod groups;
+mod held;
 mod inherit;
 mod io_counts;
 mod jobs;

@@ -194,7 +194,7 @@ impl Current {
             return Err(Errno::EINVAL);
         }
         self.check_range(addr, 4)?;
-        let own = Key::Private(Arc::as_ptr(&self.mm) as usize, addr);
+        let own = Key::Private(Arc::as_ptr(&*self.mm) as usize, addr);
         if private {
             return Ok(own);
         }

@@ -1,5 +1,6 @@
 //! Threads and thread groups.
 
+use crate::held::Seen;
 use crate::inherit::TaskInherited;
 use crate::io_counts::IoCounts;
 use crate::kernel::Kernel;
@@ -36,9 +37,9 @@ pub struct Task {
     /// The process it belongs to.
     pub group: Arc<ThreadGroup>,
     creds: ArcSwap<Credentials>,
-    mm: RwLock<Arc<Mm>>,
-    fds: RwLock<Option<Arc<FdTable>>>,
-    fs: RwLock<Option<Arc<FsContext>>>,
+    pub(crate) seen_mm: Seen<Arc<Mm>>,
+    pub(crate) seen_fds: Seen<Option<Arc<FdTable>>>,
+    pub(crate) seen_fs: Seen<Option<Arc<FsContext>>>,
     /// How it sleeps and is woken.
     pub waiter: Arc<Waiter>,
     interrupter: RwLock<Option<Arc<dyn Interrupt>>>,
@@ -149,9 +150,9 @@ impl Task {
             nsproxy: ArcSwap::new(nsproxy),
             group: i.group,
             creds: ArcSwap::new(creds),
-            mm: RwLock::new(i.mm),
-            fds: RwLock::new(Some(i.fds)),
-            fs: RwLock::new(Some(i.fs)),
+            seen_mm: Seen::new(i.mm),
+            seen_fds: Seen::new(Some(i.fds)),
+            seen_fs: Seen::new(Some(i.fs)),
             waiter: Waiter::new(),
             interrupter: RwLock::new(None),
             words: [blocked.0, 0, 0, i.clear_child_tid].map(AtomicU64::new),
@@ -272,26 +273,15 @@ impl Task {
     }
     /// Memory.
     pub fn mm(&self) -> Arc<Mm> {
-        self.mm.read().clone()
-    }
-    pub(crate) fn set_mm(&self, mm: Arc<Mm>) {
-        *self.mm.write() = mm;
+        self.seen_mm.get()
     }
     /// Descriptor table; `None` once the thread has exited.
     pub fn fds(&self) -> Option<Arc<FdTable>> {
-        self.fds.read().clone()
-    }
-    /// Replaces the descriptor table (unshare, execve) and gives the old one.
-    pub fn set_fds(&self, t: Option<Arc<FdTable>>) -> Option<Arc<FdTable>> {
-        std::mem::replace(&mut *self.fds.write(), t)
+        self.seen_fds.get()
     }
     /// Root, working directory, umask; `None` once the thread has exited.
     pub fn fs(&self) -> Option<Arc<FsContext>> {
-        self.fs.read().clone()
-    }
-    /// Replaces the file system context.
-    pub fn set_fs(&self, f: Option<Arc<FsContext>>) -> Option<Arc<FsContext>> {
-        std::mem::replace(&mut *self.fs.write(), f)
+        self.seen_fs.get()
     }
     /// Blocked signals.
     pub fn blocked(&self) -> SigSet {
