@@ -27,7 +27,8 @@ const ORDER: [(&str, &[&str]); 6] = [
         "crates/kernel",
         &[
             "user_ns", "pid", "vfs", "tmpfs", "hostfs", "overlay", "devfs", "ipc", "mqueue", "sysv",
-            "socket", "tty", "mm", "task", "kernfs", "sysfs", "cgroupfs", "procfs", "syscalls", "sentry",
+            "socket", "tty", "mm", "nsproxy", "task", "kernfs", "sysfs", "cgroupfs", "procfs", "syscalls",
+            "sentry",
         ],
     ),
     (

@@ -3,8 +3,9 @@
 use crate::fs::KernFs;
 use crate::proc::Proc;
 use abi::{Errno, Result};
+use nsproxy::NsProxy;
 use std::sync::Arc;
-use task::{Container, Kernel, Limits, NsProxy, Task};
+use task::{Container, Kernel, Limits, Task};
 use vfs::{Caller, FileOps, OpenFile, Path};
 
 /// Makes a file's text, or a link's.

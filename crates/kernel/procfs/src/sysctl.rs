@@ -5,10 +5,11 @@
 
 use abi::{Errno, Result};
 use kernfs::{At, Changes, Child, Entry, Names, What, parse_int};
+use nsproxy::{NsProxy, UtsNamespace};
 use pid::PID_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use task::{Container, Kernel, NsProxy, RELEASE, UtsNamespace, VERSION};
+use task::{Container, Kernel, RELEASE, VERSION};
 use vfs::Cap;
 use vfs::quota::Limit;
 use wait::{Events, WaitQueue};

@@ -2,10 +2,11 @@
 
 use abi::{Errno, Result};
 use mm::{MemoryMap, Mm, Vma, VmaKind};
+use nsproxy::Uts;
 use parking_lot::Mutex;
 use platform::{Action, AddressSpace, Context, Exit, Interrupt, Limits, Platform, Regs, Spawn};
 use std::sync::Arc;
-use task::{Current, Kernel, Parts, ProcessInherited, SystemCalls, ThreadGroup, Uts};
+use task::{Current, Kernel, Parts, ProcessInherited, SystemCalls, ThreadGroup};
 use user_ns::UserNamespace;
 use vfs::{
     Cap, Credentials, FdTable, FsContext, Lookup, Mount, MountFlags, MountNs, OpenFile, OpenHow, Start,

@@ -8,6 +8,7 @@ use crate::{mounts, settings, wire};
 use abi::Errno;
 use hostfs::Importer;
 use mm::{MemoryMap, Mm};
+use nsproxy::Uts;
 use platform::Platform;
 use ranked::Mutex;
 use spec::{ProcessSpec, SandboxSpec, StartError, StartErrorKind};
@@ -15,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::signal::Handlers;
-use task::{Container, Current, Kernel, Limits, ProcessInherited, Program, SysErr, ThreadGroup, Uts};
+use task::{Container, Current, Kernel, Limits, ProcessInherited, Program, SysErr, ThreadGroup};
 use vfs::{Caller, Credentials, FdTable, FsContext, OpenFile, View};
 
 /// Descriptors passed with the specification; each is taken once.

@@ -28,7 +28,7 @@ pub(crate) fn kernel(
     let calls = Calls::new();
     let families = families(&limits);
     let user_ns = UserNamespace::initial();
-    let net = NetNamespace::new(task::nsproxy::inum::NET, user_ns.clone(), spec.interfaces.clone());
+    let net = NetNamespace::new(nsproxy::inum::NET, user_ns.clone(), spec.interfaces.clone());
     let parts =
         Parts { user_ns, platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
     let kernel = Kernel::new(parts);

@@ -2,10 +2,10 @@
 
 use crate::current::Current;
 use crate::groups::Groups;
-use crate::kernel::{Kernel, SI_HOST, Uts};
+use crate::kernel::{Kernel, SI_HOST};
 use crate::limits::Limits;
-use crate::nsproxy::{NsProxy, UtsNamespace};
 use abi::{Errno, PAGE_SIZE, Result, SigInfo, Signal};
+use nsproxy::{NsProxy, Uts, UtsNamespace};
 use parking_lot::{Condvar, Mutex as Leaf};
 use pid::PidNamespace;
 use platform::{Action, Context, Platform};

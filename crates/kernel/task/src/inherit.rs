@@ -7,11 +7,11 @@
 
 use crate::container::Container;
 use crate::kernel::Kernel;
-use crate::nsproxy::NsProxy;
 use crate::scheduling::Scheduling;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::SigSet;
+use nsproxy::NsProxy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use vfs::{Credentials, Creds};

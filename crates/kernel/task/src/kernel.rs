@@ -3,12 +3,12 @@
 use crate::container::{Container, Containers};
 use crate::current::Current;
 use crate::limits::Limits;
-use crate::nsproxy::{Identity, Inums, Ipc, NsProxy, UtsNamespace, inum};
 use crate::signal::SIG_IGN;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Report, Tree};
 use abi::{SigInfo, Signal};
+use nsproxy::{Identity, Inums, Ipc, NsProxy, Uts, UtsNamespace, inum};
 use parking_lot::{Condvar, Mutex as Leaf};
 use pid::PidNamespace;
 use platform::{AddressSpace, Platform};
@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use user_ns::UserNamespace;
 use vfs::timer::{TimerHandle, TimerService};
-use wait::{Events, WaitQueue};
+use wait::Events;
 
 /// si_code of signals that come from outside the sandbox; even pid 1 takes them.
 pub const SI_HOST: i32 = libc::SI_KERNEL;
@@ -35,26 +35,6 @@ const TASK_BOUND: u64 = (65_530 - OTHER_MAPPINGS) / TASK_MAPPINGS;
 
 /// How long a dying process may take to notice before its memory is taken away.
 const KILL_GRACE: Duration = Duration::from_millis(200);
-
-/// Node and domain name of the UTS namespace.
-#[derive(Clone)]
-pub struct Uts {
-    /// sethostname(2).
-    pub nodename: String,
-    /// setdomainname(2).
-    pub domainname: String,
-    /// How often they were set.
-    pub version: u64,
-    /// Notified when they are set (poll of /proc/sys/kernel/hostname).
-    pub changed: WaitQueue,
-}
-
-impl Uts {
-    /// Names as they are at the start.
-    pub fn new(nodename: String, domainname: String) -> Uts {
-        Uts { nodename, domainname, version: 0, changed: WaitQueue::new() }
-    }
-}
 
 /// Kernel release shown to guests; features are probed by behaviour, so a current long-term one.
 pub const RELEASE: &str = "6.12.0-ringfence";

@@ -3,9 +3,9 @@
 use abi::stat::{Attr, StatFs, makedev};
 use abi::{Errno, Result};
 use kernfs::{At, Entry, Target, magic};
+use nsproxy::NsProxy;
 use std::any::Any;
 use std::sync::Arc;
-use task::NsProxy;
 use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, OpenFile};
 
 const DEV: u64 = makedev(0, 4);

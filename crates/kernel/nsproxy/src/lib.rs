@@ -4,7 +4,8 @@
 //! `vfs::FsContext` and the task's own PID namespace in its process ID, as both can be shared or fixed apart from the rest.
 //! A checkpoint keeps each namespace once, and the sets by the numbers of their members.
 
-use crate::kernel::Uts;
+#![forbid(unsafe_code)]
+
 use mqueue::Mqueues;
 use parking_lot::Mutex;
 use pid::PidNamespace;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use sysv::IpcNamespace;
 use user_ns::UserNamespace;
+use wait::{Events, WaitQueue};
 
 /// Inode numbers of the initial namespaces, as Linux has them (PROC_*_INIT_INO), and where the others' begin.
 pub mod inum {
@@ -42,6 +44,26 @@ impl Inums {
     /// The next one.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Node and domain name of the UTS namespace.
+#[derive(Clone)]
+pub struct Uts {
+    /// sethostname(2).
+    pub nodename: String,
+    /// setdomainname(2).
+    pub domainname: String,
+    /// How often they were set.
+    pub version: u64,
+    /// Notified when they are set (poll of /proc/sys/kernel/hostname).
+    pub changed: WaitQueue,
+}
+
+impl Uts {
+    /// Names as they are at the start.
+    pub fn new(nodename: String, domainname: String) -> Uts {
+        Uts { nodename, domainname, version: 0, changed: WaitQueue::new() }
     }
 }
 
@@ -77,7 +99,7 @@ impl UtsNamespace {
             uts.version += 1;
             uts.changed.clone()
         };
-        changed.notify(wait::Events::READABLE | wait::Events::ERR | wait::Events::PRI);
+        changed.notify(Events::READABLE | Events::ERR | Events::PRI);
     }
 }
 
