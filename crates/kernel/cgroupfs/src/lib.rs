@@ -7,11 +7,12 @@
 #![forbid(unsafe_code)]
 
 use abi::Result;
+use container::{Container, CpuMax, Limits};
 use kernfs::{At, Entry, FsType, KernFs, all, dir, line, mask_list, memory_used, text};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::{Container, CpuMax, Kernel, Limits, ThreadGroup};
+use task::{Kernel, ThreadGroup};
 use vfs::FileSystem;
 
 /// The container's control group as the root of a cgroup v2 hierarchy, whatever the host has.
@@ -206,7 +207,7 @@ fn memory_stat(at: &At) -> Result<Vec<u8>> {
     ];
     let mut out = String::new();
     for (name, v1) in rows {
-        let _ = writeln!(out, "{name} {}", task::limits::field(&own, v1).unwrap_or(0));
+        let _ = writeln!(out, "{name} {}", container::limits::field(&own, v1).unwrap_or(0));
     }
     Ok(out.into_bytes())
 }

@@ -3,9 +3,10 @@
 use crate::fs::KernFs;
 use crate::proc::Proc;
 use abi::{Errno, Result};
+use container::{Container, Limits};
 use nsproxy::NsProxy;
 use std::sync::Arc;
-use task::{Container, Kernel, Limits, Task};
+use task::{Kernel, Task};
 use vfs::{Caller, FileOps, OpenFile, Path};
 
 /// Makes a file's text, or a link's.

@@ -4,12 +4,13 @@
 //! `Kernel::sysctls`; everything else shows its default.
 
 use abi::{Errno, Result};
+use container::Container;
 use kernfs::{At, Changes, Child, Entry, Names, What, parse_int};
 use nsproxy::{NsProxy, UtsNamespace};
 use pid::PID_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use task::{Container, Kernel, RELEASE, VERSION};
+use task::{Kernel, RELEASE, VERSION};
 use vfs::Cap;
 use vfs::quota::Limit;
 use wait::{Events, WaitQueue};

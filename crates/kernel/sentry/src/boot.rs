@@ -6,6 +6,7 @@ use crate::pod::Pod;
 use crate::running::OnReady;
 use crate::{mounts, settings, wire};
 use abi::Errno;
+use container::{Container, Limits};
 use hostfs::Importer;
 use mm::{MemoryMap, Mm};
 use nsproxy::Uts;
@@ -16,7 +17,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::signal::Handlers;
-use task::{Container, Current, Kernel, Limits, ProcessInherited, Program, SysErr, ThreadGroup};
+use task::{Current, Kernel, ProcessInherited, Program, SysErr, ThreadGroup};
 use vfs::{Caller, Credentials, FdTable, FsContext, OpenFile, View};
 
 /// Descriptors passed with the specification; each is taken once.
@@ -104,7 +105,7 @@ pub(crate) fn container(
     if container.index() != 0 {
         let files = control_group(spec, &mut fds)?;
         let (procs, shown): (Vec<_>, _) = files.into_iter().partition(|(name, _)| name == "cgroup.procs");
-        container.set_groups(procs.into_iter().map(|(_, file)| file).collect());
+        container.set_cgroups(procs.into_iter().map(|(_, file)| file).collect());
         container.set_limits(shown);
     }
     let view = fs.view();

@@ -5,13 +5,14 @@ use crate::console::Console;
 use crate::pod::Pod;
 use crate::running::{Executed, Running, Stdio};
 use abi::{SigInfo, Signal};
+use container::Container;
 use parking_lot::Mutex;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
-use task::{Container, Current, Kernel, SI_HOST, Sender, ThreadGroup};
+use task::{Current, Kernel, SI_HOST, Sender, ThreadGroup};
 use vfs::{FdTable, FsContext, FsView};
 use wait::{Events, Waiter};
 

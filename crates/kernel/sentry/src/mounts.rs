@@ -3,10 +3,11 @@
 use crate::boot::{Fds, other, text};
 use crate::{copy_up, nodes};
 use abi::Errno;
+use container::Container;
 use hostfs::HostFiles;
 use spec::{Atime, FILE_ENTRY, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
 use std::sync::Arc;
-use task::{Container, Kernel};
+use task::Kernel;
 use vfs::mount::Propagation;
 use vfs::{
     Caller, Dentry, FileSystem, FsContext, FsView, Internal, Lookup, Mount, MountFlags, MountNs, Path, Start,

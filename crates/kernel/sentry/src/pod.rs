@@ -1,10 +1,10 @@
 //! The containers of a sandbox by their names, and the files of the host that they use.
 
+use container::Container;
 use hostfs::HostFiles;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use task::Container;
 
 /// Who is in the sandbox.
 pub(crate) struct Pod {

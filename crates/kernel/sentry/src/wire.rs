@@ -2,6 +2,7 @@
 //! in the kernel knows more of another part than the traits that it declares itself.
 
 use crate::boot::uts;
+use container::Limits;
 use platform::Platform;
 use socket::netlink::NetlinkFamily;
 use socket::unix::UnixFamily;
@@ -10,7 +11,7 @@ use spec::SandboxSpec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use syscalls::Calls;
-use task::{Jobs, Kernel, Limits, Parts};
+use task::{Jobs, Kernel, Parts};
 use tmpfs::{MemFiles, Options, TmpFs};
 use user_ns::UserNamespace;
 use vfs::{Internal, SuperBlock};

@@ -5,12 +5,12 @@
 //! filters are taken in the moment in which the child enters the tables (`Current::register`), as another thread may be setting
 //! them for all.
 
-use crate::container::Container;
 use crate::kernel::Kernel;
 use crate::scheduling::Scheduling;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::SigSet;
+use container::Container;
 use nsproxy::NsProxy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,13 +1,12 @@
 //! The kernel object: what all tasks of a sandbox share.
 
-use crate::container::{Container, Containers};
 use crate::current::Current;
-use crate::limits::Limits;
 use crate::signal::SIG_IGN;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Report, Tree};
 use abi::{SigInfo, Signal};
+use container::{Container, Containers, Limits};
 use nsproxy::{Identity, Inums, Ipc, NsProxy, Uts, UtsNamespace, inum};
 use parking_lot::{Condvar, Mutex as Leaf};
 use pid::PidNamespace;

@@ -12,21 +12,19 @@
 
 mod charge;
 mod clone;
-pub mod container;
+mod container_tasks;
 mod cpu;
 mod current;
 mod exec;
 mod exit;
 mod frame;
 mod futex;
-mod groups;
 mod held;
 mod inherit;
 mod io_counts;
 mod jobs;
 mod kernel;
 mod life;
-pub mod limits;
 mod pending;
 mod pi;
 pub mod pidfd;
@@ -47,7 +45,6 @@ mod waitpid;
 
 pub use charge::Queues;
 pub use clone::{CLEAR_SIGHAND, CloneArgs};
-pub use container::{Container, IdMaps};
 pub use current::{AltStack, Current, RestartBlock};
 pub use exec::{MAX_ARG_STRLEN, Program};
 pub use exit::abandon;
@@ -57,7 +54,6 @@ pub use io_counts::{IoCounts, IoTotals, add_io};
 pub use jobs::Jobs;
 pub use kernel::{Kernel, Parts, RELEASE, SI_HOST, SystemCalls, VERSION, uptime_ns};
 pub use life::{Life, Signals, Stop, Zombie};
-pub use limits::{CpuMax, Limits};
 pub use result::{Restart, SysErr, SysResult};
 pub use run::start;
 pub use send::Sender;

@@ -105,7 +105,7 @@ fn run(mut c: Current) {
             break;
         }
         if c.task.group.container.is_frozen() {
-            crate::container::park_while_frozen(&c);
+            crate::container_tasks::park_while_frozen(&c);
         }
         if (c.task.waiter.interrupted() || c.restart.is_some() || c.saved_mask.is_some())
             && let Flow::Leave = handle_pending(&mut c)

@@ -1,6 +1,5 @@
 //! Thread groups: processes.
 
-use crate::container::Container;
 use crate::inherit::ProcessInherited;
 use crate::io_counts::IoTotals;
 use crate::kernel::Kernel;
@@ -9,6 +8,7 @@ use crate::signal::Handlers;
 use crate::task::Task;
 use crate::timers::Timers;
 use abi::{Result, SigInfo, SigSet, Signal};
+use container::Container;
 use parking_lot::{Mutex as Leaf, RwLock};
 use pid::{Pid, PidNamespace};
 use ranked::{Mutex, rank};

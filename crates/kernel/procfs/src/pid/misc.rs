@@ -141,7 +141,7 @@ pub fn projid_map(at: &At) -> Result<Vec<u8>> {
 }
 
 /// The container's user namespace; without ranges of its own every id is itself.
-fn id_map(container: &task::Container, groups: bool) -> Result<Vec<u8>> {
+fn id_map(container: &container::Container, groups: bool) -> Result<Vec<u8>> {
     let ranges = container.id_map(groups);
     let all = [(0, 0, u32::MAX)];
     let ranges = if ranges.is_empty() { &all[..] } else { ranges };

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Where a container's processes go.
-pub(crate) struct Groups {
+pub(crate) struct HostCgroups {
     files: Vec<File>,
     state: Leaf<State>,
 }
@@ -27,9 +27,9 @@ struct State {
     closed: bool,
 }
 
-impl Groups {
-    pub(crate) fn new(files: Vec<OwnedFd>) -> Arc<Groups> {
-        Arc::new(Groups { files: files.into_iter().map(File::from).collect(), state: Leaf::default() })
+impl HostCgroups {
+    pub(crate) fn new(files: Vec<OwnedFd>) -> Arc<HostCgroups> {
+        Arc::new(HostCgroups { files: files.into_iter().map(File::from).collect(), state: Leaf::default() })
     }
 
     /// An address space that is in the groups; EAGAIN if the host does not put it there.
@@ -66,12 +66,12 @@ impl Groups {
 
     /// Makes the next one in a thread of its own; false when there is no thread.
     fn refill(self: &Arc<Self>, platform: &Arc<dyn Platform>) -> bool {
-        let (groups, platform) = (self.clone(), platform.clone());
+        let (cgroups, platform) = (self.clone(), platform.clone());
         let run = move || {
             hostsys::cpu::roam();
-            let made = groups.make(&platform).ok();
+            let made = cgroups.make(&platform).ok();
             let unwanted = {
-                let mut s = groups.state.lock();
+                let mut s = cgroups.state.lock();
                 s.busy = false;
                 if s.closed {
                     made

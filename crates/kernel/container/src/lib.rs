@@ -1,0 +1,205 @@
+//! Containers: what the tasks of one container share and those of the sandbox's others do not.
+//!
+//! [`Container`] has the namespaces of its first process, its limits ([`Limits`]) and the control groups of the host that its
+//! processes go to. It knows no tasks; what concerns those is in the crate `task`.
+//!
+//! A checkpoint keeps indexes, namespaces, identity maps, limits on tasks and first processes. Control groups are the
+//! host's, and given anew.
+
+#![forbid(unsafe_code)]
+
+mod host_cgroups;
+pub mod limits;
+
+pub use limits::{CpuMax, Limits};
+
+use crate::host_cgroups::HostCgroups;
+use abi::Result;
+use nsproxy::NsProxy;
+use parking_lot::{Condvar, Mutex as Leaf};
+use pid::PidNamespace;
+use platform::{Context, Platform};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Most containers of a sandbox.
+const MOST: usize = 512;
+
+/// Ranges of ids of users and of groups: first one inside, first one outside, how many.
+pub type IdMaps = [Vec<(u32, u32, u32)>; 2];
+
+/// A container. It is forgotten with the last of its processes.
+pub struct Container {
+    index: u32,
+    /// The namespaces of its first process.
+    pub namespaces: Arc<NsProxy>,
+    /// Root and mounts as it began.
+    pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
+    /// Lines of /proc/PID/uid_map and gid_map: first id inside, first outside, how many.
+    id_maps: OnceLock<IdMaps>,
+    /// Most tasks at a time, as the pids controller of a control group has it; clone(2) answers EAGAIN beyond.
+    pub task_limit: AtomicU64,
+    sandbox_limits: Arc<Limits>,
+    own_limits: OnceLock<Arc<Limits>>,
+    /// Its first process, with whose end it ends.
+    first: AtomicI32,
+    cgroups: OnceLock<Arc<HostCgroups>>,
+    frozen: AtomicBool,
+    finished: Leaf<Option<i32>>,
+    finished_cv: Condvar,
+}
+
+impl Container {
+    fn new(index: u32, namespaces: Arc<NsProxy>, sandbox_limits: Arc<Limits>) -> Arc<Container> {
+        Arc::new(Container {
+            index,
+            namespaces,
+            root_fs: Leaf::new(None),
+            id_maps: OnceLock::new(),
+            task_limit: AtomicU64::new(u64::MAX),
+            sandbox_limits,
+            own_limits: OnceLock::new(),
+            first: AtomicI32::new(0),
+            cgroups: OnceLock::new(),
+            frozen: AtomicBool::new(false),
+            finished: Leaf::new(None),
+            finished_cv: Condvar::new(),
+        })
+    }
+
+    /// Its number among the sandbox's containers; 0 is the one that the sandbox ends with.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The PID namespace of its processes.
+    pub fn pids(&self) -> &Arc<PidNamespace> {
+        &self.namespaces.pid_for_children
+    }
+
+    /// Its first process; 0 while there is none.
+    pub fn first(&self) -> i32 {
+        self.first.load(Ordering::SeqCst)
+    }
+
+    /// Says which process is the first.
+    pub fn set_first(&self, tgid: i32) {
+        self.first.store(tgid, Ordering::SeqCst);
+    }
+
+    /// Says whether its tasks may run. They notice when they look.
+    pub fn set_frozen(&self, on: bool) {
+        self.frozen.store(on, Ordering::SeqCst);
+    }
+
+    /// Whether its tasks are not to run.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::SeqCst)
+    }
+
+    /// What its processes may use and use: its own limits, or the sandbox's.
+    pub fn limits(&self) -> &Arc<Limits> {
+        self.own_limits.get().unwrap_or(&self.sandbox_limits)
+    }
+
+    /// Gives it limits of its own: files of its control groups, open for reading.
+    pub fn set_limits(&self, files: Vec<(String, OwnedFd)>) {
+        if !files.is_empty() {
+            let _ = self.own_limits.set(Arc::new(Limits::within(&self.sandbox_limits, files)));
+        }
+    }
+
+    /// Has its processes put into control groups of the host: files that take process ids, open for writing.
+    pub fn set_cgroups(&self, files: Vec<OwnedFd>) {
+        if !files.is_empty() {
+            let _ = self.cgroups.set(HostCgroups::new(files));
+        }
+    }
+
+    /// An address space for one of its processes.
+    pub fn new_space(&self, platform: &Arc<dyn Platform>) -> Result<Box<dyn Context>> {
+        match self.cgroups.get() {
+            Some(cgroups) => cgroups.new_space(platform),
+            None => platform.new_space(),
+        }
+    }
+
+    /// No further address space is made ready: the container ends.
+    pub fn close_cgroups(&self) {
+        if let Some(cgroups) = self.cgroups.get() {
+            cgroups.close();
+        }
+    }
+
+    /// Which ids of the host the container's users and groups are, to be shown. The first call counts.
+    pub fn set_id_maps(&self, maps: IdMaps) {
+        let _ = self.id_maps.set(maps);
+    }
+
+    /// The same as lines of users or of groups; empty for all ids as they are.
+    pub fn id_map(&self, groups: bool) -> &[(u32, u32, u32)] {
+        self.id_maps.get().map_or(&[], |maps| &maps[usize::from(groups)])
+    }
+
+    /// Records how the first process ended.
+    pub fn finish(&self, status: i32) {
+        let mut f = self.finished.lock();
+        if f.is_none() {
+            *f = Some(status);
+            self.finished_cv.notify_all();
+        }
+    }
+
+    /// Whether the first process has ended.
+    pub fn is_over(&self) -> bool {
+        self.finished.lock().is_some()
+    }
+
+    /// Waits for the end of the first process; gives its wait status.
+    pub fn wait_finished(&self) -> i32 {
+        let mut f = self.finished.lock();
+        loop {
+            if let Some(s) = *f {
+                return s;
+            }
+            self.finished_cv.wait(&mut f);
+        }
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.close_cgroups();
+    }
+}
+
+/// The containers of a kernel.
+#[derive(Default)]
+pub struct Containers(Leaf<Vec<Weak<Container>>>);
+
+impl Containers {
+    /// The first container, whose index is 0.
+    pub fn first(namespaces: NsProxy, limits: Limits) -> (Arc<Container>, Self) {
+        let first = Container::new(0, Arc::new(namespaces), Arc::new(limits));
+        let all = Self(Leaf::new(vec![Arc::downgrade(&first)]));
+        (first, all)
+    }
+
+    /// A further container, in a sandbox with these limits. `None` when there are too many.
+    pub fn add(&self, namespaces: NsProxy, sandbox_limits: Arc<Limits>) -> Option<Arc<Container>> {
+        let mut all = self.0.lock();
+        // An index is free once nothing refers to the container.
+        let free = all.iter().skip(1).position(|c| c.strong_count() == 0).map(|n| n + 1);
+        let index = free.unwrap_or(all.len());
+        if index >= MOST {
+            return None;
+        }
+        let new = Container::new(index as u32, Arc::new(namespaces), sandbox_limits);
+        match all.get_mut(index) {
+            Some(slot) => *slot = Arc::downgrade(&new),
+            None => all.push(Arc::downgrade(&new)),
+        }
+        Some(new)
+    }
+}

@@ -1,0 +1,131 @@
+//! The tasks of a container: counted, signalled, frozen and ended together.
+
+use crate::current::Current;
+use crate::kernel::{Kernel, SI_HOST};
+use abi::{Errno, PAGE_SIZE, Result, SigInfo, Signal};
+use container::{Container, Limits};
+use nsproxy::{NsProxy, Uts, UtsNamespace};
+use platform::Action;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the tasks of a container may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Current {
+    /// What the task's container may use and uses.
+    pub fn limits(&self) -> &Limits {
+        self.task.group.container.limits()
+    }
+
+    /// Under a limit on memory, has the guest's thread take the page faults of what is to be written from here. If they
+    /// exceed the limit, the host kills that process; in the course of a write from outside it goes on to kill others, the
+    /// one that stands for the container and the sentry among them, as the write itself keeps the first one's memory.
+    pub fn fault_in(&mut self, addr: u64, len: u64) -> Result<()> {
+        if len < PAGE_SIZE || self.limits().memory_max().is_none() {
+            return Ok(());
+        }
+        self.ctx.flush()?;
+        let start = addr & !(PAGE_SIZE - 1);
+        let len = (addr + len).next_multiple_of(PAGE_SIZE) - start;
+        self.ctx.queue(Action::Advise { addr: start, len, advice: libc::MADV_POPULATE_WRITE });
+        match self.ctx.flush() {
+            Err(Errno::ESRCH) => Err(Errno::EFAULT),
+            // What cannot be written, the write says.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Kernel {
+    /// A further container. It shares the PID and UTS namespaces of other containers where those are given, and has namespaces of
+    /// its own otherwise, with the names `uts`. `None` when there are too many.
+    pub fn new_container(
+        &self,
+        pids_of: Option<&Container>,
+        uts_of: Option<&Container>,
+        uts: Uts,
+    ) -> Option<Arc<Container>> {
+        let namespaces = NsProxy {
+            uts: match uts_of {
+                Some(other) => other.namespaces.uts.clone(),
+                None => UtsNamespace::new(self.inums.next(), self.vfs.user_ns.clone(), uts),
+            },
+            pid_for_children: match pids_of {
+                Some(other) => other.pids().clone(),
+                None => self.pids.child(self.inums.next(), self.vfs.user_ns.clone()).ok()?,
+            },
+            ..NsProxy::clone(&self.first.namespaces)
+        };
+        self.containers.add(namespaces, self.first.limits().clone())
+    }
+
+    /// Live threads of a container, and thread group leaders that nobody has waited for.
+    pub fn tasks_of(&self, c: &Container) -> usize {
+        self.tree.lock().count_tasks(|group, _| group.container.index() == c.index())
+    }
+
+    /// Live threads of a container.
+    fn live_tasks_of(&self, c: &Container) -> usize {
+        self.tree.lock().tasks.values().filter(|t| t.group.container.index() == c.index()).count()
+    }
+
+    /// Sends a signal from outside to every process of a container that `wanted` says.
+    pub fn signal_container(&self, c: &Container, info: SigInfo, wanted: impl Fn(i32) -> bool) {
+        let groups: Vec<_> = {
+            let t = self.tree.lock();
+            let of =
+                |g: &crate::thread_group::ThreadGroup| g.container.index() == c.index() && wanted(g.tgid);
+            t.nodes.values().filter(|n| of(&n.group)).map(|n| n.group.clone()).collect()
+        };
+        for g in groups {
+            let _ = g.send(info);
+        }
+    }
+
+    /// Ends what is left of a container whose first process has ended, and forgets its processes.
+    pub fn end_container(&self, c: &Container) {
+        c.close_cgroups();
+        let deadline = Instant::now() + PATIENCE;
+        let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
+        self.signal_container(c, kill, |_| true);
+        while self.live_tasks_of(c) > 0 && self.wait_for_an_end(deadline) {
+            self.signal_container(c, kill, |_| true);
+        }
+        let mut t = self.tree.lock();
+        let mut gone: Vec<i32> = t
+            .nodes
+            .values()
+            .filter(|n| n.group.container.index() == c.index())
+            .map(|n| n.group.tgid)
+            .collect();
+        gone.retain(|id| t.nodes.get(id).is_some_and(|n| n.is_zombie()));
+        let dropped: Vec<_> = gone.iter().map(|id| t.release(*id)).collect();
+        drop(t);
+        drop(dropped);
+    }
+
+    /// Stops all tasks of a container, or lets them go on. Calls in progress go on to their end.
+    pub fn freeze(&self, c: &Container, on: bool) {
+        c.set_frozen(on);
+        let tasks: Vec<_> = {
+            let t = self.tree.lock();
+            t.tasks.values().filter(|t| t.group.container.index() == c.index()).cloned().collect()
+        };
+        for task in tasks {
+            match on {
+                true => task.interrupt_guest(),
+                false => {
+                    wait::Wake::wake(&*task.waiter, wait::Events::ERR);
+                }
+            }
+        }
+    }
+}
+
+/// Waits until the container is let go, or the task is to end.
+pub(crate) fn park_while_frozen(c: &Current) {
+    while c.task.group.container.is_frozen() && !c.dying() {
+        let _ = c.task.waiter.sleep_uninterruptible(None);
+    }
+}
