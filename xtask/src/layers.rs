@@ -38,6 +38,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "sysv",
             "socket",
             "tty",
+            "twins",
             "mm",
             "nsproxy",
             "container",

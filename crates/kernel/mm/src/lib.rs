@@ -18,7 +18,6 @@ mod map;
 mod ops;
 mod rewrite;
 mod spaces;
-mod twins;
 mod undo;
 mod users;
 
@@ -26,5 +25,4 @@ pub use locked::LockAll;
 pub use map::{MemoryMap, TOUCHED, TRAMPOLINES, Vma, VmaKind};
 pub use ops::{ImageInfo, MapArgs, Mm};
 pub use spaces::AddressSpaces;
-pub use twins::{Image, Twins};
 pub use users::{Left, Users};

@@ -1,9 +1,10 @@
 //! The record of mappings as an interval map, without any host call.
 
-use crate::twins::{Image, TwinMap};
+use crate::rewrite::TwinMap;
 use abi::{Errno, PAGE_SIZE, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use twins::Image;
 use vfs::OpenFile;
 
 /// What a mapping is, for names in /proc/PID/maps and special treatment.

@@ -327,8 +327,8 @@ impl Mm {
             }
             before
         };
-        if let Some(image) = twin {
-            ctx.add_twin(addr, &image.twin);
+        if let (Some(image), Some(rewriter)) = (twin, ctx.rewriter()) {
+            rewriter.add_twin(addr, &image.twin);
         }
         self.execute(ctx, Undo { range: (addr, addr + len), before, brk: None })?;
         Ok(addr)

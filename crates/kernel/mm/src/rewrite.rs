@@ -2,14 +2,38 @@
 //!
 //! Only pages of private file mappings that were never writable are rewritten, so what they held before is in
 //! the file: dropping the page restores it. That happens before the program can write to the page or moves it.
+//!
+//! A [`TwinMap`] says that an address space maps a twin ([`twins`]). As long as it is *whole* all of it is as it was mapped, and calls from
+//! anywhere in it may go by way of its trampolines. Before the program changes the protection of a part, moves it, or takes
+//! some of it away, all pages but that of the trampolines are mapped from the file instead (nobody could write them), so that
+//! nothing leads to the trampolines any more but the threads that are in one of them come back; see `untwin`.
 
 use crate::map::{TOUCHED, TRAMPOLINES, Vma, VmaKind};
 use crate::ops::Mm;
 use abi::PAGE_SIZE;
 use platform::{Action, Context, REWRITE_AREA, Rewrite};
+use std::sync::Arc;
+use twins::Image;
 
-/// What [`Context::rewrite`] looks at on either side of an address.
+/// What [`platform::Rewriter::rewrite`] looks at on either side of an address.
 const AROUND: u64 = 16;
+
+/// A twin in an address space.
+#[derive(Clone)]
+pub(crate) struct TwinMap {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) image: Arc<Image>,
+    /// All of it is mapped, and nothing has changed; else the last page is.
+    pub(crate) whole: bool,
+}
+
+impl TwinMap {
+    /// Where the page of the trampolines starts.
+    pub(crate) fn last_page(&self) -> u64 {
+        self.end - PAGE_SIZE
+    }
+}
 
 /// What is about to happen to a part of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,17 +65,17 @@ impl Mm {
                 }
             }
         }
-        let mut outcome = ctx.rewrite(rip);
-        if outcome == Rewrite::NeedsArea && self.make_room(ctx, rip) {
-            outcome = ctx.rewrite(rip);
+        let mut outcome = ctx.rewriter().map(|r| r.rewrite(rip));
+        if outcome == Some(Rewrite::NeedsArea) && self.make_room(ctx, rip) {
+            outcome = ctx.rewriter().map(|r| r.rewrite(rip));
         }
-        if let Rewrite::Done { addr, len } = outcome {
+        if let Some(Rewrite::Done { addr, len }) = outcome {
             self.map.lock().set_rewritten(addr, len);
         }
     }
 
     /// Call sites have raised a first signal: has them rewritten for all processes, or notes them for later ones.
-    /// `all_see`: see [`crate::twins`].
+    /// `all_see`: see [`twins::Twins::note`].
     pub fn note_sites(&self, ctx: &mut dyn Context, sites: &[u64], all_see: bool) {
         for &rip in sites {
             let (file, offset) = {
@@ -75,7 +99,7 @@ impl Mm {
         }
     }
 
-    /// A part of a twin's mapping is about to change: see [`crate::twins`]. The caller holds `ops`.
+    /// A part of a twin's mapping is about to change: see [`TwinMap`]. The caller holds `ops`.
     pub(crate) fn untwin(&self, ctx: &mut dyn Context, start: u64, end: u64, change: Change) {
         let mut m = self.map.lock();
         if m.twins.is_empty() {
@@ -112,8 +136,8 @@ impl Mm {
         });
         m.twins = twins;
         drop(m);
-        for start in gone {
-            ctx.forget_twin(start);
+        if let Some(rewriter) = ctx.rewriter() {
+            gone.into_iter().for_each(|start| rewriter.forget_twin(start));
         }
     }
 
@@ -135,7 +159,9 @@ impl Mm {
             locked: false,
             kind: VmaKind::Normal,
         });
-        ctx.add_area(addr);
+        if let Some(rewriter) = ctx.rewriter() {
+            rewriter.add_area(addr);
+        }
         true
     }
 
@@ -162,7 +188,9 @@ impl Mm {
         };
         if over {
             self.restore_text(ctx, 0, u64::MAX);
-            ctx.forget_areas();
+            if let Some(rewriter) = ctx.rewriter() {
+                rewriter.forget_areas();
+            }
             // What is left of them is the program's like any other memory.
             let mut m = self.map.lock();
             let max = m.max;

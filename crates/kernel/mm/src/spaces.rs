@@ -1,9 +1,9 @@
 //! What the address spaces of one kernel share.
 
-use crate::twins::Twins;
 use ipc::aio::Operations;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use twins::Twins;
 
 /// What the address spaces of one kernel share.
 #[derive(Default)]

@@ -4,7 +4,10 @@ use abi::{Errno, Result};
 use mm::{MemoryMap, Mm, Vma, VmaKind};
 use nsproxy::Uts;
 use parking_lot::Mutex;
-use platform::{Action, AddressSpace, Context, Exit, Interrupt, Limits, Platform, Regs, Spawn};
+use platform::{
+    Action, AddressSpace, Context, Exit, ExtendedState, GuestMemory, Interrupt, Limits, Platform, Regs,
+    Spawn, Usage,
+};
 use std::sync::Arc;
 use task::{Current, Kernel, Parts, ProcessInherited, SystemCalls, ThreadGroup};
 use user_ns::UserNamespace;
@@ -63,15 +66,35 @@ impl Context for Never {
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
+    fn spawn(&mut self, _how: Spawn) -> Result<Box<dyn Context>> {
+        Err(Errno::EAGAIN)
+    }
+    fn interrupter(&self) -> Arc<dyn Interrupt> {
+        Arc::new(Never(self.0.clone(), Regs::default()))
+    }
+    fn set_report_all(&mut self, _on: bool) {}
+    fn pass_futex(&mut self) -> bool {
+        false
+    }
+    fn exit(self: Box<Self>) {}
+}
+
+impl GuestMemory for Never {
+    fn queue_write(&mut self, addr: u64, data: &[u8]) {
+        self.queue(Action::Write { addr, data: data.to_vec() });
+    }
     fn write_limit(&self) -> usize {
         0
     }
     fn captured(&self, _addr: u64, _buf: &mut [u8]) -> bool {
         false
     }
-    fn spawn(&mut self, _how: Spawn) -> Result<Box<dyn Context>> {
-        Err(Errno::EAGAIN)
+    fn compare_exchange(&mut self, _addr: u64, _old: u32, _new: u32) -> Result<u32> {
+        Err(Errno::EFAULT)
     }
+}
+
+impl ExtendedState for Never {
     fn xstate(&mut self) -> Result<Vec<u8>> {
         Ok(Vec::new())
     }
@@ -79,23 +102,15 @@ impl Context for Never {
         Ok(())
     }
     fn reset_xstate(&mut self) {}
-    fn interrupter(&self) -> Arc<dyn Interrupt> {
-        Arc::new(Never(self.0.clone(), Regs::default()))
-    }
-    fn set_report_all(&mut self, _on: bool) {}
+}
+
+impl Usage for Never {
     fn thread_time(&mut self, _host_tid: i32) -> Option<u64> {
         None
     }
     fn max_rss(&mut self) -> Option<u64> {
         None
     }
-    fn pass_futex(&mut self) -> bool {
-        false
-    }
-    fn compare_exchange(&mut self, _addr: u64, _old: u32, _new: u32) -> Result<u32> {
-        Err(Errno::EFAULT)
-    }
-    fn exit(self: Box<Self>) {}
 }
 
 impl Platform for Fake {

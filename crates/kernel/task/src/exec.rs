@@ -415,7 +415,9 @@ impl Current {
                 }
                 map.insert(vma(start, file_pages, s.prot, Some(file.clone()), offset, VmaKind::Normal));
                 if let Some(image) = twin {
-                    ctx.add_twin(start, &image.twin);
+                    if let Some(rewriter) = ctx.rewriter() {
+                        rewriter.add_twin(start, &image.twin);
+                    }
                     map.add_twin(start, image);
                 }
                 if mem_end > file_end && s.prot & libc::PROT_WRITE != 0 && file_end < file_pages {

@@ -116,16 +116,7 @@ fn run(mut c: Current) {
         if !matches!(exit, Exit::ActionFailed { .. }) {
             c.mm.settle();
         }
-        let sites = c.ctx.new_sites();
-        if !sites.is_empty() {
-            let mm = c.mm.clone();
-            let first = c.task.group.container.index() == 0;
-            mm.note_sites(c.ctx.as_mut(), &sites, first);
-        }
-        if let Some(site) = c.ctx.hot_site() {
-            let mm = c.mm.clone();
-            mm.rewrite(c.ctx.as_mut(), site);
-        }
+        improve_text(&mut c);
         match exit {
             Exit::Syscall => calls.dispatch(&mut c),
             Exit::Fault(f) => fault(&mut c, &f),
@@ -146,6 +137,19 @@ fn run(mut c: Current) {
         }
     }
     crate::exit::leave(c);
+}
+
+/// Has the platform change the program's text where calls came from that cost more than they need.
+fn improve_text(c: &mut Current) {
+    let Some(rewriter) = c.ctx.rewriter() else { return };
+    let (sites, hot) = (rewriter.new_sites(), rewriter.hot_site());
+    if !sites.is_empty() {
+        let first = c.task.group.container.index() == 0;
+        c.mm.note_sites(c.ctx.as_mut(), &sites, first);
+    }
+    if let Some(site) = hot {
+        c.mm.rewrite(c.ctx.as_mut(), site);
+    }
 }
 
 fn fault(c: &mut Current, f: &Fault) {

@@ -205,7 +205,7 @@ impl World {
         self.interrupters.lock().insert(key, ctx.interrupter());
         loop {
             let exit = ctx.run();
-            if let Some(site) = ctx.hot_site() {
+            if let Some(site) = ctx.rewriter().and_then(|r| r.hot_site()) {
                 self.rewrite(&mut *ctx, site);
             }
             match exit {
@@ -279,14 +279,17 @@ impl World {
         if !*text {
             return;
         }
-        let mut outcome = ctx.rewrite(site);
+        let rewrite = |ctx: &mut dyn Context| ctx.rewriter().map_or(Rewrite::Refused, |r| r.rewrite(site));
+        let mut outcome = rewrite(ctx);
         if outcome == Rewrite::NeedsArea {
             ctx.queue(Action::MapAnon { addr: AREA, len: REWRITE_AREA, prot: 5, flags: 0 });
             // A hostile program may have ended its process.
             let mapped = ctx.flush();
             assert!(matches!(mapped, Ok(()) | Err(Errno::ESRCH)), "{mapped:?}");
-            ctx.add_area(AREA);
-            outcome = ctx.rewrite(site);
+            if let Some(rewriter) = ctx.rewriter() {
+                rewriter.add_area(AREA);
+            }
+            outcome = rewrite(ctx);
         }
         if let Rewrite::Done { .. } = outcome {
             self.rewritten.fetch_add(1, Ordering::Relaxed);

@@ -10,7 +10,9 @@ use abi::libc::{
 };
 use abi::{Errno, Result};
 use hostsys::process;
-use platform::{Action, AddressSpace, Context, Exit, Fault, Interrupt, Regs, Spawn};
+use platform::{
+    Action, AddressSpace, Context, Exit, ExtendedState, Fault, GuestMemory, Interrupt, Regs, Spawn, Usage,
+};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -436,14 +438,6 @@ impl Context for PtraceContext {
         self.flush_queue().map_err(|(_, e)| e)
     }
 
-    fn write_limit(&self) -> usize {
-        l::SLOT_DATA_SIZE as usize
-    }
-
-    fn captured(&self, _addr: u64, _buf: &mut [u8]) -> bool {
-        false
-    }
-
     fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>> {
         self.flush()?;
         let new = match how {
@@ -451,45 +445,6 @@ impl Context for PtraceContext {
             Spawn::Fork => self.spawn_fork()?,
         };
         Ok(Box::new(new))
-    }
-
-    fn xstate(&mut self) -> Result<Vec<u8>> {
-        let key = self.key;
-        let host = self.ask(|answer| Command::GetXstate { key, answer }).map_err(|Gone| Errno::ESRCH)??;
-        self.inner.xstate.as_in_frame(&host)
-    }
-
-    fn set_xstate(&mut self, bytes: &[u8]) -> Result<()> {
-        let key = self.key;
-        let mut image = self.inner.xstate.sanitise(bytes)?;
-        // The host wants its full size, which may exceed that of a frame.
-        let host = self.ask(|answer| Command::GetXstate { key, answer }).map_err(|Gone| Errno::ESRCH)??;
-        image.resize(host.len(), 0);
-        self.ask(|answer| Command::SetXstate { key, bytes: image, answer }).map_err(|Gone| Errno::ESRCH)?
-    }
-
-    fn reset_xstate(&mut self) {
-        // Fails only when the thread is gone, which the next run reports.
-        let _ = self.set_xstate(&self.inner.xstate.initial());
-    }
-
-    fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32> {
-        self.flush()?;
-        range(addr, 4, self.inner.limits.max).map_err(|_| Errno::EFAULT)?;
-        let args = [addr, new.into(), old.into(), 0, 0, 0];
-        self.host_call(COMPARE_EXCHANGE, args, None).map(|v| v as u32)
-    }
-
-    fn max_rss(&mut self) -> Option<u64> {
-        // Of struct rusage.
-        const MAXRSS: u64 = 32;
-        let kib: [u8; 8] = self.ask_host(libc::SYS_getrusage, libc::RUSAGE_SELF as u64, MAXRSS)?;
-        Some(u64::from_le_bytes(kib))
-    }
-
-    fn thread_time(&mut self, host_tid: i32) -> Option<u64> {
-        let clock = stub::filter::thread_clock(host_tid);
-        stub::filter::nanoseconds(self.ask_host(libc::SYS_clock_gettime, clock, 0)?)
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupt> {
@@ -512,6 +467,63 @@ impl Context for PtraceContext {
 
     fn exit(mut self: Box<Self>) {
         self.end();
+    }
+}
+
+impl GuestMemory for PtraceContext {
+    fn queue_write(&mut self, addr: u64, data: &[u8]) {
+        self.queue(Action::Write { addr, data: data.to_vec() });
+    }
+
+    fn write_limit(&self) -> usize {
+        l::SLOT_DATA_SIZE as usize
+    }
+
+    fn captured(&self, _addr: u64, _buf: &mut [u8]) -> bool {
+        false
+    }
+
+    fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32> {
+        self.flush()?;
+        range(addr, 4, self.inner.limits.max).map_err(|_| Errno::EFAULT)?;
+        let args = [addr, new.into(), old.into(), 0, 0, 0];
+        self.host_call(COMPARE_EXCHANGE, args, None).map(|v| v as u32)
+    }
+}
+
+impl ExtendedState for PtraceContext {
+    fn xstate(&mut self) -> Result<Vec<u8>> {
+        let key = self.key;
+        let host = self.ask(|answer| Command::GetXstate { key, answer }).map_err(|Gone| Errno::ESRCH)??;
+        self.inner.xstate.as_in_frame(&host)
+    }
+
+    fn set_xstate(&mut self, bytes: &[u8]) -> Result<()> {
+        let key = self.key;
+        let mut image = self.inner.xstate.sanitise(bytes)?;
+        // The host wants its full size, which may exceed that of a frame.
+        let host = self.ask(|answer| Command::GetXstate { key, answer }).map_err(|Gone| Errno::ESRCH)??;
+        image.resize(host.len(), 0);
+        self.ask(|answer| Command::SetXstate { key, bytes: image, answer }).map_err(|Gone| Errno::ESRCH)?
+    }
+
+    fn reset_xstate(&mut self) {
+        // Fails only when the thread is gone, which the next run reports.
+        let _ = self.set_xstate(&self.inner.xstate.initial());
+    }
+}
+
+impl Usage for PtraceContext {
+    fn max_rss(&mut self) -> Option<u64> {
+        // Of struct rusage.
+        const MAXRSS: u64 = 32;
+        let kib: [u8; 8] = self.ask_host(libc::SYS_getrusage, libc::RUSAGE_SELF as u64, MAXRSS)?;
+        Some(u64::from_le_bytes(kib))
+    }
+
+    fn thread_time(&mut self, host_tid: i32) -> Option<u64> {
+        let clock = stub::filter::thread_clock(host_tid);
+        stub::filter::nanoseconds(self.ask_host(libc::SYS_clock_gettime, clock, 0)?)
     }
 }
 

@@ -8,7 +8,8 @@ use crate::space::{Space, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, process};
 use platform::{
-    Action, AddressSpace, Context, CopyArea, Exit, Fault, Interrupt, KNOWN_CALLS, Regs, Rewrite, Spawn, Twin,
+    Action, AddressSpace, Context, CopyArea, Exit, ExtendedState, Fault, GuestMemory, Interrupt, KNOWN_CALLS,
+    Regs, Rewrite, Rewriter, Spawn, Twin, Usage,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -495,6 +496,9 @@ impl Context for SystrapContext {
     fn space(&self) -> Arc<dyn AddressSpace> {
         self.thread.space.clone()
     }
+    fn rewriter(&mut self) -> Option<&mut dyn Rewriter> {
+        Some(self)
+    }
 
     fn call(&mut self) -> (u64, [u64; 6]) {
         (self.regs.orig_rax, self.regs.args())
@@ -516,27 +520,6 @@ impl Context for SystrapContext {
 
     fn run(&mut self) -> Exit {
         self.resume().unwrap_or(Exit::Dead)
-    }
-
-    fn queue_write(&mut self, addr: u64, data: &[u8]) {
-        let area = self.copy_area(addr, data.len()).filter(|area| area.size() == data.len());
-        match area.map(|area| (area.put(0, data), area.offset()).1) {
-            Some(offset) => self.copy = Some((addr, data.len(), offset)),
-            None => self.queue.push(Action::Write { addr, data: data.to_vec() }),
-        }
-    }
-
-    fn copy_area(&self, addr: u64, len: usize) -> Option<CopyArea<'_>> {
-        let first = self.copy.is_none() && self.queue.is_empty() && self.xstate.is_none();
-        let inside = addr.checked_add(len as u64).is_some_and(|end| end <= self.inner.limits.max);
-        // The copy buffer is free when nothing was captured.
-        if first && inside { self.slot().area(len, self.windows == [(0, 0); 2]) } else { None }
-    }
-
-    fn queue_copied(&mut self, addr: u64, offset: usize, len: usize) {
-        if len != 0 {
-            self.copy = Some((addr, len, offset));
-        }
     }
 
     fn queue(&mut self, action: Action) {
@@ -563,6 +546,63 @@ impl Context for SystrapContext {
 
     fn alone(&self) -> bool {
         self.thread.space.contexts.load(SeqCst) == 1
+    }
+
+    fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>> {
+        self.flush()?;
+        let new = match how {
+            Spawn::Thread => self.spawn_thread()?,
+            Spawn::Fork => self.spawn_fork()?,
+        };
+        Ok(Box::new(new))
+    }
+
+    fn interrupter(&self) -> Arc<dyn Interrupt> {
+        self.thread.clone()
+    }
+
+    fn set_report_all(&mut self, on: bool) {
+        self.slot().report_all().store(if on { l::REPORT_ALL } else { 0 }, Relaxed);
+        self.thread.answers.lock().report_all = on;
+        self.thread.set_answers(&[]);
+    }
+
+    fn pass_futex(&mut self) -> bool {
+        if !platform::is_native_futex(self.regs.rsi) || self.slot().report_all().load(Relaxed) == 0 {
+            return false;
+        }
+        self.slot().report_all().store(l::REPORT_NEXT_NOT, Relaxed);
+        self.load_rest();
+        self.regs.rip = self.regs.rip.wrapping_sub(2);
+        self.regs.rax = self.regs.orig_rax;
+        true
+    }
+
+    fn exit(mut self: Box<Self>) {
+        self.end();
+    }
+}
+
+impl GuestMemory for SystrapContext {
+    fn queue_write(&mut self, addr: u64, data: &[u8]) {
+        let area = self.copy_area(addr, data.len()).filter(|area| area.size() == data.len());
+        match area.map(|area| (area.put(0, data), area.offset()).1) {
+            Some(offset) => self.copy = Some((addr, data.len(), offset)),
+            None => self.queue.push(Action::Write { addr, data: data.to_vec() }),
+        }
+    }
+
+    fn copy_area(&self, addr: u64, len: usize) -> Option<CopyArea<'_>> {
+        let first = self.copy.is_none() && self.queue.is_empty() && self.xstate.is_none();
+        let inside = addr.checked_add(len as u64).is_some_and(|end| end <= self.inner.limits.max);
+        // The copy buffer is free when nothing was captured.
+        if first && inside { self.slot().area(len, self.windows == [(0, 0); 2]) } else { None }
+    }
+
+    fn queue_copied(&mut self, addr: u64, offset: usize, len: usize) {
+        if len != 0 {
+            self.copy = Some((addr, len, offset));
+        }
     }
 
     fn write_limit(&self) -> usize {
@@ -593,15 +633,19 @@ impl Context for SystrapContext {
         })
     }
 
-    fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>> {
+    fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32> {
         self.flush()?;
-        let new = match how {
-            Spawn::Thread => self.spawn_thread()?,
-            Spawn::Fork => self.spawn_fork()?,
-        };
-        Ok(Box::new(new))
+        let job = Job::CompareExchange(addr, old, new);
+        job.check(&self.inner.limits)?;
+        match self.report(&[job]) {
+            Err(Gone) => Err(Errno::ESRCH),
+            Ok(Err((_, e))) => Err(e),
+            Ok(Ok(())) => Ok(self.slot().result().load(Relaxed) as u32),
+        }
     }
+}
 
+impl ExtendedState for SystrapContext {
     fn xstate(&mut self) -> Result<Vec<u8>> {
         let _ = self.flush_queue().map_err(|Gone| Errno::ESRCH)?;
         let at = self.slot().fpstate().load(Relaxed);
@@ -654,18 +698,9 @@ impl Context for SystrapContext {
         }
         self.xstate_job(Job::FetchXstate(addr, mask))
     }
+}
 
-    fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32> {
-        self.flush()?;
-        let job = Job::CompareExchange(addr, old, new);
-        job.check(&self.inner.limits)?;
-        match self.report(&[job]) {
-            Err(Gone) => Err(Errno::ESRCH),
-            Ok(Err((_, e))) => Err(e),
-            Ok(Ok(())) => Ok(self.slot().result().load(Relaxed) as u32),
-        }
-    }
-
+impl Usage for SystrapContext {
     fn max_rss(&mut self) -> Option<u64> {
         // struct rusage, in the copy buffer.
         const MAXRSS: usize = 32;
@@ -688,17 +723,9 @@ impl Context for SystrapContext {
         self.slot().read_window(0, 0, &mut time);
         stub::filter::nanoseconds(time)
     }
+}
 
-    fn interrupter(&self) -> Arc<dyn Interrupt> {
-        self.thread.clone()
-    }
-
-    fn set_report_all(&mut self, on: bool) {
-        self.slot().report_all().store(if on { l::REPORT_ALL } else { 0 }, Relaxed);
-        self.thread.answers.lock().report_all = on;
-        self.thread.set_answers(&[]);
-    }
-
+impl Rewriter for SystrapContext {
     fn hot_site(&mut self) -> Option<u64> {
         let rip = std::mem::take(&mut self.hot);
         (rip != 0 && rip < self.inner.limits.max && !self.thread.space.sites.knows(rip)).then_some(rip)
@@ -741,21 +768,6 @@ impl Context for SystrapContext {
         self.load_rest();
         self.regs.eflags |= EFLAGS_RF;
         self.thread.space.sites.forget_areas();
-    }
-
-    fn pass_futex(&mut self) -> bool {
-        if !platform::is_native_futex(self.regs.rsi) || self.slot().report_all().load(Relaxed) == 0 {
-            return false;
-        }
-        self.slot().report_all().store(l::REPORT_NEXT_NOT, Relaxed);
-        self.load_rest();
-        self.regs.rip = self.regs.rip.wrapping_sub(2);
-        self.regs.rax = self.regs.orig_rax;
-        true
-    }
-
-    fn exit(mut self: Box<Self>) {
-        self.end();
     }
 }
 

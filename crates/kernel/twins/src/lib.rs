@@ -1,20 +1,20 @@
-//! Which files have a twin ([`platform::Twin`]), and where twins are mapped.
+//! Which files have a twin ([`platform::Twin`]).
 //!
 //! A file gets one when call sites of its text have raised signals in some processes: for those that will map it, so that they need
 //! raise none. Only files whose bytes never change ([`vfs::MapOps::image`]); one that changes all the same, as its times
 //! and size tell, is mapped itself again.
 //!
-//! A [`TwinMap`] says that an address space maps a twin. As long as it is *whole* all of it is as it was mapped, and calls from
-//! anywhere in it may go by way of its trampolines. Before the program changes the protection of a part, moves it, or takes
-//! some of it away, all pages but that of the trampolines are mapped from the file instead (nobody could write them), so that
-//! nothing leads to the trampolines any more but the threads that are in one of them come back; see `untwin` in `rewrite`.
+//! Where twins are mapped is the address space's to know (`mm::Mm`).
+//! Locks: the table of files, a leaf. A checkpoint keeps nothing: processes find out again.
+
+#![forbid(unsafe_code)]
 
 use abi::stat::Attr;
-use abi::{PAGE_SIZE, page_down, page_up};
+use abi::{page_down, page_up};
 use elf::{FileHeader, ProgramHeader, program_flags, program_kind};
 use hostsys::fs as host;
 use parking_lot::Mutex;
-use platform::{Context, Twin};
+use platform::{Context, Rewriter, Twin};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -39,10 +39,11 @@ pub struct Image {
     /// The twin.
     pub twin: Arc<dyn Twin>,
     /// The file; it stays open, so that its numbers are its own.
-    pub(crate) file: Arc<OwnedFd>,
-    /// Which part of the file.
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
+    pub file: Arc<OwnedFd>,
+    /// Where the part begins in the file.
+    pub offset: u64,
+    /// Length of the part in bytes.
+    pub len: u64,
     attr: Attr,
     _copied: Copied,
 }
@@ -77,23 +78,6 @@ impl Drop for Copied {
 
 fn same(a: &Attr, b: &Attr) -> bool {
     (a.size, a.mtime, a.ctime) == (b.size, b.mtime, b.ctime)
-}
-
-/// A twin in an address space.
-#[derive(Clone)]
-pub(crate) struct TwinMap {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) image: Arc<Image>,
-    /// All of it is mapped, and nothing has changed; else the last page is.
-    pub(crate) whole: bool,
-}
-
-impl TwinMap {
-    /// Where the page of the trampolines starts.
-    pub(crate) fn last_page(&self) -> u64 {
-        self.end - PAGE_SIZE
-    }
 }
 
 enum State {
@@ -134,7 +118,7 @@ impl Twins {
 
     /// A call site at this offset of a file, the address after its `syscall`, has raised a signal in a process that does not map a twin.
     /// `all_see`: the process sees the same files as most others.
-    pub(crate) fn note(&self, ctx: &dyn Context, file: &OpenFile, offset: u64, all_see: bool) {
+    pub fn note(&self, ctx: &mut dyn Context, file: &OpenFile, offset: u64, all_see: bool) {
         let Some(id) = file.ops.image() else { return };
         let sites = {
             let mut files = self.files.lock();
@@ -168,13 +152,20 @@ impl Twins {
             *state = State::Without;
             sites
         };
-        if let Some(image) = self.make(ctx, file, &sites, all_see && is_public(file)) {
+        let Some(rewriter) = ctx.rewriter() else { return };
+        if let Some(image) = self.make(rewriter, file, &sites, all_see && is_public(file)) {
             self.files.lock().insert(id, State::Ready(Arc::new(image)));
             self.count.fetch_add(1, Relaxed);
         }
     }
 
-    fn make(&self, ctx: &dyn Context, file: &OpenFile, sites: &BTreeSet<u64>, public: bool) -> Option<Image> {
+    fn make(
+        &self,
+        rewriter: &dyn Rewriter,
+        file: &OpenFile,
+        sites: &BTreeSet<u64>,
+        public: bool,
+    ) -> Option<Image> {
         let fd = file.ops.image_fd()?;
         let attr = host::stat(&*fd).ok()?;
         let read = |buf: &mut [u8], off: u64| host::pread_full(&*fd, buf, off).ok();
@@ -197,7 +188,7 @@ impl Twins {
             same(&host::stat(&*fd).ok()?, &attr).then_some(())?;
             let sites: Vec<u64> =
                 sites.iter().filter_map(|s| s.checked_sub(offset)).filter(|s| *s < len).collect();
-            ctx.make_twin(&text, end - offset, &sites, public)
+            rewriter.make_twin(&text, end - offset, &sites, public)
         })();
         Some(Image { twin: twin?, file: fd, offset, len, attr, _copied: copied })
     }

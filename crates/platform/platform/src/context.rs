@@ -1,0 +1,126 @@
+//! A guest thread, by concern: running it, its memory, its extended state, what it has used.
+
+use crate::{Action, AddressSpace, CopyArea, Exit, Interrupt, Regs, Rewriter, Spawn};
+use abi::Result;
+use std::sync::Arc;
+
+/// One guest thread. Owned by the sentry thread that runs it.
+///
+/// futex(2) operations WAIT, WAKE, WAIT_BITSET, WAKE_BITSET, REQUEUE,
+/// CMP_REQUEUE and WAKE_OP are executed by the platform itself on the host's
+/// own futex and are not reported as `Exit::Syscall`. Nor need be sched_yield, arch_prctl(ARCH_SET_FS), rseq (which the
+/// kernel does not have) and those of [`Interrupt::set_answers`]. All others are.
+/// The platform does so unless [`Context::set_report_all`] is on.
+pub trait Context: GuestMemory + ExtendedState + Usage + Send {
+    /// The address space this thread runs in.
+    fn space(&self) -> Arc<dyn AddressSpace>;
+    /// After [`Exit::Syscall`]: the call's number and its arguments, as in the registers. Cheaper than these.
+    fn call(&mut self) -> (u64, [u64; 6]) {
+        let regs = self.regs();
+        (regs.orig_rax, regs.args())
+    }
+    /// Sets rax, as [`Context::regs_mut`] does, but more cheaply.
+    fn set_rax(&mut self, value: u64) {
+        self.regs_mut().rax = value;
+    }
+    /// Registers as of the last exit.
+    fn regs(&mut self) -> &Regs;
+    /// Registers to resume with. fs_base and gs_base are honoured too.
+    fn regs_mut(&mut self) -> &mut Regs;
+    /// Executes queued actions, resumes the guest and waits for its next exit.
+    fn run(&mut self) -> Exit;
+    /// Queues an action for the next `run` or `flush`.
+    fn queue(&mut self, action: Action);
+    /// Has the guest thread execute the queued actions now, and waits.
+    /// On failure the rest of the queue is dropped.
+    fn flush(&mut self) -> Result<()>;
+    /// True when a [`Context::flush`] would very likely be answered without anybody being woken.
+    fn prompt(&self) -> bool {
+        false
+    }
+    /// True when this is the only guest thread of its address space: then nobody can tell whether a change of mappings is
+    /// made now or at the resume.
+    fn alone(&self) -> bool {
+        false
+    }
+    /// Starts a new guest thread. Its registers are a copy of this thread's,
+    /// which the kernel then changes (rax = 0, rsp, fs_base) before running it
+    /// from a sentry thread of its own. Extended state is copied. Queued actions are flushed first.
+    fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>>;
+    /// Handle by which other threads interrupt this one.
+    fn interrupter(&self) -> Arc<dyn Interrupt>;
+    /// Report every system call, native futexes and known answers included (strace, seccomp, ptrace).
+    fn set_report_all(&mut self, on: bool);
+    /// Changes the program's text so that calls cost less; `None`: the platform does not.
+    fn rewriter(&mut self) -> Option<&mut dyn Rewriter> {
+        None
+    }
+    /// After a futex call was reported because of `set_report_all`: sets the registers back so that the next `run`
+    /// makes it again, this once without reporting it. False when the platform does not run that call itself.
+    fn pass_futex(&mut self) -> bool;
+    /// Ends the guest thread: executes queued actions (faults ignored), then the host thread exits.
+    /// With the address space's last context this ends the host process as well.
+    fn exit(self: Box<Self>);
+}
+
+/// What a context adds to its [`AddressSpace`]: memory that came along with a call, and writes that go along with the resume.
+pub trait GuestMemory {
+    /// Queues an [`Action::Write`].
+    fn queue_write(&mut self, addr: u64, data: &[u8]);
+    /// Where at most `len` bytes may be put now that [`GuestMemory::queue_copied`] then has written to `addr`; it may be shorter.
+    /// `None`: there is no such place, or it is taken.
+    fn copy_area(&self, addr: u64, len: usize) -> Option<CopyArea<'_>> {
+        let _ = (addr, len);
+        None
+    }
+    /// As [`GuestMemory::queue_write`] of the first `len` bytes of the area that began at `offset`. Nothing may be queued between
+    /// [`GuestMemory::copy_area`] and this.
+    fn queue_copied(&mut self, addr: u64, offset: usize, len: usize) {
+        let _ = (addr, offset, len);
+    }
+    /// Bytes that fit one queued `Write` cheaply; larger copies go through [`AddressSpace::write`].
+    fn write_limit(&self) -> usize;
+    /// Guest memory captured together with the system call, if it covers
+    /// `addr..addr + buf.len()`; true when `buf` was filled from it.
+    fn captured(&self, addr: u64, buf: &mut [u8]) -> bool;
+    /// The part of a captured string from `addr` on, with its NUL if that was captured; at most `max` bytes.
+    fn captured_str(&self, addr: u64, max: usize) -> Option<Vec<u8>> {
+        let _ = (addr, max);
+        None
+    }
+    /// Has the guest thread replace the 32-bit word at `addr` by `new` if it is `old`, in one atomic step, after the
+    /// queued actions. Gives what was there: `old` when it was replaced. EFAULT when the word cannot be written.
+    fn compare_exchange(&mut self, addr: u64, old: u32, new: u32) -> Result<u32>;
+}
+
+/// Floating-point and vector registers of a stopped guest thread, as in a signal frame (XSAVE layout).
+pub trait ExtendedState {
+    /// The extended state (XSAVE layout, as in a signal frame) of the stopped guest: `Limits::xstate_size` bytes
+    /// with Linux's words at 464..512 in place, without the FP_XSTATE_MAGIC2 word that follows them in a frame.
+    fn xstate(&mut self) -> Result<Vec<u8>>;
+    /// Replaces the extended state; EINVAL when the bytes are not a valid image.
+    fn set_xstate(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Resets the extended state to that of a new process.
+    fn reset_xstate(&mut self);
+    /// Writes a signal frame to guest memory at `addr` and the extended state, as [`ExtendedState::xstate`] gives it, at `xstate`,
+    /// a multiple of 64, after the queued actions; resets the state. False when that is not to be had now, and nothing has
+    /// been done; EFAULT when they cannot be written.
+    fn store_frame(&mut self, addr: u64, frame: &[u8], xstate: u64) -> Result<bool> {
+        let _ = (addr, frame, xstate);
+        Ok(false)
+    }
+    /// Takes the extended state from guest memory, where one that [`ExtendedState::store_frame`] wrote is expected; the guest
+    /// may have changed it. False when that is not to be had now; EFAULT when it cannot be read or is not valid.
+    fn fetch_xstate(&mut self, addr: u64) -> Result<bool> {
+        let _ = addr;
+        Ok(false)
+    }
+}
+
+/// What the host counts for a guest.
+pub trait Usage {
+    /// Largest resident set of the address space so far in KiB, as the host counts it; after the queued actions.
+    fn max_rss(&mut self) -> Option<u64>;
+    /// Processor time in nanoseconds of a thread of the same address space, this one or another; after the queued actions.
+    fn thread_time(&mut self, host_tid: i32) -> Option<u64>;
+}
