@@ -12,11 +12,11 @@ use mm::{MemoryMap, Mm};
 use nsproxy::Uts;
 use platform::Platform;
 use ranked::Mutex;
+use signal::Handlers;
 use spec::{ProcessSpec, SandboxSpec, StartError, StartErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::signal::Handlers;
 use task::{Current, Kernel, ProcessInherited, Program, SysErr, ThreadGroup};
 use vfs::{Caller, Credentials, FdTable, FsContext, OpenFile, View};
 

@@ -2,13 +2,11 @@
 
 use crate::arg::{Fd, Ptr};
 use abi::{Errno, SigInfo, SigSet, Signal};
+use signal::{AltStack, SIG_DFL, SIG_IGN, SS_AUTODISARM, SigAction, StackT};
 use std::sync::Arc;
 use std::time::Instant;
 use task::scheduling::Holder;
-use task::signal::{SIG_DFL, SIG_IGN};
-use task::{
-    AltStack, Current, Node, Restart, SS_AUTODISARM, SigAction, StackT, SysErr, SysResult, Task, ThreadGroup,
-};
+use task::{Current, Node, Restart, SysErr, SysResult, Task, ThreadGroup};
 use vfs::{Caller, Cap};
 
 const SIGSET_SIZE: u64 = 8;

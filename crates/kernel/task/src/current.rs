@@ -11,23 +11,13 @@ use abi::{Errno, PATH_MAX, Result, SigInfo, SigSet, Signal};
 use mm::Mm;
 use pid::{Pid, PidNamespace};
 use platform::Context;
+use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use vfs::{Caller, Creds, FdTable, FsContext, InUse, OpenFile, UserMemory, Vfs};
 use wait::Waiter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-/// Alternate signal stack, sigaltstack(2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AltStack {
-    /// Lowest address.
-    pub sp: u64,
-    /// SS_* flags as set.
-    pub flags: i32,
-    /// Length in bytes; 0 when disabled.
-    pub size: u64,
-}
 
 /// What restart_syscall(2) goes on with.
 #[derive(Clone, Debug)]
@@ -398,7 +388,7 @@ impl Caller for TaskCaller {
         &self.0.kernel().vfs
     }
     fn blocks_or_ignores(&self, sig: Signal) -> bool {
-        self.0.blocked().has(sig) || self.0.group.handlers().lock().get(sig).handler == crate::signal::SIG_IGN
+        self.0.blocked().has(sig) || self.0.group.handlers().lock().get(sig).handler == signal::SIG_IGN
     }
 }
 

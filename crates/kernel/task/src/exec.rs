@@ -1,7 +1,7 @@
 //! execve(2): everything that can fail happens in a fresh address space first;
 //! only then do the other threads end and the old memory go.
 
-use crate::current::{AltStack, Current};
+use crate::current::Current;
 use crate::life::Life;
 use crate::result::{SysErr, SysResult};
 use crate::stack::{Aux, StackImage};
@@ -10,6 +10,7 @@ use abi::{Errno, PAGE_SIZE, Result, Signal, page_down, page_up};
 use elf::{FileHeader, Image};
 use mm::{ImageInfo, MemoryMap, Mm, Vma, VmaKind};
 use platform::{Action, Context, Regs, Word};
+use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Caller, Cap, Credentials, MapRequest, Mapping, OpenFile};

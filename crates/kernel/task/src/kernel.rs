@@ -1,7 +1,6 @@
 //! The kernel object: what all tasks of a sandbox share.
 
 use crate::current::Current;
-use crate::signal::SIG_IGN;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Report, Tree};
@@ -12,6 +11,7 @@ use parking_lot::{Condvar, Mutex as Leaf};
 use pid::PidNamespace;
 use platform::{AddressSpace, Platform};
 use ranked::{Mutex, rank};
+use signal::SIG_IGN;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -90,7 +90,7 @@ pub struct Kernel {
     /// Somebody has asked for resource usage: from now on the ends of processes are measured, which costs a hand-off.
     pub usage_wanted: AtomicBool,
     /// Queued signals and timers of each user.
-    pub queued: Arc<crate::charge::Queues>,
+    pub queued: Arc<signal::Queues>,
     /// The sandbox's own PID namespace: every process has a number in it.
     pub pids: Arc<PidNamespace>,
     /// Numbers of namespaces.

@@ -10,7 +10,6 @@
 
 #![forbid(unsafe_code)]
 
-mod charge;
 mod clone;
 mod container_tasks;
 mod cpu;
@@ -25,7 +24,6 @@ mod io_counts;
 mod jobs;
 mod kernel;
 mod life;
-mod pending;
 mod pi;
 pub mod pidfd;
 pub mod posix_timers;
@@ -34,7 +32,6 @@ mod run;
 pub mod scheduling;
 pub mod seccomp;
 mod send;
-pub mod signal;
 mod signalfd;
 mod stack;
 mod task;
@@ -43,12 +40,10 @@ pub mod timers;
 mod tree;
 mod waitpid;
 
-pub use charge::Queues;
 pub use clone::{CLEAR_SIGHAND, CloneArgs};
-pub use current::{AltStack, Current, RestartBlock};
+pub use current::{Current, RestartBlock};
 pub use exec::{MAX_ARG_STRLEN, Program};
 pub use exit::abandon;
-pub use frame::{SS_AUTODISARM, StackT};
 pub use inherit::{ProcessInherited, TaskInherited};
 pub use io_counts::{IoCounts, IoTotals, add_io};
 pub use jobs::Jobs;
@@ -57,7 +52,6 @@ pub use life::{Life, Signals, Stop, Zombie};
 pub use result::{Restart, SysErr, SysResult};
 pub use run::start;
 pub use send::Sender;
-pub use signal::SigAction;
 pub use task::Task;
 pub use thread_group::{ThreadGroup, Usage};
 pub use tree::{Leader, Node, Tree};

@@ -15,10 +15,10 @@
 //! [`Signals::remove`] decides which thread is the last one, in the step that removes it. `Dead` and `Reaped` are entered
 //! under the tree's lock as well, so whoever holds that sees no change between the two.
 
-use crate::pending::Pending;
 use crate::task::Task;
 use crate::thread_group::Usage;
 use abi::Signal;
+use signal::Pending;
 use std::sync::Arc;
 
 /// Where a process is in its life.

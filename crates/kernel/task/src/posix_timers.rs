@@ -5,13 +5,13 @@
 //! remaining time could have passed. The clock of a thread is only known to the thread itself, so the service has the thread
 //! look. Lock rank: leaf; signals are sent without it.
 
-use crate::charge::Charge;
 use crate::current::Current;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::timers::{Which, wait_for};
 use abi::{Errno, Result, SigInfo, Signal};
 use parking_lot::Mutex;
+use signal::{Charge, Expiry};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -101,37 +101,27 @@ struct State {
     last_overrun: i32,
 }
 
-/// What a pending signal tells of.
-pub(crate) struct Expiry {
-    timer: Arc<PosixTimer>,
-    serial: u64,
-}
-
-impl Expiry {
-    /// The signal is delivered: overruns so far go into it and into the report. False when the timer has been set anew or
-    /// deleted, and the signal is none any more.
-    pub(crate) fn deliver(self, info: &mut SigInfo) -> bool {
-        let mut s = self.timer.state.lock();
-        if s.serial != self.serial {
+impl signal::Timer for PosixTimer {
+    fn deliver(self: Arc<Self>, serial: u64, info: &mut SigInfo) -> bool {
+        let mut s = self.state.lock();
+        if s.serial != serial {
             return false;
         }
         s.queued = false;
-        self.timer.go_on(&mut s);
+        self.go_on(&mut s);
         s.last_overrun = std::mem::take(&mut s.overrun);
-        let told = SigInfo::timer(Signal::SIGALRM, self.timer.id, s.last_overrun, self.timer.value);
+        let told = SigInfo::timer(Signal::SIGALRM, self.id, s.last_overrun, self.value);
         info.fields = told.fields;
         true
     }
 
-    /// True while the timer has neither been set anew nor deleted.
-    pub(crate) fn is_current(&self) -> bool {
-        self.timer.state.lock().serial == self.serial
+    fn is_current(&self, serial: u64) -> bool {
+        self.state.lock().serial == serial
     }
 
-    /// The signal is taken away without being delivered.
-    pub(crate) fn discard(&self) {
-        let mut s = self.timer.state.lock();
-        if s.serial == self.serial {
+    fn discard(&self, serial: u64) {
+        let mut s = self.state.lock();
+        if s.serial == serial {
             s.queued = false;
             s.ignored = true;
         }
@@ -404,33 +394,5 @@ impl PosixTimer {
         if let Err(unsent) = crate::send::send_expiry(g, to.as_deref(), info, expiry) {
             unsent.discard();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::charge::Queues;
-    use crate::pending::Pending;
-
-    #[test]
-    fn a_timer_set_anew_leaves_few_entries() {
-        let timer = Arc::new(PosixTimer {
-            id: 0,
-            clock: Clock::Host(libc::CLOCK_MONOTONIC),
-            notify: Notify::Process(Signal::SIGALRM),
-            value: 0,
-            group: Weak::new(),
-            state: Mutex::default(),
-            _charge: Arc::new(Queues::default()).charge(0, 1).unwrap(),
-        });
-        let mut pending = Pending::default();
-        let info = SigInfo::timer(Signal::SIGALRM, 0, 0, 0);
-        for _ in 0..100_000 {
-            timer.disarm();
-            let serial = timer.state.lock().serial;
-            pending.push_expiry(Signal::SIGALRM, info, Expiry { timer: timer.clone(), serial });
-        }
-        assert!(pending.entries(Signal::SIGALRM) < 100, "{}", pending.entries(Signal::SIGALRM));
     }
 }

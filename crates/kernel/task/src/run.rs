@@ -1,13 +1,13 @@
 //! The life of a guest thread: run, serve, deliver signals, run again.
 
 use crate::current::Current;
-use crate::frame::TrapInfo;
 use crate::result::{Restart, SysErr};
 use crate::send::Sender;
-use crate::signal::{DefaultAction, SIG_DFL, SIG_IGN, SigAction, default_action};
 use abi::{Errno, SigInfo, SigSet, Signal};
 use parking_lot::Mutex as Leaf;
 use platform::{Exit, Fault};
+use signal::TrapInfo;
+use signal::{DefaultAction, SIG_DFL, SIG_IGN, SigAction, default_action};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SendError, sync_channel};

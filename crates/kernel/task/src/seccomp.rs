@@ -4,12 +4,12 @@
 //! group's signal lock. They are checked before a call is looked up, so that they see numbers nobody implements too.
 
 use crate::current::Current;
-use crate::frame::TrapInfo;
 use crate::result::{SysErr, SysResult};
 use crate::task::Task;
 use abi::{Errno, SigInfo, Signal};
 use parking_lot::RwLock;
 use seccomp::{ARCH, Action, Chain, Data, Program, RET_ALLOW};
+use signal::TrapInfo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,12 +1,10 @@
 //! Making signals pending. See kill(2), tgkill(2), signal(7).
 
-use crate::charge::Charge;
 use crate::life::Signals;
-use crate::posix_timers::Expiry;
-use crate::signal::STOP_SIGNALS;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
+use signal::{Charge, Expiry, STOP_SIGNALS};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wait::Events;

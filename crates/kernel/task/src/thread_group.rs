@@ -4,7 +4,6 @@ use crate::inherit::ProcessInherited;
 use crate::io_counts::IoTotals;
 use crate::kernel::Kernel;
 use crate::life::{Life, Signals};
-use crate::signal::Handlers;
 use crate::task::Task;
 use crate::timers::Timers;
 use abi::{Result, SigInfo, SigSet, Signal};
@@ -12,6 +11,7 @@ use container::Container;
 use parking_lot::{Mutex as Leaf, RwLock};
 use pid::{Pid, PidNamespace};
 use ranked::{Mutex, rank};
+use signal::Handlers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::time::Instant;
@@ -177,12 +177,12 @@ impl ThreadGroup {
 
     /// Whether the default action is what a signal would cause.
     pub fn by_default(&self, sig: Signal) -> bool {
-        self.handlers().lock().get(sig).handler == crate::signal::SIG_DFL
+        self.handlers().lock().get(sig).handler == signal::SIG_DFL
     }
 
     /// Whether a signal would end the process.
     pub fn dies_by(&self, sig: Signal) -> bool {
-        use crate::signal::{DefaultAction, default_action};
+        use signal::{DefaultAction, default_action};
         let fatal = matches!(default_action(sig), DefaultAction::Terminate | DefaultAction::Core);
         fatal && (sig == Signal::SIGKILL || self.by_default(sig))
     }

@@ -76,8 +76,8 @@ pub fn signal_sets(p: &Proc, task: Option<&Task>) -> SignalSets {
     let h = handlers.lock();
     for s in (1..=64).filter_map(Signal::new).filter(|_| task.is_some()) {
         match h.get(s).handler {
-            task::signal::SIG_DFL => {}
-            task::signal::SIG_IGN => ignored.add(s),
+            signal::SIG_DFL => {}
+            signal::SIG_IGN => ignored.add(s),
             _ => caught.add(s),
         }
     }

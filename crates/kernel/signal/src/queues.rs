@@ -11,7 +11,7 @@ pub struct Queues(Mutex<HashMap<u32, u64>>);
 
 impl Queues {
     /// Charges one entry to a user; `None` when that exceeds `limit`.
-    pub(crate) fn charge(self: &Arc<Self>, uid: u32, limit: u64) -> Option<Charge> {
+    pub fn charge(self: &Arc<Self>, uid: u32, limit: u64) -> Option<Charge> {
         let mut users = self.0.lock();
         let now = users.get(&uid).copied().unwrap_or(0);
         if now >= limit {
@@ -28,7 +28,7 @@ impl Queues {
 }
 
 /// One entry of a user; it counts until it is dropped.
-pub(crate) struct Charge {
+pub struct Charge {
     queues: Arc<Queues>,
     uid: u32,
 }

@@ -1,10 +1,44 @@
 //! Signals that wait for delivery. See signal(7).
 
-use crate::charge::Charge;
-use crate::posix_timers::Expiry;
-use crate::signal::SYNCHRONOUS;
+use crate::action::SYNCHRONOUS;
+use crate::queues::Charge;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A POSIX timer as its pending signals see it. Each setting of the timer has a serial number.
+pub trait Timer: Send + Sync {
+    /// The signal of a setting is delivered: its overruns go into it. False when the timer has been set anew or deleted, and
+    /// the signal is none any more.
+    fn deliver(self: Arc<Self>, serial: u64, info: &mut SigInfo) -> bool;
+    /// True while the timer has neither been set anew nor deleted.
+    fn is_current(&self, serial: u64) -> bool;
+    /// The signal of a setting is taken away without being delivered.
+    fn discard(&self, serial: u64);
+}
+
+/// Which expiry a pending signal tells of.
+pub struct Expiry {
+    /// The timer.
+    pub timer: Arc<dyn Timer>,
+    /// Its setting.
+    pub serial: u64,
+}
+
+impl Expiry {
+    fn deliver(self, info: &mut SigInfo) -> bool {
+        self.timer.deliver(self.serial, info)
+    }
+
+    fn is_current(&self) -> bool {
+        self.timer.is_current(self.serial)
+    }
+
+    /// Takes the signal away without delivering it.
+    pub fn discard(&self) {
+        self.timer.discard(self.serial);
+    }
+}
 
 struct Entry {
     info: SigInfo,
@@ -34,12 +68,7 @@ impl Pending {
 
     /// Queues a signal. A standard signal that is pending already is dropped. Without a `charge` its information is lost; a
     /// real-time signal that somebody queued (sigqueue(3), tgkill(2)) is then refused with EAGAIN.
-    pub(crate) fn push(
-        &mut self,
-        s: Signal,
-        info: SigInfo,
-        charge: impl FnOnce() -> Option<Charge>,
-    ) -> Result<()> {
+    pub fn push(&mut self, s: Signal, info: SigInfo, charge: impl FnOnce() -> Option<Charge>) -> Result<()> {
         if !s.is_realtime() && self.set.has(s) {
             return Ok(());
         }
@@ -55,7 +84,7 @@ impl Pending {
     }
 
     /// Queues the signal of a POSIX timer, whatever is pending already. The timer was charged for it when it was made.
-    pub(crate) fn push_expiry(&mut self, s: Signal, info: SigInfo, expiry: Expiry) {
+    pub fn push_expiry(&mut self, s: Signal, info: SigInfo, expiry: Expiry) {
         self.set.add(s);
         // One that is set anew again and again leaves an entry each time, which only delivery would take away.
         if let Some(q) = self.queues.get_mut(&s.raw())
@@ -90,12 +119,6 @@ impl Pending {
         }
     }
 
-    /// Entries of one signal.
-    #[cfg(test)]
-    pub(crate) fn entries(&self, s: Signal) -> usize {
-        self.queues.get(&s.raw()).map_or(0, VecDeque::len)
-    }
-
     /// Removes every entry of the given signals.
     pub fn remove(&mut self, signals: SigSet) {
         if self.set.intersect(signals).is_empty() {
@@ -115,8 +138,35 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::charge::Queues;
-    use std::sync::Arc;
+    use crate::queues::Queues;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A timer whose setting has this serial number.
+    struct SetTo(AtomicU64);
+
+    impl Timer for SetTo {
+        fn deliver(self: Arc<Self>, serial: u64, _info: &mut SigInfo) -> bool {
+            self.is_current(serial)
+        }
+        fn is_current(&self, serial: u64) -> bool {
+            self.0.load(Ordering::Relaxed) == serial
+        }
+        fn discard(&self, _serial: u64) {}
+    }
+
+    #[test]
+    fn a_timer_set_anew_leaves_few_entries() {
+        let timer = Arc::new(SetTo(AtomicU64::new(0)));
+        let mut pending = Pending::default();
+        let info = SigInfo::timer(Signal::SIGALRM, 0, 0, 0);
+        for serial in 0..100_000 {
+            timer.0.store(serial, Ordering::Relaxed);
+            pending.push_expiry(Signal::SIGALRM, info, Expiry { timer: timer.clone(), serial });
+        }
+        let entries = pending.queues[&Signal::SIGALRM.raw()].len();
+        assert!(entries < 100, "{entries}");
+        assert!(pending.take(SigSet::ALL).is_some() && pending.take(SigSet::ALL).is_none());
+    }
 
     #[test]
     fn order_and_merging() {
