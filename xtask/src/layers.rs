@@ -40,6 +40,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "tty",
             "twins",
             "mm",
+            "sched",
             "signal",
             "nsproxy",
             "container",

@@ -158,7 +158,7 @@ fn process() -> Current {
         ProcessInherited {
             kernel: kernel.clone(),
             container: kernel.first.clone(),
-            rlimits: [(u64::MAX, u64::MAX); 16],
+            rlimits: sched::Rlimits::UNLIMITED,
             personality: 0,
             oom_score_adj: 0,
         },

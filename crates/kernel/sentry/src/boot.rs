@@ -12,6 +12,7 @@ use mm::{MemoryMap, Mm};
 use nsproxy::Uts;
 use platform::Platform;
 use ranked::Mutex;
+use sched::Rlimits;
 use signal::Handlers;
 use spec::{ProcessSpec, SandboxSpec, StartError, StartErrorKind};
 use std::os::fd::OwnedFd;
@@ -228,26 +229,13 @@ pub(crate) fn new_process(
 }
 
 /// Linux's defaults for pid 1, then what the specification names.
-fn rlimits(container: &Container, p: &ProcessSpec) -> [(u64, u64); 16] {
-    const INF: u64 = u64::MAX;
-    let procs = (container.limits().memory() / (128 << 10)).clamp(1024, 1 << 20);
-    let mut l = [(INF, INF); 16];
-    let mut set = |r: u32, soft, hard| l[r as usize] = (soft, hard);
-    set(libc::RLIMIT_STACK, 8 << 20, INF);
-    set(libc::RLIMIT_CORE, 0, INF);
-    set(libc::RLIMIT_NPROC, procs, procs);
-    set(libc::RLIMIT_NOFILE, 1024, 1 << 20);
-    set(libc::RLIMIT_MEMLOCK, 8 << 20, 8 << 20);
-    set(libc::RLIMIT_SIGPENDING, procs, procs);
-    set(libc::RLIMIT_MSGQUEUE, 819_200, 819_200);
-    set(libc::RLIMIT_NICE, 0, 0);
-    set(libc::RLIMIT_RTPRIO, 0, 0);
+fn rlimits(container: &Container, p: &ProcessSpec) -> Rlimits {
+    let processes = (container.limits().memory() / (128 << 10)).clamp(1024, 1 << 20);
+    let mut limits = Rlimits::of_init(processes);
     for r in &p.rlimits {
-        if let Some(slot) = l.get_mut(r.resource as usize) {
-            *slot = (r.soft, r.hard);
-        }
+        limits.set(r.resource as i32, (r.soft, r.hard));
     }
-    l
+    limits
 }
 
 pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> {

@@ -3,6 +3,7 @@
 use crate::arg::Ptr;
 use abi::Errno;
 use abi::time::Timeval;
+use sched::Rlimits;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -78,13 +79,13 @@ fn target(c: &Current, pid: i32) -> Result<Arc<ThreadGroup>, Errno> {
 }
 
 fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> Result<(u64, u64), Errno> {
-    if !(0..16).contains(&resource) {
+    if Rlimits::UNLIMITED.get(resource).is_none() {
         return Err(Errno::EINVAL);
     }
     let group = target(c, pid)?;
     let capable = c.creds().capable(Cap::SYS_RESOURCE);
     let mut l = group.rlimits.lock();
-    let old = l[resource as usize];
+    let old = l.get(resource).ok_or(Errno::EINVAL)?;
     if let Some((soft, hard)) = new {
         if soft > hard {
             return Err(Errno::EINVAL);
@@ -95,7 +96,7 @@ fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> R
         if hard > old.1 && !capable {
             return Err(Errno::EPERM);
         }
-        l[resource as usize] = (soft, hard);
+        l.set(resource, (soft, hard));
         drop(l);
         if resource == libc::RLIMIT_CPU as i32 {
             task::timers::watch_cpu_limit(&group);

@@ -3,9 +3,9 @@
 use crate::arg::Ptr;
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE};
+use sched::RESET_ON_FORK;
 use std::sync::atomic::Ordering;
-use task::scheduling::{Holder, RESET_ON_FORK};
-use task::{Current, Node, SysResult};
+use task::{Current, Holder, Node, SysResult};
 use vfs::{Caller, Cap};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

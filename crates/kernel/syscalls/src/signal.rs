@@ -5,8 +5,7 @@ use abi::{Errno, SigInfo, SigSet, Signal};
 use signal::{AltStack, SIG_DFL, SIG_IGN, SS_AUTODISARM, SigAction, StackT};
 use std::sync::Arc;
 use std::time::Instant;
-use task::scheduling::Holder;
-use task::{Current, Node, Restart, SysErr, SysResult, Task, ThreadGroup};
+use task::{Current, Holder, Node, Restart, SysErr, SysResult, Task, ThreadGroup};
 use vfs::{Caller, Cap};
 
 const SIGSET_SIZE: u64 = 8;

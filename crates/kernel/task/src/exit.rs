@@ -2,13 +2,13 @@
 
 use crate::current::Current;
 use crate::held::Held;
-use crate::io_counts::add_io;
 use crate::life::{Departure, Life, Zombie};
 use crate::task::Task;
-use crate::thread_group::{ThreadGroup, Usage};
+use crate::thread_group::ThreadGroup;
 use crate::tree::{Leader, Node, Tree};
 use abi::{SigInfo, Signal};
 use platform::{Action, Context, Word};
+use sched::{Usage, add_io};
 use signal::SIG_IGN;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,12 +6,12 @@
 //! them for all.
 
 use crate::kernel::Kernel;
-use crate::scheduling::Scheduling;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::SigSet;
 use container::Container;
 use nsproxy::NsProxy;
+use sched::{Rlimits, Scheduling};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use vfs::{Credentials, Creds};
@@ -72,8 +72,8 @@ pub struct ProcessInherited {
     pub kernel: Arc<Kernel>,
     /// The container.
     pub container: Arc<Container>,
-    /// Resource limits (soft, hard), indexed by RLIMIT_*.
-    pub rlimits: [(u64, u64); 16],
+    /// Resource limits.
+    pub rlimits: Rlimits,
     /// personality(2).
     pub personality: u32,
     /// /proc/PID/oom_score_adj.

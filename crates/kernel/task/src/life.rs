@@ -16,8 +16,8 @@
 //! under the tree's lock as well, so whoever holds that sees no change between the two.
 
 use crate::task::Task;
-use crate::thread_group::Usage;
 use abi::Signal;
+use sched::Usage;
 use signal::Pending;
 use std::sync::Arc;
 

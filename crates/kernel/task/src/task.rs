@@ -2,9 +2,7 @@
 
 use crate::held::Seen;
 use crate::inherit::TaskInherited;
-use crate::io_counts::IoCounts;
 use crate::kernel::Kernel;
-use crate::scheduling::Scheduling;
 use crate::seccomp::Seccomp;
 use crate::thread_group::ThreadGroup;
 use abi::{Result, SigInfo, SigSet, Signal};
@@ -15,6 +13,7 @@ use parking_lot::{Mutex as Leaf, RwLock};
 use pid::{Attached, PidNamespace};
 use platform::{Interrupt, Word};
 use ranked::{Mutex, rank};
+use sched::{IoCounts, Scheduling};
 use signal::Pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};

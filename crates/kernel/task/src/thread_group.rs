@@ -1,7 +1,6 @@
 //! Thread groups: processes.
 
 use crate::inherit::ProcessInherited;
-use crate::io_counts::IoTotals;
 use crate::kernel::Kernel;
 use crate::life::{Life, Signals};
 use crate::task::Task;
@@ -11,6 +10,7 @@ use container::Container;
 use parking_lot::{Mutex as Leaf, RwLock};
 use pid::{Pid, PidNamespace};
 use ranked::{Mutex, rank};
+use sched::{Rlimits, Usage};
 use signal::Handlers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
@@ -44,8 +44,8 @@ pub struct ThreadGroup {
     pub signal_wait: WaitQueue,
     /// Notified at exit (pidfd).
     pub exit_wait: WaitQueue,
-    /// Resource limits (soft, hard), indexed by RLIMIT_*.
-    pub rlimits: Leaf<[(u64, u64); 16]>,
+    /// Resource limits.
+    pub rlimits: Leaf<Rlimits>,
     /// Interval and POSIX timers.
     pub timers: Timers,
     /// PR_SET_CHILD_SUBREAPER.
@@ -62,25 +62,6 @@ pub struct ThreadGroup {
     pub oom_score_adj: AtomicI32,
     /// It called execve(2) since fork (setpgid's EACCES).
     pub has_execed: AtomicBool,
-}
-
-/// Accumulated processor time in nanoseconds and other rusage counts.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Usage {
-    /// User time of this process's earlier memory images.
-    pub utime: u64,
-    /// System time of threads that left.
-    pub stime: u64,
-    /// User time of waited-for children.
-    pub child_utime: u64,
-    /// System time of waited-for children.
-    pub child_stime: u64,
-    /// What threads that left, and waited-for children, have read and written.
-    pub io: IoTotals,
-    /// Largest resident set in KiB.
-    pub maxrss: u64,
-    /// Largest resident set of a waited-for child.
-    pub child_maxrss: u64,
 }
 
 impl ThreadGroup {
@@ -157,7 +138,7 @@ impl ThreadGroup {
 
     /// Soft limit of a resource.
     pub fn rlimit(&self, resource: i32) -> u64 {
-        self.rlimits.lock().get(resource as usize).map_or(u64::MAX, |l| l.0)
+        self.rlimits.lock().soft(resource)
     }
 
     /// Forgets pending signals of the group and its threads (a disposition became "ignore").

@@ -134,7 +134,7 @@ pub fn watch_cpu_limit(g: &Arc<ThreadGroup>) {
 
 /// Soft and hard limit, if there is any.
 fn cpu_limit(g: &ThreadGroup) -> Option<(u64, u64)> {
-    let (soft, hard) = g.rlimits.lock()[libc::RLIMIT_CPU as usize];
+    let (soft, hard) = g.rlimits.lock().get(libc::RLIMIT_CPU as i32)?;
     (soft != u64::MAX || hard != u64::MAX).then_some((soft, hard))
 }
 
@@ -147,10 +147,11 @@ fn check_cpu_limit(g: &Arc<ThreadGroup>, (mut soft, hard): (u64, u64)) -> TimerH
     } else if used / SECOND >= soft {
         let _ = g.send(SigInfo::new(Signal::SIGXCPU, libc::SI_KERNEL));
         // As Linux does, in the limit itself; unless it has been changed meanwhile.
-        let mut l = g.rlimits.lock();
-        let limit = &mut l[libc::RLIMIT_CPU as usize];
-        if limit.0 == soft {
-            limit.0 += 1;
+        let mut limits = g.rlimits.lock();
+        if let Some((now, hard)) = limits.get(libc::RLIMIT_CPU as i32)
+            && now == soft
+        {
+            limits.set(libc::RLIMIT_CPU as i32, (soft + 1, hard));
         }
         soft += 1;
     }

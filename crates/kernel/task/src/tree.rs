@@ -2,11 +2,11 @@
 //! sessions, process ids. All of it under one lock (rank TASKS).
 
 use crate::life::{Life, Zombie};
-use crate::scheduling::Scheduling;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::{SigSet, Signal};
 use pid::Attached;
+use sched::Scheduling;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use vfs::Credentials;

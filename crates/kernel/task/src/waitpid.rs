@@ -2,11 +2,11 @@
 
 use crate::current::Current;
 use crate::exit::exit_code_of;
-use crate::io_counts::add_io;
 use crate::result::{Restart, SysErr};
-use crate::thread_group::{ThreadGroup, Usage};
+use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Report, Tree};
 use abi::{Errno, Signal};
+use sched::Usage;
 use std::sync::Arc;
 use wait::{Events, Stop};
 
@@ -103,11 +103,7 @@ fn look(
             let usage = z.usage;
             if !keep {
                 *gone = t.release(child);
-                let mut u = parent.usage.lock();
-                u.child_utime += usage.utime + usage.child_utime;
-                u.child_stime += usage.stime + usage.child_stime;
-                add_io(&mut u.io, usage.io);
-                u.child_maxrss = u.child_maxrss.max(usage.maxrss).max(usage.child_maxrss);
+                parent.usage.lock().add_child(&usage);
             }
             return Ok(Some(Change { pid, uid: z.uid, status: z.status, code, si_status, usage }));
         }

@@ -3,9 +3,9 @@
 use crate::pid::stat::{name, relations, times};
 use abi::{Errno, Result};
 use kernfs::{At, Entry, What, line};
+use sched::{IoTotals, add_io};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
-use task::{IoTotals, add_io};
 use vfs::Cap;
 
 const LIMITS: [(&str, &str); 16] = [
@@ -31,7 +31,7 @@ pub fn limits(at: &At) -> Result<Vec<u8>> {
     let l = *at.proc()?.group.rlimits.lock();
     let mut s = format!("{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units");
     let show = |v: u64| if v == u64::MAX { "unlimited".to_string() } else { v.to_string() };
-    for ((what, unit), (soft, hard)) in LIMITS.iter().zip(l) {
+    for ((what, unit), (soft, hard)) in LIMITS.iter().zip(l.iter()) {
         let _ = write!(s, "{what:<25} {:<20} {:<20} ", show(soft), show(hard));
         let _ = if unit.is_empty() { writeln!(s) } else { writeln!(s, "{unit:<10}") };
     }
