@@ -3,7 +3,7 @@
 use crate::node::{Node, OpenDir};
 use abi::Result;
 use hostsys::fs as host;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::any::Any;
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! and read-only files of exclusive trees. The sentry's RLIMIT_NOFILE is small
 //! compared with the trees, so the ones used longest ago are closed.
 
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::fd_cache::FdCache;
 use crate::poller::Poller;
 use crate::views::Views;
 use abi::Result;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,7 +5,7 @@ use crate::node::Node;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use hostsys::fs as host;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};

@@ -8,7 +8,7 @@ use crate::stream::Stream;
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use hostsys::fs as host;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

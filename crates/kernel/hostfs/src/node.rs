@@ -7,7 +7,7 @@ use crate::views::View;
 use abi::stat::Attr;
 use abi::{Errno, PATH_MAX, Result};
 use hostsys::fs::{self as host, Access};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};

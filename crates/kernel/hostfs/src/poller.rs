@@ -3,7 +3,7 @@
 
 use abi::Result;
 use hostsys::fs::{Bell, Readiness};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;

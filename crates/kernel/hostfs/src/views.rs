@@ -10,7 +10,7 @@ use crate::fs::Mode;
 use crate::node::Node;
 use hostsys::memfd::CopyArea;
 use hostsys::view::FileView;
-use parking_lot::{Mutex, RwLock};
+use ranked::{Mutex, RwLock};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use vfs::dentry::S_IFREG;

@@ -7,7 +7,7 @@
 
 use abi::{Errno, PAGE_SIZE, Result};
 use hostsys::memfd::SharedMapping;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;

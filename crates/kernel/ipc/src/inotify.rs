@@ -5,7 +5,7 @@
 //! lock is released.
 
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -82,7 +82,7 @@ impl State {
 /// An instance.
 pub struct Inotify {
     me: Weak<Inotify>,
-    state: Mutex<State>,
+    state: Mutex<State, { rank::INOTIFY }>,
     queue: WaitQueue,
     /// Events that may wait; what comes then is lost.
     max_events: usize,

@@ -131,7 +131,7 @@ impl FileOps for SignalFd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parking_lot::Mutex;
+    use ranked::Mutex;
     use vfs::SignalSource;
     use vfs::testing::TestCaller;
 

@@ -9,7 +9,7 @@
 use crate::clock::Clock;
 use abi::time::{Itimerspec, Timespec};
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use vfs::timer::{TimerHandle, TimerService};

@@ -2,9 +2,9 @@
 //!
 //! A text is made when it is read from its start, and kept for the reads that follow. All texts together have a limit:
 //! the oldest go first, and are made again when somebody reads on, as seq_file(5) does for every read. Locks: the list,
-//! then a slot; both are leaves.
+//! then a slot, a leaf.
 
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ const MAX: usize = 32 << 20;
 pub(crate) struct Snapshots {
     bytes: Arc<AtomicUsize>,
     /// Slots in the order in which they were filled; one may stand there several times.
-    order: Mutex<VecDeque<Weak<Slot>>>,
+    order: Mutex<VecDeque<Weak<Slot>>, { rank::SNAPSHOTS }>,
 }
 
 /// An open file's text.

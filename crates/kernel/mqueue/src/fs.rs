@@ -5,7 +5,7 @@ use crate::queue::{Attributes, FILE_SIZE, Queue, QueueFile};
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ struct Directory {
 
 /// The queues of an IPC namespace; also the file system.
 pub struct Mqueues {
-    dir: Mutex<Directory>,
+    dir: Mutex<Directory, { rank::IPC_TABLE }>,
     /// What each user's queues could hold.
     charged: Mutex<HashMap<u32, u64>>,
     /// What is in all queues.

@@ -4,7 +4,7 @@ use crate::MAX_BYTES;
 use crate::fs::Mqueues;
 use abi::stat::Attr;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -4,7 +4,7 @@ use abi::{Errno, Result};
 use kernfs::Changes;
 use kernfs::Node;
 use kernfs::{At, What};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use vfs::mount::Propagation;

@@ -3,11 +3,11 @@
 use abi::{Errno, Result};
 use mm::{MemoryMap, Mm, Vma, VmaKind};
 use nsproxy::Uts;
-use parking_lot::Mutex;
 use platform::{
     Action, AddressSpace, Context, Exit, ExtendedState, GuestMemory, Interrupt, Limits, Platform, Regs,
     Spawn, Usage,
 };
+use ranked::Mutex;
 use std::sync::Arc;
 use task::{Current, Kernel, Parts, ProcessInherited, SystemCalls, ThreadGroup};
 use user_ns::UserNamespace;

@@ -22,8 +22,8 @@ mod tests;
 pub use perm::{IpcPerm, Perm};
 
 use ids::Ids;
-use parking_lot::Mutex;
 use pid::{Pid, PidNamespace};
+use ranked::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use user_ns::UserNamespace;
@@ -84,9 +84,9 @@ pub struct IpcNamespace {
     user_ns: Arc<UserNamespace>,
     /// /proc/sys/kernel.
     pub limits: Limits,
-    shm: Mutex<Ids<shm::Segment>>,
-    sem: Mutex<Ids<sem::Set>>,
-    msg: Mutex<Ids<msg::Queue>>,
+    shm: Mutex<Ids<shm::Segment>, { rank::IPC_TABLE }>,
+    sem: Mutex<Ids<sem::Set>, { rank::IPC_TABLE }>,
+    msg: Mutex<Ids<msg::Queue>, { rank::IPC_TABLE }>,
     /// Bytes of all messages.
     msg_bytes: AtomicU64,
     /// Semaphores of all sets.

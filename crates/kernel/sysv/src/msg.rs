@@ -4,8 +4,8 @@ use crate::ids::Object;
 use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, Result};
-use parking_lot::Mutex;
 use pid::PidNamespace;
+use ranked::{Mutex, rank};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ struct State {
 
 /// A queue.
 pub struct Queue {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::IPC_OBJECT }>,
     wait: WaitQueue,
 }
 

@@ -8,8 +8,8 @@ use crate::ids::Object;
 use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, Result};
-use parking_lot::Mutex;
 use pid::Pid;
+use ranked::{Mutex, rank};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Write;
@@ -79,7 +79,7 @@ struct State {
 
 /// A set.
 pub struct Set {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::IPC_OBJECT }>,
     wait: WaitQueue,
     count: usize,
 }
@@ -390,7 +390,7 @@ impl IpcNamespace {
     fn change(
         &self,
         cx: &dyn Caller,
-        mut s: parking_lot::MutexGuard<'_, State>,
+        mut s: ranked::MutexGuard<'_, State, { rank::IPC_OBJECT }>,
         set: &Set,
         values: &[(usize, i32)],
     ) {

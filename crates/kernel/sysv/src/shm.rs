@@ -8,8 +8,8 @@ use crate::ids::Object;
 use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, PAGE_SIZE, Result, page_up};
-use parking_lot::Mutex;
 use pid::{Pid, PidNamespace};
+use ranked::{Mutex, rank};
 use std::any::Any;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -63,7 +63,7 @@ pub struct Segment {
     size: u64,
     creator: Doer,
     file: Arc<OpenFile>,
-    state: Mutex<State>,
+    state: Mutex<State, { rank::IPC_OBJECT }>,
 }
 
 impl Object for Segment {

@@ -13,7 +13,7 @@ use crate::memfile::MemFile;
 use abi::{Errno, Result};
 use hostsys::fs as host;
 use hostsys::memfd::CopyArea;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

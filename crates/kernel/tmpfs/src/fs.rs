@@ -6,7 +6,7 @@ use crate::node::{Body, Node};
 use crate::options::Options;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -35,7 +35,7 @@ pub struct TmpFs {
     /// Where content that is mapped lives.
     pub(crate) memory: Arc<MemFiles>,
     flavour: Flavour,
-    options: Mutex<Options>,
+    options: Mutex<Options, { rank::TMPFS_CONTENT }>,
     next_ino: AtomicU64,
     /// Pages of data in use.
     pages: AtomicU64,
@@ -44,7 +44,7 @@ pub struct TmpFs {
     space: AtomicU64,
     max_space: AtomicU64,
     /// Memory files whose charge is a guess.
-    inexact: Mutex<Vec<Weak<MemFile>>>,
+    inexact: Mutex<Vec<Weak<MemFile>>, { rank::TMPFS_INEXACT }>,
     root: Mutex<Option<Arc<Node>>>,
     /// Device of the lower file system: its inode numbers are used as they are.
     pub(crate) lower_dev: Option<u64>,
@@ -280,7 +280,8 @@ impl FileSystem for TmpFs {
         drop((root, links));
     }
     fn trim(&self) {
-        if let (Some(root), Some(_)) = (self.root.lock().clone(), self.lower_dev) {
+        let root = self.root.lock().clone();
+        if let (Some(root), Some(_)) = (root, self.lower_dev) {
             crate::lower::trim(root);
         }
     }

@@ -7,7 +7,7 @@ use crate::node::{Body, Node, XattrMap, Xattrs, link_pages, one_xattr_space, xat
 use crate::open_file::{DirFile, File};
 use abi::stat::Attr;
 use abi::{Errno, Result};
-use parking_lot::MutexGuard;
+use ranked::{MutexGuard, rank};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,17 @@ use vfs::{
 const XATTR_MAX: u64 = 1 << 20;
 
 impl Node {
-    fn dir(&self) -> Result<MutexGuard<'_, Dir>> {
+    fn dir(&self) -> Result<MutexGuard<'_, Dir, { rank::TMPFS_DIR }>> {
         match &self.body {
             Body::Dir(d) => Ok(d.lock()),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// As `dir`, with the parent's lock held.
+    fn inner_dir(&self) -> Result<MutexGuard<'_, Dir, { rank::TMPFS_DIR }>> {
+        match &self.body {
+            Body::Dir(d) => Ok(d.lock_nested()),
             _ => Err(Errno::ENOTDIR),
         }
     }
@@ -228,7 +236,7 @@ impl DirInode for Node {
     fn rmdir(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
         let mut d = self.dir()?;
         let n = d.find(cx, &self.fs, name)?;
-        if !n.dir()?.is_empty(cx)? {
+        if !n.inner_dir()?.is_empty(cx)? {
             return Err(Errno::ENOTEMPTY);
         }
         d.remove(name);

@@ -15,7 +15,7 @@
 use crate::fs::TmpFs;
 use abi::{Errno, Result};
 use hostsys::fs::{self as host, Access};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -85,7 +85,7 @@ pub(crate) struct MemFile {
 #[derive(Default)]
 pub(crate) struct Charge {
     /// Pages; `None` when the file belongs to no instance any more.
-    pages: Mutex<Option<u64>>,
+    pages: Mutex<Option<u64>, { rank::MEMORY_FILE }>,
     /// The instance has it on its list of charges to be measured.
     listed: AtomicBool,
     /// A shared mapping may fill pages at any time.

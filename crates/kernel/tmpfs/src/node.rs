@@ -5,7 +5,7 @@ use crate::dir::Dir;
 use crate::fs::TmpFs;
 use abi::stat::Attr;
 use abi::time::Timespec;
-use parking_lot::{Mutex, RwLock};
+use ranked::{Mutex, RwLock, rank};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -48,8 +48,8 @@ pub(crate) struct Meta {
 
 /// What an inode holds besides attributes.
 pub(crate) enum Body {
-    Dir(Mutex<Dir>),
-    File(RwLock<Content>),
+    Dir(Mutex<Dir, { rank::TMPFS_DIR }>),
+    File(RwLock<Content, { rank::TMPFS_CONTENT }>),
     Link(OnceLock<Vec<u8>>),
     Special,
 }

@@ -4,7 +4,7 @@ use crate::content::{SEAL_FUTURE_WRITE, SEAL_WRITE};
 use crate::node::{Body, Node};
 use abi::{Errno, Result};
 use hostsys::memfd::CopyArea;
-use parking_lot::RwLock;
+use ranked::{RwLock, rank};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    fn content(&self) -> Result<&RwLock<Content>> {
+    fn content(&self) -> Result<&RwLock<Content, { rank::TMPFS_CONTENT }>> {
         match &self.node.body {
             Body::File(c) => Ok(c),
             _ => Err(Errno::EINVAL),

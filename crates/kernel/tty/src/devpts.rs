@@ -8,7 +8,7 @@ use crate::pty::Pty;
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

@@ -11,8 +11,8 @@ use crate::job::JobControl;
 use crate::ldisc::{Effects, Ldisc};
 use crate::termios::{Termios, WinSize};
 use abi::{Errno, Result, Signal};
-use parking_lot::Mutex;
 use pid::Pid;
+use ranked::{Mutex, rank};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ pub(crate) struct Inner {
 pub struct Pty {
     /// N of /dev/pts/N.
     pub index: u32,
-    pub(crate) inner: Mutex<Inner>,
+    pub(crate) inner: Mutex<Inner, { rank::TERMINAL }>,
     pub(crate) master_queue: WaitQueue,
     pub(crate) slave_queue: WaitQueue,
     pub(crate) job: Arc<dyn JobControl>,

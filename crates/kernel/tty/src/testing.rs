@@ -3,7 +3,7 @@
 use crate::job::JobControl;
 use crate::pty::Pty;
 use abi::{Errno, Result, Signal};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::sync::Arc;
 use vfs::UserMemory;
 

@@ -2,7 +2,7 @@
 //! inode, the pipe behind a FIFO, lock records. Keyed by type.
 
 use crate::busy::Users;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;

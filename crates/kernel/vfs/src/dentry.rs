@@ -13,7 +13,7 @@
 
 use crate::inode::{FileSystem, InodeRef};
 use biased::ReadGuard;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use ranked::{Mutex, MutexGuard, RwLock, rank};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -130,7 +130,7 @@ pub struct Dentry {
     pub(crate) linkable: AtomicBool,
     /// Mounts on top of this dentry, in all namespaces.
     pub(crate) mounted: AtomicU32,
-    dir: Mutex<()>,
+    dir: Mutex<(), { rank::DIRECTORY }>,
     /// Read by everybody who passes through, written when names come and go.
     children: biased::RwLock<NameMap<Child>>,
 }
@@ -260,8 +260,14 @@ impl Dentry {
     }
 
     /// Takes the lock under which names in this directory change.
-    pub(crate) fn lock_dir(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_dir(&self) -> MutexGuard<'_, (), { rank::DIRECTORY }> {
         self.dir.lock()
+    }
+
+    /// As [`Dentry::lock_dir`], with another directory's lock held: of a child after its parent, of the later in the order of
+    /// renames.
+    pub(crate) fn lock_second_dir(&self) -> MutexGuard<'_, (), { rank::DIRECTORY }> {
+        self.dir.lock_nested()
     }
 
     /// The names, unless somebody is changing them.

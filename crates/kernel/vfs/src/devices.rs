@@ -9,7 +9,7 @@ use crate::path::Path;
 use crate::retry::Outcome;
 use abi::Errno;
 use abi::stat::{major, minor};
-use parking_lot::RwLock;
+use ranked::RwLock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 

@@ -8,7 +8,7 @@ use crate::path::Path;
 use crate::quota::{Counted, FileCount};
 use abi::stat::Attr;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -39,13 +39,13 @@ pub struct OpenFile {
     /// Access mode and status flags as F_GETFL shows them.
     flags: AtomicI32,
     /// File position; held across read and write so that they are atomic (as f_pos_lock).
-    pub pos: Mutex<u64>,
+    pub pos: Mutex<u64, { rank::FILE_POSITION }>,
     /// Identity as owner of flock(2) and open-file-description locks.
     pub id: u64,
     locked: AtomicBool,
     created: AtomicBool,
     /// F_SETOWN and F_SETSIG.
-    pub owner: Mutex<SignalOwner>,
+    pub owner: Mutex<SignalOwner, { rank::FILE_OWNER }>,
     /// Set while O_ASYNC sends signals.
     pub(crate) fasync: Mutex<Option<Box<Subscription>>>,
     _claim: Option<Claim>,

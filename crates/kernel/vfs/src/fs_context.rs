@@ -7,7 +7,7 @@ use crate::mount_ns::MountNs;
 use crate::path::Path;
 use abi::Result;
 use arc_swap::{ArcSwap, Guard};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,7 +29,7 @@ pub type View = Guard<Arc<FsView>>;
 pub struct FsContext {
     view: ArcSwap<FsView>,
     /// One change at a time.
-    change: Mutex<()>,
+    change: Mutex<(), { rank::FS_CONTEXT }>,
     umask: AtomicU32,
     users: Users,
 }

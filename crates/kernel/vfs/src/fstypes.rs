@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::mount::SuperBlock;
 use abi::{Errno, Result};
-use parking_lot::RwLock;
+use ranked::RwLock;
 use std::sync::Arc;
 
 type Maker = Arc<dyn Fn(&dyn Caller, &[u8]) -> Result<Arc<SuperBlock>> + Send + Sync>;

@@ -11,7 +11,7 @@ use crate::inode::{FileSystem, Inode, InodeRef, SetAttr, TimeSet};
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -11,7 +11,7 @@ use crate::file::OpenFile;
 use crate::inode::InodeRef;
 use crate::retry::{Failure, Outcome, retry_on};
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

@@ -125,7 +125,7 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
         if victim.is_mountpoint() {
             return Err(Errno::EBUSY);
         }
-        let _inner = victim.lock_dir();
+        let _inner = victim.lock_second_dir();
         dir.inode().dir()?.rmdir(cx, &name)?;
         dir.dentry.insert_negative(&name);
         victim.clone()

@@ -10,7 +10,7 @@ use crate::file::OpenFile;
 use crate::quota::{self, Charge};
 use crate::retry::{Failure, Outcome, retry_on};
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wait::{Events, WaitQueue};
@@ -143,7 +143,7 @@ impl Records {
 /// The locks on one inode.
 #[derive(Default)]
 struct Locks {
-    records: Mutex<Records>,
+    records: Mutex<Records, { rank::RECORD_LOCKS }>,
     flocks: Mutex<Vec<(u64, Kind)>>,
     queue: WaitQueue,
 }

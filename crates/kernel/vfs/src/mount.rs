@@ -8,7 +8,7 @@
 use crate::dentry::Dentry;
 use crate::inode::FileSystem;
 use crate::path::Path;
-use parking_lot::RwLock;
+use ranked::RwLock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

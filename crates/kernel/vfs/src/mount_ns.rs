@@ -12,7 +12,7 @@ use crate::path::Path;
 use crate::quota::{Charge, Kind};
 use crate::state::Vfs;
 use abi::{Errno, Result};
-use parking_lot::RwLock;
+use ranked::RwLock;
 use ranked::rank;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::dentry::Dentry;
 use crate::file::OpenFile;
 use crate::inode::InodeRef;
 use crate::path::Path;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 

@@ -55,7 +55,7 @@ pub fn rename(
         let _r = cx.vfs().renames.lock();
         let (first, second) = if a.dir.dentry.is_below(&b.dir.dentry) { (&b, &a) } else { (&a, &b) };
         let _l1 = first.dir.dentry.lock_dir();
-        let _l2 = second.dir.dentry.lock_dir();
+        let _l2 = second.dir.dentry.lock_second_dir();
         locked(cx, &a, &b, flags)?
     };
     if let Some(src) = moved {

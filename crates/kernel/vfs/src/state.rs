@@ -36,7 +36,7 @@ pub struct Vfs {
     /// Held while a directory moves to another parent, so that none becomes its own ancestor.
     pub(crate) renames: ranked::Mutex<(), { rank::RENAME }>,
     /// Held while one epoll begins to watch another, so that they make no loop.
-    pub epoll_nesting: parking_lot::Mutex<()>,
+    pub epoll_nesting: ranked::Mutex<(), { rank::EPOLL_NESTING }>,
     /// Runs what has a deadline.
     pub timers: Arc<TimerService>,
     anonymous: Arc<Mount>,
@@ -63,7 +63,7 @@ impl Vfs {
             lease_break_time: AtomicU32::new(45),
             lock_waits: LockWaits::default(),
             renames: ranked::Mutex::new(()),
-            epoll_nesting: parking_lot::Mutex::default(),
+            epoll_nesting: ranked::Mutex::default(),
             timers: Arc::default(),
             anonymous: Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs"),
             anonymous_inode: Arc::new(InternalInode::new(ANONYMOUS, InternalFs::Anon, 0o600, 0, 0)),

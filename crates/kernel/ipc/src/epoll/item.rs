@@ -1,7 +1,7 @@
 //! One watched (description, descriptor) pair.
 
 use super::{Epoll, Event, FLAGS, Key};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::OpenFile;

@@ -15,7 +15,7 @@ mod nest;
 
 use abi::{Errno, Result};
 use item::Item;
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -51,7 +51,7 @@ type Key = (usize, i32);
 pub struct Epoll {
     items: Mutex<HashMap<Key, Arc<Item>>>,
     ready: Mutex<VecDeque<Arc<Item>>>,
-    scan: Mutex<()>,
+    scan: Mutex<(), { rank::EPOLL_SCAN }>,
     queue: WaitQueue,
     /// Items of other epolls that stand for this one.
     outer: Mutex<Vec<Weak<Item>>>,
@@ -270,7 +270,8 @@ impl FileOps for Epoll {
         if self.ready.lock().is_empty() {
             return Events::NONE;
         }
-        let _scan = self.scan.lock();
+        // An epoll that watches this one may be looking; they make no loop.
+        let _scan = self.scan.lock_nested();
         let mut left = self.ready.lock().len();
         while left > 0 {
             left -= 1;

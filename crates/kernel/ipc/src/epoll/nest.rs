@@ -5,7 +5,7 @@
 
 use super::Epoll;
 use abi::{Errno, Result};
-use parking_lot::MutexGuard;
+use ranked::{MutexGuard, rank};
 use std::collections::HashMap;
 use std::sync::Arc;
 use vfs::{Caller, OpenFile};
@@ -15,7 +15,11 @@ const MAX_LINKS: usize = 4;
 
 /// Fails with ELOOP when `outer` must not watch `inner`. The guard keeps others from nesting
 /// until the item is in place.
-pub(super) fn check<'a>(cx: &'a dyn Caller, outer: &Epoll, inner: &Epoll) -> Result<MutexGuard<'a, ()>> {
+pub(super) fn check<'a>(
+    cx: &'a dyn Caller,
+    outer: &Epoll,
+    inner: &Epoll,
+) -> Result<MutexGuard<'a, (), { rank::EPOLL_NESTING }>> {
     let guard = cx.vfs().epoll_nesting.lock();
     let below = Survey { outer, known: HashMap::new(), next: Epoll::watched }.depth(inner, 0)?;
     let above = Survey { outer: inner, known: HashMap::new(), next: Epoll::watchers }.depth(outer, 0)?;

@@ -4,7 +4,7 @@
 
 use super::{Pipe, PipeEnd};
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use std::sync::{Arc, Weak};
 use vfs::devices::{Devices, Opened};
 use vfs::retry::Outcome;
@@ -13,7 +13,7 @@ use wait::Events;
 
 /// The attachment of a FIFO's inode.
 #[derive(Default)]
-struct FifoNode(Mutex<Weak<Pipe>>);
+struct FifoNode(Mutex<Weak<Pipe>, { rank::IPC_TABLE }>);
 
 /// Tells the file layer how FIFOs are opened.
 pub fn register(devices: &Devices) {

@@ -10,7 +10,7 @@ pub mod fifo;
 mod ring;
 
 use abi::{Errno, Result, Signal};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use ring::{Ring, SLOT};
 use std::any::Any;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ struct State {
 
 /// The object between the ends.
 pub struct Pipe {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::IPC_OBJECT }>,
     queue: WaitQueue,
     /// Inode number in pipefs; `None` for FIFOs, which have a path.
     ino: Option<u64>,
@@ -132,10 +132,10 @@ impl Pipe {
         // Both at once, in the order of their addresses: no byte is seen twice.
         if std::ptr::from_ref(self) < std::ptr::from_ref(to) {
             from = self.state.lock();
-            out = to.state.lock();
+            out = to.state.lock_nested();
         } else {
             out = to.state.lock();
-            from = self.state.lock();
+            from = self.state.lock_nested();
         }
         if out.readers == 0 {
             drop((from, out));
