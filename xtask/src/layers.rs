@@ -45,6 +45,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "nsproxy",
             "container",
             "task",
+            "exec",
             "kernfs",
             "sysfs",
             "cgroupfs",

@@ -7,6 +7,7 @@ use crate::running::OnReady;
 use crate::{mounts, settings, wire};
 use abi::Errno;
 use container::{Container, Limits};
+use exec::Program;
 use hostfs::Importer;
 use mm::{MemoryMap, Mm};
 use nsproxy::Uts;
@@ -18,7 +19,7 @@ use spec::{ProcessSpec, SandboxSpec, StartError, StartErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::{Current, Kernel, ProcessInherited, Program, SysErr, ThreadGroup};
+use task::{Current, Kernel, ProcessInherited, SysErr, ThreadGroup};
 use vfs::{Caller, Credentials, FdTable, FsContext, OpenFile, View};
 
 /// Descriptors passed with the specification; each is taken once.
@@ -292,7 +293,7 @@ pub(crate) fn exec_first(c: &mut Current, p: &ProcessSpec) -> Result<(), StartEr
         envp: bytes(&settings::environment(&vfs::Internal::new(c.vfs()), p, &c.fs().view())),
         inaccessible: false,
     };
-    match c.exec(program) {
+    match exec::exec(c, program) {
         Err(SysErr::NoReturn) => Ok(()),
         Err(SysErr::Errno(e)) => Err(cannot_exec(name, e)),
         r => Err(other(format!("exec: {name:?}: {r:?}"))),
@@ -314,7 +315,7 @@ fn cannot_exec(name: &str, e: Errno) -> StartError {
 fn find_program(c: &Current, p: &ProcessSpec) -> Result<(String, Arc<OpenFile>), StartError> {
     let name = &p.args[0];
     if name.contains('/') {
-        let f = c.open_program(name.as_bytes()).map_err(|e| match e {
+        let f = exec::open_program(c, name.as_bytes()).map_err(|e| match e {
             Errno::ENOENT | Errno::ENOTDIR => StartError {
                 kind: StartErrorKind::NotFound,
                 message: format!("exec: {name:?}: stat {name}: {}", text(e)),
@@ -327,7 +328,7 @@ fn find_program(c: &Current, p: &ProcessSpec) -> Result<(String, Arc<OpenFile>),
     let mut denied = false;
     for dir in path.split(':') {
         let full = if dir.is_empty() { format!("./{name}") } else { format!("{dir}/{name}") };
-        match c.open_program(full.as_bytes()) {
+        match exec::open_program(c, full.as_bytes()) {
             Ok(f) => return Ok((full, f)),
             // A directory that may not be searched holds nothing; a file that may not be run is there.
             Err(Errno::EACCES) => {

@@ -2,7 +2,8 @@
 
 use crate::arg::{DirFd, PathPtr, Ptr};
 use abi::{Errno, PAGE_SIZE, page_down};
-use task::{Current, MAX_ARG_STRLEN, Program, SysResult};
+use exec::{MAX_ARG_STRLEN, Program};
+use task::{Current, SysResult};
 use vfs::walk::{Lookup, Start};
 
 /// Most strings in argv or envp together that can fit the largest argument space.
@@ -123,5 +124,5 @@ pub fn execveat(c: &mut Current, dir: DirFd, path: PathPtr, argv: Ptr, envp: Ptr
         (true, false) => [format!("/dev/fd/{}/", dir.0).as_bytes(), &name].concat(),
     };
     let inaccessible = from_dir && c.fd_table().cloexec(dir.0)?;
-    c.exec(Program { file, filename, argv, envp, inaccessible })
+    exec::exec(c, Program { file, filename, argv, envp, inaccessible })
 }

@@ -378,7 +378,7 @@ impl Current {
     }
 
     /// Ends the process with a signal's default action.
-    pub(crate) fn kill_by(&mut self, sig: Signal) {
+    pub fn kill_by(&mut self, sig: Signal) {
         die(self, sig);
     }
 

@@ -130,7 +130,7 @@ pub struct TaskInit {
 }
 
 /// A name in the form of [`Task::comm`].
-pub(crate) fn comm(name: &[u8]) -> [u8; 16] {
+pub fn comm(name: &[u8]) -> [u8; 16] {
     let mut c = [0; 16];
     let n = name.len().min(15);
     c[..n].copy_from_slice(&name[..n]);

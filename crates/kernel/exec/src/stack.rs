@@ -1,7 +1,7 @@
 //! The initial stack: strings, auxiliary vector, environment, arguments.
 //! See getauxval(3) and the x86-64 ABI supplement.
 
-use abi::PAGE_SIZE;
+use abi::{PAGE_SIZE, libc};
 
 /// Values of the auxiliary vector that depend on the image and the task.
 pub(crate) struct Aux {

@@ -1,0 +1,120 @@
+//! execve(2): everything that can fail happens in a fresh address space first; only then do the other threads end and the old
+//! memory go (`task::Current::replace_program`).
+//!
+//! [`exec`] goes through the interpreters of scripts (`script`), reads the ELF headers (crate `elf`), computes the new credentials
+//! (`creds`), maps the program (`load`) and writes its initial stack (`stack`).
+
+#![forbid(unsafe_code)]
+
+mod creds;
+mod head;
+mod load;
+mod script;
+mod stack;
+
+use crate::head::Head;
+use abi::{Errno, Result, Signal, libc};
+use elf::{FileHeader, Image};
+use std::sync::Arc;
+use task::{Current, SysErr, SysResult};
+use vfs::{Caller, OpenFile};
+
+/// Longest single argument or environment string.
+pub const MAX_ARG_STRLEN: usize = 128 << 10;
+/// More of a command line than the host shows.
+const MAX_TITLE: usize = 4096;
+
+/// A program to run.
+pub struct Program {
+    /// The opened file; execute permission was checked.
+    pub file: Arc<OpenFile>,
+    /// The name that was given, for AT_EXECFN and the task's name; of a script, too.
+    pub filename: Vec<u8>,
+    /// Arguments.
+    pub argv: Vec<Vec<u8>>,
+    /// Environment.
+    pub envp: Vec<Vec<u8>>,
+    /// A descriptor that is closed on exec names the file: scripts cannot be run from it (ENOENT).
+    pub inaccessible: bool,
+}
+
+impl Program {
+    /// The name that the task gets.
+    fn name(&self) -> &[u8] {
+        self.filename.rsplit(|&b| b == b'/').next().unwrap_or(&self.filename)
+    }
+
+    /// The arguments as process lists show them.
+    fn title(&self) -> Vec<u8> {
+        let mut line = Vec::new();
+        for (i, arg) in self.argv.iter().enumerate() {
+            if i > 0 {
+                line.push(b' ');
+            }
+            line.extend_from_slice(arg.get(..MAX_TITLE).unwrap_or(arg));
+            if line.len() >= MAX_TITLE {
+                break;
+            }
+        }
+        line
+    }
+
+    /// E2BIG when arguments and environment take more than a quarter of the stack limit, or one of them is too long.
+    fn check_arg_space(&self, stack_limit: u64) -> Result<()> {
+        let limit = (stack_limit / 4).clamp(128 << 10, 6 << 20);
+        let mut total = self.filename.len() as u64 + 1;
+        for s in self.argv.iter().chain(&self.envp) {
+            if s.len() >= MAX_ARG_STRLEN {
+                return Err(Errno::E2BIG);
+            }
+            total += s.len() as u64 + 1 + 8;
+        }
+        if total > limit { Err(Errno::E2BIG) } else { Ok(()) }
+    }
+}
+
+/// Replaces the program. On success the registers are those of the new one.
+pub fn exec(c: &mut Current, mut p: Program) -> SysResult {
+    script::resolve(c, &mut p)?;
+    p.check_arg_space(c.rlimit(libc::RLIMIT_STACK as i32))?;
+    let head = Head::read(c, &p.file)?;
+    let image = elf::parse(&mut |o, b| head.read_at(c, &p.file, o, b))?;
+    let interp = match &image.interp {
+        Some(path) => Some(open_interpreter(c, path)?),
+        None => None,
+    };
+    let creds = creds::of_program(c, &p.file)?;
+    let broken = image.broken || interp.as_ref().is_some_and(|(_, i)| i.broken);
+    let loaded = if broken { Err(Errno::EFAULT) } else { load::load(c, &p, &image, interp, &creds) };
+    let loaded = match loaded {
+        Ok(l) => l,
+        // The segments are not where they can be, or the file ends before them: Linux finds out too late to go back.
+        Err(Errno::EFAULT) => {
+            c.kill_by(Signal::SIGSEGV);
+            return Err(SysErr::NoReturn);
+        }
+        Err(e) => return Err(e.into()),
+    };
+    c.replace_program(loaded, p.name(), creds)?;
+    Err(SysErr::NoReturn)
+}
+
+/// Opens a file for execution, relative to the working directory.
+pub fn open_program(c: &Current, path: &[u8]) -> Result<Arc<OpenFile>> {
+    let view = c.fs().view();
+    vfs::open::open_exec(c, &view, &vfs::walk::Start::Cwd, path, vfs::walk::Lookup::FOLLOW)
+        .map_err(vfs::retry::Failure::errno)
+}
+
+fn open_interpreter(c: &Current, path: &[u8]) -> Result<(Arc<OpenFile>, Image)> {
+    let f = open_program(c, path)?;
+    let head = Head::read(c, &f)?;
+    if head.len() < size_of::<FileHeader>() {
+        return Err(Errno::EIO);
+    }
+    let image = elf::parse(&mut |o, b| head.read_at(c, &f, o, b)).map_err(|e| match e {
+        Errno::ENOEXEC => Errno::ELIBBAD,
+        e => e,
+    })?;
+    Ok((f, image))
+}

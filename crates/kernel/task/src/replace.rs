@@ -1,0 +1,144 @@
+//! The part of execve(2) that cannot fail any more: the other threads end, and memory, descriptors, handlers and credentials
+//! change. The crate `exec` prepares the new memory.
+
+use crate::current::Current;
+use crate::life::Life;
+use crate::result::SysErr;
+use crate::task::Task;
+use abi::{Errno, Signal};
+use mm::Mm;
+use platform::{Action, Context, Word};
+use signal::AltStack;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vfs::Credentials;
+
+/// A program in memory of its own that is ready to run.
+pub struct Loaded {
+    /// The platform's side; its registers are the program's first.
+    pub ctx: Box<dyn Context>,
+    /// Its memory.
+    pub mm: Arc<Mm>,
+}
+
+impl Current {
+    /// Replaces the program that the process runs by a loaded one. EAGAIN, and nothing has changed, when the process ends or
+    /// another thread does the same.
+    pub fn replace_program(&mut self, loaded: Loaded, name: &[u8], creds: Credentials) -> Result<(), SysErr> {
+        if let Err(e) = self.dethread() {
+            loaded.ctx.exit();
+            return Err(e);
+        }
+        self.commit(loaded, name, creds);
+        Ok(())
+    }
+
+    /// Whether another process uses the same file system context (CLONE_FS).
+    pub fn shares_fs_with_others(&self) -> bool {
+        let ours = |t: &Arc<Task>| t.fs().is_some_and(|fs| Arc::ptr_eq(&fs, self.fs()));
+        let own = self.task.group.threads().iter().filter(|t| ours(t)).count();
+        self.fs_context.tasks() > own
+    }
+
+    /// Ends every other thread of the process and takes the leader's id.
+    fn dethread(&mut self) -> Result<(), SysErr> {
+        let g = self.task.group.clone();
+        let me = self.task.tid();
+        {
+            let mut s = g.signals.lock();
+            if !s.life.is_running() {
+                return Err(Errno::EAGAIN.into());
+            }
+            if s.threads.len() == 1 && me == g.tgid {
+                return Ok(());
+            }
+            s.life = Life::Dethreading(me);
+            for t in s.threads.iter().filter(|t| !Arc::ptr_eq(t, &self.task)) {
+                t.kick_fatal();
+            }
+        }
+        let _sub = g.thread_exit.subscribe(wait::Events::ALL, self.task.waiter.clone());
+        loop {
+            {
+                let mut s = g.signals.lock();
+                if s.life.is_over() {
+                    return Err(Errno::EAGAIN.into());
+                }
+                if s.threads.len() == 1 {
+                    s.life = Life::Running;
+                    break;
+                }
+            }
+            let _ = self.task.waiter.sleep_uninterruptible(None);
+        }
+        if me != g.tgid {
+            let mut t = self.kernel().tree.lock();
+            t.tasks.remove(&me);
+            if let Some(n) = t.nodes.get(&g.tgid) {
+                self.task.set_pid(n.pid.clone());
+            }
+            t.tasks.insert(g.tgid, self.task.clone());
+            t.leader_replaced(g.tgid);
+        }
+        Ok(())
+    }
+
+    /// Puts the new memory, name and credentials in the place of the old ones.
+    fn commit(&mut self, l: Loaded, name: &[u8], creds: Credentials) {
+        let g = self.task.group.clone();
+        crate::futex::release(self, false);
+        self.measure_end();
+        let clear_child_tid = self.task.word(Word::ClearChildTid);
+        if clear_child_tid != 0 && self.mm.users.shared() {
+            self.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
+        }
+        self.task.set_interrupter(Some(l.ctx.interrupter()));
+        // Where who shared the memory cannot write.
+        self.task.set_word(Word::RobustList, 0);
+        self.task.set_word(Word::ClearChildTid, 0);
+        let own_time = self.exact_user_time();
+        let old_ctx = std::mem::replace(&mut self.ctx, l.ctx);
+        let (old_mm, ending) = {
+            let s = g.signals.lock();
+            self.task.note_pending();
+            // Which memory the end of the process is counted for is decided together with the change.
+            (self.mm.replace(&self.task.seen_mm, l.mm), s.life.is_over())
+        };
+        if ending {
+            crate::exit::begin_end(&g, &self.mm);
+        }
+        let group_time = crate::exit::retire_memory(&g, &old_mm, ending);
+        let before = self.task.user_before.load(Ordering::Relaxed);
+        let before = before.saturating_add(own_time.unwrap_or(group_time));
+        self.task.user_before.store(before, Ordering::Relaxed);
+        old_ctx.exit();
+        drop(old_mm);
+        if let Some(gate) = self.task.vfork.lock().take() {
+            gate.open();
+        }
+        if self.fd_table.is_shared() {
+            let t = self.fd_table.fork_copy();
+            self.set_fds(t);
+        }
+        self.fd_table.close_on_exec(self);
+        g.unshare_handlers();
+        g.handlers().lock().reset_for_exec();
+        g.timers.clear(true);
+        g.has_execed.store(true, Ordering::Relaxed);
+        self.altstack = AltStack::default();
+        self.task.set_comm(name);
+        let old = self.task.creds();
+        if creds.euid != old.euid || creds.egid != old.egid {
+            self.task.pdeathsig.store(0, Ordering::Relaxed);
+            self.mm.dumpable.store(0, Ordering::Relaxed);
+        }
+        self.task.set_creds(creds);
+        if let Some(n) = self.kernel().tree.lock().nodes.get_mut(&g.tgid) {
+            n.exit_signal = Signal::SIGCHLD.raw();
+        }
+        self.report_all = false;
+        self.sync_report_all();
+        self.tell_platform();
+        self.restart = None;
+    }
+}
