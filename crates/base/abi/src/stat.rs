@@ -59,10 +59,6 @@ impl Attr {
     pub const fn is_dir(&self) -> bool {
         self.file_type() == 0o040000
     }
-    /// True for regular files.
-    pub const fn is_reg(&self) -> bool {
-        self.file_type() == 0o100000
-    }
     /// True for symbolic links.
     pub const fn is_symlink(&self) -> bool {
         self.file_type() == 0o120000

@@ -3,25 +3,30 @@
 //! deadlock fails in the first test that meets it.
 //!
 //! Ranks grow inwards: outermost locks have the lowest rank. Two locks of one
-//! rank may not be held together. A lock without a rank of its own is a leaf: while it is held, no other is taken.
+//! rank are held together only where [`Mutex::lock_nested`] takes the second. A lock without a rank of its own is a
+//! leaf: no other is taken inside it.
 
 #![forbid(unsafe_code)]
 
-use parking_lot::{
-    Mutex as RawMutex, MutexGuard as RawMutexGuard, RwLock as RawRwLock, RwLockReadGuard, RwLockWriteGuard,
-};
 use std::ops::{Deref, DerefMut};
+use std::time::Instant;
 
 /// Ranks of the kernel's locks, outermost first.
 pub mod rank {
     /// The position of an open file: held across reads and writes.
-    pub const FILE_POSITION: u8 = 2;
+    pub const FILE_POSITION: u8 = 1;
+    /// Threads that wait to be requeued to a priority-inheritance futex.
+    pub const PI_REQUEUE: u8 = 2;
     /// One epoll begins to watch another.
     pub const EPOLL_NESTING: u8 = 3;
+    /// Waiters of a priority-inheritance futex.
+    pub const PI_WORD: u8 = 4;
     /// An epoll looks for what is ready. One that watches another holds two.
-    pub const EPOLL_SCAN: u8 = 4;
+    pub const EPOLL_SCAN: u8 = 5;
+    /// Table of priority-inheritance futexes.
+    pub const PI_TABLE: u8 = 6;
     /// Root and working directory change.
-    pub const FS_CONTEXT: u8 = 6;
+    pub const FS_CONTEXT: u8 = 7;
     /// F_SETOWN and F_SETSIG of an open file.
     pub const FILE_OWNER: u8 = 8;
     /// A terminal.
@@ -30,6 +35,14 @@ pub mod rank {
     pub const TASKS: u8 = 10;
     /// Signal state shared by a thread group.
     pub const SIGNALS: u8 = 20;
+    /// Which table of signal actions a thread group uses.
+    pub const SIGHAND: u8 = 21;
+    /// A table of signal actions.
+    pub const SIGACTIONS: u8 = 22;
+    /// A thread's pending signals.
+    pub const PENDING: u8 = 23;
+    /// Setting of a POSIX timer, which a pending signal may refer to.
+    pub const POSIX_TIMER: u8 = 24;
     /// Address space operations (held while the guest executes them).
     pub const MM_OPS: u8 = 30;
     /// The record of mappings.
@@ -58,79 +71,87 @@ pub mod rank {
     pub const MEMORY_FILE: u8 = 80;
     /// The texts that open files of /proc hold, oldest first.
     pub const SNAPSHOTS: u8 = 82;
-    /// Locks under which no other is taken.
-    pub const LEAF: u8 = 255;
+    /// Owner of a priority-inheritance futex.
+    pub const PI_OWNER: u8 = 240;
+    /// Locks inside which no other is taken.
+    pub const LEAF: u8 = u8::MAX;
 }
 
 #[cfg(debug_assertions)]
 mod held {
     use std::cell::RefCell;
     thread_local! { static HELD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) }; }
-    #[track_caller]
-    pub fn enter(rank: u8, nested: bool) {
-        HELD.with_borrow_mut(|h| {
-            if let Some(&top) = h.iter().max() {
-                let inner = rank > top || nested && rank == top;
-                assert!(inner, "lock order: rank {rank} taken while rank {top} is held ({h:?})");
-            }
-            h.push(rank);
-        });
+
+    /// A lock that the thread holds.
+    pub struct Held(u8);
+
+    impl Held {
+        /// Before the lock is taken.
+        #[track_caller]
+        pub fn enter(rank: u8, nested: bool) -> Held {
+            HELD.with_borrow_mut(|h| {
+                if let Some(&top) = h.iter().max() {
+                    let inner = rank > top || nested && rank == top;
+                    assert!(inner, "lock order: rank {rank} taken while rank {top} is held ({h:?})");
+                }
+                h.push(rank);
+            });
+            Held(rank)
+        }
     }
-    pub fn leave(rank: u8) {
-        HELD.with_borrow_mut(|h| {
-            if let Some(i) = h.iter().rposition(|&r| r == rank) {
-                h.remove(i);
-            }
-        });
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            HELD.with_borrow_mut(|h| {
+                if let Some(i) = h.iter().rposition(|&r| r == self.0) {
+                    h.remove(i);
+                }
+            });
+        }
     }
 }
 
-/// Notes that this thread holds a lock of rank `R`, for debug builds.
-struct Held<const R: u8>;
+#[cfg(not(debug_assertions))]
+mod held {
+    /// Nothing is checked.
+    pub struct Held;
 
-impl<const R: u8> Held<R> {
-    #[track_caller]
-    fn new(nested: bool) -> Held<R> {
-        #[cfg(debug_assertions)]
-        held::enter(R, nested);
-        let _ = nested;
-        Held
+    impl Held {
+        #[inline(always)]
+        pub fn enter(_rank: u8, _nested: bool) -> Held {
+            Held
+        }
     }
 }
 
-#[cfg(debug_assertions)]
-impl<const R: u8> Drop for Held<R> {
-    fn drop(&mut self) {
-        held::leave(R);
-    }
-}
+use held::Held;
 
 /// A mutex of rank `R`; a leaf where none is named.
 #[derive(Default, Debug)]
-pub struct Mutex<T, const R: u8 = { rank::LEAF }>(RawMutex<T>);
+pub struct Mutex<T, const R: u8 = { rank::LEAF }>(parking_lot::Mutex<T>);
 
 impl<T, const R: u8> Mutex<T, R> {
     /// Wraps a value.
     pub const fn new(v: T) -> Self {
-        Mutex(RawMutex::new(v))
+        Mutex(parking_lot::Mutex::new(v))
     }
 
     /// Takes the lock.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T, R> {
-        let held = Held::new(false);
-        MutexGuard { inner: self.0.lock(), _held: held }
+        let held = Held::enter(R, false);
+        MutexGuard { value: self.0.lock(), _held: held }
     }
 
     /// Takes the lock while another one of its rank may be held: the caller keeps an order among those.
     #[track_caller]
     pub fn lock_nested(&self) -> MutexGuard<'_, T, R> {
-        let held = Held::new(true);
-        MutexGuard { inner: self.0.lock(), _held: held }
+        let held = Held::enter(R, true);
+        MutexGuard { value: self.0.lock(), _held: held }
     }
 
     /// Takes the lock if nobody has it. Not held to the order, as it never waits.
-    pub fn try_lock(&self) -> Option<RawMutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<parking_lot::MutexGuard<'_, T>> {
         self.0.try_lock()
     }
 
@@ -139,39 +160,58 @@ impl<T, const R: u8> Mutex<T, R> {
         self.0.is_locked()
     }
 
-    /// The value, when the mutex is owned.
-    pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut()
-    }
-
     /// The value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
+
+    /// The value, when the mutex is owned.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
 }
 
-/// A lock for one writer or many readers, of rank `R`; a leaf where none is named.
+/// Holds a [`Mutex`].
+pub struct MutexGuard<'a, T, const R: u8 = { rank::LEAF }> {
+    value: parking_lot::MutexGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T, const R: u8> Deref for MutexGuard<'_, T, R> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T, const R: u8> DerefMut for MutexGuard<'_, T, R> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+/// A reader-writer lock of rank `R`; a leaf where none is named. A thread may not read it twice at a time: a writer in between would block both.
 #[derive(Default, Debug)]
-pub struct RwLock<T, const R: u8 = { rank::LEAF }>(RawRwLock<T>);
+pub struct RwLock<T, const R: u8 = { rank::LEAF }>(parking_lot::RwLock<T>);
 
 impl<T, const R: u8> RwLock<T, R> {
     /// Wraps a value.
     pub const fn new(v: T) -> Self {
-        RwLock(RawRwLock::new(v))
+        RwLock(parking_lot::RwLock::new(v))
     }
 
     /// Takes the lock for reading.
     #[track_caller]
-    pub fn read(&self) -> ReadGuard<'_, T, R> {
-        let held = Held::new(false);
-        ReadGuard { inner: self.0.read(), _held: held }
+    pub fn read(&self) -> ReadGuard<'_, T> {
+        let held = Held::enter(R, false);
+        ReadGuard { value: self.0.read(), _held: held }
     }
 
     /// Takes the lock for writing.
     #[track_caller]
-    pub fn write(&self) -> WriteGuard<'_, T, R> {
-        let held = Held::new(false);
-        WriteGuard { inner: self.0.write(), _held: held }
+    pub fn write(&self) -> WriteGuard<'_, T> {
+        let held = Held::enter(R, false);
+        WriteGuard { value: self.0.write(), _held: held }
     }
 
     /// The value, when the lock is owned.
@@ -180,40 +220,61 @@ impl<T, const R: u8> RwLock<T, R> {
     }
 }
 
-macro_rules! guards { ($($(#[$doc:meta])* $name:ident($raw:ident);)*) => { $(
-    $(#[$doc])*
-    pub struct $name<'a, T, const R: u8 = { rank::LEAF }> {
-        // Dropped first: the lock is free before it no longer counts as held.
-        inner: $raw<'a, T>,
-        _held: Held<R>,
-    }
-
-    impl<T, const R: u8> Deref for $name<'_, T, R> {
-        type Target = T;
-        fn deref(&self) -> &T {
-            &self.inner
-        }
-    }
-)* } }
-
-guards! {
-    /// Holds a [`Mutex`].
-    MutexGuard(RawMutexGuard);
-    /// Holds a [`RwLock`] for reading.
-    ReadGuard(RwLockReadGuard);
-    /// Holds a [`RwLock`] for writing.
-    WriteGuard(RwLockWriteGuard);
+/// Holds a [`RwLock`] for reading.
+pub struct ReadGuard<'a, T> {
+    value: parking_lot::RwLockReadGuard<'a, T>,
+    _held: Held,
 }
 
-impl<T, const R: u8> DerefMut for MutexGuard<'_, T, R> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.inner
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
     }
 }
 
-impl<T, const R: u8> DerefMut for WriteGuard<'_, T, R> {
+/// Holds a [`RwLock`] for writing.
+pub struct WriteGuard<'a, T> {
+    value: parking_lot::RwLockWriteGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.inner
+        &mut self.value
+    }
+}
+
+/// Where threads wait for a change of what a [`Mutex`] guards. The mutex counts as held meanwhile.
+#[derive(Default, Debug)]
+pub struct Condvar(parking_lot::Condvar);
+
+impl Condvar {
+    /// One that nobody waits for.
+    pub const fn new() -> Condvar {
+        Condvar(parking_lot::Condvar::new())
+    }
+
+    /// Wakes all who wait.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Lets the mutex go until it is notified.
+    pub fn wait<T, const R: u8>(&self, guard: &mut MutexGuard<'_, T, R>) {
+        self.0.wait(&mut guard.value);
+    }
+
+    /// As [`Condvar::wait`], at most until `deadline`; false when that has passed.
+    pub fn wait_until<T, const R: u8>(&self, guard: &mut MutexGuard<'_, T, R>, deadline: Instant) -> bool {
+        !self.0.wait_until(&mut guard.value, deadline).timed_out()
     }
 }
 
@@ -234,5 +295,36 @@ mod tests {
             }));
             assert!(r.is_err());
         }
+    }
+
+    #[test]
+    fn a_leaf_is_the_innermost() {
+        let (leaf, other) = (<Mutex<i32>>::new(1), <RwLock<i32>>::new(2));
+        *leaf.lock() += 1;
+        *other.write() += 1;
+        assert_eq!(*other.read(), 3);
+        if cfg!(debug_assertions) {
+            let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _leaf = leaf.lock();
+                let _other = other.write();
+            }));
+            assert!(r.is_err());
+        }
+    }
+
+    #[test]
+    fn a_condition_is_waited_for() {
+        let (ready, changed) = (<Mutex<bool>>::new(false), Condvar::new());
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                *ready.lock() = true;
+                changed.notify_all();
+            });
+            let mut ready = ready.lock();
+            while !*ready {
+                changed.wait(&mut ready);
+            }
+            assert!(!changed.wait_until(&mut ready, Instant::now()));
+        });
     }
 }

@@ -5,8 +5,8 @@
 //! that starts others one after the other waits for none of it unless it starts more than that allows.
 
 use abi::{Errno, Result};
-use parking_lot::Mutex as Leaf;
 use platform::{Context, Platform};
+use ranked::Mutex;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Where a container's processes go.
 pub(crate) struct HostCgroups {
     files: Vec<File>,
-    state: Leaf<State>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ struct State {
 
 impl HostCgroups {
     pub(crate) fn new(files: Vec<OwnedFd>) -> Arc<HostCgroups> {
-        Arc::new(HostCgroups { files: files.into_iter().map(File::from).collect(), state: Leaf::default() })
+        Arc::new(HostCgroups { files: files.into_iter().map(File::from).collect(), state: Mutex::default() })
     }
 
     /// An address space that is in the groups; EAGAIN if the host does not put it there.

@@ -16,9 +16,9 @@ pub use limits::{CpuMax, Limits};
 use crate::host_cgroups::HostCgroups;
 use abi::Result;
 use nsproxy::NsProxy;
-use parking_lot::{Condvar, Mutex as Leaf};
 use pid::PidNamespace;
 use platform::{Context, Platform};
+use ranked::{Condvar, Mutex};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -35,7 +35,7 @@ pub struct Container {
     /// The namespaces of its first process.
     pub namespaces: Arc<NsProxy>,
     /// Root and mounts as it began.
-    pub root_fs: Leaf<Option<Arc<vfs::FsContext>>>,
+    pub root_fs: Mutex<Option<Arc<vfs::FsContext>>>,
     /// Lines of /proc/PID/uid_map and gid_map: first id inside, first outside, how many.
     id_maps: OnceLock<IdMaps>,
     /// Most tasks at a time, as the pids controller of a control group has it; clone(2) answers EAGAIN beyond.
@@ -46,7 +46,7 @@ pub struct Container {
     first: AtomicI32,
     cgroups: OnceLock<Arc<HostCgroups>>,
     frozen: AtomicBool,
-    finished: Leaf<Option<i32>>,
+    finished: Mutex<Option<i32>>,
     finished_cv: Condvar,
 }
 
@@ -55,7 +55,7 @@ impl Container {
         Arc::new(Container {
             index,
             namespaces,
-            root_fs: Leaf::new(None),
+            root_fs: Mutex::new(None),
             id_maps: OnceLock::new(),
             task_limit: AtomicU64::new(u64::MAX),
             sandbox_limits,
@@ -63,7 +63,7 @@ impl Container {
             first: AtomicI32::new(0),
             cgroups: OnceLock::new(),
             frozen: AtomicBool::new(false),
-            finished: Leaf::new(None),
+            finished: Mutex::new(None),
             finished_cv: Condvar::new(),
         })
     }
@@ -176,13 +176,13 @@ impl Drop for Container {
 
 /// The containers of a kernel.
 #[derive(Default)]
-pub struct Containers(Leaf<Vec<Weak<Container>>>);
+pub struct Containers(Mutex<Vec<Weak<Container>>>);
 
 impl Containers {
     /// The first container, whose index is 0.
     pub fn first(namespaces: NsProxy, limits: Limits) -> (Arc<Container>, Self) {
         let first = Container::new(0, Arc::new(namespaces), Arc::new(limits));
-        let all = Self(Leaf::new(vec![Arc::downgrade(&first)]));
+        let all = Self(Mutex::new(vec![Arc::downgrade(&first)]));
         (first, all)
     }
 

@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 use mqueue::Mqueues;
-use parking_lot::Mutex;
 use pid::PidNamespace;
+use ranked::Mutex;
 use socket::NetNamespace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

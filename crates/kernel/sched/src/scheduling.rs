@@ -1,7 +1,7 @@
 //! Scheduling parameters of a thread: recorded and reported; the host schedules. See sched(7), ioprio_set(2).
 
 use abi::libc;
-use parking_lot::Mutex as Leaf;
+use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
@@ -14,7 +14,7 @@ pub struct Scheduling {
     /// Nice value.
     pub nice: AtomicI32,
     /// Policy and priority of sched_setscheduler(2).
-    pub policy: Leaf<(i32, i32)>,
+    pub policy: Mutex<(i32, i32)>,
     /// I/O priority.
     pub ioprio: AtomicI32,
     /// sched_setaffinity(2) mask, bit per processor.
@@ -70,7 +70,7 @@ impl From<SchedulingState> for Scheduling {
     fn from(s: SchedulingState) -> Scheduling {
         Scheduling {
             nice: AtomicI32::new(s.nice),
-            policy: Leaf::new(s.policy),
+            policy: Mutex::new(s.policy),
             ioprio: AtomicI32::new(s.ioprio),
             affinity: AtomicU64::new(s.affinity),
             slice: AtomicU64::new(s.slice),

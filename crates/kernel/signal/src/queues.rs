@@ -1,7 +1,7 @@
 //! What users have queued: signals with their information, and POSIX timers, which may become signals. RLIMIT_SIGPENDING
-//! bounds the sum per real user ID, in all processes of the sandbox. Lock: a leaf.
+//! bounds the sum per real user ID, in all processes of the sandbox.
 
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -56,7 +56,8 @@ pub(crate) fn leave(mut c: Current) {
     if departure.last.is_none() || shared_memory {
         end_now();
     }
-    if let Some(gate) = task.vfork.lock().take() {
+    let gate = task.vfork.lock().take();
+    if let Some(gate) = gate {
         gate.open();
     }
     if let Some(sig) = departure.stopped {

@@ -5,7 +5,7 @@
 //! [`Held::give_up`], which change both. So the thread's half is never stale, and nobody has to be told of a change.
 //! Calls as fstat(2) thus take no lock and write to no reference count that other threads write to.
 
-use parking_lot::RwLock;
+use ranked::RwLock;
 use std::ops::Deref;
 use std::sync::Arc;
 use vfs::{InUse, Shared};

@@ -7,10 +7,9 @@ use crate::tree::{Node, Report, Tree};
 use abi::{SigInfo, Signal};
 use container::{Container, Containers, Limits};
 use nsproxy::{Identity, Inums, Ipc, NsProxy, Uts, UtsNamespace, inum};
-use parking_lot::{Condvar, Mutex as Leaf};
 use pid::PidNamespace;
 use platform::{AddressSpace, Platform};
-use ranked::{Mutex, rank};
+use ranked::{Condvar, Mutex, rank};
 use signal::SIG_IGN;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -86,7 +85,7 @@ pub struct Kernel {
     /// Processes ever made (/proc/stat).
     pub forks: AtomicU64,
     /// Values of /proc/sys that were set, by path below it.
-    pub sysctls: Leaf<BTreeMap<&'static str, String>>,
+    pub sysctls: Mutex<BTreeMap<&'static str, String>>,
     /// Somebody has asked for resource usage: from now on the ends of processes are measured, which costs a hand-off.
     pub usage_wanted: AtomicBool,
     /// Queued signals and timers of each user.
@@ -112,9 +111,9 @@ pub struct Kernel {
     /// See `most_tasks`.
     pub task_bound: AtomicU64,
     /// The sentry's threads without a task, most recent last. They end with the kernel.
-    pub(crate) idle: Leaf<Vec<SyncSender<Current>>>,
-    late_kills: Arc<Leaf<LateKills>>,
-    tasks_alive: Leaf<usize>,
+    pub(crate) idle: Mutex<Vec<SyncSender<Current>>>,
+    late_kills: Arc<Mutex<LateKills>>,
+    tasks_alive: Mutex<usize>,
     tasks_cv: Condvar,
 }
 
@@ -128,7 +127,7 @@ struct LateKills {
 }
 
 impl LateKills {
-    fn look_at(list: &Arc<Leaf<LateKills>>, timers: &Arc<TimerService>, when: Instant) -> TimerHandle {
+    fn look_at(list: &Arc<Mutex<LateKills>>, timers: &Arc<TimerService>, when: Instant) -> TimerHandle {
         let (list, weak) = (list.clone(), Arc::downgrade(timers));
         timers.schedule(when, move || {
             if let Some(timers) = weak.upgrade() {
@@ -137,7 +136,7 @@ impl LateKills {
         })
     }
 
-    fn look(list: &Arc<Leaf<LateKills>>, timers: &Arc<TimerService>) {
+    fn look(list: &Arc<Mutex<LateKills>>, timers: &Arc<TimerService>) {
         let mut k = list.lock();
         let now = Instant::now();
         let n = k.due.iter().take_while(|(deadline, _)| *deadline <= now).count();
@@ -181,7 +180,7 @@ impl Kernel {
             boot_ns: uptime_ns(),
             strace: AtomicBool::new(false),
             forks: AtomicU64::new(0),
-            sysctls: Leaf::default(),
+            sysctls: Mutex::default(),
             usage_wanted: AtomicBool::new(false),
             queued: Arc::default(),
             pids,
@@ -194,9 +193,9 @@ impl Kernel {
             pi: crate::pi::PiTable::default(),
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),
-            idle: Leaf::default(),
+            idle: Mutex::default(),
             late_kills: Arc::default(),
-            tasks_alive: Leaf::new(0),
+            tasks_alive: Mutex::new(0),
             tasks_cv: Condvar::new(),
         })
     }
@@ -292,7 +291,7 @@ impl Kernel {
         }
         let deadline = Instant::now() + Duration::from_secs(5);
         let mut alive = self.tasks_alive.lock();
-        while *alive > 0 && !self.tasks_cv.wait_until(&mut alive, deadline).timed_out() {}
+        while *alive > 0 && self.tasks_cv.wait_until(&mut alive, deadline) {}
     }
 
     /// Counts a thread that is about to start; false when there are too many.
@@ -321,11 +320,6 @@ impl Kernel {
         let mut a = self.tasks_alive.lock();
         *a -= 1;
         self.tasks_cv.notify_all();
-    }
-
-    /// Live guest threads.
-    pub fn live_threads(&self) -> usize {
-        *self.tasks_alive.lock()
     }
 }
 

@@ -6,7 +6,8 @@
 //! called through [`SystemCalls`].
 //!
 //! Lock order: `Kernel::tree` (TASKS), then a group's `signals` (SIGNALS), its
-//! handler table, a thread's pending queue; all else are leaves.
+//! actions, a thread's pending queue, a POSIX timer. Priority-inheritance
+//! futexes (`pi`) come before. All else are leaves. `ranked::rank` has the ranks.
 
 #![forbid(unsafe_code)]
 

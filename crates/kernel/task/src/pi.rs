@@ -6,7 +6,8 @@
 //! FUTEX_OWNER_DIED, and waiting in a circle is refused. Scheduling priorities are recorded only, so they order the
 //! waiters but are not lent.
 //!
-//! An entry lives while somebody waits. Lock order: the requeue list, an entry's state, the table; a task's `PiTask` and an entry's owner are leaves.
+//! An entry lives while somebody waits. Lock order: the requeue list, an entry's state, the table, the process tree; innermost an
+//! entry's owner and then a task's `PiTask`.
 
 use crate::current::Current;
 use crate::kernel::Kernel;
@@ -14,8 +15,8 @@ use crate::result::{Restart, SysErr};
 use crate::task::Task;
 use abi::{Errno, Result};
 use mm::VmaKind;
-use parking_lot::{Mutex as Leaf, MutexGuard};
 use pid::PidNamespace;
+use ranked::{Mutex, MutexGuard, rank};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -52,17 +53,17 @@ pub enum Key {
 /// Contended words of a sandbox.
 #[derive(Default)]
 pub struct PiTable {
-    entries: Leaf<HashMap<Key, Arc<Entry>>>,
+    entries: Mutex<HashMap<Key, Arc<Entry>>, { rank::PI_TABLE }>,
     /// Who waits to be requeued, by the first word.
-    requeue: Leaf<HashMap<Key, Vec<Arc<Waiter>>>>,
+    requeue: Mutex<HashMap<Key, Vec<Arc<Waiter>>>, { rank::PI_REQUEUE }>,
 }
 
 /// A contended word.
 struct Entry {
     key: Key,
-    state: Leaf<State>,
+    state: Mutex<State, { rank::PI_WORD }>,
     /// Who owns it while somebody waits.
-    owner: Leaf<Option<Arc<Task>>>,
+    owner: Mutex<Option<Arc<Task>>, { rank::PI_OWNER }>,
 }
 
 #[derive(Default)]
@@ -79,7 +80,7 @@ struct Waiter {
     task: Arc<Task>,
     outcome: AtomicU8,
     /// What it waits for; none before a requeue.
-    entry: Leaf<Option<Arc<Entry>>>,
+    entry: Mutex<Option<Arc<Entry>>>,
     /// Where it wants to be requeued to.
     target: Option<Key>,
 }
@@ -103,7 +104,7 @@ enum Step {
 
 impl PiTable {
     fn get(&self, key: Key) -> Arc<Entry> {
-        let new = || Arc::new(Entry { key, state: Leaf::default(), owner: Leaf::default() });
+        let new = || Arc::new(Entry { key, state: Mutex::default(), owner: Mutex::default() });
         self.entries.lock().entry(key).or_insert_with(new).clone()
     }
 
@@ -177,7 +178,7 @@ impl Entry {
 impl Waiter {
     fn new(task: &Arc<Task>, target: Option<Key>) -> Arc<Waiter> {
         let outcome = AtomicU8::new(WAITING);
-        Arc::new(Waiter { task: task.clone(), outcome, entry: Leaf::default(), target })
+        Arc::new(Waiter { task: task.clone(), outcome, entry: Mutex::default(), target })
     }
 }
 
@@ -217,7 +218,7 @@ impl Current {
     fn pi_step(
         &mut self,
         entry: &Arc<Entry>,
-        s: &mut MutexGuard<'_, State>,
+        s: &mut MutexGuard<'_, State, { rank::PI_WORD }>,
         addr: u64,
         w: &Arc<Waiter>,
         try_only: bool,

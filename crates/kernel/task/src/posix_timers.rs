@@ -3,14 +3,14 @@
 //! Timers of the host's clocks run on the timer service. Like Linux, a periodic one is armed again when its signal is delivered, not
 //! before: however short the period is, it costs no more than its signals do. Those of processor time are sampled: the service looks again when the
 //! remaining time could have passed. The clock of a thread is only known to the thread itself, so the service has the thread
-//! look. Lock rank: leaf; signals are sent without it.
+//! look. Signals are sent without a timer's lock.
 
 use crate::current::Current;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::timers::{Which, wait_for};
 use abi::{Errno, Result, SigInfo, Signal};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use signal::{Charge, Expiry};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -81,7 +81,7 @@ pub struct PosixTimer {
     notify: Notify,
     value: u64,
     group: Weak<ThreadGroup>,
-    state: Mutex<State>,
+    state: Mutex<State, { rank::POSIX_TIMER }>,
     _charge: Charge,
 }
 

@@ -113,7 +113,8 @@ impl Current {
         self.task.user_before.store(before, Ordering::Relaxed);
         old_ctx.exit();
         drop(old_mm);
-        if let Some(gate) = self.task.vfork.lock().take() {
+        let gate = self.task.vfork.lock().take();
+        if let Some(gate) = gate {
             gate.open();
         }
         if self.fd_table.is_shared() {

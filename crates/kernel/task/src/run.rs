@@ -4,8 +4,8 @@ use crate::current::Current;
 use crate::result::{Restart, SysErr};
 use crate::send::Sender;
 use abi::{Errno, SigInfo, SigSet, Signal};
-use parking_lot::Mutex as Leaf;
 use platform::{Exit, Fault};
+use ranked::Mutex;
 use signal::TrapInfo;
 use signal::{DefaultAction, SIG_DFL, SIG_IGN, SigAction, default_action};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub fn start(c: Current) -> abi::Result<()> {
         None => c,
     };
     // A thread that cannot be made drops what it was to run, and the task must outlive that.
-    let handed = Arc::new(Leaf::new(Some(c)));
+    let handed = Arc::new(<Mutex<_>>::new(Some(c)));
     let taken = handed.clone();
     let body = move || {
         let c = taken.lock().take();

@@ -7,7 +7,7 @@ use crate::current::Current;
 use crate::result::{SysErr, SysResult};
 use crate::task::Task;
 use abi::{Errno, SigInfo, Signal};
-use parking_lot::RwLock;
+use ranked::RwLock;
 use seccomp::{ARCH, Action, Chain, Data, Program, RET_ALLOW};
 use signal::TrapInfo;
 use std::sync::Arc;

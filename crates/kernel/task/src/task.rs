@@ -9,10 +9,9 @@ use abi::{Result, SigInfo, SigSet, Signal};
 use arc_swap::ArcSwap;
 use mm::Mm;
 use nsproxy::NsProxy;
-use parking_lot::{Mutex as Leaf, RwLock};
 use pid::{Attached, PidNamespace};
 use platform::{Interrupt, Word};
-use ranked::{Mutex, rank};
+use ranked::{Mutex, RwLock, rank};
 use sched::{IoCounts, Scheduling};
 use signal::Pending;
 use std::sync::Arc;
@@ -21,16 +20,13 @@ use std::time::Instant;
 use vfs::{Credentials, Creds, FdTable, FsContext};
 use wait::{Events, WaitQueue, Waiter};
 
-/// Rank of a thread's pending queue.
-pub const PENDING: u8 = rank::SIGNALS + 2;
-
 /// A guest thread.
 pub struct Task {
     /// Numbers in the sandbox's own PID namespace and in the thread's.
     tid: AtomicI32,
     own_tid: AtomicI32,
     /// Taken as long as the thread is in the tables.
-    pid: Leaf<Option<Attached>>,
+    pid: Mutex<Option<Attached>>,
     /// Its namespaces.
     nsproxy: ArcSwap<NsProxy>,
     /// The process it belongs to.
@@ -47,8 +43,8 @@ pub struct Task {
     /// Signals that a sigtimedwait(2) in progress waits for, blocked or not.
     pub(crate) awaited: AtomicU64,
     /// Signals sent to this thread alone.
-    pub pending: Mutex<Pending, PENDING>,
-    comm: Leaf<[u8; 16]>,
+    pub pending: Mutex<Pending, { rank::PENDING }>,
+    comm: Mutex<[u8; 16]>,
     /// When it was made.
     pub started: Instant,
     /// The thread is on its way out. Set under the group's signal lock.
@@ -60,7 +56,7 @@ pub struct Task {
     /// PR_SET_PDEATHSIG.
     pub pdeathsig: AtomicI32,
     /// Notified when a vfork child of this task execs or exits; see `vfork_released`.
-    pub vfork: Leaf<Option<Arc<VforkGate>>>,
+    pub vfork: Mutex<Option<Arc<VforkGate>>>,
     /// State letter of /proc/PID/stat: 0 running or in a call, 1 sleeping.
     pub sleeping: AtomicBool,
     /// Number of the system call in progress plus one, 0 in user mode (/proc/PID/syscall, wchan).
@@ -83,9 +79,9 @@ pub struct Task {
     pub(crate) user_before: AtomicU64,
     pub(crate) user_seen: AtomicU64,
     /// Adjustments of SEM_UNDO, shared by CLONE_SYSVSEM.
-    pub sem_undo: Leaf<Option<Arc<sysv::sem::UndoList>>>,
+    pub sem_undo: Mutex<Option<Arc<sysv::sem::UndoList>>>,
     /// Priority-inheritance futexes.
-    pub(crate) pi: Leaf<crate::pi::PiTask>,
+    pub(crate) pi: Mutex<crate::pi::PiTask>,
 }
 
 /// Where a vfork(2) parent waits.
@@ -145,7 +141,7 @@ impl Task {
         Arc::new(Task {
             tid: AtomicI32::new(i.pid.nr()),
             own_tid: AtomicI32::new(i.pid.own_nr()),
-            pid: Leaf::new(Some(i.pid)),
+            pid: Mutex::new(Some(i.pid)),
             nsproxy: ArcSwap::new(nsproxy),
             group: i.group,
             creds: ArcSwap::new(creds),
@@ -157,13 +153,13 @@ impl Task {
             words: [blocked.0, 0, 0, i.clear_child_tid].map(AtomicU64::new),
             awaited: AtomicU64::new(0),
             pending: Mutex::new(Pending::default()),
-            comm: Leaf::new(comm),
+            comm: Mutex::new(comm),
             started: Instant::now(),
             leaving: AtomicBool::new(false),
             no_new_privs: AtomicBool::new(no_new_privs),
             seccomp: Seccomp::default(),
             pdeathsig: AtomicI32::new(0),
-            vfork: Leaf::new(None),
+            vfork: Mutex::new(None),
             sleeping: AtomicBool::new(false),
             in_syscall: AtomicU32::new(0),
             scheduling,
@@ -175,8 +171,8 @@ impl Task {
             own_timers: AtomicBool::new(false),
             user_before: AtomicU64::new(0),
             user_seen: AtomicU64::new(0),
-            sem_undo: Leaf::new(None),
-            pi: Leaf::default(),
+            sem_undo: Mutex::new(None),
+            pi: Mutex::default(),
         })
     }
 

@@ -7,9 +7,8 @@ use crate::task::Task;
 use crate::timers::Timers;
 use abi::{Result, SigInfo, SigSet, Signal};
 use container::Container;
-use parking_lot::{Mutex as Leaf, RwLock};
 use pid::{Pid, PidNamespace};
-use ranked::{Mutex, rank};
+use ranked::{Mutex, RwLock, rank};
 use sched::{Rlimits, Usage};
 use signal::Handlers;
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::time::Instant;
 use wait::WaitQueue;
 
-/// Rank of a handler table, inside the signal state.
-pub const HANDLERS: u8 = rank::SIGNALS + 1;
+/// Signal actions, which CLONE_SIGHAND shares between processes.
+pub type SharedHandlers = Mutex<Handlers, { rank::SIGACTIONS }>;
 
 /// A process.
 pub struct ThreadGroup {
@@ -35,7 +34,7 @@ pub struct ThreadGroup {
     pub signals: Mutex<Signals, { rank::SIGNALS }>,
     /// Copy of the shared pending set for lock-free checks.
     pub shared_set: AtomicU64,
-    handlers: RwLock<Arc<Mutex<Handlers, HANDLERS>>>,
+    handlers: RwLock<Arc<SharedHandlers>, { rank::SIGHAND }>,
     /// Notified when a child changes state.
     pub child_wait: WaitQueue,
     /// Notified when a thread leaves.
@@ -45,7 +44,7 @@ pub struct ThreadGroup {
     /// Notified at exit (pidfd).
     pub exit_wait: WaitQueue,
     /// Resource limits.
-    pub rlimits: Leaf<Rlimits>,
+    pub rlimits: Mutex<Rlimits>,
     /// Interval and POSIX timers.
     pub timers: Timers,
     /// PR_SET_CHILD_SUBREAPER.
@@ -53,7 +52,7 @@ pub struct ThreadGroup {
     /// When the process started.
     pub started: Instant,
     /// Resource usage of threads that left and children that were waited for.
-    pub usage: Leaf<Usage>,
+    pub usage: Mutex<Usage>,
     /// Processor time of the address space that was used before the process shared it, in nanoseconds.
     pub(crate) not_ours: AtomicU64,
     /// personality(2).
@@ -68,7 +67,7 @@ impl ThreadGroup {
     /// A process without threads.
     pub fn new(
         pid: &Arc<Pid>,
-        handlers: Arc<Mutex<Handlers, HANDLERS>>,
+        handlers: Arc<SharedHandlers>,
         inherited: ProcessInherited,
     ) -> Arc<ThreadGroup> {
         let ProcessInherited { kernel, container, rlimits, personality, oom_score_adj } = inherited;
@@ -86,11 +85,11 @@ impl ThreadGroup {
             thread_exit: WaitQueue::new(),
             signal_wait: WaitQueue::new(),
             exit_wait: WaitQueue::new(),
-            rlimits: Leaf::new(rlimits),
+            rlimits: Mutex::new(rlimits),
             timers: Timers::default(),
             subreaper: AtomicBool::new(false),
             started: Instant::now(),
-            usage: Leaf::new(Usage::default()),
+            usage: Mutex::new(Usage::default()),
             not_ours: AtomicU64::new(0),
             personality: AtomicU32::new(personality),
             oom_score_adj: AtomicI32::new(oom_score_adj),
@@ -114,7 +113,7 @@ impl ThreadGroup {
     }
 
     /// The disposition table.
-    pub fn handlers(&self) -> Arc<Mutex<Handlers, HANDLERS>> {
+    pub fn handlers(&self) -> Arc<SharedHandlers> {
         self.handlers.read().clone()
     }
 

@@ -7,12 +7,12 @@
 use crate::posix_timers::PosixTimers;
 use crate::thread_group::ThreadGroup;
 use abi::{SigInfo, Signal};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs::timer::{TimerHandle, TimerService};
 
-/// Timers of a process. Lock rank: leaf; signals are sent without it.
+/// Timers of a process. Signals are sent without their locks.
 #[derive(Default)]
 pub struct Timers {
     real: Mutex<Armed>,

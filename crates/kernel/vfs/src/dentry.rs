@@ -255,6 +255,7 @@ impl Dentry {
     }
 
     /// How many names below it are in the cache, absent ones included.
+    #[cfg(any(test, feature = "testing"))]
     pub fn cached_names(&self) -> usize {
         self.children.read().len()
     }
