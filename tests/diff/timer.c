@@ -554,8 +554,8 @@ TEST(timer_of_a_threads_processor_time) {
     timer_t t;
     OK(timer_create(CLOCK_THREAD_CPUTIME_ID, &e, &t));
     struct itimerspec it = {{0, 0}, {0, 100000000}};
-    OK(timer_settime(t, 0, &it, 0));
     double start = cpu_of(CLOCK_THREAD_CPUTIME_ID);
+    OK(timer_settime(t, 0, &it, 0));
     t_ms(400);
     CHECK_EQ(hits, 0);
     while (!hits && cpu_of(CLOCK_THREAD_CPUTIME_ID) < start + 5) {}

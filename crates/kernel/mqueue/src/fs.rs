@@ -110,10 +110,11 @@ impl Mqueues {
         // As Linux counts: the texts, and a structure for each message and each priority in use.
         let tree = maxmsg as u64 * 48 + maxmsg.min(32768) as u64 * 40;
         let bytes = (maxmsg * msgsize) as u64 + tree;
+        let limit = cx.rlimit(libc::RLIMIT_MSGQUEUE as i32);
         {
             let mut c = self.charged.lock();
             let used = c.entry(creds.uid).or_default();
-            if *used + bytes > cx.rlimit(libc::RLIMIT_MSGQUEUE as i32) {
+            if *used + bytes > limit {
                 return Err(Errno::EMFILE);
             }
             *used += bytes;
