@@ -104,7 +104,7 @@ fn or_zero(at: &At, v2: &str, v1: &str) -> Result<Vec<u8>> {
 fn procs(at: &At) -> Result<Vec<u8>> {
     let own = at.container();
     let tree = at.kernel().tree.lock();
-    let ids = of(&own, tree.nodes.iter().map(|(pid, node)| (*pid, &node.group)));
+    let ids = of(&own, tree.nodes().map(|node| (node.group.tgid, &node.group)));
     drop(tree);
     shown(at, ids)
 }
@@ -112,7 +112,7 @@ fn procs(at: &At) -> Result<Vec<u8>> {
 fn threads(at: &At) -> Result<Vec<u8>> {
     let own = at.container();
     let tree = at.kernel().tree.lock();
-    let ids = of(&own, tree.tasks.iter().map(|(tid, task)| (*tid, &task.group)));
+    let ids = of(&own, tree.tasks().map(|task| (task.tid(), &task.group)));
     drop(tree);
     shown(at, ids)
 }

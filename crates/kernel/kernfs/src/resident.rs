@@ -36,7 +36,7 @@ pub fn resident(mm: &Mm) -> Resident {
 
 /// Bytes of memory in use by processes, and how many of them are files' and shared.
 pub fn memory_used(k: &Kernel) -> (u64, u64) {
-    let groups: Vec<_> = k.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+    let groups: Vec<_> = k.groups();
     let mut seen = HashSet::new();
     let (mut total, mut shared) = (0, 0);
     for g in groups {

@@ -79,7 +79,7 @@ fn udp6(_at: &At) -> Result<Vec<u8>> {
 
 /// Sockets that some descriptor refers to, in the order of their inode numbers.
 fn unix(at: &At) -> Result<Vec<u8>> {
-    let tasks: Vec<_> = at.kernel().tree.lock().tasks.values().cloned().collect();
+    let tasks: Vec<_> = at.kernel().tasks();
     let tables: BTreeMap<u64, _> = tasks.iter().filter_map(|t| t.fds()).map(|t| (t.id, t)).collect();
     let mut lines = BTreeMap::new();
     for (_, file, _) in tables.values().flat_map(|t| t.entries()) {

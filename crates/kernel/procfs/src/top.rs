@@ -141,7 +141,7 @@ fn loads(at: &At, running: usize) -> [f64; 3] {
 }
 
 fn running(k: &Kernel) -> (usize, usize) {
-    let tasks: Vec<_> = k.tree.lock().tasks.values().cloned().collect();
+    let tasks: Vec<_> = k.tasks();
     (tasks.iter().filter(|t| !t.is_sleeping()).count(), tasks.len())
 }
 
@@ -259,7 +259,7 @@ fn boot_time() -> u64 {
 fn cpu_total(k: &Kernel) -> (u64, u64) {
     let nodes: Vec<_> = {
         let t = k.tree.lock();
-        t.nodes.values().map(|n| (n.group.clone(), n.zombie().map(|z| z.usage))).collect()
+        t.nodes().map(|n| (n.group.clone(), n.zombie().map(|z| z.usage))).collect()
     };
     let (mut user, mut sys) = (0, 0);
     for (g, zombie) in nodes {

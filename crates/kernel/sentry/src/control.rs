@@ -166,9 +166,8 @@ impl Running for Control {
     fn processes(&self) -> Vec<ProcessInfo> {
         let groups: Vec<_> = {
             let tree = self.kernel.tree.lock();
-            let mine =
-                tree.nodes.iter().filter(|(_, node)| Arc::ptr_eq(&node.group.container, &self.container));
-            mine.map(|(_, node)| (node.parent, node.sid(), node.group.clone())).collect()
+            let mine = tree.nodes().filter(|node| Arc::ptr_eq(&node.group.container, &self.container));
+            mine.map(|node| (node.parent(), node.sid(), node.group.clone())).collect()
         };
         groups.into_iter().map(|(ppid, sid, group)| self.info(ppid, sid, &group)).collect()
     }

@@ -18,7 +18,7 @@ pub fn gettid(c: &mut Current) -> SysResult {
     Ok(c.task.own_tid() as u64)
 }
 pub fn getppid(c: &mut Current) -> SysResult {
-    let parent = c.kernel().tree.lock().nodes.get(&c.task.tgid()).map_or(0, |n| n.parent);
+    let parent = c.kernel().tree.lock().node(c.task.tgid()).map_or(0, task::Node::parent);
     Ok(c.pid_vnr(parent) as u64)
 }
 pub fn getuid(c: &mut Current) -> SysResult {
@@ -283,13 +283,13 @@ pub fn getpgrp(c: &mut Current) -> SysResult {
 
 pub fn getpgid(c: &mut Current, pid: i32) -> SysResult {
     let pid = if pid == 0 { c.task.tgid() } else { c.find_vpid(pid) };
-    let pgid = c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.pgid();
+    let pgid = c.kernel().tree.lock().node(pid).ok_or(Errno::ESRCH)?.pgid();
     Ok(c.pid_vnr(pgid) as u64)
 }
 
 pub fn getsid(c: &mut Current, pid: i32) -> SysResult {
     let pid = if pid == 0 { c.task.tgid() } else { c.find_vpid(pid) };
-    let sid = c.kernel().tree.lock().nodes.get(&pid).ok_or(Errno::ESRCH)?.sid();
+    let sid = c.kernel().tree.lock().node(pid).ok_or(Errno::ESRCH)?.sid();
     Ok(c.pid_vnr(sid) as u64)
 }
 

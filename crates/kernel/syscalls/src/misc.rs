@@ -64,7 +64,7 @@ struct SysInfo {
 
 pub fn sysinfo(c: &mut Current, out: Ptr) -> SysResult {
     let k = c.kernel();
-    let procs = k.tree.lock().tasks.len() as u16;
+    let procs = k.tree.lock().tasks().len() as u16;
     let uptime = (task::uptime_ns() / 1_000_000_000) as i64;
     let (totalram, freeram) = (c.limits().memory(), c.limits().free());
     let info = SysInfo { uptime, totalram, freeram, procs, mem_unit: 1, ..SysInfo::default() };

@@ -150,7 +150,7 @@ pub fn pivot_root(c: &mut Current, new_root: PathPtr, put_old: PathPtr) -> SysRe
     let old = view.root.clone();
     view.ns.pivot_root(&new, &put, &old)?;
     // Every task that had the old root as its root or working directory moves along.
-    let tasks: Vec<_> = c.kernel().tree.lock().tasks.values().cloned().collect();
+    let tasks: Vec<_> = c.kernel().tasks();
     for fs in tasks.iter().filter_map(|t| t.fs()) {
         let v = fs.view();
         if v.root == old || v.cwd == old {

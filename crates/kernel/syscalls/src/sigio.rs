@@ -16,7 +16,7 @@ fn check_owner(c: &Current, kind: i32, id: i32) -> Result<(), Errno> {
         _ if id == 0 => true,
         F_OWNER_TID => c.kernel().task(id).is_some(),
         F_OWNER_PID => c.kernel().group(id).is_some(),
-        _ => c.kernel().tree.lock().nodes.values().any(|n| n.pgid() == id),
+        _ => c.kernel().tree.lock().nodes().any(|n| n.pgid() == id),
     };
     if there { Ok(()) } else { Err(Errno::ESRCH) }
 }
@@ -83,10 +83,8 @@ impl IoSignals for Signals {
         let groups: Vec<_> = {
             let t = k.tree.lock();
             match owner.kind {
-                F_OWNER_PGRP => {
-                    t.nodes.values().filter(|n| n.pgid() == owner.id).map(|n| n.group.clone()).collect()
-                }
-                _ => t.nodes.get(&owner.id).map(|n| n.group.clone()).into_iter().collect(),
+                F_OWNER_PGRP => t.nodes().filter(|n| n.pgid() == owner.id).map(|n| n.group.clone()).collect(),
+                _ => t.node(owner.id).map(|n| n.group.clone()).into_iter().collect(),
             }
         };
         let may = |t: &Arc<Task>| owner.may_signal(&t.creds());

@@ -156,7 +156,7 @@ fn may_signal(c: &Current, target: &Holder, sig: i32) -> bool {
 
 fn same_session(c: &Current, target: &Holder) -> bool {
     let t = c.kernel().tree.lock();
-    let sid = |p| t.nodes.get(&p).map(|n| n.sid());
+    let sid = |p| t.node(p).map(|n| n.sid());
     sid(c.task.tgid()) == sid(target.group.tgid)
 }
 
@@ -210,7 +210,7 @@ fn signal_members(
 ) -> Result<(), Errno> {
     let targets: Vec<Arc<ThreadGroup>> = {
         let t = c.kernel().tree.lock();
-        t.nodes.values().filter(|n| which(n)).map(|n| n.group.clone()).collect()
+        t.nodes().filter(|n| which(n)).map(|n| n.group.clone()).collect()
     };
     if targets.is_empty() {
         return Err(Errno::ESRCH);
@@ -328,7 +328,7 @@ fn pidfd_target(c: &Current, fd: Fd) -> Result<(Arc<ThreadGroup>, Option<Arc<Tas
                 (p.group.clone(), p.thread().transpose()?)
             }
         };
-    let alive = c.kernel().tree.lock().nodes.get(&g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
+    let alive = c.kernel().tree.lock().node(g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
     if alive { Ok((g, thread)) } else { Err(Errno::ESRCH) }
 }
 

@@ -248,28 +248,22 @@ impl Current {
                 task.kick();
             }
         }
-        t.tasks.insert(task.tid(), task.clone());
+        t.add_task(task.clone());
         if thread {
             return Ok(());
         }
         let me = self.task.tgid();
-        let own = t.nodes.get(&me).ok_or(Errno::EAGAIN)?;
+        let own = t.node(me).ok_or(Errno::EAGAIN)?;
         let mut relations = Relations {
             parent: me,
             parent_tid: self.task.tid(),
-            pgrp: own.pgrp.clone(),
-            session: own.session.clone(),
             exit_signal: a.exit_signal as i32,
+            ..own.relations()
         };
         if a.flags & (libc::CLONE_PARENT as u64) != 0 {
-            relations =
-                Relations { parent: own.parent, parent_tid: 0, exit_signal: own.exit_signal, ..relations };
+            relations = Relations { parent_tid: 0, ..own.relations() };
         }
-        let parent = relations.parent;
-        t.nodes.insert(task.tgid(), Node::new(task.group.clone(), task.group.pid.attach(), relations));
-        if let Some(p) = t.nodes.get_mut(&parent) {
-            p.children.push(task.tgid());
-        }
+        t.add_process(Node::new(task.group.clone(), task.group.pid.attach(), relations));
         Ok(())
     }
 
@@ -310,7 +304,7 @@ impl Current {
         });
         let mut t = group.kernel.tree.lock();
         group.signals.lock().add(task.clone());
-        t.tasks.insert(task.tid(), task.clone());
+        t.add_task(task.clone());
         let relations = Relations {
             parent: 0,
             parent_tid: 0,
@@ -318,7 +312,7 @@ impl Current {
             session: pid.clone(),
             exit_signal: Signal::SIGCHLD.raw(),
         };
-        t.nodes.insert(task.tgid(), Node::new(group.clone(), pid, relations));
+        t.add_process(Node::new(group.clone(), pid, relations));
         drop(t);
         Current::new(task, ctx, mm, fds, fs)
     }

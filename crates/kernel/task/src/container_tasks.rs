@@ -67,7 +67,7 @@ impl Kernel {
 
     /// Live threads of a container.
     fn live_tasks_of(&self, c: &Container) -> usize {
-        self.tree.lock().tasks.values().filter(|t| t.group.container.index() == c.index()).count()
+        self.tree.lock().tasks().filter(|t| t.group.container.index() == c.index()).count()
     }
 
     /// Sends a signal from outside to every process of a container that `wanted` says.
@@ -76,7 +76,7 @@ impl Kernel {
             let t = self.tree.lock();
             let of =
                 |g: &crate::thread_group::ThreadGroup| g.container.index() == c.index() && wanted(g.tgid);
-            t.nodes.values().filter(|n| of(&n.group)).map(|n| n.group.clone()).collect()
+            t.nodes().filter(|n| of(&n.group)).map(|n| n.group.clone()).collect()
         };
         for g in groups {
             let _ = g.send(info);
@@ -93,13 +93,9 @@ impl Kernel {
             self.signal_container(c, kill, |_| true);
         }
         let mut t = self.tree.lock();
-        let mut gone: Vec<i32> = t
-            .nodes
-            .values()
-            .filter(|n| n.group.container.index() == c.index())
-            .map(|n| n.group.tgid)
-            .collect();
-        gone.retain(|id| t.nodes.get(id).is_some_and(|n| n.is_zombie()));
+        let mut gone: Vec<i32> =
+            t.nodes().filter(|n| n.group.container.index() == c.index()).map(|n| n.group.tgid).collect();
+        gone.retain(|id| t.node(*id).is_some_and(|n| n.is_zombie()));
         let dropped: Vec<_> = gone.iter().map(|id| t.release(*id)).collect();
         drop(t);
         drop(dropped);
@@ -110,7 +106,7 @@ impl Kernel {
         c.set_frozen(on);
         let tasks: Vec<_> = {
             let t = self.tree.lock();
-            t.tasks.values().filter(|t| t.group.container.index() == c.index()).cloned().collect()
+            t.tasks().filter(|t| t.group.container.index() == c.index()).cloned().collect()
         };
         for task in tasks {
             match on {

@@ -108,7 +108,7 @@ impl Current {
     /// Tells the platform what it may answer by itself.
     pub(crate) fn tell_platform(&self) {
         let tree = self.kernel().tree.lock();
-        let parent = tree.nodes.get(&self.task.tgid()).map_or(0, |n| n.parent);
+        let parent = tree.node(self.task.tgid()).map_or(0, Node::parent);
         self.task.tell_all(parent);
     }
 
@@ -360,10 +360,10 @@ impl Caller for TaskCaller {
         self.0.tid()
     }
     fn pgid(&self) -> i32 {
-        self.0.kernel().tree.lock().nodes.get(&self.0.tgid()).map_or(0, Node::pgid)
+        self.0.kernel().tree.lock().node(self.0.tgid()).map_or(0, Node::pgid)
     }
     fn sid(&self) -> i32 {
-        self.0.kernel().tree.lock().nodes.get(&self.0.tgid()).map_or(0, Node::sid)
+        self.0.kernel().tree.lock().node(self.0.tgid()).map_or(0, Node::sid)
     }
     fn pid_ns(&self) -> Option<Arc<PidNamespace>> {
         Some(self.0.pids().clone())

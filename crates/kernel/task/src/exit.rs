@@ -99,7 +99,7 @@ fn forget(group: &Arc<ThreadGroup>) {
     let (gone, parent) = {
         let mut t = group.kernel.tree.lock();
         let gone = t.release(group.tgid);
-        let parent = gone.as_ref().and_then(|n| t.nodes.get(&n.parent)).map(|p| p.group.clone());
+        let parent = gone.as_ref().and_then(|n| t.node(n.parent())).map(|p| p.group.clone());
         (gone, parent)
     };
     if let Some(p) = parent {
@@ -142,8 +142,8 @@ fn depart(task: &Arc<Task>, own_status: i32) -> Departure {
         s.remove(task, own_status)
     };
     let tid = task.tid();
-    if t.tasks.get(&tid).is_some_and(|x| Arc::ptr_eq(x, task)) {
-        t.tasks.remove(&tid);
+    if t.task(tid).is_some_and(|x| Arc::ptr_eq(x, task)) {
+        t.remove_task(tid);
         let creds = Creds::into_inner(task.creds());
         t.leader_left(tid, Leader { scheduling: task.scheduling.clone(), creds });
         task.release_pid();
@@ -223,104 +223,106 @@ impl ThreadGroup {
     }
 }
 
+/// Whom the end of a process concerns, to be told after the tree's lock.
+#[derive(Default)]
+struct Notices {
+    signals: Vec<(Arc<ThreadGroup>, SigInfo)>,
+    /// Processes whose wait(2) looks again.
+    wake: Vec<Arc<ThreadGroup>>,
+}
+
+impl Notices {
+    fn send(self) {
+        for (g, info) in self.signals {
+            let _ = g.send(info);
+        }
+        for g in self.wake {
+            g.child_wait.notify(Events::IN);
+        }
+    }
+}
+
 /// Makes the process a zombie, hands its children on and tells its parent.
 fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
     let kernel = group.kernel.clone();
     group.timers.clear(false);
     let usage = group.total_usage();
-    let tgid = group.tgid;
-    let mut signals: Vec<(Arc<ThreadGroup>, SigInfo)> = Vec::new();
-    let mut wake: Vec<Arc<ThreadGroup>> = Vec::new();
+    let zombie = Zombie { status, uid: task.creds().uid, usage, comm: task.comm() };
+    let mut notices = Notices::default();
     {
         let mut t = kernel.tree.lock();
-        let Some(n) = t.nodes.get_mut(&tgid) else { return };
-        let uid = task.creds().uid;
-        group.signals.lock().life = Life::Dead(Zombie { status, uid, usage, comm: task.comm() });
+        let Some(n) = t.node_mut(group.tgid) else { return };
         n.report = None;
-        let (pgid, sid, parent) = (n.pgid(), n.sid(), n.parent);
-        let children = std::mem::take(&mut n.children);
-        let reaper = t.reaper_of(tgid);
-        // Who leaves can orphan its own group, if it was the link to its parent's, and the groups of
-        // its children, if it was their link.
-        let mut groups = Vec::new();
-        if t.nodes.get(&parent).is_some_and(|p| p.pgid() != pgid && p.sid() == sid) {
-            groups.push(pgid);
-        }
-        for &child in &children {
-            let Some(cn) = t.nodes.get_mut(&child) else { continue };
-            cn.parent = reaper;
-            cn.exit_signal = Signal::SIGCHLD.raw();
-            if cn.pgid() != pgid && cn.sid() == sid {
-                groups.push(cn.pgid());
-            }
-            let cg = cn.group.clone();
-            for th in &cg.signals.lock().threads {
-                th.tell_parent(reaper);
-            }
-            let dead = cn.is_zombie();
-            if let Some(r) = t.nodes.get_mut(&reaper) {
-                r.children.push(child);
-            }
-            if dead {
-                report_exit(&mut t, child, &mut signals, &mut wake);
-            } else if let Some(th) = cg.any_thread()
-                && let Some(sig) = Signal::new(th.pdeathsig.load(Ordering::Relaxed))
-            {
-                signals.push((cg.clone(), SigInfo::user(sig, libc::SI_USER, group.pid_for(&cg), uid)));
-            }
-        }
-        groups.sort_unstable();
-        groups.dedup();
-        for g in groups {
-            if t.is_orphaned(g, Some(tgid)) && t.has_stopped(g) {
-                for n in t.nodes.values().filter(|n| n.pgid() == g && !n.is_zombie()) {
-                    for s in [Signal::SIGHUP, Signal::SIGCONT] {
-                        signals.push((n.group.clone(), SigInfo::new(s, libc::SI_KERNEL)));
-                    }
-                }
-            }
-        }
-        report_exit(&mut t, tgid, &mut signals, &mut wake);
+        group.signals.lock().life = Life::Dead(zombie);
+        become_zombie(&mut t, group, zombie.uid, &mut notices);
+        report_exit(&mut t, group.tgid, &mut notices);
     }
-    crate::jobs::session_leader_left(&kernel, tgid);
+    crate::jobs::session_leader_left(&kernel, group.tgid);
     group.exit_wait.notify(Events::READABLE);
-    for (g, info) in signals {
-        let _ = g.send(info);
-    }
-    for g in wake {
-        g.child_wait.notify(Events::IN);
-    }
+    notices.send();
     let kill = SigInfo::new(Signal::SIGKILL, crate::kernel::SI_HOST);
     if group.is_init() {
         // With init go all of its namespace, and those of the namespaces inside.
         let mine = |n: &&Node| group.pid.ns().is_some_and(|ns| n.pid.nr_in(ns) > 0);
-        let others: Vec<_> =
-            kernel.tree.lock().nodes.values().filter(mine).map(|n| n.group.clone()).collect();
+        let others: Vec<_> = kernel.tree.lock().nodes().filter(mine).map(|n| n.group.clone()).collect();
         for g in others {
             let _ = g.send(kill);
         }
     }
-    if group.container.first() == tgid {
+    if group.container.first() == group.tgid {
         kernel.signal_container(&group.container, kill, |_| true);
         group.container.finish(status);
     }
 }
 
+/// What the end of a process means for its children and for process groups. `uid` is its real user ID.
+fn become_zombie(t: &mut Tree, group: &Arc<ThreadGroup>, uid: u32, notices: &mut Notices) {
+    let tgid = group.tgid;
+    let (_, children) = t.hand_children_on(tgid);
+    let Some(n) = t.node(tgid) else { return };
+    let (pgid, sid) = (n.pgid(), n.sid());
+    // Who leaves can orphan its own group, if it was the link to its parent's, and the groups of
+    // its children, if it was their link.
+    let mut pgids = Vec::new();
+    if t.node(n.parent()).is_some_and(|p| p.pgid() != pgid && p.sid() == sid) {
+        pgids.push(pgid);
+    }
+    for child in children {
+        let Some(cn) = t.node(child) else { continue };
+        if cn.pgid() != pgid && cn.sid() == sid {
+            pgids.push(cn.pgid());
+        }
+        let cg = cn.group.clone();
+        if cn.is_zombie() {
+            report_exit(t, child, notices);
+        } else if let Some(th) = cg.any_thread()
+            && let Some(sig) = Signal::new(th.pdeathsig.load(Ordering::Relaxed))
+        {
+            let info = SigInfo::user(sig, libc::SI_USER, group.pid_for(&cg), uid);
+            notices.signals.push((cg, info));
+        }
+    }
+    pgids.sort_unstable();
+    pgids.dedup();
+    for pgid in pgids {
+        if t.is_orphaned(pgid, Some(tgid)) && t.has_stopped(pgid) {
+            for n in t.nodes().filter(|n| n.pgid() == pgid && !n.is_zombie()) {
+                for s in [Signal::SIGHUP, Signal::SIGCONT] {
+                    notices.signals.push((n.group.clone(), SigInfo::new(s, libc::SI_KERNEL)));
+                }
+            }
+        }
+    }
+}
+
 /// Queues SIGCHLD (or the clone's own signal) for the parent of a zombie; one whose parent
 /// ignores SIGCHLD or has SA_NOCLDWAIT goes at once.
-fn report_exit(
-    t: &mut Tree,
-    tgid: i32,
-    signals: &mut Vec<(Arc<ThreadGroup>, SigInfo)>,
-    wake: &mut Vec<Arc<ThreadGroup>>,
-) {
-    let Some(n) = t.nodes.get(&tgid) else { return };
+fn report_exit(t: &mut Tree, tgid: i32, notices: &mut Notices) {
+    let Some(n) = t.node(tgid) else { return };
     let Some(z) = n.zombie() else { return };
-    let exit_signal = n.exit_signal;
-    let parent = n.parent;
-    let Some(p) = t.nodes.get(&parent) else { return };
+    let Some(p) = t.node(n.parent()) else { return };
     let pg = p.group.clone();
-    if let Some(sig) = Signal::new(exit_signal) {
+    if let Some(sig) = Signal::new(n.exit_signal()) {
         let act = pg.handlers().lock().get(Signal::SIGCHLD);
         let is_chld = sig == Signal::SIGCHLD;
         let unwanted = is_chld && (act.handler == SIG_IGN || act.flags & libc::SA_NOCLDWAIT as u64 != 0);
@@ -336,14 +338,14 @@ fn report_exit(
                 z.usage.stime / tick,
             );
             info.signo = sig.raw();
-            signals.push((pg.clone(), info));
+            notices.signals.push((pg.clone(), info));
         }
         if unwanted {
             // Let go with the rest, after the lock.
-            wake.extend(t.release(tgid).map(|gone| gone.group));
+            notices.wake.extend(t.release(tgid).map(|gone| gone.group));
         }
     }
-    wake.push(pg);
+    notices.wake.push(pg);
 }
 
 /// si_code and si_status of a wait status.

@@ -41,9 +41,9 @@ impl Current {
         }
         let id = self.find_vpid(number);
         let t = self.kernel().tree.lock();
-        match t.tasks.get(&id) {
+        match t.task(id) {
             Some(task) => Some(Holder::from(task)),
-            None => t.nodes.get(&id).and_then(Holder::of_leader),
+            None => t.node(id).and_then(Holder::of_leader),
         }
     }
 
@@ -51,7 +51,7 @@ impl Current {
     pub fn holders(&self, wanted: impl Fn(&Node) -> bool) -> Vec<Holder> {
         let t = self.kernel().tree.lock();
         let mut found = Vec::new();
-        for n in t.nodes.values().filter(|n| wanted(n)) {
+        for n in t.nodes().filter(|n| wanted(n)) {
             found.extend(n.group.threads().iter().map(Holder::from));
             found.extend(Holder::of_leader(n));
         }

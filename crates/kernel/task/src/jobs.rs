@@ -13,12 +13,11 @@ impl Current {
     pub fn setsid(&self) -> Result<i32> {
         let me = self.task.tgid();
         let mut t = self.kernel().tree.lock();
-        if t.nodes.values().any(|n| n.pgid() == me) {
+        if t.nodes().any(|n| n.pgid() == me) {
             return Err(Errno::EPERM);
         }
-        let n = t.nodes.get_mut(&me).ok_or(Errno::ESRCH)?;
-        n.session = n.pid.clone();
-        n.pgrp = n.pid.clone();
+        let n = t.node_mut(me).ok_or(Errno::ESRCH)?;
+        n.begin_session();
         Ok(me)
     }
 
@@ -28,10 +27,10 @@ impl Current {
         let pid = if pid == 0 { me } else { pid };
         let pgid = if pgid == 0 { pid } else { pgid };
         let mut t = self.kernel().tree.lock();
-        let my_sid = t.nodes.get(&me).ok_or(Errno::ESRCH)?.sid();
-        let n = t.nodes.get(&pid).ok_or(Errno::ESRCH)?;
+        let my_sid = t.node(me).ok_or(Errno::ESRCH)?.sid();
+        let n = t.node(pid).ok_or(Errno::ESRCH)?;
         if pid != me {
-            if n.parent != me {
+            if n.parent() != me {
                 return Err(Errno::ESRCH);
             }
             if n.sid() != my_sid {
@@ -48,8 +47,8 @@ impl Current {
             return Err(Errno::EPERM);
         }
         let group = self.kernel().pids.find(pgid).ok_or(Errno::EPERM)?.attach();
-        if let Some(n) = t.nodes.get_mut(&pid) {
-            n.pgrp = group;
+        if let Some(n) = t.node_mut(pid) {
+            n.set_pgrp(group);
         }
         Ok(())
     }
@@ -59,8 +58,8 @@ impl Current {
 pub(crate) fn session_leader_left(kernel: &Arc<Kernel>, tgid: i32) {
     let tty = {
         let mut t = kernel.tree.lock();
-        let leads = t.nodes.get(&tgid).is_some_and(|n| n.sid() == tgid);
-        if leads { t.terminals.remove(&tgid) } else { None }
+        let leads = t.node(tgid).is_some_and(|n| n.sid() == tgid);
+        if leads { t.set_terminal(tgid, None) } else { None }
     };
     if let Some(tty) = tty {
         tty.session_leader_left(tgid);
@@ -99,21 +98,18 @@ impl JobControl for Jobs {
     fn session_of(&self, pgid: i32) -> Option<i32> {
         let k = self.kernel()?;
         let t = k.tree.lock();
-        t.nodes.values().find(|n| n.pgid() == pgid).map(|n| n.sid())
+        t.nodes().find(|n| n.pgid() == pgid).map(|n| n.sid())
     }
     fn is_orphaned(&self, pgid: i32) -> bool {
         self.kernel().is_some_and(|k| k.tree.lock().is_orphaned(pgid, None))
     }
     fn terminal(&self, sid: i32) -> Option<Arc<Pty>> {
-        self.kernel()?.tree.lock().terminals.get(&sid).cloned()
+        self.kernel()?.tree.lock().terminal(sid).cloned()
     }
     fn set_terminal(&self, sid: i32, tty: Option<Arc<Pty>>) {
         let Some(k) = self.kernel() else { return };
         let mut t = k.tree.lock();
-        let old = match tty {
-            Some(tty) => t.terminals.insert(sid, tty),
-            None => t.terminals.remove(&sid),
-        };
+        let old = t.set_terminal(sid, tty);
         drop(t);
         drop(old);
     }

@@ -203,20 +203,29 @@ impl Kernel {
     /// Whether every call is logged from now on, those included that the platform answers by itself otherwise.
     pub fn set_strace(&self, on: bool) {
         self.strace.store(on, Ordering::Relaxed);
-        let tasks: Vec<_> = self.tree.lock().tasks.values().cloned().collect();
-        for task in tasks {
+        for task in self.tasks() {
             task.interrupt_guest();
         }
     }
 
+    /// All live threads.
+    pub fn tasks(&self) -> Vec<Arc<Task>> {
+        self.tree.lock().tasks().cloned().collect()
+    }
+
+    /// All processes, zombies included.
+    pub fn groups(&self) -> Vec<Arc<ThreadGroup>> {
+        self.tree.lock().nodes().map(|n| n.group.clone()).collect()
+    }
+
     /// The thread with this id.
     pub fn task(&self, tid: i32) -> Option<Arc<Task>> {
-        self.tree.lock().tasks.get(&tid).cloned()
+        self.tree.lock().task(tid).cloned()
     }
 
     /// The process with this id, zombies included.
     pub fn group(&self, tgid: i32) -> Option<Arc<ThreadGroup>> {
-        self.tree.lock().nodes.get(&tgid).map(|n| n.group.clone())
+        self.tree.lock().node(tgid).map(|n| n.group.clone())
     }
 
     /// CLOCK_BOOTTIME in nanoseconds of a moment since the start.
@@ -226,7 +235,7 @@ impl Kernel {
 
     /// Device number and foreground process group of a session's controlling terminal.
     pub fn terminal_of(&self, sid: i32) -> Option<(u64, i32)> {
-        let tty = self.tree.lock().terminals.get(&sid).cloned()?;
+        let tty = self.tree.lock().terminal(sid).cloned()?;
         Some(tty.device_and_foreground())
     }
 
@@ -234,7 +243,7 @@ impl Kernel {
     pub fn signal_pgrp(&self, pgid: i32, info: SigInfo) -> bool {
         let members: Vec<_> = {
             let t = self.tree.lock();
-            t.nodes.values().filter(|n| n.pgid() == pgid).map(|n| n.group.clone()).collect()
+            t.nodes().filter(|n| n.pgid() == pgid).map(|n| n.group.clone()).collect()
         };
         for g in &members {
             let _ = g.send(info);
@@ -255,18 +264,18 @@ impl Kernel {
     /// Tells the parent that a stopped child goes on.
     pub(crate) fn tell_parent_continued(self: Arc<Kernel>, group: &ThreadGroup) {
         let mut t = self.tree.lock();
-        let Some(n) = t.nodes.get_mut(&group.tgid) else { return };
+        let Some(n) = t.node_mut(group.tgid) else { return };
         n.report = Some(Report::Continued);
-        let parent = n.parent;
+        let parent = n.parent();
         t.notify_stop_change(group.tgid, parent, libc::CLD_CONTINUED, Signal::SIGCONT.raw());
     }
 
     /// Records that every thread of the group is stopped and tells the parent.
     pub(crate) fn tell_parent_stopped(&self, group: &ThreadGroup, sig: Signal) {
         let mut t = self.tree.lock();
-        let Some(n) = t.nodes.get_mut(&group.tgid) else { return };
+        let Some(n) = t.node_mut(group.tgid) else { return };
         n.report = Some(Report::Stopped(sig));
-        let parent = n.parent;
+        let parent = n.parent();
         t.notify_stop_change(group.tgid, parent, libc::CLD_STOPPED, sig.raw());
     }
 
@@ -285,8 +294,7 @@ impl Kernel {
 
     /// Kills everything and waits, for a bounded time, until no thread is left.
     pub fn shutdown(&self) {
-        let groups: Vec<_> = self.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
-        for g in groups {
+        for g in self.groups() {
             let _ = g.send(SigInfo::new(Signal::SIGKILL, SI_HOST));
         }
         let deadline = Instant::now() + Duration::from_secs(5);
@@ -326,8 +334,8 @@ impl Kernel {
 impl Tree {
     /// SIGCHLD for a stop or continue, unless SA_NOCLDSTOP; wakes waiters in any case.
     fn notify_stop_change(&self, tgid: i32, parent: i32, code: i32, status: i32) {
-        let Some(p) = self.nodes.get(&parent) else { return };
-        let Some(n) = self.nodes.get(&tgid) else { return };
+        let Some(p) = self.node(parent) else { return };
+        let Some(n) = self.node(tgid) else { return };
         let act = p.group.handlers().lock().get(Signal::SIGCHLD);
         if act.handler != SIG_IGN && act.flags & libc::SA_NOCLDSTOP as u64 == 0 {
             let uid = n.uid();

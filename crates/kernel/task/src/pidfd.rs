@@ -31,10 +31,10 @@ enum State {
 impl PidFd {
     fn state(&self) -> State {
         let t = self.group.kernel.tree.lock();
-        let node = t.nodes.get(&self.group.tgid).filter(|n| Arc::ptr_eq(&n.group, &self.group));
+        let node = t.node(self.group.tgid).filter(|n| Arc::ptr_eq(&n.group, &self.group));
         let leader = self.id() == self.group.tgid;
         if let Some((tid, task)) = &self.thread
-            && t.tasks.get(tid).is_some_and(|t| std::ptr::eq(Arc::as_ptr(t), task.as_ptr()))
+            && t.task(*tid).is_some_and(|t| std::ptr::eq(Arc::as_ptr(t), task.as_ptr()))
         {
             return State::Alive;
         }

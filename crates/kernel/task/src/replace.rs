@@ -5,7 +5,7 @@ use crate::current::Current;
 use crate::life::Life;
 use crate::result::SysErr;
 use crate::task::Task;
-use abi::{Errno, Signal};
+use abi::Errno;
 use mm::Mm;
 use platform::{Action, Context, Word};
 use signal::AltStack;
@@ -73,11 +73,11 @@ impl Current {
         }
         if me != g.tgid {
             let mut t = self.kernel().tree.lock();
-            t.tasks.remove(&me);
-            if let Some(n) = t.nodes.get(&g.tgid) {
+            t.remove_task(me);
+            if let Some(n) = t.node(g.tgid) {
                 self.task.set_pid(n.pid.clone());
             }
-            t.tasks.insert(g.tgid, self.task.clone());
+            t.add_task(self.task.clone());
             t.leader_replaced(g.tgid);
         }
         Ok(())
@@ -134,8 +134,8 @@ impl Current {
             self.mm.dumpable.store(0, Ordering::Relaxed);
         }
         self.task.set_creds(creds);
-        if let Some(n) = self.kernel().tree.lock().nodes.get_mut(&g.tgid) {
-            n.exit_signal = Signal::SIGCHLD.raw();
+        if let Some(n) = self.kernel().tree.lock().node_mut(g.tgid) {
+            n.reset_exit_signal();
         }
         self.report_all = false;
         self.sync_report_all();

@@ -308,7 +308,7 @@ fn stop(c: &mut Current, sig: Signal) {
     let g = &c.task.group;
     if sig != Signal::SIGSTOP {
         let t = c.kernel().tree.lock();
-        let orphaned = t.nodes.get(&g.tgid).is_some_and(|n| t.is_orphaned(n.pgid(), None));
+        let orphaned = t.node(g.tgid).is_some_and(|n| t.is_orphaned(n.pgid(), None));
         if orphaned {
             return;
         }

@@ -18,19 +18,17 @@ pub struct Node {
     /// Its ID, which is taken until it is waited for.
     pub(crate) pid: Attached,
     /// Parent's id; 0 for pid 1.
-    pub parent: i32,
+    parent: i32,
     /// Thread of the parent that made it (`__WNOTHREAD`, pdeath signal).
-    pub parent_tid: i32,
+    parent_tid: i32,
     /// Children in order of creation.
-    pub children: Vec<i32>,
-    /// Process group.
-    pub(crate) pgrp: Attached,
-    /// Session.
-    pub(crate) session: Attached,
+    children: Vec<i32>,
+    pgrp: Attached,
+    session: Attached,
     /// Signal sent to the parent at exit; 0 for none.
-    pub exit_signal: i32,
+    exit_signal: i32,
     /// Set once the thread group leader has left, whether other threads are left or not.
-    pub leader: Option<Leader>,
+    pub(crate) leader: Option<Leader>,
     /// What wait(2) has yet to report of a process that lives.
     pub(crate) report: Option<Report>,
 }
@@ -57,11 +55,11 @@ pub struct Leader {
 #[derive(Default)]
 pub struct Tree {
     /// Processes by id.
-    pub nodes: BTreeMap<i32, Node>,
+    nodes: BTreeMap<i32, Node>,
     /// Live threads by id.
-    pub tasks: HashMap<i32, Arc<Task>>,
+    tasks: HashMap<i32, Arc<Task>>,
     /// Controlling terminal per session.
-    pub terminals: HashMap<i32, Arc<tty::Pty>>,
+    terminals: HashMap<i32, Arc<tty::Pty>>,
     /// Nodes whose thread group leader has left.
     unreaped: usize,
 }
@@ -94,6 +92,53 @@ impl Node {
         self.session.nr()
     }
 
+    /// Its place among the others.
+    pub(crate) fn relations(&self) -> Relations {
+        Relations {
+            parent: self.parent,
+            parent_tid: self.parent_tid,
+            pgrp: self.pgrp.clone(),
+            session: self.session.clone(),
+            exit_signal: self.exit_signal,
+        }
+    }
+
+    /// ID of the parent; 0 without one.
+    pub fn parent(&self) -> i32 {
+        self.parent
+    }
+
+    /// ID of the parent's thread that made it.
+    pub fn parent_tid(&self) -> i32 {
+        self.parent_tid
+    }
+
+    /// IDs of the children, in order of creation.
+    pub fn children(&self) -> &[i32] {
+        &self.children
+    }
+
+    /// Signal sent to the parent at exit; 0 for none.
+    pub fn exit_signal(&self) -> i32 {
+        self.exit_signal
+    }
+
+    /// The parent is sent SIGCHLD, whatever clone(2) asked for.
+    pub(crate) fn reset_exit_signal(&mut self) {
+        self.exit_signal = Signal::SIGCHLD.raw();
+    }
+
+    /// Moves the process to another process group.
+    pub(crate) fn set_pgrp(&mut self, pgrp: Attached) {
+        self.pgrp = pgrp;
+    }
+
+    /// Makes the process the leader of a new session and of a process group in it.
+    pub(crate) fn begin_session(&mut self) {
+        self.session = self.pid.clone();
+        self.pgrp = self.pid.clone();
+    }
+
     /// What is left of it, once its last thread has left.
     pub fn zombie(&self) -> Option<Zombie> {
         match self.group.signals.lock().life {
@@ -119,6 +164,81 @@ pub(crate) struct Relations {
 }
 
 impl Tree {
+    /// A process.
+    pub fn node(&self, tgid: i32) -> Option<&Node> {
+        self.nodes.get(&tgid)
+    }
+
+    pub(crate) fn node_mut(&mut self, tgid: i32) -> Option<&mut Node> {
+        self.nodes.get_mut(&tgid)
+    }
+
+    /// All processes, zombies included, in order of their IDs.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// A live thread.
+    pub fn task(&self, tid: i32) -> Option<&Arc<Task>> {
+        self.tasks.get(&tid)
+    }
+
+    /// All live threads.
+    pub fn tasks(&self) -> impl ExactSizeIterator<Item = &Arc<Task>> {
+        self.tasks.values()
+    }
+
+    /// The controlling terminal of a session.
+    pub fn terminal(&self, sid: i32) -> Option<&Arc<tty::Pty>> {
+        self.terminals.get(&sid)
+    }
+
+    /// Gives a session a controlling terminal, or takes it away; gives the old one.
+    pub(crate) fn set_terminal(&mut self, sid: i32, tty: Option<Arc<tty::Pty>>) -> Option<Arc<tty::Pty>> {
+        match tty {
+            Some(tty) => self.terminals.insert(sid, tty),
+            None => self.terminals.remove(&sid),
+        }
+    }
+
+    /// Enters a process, the youngest child of its parent.
+    pub(crate) fn add_process(&mut self, node: Node) {
+        let tgid = node.group.tgid;
+        if let Some(parent) = self.nodes.get_mut(&node.parent) {
+            parent.children.push(tgid);
+        }
+        self.nodes.insert(tgid, node);
+    }
+
+    /// Enters a thread under its ID.
+    pub(crate) fn add_task(&mut self, task: Arc<Task>) {
+        self.tasks.insert(task.tid(), task);
+    }
+
+    /// Forgets the thread with this ID.
+    pub(crate) fn remove_task(&mut self, tid: i32) -> Option<Arc<Task>> {
+        self.tasks.remove(&tid)
+    }
+
+    /// A process has ended: its children become those of its reaper. Gives the reaper and the children.
+    pub(crate) fn hand_children_on(&mut self, tgid: i32) -> (i32, Vec<i32>) {
+        let reaper = self.reaper_of(tgid);
+        let mut children = self.nodes.get_mut(&tgid).map_or(Vec::new(), |n| std::mem::take(&mut n.children));
+        children.retain(|child| {
+            let Some(n) = self.nodes.get_mut(child) else { return false };
+            n.parent = reaper;
+            n.reset_exit_signal();
+            for thread in &n.group.signals.lock().threads {
+                thread.tell_parent(reaper);
+            }
+            true
+        });
+        if let Some(r) = self.nodes.get_mut(&reaper) {
+            r.children.extend(&children);
+        }
+        (reaper, children)
+    }
+
     /// True when the process group exists in the session.
     pub fn pgrp_in_session(&self, pgid: i32, sid: i32) -> bool {
         self.nodes.values().any(|n| n.pgid() == pgid && n.sid() == sid)

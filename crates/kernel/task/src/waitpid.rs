@@ -75,19 +75,19 @@ fn look(
     options: i32,
     gone: &mut Option<Node>,
 ) -> Result<Option<Change>, Errno> {
-    let children = t.nodes.get(&parent.tgid).map(|n| n.children.clone()).unwrap_or_default();
+    let children = t.node(parent.tgid).map_or(Vec::new(), |n| n.children().to_vec());
     let mut any = false;
     for child in children {
-        let Some(n) = t.nodes.get_mut(&child) else { continue };
+        let Some(n) = t.node_mut(child) else { continue };
         let pid = n.group.pid_for(parent);
         let fits = match whom {
             Whom::Any => true,
             Whom::Pid(p) => p == child,
             Whom::Group(g) => n.pgid() == g,
         };
-        let clone_child = n.exit_signal != Signal::SIGCHLD.raw();
+        let clone_child = n.exit_signal() != Signal::SIGCHLD.raw();
         let kind = options & libc::__WALL != 0 || clone_child == (options & libc::__WCLONE != 0);
-        let thread = options & libc::__WNOTHREAD == 0 || n.parent_tid == tid;
+        let thread = options & libc::__WNOTHREAD == 0 || n.parent_tid() == tid;
         if !fits || !kind || !thread {
             continue;
         }

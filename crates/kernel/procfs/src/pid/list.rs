@@ -42,12 +42,12 @@ impl Names for Pids {
         Ok(thread(t, &PID_DIR))
     }
     fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
-        let all: Vec<_> = at.kernel().tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+        let all: Vec<_> = at.kernel().groups();
         let seen = all.into_iter().map(|g| (at.pid_nr(g.tgid), g)).filter(|(n, _)| *n > 0);
         Ok(seen.map(|(n, g)| (n as u64, n.to_string(), process(g))).collect())
     }
     fn subdirs(&self, at: &At) -> u64 {
-        at.kernel().tree.lock().nodes.keys().filter(|id| at.pid_nr(**id) > 0).count() as u64
+        at.kernel().tree.lock().nodes().filter(|n| at.pid_nr(n.group.tgid) > 0).count() as u64
     }
 }
 
@@ -96,14 +96,14 @@ impl Names for Threads {
 pub fn children(at: &At) -> Result<Vec<u8>> {
     let p = at.proc()?;
     let t = at.kernel().tree.lock();
-    let mine = t.nodes.get(&p.group.tgid).map(|n| n.children.clone()).unwrap_or_default();
+    let mine = t.node(p.group.tgid).map_or(Vec::new(), |n| n.children().to_vec());
     let id = p.id();
     let leads = id == p.group.tgid;
     let mut out = String::new();
     for c in mine {
-        let Some(n) = t.nodes.get(&c) else { continue };
+        let Some(n) = t.node(c) else { continue };
         // Children of threads that have left are the leader's.
-        let by_me = n.parent_tid == id || leads && !t.tasks.contains_key(&n.parent_tid);
+        let by_me = n.parent_tid() == id || leads && t.task(n.parent_tid()).is_none();
         if by_me {
             out.push_str(&format!("{} ", at.pid_nr(c)));
         }

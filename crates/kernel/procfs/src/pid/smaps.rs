@@ -29,7 +29,7 @@ struct Sharing(HashMap<(u64, u64), usize>);
 impl Sharing {
     /// Looks at all address spaces.
     fn of(k: &Kernel) -> Sharing {
-        let groups: Vec<_> = k.tree.lock().nodes.values().map(|n| n.group.clone()).collect();
+        let groups: Vec<_> = k.groups();
         let spaces: HashMap<usize, Arc<Mm>> = groups
             .iter()
             .filter_map(|g| Some(g.any_thread()?.mm()))

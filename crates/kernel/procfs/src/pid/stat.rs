@@ -38,13 +38,13 @@ pub struct Relations {
 /// Reads the tree.
 pub fn relations(k: &Kernel, p: &Proc) -> Relations {
     let t = k.tree.lock();
-    let Some(n) = t.nodes.get(&p.group.tgid) else { return Relations::default() };
+    let Some(n) = t.node(p.group.tgid) else { return Relations::default() };
     let z = n.zombie();
     Relations {
-        ppid: n.parent,
+        ppid: n.parent(),
         pgid: n.pgid(),
         sid: n.sid(),
-        exit_signal: n.exit_signal,
+        exit_signal: n.exit_signal(),
         zombie: z.map(|z| z.status),
         comm: z.map_or([0; 16], |z| z.comm),
         times: z.map_or((0, 0), |z| (z.usage.utime, z.usage.stime)),
