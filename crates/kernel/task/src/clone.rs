@@ -12,7 +12,8 @@ use platform::{Action, Spawn};
 use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::{Caller, Cap, Credentials};
+use vfs::fd_table::FdSlot;
+use vfs::{Caller, Cap, Credentials, FdTable};
 
 /// Arguments of clone3(2), which the older calls are translated to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,119 +71,43 @@ fn validate(a: &CloneArgs) -> Result<(), Errno> {
     if contradictions.contains(&true) || f & NAMESPACES != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
+impl CloneArgs {
+    fn has(&self, bits: u64) -> bool {
+        self.flags & bits != 0
+    }
+}
+
 impl Current {
     /// Makes a thread or process; gives its id.
     pub fn clone_task(&mut self, a: &CloneArgs) -> Result<u64, SysErr> {
-        validate(a)?;
-        // As Linux does, any user address will do, and no other.
-        if a.flags & libc::CLONE_SETTLS as u64 != 0 && a.tls >= TASK_END {
-            return Err(Errno::EPERM.into());
-        }
-        if a.flags & NEWNS != 0 && !self.creds().own_ns_capable(Cap::SYS_ADMIN) {
-            return Err(Errno::EPERM.into());
-        }
-        let thread = a.flags & THREAD != 0;
-        let kernel = self.kernel().clone();
-        if kernel.is_full() {
-            return Err(Errno::EAGAIN.into());
-        }
-        if !thread {
-            self.check_nproc()?;
-            let s = self.task.group.signals.lock();
-            if s.life.is_over() {
-                return Err(Errno::EAGAIN.into());
-            }
-            if a.flags & (libc::CLONE_PARENT as u64) != 0 && self.task.group.is_init() {
-                return Err(Errno::EINVAL.into());
-            }
-        }
-        let fs = if a.flags & FS != 0 { self.fs().clone() } else { self.fs_context.fork_copy() };
-        if a.flags & NEWNS != 0 {
-            fs.unshare_mounts(self)?;
-        }
-        let how = if a.flags & VM != 0 { Spawn::Thread } else { Spawn::Fork };
-        let mm = self.mm.clone();
-        let ctx = &mut self.ctx;
-        let mut child_ctx = mm.exclusive(|| ctx.spawn(how))?;
-        // Threads are in the namespace of their process, children where unshare(2) or setns(2) said.
-        let pid =
-            if thread { self.task.pids().alloc()? } else { self.task.nsproxy().pid_for_children.alloc()? };
-        let own_number = pid.own_nr();
-        let number = pid.nr_in(self.task.pids());
-        kernel.forks.fetch_add(1, Ordering::Relaxed);
-
-        let child_mm = if a.flags & VM != 0 {
-            mm.users.join(!thread);
-            mm
-        } else {
-            mm.forked(child_ctx.space())
-        };
-        let group = if thread { self.task.group.clone() } else { self.new_group(&pid, a) };
-        if !thread && how == Spawn::Thread {
-            group.begins_in(&child_mm);
-        }
-        let fds = if a.flags & FILES != 0 { self.fds() } else { self.fd_table.fork_copy() };
-        let task = Task::new(TaskInit {
-            pid,
-            inherited: self.task.inherited(),
-            group: group.clone(),
-            mm: child_mm.clone(),
-            fds: fds.clone(),
-            fs: fs.clone(),
-            clear_child_tid: if a.flags & (libc::CLONE_CHILD_CLEARTID as u64) != 0 { a.child_tid } else { 0 },
-        });
-        if a.flags & libc::CLONE_SYSVSEM as u64 != 0 {
-            *task.sem_undo.lock() = Some(self.task.sem_undo());
-        }
-        task.set_interrupter(Some(child_ctx.interrupter()));
-        let gate = (a.flags & VFORK != 0).then(|| Arc::new(VforkGate::default()));
+        self.may_clone(a)?;
+        let mut child = self.new_task(a)?;
+        let (task, thread) = (child.task.clone(), a.has(THREAD));
+        let number = task.nr_in(self.task.pids());
+        let gate = a.has(VFORK).then(|| Arc::new(VforkGate::default()));
         *task.vfork.lock() = gate.clone();
-
-        let r = child_ctx.regs_mut();
-        r.rax = 0;
-        r.orig_rax = u64::MAX;
-        if a.stack != 0 {
-            r.rsp = a.stack;
-        }
-        if a.flags & (libc::CLONE_SETTLS as u64) != 0 {
-            r.fs_base = a.tls;
-        }
-        if a.flags & (libc::CLONE_CHILD_SETTID as u64) != 0 {
-            child_ctx.queue(Action::Write { addr: a.child_tid, data: own_number.to_le_bytes().to_vec() });
-        }
-        let keep_altstack = a.flags & (VM | VFORK) != VM;
-        let mut child = Current::new(task.clone(), child_ctx, child_mm, fds, fs);
-        if keep_altstack {
-            child.altstack = self.altstack;
-        }
-        if a.flags & (libc::CLONE_PARENT_SETTID as u64) != 0 {
+        child.begin_as(a);
+        if a.has(libc::CLONE_PARENT_SETTID as u64) {
             // As Linux does, a bad address is ignored.
             let _ = self.write_now(a.parent_tid, &number.to_le_bytes());
         }
         // The number is told first; the descriptor appears when nothing can fail any more but the thread itself.
         let table = self.fds();
-        let mut pidfd = None;
-        if a.flags & (libc::CLONE_PIDFD as u64) != 0 {
-            let slot = table.reserve(self.rlimit(libc::RLIMIT_NOFILE as i32));
-            let told = slot.and_then(|slot| self.write_now(a.pidfd, &slot.fd().to_le_bytes()).map(|()| slot));
-            match told {
-                Ok(slot) => pidfd = Some(slot),
-                Err(e) => {
-                    child.abandon();
-                    return Err(e.into());
-                }
-            }
-        }
-        if let Err(e) = self.register(&task, thread, a) {
-            child.abandon();
-            return Err(e.into());
-        }
-        let pidfd = pidfd.map(|slot| {
-            let of = (a.flags & (libc::CLONE_THREAD as u64) != 0).then_some(&task);
-            slot.commit(crate::pidfd::open(self, &group, of, 0), true)
+        let entered = self.reserve_pidfd(a, &table).and_then(|pidfd| {
+            self.register(&task, thread, a)?;
+            Ok(pidfd)
         });
+        let pidfd = match entered {
+            Ok(pidfd) => pidfd,
+            Err(e) => {
+                child.abandon();
+                return Err(e.into());
+            }
+        };
+        let pidfd = pidfd
+            .map(|slot| slot.commit(crate::pidfd::open(self, &task.group, thread.then_some(&task), 0), true));
         if !thread {
-            crate::timers::watch_cpu_limit(&group);
+            crate::timers::watch_cpu_limit(&task.group);
         }
         if let Err(e) = crate::run::start(child) {
             if let Some(fd) = pidfd {
@@ -194,6 +119,104 @@ impl Current {
             self.wait_vfork(&g);
         }
         Ok(number as u64)
+    }
+
+    /// Whether the arguments make sense, and permissions and limits allow one task more.
+    fn may_clone(&self, a: &CloneArgs) -> Result<(), Errno> {
+        validate(a)?;
+        // As Linux does, any user address will do, and no other.
+        if a.has(libc::CLONE_SETTLS as u64) && a.tls >= TASK_END {
+            return Err(Errno::EPERM);
+        }
+        if a.has(NEWNS) && !self.creds().own_ns_capable(Cap::SYS_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        if self.kernel().is_full() {
+            return Err(Errno::EAGAIN);
+        }
+        if !a.has(THREAD) {
+            self.check_nproc()?;
+            if self.task.group.signals.lock().life.is_over() {
+                return Err(Errno::EAGAIN);
+            }
+            if a.has(libc::CLONE_PARENT as u64) && self.task.group.is_init() {
+                return Err(Errno::EINVAL);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the host's side of a new task, and the task itself, which is in no table yet.
+    fn new_task(&mut self, a: &CloneArgs) -> Result<Current, Errno> {
+        let thread = a.has(THREAD);
+        let fs = if a.has(FS) { self.fs().clone() } else { self.fs_context.fork_copy() };
+        if a.has(NEWNS) {
+            fs.unshare_mounts(self)?;
+        }
+        let how = if a.has(VM) { Spawn::Thread } else { Spawn::Fork };
+        let mm = self.mm.clone();
+        let ctx = &mut self.ctx;
+        let child_ctx = mm.exclusive(|| ctx.spawn(how))?;
+        // Threads are in the namespace of their process, children where unshare(2) or setns(2) said.
+        let pid =
+            if thread { self.task.pids().alloc()? } else { self.task.nsproxy().pid_for_children.alloc()? };
+        self.kernel().forks.fetch_add(1, Ordering::Relaxed);
+        let child_mm = if a.has(VM) {
+            mm.users.join(!thread);
+            mm
+        } else {
+            mm.forked(child_ctx.space())
+        };
+        let group = if thread { self.task.group.clone() } else { self.new_group(&pid, a) };
+        if !thread && how == Spawn::Thread {
+            group.begins_in(&child_mm);
+        }
+        let fds = if a.has(FILES) { self.fds() } else { self.fd_table.fork_copy() };
+        let task = Task::new(TaskInit {
+            pid,
+            inherited: self.task.inherited(),
+            group,
+            mm: child_mm.clone(),
+            fds: fds.clone(),
+            fs: fs.clone(),
+            clear_child_tid: if a.has(libc::CLONE_CHILD_CLEARTID as u64) { a.child_tid } else { 0 },
+        });
+        if a.has(libc::CLONE_SYSVSEM as u64) {
+            *task.sem_undo.lock() = Some(self.task.sem_undo());
+        }
+        task.set_interrupter(Some(child_ctx.interrupter()));
+        let mut child = Current::new(task, child_ctx, child_mm, fds, fs);
+        if a.flags & (VM | VFORK) != VM {
+            child.altstack = self.altstack;
+        }
+        Ok(child)
+    }
+
+    /// Sets what a new task begins with: registers, and its ID in its own memory.
+    fn begin_as(&mut self, a: &CloneArgs) {
+        let r = self.ctx.regs_mut();
+        r.rax = 0;
+        r.orig_rax = u64::MAX;
+        if a.stack != 0 {
+            r.rsp = a.stack;
+        }
+        if a.has(libc::CLONE_SETTLS as u64) {
+            r.fs_base = a.tls;
+        }
+        if a.has(libc::CLONE_CHILD_SETTID as u64) {
+            let data = self.task.own_tid().to_le_bytes().to_vec();
+            self.ctx.queue(Action::Write { addr: a.child_tid, data });
+        }
+    }
+
+    /// Reserves the descriptor of CLONE_PIDFD and tells the caller its number.
+    fn reserve_pidfd(&self, a: &CloneArgs, table: &Arc<FdTable>) -> Result<Option<FdSlot>, Errno> {
+        if !a.has(libc::CLONE_PIDFD as u64) {
+            return Ok(None);
+        }
+        let slot = table.reserve(self.rlimit(libc::RLIMIT_NOFILE as i32))?;
+        self.write_now(a.pidfd, &slot.fd().to_le_bytes())?;
+        Ok(Some(slot))
     }
 
     fn check_nproc(&self) -> Result<(), Errno> {

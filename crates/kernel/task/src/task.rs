@@ -188,6 +188,10 @@ impl Task {
     pub fn own_tid(&self) -> i32 {
         self.own_tid.load(Ordering::Relaxed)
     }
+    /// What a thread of this PID namespace calls it; 0 when it cannot be seen there.
+    pub(crate) fn nr_in(&self, ns: &PidNamespace) -> i32 {
+        self.pid.lock().as_ref().map_or(0, |pid| pid.nr_in(ns))
+    }
     /// A de-threading execve(2) takes the leader's ID.
     pub(crate) fn set_pid(&self, pid: Attached) {
         self.tid.store(pid.nr(), Ordering::Relaxed);
