@@ -23,6 +23,7 @@ pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
 
 /// The dispositions of a thread group (shared by CLONE_SIGHAND).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handlers {
     actions: [SigAction; 64],
 }
@@ -30,12 +31,6 @@ pub struct Handlers {
 impl Default for Handlers {
     fn default() -> Self {
         Handlers { actions: [SigAction::default(); 64] }
-    }
-}
-
-impl Clone for Handlers {
-    fn clone(&self) -> Self {
-        Handlers { actions: self.actions }
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// A POSIX timer as its pending signals see it. Each setting of the timer has a serial number.
 pub trait Timer: Send + Sync {
+    /// Its ID in its process.
+    fn id(&self) -> i32;
     /// The signal of a setting is delivered: its overruns go into it. False when the timer has been set anew or deleted, and
     /// the signal is none any more.
     fn deliver(self: Arc<Self>, serial: u64, info: &mut SigInfo) -> bool;
@@ -45,6 +47,26 @@ struct Entry {
     /// Of a POSIX timer's signal: which expiry it tells of.
     expiry: Option<Expiry>,
     _charge: Option<Charge>,
+}
+
+/// A pending signal as plain data, for a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingState {
+    /// What will be delivered.
+    pub info: SigInfo,
+    /// What it counts as.
+    pub origin: Origin,
+}
+
+/// What a pending signal counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A queued signal of a user.
+    Queued,
+    /// A signal whose information was lost, as its user had too many.
+    Lost,
+    /// An expiry of the POSIX timer with this ID.
+    Timer(i32),
 }
 
 /// Signals waiting for delivery to a thread or a group.
@@ -99,6 +121,51 @@ impl Pending {
         self.queues.entry(s.raw()).or_default().push_back(entry);
     }
 
+    /// All of them as plain data, in the order of [`Pending::take`] but for synchronous ones.
+    pub fn state(&self) -> Vec<PendingState> {
+        let signals = (1..=64).filter_map(Signal::new).filter(|s| self.set.has(*s));
+        let mut all = Vec::new();
+        for s in signals {
+            let Some(queue) = self.queues.get(&s.raw()) else {
+                let info = SigInfo::user(s, libc::SI_USER, 0, 0);
+                all.push(PendingState { info, origin: Origin::Lost });
+                continue;
+            };
+            let current = queue.iter().filter(|e| e.expiry.as_ref().is_none_or(Expiry::is_current));
+            all.extend(current.map(|e| PendingState {
+                info: e.info,
+                origin: e.expiry.as_ref().map_or(Origin::Queued, |expiry| Origin::Timer(expiry.timer.id())),
+            }));
+        }
+        all
+    }
+
+    /// Back from plain data. `charge` charges a queued signal; `expiry` finds the timer with an ID, whose signal is dropped
+    /// when there is none.
+    pub fn restore(
+        saved: &[PendingState],
+        mut charge: impl FnMut() -> Option<Charge>,
+        mut expiry: impl FnMut(i32) -> Option<Expiry>,
+    ) -> Pending {
+        let mut pending = Pending::default();
+        for PendingState { info, origin } in saved {
+            let Some(s) = Signal::new(info.signo) else { continue };
+            let (charge, expiry) = match origin {
+                Origin::Queued => (charge(), None),
+                Origin::Lost => (None, None),
+                Origin::Timer(id) => match expiry(*id) {
+                    Some(expiry) => (None, Some(expiry)),
+                    None => continue,
+                },
+            };
+            pending.set.add(s);
+            if charge.is_some() || expiry.is_some() {
+                pending.queue(s, Entry { info: *info, expiry, _charge: charge });
+            }
+        }
+        pending
+    }
+
     /// Takes the next signal out of `allowed`: synchronous ones first, then the lowest number, entries of one number in
     /// order. Those of a timer that has been set anew or deleted since are dropped.
     pub fn take(&mut self, allowed: SigSet) -> Option<SigInfo> {
@@ -145,6 +212,9 @@ mod tests {
     struct SetTo(AtomicU64);
 
     impl Timer for SetTo {
+        fn id(&self) -> i32 {
+            3
+        }
         fn deliver(self: Arc<Self>, serial: u64, _info: &mut SigInfo) -> bool {
             self.is_current(serial)
         }
@@ -189,6 +259,31 @@ mod tests {
         }
         assert!(p.take(SigSet::ALL).is_none() && p.is_empty());
         assert_eq!(users.of(0), 0);
+    }
+
+    #[test]
+    fn state_and_back() {
+        let users = Arc::new(Queues::default());
+        let timer = Arc::new(SetTo(AtomicU64::new(1)));
+        let expiry = |id| (id == 3).then(|| Expiry { timer: timer.clone(), serial: 1 });
+        let (rt, usr1) = (Signal::new(40).unwrap(), Signal::SIGUSR1);
+        let mut p = Pending::default();
+        for v in 0..2 {
+            p.push(rt, SigInfo::queue(rt, libc::SI_QUEUE, 1, 0, v), || users.charge(0, 10)).unwrap();
+        }
+        p.push(usr1, SigInfo::user(usr1, 0, 1, 0), || None).unwrap();
+        p.push_expiry(Signal::SIGALRM, SigInfo::timer(Signal::SIGALRM, 3, 0, 0), expiry(3).unwrap());
+        let state = p.state();
+        let origins: Vec<_> = state.iter().map(|s| (s.info.signo, s.origin)).collect();
+        let want = [(10, Origin::Lost), (14, Origin::Timer(3)), (40, Origin::Queued), (40, Origin::Queued)];
+        assert_eq!(origins, want);
+        drop(p);
+        let mut back = Pending::restore(&state, || users.charge(0, 10), expiry);
+        assert_eq!((back.state(), users.of(0)), (state.clone(), 2));
+        let order = std::iter::from_fn(|| back.take(SigSet::ALL)).map(|i| (i.signo, i.fields[1]));
+        assert_eq!(order.filter(|(n, _)| *n == 40).collect::<Vec<_>>(), [(40, 0), (40, 1)]);
+        // A timer that is gone sends nothing.
+        assert_eq!(Pending::restore(&state, || None, |_| None).set(), SigSet::of(usr1).union(SigSet::of(rt)));
     }
 
     #[test]

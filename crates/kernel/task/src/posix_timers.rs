@@ -102,6 +102,10 @@ struct State {
 }
 
 impl signal::Timer for PosixTimer {
+    fn id(&self) -> i32 {
+        self.id
+    }
+
     fn deliver(self: Arc<Self>, serial: u64, info: &mut SigInfo) -> bool {
         let mut s = self.state.lock();
         if s.serial != serial {

@@ -71,7 +71,36 @@ pub fn monotonic() -> u64 {
     hostsys::clock::gettime_ns(libc::CLOCK_MONOTONIC).unwrap_or(0) as u64
 }
 
+/// The timers of setitimer(2) as plain data, for a checkpoint: remaining time and interval in nanoseconds, 0 and 0 when disarmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ItimersState {
+    /// ITIMER_REAL.
+    pub real: (u64, u64),
+    /// ITIMER_VIRTUAL.
+    pub virt: (u64, u64),
+    /// ITIMER_PROF.
+    pub prof: (u64, u64),
+}
+
 impl Timers {
+    /// setitimer(2)'s timers as plain data.
+    pub fn state(&self, g: &ThreadGroup) -> ItimersState {
+        ItimersState {
+            real: self.get(g, Which::Real),
+            virt: self.get(g, Which::Virtual),
+            prof: self.get(g, Which::Prof),
+        }
+    }
+
+    /// Arms setitimer(2)'s timers as they were. The clocks may be others; what remained then remains now.
+    pub fn restore(&self, g: &Arc<ThreadGroup>, s: ItimersState) {
+        for (which, (value, interval)) in
+            [(Which::Real, s.real), (Which::Virtual, s.virt), (Which::Prof, s.prof)]
+        {
+            self.set(g, which, value, interval);
+        }
+    }
+
     fn slot(&self, w: Which) -> &Mutex<Armed> {
         match w {
             Which::Real => &self.real,
