@@ -1,6 +1,6 @@
 //! Control messages as bytes. Pure. See cmsg(3), unix(7).
 
-use crate::ops::Ucred;
+use crate::ops::{Ancillary, Ucred};
 use abi::{Errno, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -16,13 +16,15 @@ pub enum Cmsg {
     Rights(Vec<i32>),
     /// SCM_CREDENTIALS.
     Credentials(Ucred),
+    /// One of another level, which only the family understands.
+    Other(Ancillary),
 }
 
 const fn align(n: usize) -> usize {
     (n + 7) & !7
 }
 
-/// Takes a control buffer apart. Messages of other levels are ignored, as Linux does.
+/// Takes a control buffer apart.
 pub fn parse(buf: &[u8]) -> Result<Vec<Cmsg>> {
     let mut out = Vec::new();
     let mut rest = buf;
@@ -48,7 +50,7 @@ pub fn parse(buf: &[u8]) -> Result<Vec<Cmsg>> {
                 out.push(Cmsg::Credentials(c));
             }
             [libc::SOL_SOCKET, _] => return Err(Errno::EINVAL),
-            _ => {}
+            [level, kind] => out.push(Cmsg::Other(Ancillary { level, kind, data: body.to_vec() })),
         }
         rest = rest.get(align(len)..).unwrap_or_default();
     }

@@ -63,11 +63,14 @@ impl FileOps for SocketFile {
     fn as_stream(&self) -> Option<&dyn StreamOps> {
         Some(self)
     }
-    fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+    fn read(&self, cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
         if buf.is_empty() {
             return Ok(0);
         }
-        self.ops.recv(cx, buf, 0).map(|r| r.len)
+        match self.ops.recv(cx, buf, 0) {
+            Err(Errno::EAGAIN) if !file.nonblocking() && self.ops.ended() => Ok(0),
+            done => done.map(|r| r.len),
+        }
     }
     fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
         let mut req = SendRequest { data: buf, addr: None, control: Control::default(), flags: 0 };

@@ -46,6 +46,17 @@ impl Patience {
         if !self.block || !matches!(first, Err(Errno::EAGAIN)) {
             return Ok(first?);
         }
+        self.wait(cx, sock, mask, op)
+    }
+
+    /// As `run` after a first attempt that gave nothing.
+    fn wait<T>(
+        self,
+        cx: &dyn Caller,
+        sock: &dyn SocketOps,
+        mask: Events,
+        op: impl FnMut() -> Result<T>,
+    ) -> Outcome<T> {
         match retry_on(cx, &sock.wait_queue(), mask, self.deadline, op) {
             Err(Failure::TimedOut) => Err(Errno::EAGAIN.into()),
             // A wait with a time-out cannot be started over: it would wait longer.
@@ -55,7 +66,8 @@ impl Patience {
     }
 }
 
-/// connect(2).
+/// connect(2). A family whose connections take time says EINPROGRESS, and EALREADY until it is done; that is also the answer when
+/// time runs out.
 pub fn connect(
     cx: &dyn Caller,
     file: &OpenFile,
@@ -63,7 +75,19 @@ pub fn connect(
     names: &dyn Names,
     addr: &[u8],
 ) -> Outcome<()> {
-    Patience::send(file, sock, 0).run(cx, sock, Events::WRITABLE, || sock.connect(cx, names, addr))
+    let patience = Patience::send(file, sock, 0);
+    let under_way = match sock.connect(cx, names, addr) {
+        Err(e @ (Errno::EAGAIN | Errno::EINPROGRESS | Errno::EALREADY)) if patience.block => e,
+        done => return Ok(done?),
+    };
+    let again = || match sock.connect(cx, names, addr) {
+        Err(Errno::EINPROGRESS | Errno::EALREADY) => Err(Errno::EAGAIN),
+        done => done,
+    };
+    match patience.wait(cx, sock, Events::WRITABLE, again) {
+        Err(Failure::Errno(Errno::EAGAIN)) => Err(under_way.into()),
+        done => done,
+    }
 }
 
 /// accept(2).
@@ -110,7 +134,10 @@ pub fn recv(
         0 => sock.options().rcvlowat().min(buf.len()),
         _ => buf.len(),
     };
-    let mut all = patience.run(cx, sock, Events::READABLE, || sock.recv(cx, buf, flags))?;
+    let mut all = patience.run(cx, sock, Events::READABLE, || match sock.recv(cx, buf, flags) {
+        Err(Errno::EAGAIN) if patience.block && sock.ended() => Ok(Received::default()),
+        done => done,
+    })?;
     while sock.stream() && !peek && all.len > 0 && all.len < want && all.control.rights.is_empty() {
         match patience.run(cx, sock, Events::READABLE, || sock.recv(cx, &mut buf[all.len..], flags)) {
             Ok(r) if r.len == 0 => break,

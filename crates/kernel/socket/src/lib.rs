@@ -25,5 +25,5 @@ pub use family::Families;
 pub use file::SocketFile;
 pub use names::Naming;
 pub use net_ns::NetNamespace;
-pub use ops::{Control, Names, PeerCred, Received, SendRequest, SocketOps, Ucred};
+pub use ops::{Ancillary, Control, Names, PeerCred, Received, SendRequest, SocketOps, Ucred};
 pub use options::Options;

@@ -61,9 +61,22 @@ impl PartialEq for PeerCred {
     }
 }
 
+/// A control message of a family's own level, as bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ancillary {
+    /// `cmsg_level`.
+    pub level: i32,
+    /// `cmsg_type`.
+    pub kind: i32,
+    /// The bytes after the header.
+    pub data: Vec<u8>,
+}
+
 /// Ancillary data of a message.
 #[derive(Default, Clone)]
 pub struct Control {
+    /// What only the family understands.
+    pub other: Vec<Ancillary>,
     /// SCM_RIGHTS.
     pub rights: Vec<Arc<OpenFile>>,
     /// SCM_CREDENTIALS.
@@ -129,6 +142,10 @@ pub trait SocketOps: Send + Sync + Any {
     fn local_addr(&self) -> Vec<u8>;
     /// getpeername(2).
     fn peer_addr(&self) -> Result<Vec<u8>>;
+    /// getpeername(2) of a connection that accept(2) just returned: known even if it is over already.
+    fn accepted_addr(&self) -> Result<Vec<u8>> {
+        self.peer_addr()
+    }
     /// sendmsg(2): sends as much as there is room for, a record whole or not at all.
     /// Takes `control` out of the request once it is under way.
     fn send(&self, cx: &dyn Caller, names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize>;
@@ -136,6 +153,10 @@ pub trait SocketOps: Send + Sync + Any {
     fn recv(&self, cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received>;
     /// shutdown(2); `how` is SHUT_RD, SHUT_WR or SHUT_RDWR.
     fn shutdown(&self, how: i32) -> Result<()>;
+    /// True when a receiver that would wait gets the end of the data instead: reading was shut down.
+    fn ended(&self) -> bool {
+        false
+    }
     /// True for byte streams, where a send or receive goes on until all is moved.
     fn stream(&self) -> bool {
         self.kind() == libc::SOCK_STREAM
@@ -150,6 +171,16 @@ pub trait SocketOps: Send + Sync + Any {
     fn peer_cred(&self) -> PeerCred {
         PeerCred::NONE
     }
+    /// A SOL_SOCKET option as the family has it; `None` leaves it to [`crate::options`].
+    fn get_common(&self, _name: i32) -> Option<Result<Vec<u8>>> {
+        None
+    }
+    /// Sets one; `None` leaves it to [`crate::options`].
+    fn set_common(&self, _cx: &dyn Caller, _name: i32, _value: &[u8]) -> Option<Result<()>> {
+        None
+    }
+    /// A SOL_SOCKET option has another value now.
+    fn option_changed(&self, _name: i32) {}
     /// Options of the family's own levels.
     fn get_option(&self, _level: i32, _name: i32) -> Result<Vec<u8>> {
         Err(Errno::EOPNOTSUPP)

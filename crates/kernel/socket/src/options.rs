@@ -103,6 +103,37 @@ impl Options {
     pub fn passcred(&self) -> bool {
         self.passcred.load(Ordering::Relaxed)
     }
+    /// Receive buffer in bytes.
+    pub fn rcvbuf(&self) -> usize {
+        self.rcvbuf.load(Ordering::Relaxed)
+    }
+    /// SO_LINGER, when it is on.
+    pub fn linger(&self) -> Option<Duration> {
+        let (on, secs) = *self.linger.lock();
+        (on != 0).then(|| Duration::from_secs(u64::try_from(secs).unwrap_or(0)))
+    }
+    /// The value of an option that is only remembered.
+    pub fn kept(&self, name: i32) -> i32 {
+        self.kept.lock().get(&name).copied().unwrap_or(0)
+    }
+    /// Remembers the value of an option.
+    pub fn keep(&self, name: i32, value: i32) {
+        self.kept.lock().insert(name, value);
+    }
+    /// All of another socket's: what accept(2) hands on where the family copies the listening socket.
+    pub fn copy(&self, from: &Options) {
+        let numbers =
+            [(&self.sndbuf, &from.sndbuf), (&self.rcvbuf, &from.rcvbuf), (&self.rcvlowat, &from.rcvlowat)];
+        for (to, from) in numbers {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for (to, from) in [(&self.rcvtimeo, &from.rcvtimeo), (&self.sndtimeo, &from.sndtimeo)] {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let (linger, kept) = (*from.linger.lock(), from.kept.lock().clone());
+        *self.linger.lock() = linger;
+        *self.kept.lock() = kept;
+    }
     /// What accept(2) hands on from the listening socket.
     pub fn inherit(&self, from: &Options) {
         self.passcred.store(from.passcred(), Ordering::Relaxed);
@@ -112,6 +143,9 @@ impl Options {
 /// getsockopt(2) at SOL_SOCKET: the whole value, to be cut by the caller.
 pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
     let o = sock.options();
+    if let Some(answer) = sock.get_common(name) {
+        return answer;
+    }
     let time = |d: Option<Duration>| Timeval::from(d.unwrap_or_default()).as_bytes().to_vec();
     let v: i32 = match name {
         libc::SO_TYPE => sock.kind(),
@@ -120,7 +154,7 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
         libc::SO_ERROR => sock.take_error().map_or(0, Errno::raw),
         libc::SO_ACCEPTCONN => sock.listening() as i32,
         libc::SO_SNDBUF => o.sndbuf() as i32,
-        libc::SO_RCVBUF => o.rcvbuf.load(Ordering::Relaxed) as i32,
+        libc::SO_RCVBUF => o.rcvbuf() as i32,
         libc::SO_RCVLOWAT => o.rcvlowat() as i32,
         libc::SO_SNDLOWAT => 1,
         libc::SO_PASSCRED => o.passcred() as i32,
@@ -133,7 +167,7 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
             return Ok([on, secs].as_bytes().to_vec());
         }
         SO_NETNS_COOKIE => return Err(Errno::EINVAL),
-        _ if FLAGS.contains(&name) || INTS.contains(&name) => o.kept.lock().get(&name).copied().unwrap_or(0),
+        _ if FLAGS.contains(&name) || INTS.contains(&name) => o.kept(name),
         _ => return Err(Errno::ENOPROTOOPT),
     };
     Ok(v.as_bytes().to_vec())
@@ -141,6 +175,15 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
 
 /// setsockopt(2) at SOL_SOCKET.
 pub fn set(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> Result<()> {
+    if let Some(answer) = sock.set_common(cx, name, value) {
+        return answer;
+    }
+    set_kept(sock, cx, name, value)?;
+    sock.option_changed(name);
+    Ok(())
+}
+
+fn set_kept(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> Result<()> {
     let o = sock.options();
     let v = int(value)?;
     let admin = || cx.creds().capable(Cap::NET_ADMIN);
@@ -176,12 +219,8 @@ pub fn set(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> Re
         libc::SO_PRIORITY if !(0..=6).contains(&v) && !admin() => return Err(Errno::EPERM),
         libc::SO_MARK | libc::SO_BUSY_POLL if v != 0 && !admin() => return Err(Errno::EPERM),
         libc::SO_DETACH_FILTER => return Err(Errno::ENOENT),
-        _ if FLAGS.contains(&name) => {
-            o.kept.lock().insert(name, (v != 0) as i32);
-        }
-        _ if INTS.contains(&name) => {
-            o.kept.lock().insert(name, v);
-        }
+        _ if FLAGS.contains(&name) => o.keep(name, (v != 0) as i32),
+        _ if INTS.contains(&name) => o.keep(name, v),
         _ => return Err(Errno::ENOPROTOOPT),
     }
     Ok(())

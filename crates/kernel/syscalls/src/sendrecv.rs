@@ -76,6 +76,7 @@ fn read_control(c: &Current, at: u64, len: u64) -> Result<Control> {
             Cmsg::Credentials(u) => {
                 control.cred = Some(claimed(c, u)?);
             }
+            Cmsg::Other(message) => control.other.push(message),
         }
     }
     Ok(control)
@@ -201,6 +202,9 @@ fn value(r: &Received, flags: i32) -> u64 {
 /// Builds the control buffer; descriptors get their numbers here.
 fn write_control(c: &mut Current, r: Received, room: usize, flags: i32) -> (Vec<u8>, bool) {
     let mut w = Writer::new(room);
+    for message in &r.control.other {
+        w.put(message.level, message.kind, &message.data);
+    }
     if let Some(u) = r.control.cred {
         w.put(libc::SOL_SOCKET, libc::SCM_CREDENTIALS, u.shown_to(c).as_bytes());
     }

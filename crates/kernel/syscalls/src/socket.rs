@@ -102,7 +102,7 @@ pub fn accept4(c: &mut Current, fd: Fd, addr: Ptr, len: Ptr, flags: i32) -> SysR
     let ops = io::accept(c, s.file(), s.ops()?)?;
     if !addr.is_null() {
         // The peer may be gone already; it was never named then.
-        let name = ops.peer_addr().map_err(|_| Errno::ECONNABORTED)?;
+        let name = ops.accepted_addr().map_err(|_| Errno::ECONNABORTED)?;
         write_addr(c, &name, addr, len)?;
     }
     let file = SocketFile::open(c, &SocketFile::of(s.file())?.net, ops, flags);

@@ -122,5 +122,5 @@ fn fill(out: &mut Received, m: &Message, buf: &mut [u8]) {
         out.flags |= libc::MSG_TRUNC;
     }
     out.addr = m.from.as_deref().map(Addr::bytes);
-    out.control = Control { rights: Vec::new(), cred: Some(m.cred.clone().unwrap_or(UNKNOWN)) };
+    out.control = Control { cred: Some(m.cred.clone().unwrap_or(UNKNOWN)), ..Control::default() };
 }

@@ -43,7 +43,7 @@ impl Bench {
         self.send_with(s, data, Vec::new())
     }
     fn send_with(&self, s: &dyn SocketOps, data: &[u8], rights: Vec<Arc<OpenFile>>) -> Result<usize> {
-        let control = Control { rights, cred: None };
+        let control = Control { rights, ..Control::default() };
         s.send(&self.cx, &self.names, &mut SendRequest { data, addr: None, control, flags: 0 })
     }
     fn recv(&self, s: &dyn SocketOps, n: usize, flags: i32) -> Result<(Vec<u8>, Received)> {
