@@ -19,7 +19,7 @@ const LAYERS: [&str; 8] = [
 
 /// The order of the crates of each folder, lowest first. A crate may use those before it.
 const ORDER: [(&str, &[&str]); 6] = [
-    ("crates/base", &["abi", "elf", "mountinfo", "ranked", "seccomp", "spec", "wait"]),
+    ("crates/base", &["abi", "elf", "mountinfo", "netproto", "ranked", "seccomp", "spec", "wait"]),
     ("crates/floor", &["biased", "hostsys"]),
     ("crates/platform", &["platform", "stub", "conformance", "systrap", "ptrace"]),
     ("crates/net", &["netstack"]),
@@ -37,6 +37,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "mqueue",
             "sysv",
             "socket",
+            "hostinet",
             "tty",
             "twins",
             "mm",
@@ -64,6 +65,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "profile",
             "bundle",
             "gofer",
+            "netgofer",
             "netview",
             "sandbox",
             "lifecycle",

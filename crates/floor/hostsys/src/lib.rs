@@ -14,6 +14,7 @@ pub mod image;
 pub mod inherited;
 pub mod memfd;
 pub mod mounts;
+pub mod net;
 pub mod perf;
 pub mod process;
 pub mod ptrace;
