@@ -57,9 +57,11 @@ pub(crate) struct Global {
     /// What runs the container's code
     #[arg(long, value_enum, default_value_t = Platform::Systrap)]
     pub(crate) platform: Platform,
-    /// Network of the container; none is the only mode so far
-    #[arg(long, value_parser = values::network, default_value = "none")]
-    pub(crate) network: Network,
+    /// Network: none (loopback only), host (the host's own sockets) or sandbox (the network namespace's interfaces)
+    ///
+    /// [default: none for do, sandbox for containers of a bundle]
+    #[arg(long, value_parser = values::network, value_name = "MODE")]
+    pub(crate) network: Option<Network>,
     /// Where writes go: MOUNT:MEDIUM with root:memory or all:memory, or none to write to the files themselves
     ///
     /// [default: root:memory for do, which never writes through; none for containers of a bundle]
@@ -91,12 +93,13 @@ impl Global {
             containers: bundle::Options {
                 root_overlay: self.overlay2.map_or(Overlay::None, |overlay| overlay.root),
                 bind_overlay: self.overlay2.map_or(Overlay::None, |overlay| overlay.binds),
-                network: self.network,
+                network: self.network.unwrap_or(Network::Sandbox),
                 platform: self.platform.into(),
                 strace: self.strace,
                 debug: self.debug,
                 preserve_fds: 0,
             },
+            network: self.network,
             ignore_cgroups: self.ignore_cgroups,
             systemd_cgroup: self.systemd_cgroup,
             debug_log: self.debug_log.clone(),
@@ -299,7 +302,7 @@ mod tests {
 
     #[test]
     fn unsupported_values_are_refused() {
-        for flag in ["--network=host", "--overlay2=root:self", "--platform=kvm", "--frobnicate"] {
+        for flag in ["--network=bridge", "--overlay2=root:self", "--platform=kvm", "--frobnicate"] {
             assert!(Cli::try_parse_from(["ringfence", flag, "list"]).is_err(), "{flag}");
         }
     }

@@ -75,6 +75,11 @@ fn internal_role() -> Option<ExitCode> {
         role::GOFER => hostsys::inherited::take(3)
             .and_then(|socket| gofer::serve(&channel::Channel::from_fd(socket)))
             .map(|()| 0),
+        role::NET_GOFER => {
+            sandbox::logging::start(sandbox::logging::Format::Text, None);
+            let take = hostsys::inherited::take;
+            take(3).and_then(|channel| netgofer::serve(channel, take(4)?)).map(|()| 0)
+        }
         role::MEMBER => inherited_by_member().and_then(sandbox::member::run),
         role::INIT => inherited_by_init().and_then(sandbox::init::run),
         role::ATTEND => {

@@ -88,8 +88,9 @@ pub(crate) fn bytes(text: &str) -> Result<i64, String> {
 pub(crate) fn network(text: &str) -> Result<Network, String> {
     match text {
         "none" => Ok(Network::None),
-        "sandbox" | "host" => Err("not supported yet; use --network=none".into()),
-        _ => Err("unknown mode; use --network=none".into()),
+        "sandbox" => Ok(Network::Sandbox),
+        "host" => Ok(Network::Host { policed: false }),
+        _ => Err("unknown mode; use none, host or sandbox".into()),
     }
 }
 

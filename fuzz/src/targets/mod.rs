@@ -3,6 +3,7 @@
 mod config;
 mod control;
 mod elf;
+mod network;
 mod seccomp;
 mod slots;
 
@@ -44,6 +45,12 @@ pub(crate) const ALL: &[Target] = &[
         what: "messages on the control socket",
         run: control::run,
         words: control::WORDS,
+    },
+    Target {
+        name: "network",
+        what: "requests to the network gofer, names, policies",
+        run: network::run,
+        words: network::WORDS,
     },
 ];
 

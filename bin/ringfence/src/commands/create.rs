@@ -2,6 +2,7 @@
 
 use clap::Args;
 use lifecycle::{CreateOptions, Result, Settings};
+use netgofer::Policy;
 use std::path::PathBuf;
 
 /// What `create` and `run` have in common.
@@ -25,6 +26,9 @@ pub(crate) struct Create {
     /// Accepted as runc has it: there are no host keyrings inside
     #[arg(long)]
     pub(crate) no_new_keyring: bool,
+    /// What may be reached with --network=host, everything else being refused: HOST[:PORT][/tcp|udp],...
+    #[arg(long, value_name = "LIST")]
+    pub(crate) allow_net: Vec<Policy>,
     /// Name for the container
     pub(crate) id: String,
 }
@@ -37,6 +41,7 @@ impl Create {
             console_socket: self.console_socket.clone(),
             pid_file: self.pid_file.clone(),
             preserve_fds: self.preserve_fds,
+            allow_net: Policy::all(&self.allow_net),
         }
     }
 }

@@ -3,9 +3,10 @@
 use bundle::{HostCommand, Options, Volume, for_host_command};
 use clap::Args;
 use lifecycle::{Result, Settings};
+use netgofer::Policy;
 use rustix::process::umask;
 use sandbox::terminal;
-use spec::Overlay;
+use spec::{Network, Overlay};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -19,6 +20,9 @@ pub(crate) struct Do {
     /// Share a directory or file with the host, writable unless :ro
     #[arg(long, short = 'v', value_name = "SRC[:DST[:ro]]")]
     pub(crate) volume: Vec<Volume>,
+    /// Use the host's network, but reach these only: HOST[:PORT][/tcp|udp],...
+    #[arg(long, value_name = "LIST")]
+    pub(crate) allow_net: Vec<Policy>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) args: Vec<String>,
@@ -48,10 +52,24 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
         rlimits: lifecycle::callers_limits(),
         terminal: terminal::interactive(),
     };
+    let allow_net = Policy::all(&args.allow_net);
+    let network = network(settings.network, allow_net.is_some())?;
     // The host's own files are never written through: that is what --volume is for.
-    let options = Options { root_overlay: Overlay::Memory, ..settings.containers };
+    let options = Options { root_overlay: Overlay::Memory, network, ..settings.containers };
     let prepared = for_host_command(command, &options)?;
-    lifecycle::run_host_command(settings, prepared, &signals)
+    lifecycle::run_host_command(settings, prepared, allow_net.as_ref(), &signals)
+}
+
+/// A policy is one of the host's network; without it there is none unless asked for.
+fn network(chosen: Option<Network>, policed: bool) -> Result<Network> {
+    match chosen {
+        None if policed => Ok(Network::Host { policed }),
+        None => Ok(Network::None),
+        Some(Network::Sandbox) => {
+            Err("do has no network namespace of its own with interfaces; use --network=host or none".into())
+        }
+        Some(network) => Ok(network),
+    }
 }
 
 fn cwd(args: &Do) -> Result<String> {

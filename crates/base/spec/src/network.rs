@@ -7,9 +7,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
-    /// No network families besides Unix sockets.
+    /// Nothing but the sandbox's own loopback interface.
     #[default]
     None,
+    /// The interfaces of the network namespace that the container joins.
+    Sandbox,
+    /// The host's own sockets, which a network gofer makes.
+    Host {
+        /// A policy says what may be reached.
+        policed: bool,
+    },
+}
+
+impl Network {
+    /// Whether sockets are the host's.
+    pub fn is_host(self) -> bool {
+        matches!(self, Network::Host { .. })
+    }
 }
 
 /// One interface.

@@ -30,3 +30,4 @@ mod views;
 pub use files::HostFiles;
 pub use fs::HostFs;
 pub use import::Importer;
+pub use poller::{Poller, Watch};

@@ -36,7 +36,7 @@ impl Watched {
 }
 
 /// The thread, and what it watches.
-pub(crate) struct Poller {
+pub struct Poller {
     watched: Arc<Watched>,
     next: AtomicU64,
     end: Bell,
@@ -74,7 +74,7 @@ impl Poller {
 }
 
 /// Keeps a descriptor watched.
-pub(crate) struct Watch {
+pub struct Watch {
     poller: Arc<Poller>,
     token: u64,
 }

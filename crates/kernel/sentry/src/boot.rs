@@ -48,17 +48,18 @@ pub(crate) fn other(message: String) -> StartError {
 }
 
 /// Builds a container and runs it to its end; gives the wait status of its first process, which
-/// waits for [`Running::start`](crate::Running::start).
+/// waits for [`Running::start`](crate::Running::start). `net_gofer` leads to the network gofer of host mode.
 pub fn run(
     spec: SandboxSpec,
     fds: Vec<OwnedFd>,
     platform: Arc<dyn Platform>,
     memory: Arc<tmpfs::MemFiles>,
+    net_gofer: Option<OwnedFd>,
     on_ready: OnReady,
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
-    let (kernel, calls) = wire::kernel(&spec, platform, memory, limits);
+    let (kernel, calls) = wire::kernel(&spec, platform, memory, limits, net_gofer)?;
     let control = container(&kernel, kernel.first.clone(), &spec, fds, Pod::new())?;
     let console = control.console.clone();
     on_ready(control);

@@ -1,13 +1,15 @@
 //! All wiring of one kernel: which families, file system types and devices there are, and what each is given. Nothing else
 //! in the kernel knows more of another part than the traits that it declares itself.
 
-use crate::boot::uts;
+use crate::boot::{other, uts};
 use container::Limits;
+use hostinet::{HostFamily, NetGofer};
 use platform::Platform;
 use socket::netlink::NetlinkFamily;
 use socket::unix::UnixFamily;
 use socket::{Families, NetNamespace};
-use spec::SandboxSpec;
+use spec::{Network, SandboxSpec, StartError};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use syscalls::Calls;
@@ -25,9 +27,10 @@ pub(crate) fn kernel(
     platform: Arc<dyn Platform>,
     memory: Arc<MemFiles>,
     limits: Limits,
-) -> (Arc<Kernel>, Arc<Calls>) {
+    net_gofer: Option<OwnedFd>,
+) -> Result<(Arc<Kernel>, Arc<Calls>), StartError> {
     let calls = Calls::new();
-    let families = families(&limits);
+    let families = families(&limits, spec.network, net_gofer)?;
     let user_ns = UserNamespace::initial();
     let net = NetNamespace::new(nsproxy::inum::NET, user_ns.clone(), spec.interfaces.clone());
     let parts =
@@ -36,15 +39,21 @@ pub(crate) fn kernel(
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     devices(&kernel);
     file_system_types(&kernel);
-    (kernel, calls)
+    Ok((kernel, calls))
 }
 
-fn families(limits: &Limits) -> Families {
+fn families(limits: &Limits, network: Network, net_gofer: Option<OwnedFd>) -> Result<Families, StartError> {
     let queues = usize::try_from(limits.memory() / UNIX_SHARE).unwrap_or(usize::MAX);
     let mut families = Families::default();
     families.add(libc::AF_UNIX, Arc::new(UnixFamily::new(queues)));
     families.add(libc::AF_NETLINK, Arc::new(NetlinkFamily));
-    families
+    if let Network::Host { policed } = network {
+        let channel = net_gofer.ok_or_else(|| other("host networking without a network gofer".into()))?;
+        let [v4, v6] = HostFamily::pair(NetGofer::new(channel, policed));
+        families.add(libc::AF_INET, v4);
+        families.add(libc::AF_INET6, v6);
+    }
+    Ok(families)
 }
 
 fn devices(kernel: &Arc<Kernel>) {

@@ -112,6 +112,15 @@ fn prepare(
         Some(linux) => namespaces::namespaces(linux, matches!(pod, Pod::Member(_)), &mut warnings)?,
         None => Namespaces::default(),
     };
+    if linux.is_some()
+        && namespaces.network == crate::Namespace::Host
+        && !options.network.is_host()
+        && !matches!(pod, Pod::Member(_))
+    {
+        warnings.push(
+            "linux.namespaces: the host's network namespace is shared with --network=host only; it gets its own".into(),
+        );
+    }
     let id_maps = linux.map(|linux| namespaces::id_maps(linux, &namespaces)).transpose()?.flatten();
     unsupported::check(spec, &namespaces, &mut warnings)?;
     let version = spec.version();

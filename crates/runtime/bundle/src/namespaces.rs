@@ -119,7 +119,7 @@ pub(crate) fn namespaces(linux: &Linux, member: bool, warnings: &mut Vec<String>
         }
         *slot = Namespace::Path(path);
     }
-    for (name, namespace) in [("pid", &all.pid), ("ipc", &all.ipc), ("network", &all.network)] {
+    for (name, namespace) in [("pid", &all.pid), ("ipc", &all.ipc)] {
         let shared = member && name != "pid";
         if *namespace == Namespace::Host && !shared {
             warnings.push(format!(

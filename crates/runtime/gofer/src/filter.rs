@@ -13,6 +13,11 @@ pub(crate) const RULES: &[Rule] = &[
         &[&[Arg::Is(0, 3), Arg::Is(2, SEND)]],
         "the descriptors, to its one socket",
     ),
+    allow_when(
+        libc::SYS_sendto,
+        &[&[Arg::Is(0, 3), Arg::Is(3, SEND), Arg::IsLong(4, 0)]],
+        "answers without descriptors",
+    ),
     allow_when(libc::SYS_recvmsg, &[&[Arg::Is(0, 3), Arg::Is(2, RECV)]], "waiting for its socket to close"),
     allow_when(
         libc::SYS_prctl,

@@ -2,6 +2,7 @@
 
 use crate::directory::{self, Claim, SOCKET};
 use crate::groups::Groups;
+use crate::network::Outward;
 use crate::pod::Host;
 use crate::state::{Record, State, Status};
 use crate::{
@@ -9,9 +10,11 @@ use crate::{
     sandbox_log,
 };
 use bundle::{Config, Options, Prepared};
+use netgofer::Policy;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
-use sandbox::launch::{Files, HostHandles, Sandbox, launch};
+use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, launch};
 use sandbox::member;
+use spec::Network;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -28,6 +31,8 @@ pub struct CreateOptions {
     pub pid_file: Option<PathBuf>,
     /// How many of the caller's descriptors the container gets, from 3 on.
     pub preserve_fds: u32,
+    /// What the container may reach in host mode.
+    pub allow_net: Option<Policy>,
 }
 
 /// Sets a container up.
@@ -138,6 +143,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         Some(host) => Some(host.network.try_clone()?),
         None => network::named(&prepared)?,
     };
+    let outward = if host.is_none() { Outward::of(&mut prepared, options.allow_net.as_ref())? } else { None };
     // A caller that stays watches the terminal itself.
     let elsewhere = console.as_ref().filter(|_| socket.is_some()).map(AsFd::as_fd);
     let log = sandbox_log::open(settings, &options.id, purpose.command(), !purpose.is_foreground())?;
@@ -147,6 +153,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
             alive: Some(claim.alive()),
             joined: &mut join,
             network: network.as_ref().map(AsFd::as_fd),
+            net_gofer: outward.as_ref().map(|o| NetGofer { setup: &o.setup, outside: o.outside }),
         };
         start_processes(settings, &prepared, host.as_ref(), log.as_fd(), handles, elsewhere)?
     };
@@ -162,7 +169,8 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         network::show(&mut prepared, sandbox.pid());
     }
     // `start` says it for a container that waits.
-    if purpose != Purpose::Create && host.is_none() && prepared.spec.interfaces.links.len() > 1 {
+    let missing = host.is_none() && prepared.spec.network == Network::Sandbox;
+    if purpose != Purpose::Create && missing && prepared.spec.interfaces.links.len() > 1 {
         network::warn_of_missing_stack();
     }
     let listener = channel::listen_in(claim.container().dir()?.as_fd(), SOCKET)?;

@@ -1,10 +1,11 @@
 //! The host's network namespace of a container, and what the kernel inside is told of it.
 
-use crate::Result;
 use crate::state::Record;
-use bundle::{Pod, Prepared};
+use crate::{Result, Settings};
+use bundle::{Namespace, Pod, Prepared};
+use netgofer::{Policy, Setup};
 use sandbox::client::Client;
-use spec::Interfaces;
+use spec::{Interfaces, Network};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,8 +19,55 @@ pub(crate) fn named(prepared: &Prepared) -> Result<Option<OwnedFd>> {
     }
 }
 
+/// What a sandbox in host mode has outside.
+pub(crate) struct Outward {
+    /// What it may reach.
+    pub(crate) setup: Setup,
+    /// In the caller's network namespace.
+    pub(crate) outside: bool,
+}
+
+/// The annotation that says what a container may reach, for clients that pass no flags.
+const ALLOW_NET: &str = "dev.ringfence.allow-net";
+
+impl Outward {
+    /// For a container in host mode; nothing for one that is in none. Puts the policy and the namespace's interfaces into the specification.
+    pub(crate) fn of(prepared: &mut Prepared, flag: Option<&Policy>) -> Result<Option<Outward>> {
+        let annotation = prepared.annotations.get(ALLOW_NET);
+        if !prepared.spec.network.is_host() {
+            return match (flag, annotation) {
+                (None, None) => Ok(None),
+                (Some(_), _) => Err("--allow-net needs --network=host".into()),
+                (None, Some(_)) => Err(format!("annotation {ALLOW_NET} needs --network=host").into()),
+            };
+        }
+        let policy = match (flag, annotation) {
+            (Some(_), Some(_)) => {
+                return Err(format!("--allow-net and the annotation {ALLOW_NET} exclude each other").into());
+            }
+            (None, Some(text)) => {
+                let parsed = text.parse::<Policy>();
+                Some(parsed.map_err(|error| format!("annotation {ALLOW_NET}: {error}"))?)
+            }
+            (flag, None) => flag.cloned(),
+        };
+        prepared.spec.network = Network::Host { policed: policy.is_some() };
+        let outside = prepared.namespaces.network == Namespace::Host;
+        if outside {
+            match netview::look_here() {
+                Ok(interfaces) => prepared.spec.interfaces = interfaces,
+                Err(error) => log::warn!("the host's network interfaces are not shown: {error}"),
+            }
+        }
+        Ok(Some(Outward { setup: Setup::of_host(policy), outside }))
+    }
+}
+
 /// Tells the kernel inside what the network namespace holds by now, hooks having been run.
 pub(crate) fn show(prepared: &mut Prepared, pid: i32) {
+    if prepared.spec.network == Network::None {
+        return;
+    }
     let path = path(pid);
     match look(&path) {
         Ok(interfaces) => prepared.spec.interfaces = interfaces,
@@ -29,12 +77,18 @@ pub(crate) fn show(prepared: &mut Prepared, pid: i32) {
 
 /// The same again before the start: Docker's newer daemons and `ctr --cni` set the network up between `create` and
 /// `start`. Of a namespace that holds nothing but its loopback interface there is nothing to tell.
-pub(crate) fn show_again(client: &Client, record: &Record) {
+pub(crate) fn show_again(settings: &Settings, client: &Client, record: &Record) {
     let pid = record.state.pid;
+    let network = settings.containers.network;
+    if network == Network::None {
+        return;
+    }
     if matches!(record.pod(), Pod::Member(_)) || !netview::has_more_than_loopback(pid) {
         return;
     }
-    warn_of_missing_stack();
+    if network == Network::Sandbox {
+        warn_of_missing_stack();
+    }
     let path = path(pid);
     let told =
         look(&path).map_err(crate::Error::from).and_then(|interfaces| Ok(client.show_network(&interfaces)?));
@@ -50,7 +104,7 @@ pub(crate) fn warn_of_missing_stack() {
     let level = if io::stderr().is_terminal() { log::Level::Warn } else { log::Level::Debug };
     log::log!(
         level,
-        "the container's network interfaces are shown, but there is no network stack yet: nothing connects through them"
+        "the container's network interfaces are shown, but there is no network stack yet: nothing connects through them; --network=host uses the host's sockets"
     );
 }
 

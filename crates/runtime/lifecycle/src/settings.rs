@@ -4,6 +4,7 @@ use crate::directory::Container;
 use crate::state::Record;
 use crate::{Error, Result};
 use sandbox::client::Client;
+use spec::Network;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
@@ -16,6 +17,8 @@ pub struct Settings {
     pub rootless: bool,
     /// What every container of a bundle is made with.
     pub containers: bundle::Options,
+    /// The network mode, if one was chosen.
+    pub network: Option<Network>,
     /// Make no control groups.
     pub ignore_cgroups: bool,
     /// Have systemd make the control groups.

@@ -24,7 +24,7 @@ pub fn start(settings: &Settings, id: &str) -> Result<()> {
         return Err(error);
     }
     let client = connect(&container)?;
-    network::show_again(&client, &record);
+    network::show_again(settings, &client, &record);
     client.start()?;
     record.state.status = Status::Running;
     container.write(&record)?;

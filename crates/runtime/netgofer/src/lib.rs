@@ -16,6 +16,8 @@
 
 mod dns;
 mod filter;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod journal;
 mod policy;
 mod resolver;

@@ -32,21 +32,26 @@ pub fn look(namespace: BorrowedFd<'_>) -> io::Result<Interfaces> {
     // In a thread of its own: not every thread could go back to where it was.
     let dump = || {
         move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?;
-        let socket = socket_with(Family::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-        let links = ask(&socket, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-        let addresses = ask(&socket, RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
-        let mut routes = Vec::new();
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut request = RouteMessage::default();
-            request.header.address_family = family;
-            routes.extend(ask(&socket, RouteNetlinkMessage::GetRoute(request))?);
-        }
-        Ok(gather(links, addresses, routes))
+        look_here()
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, dump)?;
         thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     })
+}
+
+/// The same of the namespace that the caller is in, which anybody may ask about.
+pub fn look_here() -> io::Result<Interfaces> {
+    let socket = socket_with(Family::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let links = ask(&socket, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    let addresses = ask(&socket, RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+    let mut routes = Vec::new();
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut request = RouteMessage::default();
+        request.header.address_family = family;
+        routes.extend(ask(&socket, RouteNetlinkMessage::GetRoute(request))?);
+    }
+    Ok(gather(links, addresses, routes))
 }
 
 /// Whether the namespace of a process has more interfaces than `lo`: the cheap question before [`look`].

@@ -167,7 +167,9 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
                 kernel.limit_tasks(limit);
                 Event::Done
             }
-            Request::Descriptors { .. } | Request::Listen => Event::Refused("the sandbox is set up".into()),
+            Request::Descriptors { .. } | Request::Listen | Request::NetworkGofer => {
+                Event::Refused("the sandbox is set up".into())
+            }
         };
         if channel.send(&answer, &[]).is_err() {
             return;

@@ -1,11 +1,13 @@
-//! What the sentry asks of the host.
+//! What the sentry asks of the host; [`host_network`] has what host mode adds.
 //!
 //! docs/security.md groups these calls; a rule without a need is to be removed.
+
+mod host_network;
 
 use ::seccomp::SockFilter;
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when, compile};
 use hostsys::seccomp;
-use spec::{Overlay, PlatformName, SandboxSpec};
+use spec::{Network, Overlay, PlatformName, SandboxSpec};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use stub::layout::INTERRUPT_SIGNAL;
@@ -21,6 +23,7 @@ pub(crate) struct FilterNeeds {
     pub(crate) channel: i32,
     /// The private tmpfs with the contents of files in memory.
     pub(crate) backing: i32,
+    pub(crate) network: Network,
 }
 
 impl FilterNeeds {
@@ -36,7 +39,8 @@ impl FilterNeeds {
         let changes = listens
             || written(spec.root.readonly, spec.root.overlay)
             || mounts().any(|m| written(m.readonly, m.overlay));
-        FilterNeeds { platform: spec.platform, changes, listens, channel: channel.as_raw_fd(), backing }
+        let (platform, network) = (spec.platform, spec.network);
+        FilterNeeds { platform, changes, listens, channel: channel.as_raw_fd(), backing, network }
     }
 
     fn compile(&self) -> io::Result<Vec<SockFilter>> {
@@ -50,18 +54,24 @@ impl FilterNeeds {
         }
         // The only socket there will be, else: its number stays.
         let fd = Arg::Is(0, self.channel as u32);
-        let (send, receive) =
-            ([fd, Arg::Is(2, libc::MSG_NOSIGNAL as u32)], [fd, Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]);
+        let send = [fd, Arg::Is(3, libc::MSG_NOSIGNAL as u32), Arg::IsLong(4, 0)];
+        let receive = [fd, Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)];
         let backing = [Arg::Is(0, self.backing as u32), Arg::Is(2, 0)];
         let (send, receive): ([&[Arg]; 1], [&[Arg]; 1]) = ([&send], [&receive]);
         let backing: [&[Arg]; 1] = [&backing];
         let first = [
-            Rule { call: libc::SYS_sendmsg, when: &send, why: "the first command line" },
+            Rule { call: libc::SYS_sendto, when: &send, why: "the first command line" },
             Rule { call: libc::SYS_recvmsg, when: &receive, why: "the first command line" },
         ];
         let own = [Rule { call: libc::SYS_unlinkat, when: &backing, why: "files in memory that are gone" }];
         tables.push(&own);
         tables.push(if self.listens { LISTENING } else { &first });
+        if let Network::Host { policed } = self.network {
+            return host_network::with_rules(policed, |rules| {
+                let all: Vec<&[Rule<'_>]> = tables.iter().copied().chain([rules]).collect();
+                compile(&all)
+            });
+        }
         compile(&tables)
     }
 }
@@ -228,7 +238,11 @@ const CHANGES: &[Rule] = &[
 /// Further command lines, and further containers, whose sockets come later.
 const LISTENING: &[Rule] = &[
     allow(libc::SYS_accept4, "the control socket"),
-    allow_when(libc::SYS_sendmsg, &[&[Arg::Is(2, libc::MSG_NOSIGNAL as u32)]], "the control socket"),
+    allow_when(
+        libc::SYS_sendto,
+        &[&[Arg::Is(3, libc::MSG_NOSIGNAL as u32), Arg::IsLong(4, 0)]],
+        "the control socket; never to an address",
+    ),
     allow_when(libc::SYS_recvmsg, &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]], "the control socket"),
 ];
 
@@ -284,21 +298,31 @@ mod tests {
     use super::*;
 
     fn allows(needs: &FilterNeeds, nr: i64, args: [u64; 3]) -> bool {
+        allows_all(needs, nr, [args[0], args[1], args[2], 0, 0, 0])
+    }
+
+    fn allows_all(needs: &FilterNeeds, nr: i64, args: [u64; 6]) -> bool {
         let program = ::seccomp::Program::new(&needs.compile().unwrap()).unwrap();
-        let args = [args[0], args[1], args[2], 0, 0, 0];
         program.run(&::seccomp::Data { nr: nr as i32, arch: ::seccomp::ARCH, ip: 0, args })
             == ::seccomp::RET_ALLOW
     }
 
     fn needs(changes: bool, listens: bool) -> FilterNeeds {
-        FilterNeeds { platform: PlatformName::Systrap, changes, listens, channel: 9, backing: 7 }
+        FilterNeeds {
+            platform: PlatformName::Systrap,
+            changes,
+            listens,
+            channel: 9,
+            backing: 7,
+            network: Network::None,
+        }
     }
 
     #[test]
     fn the_tables_compile_and_say_why() {
         for platform in [PlatformName::Systrap, PlatformName::Ptrace] {
             for (changes, listens) in [(false, false), (true, false), (true, true)] {
-                FilterNeeds { platform, changes, listens, channel: 3, backing: 7 }.compile().unwrap();
+                FilterNeeds { platform, ..needs(changes, listens) }.compile().unwrap();
             }
         }
         let all = [THREADS, FILES, CHANGES, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE].concat();
@@ -321,11 +345,46 @@ mod tests {
     fn messages_go_over_the_sockets_there_are() {
         let (send, receive) = (libc::MSG_NOSIGNAL as u64, libc::MSG_CMSG_CLOEXEC as u64);
         for (fd, listens, allowed) in [(9, false, true), (8, false, false), (8, true, true)] {
-            assert_eq!(allows(&needs(false, listens), libc::SYS_sendmsg, [fd, 0, send]), allowed);
+            let sends = |to| allows_all(&needs(false, listens), libc::SYS_sendto, [fd, 0, 0, send, to, 0]);
+            assert_eq!((sends(0), sends(0x1000)), (allowed, false));
+            assert!(!allows(&needs(false, listens), libc::SYS_sendmsg, [fd, 0, send]));
             assert_eq!(allows(&needs(false, listens), libc::SYS_recvmsg, [fd, 0, receive]), allowed);
         }
         assert!(!allows(&needs(false, false), libc::SYS_accept4, [8, 0, 0]));
-        assert!(!allows(&needs(true, true), libc::SYS_sendmsg, [9, 0, 0]));
+        assert!(!allows(&needs(true, true), libc::SYS_sendto, [9, 0, 0]));
+    }
+
+    #[test]
+    fn the_hosts_sockets_are_used_and_not_made() {
+        let host = |policed| FilterNeeds { network: Network::Host { policed }, ..needs(true, true) };
+        let send = |needs: &FilterNeeds, flags: i32, to| {
+            allows_all(needs, libc::SYS_sendto, [5, 0, 0, flags as u64, to, 0])
+        };
+        for policed in [false, true] {
+            let needs = host(policed);
+            for call in
+                [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_socketpair]
+            {
+                assert!(!allows(&needs, call, [2, 1, 0]), "{call}");
+            }
+            assert!(send(&needs, libc::MSG_MORE | libc::MSG_NOSIGNAL, 0));
+            assert!(!send(&needs, libc::MSG_NOSIGNAL, 0x1000));
+            assert!(!send(&needs, libc::MSG_NOSIGNAL | libc::MSG_FASTOPEN, 0));
+            assert_eq!(allows(&needs, libc::SYS_sendmsg, [5, 0, libc::MSG_NOSIGNAL as u64]), !policed);
+            assert!(!allows(&needs, libc::SYS_sendmsg, [5, 0, libc::MSG_FASTOPEN as u64]));
+            assert!(!allows(&needs, libc::SYS_sendmmsg, [5, 0, 1]));
+            let sets =
+                |level: i32, name: i32| allows(&needs, libc::SYS_setsockopt, [5, level as u64, name as u64]);
+            assert!(sets(libc::IPPROTO_TCP, libc::TCP_NODELAY));
+            assert!(
+                !sets(libc::IPPROTO_TCP, libc::TCP_ULP) && !sets(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER)
+            );
+            assert_eq!(sets(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP), !policed);
+        }
+        let none = needs(true, true);
+        for call in [libc::SYS_setsockopt, libc::SYS_getsockname, libc::SYS_shutdown] {
+            assert!(!allows(&none, call, [5, 6, 1]), "{call}");
+        }
     }
 
     #[test]

@@ -41,7 +41,11 @@ const COPIES: &std::ffi::CStr = c"GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_thresho
 
 const RULES: &[Rule] = &[
     allow_when(libc::SYS_wait4, &[&[Arg::Is(2, 0)], &[Arg::Is(2, libc::WNOHANG as u32)]], "reaping"),
-    allow_when(libc::SYS_sendmsg, &[&[Arg::Is(2, libc::MSG_NOSIGNAL as u32)]], "the command line"),
+    allow_when(
+        libc::SYS_sendto,
+        &[&[Arg::Is(3, libc::MSG_NOSIGNAL as u32), Arg::IsLong(4, 0)]],
+        "the command line",
+    ),
     allow_when(libc::SYS_recvmsg, &[&[Arg::Is(2, libc::MSG_CMSG_CLOEXEC as u32)]], "the command line"),
 ];
 

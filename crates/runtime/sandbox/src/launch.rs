@@ -8,6 +8,7 @@ use channel::{Channel, MAX_FDS};
 use confine::ids::{Mapping, write_maps};
 use hostsys::spawn::{Child, Namespaces, Program, spawn};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open, openat};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{
     Resource, Signal, WaitId, WaitIdOptions, WaitIdStatus, getrlimit, pidfd_send_signal, waitid,
 };
@@ -39,6 +40,16 @@ pub struct HostHandles<'a> {
     pub joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
     /// The network namespace that the container's processes on the host are in; a new one if none is given.
     pub network: Option<BorrowedFd<'a>>,
+    /// What a network gofer is to be started with, if the sandbox is to have one.
+    pub net_gofer: Option<NetGofer<'a>>,
+}
+
+/// A network gofer to be started.
+pub struct NetGofer<'a> {
+    /// What the sandbox may reach.
+    pub setup: &'a netgofer::Setup,
+    /// Its network namespace is the caller's, not that of the container's processes.
+    pub outside: bool,
 }
 
 /// A started sandbox. Dropping it ends all its processes and waits for them, unless it was detached.
@@ -47,6 +58,9 @@ pub struct Sandbox {
     pub(crate) init: Process,
     /// Ends with the sandbox.
     pub(crate) gofer: Process,
+    /// Of host mode; and the sentry's end of its socket, until it is sent there.
+    pub(crate) net_gofer: Option<Process>,
+    pub(crate) net_end: Cell<Option<OwnedFd>>,
     pub(crate) life: Channel,
     /// Of a container in another one's sandbox: the sentry's end of its process's socket, until it is sent there.
     pub(crate) member: Option<Cell<Option<Channel>>>,
@@ -77,10 +91,18 @@ pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, handles: HostHandles<'_>) -
     let alive = handles.alive.unwrap_or(null.as_fd());
     let inherited = [boot_end.as_fd(), exe.as_fd(), to_gofer.as_fd(), init_end.as_fd(), alive];
     let init = in_network(handles.network, |namespaces| starter.start(role::INIT, &inherited, namespaces))?;
+    let (net_gofer, net_end) = match &handles.net_gofer {
+        Some(wanted) => {
+            starter.net_gofer(wanted, init.child.pid).map(|(process, end)| (Some(process), Some(end)))?
+        }
+        None => (None, None),
+    };
     Ok(Sandbox {
         channel: to_boot,
         init,
         gofer,
+        net_gofer,
+        net_end: Cell::new(net_end),
         life,
         member: None,
         view: Cell::default(),
@@ -124,6 +146,9 @@ impl Sandbox {
             (Some(listener), None) => self.channel.send(&Request::Listen, &[listener])?,
             (None, None) => {}
             _ => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+        if let Some(end) = self.net_end.take() {
+            self.channel.send(&Request::NetworkGofer, &[end.as_fd()])?;
         }
         let mut rest = fds.as_slice();
         while !rest.is_empty() {
@@ -208,6 +233,9 @@ impl Sandbox {
             _ => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sandbox ended")),
         }
         self.gofer.kept = true;
+        if let Some(net_gofer) = &mut self.net_gofer {
+            net_gofer.kept = true;
+        }
         self.init.kept = true;
         Ok(())
     }
@@ -290,6 +318,22 @@ impl<'a> Starter<'a> {
         let (to_gofer, end) = Channel::pair()?;
         let process = self.start(role::GOFER, &[end.as_fd()], Namespaces::ALL)?;
         Ok((process.holding(to_gofer.try_clone()?), to_gofer))
+    }
+
+    /// A network gofer, and the sandbox's end of the socket that it lives by.
+    fn net_gofer(&mut self, wanted: &NetGofer<'_>, init: i32) -> io::Result<(Process, OwnedFd)> {
+        let flags = SocketFlags::CLOEXEC;
+        let (own, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let setup = sealed(&wanted.setup.to_bytes()?)?;
+        let inherited = [own.as_fd(), setup.as_fd()];
+        let process = if wanted.outside {
+            self.start(role::NET_GOFER, &inherited, Namespaces::ALL_BUT_NETWORK)?
+        } else {
+            let network = File::open(format!("/proc/{init}/ns/net"))?;
+            let start = |namespaces| self.start(role::NET_GOFER, &inherited, namespaces);
+            in_network(Some(network.as_fd()), start)?
+        };
+        Ok((process, theirs))
     }
 
     /// A process with `fds` as its descriptors from 3 on.

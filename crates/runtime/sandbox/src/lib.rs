@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  command line ── launch ──┬── gofer        opens the container's directories
+//!        │                  ├── net-gofer    makes the host's sockets, in host mode
 //!        │                  └── init         pid 1 of the sandbox, waits
 //!        └── channel ──────────── boot       the sentry: runs the kernel
 //! ```
@@ -39,6 +40,8 @@ mod view;
 pub mod role {
     /// The gofer.
     pub const GOFER: &str = "gofer";
+    /// The network gofer.
+    pub const NET_GOFER: &str = "net-gofer";
     /// Pid 1 of the sandbox.
     pub const INIT: &str = "init";
     /// The sentry.

@@ -31,8 +31,8 @@ const KILLED: i32 = 128 + libc::SIGKILL;
 const RULES: &[Rule] = &[
     allow_when(libc::SYS_ioctl, &[&[Arg::Is(1, libc::TIOCGWINSZ as u32)]], "the size of the terminal"),
     allow_when(
-        libc::SYS_sendmsg,
-        &[&[Arg::Is(2, libc::MSG_NOSIGNAL as u32)]],
+        libc::SYS_sendto,
+        &[&[Arg::Is(3, libc::MSG_NOSIGNAL as u32), Arg::IsLong(4, 0)]],
         "the command line, the sentry",
     ),
     allow_when(
@@ -66,6 +66,8 @@ pub fn join(
         channel,
         init,
         gofer,
+        net_gofer: None,
+        net_end: Cell::default(),
         life,
         member: Some(Cell::new(Some(sentry_end))),
         view: Cell::default(),

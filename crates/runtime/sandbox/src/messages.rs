@@ -19,6 +19,8 @@ pub(crate) enum Request {
     },
     /// With a socket on which further connections are accepted. Before the last [`Request::Descriptors`].
     Listen,
+    /// With the socket to the network gofer. Before the last [`Request::Descriptors`].
+    NetworkGofer,
     /// Make another container in the sandbox: with a socket on which connections about it are accepted and one that
     /// it lives by. [`Request::Descriptors`] follow as for the first container; from then on the connection is about
     /// the new one.

@@ -18,16 +18,19 @@ pub(crate) struct ContainerFiles {
     pub(crate) fds: Vec<OwnedFd>,
     /// What [`Request::Listen`] came with.
     pub(crate) listener: Option<OwnedFd>,
+    /// What [`Request::NetworkGofer`] came with.
+    pub(crate) net_gofer: Option<OwnedFd>,
 }
 
 /// Receives them up to the last [`Request::Descriptors`]; `None` when the other end is gone.
 pub(crate) fn receive(channel: &Channel) -> io::Result<Option<ContainerFiles>> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let mut received = ContainerFiles { fds: Vec::new(), listener: None };
+    let mut received = ContainerFiles { fds: Vec::new(), listener: None, net_gofer: None };
     loop {
         let Some((request, batch)) = channel.recv()? else { return Ok(None) };
         match request {
             Request::Listen => received.listener = batch.into_iter().next(),
+            Request::NetworkGofer => received.net_gofer = batch.into_iter().next(),
             Request::Descriptors { last } => {
                 received.fds.extend(batch);
                 if received.fds.is_empty() || received.fds.len() > MAX_DESCRIPTORS {

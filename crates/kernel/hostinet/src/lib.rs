@@ -1,0 +1,22 @@
+//! AF_INET and AF_INET6 on the host's own sockets: host mode.
+//!
+//! The kernel inside makes no socket. It asks the network gofer ([`NetGofer`]) to make, bind and connect one, and gets the
+//! descriptor; data then move between the program and that descriptor directly. Where a policy says what may be reached, the seccomp filter lets
+//! a descriptor send to its peer only, so a datagram with a destination goes by way of the gofer, which checks it.
+//!
+//! Neighbours: `socket` for the family-independent part, `hostfs` for the thread that watches descriptors. A checkpoint keeps
+//! nothing of this: the connections are the host's. Lock rank: leaves.
+
+#![forbid(unsafe_code)]
+
+mod control;
+mod family;
+mod gofer;
+mod names;
+mod options;
+mod recv;
+mod send;
+mod sock;
+
+pub use family::HostFamily;
+pub use gofer::NetGofer;

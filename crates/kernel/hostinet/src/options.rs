@@ -1,0 +1,72 @@
+//! getsockopt(2) and setsockopt(2): what `netproto::options` lists is the host's.
+
+use crate::sock::HostSocket;
+use abi::{Errno, Result};
+use hostsys::net;
+use netproto::Kind;
+use netproto::options::find;
+
+const SO_RCVTIMEO_NEW: i32 = 66;
+const SO_SNDTIMEO_NEW: i32 = 67;
+
+/// Options of SOL_SOCKET that the kernel inside answers for any family.
+const KEPT: &[i32] = &[
+    libc::SO_TYPE,
+    libc::SO_DOMAIN,
+    libc::SO_PROTOCOL,
+    libc::SO_ERROR,
+    libc::SO_ACCEPTCONN,
+    libc::SO_RCVTIMEO,
+    libc::SO_SNDTIMEO,
+    SO_RCVTIMEO_NEW,
+    SO_SNDTIMEO_NEW,
+    libc::SO_DEBUG,
+    libc::SO_BSDCOMPAT,
+    libc::SO_PASSCRED,
+];
+
+/// Options that only somebody with rights over the host's network may set.
+const PRIVILEGED: &[i32] = &[libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE, libc::SO_MARK, libc::SO_BUSY_POLL];
+
+pub(crate) fn get_common(sock: &HostSocket, name: i32) -> Option<Result<Vec<u8>>> {
+    (!KEPT.contains(&name)).then(|| get(sock, libc::SOL_SOCKET, name))
+}
+
+pub(crate) fn set_common(sock: &HostSocket, name: i32, value: &[u8]) -> Option<Result<()>> {
+    if KEPT.contains(&name) {
+        return None;
+    }
+    if PRIVILEGED.contains(&name) {
+        return Some(Err(Errno::EPERM));
+    }
+    let set = set(sock, libc::SOL_SOCKET, name, value);
+    // Reads that wait for so much are the kernel's business, too.
+    if name == libc::SO_RCVLOWAT && set.is_ok() { None } else { Some(set) }
+}
+
+/// The host's value. EOPNOTSUPP at the level of another protocol, ENOPROTOOPT for an option that is not listed.
+pub(crate) fn get(sock: &HostSocket, level: i32, name: i32) -> Result<Vec<u8>> {
+    check_level(sock, level)?;
+    net::option(&sock.fd, level, name)
+}
+
+/// Sets the host's value.
+pub(crate) fn set(sock: &HostSocket, level: i32, name: i32, value: &[u8]) -> Result<()> {
+    check_level(sock, level)?;
+    let policed = sock.shared.gofer.policed();
+    match find(level, name) {
+        Some(option) if option.sets(policed) => net::set_option(&sock.fd, level, name, value),
+        // It would have an effect beyond what the policy says.
+        Some(option) if option.sets(false) => Err(Errno::EACCES),
+        _ => Err(Errno::ENOPROTOOPT),
+    }
+}
+
+fn check_level(sock: &HostSocket, level: i32) -> Result<()> {
+    let own = match level {
+        libc::IPPROTO_TCP => sock.kind == Kind::Stream,
+        libc::IPPROTO_UDP => sock.kind == Kind::Datagram,
+        _ => true,
+    };
+    if own { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}
