@@ -8,7 +8,7 @@ use mm::{ImageInfo, MemoryMap, Mm, Vma, VmaKind};
 use platform::{Action, Context, Regs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::{Current, Loaded};
+use task::{Current, ProgramImage};
 use vfs::{Caller, Credentials, MapRequest, Mapping, OpenFile};
 
 /// Bytes kept free below the stack.
@@ -48,7 +48,7 @@ struct Loader<'a> {
 }
 
 /// Where the parts of a program are.
-struct Placed {
+struct Layout {
     /// What is added to the program's addresses.
     bias: u64,
     /// Where the interpreter is, 0 without one.
@@ -64,7 +64,7 @@ pub(crate) fn load(
     image: &Image,
     interp: Option<(Arc<OpenFile>, Image)>,
     creds: &Credentials,
-) -> Result<Loaded> {
+) -> Result<ProgramImage> {
     let platform = &c.kernel().platform;
     let limits = platform.limits();
     let fixed = c.task.group.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE != 0;
@@ -78,7 +78,7 @@ pub(crate) fn load(
         Ok(info) => {
             let mm = Mm::new(&c.kernel().spaces, loader.ctx.space(), loader.map);
             mm.set_image(|i| *i = info);
-            Ok(Loaded { ctx: loader.ctx, mm })
+            Ok(ProgramImage { ctx: loader.ctx, mm })
         }
         Err(e) => {
             loader.ctx.exit();
@@ -147,7 +147,7 @@ impl Loader<'_> {
         p: &Program,
         image: &Image,
         interp: Option<(Arc<OpenFile>, Image)>,
-    ) -> Result<Placed> {
+    ) -> Result<Layout> {
         let bias = if image.relocatable {
             let want = (self.map.max / 3 * 2 + self.random_pages(28)) & !(image.align - 1);
             self.bias(image, want)?
@@ -156,11 +156,11 @@ impl Loader<'_> {
         };
         self.map_image(&p.file, image, bias)?;
         let Some((file, interp)) = interp else {
-            return Ok(Placed { bias, base: 0, entry: image.entry.wrapping_add(bias) });
+            return Ok(Layout { bias, base: 0, entry: image.entry.wrapping_add(bias) });
         };
         let base = if interp.relocatable { self.bias(&interp, 0)? } else { 0 };
         self.map_image(&file, &interp, base)?;
-        Ok(Placed { bias, base, entry: interp.entry.wrapping_add(base) })
+        Ok(Layout { bias, base, entry: interp.entry.wrapping_add(base) })
     }
 
     /// What is to be added to the addresses of a relocatable image that is best put at `want`.
@@ -170,7 +170,7 @@ impl Loader<'_> {
         Ok(self.map.find_free(want, len, image.align).ok_or(Errno::EFAULT)?.wrapping_sub(lo))
     }
 
-    fn aux(&self, image: &Image, at: &Placed, creds: &Credentials) -> Aux {
+    fn aux(&self, image: &Image, at: &Layout, creds: &Credentials) -> Aux {
         let old = self.c.task.creds();
         Aux {
             sysinfo_ehdr: self.c.kernel().platform.limits().vdso.map(|v| v.0),

@@ -1,8 +1,8 @@
 //! The running task as its own sentry thread sees it: memory access, file
 //! lookups, and the state only the thread itself touches.
 
-use crate::held::Held;
 use crate::kernel::Kernel;
+use crate::resource::ThreadHandle;
 use crate::result::{Restart, SysErr, SysResult};
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
@@ -47,7 +47,7 @@ pub struct Current {
     /// The platform's side.
     pub ctx: Box<dyn Context>,
     /// Memory.
-    pub mm: Held<Arc<Mm>>,
+    pub mm: ThreadHandle<Arc<Mm>>,
     /// Alternate signal stack.
     pub altstack: AltStack,
     /// Signal mask to restore after this call unless a handler runs.
@@ -57,9 +57,9 @@ pub struct Current {
     /// State for restart_syscall(2).
     pub restart_block: Option<RestartBlock>,
     /// Descriptor table.
-    pub(crate) fd_table: Held<InUse<FdTable>>,
+    pub(crate) fd_table: ThreadHandle<InUse<FdTable>>,
     /// File system context.
-    pub(crate) fs_context: Held<InUse<FsContext>>,
+    pub(crate) fs_context: ThreadHandle<InUse<FsContext>>,
     /// Set by exit(2): leave with this code.
     pub exit_code: Option<i32>,
     /// What the platform was last told with `set_report_all`.
@@ -78,13 +78,13 @@ impl Current {
         Current {
             task,
             ctx,
-            mm: Held::new(mm),
+            mm: ThreadHandle::new(mm),
             altstack: AltStack::default(),
             saved_mask: None,
             restart: None,
             restart_block: None,
-            fd_table: Held::new(InUse::new(fds)),
-            fs_context: Held::new(InUse::new(fs)),
+            fd_table: ThreadHandle::new(InUse::new(fds)),
+            fs_context: ThreadHandle::new(InUse::new(fs)),
             exit_code: None,
             report_all: false,
         }
@@ -134,7 +134,7 @@ impl Current {
 
     /// Replaces the descriptor table (unshare(2), execve(2)).
     pub fn set_fds(&mut self, t: Arc<FdTable>) {
-        let old = self.fd_table.replace(&self.task.seen_fds, InUse::new(t));
+        let old = self.fd_table.replace(&self.task.fds_slot, InUse::new(t));
         if let Some(table) = old.leave() {
             table.close_all(self);
         }
@@ -142,7 +142,7 @@ impl Current {
 
     /// Replaces the file system context (unshare(2)).
     pub fn set_fs(&mut self, f: Arc<FsContext>) {
-        self.fs_context.replace(&self.task.seen_fs, InUse::new(f));
+        self.fs_context.replace(&self.task.fs_slot, InUse::new(f));
     }
 
     /// The open file behind a descriptor; EBADF when there is none.

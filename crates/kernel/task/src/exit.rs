@@ -1,8 +1,8 @@
 //! The end of threads and processes. See exit_group(2), wait(2), credentials(7).
 
 use crate::current::Current;
-use crate::held::Held;
 use crate::life::{Departure, Life, Zombie};
+use crate::resource::ThreadHandle;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Leader, Node, Tree};
@@ -109,13 +109,13 @@ fn forget(group: &Arc<ThreadGroup>) {
 }
 
 /// Gives up what a thread may share with others, but for its memory.
-fn give_up(c: Current) -> (Box<dyn Context>, Held<Arc<mm::Mm>>) {
+fn give_up(c: Current) -> (Box<dyn Context>, ThreadHandle<Arc<mm::Mm>>) {
     let caller = c.caller();
     let Current { task, ctx, mm, fd_table, fs_context, .. } = c;
     // The last who has the list makes its adjustments.
     let undo = task.sem_undo.lock().take();
     drop(undo);
-    let (table, fs) = (fd_table.give_up(&task.seen_fds), fs_context.give_up(&task.seen_fs));
+    let (table, fs) = (fd_table.give_up(&task.fds_slot), fs_context.give_up(&task.fs_slot));
     if let Some(table) = table.leave() {
         table.close_all(&caller);
     }

@@ -1,4 +1,4 @@
-//! Tasks: threads, processes, signals, program execution and their end.
+//! Tasks: threads and processes, what they are sent, and their end. Programs are loaded by the crate `exec`, which is above.
 //!
 //! [`Task`] and [`ThreadGroup`] are shared; [`Current`] is the running thread as
 //! its own sentry thread sees it, and what system call handlers get. [`Kernel`]
@@ -18,7 +18,6 @@ mod current;
 mod exit;
 mod frame;
 mod futex;
-mod held;
 mod holder;
 mod inherit;
 mod jobs;
@@ -28,6 +27,7 @@ mod pi;
 pub mod pidfd;
 pub mod posix_timers;
 mod replace;
+mod resource;
 mod result;
 mod run;
 pub mod seccomp;
@@ -47,7 +47,7 @@ pub use inherit::{ProcessInherited, TaskInherited};
 pub use jobs::Jobs;
 pub use kernel::{Kernel, Parts, RELEASE, SI_HOST, SystemCalls, VERSION, uptime_ns};
 pub use life::{Life, Signals, Stop, Zombie};
-pub use replace::Loaded;
+pub use replace::ProgramImage;
 pub use result::{Restart, SysErr, SysResult};
 pub use run::start;
 pub use send::Sender;

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use vfs::Credentials;
 
 /// A program in memory of its own that is ready to run.
-pub struct Loaded {
+pub struct ProgramImage {
     /// The platform's side; its registers are the program's first.
     pub ctx: Box<dyn Context>,
     /// Its memory.
@@ -24,7 +24,12 @@ pub struct Loaded {
 impl Current {
     /// Replaces the program that the process runs by a loaded one. EAGAIN, and nothing has changed, when the process ends or
     /// another thread does the same.
-    pub fn replace_program(&mut self, loaded: Loaded, name: &[u8], creds: Credentials) -> Result<(), SysErr> {
+    pub fn replace_program(
+        &mut self,
+        loaded: ProgramImage,
+        name: &[u8],
+        creds: Credentials,
+    ) -> Result<(), SysErr> {
         if let Err(e) = self.dethread() {
             loaded.ctx.exit();
             return Err(e);
@@ -84,7 +89,7 @@ impl Current {
     }
 
     /// Puts the new memory, name and credentials in the place of the old ones.
-    fn commit(&mut self, l: Loaded, name: &[u8], creds: Credentials) {
+    fn commit(&mut self, l: ProgramImage, name: &[u8], creds: Credentials) {
         let g = self.task.group.clone();
         crate::futex::release(self, false);
         self.measure_end();
@@ -102,7 +107,7 @@ impl Current {
             let s = g.signals.lock();
             self.task.note_pending();
             // Which memory the end of the process is counted for is decided together with the change.
-            (self.mm.replace(&self.task.seen_mm, l.mm), s.life.is_over())
+            (self.mm.replace(&self.task.mm_slot, l.mm), s.life.is_over())
         };
         if ending {
             crate::exit::begin_end(&g, &self.mm);

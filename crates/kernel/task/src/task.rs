@@ -1,8 +1,8 @@
 //! Threads and thread groups.
 
-use crate::held::Seen;
 use crate::inherit::TaskInherited;
 use crate::kernel::Kernel;
+use crate::resource::TaskSlot;
 use crate::seccomp::Seccomp;
 use crate::thread_group::ThreadGroup;
 use abi::{Result, SigInfo, SigSet, Signal};
@@ -32,9 +32,9 @@ pub struct Task {
     /// The process it belongs to.
     pub group: Arc<ThreadGroup>,
     creds: ArcSwap<Credentials>,
-    pub(crate) seen_mm: Seen<Arc<Mm>>,
-    pub(crate) seen_fds: Seen<Option<Arc<FdTable>>>,
-    pub(crate) seen_fs: Seen<Option<Arc<FsContext>>>,
+    pub(crate) mm_slot: TaskSlot<Arc<Mm>>,
+    pub(crate) fds_slot: TaskSlot<Option<Arc<FdTable>>>,
+    pub(crate) fs_slot: TaskSlot<Option<Arc<FsContext>>>,
     /// How it sleeps and is woken.
     pub waiter: Arc<Waiter>,
     interrupter: RwLock<Option<Arc<dyn Interrupt>>>,
@@ -145,9 +145,9 @@ impl Task {
             nsproxy: ArcSwap::new(nsproxy),
             group: i.group,
             creds: ArcSwap::new(creds),
-            seen_mm: Seen::new(i.mm),
-            seen_fds: Seen::new(Some(i.fds)),
-            seen_fs: Seen::new(Some(i.fs)),
+            mm_slot: TaskSlot::new(i.mm),
+            fds_slot: TaskSlot::new(Some(i.fds)),
+            fs_slot: TaskSlot::new(Some(i.fs)),
             waiter: Waiter::new(),
             interrupter: RwLock::new(None),
             words: [blocked.0, 0, 0, i.clear_child_tid].map(AtomicU64::new),
@@ -272,15 +272,15 @@ impl Task {
     }
     /// Memory.
     pub fn mm(&self) -> Arc<Mm> {
-        self.seen_mm.get()
+        self.mm_slot.get()
     }
     /// Descriptor table; `None` once the thread has exited.
     pub fn fds(&self) -> Option<Arc<FdTable>> {
-        self.seen_fds.get()
+        self.fds_slot.get()
     }
     /// Root, working directory, umask; `None` once the thread has exited.
     pub fn fs(&self) -> Option<Arc<FsContext>> {
-        self.seen_fs.get()
+        self.fs_slot.get()
     }
     /// Blocked signals.
     pub fn blocked(&self) -> SigSet {

@@ -1,8 +1,8 @@
 //! What a thread uses at every call and others look at now and then: memory, descriptor table, file system context.
 //!
-//! The thread's half is a [`Held`] in `Current`, read without a lock; the others' half is a [`Seen`] in `Task`. Both name the same
-//! object. The rule that keeps them alike: only the thread itself changes either, with [`Held::replace`] or
-//! [`Held::give_up`], which change both. So the thread's half is never stale, and nobody has to be told of a change.
+//! The thread's half is a [`ThreadHandle`] in `Current`, read without a lock; the others' half is a [`TaskSlot`] in `Task`. Both name the same
+//! object. The rule that keeps them alike: only the thread itself changes either, with [`ThreadHandle::replace`] or
+//! [`ThreadHandle::give_up`], which change both. So the thread's half is never stale, and nobody has to be told of a change.
 //! Calls as fstat(2) thus take no lock and write to no reference count that other threads write to.
 
 use ranked::RwLock;
@@ -12,12 +12,12 @@ use vfs::{InUse, Shared};
 
 /// The half of an object in use that other threads read. `V` is `Arc<T>`, or `Option<Arc<T>>` for what a thread gives up when
 /// it leaves. Lock: a leaf.
-pub(crate) struct Seen<V>(RwLock<V>);
+pub(crate) struct TaskSlot<V>(RwLock<V>);
 
-impl<V: Clone> Seen<V> {
+impl<V: Clone> TaskSlot<V> {
     /// Of a thread that begins with this object.
-    pub(crate) fn new(object: V) -> Seen<V> {
-        Seen(RwLock::new(object))
+    pub(crate) fn new(object: V) -> TaskSlot<V> {
+        TaskSlot(RwLock::new(object))
     }
 
     /// The object as it is now.
@@ -27,7 +27,7 @@ impl<V: Clone> Seen<V> {
 }
 
 /// The half of an object in use that belongs to its thread. `H` is the thread's handle, which may count users.
-pub struct Held<H>(H);
+pub struct ThreadHandle<H>(H);
 
 /// A handle of an object.
 pub trait Handle {
@@ -51,28 +51,28 @@ impl<T: Shared> Handle for InUse<T> {
     }
 }
 
-impl<H: Handle> Held<H> {
+impl<H: Handle> ThreadHandle<H> {
     /// Of a thread whose task was made with the same object.
-    pub(crate) fn new(handle: H) -> Held<H> {
-        Held(handle)
+    pub(crate) fn new(handle: H) -> ThreadHandle<H> {
+        ThreadHandle(handle)
     }
 
     /// Changes what the thread uses, for itself and for others; gives the old handle.
-    pub(crate) fn replace<V: From<Arc<H::Object>>>(&mut self, seen: &Seen<V>, new: H) -> H {
-        let old = std::mem::replace(&mut *seen.0.write(), new.object().clone().into());
+    pub(crate) fn replace<V: From<Arc<H::Object>>>(&mut self, slot: &TaskSlot<V>, new: H) -> H {
+        let old = std::mem::replace(&mut *slot.0.write(), new.object().clone().into());
         drop(old);
         std::mem::replace(&mut self.0, new)
     }
 
     /// The thread leaves: others find nothing any more.
-    pub(crate) fn give_up(self, seen: &Seen<Option<Arc<H::Object>>>) -> H {
-        let old = seen.0.write().take();
+    pub(crate) fn give_up(self, slot: &TaskSlot<Option<Arc<H::Object>>>) -> H {
+        let old = slot.0.write().take();
         drop(old);
         self.0
     }
 }
 
-impl<H> Deref for Held<H> {
+impl<H> Deref for ThreadHandle<H> {
     type Target = H;
     fn deref(&self) -> &H {
         &self.0
@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn both_halves_name_the_same_object() {
         let (a, b) = (Arc::new(1), Arc::new(2));
-        let seen = Seen::new(Some(a.clone()));
-        let mut held = Held::new(a);
-        assert_eq!(*held.replace(&seen, b), 1);
-        assert_eq!((**held, seen.get()), (2, Some(Arc::new(2))));
-        assert_eq!((*held.give_up(&seen), seen.get()), (2, None));
+        let slot = TaskSlot::new(Some(a.clone()));
+        let mut handle = ThreadHandle::new(a);
+        assert_eq!(*handle.replace(&slot, b), 1);
+        assert_eq!((**handle, slot.get()), (2, Some(Arc::new(2))));
+        assert_eq!((*handle.give_up(&slot), slot.get()), (2, None));
     }
 }
