@@ -41,6 +41,7 @@ mod quick;
 pub mod quota;
 pub mod rename;
 pub mod retry;
+mod rules;
 mod state;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -14,15 +14,15 @@
 
 use crate::caller::Caller;
 use crate::cred::{Cap, Credentials};
-use crate::dentry::{Dentry, Name, S_IFLNK};
+use crate::dentry::{Dentry, Name};
 use crate::fs_context::FsView;
 use crate::inode::InodeRef;
-use crate::mount::{Mount, MountFlags};
+use crate::mount::Mount;
 use crate::path::Path;
-use crate::perm::{self, MAY_EXEC};
-use crate::walk::{Last, Lookup, MAX_LINKS, Parent, Start};
+use crate::rules::{self, Component};
+use crate::walk::{Last, Lookup, Parent, Start};
 use abi::stat::Attr;
-use abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use abi::{Errno, PATH_MAX, Result};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -227,26 +227,15 @@ impl<F> Quick<'_, F> {
     {
         let mut text = text;
         loop {
-            while let [b'/', rest @ ..] = text {
-                text = rest;
-            }
-            if text.is_empty() {
+            let Some(component) = Component::first(text) else {
                 // What ends in slashes only, or in a link to such, has no last component.
                 return if self.parent { None } else { self.end(mount, dir, way) };
-            }
-            let end = text.iter().position(|&c| c == b'/').unwrap_or(text.len());
-            let (name, rest) = text.split_at(end);
-            let last = rest.iter().all(|&c| c == b'/');
-            if !dir.is_dir() {
-                return self.fail(way, Errno::ENOTDIR);
-            }
-            if let Err(e) = perm::allowed(self.creds, &dir.inode.perm().ok()?, MAY_EXEC) {
+            };
+            let Component { name, rest } = component;
+            if let Err(e) = rules::may_search(self.creds, dir, name) {
                 return self.fail(way, e);
             }
-            if name.len() > NAME_MAX {
-                return self.fail(way, Errno::ENAMETOOLONG);
-            }
-            if self.parent && last {
+            if self.parent && component.is_last() {
                 return self.end(mount, dir, way);
             }
             match name {
@@ -294,12 +283,12 @@ impl<F> Quick<'_, F> {
             drop(mounts);
         }
         let through = !rest.is_empty();
-        if at.kind == S_IFLNK && (through || self.follow) {
+        if rules::is_followed(at, through, self.follow) {
             return self.link(mount, at, step?, rest);
         }
         let way = Way::by(step);
-        if through && !at.is_dir() {
-            return self.fail(&way, Errno::ENOTDIR);
+        if let Err(e) = rules::may_pass(at, through) {
+            return self.fail(&way, e);
         }
         self.names(mount, at, &way, rest)
     }
@@ -318,13 +307,10 @@ impl<F> Quick<'_, F> {
         let (dir, before) = (step.dir, step.before);
         let way = Way::by(Some(step));
         self.links.set(self.links.get() + 1);
-        if self.links.get() > MAX_LINKS || mount.flags().contains(MountFlags::NOSYMFOLLOW) {
-            return self.fail(&way, Errno::ELOOP);
-        }
-        if let Err(e) = perm::may_follow(&self.cx.vfs().protected, self.creds, &dir.inode, &link.inode) {
+        let links = self.links.get();
+        if let Err(e) = rules::follow_link(self.cx, self.creds, &dir.inode, mount, &link.inode, links) {
             return self.fail(&way, e);
         }
-        crate::attr::followed(mount, &link.inode);
         self.deeper()?;
         self.ask(&way, Some(&link.inode))?;
         let mut body = link.inode.as_link()?.link_text(self.cx)?;

@@ -10,23 +10,18 @@ pub use crate::mount::Mount;
 pub use crate::path::Path;
 
 use crate::anon;
-use crate::attr;
 use crate::caller::Caller;
 use crate::cred::Creds;
-use crate::dentry::{Cached, S_IFLNK};
+use crate::dentry::Cached;
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
 use crate::inode::InodeRef;
-use crate::mount::MountFlags;
-use crate::perm::{self, MAY_EXEC};
 use crate::quick;
+use crate::rules::{self, Component};
 use abi::stat::Attr;
-use abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use abi::{Errno, PATH_MAX, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Symbolic links followed in one resolution before ELOOP.
-pub(crate) const MAX_LINKS: u32 = 40;
 
 bitflags::bitflags! {
     /// How to resolve a path.
@@ -273,14 +268,10 @@ impl<'a> Walker<'a> {
     /// Counts a link and gives where it leads: a place, or text to go on with from `dir` or the root.
     pub fn follow(&mut self, dir: &Path, link: &Path) -> Result<Target> {
         self.links += 1;
-        if self.links > MAX_LINKS || self.flags.contains(Lookup::NO_SYMLINKS) {
+        if self.flags.contains(Lookup::NO_SYMLINKS) {
             return Err(Errno::ELOOP);
         }
-        if link.mount.flags().contains(MountFlags::NOSYMFOLLOW) {
-            return Err(Errno::ELOOP);
-        }
-        perm::may_follow(&self.cx.vfs().protected, &self.creds, dir.inode(), link.inode())?;
-        attr::followed(&link.mount, link.inode());
+        rules::follow_link(self.cx, &self.creds, dir.inode(), &link.mount, link.inode(), self.links)?;
         let inode = link.inode();
         if let Some(p) = self.magic_target(inode)? {
             if self.flags.contains(Lookup::NO_MAGICLINKS) {
@@ -328,32 +319,16 @@ impl<'a> Walker<'a> {
         let mut text: Cow<[u8]> = Cow::Borrowed(path);
         let mut i = 0;
         loop {
-            while text.get(i) == Some(&b'/') {
-                i += 1;
-            }
-            if i == text.len() {
-                return Ok(Step::Done(cur));
-            }
-            let end = text[i..].iter().position(|&c| c == b'/').map_or(text.len(), |n| i + n);
-            let mut next = end;
-            while text.get(next) == Some(&b'/') {
-                next += 1;
-            }
-            let (last, slash) = (next == text.len(), end != text.len());
-            let name = &text[i..end];
-            if !cur.is_dir() {
-                return Err(Errno::ENOTDIR);
-            }
-            perm::allowed(&self.creds, &cur.inode().perm()?, MAY_EXEC)?;
-            if name.len() > NAME_MAX {
-                return Err(Errno::ENAMETOOLONG);
-            }
-            if want_parent && last {
+            let Some(component) = Component::first(&text[i..]) else { return Ok(Step::Done(cur)) };
+            let (name, through) = (component.name, component.is_through());
+            let end = text.len() - component.rest.len();
+            rules::may_search(&self.creds, &cur.dentry, name)?;
+            if want_parent && component.is_last() {
                 return Ok(Step::Parent(Parent {
                     dir: cur,
                     name: name.to_vec(),
                     last: Last::of(name),
-                    slash,
+                    slash: through,
                 }));
             }
             match name {
@@ -361,8 +336,7 @@ impl<'a> Walker<'a> {
                 b".." => cur = self.up(&cur)?,
                 _ => {
                     let child = self.child(&cur, name)?;
-                    let through = !last || slash;
-                    if child.kind() == S_IFLNK && (through || self.flags.contains(Lookup::FOLLOW)) {
+                    if rules::is_followed(&child.dentry, through, self.flags.contains(Lookup::FOLLOW)) {
                         match self.follow(&cur, &child)? {
                             Target::Place(p) => cur = p,
                             Target::Text(dir, mut body) => {
@@ -376,12 +350,10 @@ impl<'a> Walker<'a> {
                     } else {
                         cur = child;
                     }
-                    if through && !cur.is_dir() {
-                        return Err(Errno::ENOTDIR);
-                    }
+                    rules::may_pass(&cur.dentry, through)?;
                 }
             }
-            i = next;
+            i = end;
         }
     }
 }

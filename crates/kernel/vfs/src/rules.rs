@@ -1,0 +1,78 @@
+//! The rules of path_resolution(7), each once. [`crate::quick`] and [`crate::walk`] find names in different ways and ask here what
+//! may be done with them.
+
+use crate::attr;
+use crate::caller::Caller;
+use crate::cred::Credentials;
+use crate::dentry::{Dentry, S_IFLNK};
+use crate::inode::InodeRef;
+use crate::mount::{Mount, MountFlags};
+use crate::perm::{self, MAY_EXEC};
+use abi::{Errno, NAME_MAX, Result};
+use std::sync::Arc;
+
+/// Symbolic links followed in one resolution before ELOOP.
+pub(crate) const MAX_LINKS: u32 = 40;
+
+/// The next component of a path.
+pub(crate) struct Component<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// What stands behind the name, slashes included.
+    pub rest: &'a [u8],
+}
+
+impl<'a> Component<'a> {
+    /// The first component of `text`; `None` when only slashes are left.
+    pub fn first(text: &'a [u8]) -> Option<Component<'a>> {
+        let text = &text[text.iter().position(|&c| c != b'/')?..];
+        let (name, rest) = text.split_at(text.iter().position(|&c| c == b'/').unwrap_or(text.len()));
+        Some(Component { name, rest })
+    }
+
+    /// Nothing but slashes follows.
+    pub fn is_last(&self) -> bool {
+        self.rest.iter().all(|&c| c == b'/')
+    }
+
+    /// A slash follows: only a directory will do, and a link is followed.
+    pub fn is_through(&self) -> bool {
+        !self.rest.is_empty()
+    }
+}
+
+/// Whether a name may be looked for in a directory.
+pub(crate) fn may_search(creds: &Credentials, dir: &Dentry, name: &[u8]) -> Result<()> {
+    if !dir.is_dir() {
+        return Err(Errno::ENOTDIR);
+    }
+    perm::allowed(creds, &dir.inode.perm()?, MAY_EXEC)?;
+    if name.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(()) }
+}
+
+/// Whether what was found is a link to be followed.
+pub(crate) fn is_followed(found: &Dentry, through: bool, follow_last: bool) -> bool {
+    found.kind == S_IFLNK && (through || follow_last)
+}
+
+/// Whether the resolution may go on at what was found.
+pub(crate) fn may_pass(found: &Dentry, through: bool) -> Result<()> {
+    if through && !found.is_dir() { Err(Errno::ENOTDIR) } else { Ok(()) }
+}
+
+/// Whether `link`, found in `dir`, may be followed as number `links` of a resolution; its time of access changes.
+pub(crate) fn follow_link(
+    cx: &dyn Caller,
+    creds: &Credentials,
+    dir: &InodeRef,
+    mount: &Arc<Mount>,
+    link: &InodeRef,
+    links: u32,
+) -> Result<()> {
+    if links > MAX_LINKS || mount.flags().contains(MountFlags::NOSYMFOLLOW) {
+        return Err(Errno::ELOOP);
+    }
+    perm::may_follow(&cx.vfs().protected, creds, dir, link)?;
+    attr::followed(mount, link);
+    Ok(())
+}
