@@ -9,7 +9,7 @@ use platform::{
 };
 use ranked::Mutex;
 use std::sync::Arc;
-use task::{Current, Kernel, Parts, ProcessInherited, SystemCalls, ThreadGroup};
+use task::{Current, Kernel, NodeState, Parts, ProcessInherited, SystemCalls, ThreadGroup, Tree};
 use user_ns::UserNamespace;
 use vfs::{
     Cap, Credentials, FdTable, FsContext, Lookup, Mount, MountFlags, MountNs, OpenFile, OpenHow, Start,
@@ -411,6 +411,25 @@ fn interval_timers_go_on_in_another_kernel() {
     let near = |left: u64, all: u64| left <= all && left > all - HOUR / 2;
     assert!(near(after.real.0, HOUR) && near(after.prof.0, 2 * HOUR), "{after:?}");
     g.timers.clear(false);
+}
+
+#[test]
+fn the_tree_as_plain_data_and_back() {
+    let (from, to) = (process(), process());
+    let state = from.kernel().tree.lock().state();
+    let [one] = &state[..] else { panic!("{state:?}") };
+    assert_eq!((one.tgid, one.parent, one.pgid, one.sid), (from.task.tgid(), 0, one.tgid, one.tgid));
+    let usage = sched::Usage { utime: 5, ..sched::Usage::default() };
+    let zombie = task::Zombie { status: 9, uid: 3, usage, comm: [b'x'; 16] };
+    let leader = Some(sched::Scheduling::default().state());
+    let zombie = NodeState { life: task::Life::Dead(zombie), leader, ..one.clone() };
+    let group = &to.task.group;
+    let process = |_: &NodeState| (group.clone(), vfs::Creds::into_inner(to.task.creds()));
+    let tree = Tree::restore(std::slice::from_ref(&zombie), process).unwrap();
+    assert_eq!((tree.state(), tree.unreaped()), (vec![zombie.clone()], 1));
+    assert_eq!(group.exit_status(), Some(9));
+    let missing = NodeState { pgid: 77, ..zombie };
+    assert!(Tree::restore(&[missing], process).is_none());
 }
 
 #[test]

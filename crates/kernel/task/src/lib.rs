@@ -53,5 +53,5 @@ pub use run::start;
 pub use send::Sender;
 pub use task::{Task, comm};
 pub use thread_group::ThreadGroup;
-pub use tree::{Leader, Node, Tree};
+pub use tree::{Leader, Node, NodeState, Report, Tree};
 pub use waitpid::{Change, Whom};

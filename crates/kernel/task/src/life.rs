@@ -22,7 +22,7 @@ use signal::Pending;
 use std::sync::Arc;
 
 /// Where a process is in its life.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Life {
     /// Its threads run, or are stopped.
     #[default]
@@ -38,7 +38,7 @@ pub enum Life {
 }
 
 /// What is left of a process until it is waited for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zombie {
     /// Wait status.
     pub status: i32,

@@ -1,6 +1,10 @@
 //! Relations between processes: parents and children, process groups,
 //! sessions, process ids. All of it under one lock (rank TASKS).
 
+mod state;
+
+pub use state::NodeState;
+
 use crate::life::{Life, Zombie};
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
@@ -35,7 +39,7 @@ pub struct Node {
 
 /// A change of a process that lives on, for wait(2). A newer one replaces it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Report {
+pub enum Report {
     /// This signal has stopped it.
     Stopped(Signal),
     /// SIGCONT has continued it.
