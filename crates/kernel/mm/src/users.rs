@@ -1,7 +1,7 @@
 //! Who uses an address space: thread groups, which are counted here and nowhere else. CLONE_VM without CLONE_THREAD makes
 //! it more than one. Lock: a leaf.
 
-use parking_lot::Mutex;
+use ranked::Mutex;
 
 #[derive(Clone, Copy)]
 struct Counts {

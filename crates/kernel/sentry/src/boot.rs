@@ -123,7 +123,7 @@ pub(crate) fn container(
                 container,
                 pod,
                 console,
-                first: parking_lot::Mutex::new(Some(c)),
+                first: ranked::Mutex::new(Some(c)),
                 view: View::into_inner(view),
                 signals_end_init: spec.signals_end_init,
             }))

@@ -6,7 +6,7 @@ use crate::pod::Pod;
 use crate::running::{Executed, Running, Stdio};
 use abi::{SigInfo, Signal};
 use container::Container;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

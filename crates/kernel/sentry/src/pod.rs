@@ -2,7 +2,7 @@
 
 use container::Container;
 use hostfs::HostFiles;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 

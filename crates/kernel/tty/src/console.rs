@@ -6,7 +6,7 @@ use crate::job::JobControl;
 use crate::pty::Pty;
 use crate::termios::WinSize;
 use abi::{Errno, Result};
-use parking_lot::{Condvar, Mutex};
+use ranked::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs::{Caller, FsView, OpenFile};
