@@ -36,6 +36,7 @@ pub(crate) fn kernel(
     let parts =
         Parts { user_ns, platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
     let kernel = Kernel::new(parts);
+    kernel.first.namespaces.net.start(&kernel.vfs.timers);
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     devices(&kernel);
     file_system_types(&kernel);

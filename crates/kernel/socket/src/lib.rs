@@ -15,7 +15,7 @@ pub mod family;
 mod file;
 pub mod io;
 mod names;
-mod net_ns;
+pub mod net_ns;
 pub mod netlink;
 mod ops;
 pub mod options;

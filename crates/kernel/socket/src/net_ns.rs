@@ -1,12 +1,19 @@
 //! Network namespaces: what sockets of a namespace share. See network_namespaces(7).
 //!
-//! Lock rank: leaves. A checkpoint keeps the interfaces.
+//! A namespace owns a TCP/IP stack ([`netstack::Stack`]), which has a loopback interface that is up. Whoever has a way out adds links,
+//! addresses and routes to [`NetNamespace::stack`]: `add_link` with a `Device`, `set_up`, `add_address`, `with_routes`; frames that
+//! arrive go to `Stack::receive` with [`now`]. [`NetNamespace::start`] gives the stack the kernel's timers.
+//!
+//! Lock rank: leaves. A checkpoint keeps the interfaces and the stack's plain data.
 
+use netstack::time::Instant;
+use netstack::{Alarm, LOOPBACK, Stack};
 use parking_lot::{Mutex, RwLock};
 use spec::Interfaces;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use user_ns::UserNamespace;
+use vfs::timer::{TimerHandle, TimerService};
 
 /// A network namespace.
 pub struct NetNamespace {
@@ -16,16 +23,28 @@ pub struct NetNamespace {
     interfaces: RwLock<Arc<Interfaces>>,
     /// Addresses of netlink sockets in use.
     pub(crate) ports: Mutex<BTreeSet<u32>>,
+    stack: Arc<Stack>,
+    clock: Arc<Clock>,
 }
 
 impl NetNamespace {
-    /// With these interfaces, owned by `user_ns`.
+    /// Owned by `user_ns`, with these interfaces to show, and a stack whose loopback interface is up.
     pub fn new(inum: u64, user_ns: Arc<UserNamespace>, interfaces: Interfaces) -> Arc<NetNamespace> {
+        let mut seed = [0; 16];
+        hostsys::clock::random(&mut seed);
+        let clock = Clock::new();
+        let stack = Stack::new(seed, clock.clone());
+        let _ = clock.stack.set(Arc::downgrade(&stack));
+        if let Err(errno) = stack.set_up(LOOPBACK, true) {
+            log::error!("loopback interface: {errno:?}; nothing can be sent to 127.0.0.1");
+        }
         Arc::new(NetNamespace {
             inum,
             user_ns,
             interfaces: RwLock::new(Arc::new(interfaces)),
             ports: Mutex::default(),
+            stack,
+            clock,
         })
     }
 
@@ -40,6 +59,18 @@ impl NetNamespace {
         &self.user_ns
     }
 
+    /// Runs the stack's timers on a kernel's timer service from now on.
+    pub fn start(&self, timers: &Arc<TimerService>) {
+        if self.clock.timers.set(timers.clone()).is_ok() {
+            self.clock.set(&self.stack);
+        }
+    }
+
+    /// The TCP/IP stack.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
+    }
+
     /// Its interfaces, addresses and routes as they are now.
     pub fn interfaces(&self) -> Arc<Interfaces> {
         self.interfaces.read().clone()
@@ -48,5 +79,109 @@ impl NetNamespace {
     /// Replaces the interfaces.
     pub fn set_interfaces(&self, interfaces: Interfaces) {
         *self.interfaces.write() = Arc::new(interfaces);
+    }
+}
+
+/// The time as stacks count it: CLOCK_MONOTONIC.
+pub fn now() -> Instant {
+    let nanos = hostsys::clock::gettime_ns(libc::CLOCK_MONOTONIC).unwrap_or(0);
+    Instant::from_nanos(u64::try_from(nanos).unwrap_or(0))
+}
+
+/// Runs a stack's timers: one timer of the kernel, set to the stack's earliest deadline.
+struct Clock {
+    me: Weak<Clock>,
+    stack: OnceLock<Weak<Stack>>,
+    timers: OnceLock<Arc<TimerService>>,
+    /// The timer that is set, with its moment.
+    next: Mutex<Option<(Instant, TimerHandle)>>,
+}
+
+impl Clock {
+    fn new() -> Arc<Clock> {
+        Arc::new_cyclic(|me| Clock {
+            me: me.clone(),
+            stack: OnceLock::new(),
+            timers: OnceLock::new(),
+            next: Mutex::default(),
+        })
+    }
+
+    /// Runs what is due, and sets the timer to the next deadline.
+    fn tick(&self) {
+        let Some(stack) = self.stack.get().and_then(Weak::upgrade) else { return };
+        stack.run_timers(now());
+        self.set(&stack);
+    }
+
+    /// Sets the timer to the stack's next deadline. Under the lock, so that an earlier one that comes meanwhile stays.
+    fn set(&self, stack: &Stack) {
+        let mut next = self.next.lock();
+        let fresh = stack.next_deadline().and_then(|at| self.timer(at));
+        let old = std::mem::replace(&mut *next, fresh);
+        drop(next);
+        drop(old);
+    }
+
+    fn timer(&self, at: Instant) -> Option<(Instant, TimerHandle)> {
+        let (timers, me) = (self.timers.get()?, self.me.clone());
+        let when = std::time::Instant::now() + at.since(now());
+        let tick = move || {
+            if let Some(clock) = me.upgrade() {
+                clock.tick();
+            }
+        };
+        Some((at, timers.schedule(when, tick)))
+    }
+}
+
+impl Alarm for Clock {
+    fn earlier(&self, at: Instant) {
+        let mut next = self.next.lock();
+        if next.as_ref().is_some_and(|(set, _)| *set <= at) {
+            return;
+        }
+        let old = std::mem::replace(&mut *next, self.timer(at));
+        drop(next);
+        drop(old);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netstack::datagram::{DatagramSocket, Protocol};
+    use netstack::notify::Silent;
+    use netstack::tcp::TcpSocket;
+
+    #[test]
+    fn two_namespaces_share_no_port() {
+        let spaces = [NetNamespace::alone(), NetNamespace::alone()];
+        for net in &spaces {
+            let socket = DatagramSocket::new(net.stack(), false, Protocol::Udp, Arc::new(Silent));
+            socket.bind("127.0.0.1:7777".parse().unwrap(), true).unwrap();
+        }
+    }
+
+    /// A connection in TIME-WAIT or FIN-WAIT-2 ends by timers alone.
+    #[test]
+    fn timers_run() {
+        let net = NetNamespace::alone();
+        let timers = Arc::new(TimerService::default());
+        net.start(&timers);
+        let new = || TcpSocket::new(net.stack(), false, Arc::new(Silent));
+        let (server, client) = (new(), new());
+        server.bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
+        server.listen(1).unwrap();
+        client.configure(now(), |options| options.linger2 = Some(std::time::Duration::from_millis(20)));
+        assert_eq!(client.connect(now(), server.local()), Err(abi::Errno::EINPROGRESS));
+        let held = server.accept(Arc::new(Silent)).unwrap();
+        client.close(now());
+        let late = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while client.state() != netstack::tcp::State::Closed && std::time::Instant::now() < late {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(client.state(), netstack::tcp::State::Closed);
+        drop(held);
     }
 }

@@ -294,8 +294,12 @@ impl Stack {
 
     /// When [`Stack::run_timers`] is to be called next.
     pub fn next_deadline(&self) -> Option<Instant> {
+        // Forgotten first: a deadline that is set from now on either is in the answer or rings the alarm.
+        self.reported.store(u64::MAX, Ordering::SeqCst);
         let next = self.timers.next();
-        self.reported.store(next.map_or(u64::MAX, Instant::nanos), Ordering::Release);
+        if let Some(next) = next {
+            self.reported.fetch_min(next.nanos(), Ordering::SeqCst);
+        }
         next
     }
 
@@ -324,7 +328,7 @@ impl Stack {
     pub(crate) fn arm(&self, id: TimerId, at: Option<Instant>) {
         self.timers.arm(id, at);
         if let Some(at) = at
-            && self.reported.fetch_min(at.nanos(), Ordering::AcqRel) > at.nanos()
+            && self.reported.fetch_min(at.nanos(), Ordering::SeqCst) > at.nanos()
         {
             self.alarm.earlier(at);
         }

@@ -93,7 +93,7 @@ impl<T: Clone> Timers<T> {
 
     /// The earliest deadline.
     pub fn next(&self) -> Option<Instant> {
-        let nanos = self.earliest.iter().map(|e| e.load(Ordering::Acquire)).min().unwrap_or(u64::MAX);
+        let nanos = self.earliest.iter().map(|e| e.load(Ordering::SeqCst)).min().unwrap_or(u64::MAX);
         (nanos != u64::MAX).then_some(Instant::from_nanos(nanos))
     }
 
@@ -119,7 +119,7 @@ impl<T: Clone> Timers<T> {
 
     fn publish(&self, index: usize, shard: &Shard<T>) {
         let at = shard.heap.first().map_or(u64::MAX, |(at, _)| at.nanos());
-        self.earliest[index].store(at, Ordering::Release);
+        self.earliest[index].store(at, Ordering::SeqCst);
     }
 }
 
