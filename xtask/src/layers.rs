@@ -37,6 +37,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "mqueue",
             "sysv",
             "socket",
+            "inet",
             "hostinet",
             "tty",
             "twins",

@@ -308,6 +308,13 @@ impl DatagramSocket {
         inner.path = None;
         let limit = inner.options.receive_buffer;
         let uncork = !inner.options.cork && inner.corked.is_some();
+        let shares = (inner.options.reuse_addr, inner.options.reuse_port);
+        if let (Some(binding), Some(table)) = (&mut inner.binding, self.table())
+            && (binding.reuse_addr, binding.reuse_port) != shares
+        {
+            (binding.reuse_addr, binding.reuse_port) = shares;
+            table.share(binding.port, self, shares);
+        }
         drop(inner);
         self.queue.lock().limit = limit;
         if uncork {
@@ -343,14 +350,13 @@ impl DatagramSocket {
     /// Closes directions (shutdown(2)).
     pub fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
-        if inner.remote.is_none() {
-            return Err(Errno::ENOTCONN);
-        }
         inner.read_shut |= read;
         inner.write_shut |= write;
+        let connected = inner.remote.is_some();
         drop(inner);
         self.notify.changed(Events::all());
-        Ok(())
+        // Without a peer it is an error, and happens all the same.
+        if connected { Ok(()) } else { Err(Errno::ENOTCONN) }
     }
 
     /// Ends the socket: the last descriptor is closed.

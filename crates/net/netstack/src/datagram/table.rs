@@ -78,6 +78,15 @@ impl Table {
         }
     }
 
+    /// Changes with whom a bound socket shares its port: SO_REUSEADDR and SO_REUSEPORT.
+    pub(crate) fn share(&self, port: u16, socket: &DatagramSocket, (addr, by_port): (bool, bool)) {
+        let mut shard = self.shard(port).write();
+        let entries = shard.get_mut(&port).into_iter().flatten();
+        for entry in entries.filter(|entry| std::ptr::eq(&*entry.socket, socket)) {
+            (entry.binding.reuse_addr, entry.binding.reuse_port) = (addr, by_port);
+        }
+    }
+
     /// Removes a socket.
     pub(crate) fn remove(&self, port: u16, socket: &DatagramSocket) {
         let mut shard = self.shard(port).write();

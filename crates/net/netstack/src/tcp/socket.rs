@@ -288,6 +288,31 @@ impl TcpSocket {
         Ok(())
     }
 
+    /// Dissolves the association (connect(2) with AF_UNSPEC): a connection ends with a reset, a listener stops. The socket can be
+    /// used anew, and keeps a port that bind(2) named.
+    pub fn disconnect(&self, now: Instant) {
+        let mut inner = self.inner.lock();
+        if inner.listener.is_some() {
+            return self.stop_listening(inner, now);
+        }
+        self.leave_direct(&mut inner);
+        let open = !matches!(inner.conn.state, State::Closed | State::TimeWait);
+        self.run(&mut inner, now, |conn, cx| conn.abort(cx));
+        if !inner.bound
+            && let Some(binding) = inner.binding.take()
+        {
+            self.stack.tcp.release(binding.port, self.id());
+        }
+        (inner.tuple, inner.path) = (None, None);
+        (inner.connecting, inner.read_shut) = (false, false);
+        inner.conn = Conn::new(inner.conn.options.clone(), &self.stack.sysctls);
+        inner.conn.error = open.then_some(Errno::ECONNRESET);
+        *self.rx.queue.lock() = super::rx::RxQueue::default();
+        drop(inner);
+        self.tell(Events::all());
+        self.stack.finish(now);
+    }
+
     fn stop_listening(&self, mut inner: parking_lot::MutexGuard<'_, Inner>, now: Instant) {
         let Some(mut listener) = inner.listener.take() else { return };
         inner.conn.state = State::Closed;
@@ -510,6 +535,32 @@ impl TcpSocket {
         let connected =
             !matches!(inner.conn.state, State::Closed | State::SynSent | State::Listen | State::TimeWait);
         inner.tuple.filter(|_| connected).map(|tuple| self.shown(tuple.1)).ok_or(Errno::ENOTCONN)
+    }
+
+    /// The peer's address even when the connection is over.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.inner.lock().tuple.map(|tuple| self.shown(tuple.1))
+    }
+
+    /// Bytes of the send and the receive buffer, overhead included (`SO_SNDBUF`, `SO_RCVBUF`).
+    pub fn buffers(&self) -> (usize, usize) {
+        let inner = self.inner.lock();
+        let options = &inner.conn.options;
+        let receive = options.receive_buffer.unwrap_or_else(|| {
+            let tuned = 2 * self.rx.queue.lock().capacity;
+            tuned.max(self.stack.sysctls.tcp_rmem_default.size())
+        });
+        (options.send_buffer.unwrap_or(inner.conn.tx_limit), receive)
+    }
+
+    /// True when acknowledgements are sent at once (`TCP_QUICKACK`).
+    pub fn quick_ack(&self) -> bool {
+        !self.inner.lock().conn.ack.pingpong
+    }
+
+    /// The stack.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
     }
 
     fn shown(&self, address: SocketAddr) -> SocketAddr {

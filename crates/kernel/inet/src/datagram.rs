@@ -1,0 +1,226 @@
+//! UDP, ping and raw sockets. See udp(7), icmp(7), raw(7).
+
+use crate::addr;
+use crate::notify::{Waiters, shown};
+use crate::options::{self, Common, ip, udp};
+use abi::{Errno, Result};
+use netstack::datagram::{DatagramSocket, Protocol, SendControl};
+use netstack::notify;
+use socket::net_ns::now;
+use socket::{Names, NetNamespace, Options, Received, SendRequest, SocketOps};
+use std::any::Any;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use vfs::{Caller, Cap, UserMemory};
+use wait::{Events, WaitQueue};
+
+/// A datagram socket as its descriptor owns it.
+pub(crate) struct Datagrams {
+    socket: Arc<DatagramSocket>,
+    net: Arc<NetNamespace>,
+    options: Options,
+    common: Common,
+    queue: WaitQueue,
+}
+
+impl Datagrams {
+    /// A socket that is not bound.
+    pub(crate) fn create(
+        cx: &dyn Caller,
+        net: &Arc<NetNamespace>,
+        v6: bool,
+        protocol: Protocol,
+    ) -> Arc<dyn SocketOps> {
+        let (queue, waiters) = Waiters::new();
+        let socket = DatagramSocket::new(net.stack(), v6, protocol, waiters);
+        let uid = cx.creds().fsuid;
+        socket.configure(now(), |options| options.uid = uid);
+        Arc::new(Datagrams {
+            socket,
+            net: net.clone(),
+            options: Options::default(),
+            common: Common::default(),
+            queue,
+        })
+    }
+
+    fn is_raw(&self) -> bool {
+        matches!(self.socket.protocol(), Protocol::Raw(_))
+    }
+
+    fn v6_only(&self) -> bool {
+        self.socket.configure(now(), |o| o.v6only)
+    }
+
+    /// The address of a connect(2) or a sendto(2); an IPv6 UDP socket takes IPv4 addresses as they are.
+    fn peer(&self, addr: &[u8]) -> Result<SocketAddr> {
+        let udp = self.socket.protocol() == Protocol::Udp;
+        if self.socket.is_v6() && udp && addr::family(addr)? == libc::AF_INET {
+            return addr::v4(addr).map(addr::mapped);
+        }
+        addr::to_connect(self.socket.is_v6(), addr)
+    }
+
+    /// The destination that a sender names; `None` is the peer.
+    fn destination(&self, addr: Option<&[u8]>) -> Result<Option<SocketAddr>> {
+        let Some(addr) = addr else { return Ok(None) };
+        if !self.socket.is_v6() {
+            let named = addr::v4(addr)?;
+            // AF_UNSPEC is taken for AF_INET, as Linux does.
+            return match addr::family(addr)? {
+                libc::AF_INET | libc::AF_UNSPEC => Ok(Some(named.into())),
+                _ => Err(Errno::EAFNOSUPPORT),
+            };
+        }
+        match addr::family(addr)? {
+            libc::AF_INET6 | libc::AF_INET => self.peer(addr).map(Some),
+            libc::AF_UNSPEC => Ok(None),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        self.socket.close();
+    }
+}
+
+impl SocketOps for Datagrams {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn domain(&self) -> i32 {
+        if self.socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET }
+    }
+    fn kind(&self) -> i32 {
+        if self.is_raw() { libc::SOCK_RAW } else { libc::SOCK_DGRAM }
+    }
+    fn protocol(&self) -> i32 {
+        match self.socket.protocol() {
+            Protocol::Udp => libc::IPPROTO_UDP,
+            Protocol::Ping if self.socket.is_v6() => libc::IPPROTO_ICMPV6,
+            Protocol::Ping => libc::IPPROTO_ICMP,
+            Protocol::Raw(protocol) => protocol.into(),
+        }
+    }
+    fn options(&self) -> &Options {
+        &self.options
+    }
+    fn bind(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
+        let named = addr::to_bind(self.socket.is_v6(), addr)?;
+        self.socket.bind(named, cx.creds().capable(Cap::NET_BIND_SERVICE))
+    }
+    fn connect(&self, _cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
+        if addr::family(addr)? == libc::AF_UNSPEC {
+            self.socket.disconnect();
+            return Ok(());
+        }
+        if self.socket.is_v6() && addr::family(addr)? == libc::AF_INET && self.v6_only() {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        self.socket.connect(now(), self.peer(addr)?)
+    }
+    fn listen(&self, _cx: &dyn Caller, _backlog: i32) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn accept(&self) -> Result<Arc<dyn SocketOps>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn local_addr(&self) -> Vec<u8> {
+        addr::to_bytes(self.socket.local())
+    }
+    fn peer_addr(&self) -> Result<Vec<u8>> {
+        self.socket.remote().map(addr::to_bytes)
+    }
+    fn send(&self, _cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
+        if req.data.len() > 0xffff {
+            return Err(Errno::EMSGSIZE);
+        }
+        if req.flags & libc::MSG_OOB != 0 && !self.socket.is_v6() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let to = self.destination(req.addr)?;
+        let control = SendControl { more: req.flags & libc::MSG_MORE != 0, ..SendControl::default() };
+        self.socket.send(now(), req.data, to, &control)
+    }
+    fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN);
+        }
+        if flags & libc::MSG_OOB != 0 && self.is_raw() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let got = self.socket.receive(buf, flags & libc::MSG_PEEK != 0)?;
+        let cut = if got.copied < got.full { libc::MSG_TRUNC } else { 0 };
+        let from = self.socket.shown(got.datagram.from);
+        Ok(Received {
+            len: got.copied,
+            full: got.full,
+            addr: Some(addr::to_bytes(from)),
+            flags: cut,
+            ..Received::default()
+        })
+    }
+    fn ended(&self) -> bool {
+        self.socket.readiness().contains(notify::Events::RDHUP)
+    }
+    fn shutdown(&self, how: i32) -> Result<()> {
+        let (read, write) = options::directions(how)?;
+        self.socket.shutdown(read, write)
+    }
+    fn take_error(&self) -> Option<Errno> {
+        self.socket.take_error()
+    }
+    fn get_common(&self, name: i32) -> Option<Result<Vec<u8>>> {
+        self.socket.configure(now(), |o| self.common.get(&self.net, o, name))
+    }
+    fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
+        self.socket.configure(now(), |o| self.common.set(cx, &self.net, o, name, value))
+    }
+    fn option_changed(&self, name: i32) {
+        self.socket.configure(now(), |options| options::apply(&self.options, options, name));
+    }
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        match level {
+            libc::IPPROTO_UDP if self.socket.protocol() == Protocol::Udp => udp::get(&self.socket, name),
+            _ => ip::get(&self.ip_socket(), level, name),
+        }
+    }
+    fn set_option(&self, cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        match level {
+            libc::IPPROTO_UDP if self.socket.protocol() == Protocol::Udp => {
+                udp::set(&self.socket, name, value)
+            }
+            _ => ip::set(&self.ip_socket(), cx, level, name, value),
+        }
+    }
+    fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+        let value = match u64::from(cmd) {
+            libc::FIONREAD => self.socket.next_len() as i32,
+            // Whatever was sent is on its way.
+            libc::TIOCOUTQ => 0,
+            _ => return Err(Errno::ENOTTY),
+        };
+        mem.write_value(arg, &value)?;
+        Ok(0)
+    }
+    fn poll(&self) -> Events {
+        shown(self.socket.readiness())
+    }
+    fn wait_queue(&self) -> WaitQueue {
+        self.queue.clone()
+    }
+}
+
+impl Datagrams {
+    fn ip_socket(&self) -> ip::Socket<'_> {
+        ip::Socket {
+            v6: self.socket.is_v6(),
+            net: &self.net,
+            kind: self.kind(),
+            datagram: Some(&self.socket),
+            stream: None,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! AF_INET and AF_INET6: the sockets of a namespace's TCP/IP stack. See ip(7), ipv6(7), tcp(7), udp(7).
+//!
+//! The stack (`netstack`) holds protocol state, queues and addresses; a socket here is the shell around one of its sockets: addresses
+//! as bytes, privileges, Linux's order of errors, options and ancillary data. Each is a [`socket::SocketOps`], whose operations never
+//! block; [`notify`] turns the stack's events into wake-ups.
+//! Lock rank: none of its own but leaves. A checkpoint keeps options here, and the rest with the stack.
+
+#![forbid(unsafe_code)]
+
+mod addr;
+mod datagram;
+mod family;
+mod notify;
+mod options;
+mod stream;
+
+pub use family::InetFamily;

@@ -1,0 +1,147 @@
+//! Socket options: those of SOL_SOCKET that the stack obeys. The levels of the protocols are in the modules.
+
+pub(crate) mod ip;
+pub(crate) mod tcp;
+pub(crate) mod udp;
+
+use abi::{Errno, Result};
+use netstack::options::IpOptions;
+use parking_lot::Mutex;
+use socket::{NetNamespace, Options};
+use std::collections::BTreeMap;
+use vfs::{Caller, Cap};
+
+/// IFNAMSIZ.
+const IFNAMSIZ: usize = 16;
+
+const SO_BINDTOIFINDEX: i32 = 62;
+const SO_INCOMING_NAPI_ID: i32 = 56;
+const SO_BUF_LOCK: i32 = 72;
+const SO_PASSRIGHTS: i32 = 83;
+
+/// An int as getsockopt(2) gives it.
+pub(crate) fn int(value: i32) -> Vec<u8> {
+    value.to_ne_bytes().to_vec()
+}
+
+/// The int that setsockopt(2) was given; EINVAL when there is not enough of it.
+pub(crate) fn read_int(value: &[u8]) -> Result<i32> {
+    value.first_chunk().copied().map(i32::from_ne_bytes).ok_or(Errno::EINVAL)
+}
+
+/// The directions that shutdown(2) closes: reading, writing.
+pub(crate) fn directions(how: i32) -> Result<(bool, bool)> {
+    match how {
+        libc::SHUT_RD => Ok((true, false)),
+        libc::SHUT_WR => Ok((false, true)),
+        libc::SHUT_RDWR => Ok((true, true)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Options of a socket that only the shell around the stack's socket knows.
+#[derive(Default)]
+pub(crate) struct Common {
+    /// Values that are handed back, by level and name.
+    kept: Mutex<BTreeMap<(i32, i32), i32>>,
+}
+
+impl Clone for Common {
+    fn clone(&self) -> Common {
+        Common { kept: Mutex::new(self.kept.lock().clone()) }
+    }
+}
+
+impl Common {
+    /// A value that was set, 0 if none was.
+    pub(crate) fn kept(&self, level: i32, name: i32) -> i32 {
+        self.kept.lock().get(&(level, name)).copied().unwrap_or(0)
+    }
+
+    /// Remembers a value.
+    pub(crate) fn keep(&self, level: i32, name: i32, value: i32) {
+        self.kept.lock().insert((level, name), value);
+    }
+
+    /// A SOL_SOCKET option that the stack or this crate knows better than the family-independent part.
+    pub(crate) fn get(&self, net: &NetNamespace, o: &IpOptions, name: i32) -> Option<Result<Vec<u8>>> {
+        let value = match name {
+            libc::SO_REUSEPORT => o.reuse_port as i32,
+            libc::SO_BINDTODEVICE => return Some(Ok(device_name(net, o.device))),
+            SO_BINDTOIFINDEX => o.device as i32,
+            libc::SO_INCOMING_CPU => -1,
+            SO_INCOMING_NAPI_ID | SO_BUF_LOCK => 0,
+            libc::SO_PASSCRED | libc::SO_PASSSEC | SO_PASSRIGHTS => return Some(Err(Errno::EOPNOTSUPP)),
+            _ => return None,
+        };
+        Some(Ok(int(value)))
+    }
+
+    /// Sets one.
+    pub(crate) fn set(
+        &self,
+        cx: &dyn Caller,
+        net: &NetNamespace,
+        o: &mut IpOptions,
+        name: i32,
+        value: &[u8],
+    ) -> Option<Result<()>> {
+        match name {
+            libc::SO_REUSEPORT => Some(read_int(value).map(|v| o.reuse_port = v != 0)),
+            libc::SO_BINDTODEVICE => Some(named_device(net, value).and_then(|d| bind_device(cx, o, d))),
+            SO_BINDTOIFINDEX => Some(indexed_device(net, value).and_then(|d| bind_device(cx, o, d))),
+            libc::SO_PASSCRED | libc::SO_PASSSEC | SO_PASSRIGHTS => {
+                Some(read_int(value).and(Err(Errno::EOPNOTSUPP)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn device_name(net: &NetNamespace, index: u32) -> Vec<u8> {
+    let link = if index == 0 { None } else { net.stack().link(index) };
+    link.map_or_else(Vec::new, |link| {
+        let mut name = link.name().into_bytes();
+        name.push(0);
+        name
+    })
+}
+
+/// The interface that SO_BINDTODEVICE names, 0 for none.
+fn named_device(net: &NetNamespace, value: &[u8]) -> Result<u32> {
+    let value = value.get(..IFNAMSIZ - 1).unwrap_or(value);
+    let name = value.split(|&b| b == 0).next().unwrap_or_default();
+    if name.is_empty() {
+        return Ok(0);
+    }
+    let name = std::str::from_utf8(name).map_err(|_| Errno::ENODEV)?;
+    net.stack().link_by_name(name).map(|link| link.index).ok_or(Errno::ENODEV)
+}
+
+fn indexed_device(net: &NetNamespace, value: &[u8]) -> Result<u32> {
+    let index = u32::try_from(read_int(value)?).map_err(|_| Errno::EINVAL)?;
+    if index == 0 || net.stack().link(index).is_some() { Ok(index) } else { Err(Errno::ENODEV) }
+}
+
+/// Who is bound to a device already needs a privilege to change that.
+fn bind_device(cx: &dyn Caller, o: &mut IpOptions, device: u32) -> Result<()> {
+    if o.device != 0 && !cx.creds().capable(Cap::NET_RAW) {
+        return Err(Errno::EPERM);
+    }
+    o.device = device;
+    Ok(())
+}
+
+/// Tells the stack of a SOL_SOCKET option that has another value.
+pub(crate) fn apply(from: &Options, o: &mut IpOptions, name: i32) {
+    let on = || from.kept(name) != 0;
+    match name {
+        libc::SO_REUSEADDR => o.reuse_addr = on(),
+        libc::SO_BROADCAST => o.broadcast = on(),
+        libc::SO_NO_CHECK => o.no_checksum = on(),
+        libc::SO_MARK => o.mark = from.kept(name) as u32,
+        libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => o.receive_buffer = from.rcvbuf(),
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => o.send_buffer = from.sndbuf(),
+        _ => {}
+    }
+}

@@ -1,0 +1,234 @@
+//! Options of level IPPROTO_TCP: tcp(7).
+
+use super::{Common, int, read_int};
+use abi::{Errno, Result};
+use netstack::tcp::{Algorithm, State, TcpOptions, TcpSocket};
+use socket::Options;
+use socket::net_ns::now;
+use std::time::Duration;
+use vfs::Caller;
+
+/// Names that libc lacks.
+const TCP_INQ: i32 = 36;
+/// Longest name of a congestion control (TCP_CA_NAME_MAX).
+const CA_NAME: usize = 16;
+/// Seconds of the first retransmission of a SYN-ACK, and of the longest.
+const SYN_ACK: (u64, u64) = (1, 120);
+/// TCP_FIN_TIMEOUT_MAX.
+const LONGEST_LINGER2: i32 = 120;
+/// TCP_MIN_MSS.
+const LEAST_MSS: i32 = 88;
+/// MAX_TCP_WINDOW.
+const MOST_MSS: i32 = 32_767;
+/// Half of SOCK_MIN_RCVBUF.
+const LEAST_CLAMP: u32 = 1152;
+
+/// Tells the stack of a SOL_SOCKET option that has another value.
+pub(crate) fn apply(from: &Options, o: &mut TcpOptions, name: i32) {
+    match name {
+        libc::SO_KEEPALIVE => o.keepalive = from.kept(name) != 0,
+        libc::SO_OOBINLINE => o.oob_inline = from.kept(name) != 0,
+        libc::SO_LINGER => o.linger = from.linger(),
+        libc::SO_RCVLOWAT => o.receive_low = from.rcvlowat(),
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => o.send_buffer = Some(from.sndbuf()),
+        libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => o.receive_buffer = Some(from.rcvbuf()),
+        _ => super::apply(from, &mut o.ip, name),
+    }
+}
+
+/// How many retransmissions of a SYN-ACK begin within so many seconds.
+fn retransmissions(seconds: i32) -> u32 {
+    let (mut count, mut passed, mut wait) = (0, 0, SYN_ACK.0);
+    while count < 255 && passed < u64::try_from(seconds).unwrap_or(0) {
+        passed += wait;
+        wait = (wait * 2).min(SYN_ACK.1);
+        count += 1;
+    }
+    count
+}
+
+/// How many seconds so many retransmissions take.
+fn seconds(retransmissions: u32) -> i32 {
+    let waits = (0..retransmissions).map(|n| (SYN_ACK.0 << n.min(16)).min(SYN_ACK.1));
+    waits.sum::<u64>() as i32
+}
+
+fn secs(d: Duration) -> i32 {
+    d.as_secs() as i32
+}
+
+/// getsockopt(2).
+pub(crate) fn get(socket: &TcpSocket, common: &Common, name: i32) -> Result<Vec<u8>> {
+    match name {
+        libc::TCP_INFO => return Ok(info(socket)),
+        libc::TCP_MAXSEG => return Ok(int(segment_size(socket))),
+        libc::TCP_CONGESTION => {
+            let algorithm = socket.configure(now(), |o| o.congestion);
+            let mut name = algorithm.name().as_bytes().to_vec();
+            name.resize(CA_NAME, 0);
+            return Ok(name);
+        }
+        libc::TCP_ULP => return Ok(Vec::new()),
+        libc::TCP_QUICKACK => return Ok(int(socket.quick_ack() as i32)),
+        libc::TCP_TIMESTAMP => return Ok(int(now().millis() as i32)),
+        TCP_INQ | libc::TCP_THIN_LINEAR_TIMEOUTS | libc::TCP_THIN_DUPACK => {
+            return Ok(int(common.kept(libc::IPPROTO_TCP, name)));
+        }
+        _ => {}
+    }
+    let value = socket.configure(now(), |o| {
+        Ok(match name {
+            libc::TCP_NODELAY => o.nodelay as i32,
+            libc::TCP_CORK => o.cork as i32,
+            libc::TCP_KEEPIDLE => secs(o.keep_idle),
+            libc::TCP_KEEPINTVL => secs(o.keep_interval),
+            libc::TCP_KEEPCNT => o.keep_count as i32,
+            libc::TCP_SYNCNT => o.syn_count as i32,
+            libc::TCP_LINGER2 => o.linger2.map_or(-1, secs),
+            libc::TCP_DEFER_ACCEPT => seconds(o.defer_accept),
+            libc::TCP_WINDOW_CLAMP => o.window_clamp as i32,
+            libc::TCP_USER_TIMEOUT => o.user_timeout.as_millis() as i32,
+            libc::TCP_FASTOPEN => o.fast_open_queue as i32,
+            libc::TCP_NOTSENT_LOWAT if o.notsent_low == u32::MAX => 0,
+            libc::TCP_NOTSENT_LOWAT => o.notsent_low as i32,
+            libc::TCP_FASTOPEN_CONNECT | libc::TCP_REPAIR => 0,
+            _ => return Err(Errno::ENOPROTOOPT),
+        })
+    })?;
+    Ok(int(value))
+}
+
+/// TCP_MAXSEG: of a connection what it uses, otherwise what was asked for.
+fn segment_size(socket: &TcpSocket) -> i32 {
+    let asked = i32::from(socket.configure(now(), |o| o.max_segment));
+    if asked != 0 && matches!(socket.state(), State::Closed | State::Listen) {
+        return asked;
+    }
+    socket.info(now()).snd_mss as i32
+}
+
+/// A number between bounds; EINVAL.
+fn within(v: i32, least: i32, most: i32) -> Result<i32> {
+    if (least..=most).contains(&v) { Ok(v) } else { Err(Errno::EINVAL) }
+}
+
+/// setsockopt(2).
+pub(crate) fn set(
+    socket: &TcpSocket,
+    common: &Common,
+    _cx: &dyn Caller,
+    name: i32,
+    value: &[u8],
+) -> Result<()> {
+    match name {
+        libc::TCP_CONGESTION => return set_congestion(socket, value),
+        // No upper layer protocol is there.
+        libc::TCP_ULP => return Err(if value.is_empty() { Errno::EINVAL } else { Errno::ENOENT }),
+        _ => {}
+    }
+    let v = read_int(value)?;
+    match name {
+        libc::TCP_QUICKACK => {
+            socket.set_quick_ack(now(), v != 0);
+            return Ok(());
+        }
+        TCP_INQ | libc::TCP_THIN_LINEAR_TIMEOUTS | libc::TCP_THIN_DUPACK => {
+            common.keep(libc::IPPROTO_TCP, name, within(v, 0, 1)?);
+            return Ok(());
+        }
+        _ => {}
+    }
+    let state = socket.state();
+    let fresh = matches!(state, State::Closed | State::Listen);
+    let default_linger2 = fin_timeout(socket);
+    socket.configure(now(), |o| set_field(o, name, v, (state, fresh), default_linger2))
+}
+
+fn fin_timeout(socket: &TcpSocket) -> Duration {
+    Duration::from_secs(socket.stack().sysctls.tcp_fin_timeout.size() as u64)
+}
+
+fn set_field(
+    o: &mut TcpOptions,
+    name: i32,
+    v: i32,
+    (state, fresh): (State, bool),
+    linger2: Duration,
+) -> Result<()> {
+    let time = |v: i32| within(v, 1, 32_767).map(|v| Duration::from_secs(v as u64));
+    match name {
+        libc::TCP_NODELAY => o.nodelay = v != 0,
+        libc::TCP_CORK => o.cork = v != 0,
+        libc::TCP_MAXSEG if v == 0 => o.max_segment = 0,
+        libc::TCP_MAXSEG => o.max_segment = within(v, LEAST_MSS, MOST_MSS)? as u16,
+        libc::TCP_KEEPIDLE => o.keep_idle = time(v)?,
+        libc::TCP_KEEPINTVL => o.keep_interval = time(v)?,
+        libc::TCP_KEEPCNT => o.keep_count = within(v, 1, 127)? as u32,
+        libc::TCP_SYNCNT => o.syn_count = within(v, 1, 127)? as u32,
+        libc::TCP_LINGER2 if v < 0 => o.linger2 = None,
+        libc::TCP_LINGER2 if v == 0 => o.linger2 = Some(linger2),
+        libc::TCP_LINGER2 => o.linger2 = Some(Duration::from_secs(v.min(LONGEST_LINGER2) as u64)),
+        libc::TCP_DEFER_ACCEPT => o.defer_accept = retransmissions(v),
+        libc::TCP_WINDOW_CLAMP if v == 0 && state != State::Closed => return Err(Errno::EINVAL),
+        libc::TCP_WINDOW_CLAMP if v == 0 => o.window_clamp = 0,
+        libc::TCP_WINDOW_CLAMP => o.window_clamp = (v as u32).max(LEAST_CLAMP),
+        libc::TCP_USER_TIMEOUT => o.user_timeout = Duration::from_millis(within(v, 0, i32::MAX)? as u64),
+        libc::TCP_FASTOPEN if fresh => o.fast_open_queue = within(v, 0, i32::MAX)? as usize,
+        libc::TCP_FASTOPEN => return Err(Errno::EINVAL),
+        libc::TCP_NOTSENT_LOWAT if v == 0 => o.notsent_low = u32::MAX,
+        libc::TCP_NOTSENT_LOWAT => o.notsent_low = v as u32,
+        libc::TCP_FASTOPEN_CONNECT => return Err(Errno::EOPNOTSUPP),
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+fn set_congestion(socket: &TcpSocket, value: &[u8]) -> Result<()> {
+    if value.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    let name = value.get(..CA_NAME - 1).unwrap_or(value);
+    let name = name.split(|&b| b == 0).next().unwrap_or_default();
+    let algorithm = std::str::from_utf8(name).ok().and_then(Algorithm::by_name).ok_or(Errno::ENOENT)?;
+    socket.configure(now(), |o| o.congestion = algorithm);
+    Ok(())
+}
+
+/// `struct tcp_info`, as long as the host's.
+fn info(socket: &TcpSocket) -> Vec<u8> {
+    let i = socket.info(now());
+    let pacing = socket.configure(now(), |o| o.max_pacing_rate);
+    let mut out = Vec::with_capacity(280);
+    let scales = i.snd_wscale & 0xf | (i.rcv_wscale & 0xf) << 4;
+    let limited = i.delivery_rate_app_limited as u8;
+    out.extend([i.state, i.ca_state, i.retransmits, i.probes, i.backoff, i.options, scales, limited]);
+    let words = |out: &mut Vec<u8>, list: &[u32]| list.iter().for_each(|v| out.extend(v.to_ne_bytes()));
+    let longs = |out: &mut Vec<u8>, list: &[u64]| list.iter().for_each(|v| out.extend(v.to_ne_bytes()));
+    words(&mut out, &[i.rto, i.ato, i.snd_mss, i.rcv_mss, i.unacked, i.sacked, i.lost, i.retrans, 0]);
+    words(&mut out, &[i.last_data_sent, 0, i.last_data_recv, i.last_ack_recv]);
+    words(&mut out, &[i.pmtu, i.rcv_ssthresh, i.rtt, i.rttvar, i.snd_ssthresh, i.snd_cwnd]);
+    words(&mut out, &[i.advmss, i.reordering, 0, i.rcv_space, i.total_retrans]);
+    // tcpi_pacing_rate is what a rate limit says: nothing else paces.
+    longs(&mut out, &[pacing, pacing, i.bytes_acked, i.bytes_received]);
+    words(&mut out, &[i.segs_out, i.segs_in, i.notsent_bytes, i.min_rtt, i.data_segs_in, i.data_segs_out]);
+    longs(&mut out, &[i.delivery_rate, 0, 0, 0]);
+    words(&mut out, &[i.delivered, i.delivered_ce]);
+    longs(&mut out, &[i.bytes_sent, i.bytes_retrans]);
+    words(&mut out, &[i.dsack_dups, i.reord_seen, 0, i.snd_wnd, i.rcv_wnd, 0]);
+    words(&mut out, &[u32::from(i.total_rto), 0]);
+    out.resize(280, 0);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defer_accept_counts_retransmissions() {
+        let shown = |s| seconds(retransmissions(s));
+        assert_eq!([0, 1, 2, 3, 4, 7, 8, 63].map(shown), [0, 1, 3, 3, 7, 7, 15, 63]);
+        assert_eq!(retransmissions(i32::MAX), 255);
+        assert_eq!(retransmissions(-1), 0);
+    }
+}

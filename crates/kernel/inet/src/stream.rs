@@ -1,0 +1,231 @@
+//! TCP sockets. See tcp(7).
+
+use crate::addr;
+use crate::notify::{Waiters, shown};
+use crate::options::{self, Common, ip, tcp};
+use abi::{Errno, Result, Signal};
+use netstack::tcp::{State, TcpSocket};
+use socket::net_ns::now;
+use socket::{Names, NetNamespace, Options, Received, SendRequest, SocketOps};
+use std::any::Any;
+use std::sync::Arc;
+use vfs::{Caller, Cap, UserMemory};
+use wait::{Events, WaitQueue};
+
+/// A TCP socket as its descriptor owns it.
+pub(crate) struct Stream {
+    socket: Arc<TcpSocket>,
+    net: Arc<NetNamespace>,
+    options: Options,
+    common: Common,
+    queue: WaitQueue,
+}
+
+impl Stream {
+    /// A socket that is not bound, of a user's.
+    pub(crate) fn create(net: &Arc<NetNamespace>, v6: bool, uid: u32) -> Arc<dyn SocketOps> {
+        let (queue, waiters) = Waiters::new();
+        let socket = TcpSocket::new(net.stack(), v6, waiters);
+        socket.configure(now(), |options| options.ip.uid = uid);
+        Arc::new(Stream {
+            socket,
+            net: net.clone(),
+            options: Options::default(),
+            common: Common::default(),
+            queue,
+        })
+    }
+
+    /// What connect(2) to AF_UNSPEC does.
+    fn disconnect(&self) -> Result<()> {
+        self.socket.disconnect(now());
+        Ok(())
+    }
+
+    fn recv_urgent(&self, buf: &mut [u8], flags: i32) -> Result<Received> {
+        if self.socket.state() == State::Listen {
+            return Err(Errno::ENOTCONN);
+        }
+        let byte = self.socket.receive_urgent(flags & libc::MSG_PEEK != 0)?;
+        let mut out = Received { flags: libc::MSG_OOB, full: 1, len: 1, ..Received::default() };
+        match buf.first_mut() {
+            Some(place) if flags & libc::MSG_TRUNC == 0 => *place = byte,
+            Some(_) => out.len = 0,
+            None => (out.len, out.full, out.flags) = (0, 0, libc::MSG_OOB | libc::MSG_TRUNC),
+        }
+        Ok(out)
+    }
+
+    /// MSG_TRUNC: what would be read is dropped, or with MSG_PEEK only counted.
+    fn discard(&self, len: usize, flags: i32) -> Result<usize> {
+        if flags & libc::MSG_PEEK == 0 {
+            return self.socket.discard(now(), len);
+        }
+        match self.socket.queued().0.min(len) {
+            // Says why there is nothing.
+            0 => self.socket.receive(now(), &mut [0], true),
+            n => Ok(n),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.socket.close(now());
+    }
+}
+
+/// EPIPE comes with a signal, unless the caller does not want it.
+fn broken(cx: &dyn Caller, flags: i32, errno: Errno) -> Errno {
+    if errno == Errno::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
+        cx.raise(Signal::SIGPIPE);
+    }
+    errno
+}
+
+impl SocketOps for Stream {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn domain(&self) -> i32 {
+        if self.socket.is_v6() { libc::AF_INET6 } else { libc::AF_INET }
+    }
+    fn kind(&self) -> i32 {
+        libc::SOCK_STREAM
+    }
+    fn protocol(&self) -> i32 {
+        libc::IPPROTO_TCP
+    }
+    fn options(&self) -> &Options {
+        &self.options
+    }
+    fn bind(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
+        let named = addr::to_bind(self.socket.is_v6(), addr)?;
+        self.socket.bind(named, cx.creds().capable(Cap::NET_BIND_SERVICE))
+    }
+    fn connect(&self, _cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
+        if addr::family(addr)? == libc::AF_UNSPEC {
+            return self.disconnect();
+        }
+        self.socket.connect(now(), addr::to_connect(self.socket.is_v6(), addr)?)
+    }
+    fn listen(&self, _cx: &dyn Caller, backlog: i32) -> Result<()> {
+        self.socket.listen(backlog as u32 as usize)
+    }
+    fn accept(&self) -> Result<Arc<dyn SocketOps>> {
+        let (queue, waiters) = Waiters::new();
+        let socket = self.socket.accept(waiters)?;
+        let options = Options::default();
+        options.copy(&self.options);
+        let common = self.common.clone();
+        Ok(Arc::new(Stream { socket, net: self.net.clone(), options, common, queue }))
+    }
+    fn local_addr(&self) -> Vec<u8> {
+        addr::to_bytes(self.socket.local())
+    }
+    fn peer_addr(&self) -> Result<Vec<u8>> {
+        self.socket.remote().map(addr::to_bytes)
+    }
+    fn accepted_addr(&self) -> Result<Vec<u8>> {
+        self.socket.peer().map(addr::to_bytes).ok_or(Errno::ENOTCONN)
+    }
+    fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
+        let flags = req.flags;
+        let sent = if flags & libc::MSG_FASTOPEN != 0 {
+            let to = addr::to_connect(self.socket.is_v6(), req.addr.ok_or(Errno::EINVAL)?)?;
+            self.socket.send_fast_open(now(), to, req.data)
+        } else if flags & libc::MSG_OOB != 0 {
+            self.socket.send_urgent(now(), req.data)
+        } else {
+            self.socket.send(now(), req.data, flags & libc::MSG_MORE != 0)
+        };
+        sent.map_err(|errno| broken(cx, flags, errno))
+    }
+    fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN);
+        }
+        if flags & libc::MSG_OOB != 0 {
+            return self.recv_urgent(buf, flags);
+        }
+        if flags & libc::MSG_TRUNC != 0 {
+            let full = self.discard(buf.len(), flags)?;
+            return Ok(Received { full, ..Received::default() });
+        }
+        let len = self.socket.receive(now(), buf, flags & libc::MSG_PEEK != 0)?;
+        Ok(Received { len, full: len, ..Received::default() })
+    }
+    fn shutdown(&self, how: i32) -> Result<()> {
+        let (read, write) = options::directions(how)?;
+        self.socket.shutdown(now(), read, write)
+    }
+    fn take_error(&self) -> Option<Errno> {
+        self.socket.take_error()
+    }
+    fn listening(&self) -> bool {
+        self.socket.state() == State::Listen
+    }
+    fn get_common(&self, name: i32) -> Option<Result<Vec<u8>>> {
+        let buffers = || self.socket.buffers();
+        match name {
+            libc::SO_SNDBUF => Some(Ok(options::int(buffers().0 as i32))),
+            libc::SO_RCVBUF => Some(Ok(options::int(buffers().1 as i32))),
+            _ => self.socket.configure(now(), |o| self.common.get(&self.net, &o.ip, name)),
+        }
+    }
+    fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
+        self.socket.configure(now(), |o| self.common.set(cx, &self.net, &mut o.ip, name, value))
+    }
+    fn option_changed(&self, name: i32) {
+        self.socket.configure(now(), |options| tcp::apply(&self.options, options, name));
+    }
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        match level {
+            libc::IPPROTO_TCP => tcp::get(&self.socket, &self.common, name),
+            _ => ip::get(&self.ip_socket(), level, name),
+        }
+    }
+    fn set_option(&self, cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        match level {
+            libc::IPPROTO_TCP => tcp::set(&self.socket, &self.common, cx, name, value),
+            _ => ip::set(&self.ip_socket(), cx, level, name, value),
+        }
+    }
+    fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+        let listening = self.listening();
+        let (readable, unacknowledged, unsent) = self.socket.queued();
+        let value = match cmd {
+            SIOCATMARK => i32::from(self.socket.at_mark()),
+            SIOCINQ | SIOCOUTQ | SIOCOUTQNSD if listening => return Err(Errno::EINVAL),
+            SIOCINQ => readable as i32,
+            SIOCOUTQ => unacknowledged as i32,
+            SIOCOUTQNSD => unsent as i32,
+            _ => return Err(Errno::ENOTTY),
+        };
+        mem.write_value(arg, &value)?;
+        Ok(0)
+    }
+    fn poll(&self) -> Events {
+        shown(self.socket.readiness())
+    }
+    fn wait_queue(&self) -> WaitQueue {
+        self.queue.clone()
+    }
+}
+
+const SIOCINQ: u32 = libc::FIONREAD as u32;
+const SIOCOUTQ: u32 = libc::TIOCOUTQ as u32;
+const SIOCOUTQNSD: u32 = 0x894b;
+const SIOCATMARK: u32 = 0x8905;
+
+impl Stream {
+    fn ip_socket(&self) -> ip::Socket<'_> {
+        ip::Socket {
+            v6: self.socket.is_v6(),
+            net: &self.net,
+            kind: libc::SOCK_STREAM,
+            datagram: None,
+            stream: Some(&self.socket),
+        }
+    }
+}

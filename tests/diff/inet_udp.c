@@ -1,0 +1,327 @@
+// UDP over the loopback interface.
+#include "inet.h"
+#include <linux/errqueue.h>
+
+TEST(kinds_of_sockets) {
+    BOTH(f) {
+        int s = SYS(socket(f, SOCK_DGRAM, 0));
+        CHECK_EQ(get_int(s, SOL_SOCKET, SO_TYPE), SOCK_DGRAM);
+        CHECK_EQ(get_int(s, SOL_SOCKET, SO_PROTOCOL), IPPROTO_UDP);
+        CHECK_ERR(listen(s, 1), EOPNOTSUPP);
+        CHECK_ERR(accept(s, 0, 0), EOPNOTSUPP);
+        CHECK_EQ(poll_of(s, POLLIN | POLLOUT), POLLOUT);
+        close(s);
+        CHECK_ERR(socket(f, SOCK_DGRAM, IPPROTO_TCP), EPROTONOSUPPORT);
+        close(SYS(socket(f, SOCK_DGRAM, IPPROTO_UDP)));
+    }
+}
+TEST(datagrams) {
+    BOTH(f) {
+        int a = bound(f, SOCK_DGRAM), b = SYS(socket(f, SOCK_DGRAM, 0));
+        union addr to = name_of(a), from;
+        char buf[64];
+        CHECK_EQ(sendto(b, "first", 5, 0, &to.any, size_of(f)), 5);
+        CHECK_EQ(sendto(b, "", 0, 0, &to.any, size_of(f)), 0);
+        CHECK_EQ(sendto(b, "a longer one", 12, 0, &to.any, size_of(f)), 12);
+        CHECK_EQ(poll_for(a, POLLIN), POLLIN);
+        socklen_t n = sizeof from;
+        CHECK_EQ(recvfrom(a, buf, 64, 0, &from.any, &n), 5);
+        CHECK_MEM(buf, "first", 5);
+        CHECK_EQ(n, size_of(f));
+        // The sender got a port when it sent first.
+        CHECK_EQ(from.in.sin_port, name_of(b).in.sin_port);
+        CHECK(from.in.sin_port != 0);
+        CHECK_EQ(recv(a, buf, 64, 0), 0);
+        struct iovec iov = {buf, 4};
+        struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_name = &from, .msg_namelen = sizeof from};
+        CHECK_EQ(recvmsg(a, &m, MSG_PEEK | MSG_TRUNC), 12);
+        CHECK_EQ(m.msg_flags, MSG_TRUNC);
+        m.msg_flags = 0;
+        m.msg_namelen = sizeof from;
+        CHECK_EQ(recvmsg(a, &m, 0), 4);
+        CHECK_EQ(m.msg_flags, MSG_TRUNC);
+        CHECK_EQ(m.msg_namelen, size_of(f));
+        CHECK_ERR(recv(a, buf, 64, MSG_DONTWAIT), EAGAIN);
+        // An answer.
+        CHECK_EQ(sendto(a, "back", 4, 0, &from.any, size_of(f)), 4);
+        CHECK_EQ(recv(b, buf, 64, 0), 4);
+        close(a), close(b);
+    }
+}
+TEST(bad_destinations) {
+    BOTH(f) {
+        int s = SYS(socket(f, SOCK_DGRAM, 0));
+        union addr to = loopback(f, 9);
+        CHECK_ERR(send(s, "x", 1, 0), EDESTADDRREQ);
+        CHECK_ERR(sendto(s, "x", 1, 0, &to.any, 1), EINVAL);
+        CHECK_ERR(sendto(s, "x", 1, 0, &to.any, 15), EINVAL);
+        if (f == AF_INET) CHECK_ERR(sendto(s, "x", 1, MSG_OOB, &to.any, size_of(f)), EOPNOTSUPP);
+        to.in.sin_port = 0;
+        CHECK_ERR(sendto(s, "x", 1, 0, &to.any, size_of(f)), EINVAL);
+        to = loopback(f, 9);
+        to.any.sa_family = AF_UNIX;
+        CHECK_ERR(sendto(s, "x", 1, 0, &to.any, size_of(f)), f == AF_INET ? EAFNOSUPPORT : EINVAL);
+        to = loopback(f, 9);
+        if (f == AF_INET) to.in.sin_addr.s_addr = inet_addr("192.0.2.1");
+        else inet_pton(AF_INET6, "2001:db8::1", &to.in6.sin6_addr);
+        CHECK_ERR(sendto(s, "x", 1, 0, &to.any, size_of(f)), ENETUNREACH);
+        CHECK_ERR(connect(s, &to.any, size_of(f)), ENETUNREACH);
+        static char big[70000];
+        to = loopback(f, 9);
+        CHECK_ERR(sendto(s, big, 65536, 0, &to.any, size_of(f)), EMSGSIZE);
+        CHECK_ERR(sendto(s, big, f == AF_INET ? 65508 : 65528, 0, &to.any, size_of(f)), EMSGSIZE);
+        close(s);
+    }
+}
+TEST(largest_datagram) {
+    BOTH(f) {
+        int a = bound(f, SOCK_DGRAM), b = SYS(socket(f, SOCK_DGRAM, 0));
+        static char out[65507], in[70000];
+        for (int i = 0; i < (int)sizeof out; i++) out[i] = i * 3;
+        union addr to = name_of(a);
+        CHECK_EQ(sendto(b, out, sizeof out, 0, &to.any, size_of(f)), sizeof out);
+        int n = 0;
+        poll_for(a, POLLIN);
+        OK(ioctl(a, FIONREAD, &n));
+        CHECK_EQ(n, sizeof out);
+        CHECK_EQ(recv(a, in, sizeof in, 0), sizeof out);
+        CHECK_MEM(in, out, sizeof out);
+        close(a), close(b);
+    }
+}
+TEST(peers) {
+    BOTH(f) {
+        int a = bound(f, SOCK_DGRAM), b = bound(f, SOCK_DGRAM), c = SYS(socket(f, SOCK_DGRAM, 0));
+        union addr got;
+        socklen_t n = sizeof got;
+        CHECK_ERR(getpeername(c, &got.any, &n), ENOTCONN);
+        OK(try_connect(c, f, port_of(a)));
+        n = sizeof got;
+        OK(getpeername(c, &got.any, &n));
+        union addr want = name_of(a);
+        CHECK_MEM(&got, &want, size_of(f));
+        // connect(2) chose the local address, too.
+        want = loopback(f, port_of(c));
+        got = name_of(c);
+        CHECK_MEM(&got, &want, size_of(f));
+        char buf[16];
+        CHECK_EQ(send(c, "to a", 4, 0), 4);
+        CHECK_EQ(recv(a, buf, 16, 0), 4);
+        // Only the peer is heard.
+        union addr to = name_of(c);
+        CHECK_EQ(sendto(b, "b", 1, 0, &to.any, size_of(f)), 1);
+        CHECK_EQ(sendto(a, "aa", 2, 0, &to.any, size_of(f)), 2);
+        CHECK_EQ(recv(c, buf, 16, 0), 2);
+        CHECK_ERR(recv(c, buf, 16, MSG_DONTWAIT), EAGAIN);
+        // A destination beside the peer.
+        to = name_of(b);
+        CHECK_EQ(sendto(c, "to b", 4, 0, &to.any, size_of(f)), 4);
+        OK(try_connect(c, f, port_of(b)));
+        CHECK_EQ(write(c, "again", 5), 5);
+        CHECK_EQ(recv(b, buf, 16, 0), 4);
+        CHECK_EQ(recv(b, buf, 16, 0), 5);
+        struct sockaddr none = {.sa_family = AF_UNSPEC};
+        OK(connect(c, &none, sizeof none));
+        n = sizeof got;
+        CHECK_ERR(getpeername(c, &got.any, &n), ENOTCONN);
+        CHECK_ERR(send(c, "x", 1, 0), EDESTADDRREQ);
+        close(a), close(b), close(c);
+    }
+}
+TEST(refused) {
+    BOTH(f) {
+        int a = bound(f, SOCK_DGRAM), port = port_of(a);
+        close(a);
+        int s = SYS(socket(f, SOCK_DGRAM, 0));
+        OK(try_connect(s, f, port));
+        CHECK_EQ(send(s, "x", 1, 0), 1);
+        CHECK_EQ(poll_for(s, POLLIN) & POLLERR, POLLERR);
+        char c;
+        CHECK_ERR(recv(s, &c, 1, 0), ECONNREFUSED);
+        CHECK_ERR(recv(s, &c, 1, MSG_DONTWAIT), EAGAIN);
+        CHECK_EQ(send(s, "x", 1, 0), 1);
+        poll_for(s, POLLIN);
+        CHECK_EQ(get_int(s, SOL_SOCKET, SO_ERROR), ECONNREFUSED);
+        CHECK_EQ(send(s, "x", 1, 0), 1);
+        poll_for(s, POLLIN);
+        CHECK_ERR(send(s, "x", 1, 0), ECONNREFUSED);
+        close(s);
+        // Without a peer nobody tells.
+        s = SYS(socket(f, SOCK_DGRAM, 0));
+        union addr to = loopback(f, port);
+        CHECK_EQ(sendto(s, "x", 1, 0, &to.any, size_of(f)), 1);
+        CHECK_ERR(recv(s, &c, 1, MSG_DONTWAIT), EAGAIN);
+        close(s);
+    }
+}
+TEST(closing_directions) {
+    BOTH(f) {
+        int a = bound(f, SOCK_DGRAM), s = SYS(socket(f, SOCK_DGRAM, 0));
+        char c;
+        OK(try_connect(s, f, port_of(a)));
+        OK(shutdown(s, SHUT_WR));
+        CHECK_ERR(send(s, "x", 1, 0), EPIPE);
+        OK(shutdown(s, SHUT_RD));
+        CHECK_EQ(recv(s, &c, 1, 0), 0);
+        CHECK_EQ(read(s, &c, 1), 0);
+        CHECK_ERR(recv(s, &c, 1, MSG_DONTWAIT), EAGAIN);
+        CHECK_EQ(poll_of(s, POLLIN | POLLOUT | POLLRDHUP), POLLIN | POLLOUT | POLLRDHUP | POLLHUP);
+        close(s);
+        // Without a peer it is an error, and happens.
+        CHECK_ERR(shutdown(a, SHUT_RD), ENOTCONN);
+        CHECK_EQ(recv(a, &c, 1, 0), 0);
+        close(a);
+    }
+}
+TEST(ports_in_use) {
+    BOTH(f) {
+        int a = bound(f, SOCK_DGRAM), b = SYS(socket(f, SOCK_DGRAM, 0));
+        union addr at = name_of(a);
+        CHECK_ERR(bind(b, &at.any, size_of(f)), EADDRINUSE);
+        OK(set_int(b, SOL_SOCKET, SO_REUSEADDR, 1));
+        CHECK_ERR(bind(b, &at.any, size_of(f)), EADDRINUSE);
+        OK(set_int(a, SOL_SOCKET, SO_REUSEADDR, 1));
+        OK(bind(b, &at.any, size_of(f)));
+        CHECK_ERR(bind(b, &at.any, size_of(f)), EINVAL);
+        close(a), close(b);
+        int v[4], count[4] = {0}, port = 0;
+        for (int i = 0; i < 4; i++) {
+            v[i] = SYS(socket(f, SOCK_DGRAM | SOCK_NONBLOCK, 0));
+            OK(set_int(v[i], SOL_SOCKET, SO_REUSEPORT, 1));
+            at = loopback(f, port);
+            OK(bind(v[i], &at.any, size_of(f)));
+            port = port_of(v[i]);
+        }
+        at = loopback(f, port);
+        for (int i = 0; i < 64; i++) {
+            int s = SYS(socket(f, SOCK_DGRAM, 0));
+            CHECK_EQ(sendto(s, "x", 1, 0, &at.any, size_of(f)), 1);
+            close(s);
+        }
+        int used = 0, sum = 0;
+        for (int i = 0; i < 4; i++) {
+            char c;
+            while (recv(v[i], &c, 1, 0) == 1) count[i]++;
+            used += count[i] > 0;
+            sum += count[i];
+            close(v[i]);
+        }
+        CHECK_EQ(sum, 64);
+        CHECK(used > 1);
+    }
+}
+TEST(many_messages_at_once) {
+    BOTH(f) {
+        int a = bound(f, SOCK_DGRAM), b = SYS(socket(f, SOCK_DGRAM, 0));
+        OK(try_connect(b, f, port_of(a)));
+        char text[3][8] = {"one", "two", "three"}, in[4][8];
+        struct iovec o[3], i[4];
+        struct mmsghdr out[3] = {0}, got[4] = {0};
+        union addr from[4];
+        for (int n = 0; n < 3; n++) {
+            o[n] = (struct iovec){text[n], strlen(text[n])};
+            out[n].msg_hdr = (struct msghdr){.msg_iov = &o[n], .msg_iovlen = 1};
+        }
+        for (int n = 0; n < 4; n++) {
+            i[n] = (struct iovec){in[n], 8};
+            got[n].msg_hdr = (struct msghdr){
+                .msg_iov = &i[n], .msg_iovlen = 1, .msg_name = &from[n], .msg_namelen = sizeof from[n]};
+        }
+        CHECK_EQ(sendmmsg(b, out, 3, 0), 3);
+        CHECK_EQ(out[2].msg_len, 5);
+        CHECK_EQ(recvmmsg(a, got, 4, MSG_WAITFORONE, 0), 3);
+        CHECK_EQ(got[0].msg_len, 3);
+        CHECK_EQ(got[2].msg_len, 5);
+        CHECK_MEM(in[2], "three", 5);
+        CHECK_EQ(got[2].msg_hdr.msg_namelen, size_of(f));
+        CHECK_EQ(from[1].in.sin_port, name_of(b).in.sin_port);
+        close(a), close(b);
+    }
+}
+TEST(both_families_at_one_port) {
+    int a = SYS(socket(AF_INET6, SOCK_DGRAM, 0)), b = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6}, from;
+    OK(bind(a, (void *)&any, sizeof any));
+    OK(try_connect(b, AF_INET, port_of(a)));
+    CHECK_EQ(send(b, "v4", 2, 0), 2);
+    char buf[64];
+    socklen_t n = sizeof from;
+    CHECK_EQ(recvfrom(a, buf, 64, 0, (void *)&from, &n), 2);
+    CHECK_STR(inet_ntop(AF_INET6, &from.sin6_addr, buf, sizeof buf), "::ffff:127.0.0.1");
+    CHECK_EQ(sendto(a, "back", 4, 0, (void *)&from, n), 4);
+    CHECK_EQ(recv(b, buf, 64, 0), 4);
+    // An IPv6 socket takes an IPv4 address as it is.
+    union addr to = loopback(AF_INET, port_of(b));
+    CHECK_EQ(sendto(a, "plain", 5, 0, &to.any, sizeof to.in), 5);
+    CHECK_EQ(recv(b, buf, 64, 0), 5);
+    int c = SYS(socket(AF_INET6, SOCK_DGRAM, 0));
+    OK(connect(c, &to.any, sizeof to.in));
+    n = sizeof from;
+    OK(getpeername(c, (void *)&from, &n));
+    CHECK_EQ(n, sizeof from);
+    CHECK_STR(inet_ntop(AF_INET6, &from.sin6_addr, buf, sizeof buf), "::ffff:127.0.0.1");
+    int only = SYS(socket(AF_INET6, SOCK_DGRAM, 0));
+    OK(set_int(only, IPPROTO_IPV6, IPV6_V6ONLY, 1));
+    CHECK_ERR(sendto(only, "x", 1, 0, &to.any, sizeof to.in), ENETUNREACH);
+    CHECK_ERR(connect(only, &to.any, sizeof to.in), EAFNOSUPPORT);
+}
+TEST(corked) {
+    BOTH(f) {
+        int a = bound(f, SOCK_DGRAM), b = SYS(socket(f, SOCK_DGRAM, 0));
+        char buf[64];
+        OK(try_connect(b, f, port_of(a)));
+        CHECK_EQ(send(b, "one ", 4, MSG_MORE), 4);
+        CHECK_EQ(send(b, "two ", 4, MSG_MORE), 4);
+        CHECK_ERR(recv(a, buf, 64, MSG_DONTWAIT), EAGAIN);
+        CHECK_EQ(send(b, "three", 5, 0), 5);
+        CHECK_EQ(recv(a, buf, 64, 0), 13);
+        CHECK_MEM(buf, "one two three", 13);
+        OK(set_int(b, IPPROTO_UDP, 1, 1));
+        CHECK_EQ(get_int(b, IPPROTO_UDP, 1), 1);
+        CHECK_EQ(write(b, "x", 1), 1);
+        CHECK_EQ(write(b, "y", 1), 1);
+        CHECK_ERR(recv(a, buf, 64, MSG_DONTWAIT), EAGAIN);
+        OK(set_int(b, IPPROTO_UDP, 1, 0));
+        CHECK_EQ(recv(a, buf, 64, 0), 2);
+        close(a), close(b);
+    }
+}
+TEST(a_full_queue_drops) {
+    int a = bound(AF_INET, SOCK_DGRAM), b = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(set_int(a, SOL_SOCKET, SO_RCVBUF, 20000));
+    CHECK_EQ(get_int(a, SOL_SOCKET, SO_RCVBUF), 40000);
+    OK(try_connect(b, AF_INET, port_of(a)));
+    char buf[1000];
+    for (int i = 0; i < 200; i++) CHECK_EQ(send(b, buf, sizeof buf, 0), sizeof buf);
+    int got = 0;
+    while (recv(a, buf, sizeof buf, MSG_DONTWAIT) > 0) got++;
+    CHECK(got > 3 && got < 60);
+}
+TEST(time_outs_and_signals) {
+    int a = bound(AF_INET, SOCK_DGRAM);
+    char c;
+    struct timeval tv = {0, 50000};
+    OK(setsockopt(a, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv));
+    CHECK_ERR(recv(a, &c, 1, 0), EAGAIN);
+}
+TEST(broadcast_needs_an_option) {
+    int s = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = inet_addr("127.255.255.255")};
+    ssize_t n = sendto(s, "x", 1, 0, (void *)&to, sizeof to);
+    CHECK(n == 1 || errno == EACCES);
+    OK(set_int(s, SOL_SOCKET, SO_BROADCAST, 1));
+    CHECK_EQ(get_int(s, SOL_SOCKET, SO_BROADCAST), 1);
+}
+TEST(edge_triggered) {
+    int a = bound(AF_INET, SOCK_DGRAM), b = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(try_connect(b, AF_INET, port_of(a)));
+    int e = SYS(epoll_create1(0));
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+    OK(epoll_ctl(e, EPOLL_CTL_ADD, a, &ev));
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(send(b, "x", 1, 0), 1);
+        CHECK_EQ(epoll_wait(e, &ev, 1, 5000), 1);
+        CHECK_EQ(ev.events, EPOLLIN);
+        CHECK_EQ(epoll_wait(e, &ev, 1, 0), 0);
+    }
+}
