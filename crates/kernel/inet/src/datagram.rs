@@ -1,15 +1,16 @@
 //! UDP, ping and raw sockets. See udp(7), icmp(7), raw(7).
 
 use crate::addr;
+use crate::control;
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, ip, udp};
 use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
 use socket::net_ns::now;
-use socket::{Names, NetNamespace, Options, Received, SendRequest, SocketOps};
+use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use vfs::{Caller, Cap, UserMemory};
 use wait::{Events, WaitQueue};
@@ -59,6 +60,37 @@ impl Datagrams {
             return addr::v4(addr).map(addr::mapped);
         }
         addr::to_connect(self.socket.is_v6(), addr)
+    }
+
+    /// Datagrams that were dropped, when anybody wants to know.
+    fn dropped(&self) -> u32 {
+        let wanted = self.common.wants.get(libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
+        if wanted { self.socket.queue_state().1 } else { 0 }
+    }
+
+    /// True when a datagram to `to`, or to the peer, goes by IPv6.
+    fn over_v6(&self, to: Option<SocketAddr>) -> bool {
+        match to.or_else(|| self.socket.remote().ok()).map(|to| to.ip()) {
+            Some(IpAddr::V6(ip)) => ip.to_ipv4_mapped().is_none(),
+            Some(IpAddr::V4(_)) => false,
+            None => self.socket.is_v6(),
+        }
+    }
+
+    /// MSG_ERRQUEUE: the oldest error, with the packet that it is about.
+    fn recv_error(&self, buf: &mut [u8]) -> Result<Received> {
+        let e = self.socket.receive_error()?;
+        let len = e.data.len().min(buf.len());
+        buf[..len].copy_from_slice(&e.data[..len]);
+        let cut = if len < e.data.len() { libc::MSG_TRUNC } else { 0 };
+        let told = control::of_error(self.socket.is_v6(), &e);
+        Ok(Received {
+            len,
+            full: len,
+            addr: Some(addr::to_bytes(self.socket.shown(e.to))),
+            flags: cut | libc::MSG_ERRQUEUE,
+            control: Control { other: vec![told], ..Control::default() },
+        })
     }
 
     /// The destination that a sender names; `None` is the peer.
@@ -141,12 +173,16 @@ impl SocketOps for Datagrams {
             return Err(Errno::EOPNOTSUPP);
         }
         let to = self.destination(req.addr)?;
-        let control = SendControl { more: req.flags & libc::MSG_MORE != 0, ..SendControl::default() };
+        let more = req.flags & libc::MSG_MORE != 0;
+        let control = match &req.control.other[..] {
+            [] => SendControl { more, ..SendControl::default() },
+            said => SendControl { more, ..control::of_sender(self.net.stack(), self.over_v6(to), said)? },
+        };
         self.socket.send(now(), req.data, to, &control)
     }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         if flags & libc::MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN);
+            return self.recv_error(buf);
         }
         if flags & libc::MSG_OOB != 0 && self.is_raw() {
             return Err(Errno::EOPNOTSUPP);
@@ -154,12 +190,13 @@ impl SocketOps for Datagrams {
         let got = self.socket.receive(buf, flags & libc::MSG_PEEK != 0)?;
         let cut = if got.copied < got.full { libc::MSG_TRUNC } else { 0 };
         let from = self.socket.shown(got.datagram.from);
+        let told = control::of_datagram(&self.common.wants, self.net.stack(), &got.datagram, self.dropped());
         Ok(Received {
             len: got.copied,
             full: got.full,
             addr: Some(addr::to_bytes(from)),
             flags: cut,
-            ..Received::default()
+            control: Control { other: told, ..Control::default() },
         })
     }
     fn ended(&self) -> bool {
@@ -180,6 +217,7 @@ impl SocketOps for Datagrams {
     }
     fn option_changed(&self, name: i32) {
         self.socket.configure(now(), |options| options::apply(&self.options, options, name));
+        options::apply_wants(&self.options, &self.common, name);
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match level {
@@ -218,6 +256,7 @@ impl Datagrams {
         ip::Socket {
             v6: self.socket.is_v6(),
             net: &self.net,
+            common: &self.common,
             kind: self.kind(),
             datagram: Some(&self.socket),
             stream: None,

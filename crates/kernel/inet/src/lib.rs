@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+mod control;
 mod datagram;
 mod family;
 mod notify;

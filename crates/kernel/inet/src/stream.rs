@@ -223,6 +223,7 @@ impl Stream {
         ip::Socket {
             v6: self.socket.is_v6(),
             net: &self.net,
+            common: &self.common,
             kind: libc::SOCK_STREAM,
             datagram: None,
             stream: Some(&self.socket),

@@ -29,7 +29,8 @@ impl Patience {
 
     fn new(file: &OpenFile, flags: i32, timeout: Option<Duration>) -> Patience {
         Patience {
-            block: !file.nonblocking() && flags & libc::MSG_DONTWAIT == 0,
+            // Errors are never waited for.
+            block: !file.nonblocking() && flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0,
             deadline: timeout.and_then(|t| Instant::now().checked_add(t)),
         }
     }

@@ -129,8 +129,8 @@ pub fn shutdown(c: &mut Current, fd: Fd, how: i32) -> SysResult {
 pub fn setsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: i32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
-    // No option that we know is longer.
-    let mut v = vec![0; len.min(256)];
+    // No option that we know is longer than `struct group_source_req`.
+    let mut v = vec![0; len.min(264)];
     c.read_bytes(value.0, &mut v)?;
     match level {
         libc::SOL_SOCKET => options::set(s.ops()?, c, name, &v)?,

@@ -223,7 +223,7 @@ impl Stack {
     /// How the packet is for this host, if it is.
     fn cast_of(&self, iface: &Iface, info: &IpInfo) -> Option<Cast> {
         if info.dst.is_multicast() {
-            return Some(Cast::Multicast).filter(|_| iface.is_member(info.dst) || iface.index == LOOPBACK);
+            return Some(Cast::Multicast).filter(|_| iface.is_member(info.dst));
         }
         if info.dst == Ipv4Addr::BROADCAST {
             return Some(Cast::Broadcast);

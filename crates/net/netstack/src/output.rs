@@ -99,7 +99,8 @@ impl Stack {
             None if key.dst.is_ipv4() => unspecified(key.dst),
             None => return Err(Errno::EADDRNOTAVAIL),
         };
-        let link_mtu = iface.mtu().min(mtu.unwrap_or(u32::MAX));
+        let largest = if key.dst.is_ipv4() { 65_535 } else { u32::MAX };
+        let link_mtu = iface.mtu().min(mtu.unwrap_or(largest)).min(largest);
         let mtu = self.pmtus.read().get(key.dst, now).map_or(link_mtu, |path| path.min(link_mtu));
         Ok(Path { iface, src, dst: key.dst, next_hop, cast, mtu, generation })
     }
@@ -190,7 +191,9 @@ impl Stack {
         if !self.pass(now, Point::PostRouting, None, Some(&path.iface), &mut frame) {
             return Err(Errno::EPERM);
         }
-        let loops = matches!(path.cast, Cast::Multicast | Cast::Broadcast) && header.loop_back;
+        // What goes to the loopback interface comes back by itself.
+        let group = matches!(path.cast, Cast::Multicast | Cast::Broadcast);
+        let loops = group && header.loop_back && path.iface.index != LOOPBACK;
         if loops && (path.cast == Cast::Broadcast || path.iface.is_member(path.dst)) {
             self.loop_frame(header.flow, &path.iface, frame.clone());
         }

@@ -1,6 +1,7 @@
 //! Options of levels IPPROTO_IP and IPPROTO_IPV6: ip(7), ipv6(7).
 
-use super::{int, read_int};
+use super::{Common, groups, int, read_int};
+use crate::control::Wants;
 use abi::{Errno, Result};
 use netstack::datagram::DatagramSocket;
 use netstack::options::{IpOptions, MtuDiscovery};
@@ -10,10 +11,16 @@ use socket::net_ns::now;
 use std::sync::Arc;
 use vfs::{Caller, Cap};
 
+/// Names that libc lacks.
+pub(crate) const IPV6_RECVORIGDSTADDR: i32 = 74;
+pub(crate) const IPV6_ORIGDSTADDR: i32 = IPV6_RECVORIGDSTADDR;
+const IPV6_MULTICAST_ALL: i32 = 29;
+
 /// A socket whose options are read or changed.
 pub(crate) struct Socket<'a> {
     pub(crate) v6: bool,
     pub(crate) net: &'a NetNamespace,
+    pub(crate) common: &'a Common,
     pub(crate) kind: i32,
     /// One of these two is there.
     pub(crate) datagram: Option<&'a Arc<DatagramSocket>>,
@@ -21,12 +28,22 @@ pub(crate) struct Socket<'a> {
 }
 
 impl Socket<'_> {
-    fn with<R>(&self, f: impl FnOnce(&mut IpOptions) -> Result<R>) -> Result<R> {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut IpOptions) -> Result<R>) -> Result<R> {
         match (self.datagram, self.stream) {
             (Some(socket), _) => socket.configure(now(), f),
             (None, Some(socket)) => socket.configure(now(), |o| f(&mut o.ip)),
             (None, None) => Err(Errno::ENOPROTOOPT),
         }
+    }
+
+    /// The MTU of the way to the peer; ENOTCONN without one.
+    fn path_mtu(&self) -> Result<i32> {
+        let mtu = match (self.datagram, self.stream) {
+            (Some(socket), _) => socket.path_mtu(),
+            (None, Some(socket)) if socket.remote().is_ok() => Some(socket.info(now()).pmtu),
+            _ => None,
+        };
+        mtu.map(|mtu| mtu as i32).ok_or(Errno::ENOTCONN)
     }
 
     /// The answer for a level that the socket does not have.
@@ -56,7 +73,16 @@ fn to_discovery(v: i32) -> Result<MtuDiscovery> {
 
 /// getsockopt(2).
 pub(crate) fn get(socket: &Socket<'_>, level: i32, name: i32) -> Result<Vec<u8>> {
+    let wanted = Wants::knows(level, name) && (level == libc::IPPROTO_IP || socket.v6);
     match level {
+        _ if wanted => Ok(int(socket.common.wants.get(level, name) as i32)),
+        libc::IPPROTO_IP if name == libc::IP_MULTICAST_IF => {
+            let own = socket.with(|o| Ok(o.multicast_source))?;
+            Ok(match own {
+                Some(std::net::IpAddr::V4(own)) => own.octets().to_vec(),
+                _ => vec![0; 4],
+            })
+        }
         libc::IPPROTO_IP => get4(socket, name).map(int),
         libc::IPPROTO_IPV6 if socket.v6 => get6(socket, name).map(int),
         _ => Err(socket.no_level()),
@@ -65,6 +91,9 @@ pub(crate) fn get(socket: &Socket<'_>, level: i32, name: i32) -> Result<Vec<u8>>
 
 fn get4(socket: &Socket<'_>, name: i32) -> Result<i32> {
     let sysctls = &socket.net.stack().sysctls;
+    if name == libc::IP_MTU {
+        return socket.path_mtu();
+    }
     socket.with(|o| {
         Ok(match name {
             libc::IP_TOS => o.tos.into(),
@@ -85,8 +114,14 @@ fn get4(socket: &Socket<'_>, name: i32) -> Result<i32> {
 
 fn get6(socket: &Socket<'_>, name: i32) -> Result<i32> {
     let sysctls = &socket.net.stack().sysctls;
+    if name == libc::IPV6_MTU {
+        return socket.path_mtu();
+    }
     socket.with(|o| {
         Ok(match name {
+            libc::IPV6_MULTICAST_IF => o.multicast_device as i32,
+            IPV6_MULTICAST_ALL => o.multicast_all as i32,
+            libc::IPV6_CHECKSUM if socket.kind == libc::SOCK_RAW => o.checksum_at.map_or(-1, i32::from),
             libc::IPV6_V6ONLY => o.v6only as i32,
             libc::IPV6_UNICAST_HOPS => o.hops.map_or(sysctls.ip6_hop_limit.get() as i32, i32::from),
             libc::IPV6_MULTICAST_HOPS => o.multicast_hops.into(),
@@ -101,7 +136,21 @@ fn get6(socket: &Socket<'_>, name: i32) -> Result<i32> {
 
 /// setsockopt(2).
 pub(crate) fn set(socket: &Socket<'_>, cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
+    if (level == libc::IPPROTO_IP || socket.v6)
+        && let Some(done) = groups::set(socket, level, name, value)
+    {
+        return done;
+    }
     match level {
+        libc::IPPROTO_IP if name == libc::IP_MULTICAST_IF => groups::set_interface(socket, value),
+        libc::IPPROTO_IP if Wants::knows(level, name) => {
+            socket.common.wants.set(level, name, small(value)? != 0);
+            Ok(())
+        }
+        libc::IPPROTO_IPV6 if socket.v6 && Wants::knows(level, name) => {
+            socket.common.wants.set(level, name, read_int(value)? != 0);
+            Ok(())
+        }
         libc::IPPROTO_IP => set4(socket, cx, name, value),
         libc::IPPROTO_IPV6 if socket.v6 => set6(socket, name, read_int(value)?),
         _ => Err(Errno::ENOPROTOOPT),
@@ -161,6 +210,7 @@ fn set6(socket: &Socket<'_>, name: i32, v: i32) -> Result<()> {
         -1 => Ok(None),
         _ => u8::try_from(v).map(Some).map_err(|_| Errno::EINVAL),
     };
+    let links = socket.net.stack();
     let bound = match (socket.datagram, socket.stream) {
         (Some(socket), _) => socket.local().port() != 0,
         (None, Some(socket)) => socket.local().port() != 0,
@@ -168,6 +218,14 @@ fn set6(socket: &Socket<'_>, name: i32, v: i32) -> Result<()> {
     };
     socket.with(|o| {
         match name {
+            libc::IPV6_MULTICAST_IF if socket.kind == libc::SOCK_STREAM => return Err(Errno::ENOPROTOOPT),
+            libc::IPV6_MULTICAST_IF if v != 0 && links.link(v as u32).is_none() => return Err(Errno::ENODEV),
+            libc::IPV6_MULTICAST_IF => o.multicast_device = v as u32,
+            IPV6_MULTICAST_ALL => o.multicast_all = flag(v)?,
+            libc::IPV6_CHECKSUM if socket.kind != libc::SOCK_RAW => return Err(Errno::ENOPROTOOPT),
+            libc::IPV6_CHECKSUM if v < 0 => o.checksum_at = None,
+            libc::IPV6_CHECKSUM if v & 1 != 0 => return Err(Errno::EINVAL),
+            libc::IPV6_CHECKSUM => o.checksum_at = Some(u16::try_from(v).map_err(|_| Errno::EINVAL)?),
             libc::IPV6_V6ONLY if bound => return Err(Errno::EINVAL),
             libc::IPV6_V6ONLY => o.v6only = v != 0,
             libc::IPV6_UNICAST_HOPS => o.hops = limit(v)?,

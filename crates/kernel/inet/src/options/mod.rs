@@ -1,9 +1,11 @@
 //! Socket options: those of SOL_SOCKET that the stack obeys. The levels of the protocols are in the modules.
 
+pub(crate) mod groups;
 pub(crate) mod ip;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 
+use crate::control::Wants;
 use abi::{Errno, Result};
 use netstack::options::IpOptions;
 use parking_lot::Mutex;
@@ -42,13 +44,15 @@ pub(crate) fn directions(how: i32) -> Result<(bool, bool)> {
 /// Options of a socket that only the shell around the stack's socket knows.
 #[derive(Default)]
 pub(crate) struct Common {
+    /// What readers are told of datagrams.
+    pub(crate) wants: Wants,
     /// Values that are handed back, by level and name.
     kept: Mutex<BTreeMap<(i32, i32), i32>>,
 }
 
 impl Clone for Common {
     fn clone(&self) -> Common {
-        Common { kept: Mutex::new(self.kept.lock().clone()) }
+        Common { wants: self.wants.clone(), kept: Mutex::new(self.kept.lock().clone()) }
     }
 }
 
@@ -89,7 +93,7 @@ impl Common {
         match name {
             libc::SO_REUSEPORT => Some(read_int(value).map(|v| o.reuse_port = v != 0)),
             libc::SO_BINDTODEVICE => Some(named_device(net, value).and_then(|d| bind_device(cx, o, d))),
-            SO_BINDTOIFINDEX => Some(indexed_device(net, value).and_then(|d| bind_device(cx, o, d))),
+            SO_BINDTOIFINDEX => Some(indexed_device(value).and_then(|d| bind_device(cx, o, d))),
             libc::SO_PASSCRED | libc::SO_PASSSEC | SO_PASSRIGHTS => {
                 Some(read_int(value).and(Err(Errno::EOPNOTSUPP)))
             }
@@ -118,9 +122,9 @@ fn named_device(net: &NetNamespace, value: &[u8]) -> Result<u32> {
     net.stack().link_by_name(name).map(|link| link.index).ok_or(Errno::ENODEV)
 }
 
-fn indexed_device(net: &NetNamespace, value: &[u8]) -> Result<u32> {
-    let index = u32::try_from(read_int(value)?).map_err(|_| Errno::EINVAL)?;
-    if index == 0 || net.stack().link(index).is_some() { Ok(index) } else { Err(Errno::ENODEV) }
+/// The interface that SO_BINDTOIFINDEX names; it may come later.
+fn indexed_device(value: &[u8]) -> Result<u32> {
+    u32::try_from(read_int(value)?).map_err(|_| Errno::EINVAL)
 }
 
 /// Who is bound to a device already needs a privilege to change that.
@@ -130,6 +134,23 @@ fn bind_device(cx: &dyn Caller, o: &mut IpOptions, device: u32) -> Result<()> {
     }
     o.device = device;
     Ok(())
+}
+
+/// SO_TIMESTAMP and its like: of the two units of time only one is told.
+pub(crate) fn apply_wants(from: &Options, common: &Common, name: i32) {
+    if !Wants::knows(libc::SOL_SOCKET, name) {
+        return;
+    }
+    let other = match name {
+        libc::SO_TIMESTAMP => Some(libc::SO_TIMESTAMPNS),
+        libc::SO_TIMESTAMPNS => Some(libc::SO_TIMESTAMP),
+        _ => None,
+    };
+    common.wants.set(libc::SOL_SOCKET, name, from.kept(name) != 0);
+    if let Some(other) = other {
+        from.keep(other, 0);
+        common.wants.set(libc::SOL_SOCKET, other, false);
+    }
 }
 
 /// Tells the stack of a SOL_SOCKET option that has another value.

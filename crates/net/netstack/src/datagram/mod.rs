@@ -304,8 +304,11 @@ impl DatagramSocket {
     /// Reads or changes options under the socket's lock. Effects on binding and buffers take place afterwards.
     pub fn configure<R>(self: &Arc<Self>, now: Instant, f: impl FnOnce(&mut IpOptions) -> R) -> R {
         let mut inner = self.inner.lock();
+        let before = inner.options.clone();
         let result = f(&mut inner.options);
-        inner.path = None;
+        if inner.options != before {
+            inner.path = None;
+        }
         let limit = inner.options.receive_buffer;
         let uncork = !inner.options.cork && inner.corked.is_some();
         let shares = (inner.options.reuse_addr, inner.options.reuse_port);
@@ -334,6 +337,13 @@ impl DatagramSocket {
     pub fn remote(&self) -> Result<SocketAddr, Errno> {
         let remote = self.inner.lock().remote.ok_or(Errno::ENOTCONN)?;
         Ok(self.shown(remote))
+    }
+
+    /// The MTU of the way to the peer (`IP_MTU`).
+    pub fn path_mtu(&self) -> Option<u32> {
+        let inner = self.inner.lock();
+        inner.remote?;
+        inner.path.as_ref().map(|path| path.mtu)
     }
 
     /// An address as this socket's family shows it: IPv6 sockets see IPv4-mapped addresses.

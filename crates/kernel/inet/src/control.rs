@@ -1,0 +1,255 @@
+//! Ancillary data: what a receiver is told of a datagram, and what a sender says of it. See ip(7), ipv6(7), socket(7).
+
+use crate::addr;
+use crate::options::ip::{IPV6_ORIGDSTADDR, IPV6_RECVORIGDSTADDR};
+use abi::time::{Timespec, Timeval};
+use abi::{Errno, Result};
+use netstack::Stack;
+use netstack::datagram::{Datagram, Origin, QueuedError, SendControl};
+use netstack::time::Instant;
+use socket::{Ancillary, net_ns};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use zerocopy::IntoBytes;
+
+/// UDP_SEGMENT.
+const UDP_SEGMENT: i32 = 103;
+
+/// What a receiver may ask to be told: level, option, and its bit in [`Wants`].
+const REPORTS: [(i32, i32); 11] = [
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL),
+    (libc::IPPROTO_IP, libc::IP_PKTINFO),
+    (libc::IPPROTO_IP, libc::IP_RECVTTL),
+    (libc::IPPROTO_IP, libc::IP_RECVTOS),
+    (libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+    (libc::IPPROTO_IPV6, IPV6_RECVORIGDSTADDR),
+];
+
+/// What a socket's reader asked to be told.
+#[derive(Default)]
+pub(crate) struct Wants(AtomicU32);
+
+impl Clone for Wants {
+    fn clone(&self) -> Wants {
+        Wants(AtomicU32::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+impl Wants {
+    fn bit(level: i32, name: i32) -> Option<u32> {
+        REPORTS.iter().position(|known| *known == (level, name)).map(|place| 1 << place)
+    }
+
+    /// True when the option is one of these.
+    pub(crate) fn knows(level: i32, name: i32) -> bool {
+        Wants::bit(level, name).is_some()
+    }
+
+    /// Whether it is asked for.
+    pub(crate) fn get(&self, level: i32, name: i32) -> bool {
+        Wants::bit(level, name).is_some_and(|bit| self.0.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// Asks for it, or no longer.
+    pub(crate) fn set(&self, level: i32, name: i32, on: bool) {
+        let bit = Wants::bit(level, name).unwrap_or(0);
+        if on {
+            self.0.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.0.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+}
+
+fn message(level: i32, kind: i32, data: &[u8]) -> Ancillary {
+    Ancillary { level, kind, data: data.to_vec() }
+}
+
+/// The wall clock at a moment of the monotonic one.
+fn wall_time(at: Instant) -> Timespec {
+    let now = hostsys::clock::gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0);
+    let ago = net_ns::now().since(at).as_nanos() as i64;
+    Timespec::from_ns(now - ago)
+}
+
+/// What the reader of a datagram is told.
+pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram, dropped: u32) -> Vec<Ancillary> {
+    if !wants.any() {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    let of_socket = |name| wants.get(libc::SOL_SOCKET, name);
+    if of_socket(libc::SO_TIMESTAMP) || of_socket(libc::SO_TIMESTAMPNS) {
+        let at = wall_time(d.at);
+        out.push(match of_socket(libc::SO_TIMESTAMPNS) {
+            true => message(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, at.as_bytes()),
+            false => {
+                let at = Timeval { sec: at.sec, usec: at.nsec / 1000 };
+                message(libc::SOL_SOCKET, libc::SO_TIMESTAMP, at.as_bytes())
+            }
+        });
+    }
+    if of_socket(libc::SO_RXQ_OVFL) && dropped > 0 {
+        out.push(message(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &dropped.to_ne_bytes()));
+    }
+    // A socket of both families is told the IPv6 way where IPv4 goes, too.
+    if wants.get(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) {
+        let to = match d.to {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        let mut info = to.octets().to_vec();
+        info.extend(d.iface.to_ne_bytes());
+        out.push(message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info));
+    }
+    match d.to {
+        IpAddr::V4(to) => of_ipv4(wants, stack, d, to, &mut out),
+        IpAddr::V6(_) => of_ipv6(wants, d, &mut out),
+    }
+    out
+}
+
+fn of_ipv4(wants: &Wants, stack: &Stack, d: &Datagram, to: Ipv4Addr, out: &mut Vec<Ancillary>) {
+    let wanted = |name| wants.get(libc::IPPROTO_IP, name);
+    let mut tell = |kind, data: &[u8]| out.push(message(libc::IPPROTO_IP, kind, data));
+    if wanted(libc::IP_PKTINFO) {
+        let mut info = d.iface.to_ne_bytes().to_vec();
+        info.extend(own_address(stack, d, to).octets());
+        info.extend(to.octets());
+        tell(libc::IP_PKTINFO, &info);
+    }
+    if wanted(libc::IP_RECVTTL) {
+        tell(libc::IP_TTL, &i32::from(d.ttl).to_ne_bytes());
+    }
+    if wanted(libc::IP_RECVTOS) {
+        tell(libc::IP_TOS, &[d.tos]);
+    }
+    if wanted(libc::IP_RECVORIGDSTADDR) {
+        tell(libc::IP_ORIGDSTADDR, &addr::to_bytes(SocketAddr::new(d.to, d.port)));
+    }
+}
+
+/// The address of this host that an answer comes from.
+fn own_address(stack: &Stack, d: &Datagram, to: Ipv4Addr) -> Ipv4Addr {
+    if stack.is_local(to.into()) {
+        return to;
+    }
+    let own = stack.link(d.iface).into_iter().flat_map(|link| link.addresses());
+    let mut own = own.filter_map(|address| match address.ip() {
+        IpAddr::V4(v4) => Some(v4),
+        IpAddr::V6(_) => None,
+    });
+    own.next().unwrap_or(to)
+}
+
+fn of_ipv6(wants: &Wants, d: &Datagram, out: &mut Vec<Ancillary>) {
+    let wanted = |name| wants.get(libc::IPPROTO_IPV6, name);
+    let mut tell = |kind, data: &[u8]| out.push(message(libc::IPPROTO_IPV6, kind, data));
+    if wanted(libc::IPV6_RECVHOPLIMIT) {
+        tell(libc::IPV6_HOPLIMIT, &i32::from(d.ttl).to_ne_bytes());
+    }
+    if wanted(libc::IPV6_RECVTCLASS) {
+        tell(libc::IPV6_TCLASS, &i32::from(d.tos).to_ne_bytes());
+    }
+    if wanted(IPV6_RECVORIGDSTADDR) {
+        tell(IPV6_ORIGDSTADDR, &addr::to_bytes(SocketAddr::new(d.to, d.port)));
+    }
+}
+
+/// `struct sock_extended_err` and the address of who told it: IP_RECVERR, IPV6_RECVERR.
+pub(crate) fn of_error(v6: bool, e: &QueuedError) -> Ancillary {
+    let mut data = e.errno.raw().to_ne_bytes().to_vec();
+    data.extend([e.origin as u8, e.kind, e.code, 0]);
+    data.extend(e.info.to_ne_bytes());
+    data.extend([0; 4]);
+    let offender = e.offender.filter(|_| e.origin != Origin::Local).map(|ip| match ip {
+        IpAddr::V4(v4) if v6 => SocketAddr::new(v4.to_ipv6_mapped().into(), 0),
+        ip => SocketAddr::new(ip, 0),
+    });
+    let len = addr::to_bytes(SocketAddr::new(unspecified(v6), 0)).len();
+    data.extend(offender.map_or_else(|| vec![0; len], addr::to_bytes));
+    let (level, kind) = match v6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+        false => (libc::IPPROTO_IP, libc::IP_RECVERR),
+    };
+    Ancillary { level, kind, data }
+}
+
+fn unspecified(v6: bool) -> IpAddr {
+    if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+}
+
+/// What a sender says of a datagram over IPv4 or IPv6. Messages of other levels are ignored.
+pub(crate) fn of_sender(stack: &Stack, over_v6: bool, messages: &[Ancillary]) -> Result<SendControl> {
+    let mut control = SendControl::default();
+    for m in messages {
+        match m.level {
+            libc::IPPROTO_IP if !over_v6 => say_ipv4(&mut control, m)?,
+            libc::IPPROTO_IPV6 if over_v6 => say_ipv6(&mut control, m)?,
+            libc::IPPROTO_UDP if m.kind == UDP_SEGMENT => {
+                let size: [u8; 2] = m.data.as_slice().try_into().map_err(|_| Errno::EINVAL)?;
+                control.segment = u16::from_ne_bytes(size);
+            }
+            libc::IPPROTO_UDP => return Err(Errno::EINVAL),
+            _ => {}
+        }
+    }
+    if control.source.is_some_and(|source| !stack.is_local(source)) {
+        return Err(if over_v6 { Errno::EINVAL } else { Errno::ENETUNREACH });
+    }
+    Ok(control)
+}
+
+fn array<const N: usize>(data: &[u8], at: usize) -> Result<[u8; N]> {
+    data.get(at..).and_then(<[u8]>::first_chunk).copied().ok_or(Errno::EINVAL)
+}
+
+fn small(v: i32, least: i32) -> Result<Option<u8>> {
+    match v {
+        -1 if least < 0 => Ok(None),
+        v if v >= least => u8::try_from(v).map(Some).map_err(|_| Errno::EINVAL),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn say_ipv4(control: &mut SendControl, m: &Ancillary) -> Result<()> {
+    match m.kind {
+        libc::IP_PKTINFO if m.data.len() == 12 => {
+            control.iface = u32::from_ne_bytes(array(&m.data, 0)?);
+            let source = Ipv4Addr::from(array::<4>(&m.data, 4)?);
+            control.source = (!source.is_unspecified()).then_some(source.into());
+        }
+        libc::IP_TTL if m.data.len() == 4 => control.ttl = small(i32::from_ne_bytes(array(&m.data, 0)?), 1)?,
+        libc::IP_TOS if m.data.len() == 1 => control.tos = m.data.first().copied(),
+        libc::IP_TOS if m.data.len() == 4 => control.tos = small(i32::from_ne_bytes(array(&m.data, 0)?), 0)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+fn say_ipv6(control: &mut SendControl, m: &Ancillary) -> Result<()> {
+    match m.kind {
+        libc::IPV6_PKTINFO if m.data.len() >= 20 => {
+            control.iface = u32::from_ne_bytes(array(&m.data, 16)?);
+            let source = Ipv6Addr::from(array::<16>(&m.data, 0)?);
+            control.source = (!source.is_unspecified()).then_some(source.into());
+        }
+        libc::IPV6_HOPLIMIT if m.data.len() == 4 => {
+            control.ttl = small(i32::from_ne_bytes(array(&m.data, 0)?), -1)?;
+        }
+        libc::IPV6_TCLASS if m.data.len() == 4 => {
+            control.tos = small(i32::from_ne_bytes(array(&m.data, 0)?), -1)?;
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}

@@ -1,0 +1,348 @@
+// Options of internet sockets, ancillary data, error queues and groups.
+#include "inet.h"
+#include <linux/errqueue.h>
+#include <net/if.h>
+
+struct option {
+    int level, name, start, set, got;
+};
+// Each has its start value; after it is set, it is got back.
+static void round_trip(int s, const struct option *o, int n) {
+    for (int i = 0; i < n; i++) {
+        int v = get_int(s, o[i].level, o[i].name);
+        if (v != o[i].start) t_fail(__FILE__, __LINE__, "level %d option %d starts with %d, not %d", o[i].level, o[i].name, v, o[i].start);
+        int r = set_int(s, o[i].level, o[i].name, o[i].set);
+        v = get_int(s, o[i].level, o[i].name);
+        if (r || v != o[i].got) t_fail(__FILE__, __LINE__, "level %d option %d: set %d, got %d", o[i].level, o[i].name, r, v);
+    }
+}
+#define LEN(a) (int)(sizeof(a) / sizeof *(a))
+TEST(tcp_options) {
+    struct option list[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 0, 5, 1},         {IPPROTO_TCP, TCP_CORK, 0, 1, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 7200, 60, 60},   {IPPROTO_TCP, TCP_KEEPINTVL, 75, 5, 5},
+        {IPPROTO_TCP, TCP_KEEPCNT, 9, 3, 3},         {IPPROTO_TCP, TCP_SYNCNT, 6, 2, 2},
+        {IPPROTO_TCP, TCP_LINGER2, 60, 20, 20},      {IPPROTO_TCP, TCP_DEFER_ACCEPT, 0, 10, 15},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, 0, 500, 500}, {IPPROTO_TCP, TCP_MAXSEG, 536, 1000, 1000},
+        {IPPROTO_TCP, TCP_FASTOPEN, 0, 5, 5},        {IPPROTO_TCP, TCP_NOTSENT_LOWAT, 0, 1000, 1000},
+        {SOL_SOCKET, SO_KEEPALIVE, 0, 1, 1},         {SOL_SOCKET, SO_REUSEADDR, 0, 1, 1},
+        {SOL_SOCKET, SO_OOBINLINE, 0, 1, 1},         {SOL_SOCKET, SO_SNDBUF, 16384, 20000, 40000},
+        {SOL_SOCKET, SO_RCVBUF, 131072, 20000, 40000}, {IPPROTO_IP, IP_TOS, 0, 0x10, 0x10},
+        {IPPROTO_IP, IP_TTL, 64, 9, 9},
+    };
+    BOTH(f) {
+        int s = SYS(socket(f, SOCK_STREAM, 0));
+        round_trip(s, list, LEN(list));
+        CHECK_ERR(set_int(s, IPPROTO_TCP, TCP_KEEPIDLE, 0), EINVAL);
+        CHECK_ERR(set_int(s, IPPROTO_TCP, TCP_KEEPIDLE, 32768), EINVAL);
+        CHECK_ERR(set_int(s, IPPROTO_TCP, TCP_KEEPCNT, 128), EINVAL);
+        CHECK_ERR(set_int(s, IPPROTO_TCP, TCP_MAXSEG, 10), EINVAL);
+        CHECK_ERR(set_int(s, IPPROTO_TCP, TCP_USER_TIMEOUT, -1), EINVAL);
+        CHECK_ERR(set_int(s, IPPROTO_TCP, 999, 1), ENOPROTOOPT);
+        char c = 1;
+        CHECK_ERR(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &c, 1), EINVAL);
+        CHECK_ERR(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, BAD_PTR, 4), EFAULT);
+        char name[16] = "";
+        socklen_t n = sizeof name;
+        OK(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "reno", 4));
+        OK(getsockopt(s, IPPROTO_TCP, TCP_CONGESTION, name, &n));
+        CHECK_STR(name, "reno");
+        CHECK_EQ(n, 16);
+        CHECK_ERR(setsockopt(s, IPPROTO_TCP, TCP_CONGESTION, "nothing", 7), ENOENT);
+        OK(set_int(s, IPPROTO_TCP, TCP_LINGER2, -1));
+        CHECK_EQ(get_int(s, IPPROTO_TCP, TCP_LINGER2), -1);
+        close(s);
+    }
+}
+TEST(ip_options) {
+    struct option list[] = {
+        {IPPROTO_IP, IP_TOS, 0, 0x1c, 0x1c},           {IPPROTO_IP, IP_TTL, 64, 3, 3},
+        {IPPROTO_IP, IP_PKTINFO, 0, 1, 1},             {IPPROTO_IP, IP_RECVTTL, 0, 1, 1},
+        {IPPROTO_IP, IP_RECVTOS, 0, 1, 1},             {IPPROTO_IP, IP_RECVORIGDSTADDR, 0, 1, 1},
+        {IPPROTO_IP, IP_MTU_DISCOVER, 1, 0, 0},        {IPPROTO_IP, IP_RECVERR, 0, 1, 1},
+        {IPPROTO_IP, IP_FREEBIND, 0, 1, 1},            {IPPROTO_IP, IP_MULTICAST_TTL, 1, 7, 7},
+        {IPPROTO_IP, IP_MULTICAST_LOOP, 1, 0, 0},      {IPPROTO_IP, IP_MULTICAST_ALL, 1, 0, 0},
+        {SOL_SOCKET, SO_TIMESTAMP, 0, 1, 1},           {SOL_SOCKET, SO_BROADCAST, 0, 1, 1},
+    };
+    int s = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    round_trip(s, list, LEN(list));
+    CHECK_ERR(set_int(s, IPPROTO_IP, IP_TTL, 0), EINVAL);
+    CHECK_ERR(set_int(s, IPPROTO_IP, IP_TTL, 256), EINVAL);
+    OK(set_int(s, IPPROTO_IP, IP_TTL, -1));
+    CHECK_EQ(get_int(s, IPPROTO_IP, IP_TTL), 64);
+    CHECK_ERR(set_int(s, IPPROTO_IP, IP_MTU_DISCOVER, 77), EINVAL);
+    // The other unit of time takes the place of the first.
+    OK(set_int(s, SOL_SOCKET, SO_TIMESTAMPNS, 1));
+    CHECK_EQ(get_int(s, SOL_SOCKET, SO_TIMESTAMP), 0);
+    unsigned char c = 9;
+    OK(setsockopt(s, IPPROTO_IP, IP_MULTICAST_TTL, &c, 1));
+    CHECK_EQ(get_int(s, IPPROTO_IP, IP_MULTICAST_TTL), 9);
+    int v;
+    socklen_t n = sizeof v;
+    CHECK_ERR(getsockopt(s, IPPROTO_IP, IP_MTU, &v, &n), ENOTCONN);
+    OK(try_connect(s, AF_INET, 9));
+    CHECK_EQ(get_int(s, IPPROTO_IP, IP_MTU), 65535);
+    CHECK_ERR(getsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &v, &n), EOPNOTSUPP);
+}
+TEST(ipv6_options) {
+    struct option list[] = {
+        {IPPROTO_IPV6, IPV6_V6ONLY, 0, 1, 1},           {IPPROTO_IPV6, IPV6_UNICAST_HOPS, 64, 5, 5},
+        {IPPROTO_IPV6, IPV6_MULTICAST_HOPS, 1, 6, 6},   {IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1, 0, 0},
+        {IPPROTO_IPV6, IPV6_TCLASS, 0, 0x20, 0x20},     {IPPROTO_IPV6, IPV6_RECVPKTINFO, 0, 1, 1},
+        {IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 0, 1, 1},     {IPPROTO_IPV6, IPV6_RECVTCLASS, 0, 1, 1},
+        {IPPROTO_IPV6, IPV6_RECVERR, 0, 1, 1},          {IPPROTO_IPV6, IPV6_MTU_DISCOVER, 1, 0, 0},
+        {IPPROTO_IPV6, IPV6_MULTICAST_IF, 0, 1, 1},
+    };
+    int s = SYS(socket(AF_INET6, SOCK_DGRAM, 0));
+    round_trip(s, list, LEN(list));
+    CHECK_ERR(set_int(s, IPPROTO_IPV6, IPV6_UNICAST_HOPS, 256), EINVAL);
+    CHECK_ERR(set_int(s, IPPROTO_IPV6, IPV6_MULTICAST_IF, 4711), ENODEV);
+    CHECK_ERR(set_int(s, IPPROTO_IPV6, 999, 1), ENOPROTOOPT);
+}
+TEST(binding_to_a_device) {
+    int a = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(setsockopt(a, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2));
+    char name[IFNAMSIZ] = "";
+    socklen_t n = sizeof name;
+    OK(getsockopt(a, SOL_SOCKET, SO_BINDTODEVICE, name, &n));
+    CHECK_STR(name, "lo");
+    CHECK_EQ(n, 3);
+    CHECK_EQ(get_int(a, SOL_SOCKET, SO_BINDTOIFINDEX), 1);
+    CHECK_ERR(setsockopt(a, SOL_SOCKET, SO_BINDTODEVICE, "none9", 5), ENODEV);
+    OK(set_int(a, SOL_SOCKET, SO_BINDTOIFINDEX, 1));
+    union addr at = loopback(AF_INET, 0);
+    OK(bind(a, &at.any, sizeof at.in));
+    int b = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(try_connect(b, AF_INET, port_of(a)));
+    CHECK_EQ(send(b, "x", 1, 0), 1);
+    char c;
+    CHECK_EQ(recv(a, &c, 1, MSG_DONTWAIT), 1);
+    OK(setsockopt(a, SOL_SOCKET, SO_BINDTODEVICE, "", 0));
+    CHECK_EQ(get_int(a, SOL_SOCKET, SO_BINDTOIFINDEX), 0);
+}
+// The control message of a kind.
+static struct cmsghdr *find(struct msghdr *m, int level, int type) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+        if (c->cmsg_level == level && c->cmsg_type == type) return c;
+    t_fail(__FILE__, __LINE__, "no control message %d %d", level, type);
+    _exit(1);
+}
+static ssize_t receive(int s, struct msghdr *m, char *control, int flags) {
+    static char data[2048];
+    static union addr from;
+    static struct iovec iov;
+    iov = (struct iovec){data, sizeof data};
+    *m = (struct msghdr){.msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &iov, .msg_iovlen = 1,
+                         .msg_control = control, .msg_controllen = 512};
+    return recvmsg(s, m, flags);
+}
+TEST(told_of_ipv4) {
+    int a = bound(AF_INET, SOCK_DGRAM), b = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    int names[] = {IP_PKTINFO, IP_RECVTTL, IP_RECVTOS, IP_RECVORIGDSTADDR};
+    for (int i = 0; i < 4; i++) OK(set_int(a, IPPROTO_IP, names[i], 1));
+    OK(set_int(a, SOL_SOCKET, SO_TIMESTAMP, 1));
+    OK(set_int(b, IPPROTO_IP, IP_TTL, 33));
+    OK(set_int(b, IPPROTO_IP, IP_TOS, 0x28));
+    OK(try_connect(b, AF_INET, port_of(a)));
+    CHECK_EQ(send(b, "data", 4, 0), 4);
+    struct msghdr m;
+    char control[512];
+    CHECK_EQ(receive(a, &m, control, 0), 4);
+    CHECK_EQ(m.msg_flags, 0);
+    struct in_pktinfo *p = (void *)CMSG_DATA(find(&m, IPPROTO_IP, IP_PKTINFO));
+    CHECK_EQ(p->ipi_ifindex, 1);
+    CHECK_EQ(p->ipi_addr.s_addr, htonl(INADDR_LOOPBACK));
+    CHECK_EQ(p->ipi_spec_dst.s_addr, htonl(INADDR_LOOPBACK));
+    CHECK_EQ(*(int *)CMSG_DATA(find(&m, IPPROTO_IP, IP_TTL)), 33);
+    CHECK_EQ(*CMSG_DATA(find(&m, IPPROTO_IP, IP_TOS)), 0x28);
+    CHECK_EQ(find(&m, IPPROTO_IP, IP_TOS)->cmsg_len, CMSG_LEN(1));
+    struct sockaddr_in *to = (void *)CMSG_DATA(find(&m, IPPROTO_IP, IP_ORIGDSTADDR));
+    CHECK_EQ(ntohs(to->sin_port), port_of(a));
+    struct timeval *tv = (void *)CMSG_DATA(find(&m, SOL_SOCKET, SCM_TIMESTAMP));
+    CHECK(labs(tv->tv_sec - time(0)) <= 2);
+    // No room.
+    CHECK_EQ(send(b, "data", 4, 0), 4);
+    char byte;
+    struct iovec iov = {&byte, 1};
+    m = (struct msghdr){.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = 8};
+    CHECK_EQ(recvmsg(a, &m, 0), 1);
+    CHECK_EQ(m.msg_flags, MSG_CTRUNC | MSG_TRUNC);
+}
+TEST(said_by_the_sender) {
+    int a = bound(AF_INET, SOCK_DGRAM), b = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(set_int(a, IPPROTO_IP, IP_RECVTTL, 1));
+    union addr to = name_of(a);
+    char control[512] = "";
+    struct iovec iov = {"hi", 2};
+    struct msghdr m = {.msg_name = &to, .msg_namelen = sizeof to.in, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control};
+    struct cmsghdr *c = (void *)control;
+    *c = (struct cmsghdr){CMSG_LEN(4), IPPROTO_IP, IP_TTL};
+    *(int *)CMSG_DATA(c) = 77;
+    struct cmsghdr *d = (void *)(control + CMSG_SPACE(4));
+    *d = (struct cmsghdr){CMSG_LEN(sizeof(struct in_pktinfo)), IPPROTO_IP, IP_PKTINFO};
+    struct in_pktinfo *p = (void *)CMSG_DATA(d);
+    p->ipi_spec_dst.s_addr = inet_addr("127.5.5.5");
+    m.msg_controllen = CMSG_SPACE(4) + CMSG_SPACE(sizeof *p);
+    CHECK_EQ(sendmsg(b, &m, 0), 2);
+    struct msghdr r;
+    char in[512];
+    CHECK_EQ(receive(a, &r, in, 0), 2);
+    CHECK_EQ(*(int *)CMSG_DATA(find(&r, IPPROTO_IP, IP_TTL)), 77);
+    CHECK_EQ(((struct sockaddr_in *)r.msg_name)->sin_addr.s_addr, inet_addr("127.5.5.5"));
+    p->ipi_spec_dst.s_addr = inet_addr("192.0.2.1");
+    CHECK_ERR(sendmsg(b, &m, 0), ENETUNREACH);
+    m.msg_controllen = CMSG_SPACE(4);
+    *(int *)CMSG_DATA(c) = 256;
+    CHECK_ERR(sendmsg(b, &m, 0), EINVAL);
+    c->cmsg_type = 99;
+    CHECK_ERR(sendmsg(b, &m, 0), EINVAL);
+}
+TEST(told_of_ipv6) {
+    int a = bound(AF_INET6, SOCK_DGRAM), b = SYS(socket(AF_INET6, SOCK_DGRAM, 0));
+    OK(set_int(a, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1));
+    OK(set_int(a, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1));
+    OK(set_int(a, IPPROTO_IPV6, IPV6_RECVTCLASS, 1));
+    OK(set_int(b, IPPROTO_IPV6, IPV6_UNICAST_HOPS, 21));
+    OK(set_int(b, IPPROTO_IPV6, IPV6_TCLASS, 0x40));
+    OK(try_connect(b, AF_INET6, port_of(a)));
+    CHECK_EQ(send(b, "data", 4, 0), 4);
+    struct msghdr m;
+    char control[512];
+    CHECK_EQ(receive(a, &m, control, 0), 4);
+    struct in6_pktinfo *p = (void *)CMSG_DATA(find(&m, IPPROTO_IPV6, IPV6_PKTINFO));
+    CHECK_EQ(p->ipi6_ifindex, 1);
+    CHECK_MEM(&p->ipi6_addr, &in6addr_loopback, 16);
+    CHECK_EQ(*(int *)CMSG_DATA(find(&m, IPPROTO_IPV6, IPV6_HOPLIMIT)), 21);
+    CHECK_EQ(*(int *)CMSG_DATA(find(&m, IPPROTO_IPV6, IPV6_TCLASS)), 0x40);
+    // The same of a datagram that came by IPv4.
+    int any = SYS(socket(AF_INET6, SOCK_DGRAM, 0)), v4 = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6};
+    OK(bind(any, (void *)&at, sizeof at));
+    OK(set_int(any, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1));
+    OK(set_int(any, IPPROTO_IP, IP_RECVTTL, 1));
+    OK(try_connect(v4, AF_INET, port_of(any)));
+    CHECK_EQ(send(v4, "four", 4, 0), 4);
+    CHECK_EQ(receive(any, &m, control, 0), 4);
+    p = (void *)CMSG_DATA(find(&m, IPPROTO_IPV6, IPV6_PKTINFO));
+    char text[64];
+    CHECK_STR(inet_ntop(AF_INET6, &p->ipi6_addr, text, sizeof text), "::ffff:127.0.0.1");
+    CHECK_EQ(*(int *)CMSG_DATA(find(&m, IPPROTO_IP, IP_TTL)), 64);
+}
+TEST(error_queues) {
+    BOTH(f) {
+        int a = bound(f, SOCK_DGRAM), port = port_of(a);
+        close(a);
+        int s = SYS(socket(f, SOCK_DGRAM, 0));
+        struct msghdr m;
+        char control[512];
+        CHECK_ERR(receive(s, &m, control, MSG_ERRQUEUE), EAGAIN);
+        if (f == AF_INET) OK(set_int(s, IPPROTO_IP, IP_RECVERR, 1));
+        else OK(set_int(s, IPPROTO_IPV6, IPV6_RECVERR, 1));
+        union addr to = loopback(f, port);
+        CHECK_EQ(sendto(s, "lost", 4, 0, &to.any, size_of(f)), 4);
+        CHECK_EQ(poll_for(s, 0), POLLERR);
+        CHECK_EQ(receive(s, &m, control, MSG_ERRQUEUE), 4);
+        CHECK_EQ(m.msg_flags, MSG_ERRQUEUE);
+        CHECK_MEM(m.msg_name, &to, size_of(f));
+        struct cmsghdr *c = f == AF_INET ? find(&m, IPPROTO_IP, IP_RECVERR) : find(&m, IPPROTO_IPV6, IPV6_RECVERR);
+        struct sock_extended_err *e = (void *)CMSG_DATA(c);
+        CHECK_EQ(e->ee_errno, ECONNREFUSED);
+        CHECK_EQ(e->ee_origin, f == AF_INET ? SO_EE_ORIGIN_ICMP : SO_EE_ORIGIN_ICMP6);
+        CHECK_EQ(e->ee_type, f == AF_INET ? 3 : 1);
+        CHECK_EQ(e->ee_code, f == AF_INET ? 3 : 4);
+        union addr *offender = (void *)SO_EE_OFFENDER(e);
+        CHECK_EQ(offender->any.sa_family, f);
+        CHECK_EQ(c->cmsg_len, CMSG_LEN(sizeof *e + size_of(f)));
+        CHECK_ERR(receive(s, &m, control, MSG_ERRQUEUE), EAGAIN);
+        close(s);
+    }
+}
+TEST(groups) {
+    int a = SYS(socket(AF_INET, SOCK_DGRAM, 0)), b = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    struct sockaddr_in any = {.sin_family = AF_INET};
+    OK(bind(a, (void *)&any, sizeof any));
+    struct ip_mreqn r = {.imr_multiaddr.s_addr = inet_addr("239.1.2.3"), .imr_ifindex = 1};
+    OK(setsockopt(a, IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r));
+    CHECK_ERR(setsockopt(a, IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r), EADDRINUSE);
+    CHECK_ERR(setsockopt(a, IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, 4), EINVAL);
+    OK(setsockopt(b, IPPROTO_IP, IP_MULTICAST_IF, &r, sizeof r));
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port_of(a)), .sin_addr = r.imr_multiaddr};
+    CHECK_EQ(sendto(b, "group", 5, 0, (void *)&to, sizeof to), 5);
+    char buf[16];
+    CHECK_EQ(poll_for(a, POLLIN), POLLIN);
+    CHECK_EQ(recv(a, buf, 16, MSG_DONTWAIT), 5);
+    OK(setsockopt(a, IPPROTO_IP, IP_DROP_MEMBERSHIP, &r, sizeof r));
+    CHECK_ERR(setsockopt(a, IPPROTO_IP, IP_DROP_MEMBERSHIP, &r, sizeof r), EADDRNOTAVAIL);
+    CHECK_EQ(sendto(b, "gone", 4, 0, (void *)&to, sizeof to), 4);
+    CHECK_ERR(recv(a, buf, 16, MSG_DONTWAIT), EAGAIN);
+    r.imr_multiaddr.s_addr = inet_addr("10.1.2.3");
+    CHECK_ERR(setsockopt(a, IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r), EINVAL);
+    r.imr_multiaddr.s_addr = inet_addr("239.1.2.3");
+    r.imr_ifindex = 4711;
+    CHECK_ERR(setsockopt(a, IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r), ENODEV);
+    r.imr_ifindex = 1;
+    CHECK_ERR(setsockopt(SYS(socket(AF_INET, SOCK_STREAM, 0)), IPPROTO_IP, IP_ADD_MEMBERSHIP, &r, sizeof r), EPROTO);
+    int s6 = SYS(socket(AF_INET6, SOCK_DGRAM, 0));
+    struct ipv6_mreq r6 = {.ipv6mr_interface = 1};
+    inet_pton(AF_INET6, "ff02::1234", &r6.ipv6mr_multiaddr);
+    OK(setsockopt(s6, IPPROTO_IPV6, IPV6_JOIN_GROUP, &r6, sizeof r6));
+    CHECK_ERR(setsockopt(s6, IPPROTO_IPV6, IPV6_JOIN_GROUP, &r6, sizeof r6), EADDRINUSE);
+    OK(setsockopt(s6, IPPROTO_IPV6, IPV6_LEAVE_GROUP, &r6, sizeof r6));
+    struct group_req g = {.gr_interface = 1};
+    memcpy(&g.gr_group, &to, sizeof to);
+    OK(setsockopt(a, IPPROTO_IP, MCAST_JOIN_GROUP, &g, sizeof g));
+    CHECK_EQ(sendto(b, "again", 5, 0, (void *)&to, sizeof to), 5);
+    CHECK_EQ(recv(a, buf, 16, 0), 5);
+    OK(setsockopt(a, IPPROTO_IP, MCAST_LEAVE_GROUP, &g, sizeof g));
+}
+TEST(tcp_info) {
+    int v[2];
+    tcp_pair(AF_INET, v);
+    char b[1000] = "";
+    CHECK_EQ(write(v[0], b, sizeof b), sizeof b);
+    CHECK_EQ(recv(v[1], b, sizeof b, MSG_WAITALL), sizeof b);
+    struct tcp_info i = {0};
+    socklen_t n = sizeof i;
+    OK(getsockopt(v[0], IPPROTO_TCP, TCP_INFO, &i, &n));
+    CHECK_EQ(n, sizeof i);
+    CHECK_EQ(i.tcpi_state, TCP_ESTABLISHED);
+    CHECK_EQ(i.tcpi_retransmits, 0);
+    CHECK(i.tcpi_options & TCPI_OPT_TIMESTAMPS);
+    CHECK(i.tcpi_options & TCPI_OPT_SACK);
+    CHECK(i.tcpi_options & TCPI_OPT_WSCALE);
+    CHECK(i.tcpi_snd_mss > 10000);
+    CHECK_EQ(i.tcpi_pmtu, 65535);
+    CHECK(i.tcpi_rto >= 200000 && i.tcpi_rto < 1100000);
+    CHECK_EQ(get_int(v[0], IPPROTO_IP, IP_MTU), 65535);
+    OK(shutdown(v[0], SHUT_WR));
+    poll_for(v[1], POLLRDHUP);
+    n = sizeof i;
+    OK(getsockopt(v[1], IPPROTO_TCP, TCP_INFO, &i, &n));
+    CHECK_EQ(i.tcpi_state, TCP_CLOSE_WAIT);
+    n = 1;
+    OK(getsockopt(v[1], IPPROTO_TCP, TCP_INFO, &i, &n));
+    CHECK_EQ(n, 1);
+}
+TEST(raw_and_ping) {
+    if (geteuid() != 0) SKIP("not root");
+    int r = SYS(socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+    union addr to = loopback(AF_INET, 0);
+    unsigned char echo[16] = {8, 0, 0, 0, 0x12, 0x34, 0, 1, 'p', 'a', 'y', 'l', 'o', 'a', 'd'};
+    unsigned sum = 0;
+    for (int i = 0; i < 16; i += 2) sum += echo[i] << 8 | echo[i + 1];
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = ~((sum & 0xffff) + (sum >> 16)) & 0xffff;
+    echo[2] = sum >> 8, echo[3] = sum;
+    CHECK_EQ(sendto(r, echo, 16, 0, &to.any, sizeof to.in), 16);
+    unsigned char in[64];
+    // The request comes back, too: this host is where it went.
+    int replies = 0;
+    for (int i = 0; i < 2; i++) {
+        poll_for(r, POLLIN);
+        CHECK_EQ(recv(r, in, 64, 0), 36);
+        CHECK_EQ(in[0], 0x45);
+        replies += in[20] == 0;
+    }
+    CHECK_EQ(replies, 1);
+    CHECK_EQ(get_int(r, SOL_SOCKET, SO_TYPE), SOCK_RAW);
+}
