@@ -658,3 +658,63 @@ TEST(fstat_and_names_of_descriptors) {
     sprintf(want, "socket:[%lu]", (unsigned long)st.st_ino);
     CHECK_STR(to, want);
 }
+// The fields of a line of /proc/net/TABLE whose local port is this one; gives how many lines there are.
+static int listed(const char *table, int port, int *state, unsigned *rx, unsigned long *inode, int *uid) {
+    char path[64], line[512];
+    int found = 0;
+    sprintf(path, "/proc/net/%s", table);
+    FILE *f = fopen(path, "r");
+    MUST(f);
+    MUST(fgets(line, sizeof line, f));
+    while (fgets(line, sizeof line, f)) {
+        unsigned p, st, tx, r, tr, when, again, timeout;
+        char local[40], remote[40];
+        int u;
+        unsigned long ino;
+        CHECK_EQ(sscanf(line, "%*d: %32[0-9A-F]:%x %32[0-9A-F]:%*x %x %x:%x %x:%x %x %d %u %lu", local, &p, remote, &st, &tx,
+                        &r, &tr, &when, &again, &u, &timeout, &ino),
+                 12);
+        if (p != (unsigned)port) continue;
+        found++;
+        *state = st, *rx = r, *inode = ino, *uid = u;
+        CHECK_STR(local, strlen(local) == 8 ? "0100007F" : "00000000000000000000000001000000");
+    }
+    fclose(f);
+    return found;
+}
+TEST(lists_of_sockets) {
+    BOTH(f) {
+        int l = bound(f, SOCK_STREAM), u = bound(f, SOCK_DGRAM), state, uid;
+        unsigned rx;
+        unsigned long inode;
+        struct stat st;
+        OK(fstat(l, &st));
+        const char *tcp = f == AF_INET ? "tcp" : "tcp6", *udp = f == AF_INET ? "udp" : "udp6";
+        CHECK_EQ(listed(tcp, port_of(l), &state, &rx, &inode, &uid), 1);
+        CHECK_EQ(state, TCP_LISTEN);
+        CHECK_EQ(rx, 0);
+        CHECK_EQ(inode, st.st_ino);
+        CHECK_EQ(uid, geteuid());
+        int s = SYS(socket(f, SOCK_STREAM, 0));
+        OK(try_connect(s, f, port_of(l)));
+        CHECK_EQ(write(s, "12345", 5), 5);
+        poll_for(l, POLLIN);
+        // The listener, and its side of the connection, which nobody has accepted.
+        CHECK_EQ(listed(tcp, port_of(l), &state, &rx, &inode, &uid), 2);
+        OK(fstat(s, &st));
+        CHECK_EQ(listed(tcp, port_of(s), &state, &rx, &inode, &uid), 1);
+        CHECK_EQ(state, TCP_ESTABLISHED);
+        CHECK_EQ(inode, st.st_ino);
+        OK(fstat(u, &st));
+        CHECK_EQ(listed(udp, port_of(u), &state, &rx, &inode, &uid), 1);
+        CHECK_EQ(state, TCP_CLOSE);
+        CHECK_EQ(inode, st.st_ino);
+        OK(try_connect(u, f, 9));
+        CHECK_EQ(listed(udp, port_of(u), &state, &rx, &inode, &uid), 1);
+        CHECK_EQ(state, TCP_ESTABLISHED);
+        int port = port_of(u);
+        close(u);
+        CHECK_EQ(listed(udp, port, &state, &rx, &inode, &uid), 0);
+        close(s), close(l);
+    }
+}

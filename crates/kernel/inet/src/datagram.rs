@@ -219,6 +219,9 @@ impl SocketOps for Datagrams {
         self.socket.configure(now(), |options| options::apply(&self.options, options, name));
         options::apply_wants(&self.options, &self.common, name);
     }
+    fn opened(&self, ino: u64) {
+        self.socket.configure(now(), |options| options.inode = ino);
+    }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match level {
             libc::IPPROTO_UDP if self.socket.protocol() == Protocol::Udp => udp::get(&self.socket, name),

@@ -179,6 +179,9 @@ impl SocketOps for Stream {
     fn option_changed(&self, name: i32) {
         self.socket.configure(now(), |options| tcp::apply(&self.options, options, name));
     }
+    fn opened(&self, ino: u64) {
+        self.socket.configure(now(), |options| options.ip.inode = ino);
+    }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match level {
             libc::IPPROTO_TCP => tcp::get(&self.socket, &self.common, name),

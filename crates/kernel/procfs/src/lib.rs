@@ -10,6 +10,8 @@ mod cpu_flags;
 mod fs_type;
 mod mounts;
 mod net;
+mod net_counters;
+mod net_sockets;
 mod pid;
 mod sysctl;
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! /proc/PID/net: the tables of the network namespace, over whose interfaces nothing can be sent yet.
+//! /proc/PID/net: the tables of the network namespace. Sockets of the TCP/IP stack are in `net_sockets`, its counters in `net_counters`.
 
+use crate::{net_counters as counters, net_sockets as sockets};
 use abi::Result;
 use kernfs::{At, Entry, dir, empty, text};
+use netstack::counters::{Counter, Link};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,11 +13,23 @@ fn dev(at: &At) -> Result<Vec<u8>> {
         "Inter-|   Receive                                                |  Transmit\n \
          face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
     );
-    for link in &at.nsproxy().net.interfaces().links {
+    let ns = at.nsproxy();
+    for link in &ns.net.interfaces().links {
         let name = &link.name;
+        let own = ns.net.stack().link_by_name(name);
+        let count = |of: fn(&Link) -> &Counter| own.as_ref().map_or(0, |link| of(&link.counters).get());
         let _ = writeln!(
             out,
-            "{name:>6}:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0"
+            "{name:>6}: {:>7} {:>7} {:>4} {:>4}    0     0          0 {:>9} {:>8} {:>7} {:>4} {:>4}    0     0       0          0",
+            count(|c| &c.rx_bytes),
+            count(|c| &c.rx_packets),
+            count(|c| &c.rx_errors),
+            count(|c| &c.rx_dropped),
+            count(|c| &c.multicast),
+            count(|c| &c.tx_bytes),
+            count(|c| &c.tx_packets),
+            count(|c| &c.tx_errors),
+            count(|c| &c.tx_dropped),
         );
     }
     Ok(out.into_bytes())
@@ -44,37 +58,6 @@ fn if_inet6(at: &At) -> Result<Vec<u8>> {
         }
     }
     Ok(out.into_bytes())
-}
-
-fn inet(last: &str, width: usize) -> Vec<u8> {
-    let head =
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
-    format!("{:<width$}\n", format!("{head}{last}")).into_bytes()
-}
-
-fn tcp(_at: &At) -> Result<Vec<u8>> {
-    Ok(inet("", 149))
-}
-
-fn udp(_at: &At) -> Result<Vec<u8>> {
-    let mut v = b" ".to_vec();
-    v.extend(inet(" ref pointer drops", 126));
-    Ok(v)
-}
-
-fn raw(_at: &At) -> Result<Vec<u8>> {
-    Ok(inet(" ref pointer drops", 0))
-}
-
-const HEAD6: &str = "  sl  local_address                         remote_address                        \
-                     st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
-
-fn tcp6(_at: &At) -> Result<Vec<u8>> {
-    Ok(format!("{HEAD6}\n").into_bytes())
-}
-
-fn udp6(_at: &At) -> Result<Vec<u8>> {
-    Ok(format!("{HEAD6} ref pointer drops\n").into_bytes())
 }
 
 /// Sockets that some descriptor refers to, in the order of their inode numbers.
@@ -149,36 +132,36 @@ fn packet(_at: &At) -> Result<Vec<u8>> {
     Ok(b"sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n".to_vec())
 }
 
-fn sockstat(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\nRAW: inuse 0\n\
-FRAG: inuse 0 memory 0\n"
-        .to_vec())
-}
-
 fn ptype(_at: &At) -> Result<Vec<u8>> {
     Ok(b"Type Device      Function\n".to_vec())
 }
 
 /// The directory.
-pub static NET: [Entry; 20] = [
+pub static NET: [Entry; 26] = [
     text("arp", arp),
     text("dev", dev),
     empty("dev_mcast"),
+    text("icmp", sockets::icmp),
+    text("icmp6", sockets::icmp6),
     text("if_inet6", if_inet6),
     empty("igmp6"),
     empty("ipv6_route"),
     text("netlink", netlink),
+    text("netstat", counters::netstat),
     text("packet", packet),
     text("ptype", ptype),
-    text("raw", raw),
-    text("raw6", udp6),
+    text("raw", sockets::raw),
+    text("raw6", sockets::raw6),
     text("route", route),
-    text("sockstat", sockstat),
+    text("snmp", counters::snmp),
+    text("snmp6", counters::snmp6),
+    text("sockstat", counters::sockstat),
+    text("sockstat6", counters::sockstat6),
     dir("stat", &[]),
-    text("tcp", tcp),
-    text("tcp6", tcp6),
-    text("udp", udp),
-    text("udp6", udp6),
-    text("udplite", udp),
+    text("tcp", sockets::tcp),
+    text("tcp6", sockets::tcp6),
+    text("udp", sockets::udp),
+    text("udp6", sockets::udp6),
+    text("udplite", sockets::no_udplite),
     text("unix", unix),
 ];

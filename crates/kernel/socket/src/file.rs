@@ -35,6 +35,7 @@ impl SocketFile {
             c.fsuid,
             c.fsgid,
         ));
+        ops.opened(inode.ino());
         let file = Arc::new(SocketFile { ops, net: net.clone(), ino: inode.ino() });
         OpenFile::new(None, Some(inode), file, libc::O_RDWR | flags & libc::O_NONBLOCK)
     }

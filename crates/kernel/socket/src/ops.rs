@@ -193,6 +193,8 @@ pub trait SocketOps: Send + Sync + Any {
     fn ioctl(&self, _cx: &dyn Caller, _mem: &mut dyn UserMemory, _cmd: u32, _arg: u64) -> Result<u64> {
         Err(Errno::ENOTTY)
     }
+    /// The socket is an open file from now on, with this inode number.
+    fn opened(&self, _ino: u64) {}
     /// A descriptor of the socket's open file is being closed; the caller's is not the only one.
     fn closing(&self, _file: &OpenFile) {}
     /// Readiness.

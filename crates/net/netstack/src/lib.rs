@@ -70,6 +70,7 @@ mod pmtu;
 mod ports;
 mod ring;
 pub mod route;
+pub mod rows;
 mod stack;
 pub mod sysctl;
 pub mod tcp;

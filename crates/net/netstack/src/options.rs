@@ -25,6 +25,8 @@ pub struct IpOptions {
     pub reuse_port: bool,
     /// The user who may share a port by `SO_REUSEPORT`.
     pub uid: u32,
+    /// The inode of the socket's descriptor, for lists of sockets; 0 without one.
+    pub inode: u64,
     /// `SO_BINDTODEVICE` or `SO_BINDTOIFINDEX`, 0 for none
     pub device: u32,
     /// `SO_MARK`
@@ -86,6 +88,7 @@ impl IpOptions {
             reuse_addr: false,
             reuse_port: false,
             uid: 0,
+            inode: 0,
             device: 0,
             mark: 0,
             broadcast: false,

@@ -39,11 +39,11 @@ fn having(socket: &Socket<'_>, ip: Ipv4Addr) -> Result<u32> {
 /// Sets an option of groups; `None` for options that are none.
 pub(crate) fn set(socket: &Socket<'_>, level: i32, name: i32, value: &[u8]) -> Option<Result<()>> {
     let v6 = level == libc::IPPROTO_IPV6;
-    let known = match (v6, name) {
-        (_, MCAST_JOIN_GROUP..=MCAST_LEAVE_SOURCE_GROUP) => true,
-        (true, libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP) => true,
-        (false, libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP) => true,
-        (false, libc::IP_UNBLOCK_SOURCE..=libc::IP_DROP_SOURCE_MEMBERSHIP) => true,
+    let known = match name {
+        MCAST_JOIN_GROUP..=MCAST_LEAVE_SOURCE_GROUP => true,
+        libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP if v6 => true,
+        libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP => !v6,
+        libc::IP_UNBLOCK_SOURCE..=libc::IP_DROP_SOURCE_MEMBERSHIP => !v6,
         _ => false,
     };
     if !known {

@@ -339,6 +339,12 @@ impl DatagramSocket {
         Ok(self.shown(remote))
     }
 
+    /// Owner and inode.
+    pub(crate) fn owner(&self) -> (u32, u64) {
+        let inner = self.inner.lock();
+        (inner.options.uid, inner.options.inode)
+    }
+
     /// The MTU of the way to the peer (`IP_MTU`).
     pub fn path_mtu(&self) -> Option<u32> {
         let inner = self.inner.lock();

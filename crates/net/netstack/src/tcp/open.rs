@@ -239,6 +239,7 @@ impl TcpSocket {
     pub(super) fn child(&self, inner: &Inner, tuple: Tuple, path: Path) -> Arc<TcpSocket> {
         let child = TcpSocket::with_options(&self.stack, self.v6, inner.conn.options.clone());
         let mut own = child.inner.lock();
+        own.conn.options.ip.inode = 0;
         own.conn.ts_offset = self.stack.keys.timestamp_offset(tuple.0, tuple.1);
         let sizes = sizes(&path);
         own.conn.set_path(sizes.0, sizes.1);

@@ -16,6 +16,7 @@ use super::table::{Table, Tuple};
 use crate::notify::{Events, Notifier};
 use crate::output::Path;
 use crate::ports::Binding;
+use crate::rows::Timer;
 use crate::stack::{Stack, Target};
 use crate::time::Instant;
 use crate::timer::TimerId;
@@ -366,6 +367,7 @@ impl TcpSocket {
             queue.len() > 0
         };
         inner.conn.orphan = true;
+        inner.conn.options.ip.inode = 0;
         Table::count(&self.stack.tcp.orphans, true);
         if inner.conn.state == State::Closed {
             self.close_dead(&mut inner);
@@ -556,6 +558,23 @@ impl TcpSocket {
     /// True when acknowledgements are sent at once (`TCP_QUICKACK`).
     pub fn quick_ack(&self) -> bool {
         !self.inner.lock().conn.ack.pingpong
+    }
+
+    /// The timer that is set with the time left, and owner and inode.
+    pub(crate) fn timer_and_owner(&self, now: Instant) -> ((Timer, Duration), (u32, u64)) {
+        let inner = self.inner.lock();
+        let deadlines = &inner.conn.deadlines;
+        let left = |at: Instant| at.since(now);
+        let waits = if inner.conn.state == State::TimeWait { Timer::TimeWait } else { Timer::Keepalive };
+        let timer = match (deadlines.rtx, deadlines.persist, deadlines.keepalive, deadlines.wait) {
+            (Some((at, _)), ..) => (Timer::Retransmission, left(at)),
+            (_, Some(at), ..) => (Timer::Probe, left(at)),
+            (.., Some(at)) => (waits, left(at)),
+            (_, _, Some(at), _) => (Timer::Keepalive, left(at)),
+            _ => (Timer::Off, Duration::ZERO),
+        };
+        let ip = &inner.conn.options.ip;
+        (timer, (ip.uid, ip.inode))
     }
 
     /// The stack.
