@@ -718,3 +718,49 @@ TEST(lists_of_sockets) {
         close(s), close(l);
     }
 }
+static long setting(const char *name) {
+    char path[128], text[64] = "";
+    sprintf(path, "/proc/sys/net/%s", name);
+    int fd = SYS(open(path, O_RDONLY));
+    CHECK(read(fd, text, 63) > 0);
+    close(fd);
+    return atol(text);
+}
+static int set_setting(const char *name, const char *value) {
+    char path[128];
+    sprintf(path, "/proc/sys/net/%s", name);
+    int fd = open(path, O_WRONLY);
+    if (fd < 0) return -1;
+    int n = write(fd, value, strlen(value)), e = errno;
+    close(fd);
+    errno = e;
+    return n < 0 ? -1 : 0;
+}
+TEST(settings) {
+    CHECK_EQ(setting("ipv4/tcp_keepalive_time"), 7200);
+    CHECK_EQ(setting("ipv4/tcp_syn_retries"), 6);
+    CHECK_EQ(setting("ipv4/ip_default_ttl"), 64);
+    CHECK_EQ(setting("ipv6/bindv6only"), 0);
+    CHECK_EQ(setting("core/somaxconn"), 4096);
+    if (geteuid() != 0) SKIP("not root");
+    if (set_setting("ipv4/ip_default_ttl", "64")) SKIP("read-only");
+    // What is set takes effect.
+    OK(set_setting("ipv4/tcp_keepalive_time", "100"));
+    CHECK_EQ(get_int(SYS(socket(AF_INET, SOCK_STREAM, 0)), IPPROTO_TCP, TCP_KEEPIDLE), 100);
+    OK(set_setting("ipv4/tcp_keepalive_time", "7200"));
+    CHECK_ERR(set_setting("ipv4/ip_default_ttl", "0"), EINVAL);
+    CHECK_ERR(set_setting("ipv4/ip_local_port_range", "5000 4000"), EINVAL);
+    OK(set_setting("ipv4/ip_local_port_range", "40000 40009"));
+    int s = bound(AF_INET, SOCK_DGRAM);
+    CHECK(port_of(s) >= 40000 && port_of(s) <= 40009);
+    OK(set_setting("ipv4/ip_local_port_range", "32768 60999"));
+    OK(set_setting("ipv4/ip_unprivileged_port_start", "80"));
+    CHECK_CHILD({
+        SYS(setresuid(1000, 1000, 1000));
+        union addr a = loopback(AF_INET, 81);
+        OK(bind(SYS(socket(AF_INET, SOCK_STREAM, 0)), &a.any, sizeof a.in));
+        a.in.sin_port = htons(79);
+        CHECK_ERR(bind(SYS(socket(AF_INET, SOCK_STREAM, 0)), &a.any, sizeof a.in), EACCES);
+    });
+    OK(set_setting("ipv4/ip_unprivileged_port_start", "1024"));
+}

@@ -49,7 +49,7 @@ impl InetFamily {
                 Ok(Datagrams::create(cx, net, self.v6, Protocol::Ping))
             }
             (libc::SOCK_RAW, 1..) => {
-                if !cx.creds().capable(Cap::NET_RAW) {
+                if !cx.creds().ns_capable(net.user_ns(), Cap::NET_RAW) {
                     return Err(Errno::EPERM);
                 }
                 let protocol = u8::try_from(protocol).map_err(|_| Errno::EPROTONOSUPPORT)?;

@@ -101,7 +101,7 @@ impl SocketOps for Stream {
     }
     fn bind(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let named = addr::to_bind(self.socket.is_v6(), addr)?;
-        self.socket.bind(named, cx.creds().capable(Cap::NET_BIND_SERVICE))
+        self.socket.bind(named, cx.creds().ns_capable(self.net.user_ns(), Cap::NET_BIND_SERVICE))
     }
     fn connect(&self, _cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         if addr::family(addr)? == libc::AF_UNSPEC {

@@ -37,6 +37,8 @@ fn seen<'a>(at: &'a At) -> Seen<'a> {
 enum Value {
     Fixed(&'static str),
     Made(fn(&Seen) -> String),
+    /// Settings of the TCP/IP stack.
+    Stack(&'static [&'static str]),
 }
 
 /// Who may set a value, and what that does.
@@ -56,6 +58,8 @@ enum Put {
     Fixed,
     /// The specification only, and it takes effect at once: how much of the kernel's memory a guest may use.
     Quota(Limit),
+    /// The specification, and a guest: settings of the TCP/IP stack, which know their bounds.
+    Stack(&'static [&'static str]),
 }
 
 struct Row {
@@ -88,6 +92,11 @@ const fn quota(path: &'static str, value: fn(&Seen) -> String, limit: Limit) -> 
 }
 const fn apply(path: &'static str, f: fn(&Seen) -> String, set: fn(&Seen, &str) -> Result<()>) -> Row {
     Row { path, mode: 0o644, value: Value::Made(f), put: Put::Apply(set) }
+}
+
+/// A setting of the namespace's TCP/IP stack: the words of the value by their names there.
+const fn stack(path: &'static str, names: &'static [&'static str]) -> Row {
+    Row { path, mode: 0o644, value: Value::Stack(names), put: Put::Stack(names) }
 }
 
 const INT: i64 = i32::MAX as i64;
@@ -299,27 +308,58 @@ static ROWS: &[Row] = &[
     spec("net/core/optmem_max", "131072"),
     spec("net/core/rmem_default", "212992"),
     spec("net/core/rmem_max", "4194304"),
-    range("net/core/somaxconn", "4096", 0, INT),
+    stack("net/core/somaxconn", &["core/somaxconn"]),
     spec("net/core/wmem_default", "212992"),
     spec("net/core/wmem_max", "4194304"),
-    range("net/ipv4/ip_forward", "0", 0, 1),
-    words("net/ipv4/ip_local_port_range", "32768\t60999"),
+    stack("net/ipv4/icmp_echo_ignore_all", &["ipv4/icmp_echo_ignore_all"]),
+    stack("net/ipv4/icmp_echo_ignore_broadcasts", &["ipv4/icmp_echo_ignore_broadcasts"]),
+    stack("net/ipv4/icmp_msgs_per_sec", &["ipv4/icmp_msgs_per_sec"]),
+    stack("net/ipv4/igmp_max_memberships", &["ipv4/igmp_max_memberships"]),
+    stack("net/ipv4/ip_default_ttl", &["ipv4/ip_default_ttl"]),
+    stack("net/ipv4/ip_forward", &["ipv4/ip_forward"]),
+    stack("net/ipv4/ip_local_port_range", &["ipv4/ip_local_port_range/low", "ipv4/ip_local_port_range/high"]),
     words("net/ipv4/ip_local_reserved_ports", ""),
-    range("net/ipv4/ip_unprivileged_port_start", "1024", 0, 65535),
-    words("net/ipv4/ping_group_range", "1\t0"),
+    stack("net/ipv4/ip_no_pmtu_disc", &["ipv4/ip_no_pmtu_disc"]),
+    stack("net/ipv4/ip_nonlocal_bind", &["ipv4/ip_nonlocal_bind"]),
+    stack("net/ipv4/ip_unprivileged_port_start", &["ipv4/ip_unprivileged_port_start"]),
+    stack("net/ipv4/ipfrag_high_thresh", &["ipv4/ipfrag_high_thresh"]),
+    stack("net/ipv4/ipfrag_time", &["ipv4/ipfrag_time"]),
+    stack("net/ipv4/ping_group_range", &["ipv4/ping_group_range/low", "ipv4/ping_group_range/high"]),
+    stack("net/ipv4/tcp_abort_on_overflow", &["ipv4/tcp_abort_on_overflow"]),
+    ro("net/ipv4/tcp_available_congestion_control", "reno cubic bbr"),
     words("net/ipv4/tcp_congestion_control", "cubic"),
-    range("net/ipv4/tcp_fin_timeout", "60", 0, INT),
-    range("net/ipv4/tcp_keepalive_intvl", "75", 1, 32767),
-    range("net/ipv4/tcp_keepalive_probes", "9", 1, 127),
-    range("net/ipv4/tcp_keepalive_time", "7200", 1, 32767),
-    range("net/ipv4/tcp_max_syn_backlog", "4096", 0, INT),
-    words("net/ipv4/tcp_rmem", "4096\t131072\t6291456"),
-    range("net/ipv4/tcp_sack", "1", 0, 1),
-    range("net/ipv4/tcp_syncookies", "1", 0, 2),
-    range("net/ipv4/tcp_timestamps", "1", 0, 2),
-    range("net/ipv4/tcp_tw_reuse", "2", 0, 2),
-    range("net/ipv4/tcp_window_scaling", "1", 0, 1),
-    words("net/ipv4/tcp_wmem", "4096\t16384\t4194304"),
+    stack("net/ipv4/tcp_dsack", &["ipv4/tcp_dsack"]),
+    stack("net/ipv4/tcp_early_retrans", &["ipv4/tcp_early_retrans"]),
+    stack("net/ipv4/tcp_ecn", &["ipv4/tcp_ecn"]),
+    stack("net/ipv4/tcp_fastopen", &["ipv4/tcp_fastopen"]),
+    stack("net/ipv4/tcp_fin_timeout", &["ipv4/tcp_fin_timeout"]),
+    stack("net/ipv4/tcp_frto", &["ipv4/tcp_frto"]),
+    stack("net/ipv4/tcp_invalid_ratelimit", &["ipv4/tcp_invalid_ratelimit"]),
+    stack("net/ipv4/tcp_keepalive_intvl", &["ipv4/tcp_keepalive_intvl"]),
+    stack("net/ipv4/tcp_keepalive_probes", &["ipv4/tcp_keepalive_probes"]),
+    stack("net/ipv4/tcp_keepalive_time", &["ipv4/tcp_keepalive_time"]),
+    stack("net/ipv4/tcp_max_orphans", &["ipv4/tcp_max_orphans"]),
+    stack("net/ipv4/tcp_max_syn_backlog", &["ipv4/tcp_max_syn_backlog"]),
+    stack("net/ipv4/tcp_max_tw_buckets", &["ipv4/tcp_max_tw_buckets"]),
+    stack("net/ipv4/tcp_min_snd_mss", &["ipv4/tcp_min_snd_mss"]),
+    stack("net/ipv4/tcp_moderate_rcvbuf", &["ipv4/tcp_moderate_rcvbuf"]),
+    stack("net/ipv4/tcp_orphan_retries", &["ipv4/tcp_orphan_retries"]),
+    stack("net/ipv4/tcp_recovery", &["ipv4/tcp_recovery"]),
+    stack("net/ipv4/tcp_retries2", &["ipv4/tcp_retries2"]),
+    stack("net/ipv4/tcp_rfc1337", &["ipv4/tcp_rfc1337"]),
+    stack("net/ipv4/tcp_rmem", &["ipv4/tcp_rmem/0", "ipv4/tcp_rmem/1", "ipv4/tcp_rmem/2"]),
+    stack("net/ipv4/tcp_sack", &["ipv4/tcp_sack"]),
+    stack("net/ipv4/tcp_slow_start_after_idle", &["ipv4/tcp_slow_start_after_idle"]),
+    stack("net/ipv4/tcp_syn_retries", &["ipv4/tcp_syn_retries"]),
+    stack("net/ipv4/tcp_synack_retries", &["ipv4/tcp_synack_retries"]),
+    stack("net/ipv4/tcp_syncookies", &["ipv4/tcp_syncookies"]),
+    stack("net/ipv4/tcp_timestamps", &["ipv4/tcp_timestamps"]),
+    stack("net/ipv4/tcp_tw_reuse", &["ipv4/tcp_tw_reuse"]),
+    stack("net/ipv4/tcp_window_scaling", &["ipv4/tcp_window_scaling"]),
+    stack("net/ipv4/tcp_wmem", &["ipv4/tcp_wmem/0", "ipv4/tcp_wmem/1", "ipv4/tcp_wmem/2"]),
+    stack("net/ipv6/bindv6only", &["ipv6/bindv6only"]),
+    stack("net/ipv6/conf/all/forwarding", &["ipv6/conf/all/forwarding"]),
+    stack("net/ipv6/conf/default/hop_limit", &["ipv6/conf/default/hop_limit"]),
     range("net/unix/max_dgram_qlen", "10", 0, INT),
     ro("user/max_cgroup_namespaces", "0"),
     ro("user/max_ipc_namespaces", "0"),
@@ -404,6 +444,33 @@ fn set_sem(k: &Seen, v: &str) -> Result<()> {
     Ok(())
 }
 
+fn get_stack(k: &Seen, names: &[&str]) -> String {
+    let sysctls = &k.ns.net.stack().sysctls;
+    let values = names.iter().filter_map(|name| sysctls.by_name(name)).map(|s| s.get().to_string());
+    values.collect::<Vec<_>>().join("\t")
+}
+
+/// Sets the words that are given, or none of them. The ends of a range come in order.
+fn set_stack(k: &Seen, names: &[&str], v: &str) -> Result<()> {
+    let sysctls = &k.ns.net.stack().sysctls;
+    let settings: Vec<_> = names.iter().filter_map(|name| sysctls.by_name(name)).collect();
+    let values: Vec<i64> = v.split_whitespace().map(|w| parse_int(w.as_bytes())).collect::<Result<_>>()?;
+    let range = names.first().is_some_and(|name| name.ends_with("_port_range/low"));
+    if values.is_empty() || values.len() > settings.len() || (range && !values.is_sorted()) {
+        return Err(Errno::EINVAL);
+    }
+    let old: Vec<i64> = settings.iter().map(|s| s.get()).collect();
+    for (setting, value) in settings.iter().zip(&values) {
+        if let Err(errno) = setting.set(*value) {
+            for (setting, value) in settings.iter().zip(old) {
+                setting.set(value)?;
+            }
+            return Err(errno);
+        }
+    }
+    Ok(())
+}
+
 fn bounded(v: &str, min: i64, max: i64) -> Result<i64> {
     let n = parse_int(v.as_bytes())?;
     if (min..=max).contains(&n) { Ok(n) } else { Err(Errno::EINVAL) }
@@ -436,6 +503,7 @@ fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
         Put::Fixed if value == get(kernel, row) => return Ok(()),
         Put::Fixed => return Err(Errno::EINVAL),
         Put::Apply(f) => return f(kernel, value),
+        Put::Stack(names) => return set_stack(kernel, names, value),
         Put::Quota(l) => {
             kernel.vfs.quotas.set_limit(l, bounded(value, 0, i64::MAX)? as u64);
             return Ok(());
@@ -456,6 +524,7 @@ fn get(kernel: &Seen, row: &Row) -> String {
     match row.value {
         Value::Fixed(v) => v.to_string(),
         Value::Made(f) => f(kernel),
+        Value::Stack(names) => get_stack(kernel, names),
     }
 }
 

@@ -180,7 +180,7 @@ fn set4(socket: &Socket<'_>, cx: &dyn Caller, name: i32, value: &[u8]) -> Result
             libc::IP_MTU_DISCOVER => o.mtu_discovery = to_discovery(v)?,
             libc::IP_RECVERR => o.receive_errors = v != 0,
             libc::IP_FREEBIND => o.free_bind = v != 0,
-            libc::IP_TRANSPARENT if v != 0 && !privileged(cx) => return Err(Errno::EPERM),
+            libc::IP_TRANSPARENT if v != 0 && !privileged(cx, socket.net) => return Err(Errno::EPERM),
             libc::IP_TRANSPARENT => o.transparent = v != 0,
             libc::IP_MULTICAST_TTL if socket.kind == libc::SOCK_STREAM => return Err(Errno::EINVAL),
             libc::IP_MULTICAST_TTL if v == -1 => o.multicast_ttl = 1,
@@ -201,8 +201,9 @@ fn flag(v: i32) -> Result<bool> {
     }
 }
 
-fn privileged(cx: &dyn Caller) -> bool {
-    cx.creds().capable(Cap::NET_ADMIN) || cx.creds().capable(Cap::NET_RAW)
+fn privileged(cx: &dyn Caller, net: &NetNamespace) -> bool {
+    let creds = cx.creds();
+    [Cap::NET_ADMIN, Cap::NET_RAW].into_iter().any(|cap| creds.ns_capable(net.user_ns(), cap))
 }
 
 fn set6(socket: &Socket<'_>, name: i32, v: i32) -> Result<()> {

@@ -92,8 +92,8 @@ impl Common {
     ) -> Option<Result<()>> {
         match name {
             libc::SO_REUSEPORT => Some(read_int(value).map(|v| o.reuse_port = v != 0)),
-            libc::SO_BINDTODEVICE => Some(named_device(net, value).and_then(|d| bind_device(cx, o, d))),
-            SO_BINDTOIFINDEX => Some(indexed_device(value).and_then(|d| bind_device(cx, o, d))),
+            libc::SO_BINDTODEVICE => Some(named_device(net, value).and_then(|d| bind_device(cx, net, o, d))),
+            SO_BINDTOIFINDEX => Some(indexed_device(value).and_then(|d| bind_device(cx, net, o, d))),
             libc::SO_PASSCRED | libc::SO_PASSSEC | SO_PASSRIGHTS => {
                 Some(read_int(value).and(Err(Errno::EOPNOTSUPP)))
             }
@@ -128,8 +128,8 @@ fn indexed_device(value: &[u8]) -> Result<u32> {
 }
 
 /// Who is bound to a device already needs a privilege to change that.
-fn bind_device(cx: &dyn Caller, o: &mut IpOptions, device: u32) -> Result<()> {
-    if o.device != 0 && !cx.creds().capable(Cap::NET_RAW) {
+fn bind_device(cx: &dyn Caller, net: &NetNamespace, o: &mut IpOptions, device: u32) -> Result<()> {
+    if o.device != 0 && !cx.creds().ns_capable(net.user_ns(), Cap::NET_RAW) {
         return Err(Errno::EPERM);
     }
     o.device = device;
