@@ -15,6 +15,7 @@
 
 mod locked;
 mod map;
+mod mmap;
 mod ops;
 mod rewrite;
 mod spaces;

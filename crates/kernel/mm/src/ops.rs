@@ -1,5 +1,5 @@
-//! mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the
-//! host call executed by the calling guest thread, then the record.
+//! munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the host call
+//! executed by the calling guest thread, then the record. mmap(2) is in `mmap`.
 
 use crate::map::{DONT_FORK, MemoryMap, TRAMPOLINES, Vma, VmaKind};
 use crate::rewrite::Change;
@@ -12,31 +12,10 @@ use platform::{Action, AddressSpace, Context};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use vfs::{Caller, MapRequest, Mapping, OpenFile};
+use vfs::{Caller, OpenFile};
 
 /// Most mappings one address space may have (vm.max_map_count).
-const MAX_MAP_COUNT: usize = 65530;
-
-/// What mmap(2) knows; MAP_SHARED_VALIDATE refuses the rest. The size of huge pages is in the high bits.
-const KNOWN_FLAGS: i32 = libc::MAP_TYPE
-    | libc::MAP_FIXED
-    | libc::MAP_ANONYMOUS
-    | libc::MAP_32BIT
-    | libc::MAP_GROWSDOWN
-    | libc::MAP_DENYWRITE
-    | libc::MAP_EXECUTABLE
-    | libc::MAP_LOCKED
-    | libc::MAP_NORESERVE
-    | libc::MAP_POPULATE
-    | libc::MAP_NONBLOCK
-    | libc::MAP_STACK
-    | libc::MAP_HUGETLB
-    | libc::MAP_SYNC
-    | libc::MAP_FIXED_NOREPLACE
-    | MAP_ABOVE4G
-    | 0x3f << 26;
-/// Not in libc.
-const MAP_ABOVE4G: i32 = 0x80;
+pub(crate) const MAX_MAP_COUNT: usize = 65530;
 
 /// Addresses that execve(2) sets up, for /proc/PID/{cmdline,environ,auxv,stat} and prctl(2).
 #[derive(Clone, Default)]
@@ -169,169 +148,6 @@ impl Mm {
     pub fn exclusive<T>(&self, f: impl FnOnce() -> T) -> T {
         let _ops = self.ops.lock();
         f()
-    }
-
-    /// mmap(2).
-    pub fn mmap(&self, cx: &dyn Caller, ctx: &mut dyn Context, a: &MapArgs) -> Result<u64> {
-        let kind = a.flags & libc::MAP_TYPE;
-        let shared = match kind {
-            libc::MAP_PRIVATE => false,
-            libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => true,
-            _ => return Err(Errno::EINVAL),
-        };
-        if kind == libc::MAP_SHARED_VALIDATE {
-            if a.file.is_none() {
-                return Err(Errno::EINVAL);
-            }
-            if a.flags & !KNOWN_FLAGS != 0 {
-                return Err(Errno::EOPNOTSUPP);
-            }
-        }
-        if a.len == 0 || !a.offset.is_multiple_of(PAGE_SIZE) {
-            return Err(Errno::EINVAL);
-        }
-        let len = page_up(a.len).ok_or(Errno::ENOMEM)?;
-        if len > self.map.lock().max {
-            return Err(Errno::ENOMEM);
-        }
-        if a.file.is_some() && a.offset.checked_add(len).is_none() {
-            return Err(Errno::EOVERFLOW);
-        }
-        let mapping = match &a.file {
-            Some(f) => {
-                if f.flags() & libc::O_PATH != 0 {
-                    return Err(Errno::EBADF);
-                }
-                if !f.readable() || (shared && a.prot & libc::PROT_WRITE != 0 && !f.writable()) {
-                    return Err(Errno::EACCES);
-                }
-                if shared && kind == libc::MAP_SHARED_VALIDATE && a.flags & libc::MAP_SYNC != 0 {
-                    return Err(Errno::EOPNOTSUPP);
-                }
-                if let Some(p) = &f.path
-                    && p.mount.flags().contains(vfs::mount::MountFlags::NOEXEC)
-                    && a.prot & libc::PROT_EXEC != 0
-                {
-                    return Err(Errno::EPERM);
-                }
-                f.ops.map(cx, f, &MapRequest { prot: a.prot, shared, offset: a.offset, len })?
-            }
-            None => Mapping::Anonymous,
-        };
-        let fixed = a.flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
-        let _ops = self.ops.lock();
-        let (addr, locked) = {
-            let m = self.map.lock();
-            let locked = m.locks_new(cx, a.flags & libc::MAP_LOCKED != 0, len)?;
-            let addr = if fixed {
-                if !a.addr.is_multiple_of(PAGE_SIZE) {
-                    return Err(Errno::EINVAL);
-                }
-                let end = a.addr.checked_add(len).ok_or(Errno::ENOMEM)?;
-                if end > m.max {
-                    return Err(Errno::ENOMEM);
-                }
-                if a.addr < m.min {
-                    return Err(Errno::EPERM);
-                }
-                if a.flags & libc::MAP_FIXED_NOREPLACE != 0 && m.overlapping(a.addr, end).next().is_some() {
-                    return Err(Errno::EEXIST);
-                }
-                a.addr
-            } else {
-                let align = if a.flags & libc::MAP_HUGETLB != 0 { 2 << 20 } else { PAGE_SIZE };
-                let below_4g = a.flags & libc::MAP_32BIT != 0;
-                if below_4g {
-                    let mut low = m.clone();
-                    low.max = 1 << 31;
-                    low.mmap_base = 1 << 31;
-                    low.find_free(0, len, align).ok_or(Errno::ENOMEM)?
-                } else {
-                    m.find_free(a.addr & !(PAGE_SIZE - 1), len, align).ok_or(Errno::ENOMEM)?
-                }
-            };
-            let replaced: u64 =
-                m.overlapping(addr, addr + len).map(|v| v.end.min(addr + len) - v.start.max(addr)).sum();
-            if m.total() - replaced + len > cx.rlimit(libc::RLIMIT_AS as i32) || m.count() >= MAX_MAP_COUNT {
-                return Err(Errno::ENOMEM);
-            }
-            let data = !shared && a.prot & libc::PROT_WRITE != 0;
-            if data && cx.rlimit(libc::RLIMIT_DATA as i32) != u64::MAX {
-                let used: u64 =
-                    m.iter().filter(|v| !v.shared && v.prot & libc::PROT_WRITE != 0).map(Vma::len).sum();
-                if used + len > cx.rlimit(libc::RLIMIT_DATA as i32) {
-                    return Err(Errno::ENOMEM);
-                }
-            }
-            (addr, locked)
-        };
-        if a.flags & libc::MAP_HUGETLB != 0 {
-            return Err(Errno::ENOMEM);
-        }
-        self.replace(ctx, addr, addr + len);
-        let anonymous = matches!(mapping, Mapping::Anonymous);
-        let mut file = a.file.clone();
-        let host_flags = a.flags & (libc::MAP_NORESERVE | libc::MAP_POPULATE);
-        let text = libc::PROT_READ | libc::PROT_EXEC;
-        let twin = match (&mapping, &a.file) {
-            (Mapping::Host { .. }, Some(f)) if !shared && a.prot == text && self.map.lock().takes_twin() => {
-                self.all.twins.find(f, a.offset, len)
-            }
-            _ => None,
-        };
-        let mapping = match &twin {
-            Some(image) => Mapping::Host { fd: image.twin.fd().clone(), offset: 0 },
-            None => mapping,
-        };
-        let action = match mapping {
-            Mapping::Host { fd, offset } => Action::MapFile {
-                addr,
-                len,
-                prot: a.prot,
-                flags: host_flags | if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE },
-                fd,
-                offset,
-            },
-            Mapping::Anonymous if shared => {
-                let fd = hostsys::memfd::create(c"shm", len, false)?;
-                let flags = host_flags | libc::MAP_SHARED;
-                Action::MapFile { addr, len, prot: a.prot, flags, fd: Arc::new(fd), offset: 0 }
-            }
-            Mapping::Anonymous => {
-                file = a.file.clone();
-                Action::MapAnon { addr, len, prot: a.prot, flags: host_flags }
-            }
-        };
-        ctx.queue(action);
-        let vma = Vma {
-            start: addr,
-            end: addr + len,
-            prot: a.prot,
-            shared,
-            flags: a.flags & (libc::MAP_GROWSDOWN | libc::MAP_NORESERVE),
-            file,
-            offset: a.offset,
-            locked,
-            kind: if shared && anonymous {
-                VmaKind::SharedAnon(self.all.next_shared())
-            } else {
-                VmaKind::Normal
-            },
-        };
-        let before = {
-            let mut m = self.map.lock();
-            let before = m.overlapping(addr, addr + len).map(|v| v.part(addr, addr + len)).collect();
-            m.insert(vma);
-            if let Some(image) = &twin {
-                m.add_twin(addr, image.clone());
-            }
-            before
-        };
-        if let (Some(image), Some(rewriter)) = (twin, ctx.rewriter()) {
-            rewriter.add_twin(addr, &image.twin);
-        }
-        self.execute(ctx, Undo { range: (addr, addr + len), before, brk: None })?;
-        Ok(addr)
     }
 
     /// munmap(2).
