@@ -9,11 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod host_cgroups;
+mod indexes;
 pub mod limits;
 
 pub use limits::{CpuMax, Limits};
 
 use crate::host_cgroups::HostCgroups;
+use crate::indexes::{Index, Indexes};
 use abi::Result;
 use nsproxy::NsProxy;
 use pid::PidNamespace;
@@ -21,17 +23,14 @@ use platform::{Context, Platform};
 use ranked::{Condvar, Mutex};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-
-/// Most containers of a sandbox.
-const MOST: usize = 512;
+use std::sync::{Arc, OnceLock};
 
 /// Ranges of ids of users and of groups: first one inside, first one outside, how many.
 pub type IdMaps = [Vec<(u32, u32, u32)>; 2];
 
 /// A container. It is forgotten with the last of its processes.
 pub struct Container {
-    index: u32,
+    index: Index,
     /// The namespaces of its first process.
     pub namespaces: Arc<NsProxy>,
     /// Root and mounts as it began.
@@ -51,7 +50,7 @@ pub struct Container {
 }
 
 impl Container {
-    fn new(index: u32, namespaces: Arc<NsProxy>, sandbox_limits: Arc<Limits>) -> Arc<Container> {
+    fn new(index: Index, namespaces: Arc<NsProxy>, sandbox_limits: Arc<Limits>) -> Arc<Container> {
         Arc::new(Container {
             index,
             namespaces,
@@ -70,7 +69,7 @@ impl Container {
 
     /// Its number among the sandbox's containers; 0 is the one that the sandbox ends with.
     pub fn index(&self) -> u32 {
-        self.index
+        self.index.number()
     }
 
     /// The PID namespace of its processes.
@@ -174,32 +173,18 @@ impl Drop for Container {
     }
 }
 
-/// The containers of a kernel.
-#[derive(Default)]
-pub struct Containers(Mutex<Vec<Weak<Container>>>);
+/// Makes the containers of a kernel.
+pub struct Containers(Arc<Indexes>);
 
 impl Containers {
     /// The first container, whose index is 0.
     pub fn first(namespaces: NsProxy, limits: Limits) -> (Arc<Container>, Self) {
-        let first = Container::new(0, Arc::new(namespaces), Arc::new(limits));
-        let all = Self(Mutex::new(vec![Arc::downgrade(&first)]));
-        (first, all)
+        let (indexes, index) = Indexes::first();
+        (Container::new(index, Arc::new(namespaces), Arc::new(limits)), Self(indexes))
     }
 
     /// A further container, in a sandbox with these limits. `None` when there are too many.
     pub fn add(&self, namespaces: NsProxy, sandbox_limits: Arc<Limits>) -> Option<Arc<Container>> {
-        let mut all = self.0.lock();
-        // An index is free once nothing refers to the container.
-        let free = all.iter().skip(1).position(|c| c.strong_count() == 0).map(|n| n + 1);
-        let index = free.unwrap_or(all.len());
-        if index >= MOST {
-            return None;
-        }
-        let new = Container::new(index as u32, Arc::new(namespaces), sandbox_limits);
-        match all.get_mut(index) {
-            Some(slot) => *slot = Arc::downgrade(&new),
-            None => all.push(Arc::downgrade(&new)),
-        }
-        Some(new)
+        Some(Container::new(self.0.take()?, Arc::new(namespaces), sandbox_limits))
     }
 }
