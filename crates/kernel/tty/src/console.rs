@@ -107,8 +107,13 @@ impl ConsolePty {
     /// Waits, for a bounded time, until all output has been written.
     pub fn drain(&self) {
         let end = Instant::now() + DRAIN;
-        let mut p = self.progress.lock();
-        while (p.written < p.taken || !self.pty.output_empty()) && Instant::now() < end {
+        while Instant::now() < end {
+            // The terminal's lock comes before that of the progress.
+            let empty = self.pty.output_empty();
+            let mut p = self.progress.lock();
+            if empty && p.written >= p.taken {
+                return;
+            }
             // Output that is about to be taken gives no notice here: look again soon.
             let soon = (Instant::now() + Duration::from_millis(5)).min(end);
             self.moved.wait_until(&mut p, soon);
