@@ -35,34 +35,8 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
             0
         }
         libc::PR_GET_KEEPCAPS => u64::from(c.creds().securebits & 16 != 0),
-        libc::PR_SET_KEEPCAPS => {
-            let mut k = Credentials::clone(&c.creds());
-            if a > 1 {
-                return Err(Errno::EINVAL.into());
-            }
-            if k.securebits & 32 != 0 {
-                return Err(Errno::EPERM.into());
-            }
-            k.securebits = k.securebits & !16 | (a as u32) << 4;
-            c.task.set_creds(k);
-            0
-        }
-        libc::PR_SET_NAME => {
-            let mut n = match c.read_cstr(a, 16, Errno::E2BIG) {
-                Ok(n) => n,
-                // Longer names are cut, not refused.
-                Err(Errno::E2BIG) => {
-                    let mut n = vec![0; 15];
-                    c.read_bytes(a, &mut n)?;
-                    n
-                }
-                Err(e) => return Err(e.into()),
-            };
-            n.truncate(15);
-            c.task.set_comm(&n);
-            c.ctx.queue(Action::Name(c.task.comm()));
-            0
-        }
+        libc::PR_SET_KEEPCAPS => set_keepcaps(c, a)?,
+        libc::PR_SET_NAME => set_name(c, a)?,
         libc::PR_GET_NAME => {
             let n = c.task.comm();
             c.write_value(a, &n)?;
@@ -76,18 +50,7 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
             }
             c.creds().bounding >> a & 1
         }
-        libc::PR_CAPBSET_DROP => {
-            let mut k = Credentials::clone(&c.creds());
-            if !k.own_ns_capable(Cap::SETPCAP) {
-                return Err(Errno::EPERM.into());
-            }
-            if a > Cap::LAST as u64 {
-                return Err(Errno::EINVAL.into());
-            }
-            k.bounding &= !(1 << a);
-            c.task.set_creds(k);
-            0
-        }
+        libc::PR_CAPBSET_DROP => drop_bounding(c, a)?,
         libc::PR_GET_SECUREBITS => c.creds().securebits.into(),
         libc::PR_SET_SECUREBITS => set_securebits(c, a)?,
         libc::PR_SET_TIMERSLACK => {
@@ -144,6 +107,48 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
         _ => return Err(Errno::EINVAL.into()),
     };
     Ok(v)
+}
+
+fn set_keepcaps(c: &mut Current, keep: u64) -> Result<u64, Errno> {
+    let mut k = Credentials::clone(&c.creds());
+    if keep > 1 {
+        return Err(Errno::EINVAL);
+    }
+    if k.securebits & 32 != 0 {
+        return Err(Errno::EPERM);
+    }
+    k.securebits = k.securebits & !16 | (keep as u32) << 4;
+    c.task.set_creds(k);
+    Ok(0)
+}
+
+/// Longer names are cut, not refused.
+fn set_name(c: &mut Current, addr: u64) -> Result<u64, Errno> {
+    let mut name = match c.read_cstr(addr, 16, Errno::E2BIG) {
+        Err(Errno::E2BIG) => {
+            let mut name = vec![0; 15];
+            c.read_bytes(addr, &mut name)?;
+            name
+        }
+        name => name?,
+    };
+    name.truncate(15);
+    c.task.set_comm(&name);
+    c.ctx.queue(Action::Name(c.task.comm()));
+    Ok(0)
+}
+
+fn drop_bounding(c: &mut Current, cap: u64) -> Result<u64, Errno> {
+    let mut k = Credentials::clone(&c.creds());
+    if !k.own_ns_capable(Cap::SETPCAP) {
+        return Err(Errno::EPERM);
+    }
+    if cap > Cap::LAST as u64 {
+        return Err(Errno::EINVAL);
+    }
+    k.bounding &= !(1 << cap);
+    c.task.set_creds(k);
+    Ok(0)
 }
 
 fn set_securebits(c: &mut Current, bits: u64) -> Result<u64, Errno> {
