@@ -39,6 +39,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "socket",
             "inet",
             "hostinet",
+            "hostlink",
             "tty",
             "twins",
             "mm",

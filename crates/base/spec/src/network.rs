@@ -45,6 +45,13 @@ pub struct Interface {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
+impl Interface {
+    /// An interface beside loopback whose frames have Ethernet headers.
+    pub fn is_ethernet(&self) -> bool {
+        self.index > 1 && self.kind == ARPHRD_ETHER && self.address.len() == 6
+    }
+}
+
 /// One route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
@@ -73,6 +80,7 @@ pub struct Interfaces {
 
 const RT_TABLE_LOCAL: u8 = 255;
 const ARPHRD_LOOPBACK: u16 = 772;
+const ARPHRD_ETHER: u16 = 1;
 /// IFF_LOWER_UP, which libc lacks.
 const LOWER_UP: u32 = 1 << 16;
 

@@ -15,6 +15,7 @@ pub mod inherited;
 pub mod memfd;
 pub mod mounts;
 pub mod net;
+pub mod packet;
 pub mod perf;
 pub mod process;
 pub mod ptrace;

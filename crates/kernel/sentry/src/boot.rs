@@ -4,7 +4,7 @@ use crate::console::Console;
 use crate::control::Control;
 use crate::pod::Pod;
 use crate::running::OnReady;
-use crate::{mounts, settings, wire};
+use crate::{links, mounts, settings, wire};
 use abi::Errno;
 use container::{Container, Limits};
 use exec::Program;
@@ -47,20 +47,31 @@ pub(crate) fn other(message: String) -> StartError {
     StartError { kind: StartErrorKind::Other, message }
 }
 
+/// Descriptors of the sandbox's network mode.
+#[derive(Default)]
+pub struct NetworkFiles {
+    /// Leads to the network gofer of host mode.
+    pub gofer: Option<OwnedFd>,
+    /// A packet socket for each of the specification's Ethernet interfaces, unless they are only shown.
+    pub links: Vec<OwnedFd>,
+}
+
 /// Builds a container and runs it to its end; gives the wait status of its first process, which
-/// waits for [`Running::start`](crate::Running::start). `net_gofer` leads to the network gofer of host mode.
+/// waits for [`Running::start`](crate::Running::start). `network` is what the network mode takes.
 pub fn run(
     spec: SandboxSpec,
     fds: Vec<OwnedFd>,
     platform: Arc<dyn Platform>,
     memory: Arc<tmpfs::MemFiles>,
-    net_gofer: Option<OwnedFd>,
+    network: NetworkFiles,
     on_ready: OnReady,
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
-    let (kernel, calls) = wire::kernel(&spec, platform, memory, limits, net_gofer)?;
-    let control = container(&kernel, kernel.first.clone(), &spec, fds, Pod::new())?;
+    let (kernel, calls) = wire::kernel(&spec, platform, memory, limits, network.gofer)?;
+    let pod = Pod::new();
+    links::attach(&kernel, &pod, spec.interfaces.clone(), network.links)?;
+    let control = container(&kernel, kernel.first.clone(), &spec, fds, pod)?;
     let console = control.console.clone();
     on_ready(control);
     let status = kernel.wait_finished();

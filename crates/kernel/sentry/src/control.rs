@@ -77,13 +77,12 @@ impl Running for Control {
         self.container.limits().memory()
     }
 
-    fn show_network(&self, interfaces: Interfaces) -> Result<(), StartError> {
-        let waits = self.first.lock();
-        if waits.is_none() || self.container.index() != 0 {
+    fn show_network(&self, interfaces: Interfaces, sockets: Vec<OwnedFd>) -> Result<(), StartError> {
+        let waits = self.first.lock().is_some();
+        if !waits || self.container.index() != 0 {
             return Err(other("the interfaces of a sandbox that runs do not change".into()));
         }
-        self.container.namespaces.net.set_interfaces(interfaces);
-        Ok(())
+        crate::links::attach(&self.kernel, &self.pod, interfaces, sockets)
     }
 
     fn signal(&self, signo: i32, to: Target) -> bool {

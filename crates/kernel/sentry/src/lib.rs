@@ -7,6 +7,7 @@ mod boot;
 mod console;
 mod control;
 mod copy_up;
+mod links;
 mod mounts;
 mod nodes;
 mod pod;
@@ -14,5 +15,5 @@ mod running;
 mod settings;
 mod wire;
 
-pub use boot::run;
+pub use boot::{NetworkFiles, run};
 pub use running::{Executed, OnReady, Running, Stdio};

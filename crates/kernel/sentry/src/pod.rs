@@ -2,6 +2,7 @@
 
 use container::Container;
 use hostfs::HostFiles;
+use hostlink::Links;
 use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -11,12 +12,14 @@ pub(crate) struct Pod {
     containers: Mutex<BTreeMap<String, Weak<Container>>>,
     /// Trees and streams of the host.
     pub(crate) host_files: Arc<HostFiles>,
+    /// Interfaces of the host's network namespace.
+    pub(crate) links: Mutex<Links>,
 }
 
 impl Pod {
     /// Without containers.
     pub(crate) fn new() -> Arc<Pod> {
-        Arc::new(Pod { containers: Mutex::default(), host_files: HostFiles::new() })
+        Arc::new(Pod { containers: Mutex::default(), host_files: HostFiles::new(), links: Mutex::default() })
     }
 
     /// Remembers a container for as long as it is there.

@@ -8,8 +8,9 @@ use std::sync::Arc;
 pub trait Running: Send + Sync {
     /// Lets the first process run; an error when it was started before.
     fn start(&self) -> Result<(), StartError>;
-    /// What the guest is shown of its network namespace, as it is by now; an error once the first process runs.
-    fn show_network(&self, interfaces: Interfaces) -> Result<(), StartError>;
+    /// What there is in the guest's network namespace by now, with a packet socket for each Ethernet interface if the stack inside is to
+    /// use them; an error once the first process runs.
+    fn show_network(&self, interfaces: Interfaces, sockets: Vec<OwnedFd>) -> Result<(), StartError>;
     /// Sends a signal. An invalid number is ignored; `false` when nobody was there to receive it.
     fn signal(&self, signo: i32, to: Target) -> bool;
     /// Sets the size of the container's terminal (and so raises SIGWINCH); nothing without a terminal.

@@ -170,6 +170,26 @@ impl Stack {
         Ok(link)
     }
 
+    /// The same with an index that is not in use.
+    pub fn add_link_at(
+        &self,
+        index: u32,
+        config: Config,
+        device: Arc<dyn Device>,
+    ) -> Result<Arc<Iface>, Errno> {
+        let mut links = self.links.write();
+        if links.contains_key(&index) || links.values().any(|link| link.name() == config.name) {
+            return Err(Errno::EEXIST);
+        }
+        if links.len() >= MAX_LINKS || index == 0 || index > i32::MAX as u32 {
+            return Err(Errno::ENFILE);
+        }
+        self.next_index.fetch_max(index + 1, Ordering::Relaxed);
+        let link = Arc::new(Iface::new(index, config, Some(device)));
+        links.insert(index, link.clone());
+        Ok(link)
+    }
+
     /// Removes an interface with its addresses, routes and neighbours.
     pub fn remove_link(&self, index: u32) -> Result<(), Errno> {
         if index == LOOPBACK {

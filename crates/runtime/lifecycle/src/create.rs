@@ -14,7 +14,6 @@ use netgofer::Policy;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
 use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, launch};
 use sandbox::member;
-use spec::Network;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -137,6 +136,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved,
+        links: Vec::new(),
         control_group: Vec::new(),
     };
     let network = match &host {
@@ -166,12 +166,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     run_hooks::run_on_create(&hooks, &record.state)?;
     // A new network namespace has what hooks put there.
     if host.is_none() && (network.is_some() || config.spec.hooks().is_some()) {
-        network::show(&mut prepared, sandbox.pid());
-    }
-    // `start` says it for a container that waits.
-    let missing = host.is_none() && prepared.spec.network == Network::Sandbox;
-    if purpose != Purpose::Create && missing && prepared.spec.interfaces.links.len() > 1 {
-        network::warn_of_missing_stack();
+        files.links = network::show(&mut prepared, sandbox.pid());
     }
     let listener = channel::listen_in(claim.container().dir()?.as_fd(), SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;

@@ -26,6 +26,7 @@ pub fn run_host_command(
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved: Vec::new(),
+        links: Vec::new(),
         control_group: Vec::new(),
     };
     let log = sandbox_log::open(settings, &prepared.spec.id, "do", false)?;

@@ -63,55 +63,66 @@ impl Outward {
     }
 }
 
-/// Tells the kernel inside what the network namespace holds by now, hooks having been run.
-pub(crate) fn show(prepared: &mut Prepared, pid: i32) {
-    if prepared.spec.network == Network::None {
-        return;
-    }
-    let path = path(pid);
-    match look(&path) {
-        Ok(interfaces) => prepared.spec.interfaces = interfaces,
-        Err(error) => log::warn!("the interfaces of {path} are not shown: {error}"),
-    }
+/// Tells the kernel inside what the network namespace holds by now, hooks having been run; sockets for the interfaces that it is
+/// to use.
+pub(crate) fn show(prepared: &mut Prepared, pid: i32) -> Vec<OwnedFd> {
+    let (interfaces, links) = match look(prepared.spec.network, pid) {
+        Ok(found) => found,
+        Err(error) => {
+            log::warn!("the interfaces of {} are not shown: {error}", path(pid));
+            return Vec::new();
+        }
+    };
+    prepared.spec.interfaces = interfaces;
+    links
 }
 
 /// The same again before the start: Docker's newer daemons and `ctr --cni` set the network up between `create` and
 /// `start`. Of a namespace that holds nothing but its loopback interface there is nothing to tell.
 pub(crate) fn show_again(settings: &Settings, client: &Client, record: &Record) {
-    let pid = record.state.pid;
-    let network = settings.containers.network;
-    if network == Network::None {
+    let (pid, network) = (record.state.pid, settings.containers.network);
+    let member = matches!(record.pod(), Pod::Member(_));
+    if member || network == Network::None || !netview::has_more_than_loopback(pid) {
         return;
     }
-    if matches!(record.pod(), Pod::Member(_)) || !netview::has_more_than_loopback(pid) {
-        return;
-    }
-    if network == Network::Sandbox {
-        warn_of_missing_stack();
-    }
-    let path = path(pid);
-    let told =
-        look(&path).map_err(crate::Error::from).and_then(|interfaces| Ok(client.show_network(&interfaces)?));
+    let told = look(network, pid)
+        .map_err(crate::Error::from)
+        .and_then(|(interfaces, links)| Ok(client.show_network(&interfaces, &links)?));
     if let Err(error) = told {
         // An ordinary user may not look; what `create` has shown stays.
-        log::debug!("the interfaces of {path} are not shown as they are now: {error}");
+        log::debug!("the interfaces of {} are not shown as they are now: {error}", path(pid));
+    }
+}
+
+/// What a namespace holds, and sockets for the interfaces that the stack inside is to use.
+fn look(network: Network, pid: i32) -> io::Result<(Interfaces, Vec<OwnedFd>)> {
+    let namespace = File::open(path(pid))?;
+    match network {
+        Network::None => Ok((Interfaces::loopback(), Vec::new())),
+        Network::Host { .. } => Ok((netview::look(namespace.as_fd())?, Vec::new())),
+        Network::Sandbox => match netview::take_over(namespace.as_fd()) {
+            Ok(taken) => Ok(taken),
+            Err(error) => {
+                let shown = netview::look(namespace.as_fd())?;
+                if shown.links.len() > 1 {
+                    warn_of_unused(&error);
+                }
+                Ok((shown, Vec::new()))
+            }
+        },
     }
 }
 
 /// A container with interfaces looks as if it could be reached, published ports included. Said to people only: Podman
 /// hands on what `start` writes as what the program wrote.
-pub(crate) fn warn_of_missing_stack() {
+fn warn_of_unused(error: &io::Error) {
     let level = if io::stderr().is_terminal() { log::Level::Warn } else { log::Level::Debug };
     log::log!(
         level,
-        "the container's network interfaces are shown, but there is no network stack yet: nothing connects through them; --network=host uses the host's sockets"
+        "the container's network interfaces are shown, but nothing connects through them: {error}; --network=host uses the host's sockets"
     );
 }
 
 fn path(pid: i32) -> String {
     format!("/proc/{pid}/ns/net")
-}
-
-fn look(path: &str) -> io::Result<Interfaces> {
-    netview::look(File::open(path)?.as_fd())
 }

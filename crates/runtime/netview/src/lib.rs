@@ -6,6 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+mod takeover;
+
+pub use takeover::take_over;
+
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};

@@ -45,7 +45,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     let mut score = OomScore::open();
     root::enter_empty()?;
     let channel = Channel::from_fd(channel);
-    let Some(ContainerFiles { mut fds, listener, net_gofer }) = receive(&channel)? else { return Ok(0) };
+    let Some(ContainerFiles { mut fds, listener, network }) = receive(&channel)? else { return Ok(0) };
     let spec: SandboxSpec = parse(fds.remove(0), MAX_SPEC)?;
     crate::logging::set_level(spec.debug, spec.strace);
     log::debug!("starting {} with {} descriptors", spec.id, fds.len());
@@ -98,7 +98,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
             std::process::abort();
         }
     });
-    match sentry::run(spec, fds, platform, memory, net_gofer, on_ready) {
+    match sentry::run(spec, fds, platform, memory, network, on_ready) {
         Ok(status) => {
             control::settle();
             // A container in the background has no command line.

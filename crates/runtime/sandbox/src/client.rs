@@ -95,9 +95,11 @@ impl Client {
     }
 
     /// Tells a container that is not started yet what there is in its network namespace by now.
-    pub fn show_network(&self, interfaces: &Interfaces) -> Result<(), Error> {
+    /// `links`: packet sockets for its Ethernet interfaces.
+    pub fn show_network(&self, interfaces: &Interfaces, links: &[OwnedFd]) -> Result<(), Error> {
         let told = sealed(&serde_json::to_vec(interfaces).map_err(io::Error::from)?)?;
-        self.request_with(&Request::Network, &[told.as_fd()])
+        let fds: Vec<_> = std::iter::once(told.as_fd()).chain(links.iter().map(AsFd::as_fd)).collect();
+        self.request_with(&Request::Network, &fds)
     }
 
     /// Lets the container's first process run.

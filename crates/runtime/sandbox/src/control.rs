@@ -167,7 +167,7 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
                 kernel.limit_tasks(limit);
                 Event::Done
             }
-            Request::Descriptors { .. } | Request::Listen | Request::NetworkGofer => {
+            Request::Descriptors { .. } | Request::Listen | Request::NetworkGofer | Request::Links => {
                 Event::Refused("the sandbox is set up".into())
             }
         };
@@ -198,9 +198,10 @@ fn send_processes(channel: &Channel, kernel: &dyn Running) -> io::Result<()> {
 
 fn show_network(kernel: &dyn Running, fds: Vec<OwnedFd>) -> Result<(), StartError> {
     let other = |message: String| StartError { kind: StartErrorKind::Other, message };
-    let Some(file) = fds.into_iter().next() else { return Err(other("no interfaces".into())) };
+    let mut fds = fds.into_iter();
+    let Some(file) = fds.next() else { return Err(other("no interfaces".into())) };
     let told = received::parse(file, MAX_NETWORK).map_err(|error| other(format!("interfaces: {error}")))?;
-    kernel.show_network(told)
+    kernel.show_network(told, fds.collect())
 }
 
 fn exec(

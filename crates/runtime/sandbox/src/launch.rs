@@ -28,6 +28,8 @@ pub struct Files {
     pub console: Option<OwnedFd>,
     /// Further descriptors for the container, numbered from 3.
     pub preserved: Vec<OwnedFd>,
+    /// Packet sockets for the interfaces of its network namespace.
+    pub links: Vec<OwnedFd>,
     /// Files of the container's control group, in the specification's order.
     pub control_group: Vec<OwnedFd>,
 }
@@ -149,6 +151,10 @@ impl Sandbox {
         }
         if let Some(end) = self.net_end.take() {
             self.channel.send(&Request::NetworkGofer, &[end.as_fd()])?;
+        }
+        if !files.links.is_empty() {
+            let links: Vec<_> = files.links.iter().map(AsFd::as_fd).collect();
+            self.channel.send(&Request::Links, &links)?;
         }
         let mut rest = fds.as_slice();
         while !rest.is_empty() {

@@ -21,11 +21,13 @@ pub(crate) enum Request {
     Listen,
     /// With the socket to the network gofer. Before the last [`Request::Descriptors`].
     NetworkGofer,
+    /// With packet sockets for the network namespace's interfaces. Before the last [`Request::Descriptors`].
+    Links,
     /// Make another container in the sandbox: with a socket on which connections about it are accepted and one that
     /// it lives by. [`Request::Descriptors`] follow as for the first container; from then on the connection is about
     /// the new one.
     Container,
-    /// What there is in the network namespace by now, in a memfd. Before [`Request::Start`].
+    /// What there is in the network namespace by now, in a memfd, and packet sockets for its interfaces. Before [`Request::Start`].
     Network,
     /// Let the first process run.
     Start,

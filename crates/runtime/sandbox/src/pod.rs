@@ -27,9 +27,7 @@ pub(crate) fn add(
         return Err(other("wrong number of descriptors"));
     };
     let wrong = |error: io::Error| other(format!("container: {error}"));
-    let Some(ContainerFiles { mut fds, listener: None, net_gofer: None }) =
-        receive(channel).map_err(wrong)?
-    else {
+    let Some(ContainerFiles { mut fds, listener: None, .. }) = receive(channel).map_err(wrong)? else {
         return Err(other("expected descriptors"));
     };
     let spec: SandboxSpec = parse(fds.remove(0), MAX_SPEC).map_err(wrong)?;

@@ -2,6 +2,7 @@
 
 use crate::messages::Request;
 use channel::Channel;
+use sentry::NetworkFiles;
 use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -18,19 +19,20 @@ pub(crate) struct ContainerFiles {
     pub(crate) fds: Vec<OwnedFd>,
     /// What [`Request::Listen`] came with.
     pub(crate) listener: Option<OwnedFd>,
-    /// What [`Request::NetworkGofer`] came with.
-    pub(crate) net_gofer: Option<OwnedFd>,
+    /// What [`Request::NetworkGofer`] and [`Request::Links`] came with.
+    pub(crate) network: NetworkFiles,
 }
 
 /// Receives them up to the last [`Request::Descriptors`]; `None` when the other end is gone.
 pub(crate) fn receive(channel: &Channel) -> io::Result<Option<ContainerFiles>> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let mut received = ContainerFiles { fds: Vec::new(), listener: None, net_gofer: None };
+    let mut received = ContainerFiles { fds: Vec::new(), listener: None, network: NetworkFiles::default() };
     loop {
         let Some((request, batch)) = channel.recv()? else { return Ok(None) };
         match request {
             Request::Listen => received.listener = batch.into_iter().next(),
-            Request::NetworkGofer => received.net_gofer = batch.into_iter().next(),
+            Request::NetworkGofer => received.network.gofer = batch.into_iter().next(),
+            Request::Links => received.network.links = batch,
             Request::Descriptors { last } => {
                 received.fds.extend(batch);
                 if received.fds.is_empty() || received.fds.len() > MAX_DESCRIPTORS {

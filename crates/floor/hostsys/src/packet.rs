@@ -1,0 +1,44 @@
+//! Packet sockets: an interface's frames with virtio-net headers. See packet(7).
+
+use crate::check;
+use abi::Result;
+use std::mem::{size_of, size_of_val};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Bytes that may wait in either direction: some dozen of the largest segments.
+const BUFFER: i32 = 8 << 20;
+const PACKET_IGNORE_OUTGOING: i32 = 23;
+const PACKET_VNET_HDR: i32 = 15;
+
+/// A non-blocking socket for all frames that interface `index` of the caller's network namespace receives. Frames come and go
+/// behind a `struct virtio_net_hdr`. Needs CAP_NET_RAW there.
+pub fn open(index: u32) -> Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is involved. Without a protocol nothing is received yet.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    check(fd.into())?;
+    // SAFETY: the host has just made this descriptor for us; nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    set(&fd, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
+    set(&fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
+    // Without the right to more, the usual buffers have to do.
+    for name in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
+        let _ = set(&fd, libc::SOL_SOCKET, name, BUFFER);
+    }
+    // SAFETY: plain data for which all zeroes is valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index as i32;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the pointer is to a local structure of that length.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) }.into())?;
+    Ok(fd)
+}
+
+fn set(fd: &OwnedFd, level: i32, name: i32, value: i32) -> Result<()> {
+    let length = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the pointer is to a local int, and the length is its size; none of the options holds a pointer.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), length) }.into())
+        .map(drop)
+}

@@ -1,0 +1,72 @@
+//! Interfaces, addresses and routes from a specification to a stack.
+
+use crate::device::HostLink;
+use crate::pump::Pump;
+use abi::{Errno, Result};
+use netstack::Stack;
+use netstack::addr::Prefix;
+use netstack::iface::{Address, Config, Kind};
+use netstack::route::{Route, TABLE_MAIN};
+use netstack::wire::eth::Mac;
+use spec::{Interface, Interfaces};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// IFF_UP.
+const UP: u32 = libc::IFF_UP as u32;
+
+/// The threads of a stack's interfaces; they end when this is dropped.
+#[derive(Default)]
+pub struct Links(Vec<Pump>);
+
+/// Gives a stack the interfaces beside loopback, each with its packet socket, in the order of `interfaces`; those that it
+/// has already get new addresses only.
+pub fn attach(
+    stack: &Arc<Stack>,
+    links: &mut Links,
+    interfaces: &Interfaces,
+    sockets: Vec<OwnedFd>,
+) -> Result<()> {
+    let ours = interfaces.links.iter().filter(|link| link.is_ethernet());
+    let mut sockets = sockets.into_iter();
+    for interface in ours {
+        let socket = sockets.next().ok_or(Errno::EINVAL)?;
+        if stack.link(interface.index).is_none() {
+            links.0.push(add(stack, interface, socket)?);
+        }
+        stack.set_up(interface.index, interface.flags & UP != 0)?;
+        for (ip, bits) in &interface.addresses {
+            known(stack.add_address(interface.index, Address::new(Prefix::new(*ip, *bits))))?;
+        }
+    }
+    for route in &interfaces.routes {
+        let main = u32::from(route.table) == TABLE_MAIN && route.kind == libc::RTN_UNICAST;
+        if main && stack.link(route.interface).is_some() {
+            let (ip, bits) = route.to;
+            let route = Route::new(Prefix::new(ip, bits), route.interface, route.via);
+            known(stack.with_routes(|routes| routes.add(route)))?;
+        }
+    }
+    Ok(())
+}
+
+fn add(stack: &Arc<Stack>, interface: &Interface, socket: OwnedFd) -> Result<Pump> {
+    let link = Arc::new(HostLink::new(Arc::new(socket)));
+    let mac = <[u8; 6]>::try_from(interface.address.as_slice()).map_err(|_| Errno::EINVAL)?;
+    let config = Config {
+        name: interface.name.clone(),
+        kind: Kind::Ethernet,
+        mac: Mac(mac),
+        mtu: interface.mtu.clamp(68, 65536),
+    };
+    stack.add_link_at(interface.index, config, link.clone())?;
+    Pump::start(link, stack, interface.index)
+}
+
+/// What is there already is no error.
+fn known(result: Result<()>) -> Result<()> {
+    match result {
+        Err(Errno::EEXIST) => Ok(()),
+        result => result,
+    }
+}

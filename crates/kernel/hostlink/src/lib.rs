@@ -1,0 +1,18 @@
+//! Interfaces of the host's network namespace under the TCP/IP stack inside.
+//!
+//! The runtime opens a packet socket for each interface and reads the namespace's addresses and routes; [`attach`] gives
+//! them to the stack. What the stack sends is written to the socket at once, and waits in a bounded queue when the host takes no
+//! more; one thread for each interface reads what arrives. Frames carry virtio-net headers, so that large segments and partial
+//! checksums cross the host whole.
+//!
+//! Neighbours: `netstack` (the stack, and its `Device`), `socket` (the namespace that owns the stack). Lock rank: a device's queue is
+//! a leaf; the stack may hold its own locks when it sends. A checkpoint keeps nothing of this: the interfaces come from the host.
+
+#![forbid(unsafe_code)]
+
+mod attach;
+mod device;
+mod pump;
+mod vnet;
+
+pub use attach::{Links, attach};

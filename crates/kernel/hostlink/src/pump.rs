@@ -1,0 +1,71 @@
+//! The receiving side of an interface: a thread of its own.
+
+use crate::device::HostLink;
+use crate::vnet;
+use hostsys::fs::{Bell, Readiness};
+use netstack::Stack;
+use netstack::device::Frame;
+use std::sync::{Arc, Weak};
+
+/// Tokens of what the thread waits for.
+const END: u64 = 0;
+const LINK: u64 = 1;
+/// Longest frame: a segment of 64 KiB with its headers.
+const LONGEST: usize = vnet::HEADER + 14 + 4 + 65536;
+
+/// Ends the thread when dropped.
+pub(crate) struct Pump(Bell);
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
+}
+
+impl Pump {
+    /// Starts the thread of the interface `index`.
+    pub(crate) fn start(link: Arc<HostLink>, stack: &Arc<Stack>, index: u32) -> abi::Result<Pump> {
+        let readiness = Readiness::new()?;
+        let bell = readiness.bell(END)?;
+        readiness.add(&*link.fd, LINK)?;
+        let stack = Arc::downgrade(stack);
+        std::thread::Builder::new().name(format!("link-{index}")).spawn(move || {
+            hostsys::cpu::roam();
+            run(&readiness, &link, &stack, index);
+        })?;
+        Ok(Pump(bell))
+    }
+}
+
+fn run(readiness: &Readiness, link: &HostLink, stack: &Weak<Stack>, index: u32) {
+    let mut buffer = vec![0; LONGEST];
+    loop {
+        for (token, _) in readiness.wait() {
+            if token == END {
+                return;
+            }
+        }
+        let Some(stack) = stack.upgrade() else { return };
+        link.send_waiting();
+        receive(link, &stack, index, &mut buffer);
+    }
+}
+
+/// Takes everything that has arrived.
+fn receive(link: &HostLink, stack: &Arc<Stack>, index: u32, buffer: &mut [u8]) {
+    loop {
+        let length = match rustix::io::read(&*link.fd, &mut *buffer) {
+            Ok(length) => length,
+            // An interface that goes down says so once.
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::NETDOWN) => continue,
+            Err(_) => return,
+        };
+        let Some((header, frame)) = buffer[..length].split_first_chunk::<{ vnet::HEADER }>() else {
+            continue;
+        };
+        if let Some(offload) = vnet::decode(header, frame) {
+            let frame = Frame { buf: stack.pool().copy(frame), offload };
+            stack.receive(socket::net_ns::now(), index, frame);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `struct virtio_net_hdr`, as packet sockets have it, and the stack's offload descriptors. Pure.
+//!
+//! Offsets of the header count from the Ethernet header, those of the stack from the IP header.
+
+use netstack::device::{Checksum, Gso, Offload};
+
+/// Bytes of the header.
+pub(crate) const HEADER: usize = 10;
+/// Bytes of an Ethernet header.
+pub(crate) const ETHERNET: u16 = 14;
+
+const F_NEEDS_CSUM: u8 = 1;
+const F_DATA_VALID: u8 = 2;
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+const GSO_ECN: u8 = 0x80;
+
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+const TCP: u8 = 6;
+
+/// The header for a frame that the stack sends.
+pub(crate) fn encode(frame: &[u8], offload: &Offload) -> [u8; HEADER] {
+    let mut out = [0; HEADER];
+    if let Checksum::Partial { start, offset } = offload.checksum {
+        out[0] = F_NEEDS_CSUM;
+        out[6..8].copy_from_slice(&start.saturating_add(ETHERNET).to_ne_bytes());
+        out[8..10].copy_from_slice(&offset.to_ne_bytes());
+    }
+    if let Some(Gso { size, headers }) = offload.gso {
+        out[1] = if frame.get(12..14) == Some(&IPV6) { GSO_TCPV6 } else { GSO_TCPV4 };
+        out[2..4].copy_from_slice(&headers.saturating_add(ETHERNET).to_ne_bytes());
+        out[4..6].copy_from_slice(&size.to_ne_bytes());
+    }
+    out
+}
+
+/// What the header of a received frame says; `None` for a frame that the stack cannot take.
+pub(crate) fn decode(header: &[u8; HEADER], frame: &[u8]) -> Option<Offload> {
+    let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+    let checksum = if header[0] & F_NEEDS_CSUM != 0 {
+        Checksum::Partial { start: word(6).checked_sub(ETHERNET)?, offset: word(8) }
+    } else if header[0] & F_DATA_VALID != 0 {
+        Checksum::Valid
+    } else {
+        Checksum::Unknown
+    };
+    let gso = match header[1] & !GSO_ECN {
+        GSO_NONE => None,
+        GSO_TCPV4 | GSO_TCPV6 => Some(Gso { size: word(4), headers: tcp_headers(frame)? }),
+        // Datagrams that their sender has not cut.
+        _ => return None,
+    };
+    Some(Offload { checksum, gso })
+}
+
+/// Bytes of the IP and TCP headers of a frame. The header's own count is a hint only.
+fn tcp_headers(frame: &[u8]) -> Option<u16> {
+    let ip = frame.get(usize::from(ETHERNET)..)?;
+    let length = match <[u8; 2]>::try_from(frame.get(12..14)?).ok()? {
+        IPV4 if *ip.get(9)? == TCP => usize::from(ip.first()? & 0xf) * 4,
+        IPV6 if *ip.get(6)? == TCP => 40,
+        _ => return None,
+    };
+    u16::try_from(length + usize::from(ip.get(length + 12)? >> 4) * 4).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: [u8; 2], protocol_at: usize, ip_len: usize) -> Vec<u8> {
+        let mut frame = vec![0; 14 + ip_len + 40];
+        frame[12..14].copy_from_slice(&kind);
+        frame[14] = if kind == IPV4 { 0x45 } else { 0x60 };
+        frame[14 + protocol_at] = TCP;
+        frame[14 + ip_len + 12] = 8 << 4;
+        frame
+    }
+
+    #[test]
+    fn headers_round_trip() {
+        for (kind, at, ip_len) in [(IPV4, 9, 20), (IPV6, 6, 40)] {
+            let frame = frame(kind, at, ip_len);
+            let headers = ip_len as u16 + 32;
+            let checksum = Checksum::Partial { start: ip_len as u16, offset: 16 };
+            for gso in [None, Some(Gso { size: 1448, headers })] {
+                let offload = Offload { checksum, gso };
+                assert_eq!(decode(&encode(&frame, &offload), &frame), Some(offload));
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_stack_cannot_take() {
+        let tcp = frame(IPV4, 9, 20);
+        let with = |header: [u8; HEADER], frame: &[u8]| decode(&header, frame);
+        // Datagrams to be cut, a segment that is none, a checksum before the packet.
+        assert_eq!(with([0, 5, 0, 0, 1, 0, 0, 0, 0, 0], &tcp), None);
+        assert_eq!(with([0, 1, 0, 0, 1, 0, 0, 0, 0, 0], &tcp[..30]), None);
+        assert_eq!(with([1, 0, 0, 0, 0, 0, 3, 0, 0, 0], &tcp), None);
+        assert_eq!(with([2, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]).map(|o| o.checksum), Some(Checksum::Valid));
+    }
+}

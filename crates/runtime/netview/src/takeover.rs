@@ -1,0 +1,109 @@
+//! Taking a namespace's interfaces over for the stack inside.
+//!
+//! The container's manager shows and checks the addresses in the namespace (`ip addr`, `docker inspect`), so they stay. What makes the
+//! host's own stack there answer for them goes: the routes that say that they are local. Without those, and with forwarding off, that stack
+//! drops what is sent to them, silently, and answers no question for them in ARP. For IPv6 it still says which hardware address they
+//! have, which is the right one.
+
+use crate::{ask, look_here};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rustix::net::{
+    AddressFamily as Family, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use spec::Interfaces;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// RT_TABLE_LOCAL.
+const LOCAL: u8 = 255;
+
+/// The interfaces, addresses and routes of the namespace behind `namespace`, and a packet socket for each Ethernet interface, in
+/// their order. From now on the namespace's own stack leaves them alone. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN over it.
+pub fn take_over(namespace: BorrowedFd<'_>) -> io::Result<(Interfaces, Vec<OwnedFd>)> {
+    let take = || {
+        move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?;
+        let interfaces = look_here()?;
+        let ethernet = interfaces.links.iter().filter(|link| link.is_ethernet());
+        let open = |link: &spec::Interface| {
+            hostsys::packet::open(link.index).map_err(|e| io::Error::from_raw_os_error(e.raw()))
+        };
+        let sockets = ethernet.map(open).collect::<io::Result<Vec<_>>>()?;
+        if !sockets.is_empty() {
+            silence(&interfaces)?;
+        }
+        Ok((interfaces, sockets))
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, take)?;
+        thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    })
+}
+
+/// Keeps the stack of the caller's namespace from answering for the addresses of its Ethernet interfaces.
+fn silence(interfaces: &Interfaces) -> io::Result<()> {
+    // What is for nobody here must not be sent on.
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "0")?;
+    let indices: Vec<u32> = interfaces.links.iter().filter(|l| l.is_ethernet()).map(|l| l.index).collect();
+    let socket = socket_with(Family::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut request = RouteMessage::default();
+        request.header.address_family = family;
+        for message in ask(&socket, RouteNetlinkMessage::GetRoute(request))? {
+            if let RouteNetlinkMessage::NewRoute(route) = message
+                && is_local(&route, &indices)
+            {
+                remove(&socket, route)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a route has the stack take packets to an address of one of these interfaces.
+fn is_local(route: &RouteMessage, indices: &[u32]) -> bool {
+    let out = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => Some(*index),
+        _ => None,
+    });
+    route.header.table == LOCAL
+        && route.header.kind == RouteType::Local
+        && out.is_some_and(|index| indices.contains(&index))
+}
+
+fn remove(socket: &OwnedFd, route: RouteMessage) -> io::Result<()> {
+    // Only what tells the route from others.
+    let mut wanted = RouteMessage::default();
+    wanted.header = RouteHeader { flags: Default::default(), ..route.header };
+    let tells = |a: &RouteAttribute| {
+        matches!(
+            a,
+            RouteAttribute::Destination(_)
+                | RouteAttribute::Oif(_)
+                | RouteAttribute::Table(_)
+                | RouteAttribute::Priority(_)
+        )
+    };
+    wanted.attributes = route.attributes.into_iter().filter(tells).collect();
+    let payload = NetlinkPayload::from(RouteNetlinkMessage::DelRoute(wanted));
+    let mut message = NetlinkMessage::new(NetlinkHeader::default(), payload);
+    message.header.flags = NLM_F_REQUEST | NLM_F_ACK;
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    send(socket, &bytes, SendFlags::empty())?;
+    let mut answer = vec![0; 4096];
+    let (length, _) = recv(socket, &mut answer[..], RecvFlags::empty())?;
+    let parsed = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer[..length])
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+    match parsed.payload {
+        NetlinkPayload::Error(error) => match error.code {
+            // Somebody else was quicker.
+            Some(code) if code.get() != -libc::ESRCH => Err(error.to_io()),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
