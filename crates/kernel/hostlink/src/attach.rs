@@ -1,6 +1,7 @@
 //! Interfaces, addresses and routes from a specification to a stack.
 
 use crate::device::HostLink;
+use crate::names::Names;
 use crate::pump::Pump;
 use abi::{Errno, Result};
 use netstack::Stack;
@@ -17,10 +18,13 @@ const UP: u32 = libc::IFF_UP as u32;
 
 /// The threads of a stack's interfaces; they end when this is dropped.
 #[derive(Default)]
-pub struct Links(Vec<Pump>);
+pub struct Links {
+    pumps: Vec<Pump>,
+    names: Option<Names>,
+}
 
 /// Gives a stack the interfaces beside loopback, each with its packet socket, in the order of `interfaces`; those that it
-/// has already get new addresses only.
+/// has already get new addresses only. One socket more is connected to the namespace's own name server.
 pub fn attach(
     stack: &Arc<Stack>,
     links: &mut Links,
@@ -32,12 +36,17 @@ pub fn attach(
     for interface in ours {
         let socket = sockets.next().ok_or(Errno::EINVAL)?;
         if stack.link(interface.index).is_none() {
-            links.0.push(add(stack, interface, socket)?);
+            links.pumps.push(add(stack, interface, socket)?);
         }
         stack.set_up(interface.index, interface.flags & UP != 0)?;
         for (ip, bits) in &interface.addresses {
             known(stack.add_address(interface.index, Address::new(Prefix::new(*ip, *bits))))?;
         }
+    }
+    if let Some(server) = sockets.next()
+        && links.names.is_none()
+    {
+        links.names = Some(Names::start(stack, server)?);
     }
     for route in &interfaces.routes {
         let main = u32::from(route.table) == TABLE_MAIN && route.kind == libc::RTN_UNICAST;

@@ -5,6 +5,8 @@
 //! more; one thread for each interface reads what arrives. Frames carry virtio-net headers, so that large segments and partial
 //! checksums cross the host whole.
 //!
+//! The name server that Docker runs in a container's namespace is reached by a socket inside that has its address (`names`).
+//!
 //! Neighbours: `netstack` (the stack, and its `Device`), `socket` (the namespace that owns the stack). Lock rank: a device's queue is
 //! a leaf; the stack may hold its own locks when it sends. A checkpoint keeps nothing of this: the interfaces come from the host.
 
@@ -12,6 +14,7 @@
 
 mod attach;
 mod device;
+mod names;
 mod pump;
 mod vnet;
 

@@ -10,18 +10,22 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessag
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::net::{
-    AddressFamily as Family, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+    AddressFamily as Family, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use spec::Interfaces;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+/// Docker's name server, and as /proc/net/udp shows it.
+const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
+const NAME_SERVER_HEX: &str = "0B00007F:";
 /// RT_TABLE_LOCAL.
 const LOCAL: u8 = 255;
 
 /// The interfaces, addresses and routes of the namespace behind `namespace`, and a packet socket for each Ethernet interface, in
-/// their order. From now on the namespace's own stack leaves them alone. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN over it.
+/// their order; then, if a name server like Docker's is there, one connected to it. From now on the namespace's own stack leaves them alone. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN over it.
 pub fn take_over(namespace: BorrowedFd<'_>) -> io::Result<(Interfaces, Vec<OwnedFd>)> {
     let take = || {
         move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?;
@@ -30,9 +34,10 @@ pub fn take_over(namespace: BorrowedFd<'_>) -> io::Result<(Interfaces, Vec<Owned
         let open = |link: &spec::Interface| {
             hostsys::packet::open(link.index).map_err(|e| io::Error::from_raw_os_error(e.raw()))
         };
-        let sockets = ethernet.map(open).collect::<io::Result<Vec<_>>>()?;
+        let mut sockets = ethernet.map(open).collect::<io::Result<Vec<_>>>()?;
         if !sockets.is_empty() {
             silence(&interfaces)?;
+            sockets.extend(name_server()?);
         }
         Ok((interfaces, sockets))
     };
@@ -40,6 +45,23 @@ pub fn take_over(namespace: BorrowedFd<'_>) -> io::Result<(Interfaces, Vec<Owned
         let thread = std::thread::Builder::new().spawn_scoped(scope, take)?;
         thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     })
+}
+
+/// A socket that is connected to the name server on the namespace's loopback interface, if there is one. Its port is another one, to
+/// which rules of the packet filter lead.
+fn name_server() -> io::Result<Option<OwnedFd>> {
+    let listed = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap_or_default();
+    if !listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .any(|local| local.starts_with(NAME_SERVER_HEX))
+    {
+        return Ok(None);
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(Family::INET, SocketType::DGRAM, flags, None)?;
+    connect(&socket, &SocketAddrV4::new(NAME_SERVER, 53))?;
+    Ok(Some(socket))
 }
 
 /// Keeps the stack of the caller's namespace from answering for the addresses of its Ethernet interfaces.
