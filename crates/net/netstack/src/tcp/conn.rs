@@ -258,6 +258,7 @@ impl Conn {
         self.start_at(iss);
         self.state = State::SynSent;
         cx.rx.capacity = self.options.window_limit(cx.sysctls);
+        cx.rx.fixed = self.options.receive_buffer.is_some() || self.options.window_clamp > 0;
         cx.rx.scale = self.options.window_shift(cx.sysctls);
         cx.rx.mss = self.path_mss;
         cx.counters.active_opens.bump();
@@ -338,6 +339,7 @@ impl Conn {
         self.start_at(iss);
         self.state = State::SynReceived;
         cx.rx.capacity = self.options.window_limit(cx.sysctls);
+        cx.rx.fixed = self.options.receive_buffer.is_some() || self.options.window_clamp > 0;
         cx.rx.scale = self.options.window_shift(cx.sysctls);
         self.agree(cx, syn);
         self.agreed.ecn = ecn;

@@ -17,6 +17,9 @@ use abi::Errno;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+/// How far a receive queue grows when its sender and its reader are both of this stack: enough for both to be busy at once.
+const WINDOW: usize = 256 << 10;
+
 /// Where a sender's bytes go.
 pub(super) struct Direct {
     queue: Arc<Receiver>,
@@ -45,6 +48,9 @@ impl TcpSocket {
             if queue.direct {
                 drain(&mut inner.conn, &mut queue, now);
                 if inner.conn.tx.is_empty() {
+                    if queue.room() < data.len() {
+                        queue.grow(WINDOW.min(self.stack.sysctls.tcp_rmem_max.size() / 2));
+                    }
                     moved = data.len().min(queue.room());
                     queue.push(&data[..moved]);
                     note_moved(&mut inner.conn, moved, now);

@@ -45,6 +45,8 @@ pub(crate) struct RxQueue {
     pub(crate) acked: Seq,
     /// Bytes that may wait to be read: the largest window.
     pub(crate) capacity: usize,
+    /// The capacity is what the program asked for.
+    pub(crate) fixed: bool,
     /// The shift of the window field.
     pub(crate) scale: u8,
     /// The size of the peer's full segments, as far as it is seen.
@@ -92,6 +94,13 @@ impl RxQueue {
     }
 
     /// Room for further bytes.
+    /// Makes room for a sender of the same stack that finds too little, when the reader keeps up and nobody has set the size.
+    pub(crate) fn grow(&mut self, limit: usize) {
+        if !self.fixed && self.copied >= self.capacity as u64 {
+            self.capacity = (2 * self.capacity).min(limit).max(self.capacity);
+        }
+    }
+
     pub(crate) fn room(&self) -> usize {
         self.capacity.saturating_sub(self.ring.len())
     }

@@ -455,6 +455,7 @@ impl TcpSocket {
         {
             let mut queue = self.rx.queue.lock();
             queue.inline = inline;
+            queue.fixed = locked;
             if locked {
                 queue.capacity = window;
             }
