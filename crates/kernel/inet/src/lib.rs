@@ -1,4 +1,4 @@
-//! AF_INET and AF_INET6: the sockets of a namespace's TCP/IP stack. See ip(7), ipv6(7), tcp(7), udp(7).
+//! AF_INET, AF_INET6 and AF_PACKET: the sockets of a namespace's TCP/IP stack. See ip(7), ipv6(7), tcp(7), udp(7).
 //!
 //! The stack (`netstack`) holds protocol state, queues and addresses; a socket here is the shell around one of its sockets: addresses
 //! as bytes, privileges, Linux's order of errors, options and ancillary data. Each is a [`socket::SocketOps`], whose operations never
@@ -13,6 +13,8 @@ mod datagram;
 mod family;
 mod notify;
 mod options;
+mod packet;
 mod stream;
 
 pub use family::InetFamily;
+pub use packet::PacketFamily;

@@ -4,7 +4,7 @@
 use crate::boot::{other, uts};
 use container::Limits;
 use hostinet::{HostFamily, NetGofer};
-use inet::InetFamily;
+use inet::{InetFamily, PacketFamily};
 use platform::Platform;
 use socket::netlink::NetlinkFamily;
 use socket::unix::UnixFamily;
@@ -48,14 +48,16 @@ fn families(limits: &Limits, network: Network, net_gofer: Option<OwnedFd>) -> Re
     let queues = usize::try_from(limits.memory() / UNIX_SHARE).unwrap_or(usize::MAX);
     let mut families = Families::default();
     families.add(libc::AF_UNIX, Arc::new(UnixFamily::new(queues)));
-    families.add(libc::AF_INET, Arc::new(InetFamily::v4()));
-    families.add(libc::AF_INET6, Arc::new(InetFamily::v6()));
     families.add(libc::AF_NETLINK, Arc::new(NetlinkFamily));
     if let Network::Host { policed } = network {
         let channel = net_gofer.ok_or_else(|| other("host networking without a network gofer".into()))?;
         let [v4, v6] = HostFamily::pair(NetGofer::new(channel, policed));
         families.add(libc::AF_INET, v4);
         families.add(libc::AF_INET6, v6);
+    } else {
+        families.add(libc::AF_INET, Arc::new(InetFamily::v4()));
+        families.add(libc::AF_INET6, Arc::new(InetFamily::v6()));
+        families.add(libc::AF_PACKET, Arc::new(PacketFamily));
     }
     Ok(families)
 }

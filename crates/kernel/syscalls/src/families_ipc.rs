@@ -32,7 +32,7 @@ rows! {
     287 timerfd_gettime(Fd, Ptr) = eventfd::timerfd_gettime, Full;
 
     // Sockets
-    41 socket(i32, i32, i32) = socket::socket, Partial("AF_UNIX, AF_INET, AF_INET6, AF_NETLINK");
+    41 socket(i32, i32, i32) = socket::socket, Partial("AF_UNIX, AF_INET, AF_INET6, AF_PACKET, AF_NETLINK");
     53 socketpair(i32, i32, i32, Ptr) = socket::socketpair, Partial("AF_UNIX only");
     49 bind(Fd, Ptr, u32) = socket::bind, Full;
     42 connect(Fd, Ptr, u32) = socket::connect, Full;

@@ -1,0 +1,244 @@
+//! AF_PACKET: frames of the namespace's interfaces. See packet(7). While one of these sockets lives, all traffic of the stack goes by
+//! packets, so that it is seen.
+
+use crate::notify::{Waiters, shown};
+use crate::options::int;
+use abi::{Errno, Result};
+use netstack::device::Checksum;
+use netstack::iface::{Iface, Kind};
+use netstack::packet::{Captured, PacketSocket};
+use netstack::wire::eth::Mac;
+use parking_lot::Mutex;
+use socket::family::Family;
+use socket::net_ns::now;
+use socket::{Ancillary, Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vfs::{Caller, Cap, UserMemory};
+use wait::{Events, WaitQueue};
+
+/// sizeof(struct sockaddr_ll).
+const LEN: usize = 20;
+const SOL_PACKET: i32 = 263;
+const PACKET_STATISTICS: i32 = 6;
+const PACKET_AUXDATA: i32 = 8;
+/// TP_STATUS_USER and TP_STATUS_CSUMNOTREADY.
+const USER: u32 = 1;
+const NO_CHECKSUM: u32 = 8;
+
+/// The AF_PACKET family.
+pub struct PacketFamily;
+
+impl Family for PacketFamily {
+    fn create(
+        &self,
+        cx: &dyn Caller,
+        net: &Arc<NetNamespace>,
+        kind: i32,
+        protocol: i32,
+    ) -> Result<Arc<dyn SocketOps>> {
+        if !cx.creds().ns_capable(net.user_ns(), Cap::NET_RAW) {
+            return Err(Errno::EPERM);
+        }
+        if kind != libc::SOCK_RAW && kind != libc::SOCK_DGRAM {
+            return Err(Errno::ESOCKTNOSUPPORT);
+        }
+        let (queue, waiters) = Waiters::new();
+        // The protocol is in network order, in an int.
+        let protocol = u16::from_be(protocol as u16);
+        let socket = PacketSocket::new(net.stack(), kind == libc::SOCK_DGRAM, protocol, waiters);
+        Ok(Arc::new(Packets {
+            kind,
+            socket,
+            bound: Mutex::new((protocol, 0)),
+            auxdata: AtomicBool::new(false),
+            net: net.clone(),
+            options: Options::default(),
+            queue,
+        }))
+    }
+}
+
+/// A packet socket as its descriptor owns it.
+struct Packets {
+    kind: i32,
+    socket: Arc<PacketSocket>,
+    /// Protocol and interface.
+    bound: Mutex<(u16, u32)>,
+    /// PACKET_AUXDATA.
+    auxdata: AtomicBool,
+    net: Arc<NetNamespace>,
+    options: Options,
+    queue: WaitQueue,
+}
+
+impl Drop for Packets {
+    fn drop(&mut self) {
+        self.socket.close();
+    }
+}
+
+/// ARPHRD_* of an interface.
+fn hardware(link: &Iface) -> u16 {
+    match link.kind {
+        Kind::Loopback => 772,
+        Kind::Ethernet => 1,
+        Kind::Tunnel => 0xfffe,
+    }
+}
+
+/// The parts of a `struct sockaddr_ll` that programs set: protocol, interface, hardware address.
+fn parse(addr: &[u8]) -> Result<(u16, u32, Mac)> {
+    let addr: &[u8; LEN] = addr.first_chunk().ok_or(Errno::EINVAL)?;
+    if addr[..2] != (libc::AF_PACKET as u16).to_ne_bytes() {
+        return Err(Errno::EINVAL);
+    }
+    let protocol = u16::from_be_bytes([addr[2], addr[3]]);
+    let index = u32::from_ne_bytes([addr[4], addr[5], addr[6], addr[7]]);
+    Ok((protocol, index, Mac([addr[12], addr[13], addr[14], addr[15], addr[16], addr[17]])))
+}
+
+/// A `struct sockaddr_ll`.
+fn sockaddr(protocol: u16, index: u32, link: Option<&Iface>, kind: u8, mac: Mac) -> Vec<u8> {
+    let mut out = (libc::AF_PACKET as u16).to_ne_bytes().to_vec();
+    out.extend(protocol.to_be_bytes());
+    out.extend(index.to_ne_bytes());
+    out.extend(link.map_or(0, hardware).to_ne_bytes());
+    let len = if link.is_some_and(|link| link.kind != Kind::Tunnel) { mac.0.len() } else { 0 };
+    out.extend([kind, len as u8]);
+    out.extend(&mac.0[..len]);
+    out
+}
+
+/// `struct tpacket_auxdata`.
+fn auxdata(got: &Captured, len: usize, link_header: u16) -> Ancillary {
+    let partial = matches!(got.offload.checksum, Checksum::Partial { .. });
+    let status = USER | if partial { NO_CHECKSUM } else { 0 };
+    let mut data = Vec::with_capacity(20);
+    for word in [status, got.full as u32, len as u32] {
+        data.extend(word.to_ne_bytes());
+    }
+    for half in [0, link_header, 0, 0] {
+        data.extend(half.to_ne_bytes());
+    }
+    Ancillary { level: SOL_PACKET, kind: PACKET_AUXDATA, data }
+}
+
+impl SocketOps for Packets {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn domain(&self) -> i32 {
+        libc::AF_PACKET
+    }
+    fn kind(&self) -> i32 {
+        self.kind
+    }
+    fn protocol(&self) -> i32 {
+        0
+    }
+    fn options(&self) -> &Options {
+        &self.options
+    }
+    fn bind(&self, _cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
+        let (protocol, index, _) = parse(addr)?;
+        self.socket.bind(protocol, index)?;
+        let mut bound = self.bound.lock();
+        *bound = (if protocol == 0 { bound.0 } else { protocol }, index);
+        Ok(())
+    }
+    fn connect(&self, _cx: &dyn Caller, _names: &dyn Names, _addr: &[u8]) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn listen(&self, _cx: &dyn Caller, _backlog: i32) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn accept(&self) -> Result<Arc<dyn SocketOps>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn local_addr(&self) -> Vec<u8> {
+        let (protocol, index) = *self.bound.lock();
+        let link = self.net.stack().link(index);
+        let mac = link.as_ref().map_or(Mac::default(), |link| link.mac);
+        sockaddr(protocol, index, link.as_deref(), 0, mac)
+    }
+    fn peer_addr(&self) -> Result<Vec<u8>> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn send(&self, _cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
+        let to = match req.addr {
+            Some(addr) => {
+                let (protocol, index, mac) = parse(addr)?;
+                Some((index, protocol, mac))
+            }
+            None => None,
+        };
+        self.socket.send(now(), req.data, to)
+    }
+    fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return Err(Errno::EAGAIN);
+        }
+        let got = self.socket.receive(flags & libc::MSG_PEEK != 0)?;
+        let len = got.data.len().min(buf.len());
+        buf[..len].copy_from_slice(&got.data[..len]);
+        let link = self.net.stack().link(got.iface);
+        let mut addr = sockaddr(got.protocol, got.iface, link.as_deref(), got.kind as u8, got.from);
+        addr.resize(LEN, 0);
+        let header = if self.kind == libc::SOCK_RAW { 14 } else { 0 };
+        let told = self.auxdata.load(Ordering::Relaxed).then(|| auxdata(&got, got.data.len(), header));
+        Ok(Received {
+            len,
+            full: got.data.len(),
+            addr: Some(addr),
+            flags: if len < got.data.len() { libc::MSG_TRUNC } else { 0 },
+            control: Control { other: told.into_iter().collect(), ..Control::default() },
+        })
+    }
+    fn shutdown(&self, _how: i32) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn take_error(&self) -> Option<Errno> {
+        None
+    }
+    fn option_changed(&self, name: i32) {
+        if matches!(name, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) {
+            self.socket.set_receive_buffer(self.options.rcvbuf());
+        }
+    }
+    fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
+        match (level, name) {
+            (SOL_PACKET, PACKET_STATISTICS) => {
+                let (packets, drops) = self.socket.statistics();
+                Ok([packets.to_ne_bytes(), drops.to_ne_bytes()].concat())
+            }
+            (SOL_PACKET, PACKET_AUXDATA) => Ok(int(self.auxdata.load(Ordering::Relaxed) as i32)),
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+    fn set_option(&self, _cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        match (level, name) {
+            (SOL_PACKET, PACKET_AUXDATA) => {
+                self.auxdata.store(crate::options::read_int(value)? != 0, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+    fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+        let value = match u64::from(cmd) {
+            libc::FIONREAD => self.socket.receive(true).map_or(0, |got| got.data.len() as i32),
+            libc::TIOCOUTQ => 0,
+            _ => return Err(Errno::ENOTTY),
+        };
+        mem.write_value(arg, &value)?;
+        Ok(0)
+    }
+    fn poll(&self) -> Events {
+        shown(self.socket.readiness())
+    }
+    fn wait_queue(&self) -> WaitQueue {
+        self.queue.clone()
+    }
+}
