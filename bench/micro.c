@@ -1,6 +1,7 @@
 // One call at a time: prints "row nanoseconds", the median of several rounds. micro [DIR [ROW...]]; DIR holds the files.
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -158,6 +159,39 @@ static void unix_(int n) {
         must(read(sv[1], buf, 64), "read");
     }
 }
+static struct sockaddr_in at;
+static int listener;
+static int tcp_connected(void) {
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    must(s, "socket");
+    must(connect(s, (struct sockaddr *)&at, sizeof at), "connect");
+    return s;
+}
+static void listen_setup(void) {
+    socklen_t len = sizeof at;
+    must(listener = socket(AF_INET, SOCK_STREAM, 0), "socket");
+    at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    must(bind(listener, (struct sockaddr *)&at, sizeof at), "bind");
+    must(listen(listener, 16), "listen");
+    must(getsockname(listener, (struct sockaddr *)&at, &len), "getsockname");
+}
+static void listen_end(void) { close(listener); }
+static void tcp_setup(void) {
+    listen_setup();
+    sv[0] = tcp_connected();
+    must(sv[1] = accept(listener, 0, 0), "accept");
+}
+static void tcp_end(void) { sock_end(), listen_end(); }
+static void connect_(int n) {
+    struct linger reset = {1, 0};
+    while (n--) {
+        int a = tcp_connected(), b = accept(listener, 0, 0);
+        must(b, "accept");
+        // A reset leaves nothing behind that waits.
+        setsockopt(a, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        close(a), close(b);
+    }
+}
 static void epoll_setup(void) {
     sock_setup();
     ep = epoll_create1(0);
@@ -226,6 +260,8 @@ static struct {
     {"fork_wait", 0, fork_, 0, 100},
     {"vfork_exec_wait", 0, exec_, 0, 50},
     {"unix_64", sock_setup, unix_, sock_end, 10000},
+    {"tcp_64", tcp_setup, unix_, tcp_end, 10000},
+    {"tcp_connect", listen_setup, connect_, listen_end, 1000},
     {"epoll_idle", epoll_setup, epoll_, epoll_end, 20000},
 };
 static int cmp(const void *a, const void *b) { return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b); }

@@ -13,7 +13,8 @@ AIM = {
     "redis_unix_get_p16": 1.3, "pgbench_unix_select_bind": 1.5, "pgbench_unix_tpcb_bind": 1.3, "fio_randread": 1.1, "fio_randread_bind": 1.3,
     "fio_randwrite_bind": 1.3, "fio_write_fsync_bind": 1.1, "stress_switch": 1.5, "stress_pipe": 1.5, "stress_futex": 1.1,
     "stress_fork": 1.4, "stress_mmap": 1.1, "stress_malloc": 1.1, "sysbench_threads": 1.1, "sysbench_mutex": 1, "sysbench_memory": 1,
-    "sysbench_cpu": 1,
+    "sysbench_cpu": 1, "tcp_64": .6, "tcp_connect": .7, "redis_tcp_set_c50": 1.3, "redis_tcp_get_c50": 1.3, "redis_tcp_get_p16": 1.3,
+    "nginx_1k_keepalive": 1.3, "nginx_1m": 1.5, "nginx_1k_new": 1.5, "iperf3_loopback": 1,
 }
 
 
@@ -80,7 +81,10 @@ PROGRAMS = {
 
 WORKLOADS = [
     Workload("redis", ["redis_unix_set_c5", "redis_unix_get_c5", "redis_unix_set_c50", "redis_unix_get_c50", "redis_unix_set_p16",
-                       "redis_unix_get_p16"], {"redis-server": "redis-server", "redis-benchmark": "redis-tools"}),
+                       "redis_unix_get_p16", "redis_tcp_set_c50", "redis_tcp_get_c50", "redis_tcp_get_p16"],
+             {"redis-server": "redis-server", "redis-benchmark": "redis-tools"}),
+    Workload("nginx", ["nginx_1k_keepalive", "nginx_1m", "nginx_1k_new"], {"nginx": "nginx-light", "ab": "apache2-utils"}),
+    Workload("iperf3", ["iperf3_loopback"], {"iperf3": "iperf3"}),
     Workload("pgbench", ["pgbench_unix_select_bind", "pgbench_unix_tpcb_bind"], {"postgres": "postgresql", "pgbench": "postgresql"}, True),
     Workload("fio", ["fio_randread"], {"fio": "fio"}),
     Workload("fio", ["fio_randread_bind", "fio_randwrite_bind", "fio_write_fsync_bind"], {"fio": "fio"}, True),

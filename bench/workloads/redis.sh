@@ -1,6 +1,7 @@
-# redis over a Unix socket: SET and GET of 5 and 50 clients, and of 50 clients that send 16 at a time.
+# redis over a Unix socket and over TCP: SET and GET of 5 and 50 clients, and of 50 clients that send 16 at a time.
 set -eu
-redis-server --port 0 --unixsocket "$PWD/s" --save '' --appendonly no >log &
+port=$((20000 + $$ % 10000))
+redis-server --port $port --bind 127.0.0.1 --unixsocket "$PWD/s" --save '' --appendonly no >log &
 server=$!
 trap 'kill $server 2>/dev/null || :' EXIT
 i=0
@@ -16,8 +17,9 @@ for row; do
     *_c50) how="-c 50 -n 20000" ;;
     *_p16) how="-c 50 -P 16 -n 200000" ;;
     esac
+    case $row in *_tcp_*) where="-p $port" ;; *) where="-s s" ;; esac
     # shellcheck disable=SC2086
-    redis-benchmark -s s -t $call $how --csv >out
+    redis-benchmark $where -t $call $how --csv >out
     awk -F'"' -v row="$row" -v call="$call" 'toupper(call) == $2 && $4 > 0 { print row, 1e9 / $4; found = 1 } END { exit !found }' out
 done
 redis-cli -s s shutdown nosave >/dev/null 2>&1 || :
