@@ -37,7 +37,11 @@ pub(crate) fn kernel(
     let parts =
         Parts { user_ns, platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
     let kernel = Kernel::new(parts);
-    kernel.first.namespaces.net.start(&kernel.vfs.timers);
+    let net = &kernel.first.namespaces.net;
+    net.start(&kernel.vfs.timers);
+    if !spec.network.is_host() {
+        net.show_stack();
+    }
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     devices(&kernel);
     file_system_types(&kernel);

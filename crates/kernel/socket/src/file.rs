@@ -96,7 +96,10 @@ impl FileOps for SocketFile {
         arg: u64,
     ) -> Result<u64> {
         match self.ops.ioctl(cx, mem, cmd, arg) {
-            Err(Errno::ENOTTY) => crate::netlink::device::ioctl(&self.net.interfaces(), mem, cmd, arg),
+            Err(Errno::ENOTTY) => {
+                let v4 = self.ops.domain() == libc::AF_INET;
+                crate::netlink::device::ioctl(cx, &self.net, v4, mem, (cmd, arg))
+            }
             answer => answer,
         }
     }

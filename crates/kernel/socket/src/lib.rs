@@ -19,6 +19,7 @@ pub mod net_ns;
 pub mod netlink;
 mod ops;
 pub mod options;
+mod shown;
 pub mod unix;
 
 pub use family::Families;

@@ -6,11 +6,13 @@
 //!
 //! Lock rank: leaves. A checkpoint keeps the interfaces and the stack's plain data.
 
+use crate::shown;
 use netstack::time::Instant;
 use netstack::{Alarm, LOOPBACK, Stack};
 use parking_lot::{Mutex, RwLock};
 use spec::Interfaces;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use user_ns::UserNamespace;
 use vfs::timer::{TimerHandle, TimerService};
@@ -24,6 +26,8 @@ pub struct NetNamespace {
     /// Addresses of netlink sockets in use.
     pub(crate) ports: Mutex<BTreeSet<u32>>,
     stack: Arc<Stack>,
+    /// The stack's interfaces are the namespace's.
+    stack_shown: AtomicBool,
     clock: Arc<Clock>,
 }
 
@@ -44,6 +48,7 @@ impl NetNamespace {
             interfaces: RwLock::new(Arc::new(interfaces)),
             ports: Mutex::default(),
             stack,
+            stack_shown: AtomicBool::new(false),
             clock,
         })
     }
@@ -71,9 +76,31 @@ impl NetNamespace {
         &self.stack
     }
 
+    /// Shows the stack's interfaces from now on, beside those that are only shown.
+    pub fn show_stack(&self) {
+        self.stack_shown.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the stack's interfaces are the namespace's.
+    pub fn shows_stack(&self) -> bool {
+        self.stack_shown.load(Ordering::Relaxed)
+    }
+
     /// Its interfaces, addresses and routes as they are now.
     pub fn interfaces(&self) -> Arc<Interfaces> {
-        self.interfaces.read().clone()
+        let only_shown = self.interfaces.read().clone();
+        if !self.shows_stack() {
+            return only_shown;
+        }
+        let mut all = shown::interfaces(&self.stack);
+        let known = all.links.clone();
+        let other = |index: u32, name: &str| !known.iter().any(|l| l.index == index || l.name == name);
+        let links = only_shown.links.iter().filter(|link| other(link.index, &link.name));
+        let links: Vec<_> = links.cloned().collect();
+        let routes = only_shown.routes.iter().filter(|r| links.iter().any(|l| l.index == r.interface));
+        all.routes.extend(routes.cloned());
+        all.links.extend(links);
+        Arc::new(all)
     }
 
     /// Replaces the interfaces.

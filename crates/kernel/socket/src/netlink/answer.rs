@@ -1,7 +1,10 @@
 //! The answers of rtnetlink(7).
 
 use super::wire::{self, HEADER, Header, Message};
+use crate::net_ns::NetNamespace;
 use abi::Errno;
+use netstack::addr::Prefix;
+use netstack::route::{Action, RouteKind, Rule};
 use spec::{Interface, Interfaces, Route};
 use std::net::IpAddr;
 use vfs::{Caller, Cap};
@@ -18,7 +21,7 @@ const DATAGRAM: usize = 8 << 10;
 
 /// The datagrams that answer one datagram of requests; no more than one request's beyond `room` bytes.
 pub(super) fn to(
-    net: &Interfaces,
+    net: &NetNamespace,
     mut bytes: &[u8],
     port: u32,
     cx: &dyn Caller,
@@ -50,7 +53,7 @@ fn acknowledge(error: Option<Errno>, header: Header, message: &[u8], port: u32) 
 
 /// `None` asks for a mere acknowledgement.
 fn answer(
-    net: &Interfaces,
+    owner: &NetNamespace,
     header: Header,
     message: &[u8],
     port: u32,
@@ -62,6 +65,7 @@ fn answer(
     let wanted = |ip: &IpAddr| family == libc::AF_UNSPEC || family == family_of(ip);
     let flags = if dump { MULTI } else { 0 };
     let new = |kind: u16| Message::new(kind, flags, header.seq, port);
+    let net = &*owner.interfaces();
     let links = net.links.iter();
     let items: Vec<Vec<u8>> = match header.kind {
         libc::RTM_GETLINK if dump => links.map(|link| describe_link(new(libc::RTM_NEWLINK), link)).collect(),
@@ -85,13 +89,70 @@ fn answer(
             .collect(),
         libc::RTM_GETROUTE => return route_to(net, message, new(libc::RTM_NEWROUTE)).map(|r| Some(vec![r])),
         // Nothing of these exists here, which a dump can say.
-        libc::RTM_GETNEIGH | libc::RTM_GETRULE | libc::RTM_GETQDISC if dump => Vec::new(),
+        libc::RTM_GETRULE if dump => rules(owner, family, || new(libc::RTM_NEWRULE)),
+        libc::RTM_GETNEIGH | libc::RTM_GETQDISC if dump => Vec::new(),
         // Of each four numbers the third asks; the others change something.
-        kind if kind % 4 != 2 && !cx.creds().capable(Cap::NET_ADMIN) => return Err(Errno::EPERM),
+        kind if kind % 4 != 2 => {
+            if !cx.creds().ns_capable(owner.user_ns(), Cap::NET_ADMIN) {
+                return Err(Errno::EPERM);
+            }
+            super::change::apply(owner, kind, header.flags, message)?;
+            return Ok(if i32::from(header.flags) & libc::NLM_F_ACK != 0 { None } else { Some(Vec::new()) });
+        }
         _ => return Err(Errno::EOPNOTSUPP),
     };
     let done = Message::new(NLMSG_DONE, MULTI, header.seq, port).fixed(&0i32.to_ne_bytes()).done();
     Ok(Some(joined(items, done)))
+}
+
+/// The rules of one family, or of both.
+fn rules(owner: &NetNamespace, family: i32, new: impl Fn() -> Message) -> Vec<Vec<u8>> {
+    if !owner.shows_stack() {
+        return Vec::new();
+    }
+    let of = |v4: bool| if v4 { libc::AF_INET } else { libc::AF_INET6 };
+    owner.stack().read_routes(|routes| {
+        let wanted = |rule: &&Rule| family == libc::AF_UNSPEC || family == of(rule.v4);
+        routes
+            .rules()
+            .iter()
+            .filter(wanted)
+            .map(|rule| describe_rule(new(), of(rule.v4) as u8, rule))
+            .collect()
+    })
+}
+
+/// A `struct fib_rule_hdr` with its attributes.
+fn describe_rule(message: Message, family: u8, rule: &Rule) -> Vec<u8> {
+    const FR_ACT: [(RouteKind, u8); 3] =
+        [(RouteKind::Blackhole, 6), (RouteKind::Unreachable, 7), (RouteKind::Prohibit, 8)];
+    const FRA_DST: u16 = 1;
+    const FRA_SRC: u16 = 2;
+    const FRA_PRIORITY: u16 = 6;
+    const FRA_FWMARK: u16 = 10;
+    const FRA_TABLE: u16 = 15;
+    const FRA_FWMASK: u16 = 16;
+    let (action, table) = match rule.action {
+        Action::Table(table) => (1, table),
+        Action::Refuse(kind) => (FR_ACT.iter().find(|(k, _)| *k == kind).map_or(0, |(_, act)| *act), 0),
+    };
+    let len = |prefix: &Option<Prefix>| prefix.map_or(0, |prefix| prefix.len);
+    let short = u8::try_from(table).unwrap_or(0);
+    let mut fixed = vec![family, len(&rule.to), len(&rule.from), rule.tos.unwrap_or(0), short, 0, 0, action];
+    fixed.extend(0u32.to_ne_bytes());
+    let mut message = message.fixed(&fixed).number(FRA_TABLE, table);
+    for (kind, prefix) in [(FRA_DST, rule.to), (FRA_SRC, rule.from)] {
+        if let Some(prefix) = prefix {
+            message = message.attribute(kind, &bytes_of(&prefix.addr));
+        }
+    }
+    if rule.priority != 0 {
+        message = message.number(FRA_PRIORITY, rule.priority);
+    }
+    if let Some((mark, mask)) = rule.mark {
+        message = message.number(FRA_FWMARK, mark).number(FRA_FWMASK, mask);
+    }
+    message.done()
 }
 
 /// Puts messages together into datagrams; the last message stands alone.

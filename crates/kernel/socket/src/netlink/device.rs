@@ -1,9 +1,10 @@
 //! The requests of netdevice(7) that any socket takes, whatever its family.
 
+use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
 use spec::{Interface, Interfaces};
-use std::net::IpAddr;
-use vfs::UserMemory;
+use std::net::{IpAddr, Ipv4Addr};
+use vfs::{Caller, Cap, UserMemory};
 
 /// Length of `struct ifreq`, and where its value begins.
 const IFREQ: usize = 40;
@@ -12,16 +13,30 @@ const NAME: usize = 16;
 const SIOCGIFNAME: u32 = 0x8910;
 const SIOCGIFCONF: u32 = 0x8912;
 const SIOCGIFFLAGS: u32 = 0x8913;
+const SIOCSIFFLAGS: u32 = 0x8914;
+const SIOCGIFADDR: u32 = 0x8915;
+const SIOCGIFBRDADDR: u32 = 0x8919;
+const SIOCGIFNETMASK: u32 = 0x891b;
+const SIOCSIFMTU: u32 = 0x8922;
 const SIOCGIFMETRIC: u32 = 0x891d;
 const SIOCGIFMTU: u32 = 0x8921;
 const SIOCGIFHWADDR: u32 = 0x8927;
 const SIOCGIFINDEX: u32 = 0x8933;
 const SIOCGIFTXQLEN: u32 = 0x8942;
 
-/// Answers one; ENOTTY for what is none of them.
-pub(crate) fn ioctl(net: &Interfaces, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+/// Answers one; ENOTTY for what is none of them. Sockets of AF_INET (`v4`) know addresses, too.
+pub(crate) fn ioctl(
+    cx: &dyn Caller,
+    owner: &NetNamespace,
+    v4: bool,
+    mem: &mut dyn UserMemory,
+    (cmd, arg): (u32, u64),
+) -> Result<u64> {
+    let net = &*owner.interfaces();
     match cmd {
         SIOCGIFCONF => return conf(net, mem, arg),
+        SIOCGIFADDR..=SIOCGIFNETMASK if v4 && cmd % 2 == 1 => return address(net, mem, cmd, arg),
+        SIOCSIFFLAGS | SIOCSIFMTU => return change(cx, owner, mem, cmd, arg),
         SIOCGIFNAME | SIOCGIFFLAGS | SIOCGIFMETRIC | SIOCGIFMTU | SIOCGIFHWADDR | SIOCGIFINDEX
         | SIOCGIFTXQLEN => {}
         _ => return Err(Errno::ENOTTY),
@@ -53,6 +68,62 @@ pub(crate) fn ioctl(net: &Interfaces, mem: &mut dyn UserMemory, cmd: u32, arg: u
         _ => link.index.to_ne_bytes().to_vec(),
     };
     mem.copy_out(arg + NAME as u64, &value)?;
+    Ok(0)
+}
+
+/// The interface that a `struct ifreq` names.
+fn named<'a>(net: &'a Interfaces, request: &[u8; IFREQ]) -> Result<&'a Interface> {
+    let name = request[..NAME].split(|&b| b == 0).next().unwrap_or_default();
+    net.links.iter().find(|link| link.name.as_bytes() == name).ok_or(Errno::ENODEV)
+}
+
+/// SIOCGIFADDR, SIOCGIFDSTADDR, SIOCGIFBRDADDR, SIOCGIFNETMASK: of the first IPv4 address.
+fn address(net: &Interfaces, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+    let mut request = [0; IFREQ];
+    mem.copy_in(arg, &mut request)?;
+    let link = named(net, &request)?;
+    let own = link.addresses.iter().find_map(|(ip, bits)| match ip {
+        IpAddr::V4(ip) => Some((*ip, *bits)),
+        IpAddr::V6(_) => None,
+    });
+    let (own, bits) = own.ok_or(Errno::EADDRNOTAVAIL)?;
+    let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+    let shown = match cmd {
+        SIOCGIFNETMASK => Ipv4Addr::from_bits(!host),
+        SIOCGIFBRDADDR if own.is_loopback() || bits > 30 => Ipv4Addr::UNSPECIFIED,
+        SIOCGIFBRDADDR => Ipv4Addr::from_bits(own.to_bits() | host),
+        _ => own,
+    };
+    let mut value = (libc::AF_INET as u16).to_ne_bytes().to_vec();
+    value.extend([0, 0]);
+    value.extend(shown.octets());
+    value.resize(16, 0);
+    mem.copy_out(arg + NAME as u64, &value)?;
+    Ok(0)
+}
+
+/// SIOCSIFFLAGS, of which IFF_UP has an effect, and SIOCSIFMTU.
+fn change(
+    cx: &dyn Caller,
+    owner: &NetNamespace,
+    mem: &mut dyn UserMemory,
+    cmd: u32,
+    arg: u64,
+) -> Result<u64> {
+    let mut request = [0; IFREQ];
+    mem.copy_in(arg, &mut request)?;
+    if !cx.creds().ns_capable(owner.user_ns(), Cap::NET_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    let index = named(&owner.interfaces(), &request)?.index;
+    if !owner.shows_stack() || owner.stack().link(index).is_none() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let value = u32::from_ne_bytes([request[16], request[17], request[18], request[19]]);
+    match cmd {
+        SIOCSIFMTU => owner.stack().set_mtu(index, value)?,
+        _ => owner.stack().set_up(index, value & libc::IFF_UP as u32 != 0)?,
+    }
     Ok(0)
 }
 

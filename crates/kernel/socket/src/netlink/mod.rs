@@ -1,11 +1,13 @@
 //! AF_NETLINK, the rtnetlink protocol: what ip(8), getifaddrs(3) and language run-times ask to learn of interfaces,
 //! addresses and routes. See netlink(7) and rtnetlink(7).
 //!
-//! Requests are answered from the [`Interfaces`] of the network namespace, at once, into the socket's own queue, which is
-//! bounded by its receive buffer. Nothing can be changed, so groups may be joined but nothing is ever said to them.
+//! Requests are answered from the [`spec::Interfaces`] of the network namespace, at once, into the socket's own queue, which is
+//! bounded by its receive buffer. Addresses, routes and links of the namespace's stack can be changed (`change`). Groups may be
+//! joined, but nothing is said to them yet.
 //! Lock rank: leaf. A checkpoint keeps the queue, the address and the options.
 
 mod answer;
+mod change;
 pub(crate) mod device;
 mod wire;
 
@@ -214,7 +216,7 @@ impl SocketOps for Netlink {
         if req.data.len() > REQUEST {
             return Err(Errno::EMSGSIZE);
         }
-        for answer in answer::to(&self.net.interfaces(), req.data, s.port, cx, QUEUE) {
+        for answer in answer::to(&self.net, req.data, s.port, cx, QUEUE) {
             if s.queued + answer.len() > QUEUE {
                 s.error = Some(Errno::ENOBUFS);
                 break;

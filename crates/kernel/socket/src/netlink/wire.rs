@@ -47,6 +47,18 @@ pub(super) fn attribute(message: &[u8], fixed: usize, wanted: u16) -> Option<&[u
     }
 }
 
+/// The kinds of all attributes behind a fixed part of `fixed` bytes, without the bits that say how a value is encoded.
+pub(super) fn attributes(message: &[u8], fixed: usize) -> impl Iterator<Item = u16> {
+    const ENCODING: u16 = 0xc000;
+    let mut rest = message.get(HEADER + align(fixed)..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (len, kind) = (half(rest, 0)? as usize, half(rest, 2)?);
+        rest.get(4..len)?;
+        rest = rest.get(align(len)..).unwrap_or_default();
+        Some(kind & !ENCODING)
+    })
+}
+
 /// A message in the making.
 pub(super) struct Message(Vec<u8>);
 
