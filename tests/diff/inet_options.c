@@ -1,6 +1,7 @@
 // Options of internet sockets, ancillary data, error queues and groups.
 #include "inet.h"
 #include <linux/errqueue.h>
+#include <linux/filter.h>
 #include <net/if.h>
 
 struct option {
@@ -345,4 +346,31 @@ TEST(raw_and_ping) {
     }
     CHECK_EQ(replies, 1);
     CHECK_EQ(get_int(r, SOL_SOCKET, SO_TYPE), SOCK_RAW);
+}
+TEST(filters) {
+    int a = bound(AF_INET, SOCK_DGRAM), b = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(try_connect(b, AF_INET, port_of(a)));
+    CHECK_ERR(set_int(a, SOL_SOCKET, SO_DETACH_FILTER, 0), ENOENT);
+    // Accepts what begins with 'y', behind the header of UDP, and cuts it to two bytes.
+    struct sock_filter code[] = {
+        {BPF_LD | BPF_B | BPF_ABS, 0, 0, 8}, {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 'y'}, {BPF_RET | BPF_K, 0, 0, 10}, {BPF_RET | BPF_K, 0, 0, 0}};
+    struct sock_fprog p = {4, code};
+    OK(setsockopt(a, SOL_SOCKET, SO_ATTACH_FILTER, &p, sizeof p));
+    CHECK_EQ(send(b, "no", 2, 0), 2);
+    CHECK_EQ(send(b, "yes", 3, 0), 3);
+    char buf[16];
+    CHECK_EQ(poll_for(a, POLLIN), POLLIN);
+    CHECK_EQ(recv(a, buf, 16, MSG_DONTWAIT), 2);
+    CHECK_MEM(buf, "ye", 2);
+    CHECK_ERR(recv(a, buf, 16, MSG_DONTWAIT), EAGAIN);
+    OK(set_int(a, SOL_SOCKET, SO_DETACH_FILTER, 0));
+    CHECK_EQ(send(b, "no", 2, 0), 2);
+    CHECK_EQ(recv(a, buf, 16, 0), 2);
+    CHECK_ERR(setsockopt(a, SOL_SOCKET, SO_ATTACH_FILTER, &p, 4), EINVAL);
+    p.len = 0;
+    CHECK_ERR(setsockopt(a, SOL_SOCKET, SO_ATTACH_FILTER, &p, sizeof p), EINVAL);
+    p.len = 2;
+    CHECK_ERR(setsockopt(a, SOL_SOCKET, SO_ATTACH_FILTER, &p, sizeof p), EINVAL);
+    p.filter = BAD_PTR;
+    CHECK_ERR(setsockopt(a, SOL_SOCKET, SO_ATTACH_FILTER, &p, sizeof p), EFAULT);
 }

@@ -1,6 +1,7 @@
 //! UDP, ping and raw sockets. See udp(7), icmp(7), raw(7).
 
 use crate::addr;
+use crate::bpf::Program;
 use crate::control;
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, ip, udp};
@@ -213,6 +214,17 @@ impl SocketOps for Datagrams {
         self.socket.configure(now(), |o| self.common.get(&self.net, o, name))
     }
     fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
+        match name {
+            libc::SO_ATTACH_FILTER => {
+                return Some(Program::new(value).map(|filter| {
+                    self.socket.set_filter(Some(Arc::new(filter)));
+                }));
+            }
+            libc::SO_DETACH_FILTER => {
+                return Some(if self.socket.set_filter(None) { Ok(()) } else { Err(Errno::ENOENT) });
+            }
+            _ => {}
+        }
         self.socket.configure(now(), |o| self.common.set(cx, &self.net, o, name, value))
     }
     fn option_changed(&self, name: i32) {

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod addr;
+mod bpf;
 mod control;
 mod datagram;
 mod family;

@@ -1,6 +1,7 @@
 //! AF_PACKET: frames of the namespace's interfaces. See packet(7). While one of these sockets lives, all traffic of the stack goes by
 //! packets, so that it is seen.
 
+use crate::bpf::Program;
 use crate::notify::{Waiters, shown};
 use crate::options::int;
 use abi::{Errno, Result};
@@ -53,6 +54,7 @@ impl Family for PacketFamily {
             socket,
             bound: Mutex::new((protocol, 0)),
             auxdata: AtomicBool::new(false),
+            filtered: AtomicBool::new(false),
             net: net.clone(),
             options: Options::default(),
             queue,
@@ -68,6 +70,8 @@ struct Packets {
     bound: Mutex<(u16, u32)>,
     /// PACKET_AUXDATA.
     auxdata: AtomicBool,
+    /// A filter is attached.
+    filtered: AtomicBool,
     net: Arc<NetNamespace>,
     options: Options,
     queue: WaitQueue,
@@ -201,6 +205,19 @@ impl SocketOps for Packets {
     }
     fn take_error(&self) -> Option<Errno> {
         None
+    }
+    fn set_common(&self, _cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
+        match name {
+            libc::SO_ATTACH_FILTER => Some(Program::new(value).map(|filter| {
+                self.filtered.store(true, Ordering::Relaxed);
+                self.socket.set_filter(Some(Arc::new(filter)));
+            })),
+            libc::SO_DETACH_FILTER if self.filtered.swap(false, Ordering::Relaxed) => {
+                self.socket.set_filter(None);
+                Some(Ok(()))
+            }
+            _ => None,
+        }
     }
     fn option_changed(&self, name: i32) {
         if matches!(name, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) {

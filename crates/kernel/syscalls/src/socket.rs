@@ -126,12 +126,31 @@ pub fn shutdown(c: &mut Current, fd: Fd, how: i32) -> SysResult {
     Ok(0)
 }
 
+/// The instructions that a `struct sock_fprog` names.
+fn read_filter(c: &Current, program: &[u8]) -> Result<Vec<u8>> {
+    /// Bytes of an instruction, and most instructions (BPF_MAXINSNS).
+    const ONE: usize = 8;
+    const MOST: usize = 4096;
+    let program: &[u8; 16] = program.try_into().map_err(|_| Errno::EINVAL)?;
+    let (count, at) = program.split_at(8);
+    let count = usize::from(u16::from_ne_bytes([count[0], count[1]]));
+    if count == 0 || count > MOST {
+        return Err(Errno::EINVAL);
+    }
+    let mut code = vec![0; count * ONE];
+    c.read_bytes(at.try_into().map_or(0, u64::from_ne_bytes), &mut code)?;
+    Ok(code)
+}
+
 pub fn setsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: i32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
     // No option that we know is longer than `struct group_source_req`.
     let mut v = vec![0; len.min(264)];
     c.read_bytes(value.0, &mut v)?;
+    if level == libc::SOL_SOCKET && name == libc::SO_ATTACH_FILTER {
+        v = read_filter(c, &v)?;
+    }
     match level {
         libc::SOL_SOCKET => options::set(s.ops()?, c, name, &v)?,
         _ => s.ops()?.set_option(c, level, name, &v)?,

@@ -39,14 +39,18 @@ impl Stack {
         };
         if matches!(packet.cast, Cast::Broadcast | Cast::Multicast) {
             for socket in self.udp.find_all(to, from, packet.iface.index) {
+                let Some(datagram) = socket.filtered(packet.payload(), Udp::LEN, &datagram) else { continue };
                 if packet.cast == Cast::Broadcast || socket.hears(to.ip(), from.ip(), packet.iface.index) {
-                    socket.deliver(datagram.clone());
+                    socket.deliver(datagram);
                 }
             }
             return;
         }
         match self.udp.find(to, from, packet.iface.index, || self.keys.hash("reuseport", (from, to))) {
-            Some(socket) => socket.deliver(datagram),
+            Some(socket) => match socket.filtered(packet.payload(), Udp::LEN, &datagram) {
+                Some(datagram) => socket.deliver(datagram),
+                None => counters.in_errors.bump(),
+            },
             None => {
                 counters.no_ports.bump();
                 self.icmp_problem(packet, Problem::NoPort);
@@ -62,7 +66,10 @@ impl Stack {
             taken = true;
             // IPv4 sockets see the IP header, IPv6 sockets do not (raw(7), ipv6(7)).
             let skip = if socket.v6 { packet.info.header_len } else { 0 };
-            socket.deliver(packet.datagram(skip, 0));
+            let datagram = packet.datagram(skip, 0);
+            if let Some(datagram) = socket.filtered(&datagram.data, 0, &datagram) {
+                socket.deliver(datagram);
+            }
         }
         taken
     }
@@ -157,6 +164,17 @@ impl DatagramSocket {
             counters.rcvbuf_errors.bump();
             counters.in_errors.bump();
         }
+    }
+
+    /// A datagram as the filter leaves it: the filter sees `whole`, of which the first `header` bytes are always kept.
+    fn filtered(&self, whole: &[u8], header: usize, datagram: &Datagram) -> Option<Datagram> {
+        let kept = self.admits(whole);
+        if kept == 0 && !whole.is_empty() {
+            return None;
+        }
+        let mut datagram = datagram.clone();
+        datagram.data.truncate(kept.saturating_sub(header));
+        Some(datagram)
     }
 
     /// True when the socket receives what a source sends to a group.

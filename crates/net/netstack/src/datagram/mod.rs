@@ -17,17 +17,19 @@ use crate::buf::Buf;
 use crate::notify::{Events, Notifier};
 use crate::options::IpOptions;
 use crate::output::{Cast, Path};
+use crate::packet::Filter;
 use crate::ports::{Binding, is_any, plain};
 use crate::route::Key;
 use crate::stack::Stack;
 use crate::time::Instant;
 use abi::Errno;
 use groups::Membership;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use queue::Queue;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a socket sends and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct DatagramSocket {
     protocol: Protocol,
     inner: Mutex<Inner>,
     queue: Mutex<Queue>,
+    filter: RwLock<Option<Arc<dyn Filter>>>,
+    filtered: AtomicBool,
     notify: Notifier,
 }
 
@@ -97,8 +101,16 @@ impl DatagramSocket {
             closed: false,
         };
         let queue = Mutex::new(Queue::new(limit));
-        let socket =
-            DatagramSocket { stack: stack.clone(), v6, protocol, inner: Mutex::new(inner), queue, notify };
+        let socket = DatagramSocket {
+            stack: stack.clone(),
+            v6,
+            protocol,
+            inner: Mutex::new(inner),
+            queue,
+            filter: RwLock::default(),
+            filtered: AtomicBool::new(false),
+            notify,
+        };
         let socket = Arc::new(socket);
         if matches!(protocol, Protocol::Raw(_)) {
             stack.raw.write().push(socket.clone());
@@ -337,6 +349,23 @@ impl DatagramSocket {
     pub fn remote(&self) -> Result<SocketAddr, Errno> {
         let remote = self.inner.lock().remote.ok_or(Errno::ENOTCONN)?;
         Ok(self.shown(remote))
+    }
+
+    /// Sets or removes the filter (`SO_ATTACH_FILTER`): it sees packets from the transport header on, those of raw sockets of IPv4 from
+    /// the IP header on. Returns whether there was one.
+    pub fn set_filter(&self, filter: Option<Arc<dyn Filter>>) -> bool {
+        let mut place = self.filter.write();
+        self.filtered.store(filter.is_some(), Ordering::Relaxed);
+        std::mem::replace(&mut *place, filter).is_some()
+    }
+
+    /// How many bytes of a packet the filter lets through; zero drops it.
+    fn admits(&self, packet: &[u8]) -> usize {
+        if !self.filtered.load(Ordering::Relaxed) {
+            return packet.len();
+        }
+        let filter = self.filter.read().clone();
+        filter.map_or(packet.len(), |filter| filter.accept(packet).min(packet.len()))
     }
 
     /// Owner and inode.
