@@ -374,3 +374,27 @@ TEST(filters) {
     p.filter = BAD_PTR;
     CHECK_ERR(setsockopt(a, SOL_SOCKET, SO_ATTACH_FILTER, &p, sizeof p), EFAULT);
 }
+TEST(filters_of_raw_sockets) {
+    if (geteuid() != 0) SKIP("not root");
+    int s = SYS(socket(AF_INET, SOCK_RAW, IPPROTO_ICMP)), all = SYS(socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+    int u = SYS(socket(AF_INET, SOCK_RAW, IPPROTO_UDP));
+    CHECK_EQ(get_int(s, SOL_RAW, 1), 0);
+    // Destination unreachable.
+    OK(set_int(s, SOL_RAW, 1, 1 << 3));
+    CHECK_EQ(get_int(s, SOL_RAW, 1), 8);
+    CHECK_ERR(set_int(u, SOL_RAW, 1, 1), EOPNOTSUPP);
+    int d = SYS(socket(AF_INET, SOCK_DGRAM, 0)), port = port_of(bound(AF_INET, SOCK_STREAM));
+    OK(try_connect(d, AF_INET, port));
+    CHECK_EQ(send(d, "x", 1, 0), 1);
+    CHECK_EQ(poll_for(all, POLLIN), POLLIN);
+    CHECK_EQ(poll_of(s, POLLIN), 0);
+    int s6 = SYS(socket(AF_INET6, SOCK_RAW, 200));
+    CHECK_EQ(get_int(s6, SOL_RAW, IPV6_CHECKSUM), -1);
+    OK(set_int(s6, SOL_RAW, IPV6_CHECKSUM, 2));
+    CHECK_EQ(get_int(s6, IPPROTO_IPV6, IPV6_CHECKSUM), 2);
+    CHECK_ERR(set_int(s6, SOL_RAW, IPV6_CHECKSUM, 3), EINVAL);
+    OK(set_int(s, SOL_RAW, 1, 0));
+    send(d, "x", 1, 0);
+    send(d, "x", 1, 0);
+    CHECK_EQ(poll_for(s, POLLIN), POLLIN);
+}

@@ -50,6 +50,17 @@ impl Datagrams {
         matches!(self.socket.protocol(), Protocol::Raw(_))
     }
 
+    /// True for ICMP_FILTER and ICMP6_FILTER of a raw socket of ICMP; EOPNOTSUPP for those of another protocol.
+    fn filters_icmp(&self, level: i32, name: i32) -> Result<bool> {
+        let filter = if self.socket.is_v6() { (libc::IPPROTO_ICMPV6, 1) } else { (libc::SOL_RAW, 1) };
+        match self.socket.protocol() {
+            Protocol::Raw(_) if (level, name) != filter => Ok(false),
+            Protocol::Raw(p) if [libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6].contains(&p.into()) => Ok(true),
+            Protocol::Raw(_) => Err(Errno::EOPNOTSUPP),
+            _ => Ok(false),
+        }
+    }
+
     fn v6_only(&self) -> bool {
         self.socket.configure(now(), |o| o.v6only)
     }
@@ -237,6 +248,15 @@ impl SocketOps for Datagrams {
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match level {
             libc::IPPROTO_UDP if self.socket.protocol() == Protocol::Udp => udp::get(&self.socket, name),
+            _ if self.filters_icmp(level, name)? => {
+                let words = self.socket.configure(now(), |o| o.icmp_filter);
+                let count = if self.socket.is_v6() { words.len() } else { 1 };
+                Ok(words[..count].iter().flat_map(|word| word.to_ne_bytes()).collect())
+            }
+            // Raw sockets know this option by two levels.
+            libc::SOL_RAW if self.is_raw() && self.socket.is_v6() && name == libc::IPV6_CHECKSUM => {
+                ip::get(&self.ip_socket(), libc::IPPROTO_IPV6, name)
+            }
             _ => ip::get(&self.ip_socket(), level, name),
         }
     }
@@ -244,6 +264,17 @@ impl SocketOps for Datagrams {
         match level {
             libc::IPPROTO_UDP if self.socket.protocol() == Protocol::Udp => {
                 udp::set(&self.socket, name, value)
+            }
+            _ if self.filters_icmp(level, name)? => {
+                let most = if self.socket.is_v6() { 8 } else { 1 };
+                self.socket.configure(now(), |o| {
+                    let given = value.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word));
+                    o.icmp_filter.iter_mut().take(most).zip(given).for_each(|(word, new)| *word = new);
+                });
+                Ok(())
+            }
+            libc::SOL_RAW if self.is_raw() && self.socket.is_v6() && name == libc::IPV6_CHECKSUM => {
+                ip::set(&self.ip_socket(), cx, libc::IPPROTO_IPV6, name, value)
             }
             _ => ip::set(&self.ip_socket(), cx, level, name, value),
         }

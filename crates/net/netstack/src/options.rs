@@ -69,6 +69,8 @@ pub struct IpOptions {
     pub header_included: bool,
     /// `IPV6_CHECKSUM`, for raw sockets
     pub checksum_at: Option<u16>,
+    /// `ICMP_FILTER`, `ICMP6_FILTER`: message types that a raw socket does not receive, a bit for each
+    pub icmp_filter: [u32; 8],
     /// `SO_NO_CHECK`
     pub no_checksum: bool,
     /// `UDP_CORK`
@@ -110,6 +112,7 @@ impl IpOptions {
             transparent: false,
             header_included: false,
             checksum_at: None,
+            icmp_filter: [0; 8],
             no_checksum: false,
             cork: false,
             segment: 0,

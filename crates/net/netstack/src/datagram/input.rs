@@ -191,6 +191,12 @@ impl DatagramSocket {
             return false;
         }
         let inner = self.inner.lock();
+        if matches!(protocol, proto::ICMP | proto::ICMPV6)
+            && let Some(&kind) = packet.payload().first()
+            && inner.options.icmp_filter[usize::from(kind) / 32] & (1 << (kind % 32)) != 0
+        {
+            return false;
+        }
         let device = inner.options.device == 0 || inner.options.device == packet.iface.index;
         let remote = inner.remote.is_none_or(|remote| remote.ip() == packet.info.src);
         device && remote && inner.binding.is_none_or(|binding| binding.covers(packet.info.dst))
