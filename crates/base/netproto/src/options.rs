@@ -143,6 +143,8 @@ pub const ALL: &[SocketOption] = &[
     option(TCP, libc::TCP_USER_TIMEOUT, Access::GetSet),
     option(TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, Access::GetSet),
     option(TCP, TCP_NOTSENT_LOWAT, Access::GetSet),
+    option(TCP, libc::TCP_FASTOPEN, Access::GetSet),
+    option(UDP, libc::UDP_CORK, Access::GetSet),
     option(UDP, libc::UDP_SEGMENT, Access::GetSet),
     option(UDP, libc::UDP_GRO, Access::GetSet),
 ];

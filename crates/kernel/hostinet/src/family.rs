@@ -86,6 +86,17 @@ impl Family for HostFamily {
         }
         Ok(Arc::new(made?))
     }
+
+    fn pair(
+        &self,
+        _cx: &dyn Caller,
+        _net: &Arc<NetNamespace>,
+        kind: i32,
+        protocol: i32,
+    ) -> Result<[Arc<dyn SocketOps>; 2]> {
+        kind_of(self.domain, kind, protocol)?;
+        Err(Errno::EOPNOTSUPP)
+    }
 }
 
 #[cfg(test)]

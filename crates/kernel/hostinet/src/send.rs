@@ -64,7 +64,10 @@ fn destination(sock: &HostSocket, bytes: &[u8]) -> Result<SocketAddr> {
                 _ => Err(Errno::EINVAL),
             }
         }
-        _ => sock.address(bytes),
+        _ => match sock.address(bytes) {
+            Err(Errno::EAFNOSUPPORT) if sock.domain == Domain::V6 => Err(Errno::EINVAL),
+            addr => addr,
+        },
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct HostSocket {
     /// connect(2) was told EINPROGRESS.
     connecting: AtomicBool,
     listening: AtomicBool,
+    /// shutdown(2) has ended what a datagram socket receives.
+    ended: AtomicBool,
     /// The way to the name servers that the gofer stands for.
     pub(crate) names: Mutex<Option<NameService>>,
 }
@@ -60,6 +62,7 @@ impl HostSocket {
             watch,
             connecting: AtomicBool::new(false),
             listening: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             names: Mutex::new(None),
         })
     }
@@ -83,6 +86,19 @@ impl HostSocket {
             Some(addr) if family == own => Ok(addr),
             _ => Err(Errno::EAFNOSUPPORT),
         }
+    }
+
+    /// The same for connect(2): a dual-stack datagram socket takes an IPv4 address.
+    fn peer_address(&self, bytes: &[u8]) -> Result<SocketAddr> {
+        let v4 = match from_sockaddr(bytes) {
+            Some(SocketAddr::V4(v4)) if self.domain == Domain::V6 && self.kind != Kind::Stream => v4,
+            _ => return self.address(bytes),
+        };
+        let only = net::option(&self.fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)?;
+        if only.iter().any(|byte| *byte != 0) {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        Ok(SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()))
     }
 
     /// Takes a reply that may say that the gofer stands for `server`; true if it does.
@@ -163,7 +179,15 @@ impl SocketOps for HostSocket {
         &self.options
     }
     fn bind(&self, _cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
-        let addr = self.address(addr)?;
+        let addr = match addr {
+            // Of old, AF_UNSPEC with the unspecified address is AF_INET.
+            [0, 0, port @ .., 0, 0, 0, 0, _, _, _, _, _, _, _, _]
+                if self.domain == Domain::V4 && port.len() == 2 =>
+            {
+                SocketAddr::from(([0, 0, 0, 0], u16::from_be_bytes([port[0], port[1]])))
+            }
+            addr => self.address(addr)?,
+        };
         let id = self.id(Errno::EINVAL)?;
         self.shared.gofer.call(&Request::Bind { id, addr }).map(drop)
     }
@@ -171,7 +195,7 @@ impl SocketOps for HostSocket {
         if addr.first_chunk().is_some_and(|b| i32::from(u16::from_ne_bytes(*b)) == libc::AF_UNSPEC) {
             return self.disconnect();
         }
-        self.connect_to(self.address(addr)?)
+        self.connect_to(self.peer_address(addr)?)
     }
     fn listen(&self, _cx: &dyn Caller, backlog: i32) -> Result<()> {
         let id = self.id(Errno::EINVAL)?;
@@ -208,11 +232,19 @@ impl SocketOps for HostSocket {
         recv::recv(self, buf, flags)
     }
     fn shutdown(&self, how: i32) -> Result<()> {
+        // Without a peer it is an error, and happens.
+        if how != libc::SHUT_WR && self.kind != Kind::Stream && (0..=2).contains(&how) {
+            self.ended.store(true, Ordering::Relaxed);
+            self.queue.notify(Events::ALL);
+        }
         net::shutdown(&self.fd, how)?;
         if how != libc::SHUT_WR {
             self.listening.store(false, Ordering::Relaxed);
         }
         Ok(())
+    }
+    fn ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
     fn take_error(&self) -> Option<Errno> {
         let value = net::option(&self.fd, libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
