@@ -24,9 +24,20 @@ const NAME_SERVER_HEX: &str = "0B00007F:";
 /// RT_TABLE_LOCAL.
 const LOCAL: u8 = 255;
 
+/// Whether a namespace is the one that this process or the host's first one is in. Its stack serves others than the container.
+fn is_shared(namespace: BorrowedFd<'_>) -> io::Result<bool> {
+    let of = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+    let theirs = of(rustix::fs::fstat(namespace)?);
+    let known = ["/proc/self/ns/net", "/proc/1/ns/net"].map(|path| rustix::fs::stat(path).map(of));
+    Ok(known.contains(&Ok(theirs)))
+}
+
 /// The interfaces, addresses and routes of the namespace behind `namespace`, and a packet socket for each Ethernet interface, in
 /// their order; then, if a name server like Docker's is there, one connected to it. From now on the namespace's own stack leaves them alone. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN over it.
 pub fn take_over(namespace: BorrowedFd<'_>) -> io::Result<(Interfaces, Vec<OwnedFd>)> {
+    if is_shared(namespace)? {
+        return Err(io::Error::other("the network namespace is the host's own"));
+    }
     let take = || {
         move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?;
         let interfaces = look_here()?;
