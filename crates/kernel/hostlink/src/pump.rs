@@ -4,7 +4,7 @@ use crate::device::HostLink;
 use crate::vnet;
 use hostsys::fs::{Bell, Readiness};
 use netstack::Stack;
-use netstack::device::Frame;
+use netstack::device::{Checksum, Frame, Offload};
 use std::sync::{Arc, Weak};
 
 /// Tokens of what the thread waits for.
@@ -63,7 +63,12 @@ fn receive(link: &HostLink, stack: &Arc<Stack>, index: u32, buffer: &mut [u8]) {
         let Some((header, frame)) = buffer[..length].split_first_chunk::<{ vnet::HEADER }>() else {
             continue;
         };
-        if let Some(offload) = vnet::decode(header, frame) {
+        if let Some(parts) = vnet::cut_datagrams(header, frame) {
+            let offload = Offload { checksum: Checksum::Valid, gso: None };
+            for part in parts {
+                stack.receive(socket::net_ns::now(), index, Frame { buf: stack.pool().copy(&part), offload });
+            }
+        } else if let Some(offload) = vnet::decode(header, frame) {
             let frame = Frame { buf: stack.pool().copy(frame), offload };
             stack.receive(socket::net_ns::now(), index, frame);
         }
