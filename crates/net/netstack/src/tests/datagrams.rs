@@ -238,3 +238,68 @@ fn ping_and_raw_sockets() {
     exchange(T0, &a, &b);
     assert_eq!(sender.take_error(), Some(Errno::ENOPROTOOPT));
 }
+
+#[test]
+fn shutting_down_without_a_peer_is_an_error_and_happens() {
+    let socket = bound(&host(1), "127.0.0.1:9");
+    assert_eq!(socket.shutdown(true, false), Err(Errno::ENOTCONN));
+    assert!(socket.readiness().contains(Events::RDHUP));
+}
+
+#[test]
+fn a_port_is_shared_by_options_set_after_bind() {
+    let host = host(1);
+    let (first, second) = (bound(&host, "127.0.0.1:9"), socket(&host.stack, false));
+    second.configure(T0, |options| options.reuse_addr = true);
+    assert_eq!(second.bind(addr("127.0.0.1:9"), true), Err(Errno::EADDRINUSE));
+    first.configure(T0, |options| options.reuse_addr = true);
+    assert_eq!(second.bind(addr("127.0.0.1:9"), true), Ok(()));
+}
+
+/// A group datagram over the loopback interface arrives once, and at members only.
+#[test]
+fn groups_on_the_loopback_interface() {
+    let host = host(1);
+    let (reader, writer) = (bound(&host, "0.0.0.0:9"), socket(&host.stack, false));
+    writer.configure(T0, |options| options.multicast_device = crate::LOOPBACK);
+    let group = addr("239.1.2.3:9");
+    send(&writer, b"nobody", "239.1.2.3:9").unwrap();
+    assert_eq!(receive(&reader).err(), Some(Errno::EAGAIN));
+    reader.join(T0, group.ip(), crate::LOOPBACK).unwrap();
+    send(&writer, b"once", "239.1.2.3:9").unwrap();
+    assert_eq!(receive(&reader).unwrap().0, b"once");
+    assert_eq!(receive(&reader).err(), Some(Errno::EAGAIN));
+}
+
+/// The length field of IPv4 has 16 bits, whatever the interface's MTU is.
+#[test]
+fn paths_of_ipv4_are_bounded() {
+    let host = host(1);
+    for (to, mtu) in [("127.0.0.1:9", 65_535), ("[::1]:9", 65_536)] {
+        let socket = socket(&host.stack, to.starts_with('['));
+        assert_eq!(socket.path_mtu(), None);
+        socket.connect(T0, addr(to)).unwrap();
+        assert_eq!(socket.path_mtu(), Some(mtu));
+    }
+}
+
+/// A filter sees the header of UDP, and cuts what it lets through.
+#[test]
+fn socket_filters() {
+    struct Ends(usize);
+    impl crate::packet::Filter for Ends {
+        fn accept(&self, packet: &[u8]) -> usize {
+            if packet.last() == Some(&b'y') { self.0 } else { 0 }
+        }
+    }
+    let host = host(1);
+    let (reader, writer) = (bound(&host, "127.0.0.1:9"), socket(&host.stack, false));
+    assert!(!reader.set_filter(Some(Arc::new(Ends(8 + 2)))));
+    send(&writer, b"no", "127.0.0.1:9").unwrap();
+    send(&writer, b"many", "127.0.0.1:9").unwrap();
+    assert_eq!(receive(&reader).unwrap().0, b"ma");
+    assert_eq!(receive(&reader).err(), Some(Errno::EAGAIN));
+    assert!(reader.set_filter(None));
+    send(&writer, b"no", "127.0.0.1:9").unwrap();
+    assert_eq!(receive(&reader).unwrap().0, b"no");
+}

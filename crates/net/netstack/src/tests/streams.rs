@@ -470,3 +470,45 @@ fn pollers_learn_of_room() {
         assert!(bits.contains(Events::OUT) && client.readiness().contains(Events::OUT), "watched {watched}");
     }
 }
+
+/// connect(2) with AF_UNSPEC: the peer is reset, and the socket can connect anew.
+#[test]
+fn a_dissolved_connection_leaves_a_fresh_socket() {
+    let host = host(1);
+    let (client, server) = local_pair(&host);
+    client.disconnect(T0);
+    assert_eq!(server.receive(T0, &mut [0], false), Err(Errno::ECONNRESET));
+    assert_eq!(client.receive(T0, &mut [0], false), Err(Errno::ECONNRESET));
+    assert_eq!(client.receive(T0, &mut [0], false), Err(Errno::ENOTCONN));
+    assert_eq!(client.local().port(), 0);
+    let listener = listener(&host, "127.0.0.1:0");
+    assert_eq!(client.connect(T0, listener.local()), Err(Errno::EINPROGRESS));
+    assert_eq!(client.connect(T0, listener.local()), Ok(()));
+    let server = accept(&listener);
+    server.send(T0, b"again", false).unwrap();
+    let mut out = [0; 5];
+    assert_eq!(client.receive(T0, &mut out, false), Ok(5));
+    listener.disconnect(T0);
+    assert_eq!(listener.state(), State::Closed);
+}
+
+/// Between two sockets of one stack the receive queue grows while the reader keeps up.
+#[test]
+fn a_queue_that_is_filled_directly_grows() {
+    let host = host(1);
+    for fixed in [false, true] {
+        let (client, server) = local_pair(&host);
+        if fixed {
+            server.configure(T0, |options| options.receive_buffer = Some(131_072));
+        }
+        let (before, data) = (server.buffers().1, vec![7; 65_536]);
+        let mut out = vec![0; 65_536];
+        for _ in 0..64 {
+            let _ = client.send(T0, &data, false);
+            let _ = client.send(T0, &data, false);
+            let _ = server.receive(T0, &mut out, false);
+        }
+        let after = server.buffers().1;
+        assert!(if fixed { after == before } else { after > before && after <= 1 << 20 }, "{before} {after}");
+    }
+}
