@@ -5,6 +5,7 @@
 mod deps;
 mod layers;
 mod metadata;
+mod prose;
 mod statics;
 mod unused;
 
@@ -14,13 +15,14 @@ fn main() -> ExitCode {
     let problems = match std::env::args().nth(1).as_deref() {
         Some("layers") => layers::check().and_then(|mut found| {
             found.extend(unused::check()?);
+            found.extend(prose::check()?);
             Ok(found)
         }),
         Some("deps") => deps::check(),
         _ => {
             eprintln!("usage: cargo xtask layers|deps");
             eprintln!(
-                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, files are not too long"
+                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, files are not too long, documents are wrapped"
             );
             eprintln!("  deps    dependencies have the licences and the sources that deny.toml allows");
             return ExitCode::from(2);
