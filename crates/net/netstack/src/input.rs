@@ -282,6 +282,10 @@ impl Stack {
             Outcome::Bad => counters.reasm_fails.bump(),
             Outcome::Whole(buf) => {
                 counters.reasm_oks.bump();
+                // Each level of fragments in fragments would be a level of this function's recursion.
+                if is_fragmented(&buf) {
+                    return counters.in_hdr_errors.bump();
+                }
                 let frame = Frame { buf, offload: Offload::default() };
                 if v4 {
                     self.ipv4_input(now, iface, frame);
@@ -361,6 +365,13 @@ impl Stack {
             self.send_discovery(now, iface, mac, message.target, to, &bytes);
         }
     }
+}
+
+/// True for an IPv6 packet with a fragment header.
+fn is_fragmented(packet: &[u8]) -> bool {
+    let header = Ipv6::parse(packet);
+    let chain = header.and_then(|header| walk(header.next, packet.get(Ipv6::LEN..)?));
+    chain.is_some_and(|chain| chain.fragment.is_some())
 }
 
 /// Takes one from TTL or hop limit and repairs IPv4's checksum.

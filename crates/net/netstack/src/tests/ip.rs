@@ -8,10 +8,13 @@ use crate::neigh::State;
 use crate::output::Header;
 use crate::route::{Key, Route};
 use crate::testing::{Random, effort};
+use crate::wire::eth::{self, Ethernet, Mac};
 use crate::wire::icmp::{ECHO, ECHO6, Icmp};
+use crate::wire::ipv6::{Fragment, Ipv6};
 use crate::wire::proto;
 use std::net::IpAddr;
 use zerocopy::IntoBytes;
+use zerocopy::network_endian::U16;
 
 fn ping(from: &Host, to: &str, len: usize) {
     let dst: IpAddr = to.parse().unwrap();
@@ -120,4 +123,25 @@ fn any_bytes_are_taken_without_panic() {
         a.sent();
     }
     assert!(a.stack.reassembly.lock().bytes() <= 4 << 20);
+}
+
+/// Each packet holds the fragment that completes the next one.
+#[test]
+fn fragments_of_fragments_are_dropped() {
+    const NESTED: u32 = 1500;
+    let a = host(1);
+    let (src, dst) = ("2001:db8::9".parse().unwrap(), "2001:db8::1".parse().unwrap());
+    let header = |offset, more, id| Fragment::new(proto::FRAGMENT, offset, more, id);
+    let receive = |parts: [&[u8]; 2]| {
+        let ip = Ipv6::new(src, dst, proto::FRAGMENT, 16);
+        let link = Ethernet { dst: a.eth.mac, src: Mac([2, 0, 0, 0, 0, 9]), kind: U16::new(eth::IPV6) };
+        let bytes = [link.as_bytes(), ip.as_bytes(), parts[0], parts[1]].concat();
+        a.stack.receive_bytes(T0, a.eth.index, &bytes);
+    };
+    for id in 1..NESTED {
+        receive([header(0, true, id).as_bytes(), header(8, false, id + 1).as_bytes()]);
+    }
+    receive([header(8, false, 1).as_bytes(), &[0; 8]]);
+    let counters = &a.stack.counters.ip6;
+    assert_eq!((counters.reasm_oks.get(), counters.in_hdr_errors.get()), (1, 1));
 }
