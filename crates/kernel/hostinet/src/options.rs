@@ -5,6 +5,8 @@ use abi::{Errno, Result};
 use hostsys::net;
 use netproto::Kind;
 use netproto::options::find;
+use socket::Options;
+use std::time::Duration;
 
 const SO_RCVTIMEO_NEW: i32 = 66;
 const SO_SNDTIMEO_NEW: i32 = 67;
@@ -23,6 +25,7 @@ const KEPT: &[i32] = &[
     libc::SO_DEBUG,
     libc::SO_BSDCOMPAT,
     libc::SO_PASSCRED,
+    libc::SO_LINGER,
 ];
 
 /// Options that only somebody with rights over the host's network may set.
@@ -59,6 +62,17 @@ pub(crate) fn set(sock: &HostSocket, level: i32, name: i32, value: &[u8]) -> Res
         // It would have an effect beyond what the policy says.
         Some(option) if option.sets(false) => Err(Errno::EACCES),
         _ => Err(Errno::ENOPROTOOPT),
+    }
+}
+
+/// Passes on what the kernel inside keeps and the host acts on. Of SO_LINGER that is the reset: the last close(2) of the host's socket may be
+/// the gofer's, and while that waits, no other socket of the sandbox gets an answer.
+pub(crate) fn changed(sock: &HostSocket, options: &Options, name: i32) {
+    if name == libc::SO_LINGER {
+        let resets = options.linger() == Some(Duration::ZERO);
+        let value = [i32::from(resets).to_ne_bytes(), [0; 4]].concat();
+        // It is on the list, and the value is one that the host takes.
+        let _ = net::set_option(&sock.fd, libc::SOL_SOCKET, libc::SO_LINGER, &value);
     }
 }
 

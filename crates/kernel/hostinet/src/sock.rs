@@ -205,7 +205,9 @@ impl SocketOps for HostSocket {
     }
     fn accept(&self) -> Result<Arc<dyn SocketOps>> {
         let fd = net::accept(&self.fd)?;
-        Ok(Arc::new(HostSocket::new(self.shared.clone(), self.domain, self.kind, fd, None)?))
+        let accepted = HostSocket::new(self.shared.clone(), self.domain, self.kind, fd, None)?;
+        accepted.options.copy(&self.options);
+        Ok(Arc::new(accepted))
     }
     fn local_addr(&self) -> Vec<u8> {
         let named = self.names.lock().as_ref().and_then(NameService::local);
@@ -259,6 +261,9 @@ impl SocketOps for HostSocket {
     }
     fn set_common(&self, _cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
         options::set_common(self, name, value)
+    }
+    fn option_changed(&self, name: i32) {
+        options::changed(self, &self.options, name);
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         options::get(self, level, name)
