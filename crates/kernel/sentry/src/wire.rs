@@ -19,8 +19,9 @@ use tmpfs::{MemFiles, Options, TmpFs};
 use user_ns::UserNamespace;
 use vfs::{Internal, SuperBlock};
 
-/// Messages in the queues of Unix sockets take at most one part in so many of the sandbox's memory.
-const UNIX_SHARE: u64 = 4;
+/// Messages in the queues of Unix sockets take at most one part in so many of the sandbox's memory, and so do the queues of
+/// internet sockets.
+const QUEUE_SHARE: u64 = 4;
 
 /// A kernel without tasks, and its system calls.
 pub(crate) fn kernel(
@@ -34,6 +35,7 @@ pub(crate) fn kernel(
     let families = families(&limits, spec.network, net_gofer)?;
     let user_ns = UserNamespace::initial();
     let net = NetNamespace::new(nsproxy::inum::NET, user_ns.clone(), spec.interfaces.clone());
+    net.stack().memory.set_limit(queue_limit(&limits));
     let parts =
         Parts { user_ns, platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
     let kernel = Kernel::new(parts);
@@ -48,8 +50,13 @@ pub(crate) fn kernel(
     Ok((kernel, calls))
 }
 
+/// Bytes that the queues of one kind of sockets may hold.
+fn queue_limit(limits: &Limits) -> usize {
+    usize::try_from(limits.memory() / QUEUE_SHARE).unwrap_or(usize::MAX)
+}
+
 fn families(limits: &Limits, network: Network, net_gofer: Option<OwnedFd>) -> Result<Families, StartError> {
-    let queues = usize::try_from(limits.memory() / UNIX_SHARE).unwrap_or(usize::MAX);
+    let queues = queue_limit(limits);
     let mut families = Families::default();
     families.add(libc::AF_UNIX, Arc::new(UnixFamily::new(queues)));
     families.add(libc::AF_NETLINK, Arc::new(NetlinkFamily));

@@ -61,6 +61,7 @@ pub mod iface;
 mod input;
 mod keys;
 pub mod links;
+pub mod memory;
 pub mod neigh;
 pub mod notify;
 pub mod options;

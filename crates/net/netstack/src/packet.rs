@@ -3,6 +3,7 @@
 use crate::buf::Buf;
 use crate::device::{Frame, Offload};
 use crate::iface::{Iface, Kind};
+use crate::memory::Charge;
 use crate::notify::{Events, Notifier};
 use crate::output::finish_checksum;
 use crate::stack::{Stack, Watch};
@@ -77,6 +78,7 @@ struct Inner {
     filter: Option<Arc<dyn Filter>>,
     queue: VecDeque<Captured>,
     bytes: usize,
+    charge: Charge,
     limit: usize,
     /// Packets received and dropped since `PACKET_STATISTICS` was read.
     seen: (u32, u32),
@@ -92,6 +94,7 @@ impl PacketSocket {
             filter: None,
             queue: VecDeque::new(),
             bytes: 0,
+            charge: Charge::of(&stack.memory),
             limit: stack.sysctls.rmem_default.size(),
             seen: (0, 0),
             watch: Some(stack.watch()),
@@ -134,6 +137,8 @@ impl PacketSocket {
         }
         let captured = inner.queue.pop_front().ok_or(Errno::EAGAIN)?;
         inner.bytes = inner.bytes.saturating_sub(captured.data.truesize());
+        let bytes = inner.bytes;
+        inner.charge.set(bytes);
         Ok(captured)
     }
 
@@ -209,13 +214,15 @@ impl PacketSocket {
         if keep == 0 {
             return;
         }
-        if inner.bytes >= inner.limit {
+        if inner.bytes >= inner.limit || inner.bytes > 0 && inner.charge.is_scarce() {
             inner.seen.1 = inner.seen.1.wrapping_add(1);
             return;
         }
         data.truncate(keep);
         inner.seen.0 = inner.seen.0.wrapping_add(1);
         inner.bytes += data.truesize();
+        let bytes = inner.bytes;
+        inner.charge.set(bytes);
         let (iface, from, offload) = (link.index, header.src, frame.offload);
         inner.queue.push_back(Captured { data, full, iface, protocol, kind, from, offload, at: now });
         drop(inner);

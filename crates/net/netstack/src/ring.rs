@@ -1,5 +1,8 @@
 //! A byte ring that grows: the storage of TCP's send and receive queues.
 
+use crate::memory::{Charge, Memory};
+use std::sync::Arc;
+
 /// Bytes in order, with room to write ahead of the end.
 ///
 /// The storage is a power of two, is made at the first byte and grows by doubling; the owner bounds it. Bytes may be written
@@ -9,9 +12,29 @@ pub struct Ring {
     storage: Vec<u8>,
     head: usize,
     len: usize,
+    charge: Charge,
 }
 
+/// Storage that a ring may have though memory is scarce.
+const LEAST: usize = 4096;
+
 impl Ring {
+    /// An empty one whose storage counts in a stack's memory.
+    pub fn of(memory: &Arc<Memory>) -> Ring {
+        Ring { charge: Charge::of(memory), ..Ring::default() }
+    }
+
+    /// The ring belongs to another stack from now on.
+    pub fn move_to(&mut self, memory: &Arc<Memory>) {
+        self.charge = Charge::of(memory);
+        self.charge.set(self.storage.len());
+    }
+
+    /// How much of `limit` bytes the ring may hold now: less while memory is scarce.
+    pub fn bounded(&self, limit: usize) -> usize {
+        if self.charge.is_scarce() { limit.min(self.storage.len().max(LEAST)) } else { limit }
+    }
+
     /// Bytes in the ring.
     pub fn len(&self) -> usize {
         self.len
@@ -83,8 +106,14 @@ impl Ring {
     /// Gives the storage back when nothing is stored and nothing is written ahead.
     pub fn release(&mut self) {
         if self.len == 0 {
-            *self = Ring::default();
+            self.clear();
         }
+    }
+
+    /// Drops all bytes and the storage.
+    pub fn clear(&mut self) {
+        (self.storage, self.head, self.len) = (Vec::new(), 0, 0);
+        self.charge.set(0);
     }
 
     fn place(&self, offset: usize) -> usize {
@@ -100,6 +129,7 @@ impl Ring {
         let (tail, front) = self.storage.split_at(self.head);
         grown[..front.len()].copy_from_slice(front);
         grown[front.len()..front.len() + tail.len()].copy_from_slice(tail);
+        self.charge.set(grown.len());
         (self.storage, self.head) = (grown, 0);
     }
 }

@@ -13,6 +13,7 @@ use crate::icmp::Limiter;
 use crate::iface::{Address, Config, Iface, Kind};
 use crate::keys::Keys;
 use crate::links::Bridge;
+use crate::memory::Memory;
 use crate::neigh::Neighbours;
 use crate::packet::PacketSocket;
 use crate::pmtu::PathMtus;
@@ -70,6 +71,8 @@ pub struct Stack {
     pub sysctls: Sysctls,
     /// Counters.
     pub counters: Counters,
+    /// What the queues of all sockets hold.
+    pub memory: Arc<Memory>,
     pub(crate) pool: Pool,
     pub(crate) keys: Keys,
     pub(crate) routes: RwLock<Routes>,
@@ -111,6 +114,7 @@ impl Stack {
         Arc::new(Stack {
             sysctls: Sysctls::default(),
             counters: Counters::default(),
+            memory: Arc::default(),
             pool: Pool::new(),
             routes: RwLock::default(),
             neighbours: RwLock::default(),

@@ -100,7 +100,7 @@ impl DatagramSocket {
             write_shut: false,
             closed: false,
         };
-        let queue = Mutex::new(Queue::new(limit));
+        let queue = Mutex::new(Queue::new(limit, &stack.memory));
         let socket = DatagramSocket {
             stack: stack.clone(),
             v6,

@@ -1,10 +1,12 @@
 //! The receive queue and the error queue of a datagram socket.
 
 use crate::buf::Buf;
+use crate::memory::{Charge, Memory};
 use crate::time::Instant;
 use abi::Errno;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// A datagram that waits to be read, with what ancillary data tells of it.
 #[derive(Clone, Debug)]
@@ -67,6 +69,7 @@ const MAX_ERRORS: usize = 128;
 pub(crate) struct Queue {
     datagrams: VecDeque<Datagram>,
     bytes: usize,
+    charge: Charge,
     pub(crate) limit: usize,
     errors: VecDeque<QueuedError>,
     /// The pending error (`SO_ERROR`).
@@ -77,19 +80,21 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(limit: usize) -> Queue {
-        Queue { limit, ..Queue::default() }
+    pub(crate) fn new(limit: usize, memory: &Arc<Memory>) -> Queue {
+        Queue { limit, charge: Charge::of(memory), ..Queue::default() }
     }
 
     /// Appends a datagram; false when the buffer is full.
     pub(crate) fn push(&mut self, datagram: Datagram) -> bool {
         let size = datagram.data.truesize();
         // As Linux does, one datagram may exceed the limit.
-        if self.closed || self.bytes >= self.limit {
+        let full = self.bytes >= self.limit || self.bytes > 0 && self.charge.is_scarce();
+        if self.closed || full {
             self.dropped = self.dropped.wrapping_add(1);
             return false;
         }
         self.bytes += size;
+        self.charge.set(self.bytes);
         self.datagrams.push_back(datagram);
         true
     }
@@ -112,6 +117,7 @@ impl Queue {
     pub(crate) fn pop(&mut self) -> Option<Datagram> {
         let datagram = self.datagrams.pop_front()?;
         self.bytes = self.bytes.saturating_sub(datagram.data.truesize());
+        self.charge.set(self.bytes);
         Some(datagram)
     }
 

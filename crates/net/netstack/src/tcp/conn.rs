@@ -441,7 +441,7 @@ impl Conn {
         if self.unsent() >= self.options.notsent_low {
             return 0;
         }
-        self.tx_limit.saturating_sub(self.tx.len())
+        self.tx.bounded(self.tx_limit).saturating_sub(self.tx.len())
     }
 
     /// True when poll(2) says that the socket is writable: a third of the buffer is free.
@@ -510,7 +510,7 @@ impl Conn {
         self.enter(cx, State::Closed);
         self.error = self.error.or(error);
         self.deadlines = Deadlines::default();
-        self.tx = Ring::default();
+        self.tx.clear();
         self.tx_seq = self.nxt;
         self.fin_queued = false;
         self.board = Scoreboard::default();

@@ -11,6 +11,7 @@ use crate::addr::unmap;
 use crate::notify::Notifier;
 use crate::output::{Cast, Path};
 use crate::ports::{Binding, candidates, is_any};
+use crate::ring::Ring;
 use crate::route::Key;
 use crate::time::Instant;
 use crate::wire::tcp::Segment;
@@ -178,6 +179,7 @@ impl TcpSocket {
         let iss = start.unwrap_or(Seq(keys.initial_sequence(local, remote, now)));
         let fresh = Conn::new(inner.conn.options.clone(), &self.stack.sysctls);
         inner.conn = fresh;
+        inner.conn.tx = Ring::of(&self.stack.memory);
         inner.conn.ts_offset = keys.timestamp_offset(local, remote);
         inner.conn.set_path(sizes.0, sizes.1);
         if let Some(data) = data {
@@ -188,7 +190,7 @@ impl TcpSocket {
                 inner.conn.write(data.get(..most).unwrap_or(data));
             }
         }
-        *self.rx.queue.lock() = RxQueue::default();
+        *self.rx.queue.lock() = RxQueue::of(&self.stack.memory);
         self.run(&mut inner, now, |conn, cx| conn.connect(cx, iss));
         Err(Errno::EINPROGRESS)
     }

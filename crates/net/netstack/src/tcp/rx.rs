@@ -3,8 +3,10 @@
 //! It has its own lock, so that a reader and the sender of a connection do not wait for each other. Plain data.
 
 use super::seq::Seq;
+use crate::memory::Memory;
 use crate::ring::Ring;
 use crate::wire::tcp::{Range, Sacks};
+use std::sync::Arc;
 
 /// Ranges that wait for bytes before them. A peer that sends more is one that attacks.
 const MAX_RANGES: usize = 512;
@@ -78,6 +80,16 @@ pub(crate) struct RxQueue {
 }
 
 impl RxQueue {
+    /// An empty queue whose bytes count in a stack's memory.
+    pub(crate) fn of(memory: &Arc<Memory>) -> RxQueue {
+        RxQueue { ring: Ring::of(memory), ..RxQueue::default() }
+    }
+
+    /// The queue belongs to another stack from now on.
+    pub(crate) fn move_to(&mut self, memory: &Arc<Memory>) {
+        self.ring.move_to(memory);
+    }
+
     /// A queue that expects `nxt`.
     pub(crate) fn start(&mut self, nxt: Seq) {
         (self.nxt, self.edge, self.acked) = (nxt, nxt, nxt);
@@ -102,7 +114,7 @@ impl RxQueue {
     }
 
     pub(crate) fn room(&self) -> usize {
-        self.capacity.saturating_sub(self.ring.len())
+        self.ring.bounded(self.capacity).saturating_sub(self.ring.len())
     }
 
     /// The window that the peer knows, as far as it is not used up.
@@ -358,7 +370,7 @@ impl RxQueue {
 
     /// Drops everything; the connection is over.
     pub(crate) fn clear(&mut self) {
-        self.ring = Ring::default();
+        self.ring.clear();
         self.early = Vec::new();
         self.recent = Vec::new();
     }

@@ -56,10 +56,12 @@ impl TcpSocket {
         let socket = TcpSocket::new(stack, saved.v6, notify);
         let mut inner = socket.inner.lock();
         inner.conn = saved.conn;
+        inner.conn.tx.move_to(&stack.memory);
         inner.tuple = Some(saved.tuple);
         (inner.binding, inner.bound) = (saved.binding, saved.bound);
         (inner.read_shut, inner.connecting) = (saved.read_shut, saved.connecting);
         *socket.rx.queue.lock() = saved.queue;
+        socket.rx.queue.lock().move_to(&stack.memory);
         if !stack.tcp.insert(saved.tuple, &socket) {
             return Err(Errno::EADDRINUSE);
         }

@@ -16,6 +16,7 @@ use super::table::{Table, Tuple};
 use crate::notify::{Events, Notifier};
 use crate::output::Path;
 use crate::ports::Binding;
+use crate::ring::Ring;
 use crate::rows::Timer;
 use crate::stack::{Stack, Target};
 use crate::time::Instant;
@@ -73,7 +74,8 @@ impl TcpSocket {
     }
 
     pub(super) fn with_options(stack: &Arc<Stack>, v6: bool, options: TcpOptions) -> Arc<TcpSocket> {
-        let conn = Conn::new(options, &stack.sysctls);
+        let mut conn = Conn::new(options, &stack.sysctls);
+        conn.tx = Ring::of(&stack.memory);
         let inner = Inner {
             conn,
             listener: None,
@@ -94,7 +96,10 @@ impl TcpSocket {
             v6,
             notify: OnceLock::new(),
             inner: Mutex::new(inner),
-            rx: Arc::new(Receiver { queue: Mutex::default(), sender: Mutex::default() }),
+            rx: Arc::new(Receiver {
+                queue: Mutex::new(RxQueue::of(&stack.memory)),
+                sender: Mutex::default(),
+            }),
             me: me.clone(),
         })
     }
@@ -307,8 +312,9 @@ impl TcpSocket {
         (inner.tuple, inner.path) = (None, None);
         (inner.connecting, inner.read_shut) = (false, false);
         inner.conn = Conn::new(inner.conn.options.clone(), &self.stack.sysctls);
+        inner.conn.tx = Ring::of(&self.stack.memory);
         inner.conn.error = open.then_some(Errno::ECONNRESET);
-        *self.rx.queue.lock() = super::rx::RxQueue::default();
+        *self.rx.queue.lock() = RxQueue::of(&self.stack.memory);
         drop(inner);
         self.tell(Events::all());
         self.stack.finish(now);

@@ -202,3 +202,48 @@ fn connections_are_small() {
     let size = std::mem::size_of::<TcpSocket>();
     assert!(size < 2048, "{size} bytes for a socket");
 }
+
+#[test]
+fn queues_of_all_sockets_are_bounded_together() {
+    const LIMIT: usize = 2 << 20;
+    const MOST: usize = LIMIT + (8 << 20);
+    let a = host(1);
+    a.stack.memory.set_limit(LIMIT);
+    let listener = TcpSocket::new(&a.stack, false, Arc::new(Silent));
+    listener.bind(addr("127.0.0.1:80"), true).unwrap();
+    listener.listen(1000).unwrap();
+    let mut pairs = Vec::new();
+    for _ in 0..300 {
+        let client = TcpSocket::new(&a.stack, false, Arc::new(Silent));
+        let _ = client.connect(T0, addr("127.0.0.1:80"));
+        pairs.push((listener.accept(Arc::new(Silent)).unwrap(), client));
+    }
+    let chunk = vec![7; 64 << 10];
+    let mut sent = vec![0; pairs.len()];
+    for (n, (_, client)) in pairs.iter().enumerate() {
+        while let Ok(more) = client.send(T0, &chunk, false) {
+            sent[n] += more;
+        }
+    }
+    let used = a.stack.memory.used();
+    assert!((LIMIT..MOST).contains(&used), "{used}");
+    // Each connection still moves bytes: what is read makes room for more.
+    let mut buf = vec![0; 1 << 20];
+    for (n, (server, client)) in pairs.iter().enumerate() {
+        assert!(sent[n] > 0, "connection {n}");
+        let mut read = 0;
+        while let Ok(more) = server.receive(T0, &mut buf, false) {
+            read += more;
+            if read >= sent[n] {
+                break;
+            }
+        }
+        assert_eq!(read, sent[n], "connection {n}");
+        assert!(client.send(T0, &chunk, false).is_ok());
+    }
+    for (server, client) in pairs {
+        server.abort(T0);
+        client.abort(T0);
+    }
+    assert_eq!(a.stack.memory.used(), 0);
+}

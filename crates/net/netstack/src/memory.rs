@@ -1,0 +1,100 @@
+//! What the queues of all sockets of a stack hold together, and its bound. Linux's `tcp_mem` and `udp_mem` are for the same.
+//!
+//! A queue asks before it grows: while memory is scarce it keeps what it has, so each connection still moves, slowly. The bound is
+//! passed by one operation's bytes for each thread at most. No lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The bytes of all queues.
+#[derive(Debug)]
+pub struct Memory {
+    used: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { used: AtomicUsize::new(0), limit: AtomicUsize::new(usize::MAX) }
+    }
+}
+
+impl Memory {
+    /// Bytes that the queues hold.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Sets the bound in bytes; there is none at first.
+    pub fn set_limit(&self, bytes: usize) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// True while no queue may grow.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.used() >= self.limit.load(Ordering::Relaxed)
+    }
+}
+
+/// One queue's part of a stack's memory; it is given back with the queue.
+#[derive(Debug, Default)]
+pub(crate) struct Charge {
+    memory: Option<Arc<Memory>>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// The queue belongs to this stack from now on.
+    pub fn of(memory: &Arc<Memory>) -> Charge {
+        Charge { memory: Some(memory.clone()), bytes: 0 }
+    }
+
+    /// The queue holds so many bytes now.
+    pub fn set(&mut self, bytes: usize) {
+        if let Some(memory) = &self.memory {
+            memory.used.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
+
+    /// True while the queue must not grow.
+    pub fn is_scarce(&self) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.is_scarce())
+    }
+}
+
+impl Clone for Charge {
+    fn clone(&self) -> Charge {
+        let mut new = Charge { memory: self.memory.clone(), bytes: 0 };
+        new.set(self.bytes);
+        new
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_queues_hold_is_counted_until_they_go() {
+        let memory = Arc::new(Memory::default());
+        memory.set_limit(100);
+        let (mut a, mut b) = (Charge::of(&memory), Charge::of(&memory));
+        a.set(60);
+        b.set(39);
+        assert!(!a.is_scarce());
+        let c = b.clone();
+        assert_eq!((memory.used(), a.is_scarce()), (138, true));
+        a.set(10);
+        drop((b, c));
+        assert_eq!(memory.used(), 10);
+        drop(a);
+        assert_eq!(memory.used(), 0);
+    }
+}
