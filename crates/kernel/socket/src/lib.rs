@@ -1,4 +1,4 @@
-//! Sockets: the family-independent part, the AF_UNIX family and rtnetlink.
+//! Sockets: the family-independent part, the AF_UNIX family, rtnetlink and sock_diag.
 //!
 //! A socket is an open file whose operations are a [`SocketFile`] around a family's
 //! [`SocketOps`]. Operations never block: they answer EAGAIN, and [`io`] waits on the
@@ -20,6 +20,7 @@ pub mod netlink;
 mod ops;
 pub mod options;
 mod shown;
+pub mod tcp_info;
 pub mod unix;
 
 pub use family::Families;

@@ -23,8 +23,8 @@ pub struct NetNamespace {
     pub inum: u64,
     user_ns: Arc<UserNamespace>,
     interfaces: RwLock<Arc<Interfaces>>,
-    /// Addresses of netlink sockets in use.
-    pub(crate) ports: Mutex<BTreeSet<u32>>,
+    /// Addresses of netlink sockets in use, by protocol.
+    pub(crate) ports: Mutex<BTreeSet<(i32, u32)>>,
     stack: Arc<Stack>,
     /// The stack's interfaces are the namespace's.
     stack_shown: AtomicBool,

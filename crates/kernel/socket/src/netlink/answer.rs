@@ -1,5 +1,6 @@
-//! The answers of rtnetlink(7).
+//! The answers of netlink(7), and those of rtnetlink(7).
 
+use super::NETLINK_SOCK_DIAG;
 use super::wire::{self, HEADER, Header, Message};
 use crate::net_ns::NetNamespace;
 use abi::Errno;
@@ -10,8 +11,8 @@ use std::net::IpAddr;
 use vfs::{Caller, Cap};
 
 const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
-const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
-const MULTI: u16 = libc::NLM_F_MULTI as u16;
+pub(super) const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
+pub(super) const MULTI: u16 = libc::NLM_F_MULTI as u16;
 /// Lengths of `struct ifinfomsg`, `ifaddrmsg` and `rtmsg`.
 const IFINFO: usize = 16;
 const IFADDR: usize = 8;
@@ -22,6 +23,7 @@ const DATAGRAM: usize = 8 << 10;
 /// The datagrams that answer one datagram of requests; no more than one request's beyond `room` bytes.
 pub(super) fn to(
     net: &NetNamespace,
+    protocol: i32,
     mut bytes: &[u8],
     port: u32,
     cx: &dyn Caller,
@@ -35,7 +37,11 @@ pub(super) fn to(
         if header.flags & libc::NLM_F_REQUEST as u16 == 0 || header.kind < 16 {
             continue;
         }
-        match answer(net, header, message, port, cx) {
+        let answered = match protocol {
+            NETLINK_SOCK_DIAG => super::diag::answer(net, header, message, port, cx).map(Some),
+            _ => answer(net, header, message, port, cx),
+        };
+        match answered {
             Ok(Some(mut answers)) => out.append(&mut answers),
             Ok(None) => out.push(acknowledge(None, header, message, port)),
             Err(error) => out.push(acknowledge(Some(error), header, message, port)),
@@ -156,7 +162,7 @@ fn describe_rule(message: Message, family: u8, rule: &Rule) -> Vec<u8> {
 }
 
 /// Puts messages together into datagrams; the last message stands alone.
-fn joined(items: Vec<Vec<u8>>, done: Vec<u8>) -> Vec<Vec<u8>> {
+pub(super) fn joined(items: Vec<Vec<u8>>, done: Vec<u8>) -> Vec<Vec<u8>> {
     let mut out: Vec<Vec<u8>> = Vec::new();
     for item in items {
         match out.last_mut().filter(|last| last.len() + item.len() <= DATAGRAM) {

@@ -1,5 +1,5 @@
-//! AF_NETLINK, the rtnetlink protocol: what ip(8), getifaddrs(3) and language run-times ask to learn of interfaces,
-//! addresses and routes. See netlink(7) and rtnetlink(7).
+//! AF_NETLINK. rtnetlink: what ip(8), getifaddrs(3) and language run-times ask to learn of interfaces, addresses and routes;
+//! sock_diag (`diag`): what ss(8) asks to learn of sockets. See netlink(7), rtnetlink(7) and sock_diag(7).
 //!
 //! Requests are answered from the [`spec::Interfaces`] of the network namespace, at once, into the socket's own queue, which is
 //! bounded by its receive buffer. Addresses, routes and links of the namespace's stack can be changed (`change`). Groups may be
@@ -9,6 +9,7 @@
 mod answer;
 mod change;
 pub(crate) mod device;
+mod diag;
 mod wire;
 
 use crate::family::Family;
@@ -24,6 +25,7 @@ use vfs::Caller;
 use wait::{Events, WaitQueue};
 
 const SOL_NETLINK: i32 = 270;
+const NETLINK_SOCK_DIAG: i32 = 4;
 const NETLINK_ADD_MEMBERSHIP: i32 = 1;
 const NETLINK_DROP_MEMBERSHIP: i32 = 2;
 const NETLINK_LIST_MEMBERSHIPS: i32 = 9;
@@ -36,7 +38,7 @@ const QUEUE: usize = 256 << 10;
 /// Longest request.
 const REQUEST: usize = 64 << 10;
 
-/// Makes rtnetlink sockets.
+/// Makes netlink sockets.
 pub struct NetlinkFamily;
 
 impl Family for NetlinkFamily {
@@ -50,11 +52,12 @@ impl Family for NetlinkFamily {
         if kind != libc::SOCK_RAW && kind != libc::SOCK_DGRAM {
             return Err(Errno::ESOCKTNOSUPPORT);
         }
-        if protocol != libc::NETLINK_ROUTE {
+        if ![libc::NETLINK_ROUTE, NETLINK_SOCK_DIAG].contains(&protocol) {
             return Err(Errno::EPROTONOSUPPORT);
         }
         Ok(Arc::new(Netlink {
             kind,
+            protocol,
             net: net.clone(),
             options: Options::default(),
             state: Mutex::default(),
@@ -78,6 +81,8 @@ struct State {
 /// One socket.
 struct Netlink {
     kind: i32,
+    /// NETLINK_ROUTE or NETLINK_SOCK_DIAG.
+    protocol: i32,
     net: Arc<NetNamespace>,
     options: Options,
     state: Mutex<State>,
@@ -87,7 +92,7 @@ struct Netlink {
 impl Drop for Netlink {
     fn drop(&mut self) {
         let port = self.state.get_mut().port;
-        self.net.ports.lock().remove(&port);
+        self.net.ports.lock().remove(&(self.protocol, port));
     }
 }
 
@@ -115,7 +120,7 @@ impl Netlink {
     fn bind_to(&self, cx: &dyn Caller, s: &mut State, port: u32) -> Result<()> {
         let mut taken = self.net.ports.lock();
         if port != 0 {
-            if !taken.insert(port) {
+            if !taken.insert((self.protocol, port)) {
                 return Err(Errno::EADDRINUSE);
             }
             s.port = port;
@@ -123,9 +128,11 @@ impl Netlink {
         }
         let own = cx.pid_vnr(cx.pid()) as u32;
         let others = (0..u32::MAX / 2).map(|n| (-4096i32).wrapping_sub(n as i32) as u32);
-        let free = std::iter::once(own).chain(others).find(|port| *port != 0 && !taken.contains(port));
+        let free = std::iter::once(own)
+            .chain(others)
+            .find(|port| *port != 0 && !taken.contains(&(self.protocol, *port)));
         s.port = free.ok_or(Errno::EADDRINUSE)?;
-        taken.insert(s.port);
+        taken.insert((self.protocol, s.port));
         Ok(())
     }
 
@@ -155,7 +162,7 @@ impl SocketOps for Netlink {
         self.kind
     }
     fn protocol(&self) -> i32 {
-        libc::NETLINK_ROUTE
+        self.protocol
     }
     fn options(&self) -> &Options {
         &self.options
@@ -216,7 +223,7 @@ impl SocketOps for Netlink {
         if req.data.len() > REQUEST {
             return Err(Errno::EMSGSIZE);
         }
-        for answer in answer::to(&self.net, req.data, s.port, cx, QUEUE) {
+        for answer in answer::to(&self.net, self.protocol, req.data, s.port, cx, QUEUE) {
             if s.queued + answer.len() > QUEUE {
                 s.error = Some(Errno::ENOBUFS);
                 break;
