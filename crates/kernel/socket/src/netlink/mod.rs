@@ -76,6 +76,24 @@ struct State {
     answers: VecDeque<Vec<u8>>,
     queued: usize,
     error: Option<Errno>,
+    /// A dump that did not fit: its request, and how many of its datagrams were queued.
+    dump: Option<(Vec<u8>, usize)>,
+}
+
+impl State {
+    /// Queues datagrams as far as there is room; returns how many.
+    fn queue(&mut self, answers: impl IntoIterator<Item = Vec<u8>>) -> usize {
+        let mut taken = 0;
+        for answer in answers {
+            if self.queued + answer.len() > QUEUE {
+                break;
+            }
+            self.queued += answer.len();
+            self.answers.push_back(answer);
+            taken += 1;
+        }
+        taken
+    }
 }
 
 /// One socket.
@@ -134,6 +152,22 @@ impl Netlink {
         s.port = free.ok_or(Errno::EADDRINUSE)?;
         taken.insert((self.protocol, s.port));
         Ok(())
+    }
+
+    /// Queues more of a dump when its beginning has been read. What changed meanwhile may be missing or be there twice, as in
+    /// Linux.
+    fn go_on(&self, cx: &dyn Caller, s: &mut State) {
+        if !s.answers.is_empty() {
+            return;
+        }
+        let Some((request, before)) = s.dump.take() else { return };
+        let mut answers = answer::to(&self.net, self.protocol, &request, s.port, cx, QUEUE);
+        // The last datagram ends the dump, so it is never left out.
+        let rest = answers.split_off(before.min(answers.len().saturating_sub(1)));
+        let (all, fit) = (rest.len(), s.queue(rest));
+        if fit < all {
+            s.dump = Some((request, before + fit));
+        }
     }
 
     fn membership(&self, name: i32, group: i32) -> Result<()> {
@@ -223,19 +257,19 @@ impl SocketOps for Netlink {
         if req.data.len() > REQUEST {
             return Err(Errno::EMSGSIZE);
         }
-        for answer in answer::to(&self.net, self.protocol, req.data, s.port, cx, QUEUE) {
-            if s.queued + answer.len() > QUEUE {
-                s.error = Some(Errno::ENOBUFS);
-                break;
-            }
-            s.queued += answer.len();
-            s.answers.push_back(answer);
+        let answers = answer::to(&self.net, self.protocol, req.data, s.port, cx, QUEUE);
+        let (all, fit) = (answers.len(), s.queue(answers));
+        // A request that changes something has one answer, and is never asked again.
+        if fit < all && all > 1 && s.dump.is_none() && wire::is_one_dump(req.data) {
+            s.dump = Some((req.data.to_vec(), fit));
+        } else if fit < all {
+            s.error = Some(Errno::ENOBUFS);
         }
         drop(s);
         self.queue.notify(Events::READABLE);
         Ok(req.data.len())
     }
-    fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
+    fn recv(&self, cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         if flags & libc::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -249,6 +283,7 @@ impl SocketOps for Netlink {
         if flags & libc::MSG_PEEK == 0 {
             s.answers.pop_front();
             s.queued -= full;
+            self.go_on(cx, &mut s);
         }
         let cut = if len < full { libc::MSG_TRUNC } else { 0 };
         Ok(Received { len, full, addr: Some(sockaddr(0, 0)), flags: cut, ..Received::default() })

@@ -127,3 +127,37 @@ fn addresses_are_the_process_id_then_others() {
     drop(a);
     make().bind(&cx, &NoNames, &sockaddr(1, 0)).unwrap();
 }
+
+/// A dump that is longer than the queue goes on while it is read.
+#[test]
+fn long_dumps_are_whole() {
+    use netstack::datagram::{DatagramSocket, Protocol};
+    const COUNT: usize = 4000;
+    let cx = TestCaller::with_caps(0);
+    let net = NetNamespace::alone();
+    let listed: Vec<_> = (0..COUNT)
+        .map(|n| {
+            let stack = net.stack();
+            let socket = DatagramSocket::new(stack, false, Protocol::Udp, Arc::new(netstack::notify::Silent));
+            socket.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 2000 + n as u16)), true).unwrap();
+            socket
+        })
+        .collect();
+    let socket = NetlinkFamily.create(&cx, &net, libc::SOCK_RAW, NETLINK_SOCK_DIAG).unwrap();
+    let mut body = [0xff; 56];
+    body[..4].copy_from_slice(&[libc::AF_INET as u8, libc::IPPROTO_UDP as u8, 0, 0]);
+    body[8..12].fill(0);
+    let flags = (libc::NLM_F_DUMP | libc::NLM_F_REQUEST) as u16;
+    let request = wire::Message::new(20, flags, 7, 0).fixed(&body).done();
+    let mut req = SendRequest { data: &request, addr: None, control: Default::default(), flags: 0 };
+    socket.send(&cx, &NoNames, &mut req).unwrap();
+    let (mut out, mut buf) = (Vec::new(), [0; 32 << 10]);
+    while let Ok(got) = socket.recv(&cx, &mut buf, 0) {
+        out.push(buf[..got.len].to_vec());
+    }
+    let kinds = kinds(&out);
+    assert_eq!(kinds.len(), COUNT + 1);
+    assert_eq!(kinds.last(), Some(&(libc::NLMSG_DONE as u16)));
+    assert!(out.iter().map(Vec::len).sum::<usize>() > QUEUE);
+    drop(listed);
+}

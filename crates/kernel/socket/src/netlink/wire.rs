@@ -34,6 +34,12 @@ pub(super) fn next(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
     Some((header, &bytes[..len], bytes.get(align(len)..).unwrap_or_default()))
 }
 
+/// Whether `bytes` are one request, which asks for a dump.
+pub(super) fn is_one_dump(bytes: &[u8]) -> bool {
+    let dump = |flags: u16| i32::from(flags) & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
+    next(bytes).is_some_and(|(header, _, rest)| rest.is_empty() && dump(header.flags))
+}
+
 /// The value of an attribute behind a fixed part of `fixed` bytes.
 pub(super) fn attribute(message: &[u8], fixed: usize, wanted: u16) -> Option<&[u8]> {
     let mut rest = message.get(HEADER + align(fixed)..)?;
