@@ -195,6 +195,91 @@ TEST(links) {
     r.link.ifi_index = 1;
     CHECK_EQ(ask(&r), EOPNOTSUPP);
 }
+static struct rtattr *nest(struct request *r, int type) {
+    struct rtattr *a = (void *)((char *)r + NLMSG_ALIGN(r->h.nlmsg_len));
+    add(r, type, "", 0);
+    return a;
+}
+static void end_nest(struct request *r, struct rtattr *a) {
+    a->rta_len = (char *)r + r->h.nlmsg_len - (char *)a;
+}
+static struct request new_link(const char *kind, const char *name, const char *peer) {
+    struct request r = start(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof r.link);
+    add(&r, IFLA_IFNAME, name, strlen(name) + 1);
+    struct rtattr *info = nest(&r, IFLA_LINKINFO);
+    add(&r, IFLA_INFO_KIND, kind, strlen(kind));
+    if (peer) {
+        struct rtattr *data = nest(&r, IFLA_INFO_DATA), *end = nest(&r, 1);
+        r.h.nlmsg_len += sizeof r.link;
+        add(&r, IFLA_IFNAME, peer, strlen(peer) + 1);
+        end_nest(&r, end), end_nest(&r, data);
+    }
+    end_nest(&r, info);
+    return r;
+}
+static int set_master(int port, int master) {
+    struct request r = start(RTM_NEWLINK, 0, sizeof r.link);
+    r.link.ifi_index = port;
+    add_int(&r, IFLA_MASTER, master);
+    return ask(&r);
+}
+static int delete(int index) {
+    struct request r = start(RTM_DELLINK, 0, sizeof r.link);
+    r.link.ifi_index = index;
+    return ask(&r);
+}
+TEST(new_links) {
+    if (geteuid() != 0) SKIP("not root");
+    struct request r = new_link("veth", "v0", "v1");
+    CHECK_EQ(ask(&r), 0);
+    CHECK_EQ(ask(&r), EEXIST);
+    int v0 = if_nametoindex("v0"), v1 = if_nametoindex("v1");
+    CHECK(v0 > 1 && v1 > 1 && v0 != v1);
+    r = new_link("veth", "v2", "v1");
+    CHECK_EQ(ask(&r), EEXIST);
+    CHECK_EQ(if_nametoindex("v2"), 0);
+    r = new_link("bridge", "br0", 0);
+    CHECK_EQ(ask(&r), 0);
+    r = new_link("bridge", "br1", 0);
+    CHECK_EQ(ask(&r), 0);
+    int br0 = if_nametoindex("br0"), br1 = if_nametoindex("br1");
+    CHECK(br0 && br1);
+    CHECK_EQ(set_master(v0, br0), 0);
+    CHECK_EQ(set_master(v0, 4711), EINVAL);
+    CHECK_EQ(set_master(v0, v1), EOPNOTSUPP);
+    CHECK_EQ(set_master(br1, br0), ELOOP);
+    CHECK_EQ(set_master(v0, 0), 0);
+    CHECK_EQ(set_master(v0, br1), 0);
+    CHECK_EQ(delete(br1), 0);
+    CHECK_EQ(set_master(v0, br0), 0);
+    struct ifreq q = {.ifr_name = "v1"};
+    int s = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(ioctl(s, SIOCGIFMTU, &q));
+    CHECK_EQ(q.ifr_mtu, 1500);
+    r = start(RTM_NEWLINK, 0, sizeof r.link);
+    r.link = (struct ifinfomsg){.ifi_index = v1, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
+    CHECK_EQ(ask(&r), 0);
+    // Both ends go at once.
+    CHECK_EQ(delete(v1), 0);
+    CHECK_EQ(if_nametoindex("v0"), 0);
+    CHECK_EQ(if_nametoindex("v1"), 0);
+    CHECK_EQ(delete(v0), ENODEV);
+    CHECK_EQ(delete(br0), 0);
+    // What ip(8) asks to learn whether links can be made.
+    r = start(RTM_NEWLINK, 0, sizeof r.link);
+    CHECK_EQ(ask(&r), ENODEV);
+    r.h.nlmsg_flags |= NLM_F_CREATE;
+    CHECK_EQ(ask(&r), EOPNOTSUPP);
+    r = new_link("no-such-kind", "x0", 0);
+    CHECK_EQ(ask(&r), EOPNOTSUPP);
+    r = new_link("veth", "a/b", "v1");
+    CHECK_EQ(ask(&r), EINVAL);
+    CHECK_CHILD({
+        SYS(setresuid(1000, 1000, 1000));
+        r = new_link("veth", "v0", "v1");
+        CHECK_EQ(ask(&r), EPERM);
+    });
+}
 TEST(requests_of_internet_sockets) {
     int s = SYS(socket(AF_INET, SOCK_DGRAM, 0));
     struct ifreq q = {.ifr_name = "lo"};

@@ -75,6 +75,11 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// The other end of a pair, which is removed with this one: its stack and index.
+    fn partner(&self) -> Option<(std::sync::Arc<crate::Stack>, u32)> {
+        None
+    }
+
     /// The frames since the last flush form a batch: the end of an operation of the stack.
     fn flush(&self) {}
 }

@@ -240,6 +240,11 @@ impl Iface {
         std::mem::replace(&mut *self.master.write(), master)
     }
 
+    /// The other end of a veth pair.
+    pub(crate) fn partner(&self) -> Option<(Arc<crate::Stack>, u32)> {
+        self.device.as_ref()?.partner()
+    }
+
     /// Ends a batch; returns the stack at the other end, if that is to process it.
     pub(crate) fn flush(&self) -> Option<Arc<crate::Stack>> {
         if self.unflushed.load(Ordering::Acquire)

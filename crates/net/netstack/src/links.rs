@@ -90,6 +90,11 @@ impl Device for Veth {
     fn other_end(&self) -> Option<Arc<Stack>> {
         self.peer.get().and_then(|(stack, _)| stack.upgrade())
     }
+
+    fn partner(&self) -> Option<(Arc<Stack>, u32)> {
+        let (stack, iface) = self.peer.get()?;
+        Some((stack.upgrade()?, iface.upgrade()?.index))
+    }
 }
 
 /// Keeps the packets of a flow together: addresses and ports, wherever they are.
@@ -126,6 +131,23 @@ impl Stack {
         let _ = bridge.own.set(Arc::downgrade(&link));
         self.bridges.write().insert(link.index, bridge);
         Ok(link)
+    }
+
+    /// Whether an interface is a bridge.
+    pub fn is_bridge(&self, index: u32) -> bool {
+        self.bridges.read().contains_key(&index)
+    }
+
+    /// For an interface that goes: no bridge has it as a port, and it has no ports itself.
+    pub(crate) fn leave_bridges(&self, link: &Iface) {
+        if let Some(bridge) = link.set_master(None) {
+            bridge.remove(link);
+        }
+        let bridge = self.bridges.write().remove(&link.index);
+        let ports = bridge.map(|bridge| std::mem::take(&mut *bridge.ports.write()));
+        for port in ports.into_iter().flatten() {
+            port.set_master(None);
+        }
     }
 
     /// Makes an interface a port of a bridge, or takes it out.

@@ -194,7 +194,8 @@ impl Stack {
         Ok(link)
     }
 
-    /// Removes an interface with its addresses, routes and neighbours.
+    /// Removes an interface with its addresses, routes and neighbours. The other end of a veth pair goes with it, and the ports of
+    /// a bridge are free.
     pub fn remove_link(&self, index: u32) -> Result<(), Errno> {
         if index == LOOPBACK {
             return Err(Errno::EOPNOTSUPP);
@@ -202,9 +203,12 @@ impl Stack {
         self.set_up(index, false)?;
         let link = self.links.write().remove(&index);
         if let Some(link) = link {
-            link.set_master(None);
+            self.leave_bridges(&link);
+            if let Some((stack, peer)) = link.partner() {
+                // The other end may be gone already.
+                let _ = stack.remove_link(peer);
+            }
         }
-        self.bridges.write().remove(&index);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// Lengths of `struct ifinfomsg`, `ifaddrmsg` and `rtmsg`.
-const IFINFO: usize = 16;
+pub(super) const IFINFO: usize = 16;
 const IFADDR: usize = 8;
 const RTMSG: usize = 12;
 /// Attributes that libc lacks.
@@ -21,17 +21,17 @@ const IFLA_EXT_MASK: u16 = 29;
 /// Flags of IFA_FLAGS that say no more than that the address is permanent.
 const PERMANENT: u32 = 0x80;
 
-type Result<T> = std::result::Result<T, Errno>;
+pub(super) type Result<T> = std::result::Result<T, Errno>;
 
 /// A request with a fixed part and attributes.
-struct Request<'a> {
+pub(super) struct Request<'a> {
     bytes: &'a [u8],
     fixed: usize,
 }
 
 impl<'a> Request<'a> {
     /// With attributes of these kinds only.
-    fn new(bytes: &'a [u8], fixed: usize, known: &[u16]) -> Result<Request<'a>> {
+    pub(super) fn new(bytes: &'a [u8], fixed: usize, known: &[u16]) -> Result<Request<'a>> {
         if bytes.len() < HEADER + fixed {
             return Err(Errno::EINVAL);
         }
@@ -45,16 +45,16 @@ impl<'a> Request<'a> {
         self.bytes.get(HEADER + at).copied().unwrap_or(0)
     }
 
-    fn word(&self, at: usize) -> u32 {
+    pub(super) fn word(&self, at: usize) -> u32 {
         let word = self.bytes.get(HEADER + at..).and_then(<[u8]>::first_chunk);
         word.copied().map_or(0, u32::from_ne_bytes)
     }
 
-    fn attribute(&self, kind: u16) -> Option<&'a [u8]> {
+    pub(super) fn attribute(&self, kind: u16) -> Option<&'a [u8]> {
         wire::attribute(self.bytes, self.fixed, kind)
     }
 
-    fn number(&self, kind: u16) -> Result<Option<u32>> {
+    pub(super) fn number(&self, kind: u16) -> Result<Option<u32>> {
         let value = self.attribute(kind);
         value.map(|v| v.first_chunk().copied().map(u32::from_ne_bytes).ok_or(Errno::EINVAL)).transpose()
     }
@@ -82,7 +82,8 @@ pub(super) fn apply(net: &NetNamespace, kind: u16, flags: u16, bytes: &[u8]) -> 
         libc::RTM_DELADDR => delete_address(net, bytes),
         libc::RTM_NEWROUTE => new_route(net, flags, bytes),
         libc::RTM_DELROUTE => delete_route(stack, bytes),
-        libc::RTM_NEWLINK | libc::RTM_SETLINK => change_link(net, bytes),
+        libc::RTM_NEWLINK => new_link(net, flags, bytes),
+        libc::RTM_SETLINK => change_link(net, bytes),
         libc::RTM_DELLINK => {
             let request = Request::new(bytes, IFINFO, &[libc::IFLA_IFNAME, IFLA_EXT_MASK])?;
             stack.remove_link(named(net, &request)?.index)
@@ -111,6 +112,14 @@ fn named(net: &NetNamespace, request: &Request<'_>) -> Result<Arc<Iface>> {
 fn text(bytes: &[u8]) -> Result<&str> {
     let name = bytes.split(|&b| b == 0).next().unwrap_or_default();
     std::str::from_utf8(name).map_err(|_| Errno::EINVAL)
+}
+
+/// The name that an interface may have.
+pub(super) fn valid_name(bytes: &[u8]) -> Result<&str> {
+    let name = text(bytes)?;
+    let valid =
+        !name.is_empty() && name.len() < 16 && !name.contains(['/', ':', ' ']) && !name.starts_with('.');
+    if valid { Ok(name) } else { Err(Errno::EINVAL) }
 }
 
 const OF_ADDRESS: [u16; 6] = [
@@ -164,9 +173,34 @@ fn scope(scope: u8) -> Scope {
     }
 }
 
+/// Whether a request names an interface that exists, if only one that is shown.
+fn exists(net: &NetNamespace, request: &Request<'_>) -> Result<bool> {
+    let name = request.attribute(libc::IFLA_IFNAME).map(text).transpose()?;
+    let index = request.word(4);
+    let named = |link: &spec::Interface| match index {
+        0 => name == Some(&link.name),
+        index => link.index == index,
+    };
+    Ok(net.interfaces().links.iter().any(named))
+}
+
+/// Changes an interface that exists, makes one that does not.
+fn new_link(net: &NetNamespace, flags: u16, bytes: &[u8]) -> Result<()> {
+    let any: Vec<u16> = wire::attributes(bytes, IFINFO).collect();
+    let request = Request::new(bytes, IFINFO, &any)?;
+    let flags = i32::from(flags);
+    match exists(net, &request)? {
+        true if flags & libc::NLM_F_EXCL != 0 => Err(Errno::EEXIST),
+        true if flags & libc::NLM_F_REPLACE != 0 => Err(Errno::EOPNOTSUPP),
+        true => change_link(net, bytes),
+        false if flags & libc::NLM_F_CREATE != 0 => super::create::link(net, bytes),
+        false => Err(Errno::ENODEV),
+    }
+}
+
 fn change_link(net: &NetNamespace, bytes: &[u8]) -> Result<()> {
     const UP: u32 = libc::IFF_UP as u32;
-    let known = [libc::IFLA_IFNAME, libc::IFLA_MTU, IFLA_EXT_MASK];
+    let known = [libc::IFLA_IFNAME, libc::IFLA_MTU, libc::IFLA_MASTER, IFLA_EXT_MASK];
     let request = Request::new(bytes, IFINFO, &known)?;
     let (index, flags, change) = (request.word(4), request.word(8), request.word(12));
     let link = named(net, &request)?;
@@ -174,18 +208,16 @@ fn change_link(net: &NetNamespace, bytes: &[u8]) -> Result<()> {
         return Err(Errno::EOPNOTSUPP);
     }
     if let Some(name) = request.attribute(libc::IFLA_IFNAME).filter(|_| index != 0) {
-        let name = text(name)?;
-        let valid =
-            !name.is_empty() && name.len() < 16 && !name.contains(['/', ':', ' ']) && !name.starts_with('.');
-        if !valid {
-            return Err(Errno::EINVAL);
-        }
+        let name = valid_name(name)?;
         if name != link.name() {
             net.stack().rename(link.index, name)?;
         }
     }
     if let Some(mtu) = request.number(libc::IFLA_MTU)? {
         net.stack().set_mtu(link.index, mtu)?;
+    }
+    if let Some(master) = request.number(libc::IFLA_MASTER)? {
+        super::create::set_master(net.stack(), link.index, master)?;
     }
     if change & UP != 0 || flags & UP != 0 {
         net.stack().set_up(link.index, flags & UP != 0)?;

@@ -8,6 +8,7 @@
 
 mod answer;
 mod change;
+mod create;
 pub(crate) mod device;
 mod diag;
 mod wire;

@@ -40,13 +40,20 @@ pub(super) fn is_one_dump(bytes: &[u8]) -> bool {
     next(bytes).is_some_and(|(header, _, rest)| rest.is_empty() && dump(header.flags))
 }
 
+/// The bits of an attribute's kind that say how its value is encoded.
+const ENCODING: u16 = 0xc000;
+
 /// The value of an attribute behind a fixed part of `fixed` bytes.
 pub(super) fn attribute(message: &[u8], fixed: usize, wanted: u16) -> Option<&[u8]> {
-    let mut rest = message.get(HEADER + align(fixed)..)?;
+    find(message.get(HEADER + align(fixed)..)?, wanted)
+}
+
+/// The value of an attribute in a list of them, as a message or another attribute holds it.
+pub(super) fn find(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let (len, kind) = (half(rest, 0)? as usize, half(rest, 2)?);
         let value = rest.get(4..len)?;
-        if kind == wanted {
+        if kind & !ENCODING == wanted {
             return Some(value);
         }
         rest = rest.get(align(len)..)?;
@@ -55,8 +62,11 @@ pub(super) fn attribute(message: &[u8], fixed: usize, wanted: u16) -> Option<&[u
 
 /// The kinds of all attributes behind a fixed part of `fixed` bytes, without the bits that say how a value is encoded.
 pub(super) fn attributes(message: &[u8], fixed: usize) -> impl Iterator<Item = u16> {
-    const ENCODING: u16 = 0xc000;
-    let mut rest = message.get(HEADER + align(fixed)..).unwrap_or_default();
+    kinds(message.get(HEADER + align(fixed)..).unwrap_or_default())
+}
+
+/// The kinds of the attributes in a list.
+pub(super) fn kinds(mut rest: &[u8]) -> impl Iterator<Item = u16> {
     std::iter::from_fn(move || {
         let (len, kind) = (half(rest, 0)? as usize, half(rest, 2)?);
         rest.get(4..len)?;
