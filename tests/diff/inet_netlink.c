@@ -228,6 +228,34 @@ static int delete(int index) {
     r.link.ifi_index = index;
     return ask(&r);
 }
+// IFLA_OPERSTATE of an interface.
+static int state_of(int index) {
+    struct request r = start(RTM_GETLINK, 0, sizeof r.link);
+    r.h.nlmsg_flags &= ~NLM_F_ACK;
+    r.link.ifi_index = index;
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)), state = -1;
+    char buf[8192];
+    CHECK_EQ(send(s, &r, r.h.nlmsg_len, 0), r.h.nlmsg_len);
+    int n = SYS(recv(s, buf, sizeof buf, 0));
+    struct nlmsghdr *h = (void *)buf;
+    MUST(NLMSG_OK(h, n) && h->nlmsg_type == RTM_NEWLINK);
+    struct rtattr *a = IFLA_RTA(NLMSG_DATA(h));
+    for (int left = IFLA_PAYLOAD(h); RTA_OK(a, left); a = RTA_NEXT(a, left))
+        if (a->rta_type == IFLA_OPERSTATE) state = *(unsigned char *)RTA_DATA(a);
+    close(s);
+    return state;
+}
+TEST(states_of_links) {
+    if (geteuid() != 0) SKIP("not root");
+    CHECK_EQ(state_of(1), 0 /* IF_OPER_UNKNOWN */);
+    struct request r = start(RTM_NEWLINK, 0, sizeof r.link);
+    r.link = (struct ifinfomsg){.ifi_index = 1, .ifi_change = IFF_UP};
+    CHECK_EQ(ask(&r), 0);
+    CHECK_EQ(state_of(1), 2 /* IF_OPER_DOWN */);
+    r.link.ifi_flags = IFF_UP;
+    CHECK_EQ(ask(&r), 0);
+    CHECK_EQ(state_of(1), 0 /* IF_OPER_UNKNOWN */);
+}
 TEST(new_links) {
     if (geteuid() != 0) SKIP("not root");
     struct request r = new_link("veth", "v0", "v1");

@@ -204,8 +204,12 @@ fn named_link<'a>(net: &'a Interfaces, message: &[u8]) -> Result<&'a Interface, 
 
 fn describe_link(message: Message, link: &Interface) -> Vec<u8> {
     let loopback = link.flags & libc::IFF_LOOPBACK as u32 != 0;
-    // IF_OPER_UNKNOWN for the loopback interface, IF_OPER_UP.
-    let state = if loopback { 0 } else { 6 };
+    // IF_OPER_DOWN; IF_OPER_UNKNOWN for the loopback interface; IF_OPER_UP.
+    let state = match link.flags & libc::IFF_UP as u32 {
+        0 => 2,
+        _ if loopback => 0,
+        _ => 6,
+    };
     let mut fixed = vec![libc::AF_UNSPEC as u8, 0];
     fixed.extend(link.kind.to_ne_bytes());
     fixed.extend(link.index.to_ne_bytes());
