@@ -40,6 +40,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "inet",
             "hostinet",
             "hostlink",
+            "tun",
             "tty",
             "twins",
             "mm",

@@ -45,7 +45,7 @@ pub(crate) fn kernel(
         net.show_stack();
     }
     kernel.strace.store(spec.strace, Ordering::Relaxed);
-    devices(&kernel);
+    devices(&kernel, spec.network);
     file_system_types(&kernel);
     Ok((kernel, calls))
 }
@@ -73,11 +73,14 @@ fn families(limits: &Limits, network: Network, net_gofer: Option<OwnedFd>) -> Re
     Ok(families)
 }
 
-fn devices(kernel: &Arc<Kernel>) {
+fn devices(kernel: &Arc<Kernel>, network: Network) {
     let devices = &kernel.vfs.devices;
     devfs::register(devices);
     tty::register(devices, &Jobs::of(kernel));
     ipc::pipe::fifo::register(devices);
+    if !network.is_host() {
+        tun::register(devices, &kernel.first.namespaces.net);
+    }
 }
 
 fn file_system_types(kernel: &Arc<Kernel>) {

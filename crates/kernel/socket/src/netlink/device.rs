@@ -1,5 +1,6 @@
 //! The requests of netdevice(7) that any socket takes, whatever its family.
 
+use super::address::{self, SIOCSIFADDR, SIOCSIFNETMASK};
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
 use spec::{Interface, Interfaces};
@@ -35,7 +36,8 @@ pub(crate) fn ioctl(
     let net = &*owner.interfaces();
     match cmd {
         SIOCGIFCONF => return conf(net, mem, arg),
-        SIOCGIFADDR..=SIOCGIFNETMASK if v4 && cmd % 2 == 1 => return address(net, mem, cmd, arg),
+        SIOCGIFADDR..=SIOCGIFNETMASK if v4 && cmd % 2 == 1 => return first_address(net, mem, cmd, arg),
+        SIOCSIFADDR | SIOCSIFNETMASK if v4 => return change(cx, owner, mem, cmd, arg),
         SIOCSIFFLAGS | SIOCSIFMTU => return change(cx, owner, mem, cmd, arg),
         SIOCGIFNAME | SIOCGIFFLAGS | SIOCGIFMETRIC | SIOCGIFMTU | SIOCGIFHWADDR | SIOCGIFINDEX
         | SIOCGIFTXQLEN => {}
@@ -78,7 +80,7 @@ fn named<'a>(net: &'a Interfaces, request: &[u8; IFREQ]) -> Result<&'a Interface
 }
 
 /// SIOCGIFADDR, SIOCGIFDSTADDR, SIOCGIFBRDADDR, SIOCGIFNETMASK: of the first IPv4 address.
-fn address(net: &Interfaces, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+fn first_address(net: &Interfaces, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
     let mut request = [0; IFREQ];
     mem.copy_in(arg, &mut request)?;
     let link = named(net, &request)?;
@@ -102,7 +104,7 @@ fn address(net: &Interfaces, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Re
     Ok(0)
 }
 
-/// SIOCSIFFLAGS, of which IFF_UP has an effect, and SIOCSIFMTU.
+/// SIOCSIFFLAGS, of which IFF_UP has an effect, SIOCSIFMTU, SIOCSIFADDR and SIOCSIFNETMASK.
 fn change(
     cx: &dyn Caller,
     owner: &NetNamespace,
@@ -115,12 +117,18 @@ fn change(
     if !cx.creds().ns_capable(owner.user_ns(), Cap::NET_ADMIN) {
         return Err(Errno::EPERM);
     }
-    let index = named(&owner.interfaces(), &request)?.index;
-    if !owner.shows_stack() || owner.stack().link(index).is_none() {
-        return Err(Errno::EOPNOTSUPP);
+    let mut sockaddr = [0; 16];
+    sockaddr.copy_from_slice(&request[NAME..NAME + 16]);
+    let (family, value_v4) = address::family_and_address(&sockaddr);
+    let of_address = matches!(cmd, SIOCSIFADDR | SIOCSIFNETMASK);
+    if of_address && i32::from(family) != libc::AF_INET {
+        return Err(Errno::EINVAL);
     }
+    let index = named(&owner.interfaces(), &request)?.index;
+    let link = owner.stack().link(index).filter(|_| owner.shows_stack()).ok_or(Errno::EOPNOTSUPP)?;
     let value = u32::from_ne_bytes([request[16], request[17], request[18], request[19]]);
     match cmd {
+        _ if of_address => address::set(owner, &link, cmd, value_v4)?,
         SIOCSIFMTU => owner.stack().set_mtu(index, value)?,
         _ => owner.stack().set_up(index, value & libc::IFF_UP as u32 != 0)?,
     }

@@ -6,6 +6,7 @@
 //! joined, but nothing is said to them yet.
 //! Lock rank: leaf. A checkpoint keeps the queue, the address and the options.
 
+mod address;
 mod answer;
 mod change;
 mod create;

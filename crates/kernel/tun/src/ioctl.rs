@@ -1,0 +1,119 @@
+//! The requests of the device.
+
+use crate::device::{FEATURES, IFF_NOFILTER, IFF_PERSIST, Tun, Wanted};
+use crate::file::TunFile;
+use crate::names::SIZE as NAME;
+use abi::{Errno, Result};
+use vfs::{Caller, UserMemory};
+
+const TUNSETNOCSUM: u32 = 0x4004_54c8;
+const TUNSETIFF: u32 = 0x4004_54ca;
+const TUNSETPERSIST: u32 = 0x4004_54cb;
+const TUNSETOWNER: u32 = 0x4004_54cc;
+const TUNSETGROUP: u32 = 0x4004_54ce;
+const TUNGETFEATURES: u32 = 0x8004_54cf;
+const TUNSETOFFLOAD: u32 = 0x4004_54d0;
+const TUNGETIFF: u32 = 0x8004_54d2;
+const TUNGETSNDBUF: u32 = 0x8004_54d3;
+const TUNSETSNDBUF: u32 = 0x4004_54d4;
+const TUNSETIFINDEX: u32 = 0x4004_54da;
+const SIOCGIFHWADDR: u32 = 0x8927;
+
+/// Bytes of `struct ifreq`.
+const IFREQ: usize = 40;
+/// ARPHRD_ETHER, ARPHRD_NONE.
+const ETHER: u16 = 1;
+const NONE: u16 = 0xfffe;
+
+pub(crate) fn ioctl(
+    file: &TunFile,
+    cx: &dyn Caller,
+    mem: &mut dyn UserMemory,
+    cmd: u32,
+    arg: u64,
+) -> Result<u64> {
+    match cmd {
+        TUNGETFEATURES => mem.write_value(arg, &u32::from(FEATURES))?,
+        TUNSETIFF => set_iff(file, cx, mem, arg)?,
+        TUNSETIFINDEX => set_index(file, mem, arg)?,
+        _ => of_tun(&*file.tun()?, mem, cmd, arg)?,
+    }
+    Ok(0)
+}
+
+fn set_iff(file: &TunFile, cx: &dyn Caller, mem: &mut dyn UserMemory, arg: u64) -> Result<()> {
+    let mut request = [0; IFREQ];
+    mem.copy_in(arg, &mut request)?;
+    let mut attached = file.attached.lock();
+    if attached.tun.is_some() {
+        return Err(Errno::EEXIST);
+    }
+    let name = request[..NAME - 1].split(|&b| b == 0).next().unwrap_or_default();
+    let name = std::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
+    let flags = u16::from_ne_bytes([request[NAME], request[NAME + 1]]);
+    let wanted = Wanted { name, flags, index: attached.index };
+    let tun = file.tuns.attach(cx, &wanted, &file.queue)?;
+    put_name(&mut request, &tun);
+    attached.tun = Some(tun);
+    mem.copy_out(arg, &request)
+}
+
+fn set_index(file: &TunFile, mem: &mut dyn UserMemory, arg: u64) -> Result<()> {
+    let mut attached = file.attached.lock();
+    if attached.tun.is_some() {
+        return Err(Errno::EPERM);
+    }
+    let index: i32 = mem.read_value(arg)?;
+    attached.index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
+    Ok(())
+}
+
+fn put_name(request: &mut [u8; IFREQ], tun: &Tun) {
+    let name = tun.link.name();
+    let len = name.len().min(NAME - 1);
+    request[..NAME].fill(0);
+    request[..len].copy_from_slice(&name.as_bytes()[..len]);
+}
+
+/// The requests that need an interface.
+fn of_tun(tun: &Tun, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<()> {
+    // The argument itself is an int.
+    let number = arg as u32;
+    let id = || if number == u32::MAX { Err(Errno::EINVAL) } else { Ok(Some(number)) };
+    match cmd {
+        TUNGETIFF => {
+            let mut request = [0; IFREQ];
+            put_name(&mut request, tun);
+            let flags = tun.shown_flags() | IFF_NOFILTER;
+            request[NAME..NAME + 2].copy_from_slice(&flags.to_ne_bytes());
+            mem.copy_out(arg, &request)?;
+        }
+        // Linux ignores it as well: checksums are always made.
+        TUNSETNOCSUM => {}
+        TUNSETPERSIST => {
+            let mut state = tun.state.lock();
+            state.flags = state.flags & !IFF_PERSIST | if arg != 0 { IFF_PERSIST } else { 0 };
+        }
+        TUNSETOWNER => tun.state.lock().owner = id()?,
+        TUNSETGROUP => tun.state.lock().group = id()?,
+        TUNSETOFFLOAD if arg == 0 => {}
+        TUNGETSNDBUF => mem.write_value(arg, &tun.state.lock().sndbuf)?,
+        TUNSETSNDBUF => {
+            let size: i32 = mem.read_value(arg)?;
+            if size <= 0 {
+                return Err(Errno::EINVAL);
+            }
+            tun.state.lock().sndbuf = size;
+        }
+        SIOCGIFHWADDR => {
+            let mut request = [0; IFREQ];
+            mem.copy_in(arg, &mut request)?;
+            let (kind, mac) = if tun.tap { (ETHER, tun.link.mac.0) } else { (NONE, [0; 6]) };
+            request[NAME..NAME + 2].copy_from_slice(&kind.to_ne_bytes());
+            request[NAME + 2..NAME + 8].copy_from_slice(&mac);
+            mem.copy_out(arg, &request)?;
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! /dev/net/tun: interfaces whose other end is a program. See tun(4) of Linux's networking documentation.
+//!
+//! A file of the device names an interface by TUNSETIFF. The interface is a link of the namespace's stack; frames that the stack
+//! sends wait in a [`netstack::links::QueueDevice`] for read(2), and write(2) gives the stack a frame that it receives. IFF_TUN
+//! interfaces carry IP packets, IFF_TAP interfaces Ethernet frames.
+//!
+//! Neighbours: `netstack` (the links), `socket` (the namespace that owns the stack), `vfs` (files and drivers).
+//! Lock order: the table of devices, then a device's state, then the stack's locks. What a device notifies is a leaf, because the
+//! stack sends with locks held. A checkpoint keeps a device's name, flags, owner and group.
+
+#![forbid(unsafe_code)]
+
+mod device;
+mod file;
+mod ioctl;
+mod names;
+mod packet;
+
+use crate::device::Tuns;
+use crate::file::TunFile;
+use socket::NetNamespace;
+use std::sync::Arc;
+use vfs::devices::{Devices, Opened};
+
+/// Major number of miscellaneous devices, and the minor number of this one.
+const MAJOR: u32 = 10;
+const MINOR: u32 = 200;
+
+/// Registers the driver, whose interfaces are those of `net`.
+pub fn register(devices: &Devices, net: &Arc<NetNamespace>) {
+    let tuns = Tuns::new(net);
+    let open = move |_: &dyn vfs::Caller, _: &vfs::Path, _: &vfs::InodeRef, _: i32| {
+        Ok(Opened::Ops(Arc::new(TunFile::new(&tuns))))
+    };
+    devices.register_char("misc", MAJOR, MINOR..=MINOR, Arc::new(open));
+}
