@@ -1,6 +1,7 @@
 // /dev/net/tun: interfaces whose other end is the program itself.
 #include "inet.h"
 #include <linux/if_tun.h>
+#include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sys/stat.h>
@@ -235,6 +236,67 @@ TEST(tun_bad_packets) {
     // The version is right, the rest is not: the stack drops it.
     CHECK_EQ(write(fd, "\x45zzz", 4), 4);
     CHECK_EQ(read(fd, "", 0), 0);
+}
+// A file whose interface was deleted has none, also when another interface has the index.
+TEST(tun_deleted) {
+    int fd = tun_open(0), other = tun_open(0), index = 77;
+    OK(ioctl(fd, TUNSETIFINDEX, &index));
+    OK(ioctl(other, TUNSETIFINDEX, &index));
+    OK(set_iff(fd, "td", IFF_TUN));
+    CHECK_EQ(if_nametoindex("td"), 77);
+    CHECK_ERR(ioctl(fd, TUNSETIFINDEX, &index), EPERM);
+    struct {
+        struct nlmsghdr h;
+        struct ifinfomsg i;
+    } m = {{sizeof m, RTM_DELLINK, NLM_F_REQUEST, 1, 0}, {.ifi_index = 77}};
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE));
+    CHECK_EQ(send(s, &m, sizeof m, 0), sizeof m);
+    CHECK_EQ(if_nametoindex("td"), 0);
+    OK(set_iff(other, "te", IFF_TUN));
+    CHECK_EQ(if_nametoindex("te"), 77);
+    CHECK_ERR(ioctl(fd, TUNSETPERSIST, 0), EBADFD);
+    CHECK_EQ(poll_of(fd, POLLIN), POLLERR);
+    close(fd);
+    CHECK_EQ(if_nametoindex("te"), 77);
+}
+// Fills in the checksums of an IPv4 packet with a TCP segment and sends it.
+static void segment(int fd, unsigned char *p, int port, unsigned seq, unsigned ack, int flags, const char *text) {
+    int n = strlen(text), len = 20 + n;
+    memcpy(p, "\x45\0\0\0\0\0\0\0\x40\6\0\0\x0a\x4d\0\2\x0a\x4d\0\1\x11\x11", 22);
+    p[3] = 20 + len, p[22] = port >> 8, p[23] = port;
+    for (int i = 0; i < 4; i++) p[24 + i] = seq >> (24 - 8 * i), p[28 + i] = ack >> (24 - 8 * i);
+    memcpy(p + 32, "\x50\0\x10\0\0\0\0\0", 8);
+    p[33] = flags;
+    memcpy(p + 40, text, n);
+    unsigned c = ~sum(0, p, 20);
+    p[10] = c >> 8, p[11] = c;
+    c = ~sum(sum(6 + len, p + 12, 8), p + 20, len);
+    p[36] = c >> 8, p[37] = c;
+    CHECK_EQ(write(fd, p, 20 + len), 20 + len);
+}
+TEST(tun_tcp_connection) {
+    int fd = tunnel("tc", IFF_TUN | IFF_NO_PI), l = SYS(socket(AF_INET, SOCK_STREAM, 0));
+    SYS(listen(l, 1));
+    unsigned char b[2000], in[16];
+    int port = port_of(l);
+    segment(fd, b, port, 1000, 0, 2, "");
+    MUST(next(fd, b, 0, 6) >= 40);
+    CHECK_EQ(b[33] & 0x3f, 0x12);
+    CHECK_EQ(b[28] << 24 | b[29] << 16 | b[30] << 8 | b[31], 1001);
+    unsigned ack = ((unsigned)b[24] << 24 | b[25] << 16 | b[26] << 8 | b[27]) + 1;
+    segment(fd, b, port, 1001, ack, 0x10, "");
+    MUST(poll_for(l, POLLIN) == POLLIN);
+    int s = SYS(accept(l, 0, 0));
+    segment(fd, b, port, 1001, ack, 0x18, "hello");
+    poll_for(s, POLLIN);
+    CHECK_EQ(read(s, in, sizeof in), 5);
+    CHECK_MEM(in, "hello", 5);
+    CHECK_EQ(write(s, "back", 4), 4);
+    int n;
+    do
+        MUST((n = next(fd, b, 0, 6)) > 0);
+    while (n < 44);
+    CHECK_MEM(b + n - 4, "back", 4);
 }
 // The kernel asks for the hardware address of the program's end.
 TEST(tap_asks_for_an_address) {

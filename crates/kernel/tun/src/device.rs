@@ -112,7 +112,7 @@ impl Tuns {
         }
         let mut devices = self.devices.lock();
         // Interfaces can be deleted by rtnetlink requests.
-        devices.retain(|index, _| self.net.stack().link(*index).is_some());
+        devices.retain(|_, tun| self.has(tun));
         let known = self.net.interfaces().links.iter().find(|link| link.name == wanted.name).map(|l| l.index);
         let tun = match known {
             Some(_) if wanted.flags & IFF_TUN_EXCL != 0 => return Err(Errno::EBUSY),
@@ -140,6 +140,11 @@ impl Tuns {
         Ok(tun)
     }
 
+    /// The interface has not been deleted: another one may have its index by now.
+    pub(crate) fn has(&self, tun: &Tun) -> bool {
+        self.net.stack().link(tun.link.index).is_some_and(|link| Arc::ptr_eq(&link, &tun.link))
+    }
+
     /// A file lets go of its interface, which goes with it unless it is persistent.
     pub(crate) fn detach(&self, tun: &Tun) {
         let mut devices = self.devices.lock();
@@ -148,8 +153,9 @@ impl Tuns {
         state.attached = false;
         let persistent = state.flags & IFF_PERSIST != 0;
         drop(state);
-        if !persistent && devices.remove(&tun.link.index).is_some() {
-            // It may have been deleted already.
+        if !persistent && self.has(tun) {
+            devices.remove(&tun.link.index);
+            // An rtnetlink request may delete it at the same time.
             let _ = self.net.stack().remove_link(tun.link.index);
         }
     }

@@ -33,8 +33,7 @@ impl TunFile {
     /// The interface; EBADFD before TUNSETIFF, and when it has been deleted.
     pub(crate) fn tun(&self) -> Result<Arc<Tun>> {
         let tun = self.attached.lock().tun.clone().ok_or(Errno::EBADFD)?;
-        let there = self.tuns.net().stack().link(tun.link.index).is_some();
-        if there { Ok(tun) } else { Err(Errno::EBADFD) }
+        if self.tuns.has(&tun) { Ok(tun) } else { Err(Errno::EBADFD) }
     }
 }
 
