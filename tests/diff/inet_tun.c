@@ -58,6 +58,13 @@ static int next(int fd, unsigned char *b, int skip, int protocol) {
         if (n > skip + 20 && b[skip] == 0x45 && b[skip + 9] == protocol) return n;
     }
 }
+// Before the sub-tests that make the node.
+TEST(tun_node) {
+    struct stat st;
+    if (stat("/dev/net/tun", &st) < 0) SKIP("no device node");
+    CHECK(S_ISCHR(st.st_mode));
+    CHECK_EQ(st.st_rdev, makedev(10, 200));
+}
 TEST(tun_before_an_interface) {
     int fd = tun_open(O_NONBLOCK);
     char b[64] = {0};

@@ -9,9 +9,10 @@ use crate::host_mounts::HostMounts;
 use crate::mounts::clean;
 use crate::{Descriptors, HostTree, Options, Prepared, Result, caps, fail};
 use spec::{
-    CapabilitySets, FdIndex, Interfaces, MountSpec, Overlay, ProcessSpec, PropagationType, RlimitSpec,
-    RootSpec, SandboxSpec, WindowSize,
+    CapabilitySets, DeviceKind, DeviceSpec, FdIndex, Interfaces, MountSpec, Overlay, ProcessSpec,
+    PropagationType, RlimitSpec, RootSpec, SandboxSpec, WindowSize,
 };
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A command to sandbox.
@@ -92,6 +93,22 @@ pub(crate) fn internal(destination: &str, fstype: &str, options: &[&str], dev: b
     }
 }
 
+/// /dev/net/tun, if the root has it.
+fn tun(root: &Path) -> Option<DeviceSpec> {
+    const NUMBER: (u32, u32) = (10, 200);
+    let node = std::fs::symlink_metadata(root.join("dev/net/tun")).ok()?;
+    let same = node.rdev() == libc::makedev(NUMBER.0, NUMBER.1);
+    (node.file_type().is_char_device() && same).then(|| DeviceSpec {
+        path: "/dev/net/tun".into(),
+        kind: DeviceKind::Char,
+        major: NUMBER.0,
+        minor: NUMBER.1,
+        mode: node.mode() & 0o777,
+        uid: 0,
+        gid: 0,
+    })
+}
+
 /// Prepares a sandbox for a command.
 pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepared> {
     let root = root_tree(&command.root, options)?;
@@ -112,6 +129,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
     }
     let cwd = clean(&command.cwd);
     check_cwd(&root_path, &cwd, &command.volumes)?;
+    let devices = if options.network.is_host() { None } else { tun(&root_path) };
     let Descriptors { stdio, console, preserved } = Descriptors::after(trees.len(), command.terminal, 0);
     let spec = SandboxSpec {
         id: command.id.clone(),
@@ -129,7 +147,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         process: process(command, cwd),
         masked_paths: Vec::new(),
         readonly_paths: Vec::new(),
-        devices: Vec::new(),
+        devices: devices.into_iter().collect(),
         pids_limit: None,
         id_maps: Default::default(),
         sysctl: Vec::new(),
