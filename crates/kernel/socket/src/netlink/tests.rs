@@ -161,3 +161,29 @@ fn long_dumps_are_whole() {
     assert!(out.iter().map(Vec::len).sum::<usize>() > QUEUE);
     drop(listed);
 }
+
+/// Raw sockets are listed with their protocol, in the place of the port and as an attribute.
+#[test]
+fn raw_sockets_are_listed() {
+    use netstack::datagram::{DatagramSocket, Protocol};
+    const INET_DIAG_MSG: usize = 72;
+    const INET_DIAG_PROTOCOL: u16 = 10;
+    let cx = TestCaller::with_caps(0);
+    let net = NetNamespace::alone();
+    let silent = Arc::new(netstack::notify::Silent);
+    let raw = DatagramSocket::new(net.stack(), false, Protocol::Raw(253), silent);
+    let socket = NetlinkFamily.create(&cx, &net, libc::SOCK_RAW, NETLINK_SOCK_DIAG).unwrap();
+    let mut body = [0xff; 56];
+    body[..4].copy_from_slice(&[libc::AF_INET as u8, libc::IPPROTO_RAW as u8, 0, 0]);
+    body[8..12].fill(0);
+    let flags = (libc::NLM_F_DUMP | libc::NLM_F_REQUEST) as u16;
+    let request = wire::Message::new(20, flags, 7, 0).fixed(&body).done();
+    let mut req = SendRequest { data: &request, addr: None, control: Default::default(), flags: 0 };
+    socket.send(&cx, &NoNames, &mut req).unwrap();
+    let mut buf = [0; 8192];
+    let got = socket.recv(&cx, &mut buf, 0).unwrap();
+    assert_eq!(kinds(&[buf[..got.len].to_vec()]), [20]);
+    assert_eq!(buf[20..22], 253u16.to_be_bytes());
+    assert_eq!(wire::attribute(&buf[..got.len], INET_DIAG_MSG, INET_DIAG_PROTOCOL), Some(&[253][..]));
+    drop(raw);
+}
