@@ -16,7 +16,7 @@ fn table() -> String {
     let absent = count(|s| matches!(s, Support::Absent(_)));
     let mut out = format!(
         "{} system calls have a handler: {full} full, {partial} partial, {absent} that answer as a kernel configured \
-         without them. All others answer ENOSYS.\n\n| nr | call | support | note |\n|---|---|---|---|\n",
+         without them. All others\nanswer ENOSYS.\n\n| nr | call | support | note |\n|---|---|---|---|\n",
         rows.len()
     );
     for r in rows {
