@@ -748,6 +748,12 @@ TEST(settings) {
     OK(set_setting("ipv4/tcp_keepalive_time", "100"));
     CHECK_EQ(get_int(SYS(socket(AF_INET, SOCK_STREAM, 0)), IPPROTO_TCP, TCP_KEEPIDLE), 100);
     OK(set_setting("ipv4/tcp_keepalive_time", "7200"));
+    OK(set_setting("ipv4/tcp_congestion_control", "reno"));
+    char name[16];
+    socklen_t len = sizeof name;
+    OK(getsockopt(SYS(socket(AF_INET, SOCK_STREAM, 0)), IPPROTO_TCP, TCP_CONGESTION, name, &len));
+    CHECK(!strcmp(name, "reno"));
+    CHECK_ERR(set_setting("ipv4/tcp_congestion_control", "nonsense"), ENOENT);
     CHECK_ERR(set_setting("ipv4/ip_default_ttl", "0"), EINVAL);
     CHECK_ERR(set_setting("ipv4/ip_local_port_range", "5000 4000"), EINVAL);
     OK(set_setting("ipv4/ip_local_port_range", "40000 40009"));

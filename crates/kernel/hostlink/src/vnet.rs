@@ -20,6 +20,8 @@ const GSO_ECN: u8 = 0x80;
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
+/// Datagrams in one frame at most (Linux's UDP_MAX_SEGMENTS).
+const MAX_DATAGRAMS: usize = 128;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
@@ -53,6 +55,9 @@ pub(crate) fn cut_datagrams(header: &[u8; HEADER], frame: &[u8]) -> Option<Vec<V
         _ => return None,
     };
     let (headers, payload) = frame.split_at_checked(udp + 8).filter(|_| udp >= ip + 20)?;
+    if payload.len().div_ceil(size) > MAX_DATAGRAMS {
+        return None;
+    }
     let cut = |(n, data): (usize, &[u8])| {
         let mut out = [headers, data].concat();
         let length = |from: usize| ((headers.len() - from + data.len()) as u16).to_be_bytes();
@@ -141,6 +146,8 @@ mod tests {
             assert_eq!(lengths, [10, 10, 5]);
             assert_eq!(parts[2][14 + ip_len + 4..14 + ip_len + 6], [0, 13]);
             assert_eq!(cut_datagrams(&header, &whole[..14 + ip_len + 7]), None);
+            whole.extend([7; 1300]);
+            assert_eq!(cut_datagrams(&header, &whole), None, "more than Linux sends at once");
             assert_eq!(cut_datagrams(&[0; HEADER], &whole), None);
         }
     }

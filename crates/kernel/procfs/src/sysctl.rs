@@ -327,7 +327,11 @@ static ROWS: &[Row] = &[
     stack("net/ipv4/ping_group_range", &["ipv4/ping_group_range/low", "ipv4/ping_group_range/high"]),
     stack("net/ipv4/tcp_abort_on_overflow", &["ipv4/tcp_abort_on_overflow"]),
     ro("net/ipv4/tcp_available_congestion_control", "reno cubic bbr"),
-    words("net/ipv4/tcp_congestion_control", "cubic"),
+    apply(
+        "net/ipv4/tcp_congestion_control",
+        |k| k.ns.net.stack().sysctls.congestion().name().into(),
+        |k, v| k.ns.net.stack().sysctls.set_congestion(v.trim()),
+    ),
     stack("net/ipv4/tcp_dsack", &["ipv4/tcp_dsack"]),
     stack("net/ipv4/tcp_early_retrans", &["ipv4/tcp_early_retrans"]),
     stack("net/ipv4/tcp_ecn", &["ipv4/tcp_ecn"]),

@@ -224,10 +224,6 @@ impl Task {
     pub fn nsproxy(&self) -> Arc<NsProxy> {
         self.nsproxy.load_full()
     }
-    /// Replaces its namespaces (unshare(2), setns(2)).
-    pub fn set_nsproxy(&self, n: NsProxy) {
-        self.nsproxy.store(Arc::new(n));
-    }
     /// Credentials.
     pub fn creds(&self) -> Creds {
         self.creds.load()

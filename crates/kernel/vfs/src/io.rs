@@ -34,7 +34,7 @@ pub fn check_writable(file: &OpenFile) -> Result<()> {
 
 /// Reads at `off` (ignored by streams).
 pub fn read_at(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
-    if file.ops.seekable() && i64::try_from(off).is_err() {
+    if i64::try_from(off).is_err() && file.ops.seekable() {
         return Err(Errno::EINVAL);
     }
     let n = file.ops.read(cx, file, buf, off)?;

@@ -72,7 +72,7 @@ impl TcpOptions {
             max_segment: 0,
             syn_count: sysctls.tcp_syn_retries.size() as u32,
             window_clamp: 0,
-            congestion: Algorithm::default(),
+            congestion: sysctls.congestion(),
             oob_inline: false,
             send_buffer: None,
             receive_buffer: None,
