@@ -1,10 +1,10 @@
-//! The overlay over a directory of the host.
+//! The overlay over directories of the host.
 
 use abi::{Errno, Result};
 use hostfs::HostFs;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vfs::testing::TestCaller;
 use vfs::*;
@@ -20,8 +20,26 @@ impl Drop for Env {
     }
 }
 
-fn env(name: &str) -> Env {
+/// An environment over these directories below one temporary directory, the uppermost first, which `fill` makes.
+fn over(name: &str, layers: &[&str], fill: impl Fn(&Path)) -> Env {
     let dir = std::env::temp_dir().join(format!("overlay-{}-{name}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    fill(&dir);
+    let files = hostfs::HostFiles::new();
+    let layer = |name: &&str| {
+        let fd: OwnedFd = fs::File::open(dir.join(name)).unwrap().into();
+        HostFs::new(&files, fd, true).unwrap() as Arc<dyn FileSystem>
+    };
+    let layers: Vec<_> = layers.iter().map(layer).collect();
+    let fs = crate::new(&tmpfs::MemFiles::new(None), &layers).unwrap();
+    Env { dir, fs: FsContext::new(vfs::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"overlay"))) }
+}
+
+fn env(name: &str) -> Env {
+    over(name, &["."], fill)
+}
+
+fn fill(dir: &Path) {
     fs::create_dir_all(dir.join("d/sub")).unwrap();
     fs::write(dir.join("d/f"), "lower").unwrap();
     fs::write(dir.join("d/g"), "other").unwrap();
@@ -29,10 +47,6 @@ fn env(name: &str) -> Env {
     fs::hard_link(dir.join("d/f"), dir.join("link")).unwrap();
     fs::write(dir.join("big"), vec![5; 3 << 20]).unwrap();
     std::os::unix::fs::symlink("d/f", dir.join("sym")).unwrap();
-    let fd: OwnedFd = fs::File::open(&dir).unwrap().into();
-    let lower = HostFs::new(&hostfs::HostFiles::new(), fd, true).unwrap();
-    let fs = crate::new(&tmpfs::MemFiles::new(None), lower).unwrap();
-    Env { dir, fs: FsContext::new(vfs::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"overlay"))) }
 }
 
 impl Env {
@@ -64,20 +78,25 @@ impl Env {
             0,
         )
     }
-    fn names(&self, p: &str) -> Vec<String> {
-        struct Names(Vec<String>);
-        impl DirSink for Names {
+    fn entries(&self, p: &str) -> Vec<DirEntry> {
+        struct Entries(Vec<DirEntry>);
+        impl DirSink for Entries {
             fn entry(&mut self, _n: u64, e: &DirEntry) -> bool {
-                self.0.push(String::from_utf8_lossy(&e.name).into());
+                self.0.push(e.clone());
                 true
             }
         }
         let f = self.open(p, libc::O_DIRECTORY).unwrap();
-        let mut n = Names(Vec::new());
-        dir::read(&TestCaller::root(), &f, &mut n).unwrap();
-        n.0.retain(|n| n != "." && n != "..");
-        n.0.sort();
-        n.0
+        let mut all = Entries(Vec::new());
+        dir::read(&TestCaller::root(), &f, &mut all).unwrap();
+        all.0.retain(|e| e.name != b"." && e.name != b"..");
+        all.0
+    }
+    fn names(&self, p: &str) -> Vec<String> {
+        let name = |e: &DirEntry| String::from_utf8_lossy(&e.name).into();
+        let mut names: Vec<String> = self.entries(p).iter().map(name).collect();
+        names.sort();
+        names
     }
 }
 
@@ -185,4 +204,80 @@ fn removing_a_new_name_needs_no_whiteout() {
     assert_eq!(e.names("/d"), ["g", "sub"]);
     e.fs.view().root.mount.fs().trim();
     assert_eq!(e.names("/d"), ["g", "sub"]);
+}
+
+/// Three layers: `a` uppermost.
+fn three(name: &str) -> Env {
+    over(name, &["a", "b", "c"], |dir| {
+        for (file, text) in [
+            ("a/etc/own", "a"),
+            ("b/etc/own", "b"),
+            ("b/etc/middle", "b"),
+            ("c/etc/low", "c"),
+            ("c/etc/gone", "c"),
+            ("c/opt/x", "c"),
+            ("b/opt/y", "b"),
+            ("b/file", "b"),
+            ("c/file/inner", "c"),
+            ("c/dir", "c"),
+            ("a/dir/inner", "a"),
+        ] {
+            fs::create_dir_all(dir.join(file).parent().unwrap()).unwrap();
+            fs::write(dir.join(file), text).unwrap();
+        }
+        whiteout(&dir.join("b/etc/gone"));
+        let opaque = std::ffi::CString::new(dir.join("b/opt").to_str().unwrap()).unwrap();
+        rustix::fs::setxattr(&opaque, c"trusted.overlay.opaque", b"y", rustix::fs::XattrFlags::empty())
+            .unwrap();
+    })
+}
+
+fn whiteout(at: &Path) {
+    let kind = rustix::fs::FileType::CharacterDevice;
+    rustix::fs::mknodat(rustix::fs::CWD, at, kind, rustix::fs::Mode::empty(), 0).unwrap();
+}
+
+#[test]
+fn layers_are_merged() {
+    let e = three("merge");
+    assert_eq!(e.names("/"), ["dir", "etc", "file", "opt"]);
+    assert_eq!(e.names("/etc"), ["low", "middle", "own"]);
+    assert_eq!(e.text("/etc/own").unwrap(), "a");
+    assert_eq!(e.text("/etc/middle").unwrap(), "b");
+    assert_eq!(e.text("/etc/low").unwrap(), "c");
+    assert_eq!(e.stat("/etc/gone").err(), Some(Errno::ENOENT), "a whiteout hides");
+    assert_eq!(e.names("/opt"), ["y"], "an opaque directory is not merged");
+    assert_eq!(e.stat("/opt/x").err(), Some(Errno::ENOENT));
+    assert_eq!(e.text("/file").unwrap(), "b", "a file hides a directory");
+    assert_eq!(e.names("/dir"), ["inner"], "a directory hides a file");
+}
+
+#[test]
+fn merged_directories_change_as_one() {
+    let e = three("change");
+    e.unlink("/etc/own").unwrap();
+    assert_eq!(e.names("/etc"), ["low", "middle"], "what it hid does not show");
+    e.open("/etc/gone", libc::O_CREAT).unwrap();
+    assert_eq!(e.stat("/etc/gone").unwrap().size, 0);
+    e.rename("/etc", "/moved").unwrap();
+    assert_eq!(e.names("/moved"), ["gone", "low", "middle"]);
+    assert_eq!(e.text("/moved/low").unwrap(), "c");
+    assert_eq!(e.stat("/etc").err(), Some(Errno::ENOENT));
+    e.fs.view().root.mount.fs().trim();
+    assert_eq!(e.names("/moved"), ["gone", "low", "middle"]);
+}
+
+#[test]
+fn a_listing_shows_the_numbers_of_stat() {
+    let e = three("numbers");
+    for name in e.entries("/etc") {
+        let shown = e.stat(&format!("/etc/{}", String::from_utf8_lossy(&name.name))).unwrap();
+        assert_eq!(shown.ino, name.ino);
+    }
+}
+
+#[test]
+fn an_overlay_has_a_layer() {
+    let memory = tmpfs::MemFiles::new(None);
+    assert_eq!(crate::new(&memory, &[]).err(), Some(Errno::EINVAL));
 }

@@ -63,7 +63,7 @@ fn host_tree(files: &Arc<HostFiles>, fds: &mut Fds, index: usize, how: Overlay) 
 fn over(kernel: &Kernel, lower: FsRef, how: Overlay) -> Result<FsRef, Errno> {
     match how {
         Overlay::None => Ok(lower),
-        Overlay::Memory => overlay::new(&kernel.memory, lower),
+        Overlay::Memory => overlay::new(&kernel.memory, &[lower]),
     }
 }
 

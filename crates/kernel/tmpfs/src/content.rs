@@ -50,7 +50,7 @@ type Page = Box<[u8]>;
 enum Store {
     Heap(BTreeMap<u64, Page>),
     Mem(Arc<MemFile>),
-    Lower(LowerFile),
+    Lower(Box<dyn LowerFile>),
 }
 
 /// The content of one regular file.
@@ -81,7 +81,7 @@ impl Content {
     }
 
     /// The unchanged content of a lower file.
-    pub fn of_lower(lower: LowerFile, size: u64) -> Content {
+    pub fn of_lower(lower: Box<dyn LowerFile>, size: u64) -> Content {
         Content { size, store: Store::Lower(lower), ..Content::empty() }
     }
 
@@ -458,9 +458,9 @@ impl Content {
     }
 
     /// The unchanged lower file.
-    pub fn lower(&self) -> Option<&LowerFile> {
+    pub fn lower(&self) -> Option<&dyn LowerFile> {
         match &self.store {
-            Store::Lower(l) => Some(l),
+            Store::Lower(l) => Some(&**l),
             _ => None,
         }
     }

@@ -5,12 +5,12 @@
 //! here with the same name hides it, a whiteout without replacement.
 
 use crate::fs::TmpFs;
-use crate::lower;
+use crate::lower::LowerDir;
 use crate::node::Node;
 use abi::{Errno, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use vfs::{Caller, DirEntry, DirSink, InodeRef};
+use vfs::{Caller, DirEntry, DirSink};
 
 pub(crate) enum Entry {
     /// A name with its offset; 0 when it is (still) the lower directory's.
@@ -26,14 +26,14 @@ pub(crate) struct Dir {
     entries: HashMap<Arc<[u8]>, Entry>,
     order: BTreeMap<u64, Arc<[u8]>>,
     next: u64,
-    lower: Option<InodeRef>,
+    lower: Option<Box<dyn LowerDir>>,
     list: Option<Arc<[DirEntry]>>,
     /// Removed: nothing may be added.
     pub dead: bool,
 }
 
 impl Dir {
-    pub fn new(lower: Option<InodeRef>, first: u64) -> Dir {
+    pub fn new(lower: Option<Box<dyn LowerDir>>, first: u64) -> Dir {
         Dir { entries: HashMap::new(), order: BTreeMap::new(), next: first, lower, list: None, dead: false }
     }
 
@@ -57,7 +57,7 @@ impl Dir {
             None => {}
         }
         let Some(l) = &self.lower else { return Err(Errno::ENOENT) };
-        let n = lower::node(fs, l.lookup(cx, name)?)?;
+        let n = l.find(cx, fs, name)?;
         self.entries.insert(Arc::from(name), Entry::Node(n.clone(), 0));
         Ok(n)
     }
@@ -112,7 +112,7 @@ impl Dir {
     fn listing(&mut self, cx: &dyn Caller) -> Result<Option<Arc<[DirEntry]>>> {
         let Some(l) = &self.lower else { return Ok(None) };
         if self.list.is_none() {
-            self.list = Some(lower::list(cx, l)?);
+            self.list = Some(l.list(cx)?);
         }
         Ok(self.list.clone())
     }
@@ -131,14 +131,7 @@ impl Dir {
     }
 
     /// Feeds entries with offsets `pos..limit`; returns where to go on.
-    pub fn read(
-        &mut self,
-        cx: &dyn Caller,
-        fs: &TmpFs,
-        mut pos: u64,
-        limit: u64,
-        sink: &mut dyn DirSink,
-    ) -> Result<u64> {
+    pub fn read(&mut self, cx: &dyn Caller, mut pos: u64, limit: u64, sink: &mut dyn DirSink) -> Result<u64> {
         if let Some(list) = self.listing(cx)? {
             let mut i = pos.saturating_sub(2);
             while let Some(e) = usize::try_from(i).ok().and_then(|i| list.get(i)) {
@@ -155,7 +148,6 @@ impl Dir {
             }
             pos = pos.max(i + 2);
         }
-        let _ = fs;
         for (seq, name) in self.order.range(pos..limit.max(pos)) {
             let Some(Entry::Node(n, _) | Entry::Hiding(n, _)) = self.entries.get(name) else { continue };
             let e = DirEntry { ino: n.ino, kind: (n.mode() >> 12) as u8, name: name.to_vec() };

@@ -1,13 +1,12 @@
 //! A tmpfs instance: limits, inode numbers, the root.
 
-use crate::lower;
+use crate::lower::{Layers, View};
 use crate::memfile::{MemFile, MemFiles};
 use crate::node::{Body, Node};
 use crate::options::Options;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use ranked::{Mutex, rank};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::{FileSystem, InodeRef};
@@ -23,10 +22,12 @@ fn space_of(inodes: Option<u64>) -> u64 {
     inodes.map_or(u64::MAX, |n| n.saturating_mul(INODE_SPACE))
 }
 
-/// What an instance is, when it is not a plain tmpfs.
-pub(crate) struct Flavour {
-    pub kind: &'static str,
-    pub magic: i64,
+/// What an instance is.
+enum Flavour {
+    Tmpfs,
+    Devtmpfs,
+    /// A view of other trees.
+    Over(Arc<dyn Layers>),
 }
 
 /// An instance.
@@ -46,18 +47,12 @@ pub struct TmpFs {
     /// Memory files whose charge is a guess.
     inexact: Mutex<Vec<Weak<MemFile>>, { rank::TMPFS_INEXACT }>,
     root: Mutex<Option<Arc<Node>>>,
-    /// Device of the lower file system: its inode numbers are used as they are.
-    pub(crate) lower_dev: Option<u64>,
-    /// Inodes with several names in the lower file system, by (device, number): what was changed under
-    /// one name must be found under another that nobody has looked up yet.
-    pub(crate) lower_links: Mutex<HashMap<(u64, u64), Arc<Node>>>,
 }
 
 impl TmpFs {
     /// A tmpfs with these options.
     pub fn new(memory: &Arc<MemFiles>, options: Options) -> Arc<TmpFs> {
-        let flavour = Flavour { kind: "tmpfs", magic: TMPFS_MAGIC };
-        let fs = TmpFs::bare(memory, options.clone(), flavour, None, 1);
+        let fs = TmpFs::bare(memory, options.clone(), Flavour::Tmpfs, 1);
         fs.space.store(INODE_SPACE, Ordering::Relaxed);
         let root = Node::new(
             fs.clone(),
@@ -75,38 +70,29 @@ impl TmpFs {
     /// A devtmpfs: the same under another name, mode 755.
     pub fn devtmpfs(memory: &Arc<MemFiles>) -> Arc<TmpFs> {
         let options = Options { mode: 0o755, ..Options::default() };
-        let flavour = Flavour { kind: "devtmpfs", magic: TMPFS_MAGIC };
-        let fs = TmpFs::bare(memory, options, flavour, None, 1);
+        let fs = TmpFs::bare(memory, options, Flavour::Devtmpfs, 1);
         let root = Node::new(fs.clone(), Body::dir(None, 3), 0o040755, 0, 0, 0, 2);
         *fs.root.lock() = Some(root);
         fs
     }
 
-    /// A file system that starts as a view of `lower` and keeps all changes in memory.
+    /// A file system that starts as a view of the layers' root and keeps all changes in memory.
     pub fn over(
         memory: &Arc<MemFiles>,
-        kind: &'static str,
-        magic: i64,
-        lower: InodeRef,
+        layers: Arc<dyn Layers>,
+        root: View,
         options: Options,
     ) -> Result<Arc<TmpFs>> {
-        let attr = lower.attr()?;
-        if !attr.is_dir() {
+        if !root.attr.is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        let fs = TmpFs::bare(memory, options, Flavour { kind, magic }, Some(attr.dev), UPPER_INO);
-        let root = lower::node(&fs, lower)?;
+        let fs = TmpFs::bare(memory, options, Flavour::Over(layers), UPPER_INO);
+        let root = Node::view(fs.clone(), root);
         *fs.root.lock() = Some(root);
         Ok(fs)
     }
 
-    fn bare(
-        memory: &Arc<MemFiles>,
-        options: Options,
-        flavour: Flavour,
-        lower_dev: Option<u64>,
-        first_ino: u64,
-    ) -> Arc<TmpFs> {
+    fn bare(memory: &Arc<MemFiles>, options: Options, flavour: Flavour, first_ino: u64) -> Arc<TmpFs> {
         Arc::new(TmpFs {
             dev: vfs::inode::new_dev(),
             memory: memory.clone(),
@@ -119,8 +105,6 @@ impl TmpFs {
             space: AtomicU64::new(0),
             inexact: Mutex::default(),
             root: Mutex::new(None),
-            lower_dev,
-            lower_links: Mutex::default(),
         })
     }
 
@@ -238,7 +222,11 @@ impl TmpFs {
 
 impl FileSystem for TmpFs {
     fn kind(&self) -> &'static str {
-        self.flavour.kind
+        match &self.flavour {
+            Flavour::Tmpfs => "tmpfs",
+            Flavour::Devtmpfs => "devtmpfs",
+            Flavour::Over(layers) => layers.kind(),
+        }
     }
     fn root(&self) -> InodeRef {
         match &*self.root.lock() {
@@ -262,7 +250,7 @@ impl FileSystem for TmpFs {
         let inodes = used_space.div_ceil(INODE_SPACE);
         let files = if space == u64::MAX { total.max(inodes) } else { space / INODE_SPACE };
         Ok(StatFs {
-            f_type: self.flavour.magic,
+            f_type: if let Flavour::Over(layers) = &self.flavour { layers.magic() } else { TMPFS_MAGIC },
             f_bsize: 4096,
             f_blocks: total,
             f_bfree: total.saturating_sub(used),
@@ -276,12 +264,14 @@ impl FileSystem for TmpFs {
     }
     fn unmounted(&self) {
         let root = self.root.lock().take();
-        let links = std::mem::take(&mut *self.lower_links.lock());
-        drop((root, links));
+        drop(root);
+        if let Flavour::Over(layers) = &self.flavour {
+            layers.unmounted();
+        }
     }
     fn trim(&self) {
         let root = self.root.lock().clone();
-        if let (Some(root), Some(_)) = (root, self.lower_dev) {
+        if let (Some(root), Flavour::Over(_)) = (root, &self.flavour) {
             crate::lower::trim(root);
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::content::Content;
 use crate::dir::Dir;
-use crate::lower;
-use crate::node::{Body, Node, XattrMap, Xattrs, link_pages, one_xattr_space, xattr_space};
+use crate::lower::XattrMap;
+use crate::node::{Body, Node, Xattrs, link_pages, one_xattr_space, xattr_space};
 use crate::open_file::{DirFile, File};
 use abi::stat::Attr;
 use abi::{Errno, Result};
@@ -53,11 +53,11 @@ impl Node {
 
     fn xattrs<R>(&self, cx: &dyn Caller, f: impl FnOnce(&mut XattrMap) -> Result<R>) -> Result<R> {
         let load = match (&self.meta.lock().xattrs, &self.lower) {
-            (Xattrs::Lower, Some(l)) => Some(l.clone()),
+            (Xattrs::Lower, Some(l)) => Some(l),
             _ => None,
         };
         let loaded = match load {
-            Some(l) => lower::xattrs(cx, &l)?,
+            Some(l) => l.xattrs(cx)?,
             None => BTreeMap::new(),
         };
         let mut m = self.meta.lock();
@@ -305,7 +305,7 @@ impl LinkInode for Node {
         if let Some(t) = l.get() {
             return Ok(t.clone());
         }
-        let t = lower::readlink(self.lower.as_ref().ok_or(Errno::EIO)?, cx)?;
+        let t = self.lower.as_ref().ok_or(Errno::EIO)?.readlink(cx)?;
         Ok(l.get_or_init(|| t).clone())
     }
     fn followed(&self) {

@@ -1,10 +1,9 @@
 //! tmpfs: files in memory. See tmpfs(5).
 //!
-//! A directory may have a directory of another, read-only file system behind
-//! it ("lower"): names that it does not hold itself are looked for there, and
-//! regular files keep their content there until they are first changed. That
-//! is how the overlay of a container's root works (crate `overlay`); a plain
-//! tmpfs has no lower directory anywhere.
+//! A tree may start as a view of read-only layers ([`lower`]): names that a
+//! directory does not hold itself are looked for there, and regular files keep
+//! their content there until they are first changed. What the layers are, crate
+//! `overlay` knows; a plain tmpfs has none.
 //!
 //! Neighbours: implements `vfs`'s traits; `hostsys::fs` for memory files.
 //! Locks, outermost first: directory (`Node::dir`), content, meta. Under the
@@ -16,7 +15,7 @@ mod content;
 mod dir;
 mod fs;
 mod inode;
-mod lower;
+pub mod lower;
 mod memfd;
 mod memfile;
 mod node;

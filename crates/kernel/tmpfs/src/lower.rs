@@ -1,173 +1,104 @@
-//! What lies behind an overlay's nodes: inodes of a read-only file system.
+//! What a tree in memory may be a view of until it is changed. The crate of the overlay implements these traits.
 
-use crate::content::Content;
 use crate::fs::TmpFs;
-use crate::node::{Body, Node};
-use abi::{Errno, Result};
+use crate::node::Node;
+use abi::Result;
+use abi::stat::Attr;
 use hostsys::memfd::CopyArea;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
-use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
-use vfs::{Caller, DirEntry, DirSink, InodeRef, MapRequest, Mapping, OpenFile};
+use std::sync::Arc;
+use vfs::{Caller, DirEntry, MapRequest, Mapping};
 
-/// Offsets of a merged directory's own entries start here, behind those of the lower listing.
-const MERGED_FIRST: u64 = 1 << 32;
+/// Extended attributes by name.
+pub type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The node for a lower inode. Several lower names of one inode give one node.
-pub(crate) fn node(fs: &Arc<TmpFs>, lower: InodeRef) -> Result<Arc<Node>> {
-    let a = lower.attr()?;
-    let shared = a.nlink > 1 && !a.is_dir();
-    if shared && let Some(n) = fs.lower_links.lock().get(&(a.dev, a.ino)) {
-        return Ok(n.clone());
-    }
-    let body = match a.file_type() {
-        S_IFDIR => Body::dir(Some(lower.clone()), MERGED_FIRST),
-        S_IFREG => Body::file(Content::of_lower(LowerFile::new(lower.clone(), a.blocks), a.size)),
-        S_IFLNK => Body::Link(OnceLock::new()),
-        _ => Body::Special,
-    };
-    let n = Node::of_lower(fs.clone(), body, lower, &a);
-    if shared {
-        let mut links = fs.lower_links.lock();
-        if let Some(other) = links.get(&(a.dev, a.ino)) {
-            return Ok(other.clone());
-        }
-        links.insert((a.dev, a.ino), n.clone());
-    }
-    Ok(n)
+/// The read-only trees below an instance.
+pub trait Layers: Send + Sync {
+    /// Type of the file system as in /proc/filesystems.
+    fn kind(&self) -> &'static str;
+    /// Its magic number in statfs(2).
+    fn magic(&self) -> i64;
+    /// The last mount is gone: let go of cycles.
+    fn unmounted(&self);
 }
 
-/// Forgets nodes below `root` that nobody uses and that are still as the lower file system has them.
+/// The inode that a node starts as.
+pub trait LowerInode: Send + Sync {
+    /// Size in bytes of a symbolic link.
+    fn size(&self) -> u64;
+    /// Target of a symbolic link.
+    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>>;
+    /// All extended attributes.
+    fn xattrs(&self, cx: &dyn Caller) -> Result<XattrMap>;
+}
+
+/// A directory that a node starts as.
+pub trait LowerDir: Send + Sync {
+    /// The node for a name; several names of one inode give one node. ENOENT.
+    fn find(&self, cx: &dyn Caller, fs: &Arc<TmpFs>, name: &[u8]) -> Result<Arc<Node>>;
+    /// All names.
+    fn list(&self, cx: &dyn Caller) -> Result<Arc<[DirEntry]>>;
+}
+
+/// The content that a regular file starts with.
+pub trait LowerFile: Send + Sync {
+    /// 512-byte blocks.
+    fn blocks(&self) -> u64;
+    /// Opens now, so that a failure shows in open(2).
+    fn probe(&self, cx: &dyn Caller) -> Result<()>;
+    /// Reads at `off`.
+    fn read(&self, cx: &dyn Caller, buf: &mut [u8], off: u64) -> Result<usize>;
+    /// See [`vfs::FileOps::read_to`].
+    fn read_to(&self, cx: &dyn Caller, to: &CopyArea<'_>, len: usize, off: u64) -> Option<Result<usize>>;
+    /// SEEK_DATA (`data`) or SEEK_HOLE from `off`.
+    fn seek(&self, off: u64, data: bool) -> Result<u64>;
+    /// A mapping that cannot write.
+    fn map(&self, cx: &dyn Caller, req: &MapRequest) -> Result<Mapping>;
+    /// See [`vfs::MapOps::image`]; nothing before it is opened.
+    fn image(&self) -> Option<(u64, u64)>;
+    /// See [`vfs::MapOps::image_fd`].
+    fn image_fd(&self) -> Option<Arc<OwnedFd>>;
+}
+
+/// What a node starts as, by type.
+pub enum LowerBody {
+    /// A directory.
+    Dir(Box<dyn LowerDir>),
+    /// A regular file.
+    File(Box<dyn LowerFile>),
+    /// A symbolic link.
+    Link,
+    /// A device, FIFO or socket.
+    Special,
+}
+
+/// A node's start.
+pub struct View {
+    /// Attributes.
+    pub attr: Attr,
+    /// Inode number; a new one when absent.
+    pub ino: Option<u64>,
+    /// Content or names.
+    pub body: LowerBody,
+    /// The rest.
+    pub inode: Box<dyn LowerInode>,
+}
+
+/// Forgets nodes below `root` that nobody uses and that are still as the layers have them.
 pub(crate) fn trim(root: Arc<Node>) {
     let mut todo = vec![root];
     let mut order = Vec::new();
     while let Some(n) = todo.pop() {
-        if let Body::Dir(d) = &n.body {
+        if let Some(d) = n.names() {
             todo.extend(d.lock().nodes().filter(|n| n.is_dir()).cloned());
             order.push(n);
         }
     }
     // Children come after their parents, so going backwards forgets leaves first.
     while let Some(n) = order.pop() {
-        if let Body::Dir(d) = &n.body {
+        if let Some(d) = n.names() {
             d.lock().forget_clean();
         }
     }
-}
-
-/// A lower regular file, opened for reading when first needed.
-pub(crate) struct LowerFile {
-    inode: InodeRef,
-    blocks: u64,
-    file: OnceLock<Arc<OpenFile>>,
-}
-
-impl LowerFile {
-    fn new(inode: InodeRef, blocks: u64) -> LowerFile {
-        LowerFile { inode, blocks, file: OnceLock::new() }
-    }
-
-    /// 512-byte blocks.
-    pub fn blocks(&self) -> u64 {
-        self.blocks
-    }
-
-    fn open(&self, cx: &dyn Caller) -> Result<&Arc<OpenFile>> {
-        if let Some(f) = self.file.get() {
-            return Ok(f);
-        }
-        let ops = self.inode.open(cx, libc::O_RDONLY)?;
-        let f = OpenFile::new(None, Some(self.inode.clone()), ops, libc::O_RDONLY);
-        Ok(self.file.get_or_init(|| f))
-    }
-
-    /// Opens now, so that a failure shows in open(2).
-    pub fn probe(&self, cx: &dyn Caller) -> Result<()> {
-        self.open(cx).map(drop)
-    }
-
-    pub fn read(&self, cx: &dyn Caller, buf: &mut [u8], off: u64) -> Result<usize> {
-        let f = self.open(cx)?;
-        f.ops.read(cx, f, buf, off)
-    }
-
-    pub fn read_to(&self, cx: &dyn Caller, to: &CopyArea<'_>, len: usize, off: u64) -> Option<Result<usize>> {
-        match self.open(cx) {
-            Ok(f) => f.ops.read_to(cx, f, to, len, off),
-            Err(e) => Some(Err(e)),
-        }
-    }
-
-    pub fn seek(&self, off: u64, data: bool) -> Result<u64> {
-        let f = self.file.get().ok_or(Errno::EIO)?;
-        let whence = if data { libc::SEEK_DATA } else { libc::SEEK_HOLE };
-        f.ops.as_seek().ok_or(Errno::EINVAL)?.seek_special(f, off as i64, whence)
-    }
-
-    /// See [`vfs::MapOps::image`]; nothing before it is opened.
-    pub fn image(&self) -> Option<(u64, u64)> {
-        self.file.get()?.ops.image()
-    }
-
-    /// See [`vfs::MapOps::image_fd`].
-    pub fn image_fd(&self) -> Option<Arc<OwnedFd>> {
-        self.file.get()?.ops.image_fd()
-    }
-
-    /// A mapping that cannot write.
-    pub fn map(&self, cx: &dyn Caller, req: &MapRequest) -> Result<Mapping> {
-        let f = self.open(cx)?;
-        f.ops.map(cx, f, req)
-    }
-}
-
-/// Target of a lower symbolic link.
-pub(crate) fn readlink(lower: &InodeRef, cx: &dyn Caller) -> Result<Vec<u8>> {
-    lower.readlink(cx)
-}
-
-struct Collect(Vec<DirEntry>);
-
-impl DirSink for Collect {
-    fn entry(&mut self, _next: u64, e: &DirEntry) -> bool {
-        self.0.push(e.clone());
-        true
-    }
-}
-
-/// The whole listing of a lower directory.
-pub(crate) fn list(cx: &dyn Caller, lower: &InodeRef) -> Result<Arc<[DirEntry]>> {
-    let ops = lower.open(cx, libc::O_RDONLY | libc::O_DIRECTORY)?;
-    let f = OpenFile::new(None, Some(lower.clone()), ops, libc::O_RDONLY | libc::O_DIRECTORY);
-    let mut all = Collect(Vec::new());
-    let mut pos = 2;
-    loop {
-        let before = all.0.len();
-        pos = f.ops.read_dir(cx, &f, pos, &mut all)?;
-        if all.0.len() == before {
-            return Ok(all.0.into());
-        }
-    }
-}
-
-/// All extended attributes of a lower inode.
-pub(crate) fn xattrs(
-    cx: &dyn Caller,
-    lower: &InodeRef,
-) -> Result<std::collections::BTreeMap<Vec<u8>, Vec<u8>>> {
-    let mut m = std::collections::BTreeMap::new();
-    let Some(xattrs) = lower.as_xattrs() else { return Ok(m) };
-    let names = match xattrs.list_xattr(cx) {
-        Err(Errno::EOPNOTSUPP) => return Ok(m),
-        n => n?,
-    };
-    for n in names {
-        // The attributes of a host overlay are not the image's.
-        if !n.starts_with(b"trusted.overlay.")
-            && let Ok(v) = xattrs.get_xattr(cx, &n)
-        {
-            m.insert(n, v);
-        }
-    }
-    Ok(m)
 }

@@ -3,6 +3,7 @@
 use crate::content::Content;
 use crate::dir::Dir;
 use crate::fs::TmpFs;
+use crate::lower::{LowerBody, LowerDir, LowerInode, View, XattrMap};
 use abi::stat::Attr;
 use abi::time::Timespec;
 use ranked::{Mutex, RwLock, rank};
@@ -21,10 +22,10 @@ pub(crate) enum Xattrs {
     Own(XattrMap),
 }
 
-const CAPABILITY: &[u8] = b"security.capability";
+/// Offsets of a merged directory's own entries start here, behind those of the lower listing.
+const MERGED_FIRST: u64 = 1 << 32;
 
-/// Extended attributes by name.
-pub(crate) type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// What one extended attribute counts for (simple_xattr_space).
 pub(crate) fn one_xattr_space(name: &[u8], value: &[u8]) -> u64 {
@@ -55,7 +56,7 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    pub fn dir(lower: Option<InodeRef>, first: u64) -> Body {
+    pub fn dir(lower: Option<Box<dyn LowerDir>>, first: u64) -> Body {
         Body::Dir(Mutex::new(Dir::new(lower, first)))
     }
     pub fn file(c: Content) -> Body {
@@ -81,8 +82,8 @@ pub struct Node {
     changed: AtomicBool,
     pub(crate) meta: Mutex<Meta>,
     pub(crate) body: Body,
-    /// The inode of the lower file system that this one started as.
-    pub(crate) lower: Option<InodeRef>,
+    /// The inode of the layers that this one started as.
+    pub(crate) lower: Option<Box<dyn LowerInode>>,
     pub(crate) attachments: Attachments,
 }
 
@@ -124,8 +125,15 @@ impl Node {
     }
 
     /// An inode that starts as a view of a lower one.
-    pub(crate) fn of_lower(fs: Arc<TmpFs>, body: Body, lower: InodeRef, a: &Attr) -> Arc<Node> {
-        let ino = if fs.lower_dev == Some(a.dev) { a.ino } else { fs.new_ino() };
+    pub fn view(fs: Arc<TmpFs>, view: View) -> Arc<Node> {
+        let a = view.attr;
+        let ino = view.ino.unwrap_or_else(|| fs.new_ino());
+        let body = match view.body {
+            LowerBody::Dir(dir) => Body::dir(Some(dir), MERGED_FIRST),
+            LowerBody::File(file) => Body::file(Content::of_lower(file, a.size)),
+            LowerBody::Link => Body::Link(OnceLock::new()),
+            LowerBody::Special => Body::Special,
+        };
         let meta = Meta {
             nlink: a.nlink,
             atime: a.atime,
@@ -145,7 +153,7 @@ impl Node {
             changed: AtomicBool::new(false),
             meta: Mutex::new(meta),
             body,
-            lower: Some(lower),
+            lower: Some(view.inode),
             attachments: Attachments::default(),
         })
     }
@@ -189,7 +197,13 @@ impl Node {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_dir(&self) -> bool {
+    /// The names of a directory.
+    pub(crate) fn names(&self) -> Option<&Mutex<Dir, { rank::TMPFS_DIR }>> {
+        if let Body::Dir(d) = &self.body { Some(d) } else { None }
+    }
+
+    /// True for a directory.
+    pub fn is_dir(&self) -> bool {
         self.mode() & S_IFMT == S_IFDIR
     }
 
@@ -238,7 +252,7 @@ impl Node {
             Body::Link(l) => match (l.get(), &self.lower) {
                 (Some(t), None) => (t.len() as u64, link_pages(t.len()) * 8),
                 (Some(t), Some(_)) => (t.len() as u64, 0),
-                (None, Some(i)) => (i.attr().map_or(0, |a| a.size), 0),
+                (None, Some(i)) => (i.size(), 0),
                 (None, None) => (0, 0),
             },
             Body::Special => (0, 0),

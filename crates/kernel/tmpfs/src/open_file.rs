@@ -207,7 +207,7 @@ impl DirectoryOps for DirFile {
             if pos <= 2 {
                 self.limit.store(d.end(), Ordering::Relaxed);
             }
-            d.read(cx, &self.node.fs, pos, self.limit.load(Ordering::Relaxed), sink)?
+            d.read(cx, pos, self.limit.load(Ordering::Relaxed), sink)?
         };
         accessed(&self.node, file);
         Ok(next)
