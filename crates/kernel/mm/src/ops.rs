@@ -365,61 +365,10 @@ impl Mm {
             return Err(Errno::EINVAL);
         }
         let _ops = self.ops.lock();
-        let (v, target) = {
-            let m = self.map.lock();
-            if new_len > m.max || old_len > m.max {
-                return Err(Errno::EINVAL);
-            }
-            let v = m.find(addr).ok_or(Errno::EFAULT)?.clone();
-            if old_len == 0 && !v.shared {
-                return Err(Errno::EINVAL);
-            }
-            let old_end = addr.checked_add(old_len).ok_or(Errno::EINVAL)?;
-            // What only gets shorter may span several mappings, and holes.
-            let stays = !fixed && !keep && new_len <= old_len;
-            if old_end > v.end && !stays {
-                return Err(Errno::EFAULT);
-            }
-            if v.locked && new_len > old_len {
-                m.room_to_lock(cx, new_len - old_len)?;
-            }
-            if keep && (v.shared || v.file.is_some()) {
-                return Err(Errno::EINVAL);
-            }
-            if new_len > old_len && m.total() + new_len - old_len > cx.rlimit(libc::RLIMIT_AS as i32) {
-                return Err(Errno::ENOMEM);
-            }
-            let target = if fixed {
-                let end = m.check_range(new_addr, new_len)?;
-                if new_addr < m.min {
-                    return Err(Errno::EPERM);
-                }
-                if new_addr < old_end && addr < end {
-                    return Err(Errno::EINVAL);
-                }
-                new_addr
-            } else if !keep && old_len != 0 && fits_in_place(&m, &v, (addr, old_len, new_len)) {
-                addr
-            } else if may_move {
-                m.find_free(0, new_len, PAGE_SIZE).ok_or(Errno::ENOMEM)?
-            } else {
-                return Err(Errno::ENOMEM);
-            };
-            (v, target)
-        };
+        let moved = Moved { addr, old_len, new_len, keep, may_move, fixed: fixed.then_some(new_addr) };
+        let (v, target) = moved.place(cx, &self.map.lock())?;
         if target == addr && new_len < old_len {
-            let (start, end) = (addr + new_len, addr + old_len);
-            self.untwin(ctx, start, end, Change::Unmap);
-            let parts = self.map.lock().without_trampolines(start, end);
-            for (a, b) in &parts {
-                ctx.queue(Action::Unmap { addr: *a, len: b - a });
-            }
-            ctx.flush()?;
-            let mut m = self.map.lock();
-            for (a, b) in parts {
-                m.remove(a, b);
-                m.take_rewritten(a, b);
-            }
+            self.shorten(ctx, addr + new_len, addr + old_len)?;
             return Ok(addr);
         }
         if target != addr || new_len != old_len {
@@ -442,6 +391,80 @@ impl Mm {
             m.insert(Vma { start: target, end: target + new_len, offset: v.offset + (addr - v.start), ..v });
         }
         Ok(target)
+    }
+
+    /// Unmaps what mremap(2) cut off.
+    fn shorten(&self, ctx: &mut dyn Context, start: u64, end: u64) -> Result<()> {
+        self.untwin(ctx, start, end, Change::Unmap);
+        let parts = self.map.lock().without_trampolines(start, end);
+        for (a, b) in &parts {
+            ctx.queue(Action::Unmap { addr: *a, len: b - a });
+        }
+        ctx.flush()?;
+        let mut m = self.map.lock();
+        for (a, b) in parts {
+            m.remove(a, b);
+            m.take_rewritten(a, b);
+        }
+        Ok(())
+    }
+}
+
+/// What mremap(2) was asked for.
+struct Moved {
+    addr: u64,
+    old_len: u64,
+    new_len: u64,
+    /// MREMAP_DONTUNMAP.
+    keep: bool,
+    may_move: bool,
+    /// MREMAP_FIXED: where to.
+    fixed: Option<u64>,
+}
+
+impl Moved {
+    /// The mapping and where it goes, with every check of mremap(2) in Linux's order.
+    fn place(&self, cx: &dyn Caller, m: &MemoryMap) -> Result<(Vma, u64)> {
+        let Moved { addr, old_len, new_len, keep, may_move, fixed } = *self;
+        if new_len > m.max || old_len > m.max {
+            return Err(Errno::EINVAL);
+        }
+        let v = m.find(addr).ok_or(Errno::EFAULT)?.clone();
+        if old_len == 0 && !v.shared {
+            return Err(Errno::EINVAL);
+        }
+        let old_end = addr.checked_add(old_len).ok_or(Errno::EINVAL)?;
+        // What only gets shorter may span several mappings, and holes.
+        let stays = fixed.is_none() && !keep && new_len <= old_len;
+        if old_end > v.end && !stays {
+            return Err(Errno::EFAULT);
+        }
+        if v.locked && new_len > old_len {
+            m.room_to_lock(cx, new_len - old_len)?;
+        }
+        if keep && (v.shared || v.file.is_some()) {
+            return Err(Errno::EINVAL);
+        }
+        if new_len > old_len && m.total() + new_len - old_len > cx.rlimit(libc::RLIMIT_AS as i32) {
+            return Err(Errno::ENOMEM);
+        }
+        let target = if let Some(new_addr) = fixed {
+            let end = m.check_range(new_addr, new_len)?;
+            if new_addr < m.min {
+                return Err(Errno::EPERM);
+            }
+            if new_addr < old_end && addr < end {
+                return Err(Errno::EINVAL);
+            }
+            new_addr
+        } else if !keep && old_len != 0 && fits_in_place(m, &v, (addr, old_len, new_len)) {
+            addr
+        } else if may_move {
+            m.find_free(0, new_len, PAGE_SIZE).ok_or(Errno::ENOMEM)?
+        } else {
+            return Err(Errno::ENOMEM);
+        };
+        Ok((v, target))
     }
 }
 
