@@ -140,6 +140,23 @@ TEST(shm_removed_while_attached) {
     OK(shmdt(a));
     CHECK_ERR(shmctl(id, IPC_STAT, &d), EINVAL);
 }
+// Each mapping counts: one that is cut in two counts twice, one that is moved once.
+TEST(shm_pieces_count) {
+    int id = SYS(shmget(IPC_PRIVATE, 4 * 4096, IPC_CREAT | 0600));
+    char *p = SYS(shmat(id, 0, 0));
+    CHECK_EQ(shm(id).shm_nattch, 1);
+    OK(munmap(p + 4096, 4096));
+    CHECK_EQ(shm(id).shm_nattch, 2);
+    OK(mprotect(p + 3 * 4096, 4096, PROT_READ));
+    CHECK_EQ(shm(id).shm_nattch, 3);
+    char *q = mremap(p, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, p + 4096);
+    CHECK(q == p + 4096);
+    CHECK_EQ(shm(id).shm_nattch, 3);
+    OK(munmap(p, 4 * 4096));
+    CHECK_EQ(shm(id).shm_nattch, 0);
+    OK(shmctl(id, IPC_RMID, 0));
+}
+
 TEST(shm_partly_unmapped) {
     int id = SYS(shmget(IPC_PRIVATE, 4 * 4096, 0600));
     char *a = SYS(shmat(id, 0, 0));

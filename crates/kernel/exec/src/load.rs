@@ -9,7 +9,7 @@ use platform::{Action, Context, Regs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, ProgramImage};
-use vfs::{Caller, Credentials, MapRequest, Mapping, OpenFile};
+use vfs::{Caller, Credentials, MapRequest, MappedFile, Mapping, OpenFile};
 
 /// Bytes kept free below the stack.
 const STACK_GAP: u64 = 1 << 20;
@@ -243,6 +243,7 @@ impl Loader<'_> {
 }
 
 fn vma(start: u64, end: u64, prot: i32, file: Option<Arc<OpenFile>>, offset: u64, kind: VmaKind) -> Vma {
+    let file = file.map(MappedFile::new);
     Vma { start, end, prot, shared: false, flags: 0, file, offset, locked: false, kind }
 }
 

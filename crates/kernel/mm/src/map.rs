@@ -5,7 +5,7 @@ use abi::{Errno, PAGE_SIZE, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use twins::Image;
-use vfs::OpenFile;
+use vfs::MappedFile;
 
 /// What a mapping is, for names in /proc/PID/maps and special treatment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Vma {
     /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given, [`TOUCHED`], [`TRAMPOLINES`].
     pub flags: i32,
     /// Mapped file.
-    pub file: Option<Arc<OpenFile>>,
+    pub file: Option<MappedFile>,
     /// Offset in the file of `start`.
     pub offset: u64,
     /// mlock(2)ed.

@@ -7,7 +7,7 @@ use abi::{Errno, PAGE_SIZE, Result, page_up};
 use platform::{Action, Context};
 use std::sync::Arc;
 use vfs::mount::MountFlags;
-use vfs::{Caller, MapRequest, Mapping, OpenFile};
+use vfs::{Caller, MapRequest, MappedFile, Mapping, OpenFile};
 
 /// What mmap(2) knows; MAP_SHARED_VALIDATE refuses the rest. The size of huge pages is in the high bits.
 const KNOWN_FLAGS: i32 = libc::MAP_TYPE
@@ -169,7 +169,7 @@ impl Mm {
             prot: a.prot,
             shared,
             flags: a.flags & (libc::MAP_GROWSDOWN | libc::MAP_NORESERVE),
-            file: a.file.clone(),
+            file: a.file.clone().map(MappedFile::new),
             offset: a.offset,
             locked,
             kind: if shared && anonymous {

@@ -65,7 +65,7 @@ pub fn shmat(c: &mut Current, id: i32, addr: u64, flags: i32) -> SysResult {
         len: a.len,
         prot: libc::PROT_READ | write | exec,
         flags: libc::MAP_SHARED | place,
-        file: Some(a.file),
+        file: Some(std::sync::Arc::clone(&a.file)),
         offset: 0,
     };
     let mm = c.mm.clone();

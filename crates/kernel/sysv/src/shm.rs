@@ -1,8 +1,8 @@
 //! Shared memory segments. See shmget(2), shmop(2), shmctl(2).
 //!
 //! A segment is a file in memory (tmpfs), which the host maps; each shmat(2) opens it anew with the rights it asked
-//! for. Attached is who has a mapping of such an open file: the record of mappings is the count, so that fork, exec,
-//! exit and munmap need nothing here. The last one to go takes a removed segment with it.
+//! for. Each mapping of such an open file counts itself ([`MappedFile`]), so that fork, exec, exit and munmap need nothing
+//! here. The last one to go takes a removed segment with it.
 
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};
@@ -12,9 +12,10 @@ use pid::{Pid, PidNamespace};
 use ranked::{Mutex, rank};
 use std::any::Any;
 use std::fmt::Write;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use vfs::{Caller, Cap, FileOps, MapOps, MapRequest, Mapping, OpenFile, SetAttr, StorageOps};
+use vfs::{Caller, Cap, FileOps, MapOps, MapRequest, MappedFile, Mapping, OpenFile, SetAttr, StorageOps};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// SHM_DEST.
@@ -49,13 +50,6 @@ struct State {
     /// IPC_RMID was called: it goes with the last who has it attached.
     removed: bool,
     locked: bool,
-    attached: Vec<Weak<OpenFile>>,
-}
-
-impl State {
-    fn nattch(&self) -> u64 {
-        self.attached.iter().map(|w| w.strong_count() as u64).sum()
-    }
 }
 
 /// A segment.
@@ -63,6 +57,8 @@ pub struct Segment {
     size: u64,
     creator: Doer,
     file: Arc<OpenFile>,
+    /// Mappings of it, in all processes.
+    nattch: Arc<AtomicU64>,
     state: Mutex<State, { rank::IPC_OBJECT }>,
 }
 
@@ -86,7 +82,7 @@ impl Segment {
             ctime: s.ctime,
             cpid: vnr(&self.creator, ns),
             lpid: vnr(&s.last, ns),
-            nattch: s.nattch(),
+            nattch: self.nattch.load(Relaxed),
             unused: [0; 2],
         }
     }
@@ -96,6 +92,7 @@ impl Segment {
 struct Attached {
     inner: Arc<dyn FileOps>,
     id: i32,
+    nattch: Arc<AtomicU64>,
     namespace: Weak<IpcNamespace>,
 }
 
@@ -121,17 +118,19 @@ impl MapOps for Attached {
     fn map(&self, cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
         self.inner.map(cx, file, req)
     }
+    fn mapped(&self) {
+        self.nattch.fetch_add(1, Relaxed);
+    }
+    fn unmapped(&self) {
+        if self.nattch.fetch_sub(1, Relaxed) == 1
+            && let Some(ns) = self.namespace.upgrade()
+        {
+            ns.shm_detached(self.id);
+        }
+    }
     fn left_mapped(&self, pid: &Arc<Pid>) {
         if let Some(ns) = self.namespace.upgrade() {
             ns.shm_touch(pid, self.id, false);
-        }
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        if let Some(ns) = self.namespace.upgrade() {
-            ns.shm_detached(self.id);
         }
     }
 }
@@ -143,8 +142,8 @@ pub fn segment_of(file: &OpenFile) -> Option<i32> {
 
 /// What shmat(2) has to map.
 pub struct Attachment {
-    /// The open file, which the mapping keeps.
-    pub file: Arc<OpenFile>,
+    /// The open file; while this is held, the segment counts as attached.
+    pub file: MappedFile,
     /// Length in bytes, whole pages.
     pub len: u64,
 }
@@ -183,9 +182,9 @@ impl IpcNamespace {
                     last: None,
                     removed: false,
                     locked: false,
-                    attached: Vec::new(),
                 };
-                Ok(Segment { size, creator: doer(cx), file, state: Mutex::new(state) })
+                let nattch = Arc::default();
+                Ok(Segment { size, creator: doer(cx), file, nattch, state: Mutex::new(state) })
             },
         )
     }
@@ -193,23 +192,22 @@ impl IpcNamespace {
     /// Opens a segment for shmat(2).
     pub fn shm_open(self: &Arc<Self>, cx: &dyn Caller, id: i32, flags: i32) -> Result<Attachment> {
         let seg = self.shm.lock().find(id)?;
-        let mut s = seg.state.lock();
+        let s = seg.state.lock();
         let read_only = flags & libc::SHM_RDONLY != 0;
         let mut want = if read_only { READ } else { READ | WRITE };
         if flags & libc::SHM_EXEC != 0 {
             want |= 0o111;
         }
         s.perm.check(cx, &self.user_ns, want)?;
-        if s.removed && s.nattch() == 0 {
+        if s.removed && seg.nattch.load(Relaxed) == 0 {
             return Err(Errno::EIDRM);
         }
-        let ops = Attached { inner: seg.file.ops.clone(), id, namespace: Arc::downgrade(self) };
+        let (inner, nattch) = (seg.file.ops.clone(), seg.nattch.clone());
+        let ops = Attached { inner, id, nattch, namespace: Arc::downgrade(self) };
         let access = if read_only { libc::O_RDONLY } else { libc::O_RDWR };
         let file = OpenFile::new(seg.file.path.clone(), seg.file.inode.clone(), Arc::new(ops), access);
-        s.attached.retain(|w| w.strong_count() != 0);
-        s.attached.push(Arc::downgrade(&file));
         let len = page_up(seg.size).ok_or(Errno::EINVAL)?;
-        Ok(Attachment { file, len })
+        Ok(Attachment { file: MappedFile::new(file), len })
     }
 
     /// A segment was attached (or detached) by the caller.
@@ -226,7 +224,7 @@ impl IpcNamespace {
         let mut t = self.shm.lock();
         if let Ok(seg) = t.find(id) {
             let s = seg.state.lock();
-            if s.removed && s.nattch() == 0 {
+            if s.removed && seg.nattch.load(Relaxed) == 0 {
                 t.remove(&s.perm);
                 gone = Some(seg.clone());
             }
@@ -264,7 +262,7 @@ impl IpcNamespace {
         let seg = t.find(id)?;
         let mut s = seg.state.lock();
         s.perm.owned(cx, &self.user_ns)?;
-        if s.nattch() == 0 {
+        if seg.nattch.load(Relaxed) == 0 {
             t.remove(&s.perm);
         } else {
             t.forget_key(s.perm.key);

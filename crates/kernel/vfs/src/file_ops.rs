@@ -170,6 +170,10 @@ pub trait StorageOps {
 pub trait MapOps {
     /// What to map; ENODEV when the file cannot be mapped.
     fn map(&self, cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping>;
+    /// There is one mapping more ([`crate::MappedFile`]). Locks of the address space may be held.
+    fn mapped(&self) {}
+    /// There is one less.
+    fn unmapped(&self) {}
     /// A process that had it mapped has left.
     fn left_mapped(&self, _pid: &Arc<Pid>) {}
     /// Of a regular file whose bytes nobody changes: the host's device and inode number of it, which are its own as long as somebody

@@ -31,6 +31,7 @@ pub mod io;
 pub mod leases;
 pub mod link;
 pub mod locks;
+mod mapped;
 pub mod mount;
 pub mod mount_ns;
 pub mod notify;
@@ -62,6 +63,7 @@ pub use inode::{
     Confirming, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, LinkInode, MagicLink, NewNode,
     Perm, SetAttr, TimeSet, XattrInode,
 };
+pub use mapped::MappedFile;
 pub use mount::{Mount, MountFlags, SuperBlock};
 pub use mount_ns::MountNs;
 pub use open::OpenHow;
