@@ -67,6 +67,12 @@ pub(crate) struct Global {
     /// [default: root:memory for do, which never writes through; none for containers of a bundle]
     #[arg(long, value_parser = values::overlay, value_name = "SPEC")]
     pub(crate) overlay2: Option<Overlay2>,
+    /// Who changes a root that is written directly: exclusive (the container; changes by others are seen within a millisecond) or shared
+    #[arg(long, value_enum, default_value_t = FileAccess::Exclusive)]
+    pub(crate) file_access: FileAccess,
+    /// The same for bind mounts; shared: changes by others are seen at once
+    #[arg(long, value_enum, default_value_t = FileAccess::Shared)]
+    pub(crate) file_access_mounts: FileAccess,
     /// Run without root's privileges, the caller being root inside; implied for ordinary users
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "true", value_name = "true|false|auto", value_parser = values::rootless, action = clap::ArgAction::Set)]
     pub(crate) rootless: bool,
@@ -93,6 +99,8 @@ impl Global {
             containers: bundle::Options {
                 root_overlay: self.overlay2.map_or(Overlay::None, |overlay| overlay.root),
                 bind_overlay: self.overlay2.map_or(Overlay::None, |overlay| overlay.binds),
+                root_access: self.file_access.into(),
+                bind_access: self.file_access_mounts.into(),
                 network: self.network.unwrap_or(Network::Sandbox),
                 platform: self.platform.into(),
                 strace: self.strace,
@@ -113,6 +121,23 @@ pub(crate) enum Platform {
     Systrap,
     /// ptrace(2): slow, simple
     Ptrace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileAccess {
+    /// The container alone
+    Exclusive,
+    /// Others as well
+    Shared,
+}
+
+impl From<FileAccess> for spec::FileAccess {
+    fn from(access: FileAccess) -> Self {
+        match access {
+            FileAccess::Exclusive => Self::Exclusive,
+            FileAccess::Shared => Self::Shared,
+        }
+    }
 }
 
 impl From<Platform> for PlatformName {

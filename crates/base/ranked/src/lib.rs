@@ -71,6 +71,8 @@ pub mod rank {
     pub const MEMORY_FILE: u8 = 80;
     /// The texts that open files of /proc hold, oldest first.
     pub const SNAPSHOTS: u8 = 82;
+    /// Events of what others change on the host are being read.
+    pub const HOST_EVENTS: u8 = 230;
     /// Owner of a priority-inheritance futex.
     pub const PI_OWNER: u8 = 240;
     /// Locks inside which no other is taken.

@@ -57,6 +57,8 @@ pub struct MountSpec {
     pub copy_up: bool,
     /// What lies over a `bind`.
     pub overlay: Overlay,
+    /// Who changes the files of the source.
+    pub access: FileAccess,
     /// Options of the file system itself (`size=64m`, `mode=1777`, `gid=5`, `ptmxmode=0666`, ...).
     pub options: Vec<String>,
 }
@@ -81,9 +83,21 @@ impl MountSpec {
             propagation: PropagationType::default(),
             copy_up: false,
             overlay: Overlay::None,
+            access: FileAccess::Shared,
             options: Vec::new(),
         }
     }
+}
+
+/// Who changes the files behind a tree that is written directly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileAccess {
+    /// The container. What others change is seen within a millisecond.
+    Exclusive,
+    /// Others as well: what they change is seen at once.
+    #[default]
+    Shared,
 }
 
 /// When a mount changes the access times of its files.
@@ -112,4 +126,11 @@ pub enum PropagationType {
     Slave,
     /// MS_UNBINDABLE.
     Unbindable,
+}
+
+impl PropagationType {
+    /// What is mounted at the other side appears.
+    pub fn follows(self) -> bool {
+        matches!(self, PropagationType::Shared | PropagationType::Slave)
+    }
 }

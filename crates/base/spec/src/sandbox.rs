@@ -1,6 +1,6 @@
 //! A sandbox with its first container: [`SandboxSpec`] and what only that is made of.
 
-use crate::{Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType, WindowSize};
+use crate::{FileAccess, Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType, WindowSize};
 use serde::{Deserialize, Serialize};
 
 /// Index into the list of descriptors passed beside the specification.
@@ -74,6 +74,8 @@ pub struct RootSpec {
     pub readonly: bool,
     /// What lies over it.
     pub overlay: Overlay,
+    /// Who changes its files.
+    pub access: FileAccess,
     /// Propagation type of its mount.
     pub propagation: PropagationType,
 }

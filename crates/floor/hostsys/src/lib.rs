@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod cpu;
+pub mod fanotify;
 pub mod fs;
 pub mod futex;
 pub mod heap;

@@ -23,8 +23,17 @@ bitflags! {
 
 /// Sets attributes on the mount behind `tree` and, when `recursive`, on all mounts below it.
 pub fn set_attributes(tree: BorrowedFd<'_>, attrs: MountAttrs, recursive: bool) -> io::Result<()> {
+    set(tree, attrs, 0, recursive)
+}
+
+/// Makes the mount behind `tree` and all mounts below it private: what is mounted elsewhere does not appear.
+pub fn make_private(tree: BorrowedFd<'_>) -> io::Result<()> {
+    set(tree, MountAttrs::empty(), libc::MS_PRIVATE, true)
+}
+
+fn set(tree: BorrowedFd<'_>, attrs: MountAttrs, propagation: u64, recursive: bool) -> io::Result<()> {
     let recursive = if recursive { libc::AT_RECURSIVE } else { 0 };
-    let attr = libc::mount_attr { attr_set: attrs.bits(), attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let attr = libc::mount_attr { attr_set: attrs.bits(), attr_clr: 0, propagation, userns_fd: 0 };
     // SAFETY: `attr` is a local of the stated size and the path is a static C string.
     let rc = unsafe {
         libc::syscall(

@@ -44,7 +44,9 @@ impl FileOps for File {
             return Ok(n);
         }
         // Short at the end of the file, as for the program itself.
-        host::pread(&*self.fd()?, buf, off)
+        let n = host::pread(&*self.fd()?, buf, off)?;
+        self.node.was_read();
+        Ok(n)
     }
     fn read_to(
         &self,
@@ -60,20 +62,28 @@ impl FileOps for File {
         if let Some(n) = self.node.view.read_to(&self.node, off, len, to) {
             return Some(Ok(n));
         }
-        Some(self.fd().and_then(|fd| host::pread_area(&*fd, to, len, off)))
+        let done = self.fd().and_then(|fd| host::pread_area(&*fd, to, len, off));
+        self.node.was_read();
+        Some(done)
     }
     fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
+        let _changing = self.node.changing();
         host::pwrite_full(&*self.fd()?, buf, off)
     }
     fn attr(&self) -> Option<Result<Attr>> {
         // The descriptor reaches the file whatever has become of its name.
         let fd = self.fd.as_ref()?;
-        Some(host::stat(&**fd).map(|a| self.node.refresh(a)))
+        self.node.fs.settle();
+        if let Some(a) = self.node.still(self.node.standing()) {
+            return Some(Ok(a));
+        }
+        Some(host::stat(&**fd).map(|a| self.node.refresh(a, None)))
     }
 }
 
 impl SeekOps for File {
     fn append(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
+        let _changing = self.node.changing();
         let fd = self.fd()?;
         let n = host::append(&*fd, buf)?;
         Ok((n, host::stat(&*fd)?.size))
@@ -95,12 +105,17 @@ impl StorageOps for File {
         host::sync(&*self.fd()?, data_only)
     }
     fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
+        let _changing = self.node.changing();
         host::allocate(&*self.fd()?, mode, off, len)
     }
 }
 
 impl MapOps for File {
-    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
+    fn map(&self, _cx: &dyn Caller, file: &OpenFile, req: &MapRequest) -> Result<Mapping> {
+        if req.shared && file.writable() {
+            self.node.watch.set_mapped();
+        }
+        self.node.was_read();
         Ok(Mapping::Host { fd: self.fd()?, offset: req.offset })
     }
     fn image(&self) -> Option<(u64, u64)> {

@@ -5,6 +5,7 @@
 use crate::fd_cache::FdCache;
 use crate::poller::Poller;
 use crate::views::Views;
+use crate::watches::Watches;
 use abi::Result;
 use ranked::Mutex;
 use std::collections::BTreeMap;
@@ -34,6 +35,9 @@ impl Attached {
 pub struct HostFiles {
     pub(crate) fds: FdCache,
     pub(crate) views: Views,
+    /// The file that was made last, by its node, and the descriptor that it was made with.
+    pub(crate) made: Mutex<Option<(u64, OwnedFd)>>,
+    pub(crate) watches: Watches,
     /// What hangs on host objects of shared trees: the containers of a sandbox may have the same directory in several
     /// trees, and a socket or a lock of one is there for the others.
     attached: Mutex<BTreeMap<Key, Weak<Attached>>>,
@@ -49,6 +53,8 @@ impl HostFiles {
         Arc::new(HostFiles {
             fds: FdCache::default(),
             views: Views::default(),
+            made: Mutex::default(),
+            watches: Watches::default(),
             attached: Mutex::default(),
             poller: Mutex::default(),
             imported_dev: vfs::inode::new_dev(),

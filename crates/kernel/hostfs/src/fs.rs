@@ -2,12 +2,14 @@
 
 use crate::files::HostFiles;
 use crate::node::Node;
+use crate::watches::Coherence;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use hostsys::fs as host;
 use ranked::Mutex;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use vfs::internal::{InternalFs, InternalInode};
 use vfs::{FileSystem, InodeRef};
@@ -26,6 +28,9 @@ pub struct HostFs {
     pub(crate) home: Arc<HostFiles>,
     pub(crate) mode: Mode,
     pub(crate) readonly: bool,
+    pub(crate) coherence: Coherence,
+    /// Counts our own changes, so that who learns something of a new node notices those that it may have missed.
+    pub(crate) writes: AtomicU64,
     pub(crate) root_fd: Arc<OwnedFd>,
     root: Mutex<Option<Arc<Node>>>,
     /// Nodes in use of a shared tree by (host device, inode number), so that one file is one inode.
@@ -42,6 +47,20 @@ impl HostFs {
     /// The tree behind a directory descriptor (O_PATH is enough). `exclusive`: nobody changes it while we
     /// run, and neither do we; otherwise it is shared with the host.
     pub fn new(home: &Arc<HostFiles>, root: OwnedFd, exclusive: bool) -> Result<Arc<HostFs>> {
+        HostFs::with(home, root, exclusive, Coherence::Strict)
+    }
+
+    /// A tree shared with the host that follows its changes as exactly as `coherence` says.
+    pub fn shared(home: &Arc<HostFiles>, root: OwnedFd, coherence: Coherence) -> Result<Arc<HostFs>> {
+        HostFs::with(home, root, false, coherence)
+    }
+
+    fn with(
+        home: &Arc<HostFiles>,
+        root: OwnedFd,
+        exclusive: bool,
+        coherence: Coherence,
+    ) -> Result<Arc<HostFs>> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
         let attr = host::stat(&root)?;
         if !attr.is_dir() {
@@ -53,15 +72,29 @@ impl HostFs {
             kind,
             mode,
             readonly: exclusive,
+            coherence,
+            writes: AtomicU64::new(0),
             root_fd: Arc::new(root),
             root: Mutex::new(None),
             nodes: biased::RwLock::default(),
             dated: attr.btime.is_some(),
             devices: biased::RwLock::new(vec![(attr.dev, vfs::inode::new_dev())]),
         });
-        let node = Node::new(&fs, None, b"", attr);
+        let node = Node::new(&fs, None, b"", attr, None);
         *fs.root.lock() = Some(node);
         Ok(fs)
+    }
+
+    /// Directories are watched for what others change.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.mode == Mode::Shared && self.coherence != Coherence::Unwatched
+    }
+
+    /// Takes note of what others have changed.
+    pub(crate) fn settle(&self) {
+        if self.is_watched() {
+            self.home.watches.settle(self.coherence);
+        }
     }
 
     /// Our number for a host device.

@@ -4,6 +4,7 @@ use crate::dir::Dir;
 use crate::file::File;
 use crate::fs::Mode;
 use crate::node::{Node, same_link};
+use crate::watches::Coherence;
 use abi::stat::Attr;
 use abi::{Errno, NAME_MAX, Result};
 use hostsys::fs::{self as host, Access, SetTime};
@@ -42,6 +43,7 @@ impl Node {
     /// Gives a new object the owner and mode asked for, where the host let us make it otherwise.
     fn adopt(&self, name: &[u8], mode: u32, uid: u32, gid: u32) -> Result<Arc<Node>> {
         let dir = self.dir_fd()?;
+        let mut before = self.noted();
         let mut a = host::stat_at(&*dir, name)?;
         let owner = (a.uid != uid).then_some(uid);
         let group = (a.gid != gid).then_some(gid);
@@ -53,9 +55,54 @@ impl Node {
             host::chmod_at(&*dir, name, mode)?;
         }
         if owner.is_some() || group.is_some() || a.mode & 0o7777 != mode & 0o7777 {
+            before = self.noted();
             a = host::stat_at(&*dir, name)?;
         }
-        Ok(Node::found(&self.this()?, name, a))
+        Ok(Node::found(&self.this()?, name, a, before))
+    }
+}
+
+impl Node {
+    /// The same for a regular file that is open for reading and writing; who opens it first gets the descriptor.
+    fn adopt_open(&self, name: &[u8], fd: OwnedFd, mode: u32, uid: u32, gid: u32) -> Result<Arc<Node>> {
+        let mut before = self.noted();
+        let mut a = host::stat(&fd)?;
+        let owner = (a.uid != uid).then_some(uid);
+        let group = (a.gid != gid).then_some(gid);
+        if owner.is_some() || group.is_some() {
+            // As above.
+            let _ = host::chown(&fd, owner, group);
+        }
+        let other_mode = a.mode & 0o7777 != mode & 0o7777;
+        if other_mode {
+            host::chmod(&fd, mode)?;
+        }
+        if owner.is_some() || group.is_some() || other_mode {
+            before = self.noted();
+            a = host::stat(&fd)?;
+        }
+        let node = Node::found(&self.this()?, name, a, before);
+        node.keep_made(fd);
+        Ok(node)
+    }
+
+    /// chmod(2) of a name on hosts that cannot do it without following a link.
+    fn chmod_slowly(&self, dir: &OwnedFd, name: &[u8], mode: u32) -> Result<()> {
+        // Through a descriptor where one can be had: the name may have become a link.
+        match self.handle() {
+            Ok(fd) => host::chmod(&*fd, mode),
+            Err(e @ (Errno::ESTALE | Errno::ENOENT)) => Err(e),
+            Err(_) => host::chmod_at(dir, name, mode),
+        }
+    }
+
+    /// The name leads to this object for all that is known, up to now.
+    fn is_certain(&self) -> bool {
+        if !self.fs.is_watched() {
+            return false;
+        }
+        self.fs.home.watches.settle(Coherence::Strict);
+        self.still(self.standing()).is_some()
     }
 }
 
@@ -81,12 +128,18 @@ impl Inode for Node {
         self.kind
     }
     fn perm(&self) -> Result<Perm> {
-        let a = self.known();
+        // Who changes it by a name elsewhere is not told of.
+        let a = match self.known() {
+            a if a.nlink > 1 && !a.is_dir() && self.fs.mode == Mode::Shared => self.current().unwrap_or(a),
+            a => a,
+        };
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.writable()?;
         let held = self.held.lock().upgrade();
+        let certain = held.is_none() && self.is_certain();
+        let changing = self.changing();
         if let Some(size) = set.size {
             match &held {
                 // The descriptor in use may be read-only: truncate through one that is not.
@@ -108,7 +161,7 @@ impl Inode for Node {
         } else if let Some((dir, name)) = self.place() {
             let dir = dir.dir_fd()?;
             // The name may be another file's by now.
-            if !self.is(&host::stat_at(&*dir, &name)?) {
+            if !certain && !self.is(&host::stat_at(&*dir, &name)?) {
                 return Err(Errno::ESTALE);
             }
             if set.uid.is_some() || set.gid.is_some() {
@@ -118,11 +171,9 @@ impl Inode for Node {
                 if self.kind == S_IFLNK {
                     return Err(Errno::EOPNOTSUPP);
                 }
-                // Through a descriptor where one can be had: the name may have become a link.
-                match self.handle() {
-                    Ok(fd) => host::chmod(&*fd, m)?,
-                    Err(e @ (Errno::ESTALE | Errno::ENOENT)) => return Err(e),
-                    Err(_) => host::chmod_at(&*dir, &name, m)?,
+                match host::chmod_name(&*dir, &name, m) {
+                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => self.chmod_slowly(&dir, &name, m)?,
+                    done => done?,
                 }
             }
             if times {
@@ -140,14 +191,22 @@ impl Inode for Node {
                 host::utimes(&*fd, time(set.atime), time(set.mtime))?;
             }
         }
-        self.current().map(drop)
+        drop(changing);
+        // Who may do what is to be known; sizes and times are asked for when they are wanted.
+        let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+        if rights { self.current().map(drop) } else { Ok(()) }
     }
     fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        let a = host::stat_at(&*self.dir_fd()?, name)?;
-        Ok(Node::found(&self.this()?, name, a))
+        self.asked();
+        let before = self.noted();
+        let found = host::stat_at(&*self.dir_fd()?, name);
+        if self.is_unsure() {
+            let _ = self.current();
+        }
+        Ok(Node::found(&self.this()?, name, found?, before))
     }
     fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
         match self.kind {
@@ -165,7 +224,11 @@ impl Inode for Node {
                     self.read_fd()?;
                     return Ok(Arc::new(File { node: self.this()?, fd: None }));
                 }
-                let fd = Arc::new(self.open(access)?);
+                let fd = match self.take_made() {
+                    Some(fd) => fd,
+                    None => self.open(access)?,
+                };
+                let fd = Arc::new(fd);
                 *self.held.lock() = Arc::downgrade(&fd);
                 Ok(Arc::new(File { node: self.this()?, fd: Some(fd) }))
             }
@@ -200,9 +263,13 @@ impl DirInode for Node {
         gid: u32,
     ) -> Result<InodeRef> {
         self.writable()?;
+        let _changing = self.changing();
         let dir = self.dir_fd()?;
         match node {
-            NewNode::Regular => drop(host::create_at(&*dir, name, Access::ReadWrite, mode)?),
+            NewNode::Regular => {
+                let fd = host::create_at(&*dir, name, Access::ReadWrite, mode)?;
+                return Ok(self.adopt_open(name, fd, mode, uid, gid)?);
+            }
             NewNode::Directory => host::mkdir_at(&*dir, name, mode)?,
             NewNode::Fifo => host::mknod_at(&*dir, name, false, mode)?,
             NewNode::Socket => host::mknod_at(&*dir, name, true, mode)?,
@@ -219,14 +286,18 @@ impl DirInode for Node {
             return Err(Errno::EXDEV);
         }
         let (dir, old) = t.place().ok_or(Errno::EPERM)?;
+        let _changing = (self.changing(), t.changing());
+        t.watch.set_other_names(true);
         host::link_at(&*dir.dir_fd()?, &old, &*self.dir_fd()?, name)
     }
     fn unlink(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;
+        let _changing = self.changing();
         host::unlink_at(&*self.dir_fd()?, name, false)
     }
     fn rmdir(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;
+        let _changing = self.changing();
         let dir = self.dir_fd()?;
         if let Ok(a) = host::stat_at(&*dir, name) {
             let node = self.fs.nodes.read().get(&(a.dev, a.ino)).and_then(|w| w.upgrade());
@@ -250,21 +321,8 @@ impl DirInode for Node {
         if !Arc::ptr_eq(&to.fs, &self.fs) {
             return Err(Errno::EXDEV);
         }
-        let (from_fd, to_fd) = (self.dir_fd()?, to.dir_fd()?);
-        let a = host::stat_at(&*from_fd, name)?;
-        let b = host::stat_at(&*to_fd, new_name).ok();
-        host::rename_at(&*from_fd, name, &*to_fd, new_name, flags)?;
-        let moved = |key: (u64, u64), dir: &Arc<Node>, name: &[u8]| {
-            let n = self.fs.nodes.read().get(&key).and_then(|w| w.upgrade());
-            if let Some(n) = n {
-                n.moved(dir, name);
-            }
-        };
-        moved((a.dev, a.ino), &to.this()?, new_name);
-        if let (Some(b), true) = (b, flags & vfs::rename::EXCHANGE != 0) {
-            moved((b.dev, b.ino), &self.this()?, name);
-        }
-        Ok(())
+        let _changing = (self.changing(), to.changing());
+        host::rename_at(&*self.dir_fd()?, name, &*to.dir_fd()?, new_name, flags)
     }
 }
 
@@ -284,14 +342,17 @@ impl LinkInode for Node {
             return Ok(t);
         }
         let before = self.known();
+        let standing = self.standing();
         let (dir, name) = self.place().ok_or(Errno::EINVAL)?;
         let dir = dir.dir_fd()?;
         let t = host::readlink_at(&*dir, &name)?;
         // It is the text of this link, not of one that took its place, if the link is afterwards what it was before.
-        let ours = self.fs.mode == Mode::Exclusive || {
+        let stands = || standing.is_some() && self.is_certain() && standing == self.standing();
+        let ours = self.fs.mode == Mode::Exclusive || stands() || {
             let a = host::stat_at(&*dir, &name)?;
             self.is(&a) && same_link(&before, &a)
         };
+        self.was_read();
         let mut target = self.target.lock();
         if ours && same_link(&before, &self.known()) {
             *target = Some(t.clone());
@@ -306,13 +367,46 @@ impl Confirming for Node {
     }
     fn still_there(&self, path: &[u8], inode: &InodeRef) -> Option<Attr> {
         let node = inode.as_any().downcast_ref::<Node>()?;
+        self.asked();
+        let standing = node.standing();
         let a = host::stat_below(&*self.dir_fd().ok()?, path).ok().filter(|a| node.is(a))?;
+        let direct = !path.contains(&b'/');
+        if direct {
+            node.moved(&self.this().ok()?, path);
+        }
         // The text of a link may have been read before.
         let same = node.kind != S_IFLNK || same_link(&node.known(), &a);
-        let a = node.refresh(a);
+        let other_names = node.watch.has_other_names();
+        let a = node.refresh(a, standing.filter(|_| direct));
+        if !direct && other_names {
+            // By which of them it was found is known when it is asked about in its directory.
+            node.watch.set_other_names(true);
+        }
         same.then_some(a)
     }
+    fn settle(&self) {
+        self.fs.settle();
+    }
+    fn epoch(&self) -> Option<u64> {
+        self.epoch_now()
+    }
+    fn has_other_names(&self) -> bool {
+        self.watch.has_other_names()
+    }
+    fn passed(&self) {
+        self.asked();
+    }
+    fn changed(&self) {
+        drop(self.changing());
+    }
+    fn renamed(&self, dir: &InodeRef, name: &[u8]) {
+        let _changing = self.changing();
+        if let Some(dir) = dir.as_any().downcast_ref::<Node>().and_then(|dir| dir.this().ok()) {
+            self.moved(&dir, name);
+        }
+    }
     fn still_absent(&self, path: &[u8]) -> bool {
+        self.asked();
         self.dir_fd().and_then(|fd| host::stat_below(&*fd, path)).is_err_and(|e| e == Errno::ENOENT)
     }
 }
@@ -324,6 +418,7 @@ impl XattrInode for Node {
     fn set_xattr(&self, _cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
         self.writable()?;
         changeable(name)?;
+        let _changing = self.changing();
         host::set_xattr(&*self.handle()?, name, value, flags)
     }
     fn list_xattr(&self, _cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
@@ -337,6 +432,7 @@ impl XattrInode for Node {
     fn remove_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;
         changeable(name)?;
+        let _changing = self.changing();
         host::remove_xattr(&*self.handle()?, name)
     }
 }

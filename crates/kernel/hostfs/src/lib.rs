@@ -3,7 +3,7 @@
 //!
 //! A tree is either *exclusive* (nobody changes it while we run, and neither do
 //! we: the lower layer of an overlay), then names and attributes are looked up
-//! once; or *shared* with the host, then every use asks again.
+//! once; or *shared* with the host, then every use asks again, but of directories that are watched ([`watches`]).
 //!
 //! Only descriptor-relative calls with single components are made, and links
 //! are never followed on the host's side (`hostsys::fs`). Of a host FIFO,
@@ -22,12 +22,15 @@ mod import;
 mod inode;
 mod node;
 mod poller;
+mod standing;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod views;
+mod watches;
 
 pub use files::HostFiles;
 pub use fs::HostFs;
 pub use import::Importer;
 pub use poller::{Poller, Watch};
+pub use watches::Coherence;

@@ -3,6 +3,7 @@
 use crate::fd_cache::FdCache;
 use crate::files::Attached;
 use crate::fs::{HostFs, Mode};
+use crate::standing::{Noted, Standing, Watching, is_told};
 use crate::views::View;
 use abi::stat::Attr;
 use abi::{Errno, PATH_MAX, Result};
@@ -32,7 +33,9 @@ pub(crate) struct Node {
     place: biased::RwLock<Place>,
     /// Open files of a directory.
     open_dirs: Arc<AtomicUsize>,
-    attr: biased::RwLock<Attr>,
+    /// What was told last, and when it is still so; see [`Node::standing`].
+    attr: biased::RwLock<(Attr, Option<Standing>)>,
+    pub(crate) watch: Watching,
     /// A descriptor that some open file holds: the object stays reachable after its name is gone.
     pub held: Mutex<Weak<OwnedFd>>,
     /// Of a symbolic link: where it leads.
@@ -43,8 +46,14 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A new node; `attr` as the host gave it.
-    pub fn new(fs: &Arc<HostFs>, parent: Option<Arc<Node>>, name: &[u8], attr: Attr) -> Arc<Node> {
+    /// A new node; `attr` as the host gave it, and when it is still so.
+    pub fn new(
+        fs: &Arc<HostFs>,
+        parent: Option<Arc<Node>>,
+        name: &[u8],
+        attr: Attr,
+        standing: Option<Standing>,
+    ) -> Arc<Node> {
         Arc::new_cyclic(|me| Node {
             me: me.clone(),
             fs: fs.clone(),
@@ -53,7 +62,11 @@ impl Node {
             key: (attr.dev, attr.ino),
             place: biased::RwLock::new(Place { parent, name: Arc::from(name) }),
             open_dirs: Arc::default(),
-            attr: biased::RwLock::new(translate(fs, attr)),
+            attr: biased::RwLock::new((
+                translate(fs, attr),
+                standing.filter(|_| is_told(&attr, fs.coherence)),
+            )),
+            watch: Watching::of(&attr),
             held: Mutex::new(Weak::new()),
             target: Mutex::default(),
             attachments: OnceLock::new(),
@@ -61,18 +74,19 @@ impl Node {
         })
     }
 
-    /// The node for a host object found at `name` in `parent`; in shared trees the one in use already.
-    pub fn found(parent: &Arc<Node>, name: &[u8], attr: Attr) -> Arc<Node> {
+    /// The node for a host object found at `name` in `parent`; in shared trees the one in use already. `before` was noted before
+    /// the host was asked.
+    pub fn found(parent: &Arc<Node>, name: &[u8], attr: Attr, before: Noted) -> Arc<Node> {
         let fs = &parent.fs;
         if fs.mode == Mode::Exclusive {
-            return Node::new(fs, Some(parent.clone()), name, attr);
+            return Node::new(fs, Some(parent.clone()), name, attr, None);
         }
         let key = (attr.dev, attr.ino);
         let known =
             |t: &HashMap<(u64, u64), Weak<Node>>| t.get(&key).and_then(Weak::upgrade).filter(|n| n.is(&attr));
         let again = |n: Arc<Node>| {
             n.moved(parent, name);
-            n.refresh(attr);
+            n.refresh(attr, n.standing_since(&before));
             n
         };
         let node = known(&fs.nodes.read());
@@ -84,7 +98,7 @@ impl Node {
             drop(t);
             return again(n);
         }
-        let n = Node::new(fs, Some(parent.clone()), name, attr);
+        let n = Node::new(fs, Some(parent.clone()), name, attr, Standing::of_new(fs, &before));
         if t.len() >= 1024 && t.len().is_power_of_two() {
             t.retain(|_, w| w.strong_count() != 0);
         }
@@ -109,6 +123,17 @@ impl Node {
             self.fs.home.attached((self.key.0, self.key.1, self.kind), object)
         });
         attached.list()
+    }
+
+    /// Keeps the descriptor that the file was made with for its first user, who mostly is the maker.
+    pub fn keep_made(&self, fd: OwnedFd) {
+        let old = self.fs.home.made.lock().replace((self.id, fd));
+        drop(old);
+    }
+
+    /// The descriptor that the file was made with, if it was the last one made.
+    pub fn take_made(&self) -> Option<OwnedFd> {
+        self.fs.home.made.lock().take_if(|(id, _)| *id == self.id).map(|(_, fd)| fd)
     }
 
     fn fds(&self) -> &FdCache {
@@ -139,7 +164,7 @@ impl Node {
 
     /// What was known last, without asking.
     pub fn known(&self) -> Attr {
-        *self.attr.read()
+        self.attr.read().0
     }
 
     /// Whether these are attributes of this object, or of one that has its number now.
@@ -147,11 +172,14 @@ impl Node {
         (attr.dev, attr.ino) == self.key && attr.file_type() == self.kind
     }
 
-    /// Notes attributes as the host gave them; returns them as the guest sees them.
-    pub fn refresh(&self, attr: Attr) -> Attr {
+    /// Notes attributes as the host gave them, and when they are still so; returns them as the guest sees them.
+    pub fn refresh(&self, attr: Attr, standing: Option<Standing>) -> Attr {
         let a = translate(&self.fs, attr);
-        let known = self.known();
-        if known == a {
+        let (known, stood) = *self.attr.read();
+        let standing = standing.filter(|_| is_told(&attr, self.fs.coherence) && !self.watch.is_mapped());
+        self.searchable(standing);
+        self.watch.set_other_names(attr.nlink > 1);
+        if known == a && (stood == standing || standing.is_none()) {
             return a;
         }
         if self.is_dir() && known.btime != a.btime {
@@ -163,7 +191,7 @@ impl Node {
         if !same_link(&known, &a) {
             *target = None;
         }
-        *self.attr.write() = a;
+        *self.attr.write() = (a, standing);
         a
     }
 
@@ -178,23 +206,45 @@ impl Node {
         if self.fs.mode == Mode::Exclusive {
             return Ok(self.known());
         }
-        let held = self.held.lock().upgrade();
+        self.fs.settle();
+        let standing = self.standing();
+        if let Some(a) = self.still(standing) {
+            return Ok(a);
+        }
+        // What is learnt by way of a descriptor says nothing of the name, so it cannot be kept.
+        let held = if standing.is_none() { self.held.lock().upgrade() } else { None };
         let fresh = match (held, self.place()) {
             (Some(fd), _) => host::stat(&fd)?,
             (None, None) => host::stat(&self.fs.root_fd)?,
             (None, Some((dir, name))) => {
                 let named = dir.dir_fd().and_then(|dir| host::stat_at(&*dir, &name));
                 match named.and_then(|a| if self.is(&a) { Ok(a) } else { Err(Errno::ESTALE) }) {
-                    // A directory that is in use without a name.
-                    Err(Errno::ENOENT | Errno::ESTALE) if self.is_dir() => {
-                        let fd = self.fds().get(self.id).ok_or(Errno::ENOENT)?;
-                        host::stat(&*fd).ok().filter(|a| self.is(a)).ok_or(Errno::ENOENT)?
-                    }
+                    // One that is in use without a name.
+                    Err(Errno::ENOENT | Errno::ESTALE) => return self.nameless(),
                     a => a?,
                 }
             }
         };
-        Ok(self.refresh(fresh))
+        Ok(self.refresh(fresh, standing))
+    }
+
+    /// Attributes of an object that is in use and has no name.
+    fn nameless(&self) -> Result<Attr> {
+        let held = self.held.lock().upgrade();
+        let fd = held.or_else(|| self.fds().get(self.id)).ok_or(Errno::ENOENT)?;
+        let a = host::stat(&*fd).ok().filter(|a| self.is(a)).ok_or(Errno::ENOENT)?;
+        Ok(self.refresh(a, None))
+    }
+
+    /// The attributes, if they were learnt when all was as `standing` says.
+    pub fn still(&self, standing: Option<Standing>) -> Option<Attr> {
+        let (a, stood) = *self.attr.read();
+        (stood? == standing?).then_some(a)
+    }
+
+    /// Parent, without a reference.
+    pub fn with_parent<R>(&self, f: impl FnOnce(Option<&Arc<Node>>) -> R) -> R {
+        f(self.place.read().parent.as_ref())
     }
 
     /// A descriptor of this directory to start calls from.

@@ -1,6 +1,6 @@
 //! Host trees and imported streams, in a temporary directory.
 
-use crate::{HostFiles, HostFs, Importer};
+use crate::{Coherence, HostFiles, HostFs, Importer};
 use abi::{Errno, Result};
 use std::fs;
 use std::io::Write;
@@ -10,6 +10,8 @@ use std::sync::Arc;
 use vfs::testing::TestCaller;
 use vfs::*;
 use wait::{Events, Waiter};
+
+mod coherence;
 
 fn plain() -> TestCaller {
     let root = TestCaller::root();
@@ -139,8 +141,8 @@ fn shared_trees_are_asked_again() {
     assert!(!t.0.join("e/g").exists());
     dir::mkdir(&plain(), &c.view(), &Start::Cwd, b"/n", 0o750).unwrap();
     assert_eq!(stat(&c, "/n").unwrap().mode, 0o40750);
-    fs::remove_dir(t.0.join("n")).unwrap();
-    fs::write(t.0.join("n"), "now a file").unwrap();
+    let n = t.0.join("n").display().to_string();
+    coherence::Others::new().run(&format!("rmdir {n}; echo now a file > {n}"));
     assert_eq!(stat(&c, "/n").unwrap().mode & 0o170000, 0o100000);
 }
 

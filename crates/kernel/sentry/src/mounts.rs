@@ -4,8 +4,8 @@ use crate::boot::{Fds, other, text};
 use crate::{copy_up, nodes};
 use abi::Errno;
 use container::Container;
-use hostfs::HostFiles;
-use spec::{Atime, FILE_ENTRY, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
+use hostfs::{Coherence, HostFiles, HostFs};
+use spec::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
 use std::sync::Arc;
 use task::Kernel;
 use vfs::mount::Propagation;
@@ -24,8 +24,14 @@ pub(crate) fn build(
     spec: &SandboxSpec,
     fds: &mut Fds,
 ) -> Result<Arc<FsContext>, StartError> {
-    let host = host_tree(files, fds, spec.root.fd, spec.root.overlay)
-        .map_err(|e| other(format!("root file system: {e}")))?;
+    let host = host_tree(
+        files,
+        fds,
+        spec.root.fd,
+        spec.root.overlay,
+        coherence_of(spec.root.access, spec.root.propagation),
+    )
+    .map_err(|e| other(format!("root file system: {e}")))?;
     let root =
         over(kernel, host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
     let ns = MountNs::new(&kernel.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
@@ -54,10 +60,28 @@ pub(crate) fn build(
     Ok(fs)
 }
 
-fn host_tree(files: &Arc<HostFiles>, fds: &mut Fds, index: usize, how: Overlay) -> Result<FsRef, StartError> {
+fn host_tree(
+    files: &Arc<HostFiles>,
+    fds: &mut Fds,
+    index: usize,
+    how: Overlay,
+    coherence: Coherence,
+) -> Result<FsRef, StartError> {
     let fd = fds.take(index)?;
     // Under an overlay nobody changes the tree: everything about it is cached for good.
-    hostfs::HostFs::new(files, fd, how != Overlay::None).map(|f| f as FsRef).map_err(|e| other(text(e)))
+    let tree = match how {
+        Overlay::None => HostFs::shared(files, fd, coherence),
+        Overlay::Memory => HostFs::new(files, fd, true),
+    };
+    tree.map(|f| f as FsRef).map_err(|e| other(text(e)))
+}
+
+fn coherence_of(access: FileAccess, propagation: PropagationType) -> Coherence {
+    match access {
+        _ if propagation.follows() => Coherence::Unwatched,
+        FileAccess::Exclusive => Coherence::Lagging,
+        FileAccess::Shared => Coherence::Strict,
+    }
 }
 
 fn over(kernel: &Kernel, lower: FsRef, how: Overlay) -> Result<FsRef, Errno> {
@@ -95,7 +119,12 @@ fn add(
     let (sb, root) = match m.fstype.as_str() {
         "bind" => {
             let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
-            let fs = over(kernel, host_tree(files, fds, index, m.overlay)?, m.overlay).map_err(fail)?;
+            let fs = over(
+                kernel,
+                host_tree(files, fds, index, m.overlay, coherence_of(m.access, m.propagation))?,
+                m.overlay,
+            )
+            .map_err(fail)?;
             let top = if m.source_is_file { format!("/{FILE_ENTRY}") } else { String::new() };
             let sb = SuperBlock::part(fs, m.host_root.as_bytes(), top.as_bytes());
             let root = if m.source_is_file { file_entry(cx, &sb).map_err(fail)? } else { sb.root.clone() };

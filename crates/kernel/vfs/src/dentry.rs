@@ -6,8 +6,10 @@
 //! of such file systems keep their children strongly (with negative entries),
 //! and so do those that can confirm a whole path at once; those of others keep
 //! them weakly, only so that mount points and working directories keep their
-//! identity. Changes to the children go together with
-//! the change in the file system under [`Dentry::lock_dir`]. Order of locks: the
+//! identity. Names that others may change are right while the directory's epoch
+//! is the one in which they were found ([`Dentry::epoch`]). Changes to the
+//! children go together with the change in the file system under
+//! [`Dentry::lock_dir`]. Order of locks: the
 //! rename lock, directories (ancestors first), then whatever the file system
 //! takes; nothing that a file system holds is held while a directory is locked.
 
@@ -16,7 +18,7 @@ use biased::ReadGuard;
 use ranked::{Mutex, MutexGuard, RwLock, rank};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// File type bits of a mode.
@@ -72,10 +74,11 @@ type NameMap<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<NameHasher>>;
 enum Child {
     Strong(Arc<Dentry>),
     Weak(Weak<Dentry>),
-    Negative,
+    /// No such name, as of this epoch of the directory.
+    Negative(u64),
 }
 
-/// What the cache says about a name.
+/// What the cache says about a name, for certain.
 pub(crate) enum Cached {
     /// It exists.
     Present(Arc<Dentry>),
@@ -85,12 +88,12 @@ pub(crate) enum Cached {
     Unknown,
 }
 
-/// As [`Cached`], borrowed from [`Names`].
+/// What the cache says about a name, borrowed from [`Names`], and the epoch in which it was so ([`Dentry::trusts`]).
 pub(crate) enum Name<'a> {
-    /// It exists.
-    Present(&'a Arc<Dentry>),
-    /// It does not exist.
-    Absent,
+    /// It existed.
+    Present(&'a Arc<Dentry>, u64),
+    /// It did not exist.
+    Absent(u64),
     /// Ask the file system.
     Unknown,
 }
@@ -102,8 +105,8 @@ impl Names<'_> {
     /// What the cache knows of `name`.
     pub(crate) fn get(&self, name: &[u8]) -> Name<'_> {
         match self.0.get(name) {
-            Some(Child::Strong(d)) => Name::Present(d),
-            Some(Child::Negative) => Name::Absent,
+            Some(Child::Strong(d)) => Name::Present(d, d.seen.load(Ordering::Acquire)),
+            Some(Child::Negative(epoch)) => Name::Absent(*epoch),
             Some(Child::Weak(_)) | None => Name::Unknown,
         }
     }
@@ -126,6 +129,8 @@ pub struct Dentry {
     pub(crate) keeps: bool,
     place: RwLock<Place>,
     unlinked: AtomicBool,
+    /// The epoch of its directory in which it was found there last; see [`Dentry::epoch`].
+    seen: AtomicU64,
     /// Made without a name (O_TMPFILE without O_EXCL): linkat(2) may give it its first.
     pub(crate) linkable: AtomicBool,
     /// Mounts on top of this dentry, in all namespaces.
@@ -167,6 +172,7 @@ impl Dentry {
         name: Arc<[u8]>,
         inode: InodeRef,
         (volatile, keeps): (bool, bool),
+        epoch: u64,
     ) -> Arc<Dentry> {
         let kind = inode.kind();
         ALIVE.fetch_add(1, Ordering::Relaxed);
@@ -177,6 +183,7 @@ impl Dentry {
             keeps,
             place: RwLock::new(Place { parent, name }),
             unlinked: AtomicBool::new(false),
+            seen: AtomicU64::new(epoch),
             linkable: AtomicBool::new(false),
             mounted: AtomicU32::new(0),
             dir: Mutex::new(()),
@@ -187,12 +194,12 @@ impl Dentry {
     /// The root dentry of a file system.
     pub fn root(fs: &dyn FileSystem) -> Arc<Dentry> {
         let volatile = fs.revalidate();
-        Dentry::make(None, Arc::from(&b"/"[..]), fs.root(), (volatile, !volatile || fs.confirms()))
+        Dentry::make(None, Arc::from(&b"/"[..]), fs.root(), (volatile, !volatile || fs.confirms()), 0)
     }
 
     /// A dentry outside every tree: an object that has no name (O_TMPFILE, memfd, pipes).
     pub fn detached(inode: InodeRef, name: &[u8]) -> Arc<Dentry> {
-        let d = Dentry::make(None, Arc::from(name), inode, (false, true));
+        let d = Dentry::make(None, Arc::from(name), inode, (false, true), 0);
         d.unlinked.store(true, Ordering::Relaxed);
         d
     }
@@ -201,7 +208,7 @@ impl Dentry {
     pub fn unnamed(dir: &Arc<Dentry>, inode: InodeRef) -> Arc<Dentry> {
         let ino = inode.attr().map_or(0, |a| a.ino);
         let name = format!("#{ino}").into_bytes();
-        let d = Dentry::make(Some(dir.clone()), Arc::from(&name[..]), inode, dir.ways());
+        let d = Dentry::make(Some(dir.clone()), Arc::from(&name[..]), inode, dir.ways(), 0);
         d.unlinked.store(true, Ordering::Relaxed);
         d
     }
@@ -276,18 +283,68 @@ impl Dentry {
         self.children.try_read().map(Names)
     }
 
-    /// What the cache knows of `name`.
-    pub(crate) fn cached(&self, name: &[u8]) -> Cached {
-        match self.children.read().get(name) {
-            Some(Child::Strong(d)) => Cached::Present(d.clone()),
-            Some(Child::Weak(w)) => w.upgrade().map_or(Cached::Unknown, Cached::Present),
-            Some(Child::Negative) => Cached::Absent,
-            None => Cached::Unknown,
+    /// The epoch of this directory, where others change it: while it stays the same, names are as they were found. 0 when they
+    /// have to be asked for.
+    pub(crate) fn epoch(&self) -> u64 {
+        if !self.volatile || !self.keeps {
+            return 0;
+        }
+        self.inode.as_confirming().and_then(|dir| dir.epoch()).unwrap_or(0)
+    }
+
+    /// As [`Dentry::epoch`], with everything that others have changed until now.
+    pub(crate) fn settled_epoch(&self) -> u64 {
+        if !self.volatile || !self.keeps {
+            return 0;
+        }
+        self.inode.as_confirming().map_or(0, |dir| {
+            dir.settle();
+            dir.epoch().unwrap_or(0)
+        })
+    }
+
+    /// Whether what was found here in epoch `seen` is so in `epoch`.
+    pub(crate) fn trusts(&self, seen: u64, epoch: u64) -> bool {
+        !self.volatile || epoch != 0 && seen == epoch
+    }
+
+    /// Whether this dentry stands for its name in `dir` in that epoch.
+    fn holds(&self, dir: &Dentry, epoch: u64) -> bool {
+        self.is_sure(dir, self.seen.load(Ordering::Acquire), epoch) || self.is_mountpoint()
+    }
+
+    /// The same where it was seen in epoch `seen`, and nothing is mounted on it.
+    pub(crate) fn is_sure(&self, dir: &Dentry, seen: u64, epoch: u64) -> bool {
+        let other_names = || self.inode.as_confirming().is_some_and(|object| object.has_other_names());
+        dir.trusts(seen, epoch) && (!dir.volatile || self.is_dir() || !other_names())
+    }
+
+    /// The file system was asked, without a lock, in this epoch: this still is what its name stands for.
+    pub(crate) fn confirmed(&self, epoch: u64) {
+        self.seen.store(epoch, Ordering::Release);
+    }
+
+    /// The same for a name that is absent.
+    pub(crate) fn confirmed_absent(&self, name: &[u8], epoch: u64) {
+        if let Some(Child::Negative(seen)) = self.children.write().get_mut(name) {
+            *seen = epoch;
         }
     }
 
-    /// Records that `name` is `inode`; returns the dentry, an existing one when it already stands for it.
-    pub(crate) fn insert(self: &Arc<Dentry>, name: &[u8], inode: InodeRef) -> Arc<Dentry> {
+    /// What the cache knows of `name` in this epoch.
+    pub(crate) fn cached(&self, name: &[u8], epoch: u64) -> Cached {
+        match self.children.read().get(name) {
+            Some(Child::Strong(d)) if d.holds(self, epoch) => Cached::Present(d.clone()),
+            Some(Child::Weak(w)) => {
+                w.upgrade().filter(|d| d.holds(self, epoch)).map_or(Cached::Unknown, Cached::Present)
+            }
+            Some(Child::Negative(seen)) if self.trusts(*seen, epoch) => Cached::Absent,
+            _ => Cached::Unknown,
+        }
+    }
+
+    /// Records that `name` was `inode` in `epoch`; returns the dentry, an existing one when it already stands for it.
+    pub(crate) fn insert(self: &Arc<Dentry>, name: &[u8], inode: InodeRef, epoch: u64) -> Arc<Dentry> {
         let known = |c: &NameMap<Child>| match c.get(name) {
             Some(Child::Strong(d)) => Some(d.clone()),
             Some(Child::Weak(w)) => w.upgrade(),
@@ -295,16 +352,22 @@ impl Dentry {
         };
         let stands = |d: &Arc<Dentry>| Arc::ptr_eq(&d.inode, &inode) || d.is_mountpoint();
         // Where the file system is asked every time, the answer is mostly what it was.
+        let again = |d: Arc<Dentry>| {
+            if d.seen.load(Ordering::Relaxed) != epoch {
+                d.seen.store(epoch, Ordering::Release);
+            }
+            d
+        };
         let old = known(&self.children.read());
         if let Some(d) = old.filter(stands) {
-            return d;
+            return again(d);
         }
         let mut c = self.children.write();
         let fallen = known(&c);
         if let Some(d) = fallen.clone().filter(stands) {
-            return d;
+            return again(d);
         }
-        let d = Dentry::make(Some(self.clone()), Arc::from(name), inode, self.ways());
+        let d = Dentry::make(Some(self.clone()), Arc::from(name), inode, self.ways(), epoch);
         let child = if !self.keeps {
             if c.len() >= 64 && c.len().is_power_of_two() {
                 c.retain(|_, v| !matches!(v, Child::Weak(w) if w.strong_count() == 0));
@@ -332,9 +395,9 @@ impl Dentry {
         }
     }
 
-    /// Records that `name` does not exist. The dentry it had is marked unlinked.
-    pub(crate) fn insert_negative(&self, name: &[u8]) {
-        let old = self.forget_negatively(name);
+    /// Records that `name` did not exist in `epoch`. The dentry it had is marked unlinked.
+    pub(crate) fn insert_negative(&self, name: &[u8], epoch: u64) {
+        let old = self.forget_negatively(name, epoch);
         match old {
             Some(Child::Strong(d)) => d.fell(),
             Some(Child::Weak(w)) => {
@@ -351,21 +414,22 @@ impl Dentry {
         self.children.write().remove(name);
     }
 
-    /// Moves `child` to `new_dir`/`new_name` in the cache (both directories are locked).
+    /// Moves `child` to `new_dir`/`new_name` in the cache (both directories are locked), as of the epochs of both.
     pub(crate) fn moved(
         self: &Arc<Dentry>,
         name: &[u8],
         child: &Arc<Dentry>,
         new_dir: &Arc<Dentry>,
         new_name: &[u8],
+        (epoch, new_epoch): (u64, u64),
     ) {
-        self.forget_negatively(name);
-        new_dir.put(new_name, child);
+        self.forget_negatively(name, epoch);
+        new_dir.put(new_name, child, new_epoch);
     }
 
-    fn forget_negatively(&self, name: &[u8]) -> Option<Child> {
+    fn forget_negatively(&self, name: &[u8], epoch: u64) -> Option<Child> {
         let known = match self.children.read().get(name) {
-            Some(Child::Negative) => true,
+            Some(Child::Negative(seen)) => *seen == epoch,
             None => !self.keeps,
             Some(_) => false,
         };
@@ -377,11 +441,12 @@ impl Dentry {
             return c.remove(name);
         }
         make_room(&mut c);
-        c.insert(Box::from(name), Child::Negative)
+        c.insert(Box::from(name), Child::Negative(epoch))
     }
 
-    /// Makes `child` the dentry for `name` here.
-    pub(crate) fn put(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>) {
+    /// Makes `child` the dentry for `name` here, as of `epoch`.
+    pub(crate) fn put(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>, epoch: u64) {
+        child.seen.store(epoch, Ordering::Release);
         let old_parent = {
             let mut p = child.place.write();
             p.name = Arc::from(name);
@@ -400,7 +465,7 @@ impl Dentry {
     /// Gives a detached dentry a name (linkat of an unnamed file).
     pub(crate) fn attach(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>) {
         child.unlinked.store(false, Ordering::Release);
-        self.put(name, child);
+        self.put(name, child, 0);
     }
 
     /// Drops every cached name below that nobody else uses. Returns how many went.
@@ -422,7 +487,7 @@ impl Dentry {
                 let keep = match c {
                     Child::Strong(c) => !everything && Arc::strong_count(c) > 1,
                     Child::Weak(w) => w.strong_count() != 0,
-                    Child::Negative => false,
+                    Child::Negative(_) => false,
                 };
                 gone += usize::from(!keep);
                 keep
@@ -439,7 +504,7 @@ fn make_room(c: &mut NameMap<Child>) {
     if c.len() < room || room < 256 {
         return;
     }
-    c.retain(|_, v| !matches!(v, Child::Negative));
+    c.retain(|_, v| !matches!(v, Child::Negative(_)));
     if c.len() > room / 2 {
         c.reserve(room);
     }

@@ -44,8 +44,9 @@ pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode:
     }
     let (masked, uid, gid) = new_owner(cx, dir, mode, *node == NewNode::Directory)?;
     let mode = if matches!(node, NewNode::Symlink(_)) { mode } else { masked };
+    let epoch = dir.dentry.epoch();
     let inode = dir.inode().dir()?.create(cx, name, node, mode, uid, gid)?;
-    let dentry = dir.dentry.insert(name, inode);
+    let dentry = dir.dentry.insert(name, inode, epoch);
     drop(lock);
     let kind = if dentry.is_dir() { event::CREATE | event::ISDIR } else { event::CREATE };
     notify::on_inode(dir.inode(), kind, 0, name);

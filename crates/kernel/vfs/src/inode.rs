@@ -280,6 +280,24 @@ pub trait Confirming {
     fn still_there(&self, path: &[u8], inode: &InodeRef) -> Option<Attr>;
     /// Whether `path`, names below this directory without `.` or `..`, still leads nowhere.
     fn still_absent(&self, path: &[u8]) -> bool;
+    /// Takes note of what others have changed, for [`Confirming::epoch`].
+    fn settle(&self) {}
+    /// A number, not 0, that stays the same while others change nothing in this directory, neither names nor who may search it.
+    /// `None` when that is not known: then what is kept of its names must be asked for again.
+    fn epoch(&self) -> Option<u64> {
+        None
+    }
+    /// Whether the object may have other names than the one that it was found by last. Such a name is asked about each time, as the
+    /// file system may want to know by which it is used.
+    fn has_other_names(&self) -> bool {
+        false
+    }
+    /// The directory was on the way of a path that had to be asked about.
+    fn passed(&self) {}
+    /// The caller made or removed one of its names: attributes known of it may not hold any more.
+    fn changed(&self) {}
+    /// The caller moved it to this name.
+    fn renamed(&self, _dir: &InodeRef, _name: &[u8]) {}
 }
 
 /// An inode with extended attributes.

@@ -4,6 +4,7 @@ use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{S_IFDIR, S_IFREG};
 use crate::fs_context::FsView;
+use crate::inode::InodeRef;
 use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm::{self, MAY_READ, MAY_WRITE};
@@ -49,13 +50,15 @@ pub fn link(
     if target.attr()?.nlink == 0 && !target.dentry.linkable.load(Ordering::Relaxed) {
         return Err(Errno::ENOENT);
     }
+    let epoch = dir.dentry.epoch();
     dir.inode().dir()?.link(cx, &name, target.inode())?;
+    changed(target.inode());
     target.dentry.linkable.store(false, Ordering::Relaxed);
     let unnamed = target.dentry.is_unlinked() && target.attr()?.nlink == 1;
     if unnamed && !dir.dentry.volatile {
         dir.dentry.attach(&name, &target.dentry);
     } else {
-        dir.dentry.insert(&name, target.inode().clone());
+        dir.dentry.insert(&name, target.inode().clone(), epoch);
     }
     notify::on_inode(target.inode(), event::ATTRIB, 0, b"");
     notify::on_inode(dir.inode(), event::CREATE, 0, &name);
@@ -95,8 +98,10 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
         if victim.is_mountpoint() {
             return Err(Errno::EBUSY);
         }
+        let epoch = dir.dentry.epoch();
         dir.inode().dir()?.unlink(cx, &name)?;
-        dir.dentry.insert_negative(&name);
+        changed(&victim.inode);
+        dir.dentry.insert_negative(&name, epoch);
         victim
     };
     notify::on_unlinked(&gone);
@@ -126,13 +131,22 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
             return Err(Errno::EBUSY);
         }
         let _inner = victim.lock_second_dir();
+        let epoch = dir.dentry.epoch();
         dir.inode().dir()?.rmdir(cx, &name)?;
-        dir.dentry.insert_negative(&name);
+        changed(&victim.inode);
+        dir.dentry.insert_negative(&name, epoch);
         victim.clone()
     };
     gone.shrink(true);
     notify::on_inode(dir.inode(), event::DELETE | event::ISDIR, 0, &name);
     Ok(())
+}
+
+/// One of its names was made or removed.
+fn changed(inode: &InodeRef) {
+    if let Some(object) = inode.as_confirming() {
+        object.changed();
+    }
 }
 
 /// chdir(2), chroot(2): the directory at `path`, which the caller must be allowed to search.

@@ -203,8 +203,9 @@ fn open_create(
                         return Err(Errno::ENOENT.into());
                     }
                     let (mode, uid, gid) = dir::new_owner(cx, &dir, how.mode, false)?;
+                    let epoch = dir.dentry.epoch();
                     match dir.inode().dir()?.create(cx, &name, &NewNode::Regular, mode, uid, gid) {
-                        Ok(i) => Some(dir.dentry.insert(&name, i)),
+                        Ok(i) => Some(dir.dentry.insert(&name, i, epoch)),
                         // Others share the directory and were quicker.
                         Err(Errno::EEXIST) if !exclusive => {
                             dir.dentry.forget(&name);

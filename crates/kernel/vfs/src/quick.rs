@@ -6,8 +6,9 @@
 //! cache does not have, places to stay beneath) is left to [`crate::walk`], which begins again. No lock is waited for
 //! here: who waits while holding others could be waited for.
 //!
-//! A file system that others change may be able to say of a whole path that it still leads where the cache says
-//! ([`crate::Inode::still_there`]). Who only wants attributes, and may pass every directory anyway, has such paths
+//! Of a directory that others change, the cache may know that its names are right ([`Dentry::epoch`]); then it is as any other.
+//! Else the file system may be able to say of a whole path that it still leads where the cache says
+//! ([`crate::Confirming::still_there`]). Who only wants attributes, and may pass every directory anyway, has such paths
 //! resolved like the others, and then the file system is asked, without any lock: once for each symbolic link on the
 //! way, and once for the end. What directories are on the way is not asked, so whoever goes on to change or open
 //! something takes the thorough way.
@@ -35,8 +36,38 @@ struct Question {
     /// The directory where the path starts.
     base: InodeRef,
     path: Vec<u8>,
-    /// The object that it leads to; `None` when it leads nowhere.
-    end: Option<InodeRef>,
+    /// The other directories on the way.
+    dirs: SmallVec<[InodeRef; 8]>,
+    /// What it leads to; `None` when it leads nowhere.
+    end: Option<Arc<Dentry>>,
+    /// The directory and its epoch, where the path is one name in it.
+    only: Option<(Arc<Dentry>, u64)>,
+}
+
+impl Question {
+    /// Asks. `None` when it is not as the cache says; else attributes of what is there.
+    fn ask(self) -> Option<Option<Attr>> {
+        self.dirs.iter().filter_map(|dir| dir.as_confirming()).for_each(|dir| dir.passed());
+        let base = self.base.as_confirming()?;
+        match &self.end {
+            Some(end) => {
+                let attr = base.still_there(&self.path, &end.inode)?;
+                if let Some((_, epoch)) = self.only {
+                    end.confirmed(epoch);
+                }
+                Some(Some(attr))
+            }
+            None => {
+                if !base.still_absent(&self.path) {
+                    return None;
+                }
+                if let Some((dir, epoch)) = self.only {
+                    dir.confirmed_absent(&self.path, epoch);
+                }
+                Some(None)
+            }
+        }
+    }
 }
 
 /// A name on the way, and those before it up to the directory where the file system is to be asked from.
@@ -44,6 +75,10 @@ struct Step<'a> {
     before: &'a Way<'a>,
     name: &'a [u8],
     dir: &'a Arc<Dentry>,
+    /// The epoch of the directory.
+    epoch: u64,
+    /// The name is known to be right.
+    sure: bool,
 }
 
 /// How a directory was reached.
@@ -56,20 +91,25 @@ enum Way<'a> {
 
 impl<'a> Way<'a> {
     fn by(step: Option<Step<'a>>) -> Way<'a> {
-        step.filter(|s| s.dir.volatile).map_or(Way::Begin, Way::Step)
+        step.filter(|s| !s.sure).map_or(Way::Begin, Way::Step)
     }
 
-    /// The directory to ask, and the path from there.
-    fn path(&self) -> Option<(InodeRef, Vec<u8>)> {
+    /// What to ask about `end`; `None` when nobody has to be asked.
+    fn question(&self, end: Option<&Arc<Dentry>>) -> Option<Question> {
         let mut names: SmallVec<[&[u8]; 16]> = SmallVec::new();
+        let mut dirs = SmallVec::new();
         let (mut at, mut base) = (self, None);
         while let Way::Step(s) = at {
             names.push(s.name);
-            base = Some(s.dir);
+            dirs.extend(base.replace(s.dir.inode.clone()));
             at = s.before;
         }
         names.reverse();
-        Some((base?.inode.clone(), names.join(&b'/')))
+        let only = match self {
+            Way::Step(s) if names.len() == 1 && s.epoch != 0 => Some((s.dir.clone(), s.epoch)),
+            _ => None,
+        };
+        Some(Question { base: base?, path: names.join(&b'/'), dirs, end: end.cloned(), only })
     }
 }
 
@@ -84,6 +124,8 @@ struct Quick<'a, F> {
     asks: bool,
     links: Cell<u32>,
     depth: Cell<u32>,
+    /// What others have changed has been taken note of.
+    settled: Cell<bool>,
     questions: RefCell<SmallVec<[Question; 2]>>,
     found: F,
 }
@@ -173,31 +215,41 @@ fn run<R>(
         asks: asks && (creds.own_ns_capable(Cap::DAC_READ_SEARCH) || creds.own_ns_capable(Cap::DAC_OVERRIDE)),
         links: Cell::new(0),
         depth: Cell::new(0),
+        settled: Cell::new(false),
         questions: RefCell::default(),
         found,
     };
     let done = quick.names(&from.mount, &from.dentry, &Way::Begin, path)?;
     let mut attr = None;
     for q in quick.questions.into_inner() {
-        attr = match &q.end {
-            Some(inode) => Some(q.base.as_confirming()?.still_there(&q.path, inode)?),
-            None if q.base.as_confirming()?.still_absent(&q.path) => None,
-            None => return None,
-        };
+        attr = q.ask()?;
     }
     Some(done.map(|(r, asked)| (r, attr.filter(|_| asked))))
 }
 
 impl<F> Quick<'_, F> {
     /// Has the file system asked what `way` leads to, if it has to be; `None` when it may not. True when it is.
-    fn ask(&self, way: &Way<'_>, end: Option<&InodeRef>) -> Option<bool> {
+    fn ask(&self, way: &Way<'_>, end: Option<&Arc<Dentry>>) -> Option<bool> {
         let Way::Step(_) = way else { return Some(false) };
-        let (base, path) = way.path()?;
-        if path.len() >= PATH_MAX {
+        if !self.asks {
             return None;
         }
-        self.questions.borrow_mut().push(Question { base, path, end: end.cloned() });
+        let question = way.question(end)?;
+        if question.path.len() >= PATH_MAX {
+            return None;
+        }
+        self.questions.borrow_mut().push(question);
         Some(true)
+    }
+
+    /// The epoch of a directory, after everything that others changed before this resolution.
+    fn epoch(&self, dir: &Dentry) -> u64 {
+        if self.settled.get() || !dir.volatile {
+            dir.epoch()
+        } else {
+            self.settled.set(true);
+            dir.settled_epoch()
+        }
     }
 
     /// The end: what `found` makes of it, and whether the last question is about it.
@@ -205,7 +257,7 @@ impl<F> Quick<'_, F> {
     where
         F: Fn(&Arc<Mount>, &Arc<Dentry>) -> R,
     {
-        let asked = self.ask(way, Some(&at.inode))?;
+        let asked = self.ask(way, Some(at))?;
         Some(Ok(((self.found)(mount, at), asked)))
     }
 
@@ -233,7 +285,9 @@ impl<F> Quick<'_, F> {
             };
             let Component { name, rest } = component;
             if let Err(e) = rules::may_search(self.creds, dir, name) {
-                return self.fail(way, e);
+                // Who may search it is known while its names are.
+                let sure = !dir.volatile || self.epoch(dir) != 0;
+                return if sure { self.fail(way, e) } else { None };
             }
             if self.parent && component.is_last() {
                 return self.end(mount, dir, way);
@@ -242,18 +296,19 @@ impl<F> Quick<'_, F> {
                 b"." => text = rest,
                 b".." => return None,
                 _ => {
-                    if !dir.keeps || dir.volatile && !self.asks {
+                    let epoch = self.epoch(dir);
+                    if !dir.keeps || dir.volatile && epoch == 0 && !self.asks {
                         return None;
                     }
                     self.deeper()?;
-                    let step = Step { before: way, name, dir };
+                    let step = |sure| Step { before: way, name, dir, epoch, sure };
                     let names = dir.names()?;
                     return match names.get(name) {
-                        Name::Present(d) => self.arrive(mount, d, Some(step), rest),
-                        Name::Absent => {
-                            if dir.volatile {
-                                self.ask(&Way::Step(step), None)?;
-                            }
+                        Name::Present(d, seen) => {
+                            self.arrive(mount, d, Some(step(d.is_sure(dir, seen, epoch))), rest)
+                        }
+                        Name::Absent(seen) => {
+                            self.ask(&Way::by(Some(step(dir.trusts(seen, epoch)))), None)?;
                             Some(Err(Errno::ENOENT))
                         }
                         Name::Unknown => None,
@@ -312,7 +367,7 @@ impl<F> Quick<'_, F> {
             return self.fail(&way, e);
         }
         self.deeper()?;
-        self.ask(&way, Some(&link.inode))?;
+        self.ask(&way, Some(link))?;
         let mut body = link.inode.as_link()?.link_text(self.cx)?;
         let absolute = *body.first()? == b'/';
         body.extend_from_slice(rest);

@@ -135,15 +135,24 @@ fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Renamed
     if src.is_mountpoint() || dst.as_ref().is_some_and(|d| d.is_mountpoint()) {
         return Err(Errno::EBUSY);
     }
+    let epochs = (from.epoch(), to.epoch());
     from.inode.dir()?.rename(cx, &a.name, &to.inode, &b.name, flags)?;
+    if let Some(object) = src.inode.as_confirming() {
+        object.renamed(&to.inode, &b.name);
+    }
+    match dst.as_ref().map(|d| d.inode.as_confirming()) {
+        Some(Some(object)) if flags & EXCHANGE != 0 => object.renamed(&from.inode, &a.name),
+        Some(Some(object)) => object.changed(),
+        _ => {}
+    }
     if let (Some(d), true) = (&dst, flags & EXCHANGE != 0) {
         from.forget(&a.name);
         to.forget(&b.name);
-        from.put(&a.name, d);
-        to.put(&b.name, &src);
+        from.put(&a.name, d, epochs.0);
+        to.put(&b.name, &src, epochs.1);
         return Ok((Some(src), None));
     }
-    from.moved(&a.name, &src, to, &b.name);
+    from.moved(&a.name, &src, to, &b.name, epochs);
     Ok((Some(src), dst))
 }
 

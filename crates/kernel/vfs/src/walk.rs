@@ -235,10 +235,20 @@ impl<'a> Walker<'a> {
 
     /// The object called `name` in `dir`, mounts crossed, links not followed.
     pub fn child(&mut self, dir: &Path, name: &[u8]) -> Result<Path> {
-        let d = find(self.cx, &dir.dentry, name, self.flags.contains(Lookup::CACHED))?;
-        if dir.dentry.volatile && !d.is_mountpoint() {
-            self.asked = Some(d.clone());
-        }
+        let known = match dir.dentry.volatile.then(|| dir.dentry.cached(name, dir.dentry.settled_epoch())) {
+            Some(Cached::Present(d)) => Some(d),
+            _ => None,
+        };
+        let d = match known {
+            Some(d) => d,
+            None => {
+                let d = find(self.cx, &dir.dentry, name, self.flags.contains(Lookup::CACHED))?;
+                if dir.dentry.volatile && !d.is_mountpoint() {
+                    self.asked = Some(d.clone());
+                }
+                d
+            }
+        };
         let p = Path { mount: dir.mount.clone(), dentry: d };
         self.crossed(p)
     }
@@ -373,17 +383,17 @@ pub enum Target {
 
 /// Finds `name` in directory `dir` through the cache; no permission checks.
 pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) -> Result<Arc<Dentry>> {
-    match dir.cached(name) {
-        Cached::Present(d) if !dir.volatile || d.is_mountpoint() => return Ok(d),
-        Cached::Absent if !dir.volatile => return Err(Errno::ENOENT),
-        _ if cached_only => return Err(Errno::EAGAIN),
-        _ => {}
+    match dir.cached(name, dir.settled_epoch()) {
+        Cached::Present(d) => return Ok(d),
+        Cached::Absent => return Err(Errno::ENOENT),
+        Cached::Unknown if cached_only => return Err(Errno::EAGAIN),
+        Cached::Unknown => {}
     }
     if !dir.keeps {
         return match dir.inode.lookup(cx, name) {
-            Ok(inode) => Ok(dir.insert(name, inode)),
+            Ok(inode) => Ok(dir.insert(name, inode, 0)),
             Err(Errno::ENOENT) => {
-                dir.insert_negative(name);
+                dir.insert_negative(name, 0);
                 Err(Errno::ENOENT)
             }
             Err(e) => Err(e),
@@ -399,17 +409,18 @@ pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) 
 
 /// As [`find`] for a caller that holds the directory's lock.
 pub(crate) fn find_locked(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
-    match dir.cached(name) {
-        Cached::Present(d) if !dir.volatile || d.is_mountpoint() => return Ok(d),
-        Cached::Absent if !dir.volatile => return Err(Errno::ENOENT),
-        _ => {}
+    let epoch = dir.settled_epoch();
+    match dir.cached(name, epoch) {
+        Cached::Present(d) => return Ok(d),
+        Cached::Absent => return Err(Errno::ENOENT),
+        Cached::Unknown => {}
     }
     match dir.inode.lookup(cx, name) {
-        Ok(inode) => Ok(dir.insert(name, inode)),
+        Ok(inode) => Ok(dir.insert(name, inode, epoch)),
         Err(Errno::ENOENT) => {
             // A removed directory has no names and must not gather negative ones.
             if !dir.is_unlinked() {
-                dir.insert_negative(name);
+                dir.insert_negative(name, epoch);
             }
             Err(Errno::ENOENT)
         }

@@ -129,7 +129,8 @@ fn prepare(
     }
     let Some(root) = spec.root() else { fail!("root is missing") };
     let Some(process) = spec.process() else { fail!("process is missing") };
-    let root_tree = root_tree(dir, root, options)?;
+    let propagation = mounts::propagation(linux.and_then(|l| l.rootfs_propagation().as_deref()))?;
+    let root_tree = HostTree { follows_mounts: propagation.follows(), ..root_tree(dir, root, options)? };
     let (mounts, trees) = mounts_and_trees(dir, spec, root_tree, options)?;
     let mut sysctl: Vec<(String, String)> =
         linux.and_then(|l| l.sysctl().clone()).into_iter().flatten().collect();
@@ -148,7 +149,8 @@ fn prepare(
             fd: 0,
             readonly: root.readonly().unwrap_or(false),
             overlay: options.root_overlay,
-            propagation: mounts::propagation(linux.and_then(|l| l.rootfs_propagation().as_deref()))?,
+            access: options.root_access,
+            propagation,
         },
         mounts,
         process: ProcessSpec { seccomp, ..process::translate(process)? },
@@ -180,7 +182,8 @@ fn root_tree(dir: &Path, root: &Root, options: &Options) -> Result<HostTree> {
         Err(error) => fail!("root.path {}: {}", dir.join(root.path()).display(), reason(&error)),
     };
     let readonly = root.readonly().unwrap_or(false) || options.root_overlay != Overlay::None;
-    Ok(HostTree { path, readonly, recursive: true, is_file: false, mount_points: Vec::new() })
+    let (recursive, follows_mounts, is_file) = (true, false, false);
+    Ok(HostTree { path, readonly, recursive, follows_mounts, is_file, mount_points: Vec::new() })
 }
 
 /// The configuration's mounts, and the trees that they and the root show.

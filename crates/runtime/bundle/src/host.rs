@@ -141,6 +141,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
             fd: 0,
             readonly: false,
             overlay: options.root_overlay,
+            access: options.root_access,
             propagation: PropagationType::Private,
         },
         mounts,
@@ -181,7 +182,8 @@ fn root_tree(root: &Path, options: &Options) -> Result<HostTree> {
         Err(error) => fail!("root {}: {}", root.display(), reason(&error)),
     };
     let readonly = options.root_overlay != Overlay::None;
-    Ok(HostTree { path, readonly, recursive: true, is_file: false, mount_points: Vec::new() })
+    let (recursive, follows_mounts, is_file) = (true, false, false);
+    Ok(HostTree { path, readonly, recursive, follows_mounts, is_file, mount_points: Vec::new() })
 }
 
 /// The mount of a volume, and the tree that it shows as descriptor `fd`.
@@ -205,10 +207,12 @@ fn shared(
         readonly: volume.readonly,
         nodev: true,
         overlay: options.bind_overlay,
+        access: options.bind_access,
         ..MountSpec::new("bind")
     };
     hosts.name(&path, &mut mount);
-    Ok((mount, HostTree { path, readonly, recursive: true, is_file, mount_points: Vec::new() }))
+    let (recursive, follows_mounts) = (true, false);
+    Ok((mount, HostTree { path, readonly, recursive, follows_mounts, is_file, mount_points: Vec::new() }))
 }
 
 /// Fails when the working directory is known not to exist: neither in the root nor in what is mounted over it.

@@ -37,7 +37,7 @@ pub use seccomp::compile as compile_seccomp;
 pub use template::{template, template_rootless};
 
 use serde::{Deserialize, Serialize};
-use spec::{FdIndex, Network, Overlay, PlatformName, SandboxSpec};
+use spec::{FdIndex, FileAccess, Network, Overlay, PlatformName, SandboxSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -106,6 +106,8 @@ pub struct HostTree {
     pub readonly: bool,
     /// With the mounts below it.
     pub recursive: bool,
+    /// What the host mounts in it later appears (rslave, rshared).
+    pub follows_mounts: bool,
     /// Not a directory.
     pub is_file: bool,
     /// What the container's kernel could not make itself, because it may not write to the tree.
@@ -128,6 +130,10 @@ pub struct Options {
     pub root_overlay: Overlay,
     /// What lies over bind mounts.
     pub bind_overlay: Overlay,
+    /// Who changes the files of the root.
+    pub root_access: FileAccess,
+    /// Who changes those of bind mounts.
+    pub bind_access: FileAccess,
     /// Network mode.
     pub network: Network,
     /// Platform.

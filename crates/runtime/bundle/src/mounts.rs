@@ -155,6 +155,7 @@ pub(crate) fn translate(
     }
     out.fstype = "bind".into();
     out.overlay = options.bind_overlay;
+    out.access = options.bind_access;
     let Some(source) = mount.source() else { fail!("source is missing for bind mount {}", out.destination) };
     let path = dir.join(source);
     let path = match path.canonicalize() {
@@ -167,6 +168,7 @@ pub(crate) fn translate(
         path,
         readonly: out.readonly || out.overlay != Overlay::None,
         recursive,
+        follows_mounts: out.propagation.follows(),
         is_file: out.source_is_file,
         mount_points: Vec::new(),
     };

@@ -7,7 +7,7 @@
 use crate::hidden::hidden_below;
 use bundle::{HostTree, MountPoint};
 use confine::root::{Stage, reference};
-use hostsys::mounts::{MountAttrs, set_attributes};
+use hostsys::mounts::{MountAttrs, make_private, set_attributes};
 use mountinfo::Mount;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
@@ -62,6 +62,9 @@ fn clone(tree: &HostTree) -> std::io::Result<OwnedFd> {
         attrs |= MountAttrs::RDONLY;
     }
     set_attributes(mount.as_fd(), attrs, true)?;
+    if !tree.follows_mounts {
+        make_private(mount.as_fd())?;
+    }
     Ok(mount)
 }
 

@@ -6,7 +6,7 @@ mod host_network;
 
 use ::seccomp::SockFilter;
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when, compile};
-use hostsys::seccomp;
+use hostsys::{fanotify, seccomp};
 use spec::{Network, Overlay, PlatformName, SandboxSpec};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -17,6 +17,8 @@ pub(crate) struct FilterNeeds {
     pub(crate) platform: PlatformName,
     /// Names and attributes of some directory of the host can be changed.
     pub(crate) changes: bool,
+    /// Some directory of the host may be changed by others too.
+    pub(crate) shares: bool,
     /// Command lines and containers may come later.
     pub(crate) listens: bool,
     /// The socket to the first command line.
@@ -39,8 +41,10 @@ impl FilterNeeds {
         let changes = listens
             || written(spec.root.readonly, spec.root.overlay)
             || mounts().any(|m| written(m.readonly, m.overlay));
+        let shares =
+            listens || spec.root.overlay == Overlay::None || mounts().any(|m| m.overlay == Overlay::None);
         let (platform, network) = (spec.platform, spec.network);
-        FilterNeeds { platform, changes, listens, channel: channel.as_raw_fd(), backing, network }
+        FilterNeeds { platform, changes, shares, listens, channel: channel.as_raw_fd(), backing, network }
     }
 
     fn compile(&self) -> io::Result<Vec<SockFilter>> {
@@ -51,6 +55,9 @@ impl FilterNeeds {
         let mut tables = vec![RUST_RUNTIME, THREADS, FILES, WAITING, STUBS, platform];
         if self.changes {
             tables.push(CHANGES);
+        }
+        if self.shares {
+            tables.push(WATCHES);
         }
         // The only socket there will be, else: its number stays.
         let fd = Arg::Is(0, self.channel as u32);
@@ -228,11 +235,39 @@ const CHANGES: &[Rule] = &[
     allow(libc::SYS_renameat2, "changes of a writable bind mount"),
     allow(libc::SYS_fchmod, "changes of a writable bind mount"),
     allow(libc::SYS_fchmodat, "changes of a writable bind mount"),
+    allow_when(
+        hostsys::fs::FCHMODAT2,
+        &[&[Arg::Is(3, libc::AT_SYMLINK_NOFOLLOW as u32)]],
+        "changes of a writable bind mount, never through a link",
+    ),
     allow(libc::SYS_fchown, "changes of a writable bind mount"),
     allow(libc::SYS_fchownat, "changes of a writable bind mount"),
     allow(libc::SYS_utimensat, "changes of a writable bind mount"),
     allow(libc::SYS_fsetxattr, "changes of a writable bind mount"),
     allow(libc::SYS_fremovexattr, "changes of a writable bind mount"),
+];
+
+/// Being told what others change in directories, which are open already.
+const WATCHES: &[Rule] = &[
+    allow_when(
+        libc::SYS_fanotify_init,
+        &[&[Arg::Is(0, fanotify::INIT_FLAGS), Arg::Is(1, libc::O_RDONLY as u32)]],
+        "a group without privileges, for events of names",
+    ),
+    allow_when(
+        libc::SYS_fanotify_mark,
+        &[
+            &[Arg::Is(1, libc::FAN_MARK_ADD), Arg::IsLong(2, fanotify::MASK), Arg::IsLong(4, 0)],
+            &[Arg::Is(1, libc::FAN_MARK_FLUSH), Arg::IsLong(2, 0), Arg::IsLong(4, 0)],
+        ],
+        "marks of a descriptor, never of a path; never permission events, mounts or file systems",
+    ),
+    allow_when(
+        libc::SYS_name_to_handle_at,
+        &[&[Arg::Is(4, fanotify::HANDLE_FLAGS as u32)]],
+        "what events call a directory; nothing may open by it",
+    ),
+    allow(libc::SYS_fstatfs, "the same"),
 ];
 
 /// Further command lines, and further containers, whose sockets come later.
@@ -311,6 +346,7 @@ mod tests {
         FilterNeeds {
             platform: PlatformName::Systrap,
             changes,
+            shares: changes || listens,
             listens,
             channel: 9,
             backing: 7,
@@ -325,7 +361,7 @@ mod tests {
                 FilterNeeds { platform, ..needs(changes, listens) }.compile().unwrap();
             }
         }
-        let all = [THREADS, FILES, CHANGES, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE].concat();
+        let all = [THREADS, FILES, CHANGES, WATCHES, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE].concat();
         assert!(all.iter().all(|rule| !rule.why.is_empty()));
     }
 
@@ -333,12 +369,30 @@ mod tests {
     fn nothing_of_the_host_changes_where_nothing_may_be_written() {
         for rule in CHANGES {
             let mode = u64::from(libc::S_IFREG);
-            assert!(!allows(&needs(false, false), rule.call, [5, 0, mode]), "{}", rule.call);
-            assert!(allows(&needs(true, false), rule.call, [5, 0, mode]), "{}", rule.call);
+            let args = [5, 0, mode, libc::AT_SYMLINK_NOFOLLOW as u64, 0, 0];
+            assert!(!allows_all(&needs(false, false), rule.call, args), "{}", rule.call);
+            assert!(allows_all(&needs(true, false), rule.call, args), "{}", rule.call);
         }
         let unlink = |fd, flags| allows(&needs(false, false), libc::SYS_unlinkat, [fd, 0, flags]);
         assert!(unlink(7, 0) && !unlink(8, 0) && !unlink(7, libc::AT_REMOVEDIR as u64));
         assert!(!allows(&needs(true, false), libc::SYS_mknodat, [5, 0, u64::from(libc::S_IFCHR)]));
+    }
+
+    #[test]
+    fn watches_are_of_open_directories_and_without_privilege() {
+        let shared = needs(true, false);
+        let mark = |flags: u32, mask, path| {
+            allows_all(&shared, libc::SYS_fanotify_mark, [9, flags.into(), mask, 5, path, 0])
+        };
+        assert!(mark(libc::FAN_MARK_ADD, fanotify::MASK, 0) && mark(libc::FAN_MARK_FLUSH, 0, 0));
+        assert!(!mark(libc::FAN_MARK_ADD, fanotify::MASK, 0x1000));
+        assert!(!mark(libc::FAN_MARK_ADD | libc::FAN_MARK_MOUNT, fanotify::MASK, 0));
+        assert!(!mark(libc::FAN_MARK_ADD, fanotify::MASK | libc::FAN_OPEN_PERM, 0));
+        let init = |flags| allows(&shared, libc::SYS_fanotify_init, [u64::from(flags), 0, 0]);
+        assert!(init(fanotify::INIT_FLAGS) && !init(fanotify::INIT_FLAGS | libc::FAN_CLASS_CONTENT));
+        for rule in WATCHES.iter().filter(|rule| rule.call != libc::SYS_fstatfs) {
+            assert!(!allows(&needs(false, false), rule.call, [0, 0, 0]));
+        }
     }
 
     #[test]

@@ -277,9 +277,8 @@ pub struct ListEntry {
     pub name: Box<[u8]>,
 }
 
-/// The whole listing of a directory opened with [`Access::Directory`], without `.` and `..`.
+/// The whole listing of a directory that has just been opened with [`Access::Directory`], without `.` and `..`.
 pub fn list(dir: BorrowedFd<'_>) -> Result<Vec<ListEntry>> {
-    rfs::seek(dir, rfs::SeekFrom::Start(0)).map_err(err)?;
     let mut buf = Vec::with_capacity(32 * 1024);
     let mut raw = rfs::RawDir::new(dir, buf.spare_capacity_mut());
     let mut out = Vec::new();

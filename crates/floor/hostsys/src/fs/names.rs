@@ -4,7 +4,10 @@ use super::{component, err};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use rustix::fs as rfs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The number of fchmodat2(2).
+pub const FCHMODAT2: libc::c_long = 452;
 
 /// readlinkat(2).
 pub fn readlink_at(dir: impl AsFd, name: &[u8]) -> Result<Vec<u8>> {
@@ -53,6 +56,16 @@ pub fn chmod(fd: impl AsFd, mode: u32) -> Result<()> {
 pub fn chmod_at(dir: impl AsFd, name: &[u8], mode: u32) -> Result<()> {
     let m = rfs::Mode::from_raw_mode(mode & 0o7777);
     rfs::chmodat(dir, component(name)?, m, rfs::AtFlags::empty()).map_err(err)
+}
+
+/// fchmodat2(2) on the name itself, which must not be a link: EOPNOTSUPP. ENOSYS before Linux 6.6.
+pub fn chmod_name(dir: impl AsFd, name: &[u8], mode: u32) -> Result<()> {
+    let name = std::ffi::CString::new(component(name)?).map_err(|_| Errno::EINVAL)?;
+    let dir = dir.as_fd().as_raw_fd();
+    // SAFETY: the name is a string that lives until the call is over.
+    let done =
+        unsafe { libc::syscall(FCHMODAT2, dir, name.as_ptr(), mode & 0o7777, libc::AT_SYMLINK_NOFOLLOW) };
+    crate::check(done).map(drop)
 }
 
 /// fchownat(2) on the name itself; `None` leaves an id alone.

@@ -1,0 +1,220 @@
+//! What others change in a shared tree is seen, and so is what we change by another way.
+
+use super::*;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Another process, for which a shell stands: what this process does itself is told apart from what others do.
+pub(super) struct Others {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Others {
+    pub fn new() -> Others {
+        let mut command = Command::new("/bin/sh");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Others { child, input, output: BufReader::new(output) }
+    }
+
+    /// Runs commands; returns when they are done.
+    pub fn run(&mut self, commands: &str) {
+        writeln!(self.input, "{{ {commands}; }} 2>/dev/null; echo done").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn tree(home: &Arc<HostFiles>, dir: &HostPath, coherence: Coherence) -> Arc<FsContext> {
+    let fd: OwnedFd = fs::File::open(dir).unwrap().into();
+    let fs = HostFs::shared(home, fd, coherence).unwrap();
+    FsContext::new(vfs::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"host")))
+}
+
+/// What a path leads to: type and mode, size, links, modification.
+fn seen(c: &FsContext, path: &str) -> Option<(u32, u64, u64, i64, i64)> {
+    let a = attr::stat(&plain(), &c.view(), &Start::Cwd, path.as_bytes(), Lookup::empty()).ok()?;
+    Some((a.mode, a.size, a.nlink, a.mtime.sec, a.mtime.nsec))
+}
+
+/// The same natively.
+fn there(dir: &HostPath, path: &str) -> Option<(u32, u64, u64, i64, i64)> {
+    let a = fs::symlink_metadata(dir.join(&path[1..])).ok()?;
+    Some((a.mode(), a.size(), a.nlink(), a.mtime(), a.mtime_nsec()))
+}
+
+/// Asks so often that directories are watched.
+fn warm(c: &FsContext, paths: &[&str]) {
+    for _ in 0..12 {
+        paths.iter().for_each(|path| {
+            let _ = stat(c, path);
+        });
+        paths.iter().for_each(|path| drop(open(c, path, 0)));
+    }
+}
+
+#[test]
+fn changes_by_others_are_seen_at_once() {
+    let t = Tmp::new("others");
+    fs::create_dir_all(t.0.join("a/b")).unwrap();
+    fs::write(t.0.join("a/b/f"), "one").unwrap();
+    let c = tree(&HostFiles::new(), &t.0, Coherence::Strict);
+    let paths = ["/a/b/f", "/a/b/new", "/a/b", "/a", "/a/c/f"];
+    let mut others = Others::new();
+    for commands in [
+        "echo longer > a/b/f",
+        "chmod 600 a/b/f",
+        "touch -d 2001-01-01 a/b/f",
+        "touch a/b/new",
+        "mv a/b/new a/b/f",
+        "rm a/b/f",
+        "mkdir a/b/f",
+        "rmdir a/b/f; ln -s new a/b/f",
+        "mv a/b a/c",
+        "mkdir a/b; echo again > a/b/f",
+        "chmod 711 a/b",
+        "ln a/c/f a/b/new",
+        "rm -r a/b; mv a/c a/b",
+    ] {
+        warm(&c, &paths);
+        others.run(&format!("cd {}; {commands}", t.0.display()));
+        for path in paths {
+            assert_eq!(seen(&c, path), there(&t.0, path), "{path} after {commands}");
+        }
+    }
+}
+
+#[test]
+fn a_lagging_tree_follows_within_a_millisecond() {
+    let t = Tmp::new("lagging");
+    fs::write(t.0.join("f"), "one").unwrap();
+    let c = tree(&HostFiles::new(), &t.0, Coherence::Lagging);
+    let mut others = Others::new();
+    for i in 0..20 {
+        warm(&c, &["/f", "/g"]);
+        others.run(&format!("cd {}; echo {i} >> f; rm -f g; touch f{i}; mv f{i} g", t.0.display()));
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        for path in ["/f", "/g"] {
+            assert_eq!(seen(&c, path), there(&t.0, path));
+        }
+    }
+}
+
+#[test]
+fn known_names_and_attributes_make_no_host_call() {
+    let t = Tmp::new("known");
+    fs::create_dir(t.0.join("d")).unwrap();
+    fs::write(t.0.join("d/f"), "one").unwrap();
+    let c = tree(&HostFiles::new(), &t.0, Coherence::Lagging);
+    warm(&c, &["/d/f", "/d/absent"]);
+    // Another process would be noticed; what we do ourselves, past the kernel, is not, so it shows who answers.
+    fs::write(t.0.join("d/f"), "longer").unwrap();
+    fs::write(t.0.join("d/absent"), "").unwrap();
+    assert_eq!(stat(&c, "/d/f").unwrap().size, 3);
+    assert_eq!(stat(&c, "/d/absent").err(), Some(Errno::ENOENT));
+}
+
+/// A small generator: the tests need no better one.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+/// One change of a random kind, as a command line.
+fn change(random: &mut Random) -> String {
+    let dirs = ["a", "b", "a/s", "b/s"];
+    let name =
+        |random: &mut Random| format!("{}/{}", dirs[random.below(4)], ["x", "y", "z"][random.below(3)]);
+    let (one, two) = (name(random), name(random));
+    match random.below(8) {
+        0 => format!("echo {one} >> {one}"),
+        1 => format!("rm -f {one}"),
+        2 => format!("mv -T {one} {two}"),
+        3 => format!("ln {one} {two}"),
+        4 => format!("chmod {} {one}", [600, 644, 755][random.below(3)]),
+        5 => format!("mv -T {} b/t; mv -T b/t a/s", dirs[2 + random.below(2)]),
+        6 => "mkdir -p a/s b/s".to_string(),
+        _ => format!("ln -sfn {one} {two}"),
+    }
+}
+
+/// The same change by way of the tree; errors are as good as successes.
+fn change_inside(c: &FsContext, random: &mut Random) {
+    let dirs = ["/a", "/b", "/a/s", "/b/s"];
+    let name =
+        |random: &mut Random| format!("{}/{}", dirs[random.below(4)], ["x", "y", "z"][random.below(3)]);
+    let (one, two) = (name(random), name(random));
+    let (cx, view) = (plain(), c.view());
+    match random.below(8) {
+        0 => {
+            if let Ok(f) = open(c, &one, libc::O_CREAT | libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW) {
+                let _ = io::write_at(&cx, &f, one.as_bytes(), 0);
+            }
+        }
+        1 => drop(link::unlink(&cx, &view, &Start::Cwd, one.as_bytes())),
+        2 => drop(rename::rename(&cx, &view, &Start::Cwd, one.as_bytes(), &Start::Cwd, two.as_bytes(), 0)),
+        3 => {
+            let to = &Start::Cwd;
+            let _ = link::link(&cx, &view, to, one.as_bytes(), Lookup::empty(), to, two.as_bytes());
+        }
+        4 => {
+            if let Ok(p) = walk::lookup(&cx, &view, &Start::Cwd, one.as_bytes(), Lookup::FOLLOW) {
+                let _ = attr::chmod(&cx, &p, [0o600, 0o644, 0o755][random.below(3)]);
+            }
+        }
+        5 => drop(rename::rename(&cx, &view, &Start::Cwd, b"/a/s", &Start::Cwd, b"/b/s", 0)),
+        6 => drop(dir::mkdir(&cx, &view, &Start::Cwd, b"/a/s", 0o755)),
+        _ => drop(dir::symlink(&cx, &view, b"x", &Start::Cwd, one.as_bytes())),
+    }
+}
+
+/// Others, and some trees of one directory, change it at random; after each change all of it is compared with the directory.
+fn model(name: &str, trees: usize, rounds: usize) {
+    let t = Tmp::new(name);
+    fs::create_dir_all(t.0.join("a/s")).unwrap();
+    fs::create_dir_all(t.0.join("b/s")).unwrap();
+    let home = HostFiles::new();
+    let trees: Vec<_> = (0..trees).map(|_| tree(&home, &t.0, Coherence::Strict)).collect();
+    let mut others = Others::new();
+    others.run(&format!("cd {}", t.0.display()));
+    let mut random = Random(std::process::id().into());
+    for round in 0..rounds {
+        match random.below(trees.len() + 1) {
+            0 => others.run(&change(&mut random)),
+            tree => change_inside(&trees[tree - 1], &mut random),
+        }
+        for dir in ["/a", "/b", "/a/s", "/b/s"] {
+            for name in ["", "/x", "/y", "/z"] {
+                let path = format!("{dir}{name}");
+                for (i, tree) in trees.iter().enumerate() {
+                    assert_eq!(seen(tree, &path), there(&t.0, &path), "{path} in tree {i}, round {round}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_tree_and_others_agree() {
+    model("alone", 1, 2000);
+}
+
+#[test]
+fn two_trees_and_others_agree() {
+    model("both", 2, 1000);
+}

@@ -1,0 +1,236 @@
+//! What others change in directories of the host, so that names and attributes need not be asked for again.
+//!
+//! A directory that is asked about often is marked in a group of fanotify(7), which tells our own changes from those of others.
+//! Each has a number of changes ([`Watched::changes`]): what was learnt while it was the same is still so. The numbers are
+//! brought up to date by [`Watches::settle`], which whoever relies on them calls first. Where there can be no mark (the host has no such
+//! groups, the file system has no handles, there are too many) everything is asked for as before.
+//!
+//! Not told are times of access by others, and times that others change by a shared mapping. Of files with several names nothing
+//! is kept.
+//!
+//! Locks: `reading`, then `known`. No host call but the group's is made with them held.
+
+use hostsys::cpu::tsc;
+use hostsys::fanotify::{Change, Group, Handle};
+use ranked::{Mutex, rank};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// File systems, by their magic numbers, that nobody changes behind the host kernel's back: ext2 to ext4, XFS, Btrfs, tmpfs,
+/// overlayfs, F2FS, ZFS. Of files that a server has, what other machines do is not told.
+const TOLD: [u64; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1];
+
+/// Directories that are marked at most: the host's kernel keeps their inodes in memory. When there are more, all begin anew.
+const MAX: usize = 16_384;
+
+/// Ticks of the time stamp counter for which nothing is read, for trees that may lag behind: less than a millisecond with every
+/// counter of 1.2 GHz and more.
+const LAG: u64 = 1_200_000;
+
+/// Bytes for events that are read at once.
+const BUFFER: usize = 32 << 10;
+
+/// How exactly a tree follows what others change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coherence {
+    /// What has been changed is seen by whoever looks afterwards.
+    Strict,
+    /// It is seen within a millisecond.
+    Lagging,
+    /// As `Strict`, and so are mounts of the host that appear, of which no watch tells: everything is asked for.
+    Unwatched,
+}
+
+/// A directory that is or was marked. Several trees may have it.
+#[derive(Debug)]
+struct Watched {
+    /// When there was a change last, by `clock`: two directories never have the same number.
+    changes: AtomicU64,
+    clock: Arc<AtomicU64>,
+    /// The number of [`Watches::round`] in which it was marked last; 0 for never.
+    round: AtomicU64,
+    /// Nodes that follow it. Our own changes are not told, so what one does the others would not know: only a single one may.
+    followers: AtomicUsize,
+}
+
+impl Watched {
+    /// There is a change.
+    fn change(&self) {
+        let now = self.clock.fetch_add(1, Ordering::AcqRel);
+        self.changes.fetch_max(now, Ordering::AcqRel);
+    }
+}
+
+/// A node follows a directory.
+#[derive(Debug)]
+pub(crate) struct Follower(Arc<Watched>);
+
+impl Follower {
+    fn of(watched: &Arc<Watched>) -> Follower {
+        watched.followers.fetch_add(1, Ordering::AcqRel);
+        watched.change();
+        Follower(watched.clone())
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.change();
+        self.0.followers.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Marked directories by what events call them, and by device and inode number.
+#[derive(Default)]
+struct Known {
+    handles: HashMap<Handle, Arc<Watched>>,
+    inodes: HashMap<(u64, u64), Arc<Watched>>,
+}
+
+/// The marked directories of one kernel.
+pub(crate) struct Watches {
+    /// `None` when the host lets us have none.
+    group: OnceLock<Option<Group>>,
+    known: Mutex<Known>,
+    /// Held while events are read, so that who waits for it knows that they have been.
+    reading: Mutex<Vec<u8>, { rank::HOST_EVENTS }>,
+    /// When events were read last.
+    read: AtomicU64,
+    /// Counts how often all marks were taken back, from 1.
+    round: AtomicU64,
+    /// Counts changes, from 1.
+    clock: Arc<AtomicU64>,
+}
+
+impl Default for Watches {
+    fn default() -> Watches {
+        Watches {
+            group: OnceLock::new(),
+            known: Mutex::default(),
+            reading: Mutex::default(),
+            read: AtomicU64::new(0),
+            round: AtomicU64::new(1),
+            clock: Arc::new(AtomicU64::new(1)),
+        }
+    }
+}
+
+impl Watches {
+    fn group(&self) -> Option<&Group> {
+        let made = self.group.get_or_init(|| {
+            Group::new().inspect_err(|e| log::debug!("directories of the host are not watched: {e}")).ok()
+        });
+        made.as_ref()
+    }
+
+    /// Marks a directory, which is open for reading and has this device and inode number; `None` where that cannot be. What is
+    /// learnt of it from now on may be kept.
+    pub fn watch(&self, dir: &OwnedFd, inode: (u64, u64)) -> Option<Follower> {
+        let kind = hostsys::fs::statfs(dir).ok()?.f_type as u64;
+        let group = self.group().filter(|_| TOLD.contains(&kind))?;
+        if self.known.lock().handles.len() >= MAX {
+            self.forget_all(group);
+        }
+        let round = self.round.load(Ordering::Acquire);
+        let key = group.mark(dir).ok()?;
+        let mut known = self.known.lock();
+        let new = || {
+            let (changes, round) = (AtomicU64::new(0), AtomicU64::new(0));
+            Arc::new(Watched { changes, clock: self.clock.clone(), round, followers: AtomicUsize::new(0) })
+        };
+        let watched = known.handles.entry(key).or_insert_with(new).clone();
+        known.inodes.insert(inode, watched.clone());
+        drop(known);
+        let follower = Follower::of(&watched);
+        // Of a mark that is taken back meanwhile, the round is over.
+        watched.round.store(round, Ordering::Release);
+        Some(follower)
+    }
+
+    fn forget_all(&self, group: &Group) {
+        let _reading = self.reading.lock();
+        self.round.fetch_add(1, Ordering::AcqRel);
+        if let Err(e) = group.flush() {
+            log::warn!("marks on directories of the host stay: {e}");
+        }
+        let old = std::mem::take(&mut *self.known.lock());
+        drop(old);
+    }
+
+    /// A number, never 0, that changes when others change something in the directory; `None` while that is not told for certain.
+    pub fn changes(&self, follower: &Follower) -> Option<u64> {
+        let watched = &follower.0;
+        let marked = watched.round.load(Ordering::Acquire) == self.round.load(Ordering::Acquire);
+        let alone = watched.followers.load(Ordering::Acquire) == 1;
+        (marked && alone).then(|| watched.changes.load(Ordering::Acquire))
+    }
+
+    /// We have changed something in the directory with these numbers by way of a node that does not follow it.
+    pub fn changed_by_us(&self, inode: (u64, u64)) {
+        if let Some(watched) = self.known.lock().inodes.get(&inode) {
+            watched.change();
+        }
+    }
+
+    /// Takes note of what others have changed.
+    pub fn settle(&self, coherence: Coherence) {
+        let Some(Some(group)) = self.group.get() else { return };
+        let fresh = || tsc().wrapping_sub(self.read.load(Ordering::Acquire)) < LAG;
+        if coherence == Coherence::Lagging && fresh() {
+            return;
+        }
+        let mut buffer = self.reading.lock();
+        buffer.resize(BUFFER, 0);
+        let now = tsc();
+        let mut lost = false;
+        group.drain(&mut buffer, |change| match change {
+            Change::In(key) => {
+                if let Some(watched) = self.known.lock().handles.get(key) {
+                    watched.change();
+                }
+            }
+            Change::Overflow => lost = true,
+        });
+        if lost {
+            self.known.lock().handles.values().for_each(|watched| watched.change());
+        }
+        self.read.store(now, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_round_ends_all_marks() {
+        let watches = Watches::default();
+        let dir: OwnedFd = std::fs::File::open("/").unwrap().into();
+        let follower = watches.watch(&dir, (1, 1)).unwrap();
+        let before = watches.changes(&follower).unwrap();
+        watches.settle(Coherence::Strict);
+        assert_eq!(watches.changes(&follower), Some(before));
+        watches.forget_all(watches.group().unwrap());
+        assert_eq!(watches.changes(&follower), None);
+        drop(follower);
+        let again = watches.watch(&dir, (1, 1)).unwrap();
+        assert!(watches.changes(&again).is_some());
+    }
+
+    #[test]
+    fn two_followers_know_nothing_of_each_other() {
+        let watches = Watches::default();
+        let dir: OwnedFd = std::fs::File::open("/").unwrap().into();
+        let first = watches.watch(&dir, (1, 1)).unwrap();
+        let before = watches.changes(&first).unwrap();
+        let second = watches.watch(&dir, (1, 1)).unwrap();
+        assert_eq!((watches.changes(&first), watches.changes(&second)), (None, None));
+        drop(second);
+        assert!(watches.changes(&first).unwrap() > before);
+        let before = watches.changes(&first).unwrap();
+        watches.changed_by_us((1, 1));
+        assert!(watches.changes(&first).unwrap() > before);
+    }
+}
