@@ -1,7 +1,7 @@
 //! The sending side of an interface.
 
-use crate::vnet;
 use netstack::device::{Device, Features, Frame};
+use netstack::vnet;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -35,7 +35,7 @@ impl HostLink {
 
     /// False when there is no room. A frame that the host refuses is lost, as on a wire.
     fn write(&self, frame: &Frame) -> bool {
-        let header = vnet::encode(&frame.buf, &frame.offload);
+        let header = vnet::encode(&frame.buf, vnet::ETHERNET, &frame.offload);
         let parts = [IoSlice::new(&header), IoSlice::new(&frame.buf)];
         loop {
             return match rustix::io::writev(&*self.fd, &parts) {

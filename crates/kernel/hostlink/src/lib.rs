@@ -16,6 +16,5 @@ mod attach;
 mod device;
 mod names;
 mod pump;
-mod vnet;
 
 pub use attach::{Links, attach};

@@ -1,10 +1,10 @@
 //! The receiving side of an interface: a thread of its own.
 
 use crate::device::HostLink;
-use crate::vnet;
 use hostsys::fs::{Bell, Readiness};
 use netstack::Stack;
 use netstack::device::{Checksum, Frame, Offload};
+use netstack::vnet;
 use std::sync::{Arc, Weak};
 
 /// Tokens of what the thread waits for.
@@ -68,7 +68,7 @@ fn receive(link: &HostLink, stack: &Arc<Stack>, index: u32, buffer: &mut [u8]) {
             for part in parts {
                 stack.receive(socket::net_ns::now(), index, Frame { buf: stack.pool().copy(&part), offload });
             }
-        } else if let Some(offload) = vnet::decode(header, frame) {
+        } else if let Some(offload) = vnet::decode(header, frame, vnet::ETHERNET) {
             let frame = Frame { buf: stack.pool().copy(frame), offload };
             stack.receive(socket::net_ns::now(), index, frame);
         }

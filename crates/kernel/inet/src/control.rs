@@ -7,9 +7,11 @@ use abi::{Errno, Result};
 use netstack::Stack;
 use netstack::datagram::{Datagram, Origin, QueuedError, SendControl};
 use netstack::time::Instant;
+use parking_lot::Mutex;
 use socket::{Ancillary, net_ns};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
+use vfs::UserMemory;
 use zerocopy::IntoBytes;
 
 /// UDP_SEGMENT.
@@ -75,10 +77,42 @@ fn message(level: i32, kind: i32, data: &[u8]) -> Ancillary {
 }
 
 /// The wall clock at a moment of the monotonic one.
-fn wall_time(at: Instant) -> Timespec {
+pub(crate) fn wall_time(at: Instant) -> Timespec {
     let now = hostsys::clock::gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0);
     let ago = net_ns::now().since(at).as_nanos() as i64;
     Timespec::from_ns(now - ago)
+}
+
+const SIOCGSTAMP: u32 = 0x8906;
+const SIOCGSTAMPNS: u32 = 0x8907;
+const SIOCGSTAMP_NEW: u32 = 0x8010_8906;
+const SIOCGSTAMPNS_NEW: u32 = 0x8010_8907;
+
+/// When the packet arrived that was read last.
+#[derive(Default)]
+pub(crate) struct Stamp(Mutex<Option<Instant>>);
+
+impl Stamp {
+    /// A packet was read.
+    pub(crate) fn note(&self, at: Instant) {
+        *self.0.lock() = Some(at);
+    }
+
+    /// Answers SIOCGSTAMP and its relatives: `ENOENT` before the first packet; `None` for any other request.
+    pub(crate) fn ioctl(&self, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Option<Result<u64>> {
+        let nanos = match cmd {
+            SIOCGSTAMP | SIOCGSTAMP_NEW => false,
+            SIOCGSTAMPNS | SIOCGSTAMPNS_NEW => true,
+            _ => return None,
+        };
+        let Some(at) = *self.0.lock() else { return Some(Err(Errno::ENOENT)) };
+        let at = wall_time(at);
+        let bytes = match nanos {
+            true => at.as_bytes().to_vec(),
+            false => Timeval { sec: at.sec, usec: at.nsec / 1000 }.as_bytes().to_vec(),
+        };
+        Some(mem.copy_out(arg, &bytes).map(|()| 0))
+    }
 }
 
 /// What the reader of a datagram is told.

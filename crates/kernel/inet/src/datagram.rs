@@ -2,7 +2,7 @@
 
 use crate::addr;
 use crate::bpf::Program;
-use crate::control;
+use crate::control::{self, Stamp};
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, ip, udp};
 use abi::{Errno, Result};
@@ -22,6 +22,7 @@ pub(crate) struct Datagrams {
     net: Arc<NetNamespace>,
     options: Options,
     common: Common,
+    stamp: Stamp,
     queue: WaitQueue,
 }
 
@@ -42,6 +43,7 @@ impl Datagrams {
             net: net.clone(),
             options: Options::default(),
             common: Common::default(),
+            stamp: Stamp::default(),
             queue,
         })
     }
@@ -200,6 +202,7 @@ impl SocketOps for Datagrams {
             return Err(Errno::EOPNOTSUPP);
         }
         let got = self.socket.receive(buf, flags & libc::MSG_PEEK != 0)?;
+        self.stamp.note(got.datagram.at);
         let cut = if got.copied < got.full { libc::MSG_TRUNC } else { 0 };
         let from = self.socket.shown(got.datagram.from);
         let told = control::of_datagram(&self.common.wants, self.net.stack(), &got.datagram, self.dropped());
@@ -280,6 +283,9 @@ impl SocketOps for Datagrams {
         }
     }
     fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+        if let Some(answer) = self.stamp.ioctl(mem, cmd, arg) {
+            return answer;
+        }
         let value = match u64::from(cmd) {
             libc::FIONREAD => self.socket.next_len() as i32,
             // Whatever was sent is on its way.

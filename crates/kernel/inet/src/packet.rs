@@ -2,6 +2,7 @@
 //! packets, so that it is seen.
 
 use crate::bpf::Program;
+use crate::control::Stamp;
 use crate::notify::{Waiters, shown};
 use crate::options::int;
 use abi::{Errno, Result};
@@ -55,6 +56,7 @@ impl Family for PacketFamily {
             bound: Mutex::new((protocol, 0)),
             auxdata: AtomicBool::new(false),
             filtered: AtomicBool::new(false),
+            stamp: Stamp::default(),
             net: net.clone(),
             options: Options::default(),
             queue,
@@ -72,6 +74,7 @@ struct Packets {
     auxdata: AtomicBool,
     /// A filter is attached.
     filtered: AtomicBool,
+    stamp: Stamp,
     net: Arc<NetNamespace>,
     options: Options,
     queue: WaitQueue,
@@ -185,12 +188,14 @@ impl SocketOps for Packets {
             return Err(Errno::EAGAIN);
         }
         let got = self.socket.receive(flags & libc::MSG_PEEK != 0)?;
+        self.stamp.note(got.at);
         let len = got.data.len().min(buf.len());
         buf[..len].copy_from_slice(&got.data[..len]);
         let link = self.net.stack().link(got.iface);
         let mut addr = sockaddr(got.protocol, got.iface, link.as_deref(), got.kind as u8, got.from);
         addr.resize(LEN, 0);
-        let header = if self.kind == libc::SOCK_RAW { 14 } else { 0 };
+        let bare = link.as_ref().is_some_and(|link| link.kind == Kind::Tunnel);
+        let header = if self.kind == libc::SOCK_RAW && !bare { 14 } else { 0 };
         let told = self.auxdata.load(Ordering::Relaxed).then(|| auxdata(&got, got.data.len(), header));
         Ok(Received {
             len,
@@ -244,6 +249,9 @@ impl SocketOps for Packets {
         }
     }
     fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+        if let Some(answer) = self.stamp.ioctl(mem, cmd, arg) {
+            return answer;
+        }
         let value = match u64::from(cmd) {
             libc::FIONREAD => self.socket.receive(true).map_or(0, |got| got.data.len() as i32),
             libc::TIOCOUTQ => 0,

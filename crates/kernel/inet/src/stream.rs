@@ -1,12 +1,13 @@
 //! TCP sockets. See tcp(7).
 
 use crate::addr;
+use crate::notices;
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, ip, tcp};
 use abi::{Errno, Result, Signal};
-use netstack::tcp::{State, TcpSocket};
+use netstack::tcp::{State, TcpSocket, Wanted};
 use socket::net_ns::now;
-use socket::{Names, NetNamespace, Options, Received, SendRequest, SocketOps};
+use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::{Caller, Cap, UserMemory};
@@ -34,6 +35,20 @@ impl Stream {
             common: Common::default(),
             queue,
         })
+    }
+
+    fn timestamping(&self) -> u32 {
+        self.socket.configure(now(), |o| o.timestamping)
+    }
+
+    /// SO_MEMINFO: bytes received, their bound, bytes at the device, the bound of sent ones, reserved ones, sent ones, ancillary ones,
+    /// those that wait to be looked at, and datagrams dropped.
+    fn memory(&self) -> Vec<u8> {
+        let ((received, sent, _), (send, receive)) = (self.socket.queued(), self.socket.buffers());
+        [received, receive, 0, send, 0, sent, 0, 0, 0]
+            .iter()
+            .flat_map(|n| (*n as u32).to_ne_bytes())
+            .collect()
     }
 
     /// What connect(2) to AF_UNSPEC does.
@@ -72,6 +87,16 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.socket.close(now());
+    }
+}
+
+/// What send(2) asks for; `zerocopy` is SO_ZEROCOPY.
+fn wanted(flags: i32, zerocopy: bool) -> Wanted {
+    let on = |flag| flags & flag != 0;
+    Wanted {
+        more: on(libc::MSG_MORE),
+        whole: on(libc::MSG_EOR),
+        zerocopy: zerocopy && on(libc::MSG_ZEROCOPY),
     }
 }
 
@@ -131,19 +156,25 @@ impl SocketOps for Stream {
     }
     fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
         let flags = req.flags;
+        let wanted = wanted(flags, self.common.kept(libc::SOL_SOCKET, libc::SO_ZEROCOPY) != 0);
         let sent = if flags & libc::MSG_FASTOPEN != 0 {
-            let to = addr::to_connect(self.socket.is_v6(), req.addr.ok_or(Errno::EINVAL)?)?;
-            self.socket.send_fast_open(now(), to, req.data)
+            let to = req.addr.ok_or(Errno::EINVAL)?;
+            if addr::family(to)? == libc::AF_UNSPEC {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            let to = addr::to_connect(self.socket.is_v6(), to)?;
+            self.socket.send_fast_open(now(), to, req.data, wanted.zerocopy)
         } else if flags & libc::MSG_OOB != 0 {
             self.socket.send_urgent(now(), req.data)
         } else {
-            self.socket.send(now(), req.data, flags & libc::MSG_MORE != 0)
+            self.socket.send_as(now(), req.data, wanted)
         };
         sent.map_err(|errno| broken(cx, flags, errno))
     }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         if flags & libc::MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN);
+            let notice = self.socket.take_notice().ok_or(Errno::EAGAIN)?;
+            return Ok(notices::received(self.socket.is_v6(), self.timestamping(), &notice, buf));
         }
         if flags & libc::MSG_OOB != 0 {
             return self.recv_urgent(buf, flags);
@@ -153,7 +184,20 @@ impl SocketOps for Stream {
             return Ok(Received { full, ..Received::default() });
         }
         let len = self.socket.receive(now(), buf, flags & libc::MSG_PEEK != 0)?;
-        Ok(Received { len, full: len, ..Received::default() })
+        let told = self.common.kept(libc::IPPROTO_TCP, tcp::TCP_INQ) != 0;
+        let other = if told { vec![notices::left(self.socket.waiting())] } else { Vec::new() };
+        Ok(Received {
+            len,
+            full: len,
+            control: Control { other, ..Control::default() },
+            ..Received::default()
+        })
+    }
+    fn opens_with_data(&self) -> bool {
+        self.socket.is_deferred()
+    }
+    fn opened_by_send(&self, more: bool) -> Result<()> {
+        self.socket.opened(more)
     }
     fn shutdown(&self, how: i32) -> Result<()> {
         let (read, write) = options::directions(how)?;
@@ -170,11 +214,25 @@ impl SocketOps for Stream {
         match name {
             libc::SO_SNDBUF => Some(Ok(options::int(buffers().0 as i32))),
             libc::SO_RCVBUF => Some(Ok(options::int(buffers().1 as i32))),
+            libc::SO_MEMINFO => Some(Ok(self.memory())),
+            libc::SO_ZEROCOPY => Some(Ok(options::int(self.common.kept(libc::SOL_SOCKET, name)))),
+            libc::SO_TIMESTAMPING => Some(Ok(options::int(self.timestamping() as i32))),
             _ => self.socket.configure(now(), |o| self.common.get(&self.net, &o.ip, name)),
         }
     }
     fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
-        self.socket.configure(now(), |o| self.common.set(cx, &self.net, &mut o.ip, name, value))
+        match name {
+            libc::SO_ZEROCOPY => Some(options::read_int(value).and_then(|v| {
+                self.common.keep(libc::SOL_SOCKET, name, options::tcp::within(v, 0, 1)?);
+                Ok(())
+            })),
+            libc::SO_TIMESTAMPING => Some(options::read_int(value).and_then(|v| {
+                let flags = notices::flags(v, self.socket.state())?;
+                self.socket.set_timestamping(now(), flags);
+                Ok(())
+            })),
+            _ => self.socket.configure(now(), |o| self.common.set(cx, &self.net, &mut o.ip, name, value)),
+        }
     }
     fn option_changed(&self, name: i32) {
         self.socket.configure(now(), |options| tcp::apply(&self.options, options, name));

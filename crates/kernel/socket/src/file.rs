@@ -73,8 +73,11 @@ impl FileOps for SocketFile {
             done => done.map(|r| r.len),
         }
     }
-    fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
+    fn write(&self, cx: &dyn Caller, file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
         let mut req = SendRequest { data: buf, addr: None, control: Control::default(), flags: 0 };
+        if self.ops.opens_with_data() {
+            return crate::io::send(cx, file, &*self.ops, &NoNames, req).map_err(vfs::retry::Failure::errno);
+        }
         self.ops.send(cx, &NoNames, &mut req)
     }
     fn flush(&self, _cx: &dyn Caller, file: &OpenFile) -> Result<()> {

@@ -111,10 +111,22 @@ pub fn send(
     loop {
         match patience.run(cx, sock, Events::WRITABLE, || sock.send(cx, names, &mut req)) {
             Ok(n) => sent += n,
+            Err(Failure::Errno(Errno::EINPROGRESS)) if patience.block => {}
             Err(_) if sent > 0 => return Ok(sent),
             Err(e) => return Err(e),
         }
-        if !sock.stream() || sent >= data.len() || !patience.block {
+        if !sock.stream() || !patience.block {
+            return Ok(sent);
+        }
+        if req.flags & libc::MSG_FASTOPEN != 0 || sent < data.len() {
+            match patience.run(cx, sock, Events::WRITABLE, || sock.opened_by_send(sent < data.len())) {
+                Err(Failure::Errno(Errno::EAGAIN)) if sent > 0 => return Ok(sent),
+                Err(Failure::Errno(Errno::EAGAIN)) => return Err(Errno::EINPROGRESS.into()),
+                done => done?,
+            }
+            req.flags &= !libc::MSG_FASTOPEN;
+        }
+        if sent >= data.len() {
             return Ok(sent);
         }
         req.data = &data[sent..];

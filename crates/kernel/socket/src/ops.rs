@@ -149,6 +149,15 @@ pub trait SocketOps: Send + Sync + Any {
     /// sendmsg(2): sends as much as there is room for, a record whole or not at all.
     /// Takes `control` out of the request once it is under way.
     fn send(&self, cx: &dyn Caller, names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize>;
+    /// True when the next send opens a connection (TCP_FASTOPEN_CONNECT), and waits for it.
+    fn opens_with_data(&self) -> bool {
+        false
+    }
+    /// How a connection came out that a send began (`MSG_FASTOPEN`): EAGAIN while it is under way, Ok without one.
+    /// `more` says that the sender has further data.
+    fn opened_by_send(&self, _more: bool) -> Result<()> {
+        Ok(())
+    }
     /// recvmsg(2) into `buf`.
     fn recv(&self, cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received>;
     /// shutdown(2); `how` is SHUT_RD, SHUT_WR or SHUT_RDWR.

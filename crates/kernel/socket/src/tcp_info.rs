@@ -20,7 +20,7 @@ pub fn bytes(socket: &TcpSocket) -> Vec<u8> {
     // tcpi_pacing_rate is what a rate limit says: nothing else paces.
     longs(&mut out, &[pacing, pacing, i.bytes_acked, i.bytes_received]);
     words(&mut out, &[i.segs_out, i.segs_in, i.notsent_bytes, i.min_rtt, i.data_segs_in, i.data_segs_out]);
-    longs(&mut out, &[i.delivery_rate, 0, 0, 0]);
+    longs(&mut out, &[i.delivery_rate, i.busy_time, i.rwnd_limited, i.sndbuf_limited]);
     words(&mut out, &[i.delivered, i.delivered_ce]);
     longs(&mut out, &[i.bytes_sent, i.bytes_retrans]);
     words(&mut out, &[i.dsack_dups, i.reord_seen, 0, i.snd_wnd, i.rcv_wnd, 0]);

@@ -1,11 +1,13 @@
 //! The interfaces that programs made, and who may use them.
 
 use crate::names;
+use crate::packet::Framing;
 use abi::{Errno, Result};
 use netstack::device::Features;
 use netstack::iface::{Config, Iface, Kind};
 use netstack::links::QueueDevice;
 use netstack::notify::{Events, Notify};
+use netstack::vnet;
 use netstack::wire::eth::Mac;
 use parking_lot::Mutex;
 use socket::NetNamespace;
@@ -24,12 +26,14 @@ const IFF_NO_PI: u16 = 0x1000;
 /// Has had no effect since Linux 3.8.
 const IFF_ONE_QUEUE: u16 = 0x2000;
 const IFF_TUN_EXCL: u16 = 0x8000;
-/// IFF_NAPI, IFF_NAPI_FRAGS, IFF_NO_CARRIER, IFF_MULTI_QUEUE, IFF_VNET_HDR.
-const UNSUPPORTED: u16 = 0x0010 | 0x0020 | 0x0040 | 0x0100 | 0x4000;
+/// Frames have a virtio-net header.
+const IFF_VNET_HDR: u16 = 0x4000;
+/// IFF_NAPI, IFF_NAPI_FRAGS, IFF_NO_CARRIER, IFF_MULTI_QUEUE.
+const UNSUPPORTED: u16 = 0x0010 | 0x0020 | 0x0040 | 0x0100;
 /// What TUNGETFEATURES answers.
 pub(crate) const FEATURES: u16 = IFF_TUN | IFF_TAP | OWN;
 /// Flags that an interface takes from each TUNSETIFF.
-const OWN: u16 = IFF_NO_PI | IFF_ONE_QUEUE;
+const OWN: u16 = IFF_NO_PI | IFF_ONE_QUEUE | IFF_VNET_HDR;
 const MTU: u32 = 1500;
 
 /// What TUNSETIFF asks for.
@@ -59,12 +63,15 @@ pub(crate) struct Tun {
 /// What the ioctls set.
 #[derive(Clone, Copy)]
 pub(crate) struct State {
-    /// IFF_NO_PI, IFF_ONE_QUEUE and IFF_PERSIST.
+    /// IFF_NO_PI, IFF_ONE_QUEUE, IFF_VNET_HDR and IFF_PERSIST.
     pub flags: u16,
     pub owner: Option<u32>,
     pub group: Option<u32>,
     /// Kept for TUNGETSNDBUF: a write is over when the stack has received the frame.
     pub sndbuf: i32,
+    /// Bytes of the virtio-net header, and what the reader does with frames that have one.
+    pub vnet: usize,
+    pub offload: Features,
     /// A file has the interface.
     attached: bool,
 }
@@ -85,9 +92,11 @@ impl Notify for Reader {
 }
 
 impl Tun {
-    /// Frames have no packet information header.
-    pub(crate) fn bare(&self) -> bool {
-        self.state.lock().flags & IFF_NO_PI != 0
+    /// The headers that frames have.
+    pub(crate) fn framing(&self) -> Framing {
+        let state = self.state.lock();
+        let vnet = if state.flags & IFF_VNET_HDR != 0 { state.vnet } else { 0 };
+        Framing { tap: self.tap, bare: state.flags & IFF_NO_PI != 0, vnet }
     }
 
     /// The flags that TUNGETIFF shows.
@@ -134,10 +143,18 @@ impl Tuns {
         state.attached = true;
         state.flags = state.flags & !OWN | wanted.flags & OWN;
         drop(state);
+        self.apply_offload(&tun);
         // What was sent while nobody had the interface is lost.
         while tun.queue.pop().is_some() {}
         *tun.reader.0.lock() = Some(queue.clone());
         Ok(tun)
+    }
+
+    /// Tells the stack what the reader does. Without a header it can be told of nothing, so it does nothing.
+    pub(crate) fn apply_offload(&self, tun: &Tun) {
+        let state = *tun.state.lock();
+        let told = state.flags & IFF_VNET_HDR != 0;
+        self.net.stack().set_features(&tun.link, if told { state.offload } else { Features::default() });
     }
 
     /// The interface has not been deleted: another one may have its index by now.
@@ -194,7 +211,15 @@ impl Tuns {
             index if shown.links.iter().any(|link| link.index == index) => return Err(Errno::EBUSY),
             index => stack.add_link_at(index, config, queue.clone())?,
         };
-        let state = State { flags: 0, owner: None, group: None, sndbuf: i32::MAX, attached: false };
+        let state = State {
+            flags: 0,
+            owner: None,
+            group: None,
+            sndbuf: i32::MAX,
+            vnet: vnet::HEADER,
+            offload: Features::default(),
+            attached: false,
+        };
         Ok(Arc::new(Tun { link, queue, tap, state: Mutex::new(state), reader }))
     }
 }

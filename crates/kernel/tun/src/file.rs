@@ -3,6 +3,7 @@
 use crate::device::{Tun, Tuns};
 use crate::{ioctl, packet};
 use abi::{Errno, Result};
+use netstack::device::Frame;
 use parking_lot::Mutex;
 use socket::net_ns::now;
 use std::any::Any;
@@ -58,16 +59,17 @@ impl FileOps for TunFile {
             return Ok(0);
         }
         let frame = tun.queue.pop().ok_or(Errno::EAGAIN)?;
-        packet::deliver(&frame.buf, tun.tap, tun.bare(), buf)
+        packet::deliver(&frame, tun.framing(), buf)
     }
     fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
         let tun = self.tun()?;
-        let frame = packet::written(buf, tun.tap, tun.bare())?;
+        let frame = packet::written(buf, tun.framing())?;
         if !tun.link.is_up() {
             return Err(Errno::EIO);
         }
-        if let Some(frame) = frame {
-            self.tuns.net().stack().receive_bytes(now(), tun.link.index, frame);
+        if let Some((bytes, offload)) = frame {
+            let stack = self.tuns.net().stack();
+            stack.receive(now(), tun.link.index, Frame { buf: stack.pool().copy(bytes), offload });
         }
         Ok(buf.len())
     }

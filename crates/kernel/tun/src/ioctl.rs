@@ -4,6 +4,8 @@ use crate::device::{FEATURES, IFF_NOFILTER, IFF_PERSIST, Tun, Wanted};
 use crate::file::TunFile;
 use crate::names::SIZE as NAME;
 use abi::{Errno, Result};
+use netstack::device::Features;
+use netstack::vnet;
 use vfs::{Caller, UserMemory};
 
 const TUNSETNOCSUM: u32 = 0x4004_54c8;
@@ -16,11 +18,23 @@ const TUNSETOFFLOAD: u32 = 0x4004_54d0;
 const TUNGETIFF: u32 = 0x8004_54d2;
 const TUNGETSNDBUF: u32 = 0x8004_54d3;
 const TUNSETSNDBUF: u32 = 0x4004_54d4;
+const TUNGETVNETHDRSZ: u32 = 0x8004_54d7;
+const TUNSETVNETHDRSZ: u32 = 0x4004_54d8;
 const TUNSETIFINDEX: u32 = 0x4004_54da;
+/// Flags of TUNSETOFFLOAD: checksums, TCP over IPv4 and IPv6 in large segments, these with ECN, and large datagrams, of which
+/// the stack sends none.
+const TUN_F_CSUM: u64 = 1;
+const TUN_F_TSO4: u64 = 2;
+const TUN_F_TSO6: u64 = 4;
+const TUN_F_TSO_ECN: u64 = 8;
+const TUN_F_UFO: u64 = 0x10;
+const TUN_F_USO: u64 = 0x20 | 0x40;
 const SIOCGIFHWADDR: u32 = 0x8927;
 
 /// Bytes of `struct ifreq`.
 const IFREQ: usize = 40;
+/// Longest virtio-net header: zero bytes fill what the known ones leave.
+const MOST_VNET: usize = 4096;
 /// ARPHRD_ETHER, ARPHRD_NONE.
 const ETHER: u16 = 1;
 const NONE: u16 = 0xfffe;
@@ -36,6 +50,11 @@ pub(crate) fn ioctl(
         TUNGETFEATURES => mem.write_value(arg, &u32::from(FEATURES))?,
         TUNSETIFF => set_iff(file, cx, mem, arg)?,
         TUNSETIFINDEX => set_index(file, mem, arg)?,
+        TUNSETOFFLOAD => {
+            let tun = file.tun()?;
+            tun.state.lock().offload = offload(arg)?;
+            file.tuns.apply_offload(&tun);
+        }
         _ => of_tun(&*file.tun()?, mem, cmd, arg)?,
     }
     Ok(0)
@@ -56,6 +75,20 @@ fn set_iff(file: &TunFile, cx: &dyn Caller, mem: &mut dyn UserMemory, arg: u64) 
     put_name(&mut request, &tun);
     attached.tun = Some(tun);
     mem.copy_out(arg, &request)
+}
+
+/// What the flags of TUNSETOFFLOAD ask for. Segments need checksums, and both kinds of large datagrams come together.
+fn offload(flags: u64) -> Result<Features> {
+    let (checksum, large) = (flags & TUN_F_CSUM != 0, flags & (TUN_F_TSO4 | TUN_F_TSO6) != 0);
+    let mut known = TUN_F_CSUM;
+    if checksum {
+        known |= TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_UFO | if large { TUN_F_TSO_ECN } else { 0 };
+        known |= if flags & TUN_F_USO == TUN_F_USO { TUN_F_USO } else { 0 };
+    }
+    if flags & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Features { checksum, tso4: flags & TUN_F_TSO4 != 0, tso6: flags & TUN_F_TSO6 != 0 })
 }
 
 fn set_index(file: &TunFile, mem: &mut dyn UserMemory, arg: u64) -> Result<()> {
@@ -96,7 +129,12 @@ fn of_tun(tun: &Tun, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<()>
         }
         TUNSETOWNER => tun.state.lock().owner = id()?,
         TUNSETGROUP => tun.state.lock().group = id()?,
-        TUNSETOFFLOAD if arg == 0 => {}
+        TUNGETVNETHDRSZ => mem.write_value(arg, &(tun.state.lock().vnet as i32))?,
+        TUNSETVNETHDRSZ => {
+            let size: i32 = mem.read_value(arg)?;
+            let fits = usize::try_from(size).ok().filter(|size| (vnet::HEADER..=MOST_VNET).contains(size));
+            tun.state.lock().vnet = fits.ok_or(Errno::EINVAL)?;
+        }
         TUNGETSNDBUF => mem.write_value(arg, &tun.state.lock().sndbuf)?,
         TUNSETSNDBUF => {
             let size: i32 = mem.read_value(arg)?;

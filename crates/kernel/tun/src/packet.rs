@@ -1,6 +1,8 @@
-//! The packet information header (`struct tun_pi`): flags, and the protocol in network order. Pure.
+//! The headers of frames: packet information (`struct tun_pi`: flags, and the protocol in network order), and virtio-net. Pure.
 
 use abi::{Errno, Result};
+use netstack::device::{Frame, Offload};
+use netstack::vnet;
 
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 4;
@@ -31,64 +33,115 @@ fn protocol(frame: &[u8], tap: bool) -> [u8; 2] {
     version(frame).unwrap_or_default()
 }
 
-/// Copies a frame to a reader, with the header unless `bare`. What does not fit is lost.
-pub(crate) fn deliver(frame: &[u8], tap: bool, bare: bool, buf: &mut [u8]) -> Result<usize> {
-    let header = if bare { 0 } else { HEADER };
-    let whole = header + frame.len();
+/// The headers before a frame, and its kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Framing {
+    /// The frame is an Ethernet frame, else an IP packet.
+    pub tap: bool,
+    /// There is no packet information header.
+    pub bare: bool,
+    /// Bytes of the virtio-net header, which comes second; 0 without one.
+    pub vnet: usize,
+}
+
+impl Framing {
+    fn link(self) -> u16 {
+        if self.tap { vnet::ETHERNET } else { 0 }
+    }
+}
+
+/// Copies a frame to a reader, with its headers. What does not fit is lost.
+pub(crate) fn deliver(frame: &Frame, framing: Framing, buf: &mut [u8]) -> Result<usize> {
+    let bytes: &[u8] = &frame.buf;
+    let header = if framing.bare { 0 } else { HEADER };
+    let whole = header + framing.vnet + bytes.len();
     let strip = if buf.len() < whole { STRIP } else { 0 };
     let (head, rest) = buf.split_at_mut_checked(header).ok_or(Errno::EINVAL)?;
-    if !bare {
+    if !framing.bare {
         head[..2].copy_from_slice(&strip.to_ne_bytes());
-        head[2..].copy_from_slice(&protocol(frame, tap));
+        head[2..].copy_from_slice(&protocol(bytes, framing.tap));
     }
-    let len = frame.len().min(rest.len());
-    rest[..len].copy_from_slice(&frame[..len]);
-    Ok(header + len)
+    let (head, rest) = rest.split_at_mut_checked(framing.vnet).ok_or(Errno::EINVAL)?;
+    if let Some((known, other)) = head.split_first_chunk_mut() {
+        *known = vnet::encode(bytes, framing.link(), &frame.offload);
+        other.fill(0);
+    }
+    let len = bytes.len().min(rest.len());
+    rest[..len].copy_from_slice(&bytes[..len]);
+    Ok(header + framing.vnet + len)
 }
 
 /// The frame in what a writer wrote; `None` for one that no protocol of the stack takes.
-pub(crate) fn written(data: &[u8], tap: bool, bare: bool) -> Result<Option<&[u8]>> {
-    let header = if bare { 0 } else { HEADER };
-    let (head, frame) = data.split_at_checked(header).ok_or(Errno::EINVAL)?;
-    if tap {
-        return if frame.len() < ETHERNET { Err(Errno::EINVAL) } else { Ok(bounded(frame)) };
-    }
+pub(crate) fn written(data: &[u8], framing: Framing) -> Result<Option<(&[u8], Offload)>> {
+    let header = if framing.bare { 0 } else { HEADER };
+    let (head, rest) = data.split_at_checked(header).ok_or(Errno::EINVAL)?;
+    let (offered, frame) = rest.split_at_checked(framing.vnet).ok_or(Errno::EINVAL)?;
     let version = version(frame);
-    if bare {
-        return version.ok_or(Errno::EINVAL).map(|_| bounded(frame));
+    if framing.tap && frame.len() < ETHERNET || !framing.tap && framing.bare && version.is_none() {
+        return Err(Errno::EINVAL);
     }
-    Ok(bounded(frame).filter(|_| version.is_some_and(|version| head[2..] == version)))
-}
-
-fn bounded(frame: &[u8]) -> Option<&[u8]> {
-    (frame.len() <= LONGEST).then_some(frame)
+    let offload = match offered.first_chunk() {
+        Some(header) => vnet::decode(header, frame, framing.link()).ok_or(Errno::EINVAL)?,
+        None => Offload::default(),
+    };
+    let known = framing.tap || framing.bare || version.is_some_and(|version| head[2..] == version);
+    Ok((known && frame.len() <= LONGEST).then_some((frame, offload)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use netstack::buf::Pool;
+    use netstack::device::{Checksum, Gso};
+
+    fn framing(bare: bool) -> Framing {
+        Framing { tap: false, bare, vnet: 0 }
+    }
+
+    fn read(bytes: &[u8], framing: Framing, buf: &mut [u8]) -> Result<usize> {
+        deliver(&Frame { buf: Pool::new().copy(bytes), offload: Offload::default() }, framing, buf)
+    }
 
     #[test]
     fn headers_of_what_is_read() {
         let mut buf = [0xff; 8];
-        assert_eq!(deliver(&[0x45, 1], false, true, &mut buf), Ok(2));
+        assert_eq!(read(&[0x45, 1], framing(true), &mut buf), Ok(2));
         assert_eq!(buf[..3], [0x45, 1, 0xff]);
-        assert_eq!(deliver(&[0x60, 2], false, false, &mut buf), Ok(6));
+        assert_eq!(read(&[0x60, 2], framing(false), &mut buf), Ok(6));
         assert_eq!(buf[..6], [0, 0, 0x86, 0xdd, 0x60, 2]);
-        assert_eq!(deliver(&[0x45, 1, 2], false, false, &mut buf[..5]), Ok(5));
+        assert_eq!(read(&[0x45, 1, 2], framing(false), &mut buf[..5]), Ok(5));
         assert_eq!(buf[..5], [1, 0, 8, 0, 0x45]);
-        assert_eq!(deliver(&[0x45], false, false, &mut buf[..3]), Err(Errno::EINVAL));
+        assert_eq!(read(&[0x45], framing(false), &mut buf[..3]), Err(Errno::EINVAL));
     }
 
     #[test]
     fn frames_of_what_is_written() {
-        assert_eq!(written(&[0x45, 1], false, true), Ok(Some(&[0x45, 1][..])));
-        assert_eq!(written(&[0x15, 1], false, true), Err(Errno::EINVAL));
-        assert_eq!(written(&[], false, true), Err(Errno::EINVAL));
-        assert_eq!(written(&[0, 0, 8, 0, 0x45], false, false), Ok(Some(&[0x45][..])));
-        assert_eq!(written(&[0, 0, 8, 6, 0x45], false, false), Ok(None));
-        assert_eq!(written(&[0; 3], false, false), Err(Errno::EINVAL));
-        assert_eq!(written(&[0; 13], true, true), Err(Errno::EINVAL));
-        assert_eq!(written(&[0; 14], true, true), Ok(Some(&[0; 14][..])));
+        let frame = |data: &'static [u8], framing| written(data, framing).map(|f| f.map(|(bytes, _)| bytes));
+        assert_eq!(frame(&[0x45, 1], framing(true)), Ok(Some(&[0x45, 1][..])));
+        assert_eq!(frame(&[0x15, 1], framing(true)), Err(Errno::EINVAL));
+        assert_eq!(frame(&[], framing(true)), Err(Errno::EINVAL));
+        assert_eq!(frame(&[0, 0, 8, 0, 0x45], framing(false)), Ok(Some(&[0x45][..])));
+        assert_eq!(frame(&[0, 0, 8, 6, 0x45], framing(false)), Ok(None));
+        assert_eq!(frame(&[0; 3], framing(false)), Err(Errno::EINVAL));
+        let tap = Framing { tap: true, bare: true, vnet: 0 };
+        assert_eq!(frame(&[0; 13], tap), Err(Errno::EINVAL));
+        assert_eq!(frame(&[0; 14], tap), Ok(Some(&[0; 14][..])));
+    }
+
+    #[test]
+    fn offload_headers_pass_both_ways() {
+        let with = Framing { tap: false, bare: true, vnet: 12 };
+        let mut packet = vec![0; 60];
+        (packet[0], packet[9], packet[32]) = (0x45, 6, 5 << 4);
+        let checksum = Checksum::Partial { start: 20, offset: 16 };
+        let offload = Offload { checksum, gso: Some(Gso { size: 8, headers: 40 }) };
+        let mut buf = [0xff; 100];
+        let frame = Frame { buf: Pool::new().copy(&packet), offload };
+        assert_eq!(deliver(&frame, with, &mut buf), Ok(72));
+        assert_eq!(written(&buf[..72], with), Ok(Some((&packet[..], offload))));
+        assert_eq!(written(&buf[..11], with), Err(Errno::EINVAL));
+        assert_eq!(deliver(&frame, with, &mut buf[..11]), Err(Errno::EINVAL));
+        buf[1] = 9;
+        assert_eq!(written(&buf[..72], with), Err(Errno::EINVAL));
     }
 }

@@ -113,6 +113,7 @@ counters!(
         in_errs = "InErrs",
         out_rsts = "OutRsts",
         in_csum_errors = "InCsumErrors",
+        out_of_window_icmps = "OutOfWindowIcmps",
         listen_overflows = "ListenOverflows",
         listen_drops = "ListenDrops",
         syncookies_sent = "SyncookiesSent",

@@ -74,6 +74,15 @@ pub struct Group {
     pub members: u32,
 }
 
+/// A queue before the device (`pfifo` of tc(8)). Devices take packets at once, so it is always empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fifo {
+    /// Its number.
+    pub handle: u32,
+    /// Packets that it may hold; 0 drops every packet.
+    pub limit: u32,
+}
+
 /// An interface.
 pub struct Iface {
     /// Index, from 1 (`lo`).
@@ -90,7 +99,8 @@ pub struct Iface {
     addresses: RwLock<Vec<Address>>,
     groups: RwLock<Vec<Group>>,
     device: Option<Arc<dyn Device>>,
-    features: Features,
+    features: RwLock<Features>,
+    fifo: RwLock<Option<Fifo>>,
     unflushed: AtomicBool,
     master: RwLock<Option<Arc<Bridge>>>,
 }
@@ -112,7 +122,8 @@ impl Iface {
             addresses: RwLock::default(),
             groups: RwLock::default(),
             device,
-            features,
+            features: RwLock::new(features),
+            fifo: RwLock::default(),
             unflushed: AtomicBool::new(false),
             master: RwLock::default(),
         }
@@ -147,7 +158,21 @@ impl Iface {
 
     /// What the device can do.
     pub fn features(&self) -> Features {
-        self.features
+        *self.features.read()
+    }
+
+    pub(crate) fn set_features(&self, features: Features) {
+        *self.features.write() = features;
+    }
+
+    /// The queue before the device, if one was set.
+    pub fn fifo(&self) -> Option<Fifo> {
+        *self.fifo.read()
+    }
+
+    /// Sets it.
+    pub fn set_fifo(&self, fifo: Option<Fifo>) {
+        *self.fifo.write() = fifo;
     }
 
     /// The addresses.

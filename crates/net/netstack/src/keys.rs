@@ -39,6 +39,12 @@ impl Keys {
         offset.wrapping_add((now.nanos() >> 6) as u32)
     }
 
+    /// The key of Fast Open cookies until one is set.
+    pub fn fast_open(&self) -> [u8; 16] {
+        let halves = [self.hash("fast open", 0u8), self.hash("fast open", 1u8)];
+        (u128::from(halves[0]) << 64 | u128::from(halves[1])).to_ne_bytes()
+    }
+
     /// The offset of a connection's timestamps (RFC 7323 section 5.4).
     pub fn timestamp_offset(&self, local: SocketAddr, remote: SocketAddr) -> u32 {
         self.hash("ts", (local.ip(), remote.ip())) as u32

@@ -81,6 +81,7 @@ mod testing;
 mod tests;
 pub mod time;
 mod timer;
+pub mod vnet;
 pub mod wire;
 
 pub use output::{Cast, Path};

@@ -238,6 +238,9 @@ impl Stack {
         mut frame: Frame,
         flow: u32,
     ) {
+        if iface.fifo().is_some_and(|fifo| fifo.limit == 0) {
+            return iface.counters.tx_dropped.bump();
+        }
         let features = iface.features();
         let offloads = if next_hop.is_ipv4() { features.tso4 } else { features.tso6 };
         if frame.offload.gso.is_some() && !offloads && iface.kind != Kind::Loopback {

@@ -39,7 +39,7 @@ pub enum PacketType {
 /// A frame that waits to be read.
 #[derive(Clone, Debug)]
 pub struct Captured {
-    /// The bytes; without a link header for `SOCK_DGRAM`.
+    /// The bytes; without a link header for `SOCK_DGRAM`, and on interfaces that have none.
     pub data: Buf,
     /// Bytes on the wire, when a filter cut the data.
     pub full: usize,
@@ -206,7 +206,7 @@ impl PacketSocket {
             return;
         }
         let mut data = frame.buf.clone();
-        if self.cooked {
+        if self.cooked || link.kind == Kind::Tunnel {
             data.trim_front(Ethernet::LEN);
         }
         let full = data.len();
@@ -238,7 +238,7 @@ impl Stack {
         }
         let mut frame = frame.clone();
         if link.kind == Kind::Tunnel || (link.kind == Kind::Loopback && !is_ethernet(&frame.buf)) {
-            // These have no link header; readers get one of zeros, as Linux's loopback has it.
+            // These have no link header. Readers of the loopback interface get one of zeros, as Linux has it there.
             let v6 = frame.buf.first().is_some_and(|first| first >> 4 == 6);
             let kind = U16::new(if v6 { eth::IPV6 } else { eth::IPV4 });
             frame.buf.push_front(Ethernet { dst: Mac::default(), src: Mac::default(), kind }.as_bytes());

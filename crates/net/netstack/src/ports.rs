@@ -46,7 +46,7 @@ impl Binding {
             return false;
         }
         let shared_port = self.reuse_port && other.reuse_port && self.uid == other.uid;
-        let shared_address = self.reuse_addr && other.reuse_addr && !self.listening && !other.listening;
+        let shared_address = self.reuse_addr && other.reuse_addr && !other.listening;
         !(shared_port || shared_address)
     }
 

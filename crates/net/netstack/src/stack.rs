@@ -19,6 +19,7 @@ use crate::packet::PacketSocket;
 use crate::pmtu::PathMtus;
 use crate::route::{Routes, TABLE_LOCAL};
 use crate::sysctl::Sysctls;
+use crate::tcp::FastOpenKeys;
 use crate::tcp::socket::TcpSocket;
 use crate::time::Instant;
 use crate::timer::{TimerId, Timers};
@@ -75,6 +76,8 @@ pub struct Stack {
     pub memory: Arc<Memory>,
     pub(crate) pool: Pool,
     pub(crate) keys: Keys,
+    /// The keys of Fast Open cookies.
+    pub fast_open_keys: FastOpenKeys,
     pub(crate) routes: RwLock<Routes>,
     pub(crate) neighbours: RwLock<Neighbours>,
     pub(crate) pmtus: RwLock<PathMtus>,
@@ -140,6 +143,7 @@ impl Stack {
             neighbour_timer: timers.add(Target::Neighbours),
             reassembly_timer: timers.add(Target::Reassembly),
             timers,
+            fast_open_keys: FastOpenKeys::new(keys.fast_open()),
             keys,
             alarm,
             reported: AtomicU64::new(u64::MAX),
@@ -245,6 +249,12 @@ impl Stack {
         link.set_mtu(mtu);
         self.changed();
         Ok(())
+    }
+
+    /// Changes what the device of an interface does for the stack (`TUNSETOFFLOAD`).
+    pub fn set_features(&self, link: &Iface, features: crate::device::Features) {
+        link.set_features(features);
+        self.changed();
     }
 
     /// Takes an interface up or down. Routes come and go with it, and the loopback interface gets its addresses.

@@ -191,7 +191,23 @@ sysctls! {
     /// Whether resets in TIME-WAIT are ignored (RFC 1337).
     tcp_rfc1337 = "ipv4/tcp_rfc1337", 0, 0, 1;
     /// Bit 0: clients, bit 1: servers, bit 2: without a cookie.
-    tcp_fastopen = "ipv4/tcp_fastopen", 1, 0, 0xfff;
+    tcp_fastopen = "ipv4/tcp_fastopen", 1, 0, INT;
+    /// Seconds for which Fast Open is off after a connection that a middlebox seems to have broken. There is no such test.
+    tcp_fastopen_blackhole_timeout = "ipv4/tcp_fastopen_blackhole_timeout_sec", 0, 0, 0;
+    /// Forward acknowledgements: without effect, as in Linux since RACK is there.
+    tcp_fack = "ipv4/tcp_fack", 0, 0, INT;
+    /// Duplicates that mean a loss, until reordering is seen.
+    tcp_reordering = "ipv4/tcp_reordering", 3, 1, INT;
+    /// Most duplicates that reordering makes necessary.
+    tcp_max_reordering = "ipv4/tcp_max_reordering", 300, 1, INT;
+    /// The part of the window that one large segment may be, as a divisor.
+    tcp_tso_win_divisor = "ipv4/tcp_tso_win_divisor", 3, 0, INT;
+    /// Segments in one large segment at least.
+    tcp_min_tso_segs = "ipv4/tcp_min_tso_segs", 2, 1, 65535;
+    /// The pacing rate in slow start, in percent of the window for each round trip.
+    tcp_pacing_ss_ratio = "ipv4/tcp_pacing_ss_ratio", 200, 0, 1000;
+    /// The same after slow start.
+    tcp_pacing_ca_ratio = "ipv4/tcp_pacing_ca_ratio", 120, 0, 1000;
     /// Whether slow start begins anew after an idle time.
     tcp_slow_start_after_idle = "ipv4/tcp_slow_start_after_idle", 1, 0, 1;
     /// Milliseconds between answers to one kind of invalid segment.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use vfs::Caller;
 
 /// Names that libc lacks.
-const TCP_INQ: i32 = 36;
+pub(crate) const TCP_INQ: i32 = 36;
+const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 /// Longest name of a congestion control (TCP_CA_NAME_MAX).
 const CA_NAME: usize = 16;
 /// Seconds of the first retransmission of a SYN-ACK, and of the longest.
@@ -69,6 +70,7 @@ pub(crate) fn get(socket: &TcpSocket, common: &Common, name: i32) -> Result<Vec<
             return Ok(name);
         }
         libc::TCP_ULP => return Ok(Vec::new()),
+        libc::TCP_CC_INFO => return Ok(socket.congestion_info(now())),
         libc::TCP_QUICKACK => return Ok(int(socket.quick_ack() as i32)),
         libc::TCP_TIMESTAMP => return Ok(int(now().millis() as i32)),
         TCP_INQ | libc::TCP_THIN_LINEAR_TIMEOUTS | libc::TCP_THIN_DUPACK => {
@@ -89,9 +91,10 @@ pub(crate) fn get(socket: &TcpSocket, common: &Common, name: i32) -> Result<Vec<
             libc::TCP_WINDOW_CLAMP => o.window_clamp as i32,
             libc::TCP_USER_TIMEOUT => o.user_timeout.as_millis() as i32,
             libc::TCP_FASTOPEN => o.fast_open_queue as i32,
-            libc::TCP_NOTSENT_LOWAT if o.notsent_low == u32::MAX => 0,
             libc::TCP_NOTSENT_LOWAT => o.notsent_low as i32,
-            libc::TCP_FASTOPEN_CONNECT | libc::TCP_REPAIR => 0,
+            libc::TCP_FASTOPEN_CONNECT => o.fast_open_connect as i32,
+            TCP_FASTOPEN_NO_COOKIE => o.fast_open_no_cookie as i32,
+            libc::TCP_REPAIR => 0,
             _ => return Err(Errno::ENOPROTOOPT),
         })
     })?;
@@ -108,7 +111,7 @@ fn segment_size(socket: &TcpSocket) -> i32 {
 }
 
 /// A number between bounds; EINVAL.
-fn within(v: i32, least: i32, most: i32) -> Result<i32> {
+pub(crate) fn within(v: i32, least: i32, most: i32) -> Result<i32> {
     if (least..=most).contains(&v) { Ok(v) } else { Err(Errno::EINVAL) }
 }
 
@@ -141,7 +144,8 @@ pub(crate) fn set(
     let state = socket.state();
     let fresh = matches!(state, State::Closed | State::Listen);
     let default_linger2 = fin_timeout(socket);
-    socket.configure(now(), |o| set_field(o, name, v, (state, fresh), default_linger2))
+    let fast_open = socket.stack().sysctls.tcp_fastopen.get() & 1 != 0;
+    socket.configure(now(), |o| set_field(o, name, v, (state, fresh, fast_open), default_linger2))
 }
 
 fn fin_timeout(socket: &TcpSocket) -> Duration {
@@ -152,12 +156,13 @@ fn set_field(
     o: &mut TcpOptions,
     name: i32,
     v: i32,
-    (state, fresh): (State, bool),
+    (state, fresh, fast_open): (State, bool, bool),
     linger2: Duration,
 ) -> Result<()> {
     let time = |v: i32| within(v, 1, 32_767).map(|v| Duration::from_secs(v as u64));
     match name {
-        libc::TCP_NODELAY => o.nodelay = v != 0,
+        libc::TCP_NODELAY => (o.nodelay, o.flush) = (v != 0, v != 0),
+        libc::TCP_CORK if v == 0 => (o.cork, o.flush) = (false, o.nodelay),
         libc::TCP_CORK => o.cork = v != 0,
         libc::TCP_MAXSEG if v == 0 => o.max_segment = 0,
         libc::TCP_MAXSEG => o.max_segment = within(v, LEAST_MSS, MOST_MSS)? as u16,
@@ -175,9 +180,14 @@ fn set_field(
         libc::TCP_USER_TIMEOUT => o.user_timeout = Duration::from_millis(within(v, 0, i32::MAX)? as u64),
         libc::TCP_FASTOPEN if fresh => o.fast_open_queue = within(v, 0, i32::MAX)? as usize,
         libc::TCP_FASTOPEN => return Err(Errno::EINVAL),
-        libc::TCP_NOTSENT_LOWAT if v == 0 => o.notsent_low = u32::MAX,
         libc::TCP_NOTSENT_LOWAT => o.notsent_low = v as u32,
-        libc::TCP_FASTOPEN_CONNECT => return Err(Errno::EOPNOTSUPP),
+        libc::TCP_FASTOPEN_CONNECT if (0..=1).contains(&v) && !fast_open => return Err(Errno::EOPNOTSUPP),
+        libc::TCP_FASTOPEN_CONNECT if state == State::Closed => o.fast_open_connect = within(v, 0, 1)? != 0,
+        TCP_FASTOPEN_NO_COOKIE if fresh => o.fast_open_no_cookie = within(v, 0, 1)? != 0,
+        libc::TCP_FASTOPEN_CONNECT | TCP_FASTOPEN_NO_COOKIE => {
+            within(v, 0, 1)?;
+            return Err(Errno::EINVAL);
+        }
         _ => return Err(Errno::ENOPROTOOPT),
     }
     Ok(())

@@ -94,9 +94,10 @@ fn answer(
             .map(|route| describe_route(new(libc::RTM_NEWROUTE), route))
             .collect(),
         libc::RTM_GETROUTE => return route_to(net, message, new(libc::RTM_NEWROUTE)).map(|r| Some(vec![r])),
-        // Nothing of these exists here, which a dump can say.
         libc::RTM_GETRULE if dump => rules(owner, family, || new(libc::RTM_NEWRULE)),
-        libc::RTM_GETNEIGH | libc::RTM_GETQDISC if dump => Vec::new(),
+        // There are none to show, which a dump can say.
+        libc::RTM_GETNEIGH if dump => Vec::new(),
+        libc::RTM_GETQDISC if dump => super::qdisc::describe(owner, libc::RTM_NEWQDISC, header.seq, port),
         // Of each four numbers the third asks; the others change something.
         kind if kind % 4 != 2 => {
             if !cx.creds().ns_capable(owner.user_ns(), Cap::NET_ADMIN) {

@@ -88,6 +88,8 @@ pub(super) fn apply(net: &NetNamespace, kind: u16, flags: u16, bytes: &[u8]) -> 
             let request = Request::new(bytes, IFINFO, &[libc::IFLA_IFNAME, IFLA_EXT_MASK])?;
             stack.remove_link(named(net, &request)?.index)
         }
+        libc::RTM_NEWQDISC => super::qdisc::set(net, flags, bytes),
+        libc::RTM_DELQDISC => super::qdisc::delete(net, bytes),
         _ => Err(Errno::EOPNOTSUPP),
     }
 }

@@ -12,6 +12,7 @@ mod change;
 mod create;
 pub(crate) mod device;
 mod diag;
+mod qdisc;
 mod wire;
 
 use crate::family::Family;

@@ -3,6 +3,7 @@
 use super::bbr::Sample;
 use super::board::{Mark, Sent};
 use super::cc::Algorithm;
+use super::chrono::Limit;
 use super::conn::{Conn, Cx};
 use super::recovery::Ca;
 use super::seq::Seq;
@@ -57,6 +58,7 @@ impl Conn {
             return false;
         }
         self.note_timestamp(cx, seg);
+        self.rack.begin();
         if ack.before(self.una) {
             // RFC 5961 section 5.2.
             if (ack + self.max_wnd.max(1)).before(self.una) {
@@ -71,7 +73,6 @@ impl Conn {
             return true;
         }
         let prior_una = self.una;
-        let prior_flight = self.board.in_flight();
         let mut news = News { other: len > 0 || seg.flags.contains(Flags::FIN), ..News::default() };
         news.other |= self.update_window(seg, ack);
         news.echo_before = self.echoes_original(seg);
@@ -94,7 +95,7 @@ impl Conn {
         if !fully {
             self.detect_losses(cx, &mut news);
             self.recover(cx, &news);
-            self.grow_window(cx, &news, prior_flight);
+            self.grow_window(cx, &news);
             self.model_path(cx, &news);
         }
         if self.una != prior_una {
@@ -149,7 +150,7 @@ impl Conn {
         if news.dsack {
             self.note_dsack(cx, first.start, first.end);
         }
-        let (una, nxt) = (self.una.max(seg.ack), self.nxt);
+        let (una, nxt, mss) = (self.una.max(seg.ack), self.nxt, self.mss());
         let ranges = ranges.iter().skip(usize::from(news.dsack));
         for range in ranges.filter(|r| r.start.before(r.end) && !r.start.before(una) && r.end.upto(nxt)) {
             let (rack, rtt, high_seq, stats) =
@@ -157,7 +158,7 @@ impl Conn {
             self.board.sack(*range, |sent| {
                 note_delivery(sent, cx.now, high_seq, news);
                 rack.delivered(sent, cx.now, rtt.min_rtt());
-                if rack.note_order(sent) {
+                if rack.note_order(sent, false, mss) {
                     stats.reorderings = stats.reorderings.saturating_add(1);
                     cx.counters.sack_reorder.bump();
                 }
@@ -181,7 +182,7 @@ impl Conn {
         }
         news.advanced = true;
         // The SYN of an accepted connection is not on the scoreboard, and Linux does not count it either.
-        let counted = !self.board.is_empty();
+        let (counted, mss) = (!self.board.is_empty(), self.mss());
         let (rack, rtt, high_seq, stats) =
             (&mut self.rack, &self.rtt, self.recovery.high_seq, &mut self.stats);
         self.board.acknowledge(ack, |sent| {
@@ -191,7 +192,7 @@ impl Conn {
             }
             note_delivery(sent, cx.now, high_seq, news);
             rack.delivered(sent, cx.now, rtt.min_rtt());
-            if rack.note_order(sent) {
+            if rack.note_order(sent, true, mss) {
                 stats.reorderings = stats.reorderings.saturating_add(1);
                 cx.counters.sack_reorder.bump();
             }
@@ -208,8 +209,14 @@ impl Conn {
         if self.tx.is_empty() && self.tx.storage() > 65_536 {
             self.tx.release();
         }
+        self.notices.acknowledged(ack, cx.now);
+        if self.notices.is_ready() {
+            cx.events |= Events::ERR;
+        }
+        self.chrono.stop(Limit::Busy, cx.now, self.tx.is_empty());
         if self.write_waits && self.is_writable() {
             self.write_waits = false;
+            self.chrono.stop(Limit::Buffer, cx.now, self.tx.is_empty());
             cx.events |= Events::OUT;
         }
     }
@@ -273,17 +280,12 @@ impl Conn {
     }
 
     /// Lets the congestion window grow, if it was the limit (RFC 7661 in spirit, as Linux does).
-    fn grow_window(&mut self, cx: &Cx<'_>, news: &News, prior_flight: u32) {
+    fn grow_window(&mut self, cx: &Cx<'_>, news: &News) {
         let open = matches!(self.recovery.state, Ca::Open | Ca::Disorder | Ca::Loss);
         if !open || news.acked == 0 {
             return;
         }
-        let used = if self.cc.in_slow_start() {
-            self.cc.cwnd < 2 * self.max_out.max(prior_flight)
-        } else {
-            self.cwnd_limited || prior_flight >= self.cc.cwnd
-        };
-        if used {
+        if self.is_window_used() {
             self.cc.grow(news.acked, cx.now, self.rtt.srtt);
             self.tune_send_buffer(cx.sysctls);
         }

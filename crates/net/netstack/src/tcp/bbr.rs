@@ -197,6 +197,15 @@ impl Bbr {
         }
     }
 
+    /// `struct tcp_bbr_info`: rate, least round-trip time, and both gains in parts of 256.
+    pub(crate) fn info(&self, _now: Instant) -> [u32; 5] {
+        let rate = self.rate();
+        let least = self.min_rtt.map_or(u32::MAX, |(min, _)| min.as_micros().min(u32::MAX.into()) as u32);
+        let window = if self.mode == Mode::ProbeRate { 2.0 } else { STARTUP_GAIN };
+        let parts = |gain: f64| (gain * 256.0) as u32;
+        [rate as u32, (rate >> 32) as u32, least, parts(self.gain()), parts(window)]
+    }
+
     fn pace(&mut self) {
         let rate = (self.rate() as f64 * self.gain()) as u64;
         if self.full_rounds >= 3 || rate > self.pacing_rate {

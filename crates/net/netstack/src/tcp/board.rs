@@ -19,6 +19,8 @@ bitflags::bitflags! {
         const EVER = 8;
         /// It was sent while the application had nothing more to send.
         const APP_LIMITED = 16;
+        /// PSH ends it.
+        const PUSH = 32;
     }
 }
 
@@ -127,6 +129,7 @@ impl Scoreboard {
         }
         self.add(&whole, -1);
         let (mut left, mut right) = (Sent { end: at, ..whole }, Sent { seq: at, ..whole });
+        left.mark.remove(Mark::PUSH);
         (left.packets, right.packets) = (left.packets_for(self.mss), right.packets_for(self.mss));
         self.add(&left, 1);
         self.add(&right, 1);

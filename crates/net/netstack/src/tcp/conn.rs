@@ -2,11 +2,14 @@
 
 use super::board::{Mark, Scoreboard, Sent};
 use super::cc::Congestion;
+use super::chrono::Chrono;
+use super::notices::Notices;
 use super::options::TcpOptions;
 use super::rack::Rack;
 use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::rx::RxQueue;
+use super::sendq::Pieces;
 use super::seq::Seq;
 use super::timers::Deadlines;
 use crate::counters::Tcp as Counters;
@@ -124,6 +127,15 @@ pub(crate) struct Stats {
     pub(crate) last_ack: Instant,
 }
 
+/// What a SYN-ACK told of the peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Learnt {
+    pub(crate) mss: u16,
+    pub(crate) cookie: Option<Cookie>,
+    /// It did not answer a question for a cookie, in the experimental option or the other one.
+    pub(crate) silent: Option<bool>,
+}
+
 /// Fast Open (RFC 7413): data in the SYN.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FastOpen {
@@ -131,10 +143,18 @@ pub(crate) struct FastOpen {
     pub(crate) cookie: Option<Cookie>,
     /// Bytes that the SYN carries.
     pub(crate) sent: u32,
+    /// The data may go without a cookie.
+    pub(crate) free: bool,
+    /// Bytes of a segment to the peer, as far as is known from the last time; 0 for nothing.
+    pub(crate) known_mss: u16,
+    /// The connection uses Fast Open.
+    pub(crate) used: bool,
+    /// The first SYN is sent.
+    pub(crate) told: bool,
     /// The peer took them.
     pub(crate) taken: bool,
-    /// What the peer gave for the next time.
-    pub(crate) learnt: Option<Cookie>,
+    /// What is to be remembered of the peer for the next time.
+    pub(crate) learnt: Option<Learnt>,
     /// This side accepted data with the SYN and may send before the handshake is complete.
     pub(crate) accepted: bool,
 }
@@ -150,6 +170,8 @@ pub(crate) struct Conn {
     /// Largest payload handed to [`Emit`] at once.
     pub(crate) gso: u32,
     pub(crate) ts_offset: u32,
+    /// The timestamp of the first SYN.
+    pub(crate) syn_ts: u32,
     pub(crate) ts_recent: u32,
     pub(crate) ts_recent_at: Instant,
 
@@ -164,8 +186,12 @@ pub(crate) struct Conn {
     /// Bytes from `tx_seq` on: not acknowledged, then not sent.
     pub(crate) tx: Ring,
     pub(crate) tx_seq: Seq,
+    /// The pieces of what is not sent.
+    pub(crate) pieces: Pieces,
     /// Bytes that `tx` may hold.
     pub(crate) tx_limit: usize,
+    /// `tcp_notsent_lowat` of the stack, for sockets without a value of their own.
+    pub(crate) notsent_default: u32,
     pub(crate) fin_queued: bool,
     /// The end of the last segment that was not full (Minshall's variant of Nagle's rule).
     pub(crate) small_end: Seq,
@@ -182,6 +208,8 @@ pub(crate) struct Conn {
     pub(crate) deadlines: Deadlines,
     pub(crate) ack: AckState,
     pub(crate) stats: Stats,
+    pub(crate) chrono: Chrono,
+    pub(crate) notices: Notices,
     /// Most packets in flight of this round, and the round's end: is the window used?
     pub(crate) max_out: u32,
     pub(crate) max_out_end: Seq,
@@ -195,6 +223,8 @@ pub(crate) struct Conn {
     pub(crate) soft_error: Option<Errno>,
     /// No descriptor is left.
     pub(crate) orphan: bool,
+    /// A writer waits for the connection to open.
+    pub(crate) write_pending: bool,
     /// A writer was told that there is no room.
     pub(crate) write_waits: bool,
 }
@@ -211,6 +241,7 @@ impl Conn {
             path_mss: 536,
             gso: 0,
             ts_offset: 0,
+            syn_ts: 0,
             ts_recent: 0,
             ts_recent_at: Instant::ZERO,
             iss: Seq(0),
@@ -221,7 +252,9 @@ impl Conn {
             max_wnd: 0,
             tx: Ring::default(),
             tx_seq: Seq(0),
+            pieces: Pieces::default(),
             tx_limit,
+            notsent_default: sysctls.tcp_notsent_lowat.get().clamp(0, u32::MAX.into()) as u32,
             fin_queued: false,
             small_end: Seq(0),
             urgent: None,
@@ -234,6 +267,8 @@ impl Conn {
             deadlines: Deadlines::default(),
             ack: AckState::default(),
             stats: Stats::default(),
+            chrono: Chrono::default(),
+            notices: Notices::default(),
             max_out: 0,
             max_out_end: Seq(0),
             cwnd_limited: false,
@@ -242,6 +277,7 @@ impl Conn {
             error: None,
             soft_error: None,
             orphan: false,
+            write_pending: false,
             write_waits: false,
         }
     }
@@ -250,6 +286,7 @@ impl Conn {
     pub(crate) fn start_at(&mut self, iss: Seq) {
         (self.iss, self.una, self.nxt, self.tx_seq) = (iss, iss, iss + 1, iss + 1);
         (self.small_end, self.max_out_end) = (iss, iss);
+        self.start_queue(iss + 1);
         self.recovery.high_seq = iss;
     }
 
@@ -269,17 +306,34 @@ impl Conn {
         self.arm_rto(cx.now);
     }
 
-    /// What was written already goes with the SYN, when there is a cookie for it.
-    fn add_syn_data(&mut self, cx: &Cx<'_>) {
+    /// Bytes that a SYN may carry, so that the largest options fit beside them; 0 when it must not.
+    pub(crate) fn syn_data_room(&self) -> usize {
         let granted = self.fast_open.cookie.is_some_and(|cookie| !cookie.as_slice().is_empty());
-        let most = self.path_mss.saturating_sub(40) as usize;
+        if !granted && !self.fast_open.free {
+            return 0;
+        }
+        let mut mss = self.path_mss;
+        if self.options.max_segment > 0 {
+            mss = mss.min(self.options.max_segment.into());
+        }
+        if self.fast_open.known_mss > 0 {
+            mss = mss.min(self.fast_open.known_mss.into());
+        }
+        mss.saturating_sub(40) as usize
+    }
+
+    /// What was written already goes with the SYN.
+    fn add_syn_data(&mut self, cx: &Cx<'_>) {
+        let most = self.syn_data_room();
         let len = self.tx.len().min(most) as u32;
-        if !granted || len == 0 {
+        if len == 0 {
             return;
         }
         self.fast_open.sent = len;
         self.nxt = self.iss + 1 + len;
         self.push_sent(cx, self.iss + 1, self.nxt);
+        let last = self.board.len() - 1;
+        self.board.change(last, |sent| sent.mark.insert(Mark::PUSH));
     }
 
     fn push_sent(&mut self, cx: &Cx<'_>, seq: Seq, end: Seq) {
@@ -300,7 +354,9 @@ impl Conn {
         self.accept(cx, syn, iss, false);
         self.fast_open.accepted = true;
         cx.counters.fast_open_passive.bump();
-        cx.rx.accept(syn.seq + 1, data);
+        if !data.is_empty() {
+            cx.rx.accept(syn.seq + 1, data);
+        }
         self.push_sent(cx, iss, iss + 1);
         self.send_syn(cx);
         self.arm_rto(cx.now);
@@ -323,10 +379,14 @@ impl Conn {
             sack_permitted: on(&cx.sysctls.tcp_sack, self.agreed.sack),
             timestamps: timestamps.then(|| (self.ts_now(cx.now), self.ts_recent)),
             // A repeated SYN is a plain one: the data or the option may be what was dropped.
-            fast_open: self.fast_open.cookie.filter(|_| !answer && self.deadlines.retries == 0),
+            fast_open: self.fast_open.cookie.filter(|_| !self.fast_open.told),
             ..Options::default()
         };
-        let data = if options.fast_open.is_some() { self.fast_open.sent } else { 0 };
+        if !self.fast_open.told {
+            self.syn_ts = self.ts_now(cx.now);
+        }
+        let data = if self.fast_open.told || answer { 0 } else { self.fast_open.sent };
+        self.fast_open.told = true;
         let ack = if answer { cx.rx.nxt } else { Seq(0) };
         let window = cx.rx.announce(false);
         let segment = Segment { seq: self.iss, ack, flags, window, options, ..Segment::default() };
@@ -438,23 +498,16 @@ impl Conn {
 
     /// Room for writers.
     pub(crate) fn tx_room(&self) -> usize {
-        if self.unsent() >= self.options.notsent_low {
-            return 0;
-        }
         self.tx.bounded(self.tx_limit).saturating_sub(self.tx.len())
     }
 
-    /// True when poll(2) says that the socket is writable: a third of the buffer is free.
+    /// True when poll(2) says that the socket is writable: a third of the buffer is free, and little waits to be sent.
     pub(crate) fn is_writable(&self) -> bool {
-        self.tx_room() * 3 >= self.tx_limit.max(1)
-    }
-
-    /// Takes bytes to send; returns how many. The caller sends afterwards ([`Conn::output`]).
-    pub(crate) fn write(&mut self, data: &[u8]) -> usize {
-        let n = data.len().min(self.tx_room());
-        self.tx.push(&data[..n]);
-        self.write_waits |= n < data.len();
-        n
+        let low = match self.options.notsent_low {
+            0 => self.notsent_default,
+            low => low,
+        };
+        u64::from(self.unsent()) * 2 < low.into() && self.tx_room() * 3 >= self.tx_limit.max(1)
     }
 
     /// The last byte written is urgent (`MSG_OOB`).
@@ -512,6 +565,8 @@ impl Conn {
         self.deadlines = Deadlines::default();
         self.tx.clear();
         self.tx_seq = self.nxt;
+        self.forget_pieces();
+        self.notices.finish();
         self.fin_queued = false;
         self.board = Scoreboard::default();
         self.write_waits = false;

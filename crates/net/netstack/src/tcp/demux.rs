@@ -14,8 +14,12 @@ use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::icmp::{Quoted, SocketError};
 use crate::wire::tcp::{self, Flags, Segment};
+use abi::Errno;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// ICMP errors that end a half-open connection, beside those that end every connection.
+const ENDS_HANDSHAKE: [Errno; 3] = [Errno::EHOSTUNREACH, Errno::ENETUNREACH, Errno::EPROTO];
 
 impl Stack {
     /// Takes a TCP segment for this host.
@@ -133,13 +137,17 @@ impl Stack {
             let listener = self.tcp.find_listener(local, remote, 0, || 0);
             let forget = |listener: Arc<TcpSocket>| {
                 let mut inner = listener.inner.lock();
-                inner.listener.as_mut().is_some_and(|l| error.fatal && l.forget(&(local, remote), seq))
+                let ends = error.fatal || local.is_ipv4() && ENDS_HANDSHAKE.contains(&error.errno);
+                inner.listener.as_mut().is_some_and(|l| ends && l.forget(&(local, remote), seq))
             };
             return listener.is_some_and(forget);
         };
         let mut inner = socket.inner.lock();
         let known =
             inner.conn.is_outstanding(seq) || (seq == inner.conn.nxt && inner.conn.state != State::Closed);
+        if !known {
+            self.counters.tcp.out_of_window_icmps.bump();
+        }
         if let Some(mtu) = error.mtu {
             if known && (quote.info.dst.is_ipv6() || mtu >= 68) {
                 drop(inner);

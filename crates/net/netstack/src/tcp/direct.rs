@@ -8,7 +8,9 @@
 //! Locks: the sender's connection, then the reader's queue, as on the way by packets. A reader fetches with its queue unlocked first.
 
 use super::conn::{Conn, State};
+use super::notices::stamps;
 use super::rx::RxQueue;
+use super::sendq::Wanted;
 use super::socket::{Inner, Receiver, TcpSocket};
 use crate::notify::Events;
 use crate::output::Cast;
@@ -33,8 +35,11 @@ impl TcpSocket {
         inner: &mut Inner,
         now: Instant,
         data: &[u8],
+        wanted: Wanted,
     ) -> Option<Result<usize, Errno>> {
-        if self.stack.watchers.load(Ordering::Relaxed) > 0 {
+        if self.stack.watchers.load(Ordering::Relaxed) > 0
+            || inner.conn.options.timestamping & stamps::TX != 0
+        {
             self.leave_direct(inner);
             return None;
         }
@@ -66,8 +71,14 @@ impl TcpSocket {
             self.leave_direct(inner);
             return None;
         };
-        let kept = inner.conn.write(&data[moved..]);
+        let kept = inner.conn.keep(&data[moved..]);
         let taken = moved + kept;
+        if wanted.zerocopy && taken > 0 {
+            inner.conn.note_zerocopy(now);
+        }
+        if inner.conn.notices.is_ready() {
+            self.tell(Events::ERR);
+        }
         if moved > 0 {
             reader.tell(Events::IN);
         }
@@ -129,6 +140,9 @@ impl TcpSocket {
             moved
         };
         sender.tell_writable(&mut inner);
+        if inner.conn.notices.is_ready() {
+            sender.tell(Events::ERR);
+        }
         drop(inner);
         if moved {
             self.tell(Events::IN);
@@ -156,6 +170,8 @@ fn note_moved(conn: &mut Conn, n: usize, now: Instant) {
     conn.nxt += n as u32;
     (conn.una, conn.tx_seq) = (conn.nxt, conn.nxt);
     conn.small_end = conn.nxt;
+    conn.forget_pieces();
+    conn.notices.acknowledged(conn.una, now);
     conn.max_out_end = conn.nxt;
     let stats = &mut conn.stats;
     stats.bytes_sent += n as u64;

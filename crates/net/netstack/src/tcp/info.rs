@@ -43,6 +43,9 @@ pub struct Info {
     pub segs_out: u32,
     pub segs_in: u32,
     pub notsent_bytes: u32,
+    pub busy_time: u64,
+    pub rwnd_limited: u64,
+    pub sndbuf_limited: u64,
     pub min_rtt: u32,
     pub delivery_rate: u64,
     pub delivery_rate_app_limited: bool,
@@ -69,6 +72,7 @@ impl Conn {
         let options: u8 = options.iter().enumerate().map(|(n, on)| u8::from(*on) << n).sum();
         let syn_data = self.fast_open.taken || (self.fast_open.accepted && rx.received > 0);
         let options = options | (u8::from(syn_data) << 5);
+        let (busy, window, buffer) = self.chrono.totals(now);
         Info {
             state: self.state as u8,
             ca_state: self.recovery.state as u8,
@@ -95,8 +99,8 @@ impl Conn {
             rttvar: micros(self.rtt.var),
             snd_ssthresh: self.cc.ssthresh,
             snd_cwnd: self.cc.cwnd,
-            advmss: self.path_mss,
-            reordering: super::rack::DUP_THRESH,
+            advmss: self.own_mss().into(),
+            reordering: self.rack.degree(),
             rcv_space: rx.capacity as u32,
             total_retrans: self.stats.total_retrans,
             bytes_acked: self.stats.bytes_acked,
@@ -104,6 +108,9 @@ impl Conn {
             segs_out: self.stats.segs_out,
             segs_in: self.stats.segs_in,
             notsent_bytes: self.unsent(),
+            busy_time: busy.as_micros() as u64,
+            rwnd_limited: window.as_micros() as u64,
+            sndbuf_limited: buffer.as_micros() as u64,
             min_rtt: self.rtt.min_rtt().map_or(u32::MAX, micros),
             delivery_rate: self.stats.delivery_rate,
             delivery_rate_app_limited: self.stats.rate_limited,

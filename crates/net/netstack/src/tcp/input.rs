@@ -1,6 +1,6 @@
 //! What a segment does to a connection (RFC 9293 section 3.10.7, RFC 5961, RFC 7323 section 5).
 
-use super::conn::{Conn, Cx, State};
+use super::conn::{Conn, Cx, Learnt, State};
 use super::rx::Accepted;
 use super::seq::Seq;
 use crate::notify::Events;
@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// After this time a timestamp of the peer says nothing (RFC 7323 section 5.5).
 const TS_EXPIRY: Duration = Duration::from_secs(24 * 86_400);
+
+/// How long the acknowledgement of a SYN-ACK waits for data.
+const SYN_ACK_DELAY: Duration = Duration::from_millis(200);
 
 /// How long TIME-WAIT lasts.
 pub(crate) const TIME_WAIT: Duration = Duration::from_secs(60);
@@ -38,17 +41,18 @@ impl Conn {
         self.stats.segs_in = self.stats.segs_in.wrapping_add(1);
         match self.state {
             State::Closed | State::Listen => Verdict::Reset,
-            State::SynSent => self.in_syn_sent(cx, seg),
+            State::SynSent => self.in_syn_sent(cx, seg, data),
             State::TimeWait => self.in_time_wait(cx, seg, data.len()),
             _ => self.synchronised(cx, seg, data, congested),
         }
     }
 
-    fn in_syn_sent(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Verdict {
+    fn in_syn_sent(&mut self, cx: &mut Cx<'_>, seg: &Segment, data: &[u8]) -> Verdict {
         let flags = seg.flags;
         if flags.contains(Flags::ACK) {
             let wrong_ts = seg.options.timestamps.is_some_and(|(_, echo)| {
-                echo != 0 && self.ts_now(cx.now).wrapping_sub(echo) as i32 > i32::MAX / 2
+                let since = self.ts_now(cx.now).wrapping_sub(self.syn_ts);
+                echo != 0 && echo.wrapping_sub(self.syn_ts) > since
             });
             let ours = seg.ack.after(self.iss) && seg.ack.upto(self.nxt);
             if !ours || wrong_ts {
@@ -70,6 +74,7 @@ impl Conn {
             self.agreed.ecn = asked && flags.contains(Flags::ECE | Flags::CWR);
             self.state = State::SynReceived;
             cx.rx.announce(false);
+            self.fast_open.cookie = None;
             self.send_syn(cx);
             return Verdict::Done;
         }
@@ -78,43 +83,64 @@ impl Conn {
         self.board.acknowledge(seg.ack, |_| ());
         self.una = seg.ack;
         self.stats.bytes_acked += u64::from(seg.ack - self.iss);
-        self.take_fast_open(cx, seg);
+        self.stats.delivered = 1;
+        let again = self.take_fast_open(cx, seg);
+        self.notices.acknowledged(self.una, cx.now);
         if let Some((at, false)) = sent_at {
             self.rtt.sample(cx.now.since(at), cx.now);
         } else {
-            // RFC 6298 section 5.7.
-            self.cc.cwnd = if sent_at.is_some() { 1 } else { self.cc.cwnd };
+            // RFC 6298 section 5.7; one repetition may have been needless.
+            self.cc.cwnd = if self.stats.total_retrans > 1 { 1 } else { self.cc.cwnd };
         }
         self.rtt.backoff = 0;
         self.deadlines.rtx = None;
         self.recovery.forget();
         self.establish(cx);
-        self.send_ack(cx);
-        self.output(cx);
+        if self.fast_open.used && !again {
+            cx.rx.announce(false);
+            self.take_data(cx, &Segment { seq: seg.seq + 1, ..*seg }, data);
+        }
+        if again {
+            self.output(cx);
+        } else if self.write_pending && !self.ack.now {
+            // A writer waits for the connection: its data acknowledges the SYN.
+            self.ack.pending = true;
+            self.ack.ato = super::output::ATO_MIN;
+            self.go_quick(cx, 16);
+            self.deadlines.delack = Some(cx.now.plus(SYN_ACK_DELAY));
+        } else {
+            self.send_ack(cx);
+            self.output(cx);
+        }
         Verdict::Done
     }
 
     /// What the SYN-ACK says about Fast Open: a cookie for the next time, and whether the data was taken. If not, it is sent again like
-    /// new data.
-    fn take_fast_open(&mut self, cx: &Cx<'_>, seg: &Segment) {
-        self.fast_open.learnt = seg.options.fast_open.filter(|cookie| !cookie.as_slice().is_empty());
+    /// new data; true then.
+    fn take_fast_open(&mut self, cx: &Cx<'_>, seg: &Segment) -> bool {
+        if !self.fast_open.used {
+            return false;
+        }
+        let asked = self.fast_open.cookie.map(|cookie| cookie.experimental);
+        let cookie = seg.options.fast_open.filter(|cookie| !cookie.as_slice().is_empty() && asked.is_some());
         let sent = std::mem::take(&mut self.fast_open.sent);
+        let mute = cookie.is_none() && self.stats.total_retrans == 0 && sent == 0;
+        let mss = self.agreed.peer_mss.min(65_535) as u16;
+        self.fast_open.learnt = Some(Learnt { mss, cookie, silent: asked.filter(|_| mute) });
         if sent == 0 {
-            return;
+            return false;
         }
         let taken = (seg.ack - self.iss - 1).min(sent);
         self.fast_open.taken = taken == sent;
         self.tx.consume(taken as usize);
         self.tx_seq += taken;
-        self.nxt = seg.ack;
-        self.board = super::board::Scoreboard::default();
         self.board.set_mss(self.mss());
         if self.fast_open.taken {
             cx.counters.fast_open_active.bump();
         } else {
-            cx.counters.retrans_segs.bump();
-            self.stats.total_retrans = self.stats.total_retrans.wrapping_add(1);
+            self.repeat_all();
         }
+        !self.fast_open.taken
     }
 
     fn in_time_wait(&mut self, cx: &mut Cx<'_>, seg: &Segment, len: usize) -> Verdict {
@@ -152,7 +178,9 @@ impl Conn {
             && seg.flags.contains(Flags::SYN | Flags::ACK)
             && seg.seq + 1 == cx.rx.nxt
         {
-            // The answer to our half of a simultaneous open.
+            // The answer to our half of a simultaneous open. Its SYN is here already.
+            cx.rx.dsack = Some(Range { start: seg.seq, end: seg.seq + 1 });
+            (self.ack.pending, self.ack.now) = (true, true);
             return self.take_ack(cx, seg, data);
         }
         if seg.flags.contains(Flags::SYN) && !seg.seq.before(cx.rx.nxt) {
@@ -242,7 +270,6 @@ impl Conn {
     /// The peer reset the connection.
     fn reset(&mut self, cx: &mut Cx<'_>) {
         let error = match self.state {
-            State::SynReceived => Errno::ECONNREFUSED,
             State::CloseWait => Errno::EPIPE,
             _ => Errno::ECONNRESET,
         };

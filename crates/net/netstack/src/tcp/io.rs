@@ -1,6 +1,7 @@
 //! Sending and receiving.
 
 use super::conn::State;
+use super::sendq::Wanted;
 use super::socket::{Inner, TcpSocket};
 use crate::notify::Events;
 use crate::time::Instant;
@@ -10,20 +11,27 @@ impl TcpSocket {
     /// Sends bytes (send(2)); returns how many were taken. `EAGAIN` says that there is no room. `more` (`MSG_MORE`) holds a small
     /// segment back.
     pub fn send(&self, now: Instant, data: &[u8], more: bool) -> Result<usize, Errno> {
+        self.send_as(now, data, Wanted { more, ..Wanted::default() })
+    }
+
+    /// Like [`TcpSocket::send`], with the other flags of send(2).
+    pub fn send_as(&self, now: Instant, data: &[u8], wanted: Wanted) -> Result<usize, Errno> {
         let mut inner = self.inner.lock();
+        if let Some(iss) = inner.deferred {
+            let result = self.open_with_data(&mut inner, now, iss, data, wanted.zerocopy);
+            drop(inner);
+            self.stack.finish(now);
+            return result;
+        }
         self.may_send(&mut inner)?;
-        if let Some(result) = self.send_direct(&mut inner, now, data) {
+        if wanted.zerocopy && inner.conn.notices.is_full() {
+            return Err(Errno::ENOBUFS);
+        }
+        if let Some(result) = self.send_direct(&mut inner, now, data, wanted) {
             drop(inner);
             return result;
         }
-        let taken = self.run(&mut inner, now, |conn, cx| {
-            let n = conn.write(data);
-            let cork = conn.options.cork;
-            conn.options.cork |= more;
-            conn.output(cx);
-            conn.options.cork = cork;
-            n
-        });
+        let taken = self.run(&mut inner, now, |conn, cx| conn.write(cx, data, wanted));
         drop(inner);
         self.stack.finish(now);
         if taken == 0 && !data.is_empty() { Err(Errno::EAGAIN) } else { Ok(taken) }
@@ -35,7 +43,7 @@ impl TcpSocket {
         self.may_send(&mut inner)?;
         self.leave_direct(&mut inner);
         let taken = self.run(&mut inner, now, |conn, cx| {
-            let n = conn.write(data);
+            let n = conn.keep(data);
             if n > 0 {
                 conn.urge();
             }

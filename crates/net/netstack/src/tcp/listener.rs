@@ -45,6 +45,11 @@ pub(super) struct Listener {
     fast: Vec<Weak<TcpSocket>>,
 }
 
+/// Bits of `tcp_fastopen`: servers; without a cookie; for every listener.
+const SERVER: i64 = 2;
+const WITHOUT_COOKIE: i64 = 0x200;
+const WITHOUT_OPTION: i64 = 0x400;
+
 /// Cookies are looked for this long after the last one was sent.
 const COOKIE_LIFE: Duration = Duration::from_secs(120);
 
@@ -126,27 +131,45 @@ impl TcpSocket {
             return self.cookie_input(inner, arrival);
         }
         if flags.contains(Flags::SYN) {
-            let own = self.fast_cookie(inner, arrival);
-            if own.is_some() && own == arrival.seg.options.fast_open && self.accept_fast(inner, arrival) {
+            let (valid, offer) = self.fast_cookie(inner, arrival);
+            if valid && self.accept_fast(inner, arrival, offer) {
                 return Answer::Taken;
             }
-            self.syn_input(inner, arrival, own);
+            self.syn_input(inner, arrival, offer);
         }
         Answer::Nothing
     }
 
-    /// The cookie of a peer, if it asks for Fast Open and may have it.
-    fn fast_cookie(&self, inner: &Inner, arrival: &Arrival<'_>) -> Option<Cookie> {
-        let enabled =
-            self.stack.sysctls.tcp_fastopen.get() & 2 != 0 && inner.conn.options.fast_open_queue > 0;
-        arrival.seg.options.fast_open.filter(|_| enabled)?;
-        let (local, remote) = arrival.tuple;
-        Cookie::new(&self.stack.keys.hash("fast open", (local.ip(), remote.ip())).to_be_bytes())
+    /// Whether a SYN may bring data, and the cookie to answer with (RFC 7413 section 4.2).
+    fn fast_cookie(&self, inner: &Inner, arrival: &Arrival<'_>) -> (bool, Option<Cookie>) {
+        let setting = self.stack.sysctls.tcp_fastopen.get();
+        let wanted = inner.conn.options.fast_open_queue > 0 || setting & WITHOUT_OPTION != 0;
+        if setting & SERVER == 0 || !wanted {
+            return (false, None);
+        }
+        let offered = arrival.seg.options.fast_open;
+        let data = !arrival.data.is_empty() || arrival.seg.flags.contains(Flags::FIN);
+        if setting & WITHOUT_COOKIE != 0 || inner.conn.options.fast_open_no_cookie {
+            return (data || offered.is_some(), None);
+        }
+        let Some(offered) = offered else { return (false, None) };
+        let keys = &self.stack.fast_open_keys;
+        let (valid, renew) = keys.judge(&arrival.tuple, &offered);
+        let own = keys.cookie(&arrival.tuple).filter(|_| !valid || renew);
+        (valid, own.map(|own| own.like(&offered)))
     }
 
     /// Makes a connection from a SYN with a valid cookie; false when too many wait for their handshake.
-    fn accept_fast(self: &Arc<Self>, inner: &mut Inner, arrival: &Arrival<'_>) -> bool {
-        let most = inner.conn.options.fast_open_queue;
+    fn accept_fast(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        arrival: &Arrival<'_>,
+        offer: Option<Cookie>,
+    ) -> bool {
+        let most = match inner.conn.options.fast_open_queue {
+            0 => inner.listener.as_ref().map_or(0, |listener| listener.backlog),
+            most => most,
+        };
         let Some(listener) = inner.listener.as_mut() else { return false };
         let waits =
             |child: &Weak<TcpSocket>| child.upgrade().is_some_and(|c| c.state() == State::SynReceived);
@@ -159,7 +182,7 @@ impl TcpSocket {
         let Some(path) = path else { return false };
         let child = self.child(inner, arrival.tuple, path);
         let iss = Seq(self.stack.keys.initial_sequence(local, remote, arrival.now));
-        child.start_fast(arrival.now, arrival.seg, iss, arrival.data);
+        child.start_fast(arrival, iss, offer);
         if !self.stack.tcp.insert(arrival.tuple, &child) {
             return false;
         }

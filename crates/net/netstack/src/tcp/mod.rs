@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `conn` | the state of a connection; opening and closing |
 //! | `input`, `ack` | what a segment does |
-//! | `output` | what is sent when |
+//! | `sendq`, `output` | what is sent when |
 //! | `recovery`, `rack`, `board` | losses |
 //! | `cc`, `rtt` | how much, and how long to wait |
 //! | `timers` | what happens when nothing happens |
@@ -18,14 +18,17 @@ mod ack;
 mod bbr;
 mod board;
 pub(crate) mod cc;
+mod chrono;
 pub(crate) mod conn;
 mod demux;
 mod direct;
 mod emit;
+mod fastopen;
 mod info;
 mod input;
 mod io;
 mod listener;
+pub mod notices;
 mod open;
 mod options;
 mod output;
@@ -34,6 +37,7 @@ mod recovery;
 mod rtt;
 pub(crate) mod rx;
 mod save;
+mod sendq;
 pub mod seq;
 pub(crate) mod socket;
 pub(crate) mod table;
@@ -43,7 +47,9 @@ mod timers;
 
 pub use cc::Algorithm;
 pub use conn::State;
+pub use fastopen::FastOpenKeys;
 pub use info::Info;
 pub use options::TcpOptions;
 pub use save::Saved;
+pub use sendq::Wanted;
 pub use socket::TcpSocket;

@@ -2,8 +2,9 @@
 
 use super::conn::{Conn, State};
 use super::emit::sizes;
-use super::listener::Listener;
+use super::listener::{Arrival, Listener};
 use super::rx::RxQueue;
+use super::sendq::Wanted;
 use super::seq::Seq;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
@@ -14,11 +15,15 @@ use crate::ports::{Binding, candidates, is_any};
 use crate::ring::Ring;
 use crate::route::Key;
 use crate::time::Instant;
-use crate::wire::tcp::Segment;
+use crate::wire::tcp::{Cookie, Segment};
 use abi::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Bits of `tcp_fastopen`: clients; without a cookie.
+const CLIENT: i64 = 1;
+const NO_COOKIE: i64 = 4;
 
 impl TcpSocket {
     fn accepts(&self, inner: &Inner, ip: IpAddr) -> Result<IpAddr, Errno> {
@@ -117,30 +122,104 @@ impl TcpSocket {
     /// Begins a connection (connect(2)). `EINPROGRESS` says that it is on its way, also when it is complete already, as over loopback: so
     /// does Linux. A second call tells how it ended, once the socket is writable or has an error; `EALREADY` says not yet.
     pub fn connect(&self, now: Instant, address: SocketAddr) -> Result<(), Errno> {
-        let result = self.connect_locked(now, address, None);
+        let mut inner = self.inner.lock();
+        let asks = inner.conn.options.fast_open_connect;
+        let Some(iss) = self.prepare(&mut inner, now, address, asks)? else { return Ok(()) };
+        if asks && inner.conn.syn_data_room() > 0 {
+            inner.deferred = Some(iss);
+            return Ok(());
+        }
+        self.run(&mut inner, now, |conn, cx| conn.connect(cx, iss));
+        drop(inner);
         self.stack.finish(now);
-        result
+        Err(Errno::EINPROGRESS)
     }
 
     /// Begins a connection and sends data with its SYN, if the server gave a cookie before (`MSG_FASTOPEN`): returns how many bytes.
     /// Without a cookie it asks for one, and the data is not taken: `EINPROGRESS`, as for connect.
-    pub fn send_fast_open(&self, now: Instant, address: SocketAddr, data: &[u8]) -> Result<usize, Errno> {
-        if self.stack.sysctls.tcp_fastopen.get() & 1 == 0 {
+    pub fn send_fast_open(
+        &self,
+        now: Instant,
+        address: SocketAddr,
+        data: &[u8],
+        zerocopy: bool,
+    ) -> Result<usize, Errno> {
+        if self.stack.sysctls.tcp_fastopen.get() & CLIENT == 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let result = self.connect_locked(now, address, Some(data));
-        let taken = self.inner.lock().conn.fast_open.sent as usize;
+        let mut inner = self.inner.lock();
+        let iss = match inner.deferred {
+            Some(iss) => Some(iss),
+            None => self.prepare(&mut inner, now, address, true)?,
+        };
+        let Some(iss) = iss else {
+            // Another call began it, and it is complete by now.
+            drop(inner);
+            return self.send_as(now, data, Wanted { zerocopy, ..Wanted::default() });
+        };
+        let result = self.open_with_data(&mut inner, now, iss, data, zerocopy);
+        drop(inner);
         self.stack.finish(now);
-        match result {
-            Err(Errno::EINPROGRESS) if taken > 0 => Ok(taken),
-            Err(errno) => Err(errno),
-            Ok(()) => Err(Errno::EISCONN),
+        result
+    }
+
+    /// Sends the SYN of a prepared connection, with as much data as it may carry.
+    pub(super) fn open_with_data(
+        &self,
+        inner: &mut Inner,
+        now: Instant,
+        iss: Seq,
+        data: &[u8],
+        zerocopy: bool,
+    ) -> Result<usize, Errno> {
+        inner.deferred = None;
+        let most = inner.conn.syn_data_room();
+        inner.conn.start_at(iss);
+        let taken = inner.conn.keep(data.get(..most).unwrap_or(data));
+        self.run(inner, now, |conn, cx| conn.connect(cx, iss));
+        if zerocopy && taken > 0 {
+            inner.conn.note_zerocopy(now);
+        }
+        if taken > 0 { Ok(taken) } else { Err(Errno::EINPROGRESS) }
+    }
+
+    /// True when the next send opens the connection.
+    pub fn is_deferred(&self) -> bool {
+        self.inner.lock().deferred.is_some()
+    }
+
+    /// How a connection that a send began came out (`MSG_FASTOPEN`): `EAGAIN` while it is under way; `more` data waits for it.
+    pub fn opened(&self, more: bool) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        match inner.conn.state {
+            State::SynSent if inner.deferred.is_none() => {
+                inner.conn.write_pending = more;
+                Err(Errno::EAGAIN)
+            }
+            State::SynReceived if inner.connecting => Err(Errno::EAGAIN),
+            State::Closed if inner.connecting => {
+                inner.connecting = false;
+                Err(inner.conn.error.take().unwrap_or(Errno::ECONNABORTED))
+            }
+            _ => {
+                inner.connecting &= inner.deferred.is_some();
+                Ok(())
+            }
         }
     }
 
-    fn connect_locked(&self, now: Instant, address: SocketAddr, data: Option<&[u8]>) -> Result<(), Errno> {
-        let mut inner = self.inner.lock();
+    /// Finds the way to an address and takes a port, all but the SYN; returns the sequence number to begin with, `None` when the
+    /// connection is complete. `fast` says that data
+    /// may go with the SYN.
+    fn prepare(
+        &self,
+        inner: &mut Inner,
+        now: Instant,
+        address: SocketAddr,
+        fast: bool,
+    ) -> Result<Option<Seq>, Errno> {
         match inner.conn.state {
+            State::SynSent if inner.deferred.is_some() => return Err(Errno::EISCONN),
             State::SynSent | State::SynReceived => return Err(Errno::EALREADY),
             State::Closed if inner.connecting => {
                 inner.connecting = false;
@@ -149,11 +228,11 @@ impl TcpSocket {
             State::Closed => {}
             _ if inner.connecting => {
                 inner.connecting = false;
-                return Ok(());
+                return Ok(None);
             }
             _ => return Err(Errno::EISCONN),
         }
-        let mut ip = self.accepts(&inner, address.ip())?;
+        let mut ip = self.accepts(inner, address.ip())?;
         if is_any(ip) {
             ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         }
@@ -170,7 +249,7 @@ impl TcpSocket {
             return Err(Errno::ENETUNREACH);
         }
         let remote = SocketAddr::new(ip, address.port());
-        let (local, start) = self.choose_port(&mut inner, path.src, remote, now)?;
+        let (local, start) = self.choose_port(inner, path.src, remote, now)?;
         inner.tuple = Some((local, remote));
         (inner.registered, inner.connecting) = (true, true);
         let sizes = sizes(&path);
@@ -182,17 +261,17 @@ impl TcpSocket {
         inner.conn.tx = Ring::of(&self.stack.memory);
         inner.conn.ts_offset = keys.timestamp_offset(local, remote);
         inner.conn.set_path(sizes.0, sizes.1);
-        if let Some(data) = data {
-            let cookie = self.stack.tcp.cookie(&(local, remote));
-            inner.conn.fast_open.cookie = cookie;
-            if cookie.is_some_and(|cookie| !cookie.as_slice().is_empty()) {
-                let most = (sizes.0 as usize).saturating_sub(40);
-                inner.conn.write(data.get(..most).unwrap_or(data));
-            }
+        if fast {
+            let (known, cookie) = self.stack.tcp.known(&(local, remote));
+            let free = self.stack.sysctls.tcp_fastopen.get() & NO_COOKIE != 0;
+            let free = free || inner.conn.options.fast_open_no_cookie;
+            let open = &mut inner.conn.fast_open;
+            (open.used, open.free, open.known_mss) = (true, free, known.mss);
+            open.cookie = cookie.filter(|_| !free);
         }
         *self.rx.queue.lock() = RxQueue::of(&self.stack.memory);
-        self.run(&mut inner, now, |conn, cx| conn.connect(cx, iss));
-        Err(Errno::EINPROGRESS)
+        inner.conn.state = State::SynSent;
+        Ok(Some(iss))
     }
 
     /// Takes a port for a connection and enters it into the table. Returns the sequence number to start with, if a connection that
@@ -256,9 +335,10 @@ impl TcpSocket {
         self.run(&mut inner, now, |conn, cx| conn.accept(cx, syn, iss, ecn));
     }
 
-    pub(super) fn start_fast(&self, now: Instant, syn: &Segment, iss: Seq, data: &[u8]) {
+    pub(super) fn start_fast(&self, arrival: &Arrival<'_>, iss: Seq, offer: Option<Cookie>) {
         let mut inner = self.inner.lock();
-        self.run(&mut inner, now, |conn, cx| conn.accept_fast(cx, syn, iss, data));
+        inner.conn.fast_open.cookie = offer;
+        self.run(&mut inner, arrival.now, |conn, cx| conn.accept_fast(cx, arrival.seg, iss, arrival.data));
     }
 
     pub(super) fn sample(&self, rtt: Duration, now: Instant) {

@@ -12,6 +12,10 @@ pub struct TcpOptions {
     pub ip: IpOptions,
     /// `TCP_NODELAY`
     pub nodelay: bool,
+    /// `TCP_NODELAY` was set just now: what waits goes
+    pub flush: bool,
+    /// Flags of `SO_TIMESTAMPING`
+    pub timestamping: u32,
     /// `TCP_CORK`
     pub cork: bool,
     /// `SO_KEEPALIVE`
@@ -44,12 +48,16 @@ pub struct TcpOptions {
     pub receive_buffer: Option<usize>,
     /// `SO_RCVLOWAT`
     pub receive_low: usize,
-    /// `TCP_NOTSENT_LOWAT`
+    /// `TCP_NOTSENT_LOWAT`; 0 is the setting of the stack
     pub notsent_low: u32,
     /// `TCP_DEFER_ACCEPT`: retransmissions of the SYN-ACK during which data is waited for
     pub defer_accept: u32,
     /// `TCP_FASTOPEN`: connections that may wait for their handshake with data, 0 for none
     pub fast_open_queue: usize,
+    /// `TCP_FASTOPEN_CONNECT`: connect(2) waits for the first data
+    pub fast_open_connect: bool,
+    /// `TCP_FASTOPEN_NO_COOKIE`
+    pub fast_open_no_cookie: bool,
     /// `SO_MAX_PACING_RATE`, bytes per second; `u64::MAX` for none
     pub max_pacing_rate: u64,
 }
@@ -61,6 +69,8 @@ impl TcpOptions {
         TcpOptions {
             ip: IpOptions::new(sysctls),
             nodelay: false,
+            flush: false,
+            timestamping: 0,
             cork: false,
             keepalive: false,
             keep_idle: seconds(&sysctls.tcp_keepalive_time),
@@ -77,9 +87,11 @@ impl TcpOptions {
             send_buffer: None,
             receive_buffer: None,
             receive_low: 1,
-            notsent_low: sysctls.tcp_notsent_lowat.get().min(i64::from(u32::MAX)) as u32,
+            notsent_low: 0,
             defer_accept: 0,
             fast_open_queue: 0,
+            fast_open_connect: false,
+            fast_open_no_cookie: false,
             max_pacing_rate: u64::MAX,
         }
     }

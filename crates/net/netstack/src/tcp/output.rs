@@ -1,17 +1,16 @@
 //! What a connection sends when it may: new data, retransmissions, acknowledgements.
 
-use super::board::{Mark, Sent};
+use super::board::Mark;
 use super::cc::INITIAL_WINDOW;
 use super::conn::{Conn, Cx, State};
 use super::recovery::{Ca, Frto};
+use super::sendq::Push;
 use super::seq::Seq;
+use crate::notify::Events;
 use crate::wire::tcp::{Flags, Options, Sacks, Segment};
 
 /// Shortest time that an acknowledgement waits.
-const ATO_MIN: u64 = 40;
-
-/// What pacing lets go ahead of its time.
-const PACING_BURST: std::time::Duration = std::time::Duration::from_millis(1);
+pub(crate) const ATO_MIN: u64 = 40;
 
 /// Longest time.
 const ATO_MAX: u64 = 200;
@@ -19,6 +18,11 @@ const ATO_MAX: u64 = 200;
 impl Conn {
     /// Sends what may be sent: lost segments first, then new data.
     pub(crate) fn output(&mut self, cx: &mut Cx<'_>) {
+        self.output_as(cx, Push::Usual { more: false });
+    }
+
+    /// Like [`Conn::output`]; `how` says what becomes of a small segment.
+    pub(crate) fn output_as(&mut self, cx: &mut Cx<'_>, how: Push) {
         if matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait) {
             return;
         }
@@ -26,95 +30,16 @@ impl Conn {
         if matches!(self.recovery.state, Ca::Recovery | Ca::Loss) && !waits {
             self.retransmit_lost(cx);
         }
-        let before = self.nxt;
-        self.send_new(cx);
-        if self.nxt != before {
-            if self.deadlines.rtx.is_none() {
-                self.arm_rto(cx.now);
-            }
-            self.schedule_probe(cx);
+        self.send_new(cx, how);
+        if self.write_waits && self.is_writable() {
+            self.write_waits = false;
+            cx.events |= Events::OUT;
         }
         self.check_persist(cx.now);
     }
 
-    fn send_new(&mut self, cx: &mut Cx<'_>) {
-        self.restart_after_idle(cx);
-        self.cwnd_limited = false;
-        while self.unsent() > 0 || self.fin_unsent() {
-            let Some(len) = self.next_len(cx) else { break };
-            if !self.pace(cx.now, len) {
-                break;
-            }
-            self.send_data(cx, len);
-        }
-        let packets = self.board.out;
-        if !self.una.before(self.max_out_end) || packets > self.max_out {
-            (self.max_out, self.max_out_end) = (packets, self.nxt);
-        }
-    }
-
-    /// Bytes of the next segment; zero is a FIN alone, `None` means that nothing may be sent now.
-    fn next_len(&mut self, cx: &Cx<'_>) -> Option<u32> {
-        let quota = self.cc.cwnd.saturating_sub(self.board.in_flight());
-        if quota == 0 {
-            self.cwnd_limited = true;
-            return None;
-        }
-        let (mss, unsent) = (self.mss(), self.unsent());
-        if unsent == 0 {
-            return Some(0);
-        }
-        let room = (self.una + self.wnd).since(self.nxt);
-        // A full segment, or all there is, must fit the window.
-        if room < mss.min(unsent) {
-            return None;
-        }
-        let most = self.gso.max(mss).min(quota.saturating_mul(mss));
-        let len = unsent.min(room).min(most);
-        let full = len - len % mss;
-        if len == unsent && self.may_send_small(cx, len % mss) {
-            return Some(len);
-        }
-        // What is left of a full segment waits for more, or goes alone.
-        (full > 0).then_some(full)
-    }
-
-    /// Nagle's rule with Minshall's change (RFC 9293 section 3.7.4): one small segment at a time.
-    fn may_send_small(&self, _cx: &Cx<'_>, part: u32) -> bool {
-        if part == 0 || self.fin_queued {
-            return true;
-        }
-        if self.options.cork {
-            return false;
-        }
-        let outstanding = self.small_end.after(self.una) && self.small_end.upto(self.nxt);
-        self.options.nodelay || self.urgent.is_some_and(|at| at.after(self.nxt)) || !outstanding
-    }
-
-    /// True when the pacing rate allows a segment; else the pacing timer is set.
-    fn pace(&mut self, now: crate::time::Instant, len: u32) -> bool {
-        let model = match self.cc.bbr.pacing_rate {
-            0 => u64::MAX,
-            rate => rate,
-        };
-        let rate = self.options.max_pacing_rate.min(model);
-        if rate == u64::MAX || rate == 0 {
-            return true;
-        }
-        // A millisecond's worth may go at once: timers are no finer.
-        let next = self.deadlines.pace_at.max(now);
-        if next > now.plus(PACING_BURST) {
-            self.deadlines.pace = Some(next);
-            return false;
-        }
-        let nanos = u128::from(len) * 1_000_000_000 / u128::from(rate);
-        let gap = std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        self.deadlines.pace_at = next.plus(gap);
-        true
-    }
-
     /// After an idle time the path is no longer known (RFC 5681 section 4.1, RFC 7661).
-    fn restart_after_idle(&mut self, cx: &Cx<'_>) {
+    pub(crate) fn restart_after_idle(&mut self, cx: &Cx<'_>) {
         let idle = cx.now.since(self.stats.last_sent);
         if self.board.out > 0 || idle <= self.rtt.rto() || self.stats.bytes_sent == 0 {
             return;
@@ -127,39 +52,18 @@ impl Conn {
         }
     }
 
-    fn send_data(&mut self, cx: &mut Cx<'_>, len: u32) {
-        let end = self.nxt + len;
-        let mss = self.mss();
-        let fin = self.fin_queued && end == self.tx_end();
-        let total = len + u32::from(fin);
-        if !len.is_multiple_of(mss) {
-            self.small_end = end;
-        }
-        if self.board.is_empty() {
-            (self.stats.flight_start, self.stats.delivered_at) = (cx.now, cx.now);
-        }
-        let limited = end == self.tx_end() && self.board.in_flight() < self.cc.cwnd;
-        self.board.push(Sent {
-            seq: self.nxt,
-            end: self.nxt + total,
-            packets: len.div_ceil(mss).max(1),
-            at: cx.now,
-            mark: if limited { Mark::APP_LIMITED } else { Mark::empty() },
-            delivered: self.stats.delivered,
-            delivered_at: self.stats.delivered_at,
-            flight_start: self.stats.flight_start,
-        });
-        let seq = self.nxt;
-        self.nxt += total;
-        self.send_range(cx, seq, len, fin, false);
-    }
-
     /// Sends bytes of the send queue.
-    fn send_range(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, fin: bool, again: bool) {
+    pub(crate) fn send_range(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (seq, len): (Seq, u32),
+        (fin, push): (bool, bool),
+        again: bool,
+    ) {
         let mut flags = Flags::ACK;
         flags.set(Flags::FIN, fin);
-        let push = seq + len == self.tx_end() || len >= self.max_wnd / 2;
-        flags.set(Flags::PSH, len > 0 && push);
+        // Large segments end with PSH, so that a receiver that joins segments does not wait.
+        flags.set(Flags::PSH, len > 0 && push || len > self.mss());
         let ect = self.agreed.ecn && !again;
         if ect && len > 0 && std::mem::take(&mut self.tell_reduced) {
             flags |= Flags::CWR;
@@ -189,15 +93,19 @@ impl Conn {
             && self.board.in_flight() < self.cc.cwnd
             && let Some(n) = self.board.next_lost(from)
         {
-            if !self.retransmit(cx, n) {
+            let quota = self.cc.cwnd.saturating_sub(self.board.in_flight());
+            let segs = quota.min(self.tso_segs(cx.sysctls, self.mss())).max(1);
+            let before = self.board.retrans;
+            if !self.retransmit_some(cx, n, segs) {
                 break;
             }
+            let packets = self.board.retrans.saturating_sub(before);
             from = n + 1;
             let fast = self.recovery.state == Ca::Recovery;
             let counter = if fast { &cx.counters.fast_retrans } else { &cx.counters.slow_start_retrans };
             counter.bump();
             if fast {
-                self.recovery.prr_out += 1;
+                self.recovery.prr_out += packets;
             }
         }
         if from > 0 && self.deadlines.rtx.is_none() {
@@ -207,8 +115,14 @@ impl Conn {
 
     /// Retransmits an entry of the scoreboard, one full segment at most; false when the peer's window is in the way.
     pub(crate) fn retransmit(&mut self, cx: &mut Cx<'_>, n: usize) -> bool {
+        self.retransmit_some(cx, n, 1)
+    }
+
+    /// Like [`Conn::retransmit`], with so many segments at most.
+    fn retransmit_some(&mut self, cx: &mut Cx<'_>, n: usize, segs: u32) -> bool {
         let Some(sent) = self.board.get(n) else { return false };
         let (seq, mss) = (sent.seq, self.mss());
+        let most = if self.gso > 0 { mss.saturating_mul(segs) } else { mss };
         if seq == self.iss && matches!(self.state, State::SynSent | State::SynReceived) {
             self.note_retransmission(cx, n);
             self.send_syn(cx);
@@ -218,17 +132,16 @@ impl Conn {
         if n > 0 && sent.end.after(edge) {
             return false;
         }
-        if sent.end - sent.seq > mss && (sent.end - sent.seq) - u32::from(sent.end.after(self.tx_end())) > mss
-        {
-            self.board.split(n, seq + mss);
+        if (sent.end - sent.seq) - u32::from(sent.end.after(self.tx_end())) > most {
+            self.board.split(n, seq + most);
         }
         let Some(sent) = self.board.get(n) else { return false };
-        let end = sent.end;
+        let (end, push) = (sent.end, sent.mark.contains(Mark::PUSH));
         let fin = end.after(self.tx_end());
         let len = (end - seq) - u32::from(fin);
         self.note_retransmission(cx, n);
         self.stats.bytes_retrans += u64::from(len);
-        self.send_range(cx, seq, len, fin, true);
+        self.send_range(cx, (seq, len), (fin, push), true);
         true
     }
 

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Duplicates that mean a loss before reordering was seen.
 pub(crate) const DUP_THRESH: u32 = 3;
 
+/// Most packets by which others come early (`tcp_max_reordering`).
+const MOST_DEGREE: u32 = 300;
+
 /// Recoveries after which the window for reordering is small again.
 const PERSIST: u32 = 16;
 
@@ -19,8 +22,10 @@ pub(crate) struct Rack {
     latest: Option<(Instant, Seq)>,
     /// Its round-trip time.
     rtt: Duration,
-    /// The highest sequence number delivered.
+    /// The highest sequence number delivered, and what it was before the latest acknowledgement.
     fack: Option<Seq>,
+    prior_fack: Option<Seq>,
+    degree: u32,
     /// Reordering was seen.
     pub(crate) reordering: bool,
     /// Quarters of the least round-trip time.
@@ -44,12 +49,27 @@ impl Rack {
         }
     }
 
-    /// Notes the order of deliveries; true when this one shows reordering.
-    pub(crate) fn note_order(&mut self, sent: &Sent) -> bool {
-        let fack = self.fack.unwrap_or(sent.end);
+    /// Packets by which others came early, at least as many as mean a loss (`tcpi_reordering`).
+    pub(crate) fn degree(&self) -> u32 {
+        self.degree.max(DUP_THRESH)
+    }
+
+    /// An acknowledgement begins.
+    pub(crate) fn begin(&mut self) {
+        self.prior_fack = self.fack;
+    }
+
+    /// Notes the order of deliveries; true when this one shows reordering. `in_order` is for what is acknowledged without SACK: the
+    /// ranges of the same acknowledgement do not come before it.
+    pub(crate) fn note_order(&mut self, sent: &Sent, in_order: bool, mss: u32) -> bool {
+        let fack = if in_order { self.prior_fack } else { self.fack }.unwrap_or(sent.end);
         let reordered = sent.end.before(fack) && !sent.mark.contains(Mark::EVER);
         self.reordering |= reordered;
-        self.fack = Some(fack.max(sent.end));
+        if reordered {
+            let distance = (fack - sent.seq).div_ceil(mss.max(1));
+            self.degree = self.degree().max(distance.min(MOST_DEGREE));
+        }
+        self.fack = Some(self.fack.unwrap_or(sent.end).max(sent.end));
         reordered
     }
 
@@ -72,7 +92,7 @@ impl Rack {
 
     /// How long a segment may come late.
     pub(crate) fn window(&self, rtt: &Rtt, recovering: bool, sacked: u32) -> Duration {
-        if !self.reordering && (recovering || sacked >= DUP_THRESH) {
+        if !self.reordering && (recovering || sacked >= self.degree()) {
             return Duration::ZERO;
         }
         let quarter = rtt.min_rtt().unwrap_or_default() / 4;

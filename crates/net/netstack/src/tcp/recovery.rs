@@ -368,10 +368,24 @@ impl Conn {
         self.recovery.frto = if watch { Frto::First } else { Frto::Off };
     }
 
+    /// Takes everything for lost, but not for a sign of congestion.
+    pub(crate) fn repeat_all(&mut self) {
+        (0..self.board.len()).for_each(|n| self.board.mark_lost(n));
+        self.recovery.state = Ca::Loss;
+        self.recovery.high_seq = self.nxt;
+        self.recovery.frto = Frto::Off;
+        self.recovery.forget();
+    }
+
     /// The path takes less than was sent: cuts what is under way and sends it again, without a reduction.
     pub(crate) fn resize(&mut self, cx: &mut Cx<'_>) {
         let mss = self.mss();
         self.board.set_mss(mss);
+        if self.state == super::conn::State::SynSent && self.fast_open.sent > 0 {
+            // The SYN was too large for its data.
+            self.retransmit(cx, 0);
+            return self.arm_rto(cx.now);
+        }
         for n in (0..self.board.len()).rev() {
             let Some(sent) = self.board.get(n) else { break };
             if sent.end - sent.seq > mss && !sent.mark.contains(Mark::SACKED) {

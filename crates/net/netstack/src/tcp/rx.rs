@@ -125,7 +125,8 @@ impl RxQueue {
     /// Where the window's edge would be if it were announced now. It moves by a full segment or half the buffer at least (RFC 9293
     /// section 3.8.6.2.2) and never back.
     fn next_edge(&self) -> Seq {
-        let edge = self.nxt + self.room().min(u32::MAX as usize / 4) as u32;
+        let most = 65_535 << self.scale;
+        let edge = self.nxt + self.room().min(most) as u32;
         let step = (self.capacity as u32 / 2).min(self.mss.max(1));
         if edge.since(self.edge) >= step { edge } else { self.edge.max(self.nxt) }
     }
@@ -145,7 +146,7 @@ impl RxQueue {
     /// True when reading has made so much room that the peer should know.
     pub(crate) fn wants_update(&self) -> bool {
         let (known, next) = (self.window(), self.next_edge().since(self.nxt));
-        next >= 2 * known && next.saturating_sub(known) >= self.mss.min(self.capacity as u32 / 2)
+        !self.fin && next >= 2 * known && next.saturating_sub(known) >= self.mss.min(self.capacity as u32 / 2)
     }
 
     /// True when everything is read that came in two segments or more: the peer need not wait for its acknowledgement.

@@ -9,6 +9,7 @@ use super::direct::Direct;
 use super::emit::sizes;
 use super::info::Info;
 use super::listener::Listener;
+use super::notices::{Notice, stamps};
 use super::options::TcpOptions;
 use super::rx::RxQueue;
 use super::seq::Seq;
@@ -59,6 +60,8 @@ pub(super) struct Inner {
     /// connect(2) has begun and nobody asked for its result yet.
     pub(super) connecting: bool,
     pub(super) read_shut: bool,
+    /// The connection is prepared; the first data goes with its SYN, which has this number.
+    pub(super) deferred: Option<Seq>,
     timer: Option<TimerId>,
     armed: Option<Instant>,
     waits: bool,
@@ -86,6 +89,7 @@ impl TcpSocket {
             registered: false,
             connecting: false,
             read_shut: false,
+            deferred: None,
             timer: None,
             armed: None,
             waits: false,
@@ -151,8 +155,8 @@ impl TcpSocket {
         };
         let result = f(&mut inner.conn, &mut cx);
         let events = cx.events;
-        if let Some(cookie) = inner.conn.fast_open.learnt.take() {
-            self.stack.tcp.learn_cookie(&tuple, cookie);
+        if let Some(learnt) = inner.conn.fast_open.learnt.take() {
+            self.stack.tcp.learn(&tuple, &learnt);
         }
         drop(rx);
         self.settle(inner);
@@ -310,7 +314,7 @@ impl TcpSocket {
             self.stack.tcp.release(binding.port, self.id());
         }
         (inner.tuple, inner.path) = (None, None);
-        (inner.connecting, inner.read_shut) = (false, false);
+        (inner.connecting, inner.read_shut, inner.deferred) = (false, false, None);
         inner.conn = Conn::new(inner.conn.options.clone(), &self.stack.sysctls);
         inner.conn.tx = Ring::of(&self.stack.memory);
         inner.conn.error = open.then_some(Errno::ECONNRESET);
@@ -429,8 +433,9 @@ impl TcpSocket {
         let queue = self.rx.queue.lock();
         let low = inner.conn.options.receive_low.max(1);
         let urgent = queue.urgent.is_some_and(|urgent| urgent.byte.is_some() && !urgent.taken);
-        let events = inner.conn.readiness(queue.available() >= low, queue.fin, inner.read_shut, urgent);
+        let mut events = inner.conn.readiness(queue.available() >= low, queue.fin, inner.read_shut, urgent);
         drop(queue);
+        events.set(Events::OUT, events.contains(Events::OUT) || inner.deferred.is_some());
         // Who is told that there is no room wants to know when there is.
         inner.conn.write_waits |= !events.contains(Events::OUT);
         // A socket that was never connected polls as hung up (tcp_poll), but not as at its end.
@@ -447,6 +452,8 @@ impl TcpSocket {
         if let Some(size) = options.send_buffer {
             inner.conn.tx_limit = size;
         }
+        let flush = std::mem::take(&mut inner.conn.options.flush);
+        inner.conn.pieces.flush |= flush;
         let algorithm = inner.conn.options.congestion;
         inner.conn.cc.algorithm = algorithm;
         if let Some(binding) = inner.binding
@@ -512,6 +519,15 @@ impl TcpSocket {
         info
     }
 
+    /// What `TCP_CC_INFO` tells: nothing but of BBR.
+    pub fn congestion_info(&self, now: Instant) -> Vec<u8> {
+        let inner = self.inner.lock();
+        if inner.conn.cc.algorithm != super::cc::Algorithm::Bbr {
+            return Vec::new();
+        }
+        inner.conn.cc.bbr.info(now).iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
     /// The state.
     pub fn state(&self) -> State {
         self.inner.lock().conn.state
@@ -522,6 +538,35 @@ impl TcpSocket {
         let inner = self.inner.lock();
         let unsent = inner.conn.unsent() as usize;
         (self.rx.queue.lock().available(), inner.conn.tx.len(), unsent)
+    }
+
+    /// Bytes that are received and not read, the end of the stream included (`TCP_INQ`).
+    pub fn waiting(&self) -> usize {
+        let queue = self.rx.queue.lock();
+        queue.len() + usize::from(queue.fin)
+    }
+
+    /// Takes the oldest entry of the error queue (`MSG_ERRQUEUE`).
+    pub fn take_notice(&self) -> Option<Notice> {
+        self.inner.lock().conn.notices.take()
+    }
+
+    /// Sets the flags of `SO_TIMESTAMPING`.
+    pub fn set_timestamping(&self, now: Instant, flags: u32) {
+        let mut inner = self.inner.lock();
+        let conn = &mut inner.conn;
+        let fresh = flags & !conn.options.timestamping & stamps::OPT_ID != 0;
+        if fresh {
+            let written = flags & stamps::OPT_ID_TCP != 0;
+            let base = if written { conn.tx_end() } else { conn.una };
+            conn.notices.count_from(base);
+        }
+        conn.options.timestamping = flags;
+        if flags & stamps::TX != 0 {
+            self.leave_direct(&mut inner);
+        }
+        drop(inner);
+        self.stack.finish(now);
     }
 
     /// True when the next byte to read is the urgent one (`SIOCATMARK`).

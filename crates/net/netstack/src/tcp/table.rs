@@ -3,6 +3,7 @@
 //! Connections are found by both addresses, in shards; ports by number, in shards; listeners by port in one table that changes
 //! rarely. All locks are below those of sockets.
 
+use super::conn::Learnt;
 use super::socket::TcpSocket;
 use crate::keys::Keys;
 use crate::ports::{Binding, candidates, score};
@@ -21,6 +22,15 @@ const SHARDS: usize = 64;
 /// Fast Open cookies that are remembered.
 const MAX_COOKIES: usize = 1024;
 
+/// What is known of a server from earlier connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) mss: u16,
+    cookie: Option<Cookie>,
+    /// The kinds of question for a cookie that it did not answer: the experimental option is tried second, and then no more.
+    silent: u8,
+}
+
 /// Local and remote address.
 pub(crate) type Tuple = (SocketAddr, SocketAddr);
 
@@ -34,7 +44,7 @@ pub(crate) struct Table {
     ports: [Mutex<Ports>; SHARDS],
     listeners: RwLock<Listeners>,
     /// Fast Open cookies of servers, by this side's address and theirs.
-    cookies: Mutex<HashMap<(IpAddr, IpAddr), Cookie>>,
+    cookies: Mutex<HashMap<(IpAddr, IpAddr), Known>>,
     /// Closed connections that still have something to send.
     pub(crate) orphans: AtomicUsize,
     /// Connections in TIME-WAIT.
@@ -163,19 +173,25 @@ impl Table {
         equal.nth(pick as usize).map(|(_, socket)| socket.clone())
     }
 
-    /// The Fast Open cookie for a server; an empty one asks for it.
-    pub(crate) fn cookie(&self, tuple: &Tuple) -> Option<Cookie> {
-        let known = self.cookies.lock().get(&(tuple.0.ip(), tuple.1.ip())).copied();
-        known.or_else(|| Cookie::new(&[]))
+    /// What is known of a server, and the Fast Open cookie for it; an empty one asks for it.
+    pub(crate) fn known(&self, tuple: &Tuple) -> (Known, Option<Cookie>) {
+        let known = self.cookies.lock().get(&(tuple.0.ip(), tuple.1.ip())).copied().unwrap_or_default();
+        let question = Cookie::new(&[]).map(|c| if known.silent == 1 { c.of_experiment() } else { c });
+        (known, known.cookie.or(question))
     }
 
-    /// Remembers a server's cookie.
-    pub(crate) fn learn_cookie(&self, tuple: &Tuple, cookie: Cookie) {
+    /// Remembers what a server told.
+    pub(crate) fn learn(&self, tuple: &Tuple, learnt: &Learnt) {
         let mut cookies = self.cookies.lock();
         if cookies.len() >= MAX_COOKIES {
             cookies.clear();
         }
-        cookies.insert((tuple.0.ip(), tuple.1.ip()), cookie);
+        let known = cookies.entry((tuple.0.ip(), tuple.1.ip())).or_default();
+        known.mss = learnt.mss;
+        known.cookie = learnt.cookie.or(known.cookie);
+        if let (Some(experimental), None) = (learnt.silent, known.cookie) {
+            known.silent = known.silent.max(if experimental { 2 } else { 1 });
+        }
     }
 
     /// All sockets, for /proc/net/tcp and sock_diag.

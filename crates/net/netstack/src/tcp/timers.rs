@@ -280,16 +280,6 @@ impl Conn {
         self.deadlines.persist = Some(cx.now.plus(wait));
     }
 
-    /// Sends a segment that is smaller than usual, since the window or a cork allows no other.
-    fn send_what_fits(&mut self, cx: &mut Cx<'_>, room: u32) {
-        let (bound, cork) = (self.max_wnd, self.options.cork);
-        self.max_wnd = room.min(self.unsent().max(1));
-        (self.options.cork, self.small_end) = (false, self.una);
-        self.output(cx);
-        (self.max_wnd, self.options.cork) = (bound, cork);
-        self.board.set_mss(self.mss());
-    }
-
     /// Asks whether the peer is still there (RFC 9293 section 3.8.4).
     fn probe_peer(&mut self, cx: &mut Cx<'_>) {
         if !self.board.is_empty() || self.unsent() > 0 {
@@ -366,7 +356,7 @@ impl Conn {
         let connecting = connecting && !self.fast_open.accepted;
         events.set(Events::OUT, !connecting && (write_shut || self.is_writable()));
         events.set(Events::HUP, closed || (eof && write_shut));
-        events.set(Events::ERR, self.error.is_some());
+        events.set(Events::ERR, self.error.is_some() || self.notices.is_ready());
         events
     }
 }

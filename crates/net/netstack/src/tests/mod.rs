@@ -1,6 +1,7 @@
 //! Tests of the whole stack under a simulated clock.
 
 mod datagrams;
+mod fastopen;
 mod filters;
 mod hostile;
 mod hosts;

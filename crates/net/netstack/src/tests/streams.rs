@@ -369,11 +369,11 @@ fn data_travels_with_the_syn() {
     server.configure(T0, |options| options.fast_open_queue = 2);
     let to = addr("10.0.0.2:80");
     let first = socket(&a.stack, false);
-    assert_eq!(first.send_fast_open(T0, to, b"early"), Err(Errno::EINPROGRESS), "no cookie yet");
+    assert_eq!(first.send_fast_open(T0, to, b"early", false), Err(Errno::EINPROGRESS), "no cookie yet");
     exchange(T0, &a, &b);
     assert_eq!((first.connect(T0, to), read(&accept(&server), T0)), (Ok(()), Err(Errno::EAGAIN)));
     let second = socket(&a.stack, false);
-    assert_eq!(second.send_fast_open(T0, to, b"early"), Ok(5));
+    assert_eq!(second.send_fast_open(T0, to, b"early", false), Ok(5));
     let syn = a.sent();
     assert_eq!(syn.len(), 1);
     b.receive(T0, &syn[0]);
@@ -387,20 +387,20 @@ fn data_travels_with_the_syn() {
     // A server that forgot: the data comes after the handshake.
     server.configure(T0, |options| options.fast_open_queue = 0);
     let third = socket(&a.stack, false);
-    assert_eq!(third.send_fast_open(T0, to, b"later"), Ok(5));
+    assert_eq!(third.send_fast_open(T0, to, b"later", false), Ok(5));
     exchange(T0, &a, &b);
     assert_eq!(read(&accept(&server), T0).unwrap(), b"later");
     // A SYN that is lost is repeated without data.
     server.configure(T0, |options| options.fast_open_queue = 2);
     let fourth = socket(&a.stack, false);
-    assert_eq!(fourth.send_fast_open(T0, to, b"lost"), Ok(4));
+    assert_eq!(fourth.send_fast_open(T0, to, b"lost", false), Ok(4));
     a.sent();
     let later = T0.plus(Duration::from_secs(1));
     a.stack.run_timers(later);
     exchange(later, &a, &b);
     assert_eq!(read(&accept(&server), later).unwrap(), b"lost");
     a.stack.sysctls.tcp_fastopen.set(0).unwrap();
-    assert_eq!(socket(&a.stack, false).send_fast_open(T0, to, b"x"), Err(Errno::EOPNOTSUPP));
+    assert_eq!(socket(&a.stack, false).send_fast_open(T0, to, b"x", false), Err(Errno::EOPNOTSUPP));
 }
 
 #[test]

@@ -68,6 +68,8 @@ impl Sacks {
 pub struct Cookie {
     bytes: [u8; 16],
     len: u8,
+    /// It comes in the experimental option that was used before the number of RFC 7413 was assigned.
+    pub experimental: bool,
 }
 
 impl Cookie {
@@ -76,9 +78,19 @@ impl Cookie {
         if !matches!(bytes.len(), 0 | 4..=16) || bytes.len() % 2 == 1 {
             return None;
         }
-        let mut cookie = Cookie { bytes: [0; 16], len: bytes.len() as u8 };
+        let mut cookie = Cookie { bytes: [0; 16], len: bytes.len() as u8, experimental: false };
         cookie.bytes[..bytes.len()].copy_from_slice(bytes);
         Some(cookie)
+    }
+
+    /// The cookie in the experimental option.
+    pub fn of_experiment(self) -> Cookie {
+        Cookie { experimental: true, ..self }
+    }
+
+    /// The cookie in the option that another came in.
+    pub fn like(self, other: &Cookie) -> Cookie {
+        Cookie { experimental: other.experimental, ..self }
     }
 
     /// The bytes.
@@ -214,9 +226,16 @@ fn parse_option(options: &mut Options, kind: u8, body: &[u8], syn: bool) {
         }
         (8, 8) => options.timestamps = Some((long(0), long(4))),
         (34, _) if syn => options.fast_open = Cookie::new(body),
+        (254, 2..) if syn && body[..2] == EXPERIMENT => {
+            let cookie = Cookie::new(&body[2..]);
+            options.fast_open = cookie.map(Cookie::of_experiment);
+        }
         _ => {}
     }
 }
+
+/// Says that option 254 is about Fast Open (RFC 7413 section 4.1.1).
+const EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
 struct Writer<'a> {
     out: &'a mut [u8; MAX_LEN],
@@ -249,9 +268,14 @@ impl Writer<'_> {
             self.put(&[1, 3, 3, scale]);
         }
         if let Some(cookie) = options.fast_open.as_ref().filter(|_| syn) {
-            let cookie = cookie.as_slice();
-            self.put(&[34, 2 + cookie.len() as u8]);
-            self.put(cookie);
+            let bytes = cookie.as_slice();
+            if cookie.experimental {
+                self.put(&[254, 4 + bytes.len() as u8]);
+                self.put(&EXPERIMENT);
+            } else {
+                self.put(&[34, 2 + bytes.len() as u8]);
+            }
+            self.put(bytes);
             while !self.at.is_multiple_of(4) {
                 self.put(&[1]);
             }

@@ -1,4 +1,5 @@
 //! Tests of connections without a stack.
 mod pair;
+mod pieces;
 mod script;
 mod simulate;

@@ -101,7 +101,7 @@ impl Side {
 
     pub(crate) fn write(&mut self, now: Instant, data: &[u8]) -> usize {
         self.with(now, |conn, cx| {
-            let n = conn.write(data);
+            let n = conn.write(cx, data, Default::default());
             conn.output(cx);
             n
         })

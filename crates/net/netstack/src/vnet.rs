@@ -1,14 +1,15 @@
-//! `struct virtio_net_hdr`, as packet sockets have it, and the stack's offload descriptors. Pure.
+//! `struct virtio_net_hdr`, as packet sockets and TUN devices have it, and the stack's offload descriptors. Pure.
 //!
-//! Offsets of the header count from the Ethernet header, those of the stack from the IP header.
+//! Offsets of the header count from the first byte of the frame, those of the stack from the IP header. `link` says how many
+//! bytes are between them: those of an Ethernet header, or none.
 
-use netstack::checksum::Sum;
-use netstack::device::{Checksum, Gso, Offload};
+use crate::checksum::Sum;
+use crate::device::{Checksum, Gso, Offload};
 
 /// Bytes of the header.
-pub(crate) const HEADER: usize = 10;
+pub const HEADER: usize = 10;
 /// Bytes of an Ethernet header.
-pub(crate) const ETHERNET: u16 = 14;
+pub const ETHERNET: u16 = 14;
 
 const F_NEEDS_CSUM: u8 = 1;
 const F_DATA_VALID: u8 = 2;
@@ -26,24 +27,34 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// The header for a frame that the stack sends.
-pub(crate) fn encode(frame: &[u8], offload: &Offload) -> [u8; HEADER] {
+pub fn encode(frame: &[u8], link: u16, offload: &Offload) -> [u8; HEADER] {
     let mut out = [0; HEADER];
     if let Checksum::Partial { start, offset } = offload.checksum {
         out[0] = F_NEEDS_CSUM;
-        out[6..8].copy_from_slice(&start.saturating_add(ETHERNET).to_ne_bytes());
+        out[6..8].copy_from_slice(&start.saturating_add(link).to_ne_bytes());
         out[8..10].copy_from_slice(&offset.to_ne_bytes());
     }
     if let Some(Gso { size, headers }) = offload.gso {
-        out[1] = if frame.get(12..14) == Some(&IPV6) { GSO_TCPV6 } else { GSO_TCPV4 };
-        out[2..4].copy_from_slice(&headers.saturating_add(ETHERNET).to_ne_bytes());
+        let v6 = frame.get(usize::from(link)).is_some_and(|first| first >> 4 == 6);
+        out[1] = if v6 { GSO_TCPV6 } else { GSO_TCPV4 };
+        if congestion_is_marked(frame.get(usize::from(link)..).unwrap_or_default(), v6) {
+            out[1] |= GSO_ECN;
+        }
+        out[2..4].copy_from_slice(&headers.saturating_add(link).to_ne_bytes());
         out[4..6].copy_from_slice(&size.to_ne_bytes());
     }
     out
 }
 
+/// The first segment says that the window was reduced (CWR), which the others must not repeat.
+fn congestion_is_marked(packet: &[u8], v6: bool) -> bool {
+    let ip = if v6 { 40 } else { packet.first().map_or(0, |first| usize::from(first & 0xf) * 4) };
+    packet.get(ip + 13).is_some_and(|flags| flags & 0x80 != 0)
+}
+
 /// The frames of datagrams that their sender has not cut (UDP_SEGMENT over a veth pair); nothing for any other frame. Their checksums are
 /// taken for valid: they have not been on a wire.
-pub(crate) fn cut_datagrams(header: &[u8; HEADER], frame: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub fn cut_datagrams(header: &[u8; HEADER], frame: &[u8]) -> Option<Vec<Vec<u8>>> {
     let size = usize::from(u16::from_ne_bytes([header[4], header[5]]));
     if header[1] & !GSO_ECN != GSO_UDP_L4 || size == 0 {
         return None;
@@ -78,10 +89,10 @@ pub(crate) fn cut_datagrams(header: &[u8; HEADER], frame: &[u8]) -> Option<Vec<V
 }
 
 /// What the header of a received frame says; `None` for a frame that the stack cannot take.
-pub(crate) fn decode(header: &[u8; HEADER], frame: &[u8]) -> Option<Offload> {
+pub fn decode(header: &[u8; HEADER], frame: &[u8], link: u16) -> Option<Offload> {
     let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     let checksum = if header[0] & F_NEEDS_CSUM != 0 {
-        Checksum::Partial { start: word(6).checked_sub(ETHERNET)?, offset: word(8) }
+        Checksum::Partial { start: word(6).checked_sub(link)?, offset: word(8) }
     } else if header[0] & F_DATA_VALID != 0 {
         Checksum::Valid
     } else {
@@ -89,19 +100,20 @@ pub(crate) fn decode(header: &[u8; HEADER], frame: &[u8]) -> Option<Offload> {
     };
     let gso = match header[1] & !GSO_ECN {
         GSO_NONE => None,
-        GSO_TCPV4 | GSO_TCPV6 => Some(Gso { size: word(4), headers: tcp_headers(frame)? }),
+        GSO_TCPV4 | GSO_TCPV6 if word(4) > 0 => {
+            Some(Gso { size: word(4), headers: tcp_headers(frame.get(link.into()..)?)? })
+        }
         // Datagrams that their sender has not cut.
         _ => return None,
     };
     Some(Offload { checksum, gso })
 }
 
-/// Bytes of the IP and TCP headers of a frame. The header's own count is a hint only.
-fn tcp_headers(frame: &[u8]) -> Option<u16> {
-    let ip = frame.get(usize::from(ETHERNET)..)?;
-    let length = match <[u8; 2]>::try_from(frame.get(12..14)?).ok()? {
-        IPV4 if *ip.get(9)? == TCP => usize::from(ip.first()? & 0xf) * 4,
-        IPV6 if *ip.get(6)? == TCP => 40,
+/// Bytes of the IP and TCP headers of a packet. The header's own count is a hint only.
+fn tcp_headers(ip: &[u8]) -> Option<u16> {
+    let length = match ip.first()? >> 4 {
+        4 if *ip.get(9)? == TCP => usize::from(ip.first()? & 0xf) * 4,
+        6 if *ip.get(6)? == TCP => 40,
         _ => return None,
     };
     u16::try_from(length + usize::from(ip.get(length + 12)? >> 4) * 4).ok()
@@ -128,7 +140,9 @@ mod tests {
             let checksum = Checksum::Partial { start: ip_len as u16, offset: 16 };
             for gso in [None, Some(Gso { size: 1448, headers })] {
                 let offload = Offload { checksum, gso };
-                assert_eq!(decode(&encode(&frame, &offload), &frame), Some(offload));
+                assert_eq!(decode(&encode(&frame, ETHERNET, &offload), &frame, ETHERNET), Some(offload));
+                let bare = &frame[14..];
+                assert_eq!(decode(&encode(bare, 0, &offload), bare, 0), Some(offload));
             }
         }
     }
@@ -155,7 +169,7 @@ mod tests {
     #[test]
     fn what_the_stack_cannot_take() {
         let tcp = frame(IPV4, 9, 20);
-        let with = |header: [u8; HEADER], frame: &[u8]| decode(&header, frame);
+        let with = |header: [u8; HEADER], frame: &[u8]| decode(&header, frame, ETHERNET);
         // Datagrams to be cut, a segment that is none, a checksum before the packet.
         assert_eq!(with([0, 5, 0, 0, 1, 0, 0, 0, 0, 0], &tcp), None);
         assert_eq!(with([0, 1, 0, 0, 1, 0, 0, 0, 0, 0], &tcp[..30]), None);
