@@ -5,7 +5,7 @@ RELEASE := $(TARGET)/x86_64-unknown-linux-gnu/release/ringfence
 SHIM := containerd-shim-ringfence-v1
 PREFIX ?= /usr/local
 
-.PHONY: help build demo test fuzz bench soak ltp clients install clean
+.PHONY: help build demo test fuzz bench soak ltp packetdrill clients install clean
 
 help:
 	@echo "make demo     build, then watch unmodified programs run in a sandbox"
@@ -17,6 +17,7 @@ help:
 	@echo "make soak     an hour of mixed programs, many at once (SECONDS=n for another length)"
 	@echo "make clients  Docker, containerd and Podman driving the runtime"
 	@echo "make ltp      the Linux Test Project's syscall tests"
+	@echo "make packetdrill DIR=CHECKOUT  packetdrill's TCP scripts, from a built checkout"
 	@echo "make clean    remove what was built"
 
 build:
@@ -46,6 +47,10 @@ soak: build
 
 ltp: build
 	tests/ltp/run --runtime $(RELEASE)
+
+packetdrill: build
+	@test -n "$(DIR)" || { echo "make packetdrill: say where packetdrill is built: DIR=CHECKOUT"; exit 1; }
+	tests/packetdrill/run --runtime $(RELEASE) $(DIR)
 
 clients: build
 	@tools/prerequisites clients
