@@ -112,6 +112,28 @@ TEST(bytes_left_to_read) {
     MUST(c && c->cmsg_level == SOL_TCP && c->cmsg_type == TCP_INQ);
     CHECK_EQ(*(int *)CMSG_DATA(c), 6);
 }
+TEST(peeking_goes_on) {
+    int v[2];
+    char b[16];
+    tcp_pair(AF_INET, v);
+    CHECK_EQ(get_int(v[1], SOL_SOCKET, SO_PEEK_OFF), -1);
+    OK(set_int(v[1], SOL_SOCKET, SO_PEEK_OFF, 0));
+    CHECK_EQ(write(v[0], "0123456789", 10), 10);
+    poll_for(v[1], POLLIN);
+    CHECK_EQ(recv(v[1], b, 3, MSG_PEEK), 3);
+    CHECK_EQ(recv(v[1], b, 3, MSG_PEEK), 3);
+    CHECK_MEM(b, "345", 3);
+    CHECK_EQ(get_int(v[1], SOL_SOCKET, SO_PEEK_OFF), 6);
+    CHECK_EQ(recv(v[1], b, 4, 0), 4);
+    CHECK_MEM(b, "0123", 4);
+    CHECK_EQ(get_int(v[1], SOL_SOCKET, SO_PEEK_OFF), 2);
+    CHECK_EQ(recv(v[1], b, sizeof b, MSG_PEEK), 4);
+    CHECK_MEM(b, "6789", 4);
+    CHECK_ERR(recv(v[1], b, sizeof b, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+    OK(set_int(v[1], SOL_SOCKET, SO_PEEK_OFF, -1));
+    CHECK_EQ(recv(v[1], b, sizeof b, MSG_PEEK), 6);
+    CHECK_EQ(recv(v[1], b, sizeof b, MSG_PEEK), 6);
+}
 TEST(memory_of_a_socket) {
     int v[2];
     tcp_pair(AF_INET, v);

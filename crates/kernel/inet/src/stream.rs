@@ -41,6 +41,27 @@ impl Stream {
         self.socket.configure(now(), |o| o.timestamping)
     }
 
+    /// Where the next peek begins (SO_PEEK_OFF); -1 is the start of the queue, whatever was peeked before.
+    fn peek_offset(&self) -> i32 {
+        self.common.kept(libc::SOL_SOCKET, libc::SO_PEEK_OFF) - 1
+    }
+
+    fn set_peek_offset(&self, offset: i32) {
+        self.common.keep(libc::SOL_SOCKET, libc::SO_PEEK_OFF, offset.clamp(-1, i32::MAX - 1) + 1);
+    }
+
+    /// Reads or peeks; both move the place where the next peek begins.
+    fn receive(&self, buf: &mut [u8], peek: bool) -> Result<usize> {
+        let offset = self.peek_offset();
+        let len = self.socket.receive_from(now(), offset.max(0) as usize, buf, peek)?;
+        if offset >= 0 {
+            let moved = i32::try_from(len).unwrap_or(i32::MAX);
+            let next = if peek { offset.saturating_add(moved) } else { (offset - moved).max(0) };
+            self.set_peek_offset(next);
+        }
+        Ok(len)
+    }
+
     /// SO_MEMINFO: bytes received, their bound, bytes at the device, the bound of sent ones, reserved ones, sent ones, ancillary ones,
     /// those that wait to be looked at, and datagrams dropped.
     fn memory(&self) -> Vec<u8> {
@@ -183,7 +204,7 @@ impl SocketOps for Stream {
             let full = self.discard(buf.len(), flags)?;
             return Ok(Received { full, ..Received::default() });
         }
-        let len = self.socket.receive(now(), buf, flags & libc::MSG_PEEK != 0)?;
+        let len = self.receive(buf, flags & libc::MSG_PEEK != 0)?;
         let told = self.common.kept(libc::IPPROTO_TCP, tcp::TCP_INQ) != 0;
         let other = if told { vec![notices::left(self.socket.waiting())] } else { Vec::new() };
         Ok(Received {
@@ -214,6 +235,7 @@ impl SocketOps for Stream {
         match name {
             libc::SO_SNDBUF => Some(Ok(options::int(buffers().0 as i32))),
             libc::SO_RCVBUF => Some(Ok(options::int(buffers().1 as i32))),
+            libc::SO_PEEK_OFF => Some(Ok(options::int(self.peek_offset()))),
             libc::SO_MEMINFO => Some(Ok(self.memory())),
             libc::SO_ZEROCOPY => Some(Ok(options::int(self.common.kept(libc::SOL_SOCKET, name)))),
             libc::SO_TIMESTAMPING => Some(Ok(options::int(self.timestamping() as i32))),
@@ -222,6 +244,7 @@ impl SocketOps for Stream {
     }
     fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
         match name {
+            libc::SO_PEEK_OFF => Some(options::read_int(value).map(|v| self.set_peek_offset(v))),
             libc::SO_ZEROCOPY => Some(options::read_int(value).and_then(|v| {
                 self.common.keep(libc::SOL_SOCKET, name, options::tcp::within(v, 0, 1)?);
                 Ok(())

@@ -42,8 +42,8 @@ rows! {
     51 getsockname(Fd, Ptr, Ptr) = socket::getsockname, Full;
     52 getpeername(Fd, Ptr, Ptr) = socket::getpeername, Full;
     48 shutdown(Fd, i32) = socket::shutdown, Full;
-    54 setsockopt(Fd, i32, i32, Ptr, i32) = socket::setsockopt, Partial("no packet filters, no SO_PEEK_OFF");
-    55 getsockopt(Fd, i32, i32, Ptr, Ptr) = socket::getsockopt, Partial("no packet filters, no SO_PEEK_OFF");
+    54 setsockopt(Fd, i32, i32, Ptr, i32) = socket::setsockopt, Partial("no packet filters, SO_PEEK_OFF of TCP only");
+    55 getsockopt(Fd, i32, i32, Ptr, Ptr) = socket::getsockopt, Partial("no packet filters, SO_PEEK_OFF of TCP only");
     44 sendto(Fd, Ptr, u64, i32, Ptr, u32) = sendrecv::sendto, Partial("no MSG_OOB");
     46 sendmsg(Fd, Ptr, i32) = sendrecv::sendmsg, Partial("no MSG_OOB");
     307 sendmmsg(Fd, Ptr, u32, i32) = sendrecv::sendmmsg, Partial("no MSG_OOB");
