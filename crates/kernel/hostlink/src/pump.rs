@@ -66,10 +66,10 @@ fn receive(link: &HostLink, stack: &Arc<Stack>, index: u32, buffer: &mut [u8]) {
         if let Some(parts) = vnet::cut_datagrams(header, frame) {
             let offload = Offload { checksum: Checksum::Valid, gso: None };
             for part in parts {
-                stack.receive(socket::net_ns::now(), index, Frame { buf: stack.pool().copy(&part), offload });
+                stack.receive(socket::net_ns::now(), index, Frame::with(stack.pool().copy(&part), offload));
             }
         } else if let Some(offload) = vnet::decode(header, frame, vnet::ETHERNET) {
-            let frame = Frame { buf: stack.pool().copy(frame), offload };
+            let frame = Frame::with(stack.pool().copy(frame), offload);
             stack.receive(socket::net_ns::now(), index, frame);
         }
     }

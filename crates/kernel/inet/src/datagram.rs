@@ -36,8 +36,8 @@ impl Datagrams {
     ) -> Arc<dyn SocketOps> {
         let (queue, waiters) = Waiters::new();
         let socket = DatagramSocket::new(net.stack(), v6, protocol, waiters);
-        let uid = cx.creds().fsuid;
-        socket.configure(now(), |options| options.uid = uid);
+        let owner = (cx.creds().fsuid, cx.creds().fsgid);
+        socket.configure(now(), |options| (options.uid, options.gid) = owner);
         Arc::new(Datagrams {
             socket,
             net: net.clone(),

@@ -40,7 +40,9 @@ impl InetFamily {
         }
         let ping = if self.v6 { libc::IPPROTO_ICMPV6 } else { libc::IPPROTO_ICMP };
         match (kind, protocol) {
-            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Ok(Stream::create(net, self.v6, cx.creds().fsuid)),
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
+                Ok(Stream::create(net, self.v6, (cx.creds().fsuid, cx.creds().fsgid)))
+            }
             (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
                 Ok(Datagrams::create(cx, net, self.v6, Protocol::Udp))
             }

@@ -7,6 +7,7 @@
 //! Lock rank: leaves. A checkpoint keeps the interfaces and the stack's plain data.
 
 use crate::shown;
+use netfilter::Netfilter;
 use netstack::time::Instant;
 use netstack::{Alarm, LOOPBACK, Stack};
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +27,7 @@ pub struct NetNamespace {
     /// Addresses of netlink sockets in use, by protocol.
     pub(crate) ports: Mutex<BTreeSet<(i32, u32)>>,
     stack: Arc<Stack>,
+    netfilter: Arc<Netfilter>,
     /// The stack's interfaces are the namespace's.
     stack_shown: AtomicBool,
     clock: Arc<Clock>,
@@ -34,8 +36,9 @@ pub struct NetNamespace {
 impl NetNamespace {
     /// Owned by `user_ns`, with these interfaces to show, and a stack whose loopback interface is up.
     pub fn new(inum: u64, user_ns: Arc<UserNamespace>, interfaces: Interfaces) -> Arc<NetNamespace> {
-        let mut seed = [0; 16];
+        let (mut seed, mut secret) = ([0; 16], [0; 16]);
         hostsys::clock::random(&mut seed);
+        hostsys::clock::random(&mut secret);
         let clock = Clock::new();
         let stack = Stack::new(seed, clock.clone());
         let _ = clock.stack.set(Arc::downgrade(&stack));
@@ -47,6 +50,7 @@ impl NetNamespace {
             user_ns,
             interfaces: RwLock::new(Arc::new(interfaces)),
             ports: Mutex::default(),
+            netfilter: Netfilter::new(&stack, secret),
             stack,
             stack_shown: AtomicBool::new(false),
             clock,
@@ -74,6 +78,11 @@ impl NetNamespace {
     /// The TCP/IP stack.
     pub fn stack(&self) -> &Arc<Stack> {
         &self.stack
+    }
+
+    /// Chains of rules, connection tracking and NAT.
+    pub fn netfilter(&self) -> &Arc<Netfilter> {
+        &self.netfilter
     }
 
     /// Shows the stack's interfaces from now on, beside those that are only shown.

@@ -69,7 +69,7 @@ impl FileOps for TunFile {
         }
         if let Some((bytes, offload)) = frame {
             let stack = self.tuns.net().stack();
-            stack.receive(now(), tun.link.index, Frame { buf: stack.pool().copy(bytes), offload });
+            stack.receive(now(), tun.link.index, Frame::with(stack.pool().copy(bytes), offload));
         }
         Ok(buf.len())
     }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8], framing: Framing, buf: &mut [u8]) -> Result<usize> {
-        deliver(&Frame { buf: Pool::new().copy(bytes), offload: Offload::default() }, framing, buf)
+        deliver(&Frame::with(Pool::new().copy(bytes), Offload::default()), framing, buf)
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         let checksum = Checksum::Partial { start: 20, offset: 16 };
         let offload = Offload { checksum, gso: Some(Gso { size: 8, headers: 40 }) };
         let mut buf = [0xff; 100];
-        let frame = Frame { buf: Pool::new().copy(&packet), offload };
+        let frame = Frame::with(Pool::new().copy(&packet), offload);
         assert_eq!(deliver(&frame, with, &mut buf), Ok(72));
         assert_eq!(written(&buf[..72], with), Ok(Some((&packet[..], offload))));
         assert_eq!(written(&buf[..11], with), Err(Errno::EINVAL));

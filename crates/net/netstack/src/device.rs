@@ -1,6 +1,7 @@
 //! Link devices: where frames leave the stack.
 
 use crate::buf::Buf;
+use crate::hooks::Tags;
 
 /// What has been done, or is left to do, about a frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,20 @@ pub struct Frame {
     pub buf: Buf,
     /// What is left to do.
     pub offload: Offload,
+    /// What travels with the frame inside this host.
+    pub tags: Tags,
+}
+
+impl Frame {
+    /// A frame with nothing left to do.
+    pub fn new(buf: Buf) -> Frame {
+        Frame::with(buf, Offload::default())
+    }
+
+    /// A frame with offload descriptors.
+    pub fn with(buf: Buf, offload: Offload) -> Frame {
+        Frame { buf, offload, tags: Tags::default() }
+    }
 }
 
 /// What a device does for the stack.

@@ -1,7 +1,7 @@
 //! Segmentation in software: large TCP packets for devices that do not cut them.
 
 use crate::checksum::Sum;
-use crate::device::{Frame, Gso, Offload};
+use crate::device::{Frame, Gso};
 use crate::wire::ip::Ipv4;
 use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
@@ -47,7 +47,7 @@ fn segments(frame: &Frame, gso: Gso) -> Option<Vec<Frame>> {
         fix_tcp(tcp, n, n + 1 == count, size);
         let sum = Sum::new().pseudo(src, dst, proto::TCP, tcp.len()).with(tcp).finish();
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        parts.push(Frame { buf, offload: Offload::default() });
+        parts.push(Frame { tags: frame.tags.clone(), ..Frame::new(buf) });
     }
     Some(parts)
 }

@@ -4,16 +4,17 @@
 //! put together before the first point, as connection tracking needs it.
 
 use crate::buf::Buf;
-use crate::device::Frame;
+use crate::device::{Frame, Offload};
 use crate::iface::Iface;
 use crate::output::finish_checksum;
 use crate::stack::{Stack, Watch};
 use crate::time::Instant;
+use conntrack::Flow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The points on a packet's way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Point {
     /// Received, not routed.
     PreRouting,
@@ -27,9 +28,30 @@ pub enum Point {
     PostRouting,
 }
 
+/// Who made the socket that sends a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// What travels with a packet inside the host.
+#[derive(Clone, Debug, Default)]
+pub struct Tags {
+    /// `SO_MARK`, or what rules set; routing rules look at it.
+    pub mark: u32,
+    /// The sending socket's owner; only on the way out.
+    pub owner: Option<Owner>,
+    /// The packet's connection, once it has been tracked.
+    pub flow: Flow,
+}
+
 /// A packet at a point.
-#[derive(Debug)]
 pub struct Hooked<'a> {
+    /// The stack. Its socket locks may be held: only routes, interfaces and settings may be read.
+    pub stack: &'a Stack,
     /// Where.
     pub point: Point,
     /// When.
@@ -39,8 +61,12 @@ pub struct Hooked<'a> {
     /// The interface that will send it.
     pub output: Option<&'a Iface>,
     /// The packet from its IP header on. Rules may change it. Checksums are complete, except for TCP packets that a device will cut
-    /// and for loopback traffic: those hold the pseudo header's sum only.
+    /// and for loopback traffic: those hold the pseudo header's sum only, as the descriptors say.
     pub packet: &'a mut Buf,
+    /// What is left to do about it.
+    pub offload: &'a mut Offload,
+    /// What travels with it.
+    pub tags: &'a mut Tags,
 }
 
 /// What happens to a packet.
@@ -48,14 +74,21 @@ pub struct Hooked<'a> {
 pub enum Verdict {
     /// It goes on.
     Accept,
-    /// It ends here.
+    /// It ends here; a sender is told `EPERM`.
     Drop,
+    /// The filter keeps it; a sender is told nothing.
+    Stolen,
 }
 
 /// A packet filter.
 pub trait Hooks: Send + Sync {
-    /// Decides on a packet. Locks of the stack may be held: it must not call into the stack.
+    /// Decides on a packet. Locks of the stack may be held: what the filter wants to send waits for [`Hooks::run_deferred`].
     fn look(&self, packet: &mut Hooked<'_>) -> Verdict;
+
+    /// Does what had to wait, at the end of an operation, when no lock is held. True when it did something.
+    fn run_deferred(&self, _stack: &Arc<Stack>, _now: Instant) -> bool {
+        false
+    }
 }
 
 /// The filter of a stack; the watch keeps traffic on the way by packets.
@@ -79,7 +112,7 @@ impl Stack {
         self.hooked.load(Ordering::Acquire)
     }
 
-    /// Shows a packet to the filter; false when it is dropped.
+    /// Shows a packet to the filter.
     pub(crate) fn pass(
         &self,
         now: Instant,
@@ -87,16 +120,26 @@ impl Stack {
         input: Option<&Iface>,
         output: Option<&Iface>,
         frame: &mut Frame,
-    ) -> bool {
+    ) -> Verdict {
         if !self.is_hooked() {
-            return true;
+            return Verdict::Accept;
         }
         let installed = self.hooks.read();
-        let Some(installed) = installed.as_ref() else { return true };
+        let Some(installed) = installed.as_ref() else { return Verdict::Accept };
         if frame.offload.gso.is_none() && output.is_some_and(|link| link.index != crate::stack::LOOPBACK) {
             finish_checksum(frame);
         }
-        let mut packet = Hooked { point, now, input, output, packet: &mut frame.buf };
-        installed.hooks.look(&mut packet) == Verdict::Accept
+        let Frame { buf, offload, tags } = frame;
+        let mut packet = Hooked { stack: self, point, now, input, output, packet: buf, offload, tags };
+        installed.hooks.look(&mut packet)
+    }
+
+    /// Lets the filter do what had to wait; true when it did something.
+    pub(crate) fn run_deferred(self: &Arc<Self>, now: Instant) -> bool {
+        if !self.is_hooked() {
+            return false;
+        }
+        let hooks = self.hooks.read().as_ref().map(|installed| installed.hooks.clone());
+        hooks.is_some_and(|hooks| hooks.run_deferred(self, now))
     }
 }

@@ -10,7 +10,7 @@ use crate::time::Instant;
 use crate::wire::icmp::{self, Icmp, Quoted, SocketError};
 use crate::wire::ip::IpInfo;
 use crate::wire::proto;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -34,6 +34,8 @@ pub(crate) enum Problem {
     TooBig { mtu: u32 },
     /// A header field is wrong.
     Parameter { pointer: u32 },
+    /// A packet filter refuses it.
+    Rejected { kind: u8, code: u8 },
 }
 
 impl Problem {
@@ -57,6 +59,7 @@ impl Problem {
             (Problem::TooBig { mtu }, true) => (icmp::TOO_BIG6, 0, mtu.to_be_bytes()),
             (Problem::Parameter { pointer }, false) => (icmp::PARAMETER, 0, (pointer << 24).to_be_bytes()),
             (Problem::Parameter { pointer }, true) => (icmp::PARAMETER6, 0, pointer.to_be_bytes()),
+            (Problem::Rejected { kind, code }, _) => (kind, code, zero),
         }
     }
 }
@@ -221,6 +224,23 @@ impl Stack {
         let packet =
             Packet { now, iface: &iface, info, verified: true, cast: Cast::Unicast, buf: buf.clone() };
         self.icmp_problem(&packet, problem);
+    }
+
+    /// Tells the sender of a packet that a filter refused it. `input` is the interface that received the packet, 0 for a packet of
+    /// this host.
+    pub fn send_error_about(self: &Arc<Self>, now: Instant, packet: &[u8], input: u32, kind: (u8, u8)) {
+        let v6 = packet.first().is_some_and(|first| first >> 4 == 6);
+        let iface = self.link(if input == 0 { LOOPBACK } else { input });
+        let (Some(iface), Some(quote)) = (iface, icmp::quoted(packet, v6)) else { return };
+        let info = quote.info;
+        let cast = match info.dst {
+            dst if dst.is_multicast() => Cast::Multicast,
+            dst if dst == Ipv4Addr::BROADCAST => Cast::Broadcast,
+            dst if self.is_local(dst) => Cast::Local,
+            _ => Cast::Unicast,
+        };
+        let packet = Packet { now, iface: &iface, info, verified: true, cast, buf: self.pool.copy(packet) };
+        self.icmp_problem(&packet, Problem::Rejected { kind: kind.0, code: kind.1 });
     }
 
     /// Takes an error about a packet that this host sent.

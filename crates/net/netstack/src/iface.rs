@@ -6,6 +6,7 @@
 use crate::addr::{Prefix, Scope, is_link_local, scope};
 use crate::counters::Link;
 use crate::device::{Device, Features};
+use crate::hooks::Tags;
 use crate::links::Bridge;
 use crate::wire::eth::Mac;
 use parking_lot::RwLock;
@@ -244,7 +245,9 @@ impl Iface {
         of_family.max_by_key(|a| rank6(a, dst, wanted)).map(Address::ip)
     }
 
-    pub(crate) fn transmit(&self, frame: crate::device::Frame) {
+    pub(crate) fn transmit(&self, mut frame: crate::device::Frame) {
+        // Another interface tracks the packet anew.
+        frame.tags = Tags { mark: frame.tags.mark, ..Tags::default() };
         self.counters.tx_packets.bump();
         self.counters.tx_bytes.add(frame.buf.len() as u64);
         match &self.device {

@@ -1,9 +1,9 @@
 //! Input: from a frame to the protocol that it is for.
 
 use crate::buf::Buf;
-use crate::device::{Checksum, Frame, Offload};
+use crate::device::{Checksum, Frame};
 use crate::fragment::Outcome;
-use crate::hooks::Point;
+use crate::hooks::{Point, Verdict};
 use crate::icmp::Problem;
 use crate::iface::{Iface, Kind};
 use crate::neigh::Learnt;
@@ -131,9 +131,9 @@ impl Stack {
         let fragment = header.offset() > 0 || header.more_fragments();
         if self.is_hooked() {
             if fragment {
-                return self.fragment_input(now, iface, &frame.buf);
+                return self.fragment_input(now, iface, frame);
             }
-            if !self.pass(now, Point::PreRouting, Some(iface), None, &mut frame) {
+            if self.pass(now, Point::PreRouting, Some(iface), None, &mut frame) != Verdict::Accept {
                 return;
             }
         }
@@ -147,11 +147,11 @@ impl Stack {
             tos: header.tos,
             header_len: header.header_len(),
         };
-        let Some(cast) = self.cast_of(iface, &info) else {
+        let Some(cast) = self.cast_of(iface, &info, frame.tags.mark) else {
             return self.forward(now, iface, &info, frame);
         };
         if fragment {
-            return self.fragment_input(now, iface, &frame.buf);
+            return self.fragment_input(now, iface, frame);
         }
         self.accept(now, iface, info, cast, frame);
     }
@@ -165,7 +165,7 @@ impl Stack {
         cast: Cast,
         mut frame: Frame,
     ) {
-        if self.pass(now, Point::Input, Some(iface), None, &mut frame) {
+        if self.pass(now, Point::Input, Some(iface), None, &mut frame) == Verdict::Accept {
             let verified = frame.offload.checksum != Checksum::Unknown;
             self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
         }
@@ -184,9 +184,9 @@ impl Stack {
         let whole = |chain: Chain| chain.fragment.is_none_or(|f| f.offset() == 0 && !f.more_fragments());
         if self.is_hooked() {
             if !walk(header.next, &frame.buf[Ipv6::LEN..]).is_some_and(whole) {
-                return self.fragment_input(now, iface, &frame.buf);
+                return self.fragment_input(now, iface, frame);
             }
-            if !self.pass(now, Point::PreRouting, Some(iface), None, &mut frame) {
+            if self.pass(now, Point::PreRouting, Some(iface), None, &mut frame) != Verdict::Accept {
                 return;
             }
         }
@@ -203,7 +203,7 @@ impl Stack {
             tos: header.traffic_class(),
             header_len: Ipv6::LEN + chain.len,
         };
-        let Some(cast) = self.cast_of(iface, &info) else {
+        let Some(cast) = self.cast_of(iface, &info, frame.tags.mark) else {
             return self.forward(now, iface, &info, frame);
         };
         if chain.routed {
@@ -212,7 +212,7 @@ impl Stack {
         }
         match chain.fragment {
             Some(fragment) if fragment.offset() > 0 || fragment.more_fragments() => {
-                self.fragment_input(now, iface, &frame.buf);
+                self.fragment_input(now, iface, frame);
             }
             _ => {
                 self.accept(now, iface, info, cast, frame);
@@ -221,14 +221,14 @@ impl Stack {
     }
 
     /// How the packet is for this host, if it is.
-    fn cast_of(&self, iface: &Iface, info: &IpInfo) -> Option<Cast> {
+    fn cast_of(&self, iface: &Iface, info: &IpInfo, mark: u32) -> Option<Cast> {
         if info.dst.is_multicast() {
             return Some(Cast::Multicast).filter(|_| iface.is_member(info.dst));
         }
         if info.dst == Ipv4Addr::BROADCAST {
             return Some(Cast::Broadcast);
         }
-        let key = Key { src: Some(info.src), iif: iface.index, tos: info.tos, ..Key::to(info.dst) };
+        let key = Key { src: Some(info.src), iif: iface.index, tos: info.tos, mark, ..Key::to(info.dst) };
         let routes = self.routes.read();
         match routes.lookup(&key, |_| true).ok()?.kind {
             RouteKind::Local => Some(Cast::Local),
@@ -250,7 +250,8 @@ impl Stack {
         if info.ttl <= 1 {
             return self.icmp_problem(&packet, Problem::TimeExceeded);
         }
-        let key = Key { src: Some(info.src), iif: iface.index, tos: info.tos, ..Key::to(info.dst) };
+        let mark = frame.tags.mark;
+        let key = Key { src: Some(info.src), iif: iface.index, tos: info.tos, mark, ..Key::to(info.dst) };
         let Ok(path) = self.route(&key, now) else {
             return self.icmp_problem(&packet, Problem::NoRoute);
         };
@@ -259,7 +260,7 @@ impl Stack {
             return self.icmp_problem(&packet, Problem::TooBig { mtu: path.mtu });
         }
         drop(packet);
-        if !self.pass(now, Point::Forward, Some(iface), Some(&path.iface), &mut frame) {
+        if self.pass(now, Point::Forward, Some(iface), Some(&path.iface), &mut frame) != Verdict::Accept {
             return;
         }
         lower_ttl(&mut frame.buf, v4);
@@ -268,7 +269,9 @@ impl Stack {
         let _ = self.send_packet(now, &path, frame, &header);
     }
 
-    fn fragment_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, packet: &Buf) {
+    fn fragment_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, frame: Frame) {
+        let Frame { buf: packet, tags, .. } = frame;
+        let packet = &packet;
         let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
         let counters = if v4 { &self.counters.ip } else { &self.counters.ip6 };
         counters.reasm_reqds.bump();
@@ -286,7 +289,7 @@ impl Stack {
                 if is_fragmented(&buf) {
                     return counters.in_hdr_errors.bump();
                 }
-                let frame = Frame { buf, offload: Offload::default() };
+                let frame = Frame { tags, ..Frame::new(buf) };
                 if v4 {
                     self.ipv4_input(now, iface, frame);
                 } else {

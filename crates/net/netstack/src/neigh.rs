@@ -281,13 +281,12 @@ impl Entry {
 mod tests {
     use super::*;
     use crate::buf::Pool;
-    use crate::device::Offload;
 
     const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
     const ANSWER: Learnt = Learnt { solicited: true, replace: true, create: false };
 
     fn frame() -> Frame {
-        Frame { buf: Pool::new().copy(b"x"), offload: Offload::default() }
+        Frame::new(Pool::new().copy(b"x"))
     }
 
     fn state(table: &Neighbours, now: Instant) -> State {

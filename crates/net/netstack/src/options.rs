@@ -1,5 +1,6 @@
 //! Socket options that the protocols share (socket(7), ip(7), ipv6(7)).
 
+use crate::hooks::Owner;
 use std::net::IpAddr;
 
 /// Path MTU discovery of a socket (`IP_MTU_DISCOVER`).
@@ -25,6 +26,8 @@ pub struct IpOptions {
     pub reuse_port: bool,
     /// The user who may share a port by `SO_REUSEPORT`.
     pub uid: u32,
+    /// The group of who made the socket.
+    pub gid: u32,
     /// The inode of the socket's descriptor, for lists of sockets; 0 without one.
     pub inode: u64,
     /// `SO_BINDTODEVICE` or `SO_BINDTOIFINDEX`, 0 for none
@@ -90,6 +93,7 @@ impl IpOptions {
             reuse_addr: false,
             reuse_port: false,
             uid: 0,
+            gid: 0,
             inode: 0,
             device: 0,
             mark: 0,
@@ -124,6 +128,11 @@ impl IpOptions {
     /// True when errors about packets to an address go to the error queue.
     pub(crate) fn wants_errors(&self, remote: IpAddr) -> bool {
         if remote.is_ipv4() { self.receive_errors } else { self.receive_errors6 }
+    }
+
+    /// Who made the socket, while a program has it.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        (self.inode != 0).then_some(Owner { uid: self.uid, gid: self.gid })
     }
 
     /// TTL or hop limit for a destination.

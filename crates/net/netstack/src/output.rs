@@ -5,7 +5,7 @@ use crate::backlog::Arrival;
 use crate::buf::Buf;
 use crate::checksum::Sum;
 use crate::device::{Checksum, Frame, Gso, Offload};
-use crate::hooks::Point;
+use crate::hooks::{Owner, Point, Tags, Verdict};
 use crate::iface::{Iface, Kind};
 use crate::neigh::{Act, Resolution};
 use crate::route::{Key, RouteKind};
@@ -67,6 +67,10 @@ pub(crate) struct Header {
     pub(crate) flow_label: u32,
     /// Members on this host get a copy of multicast and broadcast packets.
     pub(crate) loop_back: bool,
+    /// `SO_MARK` of the sender.
+    pub(crate) mark: u32,
+    /// The socket's owner, if a socket of a program sends.
+    pub(crate) owner: Option<Owner>,
 }
 
 impl Stack {
@@ -154,29 +158,64 @@ impl Stack {
             }
             _ => return Err(Errno::EINVAL),
         };
-        let frame = Frame { buf, offload: shifted(offload, ip_len) };
-        if self.is_hooked() {
-            return self.send_filtered(now, path, frame, header);
-        }
-        self.send_packet(now, path, frame, header)
+        let tags = Tags { mark: header.mark, owner: header.owner, ..Tags::default() };
+        self.send_own(now, path, Frame { buf, offload: shifted(offload, ip_len), tags }, header)
     }
 
-    /// Shows a packet of this host to the filter; a changed destination is routed anew.
-    fn send_filtered(
+    /// Sends a TCP header for somebody else, a packet filter: the answer to a segment that it refuses.
+    pub fn send_segment(
+        self: &Arc<Self>,
+        now: Instant,
+        (src, dst): (IpAddr, IpAddr),
+        mut segment: [u8; 20],
+        tags: Tags,
+    ) {
+        let key = Key { src: Some(src), mark: tags.mark, ..Key::to(dst) };
+        let Ok(path) = self.route(&key, now) else { return };
+        segment[16..18].fill(0);
+        let sum = Sum::new().pseudo(src, dst, proto::TCP, segment.len()).with(&segment).finish();
+        segment[16..18].copy_from_slice(&sum.to_be_bytes());
+        let mut buf = self.pool.copy(&segment);
+        match (src, dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let mut ip = Ipv4::new(src, dst, proto::TCP, segment.len()).fragment(0, false, true);
+                ip.ttl = self.sysctls.ip_default_ttl.get() as u8;
+                buf.push_front(ip.sealed().as_bytes());
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let mut ip = Ipv6::new(src, dst, proto::TCP, segment.len());
+                ip.hop_limit = self.sysctls.ip6_hop_limit.get() as u8;
+                buf.push_front(ip.as_bytes());
+            }
+            _ => return,
+        }
+        self.counters.ip_of(dst).out_requests.bump();
+        let header = Header { protocol: proto::TCP, mark: tags.mark, ..Header::default() };
+        let _ = self.send_own(now, &path, Frame { tags, ..Frame::new(buf) }, &header);
+    }
+
+    /// Sends a packet of this host that has its IP header. The filter sees it; a changed destination or mark is routed anew.
+    pub(crate) fn send_own(
         self: &Arc<Self>,
         now: Instant,
         path: &Path,
         mut frame: Frame,
         header: &Header,
     ) -> Result<(), Errno> {
-        if !self.pass(now, Point::Output, None, Some(&path.iface), &mut frame) {
-            return Err(Errno::EPERM);
-        }
-        let Some((src, dst)) = addresses(&frame.buf) else { return Err(Errno::EINVAL) };
-        if dst == path.dst {
+        if !self.is_hooked() {
             return self.send_packet(now, path, frame, header);
         }
-        let path = self.route(&Key { src: Some(src), tos: header.tos, ..Key::to(dst) }, now)?;
+        match self.pass(now, Point::Output, None, Some(&path.iface), &mut frame) {
+            Verdict::Accept => {}
+            Verdict::Drop => return Err(Errno::EPERM),
+            Verdict::Stolen => return Ok(()),
+        }
+        let Some((src, dst)) = addresses(&frame.buf) else { return Err(Errno::EINVAL) };
+        let mark = frame.tags.mark;
+        if dst == path.dst && mark == header.mark {
+            return self.send_packet(now, path, frame, header);
+        }
+        let path = self.route(&Key { src: Some(src), tos: header.tos, mark, ..Key::to(dst) }, now)?;
         self.send_packet(now, &path, frame, header)
     }
 
@@ -188,8 +227,10 @@ impl Stack {
         mut frame: Frame,
         header: &Header,
     ) -> Result<(), Errno> {
-        if !self.pass(now, Point::PostRouting, None, Some(&path.iface), &mut frame) {
-            return Err(Errno::EPERM);
+        match self.pass(now, Point::PostRouting, None, Some(&path.iface), &mut frame) {
+            Verdict::Accept => {}
+            Verdict::Drop => return Err(Errno::EPERM),
+            Verdict::Stolen => return Ok(()),
         }
         // What goes to the loopback interface comes back by itself.
         let group = matches!(path.cast, Cast::Multicast | Cast::Broadcast);
@@ -220,9 +261,10 @@ impl Stack {
         let counters = self.counters.ip_of(path.dst);
         let pieces = pieces.ok_or(Errno::EMSGSIZE).inspect_err(|_| counters.frag_fails.bump())?;
         counters.frag_oks.bump();
+        let tags = &frame.tags;
         for buf in pieces {
             counters.frag_creates.bump();
-            let frame = Frame { buf, offload: Offload::default() };
+            let frame = Frame { tags: tags.clone(), ..Frame::new(buf) };
             self.send_frame(now, &path.iface, path.next_hop, path.cast, frame, header.flow);
         }
         Ok(())
@@ -274,6 +316,8 @@ impl Stack {
         if frame.offload.checksum == Checksum::Unknown {
             frame.offload.checksum = Checksum::Valid;
         }
+        // The packet leaves its socket here; mark and connection stay.
+        frame.tags.owner = None;
         iface.counters.tx_packets.bump();
         iface.counters.tx_bytes.add(frame.buf.len() as u64);
         if !self.backlog.push(flow, Arrival { iface: iface.clone(), frame }) {
@@ -327,7 +371,7 @@ impl Stack {
         let mut buf = self.buf(64);
         buf.extend(Ethernet { dst: to, src: iface.mac, kind: U16::new(eth::ARP) }.as_bytes());
         buf.extend(arp.as_bytes());
-        let frame = Frame { buf, offload: Offload::default() };
+        let frame = Frame::new(buf);
         self.tap(now, iface, &frame, true);
         iface.transmit(frame);
     }
@@ -347,7 +391,7 @@ impl Stack {
         let mut buf = self.pool.copy(message);
         buf.push_front(ip.as_bytes());
         self.counters.icmp6.out_msgs.bump();
-        self.send_ethernet(now, iface, to, Frame { buf, offload: Offload::default() });
+        self.send_ethernet(now, iface, to, Frame::new(buf));
     }
 
     pub(crate) fn expire_neighbours(self: &Arc<Self>, now: Instant) {

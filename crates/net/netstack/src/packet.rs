@@ -169,7 +169,7 @@ impl PacketSocket {
         if self.cooked && link.kind != Kind::Tunnel {
             buf.push_front(Ethernet { dst: mac, src: link.mac, kind: U16::new(protocol) }.as_bytes());
         }
-        let frame = Frame { buf, offload: Offload::default() };
+        let frame = Frame::new(buf);
         self.stack.tap(now, &link, &frame, true);
         if link.kind == Kind::Loopback {
             self.stack.loop_raw(&link, frame);

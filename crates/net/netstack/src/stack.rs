@@ -400,7 +400,7 @@ impl Stack {
 
     /// Takes a frame as bytes; see [`Stack::receive`].
     pub fn receive_bytes(self: &Arc<Self>, now: Instant, iface: u32, bytes: &[u8]) {
-        let frame = Frame { buf: self.pool.copy(bytes), offload: Default::default() };
+        let frame = Frame::new(self.pool.copy(bytes));
         self.receive(now, iface, frame);
     }
 
@@ -417,6 +417,13 @@ impl Stack {
     /// Like [`Stack::finish`], for this stack alone; returns stacks at the other ends of veth pairs that got frames.
     fn finish_here(self: &Arc<Self>, now: Instant) -> Vec<Arc<Stack>> {
         self.backlog.run(|arrival| self.frame_input(now, &arrival.iface, arrival.frame));
+        // What a filter sends now may be answered here, and filtered again; a bound ends that.
+        for _ in 0..MAX_HOPS {
+            if !self.run_deferred(now) {
+                break;
+            }
+            self.backlog.run(|arrival| self.frame_input(now, &arrival.iface, arrival.frame));
+        }
         let links = self.links.read();
         links.values().filter_map(|link| link.flush()).collect()
     }

@@ -4,6 +4,7 @@ use super::{DatagramSocket, Inner, Protocol, scope_id};
 use crate::buf::Buf;
 use crate::checksum::Sum;
 use crate::device::{Checksum, Frame, Offload};
+use crate::hooks::Tags;
 use crate::options::MtuDiscovery;
 use crate::output::{Cast, Header, Path};
 use crate::ports::is_any;
@@ -196,6 +197,8 @@ impl DatagramSocket {
             flow: inner.binding.map_or(0, |binding| binding.port.into()),
             flow_label: 0,
             loop_back: options.multicast_loop,
+            mark: options.mark,
+            owner: options.owner(),
         }
     }
 
@@ -339,7 +342,8 @@ impl DatagramSocket {
         let sum = Sum::new().with(&bytes[..Ipv4::LEN]).with(options).finish();
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
         self.stack.counters.ip.out_requests.bump();
-        self.stack.send_packet(now, path, Frame { buf, offload: Offload::default() }, header)
+        let tags = Tags { mark: header.mark, owner: header.owner, ..Tags::default() };
+        self.stack.send_own(now, path, Frame { tags, ..Frame::new(buf) }, header)
     }
 }
 

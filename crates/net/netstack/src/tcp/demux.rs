@@ -122,6 +122,8 @@ impl Stack {
             tos: 0,
             ttl: None,
             dont_fragment: true,
+            mark: 0,
+            owner: None,
             now: arrival.now,
         };
         packets.emit(&reply, [&[], &[]], u32::MAX, false);

@@ -3,6 +3,7 @@
 use super::conn::Emit;
 use crate::checksum::Sum;
 use crate::device::{Checksum, Gso, Offload};
+use crate::hooks::Owner;
 use crate::output::{Cast, Header, Path};
 use crate::stack::Stack;
 use crate::time::Instant;
@@ -23,6 +24,8 @@ pub(crate) struct Packets<'a> {
     pub(crate) tos: u8,
     pub(crate) ttl: Option<u8>,
     pub(crate) dont_fragment: bool,
+    pub(crate) mark: u32,
+    pub(crate) owner: Option<Owner>,
     pub(crate) now: Instant,
 }
 
@@ -56,6 +59,8 @@ impl Emit for Packets<'_> {
             ttl: self.ttl,
             dont_fragment: self.dont_fragment,
             flow: u32::from(self.local.port() ^ self.remote.port()),
+            mark: self.mark,
+            owner: self.owner,
             ..Header::default()
         };
         let _ = self.stack.send_ip(self.now, path, &ip, buf, offload);

@@ -308,6 +308,8 @@ impl TcpSocket {
             tos: options.ip.tos_for(tuple.1.ip()),
             ttl: options.ip.ttl_for(tuple.1.ip()),
             dont_fragment: options.ip.mtu_discovery != crate::options::MtuDiscovery::Dont,
+            mark: options.ip.mark,
+            owner: options.ip.owner(),
             now,
         }
     }

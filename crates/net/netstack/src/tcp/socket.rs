@@ -142,6 +142,8 @@ impl TcpSocket {
             tos: options.0,
             ttl: options.1,
             dont_fragment: options.2,
+            mark: inner.conn.options.ip.mark,
+            owner: inner.conn.options.ip.owner(),
             now,
         };
         let mut rx = self.rx.queue.lock();

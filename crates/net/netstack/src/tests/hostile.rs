@@ -42,7 +42,7 @@ fn segment(to: &Host, from: Ipv4Addr, segment: &Segment, data: &[u8]) -> Frame {
     bytes.extend(&header[..len]);
     bytes.extend(data);
     let offload = Offload { checksum: crate::device::Checksum::Valid, gso: None };
-    Frame { buf: to.stack.pool().copy(&bytes), offload }
+    Frame::with(to.stack.pool().copy(&bytes), offload)
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn mutated_packets_do_no_harm() {
             }
             // The checksum is vouched for, so that what lies behind is reached.
             let offload = Offload { checksum: crate::device::Checksum::Valid, gso: None };
-            a.receive(now, &Frame { buf: a.stack.pool().copy(&bytes), offload });
+            a.receive(now, &Frame::with(a.stack.pool().copy(&bytes), offload));
             a.sent();
             if round % 50 == 0 {
                 now = now.plus(Duration::from_millis(random.below(300)));

@@ -1,0 +1,45 @@
+//! Netfilter: chains of rules at the points of a packet's way, connection tracking and address translation.
+//!
+//! A [`Netfilter`] belongs to one network namespace, beside its stack. Whoever has rules (iptables, nf_tables) registers chains and
+//! keeps the [`Registration`]s; the first one puts the filter into the stack, the last one that goes takes it out. Without rules
+//! the stack calls nothing.
+//!
+//! # A packet's way
+//!
+//! At each point the chains of the packet's family run in the order of their priorities ([`priority`]) until one does not accept.
+//! Between the chains are tracking ([`track`]: the packet finds its connection), translation ([`nat`]: the connection's first packet
+//! asks the chains of [`Netfilter::register_nat`], all packets are rewritten as the connection says), and at the end confirmation
+//! (the connection enters the table). They are there while something holds a [`TrackingUse`] or has NAT chains.
+//!
+//! # Sending
+//!
+//! Locks of the stack may be held while a chain runs. What a rule wants to send or log is queued ([`Netfilter::defer`]), and carried
+//! out at the end of the stack's operation.
+//!
+//! # Locks, outermost first
+//!
+//! 1. the count of registrations
+//! 2. the lists of chains
+//! 3. those of `conntrack`
+//! 4. the queue of deferred actions, a leaf
+//!
+//! # Bounds
+//!
+//! Connections by `nf_conntrack_max`, deferred actions by count, both dropped above it. Rules are bounded by those who parse them.
+
+#![forbid(unsafe_code)]
+
+mod action;
+mod checksum;
+pub mod nat;
+mod packet;
+mod registry;
+#[cfg(test)]
+mod tests;
+pub mod track;
+
+pub use action::{Action, Log};
+pub use conntrack;
+pub use netstack::hooks::{Owner, Point, Verdict};
+pub use packet::{CtState, Family, Packet};
+pub use registry::{Chain, Netfilter, Registration, TrackingUse, priority};
