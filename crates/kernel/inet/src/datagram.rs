@@ -4,7 +4,7 @@ use crate::addr;
 use crate::bpf::Program;
 use crate::control::{self, Stamp};
 use crate::notify::{Waiters, shown};
-use crate::options::{self, Common, ip, udp};
+use crate::options::{self, Common, ip, netfilter, udp};
 use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
@@ -247,6 +247,26 @@ impl SocketOps for Datagrams {
     }
     fn opened(&self, ino: u64) {
         self.socket.configure(now(), |options| options.inode = ino);
+    }
+    fn get_option_at(
+        &self,
+        cx: &dyn Caller,
+        mem: &mut dyn UserMemory,
+        option: (i32, i32),
+        value: u64,
+        room: usize,
+    ) -> Option<Result<Vec<u8>>> {
+        netfilter::get(cx, mem, (&self.net, self.socket.is_v6()), option, value, room)
+    }
+    fn set_option_at(
+        &self,
+        cx: &dyn Caller,
+        mem: &mut dyn UserMemory,
+        option: (i32, i32),
+        value: u64,
+        len: usize,
+    ) -> Option<Result<()>> {
+        netfilter::set(cx, mem, (&self.net, self.socket.is_v6()), option, value, len)
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match level {

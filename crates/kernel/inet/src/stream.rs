@@ -3,7 +3,7 @@
 use crate::addr;
 use crate::notices;
 use crate::notify::{Waiters, shown};
-use crate::options::{self, Common, ip, tcp};
+use crate::options::{self, Common, ip, netfilter, tcp};
 use abi::{Errno, Result, Signal};
 use netstack::tcp::{State, TcpSocket, Wanted};
 use socket::net_ns::now;
@@ -262,6 +262,27 @@ impl SocketOps for Stream {
     }
     fn opened(&self, ino: u64) {
         self.socket.configure(now(), |options| options.ip.inode = ino);
+    }
+    fn get_option_at(
+        &self,
+        cx: &dyn Caller,
+        mem: &mut dyn UserMemory,
+        option: (i32, i32),
+        value: u64,
+        room: usize,
+    ) -> Option<Result<Vec<u8>>> {
+        netfilter::original(&self.net, &self.socket, option, room)
+            .or_else(|| netfilter::get(cx, mem, (&self.net, self.socket.is_v6()), option, value, room))
+    }
+    fn set_option_at(
+        &self,
+        cx: &dyn Caller,
+        mem: &mut dyn UserMemory,
+        option: (i32, i32),
+        value: u64,
+        len: usize,
+    ) -> Option<Result<()>> {
+        netfilter::set(cx, mem, (&self.net, self.socket.is_v6()), option, value, len)
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match level {

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use user_ns::UserNamespace;
 use vfs::timer::{TimerHandle, TimerService};
+use xtables::Tables;
 
 /// A network namespace.
 pub struct NetNamespace {
@@ -28,6 +29,7 @@ pub struct NetNamespace {
     pub(crate) ports: Mutex<BTreeSet<(i32, u32)>>,
     stack: Arc<Stack>,
     netfilter: Arc<Netfilter>,
+    tables: Tables,
     /// The stack's interfaces are the namespace's.
     stack_shown: AtomicBool,
     clock: Arc<Clock>,
@@ -45,12 +47,14 @@ impl NetNamespace {
         if let Err(errno) = stack.set_up(LOOPBACK, true) {
             log::error!("loopback interface: {errno:?}; nothing can be sent to 127.0.0.1");
         }
+        let netfilter = Netfilter::new(&stack, secret);
         Arc::new(NetNamespace {
             inum,
             user_ns,
             interfaces: RwLock::new(Arc::new(interfaces)),
             ports: Mutex::default(),
-            netfilter: Netfilter::new(&stack, secret),
+            tables: Tables::new(&netfilter),
+            netfilter,
             stack,
             stack_shown: AtomicBool::new(false),
             clock,
@@ -83,6 +87,11 @@ impl NetNamespace {
     /// Chains of rules, connection tracking and NAT.
     pub fn netfilter(&self) -> &Arc<Netfilter> {
         &self.netfilter
+    }
+
+    /// The tables of iptables-legacy.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
     }
 
     /// Shows the stack's interfaces from now on, beside those that are only shown.

@@ -198,6 +198,29 @@ pub trait SocketOps: Send + Sync + Any {
     fn set_option(&self, _cx: &dyn Caller, _level: i32, _name: i32, _value: &[u8]) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
+    /// getsockopt(2) for options that read their buffer, too: `value` is its address, `room` its length. `None` leaves it to
+    /// [`SocketOps::get_option`].
+    fn get_option_at(
+        &self,
+        _cx: &dyn Caller,
+        _mem: &mut dyn UserMemory,
+        _option: (i32, i32),
+        _value: u64,
+        _room: usize,
+    ) -> Option<Result<Vec<u8>>> {
+        None
+    }
+    /// setsockopt(2) for options that are long, or write to the program's memory. `None` leaves it to [`SocketOps::set_option`].
+    fn set_option_at(
+        &self,
+        _cx: &dyn Caller,
+        _mem: &mut dyn UserMemory,
+        _option: (i32, i32),
+        _value: u64,
+        _len: usize,
+    ) -> Option<Result<()>> {
+        None
+    }
     /// ioctl(2).
     fn ioctl(&self, _cx: &dyn Caller, _mem: &mut dyn UserMemory, _cmd: u32, _arg: u64) -> Result<u64> {
         Err(Errno::ENOTTY)

@@ -145,7 +145,11 @@ fn read_filter(c: &Current, program: &[u8]) -> Result<Vec<u8>> {
 pub fn setsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: i32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
-    // No option that we know is longer than `struct group_source_req`.
+    let caller = c.caller();
+    if let Some(done) = s.ops()?.set_option_at(&caller, c, (level, name), value.0, len) {
+        return Ok(done.map(|()| 0)?);
+    }
+    // No other option is longer than `struct group_source_req`.
     let mut v = vec![0; len.min(264)];
     c.read_bytes(value.0, &mut v)?;
     if level == libc::SOL_SOCKET && name == libc::SO_ATTACH_FILTER {
@@ -162,7 +166,10 @@ pub fn getsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, le
     let s = Sock::get(c, fd)?;
     let room: i32 = c.read_value(len.0)?;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    let caller = c.caller();
+    let long = s.ops()?.get_option_at(&caller, c, (level, name), value.0, room);
     let v = match level {
+        _ if let Some(long) = long => long?,
         libc::SOL_SOCKET if name == libc::SO_PEERCRED => {
             let peer = s.ops()?.peer_cred();
             peer.shown_to(c).as_bytes().to_vec()

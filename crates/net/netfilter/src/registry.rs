@@ -214,6 +214,11 @@ impl Netfilter {
         Ok(TrackingUse(internal))
     }
 
+    /// True while connections are tracked.
+    pub fn is_tracking(&self) -> bool {
+        self.tracking.lock().upgrade().is_some()
+    }
+
     fn need_translation(&self, family: Family) -> Result<Arc<Internal>, abi::Errno> {
         let mut translating = self.translating.lock();
         let place = &mut translating[family as usize];

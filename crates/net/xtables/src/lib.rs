@@ -7,4 +7,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod layout;
+mod ruleset;
+mod tables;
 pub mod xt;
+
+pub use tables::Tables;

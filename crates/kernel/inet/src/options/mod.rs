@@ -2,6 +2,7 @@
 
 pub(crate) mod groups;
 pub(crate) mod ip;
+pub(crate) mod netfilter;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 
