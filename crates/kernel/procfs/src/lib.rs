@@ -11,6 +11,7 @@ mod fs_type;
 mod mounts;
 mod net;
 mod net_counters;
+mod net_filter;
 mod net_sockets;
 mod pid;
 mod sysctl;

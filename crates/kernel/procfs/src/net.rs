@@ -1,8 +1,8 @@
 //! /proc/PID/net: the tables of the network namespace. Sockets of the TCP/IP stack are in `net_sockets`, its counters in `net_counters`.
 
-use crate::{net_counters as counters, net_sockets as sockets};
+use crate::{net_counters as counters, net_filter as filter, net_sockets as sockets};
 use abi::Result;
-use kernfs::{At, Entry, dir, empty, text};
+use kernfs::{At, Entry, dir, empty, private, text};
 use netstack::counters::{Counter, Link};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -137,7 +137,7 @@ fn ptype(_at: &At) -> Result<Vec<u8>> {
 }
 
 /// The directory.
-pub static NET: [Entry; 26] = [
+pub static NET: [Entry; 33] = [
     text("arp", arp),
     text("dev", dev),
     empty("dev_mcast"),
@@ -146,8 +146,15 @@ pub static NET: [Entry; 26] = [
     text("if_inet6", if_inet6),
     empty("igmp6"),
     empty("ipv6_route"),
+    private("ip6_tables_matches", filter::matches6),
+    private("ip6_tables_names", filter::tables6),
+    private("ip6_tables_targets", filter::targets6),
+    private("ip_tables_matches", filter::matches),
+    private("ip_tables_names", filter::tables),
+    private("ip_tables_targets", filter::targets),
     text("netlink", netlink),
     text("netstat", counters::netstat),
+    private("nf_conntrack", filter::nf_conntrack),
     text("packet", packet),
     text("ptype", ptype),
     text("raw", sockets::raw),

@@ -4,10 +4,12 @@
 //! `Kernel::sysctls`; everything else shows its default.
 
 use abi::{Errno, Result};
+use conntrack::Timeout;
 use container::Container;
 use kernfs::{At, Changes, Child, Entry, Names, What, parse_int};
 use nsproxy::{NsProxy, UtsNamespace};
 use pid::PID_MAX;
+use socket::net_ns::now;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use task::{Kernel, RELEASE, VERSION};
@@ -39,6 +41,8 @@ enum Value {
     Made(fn(&Seen) -> String),
     /// Settings of the TCP/IP stack.
     Stack(&'static [&'static str]),
+    /// A time of connection tracking.
+    Timeout(Timeout),
 }
 
 /// Who may set a value, and what that does.
@@ -60,6 +64,8 @@ enum Put {
     Quota(Limit),
     /// The specification, and a guest: settings of the TCP/IP stack, which know their bounds.
     Stack(&'static [&'static str]),
+    /// The specification, and a guest: a time of connection tracking.
+    Timeout(Timeout),
 }
 
 struct Row {
@@ -92,6 +98,11 @@ const fn quota(path: &'static str, value: fn(&Seen) -> String, limit: Limit) -> 
 }
 const fn apply(path: &'static str, f: fn(&Seen) -> String, set: fn(&Seen, &str) -> Result<()>) -> Row {
     Row { path, mode: 0o644, value: Value::Made(f), put: Put::Apply(set) }
+}
+
+/// How long a connection is remembered, in seconds.
+const fn timeout(path: &'static str, of: Timeout) -> Row {
+    Row { path, mode: 0o644, value: Value::Timeout(of), put: Put::Timeout(of) }
 }
 
 /// A setting of the namespace's TCP/IP stack: the words of the value by their names there.
@@ -378,6 +389,33 @@ static ROWS: &[Row] = &[
     stack("net/ipv6/bindv6only", &["ipv6/bindv6only"]),
     stack("net/ipv6/conf/all/forwarding", &["ipv6/conf/all/forwarding"]),
     stack("net/ipv6/conf/default/hop_limit", &["ipv6/conf/default/hop_limit"]),
+    fixed("net/netfilter/nf_conntrack_acct", "0"),
+    fixed("net/netfilter/nf_conntrack_buckets", "65536"),
+    fixed("net/netfilter/nf_conntrack_checksum", "1"),
+    made("net/netfilter/nf_conntrack_count", |k| {
+        k.ns.net.netfilter().connections.count(now().millis()).to_string()
+    }),
+    timeout("net/netfilter/nf_conntrack_generic_timeout", Timeout::Generic),
+    timeout("net/netfilter/nf_conntrack_icmp_timeout", Timeout::Icmp),
+    timeout("net/netfilter/nf_conntrack_icmpv6_timeout", Timeout::Icmpv6),
+    fixed("net/netfilter/nf_conntrack_log_invalid", "0"),
+    apply("net/netfilter/nf_conntrack_max", most_connections, set_most_connections),
+    fixed("net/netfilter/nf_conntrack_tcp_be_liberal", "1"),
+    fixed("net/netfilter/nf_conntrack_tcp_loose", "1"),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_close", Timeout::Close),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_close_wait", Timeout::CloseWait),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_established", Timeout::Established),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_fin_wait", Timeout::FinWait),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_last_ack", Timeout::LastAck),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_max_retrans", Timeout::MaxRetrans),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_syn_recv", Timeout::SynRecv),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_syn_sent", Timeout::SynSent),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_time_wait", Timeout::TimeWait),
+    timeout("net/netfilter/nf_conntrack_tcp_timeout_unacknowledged", Timeout::Unacknowledged),
+    fixed("net/netfilter/nf_conntrack_timestamp", "0"),
+    timeout("net/netfilter/nf_conntrack_udp_timeout", Timeout::Udp),
+    timeout("net/netfilter/nf_conntrack_udp_timeout_stream", Timeout::UdpStream),
+    apply("net/nf_conntrack_max", most_connections, set_most_connections),
     range("net/unix/max_dgram_qlen", "10", 0, INT),
     ro("user/max_cgroup_namespaces", "0"),
     ro("user/max_ipc_namespaces", "0"),
@@ -494,6 +532,16 @@ fn bounded(v: &str, min: i64, max: i64) -> Result<i64> {
     if (min..=max).contains(&n) { Ok(n) } else { Err(Errno::EINVAL) }
 }
 
+fn most_connections(k: &Seen) -> String {
+    k.ns.net.netfilter().connections.max().to_string()
+}
+
+fn set_most_connections(k: &Seen, v: &str) -> Result<()> {
+    let max = bounded(v, 0, conntrack::MAX_ENTRIES.into())? as u32;
+    k.ns.net.netfilter().connections.set_max(max);
+    Ok(())
+}
+
 /// A random UUID of version 4.
 fn uuid() -> String {
     let mut b = [0u8; 16];
@@ -522,6 +570,11 @@ fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
         Put::Fixed => return Err(Errno::EINVAL),
         Put::Apply(f) => return f(kernel, value),
         Put::Stack(names) => return set_stack(kernel, names, value),
+        Put::Timeout(of) => {
+            let seconds = bounded(value, 0, INT)? as u32;
+            kernel.ns.net.netfilter().connections.timeouts.set(of, seconds);
+            return Ok(());
+        }
         Put::Quota(l) => {
             kernel.vfs.quotas.set_limit(l, bounded(value, 0, i64::MAX)? as u64);
             return Ok(());
@@ -543,6 +596,7 @@ fn get(kernel: &Seen, row: &Row) -> String {
         Value::Fixed(v) => v.to_string(),
         Value::Made(f) => f(kernel),
         Value::Stack(names) => get_stack(kernel, names),
+        Value::Timeout(of) => kernel.ns.net.netfilter().connections.timeouts.get(of).to_string(),
     }
 }
 
