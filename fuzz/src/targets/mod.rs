@@ -3,6 +3,7 @@
 mod config;
 mod control;
 mod elf;
+mod netfilter;
 mod network;
 mod seccomp;
 mod slots;
@@ -51,6 +52,12 @@ pub(crate) const ALL: &[Target] = &[
         what: "requests to the network gofer, names, policies",
         run: network::run,
         words: network::WORDS,
+    },
+    Target {
+        name: "netfilter",
+        what: "tables of iptables, and packets that meet them",
+        run: netfilter::run,
+        words: netfilter::WORDS,
     },
 ];
 
