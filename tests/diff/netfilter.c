@@ -378,7 +378,7 @@ TEST(nf_states) {
              "src=127.0.0.1 dst=127.0.0.1 sport=%d dport=%d src=127.0.0.1 dst=127.0.0.1 sport=%d dport=%d mark=0 zone=0 use=2",
              from_port, port, port, from_port);
     char command[256];
-    snprintf(command, sizeof command, "sed -n 's/^ipv4     2 udp      17 [23][0-9] \\(.*dport=%d .*\\)/\\1/p' /proc/net/nf_conntrack", port);
+    snprintf(command, sizeof command, "sed -n 's/^ipv4     2 udp      17 [0-9]* \\(.*dport=%d .*\\)/\\1/p' /proc/net/nf_conntrack", port);
     if (access("/proc/net/nf_conntrack", R_OK) == 0) CHECK_STR(answer(command), want);
     close(b);
     CHECK_EQ(send_to(a, port), 5);
@@ -466,6 +466,58 @@ TEST(nf_mangle_and_raw) {
     }
     CHECK_EQ(ttl, 9);
     CHECK_EQ(tos, 0x10);
+    end();
+}
+
+TEST(nf_ipv6) {
+    begin();
+    CHECK_EQ(system("ip6tables-legacy -w -F; ip6tables-legacy -w -t nat -F"), 0);
+    int l = bound(AF_INET6, SOCK_STREAM), u = bound(AF_INET6, SOCK_DGRAM), s = SYS(socket(AF_INET6, SOCK_DGRAM, 0));
+    char command[512];
+    snprintf(command, sizeof command,
+             "ip6tables-legacy -w -A INPUT -p udp -m udp --dport %d -m hl --hl-eq 64 -j REJECT && "
+             "ip6tables-legacy -w -A OUTPUT -p ipv6-icmp -m icmp6 --icmpv6-type port-unreachable -j ACCEPT && "
+             "ip6tables-legacy -w -A OUTPUT -p tcp ! -d ::1 -m conntrack --ctstate NEW -j DROP && "
+             "ip6tables-legacy -w -t nat -A OUTPUT -p tcp -d ::1 --dport 79 -j REDIRECT --to-ports %d", port_of(u), port_of(l));
+    CHECK_EQ(system(command), 0);
+    OK(try_connect(s, AF_INET6, port_of(u)));
+    CHECK_EQ(send(s, "x", 1, 0), 1);
+    CHECK_ERR(recv(s, command, sizeof command, 0), ECONNREFUSED);
+    CHECK_STR(answer("ip6tables-legacy -w -v -S OUTPUT | sed -n '2s/.*-c //p'"), "1 97 -j ACCEPT");
+    int c = SYS(socket(AF_INET6, SOCK_STREAM, 0));
+    OK(try_connect(c, AF_INET6, 79));
+    int got = SYS(accept(l, 0, 0));
+    union addr was = {0};
+    socklen_t n = sizeof was.in6;
+    OK(getsockopt(got, SOL_IPV6, 80, &was, &n));
+    CHECK_EQ(ntohs(was.in6.sin6_port), 79);
+    CHECK_MEM(&was.in6.sin6_addr, &in6addr_loopback, 16);
+    if (access("/proc/net/nf_conntrack", R_OK) == 0) {
+        CHECK_STR(answer("sed -n 's/^ipv6     10 tcp      6 43[0-9]* \\(.*\\) sport=[0-9]* dport=79 src.*/\\1/p' /proc/net/nf_conntrack"),
+                  "ESTABLISHED src=0000:0000:0000:0000:0000:0000:0000:0001 dst=0000:0000:0000:0000:0000:0000:0000:0001");
+    }
+    CHECK_EQ(system("ip6tables-legacy-save > one && ip6tables-legacy-restore one"), 0);
+    CHECK_EQ(system("ip6tables-legacy -w -F; ip6tables-legacy -w -t nat -F"), 0);
+}
+TEST(nf_ping) {
+    begin();
+    end();
+    int s = SYS(socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+    CHECK_EQ(ipt("-t nat -A OUTPUT -d 127.0.0.77 -j DNAT --to-destination 127.0.0.1"), 0);
+    CHECK_EQ(ipt("-A INPUT -p icmp --icmp-type echo-reply -m conntrack --ctstate ESTABLISHED"), 0);
+    unsigned char echo[12] = {8, 0, 0, 0, 0x12, 0x34, 0, 1, 'p', 'i', 'n', 'g'}, b[64];
+    union addr to = loopback(AF_INET, 0);
+    to.in.sin_addr.s_addr = htonl(0x7f00004d);
+    unsigned v = 0;
+    for (int i = 0; i < 12; i += 2) v += echo[i] << 8 | echo[i + 1];
+    v = ~((v & 0xffff) + (v >> 16));
+    echo[2] = v >> 8, echo[3] = v;
+    CHECK_EQ(sendto(s, echo, 12, 0, &to.any, sizeof to.in), 12);
+    do MUST(poll_for(s, POLLIN) & POLLIN && read(s, b, sizeof b) == 32);
+    while (b[20] != 0);
+    CHECK_MEM(b + 12, "\x7f\0\0\x4d\x7f\0\0\1", 8);
+    CHECK_MEM(b + 24, "\x12\x34\0\1ping", 8);
+    CHECK_STR(answer("iptables-legacy -w -v -S INPUT | sed -n '2s/.*-c //p'"), "1 32");
     end();
 }
 
