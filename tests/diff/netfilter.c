@@ -521,6 +521,22 @@ TEST(nf_ping) {
     end();
 }
 
+TEST(nf_recent) {
+    begin();
+    end();
+    int a = udp(0), b = udp(0), port = port_of(b);
+    CHECK_EQ(ipt("-A INPUT -p udp -m recent --name seen --rcheck --seconds 60 --hitcount 2 -j DROP"), 0);
+    CHECK_EQ(ipt("-A INPUT -p udp -m recent --name seen --set -j ACCEPT"), 0);
+    for (int i = 0; i < 4; i++) CHECK_EQ(send_to(a, port), 5);
+    CHECK_EQ(from(b), port_of(a));
+    CHECK_EQ(from(b), port_of(a));
+    CHECK_EQ(from(b), -1);
+    CHECK_EQ(ipt("-I INPUT -p udp -m recent --name seen --remove"), 0);
+    CHECK_EQ(send_to(a, port), 5);
+    CHECK_EQ(from(b), port_of(a));
+    end();
+}
+
 // --- A router: two tunnels whose other ends are the test.
 
 static int request(int cmd, const char *name, struct ifreq r) {

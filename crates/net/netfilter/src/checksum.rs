@@ -7,12 +7,15 @@ pub(crate) fn updated(field: u16, old: &[u8], new: &[u8]) -> u16 {
 
 /// The same for a field that holds a sum that is not complemented.
 pub(crate) fn added(sum: u16, old: &[u8], new: &[u8]) -> u16 {
-    let words = |bytes: &[u8]| -> Vec<u16> {
-        bytes.chunks(2).map(|pair| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])).collect()
+    let words = |bytes: &[u8]| {
+        let words = bytes.chunks(2);
+        let word = |pair: &[u8]| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]);
+        words
+            .map(word)
+            .map(|word| (u64::from(!word), u64::from(word)))
+            .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
     };
-    let mut total = u64::from(sum);
-    words(old).iter().for_each(|word| total += u64::from(!word));
-    words(new).iter().for_each(|word| total += u64::from(*word));
+    let mut total = u64::from(sum) + words(old).0 + words(new).1;
     while total > 0xffff {
         total = (total & 0xffff) + (total >> 16);
     }

@@ -33,6 +33,7 @@ mod action;
 mod checksum;
 pub mod nat;
 mod packet;
+pub mod recent;
 mod registry;
 #[cfg(test)]
 mod tests;

@@ -82,6 +82,8 @@ impl Lists {
 pub struct Netfilter {
     /// The connections.
     pub connections: Table,
+    /// Lists of the match recent.
+    pub recent: crate::recent::Lists,
     me: Weak<Netfilter>,
     stack: Weak<Stack>,
     secret: [u8; 16],
@@ -104,6 +106,7 @@ impl Netfilter {
     pub fn new(stack: &Arc<Stack>, secret: [u8; 16]) -> Arc<Netfilter> {
         Arc::new_cyclic(|me| Netfilter {
             connections: Table::new(secret),
+            recent: Default::default(),
             me: me.clone(),
             stack: Arc::downgrade(stack),
             secret,

@@ -10,6 +10,8 @@
 pub mod layout;
 mod ruleset;
 mod tables;
+#[cfg(test)]
+mod tests;
 pub mod xt;
 
 pub use tables::Tables;

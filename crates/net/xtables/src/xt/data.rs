@@ -52,6 +52,15 @@ impl Data<'_> {
     }
 }
 
+/// The bits of an address that a mask leaves.
+pub(crate) fn masked(ip: IpAddr, mask: IpAddr) -> IpAddr {
+    match (ip, mask) {
+        (IpAddr::V4(ip), IpAddr::V4(mask)) => (ip & mask).into(),
+        (IpAddr::V6(ip), IpAddr::V6(mask)) => (ip & mask).into(),
+        _ => ip,
+    }
+}
+
 /// True when an address is in a network, given by address and mask as iptables stores them.
 pub(crate) fn in_network(ip: IpAddr, network: IpAddr, mask: IpAddr) -> bool {
     match (ip, network, mask) {

@@ -9,6 +9,7 @@ pub(crate) mod data;
 mod log;
 mod nat;
 mod rate;
+mod recent;
 mod simple;
 mod targets;
 mod transport;
@@ -107,7 +108,7 @@ const fn kind<P: Copy>(name: &'static str, revision: u8, family: For, size: usiz
     Kind { name, revision, family, size, parse }
 }
 
-static MATCHES: [Kind<MatchParser>; 28] = [
+static MATCHES: [Kind<MatchParser>; 30] = [
     kind("tcp", 0, BOTH, 12, transport::tcp),
     kind("udp", 0, BOTH, 10, transport::udp),
     kind("udplite", 0, BOTH, 10, transport::udp),
@@ -136,6 +137,8 @@ static MATCHES: [Kind<MatchParser>; 28] = [
     kind("dscp", 0, BOTH, 2, simple::dscp),
     kind("limit", 0, BOTH, 40, rate::limit),
     kind("statistic", 0, BOTH, 24, rate::statistic),
+    kind("recent", 0, BOTH, 212, recent::recent0),
+    kind("recent", 1, BOTH, 228, recent::recent1),
 ];
 
 static TARGETS: [Kind<TargetParser>; 25] = [

@@ -1,0 +1,133 @@
+//! Lists of addresses that were seen lately, by name: the match recent (iptables-extensions(8)).
+//!
+//! Lock order: the names, then a list. Bounds: lists by rules that name them, addresses and moments by the constants.
+
+use netstack::time::Instant;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Addresses that a list holds; the one that was seen longest ago gives way (`ip_list_tot`).
+const ADDRESSES: usize = 100;
+
+/// Moments that are kept of an address.
+const MOMENTS: usize = 255;
+
+/// A list.
+#[derive(Debug, Default)]
+pub struct Recent(Mutex<BTreeMap<IpAddr, Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    ttl: u8,
+    /// Oldest first.
+    at: VecDeque<Instant>,
+}
+
+/// What is asked of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Adds the address, or another moment of it.
+    Set,
+    /// Whether it was seen.
+    Check,
+    /// The same, and adds a moment if so.
+    Update,
+    /// Takes the address away.
+    Remove,
+}
+
+/// How an address must have been seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// In that many last seconds; 0 for ever.
+    pub seconds: u32,
+    /// That often; 0 for once.
+    pub hits: u32,
+    /// With this TTL.
+    pub ttl: Option<u8>,
+}
+
+impl Recent {
+    /// Asks about an address that a packet with a TTL comes from. True when the address was found as asked, or is set.
+    pub fn ask(&self, ask: Ask, ip: IpAddr, ttl: u8, how: &How, now: Instant) -> bool {
+        let mut all = self.0.lock();
+        let known = all.get(&ip).is_some_and(|seen| how.ttl.is_none_or(|ttl| ttl == seen.ttl));
+        let found = match ask {
+            Ask::Set => true,
+            Ask::Remove => known,
+            Ask::Check | Ask::Update => known && all.get(&ip).is_some_and(|seen| seen.fits(how, now)),
+        };
+        match ask {
+            Ask::Remove if found => {
+                all.remove(&ip);
+            }
+            Ask::Set | Ask::Update if found => {
+                if !all.contains_key(&ip) && all.len() >= ADDRESSES {
+                    let oldest =
+                        all.iter().min_by_key(|(_, seen)| seen.at.back().copied()).map(|(ip, _)| *ip);
+                    oldest.map(|oldest| all.remove(&oldest));
+                }
+                let seen = all.entry(ip).or_default();
+                seen.ttl = ttl;
+                if seen.at.len() >= MOMENTS {
+                    seen.at.pop_front();
+                }
+                seen.at.push_back(now);
+            }
+            _ => {}
+        }
+        found
+    }
+}
+
+impl Seen {
+    fn fits(&self, how: &How, now: Instant) -> bool {
+        let limit = Duration::from_secs(how.seconds.into());
+        let late = self.at.iter().filter(|at| how.seconds == 0 || now.since(**at) <= limit).count();
+        late >= how.hits.max(1) as usize
+    }
+}
+
+/// The lists of a namespace; each lives while a rule names it.
+#[derive(Debug, Default)]
+pub struct Lists(Mutex<BTreeMap<String, Weak<Recent>>>);
+
+impl Lists {
+    /// The list of that name.
+    pub fn get(&self, name: &str) -> Arc<Recent> {
+        let mut all = self.0.lock();
+        if let Some(list) = all.get(name).and_then(Weak::upgrade) {
+            return list;
+        }
+        all.retain(|_, list| list.upgrade().is_some());
+        let list = Arc::new(Recent::default());
+        all.insert(name.to_owned(), Arc::downgrade(&list));
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_remembered_for_a_time() {
+        let (lists, at) = (Lists::default(), |seconds: u64| Instant::from_millis(seconds * 1000));
+        let (list, ip) = (lists.get("a"), "10.0.0.1".parse().unwrap());
+        let how = How { seconds: 10, hits: 2, ttl: None };
+        assert!(!list.ask(Ask::Check, ip, 64, &how, at(1)));
+        assert!(list.ask(Ask::Set, ip, 64, &How::default(), at(1)));
+        assert!(!lists.get("a").ask(Ask::Update, ip, 64, &how, at(2)));
+        assert!(list.ask(Ask::Set, ip, 64, &How::default(), at(3)));
+        assert!(list.ask(Ask::Update, ip, 64, &how, at(11)) && !list.ask(Ask::Check, ip, 64, &how, at(22)));
+        assert!(!list.ask(Ask::Check, ip, 64, &How { ttl: Some(9), ..How::default() }, at(4)));
+        for n in 0..200_u8 {
+            list.ask(Ask::Set, [10, 1, 0, n].into(), 64, &How::default(), at(100 + u64::from(n)));
+        }
+        assert_eq!(list.0.lock().len(), ADDRESSES);
+        assert!(!list.ask(Ask::Remove, ip, 64, &how, at(400)), "it gave way");
+    }
+}
