@@ -19,7 +19,7 @@
 //! # Locks, outermost first
 //!
 //! 1. the count of registrations
-//! 2. the lists of chains
+//! 2. the lists of chains; not held while chains run
 //! 3. those of `conntrack`
 //! 4. the queue of deferred actions, a leaf
 //!

@@ -44,6 +44,7 @@ pub trait Chain: Send + Sync {
     fn run(&self, packet: &mut Packet<'_>) -> Verdict;
 }
 
+#[derive(Clone)]
 struct Hook {
     priority: i32,
     id: u64,
@@ -51,7 +52,7 @@ struct Hook {
 }
 
 /// Chains by family and point, in order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Lists([[Vec<Hook>; 5]; 2]);
 
 impl Lists {
@@ -89,9 +90,9 @@ pub struct Netfilter {
     secret: [u8; 16],
     drawn: AtomicU64,
     next_id: AtomicU64,
-    lists: RwLock<Lists>,
+    lists: RwLock<Arc<Lists>>,
     /// Chains that decide on translation, called by the translation of their point.
-    nat: RwLock<Lists>,
+    nat: RwLock<Arc<Lists>>,
     /// Registrations; the filter is in the stack while there are any.
     installed: Mutex<usize>,
     /// Tracking and translation (IPv4, IPv6) while they are in use.
@@ -174,7 +175,7 @@ impl Netfilter {
             return Err(abi::Errno::ENOSPC);
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        all.insert(family, point, Hook { priority, id, chain });
+        Arc::make_mut(&mut all).insert(family, point, Hook { priority, id, chain });
         drop(all);
         let mut installed = self.installed.lock();
         *installed += 1;
@@ -189,7 +190,7 @@ impl Netfilter {
     fn remove(&self, nat: bool, id: u64) {
         let lists = if nat { &self.nat } else { &self.lists };
         // Bound to a name, so that the chain is dropped after the lock is free.
-        let removed = lists.write().remove(id);
+        let removed = Arc::make_mut(&mut lists.write()).remove(id);
         drop(removed);
         let mut installed = self.installed.lock();
         *installed = installed.saturating_sub(1);
@@ -239,7 +240,8 @@ impl Netfilter {
 
     /// Runs the chains that decide on translation, until one does not accept or `done`.
     pub(crate) fn run_nat(&self, packet: &mut Packet<'_>, done: impl Fn(&Packet<'_>) -> bool) -> Verdict {
-        for hook in self.nat.read().of(packet.family, packet.point) {
+        let chains = self.nat.read().clone();
+        for hook in chains.of(packet.family, packet.point) {
             let verdict = hook.chain.run(packet);
             if verdict != Verdict::Accept || done(packet) {
                 return verdict;
@@ -276,7 +278,9 @@ impl Hooks for Netfilter {
             // Nothing can be said of it; the stack drops it itself.
             return Verdict::Accept;
         };
-        for hook in self.lists.read().of(packet.family, packet.point) {
+        // No lock is held while chains run: the last use of a chain, and with it a registration, may end here.
+        let chains = self.lists.read().clone();
+        for hook in chains.of(packet.family, packet.point) {
             let verdict = hook.chain.run(&mut packet);
             if verdict != Verdict::Accept {
                 return verdict;

@@ -116,6 +116,23 @@ fn chains_run_in_order_and_end_with_their_registration() {
     assert_eq!(seen.lock().len(), 3);
 }
 
+/// A chain that ends its own registration while it runs.
+#[test]
+fn a_chain_may_go_while_it_runs() {
+    let host = host(&[]);
+    let own = Arc::new(Mutex::new(None));
+    let held = own.clone();
+    let chain = rule(move |_| {
+        drop(held.lock().take());
+        Verdict::Accept
+    });
+    *own.lock() = Some(host.nat(Point::Output, chain));
+    let socket = host.udp("127.0.0.1:53");
+    send(&socket, addr("127.0.0.1:53"), b"x").unwrap();
+    assert_eq!(receive(&socket), Some(addr("127.0.0.1:53")));
+    assert!(own.lock().is_none() && !host.netfilter.is_tracking());
+}
+
 #[test]
 fn destinations_are_redirected_and_answers_come_from_where_they_were_asked() {
     let host = host(&["10.0.0.1"]);

@@ -124,14 +124,15 @@ impl Stack {
         if !self.is_hooked() {
             return Verdict::Accept;
         }
-        let installed = self.hooks.read();
-        let Some(installed) = installed.as_ref() else { return Verdict::Accept };
+        // The lock is free again when the filter looks: it may take itself out.
+        let hooks = self.hooks.read().as_ref().map(|installed| installed.hooks.clone());
+        let Some(hooks) = hooks else { return Verdict::Accept };
         if frame.offload.gso.is_none() && output.is_some_and(|link| link.index != crate::stack::LOOPBACK) {
             finish_checksum(frame);
         }
         let Frame { buf, offload, tags } = frame;
         let mut packet = Hooked { stack: self, point, now, input, output, packet: buf, offload, tags };
-        installed.hooks.look(&mut packet)
+        hooks.look(&mut packet)
     }
 
     /// Lets the filter do what had to wait; true when it did something.
