@@ -665,6 +665,12 @@ TEST(nf_masquerade) {
     write_packet(in, datagram("10.91.0.3", 53, "10.92.0.9", 4000));
     p = next(out, 17);
     CHECK_STR(ends(&p, 0), "10.92.0.1:8053 > 10.92.0.9:4000");
+    // No rule leads from outside to what listens on loopback alone.
+    int own = udp(0);
+    CHECK_EQ(ipt("-t nat -A PREROUTING -i out -p udp --dport 8054 -j DNAT --to-destination 127.0.0.1:%d", port_of(own)), 0);
+    write_packet(out, datagram("10.92.0.9", 4001, "10.92.0.1", 8054));
+    t_ms(50);
+    CHECK_EQ(from(own), -1);
     // Nothing else comes in.
     write_packet(out, datagram("10.92.0.9", 4000, "10.91.0.3", 54));
     write_packet(in, datagram("10.91.0.2", 1000, "10.92.0.2", 53));

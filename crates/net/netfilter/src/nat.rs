@@ -4,7 +4,7 @@
 //! stores them as the connection's reply tuple. Every packet of either direction is then rewritten from the tuples.
 
 use crate::checksum::updated;
-use crate::packet::{Packet, has_ports};
+use crate::packet::{Packet, UDP_LITE, has_translated_ports};
 use crate::registry::{Chain, priority};
 use conntrack::{Direction, Entry, Flow, State, Status, Tuple};
 use netstack::LOOPBACK;
@@ -156,7 +156,7 @@ fn side(tuple: &mut Tuple, manip: Manip) -> (&mut IpAddr, &mut u16) {
 }
 
 fn has_variable_port(tuple: &Tuple, manip: Manip) -> bool {
-    has_ports(tuple.protocol) || (tuple.is_icmp() && manip == Manip::Src)
+    has_translated_ports(tuple.protocol) || (tuple.is_icmp() && manip == Manip::Src)
 }
 
 fn choose_address(packet: &Packet<'_>, tuple: &Tuple, manip: Manip, range: &Range) -> IpAddr {
@@ -295,6 +295,7 @@ fn rewrite(packet: &mut Packet<'_>, entry: &Entry, direction: Direction, state: 
     };
     match manip {
         _ if target.is_icmp() => packet.write(packet.info.header_len + 4, &target.src_port.to_be_bytes()),
+        _ if !has_translated_ports(target.protocol) => true,
         Manip::Src => packet.set_src_port(target.src_port),
         Manip::Dst => packet.set_dst_port(target.dst_port),
     };
@@ -365,18 +366,15 @@ fn rewrite_quoted(quoted: &mut [u8], side: Manip, ip: IpAddr, port: u16) {
     };
     let sum_at = match protocol {
         proto::TCP => 16,
-        proto::UDP => 6,
+        proto::UDP | UDP_LITE => 6,
         _ => 2,
     };
-    if !icmp && !has_ports(protocol) {
+    if !icmp && !has_translated_ports(protocol) {
         return;
     }
     let Some(field) = transport.get_mut(place..place + 2) else { return };
     let old_port = [field[0], field[1]];
     field.copy_from_slice(&port.to_be_bytes());
-    if !(icmp || matches!(protocol, proto::TCP | proto::UDP)) {
-        return;
-    }
     let Some(field) = transport.get_mut(sum_at..sum_at + 2) else { return };
     let mut sum = u16::from_be_bytes([field[0], field[1]]);
     if protocol == proto::UDP && sum == 0 {

@@ -16,6 +16,9 @@ use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// UDP-Lite (RFC 3828).
+pub(crate) const UDP_LITE: u8 = 136;
+
 /// The family of a packet, and of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
@@ -254,7 +257,7 @@ impl<'a> Packet<'a> {
     fn checksum_place(&self) -> Option<usize> {
         let offset = match self.info.protocol {
             proto::TCP => 16,
-            proto::UDP => 6,
+            proto::UDP | UDP_LITE => 6,
             proto::ICMP | proto::ICMPV6 => 2,
             _ => return None,
         };
@@ -328,9 +331,14 @@ impl<'a> Packet<'a> {
 
 /// Protocols whose headers begin with two ports.
 pub(crate) fn has_ports(protocol: u8) -> bool {
-    /// DCCP, SCTP, UDP-Lite.
-    const OTHERS: [u8; 3] = [33, 132, 136];
-    matches!(protocol, proto::TCP | proto::UDP) || OTHERS.contains(&protocol)
+    /// DCCP, SCTP.
+    const OTHERS: [u8; 2] = [33, 132];
+    has_translated_ports(protocol) || OTHERS.contains(&protocol)
+}
+
+/// Those of them whose ports are translated: their checksums can be repaired.
+pub(crate) fn has_translated_ports(protocol: u8) -> bool {
+    matches!(protocol, proto::TCP | proto::UDP | UDP_LITE)
 }
 
 /// The tuple of a packet whose transport header starts with `payload`.

@@ -1,8 +1,7 @@
 //! Connection tracking of packets: each finds its connection before rules of table mangle see it; a new connection enters the table when
 //! its first packet has passed all rules.
 
-use crate::nat;
-use crate::packet::{Packet, tuple_of};
+use crate::packet::{Packet, UDP_LITE, tuple_of};
 use crate::registry::{Chain, priority};
 use conntrack::tcp::Kind;
 use conntrack::{Direction, Flow, Outcome, Seen, State, Status};
@@ -54,8 +53,6 @@ impl Chain for Track {
 
 /// What the table must know of the transport header; `None` for packets that no connection has.
 fn seen(packet: &Packet<'_>) -> Option<Seen> {
-    /// UDP-Lite.
-    const UDP_LITE: u8 = 136;
     let payload = packet.payload();
     match packet.info.protocol {
         proto::TCP => {
@@ -64,8 +61,7 @@ fn seen(packet: &Packet<'_>) -> Option<Seen> {
             (len >= 20 && len <= payload.len()).then_some(())?;
             Kind::of(header[13]).map(Seen::Tcp)
         }
-        proto::UDP => payload.get(..8).map(|_| Seen::Udp),
-        UDP_LITE => payload.get(..8).map(|_| Seen::Udp),
+        proto::UDP | UDP_LITE => payload.get(..8).map(|_| Seen::Udp),
         proto::ICMP | proto::ICMPV6 => payload.get(..8).map(|_| Seen::Icmp),
         _ => Some(Seen::Other),
     }
@@ -117,10 +113,10 @@ impl Chain for Confirm {
             return Verdict::Accept;
         }
         let Err(other) = packet.netfilter.connections.confirm(entry) else { return Verdict::Accept };
-        // Two first packets of one connection at once: the second one joins the first.
-        let same = other.original == entry.original && other.reply() == entry.reply();
-        if !same || entry.original.protocol == proto::TCP && !nat::is_translated(entry) {
-            return if same { Verdict::Accept } else { Verdict::Drop };
+        // Two first packets of one connection at once: the second one joins the first. Another connection that NAT gave the same
+        // addresses keeps them.
+        if other.original != entry.original || other.reply() != entry.reply() {
+            return Verdict::Drop;
         }
         packet.tags.flow = Flow::Tracked { entry: other, direction: Direction::Original, state: State::New };
         Verdict::Accept

@@ -139,6 +139,10 @@ impl Stack {
         }
         let Some(header) = Ipv4::parse(&frame.buf) else { return self.counters.ip.in_hdr_errors.bump() };
         let (src, dst) = (header.src(), header.dst());
+        if dst.is_loopback() && !looped {
+            // A rule may not lead packets from outside to what listens on loopback alone.
+            return self.counters.ip.in_addr_errors.bump();
+        }
         let info = IpInfo {
             src: src.into(),
             dst: dst.into(),
