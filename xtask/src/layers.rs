@@ -22,7 +22,7 @@ const ORDER: [(&str, &[&str]); 6] = [
     ("crates/base", &["abi", "elf", "mountinfo", "netproto", "ranked", "seccomp", "spec", "wait"]),
     ("crates/floor", &["biased", "hostsys"]),
     ("crates/platform", &["platform", "stub", "conformance", "systrap", "ptrace"]),
-    ("crates/net", &["conntrack", "netstack", "netfilter", "xtables"]),
+    ("crates/net", &["conntrack", "netstack", "netfilter", "xtables", "nftables"]),
     (
         "crates/kernel",
         &[

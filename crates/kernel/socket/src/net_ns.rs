@@ -6,10 +6,12 @@
 //!
 //! Lock rank: leaves. A checkpoint keeps the interfaces and the stack's plain data.
 
+use crate::netlink::Netlink;
 use crate::shown;
 use netfilter::Netfilter;
 use netstack::time::Instant;
 use netstack::{Alarm, LOOPBACK, Stack};
+use nftables::Nftables;
 use parking_lot::{Mutex, RwLock};
 use spec::Interfaces;
 use std::collections::BTreeSet;
@@ -30,6 +32,9 @@ pub struct NetNamespace {
     stack: Arc<Stack>,
     netfilter: Arc<Netfilter>,
     tables: Tables,
+    nftables: Nftables,
+    /// The sockets that speak with netfilter.
+    pub(crate) listeners: Mutex<Vec<Weak<Netlink>>>,
     /// The stack's interfaces are the namespace's.
     stack_shown: AtomicBool,
     clock: Arc<Clock>,
@@ -54,7 +59,9 @@ impl NetNamespace {
             interfaces: RwLock::new(Arc::new(interfaces)),
             ports: Mutex::default(),
             tables: Tables::new(&netfilter),
+            nftables: Nftables::new(netfilter.clone()),
             netfilter,
+            listeners: Mutex::default(),
             stack,
             stack_shown: AtomicBool::new(false),
             clock,
@@ -92,6 +99,11 @@ impl NetNamespace {
     /// The tables of iptables-legacy.
     pub fn tables(&self) -> &Tables {
         &self.tables
+    }
+
+    /// The rules of nf_tables.
+    pub(crate) fn nftables(&self) -> &Nftables {
+        &self.nftables
     }
 
     /// Shows the stack's interfaces from now on, beside those that are only shown.

@@ -1,9 +1,10 @@
 //! AF_NETLINK. rtnetlink: what ip(8), getifaddrs(3) and language run-times ask to learn of interfaces, addresses and routes;
-//! sock_diag (`diag`): what ss(8) asks to learn of sockets. See netlink(7), rtnetlink(7) and sock_diag(7).
+//! sock_diag (`diag`): what ss(8) asks to learn of sockets; netfilter (`netfilter`): rules for packets. See netlink(7), rtnetlink(7),
+//! sock_diag(7) and nft(8).
 //!
 //! Requests are answered from the [`spec::Interfaces`] of the network namespace, at once, into the socket's own queue, which is
 //! bounded by its receive buffer. Addresses, routes and links of the namespace's stack can be changed (`change`). Groups may be
-//! joined, but nothing is said to them yet.
+//! joined; only the one of nf_tables is told anything yet.
 //! Lock rank: leaf. A checkpoint keeps the queue, the address and the options.
 
 mod address;
@@ -12,6 +13,7 @@ mod change;
 mod create;
 pub(crate) mod device;
 mod diag;
+mod netfilter;
 mod qdisc;
 mod wire;
 
@@ -20,6 +22,7 @@ use crate::net_ns::NetNamespace;
 use crate::ops::{Names, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
+use netfilter::NETLINK_NETFILTER;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -38,6 +41,8 @@ const FLAGS: [i32; 7] = [3, 4, 5, 8, 10, 11, 12];
 const GROUPS: i32 = 38;
 /// Most bytes of answers that wait to be read.
 const QUEUE: usize = 256 << 10;
+/// The same after SO_RCVBUFFORCE.
+const LONGEST_QUEUE: usize = 16 << 20;
 /// Longest request.
 const REQUEST: usize = 64 << 10;
 
@@ -55,17 +60,21 @@ impl Family for NetlinkFamily {
         if kind != libc::SOCK_RAW && kind != libc::SOCK_DGRAM {
             return Err(Errno::ESOCKTNOSUPPORT);
         }
-        if ![libc::NETLINK_ROUTE, NETLINK_SOCK_DIAG].contains(&protocol) {
+        if ![libc::NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_NETFILTER].contains(&protocol) {
             return Err(Errno::EPROTONOSUPPORT);
         }
-        Ok(Arc::new(Netlink {
+        let socket = Arc::new(Netlink {
             kind,
             protocol,
             net: net.clone(),
             options: Options::default(),
             state: Mutex::default(),
             queue: WaitQueue::new(),
-        }))
+        });
+        if protocol == NETLINK_NETFILTER {
+            socket.register();
+        }
+        Ok(socket)
     }
 }
 
@@ -76,23 +85,39 @@ struct State {
     groups: u64,
     peer: Option<(u32, u32)>,
     flags: BTreeMap<i32, i32>,
-    answers: VecDeque<Vec<u8>>,
+    /// What waits to be read, with the groups that it was said to.
+    answers: VecDeque<(u32, Vec<u8>)>,
     queued: usize,
+    /// Most bytes that may wait, if more than [`QUEUE`].
+    room: usize,
     error: Option<Errno>,
-    /// A dump that did not fit: its request, and how many of its datagrams were queued.
-    dump: Option<(Vec<u8>, usize)>,
+    dump: Option<Dump>,
+}
+
+/// A dump that did not fit.
+struct Dump {
+    request: Vec<u8>,
+    /// How many of its datagrams were queued.
+    before: usize,
+    /// What it began with, of objects that have generations.
+    generation: u32,
 }
 
 impl State {
     /// Queues datagrams as far as there is room; returns how many.
     fn queue(&mut self, answers: impl IntoIterator<Item = Vec<u8>>) -> usize {
+        self.queue_from(0, answers)
+    }
+
+    /// The same for datagrams to groups.
+    fn queue_from(&mut self, groups: u32, answers: impl IntoIterator<Item = Vec<u8>>) -> usize {
         let mut taken = 0;
         for answer in answers {
-            if self.queued + answer.len() > QUEUE {
+            if self.queued + answer.len() > QUEUE.max(self.room) {
                 break;
             }
             self.queued += answer.len();
-            self.answers.push_back(answer);
+            self.answers.push_back((groups, answer));
             taken += 1;
         }
         taken
@@ -100,9 +125,9 @@ impl State {
 }
 
 /// One socket.
-struct Netlink {
+pub(crate) struct Netlink {
     kind: i32,
-    /// NETLINK_ROUTE or NETLINK_SOCK_DIAG.
+    /// NETLINK_ROUTE, NETLINK_SOCK_DIAG or NETLINK_NETFILTER.
     protocol: i32,
     net: Arc<NetNamespace>,
     options: Options,
@@ -163,18 +188,46 @@ impl Netlink {
         if !s.answers.is_empty() {
             return;
         }
-        let Some((request, before)) = s.dump.take() else { return };
-        let mut answers = answer::to(&self.net, self.protocol, &request, s.port, cx, QUEUE);
+        let Some(Dump { request, before, generation }) = s.dump.take() else { return };
+        let mut answers = self.answers(cx, s, &request).answers;
         // The last datagram ends the dump, so it is never left out.
-        let rest = answers.split_off(before.min(answers.len().saturating_sub(1)));
+        let mut rest = answers.split_off(before.min(answers.len().saturating_sub(1)));
+        if generation != self.generation() {
+            const FLAGS: usize = 6;
+            let last = rest.last_mut().and_then(|last| last.get_mut(FLAGS));
+            last.into_iter().for_each(|flags| *flags |= libc::NLM_F_DUMP_INTR as u8);
+        }
         let (all, fit) = (rest.len(), s.queue(rest));
         if fit < all {
-            s.dump = Some((request, before + fit));
+            s.dump = Some(Dump { request, before: before + fit, generation });
+        }
+    }
+
+    /// What a datagram of requests comes to.
+    fn answers(&self, cx: &dyn Caller, s: &State, request: &[u8]) -> netfilter::Served {
+        if self.protocol == NETLINK_NETFILTER {
+            return self.serve(cx, request, s.port, Netlink::ack_options(&s.flags), false);
+        }
+        let answers = answer::to(&self.net, self.protocol, request, s.port, cx, QUEUE);
+        netfilter::Served { answers, events: Vec::new() }
+    }
+
+    /// The generation of what the socket's protocol lists.
+    fn generation(&self) -> u32 {
+        if self.protocol == NETLINK_NETFILTER { self.net.nftables().generation() } else { 0 }
+    }
+
+    /// Longest datagram that may be sent.
+    fn longest(&self) -> usize {
+        match self.protocol {
+            NETLINK_NETFILTER => self.options.sndbuf().saturating_sub(32).min(netfilter::LONGEST),
+            _ => REQUEST,
         }
     }
 
     fn membership(&self, name: i32, group: i32) -> Result<()> {
-        if !(1..=GROUPS).contains(&group) {
+        let last = if self.protocol == NETLINK_NETFILTER { netfilter::GROUPS } else { GROUPS };
+        if !(1..=last).contains(&group) {
             return Err(Errno::EINVAL);
         }
         let bit = 1u64 << (group - 1);
@@ -257,18 +310,28 @@ impl SocketOps for Netlink {
             // Only the kernel is spoken to.
             return Err(Errno::ECONNREFUSED);
         }
-        if req.data.len() > REQUEST {
+        if req.data.len() > self.longest() {
             return Err(Errno::EMSGSIZE);
         }
-        let answers = answer::to(&self.net, self.protocol, req.data, s.port, cx, QUEUE);
+        let (generation, asker) = (self.generation(), (s.port, Netlink::ack_options(&s.flags)));
+        // Other sockets are looked at, which have locks of the same rank.
+        drop(s);
+        let served = match self.protocol {
+            NETLINK_NETFILTER => self.serve(cx, req.data, asker.0, asker.1, self.is_heard()),
+            _ => self.answers(cx, &self.state.lock(), req.data),
+        };
+        let mut s = self.state.lock();
+        let echoes = served.events.iter().filter(|event| event.echo).map(|event| event.message.clone());
+        let answers: Vec<_> = echoes.chain(served.answers).collect();
         let (all, fit) = (answers.len(), s.queue(answers));
         // A request that changes something has one answer, and is never asked again.
         if fit < all && all > 1 && s.dump.is_none() && wire::is_one_dump(req.data) {
-            s.dump = Some((req.data.to_vec(), fit));
+            s.dump = Some(Dump { request: req.data.to_vec(), before: fit, generation });
         } else if fit < all {
             s.error = Some(Errno::ENOBUFS);
         }
         drop(s);
+        self.tell(&served.events);
         self.queue.notify(Events::READABLE);
         Ok(req.data.len())
     }
@@ -280,7 +343,8 @@ impl SocketOps for Netlink {
         if let Some(error) = s.error.take() {
             return Err(error);
         }
-        let Some(first) = s.answers.front() else { return Err(Errno::EAGAIN) };
+        let Some((groups, first)) = s.answers.front() else { return Err(Errno::EAGAIN) };
+        let groups = *groups;
         let (full, len) = (first.len(), first.len().min(buf.len()));
         buf[..len].copy_from_slice(&first[..len]);
         if flags & libc::MSG_PEEK == 0 {
@@ -289,7 +353,7 @@ impl SocketOps for Netlink {
             self.go_on(cx, &mut s);
         }
         let cut = if len < full { libc::MSG_TRUNC } else { 0 };
-        Ok(Received { len, full, addr: Some(sockaddr(0, 0)), flags: cut, ..Received::default() })
+        Ok(Received { len, full, addr: Some(sockaddr(0, groups)), flags: cut, ..Received::default() })
     }
     fn shutdown(&self, _how: i32) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
@@ -304,6 +368,11 @@ impl SocketOps for Netlink {
             NETLINK_LIST_MEMBERSHIPS => Ok(s.groups.to_ne_bytes().to_vec()),
             _ if FLAGS.contains(&name) => Ok(s.flags.get(&name).copied().unwrap_or(0).to_ne_bytes().to_vec()),
             _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+    fn option_changed(&self, name: i32) {
+        if name == libc::SO_RCVBUF || name == libc::SO_RCVBUFFORCE {
+            self.state.lock().room = self.options.rcvbuf().min(LONGEST_QUEUE);
         }
     }
     fn set_option(&self, _cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {

@@ -1,0 +1,145 @@
+//! NETLINK_NETFILTER: what nft(8) and iptables(8) say to nf_tables. The messages themselves are the crate `nftables`; here are
+//! capabilities, the dispatch to subsystems, and the sockets that listen to changes (`nft monitor`).
+
+use super::Netlink;
+use crate::net_ns::{self, NetNamespace};
+use abi::Errno;
+use nftables::{AckOptions, Asker, Event, Request, acknowledge};
+use std::sync::{Arc, Weak};
+use vfs::{Caller, Cap};
+
+pub(super) const NETLINK_NETFILTER: i32 = 12;
+/// NFNLGRP_MAX.
+pub(super) const GROUPS: i32 = 9;
+/// NFNLGRP_NFTABLES, as a bit.
+const NFTABLES_GROUP: u64 = 1 << 6;
+/// Longest batch, whatever SO_SNDBUFFORCE says.
+pub(super) const LONGEST: usize = 32 << 20;
+/// Socket options (NETLINK_CAP_ACK, NETLINK_EXT_ACK).
+const CAP_ACK: i32 = 10;
+const EXT_ACK: i32 = 11;
+/// NLMSG_MIN_TYPE: smaller numbers are control messages.
+const MIN_TYPE: u16 = 16;
+/// Bytes of headers, the family's included.
+const HEADERS: usize = 20;
+
+/// What a datagram of requests comes to.
+#[derive(Default)]
+pub(super) struct Served {
+    pub(super) answers: Vec<Vec<u8>>,
+    pub(super) events: Vec<Event>,
+}
+
+/// Answers a datagram of requests.
+pub(super) fn serve(net: &NetNamespace, bytes: &[u8], asker: &Asker<'_>, cx: &dyn Caller) -> Served {
+    let Some((first, _)) = Request::next(bytes) else { return Served::default() };
+    let mut served = Served::default();
+    if !cx.creds().ns_capable(net.user_ns(), Cap::NET_ADMIN) {
+        served.answers.push(acknowledge(Err(Errno::EPERM.into()), &first, asker.port, asker.options));
+        return served;
+    }
+    if first.kind == nftables::BEGIN {
+        let outcome = net.nftables().batch(bytes, asker);
+        return Served { answers: outcome.answers, events: outcome.events };
+    }
+    let mut rest = bytes;
+    while let Some((request, after)) = Request::next(rest) {
+        rest = after;
+        let asks = i32::from(request.flags) & libc::NLM_F_REQUEST != 0;
+        if !asks || request.kind < MIN_TYPE || request.bytes.len() < HEADERS {
+            continue;
+        }
+        let done = match answer(net, &request, asker) {
+            Ok(mut answers) => {
+                served.answers.append(&mut answers);
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+        };
+        // A dump that goes well says so itself.
+        let wanted = i32::from(request.flags) & libc::NLM_F_ACK != 0 && !request.dumps();
+        if done.is_err() || wanted {
+            served.answers.push(acknowledge(done, &request, asker.port, asker.options));
+        }
+    }
+    served
+}
+
+fn answer(
+    net: &NetNamespace,
+    request: &Request<'_>,
+    asker: &Asker<'_>,
+) -> Result<Vec<Vec<u8>>, nftables::Failure> {
+    match request.subsystem() {
+        nftables::NFTABLES => net.nftables().get(request, asker),
+        nftables::COMPAT => net.nftables().compat(request, asker),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}
+
+impl Netlink {
+    /// Answers a datagram. What changes is described if somebody listens.
+    pub(super) fn serve(
+        &self,
+        cx: &dyn Caller,
+        bytes: &[u8],
+        port: u32,
+        options: AckOptions,
+        listeners: bool,
+    ) -> Served {
+        let asker = Asker {
+            port,
+            pid: u32::try_from(cx.pid_vnr(cx.pid())).unwrap_or(0),
+            name: b"",
+            options,
+            listeners,
+            now: net_ns::now().millis(),
+        };
+        serve(&self.net, bytes, &asker, cx)
+    }
+
+    /// What this socket wants to know of errors.
+    pub(super) fn ack_options(flags: &std::collections::BTreeMap<i32, i32>) -> AckOptions {
+        let on = |option| flags.get(&option).is_some_and(|value| *value != 0);
+        AckOptions { capped: on(CAP_ACK), extended: on(EXT_ACK) }
+    }
+
+    /// Whether a socket listens to changes.
+    pub(super) fn is_heard(&self) -> bool {
+        listeners(&self.net).iter().any(|other| other.state.lock().groups & NFTABLES_GROUP != 0)
+    }
+
+    /// Tells the sockets that listen; the asker has its echo already.
+    pub(super) fn tell(&self, events: &[Event]) {
+        if events.is_empty() {
+            return;
+        }
+        for other in listeners(&self.net) {
+            let own = std::ptr::eq(&*other, self);
+            let mut state = other.state.lock();
+            if state.groups & NFTABLES_GROUP == 0 {
+                continue;
+            }
+            let messages = events.iter().filter(|event| !(own && event.echo));
+            let messages: Vec<_> = messages.map(|event| event.message.clone()).collect();
+            let (all, fit) = (messages.len(), state.queue_from(NFTABLES_GROUP as u32, messages));
+            if fit < all {
+                state.error = Some(Errno::ENOBUFS);
+            }
+            drop(state);
+            other.queue.notify(wait::Events::READABLE);
+        }
+    }
+
+    /// Makes the namespace know the socket.
+    pub(super) fn register(self: &Arc<Netlink>) {
+        let mut all = self.net.listeners.lock();
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(self));
+    }
+}
+
+/// The sockets of the protocol in a namespace.
+fn listeners(net: &NetNamespace) -> Vec<Arc<Netlink>> {
+    net.listeners.lock().iter().filter_map(Weak::upgrade).collect()
+}
