@@ -359,6 +359,9 @@ impl Caller for TaskCaller {
     fn tid(&self) -> i32 {
         self.0.tid()
     }
+    fn comm(&self) -> Vec<u8> {
+        self.0.comm().split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+    }
     fn pgid(&self) -> i32 {
         self.0.kernel().tree.lock().node(self.0.tgid()).map_or(0, Node::pgid)
     }
@@ -404,6 +407,9 @@ impl Caller for Current {
     }
     fn tid(&self) -> i32 {
         self.task.tid()
+    }
+    fn comm(&self) -> Vec<u8> {
+        self.caller().comm()
     }
     fn pgid(&self) -> i32 {
         self.caller().pgid()

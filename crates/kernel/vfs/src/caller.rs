@@ -33,6 +33,10 @@ pub trait Caller {
     fn pid(&self) -> i32;
     /// Thread ID.
     fn tid(&self) -> i32;
+    /// The name of the thread, as /proc/PID/comm shows it; empty for the kernel itself.
+    fn comm(&self) -> Vec<u8> {
+        Vec::new()
+    }
     /// Process group ID.
     fn pgid(&self) -> i32;
     /// Session ID.

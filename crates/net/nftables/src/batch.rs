@@ -62,7 +62,8 @@ impl Nftables {
                 continue;
             }
             if attempt.ended && !attempt.failed {
-                match self.commit(&mut control.hooks, change, begin.seq) {
+                let first = Request::next(rest).map_or(begin, |(first, _)| first);
+                match self.commit(&mut control.hooks, change, &first) {
                     Ok(events) => return Outcome { answers: attempt.answers, events },
                     Err(failure) => {
                         attempt.answers = vec![acknowledge(Err(failure), &begin, asker.port, asker.options)];
@@ -93,7 +94,7 @@ impl Nftables {
         &self,
         hooks: &mut crate::hooks::Hooks,
         mut change: Change<'_>,
-        seq: u32,
+        first: &Request<'_>,
     ) -> Result<Vec<Event>> {
         validate_all(&change)?;
         if change.touched.is_empty() {
@@ -105,10 +106,12 @@ impl Nftables {
         self.live.store(std::sync::Arc::new(change.rules));
         hooks.settle(fresh, &self.live.load());
         let mut events = change.events;
-        if change.asker.listeners {
-            let reply = Reply { flags: 0, seq, port: change.asker.port, generation };
+        // Whoever wants an echo of the first message gets one of the generation.
+        let echo = first.has(flag::ECHO);
+        if change.asker.listeners || echo {
+            let reply = Reply { flags: 0, seq: first.seq, port: change.asker.port, generation };
             let message = get::generation(reply, generation, change.asker);
-            events.push(Event { message, echo: false });
+            events.push(Event { message, echo });
         }
         Ok(events)
     }

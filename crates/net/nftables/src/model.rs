@@ -11,6 +11,7 @@ use crate::set::Set;
 use abi::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A name. Names are bytes to the kernel.
 pub(crate) type Name = Arc<[u8]>;
@@ -56,8 +57,13 @@ impl Ruleset {
 pub(crate) enum Ref {
     Chain(u64),
     Set(u64),
+    /// A set that packets add elements to.
+    Filled(u64),
     Object(u64),
 }
+
+/// Most elements of a set that packets fill, unless its description says otherwise.
+const FILLED_MAX: u32 = 0xffff;
 
 /// A table. Its chains, sets and objects are known by handle, which is the order of their creation.
 #[derive(Clone)]
@@ -73,7 +79,8 @@ pub(crate) struct Table {
     chain_names: HashMap<Name, u64>,
     set_names: HashMap<Name, u64>,
     object_names: HashMap<(u32, Name), u64>,
-    last_handle: u64,
+    /// Numbers that a failed batch took are not used again.
+    last_handle: Arc<AtomicU64>,
     pub _charge: Arc<Charge>,
 }
 
@@ -94,14 +101,13 @@ impl Table {
             chain_names: HashMap::new(),
             set_names: HashMap::new(),
             object_names: HashMap::new(),
-            last_handle: 0,
+            last_handle: Arc::default(),
             _charge: Arc::new(charge),
         }
     }
 
-    pub fn next_handle(&mut self) -> u64 {
-        self.last_handle += 1;
-        self.last_handle
+    pub fn next_handle(&self) -> u64 {
+        self.last_handle.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// How many chains, sets and objects it has.
@@ -208,12 +214,17 @@ impl Table {
     fn hold(&mut self, one: Ref) -> Result<()> {
         match one {
             Ref::Chain(chain) => self.chain_mut(chain)?.jumps += 1,
-            Ref::Set(set) => {
-                let set = self.set_mut(set)?;
+            Ref::Set(handle) | Ref::Filled(handle) => {
+                let set = self.set_mut(handle)?;
                 if set.bindings > 0 && set.is_anonymous() {
                     return Err(Errno::EBUSY.into());
                 }
                 set.bindings += 1;
+                if one == Ref::Filled(handle) {
+                    set.bindings_filled += 1;
+                    // A set that packets fill has a bound.
+                    set.size = if set.size == 0 { FILLED_MAX } else { set.size };
+                }
             }
             Ref::Object(object) => {
                 let object = self.objects.get_mut(&object).map(Arc::make_mut).ok_or(Errno::ENOENT)?;
@@ -236,9 +247,10 @@ impl Table {
                         self.remove_chain(handle);
                     }
                 }
-                Ref::Set(handle) => {
+                Ref::Set(handle) | Ref::Filled(handle) => {
                     let Ok(set) = self.set_mut(handle) else { continue };
                     set.bindings -= 1;
+                    set.bindings_filled -= u32::from(one == Ref::Filled(handle));
                     if set.is_anonymous() {
                         refs.extend(set.contents.all().iter().flat_map(|element| element.refs()));
                         let set = self.sets.remove(&handle);

@@ -68,7 +68,7 @@ impl Walk<'_> {
                 self.heights.insert(one, height);
                 Ok(height)
             }
-            Ref::Object(_) => Ok(0),
+            Ref::Filled(_) | Ref::Object(_) => Ok(0),
         }
     }
 }

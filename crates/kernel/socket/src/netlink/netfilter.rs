@@ -87,10 +87,11 @@ impl Netlink {
         options: AckOptions,
         listeners: bool,
     ) -> Served {
+        let name = cx.comm();
         let asker = Asker {
             port,
             pid: u32::try_from(cx.pid_vnr(cx.pid())).unwrap_or(0),
-            name: b"",
+            name: &name,
             options,
             listeners,
             now: net_ns::now().millis(),

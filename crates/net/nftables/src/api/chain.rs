@@ -195,8 +195,12 @@ impl Change<'_> {
         let old = table.chains.get(&handle).ok_or(Errno::ENOENT)?;
         if let Some(hook) = hook {
             let Some(base) = &old.base else { return Err(Errno::EEXIST).blame(hook.at) };
-            if parse_hook(hook, kind)? != (base.kind, base.hook, base.priority) {
-                return Err(Errno::EEXIST).blame(hook.at);
+            let (new_kind, number, priority) = parse_hook(hook, kind)?;
+            if new_kind != base.kind {
+                return Err(Errno::EEXIST).blame(attrs.get(NAME).map_or(hook.at, |name| name.at));
+            }
+            if (number, priority) != (base.hook, base.priority) {
+                return Err(Errno::EOPNOTSUPP.into());
             }
         }
         if counter.is_some() && old.base.is_none() {
@@ -219,7 +223,7 @@ impl Change<'_> {
         Ok(true)
     }
 
-    fn tell_chain(&mut self, request: &Request<'_>, number: u8, table: u64, chain: u64) {
+    pub(super) fn tell_chain(&mut self, request: &Request<'_>, number: u8, table: u64, chain: u64) {
         let of = self.rules.tables.get(&table).map_or(0, |table| table.family);
         self.notify(request, number, of, |rules, out| {
             let table = rules.tables.get(&table);

@@ -17,8 +17,8 @@ pub(crate) const TABLE: u16 = 1;
 pub(crate) const SET: u16 = 2;
 pub(crate) const ELEMENTS: u16 = 3;
 const SET_ID: u16 = 4;
-/// Elements of one message about changes, at most.
-const EVENT_ELEMENTS: usize = 64;
+/// Elements of one message about changes, as in Linux.
+const EVENT_ELEMENTS: usize = 1;
 
 /// The bounds that an element has or that a program asks for.
 pub(crate) struct Bounds {
@@ -196,7 +196,7 @@ impl Change<'_> {
                 Ok(Some(element))
             }
             Insert::Exists(old) if old.data != element.data || old.object != element.object => {
-                Err(Errno::EBUSY.into())
+                Err(Errno::EEXIST.into())
             }
             Insert::Exists(_) if request.has(message_flag::EXCL) => Err(Errno::EEXIST.into()),
             Insert::Exists(old) => {

@@ -98,8 +98,8 @@ impl Change<'_> {
             msg::NEWOBJ => self.new_object(request),
             msg::DELOBJ => self.delete_object(request),
             msg::DESTROYOBJ => ignore_missing(self.delete_object(request)),
-            msg::NEWFLOWTABLE => Err(Errno::EOPNOTSUPP.into()),
-            msg::DELFLOWTABLE => Err(Errno::ENOENT.into()),
+            // As in a kernel without them.
+            msg::NEWFLOWTABLE | msg::DELFLOWTABLE => Err(Errno::ENOENT.into()),
             msg::DESTROYFLOWTABLE => Ok(()),
             _ => Err(Errno::EINVAL.into()),
         }
@@ -123,7 +123,10 @@ impl Change<'_> {
         }
         let keep = flag::CREATE | flag::EXCL | flag::APPEND | flag::REPLACE;
         let is_new = [msg::NEWTABLE, msg::NEWCHAIN, msg::NEWRULE, msg::NEWSET, msg::NEWSETELEM, msg::NEWOBJ];
-        let flags = if is_new.contains(&number) { request.flags & keep } else { 0 };
+        let mut flags = if is_new.contains(&number) { request.flags & keep } else { 0 };
+        if flags & flag::REPLACE != 0 {
+            flags |= flag::APPEND;
+        }
         let generation = crate::following(self.rules.generation);
         let reply = Reply { flags, seq: request.seq, port: self.asker.port, generation };
         let message = reply.message(number, family, |out| fill(&self.rules, out));

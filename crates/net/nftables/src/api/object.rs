@@ -81,7 +81,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn tell_object(&mut self, request: &Request<'_>, number: u8, table: u64, object: u64) {
+    pub(super) fn tell_object(&mut self, request: &Request<'_>, number: u8, table: u64, object: u64) {
         let of = self.rules.tables.get(&table).map_or(0, |table| table.family);
         self.notify(request, number, of, |rules, out| {
             let table = rules.tables.get(&table);

@@ -107,7 +107,7 @@ impl Change<'_> {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let (table_handle, chain_handle) = (table.handle, chain.handle);
-        let (old, mut beside) = match attrs.get(HANDLE) {
+        let (old, mut beside): (Option<u64>, _) = match attrs.get(HANDLE) {
             Some(handle) => {
                 let at = chain.rule(handle.be64()?).ok_or(Errno::ENOENT).blame(handle.at)?;
                 if request.has(flag::EXCL) {
@@ -123,6 +123,7 @@ impl Change<'_> {
             }
             None => (None, self.position(attrs, chain)?),
         };
+        let handle = old.unwrap_or_else(|| table.next_handle());
         let mut rule = self.parse_rule(attrs, table)?;
         let id = attrs.be32(ID)?;
         if id.is_some() {
@@ -140,8 +141,7 @@ impl Change<'_> {
             }
         }
         let table = self.touch(table_handle)?;
-        rule.handle = table.next_handle();
-        let handle = rule.handle;
+        rule.handle = handle;
         table.add_rule(chain_handle, rule, beside, append)?;
         if let Some(id) = id {
             self.ids.rules.insert((table_handle, id), (chain_handle, handle));
@@ -165,7 +165,14 @@ impl Change<'_> {
         wanted.and_then(|handle| chain.rule(handle)).map(Some).ok_or(Errno::ENOENT).blame(attr.at)
     }
 
-    fn tell_rule(&mut self, request: &Request<'_>, number: u8, table: u64, chain: u64, handle: u64) {
+    pub(super) fn tell_rule(
+        &mut self,
+        request: &Request<'_>,
+        number: u8,
+        table: u64,
+        chain: u64,
+        handle: u64,
+    ) {
         let of = self.rules.tables.get(&table).map_or(0, |table| table.family);
         self.notify(request, number, of, |rules, out| {
             let Some(table) = rules.tables.get(&table) else { return };

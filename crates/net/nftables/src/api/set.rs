@@ -23,14 +23,10 @@ const OBJECT_MAX: u32 = 10;
 fn check_flags(flags: u32) -> Result<()> {
     let both = |bits: u32| flags & bits == bits;
     let known = flags & !flag::ALL == 0;
-    let excluded = [
-        flag::MAP | flag::OBJECT,
-        flag::EVAL | flag::OBJECT,
-        flag::CONSTANT | flag::TIMEOUT,
-        flag::ANONYMOUS | flag::TIMEOUT,
-        flag::ANONYMOUS | flag::EVAL,
-    ];
-    match known && !excluded.into_iter().any(both) {
+    let excluded = [flag::MAP | flag::OBJECT, flag::EVAL | flag::OBJECT, flag::CONSTANT | flag::TIMEOUT];
+    // Anonymous sets with time-outs are those that packets fill.
+    let forgotten = both(flag::ANONYMOUS | flag::TIMEOUT) && !both(flag::EVAL);
+    match known && !forgotten && !excluded.into_iter().any(both) {
         true => Ok(()),
         false if !known => Err(Errno::EINVAL.into()),
         false => Err(Errno::EOPNOTSUPP.into()),
@@ -86,10 +82,8 @@ fn description(attrs: Attrs<'_>, key_len: usize) -> Result<(u32, Box<[u32]>)> {
 
 /// The name of a new set: an anonymous one has a `%d`, for which the first free number stands.
 fn name(table: &Table, wanted: &[u8], anonymous: bool) -> Result<Vec<u8>> {
-    let Some(at) = wanted.windows(2).position(|pair| pair == b"%d") else {
-        return if anonymous { Err(Errno::EINVAL.into()) } else { Ok(wanted.to_vec()) };
-    };
-    if !anonymous || wanted[at + 2..].contains(&b'%') {
+    let Some(at) = wanted.iter().position(|byte| *byte == b'%') else { return Ok(wanted.to_vec()) };
+    if !anonymous || wanted.get(at + 1) != Some(&b'd') || wanted[at + 2..].contains(&b'%') {
         return Err(Errno::EINVAL.into());
     }
     let numbered = |n: usize| [&wanted[..at], n.to_string().as_bytes(), &wanted[at + 2..]].concat();
@@ -139,6 +133,7 @@ impl Change<'_> {
             userdata,
             exprs: exprs.into(),
             bindings: 0,
+            bindings_filled: 0,
             contents,
             _charge: Arc::new(self.charge(COST)?),
         })
@@ -176,16 +171,13 @@ impl Change<'_> {
         let table = self.touch(table_handle)?;
         set.handle = table.next_handle();
         let handle = set.handle;
-        let anonymous = set.is_anonymous();
         table.add_set(set);
         self.ids.sets.insert((table_handle, id), handle);
-        if !anonymous {
-            self.tell_set(request, msg::NEWSET, table_handle, handle);
-        }
+        self.tell_set(request, msg::NEWSET, table_handle, handle);
         Ok(())
     }
 
-    fn tell_set(&mut self, request: &Request<'_>, number: u8, table: u64, set: u64) {
+    pub(super) fn tell_set(&mut self, request: &Request<'_>, number: u8, table: u64, set: u64) {
         let of = self.rules.tables.get(&table).map_or(0, |table| table.family);
         self.notify(request, number, of, |rules, out| {
             let table = rules.tables.get(&table);

@@ -98,11 +98,28 @@ impl Change<'_> {
             if request.has(flag::NON_RECURSIVE) && uses > 0 {
                 return Err(Errno::EBUSY.into());
             }
+            self.tell_parts(request, handle);
             self.tell_table(request, msg::DELTABLE, handle);
             self.rules.remove(handle);
             self.touched.insert(handle);
         }
         Ok(())
+    }
+
+    /// Tells of the end of all that a table has.
+    fn tell_parts(&mut self, request: &Request<'_>, handle: u64) {
+        if !self.asker.listeners && !request.has(flag::ECHO) {
+            return;
+        }
+        let Some(table) = self.rules.tables.get(&handle).cloned() else { return };
+        for chain in table.chains.values() {
+            for rule in &chain.rules {
+                self.tell_rule(request, msg::DELRULE, handle, chain.handle, rule.handle);
+            }
+        }
+        table.sets.keys().for_each(|set| self.tell_set(request, msg::DELSET, handle, *set));
+        table.objects.keys().for_each(|object| self.tell_object(request, msg::DELOBJ, handle, *object));
+        table.chains.keys().for_each(|chain| self.tell_chain(request, msg::DELCHAIN, handle, *chain));
     }
 
     fn of_family(&self, of: u8) -> Vec<u64> {

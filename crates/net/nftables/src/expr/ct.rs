@@ -158,7 +158,8 @@ impl Expr for Get {
     fn dump(&self, out: &mut Writer, _table: &Table) {
         out.be32(DREG, self.target.number());
         out.be32(KEY, self.key);
-        if let Some(direction) = self.direction {
+        let both_ways = [key::L3PROTOCOL, key::PROTOCOL].contains(&self.key);
+        if let Some(direction) = self.direction.filter(|_| !both_ways) {
             out.byte(DIRECTION, direction);
         }
     }

@@ -25,9 +25,6 @@ const EXPRESSIONS: u16 = 10;
 const INVERT: u32 = 1;
 const HAS_EXPR: u32 = 2;
 
-/// Most elements of a set whose description sets no bound.
-const DEFAULT_MAX: usize = 65535;
-
 #[derive(Clone, Copy, PartialEq)]
 enum Op {
     Add = 0,
@@ -54,7 +51,7 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
         return Err(Errno::EINVAL.into());
     }
     let set = scope.set(name.text(crate::NAME_MAX)?, attrs.be32(SET_ID)?)?;
-    if set.has(flag::OBJECT) || set.has(flag::INTERVAL) {
+    if set.has(flag::OBJECT) || !set.is_open() {
         return Err(Errno::EOPNOTSUPP.into());
     }
     if set.has(flag::CONSTANT) {
@@ -131,7 +128,7 @@ impl Dynset {
             userdata: None,
             _charge: Charge::take(&self.budget, bytes).ok()?,
         });
-        let max = set.max().min(if set.size == 0 { DEFAULT_MAX } else { usize::MAX });
+        let max = set.max();
         for _ in 0..2 {
             match set.contents.insert(&element, max) {
                 Insert::Done => return Some(element),
@@ -184,11 +181,14 @@ impl Expr for Dynset {
         }
         out.be64(TIMEOUT, self.timeout);
         let many = self.exprs.len() > 1;
-        super::dump_list(&self.exprs, EXPR, EXPRESSIONS, out, table);
+        // Those that every element of the set has are not repeated.
+        if table.sets.get(&self.set).is_some_and(|set| set.exprs.is_empty()) {
+            super::dump_list(&self.exprs, EXPR, EXPRESSIONS, out, table);
+        }
         out.be32(FLAGS, if self.invert { INVERT } else { 0 } | if many { HAS_EXPR } else { 0 });
     }
 
     fn refs(&self) -> Vec<Ref> {
-        vec![Ref::Set(self.set)]
+        vec![Ref::Filled(self.set)]
     }
 }

@@ -46,6 +46,9 @@ struct Store {
 
 pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>> {
     let op = attrs.be32(OP)?.unwrap_or(IPV6);
+    if op == TCP && !attrs.has(DREG) && !attrs.has(SREG) {
+        return parse_strip(attrs);
+    }
     let kind = attrs.need(TYPE)?.byte()?;
     let place = Place { kind, offset: small(attrs.be32(OFFSET)?)?, len: small(attrs.be32(LEN)?)?, op };
     let flags = attrs.be32(FLAGS)?;
@@ -66,8 +69,18 @@ pub(super) fn parse(attrs: Attrs<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>
             2 | 4 => Ok(Box::new(Store { place, source: Reg::load(source, place.len, scope)? })),
             _ => Err(Errno::EOPNOTSUPP.into()),
         },
-        // Options cannot be taken out.
         _ => Err(Errno::EOPNOTSUPP.into()),
+    }
+}
+
+/// Takes an option of TCP out.
+fn parse_strip(attrs: Attrs<'_>) -> Result<Box<dyn Expr>> {
+    match [OFFSET, LEN, FLAGS].into_iter().any(|kind| attrs.has(kind)) {
+        true => Err(Errno::EINVAL.into()),
+        false => {
+            let kind = attrs.need(TYPE)?.byte()?;
+            Ok(Box::new(Strip(Place { kind, offset: 0, len: 0, op: TCP })))
+        }
     }
 }
 
@@ -187,6 +200,24 @@ impl Expr for Store {
         out.be32(OFFSET, offset as u32);
         out.be32(LEN, len as u32);
         out.be32(OP, op);
+    }
+}
+
+struct Strip(Place);
+
+impl Expr for Strip {
+    fn name(&self) -> &'static str {
+        "exthdr"
+    }
+    fn run(&self, run: &mut Run<'_, '_>) -> Flow {
+        const NOTHING: [u8; 40] = [1; 40];
+        let Some(at) = self.0.find(run) else { return Flow::Break };
+        let len = run.packet.bytes().get(at + 1).map_or(0, |len| usize::from(*len)).min(NOTHING.len());
+        Flow::when(run.packet.write(at, &NOTHING[..len]))
+    }
+    fn dump(&self, out: &mut Writer, _table: &Table) {
+        out.byte(TYPE, self.0.kind);
+        out.be32(OP, self.0.op);
     }
 }
 

@@ -17,6 +17,8 @@ const FLAGS: u16 = 6;
 const PREFIX_MAX: usize = 128;
 const WARNING: u32 = 4;
 const AUDIT: u32 = 8;
+/// `NF_LOG_MASK`.
+const FLAGS_ALL: u32 = 0x2f;
 
 enum To {
     /// A level, and flags for more detail.
@@ -42,7 +44,7 @@ pub(super) fn parse(attrs: Attrs<'_>, _scope: &Scope<'_>) -> Result<Box<dyn Expr
         None => {
             let level = level.unwrap_or(WARNING);
             let flags = attrs.be32(FLAGS)?.unwrap_or(0);
-            if level > AUDIT || flags & !0x1f != 0 {
+            if level > AUDIT || flags & !FLAGS_ALL != 0 {
                 return Err(Errno::EINVAL.into());
             }
             To::Kernel(level, flags)

@@ -36,8 +36,8 @@ mod key {
     pub const IIFGROUP: u32 = 21;
     pub const OIFGROUP: u32 = 22;
     pub const PRANDOM: u32 = 24;
-    pub const SDIF: u32 = 31;
-    pub const SDIFNAME: u32 = 32;
+    pub const SDIF: u32 = 33;
+    pub const SDIFNAME: u32 = 34;
 }
 
 struct Get {

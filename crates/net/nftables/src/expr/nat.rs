@@ -38,10 +38,6 @@ fn flags(attrs: Attrs<'_>, kind: u16) -> Result<Option<u32>> {
     if flags.is_some_and(|flags| flags & !flag::ALL != 0) {
         return Err(Errno::EINVAL.into());
     }
-    // Maps of whole networks are not there.
-    if flags.is_some_and(|flags| flags & flag::NETMAP != 0) {
-        return Err(Errno::EOPNOTSUPP.into());
-    }
     Ok(flags)
 }
 
@@ -137,6 +133,14 @@ impl Expr for Nat {
         };
         let addresses = self.addresses.and_then(|Pair(first, last)| address(first).zip(address(last)));
         let ports = self.ports.map(|pair| pair.ports(run));
+        let addresses = match addresses {
+            Some((first, last)) if self.flags.unwrap_or(0) & flag::NETMAP != 0 => {
+                let info = &run.packet.info;
+                let old = if self.manip == Manip::Src { info.src } else { info.dst };
+                Some(mapped(old, first, last)).map(|ip| (ip, ip))
+            }
+            other => other,
+        };
         let range = Range { addresses, ..range(self.flags, ports) };
         decided(nat::setup(run.packet, self.manip, &range))
     }
@@ -155,6 +159,21 @@ impl Expr for Nat {
     }
     fn validate(&self, place: Place, _table: &Table) -> Result<(), Errno> {
         in_nat_chain(place, if self.manip == Manip::Src { POST | INPUT } else { PRE | OUTPUT })
+    }
+}
+
+/// The address at the same place of another network, which goes from `first` to `last`.
+fn mapped(old: IpAddr, first: IpAddr, last: IpAddr) -> IpAddr {
+    match (old, first, last) {
+        (IpAddr::V4(old), IpAddr::V4(first), IpAddr::V4(last)) => {
+            let host = first.to_bits() ^ last.to_bits();
+            IpAddr::V4((old.to_bits() & host | first.to_bits() & !host).into())
+        }
+        (IpAddr::V6(old), IpAddr::V6(first), IpAddr::V6(last)) => {
+            let host = first.to_bits() ^ last.to_bits();
+            IpAddr::V6((old.to_bits() & host | first.to_bits() & !host).into())
+        }
+        _ => first,
     }
 }
 

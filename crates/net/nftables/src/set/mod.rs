@@ -58,6 +58,8 @@ pub(crate) struct Set {
     pub exprs: Arc<[Box<dyn Expr>]>,
     /// Expressions that use the set.
     pub bindings: u32,
+    /// Those of them that add elements.
+    pub bindings_filled: u32,
     pub contents: Arc<Contents>,
     pub _charge: Arc<Charge>,
 }
@@ -90,6 +92,13 @@ impl Set {
     }
     pub fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whether packets may change it. Linux keeps sets of a known size, and those of short keys, in a form without that.
+    pub fn is_open(&self) -> bool {
+        const SHORT: usize = 2;
+        let other_form = self.size != 0 && self.bindings_filled == 0 || self.key_len <= SHORT;
+        !self.has(flag::INTERVAL) && (self.has(flag::EVAL) || self.has(flag::TIMEOUT) || !other_form)
     }
 
     pub fn dump(&self, table: &Table, out: &mut Writer) {
