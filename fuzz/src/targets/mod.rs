@@ -5,6 +5,7 @@ mod control;
 mod elf;
 mod netfilter;
 mod network;
+mod nftables;
 mod seccomp;
 mod slots;
 
@@ -58,6 +59,12 @@ pub(crate) const ALL: &[Target] = &[
         what: "tables of iptables, and packets that meet them",
         run: netfilter::run,
         words: netfilter::WORDS,
+    },
+    Target {
+        name: "nftables",
+        what: "batches of nf_tables, and packets that meet their rules",
+        run: nftables::run,
+        words: nftables::WORDS,
     },
 ];
 

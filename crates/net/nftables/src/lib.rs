@@ -38,6 +38,8 @@ mod model;
 mod run;
 mod scope;
 mod set;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 pub use attr::Failure;
