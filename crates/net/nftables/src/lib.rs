@@ -30,6 +30,7 @@ mod attr;
 mod batch;
 pub mod budget;
 mod compat;
+mod ctnetlink;
 mod data;
 mod expr;
 mod hooks;
@@ -44,6 +45,7 @@ mod validate;
 
 pub use attr::Failure;
 pub use batch::BEGIN;
+pub use ctnetlink::{CTNETLINK, CTNETLINK_EXP};
 pub use message::{AckOptions, COMPAT, NFTABLES, Request, acknowledge};
 
 use api::get::Get;

@@ -1,4 +1,4 @@
-//! NETLINK_NETFILTER: what nft(8) and iptables(8) say to nf_tables. The messages themselves are the crate `nftables`; here are
+//! NETLINK_NETFILTER: what nft(8) and iptables(8) say to nf_tables, and conntrack(8) to connection tracking. The messages themselves are the crate `nftables`; here are
 //! capabilities, the dispatch to subsystems, and the sockets that listen to changes (`nft monitor`).
 
 use super::Netlink;
@@ -72,6 +72,7 @@ fn answer(
 ) -> Result<Vec<Vec<u8>>, nftables::Failure> {
     match request.subsystem() {
         nftables::NFTABLES => net.nftables().get(request, asker),
+        nftables::CTNETLINK | nftables::CTNETLINK_EXP => net.nftables().connections(request, asker),
         nftables::COMPAT => net.nftables().compat(request, asker),
         _ => Err(Errno::EINVAL.into()),
     }
