@@ -121,7 +121,7 @@ impl Change<'_> {
             None if !request.has(flag::CREATE) || request.has(flag::REPLACE) => {
                 return Err(Errno::EINVAL.into());
             }
-            None => (None, self.position(attrs, chain)?),
+            None => (None, self.position(attrs, table, chain)?),
         };
         let handle = old.unwrap_or_else(|| table.next_handle());
         let mut rule = self.parse_rule(attrs, table)?;
@@ -151,14 +151,13 @@ impl Change<'_> {
     }
 
     /// The rule that a new one goes beside.
-    fn position(&self, attrs: Attrs<'_>, chain: &Chain) -> Result<Option<usize>> {
+    fn position(&self, attrs: Attrs<'_>, table: &Table, chain: &Chain) -> Result<Option<usize>> {
         let (wanted, attr) = match (attrs.get(POSITION), attrs.get(POSITION_ID)) {
             (Some(attr), _) => (Some(attr.be64()?), attr),
             (None, Some(attr)) => {
-                let id = attr.be32()?;
-                let known =
-                    self.ids.rules.iter().find(|((_, known), (of, _))| *known == id && *of == chain.handle);
-                (known.map(|(_, (_, rule))| *rule), attr)
+                let known = self.ids.rules.get(&(table.handle, attr.be32()?));
+                let known = known.filter(|(of, _)| *of == chain.handle);
+                (known.map(|(_, rule)| *rule), attr)
             }
             (None, None) => return Ok(None),
         };

@@ -142,10 +142,13 @@ pub(crate) fn parse(attr: Attr<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>> 
 
 /// An expression that every element of a set may have: it keeps a state.
 pub(crate) fn parse_stateful(attr: Attr<'_>, scope: &Scope<'_>) -> Result<Box<dyn Expr>> {
-    let expr = parse(attr, scope)?;
-    match expr.fresh().is_some() {
-        true => Ok(expr),
-        false => Err(Errno::EOPNOTSUPP.into()),
+    const STATEFUL: [&[u8]; 3] = [b"counter", b"limit", b"quota"];
+    // By name, before it is parsed: a dynset in a dynset in a dynset would go as deep as its program likes.
+    let name = attr.nested().need(NAME)?.text(NAME_MAX)?;
+    let known = PARSERS.iter().any(|(known, _)| *known == name);
+    match STATEFUL.contains(&name) {
+        true => parse(attr, scope),
+        false => Err(if known { Errno::EOPNOTSUPP } else { Errno::ENOENT }.into()),
     }
 }
 
