@@ -53,7 +53,7 @@ pub mod rank {
     pub const RENAME: u8 = 55;
     /// Names of a directory change. A rename holds several: parents before children.
     pub const DIRECTORY: u8 = 60;
-    /// POSIX and OFD locks of an inode.
+    /// POSIX and OFD locks of an inode; its flock(2) locks.
     pub const RECORD_LOCKS: u8 = 62;
     /// A table of System V objects, of message queues or of FIFOs.
     pub const IPC_TABLE: u8 = 64;

@@ -1,5 +1,6 @@
 //! Open directories: a listing taken when a pass starts.
 
+use crate::fs::Mode;
 use crate::node::{Node, OpenDir};
 use abi::Result;
 use hostsys::fs as host;
@@ -7,7 +8,7 @@ use ranked::Mutex;
 use std::any::Any;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, OpenFile, SeekOps, StorageOps};
+use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, LockFile, OpenFile, SeekOps, StorageOps};
 
 /// An open directory.
 pub(crate) struct Dir {
@@ -55,6 +56,13 @@ impl StorageOps for Dir {
             return Ok(());
         }
         host::sync(host::open_self(&*self.node.dir_fd()?)?, data_only)
+    }
+    fn lock_file(&self, _file: &OpenFile) -> Result<Option<LockFile>> {
+        if self.node.fs.mode == Mode::Exclusive {
+            return Ok(None);
+        }
+        let fd = Arc::new(host::open_self(&*self.node.dir_fd()?)?);
+        Ok(Some(LockFile { fd, readable: true, writable: false }))
     }
 }
 

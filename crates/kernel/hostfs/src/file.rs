@@ -4,12 +4,12 @@ use crate::fs::Mode;
 use crate::node::Node;
 use abi::stat::Attr;
 use abi::{Errno, Result};
-use hostsys::fs as host;
+use hostsys::fs::{self as host, Access};
 use hostsys::memfd::CopyArea;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::{Caller, FileOps, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
+use vfs::{Caller, FileOps, LockFile, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
 
 /// An open regular file. In an exclusive tree the descriptor comes from the cache on every use.
 pub(crate) struct File {
@@ -107,6 +107,15 @@ impl StorageOps for File {
     fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
         let _changing = self.node.changing();
         host::allocate(&*self.fd()?, mode, off, len)
+    }
+    fn lock_file(&self, file: &OpenFile) -> Result<Option<LockFile>> {
+        let Some(fd) = &self.fd else { return Ok(None) };
+        let (readable, writable) = (file.readable(), file.writable());
+        // What one program has open for writing only others may want to lock for reading.
+        if !readable && let Ok(both) = self.node.open(Access::ReadWrite) {
+            return Ok(Some(LockFile { fd: Arc::new(both), readable: true, writable: true }));
+        }
+        Ok(Some(LockFile { fd: fd.clone(), readable, writable }))
     }
 }
 

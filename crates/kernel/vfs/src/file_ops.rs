@@ -164,6 +164,22 @@ pub trait StorageOps {
     fn direct(&self) -> bool {
         false
     }
+    /// For a file that others outside this kernel can lock: a description of the host's that may hold locks on it, and goes
+    /// on doing so after `file` has been closed. `None` for a file of this kernel alone.
+    fn lock_file(&self, _file: &OpenFile) -> Result<Option<LockFile>> {
+        Ok(None)
+    }
+}
+
+/// A description of a host file that holds locks for this kernel.
+#[derive(Clone, Debug)]
+pub struct LockFile {
+    /// The description.
+    pub fd: Arc<OwnedFd>,
+    /// It is open for reading, which shared ranges need.
+    pub readable: bool,
+    /// It is open for writing, which exclusive ranges need.
+    pub writable: bool,
 }
 
 /// Files that can be mapped.

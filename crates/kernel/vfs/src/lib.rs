@@ -24,6 +24,7 @@ pub mod file;
 pub mod file_ops;
 pub mod fs_context;
 pub mod fstypes;
+mod host_locks;
 pub mod in_use;
 pub mod inode;
 pub mod internal;
@@ -56,7 +57,9 @@ pub use dentry::Dentry;
 pub use fasync::{IoSignals, SignalOwner};
 pub use fd_table::{FdSlot, FdTable};
 pub use file::OpenFile;
-pub use file_ops::{DirectoryOps, FileOps, MapOps, MapRequest, Mapping, SeekOps, StorageOps, StreamOps};
+pub use file_ops::{
+    DirectoryOps, FileOps, LockFile, MapOps, MapRequest, Mapping, SeekOps, StorageOps, StreamOps,
+};
 pub use fs_context::{FsContext, FsView, View};
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{

@@ -3,14 +3,18 @@
 //! The records hang on the inode. Record locks belong to a descriptor table
 //! (POSIX) or to an open file (OFD), flock locks to an open file. Waiting goes
 //! through one queue per inode; waits of POSIX locks are entered in one global
-//! list in which a cycle is a deadlock (EDEADLK).
+//! list in which a cycle is a deadlock (EDEADLK). Files that others outside this kernel can lock are locked on the host as
+//! well (`host_locks`).
 
 use crate::caller::Caller;
 use crate::file::OpenFile;
+use crate::host_locks::{self, HostFlock, HostRecords, Pace};
 use crate::quota::{self, Charge};
-use crate::retry::{Failure, Outcome, retry_on};
+use crate::retry::{Failure, Outcome, retry_paced};
 use abi::{Errno, Result};
+use hostsys::fs::HostLock;
 use ranked::{Mutex, rank};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wait::{Events, WaitQueue};
@@ -22,6 +26,8 @@ pub enum Owner {
     Posix(u64),
     /// An open file.
     File(u64),
+    /// Somebody outside this kernel.
+    Outside,
 }
 
 /// Type of a lock.
@@ -38,7 +44,7 @@ pub enum Kind {
 pub struct Range {
     /// Holder.
     pub owner: Owner,
-    /// Process that took it, for F_GETLK; -1 for open-file-description locks.
+    /// Process that took it, for F_GETLK; -1 for open-file-description locks, 0 for a process outside.
     pub pid: i32,
     /// Type.
     pub kind: Kind,
@@ -59,6 +65,8 @@ struct Records {
     count: u64,
     /// What is charged for the ranges, from the first one on.
     charge: Option<Charge>,
+    /// What the host has of them.
+    host: HostRecords,
 }
 
 /// The ranges of one owner that meet `start..=end`, the last one first.
@@ -68,18 +76,55 @@ fn meeting(ranges: &BTreeMap<u64, Range>, start: u64, end: u64) -> impl Iterator
 
 impl Records {
     /// Charges what setting a range may need; ENOLCK when there are too many.
-    fn make_room(&mut self, cx: &dyn Caller) -> Result<()> {
+    fn make_room(&mut self, cx: &dyn Caller, on_host: bool) -> Result<()> {
         // A range may split another one, and is one itself.
         let most = self.count + 2;
+        if on_host && most > host_locks::RANGES {
+            return Err(Errno::ENOLCK);
+        }
         match &mut self.charge {
             Some(c) => c.resize(most),
             None => {
-                self.charge = cx.quotas().account(cx.creds().uid).charge(quota::Kind::Locks, most);
+                let kind = if on_host { quota::Kind::HostLocks } else { quota::Kind::Locks };
+                self.charge = cx.quotas().account(cx.creds().uid).charge(kind, most);
                 self.charge.is_some()
             }
         }
         .then_some(())
         .ok_or(Errno::ENOLCK)
+    }
+
+    /// Takes a range that nobody inside has, on the host first; EAGAIN when somebody outside has it.
+    fn take(&mut self, cx: &dyn Caller, file: &OpenFile, new: Range) -> Result<()> {
+        let of = &self.of;
+        let held =
+            || host_locks::merged(of.values().flat_map(|m| m.values().map(|r| (r.start, r.end))).collect());
+        let on_host = self.host.prepare(file, new.kind, held)?;
+        let taken = self
+            .make_room(cx, on_host)
+            .and_then(|()| self.host.lock(new.kind, new.start, new.end, self.of.is_empty()));
+        if taken.is_ok() {
+            self.set(new);
+        }
+        self.settle();
+        taken
+    }
+
+    /// Takes `start..=end` away from `owner`, here and then on the host; says whether anything was held.
+    fn release(&mut self, owner: Owner, start: u64, end: u64) -> bool {
+        let gone = self.clear(owner, start, end);
+        let (Some(last), Some(first)) = (gone.first(), gone.last()) else { return false };
+        self.settle();
+        if self.of.is_empty() {
+            self.host.end();
+            return true;
+        }
+        // Where nobody had anything there is nothing to give back: one call is enough for several ranges.
+        let (start, end) = (start.max(first.start), end.min(last.end));
+        let of = &self.of;
+        let held = || of.values().flat_map(|m| meeting(m, start, end).map(|r| (r.start, r.end))).collect();
+        self.host.unlock(start, end, held);
+        true
     }
 
     /// Charges what there is.
@@ -99,9 +144,9 @@ impl Records {
             .copied()
     }
 
-    /// Takes `start..=end` away from `owner`, splitting what sticks out; says whether anything was held.
-    fn clear(&mut self, owner: Owner, start: u64, end: u64) -> bool {
-        let Some(mine) = self.of.get_mut(&owner) else { return false };
+    /// Takes `start..=end` away from `owner`, splitting what sticks out. Returns the ranges that were met, the last one first.
+    fn clear(&mut self, owner: Owner, start: u64, end: u64) -> Vec<Range> {
+        let Some(mine) = self.of.get_mut(&owner) else { return Vec::new() };
         let gone: Vec<Range> = meeting(mine, start, end).copied().collect();
         let before = mine.len() as u64;
         for r in &gone {
@@ -117,7 +162,7 @@ impl Records {
         if mine.is_empty() {
             self.of.remove(&owner);
         }
-        !gone.is_empty()
+        gone
     }
 
     fn set(&mut self, mut new: Range) {
@@ -144,17 +189,26 @@ impl Records {
 #[derive(Default)]
 struct Locks {
     records: Mutex<Records, { rank::RECORD_LOCKS }>,
-    flocks: Mutex<Vec<(u64, Kind)>>,
+    flocks: Mutex<Flocks, { rank::RECORD_LOCKS }>,
     queue: WaitQueue,
 }
 
-impl Locks {
-    /// Takes a range of record locks away; says whether anything was held.
-    fn clear(&self, owner: Owner, start: u64, end: u64) -> bool {
-        let mut r = self.records.lock();
-        let any = r.clear(owner, start, end);
-        r.settle();
-        any
+/// The flock(2) locks on an inode, by open file.
+#[derive(Default)]
+struct Flocks {
+    held: Vec<(u64, Kind)>,
+    host: HostFlock,
+}
+
+impl Flocks {
+    /// Takes the lock of an open file away; says whether there was one.
+    fn release(&mut self, id: u64) -> bool {
+        let n = self.held.len();
+        self.held.retain(|(of, _)| *of != id);
+        if self.held.is_empty() {
+            self.host.end();
+        }
+        self.held.len() != n
     }
 }
 
@@ -227,7 +281,22 @@ pub fn range_of(file: &OpenFile, whence: i32, start: i64, len: i64) -> Result<(u
 
 /// F_GETLK, F_OFD_GETLK: the first lock that stands in the way.
 pub fn test(file: &OpenFile, owner: Owner, kind: Kind, start: u64, end: u64) -> Result<Option<Range>> {
-    Ok(existing(file).and_then(|l| l.records.lock().conflict(owner, kind, start, end)))
+    let l = existing(file);
+    let outside = match &l {
+        Some(l) => {
+            let r = l.records.lock();
+            if let Some(c) = r.conflict(owner, kind, start, end) {
+                return Ok(Some(c));
+            }
+            r.host.test(file, kind, start, end)?
+        }
+        None => HostRecords::default().test(file, kind, start, end)?,
+    };
+    Ok(outside.map(|(lock, start, end, pid)| {
+        let kind = if lock == HostLock::Shared { Kind::Shared } else { Kind::Exclusive };
+        // A process of the host is in no PID namespace that a program here knows.
+        Range { owner: Owner::Outside, pid: pid.min(0), kind, start, end }
+    }))
 }
 
 /// F_SETLK, F_SETLKW and their OFD forms. `kind` `None` unlocks.
@@ -242,7 +311,7 @@ pub fn set(
 ) -> Outcome<()> {
     let Some(kind) = kind else {
         if let Some(l) = existing(file)
-            && l.clear(owner, start, end)
+            && l.records.lock().release(owner, start, end)
         {
             l.queue.notify(Events::ALL);
         }
@@ -252,42 +321,38 @@ pub fn set(
     file.mark_locked();
     let pid = if matches!(owner, Owner::Posix(_)) { cx.pid() } else { -1 };
     let mut waiting = None;
-    let attempt = || {
+    let pace = Pace::new(&cx.vfs().host_lock_waits);
+    let outside = Cell::new(false);
+    let mut attempt = || {
         let mut r = l.records.lock();
         waiting = None;
         if let Some(c) = r.conflict(owner, kind, start, end) {
+            outside.set(false);
             if wait && matches!(owner, Owner::Posix(_)) {
                 waiting = Some(Waiting::enter(&cx.vfs().lock_waits, owner, c.owner)?);
             }
             return Err(Errno::EAGAIN);
         }
-        r.make_room(cx)?;
-        r.set(Range { owner, pid, kind, start, end });
-        r.settle();
-        Ok(())
+        outside.set(true);
+        r.take(cx, file, Range { owner, pid, kind, start, end })
     };
-    let mut attempt = attempt;
-    if !wait {
-        return attempt().map_err(Failure::Errno);
+    let done = match wait {
+        false => attempt().map_err(Failure::Errno),
+        true => retry_paced(cx, &l.queue, Events::ALL, || outside.get().then(|| pace.next()), attempt),
+    };
+    // A lock that shrank from exclusive to shared may let others in.
+    if done.is_ok() && kind == Kind::Shared {
+        l.queue.notify(Events::ALL);
     }
-    let done = retry_on(cx, &l.queue, Events::ALL, None, attempt);
-    // A lock that shrank from exclusive to shared, or gave up bytes, may let others in.
-    l.queue.notify(Events::ALL);
     done
 }
 
 /// flock(2). `kind` `None` unlocks.
 pub fn flock(cx: &dyn Caller, file: &OpenFile, kind: Option<Kind>, wait: bool) -> Outcome<()> {
     let me = file.id;
-    let drop_mine = |l: &Locks| {
-        let mut f = l.flocks.lock();
-        let n = f.len();
-        f.retain(|(id, _)| *id != me);
-        f.len() != n
-    };
     let Some(kind) = kind else {
         if let Some(l) = existing(file)
-            && drop_mine(&l)
+            && l.flocks.lock().release(me)
         {
             l.queue.notify(Events::ALL);
         }
@@ -295,29 +360,43 @@ pub fn flock(cx: &dyn Caller, file: &OpenFile, kind: Option<Kind>, wait: bool) -
     };
     let l = locks_of(file)?;
     file.mark_locked();
-    if l.flocks.lock().contains(&(me, kind)) {
-        return Ok(());
+    {
+        let mut f = l.flocks.lock();
+        if f.held.contains(&(me, kind)) {
+            return Ok(());
+        }
+        // Converting is not atomic: the old lock goes first.
+        let converts = f.release(me);
+        drop(f);
+        if converts {
+            l.queue.notify(Events::ALL);
+        }
     }
-    // Converting is not atomic: the old lock goes first.
-    if drop_mine(&l) {
-        l.queue.notify(Events::ALL);
-    }
+    let pace = Pace::new(&cx.vfs().host_lock_waits);
+    let outside = Cell::new(false);
     let attempt = || {
         let mut f = l.flocks.lock();
         let clash = |(id, k): &(u64, Kind)| *id != me && (kind == Kind::Exclusive || *k == Kind::Exclusive);
-        if f.iter().any(clash) {
+        let inside = f.held.iter().any(clash);
+        outside.set(!inside);
+        if inside {
             return Err(Errno::EAGAIN);
         }
-        f.push((me, kind));
+        let shared = !f.held.is_empty();
+        f.host.lock(file, kind, shared)?;
+        f.held.push((me, kind));
         Ok(())
     };
-    if wait { retry_on(cx, &l.queue, Events::ALL, None, attempt) } else { attempt().map_err(Failure::Errno) }
+    if !wait {
+        return attempt().map_err(Failure::Errno);
+    }
+    retry_paced(cx, &l.queue, Events::ALL, || outside.get().then(|| pace.next()), attempt)
 }
 
 /// Closing any descriptor of a file releases the table's POSIX locks on it.
 pub(crate) fn posix_release(file: &OpenFile, table: u64) {
     if let Some(l) = existing(file)
-        && l.clear(Owner::Posix(table), 0, TO_END)
+        && l.records.lock().release(Owner::Posix(table), 0, TO_END)
     {
         l.queue.notify(Events::ALL);
     }
@@ -326,8 +405,8 @@ pub(crate) fn posix_release(file: &OpenFile, table: u64) {
 /// The last reference to an open file is gone: its flock and OFD locks are as well.
 pub(crate) fn file_release(file: &OpenFile) {
     if let Some(l) = existing(file) {
-        l.flocks.lock().retain(|(id, _)| *id != file.id);
-        l.clear(Owner::File(file.id), 0, TO_END);
+        l.flocks.lock().release(file.id);
+        l.records.lock().release(Owner::File(file.id), 0, TO_END);
         l.queue.notify(Events::ALL);
     }
 }
@@ -356,11 +435,11 @@ mod tests {
         assert_eq!(held(&r, ME), [(10, 39)]);
         r.set(range(ME, Kind::Exclusive, 15, 17));
         assert_eq!(held(&r, ME), [(10, 14), (15, 17), (18, 39)]);
-        assert!(r.clear(ME, 12, 30));
+        assert_eq!(r.clear(ME, 12, 30).len(), 3);
         assert_eq!(held(&r, ME), [(10, 11), (31, 39)]);
         r.set(range(ME, Kind::Shared, 0, TO_END));
         assert_eq!((held(&r, ME), r.count), (vec![(0, TO_END)], 1));
-        assert!(r.clear(ME, 5, TO_END) && !r.clear(ME, 5, 5) && r.clear(ME, 0, 9));
+        assert_eq!([5, 5, 0].map(|at| r.clear(ME, at, TO_END).len()), [1, 0, 1]);
         assert!(r.of.is_empty() && r.count == 0);
     }
 
@@ -368,7 +447,7 @@ mod tests {
     fn ranges_are_counted() {
         let mut r = Records::default();
         for i in 0..10 {
-            r.make_room(&crate::testing::TestCaller::root()).unwrap();
+            r.make_room(&crate::testing::TestCaller::root(), false).unwrap();
             r.set(range(ME, Kind::Exclusive, i * 10, i * 10 + 5));
             r.settle();
         }

@@ -31,10 +31,12 @@ pub enum Kind {
     AioContexts,
     /// Record locks.
     Locks,
+    /// Record locks on files that others outside can lock: the host has them as well.
+    HostLocks,
     /// Files in memory that can be sealed and are in use: each keeps a descriptor of the sentry.
     SealableFiles,
 }
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 /// A value below /proc/sys/fs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +68,8 @@ const PIPE_MIN_PAGES: u64 = 2;
 const MOUNTS: u64 = 200_000;
 /// Most contexts of asynchronous input and output: each is a mapping of the kernel's own.
 const AIO_CONTEXTS: u64 = 4096;
+/// Most record locks that the host has as well: each takes memory of the host that no control group counts.
+const HOST_LOCKS: u64 = 65536;
 /// Most files in memory that can be sealed and are in use; one user may have three quarters of them.
 const SEALABLE_FILES: u64 = 4096;
 /// How many users' inotify instances there may be.
@@ -151,6 +155,7 @@ impl Quotas {
             Kind::Mounts => (u64::MAX, MOUNTS),
             Kind::AioContexts => (u64::MAX, AIO_CONTEXTS),
             Kind::Locks => (u64::MAX, self.locks),
+            Kind::HostLocks => (u64::MAX, self.locks.min(HOST_LOCKS)),
             Kind::SealableFiles => (SEALABLE_FILES - SEALABLE_FILES / 4, SEALABLE_FILES),
             Kind::EpollWatches => (self.limit(Limit::EpollWatches), self.limit(Limit::EpollWatches)),
             Kind::InotifyWatches => (self.limit(Limit::InotifyWatches), self.limit(Limit::InotifyWatches)),

@@ -83,3 +83,30 @@ pub fn retry_on<T>(
         Err(stop) => Err(stop.into()),
     }
 }
+
+/// As [`retry_on`] for what may also become possible without a notification: `again` says when to try again at the latest.
+pub(crate) fn retry_paced<T>(
+    cx: &dyn Caller,
+    queue: &WaitQueue,
+    mask: Events,
+    again: impl Fn() -> Option<Instant>,
+    mut op: impl FnMut() -> Result<T>,
+) -> Outcome<T> {
+    let mut attempt = || match op() {
+        Err(Errno::EAGAIN) => None,
+        done => Some(done.map_err(Failure::Errno)),
+    };
+    if let Some(done) = attempt() {
+        return done;
+    }
+    let waiter = cx.waiter();
+    let _subscribed = queue.subscribe(mask, waiter.clone());
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        if let Err(Stop::Interrupted) = waiter.sleep(again()) {
+            return attempt().unwrap_or(Err(Failure::Interrupted));
+        }
+    }
+}

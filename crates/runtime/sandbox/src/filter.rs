@@ -17,7 +17,7 @@ pub(crate) struct FilterNeeds {
     pub(crate) platform: PlatformName,
     /// Names and attributes of some directory of the host can be changed.
     pub(crate) changes: bool,
-    /// Some directory of the host may be changed by others too.
+    /// Some directory of the host is shared with others outside.
     pub(crate) shares: bool,
     /// Command lines and containers may come later.
     pub(crate) listens: bool,
@@ -58,6 +58,7 @@ impl FilterNeeds {
         }
         if self.shares {
             tables.push(WATCHES);
+            tables.push(LOCKS);
         }
         // The only socket there will be, else: its number stays.
         let fd = Arg::Is(0, self.channel as u32);
@@ -270,6 +271,25 @@ const WATCHES: &[Rule] = &[
     allow(libc::SYS_fstatfs, "the same"),
 ];
 
+/// Locks on files of directories that others outside use. All of them belong to descriptions that the sentry opened itself,
+/// and end with it; none of these calls is used in a way that waits.
+const LOCKS: &[Rule] = &[
+    allow_when(
+        libc::SYS_fcntl,
+        &[&[Arg::Is(1, libc::F_OFD_SETLK as u32)], &[Arg::Is(1, libc::F_OFD_GETLK as u32)]],
+        "record locks on files of a bind mount",
+    ),
+    allow_when(
+        libc::SYS_flock,
+        &[
+            &[Arg::Is(1, (libc::LOCK_SH | libc::LOCK_NB) as u32)],
+            &[Arg::Is(1, (libc::LOCK_EX | libc::LOCK_NB) as u32)],
+            &[Arg::Is(1, (libc::LOCK_UN | libc::LOCK_NB) as u32)],
+        ],
+        "flock(2) on files of a bind mount",
+    ),
+];
+
 /// Further command lines, and further containers, whose sockets come later.
 const LISTENING: &[Rule] = &[
     allow(libc::SYS_accept4, "the control socket"),
@@ -361,7 +381,8 @@ mod tests {
                 FilterNeeds { platform, ..needs(changes, listens) }.compile().unwrap();
             }
         }
-        let all = [THREADS, FILES, CHANGES, WATCHES, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE].concat();
+        let all =
+            [THREADS, FILES, CHANGES, WATCHES, LOCKS, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE].concat();
         assert!(all.iter().all(|rule| !rule.why.is_empty()));
     }
 
@@ -392,6 +413,19 @@ mod tests {
         assert!(init(fanotify::INIT_FLAGS) && !init(fanotify::INIT_FLAGS | libc::FAN_CLASS_CONTENT));
         for rule in WATCHES.iter().filter(|rule| rule.call != libc::SYS_fstatfs) {
             assert!(!allows(&needs(false, false), rule.call, [0, 0, 0]));
+        }
+    }
+
+    #[test]
+    fn files_are_locked_without_waiting_where_others_use_them() {
+        for shares in [false, true] {
+            let needs = needs(shares, false);
+            let fcntl = |cmd: i32| allows(&needs, libc::SYS_fcntl, [5, cmd as u64, 0]);
+            assert_eq!((fcntl(libc::F_OFD_SETLK), fcntl(libc::F_OFD_GETLK)), (shares, shares));
+            assert!(!fcntl(libc::F_OFD_SETLKW) && !fcntl(libc::F_SETLK) && !fcntl(libc::F_SETLEASE));
+            let flock = |op: i32| allows(&needs, libc::SYS_flock, [5, op as u64, 0]);
+            assert_eq!(flock(libc::LOCK_EX | libc::LOCK_NB), shares);
+            assert!(!flock(libc::LOCK_EX));
         }
     }
 

@@ -4,11 +4,13 @@
 //!
 //! Host calls: openat2, openat (O_TMPFILE-free), statx, fstatfs, getdents64, readlinkat, pread64, pwrite64,
 //! ftruncate, fallocate, lseek, fsync, fdatasync, mkdirat, mknodat, symlinkat, linkat, unlinkat, renameat2,
-//! fchmod, fchownat, utimensat, f{get,set,list,remove}xattr, memfd_create, fcntl, getrandom.
+//! fchmod, fchownat, utimensat, f{get,set,list,remove}xattr, memfd_create, fcntl, flock, getrandom.
 
+mod locks;
 mod names;
 mod stream;
 
+pub use locks::*;
 pub use names::*;
 pub use stream::*;
 
