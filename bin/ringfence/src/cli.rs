@@ -73,6 +73,9 @@ pub(crate) struct Global {
     /// The same for bind mounts; shared: changes by others are seen at once
     #[arg(long, value_enum, default_value_t = FileAccess::Shared)]
     pub(crate) file_access_mounts: FileAccess,
+    /// Whether FIFOs in volumes and bind mounts connect to programs outside
+    #[arg(long, value_enum, default_value_t = HostFifo::None)]
+    pub(crate) host_fifo: HostFifo,
     /// Run without root's privileges, the caller being root inside; implied for ordinary users
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "true", value_name = "true|false|auto", value_parser = values::rootless, action = clap::ArgAction::Set)]
     pub(crate) rootless: bool,
@@ -101,6 +104,7 @@ impl Global {
                 bind_overlay: self.overlay2.map_or(Overlay::None, |overlay| overlay.binds),
                 root_access: self.file_access.into(),
                 bind_access: self.file_access_mounts.into(),
+                host_fifos: self.host_fifo == HostFifo::Open,
                 network: self.network.unwrap_or(Network::Sandbox),
                 platform: self.platform.into(),
                 strace: self.strace,
@@ -147,6 +151,14 @@ impl From<Platform> for PlatformName {
             Platform::Ptrace => Self::Ptrace,
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HostFifo {
+    /// Each sandbox has its own pipe behind the name
+    None,
+    /// They can be opened
+    Open,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -59,6 +59,9 @@ pub struct MountSpec {
     pub overlay: Overlay,
     /// Who changes the files of the source.
     pub access: FileAccess,
+    /// For `bind`: FIFOs in it are the host's, with whoever has them open outside.
+    #[serde(default)]
+    pub host_fifos: bool,
     /// Options of the file system itself (`size=64m`, `mode=1777`, `gid=5`, `ptmxmode=0666`, ...).
     pub options: Vec<String>,
 }
@@ -84,6 +87,7 @@ impl MountSpec {
             copy_up: false,
             overlay: Overlay::None,
             access: FileAccess::Shared,
+            host_fifos: false,
             options: Vec::new(),
         }
     }

@@ -31,6 +31,8 @@ pub struct HostFs {
     pub(crate) coherence: Coherence,
     /// Counts our own changes, so that who learns something of a new node notices those that it may have missed.
     pub(crate) writes: AtomicU64,
+    /// FIFOs are the host's.
+    pub(crate) fifos: bool,
     pub(crate) root_fd: Arc<OwnedFd>,
     root: Mutex<Option<Arc<Node>>>,
     /// Nodes in use of a shared tree by (host device, inode number), so that one file is one inode.
@@ -47,12 +49,18 @@ impl HostFs {
     /// The tree behind a directory descriptor (O_PATH is enough). `exclusive`: nobody changes it while we
     /// run, and neither do we; otherwise it is shared with the host.
     pub fn new(home: &Arc<HostFiles>, root: OwnedFd, exclusive: bool) -> Result<Arc<HostFs>> {
-        HostFs::with(home, root, exclusive, Coherence::Strict)
+        HostFs::with(home, root, exclusive, Coherence::Strict, false)
     }
 
-    /// A tree shared with the host that follows its changes as exactly as `coherence` says.
-    pub fn shared(home: &Arc<HostFiles>, root: OwnedFd, coherence: Coherence) -> Result<Arc<HostFs>> {
-        HostFs::with(home, root, false, coherence)
+    /// A tree shared with the host that follows its changes as exactly as `coherence` says. `fifos`: whoever opens a FIFO in it
+    /// reaches the host's other end of it.
+    pub fn shared(
+        home: &Arc<HostFiles>,
+        root: OwnedFd,
+        coherence: Coherence,
+        fifos: bool,
+    ) -> Result<Arc<HostFs>> {
+        HostFs::with(home, root, false, coherence, fifos)
     }
 
     fn with(
@@ -60,6 +68,7 @@ impl HostFs {
         root: OwnedFd,
         exclusive: bool,
         coherence: Coherence,
+        fifos: bool,
     ) -> Result<Arc<HostFs>> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
         let attr = host::stat(&root)?;
@@ -74,6 +83,7 @@ impl HostFs {
             readonly: exclusive,
             coherence,
             writes: AtomicU64::new(0),
+            fifos,
             root_fd: Arc::new(root),
             root: Mutex::new(None),
             nodes: biased::RwLock::default(),

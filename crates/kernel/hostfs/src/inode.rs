@@ -1,6 +1,7 @@
 //! The inode operations.
 
 use crate::dir::Dir;
+use crate::fifo::Fifo;
 use crate::file::File;
 use crate::fs::Mode;
 use crate::node::{Node, same_link};
@@ -12,10 +13,10 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
+use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use vfs::{
-    Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Perm, SetAttr,
-    TimeSet, XattrInode,
+    Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Outcome, Perm,
+    SetAttr, TimeSet, XattrInode,
 };
 
 impl Node {
@@ -234,6 +235,10 @@ impl Inode for Node {
             }
             _ => Err(Errno::ENXIO),
         }
+    }
+    fn open_outside(&self, cx: &dyn Caller, flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
+        let outside = self.fs.fifos && self.kind == S_IFIFO;
+        outside.then(|| Fifo::open(cx, self, flags).map(|ops| ops as Arc<dyn FileOps>))
     }
     fn attachments(&self) -> Option<&Attachments> {
         Some(Node::attachments(self))

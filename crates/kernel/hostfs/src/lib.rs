@@ -6,8 +6,8 @@
 //! once; or *shared* with the host, then every use asks again, but of directories that are watched ([`watches`]).
 //!
 //! Only descriptor-relative calls with single components are made, and links
-//! are never followed on the host's side (`hostsys::fs`). Of a host FIFO,
-//! socket or device only the attributes are ever used.
+//! are never followed on the host's side (`hostsys::fs`). Of a host
+//! socket or device only the attributes are ever used, and of a FIFO as well unless the tree allows more.
 //!
 //! Locks are leaves; host calls are made without holding them.
 
@@ -15,6 +15,7 @@
 
 mod dir;
 mod fd_cache;
+mod fifo;
 mod file;
 mod files;
 mod fs;

@@ -70,7 +70,7 @@ fn host_tree(
     let fd = fds.take(index)?;
     // Under an overlay nobody changes the tree: everything about it is cached for good.
     let tree = match how {
-        Overlay::None => HostFs::shared(files, fd, coherence),
+        Overlay::None => HostFs::shared(files, fd, coherence, false),
         Overlay::Memory => HostFs::new(files, fd, true),
     };
     tree.map(|f| f as FsRef).map_err(|e| other(text(e)))
@@ -119,12 +119,15 @@ fn add(
     let (sb, root) = match m.fstype.as_str() {
         "bind" => {
             let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
-            let fs = over(
-                kernel,
-                host_tree(files, fds, index, m.overlay, coherence_of(m.access, m.propagation))?,
-                m.overlay,
-            )
-            .map_err(fail)?;
+            let coherence = coherence_of(m.access, m.propagation);
+            let host = match m.overlay {
+                Overlay::None => {
+                    let fd = fds.take(index)?;
+                    HostFs::shared(files, fd, coherence, m.host_fifos).map_err(fail)? as FsRef
+                }
+                how => host_tree(files, fds, index, how, coherence)?,
+            };
+            let fs = over(kernel, host, m.overlay).map_err(fail)?;
             let top = if m.source_is_file { format!("/{FILE_ENTRY}") } else { String::new() };
             let sb = SuperBlock::part(fs, m.host_root.as_bytes(), top.as_bytes());
             let root = if m.source_is_file { file_entry(cx, &sb).map_err(fail)? } else { sb.root.clone() };

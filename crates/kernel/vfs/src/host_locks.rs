@@ -7,7 +7,7 @@
 //! sandbox.
 //!
 //! A host call is made under the lock of the one inode's records, and never waits for a holder. The host does not say when
-//! a holder outside lets go, so waiters ask again ([`Pace`]). A checkpoint keeps nothing: restored locks are taken anew.
+//! a holder outside lets go, so waiters ask again ([`Pace`](crate::pace::Pace)). A checkpoint keeps nothing: restored locks are taken anew.
 //!
 //! [`locks`]: crate::locks
 
@@ -16,11 +16,8 @@ use crate::file_ops::LockFile;
 use crate::locks::{Kind, TO_END};
 use abi::{Errno, Result};
 use hostsys::fs::{self as host, Holder, HostLock};
-use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 /// Most ranges of one file: the host walks through all of them for each change.
 pub(crate) const RANGES: u64 = 16384;
@@ -193,52 +190,6 @@ impl HostFlock {
     }
 }
 
-/// How many threads of a kernel wait for locks that are held outside.
-#[derive(Default)]
-pub(crate) struct HostLockWaits(AtomicUsize);
-
-/// When a waiter asks the host again: after an eighth of the time that it has waited, but at least 1 ms and at most 50 ms,
-/// and so that all waiters of the sandbox together ask no more than 4,000 times in a second.
-pub(crate) struct Pace<'a> {
-    waits: &'a HostLockWaits,
-    /// Since when it waits for somebody outside.
-    since: Cell<Option<Instant>>,
-}
-
-const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_millis(50);
-const SHARE: Duration = Duration::from_micros(250);
-
-impl Pace<'_> {
-    pub fn new(waits: &HostLockWaits) -> Pace<'_> {
-        Pace { waits, since: Cell::new(None) }
-    }
-
-    /// The next moment to ask at.
-    pub fn next(&self) -> Instant {
-        let now = Instant::now();
-        let since = self.since.get().unwrap_or_else(|| {
-            self.waits.0.fetch_add(1, Ordering::Relaxed);
-            self.since.set(Some(now));
-            now
-        });
-        now + pause(now - since, self.waits.0.load(Ordering::Relaxed))
-    }
-}
-
-fn pause(waited: Duration, waiters: usize) -> Duration {
-    let share = SHARE.saturating_mul(u32::try_from(waiters).unwrap_or(u32::MAX));
-    (waited / 8).clamp(SHORTEST, LONGEST).max(share)
-}
-
-impl Drop for Pace<'_> {
-    fn drop(&mut self) {
-        if self.since.get().is_some() {
-            self.waits.0.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,28 +203,5 @@ mod tests {
         assert_eq!(gaps(&held, 35, 37), [(35, 37)]);
         assert_eq!(gaps(&held, 20, 45), [(30, 39)]);
         assert_eq!(gaps(&[], 7, 7), [(7, 7)]);
-    }
-
-    #[test]
-    fn many_waiters_ask_rarely() {
-        let ms = Duration::from_millis;
-        assert_eq!(pause(ms(0), 1), ms(1));
-        assert_eq!(pause(ms(80), 1), ms(10));
-        assert_eq!(pause(ms(10_000), 1), ms(50));
-        assert_eq!(pause(ms(0), 10_000), ms(2500));
-    }
-
-    #[test]
-    fn waiters_count_while_they_wait() {
-        let waits = HostLockWaits::default();
-        {
-            let (one, two) = (Pace::new(&waits), Pace::new(&waits));
-            assert!(one.next() > Instant::now());
-            one.next();
-            assert_eq!(waits.0.load(Ordering::Relaxed), 1);
-            two.next();
-            assert_eq!(waits.0.load(Ordering::Relaxed), 2);
-        }
-        assert_eq!(waits.0.load(Ordering::Relaxed), 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::caller::Caller;
 use crate::file_ops::FileOps;
+use crate::retry::Outcome;
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
@@ -159,6 +160,11 @@ pub trait Inode: Send + Sync + Any {
     /// were dealt with. FIFOs may block through the caller's waiter.
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ENXIO)
+    }
+    /// Opens a FIFO whose other end may be open outside this kernel. May block through the caller's waiter. `None` for all
+    /// others: their pipe is this kernel's.
+    fn open_outside(&self, _cx: &dyn Caller, _flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
+        None
     }
     /// Something may be mounted on it.
     fn takes_mounts(&self) -> bool {

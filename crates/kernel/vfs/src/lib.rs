@@ -37,6 +37,7 @@ pub mod mount;
 pub mod mount_ns;
 pub mod notify;
 pub mod open;
+pub mod pace;
 pub mod path;
 pub mod perm;
 mod quick;

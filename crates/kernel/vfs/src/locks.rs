@@ -8,7 +8,8 @@
 
 use crate::caller::Caller;
 use crate::file::OpenFile;
-use crate::host_locks::{self, HostFlock, HostRecords, Pace};
+use crate::host_locks::{self, HostFlock, HostRecords};
+use crate::pace::Pace;
 use crate::quota::{self, Charge};
 use crate::retry::{Failure, Outcome, retry_paced};
 use abi::{Errno, Result};
@@ -321,7 +322,7 @@ pub fn set(
     file.mark_locked();
     let pid = if matches!(owner, Owner::Posix(_)) { cx.pid() } else { -1 };
     let mut waiting = None;
-    let pace = Pace::new(&cx.vfs().host_lock_waits);
+    let pace = Pace::of(cx);
     let outside = Cell::new(false);
     let mut attempt = || {
         let mut r = l.records.lock();
@@ -372,7 +373,7 @@ pub fn flock(cx: &dyn Caller, file: &OpenFile, kind: Option<Kind>, wait: bool) -
             l.queue.notify(Events::ALL);
         }
     }
-    let pace = Pace::new(&cx.vfs().host_lock_waits);
+    let pace = Pace::of(cx);
     let outside = Cell::new(false);
     let attempt = || {
         let mut f = l.flocks.lock();

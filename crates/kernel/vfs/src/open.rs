@@ -313,10 +313,13 @@ fn finish_claiming(cx: &dyn Caller, p: Path, flags: i32, claim: Option<Claim>) -
         S_IFSOCK if inode.as_any().downcast_ref::<AnonInode>().is_none() => return Err(Errno::ENXIO.into()),
         S_IFBLK => return Err(Errno::ENXIO.into()),
         kind @ (S_IFCHR | S_IFIFO) if inode.as_any().downcast_ref::<AnonInode>().is_none() => {
-            let opened = if kind == S_IFCHR {
-                cx.vfs().devices.open_char(cx, &p, &inode, inode.attr()?.rdev, flags)?
-            } else {
-                cx.vfs().devices.open_fifo(cx, &p, &inode, flags)?
+            let outside = if kind == S_IFIFO { inode.open_outside(cx, flags) } else { None };
+            let opened = match outside {
+                Some(ops) => Opened::Ops(ops?),
+                None if kind == S_IFCHR => {
+                    cx.vfs().devices.open_char(cx, &p, &inode, inode.attr()?.rdev, flags)?
+                }
+                None => cx.vfs().devices.open_fifo(cx, &p, &inode, flags)?,
             };
             match opened {
                 Opened::Ops(o) => o,

@@ -85,7 +85,7 @@ pub fn retry_on<T>(
 }
 
 /// As [`retry_on`] for what may also become possible without a notification: `again` says when to try again at the latest.
-pub(crate) fn retry_paced<T>(
+pub fn retry_paced<T>(
     cx: &dyn Caller,
     queue: &WaitQueue,
     mask: Events,

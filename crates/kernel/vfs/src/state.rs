@@ -5,11 +5,11 @@
 
 use crate::devices::Devices;
 use crate::fstypes::FsTypes;
-use crate::host_locks::HostLockWaits;
 use crate::inode::InodeRef;
 use crate::internal::{InternalFs, InternalInode};
 use crate::locks::LockWaits;
 use crate::mount::{Mount, MountFlags};
+use crate::pace::OutsideWaits;
 use crate::perm::Protected;
 use crate::quota::Quotas;
 use crate::timer::TimerService;
@@ -34,8 +34,8 @@ pub struct Vfs {
     pub lease_break_time: AtomicU32,
     /// Who waits for whose record locks.
     pub(crate) lock_waits: LockWaits,
-    /// Who waits for locks that are held outside.
-    pub(crate) host_lock_waits: HostLockWaits,
+    /// Who waits for somebody outside.
+    pub(crate) outside_waits: OutsideWaits,
     /// Held while a directory moves to another parent, so that none becomes its own ancestor.
     pub(crate) renames: ranked::Mutex<(), { rank::RENAME }>,
     /// Held while one epoll begins to watch another, so that they make no loop.
@@ -65,7 +65,7 @@ impl Vfs {
             protected: Protected::default(),
             lease_break_time: AtomicU32::new(45),
             lock_waits: LockWaits::default(),
-            host_lock_waits: HostLockWaits::default(),
+            outside_waits: OutsideWaits::default(),
             renames: ranked::Mutex::new(()),
             epoll_nesting: ranked::Mutex::default(),
             timers: Arc::default(),

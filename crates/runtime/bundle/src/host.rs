@@ -208,6 +208,7 @@ fn shared(
         nodev: true,
         overlay: options.bind_overlay,
         access: options.bind_access,
+        host_fifos: options.host_fifos,
         ..MountSpec::new("bind")
     };
     hosts.name(&path, &mut mount);

@@ -134,6 +134,8 @@ pub struct Options {
     pub root_access: FileAccess,
     /// Who changes those of bind mounts.
     pub bind_access: FileAccess,
+    /// FIFOs in bind mounts are the host's (`--host-fifo=open`).
+    pub host_fifos: bool,
     /// Network mode.
     pub network: Network,
     /// Platform.

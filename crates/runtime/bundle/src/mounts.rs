@@ -156,6 +156,7 @@ pub(crate) fn translate(
     out.fstype = "bind".into();
     out.overlay = options.bind_overlay;
     out.access = options.bind_access;
+    out.host_fifos = options.host_fifos;
     let Some(source) = mount.source() else { fail!("source is missing for bind mount {}", out.destination) };
     let path = dir.join(source);
     let path = match path.canonicalize() {
