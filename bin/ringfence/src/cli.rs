@@ -76,6 +76,9 @@ pub(crate) struct Global {
     /// Whether FIFOs in volumes and bind mounts connect to programs outside
     #[arg(long, value_enum, default_value_t = HostFifo::None)]
     pub(crate) host_fifo: HostFifo,
+    /// Whether connect(2) reaches Unix sockets of programs outside in volumes and bind mounts
+    #[arg(long, value_enum, default_value_t = HostUds::None)]
+    pub(crate) host_uds: HostUds,
     /// Run without root's privileges, the caller being root inside; implied for ordinary users
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "true", value_name = "true|false|auto", value_parser = values::rootless, action = clap::ArgAction::Set)]
     pub(crate) rootless: bool,
@@ -105,6 +108,7 @@ impl Global {
                 root_access: self.file_access.into(),
                 bind_access: self.file_access_mounts.into(),
                 host_fifos: self.host_fifo == HostFifo::Open,
+                host_sockets: self.host_uds == HostUds::Open,
                 network: self.network.unwrap_or(Network::Sandbox),
                 platform: self.platform.into(),
                 strace: self.strace,
@@ -158,6 +162,14 @@ pub(crate) enum HostFifo {
     /// Each sandbox has its own pipe behind the name
     None,
     /// They can be opened
+    Open,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HostUds {
+    /// Sockets of the sandbox only
+    None,
+    /// They can be connected to
     Open,
 }
 

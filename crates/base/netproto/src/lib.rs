@@ -5,12 +5,13 @@
 //! care: a message of another length, an unknown number or a byte that is set where nothing belongs is no message.
 //!
 //! [`address`] has socket addresses in both forms, [`options`] the socket options that a sentry may use on such a socket.
-//! Pure: no host calls.
+//! [`unix`] is for Unix sockets of the host, which a container's gofer connects to. Pure: no host calls.
 
 #![forbid(unsafe_code)]
 
 pub mod address;
 mod message;
 pub mod options;
+pub mod unix;
 
 pub use message::{Domain, Kind, MAX_DATA, MAX_REQUEST, REPLY, Reply, Request};

@@ -37,6 +37,10 @@ pub struct SandboxSpec {
     pub id_maps: [Vec<(u32, u32, u32)>; 2],
     /// Kernel parameters as in /proc/sys, dots for slashes.
     pub sysctl: Vec<(String, String)>,
+    /// Leads to the container's gofer, which connects to Unix sockets of the host in the trees of bind mounts. The number of
+    /// a tree there is the index of its descriptor.
+    #[serde(default)]
+    pub socket_gofer: Option<FdIndex>,
     /// Standard input, output and error of the first process, unless [`console`](Self::console) is set.
     pub stdio: [FdIndex; 3],
     /// Further descriptors of the first process, numbered from 3.

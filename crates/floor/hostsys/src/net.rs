@@ -165,6 +165,17 @@ fn message(iov: &mut libc::iovec) -> libc::msghdr {
     header
 }
 
+/// User and group ID of the other side of a connected Unix socket (SO_PEERCRED). Its process ID may be 0, of a process that
+/// cannot be seen from here, which rustix's type for it cannot hold.
+pub fn peer_owner(fd: impl AsFd) -> Result<(u32, u32)> {
+    let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as u32;
+    let (fd, value) = (fd.as_fd().as_raw_fd(), (&raw mut cred).cast());
+    // SAFETY: the host writes at most `len` bytes, the size of the local structure of integers.
+    check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut len) }.into())?;
+    Ok((cred.uid, cred.gid))
+}
+
 /// getsockopt(2) of an option that is listed: its value.
 pub fn option(fd: impl AsFd, level: i32, name: i32) -> Result<Vec<u8>> {
     if !netproto::options::find(level, name).is_some_and(|o| o.gets()) {

@@ -2,6 +2,7 @@
 
 use crate::files::HostFiles;
 use crate::node::Node;
+use crate::unix::TreeSockets;
 use crate::watches::Coherence;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
@@ -23,6 +24,15 @@ pub(crate) enum Mode {
     Shared,
 }
 
+/// What in a shared tree connects to programs outside the sandbox.
+#[derive(Default)]
+pub struct Outward {
+    /// Whoever opens a FIFO reaches the host's other end of it.
+    pub fifos: bool,
+    /// connect(2) reaches sockets of the host.
+    pub sockets: Option<TreeSockets>,
+}
+
 /// A tree of host files.
 pub struct HostFs {
     pub(crate) home: Arc<HostFiles>,
@@ -31,8 +41,8 @@ pub struct HostFs {
     pub(crate) coherence: Coherence,
     /// Counts our own changes, so that who learns something of a new node notices those that it may have missed.
     pub(crate) writes: AtomicU64,
-    /// FIFOs are the host's.
-    pub(crate) fifos: bool,
+    /// What connects to programs outside.
+    pub(crate) outward: Outward,
     pub(crate) root_fd: Arc<OwnedFd>,
     root: Mutex<Option<Arc<Node>>>,
     /// Nodes in use of a shared tree by (host device, inode number), so that one file is one inode.
@@ -49,18 +59,17 @@ impl HostFs {
     /// The tree behind a directory descriptor (O_PATH is enough). `exclusive`: nobody changes it while we
     /// run, and neither do we; otherwise it is shared with the host.
     pub fn new(home: &Arc<HostFiles>, root: OwnedFd, exclusive: bool) -> Result<Arc<HostFs>> {
-        HostFs::with(home, root, exclusive, Coherence::Strict, false)
+        HostFs::with(home, root, exclusive, Coherence::Strict, Outward::default())
     }
 
-    /// A tree shared with the host that follows its changes as exactly as `coherence` says. `fifos`: whoever opens a FIFO in it
-    /// reaches the host's other end of it.
+    /// A tree shared with the host that follows its changes as exactly as `coherence` says.
     pub fn shared(
         home: &Arc<HostFiles>,
         root: OwnedFd,
         coherence: Coherence,
-        fifos: bool,
+        outward: Outward,
     ) -> Result<Arc<HostFs>> {
-        HostFs::with(home, root, false, coherence, fifos)
+        HostFs::with(home, root, false, coherence, outward)
     }
 
     fn with(
@@ -68,7 +77,7 @@ impl HostFs {
         root: OwnedFd,
         exclusive: bool,
         coherence: Coherence,
-        fifos: bool,
+        outward: Outward,
     ) -> Result<Arc<HostFs>> {
         let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
         let attr = host::stat(&root)?;
@@ -83,7 +92,7 @@ impl HostFs {
             readonly: exclusive,
             coherence,
             writes: AtomicU64::new(0),
-            fifos,
+            outward,
             root_fd: Arc::new(root),
             root: Mutex::new(None),
             nodes: biased::RwLock::default(),

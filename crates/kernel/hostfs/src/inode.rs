@@ -5,6 +5,7 @@ use crate::fifo::Fifo;
 use crate::file::File;
 use crate::fs::Mode;
 use crate::node::{Node, same_link};
+use crate::unix;
 use crate::watches::Coherence;
 use abi::stat::Attr;
 use abi::{Errno, NAME_MAX, Result};
@@ -13,11 +14,12 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
+use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use vfs::{
-    Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Outcome, Perm,
-    SetAttr, TimeSet, XattrInode,
+    Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Outcome,
+    OutsideSocket, Perm, SetAttr, TimeSet, XattrInode,
 };
+use wait::WaitQueue;
 
 impl Node {
     fn this(&self) -> Result<Arc<Node>> {
@@ -237,8 +239,12 @@ impl Inode for Node {
         }
     }
     fn open_outside(&self, cx: &dyn Caller, flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
-        let outside = self.fs.fifos && self.kind == S_IFIFO;
+        let outside = self.fs.outward.fifos && self.kind == S_IFIFO;
         outside.then(|| Fifo::open(cx, self, flags).map(|ops| ops as Arc<dyn FileOps>))
+    }
+    fn connect_outside(&self, kind: i32, queue: &WaitQueue) -> Option<Result<Arc<dyn OutsideSocket>>> {
+        let sockets = self.fs.outward.sockets.as_ref().filter(|_| self.kind == S_IFSOCK)?;
+        Some(unix::connect(sockets, self, kind, queue))
     }
     fn attachments(&self) -> Option<&Attachments> {
         Some(Node::attachments(self))

@@ -7,7 +7,7 @@
 //!
 //! Only descriptor-relative calls with single components are made, and links
 //! are never followed on the host's side (`hostsys::fs`). Of a host
-//! socket or device only the attributes are ever used, and of a FIFO as well unless the tree allows more.
+//! device only the attributes are ever used, and of a FIFO or socket as well unless the tree allows more ([`Outward`]).
 //!
 //! Locks are leaves; host calls are made without holding them.
 
@@ -27,11 +27,13 @@ mod standing;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod unix;
 mod views;
 mod watches;
 
 pub use files::HostFiles;
-pub use fs::HostFs;
+pub use fs::{HostFs, Outward};
 pub use import::Importer;
 pub use poller::{Poller, Watch};
+pub use unix::{SocketGofer, TreeSockets};
 pub use watches::Coherence;

@@ -201,6 +201,22 @@ impl Node {
         Some((p.parent.clone()?, p.name.clone()))
     }
 
+    /// The names from the tree's root to here, with `/` between them; empty for the root itself. ENAMETOOLONG.
+    pub fn path(&self) -> Result<Vec<u8>> {
+        let mut names: Vec<Arc<[u8]>> = Vec::new();
+        let mut next = self.place();
+        while let Some((parent, name)) = next {
+            names.push(name);
+            // Directories that others move while they are looked at may seem to be below each other.
+            if names.len() > PATH_MAX / 2 {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            next = parent.place();
+        }
+        names.reverse();
+        Ok(names.join(&b'/'))
+    }
+
     /// Current attributes: asked for in shared trees.
     pub fn current(&self) -> Result<Attr> {
         if self.fs.mode == Mode::Exclusive {

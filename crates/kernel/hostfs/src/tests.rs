@@ -1,6 +1,6 @@
 //! Host trees and imported streams, in a temporary directory.
 
-use crate::{Coherence, HostFiles, HostFs, Importer};
+use crate::{Coherence, HostFiles, HostFs, Importer, Outward};
 use abi::{Errno, Result};
 use std::fs;
 use std::io::Write;

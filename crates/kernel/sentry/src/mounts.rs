@@ -4,7 +4,7 @@ use crate::boot::{Fds, other, text};
 use crate::{copy_up, nodes};
 use abi::Errno;
 use container::Container;
-use hostfs::{Coherence, HostFiles, HostFs};
+use hostfs::{Coherence, HostFiles, HostFs, Outward, SocketGofer, TreeSockets};
 use spec::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
 use std::sync::Arc;
 use task::Kernel;
@@ -36,8 +36,9 @@ pub(crate) fn build(
         over(kernel, host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
     let ns = MountNs::new(&kernel.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
     let fs = FsContext::new(ns);
+    let sockets = spec.socket_gofer.map(|index| fds.take(index).map(SocketGofer::new)).transpose()?;
     for m in &spec.mounts {
-        add(kernel, container, &fs.view(), m, files, fds)
+        add(kernel, container, &fs.view(), m, files, sockets.as_ref(), fds)
             .map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
     }
     nodes::make(&Internal::new(&kernel.vfs), &fs.view(), &spec.devices)?;
@@ -70,7 +71,7 @@ fn host_tree(
     let fd = fds.take(index)?;
     // Under an overlay nobody changes the tree: everything about it is cached for good.
     let tree = match how {
-        Overlay::None => HostFs::shared(files, fd, coherence, false),
+        Overlay::None => HostFs::shared(files, fd, coherence, Outward::default()),
         Overlay::Memory => HostFs::new(files, fd, true),
     };
     tree.map(|f| f as FsRef).map_err(|e| other(text(e)))
@@ -112,6 +113,7 @@ fn add(
     view: &FsView,
     m: &MountSpec,
     files: &Arc<HostFiles>,
+    sockets: Option<&Arc<SocketGofer>>,
     fds: &mut Fds,
 ) -> Result<(), StartError> {
     let fail = |e: Errno| other(text(e));
@@ -122,8 +124,10 @@ fn add(
             let coherence = coherence_of(m.access, m.propagation);
             let host = match m.overlay {
                 Overlay::None => {
-                    let fd = fds.take(index)?;
-                    HostFs::shared(files, fd, coherence, m.host_fifos).map_err(fail)? as FsRef
+                    let tree = u32::try_from(index).map_err(|_| fail(Errno::EINVAL))?;
+                    let sockets = sockets.map(|gofer| TreeSockets { gofer: gofer.clone(), tree });
+                    let outward = Outward { fifos: m.host_fifos, sockets };
+                    HostFs::shared(files, fds.take(index)?, coherence, outward).map_err(fail)? as FsRef
                 }
                 how => host_tree(files, fds, index, how, coherence)?,
             };

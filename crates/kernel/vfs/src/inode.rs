@@ -2,12 +2,14 @@
 
 use crate::caller::Caller;
 use crate::file_ops::FileOps;
+use crate::outside::OutsideSocket;
 use crate::retry::Outcome;
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
+use wait::WaitQueue;
 
 /// A shared inode.
 pub type InodeRef = Arc<dyn Inode>;
@@ -164,6 +166,11 @@ pub trait Inode: Send + Sync + Any {
     /// Opens a FIFO whose other end may be open outside this kernel. May block through the caller's waiter. `None` for all
     /// others: their pipe is this kernel's.
     fn open_outside(&self, _cx: &dyn Caller, _flags: i32) -> Option<Outcome<Arc<dyn FileOps>>> {
+        None
+    }
+    /// Connects to a socket (SOCK_STREAM, SOCK_SEQPACKET) whose other side is outside this kernel; `queue` hears of its
+    /// readiness. `None` for all others.
+    fn connect_outside(&self, _kind: i32, _queue: &WaitQueue) -> Option<Result<Arc<dyn OutsideSocket>>> {
         None
     }
     /// Something may be mounted on it.

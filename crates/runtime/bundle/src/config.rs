@@ -137,8 +137,8 @@ fn prepare(
     sysctl.sort();
     let seccomp = linux.and_then(|l| l.seccomp().as_ref()).map(seccomp::compile).transpose()?.flatten();
     let terminal = process.terminal().unwrap_or(false);
-    let Descriptors { stdio, console, preserved } =
-        Descriptors::after(trees.len(), terminal, options.preserve_fds);
+    let Descriptors { socket_gofer, stdio, console, preserved } =
+        Descriptors::after(trees.len(), options.host_sockets, terminal, options.preserve_fds);
     let spec = SandboxSpec {
         id: id.into(),
         hostname: spec.hostname().clone().unwrap_or_default(),
@@ -160,6 +160,7 @@ fn prepare(
         readonly_paths: linux.and_then(|l| l.readonly_paths().clone()).unwrap_or_default(),
         id_maps: id_maps.as_ref().map_or_else(Default::default, namespaces::IdMaps::ranges),
         sysctl,
+        socket_gofer,
         stdio,
         console,
         console_size: console_size(process),

@@ -130,7 +130,8 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
     let cwd = clean(&command.cwd);
     check_cwd(&root_path, &cwd, &command.volumes)?;
     let devices = if options.network.is_host() { None } else { tun(&root_path) };
-    let Descriptors { stdio, console, preserved } = Descriptors::after(trees.len(), command.terminal, 0);
+    let Descriptors { socket_gofer, stdio, console, preserved } =
+        Descriptors::after(trees.len(), options.host_sockets, command.terminal, 0);
     let spec = SandboxSpec {
         id: command.id.clone(),
         hostname: command.hostname.clone(),
@@ -152,6 +153,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         pids_limit: None,
         id_maps: Default::default(),
         sysctl: Vec::new(),
+        socket_gofer,
         stdio,
         console,
         console_size: WindowSize::default(),

@@ -71,22 +71,29 @@ impl Prepared {
     /// order.
     pub fn show_control_group(&mut self, names: Vec<String>) {
         let streams = if self.spec.console.is_some() { 1 } else { 3 };
-        let first = self.trees.len() + streams + self.spec.preserved.len();
+        let first = self.trees.len()
+            + usize::from(self.spec.socket_gofer.is_some())
+            + streams
+            + self.spec.preserved.len();
         self.spec.control_group = names.into_iter().zip(first..).collect();
     }
 }
 
 /// Places of a container's descriptors behind those of its trees; see [`Prepared`].
 struct Descriptors {
+    socket_gofer: Option<FdIndex>,
     stdio: [FdIndex; 3],
     console: Option<FdIndex>,
     preserved: Vec<FdIndex>,
 }
 
 impl Descriptors {
-    fn after(trees: usize, terminal: bool, preserved: u32) -> Self {
+    fn after(trees: usize, host_sockets: bool, terminal: bool, preserved: u32) -> Self {
         let streams = if terminal { 1 } else { 3 };
+        let socket_gofer = host_sockets.then_some(trees);
+        let trees = trees + usize::from(host_sockets);
         Self {
+            socket_gofer,
             stdio: if terminal { [trees; 3] } else { [trees, trees + 1, trees + 2] },
             console: terminal.then_some(trees),
             preserved: (0..preserved as usize).map(|n| trees + streams + n).collect(),
@@ -136,6 +143,8 @@ pub struct Options {
     pub bind_access: FileAccess,
     /// FIFOs in bind mounts are the host's (`--host-fifo=open`).
     pub host_fifos: bool,
+    /// connect(2) reaches Unix sockets of the host in bind mounts (`--host-uds=open`).
+    pub host_sockets: bool,
     /// Network mode.
     pub network: Network,
     /// Platform.

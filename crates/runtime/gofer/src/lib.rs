@@ -11,11 +11,13 @@
 
 mod filter;
 mod hidden;
+mod sockets;
 mod tree;
 
 use bundle::HostTree;
 use channel::{Channel, MAX_FDS};
 use confine::privileges;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -25,6 +27,8 @@ use std::os::fd::{AsFd, OwnedFd};
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     trees: Vec<HostTree>,
+    /// It is to connect to Unix sockets in them, too.
+    sockets: bool,
 }
 
 /// What it may be told after that.
@@ -54,18 +58,20 @@ pub fn detach(channel: &Channel) -> io::Result<()> {
     }
 }
 
-/// Asks the gofer at the other end for descriptors of `trees`, in their order.
-pub fn request(channel: &Channel, trees: &[HostTree]) -> io::Result<Vec<OwnedFd>> {
-    channel.send(&Request { trees: trees.to_vec() }, &[])?;
+/// Asks the gofer at the other end for descriptors of `trees`, in their order. With `sockets` the last one is a socket on
+/// which the gofer connects to Unix sockets in the trees (`netproto::unix`).
+pub fn request(channel: &Channel, trees: &[HostTree], sockets: bool) -> io::Result<Vec<OwnedFd>> {
+    channel.send(&Request { trees: trees.to_vec(), sockets }, &[])?;
+    let wanted = trees.len() + usize::from(sockets);
     let mut fds = Vec::new();
     loop {
         match channel.recv()? {
             Some((Reply::Trees { last }, batch)) => {
                 fds.extend(batch);
-                if last && fds.len() == trees.len() {
+                if last && fds.len() == wanted {
                     return Ok(fds);
                 }
-                if last || fds.len() > trees.len() {
+                if last || fds.len() > wanted {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "wrong number of descriptors"));
                 }
             }
@@ -83,36 +89,55 @@ pub fn request(channel: &Channel, trees: &[HostTree]) -> io::Result<Vec<OwnedFd>
 pub fn serve(channel: &Channel) -> io::Result<()> {
     privileges::die_with_parent()?;
     rustix::process::setsid().ok();
-    let Some((Request { trees }, _)) = channel.recv()? else { return Ok(()) };
+    let Some((Request { trees, sockets }, _)) = channel.recv()? else { return Ok(()) };
     let fds = match tree::build(&trees) {
         Ok(fds) => fds,
         Err(error) => return channel.send(&Reply::Failed(error), &[]),
     };
-    confine()?;
-    let mut rest = fds.as_slice();
+    let (theirs, ours) =
+        if sockets { sockets::pair().map(|(a, b)| (Some(a), Some(b)))? } else { (None, None) };
+    confine(sockets)?;
+    let all: Vec<_> = fds.iter().chain(&theirs).map(AsFd::as_fd).collect();
+    let mut rest = all.as_slice();
     loop {
         let (batch, tail) = rest.split_at(rest.len().min(MAX_FDS));
-        let batch: Vec<_> = batch.iter().map(AsFd::as_fd).collect();
         rest = tail;
-        channel.send(&Reply::Trees { last: rest.is_empty() }, &batch)?;
+        channel.send(&Reply::Trees { last: rest.is_empty() }, batch)?;
         if rest.is_empty() {
             break;
         }
     }
+    drop(theirs);
     hostsys::heap::shrink();
     hostsys::image::forget_start();
     // The descriptors stay open: with them the mounts stay in this namespace for as long as the container lives.
-    while let Some((LaterRequest::Detach, _)) = channel.recv()? {
+    let mut ours = ours;
+    loop {
+        if let Some(end) = &ours {
+            let mut waits = [PollFd::new(channel, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
+            rustix::io::retry_on_intr(|| poll(&mut waits, None))?;
+            if !waits[1].revents().is_empty() {
+                // A sentry that is gone, or talks nonsense to a socket, gets no more of them.
+                if !sockets::serve(end, &fds).unwrap_or(false) {
+                    ours = None;
+                }
+                continue;
+            }
+        }
+        let Some((LaterRequest::Detach, _)) = channel.recv()? else { return Ok(()) };
         rustix::process::set_parent_process_death_signal(None)?;
         channel.send(&Reply::Detached, &[])?;
     }
-    Ok(())
 }
 
-fn confine() -> io::Result<()> {
+fn confine(sockets: bool) -> io::Result<()> {
     privileges::keep_only(CapabilitySet::empty())?;
     privileges::undumpable()?;
     // Dropping capabilities does not undo this, but a change of credentials might have: once more.
     privileges::die_with_parent()?;
-    confine::filter::install(&confine::filter::compile(&[confine::filter::RUST_RUNTIME, filter::RULES])?)
+    let mut tables = vec![confine::filter::RUST_RUNTIME, filter::RULES];
+    if sockets {
+        tables.push(sockets::RULES);
+    }
+    confine::filter::install(&confine::filter::compile(&tables)?)
 }

@@ -19,6 +19,8 @@ pub(crate) struct FilterNeeds {
     pub(crate) changes: bool,
     /// Some directory of the host is shared with others outside.
     pub(crate) shares: bool,
+    /// There are, or may come, connections to Unix sockets of the host.
+    pub(crate) unix: bool,
     /// Command lines and containers may come later.
     pub(crate) listens: bool,
     /// The socket to the first command line.
@@ -43,8 +45,18 @@ impl FilterNeeds {
             || mounts().any(|m| written(m.readonly, m.overlay));
         let shares =
             listens || spec.root.overlay == Overlay::None || mounts().any(|m| m.overlay == Overlay::None);
+        let unix = listens || spec.socket_gofer.is_some();
         let (platform, network) = (spec.platform, spec.network);
-        FilterNeeds { platform, changes, shares, listens, channel: channel.as_raw_fd(), backing, network }
+        FilterNeeds {
+            platform,
+            changes,
+            shares,
+            unix,
+            listens,
+            channel: channel.as_raw_fd(),
+            backing,
+            network,
+        }
     }
 
     fn compile(&self) -> io::Result<Vec<SockFilter>> {
@@ -59,6 +71,9 @@ impl FilterNeeds {
         if self.shares {
             tables.push(WATCHES);
             tables.push(LOCKS);
+        }
+        if self.unix {
+            tables.push(UNIX);
         }
         // The only socket there will be, else: its number stays.
         let fd = Arg::Is(0, self.channel as u32);
@@ -290,6 +305,18 @@ const LOCKS: &[Rule] = &[
     ),
 ];
 
+/// Connections to Unix sockets of the host, which a gofer has made.
+const UNIX: &[Rule] = &[
+    allow_when(
+        libc::SYS_sendto,
+        &[&[Arg::Is(3, libc::MSG_NOSIGNAL as u32), Arg::IsLong(4, 0)]],
+        "data to a connection; the gofer",
+    ),
+    allow_when(libc::SYS_recvmsg, &[&[Arg::Bits(2, !RECEIVE, 0)]], "data from a connection; the gofer"),
+    allow(libc::SYS_shutdown, "one direction of a connection"),
+];
+const RECEIVE: u64 = (libc::MSG_CMSG_CLOEXEC | libc::MSG_PEEK | libc::MSG_TRUNC) as u64;
+
 /// Further command lines, and further containers, whose sockets come later.
 const LISTENING: &[Rule] = &[
     allow(libc::SYS_accept4, "the control socket"),
@@ -367,6 +394,7 @@ mod tests {
             platform: PlatformName::Systrap,
             changes,
             shares: changes || listens,
+            unix: listens,
             listens,
             channel: 9,
             backing: 7,
@@ -381,8 +409,8 @@ mod tests {
                 FilterNeeds { platform, ..needs(changes, listens) }.compile().unwrap();
             }
         }
-        let all =
-            [THREADS, FILES, CHANGES, WATCHES, LOCKS, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE].concat();
+        let all = [THREADS, FILES, CHANGES, WATCHES, LOCKS, UNIX, LISTENING, WAITING, STUBS, SYSTRAP, PTRACE]
+            .concat();
         assert!(all.iter().all(|rule| !rule.why.is_empty()));
     }
 
@@ -470,7 +498,7 @@ mod tests {
             assert_eq!(sets(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP), !policed);
         }
         let none = needs(true, true);
-        for call in [libc::SYS_setsockopt, libc::SYS_getsockname, libc::SYS_shutdown] {
+        for call in [libc::SYS_setsockopt, libc::SYS_getsockname, libc::SYS_socket, libc::SYS_connect] {
             assert!(!allows(&none, call, [5, 6, 1]), "{call}");
         }
     }

@@ -133,7 +133,7 @@ impl Sandbox {
         }
         let spec = sealed(&serde_json::to_vec(&prepared.spec)?)?;
         let Some(to_gofer) = &self.gofer.channel else { return Err(io::ErrorKind::NotConnected.into()) };
-        let trees = gofer::request(to_gofer, &prepared.trees)?;
+        let trees = gofer::request(to_gofer, &prepared.trees, prepared.spec.socket_gofer.is_some())?;
         let mut fds = vec![spec.as_fd()];
         fds.extend(trees.iter().map(AsFd::as_fd));
         match &files.console {

@@ -8,6 +8,7 @@
 mod addr;
 mod connect;
 mod message;
+mod outside;
 mod poll;
 mod recv;
 mod rights;
@@ -20,10 +21,13 @@ use crate::ops::{Names, PeerCred, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
 pub use addr::Addr;
+use outside::Outside;
+use parking_lot::Mutex;
 use sock::{BOTH, Home, Phase, RECV, SEND, Sock};
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use vfs::timer::TimerHandle;
 use vfs::{Caller, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
@@ -87,11 +91,16 @@ impl Family for UnixFamily {
 /// A Unix socket as its descriptor owns it.
 pub struct UnixSocket {
     sock: Arc<Sock>,
+    /// The connection to a program outside.
+    outside: OnceLock<Outside>,
+    /// Tries to make one again.
+    again: Mutex<Option<TimerHandle>>,
 }
 
 impl UnixSocket {
     fn new(kind: i32, home: Arc<Home>) -> Arc<UnixSocket> {
-        Arc::new(UnixSocket { sock: Sock::new(kind, home) })
+        let sock = Sock::new(kind, home);
+        Arc::new(UnixSocket { sock, outside: OnceLock::new(), again: Mutex::new(None) })
     }
 }
 
@@ -122,9 +131,18 @@ impl SocketOps for UnixSocket {
         connect::bind(&self.sock, cx, names, addr)
     }
     fn connect(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()> {
-        connect::connect(&self.sock, cx, names, addr)
+        if self.outside.get().is_some() {
+            return Err(Errno::EISCONN);
+        }
+        match connect::connect(&self.sock, cx, names, addr) {
+            Err(e @ Errno::ECONNREFUSED) => outside::connect(self, cx, names, addr, e),
+            done => done,
+        }
     }
     fn listen(&self, cx: &dyn Caller, backlog: i32) -> Result<()> {
+        if self.outside.get().is_some() {
+            return Err(Errno::EINVAL);
+        }
         connect::listen(&self.sock, cx, backlog)
     }
     fn accept(&self) -> Result<Arc<dyn SocketOps>> {
@@ -134,15 +152,24 @@ impl SocketOps for UnixSocket {
         self.sock.state.lock().addr.as_deref().unwrap_or(&Addr::Unnamed).bytes()
     }
     fn peer_addr(&self) -> Result<Vec<u8>> {
+        if let Some(outside) = self.outside.get() {
+            return Ok(outside.name.bytes());
+        }
         let peer = self.sock.state.lock().peer.clone().ok_or(Errno::ENOTCONN)?;
         let s = peer.state.lock();
         Ok(s.addr.as_deref().unwrap_or(&Addr::Unnamed).bytes())
     }
     fn send(&self, cx: &dyn Caller, names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
-        send::send(&self.sock, cx, names, req)
+        match self.outside.get() {
+            Some(outside) => outside.send(cx, req, self.sock.kind != libc::SOCK_STREAM),
+            None => send::send(&self.sock, cx, names, req),
+        }
     }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
-        recv::recv(&self.sock, buf, flags)
+        match self.outside.get() {
+            Some(outside) => outside.recv(buf, flags, self.sock.kind != libc::SOCK_STREAM),
+            None => recv::recv(&self.sock, buf, flags),
+        }
     }
     fn shutdown(&self, how: i32) -> Result<()> {
         let bits = match how {
@@ -151,6 +178,11 @@ impl SocketOps for UnixSocket {
             libc::SHUT_RDWR => BOTH,
             _ => return Err(Errno::EINVAL),
         };
+        if let Some(outside) = self.outside.get() {
+            outside.host.shutdown(how)?;
+            self.sock.queue.notify(Events::ALL);
+            return Ok(());
+        }
         let mut s = self.sock.state.lock();
         s.shut |= bits;
         let peer = s.peer.clone();
@@ -174,11 +206,15 @@ impl SocketOps for UnixSocket {
         self.sock.state.lock().phase == Phase::Listening
     }
     fn peer_cred(&self) -> PeerCred {
-        self.sock.state.lock().peer_cred.clone()
+        match self.outside.get() {
+            Some(outside) => outside.peer_cred(),
+            None => self.sock.state.lock().peer_cred.clone(),
+        }
     }
     fn ioctl(&self, _cx: &dyn Caller, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
-        let n = match cmd as u64 {
-            libc::FIONREAD => {
+        let n = match (cmd as u64, self.outside.get()) {
+            (libc::FIONREAD, Some(outside)) => outside.host.unread()? as usize,
+            (libc::FIONREAD, None) => {
                 let s = self.sock.state.lock();
                 if s.phase == Phase::Listening {
                     return Err(Errno::EINVAL);
@@ -186,8 +222,8 @@ impl SocketOps for UnixSocket {
                 let lens = s.recv.iter().map(|m| m.unread().len());
                 if self.sock.connected_kind() { lens.sum() } else { lens.take(1).sum::<usize>() }
             }
-            libc::TIOCOUTQ if self.listening() => return Err(Errno::EINVAL),
-            libc::TIOCOUTQ => self.sock.wmem.load(Ordering::SeqCst),
+            (libc::TIOCOUTQ, _) if self.listening() => return Err(Errno::EINVAL),
+            (libc::TIOCOUTQ, _) => self.sock.wmem.load(Ordering::SeqCst),
             _ => return Err(Errno::ENOTTY),
         };
         mem.write_value(arg, &(n as i32))?;
@@ -197,7 +233,10 @@ impl SocketOps for UnixSocket {
         self.sock.home.in_flight.closing(file);
     }
     fn poll(&self) -> Events {
-        poll::poll(&self.sock)
+        match self.outside.get() {
+            Some(outside) => outside.host.poll(),
+            None => poll::poll(&self.sock),
+        }
     }
     fn wait_queue(&self) -> WaitQueue {
         self.sock.queue.clone()

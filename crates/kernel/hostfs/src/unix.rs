@@ -1,0 +1,126 @@
+//! Unix sockets of a shared tree whose other side is a program outside (`--host-uds=open`).
+//!
+//! The sentry makes no sockets. A container's gofer connects to one below the container's directories and hands the
+//! descriptor over; data then go by calls on it that do not wait. Descriptors that the other side sends are dropped by the
+//! host: the buffer for control messages is empty.
+//!
+//! Lock rank: the gofer's socket is a leaf; one request is on its way at a time, and the gofer waits for nobody to answer it.
+//! A checkpoint cannot keep a connection.
+
+use crate::node::Node;
+use crate::poller::Watch;
+use abi::{Errno, Result};
+use hostsys::{fs as host, net};
+use netproto::unix::{CONNECTED, Connect, Connected};
+use ranked::Mutex;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send,
+};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use vfs::OutsideSocket;
+use wait::{Events, WaitQueue};
+
+/// All that poll(2) tells of a socket.
+const POLLED: u32 = 0x2fff;
+
+/// The socket to the gofer of a container.
+pub struct SocketGofer(Mutex<OwnedFd>);
+
+impl SocketGofer {
+    /// At the other end of `channel`.
+    pub fn new(channel: OwnedFd) -> Arc<SocketGofer> {
+        Arc::new(SocketGofer(Mutex::new(channel)))
+    }
+
+    /// A connected socket and the users of the other side. ECONNREFUSED when the gofer is gone.
+    fn connect(&self, request: &Connect<'_>) -> Result<(OwnedFd, (u32, u32))> {
+        let channel = self.0.lock();
+        let sent = rustix::io::retry_on_intr(|| send(&*channel, &request.encode(), SendFlags::NOSIGNAL));
+        sent.map_err(|_| Errno::ECONNREFUSED)?;
+        let mut bytes = [0; CONNECTED + 1];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let got = loop {
+            let buffers = &mut [IoSliceMut::new(&mut bytes)];
+            match recvmsg(&*channel, buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(rustix::io::Errno::INTR) => {}
+                got => break got.map_err(|_| Errno::ECONNREFUSED)?,
+            }
+        };
+        let fd = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        let reply = bytes.get(..got.bytes).and_then(Connected::decode).ok_or(Errno::ECONNREFUSED)?;
+        match (reply.errno, fd) {
+            (0, Some(fd)) => Ok((fd, reply.owner)),
+            // No number is free here.
+            (0, None) if got.flags.contains(ReturnFlags::CTRUNC) => Err(Errno::ENFILE),
+            (0, None) => Err(Errno::ECONNREFUSED),
+            (errno, _) => Err(Errno::from_raw(errno)),
+        }
+    }
+}
+
+/// How sockets of one tree are reached.
+pub struct TreeSockets {
+    /// Who connects.
+    pub gofer: Arc<SocketGofer>,
+    /// The tree's number there.
+    pub tree: u32,
+}
+
+/// Connects to the socket `node`. `queue` hears of its readiness.
+pub(crate) fn connect(
+    sockets: &TreeSockets,
+    node: &Node,
+    kind: i32,
+    queue: &WaitQueue,
+) -> Result<Arc<dyn OutsideSocket>> {
+    // Confirmed just now: it may have another place, or none.
+    node.current()?;
+    let path = node.path()?;
+    let (fd, owner) = sockets.gofer.connect(&Connect { tree: sockets.tree, kind, path: &path })?;
+    let watch = node.fs.home.poller()?.watch(&fd, queue)?;
+    Ok(Arc::new(Connection { fd, owner, watch }))
+}
+
+struct Connection {
+    fd: OwnedFd,
+    owner: (u32, u32),
+    watch: Watch,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.watch.stop(&self.fd);
+    }
+}
+
+impl OutsideSocket for Connection {
+    fn send(&self, data: &[u8]) -> Result<usize> {
+        net::send(&self.fd, data, 0)
+    }
+    fn recv(&self, buf: &mut [u8], peek: bool, record: bool) -> Result<(usize, usize)> {
+        let peek = if peek { libc::MSG_PEEK } else { 0 };
+        // A record's whole length is wanted in any case.
+        let whole = if record { libc::MSG_TRUNC } else { 0 };
+        let got = net::receive(&self.fd, buf, &mut [], peek | whole)?;
+        Ok((got.len.min(buf.len()), got.len))
+    }
+    fn shutdown(&self, how: i32) -> Result<()> {
+        net::shutdown(&self.fd, how)
+    }
+    fn poll(&self) -> Events {
+        Events(host::poll_now(&self.fd, POLLED))
+    }
+    fn unread(&self) -> Result<i32> {
+        net::query(&self.fd, net::Query::Unread)
+    }
+    fn owner(&self) -> (u32, u32) {
+        self.owner
+    }
+}

@@ -1,0 +1,94 @@
+//! Connections to programs outside the sandbox.
+//!
+//! A name that no socket of this kernel has may be a socket of the host (`Inode::connect_outside`). From then on the
+//! operations are those of the host's connection. Descriptors and credentials do not cross: sending them is an error.
+
+use super::UnixSocket;
+use super::addr::Addr;
+use super::sock::Phase;
+use crate::ops::{Names, PeerCred, Received, SendRequest};
+use abi::{Errno, Result, Signal};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vfs::{Caller, OutsideSocket};
+use wait::Events;
+
+/// When a connection is tried again whose other side has no room for it.
+const LATER: Duration = Duration::from_millis(10);
+
+/// A connection, and the name that it was made by.
+pub(super) struct Outside {
+    pub host: Arc<dyn OutsideSocket>,
+    pub name: Addr,
+}
+
+impl Outside {
+    pub fn peer_cred(&self) -> PeerCred {
+        let (uid, gid) = self.host.owner();
+        PeerCred { pid: None, uid, gid }
+    }
+
+    pub fn send(&self, cx: &dyn Caller, req: &SendRequest<'_>, record: bool) -> Result<usize> {
+        if req.flags & libc::MSG_OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if req.addr.is_some() && !record {
+            return Err(Errno::EISCONN);
+        }
+        if !req.control.rights.is_empty() || req.control.cred.is_some() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let sent = self.host.send(req.data);
+        if sent == Err(Errno::EPIPE) && req.flags & libc::MSG_NOSIGNAL == 0 {
+            cx.raise(Signal::SIGPIPE);
+        }
+        sent
+    }
+
+    pub fn recv(&self, buf: &mut [u8], flags: i32, record: bool) -> Result<Received> {
+        if flags & libc::MSG_OOB != 0 {
+            return Err(if record { Errno::EOPNOTSUPP } else { Errno::EINVAL });
+        }
+        let (len, full) = self.host.recv(buf, flags & libc::MSG_PEEK != 0, record)?;
+        let cut = if full > len { libc::MSG_TRUNC } else { 0 };
+        Ok(Received { len, full, flags: cut, ..Received::default() })
+    }
+}
+
+/// connect(2) to a name whose socket is not of this kernel. `refused` is the answer when it is not of the host either.
+pub(super) fn connect(
+    socket: &UnixSocket,
+    cx: &dyn Caller,
+    names: &dyn Names,
+    addr: &[u8],
+    refused: Errno,
+) -> Result<()> {
+    let name = Addr::parse(addr)?;
+    let Addr::Path(path) = &name else { return Err(refused) };
+    let sock = &socket.sock;
+    if !sock.connected_kind() {
+        return Err(refused);
+    }
+    let inode = names.find(cx, path)?;
+    let host = match inode.connect_outside(sock.kind, &sock.queue).ok_or(refused)? {
+        Err(Errno::EAGAIN) => {
+            let queue = sock.queue.clone();
+            let again = move || queue.notify(Events::WRITABLE);
+            *socket.again.lock() = Some(cx.vfs().timers.schedule(Instant::now() + LATER, again));
+            return Err(Errno::EAGAIN);
+        }
+        host => host?,
+    };
+    let refused = match sock.state.lock().phase {
+        Phase::Established => Some(Errno::EISCONN),
+        Phase::Listening => Some(Errno::EINVAL),
+        Phase::Closed => None,
+    };
+    if let Some(refused) = refused {
+        return Err(refused);
+    }
+    // Of two threads that connect at the same time one comes too late.
+    socket.outside.set(Outside { host, name }).map_err(|_| Errno::EISCONN)?;
+    sock.queue.notify(Events::WRITABLE);
+    Ok(())
+}

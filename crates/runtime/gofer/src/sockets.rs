@@ -1,0 +1,143 @@
+//! Connections to Unix sockets of the host, for a sentry that may make none (`--host-uds=open`).
+//!
+//! A request names one of the container's trees and a path below it. The directory is opened without following links or
+//! leaving the tree, and becomes the working directory; the socket is then one name in it. The mounts of the trees follow no
+//! link. What is made is a socket of the host and nothing else, connected before the sentry gets it.
+
+use confine::filter::{Arg, Rule, allow, allow_when};
+use hostsys::net;
+use netproto::unix::{Connect, Connected, MAX_CONNECT};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    recv, sendmsg, socketpair,
+};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+const UNIX: Arg = Arg::Is(0, libc::AF_UNIX as u32);
+const FLAGS: u32 = (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) as u32;
+
+/// What this asks of the host beside the gofer's other rules.
+pub(crate) const RULES: &[Rule] = &[
+    allow(libc::SYS_poll, "waiting for requests"),
+    allow(libc::SYS_ppoll, "waiting for requests"),
+    allow(libc::SYS_recvfrom, "requests"),
+    allow_when(libc::SYS_sendmsg, &[&[Arg::Is(2, libc::MSG_NOSIGNAL as u32)]], "answers with a descriptor"),
+    allow(libc::SYS_openat2, "the directory of a socket"),
+    allow(libc::SYS_fchdir, "the directory of a socket"),
+    allow_when(
+        libc::SYS_socket,
+        &[
+            &[UNIX, Arg::Is(1, libc::SOCK_STREAM as u32 | FLAGS)],
+            &[UNIX, Arg::Is(1, libc::SOCK_SEQPACKET as u32 | FLAGS)],
+        ],
+        "a connection to a Unix socket",
+    ),
+    allow(libc::SYS_connect, "a Unix socket below the container's directories; it makes no other sockets"),
+    allow_when(
+        libc::SYS_getsockopt,
+        &[&[Arg::Is(1, libc::SOL_SOCKET as u32), Arg::Is(2, libc::SO_PEERCRED as u32)]],
+        "the users of the other side",
+    ),
+];
+
+/// The sentry's end of a new pair, and the gofer's.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Serves one request; false when there are no more.
+pub(crate) fn serve(end: &OwnedFd, trees: &[OwnedFd]) -> io::Result<bool> {
+    let mut bytes = [0; MAX_CONNECT + 1];
+    let length = match recv(end, &mut bytes[..], RecvFlags::empty()) {
+        Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(false),
+        Ok((length, _)) => length.min(bytes.len()),
+        Err(Errno::INTR) => return Ok(true),
+        Err(error) => return Err(error.into()),
+    };
+    let request = Connect::decode(bytes.get(..length).unwrap_or_default());
+    let connected = match request {
+        Some(request) => connect(trees, &request),
+        None => Err(libc::EINVAL),
+    };
+    let (reply, fd) = match connected {
+        Ok((fd, owner)) => (Connected { errno: 0, owner }, Some(fd)),
+        Err(errno) => (Connected { errno, ..Connected::default() }, None),
+    };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
+    if !fds.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    match sendmsg(end, &[IoSlice::new(&reply.encode())], &mut ancillary, SendFlags::NOSIGNAL) {
+        Ok(_) => Ok(true),
+        Err(Errno::PIPE) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn connect(trees: &[OwnedFd], request: &Connect<'_>) -> Result<(OwnedFd, (u32, u32)), i32> {
+    let tree = usize::try_from(request.tree).ok().and_then(|n| trees.get(n)).ok_or(libc::EINVAL)?;
+    let (name, opened);
+    let dir = match request.path.iter().rposition(|c| *c == b'/') {
+        Some(at) => {
+            name = &request.path[at + 1..];
+            opened = hostsys::fs::open_below(tree, &request.path[..at]).map_err(|e| e.raw())?;
+            &opened
+        }
+        None => {
+            name = request.path;
+            tree
+        }
+    };
+    rustix::process::fchdir(dir).map_err(Errno::raw_os_error)?;
+    // With the NUL it fits exactly, or the host says that it does not.
+    let address = [&(libc::AF_UNIX as u16).to_ne_bytes()[..], name, b"\0"].concat();
+    if address.len() > size_of::<libc::sockaddr_un>() {
+        return Err(libc::ENAMETOOLONG);
+    }
+    let socket = net::socket(libc::AF_UNIX, request.kind, 0).map_err(|e| e.raw())?;
+    net::connect(&socket, &address).map_err(|e| e.raw())?;
+    let owner = net::peer_owner(&socket).map_err(|e| e.raw())?;
+    Ok((socket, owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netproto::unix::CONNECTED;
+    use std::os::unix::net::UnixListener;
+
+    /// In a process's own working directory: one test, so that no other depends on it.
+    #[test]
+    fn sockets_below_a_tree_can_be_reached() {
+        let dir = std::env::temp_dir().join(format!("ringfence-gofer-sockets-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("below")).unwrap();
+        let _listener = UnixListener::bind(dir.join("below/s")).unwrap();
+        std::os::unix::fs::symlink("below", dir.join("link")).unwrap();
+        std::fs::write(dir.join("file"), "").unwrap();
+        let trees = [OwnedFd::from(std::fs::File::open(&dir).unwrap())];
+        let (ours, theirs) = pair().unwrap();
+        let ask = |tree, path: &[u8]| {
+            let request = Connect { tree, kind: libc::SOCK_STREAM, path };
+            rustix::net::send(&ours, &request.encode(), SendFlags::empty()).unwrap();
+            assert!(serve(&theirs, &trees).unwrap());
+            let mut bytes = [0; CONNECTED];
+            let (length, _) = recv(&ours, &mut bytes[..], RecvFlags::empty()).unwrap();
+            Connected::decode(&bytes[..length]).unwrap().errno
+        };
+        assert_eq!(ask(0, b"below/s"), 0);
+        assert_eq!(ask(0, b"below/t"), libc::ENOENT);
+        assert_eq!(ask(0, b"file"), libc::ECONNREFUSED);
+        assert_eq!(ask(0, b"link/s"), libc::ENOTDIR);
+        assert_eq!(ask(0, b"../s"), libc::EINVAL);
+        assert_eq!(ask(1, b"below/s"), libc::EINVAL);
+        assert_eq!(ask(0, &[b'n'; 108]), libc::ENAMETOOLONG);
+        drop(ours);
+        assert!(!serve(&theirs, &trees).unwrap());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
