@@ -110,6 +110,9 @@ pub(crate) fn container(
     mut fds: Fds,
     pod: Arc<Pod>,
 ) -> Result<Arc<Control>, StartError> {
+    if !pod.takes_sockets(spec.socket_gofer.is_some()) {
+        return Err(other("--host-uds=open: give it for the first container of the sandbox as well".into()));
+    }
     let fs = mounts::build(kernel, &container, &pod.host_files, spec, &mut fds)?;
     *container.root_fs.lock() = Some(fs.clone());
     if let Some(limit) = spec.pids_limit {

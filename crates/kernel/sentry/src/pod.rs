@@ -5,7 +5,7 @@ use hostfs::HostFiles;
 use hostlink::Links;
 use ranked::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Who is in the sandbox.
 pub(crate) struct Pod {
@@ -14,12 +14,24 @@ pub(crate) struct Pod {
     pub(crate) host_files: Arc<HostFiles>,
     /// Interfaces of the host's network namespace.
     pub(crate) links: Mutex<Links>,
+    /// Whether containers may use Unix sockets of the host. The first one decides: the seccomp filter is made for it.
+    sockets: OnceLock<bool>,
 }
 
 impl Pod {
     /// Without containers.
     pub(crate) fn new() -> Arc<Pod> {
-        Arc::new(Pod { containers: Mutex::default(), host_files: HostFiles::new(), links: Mutex::default() })
+        Arc::new(Pod {
+            containers: Mutex::default(),
+            host_files: HostFiles::new(),
+            links: Mutex::default(),
+            sockets: OnceLock::new(),
+        })
+    }
+
+    /// Whether a container that `wants` to use Unix sockets of the host, or does not, may be in the sandbox.
+    pub(crate) fn takes_sockets(&self, wants: bool) -> bool {
+        *self.sockets.get_or_init(|| wants) || !wants
     }
 
     /// Remembers a container for as long as it is there.

@@ -19,7 +19,7 @@ pub(crate) struct FilterNeeds {
     pub(crate) changes: bool,
     /// Some directory of the host is shared with others outside.
     pub(crate) shares: bool,
-    /// There are, or may come, connections to Unix sockets of the host.
+    /// There are connections to Unix sockets of the host.
     pub(crate) unix: bool,
     /// Command lines and containers may come later.
     pub(crate) listens: bool,
@@ -45,7 +45,7 @@ impl FilterNeeds {
             || mounts().any(|m| written(m.readonly, m.overlay));
         let shares =
             listens || spec.root.overlay == Overlay::None || mounts().any(|m| m.overlay == Overlay::None);
-        let unix = listens || spec.socket_gofer.is_some();
+        let unix = spec.socket_gofer.is_some();
         let (platform, network) = (spec.platform, spec.network);
         FilterNeeds {
             platform,
@@ -394,7 +394,7 @@ mod tests {
             platform: PlatformName::Systrap,
             changes,
             shares: changes || listens,
-            unix: listens,
+            unix: false,
             listens,
             channel: 9,
             backing: 7,
@@ -498,9 +498,24 @@ mod tests {
             assert_eq!(sets(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP), !policed);
         }
         let none = needs(true, true);
-        for call in [libc::SYS_setsockopt, libc::SYS_getsockname, libc::SYS_socket, libc::SYS_connect] {
+        for call in [libc::SYS_setsockopt, libc::SYS_getsockname, libc::SYS_shutdown] {
             assert!(!allows(&none, call, [5, 6, 1]), "{call}");
         }
+    }
+
+    #[test]
+    fn unix_sockets_of_the_host_are_used_and_not_made() {
+        let with = FilterNeeds { unix: true, ..needs(true, false) };
+        for call in [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen, libc::SYS_accept4]
+        {
+            assert!(!allows(&with, call, [1, 1, 0]), "{call}");
+        }
+        let send = |to| allows_all(&with, libc::SYS_sendto, [5, 0, 0, libc::MSG_NOSIGNAL as u64, to, 0]);
+        assert!(send(0) && !send(0x1000) && !allows(&with, libc::SYS_sendmsg, [5, 0, 0]));
+        assert!(allows(&with, libc::SYS_recvmsg, [5, 0, (libc::MSG_CMSG_CLOEXEC | libc::MSG_PEEK) as u64]));
+        assert!(!allows(&with, libc::SYS_recvmsg, [5, 0, libc::MSG_OOB as u64]));
+        assert!(allows(&with, libc::SYS_shutdown, [5, 1, 0]));
+        assert!(!allows(&needs(true, true), libc::SYS_shutdown, [5, 1, 0]));
     }
 
     #[test]
