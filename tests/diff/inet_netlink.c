@@ -1,10 +1,13 @@
 // rtnetlink(7) that changes something: addresses, routes and links take effect on sockets.
 #include "inet.h"
+#include <linux/fib_rules.h>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
+#include <linux/neighbour.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 
 struct request {
     struct nlmsghdr h;
@@ -307,6 +310,389 @@ TEST(new_links) {
         r = new_link("veth", "v0", "v1");
         CHECK_EQ(ask(&r), EPERM);
     });
+}
+// A socket that is a member of groups.
+static int listener(unsigned groups) {
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+    struct sockaddr_nl a = {.nl_family = AF_NETLINK, .nl_groups = groups};
+    OK(bind(s, (void *)&a, sizeof a));
+    return s;
+}
+// The next message of a type that a listener is told, in a static buffer.
+static struct nlmsghdr *told(int s, int type) {
+    static char buf[16384];
+    for (;;) {
+        if (poll_for(s, POLLIN) != POLLIN) return 0;
+        struct sockaddr_nl from;
+        socklen_t n = sizeof from;
+        int len = SYS(recvfrom(s, buf, sizeof buf, 0, (void *)&from, &n));
+        struct nlmsghdr *h = (void *)buf;
+        CHECK_EQ(from.nl_pid, 0);
+        CHECK(from.nl_groups != 0);
+        if (NLMSG_OK(h, len) && h->nlmsg_type == type) return h;
+    }
+}
+// Does a request from a socket with an address of its own; the errno.
+static int ask_from(int s, struct request *r, int seq) {
+    r->h.nlmsg_seq = seq;
+    char buf[8192];
+    CHECK_EQ(send(s, r, r->h.nlmsg_len, 0), r->h.nlmsg_len);
+    for (;;) {
+        int n = SYS(recv(s, buf, sizeof buf, 0));
+        struct nlmsghdr *h = (void *)buf;
+        MUST(NLMSG_OK(h, n));
+        if (h->nlmsg_type == NLMSG_ERROR) return -((struct nlmsgerr *)NLMSG_DATA(h))->error;
+    }
+}
+static unsigned port_id(int s) {
+    struct sockaddr_nl a;
+    socklen_t n = sizeof a;
+    OK(getsockname(s, (void *)&a, &n));
+    return a.nl_pid;
+}
+TEST(groups_are_told) {
+    if (geteuid() != 0) SKIP("not root");
+    int l = listener(RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE);
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+    struct request r = address(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, "10.9.8.7", 24);
+    CHECK_EQ(ask_from(s, &r, 11), 0);
+    struct nlmsghdr *h = told(l, RTM_NEWADDR);
+    MUST(h);
+    CHECK_EQ(h->nlmsg_seq, 11);
+    CHECK_EQ(h->nlmsg_pid, port_id(s));
+    CHECK_EQ(((struct ifaddrmsg *)NLMSG_DATA(h))->ifa_prefixlen, 24);
+    // The routes of an address are nobody's request.
+    h = told(l, RTM_NEWROUTE);
+    MUST(h);
+    CHECK_EQ(h->nlmsg_pid, 0);
+    r = address(RTM_DELADDR, 0, "10.9.8.7", 24);
+    CHECK_EQ(ask_from(s, &r, 12), 0);
+    h = told(l, RTM_DELADDR);
+    MUST(h);
+    CHECK_EQ(h->nlmsg_seq, 12);
+    MUST(told(l, RTM_DELROUTE));
+    r = route(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, "192.0.2.0", 24, RTN_UNICAST);
+    CHECK_EQ(ask_from(s, &r, 13), 0);
+    h = told(l, RTM_NEWROUTE);
+    MUST(h);
+    CHECK_EQ(h->nlmsg_seq, 13);
+    CHECK_EQ(h->nlmsg_pid, port_id(s));
+    r = route(RTM_DELROUTE, 0, "192.0.2.0", 24, RTN_UNICAST);
+    CHECK_EQ(ask_from(s, &r, 14), 0);
+    h = told(l, RTM_DELROUTE);
+    MUST(h);
+    CHECK_EQ(h->nlmsg_seq, 14);
+    // Old requests are told, too.
+    struct ifreq q = {.ifr_name = "lo", .ifr_mtu = 2000};
+    int in = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(ioctl(in, SIOCSIFMTU, &q));
+    h = told(l, RTM_NEWLINK);
+    MUST(h);
+    CHECK_EQ(((struct ifinfomsg *)NLMSG_DATA(h))->ifi_index, 1);
+    q.ifr_mtu = 65536;
+    OK(ioctl(in, SIOCSIFMTU, &q));
+    // A refused request is not.
+    while (recv(l, (char[8192]){0}, 8192, 0) > 0) {}
+    r = address(RTM_DELADDR, 0, "10.9.8.7", 24);
+    CHECK_EQ(ask_from(s, &r, 15), EADDRNOTAVAIL);
+    CHECK_ERR(recv(l, (char[8192]){0}, 8192, 0), EAGAIN);
+}
+TEST(memberships) {
+    if (geteuid() != 0) SKIP("not root");
+    int l = listener(0), group = RTNLGRP_IPV4_RULE;
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+    struct request r = address(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, "10.9.8.7", 24);
+    CHECK_EQ(ask(&r), 0);
+    CHECK_ERR(recv(l, (char[8192]){0}, 8192, 0), EAGAIN);
+    group = RTNLGRP_IPV4_IFADDR;
+    OK(setsockopt(l, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group));
+    r = address(RTM_DELADDR, 0, "10.9.8.7", 24);
+    CHECK_EQ(ask(&r), 0);
+    MUST(told(l, RTM_DELADDR));
+    OK(setsockopt(l, SOL_NETLINK, NETLINK_DROP_MEMBERSHIP, &group, sizeof group));
+    // The requester is told as a member, and has the acknowledgement besides.
+    OK(setsockopt(s, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group));
+    r = address(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, "10.9.8.7", 24);
+    CHECK_EQ(ask_from(s, &r, 21), 0);
+    r = address(RTM_DELADDR, 0, "10.9.8.7", 24);
+    CHECK_EQ(ask_from(s, &r, 22), 0);
+    CHECK_ERR(recv(l, (char[8192]){0}, 8192, 0), EAGAIN);
+}
+TEST(slow_readers) {
+    if (geteuid() != 0) SKIP("not root");
+    int l = listener(RTMGRP_IPV4_IFADDR), small = 1;
+    OK(setsockopt(l, SOL_SOCKET, SO_RCVBUF, &small, sizeof small));
+    struct request a = address(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, "10.9.8.7", 24);
+    struct request d = address(RTM_DELADDR, 0, "10.9.8.7", 24);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(ask(&a), 0);
+        CHECK_EQ(ask(&d), 0);
+    }
+    CHECK(poll_for(l, POLLIN | POLLERR) & POLLERR);
+    char buf[8192];
+    CHECK_ERR(recv(l, buf, sizeof buf, 0), ENOBUFS);
+    int n = 0;
+    while (recv(l, buf, sizeof buf, 0) > 0) n++;
+    CHECK(n > 0 && n < 20);
+    // From here on it is told again.
+    CHECK_EQ(ask(&a), 0);
+    MUST(told(l, RTM_NEWADDR));
+    CHECK_EQ(ask(&d), 0);
+}
+static struct request rule(int type, int flags, int priority, int table) {
+    struct request r = start(type, flags, sizeof(struct fib_rule_hdr));
+    struct fib_rule_hdr *h = NLMSG_DATA(&r.h);
+    *h = (struct fib_rule_hdr){.family = AF_INET, .action = FR_ACT_TO_TBL, .table = table};
+    if (priority) add_int(&r, FRA_PRIORITY, priority);
+    return r;
+}
+TEST(rules_choose_tables) {
+    if (geteuid() != 0) SKIP("not root");
+    int l = listener(1 << (RTNLGRP_IPV4_RULE - 1));
+    struct request r = route(RTM_NEWROUTE, NLM_F_CREATE, "192.0.2.0", 24, RTN_UNREACHABLE);
+    r.route.rtm_table = 77;
+    CHECK_EQ(ask(&r), 0);
+    CHECK_ERR(reach("192.0.2.1"), ENETUNREACH);
+    struct request u = rule(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, 100, 77);
+    CHECK_EQ(ask(&u), 0);
+    CHECK_EQ(ask(&u), EEXIST);
+    MUST(told(l, RTM_NEWRULE));
+    CHECK_ERR(reach("192.0.2.1"), EHOSTUNREACH);
+    struct request d = rule(RTM_DELRULE, 0, 100, 77);
+    CHECK_EQ(ask(&d), 0);
+    CHECK_EQ(ask(&d), ENOENT);
+    MUST(told(l, RTM_DELRULE));
+    CHECK_ERR(reach("192.0.2.1"), ENETUNREACH);
+    // One that does not apply to packets with this mark.
+    u = rule(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, 100, 77);
+    ((struct fib_rule_hdr *)NLMSG_DATA(&u.h))->flags = FIB_RULE_INVERT;
+    add_int(&u, FRA_FWMARK, 5);
+    CHECK_EQ(ask(&u), 0);
+    CHECK_ERR(reach("192.0.2.1"), EHOSTUNREACH);
+    d = rule(RTM_DELRULE, 0, 100, 77);
+    CHECK_EQ(ask(&d), 0);
+    // Of an interface that does not exist.
+    u = rule(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, 101, 77);
+    add(&u, FRA_OIFNAME, "nosuch0", 8);
+    CHECK_EQ(ask(&u), 0);
+    CHECK_ERR(reach("192.0.2.1"), ENETUNREACH);
+    d = rule(RTM_DELRULE, 0, 101, 77);
+    CHECK_EQ(ask(&d), 0);
+    d = route(RTM_DELROUTE, 0, "192.0.2.0", 24, RTN_UNREACHABLE);
+    d.route.rtm_table = 77;
+    CHECK_EQ(ask(&d), 0);
+    u = rule(RTM_NEWRULE, NLM_F_CREATE, 0, 77);
+    ((struct fib_rule_hdr *)NLMSG_DATA(&u.h))->src_len = 24;
+    CHECK_EQ(ask(&u), EINVAL);
+}
+static struct request neighbour(int type, int flags, int index, const char *ip, int state, int mac) {
+    struct request r = start(type, flags, sizeof(struct ndmsg));
+    *(struct ndmsg *)NLMSG_DATA(&r.h) = (struct ndmsg){.ndm_family = AF_INET, .ndm_ifindex = index, .ndm_state = state};
+    add_ip(&r, NDA_DST, ip);
+    unsigned char bytes[6] = {2, 0, 0, 0, 0, mac};
+    if (mac) add(&r, NDA_LLADDR, bytes, 6);
+    return r;
+}
+TEST(neighbours) {
+    if (geteuid() != 0) SKIP("not root");
+    struct request r = new_link("veth", "v0", "v1");
+    CHECK_EQ(ask(&r), 0);
+    int v0 = if_nametoindex("v0"), v1 = if_nametoindex("v1");
+    for (int i = 0; i < 2; i++) {
+        r = start(RTM_NEWLINK, 0, sizeof r.link);
+        r.link = (struct ifinfomsg){.ifi_index = i ? v1 : v0, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
+        CHECK_EQ(ask(&r), 0);
+    }
+    int l = listener(RTMGRP_NEIGH);
+    r = neighbour(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_EXCL, v0, "10.1.0.5", NUD_PERMANENT, 5);
+    CHECK_EQ(ask(&r), 0);
+    CHECK_EQ(ask(&r), EEXIST);
+    struct nlmsghdr *h;
+    do {
+        h = told(l, RTM_NEWNEIGH);
+        MUST(h);
+    } while (((struct ndmsg *)NLMSG_DATA(h))->ndm_family != AF_INET);
+    struct ndmsg *n = NLMSG_DATA(h);
+    CHECK_EQ(n->ndm_ifindex, v0);
+    CHECK_EQ(n->ndm_state, NUD_PERMANENT);
+    r = neighbour(RTM_NEWNEIGH, NLM_F_REPLACE, v0, "10.1.0.5", NUD_REACHABLE, 6);
+    CHECK_EQ(ask(&r), 0);
+    r = neighbour(RTM_NEWNEIGH, 0, v0, "10.1.0.6", NUD_REACHABLE, 6);
+    CHECK_EQ(ask(&r), ENOENT);
+    r = neighbour(RTM_NEWNEIGH, NLM_F_CREATE, v0, "10.1.0.6", NUD_PERMANENT, 0);
+    CHECK_EQ(ask(&r), EINVAL);
+    r = neighbour(RTM_NEWNEIGH, NLM_F_CREATE, 4711, "10.1.0.6", NUD_PERMANENT, 6);
+    CHECK_EQ(ask(&r), ENODEV);
+    // Asked for by the old request.
+    struct arpreq a = {.arp_pa.sa_family = AF_INET, .arp_dev = "v0"};
+    ((struct sockaddr_in *)&a.arp_pa)->sin_addr.s_addr = inet_addr("10.1.0.5");
+    OK(ioctl(SYS(socket(AF_INET, SOCK_DGRAM, 0)), SIOCGARP, &a));
+    CHECK_EQ((unsigned char)a.arp_ha.sa_data[5], 6);
+    r = neighbour(RTM_DELNEIGH, 0, v0, "10.1.0.5", 0, 0);
+    CHECK_EQ(ask(&r), 0);
+    CHECK_EQ(ask(&r), ENOENT);
+    do {
+        h = told(l, RTM_DELNEIGH);
+        MUST(h);
+    } while (((struct ndmsg *)NLMSG_DATA(h))->ndm_family != AF_INET);
+    CHECK_EQ(delete(v0), 0);
+}
+// The text of the error that a request is answered with.
+static const char *text_of(struct request *r, int *error) {
+    static char buf[8192];
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)), on = 1;
+    OK(setsockopt(s, SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof on));
+    CHECK_EQ(send(s, r, r->h.nlmsg_len, 0), r->h.nlmsg_len);
+    int n = SYS(recv(s, buf, sizeof buf, 0));
+    close(s);
+    struct nlmsghdr *h = (void *)buf;
+    MUST(NLMSG_OK(h, n) && h->nlmsg_type == NLMSG_ERROR);
+    struct nlmsgerr *e = NLMSG_DATA(h);
+    *error = -e->error;
+    if (!(h->nlmsg_flags & NLM_F_ACK_TLVS)) return "";
+    int skip = sizeof *e + (h->nlmsg_flags & NLM_F_CAPPED ? 0 : NLMSG_ALIGN(e->msg.nlmsg_len) - sizeof e->msg);
+    struct rtattr *a = (void *)((char *)e + skip);
+    for (int left = h->nlmsg_len - NLMSG_HDRLEN - skip; RTA_OK(a, left); a = RTA_NEXT(a, left))
+        if (a->rta_type == NLMSGERR_ATTR_MSG) return RTA_DATA(a);
+    return "";
+}
+#define CHECK_TEXT(r, want, words) do { \
+    int error_; const char *text_ = text_of(&r, &error_); \
+    CHECK_EQ(error_, want); \
+    CHECK(!strcmp(text_, words)); \
+} while (0)
+TEST(texts_of_errors) {
+    if (geteuid() != 0) SKIP("not root");
+    struct request r = address(RTM_NEWADDR, NLM_F_CREATE, "10.9.8.7", 24);
+    r.addr.ifa_index = 4711;
+    CHECK_TEXT(r, ENODEV, "ipv4: Device not found");
+    r = address(RTM_DELADDR, 0, "10.9.8.7", 24);
+    CHECK_TEXT(r, EADDRNOTAVAIL, "ipv4: Address not found");
+    r = address(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, "127.0.0.1", 8);
+    CHECK_TEXT(r, EEXIST, "ipv4: Address already assigned");
+    r = new_link("no-such-kind", "x0", 0);
+    CHECK_TEXT(r, EOPNOTSUPP, "Unknown device type");
+    r = route(RTM_NEWROUTE, NLM_F_CREATE, "192.0.2.1", 24, RTN_UNICAST);
+    CHECK_TEXT(r, EINVAL, "Invalid prefix for given prefix length");
+    r = route(RTM_NEWROUTE, NLM_F_CREATE, "192.0.2.0", 24, RTN_UNICAST);
+    add_ip(&r, RTA_GATEWAY, "10.77.0.1");
+    r.route.rtm_scope = RT_SCOPE_UNIVERSE;
+    CHECK_TEXT(r, ENETUNREACH, "Nexthop has invalid gateway");
+    // An acknowledgement repeats the header only, and says so.
+    char buf[4096];
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)), on = 1;
+    r = start(RTM_NEWLINK, 0, sizeof r.link);
+    r.link.ifi_index = 1;
+    CHECK_EQ(send(s, &r, r.h.nlmsg_len, 0), r.h.nlmsg_len);
+    CHECK_EQ(recv(s, buf, sizeof buf, 0), 36);
+    CHECK_EQ(((struct nlmsghdr *)buf)->nlmsg_flags, NLM_F_CAPPED);
+    OK(setsockopt(s, SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof on));
+    r.link.ifi_index = 4711;
+    CHECK_EQ(send(s, &r, r.h.nlmsg_len, 0), r.h.nlmsg_len);
+    CHECK_EQ(recv(s, buf, sizeof buf, 0), 36);
+}
+// How many routes a dump with strict checks lists of a table; minus the errno that ends it.
+static int routes_of(int table) {
+    struct request r = start(RTM_GETROUTE, NLM_F_DUMP, sizeof r.route);
+    r.h.nlmsg_flags &= ~NLM_F_ACK;
+    r.route.rtm_family = AF_INET;
+    add_int(&r, RTA_TABLE, table);
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)), on = 1, found = 0;
+    OK(setsockopt(s, SOL_NETLINK, NETLINK_GET_STRICT_CHK, &on, sizeof on));
+    CHECK_EQ(send(s, &r, r.h.nlmsg_len, 0), r.h.nlmsg_len);
+    char buf[16384];
+    for (;;) {
+        int n = SYS(recv(s, buf, sizeof buf, 0));
+        for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
+            if (h->nlmsg_type != RTM_NEWROUTE) {
+                int end = *(int *)NLMSG_DATA(h);
+                close(s);
+                return end ? end : found;
+            }
+            CHECK(h->nlmsg_flags & NLM_F_DUMP_FILTERED);
+            found++;
+        }
+    }
+}
+TEST(filtered_dumps) {
+    if (geteuid() != 0) SKIP("not root");
+    CHECK_EQ(routes_of(78), -ENOENT);
+    struct request r = route(RTM_NEWROUTE, NLM_F_CREATE, "192.0.2.0", 24, RTN_UNREACHABLE);
+    r.route.rtm_table = 77;
+    CHECK_EQ(ask(&r), 0);
+    CHECK_EQ(routes_of(77), 1);
+    CHECK(routes_of(RT_TABLE_LOCAL) > 1);
+    r.h.nlmsg_type = RTM_DELROUTE;
+    CHECK_EQ(ask(&r), 0);
+}
+TEST(replacing_routes) {
+    if (geteuid() != 0) SKIP("not root");
+    int l = listener(RTMGRP_IPV4_ROUTE);
+    struct request r = route(RTM_NEWROUTE, NLM_F_CREATE, "192.0.2.0", 24, RTN_UNICAST);
+    CHECK_EQ(ask(&r), 0);
+    MUST(told(l, RTM_NEWROUTE));
+    r.h.nlmsg_flags |= NLM_F_REPLACE;
+    r.route.rtm_type = RTN_UNREACHABLE;
+    r.route.rtm_scope = RT_SCOPE_UNIVERSE;
+    r.h.nlmsg_len -= RTA_LENGTH(4);
+    CHECK_EQ(ask(&r), 0);
+    struct nlmsghdr *h = told(l, RTM_NEWROUTE);
+    MUST(h);
+    CHECK(h->nlmsg_flags & NLM_F_REPLACE);
+    CHECK_EQ(((struct rtmsg *)NLMSG_DATA(h))->rtm_type, RTN_UNREACHABLE);
+    // A second one beside it needs another metric, or NLM_F_APPEND and another next hop.
+    r = route(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, "192.0.2.0", 24, RTN_UNICAST);
+    CHECK_EQ(ask(&r), EEXIST);
+    r = route(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, "192.0.2.0", 24, RTN_UNICAST);
+    CHECK_EQ(ask(&r), 0);
+    CHECK_EQ(ask(&r), EEXIST);
+    struct request d = route(RTM_DELROUTE, 0, "192.0.2.0", 24, RTN_UNREACHABLE);
+    d.route.rtm_type = 0;
+    d.route.rtm_scope = RT_SCOPE_NOWHERE;
+    CHECK_EQ(ask(&d), 0);
+    CHECK_EQ(ask(&d), 0);
+    CHECK_EQ(ask(&d), ESRCH);
+    r = route(RTM_NEWROUTE, 0, "192.0.2.0", 24, RTN_UNICAST);
+    CHECK_EQ(ask(&r), ENOENT);
+}
+TEST(shown_attributes) {
+    if (geteuid() != 0) SKIP("not root");
+    struct request r = new_link("veth", "v0", "v1");
+    CHECK_EQ(ask(&r), 0);
+    int v0 = if_nametoindex("v0"), v1 = if_nametoindex("v1");
+    r = start(RTM_NEWLINK, 0, sizeof r.link);
+    r.link = (struct ifinfomsg){.ifi_index = v0, .ifi_flags = IFF_UP | IFF_PROMISC, .ifi_change = IFF_UP | IFF_PROMISC};
+    add_int(&r, IFLA_TXQLEN, 77);
+    add(&r, IFLA_IFALIAS, "hello", 5);
+    add(&r, IFLA_ADDRESS, "\2\0\0\0\0\x99", 6);
+    CHECK_EQ(ask(&r), 0);
+    CHECK_EQ(state_of(v0), 3 /* IF_OPER_LOWERLAYERDOWN */);
+    r = start(RTM_GETLINK, 0, sizeof r.link);
+    r.h.nlmsg_flags &= ~NLM_F_ACK;
+    r.link.ifi_index = v0;
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)), seen = 0;
+    char buf[16384];
+    CHECK_EQ(send(s, &r, r.h.nlmsg_len, 0), r.h.nlmsg_len);
+    int n = SYS(recv(s, buf, sizeof buf, 0));
+    struct nlmsghdr *h = (void *)buf;
+    MUST(NLMSG_OK(h, n) && h->nlmsg_type == RTM_NEWLINK);
+    CHECK_EQ(((struct ifinfomsg *)NLMSG_DATA(h))->ifi_flags & (IFF_UP | IFF_PROMISC | IFF_RUNNING), IFF_UP | IFF_PROMISC);
+    struct rtattr *a = IFLA_RTA(NLMSG_DATA(h));
+    for (int left = IFLA_PAYLOAD(h); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+        void *v = RTA_DATA(a);
+        switch (a->rta_type) {
+        case IFLA_TXQLEN: CHECK_EQ(*(int *)v, 77), seen++; break;
+        case IFLA_LINK: CHECK_EQ(*(int *)v, v1), seen++; break;
+        case IFLA_IFALIAS: CHECK(!strcmp(v, "hello")), seen++; break;
+        case IFLA_ADDRESS: CHECK(!memcmp(v, "\2\0\0\0\0\x99", 6)), seen++; break;
+        case IFLA_PROMISCUITY: CHECK_EQ(*(int *)v, 1), seen++; break;
+        case IFLA_STATS64: CHECK(RTA_PAYLOAD(a) >= 24 * 8), seen++; break;
+        case IFLA_LINKINFO: CHECK(!memcmp((char *)v + 4, "veth", 5)), seen++; break;
+        case IFLA_CARRIER: CHECK_EQ(*(char *)v, 0), seen++; break;
+        }
+    }
+    CHECK_EQ(seen, 8);
+    CHECK_EQ(delete(v0), 0);
 }
 TEST(requests_of_internet_sockets) {
     int s = SYS(socket(AF_INET, SOCK_DGRAM, 0));

@@ -3,6 +3,7 @@
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <sys/mman.h>
 
 static int packets(int type, int protocol) {
     if (geteuid() != 0) SKIP("not root");
@@ -121,4 +122,64 @@ TEST(sending_frames) {
     to.sll_ifindex = 4711;
     CHECK_ERR(sendto(s, p, sizeof p, 0, (void *)&to, sizeof to), ENXIO);
     CHECK_ERR(sendto(s, p, sizeof p, 0, (void *)&to, 10), EINVAL);
+}
+TEST(memberships) {
+    if (geteuid() != 0) SKIP("not root");
+    int s = SYS(socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL)));
+    struct packet_mreq m = {.mr_ifindex = 1, .mr_type = PACKET_MR_PROMISC};
+    OK(setsockopt(s, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &m, sizeof m));
+    OK(setsockopt(s, SOL_PACKET, PACKET_DROP_MEMBERSHIP, &m, sizeof m));
+    OK(setsockopt(s, SOL_PACKET, PACKET_DROP_MEMBERSHIP, &m, sizeof m));
+    CHECK_ERR(setsockopt(s, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &m, sizeof m - 1), EINVAL);
+    m.mr_alen = 7;
+    CHECK_ERR(setsockopt(s, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &m, sizeof m), EINVAL);
+    m = (struct packet_mreq){.mr_ifindex = 1, .mr_type = PACKET_MR_MULTICAST};
+    CHECK_ERR(setsockopt(s, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &m, sizeof m), EINVAL);
+    m = (struct packet_mreq){.mr_ifindex = 4711, .mr_type = PACKET_MR_PROMISC};
+    CHECK_ERR(setsockopt(s, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &m, sizeof m), ENODEV);
+}
+TEST(mapped_rings) {
+    int s = packets(SOCK_RAW, ETH_P_IP), version = TPACKET_V2;
+    int length = TPACKET_V2;
+    socklen_t n = sizeof length;
+    OK(getsockopt(s, SOL_PACKET, PACKET_HDRLEN, &length, &n));
+    CHECK_EQ(length, sizeof(struct tpacket2_hdr));
+    OK(setsockopt(s, SOL_PACKET, PACKET_VERSION, &version, sizeof version));
+    struct tpacket_req r = {.tp_block_size = 8192, .tp_block_nr = 2, .tp_frame_size = 4096, .tp_frame_nr = 4};
+    r.tp_frame_nr = 5;
+    CHECK_ERR(setsockopt(s, SOL_PACKET, PACKET_RX_RING, &r, sizeof r), EINVAL);
+    CHECK_ERR((long)mmap(0, 4 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, s, 0), EINVAL);
+    r.tp_frame_nr = 4;
+    OK(setsockopt(s, SOL_PACKET, PACKET_RX_RING, &r, sizeof r));
+    CHECK_ERR(setsockopt(s, SOL_PACKET, PACKET_RX_RING, &r, sizeof r), EBUSY);
+    CHECK_ERR(setsockopt(s, SOL_PACKET, PACKET_VERSION, &version, sizeof version), EBUSY);
+    CHECK_ERR((long)mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, s, 0), EINVAL);
+    char *ring = mmap(0, 4 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, s, 0);
+    MUST(ring != MAP_FAILED);
+    int u = bound(AF_INET, SOCK_DGRAM);
+    union addr to = name_of(u);
+    // More than the ring has room for.
+    int slot = 0, wanted = port_of(u);
+    for (int i = 0; i < 6; i++) {
+        char data[8] = "frame ";
+        data[6] = '0' + i;
+        CHECK_EQ(sendto(u, data, sizeof data, 0, &to.any, sizeof to.in), sizeof data);
+        struct tpacket2_hdr *h = (void *)(ring + slot * 4096);
+        CHECK_EQ(poll_for(s, POLLIN) & POLLIN, POLLIN);
+        MUST(h->tp_status & TP_STATUS_USER);
+        unsigned char *ip = (void *)((char *)h + h->tp_net);
+        CHECK_EQ(h->tp_net - h->tp_mac, ETH_HLEN);
+        CHECK_EQ(h->tp_net, 80);
+        struct sockaddr_ll *from = (void *)((char *)h + TPACKET_ALIGN(sizeof *h));
+        CHECK_EQ(from->sll_ifindex, 1);
+        CHECK_EQ(from->sll_protocol, htons(ETH_P_IP));
+        CHECK_EQ(h->tp_len, ETH_HLEN + 28 + sizeof data);
+        CHECK_EQ(h->tp_snaplen, h->tp_len);
+        CHECK_EQ(ip[22] << 8 | ip[23], wanted);
+        CHECK_MEM((char *)ip + 28, data, sizeof data);
+        h->tp_status = TP_STATUS_KERNEL;
+        slot = (slot + 1) % 4;
+    }
+    struct pollfd p = {s, POLLIN, 0};
+    CHECK_EQ(poll(&p, 1, 0), 0);
 }

@@ -4,6 +4,7 @@ mod config;
 mod control;
 mod elf;
 mod netfilter;
+mod netlink;
 mod network;
 mod nftables;
 mod seccomp;
@@ -47,6 +48,12 @@ pub(crate) const ALL: &[Target] = &[
         what: "messages on the control socket",
         run: control::run,
         words: control::WORDS,
+    },
+    Target {
+        name: "netlink",
+        what: "requests of guests: rtnetlink, sock_diag, generic netlink",
+        run: netlink::run,
+        words: netlink::WORDS,
     },
     Target {
         name: "network",

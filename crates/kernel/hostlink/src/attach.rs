@@ -40,7 +40,10 @@ pub fn attach(
         }
         stack.set_up(interface.index, interface.flags & UP != 0)?;
         for (ip, bits) in &interface.addresses {
-            known(stack.add_address(interface.index, Address::new(Prefix::new(*ip, *bits))))?;
+            let prefix = Prefix::new(*ip, *bits);
+            // The namespace's own is not asked for; it is the usual one.
+            let address = Address { broadcast: prefix.broadcast(), ..Address::new(prefix) };
+            known(stack.add_address(interface.index, address))?;
         }
     }
     if let Some(server) = sockets.next()

@@ -16,6 +16,7 @@ mod notices;
 mod notify;
 mod options;
 mod packet;
+mod ring;
 mod stream;
 
 pub use family::InetFamily;

@@ -5,6 +5,7 @@ use crate::bpf::Program;
 use crate::control::Stamp;
 use crate::notify::{Waiters, shown};
 use crate::options::int;
+use crate::ring::{self, Ring};
 use abi::{Errno, Result};
 use netstack::device::Checksum;
 use netstack::iface::{Iface, Kind};
@@ -15,15 +16,31 @@ use socket::family::Family;
 use socket::net_ns::now;
 use socket::{Ancillary, Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::{Caller, Cap, UserMemory};
+use vfs::{Caller, Cap, MapOps, MapRequest, Mapping, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
+/// Length of an Ethernet header.
+const ETHERNET: usize = 14;
 /// sizeof(struct sockaddr_ll).
 const LEN: usize = 20;
 const SOL_PACKET: i32 = 263;
+const PACKET_ADD_MEMBERSHIP: i32 = 1;
+const PACKET_DROP_MEMBERSHIP: i32 = 2;
+/// Length of `struct packet_mreq`, and of a hardware address.
+const MREQ: usize = 16;
+const ADDRESS: usize = 6;
+/// PACKET_MR_MULTICAST and PACKET_MR_UNICAST, which have an address.
+const WITH_ADDRESS: [u16; 2] = [0, 3];
+/// Memberships that a socket may have.
+const MEMBERSHIPS: usize = 64;
+const PACKET_RX_RING: i32 = 5;
 const PACKET_STATISTICS: i32 = 6;
+const PACKET_VERSION: i32 = 10;
+const PACKET_HDRLEN: i32 = 11;
+const PACKET_RESERVE: i32 = 12;
 const PACKET_AUXDATA: i32 = 8;
 /// TP_STATUS_USER and TP_STATUS_CSUMNOTREADY.
 const USER: u32 = 1;
@@ -54,14 +71,25 @@ impl Family for PacketFamily {
             kind,
             socket,
             bound: Mutex::new((protocol, 0)),
+            memberships: Mutex::default(),
+            ring: Mutex::default(),
             auxdata: AtomicBool::new(false),
             filtered: AtomicBool::new(false),
             stamp: Stamp::default(),
             net: net.clone(),
+            uid: cx.creds().euid,
             options: Options::default(),
             queue,
         }))
     }
+}
+
+/// What the options say of a ring, and the ring.
+#[derive(Default)]
+struct RingState {
+    version: i32,
+    reserve: usize,
+    ring: Option<Ring>,
 }
 
 /// A packet socket as its descriptor owns it.
@@ -70,12 +98,18 @@ struct Packets {
     socket: Arc<PacketSocket>,
     /// Protocol and interface.
     bound: Mutex<(u16, u32)>,
+    /// What PACKET_ADD_MEMBERSHIP asked for, with counts: interface, kind and address. Devices give all frames that they have, so
+    /// nothing else follows from it.
+    memberships: Mutex<BTreeMap<[u8; MREQ], u32>>,
+    /// PACKET_VERSION, PACKET_RESERVE and PACKET_RX_RING.
+    ring: Mutex<RingState>,
     /// PACKET_AUXDATA.
     auxdata: AtomicBool,
     /// A filter is attached.
     filtered: AtomicBool,
     stamp: Stamp,
     net: Arc<NetNamespace>,
+    uid: u32,
     options: Options,
     queue: WaitQueue,
 }
@@ -132,6 +166,81 @@ fn auxdata(got: &Captured, len: usize, link_header: u16) -> Ancillary {
     Ancillary { level: SOL_PACKET, kind: PACKET_AUXDATA, data }
 }
 
+impl Packets {
+    /// PACKET_RX_RING.
+    fn set_ring(&self, value: &[u8]) -> Result<()> {
+        let mut state = self.ring.lock();
+        let fresh = ring::parse(value, state.reserve)?;
+        if fresh.is_some() && state.ring.is_some() {
+            return Err(Errno::EBUSY);
+        }
+        // Rings of the first version, which is the usual one, are not there.
+        if fresh.is_some() && state.version != ring::V2 {
+            return Err(Errno::EINVAL);
+        }
+        state.ring = fresh;
+        Ok(())
+    }
+
+    /// Moves frames into the ring; whether the program has some to read. `None` without a ring.
+    fn fill(&self) -> Option<bool> {
+        let mut state = self.ring.lock();
+        let ring = state.ring.as_mut()?;
+        while ring.has_room()
+            && let Ok(got) = self.socket.receive(false)
+        {
+            let link = self.net.stack().link(got.iface);
+            let mut addr = sockaddr(got.protocol, got.iface, link.as_deref(), got.kind as u8, got.from);
+            addr.resize(LEN, 0);
+            let tunnel = link.is_some_and(|link| link.kind == Kind::Tunnel);
+            let partial = matches!(got.offload.checksum, Checksum::Partial { .. });
+            let status = USER | if partial { NO_CHECKSUM } else { 0 };
+            let cooked = self.kind == libc::SOCK_DGRAM;
+            ring.put(&got, (if tunnel { 0 } else { ETHERNET }, cooked), status, &addr);
+        }
+        Some(ring.is_readable())
+    }
+
+    /// PACKET_ADD_MEMBERSHIP and PACKET_DROP_MEMBERSHIP.
+    fn membership(&self, adds: bool, value: &[u8]) -> Result<()> {
+        let mut request: [u8; MREQ] = *value.first_chunk().ok_or(Errno::EINVAL)?;
+        let index = u32::from_ne_bytes([request[0], request[1], request[2], request[3]]);
+        let kind = u16::from_ne_bytes([request[4], request[5]]);
+        let len = usize::from(u16::from_ne_bytes([request[6], request[7]]));
+        if len > MREQ - 8 {
+            return Err(Errno::EINVAL);
+        }
+        request[8 + len..].fill(0);
+        let mut all = self.memberships.lock();
+        if !adds {
+            if let Some(count) = all.get_mut(&request) {
+                *count -= 1;
+                if *count == 0 {
+                    all.remove(&request);
+                }
+            }
+            return Ok(());
+        }
+        let link = self.net.stack().link(index).ok_or(Errno::ENODEV)?;
+        let own = if link.kind == Kind::Tunnel { 0 } else { ADDRESS };
+        if len > own || (WITH_ADDRESS.contains(&kind) && len != own) {
+            return Err(Errno::EINVAL);
+        }
+        if all.len() >= MEMBERSHIPS && !all.contains_key(&request) {
+            return Err(Errno::ENOBUFS);
+        }
+        let count = all.entry(request).or_default();
+        *count = count.saturating_add(1);
+        Ok(())
+    }
+}
+
+impl MapOps for Packets {
+    fn map(&self, _cx: &dyn Caller, _file: &OpenFile, request: &MapRequest) -> Result<Mapping> {
+        self.ring.lock().ring.as_ref().ok_or(Errno::EINVAL)?.map(request)
+    }
+}
+
 impl SocketOps for Packets {
     fn as_any(&self) -> &dyn Any {
         self
@@ -144,6 +253,12 @@ impl SocketOps for Packets {
     }
     fn protocol(&self) -> i32 {
         0
+    }
+    fn opened(&self, ino: u64) {
+        self.socket.set_owner(self.uid, ino);
+    }
+    fn as_map(&self) -> Option<&dyn MapOps> {
+        Some(self)
     }
     fn options(&self) -> &Options {
         &self.options
@@ -167,7 +282,7 @@ impl SocketOps for Packets {
     fn local_addr(&self) -> Vec<u8> {
         let (protocol, index) = *self.bound.lock();
         let link = self.net.stack().link(index);
-        let mac = link.as_ref().map_or(Mac::default(), |link| link.mac);
+        let mac = link.as_ref().map_or(Mac::default(), |link| link.mac());
         sockaddr(protocol, index, link.as_deref(), 0, mac)
     }
     fn peer_addr(&self) -> Result<Vec<u8>> {
@@ -235,9 +350,32 @@ impl SocketOps for Packets {
                 let (packets, drops) = self.socket.statistics();
                 Ok([packets.to_ne_bytes(), drops.to_ne_bytes()].concat())
             }
+            (SOL_PACKET, PACKET_VERSION) => Ok(int(self.ring.lock().version)),
+            (SOL_PACKET, PACKET_RESERVE) => Ok(int(self.ring.lock().reserve as i32)),
             (SOL_PACKET, PACKET_AUXDATA) => Ok(int(self.auxdata.load(Ordering::Relaxed) as i32)),
             _ => Err(Errno::ENOPROTOOPT),
         }
+    }
+    fn get_option_at(
+        &self,
+        _cx: &dyn Caller,
+        mem: &mut dyn UserMemory,
+        option: (i32, i32),
+        value: u64,
+        room: usize,
+    ) -> Option<Result<Vec<u8>>> {
+        if option != (SOL_PACKET, PACKET_HDRLEN) {
+            return None;
+        }
+        let mut version = [0; 4];
+        if room < version.len() {
+            return Some(Err(Errno::EINVAL));
+        }
+        let version = mem.copy_in(value, &mut version).map(|()| i32::from_ne_bytes(version));
+        Some(version.and_then(|version| match version {
+            0 | ring::V2 => Ok(int(ring::HEADER as i32)),
+            _ => Err(Errno::EINVAL),
+        }))
     }
     fn set_option(&self, _cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
         match (level, name) {
@@ -245,6 +383,21 @@ impl SocketOps for Packets {
                 self.auxdata.store(crate::options::read_int(value)? != 0, Ordering::Relaxed);
                 Ok(())
             }
+            (SOL_PACKET, PACKET_RX_RING) => self.set_ring(value),
+            (SOL_PACKET, PACKET_VERSION | PACKET_RESERVE) => {
+                let value = crate::options::read_int(value)?;
+                let mut state = self.ring.lock();
+                match (state.ring.is_some(), name) {
+                    (true, _) => return Err(Errno::EBUSY),
+                    (_, PACKET_VERSION) if !(0..=ring::V2).contains(&value) => return Err(Errno::EINVAL),
+                    (_, PACKET_VERSION) => state.version = value,
+                    // A frame has to hold it.
+                    _ => state.reserve = usize::try_from(value).map_err(|_| Errno::EINVAL)?.min(1 << 20),
+                }
+                Ok(())
+            }
+            (SOL_PACKET, PACKET_ADD_MEMBERSHIP) => self.membership(true, value),
+            (SOL_PACKET, PACKET_DROP_MEMBERSHIP) => self.membership(false, value),
             _ => Err(Errno::ENOPROTOOPT),
         }
     }
@@ -261,7 +414,11 @@ impl SocketOps for Packets {
         Ok(0)
     }
     fn poll(&self) -> Events {
-        shown(self.socket.readiness())
+        match self.fill() {
+            Some(true) => shown(self.socket.readiness()) | Events::READABLE,
+            Some(false) => Events::WRITABLE,
+            None => shown(self.socket.readiness()),
+        }
     }
     fn wait_queue(&self) -> WaitQueue {
         self.queue.clone()

@@ -4,6 +4,9 @@ use crate::{net_counters as counters, net_filter as filter, net_sockets as socke
 use abi::Result;
 use kernfs::{At, Entry, dir, empty, private, text};
 use netstack::counters::{Counter, Link};
+use netstack::neigh::State;
+use netstack::route::RouteKind;
+use socket::net_ns::now;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -119,17 +122,151 @@ fn route(at: &At) -> Result<Vec<u8>> {
     Ok(out.into_bytes())
 }
 
-fn arp(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"IP address       HW type     Flags       HW address            Mask     Device\n".to_vec())
+/// The IPv4 neighbours.
+fn arp(at: &At) -> Result<Vec<u8>> {
+    /// ATF_COM, ATF_PERM.
+    const COMPLETE: u32 = 2;
+    const PERMANENT: u32 = 4;
+    let mut out =
+        String::from("IP address       HW type     Flags       HW address            Mask     Device\n");
+    let net = at.nsproxy().net.clone();
+    if !net.shows_stack() {
+        return Ok(out.into_bytes());
+    }
+    let stack = net.stack();
+    let mut all = stack.with_neighbours(|table| table.shown(now(), &stack.sysctls));
+    all.sort_by_key(|(key, ..)| *key);
+    for ((index, ip), mac, state) in all {
+        let (IpAddr::V4(ip), Some(link)) = (ip, stack.link(index)) else { continue };
+        let flags = match state {
+            State::Permanent => COMPLETE | PERMANENT,
+            State::Incomplete | State::Failed => 0,
+            _ => COMPLETE,
+        };
+        let (ip, name) = (ip.to_string(), link.name());
+        let _ = writeln!(out, "{ip:<16} 0x1         {flags:#x}         {mac:?}     *        {name}");
+    }
+    Ok(out.into_bytes())
 }
 
-fn netlink(_at: &At) -> Result<Vec<u8>> {
+/// The routes of IPv6: destination, source, next hop, metric, counts, flags and interface.
+fn ipv6_route(at: &At) -> Result<Vec<u8>> {
+    /// RTF_UP, RTF_GATEWAY, RTF_HOST, RTF_REJECT and RTF_LOCAL.
+    const UP: u32 = 1;
+    const GATEWAY: u32 = 2;
+    const HOST: u32 = 4;
+    const REJECT: u32 = 0x200;
+    const LOCAL: u32 = 0x8000_0000;
+    let net = at.nsproxy().net.clone();
+    if !net.shows_stack() {
+        return Ok(Vec::new());
+    }
+    let stack = net.stack();
+    let mut all = stack.read_routes(|routes| routes.routes().to_vec());
+    all.retain(|route| route.dst.addr.is_ipv6());
+    all.sort_by_key(|route| (route.table, route.dst.len == 0, route.dst.addr, route.dst.len));
+    let mut out = String::new();
+    let bits = |ip: IpAddr| match ip {
+        IpAddr::V6(ip) => ip.to_bits(),
+        IpAddr::V4(_) => 0,
+    };
+    for route in all {
+        let name = stack.link(if route.iface == 0 { 1 } else { route.iface }).map(|link| link.name());
+        let via = route.gateway.map_or(0, bits);
+        let kind = match route.kind {
+            RouteKind::Unicast => 0,
+            RouteKind::Local => LOCAL,
+            _ => REJECT,
+        };
+        let flags = UP
+            | kind
+            | if via != 0 { GATEWAY } else { 0 }
+            | if route.dst.len == 128 && kind == 0 { HOST } else { 0 };
+        let _ = writeln!(
+            out,
+            "{:032x} {:02x} {:032x} 00 {via:032x} {:08x} {:08x} {:08x} {flags:08x} {:>8}",
+            bits(route.dst.addr),
+            route.dst.len,
+            0,
+            route.metric,
+            1,
+            0,
+            name.unwrap_or_default(),
+        );
+    }
+    Ok(out.into_bytes())
+}
+
+/// The IPv4 groups of each interface.
+fn igmp(at: &At) -> Result<Vec<u8>> {
+    let mut out = String::from("Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter\n");
+    let net = at.nsproxy().net.clone();
+    if !net.shows_stack() {
+        return Ok(out.into_bytes());
+    }
+    for link in net.stack().links() {
+        let mut groups: Vec<_> = link.groups();
+        groups.retain(|group| group.ip.is_ipv4());
+        let all = (Ipv4Addr::new(224, 0, 0, 1), 1);
+        let members = groups.iter().filter_map(|group| match group.ip {
+            IpAddr::V4(ip) => Some((ip, group.members)),
+            IpAddr::V6(_) => None,
+        });
+        let rows: Vec<_> = members.chain(link.is_up().then_some(all)).collect();
+        let _ = writeln!(out, "{}\t{:<10}: {:>5}      V3", link.index, link.name(), rows.len());
+        for (ip, users) in rows {
+            let group = u32::from_ne_bytes(ip.octets());
+            let _ = writeln!(out, "\t\t\t\t{group:08X} {users:>5} 0:00000000\t\t0");
+        }
+    }
+    Ok(out.into_bytes())
+}
+
+/// Netlink sockets of programs.
+fn netlink(at: &At) -> Result<Vec<u8>> {
     let head = "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode";
-    Ok(format!("{head}\n").into_bytes())
+    let mut out = format!("{head}\n");
+    let mut rows = at.nsproxy().net.netlink_rows();
+    rows.sort_by_key(|row| (row.protocol, row.port));
+    for row in rows {
+        let _ = writeln!(
+            out,
+            "{:016x} {:<3} {:<10} {:08x} {:<8} {:<8} {:<5} {:<8} {:<8} {:<8}",
+            0,
+            row.protocol,
+            row.port,
+            row.groups as u32,
+            row.queued,
+            0,
+            u32::from(row.dumping),
+            2,
+            row.drops,
+            row.inode,
+        );
+    }
+    Ok(out.into_bytes())
 }
 
-fn packet(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n".to_vec())
+fn packet(at: &At) -> Result<Vec<u8>> {
+    let mut out = String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n");
+    let net = at.nsproxy().net.clone();
+    let rows = if net.shows_stack() { net.stack().packet_sockets() } else { Vec::new() };
+    for row in rows {
+        let _ = writeln!(
+            out,
+            "{:016x} {:<6} {:<4} {:04x}   {:<5} {} {:<6} {:<6} {:<6}",
+            0,
+            3,
+            if row.cooked { libc::SOCK_DGRAM } else { libc::SOCK_RAW },
+            row.protocol,
+            row.iface,
+            u8::from(row.protocol != 0),
+            row.queued.0,
+            row.uid,
+            row.inode,
+        );
+    }
+    Ok(out.into_bytes())
 }
 
 fn ptype(_at: &At) -> Result<Vec<u8>> {
@@ -137,21 +274,22 @@ fn ptype(_at: &At) -> Result<Vec<u8>> {
 }
 
 /// The directory.
-pub static NET: [Entry; 33] = [
+pub static NET: [Entry; 34] = [
     text("arp", arp),
     text("dev", dev),
     empty("dev_mcast"),
     text("icmp", sockets::icmp),
     text("icmp6", sockets::icmp6),
     text("if_inet6", if_inet6),
+    text("igmp", igmp),
     empty("igmp6"),
-    empty("ipv6_route"),
     private("ip6_tables_matches", filter::matches6),
     private("ip6_tables_names", filter::tables6),
     private("ip6_tables_targets", filter::targets6),
     private("ip_tables_matches", filter::matches),
     private("ip_tables_names", filter::tables),
     private("ip_tables_targets", filter::targets),
+    text("ipv6_route", ipv6_route),
     text("netlink", netlink),
     text("netstat", counters::netstat),
     private("nf_conntrack", filter::nf_conntrack),

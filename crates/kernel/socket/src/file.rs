@@ -7,7 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 use vfs::internal::{InternalFs, InternalInode};
-use vfs::{Caller, FileOps, InodeRef, OpenFile, StreamOps, UserMemory};
+use vfs::{Caller, FileOps, InodeRef, MapOps, OpenFile, StreamOps, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// The operations of an open file that is a socket.
@@ -36,6 +36,9 @@ impl SocketFile {
             c.fsgid,
         ));
         ops.opened(inode.ino());
+        if ops.domain() == libc::AF_UNIX {
+            net.unix.add(&ops);
+        }
         let file = Arc::new(SocketFile { ops, net: net.clone(), ino: inode.ino() });
         OpenFile::new(None, Some(inode), file, libc::O_RDWR | flags & libc::O_NONBLOCK)
     }
@@ -60,6 +63,9 @@ impl Names for NoNames {
 impl FileOps for SocketFile {
     fn as_any(&self) -> &dyn Any {
         self
+    }
+    fn as_map(&self) -> Option<&dyn MapOps> {
+        self.ops.as_map()
     }
     fn as_stream(&self) -> Option<&dyn StreamOps> {
         Some(self)

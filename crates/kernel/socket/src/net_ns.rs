@@ -6,15 +6,15 @@
 //!
 //! Lock rank: leaves. A checkpoint keeps the interfaces and the stack's plain data.
 
-use crate::netlink::Netlink;
+use crate::netlink::sockets::{NetlinkRow, Ports, Rtnl, Sockets};
 use crate::shown;
+use crate::unix::UnixList;
 use netfilter::Netfilter;
 use netstack::time::Instant;
 use netstack::{Alarm, LOOPBACK, Stack};
 use nftables::Nftables;
 use parking_lot::{Mutex, RwLock};
 use spec::Interfaces;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use user_ns::UserNamespace;
@@ -28,13 +28,15 @@ pub struct NetNamespace {
     user_ns: Arc<UserNamespace>,
     interfaces: RwLock<Arc<Interfaces>>,
     /// Addresses of netlink sockets in use, by protocol.
-    pub(crate) ports: Mutex<BTreeSet<(i32, u32)>>,
+    pub(crate) ports: Mutex<Ports>,
+    /// The Unix sockets that have had a descriptor.
+    pub(crate) unix: UnixList,
+    /// All netlink sockets.
+    pub(crate) netlink: Arc<Sockets>,
     stack: Arc<Stack>,
     netfilter: Arc<Netfilter>,
     tables: Tables,
     nftables: Nftables,
-    /// The sockets that speak with netfilter.
-    pub(crate) listeners: Mutex<Vec<Weak<Netlink>>>,
     /// The stack's interfaces are the namespace's.
     stack_shown: AtomicBool,
     clock: Arc<Clock>,
@@ -49,6 +51,8 @@ impl NetNamespace {
         let clock = Clock::new();
         let stack = Stack::new(seed, clock.clone());
         let _ = clock.stack.set(Arc::downgrade(&stack));
+        let netlink = Arc::<Sockets>::default();
+        stack.set_monitor(netlink.clone());
         if let Err(errno) = stack.set_up(LOOPBACK, true) {
             log::error!("loopback interface: {errno:?}; nothing can be sent to 127.0.0.1");
         }
@@ -61,7 +65,8 @@ impl NetNamespace {
             tables: Tables::new(&netfilter),
             nftables: Nftables::new(netfilter.clone()),
             netfilter,
-            listeners: Mutex::default(),
+            unix: UnixList::default(),
+            netlink,
             stack,
             stack_shown: AtomicBool::new(false),
             clock,
@@ -77,6 +82,16 @@ impl NetNamespace {
     /// Where capabilities over it are held.
     pub fn user_ns(&self) -> &UserNamespace {
         &self.user_ns
+    }
+
+    /// Its netlink sockets, in the order of their making.
+    pub fn netlink_rows(&self) -> Vec<NetlinkRow> {
+        self.netlink.rows()
+    }
+
+    /// To be held while interfaces, addresses, routes or rules are changed on request (Linux's `rtnl_lock`).
+    pub fn rtnl(&self) -> Rtnl<'_> {
+        self.netlink.rtnl()
     }
 
     /// Runs the stack's timers on a kernel's timer service from now on.

@@ -5,7 +5,7 @@ use abi::{Errno, Result};
 use pid::Pid;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, InodeRef, OpenFile, UserMemory};
+use vfs::{Caller, InodeRef, MapOps, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -224,6 +224,10 @@ pub trait SocketOps: Send + Sync + Any {
     /// ioctl(2).
     fn ioctl(&self, _cx: &dyn Caller, _mem: &mut dyn UserMemory, _cmd: u32, _arg: u64) -> Result<u64> {
         Err(Errno::ENOTTY)
+    }
+    /// Sockets that can be mapped (rings of packet sockets).
+    fn as_map(&self) -> Option<&dyn MapOps> {
+        None
     }
     /// The socket is an open file from now on, with this inode number.
     fn opened(&self, _ino: u64) {}

@@ -20,14 +20,15 @@ pub(crate) fn interfaces(stack: &Stack) -> Interfaces {
     Interfaces { links, routes }
 }
 
-fn interface(link: &Iface) -> Interface {
+/// One interface.
+pub(crate) fn interface(link: &Iface) -> Interface {
     let (kind, own) = match link.kind {
         Kind::Loopback => (KINDS[0], libc::IFF_LOOPBACK),
         Kind::Ethernet => (KINDS[1], libc::IFF_BROADCAST | libc::IFF_MULTICAST),
         Kind::Tunnel => (KINDS[2], libc::IFF_POINTOPOINT | libc::IFF_NOARP | libc::IFF_MULTICAST),
     };
     let up = (libc::IFF_UP | libc::IFF_RUNNING) as u32 | LOWER_UP;
-    let address = if link.kind == Kind::Tunnel { Vec::new() } else { link.mac.0.to_vec() };
+    let address = if link.kind == Kind::Tunnel { Vec::new() } else { link.mac().0.to_vec() };
     Interface {
         index: link.index,
         name: link.name(),

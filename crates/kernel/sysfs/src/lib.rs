@@ -2,11 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+mod net;
+
 use abi::{Errno, Result};
 use kernfs::{
     At, Child, Entry, FsType, KernFs, Names, What, all, dir, line, mask_list, mask_words, memory_used, text,
 };
-use spec::Interface;
 use std::sync::Arc;
 use task::Kernel;
 use vfs::FileSystem;
@@ -55,77 +56,9 @@ static TOP: [Entry; 10] = [
 static CLASS: [Entry; 4] = [
     dir("block", &[]),
     dir("mem", &[]),
-    Entry { name: "net", mode: 0o555, what: What::Dir(&[], Some(&Links)) },
+    Entry { name: "net", mode: 0o555, what: What::Dir(&[], Some(&net::Links)) },
     dir("tty", &[]),
 ];
-static LINK: Entry = dir("link", &IN_LINK);
-static IN_LINK: [Entry; 13] = [
-    text("addr_len", |at| line(link(at)?.address.len())),
-    text("address", |at| line(colons(&link(at)?.address))),
-    text("broadcast", |at| line(broadcast(&link(at)?))),
-    text("carrier", |at| match link(at)?.flags & UP {
-        // As Linux answers for an interface that is down.
-        0 => Err(Errno::EINVAL),
-        _ => line(1),
-    }),
-    text("dev_id", |_| line("0x0")),
-    text("flags", |at| line(format_args!("{:#x}", link(at)?.flags & 0xffff & !RUNNING))),
-    text("ifindex", |at| line(at.n)),
-    text("iflink", |at| line(at.n)),
-    text("link_mode", |_| line(0)),
-    text("mtu", |at| line(link(at)?.mtu)),
-    text("operstate", |at| {
-        let l = link(at)?;
-        line(match (l.kind, l.flags & UP) {
-            (LOOPBACK, _) => "unknown",
-            (_, 0) => "down",
-            _ => "up",
-        })
-    }),
-    text("tx_queue_len", |_| line(1000)),
-    text("type", |at| line(link(at)?.kind)),
-];
-
-const UP: u32 = 1;
-/// IFF_RUNNING, which sysfs leaves out.
-const RUNNING: u32 = 0x40;
-/// ARPHRD_LOOPBACK.
-const LOOPBACK: u16 = 772;
-
-/// The interface whose number the directory has.
-fn link(at: &At) -> Result<Interface> {
-    let net = at.nsproxy().net.interfaces();
-    net.links.iter().find(|link| i64::from(link.index) == at.n).cloned().ok_or(Errno::ENOENT)
-}
-
-fn colons(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
-}
-
-fn broadcast(link: &Interface) -> String {
-    let byte = if link.kind == LOOPBACK { 0 } else { 0xff };
-    colons(&vec![byte; link.address.len()])
-}
-
-/// One directory per interface, with its index as `At::n`.
-struct Links;
-
-impl Names for Links {
-    fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
-        let net = at.nsproxy().net.interfaces();
-        let link = net.links.iter().find(|link| link.name.as_bytes() == name).ok_or(Errno::ENOENT)?;
-        Ok(Child { entry: &LINK, proc: None, n: link.index.into() })
-    }
-    fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
-        let net = at.nsproxy().net.interfaces();
-        let child = |index: u32| Child { entry: &LINK, proc: None, n: index.into() };
-        Ok(net.links.iter().map(|link| (link.index.into(), link.name.clone(), child(link.index))).collect())
-    }
-    fn subdirs(&self, at: &At) -> u64 {
-        at.nsproxy().net.interfaces().links.len() as u64
-    }
-}
-
 static DEV: [Entry; 2] = [dir("block", &[]), dir("char", &[])];
 static FS: [Entry; 1] = [dir("cgroup", &[])];
 static DEVICES: [Entry; 2] = [dir("system", &SYSTEM), dir("virtual", &[])];

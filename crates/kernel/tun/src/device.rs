@@ -120,6 +120,7 @@ impl Tuns {
             return Err(Errno::EINVAL);
         }
         let mut devices = self.devices.lock();
+        let _rtnl = self.net.rtnl();
         // Interfaces can be deleted by rtnetlink requests.
         devices.retain(|_, tun| self.has(tun));
         let known = self.net.interfaces().links.iter().find(|link| link.name == wanted.name).map(|l| l.index);
@@ -171,6 +172,7 @@ impl Tuns {
         let persistent = state.flags & IFF_PERSIST != 0;
         drop(state);
         if !persistent && self.has(tun) {
+            let _rtnl = self.net.rtnl();
             devices.remove(&tun.link.index);
             // An rtnetlink request may delete it at the same time.
             let _ = self.net.stack().remove_link(tun.link.index);

@@ -146,7 +146,7 @@ fn of_tun(tun: &Tun, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<()>
         SIOCGIFHWADDR => {
             let mut request = [0; IFREQ];
             mem.copy_in(arg, &mut request)?;
-            let (kind, mac) = if tun.tap { (ETHER, tun.link.mac.0) } else { (NONE, [0; 6]) };
+            let (kind, mac) = if tun.tap { (ETHER, tun.link.mac().0) } else { (NONE, [0; 6]) };
             request[NAME..NAME + 2].copy_from_slice(&kind.to_ne_bytes());
             request[NAME + 2..NAME + 8].copy_from_slice(&mac);
             mem.copy_out(arg, &request)?;

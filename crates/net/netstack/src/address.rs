@@ -2,6 +2,7 @@
 
 use crate::addr::{Prefix, Scope, is_link_local, solicited_node};
 use crate::iface::{Address, Iface, Kind, MAX_ADDRESSES};
+use crate::monitor::{How, What};
 use crate::route::{Route, RouteKind, Routes, TABLE_LOCAL};
 use crate::stack::Stack;
 use abi::Errno;
@@ -24,8 +25,9 @@ impl Stack {
         if let IpAddr::V6(v6) = address.ip() {
             link.join(solicited_node(v6).into())?;
         }
+        self.tell(How::Set, What::Address(link.clone(), address));
         if link.is_up() {
-            add_routes(&mut self.routes.write(), &link, &address);
+            self.change_routes(|routes| add_routes(routes, &link, &address));
         }
         self.changed();
         Ok(())
@@ -41,15 +43,16 @@ impl Stack {
         if let IpAddr::V6(v6) = address.ip() {
             link.leave(solicited_node(v6).into());
         }
-        let mut routes = self.routes.write();
-        routes.purge(|route| {
-            route.iface == index && (route.source == Some(address.ip()) || is_own(route, &address))
+        self.tell(How::Gone, What::Address(link.clone(), address));
+        self.change_routes(|routes| {
+            routes.purge(|route| {
+                route.iface == index && (route.source == Some(address.ip()) || is_own(route, &address))
+            });
+            // Prefix routes that another address of the interface wants, too.
+            if link.is_up() {
+                link.addresses().iter().for_each(|other| add_routes(routes, &link, other));
+            }
         });
-        // Prefix routes that another address of the interface wants, too.
-        if link.is_up() {
-            link.addresses().iter().for_each(|other| add_routes(&mut routes, &link, other));
-        }
-        drop(routes);
         self.changed();
         Ok(())
     }
@@ -85,19 +88,18 @@ pub(crate) fn add_routes(routes: &mut Routes, link: &Iface, address: &Address) {
         }
         return;
     }
-    if let Some(broadcast) = address.broadcast.or_else(|| target.broadcast()) {
-        let dst = Prefix::host(broadcast.into());
-        let route =
-            Route { dst, kind: RouteKind::Broadcast, table: TABLE_LOCAL, source: Some(ip), ..base.clone() };
-        let _ = routes.add(route);
-    }
     if network.len < crate::addr::bits(ip) || address.peer.is_some() {
         let link_local = matches!(ip, IpAddr::V6(v6) if is_link_local(v6));
         let metric = if v4 { 0 } else { 256 + u32::from(link_local) };
-        let route = Route { dst: network, source: v4.then_some(ip), metric, ..base };
+        let route = Route { dst: network, source: v4.then_some(ip), metric, ..base.clone() };
         if routes.add(route.clone()).is_err() {
             // Another interface has the same network; the metric of the interface tells the routes apart.
             let _ = routes.add(Route { metric: metric.saturating_add(link.index), ..route });
         }
+    }
+    if let Some(broadcast) = address.broadcast.or_else(|| target.broadcast()) {
+        let dst = Prefix::host(broadcast.into());
+        let route = Route { dst, kind: RouteKind::Broadcast, table: TABLE_LOCAL, source: Some(ip), ..base };
+        let _ = routes.add(route);
     }
 }

@@ -73,6 +73,19 @@ pub struct Features {
     pub tso6: bool,
 }
 
+/// What lists show of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// Its kind as ip-link(8) names it; nothing for a device of the host.
+    pub kind: &'static str,
+    /// Index of the interface below, or at the other end; 0 for none.
+    pub lower: u32,
+    /// Number of the VLAN.
+    pub vlan: Option<u16>,
+    /// No cable, so to speak: the other end is down, or a bridge has no ports.
+    pub no_carrier: bool,
+}
+
 /// A link device.
 ///
 /// Both methods are called with locks of the stack held: they queue or write, do not block, and do not call into the stack.
@@ -93,6 +106,11 @@ pub trait Device: Send + Sync {
     /// The other end of a pair, which is removed with this one: its stack and index.
     fn partner(&self) -> Option<(std::sync::Arc<crate::Stack>, u32)> {
         None
+    }
+
+    /// What lists show of the device.
+    fn about(&self) -> About {
+        About::default()
     }
 
     /// The frames since the last flush form a batch: the end of an operation of the stack.

@@ -5,7 +5,7 @@
 
 use crate::addr::{Prefix, Scope, is_link_local, scope};
 use crate::counters::Link;
-use crate::device::{Device, Features};
+use crate::device::{About, Device, Features};
 use crate::hooks::Tags;
 use crate::links::Bridge;
 use crate::wire::eth::Mac;
@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Kinds of interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +90,12 @@ pub struct Iface {
     pub index: u32,
     /// Kind.
     pub kind: Kind,
-    /// Hardware address.
-    pub mac: Mac,
     /// Counters.
     pub counters: Link,
+    /// What lists show.
+    pub shown: Shown,
+    /// The hardware address in the low bytes.
+    mac: AtomicU64,
     name: RwLock<String>,
     mtu: AtomicU32,
     up: AtomicBool,
@@ -106,6 +108,31 @@ pub struct Iface {
     master: RwLock<Option<Arc<Bridge>>>,
 }
 
+/// What lists show of an interface, and nothing else looks at.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// `ip link set ... txqueuelen`.
+    pub queue_len: AtomicU32,
+    /// `ip link set ... group`.
+    pub group: AtomicU32,
+    /// Flags that programs set: IFF_PROMISC and its like.
+    pub flags: AtomicU32,
+    /// `ip link set ... alias`.
+    pub alias: RwLock<String>,
+}
+
+impl Shown {
+    fn new(device: Option<&dyn Device>) -> Shown {
+        let tun = device.is_some_and(|device| device.about().kind == "tun");
+        Shown { queue_len: AtomicU32::new(if tun { 500 } else { 1000 }), ..Shown::default() }
+    }
+}
+
+fn number(mac: Mac) -> u64 {
+    let [a, b, c, d, e, f] = mac.0;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
 /// Addresses and groups that an interface may have.
 pub const MAX_ADDRESSES: usize = 4096;
 
@@ -115,8 +142,9 @@ impl Iface {
         Iface {
             index,
             kind: config.kind,
-            mac: config.mac,
             counters: Link::default(),
+            shown: Shown::new(device.as_deref()),
+            mac: AtomicU64::new(number(config.mac)),
             name: RwLock::new(config.name),
             mtu: AtomicU32::new(config.mtu),
             up: AtomicBool::new(false),
@@ -137,6 +165,22 @@ impl Iface {
 
     pub(crate) fn rename(&self, name: &str) {
         *self.name.write() = name.to_owned();
+    }
+
+    /// Hardware address.
+    pub fn mac(&self) -> Mac {
+        let [_, _, a, b, c, d, e, f] = self.mac.load(Ordering::Relaxed).to_be_bytes();
+        Mac([a, b, c, d, e, f])
+    }
+
+    /// Changes the hardware address.
+    pub fn set_mac(&self, mac: Mac) {
+        self.mac.store(number(mac), Ordering::Relaxed);
+    }
+
+    /// What the interface's device is; nothing for the loopback interface.
+    pub fn about(&self) -> About {
+        self.device.as_ref().map(|device| device.about()).unwrap_or_default()
     }
 
     /// Largest IP packet.

@@ -59,7 +59,7 @@ impl Stack {
         }
     }
 
-    fn link_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
+    pub(crate) fn link_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
         iface.counters.rx_packets.bump();
         iface.counters.rx_bytes.add(frame.buf.len() as u64);
         if !iface.is_up() {
@@ -67,9 +67,12 @@ impl Stack {
         }
         let kind = if iface.kind == Kind::Ethernet {
             let Some(header) = Ethernet::parse(&frame.buf) else { return iface.counters.rx_errors.bump() };
+            if header.kind.get() == eth::VLAN {
+                return self.vlan_input(now, iface, frame);
+            }
             if header.dst.is_multicast() {
                 iface.counters.multicast.bump();
-            } else if header.dst != iface.mac {
+            } else if header.dst != iface.mac() {
                 return;
             }
             frame.buf.trim_front(Ethernet::LEN);
@@ -104,17 +107,15 @@ impl Stack {
             self.learn(now, iface, sender.into(), arp.sender_mac, learnt);
         }
         if arp.is_request() && ours {
-            let reply = Arp::new(false, (iface.mac, target), (arp.sender_mac, sender));
+            let reply = Arp::new(false, (iface.mac(), target), (arp.sender_mac, sender));
             self.send_arp(now, iface, arp.sender_mac, reply);
         }
     }
 
     fn learn(&self, now: Instant, iface: &Arc<Iface>, ip: IpAddr, mac: Mac, how: Learnt) {
         let gc = self.sysctls.neigh_gc_thresh.size();
-        let mut neighbours = self.neighbours.write();
-        let waiting = neighbours.learn((iface.index, ip), mac, how, now, gc);
-        self.arm_neighbours(neighbours.deadline());
-        drop(neighbours);
+        let key = (iface.index, ip);
+        let waiting = self.change_neighbours(|all| all.learn(key, mac, how, now, gc));
         waiting.into_iter().for_each(|frame| self.send_ethernet(now, iface, mac, frame));
     }
 
@@ -362,7 +363,7 @@ impl Stack {
         }
         let to = if probe { Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1) } else { src };
         let flags = OVERRIDE | if probe { 0 } else { SOLICITED };
-        let reply = Neighbour { target: message.target, mac: Some(iface.mac), flags };
+        let reply = Neighbour { target: message.target, mac: Some(iface.mac()), flags };
         let bytes = reply.emit(false, message.target, to);
         let mac = message.mac.filter(|_| !probe).unwrap_or(Mac::of_group(to.into()));
         if probe || message.mac.is_some() || dst.is_multicast() {

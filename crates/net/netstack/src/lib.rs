@@ -8,7 +8,8 @@
 //! fragments, the tables of bound and connected sockets, [`sysctl`] settings and [`counters`]. A socket is an `Arc` that the kernel
 //! holds; a table of the stack holds it too while it is bound or connected, so a TCP connection outlives its descriptor. A socket
 //! holds its stack, as a Linux socket holds its network namespace. The kernel gives each socket a [`notify::Notify`], each
-//! link a [`device::Device`], each stack an [`Alarm`]. All three only queue or wake; none calls back into the stack.
+//! link a [`device::Device`], each stack an [`Alarm`] and a [`monitor::Monitor`]. All four only queue or wake; none calls back into
+//! the stack.
 //!
 //! # Operations
 //!
@@ -62,6 +63,7 @@ mod input;
 mod keys;
 pub mod links;
 pub mod memory;
+pub mod monitor;
 pub mod neigh;
 pub mod notify;
 pub mod options;
@@ -81,6 +83,7 @@ mod testing;
 mod tests;
 pub mod time;
 mod timer;
+mod vlan;
 pub mod vnet;
 pub mod wire;
 

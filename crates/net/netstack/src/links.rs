@@ -2,7 +2,7 @@
 
 use crate::backlog::Arrival;
 use crate::buf::Buf;
-use crate::device::{Device, Features, Frame, Offload};
+use crate::device::{About, Device, Features, Frame, Offload};
 use crate::iface::{Config, Iface, Kind};
 use crate::notify::{Events, Notifier};
 use crate::stack::Stack;
@@ -49,6 +49,10 @@ impl Device for QueueDevice {
         self.features
     }
 
+    fn about(&self) -> About {
+        About { kind: "tun", ..About::default() }
+    }
+
     fn transmit(&self, frame: Frame) {
         let mut queue = self.queue.lock();
         if queue.len() < QUEUE_FRAMES {
@@ -87,6 +91,12 @@ impl Device for Veth {
         }
     }
 
+    fn about(&self) -> About {
+        let peer = self.peer.get().and_then(|(_, iface)| iface.upgrade());
+        let no_carrier = !peer.as_ref().is_some_and(|peer| peer.is_up());
+        About { kind: "veth", lower: peer.map_or(0, |peer| peer.index), vlan: None, no_carrier }
+    }
+
     fn other_end(&self) -> Option<Arc<Stack>> {
         self.peer.get().and_then(|(stack, _)| stack.upgrade())
     }
@@ -111,16 +121,18 @@ impl Stack {
         other: (&Arc<Stack>, Config),
     ) -> Result<(Arc<Iface>, Arc<Iface>), Errno> {
         let (near, far) = (Arc::new(Veth::default()), Arc::new(Veth::default()));
-        let own = self.add_link(Config { kind: Kind::Ethernet, ..own }, near.clone())?;
-        let peer = match other.0.add_link(Config { kind: Kind::Ethernet, ..other.1 }, far.clone()) {
-            Ok(peer) => peer,
+        let peer = other.0.insert_link(Config { kind: Kind::Ethernet, ..other.1 }, far.clone())?;
+        let own = match self.insert_link(Config { kind: Kind::Ethernet, ..own }, near.clone()) {
+            Ok(own) => own,
             Err(errno) => {
-                self.remove_link(own.index)?;
+                other.0.remove_link(peer.index)?;
                 return Err(errno);
             }
         };
         let _ = near.peer.set((Arc::downgrade(other.0), Arc::downgrade(&peer)));
         let _ = far.peer.set((Arc::downgrade(self), Arc::downgrade(&own)));
+        other.0.named(&peer);
+        self.named(&own);
         Ok((own, peer))
     }
 
@@ -160,13 +172,14 @@ impl Stack {
             Some(index) => Some(self.bridges.read().get(&index).cloned().ok_or(Errno::ENODEV)?),
             None => None,
         };
+        let index = port.index;
         if let Some(old) = port.set_master(wanted.clone()) {
             old.remove(&port);
         }
         if let Some(bridge) = wanted {
             bridge.ports.write().push(port);
         }
-        Ok(())
+        self.configure_link(index, |_| {})
     }
 
     /// Takes a frame that a port of a bridge received. Returns it when it is for the bridge's own interface.
@@ -184,7 +197,7 @@ impl Stack {
         if header.dst.0[..5] == [1, 0x80, 0xc2, 0, 0] {
             return None;
         }
-        if header.dst == own.mac {
+        if header.dst == own.mac() {
             return Some((own, frame));
         }
         if header.dst.is_multicast() {
@@ -255,6 +268,11 @@ impl Device for Bridge {
         Features { checksum: true, tso4: true, tso6: true }
     }
 
+    fn about(&self) -> About {
+        let no_carrier = !self.ports.read().iter().any(|port| port.is_up());
+        About { kind: "bridge", no_carrier, ..About::default() }
+    }
+
     fn transmit(&self, frame: Frame) {
         if let Some(header) = Ethernet::parse(&frame.buf) {
             self.send(header.dst, None, frame);
@@ -263,6 +281,11 @@ impl Device for Bridge {
 }
 
 impl Iface {
+    /// Index of the bridge that the interface is a port of.
+    pub fn master_index(&self) -> Option<u32> {
+        Some(self.master()?.own.get()?.upgrade()?.index)
+    }
+
     /// Sends a frame with its Ethernet header as the device can take it: with complete checksum, cut into segments.
     pub(crate) fn send_cut(&self, mut frame: Frame) {
         let features = self.features();

@@ -76,7 +76,12 @@ pub enum Act {
 #[derive(Debug, Default)]
 pub struct Neighbours {
     entries: HashMap<Key, Entry>,
+    /// What has changed since [`Neighbours::take_changes`].
+    changes: Vec<Changed>,
 }
+
+/// A neighbour with its new state, and whether it is gone.
+pub(crate) type Changed = (Key, Mac, State, bool);
 
 impl Neighbours {
     /// The address of a reachable or permanent neighbour: the path of nearly all frames.
@@ -152,7 +157,17 @@ impl Neighbours {
             (entry.deadline, entry.probes) = (None, 0);
         }
         entry.queued = 0;
-        std::mem::take(&mut entry.queue)
+        let waiting = std::mem::take(&mut entry.queue);
+        if how.solicited || changed {
+            let state = entry.state;
+            self.changes.push((key, mac, state, false));
+        }
+        waiting
+    }
+
+    /// The changes since the last call, oldest first.
+    pub(crate) fn take_changes(&mut self) -> Vec<Changed> {
+        std::mem::take(&mut self.changes)
     }
 
     /// The earliest deadline.
@@ -163,22 +178,52 @@ impl Neighbours {
     /// Looks at the entries whose time has come.
     pub fn expire(&mut self, now: Instant, settings: &Sysctls) -> Vec<Act> {
         let due = |e: &Entry| e.deadline.is_some_and(|at| at <= now);
-        let due = self.entries.iter_mut().filter(|(_, entry)| due(entry));
-        due.filter_map(|(key, entry)| entry.expire(*key, now, settings)).collect()
+        let mut acts = Vec::new();
+        for (key, entry) in self.entries.iter_mut().filter(|(_, entry)| due(entry)) {
+            let before = entry.state;
+            acts.extend(entry.expire(*key, now, settings));
+            if entry.state != before {
+                self.changes.push((*key, entry.mac, entry.state, false));
+            }
+        }
+        acts
+    }
+
+    /// Sets a permanent entry, or replaces what is known. One that was confirmed is so since `now`.
+    pub fn set_at(&mut self, key: Key, mac: Mac, state: State, now: Instant) -> VecDeque<Frame> {
+        let waiting = self.set(key, mac, state);
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.confirmed.store(now.nanos(), Ordering::Relaxed);
+            entry.used = now;
+        }
+        waiting
     }
 
     /// Sets a permanent entry, or replaces what is known.
     pub fn set(&mut self, key: Key, mac: Mac, state: State) -> VecDeque<Frame> {
+        self.changes.push((key, mac, state, false));
         let entry = self.entries.entry(key).or_insert_with(Entry::failed);
         (entry.mac, entry.state, entry.deadline) = (mac, state, None);
         entry.queued = 0;
         std::mem::take(&mut entry.queue)
     }
 
+    /// Forgets one entry, which fails first; false when there is none.
+    pub fn remove(&mut self, key: &Key) -> bool {
+        let found = self.entries.remove(key).is_some();
+        if found {
+            self.changes.push((*key, Mac::default(), State::Failed, false));
+            self.changes.push((*key, Mac::default(), State::Failed, true));
+        }
+        found
+    }
+
     /// Forgets entries.
     pub fn purge(&mut self, matches: impl Fn(&Key) -> bool) -> usize {
         let before = self.entries.len();
-        self.entries.retain(|key, _| !matches(key));
+        for (key, entry) in self.entries.extract_if(|key, _| matches(key)) {
+            self.changes.push((key, entry.mac, entry.state, true));
+        }
         before - self.entries.len()
     }
 

@@ -331,10 +331,7 @@ impl Stack {
         if let Some(mac) = quick {
             return self.send_ethernet(now, iface, mac, frame);
         }
-        let mut neighbours = self.neighbours.write();
-        let resolution = neighbours.resolve(key, frame, now, &self.sysctls);
-        self.arm_neighbours(neighbours.deadline());
-        drop(neighbours);
+        let resolution = self.change_neighbours(|all| all.resolve(key, frame, now, &self.sysctls));
         match resolution {
             Resolution::Send(frame, mac) => self.send_ethernet(now, iface, mac, frame),
             Resolution::Queued(true) => self.solicit(now, iface, next_hop, None),
@@ -345,9 +342,21 @@ impl Stack {
     pub(crate) fn send_ethernet(&self, now: Instant, iface: &Iface, dst: Mac, mut frame: Frame) {
         let v6 = frame.buf.first().is_some_and(|first| first >> 4 == 6);
         let kind = U16::new(if v6 { eth::IPV6 } else { eth::IPV4 });
-        frame.buf.push_front(Ethernet { dst, src: iface.mac, kind }.as_bytes());
+        frame.buf.push_front(Ethernet { dst, src: iface.mac(), kind }.as_bytes());
         self.tap(now, iface, &frame, true);
         iface.transmit(frame);
+    }
+
+    /// Sends frames that waited for a neighbour's hardware address.
+    pub fn send_waiting(
+        self: &Arc<Self>,
+        now: Instant,
+        iface: &Iface,
+        mac: Mac,
+        waiting: impl IntoIterator<Item = Frame>,
+    ) {
+        waiting.into_iter().for_each(|frame| self.send_ethernet(now, iface, mac, frame));
+        self.finish(now);
     }
 
     /// Asks for a neighbour's hardware address, `to` one or to everybody.
@@ -355,12 +364,12 @@ impl Stack {
         let Some(src) = iface.source_for(target, target) else { return };
         match (src, target) {
             (IpAddr::V4(src), IpAddr::V4(target)) => {
-                let arp = Arp::new(true, (iface.mac, src), (Mac::default(), target));
+                let arp = Arp::new(true, (iface.mac(), src), (Mac::default(), target));
                 self.send_arp(now, iface, to.unwrap_or(Mac::BROADCAST), arp);
             }
             (IpAddr::V6(src), IpAddr::V6(target)) => {
                 let dst = if to.is_some() { target } else { crate::addr::solicited_node(target) };
-                let message = Neighbour { target, mac: Some(iface.mac), flags: 0 }.emit(true, src, dst);
+                let message = Neighbour { target, mac: Some(iface.mac()), flags: 0 }.emit(true, src, dst);
                 self.send_discovery(now, iface, to.unwrap_or(Mac::of_group(dst.into())), src, dst, &message);
             }
             _ => {}
@@ -369,7 +378,7 @@ impl Stack {
 
     pub(crate) fn send_arp(&self, now: Instant, iface: &Iface, to: Mac, arp: Arp) {
         let mut buf = self.buf(64);
-        buf.extend(Ethernet { dst: to, src: iface.mac, kind: U16::new(eth::ARP) }.as_bytes());
+        buf.extend(Ethernet { dst: to, src: iface.mac(), kind: U16::new(eth::ARP) }.as_bytes());
         buf.extend(arp.as_bytes());
         let frame = Frame::new(buf);
         self.tap(now, iface, &frame, true);
@@ -395,10 +404,7 @@ impl Stack {
     }
 
     pub(crate) fn expire_neighbours(self: &Arc<Self>, now: Instant) {
-        let mut neighbours = self.neighbours.write();
-        let acts = neighbours.expire(now, &self.sysctls);
-        self.arm_neighbours(neighbours.deadline());
-        drop(neighbours);
+        let acts = self.change_neighbours(|all| all.expire(now, &self.sysctls));
         for act in acts {
             match act {
                 Act::Solicit((index, ip), to) => {

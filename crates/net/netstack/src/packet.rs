@@ -83,6 +83,25 @@ struct Inner {
     /// Packets received and dropped since `PACKET_STATISTICS` was read.
     seen: (u32, u32),
     watch: Option<Watch>,
+    /// User and inode number of the descriptor.
+    owner: (u32, u64),
+}
+
+/// A packet socket in a list.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketRow {
+    /// Without link headers.
+    pub cooked: bool,
+    /// Protocol, 0 for none.
+    pub protocol: u16,
+    /// Interface, 0 for all.
+    pub iface: u32,
+    /// Bytes that wait to be read, and the most that may.
+    pub queued: (usize, usize),
+    /// Owner.
+    pub uid: u32,
+    /// The descriptor's inode.
+    pub inode: u64,
 }
 
 impl PacketSocket {
@@ -98,6 +117,7 @@ impl PacketSocket {
             limit: stack.sysctls.rmem_default.size(),
             seen: (0, 0),
             watch: Some(stack.watch()),
+            owner: (0, 0),
         };
         let socket = PacketSocket { stack: stack.clone(), cooked, inner: Mutex::new(inner), notify };
         let socket = Arc::new(socket);
@@ -117,6 +137,24 @@ impl PacketSocket {
             inner.protocol = protocol;
         }
         Ok(())
+    }
+
+    /// Says whose the socket is, for lists.
+    pub fn set_owner(&self, uid: u32, inode: u64) {
+        self.inner.lock().owner = (uid, inode);
+    }
+
+    /// The socket's row.
+    pub fn row(&self) -> PacketRow {
+        let inner = self.inner.lock();
+        PacketRow {
+            cooked: self.cooked,
+            protocol: inner.protocol,
+            iface: inner.iface,
+            queued: (inner.bytes, inner.limit),
+            uid: inner.owner.0,
+            inode: inner.owner.1,
+        }
     }
 
     /// Sets or removes the filter.
@@ -167,7 +205,7 @@ impl PacketSocket {
         }
         let mut buf = self.stack.pool.copy(data);
         if self.cooked && link.kind != Kind::Tunnel {
-            buf.push_front(Ethernet { dst: mac, src: link.mac, kind: U16::new(protocol) }.as_bytes());
+            buf.push_front(Ethernet { dst: mac, src: link.mac(), kind: U16::new(protocol) }.as_bytes());
         }
         let frame = Frame::new(buf);
         self.stack.tap(now, &link, &frame, true);
@@ -248,7 +286,7 @@ impl Stack {
             _ if outgoing => PacketType::Outgoing,
             Mac::BROADCAST => PacketType::Broadcast,
             dst if dst.is_multicast() => PacketType::Multicast,
-            dst if dst == link.mac => PacketType::Host,
+            dst if dst == link.mac() => PacketType::Host,
             _ => PacketType::Other,
         };
         for socket in self.packets.read().iter() {
@@ -272,5 +310,12 @@ fn is_ethernet(bytes: &[u8]) -> bool {
 impl fmt::Debug for PacketSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PacketSocket").field("cooked", &self.cooked).finish_non_exhaustive()
+    }
+}
+
+impl Stack {
+    /// All packet sockets, for lists.
+    pub fn packet_sockets(&self) -> Vec<PacketRow> {
+        self.packets.read().iter().map(|socket| socket.row()).collect()
     }
 }

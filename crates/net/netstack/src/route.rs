@@ -4,6 +4,7 @@
 //! with the stack's route generation, so steady traffic does not come here. Checkpoint: [`Routes`] is plain data.
 
 use crate::addr::{Prefix, Scope};
+use crate::monitor::{Change, How, What};
 use abi::Errno;
 use std::net::IpAddr;
 
@@ -59,6 +60,10 @@ pub struct Route {
     pub protocol: u8,
     /// MTU, if it is less than the interface's.
     pub mtu: Option<u32>,
+    /// Type of service that packets must have, 0 for any.
+    pub tos: u8,
+    /// The next hop is on the interface's link whatever the routes say (`RTNH_F_ONLINK`).
+    pub onlink: bool,
 }
 
 impl Route {
@@ -75,6 +80,8 @@ impl Route {
             scope: if gateway.is_some() { Scope::Global } else { Scope::Link },
             protocol: 3,
             mtu: None,
+            tos: 0,
+            onlink: false,
         }
     }
 }
@@ -103,12 +110,20 @@ pub struct Rule {
     pub iif: u32,
     /// Interface that the socket is bound to, 0 for any.
     pub oif: u32,
+    /// Names of both interfaces, empty for any. While no interface has the name, the rule applies to nothing.
+    pub names: [String; 2],
     /// Mark and mask.
     pub mark: Option<(u32, u32)>,
     /// Type of service.
     pub tos: Option<u8>,
     /// What happens.
     pub action: Action,
+    /// Applies to packets that the rest does not describe.
+    pub invert: bool,
+    /// Routes of prefixes up to this length are not taken from the table.
+    pub suppress: Option<u8>,
+    /// Who made the rule (`RTPROT_`).
+    pub protocol: u8,
 }
 
 /// What a lookup is about.
@@ -135,6 +150,9 @@ impl Key {
     }
 }
 
+/// The bits of the type of service that routes look at (`IPTOS_RT_MASK`).
+const TOS: u8 = 0x1c;
+
 /// All tables and rules of a stack.
 #[derive(Clone, Debug)]
 pub struct Routes {
@@ -142,6 +160,8 @@ pub struct Routes {
     routes: Vec<Route>,
     /// By priority.
     rules: Vec<Rule>,
+    /// What has changed since [`Routes::take_changes`].
+    changes: Vec<Change>,
 }
 
 impl Default for Routes {
@@ -153,9 +173,13 @@ impl Default for Routes {
             to: None,
             iif: 0,
             oif: 0,
+            names: Default::default(),
             mark: None,
             tos: None,
             action: Action::Table(table),
+            invert: false,
+            suppress: None,
+            protocol: 2,
         };
         let family = |v4| {
             [(0, TABLE_LOCAL), (32766, TABLE_MAIN), (32767, TABLE_DEFAULT)]
@@ -163,7 +187,7 @@ impl Default for Routes {
         };
         // IPv6 has no default table.
         let rules = family(true).into_iter().chain(family(false).into_iter().take(2)).collect();
-        Routes { routes: Vec::new(), rules }
+        Routes { routes: Vec::new(), rules, changes: Vec::new() }
     }
 }
 
@@ -187,21 +211,68 @@ impl Routes {
         if self.routes.len() >= MAX_ROUTES {
             return Err(Errno::ENOBUFS);
         }
-        let order = |r: &Route| (std::cmp::Reverse(r.dst.len), r.metric);
-        let place = self.routes.partition_point(|old| order(old) <= order(&route));
-        self.routes.insert(place, route);
+        self.insert(route, false);
         Ok(())
+    }
+
+    fn insert(&mut self, route: Route, first: bool) {
+        let order = |r: &Route| (std::cmp::Reverse(r.dst.len), r.metric);
+        let before =
+            |old: &Route| if first { order(old) < order(&route) } else { order(old) <= order(&route) };
+        let place = self.routes.partition_point(before);
+        self.note(How::Set, What::Route(route.clone()));
+        self.routes.insert(place, route);
+    }
+
+    /// Adds a route beside those of its destination: in front of routes with the same metric, or behind. `EEXIST` when the same
+    /// route is there.
+    pub fn add_beside(&mut self, route: Route, first: bool) -> Result<(), Errno> {
+        if self.routes.contains(&route) {
+            return Err(Errno::EEXIST);
+        }
+        if self.routes.len() >= MAX_ROUTES {
+            return Err(Errno::ENOBUFS);
+        }
+        self.insert(route, first);
+        Ok(())
+    }
+
+    /// Puts a route in the place of the first that `matches`; false when there is none.
+    pub fn replace(&mut self, route: &Route, matches: impl Fn(&Route) -> bool) -> bool {
+        let Some(old) = self.routes.iter_mut().find(|old| matches(old)) else { return false };
+        *old = route.clone();
+        self.note(How::Replaced, What::Route(route.clone()));
+        true
     }
 
     /// Removes the first route that `matches`; `ESRCH` when there is none.
     pub fn remove(&mut self, matches: impl Fn(&Route) -> bool) -> Result<Route, Errno> {
         let place = self.routes.iter().position(matches).ok_or(Errno::ESRCH)?;
-        Ok(self.routes.remove(place))
+        let route = self.routes.remove(place);
+        self.note(How::Gone, What::Route(route.clone()));
+        Ok(route)
     }
 
     /// Removes all routes that match.
     pub fn purge(&mut self, matches: impl Fn(&Route) -> bool) {
-        self.routes.retain(|route| !matches(route));
+        for gone in self.routes.extract_if(.., |route| matches(route)) {
+            self.changes.push(Change { what: What::Route(gone), how: How::Gone });
+        }
+    }
+
+    /// The same for routes whose interface goes down. As in Linux, nothing is told of IPv4 routes.
+    pub fn forget(&mut self, matches: impl Fn(&Route) -> bool) {
+        self.routes.retain(|route| !(route.dst.addr.is_ipv4() && matches(route)));
+        self.purge(matches);
+    }
+
+    fn note(&mut self, how: How, what: What) {
+        self.changes.push(Change { what, how });
+    }
+
+    /// The changes since the last call, oldest first.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
     }
 
     /// Adds a rule.
@@ -213,6 +284,7 @@ impl Routes {
             return Err(Errno::ENOBUFS);
         }
         let place = self.rules.partition_point(|old| old.priority <= rule.priority);
+        self.note(How::Set, What::Rule(rule.clone()));
         self.rules.insert(place, rule);
         Ok(())
     }
@@ -220,7 +292,21 @@ impl Routes {
     /// Removes the first rule that matches; `ENOENT` when there is none.
     pub fn remove_rule(&mut self, matches: impl Fn(&Rule) -> bool) -> Result<Rule, Errno> {
         let place = self.rules.iter().position(matches).ok_or(Errno::ENOENT)?;
-        Ok(self.rules.remove(place))
+        let rule = self.rules.remove(place);
+        self.note(How::Gone, What::Rule(rule.clone()));
+        Ok(rule)
+    }
+
+    /// An interface has this name and index from now on; index 0: none has the name.
+    pub(crate) fn attach_rules(&mut self, name: &str, index: u32) {
+        for rule in &mut self.rules {
+            if rule.names[0] == name {
+                rule.iif = index;
+            }
+            if rule.names[1] == name {
+                rule.oif = index;
+            }
+        }
     }
 
     /// The route of a packet. Interfaces that `usable` refuses are skipped.
@@ -230,6 +316,7 @@ impl Routes {
                 Action::Refuse(kind) => return Err(refusal(kind)),
                 Action::Table(table) => match self.in_table(table, key, &usable) {
                     Some(route) if route.kind == RouteKind::Throw => {}
+                    Some(route) if rule.suppress.is_some_and(|longest| route.dst.len <= longest) => {}
                     Some(route) => return if refuses(route) { Err(refusal(route.kind)) } else { Ok(route) },
                     None => {}
                 },
@@ -242,6 +329,7 @@ impl Routes {
         self.routes.iter().find(|route| {
             route.table == table
                 && route.dst.contains(key.dst)
+                && (route.tos == 0 || route.tos == key.tos & TOS)
                 && (refuses(route)
                     || route.kind == RouteKind::Throw
                     || (usable(route.iface) && leaves_by(route, key.oif)))
@@ -277,13 +365,19 @@ fn applies(rule: &Rule, key: &Key) -> bool {
         Some(src) => prefix.contains(src),
         None => prefix.len == 0,
     };
-    rule.v4 == key.dst.is_ipv4()
-        && rule.from.is_none_or(source)
+    // Packets of this host come from the loopback interface.
+    let input = if key.iif == 0 { crate::stack::LOOPBACK } else { key.iif };
+    let detached = |name: &String, index: u32| index == 0 && !name.is_empty();
+    if detached(&rule.names[0], rule.iif) || detached(&rule.names[1], rule.oif) {
+        return false;
+    }
+    let described = rule.from.is_none_or(source)
         && rule.to.is_none_or(|prefix| prefix.contains(key.dst))
-        && (rule.iif == 0 || rule.iif == key.iif)
+        && (rule.iif == 0 || rule.iif == input)
         && (rule.oif == 0 || rule.oif == key.oif)
         && rule.mark.is_none_or(|(mark, mask)| key.mark & mask == mark & mask)
-        && rule.tos.is_none_or(|tos| tos == key.tos)
+        && rule.tos.is_none_or(|tos| tos == key.tos);
+    rule.v4 == key.dst.is_ipv4() && described != rule.invert
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::iface::{Address, Config, Iface, Kind};
 use crate::keys::Keys;
 use crate::links::Bridge;
 use crate::memory::Memory;
+use crate::monitor::{Change, How, Monitor, What};
 use crate::neigh::Neighbours;
 use crate::packet::PacketSocket;
 use crate::pmtu::PathMtus;
@@ -30,7 +31,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Interfaces that a stack may have.
 const MAX_LINKS: usize = 4096;
@@ -99,6 +100,9 @@ pub struct Stack {
     pub(crate) hooks: RwLock<Option<Installed>>,
     pub(crate) hooked: AtomicBool,
     links: RwLock<BTreeMap<u32, Arc<Iface>>>,
+    /// VLAN interfaces by the interface below and their number.
+    pub(crate) vlans: RwLock<BTreeMap<(u32, u16), Arc<Iface>>>,
+    monitor: OnceLock<Arc<dyn Monitor>>,
     next_index: AtomicU32,
     generation: AtomicU32,
     timers: Timers<Target>,
@@ -138,6 +142,8 @@ impl Stack {
             hooks: RwLock::default(),
             hooked: AtomicBool::new(false),
             links: RwLock::new([(LOOPBACK, Arc::new(Iface::new(LOOPBACK, lo, None)))].into()),
+            vlans: RwLock::default(),
+            monitor: OnceLock::new(),
             next_index: AtomicU32::new(LOOPBACK + 1),
             generation: AtomicU32::new(0),
             neighbour_timer: timers.add(Target::Neighbours),
@@ -161,10 +167,38 @@ impl Stack {
         Watch(self.clone())
     }
 
+    /// Sets whom changes of interfaces, addresses, routes, rules and neighbours are told; the first one stays.
+    pub fn set_monitor(&self, monitor: Arc<dyn Monitor>) {
+        let _ = self.monitor.set(monitor);
+    }
+
+    pub(crate) fn tell(&self, how: How, what: What) {
+        if let Some(monitor) = self.monitor.get() {
+            monitor.changed(&Change { what, how });
+        }
+    }
+
+    /// An interface has a name that it did not have.
+    pub(crate) fn named(&self, link: &Arc<Iface>) {
+        self.routes.write().attach_rules(&link.name(), link.index);
+        self.tell_link(link);
+    }
+
+    fn tell_link(&self, link: &Arc<Iface>) {
+        self.tell(How::Set, What::Link(link.clone()));
+    }
+
     // Interfaces.
 
     /// Adds an interface that is down.
     pub fn add_link(&self, config: Config, device: Arc<dyn Device>) -> Result<Arc<Iface>, Errno> {
+        let link = self.insert_link(config, device)?;
+        self.named(&link);
+        Ok(link)
+    }
+
+    /// The same, but nobody is told yet.
+    pub(crate) fn insert_link(&self, config: Config, device: Arc<dyn Device>) -> Result<Arc<Iface>, Errno> {
         let mut links = self.links.write();
         if links.values().any(|link| link.name() == config.name) {
             return Err(Errno::EEXIST);
@@ -195,6 +229,8 @@ impl Stack {
         self.next_index.fetch_max(index + 1, Ordering::Relaxed);
         let link = Arc::new(Iface::new(index, config, Some(device)));
         links.insert(index, link.clone());
+        drop(links);
+        self.named(&link);
         Ok(link)
     }
 
@@ -204,10 +240,20 @@ impl Stack {
         if index == LOOPBACK {
             return Err(Errno::EOPNOTSUPP);
         }
+        let above: Vec<u32> = self.vlans_above(index);
+        for vlan in above {
+            let _ = self.remove_link(vlan);
+        }
         self.set_up(index, false)?;
         let link = self.links.write().remove(&index);
         if let Some(link) = link {
+            self.vlans.write().retain(|_, vlan| vlan.index != index);
             self.leave_bridges(&link);
+            for address in link.with_addresses(std::mem::take) {
+                self.tell(How::Gone, What::Address(link.clone(), address));
+            }
+            self.routes.write().attach_rules(&link.name(), 0);
+            self.tell(How::Gone, What::Link(link.clone()));
             if let Some((stack, peer)) = link.partner() {
                 // The other end may be gone already.
                 let _ = stack.remove_link(peer);
@@ -236,7 +282,10 @@ impl Stack {
         if self.link_by_name(name).is_some() {
             return Err(Errno::EEXIST);
         }
-        self.link(index).ok_or(Errno::ENODEV)?.rename(name);
+        let link = self.link(index).ok_or(Errno::ENODEV)?;
+        self.routes.write().attach_rules(&link.name(), 0);
+        link.rename(name);
+        self.named(&link);
         Ok(())
     }
 
@@ -248,6 +297,15 @@ impl Stack {
         }
         link.set_mtu(mtu);
         self.changed();
+        self.tell_link(&link);
+        Ok(())
+    }
+
+    /// Changes what only lists show of an interface, and its hardware address.
+    pub fn configure_link(&self, index: u32, change: impl FnOnce(&Iface)) -> Result<(), Errno> {
+        let link = self.link(index).ok_or(Errno::ENODEV)?;
+        change(&link);
+        self.tell_link(&link);
         Ok(())
     }
 
@@ -264,11 +322,12 @@ impl Stack {
             return Ok(());
         }
         link.set_up(up);
+        self.tell_link(&link);
         if up {
             self.raise(&link);
         } else {
-            self.routes.write().purge(|route| route.iface == index);
-            self.neighbours.write().purge(|key| key.0 == index);
+            self.change_routes(|routes| routes.forget(|route| route.iface == index));
+            self.change_neighbours(|neighbours| neighbours.purge(|key| key.0 == index));
         }
         self.changed();
         Ok(())
@@ -284,25 +343,40 @@ impl Stack {
                     ..Address::new(Prefix::new(ip, len))
                 })
                 .collect();
-            link.with_addresses(|all| all.extend(missing));
+            link.with_addresses(|all| all.extend(missing.iter().copied()));
+            for address in missing {
+                self.tell(How::Set, What::Address(link.clone(), address));
+            }
         }
-        let mut routes = self.routes.write();
-        if link.kind != Kind::Loopback {
-            let multicast = Prefix::new(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8);
-            let route = crate::route::Route::new(multicast, link.index, None);
-            let _ = routes.add(crate::route::Route { table: TABLE_LOCAL, metric: 256, ..route });
-        }
-        for address in link.addresses() {
-            crate::address::add_routes(&mut routes, link, &address);
-        }
+        self.change_routes(|routes| {
+            if link.kind != Kind::Loopback {
+                let multicast = Prefix::new(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8);
+                let route = crate::route::Route::new(multicast, link.index, None);
+                let _ =
+                    routes.add(crate::route::Route { table: TABLE_LOCAL, metric: 256, protocol: 2, ..route });
+            }
+            for address in link.addresses() {
+                crate::address::add_routes(routes, link, &address);
+            }
+        });
     }
 
     // Routes and neighbours.
 
     /// Runs `f` on routes and rules; sockets look their route up again afterwards.
     pub fn with_routes<R>(&self, f: impl FnOnce(&mut Routes) -> R) -> R {
-        let result = f(&mut self.routes.write());
+        let result = self.change_routes(f);
         self.changed();
+        result
+    }
+
+    /// Runs `f` on routes and rules, and tells what it changed.
+    pub(crate) fn change_routes<R>(&self, f: impl FnOnce(&mut Routes) -> R) -> R {
+        let mut routes = self.routes.write();
+        let result = f(&mut routes);
+        for change in routes.take_changes() {
+            self.tell(change.how, change.what);
+        }
         result
     }
 
@@ -313,9 +387,17 @@ impl Stack {
 
     /// Runs `f` on the neighbour table, to show or change it.
     pub fn with_neighbours<R>(&self, f: impl FnOnce(&mut Neighbours) -> R) -> R {
+        self.change_neighbours(f)
+    }
+
+    /// Runs `f` on the neighbour table, sets its timer and tells what changed.
+    pub(crate) fn change_neighbours<R>(&self, f: impl FnOnce(&mut Neighbours) -> R) -> R {
         let mut neighbours = self.neighbours.write();
         let result = f(&mut neighbours);
         self.arm(self.neighbour_timer, neighbours.deadline());
+        for (key, mac, state, gone) in neighbours.take_changes() {
+            self.tell(if gone { How::Gone } else { How::Set }, What::Neighbour(key, mac, state));
+        }
         result
     }
 
@@ -382,10 +464,6 @@ impl Stack {
 
     pub(crate) fn arm_reassembly(&self, at: Option<Instant>) {
         self.arm(self.reassembly_timer, at);
-    }
-
-    pub(crate) fn arm_neighbours(&self, at: Option<Instant>) {
-        self.arm(self.neighbour_timer, at);
     }
 
     // Frames.

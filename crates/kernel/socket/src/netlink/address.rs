@@ -41,7 +41,9 @@ fn with_class(link: &Iface, value: Ipv4Addr) -> Result<Option<Address>> {
     }
     let len = if link.kind == Kind::Tunnel { 32 } else { class };
     let scope = if value.is_loopback() { Scope::Host } else { Scope::Global };
-    Ok(Some(Address { scope, ..Address::new(Prefix::new(value.into(), len)) }))
+    let prefix = Prefix::new(value.into(), len);
+    let broadcast = prefix.broadcast().filter(|_| link.kind == Kind::Ethernet);
+    Ok(Some(Address { scope, broadcast, ..Address::new(prefix) }))
 }
 
 /// The prefix length of an address's class; none for multicast groups.
@@ -67,8 +69,12 @@ fn with_mask(old: Address, mask: Ipv4Addr) -> Result<Address> {
         IpAddr::V4(own) => own.to_bits() | u32::MAX.checked_shr(old.prefix.len.into()).unwrap_or(0),
         IpAddr::V6(_) => return Err(Errno::EINVAL),
     };
-    let broadcast = old.broadcast.filter(|broadcast| broadcast.to_bits() != derived);
-    Ok(Address { prefix: Prefix::new(old.ip(), bits.leading_ones() as u8), broadcast, ..old })
+    let prefix = Prefix::new(old.ip(), bits.leading_ones() as u8);
+    let broadcast = match old.broadcast {
+        Some(broadcast) if broadcast.to_bits() == derived => prefix.broadcast(),
+        other => other,
+    };
+    Ok(Address { prefix, broadcast, ..old })
 }
 
 #[cfg(test)]

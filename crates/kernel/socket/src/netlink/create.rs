@@ -1,50 +1,72 @@
-//! RTM_NEWLINK that makes interfaces: veth pairs and bridges of the namespace's stack, and ports of bridges.
+//! RTM_NEWLINK that makes interfaces: veth pairs, bridges, VLANs and dummies of the namespace's stack, and ports of bridges.
 
-use super::change::{IFINFO, Request, Result, valid_name};
+use super::answer::Asker;
+use super::change::{Request, check_mtu, set_flags, valid_name};
+use super::error::{Refusal, Result};
+use super::link::{IFINFO, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_VLAN_ID, IFLA_VLAN_PROTOCOL};
 use super::wire;
-use crate::net_ns::NetNamespace;
 use abi::Errno;
 use netstack::Stack;
 use netstack::iface::{Config, Iface, Kind};
 use netstack::wire::eth::Mac;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// Attributes that libc lacks.
-const IFLA_EXT_MASK: u16 = 29;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_DATA: u16 = 2;
+/// VETH_INFO_PEER.
 const VETH_INFO_PEER: u16 = 1;
 /// What an interface can be made with.
-const KNOWN: [u16; 5] =
-    [libc::IFLA_IFNAME, libc::IFLA_MTU, libc::IFLA_ADDRESS, libc::IFLA_LINKINFO, IFLA_EXT_MASK];
+const KNOWN: [u16; 10] = [
+    libc::IFLA_IFNAME,
+    libc::IFLA_MTU,
+    libc::IFLA_ADDRESS,
+    libc::IFLA_LINKINFO,
+    libc::IFLA_LINK,
+    libc::IFLA_MASTER,
+    libc::IFLA_TXQLEN,
+    libc::IFLA_NUM_TX_QUEUES,
+    libc::IFLA_NUM_RX_QUEUES,
+    IFLA_EXT_MASK,
+];
 /// MTU of Ethernet.
 const MTU: u32 = 1500;
+/// VLANs are numbered below this.
+const VLANS: u16 = 4096;
 
 /// Makes what a request describes.
-pub(super) fn link(net: &NetNamespace, bytes: &[u8]) -> Result<()> {
-    let request = Request::new(bytes, IFINFO, &KNOWN)?;
-    let info = request.attribute(libc::IFLA_LINKINFO).ok_or(Errno::EOPNOTSUPP)?;
-    let kind = wire::find(info, IFLA_INFO_KIND).ok_or(Errno::EOPNOTSUPP)?;
+pub(super) fn link(asker: &Asker<'_>) -> Result<()> {
+    let unknown_kind = Refusal::with(Errno::EOPNOTSUPP, "Unknown device type");
+    let request = Request::new(asker.message, IFINFO, &KNOWN)?;
+    let info = request.attribute(libc::IFLA_LINKINFO).ok_or(unknown_kind)?;
+    let kind = wire::find(info, IFLA_INFO_KIND).ok_or(unknown_kind)?;
     let data = wire::find(info, IFLA_INFO_DATA).unwrap_or_default();
     let unknown = wire::kinds(info).any(|kind| ![IFLA_INFO_KIND, IFLA_INFO_DATA].contains(&kind));
-    let (up, change) = (libc::IFF_UP as u32, request.word(8) | request.word(12));
-    // A number of the program's choice, and flags other than IFF_UP.
-    if unknown || request.word(4) != 0 || change & !up != 0 {
-        return Err(Errno::EOPNOTSUPP);
+    // A number of the program's choice.
+    if unknown || request.word(4) != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
     }
-    let stack = net.stack();
+    let stack = asker.net.stack();
     let made = match kind.strip_suffix(&[0]).unwrap_or(kind) {
         b"veth" => veth(stack, &request, data)?,
+        b"vlan" => vlan(stack, &request, data)?,
         b"bridge" if data.is_empty() => stack.add_bridge(config(stack, &request, "bridge")?)?,
-        _ => return Err(Errno::EOPNOTSUPP),
+        b"dummy" if data.is_empty() => stack.add_dummy(config(stack, &request, "dummy")?)?,
+        b"bridge" | b"dummy" => return Err(Errno::EOPNOTSUPP.into()),
+        b"tun" => return Err(Errno::EINVAL.into()),
+        _ => return Err(unknown_kind),
     };
-    stack.set_up(made.index, request.word(8) & up != 0)
+    if let Some(len) = request.number(libc::IFLA_TXQLEN)? {
+        made.shown.queue_len.store(len, Ordering::Relaxed);
+    }
+    if let Some(master) = request.number(libc::IFLA_MASTER)?.filter(|master| *master != 0) {
+        set_master(stack, made.index, master)?;
+    }
+    set_flags(asker.net, &made, request.word(8), request.word(12))
 }
 
 /// A pair, whose other end VETH_INFO_PEER may describe: an `ifinfomsg` with attributes.
 fn veth(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<Iface>> {
     if wire::kinds(data).any(|kind| kind != VETH_INFO_PEER) {
-        return Err(Errno::EOPNOTSUPP);
+        return Err(Errno::EOPNOTSUPP.into());
     }
     let own = config(stack, request, "veth")?;
     // A message like the request's, so that both ends are read alike.
@@ -52,13 +74,49 @@ fn veth(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<If
     let peer = [&[0; wire::HEADER], peer].concat();
     let peer = Request::new(&peer, IFINFO, &KNOWN)?;
     if peer.word(4) != 0 || peer.word(8) != 0 || peer.attribute(libc::IFLA_LINKINFO).is_some() {
-        return Err(Errno::EOPNOTSUPP);
+        return Err(Errno::EOPNOTSUPP.into());
     }
     let mut other = config(stack, &peer, "veth")?;
     if peer.attribute(libc::IFLA_IFNAME).is_none() {
         other.name = free_name(stack, "veth", &own.name)?;
     }
     Ok(stack.add_veth(own, (stack, other))?.0)
+}
+
+/// A VLAN of the interface that IFLA_LINK names.
+fn vlan(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<Iface>> {
+    let number = |kind| {
+        let value: Option<&[u8; 2]> = wire::find(data, kind).and_then(<[u8]>::first_chunk);
+        value.copied()
+    };
+    let id = number(IFLA_VLAN_ID).map(u16::from_ne_bytes);
+    let id = id.ok_or(Refusal::with(Errno::EINVAL, "VLAN id not specified"))?;
+    let lower = request.number(libc::IFLA_LINK)?;
+    let lower = lower.ok_or(Refusal::with(Errno::EINVAL, "link not specified"))?;
+    let lower = stack.link(lower).ok_or(Refusal::with(Errno::ENODEV, "link does not exist"))?;
+    if id >= VLANS {
+        return Err(Refusal::with(Errno::ERANGE, "Invalid VLAN id"));
+    }
+    let flags = wire::kinds(data).any(|kind| ![IFLA_VLAN_ID, IFLA_VLAN_PROTOCOL].contains(&kind));
+    // 802.1ad.
+    let other = number(IFLA_VLAN_PROTOCOL).is_some_and(|protocol| protocol != 0x8100u16.to_be_bytes());
+    if flags || other {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if lower.kind != Kind::Ethernet {
+        return Err(Refusal::with(Errno::EOPNOTSUPP, "VLANs not supported on device"));
+    }
+    let own = config(stack, request, "vlan")?;
+    let mac = if request.attribute(libc::IFLA_ADDRESS).is_some() { own.mac } else { lower.mac() };
+    let mtu = request.number(libc::IFLA_MTU)?.unwrap_or(lower.mtu());
+    if mtu > lower.mtu() {
+        return Err(Errno::ERANGE.into());
+    }
+    let made = stack.add_vlan(Config { mac, mtu, ..own }, &lower, id);
+    made.map_err(|errno| match errno {
+        Errno::EEXIST => Refusal::with(errno, "VLAN device already exists"),
+        _ => errno.into(),
+    })
 }
 
 /// Name, hardware address and MTU; those that a request does not give are chosen.
@@ -72,19 +130,18 @@ fn config(stack: &Stack, request: &Request<'_>, kind: &str) -> Result<Config> {
         None => random_mac(),
     };
     if mac.is_multicast() || mac.0 == [0; 6] {
-        return Err(Errno::EADDRNOTAVAIL);
+        return Err(Errno::EADDRNOTAVAIL.into());
     }
     let mtu = request.number(libc::IFLA_MTU)?.unwrap_or(MTU);
-    if !(68..=65_535).contains(&mtu) {
-        return Err(Errno::EINVAL);
-    }
+    check_mtu(mtu)?;
     Ok(Config { name, kind: Kind::Ethernet, mac, mtu })
 }
 
 /// The first of `kind0`, `kind1` and so on that no interface has, other than `taken`.
 fn free_name(stack: &Stack, kind: &str, taken: &str) -> Result<String> {
     let mut names = (0..u16::MAX).map(|n| format!("{kind}{n}"));
-    names.find(|name| name != taken && stack.link_by_name(name).is_none()).ok_or(Errno::ENFILE)
+    let free = names.find(|name| name != taken && stack.link_by_name(name).is_none());
+    Ok(free.ok_or(Errno::ENFILE)?)
 }
 
 /// A unicast address that is administered locally.
@@ -98,12 +155,12 @@ fn random_mac() -> Mac {
 /// Makes an interface a port of the bridge with this index; 0 takes it out.
 pub(super) fn set_master(stack: &Stack, port: u32, master: u32) -> Result<()> {
     if master == 0 {
-        return stack.set_master(port, None);
+        return Ok(stack.set_master(port, None)?);
     }
-    stack.link(master).ok_or(Errno::EINVAL)?;
+    stack.link(master).ok_or(Refusal::with(Errno::EINVAL, "Invalid master device"))?;
     match (stack.is_bridge(master), stack.is_bridge(port)) {
-        (false, _) => Err(Errno::EOPNOTSUPP),
-        (true, true) => Err(Errno::ELOOP),
-        (true, false) => stack.set_master(port, Some(master)),
+        (false, _) => Err(Refusal::with(Errno::EOPNOTSUPP, "Master device does not support enslaving")),
+        (true, true) => Err(Refusal::with(Errno::ELOOP, "Can not enslave a bridge to a bridge")),
+        (true, false) => Ok(stack.set_master(port, Some(master))?),
     }
 }

@@ -1,10 +1,16 @@
 //! The requests of netdevice(7) that any socket takes, whatever its family.
 
 use super::address::{self, SIOCSIFADDR, SIOCSIFNETMASK};
+use super::change::{set_address, set_flags, set_mtu, valid_name};
+use super::error::Refusal;
+use super::old;
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
+use netstack::addr::Prefix;
+use netstack::iface::Address;
 use spec::{Interface, Interfaces};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering;
 use vfs::{Caller, Cap, UserMemory};
 
 /// Length of `struct ifreq`, and where its value begins.
@@ -16,6 +22,7 @@ const SIOCGIFCONF: u32 = 0x8912;
 const SIOCGIFFLAGS: u32 = 0x8913;
 const SIOCSIFFLAGS: u32 = 0x8914;
 const SIOCGIFADDR: u32 = 0x8915;
+const SIOCGIFDSTADDR: u32 = 0x8917;
 const SIOCGIFBRDADDR: u32 = 0x8919;
 const SIOCGIFNETMASK: u32 = 0x891b;
 const SIOCSIFMTU: u32 = 0x8922;
@@ -23,7 +30,12 @@ const SIOCGIFMETRIC: u32 = 0x891d;
 const SIOCGIFMTU: u32 = 0x8921;
 const SIOCGIFHWADDR: u32 = 0x8927;
 const SIOCGIFINDEX: u32 = 0x8933;
+const SIOCSIFHWADDR: u32 = 0x8924;
+const SIOCSIFNAME: u32 = 0x8923;
 const SIOCGIFTXQLEN: u32 = 0x8942;
+const SIOCSIFTXQLEN: u32 = 0x8943;
+const SIOCETHTOOL: u32 = 0x8946;
+const SIOCGIFMAP: u32 = 0x8970;
 
 /// Answers one; ENOTTY for what is none of them. Sockets of AF_INET (`v4`) know addresses, too.
 pub(crate) fn ioctl(
@@ -36,11 +48,20 @@ pub(crate) fn ioctl(
     let net = &*owner.interfaces();
     match cmd {
         SIOCGIFCONF => return conf(net, mem, arg),
-        SIOCGIFADDR..=SIOCGIFNETMASK if v4 && cmd % 2 == 1 => return first_address(net, mem, cmd, arg),
+        SIOCGIFADDR..=SIOCGIFNETMASK if v4 && cmd % 2 == 1 => return first_address(owner, mem, cmd, arg),
         SIOCSIFADDR | SIOCSIFNETMASK if v4 => return change(cx, owner, mem, cmd, arg),
-        SIOCSIFFLAGS | SIOCSIFMTU => return change(cx, owner, mem, cmd, arg),
+        SIOCSIFFLAGS | SIOCSIFMTU | SIOCSIFHWADDR | SIOCSIFNAME | SIOCSIFTXQLEN => {
+            return change(cx, owner, mem, cmd, arg);
+        }
+        old::SIOCADDRT | old::SIOCDELRT if v4 => {
+            return old::route(cx, owner, mem, cmd, arg).map_err(|refusal| refusal.errno);
+        }
+        old::SIOCDARP..=old::SIOCSARP if v4 => {
+            return old::arp(cx, owner, mem, cmd, arg).map_err(|refusal| refusal.errno);
+        }
+        SIOCETHTOOL => return super::ethtool::answer(owner, mem, arg),
         SIOCGIFNAME | SIOCGIFFLAGS | SIOCGIFMETRIC | SIOCGIFMTU | SIOCGIFHWADDR | SIOCGIFINDEX
-        | SIOCGIFTXQLEN => {}
+        | SIOCGIFTXQLEN | SIOCGIFMAP => {}
         _ => return Err(Errno::ENOTTY),
     }
     let mut request = [0; IFREQ];
@@ -66,7 +87,12 @@ pub(crate) fn ioctl(
             address.resize(16, 0);
             address
         }
-        SIOCGIFTXQLEN => 1000u32.to_ne_bytes().to_vec(),
+        SIOCGIFTXQLEN => {
+            let own = owner.stack().link(link.index).filter(|_| owner.shows_stack());
+            let len = own.map_or(1000, |own| own.shown.queue_len.load(Ordering::Relaxed));
+            len.to_ne_bytes().to_vec()
+        }
+        SIOCGIFMAP => vec![0; 24],
         _ => link.index.to_ne_bytes().to_vec(),
     };
     mem.copy_out(arg + NAME as u64, &value)?;
@@ -80,21 +106,35 @@ fn named<'a>(net: &'a Interfaces, request: &[u8; IFREQ]) -> Result<&'a Interface
 }
 
 /// SIOCGIFADDR, SIOCGIFDSTADDR, SIOCGIFBRDADDR, SIOCGIFNETMASK: of the first IPv4 address.
-fn first_address(net: &Interfaces, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
+fn first_address(owner: &NetNamespace, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<u64> {
     let mut request = [0; IFREQ];
     mem.copy_in(arg, &mut request)?;
-    let link = named(net, &request)?;
-    let own = link.addresses.iter().find_map(|(ip, bits)| match ip {
-        IpAddr::V4(ip) => Some((*ip, *bits)),
-        IpAddr::V6(_) => None,
-    });
-    let (own, bits) = own.ok_or(Errno::EADDRNOTAVAIL)?;
-    let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
-    let shown = match cmd {
-        SIOCGIFNETMASK => Ipv4Addr::from_bits(!host),
-        SIOCGIFBRDADDR if own.is_loopback() || bits > 30 => Ipv4Addr::UNSPECIFIED,
-        SIOCGIFBRDADDR => Ipv4Addr::from_bits(own.to_bits() | host),
-        _ => own,
+    let net = owner.interfaces();
+    let link = named(&net, &request)?;
+    let iface = owner.stack().link(link.index).filter(|_| owner.shows_stack());
+    let first = |all: Vec<Address>| all.into_iter().find(|address| address.ip().is_ipv4());
+    let own = match iface {
+        Some(iface) => first(iface.addresses()),
+        // Its broadcast address is not known; it is the usual one.
+        None => {
+            first(link.addresses.iter().map(|(ip, bits)| Address::new(Prefix::new(*ip, *bits))).collect())
+                .map(|own| Address {
+                    broadcast: own.prefix.broadcast().filter(|_| !own.ip().is_loopback()),
+                    ..own
+                })
+        }
+    };
+    let own = own.ok_or(Errno::EADDRNOTAVAIL)?;
+    let host = u32::MAX.checked_shr(own.prefix.len.into()).unwrap_or(0);
+    let shown = match (cmd, own.ip()) {
+        (SIOCGIFNETMASK, _) => Ipv4Addr::from_bits(!host),
+        (SIOCGIFBRDADDR, _) => own.broadcast.unwrap_or(Ipv4Addr::UNSPECIFIED),
+        (SIOCGIFDSTADDR, own_ip) => match own.peer.unwrap_or(own_ip) {
+            IpAddr::V4(ip) => ip,
+            IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+        },
+        (_, IpAddr::V4(ip)) => ip,
+        (_, IpAddr::V6(_)) => Ipv4Addr::UNSPECIFIED,
     };
     let mut value = (libc::AF_INET as u16).to_ne_bytes().to_vec();
     value.extend([0, 0]);
@@ -124,16 +164,33 @@ fn change(
     if of_address && i32::from(family) != libc::AF_INET {
         return Err(Errno::EINVAL);
     }
+    let _rtnl = owner.rtnl();
     let index = named(&owner.interfaces(), &request)?.index;
     let link = owner.stack().link(index).filter(|_| owner.shows_stack()).ok_or(Errno::EOPNOTSUPP)?;
     let value = u32::from_ne_bytes([request[16], request[17], request[18], request[19]]);
+    let errno = |refusal: Refusal| refusal.errno;
     match cmd {
         _ if of_address => address::set(owner, &link, cmd, value_v4)?,
-        SIOCSIFMTU => owner.stack().set_mtu(index, value)?,
-        _ => owner.stack().set_up(index, value & libc::IFF_UP as u32 != 0)?,
+        SIOCSIFMTU => set_mtu(owner, &link, value).map_err(errno)?,
+        SIOCSIFHWADDR if family != KIND_ETHERNET => return Err(Errno::EINVAL),
+        SIOCSIFHWADDR => set_address(owner, &link, &request[NAME + 2..NAME + 8]).map_err(errno)?,
+        SIOCSIFNAME => {
+            let name = valid_name(&request[NAME..NAME * 2]).map_err(errno)?;
+            owner.stack().rename(index, name)?;
+        }
+        SIOCSIFTXQLEN => {
+            owner.stack().configure_link(index, |l| l.shown.queue_len.store(value, Ordering::Relaxed))?;
+        }
+        _ => {
+            let all = libc::IFF_UP as u32 | u32::from(u16::MAX);
+            set_flags(owner, &link, value & 0xffff, all).map_err(errno)?;
+        }
     }
     Ok(0)
 }
+
+/// ARPHRD_ETHER.
+const KIND_ETHERNET: u16 = 1;
 
 fn name_of(link: &Interface) -> [u8; NAME] {
     let mut name = [0; NAME];

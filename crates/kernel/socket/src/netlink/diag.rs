@@ -1,10 +1,13 @@
-//! sock_diag(7) for the internet protocols: the TCP, UDP and raw sockets of the namespace's stack, as ss(8) asks for them.
+//! sock_diag(7) for the internet protocols: the TCP, UDP and raw sockets of the namespace's stack, as ss(8) asks for them. Unix,
+//! netlink and packet sockets are in `diag_other`.
 //!
-//! Only dumps are answered. Other families are ENOENT, as on a kernel without their modules; ss(8) then reads /proc/net.
+//! Sockets have no cookies. Other families are ENOENT, as on a kernel without their modules.
 
-use super::answer::{MULTI, NLMSG_DONE, joined};
-use super::wire::{self, HEADER, Header, Message};
-use crate::net_ns::{NetNamespace, now};
+use super::answer::{Asker, MULTI};
+use super::diag_filter::{Filter, Subject};
+use super::error::Result;
+use super::wire::{self, Message};
+use crate::net_ns::now;
 use crate::tcp_info;
 use abi::Errno;
 use netstack::datagram::DatagramSocket;
@@ -14,7 +17,6 @@ use netstack::rows::{Row, Timer};
 use netstack::tcp::{State, TcpSocket};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use vfs::{Caller, Cap};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const TCPDIAG_GETSOCK: u16 = 18;
@@ -24,10 +26,12 @@ const REQUEST: usize = 56;
 /// Attribute of a request: a program that filters sockets.
 const BYTECODE: u16 = 1;
 /// Attributes of an answer (INET_DIAG_*).
+const MEMINFO: u16 = 1;
 const INFO: u16 = 2;
 const CONG: u16 = 4;
 const TOS: u16 = 5;
 const TCLASS: u16 = 6;
+const SKMEMINFO: u16 = 7;
 const SHUTDOWN: u16 = 8;
 const PROTOCOL: u16 = 10;
 const SKV6ONLY: u16 = 11;
@@ -43,15 +47,19 @@ struct Wanted {
     states: u32,
     /// Own port and the peer's, 0 for any.
     ports: (u16, u16),
+    /// The addresses of a request for one socket.
+    addresses: [[u8; 16]; 2],
     /// The asker may see marks.
     admin: bool,
 }
 
 impl Wanted {
-    fn parse(body: &[u8], admin: bool) -> Result<Wanted, Errno> {
+    fn parse(body: &[u8], admin: bool) -> Result<Wanted> {
         let request: &[u8; REQUEST] = body.first_chunk().ok_or(Errno::EINVAL)?;
         let port = |at: usize| u16::from_be_bytes([request[at], request[at + 1]]);
+        let address = |at: usize| request[at..].first_chunk().copied().unwrap_or_default();
         Ok(Wanted {
+            addresses: [address(12), address(28)],
             family: request[0].into(),
             extensions: request[2],
             states: u32::from_ne_bytes([request[4], request[5], request[6], request[7]]),
@@ -70,70 +78,141 @@ impl Wanted {
             && port(self.ports.1, row.remote.port())
     }
 
+    /// Whether a socket is the one asked for: with these addresses, or the one that would accept from there.
+    fn is(&self, row: &Row) -> bool {
+        let whole = |at: usize, has: SocketAddr| address(has, row.v6) == self.addresses[at];
+        let family = if row.v6 { libc::AF_INET6 } else { libc::AF_INET };
+        let open = row.remote.port() == 0;
+        family == self.family
+            && self.ports.0 == row.local.port()
+            && (whole(0, row.local) || (open && row.local.ip().is_unspecified()))
+            && (open || (self.ports.1 == row.remote.port() && whole(1, row.remote)))
+    }
+
     /// Whether an attribute is asked for.
     fn asks(&self, attribute: u16) -> bool {
         self.extensions & 1 << (attribute - 1) != 0
     }
 }
 
-/// The datagrams that answer a request.
-pub(super) fn answer(
-    net: &NetNamespace,
-    header: Header,
-    message: &[u8],
-    port: u32,
-    cx: &dyn Caller,
-) -> Result<Vec<Vec<u8>>, Errno> {
-    let body = message.get(HEADER..).unwrap_or_default();
-    let [family, protocol, ..] = *body else { return Err(Errno::EINVAL) };
-    match header.kind {
-        SOCK_DIAG_BY_FAMILY => {}
-        // The older form of a dump (TCPDIAG_GETSOCK), and closing sockets.
-        TCPDIAG_GETSOCK | SOCK_DESTROY => return Err(Errno::EOPNOTSUPP),
-        _ => return Err(Errno::EINVAL),
-    }
-    if !matches!(family.into(), libc::AF_INET | libc::AF_INET6) {
-        return Err(Errno::ENOENT);
-    }
-    let wanted = Wanted::parse(body, cx.creds().ns_capable(net.user_ns(), Cap::NET_ADMIN))?;
-    let dump = i32::from(header.flags) & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
-    if !dump || wire::attribute(message, REQUEST, BYTECODE).is_some_and(|program| !program.is_empty()) {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let new = || Message::new(SOCK_DIAG_BY_FAMILY, MULTI, header.seq, port);
-    let stack = net.stack();
-    let datagrams = |all: Vec<Arc<DatagramSocket>>, raw: bool| {
-        all.iter().filter_map(|socket| datagram(new, &wanted, socket, raw)).collect()
-    };
-    let (items, code) = match protocol.into() {
-        libc::IPPROTO_TCP => (stack.tcp_sockets().iter().filter_map(|s| tcp(new, &wanted, s)).collect(), 0),
-        libc::IPPROTO_UDP => (datagrams(stack.udp_sockets(), false), 0),
-        libc::IPPROTO_RAW => (datagrams(stack.raw_sockets(), true), 0),
-        // A dump of an unknown protocol ends with the error.
-        _ => (Vec::new(), -Errno::ENOENT.raw()),
-    };
-    let done = Message::new(NLMSG_DONE, MULTI, header.seq, port).fixed(&code.to_ne_bytes()).done();
-    Ok(joined(items, done))
+/// A socket of one of the protocols.
+enum Found {
+    Tcp(Arc<TcpSocket>),
+    Datagram(Arc<DatagramSocket>, bool),
 }
 
-fn tcp(new: impl Fn() -> Message, wanted: &Wanted, socket: &TcpSocket) -> Option<Vec<u8>> {
+impl Found {
+    fn row(&self) -> Row {
+        match self {
+            Found::Tcp(socket) => socket.row(now()),
+            Found::Datagram(socket, _) => socket.row(),
+        }
+    }
+
+    fn subject(&self) -> Subject {
+        let ip = match self {
+            Found::Tcp(socket) => socket.configure(now(), |o| o.ip.clone()),
+            Found::Datagram(socket, _) => socket.configure(now(), |o| o.clone()),
+        };
+        Subject { device: ip.device, mark: ip.mark }
+    }
+
+    fn describe(&self, new: impl Fn() -> Message, wanted: &Wanted, row: &Row) -> Vec<u8> {
+        match self {
+            Found::Tcp(socket) => tcp(new, wanted, socket, row),
+            Found::Datagram(socket, raw) => datagram(new, wanted, socket, *raw, row),
+        }
+    }
+
+    /// SOCK_DESTROY.
+    fn destroy(&self) {
+        match self {
+            Found::Tcp(socket) => socket.destroy(now()),
+            Found::Datagram(socket, _) => socket.destroy(),
+        }
+    }
+}
+
+/// The sockets of a protocol; `None` for an unknown one.
+fn sockets(asker: &Asker<'_>, protocol: u8) -> Option<Vec<Found>> {
+    let stack = asker.net.stack();
+    let datagrams = |all: Vec<Arc<DatagramSocket>>, raw: bool| {
+        all.into_iter().map(|socket| Found::Datagram(socket, raw)).collect()
+    };
+    match protocol.into() {
+        libc::IPPROTO_TCP => Some(stack.tcp_sockets().into_iter().map(Found::Tcp).collect()),
+        libc::IPPROTO_UDP => Some(datagrams(stack.udp_sockets(), false)),
+        libc::IPPROTO_RAW => Some(datagrams(stack.raw_sockets(), true)),
+        _ => None,
+    }
+}
+
+/// What answers a request; `None` is a mere acknowledgement.
+pub(super) fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
+    let [family, protocol, ..] = *asker.body() else { return Err(Errno::EINVAL.into()) };
+    let destroys = match asker.header.kind {
+        SOCK_DIAG_BY_FAMILY => false,
+        SOCK_DESTROY => true,
+        // The older form of a dump.
+        TCPDIAG_GETSOCK => return Err(Errno::EOPNOTSUPP.into()),
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    match family.into() {
+        libc::AF_INET | libc::AF_INET6 => {}
+        libc::AF_UNIX | libc::AF_NETLINK | libc::AF_PACKET if destroys => {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        libc::AF_UNIX => return super::diag_other::unix(asker).map(Some),
+        libc::AF_NETLINK => return super::diag_other::netlink(asker).map(Some),
+        libc::AF_PACKET => return super::diag_other::packet(asker).map(Some),
+        _ => return Err(Errno::ENOENT.into()),
+    }
+    let wanted = Wanted::parse(asker.body(), asker.is_admin())?;
+    let all = sockets(asker, protocol);
+    if destroys || !asker.dumps() {
+        let one = all.iter().flatten().find(|found| wanted.is(&found.row())).ok_or(Errno::ENOENT)?;
+        if destroys && !wanted.admin {
+            return Err(Errno::EPERM.into());
+        }
+        if destroys {
+            one.destroy();
+            return Ok(None);
+        }
+        let new = || asker.reply(SOCK_DIAG_BY_FAMILY, 0);
+        return Ok(Some(vec![one.describe(new, &wanted, &one.row())]));
+    }
+    let program = wire::attribute(asker.message, REQUEST, BYTECODE).filter(|program| !program.is_empty());
+    let filter = program.map(|program| Filter::new(program, wanted.admin)).transpose()?;
+    let new = || Message::new(SOCK_DIAG_BY_FAMILY, MULTI, asker.header.seq, asker.port);
+    let describe = |found: &Found| {
+        let row = Some(found.row()).filter(|row| wanted.has(row))?;
+        let chosen = filter.as_ref().is_none_or(|filter| filter.accepts(&row, &found.subject()));
+        chosen.then(|| found.describe(new, &wanted, &row))
+    };
+    // A dump of an unknown protocol ends with the error.
+    let code = if all.is_some() { 0 } else { -Errno::ENOENT.raw() };
+    let items = all.iter().flatten().filter_map(describe).collect();
+    Ok(Some(asker.dump_ending(items, code)))
+}
+
+fn tcp(new: impl Fn() -> Message, wanted: &Wanted, socket: &TcpSocket, row: &Row) -> Vec<u8> {
     let time = now();
-    let row = Some(socket.row(time)).filter(|row| wanted.has(row))?;
     let (ip, congestion) = socket.configure(time, |o| (o.ip.clone(), o.congestion));
     // A listener's send queue is its backlog.
     let tx = if row.state == State::Listen as u8 { socket.info(time).sacked } else { row.tx as u32 };
-    let message = new().fixed(&fixed(&row, tx, ip.device));
+    let message = new().fixed(&fixed(row, tx, ip.device));
     if row.state == State::TimeWait as u8 {
-        return Some(message.done());
+        return message.done();
     }
-    let mut message = shared(message, wanted, &row, &ip).attribute(SHUTDOWN, &[shutdown(socket, row.state)]);
+    let mut message = shared(message, wanted, row, &ip).attribute(SHUTDOWN, &[shutdown(socket, row.state)]);
     if wanted.asks(INFO) {
         message = message.attribute(INFO, &tcp_info::bytes(socket));
     }
     if wanted.asks(CONG) {
         message = message.text(CONG, congestion.name());
     }
-    Some(message.done())
+    let (send, receive) = socket.buffers();
+    memory(message, wanted, row, (receive, send)).done()
 }
 
 fn datagram(
@@ -141,15 +220,31 @@ fn datagram(
     wanted: &Wanted,
     socket: &Arc<DatagramSocket>,
     raw: bool,
-) -> Option<Vec<u8>> {
-    let row = Some(socket.row()).filter(|row| wanted.has(row))?;
+    row: &Row,
+) -> Vec<u8> {
     let ip = socket.configure(now(), |o| o.clone());
-    let mut message = shared(new().fixed(&fixed(&row, row.tx as u32, ip.device)), wanted, &row, &ip)
-        .attribute(SHUTDOWN, &[0]);
+    let message = new().fixed(&fixed(row, row.tx as u32, ip.device));
+    let mut message = shared(message, wanted, row, &ip).attribute(SHUTDOWN, &[0]);
     if raw {
         message = message.attribute(PROTOCOL, &[row.local.port() as u8]);
     }
-    Some(message.done())
+    let sysctls = &socket.stack().sysctls;
+    memory(message, wanted, row, (sysctls.rmem_default.size(), sysctls.wmem_default.size())).done()
+}
+
+/// INET_DIAG_MEMINFO and INET_DIAG_SKMEMINFO, as far as the stack counts: what waits in both queues, and their limits.
+fn memory(mut message: Message, wanted: &Wanted, row: &Row, (receive, send): (usize, usize)) -> Message {
+    let listens = row.state == State::Listen as u8;
+    let (rx, tx) = if listens { (0, 0) } else { (row.rx as u32, row.tx as u32) };
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+    if wanted.asks(MEMINFO) {
+        message = message.attribute(MEMINFO, &words(&[rx, tx, 0, 0]));
+    }
+    if wanted.asks(SKMEMINFO) {
+        let all = [rx, receive as u32, 0, send as u32, 0, tx, 0, 0, row.drops];
+        message = message.attribute(SKMEMINFO, &words(&all));
+    }
+    message
 }
 
 /// Which directions are shut: what has come to an end for the reader, and a FIN of one's own.

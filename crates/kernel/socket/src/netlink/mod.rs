@@ -1,47 +1,64 @@
-//! AF_NETLINK. rtnetlink: what ip(8), getifaddrs(3) and language run-times ask to learn of interfaces, addresses and routes;
-//! sock_diag (`diag`): what ss(8) asks to learn of sockets; netfilter (`netfilter`): rules for packets. See netlink(7), rtnetlink(7),
-//! sock_diag(7) and nft(8).
+//! AF_NETLINK. rtnetlink: interfaces, addresses, routes, rules and neighbours, as ip(8), getifaddrs(3) and language run-times list
+//! and change them; sock_diag (`diag`): what ss(8) asks to learn of sockets; generic netlink (`generic`); netfilter (`netfilter`): rules
+//! for packets. See netlink(7), rtnetlink(7), sock_diag(7) and nft(8).
 //!
-//! Requests are answered from the [`spec::Interfaces`] of the network namespace, at once, into the socket's own queue, which is
-//! bounded by its receive buffer. Addresses, routes and links of the namespace's stack can be changed (`change`). Groups may be
-//! joined; only the one of nf_tables is told anything yet.
+//! Requests are carried out at once, with no lock of the socket held; answers wait in its queue, which is bounded. Members of
+//! groups are told what changes in the namespace's stack (`notify`), whoever changes it, and what changes in nf_tables.
 //! Lock rank: leaf. A checkpoint keeps the queue, the address and the options.
 
 mod address;
+mod address_list;
 mod answer;
 mod change;
 mod create;
 pub(crate) mod device;
 mod diag;
+mod diag_filter;
+mod diag_other;
+mod error;
+mod ethtool;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+mod generic;
+mod link;
+mod neigh;
 mod netfilter;
+mod notify;
+mod old;
 mod qdisc;
+mod routes;
+mod rules;
+pub(crate) mod sockets;
 mod wire;
 
 use crate::family::Family;
 use crate::net_ns::NetNamespace;
-use crate::ops::{Names, Received, SendRequest, SocketOps};
+use crate::ops::{Ancillary, Control, Names, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
 use netfilter::NETLINK_NETFILTER;
 use parking_lot::Mutex;
+use sockets::{Dump, QUEUE, Shared, State};
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use vfs::Caller;
 use wait::{Events, WaitQueue};
 
 const SOL_NETLINK: i32 = 270;
 const NETLINK_SOCK_DIAG: i32 = 4;
+const NETLINK_GENERIC: i32 = 16;
 const NETLINK_ADD_MEMBERSHIP: i32 = 1;
 const NETLINK_DROP_MEMBERSHIP: i32 = 2;
 const NETLINK_LIST_MEMBERSHIPS: i32 = 9;
+const NETLINK_PKTINFO: i32 = 3;
+const NETLINK_CAP_ACK: i32 = 10;
+const NETLINK_EXT_ACK: i32 = 11;
+const NETLINK_GET_STRICT_CHK: i32 = 12;
 /// Options that hold a truth value.
-const FLAGS: [i32; 7] = [3, 4, 5, 8, 10, 11, 12];
+const FLAGS: [i32; 7] = [NETLINK_PKTINFO, 4, 5, 8, NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK];
 /// Groups of rtnetlink (RTNLGRP_MAX is 38 in Linux 6.12).
 const GROUPS: i32 = 38;
-/// Most bytes of answers that wait to be read.
-const QUEUE: usize = 256 << 10;
-/// The same after SO_RCVBUFFORCE.
+/// Most bytes of answers that wait to be read, after SO_RCVBUFFORCE.
 const LONGEST_QUEUE: usize = 16 << 20;
 /// Longest request.
 const REQUEST: usize = 64 << 10;
@@ -52,7 +69,7 @@ pub struct NetlinkFamily;
 impl Family for NetlinkFamily {
     fn create(
         &self,
-        _cx: &dyn Caller,
+        cx: &dyn Caller,
         net: &Arc<NetNamespace>,
         kind: i32,
         protocol: i32,
@@ -60,85 +77,37 @@ impl Family for NetlinkFamily {
         if kind != libc::SOCK_RAW && kind != libc::SOCK_DGRAM {
             return Err(Errno::ESOCKTNOSUPPORT);
         }
-        if ![libc::NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_NETFILTER].contains(&protocol) {
+        if ![libc::NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_GENERIC, NETLINK_NETFILTER].contains(&protocol) {
             return Err(Errno::EPROTONOSUPPORT);
         }
-        let socket = Arc::new(Netlink {
-            kind,
+        let shared = Arc::new(Shared {
             protocol,
-            net: net.clone(),
+            uid: cx.creds().euid,
             options: Options::default(),
             state: Mutex::default(),
             queue: WaitQueue::new(),
         });
-        if protocol == NETLINK_NETFILTER {
-            socket.register();
-        }
-        Ok(socket)
-    }
-}
-
-#[derive(Default)]
-struct State {
-    /// Own address, once bound; 0 before.
-    port: u32,
-    groups: u64,
-    peer: Option<(u32, u32)>,
-    flags: BTreeMap<i32, i32>,
-    /// What waits to be read, with the groups that it was said to.
-    answers: VecDeque<(u32, Vec<u8>)>,
-    queued: usize,
-    /// Most bytes that may wait, if more than [`QUEUE`].
-    room: usize,
-    error: Option<Errno>,
-    dump: Option<Dump>,
-}
-
-/// A dump that did not fit.
-struct Dump {
-    request: Vec<u8>,
-    /// How many of its datagrams were queued.
-    before: usize,
-    /// What it began with, of objects that have generations.
-    generation: u32,
-}
-
-impl State {
-    /// Queues datagrams as far as there is room; returns how many.
-    fn queue(&mut self, answers: impl IntoIterator<Item = Vec<u8>>) -> usize {
-        self.queue_from(0, answers)
-    }
-
-    /// The same for datagrams to groups.
-    fn queue_from(&mut self, groups: u32, answers: impl IntoIterator<Item = Vec<u8>>) -> usize {
-        let mut taken = 0;
-        for answer in answers {
-            if self.queued + answer.len() > QUEUE.max(self.room) {
-                break;
-            }
-            self.queued += answer.len();
-            self.answers.push_back((groups, answer));
-            taken += 1;
-        }
-        taken
+        net.netlink.add(&shared);
+        Ok(Arc::new(Netlink { kind, net: net.clone(), shared }))
     }
 }
 
 /// One socket.
-pub(crate) struct Netlink {
+struct Netlink {
     kind: i32,
-    /// NETLINK_ROUTE, NETLINK_SOCK_DIAG or NETLINK_NETFILTER.
-    protocol: i32,
     net: Arc<NetNamespace>,
-    options: Options,
-    state: Mutex<State>,
-    queue: WaitQueue,
+    shared: Arc<Shared>,
 }
 
 impl Drop for Netlink {
     fn drop(&mut self) {
-        let port = self.state.get_mut().port;
-        self.net.ports.lock().remove(&(self.protocol, port));
+        let mut state = self.shared.state.lock();
+        let (port, groups) = (state.port, std::mem::take(&mut state.groups));
+        drop(state);
+        self.net.ports.lock().remove(&(self.shared.protocol, port));
+        if groups != 0 {
+            self.net.netlink.count_members();
+        }
     }
 }
 
@@ -166,7 +135,7 @@ impl Netlink {
     fn bind_to(&self, cx: &dyn Caller, s: &mut State, port: u32) -> Result<()> {
         let mut taken = self.net.ports.lock();
         if port != 0 {
-            if !taken.insert((self.protocol, port)) {
+            if !taken.insert((self.shared.protocol, port)) {
                 return Err(Errno::EADDRINUSE);
             }
             s.port = port;
@@ -176,20 +145,46 @@ impl Netlink {
         let others = (0..u32::MAX / 2).map(|n| (-4096i32).wrapping_sub(n as i32) as u32);
         let free = std::iter::once(own)
             .chain(others)
-            .find(|port| *port != 0 && !taken.contains(&(self.protocol, *port)));
+            .find(|port| *port != 0 && !taken.contains(&(self.shared.protocol, *port)));
         s.port = free.ok_or(Errno::EADDRINUSE)?;
-        taken.insert((self.protocol, s.port));
+        taken.insert((self.shared.protocol, s.port));
         Ok(())
+    }
+
+    /// What a datagram of requests comes to. No lock of the socket is held: a change tells the members of groups.
+    fn answers(&self, cx: &dyn Caller, request: &[u8]) -> netfilter::Served {
+        let s = self.shared.state.lock();
+        let manner = answer::Manner {
+            cap_ack: s.has(NETLINK_CAP_ACK),
+            ext_ack: s.has(NETLINK_EXT_ACK),
+            strict: s.has(NETLINK_GET_STRICT_CHK),
+        };
+        let port = s.port;
+        drop(s);
+        if self.shared.protocol == NETLINK_NETFILTER {
+            return self.serve(cx, request, port, manner);
+        }
+        let answers = answer::to(&self.net, self.shared.protocol, request, (port, manner), cx, QUEUE);
+        netfilter::Served { answers, events: Vec::new() }
+    }
+
+    /// The generation of what the socket's protocol lists.
+    fn generation(&self) -> u32 {
+        if self.shared.protocol == NETLINK_NETFILTER { self.net.nftables().generation() } else { 0 }
+    }
+
+    /// Longest datagram that may be sent.
+    fn longest(&self) -> usize {
+        match self.shared.protocol {
+            NETLINK_NETFILTER => self.shared.options.sndbuf().saturating_sub(32).min(netfilter::LONGEST),
+            _ => REQUEST,
+        }
     }
 
     /// Queues more of a dump when its beginning has been read. What changed meanwhile may be missing or be there twice, as in
     /// Linux.
-    fn go_on(&self, cx: &dyn Caller, s: &mut State) {
-        if !s.answers.is_empty() {
-            return;
-        }
-        let Some(Dump { request, before, generation }) = s.dump.take() else { return };
-        let mut answers = self.answers(cx, s, &request).answers;
+    fn go_on(&self, cx: &dyn Caller, Dump { request, before, generation }: Dump) {
+        let mut answers = self.answers(cx, &request).answers;
         // The last datagram ends the dump, so it is never left out.
         let mut rest = answers.split_off(before.min(answers.len().saturating_sub(1)));
         if generation != self.generation() {
@@ -197,46 +192,29 @@ impl Netlink {
             let last = rest.last_mut().and_then(|last| last.get_mut(FLAGS));
             last.into_iter().for_each(|flags| *flags |= libc::NLM_F_DUMP_INTR as u8);
         }
+        let mut s = self.shared.state.lock();
         let (all, fit) = (rest.len(), s.queue(rest));
         if fit < all {
             s.dump = Some(Dump { request, before: before + fit, generation });
         }
-    }
-
-    /// What a datagram of requests comes to.
-    fn answers(&self, cx: &dyn Caller, s: &State, request: &[u8]) -> netfilter::Served {
-        if self.protocol == NETLINK_NETFILTER {
-            return self.serve(cx, request, s.port, Netlink::ack_options(&s.flags), false);
-        }
-        let answers = answer::to(&self.net, self.protocol, request, s.port, cx, QUEUE);
-        netfilter::Served { answers, events: Vec::new() }
-    }
-
-    /// The generation of what the socket's protocol lists.
-    fn generation(&self) -> u32 {
-        if self.protocol == NETLINK_NETFILTER { self.net.nftables().generation() } else { 0 }
-    }
-
-    /// Longest datagram that may be sent.
-    fn longest(&self) -> usize {
-        match self.protocol {
-            NETLINK_NETFILTER => self.options.sndbuf().saturating_sub(32).min(netfilter::LONGEST),
-            _ => REQUEST,
-        }
+        drop(s);
+        self.shared.queue.notify(Events::READABLE);
     }
 
     fn membership(&self, name: i32, group: i32) -> Result<()> {
-        let last = if self.protocol == NETLINK_NETFILTER { netfilter::GROUPS } else { GROUPS };
+        let last = if self.shared.protocol == NETLINK_NETFILTER { netfilter::GROUPS } else { GROUPS };
         if !(1..=last).contains(&group) {
             return Err(Errno::EINVAL);
         }
         let bit = 1u64 << (group - 1);
-        let mut s = self.state.lock();
+        let mut s = self.shared.state.lock();
         if name == NETLINK_ADD_MEMBERSHIP {
             s.groups |= bit
         } else {
             s.groups &= !bit
         }
+        drop(s);
+        self.net.netlink.count_members();
         Ok(())
     }
 }
@@ -252,14 +230,17 @@ impl SocketOps for Netlink {
         self.kind
     }
     fn protocol(&self) -> i32 {
-        self.protocol
+        self.shared.protocol
     }
     fn options(&self) -> &Options {
-        &self.options
+        &self.shared.options
+    }
+    fn opened(&self, ino: u64) {
+        self.shared.state.lock().ino = ino;
     }
     fn bind(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let (port, groups) = parse(addr)?;
-        let mut s = self.state.lock();
+        let mut s = self.shared.state.lock();
         if s.port != 0 && s.port != port {
             return Err(Errno::EINVAL);
         }
@@ -267,12 +248,14 @@ impl SocketOps for Netlink {
             self.bind_to(cx, &mut s, port)?;
         }
         s.groups = s.groups >> 32 << 32 | u64::from(groups);
+        drop(s);
+        self.net.netlink.count_members();
         Ok(())
     }
     fn connect(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let unspec = addr.get(..2) == Some(&(libc::AF_UNSPEC as u16).to_ne_bytes()[..]);
         let peer = if unspec { None } else { Some(parse(addr)?) };
-        let mut s = self.state.lock();
+        let mut s = self.shared.state.lock();
         if s.port == 0 {
             self.bind_to(cx, &mut s, 0)?;
         }
@@ -286,11 +269,11 @@ impl SocketOps for Netlink {
         Err(Errno::EOPNOTSUPP)
     }
     fn local_addr(&self) -> Vec<u8> {
-        let s = self.state.lock();
+        let s = self.shared.state.lock();
         sockaddr(s.port, s.groups as u32)
     }
     fn peer_addr(&self) -> Result<Vec<u8>> {
-        let (port, groups) = self.state.lock().peer.unwrap_or_default();
+        let (port, groups) = self.shared.state.lock().peer.unwrap_or_default();
         Ok(sockaddr(port, groups))
     }
     fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
@@ -298,7 +281,7 @@ impl SocketOps for Netlink {
             return Err(Errno::EOPNOTSUPP);
         }
         let to = req.addr.map(parse).transpose()?;
-        let mut s = self.state.lock();
+        let mut s = self.shared.state.lock();
         let (port, groups) = to.or(s.peer).unwrap_or_default();
         if groups != 0 {
             return Err(Errno::EPERM);
@@ -313,16 +296,12 @@ impl SocketOps for Netlink {
         if req.data.len() > self.longest() {
             return Err(Errno::EMSGSIZE);
         }
-        let (generation, asker) = (self.generation(), (s.port, Netlink::ack_options(&s.flags)));
-        // Other sockets are looked at, which have locks of the same rank.
         drop(s);
-        let served = match self.protocol {
-            NETLINK_NETFILTER => self.serve(cx, req.data, asker.0, asker.1, self.is_heard()),
-            _ => self.answers(cx, &self.state.lock(), req.data),
-        };
-        let mut s = self.state.lock();
+        let generation = self.generation();
+        let served = self.answers(cx, req.data);
         let echoes = served.events.iter().filter(|event| event.echo).map(|event| event.message.clone());
         let answers: Vec<_> = echoes.chain(served.answers).collect();
+        let mut s = self.shared.state.lock();
         let (all, fit) = (answers.len(), s.queue(answers));
         // A request that changes something has one answer, and is never asked again.
         if fit < all && all > 1 && s.dump.is_none() && wire::is_one_dump(req.data) {
@@ -332,37 +311,45 @@ impl SocketOps for Netlink {
         }
         drop(s);
         self.tell(&served.events);
-        self.queue.notify(Events::READABLE);
+        self.shared.queue.notify(Events::READABLE);
         Ok(req.data.len())
     }
     fn recv(&self, cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         if flags & libc::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let mut s = self.state.lock();
+        let mut s = self.shared.state.lock();
         if let Some(error) = s.error.take() {
             return Err(error);
         }
-        let Some((groups, first)) = s.answers.front() else { return Err(Errno::EAGAIN) };
-        let groups = *groups;
-        let (full, len) = (first.len(), first.len().min(buf.len()));
-        buf[..len].copy_from_slice(&first[..len]);
+        let Some(first) = s.answers.front() else { return Err(Errno::EAGAIN) };
+        let (full, len, group) = (first.bytes.len(), first.bytes.len().min(buf.len()), first.group);
+        buf[..len].copy_from_slice(&first.bytes[..len]);
+        let mut control = Control::default();
+        if s.has(NETLINK_PKTINFO) {
+            let data = group.to_ne_bytes().to_vec();
+            control.other.push(Ancillary { level: SOL_NETLINK, kind: NETLINK_PKTINFO, data });
+        }
         if flags & libc::MSG_PEEK == 0 {
-            s.answers.pop_front();
-            s.queued -= full;
-            self.go_on(cx, &mut s);
+            s.pop();
+            let dump = if s.answers.is_empty() { s.dump.take() } else { None };
+            drop(s);
+            if let Some(dump) = dump {
+                self.go_on(cx, dump);
+            }
         }
         let cut = if len < full { libc::MSG_TRUNC } else { 0 };
-        Ok(Received { len, full, addr: Some(sockaddr(0, groups)), flags: cut, ..Received::default() })
+        let from = sockaddr(0, sockets::bit(group) as u32);
+        Ok(Received { len, full, addr: Some(from), flags: cut, control })
     }
     fn shutdown(&self, _how: i32) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
     }
     fn take_error(&self) -> Option<Errno> {
-        self.state.lock().error.take()
+        self.shared.state.lock().error.take()
     }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
-        let s = self.state.lock();
+        let s = self.shared.state.lock();
         match name {
             _ if level != SOL_NETLINK => Err(Errno::ENOPROTOOPT),
             NETLINK_LIST_MEMBERSHIPS => Ok(s.groups.to_ne_bytes().to_vec()),
@@ -372,7 +359,7 @@ impl SocketOps for Netlink {
     }
     fn option_changed(&self, name: i32) {
         if name == libc::SO_RCVBUF || name == libc::SO_RCVBUFFORCE {
-            self.state.lock().room = self.options.rcvbuf().min(LONGEST_QUEUE);
+            self.shared.state.lock().room = self.shared.options.rcvbuf().min(LONGEST_QUEUE);
         }
     }
     fn set_option(&self, _cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
@@ -384,14 +371,14 @@ impl SocketOps for Netlink {
         match name {
             NETLINK_ADD_MEMBERSHIP | NETLINK_DROP_MEMBERSHIP => self.membership(name, value),
             _ if FLAGS.contains(&name) => {
-                self.state.lock().flags.insert(name, (value != 0) as i32);
+                self.shared.state.lock().flags.insert(name, (value != 0) as i32);
                 Ok(())
             }
             _ => Err(Errno::ENOPROTOOPT),
         }
     }
     fn poll(&self) -> Events {
-        let s = self.state.lock();
+        let s = self.shared.state.lock();
         let mut events = Events::WRITABLE;
         if !s.answers.is_empty() {
             events |= Events::READABLE;
@@ -402,7 +389,7 @@ impl SocketOps for Netlink {
         events
     }
     fn wait_queue(&self) -> WaitQueue {
-        self.queue.clone()
+        self.shared.queue.clone()
     }
 }
 

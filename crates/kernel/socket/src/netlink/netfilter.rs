@@ -2,22 +2,19 @@
 //! capabilities, the dispatch to subsystems, and the sockets that listen to changes (`nft monitor`).
 
 use super::Netlink;
+use super::answer::Manner;
 use crate::net_ns::{self, NetNamespace};
 use abi::Errno;
 use nftables::{AckOptions, Asker, Event, Request, acknowledge};
-use std::sync::{Arc, Weak};
 use vfs::{Caller, Cap};
 
 pub(super) const NETLINK_NETFILTER: i32 = 12;
 /// NFNLGRP_MAX.
 pub(super) const GROUPS: i32 = 9;
-/// NFNLGRP_NFTABLES, as a bit.
-const NFTABLES_GROUP: u64 = 1 << 6;
+/// NFNLGRP_NFTABLES.
+const NFTABLES_GROUP: u32 = 7;
 /// Longest batch, whatever SO_SNDBUFFORCE says.
 pub(super) const LONGEST: usize = 32 << 20;
-/// Socket options (NETLINK_CAP_ACK, NETLINK_EXT_ACK).
-const CAP_ACK: i32 = 10;
-const EXT_ACK: i32 = 11;
 /// NLMSG_MIN_TYPE: smaller numbers are control messages.
 const MIN_TYPE: u16 = 16;
 /// Bytes of headers, the family's included.
@@ -80,35 +77,17 @@ fn answer(
 
 impl Netlink {
     /// Answers a datagram. What changes is described if somebody listens.
-    pub(super) fn serve(
-        &self,
-        cx: &dyn Caller,
-        bytes: &[u8],
-        port: u32,
-        options: AckOptions,
-        listeners: bool,
-    ) -> Served {
+    pub(super) fn serve(&self, cx: &dyn Caller, bytes: &[u8], port: u32, manner: Manner) -> Served {
         let name = cx.comm();
         let asker = Asker {
             port,
             pid: u32::try_from(cx.pid_vnr(cx.pid())).unwrap_or(0),
             name: &name,
-            options,
-            listeners,
+            options: AckOptions { capped: manner.cap_ack, extended: manner.ext_ack },
+            listeners: self.net.netlink.has_members(NETLINK_NETFILTER, NFTABLES_GROUP),
             now: net_ns::now().millis(),
         };
         serve(&self.net, bytes, &asker, cx)
-    }
-
-    /// What this socket wants to know of errors.
-    pub(super) fn ack_options(flags: &std::collections::BTreeMap<i32, i32>) -> AckOptions {
-        let on = |option| flags.get(&option).is_some_and(|value| *value != 0);
-        AckOptions { capped: on(CAP_ACK), extended: on(EXT_ACK) }
-    }
-
-    /// Whether a socket listens to changes.
-    pub(super) fn is_heard(&self) -> bool {
-        listeners(&self.net).iter().any(|other| other.state.lock().groups & NFTABLES_GROUP != 0)
     }
 
     /// Tells the sockets that listen; the asker has its echo already.
@@ -116,32 +95,10 @@ impl Netlink {
         if events.is_empty() {
             return;
         }
-        for other in listeners(&self.net) {
-            let own = std::ptr::eq(&*other, self);
-            let mut state = other.state.lock();
-            if state.groups & NFTABLES_GROUP == 0 {
-                continue;
-            }
-            let messages = events.iter().filter(|event| !(own && event.echo));
-            let messages: Vec<_> = messages.map(|event| event.message.clone()).collect();
-            let (all, fit) = (messages.len(), state.queue_from(NFTABLES_GROUP as u32, messages));
-            if fit < all {
-                state.error = Some(Errno::ENOBUFS);
-            }
-            drop(state);
-            other.queue.notify(wait::Events::READABLE);
+        let own = self.shared.state.lock().port;
+        for event in events {
+            let except = if event.echo { own } else { 0 };
+            self.net.netlink.multicast(NETLINK_NETFILTER, NFTABLES_GROUP, except, &event.message);
         }
     }
-
-    /// Makes the namespace know the socket.
-    pub(super) fn register(self: &Arc<Netlink>) {
-        let mut all = self.net.listeners.lock();
-        all.retain(|other| other.strong_count() > 0);
-        all.push(Arc::downgrade(self));
-    }
-}
-
-/// The sockets of the protocol in a namespace.
-fn listeners(net: &NetNamespace) -> Vec<Arc<Netlink>> {
-    net.listeners.lock().iter().filter_map(Weak::upgrade).collect()
 }

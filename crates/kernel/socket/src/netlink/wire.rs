@@ -75,7 +75,17 @@ pub(super) fn kinds(mut rest: &[u8]) -> impl Iterator<Item = u16> {
     })
 }
 
+/// An attribute as the value of another one holds it.
+pub(super) fn nested(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut out = (4 + value.len() as u16).to_ne_bytes().to_vec();
+    out.extend(kind.to_ne_bytes());
+    out.extend(value);
+    out.resize(align(out.len()), 0);
+    out
+}
+
 /// A message in the making.
+#[derive(Clone)]
 pub(super) struct Message(Vec<u8>);
 
 impl Message {

@@ -7,6 +7,7 @@
 
 mod addr;
 mod connect;
+mod list;
 mod message;
 mod outside;
 mod poll;
@@ -21,6 +22,7 @@ use crate::ops::{Names, PeerCred, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
 pub use addr::Addr;
+pub(crate) use list::{UnixList, UnixRow};
 use outside::Outside;
 use parking_lot::Mutex;
 use sock::{BOTH, Home, Phase, RECV, SEND, Sock};
@@ -228,6 +230,9 @@ impl SocketOps for UnixSocket {
         };
         mem.write_value(arg, &(n as i32))?;
         Ok(0)
+    }
+    fn opened(&self, ino: u64) {
+        self.sock.ino.store(ino, Ordering::Relaxed);
     }
     fn closing(&self, file: &OpenFile) {
         self.sock.home.in_flight.closing(file);

@@ -13,7 +13,7 @@ use crate::options::Options;
 use abi::Errno;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::InodeRef;
 use wait::{Events, WaitQueue};
@@ -66,6 +66,8 @@ pub(super) struct Sock {
     pub place: OnceLock<InodeRef>,
     /// Where its name and the descriptors it carries are kept.
     pub home: Arc<Home>,
+    /// Number of the descriptor's inode.
+    pub ino: AtomicU64,
 }
 
 /// What the Unix sockets of one kernel share.
@@ -121,6 +123,7 @@ impl Sock {
             wmem: AtomicUsize::new(0),
             place: OnceLock::new(),
             home,
+            ino: AtomicU64::new(0),
         })
     }
 

@@ -404,6 +404,14 @@ impl DatagramSocket {
         if connected { Ok(()) } else { Err(Errno::ENOTCONN) }
     }
 
+    /// Takes the peer away because an administrator asks for it (sock_diag's SOCK_DESTROY); the next operation fails with
+    /// `ECONNABORTED`.
+    pub fn destroy(&self) {
+        self.disconnect();
+        self.queue.lock().error = Some(Errno::ECONNABORTED);
+        self.notify.changed(Events::all());
+    }
+
     /// Ends the socket: the last descriptor is closed.
     pub fn close(&self) {
         let mut inner = self.inner.lock();
@@ -422,6 +430,11 @@ impl DatagramSocket {
         }
         self.queue.lock().close();
         self.notify.changed(Events::all());
+    }
+
+    /// The stack.
+    pub fn stack(&self) -> &Arc<Stack> {
+        &self.stack
     }
 
     /// What the socket speaks.

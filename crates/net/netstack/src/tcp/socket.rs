@@ -359,6 +359,22 @@ impl TcpSocket {
         self.stack.finish(now);
     }
 
+    /// Ends the connection with a reset, or stops listening, because an administrator asks for it (sock_diag's SOCK_DESTROY). The
+    /// descriptor stays, and its next operation fails with `ECONNABORTED`.
+    pub fn destroy(&self, now: Instant) {
+        let mut inner = self.inner.lock();
+        if inner.listener.is_some() {
+            inner.conn.error = Some(Errno::ECONNABORTED);
+            return self.stop_listening(inner, now);
+        }
+        self.leave_direct(&mut inner);
+        self.run(&mut inner, now, |conn, cx| conn.abort(cx));
+        inner.conn.error = Some(Errno::ECONNABORTED);
+        drop(inner);
+        self.tell(Events::all());
+        self.stack.finish(now);
+    }
+
     /// Ends the socket: the last descriptor is closed. Data that was not read resets the connection (RFC 2525 section 2.17), and so
     /// does `SO_LINGER` with zero; else what was written is still sent. With [`TcpSocket::lingers`] the kernel waits.
     pub fn close(&self, now: Instant) {

@@ -36,7 +36,7 @@ fn segment(to: &Host, from: Ipv4Addr, segment: &Segment, data: &[u8]) -> Frame {
     let mut header = [0; MAX_LEN];
     let len = segment.emit(&mut header);
     let ip = Ipv4::new(from, Ipv4Addr::new(10, 0, 0, 1), 6, len + data.len()).sealed();
-    let mut bytes = to.eth.mac.0.to_vec();
+    let mut bytes = to.eth.mac().0.to_vec();
     bytes.extend([2, 0, 0, 0, 0, 99, 8, 0]);
     bytes.extend(ip.as_bytes());
     bytes.extend(&header[..len]);

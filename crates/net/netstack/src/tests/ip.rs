@@ -51,7 +51,9 @@ fn hosts_answer_echo_requests() {
     assert_eq!(exchange(T0, &a, &b), 2, "the neighbour is known");
     let key = (a.eth.index, "10.0.0.2".parse().unwrap());
     let shown = a.stack.with_neighbours(|table| table.shown(T0, &a.stack.sysctls));
-    assert!(shown.iter().any(|(k, mac, state)| *k == key && *mac == b.eth.mac && *state == State::Reachable));
+    assert!(
+        shown.iter().any(|(k, mac, state)| *k == key && *mac == b.eth.mac() && *state == State::Reachable)
+    );
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn any_bytes_are_taken_without_panic() {
     for _ in 0..60_000 * effort() {
         let pick = &corpus[random.below(corpus.len() as u64) as usize];
         let mut bytes = pick.buf.to_vec();
-        bytes[..6].copy_from_slice(&a.eth.mac.0);
+        bytes[..6].copy_from_slice(&a.eth.mac().0);
         for _ in 0..random.below(6) {
             let at = 12 + random.below(bytes.len() as u64 - 12) as usize;
             bytes[at] = random.next() as u8;
@@ -134,7 +136,7 @@ fn fragments_of_fragments_are_dropped() {
     let header = |offset, more, id| Fragment::new(proto::FRAGMENT, offset, more, id);
     let receive = |parts: [&[u8]; 2]| {
         let ip = Ipv6::new(src, dst, proto::FRAGMENT, 16);
-        let link = Ethernet { dst: a.eth.mac, src: Mac([2, 0, 0, 0, 0, 9]), kind: U16::new(eth::IPV6) };
+        let link = Ethernet { dst: a.eth.mac(), src: Mac([2, 0, 0, 0, 0, 9]), kind: U16::new(eth::IPV6) };
         let bytes = [link.as_bytes(), ip.as_bytes(), parts[0], parts[1]].concat();
         a.stack.receive_bytes(T0, a.eth.index, &bytes);
     };

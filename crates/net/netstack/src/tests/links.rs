@@ -183,12 +183,12 @@ fn packet_sockets_see_both_directions() {
         (local[0].data.len(), local[0].full, &local[0].data[..14]),
         (40, 47, &[&[0; 12][..], &[8, 0]].concat()[..])
     );
-    let frame = [&b.eth.mac.0[..], &a.eth.mac.0, &[0x88, 0xb5], b"own protocol"].concat();
+    let frame = [&b.eth.mac().0[..], &a.eth.mac().0, &[0x88, 0xb5], b"own protocol"].concat();
     let cooked = PacketSocket::new(&b.stack, true, 0x88b5, Arc::new(Silent));
     assert_eq!(sniffer.send(T0, &frame, Some((a.eth.index, 0, Mac::default()))), Ok(frame.len()));
     exchange(T0, &a, &b);
     let got = cooked.receive(false).unwrap();
-    assert_eq!((&*got.data, got.from, got.kind), (&b"own protocol"[..], a.eth.mac, Host));
+    assert_eq!((&*got.data, got.from, got.kind), (&b"own protocol"[..], a.eth.mac(), Host));
     assert_eq!(sniffer.bind(ALL, 77), Err(Errno::ENODEV));
     sniffer.close();
     cooked.close();

@@ -110,7 +110,7 @@ fn closed_ports_refuse_and_lost_hosts_time_out() {
     assert_eq!(client.connect(T0, addr("127.0.0.1:80")), Err(Errno::ECONNREFUSED));
     // A neighbour that is known for good, so that its silence does not end the attempt.
     let key = (a.eth.index, "10.0.0.2".parse().unwrap());
-    a.stack.with_neighbours(|table| table.set(key, b.eth.mac, crate::neigh::State::Permanent));
+    a.stack.with_neighbours(|table| table.set(key, b.eth.mac(), crate::neigh::State::Permanent));
     let silent = socket(&a.stack, false);
     assert_eq!(silent.connect(T0, addr("10.0.0.2:80")), Err(Errno::EINPROGRESS));
     let (mut now, mut syns) = (T0, 0);
@@ -319,7 +319,7 @@ fn narrow_paths_are_learnt() {
     let ip =
         crate::wire::ip::Ipv4::new([10, 0, 0, 2].into(), [10, 0, 0, 1].into(), 1, message.len()).sealed();
     let mut frame = lost[0].buf[..14].to_vec();
-    frame[..6].copy_from_slice(&a.eth.mac.0);
+    frame[..6].copy_from_slice(&a.eth.mac().0);
     frame.extend(zerocopy::IntoBytes::as_bytes(&ip));
     frame.extend(message);
     a.stack.receive_bytes(T0, a.eth.index, &frame);

@@ -49,6 +49,8 @@ pub const IPV4: u16 = 0x0800;
 pub const ARP: u16 = 0x0806;
 /// IPv6.
 pub const IPV6: u16 = 0x86dd;
+/// A tag of IEEE 802.1Q.
+pub const VLAN: u16 = 0x8100;
 
 /// An Ethernet header.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

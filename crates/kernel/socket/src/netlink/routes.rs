@@ -1,0 +1,473 @@
+//! Routes: RTM_GETROUTE, RTM_NEWROUTE and RTM_DELROUTE. See ip-route(8).
+
+use super::address_list::scope_byte;
+use super::answer::{Asker, FILTERED};
+use super::change::{self, Request};
+use super::error::{Refusal, Result};
+use super::notify::{bytes_of, family_of};
+use super::wire::{self, Message};
+use crate::net_ns::{NetNamespace, now};
+use abi::Errno;
+use netstack::Stack;
+use netstack::addr::{Prefix, Scope};
+use netstack::route::{Key, Route, RouteKind, TABLE_MAIN};
+use netstack::{Cast, LOOPBACK};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Length of `struct rtmsg`.
+const RTMSG: usize = 12;
+/// Attributes that libc lacks.
+const RTA_PREF: u16 = 20;
+const RTA_UID: u16 = 25;
+/// Of RTA_METRICS.
+const RTAX_MTU: u16 = 2;
+/// RTNH_F_ONLINK, RTM_F_CLONED, RTM_F_LOOKUP_TABLE.
+const ONLINK: u32 = 4;
+const CLONED: u32 = 0x200;
+const LOOKUP_TABLE: u32 = 0x1000;
+/// RT_TABLE_COMPAT: a table whose number needs more than a byte.
+const COMPAT: u8 = 252;
+/// IP6_RT_PRIO_USER.
+const METRIC6: u32 = 1024;
+
+fn kind_byte(kind: RouteKind) -> u8 {
+    match kind {
+        RouteKind::Unicast => libc::RTN_UNICAST,
+        RouteKind::Local => libc::RTN_LOCAL,
+        RouteKind::Broadcast => libc::RTN_BROADCAST,
+        RouteKind::Blackhole => libc::RTN_BLACKHOLE,
+        RouteKind::Unreachable => libc::RTN_UNREACHABLE,
+        RouteKind::Prohibit => libc::RTN_PROHIBIT,
+        RouteKind::Throw => libc::RTN_THROW,
+    }
+}
+
+/// Whether packets leave by the route, so that it names an interface.
+fn leads(kind: RouteKind) -> bool {
+    matches!(kind, RouteKind::Unicast | RouteKind::Local | RouteKind::Broadcast)
+}
+
+pub(super) fn describe(message: Message, route: &Route) -> Vec<u8> {
+    let v6 = route.dst.addr.is_ipv6();
+    let short = u8::try_from(route.table).unwrap_or(COMPAT);
+    // Routes of IPv6 have no scope.
+    let scope = if v6 { 0 } else { scope_byte(route.scope) };
+    let family = family_of(&route.dst.addr) as u8;
+    // Groups have routes of their own type.
+    let group = v6 && route.dst.addr.is_multicast() && route.kind == RouteKind::Unicast;
+    let kind = if group { libc::RTN_MULTICAST } else { kind_byte(route.kind) };
+    let mut fixed = vec![family, route.dst.len, 0, route.tos, short, route.protocol, scope, kind];
+    fixed.extend((if route.onlink { ONLINK } else { 0 }).to_ne_bytes());
+    let mut message = message.fixed(&fixed).number(libc::RTA_TABLE, route.table);
+    if route.dst.len != 0 {
+        message = message.attribute(libc::RTA_DST, &bytes_of(&route.dst.addr));
+    }
+    if v6 || route.metric != 0 {
+        message = message.number(libc::RTA_PRIORITY, route.metric);
+    }
+    if let Some(source) = route.source {
+        message = message.attribute(libc::RTA_PREFSRC, &bytes_of(&source));
+    }
+    if let Some(mtu) = route.mtu {
+        let metrics = wire::nested(RTAX_MTU, &mtu.to_ne_bytes());
+        message = message.attribute(libc::RTA_METRICS, &metrics);
+    }
+    if let Some(gateway) = route.gateway {
+        message = message.attribute(libc::RTA_GATEWAY, &bytes_of(&gateway));
+    }
+    // Routes of IPv6 that refuse packets are on the loopback interface.
+    match route.iface {
+        0 if v6 => message = message.number(libc::RTA_OIF, LOOPBACK),
+        0 => {}
+        index => message = message.number(libc::RTA_OIF, index),
+    }
+    if v6 {
+        message = message.attribute(libc::RTA_CACHEINFO, &[0; 32]).attribute(RTA_PREF, &[0]);
+    }
+    message.done()
+}
+
+/// A route that is only shown.
+fn of_shown(route: &spec::Route) -> Option<Route> {
+    let kind = match route.kind {
+        libc::RTN_UNICAST => RouteKind::Unicast,
+        libc::RTN_LOCAL => RouteKind::Local,
+        libc::RTN_BROADCAST => RouteKind::Broadcast,
+        libc::RTN_BLACKHOLE => RouteKind::Blackhole,
+        libc::RTN_UNREACHABLE => RouteKind::Unreachable,
+        libc::RTN_PROHIBIT => RouteKind::Prohibit,
+        libc::RTN_THROW => RouteKind::Throw,
+        _ => return None,
+    };
+    Some(Route {
+        table: route.table.into(),
+        kind,
+        scope: scope(route.scope),
+        // RTPROT_KERNEL for what came with an address, RTPROT_BOOT.
+        protocol: if route.via.is_none() { 2 } else { 3 },
+        metric: if route.to.0.is_ipv6() { METRIC6 } else { 0 },
+        ..Route::new(Prefix::new(route.to.0, route.to.1), route.interface, route.via)
+    })
+}
+
+fn all(asker: &Asker<'_>) -> Vec<Route> {
+    let net = asker.net;
+    let shown = net.interfaces();
+    let of_stack = |index: u32| net.shows_stack() && net.stack().link(index).is_some();
+    let mut all = match net.shows_stack() {
+        true => net.stack().read_routes(|routes| routes.routes().to_vec()),
+        false => Vec::new(),
+    };
+    let others = shown
+        .routes
+        .iter()
+        .filter(|route| !net.shows_stack() || (route.interface != 0 && !of_stack(route.interface)));
+    all.extend(others.filter_map(of_shown));
+    all
+}
+
+/// All routes of a family; with strict checks those of a table, interface, kind or maker that the request names.
+pub(super) fn dump(asker: &Asker<'_>) -> Result<Vec<Vec<u8>>> {
+    // Cached routes: there are none.
+    if asker.word(8) & CLONED != 0 {
+        return Ok(Vec::new());
+    }
+    let number = |kind| {
+        let value = wire::attribute(asker.message, RTMSG, kind)?;
+        value.first_chunk().copied().map(u32::from_ne_bytes)
+    };
+    let strict = |value: u32| Some(value).filter(|value| asker.strict && *value != 0);
+    let table = strict(number(libc::RTA_TABLE).unwrap_or(asker.byte(4).into()));
+    let oif = strict(number(libc::RTA_OIF).unwrap_or(0));
+    let (protocol, kind) = (strict(asker.byte(5).into()), strict(asker.byte(7).into()));
+    let filtered = [table, oif, protocol, kind].iter().any(Option::is_some);
+    let all = all(asker);
+    let family = asker.family();
+    let of_family = |route: &&Route| family == libc::AF_UNSPEC || family == family_of(&route.dst.addr);
+    if let Some(table) = table
+        && family != libc::AF_UNSPEC
+        && !(253..=255).contains(&table)
+        && !all.iter().filter(of_family).any(|route| route.table == table)
+    {
+        let text = if family == libc::AF_INET { NO_TABLE } else { NO_TABLE6 };
+        return Err(Refusal::with(Errno::ENOENT, text));
+    }
+    let wanted = |route: &&Route| {
+        table.is_none_or(|table| table == route.table)
+            && oif.is_none_or(|oif| oif == route.iface)
+            && protocol.is_none_or(|protocol| protocol == u32::from(route.protocol))
+            && kind.is_none_or(|kind| kind == u32::from(kind_byte(route.kind)))
+    };
+    let flags = if filtered { FILTERED } else { 0 };
+    // In the order of Linux's tables: by the low byte of their number, then by address, the longest prefix first.
+    let mut out: Vec<_> = all.iter().filter(of_family).filter(wanted).collect();
+    out.sort_by_key(|r| {
+        let v6 = r.dst.addr.is_ipv6();
+        let default = v6 && r.dst.len == 0;
+        (v6, r.table & 0xff, r.table, default, r.dst.addr, std::cmp::Reverse(r.dst.len), r.metric)
+    });
+    Ok(out.into_iter().map(|route| describe(asker.reply(libc::RTM_NEWROUTE, flags), route)).collect())
+}
+
+const NO_TABLE: &str = "ipv4: FIB table does not exist";
+const NO_TABLE6: &str = "ipv6: FIB table does not exist";
+
+const OF_GET: [u16; 6] =
+    [libc::RTA_DST, libc::RTA_SRC, libc::RTA_IIF, libc::RTA_OIF, libc::RTA_MARK, RTA_UID];
+
+/// The way that a packet to the address in the request would take.
+pub(super) fn get(asker: &Asker<'_>) -> Result<Vec<u8>> {
+    let request = Request::new(asker.message, RTMSG, &OF_GET)?;
+    let family = match asker.family() {
+        libc::AF_INET | libc::AF_UNSPEC => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return Err(Errno::EOPNOTSUPP.into()),
+    };
+    let dst = request.address(libc::RTA_DST)?.unwrap_or(family);
+    let src = request.address(libc::RTA_SRC)?.filter(|src| !src.is_unspecified());
+    if !asker.net.shows_stack() {
+        return shown_way(asker, dst);
+    }
+    let stack = asker.net.stack();
+    let iif = request.number(libc::RTA_IIF)?.unwrap_or(0);
+    let oif = request.number(libc::RTA_OIF)?.unwrap_or(0);
+    for index in [iif, oif].into_iter().filter(|index| *index != 0) {
+        stack.link(index).ok_or(Errno::ENODEV)?;
+    }
+    let mark = request.number(libc::RTA_MARK)?.unwrap_or(0);
+    // Packets that came in are routed like those of this host, as far as the rules do not tell them apart.
+    let key = Key { src, oif, mark, iif, tos: request.byte(3) & 0x1c, ..Key::to(dst) };
+    if dst.is_unspecified() && dst.is_ipv4() && wire::attribute(asker.message, RTMSG, libc::RTA_DST).is_none()
+    {
+        return Err(Errno::ENETUNREACH.into());
+    }
+    let path = stack.route(&key, now())?;
+    let found = stack.read_routes(|routes| routes.lookup(&key, |_| true).cloned());
+    let named = dst.is_ipv6() || asker.word(8) & LOOKUP_TABLE != 0;
+    let table = found.as_ref().ok().filter(|_| named).map_or(TABLE_MAIN, |route| route.table);
+    let (kind, cache) = match path.cast {
+        Cast::Local => (libc::RTN_LOCAL, 0x8000_0000),
+        Cast::Broadcast => (libc::RTN_BROADCAST, 0x1000_0000),
+        Cast::Multicast => (libc::RTN_MULTICAST, 0x2000_0000),
+        _ => (libc::RTN_UNICAST, 0),
+    };
+    let len = netstack::addr::bits(dst);
+    let short = u8::try_from(table).unwrap_or(COMPAT);
+    let v4 = dst.is_ipv4();
+    let protocol = found.as_ref().map_or(0, |route| route.protocol);
+    let mut fixed =
+        vec![family_of(&dst) as u8, len, 0, key.tos, short, if v4 { 0 } else { protocol }, 0, kind];
+    fixed.extend((if v4 { CLONED | cache } else { 0 }).to_ne_bytes());
+    let mut message = asker
+        .reply(libc::RTM_NEWROUTE, 0)
+        .fixed(&fixed)
+        .number(libc::RTA_TABLE, table)
+        .attribute(libc::RTA_DST, &bytes_of(&dst))
+        .number(libc::RTA_OIF, path.iface.index)
+        .attribute(libc::RTA_PREFSRC, &bytes_of(&path.src));
+    if path.next_hop != dst {
+        message = message.attribute(libc::RTA_GATEWAY, &bytes_of(&path.next_hop));
+    }
+    if mark != 0 {
+        message = message.number(libc::RTA_MARK, mark);
+    }
+    if let Some(mtu) = found.ok().and_then(|route| route.mtu) {
+        message = message.attribute(libc::RTA_METRICS, &wire::nested(RTAX_MTU, &mtu.to_ne_bytes()));
+    }
+    if v4 {
+        message = message.number(RTA_UID, asker.cx.creds().uid);
+    } else {
+        message = message.number(libc::RTA_PRIORITY, found_metric(stack, &key));
+        message = message.attribute(RTA_PREF, &[0]);
+    }
+    Ok(message.attribute(libc::RTA_CACHEINFO, &[0; 32]).done())
+}
+
+fn found_metric(stack: &Stack, key: &Key) -> u32 {
+    stack.read_routes(|routes| routes.lookup(key, |_| true).map_or(0, |route| route.metric))
+}
+
+/// The longest prefix among routes that are only shown.
+fn shown_way(asker: &Asker<'_>, dst: IpAddr) -> Result<Vec<u8>> {
+    let all = all(asker);
+    let best = all.iter().filter(|route| route.dst.contains(dst)).max_by_key(|route| route.dst.len);
+    let best = best.ok_or(Refusal::from(Errno::ENETUNREACH))?;
+    Ok(describe(asker.reply(libc::RTM_NEWROUTE, 0), best))
+}
+
+const OF_ROUTE: [u16; 10] = [
+    libc::RTA_DST,
+    libc::RTA_OIF,
+    libc::RTA_GATEWAY,
+    libc::RTA_PRIORITY,
+    libc::RTA_PREFSRC,
+    libc::RTA_TABLE,
+    libc::RTA_METRICS,
+    libc::RTA_MULTIPATH,
+    libc::RTA_CACHEINFO,
+    RTA_PREF,
+];
+
+/// RT_SCOPE_*.
+fn scope(scope: u8) -> Scope {
+    match scope {
+        libc::RT_SCOPE_HOST | libc::RT_SCOPE_NOWHERE => Scope::Host,
+        libc::RT_SCOPE_LINK => Scope::Link,
+        _ => Scope::Global,
+    }
+}
+
+/// The only next hop of RTA_MULTIPATH: flags, interface and gateway.
+fn only_hop(request: &Request<'_>) -> Result<Option<(u32, u32, Option<IpAddr>)>> {
+    /// Length of `struct rtnexthop`.
+    const RTNH: usize = 8;
+    let Some(hops) = request.attribute(libc::RTA_MULTIPATH) else { return Ok(None) };
+    let head = hops
+        .first_chunk::<RTNH>()
+        .ok_or(Refusal::with(Errno::EINVAL, "Invalid nexthop configuration - extra data after nexthops"))?;
+    let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+    let own = hops.get(RTNH..len).ok_or(Errno::EINVAL)?;
+    if wire::align(len) < hops.len() {
+        return Err(Refusal::with(Errno::EOPNOTSUPP, "Multipath routes are not supported"));
+    }
+    let gateway = match wire::find(own, libc::RTA_GATEWAY) {
+        Some(bytes) => Some(request.parse(bytes)?),
+        None => None,
+    };
+    let index = u32::from_ne_bytes([head[4], head[5], head[6], head[7]]);
+    Ok(Some((head[2].into(), index, gateway)))
+}
+
+/// A route as a request describes it; interface 0 when it names none.
+fn route(request: &Request<'_>) -> Result<Route> {
+    let family: IpAddr = match i32::from(request.byte(0)) {
+        libc::AF_INET => Ipv4Addr::UNSPECIFIED.into(),
+        libc::AF_INET6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return Err(Errno::EOPNOTSUPP.into()),
+    };
+    let (len, source_len, tos) = (request.byte(1), request.byte(2), request.byte(3));
+    if len > netstack::addr::bits(family) {
+        return Err(Refusal::with(Errno::EINVAL, "Invalid prefix length"));
+    }
+    if source_len != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    let hop = only_hop(request)?;
+    let flags = request.word(8) | hop.map_or(0, |hop| hop.0);
+    if flags & !ONLINK != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    let dst = Prefix::new(request.address(libc::RTA_DST)?.unwrap_or(family), len);
+    if dst.network() != dst.addr && family.is_ipv4() {
+        return Err(Refusal::with(Errno::EINVAL, "Invalid prefix for given prefix length"));
+    }
+    let kind = match request.byte(7) {
+        0 | libc::RTN_UNICAST => RouteKind::Unicast,
+        libc::RTN_LOCAL => RouteKind::Local,
+        libc::RTN_BROADCAST => RouteKind::Broadcast,
+        libc::RTN_BLACKHOLE => RouteKind::Blackhole,
+        libc::RTN_UNREACHABLE => RouteKind::Unreachable,
+        libc::RTN_PROHIBIT => RouteKind::Prohibit,
+        libc::RTN_THROW => RouteKind::Throw,
+        _ => return Err(Refusal::with(Errno::EINVAL, "Invalid rtm_type")),
+    };
+    let oif = hop.map_or(0, |hop| hop.1);
+    let iface = request.number(libc::RTA_OIF)?.filter(|index| *index != 0).unwrap_or(oif);
+    let gateway = request.address(libc::RTA_GATEWAY)?.or(hop.and_then(|hop| hop.2));
+    let gateway = gateway.filter(|gateway| !gateway.is_unspecified());
+    if !leads(kind) && family.is_ipv4() && (iface != 0 || gateway.is_some()) {
+        return Err(Refusal::with(Errno::EINVAL, REFUSES_WITH_HOP));
+    }
+    let table = match request.number(libc::RTA_TABLE)?.unwrap_or(request.byte(4).into()) {
+        0 => TABLE_MAIN,
+        table => table,
+    };
+    let usual = if family.is_ipv6() { METRIC6 } else { 0 };
+    let metric = request.number(libc::RTA_PRIORITY)?.filter(|metric| *metric != 0).unwrap_or(usual);
+    let metrics = request.attribute(libc::RTA_METRICS).unwrap_or_default();
+    let mtu = wire::find(metrics, RTAX_MTU).and_then(|mtu| mtu.first_chunk().copied());
+    Ok(Route {
+        table,
+        kind,
+        source: request.address(libc::RTA_PREFSRC)?,
+        metric,
+        scope: scope(request.byte(6)),
+        protocol: request.byte(5),
+        mtu: mtu.map(u32::from_ne_bytes).filter(|mtu| *mtu != 0),
+        tos,
+        onlink: flags & ONLINK != 0,
+        ..Route::new(Prefix { addr: dst.network(), len }, if leads(kind) { iface } else { 0 }, gateway)
+    })
+}
+
+const REFUSES_WITH_HOP: &str = "Routes with these types do not have gateway or device";
+
+/// RTM_NEWROUTE.
+pub(super) fn add(asker: &Asker<'_>) -> Result<()> {
+    let request = Request::new(asker.message, RTMSG, &OF_ROUTE)?;
+    insert(asker.net, route(&request)?, i32::from(asker.header.flags))
+}
+
+/// Adds a route or puts it in the place of another one, as NLM_F_* say.
+pub(super) fn insert(net: &NetNamespace, mut route: Route, flags: i32) -> Result<()> {
+    let stack = net.stack();
+    if leads(route.kind) {
+        check_hop(net, &mut route)?;
+    }
+    if let Some(source) = route.source
+        && !stack.is_local(source)
+    {
+        return Err(Refusal::with(Errno::EINVAL, "Invalid prefsrc address"));
+    }
+    let has = |flag| flags & flag != 0;
+    let key = |r: &Route| (r.table, r.dst, r.tos, r.metric);
+    let same = |old: &Route| key(old) == key(&route);
+    stack.with_routes(|routes| {
+        let known = routes.routes().iter().any(same);
+        match known {
+            true if has(libc::NLM_F_EXCL) => Err(Errno::EEXIST),
+            true if has(libc::NLM_F_REPLACE) => {
+                routes.replace(&route, same);
+                Ok(())
+            }
+            // Routes of IPv6 with other next hops would be one route with several.
+            true if has(libc::NLM_F_CREATE) => routes.add_beside(route.clone(), !has(libc::NLM_F_APPEND)),
+            true => Err(Errno::EEXIST),
+            false if !has(libc::NLM_F_CREATE) => Err(Errno::ENOENT),
+            false => routes.add_beside(route.clone(), false),
+        }
+    })?;
+    Ok(())
+}
+
+/// Interface and gateway of a route must be usable.
+fn check_hop(net: &NetNamespace, route: &mut Route) -> Result<()> {
+    let stack = net.stack();
+    if route.iface == 0 {
+        let Some(gateway) = route.gateway else {
+            // A route of IPv4 that names nothing has no device; Linux has no text for IPv6.
+            return Err(Errno::ENODEV.into());
+        };
+        route.iface = towards(stack, gateway)?;
+    }
+    if !change::link(net, route.iface)?.is_up() {
+        let text =
+            if route.gateway.is_some() { "Nexthop device is not up" } else { "Device for nexthop is not up" };
+        return Err(Refusal::with(Errno::ENETDOWN, text));
+    }
+    if let Some(gateway) = route.gateway
+        && !route.onlink
+    {
+        let index = route.iface;
+        let direct = |r: &Route| {
+            r.gateway.is_none() && r.iface == index && r.kind == RouteKind::Unicast && r.dst.contains(gateway)
+        };
+        let reached =
+            gateway_is_link_local(gateway) || stack.read_routes(|routes| routes.routes().iter().any(direct));
+        if !reached {
+            return Err(Refusal::with(Errno::ENETUNREACH, "Nexthop has invalid gateway"));
+        }
+        if stack.is_local(gateway) {
+            return Err(Refusal::with(Errno::EINVAL, "Nexthop has invalid gateway"));
+        }
+    }
+    Ok(())
+}
+
+fn gateway_is_link_local(gateway: IpAddr) -> bool {
+    matches!(gateway, IpAddr::V6(v6) if netstack::addr::is_link_local(v6))
+}
+
+/// The interface that leads to a gateway: a direct route does.
+fn towards(stack: &Stack, gateway: IpAddr) -> Result<u32> {
+    stack.read_routes(|routes| {
+        let direct =
+            |r: &&Route| r.kind == RouteKind::Unicast && r.gateway.is_none() && r.dst.contains(gateway);
+        let best = routes.routes().iter().filter(direct).max_by_key(|r| r.dst.len);
+        let none = Refusal::with(Errno::ENETUNREACH, "Nexthop has invalid gateway");
+        best.map(|route| route.iface).ok_or(none)
+    })
+}
+
+/// RTM_DELROUTE.
+pub(super) fn delete(asker: &Asker<'_>) -> Result<()> {
+    let request = Request::new(asker.message, RTMSG, &OF_ROUTE)?;
+    let wanted = route(&request)?;
+    let metric = request.number(libc::RTA_PRIORITY)?;
+    let (scope_wanted, protocol) = (request.byte(6), request.byte(5));
+    let matches = |r: &Route| {
+        (r.table, r.dst) == (wanted.table, wanted.dst)
+            && (wanted.iface == 0 || wanted.iface == r.iface)
+            && (wanted.gateway.is_none() || wanted.gateway == r.gateway)
+            && (wanted.source.is_none() || wanted.source == r.source)
+            && metric.is_none_or(|metric| metric == r.metric || metric == 0)
+            && (wanted.tos == 0 || wanted.tos == r.tos)
+            && (request.byte(7) == 0 || wanted.kind == r.kind)
+            && (protocol == 0 || protocol == r.protocol)
+            && (r.dst.addr.is_ipv6()
+                || scope_wanted == libc::RT_SCOPE_NOWHERE
+                || scope_byte(r.scope) == scope_wanted)
+    };
+    asker.net.stack().with_routes(|routes| routes.remove(matches)).map_err(|_| Errno::ESRCH)?;
+    Ok(())
+}
