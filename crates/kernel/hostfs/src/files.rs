@@ -3,6 +3,7 @@
 //! Locks are leaves.
 
 use crate::fd_cache::FdCache;
+use crate::fs::HostFs;
 use crate::poller::Poller;
 use crate::views::Views;
 use crate::watches::Watches;
@@ -35,6 +36,8 @@ impl Attached {
 pub struct HostFiles {
     pub(crate) fds: FdCache,
     pub(crate) views: Views,
+    /// Trees that are shared with the host.
+    trees: biased::RwLock<Vec<Weak<HostFs>>>,
     /// The file that was made last, by its node, and the descriptor that it was made with.
     pub(crate) made: Mutex<Option<(u64, OwnedFd)>>,
     pub(crate) watches: Watches,
@@ -53,6 +56,7 @@ impl HostFiles {
         Arc::new(HostFiles {
             fds: FdCache::default(),
             views: Views::default(),
+            trees: biased::RwLock::default(),
             made: Mutex::default(),
             watches: Watches::default(),
             attached: Mutex::default(),
@@ -65,6 +69,23 @@ impl HostFiles {
     /// Unmaps the files that have not been read since it was called last. True when some are still mapped.
     pub fn release_idle(&self) -> bool {
         self.views.release_idle()
+    }
+
+    /// There is one tree more.
+    pub(crate) fn add_tree(&self, tree: &Arc<HostFs>) {
+        let mut trees = self.trees.write();
+        trees.retain(|known| known.strong_count() != 0);
+        trees.push(Arc::downgrade(tree));
+    }
+
+    /// Calls `f` for each shared tree but this one.
+    pub(crate) fn other_trees(&self, own: &HostFs, f: impl Fn(&HostFs)) {
+        let trees = self.trees.read();
+        if trees.len() > 1 {
+            let others: Vec<_> = trees.iter().filter_map(Weak::upgrade).collect();
+            drop(trees);
+            others.iter().filter(|tree| !std::ptr::eq(&***tree, own)).for_each(|tree| f(tree));
+        }
     }
 
     pub(crate) fn next_node(&self) -> u64 {

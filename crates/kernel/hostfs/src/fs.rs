@@ -101,6 +101,9 @@ impl HostFs {
         });
         let node = Node::new(&fs, None, b"", attr, None);
         *fs.root.lock() = Some(node);
+        if mode == Mode::Shared {
+            home.add_tree(&fs);
+        }
         Ok(fs)
     }
 

@@ -8,6 +8,7 @@ use crate::node::{Node, same_link};
 use crate::unix;
 use crate::watches::Coherence;
 use abi::stat::Attr;
+use abi::time::Timespec;
 use abi::{Errno, NAME_MAX, Result};
 use hostsys::fs::{self as host, Access, SetTime};
 use std::any::Any;
@@ -44,22 +45,32 @@ impl Node {
     }
 
     /// Gives a new object the owner and mode asked for, where the host let us make it otherwise.
-    fn adopt(&self, name: &[u8], mode: u32, uid: u32, gid: u32) -> Result<Arc<Node>> {
+    fn adopt(&self, name: &[u8], started: Timespec, (mode, uid, gid): (u32, u32, u32)) -> Result<Arc<Node>> {
         let dir = self.dir_fd()?;
         let mut before = self.noted();
         let mut a = host::stat_at(&*dir, name)?;
         let owner = (a.uid != uid).then_some(uid);
         let group = (a.gid != gid).then_some(gid);
-        if owner.is_some() || group.is_some() {
-            // Without the privilege (rootless) everything belongs to the one user we are.
-            let _ = host::chown_at(&*dir, name, owner, group);
-        }
-        if a.file_type() != S_IFLNK && a.mode & 0o7777 != mode & 0o7777 {
-            host::chmod_at(&*dir, name, mode)?;
-        }
-        if owner.is_some() || group.is_some() || a.mode & 0o7777 != mode & 0o7777 {
+        let other_mode = a.file_type() != S_IFLNK && a.mode & 0o7777 != mode & 0o7777;
+        if owner.is_some() || group.is_some() || other_mode {
+            let fd = host::open_at(&*dir, name, Access::Place)?;
+            let made = host::stat(&fd)?;
+            // By way of another tree the name may be exchanged for an older object.
+            if (made.dev, made.ino) != (a.dev, a.ino) || made.btime.is_some_and(|b| b.sec + 1 < started.sec) {
+                return Err(Errno::ESTALE);
+            }
+            if owner.is_some() || group.is_some() {
+                // Without the privilege (rootless) everything belongs to the one user we are.
+                let _ = host::chown_place(&fd, owner, group);
+            }
+            if other_mode {
+                match host::chmod_place(&fd, mode) {
+                    Err(Errno::ENOSYS) => host::chmod_at(&*dir, name, mode)?,
+                    done => done?,
+                }
+            }
             before = self.noted();
-            a = host::stat_at(&*dir, name)?;
+            a = host::stat(&fd)?;
         }
         Ok(Node::found(&self.this()?, name, a, before))
     }
@@ -87,16 +98,6 @@ impl Node {
         let node = Node::found(&self.this()?, name, a, before);
         node.keep_made(fd);
         Ok(node)
-    }
-
-    /// chmod(2) of a name on hosts that cannot do it without following a link.
-    fn chmod_slowly(&self, dir: &OwnedFd, name: &[u8], mode: u32) -> Result<()> {
-        // Through a descriptor where one can be had: the name may have become a link.
-        match self.handle() {
-            Ok(fd) => host::chmod(&*fd, mode),
-            Err(e @ (Errno::ESTALE | Errno::ENOENT)) => Err(e),
-            Err(_) => host::chmod_at(dir, name, mode),
-        }
     }
 
     /// The name leads to this object for all that is known, up to now.
@@ -131,17 +132,18 @@ impl Inode for Node {
         self.kind
     }
     fn perm(&self) -> Result<Perm> {
-        // Who changes it by a name elsewhere is not told of.
+        // Of a directory, who may search it is known while its names are. A file may have been found without a question, while
+        // its rights were changed by another name.
         let a = match self.known() {
-            a if a.nlink > 1 && !a.is_dir() && self.fs.mode == Mode::Shared => self.current().unwrap_or(a),
-            a => a,
+            a if a.is_dir() || self.fs.mode == Mode::Exclusive => a,
+            a if a.nlink == 1 && self.standing().is_none() => a,
+            a => self.current().unwrap_or(a),
         };
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.writable()?;
         let held = self.held.lock().upgrade();
-        let certain = held.is_none() && self.is_certain();
         let changing = self.changing();
         if let Some(size) = set.size {
             match &held {
@@ -161,26 +163,24 @@ impl Inode for Node {
             if times {
                 host::utimes(&**fd, time(set.atime), time(set.mtime))?;
             }
-        } else if let Some((dir, name)) = self.place() {
-            let dir = dir.dir_fd()?;
-            // The name may be another file's by now.
-            if !certain && !self.is(&host::stat_at(&*dir, &name)?) {
-                return Err(Errno::ESTALE);
-            }
+        } else if self.place().is_some() {
+            // A descriptor, whose object is compared: who may change the directory could exchange the name meanwhile.
+            let fd = self.open(Access::Place)?;
             if set.uid.is_some() || set.gid.is_some() {
-                host::chown_at(&*dir, &name, set.uid, set.gid)?;
+                host::chown_place(&fd, set.uid, set.gid)?;
             }
             if let Some(m) = set.mode {
                 if self.kind == S_IFLNK {
                     return Err(Errno::EOPNOTSUPP);
                 }
-                match host::chmod_name(&*dir, &name, m) {
-                    Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => self.chmod_slowly(&dir, &name, m)?,
+                match host::chmod_place(&fd, m) {
+                    // Linux before 6.6.
+                    Err(Errno::ENOSYS) => host::chmod(&*self.handle()?, m)?,
                     done => done?,
                 }
             }
             if times {
-                host::utimes_at(&*dir, &name, time(set.atime), time(set.mtime))?;
+                host::utimes_place(&fd, time(set.atime), time(set.mtime))?;
             }
         } else {
             let fd = self.handle()?;
@@ -275,6 +275,7 @@ impl DirInode for Node {
     ) -> Result<InodeRef> {
         self.writable()?;
         let _changing = self.changing();
+        let started = host::now();
         let dir = self.dir_fd()?;
         match node {
             NewNode::Regular => {
@@ -288,7 +289,7 @@ impl DirInode for Node {
             // A device made on the host would be the host's device.
             NewNode::Char(_) | NewNode::Block(_) => return Err(Errno::EPERM),
         }
-        Ok(self.adopt(name, mode, uid, gid)?)
+        Ok(self.adopt(name, started, (mode, uid, gid))?)
     }
     fn link(&self, _cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
         self.writable()?;

@@ -162,6 +162,14 @@ impl Node {
         if self.is_dir() && self.changes().is_none() {
             watches.changed_by_us(self.key);
         }
+        // They may have the object by a name of which this node does not know.
+        self.fs.home.other_trees(&self.fs, |tree| {
+            let node = tree.nodes.read().get(&self.key).and_then(|node| node.upgrade());
+            if let Some(node) = node {
+                node.watch.ours.fetch_add(1, Ordering::AcqRel);
+                tree.writes.fetch_add(1, Ordering::AcqRel);
+            }
+        });
         self.with_parent(|parent| {
             if let Some(parent) = parent.filter(|parent| parent.changes().is_none()) {
                 watches.changed_by_us(parent.key);

@@ -22,8 +22,9 @@ use std::sync::{Arc, OnceLock};
 /// overlayfs, F2FS, ZFS. Of files that a server has, what other machines do is not told.
 const TOLD: [u64; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1];
 
-/// Directories that are marked at most: the host's kernel keeps their inodes in memory. When there are more, all begin anew.
-const MAX: usize = 16_384;
+/// Directories that are marked at most: the host's kernel keeps their inodes in memory, and a user may have so many
+/// (fs.fanotify.max_user_marks). When there are more, all begin anew.
+const MAX: usize = 4096;
 
 /// Ticks of the time stamp counter for which nothing is read, for trees that may lag behind: less than a millisecond with every
 /// counter of 1.2 GHz and more.

@@ -253,8 +253,8 @@ const CHANGES: &[Rule] = &[
     allow(libc::SYS_fchmodat, "changes of a writable bind mount"),
     allow_when(
         hostsys::fs::FCHMODAT2,
-        &[&[Arg::Is(3, libc::AT_SYMLINK_NOFOLLOW as u32)]],
-        "changes of a writable bind mount, never through a link",
+        &[&[Arg::Is(3, libc::AT_EMPTY_PATH as u32)]],
+        "changes of a writable bind mount, never by a name",
     ),
     allow(libc::SYS_fchown, "changes of a writable bind mount"),
     allow(libc::SYS_fchownat, "changes of a writable bind mount"),
@@ -418,7 +418,7 @@ mod tests {
     fn nothing_of_the_host_changes_where_nothing_may_be_written() {
         for rule in CHANGES {
             let mode = u64::from(libc::S_IFREG);
-            let args = [5, 0, mode, libc::AT_SYMLINK_NOFOLLOW as u64, 0, 0];
+            let args = [5, 0, mode, libc::AT_EMPTY_PATH as u64, 0, 0];
             assert!(!allows_all(&needs(false, false), rule.call, args), "{}", rule.call);
             assert!(allows_all(&needs(true, false), rule.call, args), "{}", rule.call);
         }

@@ -58,20 +58,24 @@ pub fn chmod_at(dir: impl AsFd, name: &[u8], mode: u32) -> Result<()> {
     rfs::chmodat(dir, component(name)?, m, rfs::AtFlags::empty()).map_err(err)
 }
 
-/// fchmodat2(2) on the name itself, which must not be a link: EOPNOTSUPP. ENOSYS before Linux 6.6.
-pub fn chmod_name(dir: impl AsFd, name: &[u8], mode: u32) -> Result<()> {
-    let name = std::ffi::CString::new(component(name)?).map_err(|_| Errno::EINVAL)?;
-    let dir = dir.as_fd().as_raw_fd();
-    // SAFETY: the name is a string that lives until the call is over.
-    let done =
-        unsafe { libc::syscall(FCHMODAT2, dir, name.as_ptr(), mode & 0o7777, libc::AT_SYMLINK_NOFOLLOW) };
+/// chmod(2) of what an O_PATH descriptor stands for, with fchmodat2(2). ENOSYS before Linux 6.6.
+pub fn chmod_place(place: impl AsFd, mode: u32) -> Result<()> {
+    let place = place.as_fd().as_raw_fd();
+    // SAFETY: the path is a static string.
+    let done = unsafe { libc::syscall(FCHMODAT2, place, c"".as_ptr(), mode & 0o7777, libc::AT_EMPTY_PATH) };
     crate::check(done).map(drop)
 }
 
-/// fchownat(2) on the name itself; `None` leaves an id alone.
-pub fn chown_at(dir: impl AsFd, name: &[u8], uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+/// chown(2) of what an O_PATH descriptor stands for; `None` leaves an id alone.
+pub fn chown_place(place: impl AsFd, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
     let (u, g) = (uid.map(rfs::Uid::from_raw), gid.map(rfs::Gid::from_raw));
-    rfs::chownat(dir, component(name)?, u, g, rfs::AtFlags::SYMLINK_NOFOLLOW).map_err(err)
+    rfs::chownat(place, c"", u, g, rfs::AtFlags::EMPTY_PATH).map_err(err)
+}
+
+/// utimensat(2) of what an O_PATH descriptor stands for.
+pub fn utimes_place(place: impl AsFd, atime: SetTime, mtime: SetTime) -> Result<()> {
+    let times = rfs::Timestamps { last_access: atime.raw(), last_modification: mtime.raw() };
+    rfs::utimensat(place, c"", &times, rfs::AtFlags::EMPTY_PATH).map_err(err)
 }
 
 /// fchown(2).
@@ -98,12 +102,6 @@ impl SetTime {
             SetTime::At(t) => rfs::Timespec { tv_sec: t.sec, tv_nsec: t.nsec },
         }
     }
-}
-
-/// utimensat(2) on the name itself.
-pub fn utimes_at(dir: impl AsFd, name: &[u8], atime: SetTime, mtime: SetTime) -> Result<()> {
-    let t = rfs::Timestamps { last_access: atime.raw(), last_modification: mtime.raw() };
-    rfs::utimensat(dir, component(name)?, &t, rfs::AtFlags::SYMLINK_NOFOLLOW).map_err(err)
 }
 
 /// futimens(3).

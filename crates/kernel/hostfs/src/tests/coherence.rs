@@ -125,6 +125,69 @@ fn known_names_and_attributes_make_no_host_call() {
     assert_eq!(stat(&c, "/d/absent").err(), Some(Errno::ENOENT));
 }
 
+/// A caller without privileges and with this user ID.
+fn user(uid: u32) -> TestCaller {
+    let root = TestCaller::root();
+    let mut creds = Credentials::root(&root.vfs.user_ns, 0);
+    (creds.uid, creds.euid, creds.suid, creds.fsuid) = (uid, uid, uid, uid);
+    TestCaller { creds: Arc::new(creds), ..root }
+}
+
+fn opens(c: &FsContext, cx: &TestCaller, path: &str) -> Result<()> {
+    let how = OpenHow::legacy(0, 0);
+    open::open_at(cx, &c.view(), &Start::Cwd, path.as_bytes(), &how).map(drop).map_err(Failure::errno)
+}
+
+#[test]
+fn rights_changed_by_another_name_count() {
+    let t = Tmp::new("rights");
+    fs::create_dir(t.0.join("elsewhere")).unwrap();
+    fs::write(t.0.join("f"), "public").unwrap();
+    let c = tree(&HostFiles::new(), &t.0, Coherence::Strict);
+    let cx = user(12_345);
+    for _ in 0..12 {
+        opens(&c, &cx, "/f").unwrap();
+    }
+    let mut others = Others::new();
+    others.run(&format!("cd {}; ln f elsewhere/g; chmod 600 elsewhere/g", t.0.display()));
+    assert_eq!(opens(&c, &cx, "/f"), Err(Errno::EACCES));
+}
+
+#[test]
+fn rights_changed_by_way_of_another_tree_count() {
+    for coherence in [Coherence::Strict, Coherence::Lagging] {
+        let t = Tmp::new("trees");
+        fs::create_dir_all(t.0.join("a")).unwrap();
+        fs::create_dir_all(t.0.join("b")).unwrap();
+        fs::write(t.0.join("a/f"), "public").unwrap();
+        let home = HostFiles::new();
+        let (one, two) = (tree(&home, &t.0, coherence), tree(&home, &t.0, coherence));
+        let by_two = open(&two, "/a/f", libc::O_RDWR).unwrap();
+        rename::rename(&plain(), &one.view(), &Start::Cwd, b"/a/f", &Start::Cwd, b"/b/f", 0).unwrap();
+        let cx = user(12_345);
+        for _ in 0..12 {
+            opens(&one, &cx, "/b/f").unwrap();
+        }
+        attr::fchmod(&plain(), &by_two, 0o600).unwrap();
+        assert_eq!(opens(&one, &cx, "/b/f"), Err(Errno::EACCES), "{coherence:?}");
+    }
+}
+
+#[test]
+fn an_exchanged_name_gets_no_rights() {
+    let t = Tmp::new("exchanged");
+    fs::write(t.0.join("own"), "").unwrap();
+    fs::write(t.0.join("victim"), "").unwrap();
+    let c = tree(&HostFiles::new(), &t.0, Coherence::Strict);
+    warm(&c, &["/own", "/victim"]);
+    let own = walk::lookup(&plain(), &c.view(), &Start::Cwd, b"/own", Lookup::FOLLOW).unwrap();
+    let before = fs::metadata(t.0.join("victim")).unwrap();
+    Others::new().run(&format!("cd {}; mv own x; mv victim own", t.0.display()));
+    assert!(attr::chmod(&plain(), &own, 0o4777).is_err());
+    let after = fs::metadata(t.0.join("own")).unwrap();
+    assert_eq!((before.ino(), before.mode()), (after.ino(), after.mode()));
+}
+
 /// A small generator: the tests need no better one.
 struct Random(u64);
 
