@@ -12,7 +12,7 @@ use crate::route::{Key, RouteKind};
 use crate::stack::{LOOPBACK, Stack};
 use crate::time::Instant;
 use crate::wire::eth::{self, Arp, Ethernet, Mac};
-use crate::wire::icmp::{Icmp, NEIGHBOUR_SOLICIT, Neighbour, OVERRIDE, SOLICITED};
+use crate::wire::icmp::{Icmp, NEIGHBOUR_SOLICIT, Neighbour, OVERRIDE, SOLICITED, quoted};
 use crate::wire::ip::{IpInfo, Ipv4};
 use crate::wire::ipv6::{Chain, Ipv6, walk};
 use crate::wire::proto;
@@ -166,14 +166,23 @@ impl Stack {
         self: &Arc<Self>,
         now: Instant,
         iface: &Arc<Iface>,
-        info: IpInfo,
+        mut info: IpInfo,
         cast: Cast,
         mut frame: Frame,
     ) {
-        if self.pass(now, Point::Input, Some(iface), None, &mut frame) == Verdict::Accept {
-            let verified = frame.offload.checksum != Checksum::Unknown;
-            self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
+        if self.is_hooked() {
+            if self.pass(now, Point::Input, Some(iface), None, &mut frame) != Verdict::Accept {
+                return;
+            }
+            // Rules may have changed the header, and may have left its checksum wrong: as on Linux nothing looks at
+            // that again.
+            let Some(changed) = quoted(&frame.buf, info.dst.is_ipv6()) else {
+                return self.counters.ip_of(info.dst).in_hdr_errors.bump();
+            };
+            info = changed.info;
         }
+        let verified = frame.offload.checksum != Checksum::Unknown;
+        self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
     }
 
     fn ipv6_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {

@@ -32,6 +32,35 @@ impl Hooks for Filter {
     }
 }
 
+/// Writes the source 10.0.0.77 into what comes in, and leaves the header's checksum.
+struct Rewrite;
+
+impl Hooks for Rewrite {
+    fn look(&self, packet: &mut Hooked<'_>) -> Verdict {
+        if packet.point == Point::Input {
+            let bytes = packet.packet.bytes_mut();
+            bytes[12..16].copy_from_slice(&[10, 0, 0, 77]);
+            // The sum of the pseudo header changes; none is needed.
+            bytes[26..28].fill(0);
+        }
+        Verdict::Accept
+    }
+}
+
+#[test]
+fn what_a_filter_writes_at_input_is_what_sockets_see() {
+    let (a, b) = (host(1), host(2));
+    b.stack.set_hooks(Some(Arc::new(Rewrite)));
+    let server = DatagramSocket::new(&b.stack, false, Protocol::Udp, Arc::new(Silent));
+    server.bind(addr("0.0.0.0:53"), true).unwrap();
+    let client = DatagramSocket::new(&a.stack, false, Protocol::Udp, Arc::new(Silent));
+    client.bind(addr("0.0.0.0:1000"), true).unwrap();
+    client.send(T0, b"hello", Some(addr("10.0.0.2:53")), &Default::default()).unwrap();
+    exchange(T0, &a, &b);
+    let received = server.receive(&mut [0; 100], false).unwrap();
+    assert_eq!((received.copied, received.datagram.from), (5, addr("10.0.0.77:1000")));
+}
+
 fn addr(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
