@@ -16,6 +16,8 @@ const END: u16 = 17;
 const GENID: u16 = 1;
 /// Shortest message with a family.
 const SHORTEST: usize = 20;
+/// Bytes that an answer counts for at least.
+const ANSWER: usize = 36;
 /// Batches of more messages are not searched for the message that breaks the table.
 const SEARCHED: usize = 4096;
 
@@ -23,6 +25,10 @@ const SEARCHED: usize = 4096;
 #[derive(Default)]
 struct Attempt {
     answers: Vec<Vec<u8>>,
+    /// Bytes of the answers.
+    bytes: usize,
+    /// Answers are missing.
+    full: bool,
     failed: bool,
     ended: bool,
     messages: usize,
@@ -34,7 +40,7 @@ impl Nftables {
         let Some((begin, rest)) = Request::next(bytes) else { return Outcome::default() };
         let refuse = |errno: Errno| Outcome {
             answers: vec![acknowledge(Err(errno.into()), &begin, asker.port, asker.options)],
-            events: Vec::new(),
+            ..Outcome::default()
         };
         if begin.bytes.len() < SHORTEST {
             return Outcome::default();
@@ -63,14 +69,15 @@ impl Nftables {
             }
             if attempt.ended && !attempt.failed {
                 let first = Request::next(rest).map_or(begin, |(first, _)| first);
+                let (lost, full) = (change.lost, attempt.full || change.lost_echo);
                 match self.commit(&mut control.hooks, change, &first) {
-                    Ok(events) => return Outcome { answers: attempt.answers, events },
+                    Ok(events) => return Outcome { answers: attempt.answers, events, full, lost },
                     Err(failure) => {
                         attempt.answers = vec![acknowledge(Err(failure), &begin, asker.port, asker.options)];
                     }
                 }
             }
-            return Outcome { answers: attempt.answers, events: Vec::new() };
+            return Outcome { answers: attempt.answers, full: attempt.full, ..Outcome::default() };
         }
         Outcome::default()
     }
@@ -85,6 +92,9 @@ impl Nftables {
             netfilter: &self.netfilter,
             asker,
             events: Vec::new(),
+            event_bytes: 0,
+            lost: false,
+            lost_echo: false,
             touched: BTreeSet::new(),
         }
     }
@@ -128,11 +138,17 @@ fn validate_all(change: &Change<'_>) -> Result<()> {
 
 /// Applies the messages one by one. A failure spoils the batch, but the messages after it are looked at as well.
 fn attempt(change: &mut Change<'_>, begin: Request<'_>, mut rest: &[u8], validate: bool) -> Attempt {
-    let (port, options) = (change.asker.port, change.asker.options);
+    let (port, options, room) = (change.asker.port, change.asker.options, change.asker.room);
     let mut attempt = Attempt::default();
     let answer = |attempt: &mut Attempt, request: &Request<'_>, outcome: std::result::Result<(), Failure>| {
         attempt.failed |= outcome.is_err();
         if outcome.is_err() || request.has(flag::ACK) {
+            // The queue has no room for more, and the asker is told so.
+            if attempt.bytes > room {
+                attempt.full = true;
+                return;
+            }
+            attempt.bytes += request.bytes.len().max(ANSWER);
             attempt.answers.push(acknowledge(outcome, request, port, options));
         }
     };

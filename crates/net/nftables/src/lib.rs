@@ -83,6 +83,8 @@ pub struct Asker<'a> {
     pub listeners: bool,
     /// Milliseconds of the monotonic clock.
     pub now: u64,
+    /// Bytes of answers that it has room for.
+    pub room: usize,
 }
 
 /// A message about a change.
@@ -101,6 +103,10 @@ pub struct Outcome {
     pub answers: Vec<Vec<u8>>,
     /// What changed.
     pub events: Vec<Event>,
+    /// Answers or echoes are missing, for they were too many.
+    pub full: bool,
+    /// Events are missing, for they were too many.
+    pub lost: bool,
 }
 
 /// The rules of a network namespace.

@@ -119,7 +119,15 @@ fn elements(set: &str, keys: &[u32], flags: u32) -> Vec<u8> {
 }
 
 fn asker(now: u64) -> Asker<'static> {
-    Asker { port: 9, pid: 1, name: b"test", options: AckOptions::default(), listeners: false, now }
+    Asker {
+        port: 9,
+        pid: 1,
+        name: b"test",
+        options: AckOptions::default(),
+        listeners: false,
+        now,
+        room: 1 << 20,
+    }
 }
 
 impl World {
@@ -353,4 +361,21 @@ fn nonsense_is_refused() {
         world.batch(&[message(u16::from(NFTABLES) << 8 | 2, flag::REQUEST, 0, 0, |_| {})]);
         assert_eq!(world.rules.bytes(), 0);
     }
+}
+
+/// What a batch is answered, and what listeners hear of it, ends where the room ends.
+#[test]
+fn answers_and_events_are_bounded() {
+    let world = World::new();
+    let mut bytes = message(16, flag::REQUEST, 0, NFTABLES.into(), |_| {});
+    let wanted = ask(msg::NEWTABLE, flag::CREATE | flag::ACK | flag::ECHO, |out| {
+        out.text(1, b"t");
+    });
+    bytes.extend(wanted.repeat(40_000));
+    bytes.extend(message(17, flag::REQUEST, 0, NFTABLES.into(), |_| {}));
+    let outcome = world.rules.batch(&bytes, &Asker { room: 1000, ..asker(NOW) });
+    assert!(outcome.full);
+    assert!(outcome.answers.len() < 50);
+    let bytes: usize = outcome.events.iter().map(|event| event.message.len()).sum();
+    assert!(bytes <= crate::api::EVENTS_MAX + 1000, "{bytes}");
 }

@@ -159,13 +159,13 @@ impl Netlink {
             ext_ack: s.has(NETLINK_EXT_ACK),
             strict: s.has(NETLINK_GET_STRICT_CHK),
         };
-        let port = s.port;
+        let (port, room) = (s.port, s.free());
         drop(s);
         if self.shared.protocol == NETLINK_NETFILTER {
-            return self.serve(cx, request, port, manner);
+            return self.serve(cx, request, (port, room), manner);
         }
         let answers = answer::to(&self.net, self.shared.protocol, request, (port, manner), cx, QUEUE);
-        netfilter::Served { answers, events: Vec::new() }
+        netfilter::Served { answers, ..Default::default() }
     }
 
     /// The generation of what the socket's protocol lists.
@@ -298,19 +298,19 @@ impl SocketOps for Netlink {
         }
         drop(s);
         let generation = self.generation();
-        let served = self.answers(cx, req.data);
-        let echoes = served.events.iter().filter(|event| event.echo).map(|event| event.message.clone());
-        let answers: Vec<_> = echoes.chain(served.answers).collect();
+        let netfilter::Served { answers, events, full, lost } = self.answers(cx, req.data);
+        let echoes = events.iter().filter(|event| event.echo).map(|event| event.message.clone());
+        let answers: Vec<_> = echoes.chain(answers).collect();
         let mut s = self.shared.state.lock();
         let (all, fit) = (answers.len(), s.queue(answers));
         // A request that changes something has one answer, and is never asked again.
         if fit < all && all > 1 && s.dump.is_none() && wire::is_one_dump(req.data) {
             s.dump = Some(Dump { request: req.data.to_vec(), before: fit, generation });
-        } else if fit < all {
+        } else if fit < all || full {
             s.error = Some(Errno::ENOBUFS);
         }
         drop(s);
-        self.tell(&served.events);
+        self.tell(&events, lost);
         self.shared.queue.notify(Events::READABLE);
         Ok(req.data.len())
     }

@@ -25,7 +25,14 @@ const HEADERS: usize = 20;
 pub(super) struct Served {
     pub(super) answers: Vec<Vec<u8>>,
     pub(super) events: Vec<Event>,
+    /// Answers, or echoes, are missing, for the queue has no room for them.
+    pub(super) full: bool,
+    /// Events are missing.
+    pub(super) lost: bool,
 }
+
+/// Datagrams of a dump that is over with its first call: one, and the end.
+const SHORT_DUMP: usize = 2;
 
 /// Answers a datagram of requests.
 pub(super) fn serve(net: &NetNamespace, bytes: &[u8], asker: &Asker<'_>, cx: &dyn Caller) -> Served {
@@ -37,8 +44,10 @@ pub(super) fn serve(net: &NetNamespace, bytes: &[u8], asker: &Asker<'_>, cx: &dy
     }
     if first.kind == nftables::BEGIN {
         let outcome = net.nftables().batch(bytes, asker);
-        return Served { answers: outcome.answers, events: outcome.events };
+        let nftables::Outcome { answers, events, full, lost } = outcome;
+        return Served { answers, events, full, lost };
     }
+    let (mut bytes_made, mut dumping) = (0, false);
     let mut rest = bytes;
     while let Some((request, after)) = Request::next(rest) {
         rest = after;
@@ -46,8 +55,19 @@ pub(super) fn serve(net: &NetNamespace, bytes: &[u8], asker: &Asker<'_>, cx: &dy
         if !asks || request.kind < MIN_TYPE || request.bytes.len() < HEADERS {
             continue;
         }
-        let done = match answer(net, &request, asker) {
+        // What does not fit into the queue is not made, but for the rest of the one dump that goes on later.
+        if bytes_made > asker.room {
+            served.full = true;
+            break;
+        }
+        let made = match dumping && request.dumps() {
+            true => Err(Errno::EBUSY.into()),
+            false => answer(net, &request, asker),
+        };
+        let done = match made {
             Ok(mut answers) => {
+                dumping |= request.dumps() && answers.len() > SHORT_DUMP;
+                bytes_made += answers.iter().map(Vec::len).sum::<usize>();
                 served.answers.append(&mut answers);
                 Ok(())
             }
@@ -56,7 +76,9 @@ pub(super) fn serve(net: &NetNamespace, bytes: &[u8], asker: &Asker<'_>, cx: &dy
         // A dump that goes well says so itself.
         let wanted = i32::from(request.flags) & libc::NLM_F_ACK != 0 && !request.dumps();
         if done.is_err() || wanted {
-            served.answers.push(acknowledge(done, &request, asker.port, asker.options));
+            let acknowledgement = acknowledge(done, &request, asker.port, asker.options);
+            bytes_made += acknowledgement.len();
+            served.answers.push(acknowledgement);
         }
     }
     served
@@ -77,7 +99,13 @@ fn answer(
 
 impl Netlink {
     /// Answers a datagram. What changes is described if somebody listens.
-    pub(super) fn serve(&self, cx: &dyn Caller, bytes: &[u8], port: u32, manner: Manner) -> Served {
+    pub(super) fn serve(
+        &self,
+        cx: &dyn Caller,
+        bytes: &[u8],
+        (port, room): (u32, usize),
+        manner: Manner,
+    ) -> Served {
         let name = cx.comm();
         let asker = Asker {
             port,
@@ -86,19 +114,25 @@ impl Netlink {
             options: AckOptions { capped: manner.cap_ack, extended: manner.ext_ack },
             listeners: self.net.netlink.has_members(NETLINK_NETFILTER, NFTABLES_GROUP),
             now: net_ns::now().millis(),
+            room,
         };
         serve(&self.net, bytes, &asker, cx)
     }
 
     /// Tells the sockets that listen; the asker has its echo already.
-    pub(super) fn tell(&self, events: &[Event]) {
+    pub(super) fn tell(&self, events: &[Event], lost: bool) {
         if events.is_empty() {
             return;
         }
         let own = self.shared.state.lock().port;
-        for event in events {
-            let except = if event.echo { own } else { 0 };
-            self.net.netlink.multicast(NETLINK_NETFILTER, NFTABLES_GROUP, except, &event.message);
+        for member in self.net.netlink.members(NETLINK_NETFILTER, NFTABLES_GROUP) {
+            let port = member.state.lock().port;
+            for event in events.iter().filter(|event| !event.echo || port != own) {
+                member.deliver(NFTABLES_GROUP, &event.message);
+            }
+            if lost {
+                member.lose();
+            }
         }
     }
 }

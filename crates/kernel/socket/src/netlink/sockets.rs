@@ -59,6 +59,11 @@ pub(super) struct Dump {
 }
 
 impl State {
+    /// Bytes of answers that fit.
+    pub(super) fn free(&self) -> usize {
+        QUEUE.max(self.room).saturating_sub(self.queued)
+    }
+
     /// Queues answers as far as there is room; returns how many.
     pub(super) fn queue(&mut self, answers: impl IntoIterator<Item = Vec<u8>>) -> usize {
         let mut taken = 0;
@@ -117,8 +122,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Messages for a group are missing, so the next receive fails with ENOBUFS.
+    pub(super) fn lose(&self) {
+        let mut s = self.state.lock();
+        s.drops = s.drops.saturating_add(1);
+        if !s.has(NO_ENOBUFS) {
+            s.error = Some(Errno::ENOBUFS);
+        }
+        drop(s);
+        self.queue.notify(Events::READABLE);
+    }
+
     /// Queues a message for a group. A socket whose buffer is full loses it, and its next receive fails with ENOBUFS.
-    fn deliver(&self, group: u32, bytes: &[u8]) {
+    pub(super) fn deliver(&self, group: u32, bytes: &[u8]) {
         let mut s = self.state.lock();
         if s.congested || s.queued > self.options.rcvbuf() {
             s.drops = s.drops.saturating_add(1);
@@ -242,6 +258,13 @@ impl Sockets {
     pub(super) fn has_members(&self, protocol: i32, group: u32) -> bool {
         let member = |s: &Arc<Shared>| s.protocol == protocol && s.state.lock().is_member(group);
         self.list().iter().any(member)
+    }
+
+    /// The members of a group.
+    pub(super) fn members(&self, protocol: i32, group: u32) -> Vec<Arc<Shared>> {
+        let mut all = self.list();
+        all.retain(|s| s.protocol == protocol && s.state.lock().is_member(group));
+        all
     }
 
     /// Sends a message to the members of a group but the one with the address `except`.

@@ -187,3 +187,52 @@ fn raw_sockets_are_listed() {
     assert_eq!(wire::attribute(&buf[..got.len], INET_DIAG_MSG, INET_DIAG_PROTOCOL), Some(&[253][..]));
     drop(raw);
 }
+
+/// Many dumps in one datagram are not all made: the second finds the first one at work.
+#[test]
+fn a_datagram_of_dumps_is_answered_as_far_as_the_queue_goes() {
+    const TABLES: usize = 200;
+    let cx = TestCaller::with_caps(u64::MAX);
+    let of = cx.creds().user_ns.clone();
+    let net = NetNamespace::new(1, of, spec::Interfaces::loopback());
+    let socket = NetlinkFamily.create(&cx, &net, libc::SOCK_RAW, NETLINK_NETFILTER).unwrap();
+    let flags = libc::NLM_F_REQUEST as u16;
+    let message =
+        |kind: u16, flags: u16, body: &[u8]| wire::Message::new(kind, flags, 7, 0).fixed(body).done();
+    let mut batch = message(16, flags, &[0, 0, 0, 10]);
+    for n in 0..TABLES {
+        let mut body = vec![2, 0, 0, 0];
+        body.extend([12, 0, 1, 0]);
+        body.extend(format!("{n:07}\0").bytes());
+        body.extend([4, 1, 6, 0]);
+        body.extend([1; 256]);
+        batch.extend(message(10 << 8, flags | libc::NLM_F_CREATE as u16, &body));
+    }
+    batch.extend(message(17, flags, &[0, 0, 0, 10]));
+    let send = |data: &[u8]| {
+        let mut req = SendRequest { data, addr: None, control: Default::default(), flags: 0 };
+        socket.send(&cx, &NoNames, &mut req).unwrap();
+    };
+    send(&batch);
+    let mut first = [0; 64];
+    let quiet = socket.recv(&cx, &mut first, 0).map(|got| got.len).err();
+    assert_eq!(quiet, Some(Errno::EAGAIN), "{first:?}");
+    let dump = message(10 << 8 | 1, flags | libc::NLM_F_DUMP as u16, &[2, 0, 0, 0]);
+    send(&dump.repeat(1000));
+    let (mut errors, mut bytes) = (Vec::new(), 0);
+    let mut buf = [0; 32 << 10];
+    while let Ok(got) = socket.recv(&cx, &mut buf, 0) {
+        bytes += got.len;
+        if let Some((header, _, _)) = wire::next(&buf[..got.len])
+            && header.kind == libc::NLMSG_ERROR as u16
+        {
+            errors.push(i32::from_ne_bytes(buf[16..20].try_into().unwrap()));
+        }
+    }
+    assert_eq!(errors.len(), 999);
+    assert!(errors.iter().all(|error| *error == -Errno::EBUSY.raw()));
+    assert!(bytes <= QUEUE);
+    // Ever more of them are cut off.
+    send(&dump.repeat(8000));
+    assert!(matches!(socket.recv(&cx, &mut buf, 0), Err(Errno::ENOBUFS)));
+}

@@ -60,6 +60,8 @@ pub(crate) mod msg {
 
 /// Longest data that programs keep with an object (`NFT_USERDATA_MAXLEN`).
 const USERDATA_MAX: usize = 256;
+/// Most bytes of events that one batch makes: more than a listener's queue holds, unless root made it longer.
+pub(crate) const EVENTS_MAX: usize = 4 << 20;
 
 /// A batch at work: a copy of the rules, which takes their place if nothing fails.
 pub(crate) struct Change<'a> {
@@ -72,6 +74,11 @@ pub(crate) struct Change<'a> {
     pub netfilter: &'a Arc<Netfilter>,
     pub asker: &'a Asker<'a>,
     pub events: Vec<Event>,
+    /// Bytes of the events.
+    pub event_bytes: usize,
+    /// Events, or echoes, are missing.
+    pub lost: bool,
+    pub lost_echo: bool,
     /// Tables in which something is different.
     pub touched: BTreeSet<u64>,
 }
@@ -121,6 +128,11 @@ impl Change<'_> {
         if !echo && !self.asker.listeners {
             return;
         }
+        if self.event_bytes > EVENTS_MAX {
+            self.lost = true;
+            self.lost_echo |= echo;
+            return;
+        }
         let keep = flag::CREATE | flag::EXCL | flag::APPEND | flag::REPLACE;
         let is_new = [msg::NEWTABLE, msg::NEWCHAIN, msg::NEWRULE, msg::NEWSET, msg::NEWSETELEM, msg::NEWOBJ];
         let mut flags = if is_new.contains(&number) { request.flags & keep } else { 0 };
@@ -130,6 +142,7 @@ impl Change<'_> {
         let generation = crate::following(self.rules.generation);
         let reply = Reply { flags, seq: request.seq, port: self.asker.port, generation };
         let message = reply.message(number, family, |out| fill(&self.rules, out));
+        self.event_bytes += message.capacity();
         self.events.push(Event { message, echo });
     }
 
