@@ -57,6 +57,25 @@ impl Charge {
         self.bytes = bytes;
     }
 
+    /// The queue belongs to the same stack as another from now on.
+    pub fn join(&mut self, other: &Charge) {
+        let same = match (&self.memory, &other.memory) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        if !same {
+            let bytes = self.bytes;
+            self.set(0);
+            self.memory.clone_from(&other.memory);
+            self.set(bytes);
+        }
+    }
+
+    /// Bytes that the queue holds.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// True while the queue must not grow.
     pub fn is_scarce(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.is_scarce())
@@ -94,7 +113,10 @@ mod tests {
         a.set(10);
         drop((b, c));
         assert_eq!(memory.used(), 10);
+        let other = Arc::new(Memory::default());
+        a.join(&Charge::of(&other));
+        assert_eq!((memory.used(), other.used()), (0, 10));
         drop(a);
-        assert_eq!(memory.used(), 0);
+        assert_eq!(other.used(), 0);
     }
 }

@@ -30,6 +30,11 @@ impl Ring {
         self.charge.set(self.storage.len());
     }
 
+    /// What the ring counts for.
+    pub(crate) fn charge(&self) -> &Charge {
+        &self.charge
+    }
+
     /// How much of `limit` bytes the ring may hold now: less while memory is scarce.
     pub fn bounded(&self, limit: usize) -> usize {
         if self.charge.is_scarce() { limit.min(self.storage.len().max(LEAST)) } else { limit }

@@ -2,6 +2,7 @@
 //! sent and acknowledged (`SO_TIMESTAMPING`; Documentation/networking/timestamping.rst, msg_zerocopy.rst).
 
 use super::seq::Seq;
+use crate::memory::Charge;
 use crate::time::Instant;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ const MOST: usize = 256;
 const QUEUE: usize = 256;
 /// Bytes of a segment that a timestamp shows.
 const SHOWN: usize = 2048;
+/// What a timestamp counts for, besides its data.
+const OVERHEAD: usize = 128;
 
 /// Flags of `SO_TIMESTAMPING`: what is told of sent data.
 pub mod stamps {
@@ -84,9 +87,24 @@ struct Lists {
     /// Where the numbers of timestamps begin.
     base: Seq,
     ready: VecDeque<Notice>,
+    /// Bytes of the receive buffer, which bounds what timestamps and marks hold.
+    limit: usize,
+    charge: Charge,
 }
 
 impl Notices {
+    /// The bytes count in the memory that another queue counts in.
+    pub(crate) fn join(&mut self, other: &Charge) {
+        if let Some(lists) = &mut self.0 {
+            lists.charge.join(other);
+        }
+    }
+
+    /// Timestamps, with their data, hold at most so many bytes.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.0.get_or_insert_default().limit = limit;
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
         self.0.as_ref().is_some_and(|lists| !lists.ready.is_empty())
     }
@@ -98,7 +116,12 @@ impl Notices {
 
     /// Takes the oldest.
     pub(crate) fn take(&mut self) -> Option<Notice> {
-        self.0.as_mut()?.ready.pop_front()
+        let lists = self.0.as_mut()?;
+        let notice = lists.ready.pop_front()?;
+        if let Notice::Stamp { data, .. } = &notice {
+            lists.release(OVERHEAD + data.len());
+        }
+        Some(notice)
     }
 
     /// Numbers of timestamps count from here.
@@ -133,18 +156,22 @@ impl Notices {
     pub(crate) fn sent(&mut self, end: Seq, payload: [&[u8]; 2], now: Instant) {
         let Some(lists) = &mut self.0 else { return };
         let data: Arc<[u8]> = payload.concat().into_iter().take(SHOWN).collect();
-        let (base, ready) = (lists.base, &mut lists.ready);
-        for mark in lists.marks.iter_mut().filter(|mark| mark.data.is_none() && mark.at.before(end)) {
-            let shown = if mark.flags & stamps::OPT_TSONLY != 0 { [].into() } else { data.clone() };
-            mark.data = Some(shown.clone());
+        let mut marks = std::mem::take(&mut lists.marks);
+        for mark in marks.iter_mut().filter(|mark| mark.data.is_none() && mark.at.before(end)) {
+            let bare = mark.flags & stamps::OPT_TSONLY != 0;
+            let shown: Arc<[u8]> = if bare { [].into() } else { data.clone() };
             for (flag, moment) in [(stamps::TX_SCHED, Moment::Scheduled), (stamps::TX_SOFTWARE, Moment::Sent)]
             {
                 if mark.flags & flag != 0 {
-                    stamp(ready, moment, number(mark, base), now, &shown);
+                    lists.stamp(moment, mark, now, &shown);
                 }
             }
+            // Without room for its data the mark goes on without.
+            let kept = mark.flags & stamps::TX_ACK != 0 && lists.hold(shown.len());
+            mark.data = Some(if kept { shown } else { [].into() });
         }
-        lists.marks.retain(|mark| mark.data.is_none() || mark.flags & stamps::TX_ACK != 0);
+        marks.retain(|mark| mark.data.is_none() || mark.flags & stamps::TX_ACK != 0);
+        lists.marks = marks;
     }
 
     /// Bytes before `una` are acknowledged.
@@ -155,7 +182,8 @@ impl Notices {
         }
         while let Some(mark) = lists.marks.pop_front_if(|mark| mark.at.before(una)) {
             let data = mark.data.clone().unwrap_or_default();
-            stamp(&mut lists.ready, Moment::Acknowledged, number(&mark, lists.base), now, &data);
+            lists.release(data.len());
+            lists.stamp(Moment::Acknowledged, &mark, now, &data);
         }
     }
 
@@ -165,7 +193,9 @@ impl Notices {
         while let Some((_, id)) = lists.zerocopy.pop_front() {
             lists.free(id);
         }
+        let held = lists.marks.iter().flat_map(|mark| &mark.data).map(|data| data.len()).sum();
         lists.marks.clear();
+        lists.release(held);
     }
 }
 
@@ -178,21 +208,34 @@ impl Lists {
             _ => {}
         }
     }
-}
 
-fn number(mark: &Mark, base: Seq) -> u32 {
-    if mark.flags & stamps::OPT_ID != 0 { mark.at - base } else { 0 }
-}
+    /// Counts bytes, if there is room for them.
+    fn hold(&mut self, bytes: usize) -> bool {
+        let held = self.charge.bytes();
+        let fits = held + bytes <= self.limit && (held == 0 || !self.charge.is_scarce());
+        if fits {
+            self.charge.set(held + bytes);
+        }
+        fits
+    }
 
-fn stamp(ready: &mut VecDeque<Notice>, moment: Moment, id: u32, at: Instant, data: &Arc<[u8]>) {
-    if ready.len() < QUEUE {
-        ready.push_back(Notice::Stamp { moment, id, at, data: data.clone() });
+    fn release(&mut self, bytes: usize) {
+        self.charge.set(self.charge.bytes().saturating_sub(bytes));
+    }
+
+    /// Queues a timestamp; without room it is lost.
+    fn stamp(&mut self, moment: Moment, mark: &Mark, at: Instant, data: &Arc<[u8]>) {
+        if self.ready.len() < QUEUE && self.hold(OVERHEAD + data.len()) {
+            let id = if mark.flags & stamps::OPT_ID != 0 { mark.at - self.base } else { 0 };
+            self.ready.push_back(Notice::Stamp { moment, id, at, data: data.clone() });
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Memory;
 
     #[test]
     fn calls_in_a_row_are_one_notice() {
@@ -211,6 +254,7 @@ mod tests {
     #[test]
     fn calls_that_nobody_asks_about_are_bounded() {
         let mut notices = Notices::default();
+        notices.set_limit(1 << 20);
         (0..1000).for_each(|n| notices.add_mark(Seq(10 * n), Seq(10 * n + 10), stamps::TX | stamps::OPT_ID));
         notices.sent(Seq(20_000), [b"payload", b""], Instant::ZERO);
         notices.acknowledged(Seq(20_000), Instant::ZERO);
@@ -219,9 +263,40 @@ mod tests {
     }
 
     #[test]
+    fn what_timestamps_hold_is_counted_and_bounded() {
+        let memory = Arc::new(Memory::default());
+        let mut notices = Notices::default();
+        notices.set_limit(50_000);
+        notices.join(&Charge::of(&memory));
+        let send = |notices: &mut Notices, n: u32, flags| {
+            notices.add_mark(Seq(10 * n), Seq(10 * n + 10), flags);
+            notices.sent(Seq(10 * n + 10), [&[1; 4000], b""], Instant::ZERO);
+        };
+        // Marks whose data does not fit have none.
+        (0..200).for_each(|n| send(&mut notices, n, stamps::TX_ACK));
+        assert_eq!(memory.used(), 50_000 / SHOWN * SHOWN);
+        notices.acknowledged(Seq(2000), Instant::ZERO);
+        assert!((40_000..=50_000).contains(&memory.used()), "{}", memory.used());
+        let told = std::iter::from_fn(|| notices.take()).count();
+        assert!((20..QUEUE).contains(&told), "{told}");
+        assert_eq!(memory.used(), 0);
+        // While memory is scarce one waits.
+        memory.set_limit(1);
+        (200..300).for_each(|n| send(&mut notices, n, stamps::TX_SCHED));
+        assert_eq!(memory.used(), OVERHEAD + SHOWN);
+        assert!(notices.take().is_some() && notices.take().is_none());
+        memory.set_limit(usize::MAX);
+        send(&mut notices, 300, stamps::TX_ACK);
+        assert_eq!(memory.used(), SHOWN);
+        notices.finish();
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
     fn a_piece_has_the_mark_of_its_last_write() {
         let flags = stamps::TX_ACK | stamps::TX_SCHED | stamps::OPT_ID;
         let mut notices = Notices::default();
+        notices.set_limit(65_536);
         notices.count_from(Seq(100));
         notices.add_mark(Seq(100), Seq(110), flags);
         notices.add_mark(Seq(100), Seq(120), flags);

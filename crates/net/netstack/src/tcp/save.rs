@@ -57,6 +57,7 @@ impl TcpSocket {
         let mut inner = socket.inner.lock();
         inner.conn = saved.conn;
         inner.conn.tx.move_to(&stack.memory);
+        inner.conn.count_notices();
         inner.tuple = Some(saved.tuple);
         (inner.binding, inner.bound) = (saved.binding, saved.bound);
         (inner.read_shut, inner.connecting) = (saved.read_shut, saved.connecting);

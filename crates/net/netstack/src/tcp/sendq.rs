@@ -130,6 +130,11 @@ impl Conn {
         self.notices.acknowledged(self.una, now);
     }
 
+    /// The error queue counts in the memory of the stack that the send queue belongs to.
+    pub(crate) fn count_notices(&mut self) {
+        self.notices.join(self.tx.charge());
+    }
+
     /// So much waits to be sent that nothing more is queued (`TCP_NOTSENT_LOWAT`).
     fn is_ahead(&self) -> bool {
         let low = self.options.notsent_low;
@@ -450,6 +455,9 @@ impl Conn {
         self.nxt += total;
         if self.notices.is_marked(end) {
             let from = (seq - self.tx_seq) as usize;
+            let tuned = (2 * cx.rx.capacity).max(cx.sysctls.tcp_rmem_default.size());
+            self.notices.set_limit(self.options.receive_buffer.unwrap_or(tuned));
+            self.count_notices();
             self.notices.sent(end, self.tx.peek(from, len as usize), cx.now);
             cx.events |= crate::notify::Events::ERR;
         }
