@@ -21,7 +21,7 @@
 //! # Bounds
 //!
 //! Everything that a namespace has is counted against [`budget::LIMIT`]; more is ENOMEM. Jumps are 16 chains deep at most, which is
-//! checked before packets see a rule. A packet meets four million rules at most.
+//! checked before packets see a rule. What one packet may make a base chain do is bounded as well.
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,20 @@
 //! Rules at work: a packet goes through a base chain and those that it jumps to. Nothing is allocated on the way, unless a rule adds
 //! an element to a set.
 
-use crate::data::{Registers, Verdict};
+use crate::data::{Reg, Registers, Verdict};
 use crate::expr::Flow;
 use crate::model::{Chain, Ruleset, Table};
+use crate::set::Set;
+use crate::set::element::Element;
 use netfilter::{CtState, Family, Packet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Chains that may wait for others to return (`NFT_JUMP_STACK_SIZE`).
 pub(crate) const JUMPS: usize = 16;
-/// Rules that one packet may meet. More exist only where somebody wants the time to be spent.
-const STEPS: u32 = 1 << 22;
+/// Work that one packet may make in a base chain: rules, expressions, and elements that are walked, sixteen at a time. More exists
+/// only where somebody wants the time to be spent.
+const WORK: usize = 1 << 18;
 
 /// A packet in a chain.
 pub(crate) struct Run<'a, 'p> {
@@ -19,6 +23,8 @@ pub(crate) struct Run<'a, 'p> {
     pub table: &'a Table,
     /// Monotonic time.
     pub nanos: u64,
+    /// What is left of [`WORK`].
+    work: usize,
 }
 
 /// What a base chain decided.
@@ -35,7 +41,7 @@ pub(crate) fn base(rules: &Ruleset, table: u64, chain: u64, packet: &mut Packet<
     let Some(chain) = table.chains.get(&chain) else { return Decision::Accept };
     let Some(base) = &chain.base else { return Decision::Accept };
     let nanos = packet.now.since(netstack::time::Instant::from_nanos(0)).as_nanos() as u64;
-    let mut run = Run { regs: Registers::default(), packet, table, nanos };
+    let mut run = Run { regs: Registers::default(), packet, table, nanos, work: WORK };
     if let Some(decision) = run.chain(chain) {
         return decision;
     }
@@ -51,7 +57,7 @@ impl<'a> Run<'a, '_> {
         let mut waiting: [(&Chain, usize); JUMPS] = [(first, 0); JUMPS];
         let mut depth = 0;
         let (mut chain, mut next) = (first, 0);
-        for _ in 0..STEPS {
+        while self.spend(1) {
             let verdict = match chain.rules.get(next) {
                 Some(rule) => self.rule(rule),
                 None => Verdict::Return,
@@ -81,6 +87,9 @@ impl<'a> Run<'a, '_> {
 
     fn rule(&mut self, rule: &crate::model::Rule) -> Verdict {
         for expr in &rule.exprs {
+            if !self.spend(1) {
+                return Verdict::Drop;
+            }
             match expr.run(self) {
                 Flow::Next => {}
                 Flow::Break => return Verdict::Break,
@@ -89,6 +98,18 @@ impl<'a> Run<'a, '_> {
             }
         }
         Verdict::Continue
+    }
+
+    /// Takes of what a packet may spend; false when nothing is left, and the packet is dropped then.
+    pub fn spend(&mut self, work: usize) -> bool {
+        self.work = self.work.saturating_sub(work);
+        self.work > 0
+    }
+
+    /// The element of a set that a register's value belongs to.
+    pub fn find(&mut self, set: &Set, key: Reg) -> Option<Arc<Element>> {
+        self.spend(set.contents.walked() / 16 + 1).then_some(())?;
+        set.contents.find(self.regs.get(key), self.now())
     }
 
     /// Milliseconds.

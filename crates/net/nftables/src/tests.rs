@@ -379,3 +379,24 @@ fn answers_and_events_are_bounded() {
     let bytes: usize = outcome.events.iter().map(|event| event.message.len()).sum();
     assert!(bytes <= crate::api::EVENTS_MAX + 1000, "{bytes}");
 }
+
+/// Rules of many expressions, in chains that call each other twice at every level.
+#[test]
+fn a_packet_makes_a_bounded_amount_of_work() {
+    const LEVELS: usize = 10;
+    let world = World::new();
+    let name = |level: usize| format!("c{level}");
+    let mut setup = vec![table("t")];
+    setup.extend((0..=LEVELS).map(|level| chain(&name(level), None)));
+    for level in 0..LEVELS {
+        setup.extend([jump(&name(level), &name(level + 1)), jump(&name(level), &name(level + 1))]);
+    }
+    let counters =
+        |count: usize| rule(&name(LEVELS), |out| (0..count).for_each(|_| expr(out, "counter", |_| {})));
+    setup.extend([chain("out", Some(3)), jump("out", "c0"), counters(100)]);
+    assert_eq!(world.batch(&setup), []);
+    // 1,024 times 100 expressions.
+    assert_eq!(world.send(1), Ok(5));
+    assert_eq!(world.batch(&[counters(100), counters(100)]), []);
+    assert!(world.send(1).is_err());
+}

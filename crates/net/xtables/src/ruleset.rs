@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const POINTS: [Point; 5] =
     [Point::PreRouting, Point::Input, Point::Forward, Point::Output, Point::PostRouting];
 
-/// Rules that one packet may meet: chains that call each other twice at every level double the number with each.
-const MAX_STEPS: usize = 1 << 20;
+/// Rules and matches that one packet may meet: chains that call each other twice at every level double the number with each.
+const MAX_STEPS: usize = 1 << 18;
 
 /// Jumps that one packet may be inside of.
 const MAX_DEPTH: usize = 1024;
@@ -127,8 +127,10 @@ impl Ruleset {
     pub(crate) fn run(&self, packet: &mut Packet<'_>) -> Verdict {
         let Some((mut at, policy)) = self.starts[packet.point as usize] else { return Verdict::Accept };
         let mut callers = Vec::new();
-        for _ in 0..MAX_STEPS {
+        let mut steps = 0;
+        while steps < MAX_STEPS {
             let Some(rule) = self.rules.get(at) else { return Verdict::Drop };
+            steps += 1 + rule.matches.len();
             if !rule.head.matches(packet) || !rule.matches.iter().all(|m| m.matches(packet)) {
                 at += 1;
                 continue;

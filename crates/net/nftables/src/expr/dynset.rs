@@ -106,11 +106,13 @@ impl Dynset {
     }
 
     /// The element of the key, which is made if there is none; `None` when there is no room.
-    fn element(&self, set: &Set, run: &Run<'_, '_>) -> Option<Arc<Element>> {
-        let (key, now) = (run.regs.get(self.key), run.now());
-        if let Some(found) = set.contents.find(key, now) {
+    fn element(&self, set: &Set, run: &mut Run<'_, '_>) -> Option<Arc<Element>> {
+        if let Some(found) = run.find(set, self.key) {
             return Some(found);
         }
+        // What is to be added is compared with all that is there as well.
+        run.spend(set.contents.walked() / 8).then_some(())?;
+        let (key, now) = (run.regs.get(self.key), run.now());
         let templates = if self.exprs.is_empty() { &set.exprs[..] } else { &self.exprs };
         let exprs: Box<[_]> = templates.iter().filter_map(|expr| expr.fresh()).collect();
         let data = self.data.map(|reg| Data::Value(run.regs.get(reg).into()));
@@ -153,7 +155,7 @@ impl Expr for Dynset {
         let table = run.table;
         let Some(set) = table.sets.get(&self.set) else { return Flow::Break };
         if self.op == Op::Delete {
-            if let Some(found) = set.contents.find(run.regs.get(self.key), run.now()) {
+            if let Some(found) = run.find(set, self.key) {
                 set.contents.remove(&found);
             }
             return Flow::Next;
@@ -163,6 +165,7 @@ impl Expr for Dynset {
             element.refresh(self.timeout(set), run.now());
         }
         for expr in &element.exprs {
+            run.spend(1);
             if expr.run(run) == Flow::Break {
                 return Flow::Break;
             }

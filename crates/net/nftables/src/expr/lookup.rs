@@ -58,7 +58,7 @@ impl Expr for Lookup {
 
     fn run(&self, run: &mut Run<'_, '_>) -> Flow {
         let Some(set) = run.table.sets.get(&self.set) else { return Flow::Break };
-        let element = set.contents.find(run.regs.get(self.source), run.now());
+        let element = run.find(set, self.source);
         let Some(element) = element else {
             return Flow::when(matches!(self.out, Out::Match { invert: true }));
         };
@@ -75,6 +75,7 @@ impl Expr for Lookup {
             return found;
         }
         for expr in &element.exprs {
+            run.spend(1);
             if expr.run(run) == Flow::Break {
                 return Flow::Break;
             }

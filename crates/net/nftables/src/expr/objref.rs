@@ -47,7 +47,7 @@ impl Expr for Objref {
             Objref::Named(handle) => Some(*handle),
             Objref::Mapped(key, set) => {
                 let set = table.sets.get(set);
-                let element = set.and_then(|set| set.contents.find(run.regs.get(*key), run.now()));
+                let element = set.and_then(|set| run.find(set, *key));
                 element.and_then(|element| element.object)
             }
         };

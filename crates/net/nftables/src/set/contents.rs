@@ -168,6 +168,14 @@ impl Contents {
         all
     }
 
+    /// Elements that one lookup walks, beyond the few of a search.
+    pub fn walked(&self) -> usize {
+        match &self.inner.read().store {
+            Store::Ranges(list, _) => list.len(),
+            Store::Exact(_) | Store::Bounds(_) => 0,
+        }
+    }
+
     pub fn len(&self) -> usize {
         match &self.inner.read().store {
             Store::Exact(map) => map.len(),
