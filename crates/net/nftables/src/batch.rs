@@ -1,6 +1,6 @@
 //! Batches: messages between `NFNL_MSG_BATCH_BEGIN` and `NFNL_MSG_BATCH_END` that succeed or fail as one.
 
-use crate::api::{Change, get};
+use crate::api::{Change, WORK, get};
 use crate::attr::{Failure, Result};
 use crate::message::{NFTABLES, Reply, Request, acknowledge, flag};
 use crate::scope::Ids;
@@ -93,6 +93,7 @@ impl Nftables {
             asker,
             events: Vec::new(),
             event_bytes: 0,
+            work: std::cell::Cell::new(WORK),
             lost: false,
             lost_echo: false,
             touched: BTreeSet::new(),
@@ -130,6 +131,7 @@ impl Nftables {
 fn validate_all(change: &Change<'_>) -> Result<()> {
     for table in &change.touched {
         if let Some(table) = change.rules.tables.get(table) {
+            change.spend(validate::cost(table))?;
             validate::table(table)?;
         }
     }

@@ -322,7 +322,8 @@ impl Chain {
     }
 
     pub fn rule(&self, handle: u64) -> Option<usize> {
-        self.rules.iter().position(|rule| rule.handle == handle)
+        // What is sought is mostly what was added last, or what goes next.
+        self.rules.iter().rposition(|rule| rule.handle == handle)
     }
 }
 

@@ -400,3 +400,23 @@ fn a_packet_makes_a_bounded_amount_of_work() {
     assert_eq!(world.batch(&[counters(100), counters(100)]), []);
     assert!(world.send(1).is_err());
 }
+
+/// Searches from one end to the other are counted: here those for the last of many rules' places.
+#[test]
+fn a_batch_makes_a_bounded_amount_of_work() {
+    const RULES: usize = 20_000;
+    let world = World::new();
+    let one = rule("c", |_| {});
+    assert_eq!(world.batch(&[table("t"), chain("c", None)]), []);
+    assert_eq!(world.batch(&vec![one.clone(); RULES]), []);
+    let first = ask(msg::NEWRULE, flag::CREATE, |out| {
+        out.text(1, b"t");
+        out.text(2, b"c");
+        out.be64(6, u64::MAX);
+    });
+    let before = world.rules.bytes();
+    let failed = world.batch(&vec![first; crate::api::WORK / RULES + 10]);
+    assert_eq!((failed.first(), failed.last()), (Some(&errno(Errno::ENOENT)), Some(&errno(Errno::ENOMEM))));
+    assert_eq!(world.batch(&[one]), []);
+    assert!(world.rules.bytes() > before);
+}

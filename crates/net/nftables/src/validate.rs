@@ -18,6 +18,14 @@ pub(crate) fn table(table: &Table) -> Result<(), Errno> {
     Ok(())
 }
 
+/// About how many steps the check takes: each base chain may lead to all rules and elements.
+pub(crate) fn cost(table: &Table) -> usize {
+    let bases = table.chains.values().filter(|chain| chain.base.is_some()).count();
+    let rules: usize = table.chains.values().map(|chain| 1 + chain.rules.len()).sum();
+    let maps = table.sets.values().filter(|set| set.target == Some(Target::Verdict));
+    bases.saturating_mul(rules + maps.map(|set| set.contents.len()).sum::<usize>())
+}
+
 struct Walk<'a> {
     table: &'a Table,
     place: Place,

@@ -185,6 +185,7 @@ impl Change<'_> {
         let batch = self.batch;
         let place = &**self.rules.tables.get(&table).ok_or(Errno::ENOENT)?;
         let (current, scope) = (place.sets.get(&set).ok_or(Errno::ENOENT)?, self.scope(place));
+        self.spend(current.contents.steps())?;
         let element = Arc::new(parse(item.nested(), current, &scope)?);
         let table = self.touch(table)?;
         let set = table.set_mut(set)?;
@@ -214,12 +215,15 @@ impl Change<'_> {
     }
 
     /// Takes out what has expired.
-    fn collect(&mut self, table: u64, set: u64) -> Result<()> {
+    fn collect(&mut self, handle: u64, set: u64) -> Result<()> {
         let (now, batch) = (self.now, self.batch);
-        let table = self.touch(table)?;
+        let table = self.touch(handle)?;
         if !table.sets.get(&set).is_some_and(|set| set.has(flag::TIMEOUT)) {
             return Ok(());
         }
+        let steps = table.sets.get(&set).map_or(0, |set| set.contents.len());
+        self.spend(steps)?;
+        let table = self.touch(handle)?;
         let dead = table.set_mut(set)?.contents_mut(batch)?.collect(now);
         for element in dead {
             table.release_all(element.refs());
@@ -242,7 +246,8 @@ impl Change<'_> {
         let Some(list) = request.attrs().get(ELEMENTS) else {
             let table_ref = self.touch(table)?;
             gone = table_ref.set_mut(set)?.contents_mut(batch)?.all();
-            for element in &gone {
+            // From the end, where few others move.
+            for element in gone.iter().rev() {
                 table_ref.set_mut(set)?.contents.remove(element);
                 table_ref.release_all(element.refs());
             }
@@ -250,6 +255,8 @@ impl Change<'_> {
             return Ok(());
         };
         for item in list.nested().iter() {
+            let steps = self.rules.tables.get(&table).and_then(|table| table.sets.get(&set));
+            self.spend(steps.map_or(0, |set| set.contents.steps()))?;
             let table = self.touch(table)?;
             let set = table.set_mut(set)?;
             let bounds = Bounds::parse(item.nested(), set).blame(item.at)?;

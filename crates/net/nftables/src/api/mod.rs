@@ -63,6 +63,10 @@ const USERDATA_MAX: usize = 256;
 /// Most bytes of events that one batch makes: more than a listener's queue holds, unless root made it longer.
 pub(crate) const EVENTS_MAX: usize = 4 << 20;
 
+/// Steps of long searches that one batch may take: as many as 16,000 ranges of concatenations need, each of which is compared with
+/// all before it.
+pub(crate) const WORK: usize = 1 << 27;
+
 /// A batch at work: a copy of the rules, which takes their place if nothing fails.
 pub(crate) struct Change<'a> {
     pub rules: Ruleset,
@@ -79,6 +83,8 @@ pub(crate) struct Change<'a> {
     /// Events, or echoes, are missing.
     pub lost: bool,
     pub lost_echo: bool,
+    /// What is left of [`WORK`].
+    pub work: Cell<usize>,
     /// Tables in which something is different.
     pub touched: BTreeSet<u64>,
 }
@@ -110,6 +116,12 @@ impl Change<'_> {
             msg::DESTROYFLOWTABLE => Ok(()),
             _ => Err(Errno::EINVAL.into()),
         }
+    }
+
+    /// Takes of the steps that a batch has; ENOMEM when too few are left.
+    pub fn spend(&self, steps: usize) -> Result<()> {
+        self.work.set(self.work.get().checked_sub(steps).ok_or(Errno::ENOMEM)?);
+        Ok(())
     }
 
     pub fn charge(&self, bytes: usize) -> Result<Charge> {

@@ -30,6 +30,8 @@ const MAX_BYTES: usize = 4096;
 /// What a rule and an expression take.
 const RULE_COST: usize = 128;
 const EXPR_COST: usize = 64;
+/// Rules that are moved in the time of one step of a search.
+const MOVED: usize = 64;
 
 pub(crate) fn dump(rule: &Rule, before: Option<u64>, chain: &Chain, table: &Table, out: &mut Writer) {
     out.text(TABLE, &table.name);
@@ -105,6 +107,11 @@ impl Change<'_> {
         let chain = self.chain_of(table, attrs)?;
         if chain.is_bound() {
             return Err(Errno::EOPNOTSUPP.into());
+        }
+        if attrs.has(HANDLE) || attrs.has(POSITION) || attrs.has(POSITION_ID) {
+            self.spend(chain.rules.len())?;
+        } else if !request.has(flag::APPEND) {
+            self.spend(chain.rules.len() / MOVED)?;
         }
         let (table_handle, chain_handle) = (table.handle, chain.handle);
         let (old, mut beside): (Option<u64>, _) = match attrs.get(HANDLE) {
@@ -195,6 +202,9 @@ impl Change<'_> {
                 let chain = named_chain(table, name)?;
                 if chain.is_bound() {
                     return Err(Errno::EOPNOTSUPP.into());
+                }
+                if attrs.has(HANDLE) || attrs.has(ID) {
+                    self.spend(chain.rules.len())?;
                 }
                 match (attrs.get(HANDLE), attrs.get(ID)) {
                     (Some(handle), _) => {

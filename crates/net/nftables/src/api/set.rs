@@ -80,16 +80,30 @@ fn description(attrs: Attrs<'_>, key_len: usize) -> Result<(u32, Box<[u32]>)> {
     Ok((desc.be32(NFTA_SET_DESC_SIZE)?.unwrap_or(0), fields.into()))
 }
 
+/// Steps that making and seeking a name is worth.
+const NAMED: usize = 8;
+
 /// The name of a new set: an anonymous one has a `%d`, for which the first free number stands.
-fn name(table: &Table, wanted: &[u8], anonymous: bool) -> Result<Vec<u8>> {
+fn name(
+    table: &Table,
+    wanted: &[u8],
+    anonymous: bool,
+    spend: impl Fn(usize) -> Result<()>,
+) -> Result<Vec<u8>> {
     let Some(at) = wanted.iter().position(|byte| *byte == b'%') else { return Ok(wanted.to_vec()) };
     if !anonymous || wanted.get(at + 1) != Some(&b'd') || wanted[at + 2..].contains(&b'%') {
         return Err(Errno::EINVAL.into());
     }
     let numbered = |n: usize| [&wanted[..at], n.to_string().as_bytes(), &wanted[at + 2..]].concat();
     // One more than there are sets is always free.
-    let free = (0..=table.sets.len()).map(numbered).find(|name| table.set_named(name).is_none());
-    free.ok_or(Errno::ENFILE.into())
+    for n in 0..=table.sets.len() {
+        spend(NAMED)?;
+        let name = numbered(n);
+        if table.set_named(&name).is_none() {
+            return Ok(name);
+        }
+    }
+    Err(Errno::ENFILE.into())
 }
 
 impl Change<'_> {
@@ -165,7 +179,7 @@ impl Change<'_> {
         if !request.has(message_flag::CREATE) {
             return Err(Errno::ENOENT.into());
         }
-        set.name = name(table, text, set.is_anonymous())?.into();
+        set.name = name(table, text, set.is_anonymous(), |steps| self.spend(steps))?.into();
         let table_handle = table.handle;
         self.ids.count()?;
         let table = self.touch(table_handle)?;

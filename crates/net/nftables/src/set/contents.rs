@@ -176,6 +176,15 @@ impl Contents {
         }
     }
 
+    /// Steps of adding or removing an element: a comparison, or moving 64 elements.
+    pub fn steps(&self) -> usize {
+        match &self.inner.read().store {
+            Store::Ranges(list, _) => list.len(),
+            Store::Bounds(list) => list.len() / 64,
+            Store::Exact(_) => 0,
+        }
+    }
+
     pub fn len(&self) -> usize {
         match &self.inner.read().store {
             Store::Exact(map) => map.len(),
@@ -233,7 +242,12 @@ impl Store {
                     list.remove(at);
                 }
             }
-            Store::Ranges(list, _) => list.retain(|e| e.key != element.key || last(e) != last(element)),
+            Store::Ranges(list, _) => {
+                let same = |e: &Arc<Element>| e.key == element.key && last(e) == last(element);
+                if let Some(at) = list.iter().rposition(same) {
+                    list.remove(at);
+                }
+            }
         }
     }
 }
