@@ -136,8 +136,7 @@ impl Dynset {
                 Insert::Done => return Some(element),
                 Insert::Exists(old) if !old.is_expired(now) => return Some(old),
                 Insert::Exists(old) => set.contents.remove(&old),
-                // The table of the set is walked at most once for a packet.
-                Insert::Full if set.contents.collect(now).is_empty() => return None,
+                Insert::Full if !set.contents.make_room(now) => return None,
                 Insert::Full => {}
                 Insert::Overlaps => return None,
             }

@@ -4,14 +4,19 @@ use crate::set::element::Element;
 use crate::set::{Set, flag};
 use abi::Errno;
 use parking_lot::RwLock;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+
+/// Milliseconds between two walks for elements whose time is over.
+const PAUSE: u64 = 1000;
 
 /// Elements. Lock rank: leaf.
 pub(crate) struct Contents {
     /// The batch that made this copy.
     pub batch: u64,
+    /// When packets may look for elements whose time is over again, in milliseconds.
+    due: AtomicU64,
     inner: RwLock<Inner>,
 }
 
@@ -59,7 +64,11 @@ impl Contents {
             true => Store::Bounds(Vec::new()),
             false => Store::Exact(BTreeMap::new()),
         };
-        Contents { batch, inner: RwLock::new(Inner { store, catchall: None, successor: Weak::new() }) }
+        Contents {
+            batch,
+            due: 0.into(),
+            inner: RwLock::new(Inner { store, catchall: None, successor: Weak::new() }),
+        }
     }
 
     /// A copy for a batch. What packets add from now on is added to it as well.
@@ -67,7 +76,7 @@ impl Contents {
         let mut inner = self.inner.write();
         let copy =
             Inner { store: inner.store.clone(), catchall: inner.catchall.clone(), successor: Weak::new() };
-        let copy = Arc::new(Contents { batch, inner: RwLock::new(copy) });
+        let copy = Arc::new(Contents { batch, due: 0.into(), inner: RwLock::new(copy) });
         inner.successor = Arc::downgrade(&copy);
         copy
     }
@@ -155,6 +164,17 @@ impl Contents {
             self.remove(element);
         }
         dead
+    }
+
+    /// The same for a packet that finds the set full: the set is walked once in [`PAUSE`], whatever the number of packets. Whether
+    /// there is room now.
+    pub fn make_room(&self, now: u64) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        let next = now.saturating_add(PAUSE);
+        // Of many packets at once one walks.
+        let mine =
+            now >= due && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        mine && !self.collect(now).is_empty()
     }
 
     /// All elements.
@@ -286,7 +306,7 @@ fn ranges_meet(a: &Element, b: &Element, fields: &[usize]) -> bool {
     let (a, b) = ((&*a.key, last(a)), (&*b.key, last(b)));
     let froms = by_field(a.0, fields).zip(by_field(b.0, fields)).map(|(a, b)| a.max(b));
     let tos = by_field(a.1, fields).zip(by_field(b.1, fields)).map(|(a, b)| a.min(b));
-    froms.zip(tos).all(|(from, to)| from.cmp(to) != Ordering::Greater)
+    froms.zip(tos).all(|(from, to)| from <= to)
 }
 
 impl Set {
