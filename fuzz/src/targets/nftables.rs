@@ -111,7 +111,8 @@ pub(super) fn run(input: &[u8]) -> u64 {
     let netfilter = Netfilter::new(&stack, [2; 16]);
     let rules = Nftables::new(netfilter.clone());
     let options = AckOptions { capped: true, extended: true };
-    let asker = Asker { port: 7, pid: 8, name: b"fuzz", options, listeners: true, now: NOW.millis() };
+    let asker =
+        Asker { port: 7, pid: 8, name: b"fuzz", options, listeners: true, now: NOW.millis(), room: 1 << 20 };
     let done = rules.batch(batch, &asker);
     let (_, errors) = messages(&done.answers);
     let events: Vec<_> = done.events.iter().map(|event| event.message.clone()).collect();

@@ -1,6 +1,6 @@
 //! Lists of addresses that were seen lately, by name: the match recent (iptables-extensions(8)).
 //!
-//! Lock order: the names, then a list. Bounds: lists by rules that name them, addresses and moments by the constants.
+//! Lock order: the names, then a list. Lists, addresses and moments are bounded by the constants.
 
 use netstack::time::Instant;
 use parking_lot::Mutex;
@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+/// Lists of a namespace.
+const LISTS: usize = 256;
 
 /// Addresses that a list holds; the one that was seen longest ago gives way (`ip_list_tot`).
 const ADDRESSES: usize = 100;
@@ -96,16 +99,19 @@ impl Seen {
 pub struct Lists(Mutex<BTreeMap<String, Weak<Recent>>>);
 
 impl Lists {
-    /// The list of that name.
-    pub fn get(&self, name: &str) -> Arc<Recent> {
+    /// The list of that name; `None` when there are too many.
+    pub fn get(&self, name: &str) -> Option<Arc<Recent>> {
         let mut all = self.0.lock();
         if let Some(list) = all.get(name).and_then(Weak::upgrade) {
-            return list;
+            return Some(list);
         }
         all.retain(|_, list| list.upgrade().is_some());
+        if all.len() >= LISTS {
+            return None;
+        }
         let list = Arc::new(Recent::default());
         all.insert(name.to_owned(), Arc::downgrade(&list));
-        list
+        Some(list)
     }
 }
 
@@ -114,13 +120,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn lists_are_bounded() {
+        let lists = Lists::default();
+        let all: Vec<_> = (0..LISTS).map(|i| lists.get(&i.to_string()).unwrap()).collect();
+        assert!(lists.get("more").is_none() && lists.get("7").is_some());
+        drop(all);
+        assert!(lists.get("more").is_some());
+    }
+
+    #[test]
     fn addresses_are_remembered_for_a_time() {
         let (lists, at) = (Lists::default(), |seconds: u64| Instant::from_millis(seconds * 1000));
-        let (list, ip) = (lists.get("a"), "10.0.0.1".parse().unwrap());
+        let (list, ip) = (lists.get("a").unwrap(), "10.0.0.1".parse().unwrap());
         let how = How { seconds: 10, hits: 2, ttl: None };
         assert!(!list.ask(Ask::Check, ip, 64, &how, at(1)));
         assert!(list.ask(Ask::Set, ip, 64, &How::default(), at(1)));
-        assert!(!lists.get("a").ask(Ask::Update, ip, 64, &how, at(2)));
+        assert!(!lists.get("a").unwrap().ask(Ask::Update, ip, 64, &how, at(2)));
         assert!(list.ask(Ask::Set, ip, 64, &How::default(), at(3)));
         assert!(list.ask(Ask::Update, ip, 64, &how, at(11)) && !list.ask(Ask::Check, ip, 64, &how, at(22)));
         assert!(!list.ask(Ask::Check, ip, 64, &How { ttl: Some(9), ..How::default() }, at(4)));

@@ -37,7 +37,8 @@ fn recent(cx: &Context<'_>, data: Data<'_>, mask: IpAddr) -> Result<Box<dyn Matc
     let senseless = (matches!(ask, Ask::Set | Ask::Remove) && timed) || (flags & REAP != 0 && seconds == 0);
     let name = data.text(10, 200).filter(|name| !name.is_empty() && !name.contains('/'));
     let Some(name) = name.filter(|_| !senseless && hits < MAX_HITS) else { return Err(Errno::EINVAL) };
-    let (list, by_destination) = (cx.netfilter.recent.get(&name), data.u8(210) != 0);
+    let list = cx.netfilter.recent.get(&name).ok_or(Errno::ENOMEM)?;
+    let by_destination = data.u8(210) != 0;
     when(move |packet| {
         let ip = if by_destination { packet.info.dst } else { packet.info.src };
         let how = How { seconds, hits, ttl: (flags & TTL != 0).then_some(packet.info.ttl) };
