@@ -81,11 +81,8 @@ impl HostFiles {
     /// Calls `f` for each shared tree but this one.
     pub(crate) fn other_trees(&self, own: &HostFs, f: impl Fn(&HostFs)) {
         let trees = self.trees.read();
-        if trees.len() > 1 {
-            let others: Vec<_> = trees.iter().filter_map(Weak::upgrade).collect();
-            drop(trees);
-            others.iter().filter(|tree| !std::ptr::eq(&***tree, own)).for_each(|tree| f(tree));
-        }
+        let others = trees.iter().filter(|tree| !std::ptr::eq(tree.as_ptr(), own));
+        others.filter_map(Weak::upgrade).for_each(|tree| f(&tree));
     }
 
     pub(crate) fn next_node(&self) -> u64 {
