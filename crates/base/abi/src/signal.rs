@@ -114,6 +114,11 @@ impl SigInfo {
         s.fields[0] = pid as u32 as u64 | (uid as u64) << 32;
         s
     }
+    /// The same with another si_pid and si_uid.
+    pub const fn with_sender(mut self, pid: i32, uid: u32) -> SigInfo {
+        self.fields[0] = pid as u32 as u64 | (uid as u64) << 32;
+        self
+    }
     /// From rt_sigqueueinfo(2): si_pid, si_uid, si_value.
     pub const fn queue(sig: Signal, code: i32, pid: i32, uid: u32, value: u64) -> SigInfo {
         let mut s = SigInfo::user(sig, code, pid, uid);

@@ -9,7 +9,10 @@
 #![forbid(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often somebody who waits for a lock looks whether it is wanted still.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Ranks of the kernel's locks, outermost first.
 pub mod rank {
@@ -27,12 +30,21 @@ pub mod rank {
     pub const PI_TABLE: u8 = 6;
     /// Root and working directory change.
     pub const FS_CONTEXT: u8 = 7;
+    /// A sandbox gets interfaces of the host.
+    pub const HOST_LINKS: u8 = 8;
+    /// A file of /dev/net/tun takes or gives up an interface.
+    pub const TUN_FILE: u8 = 9;
+    /// Interfaces that files of /dev/net/tun made, of a network namespace.
+    pub const TUN_DEVICES: u8 = 10;
+    /// Interfaces, addresses, routes or rules of a network namespace change on request. Outside of the locks that
+    /// signals take: a change wakes those who wait, and O_ASYNC turns that into signals.
+    pub const RTNL: u8 = 11;
     /// F_SETOWN and F_SETSIG of an open file.
-    pub const FILE_OWNER: u8 = 8;
+    pub const FILE_OWNER: u8 = 12;
     /// A terminal.
-    pub const TERMINAL: u8 = 9;
+    pub const TERMINAL: u8 = 13;
     /// Task tree: parents, children, groups, sessions.
-    pub const TASKS: u8 = 10;
+    pub const TASKS: u8 = 14;
     /// Signal state shared by a thread group.
     pub const SIGNALS: u8 = 20;
     /// Which table of signal actions a thread group uses.
@@ -43,6 +55,8 @@ pub mod rank {
     pub const PENDING: u8 = 23;
     /// Setting of a POSIX timer, which a pending signal may refer to.
     pub const POSIX_TIMER: u8 = 24;
+    /// Whether and by whom a thread is traced, and its stop.
+    pub const TRACE: u8 = 25;
     /// Address space operations (held while the guest executes them).
     pub const MM_OPS: u8 = 30;
     /// The record of mappings.
@@ -59,6 +73,10 @@ pub mod rank {
     pub const IPC_TABLE: u8 = 64;
     /// A System V object, a pipe. tee(2) and splice(2) hold two pipes.
     pub const IPC_OBJECT: u8 = 66;
+    /// The tree of control groups.
+    pub const CGROUPS: u8 = 70;
+    /// The table of loop devices of a container (`loopdev`).
+    pub const LOOPS: u8 = 73;
     /// An inotify instance.
     pub const INOTIFY: u8 = 74;
     /// Entries of a directory of tmpfs; rmdir(2) and rename(2) hold two.
@@ -71,10 +89,22 @@ pub mod rank {
     pub const MEMORY_FILE: u8 = 80;
     /// The texts that open files of /proc hold, oldest first.
     pub const SNAPSHOTS: u8 = 82;
+    /// A netlink socket.
+    pub const NETLINK_SOCKET: u8 = 84;
+    /// A Unix socket. connect(2) holds two, in the order of their addresses, and the new connection.
+    pub const UNIX_SOCKET: u8 = 86;
+    /// A host socket's way to the name servers that the network gofer stands for.
+    pub const NAME_SERVICE: u8 = 88;
+    /// The thread that watches the host's sockets begins.
+    pub const HOST_POLLER: u8 = 90;
     /// Events of what others change on the host are being read.
     pub const HOST_EVENTS: u8 = 230;
     /// Owner of a priority-inheritance futex.
     pub const PI_OWNER: u8 = 240;
+    /// Setting of a timer whose object is otherwise a leaf: held while the timer service is told.
+    pub const TIMER: u8 = 244;
+    /// The timer service's list.
+    pub const TIMER_SERVICE: u8 = 246;
     /// Locks inside which no other is taken.
     pub const LEAF: u8 = u8::MAX;
 }
@@ -82,6 +112,7 @@ pub mod rank {
 #[cfg(debug_assertions)]
 mod held {
     use std::cell::RefCell;
+    use std::panic::Location;
     thread_local! { static HELD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) }; }
 
     /// A lock that the thread holds.
@@ -91,13 +122,20 @@ mod held {
         /// Before the lock is taken.
         #[track_caller]
         pub fn enter(rank: u8, nested: bool) -> Held {
+            let at = Location::caller();
             HELD.with_borrow_mut(|h| {
                 if let Some(&top) = h.iter().max() {
                     let inner = rank > top || nested && rank == top;
-                    assert!(inner, "lock order: rank {rank} taken while rank {top} is held ({h:?})");
+                    assert!(inner, "lock order: rank {rank} taken at {at} while rank {top} is held ({h:?})");
                 }
                 h.push(rank);
             });
+            Held(rank)
+        }
+
+        /// The same without a look at the order.
+        pub fn below(rank: u8) -> Held {
+            HELD.with_borrow_mut(|h| h.push(rank));
             Held(rank)
         }
     }
@@ -121,6 +159,11 @@ mod held {
     impl Held {
         #[inline(always)]
         pub fn enter(_rank: u8, _nested: bool) -> Held {
+            Held
+        }
+
+        #[inline(always)]
+        pub fn below(_rank: u8) -> Held {
             Held
         }
     }
@@ -150,6 +193,37 @@ impl<T, const R: u8> Mutex<T, R> {
     pub fn lock_nested(&self) -> MutexGuard<'_, T, R> {
         let held = Held::enter(R, true);
         MutexGuard { value: self.0.lock(), _held: held }
+    }
+
+    /// Takes the lock while others that usually come after it are held: those of a stacked file system, all of whose locks come
+    /// before all of the file systems below it.
+    pub fn lock_out_of_order(&self) -> MutexGuard<'_, T, R> {
+        let held = Held::below(R);
+        MutexGuard { value: self.0.lock(), _held: held }
+    }
+
+    /// Takes the lock, unless `stop` says while somebody else has it that it is wanted no more. For locks whose holders may
+    /// wait for a program.
+    #[track_caller]
+    pub fn lock_unless(&self, stop: impl Fn() -> bool) -> Option<MutexGuard<'_, T, R>> {
+        self.wait_unless(Held::enter(R, false), stop)
+    }
+
+    /// As [`Mutex::lock_unless`] while another lock of its rank may be held.
+    #[track_caller]
+    pub fn lock_nested_unless(&self, stop: impl Fn() -> bool) -> Option<MutexGuard<'_, T, R>> {
+        self.wait_unless(Held::enter(R, true), stop)
+    }
+
+    fn wait_unless(&self, held: Held, stop: impl Fn() -> bool) -> Option<MutexGuard<'_, T, R>> {
+        loop {
+            if let Some(value) = self.0.try_lock_for(LOOK) {
+                return Some(MutexGuard { value, _held: held });
+            }
+            if stop() {
+                return None;
+            }
+        }
     }
 
     /// Takes the lock if nobody has it. Not held to the order, as it never waits.
@@ -264,6 +338,11 @@ impl Condvar {
         Condvar(parking_lot::Condvar::new())
     }
 
+    /// Wakes one of those who wait.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
     /// Wakes all who wait.
     pub fn notify_all(&self) {
         self.0.notify_all();
@@ -297,6 +376,20 @@ mod tests {
             }));
             assert!(r.is_err());
         }
+    }
+
+    #[test]
+    fn a_wait_may_be_given_up() {
+        let lock = Mutex::<_, 10>::new(1);
+        assert_eq!(lock.lock_unless(|| true).as_deref(), Some(&1));
+        let held = lock.lock();
+        let looks = std::sync::atomic::AtomicU32::new(0);
+        let stop = || looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1;
+        std::thread::scope(|s| {
+            assert!(s.spawn(|| lock.lock_unless(stop).is_none()).join().unwrap());
+        });
+        drop(held);
+        assert!(lock.lock_unless(|| true).is_some());
     }
 
     #[test]

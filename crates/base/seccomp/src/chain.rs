@@ -1,6 +1,6 @@
 //! The filters that a thread is under: each new one in front of the others, which threads share.
 
-use crate::{ACTION_FULL, Data, MAX_PER_PATH, Program, RET_ALLOW};
+use crate::{ACTION_FULL, Data, MAX_PER_PATH, Program, RET_ALLOW, SockFilter};
 use abi::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,11 +8,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// System calls for which the answer "always allowed" is remembered.
 const REMEMBERED: usize = 512;
 
-/// Most instructions of all filters there are: they live in the sentry. 64 MiB.
+/// Most instructions of all filters of a kernel: they live in the sentry. 64 MiB.
 const MAX_LIVE: usize = 8 << 20;
 /// What a filter takes besides its instructions, counted in them.
 const OVERHEAD: usize = 32;
-static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// What the filters of one kernel take together.
+#[derive(Debug, Default)]
+pub struct Filters(AtomicUsize);
+
+/// The share of one filter.
+#[derive(Debug)]
+struct Share {
+    filters: Arc<Filters>,
+    instructions: usize,
+}
+
+impl Share {
+    /// ENOMEM when there are too many.
+    fn new(filters: &Arc<Filters>, instructions: usize) -> Result<Share> {
+        let add = |n: usize| n.checked_add(instructions).filter(|n| *n <= MAX_LIVE);
+        filters.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Errno::ENOMEM)?;
+        Ok(Share { filters: filters.clone(), instructions })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.filters.0.fetch_sub(self.instructions, Ordering::Relaxed);
+    }
+}
+
+/// Somebody who decides about calls in the place of a filter (SECCOMP_RET_USER_NOTIF); goes with the filter.
+pub trait Supervisor: std::fmt::Debug + Send + Sync {
+    /// The number by which whoever made it knows it.
+    fn number(&self) -> u64;
+}
 
 /// A filter and those installed before it.
 #[derive(Debug)]
@@ -26,6 +57,8 @@ pub struct Chain {
     /// Numbers that every filter allows whatever the arguments are.
     allowed: [u64; REMEMBERED / 64],
     log: bool,
+    supervisor: Option<Arc<dyn Supervisor>>,
+    _share: Share,
 }
 
 /// What the filters say of a call.
@@ -38,14 +71,32 @@ pub struct Verdict {
 }
 
 impl Chain {
-    /// Puts a program in front of others. ENOMEM when they are too long together, or there are too many anywhere.
-    pub fn new(program: Program, before: Option<Arc<Chain>>, log: bool) -> Result<Arc<Chain>> {
+    /// Puts a program in front of others. ENOMEM when they are too long together, or the kernel has too many.
+    pub fn new(
+        filters: &Arc<Filters>,
+        program: Program,
+        before: Option<Arc<Chain>>,
+        log: bool,
+    ) -> Result<Arc<Chain>> {
+        Chain::supervised(filters, program, before, log, None)
+    }
+
+    /// As [`Chain::new`], with a supervisor for what the filter leaves to it. EBUSY when there is one already.
+    pub fn supervised(
+        filters: &Arc<Filters>,
+        program: Program,
+        before: Option<Arc<Chain>>,
+        log: bool,
+        supervisor: Option<Arc<dyn Supervisor>>,
+    ) -> Result<Arc<Chain>> {
+        if supervisor.is_some() && before.as_ref().is_some_and(|b| b.has_supervisor()) {
+            return Err(Errno::EBUSY);
+        }
         let weight = program.weight() + 4 + before.as_ref().map_or(0, |b| b.weight);
         if weight - 4 > MAX_PER_PATH {
             return Err(Errno::ENOMEM);
         }
-        let add = |n: usize| n.checked_add(program.len() + OVERHEAD).filter(|n| *n <= MAX_LIVE);
-        LIVE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Errno::ENOMEM)?;
+        let share = Share::new(filters, program.len() + OVERHEAD)?;
         let count = 1 + before.as_ref().map_or(0, |b| b.count);
         let mut allowed = before.as_ref().map_or([u64::MAX; REMEMBERED / 64], |b| b.allowed);
         for nr in 0..REMEMBERED {
@@ -57,7 +108,7 @@ impl Chain {
                 *word &= !bit;
             }
         }
-        Ok(Arc::new(Chain { program, before, count, weight, allowed, log }))
+        Ok(Arc::new(Chain { program, before, count, weight, allowed, log, supervisor, _share: share }))
     }
 
     /// True when every filter allows this call whatever its arguments are. May say no all the same.
@@ -81,6 +132,40 @@ impl Chain {
         verdict
     }
 
+    fn has_supervisor(&self) -> bool {
+        let mut next = Some(self);
+        while let Some(c) = next {
+            if c.supervisor.is_some() {
+                return true;
+            }
+            next = c.before.as_deref();
+        }
+        false
+    }
+
+    /// The number of the supervisor of the latest filter that gives a call this value.
+    pub fn supervisor(&self, data: &Data, value: u32) -> Option<u64> {
+        let mut next = Some(self);
+        while let Some(c) = next {
+            if c.program.run(data) == value {
+                return c.supervisor.as_ref().map(|s| s.number());
+            }
+            next = c.before.as_deref();
+        }
+        None
+    }
+
+    /// The instructions of a filter, the first installed being number 0, and whether it wants actions logged.
+    pub fn filter(&self, number: u64) -> Option<(&[SockFilter], bool)> {
+        let mut steps = u64::from(self.count).checked_sub(number)?.checked_sub(1)?;
+        let mut at = self;
+        while steps > 0 {
+            at = at.before.as_deref()?;
+            steps -= 1;
+        }
+        Some((at.program.code(), at.log))
+    }
+
     /// Number of filters.
     pub fn count(&self) -> u32 {
         self.count
@@ -102,7 +187,6 @@ impl Chain {
 impl Drop for Chain {
     // A long chain must not end in as many nested calls.
     fn drop(&mut self) {
-        LIVE.fetch_sub(self.program.len() + OVERHEAD, Ordering::Relaxed);
         let mut next = self.before.take();
         while let Some(c) = next {
             next = Arc::into_inner(c).and_then(|mut c| c.before.take());

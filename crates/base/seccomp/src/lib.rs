@@ -1,8 +1,7 @@
 //! seccomp(2) filters: classic BPF programs over the numbers and arguments of a system call.
 //!
 //! [`Program::new`] accepts exactly the programs that Linux accepts; [`Program::run`] gives what they return.
-//! Pure: bytes in, a number out. Both end after at most as many steps as the program has instructions, for
-//! classic BPF has no backward jumps.
+//! Pure: bytes in, a number out. The interpreter is the crate `bpf`.
 
 #![forbid(unsafe_code)]
 
@@ -13,46 +12,15 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Chain, Verdict};
+pub use bpf::{MAX_INSTRUCTIONS, SockFilter};
+pub use chain::{Chain, Filters, Supervisor, Verdict};
 pub use names::number;
 pub use program::Program;
 
-use serde::{Deserialize, Serialize};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-/// Most instructions of one program (BPF_MAXINSNS).
-pub const MAX_INSTRUCTIONS: usize = 4096;
 /// Most instructions of all programs that a thread is under, see [`Program::weight`], each counted with four more.
 pub const MAX_PER_PATH: usize = (1 << 18) / 8;
 /// AUDIT_ARCH_X86_64.
 pub const ARCH: u32 = 0xc000_003e;
-
-/// `struct sock_filter`: one instruction.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    FromBytes,
-    IntoBytes,
-    Immutable,
-    KnownLayout,
-)]
-#[repr(C)]
-pub struct SockFilter {
-    /// Operation.
-    pub code: u16,
-    /// Jump distance when true.
-    pub jt: u8,
-    /// Jump distance when false.
-    pub jf: u8,
-    /// Operand.
-    pub k: u32,
-}
 
 /// `struct seccomp_data`: what a program looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -100,14 +100,15 @@ fn jumps() {
 
 #[test]
 fn the_strictest_and_latest_wins() {
+    let filters = Arc::<Filters>::default();
     let call = |nr| Data { nr, arch: ARCH, ..Data::default() };
-    let a = Chain::new(deny(39, RET_ERRNO | 1), None, false).expect("fits");
-    let b = Chain::new(deny(39, RET_ERRNO | 2), Some(a.clone()), true).expect("fits");
+    let a = Chain::new(&filters, deny(39, RET_ERRNO | 1), None, false).expect("fits");
+    let b = Chain::new(&filters, deny(39, RET_ERRNO | 2), Some(a.clone()), true).expect("fits");
     assert_eq!(b.run(&call(39)), Verdict { value: RET_ERRNO | 2, log: true });
     assert_eq!(b.run(&call(40)).value, RET_ALLOW);
-    let c = Chain::new(deny(39, RET_TRACE), Some(b.clone()), false).expect("fits");
+    let c = Chain::new(&filters, deny(39, RET_TRACE), Some(b.clone()), false).expect("fits");
     assert_eq!(c.run(&call(39)).value, RET_ERRNO | 2);
-    let d = Chain::new(deny(39, RET_KILL_PROCESS), Some(c.clone()), false).expect("fits");
+    let d = Chain::new(&filters, deny(39, RET_KILL_PROCESS), Some(c.clone()), false).expect("fits");
     assert_eq!(Action::of(d.run(&call(39)).value), Action::KillProcess);
     assert_eq!(d.count(), 4);
     assert!(d.contains(&a) && !a.contains(&d));
@@ -136,11 +137,12 @@ fn always_allowed_needs_no_argument() {
 
 #[test]
 fn chains_are_bounded() {
+    let filters = Arc::<Filters>::default();
     let long = Program::new(&vec![ret(RET_ALLOW); 4096]).expect("valid");
     let mut chain = None;
     let mut n = 0;
     let full = loop {
-        match Chain::new(long.clone(), chain.clone(), false) {
+        match Chain::new(&filters, long.clone(), chain.clone(), false) {
             Ok(c) => chain = Some(c),
             Err(e) => break e,
         }
@@ -149,7 +151,7 @@ fn chains_are_bounded() {
     assert_eq!((full, n), (Errno::ENOMEM, 3));
     let mut chain: Option<Arc<Chain>> = None;
     let short = Program::new(&[ret(RET_ALLOW)]).expect("valid");
-    while let Ok(c) = Chain::new(short.clone(), chain.clone(), false) {
+    while let Ok(c) = Chain::new(&filters, short.clone(), chain.clone(), false) {
         chain = Some(c);
     }
     assert!(chain.is_some_and(|c| c.count() > 3000));
@@ -206,4 +208,18 @@ fn random_programs() {
         }
     }
     assert!(accepted > 10_000 && constant > 1_000, "{accepted} {constant}");
+}
+
+#[test]
+fn the_filters_of_a_kernel_have_a_bound_of_their_own() {
+    let long = Program::new(&vec![ret(RET_ALLOW); MAX_INSTRUCTIONS]).expect("valid");
+    let (filters, others) = (Arc::<Filters>::default(), Arc::<Filters>::default());
+    let one = |filters: &Arc<Filters>| Chain::new(filters, long.clone(), None, false);
+    let mut all = Vec::new();
+    while let Ok(chain) = one(&filters) {
+        all.push(chain);
+    }
+    assert!(one(&others).is_ok());
+    all.pop();
+    assert!(one(&filters).is_ok());
 }

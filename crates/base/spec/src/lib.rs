@@ -16,7 +16,7 @@ mod sandbox;
 mod start_error;
 
 pub use mount::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType};
-pub use network::{Interface, Interfaces, Network, Route};
+pub use network::{Capture, Interface, Interfaces, Network, Route};
 pub use process::{
     CapabilitySets, ProcessInfo, ProcessSpec, RlimitSpec, SchedulerSpec, SeccompFilter, Target, WindowSize,
 };

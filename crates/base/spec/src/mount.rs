@@ -7,15 +7,21 @@ use serde::{Deserialize, Serialize};
 /// refers to when [`MountSpec::source_is_file`] is set.
 pub const FILE_ENTRY: &str = "file";
 
-/// Where writes to a file system go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Overlay {
-    /// To the file system itself.
-    #[default]
-    None,
-    /// To memory, thrown away at the end.
-    Memory,
+/// What lies over a file system of the host and takes what is written. Without one, writes go to the file system itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overlay {
+    /// A regular file that keeps the data; memory without.
+    pub store: Option<FdIndex>,
+    /// Bytes of data at most.
+    pub size: Option<u64>,
+    /// Names in the root of the file system that begin with this are not shown: files of stores.
+    pub hidden: Option<String>,
+    /// Further directories below the file system, as in overlayfs's `lowerdir`: the uppermost first.
+    #[serde(default)]
+    pub layers: Vec<FdIndex>,
+    /// A socket to the process that writes what changed to the file system below.
+    #[serde(default)]
+    pub write_back: Option<FdIndex>,
 }
 
 /// One mount.
@@ -56,7 +62,7 @@ pub struct MountSpec {
     /// A new tmpfs begins with a copy of what it hides.
     pub copy_up: bool,
     /// What lies over a `bind`.
-    pub overlay: Overlay,
+    pub overlay: Option<Overlay>,
     /// Who changes the files of the source.
     pub access: FileAccess,
     /// For `bind`: FIFOs in it are the host's, with whoever has them open outside.
@@ -85,7 +91,7 @@ impl MountSpec {
             nodiratime: false,
             propagation: PropagationType::default(),
             copy_up: false,
-            overlay: Overlay::None,
+            overlay: None,
             access: FileAccess::Shared,
             host_fifos: false,
             options: Vec::new(),
@@ -117,7 +123,7 @@ pub enum Atime {
     Never,
 }
 
-/// Propagation types of mounts. Kept and shown; events are not propagated.
+/// Propagation types of mounts: whether events of mounts pass to peers and from masters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PropagationType {

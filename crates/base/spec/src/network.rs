@@ -1,5 +1,6 @@
 //! The network of a sandbox: its mode, and the interfaces and routes that the guest is shown.
 
+use crate::FdIndex;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,6 +25,17 @@ impl Network {
     pub fn is_host(self) -> bool {
         matches!(self, Network::Host { .. })
     }
+}
+
+/// A file that a sandbox's packets are written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capture {
+    /// The file, empty and open for writing.
+    pub fd: FdIndex,
+    /// Bytes that are kept of each packet.
+    pub snaplen: u32,
+    /// How long the file may become.
+    pub most: u64,
 }
 
 /// One interface.

@@ -1,6 +1,8 @@
 //! A sandbox with its first container: [`SandboxSpec`] and what only that is made of.
 
-use crate::{FileAccess, Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType, WindowSize};
+use crate::{
+    Capture, FileAccess, Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType, WindowSize,
+};
 use serde::{Deserialize, Serialize};
 
 /// Index into the list of descriptors passed beside the specification.
@@ -60,6 +62,10 @@ pub struct SandboxSpec {
     pub network: Network,
     /// What the guest is shown of its network namespace.
     pub interfaces: Interfaces,
+    /// Where packets are written to, if they are.
+    pub capture: Option<Capture>,
+    /// Capabilities that no process of the container has, whatever its own description says.
+    pub withheld: u64,
     /// Which platform runs the guest.
     pub platform: PlatformName,
     /// Log every system call of the guest.
@@ -77,7 +83,7 @@ pub struct RootSpec {
     /// Mounted read-only for the guest (over the overlay, if there is one).
     pub readonly: bool,
     /// What lies over it.
-    pub overlay: Overlay,
+    pub overlay: Option<Overlay>,
     /// Who changes its files.
     pub access: FileAccess,
     /// Propagation type of its mount.

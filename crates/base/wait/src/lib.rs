@@ -43,8 +43,10 @@ impl Events {
     pub const READABLE: Events = Events(0x041);
     /// OUT and WRNORM: what writable objects report.
     pub const WRITABLE: Events = Events(0x104);
-    /// Every bit.
-    pub const ALL: Events = Events(!0);
+    /// Urgent data has arrived: a moment, not a state. It becomes SIGURG; poll(2) never reports it.
+    pub const URG: Events = Events(0x10_0000);
+    /// Every bit of a state.
+    pub const ALL: Events = Events(!Events::URG.0);
 
     /// Bits in both.
     pub const fn intersect(self, o: Events) -> Events {
