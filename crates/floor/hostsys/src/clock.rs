@@ -69,6 +69,13 @@ pub fn random(buf: &mut [u8]) {
     }
 }
 
+/// A random number from the host kernel.
+pub fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    random(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -17,6 +17,17 @@ pub fn create(name: &CStr, len: u64, sealable: bool) -> Result<OwnedFd> {
     Ok(fd)
 }
 
+/// cachestat(2) of `len` bytes from `offset` on (0: to the end): pages in the cache, dirty, being written, evicted, recently
+/// evicted.
+pub fn cachestat(fd: &OwnedFd, offset: u64, len: u64) -> Result<[u64; 5]> {
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let range = [offset, len];
+    let mut counts = [0; 5];
+    // SAFETY: both arrays have the sizes of `struct cachestat_range` and `struct cachestat`, and outlive the call.
+    let r = unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };
+    if r < 0 { Err(crate::last()) } else { Ok(counts) }
+}
+
 /// Writes all of `data` at `offset`.
 pub fn write_all(fd: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> Result<()> {
     while !data.is_empty() {

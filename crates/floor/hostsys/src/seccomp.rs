@@ -77,14 +77,16 @@ pub fn allow(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
     ioctl(listener, NOTIF_SEND, &mut r).map(drop)
 }
 
-/// Puts a copy of `fd` into the caller's table and makes the call return its number.
-pub fn answer_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>) -> Result<()> {
+/// Puts a copy of `fd` into the caller's table and makes the call return its number: the lowest free one, or `number`, whose
+/// former descriptor is closed.
+pub fn answer_fd(listener: BorrowedFd<'_>, id: u64, fd: BorrowedFd<'_>, number: Option<u32>) -> Result<()> {
+    const SETFD: u32 = 1;
     const SEND: u32 = 2;
     let mut a = libc::seccomp_notif_addfd {
         id,
-        flags: SEND,
+        flags: SEND | if number.is_some() { SETFD } else { 0 },
         srcfd: fd.as_raw_fd() as u32,
-        newfd: 0,
+        newfd: number.unwrap_or(0),
         newfd_flags: libc::O_CLOEXEC as u32,
     };
     ioctl(listener, NOTIF_ADDFD, &mut a).map(drop)

@@ -34,10 +34,14 @@ impl Namespaces {
     /// The same without network: the child stays in its parent's.
     pub const ALL_BUT_NETWORK: Self = Self(Self::ALL.0 & !(libc::CLONE_NEWNET as u64));
 
+    /// The same without user: the child keeps its parent's privileges.
+    pub const ALL_BUT_USER: Self = Self(Self::ALL.0 & !(libc::CLONE_NEWUSER as u64));
+
     /// A mount namespace only.
     pub const MOUNT: Self = Self(libc::CLONE_NEWNS as u64);
 
-    fn user(self) -> bool {
+    /// Whether there is a user namespace among them.
+    pub fn has_user(self) -> bool {
         self.0 & libc::CLONE_NEWUSER as u64 != 0
     }
 }
@@ -97,7 +101,7 @@ pub fn spawn(program: &Program<'_>, before_exec: impl FnOnce(i32) -> io::Result<
     }
     if pid == 0 {
         let gate = (gate_read.as_raw_fd(), gate_write.as_raw_fd());
-        in_child(exe, &mut placed, gate, program.namespaces.user(), &argv, &envp);
+        in_child(exe, &mut placed, gate, program.namespaces.has_user(), &argv, &envp);
     }
     // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };

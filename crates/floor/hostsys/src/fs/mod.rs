@@ -156,6 +156,15 @@ pub fn open_at(dir: impl AsFd, name: &[u8], access: Access) -> Result<OwnedFd> {
     rfs::openat2(dir, component(name)?, access.flags(), rfs::Mode::empty(), how).map_err(err)
 }
 
+/// Like [`open_at`], but fails with EXDEV where something is mounted on `name`.
+pub fn open_within(dir: impl AsFd, name: &[u8], access: Access) -> Result<OwnedFd> {
+    let mut how = beneath() | rfs::ResolveFlags::NO_XDEV;
+    if access == Access::Place {
+        how.remove(rfs::ResolveFlags::NO_SYMLINKS);
+    }
+    rfs::openat2(dir, component(name)?, access.flags(), rfs::Mode::empty(), how).map_err(err)
+}
+
 /// Opens a directory below `dir` by several components at once, none of them a link.
 pub fn open_below(dir: impl AsFd, path: &[u8]) -> Result<OwnedFd> {
     let flags = rfs::OFlags::PATH | rfs::OFlags::DIRECTORY | rfs::OFlags::CLOEXEC | rfs::OFlags::NOFOLLOW;

@@ -25,6 +25,12 @@ pub fn mknod_at(dir: impl AsFd, name: &[u8], socket: bool, mode: u32) -> Result<
     rfs::mknodat(dir, component(name)?, kind, rfs::Mode::from_raw_mode(mode & 0o7777), 0).map_err(err)
 }
 
+/// mknodat(2) for a whiteout of overlayfs, the character device 0:0, which needs no privilege.
+pub fn whiteout_at(dir: impl AsFd, name: &[u8], mode: u32) -> Result<()> {
+    let kind = rfs::FileType::CharacterDevice;
+    rfs::mknodat(dir, component(name)?, kind, rfs::Mode::from_raw_mode(mode & 0o7777), 0).map_err(err)
+}
+
 /// symlinkat(2).
 pub fn symlink_at(target: &[u8], dir: impl AsFd, name: &[u8]) -> Result<()> {
     rfs::symlinkat(target, dir, component(name)?).map_err(err)
