@@ -252,6 +252,7 @@ impl World {
                     r.rsp = (r.rsp - 256) & !15;
                     r.rip = handler;
                 }
+                Exit::FutexDone => {}
                 Exit::Interrupted => {
                     self.interrupts.fetch_add(1, Ordering::Relaxed);
                 }

@@ -2,16 +2,17 @@
 
 use crate::{Action, AddressSpace, CopyArea, Exit, Interrupt, Regs, Rewriter, Spawn};
 use abi::Result;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// One guest thread. Owned by the sentry thread that runs it.
 ///
 /// futex(2) operations WAIT, WAKE, WAIT_BITSET, WAKE_BITSET, REQUEUE,
-/// CMP_REQUEUE and WAKE_OP are executed by the platform itself on the host's
-/// own futex and are not reported as `Exit::Syscall`. Nor need be sched_yield, arch_prctl(ARCH_SET_FS), rseq (which the
+/// CMP_REQUEUE and WAKE_OP, futex_waitv(2), futex_wake(2), futex_wait(2) and futex_requeue(2) are executed by the
+/// platform itself on the host's own futex and are not reported as `Exit::Syscall`. Nor need be sched_yield, arch_prctl(ARCH_SET_FS), rseq (which the
 /// kernel does not have) and those of [`Interrupt::set_answers`]. All others are.
 /// The platform does so unless [`Context::set_report_all`] is on.
-pub trait Context: GuestMemory + ExtendedState + Usage + Send {
+pub trait Context: GuestMemory + ExtendedState + Usage + OwnCalls + Send {
     /// The address space this thread runs in.
     fn space(&self) -> Arc<dyn AddressSpace>;
     /// After [`Exit::Syscall`]: the call's number and its arguments, as in the registers. Cheaper than these.
@@ -56,8 +57,9 @@ pub trait Context: GuestMemory + ExtendedState + Usage + Send {
         None
     }
     /// After a futex call was reported because of `set_report_all`: sets the registers back so that the next `run`
-    /// makes it again, this once without reporting it. False when the platform does not run that call itself.
-    fn pass_futex(&mut self) -> bool;
+    /// makes it again, this once without reporting it. With `tell` that `run` returns [`Exit::FutexDone`] after the call.
+    /// False when the platform does not run that call itself.
+    fn pass_futex(&mut self, tell: bool) -> bool;
     /// Ends the guest thread: executes queued actions (faults ignored), then the host thread exits.
     /// With the address space's last context this ends the host process as well.
     fn exit(self: Box<Self>);
@@ -78,11 +80,20 @@ pub trait GuestMemory {
     fn queue_copied(&mut self, addr: u64, offset: usize, len: usize) {
         let _ = (addr, offset, len);
     }
+    /// Has the guest thread itself move bytes between a file and its memory with the next `run` or `flush`, after all that is
+    /// queued. The descriptor is one that the guest could map. False: the platform does not, now. When the action fails, because
+    /// not all bytes could be moved, nothing is known of what was moved: the call must be made another way.
+    fn move_file(&mut self, fd: &Arc<OwnedFd>, moves: &Transfer) -> bool {
+        let _ = (fd, moves);
+        false
+    }
     /// Bytes that fit one queued `Write` cheaply; larger copies go through [`AddressSpace::write`].
     fn write_limit(&self) -> usize;
     /// Guest memory captured together with the system call, if it covers
     /// `addr..addr + buf.len()`; true when `buf` was filled from it.
     fn captured(&self, addr: u64, buf: &mut [u8]) -> bool;
+    /// Drops what was captured: somebody else may have changed the memory since.
+    fn forget_captured(&mut self) {}
     /// The part of a captured string from `addr` on, with its NUL if that was captured; at most `max` bytes.
     fn captured_str(&self, addr: u64, max: usize) -> Option<Vec<u8>> {
         let _ = (addr, max);
@@ -123,4 +134,35 @@ pub trait Usage {
     fn max_rss(&mut self) -> Option<u64>;
     /// Processor time in nanoseconds of a thread of the same address space, this one or another; after the queued actions.
     fn thread_time(&mut self, host_tid: i32) -> Option<u64>;
+}
+
+/// A host call that a guest thread makes about its own address space, because the host alone knows the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnCall {
+    /// membarrier(2): command and flags.
+    Membarrier(i32, u32),
+    /// mincore(2) of so many pages from an address on: a byte for each.
+    Mincore(u64, usize),
+}
+
+/// Pages that one [`OwnCall::Mincore`] asks about at most.
+pub const MINCORE_PAGES: usize = 4096;
+
+/// Host calls by guest threads.
+pub trait OwnCalls {
+    /// Makes the call after the queued actions. Gives its result; `out` is filled as far as the call has an answer in memory.
+    fn own_call(&mut self, call: OwnCall, out: &mut [u8]) -> Result<u64>;
+}
+
+/// Bytes that a guest thread moves between a file and its memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// Into the file; otherwise out of it.
+    pub write: bool,
+    /// Where in the guest's memory.
+    pub addr: u64,
+    /// How many.
+    pub len: usize,
+    /// Where in the file.
+    pub offset: u64,
 }

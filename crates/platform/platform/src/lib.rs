@@ -15,7 +15,7 @@ mod context;
 mod native;
 mod rewriting;
 
-pub use context::{Context, ExtendedState, GuestMemory, Usage};
+pub use context::{Context, ExtendedState, GuestMemory, MINCORE_PAGES, OwnCall, OwnCalls, Transfer, Usage};
 pub use native::{KNOWN_CALLS, NATIVE, NATIVE_CALLS, Native};
 pub use rewriting::{REWRITE_AREA, Rewrite, Rewriter, Twin};
 
@@ -75,6 +75,8 @@ pub enum Exit {
     /// A native futex wait (see [`Context`]) was interrupted. Registers are as
     /// for `Syscall`; the kernel finishes it with EINTR or restarts it.
     FutexInterrupted,
+    /// A futex call that [`Context::pass_futex`] let through, to be told of, has been made: `rax` is its result.
+    FutexDone,
     /// An action queued for this resume failed; later ones were not executed
     /// and the guest has not resumed. The queue is empty again.
     ActionFailed {
@@ -161,6 +163,15 @@ pub enum Action {
         new_len: u64,
         /// MREMAP_DONTUNMAP or 0.
         flags: i32,
+    },
+    /// remap_file_pages(2) of a shared mapping, from page `first` of its file on.
+    RemapFile {
+        /// Start.
+        addr: u64,
+        /// Length in bytes.
+        len: u64,
+        /// Page of the file.
+        first: u64,
     },
     /// madvise(2); the platform refuses advice outside its list with EINVAL.
     Advise {
@@ -300,8 +311,49 @@ pub enum Spawn {
     Fork,
 }
 
-/// True for the futex(2) operations that a platform runs on the host's own futex; `op` as in the register.
-pub fn is_native_futex(op: u64) -> bool {
+/// Why a guest thread makes a call on the host's own futex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NativeFutex {
+    /// To wait; a signal may end it.
+    Wait,
+    /// To wake or move waiters.
+    Wake,
+}
+
+/// What a call is that a platform runs on the host's own futex: most operations of futex(2) and all of its successors.
+/// `None` for all other calls.
+pub fn native_futex(nr: u64, args: &[u64; 6]) -> Option<NativeFutex> {
+    match i64::try_from(nr).ok()? {
+        abi::libc::SYS_futex if is_native_operation(args[1]) => {
+            Some(if matches!(args[1] & 0x7f, 0 | 9) { NativeFutex::Wait } else { NativeFutex::Wake })
+        }
+        abi::libc::SYS_futex_waitv | FUTEX_WAIT => Some(NativeFutex::Wait),
+        FUTEX_WAKE | FUTEX_REQUEUE => Some(NativeFutex::Wake),
+        _ => None,
+    }
+}
+
+/// futex_wake(2).
+const FUTEX_WAKE: i64 = 454;
+/// futex_wait(2).
+const FUTEX_WAIT: i64 = 455;
+/// futex_requeue(2).
+const FUTEX_REQUEUE: i64 = 456;
+
+/// Addresses in the registers of a native futex call, and how much of the memory behind each it uses.
+pub fn futex_addresses(nr: u64, args: &[u64; 6]) -> [(u64, u64); 2] {
+    let [a, op, _, d, e, _] = *args;
+    match nr as i64 {
+        abi::libc::SYS_futex if matches!(op & 0x7f, 0 | 9) => [(a, 4), (d, 16)],
+        abi::libc::SYS_futex if matches!(op & 0x7f, 3..=5) => [(a, 4), (e, 4)],
+        abi::libc::SYS_futex_waitv => [(a, 24), (d, 16)],
+        FUTEX_WAIT => [(a, 4), (e, 16)],
+        FUTEX_REQUEUE => [(a, 48), (0, 0)],
+        _ => [(a, 4), (0, 0)],
+    }
+}
+
+fn is_native_operation(op: u64) -> bool {
     let op = op as u32;
     let wait = matches!(op & 0x7f, 0 | 9);
     op & !0x1ff == 0 && (wait || matches!(op & 0x7f, 1 | 3 | 4 | 5 | 10) && op & 0x100 == 0)

@@ -11,7 +11,7 @@ pub enum Native {
 }
 
 /// Number, name, how.
-pub const NATIVE: [(u32, &str, Native); 14] = [
+pub const NATIVE: [(u32, &str, Native); 18] = [
     (14, "rt_sigprocmask", Native::Code),
     (24, "sched_yield", Native::Code),
     (39, "getpid", Native::Known),
@@ -26,6 +26,10 @@ pub const NATIVE: [(u32, &str, Native); 14] = [
     (218, "set_tid_address", Native::Code),
     (273, "set_robust_list", Native::Code),
     (334, "rseq", Native::Code),
+    (449, "futex_waitv", Native::Code),
+    (454, "futex_wake", Native::Code),
+    (455, "futex_wait", Native::Code),
+    (456, "futex_requeue", Native::Code),
 ];
 
 /// Their numbers, see `Context::set_report_all`.

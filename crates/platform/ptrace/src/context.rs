@@ -11,7 +11,8 @@ use abi::libc::{
 use abi::{Errno, Result};
 use hostsys::process;
 use platform::{
-    Action, AddressSpace, Context, Exit, ExtendedState, Fault, GuestMemory, Interrupt, Regs, Spawn, Usage,
+    Action, AddressSpace, Context, Exit, ExtendedState, Fault, GuestMemory, Interrupt, OwnCall, OwnCalls,
+    Regs, Spawn, Usage,
 };
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -81,6 +82,8 @@ pub(crate) struct PtraceContext {
     report_all: bool,
     /// The next futex call is not reported, see `pass_futex`.
     passed: bool,
+    /// It is to be told of.
+    tell: bool,
     interrupter: Arc<Interrupter>,
     ended: bool,
 }
@@ -120,6 +123,7 @@ impl PtraceContext {
             queue: Vec::new(),
             report_all: false,
             passed: false,
+            tell: false,
             interrupter,
             ended: false,
         }
@@ -156,19 +160,31 @@ impl PtraceContext {
     /// should two use the same, one of them learns nothing.
     fn ask_host<const N: usize>(&mut self, nr: i64, what: u64, offset: u64) -> Option<[u8; N]> {
         self.flush().ok()?;
+        let mut answer = [0; N];
+        self.with_page(offset, &mut answer, |page| Ok((nr, [what, page, 0, 0, 0, 0]))).ok()?;
+        Some(answer)
+    }
+
+    /// Makes a host call that may write to a page; copies what is there at `offset` to `out`.
+    fn with_page(
+        &mut self,
+        offset: u64,
+        out: &mut [u8],
+        call: impl FnOnce(u64) -> Result<(i64, [u64; 6])>,
+    ) -> Result<u64> {
         let len = abi::PAGE_SIZE;
         // The first page is taken.
         let pages = l::NSLOTS * l::STACK_SIZE / len - 1;
         let page = l::STACK_BASE + len * (1 + self.tid as u64 % pages);
         let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED) as u64;
-        self.call(libc::SYS_mmap, [page, len, prot, flags, u64::MAX, 0], None).ok()?;
-        let asked = self.call(nr, [what, page, 0, 0, 0, 0], None);
-        let mut answer = [0; N];
-        let read = process::vm_read(self.space.pid, page + offset, &mut answer);
-        self.call(libc::SYS_munmap, [page, len, 0, 0, 0, 0], None).ok()?;
-        asked.ok()?;
-        (read == Ok(N)).then_some(answer)
+        let (nr, args) = call(page)?;
+        self.call(libc::SYS_mmap, [page, len, prot, flags, u64::MAX, 0], None)?;
+        let asked = self.call(nr, args, None);
+        let read = process::vm_read(self.space.pid, page + offset, out);
+        self.call(libc::SYS_munmap, [page, len, 0, 0, 0, 0], None)?;
+        let result = asked?;
+        if read? == out.len() { Ok(result) } else { Err(Errno::EFAULT) }
     }
 
     /// Blocks the host thread in a futex wait that nobody ends.
@@ -196,7 +212,7 @@ impl PtraceContext {
         let (key, pid) = self.clone_host(l::CLONE_FORK_FLAGS)?;
         // The child is stopped and not reaped but by the tracer, so the id is its.
         let pidfd = process::pidfd_open(pid)?;
-        let space = Arc::new(Space::new(pid, pidfd, self.inner.limits.max));
+        let space = Arc::new(Space::new(pid, pidfd, &self.inner.limits));
         self.inner.tracer.add_space(&space);
         let mut new = PtraceContext::new(self.inner.clone(), space, key, self.regs);
         new.report_all = self.report_all;
@@ -243,6 +259,10 @@ impl PtraceContext {
                 range(new_addr, new_len, max)?;
                 let flags = if addr == new_addr { 0 } else { flags | MREMAP_MAYMOVE | MREMAP_FIXED };
                 simple(libc::SYS_mremap, [addr, len, new_len, flags as u64, new_addr, 0])
+            }
+            Action::RemapFile { addr, len, first } => {
+                range(addr, len, max)?;
+                simple(libc::SYS_remap_file_pages, [addr, len, 0, first, 0, 0])
             }
             Action::Advise { addr, len, advice } => {
                 if u32::try_from(advice).map_or(true, |a| !stub::filter::MADVISE.contains(&a)) {
@@ -344,8 +364,14 @@ impl PtraceContext {
                     if self.report_all && !passed || !self.is_native_futex() {
                         return Ok(Exit::Syscall);
                     }
+                    let tell = std::mem::take(&mut self.tell) && passed;
                     match self.native_futex()? {
-                        Some(r) => self.regs.rax = r,
+                        Some(r) => {
+                            self.regs.rax = r;
+                            if tell {
+                                return Ok(Exit::FutexDone);
+                            }
+                        }
                         None => return Ok(Exit::FutexInterrupted),
                     }
                 }
@@ -355,15 +381,15 @@ impl PtraceContext {
 
     /// As in the stub: the operations the host can do on its own.
     fn is_native_futex(&self) -> bool {
-        self.regs.orig_rax == libc::SYS_futex as u64 && platform::is_native_futex(self.regs.rsi)
+        platform::native_futex(self.regs.orig_rax, &self.regs.args()).is_some()
     }
 
     /// The call's result; `None` when it was interrupted.
     fn native_futex(&mut self) -> Result<Option<u64>, Gone> {
-        let args @ [addr, op, _, timeout, addr2, _] = self.regs.args();
-        let (wait, two) = (matches!(op & 0x7f, 0 | 9), matches!(op & 0x7f, 3..=5));
+        let (nr, args) = (self.regs.orig_rax, self.regs.args());
+        let wait = platform::native_futex(nr, &args) == Some(platform::NativeFutex::Wait);
         let max = self.inner.limits.max;
-        if addr >= max - 4 || (two && addr2 >= max - 4) || (wait && timeout >= max - 16) {
+        if platform::futex_addresses(nr, &args).iter().any(|(addr, len)| *addr >= max - len) {
             return Ok(Some(Errno::EFAULT.to_ret()));
         }
         loop {
@@ -371,7 +397,7 @@ impl PtraceContext {
                 self.interrupter.take_pending();
                 return Ok(None);
             }
-            let (key, nr) = (self.key, libc::SYS_futex);
+            let (key, nr) = (self.key, nr as i64);
             self.interrupter.waiting.store(wait, Ordering::Relaxed);
             let r =
                 self.ask(|answer| Command::Call { key, nr, args, grant: None, interruptible: wait, answer });
@@ -455,11 +481,11 @@ impl Context for PtraceContext {
         self.report_all = on;
     }
 
-    fn pass_futex(&mut self) -> bool {
-        if !platform::is_native_futex(self.regs.rsi) || !self.report_all {
+    fn pass_futex(&mut self, tell: bool) -> bool {
+        if !self.is_native_futex() || !self.report_all {
             return false;
         }
-        self.passed = true;
+        (self.passed, self.tell) = (true, tell);
         self.regs.rip = self.regs.rip.wrapping_sub(2);
         self.regs.rax = self.regs.orig_rax;
         true
@@ -524,6 +550,14 @@ impl Usage for PtraceContext {
     fn thread_time(&mut self, host_tid: i32) -> Option<u64> {
         let clock = stub::filter::thread_clock(host_tid);
         stub::filter::nanoseconds(self.ask_host(libc::SYS_clock_gettime, clock, 0)?)
+    }
+}
+
+impl OwnCalls for PtraceContext {
+    fn own_call(&mut self, call: OwnCall, out: &mut [u8]) -> Result<u64> {
+        self.flush()?;
+        let limits = self.inner.limits;
+        self.with_page(0, out, |page| stub::own_call::registers(call, page, &limits))
     }
 }
 

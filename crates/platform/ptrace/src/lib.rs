@@ -123,7 +123,7 @@ impl Prepared {
             Err(_) => return Err(Error::Zygote("the tracer failed")),
         }
         let inner = Arc::new(Inner { tracer: tracer.clone(), limits, xstate });
-        let space = Arc::new(Space::new(pid, pidfd, limits.max));
+        let space = Arc::new(Space::new(pid, pidfd, &limits));
         tracer.add_space(&space);
         let mut zygote = PtraceContext::new(inner.clone(), space, tracer::ZYGOTE, Regs::default());
         // Neither the listener nor systrap's shared areas may be inherited by guests. The first page of the stacks holds

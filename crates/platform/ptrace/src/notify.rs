@@ -40,7 +40,7 @@ pub(crate) fn serve(listener: &OwnedFd, stop: &OwnedFd, grants: &Grants) {
                 seccomp::allow(listener.as_fd(), r.id)
             }
             (nr, [NOTIFY_FD, ..], Some(Grant::Fd(fd))) if nr as u64 == NR_NOTIFY => {
-                seccomp::answer_fd(listener.as_fd(), r.id, fd.as_fd())
+                seccomp::answer_fd(listener.as_fd(), r.id, fd.as_fd(), None)
             }
             _ => Err(Errno::EPERM),
         };

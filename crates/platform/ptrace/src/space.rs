@@ -3,7 +3,7 @@
 use abi::{Errno, Result};
 use hostsys::process;
 use parking_lot::RwLock;
-use platform::AddressSpace;
+use platform::{AddressSpace, Limits};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 
@@ -12,6 +12,8 @@ pub(crate) struct Space {
     pub(crate) pid: i32,
     pidfd: OwnedFd,
     limit: u64,
+    /// Where the vDSO image stands, which may be read, and its length.
+    vdso: (u64, u64),
     /// False once the process has ended; the pid is only used under this lock, and reaped after the change.
     alive: RwLock<bool>,
     /// Guest threads that have not ended.
@@ -19,8 +21,9 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub(crate) fn new(pid: i32, pidfd: OwnedFd, limit: u64) -> Space {
-        Space { pid, pidfd, limit, alive: RwLock::new(true), contexts: AtomicU32::new(0) }
+    pub(crate) fn new(pid: i32, pidfd: OwnedFd, limits: &Limits) -> Space {
+        let (limit, vdso) = (limits.max, limits.vdso.unwrap_or_default());
+        Space { pid, pidfd, limit, vdso, alive: RwLock::new(true), contexts: AtomicU32::new(0) }
     }
 
     pub(crate) fn ended(&self) {
@@ -47,7 +50,11 @@ impl Space {
 
 impl AddressSpace for Space {
     fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
-        let n = self.room(addr, buf.len());
+        let (start, len) = self.vdso;
+        let n = match addr.checked_sub(start).filter(|offset| *offset < len) {
+            Some(offset) => (len - offset).min(buf.len() as u64) as usize,
+            None => self.room(addr, buf.len()),
+        };
         let Some(buf) = buf.get_mut(..n).filter(|b| !b.is_empty()) else { return 0 };
         self.while_alive(|pid| process::vm_read(pid, addr, buf)).unwrap_or(0)
     }

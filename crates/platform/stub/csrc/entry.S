@@ -4,7 +4,6 @@
 
 #define SYS_rt_sigreturn 15
 #define SYS_clone 56
-#define SYS_futex 202
 #define UC_RIP 168                      // offset of rip in the host's struct ucontext
 
         .section .text.entry,"ax"
@@ -183,7 +182,7 @@ stub_restorer_end:
         call    stub_pending
         jmp     stub_restorer
 
-// long stub_futex_wait(uaddr, op, val, timeout, uaddr2, val3): an interrupt that arrives in
+// long stub_futex_wait(six arguments, nr), nr of a futex call: an interrupt that arrives in
 // [stub_futex_begin, stub_futex_end) before the call is made aborts it with EINTR.
         .globl  stub_futex_wait, stub_futex_begin, stub_futex_end, stub_futex_abort
 stub_futex_wait:
@@ -193,7 +192,7 @@ stub_futex_wait:
 stub_futex_begin:
         cmpl    $0,Priv_pending(%rax)
         jne     stub_futex_abort
-        mov     $SYS_futex,%eax
+        mov     8(%rsp),%eax
         syscall
 stub_futex_end:
         ret

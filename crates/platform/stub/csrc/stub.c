@@ -28,11 +28,7 @@
 #define SYS_exit_group 231
 #define SYS_seccomp 317
 
-#define EINTR 4
-#define EAGAIN 11
-#define EFAULT 14
-#define EINVAL 22
-#define ENOSYS 38
+enum { EINTR = 4, EAGAIN = 11, EFAULT = 14, EINVAL = 22, ENOSYS = 38 };
 #define AUDIT_ARCH_X86_64 0xc000003eu
 
 struct kstack { u64 sp; int flags; u64 size; };
@@ -54,7 +50,7 @@ extern char stub_restorer[], stub_restorer_end[], stub_futex_begin[], stub_futex
   stub_xsave_begin[], stub_xsave_end[], stub_xrstor_begin[], stub_xrstor_end[], stub_fast_jump[], stub_fast_jump_end[],
   stub_cmpxchg_begin[], stub_cmpxchg_end[], stub_known_end[], stub_fast_exit[], stub_fast_exit_end[], stub_frame_trap[];
 u32 stub_swap(u64 addr, u64 old, u64 new);
-long stub_futex_wait(u64 uaddr, u64 op, u64 val, u64 timeout, u64 uaddr2, u64 val3);
+long stub_futex_wait(u64 a, u64 b, u64 c, u64 d, u64 e, u64 f, u64 nr);
 u64 stub_copy(u64 dst, u64 src, u64 n);
 u64 stub_copy_string(u64 dst, u64 src, u64 n);
 u32 stub_store(u64 addr, u32 value);
@@ -92,8 +88,6 @@ static inline struct Priv *my_priv(void) { return (struct Priv *)(sp() & ~(u64)(
 static inline struct Slot *slot_of(struct Priv *p) { return (struct Slot *)(SLOT_BASE + ((u64)p - STACK_BASE) / STACK_SIZE * SLOT_SIZE); }
 static inline int in(u64 rip, char *from, char *to) { return rip >= (u64)from && rip < (u64)to; }
 static inline u32 load(volatile u32 *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
-
-// ---- hand-off ---------------------------------------------------------------
 
 static inline u32 sentry_cpu(struct Slot *s) { return *(volatile u32 *)&s->cmd >> CPU_SHIFT; }
 
@@ -146,8 +140,6 @@ static void handoff(struct Priv *p, struct Slot *s, u32 what)
   await_answer(p, s, 1, me);
 }
 
-// ---- actions ------------------------------------------------------------------
-
 static long notify(u64 op, u64 arg)
 {
   long r;
@@ -196,7 +188,7 @@ __attribute__((used)) void stub_thread_start(void)
 }
 
 // Returns in the parent with the child's pid, in the child with 0, on its own copy of everything but the slots.
-static long fork_process(struct Priv *p, struct Slot *s, struct ucontext *uc, u64 nonce)
+static long fork_process(struct Priv *p, struct Slot *s, struct ucontext *uc, u64 nonce, u64 lent)
 {
   u32 flags = s->flags;
   mask_interrupts(1);
@@ -214,6 +206,7 @@ static long fork_process(struct Priv *p, struct Slot *s, struct ucontext *uc, u6
   r = sc(SYS_mmap, SLOT_BASE, NSLOTS * SLOT_SIZE, 3, 0x11, fd, 0);
   if (is_error(r)) sc(SYS_exit_group, 1, 0, 0, 0, 0, 0);
   sc(SYS_close, fd, 0, 0, 0, 0, 0);
+  for (u64 k = 0; lent && k < LENT; k++) sc(SYS_close, LENT_FIRST + k, 0, 0, 0, 0, 0);
   let_go(p);
   s->private = (u64)p;
   s->flags = flags;
@@ -244,8 +237,9 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
     struct Action *a = &s->act[i];
     r = 0;
     switch (a->op) {
-    case ACT_SYSCALL:
-      r = sc(a->nr, a->a[0], a->a[1], a->a[2], a->a[3], a->a[4], a->a[5]);
+    case ACT_SYSCALL: case ACT_TRANSFER:
+      s->result = r = sc(a->nr, a->a[0], a->a[1], a->a[2], a->a[3], a->a[4], a->a[5]);
+      if (a->op == ACT_TRANSFER && r >= 0 && (u64)r != a->a[2]) r = -EAGAIN;
       break;
     case ACT_MMAP_FD: {
       u64 what = a->a[4], k = what & ~(FD_KEPT | FD_KEEP);
@@ -293,7 +287,7 @@ static int run_actions(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 
       s->result = r = start_thread(uc, a->a[0]);
       break;
     case ACT_FORK:
-      r = fork_process(p, s, uc, a->a[0]);
+      r = fork_process(p, s, uc, a->a[0], a->a[1]);
       if (!r) return ACTIONS_CHILD;
       s->result = r;
       break;
@@ -357,7 +351,6 @@ static void serve(struct Priv *p, struct Slot *s, struct ucontext *uc, u32 what)
 // ---- system calls ---------------------------------------------------------------
 
 #define LOWEST 65536 // hosts map nothing below, by default
-
 // Copies the guest memory that the call will need; REQ_CAPTURED if there is some.
 static u32 capture(struct Slot *s, u32 nr)
 {
@@ -411,7 +404,7 @@ static u32 capture(struct Slot *s, u32 nr)
   return REQ_CAPTURED;
 }
 
-enum { NOT_NATIVE, ANSWERED, INTERRUPTED };
+enum { NOT_NATIVE, ANSWERED, INTERRUPTED, TOLD };
 
 // rt_sigprocmask(2), while it does not unblock what is pending. The sentry adds to the pending signals before it looks at the
 // blocked ones, so one of us sees what the other has done.
@@ -439,41 +432,19 @@ static int native_mask(struct Slot *s)
   return ANSWERED;
 }
 
-// futex(2) operations that the host can do on its own; the answer goes to the registers in the slot.
-static int native_futex(struct Priv *p, struct Slot *s)
-{
-  u64 *g = s->regs, op = g[RSI] & 0x7f, two = 0, wait = 0, timeout = g[R10];
-  if ((u32)g[RSI] & ~0x1ffu) return NOT_NATIVE;
-  switch (op) {
-  case 0: case 9: wait = 1; break;                        // WAIT, WAIT_BITSET
-  case 1: case 10: break;                                 // WAKE, WAKE_BITSET
-  case 3: case 4: case 5: two = 1; break;                 // REQUEUE, CMP_REQUEUE, WAKE_OP
-  default: return NOT_NATIVE;
-  }
-  if ((g[RSI] & 0x100) && !wait) return NOT_NATIVE;        // CLOCK_REALTIME elsewhere: the sentry knows the error
-  long r = -EFAULT;
-  if (g[RDI] >= STUB_TEXT - 4 || (two && g[R8] >= STUB_TEXT - 4) || (wait && timeout >= STUB_TEXT - 16)) goto out;
-  if (!wait) { r = sc(SYS_futex, g[RDI], g[RSI], g[RDX], g[R10], g[R8], g[R9]); goto out; }
-  s->waiting = 1;
-  r = stub_futex_wait(g[RDI], g[RSI], g[RDX], timeout, g[R8], g[R9]);
-  s->waiting = 0;
-  if (r == -EINTR) {
-    p->pending = 0;
-    return INTERRUPTED;
-  }
-out:
-  g[RAX] = r;
-  return ANSWERED;
-}
+#include "futex.h"
 
 // The call in the slot's registers, if the stub can answer it.
 static int native(struct Priv *p, struct Slot *s)
 {
   u32 report = *(volatile u32 *)&s->report_all;
-  if (report == REPORT_NEXT_NOT) s->report_all = REPORT_ALL;
-  if (report && (report != REPORT_NEXT_NOT || s->regs[ORIG_RAX] != SYS_futex)) return NOT_NATIVE;
+  if (report > REPORT_ALL) s->report_all = REPORT_ALL;
+  if (report && (report == REPORT_ALL || !is_futex(s->regs[ORIG_RAX]))) return NOT_NATIVE;
+  int told = report == REPORT_NEXT_DONE ? native_futex(p, s) : NOT_NATIVE;
+  if (told) return told == ANSWERED ? TOLD : told;
   switch ((enum native_call)s->regs[ORIG_RAX]) {        // no default: gcc says which call of the table is missing
-  case NATIVE_futex: return native_futex(p, s);
+  case NATIVE_futex: case NATIVE_futex_waitv: case NATIVE_futex_wake: case NATIVE_futex_wait: case NATIVE_futex_requeue:
+    return native_futex(p, s);
   case NATIVE_sched_yield: s->regs[RAX] = sc(SYS_sched_yield, 0, 0, 0, 0, 0, 0); return ANSWERED;
   case NATIVE_arch_prctl:                                     // ARCH_SET_FS: a register, which every request reports
     if (s->regs[RDI] != 0x1002 || s->regs[RSI] >= TASK_LIMIT) return NOT_NATIVE;
@@ -528,6 +499,7 @@ void stub_sigsys(int sig, struct siginfo *si, struct ucontext *uc)
     if (hot) { save(s, uc); serve(p, s, uc, REQ_HOT | hot); }
     return;
   case INTERRUPTED: serve(p, s, uc, REQ_FUTEX); return;
+  case TOLD: serve(p, s, uc, REQ_TOLD); return;
   }
   if (p->nfresh) { s->nfresh = p->nfresh; p->nfresh = 0; hot |= REQ_FRESH; }     // sites noted since the last time
   serve(p, s, uc, REQ_SYSCALL | hot | capture(s, si->nr));
@@ -563,6 +535,7 @@ __attribute__((used)) void stub_fast(struct Priv *p, struct Slot *s)
   u32 what = REQ_FUTEX;
   switch (native(p, s)) {
   case ANSWERED: return;
+  case TOLD: what = REQ_TOLD; break;
   case NOT_NATIVE: what = REQ_SYSCALL | capture(s, g[RAX]);
   }
   handoff(p, s, what);

@@ -7,7 +7,9 @@
 use seccomp::compile::{self, Condition, Operator, Rules, Text, TooLong};
 use seccomp::{RET_ALLOW, RET_TRAP, RET_USER_NOTIF, SockFilter};
 
-use crate::layout::{CLONE_FORK_FLAGS, CLONE_THREAD_FLAGS, NR_NOTIFY, STUB_TEXT, STUB_TEXT_SIZE};
+use crate::layout::{
+    CLONE_FORK_FLAGS, CLONE_THREAD_FLAGS, LENT, LENT_FIRST, NR_NOTIFY, STUB_TEXT, STUB_TEXT_SIZE,
+};
 
 /// Condition on the low 32 bits of an argument.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +84,27 @@ pub const RULES: &[Rule] = &[
         Allow,
         "hand-off and native futexes; reaches memory that the process has mapped",
     ),
+    rule(
+        libc::SYS_futex_waitv,
+        &[],
+        Allow,
+        "native futexes; reaches memory that the process has mapped, at most 128 words of it",
+    ),
+    rule(454, &[], Allow, "futex_wake(2): native futexes; reaches memory that the process has mapped"),
+    rule(455, &[], Allow, "futex_wait(2): native futexes; reaches memory that the process has mapped"),
+    rule(456, &[], Allow, "futex_requeue(2): native futexes; reaches memory that the process has mapped"),
+    rule(
+        libc::SYS_membarrier,
+        &[OneOf(0, ALL, MEMBARRIER), OneOf(1, ALL, &[0])],
+        Allow,
+        "orders memory accesses; interrupts processors for a moment, as every process may",
+    ),
+    rule(
+        libc::SYS_mincore,
+        &[],
+        Allow,
+        "own address space; of files that it may not write, the host says that all is resident",
+    ),
     rule(libc::SYS_munmap, &[], Allow, "completion action; own address space"),
     rule(libc::SYS_mprotect, &[], Allow, "completion action; files are opened with the guest's rights only"),
     rule(
@@ -93,12 +116,35 @@ pub const RULES: &[Rule] = &[
     ),
     rule(libc::SYS_mremap, &[OneOf(3, !7, &[0]), HighZero(3)], Allow, "completion action; own address space"),
     rule(
+        libc::SYS_remap_file_pages,
+        &[OneOf(2, ALL, &[0]), OneOf(4, ALL, &[0])],
+        Allow,
+        "completion action; another part of a file that the process has mapped, with the rights of that mapping",
+    ),
+    rule(
         libc::SYS_madvise,
         &[OneOf(2, ALL, MADVISE)],
         Allow,
         "completion action; own address space, no poisoning, no page merging",
     ),
-    rule(libc::SYS_close, &[OneOf(0, !0x3f, &[0])], Allow, "injected descriptors; own table"),
+    rule(
+        libc::SYS_close,
+        &[OneOf(0, !(LENT_FIRST + LENT - 1) as u32, &[0])],
+        Allow,
+        "injected descriptors; own table",
+    ),
+    rule(
+        libc::SYS_pread64,
+        &[OneOf(0, !(LENT - 1) as u32, &[LENT_FIRST as u32])],
+        Allow,
+        "a large read; of the files that were lent to the process, which it may read and map, into its own memory",
+    ),
+    rule(
+        libc::SYS_pwrite64,
+        &[OneOf(0, !(LENT - 1) as u32, &[LENT_FIRST as u32])],
+        Allow,
+        "a large write; to host files that were lent to the process, those that it has open for writing",
+    ),
     rule(libc::SYS_exit, &[], Allow, "end of a thread"),
     rule(libc::SYS_exit_group, &[], Allow, "end of a process that cannot be set up"),
     rule(libc::SYS_sigaltstack, &[], Allow, "a new thread's signal stack; own thread"),
@@ -146,6 +192,9 @@ pub const RULES: &[Rule] = &[
 /// Advice a guest may give: NORMAL..WILLNEED, DONTNEED, FREE, REMOVE, DONTFORK, DOFORK, HUGEPAGE, NOHUGEPAGE, DONTDUMP,
 /// DODUMP, WIPEONFORK, KEEPONFORK, COLD, PAGEOUT, POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED, COLLAPSE.
 pub const MADVISE: &[u32] = &[0, 1, 2, 3, 4, 8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25];
+
+/// Commands of membarrier(2) but for those of restartable sequences, which a guest has not.
+pub const MEMBARRIER: &[u32] = &[0, 1, 2, 4, 8, 16, 32, 64, 512];
 
 /// The filter as a program. i386 calls (int 0x80), calls from outside the stub's text (vsyscall page and vDSO
 /// included), x32 numbers and all else: SIGSYS.
@@ -241,8 +290,14 @@ mod tests {
         for other in [0, 1, 2, 3, 7, (!1234i32 << 3) as u32 as u64 | 2] {
             assert_eq!(stub_call(libc::SYS_clock_gettime, [other, 0, 0, 0, 0, 0]), RET_TRAP);
         }
-        assert_eq!(stub_call(libc::SYS_close, [63, 0, 0, 0, 0, 0]), RET_ALLOW);
-        assert_eq!(stub_call(libc::SYS_close, [64, 0, 0, 0, 0, 0]), RET_TRAP);
+        assert_eq!(stub_call(libc::SYS_close, [255, 0, 0, 0, 0, 0]), RET_ALLOW);
+        assert_eq!(stub_call(libc::SYS_close, [256, 0, 0, 0, 0, 0]), RET_TRAP);
+        for (fd, verdict) in
+            [(0, RET_TRAP), (247, RET_TRAP), (248, RET_ALLOW), (255, RET_ALLOW), (256, RET_TRAP)]
+        {
+            assert_eq!(stub_call(libc::SYS_pread64, [fd, 0x1000, 4096, 0, 0, 0]), verdict, "{fd}");
+            assert_eq!(stub_call(libc::SYS_pwrite64, [fd, 0x1000, 4096, 0, 0, 0]), verdict, "{fd}");
+        }
         assert_eq!(stub_call(libc::SYS_rt_sigprocmask, [2, 0, 0, 0, 0, 0]), RET_TRAP);
         assert_eq!(stub_call(libc::SYS_mremap, [0, 0, 0, 8, 0, 0]), RET_TRAP);
     }

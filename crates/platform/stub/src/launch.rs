@@ -55,18 +55,22 @@ pub struct Launched {
     pub limits: Limits,
     /// Extended state in signal frames.
     pub xstate: xstate::Layout,
+    /// Its processes may have the numbers at which descriptors are lent.
+    pub lends: bool,
 }
 
 fn host(what: &'static str) -> impl Fn(Errno) -> Error {
     move |e| Error::Host(what, e)
 }
 
-/// A stub process costs the sentry two descriptors: make room for thousands, as far as the host lets us.
-fn raise_descriptor_limit() {
+/// A stub process costs the sentry two descriptors: make room for thousands, as far as the host lets us. Says whether a
+/// process may have the numbers at which descriptors are lent.
+fn raise_descriptor_limit() -> bool {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // Not fatal: fork then fails with EAGAIN when the limit is reached.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    limit.maximum.is_none_or(|most| most >= l::LENT_FIRST + l::LENT)
 }
 
 /// Address of a process's command line as the host's process lists show it.
@@ -93,7 +97,7 @@ pub fn launch(maps: &str) -> Result<Launched, Error> {
     if !cpu::has_fsgsbase() {
         return Err(Error::Missing("the host kernel or CPU does not offer FSGSBASE"));
     }
-    raise_descriptor_limit();
+    let lends = raise_descriptor_limit();
     let filter = filter::assemble().map_err(|_| Error::Zygote("its filter is longer than the host takes"))?;
     let zygote = zygote::start(&filter, maps).map_err(host("cannot start a stub process"))?;
     wait_until_ready(&zygote)?;
@@ -107,7 +111,7 @@ pub fn launch(maps: &str) -> Result<Launched, Error> {
     let limits =
         Limits { min: 0x1_0000, max: lowest.min(l::STUB_TEXT), vdso, vvar, xstate_size: xstate.size };
     let Zygote { pid, pidfd, slot_file, slot, .. } = zygote;
-    Ok(Launched { pid, pidfd, slot_file, slot, listener, listener_number, limits, xstate })
+    Ok(Launched { pid, pidfd, slot_file, slot, listener, listener_number, limits, xstate, lends })
 }
 
 fn wait_until_ready(zygote: &Zygote) -> Result<(), Error> {

@@ -167,6 +167,8 @@ constants! {
     REQ_HOT: u32 = 8;
     /// Reason: a call by the 32-bit interface.
     REQ_INT80: u32 = 9;
+    /// Reason: a futex call that was let through (`REPORT_NEXT_DONE`) has been made.
+    REQ_TOLD: u32 = 10;
 
     /// Command: execute the actions, load the registers, resume the guest.
     CMD_RESUME: u32 = 1;
@@ -193,7 +195,8 @@ constants! {
     ACT_THREAD: u64 = 6;
     /// Action: replace the 8 bytes at `a[0]`, which do not cross a cache line, if they are `a[1]`, by `a[2]`.
     ACT_SWAP: u64 = 8;
-    /// Action: fork; the child says hello with nonce `a[0]`; its pid goes to `result`.
+    /// Action: fork; the child says hello with nonce `a[0]`, after it has closed what was lent to its parent if `a[1]` is
+    /// set; its pid goes to `result`.
     ACT_FORK: u64 = 7;
 
     /// A frame to go on obeying the sentry with.
@@ -207,8 +210,15 @@ constants! {
     ACT_XSAVE: u64 = 10;
     /// Action: load the extended state, all components of mask `a[1]`, from `a[0]`. Without a frame only.
     ACT_XRSTOR: u64 = 11;
-    /// Action: take injected descriptor number `a[0]` and leave it open; which one it is here goes to `result`. For the zygote.
+    /// Action: take injected descriptor number `a[0]` and leave it open; which one it is here goes to `result`. Number
+    /// `MAX_FDS` is the one that is lent.
     ACT_HOLD: u64 = 12;
+    /// Action: as `ACT_SYSCALL`, a transfer that fails with EAGAIN unless it moves all `a[2]` bytes.
+    ACT_TRANSFER: u64 = 13;
+    /// First number of the descriptors that are lent to a process for transfers; a multiple of `LENT`.
+    LENT_FIRST: u64 = 248;
+    /// How many there may be.
+    LENT: u64 = 8;
     /// Bytes of a signal frame that are captured for rt_sigreturn.
     SIGNAL_FRAME: u64 = 440;
     /// Offset of the extended state's address in it.
@@ -222,6 +232,8 @@ constants! {
     REPORT_ALL: u32 = 1;
     /// Value of `report_all`: as `REPORT_ALL`, but the next call is not reported if it is a native futex call.
     REPORT_NEXT_NOT: u32 = 2;
+    /// Value of `report_all`: as `REPORT_NEXT_NOT`, but the sentry is told when the futex call has been made.
+    REPORT_NEXT_DONE: u32 = 3;
 
     /// Capture kind: a buffer whose length is argument `len`.
     CAP_BUFFER: u8 = 1;
@@ -421,3 +433,7 @@ const _: () =
 const _: () = assert!(SLOT_BASE + NSLOTS * SLOT_SIZE <= STACK_BASE);
 const _: () = assert!(STACK_BASE.is_multiple_of(STACK_SIZE) && STACK_SIZE.is_power_of_two());
 const _: () = assert!(STACK_BASE + NSLOTS * STACK_SIZE <= TASK_END);
+// One mask tells a lent descriptor, and one what may be closed.
+const _: () = assert!(
+    LENT.is_power_of_two() && LENT_FIRST.is_multiple_of(LENT) && (LENT_FIRST + LENT).is_power_of_two()
+);

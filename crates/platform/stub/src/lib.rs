@@ -16,6 +16,7 @@ pub mod capture;
 pub mod filter;
 pub mod launch;
 pub mod layout;
+pub mod own_call;
 pub mod xstate;
 mod zygote;
 

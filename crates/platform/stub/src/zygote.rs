@@ -4,8 +4,8 @@
 //! descriptors, mappings), keeps the stub, and waits on slot 0 like any guest thread.
 
 use crate::layout::{
-    FIRST_SEQ, NSLOTS, SLOT_SIZE, STUB_TEXT_SIZE, STUB_VDSO, Slot, TEMP_DATA, TEMP_DATA_SIZE, TEMP_TEXT,
-    ZygoteArgs,
+    FIRST_SEQ, LENT, LENT_FIRST, NSLOTS, SLOT_SIZE, STUB_TEXT_SIZE, STUB_VDSO, Slot, TEMP_DATA,
+    TEMP_DATA_SIZE, TEMP_TEXT, ZygoteArgs,
 };
 use abi::{Errno, Result};
 use core::mem::offset_of;
@@ -178,7 +178,10 @@ unsafe fn child(image: &[u64], text: i32, slots: i32, parent: i32) -> ! {
         if limit(libc::RLIMIT_CORE, 1) < 0 {
             must(limit(libc::RLIMIT_CORE, 0), STEP_LIMITS);
         }
-        must(limit(libc::RLIMIT_NOFILE, 64), STEP_LIMITS);
+        // Where that is beyond what is allowed nothing can be lent: reads and writes go the other way.
+        if limit(libc::RLIMIT_NOFILE, LENT_FIRST + LENT) < 0 {
+            must(limit(libc::RLIMIT_NOFILE, 64), STEP_LIMITS);
+        }
         let header: [u32; 2] = [0x2008_0522, 0];
         let none = [0u32; 6];
         must(libc::syscall(libc::SYS_capset, &header, &none), STEP_CAPABILITIES);

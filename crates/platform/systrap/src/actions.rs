@@ -4,7 +4,7 @@ use crate::slot::SlotMap;
 use abi::libc::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
     MAP_SHARED, MAP_STACK, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, PR_SET_NAME, SYS_madvise,
-    SYS_mmap, SYS_mprotect, SYS_mremap, SYS_munmap, SYS_prctl,
+    SYS_mmap, SYS_mprotect, SYS_mremap, SYS_munmap, SYS_prctl, SYS_remap_file_pages,
 };
 use abi::{Errno, Result};
 use platform::{Action, Limits};
@@ -27,14 +27,18 @@ pub(crate) enum Job {
     FetchXstate(u64, u64),
     /// Start a thread on that slot.
     Thread(usize),
-    /// Fork with that nonce.
-    Fork(u64),
+    /// Fork with that nonce; whether the child is to close what is lent.
+    Fork(u64, bool),
     /// Replace 8 bytes in one step: address, what is there, what shall be.
     Swap(u64, u64, u64),
     /// Compare-and-exchange: address, old, new.
     CompareExchange(u64, u32, u32),
     /// Take a descriptor and leave it open.
     Hold(Arc<OwnedFd>),
+    /// Take the descriptor that is lent ([`crate::space::Grants::lent`]), at a number of its own.
+    Give,
+    /// Make a host call that moves as many bytes as its third argument says.
+    Transfer(u64, [u64; 6]),
     /// Map a file, privately, of which the process has this descriptor: address, length, protection, flags, offset.
     MapHeld(u64, [u64; 5]),
     /// A host call of the platform's own.
@@ -74,7 +78,9 @@ impl Job {
                 }
                 range(addr, len, limits)
             }
-            Action::Unmap { addr, len } | Action::Protect { addr, len, .. } => range(addr, len, limits),
+            Action::Unmap { addr, len }
+            | Action::Protect { addr, len, .. }
+            | Action::RemapFile { addr, len, .. } => range(addr, len, limits),
             Action::Remap { addr, len, new_addr, new_len, flags } => {
                 only(flags, MREMAP_DONTUNMAP)?;
                 range(addr, len, limits)?;
@@ -105,9 +111,9 @@ impl Job {
 
 /// The descriptor that the stub has kept from an earlier mapping.
 #[derive(Default)]
-pub(crate) struct Kept(pub(crate) Option<Arc<OwnedFd>>);
+pub(crate) struct StubDescriptor(pub(crate) Option<Arc<OwnedFd>>);
 
-impl Kept {
+impl StubDescriptor {
     fn is(&self, fd: &Arc<OwnedFd>) -> bool {
         self.0.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, fd))
     }
@@ -152,131 +158,186 @@ impl<'a> Encoder<'a> {
 
     /// Fills the slot with the next actions; the descriptors they need, by number. With `keep` the stub keeps the descriptor
     /// of a private mapping, and `keep` is the one that it has.
-    pub(crate) fn fill(&mut self, slot: &SlotMap, mut keep: Option<&mut Kept>) -> Vec<Arc<OwnedFd>> {
+    pub(crate) fn fill(&mut self, slot: &SlotMap, keep: Option<&mut StubDescriptor>) -> Vec<Arc<OwnedFd>> {
         self.round.clear();
-        let mut fds: Vec<Arc<OwnedFd>> = Vec::new();
-        let mut data = 0;
-        let room = l::SLOT_DATA_SIZE as usize;
+        let mut filling = Filling { slot, index: self.index, keep, at: 0, fds: Vec::new(), data: 0 };
         while let Some(job) = self.jobs.get(self.next) {
-            let i = self.round.len();
-            if i == l::MAX_ACTIONS as usize {
+            filling.at = self.round.len();
+            if filling.at == l::MAX_ACTIONS as usize {
                 break;
             }
-            let call = |nr: i64, a: [u64; 6]| slot.set_action(i, l::ACT_SYSCALL, nr as u64, a);
-            match job {
-                Job::Call(nr, a) => slot.set_action(i, l::ACT_SYSCALL, *nr, *a),
-                Job::Thread(index) => slot.set_action(i, l::ACT_THREAD, 0, [*index as u64, 0, 0, 0, 0, 0]),
-                Job::Swap(at, old, new) => slot.set_action(i, l::ACT_SWAP, 0, [*at, *old, *new, 0, 0, 0]),
-                Job::CompareExchange(addr, old, new) => {
-                    let a = [*addr, (*old).into(), (*new).into(), 0, 0, 0];
-                    slot.set_action(i, l::ACT_CMPXCHG, 0, a);
+            match filling.job(job, self.progress) {
+                Fits::All => {
+                    self.round.push(self.next);
+                    self.next += 1;
+                    self.progress = 0;
                 }
-                Job::StoreXstate(at, mask) => slot.set_action(i, l::ACT_XSAVE, 0, [*at, *mask, 0, 0, 0, 0]),
-                Job::FetchXstate(at, mask) => slot.set_action(i, l::ACT_XRSTOR, 0, [*at, *mask, 0, 0, 0, 0]),
-                Job::Hold(fd) => {
-                    if fds.len() == l::MAX_FDS as usize {
-                        break;
-                    }
-                    slot.set_action(i, l::ACT_HOLD, 0, [fds.len() as u64, 0, 0, 0, 0, 0]);
-                    fds.push(fd.clone());
+                Fits::Part(bytes) => {
+                    self.round.push(self.next);
+                    self.progress += bytes;
+                    break;
                 }
-                Job::MapHeld(fd, [addr, len, prot, flags, offset]) => {
-                    call(SYS_mmap, [*addr, *len, *prot, *flags, *fd, *offset]);
-                }
-                Job::Fork(nonce) => slot.set_action(i, l::ACT_FORK, 0, [*nonce, 0, 0, 0, 0, 0]),
-                Job::Xstate(bytes) => {
-                    if room - data < bytes.len() {
-                        break;
-                    }
-                    slot.write_data(data, bytes);
-                    slot.set_action(i, l::ACT_XSTATE, 0, [data as u64, bytes.len() as u64, 0, 0, 0, 0]);
-                    data += bytes.len();
-                }
-                Job::Action(action) => match action {
-                    Action::MapAnon { addr, len, prot, flags } => {
-                        let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-                        call(SYS_mmap, [*addr, *len, *prot as u64, flags as u64, u64::MAX, 0]);
-                    }
-                    Action::MapFile { addr, len, prot, flags, fd, offset } => {
-                        let private = *flags & MAP_PRIVATE != 0;
-                        let k = match fds.iter().position(|f| Arc::ptr_eq(f, fd)) {
-                            _ if private && keep.as_ref().is_some_and(|kept| kept.is(fd)) => l::FD_KEPT,
-                            Some(k) => k as u64,
-                            None if fds.len() == l::MAX_FDS as usize => break,
-                            None => {
-                                fds.push(fd.clone());
-                                let kept =
-                                    private && keep.as_mut().map(|kept| kept.0 = Some(fd.clone())).is_some();
-                                (fds.len() - 1) as u64 | if kept { l::FD_KEEP } else { 0 }
-                            }
-                        };
-                        let flags = flags | MAP_FIXED;
-                        let a = [*addr, *len, *prot as u64, flags as u64, k, *offset];
-                        slot.set_action(i, l::ACT_MMAP_FD, 0, a);
-                    }
-                    Action::Unmap { addr, len } => call(SYS_munmap, [*addr, *len, 0, 0, 0, 0]),
-                    Action::Protect { addr, len, prot } => {
-                        call(SYS_mprotect, [*addr, *len, *prot as u64, 0, 0, 0])
-                    }
-                    Action::Remap { addr, len, new_addr, new_len, flags } => {
-                        let flags = if addr == new_addr { 0 } else { flags | MREMAP_MAYMOVE | MREMAP_FIXED };
-                        call(SYS_mremap, [*addr, *len, *new_len, flags as u64, *new_addr, 0]);
-                    }
-                    Action::Advise { addr, len, advice } => {
-                        call(SYS_madvise, [*addr, *len, *advice as u64, 0, 0, 0]);
-                    }
-                    Action::Write { addr, data: bytes } => {
-                        let rest = bytes.get(self.progress..).unwrap_or_default();
-                        let n = rest.len().min(room - data);
-                        if n == 0 && !rest.is_empty() {
-                            break;
-                        }
-                        let (part, after) = rest.split_at(n);
-                        slot.write_data(data, part);
-                        let to = *addr + self.progress as u64;
-                        slot.set_action(i, l::ACT_WRITE, 0, [to, data as u64, n as u64, 0, 0, 0]);
-                        data += n;
-                        if !after.is_empty() {
-                            self.progress += n;
-                            self.round.push(self.next);
-                            break;
-                        }
-                        self.progress = 0;
-                    }
-                    Action::StoreAndWake { addr, value, wake } => {
-                        let a =
-                            [*addr, value.unwrap_or(0).into(), (*wake).into(), value.is_some().into(), 0, 0];
-                        slot.set_action(i, l::ACT_STORE_WAKE, 0, a);
-                    }
-                    Action::Name(name) => {
-                        if room - data < name.len() {
-                            break;
-                        }
-                        slot.write_data(data, name);
-                        let at = l::SLOT_BASE + self.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
-                        call(SYS_prctl, [PR_SET_NAME as u64, at + data as u64, 0, 0, 0, 0]);
-                        data += name.len();
-                    }
-                    Action::Title(line) => {
-                        let line = stub::launch::title(line);
-                        if room - data < line.len() {
-                            break;
-                        }
-                        slot.write_data(data, &line);
-                        let a = [stub::launch::TITLE, data as u64, line.len() as u64, 0, 0, 0];
-                        slot.set_action(i, l::ACT_WRITE, 0, a);
-                        data += line.len();
-                    }
-                    // In the registers already; a write of nothing keeps the numbering.
-                    Action::SetFsBase(_) | Action::SetGsBase(_) => {
-                        slot.set_action(i, l::ACT_WRITE, 0, [0; 6])
-                    }
-                },
+                Fits::Nothing => break,
             }
-            self.round.push(self.next);
-            self.next += 1;
         }
         slot.nact().store(self.round.len() as u32, Relaxed);
-        fds
+        filling.fds
+    }
+}
+
+/// How much of a job has gone into the slot.
+enum Fits {
+    All,
+    /// So many bytes of its data.
+    Part(usize),
+    Nothing,
+}
+
+/// A slot that is being filled.
+struct Filling<'a, 'k> {
+    slot: &'a SlotMap,
+    /// Number of the slot.
+    index: usize,
+    /// What the stub keeps a descriptor of, if it does.
+    keep: Option<&'k mut StubDescriptor>,
+    /// Where the next action goes.
+    at: usize,
+    /// Descriptors that go with the actions, by number.
+    fds: Vec<Arc<OwnedFd>>,
+    /// Bytes of the slot's data that are in use.
+    data: usize,
+}
+
+impl Filling<'_, '_> {
+    fn set(&self, kind: u64, nr: u64, arguments: [u64; 6]) -> Fits {
+        self.slot.set_action(self.at, kind, nr, arguments);
+        Fits::All
+    }
+
+    fn call(&self, nr: i64, arguments: [u64; 6]) -> Fits {
+        self.set(l::ACT_SYSCALL, nr as u64, arguments)
+    }
+
+    /// Puts bytes behind those that are there: where they begin, or `None` when they do not fit.
+    fn put(&mut self, bytes: &[u8]) -> Option<u64> {
+        if l::SLOT_DATA_SIZE as usize - self.data < bytes.len() {
+            return None;
+        }
+        let begin = self.data;
+        self.slot.write_data(begin, bytes);
+        self.data += bytes.len();
+        Some(begin as u64)
+    }
+
+    /// Puts in a job of which `progress` bytes of data have gone before.
+    fn job(&mut self, job: &Job, progress: usize) -> Fits {
+        match job {
+            Job::Call(nr, a) => self.set(l::ACT_SYSCALL, *nr, *a),
+            Job::Thread(index) => self.set(l::ACT_THREAD, 0, [*index as u64, 0, 0, 0, 0, 0]),
+            Job::Swap(at, old, new) => self.set(l::ACT_SWAP, 0, [*at, *old, *new, 0, 0, 0]),
+            Job::CompareExchange(addr, old, new) => {
+                self.set(l::ACT_CMPXCHG, 0, [*addr, (*old).into(), (*new).into(), 0, 0, 0])
+            }
+            Job::StoreXstate(at, mask) => self.set(l::ACT_XSAVE, 0, [*at, *mask, 0, 0, 0, 0]),
+            Job::FetchXstate(at, mask) => self.set(l::ACT_XRSTOR, 0, [*at, *mask, 0, 0, 0, 0]),
+            Job::Hold(fd) => {
+                if self.fds.len() == l::MAX_FDS as usize {
+                    return Fits::Nothing;
+                }
+                self.fds.push(fd.clone());
+                self.set(l::ACT_HOLD, 0, [(self.fds.len() - 1) as u64, 0, 0, 0, 0, 0])
+            }
+            Job::MapHeld(fd, [addr, len, prot, flags, offset]) => {
+                self.call(SYS_mmap, [*addr, *len, *prot, *flags, *fd, *offset])
+            }
+            Job::Give => self.set(l::ACT_HOLD, 0, [l::MAX_FDS, 0, 0, 0, 0, 0]),
+            Job::Transfer(nr, a) => self.set(l::ACT_TRANSFER, *nr, *a),
+            Job::Fork(nonce, lent) => self.set(l::ACT_FORK, 0, [*nonce, (*lent).into(), 0, 0, 0, 0]),
+            Job::Xstate(bytes) => {
+                let Some(at) = self.put(bytes) else { return Fits::Nothing };
+                self.set(l::ACT_XSTATE, 0, [at, bytes.len() as u64, 0, 0, 0, 0])
+            }
+            Job::Action(action) => self.action(action, progress),
+        }
+    }
+
+    fn action(&mut self, action: &Action, progress: usize) -> Fits {
+        match action {
+            Action::MapAnon { addr, len, prot, flags } => {
+                let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+                self.call(SYS_mmap, [*addr, *len, *prot as u64, flags as u64, u64::MAX, 0])
+            }
+            Action::MapFile { addr, len, prot, flags, fd, offset } => {
+                let Some(number) = self.descriptor(fd, *flags & MAP_PRIVATE != 0) else {
+                    return Fits::Nothing;
+                };
+                let flags = flags | MAP_FIXED;
+                let a = [*addr, *len, *prot as u64, flags as u64, number, *offset];
+                self.set(l::ACT_MMAP_FD, 0, a)
+            }
+            Action::Unmap { addr, len } => self.call(SYS_munmap, [*addr, *len, 0, 0, 0, 0]),
+            Action::Protect { addr, len, prot } => {
+                self.call(SYS_mprotect, [*addr, *len, *prot as u64, 0, 0, 0])
+            }
+            Action::Remap { addr, len, new_addr, new_len, flags } => {
+                let flags = if addr == new_addr { 0 } else { flags | MREMAP_MAYMOVE | MREMAP_FIXED };
+                self.call(SYS_mremap, [*addr, *len, *new_len, flags as u64, *new_addr, 0])
+            }
+            Action::RemapFile { addr, len, first } => {
+                self.call(SYS_remap_file_pages, [*addr, *len, 0, *first, 0, 0])
+            }
+            Action::Advise { addr, len, advice } => {
+                self.call(SYS_madvise, [*addr, *len, *advice as u64, 0, 0, 0])
+            }
+            Action::Write { addr, data } => self.write(*addr, data, progress),
+            Action::StoreAndWake { addr, value, wake } => {
+                let a = [*addr, value.unwrap_or(0).into(), (*wake).into(), value.is_some().into(), 0, 0];
+                self.set(l::ACT_STORE_WAKE, 0, a)
+            }
+            Action::Name(name) => {
+                let Some(at) = self.put(name) else { return Fits::Nothing };
+                let data = l::SLOT_BASE + self.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
+                self.call(SYS_prctl, [PR_SET_NAME as u64, data + at, 0, 0, 0, 0])
+            }
+            Action::Title(line) => {
+                let line = stub::launch::title(line);
+                let Some(at) = self.put(&line) else { return Fits::Nothing };
+                self.set(l::ACT_WRITE, 0, [stub::launch::TITLE, at, line.len() as u64, 0, 0, 0])
+            }
+            // In the registers already; a write of nothing keeps the numbering.
+            Action::SetFsBase(_) | Action::SetGsBase(_) => self.set(l::ACT_WRITE, 0, [0; 6]),
+        }
+    }
+
+    /// Writes the rest of `bytes` to memory from `addr`, as far as it fits.
+    fn write(&mut self, addr: u64, bytes: &[u8], progress: usize) -> Fits {
+        let rest = bytes.get(progress..).unwrap_or_default();
+        let n = rest.len().min(l::SLOT_DATA_SIZE as usize - self.data);
+        let (part, after) = rest.split_at(n);
+        let Some(at) = self.put(part).filter(|_| n != 0 || rest.is_empty()) else { return Fits::Nothing };
+        self.set(l::ACT_WRITE, 0, [addr + progress as u64, at, n as u64, 0, 0, 0]);
+        if after.is_empty() { Fits::All } else { Fits::Part(n) }
+    }
+
+    /// How an action names a descriptor; `None` when no more fit.
+    fn descriptor(&mut self, fd: &Arc<OwnedFd>, private: bool) -> Option<u64> {
+        if private && self.keep.as_ref().is_some_and(|kept| kept.is(fd)) {
+            return Some(l::FD_KEPT);
+        }
+        if let Some(number) = self.fds.iter().position(|known| Arc::ptr_eq(known, fd)) {
+            return Some(number as u64);
+        }
+        if self.fds.len() == l::MAX_FDS as usize {
+            return None;
+        }
+        self.fds.push(fd.clone());
+        let number = (self.fds.len() - 1) as u64;
+        match &mut self.keep {
+            Some(kept) if private => {
+                kept.0 = Some(fd.clone());
+                Some(number | l::FD_KEEP)
+            }
+            _ => Some(number),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A guest thread as the kernel drives it.
 
 use crate::Inner;
-use crate::actions::{Encoder, Job, Kept};
+use crate::actions::{Encoder, Job, StubDescriptor};
 use crate::place::Place;
 use crate::slot::{BRIEF_AT, SlotMap};
 use crate::space::{Space, Thread};
@@ -9,15 +9,18 @@ use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, process};
 use platform::{
     Action, AddressSpace, Context, CopyArea, Exit, ExtendedState, Fault, GuestMemory, Interrupt, KNOWN_CALLS,
-    Regs, Rewrite, Rewriter, Spawn, Twin, Usage,
+    Regs, Rewrite, Rewriter, Spawn, Transfer, Twin, Usage,
 };
 use smallvec::SmallVec;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 use stub::layout as l;
 
 mod handoff;
+mod lending;
+mod own_calls;
 mod spawn;
 
 /// How long a sentry thread sleeps before it looks by itself whether its guest thread is still there.
@@ -56,8 +59,11 @@ pub(crate) struct SystrapContext {
     copied: bool,
     /// The descriptor that the stub keeps while this is the only thread, until the guest closes one; and whether the stub is
     /// still to be told that it need not keep it any longer.
-    kept: Kept,
+    kept: StubDescriptor,
     letting_go: bool,
+    /// A transfer that the stub is to make last of all, and the number of a lent descriptor that it is to close first.
+    lending: Option<lending::Lending>,
+    closing: Option<usize>,
     /// Extended state to load before the next resume.
     xstate: Option<Vec<u8>>,
     /// Guest memory captured with the last system call: address and length.
@@ -92,8 +98,10 @@ impl SystrapContext {
             queue: Vec::new(),
             copy: None,
             copied: false,
-            kept: Kept::default(),
+            kept: StubDescriptor::default(),
             letting_go: false,
+            lending: None,
+            closing: None,
             xstate: None,
             windows: [(0, 0); 2],
             last: l::FIRST_SEQ,
@@ -129,8 +137,6 @@ impl SystrapContext {
         slot.rdpid().store(u32::from(cpu::has_rdpid()), Relaxed);
         slot.alive().store(1, SeqCst);
     }
-
-    // ---- the queue ----------------------------------------------------------
 
     /// The stub closes the descriptor that it keeps with the next answer.
     fn let_go(&mut self) {
@@ -177,18 +183,25 @@ impl SystrapContext {
     /// The queue as jobs, the extended state first; how many jobs come before the first action.
     fn take_jobs(&mut self) -> (SmallVec<[Job; 2]>, usize) {
         let mut jobs = SmallVec::new();
+        jobs.extend(self.close_job());
         jobs.extend(self.xstate.take().map(Job::Xstate));
         let own = jobs.len();
         let space = &self.thread.space;
         jobs.extend(self.queue.drain(..).map(|action| held(space, &action).unwrap_or(Job::Action(action))));
+        self.lending_jobs(&mut jobs);
         (jobs, own)
     }
 
+    /// There is nothing to be done but the copy that comes first.
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.xstate.is_none() && self.lending.is_none() && self.closing.is_none()
+    }
+
     fn flush_queue(&mut self) -> Result<Result<(), (usize, Errno)>, Gone> {
-        if self.queue.is_empty() && self.xstate.is_none() && self.copy.is_none() {
+        if self.is_idle() && self.copy.is_none() {
             return Ok(Ok(()));
         }
-        if let Err(e) = self.flush_copy(self.queue.is_empty() && self.xstate.is_none())? {
+        if let Err(e) = self.flush_copy(self.is_idle())? {
             return Ok(Err(e));
         }
         let (jobs, own) = self.take_jobs();
@@ -210,10 +223,9 @@ impl SystrapContext {
         jobs.iter().enumerate().find_map(|(i, j)| j.check(&self.inner.limits).err().map(|e| (i, e)))
     }
 
-    // ---- exits -----------------------------------------------------------------
-
     fn resume(&mut self) -> Result<Exit, Gone> {
-        if self.queue.is_empty() && self.xstate.is_none() {
+        self.look_for_close();
+        if self.is_idle() {
             self.slot().nact().store(0, Relaxed);
             return self.enter(&mut Encoder::new(&[], self.thread.index), 0, Vec::new());
         }
@@ -245,7 +257,7 @@ impl SystrapContext {
         &mut self,
         encoder: &mut Encoder<'_>,
         own: usize,
-        mut fds: Vec<Arc<std::os::fd::OwnedFd>>,
+        mut fds: Vec<Arc<OwnedFd>>,
     ) -> Result<Exit, Gone> {
         let uses_fds = !fds.is_empty();
         loop {
@@ -316,6 +328,7 @@ impl SystrapContext {
                 }
                 if CLOSES.contains(&(nr as i64)) {
                     self.let_go();
+                    self.thread.space.lent.end_all();
                 }
                 return Ok(Some(Exit::Syscall));
             }
@@ -357,6 +370,7 @@ impl SystrapContext {
             }
             l::REQ_INTERRUPT => Ok(self.thread.take_pending().then_some(Exit::Interrupted)),
             l::REQ_HOT => Ok(Some(Exit::Interrupted)),
+            l::REQ_TOLD => Ok(Some(Exit::FutexDone)),
             l::REQ_FUTEX => {
                 if self.thread.take_pending() {
                     return Ok(Some(Exit::FutexInterrupted));
@@ -429,6 +443,8 @@ impl SystrapContext {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
+        // Nobody will look at what has not been read yet.
+        self.lending_done(false);
         // The thread may serve another context next.
         self.place.stay_anywhere(&self.inner.cpus);
         if self.thread.is_dead() {
@@ -467,15 +483,6 @@ impl SystrapContext {
         self.encode_copy();
         self.post(l::CMD_EXIT);
         self.thread.space.give_back(self.thread.index);
-    }
-
-    /// Has the stub make one host call; for the zygote's set-up.
-    pub(crate) fn host_call(&mut self, nr: i64, args: [u64; 6]) -> Result<()> {
-        match self.report(&[Job::Call(nr as u64, args)]) {
-            Err(Gone) => Err(Errno::ESRCH),
-            Ok(Err((_, e))) => Err(e),
-            Ok(Ok(())) => Ok(()),
-        }
     }
 }
 
@@ -519,7 +526,9 @@ impl Context for SystrapContext {
     }
 
     fn run(&mut self) -> Exit {
-        self.resume().unwrap_or(Exit::Dead)
+        let exit = self.resume().unwrap_or(Exit::Dead);
+        self.lending_done(!matches!(exit, Exit::ActionFailed { .. } | Exit::Dead));
+        exit
     }
 
     fn queue(&mut self, action: Action) {
@@ -533,7 +542,9 @@ impl Context for SystrapContext {
     }
 
     fn flush(&mut self) -> Result<()> {
-        match self.flush_queue() {
+        let flushed = self.flush_queue();
+        self.lending_done(matches!(flushed, Ok(Ok(()))));
+        match flushed {
             Err(Gone) => Err(Errno::ESRCH),
             Ok(r) => r.map_err(|(_, e)| e),
         }
@@ -567,11 +578,13 @@ impl Context for SystrapContext {
         self.thread.set_answers(&[]);
     }
 
-    fn pass_futex(&mut self) -> bool {
-        if !platform::is_native_futex(self.regs.rsi) || self.slot().report_all().load(Relaxed) == 0 {
+    fn pass_futex(&mut self, tell: bool) -> bool {
+        let native = platform::native_futex(self.regs.orig_rax, &self.regs.args()).is_some();
+        if !native || self.slot().report_all().load(Relaxed) == 0 {
             return false;
         }
-        self.slot().report_all().store(l::REPORT_NEXT_NOT, Relaxed);
+        let report = if tell { l::REPORT_NEXT_DONE } else { l::REPORT_NEXT_NOT };
+        self.slot().report_all().store(report, Relaxed);
         self.load_rest();
         self.regs.rip = self.regs.rip.wrapping_sub(2);
         self.regs.rax = self.regs.orig_rax;
@@ -593,7 +606,7 @@ impl GuestMemory for SystrapContext {
     }
 
     fn copy_area(&self, addr: u64, len: usize) -> Option<CopyArea<'_>> {
-        let first = self.copy.is_none() && self.queue.is_empty() && self.xstate.is_none();
+        let first = self.copy.is_none() && self.is_idle();
         let inside = addr.checked_add(len as u64).is_some_and(|end| end <= self.inner.limits.max);
         // The copy buffer is free when nothing was captured.
         if first && inside { self.slot().area(len, self.windows == [(0, 0); 2]) } else { None }
@@ -603,6 +616,10 @@ impl GuestMemory for SystrapContext {
         if len != 0 {
             self.copy = Some((addr, len, offset));
         }
+    }
+
+    fn move_file(&mut self, fd: &Arc<OwnedFd>, moves: &Transfer) -> bool {
+        self.lend(fd, *moves)
     }
 
     fn write_limit(&self) -> usize {
@@ -620,6 +637,10 @@ impl GuestMemory for SystrapContext {
             }
         }
         false
+    }
+
+    fn forget_captured(&mut self) {
+        self.windows = [(0, 0); 2];
     }
 
     fn captured_str(&self, addr: u64, max: usize) -> Option<Vec<u8>> {
@@ -651,8 +672,7 @@ impl ExtendedState for SystrapContext {
         let at = self.slot().fpstate().load(Relaxed);
         let mut bytes = vec![0; self.inner.xstate.size];
         if at == 0 {
-            // A thread without a frame, or one that has not been answered yet: a round without actions makes it
-            // show its state.
+            // Without a frame, or not answered yet: a round without actions makes it show its state.
             let encoder = Encoder::new(&[], self.thread.index);
             self.slot().nact().store(0, Relaxed);
             self.slot().xstate_size().store(bytes.len() as u32, Relaxed);

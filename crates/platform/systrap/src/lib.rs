@@ -23,6 +23,7 @@ mod census;
 mod context;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod lent;
 mod notify;
 mod place;
 mod rewrite;
@@ -39,7 +40,7 @@ use platform::{Context, Limits, Platform, Regs};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use slot::SlotMap;
 use space::{Space, Thread};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,8 +90,9 @@ const FIRST_SLOT: usize = 0;
 
 #[derive(Default)]
 struct Forks {
-    last_nonce: u64,
     waiting: HashMap<u64, Arc<notify::Fork>>,
+    /// The nonces of the last ones that are over.
+    over: VecDeque<u64>,
 }
 
 /// Processes ready for execve.
@@ -117,6 +119,8 @@ pub(crate) struct Inner {
     stopping: AtomicBool,
     limits: Limits,
     xstate: xstate::Layout,
+    /// Descriptors can be lent: the host allows their numbers.
+    lends: bool,
     /// Longest spin in TSC cycles; 0 on a machine with one CPU.
     spin: u32,
     cpus: place::Cpus,
@@ -223,6 +227,7 @@ impl Systrap {
             stopping: AtomicBool::new(false),
             limits: launched.limits,
             xstate: launched.xstate,
+            lends: launched.lends,
             spin,
             cpus: place::Cpus::new(if spin == 0 { 0 } else { cpu::tsc_per_microsecond() }),
             threads: Mutex::default(),
@@ -233,8 +238,8 @@ impl Systrap {
             pool_changed: Condvar::new(),
         });
         let slot = Arc::new(SlotMap::from(launched.slot));
-        let (pid, max) = (launched.pid, inner.limits.max);
-        let space = Space::new(pid, launched.pidfd, launched.slot_file, 0, slot.clone(), max);
+        let pid = launched.pid;
+        let space = Space::new(pid, launched.pidfd, launched.slot_file, 0, slot.clone(), &inner.limits);
         let space = Arc::new(space);
         inner.adopt(&space).map_err(host("epoll_ctl"))?;
         let thread = Thread::new(space, 0, slot, pid);

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use stub::layout::{NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
+use stub::layout::{MAX_FDS, NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
 
 /// How long a fork may take between the clone and the hello: so many waits of this length, after some short ones. Time in
 /// which the sandbox is frozen (`pause`) ends one of them at most.
@@ -22,6 +22,9 @@ const SHORT_WAIT: Duration = Duration::from_millis(2);
 /// How often, and how many times, a fork that has just been asked for is looked at.
 const LOOK: Duration = Duration::from_micros(150);
 const LOOKS: u32 = 20;
+
+/// Nonces of forks that are over and whose children may still say hello.
+const REMEMBERED: usize = 64;
 
 /// A fork that has been asked for.
 pub(crate) struct Ticket {
@@ -51,8 +54,8 @@ impl Inner {
     /// Announces a fork; `file` becomes the child's slots.
     pub(crate) fn expect_fork(self: &Arc<Self>, file: OwnedFd) -> Ticket {
         let mut forks = self.forks.lock();
-        forks.last_nonce += 1;
-        let nonce = forks.last_nonce;
+        // Random, so that no process can say hello in another's place: guests can make children that wait for it.
+        let nonce = hostsys::clock::random_u64();
         let shared =
             Arc::new(Fork { nonce, state: Mutex::new(State::Waiting(file)), arrived: Condvar::new() });
         forks.waiting.insert(nonce, shared.clone());
@@ -73,6 +76,19 @@ impl Fork {
         *self.state.lock() = State::Done;
         self.arrived.notify_all();
     }
+
+    /// The process `claimed`, if it is the one that has said hello.
+    fn take(&self, claimed: i32) -> Result<(i32, OwnedFd, OwnedFd)> {
+        match std::mem::replace(&mut *self.state.lock(), State::Done) {
+            State::Arrived { pid, pidfd, file } if pid == claimed => Ok((pid, pidfd, file)),
+            State::Arrived { pid, pidfd, .. } => {
+                log::warn!("stub process {pid} came for process {claimed}; killed");
+                kill_and_reap(&pidfd);
+                Err(Errno::EAGAIN)
+            }
+            State::Waiting(_) | State::Done => Err(Errno::EAGAIN),
+        }
+    }
 }
 
 impl Ticket {
@@ -92,7 +108,8 @@ impl Ticket {
     }
 
     /// The child, once it has said hello. EAGAIN if it never will: it has ended, or was refused, or the forking process is
-    /// dead (`parent_dead`). `claimed` is the child's process id as the parent has it.
+    /// dead (`parent_dead`). `claimed` is the child's process id as the parent has it; another process that came in its
+    /// place is killed.
     pub(crate) fn wait(
         self,
         claimed: i32,
@@ -109,10 +126,8 @@ impl Ticket {
                 }
             }
         }
-        match std::mem::replace(&mut *state, State::Done) {
-            State::Arrived { pid, pidfd, file } => Ok((pid, pidfd, file)),
-            State::Waiting(_) | State::Done => Err(Errno::EAGAIN),
-        }
+        drop(state);
+        self.shared.take(claimed)
     }
 
     /// Gives up; a child that has come all the same is killed.
@@ -125,7 +140,10 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.inner.forks.lock().waiting.remove(&self.shared.nonce);
+        let mut forks = self.inner.forks.lock();
+        forks.waiting.remove(&self.shared.nonce);
+        forks.over.push_front(self.shared.nonce);
+        forks.over.truncate(REMEMBERED);
     }
 }
 
@@ -191,11 +209,16 @@ fn descriptor(inner: &Inner, r: &seccomp::Request, k: u64) -> Result<()> {
     if !thread.space.has_thread(r.tid) {
         return Err(Errno::EPERM);
     }
-    let fd = {
+    let (fd, number) = {
         let grants = thread.grants.lock();
-        usize::try_from(k).ok().and_then(|k| grants.fds.get(k).cloned()).ok_or(Errno::EBADF)?
+        let lent = if k == MAX_FDS { grants.lent.clone() } else { None };
+        let listed = || usize::try_from(k).ok().and_then(|k| grants.fds.get(k).cloned());
+        match lent {
+            Some((fd, number)) => (fd, Some(number)),
+            None => (listed().ok_or(Errno::EBADF)?, None),
+        }
     };
-    seccomp::answer_fd(inner.listener.as_fd(), r.id, fd.as_fd())
+    seccomp::answer_fd(inner.listener.as_fd(), r.id, fd.as_fd(), number)
 }
 
 /// A forked process: must be a child of ours that we do not know yet, and awaited.
@@ -223,8 +246,11 @@ fn hello(inner: &Inner, r: &seccomp::Request, nonce: u64) -> Result<()> {
     }
     if let (Some(fork), Ok(process::Wait::Running)) = (fork, process::wait_child(pidfd.as_fd(), false)) {
         let mut state = fork.state.lock();
-        if let State::Waiting(file) = std::mem::replace(&mut *state, State::Done) {
-            let sent = seccomp::answer_fd(inner.listener.as_fd(), r.id, file.as_fd());
+        // One that has arrived stays.
+        if matches!(*state, State::Waiting(_))
+            && let State::Waiting(file) = std::mem::replace(&mut *state, State::Done)
+        {
+            let sent = seccomp::answer_fd(inner.listener.as_fd(), r.id, file.as_fd(), None);
             if sent.is_ok() {
                 *state = State::Arrived { pid: r.tid, pidfd, file };
             }
@@ -233,9 +259,34 @@ fn hello(inner: &Inner, r: &seccomp::Request, nonce: u64) -> Result<()> {
         }
     }
     // One whose parent was killed in the middle of its fork is late; nobody ever awaited any other.
-    let late = (1..=inner.forks.lock().last_nonce).contains(&nonce);
+    let late = inner.forks.lock().over.contains(&nonce);
     let level = if late { log::Level::Debug } else { log::Level::Warn };
     log::log!(level, "unexpected stub process {}; killed", r.tid);
     kill_and_reap(&pidfd);
     Err(Errno::EPERM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A fork that `child` has said hello for.
+    fn arrived(child: &std::process::Child) -> Fork {
+        let pid = child.id() as i32;
+        let (pidfd, file) = (process::pidfd_open(pid).unwrap(), crate::slot::create_file().unwrap());
+        let state = Mutex::new(State::Arrived { pid, pidfd, file });
+        Fork { nonce: 1, state, arrived: Condvar::new() }
+    }
+
+    #[test]
+    fn only_the_forked_process_is_taken() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id() as i32;
+        assert_eq!(arrived(&child).take(pid).map(|(pid, ..)| pid), Ok(pid));
+        assert!(child.try_wait().unwrap().is_none());
+        assert_eq!(arrived(&child).take(pid + 1).map(drop), Err(Errno::EAGAIN));
+        // It was killed and reaped.
+        assert!(child.try_wait().is_err());
+    }
 }

@@ -1,11 +1,12 @@
 //! A stub process: memory of the guest, slots, and what happens when it dies.
 
+use crate::lent::Lent;
 use crate::rewrite::Sites;
 use crate::slot::SlotMap;
 use abi::{Errno, Result};
 use hostsys::{futex, process};
 use parking_lot::{Mutex, RwLock};
-use platform::{AddressSpace, Interrupt, KNOWN_CALLS, Word};
+use platform::{AddressSpace, Interrupt, KNOWN_CALLS, Limits, Word};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -18,6 +19,8 @@ pub(crate) struct Space {
     pidfd: OwnedFd,
     slot_file: OwnedFd,
     limit: u64,
+    /// Where the vDSO image stands, which may be read, and its length.
+    vdso: (u64, u64),
     /// False once the process has ended; its pid is only used under this lock, and it is reaped after the change.
     alive: RwLock<bool>,
     /// Guest threads that have not ended.
@@ -28,6 +31,8 @@ pub(crate) struct Space {
     pub(crate) sites: Sites,
     /// Descriptors that the process has had from the start, and their numbers there. A guest that closes them harms itself.
     pub(crate) held: RwLock<Vec<(Arc<OwnedFd>, u64)>>,
+    /// Descriptors that it reads files by.
+    pub(crate) lent: Lent,
 }
 
 #[derive(Default)]
@@ -47,7 +52,7 @@ impl Space {
         slot_file: OwnedFd,
         leader: usize,
         map: Arc<SlotMap>,
-        limit: u64,
+        limits: &Limits,
     ) -> Space {
         let slots = Slots { maps: HashMap::from([(leader, map)]), free: Vec::new(), next: 0, leader };
         let threads = Mutex::default();
@@ -55,13 +60,15 @@ impl Space {
             pid,
             pidfd,
             slot_file,
-            limit: limit.min(STUB_TEXT),
+            limit: limits.max.min(STUB_TEXT),
+            vdso: limits.vdso.unwrap_or_default(),
             alive: RwLock::new(true),
             contexts: AtomicU32::new(0),
             slots: Mutex::new(slots),
             threads,
             sites: Sites::default(),
             held: RwLock::default(),
+            lent: Lent::default(),
         }
     }
 
@@ -157,7 +164,11 @@ impl Space {
 
 impl AddressSpace for Space {
     fn read(&self, addr: u64, buf: &mut [u8]) -> usize {
-        let n = self.room(addr, buf.len());
+        let (start, len) = self.vdso;
+        let n = match addr.checked_sub(start).filter(|offset| *offset < len) {
+            Some(offset) => (len - offset).min(buf.len() as u64) as usize,
+            None => self.room(addr, buf.len()),
+        };
         let Some(buf) = buf.get_mut(..n).filter(|b| !b.is_empty()) else { return 0 };
         self.while_alive(|pid| process::vm_read(pid, addr, buf)).unwrap_or(0)
     }
@@ -185,6 +196,8 @@ pub(crate) struct Grants {
     pub(crate) clone: Option<u64>,
     /// Descriptors that its actions name.
     pub(crate) fds: Vec<Arc<OwnedFd>>,
+    /// A descriptor that is lent, and its number.
+    pub(crate) lent: Option<(Arc<OwnedFd>, u32)>,
 }
 
 /// The part of a guest thread that other sentry threads reach.

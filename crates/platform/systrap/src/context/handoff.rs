@@ -2,7 +2,7 @@
 
 use super::{Gone, LOOK_AGAIN, SystrapContext, WAKING};
 use crate::actions::{Encoder, Job};
-use abi::Errno;
+use abi::{Errno, Result};
 use hostsys::{cpu, futex};
 use platform::{AddressSpace, Regs};
 use std::sync::Arc;
@@ -168,6 +168,15 @@ impl SystrapContext {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Has the stub make one host call; for the zygote's set-up.
+    pub(crate) fn host_call(&mut self, nr: i64, args: [u64; 6]) -> Result<()> {
+        match self.report(&[Job::Call(nr as u64, args)]) {
+            Err(Gone) => Err(Errno::ESRCH),
+            Ok(Err((_, e))) => Err(e),
+            Ok(Ok(())) => Ok(()),
+        }
     }
 
     pub(super) fn round(

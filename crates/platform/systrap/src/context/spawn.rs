@@ -97,7 +97,11 @@ impl SystrapContext {
         let parent = self.thread.clone();
         let failed = || parent.slot.what().load(Relaxed) & l::REQ_MASK == l::REQ_FAILED;
         let hello = || ticket.expect(failed);
-        let claimed = self.clone_job(Job::Fork(ticket.nonce()), l::CLONE_FORK_FLAGS, hello);
+        let claimed = self.clone_job(
+            Job::Fork(ticket.nonce(), self.thread.space.lent.ever()),
+            l::CLONE_FORK_FLAGS,
+            hello,
+        );
         let (pid, pidfd, file) = match claimed {
             Ok(claimed) => {
                 let dead = || parent.is_dead();
@@ -108,7 +112,7 @@ impl SystrapContext {
                 return Err(e);
             }
         };
-        let mut space = Space::new(pid, pidfd, file, index, slot.clone(), self.inner.limits.max);
+        let mut space = Space::new(pid, pidfd, file, index, slot.clone(), &self.inner.limits);
         space.sites = self.thread.space.sites.copy();
         *space.held.get_mut() = self.thread.space.held.read().clone();
         let space = Arc::new(space);
