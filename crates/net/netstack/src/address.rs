@@ -7,11 +7,23 @@ use crate::route::{Route, RouteKind, Routes, TABLE_LOCAL};
 use crate::stack::Stack;
 use abi::Errno;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 impl Stack {
-    /// Adds an address to an interface. It is usable at once: duplicate address detection is the host's affair.
+    /// Adds an address to an interface. It is usable at once, unless its [`Dad`](crate::life::Dad) says otherwise; see
+    /// [`Stack::detection`].
     pub fn add_address(&self, index: u32, address: Address) -> Result<(), Errno> {
         let link = self.link(index).ok_or(Errno::ENODEV)?;
+        self.insert_address(&link, address)?;
+        if link.is_up() {
+            self.change_routes(|routes| add_routes(routes, &link, &address));
+        }
+        self.changed();
+        Ok(())
+    }
+
+    /// Puts an address into an interface's list, and tells of it.
+    pub(crate) fn insert_address(&self, link: &Arc<Iface>, address: Address) -> Result<(), Errno> {
         link.with_addresses(|all| {
             if all.iter().any(|old| old.prefix == address.prefix) {
                 return Err(Errno::EEXIST);
@@ -26,10 +38,7 @@ impl Stack {
             link.join(solicited_node(v6).into())?;
         }
         self.tell(How::Set, What::Address(link.clone(), address));
-        if link.is_up() {
-            self.change_routes(|routes| add_routes(routes, &link, &address));
-        }
-        self.changed();
+        self.watch_address(&address);
         Ok(())
     }
 
@@ -79,7 +88,9 @@ pub(crate) fn add_routes(routes: &mut Routes, link: &Iface, address: &Address) {
     let v4 = ip.is_ipv4();
     let base = Route { protocol: KERNEL, ..Route::new(Prefix::host(ip), link.index, None) };
     let local = Route { table: TABLE_LOCAL, kind: RouteKind::Local, scope: Scope::Host, ..base.clone() };
-    let _ = routes.add(Route { source: v4.then_some(ip), ..local.clone() });
+    if address.is_usable() {
+        let _ = routes.add(Route { source: v4.then_some(ip), ..local.clone() });
+    }
     let target = address.peer.map_or(address.prefix, |peer| Prefix::new(peer, address.prefix.len));
     let network = Prefix { addr: target.network(), len: target.len };
     if link.kind == Kind::Loopback {
@@ -88,7 +99,7 @@ pub(crate) fn add_routes(routes: &mut Routes, link: &Iface, address: &Address) {
         }
         return;
     }
-    if network.len < crate::addr::bits(ip) || address.peer.is_some() {
+    if (network.len < crate::addr::bits(ip) || address.peer.is_some()) && !address.no_prefix_route {
         let link_local = matches!(ip, IpAddr::V6(v6) if is_link_local(v6));
         let metric = if v4 { 0 } else { 256 + u32::from(link_local) };
         let route = Route { dst: network, source: v4.then_some(ip), metric, ..base.clone() };

@@ -22,6 +22,11 @@ impl Counter {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Takes another counter's value.
+    pub fn copy(&self, from: &Counter) {
+        self.0.store(from.get(), Ordering::Relaxed);
+    }
+
     /// The value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -40,6 +45,11 @@ macro_rules! counters {
             /// Names, as the kernel's files print them, and values.
             pub fn values(&self) -> Vec<(&'static str, u64)> {
                 vec![$(($label, self.$field.get()),)*]
+            }
+
+            /// Takes another one's values.
+            pub fn copy(&self, from: &$name) {
+                $(self.$field.copy(&from.$field);)*
             }
         }
     };
@@ -121,6 +131,7 @@ counters!(
         syncookies_failed = "SyncookiesFailed",
         tw_recycled = "TWRecycled",
         paws_estab = "PAWSEstab",
+        min_ttl_drop = "TCPMinTTLDrop",
         delayed_acks = "DelayedACKs",
         timeouts = "TCPTimeouts",
         loss_probes = "TCPLossProbes",
@@ -176,6 +187,8 @@ pub struct Counters {
     pub icmp6: Icmp,
     /// UDP over IPv4 and IPv6.
     pub udp: Udp,
+    /// UDP-Lite over IPv4 and IPv6.
+    pub udp_lite: Udp,
     /// TCP.
     pub tcp: Tcp,
 }

@@ -1,7 +1,11 @@
 //! Link devices: where frames leave the stack.
 
+use crate::Stack;
 use crate::buf::Buf;
 use crate::hooks::Tags;
+use crate::iface::Iface;
+use crate::links::BridgeSettings;
+use std::sync::Arc;
 
 /// What has been done, or is left to do, about a frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,15 +84,20 @@ pub struct About {
     pub kind: &'static str,
     /// Index of the interface below, or at the other end; 0 for none.
     pub lower: u32,
+    /// Number of the stack ([`crate::Stack::number`]) that `lower` is in.
+    pub lower_stack: Option<u64>,
     /// Number of the VLAN.
     pub vlan: Option<u16>,
     /// No cable, so to speak: the other end is down, or a bridge has no ports.
     pub no_carrier: bool,
+    /// Settings of a bridge.
+    pub bridge: Option<BridgeSettings>,
 }
 
 /// A link device.
 ///
-/// Both methods are called with locks of the stack held: they queue or write, do not block, and do not call into the stack.
+/// `transmit` and `flush` are called with locks of the stack held: they queue or write, do not block, and do not call into the
+/// stack.
 pub trait Device: Send + Sync {
     /// What the device can do; asked once.
     fn features(&self) -> Features {
@@ -98,15 +107,29 @@ pub trait Device: Send + Sync {
     /// Takes a frame. A device whose queue is full drops it.
     fn transmit(&self, frame: Frame);
 
-    /// The stack at the other end of a pair; what was sent waits in its backlog after a flush.
-    fn other_end(&self) -> Option<std::sync::Arc<crate::Stack>> {
+    /// Another stack that what was sent waits in after a flush: that of the other end of a pair.
+    fn other_end(&self) -> Option<Arc<Stack>> {
         None
     }
 
-    /// The other end of a pair, which is removed with this one: its stack and index.
-    fn partner(&self) -> Option<(std::sync::Arc<crate::Stack>, u32)> {
+    /// The other end of a pair, which is removed with this one.
+    fn partner(&self) -> Option<(Arc<Stack>, Arc<Iface>)> {
         None
     }
+
+    /// Whether its interface may move to another stack.
+    fn is_movable(&self) -> bool {
+        false
+    }
+
+    /// The interface is this one from now on, in this stack.
+    fn moved(&self, _to: &Arc<Stack>, _link: &Arc<Iface>) {}
+
+    /// The interface is gone.
+    fn removed(&self) {}
+
+    /// The interface below, which this one's frames leave by, is this one from now on.
+    fn lower_moved(&self, _to: &Arc<Stack>, _lower: &Arc<Iface>) {}
 
     /// What lists show of the device.
     fn about(&self) -> About {

@@ -46,20 +46,45 @@ fn split4(pool: &Pool, packet: &Buf, mtu: usize) -> Option<Vec<Buf>> {
 
 fn split6(pool: &Pool, packet: &Buf, mtu: usize, id: u32) -> Option<Vec<Buf>> {
     let header = Ipv6::parse(packet)?;
-    let payload = packet.get(Ipv6::LEN..)?;
-    let step = mtu.max(1280).checked_sub(Ipv6::LEN + Fragment::LEN)? & !7;
+    let all = packet.get(Ipv6::LEN..)?;
+    let (len, last) = unfragmentable(header.next, all)?;
+    let (mut before, payload) = (all.get(..len)?.to_vec(), all.get(len..)?);
+    let (mut first, mut next) = (proto::FRAGMENT, header.next);
+    if let Some(place) = before.get_mut(last).filter(|_| len > 0) {
+        (first, next) = (header.next, std::mem::replace(place, proto::FRAGMENT));
+    }
+    let step = mtu.max(1280).checked_sub(Ipv6::LEN + len + Fragment::LEN)? & !7;
+    if step == 0 {
+        return None;
+    }
     let count = payload.len().div_ceil(step);
     let pieces = payload.chunks(step).enumerate().map(|(n, chunk)| {
-        let fragment = Fragment::new(header.next, n * step, n + 1 < count, id);
-        let mut ip = Ipv6::new(header.src(), header.dst(), proto::FRAGMENT, chunk.len() + Fragment::LEN);
+        let fragment = Fragment::new(next, n * step, n + 1 < count, id);
+        let mut ip = Ipv6::new(header.src(), header.dst(), first, len + chunk.len() + Fragment::LEN);
         ip = ip.class(header.traffic_class(), 0);
         ip.hop_limit = header.hop_limit;
         let mut buf = pool.copy(chunk);
         buf.push_front(fragment.as_bytes());
+        buf.push_front(&before);
         buf.push_front(ip.as_bytes());
         buf
     });
     Some(pieces.collect())
+}
+
+/// The extension headers that every fragment of a packet has: their length, and where the last one begins.
+fn unfragmentable(first: u8, payload: &[u8]) -> Option<(usize, usize)> {
+    let (mut kind, mut len, mut last, mut routed) = (first, 0, 0, false);
+    loop {
+        match kind {
+            proto::HOP_BY_HOP if len == 0 => {}
+            proto::ROUTING => routed = true,
+            proto::DEST_OPTIONS if !routed => {}
+            _ => return Some((len, last)),
+        }
+        let (&next, &units) = (payload.get(len)?, payload.get(len + 1)?);
+        (kind, last, len) = (next, len, len + (usize::from(units) + 1) * 8);
+    }
 }
 
 /// What fragments of one packet have in common.
@@ -297,9 +322,22 @@ fn join(pool: &Pool, key: &Key, partial: &Partial, last: &Buf) -> Option<Buf> {
         (ip.tos, ip.ttl, ip.id) = ((old.tos & !3) | partial.ecn, old.ttl, old.id);
         whole.push_front(ip.sealed().as_bytes());
     } else {
-        let old = Ipv6::parse(last)?;
-        let chain = walk(old.next, last.get(Ipv6::LEN..)?)?;
-        let mut ip = Ipv6::new(old.src(), old.dst(), chain.protocol, total);
+        // The headers before the fragment header are those of the fragment with offset 0.
+        let head = partial.first.as_ref().unwrap_or(last);
+        let old = Ipv6::parse(head)?;
+        let headers = head.get(Ipv6::LEN..)?;
+        let chain = walk(old.next, headers)?;
+        let (len, place) = unfragmentable(old.next, headers)?;
+        let mut first = chain.protocol;
+        if len > 0 && len + Fragment::LEN == chain.len && total + len <= 65_535 {
+            let mut before = headers.get(..len)?.to_vec();
+            first = old.next;
+            *before.get_mut(place)? = chain.protocol;
+            whole.push_front(&before);
+        } else if chain.len > Fragment::LEN {
+            return None;
+        }
+        let mut ip = Ipv6::new(old.src(), old.dst(), first, whole.len());
         ip = ip.class((old.traffic_class() & !3) | partial.ecn, 0);
         ip.hop_limit = old.hop_limit;
         whole.push_front(ip.as_bytes());
@@ -337,7 +375,15 @@ mod tests {
     fn any_order_gives_the_packet() {
         let (pool, mut random) = (Pool::new(), Random::new(2));
         for round in 0..200 {
-            let whole = packet(&pool, round % 2 == 0, 1 + random.below(20_000) as usize, round);
+            let mut whole = packet(&pool, round % 2 == 0, 1 + random.below(20_000) as usize, round);
+            if round % 4 == 0 {
+                // Options of two kinds: every fragment has them.
+                whole.trim_front(Ipv6::LEN);
+                whole.push_front(&[60, 0, 1, 4, 0, 0, 0, 0, 17, 0, 1, 4, 0, 0, 0, 0]);
+                let (src, dst) = ("fe80::1".parse().unwrap(), "fe80::2".parse().unwrap());
+                let ip = Ipv6::new(src, dst, proto::HOP_BY_HOP, whole.len());
+                whole.push_front(ip.as_bytes());
+            }
             let mut pieces = split(&pool, &whole, 1500, 77).unwrap();
             assert!(pieces.iter().all(|piece| piece.len() <= 1500));
             for n in (1..pieces.len()).rev() {

@@ -34,6 +34,8 @@ pub(crate) enum Problem {
     TooBig { mtu: u32 },
     /// A header field is wrong.
     Parameter { pointer: u32 },
+    /// An option of IPv6 is not known. `to_groups` says that the senders to groups are told, too.
+    Option { pointer: u32, to_groups: bool },
     /// A packet filter refuses it.
     Rejected { kind: u8, code: u8 },
 }
@@ -59,6 +61,7 @@ impl Problem {
             (Problem::TooBig { mtu }, true) => (icmp::TOO_BIG6, 0, mtu.to_be_bytes()),
             (Problem::Parameter { pointer }, false) => (icmp::PARAMETER, 0, (pointer << 24).to_be_bytes()),
             (Problem::Parameter { pointer }, true) => (icmp::PARAMETER6, 0, pointer.to_be_bytes()),
+            (Problem::Option { pointer, .. }, _) => (icmp::PARAMETER6, 2, pointer.to_be_bytes()),
             (Problem::Rejected { kind, code }, _) => (kind, code, zero),
         }
     }
@@ -112,6 +115,7 @@ impl Stack {
                 self.ping_input(packet, &header);
             }
             (true, icmp::NEIGHBOUR_SOLICIT | icmp::NEIGHBOUR_ADVERT) => self.discovery_input(packet, &header),
+            (true, icmp::ROUTER_ADVERT) => self.router_input(packet, &header),
             (true, icmp::LISTENER_QUERY) => self.listener_query(packet),
             _ => self.icmp_error_input(packet, &header),
         }
@@ -182,8 +186,8 @@ impl Stack {
     /// Tells the sender of a packet what is wrong with it, unless RFC 1122 section 3.2.2 forbids it.
     pub(crate) fn icmp_problem(self: &Arc<Self>, packet: &Packet<'_>, problem: Problem) {
         let v6 = packet.info.dst.is_ipv6();
-        let too_big = matches!(problem, Problem::TooBig { .. });
-        let to_group = matches!(packet.cast, Cast::Broadcast | Cast::Multicast) && !(v6 && too_big);
+        let always = matches!(problem, Problem::TooBig { .. } | Problem::Option { to_groups: true, .. });
+        let to_group = matches!(packet.cast, Cast::Broadcast | Cast::Multicast) && !(v6 && always);
         let src = packet.info.src;
         if to_group || src.is_unspecified() || src.is_multicast() || about_error(packet) {
             return;

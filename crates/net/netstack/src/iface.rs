@@ -4,12 +4,17 @@
 //! comes from the host again.
 
 use crate::addr::{Prefix, Scope, is_link_local, scope};
+use crate::conf::{Conf, Which};
 use crate::counters::Link;
 use crate::device::{About, Device, Features};
 use crate::hooks::Tags;
-use crate::links::Bridge;
+use crate::life::Dad;
+use crate::links::{Bridge, PortSettings};
+use crate::memory::LinkSlot;
+use crate::router::Solicit;
+use crate::time::Instant;
 use crate::wire::eth::Mac;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -52,12 +57,47 @@ pub struct Address {
     pub scope: Scope,
     /// Not chosen for new connections (RFC 4862).
     pub deprecated: bool,
+    /// When it is deprecated by itself.
+    pub preferred_until: Option<Instant>,
+    /// When it is removed by itself.
+    pub valid_until: Option<Instant>,
+    /// When it was added, and changed last.
+    pub created: Instant,
+    /// See there.
+    pub updated: Instant,
+    /// Duplicate address detection.
+    pub dad: Dad,
+    /// It brings no route to its network (`IFA_F_NOPREFIXROUTE`).
+    pub no_prefix_route: bool,
+    /// Duplicates were not asked for (`IFA_F_NODAD`).
+    pub no_dad: bool,
+    /// Who made it (`IFA_PROTO`), 0 for nobody in particular.
+    pub protocol: u8,
 }
 
 impl Address {
     /// An address of the scope that its bits say.
     pub fn new(prefix: Prefix) -> Address {
-        Address { prefix, peer: None, broadcast: None, scope: scope(prefix.addr), deprecated: false }
+        Address {
+            prefix,
+            peer: None,
+            broadcast: None,
+            scope: scope(prefix.addr),
+            deprecated: false,
+            preferred_until: None,
+            valid_until: None,
+            created: Instant::ZERO,
+            updated: Instant::ZERO,
+            dad: Dad::Done,
+            no_prefix_route: false,
+            no_dad: false,
+            protocol: 0,
+        }
+    }
+
+    /// True without an end (`IFA_F_PERMANENT`).
+    pub fn is_permanent(&self) -> bool {
+        self.valid_until.is_none()
     }
 
     /// The address itself.
@@ -106,6 +146,12 @@ pub struct Iface {
     fifo: RwLock<Option<Fifo>>,
     unflushed: AtomicBool,
     master: RwLock<Option<Arc<Bridge>>>,
+    port: RwLock<PortSettings>,
+    pub(crate) conf: Conf,
+    /// The MTU for IPv6 that a router told, 0 without one.
+    mtu6: AtomicU32,
+    solicit: Mutex<Solicit>,
+    _slot: Option<LinkSlot>,
 }
 
 /// What lists show of an interface, and nothing else looks at.
@@ -119,6 +165,8 @@ pub struct Shown {
     pub flags: AtomicU32,
     /// `ip link set ... alias`.
     pub alias: RwLock<String>,
+    /// Further names (`ip link property add ... altname`).
+    pub other_names: RwLock<Vec<String>>,
 }
 
 impl Shown {
@@ -137,7 +185,12 @@ fn number(mac: Mac) -> u64 {
 pub const MAX_ADDRESSES: usize = 4096;
 
 impl Iface {
-    pub(crate) fn new(index: u32, config: Config, device: Option<Arc<dyn Device>>) -> Iface {
+    pub(crate) fn new(
+        index: u32,
+        config: Config,
+        device: Option<Arc<dyn Device>>,
+        slot: Option<LinkSlot>,
+    ) -> Iface {
         let features = device.as_ref().map(|device| device.features()).unwrap_or_default();
         Iface {
             index,
@@ -155,12 +208,27 @@ impl Iface {
             fifo: RwLock::default(),
             unflushed: AtomicBool::new(false),
             master: RwLock::default(),
+            port: RwLock::default(),
+            conf: Conf::default(),
+            mtu6: AtomicU32::new(0),
+            solicit: Mutex::default(),
+            _slot: slot,
         }
+    }
+
+    /// A setting of its own, -1 for that of all.
+    pub fn setting(&self, which: Which) -> i8 {
+        self.conf.get(which)
     }
 
     /// Name.
     pub fn name(&self) -> String {
         self.name.read().clone()
+    }
+
+    /// True when one of its names is this.
+    pub fn is_named(&self, name: &str) -> bool {
+        *self.name.read() == name || self.shown.other_names.read().iter().any(|other| other == name)
     }
 
     pub(crate) fn rename(&self, name: &str) {
@@ -190,6 +258,23 @@ impl Iface {
 
     pub(crate) fn set_mtu(&self, mtu: u32) {
         self.mtu.store(mtu, Ordering::Relaxed);
+        self.set_mtu6(0);
+    }
+
+    /// Largest packet of IPv6, which a router may have told.
+    pub(crate) fn mtu6(&self) -> u32 {
+        match self.mtu6.load(Ordering::Relaxed) {
+            0 => self.mtu(),
+            told => told.min(self.mtu()),
+        }
+    }
+
+    pub(crate) fn set_mtu6(&self, mtu: u32) {
+        self.mtu6.store(mtu, Ordering::Relaxed);
+    }
+
+    pub(crate) fn with_solicit<R>(&self, f: impl FnOnce(&mut Solicit) -> R) -> R {
+        f(&mut self.solicit.lock())
     }
 
     /// True when the interface is up.
@@ -230,9 +315,9 @@ impl Iface {
         self.groups.read().clone()
     }
 
-    /// True when the address belongs to this interface.
+    /// True when the address belongs to this interface and is in use.
     pub fn has_address(&self, ip: IpAddr) -> bool {
-        self.addresses.read().iter().any(|address| address.ip() == ip)
+        self.addresses.read().iter().any(|address| address.ip() == ip && address.is_usable())
     }
 
     /// True when packets to the group are to be received.
@@ -280,7 +365,7 @@ impl Iface {
     pub fn source_for(&self, dst: IpAddr, next_hop: IpAddr) -> Option<IpAddr> {
         let addresses = self.addresses.read();
         let wanted = scope(dst);
-        let of_family = addresses.iter().filter(|a| a.ip().is_ipv4() == dst.is_ipv4());
+        let of_family = addresses.iter().filter(|a| a.ip().is_ipv4() == dst.is_ipv4() && a.is_usable());
         if dst.is_ipv4() {
             let reaching = of_family.filter(|a| a.scope >= wanted || a.scope == Scope::Global);
             let near = reaching.clone().find(|a| a.prefix.contains(next_hop));
@@ -308,13 +393,43 @@ impl Iface {
         self.master.read().clone()
     }
 
+    /// What it is set to as a port of a bridge.
+    pub fn port_settings(&self) -> PortSettings {
+        *self.port.read()
+    }
+
+    pub(crate) fn set_port_settings(&self, settings: PortSettings) {
+        *self.port.write() = settings;
+    }
+
+    /// Makes it a port, with the usual settings.
     pub(crate) fn set_master(&self, master: Option<Arc<Bridge>>) -> Option<Arc<Bridge>> {
+        self.set_port_settings(PortSettings::default());
         std::mem::replace(&mut *self.master.write(), master)
     }
 
     /// The other end of a veth pair.
-    pub(crate) fn partner(&self) -> Option<(Arc<crate::Stack>, u32)> {
+    pub(crate) fn partner(&self) -> Option<(Arc<crate::Stack>, Arc<Iface>)> {
         self.device.as_ref()?.partner()
+    }
+
+    /// The device; nothing for the loopback interface.
+    pub(crate) fn device(&self) -> Option<&Arc<dyn Device>> {
+        self.device.as_ref()
+    }
+
+    /// The same interface as another stack is to have it: down, without addresses, groups and master.
+    pub(crate) fn elsewhere(&self, index: u32, name: String, slot: LinkSlot) -> Iface {
+        let (shown, own) = (Shown::default(), &self.shown);
+        shown.queue_len.store(own.queue_len.load(Ordering::Relaxed), Ordering::Relaxed);
+        shown.group.store(own.group.load(Ordering::Relaxed), Ordering::Relaxed);
+        shown.flags.store(own.flags.load(Ordering::Relaxed), Ordering::Relaxed);
+        shown.alias.write().clone_from(&own.alias.read());
+        shown.other_names.write().clone_from(&own.other_names.read());
+        let config = Config { name, kind: self.kind, mac: self.mac(), mtu: self.mtu() };
+        let moved = Iface::new(index, config, self.device.clone(), Some(slot));
+        moved.counters.copy(&self.counters);
+        Iface { shown, features: RwLock::new(self.features()), fifo: RwLock::new(self.fifo()), ..moved }
     }
 
     /// Ends a batch; returns the stack at the other end, if that is to process it.
@@ -336,7 +451,7 @@ fn rank6(address: &Address, dst: IpAddr, wanted: Scope) -> (bool, bool, i8, bool
     // The narrowest scope that reaches, or else the widest that does not.
     let narrow = if reaches { -(address.scope as i8) } else { address.scope as i8 };
     let link = matches!(address.ip(), IpAddr::V6(v6) if is_link_local(v6));
-    let unusual = address.deprecated || (link && wanted == Scope::Global);
+    let unusual = address.is_second_choice() || (link && wanted == Scope::Global);
     let common = crate::addr::common_prefix(address.ip(), dst).unwrap_or(0);
     (address.ip() == dst, reaches, narrow, !unusual, common)
 }
@@ -353,7 +468,7 @@ mod tests {
 
     fn iface(addresses: &[(&str, u8)]) -> Iface {
         let config = Config { name: "eth0".into(), kind: Kind::Ethernet, mac: Mac::default(), mtu: 1500 };
-        let iface = Iface::new(2, config, None);
+        let iface = Iface::new(2, config, None, None);
         let list = addresses.iter().map(|(ip, len)| Address::new(Prefix::new(ip.parse().unwrap(), *len)));
         iface.with_addresses(|all| all.extend(list));
         iface

@@ -12,6 +12,7 @@ use crate::route::{Key, RouteKind};
 use crate::stack::{LOOPBACK, Stack};
 use crate::time::Instant;
 use crate::wire::eth::{self, Arp, Ethernet, Mac};
+use crate::wire::extension::{self, Fate};
 use crate::wire::icmp::{Icmp, NEIGHBOUR_SOLICIT, Neighbour, OVERRIDE, SOLICITED, quoted};
 use crate::wire::ip::{IpInfo, Ipv4};
 use crate::wire::ipv6::{Chain, Ipv6, walk};
@@ -37,6 +38,12 @@ impl Packet<'_> {
     /// The bytes after the IP headers.
     pub(crate) fn payload(&self) -> &[u8] {
         self.buf.get(self.info.header_len..).unwrap_or_default()
+    }
+
+    /// The extension headers of IPv6, with the number of the first one.
+    pub(crate) fn extensions(&self) -> Option<(u8, Buf)> {
+        let some = self.info.dst.is_ipv6() && self.info.header_len > Ipv6::LEN;
+        some.then(|| (self.buf.get(6).copied().unwrap_or(0), self.buf.slice(Ipv6::LEN, self.info.header_len)))
     }
 }
 
@@ -112,7 +119,7 @@ impl Stack {
         }
     }
 
-    fn learn(&self, now: Instant, iface: &Arc<Iface>, ip: IpAddr, mac: Mac, how: Learnt) {
+    pub(crate) fn learn(&self, now: Instant, iface: &Arc<Iface>, ip: IpAddr, mac: Mac, how: Learnt) {
         let gc = self.sysctls.neigh_gc_thresh.size();
         let key = (iface.index, ip);
         let waiting = self.change_neighbours(|all| all.learn(key, mac, how, now, gc));
@@ -124,7 +131,7 @@ impl Stack {
         let Some(header) = Ipv4::parse(&frame.buf) else { return self.counters.ip.in_hdr_errors.bump() };
         frame.buf.truncate(header.total_len());
         let (src, dst) = (header.src(), header.dst());
-        let looped = iface.index == LOOPBACK;
+        let looped = iface.index == LOOPBACK || self.routes_localnet(iface);
         let bad_source = src.is_multicast() || src.is_broadcast() || (src.is_loopback() && !looped);
         if bad_source || (dst.is_loopback() && !looped) {
             return self.counters.ip.in_addr_errors.bump();
@@ -140,8 +147,9 @@ impl Stack {
         }
         let Some(header) = Ipv4::parse(&frame.buf) else { return self.counters.ip.in_hdr_errors.bump() };
         let (src, dst) = (header.src(), header.dst());
-        if dst.is_loopback() && !looped {
-            // A rule may not lead packets from outside to what listens on loopback alone.
+        // A rule may not lead packets from outside to what listens on loopback alone.
+        let misled = dst.is_loopback() && !looped;
+        if misled || iface.index != LOOPBACK && !self.is_way_back(iface, src, frame.tags.mark) {
             return self.counters.ip.in_addr_errors.bump();
         }
         let info = IpInfo {
@@ -217,13 +225,24 @@ impl Stack {
             tos: header.traffic_class(),
             header_len: Ipv6::LEN + chain.len,
         };
-        let Some(cast) = self.cast_of(iface, &info, frame.tags.mark) else {
-            return self.forward(now, iface, &info, frame);
-        };
-        if chain.routed {
-            let packet = Packet { now, iface, info, verified: true, cast, buf: frame.buf };
-            return self.icmp_problem(&packet, Problem::Parameter { pointer: Ipv6::LEN as u32 + 2 });
+        let cast = self.cast_of(iface, &info, frame.tags.mark);
+        if chain.len > 0
+            && let fate =
+                extension::inspect(header.next, &frame.buf[Ipv6::LEN..info.header_len], cast.is_some())
+            && fate != Fate::Pass
+        {
+            self.counters.ip6.in_hdr_errors.bump();
+            let packet = Packet {
+                now,
+                iface,
+                info,
+                verified: true,
+                cast: cast.unwrap_or(Cast::Unicast),
+                buf: frame.buf,
+            };
+            return self.header_problem(&packet, fate);
         }
+        let Some(cast) = cast else { return self.forward(now, iface, &info, frame) };
         match chain.fragment {
             Some(fragment) if fragment.offset() > 0 || fragment.more_fragments() => {
                 self.fragment_input(now, iface, frame);
@@ -231,6 +250,16 @@ impl Stack {
             _ => {
                 self.accept(now, iface, info, cast, frame);
             }
+        }
+    }
+
+    /// Tells the sender of a packet what is wrong with its extension headers, if it is to be told.
+    fn header_problem(self: &Arc<Self>, packet: &Packet<'_>, fate: Fate) {
+        let Fate::Problem { at, option, to_groups } = fate else { return };
+        let pointer = (Ipv6::LEN + at) as u32;
+        match option {
+            true => self.icmp_problem(packet, Problem::Option { pointer, to_groups }),
+            false => self.icmp_problem(packet, Problem::Parameter { pointer }),
         }
     }
 
@@ -254,9 +283,9 @@ impl Stack {
     /// Sends a packet of others on (RFC 1812 section 5.2).
     fn forward(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, info: &IpInfo, mut frame: Frame) {
         let v4 = info.dst.is_ipv4();
-        let enabled = if v4 { &self.sysctls.ip_forward } else { &self.sysctls.ip6_forward };
+        let enabled = if v4 { self.forwards4(iface) } else { self.sysctls.ip6_forward.on() };
         let link_local = crate::addr::scope(info.dst) == crate::addr::Scope::Link;
-        if !enabled.on() || info.dst.is_multicast() || link_local {
+        if !enabled || info.dst.is_multicast() || link_local {
             return self.counters.ip_of(info.dst).in_addr_errors.bump();
         }
         let packet =
@@ -334,7 +363,7 @@ impl Stack {
         self.counters.ip_of(packet.info.dst).in_delivers.bump();
         let raw = self.raw_input(&packet);
         match packet.info.protocol {
-            proto::UDP => self.udp_input(&packet),
+            proto::UDP | proto::UDP_LITE => self.udp_input(&packet),
             proto::TCP => self.tcp_input(&packet),
             proto::ICMP if packet.info.dst.is_ipv4() => self.icmp_input(&packet),
             proto::ICMPV6 if packet.info.dst.is_ipv6() => self.icmp_input(&packet),
@@ -356,6 +385,9 @@ impl Stack {
         let Some(message) = Neighbour::parse(header, body).filter(|_| sound) else { return };
         let (now, iface) = (packet.now, packet.iface);
         if header.kind != NEIGHBOUR_SOLICIT {
+            if self.duplicate_found(iface, message.target) {
+                return;
+            }
             if let Some(mac) = message.mac {
                 let (solicited, replace) = (message.flags & SOLICITED != 0, message.flags & OVERRIDE != 0);
                 let learnt = Learnt { solicited, replace, create: false };
@@ -363,10 +395,10 @@ impl Stack {
             }
             return;
         }
-        if !iface.has_address(message.target.into()) {
+        let probe = src.is_unspecified();
+        if probe && self.duplicate_found(iface, message.target) || !iface.has_address(message.target.into()) {
             return;
         }
-        let probe = src.is_unspecified();
         if let Some(mac) = message.mac.filter(|_| !probe) {
             self.learn(now, iface, src.into(), mac, Learnt { solicited: false, replace: true, create: true });
         }

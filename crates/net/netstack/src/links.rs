@@ -69,10 +69,26 @@ impl fmt::Debug for QueueDevice {
     }
 }
 
-/// One end of a pair: what it sends arrives at the other.
+/// Where an interface is. Weak: interfaces of two stacks that know each other keep neither stack.
+pub(crate) type Place = (Weak<Stack>, Weak<Iface>);
+
+/// A pair: where its two ends are.
 #[derive(Default)]
+struct Pair([RwLock<Option<Place>>; 2]);
+
+/// One end of a pair: what it sends arrives at the other.
 struct Veth {
-    peer: OnceLock<(Weak<Stack>, Weak<Iface>)>,
+    pair: Arc<Pair>,
+    /// 0 or 1.
+    end: usize,
+}
+
+impl Veth {
+    fn peer(&self) -> Option<(Arc<Stack>, Arc<Iface>)> {
+        let place = self.pair.0[1 - self.end].read();
+        let (stack, iface) = place.as_ref()?;
+        Some((stack.upgrade()?, iface.upgrade()?))
+    }
 }
 
 impl Device for Veth {
@@ -82,8 +98,7 @@ impl Device for Veth {
     }
 
     fn transmit(&self, frame: Frame) {
-        let Some((stack, iface)) = self.peer.get() else { return };
-        if let (Some(stack), Some(iface)) = (stack.upgrade(), iface.upgrade()) {
+        if let Some((stack, iface)) = self.peer() {
             let flow = flow_of(&frame.buf);
             if !stack.backlog.push(flow, Arrival { iface: iface.clone(), frame }) {
                 iface.counters.rx_dropped.bump();
@@ -92,23 +107,37 @@ impl Device for Veth {
     }
 
     fn about(&self) -> About {
-        let peer = self.peer.get().and_then(|(_, iface)| iface.upgrade());
-        let no_carrier = !peer.as_ref().is_some_and(|peer| peer.is_up());
-        About { kind: "veth", lower: peer.map_or(0, |peer| peer.index), vlan: None, no_carrier }
+        let peer = self.peer();
+        let no_carrier = !peer.as_ref().is_some_and(|(_, peer)| peer.is_up());
+        let lower = peer.as_ref().map_or(0, |(_, peer)| peer.index);
+        About {
+            kind: "veth",
+            lower,
+            lower_stack: peer.map(|peer| peer.0.number),
+            no_carrier,
+            ..About::default()
+        }
     }
 
     fn other_end(&self) -> Option<Arc<Stack>> {
-        self.peer.get().and_then(|(stack, _)| stack.upgrade())
+        self.peer().map(|(stack, _)| stack)
     }
 
-    fn partner(&self) -> Option<(Arc<Stack>, u32)> {
-        let (stack, iface) = self.peer.get()?;
-        Some((stack.upgrade()?, iface.upgrade()?.index))
+    fn partner(&self) -> Option<(Arc<Stack>, Arc<Iface>)> {
+        self.peer()
+    }
+
+    fn is_movable(&self) -> bool {
+        true
+    }
+
+    fn moved(&self, to: &Arc<Stack>, link: &Arc<Iface>) {
+        *self.pair.0[self.end].write() = Some((Arc::downgrade(to), Arc::downgrade(link)));
     }
 }
 
 /// Keeps the packets of a flow together: addresses and ports, wherever they are.
-fn flow_of(bytes: &[u8]) -> u32 {
+pub(crate) fn flow_of(bytes: &[u8]) -> u32 {
     let part = bytes.get(26..58.min(bytes.len())).unwrap_or_default();
     part.iter().fold(0u32, |sum, byte| sum.rotate_left(5) ^ u32::from(*byte))
 }
@@ -120,7 +149,9 @@ impl Stack {
         own: Config,
         other: (&Arc<Stack>, Config),
     ) -> Result<(Arc<Iface>, Arc<Iface>), Errno> {
-        let (near, far) = (Arc::new(Veth::default()), Arc::new(Veth::default()));
+        let pair = Arc::<Pair>::default();
+        let end = |end| Arc::new(Veth { pair: pair.clone(), end });
+        let (near, far) = (end(0), end(1));
         let peer = other.0.insert_link(Config { kind: Kind::Ethernet, ..other.1 }, far.clone())?;
         let own = match self.insert_link(Config { kind: Kind::Ethernet, ..own }, near.clone()) {
             Ok(own) => own,
@@ -129,8 +160,8 @@ impl Stack {
                 return Err(errno);
             }
         };
-        let _ = near.peer.set((Arc::downgrade(other.0), Arc::downgrade(&peer)));
-        let _ = far.peer.set((Arc::downgrade(self), Arc::downgrade(&own)));
+        near.moved(self, &own);
+        far.moved(other.0, &peer);
         other.0.named(&peer);
         self.named(&own);
         Ok((own, peer))
@@ -148,6 +179,23 @@ impl Stack {
     /// Whether an interface is a bridge.
     pub fn is_bridge(&self, index: u32) -> bool {
         self.bridges.read().contains_key(&index)
+    }
+
+    /// Changes the settings of a bridge.
+    pub fn set_bridge(&self, index: u32, settings: BridgeSettings) -> Result<(), Errno> {
+        let bridge = self.bridges.read().get(&index).cloned().ok_or(Errno::ENODEV)?;
+        *bridge.settings.write() = settings;
+        Ok(())
+    }
+
+    /// Changes the settings of a port of a bridge. `EOPNOTSUPP` for an interface that is none.
+    pub fn set_port(&self, index: u32, change: impl FnOnce(&mut PortSettings)) -> Result<(), Errno> {
+        let link = self.link(index).ok_or(Errno::ENODEV)?;
+        let Some(_) = link.master() else { return Err(Errno::EOPNOTSUPP) };
+        let mut settings = link.port_settings();
+        change(&mut settings);
+        link.set_port_settings(settings);
+        self.configure_link(index, |_| {})
     }
 
     /// For an interface that goes: no bridge has it as a port, and it has no ports itself.
@@ -192,7 +240,7 @@ impl Stack {
     ) -> Option<(Arc<Iface>, Frame)> {
         let header = Ethernet::parse(&frame.buf)?;
         let own = bridge.own.get().and_then(Weak::upgrade)?;
-        bridge.learn(header.src, port.index, now);
+        bridge.learn(header.src, port, now);
         // Link-local groups (spanning tree and the like) are never sent on (IEEE 802.1D section 7.12.6).
         if header.dst.0[..5] == [1, 0x80, 0xc2, 0, 0] {
             return None;
@@ -201,10 +249,10 @@ impl Stack {
             return Some((own, frame));
         }
         if header.dst.is_multicast() {
-            bridge.send(header.dst, Some(port.index), frame.clone());
+            bridge.send(header.dst, Some(port), frame.clone());
             return Some((own, frame));
         }
-        bridge.send(header.dst, Some(port.index), frame);
+        bridge.send(header.dst, Some(port), frame);
         None
     }
 }
@@ -212,49 +260,109 @@ impl Stack {
 /// Addresses that a bridge remembers.
 const MAX_LEARNT: usize = 4096;
 
-/// How long it remembers them.
-const AGEING: Duration = Duration::from_secs(300);
+/// What a bridge is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BridgeSettings {
+    /// How long it remembers an address.
+    pub ageing: Duration,
+    /// Counts with a spanning tree only, which is not there.
+    pub forward_delay: Duration,
+}
+
+impl Default for BridgeSettings {
+    fn default() -> BridgeSettings {
+        BridgeSettings { ageing: Duration::from_secs(300), forward_delay: Duration::from_secs(15) }
+    }
+}
+
+/// What a port of a bridge is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSettings {
+    /// Frames may leave by the port that they came from.
+    pub hairpin: bool,
+    /// Frames do not go from one such port to another.
+    pub isolated: bool,
+    /// Senders of its frames are remembered.
+    pub learning: bool,
+    /// Frames for an address that is not known leave by it.
+    pub flood: bool,
+    /// Frames for groups leave by it.
+    pub multicast_flood: bool,
+    /// Frames for all leave by it.
+    pub broadcast_flood: bool,
+}
+
+impl Default for PortSettings {
+    fn default() -> PortSettings {
+        PortSettings {
+            hairpin: false,
+            isolated: false,
+            learning: true,
+            flood: true,
+            multicast_flood: true,
+            broadcast_flood: true,
+        }
+    }
+}
+
+impl PortSettings {
+    /// Whether a frame that nobody knows the port for leaves by this one.
+    fn floods(&self, dst: Mac) -> bool {
+        match dst {
+            Mac::BROADCAST => self.broadcast_flood,
+            _ if dst.is_multicast() => self.multicast_flood,
+            _ => self.flood,
+        }
+    }
+}
 
 /// A learning bridge (IEEE 802.1D without spanning tree: a loop of bridges sends a broadcast round until queues are full).
 #[derive(Default)]
 pub(crate) struct Bridge {
     own: OnceLock<Weak<Iface>>,
     ports: RwLock<Vec<Arc<Iface>>>,
+    settings: RwLock<BridgeSettings>,
     learnt: Mutex<HashMap<Mac, (u32, Instant)>>,
     /// The time of the latest input, in nanoseconds; sending knows no time.
     now: AtomicU64,
 }
 
 impl Bridge {
-    fn learn(&self, mac: Mac, port: u32, now: Instant) {
+    fn learn(&self, mac: Mac, port: &Iface, now: Instant) {
         self.now.fetch_max(now.nanos(), Ordering::Relaxed);
+        let ageing = self.settings.read().ageing;
         let mut learnt = self.learnt.lock();
-        if mac.is_multicast() {
+        if mac.is_multicast() || !port.port_settings().learning {
             return;
         }
         if learnt.len() >= MAX_LEARNT && !learnt.contains_key(&mac) {
-            learnt.retain(|_, (_, at)| now.since(*at) < AGEING);
+            learnt.retain(|_, (_, at)| now.since(*at) < ageing);
             if learnt.len() >= MAX_LEARNT {
                 return;
             }
         }
-        learnt.insert(mac, (port, now));
+        learnt.insert(mac, (port.index, now));
     }
 
     fn port_of(&self, mac: Mac) -> Option<u32> {
         let now = Instant::from_nanos(self.now.load(Ordering::Relaxed));
+        let ageing = self.settings.read().ageing;
         let learnt = self.learnt.lock();
-        learnt.get(&mac).filter(|(_, at)| now.since(*at) < AGEING).map(|(port, _)| *port)
+        learnt.get(&mac).filter(|(_, at)| now.since(*at) < ageing).map(|(port, _)| *port)
     }
 
     /// Sends a frame to the port that leads to `dst`, or to all but the one that it came from.
-    fn send(&self, dst: Mac, from: Option<u32>, frame: Frame) {
+    fn send(&self, dst: Mac, from: Option<&Iface>, frame: Frame) {
         let known = if dst.is_multicast() { None } else { self.port_of(dst) };
+        let isolated = from.is_some_and(|from| from.port_settings().isolated);
+        let wanted = |port: &&Arc<Iface>| {
+            let to = port.port_settings();
+            let back = from.is_some_and(|from| from.index == port.index);
+            let meant = known.map_or_else(|| to.floods(dst), |known| known == port.index);
+            meant && port.is_up() && (!back || to.hairpin) && !(isolated && to.isolated)
+        };
         let ports = self.ports.read();
-        let others = ports.iter().filter(|port| Some(port.index) != from && port.is_up());
-        for port in others.filter(|port| known.is_none_or(|known| known == port.index)) {
-            port.send_cut(frame.clone());
-        }
+        ports.iter().filter(wanted).for_each(|port| port.send_cut(frame.clone()));
     }
 
     fn remove(&self, port: &Iface) {
@@ -270,7 +378,7 @@ impl Device for Bridge {
 
     fn about(&self) -> About {
         let no_carrier = !self.ports.read().iter().any(|port| port.is_up());
-        About { kind: "bridge", no_carrier, ..About::default() }
+        About { kind: "bridge", no_carrier, bridge: Some(*self.settings.read()), ..About::default() }
     }
 
     fn transmit(&self, frame: Frame) {
@@ -284,6 +392,12 @@ impl Iface {
     /// Index of the bridge that the interface is a port of.
     pub fn master_index(&self) -> Option<u32> {
         Some(self.master()?.own.get()?.upgrade()?.index)
+    }
+
+    /// What it is set to as a port of a bridge, and whether it passes frames on.
+    pub fn as_port(&self) -> Option<(PortSettings, bool)> {
+        let bridge = self.master()?.own.get()?.upgrade()?;
+        Some((self.port_settings(), bridge.is_up() && self.is_up() && !self.about().no_carrier))
     }
 
     /// Sends a frame with its Ethernet header as the device can take it: with complete checksum, cut into segments.

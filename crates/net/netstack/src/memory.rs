@@ -1,8 +1,10 @@
-//! What the queues of all sockets of a stack hold together, and its bound. Linux's `tcp_mem` and `udp_mem` are for the same.
+//! What the queues of a stack hold together, and its bound. Linux's `tcp_mem` and `udp_mem` are for the same. The stacks of one
+//! kernel share it, and a bound on the number of their interfaces.
 //!
 //! A queue asks before it grows: while memory is scarce it keeps what it has, so each connection still moves, slowly. The bound is
 //! passed by one operation's bytes for each thread at most. No lock.
 
+use abi::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,11 +13,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Memory {
     used: AtomicUsize,
     limit: AtomicUsize,
+    links: AtomicUsize,
 }
+
+/// Interfaces that all stacks which share a memory may have together, loopback interfaces aside.
+pub const MAX_LINKS: usize = 16_384;
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory { used: AtomicUsize::new(0), limit: AtomicUsize::new(usize::MAX) }
+        Memory { used: AtomicUsize::new(0), limit: AtomicUsize::new(usize::MAX), links: AtomicUsize::new(0) }
     }
 }
 
@@ -30,9 +36,31 @@ impl Memory {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
+    /// Interfaces that there are.
+    pub fn links(&self) -> usize {
+        self.links.load(Ordering::Relaxed)
+    }
+
+    /// Counts one interface more; `ENFILE` when there are too many.
+    pub(crate) fn link(self: &Arc<Self>) -> Result<LinkSlot, Errno> {
+        let one_more = |links: usize| (links < MAX_LINKS).then_some(links + 1);
+        let counted = self.links.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.map(|_| LinkSlot(self.clone())).map_err(|_| Errno::ENFILE)
+    }
+
     /// True while no queue may grow.
     pub(crate) fn is_scarce(&self) -> bool {
         self.used() >= self.limit.load(Ordering::Relaxed)
+    }
+}
+
+/// One interface's place among those of all stacks that share a memory; it is given back with the interface.
+#[derive(Debug)]
+pub(crate) struct LinkSlot(Arc<Memory>);
+
+impl Drop for LinkSlot {
+    fn drop(&mut self) {
+        self.0.links.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

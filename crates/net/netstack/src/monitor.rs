@@ -32,6 +32,13 @@ pub enum How {
     Replaced,
     /// It is gone.
     Gone,
+    /// An interface is in another stack now.
+    Moved {
+        /// Number of that stack.
+        stack: u64,
+        /// Its index there.
+        index: u32,
+    },
 }
 
 /// A change.

@@ -18,7 +18,14 @@ bitflags::bitflags! {
         const HUP = 0x10;
         /// The peer closed its direction (`POLLRDHUP`).
         const RDHUP = 0x2000;
+        /// Urgent data has arrived: a moment, not a state (`SIGURG`).
+        const URG = 0x10_0000;
     }
+}
+
+impl Events {
+    /// Every state, for changes that may have any effect.
+    pub const ANY: Events = Events::all().difference(Events::URG);
 }
 
 /// Receives changes of a socket's readiness.

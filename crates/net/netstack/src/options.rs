@@ -1,7 +1,9 @@
 //! Socket options that the protocols share (socket(7), ip(7), ipv6(7)).
 
 use crate::hooks::Owner;
+use crate::wire::extension::Extensions;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Path MTU discovery of a socket (`IP_MTU_DISCOVER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,10 @@ pub struct IpOptions {
     pub ttl: Option<u8>,
     /// `IPV6_UNICAST_HOPS`
     pub hops: Option<u8>,
+    /// `IP_MINTTL`: segments of TCP with a lower TTL are dropped
+    pub min_ttl: u8,
+    /// `IPV6_MINHOPCOUNT`, likewise
+    pub min_hops: u8,
     /// `IP_TOS`
     pub tos: u8,
     /// `IPV6_TCLASS`
@@ -80,6 +86,18 @@ pub struct IpOptions {
     pub cork: bool,
     /// `UDP_SEGMENT`, 0 for none
     pub segment: u16,
+    /// `UDPLITE_SEND_CSCOV`: bytes that the checksum of UDP-Lite covers, 0 for all
+    pub send_coverage: u16,
+    /// `UDPLITE_RECV_CSCOV`: the least that it covers in datagrams that are received; 0 wants all of it covered
+    pub receive_coverage: Option<u16>,
+    /// `IPV6_HOPOPTS`, `IPV6_RTHDRDSTOPTS`, `IPV6_RTHDR`, `IPV6_DSTOPTS`: headers of every packet
+    pub extensions: Option<Arc<Extensions>>,
+    /// `IPV6_PKTINFO`: the interface of packets that name none, 0 for any
+    pub sticky_device: u32,
+    /// `IPV6_DONTFRAG`
+    pub dont_fragment6: bool,
+    /// `IPV6_RECVPATHMTU`
+    pub receive_path_mtu: bool,
     /// Bytes of the receive queue, overhead included
     pub receive_buffer: usize,
     /// Bytes of the send queue, overhead included
@@ -100,6 +118,8 @@ impl IpOptions {
             broadcast: false,
             ttl: None,
             hops: None,
+            min_ttl: 0,
+            min_hops: 0,
             tos: 0,
             class: 0,
             multicast_ttl: 1,
@@ -120,6 +140,12 @@ impl IpOptions {
             no_checksum: false,
             cork: false,
             segment: 0,
+            send_coverage: 0,
+            receive_coverage: None,
+            extensions: None,
+            sticky_device: 0,
+            dont_fragment6: false,
+            receive_path_mtu: false,
             receive_buffer: sysctls.rmem_default.size(),
             send_buffer: sysctls.wmem_default.size(),
         }

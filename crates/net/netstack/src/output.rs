@@ -8,7 +8,7 @@ use crate::device::{Checksum, Frame, Gso, Offload};
 use crate::hooks::{Owner, Point, Tags, Verdict};
 use crate::iface::{Iface, Kind};
 use crate::neigh::{Act, Resolution};
-use crate::route::{Key, RouteKind};
+use crate::route::{Hop, Key, RouteKind, choose};
 use crate::stack::{LOOPBACK, Stack};
 use crate::time::Instant;
 use crate::wire::eth::{self, Arp, Ethernet, Mac};
@@ -83,8 +83,12 @@ impl Stack {
         } else {
             let routes = self.routes.read();
             let route = routes.lookup(key, |_| true)?;
-            let next_hop = route.gateway.filter(|_| !group).unwrap_or(key.dst);
-            (route.kind, route.iface, next_hop, route.source, route.mtu)
+            let several: Vec<_> = if route.others.is_empty() { Vec::new() } else { route.hops().collect() };
+            let found = (route.kind, route.iface, route.gateway, route.source, route.mtu);
+            drop(routes);
+            let (kind, index, gateway, source, mtu) = found;
+            let (index, gateway) = self.one_of(key, &several).unwrap_or((index, gateway));
+            (kind, index, gateway.filter(|_| !group).unwrap_or(key.dst), source, mtu)
         };
         let owner = self.link(index).filter(|link| link.is_up()).ok_or(Errno::ENETUNREACH)?;
         let cast = match kind {
@@ -104,9 +108,24 @@ impl Stack {
             None => return Err(Errno::EADDRNOTAVAIL),
         };
         let largest = if key.dst.is_ipv4() { 65_535 } else { u32::MAX };
-        let link_mtu = iface.mtu().min(mtu.unwrap_or(largest)).min(largest);
+        let link_mtu = if key.dst.is_ipv4() { iface.mtu() } else { iface.mtu6() };
+        let link_mtu = link_mtu.min(mtu.unwrap_or(largest)).min(largest);
         let mtu = self.pmtus.read().get(key.dst, now).map_or(link_mtu, |path| path.min(link_mtu));
         Ok(Path { iface, src, dst: key.dst, next_hop, cast, mtu, generation })
+    }
+
+    /// Which of several hops a packet takes: the same for all packets between two addresses (`fib_multipath_hash_policy` 0), of
+    /// those whose interfaces are up.
+    fn one_of(&self, key: &Key, hops: &[Hop]) -> Option<(u32, Option<IpAddr>)> {
+        if hops.is_empty() {
+            return None;
+        }
+        let up =
+            |hop: &&Hop| self.link(hop.iface).is_some_and(|link| link.is_up() && !link.about().no_carrier);
+        let named = |hop: &&Hop| key.oif == 0 || hop.iface == key.oif;
+        let alive: Vec<Hop> = hops.iter().filter(named).filter(up).copied().collect();
+        let hash = self.keys.hash("multipath", (key.src, key.dst)) as u32;
+        choose(&alive, hash).map(|hop| (hop.iface, hop.gateway))
     }
 
     /// A source address of the interface, or else of any other.

@@ -1,7 +1,9 @@
 //! Packet sockets (packet(7)): frames of an interface, in both directions.
 
 use crate::buf::Buf;
+use crate::capture::Seen;
 use crate::device::{Frame, Offload};
+use crate::fanout::Fanout;
 use crate::iface::{Iface, Kind};
 use crate::memory::Charge;
 use crate::notify::{Events, Notifier};
@@ -10,7 +12,7 @@ use crate::stack::{Stack, Watch};
 use crate::time::Instant;
 use crate::wire::eth::{self, Ethernet, Mac};
 use abi::Errno;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -69,7 +71,20 @@ pub struct PacketSocket {
     /// `SOCK_DGRAM`: without link headers.
     cooked: bool,
     inner: Mutex<Inner>,
+    /// The group that it shares frames with.
+    pub(crate) fanout: RwLock<Option<Arc<Fanout>>>,
     notify: Notifier,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capturing {
+    /// It waits to be read.
+    Taken,
+    /// It is none that the socket wants.
+    Unwanted,
+    /// There is no room.
+    Full,
 }
 
 struct Inner {
@@ -119,15 +134,29 @@ impl PacketSocket {
             watch: Some(stack.watch()),
             owner: (0, 0),
         };
-        let socket = PacketSocket { stack: stack.clone(), cooked, inner: Mutex::new(inner), notify };
+        let fanout = RwLock::default();
+        let socket = PacketSocket { stack: stack.clone(), cooked, inner: Mutex::new(inner), fanout, notify };
         let socket = Arc::new(socket);
         stack.packets.write().push(socket.clone());
         stack.taps.fetch_add(1, Ordering::AcqRel);
         socket
     }
 
-    /// Chooses protocol and interface, 0 for all (bind(2)).
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Protocol and interface.
+    pub(crate) fn bound(&self) -> (u16, u32) {
+        let inner = self.inner.lock();
+        (inner.protocol, inner.iface)
+    }
+
+    /// Chooses protocol and interface, 0 for all (bind(2)); `EINVAL` for the member of a group.
     pub fn bind(&self, protocol: u16, iface: u32) -> Result<(), Errno> {
+        if self.fanout.read().is_some() {
+            return Err(Errno::EINVAL);
+        }
         if iface != 0 && self.stack.link(iface).is_none() {
             return Err(Errno::ENODEV);
         }
@@ -232,16 +261,26 @@ impl PacketSocket {
         inner.filter = None;
         drop(inner);
         drop(watch);
+        self.leave_fanout();
         self.stack.packets.write().retain(|other| !std::ptr::eq(&**other, self));
         self.stack.taps.fetch_sub(1, Ordering::AcqRel);
     }
 
-    fn capture(&self, link: &Iface, header: Ethernet, frame: &Frame, kind: PacketType, now: Instant) {
+    /// Takes a frame if it is wanted and there is room. A loss is counted, unless there is another socket to ask.
+    pub(crate) fn capture(
+        &self,
+        link: &Iface,
+        header: Ethernet,
+        frame: &Frame,
+        kind: PacketType,
+        now: Instant,
+        asks_on: bool,
+    ) -> Capturing {
         let mut inner = self.inner.lock();
         let protocol = header.kind.get();
         let wanted = inner.protocol == ALL || (inner.protocol == protocol && kind != PacketType::Outgoing);
         if !wanted || (inner.iface != 0 && inner.iface != link.index) {
-            return;
+            return Capturing::Unwanted;
         }
         let mut data = frame.buf.clone();
         if self.cooked || link.kind == Kind::Tunnel {
@@ -250,11 +289,11 @@ impl PacketSocket {
         let full = data.len();
         let keep = inner.filter.as_ref().map_or(usize::MAX, |filter| filter.accept(&data));
         if keep == 0 {
-            return;
+            return Capturing::Unwanted;
         }
         if inner.bytes >= inner.limit || inner.bytes > 0 && inner.charge.is_scarce() {
-            inner.seen.1 = inner.seen.1.wrapping_add(1);
-            return;
+            inner.seen.1 = inner.seen.1.wrapping_add(u32::from(!asks_on));
+            return Capturing::Full;
         }
         data.truncate(keep);
         inner.seen.0 = inner.seen.0.wrapping_add(1);
@@ -265,11 +304,12 @@ impl PacketSocket {
         inner.queue.push_back(Captured { data, full, iface, protocol, kind, from, offload, at: now });
         drop(inner);
         self.notify.changed(Events::IN);
+        Capturing::Taken
     }
 }
 
 impl Stack {
-    /// Shows a frame, as it is on the interface, to the packet sockets.
+    /// Shows a frame, as it is on the interface, to packet sockets and a capture.
     pub(crate) fn tap(&self, now: Instant, link: &Iface, frame: &Frame, outgoing: bool) {
         if self.taps.load(Ordering::Acquire) == 0 {
             return;
@@ -289,9 +329,11 @@ impl Stack {
             dst if dst == link.mac() => PacketType::Host,
             _ => PacketType::Other,
         };
-        for socket in self.packets.read().iter() {
-            socket.capture(link, header, &frame, kind, now);
+        for socket in self.packets.read().iter().filter(|socket| socket.fanout.read().is_none()) {
+            socket.capture(link, header, &frame, kind, now, false);
         }
+        self.tap_fanouts(link, header, &frame, kind, now);
+        self.show_capture(Seen { link, kind, bytes: &frame.buf });
     }
 
     /// A frame that a packet socket sent to the loopback interface arrives there.

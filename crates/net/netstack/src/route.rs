@@ -5,6 +5,7 @@
 
 use crate::addr::{Prefix, Scope};
 use crate::monitor::{Change, How, What};
+use crate::time::Instant;
 use abi::Errno;
 use std::net::IpAddr;
 
@@ -64,6 +65,27 @@ pub struct Route {
     pub tos: u8,
     /// The next hop is on the interface's link whatever the routes say (`RTNH_F_ONLINK`).
     pub onlink: bool,
+    /// When it is removed by itself.
+    pub expires: Option<Instant>,
+    /// A router told of it (RFC 4861).
+    pub by_router: bool,
+    /// How many parts of the flows take the interface and gateway above, when there are other hops; at least 1.
+    pub weight: u16,
+    /// Further next hops (`RTA_MULTIPATH`).
+    pub others: Vec<Hop>,
+}
+
+/// A next hop of a route that has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Interface.
+    pub iface: u32,
+    /// Next hop, if it is not the destination.
+    pub gateway: Option<IpAddr>,
+    /// How many parts of the flows take it.
+    pub weight: u16,
+    /// As [`Route::onlink`].
+    pub onlink: bool,
 }
 
 impl Route {
@@ -82,8 +104,36 @@ impl Route {
             mtu: None,
             tos: 0,
             onlink: false,
+            expires: None,
+            by_router: false,
+            weight: 1,
+            others: Vec::new(),
         }
     }
+
+    /// All next hops.
+    pub fn hops(&self) -> impl Iterator<Item = Hop> {
+        let first =
+            Hop { iface: self.iface, gateway: self.gateway, weight: self.weight, onlink: self.onlink };
+        std::iter::once(first).chain(self.others.iter().copied())
+    }
+
+    /// True when packets leave by an interface.
+    pub fn uses(&self, iface: u32) -> bool {
+        self.iface == iface || self.others.iter().any(|hop| hop.iface == iface)
+    }
+}
+
+/// The hop that a flow takes: each gets its part of the numbers that `hash` can be.
+pub(crate) fn choose(hops: &[Hop], hash: u32) -> Option<&Hop> {
+    let total: u64 = hops.iter().map(|hop| u64::from(hop.weight)).sum();
+    let mut left = (u64::from(hash) * total) >> 32;
+    hops.iter().find(|hop| {
+        let weight = u64::from(hop.weight);
+        let here = left < weight;
+        left = left.saturating_sub(weight);
+        here
+    })
 }
 
 /// What a rule does with a packet that it matches.
@@ -208,11 +258,22 @@ impl Routes {
         if self.routes.iter().any(|old| same(old, &route) && (v4 || old.gateway == route.gateway)) {
             return Err(Errno::EEXIST);
         }
-        if self.routes.len() >= MAX_ROUTES {
+        if !self.has_room(&route) {
             return Err(Errno::ENOBUFS);
         }
         self.insert(route, false);
         Ok(())
+    }
+
+    /// Room for one more route with its hops.
+    fn has_room(&self, route: &Route) -> bool {
+        self.routes.len() < MAX_ROUTES && self.has_room_for_hops(route)
+    }
+
+    /// Whether a route may take the place of another, as far as its next hops go.
+    pub fn has_room_for_hops(&self, route: &Route) -> bool {
+        let known: usize = self.routes.iter().map(|old| old.others.len()).sum();
+        route.others.is_empty() || known + route.others.len() < MAX_ROUTES
     }
 
     fn insert(&mut self, route: Route, first: bool) {
@@ -230,11 +291,17 @@ impl Routes {
         if self.routes.contains(&route) {
             return Err(Errno::EEXIST);
         }
-        if self.routes.len() >= MAX_ROUTES {
+        if !self.has_room(&route) {
             return Err(Errno::ENOBUFS);
         }
         self.insert(route, first);
         Ok(())
+    }
+
+    /// Takes an interface out of use that goes down: routes that lead nowhere else go. As in Linux, nothing is told of IPv4 routes,
+    /// and the other hops of a route stay.
+    pub(crate) fn forget_link(&mut self, index: u32) {
+        self.forget(|route| route.hops().all(|hop| hop.iface == index));
     }
 
     /// Puts a route in the place of the first that `matches`; false when there is none.
@@ -242,6 +309,13 @@ impl Routes {
         let Some(old) = self.routes.iter_mut().find(|old| matches(old)) else { return false };
         *old = route.clone();
         self.note(How::Replaced, What::Route(route.clone()));
+        true
+    }
+
+    /// Gives the first route that `matches` another end; false when there is none. Nobody is told.
+    pub(crate) fn prolong(&mut self, matches: impl Fn(&Route) -> bool, expires: Option<Instant>) -> bool {
+        let Some(old) = self.routes.iter_mut().find(|old| matches(old)) else { return false };
+        old.expires = expires;
         true
     }
 
@@ -339,7 +413,7 @@ impl Routes {
 
 /// A socket that is bound to an interface still reaches local addresses of others through the loopback device.
 fn leaves_by(route: &Route, oif: u32) -> bool {
-    oif == 0 || route.iface == oif || (route.kind == RouteKind::Local && oif == 1)
+    oif == 0 || route.uses(oif) || (route.kind == RouteKind::Local && oif == 1)
 }
 
 fn same(a: &Route, b: &Route) -> bool {
@@ -391,6 +465,35 @@ mod tests {
 
     fn found(routes: &Routes, key: Key) -> Result<u32, Errno> {
         routes.lookup(&key, |iface| iface != 9).map(|route| route.iface)
+    }
+
+    #[test]
+    fn flows_spread_over_hops_by_weight() {
+        let hop = |iface, weight| Hop { iface, gateway: None, weight, onlink: false };
+        let hops = [hop(1, 1), hop(2, 3), hop(3, 256)];
+        assert_eq!(choose(&[], 7), None);
+        let mut counts = [0; 3];
+        for n in 0..2600u64 {
+            let hash = ((n << 32) / 2600) as u32;
+            counts[choose(&hops, hash).unwrap().iface as usize - 1] += 1;
+        }
+        let near = |count: i32, part: i32| (count - part).abs() <= 1;
+        assert!(near(counts[0], 10) && near(counts[1], 30) && near(counts[2], 2560), "{counts:?}");
+        assert_eq!(choose(&hops, u32::MAX).unwrap().iface, 3);
+    }
+
+    #[test]
+    fn a_route_stays_while_one_hop_does() {
+        let mut routes = Routes::default();
+        let others = vec![Hop { iface: 3, gateway: None, weight: 1, onlink: false }];
+        routes.add(Route { others, ..Route::new(prefix("10.0.0.0/8"), 2, None) }).unwrap();
+        routes.forget_link(2);
+        assert_eq!(routes.routes().len(), 1);
+        let key = Key { oif: 3, ..Key::to("10.1.2.3".parse().unwrap()) };
+        assert!(routes.lookup(&key, |_| true).is_ok());
+        routes.add(Route::new(prefix("11.0.0.0/8"), 2, None)).unwrap();
+        routes.forget_link(2);
+        assert_eq!(routes.routes().len(), 1);
     }
 
     #[test]

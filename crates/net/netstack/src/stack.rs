@@ -1,12 +1,15 @@
 //! [`Stack`]: one network namespace.
 
 use crate::addr::Prefix;
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, TURN};
 use crate::buf::{Buf, Pool};
+use crate::capture::Capture;
+use crate::conf::Confs;
 use crate::counters::Counters;
 use crate::datagram::DatagramSocket;
 use crate::datagram::table::Table;
 use crate::device::{Device, Frame};
+use crate::fanout::Fanout;
 use crate::fragment::Reassembly;
 use crate::hooks::Installed;
 use crate::icmp::Limiter;
@@ -24,6 +27,7 @@ use crate::tcp::FastOpenKeys;
 use crate::tcp::socket::TcpSocket;
 use crate::time::Instant;
 use crate::timer::{TimerId, Timers};
+use crate::vlan::Above;
 use crate::wire::eth::Mac;
 use abi::Errno;
 use parking_lot::{Mutex, RwLock};
@@ -32,9 +36,13 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 /// Interfaces that a stack may have.
 const MAX_LINKS: usize = 4096;
+
+/// How long frames wait that an operation has left.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// How many times an operation carries frames from one stack to another.
 const MAX_HOPS: usize = 1000;
@@ -61,18 +69,26 @@ impl Alarm for NoAlarm {
 pub(crate) enum Target {
     /// The neighbour table.
     Neighbours,
+    /// Addresses of interfaces.
+    Addresses,
     /// Fragments.
     Reassembly,
+    /// Frames that an operation has left.
+    Backlog,
     /// A TCP socket.
     Tcp(Weak<TcpSocket>),
 }
 
 /// One network namespace; see the crate.
 pub struct Stack {
+    /// Its number among those that share interfaces.
+    pub number: u64,
     /// Settings.
     pub sysctls: Sysctls,
     /// Counters.
     pub counters: Counters,
+    /// Settings of interfaces, beside their own.
+    pub(crate) confs: Confs,
     /// What the queues of all sockets hold.
     pub memory: Arc<Memory>,
     pub(crate) pool: Pool,
@@ -87,6 +103,7 @@ pub struct Stack {
     pub(crate) limiter: Mutex<Limiter>,
     pub(crate) idents: AtomicU32,
     pub(crate) udp: Table,
+    pub(crate) udp_lite: Table,
     pub(crate) ping: Table,
     pub(crate) ping6: Table,
     pub(crate) raw: RwLock<Vec<Arc<DatagramSocket>>>,
@@ -94,20 +111,30 @@ pub struct Stack {
     /// What wants to see every packet: then no traffic takes a way without packets.
     pub(crate) watchers: AtomicUsize,
     pub(crate) packets: RwLock<Vec<Arc<PacketSocket>>>,
-    /// Packet sockets; none is the usual case.
+    pub(crate) fanouts: RwLock<Vec<Arc<Fanout>>>,
+    pub(crate) captures: RwLock<Option<Arc<Capture>>>,
+    /// Packet sockets and captures; none is the usual case.
     pub(crate) taps: AtomicUsize,
     pub(crate) bridges: RwLock<BTreeMap<u32, Arc<Bridge>>>,
     pub(crate) hooks: RwLock<Option<Installed>>,
     pub(crate) hooked: AtomicBool,
     links: RwLock<BTreeMap<u32, Arc<Iface>>>,
     /// VLAN interfaces by the interface below and their number.
-    pub(crate) vlans: RwLock<BTreeMap<(u32, u16), Arc<Iface>>>,
+    pub(crate) vlans: RwLock<BTreeMap<(u32, u16), Above>>,
+    /// Stacks that frames were handed to since the last operation ended: those of VLAN interfaces that have moved away.
+    pub(crate) handed: Mutex<Vec<Arc<Stack>>>,
     monitor: OnceLock<Arc<dyn Monitor>>,
     next_index: AtomicU32,
     generation: AtomicU32,
     timers: Timers<Target>,
     neighbour_timer: TimerId,
+    pub(crate) address_timer: TimerId,
+    /// When that is due.
+    pub(crate) next_address: Mutex<Option<Instant>>,
+    /// When the next route ends by itself.
+    pub(crate) next_route: Mutex<Option<Instant>>,
     reassembly_timer: TimerId,
+    backlog_timer: TimerId,
     alarm: Arc<dyn Alarm>,
     reported: AtomicU64,
 }
@@ -115,39 +142,54 @@ pub struct Stack {
 impl Stack {
     /// A stack with a loopback interface that is down, as a new network namespace has it.
     pub fn new(seed: [u8; 16], alarm: Arc<dyn Alarm>) -> Arc<Stack> {
+        Stack::sharing(seed, alarm, Arc::default(), 0)
+    }
+
+    /// The same, with queues that count for a memory which other stacks use as well, and a number.
+    pub fn sharing(seed: [u8; 16], alarm: Arc<dyn Alarm>, memory: Arc<Memory>, number: u64) -> Arc<Stack> {
         let timers = Timers::new();
         let keys = Keys::new(seed);
         let lo = Config { name: "lo".into(), kind: Kind::Loopback, mac: Mac::default(), mtu: 65536 };
         Arc::new(Stack {
+            number,
+            confs: Confs::default(),
+            backlog: Backlog::new(&memory),
             sysctls: Sysctls::default(),
             counters: Counters::default(),
-            memory: Arc::default(),
+            memory,
             pool: Pool::new(),
             routes: RwLock::default(),
             neighbours: RwLock::default(),
             pmtus: RwLock::default(),
-            backlog: Backlog::default(),
             reassembly: Mutex::default(),
             limiter: Mutex::default(),
             idents: AtomicU32::new(keys.random() as u32),
             udp: Table::default(),
+            udp_lite: Table::default(),
             ping: Table::default(),
             ping6: Table::default(),
             raw: RwLock::default(),
             tcp: crate::tcp::table::Table::default(),
             watchers: AtomicUsize::new(0),
             packets: RwLock::default(),
+            fanouts: RwLock::default(),
+            captures: RwLock::default(),
             taps: AtomicUsize::new(0),
             bridges: RwLock::default(),
             hooks: RwLock::default(),
             hooked: AtomicBool::new(false),
-            links: RwLock::new([(LOOPBACK, Arc::new(Iface::new(LOOPBACK, lo, None)))].into()),
+            links: RwLock::new([(LOOPBACK, Arc::new(Iface::new(LOOPBACK, lo, None, None)))].into()),
             vlans: RwLock::default(),
+            handed: Mutex::default(),
             monitor: OnceLock::new(),
             next_index: AtomicU32::new(LOOPBACK + 1),
             generation: AtomicU32::new(0),
             neighbour_timer: timers.add(Target::Neighbours),
+            address_timer: timers.add(Target::Addresses),
+            next_address: Mutex::default(),
+            next_route: Mutex::default(),
             reassembly_timer: timers.add(Target::Reassembly),
+            backlog_timer: timers.add(Target::Backlog),
             timers,
             fast_open_keys: FastOpenKeys::new(keys.fast_open()),
             keys,
@@ -188,6 +230,14 @@ impl Stack {
         self.tell(How::Set, What::Link(link.clone()));
     }
 
+    /// The carrier of the other end of a veth pair has changed with this end.
+    fn tell_partner(&self, link: &Iface) {
+        if let Some((stack, peer)) = link.partner().filter(|(_, peer)| peer.is_up()) {
+            stack.tell_link(&peer);
+            stack.detect_again(&peer);
+        }
+    }
+
     // Interfaces.
 
     /// Adds an interface that is down.
@@ -200,16 +250,28 @@ impl Stack {
     /// The same, but nobody is told yet.
     pub(crate) fn insert_link(&self, config: Config, device: Arc<dyn Device>) -> Result<Arc<Iface>, Errno> {
         let mut links = self.links.write();
-        if links.values().any(|link| link.name() == config.name) {
+        if links.values().any(|link| link.is_named(&config.name)) {
             return Err(Errno::EEXIST);
         }
         if links.len() >= MAX_LINKS {
             return Err(Errno::ENFILE);
         }
-        let index = self.next_index.fetch_add(1, Ordering::Relaxed);
-        let link = Arc::new(Iface::new(index, config, Some(device)));
+        let slot = self.memory.link()?;
+        let index = self.free_index(&links);
+        let link = Arc::new(Iface::new(index, config, Some(device), Some(slot)));
+        link.conf.copy(&self.confs.default);
         links.insert(index, link.clone());
         Ok(link)
+    }
+
+    /// An index that no interface has.
+    fn free_index(&self, links: &BTreeMap<u32, Arc<Iface>>) -> u32 {
+        loop {
+            let index = self.next_index.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32;
+            if index > LOOPBACK && !links.contains_key(&index) {
+                return index;
+            }
+        }
     }
 
     /// The same with an index that is not in use.
@@ -220,17 +282,38 @@ impl Stack {
         device: Arc<dyn Device>,
     ) -> Result<Arc<Iface>, Errno> {
         let mut links = self.links.write();
-        if links.contains_key(&index) || links.values().any(|link| link.name() == config.name) {
+        if links.contains_key(&index) || links.values().any(|link| link.is_named(&config.name)) {
             return Err(Errno::EEXIST);
         }
         if links.len() >= MAX_LINKS || index == 0 || index > i32::MAX as u32 {
             return Err(Errno::ENFILE);
         }
+        let slot = self.memory.link()?;
         self.next_index.fetch_max(index + 1, Ordering::Relaxed);
-        let link = Arc::new(Iface::new(index, config, Some(device)));
+        let link = Arc::new(Iface::new(index, config, Some(device), Some(slot)));
+        link.conf.copy(&self.confs.default);
         links.insert(index, link.clone());
         drop(links);
         self.named(&link);
+        Ok(link)
+    }
+
+    /// Takes in an interface of another stack, with its index if that is free. Nobody is told yet.
+    pub(crate) fn take_in(&self, link: &Iface, name: String) -> Result<Arc<Iface>, Errno> {
+        let mut links = self.links.write();
+        let others = link.shown.other_names.read().clone();
+        let taken = |name: &str| links.values().any(|link| link.is_named(name));
+        if taken(&name) || others.iter().any(|name| taken(name)) {
+            return Err(Errno::EEXIST);
+        }
+        if links.len() >= MAX_LINKS {
+            return Err(Errno::ENFILE);
+        }
+        let slot = self.memory.link()?;
+        let index = if links.contains_key(&link.index) { self.free_index(&links) } else { link.index };
+        let link = Arc::new(link.elsewhere(index, name, slot));
+        link.conf.copy(&self.confs.default);
+        links.insert(index, link.clone());
         Ok(link)
     }
 
@@ -240,26 +323,33 @@ impl Stack {
         if index == LOOPBACK {
             return Err(Errno::EOPNOTSUPP);
         }
-        let above: Vec<u32> = self.vlans_above(index);
-        for vlan in above {
-            let _ = self.remove_link(vlan);
+        for (stack, vlan) in self.vlans_above(index) {
+            let _ = stack.remove_link(vlan.index);
         }
-        self.set_up(index, false)?;
-        let link = self.links.write().remove(&index);
-        if let Some(link) = link {
-            self.vlans.write().retain(|_, vlan| vlan.index != index);
-            self.leave_bridges(&link);
-            for address in link.with_addresses(std::mem::take) {
-                self.tell(How::Gone, What::Address(link.clone(), address));
+        if let Some(link) = self.let_go(index, How::Gone)? {
+            if let Some(device) = link.device() {
+                device.removed();
             }
-            self.routes.write().attach_rules(&link.name(), 0);
-            self.tell(How::Gone, What::Link(link.clone()));
             if let Some((stack, peer)) = link.partner() {
                 // The other end may be gone already.
-                let _ = stack.remove_link(peer);
+                let _ = stack.remove_link(peer.index);
             }
         }
         Ok(())
+    }
+
+    /// Takes an interface down and out, with its addresses, routes and neighbours.
+    pub(crate) fn let_go(&self, index: u32, how: How) -> Result<Option<Arc<Iface>>, Errno> {
+        self.set_up(index, false)?;
+        let Some(link) = self.links.write().remove(&index) else { return Ok(None) };
+        self.leave_bridges(&link);
+        for address in link.with_addresses(std::mem::take) {
+            self.tell(How::Gone, What::Address(link.clone(), address));
+        }
+        self.routes.write().attach_rules(&link.name(), 0);
+        self.tell(how, What::Link(link.clone()));
+        self.changed();
+        Ok(Some(link))
     }
 
     /// An interface by index.
@@ -267,14 +357,41 @@ impl Stack {
         self.links.read().get(&index).cloned()
     }
 
-    /// An interface by name.
+    /// An interface by one of its names.
     pub fn link_by_name(&self, name: &str) -> Option<Arc<Iface>> {
-        self.links.read().values().find(|link| link.name() == name).cloned()
+        self.links.read().values().find(|link| link.is_named(name)).cloned()
     }
 
     /// All interfaces, by index.
     pub fn links(&self) -> Vec<Arc<Iface>> {
         self.links.read().values().cloned().collect()
+    }
+
+    /// Gives an interface another name beside its own: `EEXIST` when an interface has it, `EINVAL` when it has too many.
+    pub fn add_name(&self, index: u32, name: &str) -> Result<(), Errno> {
+        let links = self.links.read();
+        if links.values().any(|link| link.is_named(name)) {
+            return Err(Errno::EEXIST);
+        }
+        let link = links.get(&index).cloned().ok_or(Errno::ENODEV)?;
+        drop(links);
+        let mut names = link.shown.other_names.write();
+        // What one attribute can hold of them.
+        let held: usize = names.iter().map(|name| name.len() + 8).sum();
+        if held + name.len() + 8 >= usize::from(u16::MAX) {
+            return Err(Errno::EINVAL);
+        }
+        names.push(name.to_owned());
+        Ok(())
+    }
+
+    /// Takes a further name away: `ENOENT` when nothing has it, `EINVAL` when it is not one of this interface's.
+    pub fn remove_name(&self, index: u32, name: &str) -> Result<(), Errno> {
+        let link = self.link_by_name(name).ok_or(Errno::ENOENT)?;
+        let mut names = link.shown.other_names.write();
+        let place = names.iter().position(|other| other == name).filter(|_| link.index == index);
+        names.remove(place.ok_or(Errno::EINVAL)?);
+        Ok(())
     }
 
     /// Renames an interface.
@@ -326,10 +443,11 @@ impl Stack {
         if up {
             self.raise(&link);
         } else {
-            self.change_routes(|routes| routes.forget(|route| route.iface == index));
+            self.change_routes(|routes| routes.forget_link(index));
             self.change_neighbours(|neighbours| neighbours.purge(|key| key.0 == index));
         }
         self.changed();
+        self.tell_partner(&link);
         Ok(())
     }
 
@@ -348,6 +466,8 @@ impl Stack {
                 self.tell(How::Set, What::Address(link.clone(), address));
             }
         }
+        self.generate_link_local(link);
+        self.detect_again(link);
         self.change_routes(|routes| {
             if link.kind != Kind::Loopback {
                 let multicast = Prefix::new(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8);
@@ -436,7 +556,10 @@ impl Stack {
     fn expire(self: &Arc<Self>, target: Target, now: Instant) {
         match target {
             Target::Neighbours => self.expire_neighbours(now),
+            Target::Addresses => self.expire_addresses(now),
             Target::Reassembly => self.expire_fragments(now),
+            // The end of the operation takes them on.
+            Target::Backlog => {}
             Target::Tcp(socket) => {
                 if let Some(socket) = socket.upgrade() {
                     socket.on_timer(now);
@@ -482,33 +605,70 @@ impl Stack {
         self.receive(now, iface, frame);
     }
 
-    /// Ends an operation: processes loopback traffic, flushes devices. No lock may be held.
+    /// Ends an operation: processes loopback traffic, flushes devices, and does the same for stacks that got frames. No lock may be
+    /// held.
     pub(crate) fn finish(self: &Arc<Self>, now: Instant) {
-        let mut others = self.finish_here(now);
         // A loop of bridges keeps frames going round; each operation carries them on for a while only.
+        let mut left = TURN;
+        let mut others = std::mem::take(&mut *self.handed.lock());
+        self.finish_here(now, &mut left, &mut others);
         for _ in 0..MAX_HOPS {
             let Some(other) = others.pop() else { break };
-            others.append(&mut other.finish_here(now));
+            other.finish_here(now, &mut left, &mut others);
+        }
+        others.drain(..).for_each(|other| other.put_off(now));
+        let mut handed = self.handed.lock();
+        if handed.capacity() == 0 {
+            *handed = others;
         }
     }
 
-    /// Like [`Stack::finish`], for this stack alone; returns stacks at the other ends of veth pairs that got frames.
-    fn finish_here(self: &Arc<Self>, now: Instant) -> Vec<Arc<Stack>> {
-        self.backlog.run(|arrival| self.frame_input(now, &arrival.iface, arrival.frame));
+    /// Like [`Stack::finish`], for this stack alone; adds other stacks that got frames.
+    fn finish_here(self: &Arc<Self>, now: Instant, left: &mut usize, others: &mut Vec<Arc<Stack>>) {
+        self.backlog.run(left, |arrival| self.frame_input(now, &arrival.iface, arrival.frame));
         // What a filter sends now may be answered here, and filtered again; a bound ends that.
         for _ in 0..MAX_HOPS {
             if !self.run_deferred(now) {
                 break;
             }
-            self.backlog.run(|arrival| self.frame_input(now, &arrival.iface, arrival.frame));
+            self.backlog.run(left, |arrival| self.frame_input(now, &arrival.iface, arrival.frame));
         }
+        if *left == 0 {
+            self.put_off(now);
+        }
+        let mut add = |other: Arc<Stack>| {
+            if !others.iter().any(|known| Arc::ptr_eq(known, &other)) {
+                others.push(other);
+            }
+        };
+        self.handed.lock().drain(..).for_each(&mut add);
         let links = self.links.read();
-        links.values().filter_map(|link| link.flush()).collect()
+        links.values().filter_map(|link| link.flush()).for_each(add);
+    }
+
+    /// The end of the operation is to carry on with another stack.
+    pub(crate) fn hand_over(&self, to: Arc<Stack>) {
+        let mut handed = self.handed.lock();
+        if !handed.iter().any(|known| Arc::ptr_eq(known, &to)) {
+            handed.push(to);
+        }
+    }
+
+    /// Leaves frames to the timer, which gives other work its turn.
+    fn put_off(&self, now: Instant) {
+        if self.backlog.waits() {
+            self.arm(self.backlog_timer, Some(now.plus(PAUSE)));
+        }
     }
 
     /// All bound UDP sockets, for /proc/net/udp and sock_diag.
     pub fn udp_sockets(&self) -> Vec<Arc<DatagramSocket>> {
         self.udp.all()
+    }
+
+    /// All bound UDP-Lite sockets.
+    pub fn udp_lite_sockets(&self) -> Vec<Arc<DatagramSocket>> {
+        self.udp_lite.all()
     }
 
     /// All raw sockets.

@@ -1,11 +1,14 @@
 //! VLAN interfaces (IEEE 802.1Q), and dummy interfaces, which lose what they are given.
 
+use crate::backlog::Arrival;
 use crate::device::{About, Device, Frame};
 use crate::iface::{Config, Iface, Kind};
+use crate::links::{Place, flow_of};
 use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::eth;
 use abi::Errno;
+use parking_lot::RwLock;
 use std::sync::{Arc, Weak};
 
 /// Where the tag is in a frame: behind both addresses.
@@ -14,16 +17,29 @@ const TAG: usize = 4;
 /// The bits of a tag that name the VLAN.
 const ID: u16 = 0x0fff;
 
-/// The device of a VLAN interface: frames get a tag and leave by the interface below.
+/// A VLAN interface as the stack of the interface below knows it.
+pub(crate) struct Above {
+    stack: Weak<Stack>,
+    link: Arc<Iface>,
+}
+
+/// The device of a VLAN interface: frames get a tag and leave by the interface below, which may be in another stack.
 struct Vlan {
-    lower: Weak<Iface>,
-    index: u32,
+    lower: RwLock<Place>,
+    own: RwLock<Weak<Stack>>,
     id: u16,
+}
+
+impl Vlan {
+    fn lower(&self) -> Option<(Arc<Stack>, Arc<Iface>)> {
+        let lower = self.lower.read();
+        Some((lower.0.upgrade()?, lower.1.upgrade()?))
+    }
 }
 
 impl Device for Vlan {
     fn transmit(&self, mut frame: Frame) {
-        let Some(lower) = self.lower.upgrade().filter(|lower| lower.is_up()) else { return };
+        let Some((_, lower)) = self.lower().filter(|(_, lower)| lower.is_up()) else { return };
         let Some(addresses) = frame.buf.first_chunk::<TAG_AT>().copied() else { return };
         frame.buf.trim_front(TAG_AT);
         frame.buf.push_front(&self.id.to_be_bytes());
@@ -33,8 +49,39 @@ impl Device for Vlan {
     }
 
     fn about(&self) -> About {
-        let no_carrier = !self.lower.upgrade().is_some_and(|lower| lower.is_up());
-        About { kind: "vlan", lower: self.index, vlan: Some(self.id), no_carrier }
+        let lower = self.lower();
+        let no_carrier = !lower.as_ref().is_some_and(|(_, lower)| lower.is_up());
+        let index = lower.as_ref().map_or(0, |(_, lower)| lower.index);
+        let lower_stack = lower.map(|(stack, _)| stack.number);
+        About { kind: "vlan", lower: index, lower_stack, vlan: Some(self.id), no_carrier, ..About::default() }
+    }
+
+    fn other_end(&self) -> Option<Arc<Stack>> {
+        // The device below ends its batch with an operation of its own stack.
+        let (stack, own) = (self.lower()?.0, self.own.read());
+        (!std::ptr::eq(Arc::as_ptr(&stack), own.as_ptr())).then_some(stack)
+    }
+
+    fn is_movable(&self) -> bool {
+        true
+    }
+
+    fn moved(&self, to: &Arc<Stack>, link: &Arc<Iface>) {
+        *self.own.write() = Arc::downgrade(to);
+        if let Some((stack, lower)) = self.lower() {
+            let above = Above { stack: Arc::downgrade(to), link: link.clone() };
+            stack.vlans.write().insert((lower.index, self.id), above);
+        }
+    }
+
+    fn removed(&self) {
+        if let Some((stack, lower)) = self.lower() {
+            stack.vlans.write().remove(&(lower.index, self.id));
+        }
+    }
+
+    fn lower_moved(&self, to: &Arc<Stack>, lower: &Arc<Iface>) {
+        *self.lower.write() = (Arc::downgrade(to), Arc::downgrade(lower));
     }
 }
 
@@ -47,6 +94,10 @@ impl Device for Dummy {
     fn about(&self) -> About {
         About { kind: "dummy", ..About::default() }
     }
+
+    fn is_movable(&self) -> bool {
+        true
+    }
 }
 
 impl Stack {
@@ -55,34 +106,66 @@ impl Stack {
         self.add_link(Config { kind: Kind::Ethernet, ..config }, Arc::new(Dummy))
     }
 
-    /// Makes an interface for one VLAN of another interface. `EEXIST` when there is one.
-    pub fn add_vlan(&self, config: Config, lower: &Arc<Iface>, id: u16) -> Result<Arc<Iface>, Errno> {
-        let mut vlans = self.vlans.write();
-        if vlans.contains_key(&(lower.index, id)) {
+    /// Makes an interface for one VLAN of an interface, which may be another stack's. `EEXIST` when there is one.
+    pub fn add_vlan(
+        self: &Arc<Self>,
+        config: Config,
+        (below, lower): (&Arc<Stack>, &Arc<Iface>),
+        id: u16,
+    ) -> Result<Arc<Iface>, Errno> {
+        if below.vlans.read().contains_key(&(lower.index, id)) {
             return Err(Errno::EEXIST);
         }
-        let device = Arc::new(Vlan { lower: Arc::downgrade(lower), index: lower.index, id });
-        let link = self.add_link(Config { kind: Kind::Ethernet, ..config }, device)?;
-        vlans.insert((lower.index, id), link.clone());
+        let place = (Arc::downgrade(below), Arc::downgrade(lower));
+        let device = Arc::new(Vlan { lower: RwLock::new(place), own: RwLock::default(), id });
+        let link = self.insert_link(Config { kind: Kind::Ethernet, ..config }, device.clone())?;
+        device.moved(self, &link);
+        self.named(&link);
         Ok(link)
     }
 
-    /// The VLAN interfaces of an interface.
-    pub(crate) fn vlans_above(&self, index: u32) -> Vec<u32> {
+    /// The VLAN interfaces of an interface, and the stacks that they are in.
+    pub(crate) fn vlans_above(&self, index: u32) -> Vec<(Arc<Stack>, Arc<Iface>)> {
         let vlans = self.vlans.read();
-        vlans.iter().filter(|((lower, _), _)| *lower == index).map(|(_, vlan)| vlan.index).collect()
+        let above = vlans.iter().filter(|((lower, _), _)| *lower == index);
+        above.filter_map(|(_, above)| Some((above.stack.upgrade()?, above.link.clone()))).collect()
+    }
+
+    /// An interface of this stack has moved to another one; this VLAN interface above it stays where it is.
+    pub(crate) fn vlan_follows(
+        &self,
+        (index, vlan): (u32, &Arc<Iface>),
+        to: &Arc<Stack>,
+        (stack, lower): (&Arc<Stack>, &Arc<Iface>),
+    ) {
+        self.vlans.write().retain(|(below, _), above| *below != index || !Arc::ptr_eq(&above.link, vlan));
+        if let Some(device) = vlan.device() {
+            device.lower_moved(to, lower);
+            device.moved(stack, vlan);
+        }
     }
 
     /// Takes a frame with a tag. One of a VLAN that has no interface is dropped.
     pub(crate) fn vlan_input(self: &Arc<Self>, now: Instant, lower: &Arc<Iface>, mut frame: Frame) {
         let tag = frame.buf.get(TAG_AT + 2..TAG_AT + TAG).and_then(|tag| tag.try_into().ok());
         let id = tag.map(|tag| u16::from_be_bytes(tag) & ID);
-        let vlan = id.and_then(|id| self.vlans.read().get(&(lower.index, id)).cloned());
-        let (Some(vlan), Some(addresses)) = (vlan, frame.buf.first_chunk::<TAG_AT>().copied()) else {
+        let above = id.and_then(|id| {
+            let vlans = self.vlans.read();
+            let above = vlans.get(&(lower.index, id))?;
+            Some((above.stack.upgrade()?, above.link.clone()))
+        });
+        let (Some((stack, vlan)), Some(addresses)) = (above, frame.buf.first_chunk::<TAG_AT>().copied())
+        else {
             return lower.counters.rx_dropped.bump();
         };
         frame.buf.trim_front(TAG_AT + TAG);
         frame.buf.push_front(&addresses);
+        if !Arc::ptr_eq(self, &stack) {
+            if !stack.backlog.push(flow_of(&frame.buf), Arrival { iface: vlan.clone(), frame }) {
+                vlan.counters.rx_dropped.bump();
+            }
+            return self.hand_over(stack);
+        }
         // A second tag would be one more level: an interface above this one takes it.
         self.frame_input(now, &vlan, frame);
     }

@@ -157,6 +157,64 @@ fn streams_over_a_link() {
     assert_eq!(count, 0);
 }
 
+fn config(name: &str, n: u8) -> Config {
+    Config { name: name.into(), kind: Kind::Ethernet, mac: Mac([2, 0, 0, 0, 0, n]), mtu: 1500 }
+}
+
+/// Two stacks, joined by a pair of interfaces or by a bridge of a third one, which they keep.
+fn joined(bridged: bool) -> ((Arc<Stack>, Arc<Stack>), Arc<Stack>) {
+    let (a, b, middle) = (stack(), stack(), stack());
+    let raise = |stack: &Arc<Stack>, link: &Arc<Iface>, n: u8| {
+        stack.set_up(link.index, true).unwrap();
+        stack.add_address(link.index, Address::new(Prefix::new([10, 0, 0, n].into(), 24))).unwrap();
+    };
+    if bridged {
+        let bridge = middle.add_bridge(config("br0", 9)).unwrap();
+        middle.set_up(bridge.index, true).unwrap();
+        for (stack, n) in [(&a, 1), (&b, 2)] {
+            let (port, end) =
+                middle.add_veth(config(&format!("p{n}"), n + 10), (stack, config("eth0", n))).unwrap();
+            middle.set_up(port.index, true).unwrap();
+            middle.set_master(port.index, Some(bridge.index)).unwrap();
+            raise(stack, &end, n);
+        }
+    } else {
+        let (near, far) = a.add_veth(config("eth0", 1), (&b, config("eth0", 2))).unwrap();
+        raise(&a, &near, 1);
+        raise(&b, &far, 2);
+    }
+    ((a, b), middle)
+}
+
+/// A connection from one stack to 10.0.0.2 of another.
+fn pair_between(a: &Arc<Stack>, b: &Arc<Stack>) -> (Arc<TcpSocket>, Arc<TcpSocket>) {
+    let listener = TcpSocket::new(b, false, Arc::new(Silent));
+    listener.bind("10.0.0.2:80".parse().unwrap(), true).unwrap();
+    listener.listen(4).unwrap();
+    let client = TcpSocket::new(a, false, Arc::new(Silent));
+    let _ = client.connect(NOW, listener.local());
+    (client, listener.accept(Arc::new(Silent)).unwrap())
+}
+
+#[test]
+fn streams_between_stacks() {
+    for bridged in [false, true] {
+        let ((a, b), _middle) = joined(bridged);
+        let (client, server) = pair_between(&a, &b);
+        let (data, mut out) = (vec![1; 16_384], vec![0; 1 << 20]);
+        let mut bytes = 0;
+        let count = steady(6000, |n| {
+            let now = NOW.plus(Duration::from_micros(n * 200));
+            let _ = client.send(now, &data, false);
+            bytes += server.receive(now, &mut out, false).unwrap_or(0);
+            a.run_timers(now);
+            b.run_timers(now);
+        });
+        assert!(bytes > 50_000_000, "{bytes}");
+        assert_eq!(count, 0);
+    }
+}
+
 /// Prints what operations cost: `cargo test --release -p netstack --test steady speed -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
@@ -181,6 +239,19 @@ fn speed() {
             client.send(NOW, &data[..32_768], false).unwrap();
             server.receive(NOW, &mut out, false).unwrap();
         });
+    }
+    for bridged in [false, true] {
+        let ((a, b), _middle) = joined(bridged);
+        let (client, server) = pair_between(&a, &b);
+        let (data, mut out) = (vec![1; 65_536], vec![0; 65_536]);
+        client.configure(NOW, |options| options.nodelay = true);
+        let way = if bridged { "bridge" } else { "pair" };
+        for size in [64, 32_768] {
+            time(&format!("{size} B write and read over a {way}"), 100_000, &mut || {
+                client.send(NOW, &data[..size], false).unwrap();
+                server.receive(NOW, &mut out, false).unwrap();
+            });
+        }
     }
     let stack = stack();
     let listener = TcpSocket::new(&stack, false, Arc::new(Silent));

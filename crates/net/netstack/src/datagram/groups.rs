@@ -33,8 +33,13 @@ impl Membership {
     }
 }
 
-/// Sources of one membership (`igmp_max_msf`).
-const MAX_SOURCES: usize = 10;
+/// Sources of all memberships of a socket.
+const MAX_OF_SOCKET: usize = 1024;
+
+/// Sources of one membership (`igmp_max_msf`, `mld_max_msf`).
+pub fn max_sources(group: IpAddr) -> usize {
+    if group.is_ipv4() { 10 } else { 64 }
+}
 
 impl DatagramSocket {
     /// Joins a group on an interface, 0 for the one that routes to it (`IP_ADD_MEMBERSHIP`, `IPV6_ADD_MEMBERSHIP`).
@@ -95,6 +100,7 @@ impl DatagramSocket {
             return Ok(());
         }
         let mut inner = self.inner.lock();
+        let all: usize = inner.memberships.iter().map(|m| m.sources.len()).sum();
         let membership = inner.memberships.iter_mut().find(|m| find(m)).ok_or(Errno::EADDRNOTAVAIL)?;
         if membership.exclude != block {
             return Err(Errno::EINVAL);
@@ -105,12 +111,55 @@ impl DatagramSocket {
             (Some(place), false) => {
                 membership.sources.remove(place);
             }
-            (None, true) if membership.sources.len() >= MAX_SOURCES => return Err(Errno::ENOBUFS),
+            (None, true) if membership.sources.len() >= max_sources(group) || all >= MAX_OF_SOCKET => {
+                return Err(Errno::ENOBUFS);
+            }
             (None, true) => membership.sources.push(source),
         }
         let empty = membership.sources.is_empty() && !membership.exclude;
         drop(inner);
         if empty { self.leave(now, group, index) } else { Ok(()) }
+    }
+
+    /// Sets all sources of a group (`IP_MSFILTER`, `MCAST_MSFILTER`): those that are heard, or with `exclude` those that are not.
+    pub fn set_sources(
+        &self,
+        now: Instant,
+        (group, iface): (IpAddr, u32),
+        exclude: bool,
+        sources: Vec<IpAddr>,
+    ) -> Result<(), Errno> {
+        if !group.is_multicast() {
+            return Err(Errno::EINVAL);
+        }
+        if sources.len() > max_sources(group) {
+            return Err(Errno::ENOBUFS);
+        }
+        let index = self.group_link(now, group, iface)?.index;
+        if sources.is_empty() && !exclude {
+            return self.leave(now, group, index);
+        }
+        let mut inner = self.inner.lock();
+        let own = |m: &Membership| m.group == group && m.iface == index;
+        let others: usize = inner.memberships.iter().filter(|m| !own(m)).map(|m| m.sources.len()).sum();
+        let membership = inner.memberships.iter_mut().find(|m| own(m)).ok_or(Errno::EINVAL)?;
+        if others + sources.len() > MAX_OF_SOCKET {
+            return Err(Errno::ENOBUFS);
+        }
+        (membership.exclude, membership.sources) = (exclude, sources);
+        Ok(())
+    }
+
+    /// The sources of a group, and whether they are left out.
+    pub fn sources(&self, now: Instant, group: IpAddr, iface: u32) -> Result<(bool, Vec<IpAddr>), Errno> {
+        if !group.is_multicast() {
+            return Err(Errno::EINVAL);
+        }
+        let index = if iface == 0 { self.group_link(now, group, iface)?.index } else { iface };
+        let inner = self.inner.lock();
+        let found = inner.memberships.iter().find(|m| m.group == group && m.iface == index);
+        let membership = found.ok_or(Errno::EADDRNOTAVAIL)?;
+        Ok((membership.exclude, membership.sources.clone()))
     }
 
     fn group_link(&self, now: Instant, group: IpAddr, iface: u32) -> Result<Arc<Iface>, Errno> {

@@ -16,16 +16,30 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 impl Stack {
-    /// Takes a UDP datagram for this host.
+    /// Takes a datagram of UDP or UDP-Lite for this host.
     pub(crate) fn udp_input(self: &Arc<Self>, packet: &Packet<'_>) {
-        let counters = &self.counters.udp;
-        let Some((header, payload)) = Udp::parse(packet.payload()) else { return counters.in_errors.bump() };
-        if !packet.verified && !header.checksum_ok(packet.info.src, packet.info.dst, packet.payload()) {
+        let lite = packet.info.protocol == proto::UDP_LITE;
+        let (counters, table) = match lite {
+            true => (&self.counters.udp_lite, &self.udp_lite),
+            false => (&self.counters.udp, &self.udp),
+        };
+        let (bytes, src, dst) = (packet.payload(), packet.info.src, packet.info.dst);
+        let parsed = match lite {
+            true => Udp::parse_lite(bytes),
+            false => Udp::parse(bytes).map(|(header, payload)| (header, payload, bytes.len())),
+        };
+        let Some((header, payload, coverage)) = parsed else { return counters.in_errors.bump() };
+        let sound = match lite {
+            true => header.lite_checksum_ok(src, dst, bytes, coverage),
+            false => packet.verified || header.checksum_ok(src, dst, bytes),
+        };
+        if !sound {
             counters.in_csum_errors.bump();
             return counters.in_errors.bump();
         }
-        let from = SocketAddr::new(packet.info.src, header.src());
-        let to = SocketAddr::new(packet.info.dst, header.dst());
+        let partial = (coverage < bytes.len()).then_some(coverage);
+        let from = SocketAddr::new(src, header.src());
+        let to = SocketAddr::new(dst, header.dst());
         let start = packet.info.header_len + Udp::LEN;
         let datagram = Datagram {
             data: packet.buf.slice(start, start + payload.len()),
@@ -36,9 +50,14 @@ impl Stack {
             ttl: packet.info.ttl,
             tos: packet.info.tos,
             at: packet.now,
+            seen: false,
+            extensions: packet.extensions(),
         };
         if matches!(packet.cast, Cast::Broadcast | Cast::Multicast) {
-            for socket in self.udp.find_all(to, from, packet.iface.index) {
+            for socket in table.find_all(to, from, packet.iface.index) {
+                if !socket.takes_coverage(partial) {
+                    continue;
+                }
                 let Some(datagram) = socket.filtered(packet.payload(), Udp::LEN, &datagram) else { continue };
                 if packet.cast == Cast::Broadcast || socket.hears(to.ip(), from.ip(), packet.iface.index) {
                     socket.deliver(datagram);
@@ -46,7 +65,8 @@ impl Stack {
             }
             return;
         }
-        match self.udp.find(to, from, packet.iface.index, || self.keys.hash("reuseport", (from, to))) {
+        match table.find(to, from, packet.iface.index, || self.keys.hash("reuseport", (from, to))) {
+            Some(socket) if !socket.takes_coverage(partial) => counters.in_errors.bump(),
             Some(socket) => match socket.filtered(packet.payload(), Udp::LEN, &datagram) {
                 Some(datagram) => socket.deliver(datagram),
                 None => counters.in_errors.bump(),
@@ -65,7 +85,7 @@ impl Stack {
         for socket in sockets.iter().filter(|socket| socket.wants(packet)) {
             taken = true;
             // IPv4 sockets see the IP header, IPv6 sockets do not (raw(7), ipv6(7)).
-            let skip = if socket.v6 { packet.info.header_len } else { 0 };
+            let skip = if socket.is_v6() { packet.info.header_len } else { 0 };
             let datagram = packet.datagram(skip, 0);
             if let Some(datagram) = socket.filtered(&datagram.data, 0, &datagram) {
                 socket.deliver(datagram);
@@ -97,6 +117,7 @@ impl Stack {
         let port = |at: usize| quote.payload.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
         let (table, src, dst) = match info.protocol {
             proto::UDP => (&self.udp, port(0), port(2)),
+            proto::UDP_LITE => (&self.udp_lite, port(0), port(2)),
             proto::ICMP => (&self.ping, port(4), 0),
             proto::ICMPV6 => (&self.ping6, port(4), 0),
             _ => return self.raw_error(quote, error),
@@ -147,14 +168,19 @@ impl Packet<'_> {
             ttl: self.info.ttl,
             tos: self.info.tos,
             at: self.now,
+            seen: false,
+            extensions: self.extensions(),
         }
     }
 }
 
 impl DatagramSocket {
     fn deliver(&self, datagram: Datagram) {
-        let counters = &self.stack.counters.udp;
-        let udp = self.protocol == Protocol::Udp;
+        let udp = self.protocol.is_udp();
+        let counters = match self.protocol {
+            Protocol::UdpLite => &self.stack.counters.udp_lite,
+            _ => &self.stack.counters.udp,
+        };
         if self.queue.lock().push(datagram) {
             if udp {
                 counters.in_datagrams.bump();
@@ -164,6 +190,14 @@ impl DatagramSocket {
             counters.rcvbuf_errors.bump();
             counters.in_errors.bump();
         }
+    }
+
+    /// True unless the checksum of a datagram of UDP-Lite covers less than the reader wants (`UDPLITE_RECV_CSCOV`). `partial` is how
+    /// much it covers, when that is not everything.
+    fn takes_coverage(&self, partial: Option<usize>) -> bool {
+        let Some(covered) = partial else { return true };
+        let wanted = self.inner.lock().options.receive_coverage;
+        wanted.is_none_or(|least| least != 0 && covered >= least.into())
     }
 
     /// A datagram as the filter leaves it: the filter sees `whole`, of which the first `header` bytes are always kept.
@@ -187,7 +221,7 @@ impl DatagramSocket {
     /// True when a raw socket receives a packet.
     fn wants(&self, packet: &Packet<'_>) -> bool {
         let Protocol::Raw(protocol) = self.protocol else { return false };
-        if self.v6 != packet.info.dst.is_ipv6() || (protocol != packet.info.protocol) {
+        if self.is_v6() != packet.info.dst.is_ipv6() || (protocol != packet.info.protocol) {
             return false;
         }
         let inner = self.inner.lock();
@@ -221,7 +255,7 @@ impl DatagramSocket {
         let mut queue = self.queue.lock();
         if wanted {
             let origin = if to.is_ipv4() { Origin::Icmp } else { Origin::Icmp6 };
-            let skip = if self.protocol == Protocol::Udp { Udp::LEN } else { 0 };
+            let skip = if self.protocol.is_udp() { Udp::LEN } else { 0 };
             queue.push_error(QueuedError {
                 errno: error.errno,
                 origin,

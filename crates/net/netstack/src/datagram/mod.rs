@@ -9,7 +9,8 @@ mod queue;
 mod send;
 pub(crate) mod table;
 
-pub use queue::{Datagram, Origin, QueuedError};
+pub use groups::max_sources;
+pub use queue::{Datagram, Origin, QueuedError, TooLarge};
 pub use send::SendControl;
 
 use crate::addr::unmap;
@@ -40,13 +41,22 @@ pub enum Protocol {
     Ping,
     /// IP packets of one protocol.
     Raw(u8),
+    /// UDP-Lite (RFC 3828).
+    UdpLite,
+}
+
+impl Protocol {
+    /// True for UDP and UDP-Lite.
+    pub fn is_udp(self) -> bool {
+        matches!(self, Protocol::Udp | Protocol::UdpLite)
+    }
 }
 
 /// A datagram socket; see the module.
 pub struct DatagramSocket {
     stack: Arc<Stack>,
     /// True for a socket of family AF_INET6.
-    v6: bool,
+    v6: AtomicBool,
     protocol: Protocol,
     inner: Mutex<Inner>,
     queue: Mutex<Queue>,
@@ -103,7 +113,7 @@ impl DatagramSocket {
         let queue = Mutex::new(Queue::new(limit, &stack.memory));
         let socket = DatagramSocket {
             stack: stack.clone(),
-            v6,
+            v6: AtomicBool::new(v6),
             protocol,
             inner: Mutex::new(inner),
             queue,
@@ -142,7 +152,7 @@ impl DatagramSocket {
         }
         let start = self.stack.sysctls.unprivileged_port_start.get();
         let low = address.port() != 0 && i64::from(address.port()) < start;
-        if self.protocol == Protocol::Udp && low && !privileged {
+        if self.protocol.is_udp() && low && !privileged {
             return Err(Errno::EACCES);
         }
         self.take_port(&mut inner, ip, address.port())?;
@@ -156,7 +166,7 @@ impl DatagramSocket {
         let binding = Binding {
             ip,
             port,
-            dual: self.v6 && !options.v6only && is_any(ip) && ip.is_ipv6(),
+            dual: self.is_v6() && !options.v6only && is_any(ip) && ip.is_ipv6(),
             device: options.device,
             reuse_addr: options.reuse_addr,
             reuse_port: options.reuse_port,
@@ -179,7 +189,8 @@ impl DatagramSocket {
     fn table(&self) -> Option<&table::Table> {
         match self.protocol {
             Protocol::Udp => Some(&self.stack.udp),
-            Protocol::Ping if self.v6 => Some(&self.stack.ping6),
+            Protocol::UdpLite => Some(&self.stack.udp_lite),
+            Protocol::Ping if self.is_v6() => Some(&self.stack.ping6),
             Protocol::Ping => Some(&self.stack.ping),
             Protocol::Raw(_) => None,
         }
@@ -187,11 +198,11 @@ impl DatagramSocket {
 
     /// An address of this socket's family as the stack counts it; `EAFNOSUPPORT` for others.
     fn accepts(&self, inner: &Inner, ip: IpAddr) -> Result<IpAddr, Errno> {
-        match (self.v6, unmap(ip)) {
+        match (self.is_v6(), unmap(ip)) {
             (false, IpAddr::V4(v4)) if ip.is_ipv4() => Ok(v4.into()),
             (true, IpAddr::V6(v6)) => Ok(v6.into()),
             (true, IpAddr::V4(_)) if ip.is_ipv6() && inner.options.v6only => Err(Errno::ENETUNREACH),
-            (true, IpAddr::V4(v4)) if ip.is_ipv6() && self.protocol == Protocol::Udp => Ok(v4.into()),
+            (true, IpAddr::V4(v4)) if ip.is_ipv6() && self.protocol.is_udp() => Ok(v4.into()),
             _ => Err(Errno::EAFNOSUPPORT),
         }
     }
@@ -254,22 +265,33 @@ impl DatagramSocket {
     /// Takes the next datagram (recv(2)), or looks at it when `peek` says so. A caller that would wait gets zero bytes instead when
     /// reading was shut down ([`Events::RDHUP`]).
     pub fn receive(&self, out: &mut [u8], peek: bool) -> Result<Received, Errno> {
+        if peek { self.peek(out, None) } else { self.take(out, |queue| queue.pop().map(|got| (got, 0))) }
+    }
+
+    /// Looks at the datagram that is `offset` bytes into the queue, from there on (`SO_PEEK_OFF`); without an offset at the first.
+    pub fn peek(&self, out: &mut [u8], offset: Option<usize>) -> Result<Received, Errno> {
+        self.take(out, |queue| queue.peek(offset))
+    }
+
+    /// Copies what `next` finds, less what it says to skip.
+    fn take(
+        &self,
+        out: &mut [u8],
+        next: impl FnOnce(&mut Queue) -> Option<(Datagram, usize)>,
+    ) -> Result<Received, Errno> {
         let mut queue = self.queue.lock();
         if !queue.has_errors()
             && let Some(error) = queue.error.take()
         {
             return Err(error);
         }
-        let datagram = if peek { queue.first().cloned() } else { queue.pop() };
+        let found = next(&mut queue);
         drop(queue);
-        match datagram {
-            Some(datagram) => {
-                let copied = datagram.data.len().min(out.len());
-                out[..copied].copy_from_slice(&datagram.data[..copied]);
-                Ok(Received { copied, full: datagram.data.len(), datagram })
-            }
-            None => Err(Errno::EAGAIN),
-        }
+        let (datagram, skip) = found.ok_or(Errno::EAGAIN)?;
+        let data = datagram.data.get(skip..).unwrap_or_default();
+        let copied = data.len().min(out.len());
+        out[..copied].copy_from_slice(&data[..copied]);
+        Ok(Received { copied, full: datagram.data.len(), datagram })
     }
 
     /// Takes the oldest entry of the error queue (`MSG_ERRQUEUE`).
@@ -282,14 +304,14 @@ impl DatagramSocket {
         self.queue.lock().error.take()
     }
 
+    /// Takes what is known of a datagram that was too large (`IPV6_RECVPATHMTU`).
+    pub fn take_too_large(&self) -> Option<TooLarge> {
+        self.queue.lock().too_large.take()
+    }
+
     /// Bytes of the next datagram (`SIOCINQ`).
     pub fn next_len(&self) -> usize {
         self.queue.lock().first().map_or(0, |datagram| datagram.data.len())
-    }
-
-    /// The `n`-th waiting datagram, to peek beyond the first (`SO_PEEK_OFF`).
-    pub fn peek_nth(&self, n: usize) -> Option<Datagram> {
-        self.queue.lock().nth(n).cloned()
     }
 
     /// Bytes in the receive queue with overhead, and datagrams that were dropped.
@@ -384,7 +406,7 @@ impl DatagramSocket {
     /// An address as this socket's family shows it: IPv6 sockets see IPv4-mapped addresses.
     pub fn shown(&self, address: SocketAddr) -> SocketAddr {
         match address.ip() {
-            IpAddr::V4(v4) if self.v6 => {
+            IpAddr::V4(v4) if self.is_v6() => {
                 let ip = if v4.is_unspecified() { Ipv6Addr::UNSPECIFIED } else { v4.to_ipv6_mapped() };
                 SocketAddr::new(ip.into(), address.port())
             }
@@ -399,7 +421,7 @@ impl DatagramSocket {
         inner.write_shut |= write;
         let connected = inner.remote.is_some();
         drop(inner);
-        self.notify.changed(Events::all());
+        self.notify.changed(Events::ANY);
         // Without a peer it is an error, and happens all the same.
         if connected { Ok(()) } else { Err(Errno::ENOTCONN) }
     }
@@ -409,7 +431,7 @@ impl DatagramSocket {
     pub fn destroy(&self) {
         self.disconnect();
         self.queue.lock().error = Some(Errno::ECONNABORTED);
-        self.notify.changed(Events::all());
+        self.notify.changed(Events::ANY);
     }
 
     /// Ends the socket: the last descriptor is closed.
@@ -429,7 +451,7 @@ impl DatagramSocket {
             _ => {}
         }
         self.queue.lock().close();
-        self.notify.changed(Events::all());
+        self.notify.changed(Events::ANY);
     }
 
     /// The stack.
@@ -444,7 +466,21 @@ impl DatagramSocket {
 
     /// True for a socket of family AF_INET6.
     pub fn is_v6(&self) -> bool {
-        self.v6
+        self.v6.load(Ordering::Relaxed)
+    }
+
+    /// Makes a socket of family AF_INET of one that is connected over IPv4 (`IPV6_ADDRFORM`).
+    pub fn become_v4(&self) -> Result<(), Errno> {
+        let mut inner = self.inner.lock();
+        let remote = inner.remote.ok_or(Errno::ENOTCONN)?;
+        if inner.options.v6only || remote.is_ipv6() {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        if inner.bound_ip == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+            inner.bound_ip = Ipv4Addr::UNSPECIFIED.into();
+        }
+        self.v6.store(false, Ordering::Relaxed);
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::memory::{Charge, Memory};
 use crate::time::Instant;
 use abi::Errno;
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// A datagram that waits to be read, with what ancillary data tells of it.
@@ -27,6 +27,21 @@ pub struct Datagram {
     pub tos: u8,
     /// Arrival.
     pub at: Instant,
+    /// It was looked at already (`MSG_PEEK`).
+    pub seen: bool,
+    /// Extension headers of IPv6 before the payload, with the number of the first one.
+    pub extensions: Option<(u8, Buf)>,
+}
+
+/// A datagram that was too large for its path and must not be cut (`IPV6_PATHMTU`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// The largest packet.
+    pub mtu: u32,
+    /// Where the packet was sent.
+    pub to: Ipv6Addr,
+    /// The interface that the sender named, 0 for none.
+    pub iface: u32,
 }
 
 /// Where an error came from (`ee_origin`).
@@ -76,6 +91,8 @@ pub(crate) struct Queue {
     pub(crate) error: Option<Errno>,
     /// Datagrams dropped because the queue was full (`SO_RXQ_OVFL`).
     pub(crate) dropped: u32,
+    /// The last datagram that was too large, until a reader hears of it (`IPV6_RECVPATHMTU`).
+    pub(crate) too_large: Option<TooLarge>,
     pub(crate) closed: bool,
 }
 
@@ -110,8 +127,19 @@ impl Queue {
         self.datagrams.front()
     }
 
-    pub(crate) fn nth(&self, n: usize) -> Option<&Datagram> {
-        self.datagrams.get(n)
+    /// What a peek sees that begins `offset` bytes into the queue, and how much of that datagram to skip. Without an offset it is
+    /// the first one. An empty datagram is seen once.
+    pub(crate) fn peek(&mut self, offset: Option<usize>) -> Option<(Datagram, usize)> {
+        let mut skip = offset.unwrap_or(0);
+        for datagram in &mut self.datagrams {
+            let len = datagram.data.len();
+            if offset.is_none() || skip < len || skip == 0 && !datagram.seen {
+                datagram.seen = true;
+                return Some((datagram.clone(), skip));
+            }
+            skip -= len;
+        }
+        None
     }
 
     pub(crate) fn pop(&mut self) -> Option<Datagram> {

@@ -9,8 +9,10 @@ use crate::options::MtuDiscovery;
 use crate::output::{Cast, Header, Path};
 use crate::ports::is_any;
 use crate::time::Instant;
+use crate::wire::extension::Extensions;
 use crate::wire::icmp::{ECHO, ECHO6, Icmp};
 use crate::wire::ip::Ipv4;
+use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
 use crate::wire::udp::Udp;
 use abi::Errno;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Ancillary data and flags of one send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SendControl {
     /// `IP_PKTINFO`, `IPV6_PKTINFO`: source address
     pub source: Option<IpAddr>,
@@ -33,6 +35,10 @@ pub struct SendControl {
     pub segment: u16,
     /// `MSG_MORE`
     pub more: bool,
+    /// Extension headers of IPv6 instead of the socket's (`IPV6_HOPOPTS` and its relatives)
+    pub extensions: Option<Arc<Extensions>>,
+    /// `IPV6_DONTFRAG`
+    pub dont_fragment: Option<bool>,
 }
 
 impl DatagramSocket {
@@ -52,7 +58,7 @@ impl DatagramSocket {
             return Err(Errno::EPIPE);
         }
         let to = self.destination(&inner, to)?;
-        let more = (control.more || inner.options.cork) && self.protocol == Protocol::Udp;
+        let more = (control.more || inner.options.cork) && self.protocol.is_udp();
         if more || inner.corked.is_some() {
             let result = self.cork(&mut inner, now, data, to, control, more);
             drop(inner);
@@ -84,7 +90,7 @@ impl DatagramSocket {
         control: &SendControl,
         more: bool,
     ) -> Result<(), Errno> {
-        let fresh = || (self.stack.buf(data.len()), to, *control);
+        let fresh = || (self.stack.buf(data.len()), to, control.clone());
         let (mut held, to, control) = inner.corked.take().unwrap_or_else(fresh);
         if held.len() + data.len() > MAX_UDP {
             inner.corked = Some((held, to, control));
@@ -105,7 +111,7 @@ impl DatagramSocket {
         if is_any(ip) {
             ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         }
-        if self.protocol == Protocol::Udp && to.port() == 0 {
+        if self.protocol.is_udp() && to.port() == 0 {
             return Err(Errno::EINVAL);
         }
         let mut plain = SocketAddr::new(ip, to.port());
@@ -126,40 +132,52 @@ impl DatagramSocket {
         if data.len() > 65_535 {
             return Err(Errno::EMSGSIZE);
         }
-        let path = self.path(inner, now, to, control)?;
+        let extensions = self.extensions(inner, to, control);
+        let via = extensions.as_deref().and_then(Extensions::via);
+        let path = self.path(inner, now, to, via, control)?;
         if inner.binding.is_none() && self.table().is_some() {
             let ip = inner.bound_ip;
             self.take_port(inner, ip, 0)?;
         }
         let inner = &*inner;
+        let message = Message { now, path: &path, to, control, extensions: extensions.as_deref() };
         match self.protocol {
-            Protocol::Udp => {
+            Protocol::Udp | Protocol::UdpLite => {
                 let segment =
                     usize::from(if control.segment > 0 { control.segment } else { inner.options.segment });
                 if segment == 0 || data.len() <= segment {
-                    return self.send_udp(inner, now, &path, data, to.port(), control);
+                    return self.send_udp(inner, &message, data);
+                }
+                if self.protocol == Protocol::UdpLite {
+                    return Err(Errno::EIO);
                 }
                 // UDP_MAX_SEGMENTS
                 if data.len().div_ceil(segment) > 128 {
                     return Err(Errno::EINVAL);
                 }
-                data.chunks(segment)
-                    .try_for_each(|part| self.send_udp(inner, now, &path, part, to.port(), control))
+                data.chunks(segment).try_for_each(|part| self.send_udp(inner, &message, part))
             }
-            Protocol::Ping => self.send_ping(inner, now, &path, data, control),
-            Protocol::Raw(protocol) => self.send_raw(inner, now, &path, data, protocol, control),
+            Protocol::Ping => self.send_ping(inner, &message, data),
+            Protocol::Raw(protocol) => self.send_raw(inner, &message, data, protocol),
         }
     }
 
-    /// The way to a destination, from the cache when nothing has changed.
+    /// The extension headers of a packet: the sender's, or else the socket's.
+    fn extensions(&self, inner: &Inner, to: SocketAddr, control: &SendControl) -> Option<Arc<Extensions>> {
+        let chosen = control.extensions.as_ref().or(inner.options.extensions.as_ref());
+        chosen.filter(|_| to.is_ipv6()).cloned()
+    }
+
+    /// The way to a destination, from the cache when nothing has changed. `via` is the first hop of a routing header.
     fn path(
         &self,
         inner: &mut Inner,
         now: Instant,
         to: SocketAddr,
+        via: Option<Ipv6Addr>,
         control: &SendControl,
     ) -> Result<Path, Errno> {
-        let plain = control.source.is_none() && control.iface == 0;
+        let plain = control.source.is_none() && control.iface == 0 && via.is_none();
         if plain
             && let Some(path) = &inner.path
             && path.dst == to.ip()
@@ -167,9 +185,11 @@ impl DatagramSocket {
         {
             return Ok(path.clone());
         }
-        let mut key = self.key(inner, to.ip(), scope_id(to));
+        let mut key = self.key(inner, via.map_or(to.ip(), IpAddr::V6), scope_id(to));
         if control.iface != 0 {
             key.oif = control.iface;
+        } else if key.oif == 0 && to.is_ipv6() {
+            key.oif = inner.options.sticky_device;
         }
         key.src = control.source.or(key.src);
         let path = self.stack.route(&key, now)?;
@@ -182,8 +202,9 @@ impl DatagramSocket {
         Ok(path)
     }
 
-    fn header(&self, inner: &Inner, path: &Path, protocol: u8, len: usize, control: &SendControl) -> Header {
-        let options = &inner.options;
+    /// The IP fields of a packet of `len` bytes.
+    fn header(&self, inner: &Inner, message: &Message<'_>, protocol: u8, len: usize) -> Header {
+        let (options, path, control) = (&inner.options, message.path, message.control);
         let fits = len <= path.mtu as usize;
         Header {
             protocol,
@@ -202,45 +223,86 @@ impl DatagramSocket {
         }
     }
 
-    fn send_udp(
+    /// Puts a transport message into a packet and sends it.
+    fn send_message(
         self: &Arc<Self>,
-        inner: &Inner,
-        now: Instant,
-        path: &Path,
-        data: &[u8],
-        port: u16,
-        control: &SendControl,
+        message: &Message<'_>,
+        mut header: Header,
+        mut buf: Buf,
+        mut offload: Offload,
     ) -> Result<(), Errno> {
+        if let (Some(extensions), IpAddr::V6(target)) = (message.extensions, message.to.ip()) {
+            let len = buf.len();
+            header.protocol = extensions.wrap(&mut buf, header.protocol, target);
+            if let Checksum::Partial { start, .. } = &mut offload.checksum {
+                *start += (buf.len() - len) as u16;
+            }
+        }
+        self.stack.send_ip(message.now, message.path, &header, buf, offload)
+    }
+
+    /// Refuses a packet of `len` bytes that would be cut though the sender forbids it (`IPV6_DONTFRAG`).
+    fn refuse_fragments(
+        &self,
+        inner: &Inner,
+        message: &Message<'_>,
+        len: usize,
+        data: &[u8],
+    ) -> Result<(), Errno> {
+        let forbidden = message.control.dont_fragment.unwrap_or(inner.options.dont_fragment6);
+        let IpAddr::V6(to) = message.to.ip() else { return Ok(()) };
+        if !forbidden || len <= message.path.mtu as usize {
+            return Ok(());
+        }
+        // What is left for the IP header, the transport's and the data.
+        let mtu = message.path.mtu.saturating_sub(message.extensions.map_or(0, Extensions::len) as u32);
+        if inner.options.receive_path_mtu {
+            let named = [message.control.iface, scope_id(message.to), inner.options.device];
+            let iface = named.into_iter().find(|index| *index != 0).unwrap_or(inner.options.sticky_device);
+            self.queue.lock().too_large = Some(super::TooLarge { mtu, to, iface });
+        }
+        self.note_local_error(inner, Errno::EMSGSIZE, mtu, message.to, data);
+        Err(Errno::EMSGSIZE)
+    }
+
+    fn send_udp(self: &Arc<Self>, inner: &Inner, message: &Message<'_>, data: &[u8]) -> Result<(), Errno> {
+        let &Message { path, to, .. } = message;
         let v4 = path.dst.is_ipv4();
-        let ip_len = if v4 { Ipv4::LEN } else { 40 };
-        if data.len() > if v4 { MAX_UDP } else { MAX_UDP + Ipv4::LEN } {
+        let ip_len = if v4 { Ipv4::LEN } else { 40 + message.extensions.map_or(0, Extensions::len) };
+        if data.len() > if v4 { MAX_UDP } else { MAX_UDP + Ipv4::LEN + 40 - ip_len } {
             return Err(Errno::EMSGSIZE);
         }
+        self.refuse_fragments(inner, message, data.len() + Udp::LEN + ip_len, data)?;
         let src = inner.binding.map_or(0, |binding| binding.port);
-        let header = self.header(inner, path, proto::UDP, data.len() + Udp::LEN + ip_len, control);
+        let lite = self.protocol == Protocol::UdpLite;
+        let protocol = if lite { proto::UDP_LITE } else { proto::UDP };
+        let header = self.header(inner, message, protocol, data.len() + Udp::LEN + ip_len);
         let mut buf = self.stack.pool.copy(data);
-        let mut udp = Udp::new(src, port, data.len());
+        let mut udp = Udp::new(src, to.port(), data.len());
         let mut offload = Offload::default();
         let trusted = path.iface.features().checksum && data.len() + Udp::LEN + ip_len <= path.mtu as usize;
-        if path.cast == Cast::Local || trusted {
-            let sum = Sum::new().pseudo(path.src, path.dst, proto::UDP, data.len() + Udp::LEN);
+        if lite {
+            udp = Udp::lite(src, to.port(), (path.src, to.ip()), data, inner.options.send_coverage);
+        } else if path.cast == Cast::Local || trusted {
+            let sum = Sum::new().pseudo(path.src, to.ip(), proto::UDP, data.len() + Udp::LEN);
             udp = udp.with_checksum(sum.partial());
             offload.checksum = Checksum::Partial { start: 0, offset: 6 };
         } else if !(inner.options.no_checksum && v4) {
-            udp = udp.sealed(path.src, path.dst, data);
+            udp = udp.sealed(path.src, to.ip(), data);
         }
         buf.push_front(udp.as_bytes());
-        let result = self.stack.send_ip(now, path, &header, buf, offload);
+        let result = self.send_message(message, header, buf, offload);
         match &result {
+            Ok(()) if lite => self.stack.counters.udp_lite.out_datagrams.bump(),
             Ok(()) => self.stack.counters.udp.out_datagrams.bump(),
-            Err(errno) => self.note_local_error(inner, *errno, path, SocketAddr::new(path.dst, port), data),
+            Err(errno) => self.note_local_error(inner, *errno, path.mtu, to, data),
         }
         result
     }
 
     /// A packet that is too large is told in the error queue, too (ip(7), `IP_RECVERR`).
-    fn note_local_error(&self, inner: &Inner, errno: Errno, path: &Path, to: SocketAddr, data: &[u8]) {
-        if errno != Errno::EMSGSIZE || !inner.options.wants_errors(path.dst) {
+    fn note_local_error(&self, inner: &Inner, errno: Errno, mtu: u32, to: SocketAddr, data: &[u8]) {
+        if errno != Errno::EMSGSIZE || !inner.options.wants_errors(to.ip()) {
             return;
         }
         let error = super::QueuedError {
@@ -248,7 +310,7 @@ impl DatagramSocket {
             origin: super::Origin::Local,
             kind: 0,
             code: 0,
-            info: path.mtu,
+            info: mtu,
             offender: None,
             to,
             data: self.stack.pool.copy(data.get(..data.len().min(512)).unwrap_or_default()),
@@ -258,63 +320,84 @@ impl DatagramSocket {
         queue.error = None;
     }
 
-    fn send_ping(
-        self: &Arc<Self>,
-        inner: &Inner,
-        now: Instant,
-        path: &Path,
-        data: &[u8],
-        control: &SendControl,
-    ) -> Result<(), Errno> {
-        let (kind, protocol) = if self.v6 { (ECHO6, proto::ICMPV6) } else { (ECHO, proto::ICMP) };
+    fn send_ping(self: &Arc<Self>, inner: &Inner, message: &Message<'_>, data: &[u8]) -> Result<(), Errno> {
+        let (kind, protocol) = if self.is_v6() { (ECHO6, proto::ICMPV6) } else { (ECHO, proto::ICMP) };
         let given: &[u8; 8] = data.first_chunk().ok_or(Errno::EINVAL)?;
         if given[0] != kind || given[1] != 0 {
             return Err(Errno::EINVAL);
         }
+        let len = data.len() + 40 + message.extensions.map_or(0, Extensions::len);
+        self.refuse_fragments(inner, message, len, data)?;
         let ident = inner.binding.map_or(0, |binding| binding.port).to_be_bytes();
         let body = &data[Icmp::LEN..];
         let icmp = Icmp::new(kind, 0, [ident[0], ident[1], given[6], given[7]]);
         let mut buf = self.stack.pool.copy(body);
-        buf.push_front(icmp.sealed(between(path), body).as_bytes());
-        let header = self.header(inner, path, protocol, data.len() + 40, control);
-        let counters = if self.v6 { &self.stack.counters.icmp6 } else { &self.stack.counters.icmp };
+        buf.push_front(icmp.sealed(message.between(), body).as_bytes());
+        let header = self.header(inner, message, protocol, len);
+        let counters = if self.is_v6() { &self.stack.counters.icmp6 } else { &self.stack.counters.icmp };
         counters.out_msgs.bump();
         counters.out_echos.bump();
-        self.stack.send_ip(now, path, &header, buf, Offload::default())
+        self.send_message(message, header, buf, Offload::default())
     }
 
     fn send_raw(
         self: &Arc<Self>,
         inner: &Inner,
-        now: Instant,
-        path: &Path,
+        message: &Message<'_>,
         data: &[u8],
         protocol: u8,
-        control: &SendControl,
     ) -> Result<(), Errno> {
-        let header = self.header(inner, path, protocol, data.len() + 40, control);
+        let len = data.len() + 40 + message.extensions.map_or(0, Extensions::len);
+        let header = self.header(inner, message, protocol, len);
         let included = inner.options.header_included || protocol == proto::RAW;
-        if included && !self.v6 {
-            return self.send_with_header(now, path, data, &header);
+        if included {
+            return match self.is_v6() {
+                false => self.send_with_header(message.now, message.path, data, &header),
+                true => self.send_as_it_is(message, data, &header),
+            };
         }
+        self.refuse_fragments(inner, message, len, data)?;
         let mut buf = self.stack.pool.copy(data);
         let at = if protocol == proto::ICMPV6 { Some(2) } else { inner.options.checksum_at };
-        if let Some(at) = at.filter(|_| self.v6) {
-            self.fill_checksum(path, &mut buf, protocol, at.into())?;
+        if let Some(at) = at.filter(|_| self.is_v6()) {
+            self.fill_checksum(message, &mut buf, protocol, at.into())?;
         }
-        self.stack.send_ip(now, path, &header, buf, Offload::default())
+        self.send_message(message, header, buf, Offload::default())
     }
 
     /// `IPV6_CHECKSUM` (RFC 3542 section 3.1).
-    fn fill_checksum(&self, path: &Path, buf: &mut Buf, protocol: u8, at: usize) -> Result<(), Errno> {
+    fn fill_checksum(
+        &self,
+        message: &Message<'_>,
+        buf: &mut Buf,
+        protocol: u8,
+        at: usize,
+    ) -> Result<(), Errno> {
         let len = buf.len();
         let field = buf.bytes_mut().get_mut(at..at + 2).ok_or(Errno::EINVAL)?;
         field.fill(0);
-        let sum = Sum::new().pseudo(path.src, path.dst, protocol, len).with(buf).finish();
+        let sum = Sum::new().pseudo(message.path.src, message.to.ip(), protocol, len).with(buf).finish();
         if let Some(field) = buf.bytes_mut().get_mut(at..at + 2) {
             field.copy_from_slice(&sum.to_be_bytes());
         }
         Ok(())
+    }
+
+    /// `IPV6_HDRINCL`: the sender's packet goes out as it is.
+    fn send_as_it_is(
+        self: &Arc<Self>,
+        message: &Message<'_>,
+        data: &[u8],
+        header: &Header,
+    ) -> Result<(), Errno> {
+        if data.len() > message.path.mtu as usize {
+            return Err(Errno::EMSGSIZE);
+        }
+        Ipv6::parse_quoted(data).ok_or(Errno::EINVAL)?;
+        self.stack.counters.ip6.out_requests.bump();
+        let tags = Tags { mark: header.mark, owner: header.owner, ..Tags::default() };
+        let frame = Frame { tags, ..Frame::new(self.stack.pool.copy(data)) };
+        self.stack.send_own(message.now, message.path, frame, header)
     }
 
     /// `IP_HDRINCL`: the stack fills in length, checksum, and source and identification if they are zero (raw(7)).
@@ -350,9 +433,22 @@ impl DatagramSocket {
 /// Payload of the largest UDP datagram over IPv4.
 const MAX_UDP: usize = 65_507;
 
-fn between(path: &Path) -> Option<(Ipv6Addr, Ipv6Addr)> {
-    match (path.src, path.dst) {
-        (IpAddr::V6(src), IpAddr::V6(dst)) => Some((src, dst)),
-        _ => None,
+/// A datagram on its way into packets.
+struct Message<'a> {
+    now: Instant,
+    path: &'a Path,
+    /// The destination, which a routing header may put behind others.
+    to: SocketAddr,
+    control: &'a SendControl,
+    extensions: Option<&'a Extensions>,
+}
+
+impl Message<'_> {
+    /// What a checksum of ICMPv6 counts besides the message.
+    fn between(&self) -> Option<(Ipv6Addr, Ipv6Addr)> {
+        match (self.path.src, self.to.ip()) {
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Some((src, dst)),
+            _ => None,
+        }
     }
 }

@@ -445,6 +445,7 @@ impl Conn {
     /// The connection is open.
     pub(crate) fn establish(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Established;
+        cx.rx.established = true;
         self.max_wnd = self.max_wnd.max(self.wnd);
         self.tuning = (cx.now, cx.rx.copied);
         self.stats.last_ack = cx.now;
@@ -570,7 +571,7 @@ impl Conn {
         self.fin_queued = false;
         self.board = Scoreboard::default();
         self.write_waits = false;
-        cx.events |= Events::all();
+        cx.events |= Events::ANY;
     }
 
     /// Grows the send buffer with the congestion window (`tcp_wmem`).

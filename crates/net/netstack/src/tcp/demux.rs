@@ -45,6 +45,7 @@ impl Stack {
             data,
             congested: packet.info.congested(),
             device: packet.iface.index,
+            ttl: packet.info.ttl,
         };
         if let Some(socket) = self.tcp.find(&arrival.tuple) {
             match socket.segment_input(&arrival) {
@@ -71,6 +72,9 @@ impl Stack {
         if !TcpSocket::listens(&inner) {
             drop(inner);
             return self.reset(arrival);
+        }
+        if arrival.came_too_far(&inner.conn.options.ip) {
+            return self.counters.tcp.min_ttl_drop.bump();
         }
         let answer = listener.listener_input(&mut inner, arrival);
         listener.settle(&mut inner);
@@ -179,6 +183,10 @@ impl TcpSocket {
     /// Takes a segment for a connection.
     fn segment_input(self: &Arc<Self>, arrival: &Arrival<'_>) -> Verdict {
         let mut inner = self.inner.lock();
+        if arrival.came_too_far(&inner.conn.options.ip) {
+            self.stack.counters.tcp.min_ttl_drop.bump();
+            return Verdict::Done;
+        }
         self.run(&mut inner, arrival.now, |conn, cx| {
             let verdict = conn.on_segment(cx, arrival.seg, arrival.data, arrival.congested);
             conn.tune_receive_buffer(cx);

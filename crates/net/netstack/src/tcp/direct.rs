@@ -9,6 +9,7 @@
 
 use super::conn::{Conn, State};
 use super::notices::stamps;
+use super::rtt::GIVE_UP_BASE;
 use super::rx::RxQueue;
 use super::sendq::Wanted;
 use super::socket::{Inner, Receiver, TcpSocket};
@@ -26,6 +27,8 @@ const WINDOW: usize = 256 << 10;
 pub(super) struct Direct {
     queue: Arc<Receiver>,
     reader: Weak<TcpSocket>,
+    /// What does not fill a segment waits for more (`TCP_CORK`, `MSG_MORE`).
+    holds: bool,
 }
 
 impl TcpSocket {
@@ -46,21 +49,26 @@ impl TcpSocket {
         if inner.direct.is_none() && !self.enter_direct(inner) {
             return None;
         }
-        let mut moved = 0;
+        let holds = inner.conn.options.cork || wanted.more;
+        let (mut moved, mut drained) = (0, false);
         let reader = {
-            let direct = inner.direct.as_ref()?;
+            let direct = inner.direct.as_mut()?;
+            direct.holds = holds;
             let mut queue = direct.queue.queue.lock();
             if queue.direct {
-                drain(&mut inner.conn, &mut queue, now);
+                let held = held_back(&inner.conn, data.len(), holds);
+                // Bytes that are not held back now were held back before.
+                drained = drain(&mut inner.conn, &mut queue, held.saturating_sub(data.len()), now);
+                let ready = data.len().saturating_sub(held);
                 if inner.conn.tx.is_empty() {
-                    if queue.room() < data.len() {
+                    if queue.room() < ready {
                         queue.grow(WINDOW.min(self.stack.sysctls.tcp_rmem_max.size() / 2));
                     }
-                    moved = data.len().min(queue.room());
+                    moved = ready.min(queue.room());
                     queue.push(&data[..moved]);
                     note_moved(&mut inner.conn, moved, now);
                 }
-                queue.sender_waits = moved < data.len() || !inner.conn.tx.is_empty();
+                queue.sender_waits = moved < ready || inner.conn.tx.len() > held.saturating_sub(data.len());
                 direct.reader.upgrade()
             } else {
                 None
@@ -79,10 +87,45 @@ impl TcpSocket {
         if inner.conn.notices.is_ready() {
             self.tell(Events::ERR);
         }
-        if moved > 0 {
+        self.time_held(inner, now);
+        if moved > 0 || drained {
             reader.tell(Events::IN);
         }
         Some(if taken == 0 && !data.is_empty() { Err(Errno::EAGAIN) } else { Ok(taken) })
+    }
+
+    /// Options have changed: what was held back moves, unless the socket is corked still and was not told to send.
+    pub(super) fn release_direct(&self, inner: &mut Inner, now: Instant) {
+        let corked = inner.conn.options.cork && !inner.conn.options.flush;
+        if corked || inner.conn.tx.is_empty() {
+            return;
+        }
+        let Some(direct) = &mut inner.direct else { return };
+        direct.holds = false;
+        let mut queue = direct.queue.queue.lock();
+        if !queue.direct {
+            return;
+        }
+        let moved = drain(&mut inner.conn, &mut queue, 0, now);
+        queue.sender_waits = !inner.conn.tx.is_empty();
+        drop(queue);
+        let reader = direct.reader.upgrade();
+        self.time_held(inner, now);
+        if moved && let Some(reader) = reader {
+            reader.tell(Events::IN);
+        }
+    }
+
+    /// Sets the timer that ends the wait of bytes that are held back: 200 ms (tcp(7)), then they go by packets.
+    fn time_held(&self, inner: &mut Inner, now: Instant) {
+        let holds = inner.direct.as_ref().is_some_and(|direct| direct.holds);
+        if !holds || inner.conn.tx.is_empty() {
+            inner.conn.deadlines.persist = None;
+        } else if inner.conn.deadlines.persist.is_none() {
+            inner.conn.deadlines.probing_since = now;
+            inner.conn.deadlines.persist = Some(now.plus(GIVE_UP_BASE));
+            self.settle(inner);
+        }
     }
 
     /// Begins to send directly when both ends are of this stack and nothing is under way.
@@ -100,14 +143,22 @@ impl TcpSocket {
             return false;
         }
         let mut queue = reader.rx.queue.lock();
-        if queue.nxt != conn.nxt || queue.has_early() || queue.fin || queue.shut || queue.urgent.is_some() {
+        if !queue.established
+            || queue.packets_only
+            || queue.nxt != conn.nxt
+            || queue.has_early()
+            || queue.fin
+            || queue.shut
+            || queue.urgent.is_some()
+        {
             return false;
         }
         queue.direct = true;
         queue.sender_waits = false;
         *reader.rx.sender.lock() = self.weak().clone();
         drop(queue);
-        inner.direct = Some(Direct { queue: reader.rx.clone(), reader: Arc::downgrade(&reader) });
+        inner.direct =
+            Some(Direct { queue: reader.rx.clone(), reader: Arc::downgrade(&reader), holds: false });
         true
     }
 
@@ -128,15 +179,17 @@ impl TcpSocket {
     pub(super) fn pull(&self, now: Instant) {
         let Some(sender) = self.rx.sender.lock().upgrade() else { return };
         let mut inner = sender.inner.lock();
-        let Some(direct) = inner.direct.as_ref().map(|direct| direct.queue.clone()) else { return };
+        let direct = inner.direct.as_ref().map(|direct| (direct.queue.clone(), direct.holds));
+        let Some((direct, holds)) = direct else { return };
         let moved = {
             let mut queue = direct.queue.lock();
             if !queue.direct {
                 return;
             }
-            let moved = drain(&mut inner.conn, &mut queue, now);
+            let held = held_back(&inner.conn, 0, holds);
+            let moved = drain(&mut inner.conn, &mut queue, held, now);
             let blocked = inner.conn.write_waits && !inner.conn.is_writable();
-            queue.sender_waits = !inner.conn.tx.is_empty() || blocked;
+            queue.sender_waits = inner.conn.tx.len() > held || blocked;
             moved
         };
         sender.tell_writable(&mut inner);
@@ -150,9 +203,16 @@ impl TcpSocket {
     }
 }
 
-/// Moves what waits in the send buffer; true when something moved.
-fn drain(conn: &mut Conn, queue: &mut RxQueue, now: Instant) -> bool {
-    let n = conn.tx.len().min(queue.room());
+/// How many of the last bytes of the stream, `more` bytes after those of the send buffer included, wait for more: what does
+/// not fill a segment. Nothing waits that the send buffer has no room for.
+fn held_back(conn: &Conn, more: usize, holds: bool) -> usize {
+    let part = (conn.tx.len() + more) % conn.mss() as usize;
+    if holds && part <= conn.tx.len() + conn.tx_room() { part } else { 0 }
+}
+
+/// Moves what waits in the send buffer, but for the last `held` bytes; true when something moved.
+fn drain(conn: &mut Conn, queue: &mut RxQueue, held: usize, now: Instant) -> bool {
+    let n = conn.tx.len().saturating_sub(held).min(queue.room());
     let [a, b] = conn.tx.peek(0, n);
     queue.push(a);
     queue.push(b);

@@ -338,7 +338,7 @@ impl Conn {
         self.enter(cx, State::TimeWait);
         self.deadlines =
             super::timers::Deadlines { wait: Some(cx.now.plus(TIME_WAIT)), ..Default::default() };
-        cx.events |= Events::all();
+        cx.events |= Events::ANY;
     }
 
     fn take_urgent(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
@@ -348,7 +348,7 @@ impl Conn {
         let at = seg.seq + u32::from(seg.urgent) - 1;
         cx.rx.inline = self.options.oob_inline;
         if cx.rx.urge(at) {
-            cx.events |= Events::PRI;
+            cx.events |= Events::PRI | Events::URG;
         }
     }
 

@@ -28,7 +28,16 @@ impl TcpSocket {
             return Err(Errno::ENOBUFS);
         }
         if let Some(result) = self.send_direct(&mut inner, now, data, wanted) {
+            // No packet has taken the acknowledgement along of what the peer sent by packets (TCP_CORK), and the peer
+            // may hold back its next small segment until it has it.
+            let owed = inner.conn.ack.pending;
+            if owed {
+                self.run(&mut inner, now, |conn, cx| conn.send_ack(cx));
+            }
             drop(inner);
+            if owed {
+                self.stack.finish(now);
+            }
             return result;
         }
         let taken = self.run(&mut inner, now, |conn, cx| conn.write(cx, data, wanted));

@@ -7,6 +7,7 @@ use super::seq::Seq;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
 use crate::notify::Events;
+use crate::options::IpOptions;
 use crate::output::Path;
 use crate::route::Key;
 use crate::sysctl::Sysctls;
@@ -101,6 +102,15 @@ pub(super) struct Arrival<'a> {
     pub(super) data: &'a [u8],
     pub(super) congested: bool,
     pub(super) device: u32,
+    /// TTL or hop limit.
+    pub(super) ttl: u8,
+}
+
+impl Arrival<'_> {
+    /// True when the segment has come further than the socket allows (`IP_MINTTL`, `IPV6_MINHOPCOUNT`; RFC 5082).
+    pub(super) fn came_too_far(&self, options: &IpOptions) -> bool {
+        self.ttl < if self.tuple.0.is_ipv4() { options.min_ttl } else { options.min_hops }
+    }
 }
 
 /// What a listener does with a segment.

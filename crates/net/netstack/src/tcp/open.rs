@@ -27,7 +27,7 @@ const NO_COOKIE: i64 = 4;
 
 impl TcpSocket {
     fn accepts(&self, inner: &Inner, ip: IpAddr) -> Result<IpAddr, Errno> {
-        match (self.v6, unmap(ip)) {
+        match (self.is_v6(), unmap(ip)) {
             (false, IpAddr::V4(v4)) if ip.is_ipv4() => Ok(v4.into()),
             (true, IpAddr::V6(v6)) => Ok(v6.into()),
             (true, IpAddr::V4(_)) if ip.is_ipv6() && inner.conn.options.ip.v6only => Err(Errno::ENETUNREACH),
@@ -41,7 +41,7 @@ impl TcpSocket {
         Binding {
             ip,
             port,
-            dual: self.v6 && !options.v6only && is_any(ip) && ip.is_ipv6(),
+            dual: self.is_v6() && !options.v6only && is_any(ip) && ip.is_ipv6(),
             device: options.device,
             reuse_addr: options.reuse_addr,
             reuse_port: options.reuse_port,
@@ -94,7 +94,8 @@ impl TcpSocket {
         if inner.conn.state != State::Closed || inner.connecting {
             return Err(Errno::EINVAL);
         }
-        let any: IpAddr = if self.v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let any: IpAddr =
+            if self.is_v6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
         let old = inner.binding.unwrap_or_else(|| self.binding(&inner, any, 0, false));
         let (reuse_addr, reuse_port) = (inner.conn.options.ip.reuse_addr, inner.conn.options.ip.reuse_port);
         let wanted = Binding { listening: true, reuse_addr, reuse_port, ..old };
@@ -318,7 +319,7 @@ impl TcpSocket {
 
     /// A connection of a listener.
     pub(super) fn child(&self, inner: &Inner, tuple: Tuple, path: Path) -> Arc<TcpSocket> {
-        let child = TcpSocket::with_options(&self.stack, self.v6, inner.conn.options.clone());
+        let child = TcpSocket::with_options(&self.stack, self.is_v6(), inner.conn.options.clone());
         let mut own = child.inner.lock();
         own.conn.options.ip.inode = 0;
         own.conn.ts_offset = self.stack.keys.timestamp_offset(tuple.0, tuple.1);

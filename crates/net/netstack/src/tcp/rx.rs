@@ -67,6 +67,10 @@ pub(crate) struct RxQueue {
     pub(crate) urgent: Option<Urgent>,
     /// `SO_OOBINLINE`
     pub(crate) inline: bool,
+    /// The handshake is over. Bytes that came past the packet that ends it would make that packet an old one.
+    pub(crate) established: bool,
+    /// Only packets tell what the socket wants to know of them (`IP_MINTTL`).
+    pub(crate) packets_only: bool,
     /// Bytes read by the application, in all.
     pub(crate) copied: u64,
     /// Bytes received in order, in all.
@@ -105,7 +109,6 @@ impl RxQueue {
         !self.early.is_empty()
     }
 
-    /// Room for further bytes.
     /// Makes room for a sender of the same stack that finds too little, when the reader keeps up and nobody has set the size.
     pub(crate) fn grow(&mut self, limit: usize) {
         if !self.fixed && self.copied >= self.capacity as u64 {
@@ -113,6 +116,7 @@ impl RxQueue {
         }
     }
 
+    /// Room for further bytes.
     pub(crate) fn room(&self) -> usize {
         self.ring.bounded(self.capacity).saturating_sub(self.ring.len())
     }

@@ -35,7 +35,7 @@ impl TcpSocket {
         let mut queue = self.rx.queue.lock().clone();
         (queue.direct, queue.sender_waits) = (false, false);
         Some(Saved {
-            v6: self.v6,
+            v6: self.is_v6(),
             conn: inner.conn.clone(),
             queue,
             tuple,

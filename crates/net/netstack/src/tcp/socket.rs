@@ -27,13 +27,15 @@ use abi::Errno;
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// A TCP socket; see the module.
 pub struct TcpSocket {
     pub(super) stack: Arc<Stack>,
-    pub(super) v6: bool,
+    /// True for a socket of family AF_INET6.
+    v6: AtomicBool,
     pub(super) notify: OnceLock<Notifier>,
     pub(super) inner: Mutex<Inner>,
     pub(super) rx: Arc<Receiver>,
@@ -97,7 +99,7 @@ impl TcpSocket {
         };
         Arc::new_cyclic(|me| TcpSocket {
             stack: stack.clone(),
-            v6,
+            v6: AtomicBool::new(v6),
             notify: OnceLock::new(),
             inner: Mutex::new(inner),
             rx: Arc::new(Receiver {
@@ -123,17 +125,22 @@ impl TcpSocket {
 
     // Operations on the connection.
 
-    /// Runs `f` on the connection, and does what follows from it. Events are told to the notifier.
+    /// Runs `f` on the connection, and does what follows from it. Events are told to the notifier. Bytes that wait for the reader
+    /// to fetch them go by packets from now on: the connection may send them, and they must not be fetched as well.
     pub(super) fn run<R>(
         &self,
         inner: &mut Inner,
         now: Instant,
         f: impl FnOnce(&mut Conn, &mut Cx<'_>) -> R,
     ) -> R {
+        let waits = inner.direct.is_some() && !inner.conn.tx.is_empty();
+        if waits {
+            self.leave_direct(inner);
+        }
         self.refresh_path(inner, now);
         let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         let tuple = inner.tuple.unwrap_or((any, any));
-        let options = inner.conn.options.clone_for_emit();
+        let options = inner.conn.options.for_packets_to(tuple.1.ip());
         let mut packets = super::emit::Packets {
             stack: &self.stack,
             path: inner.path.as_ref(),
@@ -156,6 +163,9 @@ impl TcpSocket {
             events: Events::empty(),
         };
         let result = f(&mut inner.conn, &mut cx);
+        if waits {
+            inner.conn.output(&mut cx);
+        }
         let events = cx.events;
         if let Some(learnt) = inner.conn.fast_open.learnt.take() {
             self.stack.tcp.learn(&tuple, &learnt);
@@ -187,7 +197,7 @@ impl TcpSocket {
         if waits != inner.waits {
             inner.waits = waits;
             Table::count(&self.stack.tcp.time_waits, waits);
-            let count = self.stack.tcp.time_waits.load(std::sync::atomic::Ordering::Relaxed);
+            let count = self.stack.tcp.time_waits.load(Ordering::Relaxed);
             if waits && count > self.stack.sysctls.tcp_max_tw_buckets.size() {
                 return self.forget(inner);
             }
@@ -295,7 +305,7 @@ impl TcpSocket {
             self.run(&mut inner, now, |conn, cx| conn.close_write(cx));
         }
         drop(inner);
-        self.tell(Events::all());
+        self.tell(Events::ANY);
         self.stack.finish(now);
         Ok(())
     }
@@ -322,7 +332,7 @@ impl TcpSocket {
         inner.conn.error = open.then_some(Errno::ECONNRESET);
         *self.rx.queue.lock() = RxQueue::of(&self.stack.memory);
         drop(inner);
-        self.tell(Events::all());
+        self.tell(Events::ANY);
         self.stack.finish(now);
     }
 
@@ -341,7 +351,7 @@ impl TcpSocket {
         for child in listener.take_all() {
             child.abort(now);
         }
-        self.tell(Events::all());
+        self.tell(Events::ANY);
         self.stack.finish(now);
     }
 
@@ -371,7 +381,7 @@ impl TcpSocket {
         self.run(&mut inner, now, |conn, cx| conn.abort(cx));
         inner.conn.error = Some(Errno::ECONNABORTED);
         drop(inner);
-        self.tell(Events::all());
+        self.tell(Events::ANY);
         self.stack.finish(now);
     }
 
@@ -392,6 +402,8 @@ impl TcpSocket {
         let unread = {
             let mut queue = self.rx.queue.lock();
             queue.shut = true;
+            // What the peer sends from now on comes in packets, and is answered with a reset.
+            queue.direct = false;
             queue.len() > 0
         };
         inner.conn.orphan = true;
@@ -402,7 +414,7 @@ impl TcpSocket {
             return;
         }
         let counters = &self.stack.counters.tcp;
-        let crowd = self.stack.tcp.orphans.load(std::sync::atomic::Ordering::Relaxed);
+        let crowd = self.stack.tcp.orphans.load(Ordering::Relaxed);
         let hard = inner.conn.options.linger == Some(Duration::ZERO);
         if unread && inner.conn.state != State::TimeWait {
             counters.abort_on_close.bump();
@@ -432,11 +444,11 @@ impl TcpSocket {
         self.rx.queue.lock().clear();
     }
 
-    /// True while close(2) with `SO_LINGER` is to wait: written data is not acknowledged.
+    /// True while close(2) with `SO_LINGER` is to wait: the last descriptor is closed, and the peer has not acknowledged the end.
     pub fn lingers(&self) -> bool {
         let inner = self.inner.lock();
-        let conn = &inner.conn;
-        conn.state != State::Closed && (!conn.tx.is_empty() || conn.fin_unsent() || !conn.board.is_empty())
+        let ending = matches!(inner.conn.state, State::FinWait1 | State::Closing | State::LastAck);
+        inner.conn.orphan && ending
     }
 
     // What the kernel asks.
@@ -467,9 +479,11 @@ impl TcpSocket {
         let options = &inner.conn.options;
         let (inline, window) = (options.oob_inline, options.window_limit(&self.stack.sysctls));
         let locked = options.receive_buffer.is_some();
+        let packets_only = options.ip.min_ttl > 0 || options.ip.min_hops > 0;
         if let Some(size) = options.send_buffer {
             inner.conn.tx_limit = size;
         }
+        self.release_direct(&mut inner, now);
         let flush = std::mem::take(&mut inner.conn.options.flush);
         inner.conn.pieces.flush |= flush;
         let algorithm = inner.conn.options.congestion;
@@ -486,6 +500,8 @@ impl TcpSocket {
         {
             let mut queue = self.rx.queue.lock();
             queue.inline = inline;
+            queue.packets_only = packets_only;
+            queue.direct &= !packets_only;
             queue.fixed = locked;
             if locked {
                 queue.capacity = window;
@@ -592,10 +608,17 @@ impl TcpSocket {
         self.rx.queue.lock().at_mark()
     }
 
+    /// True when the urgent byte is there, whether or not it was taken, and every byte before it was read.
+    pub fn waits_at_mark(&self) -> bool {
+        let queue = self.rx.queue.lock();
+        queue.at_mark() && queue.len() > 0
+    }
+
     /// Own address (getsockname(2)), as the socket's family shows it.
     pub fn local(&self) -> SocketAddr {
         let inner = self.inner.lock();
-        let any: IpAddr = if self.v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let any: IpAddr =
+            if self.is_v6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
         let bound = inner.binding.map(|binding| binding.address());
         let own = inner.tuple.map(|tuple| tuple.0).or(bound);
         self.shown(own.unwrap_or(SocketAddr::new(any, 0)))
@@ -654,7 +677,7 @@ impl TcpSocket {
 
     fn shown(&self, address: SocketAddr) -> SocketAddr {
         match address.ip() {
-            IpAddr::V4(v4) if self.v6 => {
+            IpAddr::V4(v4) if self.is_v6() => {
                 let ip = if v4.is_unspecified() { Ipv6Addr::UNSPECIFIED } else { v4.to_ipv6_mapped() };
                 SocketAddr::new(ip.into(), address.port())
             }
@@ -664,7 +687,20 @@ impl TcpSocket {
 
     /// True for a socket of family AF_INET6.
     pub fn is_v6(&self) -> bool {
-        self.v6
+        self.v6.load(Ordering::Relaxed)
+    }
+
+    /// Makes a socket of family AF_INET of one that is connected over IPv4 (`IPV6_ADDRFORM`).
+    pub fn become_v4(&self) -> Result<(), Errno> {
+        let inner = self.inner.lock();
+        if inner.conn.state != State::Established {
+            return Err(Errno::ENOTCONN);
+        }
+        if inner.conn.options.ip.v6only || inner.tuple.is_none_or(|tuple| tuple.1.is_ipv6()) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        self.v6.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The tuple while a connection exists.
@@ -682,10 +718,10 @@ impl TcpSocket {
 }
 
 impl TcpOptions {
-    /// Type of service, TTL and the don't-fragment flag.
-    fn clone_for_emit(&self) -> (u8, Option<u8>, bool) {
+    /// Type of service or traffic class, TTL or hop limit, and the don't-fragment flag.
+    fn for_packets_to(&self, remote: IpAddr) -> (u8, Option<u8>, bool) {
         let dont_fragment = self.ip.mtu_discovery != crate::options::MtuDiscovery::Dont;
-        (self.ip.tos, self.ip.ttl, dont_fragment)
+        (self.ip.tos_for(remote), self.ip.ttl_for(remote), dont_fragment)
     }
 }
 

@@ -169,6 +169,107 @@ fn loopback_moves_bytes_without_packets() {
     assert!(lo.counters.tx_packets.get() > before);
 }
 
+/// What a corked socket holds back moves without packets, whole segments at once, the rest when the cork goes.
+#[test]
+fn corked_bytes_wait_and_move_directly() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    let lo = a.stack.link(1).unwrap();
+    let before = lo.counters.tx_packets.get();
+    for _ in 0..20 {
+        client.send(T0, b"request", false).unwrap();
+        assert_eq!(read(&server, T0).unwrap(), b"request");
+        server.configure(T0, |o| o.cork = true);
+        server.send(T0, b"head", false).unwrap();
+        server.send(T0, b"body", false).unwrap();
+        assert_eq!(read(&client, T0), Err(Errno::EAGAIN));
+        server.configure(T0, |o| o.cork = false);
+        assert_eq!(read(&client, T0).unwrap(), b"headbody");
+        assert_eq!(server.send(T0, b"he", true), Ok(2));
+        assert_eq!(read(&client, T0), Err(Errno::EAGAIN));
+        assert_eq!(server.send(T0, b"ad", false), Ok(2));
+        assert_eq!(read(&client, T0).unwrap(), b"head");
+    }
+    let mss = server.info(T0).snd_mss as usize;
+    let data: Vec<u8> = (0..3 * mss + 100).map(|n| (n / 7) as u8).collect();
+    server.configure(T0, |o| o.cork = true);
+    for part in data.chunks(1000) {
+        assert_eq!(server.send(T0, part, false), Ok(part.len()));
+    }
+    let mut got = Vec::new();
+    while let Ok(bytes) = read(&client, T0) {
+        got.extend(bytes);
+    }
+    assert!(got == data[..3 * mss], "{} of {}", got.len(), data.len());
+    assert_eq!(lo.counters.tx_packets.get(), before, "packets were made");
+    // The wait ends after 200 ms.
+    let later = T0.plus(Duration::from_millis(199));
+    a.stack.run_timers(later);
+    assert_eq!(read(&client, later), Err(Errno::EAGAIN));
+    let later = T0.plus(Duration::from_millis(201));
+    a.stack.run_timers(later);
+    assert!(read(&client, later).unwrap() == data[3 * mss..]);
+    // What is left when the socket closes goes before the end.
+    assert_eq!(server.send(later, b"last", false), Ok(4));
+    server.close(later);
+    assert_eq!((read(&client, later).unwrap(), read(&client, later).unwrap()), (b"last".to_vec(), vec![]));
+}
+
+/// A corked socket with a small buffer, or told to send at once, holds nothing that would not fit.
+#[test]
+fn a_full_buffer_ends_the_wait_for_more() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    server.configure(T0, |o| (o.cork, o.send_buffer) = (true, Some(4096)));
+    assert_eq!(server.send(T0, &[1; 3000], false), Ok(3000));
+    assert_eq!(read(&client, T0), Err(Errno::EAGAIN));
+    assert_eq!(server.send(T0, &[2; 3000], false), Ok(3000));
+    assert_eq!(read(&client, T0).unwrap().len(), 6000);
+    assert_eq!(server.send(T0, b"small", false), Ok(5));
+    server.configure(T0, |o| o.flush = true);
+    assert_eq!(read(&client, T0).unwrap(), b"small");
+}
+
+/// What goes directly acknowledges what came by packets.
+#[test]
+fn packets_are_acknowledged_by_direct_bytes() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    for _ in 0..20 {
+        client.send(T0, b"request", false).unwrap();
+        assert_eq!(read(&server, T0).unwrap(), b"request");
+        assert_eq!(server.send_urgent(T0, b"u"), Ok(1));
+        server.send(T0, b"answer", false).unwrap();
+        client.send(T0, b"more", false).unwrap();
+        assert_eq!(read(&server, T0).unwrap(), b"more");
+        assert_eq!(read(&client, T0).unwrap(), b"answer");
+    }
+}
+
+/// A packet from the peer makes a connection send, and the reader fetches what waits: not the same bytes.
+#[test]
+fn bytes_that_wait_come_once() {
+    for (shut, back) in [(true, true), (false, true), (true, false), (false, false)] {
+        let a = host(1);
+        let (client, server) = local_pair(&a);
+        let (client, server) = if back { (server, client) } else { (client, server) };
+        let data: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
+        let taken = client.send(T0, &data, false).unwrap();
+        assert_eq!(client.send(T0, &data[taken..], false), Err(Errno::EAGAIN));
+        match shut {
+            true => server.shutdown(T0, false, true).unwrap(),
+            false => assert_eq!(server.send_urgent(T0, b"u"), Ok(1)),
+        }
+        let mut got = Vec::new();
+        let mut sent = taken;
+        while let Ok(bytes) = read(&server, T0) {
+            got.extend(bytes);
+            sent += client.send(T0, &data[sent..], false).unwrap_or(0);
+        }
+        assert!(got == data && sent == data.len(), "{} of {}", got.len(), data.len());
+    }
+}
+
 #[test]
 fn watched_loopback_makes_packets() {
     let a = host(1);
@@ -205,6 +306,19 @@ fn closing_with_unread_data_resets() {
     assert!(client.readiness().contains(Events::ERR | Events::HUP | Events::IN));
     assert_eq!((read(&client, T0), read(&client, T0)), (Ok(vec![]), Ok(vec![])));
     assert_eq!(client.send(T0, b"x", false), Err(Errno::EPIPE));
+}
+
+/// Bytes that go straight into the peer's queue stop with its close, too.
+#[test]
+fn sending_to_a_closed_socket_resets() {
+    let a = host(1);
+    let (client, server) = local_pair(&a);
+    client.send(T0, b"ab", false).unwrap();
+    assert_eq!(read(&server, T0).unwrap(), b"ab");
+    server.close(T0);
+    assert_eq!(read(&client, T0), Ok(vec![]));
+    assert_eq!(client.send(T0, b"cd", false), Ok(2));
+    assert_eq!(client.send(T0, b"ef", false), Err(Errno::EPIPE));
 }
 
 #[test]

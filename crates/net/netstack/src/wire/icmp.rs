@@ -49,6 +49,8 @@ pub const ECHO_REPLY6: u8 = 129;
 pub const LISTENER_QUERY: u8 = 130;
 /// Router solicitation.
 pub const ROUTER_SOLICIT: u8 = 133;
+/// Router advertisement.
+pub const ROUTER_ADVERT: u8 = 134;
 /// Neighbour solicitation.
 pub const NEIGHBOUR_SOLICIT: u8 = 135;
 /// Neighbour advertisement.

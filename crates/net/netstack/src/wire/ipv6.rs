@@ -117,8 +117,6 @@ pub struct Chain {
     pub len: usize,
     /// The fragment header, which ends the chain, and where its protocol is stored.
     pub fragment: Option<Fragment>,
-    /// Offset of a routing header that asks for further hops; it must be answered with an error.
-    pub routed: bool,
 }
 
 /// Headers that a chain may have; more are dropped.
@@ -126,7 +124,7 @@ const MAX_HEADERS: usize = 8;
 
 /// Walks the extension headers of `payload`; `None` when they are malformed.
 pub fn walk(first: u8, payload: &[u8]) -> Option<Chain> {
-    let mut chain = Chain { protocol: first, len: 0, fragment: None, routed: false };
+    let mut chain = Chain { protocol: first, len: 0, fragment: None };
     for _ in 0..MAX_HEADERS {
         let rest = payload.get(chain.len..)?;
         match chain.protocol {
@@ -134,8 +132,7 @@ pub fn walk(first: u8, payload: &[u8]) -> Option<Chain> {
             proto::HOP_BY_HOP | proto::DEST_OPTIONS | proto::ROUTING => {
                 let (&next, &units) = (rest.first()?, rest.get(1)?);
                 let len = (usize::from(units) + 1) * 8;
-                let header = rest.get(..len)?;
-                chain.routed |= chain.protocol == proto::ROUTING && header.get(3).is_some_and(|&n| n > 0);
+                rest.get(..len)?;
                 chain.protocol = next;
                 chain.len += len;
             }

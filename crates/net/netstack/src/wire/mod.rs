@@ -3,6 +3,7 @@
 //! A reader returns `None` for what is too short or contradicts itself; it never indexes beyond what was checked.
 
 pub mod eth;
+pub mod extension;
 pub mod icmp;
 pub mod ip;
 pub mod ipv6;
@@ -31,6 +32,8 @@ pub mod proto {
     pub const ROUTING: u8 = 43;
     /// IPv6: destination options.
     pub const DEST_OPTIONS: u8 = 60;
+    /// UDP-Lite.
+    pub const UDP_LITE: u8 = 136;
     /// A raw socket that only sends.
     pub const RAW: u8 = 255;
 }

@@ -1,4 +1,4 @@
-//! UDP headers (RFC 768).
+//! UDP headers (RFC 768), and those of UDP-Lite (RFC 3828), where the length is the checksum's coverage.
 
 use crate::checksum::Sum;
 use std::net::IpAddr;
@@ -56,6 +56,36 @@ impl Udp {
         }
         let bytes = bytes.get(..self.len.get().into()).unwrap_or(bytes);
         Sum::new().pseudo(src, dst, super::proto::UDP, bytes.len()).with(bytes).is_valid()
+    }
+
+    /// A header of UDP-Lite for a payload, whose checksum covers its first `coverage` bytes, header included; 0 for all.
+    pub fn lite(src: u16, dst: u16, between: (IpAddr, IpAddr), payload: &[u8], coverage: u16) -> Udp {
+        let total = Self::LEN + payload.len();
+        let covered = if coverage == 0 { total } else { usize::from(coverage).clamp(Self::LEN, total) };
+        let field = if usize::from(coverage) < total { coverage } else { u16::try_from(total).unwrap_or(0) };
+        let mut header =
+            Udp { src: U16::new(src), dst: U16::new(dst), len: U16::new(field), checksum: U16::ZERO };
+        let sum = Sum::new().pseudo(between.0, between.1, super::proto::UDP_LITE, total);
+        let sum = sum.with(header.as_bytes()).with(&payload[..covered - Self::LEN]).finish();
+        header.checksum = U16::new(if sum == 0 { 0xffff } else { sum });
+        header
+    }
+
+    /// Reads a header of UDP-Lite, its payload, and how many bytes the checksum covers.
+    pub fn parse_lite(bytes: &[u8]) -> Option<(Udp, &[u8], usize)> {
+        let (header, payload) = Udp::read_from_prefix(bytes).ok()?;
+        let coverage = match usize::from(header.len.get()) {
+            0 => bytes.len(),
+            covered => Some(covered).filter(|covered| (Self::LEN..=bytes.len()).contains(covered))?,
+        };
+        Some((header, payload, coverage))
+    }
+
+    /// True when UDP-Lite's checksum over the first `coverage` of `bytes` is right; it is never left out.
+    pub fn lite_checksum_ok(&self, src: IpAddr, dst: IpAddr, bytes: &[u8], coverage: usize) -> bool {
+        let covered = bytes.get(..coverage).unwrap_or(bytes);
+        let sum = Sum::new().pseudo(src, dst, super::proto::UDP_LITE, bytes.len()).with(covered);
+        self.checksum.get() != 0 && sum.is_valid()
     }
 
     /// Source port.

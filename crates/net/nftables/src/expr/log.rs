@@ -58,21 +58,14 @@ impl Expr for Log {
         "log"
     }
     fn run(&self, run: &mut Run<'_, '_>) -> Flow {
-        let To::Kernel(level, _) = self.to else { return Flow::Next };
-        let (packet, info) = (&run.packet, &run.packet.info);
-        let prefix = String::from_utf8_lossy(self.prefix.as_deref().unwrap_or_default());
-        let mut text = format!(
-            "{prefix}IN={} OUT={} SRC={} DST={} LEN={} PROTO={}",
-            packet.input_name(),
-            packet.output_name(),
-            info.src,
-            info.dst,
-            run.len(),
-            info.protocol
-        );
-        if let Some((src, dst)) = packet.ports() {
-            text += &format!(" SPT={src} DPT={dst}");
+        let To::Kernel(level, flags) = self.to else { return Flow::Next };
+        if level == AUDIT {
+            // There is no audit.
+            return Flow::Next;
         }
+        let packet = &run.packet;
+        let prefix = String::from_utf8_lossy(self.prefix.as_deref().unwrap_or_default());
+        let text = xtables::xt::log_line(packet, &prefix, flags as u8);
         packet.netfilter.defer(Action::Log { level: level as u8, text });
         Flow::Next
     }

@@ -6,11 +6,16 @@ use abi::Errno;
 use netfilter::{Action, Packet};
 use netstack::wire::proto;
 use std::fmt::Write;
+use std::net::IpAddr;
 
-/// `LOG --log-uid`
-const WITH_OWNER: u8 = 8;
 /// `LOG --log-tcp-sequence`
 const WITH_SEQUENCE: u8 = 1;
+/// `LOG --log-tcp-options`
+const WITH_TCP_OPTIONS: u8 = 2;
+/// `LOG --log-ip-options`
+const WITH_IP_OPTIONS: u8 = 4;
+/// `LOG --log-uid`
+const WITH_OWNER: u8 = 8;
 
 /// `struct xt_log_info`
 pub(super) fn log(_: &Context<'_>, data: Data<'_>) -> Result<Box<dyn Target>, Errno> {
@@ -29,6 +34,16 @@ pub(super) fn log(_: &Context<'_>, data: Data<'_>) -> Result<Box<dyn Target>, Er
 /// The line about a packet.
 pub fn line(packet: &Packet<'_>, prefix: &str, flags: u8) -> String {
     let mut out = format!("{prefix}IN={} OUT={} ", packet.input_name(), packet.output_name());
+    if packet.input.is_some() {
+        // Link headers do not reach the rules; that of loopback is known.
+        let protocol = if packet.info.src.is_ipv4() { "08:00" } else { "86:dd" };
+        let header = if packet.input_name() == "lo" {
+            format!("{}{protocol}", "00:".repeat(12))
+        } else {
+            String::new()
+        };
+        out += &format!("MAC={header} ");
+    }
     // Writing to a string does not fail.
     let _ = headers(&mut out, packet, flags);
     if packet.mark() != 0 {
@@ -37,15 +52,39 @@ pub fn line(packet: &Packet<'_>, prefix: &str, flags: u8) -> String {
     out
 }
 
+/// IPv6 addresses are written in full.
+fn address(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => ip.segments().map(|part| format!("{part:04x}")).join(":"),
+    }
+}
+
+/// What a header of `length` bytes has after its first 20.
+fn options(out: &mut String, header: &[u8], length: usize) -> std::fmt::Result {
+    let options = header.get(20..length).unwrap_or_default();
+    if options.is_empty() {
+        return Ok(());
+    }
+    write!(out, "OPT (")?;
+    for byte in options {
+        write!(out, "{byte:02X}")?;
+    }
+    write!(out, ") ")
+}
+
 fn headers(out: &mut String, packet: &Packet<'_>, flags: u8) -> std::fmt::Result {
     let (info, bytes) = (&packet.info, packet.bytes());
-    write!(out, "SRC={} DST={} LEN={} ", info.src, info.dst, bytes.len())?;
+    write!(out, "SRC={} DST={} LEN={} ", address(info.src), address(info.dst), bytes.len())?;
     if let (true, Some(header)) = (info.src.is_ipv4(), bytes.first_chunk::<20>()) {
         let id = u16::from_be_bytes([header[4], header[5]]);
         let (tos, precedence) = (info.tos & 0x1e, info.tos & 0xe0);
         write!(out, "TOS=0x{tos:02X} PREC=0x{precedence:02X} TTL={} ID={id} ", info.ttl)?;
         if header[6] & 0x40 != 0 {
             write!(out, "DF ")?;
+        }
+        if flags & WITH_IP_OPTIONS != 0 {
+            options(out, bytes, usize::from(header[0] & 0xf) * 4)?;
         }
     } else {
         let label = bytes.first_chunk::<4>().map_or(0, |first| u32::from_be_bytes(*first) & 0xf_ffff);
@@ -78,7 +117,11 @@ fn transport(out: &mut String, packet: &Packet<'_>, flags: u8) -> std::fmt::Resu
                     write!(out, "{name} ")?;
                 }
             }
-            write!(out, "URGP={} ", u16::from_be_bytes([header[18], header[19]]))
+            write!(out, "URGP={} ", u16::from_be_bytes([header[18], header[19]]))?;
+            if flags & WITH_TCP_OPTIONS != 0 {
+                options(out, payload, usize::from(header[12] >> 4) * 4)?;
+            }
+            Ok(())
         }
         (proto::UDP, Some((src, dst))) => {
             let len = payload.get(4..6).map_or(0, |len| u16::from_be_bytes([len[0], len[1]]));
