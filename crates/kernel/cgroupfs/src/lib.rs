@@ -1,17 +1,23 @@
-//! The container's control group, read-only, as cgroup v2 shows a group to those in its namespace. See cgroups(7) and the
-//! host's Documentation/admin-guide/cgroup-v2.
+//! Control groups as file systems. See cgroups(7) and the host's Documentation/admin-guide/cgroup-v2.
 //!
-//! The values are those of the group on the host, where it has one, converted when the host has version 1. Nothing can
-//! be changed here and no groups can be made: the host's runtime does that from outside (`ringfence update`).
+//! [`tree`] shows the groups inside, from the root of a cgroup namespace on: the kernel's own (crate `cgroup`), which
+//! can be made and changed. [`new`] shows the container's group alone, read-only: the values of the group on the
+//! host, where it has one, converted when the host has version 1. The host's runtime changes those from outside
+//! (`ringfence update`).
 
 #![forbid(unsafe_code)]
+
+mod files;
+mod fs;
+mod open;
+
+pub use fs::{group_of, tree};
 
 use abi::Result;
 use container::{Container, CpuMax, Limits};
 use kernfs::{At, Entry, FsType, KernFs, all, dir, line, mask_list, memory_used, text};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use task::{Kernel, ThreadGroup};
 use vfs::FileSystem;
 
@@ -230,12 +236,12 @@ fn swap_max(at: &At) -> Result<Vec<u8>> {
 }
 
 fn pids_current(at: &At) -> Result<Vec<u8>> {
-    line(at.kernel().tasks_of(&at.container()))
+    line(at.container().cgroup().pids().current)
 }
 
 fn pids_max(at: &At) -> Result<Vec<u8>> {
     // The kernel inside counts, since a task inside is more than one on the host.
-    match at.container().task_limit.load(Ordering::Relaxed) {
+    match at.container().cgroup().pids().max {
         u64::MAX => line("max"),
         limit => line(limit),
     }
