@@ -1,0 +1,509 @@
+//! Nodes: the objects of a FUSE file system.
+
+use crate::conn::Call;
+use crate::dir::{self, OpenDir};
+use crate::file::File;
+use crate::fs::{self, FuseFs};
+use crate::map::Pages;
+use crate::wire::{self, AttrOut, EntryOut, Room, fattr, init, op};
+use abi::stat::{Attr, StatFs};
+use abi::time::Timespec;
+use abi::{Errno, Result};
+use ranked::{Mutex, rank};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+use vfs::attach::Attachments;
+use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
+use vfs::perm::MAY_EXEC;
+use vfs::{
+    Caller, Credentials, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, Perm, SetAttr, TimeSet,
+    XattrInode,
+};
+use zerocopy::FromBytes;
+
+/// O_LARGEFILE, which daemons see in the flags of every open file.
+const O_LARGEFILE: i32 = 0o100000;
+/// Longest text of a symbolic link, and its NUL.
+const LINK_MAX: usize = 4096;
+
+/// What is known of a node.
+struct Known {
+    attr: Attr,
+    /// Until when; `None` when the daemon has to be asked.
+    until: Option<Instant>,
+    /// Look-ups that the daemon counts.
+    lookups: u64,
+    /// When it was written, if the daemon leaves times to the kernel and was not told.
+    written: Option<Timespec>,
+}
+
+/// A node.
+pub(crate) struct Node {
+    me: Weak<Node>,
+    pub fs: Arc<FuseFs>,
+    pub nodeid: u64,
+    generation: u64,
+    kind: u32,
+    known: Mutex<Known>,
+    /// The daemon has given its number to something else: it can be used no more.
+    pub bad: AtomicBool,
+    attachments: Attachments,
+    pub pages: Mutex<Option<Arc<Pages>>>,
+    /// Held while something is written at the end; who waits for it can be killed.
+    pub appending: Mutex<(), { rank::DIRECTORY }>,
+}
+
+impl Node {
+    pub fn new(
+        fs: Arc<FuseFs>,
+        nodeid: u64,
+        generation: u64,
+        attr: Attr,
+        until: Option<Instant>,
+    ) -> Arc<Node> {
+        Arc::new_cyclic(|me| Node {
+            me: me.clone(),
+            fs,
+            nodeid,
+            generation,
+            kind: attr.file_type(),
+            known: Mutex::new(Known { attr, until, lookups: 1, written: None }),
+            bad: AtomicBool::new(false),
+            attachments: Attachments::default(),
+            pages: Mutex::default(),
+            appending: Mutex::default(),
+        })
+    }
+
+    /// The node among inodes.
+    pub fn of(inode: &InodeRef) -> Result<&Node> {
+        inode.as_any().downcast_ref().ok_or(Errno::EXDEV)
+    }
+
+    /// Whether it is the object of this generation and type.
+    pub fn is(&self, generation: u64, kind: u32) -> bool {
+        self.generation == generation && self.kind == kind && !self.bad.load(Ordering::Relaxed)
+    }
+
+    /// The daemon gave it once more, with attributes.
+    pub fn looked_up(&self, attr: Attr, until: Option<Instant>) {
+        let mut known = self.known.lock();
+        known.lookups = known.lookups.saturating_add(1);
+        (known.attr, known.until) = (attr, until);
+    }
+
+    /// Its look-ups count for another one.
+    pub fn uncount(&self) {
+        self.known.lock().lookups = 0;
+    }
+
+    /// EIO for a node that can be used no more.
+    pub fn live(&self) -> Result<()> {
+        if self.bad.load(Ordering::Relaxed) { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// EACCES for those whom the mount does not admit.
+    fn admitted(&self, cx: &dyn Caller) -> Result<()> {
+        if self.fs.conn.admits(&cx.creds()) { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// Makes a request about it.
+    pub fn call(&self, cx: &dyn Caller, call: Call) -> Result<Vec<u8>> {
+        self.live()?;
+        self.fs.conn.call(cx, call)
+    }
+
+    /// A request without a body.
+    pub fn bare(&self, opcode: u32, room: Room) -> Call {
+        Call::bare(opcode, self.nodeid, room)
+    }
+
+    /// The attributes have to be asked for when they are next needed.
+    pub fn expire(&self) {
+        self.known.lock().until = None;
+    }
+
+    /// Size as it is known.
+    pub fn size(&self) -> u64 {
+        self.known.lock().attr.size
+    }
+
+    /// Something was written up to `end`.
+    pub fn written(&self, end: u64) {
+        let keeps_times = self.fs.conn.agreed().flags & init::WRITEBACK_CACHE != 0;
+        let mut known = self.known.lock();
+        if keeps_times {
+            known.written = Some(hostsys::fs::now());
+        }
+        known.attr.size = known.attr.size.max(end);
+        known.until = None;
+    }
+
+    /// One of its names is gone.
+    pub fn lost_name(&self) {
+        let mut known = self.known.lock();
+        known.attr.nlink = known.attr.nlink.saturating_sub(1);
+        known.until = None;
+    }
+
+    /// Takes attributes from an answer. EIO for those of another type, with which it can be used no more.
+    fn take(&self, body: &[u8]) -> Result<()> {
+        let (out, _) = wire::decode::<AttrOut>(body)?;
+        let attr = self.fs.attr(&out.attr).ok().filter(|attr| attr.file_type() == self.kind);
+        let Some(attr) = attr else {
+            self.bad.store(true, Ordering::Relaxed);
+            return Err(Errno::EIO);
+        };
+        let mut known = self.known.lock();
+        (known.attr, known.until) = (attr, fs::until(out.attr_valid, out.attr_valid_nsec));
+        Ok(())
+    }
+
+    /// Tells a daemon that leaves times to the kernel when the file was written.
+    pub fn tell_times(&self, cx: &dyn Caller) {
+        let Some(time) = self.known.lock().written.take() else { return };
+        let body = wire::SetattrIn {
+            valid: fattr::MTIME | fattr::CTIME,
+            mtime: time.sec as u64,
+            mtimensec: time.nsec as u32,
+            ctime: time.sec as u64,
+            ctimensec: time.nsec as u32,
+            ..wire::SetattrIn::default()
+        };
+        // As for Linux: who does not take a time does not fail what was written.
+        let _ = self.call(cx, Call::new(op::SETATTR, self.nodeid, &body, Room::of::<AttrOut>()));
+    }
+
+    /// Asks for attributes unless they are known still.
+    pub fn update(&self, cx: &dyn Caller) -> Result<()> {
+        self.live()?;
+        if self.known.lock().until.is_some_and(|until| until > Instant::now()) {
+            return Ok(());
+        }
+        self.tell_times(cx);
+        let body = wire::GetattrIn { getattr_flags: 0, dummy: 0, fh: 0 };
+        let answer = self.call(cx, Call::new(op::GETATTR, self.nodeid, &body, Room::of::<AttrOut>()))?;
+        self.take(&answer)
+    }
+
+    /// The node of an entry in an answer to a request that makes something of this type.
+    pub fn made(&self, name: &[u8], body: &[u8], kind: u32) -> Result<Arc<Node>> {
+        let (entry, _) = wire::decode::<EntryOut>(body)?;
+        let node = self.fs.node(&entry)?;
+        self.expire();
+        if node.kind != kind {
+            self.fs.forget_name(self.nodeid, name);
+            return Err(Errno::EIO);
+        }
+        self.fs.keep(self.nodeid, name, Some(node.clone()), &entry);
+        Ok(node)
+    }
+
+    /// Opens it, or a directory; the file handle, and whether the daemon knows of it.
+    pub fn open_handle(&self, cx: &dyn Caller, flags: i32, dir: bool) -> Result<(wire::OpenOut, bool)> {
+        let opcode = if dir { op::OPENDIR } else { op::OPEN };
+        let none = (wire::OpenOut::default(), false);
+        if self.fs.conn.lacks(opcode) {
+            return Ok(none);
+        }
+        let body = wire::OpenIn { flags: shown_flags(flags), open_flags: 0 };
+        match self.call(cx, Call::new(opcode, self.nodeid, &body, Room::of::<wire::OpenOut>())) {
+            Ok(answer) => Ok((wire::decode(&answer)?.0, true)),
+            Err(Errno::ENOSYS) => {
+                self.fs.conn.set_lacks(opcode);
+                Ok(none)
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Flags of open(2) as a daemon sees them.
+pub(crate) fn shown_flags(flags: i32) -> u32 {
+    let hidden = libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC | libc::O_CLOEXEC;
+    (flags & !hidden | O_LARGEFILE) as u32
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.fs.gone(self);
+        self.fs.conn.forget(self.nodeid, self.known.get_mut().lookups);
+    }
+}
+
+impl Inode for Node {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        self.fs.clone()
+    }
+    fn attr(&self) -> Result<Attr> {
+        self.live()?;
+        Ok(self.known.lock().attr)
+    }
+    fn kind(&self) -> u32 {
+        self.kind
+    }
+    fn perm(&self) -> Result<Perm> {
+        let a = self.attr()?;
+        // Who may delete in a sticky directory is the daemon's to judge, unless the kernel judges everything.
+        let hidden = if self.fs.conn.terms.default_permissions { 0 } else { 0o1000 };
+        Ok(Perm { mode: a.mode & !hidden, uid: a.uid, gid: a.gid })
+    }
+    fn attachments(&self) -> Option<&Attachments> {
+        Some(&self.attachments)
+    }
+    fn refresh(&self, cx: &dyn Caller) -> Result<()> {
+        self.admitted(cx)?;
+        self.update(cx)
+    }
+    fn refresh_access(&self, cx: &dyn Caller) -> Result<()> {
+        let t = &self.fs.conn.terms;
+        if !(t.default_permissions || self.kind == S_IFREG) || self.admitted(cx).is_err() {
+            return Ok(());
+        }
+        self.update(cx)
+    }
+    fn judges(&self, creds: &Credentials, mask: u32) -> Option<Result<()>> {
+        if !self.fs.conn.admits(creds) {
+            return Some(Err(Errno::EACCES));
+        }
+        if self.fs.conn.terms.default_permissions {
+            return None;
+        }
+        let runs = mask & MAY_EXEC != 0 && self.kind == S_IFREG;
+        let denied = runs && self.known.lock().attr.mode & 0o111 == 0;
+        Some(if denied { Err(Errno::EACCES) } else { Ok(()) })
+    }
+    fn judges_changes(&self) -> bool {
+        !self.fs.conn.terms.default_permissions
+    }
+    fn keeps_umask(&self) -> bool {
+        self.fs.conn.agreed().flags & init::DONT_MASK != 0
+    }
+    fn ask_access(&self, cx: &dyn Caller, mask: u32) -> Result<()> {
+        let conn = &self.fs.conn;
+        if conn.terms.default_permissions || conn.lacks(op::ACCESS) {
+            return Ok(());
+        }
+        let body = wire::AccessIn { mask: mask & 7, padding: 0 };
+        match self.call(cx, Call::new(op::ACCESS, self.nodeid, &body, Room::NONE)) {
+            Err(Errno::ENOSYS) => {
+                conn.set_lacks(op::ACCESS);
+                Ok(())
+            }
+            done => done.map(drop),
+        }
+    }
+    fn statfs(&self, cx: &dyn Caller) -> Result<StatFs> {
+        if self.admitted(cx).is_err() {
+            return self.fs.statfs();
+        }
+        let answer = self.call(cx, self.bare(op::STATFS, Room::of::<wire::StatfsOut>()))?;
+        let (s, _) = wire::decode::<wire::StatfsOut>(&answer)?;
+        Ok(StatFs {
+            f_type: fs::MAGIC,
+            f_bsize: s.bsize.into(),
+            f_blocks: s.blocks,
+            f_bfree: s.bfree,
+            f_bavail: s.bavail,
+            f_files: s.files,
+            f_ffree: s.ffree,
+            f_namelen: s.namelen.into(),
+            f_frsize: s.frsize.into(),
+            ..StatFs::default()
+        })
+    }
+    fn set_attr(&self, cx: &dyn Caller, set: &SetAttr) -> Result<()> {
+        self.admitted(cx)?;
+        let ns = &self.fs.conn.terms.user_ns;
+        let mut body = wire::SetattrIn::default();
+        if let Some(mode) = set.mode {
+            body.valid |= fattr::MODE;
+            body.mode = self.kind | mode & 0o7777;
+        }
+        if let Some(uid) = set.uid {
+            body.valid |= fattr::UID;
+            body.uid = ns.user_here(uid).ok_or(Errno::EOVERFLOW)?;
+        }
+        if let Some(gid) = set.gid {
+            body.valid |= fattr::GID;
+            body.gid = ns.group_here(gid).ok_or(Errno::EOVERFLOW)?;
+        }
+        if let Some(size) = set.size {
+            body.valid |= fattr::SIZE;
+            body.size = size;
+        }
+        let at = |time: TimeSet| match time {
+            TimeSet::Now => hostsys::fs::now(),
+            TimeSet::At(time) => time,
+        };
+        if let Some(time) = set.atime {
+            body.valid |= fattr::ATIME | if time == TimeSet::Now { fattr::ATIME_NOW } else { 0 };
+            (body.atime, body.atimensec) = (at(time).sec as u64, at(time).nsec as u32);
+        }
+        if let Some(time) = set.mtime {
+            body.valid |= fattr::MTIME | if time == TimeSet::Now { fattr::MTIME_NOW } else { 0 };
+            (body.mtime, body.mtimensec) = (at(time).sec as u64, at(time).nsec as u32);
+        }
+        let answer = self.call(cx, Call::new(op::SETATTR, self.nodeid, &body, Room::of::<AttrOut>()))?;
+        self.take(&answer)?;
+        if set.size.is_some() {
+            self.resize_pages(cx);
+        }
+        Ok(())
+    }
+    fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
+        if self.kind != S_IFDIR {
+            return Err(Errno::ENOTDIR);
+        }
+        self.live()?;
+        if let Some(kept) = self.fs.kept(self.nodeid, name) {
+            return Ok(kept.ok_or(Errno::ENOENT)?);
+        }
+        let answer = self.call(cx, self.bare(op::LOOKUP, Room::of::<EntryOut>()).name(name));
+        let answer = answer.inspect_err(|_| drop(self.fs.forget_name(self.nodeid, name)))?;
+        let (entry, _) = wire::decode::<EntryOut>(&answer)?;
+        if entry.nodeid == 0 {
+            self.fs.keep(self.nodeid, name, None, &entry);
+            return Err(Errno::ENOENT);
+        }
+        let node = self.fs.node(&entry)?;
+        self.fs.keep(self.nodeid, name, Some(node.clone()), &entry);
+        Ok(node)
+    }
+    fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        self.live()?;
+        let node = self.me.upgrade().ok_or(Errno::EIO)?;
+        let dir = self.kind == S_IFDIR;
+        let (opened, told) = self.open_handle(cx, flags, dir)?;
+        if dir {
+            return Ok(Arc::new(OpenDir::new(node, opened.fh, told, flags)));
+        }
+        Ok(Arc::new(File::new(node, opened, told, flags)))
+    }
+    fn as_dir(&self) -> Option<&dyn DirInode> {
+        (self.kind == S_IFDIR).then_some(self)
+    }
+    fn as_link(&self) -> Option<&dyn LinkInode> {
+        (self.kind == S_IFLNK).then_some(self)
+    }
+    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        Some(self)
+    }
+}
+
+impl LinkInode for Node {
+    fn link_text(&self, _cx: &dyn Caller) -> Option<Vec<u8>> {
+        None
+    }
+    fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>> {
+        let mut text = self.call(cx, self.bare(op::READLINK, Room::up_to(LINK_MAX - 1)))?;
+        let end = text.iter().position(|&b| b == 0).unwrap_or(text.len());
+        text.truncate(end);
+        Ok(text)
+    }
+}
+
+impl DirInode for Node {
+    fn create(
+        &self,
+        cx: &dyn Caller,
+        name: &[u8],
+        node: &vfs::NewNode,
+        mode: u32,
+        _uid: u32,
+        _gid: u32,
+    ) -> Result<InodeRef> {
+        Ok(dir::create(self, cx, name, node, mode)?)
+    }
+    fn create_open(
+        &self,
+        cx: &dyn Caller,
+        name: &[u8],
+        mode: u32,
+        flags: i32,
+    ) -> Option<Result<(InodeRef, Arc<dyn FileOps>)>> {
+        dir::create_open(self, cx, name, mode, flags)
+    }
+    fn link(&self, cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
+        dir::link(self, cx, name, Node::of(target)?)
+    }
+    fn unlink(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
+        dir::remove(self, cx, name, op::UNLINK)
+    }
+    fn rmdir(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
+        dir::remove(self, cx, name, op::RMDIR)
+    }
+    fn rename(
+        &self,
+        cx: &dyn Caller,
+        name: &[u8],
+        new_dir: &InodeRef,
+        new_name: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        dir::rename(self, cx, name, Node::of(new_dir)?, new_name, flags)
+    }
+}
+
+impl XattrInode for Node {
+    fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
+        let most = vfs::xattr::SIZE_MAX;
+        let body = wire::GetxattrIn { size: most as u32, padding: 0 };
+        self.optional(cx, Call::new(op::GETXATTR, self.nodeid, &body, Room::up_to(most)).name(name))
+    }
+    fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+        let body = wire::SetxattrIn { size: value.len() as u32, flags: flags as u32 };
+        let call = Call::new(op::SETXATTR, self.nodeid, &body, Room::NONE).name(name).bytes(value);
+        self.optional(cx, call)?;
+        self.expire();
+        Ok(())
+    }
+    fn list_xattr(&self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
+        let most = vfs::xattr::LIST_MAX;
+        let body = wire::GetxattrIn { size: most as u32, padding: 0 };
+        let call = Call::new(op::LISTXATTR, self.nodeid, &body, Room::up_to(most));
+        let list = self.optional(cx, call)?;
+        let Some((0, names)) = list.split_last() else {
+            return if list.is_empty() { Ok(Vec::new()) } else { Err(Errno::EIO) };
+        };
+        let names: Vec<Vec<u8>> = names.split(|&b| b == 0).map(<[u8]>::to_vec).collect();
+        if names.iter().any(Vec::is_empty) { Err(Errno::EIO) } else { Ok(names) }
+    }
+    fn chown_drops_capabilities(&self) -> bool {
+        true
+    }
+    fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
+        self.optional(cx, self.bare(op::REMOVEXATTR, Room::NONE).name(name))?;
+        self.expire();
+        Ok(())
+    }
+}
+
+impl Node {
+    /// A request about extended attributes, which a daemon need not know.
+    fn optional(&self, cx: &dyn Caller, call: Call) -> Result<Vec<u8>> {
+        self.admitted(cx)?;
+        let opcode = call.opcode;
+        if self.fs.conn.lacks(opcode) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match self.call(cx, call) {
+            Err(Errno::ENOSYS) => {
+                self.fs.conn.set_lacks(opcode);
+                Err(Errno::EOPNOTSUPP)
+            }
+            done => done,
+        }
+    }
+}
+
+/// A structure of an answer that may have another one behind it.
+pub(crate) fn second<T: FromBytes>(body: &[u8]) -> Result<T> {
+    let (_, rest) = wire::decode::<EntryOut>(body)?;
+    Ok(wire::decode::<T>(rest)?.0)
+}
