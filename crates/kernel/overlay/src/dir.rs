@@ -18,17 +18,28 @@ const CHARACTER: u8 = 2;
 pub(crate) struct Merged {
     stack: Arc<Stack>,
     parts: Vec<InodeRef>,
+    /// Names that begin with this are not shown.
+    hidden: Option<Vec<u8>>,
 }
 
 impl Merged {
     /// `parts` are directories.
-    pub fn new(stack: Arc<Stack>, parts: Vec<InodeRef>) -> Merged {
-        Merged { stack, parts }
+    pub fn new(stack: Arc<Stack>, parts: Vec<InodeRef>, hidden: Option<Vec<u8>>) -> Merged {
+        Merged { stack, parts, hidden }
+    }
+}
+
+impl Merged {
+    fn hides(&self, name: &[u8]) -> bool {
+        self.hidden.as_ref().is_some_and(|hidden| name.starts_with(hidden))
     }
 }
 
 impl LowerDir for Merged {
     fn find(&self, cx: &dyn Caller, fs: &Arc<TmpFs>, name: &[u8]) -> Result<Arc<Node>> {
+        if self.hides(name) {
+            return Err(Errno::ENOENT);
+        }
         let mut found: Vec<InodeRef> = Vec::new();
         for (depth, part) in self.parts.iter().enumerate() {
             let inode = match part.lookup(cx, name) {
@@ -56,7 +67,7 @@ impl LowerDir for Merged {
         for part in &self.parts {
             let dev = part.attr()?.dev;
             for mut entry in list(cx, part)? {
-                if several && !seen.insert(entry.name.clone()) {
+                if self.hides(&entry.name) || several && !seen.insert(entry.name.clone()) {
                     continue;
                 }
                 let gone =

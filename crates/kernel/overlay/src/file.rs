@@ -5,7 +5,7 @@ use hostsys::memfd::CopyArea;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use tmpfs::lower::LowerFile;
-use vfs::{Caller, InodeRef, MapRequest, Mapping, OpenFile};
+use vfs::{Caller, InodeRef, Loan, MapRequest, Mapping, OpenFile};
 
 /// A regular file, opened for reading when first needed.
 pub(crate) struct File {
@@ -47,14 +47,18 @@ impl LowerFile for File {
             Err(e) => Some(Err(e)),
         }
     }
-    fn seek(&self, off: u64, data: bool) -> Result<u64> {
+    fn seek(&self, cx: &dyn Caller, off: u64, data: bool) -> Result<u64> {
         let f = self.file.get().ok_or(Errno::EIO)?;
         let whence = if data { libc::SEEK_DATA } else { libc::SEEK_HOLE };
-        f.ops.as_seek().ok_or(Errno::EINVAL)?.seek_special(f, off as i64, whence)
+        f.ops.as_seek().ok_or(Errno::EINVAL)?.seek_special(cx, f, off as i64, whence)
     }
     fn map(&self, cx: &dyn Caller, req: &MapRequest) -> Result<Mapping> {
         let f = self.open(cx)?;
         f.ops.map(cx, f, req)
+    }
+    fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<Loan> {
+        let f = self.open(cx).ok()?;
+        f.ops.lend(cx, f, off, len)
     }
     fn image(&self) -> Option<(u64, u64)> {
         self.file.get()?.ops.image()

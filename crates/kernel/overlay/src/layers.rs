@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tmpfs::lower::{Layers, LowerBody, LowerInode, View, XattrMap};
 use tmpfs::{Node, TmpFs};
+use vfs::acl::{Acl, AclKind};
 use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
 use vfs::{Caller, InodeRef};
 
@@ -21,16 +22,38 @@ const INO_BITS: u32 = 48;
 /// The layers of one overlay.
 pub(crate) struct Stack {
     me: Weak<Stack>,
+    /// Names in the root that begin with this are not shown.
+    hidden: Option<Vec<u8>>,
     /// Devices of the layers' roots, each once. Inode numbers of the first are used as they are.
     devices: Vec<u64>,
-    /// Inodes with several names, by (device, number): what was changed under one name must be found under another that
-    /// nobody has looked up yet.
-    links: Mutex<HashMap<(u64, u64), Arc<Node>>>,
+    links: Mutex<Links>,
+}
+
+/// Inodes with several names: what was changed under one name must be found under another that nobody has looked up yet.
+#[derive(Default)]
+struct Links {
+    /// By device and number below. One that is as in the layers may be forgotten.
+    nodes: HashMap<(u64, u64), Weak<Node>>,
+    /// Keys of `nodes` by the number shown.
+    keys: HashMap<u64, (u64, u64)>,
+    /// Those that differ from the layers, by the number shown.
+    changed: HashMap<u64, Arc<Node>>,
+}
+
+impl Links {
+    /// Forgets what is gone, when there is much of it.
+    fn prune(&mut self) {
+        if self.nodes.len() >= 1024 && self.nodes.len().is_power_of_two() {
+            let nodes = &mut self.nodes;
+            nodes.retain(|_, node| node.strong_count() != 0);
+            self.keys.retain(|_, key| nodes.contains_key(key));
+        }
+    }
 }
 
 impl Stack {
-    /// The layers with these roots. ENOTDIR.
-    pub fn new(roots: &[InodeRef]) -> Result<Arc<Stack>> {
+    /// The layers with these roots, which show no names that begin with `hidden`. ENOTDIR.
+    pub fn new(roots: &[InodeRef], hidden: Option<Vec<u8>>) -> Result<Arc<Stack>> {
         let mut devices = Vec::new();
         for root in roots {
             let attr = root.attr()?;
@@ -41,7 +64,7 @@ impl Stack {
                 devices.push(attr.dev);
             }
         }
-        Ok(Arc::new_cyclic(|me| Stack { me: me.clone(), devices, links: Mutex::default() }))
+        Ok(Arc::new_cyclic(|me| Stack { me: me.clone(), hidden, devices, links: Mutex::default() }))
     }
 
     /// The number under which an inode shows: its own, with the layers' device above it. `None` for inodes of file systems
@@ -62,16 +85,33 @@ impl Stack {
         if view.attr.nlink <= 1 || view.attr.is_dir() {
             return Ok(Node::view(fs.clone(), view));
         }
-        if let Some(node) = self.links.lock().get(&key) {
-            return Ok(node.clone());
+        if let Some(node) = self.links.lock().nodes.get(&key).and_then(Weak::upgrade) {
+            return Ok(node);
         }
         // Made with the lock free; who comes second takes the first one's.
         let node = Node::view(fs.clone(), view);
-        Ok(self.links.lock().entry(key).or_insert(node).clone())
+        let mut links = self.links.lock();
+        if let Some(first) = links.nodes.get(&key).and_then(Weak::upgrade) {
+            drop(links);
+            return Ok(first);
+        }
+        links.prune();
+        links.nodes.insert(key, Arc::downgrade(&node));
+        links.keys.insert(node.ino(), key);
+        Ok(node)
     }
 
     /// What a node for these inodes starts as.
     pub fn view(&self, inodes: Vec<InodeRef>) -> Result<View> {
+        self.view_of(inodes, None)
+    }
+
+    /// The same for the roots.
+    pub fn root(&self, inodes: Vec<InodeRef>) -> Result<View> {
+        self.view_of(inodes, self.hidden.clone())
+    }
+
+    fn view_of(&self, inodes: Vec<InodeRef>, hidden: Option<Vec<u8>>) -> Result<View> {
         let top = inodes.first().ok_or(Errno::ENOENT)?.clone();
         let mut attr = top.attr()?;
         let body = match attr.file_type() {
@@ -81,7 +121,7 @@ impl Stack {
                     attr.nlink = 1;
                 }
                 let stack = self.me.upgrade().ok_or(Errno::ESTALE)?;
-                LowerBody::Dir(Box::new(Merged::new(stack, inodes)))
+                LowerBody::Dir(Box::new(Merged::new(stack, inodes, hidden)))
             }
             S_IFREG => LowerBody::File(Box::new(File::new(top.clone(), attr.blocks))),
             S_IFLNK => LowerBody::Link,
@@ -97,6 +137,19 @@ impl Layers for Stack {
     }
     fn magic(&self) -> i64 {
         OVERLAYFS_SUPER_MAGIC
+    }
+    fn changed(&self, node: Arc<Node>) {
+        self.links.lock().changed.insert(node.ino(), node);
+    }
+    fn unlinked(&self, node: &Node) {
+        let mut links = self.links.lock();
+        if let Some(key) = links.keys.remove(&node.ino()) {
+            links.nodes.remove(&key);
+        }
+        let gone = links.changed.remove(&node.ino());
+        // Dropping it may free blocks of a store.
+        drop(links);
+        drop(gone);
     }
     fn unmounted(&self) {
         let links = std::mem::take(&mut *self.links.lock());
@@ -129,11 +182,15 @@ impl LowerInode for Lower {
         for name in names {
             // The attributes of a host overlay are not the image's.
             if !name.starts_with(b"trusted.overlay.")
+                && AclKind::of_xattr(&name).is_none()
                 && let Ok(value) = xattrs.get_xattr(cx, &name)
             {
                 map.insert(name, value);
             }
         }
         Ok(map)
+    }
+    fn acl(&self, kind: AclKind) -> Result<Option<Arc<Acl>>> {
+        self.0.as_acls().map_or(Ok(None), |acls| acls.acl(kind))
     }
 }

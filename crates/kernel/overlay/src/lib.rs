@@ -1,4 +1,4 @@
-//! The overlay of a container's root: read-only layers, and all changes in memory above them.
+//! The overlay of a container's root: read-only layers, and all changes above them, in memory or in one file of the host.
 //!
 //! The layers are directories of other file systems, merged by the rules of Linux's overlayfs
 //! (Documentation/filesystems/overlayfs.rst): a name of an upper layer hides that name in lower ones, two directories are
@@ -19,29 +19,40 @@ mod layers;
 use abi::{Errno, Result};
 use layers::Stack;
 use std::sync::Arc;
+pub use tmpfs::FileStore;
 use tmpfs::{MemFiles, Options, TmpFs};
 use vfs::FileSystem;
 
-/// An overlay over `layers`, the uppermost first, which nobody changes; what is mapped lives in `memory`. What is written may
-/// take as much as the machine's memory. EINVAL without layers.
-pub fn new(memory: &Arc<MemFiles>, layers: &[Arc<dyn FileSystem>]) -> Result<Arc<dyn FileSystem>> {
-    with_size(memory, layers, hostsys::fs::total_memory())
+/// Where what is written goes, and how much may.
+#[derive(Default)]
+pub struct Upper {
+    /// Keeps data; memory without.
+    pub store: Option<Arc<FileStore>>,
+    /// Bytes of data at most; without, the machine's memory, or what the store's file system has.
+    pub size: Option<u64>,
+    /// Names in the layers' root that begin with this are not shown: files of stores.
+    pub hidden: Option<Vec<u8>>,
 }
 
-/// As [`new`] with a limit in bytes for what is written.
-pub fn with_size(
+/// An overlay over `layers`, the uppermost first, which nobody changes; what is mapped lives in `memory`. EINVAL without
+/// layers.
+pub fn new(
     memory: &Arc<MemFiles>,
+    upper: Upper,
     layers: &[Arc<dyn FileSystem>],
-    size: u64,
 ) -> Result<Arc<dyn FileSystem>> {
     let roots: Vec<_> = layers.iter().map(|layer| layer.root()).collect();
     if roots.is_empty() {
         return Err(Errno::EINVAL);
     }
-    let stack = Stack::new(&roots)?;
-    let root = stack.view(roots)?;
-    let options = Options { size: Some(size), ..Options::default() };
-    Ok(TmpFs::over(memory, stack, root, options)?)
+    let stack = Stack::new(&roots, upper.hidden)?;
+    let root = stack.root(roots)?;
+    let size = match (upper.size, &upper.store) {
+        (None, None) => Some(hostsys::fs::total_memory()),
+        (size, _) => size,
+    };
+    let options = Options { size, ..Options::default() };
+    Ok(TmpFs::over(memory, upper.store, stack, root, options)?)
 }
 
 #[cfg(test)]

@@ -46,6 +46,13 @@ fn open_close(m: &Mine) {
         .unwrap();
 }
 
+fn create_unlink(m: &Mine) {
+    let how = OpenHow::legacy(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600);
+    let path = [m.path.as_bytes(), b".new"].concat();
+    open::open_at(&*m.cx, &m.fs.view(), &Start::Cwd, &path, &how).map_err(Failure::errno).unwrap();
+    link::unlink(&*m.cx, &m.fs.view(), &Start::Cwd, &path).unwrap();
+}
+
 fn pread(m: &Mine) {
     let f = m.table.get(m.fd).unwrap();
     let mut b = [0; 64];
@@ -131,11 +138,12 @@ fn main() {
             Mine { cx: cx.clone(), fs: fs.fork_copy(), table: table.clone(), path, link, fd }
         })
         .collect();
-    let ops: [(&str, Op); 7] = [
+    let ops: [(&str, Op); 8] = [
         ("stat", stat),
         ("stat_link", stat_link),
         ("stat_missing", stat_missing),
         ("open_close", open_close),
+        ("create_unlink", create_unlink),
         ("fstat", fstat),
         ("pread", pread),
         ("read", read),

@@ -1,12 +1,13 @@
-//! The bytes of a regular file: pages on the heap while the file is small and
-//! nobody maps it, a file in the host's memory afterwards, or still the
-//! unchanged lower file.
+//! The bytes of a regular file: pages on the heap while the file is small and nobody maps it, a file in the host's
+//! memory afterwards, or still the unchanged lower file. An instance with a file of the host for its data
+//! ([`FileStore`](crate::FileStore)) keeps pages there instead of on the heap, however large a file is; the pages of a
+//! file that is mapped stay reserved there, for the host to count.
 //!
-//! Holes stay holes in all three. The instance's limit is charged per page; for
-//! memory files the host's block count is what is charged. Writes to them are
-//! estimated, and mappings fill pages without the kernel's knowledge, so the
+//! Holes stay holes in all of them. The instance's limit is charged per page; for memory files the host's block count
+//! is what is charged. Writes to them are estimated, and mappings fill pages without the kernel's knowledge, so the
 //! instance measures such files before it refuses anything ([`TmpFs::settle`]).
 
+use crate::filestore::Extents;
 use crate::fs::TmpFs;
 use crate::lower::LowerFile;
 use crate::memfile::MemFile;
@@ -17,10 +18,11 @@ use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use vfs::Caller;
 use vfs::quota::{Charge, Kind};
+use vfs::{Caller, Loan};
 
-const PAGE: u64 = 4096;
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
 /// Larger files live in memory files from the start.
 const HEAP_MAX: u64 = 1 << 20;
 /// Largest file (s_maxbytes).
@@ -32,32 +34,41 @@ const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 /// Pages that are reserved at once close to the limit.
 const RESERVE: u64 = 64;
-/// F_SEAL_SEAL.
+// F_SEAL_*: see fcntl(2).
 pub(crate) const SEAL_SEAL: u32 = 1;
-/// F_SEAL_SHRINK.
 pub(crate) const SEAL_SHRINK: u32 = 2;
-/// F_SEAL_GROW.
 pub(crate) const SEAL_GROW: u32 = 4;
-/// F_SEAL_WRITE.
 pub(crate) const SEAL_WRITE: u32 = 8;
-/// F_SEAL_FUTURE_WRITE.
 pub(crate) const SEAL_FUTURE_WRITE: u32 = 16;
-/// F_SEAL_EXEC.
 pub(crate) const SEAL_EXEC: u32 = 32;
 
 type Page = Box<[u8]>;
 
 enum Store {
     Heap(BTreeMap<u64, Page>),
+    Disk(Extents),
     Mem(Arc<MemFile>),
     Lower(Box<dyn LowerFile>),
+}
+
+/// What content is needed for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A change.
+    Change,
+    /// A change that may be beyond what the heap is for.
+    Large,
+    /// A mapping: a descriptor of its own.
+    Mapping,
 }
 
 /// The content of one regular file.
 pub(crate) struct Content {
     size: u64,
     store: Store,
-    /// Heap pages charged to the instance; memory files keep their own count.
+    /// Of a file that moved to memory to be mapped: its pages in the instance's file.
+    reserved: Option<Extents>,
+    /// Heap and disk pages charged to the instance; memory files keep their own count.
     charged: Mutex<u64>,
     pub seals: u32,
     /// memfd_create(2) made it: seals must reach the host's file.
@@ -74,6 +85,7 @@ impl Content {
         Content {
             size: 0,
             store: Store::Heap(BTreeMap::new()),
+            reserved: None,
             charged: Mutex::new(0),
             seals: SEAL_SEAL,
             sealable: false,
@@ -97,8 +109,27 @@ impl Content {
     pub fn size_and_blocks(&self) -> (u64, u64) {
         match &self.store {
             Store::Heap(p) => (self.size, p.len() as u64 * 8),
+            Store::Disk(e) => (self.size, e.pages() * 8),
             Store::Mem(m) => (self.size, m.rw().and_then(|f| host::stat(&*f)).map_or(0, |a| a.blocks)),
             Store::Lower(l) => (self.size, l.blocks()),
+        }
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What a program's own thread can read the content by; see [`vfs::MapOps::lend`].
+    pub fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<Loan> {
+        if self.size < off + len as u64 {
+            return None;
+        }
+        match &self.store {
+            // The file of an overlay holds the data of all its files: it is lent to nobody.
+            Store::Heap(_) | Store::Disk(_) => None,
+            Store::Mem(m) => Some(Loan { fd: m.reader()?, after: None }),
+            Store::Lower(l) => l.lend(cx, off, len),
         }
     }
 
@@ -111,7 +142,9 @@ impl Content {
     /// From now on the content lives in `m`, which takes over the charge.
     fn move_to(&mut self, m: Arc<MemFile>) {
         m.take_over(std::mem::take(self.charged.get_mut()));
-        self.store = Store::Mem(m);
+        if let Store::Disk(pages) = std::mem::replace(&mut self.store, Store::Mem(m)) {
+            self.reserved = Some(pages);
+        }
     }
 
     /// Reads at `off`.
@@ -137,6 +170,7 @@ impl Content {
                 }
                 Ok(n)
             }
+            Store::Disk(e) => e.read(buf, off),
             Store::Mem(m) => host::pread_full(&*m.rw()?, buf, off),
             Store::Lower(l) => l.read(cx, buf, off),
         }
@@ -166,6 +200,7 @@ impl Content {
                 }
                 Some(Ok(n))
             }
+            Store::Disk(e) => e.read_to(to, n, off),
             Store::Mem(m) => Some(m.rw().and_then(|fd| host::pread_area(&*fd, to, n, off))),
             Store::Lower(l) => l.read_to(cx, to, n, off),
         }
@@ -180,15 +215,37 @@ impl Content {
         user.charge(Kind::SealableFiles, 1).map(Some).ok_or(Errno::ENFILE)
     }
 
-    /// Brings the content into our own memory; with `mapped` into a memory file.
-    pub fn own(&mut self, cx: &dyn Caller, fs: &TmpFs, mapped: bool) -> Result<()> {
+    /// Brings the content to where it can be changed, or mapped.
+    pub fn own(&mut self, cx: &dyn Caller, fs: &TmpFs, need: Need) -> Result<()> {
+        let disk = fs.store.as_ref().filter(|_| !self.sealable);
+        match (&self.store, disk) {
+            (Store::Mem(_), _) => return Ok(()),
+            (Store::Heap(pages), Some(disk)) if pages.is_empty() && need != Need::Mapping => {
+                self.store = Store::Disk(Extents::new(disk));
+                return Ok(());
+            }
+            (Store::Heap(_), _) if need == Need::Change => return Ok(()),
+            (Store::Disk(_), _) if need != Need::Mapping => return Ok(()),
+            (Store::Heap(_) | Store::Disk(_), _) => self.move_to_memory(cx, fs)?,
+            (Store::Lower(_), Some(_)) => {
+                self.copy_up_to_disk(cx, fs)?;
+                if need == Need::Mapping {
+                    self.move_to_memory(cx, fs)?;
+                }
+            }
+            (Store::Lower(_), None) => self.copy_up(cx, fs, need)?,
+        }
+        self.measure(fs);
+        Ok(())
+    }
+
+    /// Moves pages to a memory file.
+    fn move_to_memory(&mut self, cx: &dyn Caller, fs: &TmpFs) -> Result<()> {
         let size = self.size;
+        let m = MemFile::new(&fs.memory, self.charge_sealable(cx)?)?;
+        host::truncate(&*m.rw()?, size)?;
         match &self.store {
-            Store::Mem(_) => return Ok(()),
-            Store::Heap(_) if !mapped => return Ok(()),
             Store::Heap(pages) => {
-                let m = MemFile::new(&fs.memory, self.charge_sealable(cx)?)?;
-                host::truncate(&*m.rw()?, size)?;
                 for (i, p) in pages {
                     let len = (size.saturating_sub(i * PAGE)).min(PAGE) as usize;
                     // What was written or reserved stays so, zeros and what lies beyond the end included.
@@ -198,51 +255,102 @@ impl Content {
                         put(&m, &p[..len], i * PAGE)?;
                     }
                 }
-                let seals = self.seals & (SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE);
-                if self.sealable && seals != 0 {
-                    host::add_seals(&*m.rw()?, seals)?;
-                }
-                self.move_to(m);
             }
-            Store::Lower(l) => {
-                let heap = !mapped && size <= HEAP_MAX;
-                let mut pages = BTreeMap::new();
-                let mem = if heap { None } else { Some(MemFile::new(&fs.memory, None)?) };
-                if let Some(m) = &mem {
-                    fs.ensure_room(size.div_ceil(PAGE))?;
-                    host::truncate(&*m.rw()?, size)?;
-                } else {
-                    fs.charge(size.div_ceil(PAGE))?;
-                    *self.charged.lock() = size.div_ceil(PAGE);
-                }
-                let mut buf = vec![0; 256 * 1024];
-                let mut off = 0;
-                while off < size {
-                    let n = l.read(cx, &mut buf, off)?;
-                    if n == 0 {
-                        break;
+            Store::Disk(pages) => copy_extents(pages, &m, size)?,
+            Store::Mem(_) | Store::Lower(_) => return Err(Errno::EIO),
+        }
+        let seals = self.seals & (SEAL_SHRINK | SEAL_GROW | SEAL_WRITE | SEAL_FUTURE_WRITE);
+        if self.sealable && seals != 0 {
+            host::add_seals(&*m.rw()?, seals)?;
+        }
+        self.move_to(m);
+        Ok(())
+    }
+
+    /// Copies the lower file to the heap, or, when it is large or to be mapped, to a memory file.
+    fn copy_up(&mut self, cx: &dyn Caller, fs: &TmpFs, need: Need) -> Result<()> {
+        let size = self.size;
+        let heap = need == Need::Change && size <= HEAP_MAX;
+        let mut pages = BTreeMap::new();
+        let mem = if heap { None } else { Some(MemFile::new(&fs.memory, None)?) };
+        if let Some(m) = &mem {
+            fs.ensure_room(size.div_ceil(PAGE))?;
+            host::truncate(&*m.rw()?, size)?;
+        } else {
+            fs.charge(size.div_ceil(PAGE))?;
+            *self.charged.lock() = size.div_ceil(PAGE);
+        }
+        self.each_lower(cx, &mut |data, off| {
+            match &mem {
+                // Zeros of the lower file become holes.
+                Some(_) if data.iter().all(|&b| b == 0) => {}
+                Some(m) => put(m, data, off)?,
+                None => {
+                    for (i, c) in data.chunks(PAGE as usize).enumerate() {
+                        let mut p = zero_page();
+                        p[..c.len()].copy_from_slice(c);
+                        pages.insert(off / PAGE + i as u64, p);
                     }
-                    match &mem {
-                        // Zeros of the lower file become holes.
-                        Some(_) if buf[..n].iter().all(|&b| b == 0) => {}
-                        Some(m) => put(m, &buf[..n], off)?,
-                        None => {
-                            for (i, c) in buf[..n].chunks(PAGE as usize).enumerate() {
-                                let mut p = zero_page();
-                                p[..c.len()].copy_from_slice(c);
-                                pages.insert(off / PAGE + i as u64, p);
-                            }
-                        }
-                    }
-                    off += n as u64;
                 }
-                match mem {
-                    Some(m) => self.move_to(m),
-                    None => self.store = Store::Heap(pages),
-                }
+            }
+            Ok(())
+        })?;
+        match mem {
+            Some(m) => self.move_to(m),
+            None => self.store = Store::Heap(pages),
+        }
+        Ok(())
+    }
+
+    /// Copies the lower file to the instance's file.
+    fn copy_up_to_disk(&mut self, cx: &dyn Caller, fs: &TmpFs) -> Result<()> {
+        let Some(store) = &fs.store else { return Err(Errno::EIO) };
+        let mut extents = Extents::new(store);
+        let charged = Mutex::new(0);
+        let copied = self.each_lower(cx, &mut |data, off| {
+            // Zeros of the lower file become holes.
+            if data.iter().all(|&b| b == 0) {
+                return Ok(());
+            }
+            match disk_write(&mut extents, fs, &charged, data, off)? {
+                n if n == data.len() => Ok(()),
+                _ => Err(Errno::ENOSPC),
+            }
+        });
+        match copied {
+            Ok(()) => {
+                *self.charged.get_mut() = *charged.lock();
+                self.store = Store::Disk(extents);
+                Ok(())
+            }
+            Err(e) => {
+                fs.recharge(*charged.lock(), 0);
+                Err(e)
             }
         }
-        self.measure(fs);
+    }
+
+    /// Feeds the lower file's bytes, in pieces that begin at a page.
+    fn each_lower(&self, cx: &dyn Caller, to: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        let Store::Lower(l) = &self.store else { return Err(Errno::EIO) };
+        let mut buf = vec![0; 256 * 1024];
+        let mut off = 0;
+        while off < self.size {
+            // A piece that is not whole is not the start of the next page.
+            let mut n = 0;
+            let wanted = buf.len().min(usize::try_from(self.size - off).unwrap_or(usize::MAX));
+            while n < wanted {
+                match l.read(cx, &mut buf[n..wanted], off + n as u64)? {
+                    0 => break,
+                    got => n += got,
+                }
+            }
+            if n == 0 {
+                break;
+            }
+            to(&buf[..n], off)?;
+            off += n as u64;
+        }
         Ok(())
     }
 
@@ -253,6 +361,7 @@ impl Content {
         *c = 0;
         drop(c);
         self.store = Store::Heap(BTreeMap::new());
+        self.reserved = None;
         self.size = 0;
     }
 
@@ -280,7 +389,7 @@ impl Content {
             }
         }
         let end = off + n as u64;
-        self.own(cx, fs, end > HEAP_MAX)?;
+        self.own(cx, fs, if end > HEAP_MAX { Need::Large } else { Need::Change })?;
         let done = match &mut self.store {
             Store::Heap(pages) => {
                 let done = heap_write(pages, fs, &self.charged, &buf[..n], off);
@@ -289,6 +398,7 @@ impl Content {
                 }
                 done
             }
+            Store::Disk(extents) => disk_write(extents, fs, &self.charged, &buf[..n], off)?,
             Store::Mem(m) => {
                 let pages = end.div_ceil(PAGE) - off / PAGE;
                 if fs.ensure_room(pages).is_err() {
@@ -352,7 +462,7 @@ impl Content {
         if size == self.size {
             return Ok(());
         }
-        self.own(cx, fs, false)?;
+        self.own(cx, fs, Need::Change)?;
         match &mut self.store {
             Store::Heap(pages) => {
                 let gone = pages.split_off(&size.div_ceil(PAGE)).len() as u64;
@@ -363,7 +473,21 @@ impl Content {
                     p[(size % PAGE) as usize..].fill(0);
                 }
             }
-            Store::Mem(m) => host::truncate(&*m.rw()?, size)?,
+            Store::Disk(extents) => {
+                let mut gone = 0;
+                if size < self.size {
+                    // The rest of the last page reads as zeros should the file grow again.
+                    extents.punch(size, size.next_multiple_of(PAGE))?;
+                    gone = extents.free_from(size.div_ceil(PAGE));
+                }
+                uncharge(fs, &self.charged, gone);
+            }
+            Store::Mem(m) => {
+                host::truncate(&*m.rw()?, size)?;
+                if let Some(extents) = &mut self.reserved {
+                    extents.free_from(size.div_ceil(PAGE));
+                }
+            }
             Store::Lower(_) => return Err(Errno::EIO),
         }
         self.size = size;
@@ -381,7 +505,7 @@ impl Content {
             if self.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
                 return Err(Errno::EPERM);
             }
-            self.own(cx, fs, false)?;
+            self.own(cx, fs, Need::Change)?;
             match &mut self.store {
                 Store::Heap(pages) => {
                     let gone = heap_punch(pages, off, end);
@@ -389,7 +513,16 @@ impl Content {
                     let mut c = self.charged.lock();
                     *c = c.saturating_sub(gone);
                 }
-                Store::Mem(m) => host::allocate(&*m.rw()?, mode, off, len)?,
+                Store::Disk(extents) => {
+                    let gone = extents.punch(off, end)?;
+                    uncharge(fs, &self.charged, gone);
+                }
+                Store::Mem(m) => {
+                    host::allocate(&*m.rw()?, mode, off, len)?;
+                    if let Some(extents) = &mut self.reserved {
+                        extents.free(off.div_ceil(PAGE)..end / PAGE);
+                    }
+                }
                 Store::Lower(_) => return Err(Errno::EIO),
             }
             self.measure(fs);
@@ -400,9 +533,10 @@ impl Content {
         }
         let pages = off / PAGE..end.div_ceil(PAGE);
         fs.could_hold(pages.end - pages.start)?;
-        self.own(cx, fs, end > HEAP_MAX)?;
+        self.own(cx, fs, if end > HEAP_MAX { Need::Large } else { Need::Change })?;
         match &mut self.store {
             Store::Heap(heap) => heap_reserve(heap, fs, &self.charged, pages)?,
+            Store::Disk(extents) => disk_reserve(extents, fs, &self.charged, pages)?,
             Store::Mem(m) if fs.ensure_room(pages.end - pages.start).is_ok() => {
                 host::allocate(&*m.rw()?, KEEP_SIZE, off, len)?
             }
@@ -420,7 +554,7 @@ impl Content {
     }
 
     /// SEEK_DATA (`data`) or SEEK_HOLE from `off`.
-    pub fn seek(&self, off: u64, data: bool) -> Result<u64> {
+    pub fn seek(&self, cx: &dyn Caller, off: u64, data: bool) -> Result<u64> {
         if off >= self.size {
             return Err(Errno::ENXIO);
         }
@@ -444,12 +578,13 @@ impl Content {
                 }
                 Ok((i * PAGE).min(self.size))
             }
+            Store::Disk(e) => e.seek(off, self.size, data),
             Store::Mem(m) => host::seek_data_hole(&*m.rw()?, off, data),
-            Store::Lower(l) => l.seek(off, data),
+            Store::Lower(l) => l.seek(cx, off, data),
         }
     }
 
-    /// The memory file; after [`Content::own`] with `mapped`.
+    /// The memory file; after [`Content::own`] for a mapping.
     pub fn mem(&self) -> Option<&Arc<MemFile>> {
         match &self.store {
             Store::Mem(m) => Some(m),
@@ -505,6 +640,105 @@ fn heap_write(
         done += len;
     }
     done
+}
+
+fn uncharge(fs: &TmpFs, charged: &Mutex<u64>, pages: u64) {
+    fs.recharge(pages, 0);
+    let mut c = charged.lock();
+    *c = c.saturating_sub(pages);
+}
+
+/// Gives holes in `pages` pages, as many as may be charged; those that are new.
+fn disk_fill(
+    extents: &mut Extents,
+    fs: &TmpFs,
+    charged: &Mutex<u64>,
+    pages: Range<u64>,
+) -> Result<Vec<Range<u64>>> {
+    let mut new = Vec::new();
+    while let Some(hole) = extents.hole(pages.clone()) {
+        let mut n = hole.end - hole.start;
+        if fs.charge(n).is_err() {
+            n = n.min(fs.room()).max(1);
+            match fs.charge(n) {
+                Ok(()) => {}
+                Err(_) if !new.is_empty() => break,
+                Err(e) => return Err(e),
+            }
+        }
+        let got = extents.fill(&(hole.start..hole.start + n));
+        fs.recharge(n - got, 0);
+        *charged.lock() += got;
+        new.push(hole.start..hole.start + got);
+    }
+    Ok(new)
+}
+
+/// Writes to the instance's file. ENOSPC when nothing fits, be it by the limit or on the host's disk.
+fn disk_write(
+    extents: &mut Extents,
+    fs: &TmpFs,
+    charged: &Mutex<u64>,
+    buf: &[u8],
+    off: u64,
+) -> Result<usize> {
+    if buf.is_empty() {
+        return Ok(0);
+    }
+    let pages = off / PAGE..(off + buf.len() as u64).div_ceil(PAGE);
+    let filled = disk_fill(extents, fs, charged, pages.clone());
+    let end = extents.hole(pages.clone()).map_or(off + buf.len() as u64, |hole| hole.start * PAGE);
+    let new = match filled {
+        Ok(new) => new,
+        // Pages that were there already can be written.
+        Err(_) if end > off => Vec::new(),
+        Err(e) => return Err(e),
+    };
+    let n = usize::try_from(end.saturating_sub(off)).unwrap_or(buf.len()).min(buf.len());
+    let written = extents.write(&buf[..n], off);
+    let done = *written.as_ref().unwrap_or(&0) as u64;
+    if done < n as u64 {
+        // The host's disk is full: what got no data becomes a hole again.
+        for range in new {
+            let from = range.start.max((off + done).div_ceil(PAGE));
+            if from < range.end {
+                uncharge(fs, charged, extents.free(from..range.end));
+            }
+        }
+    }
+    match written {
+        Ok(0) => Err(Errno::ENOSPC),
+        written => written,
+    }
+}
+
+/// Reserves pages of the instance's file: all of them, or none and ENOSPC.
+fn disk_reserve(extents: &mut Extents, fs: &TmpFs, charged: &Mutex<u64>, pages: Range<u64>) -> Result<()> {
+    let new = disk_fill(extents, fs, charged, pages.clone())?;
+    let all = extents.hole(pages.clone()).is_none();
+    match if all { extents.reserve(pages) } else { Err(Errno::ENOSPC) } {
+        Ok(()) => Ok(()),
+        Err(e) => {
+            for range in new {
+                uncharge(fs, charged, extents.free(range));
+            }
+            Err(e)
+        }
+    }
+}
+
+/// Copies the pages of a file of `size` bytes to a memory file.
+fn copy_extents(pages: &Extents, to: &MemFile, size: u64) -> Result<()> {
+    let mut buf = vec![0; 256 * 1024];
+    let mut off = 0;
+    while let Ok(data) = pages.seek(off, size, true) {
+        let end = pages.seek(data, size, false)?;
+        let n = usize::try_from(end - data).unwrap_or(usize::MAX).min(buf.len());
+        pages.read(&mut buf[..n], data)?;
+        put(to, &buf[..n], data)?;
+        off = data + n as u64;
+    }
+    Ok(())
 }
 
 /// Reserves heap pages: all of them, or none and ENOSPC.

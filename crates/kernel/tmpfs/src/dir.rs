@@ -7,6 +7,7 @@
 use crate::fs::TmpFs;
 use crate::lower::LowerDir;
 use crate::node::Node;
+use crate::walk::Item;
 use abi::{Errno, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,13 +29,23 @@ pub(crate) struct Dir {
     next: u64,
     lower: Option<Box<dyn LowerDir>>,
     list: Option<Arc<[DirEntry]>>,
+    /// All names of the lower directory are known, and it is not asked any more.
+    settled: bool,
     /// Removed: nothing may be added.
     pub dead: bool,
 }
 
 impl Dir {
     pub fn new(lower: Option<Box<dyn LowerDir>>, first: u64) -> Dir {
-        Dir { entries: HashMap::new(), order: BTreeMap::new(), next: first, lower, list: None, dead: false }
+        Dir {
+            entries: HashMap::new(),
+            order: BTreeMap::new(),
+            next: first,
+            lower,
+            list: None,
+            settled: false,
+            dead: false,
+        }
     }
 
     /// st_size, as tmpfs counts it.
@@ -56,7 +67,7 @@ impl Dir {
             Some(Entry::Whiteout) => return Err(Errno::ENOENT),
             None => {}
         }
-        let Some(l) = &self.lower else { return Err(Errno::ENOENT) };
+        let Some(l) = self.lower.as_ref().filter(|_| !self.settled) else { return Err(Errno::ENOENT) };
         let n = l.find(cx, fs, name)?;
         self.entries.insert(Arc::from(name), Entry::Node(n.clone(), 0));
         Ok(n)
@@ -119,7 +130,52 @@ impl Dir {
 
     /// Whether a name of the lower listing still shows.
     fn shows(&self, name: &[u8]) -> bool {
-        matches!(self.entries.get(name), None | Some(Entry::Node(_, 0)))
+        match self.entries.get(name) {
+            // In a settled directory: a name that was listed and could not be found.
+            None => !self.settled,
+            Some(Entry::Node(_, seq)) => *seq == 0,
+            Some(Entry::Hiding(..) | Entry::Whiteout) => false,
+        }
+    }
+
+    /// Names of the lower directory that nobody has looked up.
+    pub fn unseen(&mut self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
+        if self.settled {
+            return Ok(Vec::new());
+        }
+        let list = self.listing(cx)?;
+        let names = list.iter().flat_map(|list| list.iter()).map(|e| &e.name);
+        Ok(names.filter(|name| !self.entries.contains_key(&name[..])).cloned().collect())
+    }
+
+    /// Says that all names of the lower directory have been looked up: what becomes of it does not matter any more.
+    pub fn settle(&mut self) {
+        self.settled = self.lower.is_some();
+    }
+
+    /// Says that the lower directory is getting the names that were made here: one that goes is to be hidden there.
+    pub fn written_back(&mut self) {
+        if self.lower.is_none() || self.settled {
+            return;
+        }
+        for e in self.entries.values_mut() {
+            if let Entry::Node(n, seq) = e
+                && *seq != 0
+            {
+                *e = Entry::Hiding(n.clone(), *seq);
+            }
+        }
+    }
+
+    /// What may have to be told of a directory that is `in_place`, or of another one.
+    pub fn items(&self, in_place: bool) -> Vec<(Arc<[u8]>, Item)> {
+        let item = |e: &Entry| match e {
+            Entry::Node(n, 0) if in_place => Some(Item::Kept(n.clone())),
+            Entry::Hiding(n, _) if in_place => Some(Item::Hiding(n.clone())),
+            Entry::Whiteout => in_place.then_some(Item::Gone),
+            Entry::Node(n, _) | Entry::Hiding(n, _) => Some(Item::New(n.clone())),
+        };
+        self.entries.iter().filter_map(|(name, e)| Some((name.clone(), item(e)?))).collect()
     }
 
     pub fn is_empty(&mut self, cx: &dyn Caller) -> Result<bool> {
@@ -167,10 +223,18 @@ impl Dir {
         })
     }
 
-    /// Forgets unused nodes that the lower directory would give again.
-    pub fn forget_clean(&mut self) {
+    /// Forgets unused nodes that the lower directory would give again. `names`: by number, under how many names nodes with
+    /// several of them are known.
+    pub fn forget_clean(&mut self, names: &HashMap<u64, usize>) {
+        if self.settled {
+            return;
+        }
         self.entries.retain(|_, e| match e {
-            Entry::Node(n, 0) => Arc::strong_count(n) > 1 || !n.is_clean(),
+            // A cache drops what only it holds. With the lock held nobody else comes by a reference; one that goes
+            // meanwhile only means that the node stays.
+            Entry::Node(n, 0) => {
+                Arc::strong_count(n) > names.get(&n.ino).copied().unwrap_or(1) || !n.is_clean()
+            }
             _ => true,
         });
         if self.entries.is_empty() {

@@ -1,5 +1,6 @@
 //! A tmpfs instance: limits, inode numbers, the root.
 
+use crate::filestore::FileStore;
 use crate::lower::{Layers, View};
 use crate::memfile::{MemFile, MemFiles};
 use crate::node::{Body, Node};
@@ -9,9 +10,10 @@ use abi::{Errno, Result};
 use ranked::{Mutex, rank};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::{FileSystem, InodeRef};
+use vfs::{Credentials, FileSystem, InodeRef};
 
 const TMPFS_MAGIC: i64 = 0x0102_1994;
+const RAMFS_MAGIC: i64 = 0x8584_58f6;
 /// Numbers of inodes made in an overlay, far from those that come from the lower file system.
 const UPPER_INO: u64 = 1 << 40;
 
@@ -26,6 +28,7 @@ fn space_of(inodes: Option<u64>) -> u64 {
 enum Flavour {
     Tmpfs,
     Devtmpfs,
+    Ramfs,
     /// A view of other trees.
     Over(Arc<dyn Layers>),
 }
@@ -35,6 +38,8 @@ pub struct TmpFs {
     pub(crate) dev: u64,
     /// Where content that is mapped lives.
     pub(crate) memory: Arc<MemFiles>,
+    /// Where all other content lives; the heap without.
+    pub(crate) store: Option<Arc<FileStore>>,
     flavour: Flavour,
     options: Mutex<Options, { rank::TMPFS_CONTENT }>,
     next_ino: AtomicU64,
@@ -47,12 +52,14 @@ pub struct TmpFs {
     /// Memory files whose charge is a guess.
     inexact: Mutex<Vec<Weak<MemFile>>, { rank::TMPFS_INEXACT }>,
     root: Mutex<Option<Arc<Node>>>,
+    /// Files without a name that may be in use, and may have their content below.
+    pub(crate) orphans: Mutex<Vec<Weak<Node>>>,
 }
 
 impl TmpFs {
     /// A tmpfs with these options.
     pub fn new(memory: &Arc<MemFiles>, options: Options) -> Arc<TmpFs> {
-        let fs = TmpFs::bare(memory, options.clone(), Flavour::Tmpfs, 1);
+        let fs = TmpFs::bare(memory, None, options.clone(), Flavour::Tmpfs, 1);
         fs.space.store(INODE_SPACE, Ordering::Relaxed);
         let root = Node::new(
             fs.clone(),
@@ -67,35 +74,64 @@ impl TmpFs {
         fs
     }
 
+    /// A ramfs: without limits; of the options only `mode` counts. EINVAL for a mode that is none.
+    pub fn ramfs(memory: &Arc<MemFiles>, creds: &Credentials, text: &[u8]) -> Result<Arc<TmpFs>> {
+        let mut options = Options { size: None, inodes: None, mode: 0o755, ..Options::default() };
+        for mode in text.split(|&b| b == b',').filter_map(|w| w.strip_prefix(b"mode=")) {
+            let mode = std::str::from_utf8(mode).ok().and_then(|m| u32::from_str_radix(m, 8).ok());
+            options.mode = mode.ok_or(Errno::EINVAL)? & 0o7777;
+        }
+        if options.mode != 0o755 {
+            options.text = format!("mode={:o}", options.mode);
+        }
+        let mode = options.mode | 0o040000;
+        let fs = TmpFs::bare(memory, None, options, Flavour::Ramfs, 1);
+        let root = Node::new(fs.clone(), Body::dir(None, 3), mode, creds.fsuid, creds.fsgid, 0, 2);
+        *fs.root.lock() = Some(root);
+        Ok(fs)
+    }
+
     /// A devtmpfs: the same under another name, mode 755.
     pub fn devtmpfs(memory: &Arc<MemFiles>) -> Arc<TmpFs> {
         let options = Options { mode: 0o755, ..Options::default() };
-        let fs = TmpFs::bare(memory, options, Flavour::Devtmpfs, 1);
+        let fs = TmpFs::bare(memory, None, options, Flavour::Devtmpfs, 1);
         let root = Node::new(fs.clone(), Body::dir(None, 3), 0o040755, 0, 0, 0, 2);
         *fs.root.lock() = Some(root);
         fs
     }
 
-    /// A file system that starts as a view of the layers' root and keeps all changes in memory.
+    /// A file system that starts as a view of the layers' root and keeps all changes in memory, or data in `store`. Without
+    /// a size in `options` they may take what the store's file system has.
     pub fn over(
         memory: &Arc<MemFiles>,
+        store: Option<Arc<FileStore>>,
         layers: Arc<dyn Layers>,
         root: View,
-        options: Options,
+        mut options: Options,
     ) -> Result<Arc<TmpFs>> {
         if !root.attr.is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        let fs = TmpFs::bare(memory, options, Flavour::Over(layers), UPPER_INO);
+        if let (None, Some(store)) = (options.size, &store) {
+            options.size = Some(store.capacity()?);
+        }
+        let fs = TmpFs::bare(memory, store, options, Flavour::Over(layers), UPPER_INO);
         let root = Node::view(fs.clone(), root);
         *fs.root.lock() = Some(root);
         Ok(fs)
     }
 
-    fn bare(memory: &Arc<MemFiles>, options: Options, flavour: Flavour, first_ino: u64) -> Arc<TmpFs> {
+    fn bare(
+        memory: &Arc<MemFiles>,
+        store: Option<Arc<FileStore>>,
+        options: Options,
+        flavour: Flavour,
+        first_ino: u64,
+    ) -> Arc<TmpFs> {
         Arc::new(TmpFs {
-            dev: vfs::inode::new_dev(),
+            dev: memory.device_numbers.alloc(),
             memory: memory.clone(),
+            store,
             flavour,
             max_pages: AtomicU64::new(options.size.map_or(u64::MAX, |s| s / 4096)),
             max_space: AtomicU64::new(space_of(options.inodes)),
@@ -105,6 +141,7 @@ impl TmpFs {
             space: AtomicU64::new(0),
             inexact: Mutex::default(),
             root: Mutex::new(None),
+            orphans: Mutex::default(),
         })
     }
 
@@ -220,11 +257,49 @@ impl TmpFs {
     }
 }
 
+impl TmpFs {
+    /// A view of layers.
+    pub(crate) fn has_layers(&self) -> bool {
+        matches!(self.flavour, Flavour::Over(_))
+    }
+
+    /// A node with several names in the layers differs from them.
+    pub(crate) fn changed(&self, node: &Node) {
+        if let (Flavour::Over(layers), Some(node)) = (&self.flavour, node.me.upgrade()) {
+            layers.changed(node);
+        }
+    }
+
+    /// The last name of a node is gone; it may have its content below while somebody has it open.
+    pub(crate) fn note_orphan(&self, node: &Node) {
+        let below = || matches!(&node.body, Body::File(content) if content.read().lower().is_some());
+        if !self.has_layers() || !below() {
+            return;
+        }
+        let mut list = self.orphans.lock();
+        if list.len() == list.capacity() {
+            list.retain(|orphan| orphan.strong_count() != 0);
+        }
+        list.push(node.me.clone());
+    }
+
+    /// The last name of a node is gone.
+    pub(crate) fn unlinked(&self, node: &Node) {
+        if let Flavour::Over(layers) = &self.flavour {
+            layers.unlinked(node);
+        }
+    }
+}
+
 impl FileSystem for TmpFs {
+    fn is_layer(&self) -> bool {
+        true
+    }
     fn kind(&self) -> &'static str {
         match &self.flavour {
             Flavour::Tmpfs => "tmpfs",
             Flavour::Devtmpfs => "devtmpfs",
+            Flavour::Ramfs => "ramfs",
             Flavour::Over(layers) => layers.kind(),
         }
     }
@@ -242,6 +317,10 @@ impl FileSystem for TmpFs {
         }
     }
     fn statfs(&self) -> Result<StatFs> {
+        if matches!(self.flavour, Flavour::Ramfs) {
+            let f_type = RAMFS_MAGIC;
+            return Ok(StatFs { f_type, f_bsize: 4096, f_namelen: 255, f_frsize: 4096, ..StatFs::default() });
+        }
         self.settle();
         let (max, used) = (self.max_pages.load(Ordering::Relaxed), self.pages.load(Ordering::Relaxed));
         let total = if max == u64::MAX { 0 } else { max };
@@ -250,7 +329,11 @@ impl FileSystem for TmpFs {
         let inodes = used_space.div_ceil(INODE_SPACE);
         let files = if space == u64::MAX { total.max(inodes) } else { space / INODE_SPACE };
         Ok(StatFs {
-            f_type: if let Flavour::Over(layers) = &self.flavour { layers.magic() } else { TMPFS_MAGIC },
+            f_type: match &self.flavour {
+                Flavour::Over(layers) => layers.magic(),
+                Flavour::Ramfs => RAMFS_MAGIC,
+                Flavour::Tmpfs | Flavour::Devtmpfs => TMPFS_MAGIC,
+            },
             f_bsize: 4096,
             f_blocks: total,
             f_bfree: total.saturating_sub(used),
@@ -276,6 +359,9 @@ impl FileSystem for TmpFs {
         }
     }
     fn remount(&self, text: &[u8]) -> Result<()> {
+        if matches!(self.flavour, Flavour::Ramfs) {
+            return Ok(());
+        }
         let mut o = self.options.lock();
         let mut new = o.clone();
         new.update(text)?;

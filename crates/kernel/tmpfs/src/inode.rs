@@ -11,8 +11,9 @@ use ranked::{MutexGuard, rank};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use vfs::acl::AclInode;
 use vfs::attach::Attachments;
-use vfs::rename::EXCHANGE;
+use vfs::rename::{EXCHANGE, WHITEOUT};
 use vfs::{
     Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Perm, SetAttr, TimeSet,
     XattrInode,
@@ -89,6 +90,16 @@ impl Node {
         Ok(Node::new(self.fs.clone(), body, kind | mode & 0o7777, uid, gid, rdev, nlink))
     }
 
+    /// What takes the old name of something renamed with RENAME_WHITEOUT; EINVAL in an overlay, as overlayfs.
+    fn whiteout(&self, cx: &dyn Caller) -> Result<Arc<Node>> {
+        if self.fs.kind() == "overlay" {
+            return Err(Errno::EINVAL);
+        }
+        let creds = cx.creds();
+        let gid = if self.mode() & 0o2000 != 0 { self.owner().1 } else { creds.fsgid };
+        self.make(&NewNode::Char(0), 0, creds.fsuid, gid, 1)
+    }
+
     /// A name of `node` is gone.
     fn dropped(&self, node: &Node) {
         if node.is_dir() {
@@ -97,8 +108,12 @@ impl Node {
             }
             node.meta.lock().nlink = 0;
             self.add_links(-1);
-        } else {
-            node.add_links(-1);
+            return;
+        }
+        node.uncharge_link();
+        if node.add_links(-1) == 0 {
+            self.fs.unlinked(node);
+            self.fs.note_orphan(node);
         }
     }
 }
@@ -132,7 +147,7 @@ impl Inode for Node {
             if seals & crate::content::SEAL_EXEC != 0 && (m ^ self.mode()) & 0o111 != 0 {
                 return Err(Errno::EPERM);
             }
-            self.set_mode(m);
+            self.chmod(m)?;
         }
         self.set_owner(set.uid, set.gid);
         self.set_times(set)
@@ -146,7 +161,7 @@ impl Inode for Node {
                 if let Some(l) = c.read().lower() {
                     l.probe(cx)?;
                 }
-                Ok(Arc::new(File { node: self.this()? }))
+                Ok(Arc::new(File::new(self.this()?)))
             }
             Body::Dir(_) => Ok(Arc::new(DirFile::new(self.this()?))),
             _ => Err(Errno::ENXIO),
@@ -162,6 +177,9 @@ impl Inode for Node {
         Some(self)
     }
     fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        Some(self)
+    }
+    fn as_acls(&self) -> Option<&dyn AclInode> {
         Some(self)
     }
 }
@@ -215,6 +233,7 @@ impl DirInode for Node {
             Err(Errno::ENOENT) => {}
             Err(e) => return Err(e),
         }
+        t.charge_link()?;
         t.add_links(1);
         d.put(name, t);
         drop(d);
@@ -277,6 +296,7 @@ impl DirInode for Node {
                 to.add_links(n);
             }
         } else {
+            let whiteout = if flags & WHITEOUT != 0 { Some(self.whiteout(cx)?) } else { None };
             if let Some(d) = &dst {
                 if d.is_dir() && !d.dir()?.is_empty(cx)? {
                     return Err(Errno::ENOTEMPTY);
@@ -286,7 +306,10 @@ impl DirInode for Node {
             }
             // Both names change while vfs holds both directories: nobody sees the state in between.
             to.dir()?.put(new_name, src.clone());
-            self.dir()?.remove(name);
+            match whiteout {
+                Some(whiteout) => self.dir()?.replace(name, whiteout),
+                None => self.dir()?.remove(name),
+            }
             if !same && src.is_dir() {
                 self.add_links(-1);
                 to.add_links(1);
@@ -351,7 +374,11 @@ impl XattrInode for Node {
         Ok(())
     }
     fn list_xattr(&self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
-        self.xattrs(cx, |x| Ok(x.keys().cloned().collect()))
+        let mut names = self.acl_names()?;
+        self.xattrs(cx, |x| {
+            names.extend(x.keys().cloned());
+            Ok(names)
+        })
     }
     fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
         supported(name)?;
@@ -385,7 +412,7 @@ impl Node {
     }
 }
 
-/// ACLs are not kept; a listing that came from below may still show them.
+/// Access control lists are kept apart; there are no others of the system.
 fn supported(name: &[u8]) -> Result<()> {
     if name.starts_with(b"system.") { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
 }

@@ -11,8 +11,10 @@
 
 #![forbid(unsafe_code)]
 
+mod acls;
 mod content;
 mod dir;
+mod filestore;
 mod fs;
 mod inode;
 pub mod lower;
@@ -23,9 +25,11 @@ mod open_file;
 mod options;
 #[cfg(test)]
 mod tests;
+pub mod walk;
 
+pub use filestore::FileStore;
 pub use fs::TmpFs;
 pub use memfd::{Memfds, add_seals, get_seals};
 pub use memfile::MemFiles;
 pub use node::Node;
-pub use options::Options;
+pub use options::{KNOWN, Options};

@@ -5,10 +5,11 @@ use crate::node::Node;
 use abi::Result;
 use abi::stat::Attr;
 use hostsys::memfd::CopyArea;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::{Caller, DirEntry, MapRequest, Mapping};
+use vfs::acl::{Acl, AclKind};
+use vfs::{Caller, DirEntry, Loan, MapRequest, Mapping};
 
 /// Extended attributes by name.
 pub type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -19,6 +20,11 @@ pub trait Layers: Send + Sync {
     fn kind(&self) -> &'static str;
     /// Its magic number in statfs(2).
     fn magic(&self) -> i64;
+    /// An inode with several names in the layers differs from them now: it is to be found under each of its names for as long
+    /// as it has one. Called without locks.
+    fn changed(&self, node: Arc<Node>);
+    /// The last name of an inode is gone.
+    fn unlinked(&self, node: &Node);
     /// The last mount is gone: let go of cycles.
     fn unmounted(&self);
 }
@@ -29,8 +35,10 @@ pub trait LowerInode: Send + Sync {
     fn size(&self) -> u64;
     /// Target of a symbolic link.
     fn readlink(&self, cx: &dyn Caller) -> Result<Vec<u8>>;
-    /// All extended attributes.
+    /// All extended attributes but the access control lists.
     fn xattrs(&self, cx: &dyn Caller) -> Result<XattrMap>;
+    /// An access control list.
+    fn acl(&self, kind: AclKind) -> Result<Option<Arc<Acl>>>;
 }
 
 /// A directory that a node starts as.
@@ -52,9 +60,11 @@ pub trait LowerFile: Send + Sync {
     /// See [`vfs::FileOps::read_to`].
     fn read_to(&self, cx: &dyn Caller, to: &CopyArea<'_>, len: usize, off: u64) -> Option<Result<usize>>;
     /// SEEK_DATA (`data`) or SEEK_HOLE from `off`.
-    fn seek(&self, off: u64, data: bool) -> Result<u64>;
+    fn seek(&self, cx: &dyn Caller, off: u64, data: bool) -> Result<u64>;
     /// A mapping that cannot write.
     fn map(&self, cx: &dyn Caller, req: &MapRequest) -> Result<Mapping>;
+    /// See [`vfs::MapOps::lend`].
+    fn lend(&self, cx: &dyn Caller, off: u64, len: usize) -> Option<Loan>;
     /// See [`vfs::MapOps::image`]; nothing before it is opened.
     fn image(&self) -> Option<(u64, u64)>;
     /// See [`vfs::MapOps::image_fd`].
@@ -89,16 +99,24 @@ pub struct View {
 pub(crate) fn trim(root: Arc<Node>) {
     let mut todo = vec![root];
     let mut order = Vec::new();
+    // Of files with several names: under how many they are known.
+    let mut names = HashMap::new();
     while let Some(n) = todo.pop() {
         if let Some(d) = n.names() {
-            todo.extend(d.lock().nodes().filter(|n| n.is_dir()).cloned());
+            for n in d.lock().nodes() {
+                if n.is_dir() {
+                    todo.push(n.clone());
+                } else if n.shared_below {
+                    *names.entry(n.ino).or_insert(0) += 1;
+                }
+            }
             order.push(n);
         }
     }
     // Children come after their parents, so going backwards forgets leaves first.
     while let Some(n) = order.pop() {
         if let Some(d) = n.names() {
-            d.lock().forget_clean();
+            d.lock().forget_clean(&names);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::open_file::File;
 use crate::options::Options;
 use abi::{Errno, Result};
 use std::sync::Arc;
-use vfs::{Caller, Dentry, FileSystem, InodeRef, Mount, MountFlags, OpenFile, Path};
+use vfs::{Caller, Dentry, DeviceNumbers, FileSystem, InodeRef, Mount, MountFlags, OpenFile, Path};
 
 const MFD_ALLOW_SEALING: u32 = 2;
 const MFD_NOEXEC_SEAL: u32 = 8;
@@ -25,6 +25,11 @@ impl Memfds {
     pub fn new(memory: &Arc<MemFiles>) -> Arc<Memfds> {
         let fs = TmpFs::new(memory, Options { size: None, inodes: None, ..Options::default() });
         Arc::new(Memfds { fs: fs.clone(), mount: Mount::of(fs, MountFlags::empty(), b"tmpfs") })
+    }
+
+    /// The device numbers of the kernel's file systems.
+    pub fn device_numbers(&self) -> &DeviceNumbers {
+        &self.fs.memory.device_numbers
     }
 
     /// The open file that memfd_create(2) gives for valid flags.
@@ -48,8 +53,9 @@ impl Memfds {
         let creds = cx.creds();
         let node = Node::new(self.fs.clone(), Body::file(c), mode, creds.fsuid, creds.fsgid, 0, 0);
         let inode: InodeRef = node.clone();
-        let path = Path { mount: self.mount.clone(), dentry: Dentry::detached(inode.clone(), shown) };
-        Ok(OpenFile::new(Some(path), Some(inode), Arc::new(File { node }), libc::O_RDWR | 0o100000))
+        let dentry = Dentry::detached(cx.vfs().dcache(), inode.clone(), shown);
+        let path = Path { mount: self.mount.clone(), dentry };
+        Ok(OpenFile::new(Some(path), Some(inode), Arc::new(File::new(node)), libc::O_RDWR | 0o100000))
     }
 }
 

@@ -19,13 +19,15 @@ use ranked::{Mutex, rank};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::quota;
+use vfs::{DeviceNumbers, quota};
 
 /// Most descriptors open on files with a name; beyond, those of files used longest ago are closed.
 const MAX_OPEN: usize = 6000;
 
 /// The memory files of a kernel.
 pub struct MemFiles {
+    /// Of the file systems whose files they are, and of the kernel's others.
+    pub device_numbers: Arc<DeviceNumbers>,
     dir: Option<OwnedFd>,
     /// Files with a name, whose descriptors can be had again.
     named: Mutex<Vec<Weak<MemFile>>>,
@@ -151,7 +153,13 @@ impl MemFiles {
     /// `dir`, of a private tmpfs that is not noexec, is where files with a name are made. Without it every file keeps a
     /// descriptor.
     pub fn new(dir: Option<OwnedFd>) -> Arc<MemFiles> {
-        Arc::new(MemFiles { dir, named: Mutex::default(), open: Arc::default(), clock: AtomicU64::new(1) })
+        Arc::new(MemFiles {
+            device_numbers: Arc::default(),
+            dir,
+            named: Mutex::default(),
+            open: Arc::default(),
+            clock: AtomicU64::new(1),
+        })
     }
 
     fn tick(&self) -> u64 {
@@ -232,6 +240,14 @@ impl MemFile {
     /// For the kernel's own reads and writes, and for shared mappings of writers.
     pub fn rw(&self) -> Result<Arc<OwnedFd>> {
         self.open(|d| &mut d.rw, Access::ReadWrite)
+    }
+
+    /// A descriptor that can only read; `None` when the file has no such.
+    pub fn reader(&self) -> Option<Arc<OwnedFd>> {
+        match self.place {
+            Place::Named(..) => self.ro().ok(),
+            Place::Pinned(..) => None,
+        }
     }
 
     /// For private mappings and those of readers.

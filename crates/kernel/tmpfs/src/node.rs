@@ -1,9 +1,11 @@
 //! Inodes in memory.
 
+use crate::acls::Acls;
 use crate::content::Content;
 use crate::dir::Dir;
 use crate::fs::TmpFs;
 use crate::lower::{LowerBody, LowerDir, LowerInode, View, XattrMap};
+use abi::Result;
 use abi::stat::Attr;
 use abi::time::Timespec;
 use ranked::{Mutex, RwLock, rank};
@@ -40,6 +42,8 @@ pub(crate) fn xattr_space(x: &XattrMap) -> u64 {
 /// What changes together under one short lock.
 pub(crate) struct Meta {
     pub nlink: u64,
+    /// How many names were charged like inodes: all that came by link(2) to a node with a name.
+    pub charged_links: u32,
     pub atime: Timespec,
     pub mtime: Timespec,
     pub ctime: Timespec,
@@ -80,7 +84,10 @@ pub struct Node {
     pub(crate) rdev: u64,
     /// Something differs from the lower inode.
     changed: AtomicBool,
+    /// The lower inode has several names.
+    pub(crate) shared_below: bool,
     pub(crate) meta: Mutex<Meta>,
+    pub(crate) acls: Acls,
     pub(crate) body: Body,
     /// The inode of the layers that this one started as.
     pub(crate) lower: Option<Box<dyn LowerInode>>,
@@ -101,6 +108,7 @@ impl Node {
         let now = hostsys::fs::now();
         let meta = Meta {
             nlink,
+            charged_links: 0,
             atime: now,
             mtime: now,
             ctime: now,
@@ -117,7 +125,9 @@ impl Node {
             gid: gid.into(),
             rdev,
             changed: AtomicBool::new(true),
+            shared_below: false,
             meta: Mutex::new(meta),
+            acls: Acls::new(false),
             body,
             lower: None,
             attachments: Attachments::default(),
@@ -136,6 +146,7 @@ impl Node {
         };
         let meta = Meta {
             nlink: a.nlink,
+            charged_links: 0,
             atime: a.atime,
             mtime: a.mtime,
             ctime: a.ctime,
@@ -151,7 +162,9 @@ impl Node {
             gid: a.gid.into(),
             rdev: a.rdev,
             changed: AtomicBool::new(false),
+            shared_below: a.nlink > 1 && !a.is_dir(),
             meta: Mutex::new(meta),
+            acls: Acls::new(true),
             body,
             lower: Some(view.inode),
             attachments: Attachments::default(),
@@ -187,14 +200,29 @@ impl Node {
     pub(crate) fn is_clean(&self) -> bool {
         !self.changed.load(Ordering::Relaxed)
             && match &self.body {
-                Body::Dir(d) => d.lock().is_pristine(),
+                Body::Dir(d) => d.lock_nested().is_pristine(),
                 _ => true,
             }
     }
 
+    /// As the lower inode, but for what is below a directory.
+    pub(crate) fn is_clean_itself(&self) -> bool {
+        !self.changed.load(Ordering::Relaxed)
+    }
+
+    /// It has more names than one.
+    pub(crate) fn has_other_names(&self) -> bool {
+        self.shared_below || self.meta.lock().nlink > 1
+    }
+
     /// Content, names or attributes change.
-    fn change(&self) {
-        self.changed.store(true, Ordering::Relaxed);
+    pub(crate) fn change(&self) {
+        if !self.changed.load(Ordering::Relaxed)
+            && !self.changed.swap(true, Ordering::Relaxed)
+            && self.shared_below
+        {
+            self.fs.changed(self);
+        }
     }
 
     /// The names of a directory.
@@ -222,6 +250,11 @@ impl Node {
         m.ctime = now;
     }
 
+    /// The number that stat(2) shows.
+    pub fn ino(&self) -> u64 {
+        self.ino
+    }
+
     /// Attributes changed.
     pub(crate) fn touch_ctime(&self) {
         self.change();
@@ -235,6 +268,26 @@ impl Node {
         m.nlink = m.nlink.saturating_add_signed(n);
         m.ctime = hostsys::fs::now();
         m.nlink
+    }
+
+    /// Charges one more name: nothing but the limit on inodes bounds them. The first name of a file without one is its inode's.
+    /// ENOSPC.
+    pub(crate) fn charge_link(&self) -> Result<()> {
+        if self.meta.lock().nlink > 0 {
+            self.fs.charge_inode()?;
+            self.meta.lock().charged_links += 1;
+        }
+        Ok(())
+    }
+
+    /// A name is gone.
+    pub(crate) fn uncharge_link(&self) {
+        let mut m = self.meta.lock();
+        if m.charged_links > 0 {
+            m.charged_links -= 1;
+            drop(m);
+            self.fs.uncharge_inode();
+        }
     }
 
     /// The node behind an inode of this crate.
@@ -286,6 +339,7 @@ impl Drop for Node {
         if let Xattrs::Own(x) = &self.meta.get_mut().xattrs {
             self.fs.uncharge_space(xattr_space(x));
         }
+        self.fs.uncharge_space(self.acls.space());
         match &mut self.body {
             Body::File(c) => c.get_mut().release(&self.fs),
             Body::Dir(d) => drop_tree(d.get_mut()),

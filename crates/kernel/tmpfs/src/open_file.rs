@@ -1,22 +1,36 @@
 //! Open files and directories.
 
-use crate::content::{SEAL_FUTURE_WRITE, SEAL_WRITE};
+use crate::content::{Need, SEAL_FUTURE_WRITE, SEAL_WRITE};
 use crate::node::{Body, Node};
 use abi::{Errno, Result};
 use hostsys::memfd::CopyArea;
 use ranked::{RwLock, rank};
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use vfs::{
-    Caller, DirSink, DirectoryOps, FileOps, MapOps, MapRequest, Mapping, OpenFile, Perm, SeekOps, StorageOps,
+    Caller, DirSink, DirectoryOps, FileOps, InodeRef, Loan, MapOps, MapRequest, Mapping, OpenFile, SeekOps,
+    StorageOps,
 };
 
 use crate::content::Content;
 
+/// Large reads of a file on the heap, through one open file, after which it is moved to a file in memory.
+const LARGE: u32 = 16;
+
+/// Smallest file that is.
+const WORTH: u64 = 128 << 10;
+
 /// An open regular file.
 pub(crate) struct File {
     pub node: Arc<Node>,
+    large: AtomicU32,
+}
+
+impl File {
+    pub fn new(node: Arc<Node>) -> File {
+        File { node, large: AtomicU32::new(0) }
+    }
 }
 
 impl File {
@@ -35,9 +49,8 @@ impl File {
         if !c.sealable || file.writable() || c.seals & (SEAL_WRITE | SEAL_FUTURE_WRITE) != 0 {
             return Ok(());
         }
-        let (uid, gid) = self.node.owner();
-        let perm = Perm { mode: self.node.mode(), uid, gid };
-        vfs::perm::allowed(&cx.creds(), &perm, vfs::perm::MAY_WRITE).map_err(|_| Errno::ENODEV)
+        let inode: InodeRef = self.node.clone();
+        vfs::perm::inode_may(cx, &inode, vfs::perm::MAY_WRITE).map_err(|_| Errno::ENODEV)
     }
 }
 
@@ -97,9 +110,9 @@ impl SeekOps for File {
         self.node.touch();
         Ok(done)
     }
-    fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
+    fn seek_special(&self, cx: &dyn Caller, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         let off = u64::try_from(off).map_err(|_| Errno::ENXIO)?;
-        self.content()?.read().seek(off, whence == libc::SEEK_DATA)
+        self.content()?.read().seek(cx, off, whence == libc::SEEK_DATA)
     }
 }
 
@@ -107,7 +120,7 @@ impl StorageOps for File {
     fn direct(&self) -> bool {
         true
     }
-    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+    fn sync(&self, _cx: &dyn Caller, _file: &OpenFile, _data_only: bool) -> Result<()> {
         Ok(())
     }
     fn allocate(&self, cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
@@ -142,7 +155,7 @@ impl MapOps for File {
         if writer && req.prot & libc::PROT_WRITE != 0 && sealed {
             return Err(Errno::EPERM);
         }
-        c.own(cx, &self.node.fs, true)?;
+        c.own(cx, &self.node.fs, Need::Mapping)?;
         let m = c.mem().ok_or(Errno::EIO)?.clone();
         let fd = if writer && !sealed { m.rw()? } else { m.ro()? };
         drop(c);
@@ -151,6 +164,32 @@ impl MapOps for File {
             self.node.touch();
         }
         Ok(Mapping::Host { fd, offset: req.offset })
+    }
+    fn lend(&self, cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<Loan> {
+        if !file.readable() || len < Loan::CACHED {
+            return None;
+        }
+        let content = self.content().ok()?;
+        let (found, size) = {
+            let c = content.read();
+            (c.lend(cx, off, len), c.size())
+        };
+        let loan = match found {
+            Some(loan) => loan,
+            None if size < off + len as u64 => return None,
+            // One that is read like this again and again is worth a file in memory.
+            None if self.large.fetch_add(1, Ordering::Relaxed) == LARGE => {
+                let mut c = content.write();
+                if c.lower().is_some() || c.size() < WORTH {
+                    return None;
+                }
+                c.own(cx, &self.node.fs, Need::Large).ok()?;
+                c.lend(cx, off, len)?
+            }
+            None => return None,
+        };
+        accessed(&self.node, file);
+        Some(loan)
     }
     fn image(&self) -> Option<(u64, u64)> {
         self.content().ok()?.read().lower()?.image()
@@ -194,7 +233,7 @@ impl FileOps for DirFile {
 impl SeekOps for DirFile {}
 
 impl StorageOps for DirFile {
-    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+    fn sync(&self, _cx: &dyn Caller, _file: &OpenFile, _data_only: bool) -> Result<()> {
         Ok(())
     }
 }

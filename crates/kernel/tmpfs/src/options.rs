@@ -2,6 +2,9 @@
 
 use abi::{Errno, Result};
 
+use vfs::Credentials;
+use vfs::fs_parameters::{Known, Takes, is_octal, is_u32, number};
+
 /// Parsed mount options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -28,16 +31,45 @@ impl Default for Options {
     }
 }
 
-/// A size with suffix k, m, g or %.
+/// The parameters that fsconfig(2) and mount(2) may set.
+pub const KNOWN: &[Known] = &[
+    ("size", Takes::Checked(is_size)),
+    ("nr_blocks", Takes::Checked(is_number)),
+    ("nr_inodes", Takes::Checked(is_number)),
+    ("mode", Takes::Checked(is_octal)),
+    ("uid", Takes::Checked(is_u32)),
+    ("gid", Takes::Checked(is_u32)),
+    ("huge", Takes::Word(&["never", "always", "within_size", "advise"])),
+    ("mpol", Takes::Text),
+    ("inode32", Takes::Flag),
+    ("inode64", Takes::Flag),
+    ("noswap", Takes::Flag),
+];
+
+/// The order in which they are shown.
+const SHOWN: &[&str] = &["size", "nr_inodes", "mode", "uid", "gid", "noswap"];
+
+fn is_size(s: &str) -> bool {
+    size(s).is_ok()
+}
+
+fn is_number(s: &str) -> bool {
+    !s.ends_with('%') && is_size(s)
+}
+
+/// A number with a suffix from k to e, or % of the memory.
 fn size(v: &str) -> Result<u64> {
-    let (digits, unit) = match v.chars().last() {
-        Some('k' | 'K') => (&v[..v.len() - 1], 1 << 10),
-        Some('m' | 'M') => (&v[..v.len() - 1], 1 << 20),
-        Some('g' | 'G') => (&v[..v.len() - 1], 1 << 30),
+    const SUFFIXES: &str = "kmgtpe";
+    let last = v.chars().last().map(|c| c.to_ascii_lowercase());
+    let hex = v.starts_with("0x") || v.starts_with("0X");
+    let (digits, unit) = match last {
         Some('%') => (&v[..v.len() - 1], hostsys::fs::total_memory() / 100),
+        Some(c) if !(hex && c == 'e') && SUFFIXES.contains(c) => {
+            (&v[..v.len() - 1], SUFFIXES.find(c).map_or(1, |i| 1 << (10 * (i + 1))))
+        }
         _ => (v, 1),
     };
-    digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or(Errno::EINVAL)
+    number(digits).and_then(|n| n.checked_mul(unit)).ok_or(Errno::EINVAL)
 }
 
 impl Options {
@@ -48,10 +80,21 @@ impl Options {
         Ok(o)
     }
 
+    /// The same for somebody who mounts: the root belongs to whoever that is, and IDs are those of the user namespace. EINVAL for
+    /// one that it does not have.
+    pub fn parse_for(creds: &Credentials, text: &[u8]) -> Result<Options> {
+        let mut o = Options { uid: u32::MAX, gid: u32::MAX, ..Options::default() };
+        o.update(text)?;
+        let ns = &creds.user_ns;
+        o.uid = if o.uid == u32::MAX { creds.fsuid } else { ns.user(o.uid).ok_or(Errno::EINVAL)? };
+        o.gid = if o.gid == u32::MAX { creds.fsgid } else { ns.group(o.gid).ok_or(Errno::EINVAL)? };
+        Ok(o)
+    }
+
     /// Applies options on top of these (remount).
     pub fn update(&mut self, text: &[u8]) -> Result<()> {
         let text = std::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
-        let mut shown = Vec::new();
+        let mut shown: Vec<String> = Vec::new();
         for word in text.split(',').filter(|w| !w.is_empty()) {
             let (k, v) = word.split_once('=').unwrap_or((word, ""));
             let id = || v.parse::<u32>().map_err(|_| Errno::EINVAL);
@@ -77,6 +120,7 @@ impl Options {
                         shown.push(format!("mode={:o}", self.mode));
                     }
                 }
+                "noswap" => shown.push("noswap".into()),
                 "uid" => {
                     self.uid = id()?;
                     shown.push(format!("uid={v}"));
@@ -85,11 +129,15 @@ impl Options {
                     self.gid = id()?;
                     shown.push(format!("gid={v}"));
                 }
-                "huge" | "mpol" | "inode32" | "inode64" | "noswap" => {}
+                "huge" | "mpol" | "inode32" | "inode64" => {}
                 _ => return Err(Errno::EINVAL),
             }
         }
-        self.text = shown.join(",");
+        // What was given before stays, unless it was given again.
+        let name = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
+        let old: Vec<String> = self.text.split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect();
+        let last = |key: &&str| shown.iter().rev().chain(&old).find(|w| name(w) == **key).cloned();
+        self.text = SHOWN.iter().filter_map(last).collect::<Vec<_>>().join(",");
         Ok(())
     }
 }

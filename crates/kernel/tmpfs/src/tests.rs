@@ -5,6 +5,8 @@ use abi::stat::Attr;
 use abi::{Errno, Result};
 use std::sync::Arc;
 use vfs::locks::{self, Kind, Owner};
+use vfs::mount::Propagation;
+use vfs::mount_ns::Unmount;
 use vfs::testing::TestCaller;
 use vfs::*;
 
@@ -21,12 +23,17 @@ fn user(id: u32) -> TestCaller {
 struct Env {
     cx: TestCaller,
     fs: Arc<FsContext>,
+    memory: Arc<crate::MemFiles>,
 }
 
 fn env() -> Env {
-    let m =
-        Mount::of(TmpFs::new(&crate::MemFiles::new(None), Options::default()), MountFlags::empty(), b"none");
-    Env { cx: root(), fs: FsContext::new(vfs::testing::mount_ns(m)) }
+    env_of(Options::default())
+}
+
+fn env_of(options: Options) -> Env {
+    let memory = crate::MemFiles::new(None);
+    let m = Mount::of(TmpFs::new(&memory, options), MountFlags::empty(), b"none");
+    Env { cx: root(), fs: FsContext::new(vfs::testing::mount_ns(m)), memory }
 }
 
 impl Env {
@@ -108,16 +115,16 @@ fn holes_and_large_files() {
     let e = env();
     let f = e.open("/a", CREAT).unwrap();
     io::write_at(&e.cx, &f, b"x", 3 << 20).unwrap();
-    assert_eq!(io::seek(&f, 0, libc::SEEK_DATA), Ok(3 << 20));
-    assert_eq!(io::seek(&f, 0, libc::SEEK_HOLE), Ok(0));
+    assert_eq!(io::seek(&e.cx, &f, 0, libc::SEEK_DATA), Ok(3 << 20));
+    assert_eq!(io::seek(&e.cx, &f, 0, libc::SEEK_HOLE), Ok(0));
     assert!(e.stat("/a").unwrap().blocks <= 8);
     attr::ftruncate(&e.cx, &f, 10000).unwrap();
-    assert_eq!(io::seek(&f, 0, libc::SEEK_DATA), Err(Errno::ENXIO));
+    assert_eq!(io::seek(&e.cx, &f, 0, libc::SEEK_DATA), Err(Errno::ENXIO));
     let g = e.open("/b", CREAT).unwrap();
     io::write_at(&e.cx, &g, &[7; 10000], 0).unwrap();
     g.ops.allocate(&e.cx, &g, 3, 4096, 4096).unwrap();
-    assert_eq!(io::seek(&g, 0, libc::SEEK_HOLE), Ok(4096));
-    assert_eq!(io::seek(&g, 4096, libc::SEEK_DATA), Ok(8192));
+    assert_eq!(io::seek(&e.cx, &g, 0, libc::SEEK_HOLE), Ok(4096));
+    assert_eq!(io::seek(&e.cx, &g, 4096, libc::SEEK_DATA), Ok(8192));
     let req = MapRequest { prot: 3, shared: true, offset: 0, len: 4096 };
     assert!(matches!(g.ops.map(&e.cx, &g, &req), Ok(Mapping::Host { .. })));
     let mut b = [1; 3];
@@ -292,7 +299,7 @@ fn mounts() {
     e.mkdir("/m").unwrap();
     e.mkdir("/n").unwrap();
     let ns = e.fs.view().ns.clone();
-    let sb = SuperBlock::new(TmpFs::new(&crate::MemFiles::new(None), Options::default()));
+    let sb = SuperBlock::new(TmpFs::new(&e.memory, Options::default()));
     ns.mount(&e.path("/m").unwrap(), sb, MountFlags::empty(), b"t").unwrap();
     e.mkdir("/m/x").unwrap();
     e.open("/m/x/f", CREAT).unwrap();
@@ -305,18 +312,18 @@ fn mounts() {
     assert!(e.stat("/n/f").is_ok());
     assert_eq!(e.path("/n/f").unwrap().display(&e.fs.view().root), b"/n/f");
     let n = e.path("/n").unwrap();
-    ns.remount(&n.mount, MountFlags::RDONLY);
+    ns.remount(&n.mount, MountFlags::RDONLY).unwrap();
     drop(n);
     assert_eq!(e.open("/n/g", CREAT).err(), Some(Errno::EROFS));
     assert!(e.open("/m/x/g", CREAT).is_ok());
     let f = e.open("/n/f", libc::O_RDONLY).unwrap();
-    assert_eq!(ns.umount(e.path("/n").unwrap(), false), Err(Errno::EBUSY));
+    assert_eq!(ns.umount(&e.path("/n").unwrap(), Unmount::Idle), Err(Errno::EBUSY));
     drop(f);
-    assert_eq!(ns.umount(e.path("/n").unwrap(), false), Ok(()));
+    assert_eq!(ns.umount(&e.path("/n").unwrap(), Unmount::Idle), Ok(()));
     assert_eq!(e.stat("/n/f").err(), Some(Errno::ENOENT));
-    let (copy, map) = ns.copy(&root()).unwrap();
+    let (copy, map) = ns.copy(&root(), ns.user_ns()).unwrap();
     assert_eq!((copy.mounts().len(), map.len()), (2, 2));
-    assert_eq!(ns.umount(e.path("/m").unwrap(), true), Ok(()));
+    assert_eq!(ns.umount(&e.path("/m").unwrap(), Unmount::Detach), Ok(()));
     assert_eq!((ns.mounts().len(), copy.mounts().len()), (1, 2));
 }
 
@@ -334,7 +341,7 @@ fn pivot_root_swaps() {
     e.fs.set_cwd(new);
     assert!(e.stat("/old/new").is_ok());
     assert_eq!(e.stat("/new").err(), Some(Errno::ENOENT));
-    ns.umount(e.path("/old").unwrap(), true).unwrap();
+    ns.umount(&e.path("/old").unwrap(), Unmount::Detach).unwrap();
     assert_eq!(e.names("/old"), [".", ".."]);
 }
 
@@ -386,11 +393,8 @@ fn record_locks() {
 
 #[test]
 fn limits() {
-    let fs =
-        TmpFs::new(&crate::MemFiles::new(None), Options::parse(b"size=16k,nr_inodes=3,mode=700").unwrap());
-    assert_eq!(fs.options(), "size=16k,nr_inodes=3,mode=700");
-    let m = Mount::of(fs, MountFlags::empty(), b"none");
-    let e = Env { cx: root(), fs: FsContext::new(vfs::testing::mount_ns(m)) };
+    let e = env_of(Options::parse(b"size=16k,nr_inodes=3,mode=700").unwrap());
+    assert_eq!(e.path("/").unwrap().mount.fs().options(), "size=16k,nr_inodes=3,mode=700");
     let f = e.open("/a", CREAT).unwrap();
     assert_eq!(io::write_at(&e.cx, &f, &[1; 20000], 0), Ok((16384, 16384)));
     assert_eq!(io::write_at(&e.cx, &f, &[1; 1], 16384), Err(Errno::ENOSPC));
@@ -445,8 +449,8 @@ fn watches_hear_of_changes() {
     e.mkdir("/d").unwrap();
     let log = Arc::new(Log::default());
     let to: std::sync::Weak<dyn Listener> = Arc::downgrade(&log) as _;
-    let w = Arc::new(Watch { id: 1, mask: event::ALL.into(), to });
     let dir = e.path("/d").unwrap();
+    let w = Watch::new(&dir.dentry, 1, event::ALL, to);
     assert!(notify::add(dir.inode(), w.clone()));
     let f = e.open("/d/f", CREAT).unwrap();
     io::write_at(&e.cx, &f, b"x", 0).unwrap();
@@ -468,6 +472,29 @@ fn watches_hear_of_changes() {
 }
 
 #[test]
+fn umount_and_those_that_begin_to_use_the_mount() {
+    let e = env();
+    e.mkdir("/m").unwrap();
+    let view = e.fs.view();
+    let sb = SuperBlock::new(TmpFs::new(&e.memory, Options::default()));
+    view.ns.mount(&e.path("/m").unwrap(), sb, MountFlags::empty(), b"t").unwrap();
+    let top = e.path("/m").unwrap();
+    let umount = || view.ns.umount(&top, Unmount::Idle);
+    let hold = || walk::lookup_held(&e.cx, &view, &Start::Cwd, b"/m", Lookup::FOLLOW).unwrap();
+    let (place, held) = hold();
+    assert!(place == top);
+    assert_eq!(umount(), Err(Errno::EBUSY));
+    // It can be used again after an attempt that failed.
+    drop((hold(), held));
+    assert_eq!(umount(), Ok(()));
+    // What begins now finds the directory below; who is in the mount already, as with a working directory that a thread has
+    // just given up, goes on there.
+    assert!(hold().0 != top);
+    let inside = walk::lookup_held(&e.cx, &view, &Start::At(top.clone()), b".", Lookup::FOLLOW).unwrap();
+    assert!(inside.0 == top);
+}
+
+#[test]
 fn names_that_came_and_went_leave_nothing() {
     let e = env();
     e.mkdir("/t").unwrap();
@@ -482,6 +509,11 @@ fn names_that_came_and_went_leave_nothing() {
 fn on_a_small_stack(f: impl FnOnce() + Send + 'static) {
     let t = std::thread::Builder::new().stack_size(64 << 10).spawn(f).unwrap();
     t.join().unwrap();
+}
+
+/// Root where the namespace belongs.
+fn owner(ns: &MountNs) -> Credentials {
+    Credentials::root(ns.user_ns(), Cap::ALL)
 }
 
 const DEEP: usize = 99_000;
@@ -506,10 +538,10 @@ fn stacked() -> (Arc<MountNs>, Path) {
 fn many_stacked_mounts_are_copied_unmounted_and_dropped() {
     on_a_small_stack(|| {
         let (ns, first) = stacked();
-        let (copy, _) = ns.copy(&root()).unwrap();
+        let (copy, _) = ns.copy(&root(), ns.user_ns()).unwrap();
         assert_eq!(copy.mounts().len(), DEEP + 1);
         drop(copy);
-        assert_eq!(ns.umount(first, true), Ok(()));
+        assert_eq!(ns.umount(&first, Unmount::Detach), Ok(()));
         assert_eq!(ns.mounts().len(), 1);
         drop(ns);
         drop(stacked());
@@ -560,4 +592,71 @@ fn deep_directories_are_found_moved_and_dropped() {
         drop(deep);
         drop(e);
     });
+}
+
+#[test]
+fn a_long_chain_of_groups_passes_events() {
+    on_a_small_stack(|| {
+        const GROUPS: usize = 3000;
+        let cx = root();
+        let files = crate::MemFiles::new(None);
+        let new = || SuperBlock::new(TmpFs::new(&files, Options::default()));
+        let top = Mount::of(TmpFs::new(&files, Options::default()), MountFlags::empty(), b"root");
+        let ns = vfs::testing::mount_ns(top);
+        let fs = FsContext::new(ns.clone());
+        let place = |path: &str| {
+            let found = walk::lookup(&cx, &fs.view(), &Start::Cwd, path.as_bytes(), Lookup::FOLLOW);
+            found.unwrap_or_else(|e| panic!("{path}: {e:?}"))
+        };
+        let mkdir = |path: &str| dir::mkdir(&cx, &fs.view(), &Start::Cwd, path.as_bytes(), 0o755).unwrap();
+        mkdir("/0");
+        let first = ns.mount(&place("/0"), new(), MountFlags::empty(), b"t").unwrap();
+        mkdir("/0/x");
+        ns.propagate(&owner(&ns), &first, Propagation::Shared, false).unwrap();
+        // Each is a slave of the one before, and has slaves.
+        for n in 1..GROUPS {
+            mkdir(&format!("/{n}"));
+            let m = ns.bind(&place(&format!("/{}", n - 1)), &place(&format!("/{n}")), false).unwrap();
+            ns.propagate(&owner(&ns), &m, Propagation::Slave, false).unwrap();
+            ns.propagate(&owner(&ns), &m, Propagation::Shared, false).unwrap();
+        }
+        ns.mount(&place("/0/x"), new(), MountFlags::empty(), b"t").unwrap();
+        assert_eq!(ns.mounts().len(), 1 + 2 * GROUPS);
+        let last = place(&format!("/{}/x", GROUPS - 1)).mount;
+        assert_eq!(last.peer_group().unwrap().members().len(), 1);
+        drop(last);
+        assert_eq!(ns.umount(&place("/0/x"), Unmount::Idle), Ok(()));
+        assert_eq!(ns.mounts().len(), 1 + GROUPS);
+        let (copy, _) = ns.copy(&cx, ns.user_ns()).unwrap();
+        assert_eq!(first.peer_group().unwrap().members().len(), 2);
+        drop(copy);
+        assert_eq!(first.peer_group().unwrap().members().len(), 1);
+        drop((first, fs));
+    });
+}
+
+#[test]
+fn events_keep_the_bound_of_mounts() {
+    let e = env();
+    let ns = e.fs.view().ns.clone();
+    let new = || SuperBlock::new(TmpFs::new(&crate::MemFiles::new(None), Options::default()));
+    e.mkdir("/0").unwrap();
+    let first = ns.mount(&e.path("/0").unwrap(), new(), MountFlags::empty(), b"t").unwrap();
+    e.mkdir("/0/x").unwrap();
+    ns.propagate(&owner(&ns), &first, Propagation::Shared, false).unwrap();
+    // 2, 4, 8, ... mounts: each bind of the tree onto itself doubles it.
+    let mut failed = None;
+    for _ in 0..40 {
+        let at = e.path("/0/x").unwrap();
+        if let Err(error) = ns.bind(&first.root_path(), &at, true) {
+            failed = Some(error);
+            break;
+        }
+        e.mkdir("/0/x/x").ok();
+    }
+    assert_eq!(failed, Some(Errno::ENOSPC));
+    let many = ns.mounts().len();
+    assert!(many <= 100_000);
+    assert_eq!(ns.umount(&first.root_path(), Unmount::Detach), Ok(()));
+    assert_eq!(ns.mounts().len(), 1);
 }

@@ -29,7 +29,7 @@ impl Numbers {
 }
 
 fn shown(r: Result<Path>) -> Result<(u32, usize)> {
-    r.map(|p| (p.mount.id, Arc::as_ptr(&p.dentry) as usize))
+    r.map(|p| (p.mount.id(), Arc::as_ptr(&p.dentry) as usize))
 }
 
 #[test]

@@ -1,0 +1,34 @@
+//! overlayfs as mount(2) makes it: directories of other file systems of the sandbox shown as one. See the kernel's
+//! Documentation/filesystems/overlayfs.rst. (What a container's root is made of is another thing: crate `overlay`.)
+//!
+//! An inode here ([`node::Node`]) knows the dentries that it stands for: at most one of the upper layer, and any number of the
+//! lower ones, topmost first. Lower layers are never changed. What is to be changed is copied up before: made in the work
+//! directory with content, rights and attributes, and moved into place in one step ([`copy_up`]). A name that is removed leaves a
+//! whiteout where a lower layer has it, and a directory that hides another one is marked opaque.
+//!
+//! Rights are checked twice: the caller's by `vfs` on what the inode here shows, and those of whoever mounted it on the object
+//! below (`vfs::stack::As`).
+//!
+//! Locks: `vfs` holds directories of this file system; then a node's `copying`, then everything of the file systems below, see
+//! `vfs::stack`. All others are leaves. A checkpoint keeps nothing yet.
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod copy_up;
+mod core;
+mod dir;
+mod file;
+mod inode;
+mod layers;
+mod listing;
+mod marks;
+mod mount;
+mod node;
+mod rename;
+#[cfg(test)]
+mod tests;
+mod xattrs;
+
+pub use config::KNOWN;
+pub use mount::mount;

@@ -1,0 +1,107 @@
+//! What only the inside sees: nodes in use, and bounds. The behaviour is tested against Linux in tests/diff.
+
+use crate::config::KNOWN;
+use abi::{Errno, Result};
+use std::sync::Arc;
+use tmpfs::{MemFiles, Options, TmpFs};
+use vfs::quota::Kind;
+use vfs::testing::TestCaller;
+use vfs::{
+    Caller, DirEntry, DirSink, FileSystem, FsContext, Mount, MountFlags, MountNs, NewNode, OpenHow, Start,
+    SuperBlock, View,
+};
+
+struct Setup {
+    cx: TestCaller,
+    fs: Arc<FsContext>,
+}
+
+impl Setup {
+    /// `/l`, `/u`, `/w` and `/m` of a tmpfs.
+    fn new() -> Setup {
+        let mut cx = TestCaller::root();
+        let fs: Arc<dyn FileSystem> = TmpFs::new(&MemFiles::new(None), Options::default());
+        let fs = FsContext::new(MountNs::new(&cx.vfs, Mount::of(fs, MountFlags::empty(), b"root")));
+        cx.fs = Some(fs.clone());
+        cx.vfs.types.register_with("overlay", KNOWN, crate::mount);
+        let setup = Setup { cx, fs };
+        for dir in ["l", "u", "w", "m"] {
+            setup.mkdir(dir);
+        }
+        setup
+    }
+
+    fn view(&self) -> View {
+        self.fs.view()
+    }
+
+    fn mkdir(&self, path: &str) {
+        vfs::dir::mkdir(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), 0o755).unwrap();
+    }
+
+    fn make(&self, path: &str) {
+        let node = NewNode::Regular;
+        vfs::dir::mknod(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), &node, 0o644).unwrap();
+    }
+
+    fn mount(&self, options: &str) -> Result<Arc<SuperBlock>> {
+        self.cx.vfs.types.create(&self.cx, "overlay", options.as_bytes())
+    }
+
+    fn open(&self, path: &str, flags: i32) -> Result<Arc<vfs::OpenFile>> {
+        let how = OpenHow::legacy(flags, 0o644);
+        vfs::open::open_at(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), &how).map_err(|e| e.errno())
+    }
+}
+
+struct Count(usize);
+
+impl DirSink for Count {
+    fn entry(&mut self, _next: u64, _e: &DirEntry) -> bool {
+        self.0 += 1;
+        true
+    }
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let s = Setup::new();
+    s.make("l/f");
+    let account = s.cx.quotas().account(0);
+    let sb = s.mount("lowerdir=l,upperdir=u,workdir=w").unwrap();
+    assert_eq!(account.used(Kind::Mounts), 3);
+    let core = Arc::downgrade(&sb.fs);
+    vfs::walk::find(&s.cx, &sb.root, b"f", false).unwrap();
+    drop(sb);
+    assert!(core.upgrade().is_none());
+    assert_eq!(account.used(Kind::Mounts), 0);
+}
+
+#[test]
+fn listings_are_shared_and_counted() {
+    let s = Setup::new();
+    for i in 0..1000 {
+        s.make(&format!("l/{i}"));
+        s.make(&format!("u/{i}x"));
+    }
+    let sb = s.mount("lowerdir=l,upperdir=u,workdir=w").unwrap();
+    let at = vfs::walk::lookup(&s.cx, &s.view(), &Start::Cwd, b"m", vfs::Lookup::empty()).unwrap();
+    s.view().ns.mount(&at, sb, MountFlags::empty(), b"o").unwrap();
+    let account = s.cx.quotas().account(0);
+    let read = |file: &Arc<vfs::OpenFile>| {
+        let mut n = Count(0);
+        vfs::dir::read(&s.cx, file, &mut n).unwrap();
+        n.0
+    };
+    let (a, b) = (s.open("m", libc::O_RDONLY).unwrap(), s.open("m", libc::O_RDONLY).unwrap());
+    assert_eq!((read(&a), read(&b)), (2002, 2002));
+    let one = account.used(Kind::Listings);
+    assert!((2000 * 96..400_000).contains(&one), "{one}");
+    s.make("m/new");
+    *b.pos.lock() = 0;
+    assert_eq!(read(&b), 2003);
+    assert!(account.used(Kind::Listings) > one);
+    drop((a, b));
+    assert_eq!(account.used(Kind::Listings), 0);
+    assert_eq!(s.open("m/none", libc::O_RDONLY).err(), Some(Errno::ENOENT));
+}
