@@ -26,10 +26,24 @@ impl Dir {
         if let (Some(l), false) = (&*self.list.lock(), fresh) {
             return Ok(l.clone());
         }
-        let fd = host::open_self(&*self.node.dir_fd()?)?;
-        let l: Arc<[host::ListEntry]> = host::list(fd.as_fd())?.into();
+        self.node.asked();
+        self.node.fs.settle();
+        let l: Arc<[host::ListEntry]> = match self.node.known_names() {
+            Some(names) => names.into(),
+            None => self.read_host()?.into(),
+        };
         *self.list.lock() = Some(l.clone());
         Ok(l)
+    }
+
+    fn read_host(&self) -> Result<Vec<host::ListEntry>> {
+        let reading = self.node.begin_reading();
+        let fd = host::open_self(&*self.node.dir_fd()?)?;
+        let list = host::list(fd.as_fd())?;
+        if let Some(reading) = reading {
+            self.node.keep_names(reading, &list);
+        }
+        Ok(list)
     }
 }
 
@@ -51,7 +65,7 @@ impl FileOps for Dir {
 impl SeekOps for Dir {}
 
 impl StorageOps for Dir {
-    fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
+    fn sync(&self, _cx: &dyn Caller, _file: &OpenFile, data_only: bool) -> Result<()> {
         if self.node.fs.readonly {
             return Ok(());
         }
@@ -77,6 +91,7 @@ impl DirectoryOps for Dir {
             }
             i += 1;
         }
-        Ok(i + 2)
+        // A pass over nothing has an end as well, so that the next call does not begin another one.
+        Ok((i + 2).max(if l.is_empty() { 3 } else { 2 }))
     }
 }

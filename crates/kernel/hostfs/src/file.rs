@@ -2,6 +2,7 @@
 
 use crate::fs::Mode;
 use crate::node::Node;
+use crate::watches::Coherence;
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use hostsys::fs::{self as host, Access};
@@ -9,15 +10,61 @@ use hostsys::memfd::CopyArea;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::{Caller, FileOps, LockFile, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
+use std::sync::atomic::{AtomicU32, Ordering};
+use vfs::{Caller, FileOps, Loan, LockFile, MapOps, MapRequest, Mapping, OpenFile, SeekOps, StorageOps};
 
 /// An open regular file. In an exclusive tree the descriptor comes from the cache on every use.
 pub(crate) struct File {
     pub node: Arc<Node>,
     pub fd: Option<Arc<OwnedFd>>,
+    /// The descriptor can do no more than the open file: it was not made together with the file.
+    exact: bool,
+    /// The descriptor can only read.
+    reads_only: bool,
+    /// Large reads beyond the end, as far as it is known.
+    beyond: AtomicU32,
+}
+
+/// How many of those there are for each question about the size.
+const BEYOND: u32 = 16;
+
+/// Reads that are not ours to notice may have changed the time of access.
+struct Read(Arc<Node>);
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        self.0.was_read();
+    }
+}
+
+/// A program's own thread is writing: nothing that is learnt meanwhile may be kept.
+struct Written(Arc<Node>);
+
+impl Written {
+    fn new(node: &Arc<Node>) -> Written {
+        node.begin_writing();
+        Written(node.clone())
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.0.end_writing();
+    }
 }
 
 impl File {
+    /// `exact`: the descriptor can do no more than the open file, which is open for `access`.
+    pub fn new(node: Arc<Node>, fd: Option<Arc<OwnedFd>>, exact: bool, access: Access) -> File {
+        let reads_only = exact && access == Access::Read;
+        // The first one asks nothing.
+        File { node, fd, exact, reads_only, beyond: AtomicU32::new(1) }
+    }
+
+    fn reaches(&self, end: u64) -> bool {
+        FileOps::attr(self).is_some_and(|a| a.is_ok_and(|a| a.size >= end))
+    }
+
     fn fd(&self) -> Result<Arc<OwnedFd>> {
         match &self.fd {
             Some(fd) => Ok(fd.clone()),
@@ -67,7 +114,7 @@ impl FileOps for File {
         Some(done)
     }
     fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
-        let _changing = self.node.changing();
+        let _changing = self.node.writing();
         host::pwrite_full(&*self.fd()?, buf, off)
     }
     fn attr(&self) -> Option<Result<Attr>> {
@@ -83,12 +130,12 @@ impl FileOps for File {
 
 impl SeekOps for File {
     fn append(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8]) -> Result<(usize, u64)> {
-        let _changing = self.node.changing();
+        let _changing = self.node.writing();
         let fd = self.fd()?;
         let n = host::append(&*fd, buf)?;
         Ok((n, host::stat(&*fd)?.size))
     }
-    fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
+    fn seek_special(&self, _cx: &dyn Caller, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         let off = u64::try_from(off).map_err(|_| Errno::ENXIO)?;
         host::seek_data_hole(&*self.fd()?, off, whence == libc::SEEK_DATA)
     }
@@ -98,14 +145,14 @@ impl StorageOps for File {
     fn direct(&self) -> bool {
         true
     }
-    fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
+    fn sync(&self, _cx: &dyn Caller, _file: &OpenFile, data_only: bool) -> Result<()> {
         if self.node.fs.mode == Mode::Exclusive {
             return Ok(());
         }
         host::sync(&*self.fd()?, data_only)
     }
     fn allocate(&self, _cx: &dyn Caller, _file: &OpenFile, mode: i32, off: u64, len: u64) -> Result<()> {
-        let _changing = self.node.changing();
+        let _changing = self.node.writing();
         host::allocate(&*self.fd()?, mode, off, len)
     }
     fn lock_file(&self, file: &OpenFile) -> Result<Option<LockFile>> {
@@ -127,8 +174,38 @@ impl MapOps for File {
         self.node.was_read();
         Ok(Mapping::Host { fd: self.fd()?, offset: req.offset })
     }
+    fn lend(&self, _cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<Loan> {
+        let cached = self.node.fs.mode == Mode::Exclusive && len < Loan::CACHED;
+        if !self.exact || !file.readable() || cached {
+            return None;
+        }
+        let end = off + len as u64;
+        // Most such reads are the last one of the file. It may have grown, but that is not asked for each time.
+        if self.node.known().size < end
+            && (!self.beyond.fetch_add(1, Ordering::Relaxed).is_multiple_of(BEYOND) || !self.reaches(end))
+        {
+            return None;
+        }
+        let after: Option<Box<dyn Send>> =
+            if self.node.reads_show() { Some(Box::new(Read(self.node.clone()))) } else { None };
+        Some(Loan { fd: self.fd().ok()?, after })
+    }
+    fn lend_to_write(&self, _cx: &dyn Caller, file: &OpenFile) -> Option<Loan> {
+        if !self.exact || !file.writable() || self.node.fs.mode == Mode::Exclusive {
+            return None;
+        }
+        Some(Loan { fd: self.fd().ok()?, after: Some(Box::new(Written::new(&self.node))) })
+    }
     fn image(&self) -> Option<(u64, u64)> {
-        (self.node.fs.mode == Mode::Exclusive).then_some(self.node.key)
+        let node = &self.node;
+        let may = match node.fs.mode {
+            Mode::Exclusive => true,
+            // Its owner changes such a root rarely, and whoever has use of the bytes asks whether they are the same.
+            Mode::Shared => {
+                node.fs.coherence == Coherence::Lagging && self.reads_only && !node.watch.is_mapped()
+            }
+        };
+        may.then_some(node.key)
     }
     fn image_fd(&self) -> Option<Arc<OwnedFd>> {
         self.image().and_then(|_| self.fd().ok())

@@ -4,8 +4,10 @@
 
 use crate::fd_cache::FdCache;
 use crate::fs::HostFs;
+use crate::names::Listings;
 use crate::poller::Poller;
 use crate::views::Views;
+use crate::warm::Warm;
 use crate::watches::Watches;
 use abi::Result;
 use ranked::Mutex;
@@ -13,6 +15,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use vfs::DeviceNumbers;
 use vfs::attach::Attachments;
 
 /// Host device and inode number of an object, and its kind.
@@ -40,35 +43,42 @@ pub struct HostFiles {
     trees: biased::RwLock<Vec<Weak<HostFs>>>,
     /// The file that was made last, by its node, and the descriptor that it was made with.
     pub(crate) made: Mutex<Option<(u64, OwnedFd)>>,
+    pub(crate) warm: Warm,
+    pub(crate) listings: Listings,
     pub(crate) watches: Watches,
     /// What hangs on host objects of shared trees: the containers of a sandbox may have the same directory in several
     /// trees, and a socket or a lock of one is there for the others.
     attached: Mutex<BTreeMap<Key, Weak<Attached>>>,
     poller: Mutex<Option<Arc<Poller>>>,
+    pub(crate) device_numbers: Arc<DeviceNumbers>,
     /// Device number of imported files.
     pub(crate) imported_dev: u64,
     next_node: AtomicU64,
 }
 
 impl HostFiles {
-    /// Without any tree.
-    pub fn new() -> Arc<HostFiles> {
+    /// Without any tree; trees will have these device numbers.
+    pub fn new(device_numbers: &Arc<DeviceNumbers>) -> Arc<HostFiles> {
         Arc::new(HostFiles {
             fds: FdCache::default(),
             views: Views::default(),
             trees: biased::RwLock::default(),
             made: Mutex::default(),
+            warm: Warm::default(),
+            listings: Listings::default(),
             watches: Watches::default(),
             attached: Mutex::default(),
             poller: Mutex::default(),
-            imported_dev: vfs::inode::new_dev(),
+            imported_dev: device_numbers.alloc(),
+            device_numbers: device_numbers.clone(),
             next_node: AtomicU64::new(1),
         })
     }
 
-    /// Unmaps the files that have not been read since it was called last. True when some are still mapped.
+    /// Unmaps the files that have not been read since it was called last, and closes those that have not been opened. True when
+    /// some are left.
     pub fn release_idle(&self) -> bool {
-        self.views.release_idle()
+        self.views.release_idle() | self.warm.release_idle()
     }
 
     /// There is one tree more.

@@ -97,7 +97,7 @@ impl HostFs {
             root: Mutex::new(None),
             nodes: biased::RwLock::default(),
             dated: attr.btime.is_some(),
-            devices: biased::RwLock::new(vec![(attr.dev, vfs::inode::new_dev())]),
+            devices: biased::RwLock::new(vec![(attr.dev, home.device_numbers.alloc())]),
         });
         let node = Node::new(&fs, None, b"", attr, None);
         *fs.root.lock() = Some(node);
@@ -105,6 +105,11 @@ impl HostFs {
             home.add_tree(&fs);
         }
         Ok(fs)
+    }
+
+    /// Files that were open for reading stay so for a while.
+    pub(crate) fn keeps_warm(&self) -> bool {
+        self.mode == Mode::Shared && self.coherence == Coherence::Lagging
     }
 
     /// Directories are watched for what others change.
@@ -130,7 +135,7 @@ impl HostFs {
         if let Some(ours) = known(&t) {
             return ours;
         }
-        let new = vfs::inode::new_dev();
+        let new = self.home.device_numbers.alloc();
         t.push((host_dev, new));
         new
     }
@@ -152,6 +157,9 @@ fn kind(s: &StatFs) -> (&'static str, String) {
 }
 
 impl FileSystem for HostFs {
+    fn is_layer(&self) -> bool {
+        true
+    }
     fn kind(&self) -> &'static str {
         self.kind.0
     }

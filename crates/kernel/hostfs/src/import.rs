@@ -137,7 +137,7 @@ impl SeekOps for Regular {
 }
 
 impl StorageOps for Regular {
-    fn sync(&self, _file: &OpenFile, data_only: bool) -> Result<()> {
+    fn sync(&self, _cx: &dyn Caller, _file: &OpenFile, data_only: bool) -> Result<()> {
         host::sync(&*self.fd, data_only)
     }
 }

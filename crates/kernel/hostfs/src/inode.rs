@@ -4,6 +4,7 @@ use crate::dir::Dir;
 use crate::fifo::Fifo;
 use crate::file::File;
 use crate::fs::Mode;
+use crate::names::Change;
 use crate::node::{Node, same_link};
 use crate::unix;
 use crate::watches::Coherence;
@@ -14,6 +15,7 @@ use hostsys::fs::{self as host, Access, SetTime};
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use vfs::acl::AclInode;
 use vfs::attach::Attachments;
 use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use vfs::{
@@ -31,9 +33,27 @@ impl Node {
         if self.fs.readonly { Err(Errno::EROFS) } else { Ok(()) }
     }
 
+    /// Attributes that decide who may do what. Of a directory, who may search it is known while its watch reports
+    /// nothing. A file may have been found without a question, while its rights were changed by another name.
+    pub(crate) fn rights(&self) -> Attr {
+        match self.known() {
+            a if self.fs.mode == Mode::Exclusive => a,
+            a if a.is_dir() && !self.is_unsure() => a,
+            a if a.is_dir() => self.current().unwrap_or(a),
+            a if a.nlink == 1 && self.standing().is_none() => a,
+            a => self.known_rights().or_else(|| self.current().ok()).unwrap_or(a),
+        }
+    }
+
+    /// A descriptor of a regular file that is open anyway.
+    fn fd_in_use(&self) -> Option<Arc<OwnedFd>> {
+        let held = self.held.lock().upgrade();
+        held.or_else(|| self.warm_fd())
+    }
+
     /// A descriptor for attribute calls: one in use, or a new one.
-    fn handle(&self) -> Result<Arc<OwnedFd>> {
-        if let Some(fd) = self.held.lock().upgrade() {
+    pub(crate) fn handle(&self) -> Result<Arc<OwnedFd>> {
+        if let Some(fd) = self.fd_in_use() {
             return Ok(fd);
         }
         match self.kind {
@@ -132,19 +152,15 @@ impl Inode for Node {
         self.kind
     }
     fn perm(&self) -> Result<Perm> {
-        // Of a directory, who may search it is known while its names are. A file may have been found without a question, while
-        // its rights were changed by another name.
-        let a = match self.known() {
-            a if a.is_dir() || self.fs.mode == Mode::Exclusive => a,
-            a if a.nlink == 1 && self.standing().is_none() => a,
-            a => self.current().unwrap_or(a),
-        };
+        let a = self.rights();
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
         self.writable()?;
-        let held = self.held.lock().upgrade();
-        let changing = self.changing();
+        let held = self.fd_in_use();
+        let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+        let before = self.standing();
+        let changing = if rights { self.changing() } else { self.writing() };
         if let Some(size) = set.size {
             match &held {
                 // The descriptor in use may be read-only: truncate through one that is not.
@@ -194,16 +210,21 @@ impl Inode for Node {
                 host::utimes(&*fd, time(set.atime), time(set.mtime))?;
             }
         }
-        drop(changing);
+        if set.mode.is_some() {
+            self.forget_acls();
+        }
         // Who may do what is to be known; sizes and times are asked for when they are wanted.
-        let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
-        if rights { self.current().map(drop) } else { Ok(()) }
+        let changed = changing.end_alone();
+        if !rights || self.note_rights(set, before, changed) { Ok(()) } else { self.current().map(drop) }
     }
     fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
         self.asked();
+        if self.is_absent(name) {
+            return Err(Errno::ENOENT);
+        }
         let before = self.noted();
         let found = host::stat_at(&*self.dir_fd()?, name);
         if self.is_unsure() {
@@ -225,15 +246,22 @@ impl Inode for Node {
                 }
                 if self.fs.mode == Mode::Exclusive {
                     self.read_fd()?;
-                    return Ok(Arc::new(File { node: self.this()?, fd: None }));
+                    return Ok(Arc::new(File::new(self.this()?, None, true, access)));
                 }
-                let fd = match self.take_made() {
-                    Some(fd) => fd,
-                    None => self.open(access)?,
+                let warm = if access == Access::Read { self.warm_fd() } else { None };
+                let (fd, exact) = match (warm, self.take_made()) {
+                    (_, Some(fd)) => (Arc::new(fd), access == Access::ReadWrite),
+                    (Some(fd), None) => (fd, true),
+                    (None, None) => {
+                        let fd = Arc::new(self.open(access)?);
+                        if access == Access::Read {
+                            self.keep_warm(&fd);
+                        }
+                        (fd, true)
+                    }
                 };
-                let fd = Arc::new(fd);
                 *self.held.lock() = Arc::downgrade(&fd);
-                Ok(Arc::new(File { node: self.this()?, fd: Some(fd) }))
+                Ok(Arc::new(File::new(self.this()?, Some(fd), exact, access)))
             }
             _ => Err(Errno::ENXIO),
         }
@@ -242,8 +270,18 @@ impl Inode for Node {
         let outside = self.fs.outward.fifos && self.kind == S_IFIFO;
         outside.then(|| Fifo::open(cx, self, flags).map(|ops| ops as Arc<dyn FileOps>))
     }
-    fn connect_outside(&self, kind: i32, queue: &WaitQueue) -> Option<Result<Arc<dyn OutsideSocket>>> {
+    fn connect_outside(
+        &self,
+        cx: &dyn Caller,
+        kind: i32,
+        queue: &WaitQueue,
+    ) -> Option<Result<Arc<dyn OutsideSocket>>> {
         let sockets = self.fs.outward.sockets.as_ref().filter(|_| self.kind == S_IFSOCK)?;
+        // The other side is told that the gofer's user connects, who is the container's root.
+        let creds = cx.creds();
+        if creds.euid != 0 || creds.fsuid != 0 {
+            return Some(Err(Errno::EACCES));
+        }
         Some(unix::connect(sockets, self, kind, queue))
     }
     fn attachments(&self) -> Option<&Attachments> {
@@ -259,6 +297,9 @@ impl Inode for Node {
         Some(self)
     }
     fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        Some(self)
+    }
+    fn as_acls(&self) -> Option<&dyn AclInode> {
         Some(self)
     }
 }
@@ -277,19 +318,25 @@ impl DirInode for Node {
         let _changing = self.changing();
         let started = host::now();
         let dir = self.dir_fd()?;
+        let naming = self.naming();
+        let added = |new: Arc<Node>| {
+            naming.done(&[Change::Added(name, new.key.1, new.kind)]);
+            Ok(new as InodeRef)
+        };
         match node {
             NewNode::Regular => {
                 let fd = host::create_at(&*dir, name, Access::ReadWrite, mode)?;
-                return Ok(self.adopt_open(name, fd, mode, uid, gid)?);
+                return added(self.adopt_open(name, fd, mode, uid, gid)?);
             }
             NewNode::Directory => host::mkdir_at(&*dir, name, mode)?,
             NewNode::Fifo => host::mknod_at(&*dir, name, false, mode)?,
             NewNode::Socket => host::mknod_at(&*dir, name, true, mode)?,
             NewNode::Symlink(t) => host::symlink_at(t, &*dir, name)?,
+            NewNode::Char(0) => host::whiteout_at(&*dir, name, mode)?,
             // A device made on the host would be the host's device.
             NewNode::Char(_) | NewNode::Block(_) => return Err(Errno::EPERM),
         }
-        Ok(self.adopt(name, started, (mode, uid, gid))?)
+        added(self.adopt(name, started, (mode, uid, gid))?)
     }
     fn link(&self, _cx: &dyn Caller, name: &[u8], target: &InodeRef) -> Result<()> {
         self.writable()?;
@@ -300,12 +347,18 @@ impl DirInode for Node {
         let (dir, old) = t.place().ok_or(Errno::EPERM)?;
         let _changing = (self.changing(), t.changing());
         t.watch.set_other_names(true);
-        host::link_at(&*dir.dir_fd()?, &old, &*self.dir_fd()?, name)
+        let naming = self.naming();
+        host::link_at(&*dir.dir_fd()?, &old, &*self.dir_fd()?, name)?;
+        naming.done(&[Change::Added(name, t.key.1, t.kind)]);
+        Ok(())
     }
     fn unlink(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;
         let _changing = self.changing();
-        host::unlink_at(&*self.dir_fd()?, name, false)
+        let naming = self.naming();
+        host::unlink_at(&*self.dir_fd()?, name, false)?;
+        naming.done(&[Change::Removed(name)]);
+        Ok(())
     }
     fn rmdir(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;
@@ -318,7 +371,10 @@ impl DirInode for Node {
                 let _ = node.dir_fd();
             }
         }
-        host::unlink_at(&*dir, name, true)
+        let naming = self.naming();
+        host::unlink_at(&*dir, name, true)?;
+        naming.done(&[Change::Removed(name)]);
+        Ok(())
     }
     fn rename(
         &self,
@@ -333,8 +389,20 @@ impl DirInode for Node {
         if !Arc::ptr_eq(&to.fs, &self.fs) {
             return Err(Errno::EXDEV);
         }
+        if flags & vfs::rename::WHITEOUT != 0 {
+            // A whiteout is a device.
+            return Err(Errno::EINVAL);
+        }
         let _changing = (self.changing(), to.changing());
-        host::rename_at(&*self.dir_fd()?, name, &*to.dir_fd()?, new_name, flags)
+        // Which object moves is known to the caller only: both are read again, unless the names say it.
+        let naming = (self.naming(), to.naming());
+        let moved = self.entry(name);
+        host::rename_at(&*self.dir_fd()?, name, &*to.dir_fd()?, new_name, flags)?;
+        if let (Some((ino, kind)), true) = (moved, flags & vfs::rename::EXCHANGE == 0) {
+            naming.0.done(&[Change::Removed(name)]);
+            naming.1.done(&[Change::Added(new_name, ino, kind)]);
+        }
+        Ok(())
     }
 }
 
@@ -399,6 +467,18 @@ impl Confirming for Node {
     fn settle(&self) {
         self.fs.settle();
     }
+    fn recheck(&self) {
+        if !self.is_dir() || self.fs.mode == Mode::Exclusive {
+            return;
+        }
+        if self.changes().is_some() {
+            self.fs.settle();
+        } else {
+            // No watch tells. Whoever may not search it asks for no names in it, which would have it watched.
+            self.asked();
+            let _ = self.current();
+        }
+    }
     fn epoch(&self) -> Option<u64> {
         self.epoch_now()
     }
@@ -440,6 +520,9 @@ impl XattrInode for Node {
             Err(Errno::EOPNOTSUPP | Errno::EACCES) => Ok(Vec::new()),
             Err(e) => Err(e),
         }
+    }
+    fn chown_drops_capabilities(&self) -> bool {
+        true
     }
     fn remove_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<()> {
         self.writable()?;

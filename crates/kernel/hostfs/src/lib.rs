@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acls;
 mod dir;
 mod fd_cache;
 mod fifo;
@@ -21,6 +22,7 @@ mod files;
 mod fs;
 mod import;
 mod inode;
+mod names;
 mod node;
 mod poller;
 mod standing;
@@ -29,6 +31,7 @@ mod stream;
 mod tests;
 mod unix;
 mod views;
+mod warm;
 mod watches;
 
 pub use files::HostFiles;

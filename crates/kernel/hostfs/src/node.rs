@@ -1,8 +1,10 @@
 //! Host objects: where they are, what we know of them, how to reach them.
 
+use crate::acls::Acls;
 use crate::fd_cache::FdCache;
 use crate::files::Attached;
 use crate::fs::{HostFs, Mode};
+use crate::names::Names;
 use crate::standing::{Noted, Standing, Watching, is_told};
 use crate::views::View;
 use abi::stat::Attr;
@@ -13,12 +15,23 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use vfs::SetAttr;
 use vfs::attach::Attachments;
 use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
 
 pub(crate) struct Place {
     pub parent: Option<Arc<Node>>,
     pub name: Arc<[u8]>,
+}
+
+/// Attributes, and when they are still so.
+#[derive(Clone, Copy)]
+struct Told {
+    attr: Attr,
+    /// All of them.
+    all: Option<Standing>,
+    /// Mode and owners.
+    rights: Option<Standing>,
 }
 
 /// An object of a host tree.
@@ -33,9 +46,12 @@ pub(crate) struct Node {
     place: biased::RwLock<Place>,
     /// Open files of a directory.
     open_dirs: Arc<AtomicUsize>,
-    /// What was told last, and when it is still so; see [`Node::standing`].
-    attr: biased::RwLock<(Attr, Option<Standing>)>,
+    /// What was told last; see [`Node::standing`].
+    attr: biased::RwLock<Told>,
     pub(crate) watch: Watching,
+    pub(crate) acls: Acls,
+    /// Of a directory: its names.
+    pub(crate) names: Names,
     /// A descriptor that some open file holds: the object stays reachable after its name is gone.
     pub held: Mutex<Weak<OwnedFd>>,
     /// Of a symbolic link: where it leads.
@@ -54,6 +70,8 @@ impl Node {
         attr: Attr,
         standing: Option<Standing>,
     ) -> Arc<Node> {
+        let all = standing.filter(|_| is_told(&attr, fs.coherence));
+        let told = Told { attr: translate(fs, attr), all, rights: all };
         Arc::new_cyclic(|me| Node {
             me: me.clone(),
             fs: fs.clone(),
@@ -62,11 +80,10 @@ impl Node {
             key: (attr.dev, attr.ino),
             place: biased::RwLock::new(Place { parent, name: Arc::from(name) }),
             open_dirs: Arc::default(),
-            attr: biased::RwLock::new((
-                translate(fs, attr),
-                standing.filter(|_| is_told(&attr, fs.coherence)),
-            )),
+            attr: biased::RwLock::new(told),
             watch: Watching::of(&attr),
+            acls: Acls::default(),
+            names: Names::default(),
             held: Mutex::new(Weak::new()),
             target: Mutex::default(),
             attachments: OnceLock::new(),
@@ -164,7 +181,7 @@ impl Node {
 
     /// What was known last, without asking.
     pub fn known(&self) -> Attr {
-        self.attr.read().0
+        self.attr.read().attr
     }
 
     /// Whether these are attributes of this object, or of one that has its number now.
@@ -175,7 +192,7 @@ impl Node {
     /// Notes attributes as the host gave them, and when they are still so; returns them as the guest sees them.
     pub fn refresh(&self, attr: Attr, standing: Option<Standing>) -> Attr {
         let a = translate(&self.fs, attr);
-        let (known, stood) = *self.attr.read();
+        let Told { attr: known, all: stood, .. } = *self.attr.read();
         let standing = standing.filter(|_| is_told(&attr, self.fs.coherence) && !self.watch.is_mapped());
         self.searchable(standing);
         self.watch.set_other_names(attr.nlink > 1);
@@ -191,7 +208,7 @@ impl Node {
         if !same_link(&known, &a) {
             *target = None;
         }
-        *self.attr.write() = (a, standing);
+        *self.attr.write() = Told { attr: a, all: standing, rights: standing };
         a
     }
 
@@ -254,8 +271,28 @@ impl Node {
 
     /// The attributes, if they were learnt when all was as `standing` says.
     pub fn still(&self, standing: Option<Standing>) -> Option<Attr> {
-        let (a, stood) = *self.attr.read();
-        (stood? == standing?).then_some(a)
+        let Told { attr, all, .. } = *self.attr.read();
+        (all? == standing?).then_some(attr)
+    }
+
+    /// Attributes of which mode and owners are right now; `None` when that is not known.
+    pub fn known_rights(&self) -> Option<Attr> {
+        let Told { attr, rights, .. } = *self.attr.read();
+        self.standing().is_some_and(|now| rights.is_some_and(|stood| stood.same_rights(&now))).then_some(attr)
+    }
+
+    /// Notes mode and owners that were set; false where that is not enough.
+    pub fn set_rights(&self, set: &SetAttr, standing: Standing) -> bool {
+        let mut told = self.attr.write();
+        if told.attr.file_type() != self.kind || told.attr.nlink != 1 {
+            return false;
+        }
+        let a = &mut told.attr;
+        a.mode = set.mode.map_or(a.mode, |mode| a.mode & S_IFMT | mode & 0o7777);
+        a.uid = set.uid.unwrap_or(a.uid);
+        a.gid = set.gid.unwrap_or(a.gid);
+        (told.all, told.rights) = (None, Some(standing));
+        true
     }
 
     /// Parent, without a reference.
@@ -329,6 +366,18 @@ impl Node {
         Ok(fd)
     }
 
+    /// A descriptor of a regular file for reading that was opened a short while ago.
+    pub fn warm_fd(&self) -> Option<Arc<OwnedFd>> {
+        if self.fs.keeps_warm() { self.fs.home.warm.get(self.id) } else { None }
+    }
+
+    /// The file has been opened for reading, and may soon be again.
+    pub fn keep_warm(&self, fd: &Arc<OwnedFd>) {
+        if self.fs.keeps_warm() {
+            self.fs.home.warm.put(self.id, fd);
+        }
+    }
+
     /// A read-only descriptor of a regular file in an exclusive tree, cached.
     pub fn read_fd(&self) -> Result<Arc<OwnedFd>> {
         if let Some(fd) = self.fds().get(self.id) {
@@ -368,6 +417,9 @@ impl Drop for Node {
     /// Lets go of the chain of parents one by one: trees may be deeper than our stack.
     fn drop(&mut self) {
         self.fds().remove(self.id);
+        if self.fs.keeps_warm() {
+            self.fs.home.warm.remove(self.id);
+        }
         let mut next = self.place.get_mut().parent.take();
         while let Some(p) = next {
             next = Arc::into_inner(p).and_then(|mut n| n.place.get_mut().parent.take());

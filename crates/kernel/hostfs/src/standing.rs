@@ -1,18 +1,24 @@
-//! When what was learnt of a node is still so.
+//! How long attributes and names that were learnt of a node stay valid.
 //!
-//! Attributes change by others, of whom the directory's watch tells, and by us, which the node counts. So they hold while the
-//! numbers of both stand ([`Standing`]). Numbers are read before the host is asked: what happens meanwhile makes the answer one
-//! that is asked for again.
+//! Others change attributes, and the directory's watch reports it; we change them, and the node counts it. Attributes are valid
+//! while both numbers stay the same ([`Standing`]). The numbers are read before the host is asked: a change in between makes the
+//! answer invalid, and it is asked for again.
 
 use crate::fs::{HostFs, Mode};
 use crate::node::Node;
 use crate::watches::{Coherence, Follower};
 use abi::stat::Attr;
 use hostsys::fs as host;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use vfs::SetAttr;
+use vfs::dentry::S_IFREG;
 
 /// A directory is watched when it has been asked about this many times: marking costs as much as a few questions.
 const ASKED: u32 = 4;
+
+/// Size of a directory that is read when it is marked.
+const SMALL: u64 = 16 << 10;
 
 /// The numbers under which attributes hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,14 +29,26 @@ pub(crate) struct Standing {
     own: u64,
     /// Our changes.
     ours: u64,
+    /// Those of them that may have changed who may do what.
+    rights: u64,
 }
 
 impl Standing {
+    /// Whether who may do what is the same under both.
+    pub fn same_rights(&self, other: &Standing) -> bool {
+        (self.parent, self.own, self.rights) == (other.parent, other.own, other.rights)
+    }
+
+    /// Numbers of the changes by others.
+    pub fn by_others(&self) -> (u64, u64) {
+        (self.parent, self.own)
+    }
+
     /// Of a node that has just been made, for what the host said after `before` was noted.
     pub fn of_new(fs: &HostFs, before: &Noted) -> Option<Standing> {
         // Another node for the object may have come and gone, and changed it.
         let quiet = fs.writes.load(Ordering::Acquire) == before.writes;
-        before.changes.filter(|_| quiet).map(|parent| Standing { parent, own: 0, ours: 0 })
+        before.changes.filter(|_| quiet).map(|parent| Standing { parent, own: 0, ours: 0, rights: 0 })
     }
 }
 
@@ -51,6 +69,10 @@ pub(crate) struct Watching {
     /// Of a directory: [`Standing::own`] when its attributes were learnt, so that who may search it is known.
     searchable: AtomicU64,
     ours: AtomicU64,
+    /// See [`Standing::rights`].
+    rights: AtomicU64,
+    /// Programs whose own threads are writing to it.
+    writers: AtomicU32,
     /// It may have several names, of which the node knows one.
     other_names: AtomicBool,
     /// It was mapped shared for writing: its times change without a sign.
@@ -87,24 +109,40 @@ impl Watching {
 }
 
 /// We are changing the object: what is learnt meanwhile does not hold afterwards.
-pub(crate) struct Changing<'a>(&'a Node);
+pub(crate) struct Changing<'a> {
+    node: &'a Node,
+    /// [`Watching::rights`] after the beginning, if who may do what changes.
+    rights: Option<u64>,
+}
 
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.0.bump();
+impl Changing<'_> {
+    /// Ends a change of rights; the number of such changes, if there was no other one meanwhile.
+    pub fn end_alone(mut self) -> Option<u64> {
+        let begun = self.rights.take()?;
+        let ended = self.node.bump_rights();
+        (ended == begun + 1).then_some(ended)
     }
 }
 
-/// Whether the watch of the directory tells of every change of an object with these attributes. Of a file's first name nothing is
-/// told when others make it a second one elsewhere, nor of what they change by that one. A lagging tree does without, until the file
-/// is asked about next.
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        match self.rights {
+            Some(_) => drop(self.node.bump_rights()),
+            None => self.node.bump(),
+        }
+    }
+}
+
+/// Whether the watch of the directory reports every change of an object with these attributes. When others give a file a second
+/// name in another directory, this watch reports neither that nor changes by the second name. A lagging tree accepts this until
+/// it asks about the file next.
 pub(crate) fn is_told(attr: &Attr, coherence: Coherence) -> bool {
     attr.is_dir() || attr.nlink == 1 && coherence == Coherence::Lagging
 }
 
 impl Node {
     /// Changes by others in this directory; `None` where they are not told.
-    fn changes(&self) -> Option<u64> {
+    pub(crate) fn changes(&self) -> Option<u64> {
         self.fs.home.watches.changes(self.watch.follower.read().as_ref()?)
     }
 
@@ -113,10 +151,15 @@ impl Node {
         if !self.fs.is_watched() {
             return None;
         }
-        let ours = self.watch.ours.load(Ordering::Acquire);
+        // The number first: a writer ends after it has counted its change.
+        let (rights, ours) =
+            (self.watch.rights.load(Ordering::Acquire), self.watch.ours.load(Ordering::Acquire));
+        if self.watch.writers.load(Ordering::Acquire) != 0 {
+            return None;
+        }
         let own = if self.is_dir() { self.changes()? } else { 0 };
         let parent = self.with_parent(|parent| parent.map_or(Some(0), |parent| parent.changes()))?;
-        Some(Standing { parent, own, ours })
+        Some(Standing { parent, own, ours, rights })
     }
 
     /// The same for what the host said of the object after `before` was noted in its directory.
@@ -135,7 +178,7 @@ impl Node {
         self.changes().filter(|changes| *changes == self.watch.searchable.load(Ordering::Acquire))
     }
 
-    /// Names would be told of, but who may search it has changed, perhaps.
+    /// The watch reports changes of names, but the right to search the directory may have changed.
     pub fn is_unsure(&self) -> bool {
         let searchable = self.watch.searchable.load(Ordering::Acquire);
         self.changes().is_some_and(|changes| changes != searchable)
@@ -150,8 +193,50 @@ impl Node {
 
     /// Begins a change by us.
     pub fn changing(&self) -> Changing<'_> {
+        Changing { node: self, rights: Some(self.bump_rights()) }
+    }
+
+    /// Begins a change of content or times by us. The host may take set-user-id from what is written to.
+    pub fn writing(&self) -> Changing<'_> {
+        if self.known().mode & 0o6000 != 0 {
+            return self.changing();
+        }
         self.bump();
-        Changing(self)
+        Changing { node: self, rights: None }
+    }
+
+    /// Counts a change of rights.
+    fn bump_rights(&self) -> u64 {
+        let now = self.watch.rights.fetch_add(1, Ordering::AcqRel) + 1;
+        self.bump();
+        now
+    }
+
+    /// Notes what the host has made of the rights of a regular file, in the change with number `changed`; `before` was noted before.
+    /// False where that is not known, so that the host must be asked.
+    pub fn note_rights(&self, set: &SetAttr, before: Option<Standing>, changed: Option<u64>) -> bool {
+        let (Some(before), Some(rights)) = (before, changed) else { return false };
+        let known = self.known();
+        let sure = |mode: u32| mode & 0o6000 == 0;
+        let told =
+            self.kind == S_IFREG && is_told(&known, self.fs.coherence) && !self.watch.has_other_names();
+        if !told || !sure(known.mode) || !set.mode.is_none_or(sure) {
+            return false;
+        }
+        let standing = Standing { rights, ..before };
+        self.set_rights(set, standing)
+    }
+
+    /// A program's own thread begins to write.
+    pub fn begin_writing(&self) {
+        self.watch.writers.fetch_add(1, Ordering::AcqRel);
+        self.bump();
+    }
+
+    /// It has written.
+    pub fn end_writing(&self) {
+        self.bump();
+        self.watch.writers.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn bump(&self) {
@@ -166,6 +251,7 @@ impl Node {
         self.fs.home.other_trees(&self.fs, |tree| {
             let node = tree.nodes.read().get(&self.key).and_then(|node| node.upgrade());
             if let Some(node) = node {
+                node.watch.rights.fetch_add(1, Ordering::AcqRel);
                 node.watch.ours.fetch_add(1, Ordering::AcqRel);
                 tree.writes.fetch_add(1, Ordering::AcqRel);
             }
@@ -177,10 +263,15 @@ impl Node {
         });
     }
 
+    /// A read may change the time of access.
+    pub fn reads_show(&self) -> bool {
+        let a = self.known();
+        self.fs.mode == Mode::Shared && vfs::attr::is_old(a.atime, a.mtime, a.ctime, host::now())
+    }
+
     /// The content was read by a host call, which may have changed the time of access.
     pub fn was_read(&self) {
-        let a = self.known();
-        if self.fs.mode == Mode::Shared && vfs::attr::is_old(a.atime, a.mtime, a.ctime, host::now()) {
+        if self.reads_show() {
             self.watch.ours.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -204,13 +295,34 @@ impl Node {
         }
     }
 
-    /// Marks the directory and learns its attributes.
+    /// Marks the directory and learns its attributes. Those of a directory are told by its parent, which nobody may have asked
+    /// about when it is the working directory.
     fn begin_watch(&self) {
-        let Ok(dir) = self.dir_fd().and_then(|dir| host::open_self(&*dir)) else { return };
-        let Some(follower) = self.fs.home.watches.watch(&dir, self.key) else { return };
+        if !self.follow() {
+            return;
+        }
+        if let Some((parent, _)) = self.place()
+            && parent.changes().is_none()
+        {
+            parent.follow();
+        }
+        let _ = self.current();
+    }
+
+    /// Marks the directory; false where it cannot be. A small one is read as well: many who are asked about names are asked about
+    /// absent ones.
+    fn follow(&self) -> bool {
+        let Ok(dir) = self.dir_fd().and_then(|dir| host::open_self(&*dir)) else { return false };
+        let Some(follower) = self.fs.home.watches.watch(&dir, self.key) else { return false };
         let old = self.watch.follower.write().replace(follower);
         drop(old);
         self.watch.asked.store(0, Ordering::Relaxed);
-        let _ = self.current();
+        if self.known().size <= SMALL
+            && let Some(reading) = self.begin_reading()
+            && let Ok(list) = host::list(dir.as_fd())
+        {
+            self.keep_names(reading, &list);
+        }
+        true
     }
 }

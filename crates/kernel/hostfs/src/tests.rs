@@ -42,7 +42,7 @@ impl Drop for Tmp {
 }
 
 fn context(dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
-    context_of(&HostFiles::new(), dir, exclusive)
+    context_of(&HostFiles::new(&Arc::default()), dir, exclusive)
 }
 
 fn context_of(home: &Arc<HostFiles>, dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
@@ -87,7 +87,7 @@ fn files_read_often_are_mapped() {
     let t = Tmp::new("mapped");
     let data: Vec<u8> = (0..30_000_u32).map(|i| (i / 7) as u8).collect();
     fs::write(t.0.join("f"), &data).unwrap();
-    let home = HostFiles::new();
+    let home = HostFiles::new(&Arc::default());
     let c = context_of(&home, &t.0, true);
     let f = open(&c, "/f", 0).unwrap();
     let read = |off: usize, len: usize| {
@@ -117,7 +117,7 @@ fn files_read_often_are_mapped() {
     assert_eq!(read(4990, 100), data[4990..5000]);
     // Whoever does not read any more loses the mapping.
     assert!(home.release_idle());
-    assert!(!home.release_idle() && !HostFiles::new().release_idle());
+    assert!(!home.release_idle() && !HostFiles::new(&Arc::default()).release_idle());
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_swapped_link_is_not_followed() {
 #[test]
 fn pipes_do_not_block_and_notify() {
     let (r, mut w) = std::io::pipe().unwrap();
-    let home = HostFiles::new();
+    let home = HostFiles::new(&Arc::default());
     let f = Importer::new(&home).import(OwnedFd::from(r), 0, 0).unwrap();
     let mut b = [0; 8];
     assert_eq!(f.ops.read(&plain(), &f, &mut b, 0), Err(Errno::EAGAIN));
@@ -185,7 +185,7 @@ fn descriptors_of_one_file_share_its_position() {
     let out = fs::File::create(t.0.join("out")).unwrap();
     let again = out.try_clone().unwrap();
     let third = out.try_clone().unwrap();
-    let home = HostFiles::new();
+    let home = HostFiles::new(&Arc::default());
     let mut importer = Importer::new(&home);
     let a = importer.import(out.into(), 0, 0).unwrap();
     let b = importer.import(again.into(), 0, 0).unwrap();

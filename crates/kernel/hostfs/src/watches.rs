@@ -5,8 +5,7 @@
 //! brought up to date by [`Watches::settle`], which whoever relies on them calls first. Where there can be no mark (the host has no such
 //! groups, the file system has no handles, there are too many) everything is asked for as before.
 //!
-//! Not told are times of access by others, and times that others change by a shared mapping. Of files with several names nothing
-//! is kept.
+//! A watch does not report when others read a file, or change it by a shared mapping. Nothing is kept of files with several names.
 //!
 //! Locks: `reading`, then `known`. No host call but the group's is made with them held.
 
@@ -18,8 +17,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// File systems, by their magic numbers, that nobody changes behind the host kernel's back: ext2 to ext4, XFS, Btrfs, tmpfs,
-/// overlayfs, F2FS, ZFS. Of files that a server has, what other machines do is not told.
+/// File systems, by their magic numbers, that change through the host's kernel only: ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs,
+/// F2FS, ZFS. Watches on network file systems do not report what other machines do.
 const TOLD: [u64; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1];
 
 /// Directories that are marked at most: the host's kernel keeps their inodes in memory, and a user may have so many
@@ -36,7 +35,7 @@ const BUFFER: usize = 32 << 10;
 /// How exactly a tree follows what others change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Coherence {
-    /// What has been changed is seen by whoever looks afterwards.
+    /// A change is seen at once.
     Strict,
     /// It is seen within a millisecond.
     Lagging,
@@ -145,7 +144,7 @@ impl Watches {
         known.inodes.insert(inode, watched.clone());
         drop(known);
         let follower = Follower::of(&watched);
-        // Of a mark that is taken back meanwhile, the round is over.
+        // When the mark is taken back meanwhile, the round is over, and the number is not used.
         watched.round.store(round, Ordering::Release);
         Some(follower)
     }

@@ -54,6 +54,53 @@ fn there(dir: &HostPath, path: &str) -> Option<(u32, u64, u64, i64, i64)> {
     Some((a.mode(), a.size(), a.nlink(), a.mtime(), a.mtime_nsec()))
 }
 
+struct Listed(Vec<String>);
+
+impl DirSink for Listed {
+    fn entry(&mut self, _next: u64, e: &DirEntry) -> bool {
+        self.0.push(format!("{}:{}:{}", String::from_utf8_lossy(&e.name), e.ino, e.kind));
+        true
+    }
+}
+
+/// The names of a directory, with inode numbers and types, in order.
+fn listed(c: &FsContext, path: &str) -> Option<Vec<String>> {
+    let dir = open(c, path, libc::O_DIRECTORY | libc::O_NOFOLLOW).ok()?;
+    let mut names = Listed(Vec::new());
+    dir::read(&plain(), &dir, &mut names).ok()?;
+    // The next call says that this is the end.
+    let n = names.0.len();
+    dir::read(&plain(), &dir, &mut names).ok()?;
+    assert_eq!(names.0.len(), n);
+    let mut names = names.0.split_off(2);
+    names.sort();
+    Some(names)
+}
+
+/// The same natively.
+fn listed_there(dir: &HostPath, path: &str) -> Option<Vec<String>> {
+    use std::os::unix::fs::{DirEntryExt, FileTypeExt};
+    let dir = dir.join(&path[1..]);
+    if !fs::symlink_metadata(&dir).ok()?.is_dir() {
+        return None;
+    }
+    let entry = |e: std::io::Result<fs::DirEntry>| {
+        let (e, kind) = e.and_then(|e| e.file_type().map(|kind| (e, kind))).unwrap();
+        assert!(!kind.is_socket() && !kind.is_fifo());
+        let kind = if kind.is_dir() {
+            libc::DT_DIR
+        } else if kind.is_symlink() {
+            libc::DT_LNK
+        } else {
+            libc::DT_REG
+        };
+        format!("{}:{}:{kind}", e.file_name().display(), e.ino())
+    };
+    let mut names: Vec<_> = fs::read_dir(&dir).ok()?.map(entry).collect();
+    names.sort();
+    Some(names)
+}
+
 /// Asks so often that directories are watched.
 fn warm(c: &FsContext, paths: &[&str]) {
     for _ in 0..12 {
@@ -69,7 +116,7 @@ fn changes_by_others_are_seen_at_once() {
     let t = Tmp::new("others");
     fs::create_dir_all(t.0.join("a/b")).unwrap();
     fs::write(t.0.join("a/b/f"), "one").unwrap();
-    let c = tree(&HostFiles::new(), &t.0, Coherence::Strict);
+    let c = tree(&HostFiles::new(&Arc::default()), &t.0, Coherence::Strict);
     let paths = ["/a/b/f", "/a/b/new", "/a/b", "/a", "/a/c/f"];
     let mut others = Others::new();
     for commands in [
@@ -99,7 +146,7 @@ fn changes_by_others_are_seen_at_once() {
 fn a_lagging_tree_follows_within_a_millisecond() {
     let t = Tmp::new("lagging");
     fs::write(t.0.join("f"), "one").unwrap();
-    let c = tree(&HostFiles::new(), &t.0, Coherence::Lagging);
+    let c = tree(&HostFiles::new(&Arc::default()), &t.0, Coherence::Lagging);
     let mut others = Others::new();
     for i in 0..20 {
         warm(&c, &["/f", "/g"]);
@@ -116,13 +163,121 @@ fn known_names_and_attributes_make_no_host_call() {
     let t = Tmp::new("known");
     fs::create_dir(t.0.join("d")).unwrap();
     fs::write(t.0.join("d/f"), "one").unwrap();
-    let c = tree(&HostFiles::new(), &t.0, Coherence::Lagging);
+    let c = tree(&HostFiles::new(&Arc::default()), &t.0, Coherence::Lagging);
     warm(&c, &["/d/f", "/d/absent"]);
     // Another process would be noticed; what we do ourselves, past the kernel, is not, so it shows who answers.
     fs::write(t.0.join("d/f"), "longer").unwrap();
     fs::write(t.0.join("d/absent"), "").unwrap();
     assert_eq!(stat(&c, "/d/f").unwrap().size, 3);
     assert_eq!(stat(&c, "/d/absent").err(), Some(Errno::ENOENT));
+}
+
+#[test]
+fn names_in_a_working_directory_are_known() {
+    let t = Tmp::new("working");
+    fs::create_dir_all(t.0.join("outer/d")).unwrap();
+    fs::write(t.0.join("outer/d/f"), "one").unwrap();
+    let c = tree(&HostFiles::new(&Arc::default()), &t.0, Coherence::Lagging);
+    let dir = open(&c, "/outer/d", libc::O_DIRECTORY).unwrap();
+    let size = || {
+        let start = Start::File(dir.clone());
+        attr::stat(&plain(), &c.view(), &start, b"f", Lookup::empty()).unwrap().size
+    };
+    for _ in 0..12 {
+        assert_eq!(size(), 3);
+    }
+    fs::write(t.0.join("outer/d/f"), "longer").unwrap();
+    assert_eq!(size(), 3, "nobody asked the host");
+    let mut others = Others::new();
+    others.run(&format!("cd {}; chmod 600 outer/d/f; chmod 711 outer/d", t.0.display()));
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert_eq!(size(), 6);
+    assert_eq!(stat(&c, "/outer/d").unwrap().mode & 0o777, 0o711);
+}
+
+#[test]
+fn names_of_a_watched_directory_are_known() {
+    let t = Tmp::new("names");
+    fs::create_dir(t.0.join("d")).unwrap();
+    let c = tree(&HostFiles::new(&Arc::default()), &t.0, Coherence::Lagging);
+    warm(&c, &["/d/absent"]);
+    let make = |name: &str| drop(open(&c, name, libc::O_CREAT | libc::O_WRONLY).unwrap());
+    make("/d/one");
+    // What we do ourselves past the kernel shows who answers.
+    fs::write(t.0.join("d/unseen"), "").unwrap();
+    assert_eq!(stat(&c, "/d/unseen").err(), Some(Errno::ENOENT));
+    let names = || {
+        let listed = listed(&c, "/d").unwrap();
+        listed.iter().map(|e| e.split(':').next().unwrap().to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(), "one");
+    make("/d/two");
+    rename::rename(&plain(), &c.view(), &Start::Cwd, b"/d/one", &Start::Cwd, b"/d/three", 0).unwrap();
+    dir::mkdir(&plain(), &c.view(), &Start::Cwd, b"/d/four", 0o755).unwrap();
+    link::link(&plain(), &c.view(), &Start::Cwd, b"/d/two", Lookup::empty(), &Start::Cwd, b"/d/five")
+        .unwrap();
+    link::unlink(&plain(), &c.view(), &Start::Cwd, b"/d/two").unwrap();
+    assert_eq!(names(), "five four three");
+    // Another case of letters may be the same name on such directories.
+    assert!(stat(&c, "/d/UNSEEN").is_err());
+    Others::new().run(&format!("cd {}; touch d/six", t.0.display()));
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert_eq!(names(), "five four six three unseen");
+}
+
+#[test]
+fn rights_that_we_set_are_known() {
+    let t = Tmp::new("known-rights");
+    fs::write(t.0.join("f"), "public").unwrap();
+    let c = tree(&HostFiles::new(&Arc::default()), &t.0, Coherence::Lagging);
+    let cx = user(12_345);
+    (0..12).for_each(|_| opens(&c, &cx, "/f").unwrap());
+    let f = open(&c, "/f", libc::O_RDWR).unwrap();
+    // The user is in the file's group.
+    for mode in [0o600, 0o640, 0o604, 0o4640, 0o2600, 0o755] {
+        attr::fchmod(&plain(), &f, mode).unwrap();
+        assert_eq!(opens(&c, &cx, "/f").is_ok(), mode & 0o040 != 0, "{mode:o}");
+        io::write_at(&plain(), &f, b"more", 0).unwrap();
+        assert_eq!(stat(&c, "/f").unwrap().mode & 0o7777, there(&t.0, "/f").unwrap().0 & 0o7777);
+    }
+    Others::new().run(&format!("cd {}; chmod 600 f", t.0.display()));
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert_eq!(opens(&c, &cx, "/f"), Err(Errno::EACCES));
+    attr::fchown(&plain(), &f, 12_345, 12_345).unwrap();
+    opens(&c, &cx, "/f").unwrap();
+}
+
+#[test]
+fn a_file_that_was_open_is_opened_without_a_host_call() {
+    let t = Tmp::new("warm");
+    fs::write(t.0.join("f"), "one").unwrap();
+    let home = HostFiles::new(&Arc::default());
+    let c = tree(&home, &t.0, Coherence::Lagging);
+    warm(&c, &["/f"]);
+    // As above.
+    fs::rename(t.0.join("f"), t.0.join("g")).unwrap();
+    assert_eq!(text(&open(&c, "/f", 0).unwrap()), "one");
+    assert!(home.release_idle());
+    home.release_idle();
+    assert!(open(&c, "/f", 0).is_err());
+    fs::rename(t.0.join("g"), t.0.join("f")).unwrap();
+    warm(&c, &["/f"]);
+    let mut others = Others::new();
+    others.run(&format!("cd {}; echo two > g; mv g f", t.0.display()));
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert_eq!(text(&open(&c, "/f", 0).unwrap()), "two\n");
+    // What nobody can find any more is not kept.
+    let links = |name: &str| {
+        fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter(|fd| {
+                fs::read_link(fd.as_ref().unwrap().path()).is_ok_and(|to| to.starts_with(t.0.join(name)))
+            })
+            .count()
+    };
+    assert_eq!(links("f"), 1);
+    link::unlink(&plain(), &c.view(), &Start::Cwd, b"/f").unwrap();
+    assert_eq!(links("f"), 0);
 }
 
 /// A caller without privileges and with this user ID.
@@ -143,7 +298,7 @@ fn rights_changed_by_another_name_count() {
     let t = Tmp::new("rights");
     fs::create_dir(t.0.join("elsewhere")).unwrap();
     fs::write(t.0.join("f"), "public").unwrap();
-    let c = tree(&HostFiles::new(), &t.0, Coherence::Strict);
+    let c = tree(&HostFiles::new(&Arc::default()), &t.0, Coherence::Strict);
     let cx = user(12_345);
     for _ in 0..12 {
         opens(&c, &cx, "/f").unwrap();
@@ -160,7 +315,7 @@ fn rights_changed_by_way_of_another_tree_count() {
         fs::create_dir_all(t.0.join("a")).unwrap();
         fs::create_dir_all(t.0.join("b")).unwrap();
         fs::write(t.0.join("a/f"), "public").unwrap();
-        let home = HostFiles::new();
+        let home = HostFiles::new(&Arc::default());
         let (one, two) = (tree(&home, &t.0, coherence), tree(&home, &t.0, coherence));
         let by_two = open(&two, "/a/f", libc::O_RDWR).unwrap();
         rename::rename(&plain(), &one.view(), &Start::Cwd, b"/a/f", &Start::Cwd, b"/b/f", 0).unwrap();
@@ -178,7 +333,7 @@ fn an_exchanged_name_gets_no_rights() {
     let t = Tmp::new("exchanged");
     fs::write(t.0.join("own"), "").unwrap();
     fs::write(t.0.join("victim"), "").unwrap();
-    let c = tree(&HostFiles::new(), &t.0, Coherence::Strict);
+    let c = tree(&HostFiles::new(&Arc::default()), &t.0, Coherence::Strict);
     warm(&c, &["/own", "/victim"]);
     let own = walk::lookup(&plain(), &c.view(), &Start::Cwd, b"/own", Lookup::FOLLOW).unwrap();
     let before = fs::metadata(t.0.join("victim")).unwrap();
@@ -251,7 +406,7 @@ fn model(name: &str, trees: usize, rounds: usize) {
     let t = Tmp::new(name);
     fs::create_dir_all(t.0.join("a/s")).unwrap();
     fs::create_dir_all(t.0.join("b/s")).unwrap();
-    let home = HostFiles::new();
+    let home = HostFiles::new(&Arc::default());
     let trees: Vec<_> = (0..trees).map(|_| tree(&home, &t.0, Coherence::Strict)).collect();
     let mut others = Others::new();
     others.run(&format!("cd {}", t.0.display()));
@@ -260,6 +415,11 @@ fn model(name: &str, trees: usize, rounds: usize) {
         match random.below(trees.len() + 1) {
             0 => others.run(&change(&mut random)),
             tree => change_inside(&trees[tree - 1], &mut random),
+        }
+        for (i, tree) in trees.iter().enumerate() {
+            for dir in ["/a", "/b", "/a/s", "/b/s"] {
+                assert_eq!(listed(tree, dir), listed_there(&t.0, dir), "{dir} of tree {i}, round {round}");
+            }
         }
         for dir in ["/a", "/b", "/a/s", "/b/s"] {
             for name in ["", "/x", "/y", "/z"] {
