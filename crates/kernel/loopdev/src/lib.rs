@@ -1,0 +1,74 @@
+//! Loop devices: files as block devices. See loop(4).
+//!
+//! A container has devices of its own, which /dev/loop-control (major 10, minor 237) hands out and block devices of major 7
+//! stand for. Reads and writes of a device go to the file that is attached to it; nothing is cached between them. Block devices
+//! cannot be mapped, and no file system here can be mounted from one.
+//!
+//! Neighbours: `vfs` (files and drivers), `container` (owns a [`Loops`]). Locks: the table of devices, then a device's state;
+//! both are leaves otherwise, and files are neither used nor dropped with one held. A checkpoint keeps for each device the file's
+//! place and what [`info::Info64`] has.
+
+#![forbid(unsafe_code)]
+
+mod block;
+mod control;
+mod device;
+mod info;
+
+use crate::block::BlockFile;
+use crate::control::ControlFile;
+pub use crate::device::Loops;
+use abi::Errno;
+use abi::stat::minor;
+use std::sync::Arc;
+use vfs::devices::{Devices, Opened};
+use vfs::{Caller, InodeRef, OpenFile, Path};
+
+/// Major number of loop devices.
+const MAJOR: u32 = 7;
+/// Major number of miscellaneous devices, and the minor number of /dev/loop-control.
+const CONTROL: (u32, u32) = (10, 237);
+/// Most devices of a container.
+const DEVICES: u32 = 256;
+
+/// Registers the drivers. `home` finds the devices of a caller's container; `None` is ENXIO.
+pub fn register(
+    devices: &Devices,
+    home: impl Fn(&dyn Caller) -> Option<Arc<Loops>> + Clone + Send + Sync + 'static,
+) {
+    let of = home.clone();
+    let open = move |cx: &dyn Caller, _: &Path, inode: &InodeRef, _: i32| {
+        let number = minor(inode.attr()?.rdev);
+        let device = of(cx).ok_or(Errno::ENXIO)?.at(number)?;
+        Ok(Opened::Ops(Arc::new(BlockFile::open(device))))
+    };
+    devices.register_block("loop", MAJOR, 0..=DEVICES - 1, Arc::new(open));
+    let open = move |cx: &dyn Caller, _: &Path, _: &InodeRef, _: i32| {
+        Ok(Opened::Ops(Arc::new(ControlFile(home(cx).ok_or(Errno::ENXIO)?))))
+    };
+    devices.register_char("misc", CONTROL.0, CONTROL.1..=CONTROL.1, Arc::new(open));
+}
+
+/// True for requests on a loop device that name a file by a descriptor, for [`attach`]: LOOP_SET_FD, LOOP_CHANGE_FD and
+/// LOOP_CONFIGURE.
+pub fn names_file(file: &OpenFile, cmd: u32) -> bool {
+    file.ops.as_any().is::<BlockFile>() && block::ATTACHING.contains(&cmd)
+}
+
+/// Carries out a request that [`names_file`], with the file that it names.
+pub fn attach(
+    cx: &dyn Caller,
+    file: &OpenFile,
+    mem: &mut dyn vfs::UserMemory,
+    cmd: u32,
+    arg: u64,
+    backing: &Arc<OpenFile>,
+) -> abi::Result<()> {
+    let block: &BlockFile = file.ops.as_any().downcast_ref().ok_or(Errno::ENOTTY)?;
+    block.attach(cx, file, mem, (cmd, arg), backing)
+}
+
+/// The number of the descriptor that such a request names.
+pub fn named_fd(mem: &mut dyn vfs::UserMemory, cmd: u32, arg: u64) -> abi::Result<i32> {
+    if cmd == block::LOOP_CONFIGURE { mem.read_value(arg) } else { Ok(arg as i32) }
+}
