@@ -4,10 +4,12 @@ use crate::fs::KernFs;
 use crate::proc::Proc;
 use abi::{Errno, Result};
 use container::{Container, Limits};
+use mm::Mm;
 use nsproxy::NsProxy;
-use std::sync::Arc;
+use pid::PidNamespace;
+use std::sync::{Arc, Weak};
 use task::{Kernel, Task};
-use vfs::{Caller, FileOps, OpenFile, Path};
+use vfs::{Caller, Credentials, Creds, FileOps, OpenFile, Path};
 
 /// Makes a file's text, or a link's.
 pub type Read = fn(&At) -> Result<Vec<u8>>;
@@ -85,6 +87,10 @@ pub struct At<'a> {
     pub n: i64,
     /// The task that asks; `None` where the file layer does not say.
     pub cx: Option<&'a dyn Caller>,
+    /// Who opened the file that is read or written.
+    pub opener: Option<&'a Arc<Credentials>>,
+    /// The memory that the file was opened for, see [`FsType::check_open`](crate::FsType::check_open).
+    pub bound: Option<&'a Weak<Mm>>,
 }
 
 impl At<'_> {
@@ -97,9 +103,19 @@ impl At<'_> {
         let p = self.proc.ok_or(Errno::ESRCH)?;
         if p.exists(self.kernel()) { Ok(p) } else { Err(Errno::ESRCH) }
     }
+    /// The process's memory: that for which the file was opened, or the present one. `None` once it is gone; ESRCH once
+    /// the process is.
+    pub fn mm(&self) -> Result<Option<Arc<Mm>>> {
+        let proc = self.proc()?;
+        Ok(self.bound.map_or_else(|| proc.mm(), Weak::upgrade))
+    }
     /// The task that asks.
     pub fn cx(&self) -> Result<&dyn Caller> {
         self.cx.ok_or(Errno::EACCES)
+    }
+    /// Credentials of who opened the file; of who asks where no file is open.
+    pub fn opener(&self) -> Result<Arc<Credentials>> {
+        self.opener.cloned().map_or_else(|| Ok(Creds::into_inner(self.cx()?.creds())), Ok)
     }
     /// The asking task as the kernel knows it.
     pub fn caller(&self) -> Option<Arc<Task>> {
@@ -109,12 +125,19 @@ impl At<'_> {
     pub fn pid_nr(&self, id: i32) -> i32 {
         self.kernel().pids.find(id).map_or(0, |pid| pid.nr_in(&self.fs.pids))
     }
+    /// The PID namespace whose numbers the file system shows.
+    pub fn pid_ns(&self) -> &PidNamespace {
+        &self.fs.pids
+    }
     /// The process, group or session with a number in this file system, as the kernel's tables know it; or [`vfs::NOBODY`].
     pub fn find_pid(&self, number: i32) -> i32 {
         self.fs.pids.find(number).map_or(vfs::NOBODY, |pid| pid.nr())
     }
-    /// The namespaces of the asking task.
+    /// The namespaces of the process that the directory belongs to, else of the asking task.
     pub fn nsproxy(&self) -> Arc<NsProxy> {
+        if let Some(task) = self.proc.and_then(|proc| proc.task()) {
+            return task.nsproxy();
+        }
         self.caller().map_or_else(|| self.kernel().first.namespaces.clone(), |t| t.nsproxy())
     }
     /// The container of the asking task.

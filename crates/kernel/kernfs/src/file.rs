@@ -1,12 +1,14 @@
 //! Open files: text snapshots and directories.
 
-use crate::entry::{Child, What};
+use crate::entry::{At, Child, What};
 use crate::fs::Node;
 use crate::snapshot::Slot;
 use abi::{Errno, Result};
+use mm::Mm;
+use pid::Pid;
 use std::any::Any;
-use std::sync::Arc;
-use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, Inode, OpenFile, SeekOps};
+use std::sync::{Arc, Weak};
+use vfs::{Caller, Credentials, Creds, DirEntry, DirSink, DirectoryOps, FileOps, Inode, OpenFile, SeekOps};
 use wait::{Events, WaitQueue};
 
 /// Longest write that a text file takes.
@@ -15,6 +17,8 @@ const MAX_WRITE: usize = 4096;
 /// An open text file.
 pub(crate) struct TextOps {
     node: Arc<Node>,
+    opener: Arc<Credentials>,
+    bound: Option<Weak<Mm>>,
     snapshot: Arc<Slot>,
     /// Of files that tell of changes.
     watch: Option<Box<dyn Changes>>,
@@ -29,11 +33,15 @@ pub trait Changes: Send + Sync {
 }
 
 impl TextOps {
-    /// Opens an inode.
-    pub fn new(cx: &dyn Caller, node: Arc<Node>) -> TextOps {
+    /// Opens an inode, for some memory of its process alone if it is `bound` to that.
+    pub fn new(cx: &dyn Caller, node: Arc<Node>, bound: Option<Weak<Mm>>) -> TextOps {
         let watch = node.watch(cx);
         let snapshot = node.snapshots().slot();
-        TextOps { node, snapshot, watch }
+        TextOps { node, opener: Creds::into_inner(cx.creds()), bound, snapshot, watch }
+    }
+
+    fn at<'a>(&'a self, cx: &'a dyn Caller) -> At<'a> {
+        At { opener: Some(&self.opener), bound: self.bound.as_ref(), ..self.node.at(Some(cx)) }
     }
 
     fn text(&self, cx: &dyn Caller, fresh: bool) -> Result<Arc<Vec<u8>>> {
@@ -41,7 +49,7 @@ impl TextOps {
             return Ok(s);
         }
         let What::Text(read, _) = self.node.entry().what else { return Err(Errno::EINVAL) };
-        let s = Arc::new(read(&self.node.at(Some(cx)))?);
+        let s = Arc::new(read(&self.at(cx))?);
         self.node.snapshots().fill(&self.snapshot, s.clone());
         Ok(s)
     }
@@ -66,7 +74,7 @@ impl FileOps for TextOps {
         if buf.len() >= MAX_WRITE {
             return Err(Errno::EINVAL);
         }
-        write(&self.node.at(Some(cx)), buf)?;
+        write(&self.at(cx), buf)?;
         Ok(buf.len())
     }
     fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
@@ -84,7 +92,7 @@ impl SeekOps for TextOps {
     fn ends(&self) -> bool {
         self.node.has_size()
     }
-    fn seek_special(&self, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
+    fn seek_special(&self, _cx: &dyn Caller, _file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         if !self.node.has_size() {
             return Err(Errno::EINVAL);
         }
@@ -110,14 +118,14 @@ impl FileOps for DirOps {
 }
 
 impl SeekOps for DirOps {
-    fn seek_special(&self, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
+    fn seek_special(&self, _cx: &dyn Caller, _file: &OpenFile, _off: i64, _whence: i32) -> Result<u64> {
         Err(Errno::EINVAL)
     }
 }
 
 impl DirectoryOps for DirOps {
-    fn process(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(self.0.process()?)
+    fn process(&self) -> Option<Arc<Pid>> {
+        Some(self.0.process()?.pid.clone())
     }
     fn read_dir(&self, cx: &dyn Caller, _file: &OpenFile, pos: u64, sink: &mut dyn DirSink) -> Result<u64> {
         let What::Dir(entries, names) = &self.0.entry().what else { return Err(Errno::ENOTDIR) };

@@ -11,6 +11,7 @@ use crate::snapshot::Snapshots;
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
+use mm::Mm;
 use pid::PidNamespace;
 use ranked::Mutex;
 use std::any::Any;
@@ -58,9 +59,18 @@ pub trait FsType: Send + Sync {
     fn magic_mode(&self, _at: &At) -> u32 {
         0
     }
-    /// Whether `cx` may open a text file of a process.
-    fn check_open(&self, _at: &At, _entry: &Entry, _cx: &dyn Caller) -> Result<()> {
-        Ok(())
+    /// Whether `cx` may open a text file of a process. Gives the memory that the file tells of as long as it is open;
+    /// `None` for files that tell of the memory at each read.
+    fn check_open(&self, _at: &At, _entry: &Entry, _cx: &dyn Caller) -> Result<Option<Weak<Mm>>> {
+        Ok(None)
+    }
+    /// Whether more may write to a file than its mode says: [`FsType::may_write`] is asked then.
+    fn judges_writers(&self, _node: &Node) -> bool {
+        false
+    }
+    /// Whether `cx` may write to such a file, whatever its mode.
+    fn may_write(&self, _at: &At, _cx: &dyn Caller) -> bool {
+        false
     }
     /// Of a file that tells of changes: what poll(2) waits for.
     fn watch(&self, _node: &Node, _cx: &dyn Caller) -> Option<Box<dyn Changes>> {
@@ -88,10 +98,10 @@ impl KernFs {
     /// An instance of this type.
     pub fn new(kernel: Arc<Kernel>, pids: Arc<PidNamespace>, fs_type: &'static dyn FsType) -> Arc<KernFs> {
         Arc::new_cyclic(|me| KernFs {
+            dev: kernel.vfs.device_numbers.alloc(),
             kernel,
             pids,
             fs_type,
-            dev: vfs::inode::new_dev(),
             me: me.clone(),
             nodes: Mutex::default(),
             snapshots: Snapshots::default(),
@@ -209,7 +219,7 @@ impl Node {
 
     /// The context for its functions.
     pub fn at<'a>(&'a self, cx: Option<&'a dyn Caller>) -> At<'a> {
-        At { fs: &self.fs, proc: self.proc.as_ref(), n: self.n, cx }
+        At { fs: &self.fs, proc: self.proc.as_ref(), n: self.n, cx, opener: None, bound: None }
     }
 
     fn ino(&self) -> u64 {
@@ -330,6 +340,10 @@ impl Inode for Node {
     }
     fn perm(&self) -> Result<Perm> {
         let p = self.real_perm();
+        // See `open`.
+        if self.fs.fs_type.judges_writers(self) {
+            return Ok(Perm { mode: p.mode | 0o222, ..p });
+        }
         // See `check_own`.
         Ok(if self.is_own_dir() { Perm { mode: p.mode | 0o555, ..p } } else { p })
     }
@@ -366,10 +380,15 @@ impl Inode for Node {
                 if writes && write.is_none() {
                     return Err(Errno::EACCES);
                 }
-                if self.proc.is_some() {
-                    self.fs.fs_type.check_open(&at, self.entry, cx)?;
+                let fs_type = self.fs.fs_type;
+                if writes && fs_type.judges_writers(self) && !fs_type.may_write(&at, cx) {
+                    vfs::perm::allowed(&cx.creds(), &self.real_perm(), vfs::perm::MAY_WRITE)?;
                 }
-                Ok(Arc::new(TextOps::new(cx, me()?)))
+                let bound = match self.proc {
+                    Some(_) => self.fs.fs_type.check_open(&at, self.entry, cx)?,
+                    None => None,
+                };
+                Ok(Arc::new(TextOps::new(cx, me()?, bound)))
             }
             What::Special(open) => open(&at, flags),
             What::Link(_) | What::Magic(_) => Err(Errno::ELOOP),
@@ -377,6 +396,9 @@ impl Inode for Node {
     }
     fn attachments(&self) -> Option<&Attachments> {
         Some(&self.attachments)
+    }
+    fn stays_empty(&self) -> bool {
+        matches!(self.entry.what, What::Dir([], None))
     }
     fn takes_mounts(&self) -> bool {
         // What stands for a descriptor may stand for another one the next moment.

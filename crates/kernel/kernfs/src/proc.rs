@@ -4,8 +4,9 @@ use abi::{Errno, Result};
 use mm::Mm;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use task::trace::access::{Mode, mm_access};
 use task::{Kernel, Task, ThreadGroup};
-use vfs::{Caller, Cap};
+use vfs::Caller;
 
 /// What a /proc/PID or task/TID directory stands for.
 pub struct Proc {
@@ -52,11 +53,13 @@ impl Proc {
     pub fn mm(&self) -> Option<Arc<Mm>> {
         self.task().map(|t| t.mm())
     }
-    /// Owner of the files: the effective ids, or root when the process must not be looked into.
+    /// Owner of the files: the effective IDs. When the process must not be looked into, root of the namespace whose
+    /// capabilities it takes; the container's root when that has none.
     pub fn owner(&self, always: bool) -> (u32, u32) {
         let Some(t) = self.task() else { return (0, 0) };
-        if !always && t.mm().dumpable.load(Ordering::Relaxed) != 1 {
-            return (0, 0);
+        let mm = t.mm();
+        if !always && mm.dumpable.load(Ordering::Relaxed) != 1 {
+            return (mm.user_ns.user(0).unwrap_or(0), mm.user_ns.group(0).unwrap_or(0));
         }
         let c = t.creds();
         (c.euid, c.egid)
@@ -64,18 +67,12 @@ impl Proc {
 
     /// Whether `cx` may look into the process (ptrace access mode PTRACE_MODE_READ_FSCREDS); see ptrace(2).
     pub fn may_access(&self, cx: &dyn Caller) -> Result<()> {
-        if cx.pid() == self.group.tgid {
-            return Ok(());
-        }
-        let Some(t) = self.task() else { return Ok(()) };
-        let (mine, other) = (cx.creds(), t.creds());
-        if mine.ns_capable(&other.user_ns, Cap::SYS_PTRACE) {
-            return Ok(());
-        }
-        let same = [other.uid, other.euid, other.suid].iter().all(|&u| u == mine.fsuid)
-            && [other.gid, other.egid, other.sgid].iter().all(|&g| g == mine.fsgid);
-        let dumpable = t.mm().dumpable.load(Ordering::Relaxed) == 1;
-        let no_more = other.permitted & !mine.effective == 0;
-        if same && dumpable && no_more { Ok(()) } else { Err(Errno::EACCES) }
+        self.mm_access(cx).map(drop)
+    }
+
+    /// Memory for a caller that may look into the process; `None` for a zombie.
+    pub fn mm_access(&self, cx: &dyn Caller) -> Result<Option<Arc<Mm>>> {
+        let Some(t) = self.task() else { return Ok(None) };
+        mm_access(&cx.creds(), cx.pid(), &t, Mode::Fs).map(Some).ok_or(Errno::EACCES)
     }
 }

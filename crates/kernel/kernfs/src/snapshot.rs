@@ -14,14 +14,14 @@ const MAX: usize = 32 << 20;
 
 /// The texts of a file system.
 #[derive(Default)]
-pub(crate) struct Snapshots {
+pub struct Snapshots {
     bytes: Arc<AtomicUsize>,
     /// Slots in the order in which they were filled; one may stand there several times.
     order: Mutex<VecDeque<Weak<Slot>>, { rank::SNAPSHOTS }>,
 }
 
 /// An open file's text.
-pub(crate) struct Slot {
+pub struct Slot {
     text: Mutex<Option<Arc<Vec<u8>>>>,
     bytes: Arc<AtomicUsize>,
 }

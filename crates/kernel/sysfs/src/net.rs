@@ -107,7 +107,7 @@ fn state(at: &At) -> Result<Vec<u8>> {
     line(match (link.kind, link.flags & UP) {
         (LOOPBACK, UP) => "unknown",
         (_, 0) => "down",
-        _ if about.no_carrier && about.lower != 0 => "lowerlayerdown",
+        _ if about.no_carrier && about.lower_stack == Some(at.nsproxy().net.inum) => "lowerlayerdown",
         _ if about.no_carrier => "down",
         _ if matches!(about.kind, "dummy" | "tun") => "unknown",
         _ => "up",

@@ -57,5 +57,8 @@ pub fn path_of(cx: &dyn Caller, file: &Arc<OpenFile>) -> Path {
     }
     let name = file.ops.link_name().unwrap_or_else(|| "anon_inode:[file]".into());
     let inode: InodeRef = Arc::new(AnonInode { file: file.clone() });
-    Path { mount: cx.vfs().anonymous().clone(), dentry: Dentry::detached(inode, name.as_bytes()) }
+    Path {
+        mount: cx.vfs().anonymous().clone(),
+        dentry: Dentry::detached(cx.vfs().dcache(), inode, name.as_bytes()),
+    }
 }

@@ -21,7 +21,7 @@ pub const KEEP: u32 = u32::MAX;
 /// newfstatat(2), statx(2).
 pub fn stat(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], look: Lookup) -> Result<Attr> {
     if let (Start::File(f), true) = (start, path.is_empty() && look.contains(Lookup::EMPTY_PATH)) {
-        return f.attr();
+        return f.fresh_attr(cx);
     }
     walk::lookup_attr(cx, view, start, path, look)
 }
@@ -40,7 +40,9 @@ pub fn access(
     if mask & MAY_EXEC != 0 && p.kind() == S_IFREG && p.mount.flags().contains(MountFlags::NOEXEC) {
         return Err(Errno::EACCES);
     }
-    perm::allowed(creds, &p.inode().perm()?, mask)?;
+    perm::inode_allowed(creds, p.inode(), mask)?;
+    perm::device_may(cx, p.inode(), mask)?;
+    p.inode().ask_access(cx, mask)?;
     if mask & MAY_WRITE != 0 && matches!(p.kind(), S_IFREG | S_IFDIR | S_IFLNK) {
         perm::writable_mount(&p)?;
     }
@@ -85,17 +87,22 @@ pub fn fchmod(cx: &dyn Caller, f: &OpenFile, mode: u32) -> Result<()> {
 fn chmod_inode(cx: &dyn Caller, inode: &InodeRef, mode: u32) -> Result<()> {
     let creds = cx.creds();
     let old = inode.perm()?;
-    if !perm::owner_or_capable(&creds, &old) {
+    let judged = inode.judges_changes();
+    if !judged && !perm::owner_or_capable(&creds, &old) {
         return Err(Errno::EPERM);
     }
     let mut mode = mode & 0o7777;
-    if mode & 0o2000 != 0 && !creds.in_group(old.gid) && !creds.own_ns_capable(Cap::FSETID) {
+    if !judged
+        && mode & 0o2000 != 0
+        && !creds.in_group(old.gid)
+        && !creds.capable_over(old.uid, old.gid, Cap::FSETID)
+    {
         mode &= !0o2000;
     }
     inode.set_attr(cx, &SetAttr { mode: Some(mode), ..SetAttr::default() })
 }
 
-/// chown(2) on a place. [`KEEP`] leaves an id alone.
+/// chown(2) on a place, with IDs of the caller's user namespace. [`KEEP`] leaves an id alone.
 pub fn chown(cx: &dyn Caller, p: &Path, uid: u32, gid: u32) -> Result<()> {
     perm::writable_mount(p)?;
     chown_inode(cx, p.inode(), uid, gid)?;
@@ -114,8 +121,11 @@ pub fn fchown(cx: &dyn Caller, f: &OpenFile, uid: u32, gid: u32) -> Result<()> {
 
 fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<()> {
     let creds = cx.creds();
+    let known =
+        |number: u32, id: Option<u32>| if number == KEEP { Ok(KEEP) } else { id.ok_or(Errno::EINVAL) };
+    let (uid, gid) = (known(uid, creds.user_ns.user(uid))?, known(gid, creds.user_ns.group(gid))?);
     let old = inode.perm()?;
-    let capable = creds.own_ns_capable(Cap::CHOWN);
+    let capable = inode.judges_changes() || creds.capable_over(old.uid, old.gid, Cap::CHOWN);
     let owner = creds.fsuid == old.uid;
     if uid != KEEP && !capable && !(owner && uid == old.uid) {
         return Err(Errno::EPERM);
@@ -135,7 +145,7 @@ fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<
     inode.set_attr(cx, &set)?;
     // Asked for first: the host refuses the removal to those who may not set it, even where there is nothing.
     let Some(xattrs) = inode.as_xattrs() else { return Ok(()) };
-    if xattrs.get_xattr(cx, b"security.capability").is_err() {
+    if xattrs.chown_drops_capabilities() || xattrs.get_xattr(cx, b"security.capability").is_err() {
         return Ok(());
     }
     match xattrs.remove_xattr(cx, b"security.capability") {
@@ -187,10 +197,10 @@ fn utimens_inode(
 ) -> Result<()> {
     let creds = cx.creds();
     let p = inode.perm()?;
-    if !perm::owner_or_capable(&creds, &p) {
+    if !inode.judges_changes() && !perm::owner_or_capable(&creds, &p) {
         // "Now" for both is granted to whoever may write.
         if atime == Some(TimeSet::Now) && mtime == Some(TimeSet::Now) {
-            perm::allowed(&creds, &p, MAY_WRITE)?;
+            perm::inode_may(cx, inode, MAY_WRITE)?;
         } else {
             return Err(Errno::EPERM);
         }
@@ -208,10 +218,11 @@ fn check_size(cx: &dyn Caller, old: u64, len: i64) -> Result<u64> {
 }
 
 fn truncate_inode(cx: &dyn Caller, inode: &InodeRef, len: i64) -> Result<()> {
+    inode.refresh(cx)?;
     let a = inode.attr()?;
     let size = check_size(cx, a.size, len)?;
     let mut set = SetAttr { size: Some(size), ..SetAttr::default() };
-    if a.mode & 0o6000 != 0 && !cx.creds().own_ns_capable(Cap::FSETID) {
+    if a.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
         set.mode = Some(perm::drop_set_id(a.mode) & 0o7777);
     }
     inode.set_attr(cx, &set)
@@ -229,6 +240,7 @@ pub fn truncate(cx: &dyn Caller, view: &FsView, path: &[u8], len: i64) -> Result
         _ => return Err(Errno::EINVAL),
     }
     perm::may(cx, &p, MAY_WRITE)?;
+    crate::domain::check(cx, &p, landlock::access::TRUNCATE)?;
     let _claim = crate::busy::write(p.inode())?;
     crate::leases::break_for(cx, p.inode(), true, false).map_err(crate::retry::Failure::errno)?;
     truncate_inode(cx, p.inode(), len)?;
@@ -247,6 +259,9 @@ pub fn ftruncate(cx: &dyn Caller, f: &OpenFile, len: i64) -> Result<()> {
     let Some(inode) = &f.inode else { return Err(Errno::EINVAL) };
     if inode.kind() != S_IFREG || !f.writable() {
         return Err(Errno::EINVAL);
+    }
+    if f.lost_truncate() {
+        return Err(Errno::EACCES);
     }
     truncate_inode(cx, inode, len)?;
     notify::on_file(f, event::MODIFY);
@@ -272,6 +287,9 @@ pub fn wants_atime(
         {
             return false;
         }
+        if !f.contains(MountFlags::RELATIME) {
+            return true;
+        }
     }
     is_old(atime, mtime, ctime, now)
 }
@@ -294,8 +312,8 @@ const ST_VALID: i64 = 0x20;
 const ST_NOSYMFOLLOW: u64 = 0x2000;
 
 /// statfs(2) at a place.
-pub fn statfs(p: &Path) -> Result<StatFs> {
-    let mut s = p.inode().fs().statfs()?;
+pub fn statfs(cx: &dyn Caller, p: &Path) -> Result<StatFs> {
+    let mut s = p.inode().statfs(cx)?;
     let f = p.mount.flags();
     s.f_flags = ST_VALID;
     for (m, bit) in [

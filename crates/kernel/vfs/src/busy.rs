@@ -5,11 +5,28 @@
 use crate::attach::Attachments;
 use crate::inode::InodeRef;
 use abi::{Errno, Result};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// Open files that write, or the negative number of uses as a running program; and those that only read.
+/// Who uses an inode.
 #[derive(Default)]
-pub(crate) struct Users(AtomicI32, AtomicI32);
+pub(crate) struct Users {
+    /// Open files that write, or the negative number of uses as a running program.
+    writers: AtomicI32,
+    /// Open files that only read.
+    readers: AtomicI32,
+    /// Somebody has, or had, a lease on it: without one nothing needs to be looked for.
+    leased: AtomicBool,
+}
+
+impl Users {
+    pub(crate) fn lease(&self) {
+        self.leased.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn may_be_leased(&self) -> bool {
+        self.leased.load(Ordering::SeqCst)
+    }
+}
 
 /// A use of an inode, given back when dropped.
 pub(crate) struct Claim {
@@ -24,7 +41,7 @@ fn users(inode: &InodeRef) -> Option<&Users> {
 fn claim(inode: &InodeRef, step: i32) -> Result<Option<Claim>> {
     let Some(u) = users(inode) else { return Ok(None) };
     let add = |n: i32| (n.signum() != -step).then_some(n + step);
-    match u.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, add) {
+    match u.writers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add) {
         Ok(_) => Ok(Some(Claim { inode: inode.clone(), step })),
         Err(_) => Err(Errno::ETXTBSY),
     }
@@ -37,13 +54,13 @@ pub(crate) fn write(inode: &InodeRef) -> Result<Option<Claim>> {
 
 /// Opening for reading only, which is counted.
 pub(crate) fn read(inode: &InodeRef) -> Option<Claim> {
-    users(inode)?.1.fetch_add(1, Ordering::AcqRel);
+    users(inode)?.readers.fetch_add(1, Ordering::SeqCst);
     Some(Claim { inode: inode.clone(), step: 0 })
 }
 
 /// Open files that write (or the negative number of running programs), and those that only read.
 pub(crate) fn count(inode: &InodeRef) -> (i32, i32) {
-    users(inode).map_or((0, 0), |u| (u.0.load(Ordering::Acquire), u.1.load(Ordering::Acquire)))
+    users(inode).map_or((0, 0), |u| (u.writers.load(Ordering::SeqCst), u.readers.load(Ordering::SeqCst)))
 }
 
 /// Running; ETXTBSY while somebody has it open for writing.
@@ -55,8 +72,8 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(u) = users(&self.inode) {
             match self.step {
-                0 => u.1.fetch_sub(1, Ordering::AcqRel),
-                step => u.0.fetch_sub(step, Ordering::AcqRel),
+                0 => u.readers.fetch_sub(1, Ordering::AcqRel),
+                step => u.writers.fetch_sub(step, Ordering::AcqRel),
             };
         }
         crate::leases::closed(&self.inode);

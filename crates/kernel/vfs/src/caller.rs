@@ -1,11 +1,15 @@
 //! What the file layer may know of the task that calls it.
 
 use crate::cred::{Cap, Credentials, Creds};
+use crate::devices::DeviceUse;
+use crate::file::OpenFile;
+use crate::fs_context::FsContext;
 use crate::quota::Quotas;
 use crate::state::Vfs;
-use abi::{Result, SigInfo, SigSet, Signal};
+use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use pid::{Pid, PidNamespace};
 use std::sync::Arc;
+use std::time::Instant;
 use wait::{WaitQueue, Waiter};
 
 /// The pending signals of a thread, its process's included.
@@ -58,6 +62,10 @@ pub trait Caller {
     fn find_vpid(&self, vnr: i32) -> i32 {
         self.pid_ns().and_then(|ns| ns.find(vnr)).map_or(NOBODY, |pid| pid.nr())
     }
+    /// Gives an open file a descriptor of the caller. EMFILE; EBADF for the kernel itself, which has none.
+    fn install(&self, _file: Arc<OpenFile>, _cloexec: bool) -> Result<i32> {
+        Err(Errno::EBADF)
+    }
     /// Soft limit of an RLIMIT_* resource, in its unit; `u64::MAX` is unlimited.
     fn rlimit(&self, resource: i32) -> u64;
     /// Sends a signal to the calling thread (SIGPIPE, SIGXFSZ).
@@ -70,12 +78,33 @@ pub trait Caller {
     fn umask(&self) -> u32;
     /// The file layer of the caller's kernel.
     fn vfs(&self) -> &Arc<Vfs>;
+    /// The caller's root, working directory and mounts; none for the kernel itself.
+    fn fs_context(&self) -> Option<Arc<FsContext>> {
+        None
+    }
     /// What the sandbox and its users may have.
     fn quotas(&self) -> Arc<Quotas> {
         self.vfs().quotas.clone()
     }
+    /// Control groups of the sandbox have rules about devices: [`Caller::check_device`] may refuse something.
+    fn has_device_rules(&self) -> bool {
+        false
+    }
+    /// EPERM when the caller's control groups refuse this use of a device. They refuse the kernel itself nothing.
+    fn check_device(&self, _device: &DeviceUse) -> Result<()> {
+        Ok(())
+    }
     /// True when `sig` is blocked or ignored by the caller (job control checks).
     fn blocks_or_ignores(&self, sig: Signal) -> bool;
+    /// The thread is about to end, so nothing that it waits for matters any more. Takes no lock.
+    fn is_killed(&self) -> bool {
+        false
+    }
+    /// How long it waits for programs that serve others: a process that is being made for somebody outside has no thread of
+    /// its own yet that could be killed.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// The kernel itself as a caller, while it makes what programs then find: root, without limits, deaf to signals.

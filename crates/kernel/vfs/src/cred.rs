@@ -1,6 +1,8 @@
 //! Credentials: immutable once built, shared by `Arc`. See credentials(7), capabilities(7).
 
+use abi::{Errno, Result};
 use arc_swap::Guard;
+use landlock::Domain;
 use std::sync::Arc;
 use user_ns::UserNamespace;
 
@@ -67,9 +69,109 @@ pub struct Credentials {
     pub ambient: u64,
     /// SECBIT_* flags.
     pub securebits: u32,
+    /// The Landlock domain that it is under.
+    pub landlock: Option<Arc<Domain>>,
+    /// Tells them from those of other processes and of other times, as the address of Linux's `struct cred` does. 0 as
+    /// long as no task has them.
+    pub serial: u64,
+}
+
+/// [`Credentials`] as plain data, for a checkpoint. The user namespace and the Landlock domain are objects of their
+/// own; `confined` says whether there is a domain. The serial number is not kept: a restored task gets a new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields of Credentials")]
+pub struct CredentialsState {
+    pub uids: [u32; 4],
+    pub gids: [u32; 4],
+    pub groups: Vec<u32>,
+    pub permitted: u64,
+    pub effective: u64,
+    pub inheritable: u64,
+    pub bounding: u64,
+    pub ambient: u64,
+    pub securebits: u32,
+    pub confined: bool,
 }
 
 impl Credentials {
+    /// As plain data.
+    pub fn state(&self) -> CredentialsState {
+        // Field by field without a rest, so that a new field is either kept or does not compile.
+        let Credentials {
+            user_ns: _,
+            uid,
+            euid,
+            suid,
+            fsuid,
+            gid,
+            egid,
+            sgid,
+            fsgid,
+            groups,
+            permitted,
+            effective,
+            inheritable,
+            bounding,
+            ambient,
+            securebits,
+            landlock,
+            serial: _,
+        } = self;
+        CredentialsState {
+            uids: [*uid, *euid, *suid, *fsuid],
+            gids: [*gid, *egid, *sgid, *fsgid],
+            groups: groups.clone(),
+            permitted: *permitted,
+            effective: *effective,
+            inheritable: *inheritable,
+            bounding: *bounding,
+            ambient: *ambient,
+            securebits: *securebits,
+            confined: landlock.is_some(),
+        }
+    }
+
+    /// Back from plain data, with capabilities held in `user_ns`, confined by `landlock`. `None` when they were
+    /// confined and there is no domain for them, or the other way round.
+    pub fn restore(
+        saved: &CredentialsState,
+        user_ns: Arc<UserNamespace>,
+        landlock: Option<Arc<Domain>>,
+    ) -> Option<Credentials> {
+        let CredentialsState {
+            uids: [uid, euid, suid, fsuid],
+            gids: [gid, egid, sgid, fsgid],
+            groups,
+            permitted,
+            effective,
+            inheritable,
+            bounding,
+            ambient,
+            securebits,
+            confined,
+        } = saved.clone();
+        (confined == landlock.is_some()).then_some(Credentials {
+            user_ns,
+            uid,
+            euid,
+            suid,
+            fsuid,
+            gid,
+            egid,
+            sgid,
+            fsgid,
+            groups,
+            permitted,
+            effective,
+            inheritable,
+            bounding,
+            ambient,
+            securebits,
+            landlock,
+            serial: 0,
+        })
+    }
+
     /// User 0 of a namespace with the given capabilities in every set but the ambient and inheritable ones.
     pub fn root(user_ns: &Arc<UserNamespace>, caps: u64) -> Credentials {
         Credentials {
@@ -89,6 +191,8 @@ impl Credentials {
             bounding: caps,
             ambient: 0,
             securebits: 0,
+            landlock: None,
+            serial: 0,
         }
     }
 
@@ -108,14 +212,83 @@ impl Credentials {
     }
 
     /// True when the capability is effective in the caller's own namespace: for what a task does to itself, Linux's
-    /// `ns_capable(current_user_ns(), ..)`, and to inodes, `capable_wrt_inode_uidgid`: every namespace knows their owners, as
-    /// none has a map of IDs.
+    /// `ns_capable(current_user_ns(), ..)`.
     pub fn own_ns_capable(&self, cap: Cap) -> bool {
         self.effective & cap.bit() != 0
+    }
+
+    /// True when the capability is effective over an inode of this user and group: in the caller's own namespace, which has to
+    /// have both. Linux's `capable_wrt_inode_uidgid`.
+    pub fn capable_over(&self, uid: u32, gid: u32, cap: Cap) -> bool {
+        let ns = &self.user_ns;
+        self.own_ns_capable(cap)
+            && (ns.is_initial() || ns.user_here(uid).is_some() && ns.group_here(gid).is_some())
+    }
+
+    /// Whether a thread that changes to `new` acts as somebody else, or gains capabilities.
+    pub fn outgrown_by(&self, new: &Credentials) -> bool {
+        let ids = |c: &Credentials| [c.euid, c.egid, c.fsuid, c.fsgid];
+        ids(self) != ids(new) || !self.hold_caps_of(new)
+    }
+
+    /// Whether these credentials hold all capabilities that `new` permits (cred_cap_issubset).
+    fn hold_caps_of(&self, new: &Credentials) -> bool {
+        if self.user_ns == new.user_ns {
+            return new.permitted & !self.permitted == 0;
+        }
+        new.user_ns.grants(&self.user_ns, self.euid, false)
+    }
+
+    /// EPERM under a Landlock domain that is about files: mounts stay as they are.
+    pub fn may_change_mounts(&self) -> Result<()> {
+        let restricted = self.landlock.as_ref().is_some_and(|d| d.restricts_files());
+        if restricted { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    /// All capabilities in a user namespace that the task enters, and none outside (set_cred_user_ns).
+    pub fn enter(&mut self, user_ns: Arc<UserNamespace>) {
+        self.user_ns = user_ns;
+        self.securebits = 0;
+        (self.inheritable, self.ambient) = (0, 0);
+        (self.permitted, self.effective, self.bounding) = (Cap::ALL, Cap::ALL, Cap::ALL);
     }
 
     /// True when `gid` is the file-access group or a supplementary one.
     pub fn in_group(&self, gid: u32) -> bool {
         self.fsgid == gid || self.groups.contains(&gid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_and_back() {
+        let user_ns = UserNamespace::initial();
+        let creds = Credentials {
+            user_ns: user_ns.clone(),
+            uid: 1,
+            euid: 2,
+            suid: 3,
+            fsuid: 4,
+            gid: 5,
+            egid: 6,
+            sgid: 7,
+            fsgid: 8,
+            groups: vec![9, 10],
+            permitted: 11,
+            effective: 12,
+            inheritable: 13,
+            bounding: 14,
+            ambient: 15,
+            landlock: None,
+            serial: 0,
+            securebits: 16,
+        };
+        assert_eq!(Credentials::restore(&creds.state(), user_ns.clone(), None), Some(creds.clone()));
+        // What was confined does not come back free.
+        let confined = CredentialsState { confined: true, ..creds.state() };
+        assert_eq!(Credentials::restore(&confined, user_ns, None), None);
     }
 }

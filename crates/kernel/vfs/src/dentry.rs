@@ -13,13 +13,20 @@
 //! rename lock, directories (ancestors first), then whatever the file system
 //! takes; nothing that a file system holds is held while a directory is locked.
 
+use crate::caller::Caller;
+use crate::dcache::{Alive, Dcache};
 use crate::inode::{FileSystem, InodeRef};
+use crate::mount::SuperBlock;
+use abi::{Errno, Result};
 use biased::ReadGuard;
 use ranked::{Mutex, MutexGuard, RwLock, rank};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Directories above a name, where whoever serves the file system gives out what it likes.
+const DEEPEST: usize = 2048;
 
 /// File type bits of a mode.
 pub const S_IFMT: u32 = 0o170000;
@@ -134,36 +141,12 @@ pub struct Dentry {
     /// Made without a name (O_TMPFILE without O_EXCL): linkat(2) may give it its first.
     pub(crate) linkable: AtomicBool,
     /// Mounts on top of this dentry, in all namespaces.
-    pub(crate) mounted: AtomicU32,
+    mounted: AtomicU32,
     dir: Mutex<(), { rank::DIRECTORY }>,
     /// Read by everybody who passes through, written when names come and go.
     children: biased::RwLock<NameMap<Child>>,
-}
-
-/// Dentries alive, and how many there may be before unused ones go.
-static ALIVE: AtomicUsize = AtomicUsize::new(0);
-static LIMIT: AtomicUsize = AtomicUsize::new(MANY);
-const MANY: usize = 200_000;
-
-/// How many dentries there are (/proc/sys/fs/dentry-state).
-pub fn alive() -> usize {
-    ALIVE.load(Ordering::Relaxed)
-}
-
-/// Drops unused names of the file system that `dir` belongs to when there are very many of them.
-pub(crate) fn trim(dir: &Arc<Dentry>) {
-    if ALIVE.load(Ordering::Relaxed) < LIMIT.load(Ordering::Relaxed) {
-        return;
-    }
-    // One at a time; the others go on meanwhile.
-    LIMIT.store(usize::MAX, Ordering::Relaxed);
-    let mut root = dir.clone();
-    while let Some(p) = root.parent() {
-        root = p;
-    }
-    root.shrink(false);
-    root.inode.fs().trim();
-    LIMIT.store(ALIVE.load(Ordering::Relaxed) + MANY, Ordering::Relaxed);
+    /// Counts it among the kernel's dentries, once its tree belongs to one.
+    alive: OnceLock<Alive>,
 }
 
 impl Dentry {
@@ -173,10 +156,11 @@ impl Dentry {
         inode: InodeRef,
         (volatile, keeps): (bool, bool),
         epoch: u64,
+        dcache: Option<&Arc<Dcache>>,
     ) -> Arc<Dentry> {
         let kind = inode.kind();
-        ALIVE.fetch_add(1, Ordering::Relaxed);
         Arc::new(Dentry {
+            alive: dcache.map(|dcache| Alive::new(dcache).into()).unwrap_or_default(),
             inode,
             kind,
             volatile,
@@ -191,24 +175,49 @@ impl Dentry {
         })
     }
 
+    /// Its tree belongs to the kernel with these dentries from now on; it is the root of the tree of `sb`.
+    pub(crate) fn belong(&self, dcache: &Arc<Dcache>, sb: &Arc<SuperBlock>) {
+        self.alive.get_or_init(|| {
+            dcache.add(sb);
+            Alive::new(dcache)
+        });
+    }
+
+    /// Drops unused names of its kernel when there are very many of them. The caller holds no lock of the file system.
+    pub(crate) fn trim(&self) {
+        if let Some(dcache) = self.dcache() {
+            dcache.trim();
+        }
+    }
+
+    /// What it shares with the other dentries of its kernel.
+    pub(crate) fn dcache(&self) -> Option<&Arc<Dcache>> {
+        self.alive.get().map(Alive::dcache)
+    }
+
     /// The root dentry of a file system.
     pub fn root(fs: &dyn FileSystem) -> Arc<Dentry> {
         let volatile = fs.revalidate();
-        Dentry::make(None, Arc::from(&b"/"[..]), fs.root(), (volatile, !volatile || fs.confirms()), 0)
+        Dentry::make(None, Arc::from(&b"/"[..]), fs.root(), (volatile, !volatile || fs.confirms()), 0, None)
     }
 
     /// A dentry outside every tree: an object that has no name (O_TMPFILE, memfd, pipes).
-    pub fn detached(inode: InodeRef, name: &[u8]) -> Arc<Dentry> {
-        let d = Dentry::make(None, Arc::from(name), inode, (false, true), 0);
+    pub fn detached(dcache: &Arc<Dcache>, inode: InodeRef, name: &[u8]) -> Arc<Dentry> {
+        let d = Dentry::make(None, Arc::from(name), inode, (false, true), 0, Some(dcache));
         d.unlinked.store(true, Ordering::Relaxed);
         d
+    }
+
+    /// An object that has no place in the tree of its file system, whose root is `root`, and is shown by this name.
+    pub fn nameless(root: &Dentry, inode: InodeRef, name: &[u8]) -> Arc<Dentry> {
+        Dentry::make(None, Arc::from(name), inode, (false, true), 0, root.dcache())
     }
 
     /// An object made in directory `dir` without a name (O_TMPFILE); shown as `#ino (deleted)`.
     pub fn unnamed(dir: &Arc<Dentry>, inode: InodeRef) -> Arc<Dentry> {
         let ino = inode.attr().map_or(0, |a| a.ino);
         let name = format!("#{ino}").into_bytes();
-        let d = Dentry::make(Some(dir.clone()), Arc::from(&name[..]), inode, dir.ways(), 0);
+        let d = Dentry::make(Some(dir.clone()), Arc::from(&name[..]), inode, dir.ways(), 0, dir.dcache());
         d.unlinked.store(true, Ordering::Relaxed);
         d
     }
@@ -249,6 +258,16 @@ impl Dentry {
         self.mounted.load(Ordering::Acquire) != 0
     }
 
+    /// How many mounts are on it, in all namespaces.
+    pub(crate) fn mounts_on(&self) -> u32 {
+        self.mounted.load(Ordering::Acquire)
+    }
+
+    /// Mounts come or go.
+    pub(crate) fn count_mounts(&self, more: i32) {
+        self.mounted.fetch_add(more as u32, Ordering::AcqRel);
+    }
+
     /// True when `self` is `other` or lies below it.
     pub fn is_below(self: &Arc<Dentry>, other: &Arc<Dentry>) -> bool {
         let mut d = self.clone();
@@ -270,6 +289,20 @@ impl Dentry {
     /// Takes the lock under which names in this directory change.
     pub(crate) fn lock_dir(&self) -> MutexGuard<'_, (), { rank::DIRECTORY }> {
         self.dir.lock()
+    }
+
+    /// As [`Dentry::lock_dir`] for a caller who may be killed meanwhile: whoever holds the lock may wait for a program that serves
+    /// the file system. EINTR.
+    pub(crate) fn lock_dir_for(&self, cx: &dyn Caller) -> Result<MutexGuard<'_, (), { rank::DIRECTORY }>> {
+        self.dir.lock_unless(|| cx.is_killed()).ok_or(Errno::EINTR)
+    }
+
+    /// The same with another directory's lock held, see [`Dentry::lock_second_dir`].
+    pub(crate) fn lock_second_dir_for(
+        &self,
+        cx: &dyn Caller,
+    ) -> Result<MutexGuard<'_, (), { rank::DIRECTORY }>> {
+        self.dir.lock_nested_unless(|| cx.is_killed()).ok_or(Errno::EINTR)
     }
 
     /// As [`Dentry::lock_dir`], with another directory's lock held: of a child after its parent, of the later in the order of
@@ -343,6 +376,27 @@ impl Dentry {
         }
     }
 
+    /// Whether directory `inode` may be called `name` here, where whoever serves the file system gives out what it likes: ELOOP for
+    /// one that lies above its name, ENAMETOOLONG for one that lies very deep.
+    pub(crate) fn admits(self: &Arc<Dentry>, name: &[u8], inode: &InodeRef) -> Result<()> {
+        let known = match self.children.read().get(name) {
+            Some(Child::Weak(w)) => w.upgrade(),
+            _ => None,
+        };
+        if inode.kind() != S_IFDIR || known.is_some_and(|d| Arc::ptr_eq(&d.inode, inode)) {
+            return Ok(());
+        }
+        let mut at = self.clone();
+        for _ in 0..DEEPEST {
+            if Arc::ptr_eq(&at.inode, inode) {
+                return Err(Errno::ELOOP);
+            }
+            let Some(parent) = at.parent() else { return Ok(()) };
+            at = parent;
+        }
+        Err(Errno::ENAMETOOLONG)
+    }
+
     /// Records that `name` was `inode` in `epoch`; returns the dentry, an existing one when it already stands for it.
     pub(crate) fn insert(self: &Arc<Dentry>, name: &[u8], inode: InodeRef, epoch: u64) -> Arc<Dentry> {
         let known = |c: &NameMap<Child>| match c.get(name) {
@@ -367,7 +421,7 @@ impl Dentry {
         if let Some(d) = fallen.clone().filter(stands) {
             return again(d);
         }
-        let d = Dentry::make(Some(self.clone()), Arc::from(name), inode, self.ways(), epoch);
+        let d = Dentry::make(Some(self.clone()), Arc::from(name), inode, self.ways(), epoch, self.dcache());
         let child = if !self.keeps {
             if c.len() >= 64 && c.len().is_power_of_two() {
                 c.retain(|_, v| !matches!(v, Child::Weak(w) if w.strong_count() == 0));
@@ -485,6 +539,8 @@ impl Dentry {
         while let Some(d) = order.pop() {
             d.children.write().retain(|_, c| {
                 let keep = match c {
+                    // A cache drops what only it holds. With the lock held nobody else comes by a reference; one that
+                    // goes meanwhile only means that the name stays cached.
                     Child::Strong(c) => !everything && Arc::strong_count(c) > 1,
                     Child::Weak(w) => w.strong_count() != 0,
                     Child::Negative(_) => false,
@@ -513,7 +569,6 @@ fn make_room(c: &mut NameMap<Child>) {
 impl Drop for Dentry {
     /// Lets go of the chain of parents one by one: a guest can nest directories deeper than our stack.
     fn drop(&mut self) {
-        ALIVE.fetch_sub(1, Ordering::Relaxed);
         if *self.unlinked.get_mut() {
             crate::notify::on_last_use(self);
         }

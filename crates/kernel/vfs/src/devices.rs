@@ -2,16 +2,61 @@
 //! with the drivers fill when the kernel starts.
 
 use crate::caller::Caller;
+use crate::dentry::{S_IFBLK, S_IFCHR};
 use crate::file::OpenFile;
 use crate::file_ops::FileOps;
-use crate::inode::InodeRef;
+use crate::inode::{InodeRef, NewNode};
 use crate::path::Path;
+use crate::perm::{MAY_READ, MAY_WRITE};
 use crate::retry::Outcome;
-use abi::Errno;
 use abi::stat::{major, minor};
+use abi::{Errno, Result};
 use ranked::RwLock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+
+/// A use of a device that control groups may refuse (`struct bpf_cgroup_dev_ctx`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// A block device rather than a character device.
+    pub block: bool,
+    /// Device number.
+    pub number: u64,
+    /// What is done: [`DeviceUse::MKNOD`], [`DeviceUse::READ`], [`DeviceUse::WRITE`].
+    pub access: u32,
+}
+
+impl DeviceUse {
+    /// mknod(2).
+    pub const MKNOD: u32 = 1;
+    /// Opening for reading.
+    pub const READ: u32 = 2;
+    /// Opening for writing.
+    pub const WRITE: u32 = 4;
+
+    /// Making a node; none for what is no device, as whiteouts (character device 0:0).
+    pub fn make(node: &NewNode) -> Option<DeviceUse> {
+        let (block, number) = match node {
+            NewNode::Char(number @ 1..) => (false, *number),
+            NewNode::Block(number) => (true, *number),
+            _ => return None,
+        };
+        Some(DeviceUse { block, number, access: DeviceUse::MKNOD })
+    }
+
+    /// Accessing an inode as `mask` (MAY_*) says; none for what is no device.
+    pub fn of(inode: &InodeRef, mask: u32) -> Result<Option<DeviceUse>> {
+        let block = match inode.kind() {
+            S_IFBLK => true,
+            S_IFCHR => false,
+            _ => return Ok(None),
+        };
+        let number = inode.attr()?.rdev;
+        let read = if mask & MAY_READ != 0 { DeviceUse::READ } else { 0 };
+        let write = if mask & MAY_WRITE != 0 { DeviceUse::WRITE } else { 0 };
+        Ok((number != 0).then_some(DeviceUse { block, number, access: read | write }))
+    }
+}
 
 /// What opening gave.
 pub enum Opened {
@@ -42,11 +87,29 @@ struct Driver {
     opener: Arc<dyn Opener>,
 }
 
+type Drivers = BTreeMap<(u32, u32), (u32, Driver)>;
+
+/// The lines of /proc/devices.
+fn names(drivers: &Drivers) -> Vec<(u32, &'static str)> {
+    let mut v: Vec<_> = drivers.iter().map(|((major, _), (_, d))| (*major, d.name)).collect();
+    v.dedup();
+    v
+}
+
+/// The driver of a device number.
+fn driver_of(drivers: &Drivers, rdev: u64) -> Option<Driver> {
+    let (ma, mi) = (major(rdev), minor(rdev));
+    let (_, (last, d)) = drivers.range((ma, 0)..=(ma, mi)).next_back()?;
+    (mi <= *last).then(|| d.clone())
+}
+
 /// The drivers of a kernel.
 #[derive(Default)]
 pub struct Devices {
     /// Character devices by major and first minor number, with the last minor number.
-    char: RwLock<BTreeMap<(u32, u32), (u32, Driver)>>,
+    char: RwLock<Drivers>,
+    /// Block devices in the same way.
+    block: RwLock<Drivers>,
     fifo: OnceLock<Arc<dyn Opener>>,
 }
 
@@ -62,6 +125,17 @@ impl Devices {
         self.char.write().insert((major, *minors.start()), (*minors.end(), Driver { name, opener }));
     }
 
+    /// Registers a driver for block devices `major`:`minors`.
+    pub fn register_block(
+        &self,
+        name: &'static str,
+        major: u32,
+        minors: std::ops::RangeInclusive<u32>,
+        opener: Arc<dyn Opener>,
+    ) {
+        self.block.write().insert((major, *minors.start()), (*minors.end(), Driver { name, opener }));
+    }
+
     /// Registers what opens named pipes. The first registration counts.
     pub fn register_fifo(&self, opener: Arc<dyn Opener>) {
         let _ = self.fifo.set(opener);
@@ -69,9 +143,12 @@ impl Devices {
 
     /// Lines of the character part of /proc/devices: major and name.
     pub fn char_devices(&self) -> Vec<(u32, &'static str)> {
-        let mut v: Vec<_> = self.char.read().iter().map(|((major, _), (_, d))| (*major, d.name)).collect();
-        v.dedup();
-        v
+        names(&self.char.read())
+    }
+
+    /// Lines of the block part of /proc/devices.
+    pub fn block_devices(&self) -> Vec<(u32, &'static str)> {
+        names(&self.block.read())
     }
 
     /// Opens a character device; ENXIO when nobody drives it.
@@ -83,14 +160,20 @@ impl Devices {
         rdev: u64,
         flags: i32,
     ) -> Outcome<Opened> {
-        let (ma, mi) = (major(rdev), minor(rdev));
-        let driver = {
-            let t = self.char.read();
-            match t.range((ma, 0)..=(ma, mi)).next_back() {
-                Some((_, (last, d))) if mi <= *last => d.clone(),
-                _ => return Err(Errno::ENXIO.into()),
-            }
-        };
+        let driver = driver_of(&self.char.read(), rdev).ok_or(Errno::ENXIO)?;
+        driver.opener.open(cx, path, inode, flags)
+    }
+
+    /// Opens a block device; ENXIO when nobody drives it.
+    pub fn open_block(
+        &self,
+        cx: &dyn Caller,
+        path: &Path,
+        inode: &InodeRef,
+        rdev: u64,
+        flags: i32,
+    ) -> Outcome<Opened> {
+        let driver = driver_of(&self.block.read(), rdev).ok_or(Errno::ENXIO)?;
         driver.opener.open(cx, path, inode, flags)
     }
 

@@ -1,55 +1,98 @@
 //! Making entries and reading directories. See mkdir(2), mknod(2), symlink(2), getdents(2).
 
+use crate::acl::Inherited;
 use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{S_IFMT, S_IFREG};
+use crate::devices::DeviceUse;
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
-use crate::inode::{DirEntry, DirSink, NewNode};
+use crate::inode::{DirEntry, DirSink, InodeRef, NewNode};
 use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm;
 use crate::walk::{self, Last, Parent, Start};
 use abi::{Errno, Result};
 
-/// Mode, owner and group of something made in `dir` with a mode as asked for (set-group-id directories hand on their
-/// group). The umask comes last: it must not hide from the set-group-id rule that the group may execute.
-pub(crate) fn new_owner(cx: &dyn Caller, dir: &Path, mode: u32, is_dir: bool) -> Result<(u32, u32, u32)> {
-    let creds = cx.creds();
-    let d = dir.inode().perm()?;
-    let mut mode = mode & 0o7777;
-    let umask = cx.umask();
-    if d.mode & 0o2000 == 0 {
-        return Ok((mode & !umask, creds.fsuid, creds.fsgid));
+/// What something starts with that is made in a directory.
+pub(crate) struct Newborn {
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Access control lists.
+    pub acls: Inherited,
+}
+
+impl Newborn {
+    /// For something made in `dir` with a mode as asked for (set-group-id directories hand on their group). Umask or default
+    /// list come last: they must not hide from the set-group-id rule that the group may execute.
+    pub fn of(cx: &dyn Caller, dir: &Path, node: &NewNode, mode: u32) -> Result<Newborn> {
+        let creds = cx.creds();
+        let d = dir.inode().perm()?;
+        let asked = mode & 0o7777;
+        let mut mode = asked;
+        let mut gid = creds.fsgid;
+        if d.mode & 0o2000 != 0 {
+            gid = d.gid;
+            if *node == NewNode::Directory {
+                mode |= 0o2000;
+            } else if mode & 0o2010 == 0o2010
+                && !creds.in_group(gid)
+                && !creds.capable_over(d.uid, d.gid, Cap::FSETID)
+            {
+                mode &= !0o2000;
+            }
+        }
+        let (mut mode, acls) = Inherited::of(cx, dir, node, mode)?;
+        if matches!(node, NewNode::Symlink(_)) {
+            mode = asked;
+        }
+        Ok(Newborn { mode, uid: creds.fsuid, gid, acls })
     }
-    if is_dir {
-        mode |= 0o2000;
-    } else if mode & 0o2010 == 0o2010 && !creds.in_group(d.gid) && !creds.own_ns_capable(Cap::FSETID) {
-        mode &= !0o2000;
+
+    /// Makes it under a name.
+    pub fn create(self, cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode) -> Result<InodeRef> {
+        let place = dir.inode().dir()?;
+        let inode = place.create(cx, name, node, self.mode, self.uid, self.gid)?;
+        if let Err(e) = self.acls.give(cx, &inode) {
+            // Nobody has seen it: the caller holds the directory's lock.
+            if *node == NewNode::Directory { place.rmdir(cx, name) } else { place.unlink(cx, name) }?;
+            return Err(e);
+        }
+        Ok(inode)
     }
-    Ok((mode & !umask, creds.fsuid, d.gid))
 }
 
 /// Makes `name` in `dir`; EEXIST when there. The umask is applied to `mode`, but for symbolic links.
 pub fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], node: &NewNode, mode: u32) -> Result<Path> {
-    let lock = dir.dentry.lock_dir();
+    let lock = dir.dentry.lock_dir_for(cx)?;
     match walk::find_locked(cx, &dir.dentry, name) {
         Ok(_) => return Err(Errno::EEXIST),
         Err(Errno::ENOENT) => {}
         Err(e) => return Err(e),
     }
+    crate::domain::check_make(cx, dir, node)?;
     perm::may_create(cx, dir)?;
-    if matches!(node, NewNode::Char(_) | NewNode::Block(_)) && !cx.creds().capable(Cap::MKNOD) {
-        return Err(Errno::EPERM);
+    // A whiteout of overlayfs (0:0) is nobody's device.
+    if let Some(device) = DeviceUse::make(node) {
+        if !cx.creds().capable(Cap::MKNOD) {
+            return Err(Errno::EPERM);
+        }
+        cx.check_device(&device)?;
     }
-    let (masked, uid, gid) = new_owner(cx, dir, mode, *node == NewNode::Directory)?;
-    let mode = if matches!(node, NewNode::Symlink(_)) { mode } else { masked };
+    let new = Newborn::of(cx, dir, node, mode)?;
     let epoch = dir.dentry.epoch();
-    let inode = dir.inode().dir()?.create(cx, name, node, mode, uid, gid)?;
+    let inode = new.create(cx, dir, name, node)?;
+    if !dir.dentry.keeps {
+        dir.dentry.admits(name, &inode)?;
+    }
     let dentry = dir.dentry.insert(name, inode, epoch);
     drop(lock);
     let kind = if dentry.is_dir() { event::CREATE | event::ISDIR } else { event::CREATE };
-    notify::on_inode(dir.inode(), kind, 0, name);
+    notify::on_dentry(&dir.dentry, kind, 0, name);
     Ok(Path { mount: dir.mount.clone(), dentry })
 }
 
@@ -128,7 +171,7 @@ impl DirSink for Fixed<'_> {
 /// Says whether the sink refused an entry.
 pub fn read(cx: &dyn Caller, file: &OpenFile, sink: &mut dyn DirSink) -> Result<bool> {
     let Some(path) = file.path.as_ref().filter(|p| p.is_dir()) else { return Err(Errno::ENOTDIR) };
-    let mut pos = file.pos.lock();
+    let mut pos = file.hold_position(cx)?;
     if path.dentry.is_unlinked() {
         return Err(Errno::ENOENT);
     }
@@ -149,6 +192,6 @@ pub fn read(cx: &dyn Caller, file: &OpenFile, sink: &mut dyn DirSink) -> Result<
         *pos = 2;
     }
     *pos = file.ops.read_dir(cx, file, *pos, &mut s)?;
-    notify::on_path(path, event::ACCESS);
+    notify::by_file(cx, file, event::ACCESS);
     Ok(s.full)
 }

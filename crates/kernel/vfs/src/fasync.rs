@@ -49,6 +49,8 @@ pub trait IoSignals: Send + Sync {
     /// Sends the owner's signal, or SIGIO. `code` (POLL_*) and `band` (the events as poll(2) has them) go with a signal
     /// that F_SETSIG chose, and `fd`, the descriptor through which O_ASYNC was set.
     fn send(&self, owner: &SignalOwner, code: i32, band: i64, fd: i32);
+    /// Sends SIGURG: urgent data has arrived at a socket. F_SETSIG has no effect on it.
+    fn urgent(&self, owner: &SignalOwner);
 }
 
 /// Turns notifications of one open file into signals.
@@ -81,6 +83,40 @@ impl Wake for Async {
         self.signals.send(&owner, code, band, self.fd);
         false
     }
+}
+
+/// Turns the arrival of urgent data at a socket into signals.
+struct Urgent {
+    file: Weak<OpenFile>,
+    signals: Arc<dyn IoSignals>,
+}
+
+impl Wake for Urgent {
+    fn wake(&self, events: Events) -> bool {
+        // Errors and hang-ups wake every subscriber.
+        if !events.intersects(Events::URG) {
+            return false;
+        }
+        let Some(file) = self.file.upgrade() else { return false };
+        let owner = *file.owner.lock();
+        if owner.id != 0 {
+            self.signals.urgent(&owner);
+        }
+        false
+    }
+}
+
+/// F_SETOWN has named an owner: from now on a socket's urgent data is told, with or without O_ASYNC (socket(7)).
+pub fn watch_urgent(cx: &dyn Caller, file: &Arc<OpenFile>, signals: impl FnOnce() -> Arc<dyn IoSignals>) {
+    let socket = file.inode.as_ref().is_some_and(|i| i.kind() == libc::S_IFSOCK);
+    if !socket || file.urgent.lock().is_some() {
+        return;
+    }
+    let Some(queue) = file.ops.fasync(cx, file) else { return };
+    let me = Urgent { file: Arc::downgrade(file), signals: signals() };
+    let new = queue.subscribe(Events::URG, Arc::new(me));
+    let old = file.urgent.lock().replace(Box::new(new));
+    drop(old);
 }
 
 /// F_SETFL: replaces the changeable status flags, and begins or ends signals as O_ASYNC says.

@@ -3,7 +3,7 @@
 //! A number is reserved first ([`FdTable::reserve`]), filled later
 //! ([`FdSlot::commit`]), so that a half-made file is never visible and a full
 //! table is noticed before the work is done. Lock: a leaf; files are dropped
-//! outside it.
+//! outside it. A checkpoint keeps what [`FdTableState`] has.
 
 use crate::caller::Caller;
 use crate::file::OpenFile;
@@ -13,6 +13,9 @@ use crate::quota::FileCount;
 use abi::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+mod state;
+pub use state::{DescriptorState, FdTableState};
 
 /// Largest table, whatever RLIMIT_NOFILE says (/proc/sys/fs/nr_open).
 pub const NR_OPEN: u64 = 1 << 20;
@@ -150,7 +153,7 @@ impl FdTable {
         };
         if let Slot::Used(f, _) = old {
             // dup2 ignores errors of the implied close.
-            let _ = self.closed(cx, f);
+            let _ = self.closed(cx, f, true);
         }
         Ok(())
     }
@@ -158,16 +161,28 @@ impl FdTable {
     /// Closes a descriptor.
     pub fn close(&self, cx: &dyn Caller, fd: i32) -> Result<()> {
         let f = self.inner.write().take(fd as usize).ok_or(Errno::EBADF)?;
-        self.closed(cx, f)
+        self.closed(cx, f, true)
     }
 
-    fn closed(&self, cx: &dyn Caller, f: Arc<OpenFile>) -> Result<()> {
+    /// What follows when a descriptor is gone. With `lingers` the caller waits for a connection that it was the last to have.
+    fn closed(&self, cx: &dyn Caller, f: Arc<OpenFile>, lingers: bool) -> Result<()> {
+        let lingering = if lingers { f.ops.lingering() } else { None };
         locks::posix_release(&f, self.id);
-        f.ops.flush(cx, &f)
+        crate::notify::on_descriptor_close(cx, &f);
+        let flushed = f.ops.flush(cx, &f);
+        drop(f);
+        if let Some(lingering) = lingering {
+            lingering.wait(cx);
+        }
+        flushed
     }
 
     /// Closes `first..=last`.
     pub fn close_range(&self, cx: &dyn Caller, first: u32, last: u32) {
+        self.close_span(cx, first, last, true);
+    }
+
+    fn close_span(&self, cx: &dyn Caller, first: u32, last: u32, lingers: bool) {
         let mut gone = Vec::new();
         {
             let mut t = self.inner.write();
@@ -177,13 +192,13 @@ impl FdTable {
             }
         }
         for f in gone {
-            let _ = self.closed(cx, f);
+            let _ = self.closed(cx, f, lingers);
         }
     }
 
-    /// Closes everything (the last task that uses the table exits).
+    /// Closes everything (the last task that uses the table exits, which waits for no connection).
     pub fn close_all(&self, cx: &dyn Caller) {
-        self.close_range(cx, 0, u32::MAX);
+        self.close_span(cx, 0, u32::MAX, false);
     }
 
     /// Sets close-on-exec on `first..=last`.
@@ -245,7 +260,7 @@ impl FdTable {
             }
         }
         for f in gone {
-            let _ = self.closed(cx, f);
+            let _ = self.closed(cx, f, true);
         }
     }
 

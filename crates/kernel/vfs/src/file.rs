@@ -1,18 +1,31 @@
 //! Open files.
+//!
+//! Locks: position and owner have ranks, subscriptions are leaves. A checkpoint keeps what [`OpenFileState`] has.
 
 use crate::busy::Claim;
+use crate::caller::Caller;
+use crate::dentry::S_IFREG;
+use crate::domain::lost;
 use crate::fasync::SignalOwner;
 use crate::file_ops::FileOps;
+use crate::in_use::InUse;
 use crate::inode::InodeRef;
+use crate::marks::Doer;
+use crate::mount::{Mount, Writing};
 use crate::path::Path;
 use crate::quota::{Counted, FileCount};
 use abi::stat::Attr;
 use abi::{Errno, Result};
-use ranked::{Mutex, rank};
+use ranked::{Mutex, MutexGuard, rank};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use wait::Subscription;
+
+mod opener;
+mod state;
+pub(crate) use opener::Opener;
+pub use state::{OpenFileState, PlaceState};
 
 /// An identity that no other open file has. A thread takes a good many at once, so that threads that open files do not
 /// meet at one counter.
@@ -43,12 +56,23 @@ pub struct OpenFile {
     /// Identity as owner of flock(2) and open-file-description locks.
     pub id: u64,
     locked: AtomicBool,
+    /// Nobody is told of what is done with it (FMODE_NONOTIFY).
+    silent: AtomicBool,
+    /// Who has closed a descriptor of it last, while somebody listens.
+    closer: Mutex<Option<Box<Doer>>>,
     created: AtomicBool,
+    /// What it may not be used for, see `domain::lost`.
+    lost: AtomicU8,
     /// F_SETOWN and F_SETSIG.
     pub owner: Mutex<SignalOwner, { rank::FILE_OWNER }>,
     /// Set while O_ASYNC sends signals.
     pub(crate) fasync: Mutex<Option<Box<Subscription>>>,
+    /// Set once a socket has had an owner.
+    pub(crate) urgent: Mutex<Option<Box<Subscription>>>,
     _claim: Option<Claim>,
+    _mount: Option<InUse<Mount>>,
+    _writing: Option<Writing>,
+    opener: Opener,
     counted: Counted,
 }
 
@@ -60,17 +84,33 @@ impl OpenFile {
         ops: Arc<dyn FileOps>,
         flags: i32,
     ) -> Arc<OpenFile> {
-        OpenFile::claiming(path, inode, ops, flags, None)
+        let mount = path.as_ref().map(|path| InUse::new(path.mount.clone()));
+        OpenFile::holding(path, inode, ops, flags, (None, mount), Opener::default())
     }
 
-    /// As [`OpenFile::new`] with a claim on the inode, held as long as the file is open.
-    pub(crate) fn claiming(
+    /// A file at a place, with a claim on the inode and a use of the mount, which both last as long as it is open.
+    pub(crate) fn at(
+        path: Path,
+        inode: InodeRef,
+        ops: Arc<dyn FileOps>,
+        flags: i32,
+        held: (Option<Claim>, InUse<Mount>),
+        opener: Opener,
+    ) -> Arc<OpenFile> {
+        let held = (held.0, Some(held.1));
+        OpenFile::holding(Some(path), Some(inode), ops, flags, held, opener)
+    }
+
+    fn holding(
         path: Option<Path>,
         inode: Option<InodeRef>,
         ops: Arc<dyn FileOps>,
         flags: i32,
-        claim: Option<Claim>,
+        (claim, mount): (Option<Claim>, Option<InUse<Mount>>),
+        opener: Opener,
     ) -> Arc<OpenFile> {
+        let writes = flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
+        let writing = path.as_ref().filter(|p| writes && p.kind() == S_IFREG).map(|p| Writing::new(&p.mount));
         let keep = !(libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC | libc::O_CLOEXEC);
         Arc::new(OpenFile {
             path,
@@ -80,10 +120,17 @@ impl OpenFile {
             pos: Mutex::new(0),
             id: new_id(),
             locked: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            closer: Mutex::default(),
             created: AtomicBool::new(false),
+            lost: AtomicU8::new(0),
             owner: Mutex::default(),
             fasync: Mutex::default(),
+            urgent: Mutex::default(),
             _claim: claim,
+            _mount: mount,
+            _writing: writing,
+            opener,
             counted: Counted::default(),
         })
     }
@@ -142,6 +189,23 @@ impl OpenFile {
         self.flags() & libc::O_PATH != 0
     }
 
+    /// Remembers what the domain of who opened it does not allow.
+    pub(crate) fn lose(&self, what: u8) {
+        if what != 0 {
+            self.lost.fetch_or(what, Ordering::Relaxed);
+        }
+    }
+
+    /// It may not be truncated by this description.
+    pub(crate) fn lost_truncate(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) & lost::TRUNCATE != 0
+    }
+
+    /// Requests of its driver are denied by this description.
+    pub fn lost_ioctl(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) & lost::IOCTL != 0
+    }
+
     /// Remembers that opening it made the file.
     pub(crate) fn mark_created(&self) {
         self.created.store(true, Ordering::Relaxed);
@@ -152,9 +216,46 @@ impl OpenFile {
         self.created.load(Ordering::Relaxed)
     }
 
+    /// What is done with it is no news to anybody.
+    pub(crate) fn silence(&self) {
+        self.silent.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_closer(&self, who: Option<Doer>) {
+        let old = std::mem::replace(&mut *self.closer.lock(), who.map(Box::new));
+        drop(old);
+    }
+
+    pub(crate) fn closer(&self) -> Option<Doer> {
+        self.closer.lock().as_deref().cloned()
+    }
+
     /// Remembers that locks may be held in its name, to be released with it.
     pub(crate) fn mark_locked(&self) {
         self.locked.store(true, Ordering::Relaxed);
+    }
+
+    /// Holds the position. EINTR for a caller who is killed first: whoever holds it may wait for a program.
+    pub fn hold_position(&self, cx: &dyn Caller) -> Result<MutexGuard<'_, u64, { rank::FILE_POSITION }>> {
+        self.pos.lock_unless(|| cx.is_killed()).ok_or(Errno::EINTR)
+    }
+
+    /// As [`OpenFile::attr`], after who serves the file system was asked.
+    pub fn fresh_attr(&self, cx: &dyn Caller) -> Result<Attr> {
+        self.refresh(cx)?;
+        self.attr()
+    }
+
+    /// See [`Inode::refresh`](crate::Inode::refresh).
+    pub(crate) fn refresh(&self, cx: &dyn Caller) -> Result<()> {
+        match (&self.inode, self.ops.attr()) {
+            (Some(inode), None) => inode.refresh(cx),
+            _ => Ok(()),
+        }
     }
 
     /// Attributes: the inode's, or the operations' own.

@@ -2,7 +2,8 @@
 //! Shared between tasks with CLONE_FS.
 
 use crate::caller::Caller;
-use crate::in_use::{Shared, Users};
+use crate::in_use::{InUse, Shared, Users};
+use crate::mount::Mount;
 use crate::mount_ns::MountNs;
 use crate::path::Path;
 use abi::Result;
@@ -10,6 +11,7 @@ use arc_swap::{ArcSwap, Guard};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use user_ns::UserNamespace;
 
 /// A snapshot of a view; immutable.
 #[derive(Clone)]
@@ -22,14 +24,21 @@ pub struct FsView {
     pub ns: Arc<MountNs>,
 }
 
+impl FsView {
+    /// Counts it among the users of its mounts.
+    fn use_mounts(&self) -> [InUse<Mount>; 2] {
+        [&self.root, &self.cwd].map(|place| InUse::new(place.mount.clone()))
+    }
+}
+
 /// A view in use, see [`FsContext::view`].
 pub type View = Guard<Arc<FsView>>;
 
 /// The view of one task or of several. Lock: a leaf.
 pub struct FsContext {
     view: ArcSwap<FsView>,
-    /// One change at a time.
-    change: Mutex<(), { rank::FS_CONTEXT }>,
+    /// The mounts of root and working directory. Held during a change, of which there is one at a time.
+    mounts: Mutex<[InUse<Mount>; 2], { rank::FS_CONTEXT }>,
     umask: AtomicU32,
     users: Users,
 }
@@ -50,8 +59,8 @@ impl FsContext {
     /// A given view.
     pub fn with_view(view: FsView, umask: u32) -> Arc<FsContext> {
         Arc::new(FsContext {
+            mounts: Mutex::new(view.use_mounts()),
             view: ArcSwap::from_pointee(view),
-            change: Mutex::new(()),
             umask: AtomicU32::new(umask),
             users: Users::default(),
         })
@@ -75,10 +84,14 @@ impl FsContext {
 
     /// Changes the view.
     pub fn update(&self, f: impl FnOnce(&mut FsView)) {
-        let _one = self.change.lock();
+        let mut mounts = self.mounts.lock();
         let mut new = FsView::clone(&self.view.load());
         f(&mut new);
+        let old = std::mem::replace(&mut *mounts, new.use_mounts());
         self.view.store(Arc::new(new));
+        drop(mounts);
+        // The last reference to a mount may go with it.
+        drop(old);
     }
 
     /// chdir(2) to a directory found before.
@@ -91,17 +104,29 @@ impl FsContext {
         self.update(|v| v.root = p);
     }
 
+    /// Enters another mount namespace, at its top (setns(2)).
+    pub fn enter_mounts(&self, ns: &Arc<MountNs>) {
+        let root = ns.root();
+        self.update(|v| *v = FsView { root: root.clone(), cwd: root, ns: ns.clone() });
+    }
+
+    /// Whether its root is not that of its mount namespace.
+    pub fn is_chrooted(&self) -> bool {
+        let view = self.view();
+        view.root != view.ns.root()
+    }
+
     /// A copy of its own (fork without CLONE_FS, unshare).
     pub fn fork_copy(&self) -> Arc<FsContext> {
         FsContext::with_view(FsView::clone(&self.view()), self.umask())
     }
 
-    /// Enters a copy of the mount namespace (CLONE_NEWNS): root and cwd move to the copied mounts. ENOSPC.
-    pub fn unshare_mounts(&self, cx: &dyn Caller) -> Result<()> {
-        let (ns, map) = self.view().ns.copy(cx)?;
+    /// Enters a copy of the mount namespace, owned by `user_ns` (CLONE_NEWNS): root and cwd move to the copied mounts. ENOSPC.
+    pub fn unshare_mounts(&self, cx: &dyn Caller, user_ns: &Arc<UserNamespace>) -> Result<()> {
+        let (ns, map) = self.view().ns.copy(cx, user_ns)?;
         self.update(|v| {
             for p in [&mut v.root, &mut v.cwd] {
-                if let Some(m) = map.get(&p.mount.id) {
+                if let Some(m) = map.get(&p.mount.unique_id()) {
                     p.mount = m.clone();
                 }
             }

@@ -1,17 +1,72 @@
 //! File system types that mount(2) knows, filled in when the kernel starts.
 
 use crate::caller::Caller;
+use crate::cred::Cap;
+use crate::fs_parameters::{Known, Parameter, Value};
 use crate::mount::SuperBlock;
 use abi::{Errno, Result};
 use ranked::RwLock;
 use std::sync::Arc;
+use user_ns::UserNamespace;
 
-type Maker = Arc<dyn Fn(&dyn Caller, &[u8]) -> Result<Arc<SuperBlock>> + Send + Sync>;
+/// What a new instance is made from.
+pub struct Request {
+    /// The parameters, in the order in which they were given.
+    pub parameters: Vec<Parameter>,
+    /// The source.
+    pub source: Option<Vec<u8>>,
+}
 
-struct FsType {
-    name: &'static str,
-    nodev: bool,
+impl Request {
+    /// The parameters as mount(2) takes them: names, and texts behind `=`, with commas between them.
+    pub fn text(&self) -> Vec<u8> {
+        let word = |(name, value): &Parameter| match value {
+            Value::String(s) => [name, &b"="[..], s].concat(),
+            _ => name.clone(),
+        };
+        self.parameters.iter().map(word).collect::<Vec<_>>().join(&b","[..])
+    }
+}
+
+/// Gives the user namespace that an instance belongs to which the caller makes.
+type Owner = Arc<dyn Fn(&dyn Caller) -> Arc<UserNamespace> + Send + Sync>;
+type Maker = Arc<dyn Fn(&dyn Caller, &Request) -> Result<Arc<SuperBlock>> + Send + Sync>;
+
+/// A file system type.
+#[derive(Clone)]
+pub struct FsType {
+    /// As in /proc/filesystems.
+    pub name: &'static str,
+    /// Needs no device.
+    pub nodev: bool,
+    /// The parameters that it knows; `None` where only its maker can tell.
+    pub(crate) known: Option<&'static [Known]>,
     make: Maker,
+    /// Which user namespace an instance belongs to; `None` for a type that only the initial one mounts.
+    owner: Option<Owner>,
+}
+
+impl FsType {
+    /// mount(2) takes names such as `fuse.sshfs` for it (FS_HAS_SUBTYPE).
+    fn has_subtype(&self) -> bool {
+        self.known.is_some_and(|known| known.iter().any(|(name, _)| *name == "subtype"))
+    }
+
+    /// The user namespace that an instance belongs to which the caller makes.
+    pub(crate) fn owner(&self, cx: &dyn Caller) -> Arc<UserNamespace> {
+        self.owner.as_ref().map_or_else(|| cx.vfs().user_ns.clone(), |owner| owner(cx))
+    }
+
+    /// An instance. EPERM without CAP_SYS_ADMIN in the user namespace that it is to belong to.
+    pub(crate) fn create(&self, cx: &dyn Caller, request: &Request) -> Result<Arc<SuperBlock>> {
+        let owner = self.owner(cx);
+        if !cx.creds().ns_capable(&owner, Cap::SYS_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        let sb = (self.make)(cx, request)?;
+        sb.set_user_ns(&owner);
+        Ok(sb)
+    }
 }
 
 /// The file system types of a kernel.
@@ -27,15 +82,63 @@ impl FsTypes {
         nodev: bool,
         make: impl Fn(&dyn Caller, &[u8]) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
     ) {
+        self.add(FsType {
+            name,
+            nodev,
+            known: None,
+            owner: None,
+            make: Arc::new(move |cx, r| make(cx, &r.text())),
+        });
+    }
+
+    /// As [`FsTypes::register`] of a type without device that has these parameters and no others.
+    pub fn register_with(
+        &self,
+        name: &'static str,
+        known: &'static [Known],
+        make: impl Fn(&dyn Caller, &Request) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
+    ) {
+        self.add(FsType { name, nodev: true, known: Some(known), owner: None, make: Arc::new(make) });
+    }
+
+    /// A type that user namespaces may mount as well (FS_USERNS_MOUNT): `owner` tells which one an instance belongs to.
+    pub fn open_to_user_namespaces(
+        &self,
+        name: &str,
+        owner: impl Fn(&dyn Caller) -> Arc<UserNamespace> + Send + Sync + 'static,
+    ) {
+        if let Some(t) = self.0.write().iter_mut().find(|t| t.name == name) {
+            t.owner = Some(Arc::new(owner));
+        }
+    }
+
+    fn add(&self, new: FsType) {
         let mut t = self.0.write();
-        t.retain(|x| x.name != name);
-        t.push(FsType { name, nodev, make: Arc::new(make) });
+        t.retain(|x| x.name != new.name);
+        t.push(new);
+    }
+
+    /// The type of this name; ENODEV.
+    pub fn find(&self, name: &[u8]) -> Result<FsType> {
+        Ok(self.find_with_subtype(name)?.0)
+    }
+
+    /// The same, and what follows a dot in the name of a type that has subtypes.
+    pub fn find_with_subtype<'a>(&self, name: &'a [u8]) -> Result<(FsType, Option<&'a [u8]>)> {
+        let all = self.0.read();
+        if let Some(found) = all.iter().find(|x| x.name.as_bytes() == name) {
+            return Ok((found.clone(), None));
+        }
+        let dot = name.iter().position(|&b| b == b'.').ok_or(Errno::ENODEV)?;
+        let found = all.iter().find(|x| x.has_subtype() && x.name.as_bytes() == &name[..dot]);
+        Ok((found.ok_or(Errno::ENODEV)?.clone(), Some(&name[dot + 1..])))
     }
 
     /// An instance of a type with these options; ENODEV for an unknown type.
     pub fn create(&self, cx: &dyn Caller, name: &str, options: &[u8]) -> Result<Arc<SuperBlock>> {
-        let make = self.0.read().iter().find(|x| x.name == name).map(|x| x.make.clone());
-        make.ok_or(Errno::ENODEV)?(cx, options)
+        let config = crate::fs_config::FsConfig::new(cx, self.find(name.as_bytes())?);
+        config.set_all(options)?;
+        config.create(cx)
     }
 
     /// Names with their nodev mark, for /proc/filesystems.

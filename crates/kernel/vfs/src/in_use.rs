@@ -1,30 +1,38 @@
-//! Objects that tasks share and that end with their last task: descriptor tables and file system contexts.
+//! Objects whose users are counted because something follows from their number.
 //!
-//! A task holds an [`InUse`]. Others, as /proc, may hold the object itself for a moment without being counted. Which task
-//! is the last one is decided once, when the guard leaves.
+//! Tasks use descriptor tables and file system contexts, which end with their last task. Open files and file system
+//! contexts use mounts, which umount(2) leaves alone meanwhile. A user holds an [`InUse`]. Others, as /proc, may hold the
+//! object itself for a moment without being counted. Which user is the last one is decided once, when the guard leaves.
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many tasks use an object.
+/// How many users an object has.
 #[derive(Default)]
 pub struct Users(AtomicUsize);
 
-/// An object that several tasks may use.
+impl Users {
+    /// Whether there is any.
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) != 0
+    }
+}
+
+/// An object whose users are counted.
 pub trait Shared {
-    /// Its count of tasks.
+    /// Its count of users.
     fn users(&self) -> &Users;
 }
 
-/// One task's use of an object.
+/// One use of an object.
 pub struct InUse<T: Shared> {
     object: Arc<T>,
     counted: bool,
 }
 
 impl<T: Shared> InUse<T> {
-    /// Counts one more task.
+    /// Counts one more user.
     pub fn new(object: Arc<T>) -> InUse<T> {
         object.users().0.fetch_add(1, Ordering::SeqCst);
         InUse { object, counted: true }

@@ -1,6 +1,8 @@
 //! What a file system implements.
 
+use crate::acl::AclInode;
 use crate::caller::Caller;
+use crate::cred::Credentials;
 use crate::file_ops::FileOps;
 use crate::outside::OutsideSocket;
 use crate::retry::Outcome;
@@ -9,15 +11,29 @@ use abi::time::Timespec;
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use wait::WaitQueue;
 
 /// A shared inode.
 pub type InodeRef = Arc<dyn Inode>;
 
-/// A fresh device number for a file system without a device.
-pub fn new_dev() -> u64 {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(32);
-    abi::stat::makedev(0, NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+/// Device numbers for the file systems of one kernel that have no device.
+pub struct DeviceNumbers(AtomicU32);
+
+/// The first one; those below are for internal file systems.
+const FIRST_DEVICE: u32 = 32;
+
+impl Default for DeviceNumbers {
+    fn default() -> DeviceNumbers {
+        DeviceNumbers(AtomicU32::new(FIRST_DEVICE))
+    }
+}
+
+impl DeviceNumbers {
+    /// A fresh one.
+    pub fn alloc(&self) -> u64 {
+        abi::stat::makedev(0, self.0.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// A file system instance (superblock).
@@ -44,11 +60,37 @@ pub trait FileSystem: Send + Sync {
     }
     /// The last mount of it is gone and its dentries are dropped: let go of cycles.
     fn unmounted(&self) {}
+    /// umount(2) with MNT_FORCE: ends requests that wait for a program.
+    fn give_up_requests(&self) {}
     /// Memory is wanted back: forget what can be found again.
     fn trim(&self) {}
+    /// How many file systems are below it (s_stack_depth).
+    fn stack_depth(&self) -> u32 {
+        0
+    }
+    /// It may be a layer of a stacked file system.
+    fn is_layer(&self) -> bool {
+        false
+    }
+    /// Nothing in it can ever be changed: the instance is read-only and stays so.
+    fn is_fixed(&self) -> bool {
+        false
+    }
+    /// The part of the type behind a dot that mount(2) gave and that means nothing here (`fuse.sshfs`).
+    fn subtype(&self) -> Option<&str> {
+        None
+    }
+    /// The lock of renames across directories of this instance alone, where a rename may wait for a program.
+    fn rename_lock(&self) -> Option<&ranked::Mutex<(), { ranked::rank::RENAME }>> {
+        None
+    }
     /// New options from mount(2) with MS_REMOUNT.
     fn remount(&self, _options: &[u8]) -> Result<()> {
         Ok(())
+    }
+    /// Its places belong to no mount namespace, and may be bind mounted all the same (nsfs).
+    fn binds_from_nowhere(&self) -> bool {
+        false
     }
     /// Options as /proc/mounts shows them after `rw`/`ro`, e.g. `size=65536k`.
     fn options(&self) -> String {
@@ -113,6 +155,24 @@ pub struct SetAttr {
     pub mtime: Option<TimeSet>,
 }
 
+impl SetAttr {
+    /// Makes the changes, but for the size, in attributes that are kept as they are; it is `now`.
+    pub fn apply(&self, attr: &mut Attr, now: Timespec) {
+        let time = |time: TimeSet| match time {
+            TimeSet::Now => now,
+            TimeSet::At(time) => time,
+        };
+        if let Some(mode) = self.mode {
+            attr.mode = attr.mode & libc::S_IFMT | mode & 0o7777;
+        }
+        attr.uid = self.uid.unwrap_or(attr.uid);
+        attr.gid = self.gid.unwrap_or(attr.gid);
+        attr.atime = self.atime.map_or(attr.atime, time);
+        attr.mtime = self.mtime.map_or(attr.mtime, time);
+        attr.ctime = now;
+    }
+}
+
 /// One directory entry.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
@@ -150,9 +210,47 @@ pub trait Inode: Send + Sync + Any {
         let a = self.attr()?;
         Ok(Perm { mode: a.mode, uid: a.uid, gid: a.gid })
     }
+    /// What the file system demands besides its mode and lists, for a `mask` that these grant: one on top of others asks
+    /// whether who mounted it has the rights below.
+    fn permission(&self, _mask: u32) -> Result<()> {
+        Ok(())
+    }
+    /// Asks whoever serves the file system for what [`Inode::attr`] answers, unless it is known still. May wait through the
+    /// caller's waiter; [`Inode::attr`] and [`Inode::perm`] never do.
+    fn refresh(&self, _cx: &dyn Caller) -> Result<()> {
+        Ok(())
+    }
+    /// As [`Inode::refresh`], before access to the object is judged.
+    fn refresh_access(&self, _cx: &dyn Caller) -> Result<()> {
+        Ok(())
+    }
+    /// The answer of a file system that judges access itself. `None` for all others: mode, lists and capabilities decide.
+    fn judges(&self, _creds: &Credentials, _mask: u32) -> Option<Result<()>> {
+        None
+    }
+    /// Who may change attributes is judged by whoever serves the file system.
+    fn judges_changes(&self) -> bool {
+        false
+    }
+    /// The umask of whoever makes something in it is applied by whoever serves the file system.
+    fn keeps_umask(&self) -> bool {
+        false
+    }
+    /// What access(2) and chdir(2) ask besides [`Inode::judges`].
+    fn ask_access(&self, _cx: &dyn Caller, _mask: u32) -> Result<()> {
+        Ok(())
+    }
+    /// statfs(2) of this object; as [`FileSystem::statfs`] where no one has to be asked.
+    fn statfs(&self, _cx: &dyn Caller) -> Result<StatFs> {
+        self.fs().statfs()
+    }
     /// Changes attributes.
     fn set_attr(&self, _cx: &dyn Caller, _set: &SetAttr) -> Result<()> {
         Err(Errno::EPERM)
+    }
+    /// It is about to get another name by a rename that is otherwise allowed. EXDEV for what cannot move.
+    fn about_to_move(&self, _cx: &dyn Caller) -> Result<()> {
+        Ok(())
     }
     /// Finds an entry; ENOENT when there is none.
     fn lookup(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<InodeRef> {
@@ -169,8 +267,21 @@ pub trait Inode: Send + Sync + Any {
         None
     }
     /// Connects to a socket (SOCK_STREAM, SOCK_SEQPACKET) whose other side is outside this kernel; `queue` hears of its
-    /// readiness. `None` for all others.
-    fn connect_outside(&self, _kind: i32, _queue: &WaitQueue) -> Option<Result<Arc<dyn OutsideSocket>>> {
+    /// readiness. EACCES for a caller who may not. `None` for all others.
+    fn connect_outside(
+        &self,
+        _cx: &dyn Caller,
+        _kind: i32,
+        _queue: &WaitQueue,
+    ) -> Option<Result<Arc<dyn OutsideSocket>>> {
+        None
+    }
+    /// A directory in which there will never be anything, so that a mount hides nothing.
+    fn stays_empty(&self) -> bool {
+        false
+    }
+    /// The mount namespace that a file of nsfs keeps alive ([`crate::MountNs::id`]).
+    fn mount_ns(&self) -> Option<u64> {
         None
     }
     /// Something may be mounted on it.
@@ -200,6 +311,10 @@ pub trait Inode: Send + Sync + Any {
     }
     /// As one with extended attributes.
     fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        None
+    }
+    /// As one with access control lists.
+    fn as_acls(&self) -> Option<&dyn AclInode> {
         None
     }
 }
@@ -234,6 +349,17 @@ pub trait DirInode {
         _gid: u32,
     ) -> Result<InodeRef> {
         Err(Errno::EPERM)
+    }
+    /// As [`DirInode::create`] of a regular file that is opened with `flags` in the same step. `None` where making and opening
+    /// are two steps.
+    fn create_open(
+        &self,
+        _cx: &dyn Caller,
+        _name: &[u8],
+        _mode: u32,
+        _flags: i32,
+    ) -> Option<Result<(InodeRef, Arc<dyn FileOps>)>> {
+        None
     }
     /// Makes an unnamed regular file in this directory (O_TMPFILE).
     fn create_unnamed(&self, _cx: &dyn Caller, _mode: u32, _uid: u32, _gid: u32) -> Result<InodeRef> {
@@ -295,6 +421,8 @@ pub trait Confirming {
     fn still_absent(&self, path: &[u8]) -> bool;
     /// Takes note of what others have changed, for [`Confirming::epoch`].
     fn settle(&self) {}
+    /// Takes note of what others have changed of this directory's own owners and mode, which a walk is about to look at.
+    fn recheck(&self) {}
     /// A number, not 0, that stays the same while others change nothing in this directory, neither names nor who may search it.
     /// `None` when that is not known: then what is kept of its names must be asked for again.
     fn epoch(&self) -> Option<u64> {
@@ -321,6 +449,10 @@ pub trait XattrInode {
     fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()>;
     /// Names of all.
     fn list_xattr(&self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>>;
+    /// The file system takes the capabilities of a program away when its owner changes, as the kernel does with the others.
+    fn chown_drops_capabilities(&self) -> bool {
+        false
+    }
     /// Removes one.
     fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()>;
 }

@@ -7,7 +7,7 @@
 use crate::attach::Attachments;
 use crate::caller::Caller;
 use crate::file_ops::FileOps;
-use crate::inode::{FileSystem, Inode, InodeRef, SetAttr, TimeSet};
+use crate::inode::{FileSystem, Inode, InodeRef, SetAttr};
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
@@ -96,6 +96,11 @@ impl InternalInode {
             ctime: t,
             ..Attr::default()
         };
+        InternalInode::restore(fs, attr)
+    }
+
+    /// Back from its attributes, which are all that a checkpoint keeps.
+    pub fn restore(fs: InternalFs, attr: Attr) -> InternalInode {
         InternalInode { fs, attr: Mutex::new(attr), attachments: Attachments::default() }
     }
 
@@ -122,20 +127,7 @@ impl Inode for InternalInode {
         if set.size.is_some() {
             return Err(Errno::EINVAL);
         }
-        let mut a = self.attr.lock();
-        let now = now();
-        let time = |t: TimeSet| match t {
-            TimeSet::Now => now,
-            TimeSet::At(t) => t,
-        };
-        if let Some(m) = set.mode {
-            a.mode = a.mode & libc::S_IFMT | m & 0o7777;
-        }
-        a.uid = set.uid.unwrap_or(a.uid);
-        a.gid = set.gid.unwrap_or(a.gid);
-        a.atime = set.atime.map_or(a.atime, time);
-        a.mtime = set.mtime.map_or(a.mtime, time);
-        a.ctime = now;
+        set.apply(&mut self.attr.lock(), now());
         Ok(())
     }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {

@@ -6,6 +6,7 @@ use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{S_IFDIR, S_IFREG};
 use crate::file::OpenFile;
+use crate::file_ops::Loan;
 use crate::inode::SetAttr;
 use crate::notify::{self, event};
 use crate::open::file_kind;
@@ -39,7 +40,7 @@ pub fn read_at(cx: &dyn Caller, file: &OpenFile, buf: &mut [u8], off: u64) -> Re
     }
     let n = file.ops.read(cx, file, buf, off)?;
     if n > 0 {
-        notify::on_file(file, event::ACCESS);
+        notify::by_file(cx, file, event::ACCESS);
     }
     Ok(n)
 }
@@ -54,9 +55,27 @@ pub fn read_to(
 ) -> Option<Result<usize>> {
     let done = file.ops.read_to(cx, file, to, len, off)?;
     if done.is_ok_and(|n| n > 0) {
-        notify::on_file(file, event::ACCESS);
+        notify::by_file(cx, file, event::ACCESS);
     }
     Some(done)
+}
+
+/// The caller's thread reads from the file by itself, see [`crate::MapOps::lend`].
+pub fn reads_by_itself(cx: &dyn Caller, file: &OpenFile) {
+    notify::by_file(cx, file, event::ACCESS);
+}
+
+/// What the caller's thread writes `len` bytes at `off` by itself with, see [`crate::MapOps::lend_to_write`]. `None` as well when the
+/// write is not a plain one: it would be cut, or appends, or somebody waits for news of it, which come when it has been made.
+pub fn lend_to_write(cx: &dyn Caller, file: &OpenFile, off: u64, len: usize) -> Option<Loan> {
+    let plain = file_kind(file) == S_IFREG && file.flags() & (libc::O_APPEND | libc::O_SYNC) == 0;
+    let inside = off.checked_add(len as u64).is_some_and(|end| end <= cx.rlimit(libc::RLIMIT_FSIZE as i32));
+    if !plain || !inside || !notify::is_idle(file) {
+        return None;
+    }
+    let loan = file.ops.lend_to_write(cx, file)?;
+    strip_set_id(cx, file).ok()?;
+    Some(loan)
 }
 
 /// Cuts a write at the file size limit and at the end of the space of offsets; raises SIGXFSZ when the limit leaves
@@ -74,11 +93,11 @@ pub fn limit(cx: &dyn Caller, off: u64, len: u64) -> Result<u64> {
 }
 
 /// Drops set-id bits that must not survive a write.
-fn strip_set_id(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
+pub fn strip_set_id(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
     let Some(inode) = &file.inode else { return Ok(()) };
     let mode = inode.perm()?.mode;
     let kept = perm::drop_set_id(mode);
-    if kept != mode && !cx.creds().own_ns_capable(Cap::FSETID) {
+    if kept != mode && !cx.creds().capable(Cap::FSETID) {
         inode.set_attr(cx, &SetAttr { mode: Some(kept & 0o7777), ..SetAttr::default() })?;
     }
     Ok(())
@@ -99,7 +118,7 @@ pub fn write_how(
 ) -> Result<(usize, u64)> {
     let done = write_inner(cx, file, buf, off, append)?;
     if done.0 > 0 {
-        notify::on_file(file, event::MODIFY);
+        notify::by_file(cx, file, event::MODIFY);
     }
     Ok(done)
 }
@@ -120,6 +139,7 @@ fn write_inner(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64, append: b
         return Ok((0, off));
     }
     if append {
+        file.refresh(cx)?;
         let n = limit(cx, file.attr()?.size, buf.len() as u64)? as usize;
         strip_set_id(cx, file)?;
         return file.ops.append(cx, file, &buf[..n]);
@@ -131,16 +151,19 @@ fn write_inner(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64, append: b
 }
 
 /// lseek(2).
-pub fn seek(file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
+pub fn seek(cx: &dyn Caller, file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
     if file.path_only() {
         return Err(Errno::EBADF);
     }
     let dir = file_kind(file) == S_IFDIR;
     let ops = file.ops.as_seek().ok_or(Errno::ESPIPE)?;
+    if let Some(position) = ops.seeks_itself(off, whence) {
+        return position;
+    }
     if ops.position_is_fixed() {
         return Ok(0);
     }
-    let mut pos = file.pos.lock();
+    let mut pos = file.hold_position(cx)?;
     let new = match whence {
         libc::SEEK_SET => off,
         libc::SEEK_CUR => {
@@ -148,10 +171,15 @@ pub fn seek(file: &OpenFile, off: i64, whence: i32) -> Result<u64> {
         }
         libc::SEEK_END if !ops.ends() => return Err(Errno::EINVAL),
         libc::SEEK_END => {
-            let size = if dir { 0 } else { file.attr()?.size };
+            let size = if dir {
+                0
+            } else {
+                file.refresh(cx)?;
+                ops.size(file)?
+            };
             i64::try_from(size).ok().and_then(|s| s.checked_add(off)).ok_or(Errno::EOVERFLOW)?
         }
-        libc::SEEK_DATA | libc::SEEK_HOLE => ops.seek_special(file, off, whence)? as i64,
+        libc::SEEK_DATA | libc::SEEK_HOLE => ops.seek_special(cx, file, off, whence)? as i64,
         _ => return Err(Errno::EINVAL),
     };
     *pos = u64::try_from(new).map_err(|_| Errno::EINVAL)?;

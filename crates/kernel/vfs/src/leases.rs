@@ -2,7 +2,7 @@
 //! See fcntl(2), F_SETLEASE.
 //!
 //! The leases of an inode are an attachment of it. Whoever breaks one waits on their queue until no lease is in the
-//! way, or the time is up and it is taken away. Lock: a leaf.
+//! way, or the time is up and it is taken away. Lock: a leaf. A checkpoint keeps [`LeaseState`]s.
 
 use crate::busy;
 use crate::caller::Caller;
@@ -12,17 +12,17 @@ use crate::inode::InodeRef;
 use crate::retry::{Failure, Outcome, retry_on};
 use abi::{Errno, Result};
 use ranked::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use wait::{Events, WaitQueue};
 
+mod state;
+pub use state::{LeaseState, restore, state};
+
 const NONE: i32 = libc::F_UNLCK;
 const READ: i32 = libc::F_RDLCK;
 const WRITE: i32 = libc::F_WRLCK;
-
-/// Leases that were ever set: as long as there is none, nothing needs to be looked for.
-static EVER: AtomicUsize = AtomicUsize::new(0);
 
 /// Tells the holder (SIGIO).
 pub type Tell = Arc<dyn Fn(&OpenFile) + Send + Sync>;
@@ -54,7 +54,8 @@ struct Leases {
 }
 
 fn of(inode: &InodeRef) -> Option<Arc<Leases>> {
-    if EVER.load(Ordering::Relaxed) == 0 { None } else { inode.attachments()?.get() }
+    let attachments = inode.attachments()?;
+    if attachments.users().may_be_leased() { attachments.get() } else { None }
 }
 
 /// F_GETLEASE.
@@ -82,6 +83,8 @@ pub fn set(cx: &dyn Caller, file: &Arc<OpenFile>, kind: i32, tell: Tell) -> Resu
         leases.queue.notify(Events::ALL);
         return Ok(());
     }
+    // Before the count: an open that is not counted yet finds the lease.
+    attachments.users().lease();
     let (writers, readers) = busy::count(inode);
     let (my_write, my_read) = (i32::from(file.writable()), i32::from(!file.writable()));
     let others = || list.iter().filter(|l| !l.is_of(file));
@@ -97,7 +100,6 @@ pub fn set(cx: &dyn Caller, file: &Arc<OpenFile>, kind: i32, tell: Tell) -> Resu
         Some(l) => (l.kind, l.breaking) = (kind, None),
         None => list.push(Lease { file: Arc::downgrade(file), kind, breaking: None, tell }),
     }
-    EVER.fetch_add(1, Ordering::Relaxed);
     drop(list);
     leases.queue.notify(Events::ALL);
     Ok(())

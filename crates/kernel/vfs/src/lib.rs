@@ -9,20 +9,29 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod anon;
 pub mod attach;
 pub mod attr;
+mod below;
 mod busy;
 pub mod caller;
 pub mod cred;
+pub mod dcache;
 pub mod dentry;
+pub mod detached;
 pub mod devices;
 pub mod dir;
+pub mod dnotify;
+mod domain;
 pub mod fasync;
 pub mod fd_table;
 pub mod file;
+pub mod file_caps;
 pub mod file_ops;
+pub mod fs_config;
 pub mod fs_context;
+pub mod fs_parameters;
 pub mod fstypes;
 mod host_locks;
 pub mod in_use;
@@ -33,43 +42,53 @@ pub mod leases;
 pub mod link;
 pub mod locks;
 mod mapped;
+pub mod marks;
 pub mod mount;
 pub mod mount_ns;
+mod mount_points;
+pub mod mount_source;
+pub mod mount_table;
 pub mod notify;
 pub mod open;
 mod outside;
 pub mod pace;
 pub mod path;
+pub mod peers;
 pub mod perm;
+mod propagate;
 mod quick;
 pub mod quota;
 pub mod rename;
 pub mod retry;
 mod rules;
+pub mod stack;
 mod state;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod timer;
+mod umount;
 pub mod walk;
 pub mod xattr;
 
 pub use caller::{Caller, Internal, NOBODY, SignalSource, UserMemory};
-pub use cred::{Cap, Credentials, Creds};
+pub use cred::{Cap, Credentials, CredentialsState, Creds};
 pub use dentry::Dentry;
+pub use domain::rule_object;
 pub use fasync::{IoSignals, SignalOwner};
-pub use fd_table::{FdSlot, FdTable};
-pub use file::OpenFile;
+pub use fd_table::{FdSlot, FdTable, FdTableState};
+pub use file::{OpenFile, OpenFileState};
 pub use file_ops::{
-    DirectoryOps, FileOps, LockFile, MapOps, MapRequest, Mapping, SeekOps, StorageOps, StreamOps,
+    DirectoryOps, FileOps, Lingering, Loan, LockFile, MapOps, MapRequest, Mapping, SeekOps, StorageOps,
+    StreamOps,
 };
 pub use fs_context::{FsContext, FsView, View};
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{
-    Confirming, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, LinkInode, MagicLink, NewNode,
-    Perm, SetAttr, TimeSet, XattrInode,
+    Confirming, DeviceNumbers, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, LinkInode,
+    MagicLink, NewNode, Perm, SetAttr, TimeSet, XattrInode,
 };
 pub use mapped::MappedFile;
-pub use mount::{Mount, MountFlags, SuperBlock};
+pub use mount::{Mount, MountFlags, SbFlags, SuperBlock};
 pub use mount_ns::MountNs;
 pub use open::OpenHow;
 pub use outside::OutsideSocket;

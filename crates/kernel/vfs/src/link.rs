@@ -3,11 +3,15 @@
 use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{S_IFDIR, S_IFREG};
+use crate::domain::{self, Moving};
 use crate::fs_context::FsView;
+use crate::in_use::InUse;
 use crate::inode::InodeRef;
+use crate::mount::Mount;
 use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm::{self, MAY_READ, MAY_WRITE};
+use crate::umount;
 use crate::walk::{self, Last, Lookup, Parent, Start};
 use abi::{Errno, Result};
 use std::sync::Arc;
@@ -32,7 +36,7 @@ pub fn link(
         walk::find(cx, &dir.dentry, &name, false)?;
         return Err(Errno::EEXIST);
     }
-    let _lock = dir.dentry.lock_dir();
+    let _lock = dir.dentry.lock_dir_for(cx)?;
     match walk::find_locked(cx, &dir.dentry, &name) {
         Ok(_) => return Err(Errno::EEXIST),
         Err(Errno::ENOENT) => {}
@@ -42,6 +46,10 @@ pub fn link(
         return Err(Errno::EXDEV);
     }
     check_target(cx, &target)?;
+    let parent =
+        target.dentry.parent().map_or(target.clone(), |dentry| Path { mount: target.mount.clone(), dentry });
+    let old = &target.dentry;
+    Moving { from: &parent, old, to: &dir, new: None, leaves: false, exchange: false }.check(cx)?;
     perm::may_create(cx, &dir)?;
     if target.kind() == S_IFDIR {
         return Err(Errno::EPERM);
@@ -60,8 +68,8 @@ pub fn link(
     } else {
         dir.dentry.insert(&name, target.inode().clone(), epoch);
     }
-    notify::on_inode(target.inode(), event::ATTRIB, 0, b"");
-    notify::on_inode(dir.inode(), event::CREATE, 0, &name);
+    notify::on_dentry(&target.dentry, event::ATTRIB, 0, b"");
+    notify::on_dentry(&dir.dentry, event::CREATE, 0, &name);
     Ok(())
 }
 
@@ -73,7 +81,7 @@ fn check_target(cx: &dyn Caller, target: &Path) -> Result<()> {
         return Ok(());
     }
     let special = target.kind() != S_IFREG || p.mode & 0o4000 != 0 || p.mode & 0o2010 == 0o2010;
-    if special || perm::allowed(&creds, &p, MAY_READ | MAY_WRITE).is_err() {
+    if special || perm::inode_allowed(&creds, target.inode(), MAY_READ | MAY_WRITE).is_err() {
         return Err(Errno::EPERM);
     }
     Ok(())
@@ -85,17 +93,20 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
     if last != Last::Normal {
         return Err(Errno::EISDIR);
     }
+    let mounts;
     let gone = {
-        let _lock = dir.dentry.lock_dir();
+        let _lock = dir.dentry.lock_dir_for(cx)?;
         let victim = walk::find_locked(cx, &dir.dentry, &name)?;
         if slash {
             return Err(if victim.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR });
         }
+        domain::check_remove(cx, &dir, &victim)?;
         perm::may_delete(cx, &dir, &victim.inode)?;
         if victim.is_dir() {
             return Err(Errno::EISDIR);
         }
-        if victim.is_mountpoint() {
+        mounts = victim.mounts();
+        if mounts.iter().any(|m| view.ns.contains(m)) {
             return Err(Errno::EBUSY);
         }
         let epoch = dir.dentry.epoch();
@@ -104,8 +115,10 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
         dir.dentry.insert_negative(&name, epoch);
         victim
     };
+    drop(mounts);
+    umount::expel(&cx.vfs().mounts, &gone);
     notify::on_unlinked(&gone);
-    notify::on_inode(dir.inode(), event::DELETE, 0, &name);
+    notify::on_dentry(&dir.dentry, event::DELETE, 0, &name);
     // What the file holds goes when the last user does, outside the lock.
     drop(gone);
     Ok(())
@@ -120,25 +133,30 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
         Last::DotDot => return Err(Errno::ENOTEMPTY),
         Last::Root => return Err(Errno::EBUSY),
     }
+    let mounts;
     let gone = {
-        let _lock = dir.dentry.lock_dir();
+        let _lock = dir.dentry.lock_dir_for(cx)?;
         let victim = walk::find_locked(cx, &dir.dentry, &name)?;
+        domain::check_remove(cx, &dir, &victim)?;
         perm::may_delete(cx, &dir, &victim.inode)?;
         if !victim.is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        if victim.is_mountpoint() {
+        mounts = victim.mounts();
+        if mounts.iter().any(|m| view.ns.contains(m)) {
             return Err(Errno::EBUSY);
         }
-        let _inner = victim.lock_second_dir();
+        let _inner = victim.lock_second_dir_for(cx)?;
         let epoch = dir.dentry.epoch();
         dir.inode().dir()?.rmdir(cx, &name)?;
         changed(&victim.inode);
         dir.dentry.insert_negative(&name, epoch);
         victim.clone()
     };
+    drop(mounts);
+    umount::expel(&cx.vfs().mounts, &gone);
     gone.shrink(true);
-    notify::on_inode(dir.inode(), event::DELETE | event::ISDIR, 0, &name);
+    notify::on_dentry(&dir.dentry, event::DELETE | event::ISDIR, 0, &name);
     Ok(())
 }
 
@@ -149,15 +167,18 @@ fn changed(inode: &InodeRef) {
     }
 }
 
-/// chdir(2), chroot(2): the directory at `path`, which the caller must be allowed to search.
-pub fn find_dir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<Path> {
-    let p = walk::lookup(cx, view, start, path, Lookup::FOLLOW | Lookup::DIRECTORY)?;
+/// chdir(2), chroot(2): the directory at `path`, which the caller must be allowed to search, and whose mount stays as long
+/// as the second part is held.
+pub fn find_dir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<(Path, InUse<Mount>)> {
+    let (p, held) = walk::lookup_held(cx, view, start, path, Lookup::FOLLOW | Lookup::DIRECTORY)?;
+    p.inode().refresh_access(cx)?;
     perm::inode_may(cx, p.inode(), perm::MAY_EXEC)?;
-    Ok(p)
+    p.inode().ask_access(cx, perm::MAY_EXEC)?;
+    Ok((p, held))
 }
 
 /// chroot(2) needs CAP_SYS_CHROOT.
-pub fn find_root(cx: &dyn Caller, view: &FsView, path: &[u8]) -> Result<Path> {
-    let p = find_dir(cx, view, &Start::Cwd, path)?;
-    if cx.creds().own_ns_capable(Cap::SYS_CHROOT) { Ok(p) } else { Err(Errno::EPERM) }
+pub fn find_root(cx: &dyn Caller, view: &FsView, path: &[u8]) -> Result<(Path, InUse<Mount>)> {
+    let found = find_dir(cx, view, &Start::Cwd, path)?;
+    if cx.creds().own_ns_capable(Cap::SYS_CHROOT) { Ok(found) } else { Err(Errno::EPERM) }
 }

@@ -4,7 +4,7 @@
 //! (POSIX) or to an open file (OFD), flock locks to an open file. Waiting goes
 //! through one queue per inode; waits of POSIX locks are entered in one global
 //! list in which a cycle is a deadlock (EDEADLK). Files that others outside this kernel can lock are locked on the host as
-//! well (`host_locks`).
+//! well (`host_locks`). A checkpoint keeps what [`LocksState`] has.
 
 use crate::caller::Caller;
 use crate::file::OpenFile;
@@ -19,6 +19,9 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wait::{Events, WaitQueue};
+
+mod state;
+pub use state::{LocksState, restore, state};
 
 /// Who holds a record lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -260,11 +263,11 @@ fn existing(file: &OpenFile) -> Option<Arc<Locks>> {
     file.inode.as_ref()?.attachments()?.get::<Locks>()
 }
 
-/// The range of a `struct flock` on this file; EINVAL, EOVERFLOW.
-pub fn range_of(file: &OpenFile, whence: i32, start: i64, len: i64) -> Result<(u64, u64)> {
+/// The range of a `struct flock` on this file; EINVAL, EOVERFLOW; EINTR for a thread that is killed.
+pub fn range_of(cx: &dyn Caller, file: &OpenFile, whence: i32, start: i64, len: i64) -> Result<(u64, u64)> {
     let base = match whence {
         libc::SEEK_SET => 0,
-        libc::SEEK_CUR => *file.pos.lock() as i64,
+        libc::SEEK_CUR => *file.hold_position(cx)? as i64,
         libc::SEEK_END => file.attr()?.size as i64,
         _ => return Err(Errno::EINVAL),
     };

@@ -3,15 +3,26 @@
 //! A [`Mount`] shows (a part of) a [`SuperBlock`]'s tree at a place of its
 //! parent mount. The children of a mount are owned by it, keyed by the dentry
 //! they sit on; a walk looks there only when `Dentry::mounted` says so. Changes
-//! are made by [`crate::MountNs`] under its lock (rank MOUNTS).
+//! are made by [`crate::MountNs`] under the lock of the kernel's
+//! [`MountTable`](crate::mount_table::MountTable) (rank MOUNTS). Which mounts pass events to each other is in [`crate::peers`].
 
+use crate::cred::{Cap, Credentials};
 use crate::dentry::Dentry;
+use crate::in_use::{InUse, Shared, Users};
 use crate::inode::FileSystem;
+use crate::marks::Marks;
+use crate::mount_ns::MountNs;
+use crate::mount_points::Listed;
+use crate::mount_source::Source;
+use crate::mount_table::MountTable;
 use crate::path::Path;
+use crate::peers::{self, PeerGroup, Share};
+use abi::{Errno, Result};
 use ranked::RwLock;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use user_ns::UserNamespace;
 
 bitflags::bitflags! {
     /// Flags of one mount, with the values of mount(2)'s MS_*.
@@ -39,9 +50,13 @@ bitflags::bitflags! {
 }
 
 impl MountFlags {
-    /// The words for /proc/PID/mounts, `rw` or `ro` first.
+    /// What decides about times of access.
+    pub const ATIME: MountFlags =
+        MountFlags::NOATIME.union(MountFlags::NODIRATIME).union(MountFlags::RELATIME);
+
+    /// The words for /proc/PID/mounts, each with a comma before it, without `rw` or `ro`.
     pub fn words(self) -> String {
-        let mut s = String::from(if self.contains(MountFlags::RDONLY) { "ro" } else { "rw" });
+        let mut s = String::new();
         for (f, w) in [
             (MountFlags::NOSUID, ",nosuid"),
             (MountFlags::NODEV, ",nodev"),
@@ -59,18 +74,66 @@ impl MountFlags {
     }
 }
 
+bitflags::bitflags! {
+    /// Flags of a file system instance, with the values of mount(2)'s MS_*.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct SbFlags: u32 {
+        /// MS_RDONLY
+        const RDONLY = 1;
+        /// MS_SYNCHRONOUS
+        const SYNCHRONOUS = 16;
+        /// MS_MANDLOCK
+        const MANDLOCK = 64;
+        /// MS_DIRSYNC
+        const DIRSYNC = 128;
+        /// MS_SILENT: nothing is logged
+        const SILENT = 1 << 15;
+        /// MS_LAZYTIME
+        const LAZYTIME = 1 << 25;
+    }
+}
+
+impl SbFlags {
+    /// What a remount replaces.
+    pub const CHANGING: SbFlags = SbFlags::RDONLY
+        .union(SbFlags::SYNCHRONOUS)
+        .union(SbFlags::MANDLOCK)
+        .union(SbFlags::DIRSYNC)
+        .union(SbFlags::LAZYTIME);
+
+    /// The words for /proc/PID/mounts and mountinfo, `rw` or `ro` first.
+    pub fn words(self) -> String {
+        let mut s = String::from(if self.contains(SbFlags::RDONLY) { "ro" } else { "rw" });
+        for (f, w) in [
+            (SbFlags::SYNCHRONOUS, ",sync"),
+            (SbFlags::DIRSYNC, ",dirsync"),
+            (SbFlags::MANDLOCK, ",mand"),
+            (SbFlags::LAZYTIME, ",lazytime"),
+        ] {
+            if self.contains(f) {
+                s.push_str(w);
+            }
+        }
+        s
+    }
+}
+
 /// A file system in use: the instance and its one tree of dentries, shared by all its mounts.
 pub struct SuperBlock {
     /// The instance.
     pub fs: Arc<dyn FileSystem>,
     /// Root of the tree.
     pub root: Arc<Dentry>,
-    /// MS_RDONLY for every mount of it.
-    pub readonly: std::sync::atomic::AtomicBool,
+    flags: AtomicU32,
+    /// Open files that may write, through all mounts of it.
+    writers: AtomicU32,
     /// Where in a larger file system, which nobody sees as a whole, this part lies; empty for a file system of its own.
     origin: Vec<u8>,
     /// The path of what lies there: the root itself, or the one file of a directory that stands for a file.
     top: Vec<u8>,
+    /// Who made it (s_user_ns), unless that is the initial namespace.
+    user_ns: OnceLock<Arc<UserNamespace>>,
+    pub(crate) marks: Marks,
 }
 
 impl SuperBlock {
@@ -83,7 +146,70 @@ impl SuperBlock {
     pub fn part(fs: Arc<dyn FileSystem>, origin: &[u8], top: &[u8]) -> Arc<SuperBlock> {
         let bare = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
         let root = Dentry::root(&*fs);
-        Arc::new(SuperBlock { fs, root, readonly: false.into(), origin: bare(origin), top: bare(top) })
+        let (flags, writers) = (AtomicU32::new(0), AtomicU32::new(0));
+        Arc::new(SuperBlock {
+            fs,
+            root,
+            flags,
+            writers,
+            origin: bare(origin),
+            top: bare(top),
+            user_ns: OnceLock::new(),
+            marks: Marks::default(),
+        })
+    }
+
+    /// It belongs to a user namespace: the IDs of its files are those that the namespace has, and it has no devices. The first
+    /// call counts.
+    pub fn set_user_ns(&self, user_ns: &Arc<UserNamespace>) {
+        if !user_ns.is_initial() {
+            let _ = self.user_ns.set(user_ns.clone());
+        }
+    }
+
+    /// The user namespace that it belongs to; `None` for the initial one.
+    pub fn user_ns(&self) -> Option<&Arc<UserNamespace>> {
+        self.user_ns.get()
+    }
+
+    /// Whether somebody may change it: EPERM without CAP_SYS_ADMIN in the user namespace that it belongs to.
+    pub fn may_reconfigure(&self, creds: &Credentials) -> Result<()> {
+        let allowed = match self.user_ns() {
+            Some(owner) => creds.ns_capable(owner, Cap::SYS_ADMIN),
+            None => creds.capable(Cap::SYS_ADMIN),
+        };
+        if allowed { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether a file of it can have this owner.
+    pub fn can_hold(&self, uid: u32, gid: u32) -> bool {
+        self.user_ns().is_none_or(|ns| ns.user_here(uid).is_some() && ns.group_here(gid).is_some())
+    }
+
+    /// Flags of the instance.
+    pub fn flags(&self) -> SbFlags {
+        SbFlags::from_bits_truncate(self.flags.load(Ordering::Acquire))
+    }
+
+    /// Replaces what `mask` names by what `flags` says.
+    pub(crate) fn set_flags(&self, flags: SbFlags, mask: SbFlags) {
+        let set = |old: u32| Some(old & !mask.bits() | (flags & mask).bits());
+        let _ = self.flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
+    }
+
+    /// Nothing may be changed through any mount of it.
+    pub fn readonly(&self) -> bool {
+        self.flags().contains(SbFlags::RDONLY)
+    }
+
+    /// Makes every mount of it read-only; EBUSY while a file is open for writing.
+    pub(crate) fn make_readonly(&self) -> Result<()> {
+        self.set_flags(SbFlags::RDONLY, SbFlags::RDONLY);
+        if self.writers.load(Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        self.set_flags(SbFlags::empty(), SbFlags::RDONLY);
+        Err(Errno::EBUSY)
     }
 
     /// The path of a place in the whole file system, from its path in this part.
@@ -105,42 +231,74 @@ impl Drop for SuperBlock {
     }
 }
 
-/// Propagation types of mount(2). Kept and shown; events do not propagate to other namespaces.
+/// Propagation types of mount(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     /// MS_PRIVATE
     Private,
-    /// MS_SHARED with its peer group.
-    Shared(u32),
-    /// MS_SLAVE of a peer group.
-    Slave(u32),
+    /// MS_SHARED
+    Shared,
+    /// MS_SLAVE
+    Slave,
     /// MS_UNBINDABLE
     Unbindable,
 }
 
-static NEXT_ID: AtomicU32 = AtomicU32::new(20);
+/// The numbers of a mount.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ids {
+    /// As in mountinfo.
+    pub id: u32,
+    /// Never given again in this kernel (STATX_MNT_ID_UNIQUE).
+    pub unique: u64,
+}
 
 struct Attach {
     parent: Weak<Mount>,
-    point: Arc<Dentry>,
+    listed: Listed,
+}
+
+impl Attach {
+    fn new(mount: &Arc<Mount>, at: &Path) -> Attach {
+        Attach { parent: Arc::downgrade(&at.mount), listed: Listed::new(mount, &at.dentry) }
+    }
 }
 
 /// A mounted file system.
 pub struct Mount {
-    /// Identifier in mountinfo.
-    pub id: u32,
+    ids: OnceLock<Ids>,
     /// What is mounted.
     pub sb: Arc<SuperBlock>,
     /// The part of it that shows: its root, or below for bind mounts.
     pub root: Arc<Dentry>,
     /// The source as given to mount(2).
-    pub source: Vec<u8>,
+    pub source: Arc<Source>,
     flags: AtomicU32,
+    /// Flags that stay, as a more privileged mount namespace set them (MNT_LOCK_*).
+    locked_flags: AtomicU32,
+    /// It stays where it is, over what it hides (MNT_LOCKED).
+    locked: AtomicBool,
     /// The namespace that it belongs to; 0 when it belongs to none.
-    ns: AtomicU64,
-    propagation: RwLock<Propagation>,
+    ns_id: AtomicU64,
+    ns: RwLock<Weak<MountNs>>,
+    share: RwLock<Share>,
+    /// Nobody has used it since umount2(2) with MNT_EXPIRE marked it.
+    expiring: AtomicBool,
+    /// umount(2) without MNT_DETACH has taken it away, or is about to: nobody may begin to use it.
+    leaving: AtomicBool,
+    /// Open files that may write through it.
+    writers: AtomicU32,
     attach: RwLock<Option<Attach>>,
     children: biased::RwLock<HashMap<usize, Arc<Mount>>>,
+    /// Open files, root and working directories on it. While there are any, umount(2) fails.
+    users: Users,
+    pub(crate) marks: Marks,
+}
+
+impl Shared for Mount {
+    fn users(&self) -> &Users {
+        &self.users
+    }
 }
 
 /// The mounts on a mount, which stay as they are meanwhile.
@@ -153,23 +311,42 @@ impl Mounts<'_> {
     }
 }
 
-fn key(d: &Arc<Dentry>) -> usize {
+/// What the mounts on a mount are found by: the address of the dentry that they sit on.
+pub(crate) fn key(d: &Arc<Dentry>) -> usize {
     Arc::as_ptr(d) as usize
 }
 
 impl Mount {
     /// A mount that is not attached anywhere yet.
     pub fn new(sb: Arc<SuperBlock>, root: Arc<Dentry>, flags: MountFlags, source: &[u8]) -> Arc<Mount> {
+        Mount::with_source(sb, root, flags, Source::new(source))
+    }
+
+    /// The same with a source that others may have as well.
+    pub(crate) fn with_source(
+        sb: Arc<SuperBlock>,
+        root: Arc<Dentry>,
+        flags: MountFlags,
+        source: Arc<Source>,
+    ) -> Arc<Mount> {
         Arc::new(Mount {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            ids: OnceLock::new(),
             sb,
             root,
-            source: source.to_vec(),
+            source,
             flags: AtomicU32::new(flags.bits()),
-            ns: AtomicU64::new(0),
-            propagation: RwLock::new(Propagation::Private),
+            locked_flags: AtomicU32::new(0),
+            locked: AtomicBool::new(false),
+            ns_id: AtomicU64::new(0),
+            ns: RwLock::new(Weak::new()),
+            share: RwLock::default(),
+            expiring: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            writers: AtomicU32::new(0),
             attach: RwLock::new(None),
             children: biased::RwLock::default(),
+            users: Users::default(),
+            marks: Marks::default(),
         })
     }
 
@@ -180,6 +357,25 @@ impl Mount {
         Mount::new(sb, root, flags, source)
     }
 
+    /// Identifier in mountinfo; 0 before it belongs to a kernel.
+    pub fn id(&self) -> u32 {
+        self.ids().id
+    }
+
+    /// The identifier that no other mount of the kernel gets (STATX_MNT_ID_UNIQUE).
+    pub fn unique_id(&self) -> u64 {
+        self.ids().unique
+    }
+
+    fn ids(&self) -> Ids {
+        self.ids.get().copied().unwrap_or_default()
+    }
+
+    /// Gives it its numbers, unless it has some.
+    pub(crate) fn number(&self, ids: impl FnOnce() -> Ids) {
+        self.ids.get_or_init(ids);
+    }
+
     /// The file system instance.
     pub fn fs(&self) -> &Arc<dyn FileSystem> {
         &self.sb.fs
@@ -187,8 +383,13 @@ impl Mount {
 
     /// Flags, with RDONLY also when the whole instance is read-only.
     pub fn flags(&self) -> MountFlags {
-        let f = MountFlags::from_bits_retain(self.flags.load(Ordering::Relaxed));
-        if self.sb.readonly.load(Ordering::Relaxed) { f | MountFlags::RDONLY } else { f }
+        let f = self.own_flags();
+        if self.sb.readonly() { f | MountFlags::RDONLY } else { f }
+    }
+
+    /// Flags of the mount itself.
+    pub fn own_flags(&self) -> MountFlags {
+        MountFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
     }
 
     /// Replaces the flags (remount).
@@ -196,19 +397,120 @@ impl Mount {
         self.flags.store(f.bits(), Ordering::Relaxed);
     }
 
+    /// Flags that cannot be taken away in its namespace.
+    pub(crate) fn locked_flags(&self) -> MountFlags {
+        MountFlags::from_bits_retain(self.locked_flags.load(Ordering::Relaxed))
+    }
+
+    /// Locks flags, and with `place` the place, against a less privileged namespace.
+    pub(crate) fn lock(&self, flags: MountFlags, place: bool) {
+        self.locked_flags.fetch_or(flags.bits(), Ordering::Relaxed);
+        self.locked.fetch_or(place, Ordering::Relaxed);
+    }
+
+    /// Whether it must stay over what it hides.
+    pub fn is_locked(&self) -> bool {
+        self.locked.load(Ordering::Relaxed)
+    }
+
+    /// Locks it to its place, or lets go; gives what was before.
+    pub(crate) fn set_locked(&self, on: bool) -> bool {
+        self.locked.swap(on, Ordering::Relaxed)
+    }
+
+    /// Whether the lock on its flags lets them become these: what restricts stays, and how access times are kept.
+    pub(crate) fn may_become(&self, new: MountFlags) -> bool {
+        let (old, locked) = (self.own_flags(), self.locked_flags());
+        let stays = old & (locked - MountFlags::ATIME);
+        let times =
+            !locked.intersects(MountFlags::ATIME) || (old ^ new) & MountFlags::ATIME == MountFlags::empty();
+        new.contains(stays) && times
+    }
+
+    /// Device files on it cannot be opened.
+    pub fn nodev(&self) -> bool {
+        self.sb.user_ns().is_some() || self.own_flags().contains(MountFlags::NODEV)
+    }
+
+    /// Whether set-id bits and capabilities of its files count for somebody of a user namespace (mnt_may_suid).
+    pub fn gives_rights(&self, user_ns: &UserNamespace) -> bool {
+        let within = self.sb.user_ns().is_none_or(|owner| user_ns.is_within(owner));
+        within && !self.own_flags().contains(MountFlags::NOSUID)
+    }
+
     /// True when nothing may be changed through this mount.
     pub fn readonly(&self) -> bool {
         self.flags().contains(MountFlags::RDONLY)
     }
 
-    /// Propagation type.
-    pub fn propagation(&self) -> Propagation {
-        *self.propagation.read()
+    /// Forbids changes through it; EBUSY while a file is open for writing.
+    pub(crate) fn make_readonly(&self) -> Result<()> {
+        let old = self.flags.fetch_or(MountFlags::RDONLY.bits(), Ordering::SeqCst);
+        if old & MountFlags::RDONLY.bits() != 0 || self.writers.load(Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        self.flags.fetch_and(!MountFlags::RDONLY.bits(), Ordering::SeqCst);
+        Err(Errno::EBUSY)
     }
 
-    /// Sets the propagation type.
-    pub fn set_propagation(&self, p: Propagation) {
-        *self.propagation.write() = p;
+    /// How it passes events on.
+    pub(crate) fn share(&self) -> Share {
+        self.share.read().clone()
+    }
+
+    /// Changes how it passes events on; gives what was before. The lists of the groups are the caller's business.
+    pub(crate) fn change_share(&self, change: impl FnOnce(&mut Share)) -> Share {
+        let mut share = self.share.write();
+        let old = share.clone();
+        change(&mut share);
+        old
+    }
+
+    /// The peer group that it is a member of (`shared:N` of mountinfo).
+    pub fn peer_group(&self) -> Option<Arc<PeerGroup>> {
+        self.share.read().group.clone()
+    }
+
+    /// The peer group that it gets events from (`master:N` of mountinfo).
+    pub fn master(&self) -> Option<Arc<PeerGroup>> {
+        self.share.read().master.clone()
+    }
+
+    /// MS_UNBINDABLE: it cannot be bind mounted.
+    pub fn is_unbindable(&self) -> bool {
+        self.share.read().unbindable
+    }
+
+    /// Uses it; `None` when umount(2) has taken it away, or is about to. The count comes before the look, and umount(2) marks
+    /// before it looks at the count, so at least one of the two sees the other.
+    fn hold(self: &Arc<Mount>) -> Option<InUse<Mount>> {
+        let held = InUse::new(self.clone());
+        (!self.leaving.load(Ordering::SeqCst)).then_some(held)
+    }
+
+    /// The same, after an umount(2) that is in progress: `None` when it has gone.
+    pub(crate) fn hold_in(self: &Arc<Mount>, table: &MountTable) -> Option<InUse<Mount>> {
+        self.hold().or_else(|| {
+            table.settle();
+            self.hold()
+        })
+    }
+
+    /// umount(2) is about to take it away, or has changed its mind.
+    pub(crate) fn set_leaving(&self, leaving: bool) {
+        self.leaving.store(leaving, Ordering::SeqCst);
+    }
+
+    /// Somebody uses it: a mark of MNT_EXPIRE is gone.
+    pub fn used(&self) {
+        if self.expiring.load(Ordering::Relaxed) {
+            self.expiring.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Marks it for MNT_EXPIRE; whether it had the mark.
+    pub(crate) fn expire(&self) -> bool {
+        self.expiring.swap(true, Ordering::Relaxed)
     }
 
     /// The root of the mount as a path.
@@ -220,17 +522,30 @@ impl Mount {
     pub fn mountpoint(&self) -> Option<Path> {
         let a = self.attach.read();
         let a = a.as_ref()?;
-        Some(Path { mount: a.parent.upgrade()?, dentry: a.point.clone() })
+        Some(Path { mount: a.parent.upgrade()?, dentry: a.listed.point().clone() })
     }
 
-    /// The id of the namespace that it belongs to.
-    pub(crate) fn ns(&self) -> u64 {
-        self.ns.load(Ordering::Acquire)
+    /// The id of the namespace that it belongs to; 0 for none.
+    pub fn ns_id(&self) -> u64 {
+        self.ns_id.load(Ordering::Acquire)
     }
 
-    /// Makes it a member of a namespace, or with 0 of none.
-    pub(crate) fn set_ns(&self, id: u64) {
-        self.ns.store(id, Ordering::Release);
+    /// The namespace that it belongs to.
+    pub(crate) fn ns(&self) -> Option<Arc<MountNs>> {
+        self.ns.read().upgrade()
+    }
+
+    /// Tells those who watch its namespace that it has changed.
+    pub(crate) fn announce(&self) {
+        if let Some(ns) = self.ns() {
+            ns.announce();
+        }
+    }
+
+    /// Makes it a member of a namespace with this id, or with 0 of none.
+    pub(crate) fn set_ns(&self, id: u64, ns: Weak<MountNs>) {
+        self.ns_id.store(id, Ordering::Release);
+        *self.ns.write() = ns;
     }
 
     /// True while attached to a parent.
@@ -251,10 +566,24 @@ impl Mount {
         self.children.try_read().map(Mounts)
     }
 
+    /// What is mounted on places whose [`key`]s are known, in no order. The work is that for the fewer of the two.
+    pub(crate) fn children_on<V>(&self, places: &HashMap<usize, V>) -> Vec<Arc<Mount>> {
+        let children = self.children.read();
+        if places.len() < children.len() {
+            return places.keys().filter_map(|place| children.get(place)).cloned().collect();
+        }
+        children.iter().filter(|(place, _)| places.contains_key(place)).map(|(_, m)| m.clone()).collect()
+    }
+
+    /// The locked ones of the mounts that sit on this one.
+    pub(crate) fn locked_children(&self) -> Vec<Arc<Mount>> {
+        self.children.read().values().filter(|m| m.is_locked()).cloned().collect()
+    }
+
     /// Mounts that sit on this one, oldest first.
     pub fn children(&self) -> Vec<Arc<Mount>> {
         let mut v: Vec<_> = self.children.read().values().cloned().collect();
-        v.sort_by_key(|m| m.id);
+        v.sort_by_key(|m| m.unique_id());
         v
     }
 
@@ -272,18 +601,49 @@ impl Mount {
 
     /// Attaches `self` at `at`; nothing may be mounted there yet.
     pub(crate) fn attach_at(self: &Arc<Mount>, at: &Path) {
-        at.dentry.mounted.fetch_add(1, Ordering::AcqRel);
-        *self.attach.write() = Some(Attach { parent: Arc::downgrade(&at.mount), point: at.dentry.clone() });
+        *self.attach.write() = Some(Attach::new(self, at));
         at.mount.children.write().insert(key(&at.dentry), self.clone());
+    }
+
+    /// Slips `self`, which carries `top` (itself or what covers its root), between `at` and what is mounted there.
+    pub(crate) fn attach_beneath(self: &Arc<Mount>, at: &Path, top: &Path) {
+        let above = at.mount.children.read().get(&key(&at.dentry)).cloned();
+        let Some(above) = above else { return self.attach_at(at) };
+        // Walkers find either the old mount or the new one with the old one on it.
+        let (mine, its) = (Attach::new(self, at), Attach::new(&above, top));
+        top.mount.children.write().insert(key(&top.dentry), above.clone());
+        let was = above.attach.write().replace(its);
+        *self.attach.write() = Some(mine);
+        at.mount.children.write().insert(key(&at.dentry), self.clone());
+        drop(was);
     }
 
     /// Takes `self` off its mount point; its own children stay on it.
     pub(crate) fn detach(self: &Arc<Mount>) {
-        let Some(a) = self.attach.write().take() else { return };
-        a.point.mounted.fetch_sub(1, Ordering::AcqRel);
-        if let Some(p) = a.parent.upgrade() {
-            p.children.write().remove(&key(&a.point));
+        let was = self.attach.write().take();
+        let parent = was.as_ref().and_then(|a| Some((a.parent.upgrade()?, a.listed.point())));
+        if let Some((parent, point)) = parent {
+            parent.children.write().remove(&key(point));
         }
+    }
+}
+
+/// An open file that may write through a mount.
+pub(crate) struct Writing(Arc<Mount>);
+
+impl Writing {
+    /// Counts one more.
+    pub fn new(mount: &Arc<Mount>) -> Writing {
+        mount.writers.fetch_add(1, Ordering::SeqCst);
+        mount.sb.writers.fetch_add(1, Ordering::SeqCst);
+        Writing(mount.clone())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.writers.fetch_sub(1, Ordering::SeqCst);
+        self.0.sb.writers.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -302,9 +662,9 @@ impl Drop for Mount {
 impl Mount {
     /// Leaves the mount point; gives the mounts that sit on it.
     fn leave(&mut self) -> Vec<Arc<Mount>> {
-        if let Some(a) = self.attach.get_mut().take() {
-            a.point.mounted.fetch_sub(1, Ordering::AcqRel);
-        }
+        let share = std::mem::take(self.share.get_mut());
+        peers::leave(self.ids().unique, share);
+        drop(self.attach.get_mut().take());
         std::mem::take(&mut *self.children.write()).into_values().collect()
     }
 }

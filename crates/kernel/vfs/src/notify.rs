@@ -1,15 +1,20 @@
 //! Who wants to hear of changes to an inode: the hooks behind inotify(7).
 //!
 //! Watches hang on inodes as attachments; file operations report here what they
-//! did. While nobody watches anything, a report costs one load. Lock: a leaf;
+//! did. While nobody in the kernel watches anything ([`crate::dcache`]), a report costs two loads. Lock: a leaf;
 //! listeners are called without it.
 
+use crate::attach::Attachments;
+use crate::caller::Caller;
+use crate::dcache::Watched;
 use crate::dentry::Dentry;
 use crate::file::OpenFile;
 use crate::inode::InodeRef;
+use crate::marks::{self, Doer};
 use crate::path::Path;
+use crate::retry::Outcome;
 use ranked::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 /// IN_* bits, inotify(7).
@@ -48,46 +53,65 @@ pub struct Watch {
     pub mask: AtomicU32,
     /// The instance.
     pub to: Weak<dyn Listener>,
+    _counted: Option<Watched>,
+}
+
+impl Watch {
+    /// A watch on what `dentry` stands for, to be added to it.
+    pub fn new(dentry: &Dentry, id: i32, mask: u32, to: Weak<dyn Listener>) -> Arc<Watch> {
+        let counted = dentry.dcache().map(Watched::new);
+        Arc::new(Watch { id, mask: mask.into(), to, _counted: counted })
+    }
 }
 
 #[derive(Default)]
 struct Watches(Mutex<Vec<Arc<Watch>>>);
 
-static ACTIVE: AtomicUsize = AtomicUsize::new(0);
-
 /// Adds a watch; `false` for objects that cannot carry one.
 pub fn add(inode: &InodeRef, w: Arc<Watch>) -> bool {
     let Some(a) = inode.attachments() else { return false };
     a.get_or(Watches::default).0.lock().push(w);
-    ACTIVE.fetch_add(1, Ordering::Relaxed);
     true
 }
 
 /// Removes a watch.
 pub fn remove(inode: &InodeRef, w: &Arc<Watch>) {
     if let Some(list) = inode.attachments().and_then(|a| a.get::<Watches>()) {
-        let mut l = list.0.lock();
-        let before = l.len();
-        l.retain(|x| !Arc::ptr_eq(x, w));
-        ACTIVE.fetch_sub(before - l.len(), Ordering::Relaxed);
+        list.0.lock().retain(|x| !Arc::ptr_eq(x, w));
     }
 }
 
-fn idle() -> bool {
-    ACTIVE.load(Ordering::Relaxed) == 0
+/// Nobody listens to changes in the kernel that a dentry belongs to.
+fn idle(dentry: &Dentry) -> bool {
+    dentry.dcache().is_some_and(|dcache| dcache.is_unwatched())
 }
 
-/// Reports an event on an inode.
-pub fn on_inode(inode: &InodeRef, mask: u32, cookie: u32, name: &[u8]) {
-    report(inode, mask, cookie, name, false);
+/// Nobody can want to hear of what is done to an open file.
+pub(crate) fn is_idle(file: &OpenFile) -> bool {
+    file.path.as_ref().is_none_or(|path| idle(&path.dentry))
+}
+
+/// Reports an event on what a dentry stands for.
+pub fn on_dentry(dentry: &Dentry, mask: u32, cookie: u32, name: &[u8]) {
+    if !idle(dentry) {
+        report(&dentry.inode, mask, cookie, name, false);
+    }
+}
+
+/// Reports an event to the watches of an object by what hangs on its inodes, for objects that change by themselves.
+pub fn on_attachments(of: &Attachments, mask: u32, name: &[u8]) {
+    tell(of, mask, 0, name, false);
 }
 
 /// `unlinked`: the child that the event is about has no name any more, which some watches ignore.
 fn report(inode: &InodeRef, mask: u32, cookie: u32, name: &[u8], unlinked: bool) {
-    if idle() {
-        return;
+    if let Some(of) = inode.attachments() {
+        tell(of, mask, cookie, name, unlinked);
     }
-    let Some(list) = inode.attachments().and_then(|a| a.get::<Watches>()) else { return };
+}
+
+fn tell(of: &Attachments, mask: u32, cookie: u32, name: &[u8], unlinked: bool) {
+    let Some(list) = of.get::<Watches>() else { return };
     let hit: Vec<_> = list
         .0
         .lock()
@@ -107,22 +131,71 @@ fn report(inode: &InodeRef, mask: u32, cookie: u32, name: &[u8], unlinked: bool)
 
 /// Reports an event on an object to its own watches and to those of its directory.
 pub fn on_path(path: &Path, mask: u32) {
-    if idle() {
+    if idle(&path.dentry) {
         return;
+    }
+    if mask & event::MODIFY != 0 {
+        marks::modified(path);
     }
     let mask = if path.is_dir() { mask | event::ISDIR } else { mask };
     let (parent, name) = path.dentry.place();
     if let Some(p) = parent {
         report(&p.inode, mask, 0, &name, path.dentry.is_unlinked());
     }
-    on_inode(path.inode(), mask, 0, b"");
+    report(path.inode(), mask, 0, b"", false);
+}
+
+/// Reports what the caller does to an object, as [`on_path`], and to groups of fanotify(7).
+pub fn by(cx: &dyn Caller, path: &Path, mask: u32) {
+    if idle(&path.dentry) {
+        return;
+    }
+    if mask & event::ALL != 0 {
+        on_path(path, mask & event::ALL);
+    }
+    if let Some(doer) = doer(cx) {
+        marks::tell(path, mask, &doer);
+    }
+}
+
+/// As [`by`] for an open file, where it has a path, and is not one that a group of fanotify(7) has opened.
+pub fn by_file(cx: &dyn Caller, file: &OpenFile, mask: u32) {
+    if let Some(path) = file.path.as_ref().filter(|_| !file.is_silent()) {
+        by(cx, path, mask);
+    }
+}
+
+/// Asks groups of fanotify(7) whether the caller may do something, and waits for their answers. EPERM.
+pub(crate) fn ask(cx: &dyn Caller, path: &Path, mask: u32) -> Outcome<()> {
+    if idle(&path.dentry) {
+        return Ok(());
+    }
+    doer(cx).map_or(Ok(()), |doer| marks::ask(cx, path, mask, &doer))
+}
+
+/// As [`ask`] for reading an open file.
+pub fn ask_to_read(cx: &dyn Caller, file: &OpenFile) -> Outcome<()> {
+    match file.path.as_ref().filter(|_| !file.is_silent()) {
+        Some(path) => ask(cx, path, marks::ACCESS_PERM),
+        None => Ok(()),
+    }
+}
+
+/// Who the caller is; nobody for the kernel itself.
+fn doer(cx: &dyn Caller) -> Option<Doer> {
+    Some(Doer { process: cx.find_pid(cx.pid())?, thread: cx.find_pid(cx.tid())? })
+}
+
+/// The caller closes a descriptor of an open file: when it is the last, it has closed the file.
+pub(crate) fn on_descriptor_close(cx: &dyn Caller, file: &OpenFile) {
+    if !is_idle(file) {
+        file.set_closer(doer(cx));
+    }
 }
 
 /// As [`on_path`] for an open file, where it has a path.
 pub fn on_file(file: &OpenFile, mask: u32) {
-    if !idle()
-        && let Some(p) = &file.path
-    {
+    if let Some(p) = &file.path {
         on_path(p, mask);
     }
 }
@@ -130,17 +203,18 @@ pub fn on_file(file: &OpenFile, mask: u32) {
 /// A name of an object is gone: its link count has changed.
 pub(crate) fn on_unlinked(dentry: &Dentry) {
     if !dentry.is_dir() {
-        on_inode(&dentry.inode, event::ATTRIB, 0, b"");
+        on_dentry(dentry, event::ATTRIB, 0, b"");
     }
 }
 
 /// Nobody uses a dentry without a name any more. When it was the object's last name, the object goes, and its watches
 /// with it.
 pub(crate) fn on_last_use(dentry: &Dentry) {
-    if idle() || dentry.inode.attr().is_ok_and(|a| a.nlink != 0) {
+    if idle(dentry) || dentry.inode.attr().is_ok_and(|a| a.nlink != 0) {
         return;
     }
-    on_inode(&dentry.inode, event::DELETE_SELF, 0, b"");
+    on_dentry(dentry, event::DELETE_SELF, 0, b"");
+    marks::on_gone(&dentry.inode);
     let Some(list) = dentry.inode.attachments().and_then(|a| a.get::<Watches>()) else { return };
     let all = list.0.lock().clone();
     for w in all {
@@ -152,9 +226,13 @@ pub(crate) fn on_last_use(dentry: &Dentry) {
 
 /// An open file is closed for good.
 pub(crate) fn on_close(file: &OpenFile) {
-    if idle() || file.path_only() {
+    let Some(p) = file.path.as_ref().filter(|_| !file.path_only()) else { return };
+    if file.is_silent() || idle(&p.dentry) {
         return;
     }
-    let Some(p) = &file.path else { return };
-    on_path(p, if file.writable() { event::CLOSE_WRITE } else { event::CLOSE_NOWRITE });
+    let mask = if file.writable() { event::CLOSE_WRITE } else { event::CLOSE_NOWRITE };
+    on_path(p, mask);
+    if let Some(doer) = file.closer() {
+        marks::tell(p, mask, &doer);
+    }
 }

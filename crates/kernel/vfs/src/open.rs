@@ -6,12 +6,14 @@ use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{Dentry, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
 use crate::devices::Opened;
-use crate::dir;
-use crate::file::OpenFile;
+use crate::dir::Newborn;
+use crate::domain;
+use crate::file::{OpenFile, Opener};
 use crate::file_ops::FileOps;
 use crate::fs_context::FsView;
+use crate::in_use::InUse;
 use crate::inode::{NewNode, SetAttr};
-use crate::mount::MountFlags;
+use crate::mount::{Mount, MountFlags};
 use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
@@ -145,10 +147,11 @@ pub fn open_at(
     }
     look.set(Lookup::FOLLOW, flags & libc::O_NOFOLLOW == 0);
     look.set(Lookup::DIRECTORY, flags & libc::O_DIRECTORY != 0);
-    let p = walk::lookup(cx, view, start, path, look)?;
-    open_path(cx, p, flags)
+    let (p, held) = walk::lookup_held(cx, view, start, path, look)?;
+    open_held(cx, p, flags, held)
 }
 
+/// The O_CREAT case.
 fn open_create(
     cx: &dyn Caller,
     view: &FsView,
@@ -157,9 +160,37 @@ fn open_create(
     how: &OpenHow,
     look: Lookup,
 ) -> Outcome<Arc<OpenFile>> {
+    let vfs = cx.vfs();
+    for _ in 0..walk::ATTEMPTS {
+        let hold = |mount: &Arc<Mount>| mount.hold_in(&vfs.mounts);
+        if let Some(file) = open_or_create(cx, view, start, path, how, look, hold)? {
+            return Ok(file);
+        }
+    }
+    let hold = |mount: &Arc<Mount>| Some(InUse::new(mount.clone()));
+    open_or_create(cx, view, start, path, how, look, hold)?.ok_or(Errno::ENOENT.into())
+}
+
+/// One attempt: nothing when `hold` finds that the mount has gone.
+fn open_or_create(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    how: &OpenHow,
+    look: Lookup,
+    hold: impl Fn(&Arc<Mount>) -> Option<InUse<Mount>>,
+) -> Outcome<Option<Arc<OpenFile>>> {
     let flags = how.flags;
+    let existing = |dir: &Path, p: Path| -> Outcome<Option<Arc<OpenFile>>> {
+        match hold(&p.mount) {
+            Some(held) => open_existing(cx, dir, p, flags, held).map(Some),
+            None => Ok(None),
+        }
+    };
     let (mut w, mut from) = Walker::new(cx, view, start, path, look)?;
     let mut text = path.to_vec();
+    let mut rounds = 0;
     let exclusive = flags & libc::O_EXCL != 0;
     let mut known = if look.is_empty() { quick::parent(cx, view, start, path) } else { None };
     loop {
@@ -183,57 +214,80 @@ fn open_create(
                         return Err(Errno::ELOOP.into());
                     }
                     match w.follow(&dir, &p)? {
-                        Target::Place(p) => return open_existing(cx, &dir, p, flags),
+                        Target::Place(p) => return existing(&dir, p),
                         Target::Text(d, t) => (from, text) = (d, t),
                     }
                     continue;
                 }
-                return open_existing(cx, &dir, p, flags);
+                return existing(&dir, p);
             }
             Err(Errno::ENOENT) => {}
             Err(e) => return Err(e.into()),
         }
+        domain::check_make(cx, &dir, &NewNode::Regular)?;
         perm::may_create(cx, &dir)?;
-        let made = {
-            let _lock = dir.dentry.lock_dir();
-            match walk::find_locked(cx, &dir.dentry, &name) {
-                Ok(_) => None,
-                Err(Errno::ENOENT) => {
-                    if dir.dentry.is_unlinked() {
-                        return Err(Errno::ENOENT.into());
-                    }
-                    let (mode, uid, gid) = dir::new_owner(cx, &dir, how.mode, false)?;
-                    let epoch = dir.dentry.epoch();
-                    match dir.inode().dir()?.create(cx, &name, &NewNode::Regular, mode, uid, gid) {
-                        Ok(i) => Some(dir.dentry.insert(&name, i, epoch)),
-                        // Others share the directory and were quicker.
-                        Err(Errno::EEXIST) if !exclusive => {
-                            dir.dentry.forget(&name);
-                            None
-                        }
-                        Err(e) => return Err(e.into()),
-                    }
-                }
-                Err(e) => return Err(e.into()),
-            }
-        };
+        let Some(held) = hold(&dir.mount) else { return Ok(None) };
+        let made = create_in(cx, &dir, &name, how)?;
         match made {
-            Some(dentry) => {
+            Some((dentry, opened)) => {
                 let p = Path { mount: dir.mount.clone(), dentry };
-                notify::on_inode(dir.inode(), event::CREATE, 0, &name);
-                let file = finish(cx, p, flags & !libc::O_TRUNC)?;
+                notify::on_dentry(&dir.dentry, event::CREATE, 0, &name);
+                let lost = domain::check_open(cx, &p, flags & !libc::O_TRUNC, false)?;
+                let file = match opened {
+                    Some(ops) => finish_opened(cx, p, flags & !libc::O_TRUNC, ops, held)?,
+                    None => finish(cx, p, flags & !libc::O_TRUNC, held)?,
+                };
+                file.lose(lost);
                 file.mark_created();
-                return Ok(file);
+                return Ok(Some(file));
             }
             None if exclusive => return Err(Errno::EEXIST.into()),
+            // A program that serves the file system says at will that it is there, and that it is not.
+            None if !dir.dentry.keeps && rounds > 0 => return Err(Errno::EEXIST.into()),
             // It appeared meanwhile: look again.
             None => (from, text) = (dir, name),
         }
+        rounds += 1;
+    }
+}
+
+/// A name that was made, and its operations where that opened it.
+type Made = (Arc<Dentry>, Option<Arc<dyn FileOps>>);
+
+/// Makes a regular file in a directory; nothing when there is something of that name by now.
+fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], how: &OpenHow) -> Outcome<Option<Made>> {
+    let _lock = dir.dentry.lock_dir_for(cx)?;
+    match walk::find_locked(cx, &dir.dentry, name) {
+        Ok(_) => return Ok(None),
+        Err(Errno::ENOENT) if !dir.dentry.is_unlinked() => {}
+        Err(e) => return Err(e.into()),
+    }
+    let new = Newborn::of(cx, dir, &NewNode::Regular, how.mode)?;
+    let epoch = dir.dentry.epoch();
+    let both = dir.inode().as_dir().and_then(|place| place.create_open(cx, name, new.mode, how.flags));
+    let made = match both {
+        Some(made) => made.map(|(inode, ops)| (inode, Some(ops))),
+        None => new.create(cx, dir, name, &NewNode::Regular).map(|inode| (inode, None)),
+    };
+    match made {
+        Ok((inode, opened)) => Ok(Some((dir.dentry.insert(name, inode, epoch), opened))),
+        // Others share the directory and were quicker.
+        Err(Errno::EEXIST) if how.flags & libc::O_EXCL == 0 => {
+            dir.dentry.forget(name);
+            Ok(None)
+        }
+        Err(e) => Err(e.into()),
     }
 }
 
 /// The O_CREAT case of a file that exists: protected_regular and protected_fifos apply.
-fn open_existing(cx: &dyn Caller, dir: &Path, p: Path, flags: i32) -> Outcome<Arc<OpenFile>> {
+fn open_existing(
+    cx: &dyn Caller,
+    dir: &Path,
+    p: Path,
+    flags: i32,
+    held: InUse<Mount>,
+) -> Outcome<Arc<OpenFile>> {
     if p.is_dir() {
         return Err(Errno::EISDIR.into());
     }
@@ -249,7 +303,7 @@ fn open_existing(cx: &dyn Caller, dir: &Path, p: Path, flags: i32) -> Outcome<Ar
             return Err(Errno::EACCES.into());
         }
     }
-    open_path(cx, p, flags)
+    open_held(cx, p, flags, held)
 }
 
 fn open_unnamed(
@@ -260,39 +314,54 @@ fn open_unnamed(
     how: &OpenHow,
 ) -> Outcome<Arc<OpenFile>> {
     let look = how.lookup() | Lookup::FOLLOW | Lookup::DIRECTORY;
-    let dir = walk::lookup(cx, view, start, path, look)?;
+    let (dir, held) = walk::lookup_held(cx, view, start, path, look)?;
     perm::may_create(cx, &dir)?;
-    let (mode, uid, gid) = dir::new_owner(cx, &dir, how.mode, false)?;
-    let inode = dir.inode().as_dir().ok_or(Errno::EOPNOTSUPP)?.create_unnamed(cx, mode, uid, gid)?;
+    let new = Newborn::of(cx, &dir, &NewNode::Regular, how.mode)?;
+    let place = dir.inode().as_dir().ok_or(Errno::EOPNOTSUPP)?;
+    let inode = place.create_unnamed(cx, new.mode, new.uid, new.gid)?;
+    new.acls.give(cx, &inode)?;
     let dentry = Dentry::unnamed(&dir.dentry, inode);
     let p = Path { mount: dir.mount.clone(), dentry };
     p.dentry.linkable.store(how.flags & libc::O_EXCL == 0, Ordering::Relaxed);
-    finish(cx, p, how.flags)
+    let lost = domain::check_open(cx, &p, how.flags, false)?;
+    let file = finish(cx, p, how.flags, held)?;
+    file.lose(lost);
+    Ok(file)
 }
 
 /// Opens what is at `p`, with all checks but those of creation.
 pub fn open_path(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>> {
+    let held = InUse::new(p.mount.clone());
+    open_held(cx, p, flags, held)
+}
+
+/// The same on a mount that is held already.
+fn open_held(cx: &dyn Caller, p: Path, flags: i32, held: InUse<Mount>) -> Outcome<Arc<OpenFile>> {
     if flags & libc::O_PATH != 0 {
         let ops = Arc::new(PathOnly);
         let inode = p.inode().clone();
-        return Ok(OpenFile::new(Some(p), Some(inode), ops, flags));
+        return Ok(OpenFile::at(p, inode, ops, flags, (None, held), Opener::of(&cx.creds())));
     }
     let mask = access(flags);
     match p.kind() {
         S_IFLNK => return Err(Errno::ELOOP.into()),
         S_IFDIR if mask & MAY_WRITE != 0 => return Err(Errno::EISDIR.into()),
-        S_IFCHR | S_IFBLK if p.mount.flags().contains(MountFlags::NODEV) => return Err(Errno::EACCES.into()),
+        S_IFCHR | S_IFBLK if p.mount.nodev() => return Err(Errno::EACCES.into()),
         _ => {}
     }
+    p.inode().refresh_access(cx)?;
     perm::may(cx, &p, mask)?;
     if flags & libc::O_NOATIME != 0 && !perm::owner_or_capable(&cx.creds(), &p.inode().perm()?) {
         return Err(Errno::EPERM.into());
     }
-    finish(cx, p, flags)
+    let lost = domain::check_open(cx, &p, flags, false)?;
+    let file = finish(cx, p, flags, held)?;
+    file.lose(lost);
+    Ok(file)
 }
 
 /// Opens without permission checks, and truncates.
-fn finish(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>> {
+fn finish(cx: &dyn Caller, p: Path, flags: i32, held: InUse<Mount>) -> Outcome<Arc<OpenFile>> {
     let writes =
         matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR) || flags & libc::O_TRUNC != 0;
     let claim = match p.kind() == S_IFREG {
@@ -303,15 +372,51 @@ fn finish(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>> {
     if claim.is_some() {
         crate::leases::break_for(cx, p.inode(), writes, flags & libc::O_NONBLOCK != 0)?;
     }
-    finish_claiming(cx, p, flags, claim)
+    finish_claiming(cx, p, flags, claim, held, event::OPEN)
 }
 
-fn finish_claiming(cx: &dyn Caller, p: Path, flags: i32, claim: Option<Claim>) -> Outcome<Arc<OpenFile>> {
+/// As [`finish`] of a file that was just made and opened in one step.
+fn finish_opened(
+    cx: &dyn Caller,
+    p: Path,
+    flags: i32,
+    ops: Arc<dyn FileOps>,
+    held: InUse<Mount>,
+) -> Outcome<Arc<OpenFile>> {
+    notify::ask(cx, &p, crate::marks::OPEN_PERM)?;
+    let inode = p.inode().clone();
+    let writes = matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR);
+    let claim = if writes { busy::write(&inode)? } else { busy::read(&inode) };
+    if flags & libc::O_DIRECT != 0 && !ops.direct() {
+        return Err(Errno::EINVAL.into());
+    }
+    notify::by(cx, &p, event::OPEN);
+    Ok(OpenFile::at(p, inode, ops, flags | O_LARGEFILE, (claim, held), Opener::of(&cx.creds())))
+}
+
+/// `told`: what it is to those who listen.
+fn finish_claiming(
+    cx: &dyn Caller,
+    p: Path,
+    flags: i32,
+    claim: Option<Claim>,
+    held: InUse<Mount>,
+    told: u32,
+) -> Outcome<Arc<OpenFile>> {
+    if told & crate::marks::OPEN_EXEC != 0 {
+        notify::ask(cx, &p, crate::marks::OPEN_EXEC_PERM)?;
+    }
+    if told != 0 {
+        notify::ask(cx, &p, crate::marks::OPEN_PERM)?;
+    }
     let inode = p.inode().clone();
     let keep = flags | O_LARGEFILE;
     let ops: Arc<dyn FileOps> = match p.kind() {
         S_IFSOCK if inode.as_any().downcast_ref::<AnonInode>().is_none() => return Err(Errno::ENXIO.into()),
-        S_IFBLK => return Err(Errno::ENXIO.into()),
+        S_IFBLK => match cx.vfs().devices.open_block(cx, &p, &inode, inode.attr()?.rdev, flags)? {
+            Opened::Ops(o) => o,
+            Opened::File(f) => return Ok(f),
+        },
         kind @ (S_IFCHR | S_IFIFO) if inode.as_any().downcast_ref::<AnonInode>().is_none() => {
             let outside = if kind == S_IFIFO { inode.open_outside(cx, flags) } else { None };
             let opened = match outside {
@@ -331,11 +436,13 @@ fn finish_claiming(cx: &dyn Caller, p: Path, flags: i32, claim: Option<Claim>) -
     if flags & libc::O_DIRECT != 0 && !ops.direct() {
         return Err(Errno::EINVAL.into());
     }
-    notify::on_path(&p, event::OPEN);
+    if told != 0 {
+        notify::by(cx, &p, told);
+    }
     if flags & libc::O_TRUNC != 0 && p.kind() == S_IFREG {
         let mut set = SetAttr { size: Some(0), ..SetAttr::default() };
         let perm = inode.perm()?;
-        if perm.mode & 0o6000 != 0 && !cx.creds().own_ns_capable(Cap::FSETID) {
+        if perm.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
             set.mode = Some(perm::drop_set_id(perm.mode) & 0o7777);
         }
         inode.set_attr(cx, &set)?;
@@ -343,7 +450,7 @@ fn finish_claiming(cx: &dyn Caller, p: Path, flags: i32, claim: Option<Claim>) -
     }
     match inode.as_any().downcast_ref::<AnonInode>() {
         Some(a) => Ok(OpenFile::new(None, a.file.inode.clone(), ops, keep)),
-        None => Ok(OpenFile::claiming(Some(p), Some(inode), ops, keep, claim)),
+        None => Ok(OpenFile::at(p, inode, ops, keep, (claim, held), Opener::of(&cx.creds()))),
     }
 }
 
@@ -355,12 +462,7 @@ pub fn open_exec(
     path: &[u8],
     look: Lookup,
 ) -> Outcome<Arc<OpenFile>> {
-    let p = walk::lookup(cx, view, start, path, look)?;
-    exec_path(cx, p)
-}
-
-/// As [`open_exec`] for a place found before.
-pub fn exec_path(cx: &dyn Caller, p: Path) -> Outcome<Arc<OpenFile>> {
+    let (p, held) = walk::lookup_held(cx, view, start, path, look)?;
     match p.kind() {
         S_IFREG => {}
         S_IFLNK => return Err(Errno::ELOOP.into()),
@@ -369,9 +471,33 @@ pub fn exec_path(cx: &dyn Caller, p: Path) -> Outcome<Arc<OpenFile>> {
     if p.mount.flags().contains(MountFlags::NOEXEC) {
         return Err(Errno::EACCES.into());
     }
+    p.inode().refresh_access(cx)?;
     perm::inode_may(cx, p.inode(), MAY_EXEC)?;
+    domain::check_open(cx, &p, libc::O_RDONLY, true)?;
     let claim = busy::run(p.inode())?;
-    finish_claiming(cx, p, libc::O_RDONLY, claim)
+    finish_claiming(cx, p, libc::O_RDONLY, claim, held, event::OPEN | crate::marks::OPEN_EXEC)
+}
+
+/// Opens what an event was about, for whoever reads the event: without permission checks, and nobody is told.
+pub fn open_event(cx: &dyn Caller, p: &Path, flags: i32) -> Outcome<Arc<OpenFile>> {
+    if flags & libc::O_ACCMODE != libc::O_RDONLY && matches!(p.kind(), S_IFREG | S_IFDIR) {
+        if p.kind() == S_IFDIR {
+            return Err(Errno::EISDIR.into());
+        }
+        perm::writable_mount(p)?;
+    }
+    perm::device_may(cx, p.inode(), access(flags))?;
+    let held = InUse::new(p.mount.clone());
+    let claim = match p.kind() {
+        S_IFREG if flags & libc::O_ACCMODE != libc::O_RDONLY => busy::write(p.inode())?,
+        S_IFREG => busy::read(p.inode()),
+        _ => None,
+    };
+    // The other end of a FIFO is not waited for.
+    let nonblocking = if p.kind() == S_IFIFO { libc::O_NONBLOCK } else { 0 };
+    let file = finish_claiming(cx, p.clone(), flags | nonblocking, claim, held, 0)?;
+    file.silence();
+    Ok(file)
 }
 
 /// An O_PATH file: a place without operations.

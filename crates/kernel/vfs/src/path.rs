@@ -54,6 +54,11 @@ impl Path {
         self
     }
 
+    /// It is the root of a mount.
+    pub fn is_mount_root(&self) -> bool {
+        Arc::ptr_eq(&self.dentry, &self.mount.root)
+    }
+
     /// One level up across mounts, not above `root`. Returns whether a mount was crossed.
     pub fn up(&self, root: &Path) -> (Path, bool) {
         let mut p = self.clone();
@@ -124,6 +129,9 @@ impl Path {
     /// The path as links and maps in /proc show it: from `root`, or for a place outside from the top, with ` (deleted)`
     /// behind the name of an unlinked file.
     pub fn display_link(&self, root: &Path) -> Vec<u8> {
+        if let Some(name) = nameless(&self.dentry).filter(|_| !self.is_mount_root()) {
+            return name;
+        }
         let (parts, _) = self.components(Some(root));
         let mut out = Vec::new();
         join(&mut out, &parts);
@@ -135,6 +143,9 @@ impl Path {
 
     /// The path from the root of its own mount tree, for mountinfo and logs.
     pub fn display_absolute(&self) -> Vec<u8> {
+        if let Some(name) = nameless(&self.dentry).filter(|_| !self.is_mount_root()) {
+            return name;
+        }
         let (parts, _) = self.components(None);
         let mut out = Vec::new();
         join(&mut out, &parts);
@@ -143,6 +154,9 @@ impl Path {
 
     /// Path of the dentry within its file system (field 4 of mountinfo).
     pub fn display_in_fs(dentry: &Arc<Dentry>) -> Vec<u8> {
+        if let Some(name) = nameless(dentry) {
+            return name;
+        }
         let mut parts = Vec::new();
         let mut d = dentry.clone();
         while let (Some(p), name) = d.place() {
@@ -183,6 +197,12 @@ impl Path {
     fn is_detached(&self) -> bool {
         self.dentry.parent().is_none() && self.dentry.is_unlinked()
     }
+}
+
+/// How an object of [`Dentry::nameless`] is shown.
+fn nameless(dentry: &Arc<Dentry>) -> Option<Vec<u8>> {
+    let (parent, name) = dentry.place();
+    (parent.is_none() && !dentry.is_unlinked() && name.ends_with(b"]")).then(|| name.to_vec())
 }
 
 fn join(out: &mut Vec<u8>, parts: &[Arc<[u8]>]) {

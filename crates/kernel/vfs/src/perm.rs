@@ -1,8 +1,10 @@
 //! Who may do what: discretionary access control. See path_resolution(7), capabilities(7).
 
+use crate::acl;
 use crate::caller::Caller;
 use crate::cred::{Cap, Credentials};
-use crate::dentry::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use crate::dentry::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use crate::devices::DeviceUse;
 use crate::inode::{InodeRef, Perm};
 use crate::path::Path;
 use abi::{Errno, Result};
@@ -38,8 +40,30 @@ impl Default for Protected {
     }
 }
 
-/// EACCES unless `creds` grants every bit of `mask` on an object with these attributes.
+/// EACCES unless `creds` grants every bit of `mask` on an object with these attributes and no access control list.
 pub fn allowed(creds: &Credentials, p: &Perm, mask: u32) -> Result<()> {
+    if by_mode(creds, p, mask) || by_capability(creds, p, mask) { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// EACCES unless `creds` grants every bit of `mask` on an inode: by its access control list or its mode, or by capabilities.
+pub fn inode_allowed(creds: &Credentials, inode: &InodeRef, mask: u32) -> Result<()> {
+    if let Some(judged) = inode.judges(creds, mask) {
+        return judged;
+    }
+    let p = inode.perm()?;
+    // Without group bits the list's mask grants nothing, and what others may is in the mode.
+    if creds.fsuid == p.uid || p.mode & 0o070 == 0 || mask == 0 || by_capability(creds, &p, mask) {
+        allowed(creds, &p, mask)?;
+    } else {
+        match acl::deciding(inode)? {
+            Some(acl) => acl.allows(creds, &p, mask)?,
+            None => allowed(creds, &p, mask)?,
+        }
+    }
+    inode.permission(mask)
+}
+
+fn by_mode(creds: &Credentials, p: &Perm, mask: u32) -> bool {
     let bits = if creds.fsuid == p.uid {
         p.mode >> 6
     } else if p.mode & 0o077 == (p.mode >> 3 & 7) * 0o11 || !creds.in_group(p.gid) {
@@ -48,22 +72,35 @@ pub fn allowed(creds: &Credentials, p: &Perm, mask: u32) -> Result<()> {
     } else {
         p.mode >> 3
     };
-    if mask & !(bits & 7) == 0 {
-        return Ok(());
-    }
+    mask & !(bits & 7) == 0
+}
+
+fn by_capability(creds: &Credentials, p: &Perm, mask: u32) -> bool {
     let dir = p.mode & S_IFMT == S_IFDIR;
-    if creds.own_ns_capable(Cap::DAC_OVERRIDE) && (dir || mask & MAY_EXEC == 0 || p.mode & 0o111 != 0) {
-        return Ok(());
+    if creds.capable_over(p.uid, p.gid, Cap::DAC_OVERRIDE)
+        && (dir || mask & MAY_EXEC == 0 || p.mode & 0o111 != 0)
+    {
+        return true;
     }
-    if creds.own_ns_capable(Cap::DAC_READ_SEARCH) && (mask == MAY_READ || dir && mask & MAY_WRITE == 0) {
-        return Ok(());
-    }
-    Err(Errno::EACCES)
+    creds.capable_over(p.uid, p.gid, Cap::DAC_READ_SEARCH)
+        && (mask == MAY_READ || dir && mask & MAY_WRITE == 0)
 }
 
 /// Permission on an inode, whatever the mount.
 pub fn inode_may(cx: &dyn Caller, inode: &InodeRef, mask: u32) -> Result<()> {
-    allowed(&cx.creds(), &inode.perm()?, mask)
+    inode_allowed(&cx.creds(), inode, mask)?;
+    device_may(cx, inode, mask)
+}
+
+/// EPERM for a device that the caller's control groups refuse it.
+pub fn device_may(cx: &dyn Caller, inode: &InodeRef, mask: u32) -> Result<()> {
+    if !matches!(inode.kind(), S_IFBLK | S_IFCHR) || !cx.has_device_rules() {
+        return Ok(());
+    }
+    match DeviceUse::of(inode, mask)? {
+        Some(device) => cx.check_device(&device),
+        None => Ok(()),
+    }
 }
 
 /// Permission at a place: also EROFS for writing through a read-only mount.
@@ -81,7 +118,7 @@ pub fn writable_mount(path: &Path) -> Result<()> {
 
 /// True for the owner and for CAP_FOWNER.
 pub fn owner_or_capable(creds: &Credentials, p: &Perm) -> bool {
-    creds.fsuid == p.uid || creds.own_ns_capable(Cap::FOWNER)
+    creds.fsuid == p.uid || creds.own_ns_capable(Cap::FOWNER) && creds.user_ns.user_here(p.uid).is_some()
 }
 
 /// Whether entries may be added to directory `dir`.
@@ -90,6 +127,10 @@ pub fn may_create(cx: &dyn Caller, dir: &Path) -> Result<()> {
         return Err(Errno::ENOENT);
     }
     writable_mount(dir)?;
+    let creds = cx.creds();
+    if !dir.mount.sb.can_hold(creds.fsuid, creds.fsgid) {
+        return Err(Errno::EOVERFLOW);
+    }
     inode_may(cx, dir.inode(), MAY_WRITE | MAY_EXEC)
 }
 
@@ -98,14 +139,17 @@ pub fn may_delete(cx: &dyn Caller, dir: &Path, victim: &InodeRef) -> Result<()> 
     writable_mount(dir)?;
     let creds = cx.creds();
     let d = dir.inode().perm()?;
-    allowed(&creds, &d, MAY_WRITE | MAY_EXEC)?;
-    if d.mode & 0o1000 != 0 && creds.fsuid != d.uid {
-        let v = victim.perm()?;
-        if creds.fsuid != v.uid && !creds.own_ns_capable(Cap::FOWNER) {
-            return Err(Errno::EPERM);
-        }
-    }
-    Ok(())
+    inode_allowed(&creds, dir.inode(), MAY_WRITE | MAY_EXEC)?;
+    if d.mode & 0o1000 == 0 { Ok(()) } else { check_sticky(&creds, &d, &victim.perm()?) }
+}
+
+/// EPERM for what a sticky directory lets its owner, the victim's and CAP_FOWNER over the victim remove only.
+pub fn check_sticky(creds: &Credentials, dir: &Perm, victim: &Perm) -> Result<()> {
+    let sticky = dir.mode & 0o1000 != 0;
+    let may = creds.fsuid == dir.uid
+        || creds.fsuid == victim.uid
+        || creds.capable_over(victim.uid, victim.gid, Cap::FOWNER);
+    if sticky && !may { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 /// Whether a symbolic link found in `dir` may be followed (protected_symlinks).

@@ -168,6 +168,7 @@ fn resolve<R>(
     }
     let directory = flags.contains(Lookup::DIRECTORY);
     let checked = |m: &Arc<Mount>, d: &Arc<Dentry>| {
+        m.used();
         if directory && !d.is_dir() { Err(Errno::ENOTDIR) } else { Ok(found(m, d)) }
     };
     let done = run(cx, view, start, path, flags.contains(Lookup::FOLLOW), false, asks, checked)?;
@@ -180,8 +181,10 @@ pub(crate) fn parent(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8])
     let begin = path[..end].iter().rposition(|&c| c == b'/').map_or(0, |i| i + 1);
     let name = &path[begin..end];
     let last = Last::of(name);
-    let found =
-        |mount: &Arc<Mount>, dentry: &Arc<Dentry>| Path { mount: mount.clone(), dentry: dentry.clone() };
+    let found = |mount: &Arc<Mount>, dentry: &Arc<Dentry>| {
+        mount.used();
+        Path { mount: mount.clone(), dentry: dentry.clone() }
+    };
     let dir = run(cx, view, start, path, false, true, false, found)?;
     Some(dir.map(|(dir, _)| Parent { dir, name: name.to_vec(), last, slash: end != path.len() }))
 }
@@ -212,7 +215,10 @@ fn run<R>(
         root: &view.root,
         follow,
         parent,
-        asks: asks && (creds.own_ns_capable(Cap::DAC_READ_SEARCH) || creds.own_ns_capable(Cap::DAC_OVERRIDE)),
+        // In a nested user namespace a capability counts for some owners only.
+        asks: asks
+            && creds.user_ns.is_initial()
+            && (creds.own_ns_capable(Cap::DAC_READ_SEARCH) || creds.own_ns_capable(Cap::DAC_OVERRIDE)),
         links: Cell::new(0),
         depth: Cell::new(0),
         settled: Cell::new(false),

@@ -23,10 +23,18 @@ pub enum Kind {
     InotifyInstances,
     /// inotify watches.
     InotifyWatches,
+    /// Groups of fanotify.
+    FanotifyGroups,
+    /// Their marks.
+    FanotifyMarks,
+    /// Events that wait in them.
+    FanotifyEvents,
     /// Mount namespaces that copies made.
     MountNamespaces,
     /// Mounts in them.
     Mounts,
+    /// Bytes of parameters of file systems and of long sources of mounts.
+    MountTexts,
     /// Contexts of asynchronous input and output.
     AioContexts,
     /// Record locks.
@@ -35,8 +43,12 @@ pub enum Kind {
     HostLocks,
     /// Files in memory that can be sealed and are in use: each keeps a descriptor of the sentry.
     SealableFiles,
+    /// Bytes of the merged listings of stacked file systems.
+    Listings,
+    /// Connections to the daemons of FUSE file systems.
+    FuseConnections,
 }
-const KINDS: usize = 10;
+const KINDS: usize = 16;
 
 /// A value below /proc/sys/fs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,12 +78,22 @@ const LIMITS: usize = 9;
 const PIPE_MIN_PAGES: u64 = 2;
 /// Most mounts of all namespaces that copies made: twice what one may have.
 const MOUNTS: u64 = 200_000;
+/// Most bytes that programs give for mounts and instances of file systems.
+const MOUNT_TEXTS: u64 = 32 << 20;
 /// Most contexts of asynchronous input and output: each is a mapping of the kernel's own.
 const AIO_CONTEXTS: u64 = 4096;
 /// Most record locks that the host has as well: each takes memory of the host that no control group counts.
 const HOST_LOCKS: u64 = 65536;
+/// Groups of fanotify that a user may have, their marks, and the events that wait. All users together may have twice as many.
+const FANOTIFY_GROUPS: u64 = 128;
+const FANOTIFY_MARKS: u64 = 8192;
+const FANOTIFY_EVENTS: u64 = 131_072;
 /// Most files in memory that can be sealed and are in use; one user may have three quarters of them.
 const SEALABLE_FILES: u64 = 4096;
+/// Most bytes of merged directory listings that open directories keep.
+const LISTINGS: u64 = 64 << 20;
+/// Most FUSE file systems; one user may have half of them.
+const FUSE_CONNECTIONS: u64 = 128;
 /// How many users' inotify instances there may be.
 const INOTIFY_USERS: u64 = 64;
 
@@ -153,12 +175,18 @@ impl Quotas {
             Kind::PipePages => (u64::MAX, self.pipe_pages),
             Kind::MountNamespaces => (u64::MAX, self.limit(Limit::MountNamespaces)),
             Kind::Mounts => (u64::MAX, MOUNTS),
+            Kind::MountTexts => (u64::MAX, MOUNT_TEXTS),
             Kind::AioContexts => (u64::MAX, AIO_CONTEXTS),
             Kind::Locks => (u64::MAX, self.locks),
             Kind::HostLocks => (u64::MAX, self.locks.min(HOST_LOCKS)),
             Kind::SealableFiles => (SEALABLE_FILES - SEALABLE_FILES / 4, SEALABLE_FILES),
+            Kind::FuseConnections => (FUSE_CONNECTIONS / 2, FUSE_CONNECTIONS),
+            Kind::Listings => (LISTINGS - LISTINGS / 4, LISTINGS),
             Kind::EpollWatches => (self.limit(Limit::EpollWatches), self.limit(Limit::EpollWatches)),
             Kind::InotifyWatches => (self.limit(Limit::InotifyWatches), self.limit(Limit::InotifyWatches)),
+            Kind::FanotifyGroups => (FANOTIFY_GROUPS, 2 * FANOTIFY_GROUPS),
+            Kind::FanotifyMarks => (FANOTIFY_MARKS, 2 * FANOTIFY_MARKS),
+            Kind::FanotifyEvents => (FANOTIFY_EVENTS, 2 * FANOTIFY_EVENTS),
             Kind::InotifyInstances => {
                 let one = self.limit(Limit::InotifyInstances);
                 (one, one.saturating_mul(INOTIFY_USERS))

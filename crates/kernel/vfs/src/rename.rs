@@ -6,10 +6,12 @@
 
 use crate::caller::Caller;
 use crate::dentry::Dentry;
+use crate::domain::Moving;
 use crate::fs_context::FsView;
+use crate::mount::Mount;
 use crate::notify::{self, event};
-use crate::path::Path;
 use crate::perm;
+use crate::umount;
 use crate::walk::{self, Last, Parent, Start};
 use abi::{Errno, Result};
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 pub const NOREPLACE: u32 = 1;
 /// RENAME_EXCHANGE.
 pub const EXCHANGE: u32 = 2;
-/// RENAME_WHITEOUT.
+/// RENAME_WHITEOUT: a character device 0:0 takes the old name. EINVAL from file systems that cannot do it.
 pub const WHITEOUT: u32 = 4;
 
 /// renameat2(2).
@@ -33,7 +35,6 @@ pub fn rename(
 ) -> Result<()> {
     if flags & !(NOREPLACE | EXCHANGE | WHITEOUT) != 0
         || flags & EXCHANGE != 0 && flags & (NOREPLACE | WHITEOUT) != 0
-        || flags & WHITEOUT != 0
     {
         return Err(Errno::EINVAL);
     }
@@ -48,24 +49,30 @@ pub fn rename(
     if b.last != Last::Normal {
         return Err(if flags & NOREPLACE != 0 { Errno::EEXIST } else { Errno::EBUSY });
     }
+    // What is mounted on the two in other namespaces, let go outside the locks.
+    let mut mounts = Vec::new();
     let (moved, gone) = if Arc::ptr_eq(&a.dir.dentry, &b.dir.dentry) {
-        let _l = a.dir.dentry.lock_dir();
-        locked(cx, &a, &b, flags)?
+        let _l = a.dir.dentry.lock_dir_for(cx)?;
+        locked(cx, view, (&a, &b), flags, &mut mounts)?
     } else {
-        let _r = cx.vfs().renames.lock();
+        let fs = a.dir.inode().fs();
+        let renames = fs.rename_lock().unwrap_or_else(|| cx.vfs().renames(a.dir.inode()));
+        let _r = renames.lock_unless(|| cx.is_killed()).ok_or(Errno::EINTR)?;
         let (first, second) = if a.dir.dentry.is_below(&b.dir.dentry) { (&b, &a) } else { (&a, &b) };
-        let _l1 = first.dir.dentry.lock_dir();
-        let _l2 = second.dir.dentry.lock_second_dir();
-        locked(cx, &a, &b, flags)?
+        let _l1 = first.dir.dentry.lock_dir_for(cx)?;
+        let _l2 = second.dir.dentry.lock_second_dir_for(cx)?;
+        locked(cx, view, (&a, &b), flags, &mut mounts)?
     };
     if let Some(src) = moved {
         let cookie = cx.vfs().next_cookie();
         let dir = if src.is_dir() { event::ISDIR } else { 0 };
-        notify::on_inode(a.dir.inode(), event::MOVED_FROM | dir, cookie, &a.name);
-        notify::on_inode(b.dir.inode(), event::MOVED_TO | dir, cookie, &b.name);
-        notify::on_inode(&src.inode, event::MOVE_SELF, 0, b"");
+        notify::on_dentry(&a.dir.dentry, event::MOVED_FROM | dir, cookie, &a.name);
+        notify::on_dentry(&b.dir.dentry, event::MOVED_TO | dir, cookie, &b.name);
+        notify::on_dentry(&src, event::MOVE_SELF, 0, b"");
     }
+    drop(mounts);
     if let Some(g) = &gone {
+        umount::expel(&cx.vfs().mounts, g);
         notify::on_unlinked(g);
     }
     Ok(())
@@ -74,8 +81,14 @@ pub fn rename(
 /// What moved, and what it replaced.
 type Renamed = (Option<Arc<Dentry>>, Option<Arc<Dentry>>);
 
-/// With both directories locked. What was replaced is to be dropped outside the locks.
-fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Renamed> {
+/// With both directories locked. What was replaced is to be dropped outside the locks, and so are `mounts`: those on the two.
+fn locked(
+    cx: &dyn Caller,
+    view: &FsView,
+    (a, b): (&Parent, &Parent),
+    flags: u32,
+    mounts: &mut Vec<Arc<Mount>>,
+) -> Result<Renamed> {
     let (from, to) = (&a.dir.dentry, &b.dir.dentry);
     let src = walk::find_locked(cx, from, &a.name)?;
     let dst = match walk::find_locked(cx, to, &b.name) {
@@ -109,6 +122,15 @@ fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Renamed
     {
         return Ok((None, None));
     }
+    Moving {
+        from: &a.dir,
+        old: &src,
+        to: &b.dir,
+        new: dst.as_deref(),
+        leaves: true,
+        exchange: flags & EXCHANGE != 0,
+    }
+    .check(cx)?;
     perm::may_delete(cx, &a.dir, &src.inode)?;
     match &dst {
         Some(d) => {
@@ -132,8 +154,13 @@ fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Renamed
             perm::inode_may(cx, &d.inode, perm::MAY_WRITE)?;
         }
     }
-    if src.is_mountpoint() || dst.as_ref().is_some_and(|d| d.is_mountpoint()) {
+    mounts.extend([Some(&src), dst.as_ref()].into_iter().flatten().flat_map(|d| d.mounts()));
+    if mounts.iter().any(|m| view.ns.contains(m)) {
         return Err(Errno::EBUSY);
+    }
+    src.inode.about_to_move(cx)?;
+    if let Some(d) = dst.as_ref().filter(|_| flags & EXCHANGE != 0) {
+        d.inode.about_to_move(cx)?;
     }
     let epochs = (from.epoch(), to.epoch());
     from.inode.dir()?.rename(cx, &a.name, &to.inode, &b.name, flags)?;
@@ -153,10 +180,9 @@ fn locked(cx: &dyn Caller, a: &Parent, b: &Parent, flags: u32) -> Result<Renamed
         return Ok((Some(src), None));
     }
     from.moved(&a.name, &src, to, &b.name, epochs);
+    if flags & WHITEOUT != 0 {
+        // The whiteout has the name now.
+        from.forget(&a.name);
+    }
     Ok((Some(src), dst))
-}
-
-/// True when `p` may not be renamed or removed because it is some task's or the namespace's root.
-pub fn is_mount_root(p: &Path) -> bool {
-    Arc::ptr_eq(&p.dentry, &p.mount.root)
 }

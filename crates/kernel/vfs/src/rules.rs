@@ -46,7 +46,7 @@ pub(crate) fn may_search(creds: &Credentials, dir: &Dentry, name: &[u8]) -> Resu
     if !dir.is_dir() {
         return Err(Errno::ENOTDIR);
     }
-    perm::allowed(creds, &dir.inode.perm()?, MAY_EXEC)?;
+    perm::inode_allowed(creds, &dir.inode, MAY_EXEC)?;
     if name.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(()) }
 }
 

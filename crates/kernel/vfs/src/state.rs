@@ -3,15 +3,18 @@
 //! Reached through [`Caller::vfs`](crate::Caller::vfs). A checkpoint keeps the limits and settings; drivers and types are
 //! registered again by the kernel that restores.
 
+use crate::dcache::Dcache;
 use crate::devices::Devices;
 use crate::fstypes::FsTypes;
-use crate::inode::InodeRef;
+use crate::inode::{DeviceNumbers, InodeRef};
 use crate::internal::{InternalFs, InternalInode};
 use crate::locks::LockWaits;
 use crate::mount::{Mount, MountFlags};
+use crate::mount_table::MountTable;
 use crate::pace::OutsideWaits;
 use crate::perm::Protected;
 use crate::quota::Quotas;
+use crate::stack::MAX_DEPTH;
 use crate::timer::TimerService;
 use ranked::rank;
 use std::sync::Arc;
@@ -24,10 +27,14 @@ pub struct Vfs {
     pub user_ns: Arc<UserNamespace>,
     /// How many objects there may be.
     pub quotas: Arc<Quotas>,
+    /// Of file systems without a device.
+    pub device_numbers: Arc<DeviceNumbers>,
     /// File system types of mount(2).
     pub types: FsTypes,
     /// Drivers of character devices and FIFOs.
     pub devices: Devices,
+    /// Mounts: their numbers, and the lock under which they change.
+    pub mounts: Arc<MountTable>,
     /// fs.protected_symlinks and its like.
     pub protected: Protected,
     /// fs.lease-break-time, in seconds.
@@ -36,8 +43,9 @@ pub struct Vfs {
     pub(crate) lock_waits: LockWaits,
     /// Who waits for somebody outside.
     pub(crate) outside_waits: OutsideWaits,
-    /// Held while a directory moves to another parent, so that none becomes its own ancestor.
-    pub(crate) renames: ranked::Mutex<(), { rank::RENAME }>,
+    /// Held while a directory moves to another parent, so that none becomes its own ancestor: one for each depth of stacked file
+    /// systems, as a rename on top makes one below.
+    renames: [ranked::Mutex<(), { rank::RENAME }>; MAX_DEPTH as usize + 1],
     /// Held while one epoll begins to watch another, so that they make no loop.
     pub epoll_nesting: ranked::Mutex<(), { rank::EPOLL_NESTING }>,
     /// Runs what has a deadline.
@@ -46,19 +54,30 @@ pub struct Vfs {
     anonymous_inode: InodeRef,
     next_ino: AtomicU64,
     next_cookie: AtomicU32,
-    next_mount_ns: AtomicU64,
 }
 
 /// Inode number of what all anonymous descriptors share, the first one of the internal file systems.
 const ANONYMOUS: u64 = 4096;
-/// That of the first mount namespace.
-const MOUNT_NS: u64 = 0xf000_0000;
 
 impl Vfs {
-    /// With these limits, in this initial user namespace, and without drivers and types.
+    /// With these limits, in this initial user namespace, and without drivers, types and file systems.
     pub fn new(quotas: Arc<Quotas>, user_ns: Arc<UserNamespace>) -> Arc<Vfs> {
+        Vfs::with_devices(quotas, user_ns, Arc::default())
+    }
+
+    /// The same with the device numbers of file systems that were made before.
+    pub fn with_devices(
+        quotas: Arc<Quotas>,
+        user_ns: Arc<UserNamespace>,
+        device_numbers: Arc<DeviceNumbers>,
+    ) -> Arc<Vfs> {
+        let mounts = Arc::new(MountTable::default());
+        let anonymous = Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs");
+        mounts.number(&anonymous);
         Arc::new(Vfs {
             user_ns,
+            device_numbers,
+            mounts,
             quotas,
             types: FsTypes::default(),
             devices: Devices::default(),
@@ -66,14 +85,13 @@ impl Vfs {
             lease_break_time: AtomicU32::new(45),
             lock_waits: LockWaits::default(),
             outside_waits: OutsideWaits::default(),
-            renames: ranked::Mutex::new(()),
+            renames: Default::default(),
             epoll_nesting: ranked::Mutex::default(),
             timers: Arc::default(),
-            anonymous: Mount::of(Arc::new(InternalFs::Anon), MountFlags::empty(), b"anon_inodefs"),
+            anonymous,
             anonymous_inode: Arc::new(InternalInode::new(ANONYMOUS, InternalFs::Anon, 0o600, 0, 0)),
             next_ino: AtomicU64::new(ANONYMOUS + 1),
             next_cookie: AtomicU32::new(1),
-            next_mount_ns: AtomicU64::new(MOUNT_NS),
         })
     }
 
@@ -87,14 +105,19 @@ impl Vfs {
         self.anonymous_inode.clone()
     }
 
+    /// What all dentries share.
+    pub fn dcache(&self) -> &Arc<Dcache> {
+        &self.mounts.dcache
+    }
+
     /// A fresh inode number of the internal file systems.
     pub fn next_ino(&self) -> u64 {
         self.next_ino.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A fresh inode number of a mount namespace.
-    pub(crate) fn next_mount_ns(&self) -> u64 {
-        self.next_mount_ns.fetch_add(1, Ordering::Relaxed)
+    /// The lock of renames in the file system of `inode`.
+    pub(crate) fn renames(&self, inode: &InodeRef) -> &ranked::Mutex<(), { rank::RENAME }> {
+        &self.renames[inode.fs().stack_depth().min(MAX_DEPTH) as usize]
     }
 
     /// A cookie that ties the two halves of a rename together.

@@ -2,6 +2,7 @@
 
 use crate::caller::{Caller, SignalSource};
 use crate::cred::{Cap, Credentials, Creds};
+use crate::fs_context::FsContext;
 use crate::mount::Mount;
 use crate::mount_ns::MountNs;
 use crate::quota::Quotas;
@@ -33,6 +34,8 @@ pub struct TestCaller {
     pub vfs: Arc<Vfs>,
     /// Its pending signals.
     pub signals: Option<Arc<dyn SignalSource>>,
+    /// Its root, working directory and mounts.
+    pub fs: Option<Arc<FsContext>>,
     /// The signals raised so far.
     pub raised: Mutex<Vec<Signal>>,
 }
@@ -58,6 +61,7 @@ impl TestCaller {
             waiter: Waiter::new(),
             vfs: Vfs::new(Quotas::unlimited(), user_ns),
             signals: None,
+            fs: None,
             raised: Mutex::default(),
         }
     }
@@ -137,6 +141,9 @@ impl Caller for TestCaller {
     }
     fn vfs(&self) -> &Arc<Vfs> {
         &self.vfs
+    }
+    fn fs_context(&self) -> Option<Arc<FsContext>> {
+        self.fs.clone()
     }
     fn blocks_or_ignores(&self, _sig: Signal) -> bool {
         self.ignores

@@ -4,10 +4,11 @@
 //! callback runs once, on the service's thread, without any lock of the service
 //! held; it must not block (set state, notify a wait queue, post a signal) and may
 //! schedule again. Deadlines are moments of CLOCK_MONOTONIC.
-//! Lock rank: leaf. A checkpoint keeps nothing of it: owners schedule anew.
+//! Lock rank: `TIMER_SERVICE`; nothing is taken inside it. A checkpoint keeps nothing of it: owners schedule anew.
 
+use ranked::{Condvar, Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 type Callback = Box<dyn FnOnce() + Send>;
@@ -25,14 +26,14 @@ struct State {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<State, { rank::TIMER_SERVICE }>,
     /// The earliest deadline changed.
     changed: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State, { rank::TIMER_SERVICE }> {
+        self.state.lock()
     }
 }
 
@@ -67,9 +68,18 @@ impl TimerService {
         Duration::from_micros(10 + 4 * pending as u64)
     }
 
+    /// Runs `callback` as soon as what is due has run; it cannot be cancelled.
+    pub fn post(&self, callback: impl FnOnce() + Send + 'static) {
+        self.insert(Instant::now(), Box::new(callback));
+    }
+
     /// Runs `callback` at `deadline` (at once when that has passed). Dropping the handle cancels.
     #[must_use = "dropping the handle cancels the timer"]
     pub fn schedule(&self, deadline: Instant, callback: impl FnOnce() + Send + 'static) -> TimerHandle {
+        TimerHandle { shared: self.shared.clone(), key: self.insert(deadline, Box::new(callback)) }
+    }
+
+    fn insert(&self, deadline: Instant, callback: Callback) -> Key {
         let mut s = self.shared.lock();
         if !std::mem::replace(&mut s.started, true) {
             self.start();
@@ -77,12 +87,12 @@ impl TimerService {
         s.next_id += 1;
         let key = (deadline, s.next_id);
         let first = s.pending.first_key_value().is_none_or(|(k, _)| key < *k);
-        s.pending.insert(key, Box::new(callback));
+        s.pending.insert(key, callback);
         drop(s);
         if first {
             self.shared.changed.notify_one();
         }
-        TimerHandle { shared: self.shared.clone(), key }
+        key
     }
 }
 
@@ -96,12 +106,12 @@ fn run(shared: &Shared) {
             return;
         }
         let Some((&key, _)) = s.pending.first_key_value() else {
-            s = shared.changed.wait(s).unwrap_or_else(PoisonError::into_inner);
+            shared.changed.wait(&mut s);
             continue;
         };
         let now = Instant::now();
         if key.0 > now {
-            s = shared.changed.wait_timeout(s, key.0 - now).unwrap_or_else(PoisonError::into_inner).0;
+            shared.changed.wait_until(&mut s, key.0);
             continue;
         }
         let callback = s.pending.remove(&key);

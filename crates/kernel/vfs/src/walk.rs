@@ -15,6 +15,7 @@ use crate::cred::Creds;
 use crate::dentry::Cached;
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
+use crate::in_use::InUse;
 use crate::inode::InodeRef;
 use crate::quick;
 use crate::rules::{self, Component};
@@ -45,6 +46,8 @@ bitflags::bitflags! {
         const IN_ROOT = 128;
         /// RESOLVE_CACHED: nothing that could block.
         const CACHED = 256;
+        /// LOOKUP_MOUNTPOINT: to unmount what is found, so that it does not count as a use of the mount.
+        const MOUNTPOINT = 512;
     }
 }
 
@@ -122,6 +125,30 @@ pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags:
     w.walk(from, path)
 }
 
+/// How often a path is resolved again that leads to a mount which umount(2) takes away.
+pub(crate) const ATTEMPTS: usize = 16;
+
+/// Resolves a path to a place that stays mounted as long as the second part is held: umount(2) fails, unless it came
+/// before; then the path is resolved again. Who starts in a mount that has gone meanwhile gets a place in it all the same,
+/// as after MNT_DETACH.
+pub fn lookup_held(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    flags: Lookup,
+) -> Result<(Path, InUse<Mount>)> {
+    for _ in 0..ATTEMPTS {
+        let place = lookup(cx, view, start, path, flags)?;
+        if let Some(held) = place.mount.hold_in(&cx.vfs().mounts) {
+            return Ok((place, held));
+        }
+    }
+    let place = lookup(cx, view, start, path, flags)?;
+    let held = InUse::new(place.mount.clone());
+    Ok((place, held))
+}
+
 /// The attributes of what a path leads to.
 pub fn lookup_attr(
     cx: &dyn Caller,
@@ -132,7 +159,10 @@ pub fn lookup_attr(
 ) -> Result<Attr> {
     match quick::lookup_attr(cx, view, start, path, flags) {
         Some(Ok((_, Some(attr)))) => Ok(attr),
-        Some(Ok((inode, None))) => inode.attr(),
+        Some(Ok((inode, None))) => {
+            inode.refresh(cx)?;
+            inode.attr()
+        }
         Some(Err(e)) => Err(e),
         None => {
             let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
@@ -140,7 +170,10 @@ pub fn lookup_attr(
             match w.asked.filter(|d| Arc::ptr_eq(d, &p.dentry)).and_then(|d| d.inode.as_confirming()?.told())
             {
                 Some(attr) => Ok(attr),
-                None => p.attr(),
+                None => {
+                    p.inode().refresh(cx)?;
+                    p.attr()
+                }
             }
         }
     }
@@ -219,6 +252,9 @@ impl<'a> Walker<'a> {
                 if self.flags.contains(Lookup::DIRECTORY) && !p.is_dir() {
                     return Err(Errno::ENOTDIR);
                 }
+                if !self.flags.contains(Lookup::MOUNTPOINT) {
+                    p.mount.used();
+                }
                 Ok(p)
             }
             Step::Parent(_) => Err(Errno::ENOENT),
@@ -267,9 +303,9 @@ impl<'a> Walker<'a> {
         if !p.dentry.is_mountpoint() {
             return Ok(p);
         }
-        let before = p.mount.id;
+        let before = p.mount.clone();
         let p = p.cross_mounts();
-        if p.mount.id != before && self.flags.contains(Lookup::NO_XDEV) {
+        if !Arc::ptr_eq(&p.mount, &before) && self.flags.contains(Lookup::NO_XDEV) {
             return Err(Errno::EXDEV);
         }
         Ok(p)
@@ -324,6 +360,18 @@ impl<'a> Walker<'a> {
         Ok(up)
     }
 
+    /// Has a directory that others change look whether who may search it is still the same, unless it was just asked for.
+    fn recheck(&self, dir: &Path) -> Result<()> {
+        let asked = self.asked.as_ref().is_some_and(|asked| Arc::ptr_eq(asked, &dir.dentry));
+        if dir.dentry.volatile
+            && !asked
+            && let Some(inode) = dir.dentry.inode.as_confirming()
+        {
+            inode.recheck();
+        }
+        if dir.dentry.volatile { dir.inode().refresh_access(self.cx) } else { Ok(()) }
+    }
+
     fn run(&mut self, from: Path, path: &[u8], want_parent: bool) -> Result<Step> {
         let mut cur = from;
         let mut text: Cow<[u8]> = Cow::Borrowed(path);
@@ -332,6 +380,7 @@ impl<'a> Walker<'a> {
             let Some(component) = Component::first(&text[i..]) else { return Ok(Step::Done(cur)) };
             let (name, through) = (component.name, component.is_through());
             let end = text.len() - component.rest.len();
+            self.recheck(&cur)?;
             rules::may_search(&self.creds, &cur.dentry, name)?;
             if want_parent && component.is_last() {
                 return Ok(Step::Parent(Parent {
@@ -390,20 +439,22 @@ pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) 
         Cached::Unknown => {}
     }
     if !dir.keeps {
-        return match dir.inode.lookup(cx, name) {
-            Ok(inode) => Ok(dir.insert(name, inode, 0)),
+        let found = match dir.inode.lookup(cx, name) {
+            Ok(inode) => dir.admits(name, &inode).map(|()| dir.insert(name, inode, 0)),
             Err(Errno::ENOENT) => {
                 dir.insert_negative(name, 0);
                 Err(Errno::ENOENT)
             }
             Err(e) => Err(e),
         };
+        dir.trim();
+        return found;
     }
     let found = {
         let _lock = dir.lock_dir();
         find_locked(cx, dir, name)
     };
-    crate::dentry::trim(dir);
+    dir.trim();
     found
 }
 

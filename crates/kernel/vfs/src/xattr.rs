@@ -1,8 +1,10 @@
 //! Extended attributes. See xattr(7).
 
+use crate::acl::{self, AclKind};
 use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{S_IFDIR, S_IFMT, S_IFREG};
+use crate::file_caps::{self, FileCaps};
 use crate::inode::InodeRef;
 use crate::perm::{self, MAY_READ, MAY_WRITE};
 use abi::{Errno, Result};
@@ -15,14 +17,19 @@ pub const SIZE_MAX: usize = 65536;
 pub const LIST_MAX: usize = 65536;
 
 /// What the name space of an attribute demands of the caller.
-fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Result<()> {
+pub fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Result<()> {
     let creds = cx.creds();
     let write = mask == MAY_WRITE;
-    if name.starts_with(b"security.") || name.starts_with(b"system.") {
-        if write && name.starts_with(b"security.") && !creds.own_ns_capable(Cap::SETFCAP) {
-            return Err(Errno::EPERM);
-        }
+    if name.starts_with(b"system.") {
         return Ok(());
+    }
+    if name.starts_with(b"security.") {
+        let p = inode.perm()?;
+        let allowed = match name == file_caps::XATTR {
+            true => creds.capable_over(p.uid, p.gid, Cap::SETFCAP),
+            false => creds.capable(Cap::SYS_ADMIN),
+        };
+        return if write && !allowed { Err(Errno::EPERM) } else { Ok(()) };
     }
     if name.starts_with(b"trusted.") {
         return match creds.capable(Cap::SYS_ADMIN) {
@@ -42,7 +49,7 @@ fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Result<()
         if kind == S_IFDIR && p.mode & 0o1000 != 0 && write && !perm::owner_or_capable(&creds, &p) {
             return Err(Errno::EPERM);
         }
-        return perm::allowed(&creds, &p, mask);
+        return perm::inode_allowed(&creds, inode, mask);
     }
     Err(Errno::EOPNOTSUPP)
 }
@@ -55,8 +62,12 @@ pub fn check_name(name: &[u8]) -> Result<()> {
 /// getxattr(2).
 pub fn get(cx: &dyn Caller, inode: &InodeRef, name: &[u8]) -> Result<Vec<u8>> {
     check_name(name)?;
+    if let Some(kind) = AclKind::of_xattr(name) {
+        return acl::get(cx, inode, kind);
+    }
     check(cx, inode, name, MAY_READ)?;
-    inode.xattrs()?.get_xattr(cx, name)
+    let value = inode.xattrs()?.get_xattr(cx, name)?;
+    if name == file_caps::XATTR { file_caps::shown(&cx.creds(), value) } else { Ok(value) }
 }
 
 /// setxattr(2).
@@ -68,13 +79,25 @@ pub fn set(cx: &dyn Caller, inode: &InodeRef, name: &[u8], value: &[u8], flags: 
     if value.len() > SIZE_MAX {
         return Err(Errno::E2BIG);
     }
+    if let Some(kind) = AclKind::of_xattr(name) {
+        return acl::set(cx, inode, kind, Some(value));
+    }
+    if name == file_caps::XATTR && !value.is_empty() && FileCaps::parse(value).is_none() {
+        return Err(Errno::EINVAL);
+    }
     check(cx, inode, name, MAY_WRITE)?;
+    if name == file_caps::XATTR && !value.is_empty() {
+        return inode.xattrs()?.set_xattr(cx, name, &file_caps::kept(&cx.creds(), value)?, flags);
+    }
     inode.xattrs()?.set_xattr(cx, name, value, flags)
 }
 
 /// removexattr(2).
 pub fn remove(cx: &dyn Caller, inode: &InodeRef, name: &[u8]) -> Result<()> {
     check_name(name)?;
+    if let Some(kind) = AclKind::of_xattr(name) {
+        return acl::set(cx, inode, kind, None);
+    }
     check(cx, inode, name, MAY_WRITE)?;
     inode.xattrs()?.remove_xattr(cx, name)
 }

@@ -1,0 +1,98 @@
+//! An open file as plain data, for a checkpoint.
+
+use super::OpenFile;
+use crate::busy;
+use crate::dentry::S_IFREG;
+use crate::fasync::SignalOwner;
+use crate::file_ops::FileOps;
+use crate::in_use::InUse;
+use crate::inode::InodeRef;
+use crate::path::Path;
+use abi::Result;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Where a file was opened, as plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceState {
+    /// The mount ([`Mount::unique_id`](crate::Mount::unique_id)).
+    pub mount: u64,
+    /// Path in the mounted file system, without a mark for a name that is gone.
+    pub path: Vec<u8>,
+    /// The name is gone: only device and inode number lead to the object.
+    pub unlinked: bool,
+}
+
+/// An open file as plain data. Its object (pipe, socket, inode) is kept by itself; `place`, `inode` and `link` say which
+/// one it is. Locks and leases are kept with the inode, and whoever restores calls [`crate::fasync`] again for O_ASYNC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFileState {
+    /// Identity ([`OpenFile::id`]), by which tables, queues, locks and epolls refer to it. A restored file has another.
+    pub id: u64,
+    /// Where it was opened; `None` for a file without a path.
+    pub place: Option<PlaceState>,
+    /// Device and inode number.
+    pub inode: Option<(u64, u64)>,
+    /// What /proc/PID/fd shows of a file without a path: `pipe:[7]`, `anon_inode:[eventpoll]`.
+    pub link: Option<String>,
+    /// Access mode and status flags.
+    pub flags: i32,
+    /// File position.
+    pub position: u64,
+    /// Opening it made the file.
+    pub created: bool,
+    /// F_SETOWN and F_SETSIG.
+    pub owner: SignalOwner,
+}
+
+impl OpenFile {
+    /// As plain data.
+    pub fn state(&self) -> OpenFileState {
+        let place = self.path.as_ref().map(|path| PlaceState {
+            mount: path.mount.unique_id(),
+            path: Path::display_in_fs(&path.dentry),
+            unlinked: path.dentry.is_unlinked(),
+        });
+        let attr = self.inode.as_ref().and_then(|inode| inode.attr().ok());
+        // One lock after the other: a guard would last as long as the literal.
+        let position = *self.pos.lock();
+        let owner = *self.owner.lock();
+        OpenFileState {
+            id: self.id,
+            place,
+            inode: attr.map(|attr| (attr.dev, attr.ino)),
+            link: self.ops.link_name(),
+            flags: self.flags(),
+            position,
+            created: self.created(),
+            owner,
+        }
+    }
+
+    /// Back from plain data, of the object that was found for it. It counts among the writers or readers of a regular file
+    /// as an opened one does: ETXTBSY for a writer of a running program.
+    pub fn restore(
+        saved: &OpenFileState,
+        path: Option<Path>,
+        inode: Option<InodeRef>,
+        ops: Arc<dyn FileOps>,
+    ) -> Result<Arc<OpenFile>> {
+        let access = saved.flags & libc::O_ACCMODE;
+        let regular = path.as_ref().filter(|path| path.kind() == S_IFREG && saved.flags & libc::O_PATH == 0);
+        let claim = match regular.map(Path::inode) {
+            Some(inode) if access != libc::O_RDONLY => busy::write(inode)?,
+            Some(inode) => busy::read(inode),
+            None => None,
+        };
+        let mount = path.as_ref().map(|path| InUse::new(path.mount.clone()));
+        let file = OpenFile::holding(path, inode, ops, saved.flags, (claim, mount), super::Opener::default());
+        // O_ASYNC stands for a subscription, which is made anew.
+        file.flags.fetch_and(!libc::O_ASYNC, Ordering::Relaxed);
+        *file.pos.lock() = saved.position;
+        *file.owner.lock() = saved.owner;
+        if saved.created {
+            file.mark_created();
+        }
+        Ok(file)
+    }
+}
