@@ -17,6 +17,7 @@ pub use limits::{CpuMax, Limits};
 use crate::host_cgroups::HostCgroups;
 use crate::indexes::{Index, Indexes};
 use abi::Result;
+use cgroup::Cgroup;
 use nsproxy::NsProxy;
 use pid::PidNamespace;
 use platform::{Context, Platform};
@@ -35,10 +36,14 @@ pub struct Container {
     pub namespaces: Arc<NsProxy>,
     /// Root and mounts as it began.
     pub root_fs: Mutex<Option<Arc<vfs::FsContext>>>,
+    /// Its loop devices.
+    pub loops: Arc<loopdev::Loops>,
+    /// Its programs that decide about devices.
+    pub programs: Arc<cgroup::Programs>,
     /// Lines of /proc/PID/uid_map and gid_map: first id inside, first outside, how many.
     id_maps: OnceLock<IdMaps>,
-    /// Most tasks at a time, as the pids controller of a control group has it; clone(2) answers EAGAIN beyond.
-    pub task_limit: AtomicU64,
+    /// Capabilities that its processes do not start with.
+    withheld: AtomicU64,
     sandbox_limits: Arc<Limits>,
     own_limits: OnceLock<Arc<Limits>>,
     /// Its first process, with whose end it ends.
@@ -51,12 +56,15 @@ pub struct Container {
 
 impl Container {
     fn new(index: Index, namespaces: Arc<NsProxy>, sandbox_limits: Arc<Limits>) -> Arc<Container> {
+        let programs = cgroup::Programs::new(&namespaces.cgroup.root);
         Arc::new(Container {
             index,
             namespaces,
+            programs,
             root_fs: Mutex::new(None),
+            loops: Arc::default(),
             id_maps: OnceLock::new(),
-            task_limit: AtomicU64::new(u64::MAX),
+            withheld: AtomicU64::new(0),
             sandbox_limits,
             own_limits: OnceLock::new(),
             first: AtomicI32::new(0),
@@ -77,6 +85,11 @@ impl Container {
         &self.namespaces.pid_for_children
     }
 
+    /// The control group that all of its processes are in, or below. Its pids.max is the container's own limit.
+    pub fn cgroup(&self) -> &Arc<Cgroup> {
+        &self.namespaces.cgroup.root
+    }
+
     /// Its first process; 0 while there is none.
     pub fn first(&self) -> i32 {
         self.first.load(Ordering::SeqCst)
@@ -85,6 +98,16 @@ impl Container {
     /// Says which process is the first.
     pub fn set_first(&self, tgid: i32) {
         self.first.store(tgid, Ordering::SeqCst);
+    }
+
+    /// Capabilities that no process from outside brings in.
+    pub fn withheld(&self) -> u64 {
+        self.withheld.load(Ordering::Relaxed)
+    }
+
+    /// Sets them.
+    pub fn withhold(&self, capabilities: u64) {
+        self.withheld.store(capabilities, Ordering::Relaxed);
     }
 
     /// Says whether its tasks may run. They notice when they look.
@@ -170,6 +193,7 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         self.close_cgroups();
+        self.cgroup().close();
     }
 }
 

@@ -9,6 +9,7 @@
 mod creds;
 mod head;
 mod load;
+mod privacy;
 mod script;
 mod stack;
 
@@ -83,6 +84,7 @@ pub fn exec(c: &mut Current, mut p: Program) -> SysResult {
         Some(path) => Some(open_interpreter(c, path)?),
         None => None,
     };
+    let guard = c.begin_exec()?;
     let creds = creds::of_program(c, &p.file)?;
     let broken = image.broken || interp.as_ref().is_some_and(|(_, i)| i.broken);
     let loaded = if broken { Err(Errno::EFAULT) } else { load::load(c, &p, &image, interp, &creds) };
@@ -95,7 +97,7 @@ pub fn exec(c: &mut Current, mut p: Program) -> SysResult {
         }
         Err(e) => return Err(e.into()),
     };
-    c.replace_program(loaded, p.name(), creds)?;
+    c.replace_program(loaded, p.name(), creds, guard)?;
     Err(SysErr::NoReturn)
 }
 

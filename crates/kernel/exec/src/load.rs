@@ -1,6 +1,7 @@
 //! Maps a program and its interpreter into a new address space.
 
 use crate::Program;
+use crate::privacy::Privacy;
 use crate::stack::{Aux, StackImage};
 use abi::{Errno, PAGE_SIZE, Result, libc, page_down, page_up};
 use elf::Image;
@@ -8,8 +9,8 @@ use mm::{ImageInfo, MemoryMap, Mm, Vma, VmaKind};
 use platform::{Action, Context, Regs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::{Current, ProgramImage};
-use vfs::{Caller, Credentials, MapRequest, MappedFile, Mapping, OpenFile};
+use task::{Current, NewCreds, ProgramImage};
+use vfs::{Caller, MapRequest, MappedFile, Mapping, OpenFile};
 
 /// Bytes kept free below the stack.
 const STACK_GAP: u64 = 1 << 20;
@@ -63,10 +64,11 @@ pub(crate) fn load(
     p: &Program,
     image: &Image,
     interp: Option<(Arc<OpenFile>, Image)>,
-    creds: &Credentials,
+    creds: &NewCreds,
 ) -> Result<ProgramImage> {
     let platform = &c.kernel().platform;
     let limits = platform.limits();
+    let privacy = Privacy::of(c, std::iter::once(&p.file).chain(interp.as_ref().map(|(file, _)| file)));
     let fixed = c.task.group.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE != 0;
     let mut loader = Loader {
         c,
@@ -76,7 +78,8 @@ pub(crate) fn load(
     };
     match loader.fill(p, image, interp, creds) {
         Ok(info) => {
-            let mm = Mm::new(&c.kernel().spaces, loader.ctx.space(), loader.map);
+            let mm = Mm::new(&c.kernel().spaces, loader.ctx.space(), loader.map, privacy.user_ns);
+            mm.dumpable.store(privacy.dumpable.into(), Ordering::Relaxed);
             mm.set_image(|i| *i = info);
             Ok(ProgramImage { ctx: loader.ctx, mm })
         }
@@ -98,7 +101,7 @@ impl Loader<'_> {
         p: &Program,
         image: &Image,
         interp: Option<(Arc<OpenFile>, Image)>,
-        creds: &Credentials,
+        creds: &NewCreds,
     ) -> Result<ImageInfo> {
         let stack_limit = self.c.rlimit(libc::RLIMIT_STACK as i32);
         let top = self.map.max - PAGE_SIZE - self.random_pages(22);
@@ -170,19 +173,19 @@ impl Loader<'_> {
         Ok(self.map.find_free(want, len, image.align).ok_or(Errno::EFAULT)?.wrapping_sub(lo))
     }
 
-    fn aux(&self, image: &Image, at: &Layout, creds: &Credentials) -> Aux {
-        let old = self.c.task.creds();
+    fn aux(&self, image: &Image, at: &Layout, creds: &NewCreds) -> Aux {
+        let NewCreds { creds, secure } = creds;
         Aux {
             sysinfo_ehdr: self.c.kernel().platform.limits().vdso.map(|v| v.0),
             phdr: image.phdr.wrapping_add(at.bias),
             phnum: image.phnum,
             base: at.base,
             entry: image.entry.wrapping_add(at.bias),
-            uid: creds.uid,
-            euid: creds.euid,
-            gid: creds.gid,
-            egid: creds.egid,
-            secure: creds.euid != creds.uid || creds.egid != creds.gid || creds.euid != old.euid,
+            uid: creds.user_ns.show_user(creds.uid),
+            euid: creds.user_ns.show_user(creds.euid),
+            gid: creds.user_ns.show_group(creds.gid),
+            egid: creds.user_ns.show_group(creds.egid),
+            secure: *secure,
         }
     }
 
@@ -244,7 +247,18 @@ impl Loader<'_> {
 
 fn vma(start: u64, end: u64, prot: i32, file: Option<Arc<OpenFile>>, offset: u64, kind: VmaKind) -> Vma {
     let file = file.map(MappedFile::new);
-    Vma { start, end, prot, shared: false, flags: 0, file, offset, locked: false, kind }
+    Vma {
+        start,
+        end,
+        prot,
+        shared: false,
+        flags: 0,
+        file,
+        offset,
+        locked: false,
+        kind,
+        policy: mm::Policy::default(),
+    }
 }
 
 fn range_of(image: &Image, bias: u64, prot: i32) -> (u64, u64) {

@@ -1,19 +1,27 @@
 //! The namespaces of a task: Linux's `nsproxy`. See namespaces(7).
 //!
-//! A task holds one set; what fork(2) inherits is the set, what a new namespace changes is a copy of it. The mount namespace is in
-//! `vfs::FsContext` and the task's own PID namespace in its process ID, as both can be shared or fixed apart from the rest.
-//! A checkpoint keeps each namespace once, and the sets by the numbers of their members.
+//! A task holds one set; what fork(2) inherits is the set, what a new namespace changes is a copy of it. The mount
+//! namespace is in `vfs::FsContext` and the task's own PID namespace in its process ID, as both can be shared or
+//! fixed apart from the rest. A checkpoint keeps each namespace once, and the sets by the numbers of their members.
 
 #![forbid(unsafe_code)]
 
+mod nsfs;
+
+pub use nsfs::{Namespace, NsFs, NsOps};
+
+use abi::{Errno, Result};
+use cgroup::Cgroup;
 use mqueue::Mqueues;
 use pid::PidNamespace;
 use ranked::Mutex;
 use socket::NetNamespace;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use sysv::IpcNamespace;
-use user_ns::UserNamespace;
+use user_ns::{Counted, Kind, UserNamespace};
+use vfs::FileSystem;
+use vfs::timer::TimerService;
 use wait::{Events, WaitQueue};
 
 /// Inode numbers of the initial namespaces, as Linux has them (PROC_*_INIT_INO), and where the others' begin.
@@ -27,7 +35,7 @@ pub mod inum {
     pub const IPC: u64 = 4026531839;
     /// The sandbox's own PID namespace, which nobody sees.
     pub const HIDDEN: u64 = 1;
-    pub(crate) const FIRST: u64 = 4026533000;
+    pub(crate) const FIRST: u64 = 0xf800_0000;
 }
 
 /// Gives numbers to the namespaces of a kernel.
@@ -73,16 +81,22 @@ pub struct UtsNamespace {
     pub inum: u64,
     user_ns: Arc<UserNamespace>,
     names: Mutex<Uts>,
+    _counted: Option<Counted>,
 }
 
 impl UtsNamespace {
     /// With these names, owned by `user_ns`.
-    pub fn new(inum: u64, user_ns: Arc<UserNamespace>, names: Uts) -> Arc<UtsNamespace> {
-        Arc::new(UtsNamespace { inum, user_ns, names: Mutex::new(names) })
+    pub fn new(
+        inum: u64,
+        user_ns: Arc<UserNamespace>,
+        names: Uts,
+        counted: Option<Counted>,
+    ) -> Arc<UtsNamespace> {
+        Arc::new(UtsNamespace { inum, user_ns, names: Mutex::new(names), _counted: counted })
     }
 
     /// Where the capability to change the names is held.
-    pub fn user_ns(&self) -> &UserNamespace {
+    pub fn user_ns(&self) -> &Arc<UserNamespace> {
         &self.user_ns
     }
 
@@ -111,6 +125,8 @@ pub struct Ipc {
     pub sysv: Arc<IpcNamespace>,
     /// POSIX message queues.
     pub mqueue: Arc<Mqueues>,
+    user_ns: Arc<UserNamespace>,
+    _counted: Option<Counted>,
 }
 
 impl Ipc {
@@ -119,16 +135,107 @@ impl Ipc {
         Arc::new(Ipc {
             inum,
             sysv: IpcNamespace::new(user_ns.clone(), memfds.clone()),
-            mqueue: Mqueues::new(),
+            mqueue: Mqueues::new(memfds.device_numbers().alloc()),
+            user_ns: user_ns.clone(),
+            _counted: None,
         })
+    }
+
+    /// Another one. Messages of both count for one limit.
+    fn another(&self, by: &Making, counted: Counted) -> Arc<Ipc> {
+        Arc::new(Ipc {
+            inum: by.inums.next(),
+            sysv: self.sysv.beside(by.user_ns.clone()),
+            mqueue: self.mqueue.beside(by.devices.alloc(), by.fs_ids),
+            user_ns: by.user_ns.clone(),
+            _counted: Some(counted),
+        })
+    }
+
+    /// Where capabilities over it are held.
+    pub fn user_ns(&self) -> &Arc<UserNamespace> {
+        &self.user_ns
     }
 }
 
-/// A namespace that has nothing inside but its identity: cgroup and time namespaces, which cannot be made yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A cgroup namespace: cgroup_namespaces(7).
+pub struct CgroupNamespace {
+    /// Number of its nsfs inode.
+    pub inum: u64,
+    /// The group that is the root for those in it.
+    pub root: Arc<Cgroup>,
+    /// The file system that shows the groups from there, as long as it is mounted.
+    pub shown: Mutex<Option<Weak<dyn FileSystem>>>,
+    user_ns: Arc<UserNamespace>,
+    _counted: Option<Counted>,
+}
+
+impl CgroupNamespace {
+    /// With this root, owned by `user_ns`.
+    pub fn new(
+        inum: u64,
+        user_ns: Arc<UserNamespace>,
+        root: Arc<Cgroup>,
+        counted: Option<Counted>,
+    ) -> Arc<CgroupNamespace> {
+        Arc::new(CgroupNamespace { inum, root, shown: Mutex::new(None), user_ns, _counted: counted })
+    }
+
+    /// Where capabilities over it are held.
+    pub fn user_ns(&self) -> &Arc<UserNamespace> {
+        &self.user_ns
+    }
+}
+
+/// A namespace that has nothing inside but its identity: the one time namespace, as no other can be made.
 pub struct Identity {
     /// Number of its nsfs inode.
     pub inum: u64,
+    user_ns: Arc<UserNamespace>,
+    _counted: Option<Counted>,
+}
+
+impl Identity {
+    /// Owned by `user_ns`.
+    pub fn new(inum: u64, user_ns: Arc<UserNamespace>, counted: Option<Counted>) -> Arc<Identity> {
+        Arc::new(Identity { inum, user_ns, _counted: counted })
+    }
+
+    /// Where capabilities over it are held.
+    pub fn user_ns(&self) -> &Arc<UserNamespace> {
+        &self.user_ns
+    }
+}
+
+/// CLONE_NEW* of the namespaces that a set has. Those of mounts and users are elsewhere.
+pub const IN_SET: u64 = (libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWNET) as u64;
+
+/// Who makes namespaces, and with what.
+pub struct Making<'a> {
+    /// Who owns them.
+    pub user_ns: &'a Arc<UserNamespace>,
+    /// The maker's effective user ID.
+    pub euid: u32,
+    /// The user and group that its files have.
+    pub fs_ids: (u32, u32),
+    /// Gives numbers.
+    pub inums: &'a Inums,
+    /// Where its file systems get their numbers.
+    pub devices: &'a vfs::DeviceNumbers,
+    /// The control group that the maker is in.
+    pub cgroup: Arc<Cgroup>,
+    /// Runs timers of network stacks.
+    pub timers: &'a Arc<TimerService>,
+}
+
+impl Making<'_> {
+    fn count(&self, kind: Kind) -> Result<Counted> {
+        Counted::new(self.user_ns, self.euid, kind)
+    }
 }
 
 /// The namespaces of a task.
@@ -143,7 +250,44 @@ pub struct NsProxy {
     /// Where children are made.
     pub pid_for_children: Arc<PidNamespace>,
     /// Root of the control groups that are seen.
-    pub cgroup: Identity,
+    pub cgroup: Arc<CgroupNamespace>,
     /// Offsets of the clocks.
-    pub time: Identity,
+    pub time: Arc<Identity>,
+}
+
+impl NsProxy {
+    /// A copy with new namespaces of the kinds that `flags` (CLONE_NEW*) names. ENOSPC.
+    pub fn with_new(&self, flags: u64, by: &Making) -> Result<NsProxy> {
+        let wants = |flag: i32| flags & flag as u64 != 0;
+        let (owner, mut new) = (by.user_ns, self.clone());
+        if wants(libc::CLONE_NEWUTS) {
+            let counted = by.count(Kind::Uts)?;
+            let Uts { nodename, domainname, .. } = self.uts.names();
+            let names = Uts::new(nodename, domainname);
+            new.uts = UtsNamespace::new(by.inums.next(), owner.clone(), names, Some(counted));
+        }
+        if wants(libc::CLONE_NEWIPC) {
+            let counted = by.count(Kind::Ipc)?;
+            new.ipc = self.ipc.another(by, counted);
+        }
+        if wants(libc::CLONE_NEWPID) {
+            let parent = &self.pid_for_children;
+            // The namespace that makes it must have been made by the same users or ones around.
+            if !owner.is_within(parent.user_ns()) {
+                return Err(Errno::EINVAL);
+            }
+            let counted = by.count(Kind::Pid)?;
+            new.pid_for_children = parent.child(by.inums.next(), owner.clone(), Some(counted))?;
+        }
+        if wants(libc::CLONE_NEWCGROUP) {
+            let counted = by.count(Kind::Cgroup)?;
+            let root = by.cgroup.clone();
+            new.cgroup = CgroupNamespace::new(by.inums.next(), owner.clone(), root, Some(counted));
+        }
+        if wants(libc::CLONE_NEWNET) {
+            let counted = by.count(Kind::Net)?;
+            new.net = self.net.another(by.inums.next(), owner.clone(), counted, by.timers);
+        }
+        Ok(new)
+    }
 }

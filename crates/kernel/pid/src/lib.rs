@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use user_ns::UserNamespace;
+use user_ns::{Counted, UserNamespace};
 
 /// Highest process ID of a namespace plus one (kernel.pid_max).
 pub const PID_MAX: i32 = 1 << 22;
@@ -38,10 +38,13 @@ pub struct PidNamespace {
     parent: Option<Arc<PidNamespace>>,
     user_ns: Arc<UserNamespace>,
     table: Mutex<Table>,
+    _counted: Option<Counted>,
 }
 
 #[derive(Default)]
 struct Table {
+    /// Init has ended: there will be no process any more.
+    closed: bool,
     last: i32,
     pids: BTreeMap<i32, Weak<Pid>>,
 }
@@ -49,16 +52,29 @@ struct Table {
 impl PidNamespace {
     /// The sandbox's own namespace, owned by the initial user namespace.
     pub fn root(inum: u64, user_ns: Arc<UserNamespace>) -> Arc<PidNamespace> {
-        Arc::new(PidNamespace { inum, level: 0, parent: None, user_ns, table: Mutex::default() })
+        Arc::new(PidNamespace {
+            inum,
+            level: 0,
+            parent: None,
+            user_ns,
+            table: Mutex::default(),
+            _counted: None,
+        })
     }
 
-    /// A namespace inside this one, owned by `user_ns`. ENOSPC when that is too deep.
-    pub fn child(self: &Arc<Self>, inum: u64, user_ns: Arc<UserNamespace>) -> Result<Arc<PidNamespace>> {
+    /// A namespace inside this one, owned by `user_ns`: a container's, or one that `counted` counts. ENOSPC when that is too deep.
+    pub fn child(
+        self: &Arc<Self>,
+        inum: u64,
+        user_ns: Arc<UserNamespace>,
+        counted: Option<Counted>,
+    ) -> Result<Arc<PidNamespace>> {
         if self.level >= MAX_LEVEL {
             return Err(Errno::ENOSPC);
         }
         let parent = Some(self.clone());
-        Ok(Arc::new(PidNamespace { inum, level: self.level + 1, parent, user_ns, table: Mutex::default() }))
+        let (level, table) = (self.level + 1, Mutex::default());
+        Ok(Arc::new(PidNamespace { inum, level, parent, user_ns, table, _counted: counted }))
     }
 
     /// Number of its nsfs inode, as /proc/PID/ns/pid shows it.
@@ -67,7 +83,7 @@ impl PidNamespace {
     }
 
     /// Where capabilities over it are held.
-    pub fn user_ns(&self) -> &UserNamespace {
+    pub fn user_ns(&self) -> &Arc<UserNamespace> {
         &self.user_ns
     }
 
@@ -81,7 +97,22 @@ impl PidNamespace {
         self.parent.as_ref()
     }
 
-    /// A new process ID, with a number here and in every namespace around. EAGAIN when there is none left.
+    /// Whether this is `outer` or inside of it.
+    pub fn is_within(&self, outer: &PidNamespace) -> bool {
+        let mut at = Some(self);
+        while let Some(ns) = at.filter(|ns| ns.level > outer.level) {
+            at = ns.parent.as_deref();
+        }
+        at.is_some_and(|ns| std::ptr::eq(ns, outer))
+    }
+
+    /// Its init has ended, or was never started: nobody gets a number any more.
+    pub fn close(&self) {
+        self.table.lock().closed = true;
+    }
+
+    /// A new process ID, with a number here and in every namespace around. EAGAIN when there is none left, ENOMEM when the
+    /// namespace has lost its init.
     pub fn alloc(self: &Arc<Self>) -> Result<Attached> {
         let mut numbers: SmallVec<[Number; 2]> = SmallVec::new();
         let mut at = Some(self);
@@ -107,6 +138,9 @@ impl PidNamespace {
     fn reserve(&self) -> Result<i32> {
         let max = if self.level == 0 { ROOT_MAX } else { PID_MAX };
         let mut t = self.table.lock();
+        if t.closed {
+            return Err(Errno::ENOMEM);
+        }
         for _ in 0..=t.pids.len() {
             t.last = if t.last + 1 >= max { AFTER_WRAP } else { t.last + 1 };
             let nr = t.last;
@@ -202,12 +236,13 @@ impl Pid {
         self.own_nr() == 1
     }
 
-    /// The numbers from a namespace on down to the task's own (NSpid of /proc/PID/status); empty where it cannot be seen.
-    pub fn numbers_from(&self, ns: &PidNamespace) -> Vec<i32> {
-        if self.nr_in(ns) == 0 {
+    /// The numbers from a namespace on down to the one of `task` (NSpid and its relatives in /proc/PID/status): 0 where this
+    /// one cannot be seen; none where `task` cannot.
+    pub fn numbers_from(&self, task: &Pid, ns: &PidNamespace) -> Vec<i32> {
+        if task.nr_in(ns) == 0 {
             return Vec::new();
         }
-        self.numbers.iter().skip(ns.level).map(|n| n.nr).collect()
+        task.numbers.iter().skip(ns.level).map(|n| self.nr_in(&n.ns)).collect()
     }
 
     /// Keeps the numbers taken until the guard is dropped. Only while they are: a process ID that nobody has any more stays so.
@@ -262,18 +297,20 @@ mod tests {
     fn one_number_for_each_level() {
         let root = top();
         let (a, b) = (
-            root.child(2, UserNamespace::initial()).unwrap(),
-            root.child(3, UserNamespace::initial()).unwrap(),
+            root.child(2, UserNamespace::initial(), None).unwrap(),
+            root.child(3, UserNamespace::initial(), None).unwrap(),
         );
-        let inner = a.child(4, UserNamespace::initial()).unwrap();
+        let inner = a.child(4, UserNamespace::initial(), None).unwrap();
         let pids: Vec<_> = [&a, &b, &inner].iter().map(|ns| ns.alloc().unwrap()).collect();
         assert_eq!(pids.iter().map(|p| p.nr()).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(pids.iter().map(|p| p.own_nr()).collect::<Vec<_>>(), [1, 1, 1]);
         let deep = &pids[2];
         assert_eq!((deep.nr_in(&root), deep.nr_in(&a), deep.nr_in(&b), deep.nr_in(&inner)), (3, 2, 0, 1));
-        assert_eq!(deep.numbers_from(&a), [2, 1]);
+        assert_eq!(deep.numbers_from(deep, &a), [2, 1]);
+        // From inside, the init of `a` cannot be seen.
+        assert_eq!(pids[0].numbers_from(deep, &a), [1, 0]);
         assert!(
-            deep.numbers_from(&b).is_empty()
+            deep.numbers_from(deep, &b).is_empty()
                 && deep.is_child_reaper()
                 && deep.is_of(&inner)
                 && !deep.is_of(&a)
@@ -284,7 +321,7 @@ mod tests {
     #[test]
     fn numbers_are_taken_as_long_as_somebody_is_attached() {
         let root = top();
-        let ns = root.child(2, UserNamespace::initial()).unwrap();
+        let ns = root.child(2, UserNamespace::initial(), None).unwrap();
         let first = ns.alloc().unwrap();
         let (group, remembered) = (first.attach(), Arc::clone(&first));
         drop(first);
@@ -303,15 +340,18 @@ mod tests {
 
     #[test]
     fn numbers_begin_again_and_can_run_out() {
-        let ns = top().child(2, UserNamespace::initial()).unwrap();
+        let ns = top().child(2, UserNamespace::initial(), None).unwrap();
         ns.set_last(PID_MAX - 2);
         let all: Vec<_> = (0..2).map(|_| ns.alloc().unwrap().own_nr()).collect();
         assert_eq!(all, [PID_MAX - 1, AFTER_WRAP]);
         let mut deepest = top();
         for _ in 0..MAX_LEVEL {
-            deepest = deepest.child(9, UserNamespace::initial()).unwrap();
+            deepest = deepest.child(9, UserNamespace::initial(), None).unwrap();
         }
-        assert_eq!(deepest.child(9, UserNamespace::initial()).err(), Some(Errno::ENOSPC));
-        assert_eq!(deepest.alloc().unwrap().numbers_from(&deepest), [1]);
+        assert_eq!(deepest.child(9, UserNamespace::initial(), None).err(), Some(Errno::ENOSPC));
+        let pid = deepest.alloc().unwrap();
+        assert_eq!(pid.numbers_from(&pid, &deepest), [1]);
+        deepest.close();
+        assert_eq!(deepest.alloc().err(), Some(Errno::ENOMEM));
     }
 }

@@ -2,11 +2,14 @@
 
 use crate::current::Current;
 use crate::inherit::TaskInherited;
+use crate::namespaces::{Begun, NAMESPACES};
 use crate::result::SysErr;
 use crate::task::{Task, TaskInit, VforkGate};
 use crate::thread_group::ThreadGroup;
+use crate::trace::event;
 use crate::tree::{Node, Relations};
-use abi::{Errno, Signal};
+use abi::{Errno, SigInfo, Signal};
+use cgroup::{Cgroup, Changes, Member};
 use pid::Pid;
 use platform::{Action, Spawn};
 use ranked::Mutex;
@@ -16,7 +19,7 @@ use vfs::fd_table::FdSlot;
 use vfs::{Caller, Cap, Credentials, FdTable};
 
 /// Arguments of clone3(2), which the older calls are translated to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct CloneArgs {
     /// CLONE_* bits, without the exit signal.
     pub flags: u64,
@@ -32,6 +35,8 @@ pub struct CloneArgs {
     pub stack: u64,
     /// CLONE_SETTLS value.
     pub tls: u64,
+    /// The control group of CLONE_INTO_CGROUP; `None` for that of the caller.
+    pub cgroup: Option<Arc<Cgroup>>,
 }
 
 const VM: u64 = libc::CLONE_VM as u64;
@@ -43,13 +48,6 @@ const FS: u64 = libc::CLONE_FS as u64;
 /// CLONE_CLEAR_SIGHAND.
 pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const NEWNS: u64 = libc::CLONE_NEWNS as u64;
-const NAMESPACES: u64 = (libc::CLONE_NEWCGROUP
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUSER
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET) as u64
-    | 0x80;
 
 /// One past the last user address of x86-64.
 const TASK_END: u64 = 0x7fff_ffff_f000;
@@ -67,8 +65,7 @@ fn validate(a: &CloneArgs) -> Result<(), Errno> {
         has(libc::CLONE_PIDFD) && has(libc::CLONE_DETACHED),
         a.exit_signal > 64,
     ];
-    // Other namespaces than of mounts are not built: a kernel without them answers EINVAL.
-    if contradictions.contains(&true) || f & NAMESPACES != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+    if contradictions.contains(&true) { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 impl CloneArgs {
@@ -104,6 +101,8 @@ impl Current {
                 return Err(e.into());
             }
         };
+        let event = self.clone_event(a);
+        let number_for_tracer = event.map(|_| self.number_for_tracer(&task));
         let pidfd = pidfd
             .map(|slot| slot.commit(crate::pidfd::open(self, &task.group, thread.then_some(&task), 0), true));
         if !thread {
@@ -115,20 +114,39 @@ impl Current {
             }
             return Err(e.into());
         }
+        let seen = number_for_tracer.unwrap_or(0) as u64;
+        if let Some(event) = event {
+            self.ptrace_event(event, seen);
+        }
         if let Some(g) = gate {
             self.wait_vfork(&g);
+            let seen = self.number_for_tracer(&task).max(seen as i32) as u64;
+            self.ptrace_event(event::VFORK_DONE, seen);
         }
         Ok(number as u64)
+    }
+
+    /// The event that a tracer wants to hear of.
+    fn clone_event(&self, a: &CloneArgs) -> Option<u32> {
+        if a.has(libc::CLONE_UNTRACED as u64) || !self.task.trace.is_traced() {
+            return None;
+        }
+        let event = if a.has(VFORK) {
+            event::VFORK
+        } else if a.exit_signal != Signal::SIGCHLD.raw() as u64 {
+            event::CLONE
+        } else {
+            event::FORK
+        };
+        Some(event).filter(|e| self.task.trace.wants(*e))
     }
 
     /// Whether the arguments make sense, and permissions and limits allow one task more.
     fn may_clone(&self, a: &CloneArgs) -> Result<(), Errno> {
         validate(a)?;
+        self.check_clone_namespaces(a)?;
         // As Linux does, any user address will do, and no other.
         if a.has(libc::CLONE_SETTLS as u64) && a.tls >= TASK_END {
-            return Err(Errno::EPERM);
-        }
-        if a.has(NEWNS) && !self.creds().own_ns_capable(Cap::SYS_ADMIN) {
             return Err(Errno::EPERM);
         }
         if self.kernel().is_full() {
@@ -146,20 +164,46 @@ impl Current {
         Ok(())
     }
 
+    /// A place among the control groups for the new task. EAGAIN beyond a limit; for CLONE_INTO_CGROUP see
+    /// [`Cgroup::fork_into`].
+    fn place_for(&self, a: &CloneArgs) -> Result<Member, Errno> {
+        loop {
+            let own = self.task.cgroup.group();
+            if let Some(group) = &a.cgroup {
+                let root = self.task.nsproxy().cgroup.root.clone();
+                return group.fork_into(&own, &self.creds(), &root, a.has(THREAD));
+            }
+            match Member::fork(&own) {
+                // It was moved away from a group that is gone by now.
+                Err(Errno::ENODEV) if !Arc::ptr_eq(&own, &self.task.cgroup.group()) => {}
+                made => return made,
+            }
+        }
+    }
+
     /// Makes the host's side of a new task, and the task itself, which is in no table yet.
     fn new_task(&mut self, a: &CloneArgs) -> Result<Current, Errno> {
         let thread = a.has(THREAD);
+        let cgroup = self.place_for(a)?;
+        let Begun { mut creds, nsproxy } = self.new_namespaces(a.flags & NAMESPACES, cgroup.group())?;
+        if !thread {
+            let serial = self.kernel().next_cred_serial();
+            creds = Arc::new(Credentials { serial, ..Credentials::clone(&creds) });
+        }
         let fs = if a.has(FS) { self.fs().clone() } else { self.fs_context.fork_copy() };
         if a.has(NEWNS) {
-            fs.unshare_mounts(self)?;
+            fs.unshare_mounts(self, &creds.user_ns)?;
         }
+        // Threads are in the namespace of their process, children where unshare(2) or setns(2) said.
+        let pid = if thread { self.task.pids().alloc()? } else { nsproxy.pid_for_children.alloc()? };
         let how = if a.has(VM) { Spawn::Thread } else { Spawn::Fork };
         let mm = self.mm.clone();
         let ctx = &mut self.ctx;
-        let child_ctx = mm.exclusive(|| ctx.spawn(how))?;
-        // Threads are in the namespace of their process, children where unshare(2) or setns(2) said.
-        let pid =
-            if thread { self.task.pids().alloc()? } else { self.task.nsproxy().pid_for_children.alloc()? };
+        let spawned = mm.exclusive(|| ctx.spawn(how));
+        if spawned.is_err() && pid.is_child_reaper() {
+            nsproxy.pid_for_children.close();
+        }
+        let child_ctx = spawned?;
         self.kernel().forks.fetch_add(1, Ordering::Relaxed);
         let child_mm = if a.has(VM) {
             mm.users.join(!thread);
@@ -174,7 +218,7 @@ impl Current {
         let fds = if a.has(FILES) { self.fds() } else { self.fd_table.fork_copy() };
         let task = Task::new(TaskInit {
             pid,
-            inherited: self.task.inherited(),
+            inherited: TaskInherited { creds, nsproxy, ..self.task.inherited(thread, cgroup) },
             group,
             mm: child_mm.clone(),
             fds: fds.clone(),
@@ -220,11 +264,6 @@ impl Current {
     }
 
     fn check_nproc(&self) -> Result<(), Errno> {
-        let container = &self.task.group.container;
-        let most = container.task_limit.load(Ordering::Relaxed);
-        if most != u64::MAX && self.kernel().tasks_of(container) as u64 >= most {
-            return Err(Errno::EAGAIN);
-        }
         let limit = self.task.group.rlimit(libc::RLIMIT_NPROC as i32);
         if limit == u64::MAX {
             return Ok(());
@@ -253,13 +292,34 @@ impl Current {
 
     /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile.
     fn register(&self, task: &Arc<Task>, thread: bool, a: &CloneArgs) -> Result<(), Errno> {
+        let mut changes = Changes::default();
+        let done = self.register_in(&mut changes, task, thread, a);
+        changes.tell();
+        done
+    }
+
+    fn register_in(
+        &self,
+        changes: &mut Changes,
+        task: &Arc<Task>,
+        thread: bool,
+        a: &CloneArgs,
+    ) -> Result<(), Errno> {
         let kernel = self.kernel();
         let mut t = kernel.tree.lock();
+        let me = self.task.tgid();
+        if t.node(me).is_none() {
+            return Err(Errno::EAGAIN);
+        }
         {
             let mut s = task.group.signals.lock();
-            if !s.life.is_running() {
+            // As Linux does: the file system context is not shared any further while execve(2) relies on who shares it.
+            if !s.life.is_running() || a.has(FS) && task.group.cred_guard.in_exec() {
                 return Err(Errno::EAGAIN);
             }
+            // The caller may be in another group by now. Nothing fails after this.
+            let now_in = if a.cgroup.is_none() { Some(self.task.cgroup.group()) } else { None };
+            task.cgroup.join(now_in.as_ref(), changes)?;
             // Under the lock: another thread may be about to set everybody's filters.
             task.seccomp.inherit(&self.task.seccomp);
             if self.task.no_new_privs.load(Ordering::Relaxed) {
@@ -267,15 +327,23 @@ impl Current {
             }
             s.add(task.clone());
             task.note_pending();
-            if s.stop.is_on() {
+            if s.stop.is_on() || task.cgroup.is_freezing() {
                 task.kick();
             }
         }
         t.add_task(task.clone());
+        if self.task.trace.is_traced() && (a.has(libc::CLONE_PTRACE as u64) || self.clone_event(a).is_some())
+        {
+            t.trace_child(task, &self.task);
+            if !task.trace.is_seized() {
+                let stop = SigInfo::new(Signal::SIGSTOP, libc::SI_USER);
+                let _ = task.pending.lock().push(Signal::SIGSTOP, stop, || None);
+            }
+            task.kick();
+        }
         if thread {
             return Ok(());
         }
-        let me = self.task.tgid();
         let own = t.node(me).ok_or(Errno::EAGAIN)?;
         let mut relations = Relations {
             parent: me,
@@ -293,14 +361,17 @@ impl Current {
     /// A vfork parent sleeps until its child has its own memory; only death ends it earlier.
     fn wait_vfork(&self, gate: &VforkGate) {
         let _sub = gate.queue().subscribe(wait::Events::ALL, self.task.waiter.clone());
+        self.task.cgroup.set_frozen(true);
         while !gate.is_open() && !self.dying() {
             let _ = self.task.waiter.sleep_uninterruptible(None);
         }
+        self.task.cgroup.set_frozen(false);
     }
 
     /// Ends a thread that never started.
     fn abandon(self) {
         if self.task.group.tgid == self.task.tid() {
+            self.task.group.close_namespace();
             crate::exit::retire_memory(&self.task.group, &self.mm, false);
         }
         self.ctx.exit();
@@ -318,14 +389,21 @@ impl Current {
     ) -> Current {
         let task = Task::new(TaskInit {
             pid: pid.clone(),
-            inherited: TaskInherited::first(creds, group.container.namespaces.clone()),
+            inherited: TaskInherited::first(creds, &group.container, &group.kernel),
             group: group.clone(),
             mm: mm.clone(),
             fds: fds.clone(),
             fs: fs.clone(),
             clear_child_tid: 0,
         });
+        let mut changes = Changes::default();
         let mut t = group.kernel.tree.lock();
+        if let Err(error) = task.cgroup.join(None, &mut changes) {
+            log::warn!("a process is put into a control group that is being killed: {error}");
+        }
+        if task.cgroup.is_freezing() {
+            task.kick();
+        }
         group.signals.lock().add(task.clone());
         t.add_task(task.clone());
         let relations = Relations {
@@ -337,6 +415,7 @@ impl Current {
         };
         t.add_process(Node::new(group.clone(), pid, relations));
         drop(t);
+        changes.tell();
         Current::new(task, ctx, mm, fds, fs)
     }
 }

@@ -4,7 +4,7 @@ use crate::current::Current;
 use crate::kernel::{Kernel, SI_HOST};
 use abi::{Errno, PAGE_SIZE, Result, SigInfo, Signal};
 use container::{Container, Limits};
-use nsproxy::{NsProxy, Uts, UtsNamespace};
+use nsproxy::{CgroupNamespace, NsProxy, Uts, UtsNamespace};
 use platform::Action;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,20 +49,26 @@ impl Kernel {
         let namespaces = NsProxy {
             uts: match uts_of {
                 Some(other) => other.namespaces.uts.clone(),
-                None => UtsNamespace::new(self.inums.next(), self.vfs.user_ns.clone(), uts),
+                None => UtsNamespace::new(self.inums.next(), self.vfs.user_ns.clone(), uts, None),
             },
             pid_for_children: match pids_of {
                 Some(other) => other.pids().clone(),
-                None => self.pids.child(self.inums.next(), self.vfs.user_ns.clone()).ok()?,
+                None => self.pids.child(self.inums.next(), self.vfs.user_ns.clone(), None).ok()?,
             },
+            cgroup: CgroupNamespace::new(
+                self.inums.next(),
+                self.vfs.user_ns.clone(),
+                self.cgroups.of_container(),
+                None,
+            ),
             ..NsProxy::clone(&self.first.namespaces)
         };
-        self.containers.add(namespaces, self.first.limits().clone())
-    }
-
-    /// Live threads of a container, and thread group leaders that nobody has waited for.
-    pub fn tasks_of(&self, c: &Container) -> usize {
-        self.tree.lock().count_tasks(|group, _| group.container.index() == c.index())
+        let cgroup = namespaces.cgroup.root.clone();
+        let added = self.containers.add(namespaces, self.first.limits().clone());
+        if added.is_none() {
+            cgroup.close();
+        }
+        added
     }
 
     /// Live threads of a container.
@@ -92,6 +98,7 @@ impl Kernel {
         while self.live_tasks_of(c) > 0 && self.wait_for_an_end(deadline) {
             self.signal_container(c, kill, |_| true);
         }
+        c.loops.clear();
         let mut t = self.tree.lock();
         let mut gone: Vec<i32> =
             t.nodes().filter(|n| n.group.container.index() == c.index()).map(|n| n.group.tgid).collect();

@@ -2,6 +2,7 @@
 //! lookups, and the state only the thread itself touches.
 
 use crate::kernel::Kernel;
+use crate::own_transfer::OwnTransfer;
 use crate::resource::ThreadHandle;
 use crate::result::{Restart, SysErr, SysResult};
 use crate::task::Task;
@@ -15,6 +16,7 @@ use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use vfs::devices::DeviceUse;
 use vfs::{Caller, Creds, FdTable, FsContext, InUse, OpenFile, UserMemory, Vfs};
 use wait::Waiter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -52,6 +54,8 @@ pub struct Current {
     pub altstack: AltStack,
     /// Signal mask to restore after this call unless a handler runs.
     pub saved_mask: Option<SigSet>,
+    /// A transfer that the guest thread makes when it resumes.
+    pub(crate) own_transfer: Option<OwnTransfer>,
     /// How to restart the interrupted call.
     pub restart: Option<Restart>,
     /// State for restart_syscall(2).
@@ -64,6 +68,10 @@ pub struct Current {
     pub exit_code: Option<i32>,
     /// What the platform was last told with `set_report_all`.
     pub(crate) report_all: bool,
+    /// The platform makes a futex call of a traced thread; the address after its `syscall`.
+    pub(crate) passed_futex: Option<u64>,
+    /// The processor's trap flag was set for a step, not by the program.
+    pub(crate) forced_tf: bool,
 }
 
 impl Current {
@@ -81,12 +89,15 @@ impl Current {
             mm: ThreadHandle::new(mm),
             altstack: AltStack::default(),
             saved_mask: None,
+            own_transfer: None,
             restart: None,
             restart_block: None,
             fd_table: ThreadHandle::new(InUse::new(fds)),
             fs_context: ThreadHandle::new(InUse::new(fs)),
             exit_code: None,
             report_all: false,
+            passed_futex: None,
+            forced_tf: false,
         }
     }
 
@@ -311,6 +322,15 @@ impl Current {
         self.task.waiter.interrupted() && self.dying()
     }
 
+    /// Has the platform make the futex call that was reported as all calls are. False when it does not make that call itself.
+    pub fn pass_futex(&mut self) -> bool {
+        let traced = self.task.trace.is_traced();
+        let rip = traced.then(|| self.ctx.regs().rip);
+        let passed = self.ctx.pass_futex(traced);
+        self.passed_futex = rip.filter(|_| passed);
+        passed
+    }
+
     /// True when a fatal end is under way, which even uninterruptible sleeps honour.
     pub fn dying(&self) -> bool {
         self.task.group.signals.lock().life.ends(self.task.tid())
@@ -377,6 +397,10 @@ impl Caller for TaskCaller {
         }
         self.0.kernel().pids.find(nr)
     }
+    fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
+        let limit = self.rlimit(libc::RLIMIT_NOFILE as i32);
+        self.0.fds().ok_or(Errno::EBADF)?.install(file, cloexec, limit)
+    }
     fn rlimit(&self, resource: i32) -> u64 {
         self.0.group.rlimit(resource)
     }
@@ -389,6 +413,21 @@ impl Caller for TaskCaller {
     }
     fn vfs(&self) -> &Arc<Vfs> {
         &self.0.kernel().vfs
+    }
+    fn fs_context(&self) -> Option<Arc<FsContext>> {
+        self.0.fs()
+    }
+    fn has_device_rules(&self) -> bool {
+        self.0.cgroup.has_device_rules()
+    }
+    fn check_device(&self, device: &DeviceUse) -> Result<()> {
+        self.0.cgroup.check_device(device)
+    }
+    fn is_killed(&self) -> bool {
+        self.0.is_killed()
+    }
+    fn deadline(&self) -> Option<Instant> {
+        self.0.deadline()
     }
     fn blocks_or_ignores(&self, sig: Signal) -> bool {
         self.0.blocked().has(sig) || self.0.group.handlers().lock().get(sig).handler == signal::SIG_IGN
@@ -426,6 +465,9 @@ impl Caller for Current {
         }
         self.task.kernel().pids.find(nr)
     }
+    fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
+        Current::install(self, file, cloexec)
+    }
     fn rlimit(&self, resource: i32) -> u64 {
         self.task.group.rlimit(resource)
     }
@@ -440,6 +482,21 @@ impl Caller for Current {
     }
     fn vfs(&self) -> &Arc<Vfs> {
         &self.task.kernel().vfs
+    }
+    fn fs_context(&self) -> Option<Arc<FsContext>> {
+        Some(self.fs_context.clone())
+    }
+    fn has_device_rules(&self) -> bool {
+        self.task.cgroup.has_device_rules()
+    }
+    fn check_device(&self, device: &DeviceUse) -> Result<()> {
+        self.task.cgroup.check_device(device)
+    }
+    fn is_killed(&self) -> bool {
+        self.task.is_killed()
+    }
+    fn deadline(&self) -> Option<Instant> {
+        self.task.deadline()
     }
     fn blocks_or_ignores(&self, sig: Signal) -> bool {
         self.caller().blocks_or_ignores(sig)

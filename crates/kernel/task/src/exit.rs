@@ -1,17 +1,20 @@
 //! The end of threads and processes. See exit_group(2), wait(2), credentials(7).
 
 use crate::current::Current;
+use crate::kernel::Kernel;
 use crate::life::{Departure, Life, Zombie};
 use crate::resource::ThreadHandle;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Leader, Node, Tree};
 use abi::{SigInfo, Signal};
+use cgroup::Changes;
 use platform::{Action, Context, Word};
 use sched::{Usage, add_io};
 use signal::SIG_IGN;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use vfs::Creds;
 use wait::Events;
 
@@ -28,6 +31,7 @@ impl Current {
 /// Takes a thread out of the kernel. The last one makes the process a zombie.
 pub(crate) fn leave(mut c: Current) {
     let (task, group) = (c.task.clone(), c.task.group.clone());
+    task.note_end();
     crate::futex::release(&mut c, true);
     let last_to_begin = group.signals.lock().begin_to_leave(&task);
     let shared_memory = !last_to_begin || c.mm.users.shared() || group.signals.lock().threads.len() > 1;
@@ -40,7 +44,8 @@ pub(crate) fn leave(mut c: Current) {
     }
     let own_status = c.exit_code.unwrap_or(0);
     let (ctx, mm) = give_up(c);
-    let departure = depart(&task, own_status);
+    let mut notices = Notices::default();
+    let departure = depart(&task, own_status, &mut notices);
     if let Some((_, begun)) = departure.last {
         retire_memory(&group, &mm, begun);
     }
@@ -64,6 +69,7 @@ pub(crate) fn leave(mut c: Current) {
         task.kernel().tell_parent_stopped(&group, sig);
     }
     group.thread_exit.notify(Events::ALL);
+    notices.send();
     if let Some((status, _)) = departure.last {
         end_group(&task, &group, status);
     }
@@ -73,9 +79,14 @@ pub(crate) fn leave(mut c: Current) {
 /// Takes a thread out of the kernel that was set up but never ran. Of a process nobody learns that it has been there.
 pub fn abandon(c: Current) {
     let (task, group) = (c.task.clone(), c.task.group.clone());
+    task.note_end();
     group.signals.lock().begin_to_leave(&task);
+    if task.tid() == group.tgid {
+        group.close_namespace();
+    }
     let (ctx, mm) = give_up(c);
-    let departure = depart(&task, 0);
+    let mut notices = Notices::default();
+    let departure = depart(&task, 0, &mut notices);
     if let Some((_, begun)) = departure.last {
         retire_memory(&group, &mm, begun);
     }
@@ -85,6 +96,7 @@ pub fn abandon(c: Current) {
         task.kernel().tell_parent_stopped(&group, sig);
     }
     group.thread_exit.notify(Events::ALL);
+    notices.send();
     match departure.last {
         // The others of its process have left meanwhile, and it would have been for them to end it.
         Some((status, _)) if task.tid() != group.tgid => end_group(&task, &group, status),
@@ -126,7 +138,7 @@ fn give_up(c: Current) -> (Box<dyn Context>, ThreadHandle<Arc<mm::Mm>>) {
 
 /// Removes a thread from its group and from the tables, in one step under the tree's lock. Whether it was the last one is
 /// decided there.
-fn depart(task: &Arc<Task>, own_status: i32) -> Departure {
+fn depart(task: &Arc<Task>, own_status: i32, notices: &mut Notices) -> Departure {
     let group = &task.group;
     let system_time = task.sentry_time();
     let mut t = group.kernel.tree.lock();
@@ -141,13 +153,20 @@ fn depart(task: &Arc<Task>, own_status: i32) -> Departure {
         task.pending.lock().remove(abi::SigSet::ALL);
         s.remove(task, own_status)
     };
+    let untraced = t.tracer_left(task, notices);
+    let charge = task.cgroup.leave(&mut notices.cgroups);
     let tid = task.tid();
     if t.task(tid).is_some_and(|x| Arc::ptr_eq(x, task)) {
         t.remove_task(tid);
         let creds = Creds::into_inner(task.creds());
-        t.leader_left(tid, Leader { scheduling: task.scheduling.clone(), creds });
-        task.release_pid();
+        t.leader_left(tid, Leader { scheduling: task.scheduling.clone(), creds, cgroup: charge });
+        let status = group.signals.lock().life.status().unwrap_or(own_status);
+        if !t.tracee_left(task, status, notices) {
+            task.release_pid();
+        }
     }
+    drop(t);
+    drop(untraced);
     departure
 }
 
@@ -225,14 +244,17 @@ impl ThreadGroup {
 
 /// Whom the end of a process concerns, to be told after the tree's lock.
 #[derive(Default)]
-struct Notices {
-    signals: Vec<(Arc<ThreadGroup>, SigInfo)>,
+pub(crate) struct Notices {
+    pub(crate) signals: Vec<(Arc<ThreadGroup>, SigInfo)>,
     /// Processes whose wait(2) looks again.
-    wake: Vec<Arc<ThreadGroup>>,
+    pub(crate) wake: Vec<Arc<ThreadGroup>>,
+    /// Control groups that it has left.
+    pub(crate) cgroups: Changes,
 }
 
 impl Notices {
-    fn send(self) {
+    pub(crate) fn send(self) {
+        self.cgroups.tell();
         for (g, info) in self.signals {
             let _ = g.send(info);
         }
@@ -245,7 +267,11 @@ impl Notices {
 /// Makes the process a zombie, hands its children on and tells its parent.
 fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
     let kernel = group.kernel.clone();
+    if group.is_init() && group.container.first() != group.tgid {
+        empty_namespace(&kernel, group);
+    }
     group.timers.clear(false);
+    group.settle_time(&task.cgroup.group());
     let usage = group.total_usage();
     let zombie = Zombie { status, uid: task.creds().uid, usage, comm: task.comm() };
     let mut notices = Notices::default();
@@ -272,6 +298,37 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
     if group.container.first() == group.tgid {
         kernel.signal_container(&group.container, kill, |_| true);
         group.container.finish(status);
+    }
+}
+
+/// The init of a nested PID namespace ends: first all others in it do, and nobody is left there when its parent hears of it. Like
+/// Linux, it waits for zombies whose parents are outside of the namespace; not beyond the end of the container.
+fn empty_namespace(kernel: &Arc<Kernel>, init: &Arc<ThreadGroup>) {
+    let kill = SigInfo::new(Signal::SIGKILL, crate::kernel::SI_HOST);
+    init.close_namespace();
+    while !init.container.is_over() {
+        let (mut alive, mut dead, mut left) = (Vec::new(), Vec::new(), false);
+        {
+            let mut t = kernel.tree.lock();
+            let others: Vec<_> =
+                t.nodes().filter(|n| n.group.tgid != init.tgid && n.pid.nr_in(&init.pids) > 0).collect();
+            let zombies: Vec<i32> = others
+                .iter()
+                .filter(|n| n.is_zombie() && n.parent() == init.tgid)
+                .map(|n| n.group.tgid)
+                .collect();
+            left |= others.len() > zombies.len();
+            alive.extend(others.iter().filter(|n| !n.is_zombie()).map(|n| n.group.clone()));
+            dead.extend(zombies.into_iter().map(|tgid| t.release(tgid)));
+        }
+        drop(dead);
+        if !left {
+            return;
+        }
+        for group in alive {
+            let _ = group.send(kill);
+        }
+        kernel.wait_for_an_end(Instant::now() + Duration::from_millis(20));
     }
 }
 
@@ -317,11 +374,16 @@ fn become_zombie(t: &mut Tree, group: &Arc<ThreadGroup>, uid: u32, notices: &mut
 
 /// Queues SIGCHLD (or the clone's own signal) for the parent of a zombie; one whose parent
 /// ignores SIGCHLD or has SA_NOCLDWAIT goes at once.
-fn report_exit(t: &mut Tree, tgid: i32, notices: &mut Notices) {
+pub(crate) fn report_exit(t: &mut Tree, tgid: i32, notices: &mut Notices) {
     let Some(n) = t.node(tgid) else { return };
     let Some(z) = n.zombie() else { return };
+    if let Some(tracer) = t.traces.tracing_group(tgid).filter(|tracer| *tracer != n.parent()) {
+        let seen = t.node(tracer).map_or(0, |by| n.group.pid_for(&by.group));
+        return t.tell_tracer_of_end(tracer, seen, z.uid, z.status, notices);
+    }
     let Some(p) = t.node(n.parent()) else { return };
     let pg = p.group.clone();
+    let traced = t.traces.get(tgid).is_some();
     if let Some(sig) = Signal::new(n.exit_signal()) {
         let act = pg.handlers().lock().get(Signal::SIGCHLD);
         let is_chld = sig == Signal::SIGCHLD;
@@ -340,7 +402,7 @@ fn report_exit(t: &mut Tree, tgid: i32, notices: &mut Notices) {
             info.signo = sig.raw();
             notices.signals.push((pg.clone(), info));
         }
-        if unwanted {
+        if unwanted && !traced {
             // Let go with the rest, after the lock.
             notices.wake.extend(t.release(tgid).map(|gone| gone.group));
         }

@@ -28,8 +28,8 @@ impl From<&Arc<Task>> for Holder {
 
 impl Holder {
     fn of_leader(n: &Node) -> Option<Holder> {
-        let l = n.leader.clone()?;
-        Some(Holder { group: n.group.clone(), scheduling: l.scheduling, creds: l.creds })
+        let l = n.leader.as_ref()?;
+        Some(Holder { group: n.group.clone(), scheduling: l.scheduling.clone(), creds: l.creds.clone() })
     }
 }
 

@@ -9,7 +9,9 @@ use crate::kernel::Kernel;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::SigSet;
+use cgroup::Member;
 use container::Container;
+use keys::Holder;
 use nsproxy::NsProxy;
 use sched::{Rlimits, Scheduling};
 use std::sync::Arc;
@@ -17,12 +19,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use vfs::{Credentials, Creds};
 
 /// What a thread has from the one that made it.
-#[derive(Clone)]
 pub struct TaskInherited {
     /// Credentials.
     pub creds: Arc<Credentials>,
     /// Namespaces.
     pub nsproxy: Arc<NsProxy>,
+    /// The place among the control groups that it takes.
+    pub cgroup: Member,
+    /// Keyrings.
+    pub keyrings: Holder,
+    /// Memory policy.
+    pub mempolicy: mm::Policy,
     /// Blocked signals.
     pub blocked: SigSet,
     /// Name.
@@ -37,10 +44,13 @@ pub struct TaskInherited {
 
 impl TaskInherited {
     /// What a thread starts with that nobody made: a container's first, or one that is put beside it.
-    pub(crate) fn first(creds: Credentials, nsproxy: Arc<NsProxy>) -> TaskInherited {
+    pub(crate) fn first(creds: Credentials, container: &Container, kernel: &Kernel) -> TaskInherited {
         TaskInherited {
-            creds: Arc::new(creds),
-            nsproxy,
+            creds: Arc::new(Credentials { serial: kernel.next_cred_serial(), ..creds }),
+            nsproxy: container.namespaces.clone(),
+            cgroup: Member::placed(&kernel.group_for(container)),
+            keyrings: Holder::new(&kernel.keys),
+            mempolicy: mm::Policy::default(),
             blocked: SigSet::EMPTY,
             comm: [0; 16],
             scheduling: Arc::default(),
@@ -51,11 +61,15 @@ impl TaskInherited {
 }
 
 impl Task {
-    /// What a new thread has from this one.
-    pub(crate) fn inherited(&self) -> TaskInherited {
+    /// What a new thread has from this one, of the same process or of another, with the place that was found for it.
+    pub(crate) fn inherited(&self, same_process: bool, cgroup: Member) -> TaskInherited {
+        let mempolicy = *self.mempolicy.lock();
         TaskInherited {
             creds: Creds::into_inner(self.creds()),
             nsproxy: self.nsproxy(),
+            cgroup,
+            keyrings: self.keyrings.inherited(&self.creds(), same_process),
+            mempolicy,
             blocked: self.blocked(),
             comm: self.comm(),
             scheduling: self.scheduling.inherited(),

@@ -5,8 +5,9 @@ use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Report, Tree};
 use abi::{SigInfo, Signal};
+use cgroup::Cgroup;
 use container::{Container, Containers, Limits};
-use nsproxy::{Identity, Inums, Ipc, NsProxy, Uts, UtsNamespace, inum};
+use nsproxy::{CgroupNamespace, Identity, Inums, Ipc, NsFs, NsProxy, Uts, UtsNamespace, inum};
 use pid::PidNamespace;
 use platform::{AddressSpace, Platform};
 use ranked::{Condvar, Mutex, rank};
@@ -36,6 +37,8 @@ const KILL_GRACE: Duration = Duration::from_millis(200);
 
 /// Kernel release shown to guests; features are probed by behaviour, so a current long-term one.
 pub const RELEASE: &str = "6.12.0-ringfence";
+/// The same in the form of version 2.6, for UNAME26 of personality(2).
+pub const RELEASE_26: &str = "2.6.72-ringfence";
 /// Kernel version string shown to guests.
 pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Ringfence";
 
@@ -43,6 +46,11 @@ pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC Ringfence";
 pub trait SystemCalls: Send + Sync {
     /// Performs the call that the caller's registers ask for.
     fn dispatch(&self, c: &mut Current);
+    /// Writes the core file of the process, which this signal is about to end; true when there is one then.
+    fn dump_core(&self, c: &mut Current, info: &abi::SigInfo) -> bool {
+        let _ = (c, info);
+        false
+    }
 }
 
 /// What a kernel is made of.
@@ -92,18 +100,34 @@ pub struct Kernel {
     pub queued: Arc<signal::Queues>,
     /// The sandbox's own PID namespace: every process has a number in it.
     pub pids: Arc<PidNamespace>,
+    /// The control group around those of all containers.
+    pub cgroups: Arc<Cgroup>,
     /// Numbers of namespaces.
     pub inums: Inums,
+    /// The last serial number of credentials.
+    pub(crate) cred_serials: AtomicU64,
+    /// The mount that namespaces are files of.
+    pub nsfs: Arc<vfs::Mount>,
     /// Where content of files in memory lives that programs map.
     pub memory: Arc<tmpfs::MemFiles>,
     /// Files of memfd_create(2) and its like.
     pub memfds: Arc<tmpfs::Memfds>,
     /// Protocol families of socket(2).
     pub families: socket::Families,
+    /// Keys and keyrings.
+    pub keys: Arc<keys::Keys>,
+    /// The log of syslog(2) and /dev/kmsg.
+    pub log: Arc<kmsg::Log>,
+    /// What Landlock's rules take.
+    pub landlock: Arc<landlock::Pool>,
     /// What address spaces share.
     pub spaces: Arc<mm::AddressSpaces>,
     /// What the file layer shares.
     pub vfs: Arc<vfs::Vfs>,
+    /// What the seccomp(2) filters of its threads take.
+    pub(crate) filters: Arc<seccomp::Filters>,
+    /// Supervisors of these filters.
+    pub listeners: Arc<crate::supervisor::Listeners>,
     /// Priority-inheritance futexes that somebody waits for.
     pub(crate) pi: crate::pi::PiTable,
     /// Most threads there may be (kernel.threads-max), and the most that the host bears.
@@ -112,7 +136,7 @@ pub struct Kernel {
     pub task_bound: AtomicU64,
     /// The sentry's threads without a task, most recent last. They end with the kernel.
     pub(crate) idle: Mutex<Vec<SyncSender<Current>>>,
-    late_kills: Arc<Mutex<LateKills>>,
+    late_kills: Arc<Mutex<LateKills, { rank::TIMER }>>,
     tasks_alive: Mutex<usize>,
     tasks_cv: Condvar,
 }
@@ -127,7 +151,11 @@ struct LateKills {
 }
 
 impl LateKills {
-    fn look_at(list: &Arc<Mutex<LateKills>>, timers: &Arc<TimerService>, when: Instant) -> TimerHandle {
+    fn look_at(
+        list: &Arc<Mutex<LateKills, { rank::TIMER }>>,
+        timers: &Arc<TimerService>,
+        when: Instant,
+    ) -> TimerHandle {
         let (list, weak) = (list.clone(), Arc::downgrade(timers));
         timers.schedule(when, move || {
             if let Some(timers) = weak.upgrade() {
@@ -136,7 +164,7 @@ impl LateKills {
         })
     }
 
-    fn look(list: &Arc<Mutex<LateKills>>, timers: &Arc<TimerService>) {
+    fn look(list: &Arc<Mutex<LateKills, { rank::TIMER }>>, timers: &Arc<TimerService>) {
         let mut k = list.lock();
         let now = Instant::now();
         let n = k.due.iter().take_while(|(deadline, _)| *deadline <= now).count();
@@ -155,21 +183,35 @@ pub fn uptime_ns() -> u64 {
 }
 
 impl Kernel {
+    /// A number for credentials that a task is about to get, see [`vfs::Credentials::serial`].
+    pub(crate) fn next_cred_serial(&self) -> u64 {
+        self.cred_serials.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// A kernel without tasks.
     pub fn new(parts: Parts) -> Arc<Kernel> {
         let Parts { user_ns, platform, calls, uts, limits, families, net, memory } = parts;
         let memfds = tmpfs::Memfds::new(&memory);
-        let quotas = vfs::Quotas::new(limits.memory());
+        let device_numbers = memory.device_numbers.clone();
+        let memory_size = limits.memory();
+        let quotas = vfs::Quotas::new(memory_size);
         let pids = PidNamespace::root(inum::HIDDEN, user_ns.clone());
+        let cgroups = Cgroup::topmost();
         let namespaces = NsProxy {
-            uts: UtsNamespace::new(inum::UTS, user_ns.clone(), uts),
+            uts: UtsNamespace::new(inum::UTS, user_ns.clone(), uts, None),
             ipc: Ipc::new(inum::IPC, &user_ns, &memfds),
             net,
-            pid_for_children: pids.child(inum::PID, user_ns.clone()).unwrap_or_else(|_| pids.clone()),
-            cgroup: Identity { inum: inum::CGROUP },
-            time: Identity { inum: inum::TIME },
+            pid_for_children: pids.child(inum::PID, user_ns.clone(), None).unwrap_or_else(|_| pids.clone()),
+            cgroup: CgroupNamespace::new(inum::CGROUP, user_ns.clone(), cgroups.of_container(), None),
+            time: Identity::new(inum::TIME, user_ns.clone(), None),
         };
+        let vfs = vfs::Vfs::with_devices(quotas, user_ns, device_numbers);
         let (first, containers) = Containers::first(namespaces, limits);
+        let log = Arc::new(kmsg::Log::default());
+        vfs.devices.register_char("mem", 1, 11..=11, Arc::new(kmsg::opener(log.clone())));
+        log.print(5, &format!("Linux version {RELEASE} {VERSION}"));
+        log.print(6, "Command line: quiet");
+        log.print(6, &format!("Memory: {}K available", memory_size / 1024));
         Arc::new(Kernel {
             platform,
             calls,
@@ -184,12 +226,20 @@ impl Kernel {
             usage_wanted: AtomicBool::new(false),
             queued: Arc::default(),
             pids,
+            cgroups,
             inums: Inums::default(),
+            cred_serials: AtomicU64::new(0),
             memory,
             memfds,
             families,
+            keys: keys::Keys::new(),
+            log,
+            landlock: Arc::default(),
             spaces: Arc::default(),
-            vfs: vfs::Vfs::new(quotas, user_ns),
+            nsfs: NsFs::mount(&vfs),
+            vfs,
+            filters: Arc::default(),
+            listeners: Arc::default(),
             pi: crate::pi::PiTable::default(),
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),

@@ -11,9 +11,12 @@
 
 #![forbid(unsafe_code)]
 
+mod cgroups;
 mod clone;
 mod container_tasks;
+mod core;
 mod cpu;
+mod cred_guard;
 mod current;
 mod exit;
 mod frame;
@@ -23,8 +26,11 @@ mod inherit;
 mod jobs;
 mod kernel;
 mod life;
+pub mod namespaces;
+mod own_transfer;
 mod pi;
 pub mod pidfd;
+mod pidfd_info;
 pub mod posix_timers;
 mod replace;
 mod resource;
@@ -33,21 +39,27 @@ mod run;
 pub mod seccomp;
 mod send;
 mod signalfd;
+pub mod supervisor;
 mod task;
 mod thread_group;
 pub mod timers;
+pub mod trace;
 mod tree;
+
 mod waitpid;
 
+pub use cgroups::Mover;
 pub use clone::{CLEAR_SIGHAND, CloneArgs};
+pub use core::CoreThread;
+pub use cred_guard::CredsHeld;
 pub use current::{Current, RestartBlock};
 pub use exit::abandon;
 pub use holder::Holder;
 pub use inherit::{ProcessInherited, TaskInherited};
 pub use jobs::Jobs;
-pub use kernel::{Kernel, Parts, RELEASE, SI_HOST, SystemCalls, VERSION, uptime_ns};
+pub use kernel::{Kernel, Parts, RELEASE, RELEASE_26, SI_HOST, SystemCalls, VERSION, uptime_ns};
 pub use life::{Life, Signals, Stop, Zombie};
-pub use replace::ProgramImage;
+pub use replace::{NewCreds, ProgramImage};
 pub use result::{Restart, SysErr, SysResult};
 pub use run::start;
 pub use send::Sender;

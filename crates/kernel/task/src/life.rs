@@ -15,11 +15,13 @@
 //! [`Signals::remove`] decides which thread is the last one, in the step that removes it. `Dead` and `Reaped` are entered
 //! under the tree's lock as well, so whoever holds that sees no change between the two.
 
+use crate::core::Gathering;
 use crate::task::Task;
 use abi::Signal;
 use sched::Usage;
 use signal::Pending;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +98,14 @@ impl Stop {
     pub fn is_on(self) -> bool {
         self != Stop::Not
     }
+
+    /// The signal that stops it.
+    pub fn signal(self) -> Option<Signal> {
+        match self {
+            Stop::Not => None,
+            Stop::Stopping(sig) | Stop::Stopped(sig) => Some(sig),
+        }
+    }
 }
 
 /// What the removal of a thread meant for its group.
@@ -115,8 +125,12 @@ pub struct Signals {
     pub life: Life,
     /// Whether a signal stops it.
     pub stop: Stop,
-    /// Threads parked by the stop.
+    /// Threads that take part in the stop: they are parked, or were when their tracer had them go on.
     pub parked: usize,
+    /// Counts the stops.
+    stops: u32,
+    /// A core file in the making.
+    pub(crate) core: Option<Arc<Gathering>>,
     /// Live threads.
     pub threads: Vec<Arc<Task>>,
 }
@@ -136,6 +150,9 @@ impl Signals {
     /// Removes a thread. The one that leaves nobody behind is the last, and this is where it is decided.
     pub(crate) fn remove(&mut self, task: &Task, own_status: i32) -> Departure {
         self.threads.retain(|t| !std::ptr::eq(&**t, task));
+        if self.stop.is_on() && self.is_parked(task) {
+            self.parked -= 1;
+        }
         if self.threads.is_empty() {
             let begun = self.life.status();
             let status = begun.unwrap_or(own_status);
@@ -161,6 +178,8 @@ impl Signals {
         let begins = !self.life.is_over() && !self.stop.is_on();
         if begins {
             self.stop = Stop::Stopping(sig);
+            self.stops = self.stops.wrapping_add(1);
+            self.parked = 0;
         }
         begins
     }
@@ -170,8 +189,21 @@ impl Signals {
         std::mem::take(&mut self.stop).is_on()
     }
 
+    /// Whether a thread takes part in the stop that is on.
+    pub(crate) fn is_parked(&self, task: &Task) -> bool {
+        task.parked_in.load(Ordering::Relaxed) == self.stops
+    }
+
     /// Parks a thread while there is a stop. The last one gets the signal, to tell the parent.
-    pub(crate) fn park(&mut self) -> Option<Signal> {
+    pub(crate) fn park(&mut self, task: &Task) -> Option<Signal> {
+        if self.is_parked(task) {
+            return None;
+        }
+        task.parked_in.store(self.stops, Ordering::Relaxed);
+        self.count_parked()
+    }
+
+    fn count_parked(&mut self) -> Option<Signal> {
         self.parked += 1;
         self.all_parked()
     }
@@ -205,7 +237,7 @@ mod tests {
     fn the_parent_is_told_of_a_stop_once() {
         let mut s = Signals::default();
         s.begin_stop(Signal::SIGTSTP);
-        assert_eq!((s.park(), s.park()), (Some(Signal::SIGTSTP), None));
+        assert_eq!((s.count_parked(), s.count_parked()), (Some(Signal::SIGTSTP), None));
         assert!(s.end_stop() && !s.end_stop());
     }
 

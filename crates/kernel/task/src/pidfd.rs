@@ -6,7 +6,7 @@ use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::{Caller, FileOps, OpenFile};
+use vfs::{Caller, FileOps, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// PIDFD_THREAD: the descriptor is for one thread. F_GETFL shows it.
@@ -53,6 +53,11 @@ impl PidFd {
         Some(task.upgrade().filter(|_| self.state() == State::Alive).ok_or(Errno::ESRCH))
     }
 
+    /// Its parent has waited for it, or nobody had to.
+    pub(crate) fn is_reaped(&self) -> bool {
+        self.state() == State::Reaped
+    }
+
     /// Id of the process or thread.
     pub fn id(&self) -> i32 {
         self.thread.as_ref().map_or(self.group.tgid, |(tid, _)| *tid)
@@ -72,6 +77,19 @@ impl FileOps for PidFd {
     }
     fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
         Some(if self.thread.is_some() { &self.group.thread_exit } else { &self.group.exit_wait }.clone())
+    }
+    fn ioctl(
+        &self,
+        cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        match cmd {
+            _ if crate::pidfd_info::is_get_info(cmd) => crate::pidfd_info::get_info(self, cx, mem, cmd, arg),
+            _ => Err(Errno::ENOTTY),
+        }
     }
     fn link_name(&self) -> Option<String> {
         Some("anon_inode:[pidfd]".into())

@@ -5,6 +5,8 @@
 //! remaining time could have passed. The clock of a thread is only known to the thread itself, so the service has the thread
 //! look. Signals are sent without a timer's lock.
 
+mod state;
+
 use crate::current::Current;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
@@ -12,6 +14,7 @@ use crate::timers::{Which, wait_for};
 use abi::{Errno, Result, SigInfo, Signal};
 use ranked::{Mutex, rank};
 use signal::{Charge, Expiry};
+pub use state::{ClockState, PosixTimerState, PosixTimersState};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -20,7 +23,7 @@ use vfs::Caller;
 use vfs::timer::TimerHandle;
 
 /// How a POSIX timer tells of its expiry.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notify {
     /// SIGEV_NONE.
     None,

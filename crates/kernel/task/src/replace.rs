@@ -1,6 +1,7 @@
 //! The part of execve(2) that cannot fail any more: the other threads end, and memory, descriptors, handlers and credentials
 //! change. The crate `exec` prepares the new memory.
 
+use crate::cred_guard::CredsHeld;
 use crate::current::Current;
 use crate::life::Life;
 use crate::result::SysErr;
@@ -21,20 +22,33 @@ pub struct ProgramImage {
     pub mm: Arc<Mm>,
 }
 
+/// Credentials of a new program.
+#[derive(Debug)]
+pub struct NewCreds {
+    /// The credentials.
+    pub creds: Credentials,
+    /// The program has more rights than its caller: AT_SECURE, getauxval(3).
+    pub secure: bool,
+}
+
 impl Current {
-    /// Replaces the program that the process runs by a loaded one. EAGAIN, and nothing has changed, when the process ends or
-    /// another thread does the same.
+    /// Replaces the program that the process runs by a loaded one. EAGAIN, and nothing has changed, when the process
+    /// ends. `guard` was taken before the credentials were computed.
     pub fn replace_program(
         &mut self,
         loaded: ProgramImage,
         name: &[u8],
-        creds: Credentials,
+        creds: NewCreds,
+        guard: CredsHeld,
     ) -> Result<(), SysErr> {
+        let former = self.number_for_tracer(&self.task);
         if let Err(e) = self.dethread() {
             loaded.ctx.exit();
             return Err(e);
         }
         self.commit(loaded, name, creds);
+        drop(guard);
+        self.ptrace_exec(former);
         Ok(())
     }
 
@@ -59,7 +73,7 @@ impl Current {
             }
             s.life = Life::Dethreading(me);
             for t in s.threads.iter().filter(|t| !Arc::ptr_eq(t, &self.task)) {
-                t.kick_fatal();
+                t.kill();
             }
         }
         let _sub = g.thread_exit.subscribe(wait::Events::ALL, self.task.waiter.clone());
@@ -84,12 +98,15 @@ impl Current {
             }
             t.add_task(self.task.clone());
             t.leader_replaced(g.tgid);
+            let old = t.trace_renamed(&self.task, me, g.tgid);
+            drop(t);
+            drop(old);
         }
         Ok(())
     }
 
     /// Puts the new memory, name and credentials in the place of the old ones.
-    fn commit(&mut self, l: ProgramImage, name: &[u8], creds: Credentials) {
+    fn commit(&mut self, l: ProgramImage, name: &[u8], creds: NewCreds) {
         let g = self.task.group.clone();
         crate::futex::release(self, false);
         self.measure_end();
@@ -103,6 +120,12 @@ impl Current {
         self.task.set_word(Word::ClearChildTid, 0);
         let own_time = self.exact_user_time();
         let old_ctx = std::mem::replace(&mut self.ctx, l.ctx);
+        let filter = self.mm.dump_filter.load(Ordering::Relaxed);
+        l.mm.dump_filter.store(filter, Ordering::Relaxed);
+        if self.task.creds().outgrown_by(&creds.creds) {
+            // Before anybody finds the memory: the credentials are the old ones for a while.
+            l.mm.dumpable.store(0, Ordering::SeqCst);
+        }
         let (old_mm, ending) = {
             let s = g.signals.lock();
             self.task.note_pending();
@@ -133,12 +156,12 @@ impl Current {
         g.has_execed.store(true, Ordering::Relaxed);
         self.altstack = AltStack::default();
         self.task.set_comm(name);
-        let old = self.task.creds();
-        if creds.euid != old.euid || creds.egid != old.egid {
+        self.task.keyrings.exec();
+        if creds.secure {
             self.task.pdeathsig.store(0, Ordering::Relaxed);
-            self.mm.dumpable.store(0, Ordering::Relaxed);
         }
-        self.task.set_creds(creds);
+        // Other credentials, even where they say the same.
+        self.task.set_creds(Credentials { serial: 0, ..creds.creds });
         if let Some(n) = self.kernel().tree.lock().node_mut(g.tgid) {
             n.reset_exit_signal();
         }
@@ -146,5 +169,7 @@ impl Current {
         self.sync_report_all();
         self.tell_platform();
         self.restart = None;
+        self.forced_tf = false;
+        self.task.trace.forget_debug();
     }
 }

@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SendError, sync_channel};
 use wait::Events;
 
+/// si_code of a fault at an address where nothing is mapped.
+const SEGV_MAPERR: i32 = 1;
+
 /// Whether the thread goes on.
 enum Flow {
     Resume,
@@ -112,22 +115,34 @@ fn run(mut c: Current) {
         {
             break;
         }
+        c.begin_step();
         let exit = c.ctx.run();
+        let stepped = c.end_step();
         if !matches!(exit, Exit::ActionFailed { .. }) {
             c.mm.settle();
+            c.settle_transfer();
         }
         improve_text(&mut c);
         match exit {
             Exit::Syscall => calls.dispatch(&mut c),
+            Exit::Fault(f) if stepped && c.stepped_for_watch(f.signo, f.code) => {}
+            Exit::Fault(f) if f.signo == libc::SIGSEGV && f.code == SEGV_MAPERR && grows(&mut c, f.addr) => {}
             Exit::Fault(f) => fault(&mut c, &f),
-            Exit::Interrupted => c.task.waiter.set_interrupted(true),
+            Exit::Interrupted => {
+                c.task.waiter.set_interrupted(true);
+                c.futex_passed(true);
+            }
             Exit::FutexInterrupted => {
                 c.set_result(Err(SysErr::Restart(Restart::Sys)));
                 c.task.waiter.set_interrupted(true);
+                c.futex_passed(false);
             }
+            Exit::FutexDone => c.futex_passed(false),
             Exit::ActionFailed { errno, .. } => {
-                // A copy, or a change of mappings that nobody else could have seen.
-                c.ctx.set_rax(c.mm.refused(errno));
+                // A transfer, a copy, or a change of mappings that nobody else could have seen.
+                if !c.take_back_transfer() {
+                    c.ctx.set_rax(c.mm.refused(errno));
+                }
             }
             Exit::Dead => {
                 let mut s = c.task.group.signals.lock();
@@ -136,6 +151,7 @@ fn run(mut c: Current) {
             }
         }
     }
+    c.ptrace_exit();
     crate::exit::leave(c);
 }
 
@@ -152,6 +168,12 @@ fn improve_text(c: &mut Current) {
     }
 }
 
+/// Grows a stack down to an address that is not mapped; the instruction is then tried again.
+fn grows(c: &mut Current, addr: u64) -> bool {
+    let mm = c.mm.clone();
+    c.with_context(|cx, ctx| mm.grow_down(cx, ctx, addr))
+}
+
 fn fault(c: &mut Current, f: &Fault) {
     let Some(sig) = Signal::new(f.signo) else { return };
     let info = SigInfo::fault(sig, f.code, f.addr);
@@ -165,26 +187,45 @@ fn fault(c: &mut Current, f: &Fault) {
 
 /// Delivers a signal that cannot be postponed: blocked or ignored, it is fatal.
 pub(crate) fn force(c: &mut Current, info: SigInfo, trap: TrapInfo) {
+    let Some(info) = seen_by_tracer(c, info) else { return };
     let Some(sig) = Signal::new(info.signo) else { return };
     let act = take_action(c, sig);
     if c.task.blocked().has(sig) || act.handler == SIG_IGN || act.handler == SIG_DFL {
-        die(c, sig);
+        die(c, &info);
         return;
     }
     if !deliver(c, sig, &act, info, trap) {
-        die(c, Signal::SIGSEGV);
+        die(c, &SigInfo::new(Signal::SIGSEGV, libc::SI_KERNEL));
     }
 }
 
-/// Ends the process with a signal's default action.
-fn die(c: &mut Current, sig: Signal) {
-    let core = default_action(sig) == DefaultAction::Core
-        && c.task.group.rlimit(libc::RLIMIT_CORE as i32) != 0
-        && c.mm.dumpable.load(Ordering::Relaxed) == 1;
+/// A forced signal as the tracer lets it through. The signal has its default action then, if it was blocked or ignored.
+fn seen_by_tracer(c: &mut Current, info: SigInfo) -> Option<SigInfo> {
+    let sig = Signal::new(info.signo)?;
+    if !c.task.trace.is_traced() {
+        return Some(info);
+    }
+    let blocked = c.task.blocked();
+    let handlers = c.task.group.handlers();
+    let ignored = handlers.lock().get(sig).handler == SIG_IGN;
+    if blocked.has(sig) || ignored {
+        handlers.lock().set(sig, SigAction { handler: SIG_DFL, ..SigAction::default() });
+        c.task.set_blocked(blocked.minus(SigSet::of(sig)));
+    }
+    c.ptrace_signal(info)
+}
+
+/// Ends the process with a signal's default action, after its core file was written if it makes one.
+fn die(c: &mut Current, info: &SigInfo) {
+    let Some(sig) = Signal::new(info.signo) else { return };
     log::debug!("[{}] killed by {} at {:#x}", c.task.tid(), abi::signal::name(sig), c.ctx.regs().rip);
+    // Another thread may be about to end the process with a core file of its own.
+    c.join_gathering();
+    let core = default_action(sig) == DefaultAction::Core && !c.dying();
+    let calls = c.kernel().calls.clone();
+    let dumped = core && calls.dump_core(c, info);
     let mut s = c.task.group.signals.lock();
-    // The bit says that a core file would have been written; see docs/compatibility.md.
-    let bit = if core { 0x80 } else { 0 };
+    let bit = if dumped { 0x80 } else { 0 };
     crate::send::kill_group(&c.task.group, &mut s, sig.raw() | bit);
     drop(s);
     c.task.waiter.set_interrupted(true);
@@ -206,8 +247,12 @@ fn take_action(c: &Current, sig: Signal) -> SigAction {
 fn deliver(c: &mut Current, sig: Signal, act: &SigAction, info: SigInfo, trap: TrapInfo) -> bool {
     // What the call still has to do in the guest's memory can fail, and the frame holds its result.
     match c.ctx.flush() {
-        Ok(()) => c.mm.settle(),
+        Ok(()) => {
+            c.mm.settle();
+            c.settle_transfer();
+        }
         Err(Errno::ESRCH) => {}
+        Err(_) if c.take_back_transfer() => {}
         Err(errno) => c.ctx.set_rax(c.mm.refused(errno)),
     }
     // An interrupted call is resolved before the frame saves the registers.
@@ -232,6 +277,7 @@ fn deliver(c: &mut Current, sig: Signal, act: &SigAction, info: SigInfo, trap: T
         blocked.add(sig);
     }
     c.task.set_blocked(blocked);
+    c.stepped_into_handler();
     true
 }
 
@@ -243,13 +289,28 @@ fn handle_pending(c: &mut Current) -> Flow {
     }
     loop {
         c.task.waiter.set_interrupted(false);
+        c.task.undoom();
+        c.join_gathering();
         if c.dying() {
             return Flow::Leave;
         }
-        if let Flow::Leave = park_while_stopped(c) {
+        if c.task.trace.is_traced() {
+            if c.ptrace_trap() {
+                continue;
+            }
+        } else if let Flow::Leave = park_while_stopped(c) {
             return Flow::Leave;
         }
-        let Some(info) = dequeue(c) else { break };
+        if c.stand_still() {
+            continue;
+        }
+        let Some(mut info) = dequeue(c) else { break };
+        if c.task.trace.is_traced() && info.signo != libc::SIGKILL {
+            match c.ptrace_signal(info) {
+                Some(changed) => info = changed,
+                None => continue,
+            }
+        }
         let Some(sig) = Signal::new(info.signo) else { continue };
         let act = take_action(c, sig);
         match act.handler {
@@ -259,13 +320,13 @@ fn handle_pending(c: &mut Current) -> Flow {
                 // It was blocked when it was sent, else it had been dropped then.
                 _ if c.task.group.is_immune(sig, Sender::of(&info, false)) => continue,
                 DefaultAction::Stop => stop(c, sig),
-                DefaultAction::Terminate | DefaultAction::Core => die(c, sig),
+                DefaultAction::Terminate | DefaultAction::Core => die(c, &info),
             },
             _ => {
                 if !deliver(c, sig, &act, info, TrapInfo::default()) {
                     // No room for the frame: that is a fault of its own, which may have a handler elsewhere.
                     match sig {
-                        Signal::SIGSEGV => die(c, Signal::SIGSEGV),
+                        Signal::SIGSEGV => die(c, &SigInfo::new(sig, libc::SI_KERNEL)),
                         _ => c.force_signal(Signal::SIGSEGV, libc::SI_KERNEL),
                     }
                 }
@@ -315,7 +376,13 @@ fn stop(c: &mut Current, sig: Signal) {
     }
     let mut s = g.signals.lock();
     if s.begin_stop(sig) {
-        s.threads.iter().for_each(|t| t.kick());
+        for t in &s.threads {
+            t.trace.group_stop_changed(t);
+            t.kick();
+        }
+    } else if c.task.trace.is_traced() && s.stop.is_on() {
+        // A tracer has had it go on in the stop: it stops again.
+        c.task.trace.ask_to_stop();
     }
 }
 
@@ -324,22 +391,22 @@ fn park_while_stopped(c: &mut Current) -> Flow {
     loop {
         let tell = {
             let mut s = g.signals.lock();
-            if !s.stop.is_on() {
+            if !s.stop.is_on() || c.task.trace.is_traced() {
                 return Flow::Resume;
             }
-            s.park()
+            s.park(&c.task)
         };
         if let Some(sig) = tell {
             c.kernel().tell_parent_stopped(&g, sig);
         }
+        c.task.cgroup.set_frozen(true);
         loop {
             let _ = c.task.waiter.sleep_uninterruptible(None);
             let s = g.signals.lock();
-            if !s.stop.is_on() || !s.life.is_running() {
+            if !s.stop.is_on() || !s.life.is_running() || c.task.trace.is_traced() {
                 break;
             }
         }
-        g.signals.lock().parked -= 1;
         if c.dying() {
             return Flow::Leave;
         }
@@ -379,7 +446,7 @@ impl Current {
 
     /// Ends the process with a signal's default action.
     pub fn kill_by(&mut self, sig: Signal) {
-        die(self, sig);
+        die(self, &SigInfo::new(sig, libc::SI_KERNEL));
     }
 
     /// A signal raised by the kernel on behalf of the running instruction (bad sigreturn frame).

@@ -4,7 +4,8 @@
 //! group's signal lock. They are checked before a call is looked up, so that they see numbers nobody implements too.
 
 use crate::current::Current;
-use crate::result::{SysErr, SysResult};
+use crate::result::{Restart, SysErr, SysResult};
+use crate::supervisor::Answer;
 use crate::task::Task;
 use abi::{Errno, SigInfo, Signal};
 use ranked::RwLock;
@@ -40,6 +41,17 @@ impl Seccomp {
     /// Number of filters.
     pub fn filters(&self) -> u32 {
         self.chain.read().as_ref().map_or(0, |c| c.count())
+    }
+
+    /// The instructions of filter `number`, from the first installed on, and whether it wants actions logged. EINVAL without
+    /// filters, ENOENT when there are fewer.
+    pub fn filter(&self, number: u64) -> abi::Result<(Vec<seccomp::SockFilter>, bool)> {
+        if self.mode() != FILTER {
+            return Err(Errno::EINVAL);
+        }
+        let chain = self.chain().ok_or(Errno::EINVAL)?;
+        let (code, log) = chain.filter(number).ok_or(Errno::ENOENT)?;
+        Ok((code.to_vec(), log))
     }
 
     fn chain(&self) -> Option<Arc<Chain>> {
@@ -97,15 +109,29 @@ impl Current {
 
     /// SECCOMP_SET_MODE_FILTER. Permission was checked.
     pub fn seccomp_filter(&mut self, program: Program, log: bool, tsync: bool) -> Result<(), InstallError> {
+        self.seccomp_supervised(program, log, tsync, None)
+    }
+
+    /// The same with a supervisor.
+    pub fn seccomp_supervised(
+        &mut self,
+        program: Program,
+        log: bool,
+        tsync: bool,
+        supervisor: Option<Arc<dyn seccomp::Supervisor>>,
+    ) -> Result<(), InstallError> {
         let group = self.task.group.clone();
         let me = self.task.clone();
+        // Another thread may be executing a program that its filters and no_new_privs decide about.
+        let _guard = if tsync { Some(self.hold_own_creds().map_err(InstallError::Errno)?) } else { None };
         {
             let s = group.signals.lock();
             if me.seccomp.mode() == STRICT {
                 return Err(InstallError::Errno(Errno::EINVAL));
             }
             let old = me.seccomp.chain();
-            let chain = Chain::new(program, old.clone(), log).map_err(InstallError::Errno)?;
+            let chain = Chain::supervised(&group.kernel.filters, program, old.clone(), log, supervisor)
+                .map_err(InstallError::Errno)?;
             let others = || s.threads.iter().filter(|t| tsync && !Arc::ptr_eq(t, &me));
             for t in others() {
                 let part = match (t.seccomp.mode(), t.seccomp.chain()) {
@@ -134,7 +160,9 @@ impl Current {
 
     /// Tells the platform which calls it may answer by itself.
     pub(crate) fn sync_report_all(&mut self) {
-        let want = self.kernel().strace.load(Ordering::Relaxed) || self.task.seccomp.wants_all();
+        let want = self.kernel().strace.load(Ordering::Relaxed)
+            || self.task.seccomp.wants_all()
+            || self.task.trace.is_traced();
         if want != self.report_all {
             self.report_all = want;
             self.ctx.set_report_all(want);
@@ -145,17 +173,19 @@ impl Current {
     pub fn seccomp_check(&mut self, nr: u64) -> Result<(), SysResult> {
         match self.task.seccomp.mode() {
             DISABLED => Ok(()),
+            _ if self.task.trace.suspends_seccomp() => Ok(()),
             STRICT if STRICT_CALLS.iter().any(|&n| n as u64 == nr) => Ok(()),
             STRICT => {
                 self.seccomp_kill(Signal::SIGKILL, false);
                 Err(Err(SysErr::NoReturn))
             }
             _ if self.task.seccomp.always_allows(nr) => Ok(()),
-            _ => self.run_filters(nr),
+            _ => self.run_filters(nr, false),
         }
     }
 
-    fn run_filters(&mut self, nr: u64) -> Result<(), SysResult> {
+    /// `again`: a tracer has seen the call and may have changed it.
+    fn run_filters(&mut self, nr: u64, again: bool) -> Result<(), SysResult> {
         let Some(chain) = self.task.seccomp.chain() else { return Ok(()) };
         let r = self.ctx.regs();
         let data = Data { nr: nr as i32, arch: ARCH, ip: r.rip, args: r.args() };
@@ -169,8 +199,16 @@ impl Current {
             Action::Allow | Action::Log => Ok(()),
             Action::Errno if low == 0 => Err(Ok(0)),
             Action::Errno => Err(Err(SysErr::Errno(Errno::from_raw(low.min(4095) as i32)))),
-            // Without a tracer or a supervisor.
-            Action::Trace | Action::UserNotif => Err(Err(SysErr::Errno(Errno::ENOSYS))),
+            Action::Trace if again => Ok(()),
+            Action::Trace if self.task.trace.wants(crate::trace::event::SECCOMP) => {
+                match self.ptrace_seccomp(low) {
+                    Some(nr) => self.run_filters(nr, true),
+                    None => Err(Ok(self.ctx.regs().rax)),
+                }
+            }
+            // Without a tracer.
+            Action::Trace => Err(Err(SysErr::Errno(Errno::ENOSYS))),
+            Action::UserNotif => self.ask_supervisor(&chain, data, verdict.value),
             Action::Trap => {
                 let info = sigsys(&data, low);
                 let r = self.ctx.regs_mut();
@@ -187,6 +225,19 @@ impl Current {
                 self.seccomp_kill(Signal::SIGSYS, true);
                 Err(Err(SysErr::NoReturn))
             }
+        }
+    }
+
+    /// SECCOMP_RET_USER_NOTIF: ENOSYS without a supervisor.
+    fn ask_supervisor(&self, chain: &Chain, data: Data, value: u32) -> Result<(), SysResult> {
+        let number = chain.supervisor(&data, value);
+        let listener = number.and_then(|n| self.kernel().listeners.find(n));
+        let Some(listener) = listener else { return Err(Err(SysErr::Errno(Errno::ENOSYS))) };
+        match listener.ask(&self.task, data, || self.dying()) {
+            Ok(Answer::Continue) => Ok(()),
+            Ok(Answer::Value(v)) => Err(Ok(v as u64)),
+            Err(Some(e)) => Err(Err(SysErr::Errno(e))),
+            Err(None) => Err(Err(SysErr::Restart(Restart::Sys))),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::life::Signals;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
-use signal::{Charge, Expiry, STOP_SIGNALS};
+use signal::{Charge, DefaultAction, Expiry, STOP_SIGNALS, default_action};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wait::Events;
@@ -23,6 +23,11 @@ pub enum Sender {
 impl Sender {
     /// Of a signal that is sent to one thread (`directed`) or to a process.
     pub(crate) fn of(info: &SigInfo, directed: bool) -> Sender {
+        // The sender has no number where the receiver is.
+        let by_hand = matches!(info.code, libc::SI_USER | libc::SI_TKILL | libc::SI_QUEUE);
+        if by_hand && info.pid() == 0 {
+            return Sender::Around;
+        }
         let forced = info.code > 0 && directed;
         if forced || info.code == crate::kernel::SI_HOST { Sender::Kernel } else { Sender::Inside }
     }
@@ -45,6 +50,7 @@ impl ThreadGroup {
 /// attention of a thread that can take it. Signals that would be ignored are dropped at once.
 pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Result<()> {
     let sig = Signal::new(info.signo).ok_or(Errno::EINVAL)?;
+    let info = for_receiver(group, info);
     let push = |s: &mut Signals| {
         let charge = || charge(group, s.threads.first(), sig, &info);
         match to {
@@ -53,6 +59,21 @@ pub(crate) fn send(group: &ThreadGroup, to: Option<&Task>, info: SigInfo) -> Res
         }
     };
     send_with(group, to, info, sig, push).map(|_queued| ())
+}
+
+/// With the sender's user ID as the receiver's user namespace has it.
+fn for_receiver(group: &ThreadGroup, mut info: SigInfo) -> SigInfo {
+    let child = info.signo == Signal::SIGCHLD.raw() && (1..=libc::CLD_CONTINUED).contains(&info.code);
+    let by_hand = info.code <= 0 && !matches!(info.code, libc::SI_TIMER | libc::SI_SIGIO | libc::SI_ASYNCIO);
+    if (child || by_hand)
+        && let Some(to) = group.any_thread()
+    {
+        let creds = to.creds();
+        if !creds.user_ns.is_initial() {
+            info = info.with_sender(info.pid(), creds.user_ns.show_user(info.uid()));
+        }
+    }
+    info
 }
 
 /// As [`send`], for a POSIX timer's signal. Gives the expiry back when the signal was dropped.
@@ -111,6 +132,7 @@ fn send_with(
         } else if sig == Signal::SIGCONT {
             discard(group, &mut s, STOP_SIGNALS);
             continued = resume(&mut s);
+            s.threads.iter().for_each(|t| t.trace.group_stop_changed(t));
         }
         if !is_dropped(group, &s, to, sig, &info) {
             push(&mut s)?;
@@ -133,6 +155,11 @@ fn send_with(
 
 /// Whether a signal has no effect on its target: ignored and not blocked, or sent to init.
 fn is_dropped(group: &ThreadGroup, s: &Signals, to: Option<&Task>, sig: Signal, info: &SigInfo) -> bool {
+    let main = || s.threads.iter().find(|t| t.tid() == group.tgid).or(s.threads.first());
+    // A tracer is told of signals that are ignored, too.
+    if to.map_or_else(|| main().is_some_and(|t| t.trace.is_traced()), |t| t.trace.is_traced()) {
+        return false;
+    }
     let blocked = match to {
         Some(t) => t.blocked().has(sig),
         None => s.threads.iter().all(|t| t.blocked().has(sig)),
@@ -143,14 +170,18 @@ fn is_dropped(group: &ThreadGroup, s: &Signals, to: Option<&Task>, sig: Signal, 
 
 /// Gets the attention of a thread that can take the signal.
 fn wake_one(group: &ThreadGroup, s: &Signals, to: Option<&Task>, sig: Signal) {
+    let fatal = |t: &Task| {
+        default_action(sig) == DefaultAction::Terminate && !t.trace.is_traced() && group.by_default(sig)
+    };
+    let kick = |t: &Task| if fatal(t) { t.doom() } else { t.kick() };
     match to {
-        Some(t) if t.wants(sig) => t.kick(),
+        Some(t) if t.wants(sig) => kick(t),
         Some(_) => {}
         None => {
             let main = s.threads.iter().find(|t| t.tid() == group.tgid && t.wants(sig));
             let t = main.or_else(|| s.threads.iter().find(|t| t.wants(sig)));
             if let Some(t) = t {
-                t.kick();
+                kick(t);
             }
         }
     }
@@ -182,7 +213,7 @@ pub(crate) fn kill_group(group: &ThreadGroup, s: &mut Signals, status: i32) {
         return;
     }
     for t in &s.threads {
-        t.kick_fatal();
+        t.kill();
     }
     // A guest that blocks the interrupt in its own stub would never notice: its memory goes then, when all who share it end.
     if let Some(mm) = s.threads.first().map(|t| t.mm()) {

@@ -5,8 +5,10 @@ use crate::kernel::Kernel;
 use crate::resource::TaskSlot;
 use crate::seccomp::Seccomp;
 use crate::thread_group::ThreadGroup;
+use crate::trace::Trace;
 use abi::{Result, SigInfo, SigSet, Signal};
 use arc_swap::ArcSwap;
+use cgroup::Member;
 use mm::Mm;
 use nsproxy::NsProxy;
 use pid::{Attached, PidNamespace};
@@ -49,6 +51,12 @@ pub struct Task {
     pub started: Instant,
     /// The thread is on its way out. Set under the group's signal lock.
     leaving: AtomicBool,
+    /// It is to end.
+    killed: AtomicBool,
+    /// A signal that ends the process is pending.
+    doomed: AtomicBool,
+    /// While it is being made for somebody outside: until when that may take.
+    deadline: Mutex<Option<Instant>>,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privs: AtomicBool,
     /// seccomp(2).
@@ -78,8 +86,18 @@ pub struct Task {
     /// Processor time in guest code of earlier memory images, and the most that was reported, in nanoseconds.
     pub(crate) user_before: AtomicU64,
     pub(crate) user_seen: AtomicU64,
+    /// Its place among the control groups.
+    pub cgroup: Member,
+    /// Its keyrings.
+    pub keyrings: keys::Holder,
+    /// set_mempolicy(2).
+    pub mempolicy: Mutex<mm::Policy>,
     /// Adjustments of SEM_UNDO, shared by CLONE_SYSVSEM.
     pub sem_undo: Mutex<Option<Arc<sysv::sem::UndoList>>>,
+    /// The last group stop that it took part in.
+    pub(crate) parked_in: AtomicU32,
+    /// ptrace(2).
+    pub trace: Trace,
     /// Priority-inheritance futexes.
     pub(crate) pi: Mutex<crate::pi::PiTask>,
 }
@@ -136,8 +154,18 @@ pub fn comm(name: &[u8]) -> [u8; 16] {
 impl Task {
     /// A thread that is not in any table yet.
     pub fn new(i: TaskInit) -> Arc<Task> {
-        let TaskInherited { creds, nsproxy, blocked, comm, scheduling, no_new_privs, timer_slack } =
-            i.inherited;
+        let TaskInherited {
+            creds,
+            nsproxy,
+            cgroup,
+            keyrings,
+            mempolicy,
+            blocked,
+            comm,
+            scheduling,
+            no_new_privs,
+            timer_slack,
+        } = i.inherited;
         Arc::new(Task {
             tid: AtomicI32::new(i.pid.nr()),
             own_tid: AtomicI32::new(i.pid.own_nr()),
@@ -156,6 +184,9 @@ impl Task {
             comm: Mutex::new(comm),
             started: Instant::now(),
             leaving: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            doomed: AtomicBool::new(false),
+            deadline: Mutex::new(None),
             no_new_privs: AtomicBool::new(no_new_privs),
             seccomp: Seccomp::default(),
             pdeathsig: AtomicI32::new(0),
@@ -171,7 +202,12 @@ impl Task {
             own_timers: AtomicBool::new(false),
             user_before: AtomicU64::new(0),
             user_seen: AtomicU64::new(0),
+            cgroup,
+            keyrings,
+            mempolicy: Mutex::new(mempolicy),
             sem_undo: Mutex::new(None),
+            parked_in: AtomicU32::new(0),
+            trace: Trace::default(),
             pi: Mutex::default(),
         })
     }
@@ -199,6 +235,10 @@ impl Task {
         let old = self.pid.lock().replace(pid);
         drop(old);
     }
+    /// The thread has left the tables, but its ID stays taken.
+    pub(crate) fn take_pid(&self) -> Option<Attached> {
+        self.pid.lock().take()
+    }
     /// The thread has left the tables: its ID is free.
     pub(crate) fn release_pid(&self) {
         let old = self.pid.lock().take();
@@ -224,6 +264,18 @@ impl Task {
     pub fn nsproxy(&self) -> Arc<NsProxy> {
         self.nsproxy.load_full()
     }
+    /// Other namespaces. Only the thread itself changes them.
+    pub(crate) fn set_nsproxy(&self, new: Arc<NsProxy>) {
+        self.nsproxy.store(new);
+    }
+    /// Whoever makes the process for somebody outside waits until then for programs that serve others; `None` when it runs.
+    pub fn set_deadline(&self, at: Option<Instant>) {
+        *self.deadline.lock() = at;
+    }
+    /// See [`vfs::Caller::deadline`].
+    pub fn deadline(&self) -> Option<Instant> {
+        *self.deadline.lock()
+    }
     /// Credentials.
     pub fn creds(&self) -> Creds {
         self.creds.load()
@@ -233,18 +285,36 @@ impl Task {
         let ns = hostsys::clock::thread_cpu_ns(self.host_tid.load(Ordering::Relaxed)).unwrap_or(0) as u64;
         ns.saturating_sub(self.cpu_base.load(Ordering::Relaxed))
     }
-    /// Replaces the credentials.
-    pub fn set_creds(&self, c: Credentials) {
+    /// The user namespace got a map: what the thread calls its IDs is another number now.
+    pub fn ids_mapped(&self) {
+        self.tell_creds();
+    }
+    /// Replaces the credentials (commit_creds). When the thread acts as somebody else or gains capabilities, its memory
+    /// is not dumpable any more, and the end of its parent sends it no signal.
+    pub fn set_creds(&self, mut c: Credentials) {
+        let old = self.creds();
+        if c != **old {
+            c.serial = self.kernel().next_cred_serial();
+        }
+        if c.fsuid != old.fsuid {
+            self.keyrings.user_changed(c.fsuid);
+        }
+        if old.outgrown_by(&c) {
+            // Before others see the new credentials.
+            self.mm().dumpable.store(0, Ordering::SeqCst);
+            self.pdeathsig.store(0, Ordering::SeqCst);
+        }
         self.creds.store(Arc::new(c));
         self.tell_creds();
     }
     fn tell_creds(&self) {
         let c = self.creds();
+        let ns = &c.user_ns;
         self.tell(&[
-            (libc::SYS_getuid, c.uid),
-            (libc::SYS_geteuid, c.euid),
-            (libc::SYS_getgid, c.gid),
-            (libc::SYS_getegid, c.egid),
+            (libc::SYS_getuid, ns.show_user(c.uid)),
+            (libc::SYS_geteuid, ns.show_user(c.euid)),
+            (libc::SYS_getgid, ns.show_group(c.gid)),
+            (libc::SYS_getegid, ns.show_group(c.egid)),
         ]);
     }
     /// Tells the platform what calls without arguments answer.
@@ -362,11 +432,44 @@ impl Task {
         wait::Wake::wake(&*self.waiter, Events::ERR);
     }
 
+    /// As `kick_fatal` of a thread that is to end, which [`Task::is_killed`] tells from now on.
+    pub(crate) fn kill(&self) {
+        self.killed.store(true, Ordering::SeqCst);
+        self.kick_fatal();
+    }
+
+    /// The thread ends by itself: nobody could end a wait of its any more.
+    pub(crate) fn note_end(&self) {
+        self.killed.store(true, Ordering::SeqCst);
+    }
+
+    /// As `kick_fatal`, for a signal that ends the process when it is delivered. Until the thread comes to that, it counts as
+    /// killed.
+    pub(crate) fn doom(&self) {
+        self.doomed.store(true, Ordering::SeqCst);
+        self.kick_fatal();
+    }
+
+    /// The thread looks at its signals now.
+    pub(crate) fn undoom(&self) {
+        self.doomed.store(false, Ordering::SeqCst);
+    }
+
+    /// The thread is to end, or ends.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::SeqCst) || self.doomed.load(Ordering::SeqCst)
+    }
+
     /// True when a signal could be delivered now.
     pub fn has_deliverable(&self) -> bool {
+        !self.deliverable().is_empty()
+    }
+
+    /// Pending signals that are not blocked.
+    pub(crate) fn deliverable(&self) -> SigSet {
         let allowed = SigSet::ALL.minus(self.blocked());
         let shared = SigSet(self.group.shared_set.load(Ordering::SeqCst));
-        !self.pending.lock().set().union(shared).intersect(allowed).is_empty()
+        self.pending.lock().set().union(shared).intersect(allowed)
     }
 
     /// Raises the interrupt flag when something can be delivered.

@@ -1,5 +1,6 @@
 //! Thread groups: processes.
 
+use crate::cred_guard::CredGuard;
 use crate::inherit::ProcessInherited;
 use crate::kernel::Kernel;
 use crate::life::{Life, Signals};
@@ -55,12 +56,16 @@ pub struct ThreadGroup {
     pub usage: Mutex<Usage>,
     /// Processor time of the address space that was used before the process shared it, in nanoseconds.
     pub(crate) not_ours: AtomicU64,
+    /// Processor time that was counted in control groups, user and system, in nanoseconds.
+    pub(crate) grouped_time: Mutex<[u64; 2]>,
     /// personality(2).
     pub personality: AtomicU32,
     /// /proc/PID/oom_score_adj.
     pub oom_score_adj: AtomicI32,
     /// It called execve(2) since fork (setpgid's EACCES).
     pub has_execed: AtomicBool,
+    /// Held while a new program's credentials are computed and put into force.
+    pub(crate) cred_guard: CredGuard,
 }
 
 impl ThreadGroup {
@@ -91,9 +96,11 @@ impl ThreadGroup {
             started: Instant::now(),
             usage: Mutex::new(Usage::default()),
             not_ours: AtomicU64::new(0),
+            grouped_time: Mutex::default(),
             personality: AtomicU32::new(personality),
             oom_score_adj: AtomicI32::new(oom_score_adj),
             has_execed: AtomicBool::new(false),
+            cred_guard: CredGuard::default(),
         })
     }
 
@@ -102,9 +109,21 @@ impl ThreadGroup {
         self.pid.is_child_reaper()
     }
 
+    /// Init of a PID namespace ends, or never starts: nobody is born there any more.
+    pub(crate) fn close_namespace(&self) {
+        if self.is_init() {
+            self.pids.close();
+        }
+    }
+
     /// What the process calls the one with this number in the sandbox's own namespace; 0 when it cannot see it.
     pub fn pid_seen(&self, nr: i32) -> i32 {
         self.kernel.pids.find(nr).map_or(0, |pid| pid.nr_in(&self.pids))
+    }
+
+    /// The PID namespace that its threads see.
+    pub fn pids_seen(&self) -> &PidNamespace {
+        &self.pids
     }
 
     /// What another process calls this one; 0 when it cannot see it.

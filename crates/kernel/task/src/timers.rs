@@ -7,7 +7,7 @@
 use crate::posix_timers::PosixTimers;
 use crate::thread_group::ThreadGroup;
 use abi::{SigInfo, Signal};
-use ranked::Mutex;
+use ranked::{Mutex, rank};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfs::timer::{TimerHandle, TimerService};
@@ -15,10 +15,10 @@ use vfs::timer::{TimerHandle, TimerService};
 /// Timers of a process. Signals are sent without their locks.
 #[derive(Default)]
 pub struct Timers {
-    real: Mutex<Armed>,
-    virt: Mutex<Armed>,
-    prof: Mutex<Armed>,
-    cpu_limit: Mutex<Option<TimerHandle>>,
+    real: Mutex<Armed, { rank::TIMER }>,
+    virt: Mutex<Armed, { rank::TIMER }>,
+    prof: Mutex<Armed, { rank::TIMER }>,
+    cpu_limit: Mutex<Option<TimerHandle>, { rank::TIMER }>,
     /// timer_create(2).
     pub posix: PosixTimers,
 }
@@ -101,7 +101,7 @@ impl Timers {
         }
     }
 
-    fn slot(&self, w: Which) -> &Mutex<Armed> {
+    fn slot(&self, w: Which) -> &Mutex<Armed, { rank::TIMER }> {
         match w {
             Which::Real => &self.real,
             Which::Virtual => &self.virt,

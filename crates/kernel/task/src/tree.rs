@@ -8,7 +8,9 @@ pub use state::NodeState;
 use crate::life::{Life, Zombie};
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
+use crate::trace::relation::Traces;
 use abi::{SigSet, Signal};
+use cgroup::{Cgroup, Charge};
 use pid::Attached;
 use sched::Scheduling;
 use std::collections::{BTreeMap, HashMap};
@@ -47,12 +49,13 @@ pub enum Report {
 }
 
 /// What is left of a thread group leader as long as its id is taken.
-#[derive(Clone)]
 pub struct Leader {
     /// Scheduling parameters.
     pub scheduling: Arc<Scheduling>,
     /// Credentials.
     pub creds: Arc<Credentials>,
+    /// What it counts as in its control group.
+    pub cgroup: Option<Charge>,
 }
 
 /// All processes and threads.
@@ -66,6 +69,8 @@ pub struct Tree {
     terminals: HashMap<i32, Arc<tty::Pty>>,
     /// Nodes whose thread group leader has left.
     unreaped: usize,
+    /// Who traces whom.
+    pub(crate) traces: Traces,
 }
 
 impl Node {
@@ -268,14 +273,24 @@ impl Tree {
     pub fn reaper_of(&self, tgid: i32) -> i32 {
         use std::sync::atomic::Ordering::Relaxed;
         let mut at = self.nodes.get(&tgid).map_or(0, |n| n.parent);
-        while let Some(n) = self.nodes.get(&at).filter(|n| !n.pid.is_child_reaper()) {
+        let ns = self.nodes.get(&tgid).and_then(|n| n.pid.ns());
+        let inside = |n: &&Node| !n.pid.is_child_reaper() && ns.is_some_and(|ns| n.pid.is_of(ns));
+        while let Some(n) = self.nodes.get(&at).filter(inside) {
             if n.group.subreaper.load(Relaxed) && !n.is_zombie() {
                 return at;
             }
             at = n.parent;
         }
-        let ns = self.nodes.get(&tgid).and_then(|n| n.pid.ns());
         ns.and_then(|ns| ns.find(1)).map_or(0, |init| init.nr())
+    }
+
+    /// The control group that a process is shown in: that of its leader, or the last one that it was in.
+    pub fn cgroup_of(&self, tgid: i32) -> Option<Arc<Cgroup>> {
+        let n = self.nodes.get(&tgid)?;
+        match &n.leader {
+            Some(leader) => leader.cgroup.as_ref().map(|charge| charge.group().clone()),
+            None => self.tasks.get(&tgid).map(|task| task.cgroup.group()),
+        }
     }
 
     /// The thread group leader `tgid` has left; its id stays taken until the process is waited for.
@@ -291,6 +306,7 @@ impl Tree {
     pub(crate) fn leader_replaced(&mut self, tgid: i32) {
         let old = self.nodes.get_mut(&tgid).and_then(|n| n.leader.take());
         self.unreaped -= usize::from(old.is_some());
+        drop(old);
     }
 
     /// Thread group leaders that have left and whose process has not been waited for. Like Linux, every limit on tasks
@@ -303,13 +319,18 @@ impl Tree {
     pub(crate) fn count_tasks(&self, of: impl Fn(&ThreadGroup, &Credentials) -> bool) -> usize {
         let live = self.tasks.values().filter(|t| of(&t.group, &t.creds())).count();
         let unreaped = |n: &&Node| n.leader.as_ref().is_some_and(|l| of(&n.group, &l.creds));
-        live + if self.unreaped == 0 { 0 } else { self.nodes.values().filter(unreaped).count() }
+        let zombies = self.traces.count_zombies(|group| {
+            let leader = self.nodes.get(&group.tgid).and_then(|n| n.group.any_thread());
+            leader.is_some_and(|t| of(group, &t.creds()))
+        });
+        live + zombies + if self.unreaped == 0 { 0 } else { self.nodes.values().filter(unreaped).count() }
     }
 
     /// Forgets a zombie that was waited for. Gives what is left of it, to be dropped after the lock.
     #[must_use = "dropping it may take a whole container apart, which is not for under the lock"]
     pub fn release(&mut self, tgid: i32) -> Option<Node> {
         let n = self.nodes.remove(&tgid)?;
+        drop(self.untrace(tgid, None));
         if let Some(p) = self.nodes.get_mut(&n.parent) {
             p.children.retain(|&c| c != tgid);
         }

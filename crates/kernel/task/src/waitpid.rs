@@ -1,9 +1,10 @@
 //! Waiting for children. See wait4(2), waitid(2).
 
 use crate::current::Current;
-use crate::exit::exit_code_of;
+use crate::exit::{Notices, exit_code_of};
 use crate::result::{Restart, SysErr};
 use crate::thread_group::ThreadGroup;
+use crate::trace::relation::Tracee;
 use crate::tree::{Node, Report, Tree};
 use abi::{Errno, Signal};
 use sched::Usage;
@@ -45,13 +46,14 @@ impl Current {
         let queue = group.child_wait.clone();
         let me = self.task.tid();
         let found = self.wait_on(&queue, None, || {
-            let mut gone = None;
+            let mut gone = Gone::default();
             let mut t = self.kernel().tree.lock();
             let found = look(&mut t, &group, me, whom, options, &mut gone);
             drop(t);
-            if let Some(n) = &gone {
+            if let Some(n) = &gone.node {
                 n.group.exit_wait.notify(Events::HUP);
             }
+            gone.notices.send();
             match found {
                 Ok(Some(c)) => Some(Ok(Some(c))),
                 Ok(None) if options & libc::WNOHANG != 0 => Some(Ok(None)),
@@ -66,6 +68,14 @@ impl Current {
     }
 }
 
+/// What a look took out of the tables, and whom to tell of it, after the lock.
+#[derive(Default)]
+struct Gone {
+    node: Option<Node>,
+    tracee: Option<Tracee>,
+    notices: Notices,
+}
+
 /// `gone` gets the child that was taken out of the tables, to be dropped after the lock.
 fn look(
     t: &mut Tree,
@@ -73,11 +83,19 @@ fn look(
     tid: i32,
     whom: Whom,
     options: i32,
-    gone: &mut Option<Node>,
+    gone: &mut Gone,
 ) -> Result<Option<Change>, Errno> {
+    if let Some(change) = tracee(t, parent, tid, whom, options, gone)? {
+        return Ok(Some(change));
+    }
+    let mut any = t.traces.of_group(parent.tgid).iter().any(|id| {
+        let fits = by_whom(t, whom, *id);
+        fits && eligible_tracer(t, *id, tid, options)
+    });
     let children = t.node(parent.tgid).map_or(Vec::new(), |n| n.children().to_vec());
-    let mut any = false;
     for child in children {
+        let tracer = t.traces.tracing_group(child);
+        let (ours, other) = (tracer == Some(parent.tgid), tracer.is_some_and(|g| g != parent.tgid));
         let Some(n) = t.node_mut(child) else { continue };
         let pid = n.group.pid_for(parent);
         let fits = match whom {
@@ -86,7 +104,7 @@ fn look(
             Whom::Group(g) => n.pgid() == g,
         };
         let clone_child = n.exit_signal() != Signal::SIGCHLD.raw();
-        let kind = options & libc::__WALL != 0 || clone_child == (options & libc::__WCLONE != 0);
+        let kind = ours || options & libc::__WALL != 0 || clone_child == (options & libc::__WCLONE != 0);
         let thread = options & libc::__WNOTHREAD == 0 || n.parent_tid() == tid;
         if !fits || !kind || !thread {
             continue;
@@ -96,19 +114,20 @@ fn look(
         any |= zombie.is_none() || options & libc::WEXITED != 0;
         let keep = options & libc::WNOWAIT != 0;
         if let Some(z) = zombie {
-            if options & libc::WEXITED == 0 {
+            // The tracer waits for it first.
+            if options & libc::WEXITED == 0 || other {
                 continue;
             }
             let (code, si_status) = exit_code_of(z.status);
             let usage = z.usage;
             if !keep {
-                *gone = t.release(child);
+                gone.node = t.release(child);
                 parent.usage.lock().add_child(&usage);
             }
             return Ok(Some(Change { pid, uid: z.uid, status: z.status, code, si_status, usage }));
         }
         let (status, code, si_status) = match n.report {
-            Some(Report::Stopped(sig)) if options & libc::WUNTRACED != 0 => {
+            Some(Report::Stopped(sig)) if options & libc::WUNTRACED != 0 && !ours => {
                 (sig.raw() << 8 | 0x7f, libc::CLD_STOPPED, sig.raw())
             }
             Some(Report::Continued) if options & libc::WCONTINUED != 0 => {
@@ -123,4 +142,77 @@ fn look(
         return Ok(Some(Change { pid, uid, status, code, si_status, usage }));
     }
     if any { Ok(None) } else { Err(Errno::ECHILD) }
+}
+
+/// Whether a thread with this ID is among those that are waited for.
+fn by_whom(t: &Tree, whom: Whom, tid: i32) -> bool {
+    match whom {
+        Whom::Any => true,
+        Whom::Pid(p) => p == tid,
+        Whom::Group(g) => {
+            let tgid = t.traces.get(tid).map_or(tid, |x| x.group.tgid);
+            t.node(tgid).is_some_and(|n| n.pgid() == g)
+        }
+    }
+}
+
+fn eligible_tracer(t: &Tree, tracee: i32, me: i32, options: i32) -> bool {
+    options & libc::__WNOTHREAD == 0 || t.traces.get(tracee).is_some_and(|x| x.tracer.1 == me)
+}
+
+/// Looks for a change of a tracee of the waiting process.
+fn tracee(
+    t: &mut Tree,
+    waiter: &Arc<ThreadGroup>,
+    me: i32,
+    whom: Whom,
+    options: i32,
+    gone: &mut Gone,
+) -> Result<Option<Change>, Errno> {
+    let keep = options & libc::WNOWAIT != 0;
+    for tid in t.traces.of_group(waiter.tgid) {
+        if !by_whom(t, whom, tid) || !eligible_tracer(t, tid, me, options) {
+            continue;
+        }
+        let Some(x) = t.traces.get(tid) else { continue };
+        let group = x.group.clone();
+        if let Some(task) = x.task.clone() {
+            // A child's stop is waited for without WUNTRACED by its tracer.
+            let Some(code) = task.trace.report(keep) else { continue };
+            let (status, usage) = (code << 8 | 0x7f, group.total_usage());
+            let (pid, uid) = (task.nr_in(waiter.pids_seen()), task.creds().uid);
+            return Ok(Some(Change { pid, uid, status, code: libc::CLD_TRAPPED, si_status: code, usage }));
+        }
+        if options & libc::WEXITED == 0 {
+            continue;
+        }
+        if let Some(z) = &x.zombie {
+            let (code, si_status) = exit_code_of(z.status);
+            let pid = z.pid.nr_in(waiter.pids_seen());
+            let change =
+                Change { pid, uid: z.uid, status: z.status, code, si_status, usage: Usage::default() };
+            if !keep {
+                gone.tracee = t.untrace(tid, None);
+            }
+            return Ok(Some(change));
+        }
+        // The process of a first thread: its parent, if that is somebody else, is told when the tracer has waited for it.
+        let Some(n) = t.node(tid).filter(|n| n.parent() != waiter.tgid) else { continue };
+        let Some(z) = n.zombie() else { continue };
+        let (code, si_status) = exit_code_of(z.status);
+        let change = Change {
+            pid: n.group.pid_for(waiter),
+            uid: z.uid,
+            status: z.status,
+            code,
+            si_status,
+            usage: z.usage,
+        };
+        if !keep {
+            gone.tracee = t.untrace(tid, None);
+            t.detached_zombie(tid, &mut gone.notices);
+        }
+        return Ok(Some(change));
+    }
+    Ok(None)
 }

@@ -66,7 +66,8 @@ impl Tree {
         for s in saved {
             let (group, creds) = process(s);
             let find = |nr| Some(group.kernel.pids.find(nr)?.attach());
-            let leader = s.leader.map(|l| Leader { scheduling: Arc::new(Scheduling::from(l)), creds });
+            let leader =
+                s.leader.map(|l| Leader { scheduling: Arc::new(Scheduling::from(l)), creds, cgroup: None });
             let node = Node {
                 pid: find(s.tgid)?,
                 pgrp: find(s.pgid)?,
@@ -83,6 +84,12 @@ impl Tree {
             nodes.insert(s.tgid, node);
         }
         let unreaped = saved.iter().filter(|s| s.leader.is_some()).count();
-        Some(Tree { nodes, tasks: HashMap::new(), terminals: HashMap::new(), unreaped })
+        Some(Tree {
+            nodes,
+            tasks: HashMap::new(),
+            terminals: HashMap::new(),
+            unreaped,
+            traces: Default::default(),
+        })
     }
 }

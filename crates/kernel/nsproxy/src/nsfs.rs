@@ -1,0 +1,183 @@
+//! nsfs: namespaces as files. See namespaces(7), ioctl_nsfs(2).
+//!
+//! A file holds its namespace: as long as it is open or mounted, the namespace lives. A mount namespace may hold files of
+//! younger mount namespaces only ([`Inode::mount_ns`]), so none holds itself.
+
+use crate::{CgroupNamespace, Identity, Ipc, UtsNamespace};
+use abi::stat::{Attr, StatFs, makedev};
+use abi::{Errno, Result};
+use pid::PidNamespace;
+use socket::NetNamespace;
+use std::any::Any;
+use std::sync::Arc;
+use user_ns::UserNamespace;
+use vfs::dentry::Dentry;
+use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, Mount, MountFlags, MountNs, Path, Vfs};
+
+const DEV: u64 = makedev(0, 4);
+/// NSFS_MAGIC.
+const MAGIC: i64 = 0x6e73_6673;
+
+/// A namespace of any kind.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "one for each kind")]
+pub enum Namespace {
+    Cgroup(Arc<CgroupNamespace>),
+    Ipc(Arc<Ipc>),
+    Mount(Arc<MountNs>),
+    Net(Arc<NetNamespace>),
+    Pid(Arc<PidNamespace>),
+    Time(Arc<Identity>),
+    User(Arc<UserNamespace>),
+    Uts(Arc<UtsNamespace>),
+}
+
+impl Namespace {
+    /// The name of its kind, as links in /proc/PID/ns show it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Namespace::Cgroup(_) => "cgroup",
+            Namespace::Ipc(_) => "ipc",
+            Namespace::Mount(_) => "mnt",
+            Namespace::Net(_) => "net",
+            Namespace::Pid(_) => "pid",
+            Namespace::Time(_) => "time",
+            Namespace::User(_) => "user",
+            Namespace::Uts(_) => "uts",
+        }
+    }
+
+    /// CLONE_NEW*.
+    pub fn flag(&self) -> u64 {
+        /// CLONE_NEWTIME.
+        const NEWTIME: i32 = 0x80;
+        let flag = match self {
+            Namespace::Cgroup(_) => libc::CLONE_NEWCGROUP,
+            Namespace::Ipc(_) => libc::CLONE_NEWIPC,
+            Namespace::Mount(_) => libc::CLONE_NEWNS,
+            Namespace::Net(_) => libc::CLONE_NEWNET,
+            Namespace::Pid(_) => libc::CLONE_NEWPID,
+            Namespace::Time(_) => NEWTIME,
+            Namespace::User(_) => libc::CLONE_NEWUSER,
+            Namespace::Uts(_) => libc::CLONE_NEWUTS,
+        };
+        flag as u64
+    }
+
+    /// Number of its inode.
+    pub fn inum(&self) -> u64 {
+        match self {
+            Namespace::Cgroup(ns) => ns.inum,
+            Namespace::Time(ns) => ns.inum,
+            Namespace::Ipc(ns) => ns.inum,
+            Namespace::Mount(ns) => ns.id,
+            Namespace::Net(ns) => ns.inum,
+            Namespace::Pid(ns) => ns.inum(),
+            Namespace::User(ns) => ns.inum(),
+            Namespace::Uts(ns) => ns.inum,
+        }
+    }
+
+    /// Where capabilities over it are held: its owner, for a user namespace itself.
+    pub fn user_ns(&self) -> &Arc<UserNamespace> {
+        match self {
+            Namespace::Cgroup(ns) => ns.user_ns(),
+            Namespace::Time(ns) => ns.user_ns(),
+            Namespace::Ipc(ns) => ns.user_ns(),
+            Namespace::Mount(ns) => ns.user_ns(),
+            Namespace::Net(ns) => ns.user_ns(),
+            Namespace::Pid(ns) => ns.user_ns(),
+            Namespace::User(ns) => ns,
+            Namespace::Uts(ns) => ns.user_ns(),
+        }
+    }
+
+    /// The place of its file.
+    pub fn path(&self, nsfs: &Arc<Mount>) -> Path {
+        let name = format!("{}:[{}]", self.kind(), self.inum());
+        let inode: InodeRef = Arc::new(NsInode { ns: self.clone(), fs: nsfs.fs().clone() });
+        Path { mount: nsfs.clone(), dentry: Dentry::nameless(&nsfs.root, inode, name.as_bytes()) }
+    }
+}
+
+/// The file system of namespaces.
+pub struct NsFs;
+
+impl NsFs {
+    /// The one mount of a kernel that all of its namespaces are in.
+    pub fn mount(vfs: &Vfs) -> Arc<Mount> {
+        let mount = Mount::of(Arc::new(NsFs), MountFlags::empty(), b"nsfs");
+        vfs.mounts.number(&mount);
+        mount
+    }
+}
+
+impl FileSystem for NsFs {
+    fn kind(&self) -> &'static str {
+        "nsfs"
+    }
+    fn root(&self) -> InodeRef {
+        Arc::new(NsRoot)
+    }
+    fn statfs(&self) -> Result<StatFs> {
+        Ok(StatFs { f_type: MAGIC, f_bsize: 4096, f_namelen: 255, f_frsize: 4096, ..StatFs::default() })
+    }
+    fn binds_from_nowhere(&self) -> bool {
+        true
+    }
+}
+
+fn attr(ino: u64, mode: u32) -> Attr {
+    Attr { dev: DEV, ino, mode, nlink: 1, blksize: 4096, ..Attr::default() }
+}
+
+/// The directory that nobody sees.
+struct NsRoot;
+
+impl Inode for NsRoot {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        Arc::new(NsFs)
+    }
+    fn attr(&self) -> Result<Attr> {
+        Ok(attr(1, libc::S_IFDIR | 0o555))
+    }
+}
+
+/// A namespace as a file.
+struct NsInode {
+    ns: Namespace,
+    fs: Arc<dyn FileSystem>,
+}
+
+impl Inode for NsInode {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        self.fs.clone()
+    }
+    fn attr(&self) -> Result<Attr> {
+        Ok(attr(self.ns.inum(), libc::S_IFREG | 0o444))
+    }
+    fn open(&self, _cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            return Err(Errno::EPERM);
+        }
+        Ok(Arc::new(NsOps(self.ns.clone())))
+    }
+    fn mount_ns(&self) -> Option<u64> {
+        if let Namespace::Mount(ns) = &self.ns { Some(ns.id) } else { None }
+    }
+}
+
+/// An open namespace.
+pub struct NsOps(pub Namespace);
+
+impl FileOps for NsOps {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
