@@ -14,17 +14,34 @@ pub struct EventFd {
     queue: WaitQueue,
 }
 
+/// An eventfd as plain data, for a checkpoint. Whether it blocks is the open file's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventFdState {
+    /// The counter.
+    pub count: u64,
+    /// EFD_SEMAPHORE: a read takes one.
+    pub semaphore: bool,
+}
+
+impl From<EventFdState> for EventFd {
+    fn from(s: EventFdState) -> EventFd {
+        EventFd { count: Mutex::new(s.count), semaphore: s.semaphore, queue: WaitQueue::new() }
+    }
+}
+
 impl EventFd {
+    /// As plain data.
+    pub fn state(&self) -> EventFdState {
+        EventFdState { count: *self.count.lock(), semaphore: self.semaphore }
+    }
+
     /// eventfd2(2): `flags` EFD_SEMAPHORE, EFD_NONBLOCK; EFD_CLOEXEC is the descriptor's.
     pub fn create(cx: &dyn Caller, initial: u32, flags: i32) -> Result<Arc<OpenFile>> {
         if flags & !(libc::EFD_SEMAPHORE | libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) != 0 {
             return Err(Errno::EINVAL);
         }
-        let ops = Arc::new(EventFd {
-            count: Mutex::new(initial as u64),
-            semaphore: flags & libc::EFD_SEMAPHORE != 0,
-            queue: WaitQueue::new(),
-        });
+        let semaphore = flags & libc::EFD_SEMAPHORE != 0;
+        let ops = Arc::new(EventFd::from(EventFdState { count: initial.into(), semaphore }));
         let keep = flags & libc::EFD_NONBLOCK;
         Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops, libc::O_RDWR | keep))
     }
@@ -110,6 +127,12 @@ impl StreamOps for EventFd {
 mod tests {
     use super::*;
     use vfs::testing::TestCaller;
+
+    #[test]
+    fn state_and_back() {
+        let state = EventFdState { count: 7, semaphore: true };
+        assert_eq!(EventFd::from(state).state(), state);
+    }
 
     #[test]
     fn counts() {

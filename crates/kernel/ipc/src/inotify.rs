@@ -8,11 +8,11 @@ use abi::{Errno, Result};
 use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::notify::{self, Listener, Watch, event};
 use vfs::quota::{Account, Charge, Kind, Limit};
-use vfs::{Caller, FileOps, InodeRef, OpenFile, StreamOps, UserMemory};
+use vfs::{Caller, FileOps, InodeRef, OpenFile, Path, StreamOps, UserMemory};
 use wait::{Events, WaitQueue};
 
 const IN_Q_OVERFLOW: u32 = 0x4000;
@@ -114,11 +114,12 @@ impl Inotify {
         file.ops.as_any().downcast_ref()
     }
 
-    /// inotify_add_watch(2) on an inode found and checked before.
-    pub fn add(&self, inode: &InodeRef, mask: u32) -> Result<i32> {
+    /// inotify_add_watch(2) on a place found and checked before.
+    pub fn add(&self, place: &Path, mask: u32) -> Result<i32> {
         if mask & event::ALL == 0 || mask & IN_MASK_ADD != 0 && mask & IN_MASK_CREATE != 0 {
             return Err(Errno::EINVAL);
         }
+        let inode = place.inode();
         let keep = event::ALL | event::EXCL_UNLINK | IN_ONESHOT;
         let mut s = self.state.lock();
         if let Some((id, h)) = s.by_inode.get(&address(inode)).and_then(|id| s.watches.get_key_value(id)) {
@@ -132,7 +133,7 @@ impl Inotify {
         let charge = self.user.charge(Kind::InotifyWatches, 1).ok_or(Errno::ENOSPC)?;
         let id = s.next_id();
         let to: Weak<dyn Listener> = self.me.clone();
-        let watch = Arc::new(Watch { id, mask: AtomicU32::new(mask & keep), to });
+        let watch = Watch::new(&place.dentry, id, mask & keep, to);
         if !notify::add(inode, watch.clone()) {
             return Err(Errno::EINVAL);
         }

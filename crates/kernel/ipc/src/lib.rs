@@ -10,6 +10,7 @@ pub mod aio;
 pub mod clock;
 pub mod epoll;
 pub mod eventfd;
+pub mod fanotify;
 pub mod inotify;
 pub mod pipe;
 pub mod poll;

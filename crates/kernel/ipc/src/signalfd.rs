@@ -18,13 +18,31 @@ pub struct SignalFd {
     mask: AtomicU64,
 }
 
+/// A signalfd as plain data, for a checkpoint. Whether it blocks is the open file's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalFdState {
+    /// The signals that it reads.
+    pub mask: SigSet,
+}
+
+impl From<SignalFdState> for SignalFd {
+    fn from(s: SignalFdState) -> SignalFd {
+        SignalFd { mask: AtomicU64::new(s.mask.minus(SigSet::UNBLOCKABLE).0) }
+    }
+}
+
 impl SignalFd {
+    /// As plain data.
+    pub fn state(&self) -> SignalFdState {
+        SignalFdState { mask: self.mask() }
+    }
+
     /// signalfd4(2) with fd -1.
     pub fn create(cx: &dyn Caller, mask: SigSet, flags: i32) -> Result<Arc<OpenFile>> {
         if flags & !(libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) != 0 {
             return Err(Errno::EINVAL);
         }
-        let ops = Arc::new(SignalFd { mask: AtomicU64::new(mask.minus(SigSet::UNBLOCKABLE).0) });
+        let ops = Arc::new(SignalFd::from(SignalFdState { mask }));
         let keep = flags & libc::SFD_NONBLOCK;
         Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops, libc::O_RDWR | keep))
     }
@@ -150,6 +168,12 @@ mod tests {
         fn wait_queue(&self) -> WaitQueue {
             self.1.clone()
         }
+    }
+
+    #[test]
+    fn state_and_back() {
+        let state = SignalFdState { mask: SigSet::of(Signal::SIGUSR2) };
+        assert_eq!(SignalFd::from(state).state(), state);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use crate::clock::Clock;
 use abi::time::{Itimerspec, Timespec};
 use abi::{Errno, Result};
-use ranked::Mutex;
+use ranked::{Mutex, rank};
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use vfs::timer::{TimerHandle, TimerService};
@@ -71,11 +71,27 @@ struct State {
     handle: Option<TimerHandle>,
 }
 
+/// A timerfd as plain data, for a checkpoint. Whether it blocks is the open file's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerFdState {
+    /// CLOCK_* that it was made with.
+    pub clock_id: i32,
+    /// The setting, in nanoseconds of that clock.
+    pub schedule: Schedule,
+    /// What the clock showed when the setting was taken. One that is not of CLOCK_REALTIME and absolute goes on with what
+    /// then remained: clocks of another host show something else.
+    pub now: i64,
+    /// Expiries that nobody has read.
+    pub ticks: u64,
+    /// TFD_TIMER_* of the setting.
+    pub settime_flags: i32,
+}
+
 /// The timer behind a timerfd.
 pub struct TimerFd {
     clock: Clock,
     clock_id: i32,
-    state: Mutex<State>,
+    state: Mutex<State, { rank::TIMER }>,
     queue: WaitQueue,
     timers: Arc<TimerService>,
     me: Weak<TimerFd>,
@@ -92,16 +108,39 @@ impl TimerFd {
         if alarm && !cx.creds().capable(Cap::WAKE_ALARM) {
             return Err(Errno::EPERM);
         }
-        let ops = Arc::new_cyclic(|me| TimerFd {
-            clock,
-            clock_id,
-            state: Mutex::default(),
-            queue: WaitQueue::new(),
-            timers: cx.vfs().timers.clone(),
-            me: me.clone(),
-        });
+        let ops = TimerFd::new(clock, clock_id, State::default(), cx.vfs().timers.clone());
         let keep = flags & libc::TFD_NONBLOCK;
         Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops, libc::O_RDWR | keep))
+    }
+
+    fn new(clock: Clock, clock_id: i32, state: State, timers: Arc<TimerService>) -> Arc<TimerFd> {
+        let (state, queue) = (Mutex::new(state), WaitQueue::new());
+        Arc::new_cyclic(|me| TimerFd { clock, clock_id, state, queue, timers, me: me.clone() })
+    }
+
+    /// As plain data.
+    pub fn state(&self) -> TimerFdState {
+        let now = self.clock.now_ns();
+        let mut s = self.state.lock();
+        s.ticks += s.schedule.advance(now);
+        let State { schedule, ticks, settime_flags, .. } = *s;
+        TimerFdState { clock_id: self.clock_id, schedule, now, ticks, settime_flags }
+    }
+
+    /// Back from plain data, running on `timers`. EINVAL for a clock that there is none of.
+    pub fn restore(saved: TimerFdState, timers: &Arc<TimerService>) -> Result<Arc<TimerFd>> {
+        let clock = Clock::from_id(saved.clock_id)?;
+        let absolute = saved.settime_flags & libc::TFD_TIMER_ABSTIME != 0 && clock == Clock::Realtime;
+        let passed = if absolute { 0 } else { clock.now_ns() - saved.now };
+        let next = saved.schedule.next.map(|next| next.saturating_add(passed));
+        let schedule = Schedule { next, ..saved.schedule };
+        let state = State { schedule, ticks: saved.ticks, settime_flags: saved.settime_flags, handle: None };
+        let timer = TimerFd::new(clock, saved.clock_id, state, timers.clone());
+        let mut s = timer.state.lock();
+        let none = timer.arm(&mut s);
+        drop(s);
+        drop(none);
+        Ok(timer)
     }
 
     /// The timer behind an open file; EINVAL when it is something else.
@@ -250,6 +289,38 @@ mod tests {
         assert_eq!(s.next, Some(140));
         let mut once = Schedule { next: Some(5), interval: 0 };
         assert_eq!((once.advance(9), once.advance(10), once.next), (1, 0, None));
+    }
+
+    #[test]
+    fn state_and_back() {
+        let timers = Arc::<TimerService>::default();
+        let hour = 3_600_000_000_000;
+        let realtime = Clock::Realtime.now_ns();
+        // A moment of the calendar stays where it is.
+        let state = TimerFdState {
+            clock_id: libc::CLOCK_REALTIME,
+            schedule: Schedule { next: Some(realtime + hour), interval: 7 },
+            now: realtime - hour,
+            ticks: 3,
+            settime_flags: libc::TFD_TIMER_ABSTIME,
+        };
+        let again = TimerFd::restore(state, &timers).unwrap().state();
+        assert_eq!(TimerFdState { now: state.now, ..again }, state);
+        // What remains of other settings remains.
+        let state = TimerFdState {
+            clock_id: libc::CLOCK_MONOTONIC,
+            schedule: Schedule { next: Some(hour), interval: 0 },
+            now: 0,
+            ..state
+        };
+        let again = TimerFd::restore(state, &timers).unwrap().state();
+        let left = again.schedule.next.unwrap() - again.now;
+        assert!(left <= hour && left > hour / 2, "{left}");
+        assert_eq!(TimerFdState { schedule: state.schedule, now: 0, ..again }, state);
+        // One that is not armed.
+        let state = TimerFdState { schedule: Schedule::default(), ..state };
+        let again = TimerFd::restore(state, &timers).unwrap().state();
+        assert_eq!(TimerFdState { now: 0, ..again }, state);
     }
 
     #[test]

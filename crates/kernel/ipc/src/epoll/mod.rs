@@ -12,10 +12,12 @@
 
 mod item;
 mod nest;
+mod state;
 
 use abi::{Errno, Result};
 use item::Item;
 use ranked::{Mutex, rank};
+pub use state::{EpollState, ItemState};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -83,6 +85,13 @@ impl Epoll {
 
     /// EPOLL_CTL_ADD. ENOSPC when the epoll's user has too many items.
     pub fn add(&self, cx: &dyn Caller, fd: i32, file: &Arc<OpenFile>, ev: Event) -> Result<()> {
+        let item = self.insert(cx, fd, file, ev)?;
+        self.recheck(cx, &item, file);
+        Ok(())
+    }
+
+    /// Adds an item that nothing is known of yet.
+    fn insert(&self, cx: &dyn Caller, fd: i32, file: &Arc<OpenFile>, ev: Event) -> Result<Arc<Item>> {
         let target = Epoll::of(file).ok();
         if target.is_some_and(|t| std::ptr::eq(t, self)) {
             return Err(Errno::EINVAL);
@@ -124,8 +133,7 @@ impl Epoll {
             outer.push(Arc::downgrade(&item));
         }
         item.subscribe(&queue, ev.events & EXCLUSIVE != 0);
-        self.recheck(cx, &item, file);
-        Ok(())
+        Ok(item)
     }
 
     /// EPOLL_CTL_MOD.

@@ -40,6 +40,35 @@ fn level_edge_and_oneshot() {
 }
 
 #[test]
+fn state_and_back() {
+    let cx = TestCaller::with_caps(0);
+    let (ep, again) = (Epoll::create(&cx), Epoll::create(&cx));
+    let (ep, again) = (Epoll::of(&ep).unwrap(), Epoll::of(&again).unwrap());
+    let files: Vec<_> = (0..4).map(|_| EventFd::create(&cx, 1, 0).unwrap()).collect();
+    ep.add(&cx, 3, &files[0], ev(IN | EDGE, 1)).unwrap();
+    ep.add(&cx, 4, &files[1], ev(IN | ONESHOT, 2)).unwrap();
+    assert_eq!(ep.collect(&cx, 9).len(), 2);
+    ep.add(&cx, 6, &files[3], ev(IN, 4)).unwrap();
+    ep.add(&cx, 5, &files[2], ev(IN | EDGE, 3)).unwrap();
+    let state = ep.state();
+    let brief: Vec<_> = state.items.iter().map(|i| (i.fd, i.ready)).collect();
+    assert_eq!(brief, [(6, true), (5, true), (3, false), (4, false)]);
+    let find = |id| files.iter().find(|file| file.id == id).cloned();
+    again.restore(&cx, &state, find).unwrap();
+    assert_eq!(again.state(), state);
+    // The edge and the one shot that have been reported are not reported again.
+    assert_eq!(again.collect(&cx, 9), [ev(IN, 4), ev(IN, 3)]);
+    bump(&files[1], &cx);
+    bump(&files[0], &cx);
+    assert!(again.collect(&cx, 9).contains(&ev(IN, 1)) && !again.collect(&cx, 9).contains(&ev(IN, 2)));
+    // What has no file any more is left out.
+    let empty = Epoll::create(&cx);
+    let empty = Epoll::of(&empty).unwrap();
+    empty.restore(&cx, &state, |_| None).unwrap();
+    assert_eq!(empty.state(), EpollState::default());
+}
+
+#[test]
 fn closing_removes_and_hup_is_always_asked_for() {
     let cx = TestCaller::with_caps(0);
     let epf = Epoll::create(&TestCaller::with_caps(0));

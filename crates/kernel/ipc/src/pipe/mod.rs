@@ -12,6 +12,7 @@ mod ring;
 use abi::{Errno, Result, Signal};
 use ranked::{Mutex, rank};
 use ring::{Ring, SLOT};
+pub use ring::{RingState, SlotState};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::attach::Attachments;
@@ -38,6 +39,17 @@ struct State {
     /// How many opens for reading and writing there have been, for FIFO opens that wait.
     reader_opens: u64,
     writer_opens: u64,
+}
+
+/// A pipe as plain data, for a checkpoint. Its readers and writers are the ends, which are kept with the open files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipeState {
+    /// What is in it, and its size.
+    pub ring: RingState,
+    /// How many opens for reading and writing there have been.
+    pub opens: (u64, u64),
+    /// Inode number in pipefs; `None` for a FIFO.
+    pub ino: Option<u64>,
 }
 
 /// The object between the ends.
@@ -68,6 +80,23 @@ impl Pipe {
             queue: WaitQueue::new(),
             ino,
         }))
+    }
+
+    /// As plain data.
+    pub fn state(&self) -> PipeState {
+        let s = self.state.lock();
+        PipeState { ring: s.ring.state(), opens: (s.reader_opens, s.writer_opens), ino: self.ino }
+    }
+
+    /// Back from plain data, without ends; its pages count for the caller. ENFILE when they are too many.
+    pub fn restore(cx: &dyn Caller, saved: &PipeState) -> Result<Arc<Pipe>> {
+        let pipe = Pipe::new(cx, saved.ino)?;
+        let mut s = pipe.state.lock();
+        s.pages.resize_pipe(saved.ring.max as u64, true)?;
+        s.ring = Ring::from(&saved.ring);
+        (s.reader_opens, s.writer_opens) = saved.opens;
+        drop(s);
+        Ok(pipe)
     }
 
     /// The pipe behind an open file, if it is one.

@@ -23,7 +23,48 @@ pub struct Ring {
     spare: Vec<Vec<u8>>,
 }
 
+/// A slot as plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotState {
+    /// What is to be read.
+    pub unread: Vec<u8>,
+    /// Bytes of the slot that have been read, whose place is not free.
+    pub read: usize,
+    /// A packet of O_DIRECT.
+    pub packet: bool,
+}
+
+/// A ring as plain data, for a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingState {
+    /// Slots in use, oldest first.
+    pub slots: Vec<SlotState>,
+    /// Most slots it may hold.
+    pub max: usize,
+}
+
+impl From<&RingState> for Ring {
+    fn from(s: &RingState) -> Ring {
+        let slot = |s: &SlotState| {
+            let mut data = vec![0; s.read];
+            data.extend_from_slice(&s.unread);
+            Slot { data, start: s.read, packet: s.packet }
+        };
+        Ring { slots: s.slots.iter().map(slot).collect(), max: s.max, spare: Vec::new() }
+    }
+}
+
 impl Ring {
+    /// As plain data.
+    pub fn state(&self) -> RingState {
+        let slot = |s: &Slot| SlotState {
+            unread: s.data.get(s.start..).unwrap_or_default().to_vec(),
+            read: s.start,
+            packet: s.packet,
+        };
+        RingState { slots: self.slots.iter().map(slot).collect(), max: self.max }
+    }
+
     /// An empty ring of `max` slots.
     pub fn new(max: usize) -> Ring {
         Ring { slots: VecDeque::new(), max, spare: Vec::new() }
@@ -160,6 +201,20 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn state_and_back() {
+        let mut ring = Ring::new(4);
+        ring.push(b"abc", false);
+        ring.push(b"packet", true);
+        ring.pop(&mut [0; 2]);
+        let state = ring.state();
+        let mut again = Ring::from(&state);
+        assert_eq!(again.state(), state);
+        assert_eq!((again.len(), again.max()), (7, 4));
+        let mut buf = [0; 9];
+        assert_eq!((again.pop(&mut buf), &buf[..7]), (7, &b"cpacket"[..]));
+    }
 
     #[test]
     fn agrees_with_a_byte_queue() {

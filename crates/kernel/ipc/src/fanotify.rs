@@ -1,0 +1,437 @@
+//! Groups of fanotify(7) that are told of what is done to files, or asked whether it may be done, with a descriptor of
+//! the file for each event.
+//!
+//! A group is a queue of events and a table of marks; `vfs::marks` delivers what happens. It hears of processes of its
+//! maker's container only: an event leads to the place where they see the file. A thread that waits for an answer holds no
+//! group ([`Question`]): the group's end answers what is left. Lock rank: that of inotify; paths are
+//! dropped and the wait queue is notified after the lock is released.
+
+use abi::{Errno, Result};
+use pid::{Pid, PidNamespace};
+use ranked::{Mutex, rank};
+use std::any::Any;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use vfs::marks::{Doer, Group, Mark, Marked, ON_CHILD, ON_DIR, Question, Wanted};
+use vfs::quota::{Account, Charge, Kind};
+use vfs::{Caller, FileOps, OpenFile, Path, StreamOps, UserMemory};
+use wait::{Events, WaitQueue};
+
+/// What fanotify_init(2) takes.
+pub mod init {
+    #![expect(missing_docs, reason = "names of fanotify_init(2)")]
+    pub const CLOEXEC: u32 = 1;
+    pub const NONBLOCK: u32 = 2;
+    pub const CLASS: u32 = 0xc;
+    pub const UNLIMITED_QUEUE: u32 = 0x10;
+    pub const UNLIMITED_MARKS: u32 = 0x20;
+    pub const REPORT_TID: u32 = 0x100;
+    pub const ALL: u32 = CLOEXEC | NONBLOCK | CLASS | UNLIMITED_QUEUE | UNLIMITED_MARKS | REPORT_TID;
+}
+
+/// FAN_Q_OVERFLOW.
+const OVERFLOW: u32 = 0x4000;
+const NO_FD: i32 = -1;
+const FIONREAD: u32 = 0x541b;
+/// Events that may wait in a group (fs.fanotify.max_queued_events).
+const MAX_EVENTS: usize = 16384;
+/// How many events a new one is compared with.
+const MERGED: usize = 128;
+/// Bytes of `struct fanotify_event_metadata`.
+const EVENT: usize = 24;
+/// Bytes of `struct fanotify_response`.
+const RESPONSE: usize = 8;
+
+struct Event {
+    path: Path,
+    mask: u32,
+    by: Arc<Pid>,
+    /// A thread waits for the answer.
+    question: Option<Arc<Question>>,
+    _charge: Charge,
+}
+
+struct Held {
+    on: Marked,
+    mark: Arc<Mark>,
+    _charge: Charge,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<Event>,
+    /// An event was lost, which is told after those that wait.
+    overflown: bool,
+    /// Questions that were read, by the descriptor that came with them.
+    asked: Vec<(i32, Arc<Question>)>,
+    marks: HashMap<(u8, usize), Held>,
+}
+
+/// A group.
+pub struct Fanotify {
+    me: Weak<Fanotify>,
+    flags: u32,
+    event_flags: i32,
+    /// The outermost PID namespace that its maker's container has.
+    pid_ns: Arc<PidNamespace>,
+    state: Mutex<State, { rank::INOTIFY }>,
+    queue: WaitQueue,
+    /// Who pays for marks and events.
+    user: Arc<Account>,
+    _charge: Charge,
+}
+
+/// The namespace right below the sandbox's own that a namespace is in.
+fn outermost(ns: Arc<PidNamespace>) -> Arc<PidNamespace> {
+    let mut at = ns;
+    while let Some(parent) = at.parent().filter(|parent| parent.level() > 0).cloned() {
+        at = parent;
+    }
+    at
+}
+
+impl Fanotify {
+    /// A new group as an open file. EMFILE when the user has too many.
+    pub fn open(cx: &dyn Caller, flags: u32, event_flags: i32) -> Result<Arc<OpenFile>> {
+        let pid_ns = outermost(cx.pid_ns().ok_or(Errno::EINVAL)?);
+        let user = cx.quotas().account(cx.creds().uid);
+        let charge = user.charge(Kind::FanotifyGroups, 1).ok_or(Errno::EMFILE)?;
+        let group: Arc<dyn FileOps> = Arc::new_cyclic(|me| Fanotify {
+            me: me.clone(),
+            flags,
+            event_flags,
+            pid_ns,
+            state: Mutex::default(),
+            queue: WaitQueue::new(),
+            user,
+            _charge: charge,
+        });
+        let status = if flags & init::NONBLOCK != 0 { libc::O_NONBLOCK } else { 0 };
+        Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), group, status | libc::O_RDWR))
+    }
+
+    /// The group behind an open file, if it is one.
+    pub fn of(file: &OpenFile) -> Option<&Fanotify> {
+        file.ops.as_any().downcast_ref()
+    }
+
+    /// Adds to what is wanted of an object by `change`, which refuses what does not go with what is there already. ENOSPC
+    /// when the user has too many marks, EINVAL for objects that cannot have one.
+    pub fn add(&self, on: Marked, path: &Path, change: impl Fn(&mut Wanted) -> Result<()>) -> Result<()> {
+        let mut s = self.state.lock();
+        if let Some(held) = s.marks.get(&on.key()) {
+            return held.mark.change(change);
+        }
+        let mut wanted = Wanted::default();
+        change(&mut wanted)?;
+        let charge = match self.user.charge(Kind::FanotifyMarks, 1) {
+            Some(charge) => charge,
+            None => {
+                // Those of mounts that are gone count until somebody looks.
+                s.marks.retain(|_, held| !held.on.is_gone());
+                self.user.charge(Kind::FanotifyMarks, 1).ok_or(Errno::ENOSPC)?
+            }
+        };
+        let mark = Mark::new(path, self.me.clone(), wanted);
+        if !on.add(&mark) {
+            return Err(Errno::EINVAL);
+        }
+        s.marks.insert(on.key(), Held { on, mark, _charge: charge });
+        Ok(())
+    }
+
+    /// Takes from what is wanted of an object by `change`; the mark goes when nothing is left. ENOENT.
+    pub fn remove(&self, on: &Marked, change: impl Fn(&mut Wanted)) -> Result<()> {
+        let gone = {
+            let mut s = self.state.lock();
+            let held = s.marks.get(&on.key()).ok_or(Errno::ENOENT)?;
+            let left = held.mark.change(|wanted| {
+                change(wanted);
+                wanted.mask & !(ON_DIR | ON_CHILD) | wanted.ignored & !(ON_DIR | ON_CHILD)
+            });
+            if left == 0 { s.marks.remove(&on.key()) } else { None }
+        };
+        if let Some(held) = gone {
+            held.on.remove(&held.mark);
+        }
+        Ok(())
+    }
+
+    /// Removes all marks on inodes, mounts or file systems.
+    pub fn flush(&self, kind: u8) {
+        let gone: Vec<_> = self.state.lock().marks.extract_if(|key, _| key.0 == kind).collect();
+        for (_, held) in gone {
+            held.on.remove(&held.mark);
+        }
+    }
+
+    /// Whoever waits for an answer gets one.
+    fn answer(&self, fd: i32, allow: bool) -> Result<()> {
+        let question = {
+            let mut s = self.state.lock();
+            let place = s.asked.iter().position(|(asked, _)| *asked == fd).ok_or(Errno::ENOENT)?;
+            s.asked.remove(place).1
+        };
+        question.answer(allow);
+        Ok(())
+    }
+
+    /// One event with its file, which the caller gets a descriptor of.
+    fn deliver(&self, cx: &dyn Caller, event: &Event) -> Result<[u8; EVENT]> {
+        let fd = self.open_file(cx, event);
+        if let Some(question) = &event.question {
+            match fd {
+                Ok(fd) => {
+                    let mut s = self.state.lock();
+                    if !question.is_answered() {
+                        s.asked.push((fd, question.clone()));
+                    }
+                }
+                // Nobody can answer.
+                Err(_) => question.answer(false),
+            }
+        }
+        Ok(metadata(event.mask, fd?, cx.vnr_of(&event.by)))
+    }
+
+    fn open_file(&self, cx: &dyn Caller, event: &Event) -> Result<i32> {
+        let opened = vfs::open::open_event(cx, &event.path, self.event_flags & !libc::O_CLOEXEC);
+        let file = opened.map_err(vfs::retry::Failure::errno)?;
+        cx.install(file, self.event_flags & libc::O_CLOEXEC != 0)
+    }
+}
+
+fn metadata(mask: u32, fd: i32, pid: i32) -> [u8; EVENT] {
+    const VERSION: u8 = 3;
+    let mut out = [0; EVENT];
+    out[..4].copy_from_slice(&(EVENT as u32).to_ne_bytes());
+    out[4] = VERSION;
+    out[6..8].copy_from_slice(&(EVENT as u16).to_ne_bytes());
+    out[8..16].copy_from_slice(&u64::from(mask).to_ne_bytes());
+    out[16..20].copy_from_slice(&fd.to_ne_bytes());
+    out[20..].copy_from_slice(&pid.to_ne_bytes());
+    out
+}
+
+impl Group for Fanotify {
+    fn event(&self, path: &Path, mask: u32, by: &Doer) {
+        if by.process.nr_in(&self.pid_ns) == 0 {
+            return;
+        }
+        self.push(path, mask, by, None);
+    }
+
+    fn ask(&self, path: &Path, mask: u32, by: &Doer) -> Option<Arc<Question>> {
+        if by.process.nr_in(&self.pid_ns) == 0 {
+            return None;
+        }
+        let question = Arc::new(Question::default());
+        self.push(path, mask, by, Some(&question)).then_some(question)
+    }
+
+    fn forget(&self, question: &Arc<Question>) {
+        // It may be about to be read.
+        question.answer(false);
+        let gone = {
+            let mut s = self.state.lock();
+            s.asked.retain(|(_, asked)| !Arc::ptr_eq(asked, question));
+            let same = |event: &Event| event.question.as_ref().is_some_and(|q| Arc::ptr_eq(q, question));
+            let place = s.events.iter().position(same);
+            place.and_then(|place| s.events.remove(place))
+        };
+        drop(gone);
+    }
+
+    fn class(&self) -> u32 {
+        self.flags & init::CLASS
+    }
+
+    fn gone(&self, mark: &Arc<Mark>) {
+        let held = {
+            let mut s = self.state.lock();
+            let key = s.marks.iter().find(|(_, held)| Arc::ptr_eq(&held.mark, mark)).map(|(key, _)| *key);
+            key.and_then(|key| s.marks.remove(&key))
+        };
+        drop(held);
+    }
+}
+
+impl Fanotify {
+    /// Whether it can have marks that ask for permission.
+    pub fn asks(&self) -> bool {
+        self.class() != 0
+    }
+
+    /// Queues an event; false when it was lost. Questions are for themselves.
+    fn push(&self, path: &Path, mask: u32, by: &Doer, question: Option<&Arc<Question>>) -> bool {
+        let who = if self.flags & init::REPORT_TID != 0 { &by.thread } else { &by.process };
+        let charge = self.user.charge(Kind::FanotifyEvents, 1);
+        let new = charge.map(|charge| Event {
+            path: path.clone(),
+            mask,
+            by: who.clone(),
+            question: question.cloned(),
+            _charge: charge,
+        });
+        let queued;
+        {
+            let mut s = self.state.lock();
+            let same = |event: &&mut Event| {
+                event.question.is_none()
+                    && Arc::ptr_eq(&event.path.dentry, &path.dentry)
+                    && Arc::ptr_eq(&event.path.mount, &path.mount)
+                    && Arc::ptr_eq(&event.by, who)
+            };
+            if question.is_none()
+                && let Some(event) = s.events.iter_mut().rev().take(MERGED).find(same)
+            {
+                event.mask |= mask;
+                return true;
+            }
+            let limited = self.flags & init::UNLIMITED_QUEUE == 0;
+            let full = s.overflown || limited && s.events.len() >= MAX_EVENTS;
+            queued = !full && new.is_some();
+            match new {
+                Some(new) if !full => {
+                    s.events.push_back(new);
+                }
+                _ => s.overflown = true,
+            }
+        }
+        self.queue.notify(Events::READABLE);
+        queued
+    }
+}
+
+impl FileOps for Fanotify {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn as_stream(&self) -> Option<&dyn StreamOps> {
+        Some(self)
+    }
+    fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], _off: u64) -> Result<usize> {
+        let mut done = 0;
+        loop {
+            let room = buf.get_mut(done..done + EVENT);
+            let next = {
+                let mut s = self.state.lock();
+                if s.events.is_empty() && !s.overflown {
+                    break;
+                }
+                if room.is_none() {
+                    if done == 0 {
+                        return Err(Errno::EINVAL);
+                    }
+                    break;
+                }
+                let next = s.events.pop_front();
+                if next.is_none() {
+                    s.overflown = false;
+                }
+                next
+            };
+            let told = match &next {
+                Some(event) => self.deliver(cx, event),
+                None => Ok(metadata(OVERFLOW, NO_FD, 0)),
+            };
+            match (told, room) {
+                (Ok(bytes), Some(room)) => room.copy_from_slice(&bytes),
+                // The event is lost, as on Linux.
+                (Err(e), _) if done == 0 => return Err(e),
+                _ => break,
+            }
+            done += EVENT;
+        }
+        if done == 0 { Err(Errno::EAGAIN) } else { Ok(done) }
+    }
+    fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
+        const ALLOW: u32 = 1;
+        const DENY: u32 = 2;
+        let word = |at: usize| buf.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
+        match (word(0), word(RESPONSE / 2)) {
+            (Some(fd), Some(answer @ (ALLOW | DENY))) if fd as i32 >= 0 => {
+                self.answer(fd as i32, answer == ALLOW)?;
+                Ok(RESPONSE)
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+    fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
+        let s = self.state.lock();
+        if s.events.is_empty() && !s.overflown { Events::NONE } else { Events::READABLE }
+    }
+    fn wait_queue(&self, _cx: &dyn Caller) -> Option<WaitQueue> {
+        Some(self.queue.clone())
+    }
+    fn ioctl(
+        &self,
+        _cx: &dyn Caller,
+        _file: &OpenFile,
+        mem: &mut dyn UserMemory,
+        cmd: u32,
+        arg: u64,
+    ) -> Result<u64> {
+        if cmd != FIONREAD {
+            return Err(Errno::ENOTTY);
+        }
+        let count = {
+            let s = self.state.lock();
+            s.events.len() + usize::from(s.overflown)
+        };
+        mem.write_value(arg, &((count * EVENT) as i32))?;
+        Ok(0)
+    }
+    fn fdinfo(&self) -> String {
+        let (flags, event_flags) = (self.flags & !init::CLOEXEC, self.event_flags);
+        let mut out = format!("fanotify flags:{flags:x} event-flags:{event_flags:x}\n");
+        let all: Vec<_> = {
+            let s = self.state.lock();
+            s.marks.values().map(|held| (held.on.clone(), held.mark.wanted())).collect()
+        };
+        for (on, wanted) in all {
+            let dev = |dev: u64| u64::from(abi::stat::major(dev)) << 20 | u64::from(abi::stat::minor(dev));
+            let place = match &on {
+                Marked::Inode(inode) => {
+                    let attr = inode.attr().unwrap_or_default();
+                    format!("ino:{:x} sdev:{:x}", attr.ino, dev(attr.dev))
+                }
+                Marked::Mount(mount) => match mount.upgrade() {
+                    Some(mount) => format!("mnt_id:{:x}", mount.id()),
+                    None => continue,
+                },
+                Marked::FileSystem(sb) => match sb.upgrade().and_then(|sb| sb.root.inode.attr().ok()) {
+                    Some(attr) => format!("sdev:{:x}", dev(attr.dev)),
+                    None => continue,
+                },
+            };
+            let survives = if wanted.survives { 0x40 } else { 0 };
+            let (mask, ignored) = (wanted.mask, wanted.ignored);
+            out += &format!("fanotify {place} mflags:{survives:x} mask:{mask:x} ignored_mask:{ignored:x} \n");
+        }
+        out
+    }
+    fn link_name(&self) -> Option<String> {
+        Some("anon_inode:[fanotify]".into())
+    }
+}
+
+impl StreamOps for Fanotify {
+    fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
+        self.wait_queue(cx)
+    }
+}
+
+impl Drop for Fanotify {
+    fn drop(&mut self) {
+        let s = self.state.get_mut();
+        for held in s.marks.values() {
+            held.on.remove(&held.mark);
+        }
+        // What nobody answers any more is allowed.
+        let waiting = s.events.iter().filter_map(|event| event.question.as_ref());
+        waiting
+            .chain(s.asked.iter().map(|(_, question)| question))
+            .for_each(|question| question.answer(true));
+    }
+}
