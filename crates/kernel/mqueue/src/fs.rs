@@ -11,11 +11,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
-use vfs::inode::NewNode;
+use vfs::inode::{NewNode, Perm};
 use vfs::{
     Caller, Cap, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile,
-    SeekOps, SetAttr, TimeSet, perm,
+    SeekOps, SetAttr, perm,
 };
+
+mod state;
+pub use state::{MqueuesState, Restored};
 
 const MAGIC: i64 = 0x1980_0202;
 /// Bytes a name counts for in the directory's size (DIRENT_SIZE).
@@ -37,23 +40,34 @@ struct Directory {
 pub struct Mqueues {
     dir: Mutex<Directory, { rank::IPC_TABLE }>,
     /// What each user's queues could hold.
-    charged: Mutex<HashMap<u32, u64>>,
+    pub(crate) charged: Mutex<HashMap<u32, u64>>,
     /// What is in all queues.
-    pub(crate) bytes: AtomicU64,
+    pub(crate) bytes: Arc<AtomicU64>,
     /// /proc/sys/fs/mqueue: queues_max, msg_max, msgsize_max, msg_default, msgsize_default.
     pub limits: [AtomicI64; 5],
     me: Weak<Mqueues>,
 }
 
 impl Mqueues {
-    /// No queues.
-    pub fn new() -> Arc<Mqueues> {
+    /// No queues, in a file system with this device number.
+    pub fn new(dev: u64) -> Arc<Mqueues> {
+        Mqueues::sharing(dev, (0, 0), Arc::default())
+    }
+
+    /// No queues either, in another namespace, in a directory of this user and group; the bytes of messages count for both.
+    pub fn beside(&self, dev: u64, owner: (u32, u32)) -> Arc<Mqueues> {
+        Mqueues::sharing(dev, owner, self.bytes.clone())
+    }
+
+    fn sharing(dev: u64, (uid, gid): (u32, u32), bytes: Arc<AtomicU64>) -> Arc<Mqueues> {
         let t = now();
         let attr = Attr {
-            dev: vfs::inode::new_dev(),
+            dev,
             ino: 1,
             mode: libc::S_IFDIR | 0o1777,
             nlink: 2,
+            uid,
+            gid,
             size: 2 * DIRENT_SIZE,
             blksize: 4096,
             atime: t,
@@ -61,17 +75,30 @@ impl Mqueues {
             ctime: t,
             ..Attr::default()
         };
+        Mqueues::with(
+            Directory { attr, queues: BTreeMap::new(), next_ino: 2 },
+            [256, 10, 8192, 10, 8192],
+            bytes,
+        )
+    }
+
+    fn with(dir: Directory, limits: [i64; 5], bytes: Arc<AtomicU64>) -> Arc<Mqueues> {
         Arc::new_cyclic(|me| Mqueues {
-            dir: Mutex::new(Directory { attr, queues: BTreeMap::new(), next_ino: 2 }),
+            dir: Mutex::new(dir),
             charged: Mutex::default(),
-            bytes: AtomicU64::new(0),
-            limits: [256, 10, 8192, 10, 8192].map(AtomicI64::new),
+            bytes,
+            limits: limits.map(AtomicI64::new),
             me: me.clone(),
         })
     }
 
     fn limit(&self, i: usize) -> i64 {
         self.limits.get(i).map_or(0, |l| l.load(Ordering::Relaxed))
+    }
+
+    /// Counts a restored queue for its user, whatever the limit is by now.
+    pub(crate) fn charge(&self, (uid, bytes): (u32, u64)) {
+        *self.charged.lock().entry(uid).or_default() += bytes;
     }
 
     pub(crate) fn uncharge(&self, (uid, bytes): (u32, u64)) {
@@ -165,7 +192,10 @@ impl Mqueues {
                 Some(_) if flags & both == both => return Err(Errno::EEXIST),
                 Some(q) => (q, false),
                 None if flags & libc::O_CREAT == 0 => return Err(Errno::ENOENT),
-                None => (self.make(cx, &mut d, name, mode & 0o777 & !cx.umask(), wanted)?, true),
+                None => {
+                    perm::allowed(&cx.creds(), &of(&d.attr), perm::MAY_WRITE | perm::MAY_EXEC)?;
+                    (self.make(cx, &mut d, name, mode & 0o777 & !cx.umask(), wanted)?, true)
+                }
             }
         };
         let inode = self.node(found.0.clone(), name);
@@ -187,14 +217,17 @@ impl Mqueues {
     pub fn remove(&self, cx: &dyn Caller, name: &[u8]) -> Result<()> {
         let name = checked(name)?;
         let mut d = self.dir.lock();
-        let q = d.queues.get(name).ok_or(Errno::ENOENT)?;
-        // The directory is sticky.
-        let (creds, owner) = (cx.creds(), q.attr.lock().uid);
-        if creds.fsuid != owner && creds.fsuid != d.attr.uid && !creds.own_ns_capable(Cap::FOWNER) {
-            return Err(Errno::EPERM);
-        }
+        let victim = of(&d.queues.get(name).ok_or(Errno::ENOENT)?.attr.lock());
+        let (creds, dir) = (cx.creds(), of(&d.attr));
+        perm::allowed(&creds, &dir, perm::MAY_WRITE | perm::MAY_EXEC)?;
+        perm::check_sticky(&creds, &dir, &victim)?;
         take(&mut d, name)
     }
+}
+
+/// What permission checks need.
+fn of(attr: &Attr) -> Perm {
+    Perm { mode: attr.mode, uid: attr.uid, gid: attr.gid }
 }
 
 fn take(d: &mut Directory, name: &[u8]) -> Result<()> {
@@ -233,22 +266,6 @@ impl FileSystem for Mqueues {
     }
 }
 
-fn apply(a: &mut Attr, set: &SetAttr) {
-    let t = now();
-    let time = |s: TimeSet| match s {
-        TimeSet::Now => t,
-        TimeSet::At(v) => v,
-    };
-    if let Some(m) = set.mode {
-        a.mode = a.mode & libc::S_IFMT | m & 0o7777;
-    }
-    a.uid = set.uid.unwrap_or(a.uid);
-    a.gid = set.gid.unwrap_or(a.gid);
-    a.atime = set.atime.map_or(a.atime, time);
-    a.mtime = set.mtime.map_or(a.mtime, time);
-    a.ctime = t;
-}
-
 /// The directory. It holds no state, so every caller may have its own.
 struct Root(Weak<Mqueues>);
 
@@ -279,7 +296,7 @@ impl Inode for Root {
         Ok(self.all()?.dir.lock().attr)
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
-        apply(&mut self.all()?.dir.lock().attr, set);
+        set.apply(&mut self.all()?.dir.lock().attr, now());
         Ok(())
     }
     fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
@@ -385,7 +402,7 @@ impl Inode for Node {
         Ok(*self.queue.attr.lock())
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
-        apply(&mut self.queue.attr.lock(), set);
+        set.apply(&mut self.queue.attr.lock(), now());
         Ok(())
     }
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {

@@ -8,6 +8,8 @@
 //!
 //! Limits: those of /proc/sys/fs/mqueue and RLIMIT_MSGQUEUE, which count what a queue could hold; and, as a guest's
 //! administrator may raise those, the bytes that queues do hold ([`MAX_BYTES`]) and their number ([`MAX_QUEUES`]).
+//!
+//! A checkpoint keeps what [`MqueuesState`] has.
 
 #![forbid(unsafe_code)]
 
@@ -16,8 +18,8 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use fs::Mqueues;
-pub use queue::{Attributes, Notification, QueueFile};
+pub use fs::{Mqueues, MqueuesState, Restored};
+pub use queue::{Attributes, Notification, NotificationState, QueueFile, QueueState};
 
 /// Most bytes of messages in all queues of a namespace, each counted with some more.
 pub const MAX_BYTES: u64 = 64 << 20;

@@ -14,6 +14,9 @@ use vfs::{Caller, FileOps, OpenFile, Outcome, SeekOps};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod state;
+pub use state::{NotificationState, QueueState};
+
 /// Bytes that a message costs besides its text.
 const OVERHEAD: u64 = 64;
 /// Size that the file of a queue reports (FILENT_SIZE).
@@ -43,6 +46,8 @@ pub struct Notification {
     pub how: i32,
     /// sigev_signo.
     pub signo: i32,
+    /// sigev_value.
+    pub value: u64,
     /// Tells it; gets the sender's process and user id.
     pub tell: Box<dyn Fn(i32, u32) + Send + Sync>,
 }
@@ -82,6 +87,11 @@ impl Queue {
             receivers: AtomicUsize::new(0),
             owner,
         })
+    }
+
+    /// The directory it belongs to.
+    pub fn owner(&self) -> &Mqueues {
+        &self.owner
     }
 
     fn bytes(&self) -> &AtomicU64 {

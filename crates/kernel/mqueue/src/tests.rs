@@ -1,4 +1,4 @@
-use crate::{Attributes, MAX_BYTES, Mqueues, QueueFile};
+use crate::{Attributes, MAX_BYTES, Mqueues, Notification, NotificationState, QueueFile};
 use abi::Errno;
 use vfs::Failure;
 use vfs::testing::TestCaller;
@@ -16,7 +16,7 @@ fn sized(maxmsg: i64, msgsize: i64) -> Option<Attributes> {
 
 #[test]
 fn names_and_limits() {
-    let (all, cx) = (Mqueues::new(), user(0));
+    let (all, cx) = (Mqueues::new(33), user(0));
     let open =
         |name: &[u8], flags, a: Option<Attributes>| all.open(&cx, name, flags, 0o600, a.as_ref()).map(drop);
     assert_eq!(open(b"a", libc::O_RDWR, None), Err(Errno::ENOENT));
@@ -39,7 +39,7 @@ fn names_and_limits() {
 
 #[test]
 fn highest_priority_first_then_oldest() {
-    let (all, cx) = (Mqueues::new(), user(0));
+    let (all, cx) = (Mqueues::new(33), user(0));
     let f = all.open(&cx, b"a", NEW | libc::O_NONBLOCK, 0o600, sized(4, 8).as_ref()).expect("opened");
     let q = QueueFile::of(&f).expect("a queue");
     for (text, priority) in [("one", 1), ("two", 2), ("uno", 1), ("dos", 2)] {
@@ -56,7 +56,7 @@ fn highest_priority_first_then_oldest() {
 
 #[test]
 fn all_messages_together_are_bounded() {
-    let (all, cx) = (Mqueues::new(), user(u64::MAX));
+    let (all, cx) = (Mqueues::new(33), user(u64::MAX));
     let f = all.open(&cx, b"a", NEW | libc::O_NONBLOCK, 0o600, sized(65536, 8192).as_ref()).expect("opened");
     let q = QueueFile::of(&f).expect("a queue");
     let text = [0; 8192];
@@ -72,4 +72,50 @@ fn all_messages_together_are_bounded() {
     assert_eq!(all.remove(&cx, b"a"), Ok(()));
     drop(f);
     assert_eq!(all.bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[test]
+fn state_and_back() {
+    let (all, cx) = (Mqueues::new(33), user(0));
+    let nonblocking = NEW | libc::O_NONBLOCK;
+    let named = all.open(&cx, b"a", nonblocking, 0o600, sized(4, 8).as_ref()).expect("opened");
+    let gone = all.open(&cx, b"b", nonblocking, 0o600, sized(2, 8).as_ref()).expect("opened");
+    let queue = |file| QueueFile::of(file).expect("a queue");
+    for (text, priority) in [("one", 1), ("two", 2), ("uno", 1)] {
+        queue(&named).send(&cx, &named, text.as_bytes(), priority, None).expect("sent");
+    }
+    queue(&gone).send(&cx, &gone, b"x", 0, None).expect("sent");
+    let wish =
+        || Notification { pid: 7, how: libc::SIGEV_NONE, signo: 9, value: 5, tell: Box::new(|_, _| {}) };
+    queue(&gone).notify(&cx, Some(wish())).expect("nobody else");
+    all.remove(&cx, b"b").expect("removed");
+
+    let saved = all.state([&*named, &*gone, &*gone]);
+    assert_eq!((saved.named.len(), saved.unlinked.len()), (1, 1));
+    let tell = |state: &NotificationState| ((state.pid, state.value) == (7, 5)).then(wish);
+    let restored = Mqueues::restore(34, &saved, tell).expect("restored");
+    let [named, gone] = [&named, &gone].map(|file| restored.open(&file.state(), None).expect("restored"));
+    let mut again = restored.queues.state([&*named, &*gone]);
+    assert_ne!(again.attr.dev, saved.attr.dev);
+    again.attr.dev = saved.attr.dev;
+    for state in again.named.values_mut().chain(&mut again.unlinked) {
+        state.attr.dev = saved.attr.dev;
+    }
+    assert_eq!(again, saved);
+
+    let again = Err(Failure::Errno(Errno::EAGAIN));
+    let texts =
+        [("two", 2), ("one", 1), ("uno", 1)].map(|(text, priority)| Ok((text.as_bytes().to_vec(), priority)));
+    assert_eq!([(); 3].map(|()| queue(&named).receive(&cx, &named, 8, None)), texts);
+    assert_eq!(queue(&named).receive(&cx, &named, 8, None), again);
+    assert_eq!(queue(&gone).notify(&cx, Some(wish())), Err(Errno::EBUSY));
+    assert_eq!(queue(&gone).receive(&cx, &gone, 8, None), Ok((b"x".to_vec(), 0)));
+    // Names and what is counted are as before.
+    let open = |name: &[u8]| restored.queues.open(&cx, name, libc::O_RDWR, 0, None).map(drop);
+    assert_eq!([open(b"a"), open(b"b")], [Ok(()), Err(Errno::ENOENT)]);
+    restored.queues.remove(&cx, b"a").expect("removed");
+    let queues = restored.queues.clone();
+    drop((named, gone, restored));
+    assert_eq!(queues.bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert!(queues.charged.lock().is_empty());
 }

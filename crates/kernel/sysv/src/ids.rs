@@ -19,6 +19,15 @@ pub(crate) trait Object {
     fn perm(&self) -> Perm;
 }
 
+/// A table as plain data, for a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableState<S> {
+    /// The objects, in the order of their indices. Each knows its ID and key.
+    pub objects: Vec<S>,
+    /// The index that was given last, and the sequence number that goes with the next one.
+    pub position: (usize, i32),
+}
+
 pub(crate) struct Ids<T> {
     user_ns: Arc<UserNamespace>,
     items: BTreeMap<usize, Arc<T>>,
@@ -37,6 +46,27 @@ impl<T: Object> Ids<T> {
             last: MAX_INDEX,
             seq: 0,
         }
+    }
+
+    /// As plain data, each object by `save`.
+    pub fn state<S>(&self, save: impl Fn(&T) -> S) -> TableState<S> {
+        let objects = self.items.values().map(|object| save(object)).collect();
+        TableState { objects, position: (self.last, self.seq) }
+    }
+
+    /// Takes over the objects of plain data, each made by `load`.
+    pub fn restore<S>(&mut self, saved: &TableState<S>, load: impl Fn(&S) -> Result<T>) -> Result<()> {
+        for one in &saved.objects {
+            let object = load(one)?;
+            let Perm { id, key, .. } = object.perm();
+            let index = usize::try_from(id).map_err(|_| Errno::EINVAL)? % MAX_INDEX;
+            self.items.insert(index, Arc::new(object));
+            if key != IPC_PRIVATE {
+                self.keys.insert(key, index);
+            }
+        }
+        (self.last, self.seq) = saved.position;
+        Ok(())
     }
 
     pub fn len(&self) -> usize {

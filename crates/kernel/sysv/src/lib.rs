@@ -8,6 +8,8 @@
 //!
 //! Limits: besides Linux's own (/proc/sys/kernel), the bytes of all messages and the number of all semaphores of a
 //! namespace are bounded, because they live in the sentry.
+//!
+//! A checkpoint keeps what [`IpcState`] has, and each process's [`sem::UndoListState`].
 
 #![forbid(unsafe_code)]
 
@@ -16,10 +18,13 @@ pub mod msg;
 mod perm;
 pub mod sem;
 pub mod shm;
+mod state;
 #[cfg(test)]
 mod tests;
 
+pub use ids::TableState;
 pub use perm::{IpcPerm, Perm};
+pub use state::{IpcState, LimitsState};
 
 use ids::Ids;
 use pid::{Pid, PidNamespace};
@@ -88,7 +93,7 @@ pub struct IpcNamespace {
     sem: Mutex<Ids<sem::Set>, { rank::IPC_TABLE }>,
     msg: Mutex<Ids<msg::Queue>, { rank::IPC_TABLE }>,
     /// Bytes of all messages.
-    msg_bytes: AtomicU64,
+    msg_bytes: Arc<AtomicU64>,
     /// Semaphores of all sets.
     sems: AtomicU64,
     /// Bytes of all SEM_UNDO adjustments.
@@ -100,14 +105,28 @@ pub struct IpcNamespace {
 impl IpcNamespace {
     /// An empty one that `user_ns` owns; segments of shared memory are files of `memfds`.
     pub fn new(user_ns: Arc<UserNamespace>, memfds: Arc<tmpfs::Memfds>) -> Arc<IpcNamespace> {
+        IpcNamespace::with(user_ns, memfds, Limits::default(), Arc::default())
+    }
+
+    /// Another one, whose messages count together with those of this one.
+    pub fn beside(&self, user_ns: Arc<UserNamespace>) -> Arc<IpcNamespace> {
+        IpcNamespace::with(user_ns, self.memfds.clone(), Limits::default(), self.msg_bytes.clone())
+    }
+
+    fn with(
+        user_ns: Arc<UserNamespace>,
+        memfds: Arc<tmpfs::Memfds>,
+        limits: Limits,
+        msg_bytes: Arc<AtomicU64>,
+    ) -> Arc<IpcNamespace> {
         Arc::new(IpcNamespace {
             memfds,
-            limits: Limits::default(),
+            limits,
             shm: Mutex::new(Ids::new(&user_ns)),
             sem: Mutex::new(Ids::new(&user_ns)),
             msg: Mutex::new(Ids::new(&user_ns)),
             user_ns,
-            msg_bytes: AtomicU64::new(0),
+            msg_bytes,
             sems: AtomicU64::new(0),
             undo_bytes: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
@@ -125,11 +144,16 @@ fn now() -> i64 {
 }
 
 /// A process that did something; it is remembered beyond its end.
-type Doer = Option<Arc<Pid>>;
+pub type Doer = Option<Arc<Pid>>;
 
 /// The calling process.
 fn doer(cx: &dyn Caller) -> Doer {
     cx.find_pid(cx.pid())
+}
+
+/// The process's number in the sandbox's own PID namespace.
+fn nr(doer: &Doer) -> Option<i32> {
+    doer.as_ref().map(|pid| pid.nr())
 }
 
 /// What somebody in a PID namespace calls a process; 0 for none or one that cannot be seen.

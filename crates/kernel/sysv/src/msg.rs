@@ -14,6 +14,9 @@ use vfs::{Caller, Cap, Outcome};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod state;
+pub use state::QueueState;
+
 /// Most bytes of all messages of a namespace, each counted with [`OVERHEAD`] more: they live in the sentry.
 const MAX_BYTES: u64 = 64 << 20;
 const OVERHEAD: u64 = 64;
@@ -25,7 +28,7 @@ pub const MSG_EXCEPT: i32 = 0o20000;
 pub const MSG_NOERROR: i32 = 0o10000;
 
 /// `struct msqid64_ds`.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[expect(missing_docs, reason = "names as in the manual page")]
 pub struct MsqidDs {
@@ -186,13 +189,17 @@ impl IpcNamespace {
     pub fn msg_stat(&self, cx: &dyn Caller, id: i32) -> Result<MsqidDs> {
         let q = self.msg.lock().find(id)?;
         q.perm().check(cx, &self.user_ns, READ)?;
-        Ok(q.show(cx.pid_ns().as_deref()))
+        let mut shown = q.show(cx.pid_ns().as_deref());
+        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
+        Ok(shown)
     }
 
     /// MSG_STAT, MSG_STAT_ANY: the whole id and the same.
     pub fn msg_stat_at(&self, cx: &dyn Caller, index: i32, any: bool) -> Result<(i32, MsqidDs)> {
         let q = self.msg.lock().at(cx, index, any)?;
-        Ok((q.perm().id, q.show(cx.pid_ns().as_deref())))
+        let mut shown = q.show(cx.pid_ns().as_deref());
+        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
+        Ok((q.perm().id, shown))
     }
 
     /// IPC_SET.
@@ -203,7 +210,7 @@ impl IpcNamespace {
         if qbytes > self.limits.msgmnb.load(Relaxed) && !cx.creds().capable(Cap::SYS_RESOURCE) {
             return Err(Errno::EPERM);
         }
-        s.perm.set(p)?;
+        s.perm.set(cx, p)?;
         s.ds.qbytes = qbytes;
         s.ds.ctime = now();
         drop(s);

@@ -23,7 +23,7 @@ pub struct IpcPerm {
 }
 
 /// Key, owner, creator and mode.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Perm {
     /// The whole id.
     pub id: i32,
@@ -45,6 +45,19 @@ pub struct Perm {
 pub const READ: u32 = 0o444;
 /// Write permission.
 pub const WRITE: u32 = 0o222;
+
+impl IpcPerm {
+    /// With the IDs of a user namespace.
+    pub fn shown_in(self, ns: &UserNamespace) -> IpcPerm {
+        IpcPerm {
+            uid: ns.show_user(self.uid),
+            gid: ns.show_group(self.gid),
+            cuid: ns.show_user(self.cuid),
+            cgid: ns.show_group(self.cgid),
+            ..self
+        }
+    }
+}
 
 impl Perm {
     /// A new object's.
@@ -78,13 +91,12 @@ impl Perm {
         if owner || c.ns_capable(user_ns, Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
     }
 
-    /// IPC_SET.
-    pub fn set(&mut self, p: &IpcPerm) -> Result<()> {
-        if p.uid == u32::MAX || p.gid == u32::MAX {
-            return Err(Errno::EINVAL);
-        }
-        self.uid = p.uid;
-        self.gid = p.gid;
+    /// IPC_SET, with IDs of the caller's user namespace. EINVAL.
+    pub fn set(&mut self, cx: &dyn Caller, p: &IpcPerm) -> Result<()> {
+        let ns = &cx.creds().user_ns;
+        let (Some(uid), Some(gid)) = (ns.user(p.uid), ns.group(p.gid)) else { return Err(Errno::EINVAL) };
+        self.uid = uid;
+        self.gid = gid;
         self.mode = p.mode & 0o777;
         Ok(())
     }

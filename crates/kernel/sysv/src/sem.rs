@@ -20,6 +20,9 @@ use vfs::{Caller, Failure, Outcome};
 use wait::{Events, Stop, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod state;
+pub use state::{SemState, SetState, UndoListState};
+
 /// Highest value (SEMVMX).
 pub const MAX_VALUE: i32 = 32767;
 /// Most semaphores of a namespace: they live in the sentry.
@@ -415,13 +418,17 @@ impl IpcNamespace {
     pub fn sem_stat(&self, cx: &dyn Caller, id: i32) -> Result<SemidDs> {
         let set = self.sem.lock().find(id)?;
         set.perm().check(cx, &self.user_ns, READ)?;
-        Ok(set.show())
+        let mut shown = set.show();
+        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
+        Ok(shown)
     }
 
     /// SEM_STAT, SEM_STAT_ANY: the whole id and the same.
     pub fn sem_stat_at(&self, cx: &dyn Caller, index: i32, any: bool) -> Result<(i32, SemidDs)> {
         let set = self.sem.lock().at(cx, index, any)?;
-        Ok((set.perm().id, set.show()))
+        let mut shown = set.show();
+        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
+        Ok((set.perm().id, shown))
     }
 
     /// IPC_SET.
@@ -429,7 +436,7 @@ impl IpcNamespace {
         let set = self.sem.lock().find(id)?;
         let mut s = set.state.lock();
         s.perm.owned(cx, &self.user_ns)?;
-        s.perm.set(p)?;
+        s.perm.set(cx, p)?;
         s.ctime = now();
         Ok(())
     }

@@ -18,6 +18,9 @@ use std::sync::{Arc, Weak};
 use vfs::{Caller, Cap, FileOps, MapOps, MapRequest, MappedFile, Mapping, OpenFile, SetAttr, StorageOps};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod state;
+pub use state::SegmentState;
+
 /// SHM_DEST.
 const DEST: u32 = 0o1000;
 /// SHM_LOCKED.
@@ -109,7 +112,7 @@ impl FileOps for Attached {
 }
 
 impl StorageOps for Attached {
-    fn sync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
+    fn sync(&self, _cx: &dyn Caller, _file: &OpenFile, _data_only: bool) -> Result<()> {
         Ok(())
     }
 }
@@ -202,6 +205,11 @@ impl IpcNamespace {
         if s.removed && seg.nattch.load(Relaxed) == 0 {
             return Err(Errno::EIDRM);
         }
+        self.attachment(&seg, id, read_only)
+    }
+
+    /// What a mapping of a segment maps.
+    fn attachment(self: &Arc<Self>, seg: &Segment, id: i32, read_only: bool) -> Result<Attachment> {
         let (inner, nattch) = (seg.file.ops.clone(), seg.nattch.clone());
         let ops = Attached { inner, id, nattch, namespace: Arc::downgrade(self) };
         let access = if read_only { libc::O_RDONLY } else { libc::O_RDWR };
@@ -237,13 +245,17 @@ impl IpcNamespace {
     pub fn shm_stat(&self, cx: &dyn Caller, id: i32) -> Result<ShmidDs> {
         let seg = self.shm.lock().find(id)?;
         seg.perm().check(cx, &self.user_ns, READ)?;
-        Ok(seg.show(cx.pid_ns().as_deref()))
+        let mut shown = seg.show(cx.pid_ns().as_deref());
+        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
+        Ok(shown)
     }
 
     /// SHM_STAT, SHM_STAT_ANY: the whole id and the same.
     pub fn shm_stat_at(&self, cx: &dyn Caller, index: i32, any: bool) -> Result<(i32, ShmidDs)> {
         let seg = self.shm.lock().at(cx, index, any)?;
-        Ok((seg.perm().id, seg.show(cx.pid_ns().as_deref())))
+        let mut shown = seg.show(cx.pid_ns().as_deref());
+        shown.perm = shown.perm.shown_in(&cx.creds().user_ns);
+        Ok((seg.perm().id, shown))
     }
 
     /// IPC_SET.
@@ -251,7 +263,7 @@ impl IpcNamespace {
         let seg = self.shm.lock().find(id)?;
         let mut s = seg.state.lock();
         s.perm.owned(cx, &self.user_ns)?;
-        s.perm.set(p)?;
+        s.perm.set(cx, p)?;
         s.ctime = now();
         Ok(())
     }

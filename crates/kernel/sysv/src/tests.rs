@@ -141,3 +141,66 @@ fn adjustments_are_bounded_and_given_back() {
     assert_eq!(ns.sem_ask(&user(10), id, 0, Ask::Value), Ok(0));
     assert_eq!(ns.undo_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
+
+#[test]
+fn state_and_back() {
+    let (ns, me) = (namespace(), user(10));
+    ns.limits.msgmnb.store(300, std::sync::atomic::Ordering::Relaxed);
+    // Another sequence number than the first.
+    for _ in 0..70 {
+        let id = ns.msgget(&me, IPC_PRIVATE, 0o600).expect("made");
+        ns.msg_remove(&me, id).expect("removed");
+    }
+    let queue = ns.msgget(&me, 5, CREAT | 0o640).expect("made");
+    for (kind, text) in [(1, "one"), (2, "two"), (1, "uno")] {
+        ns.msgsnd(&me, queue, message(kind, text), 0).expect("sent");
+    }
+    ns.msgrcv(&me, queue, 9, 1, 0).expect("received");
+    let set = ns.semget(&me, 6, 3, CREAT | 0o600).expect("made");
+    let nine = me.pid_ns.alloc().expect("free");
+    let list = UndoList::new(ns.clone(), Arc::clone(&nine));
+    let op = |num, op| SemBuf { num, op, flags: 0x1000 };
+    ns.semop(&me, set, &[op(0, 4), op(2, 2)], None, || list.clone()).expect("made");
+    let shm = ns.shmget(&me, 7, 5000, CREAT | 0o600).expect("made");
+    let _attached = ns.shm_open(&me, shm, 0).expect("opened");
+    ns.shm_remove(&me, shm).expect("marked");
+
+    let saved = ns.state();
+    let undo = list.state();
+    let segment = ns.shm_files().pop().expect("one");
+    let find_file = |id| (id == segment.id).then(|| segment.clone());
+    let find = |nr| me.pid_ns.find(nr);
+    let memfds = || tmpfs::Memfds::new(&tmpfs::MemFiles::new(None));
+    let none = IpcNamespace::restore(UserNamespace::initial(), memfds(), &saved, find, |_| None);
+    assert_eq!(none.err(), Some(Errno::ENOENT));
+    let again =
+        IpcNamespace::restore(UserNamespace::initial(), memfds(), &saved, find, find_file).expect("restored");
+    assert_eq!(again.state(), saved);
+    let list = UndoList::restore(again.clone(), &undo, Arc::clone(&nine));
+    assert_eq!(list.state(), undo);
+
+    // Objects are found by their keys and IDs, and new ones get the IDs that would have come next.
+    assert_eq!([again.msgget(&me, 5, 0), again.semget(&me, 6, 0, 0)], [Ok(queue), Ok(set)]);
+    assert_eq!(again.msgget(&user(20), 5, 0o200), Err(Errno::EACCES));
+    assert_eq!(again.msgget(&me, IPC_PRIVATE, 0), ns.msgget(&me, IPC_PRIVATE, 0));
+    assert_eq!(again.msgrcv(&me, queue, 9, 1, 0), Ok(message(1, "uno")));
+    assert_eq!(
+        again.msgsnd(&me, queue, message(1, &"x".repeat(299)), libc::IPC_NOWAIT),
+        Err(Errno::EAGAIN.into())
+    );
+    assert_eq!(again.msg_stat(&me, queue).map(|ds| (ds.qnum, ds.lspid, ds.qbytes)), Ok((1, 7, 300)));
+    assert_eq!(again.sem_values(&me, set), Ok(vec![4, 0, 2]));
+    drop(list);
+    assert_eq!(again.sem_values(&me, set), Ok(vec![0, 0, 0]));
+    assert_eq!(again.sem_ask(&me, set, 0, Ask::Pid), Ok(nine.nr()));
+    // The segment is there until the last of its mappings, which are made again, is gone.
+    let mapped = again.shm_attached(shm, false).expect("there");
+    assert_eq!((mapped.len, again.shm_stat(&me, shm).map(|ds| (ds.nattch, ds.segsz))), (8192, Ok((1, 5000))));
+    drop(mapped);
+    assert_eq!(again.shm_stat(&me, shm).map(drop), Err(Errno::EINVAL));
+    // What is given back can be taken again.
+    again.msg_remove(&me, queue).expect("removed");
+    again.sem_remove(&me, set).expect("removed");
+    let counters = [&again.msg_bytes, &again.sems, &again.undo_bytes];
+    assert_eq!(counters.map(|n| n.load(std::sync::atomic::Ordering::Relaxed)), [0, 0, 0]);
+}

@@ -1,0 +1,65 @@
+//! A segment of shared memory as plain data, for a checkpoint.
+
+use super::{Attachment, Segment, State};
+use crate::{Doer, IpcNamespace, Perm, nr};
+use abi::Result;
+use ranked::Mutex;
+use std::sync::Arc;
+use vfs::OpenFile;
+
+/// A segment as plain data. Its content is kept with the file; the number of mappings follows from the address spaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentState {
+    /// Its ID, key, owner and mode.
+    pub perm: Perm,
+    /// Size in bytes.
+    pub size: u64,
+    /// The open file that it is made of ([`OpenFile::id`]).
+    pub file: u64,
+    /// Who made it and who attached or detached it last, by numbers in the sandbox's own PID namespace.
+    pub doers: [Option<i32>; 2],
+    /// Times of the last shmat(2), the last shmdt(2) and the last change.
+    pub times: [i64; 3],
+    /// IPC_RMID was called: it goes with its last mapping.
+    pub removed: bool,
+    /// SHM_LOCK.
+    pub locked: bool,
+}
+
+impl Segment {
+    pub(crate) fn state(&self) -> SegmentState {
+        let s = self.state.lock();
+        SegmentState {
+            perm: s.perm,
+            size: self.size,
+            file: self.file.id,
+            doers: [nr(&self.creator), nr(&s.last)],
+            times: [s.atime, s.dtime, s.ctime],
+            removed: s.removed,
+            locked: s.locked,
+        }
+    }
+
+    /// Back from plain data, without mappings.
+    pub(crate) fn restore(saved: &SegmentState, file: Arc<OpenFile>, find: impl Fn(i32) -> Doer) -> Segment {
+        let [creator, last] = saved.doers.map(|pid| pid.and_then(&find));
+        let [atime, dtime, ctime] = saved.times;
+        let (perm, removed, locked) = (saved.perm, saved.removed, saved.locked);
+        let state = State { perm, atime, dtime, ctime, last, removed, locked };
+        Segment { size: saved.size, creator, file, nattch: Arc::default(), state: Mutex::new(state) }
+    }
+}
+
+impl IpcNamespace {
+    /// The files that segments are made of, to be kept as open files are.
+    pub fn shm_files(&self) -> Vec<Arc<OpenFile>> {
+        self.shm.lock().iter().map(|(_, segment)| segment.file.clone()).collect()
+    }
+
+    /// What a restored address space maps of a segment that it has attached; nobody is asked for permission again. EINVAL,
+    /// EIDRM when there is none with this ID.
+    pub fn shm_attached(self: &Arc<Self>, id: i32, read_only: bool) -> Result<Attachment> {
+        let seg = self.shm.lock().find(id)?;
+        self.attachment(&seg, id, read_only)
+    }
+}
