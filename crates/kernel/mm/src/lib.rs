@@ -13,17 +13,23 @@
 
 #![forbid(unsafe_code)]
 
+mod grow;
 mod locked;
 mod map;
 mod mmap;
 mod ops;
+mod policy;
+mod remap;
 mod rewrite;
+mod seal;
 mod spaces;
+mod traced;
 mod undo;
 mod users;
 
 pub use locked::LockAll;
-pub use map::{MemoryMap, TOUCHED, TRAMPOLINES, Vma, VmaKind};
+pub use map::{MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind};
 pub use ops::{ImageInfo, MapArgs, Mm};
+pub use policy::{Mode, Policy};
 pub use spaces::AddressSpaces;
 pub use users::{Left, Users};

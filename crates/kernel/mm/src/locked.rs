@@ -1,8 +1,10 @@
-//! Memory that mlock(2) and its relatives lock: recorded, counted and limited. Nothing is pinned: the host may still swap.
+//! Memory that mlock(2) and its relatives lock: recorded, counted, limited and read in. Nothing is pinned: the host
+//! may swap.
 
-use crate::map::{MemoryMap, Vma};
+use crate::map::{MemoryMap, TRAMPOLINES, Vma};
 use crate::ops::Mm;
 use abi::{Errno, Result};
+use platform::{Action, Context};
 use vfs::{Caller, Cap};
 
 /// MCL_CURRENT, MCL_FUTURE and MCL_ONFAULT of mlockall(2), as far as they matter.
@@ -67,6 +69,32 @@ impl Mm {
         let any = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         let no_access = m.overlapping(start, end).any(|v| v.prot & any == 0);
         if no_access && !on_fault { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// Has the guest thread read a locked range in, as far as it can be accessed. As mlock(2) answers it: ENOMEM for
+    /// what
+    /// cannot be read in, EAGAIN for what there is no memory for.
+    pub fn read_in(&self, ctx: &mut dyn Context, start: u64, end: u64) -> Result<()> {
+        let any = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        let parts: Vec<(u64, u64, i32)> = {
+            let m = self.map.lock();
+            let own = m.overlapping(start, end).filter(|v| v.prot & any != 0 && v.flags & TRAMPOLINES == 0);
+            let advice = |v: &Vma| match v.prot & libc::PROT_WRITE != 0
+                && (!v.shared || v.prot & libc::PROT_READ == 0)
+            {
+                true => libc::MADV_POPULATE_WRITE,
+                false => libc::MADV_POPULATE_READ,
+            };
+            own.map(|v| (v.start.max(start), v.end.min(end), advice(v))).collect()
+        };
+        for (a, b, advice) in parts {
+            ctx.queue(Action::Advise { addr: a, len: b - a, advice });
+        }
+        ctx.flush().map_err(|e| match e {
+            Errno::ENOMEM => Errno::EAGAIN,
+            Errno::ESRCH => Errno::ESRCH,
+            _ => Errno::ENOMEM,
+        })
     }
 
     /// munlock(2).

@@ -1,5 +1,6 @@
 //! The record of mappings as an interval map, without any host call.
 
+use crate::policy::Policy;
 use crate::rewrite::TwinMap;
 use abi::{Errno, PAGE_SIZE, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,7 @@ pub struct Vma {
     pub prot: i32,
     /// MAP_SHARED rather than MAP_PRIVATE.
     pub shared: bool,
-    /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given, [`TOUCHED`], [`TRAMPOLINES`].
+    /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given, [`TOUCHED`], [`TRAMPOLINES`], [`DONT_FORK`], [`SEALED`].
     pub flags: i32,
     /// Mapped file.
     pub file: Option<MappedFile>,
@@ -41,6 +42,8 @@ pub struct Vma {
     pub locked: bool,
     /// What it is.
     pub kind: VmaKind,
+    /// Memory policy.
+    pub policy: Policy,
 }
 
 impl Vma {
@@ -54,7 +57,7 @@ impl Vma {
         self.start == self.end
     }
 
-    fn same_object(&self, o: &Vma) -> bool {
+    pub(crate) fn same_object(&self, o: &Vma) -> bool {
         match (&self.file, &o.file) {
             (None, None) => true,
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -70,6 +73,7 @@ impl Vma {
             && self.flags == next.flags
             && self.locked == next.locked
             && self.kind == next.kind
+            && self.policy == next.policy
             && self.same_object(next)
             && (self.file.is_none() || self.offset + self.len() == next.offset)
             && !(self.shared && self.file.is_none())
@@ -95,6 +99,8 @@ pub const TOUCHED: i32 = 1 << 30;
 pub const TRAMPOLINES: i32 = 1 << 29;
 /// In [`Vma::flags`]: MADV_DONTFORK.
 pub const DONT_FORK: i32 = 1 << 28;
+/// In [`Vma::flags`]: mseal(2).
+pub const SEALED: i32 = 1 << 27;
 /// How far a rewritten call site may be from its trampoline.
 const REACH: u64 = 0x7000_0000;
 
@@ -179,6 +185,16 @@ impl MemoryMap {
     /// The mapping that holds `addr`.
     pub fn find(&self, addr: u64) -> Option<&Vma> {
         self.areas.range(..=addr).next_back().map(|(_, v)| v).filter(|v| v.end > addr)
+    }
+
+    /// The mappings before and behind an address at which there is none; `None` when there is one, or none behind.
+    pub(crate) fn neighbours(&self, addr: u64) -> Option<(Option<&Vma>, &Vma)> {
+        let below = self.areas.range(..=addr).next_back().map(|(_, v)| v);
+        if below.is_some_and(|v| v.end > addr) {
+            return None;
+        }
+        let (_, above) = self.areas.range(addr..).next()?;
+        Some((below, above))
     }
 
     /// Mappings that meet `start..end`.
@@ -306,7 +322,7 @@ impl MemoryMap {
 
     /// One twin more may be mapped.
     pub(crate) fn takes_twin(&self) -> bool {
-        self.twins.len() < MAX_TWINS
+        self.rewriting && self.twins.len() < MAX_TWINS
     }
 
     /// Records that a mapping, which was just made, is that of a twin.
@@ -441,6 +457,7 @@ mod tests {
             offset: 0,
             locked: false,
             kind: VmaKind::Normal,
+            policy: Policy::default(),
         }
     }
 

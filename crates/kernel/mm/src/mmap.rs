@@ -2,6 +2,7 @@
 
 use crate::map::{MemoryMap, Vma, VmaKind};
 use crate::ops::{MAX_MAP_COUNT, MapArgs, Mm};
+use crate::policy::Policy;
 use crate::undo::Undo;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use platform::{Action, Context};
@@ -142,6 +143,7 @@ impl Mm {
             let m = self.map.lock();
             let locked = m.locks_new(cx, a.has(libc::MAP_LOCKED), len)?;
             let addr = m.place(a, len)?;
+            m.not_sealed(addr, addr + len)?;
             m.check_limits(cx, addr, addr + len, !shared && a.prot & libc::PROT_WRITE != 0)?;
             (addr, locked)
         };
@@ -177,6 +179,7 @@ impl Mm {
             } else {
                 VmaKind::Normal
             },
+            policy: Policy::default(),
         };
         let before = {
             let mut m = self.map.lock();

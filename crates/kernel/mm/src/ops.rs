@@ -2,6 +2,7 @@
 //! executed by the calling guest thread, then the record. mmap(2) is in `mmap`.
 
 use crate::map::{DONT_FORK, MemoryMap, TRAMPOLINES, Vma, VmaKind};
+use crate::policy::Policy;
 use crate::rewrite::Change;
 use crate::spaces::AddressSpaces;
 use crate::undo::Undo;
@@ -11,9 +12,12 @@ use pid::Pid;
 use platform::{Action, AddressSpace, Context};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use user_ns::UserNamespace;
 use vfs::{Caller, OpenFile};
 
+/// What a core file holds by default: anonymous memory, and the first page of ELF files; see core(5).
+const DUMP_FILTER: u32 = 0x33;
 /// Most mappings one address space may have (vm.max_map_count).
 pub(crate) const MAX_MAP_COUNT: usize = 65530;
 
@@ -69,13 +73,22 @@ pub struct Mm {
     pub users: Users,
     /// PR_SET_DUMPABLE.
     pub dumpable: AtomicI32,
+    /// Where CAP_SYS_PTRACE gives access to it although it is not dumpable.
+    pub user_ns: Arc<UserNamespace>,
+    /// /proc/PID/coredump_filter.
+    pub dump_filter: AtomicU32,
     /// Contexts of io_setup(2).
     pub aio: ipc::aio::AioTable,
 }
 
 impl Mm {
-    /// Wraps a new address space.
-    pub fn new(all: &Arc<AddressSpaces>, space: Arc<dyn AddressSpace>, map: MemoryMap) -> Arc<Mm> {
+    /// Wraps a new address space, which belongs to a user namespace.
+    pub fn new(
+        all: &Arc<AddressSpaces>,
+        space: Arc<dyn AddressSpace>,
+        map: MemoryMap,
+        user_ns: Arc<UserNamespace>,
+    ) -> Arc<Mm> {
         Arc::new(Mm {
             all: all.clone(),
             space,
@@ -86,6 +99,8 @@ impl Mm {
             image: Mutex::new(ImageInfo::default()),
             users: Users::default(),
             dumpable: AtomicI32::new(1),
+            user_ns,
+            dump_filter: AtomicU32::new(DUMP_FILTER),
             aio: Default::default(),
         })
     }
@@ -101,9 +116,10 @@ impl Mm {
         let all = (map.min, map.max);
         map.lock_future = false;
         map.update(all.0, all.1, |v| v.locked = false);
-        let mm = Mm::new(&self.all, space, map);
+        let mm = Mm::new(&self.all, space, map, self.user_ns.clone());
         let image = self.image();
         mm.set_image(|i| *i = image);
+        mm.dump_filter.store(self.dump_filter.load(Ordering::Relaxed), Ordering::Relaxed);
         mm.dumpable.store(self.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
         mm
     }
@@ -162,6 +178,7 @@ impl Mm {
             if m.overlapping(addr, end).next().is_none() {
                 return Ok(());
             }
+            m.not_sealed(addr, end)?;
             end
         };
         self.untwin(ctx, addr, end, Change::Unmap);
@@ -188,9 +205,15 @@ impl Mm {
         if len == 0 {
             return Ok(());
         }
-        let _ops = self.ops.lock();
         let len = page_up(len).ok_or(Errno::ENOMEM)?;
         let end = addr.checked_add(len).ok_or(Errno::ENOMEM)?;
+        // What comes before a sealed mapping changes.
+        let sealed = self.map.lock().first_seal(addr, end);
+        if let Some(stop) = sealed {
+            self.mprotect(ctx, addr, stop - addr, prot)?;
+            return Err(Errno::EPERM);
+        }
+        let _ops = self.ops.lock();
         {
             let m = self.map.lock();
             if end > m.max {
@@ -254,14 +277,15 @@ impl Mm {
             return Ok(());
         }
         let _ops = self.ops.lock();
-        let parts: Vec<(u64, u64, bool)> = {
+        let parts: Vec<(u64, u64, bool, Result<()>)> = {
             let m = self.map.lock();
             let own = m.overlapping(addr, end).filter(|v| v.flags & TRAMPOLINES == 0);
-            own.map(|v| (v.start.max(addr), v.end.min(end), v.locked)).collect()
+            own.map(|v| (v.start.max(addr), v.end.min(end), v.locked, v.takes_advice(advice))).collect()
         };
         let covered = self.map.lock().covered(addr, end);
-        for (a, b, locked) in parts {
-            if locked && matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
+        for (a, b, locked, allowed) in parts {
+            allowed?;
+            if locked && matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE) {
                 return Err(Errno::EINVAL);
             }
             ctx.queue(Action::Advise { addr: a, len: b - a, advice });
@@ -319,12 +343,16 @@ impl Mm {
                 offset: 0,
                 locked: locked.unwrap_or(false),
                 kind: VmaKind::Heap,
+                policy: Policy::default(),
             });
             m.brk = want;
             drop(m);
             let undo = Undo { range: (old_end, new_end), before: Vec::new(), brk: Some(cur) };
             return if self.execute(ctx, undo).is_ok() { want } else { cur };
         } else if new_end < old_end {
+            if self.map.lock().not_sealed(new_end, old_end).is_err() {
+                return cur;
+            }
             ctx.queue(Action::Unmap { addr: new_end, len: old_end - new_end });
             let before = {
                 let mut m = self.map.lock();
@@ -430,6 +458,7 @@ impl Moved {
             return Err(Errno::EINVAL);
         }
         let v = m.find(addr).ok_or(Errno::EFAULT)?.clone();
+        m.not_sealed(addr, addr.saturating_add(old_len.max(1)))?;
         if old_len == 0 && !v.shared {
             return Err(Errno::EINVAL);
         }
@@ -456,6 +485,7 @@ impl Moved {
             if new_addr < old_end && addr < end {
                 return Err(Errno::EINVAL);
             }
+            m.not_sealed(new_addr, end)?;
             new_addr
         } else if !keep && old_len != 0 && fits_in_place(m, &v, (addr, old_len, new_len)) {
             addr

@@ -10,6 +10,7 @@
 
 use crate::map::{TOUCHED, TRAMPOLINES, Vma, VmaKind};
 use crate::ops::Mm;
+use crate::policy::Policy;
 use abi::PAGE_SIZE;
 use platform::{Action, Context, REWRITE_AREA, Rewrite};
 use std::sync::Arc;
@@ -158,6 +159,7 @@ impl Mm {
             offset: 0,
             locked: false,
             kind: VmaKind::Normal,
+            policy: Policy::default(),
         });
         if let Some(rewriter) = ctx.rewriter() {
             rewriter.add_area(addr);

@@ -1,8 +1,9 @@
 //! Which files have a twin ([`platform::Twin`]).
 //!
 //! A file gets one when call sites of its text have raised signals in some processes: for those that will map it, so that they need
-//! raise none. Only files whose bytes never change ([`vfs::MapOps::image`]); one that changes all the same, as its times
-//! and size tell, is mapped itself again.
+//! raise none. Only files of an image and of a root that is written directly ([`vfs::MapOps::image`]). Whether the file is what it
+//! was is asked before each use: its times and size tell. One that changes is mapped itself again, and may earn another twin when it
+//! has not changed for some time ([`SETTLED`]).
 //!
 //! Where twins are mapped is the address space's to know (`mm::Mm`).
 //! Locks: the table of files, a leaf. A checkpoint keeps nothing: processes find out again.
@@ -20,10 +21,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use vfs::OpenFile;
+use vfs::acl::AclKind;
 use vfs::dentry::Dentry;
 
 /// In so many processes call sites of a file must have raised signals.
 const PROCESSES: usize = 4;
+/// Seconds since the last change of a file that gets a twin. What is written by a shared mapping shows in the times when a page is
+/// written to for the first time, and where times are coarse two changes may have the same one.
+const SETTLED: i64 = 10;
 /// Largest segment that is copied.
 const MAX_SEGMENT: u64 = 4 << 20;
 /// All copies together.
@@ -52,6 +57,11 @@ impl Image {
     /// The file is still what was copied.
     fn is_current(&self) -> bool {
         host::stat(&*self.file).is_ok_and(|a| same(&a, &self.attr))
+    }
+
+    /// Nobody finds the file any more, or it is another one.
+    fn is_gone(&self) -> bool {
+        host::stat(&*self.file).map_or(true, |a| a.nlink == 0 || !same(&a, &self.attr))
     }
 }
 
@@ -110,10 +120,35 @@ impl Twins {
             _ => return None,
         };
         if !image.is_current() {
-            self.files.lock().insert(id, State::Without);
+            self.forget(id, &image);
             return None;
         }
         Some(image)
+    }
+
+    /// The file of this twin is another one now.
+    fn forget(&self, id: (u64, u64), image: &Arc<Image>) {
+        let mut files = self.files.lock();
+        if matches!(files.get(&id), Some(State::Ready(known)) if Arc::ptr_eq(known, image)) {
+            files.remove(&id);
+            self.count.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Lets go of files that were removed or changed, which would stay on the disk for their twins.
+    pub fn release_gone(&self) {
+        if self.count.load(Relaxed) == 0 {
+            return;
+        }
+        let ready: Vec<_> = {
+            let files = self.files.lock();
+            let ready = files.iter().filter_map(|(id, state)| match state {
+                State::Ready(image) => Some((*id, image.clone())),
+                _ => None,
+            });
+            ready.collect()
+        };
+        ready.iter().filter(|(_, image)| image.is_gone()).for_each(|(id, image)| self.forget(*id, image));
     }
 
     /// A call site at this offset of a file, the address after its `syscall`, has raised a signal in a process that does not map a twin.
@@ -152,6 +187,10 @@ impl Twins {
             *state = State::Without;
             sites
         };
+        if !is_settled(file) {
+            self.files.lock().insert(id, State::Seen(Vec::new(), sites));
+            return;
+        }
         let Some(rewriter) = ctx.rewriter() else { return };
         if let Some(image) = self.make(rewriter, file, &sites, all_see && is_public(file)) {
             self.files.lock().insert(id, State::Ready(Arc::new(image)));
@@ -194,12 +233,21 @@ impl Twins {
     }
 }
 
+/// Nobody has changed the file for some time.
+fn is_settled(file: &OpenFile) -> bool {
+    let Some(fd) = file.ops.image_fd() else { return false };
+    host::stat(&*fd).is_ok_and(|a| a.ctime.sec.saturating_add(SETTLED) < host::now().sec)
+}
+
 /// Everybody may read the file and come by it.
 fn is_public(file: &OpenFile) -> bool {
     const READ: u32 = 0o004;
     const SEARCH: u32 = 0o001;
     let Some(path) = &file.path else { return false };
-    let may = |d: &Dentry, bits: u32| d.inode.perm().is_ok_and(|p| p.mode & bits == bits);
+    // A list may take from a single user what all others may.
+    let no_list =
+        |d: &Dentry| d.inode.as_acls().is_none_or(|acls| matches!(acls.acl(AclKind::Access), Ok(None)));
+    let may = |d: &Dentry, bits: u32| d.inode.perm().is_ok_and(|p| p.mode & bits == bits) && no_list(d);
     let (mut mount, mut at) = (path.mount.clone(), path.dentry.clone());
     if !may(&at, READ) {
         return false;
