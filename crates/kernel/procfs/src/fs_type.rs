@@ -1,8 +1,10 @@
 //! What procfs does in its own way.
 
-use crate::{mounts, pid, sysctl, top};
+use crate::{conf, mounts, pid, sysctl, top};
 use abi::{Errno, Result};
 use kernfs::{At, Changes, Entry, FsType, Node};
+use mm::Mm;
+use std::sync::Weak;
 use vfs::Caller;
 
 /// Files of a process that are not made by seq_file(5)'s means on Linux: they have a size of 0 to seek by.
@@ -26,7 +28,7 @@ impl FsType for Proc {
     }
     fn has_size(&self, node: &Node) -> bool {
         let name = node.entry().name;
-        name == "f" || node.is_of_process() && SIZED.contains(&name)
+        name == "f" || conf::is_setting(node.entry()) || node.is_of_process() && SIZED.contains(&name)
     }
     fn is_process_dir(&self, entry: &'static Entry) -> bool {
         std::ptr::eq(entry, &pid::PID_DIR)
@@ -34,8 +36,14 @@ impl FsType for Proc {
     fn magic_mode(&self, at: &At) -> u32 {
         pid::fd::link_mode(at)
     }
-    fn check_open(&self, at: &At, entry: &Entry, cx: &dyn Caller) -> Result<()> {
+    fn check_open(&self, at: &At, entry: &Entry, cx: &dyn Caller) -> Result<Option<Weak<Mm>>> {
         pid::check_open(at, entry, cx)
+    }
+    fn judges_writers(&self, node: &Node) -> bool {
+        (node.entry().name == "f" || conf::is_setting(node.entry())) && sysctl::judges_writers(&node.at(None))
+    }
+    fn may_write(&self, at: &At, cx: &dyn Caller) -> bool {
+        sysctl::may_write(at, cx)
     }
     fn watch(&self, node: &Node, cx: &dyn Caller) -> Option<Box<dyn Changes>> {
         match node.entry().name {

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod conf;
 mod cpu;
 mod cpu_flags;
 mod fs_type;

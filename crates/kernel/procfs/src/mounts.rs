@@ -4,11 +4,10 @@ use abi::{Errno, Result};
 use kernfs::Changes;
 use kernfs::Node;
 use kernfs::{At, What};
-use ranked::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use vfs::mount::Propagation;
-use vfs::{FsView, Mount, MountNs, Path, View};
+use std::sync::atomic::{AtomicU64, Ordering};
+use vfs::{FsView, Mount, MountFlags, MountNs, Path, SbFlags, View};
 use wait::{Events, WaitQueue};
 
 fn view(at: &At) -> Result<View> {
@@ -33,7 +32,7 @@ const SPECIAL_TAB: &[u8] = b" \t\n\\#";
 /// thousand mounts on each other take no more than as many beside each other.
 struct Places<'a> {
     root: &'a Path,
-    known: HashMap<u32, Option<Arc<[u8]>>>,
+    known: HashMap<u64, Option<Arc<[u8]>>>,
     /// Bytes of all places.
     size: usize,
 }
@@ -59,7 +58,7 @@ impl Places<'_> {
             if Arc::ptr_eq(&at, &self.root.mount) {
                 break Some(top);
             }
-            if let Some(p) = self.known.get(&at.id) {
+            if let Some(p) = self.known.get(&at.unique_id()) {
                 break p.clone();
             }
             let Some(point) = at.mountpoint() else { break self.learn(&at, None) };
@@ -84,7 +83,7 @@ impl Places<'_> {
 
     fn learn(&mut self, m: &Mount, place: Option<Arc<[u8]>>) -> Option<Arc<[u8]>> {
         self.size += place.as_ref().map_or(0, |p| p.len());
-        self.known.insert(m.id, place.clone());
+        self.known.insert(m.unique_id(), place.clone());
         place
     }
 }
@@ -108,8 +107,51 @@ fn extra(m: &Mount) -> String {
     if o.is_empty() { o } else { format!(",{o}") }
 }
 
-fn readonly(m: &Mount) -> &'static str {
-    if m.sb.readonly.load(std::sync::atomic::Ordering::Relaxed) { "ro" } else { "rw" }
+/// `rw` or `ro` of the instance and of the mount together, the instance's other flags, then the mount's.
+fn all_words(m: &Mount) -> String {
+    let sb = m.sb.flags();
+    let readonly = SbFlags::from_bits_truncate(m.flags().bits()) & SbFlags::RDONLY;
+    format!("{}{}", (sb | readonly).words(), m.flags().words())
+}
+
+/// The peer groups that mounts get events from, where the nearest one has no member that the process can see. Each group is
+/// looked at once for all mounts.
+struct Dominating<'a> {
+    visible: &'a HashSet<u64>,
+    /// For a group, the ID of the nearest, itself included, that has a member to be seen.
+    known: HashMap<u32, Option<u32>>,
+}
+
+impl Dominating<'_> {
+    /// ID of the nearest group above `m` with a member that can be seen.
+    fn of(&mut self, m: &Mount) -> Option<u32> {
+        let mut way = Vec::new();
+        let mut at = m.master();
+        let found = loop {
+            let Some(group) = at else { break None };
+            if let Some(known) = self.known.get(&group.id) {
+                break *known;
+            }
+            way.push(group.id);
+            if group.members().iter().any(|x| self.visible.contains(&x.unique_id())) {
+                break Some(group.id);
+            }
+            at = group.master();
+        };
+        self.known.extend(way.into_iter().map(|id| (id, found)));
+        found
+    }
+}
+
+/// The type of a mount's file system, with the subtype that mount(2) gave.
+fn shown_type(m: &Mount) -> String {
+    let fs = m.fs();
+    let mut shown = fs.kind().as_bytes().to_vec();
+    if let Some(subtype) = fs.subtype() {
+        shown.push(b'.');
+        escape(&mut shown, subtype.as_bytes(), SPECIAL);
+    }
+    String::from_utf8_lossy(&shown).into_owned()
 }
 
 pub fn mounts(at: &At) -> Result<Vec<u8>> {
@@ -118,32 +160,41 @@ pub fn mounts(at: &At) -> Result<Vec<u8>> {
         escape(&mut out, source(&m), SPECIAL_TAB);
         out.push(b' ');
         escape(&mut out, &place, SPECIAL);
-        out.extend(format!(" {} {}{} 0 0\n", m.fs().kind(), m.flags().words(), extra(&m)).bytes());
+        out.extend(format!(" {} {}{} 0 0\n", shown_type(&m), all_words(&m), extra(&m)).bytes());
     }
     Ok(out)
 }
 
 pub fn mountinfo(at: &At) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    for (m, place) in visible(&*view(at)?)? {
+    let all = visible(&*view(at)?)?;
+    let seen: HashSet<u64> = all.iter().map(|(m, _)| m.unique_id()).collect();
+    let mut groups = Dominating { visible: &seen, known: HashMap::new() };
+    for (m, place) in all {
         // The topmost mount has a parent that nobody sees.
-        let parent = m.mountpoint().map_or(1, |p| p.mount.id);
+        let parent = m.mountpoint().map_or(1, |p| p.mount.id());
         let dev = m.root.inode.attr().map_or(0, |a| a.dev);
         let (major, minor) = (abi::stat::major(dev), abi::stat::minor(dev));
-        out.extend(format!("{} {parent} {major}:{minor} ", m.id).bytes());
+        out.extend(format!("{} {parent} {major}:{minor} ", m.id()).bytes());
         escape(&mut out, &m.sb.path_in_whole(&Path::display_in_fs(&m.root)), SPECIAL);
         out.push(b' ');
         escape(&mut out, &place, SPECIAL);
-        out.extend(format!(" {}", m.flags().words()).bytes());
-        match m.propagation() {
-            Propagation::Private => {}
-            Propagation::Shared(n) => out.extend(format!(" shared:{n}").bytes()),
-            Propagation::Slave(n) => out.extend(format!(" master:{n}").bytes()),
-            Propagation::Unbindable => out.extend(b" unbindable"),
+        let readonly = if m.own_flags().contains(MountFlags::RDONLY) { "ro" } else { "rw" };
+        out.extend(format!(" {readonly}{}", m.flags().words()).bytes());
+        if let Some(group) = m.peer_group() {
+            out.extend(format!(" shared:{}", group.id).bytes());
         }
-        out.extend(format!(" - {} ", m.fs().kind()).bytes());
+        if let Some(master) = m.master() {
+            out.extend(format!(" master:{}", master.id).bytes());
+            let from = groups.of(&m).filter(|id| *id != master.id);
+            out.extend(from.map_or_else(String::new, |id| format!(" propagate_from:{id}")).bytes());
+        }
+        if m.is_unbindable() {
+            out.extend(b" unbindable");
+        }
+        out.extend(format!(" - {} ", shown_type(&m)).bytes());
         escape(&mut out, source(&m), SPECIAL);
-        out.extend(format!(" {}{}\n", readonly(&m), extra(&m)).bytes());
+        out.extend(format!(" {}{}\n", m.sb.flags().words(), extra(&m)).bytes());
     }
     Ok(out)
 }
@@ -155,7 +206,7 @@ pub fn mountstats(at: &At) -> Result<Vec<u8>> {
         escape(&mut out, source(&m), SPECIAL);
         out.extend(b" mounted on ");
         escape(&mut out, &place, SPECIAL);
-        out.extend(format!(" with fstype {}\n", m.fs().kind()).bytes());
+        out.extend(format!(" with fstype {}\n", shown_type(&m)).bytes());
     }
     Ok(out)
 }
@@ -163,16 +214,15 @@ pub fn mountstats(at: &At) -> Result<Vec<u8>> {
 /// An open mount table, which becomes ready for POLLPRI when the table changes.
 pub struct Watch {
     ns: Arc<MountNs>,
-    seen: Mutex<Vec<u32>>,
+    /// The change that was seen last.
+    seen: AtomicU64,
 }
 
 impl Changes for Watch {
     fn poll(&self) -> Events {
-        let now = state(&self.ns);
-        let mut seen = self.seen.lock();
+        let now = self.ns.changes();
         let mut e = Events::READABLE;
-        if *seen != now {
-            *seen = now;
+        if self.seen.swap(now, Ordering::Relaxed) != now {
             e = Events(e.0 | Events::PRI.0 | Events::ERR.0);
         }
         e
@@ -182,17 +232,13 @@ impl Changes for Watch {
     }
 }
 
-fn state(ns: &MountNs) -> Vec<u32> {
-    ns.mounts().iter().flat_map(|m| [m.id, m.flags().bits()]).collect()
-}
-
 /// A watch for an inode that is a mount table.
 pub fn watch(node: &Node) -> Option<Box<dyn Changes>> {
     if !matches!(node.entry().what, What::Text(..)) || !matches!(node.entry().name, "mounts" | "mountinfo") {
         return None;
     }
     let ns = view(&node.at(None)).ok()?.ns.clone();
-    let seen = Mutex::new(state(&ns));
+    let seen = AtomicU64::new(ns.changes());
     Some(Box::new(Watch { ns, seen }))
 }
 

@@ -9,7 +9,7 @@ use netstack::route::RouteKind;
 use socket::net_ns::now;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 fn dev(at: &At) -> Result<Vec<u8>> {
     let mut out = String::from(
@@ -39,11 +39,16 @@ fn dev(at: &At) -> Result<Vec<u8>> {
 }
 
 fn if_inet6(at: &At) -> Result<Vec<u8>> {
-    /// IFA_F_PERMANENT.
-    const PERMANENT: u32 = 0x80;
     let mut out = String::new();
-    for link in &at.nsproxy().net.interfaces().links {
+    let net = at.nsproxy().net.clone();
+    for link in &net.interfaces().links {
+        let own = net.stack().link(link.index).filter(|_| net.shows_stack());
+        let own = own.map_or_else(Vec::new, |own| own.addresses());
         for (address, prefix) in &link.addresses {
+            let flags = own
+                .iter()
+                .find(|own| own.ip() == *address)
+                .map_or(libc::IFA_F_PERMANENT, socket::netlink::address_flags);
             let IpAddr::V6(address) = address else { continue };
             let scope = if address.is_loopback() {
                 0x10
@@ -55,7 +60,7 @@ fn if_inet6(at: &At) -> Result<Vec<u8>> {
             let (bits, name) = (address.to_bits(), &link.name);
             let _ = writeln!(
                 out,
-                "{bits:032x} {:02x} {prefix:02x} {scope:02x} {PERMANENT:02x} {name:>8}",
+                "{bits:032x} {:02x} {prefix:02x} {scope:02x} {flags:02x} {name:>8}",
                 link.index
             );
         }
@@ -222,6 +227,28 @@ fn igmp(at: &At) -> Result<Vec<u8>> {
     Ok(out.into_bytes())
 }
 
+/// Groups of IPv6, with those of all hosts, which every interface is in.
+fn igmp6(at: &At) -> Result<Vec<u8>> {
+    /// MAF_LAST_REPORTER, MAF_LOADED, MAF_NOREPORT, as joined groups and the two of all hosts have them.
+    const JOINED: u32 = 4;
+    const ALWAYS: [(Ipv6Addr, u32); 2] =
+        [(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), 0xc), (Ipv6Addr::new(0xff01, 0, 0, 0, 0, 0, 0, 1), 8)];
+    let (mut out, net) = (String::new(), at.nsproxy().net.clone());
+    let links = if net.shows_stack() { net.stack().links() } else { Vec::new() };
+    for link in links {
+        let joined = link.groups().into_iter().rev().filter_map(|group| match group.ip {
+            IpAddr::V6(ip) => Some((ip, group.members, JOINED)),
+            IpAddr::V4(_) => None,
+        });
+        let always = ALWAYS.iter().filter(|_| link.is_up()).map(|(ip, flags)| (*ip, 1, *flags));
+        for (ip, users, flags) in joined.chain(always) {
+            let (index, name, bits) = (link.index, link.name(), ip.to_bits());
+            let _ = writeln!(out, "{index:<4} {name:<15} {bits:032x} {users:>5} {flags:08X} 0");
+        }
+    }
+    Ok(out.into_bytes())
+}
+
 /// Netlink sockets of programs.
 fn netlink(at: &At) -> Result<Vec<u8>> {
     let head = "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode";
@@ -251,6 +278,7 @@ fn packet(at: &At) -> Result<Vec<u8>> {
     let mut out = String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n");
     let net = at.nsproxy().net.clone();
     let rows = if net.shows_stack() { net.stack().packet_sockets() } else { Vec::new() };
+    let reader = at.opener()?.user_ns.clone();
     for row in rows {
         let _ = writeln!(
             out,
@@ -262,7 +290,7 @@ fn packet(at: &At) -> Result<Vec<u8>> {
             row.iface,
             u8::from(row.protocol != 0),
             row.queued.0,
-            row.uid,
+            reader.show_user(row.uid),
             row.inode,
         );
     }
@@ -274,7 +302,7 @@ fn ptype(_at: &At) -> Result<Vec<u8>> {
 }
 
 /// The directory.
-pub static NET: [Entry; 34] = [
+pub static NET: [Entry; 35] = [
     text("arp", arp),
     text("dev", dev),
     empty("dev_mcast"),
@@ -282,7 +310,7 @@ pub static NET: [Entry; 34] = [
     text("icmp6", sockets::icmp6),
     text("if_inet6", if_inet6),
     text("igmp", igmp),
-    empty("igmp6"),
+    text("igmp6", igmp6),
     private("ip6_tables_matches", filter::matches6),
     private("ip6_tables_names", filter::tables6),
     private("ip6_tables_targets", filter::targets6),
@@ -307,6 +335,7 @@ pub static NET: [Entry; 34] = [
     text("tcp6", sockets::tcp6),
     text("udp", sockets::udp),
     text("udp6", sockets::udp6),
-    text("udplite", sockets::no_udplite),
+    text("udplite", sockets::udplite),
+    text("udplite6", sockets::udplite6),
     text("unix", unix),
 ];

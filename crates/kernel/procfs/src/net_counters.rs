@@ -56,7 +56,8 @@ pub(crate) fn snmp(at: &At) -> Result<Vec<u8>> {
     });
     let udp = counters.udp.values();
     pair(&mut out, "Udp", UDP, |name| find(&udp, name).to_string());
-    pair(&mut out, "UdpLite", UDP, |_| "0".into());
+    let udp_lite = counters.udp_lite.values();
+    pair(&mut out, "UdpLite", UDP, |name| find(&udp_lite, name).to_string());
     Ok(out.into_bytes())
 }
 
@@ -93,13 +94,14 @@ pub(crate) fn sockstat(at: &At) -> Result<Vec<u8>> {
     let (connections, waiting, orphans) = stack.tcp_counts();
     let tcp = stack.tcp_sockets();
     let inuse = tcp.iter().filter(|socket| !socket.is_v6()).count();
-    let (udp, raw) = (stack.udp_sockets(), stack.raw_sockets());
-    let used = tcp.len().saturating_sub(waiting + orphans) + udp.len() + raw.len();
+    let (udp, lite, raw) = (stack.udp_sockets(), stack.udp_lite_sockets(), stack.raw_sockets());
+    let used = tcp.len().saturating_sub(waiting + orphans) + udp.len() + lite.len() + raw.len();
     let out = format!(
         "sockets: used {used}\n\
          TCP: inuse {inuse} orphan {orphans} tw {waiting} alloc {connections} mem 0\n\
-         UDP: inuse {} mem 0\nUDPLITE: inuse 0\nRAW: inuse {}\nFRAG: inuse 0 memory 0\n",
+         UDP: inuse {} mem 0\nUDPLITE: inuse {}\nRAW: inuse {}\nFRAG: inuse 0 memory 0\n",
         count(&udp, false),
+        count(&lite, false),
         count(&raw, false),
     );
     Ok(out.into_bytes())
@@ -110,8 +112,9 @@ pub(crate) fn sockstat6(at: &At) -> Result<Vec<u8>> {
     let stack = ns.net.stack();
     let tcp = stack.tcp_sockets().iter().filter(|socket| socket.is_v6()).count();
     let out = format!(
-        "TCP6: inuse {tcp}\nUDP6: inuse {}\nUDPLITE6: inuse 0\nRAW6: inuse {}\nFRAG6: inuse 0 memory 0\n",
+        "TCP6: inuse {tcp}\nUDP6: inuse {}\nUDPLITE6: inuse {}\nRAW6: inuse {}\nFRAG6: inuse 0 memory 0\n",
         count(&stack.udp_sockets(), true),
+        count(&stack.udp_lite_sockets(), true),
         count(&stack.raw_sockets(), true),
     );
     Ok(out.into_bytes())

@@ -34,8 +34,8 @@ fn shown(address: SocketAddr) -> String {
     }
 }
 
-/// The columns that all tables share: from the addresses to the inode.
-fn columns(row: &Row) -> String {
+/// The columns that all tables share: from the addresses to the inode. Users as the reader's user namespace has them.
+fn columns(at: &At, row: &Row) -> String {
     let left = row.timer.1.as_millis() * TICKS / 1000;
     format!(
         "{} {} {:02X} {:08X}:{:08X} {:02X}:{left:08X} {:08X} {:>5} {:>8} {}",
@@ -46,7 +46,7 @@ fn columns(row: &Row) -> String {
         row.rx,
         row.timer.0 as u8,
         row.retransmits,
-        row.uid,
+        at.opener().map_or(row.uid, |reader| reader.user_ns.show_user(row.uid)),
         row.probes,
         row.inode,
     )
@@ -61,7 +61,7 @@ fn tcp_table(at: &At, v6: bool) -> Vec<u8> {
     let width = if v6 { 0 } else { TCP_WIDTH };
     let mut out = format!("{:<width$}\n", if v6 { HEAD6 } else { HEAD });
     for (n, (row, socket)) in rows.iter().enumerate() {
-        let mut line = format!("{n:>4}: {} 2 {:016x}", columns(row), 0);
+        let mut line = format!("{n:>4}: {} 2 {:016x}", columns(at, row), 0);
         if row.state != State::TimeWait as u8 {
             let info = socket.info(time);
             let threshold = if info.snd_ssthresh >= 0x7fff_ffff { -1 } else { i64::from(info.snd_ssthresh) };
@@ -83,7 +83,7 @@ pub(crate) fn tcp6(at: &At) -> Result<Vec<u8>> {
 }
 
 /// A table of datagram sockets.
-fn datagrams(all: &[Arc<DatagramSocket>], v6: bool, (lead, width): (&str, usize)) -> Vec<u8> {
+fn datagrams(at: &At, all: &[Arc<DatagramSocket>], v6: bool, (lead, width): (&str, usize)) -> Vec<u8> {
     let mut rows: Vec<Row> = all.iter().filter(|s| s.is_v6() == v6).map(|s| s.row()).collect();
     rows.sort_by_key(|row| (row.local.port(), row.inode));
     let (head, lead) = if v6 { (HEAD6, "") } else { (HEAD, lead) };
@@ -91,37 +91,40 @@ fn datagrams(all: &[Arc<DatagramSocket>], v6: bool, (lead, width): (&str, usize)
     let mut out = format!("{:<width$}\n", format!("{lead}{head} ref pointer drops"));
     for row in rows {
         let slot = row.local.port();
-        let line = format!("{slot:>5}: {} 2 {:016x} {}", columns(&row), 0, row.drops);
+        let line = format!("{slot:>5}: {} 2 {:016x} {}", columns(at, &row), 0, row.drops);
         let _ = writeln!(out, "{line:<width$}");
     }
     out.into_bytes()
 }
 
 pub(crate) fn udp(at: &At) -> Result<Vec<u8>> {
-    Ok(datagrams(&at.nsproxy().net.stack().udp_sockets(), false, (" ", UDP_WIDTH)))
+    Ok(datagrams(at, &at.nsproxy().net.stack().udp_sockets(), false, (" ", UDP_WIDTH)))
 }
 
 pub(crate) fn udp6(at: &At) -> Result<Vec<u8>> {
-    Ok(datagrams(&at.nsproxy().net.stack().udp_sockets(), true, ("", 0)))
+    Ok(datagrams(at, &at.nsproxy().net.stack().udp_sockets(), true, ("", 0)))
 }
 
-/// UDP-Lite is not there.
-pub(crate) fn no_udplite(_at: &At) -> Result<Vec<u8>> {
-    Ok(datagrams(&[], false, (" ", UDP_WIDTH)))
+pub(crate) fn udplite(at: &At) -> Result<Vec<u8>> {
+    Ok(datagrams(at, &at.nsproxy().net.stack().udp_lite_sockets(), false, (" ", UDP_WIDTH)))
+}
+
+pub(crate) fn udplite6(at: &At) -> Result<Vec<u8>> {
+    Ok(datagrams(at, &at.nsproxy().net.stack().udp_lite_sockets(), true, ("", 0)))
 }
 
 pub(crate) fn raw(at: &At) -> Result<Vec<u8>> {
-    Ok(datagrams(&at.nsproxy().net.stack().raw_sockets(), false, ("", 0)))
+    Ok(datagrams(at, &at.nsproxy().net.stack().raw_sockets(), false, ("", 0)))
 }
 
 pub(crate) fn raw6(at: &At) -> Result<Vec<u8>> {
-    Ok(datagrams(&at.nsproxy().net.stack().raw_sockets(), true, ("", 0)))
+    Ok(datagrams(at, &at.nsproxy().net.stack().raw_sockets(), true, ("", 0)))
 }
 
 pub(crate) fn icmp(at: &At) -> Result<Vec<u8>> {
-    Ok(datagrams(&at.nsproxy().net.stack().ping_sockets(), false, ("", UDP_WIDTH)))
+    Ok(datagrams(at, &at.nsproxy().net.stack().ping_sockets(), false, ("", UDP_WIDTH)))
 }
 
 pub(crate) fn icmp6(at: &At) -> Result<Vec<u8>> {
-    Ok(datagrams(&at.nsproxy().net.stack().ping_sockets(), true, ("", 0)))
+    Ok(datagrams(at, &at.nsproxy().net.stack().ping_sockets(), true, ("", 0)))
 }

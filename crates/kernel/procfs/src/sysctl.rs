@@ -3,24 +3,29 @@
 //! One row per value. What was set, by the sandbox's specification or by a guest that may, is kept in
 //! `Kernel::sysctls`; everything else shows its default.
 
+use crate::conf;
 use abi::{Errno, Result};
 use conntrack::Timeout;
 use container::Container;
 use kernfs::{At, Changes, Child, Entry, Names, What, parse_int};
+use keys::Setting;
+use netstack::conf::{Which, Whose};
 use nsproxy::{NsProxy, UtsNamespace};
 use pid::PID_MAX;
 use socket::net_ns::now;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use task::{Kernel, RELEASE, VERSION};
-use vfs::Cap;
+use user_ns::{Kind, UserNamespace};
 use vfs::quota::Limit;
+use vfs::{Caller, Cap};
 use wait::{Events, WaitQueue};
 
 /// The kernel as a task with these namespaces sees it.
 struct Seen<'a> {
     kernel: &'a Arc<Kernel>,
     ns: Arc<NsProxy>,
+    user_ns: Arc<UserNamespace>,
 }
 
 impl std::ops::Deref for Seen<'_> {
@@ -32,7 +37,8 @@ impl std::ops::Deref for Seen<'_> {
 }
 
 fn seen<'a>(at: &'a At) -> Seen<'a> {
-    Seen { kernel: at.kernel(), ns: at.nsproxy() }
+    let user_ns = at.cx.map_or_else(|| at.kernel().vfs.user_ns.clone(), |cx| cx.creds().user_ns.clone());
+    Seen { kernel: at.kernel(), ns: at.nsproxy(), user_ns }
 }
 
 /// Default of a value.
@@ -43,6 +49,8 @@ enum Value {
     Stack(&'static [&'static str]),
     /// A time of connection tracking.
     Timeout(Timeout),
+    /// How many namespaces each user of the user namespace may have.
+    Namespaces(Kind),
 }
 
 /// Who may set a value, and what that does.
@@ -66,6 +74,12 @@ enum Put {
     Stack(&'static [&'static str]),
     /// The specification, and a guest: a time of connection tracking.
     Timeout(Timeout),
+    /// Who has CAP_SYS_RESOURCE in the user namespace.
+    Namespaces(Kind),
+}
+
+const fn namespaces(path: &'static str, kind: Kind) -> Row {
+    Row { path, mode: 0o644, value: Value::Namespaces(kind), put: Put::Namespaces(kind) }
 }
 
 struct Row {
@@ -115,9 +129,12 @@ const INT: i64 = i32::MAX as i64;
 static ROWS: &[Row] = &[
     made("fs/aio-nr", |at| at.kernel.spaces.aio.total().to_string()),
     ro("fs/aio-max-nr", "65536"),
-    made("fs/dentry-state", |_| format!("{}\t0\t45\t0\t0\t0", vfs::dentry::alive())),
+    made("fs/dentry-state", |k| format!("{}\t0\t45\t0\t0\t0", k.vfs.dcache().alive())),
     spec("fs/dir-notify-enable", "1"),
     quota("fs/epoll/max_user_watches", |k| limit(k, Limit::EpollWatches), Limit::EpollWatches),
+    ro("fs/fanotify/max_queued_events", "16384"),
+    ro("fs/fanotify/max_user_groups", "128"),
+    ro("fs/fanotify/max_user_marks", "8192"),
     quota("fs/file-max", |k| limit(k, Limit::FileMax), Limit::FileMax),
     made("fs/file-nr", |k| format!("{}\t0\t{}", k.vfs.quotas.files.now(), limit(k, Limit::FileMax))),
     ro("fs/inode-nr", "0\t0"),
@@ -216,12 +233,36 @@ static ROWS: &[Row] = &[
         },
     ),
     spec("kernel/io_uring_disabled", "2"),
-    spec("kernel/keys/gc_delay", "300"),
-    spec("kernel/keys/maxbytes", "20000"),
-    spec("kernel/keys/maxkeys", "200"),
-    spec("kernel/keys/persistent_keyring_expiry", "259200"),
-    spec("kernel/keys/root_maxbytes", "25000000"),
-    spec("kernel/keys/root_maxkeys", "1000000"),
+    apply(
+        "kernel/keys/gc_delay",
+        |k| key_setting(k, Setting::GcDelay),
+        |k, v| set_keys(k, Setting::GcDelay, v),
+    ),
+    apply(
+        "kernel/keys/maxbytes",
+        |k| key_setting(k, Setting::MaxBytes),
+        |k, v| set_keys(k, Setting::MaxBytes, v),
+    ),
+    apply(
+        "kernel/keys/maxkeys",
+        |k| key_setting(k, Setting::MaxKeys),
+        |k, v| set_keys(k, Setting::MaxKeys, v),
+    ),
+    apply(
+        "kernel/keys/persistent_keyring_expiry",
+        |k| key_setting(k, Setting::PersistentExpiry),
+        |k, v| set_keys(k, Setting::PersistentExpiry, v),
+    ),
+    apply(
+        "kernel/keys/root_maxbytes",
+        |k| key_setting(k, Setting::RootMaxBytes),
+        |k, v| set_keys(k, Setting::RootMaxBytes, v),
+    ),
+    apply(
+        "kernel/keys/root_maxkeys",
+        |k| key_setting(k, Setting::RootMaxKeys),
+        |k, v| set_keys(k, Setting::RootMaxKeys, v),
+    ),
     spec("kernel/kptr_restrict", "1"),
     apply("kernel/msg_next_id", |k| next_id(k, 1), |k, v| set_next_id(k, 1, v)),
     apply(
@@ -257,7 +298,6 @@ static ROWS: &[Row] = &[
     spec("kernel/overflowuid", "65534"),
     spec("kernel/panic", "0"),
     spec("kernel/panic_on_oops", "0"),
-    spec("kernel/perf_event_paranoid", "4"),
     spec("kernel/pid_max", "4194304"),
     spec("kernel/printk", "4\t4\t1\t7"),
     spec("kernel/printk_ratelimit", "5"),
@@ -277,8 +317,8 @@ static ROWS: &[Row] = &[
     spec("kernel/sched_rr_timeslice_ms", "100"),
     spec("kernel/sched_rt_period_us", "1000000"),
     spec("kernel/sched_rt_runtime_us", "950000"),
-    ro("kernel/seccomp/actions_avail", "kill_process kill_thread trap errno trace log allow"),
-    ro("kernel/seccomp/actions_logged", "kill_process kill_thread trap errno trace log"),
+    ro("kernel/seccomp/actions_avail", "kill_process kill_thread trap errno user_notif trace log allow"),
+    ro("kernel/seccomp/actions_logged", "kill_process kill_thread trap errno user_notif trace log"),
     apply(
         "kernel/sem",
         |k| k.ns.ipc.sysv.limits.sem.each_ref().map(|v| v.load(Ordering::Relaxed).to_string()).join("\t"),
@@ -417,14 +457,13 @@ static ROWS: &[Row] = &[
     timeout("net/netfilter/nf_conntrack_udp_timeout_stream", Timeout::UdpStream),
     apply("net/nf_conntrack_max", most_connections, set_most_connections),
     range("net/unix/max_dgram_qlen", "10", 0, INT),
-    ro("user/max_cgroup_namespaces", "0"),
-    ro("user/max_ipc_namespaces", "0"),
-    quota("user/max_mnt_namespaces", |k| limit(k, Limit::MountNamespaces), Limit::MountNamespaces),
-    ro("user/max_net_namespaces", "0"),
-    ro("user/max_pid_namespaces", "0"),
-    ro("user/max_time_namespaces", "0"),
-    ro("user/max_user_namespaces", "0"),
-    ro("user/max_uts_namespaces", "0"),
+    namespaces("user/max_cgroup_namespaces", Kind::Cgroup),
+    namespaces("user/max_ipc_namespaces", Kind::Ipc),
+    namespaces("user/max_mnt_namespaces", Kind::Mount),
+    namespaces("user/max_net_namespaces", Kind::Net),
+    namespaces("user/max_pid_namespaces", Kind::Pid),
+    namespaces("user/max_user_namespaces", Kind::User),
+    namespaces("user/max_uts_namespaces", Kind::Uts),
     spec("vm/admin_reserve_kbytes", "8192"),
     spec("vm/dirty_background_bytes", "0"),
     spec("vm/dirty_background_ratio", "10"),
@@ -500,6 +539,15 @@ fn set_sem(k: &Seen, v: &str) -> Result<()> {
     Ok(())
 }
 
+fn key_setting(k: &Seen, which: Setting) -> String {
+    k.kernel.keys.setting(which).to_string()
+}
+
+fn set_keys(k: &Seen, which: Setting, v: &str) -> Result<()> {
+    k.kernel.keys.set(which, bounded(v, 0, INT)? as u32);
+    Ok(())
+}
+
 fn get_stack(k: &Seen, names: &[&str]) -> String {
     let sysctls = &k.ns.net.stack().sysctls;
     let values = names.iter().filter_map(|name| sysctls.by_name(name)).map(|s| s.get().to_string());
@@ -560,7 +608,11 @@ fn boot_id(kernel: &Kernel) -> String {
 pub fn set(kernel: &Arc<Kernel>, container: &Arc<Container>, name: &str, value: &str) -> Result<()> {
     let path = if name.contains('/') { name.to_string() } else { name.replace('.', "/") };
     let row = ROWS.iter().find(|r| r.path == path).ok_or(Errno::ENOENT)?;
-    put(&Seen { kernel, ns: container.namespaces.clone() }, row, value.trim())
+    put(
+        &Seen { kernel, ns: container.namespaces.clone(), user_ns: kernel.vfs.user_ns.clone() },
+        row,
+        value.trim(),
+    )
 }
 
 fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
@@ -569,10 +621,18 @@ fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
         Put::Fixed if value == get(kernel, row) => return Ok(()),
         Put::Fixed => return Err(Errno::EINVAL),
         Put::Apply(f) => return f(kernel, value),
+        Put::Stack(["ipv4/ip_forward"]) => {
+            let stack = kernel.ns.net.stack();
+            return stack.set_conf(Whose::All, Which::Forwarding, bounded(value, 0, 1)?);
+        }
         Put::Stack(names) => return set_stack(kernel, names, value),
         Put::Timeout(of) => {
             let seconds = bounded(value, 0, INT)? as u32;
             kernel.ns.net.netfilter().connections.timeouts.set(of, seconds);
+            return Ok(());
+        }
+        Put::Namespaces(kind) => {
+            kernel.user_ns.set_limit(kind, bounded(value, 0, INT)? as u64);
             return Ok(());
         }
         Put::Quota(l) => {
@@ -596,6 +656,7 @@ fn get(kernel: &Seen, row: &Row) -> String {
         Value::Fixed(v) => v.to_string(),
         Value::Made(f) => f(kernel),
         Value::Stack(names) => get_stack(kernel, names),
+        Value::Namespaces(kind) => kernel.user_ns.limit(kind).to_string(),
         Value::Timeout(of) => kernel.ns.net.netfilter().connections.timeouts.get(of).to_string(),
     }
 }
@@ -619,11 +680,30 @@ fn write(at: &At, data: &[u8]) -> Result<()> {
     if matches!(r.put, Put::Spec | Put::Quota(_) | Put::Fixed) && r.path != "vm/drop_caches" && !same() {
         return Err(Errno::EPERM);
     }
-    if !at.cx()?.creds().capable(Cap::SYS_ADMIN) {
+    if !at.cx()?.creds().capable(Cap::SYS_ADMIN) && !may_write(at, at.cx()?) {
         return Err(Errno::EPERM);
     }
     let v = String::from_utf8_lossy(data);
     put(&seen(at), r, v.trim_end_matches(['\0', '\n', ' ']))
+}
+
+/// Values of a network namespace or a user namespace, which those may set who have the capability there.
+pub fn judges_writers(at: &At) -> bool {
+    conf::is_here(at.n)
+        || row(at.n).is_ok_and(|r| matches!(r.put, Put::Stack(_) | Put::Timeout(_) | Put::Namespaces(_)))
+}
+
+/// Whether the caller has that capability.
+pub fn may_write(at: &At, cx: &dyn Caller) -> bool {
+    if conf::is_here(at.n) {
+        return conf::may_write(at, cx);
+    }
+    let (Ok(r), creds) = (row(at.n), cx.creds()) else { return false };
+    match r.put {
+        Put::Stack(_) | Put::Timeout(_) => creds.ns_capable(at.nsproxy().net.user_ns(), Cap::NET_ADMIN),
+        Put::Namespaces(_) => creds.own_ns_capable(Cap::SYS_RESOURCE),
+        _ => false,
+    }
 }
 
 /// What an open name of the machine knows of: the names may be set by others.
@@ -681,7 +761,9 @@ impl Sysctls {
                 continue;
             }
             let Some(name) = parts.next() else { continue };
-            if out.iter().any(|x| x.0 == name) {
+            // The settings of interfaces are elsewhere; their rows are for a specification.
+            let of_interfaces = prefix == ["net", "ipv6"] && name == conf::DIR6.name;
+            if of_interfaces || out.iter().any(|x| x.0 == name) {
                 continue;
             }
             let (entry, d) = match parts.next() {
@@ -689,6 +771,12 @@ impl Sysctls {
                 None => (LEAVES.iter().find(|e| e.mode == r.mode).unwrap_or(&LEAVES[0]), LEAF),
             };
             out.push((name, Child { entry, proc: None, n: i as i64 * 16 + d }));
+        }
+        if prefix == ["net", "ipv4"] {
+            out.push((conf::DIR.name, Child { entry: &conf::DIR, proc: None, n: 0 }));
+        }
+        if prefix == ["net", "ipv6"] {
+            out.push((conf::DIR6.name, Child { entry: &conf::DIR6, proc: None, n: 0 }));
         }
         Ok(out)
     }
@@ -706,25 +794,4 @@ impl Names for Sysctls {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rows_form_a_tree() {
-        let mut paths: Vec<_> = ROWS.iter().map(|r| r.path).collect();
-        paths.sort_unstable();
-        assert!(paths.windows(2).all(|w| w[0] != w[1] && !w[1].starts_with(&format!("{}/", w[0]))));
-        assert!(ROWS.iter().all(|r| LEAVES.iter().any(|e| e.mode == r.mode)));
-        let top: Vec<_> = Sysctls::entries(0).unwrap().into_iter().map(|x| x.0).collect();
-        assert_eq!(top, ["fs", "kernel", "net", "user", "vm"]);
-        let kernel = Sysctls::entries(0).unwrap().swap_remove(1).1;
-        assert!(Sysctls::entries(kernel.n).unwrap().iter().any(|x| x.0 == "random"));
-    }
-
-    #[test]
-    fn uuids_are_well_formed() {
-        let u = uuid();
-        assert_eq!(u.len(), 36);
-        assert_eq!(u.as_bytes()[14], b'4');
-    }
-}
+mod tests;

@@ -4,8 +4,8 @@ use abi::{Errno, Result};
 use mm::{MemoryMap, Mm, Vma, VmaKind};
 use nsproxy::Uts;
 use platform::{
-    Action, AddressSpace, Context, Exit, ExtendedState, GuestMemory, Interrupt, Limits, Platform, Regs,
-    Spawn, Usage,
+    Action, AddressSpace, Context, Exit, ExtendedState, GuestMemory, Interrupt, Limits, OwnCall, OwnCalls,
+    Platform, Regs, Spawn, Usage,
 };
 use ranked::Mutex;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Context for Never {
         Arc::new(Never(self.0.clone(), Regs::default()))
     }
     fn set_report_all(&mut self, _on: bool) {}
-    fn pass_futex(&mut self) -> bool {
+    fn pass_futex(&mut self, _tell: bool) -> bool {
         false
     }
     fn exit(self: Box<Self>) {}
@@ -110,6 +110,12 @@ impl Usage for Never {
     }
     fn max_rss(&mut self) -> Option<u64> {
         None
+    }
+}
+
+impl OwnCalls for Never {
+    fn own_call(&mut self, _call: OwnCall, _out: &mut [u8]) -> Result<u64> {
+        Err(Errno::ENOSYS)
     }
 }
 
@@ -165,7 +171,7 @@ fn process() -> Current {
     );
     let ctx = kernel.platform.new_space().unwrap();
     let l = kernel.platform.limits();
-    let mm = Mm::new(&kernel.spaces, ctx.space(), MemoryMap::new(l.min, l.max));
+    let mm = Mm::new(&kernel.spaces, ctx.space(), MemoryMap::new(l.min, l.max), user_ns.clone());
     let args = b"prog\0-x\0";
     mm.space.write(BASE, args);
     mm.space.write(BASE + 8, b"HOME=/\0");
@@ -185,6 +191,7 @@ fn process() -> Current {
             offset: 0,
             locked: false,
             kind: VmaKind::Stack,
+            policy: mm::Policy::default(),
         });
     });
     let ns = MountNs::new(
@@ -464,6 +471,24 @@ fn two_kernels_share_nothing() {
         assert!(text(&a, path).contains(word) && !text(&b, path).contains(word), "{path}");
     }
     assert!(!text(&a, "/self/net/dev").contains("lo:") && text(&b, "/self/net/dev").contains("lo:"));
+    // Device numbers, dentries and watches are counted for each kernel.
+    let dev = |c: &Current| open(c, "/self/status", libc::O_RDONLY).unwrap().attr().unwrap().dev;
+    assert_eq!(dev(&a), dev(&b));
+    let numbers = |c: &Current| c.kernel().vfs.device_numbers.alloc();
+    assert_eq!([numbers(&a), numbers(&a)], [numbers(&b), numbers(&b)]);
+    let alive = |c: &Current| c.kernel().vfs.dcache().alive();
+    let before = (alive(&a), alive(&b));
+    let files: Vec<_> = (0..50).map(|_| a.kernel().memfds.memfd(&a, b"m", 0).unwrap()).collect();
+    assert_eq!((alive(&a), alive(&b)), (before.0 + 50, before.1));
+    drop(files);
+    assert_eq!((alive(&a), alive(&b)), before);
+    let inotify = ipc::inotify::Inotify::open(&a, 0).unwrap();
+    let place = open(&a, "/self", libc::O_RDONLY).unwrap().path.clone().unwrap();
+    ipc::inotify::Inotify::of(&inotify).unwrap().add(&place, vfs::notify::event::ATTRIB).unwrap();
+    let unwatched = |c: &Current| c.kernel().vfs.dcache().is_unwatched();
+    assert_eq!((unwatched(&a), unwatched(&b)), (false, true));
+    drop(inotify);
+    assert!(unwatched(&a));
     // Pipes are numbered from the same number on, and each kernel has a boot id of its own.
     let number = |c: &Current| ipc::pipe::Pipe::pair(c, 0).unwrap().0.attr().unwrap().ino;
     assert_eq!(number(&a), number(&b));

@@ -1,7 +1,7 @@
 //! The files of /proc itself.
 
 use crate::pid::{PIDS, SELF, THREAD_SELF};
-use abi::{PAGE_SIZE, Result};
+use abi::{Errno, PAGE_SIZE, Result};
 use kernfs::{At, Entry, What, dir, empty, line, link, memory_used, private, text};
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -30,7 +30,7 @@ static TABLE: &[Entry] = &[
     dir("irq", &[]),
     empty("kallsyms"),
     text("key-users", key_users),
-    empty("keys"),
+    text("keys", keys),
     private("kmsg", kernfs::nothing),
     text("loadavg", loadavg),
     empty("locks"),
@@ -64,9 +64,10 @@ fn empty_zone(_at: &At) -> Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-fn cgroups(_at: &At) -> Result<Vec<u8>> {
+fn cgroups(at: &At) -> Result<Vec<u8>> {
+    let groups = at.kernel().cgroups.count_all();
     // All in the one hierarchy of version 2, which has the number 0.
-    let rows = ["cpuset", "cpu", "cpuacct", "memory", "pids"].map(|name| format!("\n{name}\t0\t1\t1"));
+    let rows = ["cpuset", "cpu", "cpuacct", "memory", "pids"].map(|name| format!("\n{name}\t0\t{groups}\t1"));
     line(format_args!("#subsys_name\thierarchy\tnum_cgroups\tenabled{}", rows.concat()))
 }
 
@@ -81,6 +82,9 @@ fn devices(at: &At) -> Result<Vec<u8>> {
         let _ = writeln!(s, "{major:3} {name}");
     }
     s.push_str("\nBlock devices:\n");
+    for (major, name) in at.kernel().vfs.devices.block_devices() {
+        let _ = writeln!(s, "{major:3} {name}");
+    }
     Ok(s.into_bytes())
 }
 
@@ -122,9 +126,19 @@ fn softirqs(at: &At) -> Result<Vec<u8>> {
     Ok(s.into_bytes())
 }
 
+/// Asks the kernel's keys for the thread that reads.
+fn with_keys(at: &At, f: impl FnOnce(&keys::Keys, &keys::Who<'_>) -> Vec<u8>) -> Result<Vec<u8>> {
+    let cx = at.cx()?;
+    let task = at.kernel().task(cx.tid()).ok_or(Errno::ESRCH)?;
+    Ok(f(&at.kernel().keys, &keys::Who::new(&cx.creds(), &task.keyrings)))
+}
+
+fn keys(at: &At) -> Result<Vec<u8>> {
+    with_keys(at, |keys, who| keys.list(who))
+}
+
 fn key_users(at: &At) -> Result<Vec<u8>> {
-    let uid = at.cx()?.creds().uid;
-    line(format_args!("{uid:>5}:     0 0/0 0/200 0/20000"))
+    with_keys(at, |keys, who| keys.users(who).into_bytes())
 }
 
 /// Brings the load averages up to date: one step of the exponential average over the time since the

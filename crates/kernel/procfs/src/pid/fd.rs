@@ -86,8 +86,8 @@ fn info(at: &At) -> Result<Vec<u8>> {
     let (f, cloexec) = file(at)?;
     let flags = f.flags() | if cloexec { libc::O_CLOEXEC } else { 0 };
     let mount = match &f.path {
-        Some(p) => p.mount.id,
-        None => at.kernel().vfs.anonymous().id,
+        Some(p) => p.mount.id(),
+        None => at.kernel().vfs.anonymous().id(),
     };
     let ino = f.attr().map_or(0, |a| a.ino);
     // The position may be held by a call that reads right now.

@@ -35,13 +35,33 @@ fn special(name: &str, start: u64, len: u64, prot: i32) -> Line {
         offset: 0,
         locked: false,
         kind: VmaKind::Normal,
+        policy: mm::Policy::default(),
     };
     Line { vma, name: name.as_bytes().to_vec(), object: (0, 0), special: true }
 }
 
+/// /proc/PID/numa_maps: the policy of each mapping. The host alone knows which pages are there.
+pub fn numa_maps(at: &At) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    for l in lines(at)?.iter().filter(|l| !l.special) {
+        out.extend_from_slice(format!("{:08x} {}", l.vma.start, l.vma.policy.text()).as_bytes());
+        match l.vma.kind {
+            VmaKind::Heap => out.extend_from_slice(b" heap"),
+            VmaKind::Stack => out.extend_from_slice(b" stack"),
+            _ if l.vma.file.is_some() || l.vma.shared => {
+                out.extend_from_slice(b" file=");
+                out.extend_from_slice(&l.name);
+            }
+            _ => {}
+        }
+        out.push(b'\n');
+    }
+    Ok(out)
+}
+
 /// All mappings of the process in address order.
 pub fn lines(at: &At) -> Result<Vec<Line>> {
-    let Some(mm) = at.proc()?.mm() else { return Ok(Vec::new()) };
+    let Some(mm) = at.mm()? else { return Ok(Vec::new()) };
     let vmas: Vec<Vma> = mm.with_map(|m| m.iter().cloned().collect());
     let mut out: Vec<Line> = Vec::with_capacity(vmas.len() + 3);
     for v in vmas {

@@ -5,10 +5,13 @@ use kernfs::At;
 use mm::Mm;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::{Caller, Cap, FileOps, OpenFile, SeekOps};
+use task::{Task, ThreadGroup};
+use vfs::{Caller, FileOps, OpenFile, SeekOps};
 
 /// Most bytes of arguments or environment that are shown.
 const MAX: u64 = 8 << 20;
+/// Most bytes that are read or written at once against their protection.
+const MAX_FORCED: usize = 1 << 20;
 
 fn range(mm: &Mm, from: u64, to: u64) -> Vec<u8> {
     let mut b = vec![0; to.saturating_sub(from).min(MAX) as usize];
@@ -37,30 +40,34 @@ pub fn command_line(mm: &Mm) -> Vec<u8> {
 }
 
 pub fn environ(at: &At) -> Result<Vec<u8>> {
-    let Some(mm) = at.proc()?.mm() else { return Ok(Vec::new()) };
+    let Some(mm) = at.mm()? else { return Ok(Vec::new()) };
     let i = mm.image();
     Ok(range(&mm, i.env.0, i.env.1))
 }
 
 pub fn auxv(at: &At) -> Result<Vec<u8>> {
-    Ok(at.proc()?.mm().map(|mm| mm.image().auxv).unwrap_or_default())
+    Ok(at.mm()?.map(|mm| mm.image().auxv).unwrap_or_default())
 }
 
 /// /proc/PID/mem. Does not keep the memory alive.
 struct MemOps {
     mm: Weak<Mm>,
+    group: Arc<ThreadGroup>,
+}
+
+impl MemOps {
+    /// A thread that its tracer has stopped, which can lift page protections as Linux's FOLL_FORCE does.
+    fn stopped(&self, mm: &Arc<Mm>) -> Option<Arc<Task>> {
+        let of = |t: &Arc<Task>| t.trace.is_stopped() && Arc::ptr_eq(&t.mm(), mm);
+        self.group.threads().into_iter().find(of)
+    }
 }
 
 pub fn open_mem(at: &At, _flags: i32) -> Result<Arc<dyn FileOps>> {
     let p = at.proc()?;
     let cx = at.cx()?;
-    // PTRACE_MODE_ATTACH: as for reading, but never for a process that is not dumpable.
-    p.may_access(cx)?;
-    let mm = p.mm().map(|m| Arc::downgrade(&m)).unwrap_or_default();
-    if cx.pid() != p.group.tgid && !cx.creds().capable(Cap::SYS_PTRACE) {
-        return Err(Errno::EACCES);
-    }
-    Ok(Arc::new(MemOps { mm }))
+    let mm = p.mm_access(cx)?.map(|m| Arc::downgrade(&m)).unwrap_or_default();
+    Ok(Arc::new(MemOps { mm, group: p.group.clone() }))
 }
 
 impl FileOps for MemOps {
@@ -70,16 +77,45 @@ impl FileOps for MemOps {
     fn as_seek(&self) -> Option<&dyn SeekOps> {
         Some(self)
     }
-    fn read(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
+    fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
         let Some(mm) = self.mm.upgrade() else { return Ok(0) };
-        match mm.space.read(off, buf) {
+        let mut done = mm.space.read(off, buf);
+        let mapped = mm.with_map(|m| m.find(off).is_some());
+        if done == 0
+            && mapped
+            && let Some(t) = self.stopped(&mm)
+        {
+            let len = buf.len().min(MAX_FORCED);
+            let forced = t.run_stopped(
+                move |c| {
+                    let mut bytes = vec![0; len];
+                    let n = c.mm.force_read(c.ctx.as_mut(), off, &mut bytes);
+                    bytes.truncate(n);
+                    bytes
+                },
+                || cx.waiter().interrupted(),
+            )?;
+            buf[..forced.len()].copy_from_slice(&forced);
+            done = forced.len();
+        }
+        match done {
             0 if !buf.is_empty() => Err(Errno::EIO),
             n => Ok(n),
         }
     }
-    fn write(&self, _cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
+    fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
         let Some(mm) = self.mm.upgrade() else { return Ok(0) };
-        match mm.space.write(off, buf) {
+        let mut done = if mm.writable(off, buf.len() as u64) { mm.space.write(off, buf) } else { 0 };
+        if done < buf.len()
+            && let Some(t) = self.stopped(&mm)
+        {
+            let data = buf[..buf.len().min(MAX_FORCED)].to_vec();
+            done = t.run_stopped(
+                move |c| c.mm.force_write(c.ctx.as_mut(), off, &data),
+                || cx.waiter().interrupted(),
+            )?;
+        }
+        match done {
             0 if !buf.is_empty() => Err(Errno::EIO),
             n => Ok(n),
         }

@@ -1,5 +1,6 @@
 //! The small files of a process.
 
+use crate::pid::check_read;
 use crate::pid::stat::{name, relations, times};
 use abi::{Errno, Result};
 use kernfs::{At, Entry, What, line};
@@ -39,10 +40,12 @@ pub fn limits(at: &At) -> Result<Vec<u8>> {
 }
 
 pub fn personality(at: &At) -> Result<Vec<u8>> {
+    check_read(at, Errno::EPERM)?;
     line(format_args!("{:08x}", at.proc()?.group.personality.load(Ordering::Relaxed)))
 }
 
 pub fn syscall(at: &At) -> Result<Vec<u8>> {
+    check_read(at, Errno::EPERM)?;
     let Some(t) = at.proc()?.task() else { return Ok(b"0 0x0 0x0\n".to_vec()) };
     let nr = t.in_syscall.load(Ordering::Relaxed);
     if !t.is_sleeping() || nr == 0 {
@@ -57,7 +60,11 @@ pub fn wchan(_at: &At) -> Result<Vec<u8>> {
 
 /// Only the kernel's owner may see kernel stacks, and this kernel has none to show.
 pub fn stack(at: &At) -> Result<Vec<u8>> {
-    if at.cx()?.creds().capable(Cap::SYS_ADMIN) { Ok(Vec::new()) } else { Err(Errno::EACCES) }
+    if !at.cx()?.creds().capable(Cap::SYS_ADMIN) {
+        return Err(Errno::EACCES);
+    }
+    check_read(at, Errno::EPERM)?;
+    Ok(Vec::new())
 }
 
 pub fn sched(at: &At) -> Result<Vec<u8>> {
@@ -95,8 +102,14 @@ pub fn slash(_at: &At) -> Result<Vec<u8>> {
     line("/")
 }
 
-pub fn cgroup(_at: &At) -> Result<Vec<u8>> {
-    line("0::/")
+pub fn cgroup(at: &At) -> Result<Vec<u8>> {
+    let p = at.proc()?;
+    let group = match &p.thread {
+        Some(thread) => thread.cgroup.group(),
+        None => at.kernel().tree.lock().cgroup_of(p.group.tgid).ok_or(Errno::ESRCH)?,
+    };
+    let reader = at.caller().map_or_else(|| at.kernel().first.namespaces.clone(), |task| task.nsproxy());
+    Ok(group.line(&reader.cgroup.root))
 }
 
 /// No audit: (uid_t)-1.
@@ -107,6 +120,7 @@ pub fn no_id(_at: &At) -> Result<Vec<u8>> {
 /// What a thread, or a process with all threads that it had, has read and written. The host's disks are not seen from
 /// here: bytes of them are 0.
 pub fn io(at: &At) -> Result<Vec<u8>> {
+    check_read(at, Errno::EACCES)?;
     let p = at.proc()?;
     let mut sum = IoTotals::default();
     match &p.thread {
@@ -124,38 +138,26 @@ pub fn io(at: &At) -> Result<Vec<u8>> {
     Ok(s.into_bytes())
 }
 
-pub fn uid_map(at: &At) -> Result<Vec<u8>> {
-    id_map(&at.container(), false)
-}
-
-pub fn gid_map(at: &At) -> Result<Vec<u8>> {
-    id_map(&at.container(), true)
-}
-
-/// Nobody maps project ids in a namespace of a container.
-pub fn projid_map(at: &At) -> Result<Vec<u8>> {
-    match at.container().id_map(false) {
-        [] => id_map(&at.container(), false),
-        _ => Ok(Vec::new()),
+pub fn coredump_filter(at: &At) -> Result<Vec<u8>> {
+    match at.proc()?.mm() {
+        Some(mm) => line(format_args!("{:08x}", mm.dump_filter.load(Ordering::Relaxed))),
+        None => Ok(Vec::new()),
     }
 }
 
-/// The container's user namespace; without ranges of its own every id is itself.
-fn id_map(container: &container::Container, groups: bool) -> Result<Vec<u8>> {
-    let ranges = container.id_map(groups);
-    let all = [(0, 0, u32::MAX)];
-    let ranges = if ranges.is_empty() { &all[..] } else { ranges };
-    let lines =
-        ranges.iter().map(|(inside, outside, count)| format!("{inside:>10} {outside:>10} {count:>10}\n"));
-    Ok(lines.collect::<String>().into_bytes())
-}
-
-pub fn setgroups(_at: &At) -> Result<Vec<u8>> {
-    line("allow")
-}
-
-pub fn coredump_filter(_at: &At) -> Result<Vec<u8>> {
-    line("00000033")
+/// Takes a number in any base, as kstrtouint does; bits that mean nothing are dropped.
+pub fn set_coredump_filter(at: &At, data: &[u8]) -> Result<()> {
+    const KNOWN: u32 = 0x1ff;
+    let text = std::str::from_utf8(data).map_err(|_| Errno::EINVAL)?.trim_end_matches('\n');
+    let (digits, base) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => (hex, 16),
+        None if text.len() > 1 && text.starts_with('0') => (text, 8),
+        None => (text, 10),
+    };
+    let value = u32::from_str_radix(digits, base).map_err(|_| Errno::EINVAL)?;
+    let mm = at.proc()?.mm().ok_or(Errno::ESRCH)?;
+    mm.dump_filter.store(value & KNOWN, Ordering::Relaxed);
+    Ok(())
 }
 
 pub fn autogroup(at: &At) -> Result<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! /proc/PID and /proc/PID/task/TID.
 
 pub mod fd;
+mod id_map;
 mod list;
 mod maps;
 pub mod memory;
@@ -17,16 +18,25 @@ pub use stat::ticks;
 
 use abi::{Errno, Result};
 use kernfs::{At, Entry, Target, What, dir, empty, link, magic, private, text, writable};
+use mm::Mm;
+use std::sync::{Arc, Weak};
 use vfs::Caller;
 
-/// Files whose text only those may see who may look into the process.
-const GUARDED: &[&str] =
-    &["auxv", "environ", "io", "maps", "smaps", "smaps_rollup", "personality", "stack", "syscall"];
+/// Files that only those may open who may look into the process. They tell of the memory that it had then.
+const BOUND: &[&str] = &["auxv", "environ", "maps", "numa_maps", "smaps", "smaps_rollup"];
 
 /// The check at open.
-pub fn check_open(at: &At, entry: &Entry, cx: &dyn Caller) -> Result<()> {
+pub fn check_open(at: &At, entry: &Entry, cx: &dyn Caller) -> Result<Option<Weak<Mm>>> {
     let p = at.proc()?;
-    if GUARDED.contains(&entry.name) { p.may_access(cx) } else { Ok(()) }
+    if !BOUND.contains(&entry.name) {
+        return Ok(None);
+    }
+    Ok(Some(p.mm_access(cx)?.map_or_else(Weak::new, |mm| Arc::downgrade(&mm))))
+}
+
+/// The check at every read of files that tell of the process as it is: `error` for those who may not look into it.
+fn check_read(at: &At, error: Errno) -> Result<()> {
+    at.proc()?.may_access(at.cx()?).map_err(|_| error)
 }
 
 fn cwd(at: &At) -> Result<Target> {
@@ -72,6 +82,7 @@ macro_rules! common {
             text("stat", stat::stat),
             text("statm", stat::statm),
             text("maps", maps::maps),
+            text("numa_maps", maps::numa_maps),
             Entry { name: "mem", mode: 0o600, what: What::Special(memory::open_mem) },
             magic("cwd", cwd),
             magic("root", root),
@@ -93,10 +104,10 @@ macro_rules! common {
             writable("loginuid", 0o644, misc::no_id, misc::refuse),
             text("sessionid", misc::no_id),
             private("io", misc::io),
-            writable("uid_map", 0o644, misc::uid_map, misc::refuse),
-            writable("gid_map", 0o644, misc::gid_map, misc::refuse),
-            writable("projid_map", 0o644, misc::projid_map, misc::refuse),
-            writable("setgroups", 0o644, misc::setgroups, misc::refuse),
+            writable("uid_map", 0o644, id_map::uid_map, id_map::set_uid_map),
+            writable("gid_map", 0o644, id_map::gid_map, id_map::set_gid_map),
+            writable("projid_map", 0o644, id_map::projid_map, id_map::set_projid_map),
+            writable("setgroups", 0o644, id_map::setgroups, id_map::set_setgroups),
             $($more,)*
         ]
     };
@@ -105,7 +116,7 @@ macro_rules! common {
 static IN_PID: &[Entry] = &common![
     Entry { name: "task", mode: 0o555, what: What::Dir(&[], Some(&list::Threads)) },
     private("mountstats", crate::mounts::mountstats),
-    writable("coredump_filter", 0o644, misc::coredump_filter, misc::ignore),
+    writable("coredump_filter", 0o644, misc::coredump_filter, misc::set_coredump_filter),
     writable("timerslack_ns", 0o666, tune::timerslack, tune::set_timerslack),
     empty("timers"),
     writable("autogroup", 0o644, misc::autogroup, misc::refuse),

@@ -3,7 +3,7 @@
 //! than once in the sandbox.
 
 use crate::pid::maps::{Line, header, lines};
-use abi::{PAGE_SIZE, Result};
+use abi::{Errno, PAGE_SIZE, Result};
 use kernfs::At;
 use kernfs::resident;
 use mm::{Mm, Vma, VmaKind};
@@ -136,7 +136,7 @@ fn share(at: &At, all: &[Line]) -> (u64, u64) {
         .filter(|l| !l.special && l.vma.prot != libc::PROT_NONE)
         .map(|l| l.vma.len() / PAGE_SIZE)
         .sum();
-    let rss = at.proc().ok().and_then(|p| p.mm()).map_or(0, |m| resident(&m).total);
+    let rss = at.mm().ok().flatten().map_or(0, |m| resident(&m).total);
     (rss.min(total), total)
 }
 
@@ -162,6 +162,7 @@ fn flags(l: &Line) -> String {
     f(l.special, "de");
     f(v.flags & libc::MAP_NORESERVE != 0, "nr");
     f(v.file.is_none() && !v.shared && v.prot & libc::PROT_WRITE != 0, "ac");
+    f(v.flags & mm::SEALED != 0, "sl");
     s
 }
 
@@ -188,7 +189,7 @@ pub fn smaps(at: &At) -> Result<Vec<u8>> {
 pub fn rollup(at: &At) -> Result<Vec<u8>> {
     let all = lines(at)?;
     let user: Vec<&Line> = all.iter().filter(|l| l.vma.start < 1 << 63).collect();
-    let (Some(first), Some(last)) = (user.first(), user.last()) else { return Ok(Vec::new()) };
+    let (Some(first), Some(last)) = (user.first(), user.last()) else { return Err(Errno::ESRCH) };
     let (share, sharing) = (share(at, &all), Sharing::of(at.kernel()));
     let mut sum = Use::default();
     for l in &all {

@@ -57,6 +57,9 @@ pub fn state(p: &Proc, r: &Relations) -> (char, &'static str) {
         return ('Z', "zombie");
     }
     let Some(t) = p.task() else { return ('Z', "zombie") };
+    if t.trace.is_stopped() {
+        return ('t', "tracing stop");
+    }
     let (stopped, all) = {
         let s = p.group.signals.lock();
         (s.stop.is_on(), s.parked >= s.threads.len())
@@ -92,7 +95,8 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
     let p = at.proc()?;
     let r = relations(at.kernel(), p);
     let task = p.task();
-    let allowed = at.cx.is_none_or(|cx| p.may_access(cx).is_ok());
+    let seen = at.cx.map_or_else(|| Ok(p.mm()), |cx| p.mm_access(cx));
+    let allowed = seen.is_ok();
     let (tty, tpgid) = at.kernel().terminal_of(r.sid).map_or((0, -1), |(tty, pgid)| (tty, at.pid_nr(pgid)));
     let (utime, stime) = times(p, &r);
     let usage = *p.group.usage.lock();
@@ -107,7 +111,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
         Some(mm) => (mem_numbers(&mm).size, resident(&mm).total),
         None => (0, 0),
     };
-    let img = task.as_ref().map(|t| (t.mm().image(), t.mm().with_map(|m| m.brk_start))).filter(|_| allowed);
+    let img = seen.ok().flatten().map(|mm| (mm.image(), mm.with_map(|m| m.brk_start)));
     let (img, brk) = img.unwrap_or_default();
     let s = signal_sets(p, task.as_deref());
     let rsslim = p.group.rlimit(libc::RLIMIT_RSS as i32);

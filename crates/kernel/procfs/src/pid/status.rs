@@ -126,6 +126,14 @@ fn memory(s: &mut String, mm: &Mm) {
     s.push_str("CoreDumping:\t0\nTHP_enabled:\t1\nuntag_mask:\t0xffffffffffffffff\n");
 }
 
+/// The numbers of a process ID from the file system's PID namespace down to the task's own, each after a tab.
+fn numbers(at: &At, p: &Proc, id: i32) -> String {
+    let find = |id| at.kernel().pids.find(id);
+    let all = find(p.id()).zip(find(id)).map(|(task, pid)| pid.numbers_from(&task, at.pid_ns()));
+    all.filter(|all| !all.is_empty())
+        .map_or("\t0".into(), |all| all.iter().map(|n| format!("\t{n}")).collect())
+}
+
 pub fn status(at: &At) -> Result<Vec<u8>> {
     let p = at.proc()?;
     let k = at.kernel();
@@ -144,24 +152,28 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
         .map(|t| t.creds())
         .unwrap_or_else(|| vfs::Credentials::root(&at.kernel().vfs.user_ns, 0).in_use());
     let fdsize = task.as_ref().and_then(|t| t.fds()).map_or(0, |t| t.size().next_power_of_two().max(64));
-    let groups: String = creds.groups.iter().map(|g| format!("{g} ")).collect();
+    let reader = at.opener()?.user_ns.clone();
+    let groups: String = creds.groups.iter().map(|g| format!("{} ", reader.show_group(*g))).collect();
     let groups = if groups.is_empty() { " ".into() } else { groups };
+    let tracer = at.pid_nr(task.as_ref().and_then(|t| t.trace.tracer()).unwrap_or(0));
     let _ = write!(
         s,
-        "State:\t{letter} ({word})\nTgid:\t{tgid}\nNgid:\t0\nPid:\t{id}\nPPid:\t{}\nTracerPid:\t0\n\
+        "State:\t{letter} ({word})\nTgid:\t{tgid}\nNgid:\t0\nPid:\t{id}\nPPid:\t{}\nTracerPid:\t{tracer}\n\
          Uid:\t{}\t{}\t{}\t{}\nGid:\t{}\t{}\t{}\t{}\nFDSize:\t{fdsize}\nGroups:\t{groups}\n\
-         NStgid:\t{tgid}\nNSpid:\t{id}\nNSpgid:\t{}\nNSsid:\t{}\nKthread:\t0\n",
+         NStgid:{}\nNSpid:{}\nNSpgid:{}\nNSsid:{}\nKthread:\t0\n",
         at.pid_nr(r.ppid),
-        creds.uid,
-        creds.euid,
-        creds.suid,
-        creds.fsuid,
-        creds.gid,
-        creds.egid,
-        creds.sgid,
-        creds.fsgid,
-        at.pid_nr(r.pgid),
-        at.pid_nr(r.sid),
+        reader.show_user(creds.uid),
+        reader.show_user(creds.euid),
+        reader.show_user(creds.suid),
+        reader.show_user(creds.fsuid),
+        reader.show_group(creds.gid),
+        reader.show_group(creds.egid),
+        reader.show_group(creds.sgid),
+        reader.show_group(creds.fsgid),
+        numbers(at, p, p.group.tgid),
+        numbers(at, p, p.id()),
+        numbers(at, p, r.pgid),
+        numbers(at, p, r.sid),
     );
     if let Some(t) = &task {
         memory(&mut s, &t.mm());
