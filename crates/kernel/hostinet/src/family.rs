@@ -5,7 +5,7 @@ use crate::sock::HostSocket;
 use abi::{Errno, Result};
 use hostfs::Poller;
 use netproto::{Domain, Kind, Request};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use socket::family::Family;
 use socket::{NetNamespace, SocketOps};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const IPPROTO_MAX: i32 = 263;
 /// What both families share.
 pub(crate) struct Shared {
     pub(crate) gofer: NetGofer,
-    poller: Mutex<Option<Arc<Poller>>>,
+    poller: Mutex<Option<Arc<Poller>>, { rank::HOST_POLLER }>,
 }
 
 impl Shared {

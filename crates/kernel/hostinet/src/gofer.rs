@@ -2,7 +2,7 @@
 
 use abi::{Errno, Result};
 use netproto::{REPLY, Reply, Request};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send,
 };

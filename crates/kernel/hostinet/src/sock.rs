@@ -8,7 +8,7 @@ use hostfs::Watch;
 use hostsys::{fs, net};
 use netproto::address::{from_sockaddr, to_sockaddr};
 use netproto::{Domain, Kind, Request};
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use socket::{Names, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ pub(crate) struct HostSocket {
     /// shutdown(2) has ended what a datagram socket receives.
     ended: AtomicBool,
     /// The way to the name servers that the gofer stands for.
-    pub(crate) names: Mutex<Option<NameService>>,
+    pub(crate) names: Mutex<Option<NameService>, { rank::NAME_SERVICE }>,
 }
 
 impl HostSocket {

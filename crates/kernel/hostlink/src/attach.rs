@@ -6,6 +6,7 @@ use crate::pump::Pump;
 use abi::{Errno, Result};
 use netstack::Stack;
 use netstack::addr::Prefix;
+use netstack::conf::{Which, Whose};
 use netstack::iface::{Address, Config, Kind};
 use netstack::route::{Route, TABLE_MAIN};
 use netstack::wire::eth::Mac;
@@ -72,6 +73,9 @@ fn add(stack: &Arc<Stack>, interface: &Interface, socket: OwnedFd) -> Result<Pum
         mtu: interface.mtu.clamp(68, 65536),
     };
     stack.add_link_at(interface.index, config, link.clone())?;
+    // It has the addresses and routes that the host gave it, and no others.
+    stack.set_conf(Whose::Link(interface.index), Which::AddrGenMode, 1)?;
+    stack.set_conf(Whose::Link(interface.index), Which::AcceptRa, 0)?;
     Pump::start(link, stack, interface.index)
 }
 

@@ -2,7 +2,7 @@
 
 use netstack::device::{Device, Features, Frame};
 use netstack::vnet;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;

@@ -7,14 +7,20 @@
 //!
 //! The name server that Docker runs in a container's namespace is reached by a socket inside that has its address (`names`).
 //!
+//! `forward` connects programs outside to ports inside, over pipes; `capture` writes the packets of a stack to a file.
+//!
 //! Neighbours: `netstack` (the stack, and its `Device`), `socket` (the namespace that owns the stack). Lock rank: a device's queue is
 //! a leaf; the stack may hold its own locks when it sends. A checkpoint keeps nothing of this: the interfaces come from the host.
 
 #![forbid(unsafe_code)]
 
 mod attach;
+mod capture;
 mod device;
+mod forward;
 mod names;
 mod pump;
 
 pub use attach::{Links, attach};
+pub use capture::{CaptureFile, capture};
+pub use forward::Forward;

@@ -1,15 +1,21 @@
 //! Ancillary data: what a receiver is told of a datagram, and what a sender says of it. See ip(7), ipv6(7), socket(7).
 
 use crate::addr;
+use crate::options::extension::{
+    self, IPV6_2292DSTOPTS, IPV6_2292HOPLIMIT, IPV6_2292HOPOPTS, IPV6_2292PKTINFO, IPV6_2292RTHDR,
+};
 use crate::options::ip::{IPV6_ORIGDSTADDR, IPV6_RECVORIGDSTADDR};
 use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
 use netstack::Stack;
 use netstack::datagram::{Datagram, Origin, QueuedError, SendControl};
 use netstack::time::Instant;
-use parking_lot::Mutex;
+use netstack::wire::extension::Extensions;
+use netstack::wire::proto;
+use ranked::Mutex;
 use socket::{Ancillary, net_ns};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use vfs::UserMemory;
 use zerocopy::IntoBytes;
@@ -18,7 +24,7 @@ use zerocopy::IntoBytes;
 const UDP_SEGMENT: i32 = 103;
 
 /// What a receiver may ask to be told: level, option, and its bit in [`Wants`].
-const REPORTS: [(i32, i32); 11] = [
+const REPORTS: [(i32, i32); 20] = [
     (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
     (libc::SOL_SOCKET, libc::SO_RXQ_OVFL),
@@ -30,6 +36,15 @@ const REPORTS: [(i32, i32); 11] = [
     (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
     (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
     (libc::IPPROTO_IPV6, IPV6_RECVORIGDSTADDR),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPOPTS),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVDSTOPTS),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVRTHDR),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVPATHMTU),
+    (libc::IPPROTO_IPV6, IPV6_2292PKTINFO),
+    (libc::IPPROTO_IPV6, IPV6_2292HOPLIMIT),
+    (libc::IPPROTO_IPV6, IPV6_2292HOPOPTS),
+    (libc::IPPROTO_IPV6, IPV6_2292DSTOPTS),
+    (libc::IPPROTO_IPV6, IPV6_2292RTHDR),
 ];
 
 /// What a socket's reader asked to be told.
@@ -137,19 +152,24 @@ pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram, dropped: u
     }
     // A socket of both families is told the IPv6 way where IPv4 goes, too.
     if wants.get(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) {
-        let to = match d.to {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
-        let mut info = to.octets().to_vec();
-        info.extend(d.iface.to_ne_bytes());
-        out.push(message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info));
+        out.push(message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &packet_info(d)));
     }
     match d.to {
         IpAddr::V4(to) => of_ipv4(wants, stack, d, to, &mut out),
         IpAddr::V6(_) => of_ipv6(wants, d, &mut out),
     }
     out
+}
+
+/// `struct in6_pktinfo`.
+fn packet_info(d: &Datagram) -> Vec<u8> {
+    let to = match d.to {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    let mut info = to.octets().to_vec();
+    info.extend(d.iface.to_ne_bytes());
+    info
 }
 
 fn of_ipv4(wants: &Wants, stack: &Stack, d: &Datagram, to: Ipv4Addr, out: &mut Vec<Ancillary>) {
@@ -194,9 +214,61 @@ fn of_ipv6(wants: &Wants, d: &Datagram, out: &mut Vec<Ancillary>) {
     if wanted(libc::IPV6_RECVTCLASS) {
         tell(libc::IPV6_TCLASS, &i32::from(d.tos).to_ne_bytes());
     }
+    let extensions = d.extensions.as_ref().map(|(first, bytes)| extension::received(*first, bytes));
+    let all = extensions.as_deref().unwrap_or_default();
+    tell_extensions(&wanted, all, &mut tell);
+    if wanted(IPV6_2292PKTINFO) {
+        tell(IPV6_2292PKTINFO, &packet_info(d));
+    }
+    if wanted(IPV6_2292HOPLIMIT) {
+        tell(IPV6_2292HOPLIMIT, &i32::from(d.ttl).to_ne_bytes());
+    }
+    tell_old_extensions(&wanted, all, &mut tell);
     if wanted(IPV6_RECVORIGDSTADDR) {
         tell(IPV6_ORIGDSTADDR, &addr::to_bytes(SocketAddr::new(d.to, d.port)));
     }
+}
+
+/// Extension headers as RFC 3542 has them: hop-by-hop options, the others in their order.
+fn tell_extensions(wanted: &dyn Fn(i32) -> bool, all: &[(u8, &[u8])], tell: &mut dyn FnMut(i32, &[u8])) {
+    for (kind, header) in all {
+        let (asked, told) = match *kind {
+            proto::HOP_BY_HOP => (libc::IPV6_RECVHOPOPTS, libc::IPV6_HOPOPTS),
+            proto::DEST_OPTIONS => (libc::IPV6_RECVDSTOPTS, libc::IPV6_DSTOPTS),
+            proto::ROUTING => (libc::IPV6_RECVRTHDR, libc::IPV6_RTHDR),
+            _ => continue,
+        };
+        if wanted(asked) {
+            tell(told, header);
+        }
+    }
+}
+
+/// Extension headers as RFC 2292 has them: hop-by-hop options, the last options for the destination before the routing header,
+/// the routing header, the last options after it.
+fn tell_old_extensions(wanted: &dyn Fn(i32) -> bool, all: &[(u8, &[u8])], tell: &mut dyn FnMut(i32, &[u8])) {
+    let routing = all.iter().rposition(|(kind, _)| *kind == proto::ROUTING);
+    let (before, after) = all.split_at(routing.unwrap_or(0));
+    let last = |part: &[(u8, &[u8])], kind| {
+        part.iter().rfind(|(own, _)| *own == kind).map(|(_, header)| header.to_vec())
+    };
+    let told = [
+        (IPV6_2292HOPOPTS, last(all, proto::HOP_BY_HOP)),
+        (IPV6_2292DSTOPTS, last(before, proto::DEST_OPTIONS)),
+        (IPV6_2292RTHDR, last(all, proto::ROUTING)),
+        (IPV6_2292DSTOPTS, last(after, proto::DEST_OPTIONS)),
+    ];
+    for (name, header) in told {
+        if let Some(header) = header.filter(|_| wanted(name)) {
+            tell(name, &header);
+        }
+    }
+}
+
+/// IPV6_RECVPATHMTU: a datagram that the socket sent was too large.
+pub(crate) fn of_too_large(to: SocketAddrV6, mtu: u32) -> Ancillary {
+    let info = extension::mtu_info(to, mtu, libc::AF_INET6 as u16);
+    message(libc::IPPROTO_IPV6, libc::IPV6_PATHMTU, &info)
 }
 
 /// `struct sock_extended_err` and the address of who told it: IP_RECVERR, IPV6_RECVERR.
@@ -222,13 +294,23 @@ fn unspecified(v6: bool) -> IpAddr {
     if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
-/// What a sender says of a datagram over IPv4 or IPv6. Messages of other levels are ignored.
-pub(crate) fn of_sender(stack: &Stack, over_v6: bool, messages: &[Ancillary]) -> Result<SendControl> {
+/// What a sender says of a datagram over IPv4 or IPv6. Messages of other levels are ignored. `privileged` says whether the sender
+/// may send options for hops and destinations.
+pub(crate) fn of_sender(
+    stack: &Stack,
+    over_v6: bool,
+    messages: &[Ancillary],
+    privileged: impl Fn() -> bool,
+) -> Result<SendControl> {
     let mut control = SendControl::default();
+    let mut extensions = Extensions::default();
     for m in messages {
         match m.level {
             libc::IPPROTO_IP if !over_v6 => say_ipv4(&mut control, m)?,
-            libc::IPPROTO_IPV6 if over_v6 => say_ipv6(&mut control, m)?,
+            libc::IPPROTO_IPV6 if over_v6 => match extension::say(&mut extensions, m, &privileged) {
+                Some(said) => said?,
+                None => say_ipv6(stack, &mut control, m)?,
+            },
             libc::IPPROTO_UDP if m.kind == UDP_SEGMENT => {
                 let size: [u8; 2] = m.data.as_slice().try_into().map_err(|_| Errno::EINVAL)?;
                 control.segment = u16::from_ne_bytes(size);
@@ -237,6 +319,7 @@ pub(crate) fn of_sender(stack: &Stack, over_v6: bool, messages: &[Ancillary]) ->
             _ => {}
         }
     }
+    control.extensions = (!extensions.is_empty()).then(|| Arc::new(extensions));
     if control.source.is_some_and(|source| !stack.is_local(source)) {
         return Err(if over_v6 { Errno::EINVAL } else { Errno::ENETUNREACH });
     }
@@ -270,19 +353,26 @@ fn say_ipv4(control: &mut SendControl, m: &Ancillary) -> Result<()> {
     Ok(())
 }
 
-fn say_ipv6(control: &mut SendControl, m: &Ancillary) -> Result<()> {
+fn say_ipv6(stack: &Stack, control: &mut SendControl, m: &Ancillary) -> Result<()> {
     match m.kind {
-        libc::IPV6_PKTINFO if m.data.len() >= 20 => {
+        libc::IPV6_PKTINFO | IPV6_2292PKTINFO if m.data.len() >= 20 => {
             control.iface = u32::from_ne_bytes(array(&m.data, 16)?);
+            if control.iface != 0 && stack.link(control.iface).is_none() {
+                return Err(Errno::ENODEV);
+            }
             let source = Ipv6Addr::from(array::<16>(&m.data, 0)?);
             control.source = (!source.is_unspecified()).then_some(source.into());
         }
-        libc::IPV6_HOPLIMIT if m.data.len() == 4 => {
+        libc::IPV6_HOPLIMIT | IPV6_2292HOPLIMIT if m.data.len() == 4 => {
             control.ttl = small(i32::from_ne_bytes(array(&m.data, 0)?), -1)?;
         }
         libc::IPV6_TCLASS if m.data.len() == 4 => {
             control.tos = small(i32::from_ne_bytes(array(&m.data, 0)?), -1)?;
         }
+        libc::IPV6_DONTFRAG if m.data.len() == 4 => match i32::from_ne_bytes(array(&m.data, 0)?) {
+            v @ (0 | 1) => control.dont_fragment = Some(v == 1),
+            _ => return Err(Errno::EINVAL),
+        },
         _ => return Err(Errno::EINVAL),
     }
     Ok(())

@@ -4,17 +4,20 @@ use crate::addr;
 use crate::bpf::Program;
 use crate::control::{self, Stamp};
 use crate::notify::{Waiters, shown};
-use crate::options::{self, Common, ip, netfilter, udp};
+use crate::options::{self, Common, extension, groups, ip, netfilter, udp};
 use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use vfs::{Caller, Cap, UserMemory};
 use wait::{Events, WaitQueue};
+
+/// Options of raw sockets of IPv6.
+const RAW_OPTIONS: [i32; 2] = [libc::IPV6_CHECKSUM, libc::IPV6_HDRINCL];
 
 /// A datagram socket as its descriptor owns it.
 pub(crate) struct Datagrams {
@@ -69,7 +72,7 @@ impl Datagrams {
 
     /// The address of a connect(2) or a sendto(2); an IPv6 UDP socket takes IPv4 addresses as they are.
     fn peer(&self, addr: &[u8]) -> Result<SocketAddr> {
-        let udp = self.socket.protocol() == Protocol::Udp;
+        let udp = self.socket.protocol().is_udp();
         if self.socket.is_v6() && udp && addr::family(addr)? == libc::AF_INET {
             return addr::v4(addr).map(addr::mapped);
         }
@@ -91,6 +94,18 @@ impl Datagrams {
         }
     }
 
+    /// Takes or peeks at a datagram; both move the place where the next peek begins.
+    fn take(&self, buf: &mut [u8], flags: i32) -> Result<netstack::datagram::Received> {
+        let peek = flags & libc::MSG_PEEK != 0;
+        let got = match peek {
+            true => self.socket.peek(buf, usize::try_from(self.options.peek_off()).ok())?,
+            false => self.socket.receive(buf, false)?,
+        };
+        let moved = if flags & libc::MSG_TRUNC != 0 { got.full } else { got.copied };
+        self.options.move_peek_off(moved, peek);
+        Ok(got)
+    }
+
     /// MSG_ERRQUEUE: the oldest error, with the packet that it is about.
     fn recv_error(&self, buf: &mut [u8]) -> Result<Received> {
         let e = self.socket.receive_error()?;
@@ -104,6 +119,21 @@ impl Datagrams {
             addr: Some(addr::to_bytes(self.socket.shown(e.to))),
             flags: cut | libc::MSG_ERRQUEUE,
             control: Control { other: vec![told], ..Control::default() },
+        })
+    }
+
+    /// IPV6_RECVPATHMTU: an empty datagram tells of one that was too large to be sent.
+    fn recv_too_large(&self) -> Option<Received> {
+        if !self.common.wants.get(libc::IPPROTO_IPV6, libc::IPV6_RECVPATHMTU) {
+            return None;
+        }
+        let found = self.socket.take_too_large()?;
+        let to = SocketAddrV6::new(found.to, 0, 0, found.iface);
+        let told = control::of_too_large(to, found.mtu);
+        Some(Received {
+            addr: Some(addr::to_bytes(to.into())),
+            control: Control { other: vec![told], ..Control::default() },
+            ..Received::default()
         })
     }
 
@@ -145,6 +175,7 @@ impl SocketOps for Datagrams {
     fn protocol(&self) -> i32 {
         match self.socket.protocol() {
             Protocol::Udp => libc::IPPROTO_UDP,
+            Protocol::UdpLite => libc::IPPROTO_UDPLITE,
             Protocol::Ping if self.socket.is_v6() => libc::IPPROTO_ICMPV6,
             Protocol::Ping => libc::IPPROTO_ICMP,
             Protocol::Raw(protocol) => protocol.into(),
@@ -179,7 +210,7 @@ impl SocketOps for Datagrams {
     fn peer_addr(&self) -> Result<Vec<u8>> {
         self.socket.remote().map(addr::to_bytes)
     }
-    fn send(&self, _cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
+    fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
         if req.data.len() > 0xffff {
             return Err(Errno::EMSGSIZE);
         }
@@ -190,7 +221,11 @@ impl SocketOps for Datagrams {
         let more = req.flags & libc::MSG_MORE != 0;
         let control = match &req.control.other[..] {
             [] => SendControl { more, ..SendControl::default() },
-            said => SendControl { more, ..control::of_sender(self.net.stack(), self.over_v6(to), said)? },
+            said => {
+                let privileged = || extension::may_send_options(&self.ip_socket(), cx);
+                let control = control::of_sender(self.net.stack(), self.over_v6(to), said, privileged)?;
+                SendControl { more, ..control }
+            }
         };
         self.socket.send(now(), req.data, to, &control)
     }
@@ -201,7 +236,10 @@ impl SocketOps for Datagrams {
         if flags & libc::MSG_OOB != 0 && self.is_raw() {
             return Err(Errno::EOPNOTSUPP);
         }
-        let got = self.socket.receive(buf, flags & libc::MSG_PEEK != 0)?;
+        if let Some(told) = self.recv_too_large() {
+            return Ok(told);
+        }
+        let got = self.take(buf, flags)?;
         self.stamp.note(got.datagram.at);
         let cut = if got.copied < got.full { libc::MSG_TRUNC } else { 0 };
         let from = self.socket.shown(got.datagram.from);
@@ -213,6 +251,9 @@ impl SocketOps for Datagrams {
             flags: cut,
             control: Control { other: told, ..Control::default() },
         })
+    }
+    fn peeks_at_offset(&self) -> bool {
+        !self.is_raw()
     }
     fn ended(&self) -> bool {
         self.socket.readiness().contains(notify::Events::RDHUP)
@@ -256,7 +297,8 @@ impl SocketOps for Datagrams {
         value: u64,
         room: usize,
     ) -> Option<Result<Vec<u8>>> {
-        netfilter::get(cx, mem, (&self.net, self.socket.is_v6()), option, value, room)
+        groups::get(mem, &self.ip_socket(), option, value, room)
+            .or_else(|| netfilter::get(cx, mem, (&self.net, self.socket.is_v6()), option, value, room))
     }
     fn set_option_at(
         &self,
@@ -268,16 +310,21 @@ impl SocketOps for Datagrams {
     ) -> Option<Result<()>> {
         netfilter::set(cx, mem, (&self.net, self.socket.is_v6()), option, value, len)
     }
+    fn longest_option(&self, level: i32, name: i32) -> usize {
+        options::longest(level, name)
+    }
     fn get_option(&self, level: i32, name: i32) -> Result<Vec<u8>> {
         match level {
-            libc::IPPROTO_UDP if self.socket.protocol() == Protocol::Udp => udp::get(&self.socket, name),
+            libc::IPPROTO_UDP | libc::IPPROTO_UDPLITE if self.socket.protocol().is_udp() => {
+                udp::get(&self.socket, name)
+            }
             _ if self.filters_icmp(level, name)? => {
                 let words = self.socket.configure(now(), |o| o.icmp_filter);
                 let count = if self.socket.is_v6() { words.len() } else { 1 };
                 Ok(words[..count].iter().flat_map(|word| word.to_ne_bytes()).collect())
             }
-            // Raw sockets know this option by two levels.
-            libc::SOL_RAW if self.is_raw() && self.socket.is_v6() && name == libc::IPV6_CHECKSUM => {
+            // Raw sockets know these options by two levels.
+            libc::SOL_RAW if self.is_raw() && self.socket.is_v6() && RAW_OPTIONS.contains(&name) => {
                 ip::get(&self.ip_socket(), libc::IPPROTO_IPV6, name)
             }
             _ => ip::get(&self.ip_socket(), level, name),
@@ -285,7 +332,7 @@ impl SocketOps for Datagrams {
     }
     fn set_option(&self, cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
         match level {
-            libc::IPPROTO_UDP if self.socket.protocol() == Protocol::Udp => {
+            libc::IPPROTO_UDP | libc::IPPROTO_UDPLITE if self.socket.protocol().is_udp() => {
                 udp::set(&self.socket, name, value)
             }
             _ if self.filters_icmp(level, name)? => {
@@ -296,7 +343,7 @@ impl SocketOps for Datagrams {
                 });
                 Ok(())
             }
-            libc::SOL_RAW if self.is_raw() && self.socket.is_v6() && name == libc::IPV6_CHECKSUM => {
+            libc::SOL_RAW if self.is_raw() && self.socket.is_v6() && RAW_OPTIONS.contains(&name) => {
                 ip::set(&self.ip_socket(), cx, libc::IPPROTO_IPV6, name, value)
             }
             _ => ip::set(&self.ip_socket(), cx, level, name, value),

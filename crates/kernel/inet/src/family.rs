@@ -46,6 +46,9 @@ impl InetFamily {
             (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
                 Ok(Datagrams::create(cx, net, self.v6, Protocol::Udp))
             }
+            (libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE) => {
+                Ok(Datagrams::create(cx, net, self.v6, Protocol::UdpLite))
+            }
             (libc::SOCK_DGRAM, p) if p == ping => {
                 may_ping(cx, net)?;
                 Ok(Datagrams::create(cx, net, self.v6, Protocol::Ping))

@@ -12,6 +12,7 @@ mod bpf;
 mod control;
 mod datagram;
 mod family;
+mod fanout;
 mod notices;
 mod notify;
 mod options;

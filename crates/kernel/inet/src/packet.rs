@@ -3,6 +3,7 @@
 
 use crate::bpf::Program;
 use crate::control::Stamp;
+use crate::fanout;
 use crate::notify::{Waiters, shown};
 use crate::options::int;
 use crate::ring::{self, Ring};
@@ -11,7 +12,7 @@ use netstack::device::Checksum;
 use netstack::iface::{Iface, Kind};
 use netstack::packet::{Captured, PacketSocket};
 use netstack::wire::eth::Mac;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use socket::family::Family;
 use socket::net_ns::now;
 use socket::{Ancillary, Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
@@ -42,6 +43,8 @@ const PACKET_VERSION: i32 = 10;
 const PACKET_HDRLEN: i32 = 11;
 const PACKET_RESERVE: i32 = 12;
 const PACKET_AUXDATA: i32 = 8;
+const PACKET_FANOUT: i32 = 18;
+const PACKET_FANOUT_DATA: i32 = 22;
 /// TP_STATUS_USER and TP_STATUS_CSUMNOTREADY.
 const USER: u32 = 1;
 const NO_CHECKSUM: u32 = 8;
@@ -350,6 +353,7 @@ impl SocketOps for Packets {
                 let (packets, drops) = self.socket.statistics();
                 Ok([packets.to_ne_bytes(), drops.to_ne_bytes()].concat())
             }
+            (SOL_PACKET, PACKET_FANOUT) => Ok(int(fanout::shown(&self.socket))),
             (SOL_PACKET, PACKET_VERSION) => Ok(int(self.ring.lock().version)),
             (SOL_PACKET, PACKET_RESERVE) => Ok(int(self.ring.lock().reserve as i32)),
             (SOL_PACKET, PACKET_AUXDATA) => Ok(int(self.auxdata.load(Ordering::Relaxed) as i32)),
@@ -384,6 +388,8 @@ impl SocketOps for Packets {
                 Ok(())
             }
             (SOL_PACKET, PACKET_RX_RING) => self.set_ring(value),
+            (SOL_PACKET, PACKET_FANOUT) => self.socket.join_fanout(fanout::parse(value)?),
+            (SOL_PACKET, PACKET_FANOUT_DATA) => fanout::set_data(&self.socket, value),
             (SOL_PACKET, PACKET_VERSION | PACKET_RESERVE) => {
                 let value = crate::options::read_int(value)?;
                 let mut state = self.ring.lock();

@@ -10,7 +10,7 @@ use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, Cap, UserMemory};
+use vfs::{Caller, Cap, Lingering, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// A TCP socket as its descriptor owns it.
@@ -41,24 +41,11 @@ impl Stream {
         self.socket.configure(now(), |o| o.timestamping)
     }
 
-    /// Where the next peek begins (SO_PEEK_OFF); -1 is the start of the queue, whatever was peeked before.
-    fn peek_offset(&self) -> i32 {
-        self.common.kept(libc::SOL_SOCKET, libc::SO_PEEK_OFF) - 1
-    }
-
-    fn set_peek_offset(&self, offset: i32) {
-        self.common.keep(libc::SOL_SOCKET, libc::SO_PEEK_OFF, offset.clamp(-1, i32::MAX - 1) + 1);
-    }
-
     /// Reads or peeks; both move the place where the next peek begins.
     fn receive(&self, buf: &mut [u8], peek: bool) -> Result<usize> {
-        let offset = self.peek_offset();
-        let len = self.socket.receive_from(now(), offset.max(0) as usize, buf, peek)?;
-        if offset >= 0 {
-            let moved = i32::try_from(len).unwrap_or(i32::MAX);
-            let next = if peek { offset.saturating_add(moved) } else { (offset - moved).max(0) };
-            self.set_peek_offset(next);
-        }
+        let offset = self.options.peek_off().max(0);
+        let len = self.socket.receive_from(now(), offset as usize, buf, peek)?;
+        self.options.move_peek_off(len, peek);
         Ok(len)
     }
 
@@ -214,6 +201,17 @@ impl SocketOps for Stream {
             ..Received::default()
         })
     }
+    fn peeks_at_offset(&self) -> bool {
+        true
+    }
+    fn lingering(&self) -> Option<Lingering> {
+        let time = self.options.linger().filter(|time| !time.is_zero())?;
+        let socket = self.socket.clone();
+        Some(Lingering { queue: self.queue.clone(), time, goes_on: Box::new(move || socket.lingers()) })
+    }
+    fn stops_splice(&self) -> bool {
+        self.socket.waits_at_mark()
+    }
     fn opens_with_data(&self) -> bool {
         self.socket.is_deferred()
     }
@@ -235,7 +233,6 @@ impl SocketOps for Stream {
         match name {
             libc::SO_SNDBUF => Some(Ok(options::int(buffers().0 as i32))),
             libc::SO_RCVBUF => Some(Ok(options::int(buffers().1 as i32))),
-            libc::SO_PEEK_OFF => Some(Ok(options::int(self.peek_offset()))),
             libc::SO_MEMINFO => Some(Ok(self.memory())),
             libc::SO_ZEROCOPY => Some(Ok(options::int(self.common.kept(libc::SOL_SOCKET, name)))),
             libc::SO_TIMESTAMPING => Some(Ok(options::int(self.timestamping() as i32))),
@@ -244,7 +241,6 @@ impl SocketOps for Stream {
     }
     fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
         match name {
-            libc::SO_PEEK_OFF => Some(options::read_int(value).map(|v| self.set_peek_offset(v))),
             libc::SO_ZEROCOPY => Some(options::read_int(value).and_then(|v| {
                 self.common.keep(libc::SOL_SOCKET, name, options::tcp::within(v, 0, 1)?);
                 Ok(())

@@ -34,6 +34,44 @@ pub trait Family: Send + Sync {
     }
 }
 
+/// A family that is another one in the network namespaces that programs make: there is nothing of the host in those.
+pub struct ByNamespace {
+    /// In the namespace that the kernel began with; `None` for no such family.
+    pub initial: Option<Arc<dyn Family>>,
+    /// In all others.
+    pub made: Arc<dyn Family>,
+}
+
+impl ByNamespace {
+    fn of(&self, net: &NetNamespace) -> Result<&dyn Family> {
+        match net.is_initial() {
+            true => self.initial.as_deref().ok_or(Errno::EAFNOSUPPORT),
+            false => Ok(&*self.made),
+        }
+    }
+}
+
+impl Family for ByNamespace {
+    fn create(
+        &self,
+        cx: &dyn Caller,
+        net: &Arc<NetNamespace>,
+        kind: i32,
+        protocol: i32,
+    ) -> Result<Arc<dyn SocketOps>> {
+        self.of(net)?.create(cx, net, kind, protocol)
+    }
+    fn pair(
+        &self,
+        cx: &dyn Caller,
+        net: &Arc<NetNamespace>,
+        kind: i32,
+        protocol: i32,
+    ) -> Result<[Arc<dyn SocketOps>; 2]> {
+        self.of(net)?.pair(cx, net, kind, protocol)
+    }
+}
+
 /// The protocol families of a kernel, by AF_* number.
 #[derive(Default)]
 pub struct Families(BTreeMap<i32, Arc<dyn Family>>);

@@ -2,12 +2,13 @@
 
 use crate::net_ns::NetNamespace;
 use crate::ops::{Control, Names, SendRequest, SocketOps};
+use abi::stat::Attr;
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 use vfs::internal::{InternalFs, InternalInode};
-use vfs::{Caller, FileOps, InodeRef, MapOps, OpenFile, StreamOps, UserMemory};
+use vfs::{Caller, FileOps, InodeRef, Lingering, MapOps, OpenFile, OpenFileState, StreamOps, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// The operations of an open file that is a socket.
@@ -41,6 +42,21 @@ impl SocketFile {
         }
         let file = Arc::new(SocketFile { ops, net: net.clone(), ino: inode.ino() });
         OpenFile::new(None, Some(inode), file, libc::O_RDWR | flags & libc::O_NONBLOCK)
+    }
+
+    /// The open file of a restored socket, whose inode had the attributes `attr`.
+    pub fn restore(
+        net: &Arc<NetNamespace>,
+        ops: Arc<dyn SocketOps>,
+        attr: Attr,
+        saved: &OpenFileState,
+    ) -> Result<Arc<OpenFile>> {
+        let inode = Arc::new(InternalInode::restore(InternalFs::Socket, attr));
+        if ops.domain() == libc::AF_UNIX {
+            net.unix.add(&ops);
+        }
+        let file = Arc::new(SocketFile { ops, net: net.clone(), ino: attr.ino });
+        OpenFile::restore(saved, None, Some(inode), file)
     }
 
     /// The socket behind an open file; ENOTSOCK when it is something else.
@@ -121,6 +137,9 @@ impl StreamOps for SocketFile {
     fn patience(&self, write: bool) -> Option<Duration> {
         let o = self.ops.options();
         if write { o.sndtimeo() } else { o.rcvtimeo() }
+    }
+    fn lingering(&self) -> Option<Lingering> {
+        self.ops.lingering()
     }
     fn fasync(&self, cx: &dyn Caller, _file: &OpenFile) -> Option<WaitQueue> {
         self.wait_queue(cx)

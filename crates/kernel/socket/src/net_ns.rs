@@ -4,20 +4,25 @@
 //! addresses and routes to [`NetNamespace::stack`]: `add_link` with a `Device`, `set_up`, `add_address`, `with_routes`; frames that
 //! arrive go to `Stack::receive` with [`now`]. [`NetNamespace::start`] gives the stack the kernel's timers.
 //!
-//! Lock rank: leaves. A checkpoint keeps the interfaces and the stack's plain data.
+//! A namespace ends with its last process, socket and file, not with what leads to it: interfaces of others, and numbers that others
+//! have for it, are weak. What ends with it (pairs of interfaces, numbers) is the work of the timer service's thread.
+//!
+//! Lock rank: leaves, but for the stack's timer (`TIMER`). A checkpoint keeps the interfaces and the stack's plain data.
 
 use crate::netlink::sockets::{NetlinkRow, Ports, Rtnl, Sockets};
+use crate::nets::Nets;
 use crate::shown;
 use crate::unix::UnixList;
 use netfilter::Netfilter;
+use netstack::conf::{Which, Whose};
 use netstack::time::Instant;
 use netstack::{Alarm, LOOPBACK, Stack};
 use nftables::Nftables;
-use parking_lot::{Mutex, RwLock};
+use ranked::{Mutex, RwLock, rank};
 use spec::Interfaces;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use user_ns::UserNamespace;
+use user_ns::{Counted, UserNamespace};
 use vfs::timer::{TimerHandle, TimerService};
 use xtables::Tables;
 
@@ -40,24 +45,98 @@ pub struct NetNamespace {
     /// The stack's interfaces are the namespace's.
     stack_shown: AtomicBool,
     clock: Arc<Clock>,
+    initial: bool,
+    nets: Arc<Nets>,
+    counted: Option<Counted>,
+}
+
+/// What is left of a namespace, to be taken apart.
+struct Remains {
+    inum: u64,
+    stack: Arc<Stack>,
+    nets: Arc<Nets>,
+    /// It counts as long as something is left.
+    _counted: Option<Counted>,
+}
+
+impl Remains {
+    fn clear(self) {
+        let rtnl = self.nets.rtnl();
+        self.stack.remove_links();
+        drop(rtnl);
+        self.nets.forget(self.inum);
+    }
+}
+
+impl Drop for NetNamespace {
+    fn drop(&mut self) {
+        // The kernel ends with the initial one.
+        if self.initial {
+            return;
+        }
+        let remains = Remains {
+            inum: self.inum,
+            stack: self.stack.clone(),
+            nets: self.nets.clone(),
+            _counted: self.counted.take(),
+        };
+        // Locks may be held here.
+        match self.clock.timers.get() {
+            Some(timers) => timers.post(move || remains.clear()),
+            None => remains.clear(),
+        }
+    }
 }
 
 impl NetNamespace {
     /// Owned by `user_ns`, with these interfaces to show, and a stack whose loopback interface is up.
     pub fn new(inum: u64, user_ns: Arc<UserNamespace>, interfaces: Interfaces) -> Arc<NetNamespace> {
+        let net = NetNamespace::make(inum, user_ns, interfaces, None);
+        if let Err(errno) = net.stack.set_up(LOOPBACK, true) {
+            log::error!("loopback interface: {errno:?}; nothing can be sent to 127.0.0.1");
+        }
+        net
+    }
+
+    /// One more of a kernel, as clone(2) makes it: a loopback interface that is down. Its queues count for the memory of this one.
+    pub fn another(
+        &self,
+        inum: u64,
+        user_ns: Arc<UserNamespace>,
+        counted: Counted,
+        timers: &Arc<TimerService>,
+    ) -> Arc<NetNamespace> {
+        let net = NetNamespace::make(inum, user_ns, Interfaces::default(), Some((self, counted)));
+        net.start(timers);
+        net.show_stack();
+        net
+    }
+
+    fn make(
+        inum: u64,
+        user_ns: Arc<UserNamespace>,
+        interfaces: Interfaces,
+        beside: Option<(&NetNamespace, Counted)>,
+    ) -> Arc<NetNamespace> {
         let (mut seed, mut secret) = ([0; 16], [0; 16]);
         hostsys::clock::random(&mut seed);
         hostsys::clock::random(&mut secret);
         let clock = Clock::new();
-        let stack = Stack::new(seed, clock.clone());
+        let (memory, nets, counted) = match beside {
+            Some((other, counted)) => (other.stack.memory.clone(), other.nets.clone(), Some(counted)),
+            None => (Arc::default(), Arc::default(), None),
+        };
+        let stack = Stack::sharing(seed, clock.clone(), memory, inum);
         let _ = clock.stack.set(Arc::downgrade(&stack));
-        let netlink = Arc::<Sockets>::default();
+        let netlink = Arc::new(Sockets::new(inum, nets.clone()));
         stack.set_monitor(netlink.clone());
-        if let Err(errno) = stack.set_up(LOOPBACK, true) {
-            log::error!("loopback interface: {errno:?}; nothing can be sent to 127.0.0.1");
+        // Interfaces get link-local addresses and listen to routers; those that the host gives keep what they have there.
+        for whose in [Whose::All, Whose::Default, Whose::Link(LOOPBACK)] {
+            let _ = stack.set_conf(whose, Which::AddrGenMode, 0);
+            let _ = stack.set_conf(whose, Which::AcceptRa, 1);
         }
         let netfilter = Netfilter::new(&stack, secret);
-        Arc::new(NetNamespace {
+        let net = Arc::new(NetNamespace {
             inum,
             user_ns,
             interfaces: RwLock::new(Arc::new(interfaces)),
@@ -70,7 +149,22 @@ impl NetNamespace {
             stack,
             stack_shown: AtomicBool::new(false),
             clock,
-        })
+            initial: counted.is_none(),
+            nets,
+            counted,
+        });
+        net.nets.add(&net);
+        net
+    }
+
+    /// The namespaces of the same kernel.
+    pub fn nets(&self) -> &Arc<Nets> {
+        &self.nets
+    }
+
+    /// Whether the kernel began with it: in host mode its sockets are the host's.
+    pub fn is_initial(&self) -> bool {
+        self.initial
     }
 
     /// One that has loopback alone.
@@ -79,8 +173,14 @@ impl NetNamespace {
         NetNamespace::new(1, UserNamespace::initial(), Interfaces::loopback())
     }
 
+    /// Says where the lines go that its rules write (targets LOG and `log`). Linux writes those of the first namespace
+    /// alone, unless net.netfilter.nf_log_all_netns is set.
+    pub fn set_log(&self, log: Arc<dyn netfilter::Log>) {
+        self.netfilter.set_log(log);
+    }
+
     /// Where capabilities over it are held.
-    pub fn user_ns(&self) -> &UserNamespace {
+    pub fn user_ns(&self) -> &Arc<UserNamespace> {
         &self.user_ns
     }
 
@@ -166,7 +266,7 @@ struct Clock {
     stack: OnceLock<Weak<Stack>>,
     timers: OnceLock<Arc<TimerService>>,
     /// The timer that is set, with its moment.
-    next: Mutex<Option<(Instant, TimerHandle)>>,
+    next: Mutex<Option<(Instant, TimerHandle)>, { rank::TIMER }>,
 }
 
 impl Clock {

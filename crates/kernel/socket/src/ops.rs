@@ -5,7 +5,7 @@ use abi::{Errno, Result};
 use pid::Pid;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, InodeRef, MapOps, OpenFile, UserMemory};
+use vfs::{Caller, InodeRef, Lingering, MapOps, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -50,7 +50,12 @@ impl PeerCred {
 
     /// As a program sees it.
     pub fn shown_to(&self, cx: &dyn Caller) -> Ucred {
-        Ucred { pid: self.pid.as_ref().map_or(0, |pid| cx.vnr_of(pid)), uid: self.uid, gid: self.gid }
+        let pid = self.pid.as_ref().map_or(0, |pid| cx.vnr_of(pid));
+        if self.uid == u32::MAX {
+            return Ucred { pid, uid: self.uid, gid: self.gid };
+        }
+        let ns = &cx.creds().user_ns;
+        Ucred { pid, uid: ns.show_user(self.uid), gid: ns.show_group(self.gid) }
     }
 }
 
@@ -166,6 +171,18 @@ pub trait SocketOps: Send + Sync + Any {
     fn ended(&self) -> bool {
         false
     }
+    /// True for sockets that have SO_PEEK_OFF, and obey it.
+    fn peeks_at_offset(&self) -> bool {
+        false
+    }
+    /// True for sockets from which splice(2) with SPLICE_F_NONBLOCK does not wait; others look at O_NONBLOCK alone.
+    fn splices_without_waiting(&self) -> bool {
+        false
+    }
+    /// True when the next byte is an urgent one, which splice(2) does not move: it ends there.
+    fn stops_splice(&self) -> bool {
+        false
+    }
     /// True for byte streams, where a send or receive goes on until all is moved.
     fn stream(&self) -> bool {
         self.kind() == libc::SOCK_STREAM
@@ -197,6 +214,11 @@ pub trait SocketOps: Send + Sync + Any {
     /// Sets one.
     fn set_option(&self, _cx: &dyn Caller, _level: i32, _name: i32, _value: &[u8]) -> Result<()> {
         Err(Errno::EOPNOTSUPP)
+    }
+    /// The most bytes that setsockopt(2) takes for an option. What is longer is cut.
+    fn longest_option(&self, _level: i32, _name: i32) -> usize {
+        // Few options are longer than `struct group_source_req`.
+        264
     }
     /// getsockopt(2) for options that read their buffer, too: `value` is its address, `room` its length. `None` leaves it to
     /// [`SocketOps::get_option`].
@@ -231,6 +253,10 @@ pub trait SocketOps: Send + Sync + Any {
     }
     /// The socket is an open file from now on, with this inode number.
     fn opened(&self, _ino: u64) {}
+    /// What the last close(2) waits for (SO_LINGER); `None` for nothing.
+    fn lingering(&self) -> Option<Lingering> {
+        None
+    }
     /// A descriptor of the socket's open file is being closed; the caller's is not the only one.
     fn closing(&self, _file: &OpenFile) {}
     /// Readiness.

@@ -5,12 +5,15 @@
 use crate::ops::SocketOps;
 use abi::time::Timeval;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use vfs::{Caller, Cap};
 use zerocopy::{FromBytes, IntoBytes};
+
+mod state;
+pub use state::OptionsState;
 
 /// /proc/sys/net/core/{r,w}mem_default.
 const BUF_DEFAULT: usize = 212_992;
@@ -24,7 +27,7 @@ const SO_SNDTIMEO_NEW: i32 = 67;
 const SO_PASSPIDFD: i32 = 76;
 const SO_NETNS_COOKIE: i32 = 71;
 
-/// TestCaller on/off options that are only remembered.
+/// On/off options that are only remembered.
 const FLAGS: &[i32] = &[
     libc::SO_REUSEADDR,
     libc::SO_DONTROUTE,
@@ -52,6 +55,7 @@ pub struct Options {
     sndtimeo: AtomicU64,
     rcvlowat: AtomicUsize,
     passcred: AtomicBool,
+    peek_off: AtomicI32,
     linger: Mutex<(i32, i32)>,
     kept: Mutex<BTreeMap<i32, i32>>,
 }
@@ -65,6 +69,7 @@ impl Default for Options {
             sndtimeo: AtomicU64::new(0),
             rcvlowat: AtomicUsize::new(1),
             passcred: AtomicBool::new(false),
+            peek_off: AtomicI32::new(-1),
             linger: Mutex::default(),
             kept: Mutex::default(),
         }
@@ -103,6 +108,19 @@ impl Options {
     pub fn passcred(&self) -> bool {
         self.passcred.load(Ordering::Relaxed)
     }
+    /// SO_PEEK_OFF: where the next peek begins; negative for the start of the queue, whatever was peeked before.
+    pub fn peek_off(&self) -> i32 {
+        self.peek_off.load(Ordering::Relaxed)
+    }
+    /// Moves the place where the next peek begins: on by what was peeked, back by what was read.
+    pub fn move_peek_off(&self, len: usize, peeked: bool) {
+        let offset = self.peek_off();
+        if offset >= 0 {
+            let len = i32::try_from(len).unwrap_or(i32::MAX);
+            let moved = if peeked { offset.saturating_add(len) } else { (offset - len).max(0) };
+            self.peek_off.store(moved, Ordering::Relaxed);
+        }
+    }
     /// Receive buffer in bytes.
     pub fn rcvbuf(&self) -> usize {
         self.rcvbuf.load(Ordering::Relaxed)
@@ -130,8 +148,10 @@ impl Options {
         for (to, from) in [(&self.rcvtimeo, &from.rcvtimeo), (&self.sndtimeo, &from.sndtimeo)] {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        let (linger, kept) = (*from.linger.lock(), from.kept.lock().clone());
+        self.peek_off.store(from.peek_off(), Ordering::Relaxed);
+        let linger = *from.linger.lock();
         *self.linger.lock() = linger;
+        let kept = from.kept.lock().clone();
         *self.kept.lock() = kept;
     }
     /// What accept(2) hands on from the listening socket.
@@ -159,7 +179,8 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
         libc::SO_SNDLOWAT => 1,
         libc::SO_PASSCRED => o.passcred() as i32,
         libc::SO_DEBUG | libc::SO_BSDCOMPAT | libc::SO_REUSEPORT => 0,
-        libc::SO_PEEK_OFF => -1,
+        libc::SO_PEEK_OFF if sock.peeks_at_offset() => o.peek_off(),
+        libc::SO_PEEK_OFF => return Err(Errno::EOPNOTSUPP),
         libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => return Ok(time(o.rcvtimeo())),
         libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => return Ok(time(o.sndtimeo())),
         libc::SO_LINGER => {
@@ -214,7 +235,7 @@ fn set_kept(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> R
         libc::SO_DEBUG => return Err(Errno::EACCES),
         libc::SO_REUSEPORT if v == 0 => {}
         libc::SO_REUSEPORT => return Err(Errno::EOPNOTSUPP),
-        libc::SO_PEEK_OFF if v < 0 => {}
+        libc::SO_PEEK_OFF if sock.peeks_at_offset() => o.peek_off.store(v, Ordering::Relaxed),
         libc::SO_PEEK_OFF => return Err(Errno::EOPNOTSUPP),
         libc::SO_PRIORITY if !(0..=6).contains(&v) && !admin() => return Err(Errno::EPERM),
         libc::SO_MARK | libc::SO_BUSY_POLL if v != 0 && !admin() => return Err(Errno::EPERM),

@@ -42,7 +42,7 @@ impl ConsolePty {
     ) -> Result<(Arc<ConsolePty>, Arc<OpenFile>)> {
         let home = match Devpts::mounted(cx, view) {
             Some(home) => home,
-            None => Devpts::new(jobs, b"")?,
+            None => Devpts::new(jobs, cx, b"")?,
         };
         let pty = home.allocate(cx)?;
         pty.inner.lock().locked = false;

@@ -13,10 +13,11 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
+use vfs::fs_parameters::{Known, Takes, is_octal, is_u32, number};
 use vfs::walk::{Lookup, Start, lookup};
 use vfs::{
     Caller, DirEntry, DirSink, DirectoryOps, FileOps, FileSystem, FsView, Inode, InodeRef, OpenFile, SeekOps,
-    SetAttr, TimeSet,
+    SetAttr,
 };
 
 /// Major number of slaves.
@@ -47,12 +48,26 @@ fn parse(options: &[u8]) -> Result<Options> {
             "gid" => o.gid = Some(number()?),
             "mode" => o.mode = octal()?,
             "ptmxmode" => o.ptmxmode = octal()?,
-            "max" => o.max = number()?.min(MAX),
+            "max" if number()? <= MAX => o.max = number()?,
             "newinstance" => {}
             _ => return Err(Errno::EINVAL),
         }
     }
     Ok(o)
+}
+
+/// The parameters that fsconfig(2) and mount(2) may set.
+pub const KNOWN: &[Known] = &[
+    ("uid", Takes::Checked(is_u32)),
+    ("gid", Takes::Checked(is_u32)),
+    ("mode", Takes::Checked(is_octal)),
+    ("ptmxmode", Takes::Checked(is_octal)),
+    ("max", Takes::Checked(is_max)),
+    ("newinstance", Takes::Flag),
+];
+
+fn is_max(s: &str) -> bool {
+    number(s).is_some_and(|n| n <= MAX.into())
 }
 
 /// An instance.
@@ -72,13 +87,26 @@ fn now() -> Timespec {
 
 impl Devpts {
     /// An instance for mount(2) options; its terminals know of sessions through `jobs`.
-    pub fn new(jobs: Arc<dyn JobControl>, options: &[u8]) -> Result<Arc<Devpts>> {
-        let options = parse(options)?;
+    /// IDs are those of the user namespace of who mounts.
+    pub fn new(jobs: Arc<dyn JobControl>, cx: &dyn Caller, options: &[u8]) -> Result<Arc<Devpts>> {
+        let mut options = parse(options)?;
+        let creds = cx.creds();
+        let ns = &creds.user_ns;
+        let dev = cx.vfs().device_numbers.alloc();
+        options.uid = options.uid.map(|id| ns.user(id).ok_or(Errno::EINVAL)).transpose()?;
+        options.gid = options.gid.map(|id| ns.group(id).ok_or(Errno::EINVAL)).transpose()?;
+        let (uid, gid) = (ns.user(0).unwrap_or(0), ns.group(0).unwrap_or(0));
         let t = now();
-        let dev = vfs::inode::new_dev();
         let base = Attr { dev, nlink: 1, blksize: 1024, atime: t, mtime: t, ctime: t, ..Attr::default() };
         let fs = Arc::new_cyclic(|me: &Weak<Devpts>| {
-            let ptmx = Attr { ino: 2, mode: libc::S_IFCHR | options.ptmxmode, rdev: makedev(5, 2), ..base };
+            let ptmx = Attr {
+                ino: 2,
+                mode: libc::S_IFCHR | options.ptmxmode,
+                rdev: makedev(5, 2),
+                uid,
+                gid,
+                ..base
+            };
             Devpts {
                 dev,
                 options,
@@ -167,22 +195,6 @@ impl FileSystem for Devpts {
     }
 }
 
-fn apply(a: &mut Attr, set: &SetAttr) {
-    let t = now();
-    let time = |s: TimeSet| match s {
-        TimeSet::Now => t,
-        TimeSet::At(v) => v,
-    };
-    if let Some(m) = set.mode {
-        a.mode = a.mode & libc::S_IFMT | m & 0o7777;
-    }
-    a.uid = set.uid.unwrap_or(a.uid);
-    a.gid = set.gid.unwrap_or(a.gid);
-    a.atime = set.atime.map_or(a.atime, time);
-    a.mtime = set.mtime.map_or(a.mtime, time);
-    a.ctime = t;
-}
-
 /// The root directory. It holds no state, so every caller may have its own.
 pub(crate) struct Root {
     fs: Weak<Devpts>,
@@ -211,7 +223,7 @@ impl Inode for Root {
         Ok(*self.devpts()?.root.lock())
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
-        apply(&mut self.devpts()?.root.lock(), set);
+        set.apply(&mut self.devpts()?.root.lock(), now());
         Ok(())
     }
     fn lookup(&self, _cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
@@ -310,7 +322,7 @@ impl Inode for Node {
         Ok(*self.attr.lock())
     }
     fn set_attr(&self, _cx: &dyn Caller, set: &SetAttr) -> Result<()> {
-        apply(&mut self.attr.lock(), set);
+        set.apply(&mut self.attr.lock(), now());
         Ok(())
     }
     fn open(&self, cx: &dyn Caller, flags: i32) -> Result<Arc<dyn FileOps>> {

@@ -155,8 +155,8 @@ fn packet_mode() {
 #[test]
 fn console_and_devpts() {
     let cx = TestCaller::with_caps(0);
-    let fs = Devpts::new(Arc::new(Jobs::default()), b"gid=5,mode=620,ptmxmode=666").unwrap();
-    assert!(Devpts::new(Arc::new(Jobs::default()), b"bogus").is_err());
+    let fs = Devpts::new(Arc::new(Jobs::default()), &cx, b"gid=5,mode=620,ptmxmode=666").unwrap();
+    assert!(Devpts::new(Arc::new(Jobs::default()), &cx, b"bogus").is_err());
     assert_eq!(fs.options(), "gid=5,mode=620,ptmxmode=666");
     let pty = fs.allocate(&cx).unwrap();
     let root = fs.root();

@@ -9,7 +9,7 @@ use netstack::links::QueueDevice;
 use netstack::notify::{Events, Notify};
 use netstack::vnet;
 use netstack::wire::eth::Mac;
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use socket::NetNamespace;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Tuns {
     net: Arc<NetNamespace>,
     /// By index.
-    devices: Mutex<HashMap<u32, Arc<Tun>>>,
+    devices: Mutex<HashMap<u32, Arc<Tun>>, { rank::TUN_DEVICES }>,
 }
 
 /// An interface whose other end is a file.

@@ -4,7 +4,7 @@ use crate::device::{Tun, Tuns};
 use crate::{ioctl, packet};
 use abi::{Errno, Result};
 use netstack::device::Frame;
-use parking_lot::Mutex;
+use ranked::{Mutex, rank};
 use socket::net_ns::now;
 use std::any::Any;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use wait::{Events, WaitQueue};
 /// The file, with its interface after TUNSETIFF.
 pub(crate) struct TunFile {
     pub tuns: Arc<Tuns>,
-    pub attached: Mutex<Attached>,
+    pub attached: Mutex<Attached, { rank::TUN_FILE }>,
     pub queue: WaitQueue,
 }
 

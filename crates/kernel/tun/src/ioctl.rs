@@ -74,6 +74,7 @@ fn set_iff(file: &TunFile, cx: &dyn Caller, mem: &mut dyn UserMemory, arg: u64) 
     let tun = file.tuns.attach(cx, &wanted, &file.queue)?;
     put_name(&mut request, &tun);
     attached.tun = Some(tun);
+    drop(attached);
     mem.copy_out(arg, &request)
 }
 
@@ -92,11 +93,15 @@ fn offload(flags: u64) -> Result<Features> {
 }
 
 fn set_index(file: &TunFile, mem: &mut dyn UserMemory, arg: u64) -> Result<()> {
-    let mut attached = file.attached.lock();
-    if attached.tun.is_some() {
+    if file.attached.lock().tun.is_some() {
         return Err(Errno::EPERM);
     }
     let index: i32 = mem.read_value(arg)?;
+    let mut attached = file.attached.lock();
+    // Another thread may have attached an interface meanwhile.
+    if attached.tun.is_some() {
+        return Err(Errno::EPERM);
+    }
     attached.index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
     Ok(())
 }
@@ -129,13 +134,19 @@ fn of_tun(tun: &Tun, mem: &mut dyn UserMemory, cmd: u32, arg: u64) -> Result<()>
         }
         TUNSETOWNER => tun.state.lock().owner = id()?,
         TUNSETGROUP => tun.state.lock().group = id()?,
-        TUNGETVNETHDRSZ => mem.write_value(arg, &(tun.state.lock().vnet as i32))?,
+        TUNGETVNETHDRSZ => {
+            let size = tun.state.lock().vnet as i32;
+            mem.write_value(arg, &size)?;
+        }
         TUNSETVNETHDRSZ => {
             let size: i32 = mem.read_value(arg)?;
             let fits = usize::try_from(size).ok().filter(|size| (vnet::HEADER..=MOST_VNET).contains(size));
             tun.state.lock().vnet = fits.ok_or(Errno::EINVAL)?;
         }
-        TUNGETSNDBUF => mem.write_value(arg, &tun.state.lock().sndbuf)?,
+        TUNGETSNDBUF => {
+            let size = tun.state.lock().sndbuf;
+            mem.write_value(arg, &size)?;
+        }
         TUNSETSNDBUF => {
             let size: i32 = mem.read_value(arg)?;
             if size <= 0 {

@@ -18,6 +18,7 @@ mod packet;
 
 use crate::device::Tuns;
 use crate::file::TunFile;
+use abi::Errno;
 use socket::NetNamespace;
 use std::sync::Arc;
 use vfs::devices::{Devices, Opened};
@@ -26,10 +27,18 @@ use vfs::devices::{Devices, Opened};
 const MAJOR: u32 = 10;
 const MINOR: u32 = 200;
 
-/// Registers the driver, whose interfaces are those of `net`.
-pub fn register(devices: &Devices, net: &Arc<NetNamespace>) {
+/// Registers the driver, whose interfaces are those of `net`. `inside` says whether a caller is in that namespace: in others the
+/// device is not there (ENODEV).
+pub fn register(
+    devices: &Devices,
+    net: &Arc<NetNamespace>,
+    inside: impl Fn(&dyn vfs::Caller) -> bool + Send + Sync + 'static,
+) {
     let tuns = Tuns::new(net);
-    let open = move |_: &dyn vfs::Caller, _: &vfs::Path, _: &vfs::InodeRef, _: i32| {
+    let open = move |cx: &dyn vfs::Caller, _: &vfs::Path, _: &vfs::InodeRef, _: i32| {
+        if !inside(cx) {
+            return Err(Errno::ENODEV.into());
+        }
         Ok(Opened::Ops(Arc::new(TunFile::new(&tuns))))
     };
     devices.register_char("misc", MAJOR, MINOR..=MINOR, Arc::new(open));

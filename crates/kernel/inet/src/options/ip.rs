@@ -1,11 +1,11 @@
 //! Options of levels IPPROTO_IP and IPPROTO_IPV6: ip(7), ipv6(7).
 
-use super::{Common, groups, int, read_int};
+use super::{Common, extension, groups, int, read_int};
 use crate::control::Wants;
 use abi::{Errno, Result};
 use netstack::datagram::DatagramSocket;
 use netstack::options::{IpOptions, MtuDiscovery};
-use netstack::tcp::TcpSocket;
+use netstack::tcp::{State, TcpSocket};
 use socket::NetNamespace;
 use socket::net_ns::now;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use vfs::{Caller, Cap};
 pub(crate) const IPV6_RECVORIGDSTADDR: i32 = 74;
 pub(crate) const IPV6_ORIGDSTADDR: i32 = IPV6_RECVORIGDSTADDR;
 const IPV6_MULTICAST_ALL: i32 = 29;
+const IPV6_MINHOPCOUNT: i32 = 73;
 
 /// A socket whose options are read or changed.
 pub(crate) struct Socket<'a> {
@@ -37,13 +38,39 @@ impl Socket<'_> {
     }
 
     /// The MTU of the way to the peer; ENOTCONN without one.
-    fn path_mtu(&self) -> Result<i32> {
+    pub(crate) fn path_mtu(&self) -> Result<i32> {
         let mtu = match (self.datagram, self.stream) {
             (Some(socket), _) => socket.path_mtu(),
             (None, Some(socket)) if socket.remote().is_ok() => Some(socket.info(now()).pmtu),
             _ => None,
         };
         mtu.map(|mtu| mtu as i32).ok_or(Errno::ENOTCONN)
+    }
+
+    /// The protocol of a stream or datagram socket that has ports.
+    fn has_ports(&self) -> bool {
+        self.stream.is_some() || self.datagram.is_some_and(|socket| socket.protocol().is_udp())
+    }
+
+    /// Whether it is connected, as IPV6_ADDRFORM has it.
+    fn is_connected(&self) -> bool {
+        let stream = self.stream.is_some_and(|socket| socket.state() == State::Established);
+        stream || self.datagram.is_some_and(|socket| socket.remote().is_ok())
+    }
+
+    /// IPV6_ADDRFORM: the only value is AF_INET.
+    fn change_family(&self, v: i32) -> Result<()> {
+        if v != libc::AF_INET {
+            return Err(Errno::EINVAL);
+        }
+        if !self.has_ports() {
+            return Err(Errno::ENOPROTOOPT);
+        }
+        match (self.stream, self.datagram) {
+            (Some(socket), _) => socket.become_v4(),
+            (None, Some(socket)) => socket.become_v4(),
+            (None, None) => Err(Errno::ENOPROTOOPT),
+        }
     }
 
     /// The answer for a level that the socket does not have.
@@ -84,7 +111,9 @@ pub(crate) fn get(socket: &Socket<'_>, level: i32, name: i32) -> Result<Vec<u8>>
             })
         }
         libc::IPPROTO_IP => get4(socket, name).map(int),
-        libc::IPPROTO_IPV6 if socket.v6 => get6(socket, name).map(int),
+        libc::IPPROTO_IPV6 if socket.v6 => {
+            extension::get(socket, name).unwrap_or_else(|| get6(socket, name).map(int))
+        }
         _ => Err(socket.no_level()),
     }
 }
@@ -100,6 +129,7 @@ fn get4(socket: &Socket<'_>, name: i32) -> Result<i32> {
             libc::IP_TTL => o.ttl.map_or(sysctls.ip_default_ttl.get() as i32, i32::from),
             libc::IP_HDRINCL if socket.kind == libc::SOCK_RAW => o.header_included as i32,
             libc::IP_HDRINCL => 0,
+            libc::IP_MINTTL => o.min_ttl.into(),
             libc::IP_MTU_DISCOVER => discovery(o.mtu_discovery),
             libc::IP_RECVERR => o.receive_errors as i32,
             libc::IP_FREEBIND => o.free_bind as i32,
@@ -114,8 +144,12 @@ fn get4(socket: &Socket<'_>, name: i32) -> Result<i32> {
 
 fn get6(socket: &Socket<'_>, name: i32) -> Result<i32> {
     let sysctls = &socket.net.stack().sysctls;
-    if name == libc::IPV6_MTU {
-        return socket.path_mtu();
+    match name {
+        libc::IPV6_MTU => return socket.path_mtu(),
+        libc::IPV6_ADDRFORM if !socket.has_ports() => return Err(Errno::ENOPROTOOPT),
+        libc::IPV6_ADDRFORM if !socket.is_connected() => return Err(Errno::ENOTCONN),
+        libc::IPV6_ADDRFORM => return Ok(libc::AF_INET6),
+        _ => {}
     }
     socket.with(|o| {
         Ok(match name {
@@ -124,6 +158,7 @@ fn get6(socket: &Socket<'_>, name: i32) -> Result<i32> {
             libc::IPV6_CHECKSUM if socket.kind == libc::SOCK_RAW => o.checksum_at.map_or(-1, i32::from),
             libc::IPV6_V6ONLY => o.v6only as i32,
             libc::IPV6_UNICAST_HOPS => o.hops.map_or(sysctls.ip6_hop_limit.get() as i32, i32::from),
+            IPV6_MINHOPCOUNT => o.min_hops.into(),
             libc::IPV6_MULTICAST_HOPS => o.multicast_hops.into(),
             libc::IPV6_MULTICAST_LOOP => o.multicast_loop as i32,
             libc::IPV6_TCLASS => o.class.into(),
@@ -148,11 +183,24 @@ pub(crate) fn set(socket: &Socket<'_>, cx: &dyn Caller, level: i32, name: i32, v
             Ok(())
         }
         libc::IPPROTO_IPV6 if socket.v6 && Wants::knows(level, name) => {
-            socket.common.wants.set(level, name, read_int(value)? != 0);
+            let on = read_int(value)? != 0;
+            socket.common.wants.set(level, name, on);
+            if name == libc::IPV6_RECVPATHMTU {
+                socket.with(|o| {
+                    o.receive_path_mtu = on;
+                    Ok(())
+                })?;
+            }
             Ok(())
         }
         libc::IPPROTO_IP => set4(socket, cx, name, value),
-        libc::IPPROTO_IPV6 if socket.v6 => set6(socket, name, read_int(value)?),
+        libc::IPPROTO_IPV6 if socket.v6 && name == libc::IPV6_ADDRFORM => {
+            socket.change_family(read_int(value)?)
+        }
+        libc::IPPROTO_IPV6 if socket.v6 => match extension::set(socket, cx, name, value) {
+            Some(done) => done,
+            None => set6(socket, name, read_int(value)?),
+        },
         _ => Err(Errno::ENOPROTOOPT),
     }
 }
@@ -176,6 +224,8 @@ fn set4(socket: &Socket<'_>, cx: &dyn Caller, name: i32, value: &[u8]) -> Result
             libc::IP_TTL if v == -1 => o.ttl = None,
             libc::IP_TTL if v == 0 => return Err(Errno::EINVAL),
             libc::IP_TTL => o.ttl = Some(byte(v)?),
+            libc::IP_MINTTL if value.is_empty() => return Err(Errno::EINVAL),
+            libc::IP_MINTTL => o.min_ttl = byte(v)?,
             libc::IP_HDRINCL if socket.kind == libc::SOCK_RAW => o.header_included = v != 0,
             libc::IP_MTU_DISCOVER => o.mtu_discovery = to_discovery(v)?,
             libc::IP_RECVERR => o.receive_errors = v != 0,
@@ -230,9 +280,13 @@ fn set6(socket: &Socket<'_>, name: i32, v: i32) -> Result<()> {
             libc::IPV6_V6ONLY if bound => return Err(Errno::EINVAL),
             libc::IPV6_V6ONLY => o.v6only = v != 0,
             libc::IPV6_UNICAST_HOPS => o.hops = limit(v)?,
+            IPV6_MINHOPCOUNT => o.min_hops = u8::try_from(v).map_err(|_| Errno::EINVAL)?,
             libc::IPV6_MULTICAST_HOPS if socket.kind == libc::SOCK_STREAM => return Err(Errno::ENOPROTOOPT),
             libc::IPV6_MULTICAST_HOPS => o.multicast_hops = limit(v)?.unwrap_or(1),
             libc::IPV6_MULTICAST_LOOP => o.multicast_loop = flag(v)?,
+            libc::IPV6_TCLASS if socket.kind == libc::SOCK_STREAM => {
+                o.class = limit(v)?.unwrap_or(0) & !3 | o.class & 3;
+            }
             libc::IPV6_TCLASS => o.class = limit(v)?.unwrap_or(0),
             libc::IPV6_RECVERR => o.receive_errors6 = v != 0,
             libc::IPV6_MTU_DISCOVER => o.mtu_discovery = to_discovery(v)?,

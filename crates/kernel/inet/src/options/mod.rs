@@ -1,5 +1,6 @@
 //! Socket options: those of SOL_SOCKET that the stack obeys. The levels of the protocols are in the modules.
 
+pub(crate) mod extension;
 pub(crate) mod groups;
 pub(crate) mod ip;
 pub(crate) mod netfilter;
@@ -9,7 +10,7 @@ pub(crate) mod udp;
 use crate::control::Wants;
 use abi::{Errno, Result};
 use netstack::options::IpOptions;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use socket::{NetNamespace, Options};
 use std::collections::BTreeMap;
 use vfs::{Caller, Cap};
@@ -30,6 +31,14 @@ pub(crate) fn int(value: i32) -> Vec<u8> {
 /// The int that setsockopt(2) was given; EINVAL when there is not enough of it.
 pub(crate) fn read_int(value: &[u8]) -> Result<i32> {
     value.first_chunk().copied().map(i32::from_ne_bytes).ok_or(Errno::EINVAL)
+}
+
+/// The most bytes that setsockopt(2) takes for an option.
+pub(crate) fn longest(level: i32, name: i32) -> usize {
+    /// Bytes of `struct group_source_req`.
+    const USUAL: usize = 264;
+    let more = if level == libc::IPPROTO_IPV6 { extension::longest(name) } else { None };
+    more.or_else(|| groups::longest(name)).unwrap_or(USUAL)
 }
 
 /// The directions that shutdown(2) closes: reading, writing.

@@ -3,13 +3,19 @@
 use super::answer::{Asker, FILTERED};
 use super::notify::{bytes_of, family_of};
 use super::wire::Message;
+use crate::net_ns::now;
 use netstack::addr::{Prefix, Scope};
 use netstack::iface::{Address, Iface};
+use netstack::life::Dad;
+use netstack::router::BY_ROUTER;
+use netstack::time::Instant;
 use spec::Interface;
 use std::net::IpAddr;
 
 const IFA_FLAGS: u16 = 8;
-const FOREVER: [u8; 4] = u32::MAX.to_ne_bytes();
+const IFA_PROTO: u16 = 11;
+pub(super) const IFA_F_NOPREFIXROUTE: u32 = 0x200;
+const IFA_F_MANAGETEMPADDR: u32 = 0x100;
 
 /// All addresses of a family; with strict checks those of one interface, if the request names it.
 pub(super) fn dump(asker: &Asker<'_>) -> Vec<Vec<u8>> {
@@ -52,7 +58,7 @@ fn describe_shown(message: Message, link: &Interface, ip: IpAddr, bits: u8) -> V
 
 fn one(message: Message, (index, name): (u32, &str), address: &Address) -> Vec<u8> {
     let ip = address.ip();
-    let flags = libc::IFA_F_PERMANENT | if address.deprecated { libc::IFA_F_DEPRECATED } else { 0 };
+    let flags = flags(address);
     let mut fixed = vec![family_of(&ip) as u8, address.prefix.len, flags as u8, scope_byte(address.scope)];
     fixed.extend(index.to_ne_bytes());
     let other = address.peer.unwrap_or(ip);
@@ -66,8 +72,45 @@ fn one(message: Message, (index, name): (u32, &str), address: &Address) -> Vec<u
     if ip.is_ipv4() {
         message = message.text(libc::IFA_LABEL, name);
     }
-    let forever = [FOREVER, FOREVER, [0; 4], [0; 4]].concat();
-    message.number(IFA_FLAGS, flags).attribute(libc::IFA_CACHEINFO, &forever).done()
+    if address.protocol != 0 {
+        message = message.attribute(IFA_PROTO, &[address.protocol]);
+    }
+    message.number(IFA_FLAGS, flags).attribute(libc::IFA_CACHEINFO, &cache_info(address)).done()
+}
+
+/// The flags of an address (`IFA_F_*`, rtnetlink(7)).
+pub fn flags(address: &Address) -> u32 {
+    let of_dad = match address.dad {
+        Dad::Done => 0,
+        Dad::Tentative(probes) if probes.optimistic => libc::IFA_F_TENTATIVE | libc::IFA_F_OPTIMISTIC,
+        Dad::Tentative(_) => libc::IFA_F_TENTATIVE,
+        Dad::Failed => libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED,
+    };
+    let when = |on, flag| if on { flag } else { 0 };
+    let by_router = address.protocol == BY_ROUTER;
+    of_dad
+        | when(address.is_permanent(), libc::IFA_F_PERMANENT)
+        | when(address.deprecated, libc::IFA_F_DEPRECATED)
+        | when(address.no_dad, libc::IFA_F_NODAD)
+        | when(address.no_prefix_route && !by_router, IFA_F_NOPREFIXROUTE)
+        | when(by_router, IFA_F_MANAGETEMPADDR)
+}
+
+/// `struct ifa_cacheinfo`: the seconds that are left, and when the address was made and changed, in hundredths of seconds.
+fn cache_info(address: &Address) -> Vec<u8> {
+    let now = now();
+    let left = |until: Option<Instant>| match until {
+        None => u32::MAX,
+        Some(at) => u32::try_from(at.since(now).as_millis().div_ceil(1000)).unwrap_or(u32::MAX - 1),
+    };
+    // An IPv4 address without an end counts as preferred for ever, whatever was said.
+    let kept = address.is_permanent() && address.ip().is_ipv4();
+    let preferred = if kept { u32::MAX } else { left(address.preferred_until) };
+    let stamps = [address.created, address.updated].map(|at| (at.millis() / 10) as u32);
+    [preferred, left(address.valid_until), stamps[0], stamps[1]]
+        .iter()
+        .flat_map(|n| n.to_ne_bytes())
+        .collect()
 }
 
 /// RT_SCOPE_* of a scope.

@@ -3,7 +3,7 @@
 use super::error::{Refusal, Result};
 use super::sockets::Cause;
 use super::wire::{self, HEADER, Header, Message};
-use super::{NETLINK_GENERIC, NETLINK_SOCK_DIAG, address_list, change, link, neigh, routes, rules};
+use super::{NETLINK_GENERIC, NETLINK_SOCK_DIAG, address_list, change, link, neigh, nsid, routes, rules};
 use crate::net_ns::NetNamespace;
 use abi::Errno;
 use vfs::{Caller, Cap};
@@ -155,7 +155,7 @@ fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
     let dump = asker.dumps();
     let one = |message: Vec<u8>| Ok(Some(vec![message]));
     let items = match asker.header.kind {
-        libc::RTM_GETLINK if dump => link::dump(asker),
+        libc::RTM_GETLINK if dump => link::dump(asker)?,
         libc::RTM_GETLINK => return one(link::get(asker)?),
         libc::RTM_GETADDR => address_list::dump(asker),
         libc::RTM_GETROUTE if dump => routes::dump(asker)?,
@@ -163,6 +163,8 @@ fn answer(asker: &Asker<'_>) -> Result<Option<Vec<Vec<u8>>>> {
         libc::RTM_GETRULE if dump => rules::dump(asker)?,
         libc::RTM_GETNEIGH if dump => neigh::dump(asker),
         libc::RTM_GETNEIGH => return one(neigh::get(asker)?),
+        nsid::RTM_GETNSID if dump => nsid::dump(asker)?,
+        nsid::RTM_GETNSID => return one(nsid::get(asker)?),
         libc::RTM_GETQDISC if dump => super::qdisc::describe(asker),
         // Nothing of these exists here, which a dump can say.
         libc::RTM_GETTCLASS | libc::RTM_GETTFILTER if dump => Vec::new(),

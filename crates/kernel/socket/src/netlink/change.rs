@@ -1,20 +1,31 @@
 //! Changes by rtnetlink(7): addresses, routes and links of the namespace's TCP/IP stack. What a change says that is not understood is
 //! EOPNOTSUPP, so that nothing is left out in silence. Interfaces that are only shown cannot be changed (EOPNOTSUPP).
 
+use super::address_list::IFA_F_NOPREFIXROUTE;
 use super::answer::Asker;
 use super::error::{Refusal, Result};
-use super::link::{IFINFO, IFLA_EXT_MASK, IFLA_INFO_KIND};
+use super::link::{IFINFO, IFLA_ALT_IFNAME, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_PROP_LIST};
+use super::link::{IFLA_INET6_ADDR_GEN_MODE, IFLA_INFO_SLAVE_DATA};
 use super::wire::{self, HEADER};
-use crate::net_ns::NetNamespace;
+use super::{nsid, port};
+use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
-use netstack::LOOPBACK;
 use netstack::addr::{Prefix, Scope};
+use netstack::conf::{Which, Whose};
 use netstack::iface::{Address, Iface, Kind};
+use netstack::life::Dad;
 use netstack::wire::eth::Mac;
+use netstack::{LOOPBACK, Stack};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+/// RTM_NEWLINKPROP and RTM_DELLINKPROP, which libc lacks.
+const RTM_NEWLINKPROP: u16 = 108;
+const RTM_DELLINKPROP: u16 = 109;
+/// ALTIFNAMSIZ, the zero at the end included.
+const LONGEST_NAME: usize = 128;
 /// Length of `struct ifaddrmsg`.
 const IFADDR: usize = 8;
 /// Attributes that libc lacks.
@@ -77,6 +88,9 @@ impl<'a> Request<'a> {
 
 /// Does what a request asks.
 pub(super) fn apply(asker: &Asker<'_>) -> Result<()> {
+    if asker.header.kind == nsid::RTM_NEWNSID {
+        return nsid::set(asker);
+    }
     if !asker.net.shows_stack() {
         return Err(Errno::EOPNOTSUPP.into());
     }
@@ -90,8 +104,10 @@ pub(super) fn apply(asker: &Asker<'_>) -> Result<()> {
         libc::RTM_NEWNEIGH => super::neigh::add(asker),
         libc::RTM_DELNEIGH => super::neigh::delete(asker),
         libc::RTM_NEWLINK => new_link(asker),
+        libc::RTM_SETLINK if asker.family() == port::AF_BRIDGE => port::set(asker),
         libc::RTM_SETLINK => change_link(asker),
         libc::RTM_DELLINK => delete_link(asker),
+        RTM_NEWLINKPROP | RTM_DELLINKPROP => change_names(asker),
         libc::RTM_NEWQDISC => super::qdisc::set(asker),
         libc::RTM_DELQDISC => super::qdisc::delete(asker),
         _ => Err(Errno::EOPNOTSUPP.into()),
@@ -109,7 +125,8 @@ pub(super) fn link(net: &NetNamespace, index: u32) -> Result<Arc<Iface>> {
 fn named(net: &NetNamespace, request: &Request<'_>) -> Result<Arc<Iface>> {
     match request.word(4) {
         0 => {
-            let name = request.attribute(libc::IFLA_IFNAME).ok_or(Errno::EINVAL)?;
+            let name = request.attribute(libc::IFLA_IFNAME).or_else(|| request.attribute(IFLA_ALT_IFNAME));
+            let name = name.ok_or(Errno::EINVAL)?;
             Ok(net.stack().link_by_name(text(name)?).ok_or(Errno::ENODEV)?)
         }
         index => link(net, index),
@@ -127,6 +144,40 @@ pub(super) fn valid_name(bytes: &[u8]) -> Result<&str> {
     let valid =
         !name.is_empty() && name.len() < 16 && !name.contains(['/', ':', ' ']) && !name.starts_with('.');
     if valid { Ok(name) } else { Err(Errno::EINVAL.into()) }
+}
+
+/// The name that a request gives, with the first free number for `%d`.
+pub(super) fn free_name(stack: &Stack, bytes: &[u8]) -> Result<String> {
+    let name = valid_name(bytes)?;
+    match name.split_once('%').map(|(before, after)| (before, after.strip_prefix('d'))) {
+        None => Ok(name.to_owned()),
+        Some((before, Some(after))) if !after.contains('%') => numbered_name(stack, before, after),
+        Some(_) => Err(Errno::EINVAL.into()),
+    }
+}
+
+/// The first of `before0after`, `before1after` and so on that no interface has.
+pub(super) fn numbered_name(stack: &Stack, before: &str, after: &str) -> Result<String> {
+    let mut names = (0..u16::MAX).map(|n| format!("{before}{n}{after}"));
+    let free = names.find(|name| stack.link_by_name(name).is_none());
+    Ok(free.filter(|name| name.len() < 16).ok_or(Errno::ENFILE)?)
+}
+
+/// Moves an interface to another namespace, under its own name if that is free there, or else under `name`.
+fn move_link(net: &NetNamespace, link: &Iface, to: &NetNamespace, name: Option<&[u8]>) -> Result<Arc<Iface>> {
+    let (own, there) = (link.name(), to.stack());
+    let name = match name.filter(|_| there.link_by_name(&own).is_some()) {
+        Some(name) => free_name(there, name)?,
+        None => own,
+    };
+    let (taken, moved) = (there.link_by_name(&name), net.stack().move_link(link.index, there, &name));
+    moved.map_err(|errno| match (errno, taken) {
+        (Errno::EINVAL, _) => Refusal::with(errno, "The interface netns is immutable"),
+        (Errno::EEXIST, Some(_)) => {
+            Refusal::with(errno, "An interface with the same name exists in the target netns")
+        }
+        _ => errno.into(),
+    })
 }
 
 const OF_ADDRESS: [u16; 8] = [
@@ -152,38 +203,68 @@ fn addresses(request: &Request<'_>) -> Result<(Prefix, Option<IpAddr>)> {
     Ok((Prefix::new(own, len), other.filter(|other| *other != own)))
 }
 
-/// Flags of IFA_FLAGS that are as good as none here: IFA_F_PERMANENT, IFA_F_NODAD, IFA_F_NOPREFIXROUTE is not among them.
-const HARMLESS: u32 = libc::IFA_F_PERMANENT | libc::IFA_F_NODAD;
+/// Flags of IFA_FLAGS that a request may have. IFA_F_PERMANENT and IFA_F_TENTATIVE say nothing there.
+const KNOWN_FLAGS: u32 = libc::IFA_F_PERMANENT
+    | libc::IFA_F_TENTATIVE
+    | libc::IFA_F_DEPRECATED
+    | libc::IFA_F_NODAD
+    | libc::IFA_F_OPTIMISTIC
+    | IFA_F_NOPREFIXROUTE;
 
 fn new_address(asker: &Asker<'_>) -> Result<()> {
     let request = Request::new(asker.message, IFADDR, &OF_ADDRESS)?;
     let (prefix, peer) = addresses(&request)?;
     let flags = request.number(IFA_FLAGS)?.unwrap_or(request.byte(2).into());
-    if flags & !(HARMLESS | libc::IFA_F_DEPRECATED) != 0 {
+    if flags & !KNOWN_FLAGS != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
+    let (no_dad, optimistic) = (flags & libc::IFA_F_NODAD != 0, flags & libc::IFA_F_OPTIMISTIC != 0);
     let missing = |refusal: Refusal| match refusal.errno {
         Errno::ENODEV if prefix.addr.is_ipv4() => Refusal::with(Errno::ENODEV, "ipv4: Device not found"),
         _ => refusal,
     };
     let link = link(asker.net, request.word(4)).map_err(missing)?;
-    // Lifetimes: valid, then preferred; addresses do not expire here.
     let cache = request.attribute(libc::IFA_CACHEINFO).and_then(|info| info.first_chunk::<8>());
     let [preferred, valid] = cache.map_or([u32::MAX; 2], |info| {
         [0, 4].map(|at| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]))
     });
     if valid == 0 || preferred > valid {
-        return Err(Refusal::with(Errno::EINVAL, "ipv4: Invalid address lifetime"));
+        let v4 = prefix.addr.is_ipv4();
+        let text = if v4 { "ipv4: Invalid address lifetime" } else { "IPv6: address lifetime invalid" };
+        return Err(Refusal::with(Errno::EINVAL, text));
     }
-    if valid != u32::MAX || (preferred != u32::MAX && preferred != 0) {
-        return Err(Errno::EOPNOTSUPP.into());
-    }
+    let now = now();
+    let until = |seconds: u32| (seconds != u32::MAX).then(|| now.plus(Duration::from_secs(seconds.into())));
     let broadcast = match request.address(libc::IFA_BROADCAST)? {
         Some(IpAddr::V4(v4)) => Some(v4),
         _ => None,
     };
-    let deprecated = preferred == 0 || flags & libc::IFA_F_DEPRECATED != 0;
-    let address = Address { peer, broadcast, deprecated, ..Address::new(prefix) };
+    let dad = match prefix.addr {
+        IpAddr::V6(_) if !no_dad => asker.net.stack().detection(&link, optimistic),
+        _ => Dad::Done,
+    };
+    let address = Address {
+        peer,
+        broadcast,
+        deprecated: preferred == 0,
+        preferred_until: until(preferred),
+        valid_until: until(valid),
+        created: now,
+        updated: now,
+        dad,
+        no_dad,
+        no_prefix_route: flags & IFA_F_NOPREFIXROUTE != 0,
+        protocol: request.attribute(IFA_PROTO).and_then(|value| value.first().copied()).unwrap_or(0),
+        ..Address::new(prefix)
+    };
+    let asked = i32::from(asker.header.flags);
+    let replaces = asked & libc::NLM_F_REPLACE != 0 && asked & libc::NLM_F_EXCL == 0;
+    if replaces && link.addresses().iter().any(|old| old.prefix == prefix) {
+        return Ok(asker.net.stack().change_address(link.index, prefix, |old| {
+            (old.preferred_until, old.valid_until) = (address.preferred_until, address.valid_until);
+            (old.deprecated, old.updated, old.no_dad) = (address.deprecated, now, no_dad);
+        })?);
+    }
     let scope = if prefix.addr.is_ipv4() { scope(request.byte(3)) } else { address.scope };
     let added = asker.net.stack().add_address(link.index, Address { scope, ..address });
     added.map_err(|errno| match (errno, prefix.addr.is_ipv4()) {
@@ -221,8 +302,9 @@ fn scope(scope: u8) -> Scope {
 fn exists(net: &NetNamespace, request: &Request<'_>) -> Result<bool> {
     let name = request.attribute(libc::IFLA_IFNAME).map(text).transpose()?;
     let index = request.word(4);
+    let other = name.and_then(|name| net.stack().link_by_name(name)).map(|link| link.index);
     let named = |link: &spec::Interface| match index {
-        0 => name == Some(&link.name),
+        0 => name == Some(&link.name) || link.index != 0 && other == Some(link.index),
         index => link.index == index,
     };
     Ok(net.interfaces().links.iter().any(named))
@@ -240,7 +322,10 @@ fn new_link(asker: &Asker<'_>) -> Result<()> {
             return Err(Errno::ERANGE.into());
         }
     }
-    match exists(asker.net, &request)? {
+    // What is to be made must not be there where it is to be.
+    let exclusive = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let wanted = if flags & exclusive == exclusive { nsid::wanted(asker, &request)? } else { None };
+    match exists(wanted.as_deref().unwrap_or(asker.net), &request)? {
         true if flags & libc::NLM_F_EXCL != 0 => Err(Errno::EEXIST.into()),
         true if flags & libc::NLM_F_REPLACE != 0 => Err(Errno::EOPNOTSUPP.into()),
         true => change_link(asker),
@@ -249,14 +334,48 @@ fn new_link(asker: &Asker<'_>) -> Result<()> {
     }
 }
 
-fn delete_link(asker: &Asker<'_>) -> Result<()> {
-    let known = [libc::IFLA_IFNAME, IFLA_EXT_MASK, libc::IFLA_LINKINFO];
+/// Gives an interface further names or takes them away: each IFLA_ALT_IFNAME of IFLA_PROP_LIST.
+fn change_names(asker: &Asker<'_>) -> Result<()> {
+    let known = [libc::IFLA_IFNAME, IFLA_ALT_IFNAME, IFLA_PROP_LIST, IFLA_EXT_MASK];
     let request = Request::new(asker.message, IFINFO, &known)?;
+    let stack = asker.net.stack();
     let link = named(asker.net, &request)?;
-    Ok(asker.net.stack().remove_link(link.index)?)
+    let mut changed = Ok(());
+    for (kind, name) in wire::list(request.attribute(IFLA_PROP_LIST).unwrap_or_default()) {
+        if kind != IFLA_ALT_IFNAME {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        if name.strip_suffix(&[0]).unwrap_or(name).len() >= LONGEST_NAME {
+            return Err(Errno::ERANGE.into());
+        }
+        let name = text(name)?;
+        changed = match asker.header.kind {
+            RTM_NEWLINKPROP => stack.add_name(link.index, name),
+            _ => stack.remove_name(link.index, name),
+        };
+        if changed.is_err() {
+            break;
+        }
+    }
+    // Tells of those that were changed before an error, too.
+    stack.configure_link(link.index, |_| {})?;
+    Ok(changed?)
 }
 
-const OF_LINK: [u16; 9] = [
+fn delete_link(asker: &Asker<'_>) -> Result<()> {
+    let known =
+        [libc::IFLA_IFNAME, IFLA_ALT_IFNAME, IFLA_EXT_MASK, libc::IFLA_LINKINFO, nsid::IFLA_TARGET_NETNSID];
+    let request = Request::new(asker.message, IFINFO, &known)?;
+    let elsewhere = nsid::looked_at(asker)?;
+    let net = elsewhere.as_ref().map_or(asker.net, |(_, net)| net);
+    let link = named(net, &request)?;
+    Ok(net.stack().remove_link(link.index)?)
+}
+
+const OF_LINK: [u16; 13] = [
+    nsid::OF_TARGET[0],
+    nsid::OF_TARGET[1],
+    nsid::OF_TARGET[2],
     libc::IFLA_IFNAME,
     libc::IFLA_MTU,
     libc::IFLA_MASTER,
@@ -265,6 +384,7 @@ const OF_LINK: [u16; 9] = [
     libc::IFLA_IFALIAS,
     libc::IFLA_GROUP,
     libc::IFLA_LINKINFO,
+    libc::IFLA_AF_SPEC,
     IFLA_EXT_MASK,
 ];
 /// Flags that programs set, and lists show, beside IFF_UP.
@@ -279,12 +399,31 @@ const UP: u32 = libc::IFF_UP as u32;
 
 fn change_link(asker: &Asker<'_>) -> Result<()> {
     let request = Request::new(asker.message, IFINFO, &OF_LINK)?;
-    let (net, index) = (asker.net, request.word(4));
-    let link = named(net, &request)?;
+    let mode = generation_mode(&request)?;
+    let (mut net, index) = (asker.net, request.word(4));
+    let mut link = named(net, &request)?;
+    // All else is for the interface where it is then.
+    let wanted = nsid::wanted(asker, &request)?;
+    if let Some(to) = wanted.as_deref().filter(|to| to.inum != net.inum) {
+        link = move_link(net, &link, to, request.attribute(libc::IFLA_IFNAME))?;
+        net = to;
+    }
     let info = request.attribute(libc::IFLA_LINKINFO).unwrap_or_default();
-    // Only what an interface is may be named again, not what it is made of.
-    if wire::kinds(info).any(|kind| kind != IFLA_INFO_KIND) {
-        return Err(Errno::EOPNOTSUPP.into());
+    // Of what an interface is made of only the settings of bridges and their ports can be changed.
+    let of_port = wire::find(info, IFLA_INFO_SLAVE_DATA);
+    if let Some(data) = of_port {
+        port::change(net.stack(), link.index, data)?;
+    }
+    match wire::find(info, IFLA_INFO_DATA).filter(|_| net.stack().is_bridge(link.index)) {
+        Some(data) => {
+            net.stack().set_bridge(link.index, super::bridge::settings(data, link.about().bridge)?)?
+        }
+        None if of_port.is_some() => {}
+        None if wire::kinds(info).any(|kind| kind != IFLA_INFO_KIND) => return Err(Errno::EOPNOTSUPP.into()),
+        None => {}
+    }
+    if let Some(mode) = mode {
+        net.stack().set_conf(Whose::Link(link.index), Which::AddrGenMode, mode.into())?;
     }
     if let Some(address) = request.attribute(libc::IFLA_ADDRESS) {
         set_address(net, &link, address)?;
@@ -295,11 +434,10 @@ fn change_link(asker: &Asker<'_>) -> Result<()> {
     if let Some(group) = request.number(libc::IFLA_GROUP)? {
         net.stack().configure_link(link.index, |link| link.shown.group.store(group, Ordering::Relaxed))?;
     }
-    if let Some(name) = request.attribute(libc::IFLA_IFNAME).filter(|_| index != 0) {
-        let name = valid_name(name)?;
-        if name != link.name() {
-            net.stack().rename(link.index, name)?;
-        }
+    if let Some(name) = request.attribute(libc::IFLA_IFNAME).filter(|_| index != 0)
+        && text(name)? != link.name()
+    {
+        net.stack().rename(link.index, &free_name(net.stack(), name)?)?;
     }
     if let Some(alias) = request.attribute(libc::IFLA_IFALIAS) {
         if alias.len() >= 256 {
@@ -316,6 +454,24 @@ fn change_link(asker: &Asker<'_>) -> Result<()> {
         net.stack().configure_link(link.index, |link| link.shown.queue_len.store(len, Ordering::Relaxed))?;
     }
     Ok(())
+}
+
+/// How the interface is to get its link-local address: IFLA_INET6_ADDR_GEN_MODE, the one setting of a family that can be changed.
+/// Only its hardware address (0) or none at all (1) is there.
+fn generation_mode(request: &Request<'_>) -> Result<Option<u8>> {
+    let mut mode = None;
+    for (family, settings) in wire::list(request.attribute(libc::IFLA_AF_SPEC).unwrap_or_default()) {
+        for (kind, value) in wire::list(settings) {
+            mode = match (i32::from(family), kind, value) {
+                (libc::AF_INET6, IFLA_INET6_ADDR_GEN_MODE, [mode @ (0 | 1)]) => Some(*mode),
+                (libc::AF_INET6, IFLA_INET6_ADDR_GEN_MODE, [4..=u8::MAX, ..]) => {
+                    return Err(Errno::EINVAL.into());
+                }
+                _ => return Err(Errno::EOPNOTSUPP.into()),
+            };
+        }
+    }
+    Ok(mode)
 }
 
 /// Changes flags: those in `change`, or all when that is 0 and flags are given.

@@ -1,10 +1,12 @@
 //! RTM_NEWLINK that makes interfaces: veth pairs, bridges, VLANs and dummies of the namespace's stack, and ports of bridges.
 
 use super::answer::Asker;
-use super::change::{Request, check_mtu, set_flags, valid_name};
+use super::change::{Request, check_mtu, free_name, numbered_name, set_flags};
 use super::error::{Refusal, Result};
 use super::link::{IFINFO, IFLA_EXT_MASK, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_VLAN_ID, IFLA_VLAN_PROTOCOL};
+use super::nsid;
 use super::wire;
+use crate::net_ns::NetNamespace;
 use abi::Errno;
 use netstack::Stack;
 use netstack::iface::{Config, Iface, Kind};
@@ -15,7 +17,11 @@ use std::sync::atomic::Ordering;
 /// VETH_INFO_PEER.
 const VETH_INFO_PEER: u16 = 1;
 /// What an interface can be made with.
-const KNOWN: [u16; 10] = [
+const KNOWN: [u16; 14] = [
+    nsid::OF_NET[0],
+    nsid::OF_NET[1],
+    nsid::OF_NET[2],
+    nsid::OF_NET[3],
     libc::IFLA_IFNAME,
     libc::IFLA_MTU,
     libc::IFLA_ADDRESS,
@@ -44,13 +50,16 @@ pub(super) fn link(asker: &Asker<'_>) -> Result<()> {
     if unknown || request.word(4) != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    let stack = asker.net.stack();
+    let (wanted, lower) = (nsid::wanted(asker, &request)?, nsid::of_lower(asker, &request)?);
+    let net = wanted.as_deref().unwrap_or(asker.net);
+    // What the request says of other interfaces is about its own namespace, or about the one that IFLA_LINK_NETNSID names.
+    let (stack, other) = (net.stack(), lower.as_deref().unwrap_or(asker.net));
     let made = match kind.strip_suffix(&[0]).unwrap_or(kind) {
-        b"veth" => veth(stack, &request, data)?,
-        b"vlan" => vlan(stack, &request, data)?,
-        b"bridge" if data.is_empty() => stack.add_bridge(config(stack, &request, "bridge")?)?,
+        b"veth" => veth(asker, other, stack, &request, data)?,
+        b"vlan" => vlan((stack, other.stack()), &request, data)?,
+        b"bridge" => bridge(stack, &request, data)?,
         b"dummy" if data.is_empty() => stack.add_dummy(config(stack, &request, "dummy")?)?,
-        b"bridge" | b"dummy" => return Err(Errno::EOPNOTSUPP.into()),
+        b"dummy" => return Err(Errno::EOPNOTSUPP.into()),
         b"tun" => return Err(Errno::EINVAL.into()),
         _ => return Err(unknown_kind),
     };
@@ -60,11 +69,25 @@ pub(super) fn link(asker: &Asker<'_>) -> Result<()> {
     if let Some(master) = request.number(libc::IFLA_MASTER)?.filter(|master| *master != 0) {
         set_master(stack, made.index, master)?;
     }
-    set_flags(asker.net, &made, request.word(8), request.word(12))
+    set_flags(net, &made, request.word(8), request.word(12))
+}
+
+/// A bridge without ports, and its settings.
+fn bridge(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<Iface>> {
+    let settings = super::bridge::settings(data, None)?;
+    let made = stack.add_bridge(config(stack, request, "bridge")?)?;
+    stack.set_bridge(made.index, settings)?;
+    Ok(made)
 }
 
 /// A pair, whose other end VETH_INFO_PEER may describe: an `ifinfomsg` with attributes.
-fn veth(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<Iface>> {
+fn veth(
+    asker: &Asker<'_>,
+    other: &NetNamespace,
+    stack: &Arc<Stack>,
+    request: &Request<'_>,
+    data: &[u8],
+) -> Result<Arc<Iface>> {
     if wire::kinds(data).any(|kind| kind != VETH_INFO_PEER) {
         return Err(Errno::EOPNOTSUPP.into());
     }
@@ -76,15 +99,38 @@ fn veth(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<If
     if peer.word(4) != 0 || peer.word(8) != 0 || peer.attribute(libc::IFLA_LINKINFO).is_some() {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    let mut other = config(stack, &peer, "veth")?;
-    if peer.attribute(libc::IFLA_IFNAME).is_none() {
-        other.name = free_name(stack, "veth", &own.name)?;
+    let wanted = nsid::wanted(asker, &peer)?;
+    let there = wanted.as_deref().unwrap_or(other).stack();
+    let mut far = config(there, &peer, "veth")?;
+    // Both were chosen, before either was there.
+    if far.name == own.name && Arc::ptr_eq(stack, there) {
+        far.name = match peer.attribute(libc::IFLA_IFNAME) {
+            None => numbered_but(there, &own.name)?,
+            Some(name) if name.contains(&b'%') => return Err(Errno::EEXIST.into()),
+            Some(_) => far.name,
+        };
     }
-    Ok(stack.add_veth(own, (stack, other))?.0)
+    let queue = peer.number(libc::IFLA_TXQLEN)?;
+    let (made, far) = stack.add_veth(own, (there, far))?;
+    if let Some(len) = queue {
+        far.shown.queue_len.store(len, Ordering::Relaxed);
+    }
+    Ok(made)
+}
+
+/// The first name for an end of a pair that is free, other than `taken`.
+fn numbered_but(stack: &Stack, taken: &str) -> Result<String> {
+    let mut names = (0..u16::MAX).map(|n| format!("veth{n}"));
+    let free = names.find(|name| name != taken && stack.link_by_name(name).is_none());
+    Ok(free.ok_or(Errno::ENFILE)?)
 }
 
 /// A VLAN of the interface that IFLA_LINK names.
-fn vlan(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<Iface>> {
+fn vlan(
+    (stack, below): (&Arc<Stack>, &Arc<Stack>),
+    request: &Request<'_>,
+    data: &[u8],
+) -> Result<Arc<Iface>> {
     let number = |kind| {
         let value: Option<&[u8; 2]> = wire::find(data, kind).and_then(<[u8]>::first_chunk);
         value.copied()
@@ -93,7 +139,7 @@ fn vlan(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<If
     let id = id.ok_or(Refusal::with(Errno::EINVAL, "VLAN id not specified"))?;
     let lower = request.number(libc::IFLA_LINK)?;
     let lower = lower.ok_or(Refusal::with(Errno::EINVAL, "link not specified"))?;
-    let lower = stack.link(lower).ok_or(Refusal::with(Errno::ENODEV, "link does not exist"))?;
+    let lower = below.link(lower).ok_or(Refusal::with(Errno::ENODEV, "link does not exist"))?;
     if id >= VLANS {
         return Err(Refusal::with(Errno::ERANGE, "Invalid VLAN id"));
     }
@@ -112,7 +158,7 @@ fn vlan(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<If
     if mtu > lower.mtu() {
         return Err(Errno::ERANGE.into());
     }
-    let made = stack.add_vlan(Config { mac, mtu, ..own }, &lower, id);
+    let made = stack.add_vlan(Config { mac, mtu, ..own }, (below, &lower), id);
     made.map_err(|errno| match errno {
         Errno::EEXIST => Refusal::with(errno, "VLAN device already exists"),
         _ => errno.into(),
@@ -122,8 +168,8 @@ fn vlan(stack: &Arc<Stack>, request: &Request<'_>, data: &[u8]) -> Result<Arc<If
 /// Name, hardware address and MTU; those that a request does not give are chosen.
 fn config(stack: &Stack, request: &Request<'_>, kind: &str) -> Result<Config> {
     let name = match request.attribute(libc::IFLA_IFNAME) {
-        Some(name) => valid_name(name)?.to_owned(),
-        None => free_name(stack, kind, "")?,
+        Some(name) => free_name(stack, name)?,
+        None => numbered_name(stack, kind, "")?,
     };
     let mac = match request.attribute(libc::IFLA_ADDRESS) {
         Some(bytes) => Mac(bytes.try_into().map_err(|_| Errno::EINVAL)?),
@@ -135,13 +181,6 @@ fn config(stack: &Stack, request: &Request<'_>, kind: &str) -> Result<Config> {
     let mtu = request.number(libc::IFLA_MTU)?.unwrap_or(MTU);
     check_mtu(mtu)?;
     Ok(Config { name, kind: Kind::Ethernet, mac, mtu })
-}
-
-/// The first of `kind0`, `kind1` and so on that no interface has, other than `taken`.
-fn free_name(stack: &Stack, kind: &str, taken: &str) -> Result<String> {
-    let mut names = (0..u16::MAX).map(|n| format!("{kind}{n}"));
-    let free = names.find(|name| name != taken && stack.link_by_name(name).is_none());
-    Ok(free.ok_or(Errno::ENFILE)?)
 }
 
 /// A unicast address that is administered locally.

@@ -67,12 +67,10 @@ pub(crate) fn ioctl(
     let mut request = [0; IFREQ];
     mem.copy_in(arg, &mut request)?;
     let index = u32::from_ne_bytes([request[16], request[17], request[18], request[19]]);
-    let name = request[..NAME].split(|&b| b == 0).next().unwrap_or_default();
-    let found = net.links.iter().find(|link| match cmd {
-        SIOCGIFNAME => link.index == index,
-        _ => link.name.as_bytes() == name,
-    });
-    let link = found.ok_or(Errno::ENODEV)?;
+    let link = match cmd {
+        SIOCGIFNAME => net.links.iter().find(|link| link.index == index).ok_or(Errno::ENODEV)?,
+        _ => named(owner, net, &request)?,
+    };
     let value = match cmd {
         SIOCGIFNAME => {
             mem.copy_out(arg, &name_of(link))?;
@@ -99,10 +97,13 @@ pub(crate) fn ioctl(
     Ok(0)
 }
 
-/// The interface that a `struct ifreq` names.
-fn named<'a>(net: &'a Interfaces, request: &[u8; IFREQ]) -> Result<&'a Interface> {
+/// The interface that a `struct ifreq` names, by any of its names.
+fn named<'a>(owner: &NetNamespace, net: &'a Interfaces, request: &[u8; IFREQ]) -> Result<&'a Interface> {
     let name = request[..NAME].split(|&b| b == 0).next().unwrap_or_default();
-    net.links.iter().find(|link| link.name.as_bytes() == name).ok_or(Errno::ENODEV)
+    let other = std::str::from_utf8(name).ok().and_then(|name| owner.stack().link_by_name(name));
+    let other = other.filter(|_| owner.shows_stack()).map(|link| link.index);
+    let is = |link: &&Interface| link.name.as_bytes() == name || other == Some(link.index);
+    net.links.iter().find(is).ok_or(Errno::ENODEV)
 }
 
 /// SIOCGIFADDR, SIOCGIFDSTADDR, SIOCGIFBRDADDR, SIOCGIFNETMASK: of the first IPv4 address.
@@ -110,7 +111,7 @@ fn first_address(owner: &NetNamespace, mem: &mut dyn UserMemory, cmd: u32, arg: 
     let mut request = [0; IFREQ];
     mem.copy_in(arg, &mut request)?;
     let net = owner.interfaces();
-    let link = named(&net, &request)?;
+    let link = named(owner, &net, &request)?;
     let iface = owner.stack().link(link.index).filter(|_| owner.shows_stack());
     let first = |all: Vec<Address>| all.into_iter().find(|address| address.ip().is_ipv4());
     let own = match iface {
@@ -165,7 +166,7 @@ fn change(
         return Err(Errno::EINVAL);
     }
     let _rtnl = owner.rtnl();
-    let index = named(&owner.interfaces(), &request)?.index;
+    let index = named(owner, &owner.interfaces(), &request)?.index;
     let link = owner.stack().link(index).filter(|_| owner.shows_stack()).ok_or(Errno::EOPNOTSUPP)?;
     let value = u32::from_ne_bytes([request[16], request[17], request[18], request[19]]);
     let errno = |refusal: Refusal| refusal.errno;

@@ -142,6 +142,7 @@ fn sockets(asker: &Asker<'_>, protocol: u8) -> Option<Vec<Found>> {
     match protocol.into() {
         libc::IPPROTO_TCP => Some(stack.tcp_sockets().into_iter().map(Found::Tcp).collect()),
         libc::IPPROTO_UDP => Some(datagrams(stack.udp_sockets(), false)),
+        libc::IPPROTO_UDPLITE => Some(datagrams(stack.udp_lite_sockets(), false)),
         libc::IPPROTO_RAW => Some(datagrams(stack.raw_sockets(), true)),
         _ => None,
     }

@@ -4,11 +4,12 @@
 //!
 //! Requests are carried out at once, with no lock of the socket held; answers wait in its queue, which is bounded. Members of
 //! groups are told what changes in the namespace's stack (`notify`), whoever changes it, and what changes in nf_tables.
-//! Lock rank: leaf. A checkpoint keeps the queue, the address and the options.
+//! Lock rank: `NETLINK_SOCKET`. A checkpoint keeps the queue, the address and the options.
 
 mod address;
 mod address_list;
 mod answer;
+mod bridge;
 mod change;
 mod create;
 pub(crate) mod device;
@@ -24,12 +25,16 @@ mod link;
 mod neigh;
 mod netfilter;
 mod notify;
+mod nsid;
 mod old;
+mod port;
 mod qdisc;
 mod routes;
 mod rules;
 pub(crate) mod sockets;
 mod wire;
+
+pub use address_list::flags as address_flags;
 
 use crate::family::Family;
 use crate::net_ns::NetNamespace;
@@ -37,7 +42,7 @@ use crate::ops::{Ancillary, Control, Names, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
 use netfilter::NETLINK_NETFILTER;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use sockets::{Dump, QUEUE, Shared, State};
 use std::any::Any;
 use std::sync::Arc;
@@ -133,6 +138,7 @@ fn parse(addr: &[u8]) -> Result<(u32, u32)> {
 impl Netlink {
     /// Takes an address: the one asked for, or for 0 the process id, or any other when that is taken.
     fn bind_to(&self, cx: &dyn Caller, s: &mut State, port: u32) -> Result<()> {
+        let own = cx.pid_vnr(cx.pid()) as u32;
         let mut taken = self.net.ports.lock();
         if port != 0 {
             if !taken.insert((self.shared.protocol, port)) {
@@ -141,7 +147,6 @@ impl Netlink {
             s.port = port;
             return Ok(());
         }
-        let own = cx.pid_vnr(cx.pid()) as u32;
         let others = (0..u32::MAX / 2).map(|n| (-4096i32).wrapping_sub(n as i32) as u32);
         let free = std::iter::once(own)
             .chain(others)

@@ -3,6 +3,7 @@
 use super::sockets::Sockets;
 use super::wire::Message;
 use super::{address_list, link, neigh, routes, rules};
+use netstack::iface::Iface;
 use netstack::monitor::{Change, How, Monitor, What};
 use std::net::IpAddr;
 
@@ -33,16 +34,26 @@ impl Monitor for Sockets {
             }
             What::Neighbour(..) => (NEIGH, libc::RTM_NEWNEIGH, libc::RTM_DELNEIGH),
         };
+        if let What::Link(iface) = &change.what {
+            self.meet(iface, change.how);
+        }
         if !self.is_followed(group) {
             return;
         }
-        let kind = if change.how == How::Gone { old } else { new };
+        let gone = matches!(change.how, How::Gone | How::Moved { .. });
+        let kind = if gone { old } else { new };
         let cause = self.cause(kind);
         let replaced = if change.how == How::Replaced { libc::NLM_F_REPLACE as u16 } else { 0 };
         let (port, seq) = cause.map_or((0, 0), |cause| (cause.port, cause.seq));
         let message = |seq| Message::new(kind, replaced, seq, port);
         let bytes = match &change.what {
-            What::Link(iface) => link::describe(message(seq), &link::Facts::of(iface), change.how),
+            What::Link(iface) => {
+                let mut facts = link::Facts::of(iface, self.own, self);
+                if let How::Moved { stack, .. } = change.how {
+                    facts.new_net = Some(self.nsid_or_new(stack));
+                }
+                link::describe(message(seq), &facts, change.how)
+            }
             What::Address(iface, address) => address_list::describe(message(seq), iface, address),
             What::Route(route) => routes::describe(message(seq), route),
             What::Rule(rule) => rules::describe(message(seq), rule),
@@ -54,6 +65,19 @@ impl Monitor for Sockets {
         self.multicast(libc::NETLINK_ROUTE, group, echo, &bytes);
         if echo != 0 {
             self.unicast(libc::NETLINK_ROUTE, echo, &bytes);
+        }
+    }
+}
+
+impl Sockets {
+    /// Gives a number to the namespace that an interface leads to, or has moved to, whoever listens.
+    fn meet(&self, iface: &Iface, how: How) {
+        let moved = match how {
+            How::Moved { stack, .. } => Some(stack),
+            _ => None,
+        };
+        for other in iface.about().lower_stack.into_iter().chain(moved).filter(|other| *other != self.own) {
+            self.nsid_or_new(other);
         }
     }
 }

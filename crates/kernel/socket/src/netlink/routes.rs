@@ -10,7 +10,7 @@ use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
 use netstack::Stack;
 use netstack::addr::{Prefix, Scope};
-use netstack::route::{Key, Route, RouteKind, TABLE_MAIN};
+use netstack::route::{Hop, Key, Route, RouteKind, TABLE_MAIN};
 use netstack::{Cast, LOOPBACK};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -72,19 +72,43 @@ pub(super) fn describe(message: Message, route: &Route) -> Vec<u8> {
         let metrics = wire::nested(RTAX_MTU, &mtu.to_ne_bytes());
         message = message.attribute(libc::RTA_METRICS, &metrics);
     }
-    if let Some(gateway) = route.gateway {
+    if !route.others.is_empty() {
+        let hops: Vec<u8> = route.hops().flat_map(|hop| next_hop(&hop)).collect();
+        message = message.attribute(libc::RTA_MULTIPATH, &hops);
+    } else if let Some(gateway) = route.gateway {
         message = message.attribute(libc::RTA_GATEWAY, &bytes_of(&gateway));
     }
     // Routes of IPv6 that refuse packets are on the loopback interface.
     match route.iface {
+        _ if !route.others.is_empty() => {}
         0 if v6 => message = message.number(libc::RTA_OIF, LOOPBACK),
         0 => {}
         index => message = message.number(libc::RTA_OIF, index),
     }
     if v6 {
-        message = message.attribute(libc::RTA_CACHEINFO, &[0; 32]).attribute(RTA_PREF, &[0]);
+        message = message.attribute(libc::RTA_CACHEINFO, &cache_info(route)).attribute(RTA_PREF, &[0]);
     }
     message.done()
+}
+
+/// `struct rtnexthop` with its attributes.
+fn next_hop(hop: &Hop) -> Vec<u8> {
+    let gateway =
+        hop.gateway.map_or_else(Vec::new, |gateway| wire::nested(libc::RTA_GATEWAY, &bytes_of(&gateway)));
+    let len = (RTNH + gateway.len()) as u16;
+    let mut out = len.to_ne_bytes().to_vec();
+    out.extend([if hop.onlink { ONLINK as u8 } else { 0 }, (hop.weight - 1) as u8]);
+    out.extend(hop.iface.to_ne_bytes());
+    out.extend(gateway);
+    out
+}
+
+/// `struct rta_cacheinfo`: the time that is left, in hundredths of seconds.
+fn cache_info(route: &Route) -> [u8; 32] {
+    let mut info = [0; 32];
+    let left = route.expires.map_or(0, |at| at.since(now()).as_millis() / 10);
+    info[8..12].copy_from_slice(&i32::try_from(left).unwrap_or(i32::MAX).to_ne_bytes());
+    info
 }
 
 /// A route that is only shown.
@@ -277,25 +301,35 @@ fn scope(scope: u8) -> Scope {
     }
 }
 
-/// The only next hop of RTA_MULTIPATH: flags, interface and gateway.
-fn only_hop(request: &Request<'_>) -> Result<Option<(u32, u32, Option<IpAddr>)>> {
-    /// Length of `struct rtnexthop`.
-    const RTNH: usize = 8;
-    let Some(hops) = request.attribute(libc::RTA_MULTIPATH) else { return Ok(None) };
-    let head = hops
-        .first_chunk::<RTNH>()
-        .ok_or(Refusal::with(Errno::EINVAL, "Invalid nexthop configuration - extra data after nexthops"))?;
-    let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-    let own = hops.get(RTNH..len).ok_or(Errno::EINVAL)?;
-    if wire::align(len) < hops.len() {
-        return Err(Refusal::with(Errno::EOPNOTSUPP, "Multipath routes are not supported"));
+/// Length of `struct rtnexthop`.
+const RTNH: usize = 8;
+/// Next hops that a route may have.
+const MAX_HOPS: usize = 256;
+
+/// The next hops of RTA_MULTIPATH.
+fn hops(request: &Request<'_>) -> Result<Vec<Hop>> {
+    let Some(mut rest) = request.attribute(libc::RTA_MULTIPATH) else { return Ok(Vec::new()) };
+    let extra = || Refusal::with(Errno::EINVAL, "Invalid nexthop configuration - extra data after nexthops");
+    let mut out = Vec::new();
+    while let Some(head) = rest.first_chunk::<RTNH>() {
+        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let Some(own) = rest.get(RTNH..len) else { break };
+        if u32::from(head[2]) & !ONLINK != 0 || out.len() >= MAX_HOPS {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let gateway = match wire::find(own, libc::RTA_GATEWAY) {
+            Some(bytes) => Some(request.parse(bytes)?).filter(|gateway| !gateway.is_unspecified()),
+            None => None,
+        };
+        out.push(Hop {
+            iface: u32::from_ne_bytes([head[4], head[5], head[6], head[7]]),
+            gateway,
+            weight: u16::from(head[3]) + 1,
+            onlink: head[2] != 0,
+        });
+        rest = rest.get(wire::align(len)..).unwrap_or_default();
     }
-    let gateway = match wire::find(own, libc::RTA_GATEWAY) {
-        Some(bytes) => Some(request.parse(bytes)?),
-        None => None,
-    };
-    let index = u32::from_ne_bytes([head[4], head[5], head[6], head[7]]);
-    Ok(Some((head[2].into(), index, gateway)))
+    if !rest.is_empty() || out.is_empty() { Err(extra()) } else { Ok(out) }
 }
 
 /// A route as a request describes it; interface 0 when it names none.
@@ -312,8 +346,9 @@ fn route(request: &Request<'_>) -> Result<Route> {
     if source_len != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    let hop = only_hop(request)?;
-    let flags = request.word(8) | hop.map_or(0, |hop| hop.0);
+    let hops = hops(request)?;
+    let (hop, others) = (hops.first().copied(), hops.get(1..).unwrap_or_default().to_vec());
+    let flags = request.word(8) | if hop.is_some_and(|hop| hop.onlink) { ONLINK } else { 0 };
     if flags & !ONLINK != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
@@ -331,9 +366,9 @@ fn route(request: &Request<'_>) -> Result<Route> {
         libc::RTN_THROW => RouteKind::Throw,
         _ => return Err(Refusal::with(Errno::EINVAL, "Invalid rtm_type")),
     };
-    let oif = hop.map_or(0, |hop| hop.1);
+    let oif = hop.map_or(0, |hop| hop.iface);
     let iface = request.number(libc::RTA_OIF)?.filter(|index| *index != 0).unwrap_or(oif);
-    let gateway = request.address(libc::RTA_GATEWAY)?.or(hop.and_then(|hop| hop.2));
+    let gateway = request.address(libc::RTA_GATEWAY)?.or(hop.and_then(|hop| hop.gateway));
     let gateway = gateway.filter(|gateway| !gateway.is_unspecified());
     if !leads(kind) && family.is_ipv4() && (iface != 0 || gateway.is_some()) {
         return Err(Refusal::with(Errno::EINVAL, REFUSES_WITH_HOP));
@@ -356,6 +391,8 @@ fn route(request: &Request<'_>) -> Result<Route> {
         mtu: mtu.map(u32::from_ne_bytes).filter(|mtu| *mtu != 0),
         tos,
         onlink: flags & ONLINK != 0,
+        weight: hop.map_or(1, |hop| hop.weight),
+        others: if leads(kind) { others } else { Vec::new() },
         ..Route::new(Prefix { addr: dst.network(), len }, if leads(kind) { iface } else { 0 }, gateway)
     })
 }
@@ -372,7 +409,10 @@ pub(super) fn add(asker: &Asker<'_>) -> Result<()> {
 pub(super) fn insert(net: &NetNamespace, mut route: Route, flags: i32) -> Result<()> {
     let stack = net.stack();
     if leads(route.kind) {
-        check_hop(net, &mut route)?;
+        route.iface = check_hop(net, route.iface, route.gateway, route.onlink)?;
+        for hop in &mut route.others {
+            hop.iface = check_hop(net, hop.iface, hop.gateway, hop.onlink)?;
+        }
     }
     if let Some(source) = route.source
         && !stack.is_local(source)
@@ -386,6 +426,7 @@ pub(super) fn insert(net: &NetNamespace, mut route: Route, flags: i32) -> Result
         let known = routes.routes().iter().any(same);
         match known {
             true if has(libc::NLM_F_EXCL) => Err(Errno::EEXIST),
+            true if has(libc::NLM_F_REPLACE) && !routes.has_room_for_hops(&route) => Err(Errno::ENOBUFS),
             true if has(libc::NLM_F_REPLACE) => {
                 routes.replace(&route, same);
                 Ok(())
@@ -400,25 +441,25 @@ pub(super) fn insert(net: &NetNamespace, mut route: Route, flags: i32) -> Result
     Ok(())
 }
 
-/// Interface and gateway of a route must be usable.
-fn check_hop(net: &NetNamespace, route: &mut Route) -> Result<()> {
+/// Interface and gateway of a route must be usable. Gives the interface, which the gateway may say.
+fn check_hop(net: &NetNamespace, mut iface: u32, gateway: Option<IpAddr>, onlink: bool) -> Result<u32> {
     let stack = net.stack();
-    if route.iface == 0 {
-        let Some(gateway) = route.gateway else {
+    if iface == 0 {
+        let Some(gateway) = gateway else {
             // A route of IPv4 that names nothing has no device; Linux has no text for IPv6.
             return Err(Errno::ENODEV.into());
         };
-        route.iface = towards(stack, gateway)?;
+        iface = towards(stack, gateway)?;
     }
-    if !change::link(net, route.iface)?.is_up() {
+    if !change::link(net, iface)?.is_up() {
         let text =
-            if route.gateway.is_some() { "Nexthop device is not up" } else { "Device for nexthop is not up" };
+            if gateway.is_some() { "Nexthop device is not up" } else { "Device for nexthop is not up" };
         return Err(Refusal::with(Errno::ENETDOWN, text));
     }
-    if let Some(gateway) = route.gateway
-        && !route.onlink
+    if let Some(gateway) = gateway
+        && !onlink
     {
-        let index = route.iface;
+        let index = iface;
         let direct = |r: &Route| {
             r.gateway.is_none() && r.iface == index && r.kind == RouteKind::Unicast && r.dst.contains(gateway)
         };
@@ -431,7 +472,7 @@ fn check_hop(net: &NetNamespace, route: &mut Route) -> Result<()> {
             return Err(Refusal::with(Errno::EINVAL, "Nexthop has invalid gateway"));
         }
     }
-    Ok(())
+    Ok(iface)
 }
 
 fn gateway_is_link_local(gateway: IpAddr) -> bool {
@@ -449,6 +490,16 @@ fn towards(stack: &Stack, gateway: IpAddr) -> Result<u32> {
     })
 }
 
+/// True when the further hops that a request names are those of a route.
+fn same_hops(wanted: &Route, route: &Route) -> bool {
+    let same = |(a, b): (&Hop, &Hop)| {
+        (a.iface == 0 || a.iface == b.iface) && (a.gateway, a.weight) == (b.gateway, b.weight)
+    };
+    wanted.weight == route.weight
+        && wanted.others.len() == route.others.len()
+        && wanted.others.iter().zip(&route.others).all(same)
+}
+
 /// RTM_DELROUTE.
 pub(super) fn delete(asker: &Asker<'_>) -> Result<()> {
     let request = Request::new(asker.message, RTMSG, &OF_ROUTE)?;
@@ -459,6 +510,7 @@ pub(super) fn delete(asker: &Asker<'_>) -> Result<()> {
         (r.table, r.dst) == (wanted.table, wanted.dst)
             && (wanted.iface == 0 || wanted.iface == r.iface)
             && (wanted.gateway.is_none() || wanted.gateway == r.gateway)
+            && (wanted.others.is_empty() || same_hops(&wanted, r))
             && (wanted.source.is_none() || wanted.source == r.source)
             && metric.is_none_or(|metric| metric == r.metric || metric == 0)
             && (wanted.tos == 0 || wanted.tos == r.tos)

@@ -1,11 +1,12 @@
 //! The netlink sockets of a network namespace, and how messages for groups reach them.
 //!
-//! Lock rank: leaves. Changes of the stack are told with its locks held, so nothing here calls into the stack, and no lock of
+//! Lock ranks: `RTNL`, `NETLINK_SOCKET`; the others are leaves. Changes of the stack are told with its locks held, so nothing here calls into the stack, and no lock of
 //! this module is held while a request is carried out.
 
+use crate::nets::Nets;
 use crate::options::Options;
 use abi::Errno;
-use parking_lot::{Mutex, MutexGuard};
+use ranked::{Mutex, MutexGuard, rank};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -117,7 +118,7 @@ pub(super) struct Shared {
     pub(super) protocol: i32,
     pub(super) uid: u32,
     pub(super) options: Options,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<State, { rank::NETLINK_SOCKET }>,
     pub(super) queue: WaitQueue,
 }
 
@@ -187,20 +188,23 @@ pub(super) struct Cause {
     pub(super) echo: bool,
 }
 
-/// All sockets of a namespace.
-#[derive(Default)]
+/// All sockets of a namespace, and what it calls other namespaces.
 pub(crate) struct Sockets {
+    /// The namespace's own number.
+    pub(super) own: u64,
+    pub(super) nets: Arc<Nets>,
+    /// What the namespace calls others: `netlink/nsid.rs`.
+    pub(super) ids: Mutex<BTreeMap<i32, u64>>,
     all: Mutex<Vec<Weak<Shared>>>,
     /// Groups of rtnetlink with members.
     followed: AtomicU64,
-    rtnl: Mutex<()>,
     cause: Mutex<Option<Cause>>,
 }
 
-/// While it lives, nobody else changes interfaces, addresses, routes or rules on request (Linux's `rtnl_lock`).
+/// While it lives, nobody else changes interfaces, addresses, routes or rules on request in any namespace (Linux's `rtnl_lock`).
 pub struct Rtnl<'a> {
     sockets: &'a Sockets,
-    _guard: MutexGuard<'a, ()>,
+    _guard: MutexGuard<'a, (), { rank::RTNL }>,
 }
 
 impl Drop for Rtnl<'_> {
@@ -210,6 +214,18 @@ impl Drop for Rtnl<'_> {
 }
 
 impl Sockets {
+    /// Of the namespace with a number.
+    pub(crate) fn new(own: u64, nets: Arc<Nets>) -> Sockets {
+        Sockets {
+            own,
+            nets,
+            ids: Mutex::default(),
+            all: Mutex::default(),
+            followed: AtomicU64::default(),
+            cause: Mutex::default(),
+        }
+    }
+
     pub(super) fn add(&self, socket: &Arc<Shared>) {
         let mut all = self.all.lock();
         all.retain(|other| other.strong_count() > 0);
@@ -288,7 +304,7 @@ impl Sockets {
 
     /// Keeps other requests off, until the guard is dropped.
     pub(crate) fn rtnl(&self) -> Rtnl<'_> {
-        Rtnl { _guard: self.rtnl.lock(), sockets: self }
+        Rtnl { _guard: self.nets.rtnl(), sockets: self }
     }
 
     /// The same for a request that messages are to name.

@@ -65,6 +65,16 @@ pub(super) fn attributes(message: &[u8], fixed: usize) -> impl Iterator<Item = u
     kinds(message.get(HEADER + align(fixed)..).unwrap_or_default())
 }
 
+/// The attributes in a list, each with its kind.
+pub(super) fn list(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (len, kind) = (half(rest, 0)? as usize, half(rest, 2)?);
+        let value = rest.get(4..len)?;
+        rest = rest.get(align(len)..).unwrap_or_default();
+        Some((kind & !ENCODING, value))
+    })
+}
+
 /// The kinds of the attributes in a list.
 pub(super) fn kinds(mut rest: &[u8]) -> impl Iterator<Item = u16> {
     std::iter::from_fn(move || {

@@ -2,7 +2,7 @@
 
 use super::sock::Sock;
 use abi::{Errno, Result};
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -65,10 +65,13 @@ impl Addr {
 /// What hangs on the inode of a bound socket.
 pub(super) struct Bound(pub Weak<Sock>);
 
+/// Sockets by network namespace and name.
+type Named = HashMap<(u64, Vec<u8>), Weak<Sock>>;
+
 /// The abstract namespace: names without files. See unix(7).
 #[derive(Default)]
 pub(super) struct AbstractNames {
-    sockets: Mutex<HashMap<Vec<u8>, Weak<Sock>>>,
+    sockets: Mutex<Named>,
     /// The next name that autobind tries.
     next: AtomicU32,
 }
@@ -77,10 +80,11 @@ impl AbstractNames {
     /// Takes a name; EADDRINUSE while another socket has it.
     pub fn claim(&self, name: &[u8], sock: &Arc<Sock>) -> Result<()> {
         let mut t = self.sockets.lock();
-        if t.get(name).is_some_and(|w| w.strong_count() > 0) {
+        let key = (sock.net, name.to_vec());
+        if t.get(&key).is_some_and(|w| w.strong_count() > 0) {
             return Err(Errno::EADDRINUSE);
         }
-        t.insert(name.to_vec(), Arc::downgrade(sock));
+        t.insert(key, Arc::downgrade(sock));
         Ok(())
     }
 
@@ -96,17 +100,28 @@ impl AbstractNames {
         Err(Errno::ENOSPC)
     }
 
+    /// The number that made the last name of autobind.
+    pub fn last(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Names of autobind begin after this number.
+    pub fn set_last(&self, last: u32) {
+        self.next.store(last, Ordering::Relaxed);
+    }
+
     /// Gives a name back, if `sock` has it.
     pub fn release(&self, name: &[u8], sock: &Sock) {
         let mut t = self.sockets.lock();
-        if t.get(name).is_some_and(|w| std::ptr::eq(w.as_ptr(), sock)) {
-            t.remove(name);
+        let key = (sock.net, name.to_vec());
+        if t.get(&key).is_some_and(|w| std::ptr::eq(w.as_ptr(), sock)) {
+            t.remove(&key);
         }
     }
 
-    /// The socket with a name.
-    pub fn find(&self, name: &[u8]) -> Option<Arc<Sock>> {
-        self.sockets.lock().get(name).and_then(Weak::upgrade)
+    /// The socket with a name in a network namespace.
+    pub fn find(&self, net: u64, name: &[u8]) -> Option<Arc<Sock>> {
+        self.sockets.lock().get(&(net, name.to_vec())).and_then(Weak::upgrade)
     }
 }
 

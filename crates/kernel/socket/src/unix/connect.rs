@@ -66,12 +66,16 @@ fn bound_to(inode: &InodeRef) -> Option<Arc<Sock>> {
 pub(super) fn find(sock: &Sock, cx: &dyn Caller, names: &dyn Names, addr: &Addr) -> Result<Arc<Sock>> {
     let found = match addr {
         Addr::Unnamed => return Err(Errno::EINVAL),
-        Addr::Abstract(name) => sock.home.names.find(name),
+        Addr::Abstract(name) => sock.home.names.find(sock.net, name),
         Addr::Path(path) => bound_to(&names.find(cx, path)?),
     };
     let other = found.filter(|s| !s.state.lock().dead).ok_or(Errno::ECONNREFUSED)?;
     if other.kind != sock.kind {
         return Err(Errno::EPROTOTYPE);
+    }
+    if let (Addr::Abstract(_), Some(domain)) = (addr, &cx.creds().landlock) {
+        let theirs = other.domain.get().map(|d| &**d);
+        domain.check_scope(landlock::scope::ABSTRACT_UNIX_SOCKET, theirs)?;
     }
     Ok(other)
 }
@@ -93,7 +97,8 @@ pub(super) fn connect(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr
         let listening = sock.state.lock().phase == Phase::Listening;
         return Err(if listening { Errno::EINVAL } else { Errno::ECONNREFUSED });
     }
-    let embryo = UnixSocket::new(sock.kind, sock.home.clone());
+    let embryo = UnixSocket::new(sock.kind, sock.home.clone(), sock.net);
+    let own_cred = PeerCred::of(cx);
     let (mut s, mut os) = lock_two(sock, &other);
     if os.phase != Phase::Listening || os.shut & RECV != 0 || os.dead {
         drop((s, os));
@@ -114,10 +119,10 @@ pub(super) fn connect(sock: &Arc<Sock>, cx: &dyn Caller, names: &dyn Names, addr
     }
     {
         // Nobody else knows this one yet.
-        let mut es = embryo.sock.state.lock();
+        let mut es = embryo.sock.state.lock_nested();
         es.phase = Phase::Established;
         es.peer = Some(sock.clone());
-        es.peer_cred = PeerCred::of(cx);
+        es.peer_cred = own_cred;
         es.addr = os.addr.clone();
         embryo.sock.options.inherit(&other.options);
     }

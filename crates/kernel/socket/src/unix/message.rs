@@ -26,7 +26,11 @@ pub(super) struct Charge {
 impl Charge {
     /// ENOBUFS when the queues of all sockets together take what they may.
     pub fn new(sock: &Arc<Sock>, len: usize) -> Result<Charge> {
-        let amount = cost(len);
+        Charge::of(sock, cost(len))
+    }
+
+    /// As much of the send buffer, whatever the length.
+    pub fn of(sock: &Arc<Sock>, amount: usize) -> Result<Charge> {
         let home = &sock.home;
         if home.queued.fetch_add(amount, Ordering::Relaxed) + amount > home.queue_limit {
             home.queued.fetch_sub(amount, Ordering::Relaxed);
@@ -34,6 +38,11 @@ impl Charge {
         }
         sock.wmem.fetch_add(amount, Ordering::SeqCst);
         Ok(Charge { sock: sock.clone(), amount })
+    }
+
+    /// Whose send buffer, and how much of it.
+    pub fn parts(&self) -> (&Arc<Sock>, usize) {
+        (&self.sock, self.amount)
     }
 }
 
@@ -55,7 +64,11 @@ pub(super) struct Message {
     pub from: Option<Arc<Addr>>,
     pub cred: Option<PeerCred>,
     pub rights: Option<Rights>,
-    pub _charge: Charge,
+    /// The byte that MSG_OOB receives (streams).
+    pub urgent: bool,
+    /// Looked at with MSG_PEEK (records).
+    pub peeked: bool,
+    pub charge: Charge,
 }
 
 impl Message {

@@ -3,7 +3,7 @@
 //! A [`UnixSocket`] is what a descriptor owns; its [`sock::Sock`] stays while peers
 //! point at it. A message goes straight to the receiver's queue and is charged to the
 //! sender's buffer until it is read.
-//! A checkpoint keeps names, pairs, queues and options.
+//! A checkpoint keeps what [`UnixState`] has: names, pairs, queues and options. Connections to programs outside end.
 
 mod addr;
 mod connect;
@@ -15,6 +15,8 @@ mod recv;
 mod rights;
 mod send;
 mod sock;
+mod state;
+mod urgent;
 
 use crate::family::Family;
 use crate::net_ns::NetNamespace;
@@ -24,14 +26,18 @@ use abi::{Errno, Result};
 pub use addr::Addr;
 pub(crate) use list::{UnixList, UnixRow};
 use outside::Outside;
-use parking_lot::Mutex;
-use sock::{BOTH, Home, Phase, RECV, SEND, Sock};
+use ranked::{Mutex, rank};
+pub use sock::Phase;
+use sock::{BOTH, Home, RECV, SEND, Sock};
+pub use state::{CredState, MessageState, Restored, Saved, UnixSocketState, UnixState};
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use vfs::timer::TimerHandle;
 use vfs::{Caller, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
+
+const SIOCATMARK: u64 = 0x8905;
 
 /// The AF_UNIX family of one kernel.
 pub struct UnixFamily {
@@ -60,23 +66,27 @@ fn checked(kind: i32, protocol: i32) -> Result<i32> {
 impl Family for UnixFamily {
     fn create(
         &self,
-        _cx: &dyn Caller,
-        _net: &Arc<NetNamespace>,
+        cx: &dyn Caller,
+        net: &Arc<NetNamespace>,
         kind: i32,
         protocol: i32,
     ) -> Result<Arc<dyn SocketOps>> {
-        Ok(UnixSocket::new(checked(kind, protocol)?, self.home.clone()))
+        let new = UnixSocket::new(checked(kind, protocol)?, self.home.clone(), net.inum);
+        if let Some(domain) = &cx.creds().landlock {
+            let _ = new.sock.domain.set(domain.clone());
+        }
+        Ok(new)
     }
 
     fn pair(
         &self,
         cx: &dyn Caller,
-        _net: &Arc<NetNamespace>,
+        net: &Arc<NetNamespace>,
         kind: i32,
         protocol: i32,
     ) -> Result<[Arc<dyn SocketOps>; 2]> {
         let kind = checked(kind, protocol)?;
-        let new = || UnixSocket::new(kind, self.home.clone());
+        let new = || UnixSocket::new(kind, self.home.clone(), net.inum);
         let (a, b) = (new(), new());
         for (this, other) in [(&a, &b), (&b, &a)] {
             let mut s = this.sock.state.lock();
@@ -96,12 +106,15 @@ pub struct UnixSocket {
     /// The connection to a program outside.
     outside: OnceLock<Outside>,
     /// Tries to make one again.
-    again: Mutex<Option<TimerHandle>>,
+    again: Mutex<Option<TimerHandle>, { rank::TIMER }>,
 }
 
 impl UnixSocket {
-    fn new(kind: i32, home: Arc<Home>) -> Arc<UnixSocket> {
-        let sock = Sock::new(kind, home);
+    fn new(kind: i32, home: Arc<Home>, net: u64) -> Arc<UnixSocket> {
+        UnixSocket::of(Sock::new(kind, home, net))
+    }
+
+    fn of(sock: Arc<Sock>) -> Arc<UnixSocket> {
         Arc::new(UnixSocket { sock, outside: OnceLock::new(), again: Mutex::new(None) })
     }
 }
@@ -120,6 +133,9 @@ impl SocketOps for UnixSocket {
     fn domain(&self) -> i32 {
         libc::AF_UNIX
     }
+    fn splices_without_waiting(&self) -> bool {
+        self.stream()
+    }
     fn kind(&self) -> i32 {
         self.sock.kind
     }
@@ -128,6 +144,9 @@ impl SocketOps for UnixSocket {
     }
     fn options(&self) -> &Options {
         &self.sock.options
+    }
+    fn peeks_at_offset(&self) -> bool {
+        self.outside.get().is_none()
     }
     fn bind(&self, cx: &dyn Caller, names: &dyn Names, addr: &[u8]) -> Result<()> {
         connect::bind(&self.sock, cx, names, addr)
@@ -224,6 +243,10 @@ impl SocketOps for UnixSocket {
                 let lens = s.recv.iter().map(|m| m.unread().len());
                 if self.sock.connected_kind() { lens.sum() } else { lens.take(1).sum::<usize>() }
             }
+            (SIOCATMARK, outside) if self.sock.kind == libc::SOCK_STREAM => {
+                usize::from(outside.is_none() && urgent::at_mark(&self.sock.state.lock()))
+            }
+            (SIOCATMARK, _) => return Err(Errno::EOPNOTSUPP),
             (libc::TIOCOUTQ, _) if self.listening() => return Err(Errno::EINVAL),
             (libc::TIOCOUTQ, _) => self.sock.wmem.load(Ordering::SeqCst),
             _ => return Err(Errno::ENOTTY),

@@ -70,11 +70,12 @@ pub(super) fn connect(
         return Err(refused);
     }
     let inode = names.find(cx, path)?;
-    let host = match inode.connect_outside(sock.kind, &sock.queue).ok_or(refused)? {
+    let host = match inode.connect_outside(cx, sock.kind, &sock.queue).ok_or(refused)? {
         Err(Errno::EAGAIN) => {
             let queue = sock.queue.clone();
             let again = move || queue.notify(Events::WRITABLE);
-            *socket.again.lock() = Some(cx.vfs().timers.schedule(Instant::now() + LATER, again));
+            let timer = cx.vfs().timers.schedule(Instant::now() + LATER, again);
+            drop(socket.again.lock().replace(timer));
             return Err(Errno::EAGAIN);
         }
         host => host?,

@@ -19,6 +19,9 @@ pub(super) fn poll(sock: &Arc<Sock>) -> Events {
     if !s.recv.is_empty() || !s.backlog.is_empty() {
         e |= Events::READABLE;
     }
+    if s.urgent {
+        e |= Events::PRI;
+    }
     if sock.connected_kind() && s.phase == Phase::Closed {
         e |= Events::HUP;
     }

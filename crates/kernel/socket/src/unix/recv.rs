@@ -3,6 +3,7 @@
 use super::addr::Addr;
 use super::message::Message;
 use super::sock::{Phase, RECV, Sock, State};
+use super::urgent::{self, Reading};
 use crate::ops::{Control, PeerCred, Received};
 use abi::{Errno, Result};
 use std::sync::Arc;
@@ -25,23 +26,37 @@ fn empty(s: &mut State) -> Result<()> {
 
 fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received> {
     if flags & libc::MSG_OOB != 0 {
-        return Err(Errno::EINVAL);
+        return urgent::recv(sock, buf, flags);
     }
     let peek = flags & libc::MSG_PEEK != 0;
     let passcred = sock.options.passcred();
     let mut out = Received::default();
     let mut spent: Vec<Message> = Vec::new();
     let mut s = sock.state.lock();
+    let mut reading = Reading { peek, inline: s.urgent && urgent::inline(sock), copied: false };
     if s.phase != Phase::Established {
         return Err(Errno::EINVAL);
     }
-    if s.recv.is_empty() {
-        return empty(&mut s).map(|()| out);
-    }
+    let mut skip = if peek { sock.options.peek_off().max(0) as usize } else { 0 };
     let mut first_cred = None;
     let mut at = 0;
     // An empty buffer takes no bytes, but the descriptors of the first message.
-    while let Some(m) = s.recv.get_mut(at) {
+    loop {
+        let Some(place) = urgent::next(&mut s, at, &reading, &mut spent) else {
+            if out.len == 0 {
+                let outcome = empty(&mut s).map(|()| out);
+                drop(s);
+                return outcome;
+            }
+            break;
+        };
+        at = place;
+        let Some(m) = s.recv.get_mut(at) else { break };
+        if skip > 0 && skip >= m.unread().len() {
+            skip -= m.unread().len();
+            at += 1;
+            continue;
+        }
         // Bytes of different senders are not mixed where the receiver asks who they are.
         let cred = m.cred.as_ref().unwrap_or(&UNKNOWN);
         if passcred && first_cred.get_or_insert_with(|| cred.clone()) != cred {
@@ -50,15 +65,16 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
         if out.addr.is_none() {
             out.addr = Some(m.from.as_deref().unwrap_or(&Addr::Unnamed).bytes());
         }
-        let n = m.unread().len().min(buf.len() - out.len);
-        buf[out.len..out.len + n].copy_from_slice(&m.unread()[..n]);
+        let unread = &m.unread()[skip..];
+        let n = unread.len().min(buf.len() - out.len);
+        buf[out.len..out.len + n].copy_from_slice(&unread[..n]);
         out.len += n;
         let carries = m.rights.is_some();
         if peek {
             if let Some(r) = &m.rights {
                 out.control.rights = r.files().to_vec();
             }
-            at += 1;
+            (at, skip) = (at + 1, 0);
         } else {
             m.start += n;
             if let Some(r) = m.rights.take() {
@@ -67,17 +83,31 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
             if m.start < m.data.len() {
                 break;
             }
-            spent.extend(s.recv.pop_front());
+            spent.extend(s.recv.remove(at));
         }
+        reading.copied = out.len > 0;
         if carries || out.len == buf.len() {
             break;
         }
     }
+    sock.options.move_peek_off(out.len, peek);
     drop(s);
     drop(spent);
     out.control.cred = if passcred { first_cred } else { None };
     out.full = out.len;
     Ok(out)
+}
+
+/// The record that a peek at the socket's offset (SO_PEEK_OFF) looks at, and where in it. Empty records are looked at once.
+fn peeked_at(s: &State, offset: i32) -> Option<(usize, usize)> {
+    let Ok(mut skip) = usize::try_from(offset) else { return (!s.recv.is_empty()).then_some((0, 0)) };
+    for (place, m) in s.recv.iter().enumerate() {
+        if skip < m.data.len() || skip == 0 && !m.peeked {
+            return Some((place, skip));
+        }
+        skip -= m.data.len();
+    }
+    None
 }
 
 fn recv_record(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received> {
@@ -88,20 +118,22 @@ fn recv_record(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     if sock.connected_kind() && s.phase != Phase::Established {
         return Err(Errno::ENOTCONN);
     }
-    if s.recv.is_empty() {
-        return empty(&mut s).map(|()| Received::default());
-    }
     let mut out = Received::default();
     let mut spent = None;
     let mut blocked = Vec::new();
     if flags & libc::MSG_PEEK != 0 {
-        if let Some(m) = s.recv.front() {
-            fill(&mut out, m, buf);
-            out.control.rights = m.rights.as_ref().map(|r| r.files().to_vec()).unwrap_or_default();
-        }
-    } else if let Some(mut m) = s.recv.pop_front() {
-        fill(&mut out, &m, buf);
+        let place = peeked_at(&s, sock.options.peek_off());
+        let found = place.and_then(|(place, skip)| Some((s.recv.get_mut(place)?, skip)));
+        let Some((m, skip)) = found else { return empty(&mut s).map(|()| out) };
+        m.peeked = true;
+        fill(&mut out, m, skip, buf);
+        out.control.rights = m.rights.as_ref().map(|r| r.files().to_vec()).unwrap_or_default();
+        sock.options.move_peek_off(out.len, true);
+    } else {
+        let Some(mut m) = s.recv.pop_front() else { return empty(&mut s).map(|()| out) };
+        fill(&mut out, &m, 0, buf);
         out.control.rights = m.rights.take().map(|r| r.take()).unwrap_or_default();
+        sock.options.move_peek_off(out.full, false);
         spent = Some(m);
         blocked = std::mem::take(&mut s.blocked);
     }
@@ -114,10 +146,11 @@ fn recv_record(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     Ok(out)
 }
 
-fn fill(out: &mut Received, m: &Message, buf: &mut [u8]) {
-    out.full = m.data.len();
+fn fill(out: &mut Received, m: &Message, skip: usize, buf: &mut [u8]) {
+    let data = m.data.get(skip..).unwrap_or_default();
+    out.full = data.len();
     out.len = out.full.min(buf.len());
-    buf[..out.len].copy_from_slice(&m.data[..out.len]);
+    buf[..out.len].copy_from_slice(&data[..out.len]);
     if out.len < out.full {
         out.flags |= libc::MSG_TRUNC;
     }

@@ -13,7 +13,7 @@
 use super::UnixSocket;
 use super::message::Message;
 use crate::file::SocketFile;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -57,7 +57,8 @@ fn key(f: &OpenFile) -> usize {
     std::ptr::from_ref(f) as usize
 }
 
-fn unix_of(f: &OpenFile) -> Option<&UnixSocket> {
+/// The Unix socket that an open file is.
+pub(super) fn unix_of(f: &OpenFile) -> Option<&UnixSocket> {
     SocketFile::of(f).ok()?.ops.as_any().downcast_ref()
 }
 
@@ -152,7 +153,9 @@ impl InFlight {
     fn find_garbage(&self, closing: Option<usize>) -> Vec<Arc<OpenFile>> {
         let held = |k: usize| usize::from(closing == Some(k));
         // A socket with a reference that is not in flight is somebody's: an in-flight count can only be
-        // below the number of references, and falls before a receiver gets hold of the file.
+        // below the number of references, and falls before a receiver gets hold of the file. All references are the
+        // right thing to count, as in Linux: one that should not be there keeps garbage, while a user who is not
+        // counted would lose a socket in use.
         let candidates: HashMap<usize, Candidate> = {
             let t = self.table.lock();
             t.sockets
@@ -225,6 +228,11 @@ impl Rights {
     /// The files without taking them (MSG_PEEK).
     pub fn files(&self) -> &[Arc<OpenFile>] {
         &self.files
+    }
+
+    /// The user for whom they count.
+    pub fn uid(&self) -> u32 {
+        self.uid
     }
 
     /// Ends the flight.

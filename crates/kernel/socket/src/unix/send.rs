@@ -5,6 +5,7 @@ use super::connect::{autobind, find, may_send};
 use super::message::{Charge, Message};
 use super::rights::Rights;
 use super::sock::{MAX_DGRAM_QLEN, Phase, RECV, SEND, Sock};
+use super::urgent;
 use crate::ops::{Names, PeerCred, SendRequest};
 use abi::{Errno, Result, Signal};
 use std::sync::Arc;
@@ -22,7 +23,8 @@ pub(super) fn send(
     names: &dyn Names,
     req: &mut SendRequest<'_>,
 ) -> Result<usize> {
-    if req.flags & libc::MSG_OOB != 0 {
+    let urgent = req.flags & libc::MSG_OOB != 0;
+    if urgent && (sock.kind != libc::SOCK_STREAM || req.data.is_empty()) {
         return Err(Errno::EOPNOTSUPP);
     }
     check_rights(sock, cx, req)?;
@@ -92,7 +94,11 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
         if full(sock) {
             break;
         }
-        let n = (req.data.len() - sent).min(piece);
+        // The last byte of an urgent send is a message of its own.
+        let left = req.data.len() - sent;
+        let urgent = req.flags & libc::MSG_OOB != 0;
+        let n = if urgent { (left - 1).clamp(1, piece) } else { left.min(piece) };
+        let urgent = urgent && left == 1;
         let charge = match Charge::new(sock, n) {
             Ok(charge) => charge,
             Err(_) if sent > 0 => break,
@@ -108,7 +114,9 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
                 std::mem::take(&mut req.control.rights),
                 cx.creds().uid,
             ),
-            _charge: charge,
+            urgent: false,
+            peeked: false,
+            charge,
         };
         let mut ps = peer.state.lock();
         if ps.dead || ps.shut & RECV != 0 {
@@ -117,8 +125,15 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
             let e = broken(cx, req.flags);
             return if sent > 0 { Ok(sent) } else { Err(e) };
         }
-        ps.recv.push_back(message);
+        if urgent {
+            urgent::push(&mut ps, message);
+        } else {
+            ps.recv.push_back(message);
+        }
         drop(ps);
+        if urgent {
+            peer.queue.notify(Events::URG | Events::PRI);
+        }
         sent += n;
     }
     if sent == 0 && !req.data.is_empty() {
@@ -199,7 +214,9 @@ fn send_record(
         from,
         cred,
         rights: Rights::new(&sock.home.in_flight, std::mem::take(&mut req.control.rights), cx.creds().uid),
-        _charge: charge,
+        urgent: false,
+        peeked: false,
+        charge,
     });
     drop(os);
     other.queue.notify(Events::READABLE);

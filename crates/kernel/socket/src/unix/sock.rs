@@ -1,6 +1,6 @@
 //! The state of a Unix socket, which outlives its descriptor while peers refer to it.
 //!
-//! Locks: `state` is below everything else; two of them are only held together by
+//! Lock rank: `UNIX_SOCKET` for `state`; two of them are only held together by
 //! [`lock_two`], in address order. Wait queues are notified, and messages dropped,
 //! without it.
 
@@ -8,10 +8,12 @@ use super::UnixSocket;
 use super::addr::{AbstractNames, Addr};
 use super::message::Message;
 use super::rights::InFlight;
+use super::urgent;
 use crate::ops::PeerCred;
 use crate::options::Options;
 use abi::Errno;
-use parking_lot::{Mutex, MutexGuard};
+use landlock::Domain;
+use ranked::{Mutex, MutexGuard, rank};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -28,10 +30,12 @@ pub(super) const SEND: u8 = 2;
 /// Both directions are closed.
 pub(super) const BOTH: u8 = RECV | SEND;
 
+/// Whether a socket listens or is connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
+pub enum Phase {
     /// Neither connected nor listening.
     Closed,
+    /// Connections can be made to it.
     Listening,
     /// Streams and seqpacket sockets with a peer.
     Established,
@@ -42,6 +46,8 @@ pub(super) struct State {
     pub addr: Option<Arc<Addr>>,
     pub peer: Option<Arc<Sock>>,
     pub recv: VecDeque<Message>,
+    /// One of the messages is urgent.
+    pub urgent: bool,
     /// Connections that wait for accept(2).
     pub backlog: VecDeque<Arc<UnixSocket>>,
     pub max_backlog: usize,
@@ -57,7 +63,7 @@ pub(super) struct State {
 /// A Unix socket.
 pub(super) struct Sock {
     pub kind: i32,
-    pub state: Mutex<State>,
+    pub state: Mutex<State, { rank::UNIX_SOCKET }>,
     pub queue: WaitQueue,
     pub options: Options,
     /// Send buffer in use.
@@ -66,6 +72,10 @@ pub(super) struct Sock {
     pub place: OnceLock<InodeRef>,
     /// Where its name and the descriptors it carries are kept.
     pub home: Arc<Home>,
+    /// The network namespace in which abstract names count.
+    pub net: u64,
+    /// The Landlock domain of who made it.
+    pub domain: OnceLock<Arc<Domain>>,
     /// Number of the descriptor's inode.
     pub ino: AtomicU64,
 }
@@ -90,19 +100,27 @@ impl Home {
     }
 }
 
+/// Holds the state of a socket.
+pub(super) type StateGuard<'a> = MutexGuard<'a, State, { rank::UNIX_SOCKET }>;
+
 /// Both states, whatever the order of the arguments. They must be different sockets.
-pub(super) fn lock_two<'a>(a: &'a Sock, b: &'a Sock) -> (MutexGuard<'a, State>, MutexGuard<'a, State>) {
+pub(super) fn lock_two<'a>(a: &'a Sock, b: &'a Sock) -> (StateGuard<'a>, StateGuard<'a>) {
     if std::ptr::from_ref(a) < std::ptr::from_ref(b) {
         let ga = a.state.lock();
-        (ga, b.state.lock())
+        (ga, b.state.lock_nested())
     } else {
         let gb = b.state.lock();
-        (a.state.lock(), gb)
+        (a.state.lock_nested(), gb)
     }
 }
 
 impl Sock {
-    pub fn new(kind: i32, home: Arc<Home>) -> Arc<Sock> {
+    pub fn new(kind: i32, home: Arc<Home>, net: u64) -> Arc<Sock> {
+        Sock::with(kind, home, net, Options::default())
+    }
+
+    /// A new socket with these options.
+    pub fn with(kind: i32, home: Arc<Home>, net: u64, options: Options) -> Arc<Sock> {
         Arc::new(Sock {
             kind,
             state: Mutex::new(State {
@@ -110,6 +128,7 @@ impl Sock {
                 addr: None,
                 peer: None,
                 recv: VecDeque::new(),
+                urgent: false,
                 backlog: VecDeque::new(),
                 max_backlog: 0,
                 shut: 0,
@@ -119,12 +138,20 @@ impl Sock {
                 blocked: Vec::new(),
             }),
             queue: WaitQueue::new(),
-            options: Options::default(),
+            options,
+            domain: OnceLock::new(),
             wmem: AtomicUsize::new(0),
             place: OnceLock::new(),
             home,
+            net,
             ino: AtomicU64::new(0),
         })
+    }
+
+    /// The abstract name `addr` leads to this socket.
+    pub fn is_named(&self, addr: Option<&Addr>) -> bool {
+        let Some(Addr::Abstract(name)) = addr else { return false };
+        self.home.names.find(self.net, name).is_some_and(|found| std::ptr::eq(&*found, self))
     }
 
     /// Streams and seqpacket sockets.
@@ -165,6 +192,7 @@ impl Sock {
     pub fn drain(&self) -> Vec<Message> {
         let mut s = self.state.lock();
         let mut out: Vec<Message> = s.recv.drain(..).collect();
+        s.urgent = false;
         let waiting: Vec<_> = s.backlog.iter().map(|e| e.sock.clone()).collect();
         drop(s);
         out.extend(waiting.iter().flat_map(|e| e.drain()));
@@ -181,6 +209,7 @@ impl Sock {
         s.shut = BOTH;
         let peer = s.peer.take();
         let mut unread: Vec<Message> = std::mem::take(&mut s.recv).into();
+        s.urgent = false;
         let waiting = std::mem::take(&mut s.backlog);
         let blocked = std::mem::take(&mut s.blocked);
         let addr = s.addr.take();
@@ -195,7 +224,7 @@ impl Sock {
         {
             let mut ps = p.state.lock();
             ps.shut = BOTH;
-            if !unread.is_empty() {
+            if urgent::unread(&unread, self.kind) {
                 ps.error = Some(Errno::ECONNRESET);
             }
             drop(ps);

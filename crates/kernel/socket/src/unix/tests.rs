@@ -3,7 +3,7 @@ use crate::cmsg;
 use crate::file::SocketFile;
 use crate::ops::Control;
 use crate::options;
-use parking_lot::Mutex;
+use ranked::Mutex;
 use std::collections::HashMap;
 use vfs::internal::{InternalFs, InternalInode};
 use vfs::testing::TestCaller;
@@ -127,7 +127,7 @@ fn records() {
 #[test]
 fn connecting() {
     let b = Bench::new();
-    let new = || UnixSocket::new(libc::SOCK_STREAM, b.family.home.clone());
+    let new = || UnixSocket::new(libc::SOCK_STREAM, b.family.home.clone(), 1);
     let (l, c) = (new(), new());
     assert_eq!(c.poll().0, 0x314);
     let at = named("connecting");
@@ -158,7 +158,7 @@ fn connecting() {
 #[test]
 fn datagrams() {
     let b = Bench::new();
-    let new = || UnixSocket::new(libc::SOCK_DGRAM, b.family.home.clone());
+    let new = || UnixSocket::new(libc::SOCK_DGRAM, b.family.home.clone(), 1);
     let (x, y) = (new(), new());
     let at = named("datagrams");
     y.bind(&b.cx, &b.names, &at).unwrap();
@@ -305,7 +305,7 @@ fn long_chains_in_a_cycle_and_in_a_backlog() {
     assert!(first.upgrade().is_none());
 
     let (last, first) = chain(&b, libc::SOCK_STREAM, 100_000);
-    let new = || UnixSocket::new(libc::SOCK_STREAM, b.family.home.clone());
+    let new = || UnixSocket::new(libc::SOCK_STREAM, b.family.home.clone(), 1);
     let (l, c) = (new(), new());
     l.bind(&b.cx, &b.names, &named("backlog")).unwrap();
     l.listen(&b.cx, 1).unwrap();
@@ -348,4 +348,101 @@ fn queues_of_all_sockets_are_bounded() {
     assert_eq!(b.send(&*all[19][0], &[0; 100]), Ok(100));
     drop(all);
     assert_eq!(b.family.home.queued.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn state_and_back() {
+    let b = Bench::new();
+    let net = NetNamespace::alone();
+    let file = |ops: Arc<dyn SocketOps>| SocketFile::open(&b.cx, &net, ops, 0);
+    let ops = |file: &OpenFile| SocketFile::of(file).expect("a socket").ops.clone();
+    let open = |kind| file(b.family.create(&b.cx, &net, kind, 0).expect("made"));
+    // A stream with something to read, an urgent byte and a descriptor; a socket that carries itself.
+    let [x, y] = b.pair(libc::SOCK_STREAM).map(file);
+    b.send(&*ops(&x), b"hello ").expect("sent");
+    assert_eq!(b.bytes(&*ops(&y), 2).expect("there"), b"he");
+    b.send_with(&*ops(&x), b"world", vec![x.clone()]).expect("sent");
+    let mut urgent =
+        SendRequest { data: b"!", addr: None, control: Control::default(), flags: libc::MSG_OOB };
+    ops(&x).send(&b.cx, &b.names, &mut urgent).expect("sent");
+    options::set(&*ops(&y), &b.cx, libc::SO_RCVLOWAT, &4i32.to_ne_bytes()).expect("set");
+    // Records, whose sender is gone.
+    let [gone, records] = b.pair(libc::SOCK_SEQPACKET);
+    b.send(&*gone, b"first").expect("sent");
+    b.send(&*gone, b"").expect("sent");
+    drop(gone);
+    let records = file(records);
+    // A listening socket, a connection that waits, and one that was accepted.
+    let [listener, client, waiting] = [(); 3].map(|()| open(libc::SOCK_STREAM));
+    ops(&listener).bind(&b.cx, &b.names, &named("house")).expect("bound");
+    ops(&listener).listen(&b.cx, 3).expect("listens");
+    ops(&client).connect(&b.cx, &b.names, &named("house")).expect("connected");
+    let accepted = file(ops(&listener).accept().expect("waits"));
+    ops(&waiting).connect(&b.cx, &b.names, &named("house")).expect("connected");
+    b.send(&*ops(&waiting), b"early").expect("sent");
+    // A datagram socket with a file for a name.
+    let path = [&1u16.to_ne_bytes()[..], b"/d"].concat();
+    let datagram = open(libc::SOCK_DGRAM);
+    ops(&datagram).bind(&b.cx, &b.names, &path).expect("bound");
+
+    let old = [x, y, records, listener, client, accepted, waiting, datagram];
+    let saved = b.family.state(old.iter().map(|file| &**file));
+    assert_eq!((saved.state.sockets.len(), saved.in_flight.len()), (10, 1));
+    let place = InternalInode::new(1, InternalFs::Socket, 0o140777, 0, 0);
+    let place: InodeRef = Arc::new(place);
+
+    let other = UnixFamily::new(1 << 30);
+    let pid = |nr| b.cx.pid_ns.find(nr);
+    let restored = other.restore(&saved.state, &pid, |_| Some(place.clone())).expect("restored");
+    let made: Vec<Arc<OpenFile>> = old
+        .iter()
+        .map(|file| {
+            let attr = file.inode.as_ref().expect("sockfs").attr().expect("known");
+            let socket = restored.socket(attr.ino).expect("restored");
+            SocketFile::restore(&net, socket, attr, &file.state()).expect("restored")
+        })
+        .collect();
+    let find = |id| old.iter().position(|file| file.id == id).map(|at| made[at].clone());
+    restored.fill(&saved.state, &pid, find).expect("filled");
+    let again = other.state(made.iter().map(|file| &**file));
+    let ids = |state: &UnixState| {
+        let mut state = state.clone();
+        for m in state.sockets.iter_mut().flat_map(|s| &mut s.messages) {
+            m.rights.0.iter_mut().for_each(|id| *id = u64::MAX);
+        }
+        state
+    };
+    assert_eq!(ids(&again.state), ids(&saved.state));
+    drop((old, saved, again));
+
+    let [x, y, records, listener, client, accepted, waiting, datagram]: [Arc<OpenFile>; 8] =
+        made.try_into().ok().expect("eight");
+    assert_eq!(b.recv(&*ops(&y), 9, libc::MSG_OOB).expect("urgent").0, b"!");
+    let (text, received) = b.recv(&*ops(&y), 20, 0).expect("there");
+    assert_eq!((&text[..], received.control.rights.len()), (&b"llo world"[..], 1));
+    assert!(Arc::ptr_eq(&received.control.rights[0], &x));
+    assert_eq!(options::get(&*ops(&y), libc::SO_RCVLOWAT), Ok(4i32.to_ne_bytes().to_vec()));
+    assert_eq!(b.bytes(&*ops(&records), 9), Ok(b"first".to_vec()));
+    assert_eq!(b.bytes(&*ops(&records), 9), Ok(Vec::new()));
+    assert_eq!(b.send(&*ops(&records), b"x"), Err(Errno::EPIPE));
+    // The name is the listening socket's, and what waits can be accepted.
+    let newcomer = other.create(&b.cx, &net, libc::SOCK_STREAM, 0).expect("made");
+    assert_eq!(newcomer.bind(&b.cx, &b.names, &named("house")), Err(Errno::EADDRINUSE));
+    let second = ops(&listener).accept().expect("waits");
+    assert_eq!(b.bytes(&*second, 9), Ok(b"early".to_vec()));
+    assert_eq!(ops(&listener).accept().err(), Some(Errno::EAGAIN));
+    assert_eq!(ops(&waiting).peer_addr(), Ok(named("house")));
+    b.send(&*ops(&client), b"to you").expect("sent");
+    assert_eq!(b.bytes(&*ops(&accepted), 9), Ok(b"to you".to_vec()));
+    assert_eq!(ops(&accepted).peer_cred().pid.map(|pid| pid.nr()), Some(b.cx.pid.nr()));
+    // By its file a socket is found as well.
+    b.names.0.lock().insert(b"/d".to_vec(), place);
+    let sender = other.create(&b.cx, &net, libc::SOCK_DGRAM, 0).expect("made");
+    sender.connect(&b.cx, &b.names, &path).expect("found");
+    b.send(&*sender, b"by name").expect("sent");
+    assert_eq!(b.bytes(&*ops(&datagram), 9), Ok(b"by name".to_vec()));
+    // Nothing is left in the queues' account.
+    drop((x, y, records, listener, client, accepted, waiting, datagram, received));
+    drop((second, newcomer, sender));
+    assert_eq!(other.home.queued.load(Ordering::Relaxed), 0);
 }

@@ -1,0 +1,62 @@
+//! The network namespaces of a kernel together: which there are, one change of interfaces at a time, and how they are named in requests.
+//!
+//! Lock rank: `RTNL` (Linux's `rtnl_lock`, one for all, as an interface may lead from one namespace to another); the list is a leaf.
+//! A checkpoint keeps nothing of it: each namespace enters itself again.
+
+use crate::net_ns::NetNamespace;
+use abi::Result;
+use ranked::{Mutex, MutexGuard, rank};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
+use vfs::Caller;
+
+/// Finds the namespaces that programs name by processes and descriptors.
+pub trait FindNet: Send + Sync {
+    /// That of a process, by its ID as the caller has it. ESRCH.
+    fn of_process(&self, cx: &dyn Caller, pid: i32) -> Result<Arc<NetNamespace>>;
+    /// That of a descriptor of the caller's. EBADF; EINVAL when it is for something else.
+    fn of_descriptor(&self, cx: &dyn Caller, fd: i32) -> Result<Arc<NetNamespace>>;
+}
+
+/// The network namespaces of a kernel.
+#[derive(Default)]
+pub struct Nets {
+    /// By the numbers of their nsfs inodes.
+    all: Mutex<BTreeMap<u64, Weak<NetNamespace>>>,
+    rtnl: Mutex<(), { rank::RTNL }>,
+    finder: OnceLock<Arc<dyn FindNet>>,
+}
+
+impl Nets {
+    /// Sets who finds namespaces; the first one stays.
+    pub fn set_finder(&self, finder: Arc<dyn FindNet>) {
+        let _ = self.finder.set(finder);
+    }
+
+    pub(crate) fn finder(&self) -> Option<&Arc<dyn FindNet>> {
+        self.finder.get()
+    }
+
+    pub(crate) fn add(&self, net: &Arc<NetNamespace>) {
+        self.all.lock().insert(net.inum, Arc::downgrade(net));
+    }
+
+    /// The one with a number, while it lives.
+    pub(crate) fn find(&self, inum: u64) -> Option<Arc<NetNamespace>> {
+        let found = self.all.lock().get(&inum).cloned();
+        found.and_then(|net| net.upgrade())
+    }
+
+    /// A namespace has gone: the others forget what they called it.
+    pub(crate) fn forget(&self, inum: u64) {
+        let mut all = self.all.lock();
+        all.remove(&inum);
+        let others: Vec<_> = all.values().cloned().collect();
+        drop(all);
+        others.iter().filter_map(Weak::upgrade).for_each(|net| net.netlink.forget_net(inum));
+    }
+
+    pub(crate) fn rtnl(&self) -> MutexGuard<'_, (), { rank::RTNL }> {
+        self.rtnl.lock()
+    }
+}

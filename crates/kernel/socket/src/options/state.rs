@@ -1,0 +1,56 @@
+//! [`Options`] as plain data, for a checkpoint.
+
+use super::Options;
+use ranked::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// [`Options`] as plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields of Options")]
+pub struct OptionsState {
+    pub sndbuf: usize,
+    pub rcvbuf: usize,
+    pub rcvtimeo: u64,
+    pub sndtimeo: u64,
+    pub rcvlowat: usize,
+    pub passcred: bool,
+    pub peek_off: i32,
+    pub linger: (i32, i32),
+    pub kept: BTreeMap<i32, i32>,
+}
+
+impl Options {
+    /// As plain data.
+    pub fn state(&self) -> OptionsState {
+        let linger = *self.linger.lock();
+        let kept = self.kept.lock().clone();
+        OptionsState {
+            sndbuf: self.sndbuf.load(Relaxed),
+            rcvbuf: self.rcvbuf.load(Relaxed),
+            rcvtimeo: self.rcvtimeo.load(Relaxed),
+            sndtimeo: self.sndtimeo.load(Relaxed),
+            rcvlowat: self.rcvlowat.load(Relaxed),
+            passcred: self.passcred.load(Relaxed),
+            peek_off: self.peek_off.load(Relaxed),
+            linger,
+            kept,
+        }
+    }
+}
+
+impl From<&OptionsState> for Options {
+    fn from(saved: &OptionsState) -> Options {
+        Options {
+            sndbuf: saved.sndbuf.into(),
+            rcvbuf: saved.rcvbuf.into(),
+            rcvtimeo: saved.rcvtimeo.into(),
+            sndtimeo: saved.sndtimeo.into(),
+            rcvlowat: saved.rcvlowat.into(),
+            passcred: saved.passcred.into(),
+            peek_off: saved.peek_off.into(),
+            linger: Mutex::new(saved.linger),
+            kept: Mutex::new(saved.kept.clone()),
+        }
+    }
+}
