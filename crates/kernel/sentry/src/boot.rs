@@ -1,5 +1,6 @@
 //! From a specification to the exit status of its first process.
 
+use crate::changes::WriteBack;
 use crate::console::Console;
 use crate::control::Control;
 use crate::pod::Pod;
@@ -9,6 +10,7 @@ use abi::Errno;
 use container::{Container, Limits};
 use exec::Program;
 use hostfs::Importer;
+use hostlink::CaptureFile;
 use mm::{MemoryMap, Mm};
 use nsproxy::Uts;
 use platform::Platform;
@@ -69,13 +71,15 @@ pub fn run(
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
     let (kernel, calls) = wire::kernel(&spec, platform, memory, limits, network.gofer)?;
-    let pod = Pod::new();
+    capture(&kernel, &spec, &mut fds)?;
+    let pod = Pod::new(&kernel.vfs.device_numbers);
     links::attach(&kernel, &pod, spec.interfaces.clone(), network.links)?;
     let control = container(&kernel, kernel.first.clone(), &spec, fds, pod)?;
     let console = control.console.clone();
-    on_ready(control);
+    on_ready(control.clone());
     let status = kernel.wait_finished();
     kernel.shutdown();
+    control.write_back_at_end();
     if let Some(c) = console {
         c.finish();
     }
@@ -96,6 +100,14 @@ fn control_group(spec: &SandboxSpec, fds: &mut Fds) -> Result<Vec<(String, Owned
     named.map(|(name, index)| Ok((name.clone(), fds.take(*index)?))).collect()
 }
 
+/// Writes packets to a file, if the specification wants that.
+fn capture(kernel: &Kernel, spec: &SandboxSpec, fds: &mut Fds) -> Result<(), StartError> {
+    let Some(wanted) = spec.capture else { return Ok(()) };
+    let to = CaptureFile { file: fds.take(wanted.fd)?, snaplen: wanted.snaplen, most: wanted.most };
+    hostlink::capture(kernel.first.namespaces.net.stack(), to)
+        .map_err(|error| other(format!("packet capture: {error}")))
+}
+
 /// The names that a container of its own starts with.
 pub(crate) fn uts(spec: &SandboxSpec) -> Uts {
     let domainname = if spec.domainname.is_empty() { "(none)".into() } else { spec.domainname.clone() };
@@ -113,12 +125,15 @@ pub(crate) fn container(
     if !pod.takes_sockets(spec.socket_gofer.is_some()) {
         return Err(other("--host-uds=open: give it for the first container of the sandbox as well".into()));
     }
+    let write_back = spec.root.overlay.as_ref().and_then(|overlay| overlay.write_back);
+    let write_back = write_back.map(|index| fds.take(index).map(WriteBack::new)).transpose()?;
     let fs = mounts::build(kernel, &container, &pod.host_files, spec, &mut fds)?;
     *container.root_fs.lock() = Some(fs.clone());
     if let Some(limit) = spec.pids_limit {
-        container.task_limit.store(limit.into(), Ordering::Relaxed);
+        container.cgroup().set_pids_max(limit.into());
     }
     container.set_id_maps(spec.id_maps.clone());
+    container.withhold(spec.withheld);
     if container.index() != 0 {
         let files = control_group(spec, &mut fds)?;
         let (procs, shown): (Vec<_>, _) = files.into_iter().partition(|(name, _)| name == "cgroup.procs");
@@ -140,6 +155,7 @@ pub(crate) fn container(
                 first: ranked::Mutex::new(Some(c)),
                 view: View::into_inner(view),
                 signals_end_init: spec.signals_end_init,
+                write_back,
             }))
         }
         Err(error) => {
@@ -214,6 +230,7 @@ pub(crate) fn new_process(
     };
     let group = ThreadGroup::new(&pid, handlers, inherited);
     let k = &p.capabilities;
+    let may = |set: u64| set & !container.withheld();
     let creds = Credentials {
         user_ns: kernel.vfs.user_ns.clone(),
         uid: p.uid,
@@ -225,18 +242,21 @@ pub(crate) fn new_process(
         sgid: p.gid,
         fsgid: p.gid,
         groups: p.additional_gids.clone(),
-        permitted: k.permitted,
-        effective: k.effective,
-        inheritable: k.inheritable,
-        bounding: k.bounding,
-        ambient: k.ambient,
+        permitted: may(k.permitted),
+        effective: may(k.effective),
+        inheritable: may(k.inheritable),
+        bounding: may(k.bounding),
+        ambient: may(k.ambient),
         securebits: 0,
+        landlock: None,
+        serial: 0,
     };
     fs.set_umask(p.umask);
     let ctx =
         container.new_space(&kernel.platform).map_err(|e| other(format!("cannot make a process: {e}")))?;
     let limits = kernel.platform.limits();
-    let mm = Mm::new(&kernel.spaces, ctx.space(), MemoryMap::new(limits.min, limits.max));
+    let mm =
+        Mm::new(&kernel.spaces, ctx.space(), MemoryMap::new(limits.min, limits.max), creds.user_ns.clone());
     let c = Current::first(ctx, mm, group, pid, creds, table.clone(), fs);
     c.task.no_new_privs.store(p.no_new_privileges, Ordering::Relaxed);
     c.task.scheduling.nice.store(hostsys::process::niceness(), Ordering::Relaxed);

@@ -1,23 +1,26 @@
 //! What the outside may ask of a running kernel.
 
 use crate::boot::{Fds, enter_cwd, exec_first, install, new_process, other};
+use crate::changes::WriteBack;
 use crate::console::Console;
 use crate::pod::Pod;
 use crate::running::{Executed, Running, Stdio};
 use abi::{SigInfo, Signal};
+use changes::Purpose;
 use container::Container;
 use ranked::Mutex;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use task::{Current, Kernel, SI_HOST, Sender, ThreadGroup};
 use vfs::{FdTable, FsContext, FsView};
 use wait::{Events, Waiter};
 
 /// Wait status of a container whose first process could not run.
 const NOT_STARTED: i32 = 128 << 8;
+/// How long a process may wait for file systems of programs inside before it runs.
+const SET_UP: Duration = Duration::from_secs(10);
 
 /// A container as the runtime sees it.
 pub(crate) struct Control {
@@ -30,6 +33,8 @@ pub(crate) struct Control {
     /// Root and mounts as the container began.
     pub view: Arc<FsView>,
     pub signals_end_init: bool,
+    /// Takes the changes of the root back to the layer below.
+    pub write_back: Option<WriteBack>,
 }
 
 impl Control {
@@ -41,6 +46,10 @@ impl Control {
         let Some(group) = self.init() else { return false };
         let started = self.first.lock().is_none();
         if started && !self.signals_end_init && group.is_immune(sig, Sender::Around) {
+            // One that is blocked waits all the same: systemd takes its signals by signalfd(2).
+            if group.threads().iter().all(|thread| thread.blocked().has(sig)) {
+                return group.send(SigInfo::user(sig, libc::SI_USER, 0, 0)).is_ok();
+            }
             return true;
         }
         let sent = group.send(SigInfo::new(sig, SI_HOST)).is_ok();
@@ -70,6 +79,7 @@ impl Running for Control {
     }
 
     fn release_idle_files(&self) -> bool {
+        self.kernel.spaces.twins.release_gone();
         self.pod.host_files.release_idle()
     }
 
@@ -128,6 +138,8 @@ impl Running for Control {
         let table = FdTable::new(self.kernel.vfs.quotas.files.clone());
         let mut c = new_process(&self.kernel, &self.container, process, &table, fs)?;
         let group = c.task.group.clone();
+        // The program and the working directory may lie in a file system that a program inside serves.
+        c.task.set_deadline(Some(Instant::now() + SET_UP));
         let set_up = |c: &mut Current| {
             // From here on the end of the container finds this process; one that came before did not.
             if self.container.is_over() {
@@ -152,6 +164,7 @@ impl Running for Control {
         };
         match set_up(&mut c) {
             Ok(console) => {
+                c.task.set_deadline(None);
                 task::start(c).map_err(|e| other(format!("cannot start a thread: {e}")))?;
                 Ok(Arc::new(Other { kernel: self.kernel.clone(), group, console }))
             }
@@ -192,6 +205,7 @@ impl Running for Control {
     fn wait(&self) -> i32 {
         let status = self.container.wait_finished();
         self.kernel.end_container(&self.container);
+        self.write_back_at_end();
         if let Some(console) = &self.console {
             console.finish();
         }
@@ -207,8 +221,30 @@ impl Running for Control {
         self.kernel.freeze(&self.container, on);
     }
 
+    fn changes(&self, to: OwnedFd, purpose: Purpose) -> Result<(), StartError> {
+        self.write_changes(to, purpose)
+    }
+
+    fn write_back(&self) -> Result<String, StartError> {
+        Control::write_back(self)
+    }
+
     fn limit_tasks(&self, limit: Option<u32>) {
-        self.container.task_limit.store(limit.map_or(u64::MAX, u64::from), Ordering::Relaxed);
+        self.container.cgroup().set_pids_max(limit.map_or(u64::MAX, u64::from));
+    }
+
+    fn forward(&self, port: u16, from: OwnedFd, to: OwnedFd) -> Result<Box<dyn FnOnce() + Send>, StartError> {
+        let net = &self.kernel.first.namespaces.net;
+        if !net.shows_stack() {
+            return Err(other(
+                "the container uses the host's own sockets: connect to the port itself".into(),
+            ));
+        }
+        let connection = hostlink::Forward::connect(net.stack(), port)
+            .map_err(|e| other(format!("cannot connect to port {port} inside: {e}")))?;
+        Ok(Box::new(move || {
+            let _ = connection.run(from, to);
+        }))
     }
 }
 

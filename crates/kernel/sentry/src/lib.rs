@@ -4,11 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod boot;
+mod changes;
 mod console;
 mod control;
 mod copy_up;
 mod links;
 mod mounts;
+mod nets;
 mod nodes;
 mod pod;
 mod running;

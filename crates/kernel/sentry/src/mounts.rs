@@ -5,7 +5,9 @@ use crate::{copy_up, nodes};
 use abi::Errno;
 use container::Container;
 use hostfs::{Coherence, HostFiles, HostFs, Outward, SocketGofer, TreeSockets};
+use overlay::{FileStore, Upper};
 use spec::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use task::Kernel;
 use vfs::mount::Propagation;
@@ -24,16 +26,7 @@ pub(crate) fn build(
     spec: &SandboxSpec,
     fds: &mut Fds,
 ) -> Result<Arc<FsContext>, StartError> {
-    let host = host_tree(
-        files,
-        fds,
-        spec.root.fd,
-        spec.root.overlay,
-        coherence_of(spec.root.access, spec.root.propagation),
-    )
-    .map_err(|e| other(format!("root file system: {e}")))?;
-    let root =
-        over(kernel, host, spec.root.overlay).map_err(|e| other(format!("root file system: {}", text(e))))?;
+    let root = root_fs(kernel, files, spec, fds).map_err(|e| other(format!("root file system: {e}")))?;
     let ns = MountNs::new(&kernel.vfs, Mount::of(root, MountFlags::RELATIME, b"none"));
     let fs = FsContext::new(ns);
     let sockets = spec.socket_gofer.map(|index| fds.take(index).map(SocketGofer::new)).transpose()?;
@@ -41,10 +34,14 @@ pub(crate) fn build(
         add(kernel, container, &fs.view(), m, files, sockets.as_ref(), fds)
             .map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
     }
-    nodes::make(&Internal::new(&kernel.vfs), &fs.view(), &spec.devices)?;
+    let me = Internal::new(&kernel.vfs);
+    nodes::make(&me, &fs.view(), &spec.devices)?;
     hide(kernel, &fs.view(), spec)?;
     let root_mount = fs.view().root.mount.clone();
-    fs.view().ns.propagate(&root_mount, propagation(spec.root.propagation), false);
+    fs.view()
+        .ns
+        .propagate(&me.creds(), &root_mount, propagation(spec.root.propagation), false)
+        .map_err(|e| other(format!("root file system: {}", text(e))))?;
     if spec.root.readonly {
         let m = fs.view().root.mount.clone();
         m.set_flags(m.flags() | MountFlags::RDONLY);
@@ -61,20 +58,22 @@ pub(crate) fn build(
     Ok(fs)
 }
 
-fn host_tree(
+/// The container's root, written directly or under an overlay.
+fn root_fs(
+    kernel: &Kernel,
     files: &Arc<HostFiles>,
+    spec: &SandboxSpec,
     fds: &mut Fds,
-    index: usize,
-    how: Overlay,
-    coherence: Coherence,
 ) -> Result<FsRef, StartError> {
-    let fd = fds.take(index)?;
-    // Under an overlay nobody changes the tree: everything about it is cached for good.
-    let tree = match how {
-        Overlay::None => HostFs::shared(files, fd, coherence, Outward::default()),
-        Overlay::Memory => HostFs::new(files, fd, true),
-    };
-    tree.map(|f| f as FsRef).map_err(|e| other(text(e)))
+    let fd = fds.take(spec.root.fd)?;
+    match &spec.root.overlay {
+        None => {
+            let coherence = coherence_of(spec.root.access, spec.root.propagation);
+            let direct = HostFs::shared(files, fd, coherence, Outward::default());
+            direct.map(|f| f as FsRef).map_err(|e| other(text(e)))
+        }
+        Some(overlay) => over(kernel, files, fd, overlay, fds),
+    }
 }
 
 fn coherence_of(access: FileAccess, propagation: PropagationType) -> Coherence {
@@ -85,11 +84,23 @@ fn coherence_of(access: FileAccess, propagation: PropagationType) -> Coherence {
     }
 }
 
-fn over(kernel: &Kernel, lower: FsRef, how: Overlay) -> Result<FsRef, Errno> {
-    match how {
-        Overlay::None => Ok(lower),
-        Overlay::Memory => overlay::new(&kernel.memory, &[lower]),
+/// An overlay over a tree of the host. Nobody changes the tree: everything about it is cached for good.
+fn over(
+    kernel: &Kernel,
+    files: &Arc<HostFiles>,
+    tree: OwnedFd,
+    overlay: &Overlay,
+    fds: &mut Fds,
+) -> Result<FsRef, StartError> {
+    let store = overlay.store.map(|index| fds.take(index).map(FileStore::new)).transpose()?;
+    let upper = Upper { store, size: overlay.size, hidden: overlay.hidden.clone().map(String::into_bytes) };
+    let mut trees = vec![tree];
+    for index in &overlay.layers {
+        trees.push(fds.take(*index)?);
     }
+    let layer = |tree| HostFs::new(files, tree, true).map(|layer| layer as FsRef).map_err(|e| other(text(e)));
+    let layers = trees.into_iter().map(layer).collect::<Result<Vec<_>, _>>()?;
+    overlay::new(&kernel.memory, upper, &layers).map_err(|e| other(text(e)))
 }
 
 fn flags_of(m: &MountSpec) -> MountFlags {
@@ -122,24 +133,30 @@ fn add(
         "bind" => {
             let index = m.source_fd.ok_or_else(|| other("no source".into()))?;
             let coherence = coherence_of(m.access, m.propagation);
-            let host = match m.overlay {
-                Overlay::None => {
+            let fs = match &m.overlay {
+                None => {
                     let tree = u32::try_from(index).map_err(|_| fail(Errno::EINVAL))?;
                     let sockets = sockets.map(|gofer| TreeSockets { gofer: gofer.clone(), tree });
                     let outward = Outward { fifos: m.host_fifos, sockets };
                     HostFs::shared(files, fds.take(index)?, coherence, outward).map_err(fail)? as FsRef
                 }
-                how => host_tree(files, fds, index, how, coherence)?,
+                Some(overlay) => {
+                    let tree = fds.take(index)?;
+                    over(kernel, files, tree, overlay, fds)?
+                }
             };
-            let fs = over(kernel, host, m.overlay).map_err(fail)?;
             let top = if m.source_is_file { format!("/{FILE_ENTRY}") } else { String::new() };
             let sb = SuperBlock::part(fs, m.host_root.as_bytes(), top.as_bytes());
             let root = if m.source_is_file { file_entry(cx, &sb).map_err(fail)? } else { sb.root.clone() };
             (sb, root)
         }
-        // The container's own group, in version 2 whichever the host has.
+        // In version 2 whichever the host has: what the host says of the container, or the groups inside, which can be changed.
         "cgroup" | "cgroup2" => {
-            let sb = SuperBlock::new(cgroupfs::new(kernel.clone()));
+            let fs: FsRef = match m.readonly {
+                true => cgroupfs::new(kernel.clone()),
+                false => cgroupfs::tree(kernel, &container.namespaces.cgroup),
+            };
+            let sb = SuperBlock::new(fs);
             let root = sb.root.clone();
             (sb, root)
         }
@@ -171,16 +188,16 @@ fn add(
     if m.copy_up {
         copy_up::tree(cx, &at, &mount.root_path()).map_err(fail)?;
     }
-    view.ns.propagate(&mount, propagation(m.propagation), false);
+    view.ns.propagate(&cx.creds(), &mount, propagation(m.propagation), false).map_err(fail)?;
     Ok(())
 }
 
 fn propagation(kind: PropagationType) -> Propagation {
     match kind {
         PropagationType::Private => Propagation::Private,
-        PropagationType::Shared => Propagation::Shared(0),
+        PropagationType::Shared => Propagation::Shared,
         // There is no master: what the host mounts later does not show.
-        PropagationType::Slave => Propagation::Slave(0),
+        PropagationType::Slave => Propagation::Slave,
         PropagationType::Unbindable => Propagation::Unbindable,
     }
 }

@@ -3,9 +3,10 @@
 use container::Container;
 use hostfs::HostFiles;
 use hostlink::Links;
-use ranked::Mutex;
+use ranked::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
+use vfs::DeviceNumbers;
 
 /// Who is in the sandbox.
 pub(crate) struct Pod {
@@ -13,17 +14,17 @@ pub(crate) struct Pod {
     /// Trees and streams of the host.
     pub(crate) host_files: Arc<HostFiles>,
     /// Interfaces of the host's network namespace.
-    pub(crate) links: Mutex<Links>,
+    pub(crate) links: Mutex<Links, { rank::HOST_LINKS }>,
     /// Whether containers may use Unix sockets of the host. The first one decides: the seccomp filter is made for it.
     sockets: OnceLock<bool>,
 }
 
 impl Pod {
-    /// Without containers.
-    pub(crate) fn new() -> Arc<Pod> {
+    /// Without containers, for a kernel with these device numbers.
+    pub(crate) fn new(device_numbers: &Arc<DeviceNumbers>) -> Arc<Pod> {
         Arc::new(Pod {
             containers: Mutex::default(),
-            host_files: HostFiles::new(),
+            host_files: HostFiles::new(device_numbers),
             links: Mutex::default(),
             sockets: OnceLock::new(),
         })

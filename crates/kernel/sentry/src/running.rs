@@ -1,5 +1,6 @@
 //! What the runtime may ask of a kernel that runs.
 
+use changes::Purpose;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,8 +36,17 @@ pub trait Running: Send + Sync {
     fn end(&self);
     /// Stops every process of the container, or lets them go on.
     fn freeze(&self, on: bool);
+    /// Writes how the root differs from the layers below its overlay to a pipe, as records of crate `changes`, while the programs of
+    /// the container rest.
+    fn changes(&self, to: OwnedFd, purpose: Purpose) -> Result<(), StartError>;
+    /// Has the changes of the root written to the layer below its overlay, while the programs of the container rest; says what was left
+    /// out. An error where the container was not made for that.
+    fn write_back(&self) -> Result<String, StartError>;
     /// Changes how many tasks the container may have; nothing for no limit.
     fn limit_tasks(&self, limit: Option<u32>);
+    /// Connects to a port of the loopback addresses inside. `from` and `to` are pipes of what comes from outside and what goes
+    /// there. What is returned passes bytes on until both directions are over.
+    fn forward(&self, port: u16, from: OwnedFd, to: OwnedFd) -> Result<Box<dyn FnOnce() + Send>, StartError>;
 }
 
 /// A process started by [`Running::exec`].

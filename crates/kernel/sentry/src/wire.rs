@@ -2,10 +2,12 @@
 //! in the kernel knows more of another part than the traits that it declares itself.
 
 use crate::boot::{other, uts};
+use crate::nets::Finder;
 use container::Limits;
 use hostinet::{HostFamily, NetGofer};
 use inet::{InetFamily, PacketFamily};
 use platform::Platform;
+use socket::family::{ByNamespace, Family};
 use socket::netlink::NetlinkFamily;
 use socket::unix::UnixFamily;
 use socket::{Families, NetNamespace};
@@ -17,6 +19,7 @@ use syscalls::Calls;
 use task::{Jobs, Kernel, Parts};
 use tmpfs::{MemFiles, Options, TmpFs};
 use user_ns::UserNamespace;
+use vfs::fs_parameters::{Known, Takes};
 use vfs::{Internal, SuperBlock};
 
 /// Messages in the queues of Unix sockets take at most one part in so many of the sandbox's memory, and so do the queues of
@@ -41,6 +44,8 @@ pub(crate) fn kernel(
     let kernel = Kernel::new(parts);
     let net = &kernel.first.namespaces.net;
     net.start(&kernel.vfs.timers);
+    net.set_log(Arc::new(Lines(kernel.log.clone())));
+    net.nets().set_finder(Arc::new(Finder(Arc::downgrade(&kernel))));
     if !spec.network.is_host() {
         net.show_stack();
     }
@@ -48,6 +53,15 @@ pub(crate) fn kernel(
     devices(&kernel, spec.network);
     file_system_types(&kernel);
     Ok((kernel, calls))
+}
+
+/// The kernel's log for what rules of netfilter write.
+struct Lines(Arc<kmsg::Log>);
+
+impl netfilter::Log for Lines {
+    fn line(&self, level: u8, text: &str) {
+        self.0.print(u32::from(level), text);
+    }
 }
 
 /// Bytes that the queues of one kind of sockets may hold.
@@ -63,8 +77,11 @@ fn families(limits: &Limits, network: Network, net_gofer: Option<OwnedFd>) -> Re
     if let Network::Host { policed } = network {
         let channel = net_gofer.ok_or_else(|| other("host networking without a network gofer".into()))?;
         let [v4, v6] = HostFamily::pair(NetGofer::new(channel, policed));
-        families.add(libc::AF_INET, v4);
-        families.add(libc::AF_INET6, v6);
+        let in_made =
+            |initial: Option<Arc<dyn Family>>, made: Arc<dyn Family>| Arc::new(ByNamespace { initial, made });
+        families.add(libc::AF_INET, in_made(Some(v4), Arc::new(InetFamily::v4())));
+        families.add(libc::AF_INET6, in_made(Some(v6), Arc::new(InetFamily::v6())));
+        families.add(libc::AF_PACKET, in_made(None, Arc::new(PacketFamily)));
     } else {
         families.add(libc::AF_INET, Arc::new(InetFamily::v4()));
         families.add(libc::AF_INET6, Arc::new(InetFamily::v6()));
@@ -78,42 +95,97 @@ fn devices(kernel: &Arc<Kernel>, network: Network) {
     devfs::register(devices);
     tty::register(devices, &Jobs::of(kernel));
     ipc::pipe::fifo::register(devices);
+    let k = Arc::downgrade(kernel);
+    fuse::register(devices);
+    loopdev::register(devices, move |cx| Some(k.upgrade()?.task(cx.tid())?.group.container.loops.clone()));
     if !network.is_host() {
-        tun::register(devices, &kernel.first.namespaces.net);
+        let k = Arc::downgrade(kernel);
+        let inside = move |cx: &dyn vfs::Caller| {
+            let task = k.upgrade().and_then(|k| k.task(cx.tid()));
+            task.is_none_or(|task| task.nsproxy().net.is_initial())
+        };
+        tun::register(devices, &kernel.first.namespaces.net, inside);
     }
 }
+
+/// Parameters of cgroup2: what they switch is as it is.
+const CGROUP2: &[Known] = &[
+    ("nsdelegate", Takes::Flag),
+    ("favordynmods", Takes::Flag),
+    ("memory_localevents", Takes::Flag),
+    ("memory_recursiveprot", Takes::Flag),
+    ("memory_hugetlb_accounting", Takes::Flag),
+    ("pids_localevents", Takes::Flag),
+];
 
 fn file_system_types(kernel: &Arc<Kernel>) {
     let types = &kernel.vfs.types;
     // The kernel owns its types: they must not keep it alive.
     let weak = || Arc::downgrade(kernel);
     let k = weak();
-    types.register("proc", true, move |cx, _| {
+    types.register_with("proc", &[], move |cx, _| {
         let k = k.upgrade().ok_or(abi::Errno::ENODEV)?;
         let pids = cx.pid_ns().ok_or(abi::Errno::EPERM)?;
         Ok(SuperBlock::new(procfs::new(k, pids)))
     });
     let k = weak();
-    types.register("sysfs", true, move |_, _| {
+    types.register_with("sysfs", &[], move |_, _| {
         Ok(SuperBlock::new(sysfs::new(k.upgrade().ok_or(abi::Errno::ENODEV)?)))
     });
     let k = weak();
-    types.register("cgroup2", true, move |_, _| {
-        Ok(SuperBlock::new(cgroupfs::new(k.upgrade().ok_or(abi::Errno::ENODEV)?)))
+    types.register_with("cgroup2", CGROUP2, move |cx, _| {
+        let k = k.upgrade().ok_or(abi::Errno::ENODEV)?;
+        let ns = k.task(cx.tid()).map_or_else(|| k.first.namespaces.clone(), |task| task.nsproxy());
+        Ok(SuperBlock::new(cgroupfs::tree(&k, &ns.cgroup)))
     });
     let memory = kernel.memory.clone();
-    types.register("tmpfs", true, move |_, o| Ok(SuperBlock::new(TmpFs::new(&memory, Options::parse(o)?))));
+    types.register_with("tmpfs", tmpfs::KNOWN, move |cx, r| {
+        Ok(SuperBlock::new(TmpFs::new(&memory, Options::parse_for(&cx.creds(), &r.text())?)))
+    });
     let memory = kernel.memory.clone();
-    types.register("devtmpfs", true, move |cx, _| {
+    // It has no limits, and ignores parameters that it does not know.
+    types.register("ramfs", true, move |cx, o| Ok(SuperBlock::new(TmpFs::ramfs(&memory, &cx.creds(), o)?)));
+    let memory = kernel.memory.clone();
+    types.register_with("devtmpfs", tmpfs::KNOWN, move |cx, _| {
         Ok(SuperBlock::new(devfs::new(&Internal::new(cx.vfs()), &memory)))
     });
     let k = weak();
-    types.register("mqueue", true, move |cx, _| {
+    types.register_with("mqueue", &[], move |cx, _| {
         // The caller's, or while a container is made the first one's.
         let k = k.upgrade().ok_or(abi::Errno::ENODEV)?;
         let ns = k.task(cx.tid()).map_or_else(|| k.first.namespaces.clone(), |task| task.nsproxy());
         Ok(SuperBlock::new(ns.ipc.mqueue.clone()))
     });
+    types.register_with("overlay", overlayfs::KNOWN, overlayfs::mount);
+    let (k, memory) = (weak(), kernel.memory.clone());
+    types.register_with("fuse", fuse::KNOWN, move |cx, r| {
+        fuse::mount(cx, r, &memory, |cx, fd| k.upgrade()?.task(cx.tid())?.fds()?.get(fd).ok())
+    });
     let jobs = Jobs::of(kernel);
-    types.register("devpts", true, move |_, o| Ok(SuperBlock::new(tty::Devpts::new(jobs.clone(), o)?)));
+    types.register_with("devpts", tty::DEVPTS, move |cx, r| {
+        Ok(SuperBlock::new(tty::Devpts::new(jobs.clone(), cx, &r.text())?))
+    });
+    user_namespaces(kernel);
+}
+
+/// The types that are made for user namespaces as well, and which one an instance belongs to.
+fn user_namespaces(kernel: &Arc<Kernel>) {
+    let types = &kernel.vfs.types;
+    for name in ["tmpfs", "ramfs", "devpts", "overlay", "fuse"] {
+        types.open_to_user_namespaces(name, |cx| cx.creds().user_ns.clone());
+    }
+    types.open_to_user_namespaces("proc", |cx| match cx.pid_ns() {
+        Some(pids) => pids.user_ns().clone(),
+        None => cx.creds().user_ns.clone(),
+    });
+    let of_set = |name: &str, owner: fn(&nsproxy::NsProxy) -> &Arc<UserNamespace>| {
+        let k = Arc::downgrade(kernel);
+        types.open_to_user_namespaces(name, move |cx| {
+            let task = k.upgrade().and_then(|k| k.task(cx.tid()));
+            task.map_or_else(|| cx.creds().user_ns.clone(), |task| owner(&task.nsproxy()).clone())
+        });
+    };
+    of_set("sysfs", |set| set.net.user_ns());
+    of_set("mqueue", |set| set.ipc.user_ns());
+    of_set("cgroup2", |set| set.cgroup.user_ns());
 }

@@ -151,12 +151,12 @@ fn submit(c: &mut Current, context: &AioContext, at: u64) -> Result<(), Errno> {
 }
 
 /// The operation's result; an error is one of the request itself.
-fn perform(c: &mut Current, f: &OpenFile, cb: &Iocb) -> Result<i64, Errno> {
+fn perform(c: &mut Current, f: &Arc<OpenFile>, cb: &Iocb) -> Result<i64, Errno> {
     if cb.rw_flags & !RWF_NOWAIT != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
     let r = match cb.opcode {
-        FSYNC | FDSYNC => f.ops.sync(f, cb.opcode == FDSYNC).map(|()| 0).map_err(SysErr::Errno),
+        FSYNC | FDSYNC => f.ops.sync(c, f, cb.opcode == FDSYNC).map(|()| 0).map_err(SysErr::Errno),
         PREAD | PWRITE | PREADV | PWRITEV => {
             let reads = matches!(cb.opcode, PREAD | PREADV);
             if if reads { !f.readable() } else { !f.writable() } {

@@ -52,7 +52,8 @@ fn read_dir(c: &mut Current, fd: Fd, buf: Ptr, size: u32, layout: Layout) -> Sys
     // Sizes are signed on the way: one that looks negative holds no record.
     let max = usize::try_from(size as i32).unwrap_or(0).min(CHUNK);
     let mut records = Records { layout, max, out: Vec::new() };
-    let before = *f.pos.lock();
+    vfs::notify::ask_to_read(c, &f)?;
+    let before = *f.hold_position(c)?;
     let full = dir::read(c, &f, &mut records)?;
     if records.out.is_empty() {
         return if full { Err(Errno::EINVAL.into()) } else { Ok(0) };
@@ -64,7 +65,7 @@ fn read_dir(c: &mut Current, fd: Fd, buf: Ptr, size: u32, layout: Layout) -> Sys
         return Ok(stored as u64);
     }
     let (whole, next) = whole_records(out, stored);
-    *f.pos.lock() = next.unwrap_or(before);
+    *f.hold_position(c)? = next.unwrap_or(before);
     if whole == 0 { Err(Errno::EFAULT.into()) } else { Ok(whole as u64) }
 }
 
@@ -94,7 +95,7 @@ pub fn getdents64(c: &mut Current, fd: Fd, buf: Ptr, size: u32) -> SysResult {
 
 pub fn chdir(c: &mut Current, path: PathPtr) -> SysResult {
     let (start, path) = at::read(c, CWD, path)?;
-    let p = vfs::link::find_dir(c, &c.fs().view(), &start, &path)?;
+    let (p, _held) = vfs::link::find_dir(c, &c.fs().view(), &start, &path)?;
     c.fs().set_cwd(p);
     Ok(0)
 }
@@ -126,7 +127,7 @@ pub fn getcwd(c: &mut Current, buf: Ptr, size: u64) -> SysResult {
 
 pub fn chroot(c: &mut Current, path: PathPtr) -> SysResult {
     let path = c.read_path(path.0)?;
-    let p = vfs::link::find_root(c, &c.fs().view(), &path)?;
+    let (p, _held) = vfs::link::find_root(c, &c.fs().view(), &path)?;
     c.fs().set_root(p);
     Ok(0)
 }

@@ -58,6 +58,23 @@ impl Calls {
 
 impl SystemCalls for Calls {
     fn dispatch(&self, c: &mut Current) {
+        if c.task.trace.is_traced() {
+            if c.trace_entry() {
+                self.perform(c);
+            }
+            c.trace_exit();
+        } else {
+            self.perform(c);
+        }
+    }
+
+    fn dump_core(&self, c: &mut Current, info: &abi::SigInfo) -> bool {
+        crate::coredump::dump(c, info)
+    }
+}
+
+impl Calls {
+    fn perform(&self, c: &mut Current) {
         let (nr, args) = c.ctx.call();
         c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
         let strace = c.kernel().strace.load(Ordering::Relaxed);
@@ -69,6 +86,8 @@ impl SystemCalls for Calls {
             c.task.in_syscall.store(0, Ordering::Relaxed);
             return;
         }
+        // A tracer may have changed it.
+        let (nr, args) = if c.task.trace.is_traced() { c.ctx.call() } else { (nr, args) };
         let Some(row) = row(nr) else {
             self.unimplemented(c, nr, args, strace);
             c.task.in_syscall.store(0, Ordering::Relaxed);

@@ -6,27 +6,40 @@ use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
 use crate::{
-    exec, futex, id, kcmp, limits, memory, misc, prctl, process, sched, seccomp, signal, time, wait4,
+    bpf, exec, futex, futex2, id, kcmp, keyctl, landlock, limits, lsm, memory, mempolicy, misc, ns, prctl,
+    process, ptrace, sched, seccomp, signal, syslog, time, wait4,
 };
 
 rows! {
     // Memory
-    9 mmap(u64, u64, i32, i32, i32, u64) = memory::mmap, Partial("MAP_HUGETLB answers ENOMEM, MAP_GROWSDOWN does not grow");
+    9 mmap(u64, u64, i32, i32, i32, u64) = memory::mmap, Partial("MAP_HUGETLB answers ENOMEM; MAP_GROWSDOWN grows for the program's own accesses, not for those of calls");
     10 mprotect(u64, u64, i32) = memory::mprotect, Full;
     11 munmap(u64, u64) = memory::munmap, Full;
     12 brk(u64) = memory::brk, Full;
     25 mremap(u64, u64, u64, i32, u64) = memory::mremap, Full;
     26 msync(u64, u64, i32) = memory::msync, Full;
-    27 mincore(u64, u64, Ptr) = memory::mincore, Partial("every mapped page counts as resident");
+    329 pkey_mprotect(u64, u64, i32, i32) = memory::pkey_mprotect, Absent("as on a processor without protection keys");
+    330 pkey_alloc(u64, u64) = memory::pkey_alloc, Absent("as on a processor without protection keys");
+    331 pkey_free(i32) = memory::pkey_free, Absent("as on a processor without protection keys");
+    27 mincore(u64, u64, Ptr) = memory::mincore, Full;
+    216 remap_file_pages(u64, u64, u64, u64, u64) = memory::remap_file_pages, Full;
+    324 membarrier(i32, u32, i32) = memory::membarrier, Partial("no restartable sequences, as there is no rseq");
+    462 mseal(u64, u64, u64) = memory::mseal, Full;
     28 madvise(u64, u64, i32) = memory::madvise, Full;
-    149 mlock(u64, u64) = memory::mlock, Partial("limits are kept, pages are not pinned");
+    149 mlock(u64, u64) = memory::mlock, Partial("limits are kept, pages are read in and not pinned");
     150 munlock(u64, u64) = memory::munlock, Full;
-    151 mlockall(i32) = memory::mlockall, Partial("limits are kept, pages are not pinned");
+    151 mlockall(i32) = memory::mlockall, Partial("limits are kept, pages are read in and not pinned");
     152 munlockall() = memory::munlockall, Full;
-    325 mlock2(u64, u64, i32) = memory::mlock2, Partial("limits are kept, pages are not pinned");
+    325 mlock2(u64, u64, i32) = memory::mlock2, Partial("limits are kept, pages are read in and not pinned");
     310 process_vm_readv(i32, Ptr, u64, Ptr, u64, u64) = memory::process_vm_readv, Full;
     312 kcmp(i32, i32, i32, u64, u64) = kcmp::kcmp, Partial("KCMP_EPOLL_TFD answers EINVAL");
     311 process_vm_writev(i32, Ptr, u64, Ptr, u64, u64) = memory::process_vm_writev, Full;
+    237 mbind(u64, u64, i32, Ptr, u64, u32) = mempolicy::mbind, Partial("one node: policies are kept and shown");
+    238 set_mempolicy(i32, Ptr, u64) = mempolicy::set_mempolicy, Partial("one node: policies are kept and shown");
+    239 get_mempolicy(Ptr, Ptr, u64, u64, u64) = mempolicy::get_mempolicy, Full;
+    256 migrate_pages(i32, u64, Ptr, Ptr) = mempolicy::migrate_pages, Full;
+    279 move_pages(i32, u64, Ptr, Ptr, Ptr, i32) = mempolicy::move_pages, Partial("every mapped page of another process counts as resident");
+    450 set_mempolicy_home_node(u64, u64, u64, u64) = mempolicy::set_mempolicy_home_node, Full;
 
     // Signals
     13 rt_sigaction(i32, Ptr, Ptr, u64) = signal::rt_sigaction, Full;
@@ -47,21 +60,24 @@ rows! {
 
     // Processes
     39 getpid() = id::getpid, Full;
-    56 clone(u64, u64, u64, u64, u64) = process::clone, Partial("namespace flags other than CLONE_NEWNS answer EINVAL");
+    56 clone(u64, u64, u64, u64, u64) = process::clone, Full;
     57 fork() = process::fork, Full;
     58 vfork() = process::vfork, Full;
-    59 execve(PathPtr, Ptr, Ptr) = exec::execve, Partial("file capabilities are ignored");
+    59 execve(PathPtr, Ptr, Ptr) = exec::execve, Full;
     60 exit(i32) = process::exit, Full;
     61 wait4(i32, Ptr, i32, Ptr) = wait4::wait4, Full;
+    101 ptrace(u64, i32, u64, u64) = ptrace::ptrace, Partial("watchpoints see changes only, none for reads (ENOSPC), no PTRACE_SINGLEBLOCK, segments stay those of 64-bit programs");
     110 getppid() = id::getppid, Full;
     186 gettid() = id::gettid, Full;
     218 set_tid_address(u64) = process::set_tid_address, Full;
     231 exit_group(i32) = process::exit_group, Full;
     247 waitid(i32, i32, Ptr, i32, Ptr) = wait4::waitid, Full;
-    272 unshare(i32) = process::unshare, Partial("CLONE_FS, CLONE_FILES, CLONE_SYSVSEM and CLONE_NEWNS only");
-    322 execveat(DirFd, PathPtr, Ptr, Ptr, i32) = exec::execveat, Partial("file capabilities are ignored");
+    272 unshare(i32) = ns::unshare, Partial("no time namespaces: EINVAL");
+    308 setns(Fd, i32) = ns::setns, Full;
+    322 execveat(DirFd, PathPtr, Ptr, Ptr, i32) = exec::execveat, Full;
     434 pidfd_open(i32, u32) = process::pidfd_open, Full;
-    435 clone3(Ptr, u64) = process::clone3, Partial("namespaces other than of mounts, set_tid and cgroup are refused");
+    435 clone3(Ptr, u64) = process::clone3, Partial("time namespaces and set_tid are refused");
+    448 process_mrelease(Fd, u32) = process::process_mrelease, Full;
     438 pidfd_getfd(Fd, i32, u32) = process::pidfd_getfd, Full;
 
     // Identity
@@ -121,7 +137,7 @@ rows! {
     38 setitimer(i32, Ptr, Ptr) = time::setitimer, Full;
     96 gettimeofday(Ptr, Ptr) = time::gettimeofday, Full;
     305 clock_adjtime(i32, Ptr) = time::clock_adjtime, Partial("reads; clocks cannot be set: EPERM");
-    159 adjtimex(Ptr) = time::adjtimex, Absent("clocks cannot be set: EPERM");
+    159 adjtimex(Ptr) = time::adjtimex, Partial("reads; clocks cannot be set: EPERM");
     164 settimeofday(Ptr, Ptr) = time::settimeofday, Absent("clocks cannot be set: EPERM");
     201 time(Ptr) = time::time, Full;
     222 timer_create(i32, Ptr, Ptr) = time::timer_create, Full;
@@ -138,12 +154,34 @@ rows! {
     202 futex(u64, u32, u32, u64, u64, u32) = futex::futex, Partial("priorities order the waiters of a priority-inheritance futex but are not lent");
     273 set_robust_list(u64, u64) = futex::set_robust_list, Full;
     274 get_robust_list(i32, Ptr, Ptr) = futex::get_robust_list, Full;
+    449 futex_waitv(u64, u32, u32, u64, i32) = futex2::futex_waitv, Full;
+    454 futex_wake(u64, u64, i32, u32) = futex2::futex_wake, Full;
+    455 futex_wait(u64, u64, u64, u32, u64, i32) = futex2::futex_wait, Full;
+    456 futex_requeue(u64, u32, i32, i32) = futex2::futex_requeue, Full;
+
+    // Landlock
+    444 landlock_create_ruleset(Ptr, u64, u32) = landlock::landlock_create_ruleset, Full;
+    445 landlock_add_rule(Fd, i32, Ptr, u32) = landlock::landlock_add_rule, Full;
+    446 landlock_restrict_self(Fd, u32) = landlock::landlock_restrict_self, Partial("nothing is logged: there is no audit");
+
+    // eBPF
+    321 bpf(i32, Ptr, u32) = bpf::bpf, Partial("programs of BPF_PROG_TYPE_CGROUP_DEVICE without loops, calls, maps and stack; other programs, maps, BTF, links and files of bpffs answer EINVAL");
+
+    // Security modules
+    459 lsm_get_self_attr(u32, Ptr, Ptr, u32) = lsm::lsm_get_self_attr, Full;
+    460 lsm_set_self_attr(u32, Ptr, u32, u32) = lsm::lsm_set_self_attr, Full;
+    461 lsm_list_modules(Ptr, Ptr, u32) = lsm::lsm_list_modules, Full;
+
+    // Keys
+    248 add_key(Ptr, Ptr, Ptr, u64, i32) = keyctl::add_key, Partial("types user, logon, big_key and keyring");
+    249 request_key(Ptr, Ptr, Ptr, i32) = keyctl::request_key, Partial("no upcall: as without /sbin/request-key");
+    250 keyctl(i32, u64, u64, u64, u64) = keyctl::keyctl, Partial("no instantiation, as there is no upcall; no operations of public keys, Diffie-Hellman and notifications (EOPNOTSUPP)");
 
     // The rest
     63 uname(Ptr) = misc::uname, Full;
-    103 syslog(i32, Ptr, i32) = misc::syslog, Partial("the log is empty");
-    135 personality(u64) = misc::personality, Partial("recorded; only ADDR_NO_RANDOMIZE has an effect");
-    317 seccomp(u32, u32, u64) = seccomp::seccomp, Partial("no SECCOMP_RET_USER_NOTIF: SECCOMP_FILTER_FLAG_NEW_LISTENER answers EINVAL");
+    103 syslog(i32, Ptr, i32) = syslog::syslog, Partial("messages of the kernel inside and of programs; there is no console");
+    135 personality(u64) = misc::personality, Partial("recorded; only ADDR_NO_RANDOMIZE, UNAME26, READ_IMPLIES_EXEC and STICKY_TIMEOUTS have an effect");
+    317 seccomp(u32, u32, u64) = seccomp::seccomp, Full;
     157 prctl(i32, u64, u64, u64, u64) = prctl::prctl, Partial("options that need hardware or tracing answer EINVAL");
     158 arch_prctl(i32, u64) = prctl::arch_prctl, Full;
     170 sethostname(Ptr, u64) = misc::sethostname, Full;

@@ -5,7 +5,8 @@ use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
 use crate::{
-    attrs, dirs, fcntl, inotify, ioctl, mount, names, open, read_write, refused, splice, stat, storage, xattr,
+    attrs, dirs, fanotify, fcntl, fs_config, inotify, ioctl, mount, mount_fd, mount_query, names, open,
+    quota, read_write, refused, splice, stat, storage, xattr,
 };
 
 rows! {
@@ -33,7 +34,7 @@ rows! {
     16 ioctl(Fd, u32, u64) = ioctl::ioctl, Full;
     32 dup(Fd) = open::dup, Full;
     33 dup2(Fd, Fd) = open::dup2, Full;
-    72 fcntl(Fd, i32, u64) = fcntl::fcntl, Partial("directory notification answers EINVAL");
+    72 fcntl(Fd, i32, u64) = fcntl::fcntl, Full;
     73 flock(Fd, i32) = fcntl::flock, Full;
     85 creat(PathPtr, u32) = open::creat, Full;
     257 openat(DirFd, PathPtr, i32, u32) = open::openat, Full;
@@ -56,6 +57,7 @@ rows! {
     94 lchown(PathPtr, u32, u32) = attrs::lchown, Full;
     95 umask(u32) = dirs::umask, Full;
     132 utime(PathPtr, Ptr) = attrs::utime, Full;
+    136 ustat(u32, Ptr) = stat::ustat, Full;
     137 statfs(PathPtr, Ptr) = stat::statfs, Full;
     139 sysfs(i32, u64, Ptr) = stat::sysfs, Full;
     138 fstatfs(Fd, Ptr) = stat::fstatfs, Full;
@@ -93,41 +95,56 @@ rows! {
     265 linkat(DirFd, PathPtr, DirFd, PathPtr, i32) = names::linkat, Full;
     266 symlinkat(PathPtr, DirFd, PathPtr) = names::symlinkat, Full;
     267 readlinkat(DirFd, PathPtr, Ptr, i32) = stat::readlinkat, Full;
-    316 renameat2(DirFd, PathPtr, DirFd, PathPtr, u32) = names::renameat2, Partial("RENAME_WHITEOUT answers EINVAL");
+    316 renameat2(DirFd, PathPtr, DirFd, PathPtr, u32) = names::renameat2, Partial("RENAME_WHITEOUT on tmpfs only, EINVAL elsewhere");
     303 name_to_handle_at(DirFd, PathPtr, Ptr, Ptr, i32) = refused::name_to_handle_at, Absent("EOPNOTSUPP");
     304 open_by_handle_at(Fd, Ptr, i32) = refused::open_by_handle_at, Absent("EOPNOTSUPP");
 
     // Extended attributes
-    188 setxattr(PathPtr, Ptr, Ptr, u64, i32) = xattr::setxattr, Partial("no access control lists");
-    189 lsetxattr(PathPtr, Ptr, Ptr, u64, i32) = xattr::lsetxattr, Partial("no access control lists");
-    190 fsetxattr(Fd, Ptr, Ptr, u64, i32) = xattr::fsetxattr, Partial("no access control lists");
-    191 getxattr(PathPtr, Ptr, Ptr, u64) = xattr::getxattr, Partial("no access control lists");
-    192 lgetxattr(PathPtr, Ptr, Ptr, u64) = xattr::lgetxattr, Partial("no access control lists");
-    193 fgetxattr(Fd, Ptr, Ptr, u64) = xattr::fgetxattr, Partial("no access control lists");
+    188 setxattr(PathPtr, Ptr, Ptr, u64, i32) = xattr::setxattr, Full;
+    189 lsetxattr(PathPtr, Ptr, Ptr, u64, i32) = xattr::lsetxattr, Full;
+    190 fsetxattr(Fd, Ptr, Ptr, u64, i32) = xattr::fsetxattr, Full;
+    191 getxattr(PathPtr, Ptr, Ptr, u64) = xattr::getxattr, Full;
+    192 lgetxattr(PathPtr, Ptr, Ptr, u64) = xattr::lgetxattr, Full;
+    193 fgetxattr(Fd, Ptr, Ptr, u64) = xattr::fgetxattr, Full;
     194 listxattr(PathPtr, Ptr, u64) = xattr::listxattr, Full;
     195 llistxattr(PathPtr, Ptr, u64) = xattr::llistxattr, Full;
     196 flistxattr(Fd, Ptr, u64) = xattr::flistxattr, Full;
-    197 removexattr(PathPtr, Ptr) = xattr::removexattr, Partial("no access control lists");
-    198 lremovexattr(PathPtr, Ptr) = xattr::lremovexattr, Partial("no access control lists");
-    199 fremovexattr(Fd, Ptr) = xattr::fremovexattr, Partial("no access control lists");
+    197 removexattr(PathPtr, Ptr) = xattr::removexattr, Full;
+    198 lremovexattr(PathPtr, Ptr) = xattr::lremovexattr, Full;
+    199 fremovexattr(Fd, Ptr) = xattr::fremovexattr, Full;
 
     // Notification
     253 inotify_init() = inotify::inotify_init, Full;
     254 inotify_add_watch(Fd, PathPtr, u32) = inotify::inotify_add_watch, Partial("no IN_UNMOUNT");
     255 inotify_rm_watch(Fd, i32) = inotify::inotify_rm_watch, Full;
     294 inotify_init1(i32) = inotify::inotify_init1, Full;
+    300 fanotify_init(u32, u32) = fanotify::fanotify_init, Partial("no reports by file handle, pidfd or mount (EINVAL); EPERM without CAP_SYS_ADMIN");
+    301 fanotify_mark(Fd, u32, u64, DirFd, PathPtr) = fanotify::fanotify_mark, Partial("events with a descriptor, and questions for permission; no events of names (EINVAL)");
 
     // Storage and mounts
     74 fsync(Fd) = storage::fsync, Full;
     75 fdatasync(Fd) = storage::fdatasync, Full;
     155 pivot_root(PathPtr, PathPtr) = mount::pivot_root, Full;
     162 sync() = storage::sync, Full;
-    165 mount(Ptr, PathPtr, Ptr, u64, Ptr) = mount::mount, Partial("propagation types are kept, events are not propagated");
-    166 umount2(PathPtr, i32) = mount::umount2, Partial("MNT_EXPIRE answers EAGAIN every time");
+    179 quotactl(u32, PathPtr, u32, u64) = quota::quotactl, Absent("no file system has quotas");
+    443 quotactl_fd(Fd, u32, u32, u64) = quota::quotactl_fd, Absent("no file system has quotas: ENOSYS");
+    165 mount(Ptr, PathPtr, Ptr, u64, Ptr) = mount::mount, Full;
+    166 umount2(PathPtr, i32) = mount::umount2, Full;
+    428 open_tree(DirFd, PathPtr, u32) = mount_fd::open_tree, Full;
+    429 move_mount(DirFd, PathPtr, DirFd, PathPtr, u32) = mount_fd::move_mount, Full;
+    430 fsopen(Ptr, u32) = fs_config::fsopen, Full;
+    431 fsconfig(Fd, u32, Ptr, Ptr, i32) = fs_config::fsconfig, Full;
+    432 fsmount(Fd, u32, u32) = fs_config::fsmount, Full;
+    433 fspick(DirFd, PathPtr, u32) = fs_config::fspick, Partial("the root and bind mounts of a container: EOPNOTSUPP");
+    442 mount_setattr(DirFd, PathPtr, u32, Ptr, u64) = mount_fd::mount_setattr, Partial("no MOUNT_ATTR_IDMAP: EINVAL");
+    457 statmount(Ptr, Ptr, u64, u32) = mount_query::statmount, Partial("only of the caller's namespace");
+    458 listmount(Ptr, Ptr, u64, u32) = mount_query::listmount, Partial("only of the caller's namespace");
+    467 open_tree_attr(DirFd, PathPtr, u32, Ptr, u64) = mount_fd::open_tree_attr, Partial("no MOUNT_ATTR_IDMAP: EINVAL");
     187 readahead(Fd, i64, u64) = storage::readahead, Full;
     221 fadvise64(Fd, i64, i64, i32) = storage::fadvise64, Partial("accepted, no effect");
     277 sync_file_range(Fd, i64, i64, u32) = storage::sync_file_range, Full;
     306 syncfs(Fd) = storage::syncfs, Full;
+    451 cachestat(Fd, Ptr, Ptr, u32) = storage::cachestat, Full;
     167 swapon(Ptr, i32) = refused::swapon, Absent("EPERM");
     168 swapoff(Ptr) = refused::swapoff, Absent("EPERM");
 }

@@ -42,14 +42,14 @@ rows! {
     51 getsockname(Fd, Ptr, Ptr) = socket::getsockname, Full;
     52 getpeername(Fd, Ptr, Ptr) = socket::getpeername, Full;
     48 shutdown(Fd, i32) = socket::shutdown, Full;
-    54 setsockopt(Fd, i32, i32, Ptr, i32) = socket::setsockopt, Partial("no packet filters, SO_PEEK_OFF of TCP only");
-    55 getsockopt(Fd, i32, i32, Ptr, Ptr) = socket::getsockopt, Partial("no packet filters, SO_PEEK_OFF of TCP only");
-    44 sendto(Fd, Ptr, u64, i32, Ptr, u32) = sendrecv::sendto, Partial("no MSG_OOB");
-    46 sendmsg(Fd, Ptr, i32) = sendrecv::sendmsg, Partial("no MSG_OOB");
-    307 sendmmsg(Fd, Ptr, u32, i32) = sendrecv::sendmmsg, Partial("no MSG_OOB");
-    45 recvfrom(Fd, Ptr, u64, i32, Ptr, Ptr) = sendrecv::recvfrom, Partial("no MSG_OOB");
-    47 recvmsg(Fd, Ptr, i32) = sendrecv::recvmsg, Partial("no MSG_OOB");
-    299 recvmmsg(Fd, Ptr, u32, i32, Ptr) = sendrecv::recvmmsg, Partial("no MSG_OOB");
+    54 setsockopt(Fd, i32, i32, Ptr, i32) = socket::setsockopt, Partial("no extended packet filters");
+    55 getsockopt(Fd, i32, i32, Ptr, Ptr) = socket::getsockopt, Partial("no extended packet filters");
+    44 sendto(Fd, Ptr, u64, i32, Ptr, u32) = sendrecv::sendto, Full;
+    46 sendmsg(Fd, Ptr, i32) = sendrecv::sendmsg, Full;
+    307 sendmmsg(Fd, Ptr, u32, i32) = sendrecv::sendmmsg, Full;
+    45 recvfrom(Fd, Ptr, u64, i32, Ptr, Ptr) = sendrecv::recvfrom, Full;
+    47 recvmsg(Fd, Ptr, i32) = sendrecv::recvmsg, Full;
+    299 recvmmsg(Fd, Ptr, u32, i32, Ptr) = sendrecv::recvmmsg, Full;
 
     // System V IPC
     29 shmget(i32, u64, i32) = sysv::shmget, Partial("SHM_HUGETLB answers ENOMEM");

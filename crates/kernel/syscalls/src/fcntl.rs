@@ -46,7 +46,7 @@ fn get_lock(c: &mut Current, f: &OpenFile, arg: u64, ofd: bool) -> SysResult {
     let kind = kind_of(&l)?;
     // Since Linux 6.13 F_UNLCK is a valid question of F_OFD_GETLK; before, it was not for any.
     let kind = kind.ok_or(Errno::EINVAL)?;
-    let (start, end) = locks::range_of(f, i32::from(l.whence), l.start, l.len)?;
+    let (start, end) = locks::range_of(&c.caller(), f, i32::from(l.whence), l.start, l.len)?;
     match locks::test(f, owner(c.fd_table(), f, ofd), kind, start, end)? {
         None => l.kind = libc::F_UNLCK as i16,
         Some(r) => {
@@ -67,7 +67,7 @@ fn set_lock(c: &mut Current, fd: Fd, f: &OpenFile, arg: u64, ofd: bool, wait: bo
         return Err(Errno::EINVAL.into());
     }
     let kind = kind_of(&l)?;
-    let (start, end) = locks::range_of(f, i32::from(l.whence), l.start, l.len)?;
+    let (start, end) = locks::range_of(&c.caller(), f, i32::from(l.whence), l.start, l.len)?;
     match kind {
         Some(Kind::Shared) if !f.readable() => return Err(Errno::EBADF.into()),
         Some(Kind::Exclusive) if !f.writable() => return Err(Errno::EBADF.into()),
@@ -84,6 +84,7 @@ fn set_lock(c: &mut Current, fd: Fd, f: &OpenFile, arg: u64, ofd: bool, wait: bo
     Ok(0)
 }
 
+const F_NOTIFY: i32 = 1026;
 const F_SETSIG: i32 = 10;
 const F_GETSIG: i32 = 11;
 const F_SETOWN_EX: i32 = 15;
@@ -127,13 +128,17 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
         }
         libc::F_GETLEASE => vfs::leases::get(&f) as u64,
         libc::F_SETLEASE => {
-            vfs::leases::set(c, &f, arg as i32, sigio::lease_holder(c, fd.0))?;
+            vfs::leases::set(c, &f, arg as i32, sigio::teller(c, fd.0))?;
             if arg as i32 != libc::F_UNLCK {
                 let mut o = f.owner.lock();
                 if o.id == 0 {
                     o.set(vfs::fasync::F_OWNER_PID, c.task.tgid(), &c.creds());
                 }
             }
+            0
+        }
+        F_NOTIFY => {
+            vfs::dnotify::set(c, &f, arg as u32, sigio::teller(c, fd.0))?;
             0
         }
         libc::F_SETPIPE_SZ => Pipe::of(&f).ok_or(Errno::EBADF)?.set_size(c, arg & 0xffff_ffff)? as u64,

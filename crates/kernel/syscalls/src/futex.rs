@@ -86,7 +86,7 @@ fn deadline(c: &Current, at: u64, realtime: bool) -> Result<Option<Instant>, Err
 
 fn native(c: &mut Current, addr: u64) -> SysResult {
     // Reported because every call is: it is made after all.
-    if c.ctx.pass_futex() {
+    if c.pass_futex() {
         return Err(SysErr::NoReturn);
     }
     if !addr.is_multiple_of(4) {

@@ -22,29 +22,42 @@ pub fn getppid(c: &mut Current) -> SysResult {
     Ok(c.pid_vnr(parent) as u64)
 }
 pub fn getuid(c: &mut Current) -> SysResult {
-    Ok(c.creds().uid.into())
+    let k = c.creds();
+    Ok(k.user_ns.show_user(k.uid).into())
 }
 pub fn geteuid(c: &mut Current) -> SysResult {
-    Ok(c.creds().euid.into())
+    let k = c.creds();
+    Ok(k.user_ns.show_user(k.euid).into())
 }
 pub fn getgid(c: &mut Current) -> SysResult {
-    Ok(c.creds().gid.into())
+    let k = c.creds();
+    Ok(k.user_ns.show_group(k.gid).into())
 }
 pub fn getegid(c: &mut Current) -> SysResult {
-    Ok(c.creds().egid.into())
+    let k = c.creds();
+    Ok(k.user_ns.show_group(k.egid).into())
+}
+
+/// Users of the caller's user namespace as the kernel knows them; [`KEEP`] stays. EINVAL for one that the namespace does not have.
+fn users<const N: usize>(c: &Current, numbers: [u32; N]) -> Result<[u32; N], Errno> {
+    known(numbers, |number| c.creds().user_ns.user(number))
+}
+
+/// The same for groups.
+fn groups<const N: usize>(c: &Current, numbers: [u32; N]) -> Result<[u32; N], Errno> {
+    known(numbers, |number| c.creds().user_ns.group(number))
+}
+
+fn known<const N: usize>(mut numbers: [u32; N], id: impl Fn(u32) -> Option<u32>) -> Result<[u32; N], Errno> {
+    for number in numbers.iter_mut().filter(|number| **number != KEEP) {
+        *number = id(*number).ok_or(Errno::EINVAL)?;
+    }
+    Ok(numbers)
 }
 
 fn commit_uids(c: &mut Current, old: &Credentials, mut n: Credentials) {
     n.fsuid = n.euid;
     fix_caps(old, &mut n);
-    apply(c, old, n);
-}
-
-fn apply(c: &mut Current, old: &Credentials, n: Credentials) {
-    if n.euid != old.euid || n.egid != old.egid || n.fsuid != old.fsuid || n.permitted & !old.permitted != 0 {
-        c.mm.dumpable.store(0, std::sync::atomic::Ordering::Relaxed);
-        c.task.pdeathsig.store(0, std::sync::atomic::Ordering::Relaxed);
-    }
     c.task.set_creds(n);
 }
 
@@ -53,8 +66,10 @@ fn fix_caps(old: &Credentials, n: &mut Credentials) {
     if old.securebits & SECBIT_NO_SETUID_FIXUP != 0 {
         return;
     }
-    let had_root = old.uid == 0 || old.euid == 0 || old.suid == 0;
-    let has_root = n.uid == 0 || n.euid == 0 || n.suid == 0;
+    let root = old.user_ns.user(0);
+    let is_root = |id: u32| root == Some(id);
+    let had_root = is_root(old.uid) || is_root(old.euid) || is_root(old.suid);
+    let has_root = is_root(n.uid) || is_root(n.euid) || is_root(n.suid);
     if had_root && !has_root {
         if old.securebits & SECBIT_KEEP_CAPS == 0 {
             n.permitted = 0;
@@ -62,10 +77,10 @@ fn fix_caps(old: &Credentials, n: &mut Credentials) {
         }
         n.ambient = 0;
     }
-    if old.euid == 0 && n.euid != 0 {
+    if is_root(old.euid) && !is_root(n.euid) {
         n.effective = 0;
     }
-    if old.euid != 0 && n.euid == 0 {
+    if !is_root(old.euid) && is_root(n.euid) {
         n.effective = n.permitted;
     }
 }
@@ -76,6 +91,7 @@ pub fn setuid(c: &mut Current, uid: u32) -> SysResult {
     if uid == KEEP {
         return Err(Errno::EINVAL.into());
     }
+    let [uid] = users(c, [uid])?;
     if old.own_ns_capable(Cap::SETUID) {
         n.uid = uid;
         n.suid = uid;
@@ -88,6 +104,7 @@ pub fn setuid(c: &mut Current, uid: u32) -> SysResult {
 }
 
 pub fn setreuid(c: &mut Current, ruid: u32, euid: u32) -> SysResult {
+    let [ruid, euid] = users(c, [ruid, euid])?;
     let old = c.creds();
     let capable = old.own_ns_capable(Cap::SETUID);
     let mut n = Credentials::clone(&old);
@@ -111,6 +128,7 @@ pub fn setreuid(c: &mut Current, ruid: u32, euid: u32) -> SysResult {
 }
 
 pub fn setresuid(c: &mut Current, ruid: u32, euid: u32, suid: u32) -> SysResult {
+    let [ruid, euid, suid] = users(c, [ruid, euid, suid])?;
     let old = c.creds();
     let mine = [old.uid, old.euid, old.suid];
     if !old.own_ns_capable(Cap::SETUID) && [ruid, euid, suid].iter().any(|u| *u != KEEP && !mine.contains(u))
@@ -132,6 +150,7 @@ pub fn setgid(c: &mut Current, gid: u32) -> SysResult {
     if gid == KEEP {
         return Err(Errno::EINVAL.into());
     }
+    let [gid] = groups(c, [gid])?;
     if old.own_ns_capable(Cap::SETGID) {
         n.gid = gid;
         n.sgid = gid;
@@ -140,11 +159,12 @@ pub fn setgid(c: &mut Current, gid: u32) -> SysResult {
     }
     n.egid = gid;
     n.fsgid = gid;
-    apply(c, &old, n);
+    c.task.set_creds(n);
     Ok(0)
 }
 
 pub fn setregid(c: &mut Current, rgid: u32, egid: u32) -> SysResult {
+    let [rgid, egid] = groups(c, [rgid, egid])?;
     let old = c.creds();
     let capable = old.own_ns_capable(Cap::SETGID);
     let mut n = Credentials::clone(&old);
@@ -164,11 +184,12 @@ pub fn setregid(c: &mut Current, rgid: u32, egid: u32) -> SysResult {
         n.sgid = n.egid;
     }
     n.fsgid = n.egid;
-    apply(c, &old, n);
+    c.task.set_creds(n);
     Ok(0)
 }
 
 pub fn setresgid(c: &mut Current, rgid: u32, egid: u32, sgid: u32) -> SysResult {
+    let [rgid, egid, sgid] = groups(c, [rgid, egid, sgid])?;
     let old = c.creds();
     let mine = [old.gid, old.egid, old.sgid];
     if !old.own_ns_capable(Cap::SETGID) && [rgid, egid, sgid].iter().any(|g| *g != KEEP && !mine.contains(g))
@@ -181,7 +202,7 @@ pub fn setresgid(c: &mut Current, rgid: u32, egid: u32, sgid: u32) -> SysResult 
     n.egid = pick(egid, old.egid);
     n.sgid = pick(sgid, old.sgid);
     n.fsgid = n.egid;
-    apply(c, &old, n);
+    c.task.set_creds(n);
     Ok(0)
 }
 
@@ -194,16 +215,19 @@ fn write3(c: &mut Current, v: [u32; 3], p: [Ptr; 3]) -> SysResult {
 
 pub fn getresuid(c: &mut Current, r: Ptr, e: Ptr, s: Ptr) -> SysResult {
     let k = c.creds();
-    write3(c, [k.uid, k.euid, k.suid], [r, e, s])
+    write3(c, [k.uid, k.euid, k.suid].map(|id| k.user_ns.show_user(id)), [r, e, s])
 }
 
 pub fn getresgid(c: &mut Current, r: Ptr, e: Ptr, s: Ptr) -> SysResult {
     let k = c.creds();
-    write3(c, [k.gid, k.egid, k.sgid], [r, e, s])
+    write3(c, [k.gid, k.egid, k.sgid].map(|id| k.user_ns.show_group(id)), [r, e, s])
 }
 
 pub fn setfsuid(c: &mut Current, uid: u32) -> SysResult {
     let old = c.creds();
+    // A user that the namespace does not have changes nothing, as -1.
+    let uid = old.user_ns.user(uid).unwrap_or(KEEP);
+    let root = old.user_ns.user(0);
     let allowed = [old.uid, old.euid, old.suid, old.fsuid].contains(&uid) || old.own_ns_capable(Cap::SETUID);
     if uid != KEEP && allowed && uid != old.fsuid {
         let mut n = Credentials::clone(&old);
@@ -211,33 +235,35 @@ pub fn setfsuid(c: &mut Current, uid: u32) -> SysResult {
         // CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, LINUX_IMMUTABLE, MKNOD, MAC_OVERRIDE
         let fs = 0x1f | Cap::LINUX_IMMUTABLE.bit() | Cap::MKNOD.bit() | Cap::MAC_OVERRIDE.bit();
         if old.securebits & SECBIT_NO_SETUID_FIXUP == 0 {
-            if old.fsuid == 0 && uid != 0 {
+            if root == Some(old.fsuid) && root != Some(uid) {
                 n.effective &= !fs;
-            } else if old.fsuid != 0 && uid == 0 {
+            } else if root != Some(old.fsuid) && root == Some(uid) {
                 n.effective |= n.permitted & fs;
             }
         }
         c.task.set_creds(n);
     }
-    Ok(old.fsuid.into())
+    Ok(old.user_ns.show_user(old.fsuid).into())
 }
 
 pub fn setfsgid(c: &mut Current, gid: u32) -> SysResult {
     let old = c.creds();
+    let gid = old.user_ns.group(gid).unwrap_or(KEEP);
     let allowed = [old.gid, old.egid, old.sgid, old.fsgid].contains(&gid) || old.own_ns_capable(Cap::SETGID);
     if gid != KEEP && allowed {
         let mut n = Credentials::clone(&old);
         n.fsgid = gid;
         c.task.set_creds(n);
     }
-    Ok(old.fsgid.into())
+    Ok(old.user_ns.show_group(old.fsgid).into())
 }
 
 pub fn getgroups(c: &mut Current, size: i32, list: Ptr) -> SysResult {
     if size < 0 {
         return Err(Errno::EINVAL.into());
     }
-    let g = c.creds().groups.clone();
+    let k = c.creds();
+    let g: Vec<u32> = k.groups.iter().map(|g| k.user_ns.show_group(*g)).collect();
     if size != 0 {
         if (size as usize) < g.len() {
             return Err(Errno::EINVAL.into());
@@ -250,13 +276,16 @@ pub fn getgroups(c: &mut Current, size: i32, list: Ptr) -> SysResult {
 
 pub fn setgroups(c: &mut Current, size: u64, list: Ptr) -> SysResult {
     let old = c.creds();
-    if !old.own_ns_capable(Cap::SETGID) {
+    if !old.own_ns_capable(Cap::SETGID) || !old.user_ns.may_setgroups() {
         return Err(Errno::EPERM.into());
     }
     if size as u32 as u64 > NGROUPS_MAX {
         return Err(Errno::EINVAL.into());
     }
     let mut groups: Vec<u32> = c.read_array(list.0, size as u32 as usize, NGROUPS_MAX as usize)?;
+    for group in &mut groups {
+        *group = old.user_ns.group(*group).ok_or(Errno::EINVAL)?;
+    }
     groups.sort_unstable();
     let mut n = Credentials::clone(&old);
     n.groups = groups;
@@ -274,7 +303,8 @@ pub fn setpgid(c: &mut Current, pid: i32, pgid: i32) -> SysResult {
 }
 
 pub fn setsid(c: &mut Current) -> SysResult {
-    Ok(c.setsid()? as u64)
+    let session = c.setsid()?;
+    Ok(c.pid_vnr(session) as u64)
 }
 
 pub fn getpgrp(c: &mut Current) -> SysResult {

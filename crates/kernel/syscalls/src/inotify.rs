@@ -29,7 +29,7 @@ pub fn inotify_add_watch(c: &mut Current, fd: Fd, path: PathPtr, mask: u32) -> S
     look.set(Lookup::DIRECTORY, mask & IN_ONLYDIR != 0);
     let place = walk::lookup(c, &c.fs().view(), &start, &path, look)?;
     perm::inode_may(c, place.inode(), perm::MAY_READ)?;
-    Ok(instance.add(place.inode(), mask)? as u64)
+    Ok(instance.add(&place, mask)? as u64)
 }
 
 pub fn inotify_rm_watch(c: &mut Current, fd: Fd, watch: i32) -> SysResult {

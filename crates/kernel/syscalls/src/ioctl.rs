@@ -4,6 +4,7 @@ use crate::arg::Fd;
 use crate::at::real_file;
 use crate::sigio;
 use abi::Errno;
+use task::supervisor::{ADD_FD, listener_of};
 use task::{Current, SysResult};
 use vfs::dentry::{S_IFREG, S_IFSOCK};
 use vfs::open::file_kind;
@@ -38,7 +39,7 @@ pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
         }
         FIONREAD if file_kind(&f) == S_IFREG => {
             let size = f.attr()?.size as i64;
-            let left = size - *f.pos.lock() as i64;
+            let left = size - *f.hold_position(c)? as i64;
             c.write_value(arg, &(left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32))?;
         }
         FIOSETOWN | SIOCSPGRP if file_kind(&f) == S_IFSOCK => {
@@ -64,13 +65,35 @@ pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
         FICLONE | FICLONERANGE | FIDEDUPERANGE | FS_IOC_FIEMAP if file_kind(&f) == S_IFREG => {
             return Err(Errno::EOPNOTSUPP.into());
         }
+        // Descriptors of another table, which no file can reach.
+        ADD_FD if listener_of(&f).is_some() => {
+            let listener = listener_of(&f).ok_or(Errno::ENOTTY)?;
+            return crate::seccomp::add_fd(c, listener, arg);
+        }
         // The answer is a descriptor, which no file can make.
-        TIOCGPTPEER => {
+        TIOCGPTPEER if !f.lost_ioctl() => {
             let flags = arg as i32;
             let peer = tty::open_peer(c, &f, flags)?;
             return crate::install::install(c, peer, flags & libc::O_CLOEXEC != 0);
         }
+        // A descriptor is named, which no file can reach.
+        _ if loopdev::names_file(&f, cmd) && !f.lost_ioctl() => {
+            let named = Fd(loopdev::named_fd(c, cmd, arg)?);
+            let backing = real_file(c, named)?;
+            let caller = c.caller();
+            loopdev::attach(&caller, &f, c, cmd, arg, &backing)?;
+        }
+        _ if fuse::names_file(&f, cmd) && !f.lost_ioctl() => {
+            let named = Fd(fuse::named_fd(c, arg)?);
+            // A descriptor that is not open is no device file.
+            let other = real_file(c, named).map_err(|_| Errno::EINVAL)?;
+            fuse::clone_device(&f, &other)?;
+        }
+        _ if f.lost_ioctl() => return Err(Errno::EACCES.into()),
         _ => {
+            if let Some(done) = crate::ns::ioctl(c, &f, cmd, arg) {
+                return done;
+            }
             let caller = c.caller();
             return Ok(f.ops.ioctl(&caller, &f, c, cmd, arg)?);
         }

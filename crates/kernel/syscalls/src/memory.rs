@@ -3,13 +3,19 @@
 use crate::arg::Ptr;
 use abi::{Errno, PAGE_SIZE, page_down, page_up};
 use mm::{LockAll, MapArgs, Vma};
+use platform::OwnCall;
 use std::sync::Arc;
+use task::trace::access;
 use task::{Current, SysResult, Task};
-use vfs::{Caller, Cap};
+use vfs::Caller;
 
 pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32, offset: u64) -> SysResult {
     let file = if flags & libc::MAP_ANONYMOUS != 0 { None } else { Some(c.file(fd)?) };
     // Without MAP_FIXED the hint is rounded down; very low hints are ignored.
+    let noexec = |f: &Arc<vfs::OpenFile>| {
+        f.path.as_ref().is_some_and(|p| p.mount.flags().contains(vfs::MountFlags::NOEXEC))
+    };
+    let prot = if file.as_ref().is_some_and(noexec) { prot } else { implied(c, prot) };
     let args = MapArgs { addr, len, prot, flags, file, offset };
     let mm = c.mm.clone();
     // The context is borrowed mutably while the file sees the caller: take it out for the call.
@@ -32,6 +38,7 @@ pub fn munmap(c: &mut Current, addr: u64, len: u64) -> SysResult {
 }
 
 pub fn mprotect(c: &mut Current, addr: u64, len: u64, prot: i32) -> SysResult {
+    let prot = implied(c, prot);
     let grows = prot & (libc::PROT_GROWSDOWN | libc::PROT_GROWSUP);
     if prot & !(7 | libc::PROT_GROWSDOWN | libc::PROT_GROWSUP | 8) != 0
         || grows == libc::PROT_GROWSDOWN | libc::PROT_GROWSUP
@@ -54,6 +61,27 @@ pub fn mprotect(c: &mut Current, addr: u64, len: u64, prot: i32) -> SysResult {
     }
     c.mm.clone().mprotect(c.ctx.as_mut(), addr, len, prot & 7)?;
     Ok(0)
+}
+
+pub fn pkey_mprotect(c: &mut Current, addr: u64, len: u64, prot: i32, key: i32) -> SysResult {
+    // No key was given out; -1 is the one that needs none.
+    if key == -1 { mprotect(c, addr, len, prot) } else { Err(Errno::EINVAL.into()) }
+}
+
+/// EINVAL is what Linux answers where the processor has no keys.
+pub fn pkey_alloc(_c: &mut Current, _flags: u64, _rights: u64) -> SysResult {
+    Err(Errno::EINVAL.into())
+}
+
+pub fn pkey_free(_c: &mut Current, _key: i32) -> SysResult {
+    Err(Errno::EINVAL.into())
+}
+
+/// READ_IMPLIES_EXEC of personality(2).
+fn implied(c: &Current, prot: i32) -> i32 {
+    let bits = c.task.group.personality.load(std::sync::atomic::Ordering::Relaxed);
+    let implies = bits & libc::READ_IMPLIES_EXEC as u32 != 0 && prot & libc::PROT_READ != 0;
+    if implies { prot | libc::PROT_EXEC } else { prot }
 }
 
 pub fn brk(c: &mut Current, want: u64) -> SysResult {
@@ -117,7 +145,7 @@ pub fn msync(c: &mut Current, addr: u64, len: u64, flags: i32) -> SysResult {
             return Err(Errno::EBUSY.into());
         }
         if let (Some(f), true, true) = (&v.file, v.shared, flags & libc::MS_SYNC != 0) {
-            match f.ops.sync(f, true) {
+            match f.ops.sync(c, f, true) {
                 Ok(()) | Err(Errno::EINVAL) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -135,23 +163,57 @@ pub fn mincore(c: &mut Current, addr: u64, len: u64, vec: Ptr) -> SysResult {
         return Err(Errno::ENOMEM.into());
     }
     let count = (end - start) / PAGE_SIZE;
-    let all = vec![1; count.min(64 << 10) as usize];
+    c.check_range(vec.0, count)?;
+    let mut all = vec![0; count.min(platform::MINCORE_PAGES as u64) as usize];
     let mut done = 0;
     while done < count && !c.is_killed() {
-        let piece = all.get(..(count - done).min(all.len() as u64) as usize).unwrap_or_default();
+        let pages = (count - done).min(all.len() as u64) as usize;
+        let piece = all.get_mut(..pages).unwrap_or_default();
+        c.ctx.own_call(OwnCall::Mincore(start + done * PAGE_SIZE, pages), piece)?;
+        // The low bit alone means something, and the guest's side could write what it likes.
+        piece.iter_mut().for_each(|b| *b &= 1);
         c.write_bytes(vec.0.wrapping_add(done), piece)?;
-        // A queued piece would stay in the sentry until the end.
-        if piece.len() as u64 + done < count {
-            c.ctx.flush()?;
-        }
-        done += piece.len() as u64;
+        done += pages as u64;
     }
+    Ok(0)
+}
+
+pub fn membarrier(c: &mut Current, command: i32, flags: u32, _cpu: i32) -> SysResult {
+    const QUERY: i32 = 0;
+    // Those of restartable sequences, which there are not.
+    const SEQUENCES: u64 = 1 << 7 | 1 << 8;
+    let answer = c.ctx.own_call(OwnCall::Membarrier(command, flags), &mut [])?;
+    Ok(if command == QUERY { answer & !SEQUENCES } else { answer })
+}
+
+pub fn mseal(c: &mut Current, addr: u64, len: u64, flags: u64) -> SysResult {
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    c.mm.seal(addr, len)?;
+    Ok(0)
+}
+
+pub fn remap_file_pages(
+    c: &mut Current,
+    addr: u64,
+    len: u64,
+    prot: u64,
+    first: u64,
+    _flags: u64,
+) -> SysResult {
+    if prot != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let mm = c.mm.clone();
+    mm.remap_file_pages(c.ctx.as_mut(), page_down(addr), page_down(len), first)?;
     Ok(0)
 }
 
 pub fn mlock(c: &mut Current, addr: u64, len: u64) -> SysResult {
     let (start, end) = pages(addr, len, Errno::EINVAL)?;
     c.mm.lock(c, start, end, false)?;
+    c.mm.clone().read_in(c.ctx.as_mut(), start, end)?;
     Ok(0)
 }
 
@@ -160,6 +222,9 @@ pub fn mlock2(c: &mut Current, addr: u64, len: u64, flags: i32) -> SysResult {
     crate::arg::check_flags(flags, ONFAULT)?;
     let (start, end) = pages(addr, len, Errno::EINVAL)?;
     c.mm.lock(c, start, end, flags & ONFAULT != 0)?;
+    if flags & ONFAULT == 0 {
+        c.mm.clone().read_in(c.ctx.as_mut(), start, end)?;
+    }
     Ok(0)
 }
 
@@ -176,6 +241,11 @@ pub fn mlockall(c: &mut Current, flags: i32) -> SysResult {
     }
     let which = LockAll { current: flags & libc::MCL_CURRENT != 0, future: flags & libc::MCL_FUTURE != 0 };
     c.mm.lock_all(c, which)?;
+    if which.current && flags & libc::MCL_ONFAULT == 0 {
+        let (start, end) = c.mm.with_map(|m| (m.min, m.max));
+        // What cannot be read in is locked all the same.
+        let _ = c.mm.clone().read_in(c.ctx.as_mut(), start, end);
+    }
     Ok(0)
 }
 
@@ -197,18 +267,17 @@ fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
 
 /// EPERM unless the caller may look into a thread, by its real ids; see ptrace(2).
 pub(crate) fn may_access(c: &Current, t: &Task) -> Result<(), Errno> {
-    let (me, them) = (c.creds(), t.creds());
-    let same = me.uid == them.uid && me.uid == them.euid && me.uid == them.suid && me.gid == them.gid;
-    if t.tgid() != c.task.tgid() && !same && !me.ns_capable(&them.user_ns, Cap::SYS_PTRACE) {
-        return Err(Errno::EPERM);
+    if access::may_access(&c.creds(), c.task.tgid(), t, access::Mode::Real) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
     }
-    Ok(())
 }
 
-fn vm_target(c: &Current, pid: i32) -> Result<Arc<mm::Mm>, Errno> {
+/// The memory of a process that the caller may look into.
+pub(crate) fn vm_target(c: &Current, pid: i32) -> Result<Arc<mm::Mm>, Errno> {
     let t = c.find_task(pid).ok_or(Errno::ESRCH)?;
-    may_access(c, &t)?;
-    Ok(t.mm())
+    access::mm_access(&c.creds(), c.task.tgid(), &t, access::Mode::Real).ok_or(Errno::EPERM)
 }
 
 fn process_vm(c: &mut Current, pid: i32, l: (Ptr, u64), r: (Ptr, u64), flags: u64, write: bool) -> SysResult {

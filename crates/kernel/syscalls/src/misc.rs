@@ -10,7 +10,10 @@ use zerocopy::{Immutable, IntoBytes};
 pub fn uname(c: &mut Current, out: Ptr) -> SysResult {
     let uts = c.task.nsproxy().uts.names();
     let mut b = [0u8; 390];
-    for (i, s) in ["Linux", &uts.nodename, RELEASE, VERSION, "x86_64", &uts.domainname].iter().enumerate() {
+    // Programs that know two numbers below version 3 get them with UNAME26.
+    let old = c.task.group.personality.load(Ordering::Relaxed) & libc::UNAME26 as u32 != 0;
+    let release = if old { task::RELEASE_26 } else { RELEASE };
+    for (i, s) in ["Linux", &uts.nodename, release, VERSION, "x86_64", &uts.domainname].iter().enumerate() {
         let n = s.len().min(64);
         b[i * 65..i * 65 + n].copy_from_slice(&s.as_bytes()[..n]);
     }
@@ -121,21 +124,6 @@ pub fn personality(c: &mut Current, p: u64) -> SysResult {
         g.store(p as u32, Ordering::Relaxed);
     }
     Ok(old.into())
-}
-
-pub fn syslog(c: &mut Current, kind: i32, buf: Ptr, len: i32) -> SysResult {
-    let admin = c.creds().capable(Cap::SYSLOG) || c.creds().capable(Cap::SYS_ADMIN);
-    match kind {
-        0 | 1 => Ok(0),
-        2..=4 if buf.is_null() || len < 0 => Err(Errno::EINVAL.into()),
-        2..=4 if !admin => Err(Errno::EPERM.into()),
-        2..=4 => Ok(0),
-        5..=8 if !admin => Err(Errno::EPERM.into()),
-        8 if !(1..=8).contains(&len) => Err(Errno::EINVAL.into()),
-        5..=9 => Ok(0),
-        10 => Ok(1 << 17),
-        _ => Err(Errno::EINVAL.into()),
-    }
 }
 
 pub fn reboot(c: &mut Current, m1: i32, m2: i32, _cmd: i32, _arg: u64) -> SysResult {

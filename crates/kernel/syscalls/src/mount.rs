@@ -3,15 +3,18 @@
 use crate::arg::{PathPtr, Ptr, check_flags};
 use crate::at::{self, CWD};
 use abi::{Errno, Result};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use task::{Current, SysResult};
+use vfs::fs_config::FsConfig;
+use vfs::fs_parameters::Value;
 use vfs::mount::Propagation;
-use vfs::rename::is_mount_root;
+use vfs::mount_ns::{Placing, Unmount};
 use vfs::walk::lookup;
-use vfs::{Caller, Cap, Lookup, MountFlags, Path};
+use vfs::{Caller, Cap, Lookup, MountFlags, Path, SbFlags};
 
 const MS_MAGIC: u64 = 0xc0ed_0000;
 const MS_MAGIC_MASK: u64 = 0xffff_0000;
+const MS_NOUSER: u64 = 1 << 31;
 const MNT_FORCE: i32 = 1;
 const MNT_DETACH: i32 = 2;
 const MNT_EXPIRE: i32 = 4;
@@ -22,22 +25,21 @@ const MS_TYPES: u64 = libc::MS_SHARED | libc::MS_PRIVATE | libc::MS_SLAVE | libc
 /// Flags that say how access times are kept.
 const MS_ATIME: u64 = libc::MS_NOATIME | libc::MS_NODIRATIME | libc::MS_RELATIME | libc::MS_STRICTATIME;
 
-fn place(c: &Current, path: PathPtr, follow: bool) -> Result<Path> {
+fn place(c: &Current, path: PathPtr) -> Result<Path> {
     let (start, path) = at::read(c, CWD, path)?;
-    let look = if follow { Lookup::FOLLOW } else { Lookup::empty() };
-    lookup(c, &c.fs().view(), &start, &path, look)
+    lookup(c, &c.fs().view(), &start, &path, Lookup::FOLLOW)
 }
 
-fn may_mount(c: &Current) -> Result<()> {
+pub(crate) fn may_mount(c: &Current) -> Result<()> {
     if c.creds().ns_capable(c.fs().view().ns.user_ns(), Cap::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Flags of a mount from mount(2)'s. A remount that says nothing about access times keeps `old`'s.
 fn mount_flags(flags: u64, old: Option<MountFlags>) -> MountFlags {
-    let mut f = MountFlags::from_bits_truncate(flags as u32) - MountFlags::RELATIME;
-    let atime = MountFlags::NOATIME | MountFlags::NODIRATIME | MountFlags::RELATIME;
+    let known = MountFlags::all() - MountFlags::SYNCHRONOUS;
+    let mut f = (MountFlags::from_bits_truncate(flags as u32) & known) - MountFlags::RELATIME;
     match old {
-        Some(old) if flags & MS_ATIME == 0 => f = (f - atime) | (old & atime),
+        Some(old) if flags & MS_ATIME == 0 => f = (f - MountFlags::ATIME) | (old & MountFlags::ATIME),
         _ if flags & libc::MS_STRICTATIME != 0 => f -= MountFlags::NOATIME,
         _ if flags & libc::MS_NOATIME == 0 => f |= MountFlags::RELATIME,
         _ => {}
@@ -64,45 +66,76 @@ fn options(c: &Current, at: Ptr) -> Result<Vec<u8>> {
 pub fn mount(c: &mut Current, source: Ptr, target: PathPtr, kind: Ptr, flags: u64, data: Ptr) -> SysResult {
     let kind = text(c, kind)?;
     let source = text(c, source)?;
-    let at = place(c, target, true);
     // Types with binary options never get here: none is registered.
     let data = options(c, data)?;
-    let at = at?;
+    let at = place(c, target)?;
     let flags = if flags & MS_MAGIC_MASK == MS_MAGIC { flags & !MS_MAGIC_MASK } else { flags };
+    if flags & MS_NOUSER != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    c.creds().may_change_mounts()?;
     may_mount(c)?;
     let view = c.fs().view();
     let recursive = flags & libc::MS_REC != 0;
-    if flags & libc::MS_REMOUNT != 0 {
-        return remount(c, &at, flags, &data);
-    }
-    if flags & libc::MS_BIND != 0 {
-        let from = source_place(c, source)?;
-        view.ns.bind(&from, &at, recursive)?;
-        return Ok(0);
-    }
-    if flags & MS_TYPES != 0 {
-        let kind = match flags & !(libc::MS_REC | libc::MS_SILENT) {
-            libc::MS_SHARED => Propagation::Shared(0),
-            libc::MS_PRIVATE => Propagation::Private,
-            libc::MS_SLAVE => Propagation::Slave(0),
-            libc::MS_UNBINDABLE => Propagation::Unbindable,
-            _ => return Err(Errno::EINVAL.into()),
-        };
-        if !is_mount_root(&at) {
-            return Err(Errno::EINVAL.into());
+    match flags {
+        _ if flags & libc::MS_REMOUNT != 0 => remount(c, &at, flags, &data)?,
+        _ if flags & libc::MS_BIND != 0 => {
+            let from = source_place(c, source)?;
+            view.ns.bind(&from, &at, recursive)?;
         }
-        view.ns.propagate(&at.mount, kind, recursive);
-        return Ok(0);
+        _ if flags & MS_TYPES != 0 => change_type(c, &at, flags)?,
+        _ if flags & libc::MS_MOVE != 0 => {
+            let from = source_place(c, source)?;
+            view.ns.move_mount(&from, &at, Placing::Above)?;
+        }
+        _ => new_mount(c, &at, kind, source, flags, &data)?,
     }
-    if flags & libc::MS_MOVE != 0 {
-        let from = source_place(c, source)?;
-        view.ns.move_mount(&from, &at)?;
-        return Ok(0);
-    }
-    let kind = kind.ok_or(Errno::EINVAL)?;
-    let sb = c.kernel().vfs.types.create(c, std::str::from_utf8(&kind).map_err(|_| Errno::ENODEV)?, &data)?;
-    view.ns.mount(&at, sb, mount_flags(flags, None), &source.unwrap_or_else(|| b"none".to_vec()))?;
     Ok(0)
+}
+
+/// Makes an instance of a file system and mounts it.
+fn new_mount(
+    c: &Current,
+    at: &Path,
+    kind: Option<Vec<u8>>,
+    source: Option<Vec<u8>>,
+    flags: u64,
+    data: &[u8],
+) -> Result<()> {
+    let kind = kind.ok_or(Errno::EINVAL)?;
+    let (kind, subtype) = c.kernel().vfs.types.find_with_subtype(&kind)?;
+    let config = FsConfig::new(c, kind);
+    config.set_flags(SbFlags::from_bits_truncate(flags as u32), SbFlags::CHANGING);
+    if let Some(subtype) = subtype {
+        // A dot with nothing behind it.
+        if subtype.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        config.set(b"subtype", Value::String(subtype.to_vec()))?;
+    }
+    if let Some(source) = source {
+        config.set(b"source", Value::String(source))?;
+    }
+    config.set_all(data)?;
+    config.create(c)?;
+    let ns = c.fs().view().ns.clone();
+    let m = config.mount(&ns, mount_flags(flags, None))?;
+    ns.add_new(at, &m)
+}
+
+/// Sets the propagation type.
+fn change_type(c: &Current, at: &Path, flags: u64) -> Result<()> {
+    if !at.is_mount_root() {
+        return Err(Errno::EINVAL);
+    }
+    let kind = match flags & !(libc::MS_REC | libc::MS_SILENT) {
+        libc::MS_SHARED => Propagation::Shared,
+        libc::MS_PRIVATE => Propagation::Private,
+        libc::MS_SLAVE => Propagation::Slave,
+        libc::MS_UNBINDABLE => Propagation::Unbindable,
+        _ => return Err(Errno::EINVAL),
+    };
+    c.fs().view().ns.propagate(&c.creds(), &at.mount, kind, flags & libc::MS_REC != 0)
 }
 
 fn source_place(c: &Current, source: Option<Vec<u8>>) -> Result<Path> {
@@ -110,32 +143,51 @@ fn source_place(c: &Current, source: Option<Vec<u8>>) -> Result<Path> {
     lookup(c, &c.fs().view(), &vfs::Start::Cwd, &path, Lookup::FOLLOW)
 }
 
-fn remount(c: &Current, at: &Path, flags: u64, data: &[u8]) -> SysResult {
-    if !is_mount_root(at) {
-        return Err(Errno::EINVAL.into());
+/// Changes flags of a mount (MS_BIND), or of the instance that it shows as well.
+fn remount(c: &Current, at: &Path, flags: u64, data: &[u8]) -> Result<()> {
+    let view = c.fs().view();
+    if !view.ns.contains(&at.mount) || !at.is_mount_root() {
+        return Err(Errno::EINVAL);
     }
-    if flags & libc::MS_BIND == 0 {
-        at.mount.fs().remount(data)?;
-        at.mount.sb.readonly.store(flags & libc::MS_RDONLY != 0, Ordering::Relaxed);
+    let new = mount_flags(flags, Some(at.mount.own_flags()));
+    if flags & libc::MS_BIND != 0 {
+        return view.ns.remount(&at.mount, new);
     }
-    let new = mount_flags(flags, Some(at.mount.flags()));
-    c.fs().view().ns.remount(&at.mount, new);
-    Ok(0)
+    let instance = SbFlags::from_bits_truncate(flags as u32);
+    view.ns.reconfigure(&c.creds(), &at.mount, (instance, new), data)
 }
 
 pub fn umount2(c: &mut Current, target: PathPtr, flags: i32) -> SysResult {
     check_flags(flags, MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW)?;
-    if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
+    // What is mounted on the place goes first, also where the path is `.` or a descriptor's.
+    let follow = if flags & UMOUNT_NOFOLLOW == 0 { Lookup::FOLLOW } else { Lookup::empty() };
+    let (start, path) = at::read(c, CWD, target)?;
+    let at = lookup(c, &c.fs().view(), &start, &path, follow | Lookup::MOUNTPOINT)?.cross_mounts();
+    may_mount(c)?;
+    let view = c.fs().view();
+    if !at.is_mount_root() || !view.ns.contains(&at.mount) || at.mount.is_locked() {
         return Err(Errno::EINVAL.into());
     }
-    // What is mounted on the place goes first, also where the path is `.` or a descriptor's.
-    let at = place(c, target, flags & UMOUNT_NOFOLLOW == 0)?.cross_mounts();
-    may_mount(c)?;
-    if flags & MNT_EXPIRE != 0 {
-        // The first call only marks the mount; nothing here remembers a mark.
-        return Err(if is_mount_root(&at) { Errno::EAGAIN } else { Errno::EINVAL }.into());
+    if flags & MNT_FORCE != 0 {
+        at.mount.sb.may_reconfigure(&c.creds())?;
+        c.creds().may_change_mounts()?;
+        at.mount.sb.fs.give_up_requests();
     }
-    c.fs().view().ns.umount(at, flags & MNT_DETACH != 0)?;
+    c.creds().may_change_mounts()?;
+    let own_root = Arc::ptr_eq(&at.mount, &view.root.mount);
+    let how = match flags & (MNT_EXPIRE | MNT_DETACH) {
+        MNT_EXPIRE if own_root || flags & MNT_FORCE != 0 => return Err(Errno::EINVAL.into()),
+        MNT_EXPIRE => Unmount::Expire,
+        MNT_DETACH => Unmount::Detach,
+        0 => Unmount::Idle,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    if own_root && how == Unmount::Idle {
+        // As Linux: the root of the caller becomes read-only instead.
+        view.ns.make_readonly(&c.creds(), &at.mount)?;
+        return Ok(0);
+    }
+    view.ns.umount(&at, how)?;
     Ok(0)
 }
 
@@ -147,6 +199,7 @@ pub fn pivot_root(c: &mut Current, new_root: PathPtr, put_old: PathPtr) -> SysRe
     let new = lookup(c, &view, &start, &path, dir)?;
     let (start, path) = at::read(c, CWD, put_old)?;
     let put = lookup(c, &view, &start, &path, dir)?;
+    c.creds().may_change_mounts()?;
     let old = view.root.clone();
     view.ns.pivot_root(&new, &put, &old)?;
     // Every task that had the old root as its root or working directory moves along.

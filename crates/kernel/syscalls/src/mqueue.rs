@@ -105,7 +105,7 @@ pub fn mq_notify(c: &mut Current, fd: Fd, event: Ptr) -> SysResult {
                 let _ = g.send(SigInfo::queue(s, SI_MESGQ, pid, uid, value));
             }
         };
-        Some(Notification { pid: c.task.tgid(), how, signo, tell: Box::new(tell) })
+        Some(Notification { pid: c.task.tgid(), how, signo, value, tell: Box::new(tell) })
     };
     let f = c.file(fd.0)?;
     QueueFile::of(&f)?.notify(c, wanted)?;

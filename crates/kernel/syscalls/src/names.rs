@@ -4,7 +4,7 @@ use crate::arg::{DirFd, PathPtr, check_flags};
 use crate::at::{At, CWD};
 use abi::Errno;
 use task::{Current, SysResult};
-use vfs::{Caller, Cap, Lookup, dir, link};
+use vfs::{Caller, Cap, Lookup, Start, dir, link};
 
 pub fn link_(c: &mut Current, old: PathPtr, new: PathPtr) -> SysResult {
     linkat(c, CWD, old, CWD, new, 0)
@@ -21,7 +21,12 @@ pub fn linkat(
     check_flags(flags, libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
     let empty = flags & libc::AT_EMPTY_PATH != 0;
     let from = At::with_flags(c, old_dir, old, flags)?;
-    if from.path.is_empty() && !c.creds().own_ns_capable(Cap::DAC_READ_SEARCH) {
+    // A descriptor is no right to a name: that has who opened it, or who could have opened it all the same.
+    if let Start::File(file) = &from.start
+        && empty
+        && !file.was_opened_by(&c.creds())
+        && !file.opener_capable(&c.creds(), Cap::DAC_READ_SEARCH)
+    {
         return Err(Errno::ENOENT.into());
     }
     let to = At::new(c, new_dir, new)?;

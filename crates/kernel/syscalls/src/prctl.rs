@@ -198,6 +198,8 @@ const ARCH_SET_GS: i32 = 0x1001;
 const ARCH_SET_FS: i32 = 0x1002;
 const ARCH_GET_FS: i32 = 0x1003;
 const ARCH_GET_GS: i32 = 0x1004;
+const ARCH_GET_CPUID: i32 = 0x1011;
+const ARCH_SET_CPUID: i32 = 0x1012;
 
 pub fn arch_prctl(c: &mut Current, op: i32, addr: u64) -> SysResult {
     let max = c.kernel().platform.limits().max;
@@ -205,6 +207,9 @@ pub fn arch_prctl(c: &mut Current, op: i32, addr: u64) -> SysResult {
         ARCH_SET_FS | ARCH_SET_GS if addr >= max => return Err(Errno::EPERM.into()),
         ARCH_SET_FS => c.ctx.regs_mut().fs_base = addr,
         ARCH_SET_GS => c.ctx.regs_mut().gs_base = addr,
+        // The instruction cannot be made to fault here.
+        ARCH_GET_CPUID => return Ok(1),
+        ARCH_SET_CPUID => return Err(Errno::ENODEV.into()),
         ARCH_GET_FS => {
             let v = c.ctx.regs().fs_base;
             c.write_value(addr, &v)?;

@@ -1,10 +1,9 @@
-//! clone(2), fork(2), exit(2), unshare(2), pidfds.
+//! clone(2), fork(2), exit(2), pidfds.
 
 use crate::arg::{Fd, Ptr};
 use abi::{Errno, Signal};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use task::{CloneArgs, Current, SysErr, SysResult};
-use vfs::{Caller, Cap};
 use zerocopy::IntoBytes;
 
 const CSIGNAL: u64 = 0xff;
@@ -31,6 +30,7 @@ pub fn clone(
         exit_signal: flags & CSIGNAL,
         stack,
         tls,
+        cgroup: None,
     })
 }
 
@@ -41,6 +41,16 @@ pub fn fork(c: &mut Current) -> SysResult {
 pub fn vfork(c: &mut Current) -> SysResult {
     let flags = (libc::CLONE_VFORK | libc::CLONE_VM) as u64;
     c.clone_task(&CloneArgs { flags, exit_signal: Signal::SIGCHLD.raw() as u64, ..CloneArgs::default() })
+}
+
+/// CLONE_INTO_CGROUP.
+const INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// The control group whose directory is open as `fd`; EBADF for anything else.
+pub(crate) fn group_of(c: &Current, fd: i32) -> Result<Arc<cgroup::Cgroup>, Errno> {
+    let file = c.file(fd)?;
+    let path = file.path.as_ref().ok_or(Errno::EBADF)?;
+    cgroupfs::group_of(path.inode()).ok_or(Errno::EBADF)
 }
 
 pub fn clone3(c: &mut Current, args: Ptr, size: u64) -> SysResult {
@@ -58,8 +68,19 @@ pub fn clone3(c: &mut Current, args: Ptr, size: u64) -> SysResult {
     }
     let mut a = [0u64; 11];
     a.as_mut_bytes().copy_from_slice(&raw[..88]);
-    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _] =
-        a;
+    let [
+        flags,
+        pidfd,
+        child_tid,
+        parent_tid,
+        exit_signal,
+        stack,
+        stack_size,
+        tls,
+        set_tid,
+        set_tid_size,
+        group,
+    ] = a;
     let bad = flags & (CSIGNAL | libc::CLONE_DETACHED as u64) != 0
         || exit_signal > 64
         || (stack == 0) != (stack_size == 0)
@@ -69,11 +90,12 @@ pub fn clone3(c: &mut Current, args: Ptr, size: u64) -> SysResult {
     if bad {
         return Err(Errno::EINVAL.into());
     }
-    if set_tid != 0 || flags & 0x2_0000_0000 != 0 {
+    if set_tid != 0 || flags & INTO_CGROUP != 0 && (group > i32::MAX as u64 || size < 88) {
         return Err(Errno::EINVAL.into());
     }
+    let cgroup = if flags & INTO_CGROUP != 0 { Some(group_of(c, group as i32)?) } else { None };
     let top = stack.checked_add(stack_size).ok_or(Errno::EINVAL)?;
-    c.clone_task(&CloneArgs { flags, pidfd, child_tid, parent_tid, exit_signal, stack: top, tls })
+    c.clone_task(&CloneArgs { flags, pidfd, child_tid, parent_tid, exit_signal, stack: top, tls, cgroup })
 }
 
 pub fn exit(c: &mut Current, code: i32) -> SysResult {
@@ -89,37 +111,6 @@ pub fn exit_group(c: &mut Current, code: i32) -> SysResult {
 pub fn set_tid_address(c: &mut Current, addr: u64) -> SysResult {
     c.task.set_word(platform::Word::ClearChildTid, addr);
     Ok(c.task.own_tid() as u64)
-}
-
-pub fn unshare(c: &mut Current, flags: i32) -> SysResult {
-    let plain = libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM;
-    let threads = libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM;
-    if flags & !(plain | threads | libc::CLONE_NEWNS) != 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    let mounts = flags & libc::CLONE_NEWNS != 0;
-    if mounts && !c.creds().own_ns_capable(Cap::SYS_ADMIN) {
-        return Err(Errno::EPERM.into());
-    }
-    if flags & threads != 0 && c.task.group.threads().len() > 1 {
-        return Err(Errno::EINVAL.into());
-    }
-    if mounts || flags & libc::CLONE_FS != 0 {
-        let fs = c.fs().fork_copy();
-        if mounts {
-            fs.unshare_mounts(c)?;
-        }
-        c.set_fs(fs);
-    }
-    if flags & libc::CLONE_SYSVSEM != 0 {
-        let undo = c.task.sem_undo.lock().take();
-        drop(undo);
-    }
-    if flags & libc::CLONE_FILES != 0 {
-        let t = c.fd_table().fork_copy();
-        c.set_fds(t);
-    }
-    Ok(0)
 }
 
 pub fn pidfd_open(c: &mut Current, pid: i32, flags: u32) -> SysResult {
@@ -139,6 +130,23 @@ pub fn pidfd_open(c: &mut Current, pid: i32, flags: u32) -> SysResult {
     Ok(task::pidfd::install(c, &g, None, flags as i32)? as u64)
 }
 
+/// Takes the memory of a process away that is about to end.
+pub fn process_mrelease(c: &mut Current, pidfd: Fd, flags: u32) -> SysResult {
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let f = c.file(pidfd.0)?;
+    let p = task::pidfd::of(&f)?;
+    let t = p.thread().transpose()?.or_else(|| p.group.any_thread()).ok_or(Errno::ESRCH)?;
+    let ends = p.group.signals.lock().life.is_over();
+    // Others that share it must end as well.
+    if !ends || t.mm().users.shared() {
+        return Err(Errno::EINVAL.into());
+    }
+    t.mm().space.kill();
+    Ok(0)
+}
+
 pub fn pidfd_getfd(c: &mut Current, pidfd: Fd, fd: i32, flags: u32) -> SysResult {
     if flags != 0 {
         return Err(Errno::EINVAL.into());
@@ -146,12 +154,9 @@ pub fn pidfd_getfd(c: &mut Current, pidfd: Fd, fd: i32, flags: u32) -> SysResult
     let f = c.file(pidfd.0)?;
     let p = task::pidfd::of(&f)?;
     let t = p.thread().transpose()?.or_else(|| p.group.any_thread()).ok_or(Errno::ESRCH)?;
-    let (me, them) = (c.creds(), t.creds());
-    let same = me.uid == them.uid && me.uid == them.euid && me.uid == them.suid;
-    let dumpable = t.mm().dumpable.load(Ordering::Relaxed) == 1;
-    if !(same && dumpable || me.ns_capable(&them.user_ns, vfs::Cap::SYS_PTRACE)) {
-        return Err(Errno::EPERM.into());
-    }
+    crate::memory::may_access(c, &t)?;
     let f = t.fds().ok_or(Errno::ESRCH)?.get(fd)?;
+    // A program with more rights may have begun, and opened it.
+    crate::memory::may_access(c, &t)?;
     Ok(c.install(f, true)? as u64)
 }

@@ -40,14 +40,14 @@ fn positioned(c: &Current, fd: Fd, off: i64) -> Result<(Arc<OpenFile>, How)> {
 }
 
 /// A read that /proc/PID/io counts.
-fn reading(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
-    let r = transfer::read(c, f, iov, how);
+fn reading(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, how: How) -> SysResult {
+    let r = transfer::read(c, f, iov, How { own: true, ..how });
     c.task.io.read(*r.as_ref().unwrap_or(&0));
     r
 }
 
 /// A write that /proc/PID/io counts.
-fn writing(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
+fn writing(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, how: How) -> SysResult {
     let r = transfer::write(c, f, iov, how);
     c.task.io.wrote(*r.as_ref().unwrap_or(&0));
     r
@@ -62,7 +62,7 @@ pub fn read(c: &mut Current, fd: Fd, buf: Ptr, len: u64) -> SysResult {
 pub fn write(c: &mut Current, fd: Fd, buf: Ptr, len: u64) -> SysResult {
     let f = writer(c, fd)?;
     let iov = Iov::one(c, buf.0, len)?;
-    writing(c, &f, &iov, How::default())
+    writing(c, &f, &iov, How { own: true, ..How::default() })
 }
 
 pub fn pread64(c: &mut Current, fd: Fd, buf: Ptr, len: u64, off: i64) -> SysResult {
@@ -80,11 +80,11 @@ pub fn pwrite64(c: &mut Current, fd: Fd, buf: Ptr, len: u64, off: i64) -> SysRes
         return Err(Errno::EBADF.into());
     }
     let iov = Iov::one(c, buf.0, len)?;
-    writing(c, &f, &iov, how)
+    writing(c, &f, &iov, How { own: true, ..how })
 }
 
 /// readv and friends after the file was found.
-fn read_vec(c: &mut Current, f: &OpenFile, at: Ptr, count: u64, how: How) -> SysResult {
+fn read_vec(c: &mut Current, f: &Arc<OpenFile>, at: Ptr, count: u64, how: How) -> SysResult {
     let iov = Iov::read(c, at.0, count)?;
     if !f.readable() {
         return Err(Errno::EBADF.into());
@@ -95,7 +95,7 @@ fn read_vec(c: &mut Current, f: &OpenFile, at: Ptr, count: u64, how: How) -> Sys
     reading(c, f, &iov, how)
 }
 
-fn write_vec(c: &mut Current, f: &OpenFile, at: Ptr, count: u64, how: How) -> SysResult {
+fn write_vec(c: &mut Current, f: &Arc<OpenFile>, at: Ptr, count: u64, how: How) -> SysResult {
     let iov = Iov::read(c, at.0, count)?;
     if !f.writable() {
         return Err(Errno::EBADF.into());
@@ -162,7 +162,7 @@ pub fn pwritev2(
     let (f, how) = flagged(c, fd, off, flags)?;
     let n = write_vec(c, &f, iov, count, how)?;
     if n > 0 && flags & (RWF_DSYNC | RWF_SYNC) != 0 {
-        match f.ops.sync(&f, flags & RWF_SYNC == 0) {
+        match f.ops.sync(c, &f, flags & RWF_SYNC == 0) {
             Ok(()) | Err(Errno::EINVAL) => {}
             Err(e) => return Err(e.into()),
         }
@@ -178,5 +178,5 @@ pub fn lseek(c: &mut Current, fd: Fd, off: i64, whence: i32) -> SysResult {
     if !(libc::SEEK_SET..=libc::SEEK_HOLE).contains(&whence) {
         return Err(Errno::EINVAL.into());
     }
-    Ok(vfs::io::seek(&f, off, whence)?)
+    Ok(vfs::io::seek(c, &f, off, whence)?)
 }

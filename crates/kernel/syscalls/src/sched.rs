@@ -37,7 +37,8 @@ fn priority_targets(c: &Current, which: i32, who: i32) -> Result<Vec<Holder>, Er
             c.holders(|n| n.pgid() == g)
         }
         libc::PRIO_USER => {
-            let u = if who == 0 { c.creds().uid } else { who as u32 };
+            let k = c.creds();
+            let u = if who == 0 { k.uid } else { k.user_ns.user(who as u32).ok_or(Errno::ESRCH)? };
             let ours = |n: &Node| n.group.pid.nr_in(c.task.pids()) > 0;
             c.holders(ours).into_iter().filter(|t| t.creds.uid == u).collect()
         }

@@ -86,15 +86,18 @@ fn read_control(c: &Current, at: u64, len: u64) -> Result<Control> {
 /// id that names something (ESRCH).
 fn claimed(c: &Current, u: Ucred) -> Result<PeerCred> {
     let k = c.creds();
+    let (Some(user), Some(group)) = (k.user_ns.user(u.uid), k.user_ns.group(u.gid)) else {
+        return Err(Errno::EINVAL);
+    };
     let pid = u.pid == c.task.group.pid.own_nr()
         || c.pid_ns().is_some_and(|ns| k.ns_capable(ns.user_ns(), Cap::SYS_ADMIN));
-    let uid = [k.uid, k.euid, k.suid].contains(&u.uid) || k.own_ns_capable(Cap::SETUID);
-    let gid = [k.gid, k.egid, k.sgid].contains(&u.gid) || k.own_ns_capable(Cap::SETGID);
+    let uid = [k.uid, k.euid, k.suid].contains(&user) || k.own_ns_capable(Cap::SETUID);
+    let gid = [k.gid, k.egid, k.sgid].contains(&group) || k.own_ns_capable(Cap::SETGID);
     if !pid || !uid || !gid {
         return Err(Errno::EPERM);
     }
     let pid = c.find_pid(c.find_vpid(u.pid)).ok_or(Errno::ESRCH)?;
-    Ok(PeerCred { pid: Some(pid), uid: u.uid, gid: u.gid })
+    Ok(PeerCred { pid: Some(pid), uid: user, gid: group })
 }
 
 fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control, flags: i32) -> SysResult {
@@ -118,6 +121,8 @@ fn send(c: &Current, s: &Sock, data: &Iov, addr: Option<&[u8]>, control: Control
             let bytes = scratch.get(n);
             gather(c, data, sent, bytes)?;
             let control = control.take().unwrap_or_default();
+            // Only the last byte of all is urgent.
+            let flags = if sent + n < data.len { flags & !libc::MSG_OOB } else { flags };
             let req = SendRequest { data: bytes, addr, control, flags };
             Ok(io::send(c, s.file(), ops, &**view, req)?)
         };
@@ -198,7 +203,7 @@ fn receive(c: &mut Current, s: &Sock, iov: &Iov, flags: i32) -> Result<Received,
 
 /// The value of the call: with MSG_TRUNC a record's whole length.
 fn value(r: &Received, flags: i32) -> u64 {
-    if flags & libc::MSG_TRUNC != 0 { r.full as u64 } else { r.len as u64 }
+    if flags & (libc::MSG_TRUNC | libc::MSG_OOB) != 0 { r.full as u64 } else { r.len as u64 }
 }
 
 /// Builds the control buffer; descriptors get their numbers here.
@@ -279,10 +284,7 @@ pub fn recvfrom(
     let iov = Iov::one(c, buf.0, len)?;
     let r = receive(c, &s, &iov, flags)?;
     if !from.is_null() {
-        match &r.addr {
-            Some(a) => write_addr(c, a, from, from_len)?,
-            None => c.write_value(from_len.0, &0i32)?,
-        }
+        write_addr(c, r.addr.as_deref().unwrap_or_default(), from, from_len)?;
     }
     Ok(value(&r, flags))
 }

@@ -21,15 +21,16 @@ fn check_owner(c: &Current, kind: i32, id: i32) -> Result<(), Errno> {
     if there { Ok(()) } else { Err(Errno::ESRCH) }
 }
 
-fn set_owner(c: &Current, f: &OpenFile, kind: i32, number: i32) -> Result<(), Errno> {
+fn set_owner(c: &Current, f: &Arc<OpenFile>, kind: i32, number: i32) -> Result<(), Errno> {
     let id = if number == 0 { 0 } else { c.find_vpid(number) };
     check_owner(c, kind, id)?;
     f.owner.lock().set(kind, id, &c.creds());
+    vfs::fasync::watch_urgent(c, f, || signals(c));
     Ok(())
 }
 
 /// F_SETOWN, also as a request of ioctl(2): negative for a process group.
-pub fn set_own(c: &Current, f: &OpenFile, who: i32) -> Result<(), Errno> {
+pub fn set_own(c: &Current, f: &Arc<OpenFile>, who: i32) -> Result<(), Errno> {
     let number = who.checked_abs().ok_or(Errno::EINVAL)?;
     set_owner(c, f, if who < 0 { F_OWNER_PGRP } else { F_OWNER_PID }, number)
 }
@@ -42,7 +43,7 @@ pub fn get_own(c: &Current, f: &OpenFile) -> i32 {
 }
 
 /// The fcntl(2) commands about the owner of a file's signals.
-pub fn fcntl(c: &mut Current, f: &OpenFile, cmd: i32, arg: u64) -> SysResult {
+pub fn fcntl(c: &mut Current, f: &Arc<OpenFile>, cmd: i32, arg: u64) -> SysResult {
     match cmd {
         libc::F_SETOWN => set_own(c, f, arg as i32)?,
         libc::F_GETOWN => return Ok(i64::from(get_own(c, f)) as u64),
@@ -69,10 +70,21 @@ struct Signals(Weak<Kernel>);
 
 impl IoSignals for Signals {
     fn send(&self, owner: &vfs::SignalOwner, code: i32, band: i64, fd: i32) {
-        let Some(k) = self.0.upgrade() else { return };
         let plain = SigInfo::new(Signal::SIGIO, libc::SI_KERNEL);
         let info = Signal::new(owner.signal).map_or(plain, |s| SigInfo::poll(s, code, band, fd));
-        // Who has no room for the chosen signal is told by the plain one, as on Linux; who is gone needs none.
+        self.tell(owner, info, plain);
+    }
+
+    fn urgent(&self, owner: &vfs::SignalOwner) {
+        let info = SigInfo::new(Signal::SIGURG, libc::SI_KERNEL);
+        self.tell(owner, info, info);
+    }
+}
+
+impl Signals {
+    /// Sends `info` to the owner's tasks. Who has no room for it is told by the plain signal, as on Linux; who is gone needs none.
+    fn tell(&self, owner: &vfs::SignalOwner, info: SigInfo, plain: SigInfo) {
+        let Some(k) = self.0.upgrade() else { return };
         if owner.kind == F_OWNER_TID {
             let target = k.task(owner.id).filter(|t| owner.may_signal(&t.creds()));
             if let Some(t) = target {
@@ -103,8 +115,8 @@ pub fn set_status(c: &Current, f: &Arc<OpenFile>, flags: i32, fd: i32) -> Result
     vfs::fasync::set_status(c, f, flags, fd, || signals(c))
 }
 
-/// Tells who leased a file that somebody else wants it.
-pub fn lease_holder(c: &Current, fd: i32) -> vfs::leases::Tell {
+/// Tells the owner of an open file that somebody else wants what it has leased, or that the directory has changed.
+pub fn teller(c: &Current, fd: i32) -> vfs::leases::Tell {
     const POLL_MSG: i32 = 3;
     const BAND: i64 = 0x441;
     let signals = signals(c);

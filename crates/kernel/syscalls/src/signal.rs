@@ -145,6 +145,11 @@ pub fn sigaltstack(c: &mut Current, new: Ptr, old: Ptr) -> SysResult {
 /// kill(2)'s permission rule.
 fn may_signal(c: &Current, target: &Holder, sig: i32) -> bool {
     let (me, them) = (c.creds(), &target.creds);
+    if let Some(domain) = &me.landlock
+        && domain.check_scope(landlock::scope::SIGNAL, them.landlock.as_deref()).is_err()
+    {
+        return false;
+    }
     if me.euid == them.suid || me.euid == them.uid || me.uid == them.suid || me.uid == them.uid {
         return true;
     }
@@ -167,9 +172,25 @@ fn signal_group(c: &Current, g: &Arc<ThreadGroup>, sig: i32, info: Option<SigInf
         return Err(Errno::EPERM);
     }
     match info {
-        Some(i) => g.send(i),
+        Some(i) => from_here(c, g, i).map_or(Ok(()), |i| g.send(i)),
         None => Ok(()),
     }
+}
+
+/// The signal as the receiver sees its sender: with the sender's number there, 0 from a namespace around. `None` for one that has no
+/// effect, as it is from inside a namespace to its init.
+fn from_here(c: &Current, g: &ThreadGroup, info: SigInfo) -> Option<SigInfo> {
+    let number = c.task.group.pid_for(g);
+    if number == 0 {
+        return Some(info.with_sender(0, info.uid()));
+    }
+    // Whatever number of the sender's the caller made up.
+    let immune = Signal::new(info.signo).is_some_and(|sig| g.is_immune(sig, task::Sender::Inside));
+    if immune && info.pid() == 0 {
+        return None;
+    }
+    let own = matches!(info.code, libc::SI_USER | libc::SI_TKILL);
+    Some(if own { info.with_sender(number, info.uid()) } else { info })
 }
 
 fn user_info(c: &Current, sig: i32, code: i32) -> Result<Option<SigInfo>, Errno> {
@@ -232,7 +253,7 @@ fn signal_thread(c: &Current, t: &Arc<Task>, sig: i32, info: Option<SigInfo>) ->
         return Err(Errno::EPERM);
     }
     match info {
-        Some(i) => t.send(i),
+        Some(i) => from_here(c, &t.group, i).map_or(Ok(()), |i| t.send(i)),
         None => Ok(()),
     }
 }
@@ -250,7 +271,7 @@ fn send_thread(c: &Current, tgid: Option<i32>, tid: i32, sig: i32, info: Option<
     }
     // A thread group leader that has left takes signals and does nothing with them.
     if let (Some(i), Some(t)) = (info, c.find_task(tid)) {
-        t.send(i)?;
+        from_here(c, &t.group, i).map_or(Ok(()), |i| t.send(i))?;
     }
     Ok(0)
 }
@@ -275,7 +296,8 @@ fn given_info(c: &Current, target: i32, sig: i32, ptr: Ptr) -> Result<Option<Sig
         return Ok(None);
     }
     i.signo = Signal::new(sig).ok_or(Errno::EINVAL)?.raw();
-    Ok(Some(i))
+    let sender = c.creds().user_ns.user(i.uid()).unwrap_or(u32::MAX);
+    Ok(Some(if c.creds().user_ns.is_initial() { i } else { i.with_sender(i.pid(), sender) }))
 }
 
 pub fn rt_sigqueueinfo(c: &mut Current, pid: i32, sig: i32, info: Ptr) -> SysResult {
@@ -320,14 +342,12 @@ fn pidfd_target(c: &Current, fd: Fd) -> Result<(Arc<ThreadGroup>, Option<Arc<Tas
         _ => {}
     }
     let f = c.file(fd.0)?;
-    let (g, thread) =
-        match f.ops.as_directory().and_then(|d| d.process()).and_then(|p| p.downcast::<ThreadGroup>().ok()) {
-            Some(g) => (g, None),
-            None => {
-                let p = task::pidfd::of(&f)?;
-                (p.group.clone(), p.thread().transpose()?)
-            }
-        };
+    if let Some(pid) = f.ops.as_directory().and_then(|d| d.process()) {
+        let group = c.kernel().group(pid.nr()).filter(|g| Arc::ptr_eq(&g.pid, &pid));
+        return group.map(|g| (g, None)).ok_or(Errno::ESRCH);
+    }
+    let p = task::pidfd::of(&f)?;
+    let (g, thread) = (p.group.clone(), p.thread().transpose()?);
     let alive = c.kernel().tree.lock().node(g.tgid).is_some_and(|n| Arc::ptr_eq(&n.group, &g));
     if alive { Ok((g, thread)) } else { Err(Errno::ESRCH) }
 }

@@ -7,7 +7,7 @@ use abi::{Errno, Result};
 use socket::{Naming, SocketFile, family, io, options};
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::OpenFile;
+use vfs::{Caller, OpenFile};
 use zerocopy::IntoBytes;
 
 /// sizeof(struct sockaddr_storage).
@@ -71,9 +71,29 @@ pub fn socketpair(c: &mut Current, domain: i32, kind: i32, protocol: i32, fds: P
     install_pair(c, pair, flags & libc::SOCK_CLOEXEC != 0, fds.0)
 }
 
+/// EACCES unless the caller's Landlock domain allows this with the port of an address of a TCP socket.
+fn check_port(c: &Current, s: &Sock, addr: &[u8], access: u64) -> Result<()> {
+    let creds = c.creds();
+    let Some(domain) = &creds.landlock else { return Ok(()) };
+    let ops = s.ops()?;
+    if ops.kind() != libc::SOCK_STREAM || ops.protocol() != libc::IPPROTO_TCP {
+        return Ok(());
+    }
+    let &[a, b, high, low, ..] = addr else { return Ok(()) };
+    match i32::from(u16::from_le_bytes([a, b])) {
+        // Disconnecting, and the same errors as without a domain.
+        libc::AF_UNSPEC if access == landlock::net::CONNECT_TCP => Ok(()),
+        libc::AF_INET | libc::AF_INET6 | libc::AF_UNSPEC => {
+            domain.check_port(u16::from_be_bytes([high, low]), access)
+        }
+        _ => Ok(()),
+    }
+}
+
 pub fn bind(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let addr = read_addr(c, addr, len)?;
+    check_port(c, &s, &addr, landlock::net::BIND_TCP)?;
     let view = c.fs().view();
     s.ops()?.bind(c, &Naming::new(&view, s.file())?, &addr)?;
     Ok(0)
@@ -82,6 +102,7 @@ pub fn bind(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
 pub fn connect(c: &mut Current, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let addr = read_addr(c, addr, len)?;
+    check_port(c, &s, &addr, landlock::net::CONNECT_TCP)?;
     io::connect(c, s.file(), s.ops()?, &**c.fs().view(), &addr)?;
     Ok(0)
 }
@@ -142,6 +163,9 @@ fn read_filter(c: &Current, program: &[u8]) -> Result<Vec<u8>> {
     Ok(code)
 }
 
+/// Options whose value is a `struct sock_fprog`: SO_ATTACH_FILTER, PACKET_FANOUT_DATA.
+const PROGRAMS: [(i32, i32); 2] = [(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER), (libc::SOL_PACKET, 22)];
+
 pub fn setsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: i32) -> SysResult {
     let s = Sock::get(c, fd)?;
     let len = usize::try_from(len).map_err(|_| Errno::EINVAL)?;
@@ -149,10 +173,9 @@ pub fn setsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, le
     if let Some(done) = s.ops()?.set_option_at(&caller, c, (level, name), value.0, len) {
         return Ok(done.map(|()| 0)?);
     }
-    // No other option is longer than `struct group_source_req`.
-    let mut v = vec![0; len.min(264)];
+    let mut v = vec![0; len.min(s.ops()?.longest_option(level, name))];
     c.read_bytes(value.0, &mut v)?;
-    if level == libc::SOL_SOCKET && name == libc::SO_ATTACH_FILTER {
+    if PROGRAMS.contains(&(level, name)) {
         v = read_filter(c, &v)?;
     }
     match level {

@@ -5,7 +5,9 @@ use crate::iov::{Iov, Scratch};
 use crate::transfer::{self, How};
 use abi::{Errno, Result};
 use ipc::pipe::Pipe;
+use socket::SocketFile;
 use std::sync::Arc;
+use std::time::Instant;
 use task::{Current, SysErr, SysResult};
 use vfs::dentry::{S_IFDIR, S_IFREG};
 use vfs::io::{self, MAX_RW};
@@ -28,31 +30,40 @@ struct Offset {
 impl Offset {
     fn read(c: &Current, f: &OpenFile, ptr: Ptr) -> Result<Offset> {
         let at = match ptr.is_null() {
-            true => *f.pos.lock(),
+            true => *f.hold_position(c)?,
             false => u64::try_from(c.read_value::<i64>(ptr.0)?).map_err(|_| Errno::EINVAL)?,
         };
         Ok(Offset { ptr, at })
     }
 
     /// The file's position.
-    fn position(f: &OpenFile) -> Offset {
-        Offset { ptr: Ptr(0), at: *f.pos.lock() }
+    fn position(c: &Current, f: &OpenFile) -> Result<Offset> {
+        Ok(Offset { ptr: Ptr(0), at: *f.hold_position(c)? })
     }
 
     /// Does a transfer there. One at the file's position holds that: a file of the host then moves the position that
     /// it shares with other programs there.
-    fn hold<T>(&self, f: &OpenFile, transfer: impl FnOnce(u64) -> T) -> T {
-        let _held = (self.ptr.is_null() && f.ops.seekable()).then(|| f.pos.lock());
+    fn hold<T>(&self, c: &Current, f: &OpenFile, transfer: impl FnOnce(u64) -> Result<T>) -> Result<T> {
+        let _held = match self.ptr.is_null() && f.ops.seekable() {
+            true => Some(f.hold_position(c)?),
+            false => None,
+        };
         transfer(self.at)
     }
 
     fn store(&self, c: &mut Current, f: &OpenFile) -> Result<()> {
         if self.ptr.is_null() {
-            *f.pos.lock() = self.at;
+            *f.hold_position(c)? = self.at;
             return Ok(());
         }
         c.write_value(self.ptr.0, &(self.at as i64))
     }
+}
+
+/// How much of one side moves at once.
+fn piece(f: &OpenFile) -> usize {
+    let whole = f.ops.as_stream().is_some_and(|stream| stream.moves_messages());
+    if whole { transfer::MESSAGE } else { PIECE }
 }
 
 /// EINVAL for a range of bytes that leaves the space of offsets.
@@ -72,7 +83,7 @@ fn write_all(
     if !f.ops.seekable() {
         return transfer::send_all(c, f, buf, nowait);
     }
-    match off.hold(f, |at| io::write_at(c, f, buf, at)) {
+    match off.hold(c, f, |at| io::write_at(c, f, buf, at)) {
         Ok((n, _)) => (n, Ok(())),
         Err(e) => (0, Err(e.into())),
     }
@@ -97,7 +108,7 @@ fn pump(
     let mut done = 0;
     while done < len && !c.is_killed() {
         let buf = scratch.get((len - done).min(PIECE));
-        let n = match from.1.hold(from.0, |at| io::read_at(c, from.0, buf, at)) {
+        let n = match from.1.hold(c, from.0, |at| io::read_at(c, from.0, buf, at)) {
             Ok(0) => break,
             Ok(n) => n,
             Err(e) => return outcome(done, Err(e.into())),
@@ -129,17 +140,18 @@ pub fn sendfile(c: &mut Current, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     if !to.writable() {
         return Err(Errno::EBADF.into());
     }
-    let mut end = Offset::position(&to);
+    let mut end = Offset::position(c, &to)?;
     check_span(end.at, count)?;
     if !from.ops.seekable() || file_kind(&from) == S_IFDIR || to.flags() & libc::O_APPEND != 0 {
         return Err(Errno::EINVAL.into());
     }
+    vfs::notify::ask_to_read(c, &from)?;
     let n = pump(c, (&from, &mut off), (&to, &mut end), count as usize)?;
     c.task.io.read(n as u64);
     c.task.io.wrote(n as u64);
     off.store(c, &from)?;
     if to.ops.seekable() {
-        *to.pos.lock() = end.at;
+        *to.hold_position(c)? = end.at;
     }
     Ok(n as u64)
 }
@@ -182,18 +194,40 @@ pub fn copy_file_range(
         return Err(Errno::EOVERFLOW.into());
     }
     // Up to the end of the input; what it reports as empty (proc) is read to its end.
-    let size = from.attr()?.size;
+    let size = from.fresh_attr(c)?.size;
     let len = if size > 0 { len.min(size.saturating_sub(a.at)) } else { len };
     let len = io::limit(c, b.at, len)?;
     if same_file(&from, &to)? && a.at < b.at + len && b.at < a.at + len {
         return Err(Errno::EINVAL.into());
     }
-    let n = pump(c, (&from, &mut a), (&to, &mut b), usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW))?;
+    vfs::notify::ask_to_read(c, &from)?;
+    let len = usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW);
+    let n = match copy_below(c, (&from, &mut a), (&to, &mut b), len) {
+        Some(n) => n?,
+        None => pump(c, (&from, &mut a), (&to, &mut b), len)?,
+    };
     c.task.io.read(n as u64);
     c.task.io.wrote(n as u64);
     a.store(c, &from)?;
     b.store(c, &to)?;
     Ok(n as u64)
+}
+
+/// Has whoever serves both files copy, where that is possible.
+fn copy_below(
+    c: &Current,
+    from: (&OpenFile, &mut Offset),
+    to: (&OpenFile, &mut Offset),
+    len: usize,
+) -> Option<Result<usize>> {
+    let storage = from.0.ops.as_storage().filter(|_| len > 0)?;
+    let n = match storage.copy_range(c, (from.0, from.1.at), (to.0, to.1.at), len)? {
+        Ok(n) => n,
+        Err(e) => return Some(Err(e)),
+    };
+    from.1.at += n as u64;
+    to.1.at += n as u64;
+    Some(Ok(n))
 }
 
 /// Waits for something in the pipe behind `f` and copies it without taking it; 0 at the end.
@@ -247,7 +281,7 @@ fn drain(
     let mut scratch = Scratch::new();
     let mut done = 0;
     while done < len {
-        let buf = scratch.get((len - done).min(PIECE));
+        let buf = scratch.get((len - done).min(piece(to)));
         let n = match peek(c, from, pipe, buf, nowait || done > 0) {
             Ok(0) => break,
             Ok(n) => n,
@@ -273,18 +307,41 @@ fn fill(
     nowait: bool,
 ) -> Result<usize, SysErr> {
     let space = room(c, to, pipe, nowait)?;
+    if !from.ops.splices(false) {
+        return Err(Errno::EINVAL.into());
+    }
     let mut scratch = Scratch::new();
-    let buf = scratch.get(len.min(space).min(PIECE));
-    let stream = !from.ops.seekable();
-    let n = if stream && nowait {
-        io::read_at(c, from, buf, 0)?
-    } else {
-        retry(c, from, Events::READABLE, None, || off.hold(from, |at| io::read_at(c, from, buf, at)))?
+    let buf = scratch.get(len.min(space).min(piece(from)));
+    let socket = SocketFile::of(from).ok();
+    let waits = socket.is_none_or(|s| !nowait || !s.ops.splices_without_waiting());
+    let mut pass = || {
+        if socket.is_some_and(|s| s.ops.stops_splice()) {
+            return if from.nonblocking() { Err(Errno::EAGAIN) } else { Ok(0) };
+        }
+        off.hold(c, from, |at| io::read_at(c, from, buf, at))
     };
+    let deadline = from.ops.patience(false).and_then(|time| Instant::now().checked_add(time));
+    let n =
+        match waits {
+            true => retry(c, from, Events::READABLE | Events::PRI, deadline, pass).map_err(|failure| {
+                match failure {
+                    Failure::TimedOut => Failure::Errno(Errno::EAGAIN),
+                    Failure::Interrupted if deadline.is_some() => Failure::Errno(Errno::EINTR),
+                    failure => failure,
+                }
+            })?,
+            false => pass()?,
+        };
     // Somebody else may have taken the room: what was read must not be lost.
     let (m, r) = transfer::send_all(c, to, &buf[..n], false);
     off.at += m as u64;
     outcome(m, if n == 0 { Ok(()) } else { r })
+}
+
+/// Files that splice(2) knows how to read and write: not those of epoll, timers, events and the like.
+fn moves_pages(file: &OpenFile) -> bool {
+    const KINDS: [u32; 5] = [S_IFREG, libc::S_IFCHR, libc::S_IFBLK, libc::S_IFIFO, libc::S_IFSOCK];
+    KINDS.contains(&file_kind(file))
 }
 
 pub fn splice(
@@ -305,6 +362,9 @@ pub fn splice(
     let (from, to) = (c.file(input.0)?, c.file(out.0)?);
     if !from.readable() || !to.writable() {
         return Err(Errno::EBADF.into());
+    }
+    if !moves_pages(&from) || !moves_pages(&to) || !to.ops.splices(true) {
+        return Err(Errno::EINVAL.into());
     }
     let whole = len;
     let len = usize::try_from(len).unwrap_or(MAX_RW).min(MAX_RW);
@@ -337,6 +397,7 @@ pub fn splice(
                 return Err(Errno::EINVAL.into());
             }
             io::check_readable(&from)?;
+            vfs::notify::ask_to_read(c, &from)?;
             let mut off = Offset::read(c, &from, off_in)?;
             check_span(off.at, whole)?;
             let n = fill(c, (&from, &mut off), (&to, &b), len, nowait)?;

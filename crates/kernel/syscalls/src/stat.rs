@@ -5,9 +5,10 @@ use crate::at::{self, CWD};
 use abi::stat::{Attr, major, minor};
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE, Result};
+use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::walk::lookup;
-use vfs::{Caller, Credentials, Lookup, Path, Start, anon, attr, perm};
+use vfs::{Caller, Credentials, Lookup, Mount, Path, Start, anon, attr, perm};
 use zerocopy::{Immutable, IntoBytes};
 
 const AT_NO_AUTOMOUNT: i32 = 0x800;
@@ -15,12 +16,21 @@ const AT_STATX_SYNC_TYPE: i32 = 0x6000;
 const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 const STATX_MNT_ID: u32 = 0x1000;
+/// The number of the mount that is never given again, in place of the other one.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 const STATX_RESERVED: u32 = 0x8000_0000;
 const STATX_ATTR_MOUNT_ROOT: u64 = 0x2000;
 const SECBIT_NO_SETUID_FIXUP: u32 = 4;
 
+/// Owners as the caller's user namespace has them.
+fn seen(c: &Current, mut a: Attr) -> Attr {
+    let ns = &c.creds().user_ns;
+    (a.uid, a.gid) = (ns.show_user(a.uid), ns.show_group(a.gid));
+    a
+}
+
 fn put(c: &mut Current, a: &Attr, to: Ptr) -> SysResult {
-    c.write_value(to.0, &a.to_stat())?;
+    c.write_value(to.0, &seen(c, *a).to_stat())?;
     Ok(0)
 }
 
@@ -33,7 +43,7 @@ pub fn lstat(c: &mut Current, path: PathPtr, to: Ptr) -> SysResult {
 }
 
 pub fn fstat(c: &mut Current, fd: Fd, to: Ptr) -> SysResult {
-    let a = c.file(fd.0)?.attr()?;
+    let a = c.file(fd.0)?.fresh_attr(c)?;
     put(c, &a, to)
 }
 
@@ -85,15 +95,16 @@ struct Statx {
     spare: [u64; 13],
 }
 
-fn to_statx(a: &Attr, place: Option<&Path>) -> Statx {
+fn to_statx(a: &Attr, place: Option<&Path>, asked: u32) -> Statx {
+    let unique = asked & STATX_MNT_ID_UNIQUE != 0;
     let mut mask = STATX_BASIC_STATS;
     if a.btime.is_some() {
         mask |= STATX_BTIME;
     }
     if place.is_some() {
-        mask |= STATX_MNT_ID;
+        mask |= if unique { STATX_MNT_ID_UNIQUE } else { STATX_MNT_ID };
     }
-    let mount_root = place.is_some_and(vfs::rename::is_mount_root);
+    let mount_root = place.is_some_and(Path::is_mount_root);
     Statx {
         mask,
         blksize: a.blksize,
@@ -113,7 +124,7 @@ fn to_statx(a: &Attr, place: Option<&Path>) -> Statx {
         mtime: a.mtime.into(),
         rdev: [major(a.rdev), minor(a.rdev)],
         dev: [major(a.dev), minor(a.dev)],
-        mnt_id: place.map_or(0, |p| p.mount.id.into()),
+        mnt_id: place.map_or(0, |p| if unique { p.mount.unique_id() } else { p.mount.id().into() }),
         spare: [0; 13],
     }
 }
@@ -126,10 +137,11 @@ pub fn statx(c: &mut Current, dir: DirFd, path: PathPtr, flags: i32, mask: u32, 
     check_flags(flags, known)?;
     let (start, path) = at::read_null(c, dir, path, flags)?;
     let x = match &start {
-        Start::File(f) if path.is_empty() => to_statx(&f.attr()?, f.path.as_ref()),
+        Start::File(f) if path.is_empty() => to_statx(&seen(c, f.fresh_attr(c)?), f.path.as_ref(), mask),
         _ => {
             let p = lookup(c, &c.fs().view(), &start, &path, at::follow(flags))?;
-            to_statx(&p.attr()?, Some(&p))
+            p.inode().refresh(c)?;
+            to_statx(&seen(c, p.attr()?), Some(&p), mask)
         }
     };
     c.write_value(to.0, &x)?;
@@ -139,14 +151,35 @@ pub fn statx(c: &mut Current, dir: DirFd, path: PathPtr, flags: i32, mask: u32, 
 pub fn statfs(c: &mut Current, path: PathPtr, to: Ptr) -> SysResult {
     let (start, path) = at::read(c, CWD, path)?;
     let p = lookup(c, &c.fs().view(), &start, &path, Lookup::FOLLOW)?;
-    c.write_value(to.0, &attr::statfs(&p)?)?;
+    c.write_value(to.0, &attr::statfs(c, &p)?)?;
     Ok(0)
 }
 
 pub fn fstatfs(c: &mut Current, fd: Fd, to: Ptr) -> SysResult {
     let f = c.file(fd.0)?;
-    let s = attr::statfs(&anon::path_of(c, &f))?;
+    let s = attr::statfs(c, &anon::path_of(c, &f))?;
     c.write_value(to.0, &s)?;
+    Ok(0)
+}
+
+/// `struct ustat`.
+#[derive(Clone, Copy, Default, IntoBytes, Immutable)]
+#[repr(C)]
+struct Ustat {
+    free_blocks: i32,
+    pad: u32,
+    free_inodes: u64,
+    names: [u8; 12],
+    pad2: u32,
+}
+
+pub fn ustat(c: &mut Current, dev: u32, to: Ptr) -> SysResult {
+    let mounts = c.fs().view().ns.mounts();
+    let is_it = |m: &&Arc<Mount>| m.root.inode.attr().is_ok_and(|a| a.dev == u64::from(dev));
+    let mount = mounts.iter().find(is_it).ok_or(Errno::EINVAL)?;
+    let s = mount.fs().statfs()?;
+    let answer = Ustat { free_blocks: s.f_bfree as i32, free_inodes: s.f_ffree, ..Ustat::default() };
+    c.write_value(to.0, &answer)?;
     Ok(0)
 }
 
@@ -174,7 +207,7 @@ fn real(creds: &Credentials) -> Credentials {
     let mut r = creds.clone();
     (r.fsuid, r.fsgid) = (r.uid, r.gid);
     if r.securebits & SECBIT_NO_SETUID_FIXUP == 0 {
-        r.effective = if r.uid == 0 { r.permitted } else { 0 };
+        r.effective = if r.user_ns.is_root(r.uid) { r.permitted } else { 0 };
     }
     r
 }
@@ -218,7 +251,7 @@ pub fn readlinkat(c: &mut Current, dir: DirFd, path: PathPtr, buf: Ptr, size: i3
     if p.kind() != vfs::dentry::S_IFLNK {
         return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());
     }
-    perm::allowed(&c.creds(), &p.inode().perm()?, 0)?;
+    perm::inode_may(c, p.inode(), 0)?;
     vfs::attr::followed(&p.mount, p.inode());
     let text = p.inode().readlink(c)?;
     let n = text.len().min(size as usize);

@@ -2,12 +2,12 @@
 
 use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::real_file;
-use abi::{Errno, Result, Signal};
+use abi::{Errno, PAGE_SIZE, Result, Signal};
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::dentry::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFREG};
+use vfs::dentry::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use vfs::open::file_kind;
-use vfs::{Caller, attr, notify};
+use vfs::{Caller, MapRequest, Mapping, attr, notify};
 
 pub fn truncate(c: &mut Current, path: PathPtr, len: i64) -> SysResult {
     if len < 0 {
@@ -72,19 +72,42 @@ pub fn fallocate(c: &mut Current, fd: Fd, mode: i32, off: i64, len: i64) -> SysR
         return Err(Errno::EFBIG.into());
     }
     f.ops.allocate(c, &f, mode, off as u64, len as u64)?;
-    notify::on_file(&f, notify::event::MODIFY);
+    notify::by_file(c, &f, notify::event::MODIFY);
+    Ok(0)
+}
+
+/// `struct cachestat_range`, and five counts of pages: in the cache, dirty, being written, evicted, recently evicted.
+pub fn cachestat(c: &mut Current, fd: Fd, range: Ptr, to: Ptr, flags: u32) -> SysResult {
+    let f = real_file(c, fd)?;
+    let [off, len] = c.read_value::<[u64; 2]>(range.0)?;
+    if let Some(i) = f.inode.as_ref().filter(|_| !f.writable())
+        && !vfs::perm::owner_or_capable(&c.creds(), &i.perm()?)
+        && vfs::perm::inode_may(c, i, vfs::perm::MAY_WRITE).is_err()
+    {
+        return Err(Errno::EPERM.into());
+    }
+    if flags != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    // What cannot be mapped has no pages.
+    let ask = MapRequest { prot: libc::PROT_READ, shared: false, offset: 0, len: PAGE_SIZE };
+    let counts = match f.ops.map(c, &f, &ask) {
+        Ok(Mapping::Host { fd, offset: 0 }) => hostsys::memfd::cachestat(&fd, off, len)?,
+        _ => [0; 5],
+    };
+    c.write_value(to.0, &counts)?;
     Ok(0)
 }
 
 pub fn fsync(c: &mut Current, fd: Fd) -> SysResult {
     let f = real_file(c, fd)?;
-    f.ops.sync(&f, false)?;
+    f.ops.sync(c, &f, false)?;
     Ok(0)
 }
 
 pub fn fdatasync(c: &mut Current, fd: Fd) -> SysResult {
     let f = real_file(c, fd)?;
-    f.ops.sync(&f, true)?;
+    f.ops.sync(c, &f, true)?;
     Ok(0)
 }
 
@@ -114,11 +137,11 @@ pub fn sync_file_range(c: &mut Current, fd: Fd, off: i64, len: i64, flags: u32) 
     if flags & !7 != 0 || off < 0 || len < 0 || off.checked_add(len).is_none() {
         return Err(Errno::EINVAL.into());
     }
-    if !f.ops.seekable() {
+    if !matches!(file_kind(&f), S_IFREG | S_IFBLK | S_IFDIR | S_IFLNK) {
         return Err(Errno::ESPIPE.into());
     }
     if flags != 0 {
-        match f.ops.sync(&f, true) {
+        match f.ops.sync(c, &f, true) {
             Ok(()) | Err(Errno::EINVAL) => {}
             Err(e) => return Err(e.into()),
         }

@@ -3,6 +3,7 @@
 use crate::arg::Ptr;
 use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use task::Current;
 
@@ -56,6 +57,10 @@ impl Timeout {
             return;
         }
         let Some(d) = self.deadline else { return };
+        let personality = c.task.group.personality.load(Ordering::Relaxed);
+        if personality & libc::STICKY_TIMEOUTS as u32 != 0 {
+            return;
+        }
         let left = d.saturating_duration_since(Instant::now());
         let _ = match self.micro {
             true => c.write_value(self.at.0, &Timeval::from(left)),

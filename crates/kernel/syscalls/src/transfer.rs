@@ -7,14 +7,21 @@
 
 use crate::iov::{CHUNK, Iov, Scratch};
 use abi::Errno;
+use platform::Transfer;
+use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
-use vfs::io;
 use vfs::retry::retry;
 use vfs::{Caller, Failure, OpenFile};
+use vfs::{io, notify};
 use wait::Events;
 
 /// Longest piece handed to a file that should see a write as a whole.
 pub const MESSAGE: usize = 1 << 20;
+
+/// Shortest read that the guest's thread makes by itself.
+const OWN: usize = 4 << 10;
+/// The same for writes: the watch on the file's directory tells of each one as if others had made it.
+const OWN_WRITE: usize = 16 << 10;
 
 /// Where and how to transfer.
 #[derive(Clone, Copy, Default)]
@@ -25,6 +32,8 @@ pub struct How {
     pub nowait: bool,
     /// At the end (`Some(true)`), not at the end (`Some(false)`), or as O_APPEND says.
     pub append: Option<bool>,
+    /// The count is the result of the system call and nothing else, so the guest's thread may make a read by itself.
+    pub own: bool,
 }
 
 /// One attempt, or as many as it takes.
@@ -51,18 +60,42 @@ fn check_offset(off: u64, len: usize) -> abi::Result<()> {
 }
 
 /// Reads into `iov`. The file is open for reading.
-pub fn read(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
+pub fn read(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, how: How) -> SysResult {
     io::check_readable(f)?;
+    notify::ask_to_read(c, f)?;
     if !f.ops.seekable() {
         return read_stream(c, f, iov, how.nowait);
     }
     if let Some(off) = how.at {
+        if read_by_itself(c, f, iov, off, how) {
+            return Ok(iov.len as u64);
+        }
         return Ok(read_seekable(c, f, iov, off, how, true)? as u64);
     }
-    let mut pos = f.pos.lock();
+    let mut pos = f.hold_position(&c.caller())?;
+    if read_by_itself(c, f, iov, *pos, how) {
+        *pos += iov.len as u64;
+        return Ok(iov.len as u64);
+    }
     let n = read_seekable(c, f, iov, *pos, how, false)?;
     *pos += n as u64;
     Ok(n as u64)
+}
+
+/// Has the guest's thread make a large read by itself when it resumes, as natively: one copy, by the processor that wants the
+/// bytes. The position is the caller's to advance.
+fn read_by_itself(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, off: u64, how: How) -> bool {
+    let Some((addr, len)) = iov.single().filter(|(_, len)| how.own && *len >= OWN) else { return false };
+    if how.nowait || check_offset(off, len).is_err() || !c.mm.writable(addr, len as u64) {
+        return false;
+    }
+    let Some(loan) = f.ops.lend(c, f, off, len) else { return false };
+    let moves = Transfer { write: false, addr, len, offset: off };
+    let done = c.transfer_by_itself(f, loan, &moves, how.at.is_none());
+    if done {
+        io::reads_by_itself(c, f);
+    }
+    done
 }
 
 /// `unlocked`: nobody waits for a lock that the caller holds.
@@ -170,20 +203,40 @@ fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysRes
 }
 
 /// Writes from `iov`. The file is open for writing.
-pub fn write(c: &mut Current, f: &OpenFile, iov: &Iov, how: How) -> SysResult {
+pub fn write(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, how: How) -> SysResult {
     io::check_writable(f)?;
     if !f.ops.seekable() {
         return write_stream(c, f, iov, how.nowait);
     }
     if let Some(off) = how.at {
+        if write_by_itself(c, f, iov, off, how) {
+            return Ok(iov.len as u64);
+        }
         return Ok(write_seekable(c, f, iov, off, how)?.0 as u64);
     }
-    let mut pos = f.pos.lock();
+    let mut pos = f.hold_position(&c.caller())?;
+    if write_by_itself(c, f, iov, *pos, how) {
+        *pos += iov.len as u64;
+        return Ok(iov.len as u64);
+    }
     let (n, end) = write_seekable(c, f, iov, *pos, how)?;
     if n > 0 {
         *pos = end;
     }
     Ok(n as u64)
+}
+
+/// As [`read_by_itself`] for a large write.
+fn write_by_itself(c: &mut Current, f: &Arc<OpenFile>, iov: &Iov, off: u64, how: How) -> bool {
+    let Some((addr, len)) = iov.single().filter(|(_, len)| how.own && *len >= OWN_WRITE) else {
+        return false;
+    };
+    if how.nowait || how.append.is_some() || check_offset(off, len).is_err() {
+        return false;
+    }
+    let Some(loan) = io::lend_to_write(c, f, off, len) else { return false };
+    let moves = Transfer { write: true, addr, len, offset: off };
+    c.transfer_by_itself(f, loan, &moves, how.at.is_none())
 }
 
 fn write_seekable(c: &Current, f: &OpenFile, iov: &Iov, off: u64, how: How) -> Result<(usize, u64), SysErr> {

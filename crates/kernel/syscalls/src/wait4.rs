@@ -76,7 +76,8 @@ pub fn waitid(c: &mut Current, kind: i32, id: i32, info: Ptr, options: i32, usag
     if !info.is_null() {
         let mut i = SigInfo { signo: 0, errno: 0, code: 0, pad: 0, fields: [0; 14] };
         if let Some(ch) = got {
-            i = SigInfo::child(ch.code, ch.pid, ch.uid, ch.si_status, 0, 0);
+            let uid = c.creds().user_ns.show_user(ch.uid);
+            i = SigInfo::child(ch.code, ch.pid, uid, ch.si_status, 0, 0);
         }
         // Only the fields that waitid(2) names are written.
         let bytes: Vec<u8> = zerocopy::IntoBytes::as_bytes(&i)[..28].to_vec();
