@@ -10,15 +10,17 @@ use crate::commands::id::Id;
 use crate::commands::install::{Install, Uninstall};
 use crate::commands::kill::Kill;
 use crate::commands::list::List;
+use crate::commands::overlay::Overlay;
+use crate::commands::port_forward::PortForward;
 use crate::commands::ps::Ps;
 use crate::commands::run::Run;
 use crate::commands::spec::Spec;
 use crate::commands::update::Update;
-use crate::values::Overlay2;
 use crate::{USAGE_ERROR, logs, values};
+use bundle::Overlay2;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use lifecycle::Settings;
-use spec::{Network, Overlay, PlatformName};
+use lifecycle::{PacketCapture, Settings};
+use spec::{Network, PlatformName};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,7 +64,19 @@ pub(crate) struct Global {
     /// [default: none for do, sandbox for containers of a bundle]
     #[arg(long, value_parser = values::network, value_name = "MODE")]
     pub(crate) network: Option<Network>,
-    /// Where writes go: MOUNT:MEDIUM with root:memory or all:memory, or none to write to the files themselves
+    /// Whether containers may have CAP_NET_RAW, which raw and packet sockets take, if their configuration gives it
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) net_raw: bool,
+    /// File for the packets of a sandbox, in tcpdump's format; %ID%, %TIMESTAMP% and %COMMAND% are replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap_log: Option<String>,
+    /// Bytes that --pcap-log keeps of each packet
+    #[arg(long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(64..=262_144))]
+    pub(crate) pcap_snaplen: u32,
+    /// How long the file of --pcap-log may become, with k, m or g; then the capture ends
+    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = values::capture_size)]
+    pub(crate) pcap_max_size: u64,
+    /// Where writes go: MOUNT:MEDIUM[,size=N][,commit], or none to write to the files themselves; MOUNT is root or all, MEDIUM memory, self (a hidden file of the directory) or dir=/PATH; with commit (root only) they reach the files when the container ends or is paused
     ///
     /// [default: root:memory for do, which never writes through; none for containers of a bundle]
     #[arg(long, value_parser = values::overlay, value_name = "SPEC")]
@@ -96,6 +110,9 @@ pub(crate) struct Global {
     pub(crate) systemd_cgroup: bool,
 }
 
+/// CAP_NET_RAW as a mask.
+const NET_RAW: u64 = 1 << 13;
+
 impl Global {
     /// What they mean for every container.
     pub(crate) fn settings(&self) -> Settings {
@@ -103,13 +120,13 @@ impl Global {
             root: self.root.clone(),
             rootless: self.rootless,
             containers: bundle::Options {
-                root_overlay: self.overlay2.map_or(Overlay::None, |overlay| overlay.root),
-                bind_overlay: self.overlay2.map_or(Overlay::None, |overlay| overlay.binds),
+                overlay: self.overlay2.clone().unwrap_or_default(),
                 root_access: self.file_access.into(),
                 bind_access: self.file_access_mounts.into(),
                 host_fifos: self.host_fifo == HostFifo::Open,
                 host_sockets: self.host_uds == HostUds::Open,
                 network: self.network.unwrap_or(Network::Sandbox),
+                withheld: if self.net_raw { 0 } else { NET_RAW },
                 platform: self.platform.into(),
                 strace: self.strace,
                 debug: self.debug,
@@ -119,6 +136,11 @@ impl Global {
             ignore_cgroups: self.ignore_cgroups,
             systemd_cgroup: self.systemd_cgroup,
             debug_log: self.debug_log.clone(),
+            capture: self.pcap_log.clone().map(|file| PacketCapture {
+                file,
+                snaplen: self.pcap_snaplen,
+                most: self.pcap_max_size,
+            }),
         }
     }
 }
@@ -227,6 +249,10 @@ pub(crate) enum Command {
     /// Not there yet: fails
     #[command(hide = true, disable_help_flag = true)]
     Restore(Absent),
+    /// Forward connections on the host to a port of a container
+    PortForward(PortForward),
+    /// Show or pack what a container has changed in its root, which lies under an overlay
+    Overlay(Overlay),
     /// Change what a running sandbox logs, to its --debug-log; list its processes; profile it
     Debug(Debug),
 }
@@ -351,7 +377,7 @@ mod tests {
 
     #[test]
     fn unsupported_values_are_refused() {
-        for flag in ["--network=bridge", "--overlay2=root:self", "--platform=kvm", "--frobnicate"] {
+        for flag in ["--network=bridge", "--overlay2=root:disk", "--platform=kvm", "--frobnicate"] {
             assert!(Cli::try_parse_from(["ringfence", flag, "list"]).is_err(), "{flag}");
         }
     }

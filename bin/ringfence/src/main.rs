@@ -61,6 +61,8 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::Resume(args) => commands::resume::resume(settings, args),
         Command::Update(args) => commands::update::update(settings, args),
         Command::Events(args) => commands::events::events(settings, args),
+        Command::PortForward(args) => commands::port_forward::port_forward(settings, args),
+        Command::Overlay(args) => commands::overlay::overlay(settings, args),
         Command::Debug(args) => commands::debug::run(settings, args),
         Command::Checkpoint(_) => Err("checkpoint is not supported yet".into()),
         Command::Restore(_) => Err("restore is not supported yet".into()),
@@ -79,6 +81,16 @@ fn internal_role() -> Option<ExitCode> {
             sandbox::logging::start(sandbox::logging::Format::Text, None);
             let take = hostsys::inherited::take;
             take(3).and_then(|channel| netgofer::serve(channel, take(4)?)).map(|()| 0)
+        }
+        role::WRITE_BACK => {
+            let take = hostsys::inherited::take;
+            // The last but one is only held.
+            take(5)
+                .and_then(|_alive| {
+                    let proof = writeback::Proof::from_fd(take(6)?);
+                    writeback::serve(&channel::Channel::from_fd(take(3)?), take(4)?, &proof)
+                })
+                .map(|()| 0)
         }
         role::MEMBER => inherited_by_member().and_then(sandbox::member::run),
         role::INIT => inherited_by_init().and_then(sandbox::init::run),

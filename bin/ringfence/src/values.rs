@@ -1,23 +1,11 @@
 //! Values of flags.
 
-use spec::{Network, Overlay};
+use bundle::Overlay2;
+use spec::Network;
 use std::time::Duration;
 
-/// What `--overlay2` chose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overlay2 {
-    pub(crate) root: Overlay,
-    pub(crate) binds: Overlay,
-}
-
 pub(crate) fn overlay(text: &str) -> Result<Overlay2, String> {
-    let (root, binds) = match text {
-        "none" => (Overlay::None, Overlay::None),
-        "root:memory" => (Overlay::Memory, Overlay::None),
-        "all:memory" => (Overlay::Memory, Overlay::Memory),
-        _ => return Err("supported are root:memory, all:memory and none".into()),
-    };
-    Ok(Overlay2 { root, binds })
+    Overlay2::parse(text).map_err(|bundle::Error(message)| message)
 }
 
 /// `auto` is what `false` is: an ordinary user has no other way.
@@ -83,6 +71,15 @@ pub(crate) fn bytes(text: &str) -> Result<i64, String> {
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let bytes = number * 1024f64.powi(power);
     if bytes < i64::MAX as f64 { Ok(bytes as i64) } else { Err(wrong()) }
+}
+
+/// The most that a packet capture may write: one packet of the longest kind at least.
+pub(crate) fn capture_size(text: &str) -> Result<u64, String> {
+    const LEAST: i64 = 512 << 10;
+    match bytes(text)? {
+        size if size >= LEAST => Ok(size as u64),
+        _ => Err("use 512k or more".into()),
+    }
 }
 
 pub(crate) fn network(text: &str) -> Result<Network, String> {

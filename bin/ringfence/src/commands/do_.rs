@@ -1,12 +1,12 @@
 //! `ringfence do`: one command on the host's files.
 
-use bundle::{HostCommand, Options, Volume, for_host_command};
+use bundle::{HostCommand, Medium, Options, Overlay2, OverlayChoice, Volume, for_host_command};
 use clap::Args;
 use lifecycle::{Result, Settings};
 use netgofer::Policy;
 use rustix::process::umask;
 use sandbox::terminal;
-use spec::{Network, Overlay};
+use spec::Network;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -55,7 +55,19 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
     let allow_net = Policy::all(&args.allow_net);
     let network = network(settings.network, allow_net.is_some())?;
     // The host's own files are never written through: that is what --volume is for.
-    let options = Options { root_overlay: Overlay::Memory, network, ..settings.containers };
+    let Overlay2 { root, binds } = settings.containers.overlay.clone();
+    let root = root.unwrap_or(OverlayChoice::MEMORY);
+    if root.medium == Medium::Own {
+        return Err(
+            "--overlay2: self would leave a file in the host's own root; do takes memory and dir=/PATH"
+                .into(),
+        );
+    }
+    if root.commit {
+        return Err("--overlay2: commit would write to the host's own root; do never does".into());
+    }
+    let overlay = Overlay2 { root: Some(root), binds };
+    let options = Options { overlay, network, ..settings.containers.clone() };
     let prepared = for_host_command(command, &options)?;
     lifecycle::run_host_command(settings, prepared, allow_net.as_ref(), &signals)
 }

@@ -4,13 +4,14 @@ use crate::files::open_regular;
 use crate::host_mounts::HostMounts;
 use crate::mounts::{TranslatedMount, translate};
 use crate::namespaces::{self, Namespaces};
+use crate::overlay2::{self, Stores};
 use crate::pod::Pod;
 use crate::{
     Descriptors, Error, HostTree, MountPoint, Options, Prepared, Result, devices, fail, mounts, parse,
     process, seccomp, unsupported,
 };
 use oci_spec::runtime::{Linux, Process, Root, Spec};
-use spec::{Interfaces, MountSpec, Overlay, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
+use spec::{Interfaces, MountSpec, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -38,7 +39,8 @@ pub fn load_spec(path: &Path) -> Result<Spec> {
     }
 }
 
-/// A configuration, read once: what the caller keeps or looks at further is what was checked, whatever becomes of the file.
+/// A configuration, read once: what the caller keeps or looks at further is what was checked, whatever becomes of the
+/// file.
 pub struct Config {
     /// What it says.
     pub spec: Spec,
@@ -130,28 +132,33 @@ fn prepare(
     let Some(root) = spec.root() else { fail!("root is missing") };
     let Some(process) = spec.process() else { fail!("process is missing") };
     let propagation = mounts::propagation(linux.and_then(|l| l.rootfs_propagation().as_deref()))?;
-    let root_tree = HostTree { follows_mounts: propagation.follows(), ..root_tree(dir, root, options)? };
-    let (mounts, trees) = mounts_and_trees(dir, spec, root_tree, options)?;
+    let over_root = overlay2::of_root(&annotations, &options.overlay.root)?;
+    let root_tree =
+        HostTree { follows_mounts: propagation.follows(), ..root_tree(dir, root, over_root.is_some())? };
+    let readonly = root.readonly().unwrap_or(false);
+    let mut stores = Stores::default();
+    let layers = overlay2::layers(&annotations, over_root.as_ref())?;
+    let mut overlay = over_root.map(|choice| stores.overlay(&choice, id, &root_tree, !readonly));
+    let (mounts, mut trees) =
+        mounts_and_trees(dir, spec, root_tree, overlay.is_some(), options, id, &mut stores)?;
+    if let Some(overlay) = &mut overlay {
+        overlay.layers = (trees.len()..).take(layers.len()).collect();
+        trees.extend(layers);
+    }
     let mut sysctl: Vec<(String, String)> =
         linux.and_then(|l| l.sysctl().clone()).into_iter().flatten().collect();
     sysctl.sort();
     let seccomp = linux.and_then(|l| l.seccomp().as_ref()).map(seccomp::compile).transpose()?.flatten();
     let terminal = process.terminal().unwrap_or(false);
-    let Descriptors { socket_gofer, stdio, console, preserved } =
+    let Descriptors { socket_gofer, stdio, console, preserved, first_store } =
         Descriptors::after(trees.len(), options.host_sockets, terminal, options.preserve_fds);
-    let spec = SandboxSpec {
+    let mut spec = SandboxSpec {
         id: id.into(),
         hostname: spec.hostname().clone().unwrap_or_default(),
         pids_of: None,
         uts_of: None,
         domainname: spec.domainname().clone().unwrap_or_default(),
-        root: RootSpec {
-            fd: 0,
-            readonly: root.readonly().unwrap_or(false),
-            overlay: options.root_overlay,
-            access: options.root_access,
-            propagation,
-        },
+        root: RootSpec { fd: 0, readonly, overlay, access: options.root_access, propagation },
         mounts,
         process: ProcessSpec { seccomp, ..process::translate(process)? },
         devices: devices::translate(linux.and_then(|l| l.devices().as_deref()).unwrap_or_default())?,
@@ -169,20 +176,24 @@ fn prepare(
         signals_end_init: false,
         network: options.network,
         interfaces: Interfaces::loopback(),
+        capture: None,
+        withheld: options.withheld,
         platform: options.platform,
         strace: options.strace,
         debug: options.debug,
     };
-    Ok(Prepared { spec, trees, warnings, annotations, namespaces, id_maps, pod })
+    crate::place_stores(&mut spec, first_store, stores.places.len());
+    let stores = stores.places;
+    Ok(Prepared { spec, trees, stores, warnings, annotations, namespaces, id_maps, pod })
 }
 
-fn root_tree(dir: &Path, root: &Root, options: &Options) -> Result<HostTree> {
+fn root_tree(dir: &Path, root: &Root, overlaid: bool) -> Result<HostTree> {
     let path = match dir.join(root.path()).canonicalize() {
         Ok(path) if path.is_dir() => path,
         Ok(path) => fail!("root.path {} is not a directory", path.display()),
         Err(error) => fail!("root.path {}: {}", dir.join(root.path()).display(), reason(&error)),
     };
-    let readonly = root.readonly().unwrap_or(false) || options.root_overlay != Overlay::None;
+    let readonly = root.readonly().unwrap_or(false) || overlaid;
     let (recursive, follows_mounts, is_file) = (true, false, false);
     Ok(HostTree { path, readonly, recursive, follows_mounts, is_file, mount_points: Vec::new() })
 }
@@ -192,26 +203,48 @@ fn mounts_and_trees(
     dir: &Path,
     spec: &Spec,
     mut root: HostTree,
+    overlaid: bool,
     options: &Options,
+    id: &str,
+    stores: &mut Stores,
 ) -> Result<(Vec<MountSpec>, Vec<HostTree>)> {
     let (mut mounts, mut shown) = (Vec::new(), Vec::new());
     let hosts = HostMounts::read();
+    let mut for_systemd = false;
     for (index, mount) in spec.mounts().iter().flatten().enumerate() {
+        if is_for_systemd(mount) {
+            for_systemd = true;
+            continue;
+        }
         let TranslatedMount { mut mount, tree } = translate(dir, mount, options, &hosts)
             .map_err(|Error(message)| Error(format!("mounts[{index}]: {message}")))?;
         if let Some(tree) = tree {
+            if let Some(choice) = &options.overlay.binds {
+                mount.overlay = Some(stores.overlay(choice, id, &tree, !mount.readonly));
+            }
             // The root comes first.
             mount.source_fd = Some(1 + shown.len());
             shown.push(tree);
         }
         mounts.push(mount);
     }
+    if for_systemd {
+        mounts.iter_mut().filter(|mount| mount.fstype == "cgroup").for_each(|mount| mount.readonly = false);
+    }
     add_devices(&mut mounts);
-    if root.readonly && options.root_overlay == Overlay::None {
+    if root.readonly && !overlaid {
         root.mount_points = mount_points(&mounts);
     }
     shown.insert(0, root);
     Ok((mounts, shown))
+}
+
+/// What Podman mounts for systemd on a host with control groups of version 1: the host's groups below the
+/// container's, which it mounts read-only. The container has groups of version 2 of its own, which systemd is to
+/// change.
+fn is_for_systemd(mount: &oci_spec::runtime::Mount) -> bool {
+    let at = Path::new("/sys/fs/cgroup/systemd");
+    mount.destination() == at && mount.source().as_deref() == Some(at)
 }
 
 /// Size of the terminal that the configuration asks for, 0 where it does not.

@@ -7,9 +7,10 @@
 use crate::config::reason;
 use crate::host_mounts::HostMounts;
 use crate::mounts::clean;
+use crate::overlay2::Stores;
 use crate::{Descriptors, HostTree, Options, Prepared, Result, caps, fail};
 use spec::{
-    CapabilitySets, DeviceKind, DeviceSpec, FdIndex, Interfaces, MountSpec, Overlay, ProcessSpec,
+    CapabilitySets, DeviceKind, DeviceSpec, FdIndex, Interfaces, MountSpec, Network, ProcessSpec,
     PropagationType, RlimitSpec, RootSpec, SandboxSpec, WindowSize,
 };
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -93,25 +94,41 @@ pub(crate) fn internal(destination: &str, fstype: &str, options: &[&str], dev: b
     }
 }
 
-/// /dev/net/tun, if the root has it.
-fn tun(root: &Path) -> Option<DeviceSpec> {
-    const NUMBER: (u32, u32) = (10, 200);
-    let node = std::fs::symlink_metadata(root.join("dev/net/tun")).ok()?;
-    let same = node.rdev() == libc::makedev(NUMBER.0, NUMBER.1);
-    (node.file_type().is_char_device() && same).then(|| DeviceSpec {
-        path: "/dev/net/tun".into(),
-        kind: DeviceKind::Char,
-        major: NUMBER.0,
-        minor: NUMBER.1,
+/// A device of the sandbox's own, if the root has a node of this kind and number: its permissions.
+fn device(root: &Path, path: &str, kind: DeviceKind, (major, minor): (u32, u32)) -> Option<DeviceSpec> {
+    let node = std::fs::symlink_metadata(root.join(path)).ok()?;
+    let same_kind = match kind {
+        DeviceKind::Char => node.file_type().is_char_device(),
+        DeviceKind::Block => node.file_type().is_block_device(),
+        DeviceKind::Fifo => false,
+    };
+    (same_kind && node.rdev() == libc::makedev(major, minor)).then(|| DeviceSpec {
+        path: format!("/{path}"),
+        kind,
+        major,
+        minor,
         mode: node.mode() & 0o777,
         uid: 0,
         gid: 0,
     })
 }
 
+/// /dev/net/tun, /dev/fuse and the loop devices, those of them that the root has.
+fn devices(root: &Path, network: Network) -> Vec<DeviceSpec> {
+    let tun = || device(root, "dev/net/tun", DeviceKind::Char, (10, 200));
+    let mut all: Vec<DeviceSpec> = if network.is_host() { Vec::new() } else { tun().into_iter().collect() };
+    all.extend(device(root, "dev/fuse", DeviceKind::Char, (10, 229)));
+    all.extend(device(root, "dev/loop-control", DeviceKind::Char, (10, 237)));
+    all.extend((0..8).filter_map(|n| device(root, &format!("dev/loop{n}"), DeviceKind::Block, (7, n))));
+    all
+}
+
 /// Prepares a sandbox for a command.
 pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepared> {
     let root = root_tree(&command.root, options)?;
+    let mut stores = Stores::default();
+    let over_root = options.overlay.root.as_ref();
+    let overlay = over_root.map(|choice| stores.overlay(choice, &command.id, &root, true));
     let root_path = root.path.clone();
     let mut trees = vec![root];
     let mut mounts = vec![
@@ -123,16 +140,18 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
     ];
     let hosts = HostMounts::read();
     for volume in &command.volumes {
-        let (mount, tree) = shared(volume, trees.len(), options, &hosts)?;
+        let (mut mount, tree) = shared(volume, trees.len(), options, &hosts)?;
+        let over = options.overlay.binds.as_ref();
+        mount.overlay = over.map(|choice| stores.overlay(choice, &command.id, &tree, !mount.readonly));
         mounts.push(mount);
         trees.push(tree);
     }
     let cwd = clean(&command.cwd);
     check_cwd(&root_path, &cwd, &command.volumes)?;
-    let devices = if options.network.is_host() { None } else { tun(&root_path) };
-    let Descriptors { socket_gofer, stdio, console, preserved } =
+    let devices = devices(&root_path, options.network);
+    let Descriptors { socket_gofer, stdio, console, preserved, first_store } =
         Descriptors::after(trees.len(), options.host_sockets, command.terminal, 0);
-    let spec = SandboxSpec {
+    let mut spec = SandboxSpec {
         id: command.id.clone(),
         hostname: command.hostname.clone(),
         pids_of: None,
@@ -141,7 +160,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         root: RootSpec {
             fd: 0,
             readonly: false,
-            overlay: options.root_overlay,
+            overlay,
             access: options.root_access,
             propagation: PropagationType::Private,
         },
@@ -149,7 +168,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         process: process(command, cwd),
         masked_paths: Vec::new(),
         readonly_paths: Vec::new(),
-        devices: devices.into_iter().collect(),
+        devices,
         pids_limit: None,
         id_maps: Default::default(),
         sysctl: Vec::new(),
@@ -162,13 +181,17 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         signals_end_init: true,
         network: options.network,
         interfaces: Interfaces::loopback(),
+        capture: None,
+        withheld: options.withheld,
         platform: options.platform,
         strace: options.strace,
         debug: options.debug,
     };
+    crate::place_stores(&mut spec, first_store, stores.places.len());
     Ok(Prepared {
         spec,
         trees,
+        stores: stores.places,
         warnings: Vec::new(),
         annotations: Default::default(),
         pod: Default::default(),
@@ -183,7 +206,7 @@ fn root_tree(root: &Path, options: &Options) -> Result<HostTree> {
         Ok(path) => fail!("root {} is not a directory", path.display()),
         Err(error) => fail!("root {}: {}", root.display(), reason(&error)),
     };
-    let readonly = options.root_overlay != Overlay::None;
+    let readonly = options.overlay.root.is_some();
     let (recursive, follows_mounts, is_file) = (true, false, false);
     Ok(HostTree { path, readonly, recursive, follows_mounts, is_file, mount_points: Vec::new() })
 }
@@ -200,7 +223,7 @@ fn shared(
         Err(error) => fail!("volume {}: {}", volume.source.display(), reason(&error)),
     };
     let is_file = !path.is_dir();
-    let readonly = volume.readonly || options.bind_overlay != Overlay::None;
+    let readonly = volume.readonly || options.overlay.binds.is_some();
     let mut mount = MountSpec {
         destination: volume.destination.clone(),
         source_fd: Some(fd),
@@ -208,7 +231,6 @@ fn shared(
         source: path.to_string_lossy().into_owned(),
         readonly: volume.readonly,
         nodev: true,
-        overlay: options.bind_overlay,
         access: options.bind_access,
         host_fifos: options.host_fifos,
         ..MountSpec::new("bind")

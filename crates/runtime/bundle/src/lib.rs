@@ -17,6 +17,7 @@ mod host;
 mod host_mounts;
 mod mounts;
 mod namespaces;
+mod overlay2;
 mod parse;
 mod pod;
 mod process;
@@ -31,13 +32,14 @@ pub use features::features;
 pub use files::open_regular;
 pub use host::{HostCommand, Volume, for_host_command};
 pub use namespaces::{IdMaps, IdRange, Namespace, Namespaces};
+pub use overlay2::{Medium, Overlay2, OverlayChoice, STORE_PREFIX, StorePlace};
 pub use pod::Pod;
 pub use process::translate as translate_process;
 pub use seccomp::compile as compile_seccomp;
 pub use template::{template, template_rootless};
 
 use serde::{Deserialize, Serialize};
-use spec::{FdIndex, FileAccess, Network, Overlay, PlatformName, SandboxSpec};
+use spec::{Capture, FdIndex, FileAccess, Network, PlatformName, SandboxSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -46,14 +48,17 @@ use std::path::PathBuf;
 ///
 /// Descriptor `i` of the specification is `trees[i]` for as many trees as
 /// there are; the standard streams follow in order, and the terminal, if any,
-/// is the descriptor after those of the trees instead; the preserved ones follow, and
-/// then the files of the control group, which [`show_control_group`](Prepared::show_control_group) adds.
+/// is the descriptor after those of the trees instead; the preserved ones and those of `stores` follow, then
+/// the socket for writing back if there is one, the file of [`capture_to`](Prepared::capture_to), and the files of the
+/// control group, which [`show_control_group`](Prepared::show_control_group) adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// For the kernel.
     pub spec: SandboxSpec,
     /// For the gofer; the root file system first.
     pub trees: Vec<HostTree>,
+    /// The files that overlays keep data in.
+    pub stores: Vec<StorePlace>,
     /// Things in the configuration that have no effect yet, for the log.
     pub warnings: Vec<String>,
     /// The configuration's annotations.
@@ -67,15 +72,29 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// Whether what changes in the root is written to the directory below its overlay.
+    pub fn writes_back(&self) -> bool {
+        self.spec.root.overlay.as_ref().is_some_and(|overlay| overlay.write_back.is_some())
+    }
+
     /// Shows files of these names, of the control group on the host, to the kernel; their descriptors come last, in this
     /// order.
     pub fn show_control_group(&mut self, names: Vec<String>) {
-        let streams = if self.spec.console.is_some() { 1 } else { 3 };
-        let first = self.trees.len()
-            + usize::from(self.spec.socket_gofer.is_some())
-            + streams
-            + self.spec.preserved.len();
+        let first = self.after_write_back() + usize::from(self.spec.capture.is_some());
         self.spec.control_group = names.into_iter().zip(first..).collect();
+    }
+
+    /// Has the kernel write packets to a file, `snaplen` bytes of each and `most` bytes in all. Comes before
+    /// [`show_control_group`](Prepared::show_control_group).
+    pub fn capture_to(&mut self, snaplen: u32, most: u64) {
+        self.spec.capture = Some(Capture { fd: self.after_write_back(), snaplen, most });
+    }
+
+    fn after_write_back(&self) -> FdIndex {
+        let streams = if self.spec.console.is_some() { 1 } else { 3 };
+        let gofer = usize::from(self.spec.socket_gofer.is_some());
+        let write_back = usize::from(self.writes_back());
+        self.trees.len() + gofer + streams + self.spec.preserved.len() + self.stores.len() + write_back
     }
 }
 
@@ -85,6 +104,7 @@ struct Descriptors {
     stdio: [FdIndex; 3],
     console: Option<FdIndex>,
     preserved: Vec<FdIndex>,
+    first_store: FdIndex,
 }
 
 impl Descriptors {
@@ -97,7 +117,17 @@ impl Descriptors {
             stdio: if terminal { [trees; 3] } else { [trees, trees + 1, trees + 2] },
             console: terminal.then_some(trees),
             preserved: (0..preserved as usize).map(|n| trees + streams + n).collect(),
+            first_store: trees + streams + preserved as usize,
         }
+    }
+}
+
+/// Numbers the `count` stores of overlays, and the socket for writing back, as the descriptors that they come as.
+fn place_stores(spec: &mut SandboxSpec, first: FdIndex, count: usize) {
+    let mounts = spec.mounts.iter_mut().filter_map(|mount| mount.overlay.as_mut());
+    for overlay in spec.root.overlay.iter_mut().chain(mounts) {
+        overlay.store = overlay.store.map(|store| first + store);
+        overlay.write_back = overlay.write_back.map(|_| first + count);
     }
 }
 
@@ -131,12 +161,10 @@ pub struct MountPoint {
 }
 
 /// Choices that the command line makes for every container.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What lies over the root file system.
-    pub root_overlay: Overlay,
-    /// What lies over bind mounts.
-    pub bind_overlay: Overlay,
+    /// What lies over the root file system and over bind mounts.
+    pub overlay: Overlay2,
     /// Who changes the files of the root.
     pub root_access: FileAccess,
     /// Who changes those of bind mounts.
@@ -147,6 +175,8 @@ pub struct Options {
     pub host_sockets: bool,
     /// Network mode.
     pub network: Network,
+    /// Capabilities that the container is not to have, whatever the configuration says.
+    pub withheld: u64,
     /// Platform.
     pub platform: PlatformName,
     /// Log system calls.

@@ -4,7 +4,7 @@ use crate::config::reason;
 use crate::host_mounts::HostMounts;
 use crate::{HostTree, Options, Result, fail};
 use oci_spec::runtime::Mount;
-use spec::{Atime, MountSpec, Overlay, PropagationType};
+use spec::{Atime, MountSpec, PropagationType};
 use std::path::Path;
 
 /// A mount and, when it is a bind mount, what the gofer has to open for it.
@@ -154,7 +154,6 @@ pub(crate) fn translate(
         return Ok(TranslatedMount { mount: out, tree: None });
     }
     out.fstype = "bind".into();
-    out.overlay = options.bind_overlay;
     out.access = options.bind_access;
     out.host_fifos = options.host_fifos;
     let Some(source) = mount.source() else { fail!("source is missing for bind mount {}", out.destination) };
@@ -167,7 +166,7 @@ pub(crate) fn translate(
     hosts.name(&path, &mut out);
     let tree = HostTree {
         path,
-        readonly: out.readonly || out.overlay != Overlay::None,
+        readonly: out.readonly || options.overlay.binds.is_some(),
         recursive,
         follows_mounts: out.propagation.follows(),
         is_file: out.source_is_file,

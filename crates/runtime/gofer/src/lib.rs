@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 
 mod filter;
-mod hidden;
 mod sockets;
 mod tree;
 

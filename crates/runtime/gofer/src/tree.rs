@@ -4,21 +4,17 @@
 //! tmpfs, or, when it is a file, on `N/file`. No mount of a tree gives access
 //! to a device node or lets a link be followed, whatever it did on the host.
 
-use crate::hidden::hidden_below;
 use bundle::{HostTree, MountPoint};
+use confine::hidden::{hidden_below, hide, prepare};
 use confine::root::{Stage, reference};
 use hostsys::mounts::{MountAttrs, make_private, set_attributes};
 use mountinfo::Mount;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, statat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use spec::FILE_ENTRY;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
-
-/// Directory and file that cover what the container must not see.
-const EMPTY_DIR: &str = "empty";
-const EMPTY_FILE: &str = "empty-file";
 
 /// Builds the tree, moves into it and opens each directory. Errors are lines for the user.
 pub(crate) fn build(trees: &[HostTree]) -> Result<Vec<OwnedFd>, String> {
@@ -33,9 +29,7 @@ pub(crate) fn build(trees: &[HostTree]) -> Result<Vec<OwnedFd>, String> {
         .map(|tree| clone(tree).map_err(|error| format!("{}: {error}", tree.path.display())))
         .collect::<Result<_, _>>()?;
     let stage = Stage::new().map_err(told("new root"))?;
-    let dir = stage.dir();
-    mkdirat(dir, EMPTY_DIR, Mode::from_raw_mode(0o555)).map_err(|e| told("new root")(e.into()))?;
-    create_file(dir, EMPTY_FILE).map_err(told("new root"))?;
+    prepare(&stage).map_err(told("new root"))?;
     for (index, (tree, mount)) in trees.iter().zip(&clones).enumerate() {
         attach(&stage, index, tree, mount, &mounts)
             .map_err(|error| format!("{}: {error}", tree.path.display()))?;
@@ -112,37 +106,7 @@ fn attach(
     if tree.is_file {
         return Ok(());
     }
-    for point in hidden_below(mounts, &tree.path, !tree.recursive) {
-        if let Ok(below) = point.strip_prefix(&tree.path) {
-            let place = Path::new(&name).join(below);
-            cover(stage, &place).map_err(|error| {
-                std::io::Error::new(error.kind(), format!("{} cannot be hidden: {error}", point.display()))
-            })?;
-        }
-    }
-    Ok(())
-}
-
-/// Mounts something empty over `path`, or over the directory on the way to it that may not be entered: today nobody of the sandbox
-/// gets beyond that one, but its permissions are the host's to change.
-fn cover(stage: &Stage, path: &Path) -> std::io::Result<()> {
-    let (path, is_dir) = match statat(stage.dir(), path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => (path, FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
-        // Covered by a later mount of the host already.
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
-        Err(error @ rustix::io::Errno::ACCESS) => {
-            let visible = |p: &&Path| statat(stage.dir(), *p, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-            // The first part is the tree itself: one that may not be entered at all is an error.
-            let inside = |p: &&Path| p.components().count() > 1;
-            (path.ancestors().skip(1).filter(inside).find(visible).ok_or(error)?, true)
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let empty = if is_dir { EMPTY_DIR } else { EMPTY_FILE };
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let mount = open_tree(stage.dir(), empty, flags)?;
-    set_attributes(mount.as_fd(), MountAttrs::RDONLY, false)?;
-    Ok(move_mount(&mount, "", stage.dir(), path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+    hide(stage, &name, &tree.path, &hidden_below(mounts, &tree.path, !tree.recursive))
 }
 
 fn create_file(dir: BorrowedFd<'_>, name: &str) -> std::io::Result<()> {

@@ -5,14 +5,15 @@ use crate::groups::Groups;
 use crate::network::Outward;
 use crate::pod::Host;
 use crate::state::{Record, State, Status};
+use crate::stores::Stores;
 use crate::{
-    Error, Result, Settings, caller, foreground, host_name, id_maps, network, pid_file, pod, run_hooks,
-    sandbox_log,
+    Error, Result, Settings, caller, capture, foreground, host_name, id_maps, network, overlay, pid_file,
+    pod, run_hooks, sandbox_log,
 };
 use bundle::{Config, Options, Prepared};
 use netgofer::Policy;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
-use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, launch};
+use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, WriteBack, launch};
 use sandbox::member;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -67,6 +68,9 @@ impl Purpose {
 pub(crate) struct NewContainer {
     pub(crate) sandbox: Sandbox,
     pub(crate) groups: Groups,
+    pub(crate) stores: Stores,
+    /// Writes changes of the root back.
+    pub(crate) write_back: Option<WriteBack>,
     pub(crate) claim: Claim,
     pub(crate) record: Record,
     pub(crate) hooks: Hooks,
@@ -100,6 +104,10 @@ impl NewContainer {
         }
         detached?;
         self.groups.keep();
+        self.stores.keep();
+        if let Some(write_back) = self.write_back {
+            write_back.keep();
+        }
         self.claim.keep();
         Ok(())
     }
@@ -122,8 +130,12 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     let Bundle { mut prepared, config, hooks, host } = read_bundle(settings, options)?;
     let claim = directory::claim(&settings.state_dir(), &options.id)?;
     let mut record = new_record(options, &prepared, purpose.is_foreground())?;
+    let (stores, store_fds) = Stores::make(&prepared.stores)?;
+    record.set_stores(stores.paths());
+    record.set_writes_back(prepared.writes_back());
     let mut groups = Groups::new(settings, &config.spec, &options.id)?;
     write_down(&claim, &mut record, &groups, &config.text)?;
+    overlay::repair(settings, &prepared, purpose.is_foreground(), &mut |pid| groups.join(pid))?;
 
     let socket = options.console_socket.as_deref();
     let terminal = prepared.spec.process.terminal;
@@ -132,10 +144,18 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     if let Some(tty) = &console {
         foreground::fit(&mut prepared, tty);
     }
+    let capture = match host {
+        // The sandbox's own network is captured, or is not.
+        Some(_) => None,
+        None => capture::open(settings, &mut prepared, purpose.command())?,
+    };
     let mut files = Files {
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved,
+        stores: store_fds,
+        capture,
+        write_back: None,
         links: Vec::new(),
         control_group: Vec::new(),
     };
@@ -157,6 +177,9 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
         };
         start_processes(settings, &prepared, host.as_ref(), log.as_fd(), handles, elsewhere)?
     };
+    let join = &mut |pid| groups.join(pid);
+    let mut write_back = overlay::start(settings, &prepared, log.as_fd(), claim.alive(), join)?;
+    files.write_back = write_back.as_mut().and_then(WriteBack::stream);
     files.control_group = groups.limit(&config.spec, &mut prepared, host.is_some())?;
     if let Some(manager) = groups.manager() {
         record.set_groups(manager);
@@ -171,12 +194,12 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     let listener = channel::listen_in(claim.container().dir()?.as_fd(), SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;
     let console = console.filter(|_| socket.is_none());
-    Ok(NewContainer { sandbox, groups, claim, record, hooks, console })
+    Ok(NewContainer { sandbox, groups, stores, write_back, claim, record, hooks, console })
 }
 
 /// Reads the bundle and completes it with what comes from elsewhere: the sandbox to join, names, limits.
 fn read_bundle(settings: &Settings, options: &CreateOptions) -> Result<Bundle> {
-    let chosen = Options { preserve_fds: options.preserve_fds, ..settings.containers };
+    let chosen = Options { preserve_fds: options.preserve_fds, ..settings.containers.clone() };
     let (mut prepared, config) = bundle::load(&options.bundle, &options.id, &chosen)?;
     let hooks = config.spec.hooks().clone().unwrap_or_default();
     hooks::check(&hooks)?;

@@ -21,6 +21,7 @@ pub fn delete(settings: &Settings, id: &str, force: bool) -> Result<()> {
     match container.read() {
         Ok(Some(mut record)) => {
             end_known(&container, &record, force)?;
+            record.remove_stores();
             record.state.status = Status::Stopped;
             record.state.pid = 0;
             ended = Some((run_hooks::of(&container), record.state));

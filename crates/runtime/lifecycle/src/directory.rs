@@ -87,7 +87,7 @@ pub fn claim(root: &Path, id: &str) -> Result<Claim, String> {
             Err(error) => return Err(hint(error)),
         };
         let left = container.read_raw().map_err(hint)?;
-        if left.is_some_and(|record| !record.foreground && record.state.status != Status::Creating) {
+        if left.as_ref().is_some_and(|record| !record.foreground && record.state.status != Status::Creating) {
             return Err(taken());
         }
         let alive = open_lock(&container.path.join("alive")).map_err(hint)?;
@@ -95,6 +95,9 @@ pub fn claim(root: &Path, id: &str) -> Result<Claim, String> {
             return Err(taken());
         }
         alive.set_len(0).map_err(hint)?;
+        if let Some(left) = left {
+            left.remove_stores();
+        }
         for left in ["state.json", "state.tmp", "config.json", SOCKET] {
             let _ = fs::remove_file(container.path.join(left));
         }

@@ -1,7 +1,8 @@
 //! `do`: a container in the foreground that has no state on disk.
 
 use crate::network::Outward;
-use crate::{Result, Settings, caller, create, foreground, id_maps, sandbox_log};
+use crate::stores::Stores;
+use crate::{Result, Settings, caller, capture, create, foreground, id_maps, sandbox_log};
 use bundle::Prepared;
 use hostsys::signals::SignalFd;
 use netgofer::Policy;
@@ -22,10 +23,15 @@ pub fn run_host_command(
     if let Some(tty) = &console {
         foreground::fit(&mut prepared, tty);
     }
+    let (_stores, stores) = Stores::make(&prepared.stores)?;
+    let capture = capture::open(settings, &mut prepared, "do")?;
     let files = Files {
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved: Vec::new(),
+        stores,
+        capture,
+        write_back: None,
         links: Vec::new(),
         control_group: Vec::new(),
     };

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// How long a sentry may take to end one container of several, before the process that stands for it is killed.
 const INSIDE: Duration = Duration::from_secs(3);
 
+/// How long it may take to end a container whose root is then written back.
+const WRITTEN_BACK: Duration = Duration::from_secs(60);
+
 /// Sends a signal to processes of a container.
 pub fn kill(settings: &Settings, id: &str, signo: i32, to: Target) -> Result<()> {
     let (container, record) = settings.find(id)?;
@@ -46,7 +49,16 @@ fn end(container: &Container, record: &Record) -> Result<()> {
     if !container.is_alive() {
         return Err("container not running".into());
     }
-    if matches!(record.pod(), Pod::Member(_)) && ended_inside(container, &pidfd) {
+    let patience = match record.pod() {
+        _ if record.writes_back() => Some(WRITTEN_BACK),
+        Pod::Member(_) => Some(INSIDE),
+        _ => None,
+    };
+    if record.writes_back() && record.is_frozen() {
+        // What was written since it was paused is to be written back, which a frozen kernel cannot.
+        record.groups()?.thaw()?;
+    }
+    if patience.is_some_and(|patience| ended_inside(container, &pidfd, patience)) {
         return Ok(());
     }
     pidfd_send_signal(&pidfd, Signal::KILL).map_err(gone)?;
@@ -62,10 +74,10 @@ fn end(container: &Container, record: &Record) -> Result<()> {
 
 /// Asks the sentry to end one container of several, so that nothing of it is left when its process goes. Whether the
 /// sentry did what it says is looked at.
-fn ended_inside(container: &Container, pidfd: impl AsFd) -> bool {
+fn ended_inside(container: &Container, pidfd: impl AsFd, time: Duration) -> bool {
     let asked =
         |client: Client| client.hurry(INSIDE).is_ok() && client.signal(libc::SIGKILL, Target::All).is_ok();
-    let patience = Timespec { tv_sec: INSIDE.as_secs() as i64, tv_nsec: 0 };
+    let patience = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: 0 };
     connect(container).is_ok_and(asked)
         && poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience)) == Ok(1)
 }

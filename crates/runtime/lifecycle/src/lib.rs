@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod caller;
+mod capture;
 mod create;
 pub mod debug;
 mod delete;
@@ -25,9 +26,11 @@ mod host_name;
 mod id_maps;
 mod kill;
 mod network;
+mod overlay;
 mod pause;
 mod pid_file;
 mod pod;
+mod port_forward;
 mod ps;
 mod run;
 mod run_hooks;
@@ -36,6 +39,7 @@ mod settings;
 mod start;
 mod start_hooks;
 mod state;
+mod stores;
 mod update;
 mod wait;
 
@@ -43,6 +47,7 @@ mod wait;
 mod testing;
 
 pub use caller::{hostname, limits as callers_limits};
+pub use capture::PacketCapture;
 pub use create::{CreateOptions, create};
 pub use delete::delete;
 pub use error::{Error, Result};
@@ -51,7 +56,9 @@ pub use exec::{ExecOptions, Program, exec};
 pub use foreground::block_signals;
 pub use host_command::run_host_command;
 pub use kill::kill;
+pub use overlay::{overlay_commit, overlay_diff, overlay_export};
 pub use pause::{pause, resume};
+pub use port_forward::{Source, port_forward};
 pub use ps::{host_processes, processes};
 pub use run::{RunOptions, run};
 pub use settings::Settings;

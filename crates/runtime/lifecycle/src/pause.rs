@@ -1,8 +1,9 @@
 //! `pause` and `resume`.
 
+use crate::directory::Container;
 use crate::settings::connect;
 use crate::state::{Record, Status};
-use crate::{Result, Settings, pod};
+use crate::{Error, Result, Settings, pod};
 use bundle::Pod;
 use cgroups::Manager;
 
@@ -27,13 +28,41 @@ fn change(settings: &Settings, id: &str, freeze: bool) -> Result<()> {
     if record.state.status != from {
         return Err(format!("container {otherwise}: it is {}", record.state.status).into());
     }
-    match groups_to_freeze(settings, &record, freeze) {
+    let groups = groups_to_freeze(settings, &record, freeze);
+    if freeze && record.writes_back() {
+        return written_back(&container, groups).and_then(|()| {
+            record.state.status = to;
+            Ok(container.write(&record)?)
+        });
+    }
+    match groups {
         Some(groups) if freeze => groups.freeze()?,
         Some(groups) => groups.thaw()?,
         None => connect(&container)?.freeze(freeze)?,
     }
     record.state.status = to;
     Ok(container.write(&record)?)
+}
+
+/// Stops all processes with the changes of the root written back.
+fn written_back(container: &Container, groups: Option<Manager>) -> Result<()> {
+    let client = connect(container)?;
+    client.freeze(true)?;
+    let done = client.write_back().map_err(Error::from).and_then(|left| {
+        if !left.is_empty() {
+            log::warn!("written back without: {left}");
+        }
+        groups.as_ref().map_or(Ok(()), |groups| Ok(groups.freeze()?))
+    });
+    match (done, groups) {
+        // For when the host lets it go on.
+        (Ok(()), Some(_)) => Ok(client.post_unfreeze()?),
+        (Ok(()), None) => Ok(()),
+        (Err(error), _) => {
+            client.freeze(false)?;
+            Err(error)
+        }
+    }
 }
 
 /// The control groups of a container that has its sandbox for itself, or that was frozen while it had. The processes of

@@ -23,7 +23,7 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
     }
     let signals = foreground::block_signals()?;
     // Dropped from the last to the first: processes before the groups that they are in.
-    let NewContainer { hooks, console, mut record, mut claim, groups, sandbox } = {
+    let NewContainer { hooks, console, mut record, mut claim, stores, write_back, groups, sandbox } = {
         let mut container = set_up(settings, &options.create, Purpose::RunInForeground)?;
         if let Some(file) = &options.create.pid_file {
             pid_file::write(file, container.sandbox.pid())?;
@@ -46,6 +46,10 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
         claim.unlock();
         run_hooks::run_and_log(&hooks, Kind::Poststart, &record.state);
     });
+    // It ends with the sentry, when all is written.
+    if let Some(write_back) = write_back {
+        write_back.wait();
+    }
     if !claim.relock() {
         return outcome;
     }
@@ -54,6 +58,7 @@ pub fn run(settings: &Settings, options: &RunOptions) -> Result<u8> {
         record.foreground = false;
         claim.container().write(&record)?;
         groups.keep();
+        stores.keep();
         claim.keep();
     } else {
         drop(groups);

@@ -15,28 +15,33 @@ pub(crate) fn open(settings: &Settings, id: &str, command: &str, background: boo
         }
         return Ok(rustix::stdio::stderr().as_fd().try_clone_to_owned()?);
     };
-    let path = path(pattern, id, command, &logging::timestamp());
+    let path = path(pattern, id, command);
     if let Some(dir) = Path::new(&path).parent() {
         // A missing directory is then the error of the open.
         let _ = std::fs::create_dir_all(dir);
     }
-    Ok(logging::append(Path::new(&path))?.into())
+    Ok(logging::append_no_link(Path::new(&path))?.into())
 }
 
-/// The path that a pattern means: `%ID%`, `%TIMESTAMP%` and `%COMMAND%` are replaced, and a directory gets a name.
-fn path(pattern: &str, id: &str, command: &str, now: &str) -> String {
+/// The path that a pattern means; a directory gets a name.
+fn path(pattern: &str, id: &str, command: &str) -> String {
     let name = if pattern.ends_with('/') { "ringfence.log.%TIMESTAMP%.%COMMAND%.txt" } else { "" };
+    fill_in(&format!("{pattern}{name}"), id, command, &logging::timestamp())
+}
+
+/// A pattern with `%ID%`, `%TIMESTAMP%` and `%COMMAND%` replaced.
+pub(crate) fn fill_in(pattern: &str, id: &str, command: &str, now: &str) -> String {
     let stamp: String = now.chars().map(|c| if c == ':' { '-' } else { c }).collect();
-    let path = format!("{pattern}{name}");
-    path.replace("%ID%", id).replace("%TIMESTAMP%", &stamp).replace("%COMMAND%", command)
+    pattern.replace("%ID%", id).replace("%TIMESTAMP%", &stamp).replace("%COMMAND%", command)
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn patterns() {
-        let path = |pattern| super::path(pattern, "box", "run", "10:20:30Z");
+        let path = |pattern| super::path(pattern, "box", "run");
         assert_eq!(path("/l/%ID%-%COMMAND%"), "/l/box-run");
-        assert_eq!(path("/l/"), "/l/ringfence.log.10-20-30Z.run.txt");
+        assert!(path("/l/").starts_with("/l/ringfence.log.2"), "{}", path("/l/"));
+        assert_eq!(super::fill_in("%TIMESTAMP%", "box", "run", "10:20:30Z"), "10-20-30Z");
     }
 }

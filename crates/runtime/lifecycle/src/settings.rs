@@ -1,5 +1,6 @@
 //! What holds for all containers of one caller.
 
+use crate::capture::PacketCapture;
 use crate::directory::Container;
 use crate::state::Record;
 use crate::{Error, Result};
@@ -25,6 +26,8 @@ pub struct Settings {
     pub systemd_cgroup: bool,
     /// Pattern for the path of the sandbox's own log; see [`sandbox_log`](crate::sandbox_log).
     pub debug_log: Option<String>,
+    /// Where packets are to be written to.
+    pub capture: Option<PacketCapture>,
 }
 
 impl Settings {

@@ -89,6 +89,16 @@ pub struct RuntimeState {
     /// The container's control groups, if it has any.
     #[serde(default)]
     pub cgroups: Option<Saved>,
+    /// Files that its overlays keep data in, to be removed with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<PathBuf>,
+    /// Changes of its root are written to the directory below its overlay.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub writes_back: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Record {
@@ -112,7 +122,33 @@ impl Record {
 
     /// Writes down which control groups the container has.
     pub(crate) fn set_groups(&mut self, groups: &Manager) {
-        self.runtime = Some(RuntimeState { cgroups: Some(groups.save()) });
+        self.runtime.get_or_insert_default().cgroups = Some(groups.save());
+    }
+
+    /// Writes down which files go with the container.
+    pub(crate) fn set_stores(&mut self, stores: Vec<PathBuf>) {
+        if !stores.is_empty() {
+            self.runtime.get_or_insert_default().stores = stores;
+        }
+    }
+
+    /// Writes down that changes of the root are written back.
+    pub(crate) fn set_writes_back(&mut self, writes_back: bool) {
+        if writes_back {
+            self.runtime.get_or_insert_default().writes_back = true;
+        }
+    }
+
+    /// Whether they are.
+    pub(crate) fn writes_back(&self) -> bool {
+        self.runtime.as_ref().is_some_and(|runtime| runtime.writes_back)
+    }
+
+    /// Removes the files that go with the container.
+    pub(crate) fn remove_stores(&self) {
+        if let Some(runtime) = &self.runtime {
+            crate::stores::remove(&runtime.stores);
+        }
     }
 
     /// Whether the host has stopped all processes of the container's sandbox. The sentry does not answer then.

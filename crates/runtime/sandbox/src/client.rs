@@ -3,6 +3,7 @@
 use crate::launch::{arguments, sealed};
 use crate::messages::{Event, Request, exit_code};
 use crate::{role, terminal};
+use changes::Purpose;
 use channel::{Channel, MAX_FDS};
 use hostsys::signals::SignalFd;
 use hostsys::spawn::{Namespaces, Program, spawn};
@@ -127,6 +128,45 @@ impl Client {
         self.request(&Request::LimitTasks { limit })
     }
 
+    /// Has the changes of the root written to the layer below its overlay; says what was left out.
+    pub fn write_back(&self) -> Result<String, Error> {
+        self.channel.set_patience(None)?;
+        self.channel.send(&Request::WriteBack, &[])?;
+        let event = self.event();
+        self.channel.set_patience(Some(PATIENCE))?;
+        match event? {
+            Event::WrittenBack { left } => Ok(presentable_text(&left)),
+            _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+        }
+    }
+
+    /// Lets a container that the host has frozen go on once it is thawed, as far as its kernel is concerned.
+    pub fn post_unfreeze(&self) -> io::Result<()> {
+        self.channel.send(&Request::Freeze { on: false }, &[])
+    }
+
+    /// Has the sandbox tell how the root differs from the layers below its overlay, to a pipe. What is returned waits for the
+    /// end of that; the records are to be read meanwhile.
+    pub fn changes(&self, to: OwnedFd, purpose: Purpose) -> Result<Telling<'_>, Error> {
+        self.channel.set_patience(None)?;
+        self.channel.send(&Request::Changes { purpose }, &[to.as_fd()])?;
+        Ok(Telling(self))
+    }
+
+    /// Connects to a port inside. What is written to the first of the two ends arrives there, what comes from there can be read from
+    /// the second.
+    pub fn forward(self, port: u16) -> Result<(OwnedFd, OwnedFd), Error> {
+        let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from);
+        let ((from, write), (read, to)) = (pipe()?, pipe()?);
+        // The sentry's ends do not block; the others are further open files.
+        for end in [&from, &to] {
+            let flags = rustix::fs::fcntl_getfl(end).map_err(io::Error::from)?;
+            rustix::fs::fcntl_setfl(end, flags | OFlags::NONBLOCK).map_err(io::Error::from)?;
+        }
+        self.request_with(&Request::Forward { port }, &[from.as_fd(), to.as_fd()])?;
+        Ok((write, read))
+    }
+
     /// Changes what the sentry logs.
     pub fn log(&self, debug: bool, strace: bool) -> Result<(), Error> {
         self.request(&Request::Log { debug, strace })
@@ -179,12 +219,29 @@ impl Client {
     }
 }
 
+/// A sandbox that tells changes.
+pub struct Telling<'a>(&'a Client);
+
+impl Telling<'_> {
+    /// Whether it has told all of them.
+    pub fn finish(self) -> Result<(), Error> {
+        self.0.channel.set_patience(Some(PATIENCE))?;
+        match self.0.event()? {
+            Event::Done => Ok(()),
+            _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+        }
+    }
+}
+
 /// What the guest can choose may not play with the user's terminal.
 fn presentable(mut process: ProcessInfo) -> ProcessInfo {
-    let clean = |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    process.command = clean(&process.command);
-    process.tty = clean(&process.tty);
+    process.command = presentable_text(&process.command);
+    process.tty = presentable_text(&process.tty);
     process
+}
+
+fn presentable_text(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// A process that was started in a container; dropping this kills it.

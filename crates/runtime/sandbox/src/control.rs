@@ -5,6 +5,7 @@
 
 use crate::messages::{Event, Request};
 use crate::received;
+use changes::Purpose;
 use channel::Channel;
 use sentry::{Executed, Running, Stdio};
 use spec::{ProcessSpec, StartError, StartErrorKind, Target};
@@ -159,10 +160,27 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
                 }
                 Err(error) => Event::Failed(error),
             },
+            Request::Forward { port } => match forward(kernel, fds, port) {
+                Ok(pass_on) => {
+                    drop(open);
+                    // Whoever asked is answered by the pipes, if this is not heard.
+                    let _ = channel.send(&Event::Done, &[]);
+                    return pass_on();
+                }
+                Err(error) => Event::Failed(error),
+            },
             Request::Freeze { on } => {
                 kernel.freeze(on);
                 Event::Done
             }
+            Request::Changes { purpose } => match changes(kernel, fds, purpose) {
+                Ok(()) => Event::Done,
+                Err(error) => Event::Failed(error),
+            },
+            Request::WriteBack => match kernel.write_back() {
+                Ok(left) => Event::WrittenBack { left },
+                Err(error) => Event::Failed(error),
+            },
             Request::LimitTasks { limit } => {
                 kernel.limit_tasks(limit);
                 Event::Done
@@ -224,6 +242,26 @@ fn exec(
         _ => return Err(other("wrong number of descriptors".into())),
     };
     kernel.exec(&process, stdio)
+}
+
+fn changes(kernel: &dyn Running, fds: Vec<OwnedFd>, purpose: Purpose) -> Result<(), StartError> {
+    let [to] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| StartError {
+        kind: StartErrorKind::Other,
+        message: "wrong number of descriptors".into(),
+    })?;
+    kernel.changes(to, purpose)
+}
+
+fn forward(
+    kernel: &dyn Running,
+    fds: Vec<OwnedFd>,
+    port: u16,
+) -> Result<Box<dyn FnOnce() + Send>, StartError> {
+    let [from, to] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| StartError {
+        kind: StartErrorKind::Other,
+        message: "wrong number of descriptors".into(),
+    })?;
+    kernel.forward(port, from, to)
 }
 
 /// The rest of a connection that started a process: its signals in, its end out.

@@ -38,13 +38,12 @@ impl FilterNeeds {
         channel: BorrowedFd<'_>,
         backing: RawFd,
     ) -> FilterNeeds {
-        let written = |readonly: bool, overlay: Overlay| !readonly && overlay == Overlay::None;
+        let written = |readonly: bool, overlay: &Option<Overlay>| !readonly && overlay.is_none();
         let mounts = || spec.mounts.iter().filter(|m| m.source_fd.is_some());
         let changes = listens
-            || written(spec.root.readonly, spec.root.overlay)
-            || mounts().any(|m| written(m.readonly, m.overlay));
-        let shares =
-            listens || spec.root.overlay == Overlay::None || mounts().any(|m| m.overlay == Overlay::None);
+            || written(spec.root.readonly, &spec.root.overlay)
+            || mounts().any(|m| written(m.readonly, &m.overlay));
+        let shares = listens || spec.root.overlay.is_none() || mounts().any(|m| m.overlay.is_none());
         let unix = spec.socket_gofer.is_some();
         let (platform, network) = (spec.platform, spec.network);
         FilterNeeds {
@@ -189,6 +188,7 @@ const FILES: &[Rule] = &[
     allow(libc::SYS_fdatasync, "durability"),
     allow(libc::SYS_fgetxattr, "extended attributes"),
     allow(libc::SYS_flistxattr, "extended attributes"),
+    allow(451, "cachestat(2) of files that the guest has open; counts pages"),
     allow(libc::SYS_memfd_create, "contents of in-memory files, shared memory"),
     allow_when(
         libc::SYS_mmap,
@@ -242,8 +242,9 @@ const CHANGES: &[Rule] = &[
             &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFREG as u64)],
             &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFIFO as u64)],
             &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFSOCK as u64)],
+            &[Arg::Bits(2, libc::S_IFMT as u64, libc::S_IFCHR as u64), Arg::IsLong(3, 0)],
         ],
-        "changes of a writable bind mount, never a device",
+        "changes of a writable bind mount, never a device, but overlayfs's whiteouts (0:0, which nothing drives)",
     ),
     allow(libc::SYS_symlinkat, "changes of a writable bind mount"),
     allow(libc::SYS_linkat, "changes of a writable bind mount"),
@@ -424,7 +425,11 @@ mod tests {
         }
         let unlink = |fd, flags| allows(&needs(false, false), libc::SYS_unlinkat, [fd, 0, flags]);
         assert!(unlink(7, 0) && !unlink(8, 0) && !unlink(7, libc::AT_REMOVEDIR as u64));
-        assert!(!allows(&needs(true, false), libc::SYS_mknodat, [5, 0, u64::from(libc::S_IFCHR)]));
+        let mknod = |kind: u32, device| {
+            allows_all(&needs(true, false), libc::SYS_mknodat, [5, 0, kind.into(), device, 0, 0])
+        };
+        assert!(mknod(libc::S_IFCHR, 0) && !mknod(libc::S_IFCHR, 0x103) && !mknod(libc::S_IFCHR, 1 << 32));
+        assert!(!mknod(libc::S_IFBLK, 0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::control::serve;
 use crate::messages::Event;
+use changes::Purpose;
 use channel::Channel;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, sendmsg, shutdown};
@@ -107,7 +108,22 @@ impl Running for Nobody {
     }
     fn end(&self) {}
     fn freeze(&self, _on: bool) {}
+    fn changes(&self, to: OwnedFd, _purpose: Purpose) -> Result<(), StartError> {
+        drop(to);
+        Ok(())
+    }
+    fn write_back(&self) -> Result<String, StartError> {
+        Ok(String::new())
+    }
     fn limit_tasks(&self, _limit: Option<u32>) {}
+    fn forward(
+        &self,
+        _port: u16,
+        _from: OwnedFd,
+        _to: OwnedFd,
+    ) -> Result<Box<dyn FnOnce() + Send>, StartError> {
+        Ok(Box::new(|| {}))
+    }
     fn release_idle_files(&self) -> bool {
         false
     }

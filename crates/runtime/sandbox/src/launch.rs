@@ -19,6 +19,8 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use writeback::{Proof, Repair};
 
 /// What a sandbox is started with, beside the specification.
 pub struct Files {
@@ -28,6 +30,12 @@ pub struct Files {
     pub console: Option<OwnedFd>,
     /// Further descriptors for the container, numbered from 3.
     pub preserved: Vec<OwnedFd>,
+    /// Files that overlays keep data in, in the order of [`Prepared::stores`].
+    pub stores: Vec<OwnedFd>,
+    /// The file that packets are written to.
+    pub capture: Option<OwnedFd>,
+    /// Leads to the process that writes changes of the root back.
+    pub write_back: Option<OwnedFd>,
     /// Packet sockets for the interfaces of its network namespace.
     pub links: Vec<OwnedFd>,
     /// Files of the container's control group, in the specification's order.
@@ -140,7 +148,9 @@ impl Sandbox {
             Some(console) => fds.push(console.as_fd()),
             None => fds.extend(files.stdio.iter().map(AsFd::as_fd)),
         }
-        fds.extend(files.preserved.iter().chain(&files.control_group).map(AsFd::as_fd));
+        let rest = files.preserved.iter().chain(&files.stores).chain(&files.write_back).chain(&files.capture);
+        let rest = rest.chain(&files.control_group);
+        fds.extend(rest.map(AsFd::as_fd));
         match (listener, self.member.as_ref().map(Cell::take)) {
             (Some(listener), Some(Some(end))) => {
                 self.channel.send(&Request::Container, &[listener, end.as_fd()])?;
@@ -354,7 +364,8 @@ impl<'a> Starter<'a> {
         let args = arguments(role);
         let program = Program { exe: self.exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces };
         let Self { mapping, joined, .. } = self;
-        match spawn(&program, |pid| write_maps(pid, *mapping).and_then(|()| joined(pid))) {
+        let maps = |pid| if namespaces.has_user() { write_maps(pid, *mapping) } else { Ok(()) };
+        match spawn(&program, |pid| maps(pid).and_then(|()| joined(pid))) {
             Ok(child) => Ok(Process { child, channel: None, waited: None, signal: None, kept: false }),
             Err(error) => {
                 let advice = match error.kind() {
@@ -367,6 +378,73 @@ impl<'a> Starter<'a> {
                 Err(io::Error::other(text))
             }
         }
+    }
+}
+
+/// What is written back to.
+pub struct Destination<'a> {
+    /// The root directory.
+    pub root: &'a Path,
+    /// Nothing that is mounted below is the container's.
+    pub alone: bool,
+    /// What is known of write-backs to it.
+    pub proof: &'a Proof,
+    /// Held by the process as long as it lives.
+    pub alive: Option<BorrowedFd<'a>>,
+    /// Ends the wait for what was interrupted before when it can be read.
+    pub stop: Option<BorrowedFd<'a>>,
+}
+
+/// The process that writes back, and the sentry's end of its socket.
+pub struct WriteBack {
+    process: Process,
+    /// What has become of one that was interrupted before.
+    pub repaired: Repair,
+    stream: Option<OwnedFd>,
+}
+
+impl WriteBack {
+    /// Starts it. It lives for as long as somebody has the other end of its socket.
+    pub fn start(
+        log: BorrowedFd<'_>,
+        mapping: Mapping,
+        to: &Destination<'_>,
+        joined: &mut dyn FnMut(i32) -> io::Result<()>,
+    ) -> io::Result<WriteBack> {
+        let mut starter = Starter::new(log, mapping, joined)?;
+        let (channel, theirs) = Channel::pair()?;
+        let flags = SocketFlags::CLOEXEC;
+        let (stream, their_stream) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let null = starter.null()?;
+        let alive = to.alive.unwrap_or(null.as_fd());
+        let inherited = [theirs.as_fd(), their_stream.as_fd(), alive, to.proof.as_fd()];
+        // A device cannot be made, nor a capability given to a file, in a user namespace of its own.
+        let namespaces = match mapping {
+            Mapping::Identity => Namespaces::ALL_BUT_USER,
+            _ => Namespaces::ALL,
+        };
+        let process = starter.start(role::WRITE_BACK, &inherited, namespaces)?;
+        drop((theirs, their_stream));
+        let repaired = writeback::set_up(&channel, to.root, to.alone, to.stop)?;
+        Ok(WriteBack { process, repaired, stream: Some(stream) })
+    }
+
+    /// The sentry's end, once.
+    pub fn stream(&mut self) -> Option<OwnedFd> {
+        self.stream.take()
+    }
+
+    /// Waits for its end, which comes with the sentry's.
+    pub fn wait(mut self) {
+        self.stream = None;
+        if let Err(error) = self.process.wait() {
+            log::warn!("write-back: {error}");
+        }
+    }
+
+    /// Leaves the process to the sentry.
+    pub fn keep(mut self) {
+        self.process.kept = true;
     }
 }
 

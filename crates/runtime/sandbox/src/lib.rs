@@ -48,6 +48,8 @@ pub mod role {
     pub const BOOT: &str = "boot";
     /// Stands for a container in another one's sandbox.
     pub const MEMBER: &str = "member";
+    /// Writes changes of a root back.
+    pub const WRITE_BACK: &str = "write-back";
     /// Stands for a process that `exec --detach` started.
     pub const ATTEND: &str = "attend";
 }

@@ -4,6 +4,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -68,8 +69,20 @@ pub fn start(format: Format, file: Option<File>) {
 
 /// Opens a log file. Errors are lines for the user.
 pub fn append(path: &Path) -> Result<File, String> {
-    let opened = OpenOptions::new().create(true).append(true).open(path);
-    opened.map_err(|error| format!("log file {}: {error}", path.display()))
+    opened(OpenOptions::new().create(true).append(true), path)
+}
+
+/// The same for a file whose name can be guessed, in a directory that others may write to: no link is followed but those of
+/// /dev, as in `/dev/stderr`.
+pub fn append_no_link(path: &Path) -> Result<File, String> {
+    if path.parent() == Some(Path::new("/dev")) {
+        return append(path);
+    }
+    opened(OpenOptions::new().create(true).append(true).custom_flags(libc::O_NOFOLLOW), path)
+}
+
+fn opened(how: &OpenOptions, path: &Path) -> Result<File, String> {
+    how.open(path).map_err(|error| format!("log file {}: {error}", path.display()))
 }
 
 /// What is logged from now on: everything with `debug`, information with `strace`.

@@ -5,6 +5,7 @@
 //! never more.
 
 use crate::view::View;
+use changes::Purpose;
 use serde::{Deserialize, Serialize};
 use spec::{ProcessInfo, StartError, Target, WindowSize};
 
@@ -59,6 +60,20 @@ pub(crate) enum Request {
         /// Stop.
         on: bool,
     },
+    /// Tell how the root differs from the layers below its overlay: with a pipe that takes the records. Answered when all are
+    /// written.
+    Changes {
+        /// What they are for.
+        purpose: Purpose,
+    },
+    /// Write the changes of the root to the layer below its overlay. Answered with [`Event::WrittenBack`].
+    WriteBack,
+    /// Connect to a port inside: with a pipe of what comes from outside and one of what goes there. From then on the connection is
+    /// the forwarded one's.
+    Forward {
+        /// The port.
+        port: u16,
+    },
     /// Tell what processes there are.
     Processes,
     /// What to log from now on.
@@ -95,6 +110,11 @@ pub(crate) enum Event {
         list: Vec<ProcessInfo>,
         /// No more follow.
         last: bool,
+    },
+    /// The changes of the root are in the layer below.
+    WrittenBack {
+        /// What was left out.
+        left: String,
     },
     /// Any other request was carried out.
     Done,

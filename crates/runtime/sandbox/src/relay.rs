@@ -72,7 +72,9 @@ pub fn run(
                 Some((Event::Started, _)) => on_start(),
                 Some((Event::Ready | Event::Done | Event::Refused(_), _)) => {}
                 Some((Event::Failed(error), _)) => outcome = Some(Outcome::NotStarted(crate::shown(error))),
-                Some((Event::Executed { .. } | Event::Processes { .. }, _)) => log::warn!("unexpected event"),
+                Some((Event::Executed { .. } | Event::Processes { .. } | Event::WrittenBack { .. }, _)) => {
+                    log::warn!("unexpected event");
+                }
                 // Of one that could not be started its end says nothing new.
                 Some((Event::Exited { status }, _)) => {
                     outcome.get_or_insert(Outcome::Exited(exit_code(status)));

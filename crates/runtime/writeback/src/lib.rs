@@ -1,0 +1,31 @@
+//! What is done outside with the changes of a container's overlay: they are listed, packed as a layer of an image, or
+//! written back to the directory below the overlay.
+//!
+//! The changes come from the sentry as a stream (crate `changes`) and are not trusted: the stream's reader has checked
+//! each record, and nothing here follows a link or leaves the directory that it works on.
+//!
+//! Neighbours: `lifecycle` asks the sentry for the stream and starts what works on it.
+
+#![forbid(unsafe_code)]
+
+mod apply;
+#[cfg(test)]
+mod crashes;
+mod disk;
+mod filter;
+mod journal;
+mod layer;
+mod list;
+mod path;
+mod process;
+mod proof;
+mod stage;
+mod staging;
+#[cfg(test)]
+mod tests;
+
+pub use layer::{Left, pack};
+pub use list::{Change, list};
+pub use process::{serve, set_up};
+pub use proof::Proof;
+pub use staging::{Repair, STAGING};
