@@ -1,4 +1,5 @@
 """What the checks of all clients use."""
+
 import os, pty, select, signal, subprocess, time
 
 
@@ -41,13 +42,18 @@ def call(args, input=None, timeout=90, **kw):
             kw["stdin"] = subprocess.DEVNULL
         else:
             kw["input"] = input
-        return Result(subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout, errors="replace", **kw))
+        return Result(
+            subprocess.run(
+                args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout, errors="replace", **kw
+            )
+        )
     except subprocess.TimeoutExpired as e:
         raise Failure(f"no end after {timeout} s: {' '.join(args)[:200]}: {e.stdout!r} {e.stderr!r}")
 
 
 def on_terminal(args, script, timeout=40):
-    """Runs a command on a terminal; `script` is a list of (text to wait for, bytes to send then). Gives all output and the status."""
+    """Runs a command on a terminal; `script` is a list of (text to wait for, bytes to send then). Gives all output and
+    the status."""
     pid, fd = pty.fork()
     if pid == 0:
         os.execvp(args[0], args)

@@ -1,4 +1,5 @@
 """containerd's CRI, as Kubernetes uses it: pods in the shim of our own."""
+
 import json, os, signal, sys
 
 from common import Failure, check, has, wait_for
@@ -10,7 +11,22 @@ PLUGIN = 'plugins."io.containerd.grpc.v1.cri"'
 def config_of_cri(directory):
     """The part of containerd's configuration that is CRI's. There is a network of a bridge, without a way out."""
     os.makedirs(f"{directory}/cni", exist_ok=True)
-    network = {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "rf-pods", "isGateway": True, "ipam": {"type": "host-local", "dataDir": f"{directory}/cni-state", "ranges": [[{"subnet": "10.87.0.0/16"}]]}}]}
+    network = {
+        "cniVersion": "0.4.0",
+        "name": "pods",
+        "plugins": [
+            {
+                "type": "bridge",
+                "bridge": "rf-pods",
+                "isGateway": True,
+                "ipam": {
+                    "type": "host-local",
+                    "dataDir": f"{directory}/cni-state",
+                    "ranges": [[{"subnet": "10.87.0.0/16"}]],
+                },
+            }
+        ],
+    }
     json.dump(network, open(f"{directory}/cni/10-pods.conflist", "w"))
     return f"""
 [{PLUGIN}]
@@ -75,7 +91,9 @@ class Cri:
         wait_for(lambda: self("Version", b""), 30, "CRI")
 
     def __call__(self, method, payload):
-        call = self.channel.unary_unary(f"/runtime.v1.RuntimeService/{method}", request_serializer=bytes, response_deserializer=bytes)
+        call = self.channel.unary_unary(
+            f"/runtime.v1.RuntimeService/{method}", request_serializer=bytes, response_deserializer=bytes
+        )
         try:
             return fields(call(payload, timeout=60))
         except self.error as e:
@@ -128,7 +146,9 @@ class Pod:
         return status.get(3, [0])[0], status.get(7, [0])[0], text(status, 10)
 
     def exec(self, container, *command):
-        answer = self.cri("ExecSync", number(1, container) + b"".join(number(2, part) for part in command) + number(3, 20))
+        answer = self.cri(
+            "ExecSync", number(1, container) + b"".join(number(2, part) for part in command) + number(3, 20)
+        )
         return text(answer, 1), answer.get(3, [0])[0]
 
     def wait(self, container):
@@ -216,7 +236,9 @@ def shims_of(pod):
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if pod.id in open(f"/proc/{pid}/cmdline").read().split("\0") and os.readlink(f"/proc/{pid}/exe").endswith("-ringfence-v1"):
+            if pod.id in open(f"/proc/{pid}/cmdline").read().split("\0") and os.readlink(f"/proc/{pid}/exe").endswith(
+                "-ringfence-v1"
+            ):
                 found.append(int(pid))
         except OSError:
             pass

@@ -1,4 +1,5 @@
 """containerd's shim of our own: what the checks of ctr do not cover."""
+
 import fcntl, glob, json, os, re, signal, socket, struct, subprocess, termios, time
 
 from common import Failure, call, check, has, on_terminal, wait_for
@@ -12,7 +13,9 @@ class Events:
 
     def __init__(self, c):
         self.log = f"{c.stage.dir}/events-{c.name()}"
-        self.process = subprocess.Popen([*c.base, "events"], stdin=subprocess.DEVNULL, stdout=open(self.log, "w"), stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [*c.base, "events"], stdin=subprocess.DEVNULL, stdout=open(self.log, "w"), stderr=subprocess.DEVNULL
+        )
 
     def __enter__(self):
         # It says nothing when it is ready.
@@ -58,11 +61,13 @@ def remove(c, name):
 
 def number(field, n):
     """A protobuf field: a number or bytes."""
+
     def varint(n):
         out = b""
         while n > 127:
             out, n = out + bytes([n & 127 | 128]), n >> 7
         return out + bytes([n])
+
     if isinstance(n, int):
         return varint(field << 3) + varint(n)
     data = n if isinstance(n, bytes) else n.encode()
@@ -99,7 +104,9 @@ def shim_stdin(c):
 
 
 def shim_output(c):
-    r = c(*c.run_args("--rm", IMAGE, c.name(), "sh", "-c", "dd if=/dev/zero bs=1000 count=3000 2>/dev/null | tr '\\0' x"))
+    r = c(
+        *c.run_args("--rm", IMAGE, c.name(), "sh", "-c", "dd if=/dev/zero bs=1000 count=3000 2>/dev/null | tr '\\0' x")
+    )
     check((len(r.out), r.status), (3000000, 0), r.err)
 
 
@@ -133,7 +140,10 @@ def shim_events(c):
         c("task", "rm", name)
         c.ok("container", "rm", name)
         wait_for(lambda: "delete" in events.topics(name))
-        check(events.topics(name), ["create", "start", "exec-added", "exec-started", "exit", "paused", "resumed", "exit", "delete"])
+        check(
+            events.topics(name),
+            ["create", "start", "exec-added", "exec-started", "exit", "paused", "resumed", "exit", "delete"],
+        )
         exits = [e for topic, e in events.of(name) if topic in ("exit", "delete")]
         check([e.get("exit_status", 0) for e in exits], [0, 3, 3])
 
@@ -141,7 +151,10 @@ def shim_events(c):
 def shim_exec(c):
     name = background(c, "sleep", "100")
     check(c("task", "exec", "--exec-id", "cat", name, "cat", input="abc").out, "abc")
-    out, status = on_terminal([*c.base, "task", "exec", "-t", "--exec-id", "t", name, "sh", "-c", "tty; read x; echo got:$x; exit 6"], [("/dev/pts", b"abc\r")])
+    out, status = on_terminal(
+        [*c.base, "task", "exec", "-t", "--exec-id", "t", name, "sh", "-c", "tty; read x; echo got:$x; exit 6"],
+        [("/dev/pts", b"abc\r")],
+    )
     has(out, "got:abc")
     check(status, 6)
     # A process is killed alone.
@@ -160,7 +173,10 @@ def shim_size(c):
         time.sleep(1)
         os.write(fd, b"x\r")
 
-    out, _ = on_terminal([*c.base, *c.run_args("--rm", "-t", IMAGE, c.name(), "sh", "-c", "echo up; read x; stty size")], [("up", resize)])
+    out, _ = on_terminal(
+        [*c.base, *c.run_args("--rm", "-t", IMAGE, c.name(), "sh", "-c", "echo up; read x; stty size")],
+        [("up", resize)],
+    )
     has(out, "31 97")
 
 
@@ -177,7 +193,13 @@ def shim_metrics(c):
 
 def shim_oom(c):
     with Events(c) as events:
-        name = background(c, "sh", "-c", "sleep 1; dd if=/dev/zero of=/dev/null bs=300M count=1; sleep 1", flags=["--memory-limit", str(100 << 20)])
+        name = background(
+            c,
+            "sh",
+            "-c",
+            "sleep 1; dd if=/dev/zero of=/dev/null bs=300M count=1; sleep 1",
+            flags=["--memory-limit", str(100 << 20)],
+        )
         wait_for(lambda: "oom" in events.topics(name), 30, "oom event")
         remove(c, name)
 
@@ -208,7 +230,11 @@ def shim_options(c):
     r = c(*c.run_args("--rm", "--runtime-config-path", config, IMAGE, c.name(), "true"))
     check(r.status, 0, r.err)
     assert os.listdir(logs)
-    for text, part in [("colour = 1\n", "colour"), ('[ringfence_config]\nno-such-flag = "x"\n', "no-such-flag"), ('binary_name = "/no/such"\n', "/no/such")]:
+    for text, part in [
+        ("colour = 1\n", "colour"),
+        ('[ringfence_config]\nno-such-flag = "x"\n', "no-such-flag"),
+        ('binary_name = "/no/such"\n', "/no/such"),
+    ]:
         open(config, "w").write(text)
         name = c.name()
         r = c(*c.run_args("--rm", "--runtime-config-path", config, IMAGE, name, "true"))
@@ -228,7 +254,9 @@ def shim_cgroup(c):
 
 def shim_info(c):
     # What containerd 2 asks when it starts.
-    r = subprocess.run([f"{c.stage.dir}/bin/containerd-shim-ringfence-v1", "-info"], stdin=subprocess.DEVNULL, capture_output=True)
+    r = subprocess.run(
+        [f"{c.stage.dir}/bin/containerd-shim-ringfence-v1", "-info"], stdin=subprocess.DEVNULL, capture_output=True
+    )
     has(r.stdout, b"io.containerd.ringfence.v1", b"features/Features", b"ociVersionMax")
 
 
@@ -238,6 +266,7 @@ def shim_attach(c):
     # ctr wants a terminal, but leaves it alone.
     on_terminal([*c.base, *c.run_args("-d", "-t", IMAGE, name, "sh", "-c", "while read x; do echo got:$x; done")], [])
     for word in ("abc", "def"):
+
         def leave(fd):
             raise Left
 
@@ -245,7 +274,10 @@ def shim_attach(c):
             pass
 
         try:
-            on_terminal([*c.base, "task", "attach", name], [("", lambda fd: (time.sleep(1), os.write(fd, word.encode() + b"\r"))), ("got:" + word, leave)])
+            on_terminal(
+                [*c.base, "task", "attach", name],
+                [("", lambda fd: (time.sleep(1), os.write(fd, word.encode() + b"\r"))), ("got:" + word, leave)],
+            )
             raise AssertionError("did not attach")
         except Left:
             pass
@@ -254,7 +286,9 @@ def shim_attach(c):
 
 
 def shim_terminal_output(c):
-    out, status = on_terminal([*c.base, *c.run_args("--rm", "-t", IMAGE, c.name(), "sh", "-c", "seq 1 20000; exit 3")], [])
+    out, status = on_terminal(
+        [*c.base, *c.run_args("--rm", "-t", IMAGE, c.name(), "sh", "-c", "seq 1 20000; exit 3")], []
+    )
     check((out.count("\n"), out.strip().split("\n")[-1]), (20000, "20000"))
 
 
@@ -264,7 +298,9 @@ def shim_logs(c):
     wait_for(lambda: os.path.exists(log) and sorted(open(log).read().split()) == ["err", "out"])
     remove(c, name)
     program = f"{c.stage.dir}/logger"
-    open(program, "w").write(f'#!/bin/sh\nexec 5>&-\n(cat <&3; echo "$CONTAINER_NAMESPACE $1 $2"; cat <&4) >{log}.binary\n')
+    open(program, "w").write(
+        f'#!/bin/sh\nexec 5>&-\n(cat <&3; echo "$CONTAINER_NAMESPACE $1 $2"; cat <&4) >{log}.binary\n'
+    )
     os.chmod(program, 0o755)
     name = background(c, "sh", "-c", "echo out; echo err >&2", flags=["--log-uri", f"binary://{program}?to=file"])
     wait_for(lambda: os.path.exists(log + ".binary") and open(log + ".binary").read() == "out\ndefault to file\nerr\n")
@@ -286,7 +322,11 @@ def shim_grouped(c):
 def shim_killed(c):
     with Events(c) as events:
         name = background(c, "sleep", "1000")
-        p = subprocess.Popen([*c.base, "task", "exec", "--exec-id", "e", name, "sleep", "1000"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        p = subprocess.Popen(
+            [*c.base, "task", "exec", "--exec-id", "e", name, "sleep", "1000"],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         wait_for(lambda: "exec-started" in events.topics(name))
         place = bundle(c, name)
         address = open(f"{place}/address").read().removeprefix("unix://")
@@ -341,7 +381,16 @@ def shim_footprint(c):
 
 def shim_many(c):
     names = [c.name() for _ in range(12)]
-    started = [subprocess.Popen([*c.base, *c.run_args("--rm", IMAGE, n, "sh", "-c", f"echo {n}")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for n in names]
+    started = [
+        subprocess.Popen(
+            [*c.base, *c.run_args("--rm", IMAGE, n, "sh", "-c", f"echo {n}")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for n in names
+    ]
     for n, p in zip(names, started):
         out, err = p.communicate(timeout=180)
         check((p.returncode, out), (0, n + "\n"), err)

@@ -453,9 +453,12 @@ TEST(wait_rusage) {
     pid_t p = FORK();
     if (p == 0) {
         struct rusage r;
+        // Linux counts pages per processor, and notices a few only later.
+        char *pages = malloc(8 << 20);
+        memset(pages, 1, 8 << 20);
         do
             getrusage(RUSAGE_SELF, &r);
-        while (r.ru_utime.tv_usec + r.ru_stime.tv_usec < 30000 && !r.ru_utime.tv_sec && !r.ru_stime.tv_sec);
+        while (r.ru_utime.tv_usec + r.ru_stime.tv_usec < 30000 && !r.ru_utime.tv_sec && !r.ru_stime.tv_sec || !r.ru_maxrss);
         _exit(0);
     }
     struct rusage r = {0}, c = {0};

@@ -1,5 +1,6 @@
 // Directories and names: link, symlink, rename, unlink, mkdir, rmdir, mknod, getdents64, chdir, getcwd, chroot.
 #include "t.h"
+#include <sys/prctl.h>
 #include <dirent.h>
 #include <sys/sysmacros.h>
 
@@ -50,6 +51,45 @@ TEST(link_forms) {
     int fd = SYS(open("b", O_RDONLY));
     OK(linkat(fd, "", AT_FDCWD, "from-fd", AT_EMPTY_PATH));
     CHECK_ERR(link("b", "/dev/t-link"), EXDEV);
+}
+// A descriptor gives a file another name for the credentials that opened it, unless they have changed since, and for
+// those that have CAP_DAC_READ_SEARCH where these were.
+TEST(link_by_descriptor) {
+    SYS(chown(".", 1000, 1000));
+    CHECK_CHILD({
+        SYS(setresgid(1000, 1000, 1000));
+        SYS(setresuid(1000, 1000, 1000));
+        SYS(prctl(PR_SET_DUMPABLE, 1));
+        int fd = t_file("mine", "x"), dir = SYS(open(".", O_RDONLY)), place = SYS(open("mine", O_PATH));
+        OK(linkat(fd, "", AT_FDCWD, "a", AT_EMPTY_PATH));
+        OK(linkat(place, "", AT_FDCWD, "a2", AT_EMPTY_PATH));
+        CHECK_CHILD({
+            CHECK_ERR(linkat(fd, "", AT_FDCWD, "b", AT_EMPTY_PATH), ENOENT);
+            CHECK_ERR(linkat(place, "", AT_FDCWD, "b", AT_EMPTY_PATH), ENOENT);
+            CHECK_ERR(linkat(dir, "mine", AT_FDCWD, "b", AT_EMPTY_PATH), ENOENT);
+            OK(linkat(dir, "mine", AT_FDCWD, "b", 0));
+            CHECK_ERR(linkat(AT_FDCWD, "", AT_FDCWD, "c", AT_EMPTY_PATH), EPERM); // a directory
+            OK(linkat(AT_FDCWD, "mine", AT_FDCWD, "c", AT_EMPTY_PATH));
+            int own = SYS(open("mine", O_RDONLY));
+            OK(linkat(own, "", AT_FDCWD, "d", AT_EMPTY_PATH));
+            char *path;
+            MUST(asprintf(&path, "%s/mine", t_dir) > 0);
+            OK(linkat(fd, path, AT_FDCWD, "e", AT_EMPTY_PATH));
+        });
+        SYS(setresuid(1000, 1000, 1000)); // changes nothing
+        OK(linkat(fd, "", AT_FDCWD, "e2", AT_EMPTY_PATH));
+        SYS(prctl(PR_SET_KEEPCAPS, 1));
+        CHECK_ERR(linkat(fd, "", AT_FDCWD, "f", AT_EMPTY_PATH), ENOENT);
+        // Root of another namespace is nobody here, and somebody there.
+        fd = SYS(open("mine", O_RDONLY));
+        SYS(unshare(CLONE_NEWUSER));
+        t_make("/proc/self/uid_map", "0 1000 1");
+        CHECK_ERR(linkat(fd, "", AT_FDCWD, "f", AT_EMPTY_PATH), ENOENT);
+        fd = SYS(open("mine", O_RDONLY));
+        CHECK_CHILD(OK(linkat(fd, "", AT_FDCWD, "f", AT_EMPTY_PATH)));
+    });
+    int fd = SYS(open("mine", O_RDONLY));
+    CHECK_CHILD(OK(linkat(fd, "", AT_FDCWD, "g", AT_EMPTY_PATH)));
 }
 TEST(symlink_and_readlink) {
     char b[64] = "";

@@ -1,6 +1,8 @@
 // mount and umount of tmpfs and bind mounts; what one sees of them.
 #include "t.h"
+#include <sys/inotify.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 
@@ -120,6 +122,77 @@ TEST(noexec_nosuid) {
     CHECK_ERR(access("a/s", X_OK), EACCES);
     CHECK_ERR((long)mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, SYS(open("a/s", O_RDONLY)), 0), EPERM);
     OK(umount2("a", MNT_DETACH));
+}
+static void is_busy_until(int fd) {
+    CHECK_ERR(umount("a"), EBUSY);
+    OK(close(fd));
+}
+static void send_fd(int s, int fd) {
+    char c = 'x', space[CMSG_SPACE(sizeof fd)] = {0};
+    struct iovec io = {&c, 1};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(h), &fd, sizeof fd);
+    CHECK_EQ(sendmsg(s, &m, 0), 1);
+}
+TEST(what_makes_a_mount_busy) {
+    dirs();
+    OK(mount("t", "a", "tmpfs", 0, "size=64k"));
+    t_make("a/f", "text");
+    is_busy_until(SYS(open("a/f", O_RDONLY)));
+    is_busy_until(SYS(open("a", O_PATH)));
+    // A mapping whose descriptor is closed.
+    int fd = SYS(open("a/f", O_RDONLY));
+    void *m = mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+    CHECK(m != MAP_FAILED);
+    is_busy_until(fd);
+    CHECK_ERR(umount("a"), EBUSY);
+    OK(munmap(m, 4096));
+    // A file without a name, and a descriptor that is only in a message.
+    fd = SYS(open("a/g", O_CREAT | O_RDWR, 0600));
+    OK(unlink("a/g"));
+    is_busy_until(fd);
+    int s[2];
+    OK(socketpair(AF_UNIX, SOCK_DGRAM, 0, s));
+    send_fd(s[0], fd = SYS(open("a/f", O_RDONLY)));
+    is_busy_until(fd);
+    CHECK_ERR(umount("a"), EBUSY);
+    char c;
+    CHECK_EQ(read(s[1], &c, 1), 1);
+    // Working and root directories, of children too.
+    OK(chdir("a"));
+    CHECK_ERR(umount("../a"), EBUSY);
+    pid_t child = SYS(fork());
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    OK(chdir(".."));
+    CHECK_ERR(umount("a"), EBUSY);
+    OK(kill(child, SIGKILL));
+    CHECK_EQ(waitpid(child, 0, 0), child);
+    int ready[2];
+    OK(pipe(ready));
+    child = SYS(fork());
+    if (child == 0) {
+        SYS(chroot("a"));
+        SYS(write(ready[1], "", 1));
+        pause();
+        _exit(0);
+    }
+    CHECK_EQ(read(ready[0], &c, 1), 1);
+    CHECK_ERR(umount("a"), EBUSY);
+    OK(kill(child, SIGKILL));
+    CHECK_EQ(waitpid(child, 0, 0), child);
+    // A watch holds the inode alone.
+    fd = SYS(inotify_init1(IN_CLOEXEC));
+    SYS(inotify_add_watch(fd, "a", IN_ALL_EVENTS));
+    OK(umount("a"));
+    CHECK(!mounted("a"));
+    close(fd);
 }
 TEST(stacked_and_nested) {
     dirs();
@@ -476,6 +549,37 @@ TEST(mounts_do_not_move_to_another_namespace) {
     CHECK_STATUS(t_status(p), "exit 0");
     OK(umount2("a", MNT_DETACH));
 }
+TEST(mount_points_of_other_namespaces) {
+    dirs();
+    t_make("f", "");
+    t_make("new", "new");
+    struct t_gate g = t_gate(), h = t_gate();
+    pid_t p = FORK();
+    if (p == 0) {
+        OK(unshare(CLONE_NEWNS));
+        OK(mount(0, "/", 0, MS_REC | MS_PRIVATE, 0));
+        OK(mount("t", "a", "tmpfs", 0, "size=64k"));
+        OK(mount("t", "b", "tmpfs", 0, "size=64k"));
+        OK(mount("/proc/self/status", "f", 0, MS_BIND, 0));
+        t_make("b/f", "");
+        CHECK_ERR(rmdir("a"), EBUSY);
+        t_open(g);
+        t_pass(h);
+        CHECK_ERR(access("a", F_OK), ENOENT);
+        OK(access("c/f", F_OK));
+        char b[10];
+        t_slurp("f", b, sizeof b);
+        CHECK_STR(b, "new");
+        OK(umount("c"));
+        _exit(0);
+    }
+    t_pass(g);
+    OK(rmdir("a"));
+    OK(rename("b", "c"));
+    OK(rename("new", "f"));
+    t_open(h);
+    CHECK_STATUS(t_status(p), "exit 0");
+}
 TEST(following_a_link_is_an_access) {
     for (int noatime = 0; noatime < 2; noatime++) {
         SYS(mkdir("l", 0755));
@@ -499,4 +603,149 @@ TEST(following_a_link_is_an_access) {
         OK(umount("l"));
         SYS(rmdir("l"));
     }
+}
+TEST(tmpfs_whiteouts) {
+    dirs();
+    SYS(mount("none", "a", "tmpfs", 0, "size=1m,nr_inodes=6"));
+    t_make("a/f", "x");
+    t_make("a/g", "y");
+    SYS(mkdir("a/d", 0755));
+    OK(syscall(SYS_renameat2, AT_FDCWD, "a/f", AT_FDCWD, "a/d/f", RENAME_WHITEOUT));
+    struct stat st;
+    OK(lstat("a/f", &st));
+    CHECK(S_ISCHR(st.st_mode));
+    CHECK_EQ(st.st_mode & 07777, 0);
+    CHECK_EQ(st.st_rdev, 0);
+    CHECK_EQ(st.st_nlink, 1);
+    OK(stat("a/d/f", &st));
+    CHECK_EQ(st.st_size, 1);
+    CHECK_ERR(open("a/f", O_RDONLY), ENXIO);
+    CHECK_ERR(syscall(SYS_renameat2, AT_FDCWD, "a/g", AT_FDCWD, "a/d/f", RENAME_WHITEOUT | RENAME_NOREPLACE), EEXIST);
+    CHECK_ERR(syscall(SYS_renameat2, AT_FDCWD, "a/g", AT_FDCWD, "a/d/f", RENAME_WHITEOUT | RENAME_EXCHANGE), EINVAL);
+    // A whiteout is an inode more: there is none left after this one.
+    OK(syscall(SYS_renameat2, AT_FDCWD, "a/g", AT_FDCWD, "a/d/g", RENAME_WHITEOUT | RENAME_NOREPLACE));
+    CHECK_ERR(syscall(SYS_renameat2, AT_FDCWD, "a/d/g", AT_FDCWD, "a/h", RENAME_WHITEOUT), ENOSPC);
+    OK(stat("a/d/g", &st));
+    OK(unlink("a/f"));
+    OK(rename("a/d/f", "a/f"));
+    OK(stat("a/f", &st));
+    CHECK(S_ISREG(st.st_mode));
+    SYS(umount("a"));
+}
+
+static char state_of(pid_t p) {
+    char path[40], b[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", p);
+    t_slurp(path, b, sizeof b);
+    char *end = strrchr(b, ')');
+    return end ? end[2] : 0;
+}
+TEST(an_open_that_waits_keeps_the_mount) {
+    dirs();
+    OK(mount("none", "a", "tmpfs", 0, 0));
+    SYS(mkfifo("a/p", 0600));
+    pid_t reader = FORK();
+    if (!reader) {
+        char c;
+        int fd = SYS(open("a/p", O_RDONLY));
+        CHECK_EQ(read(fd, &c, 1), 1);
+        _exit(0);
+    }
+    while (state_of(reader) != 'S') sched_yield();
+    CHECK_ERR(umount("a"), EBUSY);
+    int fd = SYS(open("a/p", O_WRONLY));
+    CHECK_EQ(write(fd, "x", 1), 1);
+    CHECK_STATUS(t_status(reader), "exit 0");
+    close(fd);
+    OK(umount("a"));
+}
+// A file is never open on a mount that umount(2) has taken away without MNT_DETACH.
+TEST(umount_races_with_open) {
+    dirs();
+    enum { ROUNDS = 200 };
+    volatile int *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    volatile int *round = shared, *tried = shared + 1, *opened = shared + 2, *done = shared + 3, *closed = shared + 4;
+    pid_t opener = FORK();
+    if (!opener) {
+        for (int r = 1; r <= ROUNDS; r++) {
+            while (*round < r) sched_yield();
+            for (volatile int i = 0; i < r * 37 % 4000; i++) {}
+            int fd = r % 2 ? open("a/f", O_RDONLY) : open("a/new", O_CREAT | O_WRONLY, 0600);
+            *opened = fd >= 0;
+            *tried = r;
+            while (*done < r) sched_yield();
+            close(fd);
+            *closed = r;
+        }
+        _exit(0);
+    }
+    int both = 0;
+    for (int r = 1; r <= ROUNDS; r++) {
+        OK(mount("none", "a", "tmpfs", 0, 0));
+        t_make("a/f", "");
+        *round = r;
+        for (volatile int i = 0; i < r * 53 % 4000; i++) {}
+        int gone = umount("a") == 0;
+        while (*tried < r) sched_yield();
+        // What was made after the end of the mount is in the directory below.
+        both += gone && *opened && access("a/new", F_OK) != 0;
+        *done = r;
+        while (*closed < r) sched_yield();
+        if (!gone) OK(umount("a"));
+        unlink("a/new");
+    }
+    CHECK_EQ(both, 0);
+    CHECK_STATUS(t_status(opener), "exit 0");
+}
+
+TEST(tmpfs_links) {
+    dirs();
+    SYS(mount("none", "a", "tmpfs", 0, "size=1m,nr_inodes=5"));
+    struct statvfs f;
+    t_make("a/f", "x");
+    OK(statvfs("a", &f));
+    CHECK_EQ(f.f_ffree, 3);
+    // Each further name counts as an inode.
+    OK(link("a/f", "a/1"));
+    OK(link("a/f", "a/2"));
+    OK(link("a/f", "a/3"));
+    OK(statvfs("a", &f));
+    CHECK_EQ(f.f_ffree, 0);
+    CHECK_ERR(link("a/f", "a/4"), ENOSPC);
+    CHECK_ERR(open("a/g", O_CREAT | O_WRONLY, 0644), ENOSPC);
+    struct stat st;
+    OK(stat("a/f", &st));
+    CHECK_EQ(st.st_nlink, 4);
+    // Whichever name goes, and be it by a rename.
+    OK(unlink("a/f"));
+    OK(rename("a/1", "a/5"));
+    OK(statvfs("a", &f));
+    CHECK_EQ(f.f_ffree, 1);
+    int g = SYS(open("a/g", O_CREAT | O_WRONLY, 0644));
+    OK(rename("a/g", "a/2"));
+    OK(statvfs("a", &f));
+    CHECK_EQ(f.f_ffree, 1);
+    OK(link("a/3", "a/6"));
+    CHECK_ERR(link("a/3", "a/7"), ENOSPC);
+    OK(unlink("a/3"));
+    OK(unlink("a/6"));
+    OK(unlink("a/5"));
+    OK(unlink("a/2"));
+    SYS(close(g));
+    OK(statvfs("a", &f));
+    CHECK_EQ(f.f_ffree, 4);
+    // A file without a name takes its first one for nothing.
+    int fd = SYS(open("a", O_TMPFILE | O_RDWR, 0600));
+    OK(statvfs("a", &f));
+    CHECK_EQ(f.f_ffree, 3);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    OK(linkat(AT_FDCWD, path, AT_FDCWD, "a/t", AT_SYMLINK_FOLLOW));
+    OK(statvfs("a", &f));
+    CHECK_EQ(f.f_ffree, 3);
+    OK(link("a/t", "a/u"));
+    OK(statvfs("a", &f));
+    CHECK_EQ(f.f_ffree, 2);
+    SYS(close(fd));
+    SYS(umount("a"));
 }

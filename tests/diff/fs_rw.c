@@ -1,5 +1,7 @@
 // read, write and their relatives, lseek, truncate, fallocate, fsync.
 #include "t.h"
+#include <sys/eventfd.h>
+#include <sys/epoll.h>
 #include <linux/falloc.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -284,6 +286,8 @@ TEST(sync_family) {
     CHECK_ERR(sync_file_range(fd, -1, 1, 0), EINVAL);
     CHECK_ERR(sync_file_range(fd, 0, 1, 0x100), EINVAL);
     CHECK_ERR(sync_file_range(p[0], 0, 1, 0), ESPIPE);
+    int null = SYS(open("/dev/null", O_RDONLY));
+    CHECK_ERR(sync_file_range(null, 0, 1, 0), ESPIPE);
     CHECK_ERR(fsync(p[0]), EINVAL);
     CHECK_ERR(fsync(999), EBADF);
     CHECK_ERR(fdatasync(999), EBADF);
@@ -623,6 +627,16 @@ static void fill_pipe(int w, int leave) {
     static char b[65536];
     SYS(fcntl(w, F_SETPIPE_SZ, 65536));
     CHECK_EQ(write(w, b, sizeof b - leave), sizeof b - leave);
+}
+TEST(splice_refuses_files_without_pages) {
+    int p[2], d = SYS(open(".", O_RDONLY | O_DIRECTORY)), e = SYS(eventfd(1, 0)), ep = SYS(epoll_create1(0));
+    SYS(pipe(p));
+    CHECK_ERR(splice(d, 0, p[1], 0, 1, 0), EINVAL);
+    CHECK_ERR(splice(e, 0, p[1], 0, 8, 0), EINVAL);
+    CHECK_ERR(splice(ep, 0, p[1], 0, 1, 0), EINVAL);
+    // Nobody waits for the pipe to have something.
+    CHECK_ERR(splice(p[0], 0, e, 0, 8, 0), EINVAL);
+    CHECK_ERR(splice(p[0], 0, ep, 0, 1, 0), EINVAL);
 }
 TEST(splice_between_pipes_moves_what_fits) {
     int a[2], b[2];

@@ -134,6 +134,155 @@ TEST(peeking_goes_on) {
     CHECK_EQ(recv(v[1], b, sizeof b, MSG_PEEK), 6);
     CHECK_EQ(recv(v[1], b, sizeof b, MSG_PEEK), 6);
 }
+TEST(peeking_goes_on_with_datagrams) {
+    char b[16];
+    int to = bound(AF_INET, SOCK_DGRAM), from = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(try_connect(from, AF_INET, port_of(to)));
+    CHECK_EQ(get_int(to, SOL_SOCKET, SO_PEEK_OFF), -1);
+    CHECK_EQ(send(from, "abcd", 4, 0), 4);
+    CHECK_EQ(send(from, "efgh", 4, 0), 4);
+    OK(set_int(to, SOL_SOCKET, SO_PEEK_OFF, 0));
+    CHECK_EQ(recv(to, b, 2, MSG_PEEK), 2);
+    CHECK_EQ(recv(to, b, 16, MSG_PEEK), 2);
+    CHECK_MEM(b, "cd", 2);
+    CHECK_EQ(recv(to, b, 16, MSG_PEEK), 4);
+    CHECK_MEM(b, "efgh", 4);
+    CHECK_EQ(get_int(to, SOL_SOCKET, SO_PEEK_OFF), 8);
+    CHECK_ERR(recv(to, b, 16, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+    CHECK_EQ(recv(to, b, 16, 0), 4);
+    CHECK_EQ(get_int(to, SOL_SOCKET, SO_PEEK_OFF), 4);
+    OK(set_int(to, SOL_SOCKET, SO_PEEK_OFF, 1));
+    struct iovec v = {b, 2};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+    CHECK_EQ(recvmsg(to, &m, MSG_PEEK | MSG_TRUNC), 4);
+    CHECK_EQ(m.msg_flags, MSG_TRUNC);
+    CHECK_EQ(get_int(to, SOL_SOCKET, SO_PEEK_OFF), 5);
+    CHECK_EQ(recv(to, b, 1, 0), 1);
+    CHECK_EQ(get_int(to, SOL_SOCKET, SO_PEEK_OFF), 4);
+    // An empty datagram is seen once.
+    OK(set_int(to, SOL_SOCKET, SO_PEEK_OFF, 0));
+    CHECK_EQ(send(from, "", 0, 0), 0);
+    CHECK_EQ(send(from, "x", 1, 0), 1);
+    CHECK_EQ(recv(to, b, 4, MSG_PEEK), 0);
+    CHECK_EQ(recv(to, b, 4, MSG_PEEK), 1);
+    OK(set_int(to, SOL_SOCKET, SO_PEEK_OFF, -3));
+    CHECK_EQ(get_int(to, SOL_SOCKET, SO_PEEK_OFF), -3);
+    CHECK_EQ(recv(to, b, 4, MSG_PEEK), 0);
+    CHECK_EQ(recv(to, b, 4, MSG_PEEK), 0);
+    int raw = SYS(socket(AF_INET, SOCK_RAW, 99));
+    CHECK_ERR(set_int(raw, SOL_SOCKET, SO_PEEK_OFF, 0), EOPNOTSUPP);
+    int v2;
+    socklen_t n = sizeof v2;
+    CHECK_ERR(getsockopt(raw, SOL_SOCKET, SO_PEEK_OFF, &v2, &n), EOPNOTSUPP);
+}
+static volatile int urgent;
+static void on_urg(int sig, siginfo_t *i, void *u) { urgent += i->si_code == SI_KERNEL ? 1 : 100; }
+TEST(the_owner_gets_sigurg) {
+    struct sigaction a = {.sa_sigaction = on_urg, .sa_flags = SA_SIGINFO | SA_RESTART};
+    OK(sigaction(SIGURG, &a, 0));
+    int v[2];
+    tcp_pair(AF_INET, v);
+    OK(fcntl(v[1], F_SETOWN, getpid()));
+    CHECK_EQ(send(v[0], "a", 1, 0), 1);
+    poll_for(v[1], POLLIN);
+    CHECK_EQ(urgent, 0);
+    CHECK_EQ(send(v[0], "X", 1, MSG_OOB), 1);
+    poll_for(v[1], POLLPRI);
+    CHECK_EQ(urgent, 1);
+    OK(shutdown(v[0], SHUT_WR));
+    poll_for(v[1], POLLRDHUP);
+    CHECK_EQ(urgent, 1);
+}
+TEST(splice_stops_at_urgent_data) {
+    int v[2], p[2];
+    char b[16];
+    tcp_pair(AF_INET, v);
+    SYS(pipe(p));
+    CHECK_EQ(send(v[0], "ab", 2, 0), 2);
+    CHECK_EQ(send(v[0], "X", 1, MSG_OOB), 1);
+    CHECK_EQ(send(v[0], "cd", 2, 0), 2);
+    poll_for(v[1], POLLPRI);
+    CHECK_EQ(splice(v[1], 0, p[1], 0, 16, 0), 2);
+    CHECK_EQ(read(p[0], b, 16), 2);
+    CHECK_MEM(b, "ab", 2);
+    CHECK_EQ(splice(v[1], 0, p[1], 0, 16, 0), 0);
+    CHECK_EQ(splice(v[1], 0, p[1], 0, 16, SPLICE_F_NONBLOCK), 0);
+    CHECK_EQ(recv(v[1], b, 1, MSG_OOB), 1);
+    CHECK_EQ(splice(v[1], 0, p[1], 0, 16, 0), 0);
+    OK(set_int(v[1], SOL_SOCKET, SO_OOBINLINE, 1));
+    CHECK_EQ(splice(v[1], 0, p[1], 0, 16, 0), 0);
+    OK(set_int(v[1], SOL_SOCKET, SO_OOBINLINE, 0));
+    OK(fcntl(v[1], F_SETFL, O_NONBLOCK));
+    CHECK_ERR(splice(v[1], 0, p[1], 0, 16, 0), EAGAIN);
+    CHECK_EQ(recv(v[1], b, 1, 0), 1);
+    CHECK_EQ(splice(v[1], 0, p[1], 0, 16, 0), 1);
+}
+// Segments that have come too far are dropped (RFC 5082), those of a handshake as well.
+TEST(least_ttl) {
+    for (int six = 0; six < 2; six++) {
+        int family = six ? AF_INET6 : AF_INET, level = six ? IPPROTO_IPV6 : IPPROTO_IP;
+        int least = six ? 73 : IP_MINTTL, hops = six ? IPV6_UNICAST_HOPS : IP_TTL;
+        int l = bound(family, SOCK_STREAM), c = SYS(socket(family, SOCK_STREAM | SOCK_NONBLOCK, 0));
+        CHECK_EQ(get_int(l, level, least), 0);
+        // The bits of congestion notification are TCP's own.
+        int class = six ? IPV6_TCLASS : IP_TOS;
+        OK(set_int(c, level, class, 0x2f));
+        CHECK_EQ(get_int(c, level, class), 0x2c);
+        CHECK_ERR(set_int(l, level, least, 256), EINVAL);
+        CHECK_ERR(set_int(l, level, least, -1), EINVAL);
+        OK(set_int(l, level, least, 255));
+        CHECK_EQ(get_int(l, level, least), 255);
+        OK(listen(l, 5));
+        CHECK_ERR(try_connect(c, family, port_of(l)), EINPROGRESS);
+        struct pollfd p = {c, POLLOUT, 0};
+        CHECK_EQ(poll(&p, 1, 50), 0);
+        close(c);
+        c = SYS(socket(family, SOCK_STREAM, 0));
+        OK(set_int(c, level, hops, 255));
+        OK(try_connect(c, family, port_of(l)));
+        int s = SYS(accept(l, 0, 0));
+        CHECK_EQ(get_int(s, level, least), 255);
+        char b[8];
+        CHECK_EQ(write(c, "abc", 3), 3);
+        CHECK_EQ(poll_for(s, POLLIN), POLLIN);
+        CHECK_EQ(read(s, b, 8), 3);
+        OK(set_int(c, level, hops, 254));
+        CHECK_EQ(write(c, "abc", 3), 3);
+        CHECK_ERR(recv(s, b, 8, MSG_DONTWAIT), EAGAIN);
+        OK(set_int(s, level, least, 254));
+        CHECK_EQ(poll_for(s, POLLIN), POLLIN);
+        CHECK_EQ(read(s, b, 8), 3);
+        close(l), close(c), close(s);
+    }
+}
+TEST(more_is_to_come) {
+    int v[2];
+    char b[16];
+    tcp_pair(AF_INET, v);
+    CHECK_EQ(send(v[0], "more", 4, MSG_MORE), 4);
+    CHECK_ERR(recv(v[1], b, 16, MSG_DONTWAIT), EAGAIN);
+    CHECK_EQ(send(v[0], "x", 1, 0), 1);
+    poll_for(v[1], POLLIN);
+    CHECK_EQ(recv(v[1], b, 16, 0), 5);
+    // It is sent some time later all the same.
+    CHECK_EQ(send(v[0], "more", 4, MSG_MORE), 4);
+    CHECK_EQ(poll_for(v[1], POLLIN), POLLIN);
+    CHECK_EQ(recv(v[1], b, 16, 0), 4);
+}
+TEST(length_of_a_senders_address) {
+    int v[2];
+    char b[4];
+    union addr from;
+    tcp_pair(AF_INET, v);
+    CHECK_EQ(send(v[0], "abc", 3, 0), 3);
+    poll_for(v[1], POLLIN);
+    socklen_t n = -1;
+    CHECK_ERR(recvfrom(v[1], b, 1, 0, &from.any, &n), EINVAL);
+    n = 5;
+    CHECK_EQ(recvfrom(v[1], b, 1, 0, &from.any, &n), 1);
+    CHECK_EQ(n, 0);
+    CHECK_ERR(recvfrom(v[1], b, 1, 0, &from.any, BAD_PTR), EFAULT);
+}
 TEST(memory_of_a_socket) {
     int v[2];
     tcp_pair(AF_INET, v);

@@ -398,3 +398,147 @@ TEST(filters_of_raw_sockets) {
     send(d, "x", 1, 0);
     CHECK_EQ(poll_for(s, POLLIN), POLLIN);
 }
+// A socket of family AF_INET6 that is connected over IPv4.
+static int mapped(int type, int port) {
+    int s = SYS(socket(AF_INET6, type, 0));
+    struct sockaddr_in6 a = {AF_INET6, htons(port), 0, IN6ADDR_LOOPBACK_INIT, 0};
+    SYS(inet_pton(AF_INET6, "::ffff:127.0.0.1", &a.sin6_addr));
+    SYS(connect(s, (void *)&a, sizeof a));
+    return s;
+}
+TEST(sockets_become_ipv4) {
+    int types[] = {SOCK_STREAM, SOCK_DGRAM};
+    for (int i = 0; i < 2; i++) {
+        int server = bound(AF_INET, types[i]), s = mapped(types[i], port_of(server));
+        CHECK_EQ(get_int(s, IPPROTO_IPV6, IPV6_ADDRFORM), AF_INET6);
+        CHECK_ERR(set_int(s, IPPROTO_IPV6, IPV6_ADDRFORM, AF_INET6), EINVAL);
+        CHECK_ERR(setsockopt(s, IPPROTO_IPV6, IPV6_ADDRFORM, &(char){2}, 1), EINVAL);
+        CHECK_EQ(name_of(s).any.sa_family, AF_INET6);
+        OK(set_int(s, IPPROTO_IPV6, IPV6_ADDRFORM, AF_INET));
+        union addr a = name_of(s);
+        CHECK_EQ(a.any.sa_family, AF_INET);
+        CHECK_EQ(a.in.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+        CHECK_EQ(get_int(s, SOL_SOCKET, SO_DOMAIN), AF_INET);
+        CHECK_ERR(set_int(s, IPPROTO_IPV6, IPV6_ADDRFORM, AF_INET), ENOPROTOOPT);
+        OK(set_int(s, IPPROTO_IP, IP_TTL, 9));
+        CHECK_EQ(send(s, "x", 1, 0), 1);
+        if (i) {
+            char b[4];
+            union addr from;
+            socklen_t n = sizeof from;
+            CHECK_EQ(recvfrom(server, b, 4, 0, &from.any, &n), 1);
+            CHECK_EQ(from.in.sin_port, a.in.sin_port);
+        }
+    }
+}
+TEST(sockets_that_stay_ipv6) {
+    int types[] = {SOCK_STREAM, SOCK_DGRAM};
+    for (int i = 0; i < 2; i++) {
+        int s = SYS(socket(AF_INET6, types[i], 0)), server = bound(AF_INET6, types[i]);
+        CHECK_ERR(set_int(s, IPPROTO_IPV6, IPV6_ADDRFORM, AF_INET), ENOTCONN);
+        int v;
+        socklen_t n = sizeof v;
+        CHECK_ERR(getsockopt(s, IPPROTO_IPV6, IPV6_ADDRFORM, &v, &n), ENOTCONN);
+        OK(try_connect(s, AF_INET6, port_of(server)));
+        CHECK_ERR(set_int(s, IPPROTO_IPV6, IPV6_ADDRFORM, AF_INET), EADDRNOTAVAIL);
+        CHECK_EQ(name_of(s).any.sa_family, AF_INET6);
+    }
+    if (geteuid() != 0) SKIP("not root");
+    int raw = SYS(socket(AF_INET6, SOCK_RAW, IPPROTO_ICMPV6)), v;
+    socklen_t n = sizeof v;
+    CHECK_ERR(set_int(raw, IPPROTO_IPV6, IPV6_ADDRFORM, AF_INET), ENOPROTOOPT);
+    CHECK_ERR(getsockopt(raw, IPPROTO_IPV6, IPV6_ADDRFORM, &v, &n), ENOPROTOOPT);
+}
+TEST(filters_of_sources) {
+    int s = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    struct ip_mreqn m = {.imr_multiaddr.s_addr = inet_addr("239.1.2.3"), .imr_ifindex = 1};
+    m.imr_address.s_addr = htonl(INADDR_LOOPBACK);
+    char room[1024] = "";
+    struct ip_msfilter *f = (void *)room;
+    f->imsf_multiaddr = m.imr_multiaddr;
+    f->imsf_interface = m.imr_address;
+    f->imsf_fmode = MCAST_EXCLUDE;
+    CHECK_ERR(setsockopt(s, IPPROTO_IP, IP_MSFILTER, f, IP_MSFILTER_SIZE(0)), EINVAL);
+    socklen_t n = sizeof room;
+    CHECK_ERR(getsockopt(s, IPPROTO_IP, IP_MSFILTER, f, &n), EADDRNOTAVAIL);
+    OK(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof m));
+    f->imsf_numsrc = 2;
+    f->imsf_slist[0].s_addr = inet_addr("127.0.0.5");
+    f->imsf_slist[1].s_addr = inet_addr("127.0.0.6");
+    CHECK_ERR(setsockopt(s, IPPROTO_IP, IP_MSFILTER, f, IP_MSFILTER_SIZE(1)), EINVAL);
+    f->imsf_fmode = 2;
+    CHECK_ERR(setsockopt(s, IPPROTO_IP, IP_MSFILTER, f, IP_MSFILTER_SIZE(2)), EINVAL);
+    f->imsf_fmode = MCAST_INCLUDE;
+    OK(setsockopt(s, IPPROTO_IP, IP_MSFILTER, f, IP_MSFILTER_SIZE(2)));
+    f->imsf_numsrc = 1;
+    f->imsf_slist[0].s_addr = f->imsf_slist[1].s_addr = 0;
+    n = sizeof room;
+    OK(getsockopt(s, IPPROTO_IP, IP_MSFILTER, f, &n));
+    CHECK_EQ(n, IP_MSFILTER_SIZE(1));
+    CHECK_EQ(f->imsf_fmode, MCAST_INCLUDE);
+    CHECK_EQ(f->imsf_numsrc, 2);
+    CHECK_EQ(f->imsf_slist[0].s_addr, inet_addr("127.0.0.5"));
+    CHECK_EQ(f->imsf_slist[1].s_addr, 0);
+    n = 8;
+    CHECK_ERR(getsockopt(s, IPPROTO_IP, IP_MSFILTER, f, &n), EINVAL);
+    f->imsf_numsrc = 11;
+    CHECK_ERR(setsockopt(s, IPPROTO_IP, IP_MSFILTER, f, IP_MSFILTER_SIZE(11)), ENOBUFS);
+    // Only these are heard.
+    struct sockaddr_in any = {.sin_family = AF_INET};
+    OK(bind(s, (void *)&any, sizeof any));
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port_of(s)), .sin_addr = m.imr_multiaddr};
+    for (int i = 4; i < 8; i++) {
+        int from = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+        struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 + i)};
+        OK(bind(from, (void *)&own, sizeof own));
+        OK(setsockopt(from, IPPROTO_IP, IP_MULTICAST_IF, &m, sizeof m));
+        char c = i;
+        CHECK_EQ(sendto(from, &c, 1, 0, (void *)&to, sizeof to), 1);
+        close(from);
+    }
+    char c;
+    CHECK_EQ(recv(s, &c, 1, MSG_DONTWAIT), 1);
+    CHECK_EQ(c, 5);
+    CHECK_EQ(recv(s, &c, 1, MSG_DONTWAIT), 1);
+    CHECK_EQ(c, 6);
+    CHECK_ERR(recv(s, &c, 1, MSG_DONTWAIT), EAGAIN);
+    // The same by the call for any family; no sources at all is to leave.
+    struct group_filter *g = (void *)room;
+    memset(room, 0, sizeof room);
+    g->gf_interface = 1;
+    g->gf_numsrc = 1;
+    memcpy(&g->gf_group, &to, sizeof to);
+    n = sizeof room;
+    OK(getsockopt(s, IPPROTO_IP, MCAST_MSFILTER, g, &n));
+    CHECK_EQ(n, GROUP_FILTER_SIZE(1));
+    CHECK_EQ(g->gf_numsrc, 2);
+    CHECK_EQ(((struct sockaddr_in *)&g->gf_slist[0])->sin_addr.s_addr, inet_addr("127.0.0.5"));
+    g->gf_numsrc = 0;
+    OK(setsockopt(s, IPPROTO_IP, MCAST_MSFILTER, g, GROUP_FILTER_SIZE(0)));
+    CHECK_ERR(setsockopt(s, IPPROTO_IP, IP_DROP_MEMBERSHIP, &m, sizeof m), EADDRNOTAVAIL);
+    int s6 = SYS(socket(AF_INET6, SOCK_DGRAM, 0));
+    struct ipv6_mreq m6 = {.ipv6mr_interface = 1};
+    inet_pton(AF_INET6, "ff02::1234", &m6.ipv6mr_multiaddr);
+    OK(setsockopt(s6, IPPROTO_IPV6, IPV6_JOIN_GROUP, &m6, sizeof m6));
+    memset(room, 0, sizeof room);
+    g->gf_interface = 1;
+    struct sockaddr_in6 *group = (void *)&g->gf_group, *source = (void *)&g->gf_slist[0];
+    group->sin6_family = source->sin6_family = AF_INET6;
+    group->sin6_addr = m6.ipv6mr_multiaddr;
+    source->sin6_addr = in6addr_loopback;
+    g->gf_numsrc = 1;
+    g->gf_fmode = MCAST_EXCLUDE;
+    OK(setsockopt(s6, IPPROTO_IPV6, MCAST_MSFILTER, g, GROUP_FILTER_SIZE(1)));
+    memset(source, 0, sizeof *source);
+    n = sizeof room;
+    OK(getsockopt(s6, IPPROTO_IPV6, MCAST_MSFILTER, g, &n));
+    CHECK_EQ(n, GROUP_FILTER_SIZE(1));
+    CHECK_EQ(g->gf_fmode, MCAST_EXCLUDE);
+    CHECK_MEM(&source->sin6_addr, &in6addr_loopback, 16);
+    static char list[4096];
+    int fd = SYS(open("/proc/net/igmp6", O_RDONLY));
+    SYS(read(fd, list, sizeof list - 1));
+    CHECK(strstr(list, "1    lo              ff020000000000000000000000001234     1 "));
+    CHECK(strstr(list, "1    lo              ff020000000000000000000000000001     1 0000000C 0\n"));
+    close(fd);
+}

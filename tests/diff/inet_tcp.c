@@ -496,6 +496,24 @@ TEST(dissolving_a_connection) {
         close(v[0]), close(v[1]), close(c), close(l);
     }
 }
+// What is sent to a socket that its owner has closed is answered with a reset, whether or not it read everything before.
+TEST(sending_to_a_closed_socket) {
+    for (int f = 0; f < 2; f++) {
+        int v[2];
+        char b[16];
+        tcp_pair(f ? AF_INET6 : AF_INET, v);
+        CHECK_EQ(write(v[0], "abc", 3), 3);
+        poll_for(v[1], POLLIN);
+        CHECK_EQ(recv(v[1], b, 16, 0), 3);
+        close(v[1]);
+        CHECK_EQ(poll_for(v[0], POLLRDHUP), POLLRDHUP);
+        CHECK_EQ(write(v[0], "abc", 3), 3);
+        CHECK_EQ(poll_for(v[0], POLLHUP) & POLLHUP, POLLHUP);
+        CHECK_ERR(send(v[0], "abc", 3, MSG_NOSIGNAL), EPIPE);
+        CHECK_EQ(recv(v[0], b, 16, 0), 0);
+        close(v[0]);
+    }
+}
 TEST(urgent_data) {
     int v[2];
     char b[16];

@@ -1,5 +1,5 @@
 // POSIX message queues.
-#include "t.h"
+#include "ns.h"
 #include <mqueue.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -265,4 +265,65 @@ TEST(as_a_file) {
     OK(umount("m"));
     t_slurp("/proc/sys/fs/mqueue/msg_max", b, sizeof b);
     CHECK_STR(b, "10\n");
+}
+
+static long unlink_queue(const char *name) { return syscall(SYS_mq_unlink, name); }
+
+// Names are made and removed by those who may write the directory.
+TEST(the_directory_decides) {
+    if (getuid() != 0) SKIP("needs root");
+    SYS(unshare(CLONE_NEWIPC | CLONE_NEWNS));
+    OK(mount(0, "/", 0, MS_REC | MS_PRIVATE, 0));
+    OK(mkdir("m", 0755));
+    OK(mount("none", "m", "mqueue", 0, 0));
+    struct stat st;
+    OK(stat("m", &st));
+    CHECK_EQ(st.st_uid, 0);
+    for (int i = 0; i < 3; i++) close(SYS(make((char[]){'/', 'a' + i, 0}, 0, 1, 16)));
+    OK(chown("m/b", 1000, 1000));
+    OK(chmod("m/b", 0666));
+    CHECK_CHILD({
+        become(1000);
+        CHECK_ERR(unlink_queue("a"), EPERM);
+        CHECK_ERR(unlink_queue("missing"), ENOENT);
+    });
+    OK(chmod("m", 01755));
+    CHECK_CHILD({
+        become(1000);
+        CHECK_ERR(unlink_queue("b"), EACCES);
+        CHECK_ERR(unlink_queue("a"), EACCES);
+        CHECK_ERR(unlink_queue("missing"), ENOENT);
+        CHECK_ERR(make("/new", 0, 1, 16), EACCES);
+        close(SYS(make("/b", 0, 1, 16)));
+    });
+    OK(chmod("m", 0777));
+    CHECK_CHILD({
+        become(1000);
+        OK(unlink_queue("b"));
+        OK(unlink_queue("a"));
+        close(SYS(make("/new", 0, 1, 16)));
+    });
+    // Capabilities over what a user namespace has no number for are none.
+    OK(chmod("m", 01777));
+    OK(chown("m/new", 1000, 5));
+    CHECK_CHILD({
+        become(1000);
+        own_namespaces(0);
+        CHECK_ERR(unlink_queue("c"), EPERM);
+        OK(unlink_queue("new"));
+    });
+    OK(unlink_queue("c"));
+}
+TEST(the_directory_of_a_namespace_is_its_makers) {
+    if (getuid() != 0) SKIP("needs root");
+    CHECK_CHILD({
+        become(1000);
+        own_namespaces(CLONE_NEWIPC | CLONE_NEWNS);
+        struct stat st;
+        OK(mount("none", "/tmp", "mqueue", 0, 0));
+        OK(stat("/tmp", &st));
+        CHECK_EQ(st.st_uid, 0);
+        CHECK_EQ(st.st_gid, 0);
+        OK(chmod("/tmp", 0700));
+    });
 }

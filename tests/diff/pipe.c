@@ -2,10 +2,13 @@
 #include "t.h"
 #include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 
 TEST(pipe_carries_bytes_in_order) {
@@ -404,4 +407,21 @@ TEST(inotify_errors) {
     int w = SYS(inotify_add_watch(fd, "f", IN_ACCESS));
     CHECK_EQ(inotify_add_watch(fd, "f", IN_MODIFY), w);
     CHECK_ERR(inotify_add_watch(fd, "f", IN_MODIFY | IN_MASK_CREATE), EEXIST);
+}
+// Before it waits for the pipe, splice(2) finds that the other file cannot take part.
+TEST(splice_knows_some_files_only) {
+    int p[2], s[2], v[] = {SYS(eventfd(5, 0)), SYS(timerfd_create(CLOCK_REALTIME, 0)), SYS(epoll_create1(0)), SYS(inotify_init()),
+                           SYS(syscall(SYS_pidfd_open, getpid(), 0)), SYS(open("/", O_RDONLY))};
+    SYS(pipe(p));
+    SYS(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    for (int i = 0; i < 6; i++) {
+        CHECK_ERR(splice(v[i], 0, p[1], 0, 3, 0), EINVAL);
+        // Descriptors for reading alone are refused first.
+        CHECK_ERR(splice(p[0], 0, v[i], 0, 3, 0), i == 3 || i == 5 ? EBADF : EINVAL);
+    }
+    CHECK_EQ(write(p[1], "abc", 3), 3);
+    CHECK_EQ(splice(p[0], 0, s[0], 0, 1, 0), 1);
+    CHECK_EQ(splice(p[0], 0, SYS(open("/dev/null", O_WRONLY)), 0, 1, 0), 1);
+    CHECK_EQ(splice(p[0], 0, SYS(memfd_create("m", 0)), 0, 1, 0), 1);
+    CHECK_EQ(splice(SYS(open("/dev/zero", O_RDONLY)), 0, p[1], 0, 3, 0), 3);
 }

@@ -176,3 +176,63 @@ TEST(files_without_signals) {
     CHECK_EQ(write(f, "x", 1), 1);
     CHECK(untold());
 }
+#define MULTISHOT ((int)DN_MULTISHOT)
+static int notify(int fd, int what) {
+    OK(fcntl(fd, F_SETSIG, SIGRTMIN));
+    return fcntl(fd, F_NOTIFY, what);
+}
+TEST(directory_changes) {
+    handle(SIGRTMIN);
+    int d = SYS(open(".", O_RDONLY | O_DIRECTORY));
+    t_make("before", "x");
+    OK(notify(d, DN_CREATE | MULTISHOT));
+    CHECK_EQ(fcntl(d, F_GETOWN), getpid());
+    t_make("a", "x");
+    CHECK(told());
+    CHECK_EQ(fd_of, d);
+    SYS(mkdir("sub", 0755));
+    CHECK(told());
+    SYS(chmod("a", 0600));
+    SYS(unlink("before"));
+    CHECK(untold());
+    SYS(rename("a", "sub/a"));
+    CHECK(untold());
+    SYS(rename("sub/a", "a"));
+    CHECK(told());
+    // A second request adds to the first.
+    OK(notify(d, DN_DELETE | DN_ATTRIB | MULTISHOT));
+    SYS(chmod("a", 0644));
+    CHECK(told());
+    SYS(unlink("a"));
+    CHECK(told());
+    OK(notify(d, 0));
+    t_make("b", "x");
+    CHECK(untold());
+}
+TEST(directory_changes_once) {
+    handle(SIGRTMIN);
+    int d = SYS(open(".", O_RDONLY | O_DIRECTORY));
+    OK(notify(d, DN_MODIFY));
+    int f = t_file("f", "x");
+    CHECK(told());
+    CHECK_EQ(write(f, "y", 1), 1);
+    CHECK(untold());
+    OK(notify(d, DN_RENAME));
+    SYS(rename("f", "g"));
+    CHECK(told());
+    SYS(rename("g", "f"));
+    CHECK(untold());
+    // Only a rename inside the directory is one.
+    OK(notify(d, DN_RENAME | MULTISHOT));
+    SYS(mkdir("sub", 0755));
+    SYS(rename("f", "sub/f"));
+    SYS(rename("sub/f", "f"));
+    CHECK(untold());
+    OK(notify(d, 0));
+    // A directory that is closed tells nobody.
+    OK(notify(d, DN_CREATE | MULTISHOT));
+    close(d);
+    t_make("h", "");
+    CHECK(untold());
+    CHECK_ERR(fcntl(f, F_NOTIFY, DN_CREATE), ENOTDIR);
+}

@@ -1,4 +1,5 @@
 """What the tests of the command line share: running it, making bundles, and a check that nothing is left behind."""
+
 import argparse, json, os, shutil, subprocess, sys, tempfile, time, traceback
 from select import select as ready
 
@@ -22,8 +23,11 @@ def arguments(doc):
     p.add_argument("--runtime", default=target + "/x86_64-unknown-linux-gnu/debug/ringfence", metavar="PROGRAM")
     p.add_argument("--platform", default="systrap")
     made = [d for d in (target + "/rootfs/bookworm", target + "/rootfs/demo") if os.path.exists(d + "/.complete")]
-    p.add_argument("--rootfs", default=made[0] if made else None,
-                   help="a root file system for bundles; default: one that other tests have made, or else the host's")
+    p.add_argument(
+        "--rootfs",
+        default=made[0] if made else None,
+        help="a root file system for bundles; default: one that other tests have made, or else the host's",
+    )
     p.add_argument("--rounds", type=int, default=1, help="how often to repeat random tests")
     p.add_argument("only", nargs="*")
     return p.parse_args()
@@ -45,7 +49,7 @@ class Ringfence:
         # The terminal tests need a program without arguments: a wrapper that adds the platform.
         self.program = self.scratch + "/ringfence"
         with open(self.program, "w") as f:
-            f.write(f"#!/bin/sh\nexec {self.binary} --platform={args.platform} \"$@\"\n")
+            f.write(f'#!/bin/sh\nexec {self.binary} --platform={args.platform} "$@"\n')
         os.chmod(self.program, 0o755)
         self.platform = args.platform
         self.state = self.scratch + "/state"

@@ -1,4 +1,5 @@
 """Which tests a command line asks for. All runners share it."""
+
 import fnmatch, sys
 
 

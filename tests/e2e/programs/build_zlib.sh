@@ -18,7 +18,10 @@ cat >t.c <<'E'
 #include <stdio.h>
 int main(int c, char **v) {
     char b[65536]; size_t n;
-    if (c > 1) { gzFile g = gzdopen(0, "rb"); int r; while ((r = gzread(g, b, sizeof b)) > 0) fwrite(b, 1, r, stdout); return r < 0; }
+    if (c > 1) {
+        gzFile g = gzdopen(0, "rb"); int r; while ((r = gzread(g, b, sizeof b)) > 0) fwrite(b, 1, r, stdout);
+        return r < 0;
+    }
     gzFile g = gzdopen(1, "wb"); while ((n = fread(b, 1, sizeof b, stdin)) > 0) gzwrite(g, b, n); gzclose(g); return 0;
 }
 E

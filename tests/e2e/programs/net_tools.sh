@@ -46,11 +46,13 @@ c = socket.create_connection(("127.0.0.1", 7777)); d = a.accept()[0]
 u = socket.socket(socket.AF_UNIX); u.bind("\0net_tools"); u.listen(3)
 def run(*command):
     print("$", *command)
-    print("\n".join(" ".join(l.split()) for l in subprocess.run(command, capture_output=True, text=True).stdout.splitlines()), flush=True)
+    text = subprocess.run(command, capture_output=True, text=True).stdout
+    print("\n".join(" ".join(l.split()) for l in text.splitlines()), flush=True)
 run("ss", "-Htln")
 run("ss", "-Htn", "sport", "=", ":7777")
 run("ss", "-Htln", "src", "10.0.0.0/8")
-print(any("@net_tools" in l for l in subprocess.run(["ss", "-Hxl"], capture_output=True, text=True).stdout.splitlines()))
+listed = subprocess.run(["ss", "-Hxl"], capture_output=True, text=True).stdout
+print(any("@net_tools" in l for l in listed.splitlines()))
 print(any("@net_tools" in l for l in open("/proc/net/unix")))
 run("netstat", "-tln")
 run("ss", "-KHtn", "sport", "=", f":{c.getsockname()[1]}")
@@ -63,7 +65,8 @@ sleep 2
 python3 -c 'import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b"hello", ("127.0.0.1", 9))'
 wait $!
 cat dump.txt
-dig +time=1 +tries=1 @127.0.0.1 -p 9 example.org 2>&1 | grep -oE 'no servers could be reached|connection refused' | sort -u
+dig +time=1 +tries=1 @127.0.0.1 -p 9 example.org 2>&1 |
+    grep -oE 'no servers could be reached|connection refused' | sort -u
 kill $monitor
 same < monitor.txt
 ip link del v0

@@ -9,5 +9,7 @@ def f():
     with l: n[0] += 1
     b.wait()
 t = [threading.Thread(target=f) for _ in range(500)]
-[x.start() for x in t]; print(open("/proc/self/status").read().split("Threads:")[1].split()[0]); b.wait(); b.wait(); [x.join() for x in t]; print(n[0]); print(threading.active_count())
+[x.start() for x in t]
+print(open("/proc/self/status").read().split("Threads:")[1].split()[0])
+b.wait(); b.wait(); [x.join() for x in t]; print(n[0]); print(threading.active_count())
 E

@@ -32,7 +32,8 @@ for at in 127.0.0.1 '[::1]' localhost; do
     curl -sg "http://$at:$port/big" | cksum
     curl -sg --data-binary @big "http://$at:$port/"; echo
 done
-curl -sg "http://127.0.0.1:$port/file" "http://127.0.0.1:$port/file" "http://127.0.0.1:$port/nothing" -o /dev/null -w '%{http_code} %{num_connects}\n'
+curl -sg "http://127.0.0.1:$port/file" "http://127.0.0.1:$port/file" "http://127.0.0.1:$port/nothing" \
+    -o /dev/null -w '%{http_code} %{num_connects}\n'
 seq 20 | xargs -P 8 -I{} curl -sg "http://127.0.0.1:$port/big?{}" | cksum
 ss -Hltn 2>/dev/null | awk '{print $1, $4}' | grep ":$port\$" | sed "s/$port/PORT/"
 kill $server

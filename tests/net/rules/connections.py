@@ -1,4 +1,5 @@
 """conntrack(8): connections are listed, filtered, deleted and forgotten."""
+
 import re, socket, subprocess
 
 
@@ -23,8 +24,22 @@ bound = socket.socket(type=socket.SOCK_DGRAM)
 bound.bind(("127.0.0.1", 9999))
 sender = socket.socket(type=socket.SOCK_DGRAM)
 sender.sendto(b"x", ("127.0.0.1", 9999))
-for options in ("-L", "-L -p tcp", "-C", "-L -o extended", "-L -f ipv6", "-L --mark 5", "-D -p udp", "-L -p udp", "-D -p udp",
-                "-D -p tcp --dport 1", "-F", "-L", "-C", "-L expect"):
+for options in (
+    "-L",
+    "-L -p tcp",
+    "-C",
+    "-L -o extended",
+    "-L -f ipv6",
+    "-L --mark 5",
+    "-D -p udp",
+    "-L -p udp",
+    "-D -p udp",
+    "-D -p tcp --dport 1",
+    "-F",
+    "-L",
+    "-C",
+    "-L expect",
+):
     run("conntrack", *options.split())
 accepted.sendall(b"again")
 client.recv(9)

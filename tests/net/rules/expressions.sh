@@ -15,7 +15,8 @@ table inet big {
 	}
 	set tmo { type ipv4_addr; flags timeout; timeout 1d; gc-interval 10s; comment "x y"
 	}
-	set cc { type ipv4_addr . inet_service . inet_proto; flags interval; elements = { 1.2.3.0/24 . 80-90 . tcp, 1.2.4.0/24 . 53 . udp }
+	set cc { type ipv4_addr . inet_service . inet_proto; flags interval
+		elements = { 1.2.3.0/24 . 80-90 . tcp, 1.2.4.0/24 . 53 . udp }
 	}
 	set ifs { type ifname; elements = { "lo", "eth0" }
 	}
@@ -31,9 +32,11 @@ table inet big {
 	}
 	map vm { type ifname : verdict; elements = { "lo" : jump sub, "eth0" : goto sub2 }
 	}
-	set dyn { type ipv4_addr; size 128; flags dynamic,timeout; counter; timeout 5m; elements = { 9.9.9.9 counter packets 1 bytes 2 }
+	set dyn { type ipv4_addr; size 128; flags dynamic,timeout; counter; timeout 5m
+		elements = { 9.9.9.9 counter packets 1 bytes 2 }
 	}
-	set catch { type ipv4_addr; flags interval; counter; elements = { 1.0.0.0/8 counter packets 0 bytes 0 , * counter packets 0 bytes 0 }
+	set catch { type ipv4_addr; flags interval; counter
+		elements = { 1.0.0.0/8 counter packets 0 bytes 0 , * counter packets 0 bytes 0 }
 	}
 	chain sub { 
 	}
@@ -76,7 +79,8 @@ nft add rule inet big in 'tcp flags syn / fin,syn,rst,ack accept'
 nft add rule inet big in 'ip frag-off & 0x1fff != 0 ip ttl < 5 ip dscp cs1 ip version 4 ip hdrlength 5 ip id 7 accept'
 nft add rule inet big in 'icmp type echo-request icmp code 0 icmpv6 type { nd-neighbor-solicit, echo-request } accept'
 nft add rule inet big in 'exthdr frag exists ip6 hoplimit 255 ip6 nexthdr tcp frag more-fragments 1 rt type 0 accept'
-nft add rule inet big in 'fib daddr type local fib saddr . iif oif missing fib daddr . iif type { local, broadcast } drop'
+nft add rule inet big in 'fib daddr type local fib saddr . iif oif missing' \
+    'fib daddr . iif type { local, broadcast } drop'
 nft add rule inet big in 'fib saddr oif "lo" fib saddr . mark oifname "x" accept'
 nft add rule inet big in 'numgen inc mod 3 vmap { 0 : jump sub, 1 : goto sub2, 2 : accept }'
 nft add rule inet big in 'numgen random mod 10 < 3 counter'

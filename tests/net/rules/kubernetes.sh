@@ -75,8 +75,11 @@ table ip kube-proxy {
 add chain ip kube-proxy service-ULMVA6XW-ns1/svc1/tcp/p80
 add chain ip kube-proxy endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80
 add chain ip kube-proxy endpoint-6XMKSD3E-ns1/svc1/tcp/p80__10.180.0.2/80
-add rule ip kube-proxy service-ULMVA6XW-ns1/svc1/tcp/p80 ip daddr 172.30.0.41 tcp dport 80 ip saddr != 10.0.0.0/8 jump mark-for-masquerade
-add rule ip kube-proxy service-ULMVA6XW-ns1/svc1/tcp/p80 numgen random mod 2 vmap { 0 : goto endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80 , 1 : goto endpoint-6XMKSD3E-ns1/svc1/tcp/p80__10.180.0.2/80 }
+add rule ip kube-proxy service-ULMVA6XW-ns1/svc1/tcp/p80 ip daddr 172.30.0.41 tcp dport 80 \
+    ip saddr != 10.0.0.0/8 jump mark-for-masquerade
+add rule ip kube-proxy service-ULMVA6XW-ns1/svc1/tcp/p80 numgen random mod 2 vmap {
+    0 : goto endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80 ,
+    1 : goto endpoint-6XMKSD3E-ns1/svc1/tcp/p80__10.180.0.2/80 }
 add rule ip kube-proxy endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80 ip saddr 10.180.0.1 jump mark-for-masquerade
 add rule ip kube-proxy endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80 meta l4proto tcp dnat to 10.180.0.1:80
 add rule ip kube-proxy endpoint-6XMKSD3E-ns1/svc1/tcp/p80__10.180.0.2/80 meta l4proto tcp dnat to 10.180.0.2:80
@@ -92,14 +95,15 @@ nft delete chain ip kube-proxy service-endpoints-check
 nft -j list map ip kube-proxy service-ips
 nft flush map ip kube-proxy service-ips
 nft delete table ip kube-proxy
-iptables-restore --noflush <<'X'
+iptables-restore --noflush <<X
 *filter
 :KUBE-SERVICES - [0:0]
 :KUBE-FORWARD - [0:0]
 -I INPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
 -A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
 -A KUBE-FORWARD -m comment --comment "kubernetes forwarding rules" -m mark --mark 0x4000/0x4000 -j ACCEPT
--A KUBE-SERVICES -d 10.96.0.10/32 -p udp -m comment --comment "kube-system/kube-dns:dns has no endpoints" -m udp --dport 53 -j REJECT
+-A KUBE-SERVICES -d 10.96.0.10/32 -p udp -m comment --comment "kube-system/kube-dns:dns has no endpoints" \
+-m udp --dport 53 -j REJECT
 COMMIT
 *nat
 :KUBE-SERVICES - [0:0]
@@ -113,7 +117,8 @@ COMMIT
 -A KUBE-POSTROUTING -j MARK --xor-mark 0x4000
 -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
 -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000
--A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "default/kubernetes:https" -m tcp --dport 443 -j KUBE-SVC-NPX46M4PTMTKRN6Y
+-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment "default/kubernetes:https" \
+-m tcp --dport 443 -j KUBE-SVC-NPX46M4PTMTKRN6Y
 -A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-SVC-NPX46M4PTMTKRN6Y
 -A KUBE-SVC-NPX46M4PTMTKRN6Y ! -s 10.244.0.0/16 -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j KUBE-MARK-MASQ
 -A KUBE-SVC-NPX46M4PTMTKRN6Y -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-AAAA
@@ -130,7 +135,8 @@ iptables-save
 iptables -t nat -L -n
 # A sidecar's redirection.
 iptables -t nat -N ISTIO_OUTPUT
-iptables -t nat -A ISTIO_OUTPUT -o lo ! -d 127.0.0.1/32 -p tcp -m multiport ! --dports 53,15008 -m owner --uid-owner 1337 -j RETURN
+iptables -t nat -A ISTIO_OUTPUT -o lo ! -d 127.0.0.1/32 -p tcp -m multiport ! --dports 53,15008 \
+    -m owner --uid-owner 1337 -j RETURN
 iptables -t nat -A ISTIO_OUTPUT -m owner ! --gid-owner 1337 -p tcp -j REDIRECT --to-ports 15001
 iptables -t raw -A OUTPUT -p udp -m udp --dport 53 -j CT --notrack
 iptables -t mangle -A FORWARD -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu

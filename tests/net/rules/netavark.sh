@@ -45,7 +45,8 @@ add rule inet netavark FORWARD ip daddr 10.88.0.0/16 ct state established,relate
 add rule inet netavark FORWARD ip saddr 10.88.0.0/16 accept
 insert rule inet netavark INPUT ip saddr 10.88.0.0/16 meta l4proto { tcp, udp } th dport 53 accept
 add chain inet netavark nv_2f259bab_10_88_0_0_nm16_dnat
-add rule inet netavark nv_2f259bab_10_88_0_0_nm16_dnat ip saddr 10.88.0.0/16 tcp dport 8080 jump NETAVARK-HOSTPORT-SETMARK
+add rule inet netavark nv_2f259bab_10_88_0_0_nm16_dnat ip saddr 10.88.0.0/16 tcp dport 8080 \
+    jump NETAVARK-HOSTPORT-SETMARK
 add rule inet netavark nv_2f259bab_10_88_0_0_nm16_dnat ip saddr 127.0.0.1 tcp dport 8080 jump NETAVARK-HOSTPORT-SETMARK
 add rule inet netavark nv_2f259bab_10_88_0_0_nm16_dnat tcp dport 8080 dnat ip to 10.88.0.2:80
 add rule inet netavark NETAVARK-HOSTPORT-DNAT tcp dport 8080 jump nv_2f259bab_10_88_0_0_nm16_dnat
@@ -55,7 +56,8 @@ nft -j list ruleset
 nft -j -f - <<'X'
 {"nftables": [{"add": {"rule": {"family": "inet", "table": "netavark", "chain": "NETAVARK-ISOLATION-1", "expr": [
   {"match": {"left": {"meta": {"key": "iifname"}}, "right": "podman0", "op": "=="}},
-  {"match": {"left": {"meta": {"key": "oifname"}}, "right": "podman0", "op": "!="}}, {"jump": {"target": "NETAVARK-ISOLATION-2"}}]}}}]}
+  {"match": {"left": {"meta": {"key": "oifname"}}, "right": "podman0", "op": "!="}},
+  {"jump": {"target": "NETAVARK-ISOLATION-2"}}]}}}]}
 X
 nft list chain inet netavark NETAVARK-ISOLATION-1
 nft delete chain inet netavark nv_2f259bab_10_88_0_0_nm16_dnat

@@ -1,4 +1,5 @@
 """What rules do to packets of the loopback interface. Prints what programs see, and the counters."""
+
 import errno, re, socket, subprocess, time
 
 IP_RECVTTL = 12
@@ -176,7 +177,10 @@ def rates():
     print(sent(7002, 5, u))
     listed("ruleset")
     nft("flush ruleset")
-    for rule in ("-A INPUT -p udp --dport 7002 -m limit --limit 1/hour --limit-burst 2 -j ACCEPT", "-A INPUT -p udp --dport 7002 -j DROP"):
+    for rule in (
+        "-A INPUT -p udp --dport 7002 -m limit --limit 1/hour --limit-burst 2 -j ACCEPT",
+        "-A INPUT -p udp --dport 7002 -j DROP",
+    ):
         subprocess.run(["iptables", *rule.split()], check=True)
     print(sent(7002, 5, u))
     print(subprocess.run(["iptables-save", "-c", "-t", "filter"], text=True, capture_output=True).stdout)
