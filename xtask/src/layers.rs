@@ -19,7 +19,22 @@ const LAYERS: [&str; 8] = [
 
 /// The order of the crates of each folder, lowest first. A crate may use those before it.
 const ORDER: [(&str, &[&str]); 6] = [
-    ("crates/base", &["abi", "elf", "mountinfo", "netproto", "ranked", "seccomp", "spec", "wait"]),
+    (
+        "crates/base",
+        &[
+            "abi",
+            "bpf",
+            "changes",
+            "ebpf",
+            "elf",
+            "mountinfo",
+            "netproto",
+            "ranked",
+            "seccomp",
+            "spec",
+            "wait",
+        ],
+    ),
     ("crates/floor", &["biased", "hostsys"]),
     ("crates/platform", &["platform", "stub", "conformance", "systrap", "ptrace"]),
     ("crates/net", &["conntrack", "netstack", "netfilter", "xtables", "nftables"]),
@@ -28,13 +43,20 @@ const ORDER: [(&str, &[&str]); 6] = [
         &[
             "user_ns",
             "pid",
+            "landlock",
             "vfs",
+            "cgroup",
             "tmpfs",
             "hostfs",
             "overlay",
+            "overlayfs",
             "devfs",
             "ipc",
             "mqueue",
+            "keys",
+            "kmsg",
+            "loopdev",
+            "fuse",
             "sysv",
             "socket",
             "inet",
@@ -70,6 +92,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "gofer",
             "netgofer",
             "netview",
+            "writeback",
             "sandbox",
             "lifecycle",
         ],
@@ -114,6 +137,7 @@ pub(crate) fn check() -> Result<Vec<String>, String> {
         }
     }
     problems.extend(crate::statics::check(&root)?);
+    problems.extend(crate::habits::check(&root)?);
     Ok(problems)
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod deps;
+mod habits;
 mod layers;
 mod metadata;
 mod prose;
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
         _ => {
             eprintln!("usage: cargo xtask layers|deps");
             eprintln!(
-                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, files are not too long, documents are wrapped"
+                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, its locks have ranks, references are not counted without a reason, files are not too long, documents and scripts are wrapped"
             );
             eprintln!("  deps    dependencies have the licences and the sources that deny.toml allows");
             return ExitCode::from(2);

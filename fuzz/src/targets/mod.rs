@@ -1,8 +1,11 @@
 //! What is fuzzed.
 
+mod changes;
 mod config;
 mod control;
+mod ebpf;
 mod elf;
+mod fuse;
 mod netfilter;
 mod netlink;
 mod network;
@@ -30,11 +33,18 @@ pub(crate) const ALL: &[Target] = &[
         run: seccomp::run,
         words: &[],
     },
+    Target { name: "ebpf", what: "programs of guests that decide about devices", run: ebpf::run, words: &[] },
     Target {
         name: "elf",
         what: "programs that the kernel loads and the profiler reads",
         run: elf::run,
         words: &[],
+    },
+    Target {
+        name: "changes",
+        what: "changes of an overlay as a sentry tells them",
+        run: changes::run,
+        words: changes::WORDS,
     },
     Target { name: "config", what: "config.json of bundles", run: config::run, words: config::WORDS },
     Target {
@@ -54,6 +64,12 @@ pub(crate) const ALL: &[Target] = &[
         what: "requests of guests: rtnetlink, sock_diag, generic netlink",
         run: netlink::run,
         words: netlink::WORDS,
+    },
+    Target {
+        name: "fuse",
+        what: "answers of the daemons of FUSE file systems",
+        run: fuse::run,
+        words: fuse::WORDS,
     },
     Target {
         name: "network",
