@@ -5,7 +5,7 @@ RELEASE := $(TARGET)/x86_64-unknown-linux-gnu/release/ringfence
 SHIM := containerd-shim-ringfence-v1
 PREFIX ?= /usr/local
 
-.PHONY: help build demo test fuzz bench soak ltp packetdrill clients install clean
+.PHONY: help build demo test fuzz bench exercise soak ltp packetdrill clients install clean
 
 help:
 	@echo "make demo     build, then watch unmodified programs run in a sandbox"
@@ -14,6 +14,7 @@ help:
 	@echo "make build    the static binaries, $(RELEASE) and $(SHIM) beside it, their symbols in files ending in .debug"
 	@echo "make install  put them into $(PREFIX)/bin"
 	@echo "make bench    measure against native, with other runtimes beside when they are installed"
+	@echo "make exercise SECONDS=60   random operations on files against a model, and sandboxes killed while they write"
 	@echo "make soak     an hour of mixed programs, many at once (SECONDS=n for another length)"
 	@echo "make clients  Docker, containerd and Podman driving the runtime"
 	@echo "make ltp      the Linux Test Project's syscall tests"
@@ -41,6 +42,9 @@ fuzz:
 
 bench: build
 	bench/run $(RELEASE)
+
+exercise: build
+	tests/exercise/run --runtime $(RELEASE)
 
 soak: build
 	tests/soak/run --runtime $(RELEASE)

@@ -1,4 +1,5 @@
 """Containers of whole runtimes: how long one takes to start and end, and what an idle one holds. Used by bench/run."""
+
 import ctypes, json, os, shutil, subprocess, tempfile, time
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 16384, 1 << 18, 2
@@ -39,11 +40,22 @@ class Bundles:
         self.id = f"bench-{os.getpid()}-{self.count}"
         config = {
             "ociVersion": "1.0.2",
-            "process": {"terminal": False, "user": {"uid": 0, "gid": 0}, "args": list(args), "env": ["PATH=/bin"], "cwd": "/"},
+            "process": {
+                "terminal": False,
+                "user": {"uid": 0, "gid": 0},
+                "args": list(args),
+                "env": ["PATH=/bin"],
+                "cwd": "/",
+            },
             "root": {"path": "rootfs"},
-            "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
-                       {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]}],
-            "linux": {"cgroupsPath": f"/{PARENT}/{self.id}", "namespaces": [{"type": t} for t in ("pid", "network", "ipc", "uts", "mount")]},
+            "mounts": [
+                {"destination": "/proc", "type": "proc", "source": "proc"},
+                {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+            ],
+            "linux": {
+                "cgroupsPath": f"/{PARENT}/{self.id}",
+                "namespaces": [{"type": t} for t in ("pid", "network", "ipc", "uts", "mount")],
+            },
         }
         with open(self.dir + "/config.json", "w") as f:
             json.dump(config, f)
@@ -51,7 +63,9 @@ class Bundles:
 
     def call(self, runtime, *args):
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.run([runtime, "--root", self.dir + "/state", *args], timeout=60, preexec_fn=hide_unified, **quiet).returncode
+        return subprocess.run(
+            [runtime, "--root", self.dir + "/state", *args], timeout=60, preexec_fn=hide_unified, **quiet
+        ).returncode
 
 
 def start(runtime, times=5):

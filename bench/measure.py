@@ -1,9 +1,12 @@
 """One figure, or the figures of one workload, in one column of bench/run: nanoseconds, or why there are none."""
+
 import glob, os, shutil, statistics, subprocess, tempfile, time
 from contextlib import contextmanager
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PATH = ":".join(["/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", *glob.glob("/usr/lib/postgresql/*/bin")])
+PATH = ":".join(
+    ["/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", *glob.glob("/usr/lib/postgresql/*/bin")]
+)
 # Native loops that keep the processors busy in the loaded rows.
 LOOPS = 4
 # Where directories for bind mounts are made; it should be a disk, not memory.
@@ -12,7 +15,8 @@ QUIET = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "cwd
 
 
 class Column:
-    """A way to run commands. A word with {dir} shares that directory with the host, and is left out where there is none."""
+    """A way to run commands. A word with {dir} shares that directory with the host, and is left out where there is
+    none."""
 
     def __init__(self, prefix, direct=False):
         self.prefix, self.direct = prefix, direct
@@ -67,7 +71,8 @@ def micro(column, exe, rows):
 
 
 def busy(column, exe, row, n, part):
-    """ns per call while n processes make it at once, in one sandbox; each makes 1/part of the calls of the row alone."""
+    """ns per call while n processes make it at once, in one sandbox; each makes 1/part of the calls of the row
+    alone."""
     r = sh(column, f"for i in $(seq {n}); do PART={part} {exe} /tmp {row} & done; wait")
     t = [float(l.split()[1]) for l in r.stdout.splitlines() if l.startswith(row + " ")]
     return (statistics.median(t), "") if len(t) == n else (None, f"{len(t)} of {n} processes ended well; {last(r)}")
@@ -97,7 +102,13 @@ INTO = 'set -e; top=$(mktemp -d "$WORK/bench.XXXXXX"); trap \'cd /; rm -rf "$top
 
 
 def program(column, row, env):
-    r = sh(column, f"{INTO}\n{{ {row.prep or ':'}\n}} >/dev/null 2>&1\na=$(date +%s%N)\n{{ {row.run}\n}} >/dev/null\nb=$(date +%s%N)\necho took $((b - a))", row.bind, env)
+    r = sh(
+        column,
+        f"{INTO}\n{{ {row.prep or ':'}\n}} >/dev/null 2>&1\na=$(date +%s%N)\n{{ {row.run}\n}} >/dev/null\nb=$(date "
+        f"+%s%N)\necho took $((b - a))",
+        row.bind,
+        env,
+    )
     took = figures(r).get("took")
     return (took, "") if took and r.returncode == 0 else (None, last(r))
 

@@ -71,6 +71,7 @@ static void stat_root(int n) {
 static void pread1(int n) { while (n--) pread(fd, buf, 1, 0); }
 static void pread4k(int n) { while (n--) pread(fd, buf, 4096, 0); }
 static void pread64k(int n) { while (n--) pread(fd, buf, 65536, 0); }
+static void pread1m(int n) { while (n--) must(pread(fd, buf, 1 << 20, 0), "pread"); }
 static void pwrite4k(int n) { while (n--) pwrite(fd, buf, 4096, 0); }
 static void open_close(int n) { while (n--) close(open(path, O_RDONLY)); }
 static void create_unlink(int n) {
@@ -81,6 +82,47 @@ static void create_unlink(int n) {
         must(f, b);
         close(f);
         unlink(b);
+    }
+}
+static void create_write(int n) {
+    char b[600];
+    snprintf(b, sizeof b, "%s.x", path);
+    while (n--) {
+        int f = open(b, O_CREAT | O_EXCL | O_WRONLY, 0644);
+        must(f, b);
+        must(write(f, buf, 4096), "write");
+        close(f);
+        unlink(b);
+    }
+}
+static void chmod_(int n) { while (n--) must(chmod(path, 0600 | (n & 077)), "chmod"); }
+static void utimens_(int n) {
+    struct timespec t[2] = {{1000, 0}, {1000, 0}};
+    while (n--) must(utimensat(AT_FDCWD, path, t, 0), "utimensat");
+}
+static void rename_(int n) {
+    char b[600];
+    snprintf(b, sizeof b, "%s.x", path);
+    for (int i = 0; i < 2 * (n / 2 + 1); i++) must(i & 1 ? rename(b, path) : rename(path, b), "rename");
+}
+static void mkdir_rmdir(int n) {
+    char b[600];
+    snprintf(b, sizeof b, "%s.d", path);
+    while (n--) {
+        must(mkdir(b, 0755), b);
+        must(rmdir(b), b);
+    }
+}
+static void empty_setup(void) {
+    snprintf(path, sizeof path, "%s/micro.%d", dir, getpid());
+    must(mkdir(path, 0755), path);
+}
+static void empty_end(void) { rmdir(path); }
+static void list_empty(int n) {
+    while (n--) {
+        int f = open(path, O_RDONLY | O_DIRECTORY);
+        while (syscall(SYS_getdents64, f, buf, 32768) > 0);
+        close(f);
     }
 }
 static void pipe_same(int n) {
@@ -246,9 +288,16 @@ static struct {
     {"pread_4k", file_setup, pread4k, close_file, 20000},
     {"pread_4k_rootfs", rootfs_setup, pread4k, rootfs_end, 20000},
     {"pread_64k", file_setup, pread64k, close_file, 5000},
+    {"pread_1m", file_setup, pread1m, close_file, 500},
     {"pwrite_4k", file_setup, pwrite4k, close_file, 10000},
     {"open_close", file_setup, open_close, close_file, 10000},
     {"create_unlink", file_setup, create_unlink, close_file, 2000},
+    {"create_write", file_setup, create_write, close_file, 2000},
+    {"chmod", file_setup, chmod_, close_file, 5000},
+    {"utimens", file_setup, utimens_, close_file, 5000},
+    {"rename", file_setup, rename_, close_file, 5000},
+    {"mkdir_rmdir", file_setup, mkdir_rmdir, close_file, 2000},
+    {"list_empty", empty_setup, list_empty, empty_end, 5000},
     {"pipe_same_thread", pipes, pipe_same, pipes_end, 10000},
     {"pipe_ping_pong", pipes, pingpong, pipes_end, 2000},
     {"mmap_16_pages", 0, mmap16, 0, 1000},

@@ -11,6 +11,8 @@ for row; do
         sleep 0.05
     done
     wait
-    awk -v row="$row" '/"sum_received"/ { sum = 1 } sum && /bits_per_second/ { sub(",", "", $2); print row, 65536 * 8e9 / $2; done = 1; exit }
+    awk -v row="$row" '
+        /"sum_received"/ { sum = 1 }
+        sum && /bits_per_second/ { sub(",", "", $2); print row, 65536 * 8e9 / $2; done = 1; exit }
         END { exit !done }' out
 done

@@ -1,4 +1,5 @@
-# nginx over loopback: nanoseconds per request of 1 KB and 1 MB over connections that are kept, and of 1 KB over new ones.
+# nginx over loopback: nanoseconds per request of 1 KB and 1 MB over connections that are kept, and of 1 KB over new
+# ones.
 set -eu
 port=$((30000 + $$ % 10000))
 head -c 1024 /dev/zero >1k

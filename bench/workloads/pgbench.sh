@@ -1,4 +1,5 @@
-# PostgreSQL over a Unix socket: 4 clients that read one line by its key (-S), and that do what TPC-B does, with every commit on disk.
+# PostgreSQL over a Unix socket: 4 clients that read one line by its key (-S), and that do what TPC-B does, with every
+# commit on disk.
 set -eu
 if [ "$(id -u)" = 0 ]; then # initdb and postgres refuse to be root
     chown 65534:65534 .
@@ -20,7 +21,10 @@ for row; do
     case $row in *_select_*) how="-S" ;; *) how="-b tpcb-like" ;; esac
     # shellcheck disable=SC2086
     pgbench -n $how -c 4 -j 2 -T 2 >out 2>>log || { tail -n 3 log >&2; exit 1; }
-    awk -v row="$row" '/^number of failed transactions: [^0]/ { exit 1 } /^tps = / && $3 > 0 { print row, 1e9 / $3; found = 1 } END { exit !found }' out
+    awk -v row="$row" '
+        /^number of failed transactions: [^0]/ { exit 1 }
+        /^tps = / && $3 > 0 { print row, 1e9 / $3; found = 1 }
+        END { exit !found }' out
 done
 kill -INT $server
 wait $server

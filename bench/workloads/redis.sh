@@ -20,7 +20,9 @@ for row; do
     case $row in *_tcp_*) where="-p $port" ;; *) where="-s s" ;; esac
     # shellcheck disable=SC2086
     redis-benchmark $where -t $call $how --csv >out
-    awk -F'"' -v row="$row" -v call="$call" 'toupper(call) == $2 && $4 > 0 { print row, 1e9 / $4; found = 1 } END { exit !found }' out
+    awk -F'"' -v row="$row" -v call="$call" '
+        toupper(call) == $2 && $4 > 0 { print row, 1e9 / $4; found = 1 }
+        END { exit !found }' out
 done
 redis-cli -s s shutdown nosave >/dev/null 2>&1 || :
 wait $server

@@ -9,5 +9,8 @@ for row; do
     esac
     # shellcheck disable=SC2086
     sysbench $how run >out
-    awk -v row="$row" '/total time:/ { sub("s", "", $3); t = $3 } /total number of events:/ { n = $5 } END { if (!n) exit 1; print row, t * 1e9 / n }' out
+    awk -v row="$row" '
+        /total time:/ { sub("s", "", $3); t = $3 }
+        /total number of events:/ { n = $5 }
+        END { if (!n) exit 1; print row, t * 1e9 / n }' out
 done
