@@ -197,6 +197,16 @@ static int ends_open(void) {
     }
     return now() - begin < 10;
 }
+// One that has files of many such daemons open waits for them together.
+static int ends_everywhere(void) {
+    for (int i = 0; i < 25; i++) {
+        start(FUSE_FLUSH);
+        if (open("m/file", O_RDONLY) < 0) return 0;
+    }
+    pid_t user = fork();
+    if (!user) for (;;) pause();
+    return ends(user);
+}
 
 // A daemon whose last thread ends by exit(2) while it has a file of its own mount open: nobody can answer it.
 static void *opens(void *arg) {
@@ -241,6 +251,7 @@ int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "own_mount")) ok = own_mount();
     if (argc == 2 && !strcmp(argv[1], "own_file")) ok = own_file();
     if (argc == 2 && !strcmp(argv[1], "ends_open")) ok = ends_open();
+    if (argc == 2 && !strcmp(argv[1], "ends_everywhere")) ok = ends_everywhere();
     if (argc == 2 && !strcmp(argv[1], "mounted")) {
         // Whoever looks for a name below /tmp/m waits.
         mknod("/dev/fuse", S_IFCHR | 0600, makedev(10, 229));

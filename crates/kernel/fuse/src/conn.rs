@@ -33,8 +33,6 @@ const FORGETS: usize = 170;
 const MANY_FORGETS: usize = 1024;
 /// From so many on, they come before requests, whose answers may make more.
 const MAX_FORGETS: usize = 65_536;
-/// How long a process that ends waits for a daemon, once for each connection.
-const AT_EXIT: Duration = Duration::from_secs(1);
 /// How long the kernel itself waits for one.
 const KERNEL: Duration = Duration::from_secs(5);
 
@@ -159,7 +157,7 @@ pub(crate) struct Connection {
     /// Operations that the daemon does not have, by their numbers.
     missing: AtomicU64,
     no_interrupt: AtomicBool,
-    /// A process that ended has waited in vain.
+    /// A thread that ended has waited in vain.
     slow: AtomicBool,
 }
 
@@ -281,7 +279,8 @@ impl Connection {
     }
 
     /// As [`Connection::call`] where making the request is among the last things that a process does: nobody could end the wait any
-    /// more, so it is short, and of a daemon that was slow once nobody waits for an answer again. The daemon gets the request.
+    /// more, so all such waits of a thread together are short. Of a daemon that did not answer FUSE_FLUSH nobody waits for that
+    /// until it answers one. The daemon gets the request.
     pub fn last_call(&self, cx: &dyn Caller, call: Call) -> Result<Vec<u8>> {
         if !cx.is_killed() {
             return self.call(cx, call);
@@ -302,7 +301,7 @@ impl Connection {
         self.readers.notify(Events::READABLE);
         let waiter = cx.waiter();
         let _subscribed = slot.queue.subscribe(Events::ALL, waiter.clone());
-        let deadline = Some(Instant::now() + AT_EXIT);
+        let deadline = Some(cx.end_deadline());
         loop {
             if let Some(answer) = slot.answer.lock().take() {
                 return answer;
@@ -529,6 +528,9 @@ impl Connection {
             let fits = wire::has_room(open.room, &result, all);
             (open, fits)
         };
+        if open.opcode == op::FLUSH {
+            self.slow.store(false, Ordering::Relaxed);
+        }
         if open.opcode == op::INIT {
             self.began(if fits { result } else { Err(Errno::EIO) });
             return if fits { Ok(()) } else { Err(Errno::EINVAL) };

@@ -429,6 +429,9 @@ impl Caller for TaskCaller {
     fn deadline(&self) -> Option<Instant> {
         self.0.deadline()
     }
+    fn end_deadline(&self) -> Instant {
+        self.0.end_deadline()
+    }
     fn blocks_or_ignores(&self, sig: Signal) -> bool {
         self.0.blocked().has(sig) || self.0.group.handlers().lock().get(sig).handler == signal::SIG_IGN
     }
@@ -497,6 +500,9 @@ impl Caller for Current {
     }
     fn deadline(&self) -> Option<Instant> {
         self.task.deadline()
+    }
+    fn end_deadline(&self) -> Instant {
+        self.task.end_deadline()
     }
     fn blocks_or_ignores(&self, sig: Signal) -> bool {
         self.caller().blocks_or_ignores(sig)

@@ -16,11 +16,14 @@ use platform::{Interrupt, Word};
 use ranked::{Mutex, RwLock, rank};
 use sched::{IoCounts, Scheduling};
 use signal::Pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use vfs::{Credentials, Creds, FdTable, FsContext};
 use wait::{Events, WaitQueue, Waiter};
+
+/// How long a thread that ends waits for programs that serve others.
+const AT_END: Duration = Duration::from_secs(1);
 
 /// A guest thread.
 pub struct Task {
@@ -57,6 +60,8 @@ pub struct Task {
     doomed: AtomicBool,
     /// While it is being made for somebody outside: until when that may take.
     deadline: Mutex<Option<Instant>>,
+    /// Once it waited for others on its way out: until when.
+    end_deadline: OnceLock<Instant>,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privs: AtomicBool,
     /// seccomp(2).
@@ -187,6 +192,7 @@ impl Task {
             killed: AtomicBool::new(false),
             doomed: AtomicBool::new(false),
             deadline: Mutex::new(None),
+            end_deadline: OnceLock::new(),
             no_new_privs: AtomicBool::new(no_new_privs),
             seccomp: Seccomp::default(),
             pdeathsig: AtomicI32::new(0),
@@ -275,6 +281,14 @@ impl Task {
     /// See [`vfs::Caller::deadline`].
     pub fn deadline(&self) -> Option<Instant> {
         *self.deadline.lock()
+    }
+    /// See [`vfs::Caller::end_deadline`]: one second from the first wait of its end, and no wait once its container is over,
+    /// whose programs all end.
+    pub fn end_deadline(&self) -> Instant {
+        if self.group.container.is_over() {
+            return Instant::now();
+        }
+        *self.end_deadline.get_or_init(|| Instant::now() + AT_END)
     }
     /// Credentials.
     pub fn creds(&self) -> Creds {

@@ -105,6 +105,10 @@ pub trait Caller {
     fn deadline(&self) -> Option<Instant> {
         None
     }
+    /// Until when a caller that is about to end waits for programs that serve others, with all that it does on its way out.
+    fn end_deadline(&self) -> Instant {
+        Instant::now()
+    }
 }
 
 /// The kernel itself as a caller, while it makes what programs then find: root, without limits, deaf to signals.

@@ -99,6 +99,9 @@ impl Caller for As<'_> {
     fn deadline(&self) -> Option<std::time::Instant> {
         self.cx.deadline()
     }
+    fn end_deadline(&self) -> std::time::Instant {
+        self.cx.end_deadline()
+    }
 }
 
 /// The object called `name` in `dir`; what is mounted there does not matter. Only who may search the directory finds it.
