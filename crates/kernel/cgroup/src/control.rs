@@ -9,12 +9,14 @@ bitflags::bitflags! {
     pub struct Controllers: u8 {
         /// How many tasks there may be.
         const PIDS = 1;
+        /// How much processor time there is.
+        const CPU = 2;
     }
 }
 
 impl Controllers {
     /// Their names, in Linux's order.
-    const NAMES: [(&'static str, Controllers); 1] = [("pids", Controllers::PIDS)];
+    const NAMES: [(&'static str, Controllers); 2] = [("cpu", Controllers::CPU), ("pids", Controllers::PIDS)];
 
     /// The names of these, as cgroup.controllers shows them.
     pub fn names(self) -> String {
@@ -80,9 +82,12 @@ impl Cgroup {
         }
         s.control = s.control.union(enable).difference(disable);
         drop(s);
-        if disable.contains(Controllers::PIDS) {
-            for child in children {
+        for child in children {
+            if disable.contains(Controllers::PIDS) {
                 child.state().pids.reset();
+            }
+            if disable.contains(Controllers::CPU) {
+                child.reset_cpu();
             }
         }
         Ok(())

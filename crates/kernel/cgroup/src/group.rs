@@ -1,6 +1,7 @@
 //! Groups and the tree that they form.
 
 use crate::control::Controllers;
+use crate::cpu::Cpu;
 use crate::devices::Attached;
 use crate::limits::Limit;
 use crate::member::Member;
@@ -34,6 +35,8 @@ pub struct Cgroup {
     parent: Option<Arc<Cgroup>>,
     /// It or one around it is to be frozen. Changes under the tree's lock.
     pub(crate) freezing: AtomicBool,
+    /// It or one around it has used its processor time up. Changes under the tree's lock.
+    pub(crate) throttled: AtomicBool,
     /// It has been removed. Changes under the tree's lock.
     removed: AtomicBool,
     /// Groups below it that have been removed and are still in use.
@@ -65,6 +68,7 @@ pub(crate) struct State {
     /// How often cgroup.kill was written here or around.
     pub(crate) kills: u64,
     pub(crate) pids: Pids,
+    pub(crate) cpu: Cpu,
     /// Programs that decide about devices.
     pub(crate) devices: Attached,
     /// Processor time of what has ended or moved on, of groups that are gone included: user and system, in nanoseconds.
@@ -114,6 +118,7 @@ impl Cgroup {
             name,
             parent,
             freezing: AtomicBool::new(freezing),
+            throttled: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             dying: AtomicUsize::new(0),
             state: Mutex::new(State {
@@ -130,6 +135,7 @@ impl Cgroup {
                 frozen_children: 0,
                 kills: 0,
                 pids: Pids::default(),
+                cpu: Cpu::default(),
                 devices: Attached::default(),
                 time: [0; 2],
                 maker,

@@ -2,8 +2,9 @@
 //! Documentation/admin-guide/cgroup-v2.
 //!
 //! [`Cgroup`] is a group, [`Member`] the place of a task in one, [`Charge`] a task that counts for a limit of the
-//! `pids` controller, [`BpfProgram`] a program that decides about devices. The crate knows no tasks: it counts them, and says who may move where. What it means to be
-//! frozen or killed is in the crate `task`, and the files are in `cgroupfs`.
+//! `pids` controller, [`CpuMax`] a limit of the `cpu` controller, [`BpfProgram`] a program that decides about devices.
+//! The crate knows no tasks: it counts them, and says who may move where. What it means to be frozen, throttled or
+//! killed is in the crate `task`, and the files are in `cgroupfs`.
 //!
 //! All changes of a tree happen under its one lock (rank CGROUPS, [`Tree`]); the state of each group is behind a
 //! leaf, which is read by itself. Nobody is told of a change under the lock: a change gives [`Changes`], to be told
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod control;
+mod cpu;
 mod devices;
 mod freeze;
 mod group;
@@ -27,6 +29,7 @@ mod pids;
 mod tests;
 
 pub use control::Controllers;
+pub use cpu::{CpuMax, CpuStat, Look};
 pub use devices::{About, Attach, BpfProgram, MOST_PROGRAMS, Programs};
 pub use group::{Cgroup, DEEPEST, MOST};
 pub use limits::Limit;

@@ -93,6 +93,11 @@ impl Member {
         self.group.load().is_freezing()
     }
 
+    /// Whether its group has used its processor time up.
+    pub fn is_throttled(&self) -> bool {
+        self.group.load().is_throttled()
+    }
+
     /// Programs about devices are attached somewhere in the tree.
     pub fn has_device_rules(&self) -> bool {
         self.group.load().has_device_rules()

@@ -1,11 +1,12 @@
 //! The files of a group: what they say, and what can be written to them.
 
 use abi::{Errno, Result};
-use cgroup::{Cgroup, Controllers, Limit, MOST_PIDS, Notice};
+use cgroup::{Cgroup, Controllers, CpuMax, Limit, MOST_PIDS, Notice};
 use kernfs::parse_int;
 use nsproxy::CgroupNamespace;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 use task::{Kernel, Mover, Task};
 use vfs::{Caller, Credentials};
 
@@ -47,12 +48,16 @@ const fn pids(name: &'static str, show: Show, store: Option<Store>) -> File {
     File { controller: Controllers::PIDS, ..file(name, Some(show), store) }
 }
 
+const fn cpu(name: &'static str, show: Show, store: Store) -> File {
+    File { controller: Controllers::CPU, ..file(name, Some(show), Some(store)) }
+}
+
 const fn telling(of: File, notice: fn(&Cgroup) -> &Notice) -> File {
     File { notice: Some(notice), ..of }
 }
 
 /// All of them.
-pub(crate) static FILES: [File; 17] = [
+pub(crate) static FILES: [File; 22] = [
     file("cgroup.type", Some(|_| Ok("domain\n".into())), Some(set_type)),
     delegated("cgroup.procs", procs, add_process),
     delegated("cgroup.threads", threads, add_thread),
@@ -65,6 +70,11 @@ pub(crate) static FILES: [File; 17] = [
     file("cgroup.freeze", Some(|at| Ok(format!("{}\n", u8::from(at.group.freezes())))), Some(set_freeze)),
     file("cgroup.kill", None, Some(kill)),
     file("cpu.stat", Some(cpu_stat), None),
+    cpu("cpu.weight", |at| Ok(format!("{}\n", at.group.cpu_weight())), set_cpu_weight),
+    cpu("cpu.weight.nice", |at| Ok(format!("{}\n", at.group.cpu_nice())), set_cpu_nice),
+    cpu("cpu.idle", |at| Ok(format!("{}\n", u8::from(at.group.is_cpu_idle()))), set_cpu_idle),
+    cpu("cpu.max", cpu_max, set_cpu_max),
+    cpu("cpu.max.burst", |at| Ok(format!("{}\n", at.group.cpu_max().burst.as_micros())), set_cpu_burst),
     pids("pids.current", |at| Ok(format!("{}\n", at.group.pids().current)), None),
     pids("pids.max", pids_max, Some(set_pids_max)),
     telling(
@@ -216,7 +226,62 @@ fn kill(at: &At, text: &str) -> Result<()> {
 
 fn cpu_stat(at: &At) -> Result<String> {
     let [user, system] = at.kernel.time_in(at.group).map(|ns| ns / 1000);
-    Ok(format!("usage_usec {}\nuser_usec {user}\nsystem_usec {system}\n", user + system))
+    let mut text = format!("usage_usec {}\nuser_usec {user}\nsystem_usec {system}\n", user + system);
+    if at.group.controllers().contains(Controllers::CPU) {
+        let stat = at.group.cpu_stat();
+        let _ = writeln!(
+            text,
+            "nr_periods {}\nnr_throttled {}\nthrottled_usec {}\nnr_bursts {}\nburst_usec {}",
+            stat.periods,
+            stat.throttled,
+            stat.throttled_time.as_micros(),
+            stat.bursts,
+            stat.burst_time.as_micros()
+        );
+    }
+    Ok(text)
+}
+
+fn set_cpu_weight(at: &At, text: &str) -> Result<()> {
+    let weight = u64::try_from(parse_int(text.as_bytes())?).map_err(|_| Errno::EINVAL)?;
+    at.group.set_cpu_weight(u32::try_from(weight).map_err(|_| Errno::ERANGE)?)
+}
+
+fn set_cpu_nice(at: &At, text: &str) -> Result<()> {
+    at.group.set_cpu_nice(i32::try_from(parse_int(text.as_bytes())?).map_err(|_| Errno::ERANGE)?)
+}
+
+fn set_cpu_idle(at: &At, text: &str) -> Result<()> {
+    match parse_int(text.as_bytes())? {
+        on @ (0 | 1) => at.group.set_cpu_idle(on == 1),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+fn cpu_max(at: &At) -> Result<String> {
+    let CpuMax { quota, period, .. } = at.group.cpu_max();
+    let quota = quota.map_or("max".to_owned(), |quota| quota.as_micros().to_string());
+    Ok(format!("{quota} {}\n", period.as_micros()))
+}
+
+/// `QUOTA [PERIOD]` in microseconds; a quota of `max` is none. Without a period it stays as it is.
+fn set_cpu_max(at: &At, text: &str) -> Result<()> {
+    let mut words = text.split_ascii_whitespace();
+    let micros = |word: &str| word.parse().map(Duration::from_micros).map_err(|_| Errno::EINVAL);
+    let quota = match words.next().ok_or(Errno::EINVAL)? {
+        "max" => None,
+        quota => Some(micros(quota)?),
+    };
+    let old = at.group.cpu_max();
+    let period = words.next().map_or(Ok(old.period), micros)?;
+    at.kernel.set_cpu_max(at.group, CpuMax { quota, period, ..old })
+}
+
+fn set_cpu_burst(at: &At, text: &str) -> Result<()> {
+    let micros = u64::try_from(parse_int(text.as_bytes())?).map_err(|_| Errno::EINVAL)?;
+    let burst = Duration::from_micros(micros);
+    at.kernel.set_cpu_max(at.group, CpuMax { burst, ..at.group.cpu_max() })
 }
 
 fn pids_max(at: &At) -> Result<String> {

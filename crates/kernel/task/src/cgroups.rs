@@ -8,7 +8,6 @@ use crate::kernel::Kernel;
 use crate::send::Sender;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
-use crate::tree::Tree;
 use abi::{Errno, Result, SigInfo, Signal};
 use cgroup::{Cgroup, Changes};
 use container::Container;
@@ -85,15 +84,17 @@ impl Kernel {
         if Arc::ptr_eq(&from, to) { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
     }
 
+    /// The live processes with their groups.
+    pub(crate) fn grouped(&self) -> Vec<(Arc<Cgroup>, Arc<ThreadGroup>)> {
+        let tree = self.tree.lock();
+        let alive = tree.nodes().filter(|n| !n.is_zombie());
+        alive.filter_map(|n| Some((tree.cgroup_of(n.group.tgid)?, n.group.clone()))).collect()
+    }
+
     /// Processor time that was used in a group and below it, user and system, in nanoseconds.
     pub fn time_in(&self, group: &Arc<Cgroup>) -> [u64; 2] {
-        let inside = |tree: &Tree, tgid| tree.cgroup_of(tgid).is_some_and(|of| of.is_within(group));
-        let processes: Vec<_> = {
-            let tree = self.tree.lock();
-            let alive = tree.nodes().filter(|n| !n.is_zombie() && inside(&tree, n.group.tgid));
-            alive.map(|n| n.group.clone()).collect()
-        };
-        processes.iter().fold(group.past_time(), |sum, process| {
+        let inside = self.grouped().into_iter().filter(|(of, _)| of.is_within(group));
+        inside.fold(group.past_time(), |sum, (_, process)| {
             let counted = *process.grouped_time.lock();
             let more = process.new_time(&counted);
             [sum[0] + more[0], sum[1] + more[1]]
@@ -132,7 +133,7 @@ impl Kernel {
 
 impl ThreadGroup {
     /// Processor time that no group has yet, user and system, in nanoseconds.
-    fn new_time(&self, counted: &[u64; 2]) -> [u64; 2] {
+    pub(crate) fn new_time(&self, counted: &[u64; 2]) -> [u64; 2] {
         let (user, system) = self.cpu_times();
         [user.saturating_sub(counted[0]), system.saturating_sub(counted[1])]
     }

@@ -136,6 +136,7 @@ pub struct Kernel {
     pub task_bound: AtomicU64,
     /// The sentry's threads without a task, most recent last. They end with the kernel.
     pub(crate) idle: Mutex<Vec<SyncSender<Current>>>,
+    pub(crate) bandwidth: crate::bandwidth::Bandwidth,
     late_kills: Arc<Mutex<LateKills, { rank::TIMER }>>,
     tasks_alive: Mutex<usize>,
     tasks_cv: Condvar,
@@ -244,6 +245,7 @@ impl Kernel {
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),
             idle: Mutex::default(),
+            bandwidth: crate::bandwidth::Bandwidth::default(),
             late_kills: Arc::default(),
             tasks_alive: Mutex::new(0),
             tasks_cv: Condvar::new(),

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bandwidth;
 mod cgroups;
 mod clone;
 mod container_tasks;

@@ -115,6 +115,9 @@ fn run(mut c: Current) {
         {
             break;
         }
+        if c.wait_for_processor_time() {
+            continue;
+        }
         c.begin_step();
         let exit = c.ctx.run();
         let stepped = c.end_step();
