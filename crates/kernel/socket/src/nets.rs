@@ -7,6 +7,7 @@ use crate::net_ns::NetNamespace;
 use abi::Result;
 use ranked::{Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::Caller;
 
@@ -25,6 +26,8 @@ pub struct Nets {
     all: Mutex<BTreeMap<u64, Weak<NetNamespace>>>,
     rtnl: Mutex<(), { rank::RTNL }>,
     finder: OnceLock<Arc<dyn FindNet>>,
+    /// Events of devices that anybody was told of.
+    events: AtomicU64,
 }
 
 impl Nets {
@@ -54,6 +57,11 @@ impl Nets {
         let others: Vec<_> = all.values().cloned().collect();
         drop(all);
         others.iter().filter_map(Weak::upgrade).for_each(|net| net.netlink.forget_net(inum));
+    }
+
+    /// The number of the next event of a device.
+    pub(crate) fn next_event(&self) -> u64 {
+        self.events.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn rtnl(&self) -> MutexGuard<'_, (), { rank::RTNL }> {

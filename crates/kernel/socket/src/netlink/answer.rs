@@ -2,6 +2,7 @@
 
 use super::error::{Refusal, Result};
 use super::sockets::Cause;
+use super::uevent::NETLINK_KOBJECT_UEVENT;
 use super::wire::{self, HEADER, Header, Message};
 use super::{NETLINK_GENERIC, NETLINK_SOCK_DIAG, address_list, change, link, neigh, nsid, routes, rules};
 use crate::net_ns::NetNamespace;
@@ -115,6 +116,7 @@ pub(super) fn to(
         let answered = match protocol {
             NETLINK_SOCK_DIAG => super::diag::answer(&asker),
             NETLINK_GENERIC => super::generic::answer(&asker),
+            NETLINK_KOBJECT_UEVENT => super::uevent::answer(&asker),
             _ => answer(&asker),
         };
         match answered {

@@ -32,21 +32,23 @@ mod qdisc;
 mod routes;
 mod rules;
 pub(crate) mod sockets;
+mod uevent;
 mod wire;
 
 pub use address_list::flags as address_flags;
 
 use crate::family::Family;
 use crate::net_ns::NetNamespace;
-use crate::ops::{Ancillary, Control, Names, Received, SendRequest, SocketOps};
+use crate::ops::{Ancillary, Control, Names, PeerCred, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
 use netfilter::NETLINK_NETFILTER;
 use ranked::Mutex;
-use sockets::{Dump, QUEUE, Shared, State};
+use sockets::{Dump, Origin, QUEUE, Shared, State};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::Caller;
+use uevent::NETLINK_KOBJECT_UEVENT;
+use vfs::{Caller, Cap};
 use wait::{Events, WaitQueue};
 
 const SOL_NETLINK: i32 = 270;
@@ -82,7 +84,14 @@ impl Family for NetlinkFamily {
         if kind != libc::SOCK_RAW && kind != libc::SOCK_DGRAM {
             return Err(Errno::ESOCKTNOSUPPORT);
         }
-        if ![libc::NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_GENERIC, NETLINK_NETFILTER].contains(&protocol) {
+        const PROTOCOLS: [i32; 5] = [
+            libc::NETLINK_ROUTE,
+            NETLINK_SOCK_DIAG,
+            NETLINK_GENERIC,
+            NETLINK_NETFILTER,
+            NETLINK_KOBJECT_UEVENT,
+        ];
+        if !PROTOCOLS.contains(&protocol) {
             return Err(Errno::EPROTONOSUPPORT);
         }
         let shared = Arc::new(Shared {
@@ -173,6 +182,16 @@ impl Netlink {
         netfilter::Served { answers, ..Default::default() }
     }
 
+    /// Sends a message to the members of a group, but the socket itself and the one with the address `except`.
+    fn tell_members(&self, group: u32, except: u32, bytes: &[u8], from: &Origin) {
+        for member in self.net.netlink.members(self.shared.protocol, group) {
+            let excepted = except != 0 && member.state.lock().port == except;
+            if !excepted && !Arc::ptr_eq(&member, &self.shared) {
+                member.deliver_from(group, bytes, from);
+            }
+        }
+    }
+
     /// The generation of what the socket's protocol lists.
     fn generation(&self) -> u32 {
         if self.shared.protocol == NETLINK_NETFILTER { self.net.nftables().generation() } else { 0 }
@@ -207,7 +226,11 @@ impl Netlink {
     }
 
     fn membership(&self, name: i32, group: i32) -> Result<()> {
-        let last = if self.shared.protocol == NETLINK_NETFILTER { netfilter::GROUPS } else { GROUPS };
+        let last = match self.shared.protocol {
+            NETLINK_NETFILTER => netfilter::GROUPS,
+            NETLINK_KOBJECT_UEVENT => uevent::GROUPS,
+            _ => GROUPS,
+        };
         if !(1..=last).contains(&group) {
             return Err(Errno::EINVAL);
         }
@@ -288,20 +311,27 @@ impl SocketOps for Netlink {
         let to = req.addr.map(parse).transpose()?;
         let mut s = self.shared.state.lock();
         let (port, groups) = to.or(s.peer).unwrap_or_default();
-        if groups != 0 {
+        // Only who may administer the namespace speaks to others than the kernel.
+        if (port, groups) != (0, 0) && !cx.creds().ns_capable(self.net.user_ns(), Cap::NET_ADMIN) {
             return Err(Errno::EPERM);
         }
         if s.port == 0 {
             self.bind_to(cx, &mut s, 0)?;
         }
-        if port != 0 {
-            // Only the kernel is spoken to.
-            return Err(Errno::ECONNREFUSED);
-        }
         if req.data.len() > self.longest() {
             return Err(Errno::EMSGSIZE);
         }
+        let from = Origin { port: s.port, cred: Some(PeerCred::real(cx)) };
         drop(s);
+        let group = if groups == 0 { 0 } else { groups.trailing_zeros() + 1 };
+        if group != 0 {
+            self.tell_members(group, port, req.data, &from);
+        }
+        if port != 0 {
+            let to = (port, group);
+            self.net.netlink.unicast_from(self.shared.protocol, to, req.data, &from)?;
+            return Ok(req.data.len());
+        }
         let generation = self.generation();
         let netfilter::Served { answers, events, full, lost } = self.answers(cx, req.data);
         let echoes = events.iter().filter(|event| event.echo).map(|event| event.message.clone());
@@ -330,7 +360,11 @@ impl SocketOps for Netlink {
         let Some(first) = s.answers.front() else { return Err(Errno::EAGAIN) };
         let (full, len, group) = (first.bytes.len(), first.bytes.len().min(buf.len()), first.group);
         buf[..len].copy_from_slice(&first.bytes[..len]);
+        let Origin { port, cred } = first.from.clone();
         let mut control = Control::default();
+        if self.shared.options.passcred() {
+            control.cred = Some(cred.unwrap_or(PeerCred { pid: None, uid: 0, gid: 0 }));
+        }
         if s.has(NETLINK_PKTINFO) {
             let data = group.to_ne_bytes().to_vec();
             control.other.push(Ancillary { level: SOL_NETLINK, kind: NETLINK_PKTINFO, data });
@@ -344,7 +378,7 @@ impl SocketOps for Netlink {
             }
         }
         let cut = if len < full { libc::MSG_TRUNC } else { 0 };
-        let from = sockaddr(0, sockets::bit(group) as u32);
+        let from = sockaddr(port, sockets::bit(group) as u32);
         Ok(Received { len, full, addr: Some(from), flags: cut, control })
     }
     fn shutdown(&self, _how: i32) -> Result<()> {

@@ -36,6 +36,7 @@ impl Monitor for Sockets {
         };
         if let What::Link(iface) = &change.what {
             self.meet(iface, change.how);
+            self.device_changed(iface, change.how);
         }
         if !self.is_followed(group) {
             return;

@@ -4,6 +4,7 @@
 //! this module is held while a request is carried out.
 
 use crate::nets::Nets;
+use crate::ops::PeerCred;
 use crate::options::Options;
 use abi::Errno;
 use ranked::{Mutex, MutexGuard, rank};
@@ -27,6 +28,15 @@ pub(super) struct Queued {
     pub(super) bytes: Vec<u8>,
     /// The group that it was sent to; 0 for an answer.
     pub(super) group: u32,
+    pub(super) from: Origin,
+}
+
+/// Who sent a message: the kernel, unless told otherwise.
+#[derive(Clone, Default)]
+pub(super) struct Origin {
+    /// The socket's address.
+    pub(super) port: u32,
+    pub(super) cred: Option<PeerCred>,
 }
 
 /// What changes of a socket.
@@ -72,15 +82,15 @@ impl State {
             if self.queued + answer.len() > QUEUE.max(self.room) {
                 break;
             }
-            self.push(answer, 0);
+            self.push(answer, 0, Origin::default());
             taken += 1;
         }
         taken
     }
 
-    fn push(&mut self, bytes: Vec<u8>, group: u32) {
+    fn push(&mut self, bytes: Vec<u8>, group: u32, from: Origin) {
         self.queued += bytes.len() + overhead(group);
-        self.answers.push_back(Queued { bytes, group });
+        self.answers.push_back(Queued { bytes, group, from });
     }
 
     /// Takes the oldest message.
@@ -136,6 +146,11 @@ impl Shared {
 
     /// Queues a message for a group. A socket whose buffer is full loses it, and its next receive fails with ENOBUFS.
     pub(super) fn deliver(&self, group: u32, bytes: &[u8]) {
+        self.deliver_from(group, bytes, &Origin::default());
+    }
+
+    /// The same of another socket's message.
+    pub(super) fn deliver_from(&self, group: u32, bytes: &[u8], from: &Origin) {
         let mut s = self.state.lock();
         if s.congested || s.queued > self.options.rcvbuf() {
             s.drops = s.drops.saturating_add(1);
@@ -145,7 +160,7 @@ impl Shared {
             s.congested = true;
             s.error = Some(Errno::ENOBUFS);
         } else {
-            s.push(bytes.to_vec(), group);
+            s.push(bytes.to_vec(), group, from.clone());
         }
         drop(s);
         self.queue.notify(Events::READABLE);
@@ -196,6 +211,8 @@ pub(crate) struct Sockets {
     /// What the namespace calls others: `netlink/nsid.rs`.
     pub(super) ids: Mutex<BTreeMap<i32, u64>>,
     all: Mutex<Vec<Weak<Shared>>>,
+    /// The names of interfaces that group 1 of NETLINK_KOBJECT_UEVENT has been told of, by their indices.
+    pub(super) devices: Mutex<BTreeMap<u32, String>>,
     /// Groups of rtnetlink with members.
     followed: AtomicU64,
     cause: Mutex<Option<Cause>>,
@@ -221,6 +238,7 @@ impl Sockets {
             nets,
             ids: Mutex::default(),
             all: Mutex::default(),
+            devices: Mutex::default(),
             followed: AtomicU64::default(),
             cause: Mutex::default(),
         }
@@ -291,6 +309,21 @@ impl Sockets {
         };
         let all = self.list();
         all.iter().filter(member).for_each(|socket| socket.deliver(group, bytes));
+    }
+
+    /// Sends another socket's message to the one with an address, which sees the group that was named as well.
+    /// ECONNREFUSED when there is none.
+    pub(super) fn unicast_from(
+        &self,
+        protocol: i32,
+        (port, group): (u32, u32),
+        bytes: &[u8],
+        from: &Origin,
+    ) -> abi::Result<()> {
+        let is = |s: &Arc<Shared>| s.protocol == protocol && s.state.lock().port == port;
+        let socket = self.list().into_iter().find(is).ok_or(Errno::ECONNREFUSED)?;
+        socket.deliver_from(group, bytes, from);
+        Ok(())
     }
 
     /// Sends a message to the socket with an address.
