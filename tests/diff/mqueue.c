@@ -1,7 +1,9 @@
 // POSIX message queues.
 #include "ns.h"
+#include <linux/netlink.h>
 #include <mqueue.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <sys/epoll.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -326,4 +328,65 @@ TEST(the_directory_of_a_namespace_is_its_makers) {
         CHECK_EQ(st.st_gid, 0);
         OK(chmod("/tmp", 0700));
     });
+}
+
+static void in_thread(union sigval v) {
+    sem_post(v.sival_ptr);
+}
+// glibc's threads: a cookie on a netlink socket says that there is a message, or will be none.
+TEST(notify_by_thread) {
+    mqd_t q = SYS(make("/told", 0, 10, 8192));
+    OK(mq_unlink("/told"));
+    sem_t posted;
+    OK(sem_init(&posted, 0, 0));
+    struct sigevent ev = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = in_thread, .sigev_value.sival_ptr = &posted};
+    for (int i = 0; i < 3; i++) {
+        OK(mq_notify(q, &ev));
+        CHECK_ERR(mq_notify(q, &ev), EBUSY);
+        OK(mq_send(q, "x", 1, 0));
+        OK(sem_wait(&posted));
+        char b[8192];
+        CHECK_EQ(mq_receive(q, b, sizeof b, 0), 1);
+    }
+    OK(mq_notify(q, &ev));
+    OK(mq_notify(q, 0));
+    OK(mq_send(q, "x", 1, 0));
+    t_ms(20);
+    CHECK_ERR(sem_trywait(&posted), EAGAIN);
+    OK(mq_close(q));
+}
+TEST(notify_cookies) {
+    mqd_t q = SYS(make("/told", 0, 10, 8192));
+    OK(mq_unlink("/told"));
+    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, 0)), other = SYS(socket(AF_UNIX, SOCK_DGRAM, 0));
+    char cookie[32], got[64];
+    for (int i = 0; i < 32; i++) cookie[i] = i;
+    struct sigevent ev = {.sigev_notify = SIGEV_THREAD, .sigev_signo = s, .sigev_value.sival_ptr = cookie};
+    OK(syscall(SYS_mq_notify, q, &ev));
+    ev.sigev_notify = SIGEV_SIGNAL, ev.sigev_signo = SIGUSR1;
+    CHECK_ERR(syscall(SYS_mq_notify, q, &ev), EBUSY);
+    ev.sigev_notify = SIGEV_THREAD, ev.sigev_signo = s;
+    CHECK_ERR(recv(s, got, sizeof got, 0), EAGAIN);
+    OK(mq_send(q, "x", 1, 0));
+    CHECK_EQ(recv(s, got, sizeof got, 0), 32);
+    CHECK_MEM(got, cookie, 31);
+    CHECK_EQ(got[31], 1);
+    OK(syscall(SYS_mq_notify, q, &ev));
+    OK(syscall(SYS_mq_notify, q, 0));
+    CHECK_EQ(recv(s, got, sizeof got, 0), 32);
+    CHECK_EQ(got[31], 2);
+    OK(syscall(SYS_mq_notify, q, &ev));
+    // Any descriptor of the queue that the process closes.
+    OK(mq_close(dup(q)));
+    CHECK_EQ(recv(s, got, sizeof got, 0), 32);
+    CHECK_EQ(got[31], 2);
+    ev.sigev_signo = other;
+    CHECK_ERR(syscall(SYS_mq_notify, q, &ev), EINVAL);
+    ev.sigev_signo = q;
+    CHECK_ERR(syscall(SYS_mq_notify, q, &ev), ENOTSOCK);
+    ev.sigev_signo = 999;
+    CHECK_ERR(syscall(SYS_mq_notify, q, &ev), EBADF);
+    ev.sigev_value.sival_ptr = (void *)8;
+    CHECK_ERR(syscall(SYS_mq_notify, q, &ev), EFAULT);
+    OK(mq_close(q));
 }

@@ -48,8 +48,29 @@ pub struct Notification {
     pub signo: i32,
     /// sigev_value.
     pub value: u64,
-    /// Tells it; gets the sender's process and user id.
-    pub tell: Box<dyn Fn(i32, u32) + Send + Sync>,
+    /// Tells it.
+    pub tell: Box<dyn Fn(Told) + Send + Sync>,
+}
+
+/// What somebody is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A message has come.
+    Message {
+        /// Process ID of the sender.
+        pid: i32,
+        /// The sender's user ID.
+        uid: u32,
+    },
+    /// The request has been taken back, or the queue closed.
+    Withdrawn,
+}
+
+impl State {
+    /// Takes the request of a process back, to be told after the lock.
+    fn withdraw(&mut self, pid: i32) -> Option<Notification> {
+        self.notify.take_if(|n| n.pid == pid)
+    }
 }
 
 struct State {
@@ -119,7 +140,7 @@ impl Queue {
         drop(s);
         self.touch();
         if let Some(n) = told {
-            (n.tell)(cx.pid(), cx.creds().uid);
+            (n.tell)(Told::Message { pid: cx.pid(), uid: cx.creds().uid });
         }
         self.wait.notify(Events::READABLE);
         Ok(())
@@ -231,13 +252,16 @@ impl QueueFile {
     /// mq_notify(2). `None` takes the caller's own request back.
     pub fn notify(&self, cx: &dyn Caller, n: Option<Notification>) -> Result<()> {
         let mut s = self.queue.state.lock();
+        let mut withdrawn = None;
         match n {
             Some(_) if s.notify.is_some() => return Err(Errno::EBUSY),
             Some(n) => s.notify = Some(n),
-            None if s.notify.as_ref().is_some_and(|n| n.pid == cx.pid()) => s.notify = None,
-            None => {}
+            None => withdrawn = s.withdraw(cx.pid()),
         }
         drop(s);
+        if let Some(n) = withdrawn {
+            (n.tell)(Told::Withdrawn);
+        }
         self.queue.touch();
         Ok(())
     }
@@ -284,9 +308,9 @@ impl FileOps for QueueFile {
     }
     /// Who closes a queue is not told of its messages any more.
     fn flush(&self, cx: &dyn Caller, _file: &OpenFile) -> Result<()> {
-        let mut s = self.queue.state.lock();
-        if s.notify.as_ref().is_some_and(|n| n.pid == cx.pid()) {
-            s.notify = None;
+        let withdrawn = self.queue.state.lock().withdraw(cx.pid());
+        if let Some(n) = withdrawn {
+            (n.tell)(Told::Withdrawn);
         }
         Ok(())
     }

@@ -85,8 +85,7 @@ fn state_and_back() {
         queue(&named).send(&cx, &named, text.as_bytes(), priority, None).expect("sent");
     }
     queue(&gone).send(&cx, &gone, b"x", 0, None).expect("sent");
-    let wish =
-        || Notification { pid: 7, how: libc::SIGEV_NONE, signo: 9, value: 5, tell: Box::new(|_, _| {}) };
+    let wish = || Notification { pid: 7, how: libc::SIGEV_NONE, signo: 9, value: 5, tell: Box::new(|_| {}) };
     queue(&gone).notify(&cx, Some(wish())).expect("nobody else");
     all.remove(&cx, b"b").expect("removed");
 

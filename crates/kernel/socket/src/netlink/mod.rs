@@ -38,6 +38,7 @@ mod wire;
 pub use address_list::flags as address_flags;
 
 use crate::family::Family;
+use crate::file::SocketFile;
 use crate::net_ns::NetNamespace;
 use crate::ops::{Ancillary, Control, Names, PeerCred, Received, SendRequest, SocketOps};
 use crate::options::Options;
@@ -48,7 +49,7 @@ use sockets::{Dump, Origin, QUEUE, Shared, State};
 use std::any::Any;
 use std::sync::Arc;
 use uevent::NETLINK_KOBJECT_UEVENT;
-use vfs::{Caller, Cap};
+use vfs::{Caller, Cap, OpenFile};
 use wait::{Events, WaitQueue};
 
 const SOL_NETLINK: i32 = 270;
@@ -122,6 +123,22 @@ impl Drop for Netlink {
         if groups != 0 {
             self.net.netlink.count_members();
         }
+    }
+}
+
+fn of(file: &OpenFile) -> Result<&Netlink> {
+    SocketFile::of(file)?.ops.as_any().downcast_ref().ok_or(Errno::EINVAL)
+}
+
+/// Whether a file is a netlink socket. ENOTSOCK; EINVAL for other sockets.
+pub fn check(file: &OpenFile) -> Result<()> {
+    of(file).map(drop)
+}
+
+/// Sends a netlink socket a message from the kernel. One that is full loses it.
+pub fn tell(file: &OpenFile, bytes: &[u8]) {
+    if let Ok(socket) = of(file) {
+        socket.shared.deliver(0, bytes);
     }
 }
 
