@@ -351,6 +351,9 @@ TEST(sched_affinity) {
     CHECK_EQ(CPU_COUNT(&s), sysconf(_SC_NPROCESSORS_ONLN));
     CHECK_ERR(sched_getaffinity(0, 1, &s), EINVAL);
     CHECK_ERR(sched_getaffinity(1 << 22, sizeof s, &s), ESRCH);
+    CHECK_ERR(sched_getaffinity(-1, sizeof s, &s), ESRCH);
+    CHECK_ERR(sched_setaffinity(-1, sizeof s, &s), ESRCH);
+    CHECK_ERR(syscall(SYS_sched_setaffinity, -1, 128, BAD_PTR), EFAULT);
     CHECK_ERR(syscall(SYS_sched_getaffinity, 0, 128, BAD_PTR), EFAULT);
     CPU_ZERO(&one);
     CPU_SET(0, &one);

@@ -14,6 +14,11 @@ fn holder(c: &Current, pid: i32) -> Result<Holder, Errno> {
     if pid < 0 {
         return Err(Errno::EINVAL);
     }
+    any_holder(c, pid)
+}
+
+/// The same for calls to which a negative number is one that nobody has.
+fn any_holder(c: &Current, pid: i32) -> Result<Holder, Errno> {
     c.holder(pid).ok_or(Errno::ESRCH)
 }
 
@@ -165,10 +170,10 @@ fn all_cpus(c: &Current) -> u64 {
 }
 
 pub fn sched_setaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysResult {
-    let t = holder(c, pid)?;
     let mut b = [0u8; 8];
     let n = len.min(8) as usize;
     c.read_bytes(mask.0, &mut b[..n])?;
+    let t = any_holder(c, pid)?;
     may_change(c, &t)?;
     let m = u64::from_le_bytes(b) & all_cpus(c);
     if m == 0 {
@@ -182,7 +187,7 @@ pub fn sched_getaffinity(c: &mut Current, pid: i32, len: u64, mask: Ptr) -> SysR
     if len.saturating_mul(8) < c.limits().cpus() as u64 || !len.is_multiple_of(8) {
         return Err(Errno::EINVAL.into());
     }
-    let m = holder(c, pid)?.scheduling.affinity.load(Ordering::Relaxed) & all_cpus(c);
+    let m = any_holder(c, pid)?.scheduling.affinity.load(Ordering::Relaxed) & all_cpus(c);
     c.write_value(mask.0, &m)?;
     Ok(8)
 }
