@@ -148,13 +148,18 @@ impl TimerFd {
         file.ops.as_any().downcast_ref().ok_or(Errno::EINVAL)
     }
 
-    /// timerfd_settime(2): arms or disarms, returns the old setting.
-    pub fn set(&self, flags: i32, new: &Itimerspec) -> Result<Itimerspec> {
+    /// timerfd_settime(2): arms or disarms, returns the old setting. `offset` gives the nanoseconds that the caller's time namespace
+    /// adds to a clock (CLOCK_*).
+    pub fn set(&self, flags: i32, new: &Itimerspec, offset: impl Fn(i32) -> i64) -> Result<Itimerspec> {
         if flags & !(libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET) != 0 {
             return Err(Errno::EINVAL);
         }
         let now = self.clock.now_ns();
-        let schedule = Schedule::new(new, flags & libc::TFD_TIMER_ABSTIME != 0, now)?;
+        let absolute = flags & libc::TFD_TIMER_ABSTIME != 0;
+        let mut schedule = Schedule::new(new, absolute, now)?;
+        if absolute {
+            schedule.next = schedule.next.map(|at| at.saturating_sub(offset(self.clock_id)).max(0));
+        }
         let mut s = self.state.lock();
         s.schedule.advance(now);
         let old = s.schedule.left(now);
@@ -330,7 +335,7 @@ mod tests {
         let t = TimerFd::of(&f).unwrap();
         let ms = Timespec::from_ns(5_000_000);
         let set = Itimerspec { value: ms, interval: ms };
-        assert_eq!(t.set(0, &set).unwrap(), Itimerspec::default());
+        assert_eq!(t.set(0, &set, |_| 0).unwrap(), Itimerspec::default());
         let start = Instant::now();
         let mut b = [0; 8];
         let n = cx
@@ -342,7 +347,7 @@ mod tests {
         assert_eq!(n, 8);
         assert!(start.elapsed().as_millis() >= 5);
         assert!(t.get().value.as_ns() <= 5_000_000);
-        assert_eq!(t.set(0, &Itimerspec::default()).unwrap().interval, ms);
+        assert_eq!(t.set(0, &Itimerspec::default(), |_| 0).unwrap().interval, ms);
         assert_eq!(t.get(), Itimerspec::default());
     }
 }

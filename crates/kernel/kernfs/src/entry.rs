@@ -7,6 +7,7 @@ use container::{Container, Limits};
 use mm::Mm;
 use nsproxy::NsProxy;
 use pid::PidNamespace;
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 use task::{Kernel, Task};
 use vfs::{Caller, Credentials, Creds, FileOps, OpenFile, Path};
@@ -91,6 +92,8 @@ pub struct At<'a> {
     pub opener: Option<&'a Arc<Credentials>>,
     /// The memory that the file was opened for, see [`FsType::check_open`](crate::FsType::check_open).
     pub bound: Option<&'a Weak<Mm>>,
+    /// How many bytes of a write were taken, where that is not all of them.
+    pub taken: Cell<Option<usize>>,
 }
 
 impl At<'_> {

@@ -74,8 +74,9 @@ impl FileOps for TextOps {
         if buf.len() >= MAX_WRITE {
             return Err(Errno::EINVAL);
         }
-        write(&self.at(cx), buf)?;
-        Ok(buf.len())
+        let at = self.at(cx);
+        write(&at, buf)?;
+        Ok(at.taken.get().unwrap_or(buf.len()))
     }
     fn poll(&self, _cx: &dyn Caller, _file: &OpenFile) -> Events {
         match &self.watch {

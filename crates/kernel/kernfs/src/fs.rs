@@ -15,6 +15,7 @@ use mm::Mm;
 use pid::PidNamespace;
 use ranked::Mutex;
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -219,7 +220,15 @@ impl Node {
 
     /// The context for its functions.
     pub fn at<'a>(&'a self, cx: Option<&'a dyn Caller>) -> At<'a> {
-        At { fs: &self.fs, proc: self.proc.as_ref(), n: self.n, cx, opener: None, bound: None }
+        At {
+            fs: &self.fs,
+            proc: self.proc.as_ref(),
+            n: self.n,
+            cx,
+            opener: None,
+            bound: None,
+            taken: Cell::new(None),
+        }
     }
 
     fn ino(&self) -> u64 {

@@ -7,8 +7,10 @@
 #![forbid(unsafe_code)]
 
 mod nsfs;
+mod time_ns;
 
 pub use nsfs::{Namespace, NsFs, NsOps};
+pub use time_ns::{Offsets, TimeNamespace};
 
 use abi::{Errno, Result};
 use cgroup::Cgroup;
@@ -187,32 +189,16 @@ impl CgroupNamespace {
     }
 }
 
-/// A namespace that has nothing inside but its identity: the one time namespace, as no other can be made.
-pub struct Identity {
-    /// Number of its nsfs inode.
-    pub inum: u64,
-    user_ns: Arc<UserNamespace>,
-    _counted: Option<Counted>,
-}
-
-impl Identity {
-    /// Owned by `user_ns`.
-    pub fn new(inum: u64, user_ns: Arc<UserNamespace>, counted: Option<Counted>) -> Arc<Identity> {
-        Arc::new(Identity { inum, user_ns, _counted: counted })
-    }
-
-    /// Where capabilities over it are held.
-    pub fn user_ns(&self) -> &Arc<UserNamespace> {
-        &self.user_ns
-    }
-}
+/// CLONE_NEWTIME.
+pub const NEWTIME: i32 = 0x80;
 
 /// CLONE_NEW* of the namespaces that a set has. Those of mounts and users are elsewhere.
 pub const IN_SET: u64 = (libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWCGROUP
-    | libc::CLONE_NEWNET) as u64;
+    | libc::CLONE_NEWNET
+    | NEWTIME) as u64;
 
 /// Who makes namespaces, and with what.
 pub struct Making<'a> {
@@ -252,7 +238,9 @@ pub struct NsProxy {
     /// Root of the control groups that are seen.
     pub cgroup: Arc<CgroupNamespace>,
     /// Offsets of the clocks.
-    pub time: Arc<Identity>,
+    pub time: Arc<TimeNamespace>,
+    /// Those of children, and of the task itself from execve(2) on.
+    pub time_for_children: Arc<TimeNamespace>,
 }
 
 impl NsProxy {
@@ -288,6 +276,22 @@ impl NsProxy {
             let counted = by.count(Kind::Net)?;
             new.net = self.net.another(by.inums.next(), owner.clone(), counted, by.timers);
         }
+        if wants(NEWTIME) {
+            let counted = by.count(Kind::Time)?;
+            let offsets = self.time_for_children.offsets();
+            new.time_for_children =
+                TimeNamespace::new(by.inums.next(), owner.clone(), offsets, Some(counted));
+        }
         Ok(new)
+    }
+
+    /// The set of a child with memory of its own, or after execve(2): the task is in the time namespace for children, whose
+    /// offsets can no longer be changed.
+    pub fn in_time_for_children(self: Arc<NsProxy>) -> Arc<NsProxy> {
+        if Arc::ptr_eq(&self.time, &self.time_for_children) {
+            return self;
+        }
+        self.time_for_children.freeze();
+        Arc::new(NsProxy { time: self.time_for_children.clone(), ..NsProxy::clone(&self) })
     }
 }

@@ -3,7 +3,7 @@
 //! A file holds its namespace: as long as it is open or mounted, the namespace lives. A mount namespace may hold files of
 //! younger mount namespaces only ([`Inode::mount_ns`]), so none holds itself.
 
-use crate::{CgroupNamespace, Identity, Ipc, UtsNamespace};
+use crate::{CgroupNamespace, Ipc, NEWTIME, TimeNamespace, UtsNamespace};
 use abi::stat::{Attr, StatFs, makedev};
 use abi::{Errno, Result};
 use pid::PidNamespace;
@@ -27,7 +27,7 @@ pub enum Namespace {
     Mount(Arc<MountNs>),
     Net(Arc<NetNamespace>),
     Pid(Arc<PidNamespace>),
-    Time(Arc<Identity>),
+    Time(Arc<TimeNamespace>),
     User(Arc<UserNamespace>),
     Uts(Arc<UtsNamespace>),
 }
@@ -49,8 +49,6 @@ impl Namespace {
 
     /// CLONE_NEW*.
     pub fn flag(&self) -> u64 {
-        /// CLONE_NEWTIME.
-        const NEWTIME: i32 = 0x80;
         let flag = match self {
             Namespace::Cgroup(_) => libc::CLONE_NEWCGROUP,
             Namespace::Ipc(_) => libc::CLONE_NEWIPC,

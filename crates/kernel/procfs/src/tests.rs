@@ -73,7 +73,10 @@ impl Context for Never {
         Arc::new(Never(self.0.clone(), Regs::default()))
     }
     fn set_report_all(&mut self, _on: bool) {}
-    fn pass_futex(&mut self, _tell: bool) -> bool {
+    fn patch_vdso(&mut self, _addr: u64, _data: &[u8]) -> Result<()> {
+        Ok(())
+    }
+    fn pass_futex(&mut self, _tell: bool, _timeout: Option<[u64; 2]>) -> bool {
         false
     }
     fn exit(self: Box<Self>) {}

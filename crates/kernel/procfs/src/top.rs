@@ -269,6 +269,11 @@ fn boot_time() -> u64 {
     })
 }
 
+/// Nanoseconds that the reader's time namespace adds to CLOCK_BOOTTIME.
+fn boottime_offset(at: &At) -> i64 {
+    at.caller().map_or(0, |t| t.nsproxy().time.offset_ns(libc::CLOCK_BOOTTIME))
+}
+
 /// Nanoseconds of user and system time of everything that has run.
 fn cpu_total(k: &Kernel) -> (u64, u64) {
     let nodes: Vec<_> = {
@@ -305,7 +310,7 @@ fn stat(at: &At) -> Result<Vec<u8>> {
     let _ = writeln!(
         s,
         "intr 0\nctxt 0\nbtime {}\nprocesses {}\nprocs_running {}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0",
-        boot_time(),
+        boot_time().saturating_add_signed(-(boottime_offset(at).div_euclid(1_000_000_000))),
         k.forks.load(Ordering::Relaxed),
         run.max(1)
     );
@@ -318,9 +323,10 @@ fn swaps(_at: &At) -> Result<Vec<u8>> {
 
 fn uptime(at: &At) -> Result<Vec<u8>> {
     let k = at.kernel();
-    let up = uptime_ns() / 10_000_000;
+    let host = uptime_ns();
+    let up = host.saturating_add_signed(boottime_offset(at)) / 10_000_000;
     let (u, s) = cpu_total(k);
-    let idle = (up * at.limits().cpus() as u64).saturating_sub((u + s) / 10_000_000);
+    let idle = (host / 10_000_000 * at.limits().cpus() as u64).saturating_sub((u + s) / 10_000_000);
     line(format_args!("{}.{:02} {}.{:02}", up / 100, up % 100, idle / 100, idle % 100))
 }
 

@@ -45,7 +45,7 @@ pub fn timerfd_settime(c: &mut Current, fd: Fd, flags: i32, new: Ptr, old: Ptr) 
         t.to_duration().map_err(|_| Errno::EINVAL)?;
     }
     let file = real_file(c, fd)?;
-    let was = TimerFd::of(&file)?.set(flags, &set)?;
+    let was = TimerFd::of(&file)?.set(flags, &set, |clock| c.clock_offset(clock))?;
     if !old.is_null() {
         c.write_value(old.0, &was)?;
     }

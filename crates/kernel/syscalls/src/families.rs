@@ -72,11 +72,11 @@ rows! {
     218 set_tid_address(u64) = process::set_tid_address, Full;
     231 exit_group(i32) = process::exit_group, Full;
     247 waitid(i32, i32, Ptr, i32, Ptr) = wait4::waitid, Full;
-    272 unshare(i32) = ns::unshare, Partial("no time namespaces: EINVAL");
+    272 unshare(i32) = ns::unshare, Full;
     308 setns(Fd, i32) = ns::setns, Full;
     322 execveat(DirFd, PathPtr, Ptr, Ptr, i32) = exec::execveat, Full;
     434 pidfd_open(i32, u32) = process::pidfd_open, Full;
-    435 clone3(Ptr, u64) = process::clone3, Partial("time namespaces and set_tid are refused");
+    435 clone3(Ptr, u64) = process::clone3, Partial("set_tid is refused");
     448 process_mrelease(Fd, u32) = process::process_mrelease, Full;
     438 pidfd_getfd(Fd, i32, u32) = process::pidfd_getfd, Full;
 

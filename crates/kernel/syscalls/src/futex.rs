@@ -38,7 +38,7 @@ pub fn futex(
         | libc::FUTEX_WAKE_BITSET
         | libc::FUTEX_REQUEUE
         | libc::FUTEX_CMP_REQUEUE
-        | libc::FUTEX_WAKE_OP => native(c, addr),
+        | libc::FUTEX_WAKE_OP => native(c, addr, (command, realtime), timeout),
         libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
             let end = deadline(c, timeout, realtime || command == libc::FUTEX_LOCK_PI)?;
             let key = c.futex_key(addr, private)?;
@@ -80,13 +80,28 @@ fn deadline(c: &Current, at: u64, realtime: bool) -> Result<Option<Instant>, Err
     }
     let end = c.read_value::<Timespec>(at)?.to_duration()?;
     let clock = if realtime { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
-    let now = Duration::from_nanos(hostsys::clock::gettime_ns(clock).ok_or(Errno::EINVAL)? as u64);
+    let now = hostsys::clock::gettime_ns(clock).ok_or(Errno::EINVAL)?.saturating_add(c.clock_offset(clock));
+    let now = Duration::from_nanos(now.max(0) as u64);
     Ok(crate::timeout::after(end.saturating_sub(now)))
 }
 
-fn native(c: &mut Current, addr: u64) -> SysResult {
+/// An absolute time-out on CLOCK_MONOTONIC as the host's clock has it; `None` where it is the same. EINVAL, EFAULT.
+pub(crate) fn host_timeout(c: &Current, at: u64) -> Result<Option<[u64; 2]>, Errno> {
+    let offset = c.clock_offset(libc::CLOCK_MONOTONIC);
+    if at == 0 || offset == 0 {
+        return Ok(None);
+    }
+    let time = c.read_value::<Timespec>(at)?;
+    time.to_duration()?;
+    let host = Timespec::from_ns(time.as_ns().saturating_sub(offset).max(0));
+    Ok(Some([host.sec as u64, host.nsec as u64]))
+}
+
+fn native(c: &mut Current, addr: u64, (command, realtime): (i32, bool), timeout: u64) -> SysResult {
     // Reported because every call is: it is made after all.
-    if c.pass_futex() {
+    let timed = command == libc::FUTEX_WAIT_BITSET && !realtime;
+    let timeout = if timed { host_timeout(c, timeout)? } else { None };
+    if c.pass_futex(timeout) {
         return Err(SysErr::NoReturn);
     }
     if !addr.is_multiple_of(4) {

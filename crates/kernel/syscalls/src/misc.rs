@@ -68,7 +68,9 @@ struct SysInfo {
 pub fn sysinfo(c: &mut Current, out: Ptr) -> SysResult {
     let k = c.kernel();
     let procs = k.tree.lock().tasks().len() as u16;
-    let uptime = (task::uptime_ns() / 1_000_000_000) as i64;
+    // A second that has begun counts, as Linux has it.
+    let up = task::uptime_ns().saturating_add_signed(c.clock_offset(libc::CLOCK_BOOTTIME));
+    let uptime = up.div_ceil(1_000_000_000) as i64;
     let (totalram, freeram) = (c.limits().memory(), c.limits().free());
     let info = SysInfo { uptime, totalram, freeram, procs, mem_unit: 1, ..SysInfo::default() };
     c.write_value(out.0, &info)?;

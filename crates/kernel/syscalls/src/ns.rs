@@ -6,7 +6,7 @@ use abi::Errno;
 use nsproxy::{Namespace, NsOps};
 use pid::PidNamespace;
 use std::sync::Arc;
-use task::namespaces::{NAMESPACES, NEWTIME};
+use task::namespaces::NAMESPACES;
 use task::{Current, SysResult};
 use vfs::{Caller, OpenFile};
 
@@ -31,7 +31,7 @@ pub fn setns(c: &mut Current, fd: Fd, kinds: i32) -> SysResult {
         }
         joining.choose(c, ns)?;
     } else if let Ok(process) = task::pidfd::of(&f) {
-        if kinds == 0 || kinds & !(NAMESPACES | NEWTIME) != 0 {
+        if kinds == 0 || kinds & !(NAMESPACES) != 0 {
             return Err(Errno::EINVAL.into());
         }
         let task = process.group.any_thread().ok_or(Errno::ESRCH)?;
@@ -42,7 +42,7 @@ pub fn setns(c: &mut Current, fd: Fd, kinds: i32) -> SysResult {
     } else {
         return Err(Errno::EINVAL.into());
     }
-    c.join(joining);
+    c.join(joining)?;
     Ok(0)
 }
 
@@ -150,7 +150,8 @@ fn of_process(c: &mut Current, task: &Option<Arc<task::Task>>, kind: u32, arg: u
         3 => Namespace::Net(set.net.clone()),
         4 => Namespace::Pid(task.pids().clone()),
         5 => Namespace::Pid(set.pid_for_children.clone()),
-        6 | 7 => Namespace::Time(set.time.clone()),
+        6 => Namespace::Time(set.time.clone()),
+        7 => Namespace::Time(set.time_for_children.clone()),
         8 => Namespace::User(task.creds().user_ns.clone()),
         _ => Namespace::Uts(set.uts.clone()),
     };

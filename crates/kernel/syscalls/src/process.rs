@@ -81,7 +81,8 @@ pub fn clone3(c: &mut Current, args: Ptr, size: u64) -> SysResult {
         set_tid_size,
         group,
     ] = a;
-    let bad = flags & (CSIGNAL | libc::CLONE_DETACHED as u64) != 0
+    let newtime = nsproxy::NEWTIME as u64;
+    let bad = flags & (CSIGNAL & !newtime | libc::CLONE_DETACHED as u64) != 0
         || exit_signal > 64
         || (stack == 0) != (stack_size == 0)
         || flags & (libc::CLONE_THREAD | libc::CLONE_PARENT) as u64 != 0 && exit_signal != 0

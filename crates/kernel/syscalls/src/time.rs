@@ -58,7 +58,10 @@ fn clock_ns(c: &mut Current, clock: i32) -> Result<i64, Errno> {
     let ((user, system), kind) = match cpu_clock(c, clock)? {
         Some(CpuClock::Process(group, kind)) => (group.cpu_times(), kind),
         Some(CpuClock::Thread(task, kind)) => (c.times_of(&task), kind),
-        None if clock <= 11 => return hostsys::clock::gettime_ns(clock).ok_or(Errno::EINVAL),
+        None if clock <= 11 => {
+            let host = hostsys::clock::gettime_ns(clock).ok_or(Errno::EINVAL)?;
+            return Ok(host.saturating_add(c.clock_offset(clock)));
+        }
         None => return Err(Errno::EINVAL),
     };
     Ok(if kind == VIRT { user } else { user + system } as i64)
@@ -343,7 +346,13 @@ pub fn timer_settime(c: &mut Current, id: i32, flags: i32, new: Ptr, old: Ptr) -
     let v: Itimerspec = c.read_value(new.0)?;
     let (value, interval) = (v.value.to_duration()?, v.interval.to_duration()?);
     let t = c.task.group.timers.posix.find(id)?;
-    let before = t.set(c, nanos(value), nanos(interval), flags & TIMER_ABSTIME != 0);
+    let absolute = flags & TIMER_ABSTIME != 0;
+    let value = match nanos(value) {
+        // What has passed in the namespace is a moment of the host, too, and not "none".
+        at if at != 0 && absolute => t.host_time(c, at).max(1),
+        at => at,
+    };
+    let before = t.set(c, value, nanos(interval), absolute);
     if !old.is_null() {
         c.write_value(old.0, &itimerspec(before))?;
     }

@@ -190,6 +190,7 @@ impl Current {
             let serial = self.kernel().next_cred_serial();
             creds = Arc::new(Credentials { serial, ..Credentials::clone(&creds) });
         }
+        let nsproxy = if a.has(VM) { nsproxy } else { nsproxy.in_time_for_children() };
         let fs = if a.has(FS) { self.fs().clone() } else { self.fs_context.fork_copy() };
         if a.has(NEWNS) {
             fs.unshare_mounts(self, &creds.user_ns)?;
@@ -199,7 +200,18 @@ impl Current {
         let how = if a.has(VM) { Spawn::Thread } else { Spawn::Fork };
         let mm = self.mm.clone();
         let ctx = &mut self.ctx;
-        let spawned = mm.exclusive(|| ctx.spawn(how));
+        let mut spawned = mm.exclusive(|| ctx.spawn(how));
+        let other_time = !Arc::ptr_eq(&nsproxy.time, &self.task.nsproxy().time);
+        if other_time && nsproxy.time.is_shifted() {
+            let vdso = self.kernel().platform.limits().vdso;
+            spawned = spawned.and_then(|mut ctx| match crate::vdso::ask_for_clocks(&mut *ctx, vdso) {
+                Ok(()) => Ok(ctx),
+                Err(e) => {
+                    ctx.exit();
+                    Err(e)
+                }
+            });
+        }
         if spawned.is_err() && pid.is_child_reaper() {
             nsproxy.pid_for_children.close();
         }

@@ -322,11 +322,12 @@ impl Current {
         self.task.waiter.interrupted() && self.dying()
     }
 
-    /// Has the platform make the futex call that was reported as all calls are. False when it does not make that call itself.
-    pub fn pass_futex(&mut self) -> bool {
+    /// Has the platform make the futex call that was reported as all calls are, with another time-out (seconds, nanoseconds) than
+    /// the call's if one is given. False when it does not make that call itself.
+    pub fn pass_futex(&mut self, timeout: Option<[u64; 2]>) -> bool {
         let traced = self.task.trace.is_traced();
         let rip = traced.then(|| self.ctx.regs().rip);
-        let passed = self.ctx.pass_futex(traced);
+        let passed = self.ctx.pass_futex(traced, timeout);
         self.passed_futex = rip.filter(|_| passed);
         passed
     }

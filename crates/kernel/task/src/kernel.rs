@@ -7,7 +7,7 @@ use crate::tree::{Node, Report, Tree};
 use abi::{SigInfo, Signal};
 use cgroup::Cgroup;
 use container::{Container, Containers, Limits};
-use nsproxy::{CgroupNamespace, Identity, Inums, Ipc, NsFs, NsProxy, Uts, UtsNamespace, inum};
+use nsproxy::{CgroupNamespace, Inums, Ipc, NsFs, NsProxy, TimeNamespace, Uts, UtsNamespace, inum};
 use pid::PidNamespace;
 use platform::{AddressSpace, Platform};
 use ranked::{Condvar, Mutex, rank};
@@ -198,13 +198,15 @@ impl Kernel {
         let quotas = vfs::Quotas::new(memory_size);
         let pids = PidNamespace::root(inum::HIDDEN, user_ns.clone());
         let cgroups = Cgroup::topmost();
+        let time = TimeNamespace::initial(inum::TIME, user_ns.clone());
         let namespaces = NsProxy {
             uts: UtsNamespace::new(inum::UTS, user_ns.clone(), uts, None),
             ipc: Ipc::new(inum::IPC, &user_ns, &memfds),
             net,
             pid_for_children: pids.child(inum::PID, user_ns.clone(), None).unwrap_or_else(|_| pids.clone()),
             cgroup: CgroupNamespace::new(inum::CGROUP, user_ns.clone(), cgroups.of_container(), None),
-            time: Identity::new(inum::TIME, user_ns.clone(), None),
+            time_for_children: time.clone(),
+            time,
         };
         let vfs = vfs::Vfs::with_devices(quotas, user_ns, device_numbers);
         let (first, containers) = Containers::first(namespaces, limits);

@@ -46,6 +46,7 @@ mod thread_group;
 pub mod timers;
 pub mod trace;
 mod tree;
+mod vdso;
 
 mod waitpid;
 

@@ -15,8 +15,6 @@ use vfs::{Caller, Cap, Credentials, Creds, MountNs};
 const NEWNS: u64 = libc::CLONE_NEWNS as u64;
 const NEWUSER: u64 = libc::CLONE_NEWUSER as u64;
 const NEWPID: u64 = libc::CLONE_NEWPID as u64;
-/// CLONE_NEWTIME, which is not there: a kernel without time namespaces answers EINVAL.
-pub const NEWTIME: u64 = 0x80;
 /// Every CLONE_NEW* that there is.
 pub const NAMESPACES: u64 = IN_SET | NEWNS | NEWUSER;
 
@@ -107,11 +105,7 @@ impl Current {
         let has = |bits: u64| a.flags & bits != 0;
         let thread = has(libc::CLONE_THREAD as u64);
         let elsewhere = || !Arc::ptr_eq(&self.task.nsproxy().pid_for_children, self.task.pids());
-        if has(NEWTIME) || thread && (has(NEWUSER | NEWPID) || elsewhere()) {
-            Err(Errno::EINVAL)
-        } else {
-            Ok(())
-        }
+        if thread && (has(NEWUSER | NEWPID) || elsewhere()) { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
     /// The namespaces of the caller, for setns(2) to change.
@@ -123,9 +117,17 @@ impl Current {
         }
     }
 
-    /// The caller enters what was chosen.
-    pub fn join(&mut self, joining: Joining) {
+    /// The caller enters what was chosen. Errors, before anything has changed, where the vDSO cannot be adapted to the clocks of
+    /// another time namespace.
+    pub fn join(&mut self, joining: Joining) -> Result<()> {
         let Joining { creds, nsproxy, mounts } = joining;
+        if !Arc::ptr_eq(&nsproxy.time, &self.task.nsproxy().time) {
+            nsproxy.time.freeze();
+            if nsproxy.time.is_shifted() {
+                let vdso = self.kernel().platform.limits().vdso;
+                crate::vdso::ask_for_clocks(&mut *self.ctx, vdso)?;
+            }
+        }
         if !Arc::ptr_eq(&creds.user_ns, &self.creds().user_ns) {
             self.task.set_creds(Credentials::clone(&creds));
         }
@@ -133,6 +135,13 @@ impl Current {
             self.fs().enter_mounts(&ns);
         }
         self.task.set_nsproxy(Arc::new(nsproxy));
+        self.sync_report_all();
+        Ok(())
+    }
+
+    /// Nanoseconds that the caller's time namespace adds to what the host's clock (CLOCK_*) shows.
+    pub fn clock_offset(&self, clock: i32) -> i64 {
+        self.task.nsproxy().time.offset_ns(clock)
     }
 }
 
@@ -161,6 +170,9 @@ impl Joining {
             self.creds = Arc::new(creds);
             return Ok(());
         }
+        if matches!(ns, Namespace::Time(_)) && c.task.group.threads().len() > 1 {
+            return Err(Errno::EUSERS);
+        }
         let chroot = || me.ns_capable(&self.creds.user_ns, Cap::SYS_CHROOT);
         let mounts = matches!(ns, Namespace::Mount(_));
         if !admin(ns.user_ns()) || mounts && !chroot() || !admin(&self.creds.user_ns) {
@@ -174,8 +186,10 @@ impl Joining {
             Namespace::Net(ns) => self.nsproxy.net = ns,
             Namespace::Pid(ns) if !ns.is_within(c.task.pids()) => return Err(Errno::EINVAL),
             Namespace::Pid(ns) => self.nsproxy.pid_for_children = ns,
-            Namespace::Time(_) if c.task.group.threads().len() > 1 => return Err(Errno::EUSERS),
-            Namespace::Time(ns) => self.nsproxy.time = ns,
+            Namespace::Time(ns) => {
+                self.nsproxy.time_for_children = ns.clone();
+                self.nsproxy.time = ns;
+            }
             Namespace::User(_) => {}
             Namespace::Uts(ns) => self.nsproxy.uts = ns,
         }

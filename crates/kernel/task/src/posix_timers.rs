@@ -234,6 +234,16 @@ impl PosixTimer {
         }
     }
 
+    /// The moment of the timer's clock that the caller's time namespace shows as `at`, in nanoseconds; 0 for one before the
+    /// clock's zero.
+    pub fn host_time(&self, c: &Current, at: u64) -> u64 {
+        let Clock::Host(clock) = self.clock else { return at };
+        match c.clock_offset(clock) {
+            offset if offset < 0 => at.saturating_add(offset.unsigned_abs()).min(i64::MAX as u64),
+            offset => at.saturating_sub(offset.unsigned_abs()),
+        }
+    }
+
     fn thread(&self) -> Option<Arc<Task>> {
         let Clock::Thread(tid, _) = &self.clock else { return None };
         self.group.upgrade()?.threads().into_iter().find(|t| t.tid() == *tid)

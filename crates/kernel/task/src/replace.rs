@@ -36,12 +36,20 @@ impl Current {
     /// ends. `guard` was taken before the credentials were computed.
     pub fn replace_program(
         &mut self,
-        loaded: ProgramImage,
+        mut loaded: ProgramImage,
         name: &[u8],
         creds: NewCreds,
         guard: CredsHeld,
     ) -> Result<(), SysErr> {
         let former = self.number_for_tracer(&self.task);
+        let time = self.task.nsproxy().time_for_children.clone();
+        if time.is_shifted() {
+            let vdso = self.kernel().platform.limits().vdso;
+            if let Err(e) = crate::vdso::ask_for_clocks(&mut *loaded.ctx, vdso) {
+                loaded.ctx.exit();
+                return Err(e.into());
+            }
+        }
         if let Err(e) = self.dethread() {
             loaded.ctx.exit();
             return Err(e);
@@ -165,6 +173,8 @@ impl Current {
         if let Some(n) = self.kernel().tree.lock().node_mut(g.tgid) {
             n.reset_exit_signal();
         }
+        let namespaces = self.task.nsproxy().in_time_for_children();
+        self.task.set_nsproxy(namespaces);
         self.report_all = false;
         self.sync_report_all();
         self.tell_platform();

@@ -162,7 +162,9 @@ impl Current {
     pub(crate) fn sync_report_all(&mut self) {
         let want = self.kernel().strace.load(Ordering::Relaxed)
             || self.task.seccomp.wants_all()
-            || self.task.trace.is_traced();
+            || self.task.trace.is_traced()
+            // Time-outs of futexes are those of the host's clock.
+            || self.task.nsproxy().time.is_shifted();
         if want != self.report_all {
             self.report_all = want;
             self.ctx.set_report_all(want);

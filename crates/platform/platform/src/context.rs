@@ -58,8 +58,12 @@ pub trait Context: GuestMemory + ExtendedState + Usage + OwnCalls + Send {
     }
     /// After a futex call was reported because of `set_report_all`: sets the registers back so that the next `run`
     /// makes it again, this once without reporting it. With `tell` that `run` returns [`Exit::FutexDone`] after the call.
+    /// With `timeout` (seconds, nanoseconds) the call takes that in place of what its argument points to.
     /// False when the platform does not run that call itself.
-    fn pass_futex(&mut self, tell: bool) -> bool;
+    fn pass_futex(&mut self, tell: bool, timeout: Option<[u64; 2]>) -> bool;
+    /// Writes to the vDSO image of this address space alone, `data` at the address `addr` in it, and waits. EINVAL outside of
+    /// the image, EPERM and other errors of mprotect(2) where the host does not let it be changed.
+    fn patch_vdso(&mut self, addr: u64, data: &[u8]) -> Result<()>;
     /// Ends the guest thread: executes queued actions (faults ignored), then the host thread exits.
     /// With the address space's last context this ends the host process as well.
     fn exit(self: Box<Self>);

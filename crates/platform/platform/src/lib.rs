@@ -224,6 +224,12 @@ pub struct Limits {
     pub xstate_size: usize,
 }
 
+/// The end of `len` bytes from `addr` on when all of them are in the range (start, length).
+pub fn within(addr: u64, len: usize, (start, size): (u64, u64)) -> Option<u64> {
+    let end = addr.checked_add(len as u64)?;
+    (addr >= start && end - start <= size).then_some(end)
+}
+
 /// A way to run guest code.
 pub trait Platform: Send + Sync {
     /// Name as given to `--platform`.

@@ -84,6 +84,8 @@ pub(crate) struct PtraceContext {
     passed: bool,
     /// It is to be told of.
     tell: bool,
+    /// What it takes as its time-out.
+    timeout: Option<[u64; 2]>,
     interrupter: Arc<Interrupter>,
     ended: bool,
 }
@@ -124,6 +126,7 @@ impl PtraceContext {
             report_all: false,
             passed: false,
             tell: false,
+            timeout: None,
             interrupter,
             ended: false,
         }
@@ -173,9 +176,7 @@ impl PtraceContext {
         call: impl FnOnce(u64) -> Result<(i64, [u64; 6])>,
     ) -> Result<u64> {
         let len = abi::PAGE_SIZE;
-        // The first page is taken.
-        let pages = l::NSLOTS * l::STACK_SIZE / len - 1;
-        let page = l::STACK_BASE + len * (1 + self.tid as u64 % pages);
+        let page = self.own_page();
         let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED) as u64;
         let (nr, args) = call(page)?;
@@ -386,18 +387,59 @@ impl PtraceContext {
 
     /// The call's result; `None` when it was interrupted.
     fn native_futex(&mut self) -> Result<Option<u64>, Gone> {
-        let (nr, args) = (self.regs.orig_rax, self.regs.args());
+        let (nr, mut args) = (self.regs.orig_rax, self.regs.args());
         let wait = platform::native_futex(nr, &args) == Some(platform::NativeFutex::Wait);
         let max = self.inner.limits.max;
         if platform::futex_addresses(nr, &args).iter().any(|(addr, len)| *addr >= max - len) {
             return Ok(Some(Errno::EFAULT.to_ret()));
         }
+        let page = match self.timeout.take().map(|t| self.place_timeout(t)) {
+            None => None,
+            Some(Ok(page)) => {
+                let at =
+                    if nr as i64 == libc::SYS_futex || nr as i64 == libc::SYS_futex_waitv { 3 } else { 4 };
+                args[at] = page;
+                Some(page)
+            }
+            Some(Err(Errno::ESRCH)) => return Err(Gone),
+            Some(Err(e)) => return Ok(Some(e.to_ret())),
+        };
+        let result = self.call_futex(wait, nr as i64, args);
+        if let Some(page) = page {
+            // Of a process that has ended meanwhile there is nothing to give back.
+            let _ = self.call(libc::SYS_munmap, [page, abi::PAGE_SIZE, 0, 0, 0, 0], None);
+        }
+        result
+    }
+
+    /// Puts a time-out in a page outside the guest's range, the thread's own: its address.
+    fn place_timeout(&mut self, timeout: [u64; 2]) -> Result<u64> {
+        let page = self.own_page();
+        let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        let flags = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED) as u64;
+        self.call(libc::SYS_mmap, [page, abi::PAGE_SIZE, prot, flags, u64::MAX, 0], None)?;
+        let mut bytes = [0; 16];
+        let (seconds, nanoseconds) = bytes.split_at_mut(8);
+        seconds.copy_from_slice(&timeout[0].to_ne_bytes());
+        nanoseconds.copy_from_slice(&timeout[1].to_ne_bytes());
+        self.space.write_outside(page, &bytes)?;
+        Ok(page)
+    }
+
+    /// A page outside the guest's range. Threads of one process have different ones, most likely.
+    fn own_page(&self) -> u64 {
+        // The first page is taken.
+        let pages = l::NSLOTS * l::STACK_SIZE / abi::PAGE_SIZE - 1;
+        l::STACK_BASE + abi::PAGE_SIZE * (1 + self.tid as u64 % pages)
+    }
+
+    fn call_futex(&mut self, wait: bool, nr: i64, args: [u64; 6]) -> Result<Option<u64>, Gone> {
         loop {
             if wait && !self.interrupter.enter() {
                 self.interrupter.take_pending();
                 return Ok(None);
             }
-            let (key, nr) = (self.key, nr as i64);
+            let key = self.key;
             self.interrupter.waiting.store(wait, Ordering::Relaxed);
             let r =
                 self.ask(|answer| Command::Call { key, nr, args, grant: None, interruptible: wait, answer });
@@ -481,11 +523,22 @@ impl Context for PtraceContext {
         self.report_all = on;
     }
 
-    fn pass_futex(&mut self, tell: bool) -> bool {
+    fn patch_vdso(&mut self, addr: u64, data: &[u8]) -> Result<()> {
+        let (start, len) = self.inner.limits.vdso.ok_or(Errno::EINVAL)?;
+        platform::within(addr, data.len(), (start, len)).ok_or(Errno::EINVAL)?;
+        self.flush()?;
+        let protect = |prot: i32| [start, len, prot as u64, 0, 0, 0];
+        self.host_call(libc::SYS_mprotect, protect(libc::PROT_READ | libc::PROT_WRITE), None)?;
+        let written = self.space.write_outside(addr, data);
+        self.host_call(libc::SYS_mprotect, protect(libc::PROT_READ | libc::PROT_EXEC), None)?;
+        written
+    }
+
+    fn pass_futex(&mut self, tell: bool, timeout: Option<[u64; 2]>) -> bool {
         if !self.is_native_futex() || !self.report_all {
             return false;
         }
-        (self.passed, self.tell) = (true, tell);
+        (self.passed, self.tell, self.timeout) = (true, tell, timeout);
         self.regs.rip = self.regs.rip.wrapping_sub(2);
         self.regs.rax = self.regs.orig_rax;
         true

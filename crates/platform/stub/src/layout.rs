@@ -234,6 +234,8 @@ constants! {
     REPORT_NEXT_NOT: u32 = 2;
     /// Value of `report_all`: as `REPORT_NEXT_NOT`, but the sentry is told when the futex call has been made.
     REPORT_NEXT_DONE: u32 = 3;
+    /// Bit of `report_all` with one of the last two: the futex call takes the time-out in the slot.
+    REPORT_TIMED: u32 = 4;
 
     /// Capture kind: a buffer whose length is argument `len`.
     CAP_BUFFER: u8 = 1;
@@ -342,8 +344,10 @@ shared! {
 
         /// General-purpose registers, in the order of `platform::Regs`.
         regs: [u64; 21],
+        /// Of `REPORT_TIMED`: the time-out, a `struct timespec`.
+        timeout: [u64; 2],
         /// Padding.
-        pad6: [u64; 3],
+        pad6: u64,
         /// Answers known without the sentry, by system call number: 32 bits, and `KNOWN_BIT` when it is valid.
         known: [u64; 256],
         /// Sentry to stub: the last request that its thread has taken up. A line of its own: the stub looks at it only when an
@@ -380,6 +384,10 @@ shared! {
         frame: u32,
         /// The kept descriptor plus one, or 0.
         kept: u32,
+        /// Nonzero: the futex call takes the time-out in the slot.
+        timed: u32,
+        /// Padding.
+        pad: u32,
         /// Call sites in `Slot::fresh` that have not been reported.
         nfresh: u64,
         /// Signals per call site: the address in the upper 56 bits, the count in the lower 8.

@@ -578,13 +578,28 @@ impl Context for SystrapContext {
         self.thread.set_answers(&[]);
     }
 
-    fn pass_futex(&mut self, tell: bool) -> bool {
+    fn patch_vdso(&mut self, addr: u64, data: &[u8]) -> Result<()> {
+        let (start, len) = self.inner.limits.vdso.ok_or(Errno::EINVAL)?;
+        platform::within(addr, data.len(), (start, len)).ok_or(Errno::EINVAL)?;
+        self.flush()?;
+        let protect = |prot: i32| [start, len, prot as u64, 0, 0, 0];
+        self.host_call(libc::SYS_mprotect, protect(libc::PROT_READ | libc::PROT_WRITE))?;
+        let written = self.thread.space.while_alive(|pid| process::vm_write(pid, addr, data));
+        self.host_call(libc::SYS_mprotect, protect(libc::PROT_READ | libc::PROT_EXEC))?;
+        if written? == data.len() { Ok(()) } else { Err(Errno::EFAULT) }
+    }
+
+    fn pass_futex(&mut self, tell: bool, timeout: Option<[u64; 2]>) -> bool {
         let native = platform::native_futex(self.regs.orig_rax, &self.regs.args()).is_some();
         if !native || self.slot().report_all().load(Relaxed) == 0 {
             return false;
         }
         let report = if tell { l::REPORT_NEXT_DONE } else { l::REPORT_NEXT_NOT };
-        self.slot().report_all().store(report, Relaxed);
+        let timed = timeout.map_or(0, |t| {
+            self.slot().set_timeout(t);
+            l::REPORT_TIMED
+        });
+        self.slot().report_all().store(report | timed, Relaxed);
         self.load_rest();
         self.regs.rip = self.regs.rip.wrapping_sub(2);
         self.regs.rax = self.regs.orig_rax;

@@ -76,6 +76,13 @@ impl SlotMap {
         self.0.long(offset_of!(Slot, words) + 8 * place as usize)
     }
 
+    /// The time-out of `REPORT_TIMED`.
+    pub(crate) fn set_timeout(&self, timeout: [u64; 2]) {
+        for (i, word) in timeout.into_iter().enumerate() {
+            self.0.long(offset_of!(Slot, timeout) + 8 * i).store(word, Relaxed);
+        }
+    }
+
     /// The CPU on which the stub was when it made its last request.
     pub(crate) fn stub_cpu(&self) -> u32 {
         self.what().load(Relaxed) >> CPU_SHIFT

@@ -165,11 +165,6 @@ pub fn autogroup(at: &At) -> Result<Vec<u8>> {
     line(format_args!("/autogroup-1 nice {nice}"))
 }
 
-pub fn timens_offsets(_at: &At) -> Result<Vec<u8>> {
-    let row = |n: &str| format!("{n:<10} {:>10} {:>9}\n", 0, 0);
-    Ok((row("monotonic") + &row("boottime")).into_bytes())
-}
-
 /// A file that cannot be read.
 pub fn write_only(_at: &At) -> Result<Vec<u8>> {
     Err(Errno::EINVAL)

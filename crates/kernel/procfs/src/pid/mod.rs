@@ -10,6 +10,7 @@ mod ns;
 mod smaps;
 mod stat;
 mod status;
+mod timens;
 mod tune;
 
 pub use list::PIDS;
@@ -120,7 +121,7 @@ static IN_PID: &[Entry] = &common![
     writable("timerslack_ns", 0o666, tune::timerslack, tune::set_timerslack),
     empty("timers"),
     writable("autogroup", 0o644, misc::autogroup, misc::refuse),
-    text("timens_offsets", misc::timens_offsets),
+    writable("timens_offsets", 0o644, timens::offsets, timens::set_offsets),
     empty("arch_status"),
 ];
 

@@ -43,7 +43,7 @@ ns! {
     "pid" = |at| Ok(Namespace::Pid(at.proc()?.group.pid.ns().ok_or(Errno::ESRCH)?.clone())),
     "pid_for_children" = for_children,
     "time" = |at| Ok(Namespace::Time(set(at)?.time.clone())),
-    "time_for_children" = |at| Ok(Namespace::Time(set(at)?.time.clone())),
+    "time_for_children" = |at| Ok(Namespace::Time(set(at)?.time_for_children.clone())),
     "user" = |at| Ok(Namespace::User(task(at)?.creds().user_ns.clone())),
     "uts" = |at| Ok(Namespace::Uts(set(at)?.uts.clone())),
 }

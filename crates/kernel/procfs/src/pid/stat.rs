@@ -105,7 +105,8 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
         .map_or((0, (0, 0)), |t| (t.scheduling.nice.load(Ordering::Relaxed), *t.scheduling.policy.lock()));
     let priority = if rt > 0 { -1 - rt } else { 20 + nice };
     let started = task.as_ref().filter(|_| p.is_thread()).map_or(p.group.started, |t| t.started);
-    let start = at.kernel().boottime_of(started);
+    let offset = at.caller().map_or(0, |t| t.nsproxy().time.offset_ns(libc::CLOCK_BOOTTIME));
+    let start = at.kernel().boottime_of(started).saturating_add_signed(offset);
     let threads = p.group.threads().len().max(usize::from(r.zombie.is_none()));
     let (vsize, rss) = match task.as_ref().map(|t| t.mm()) {
         Some(mm) => (mem_numbers(&mm).size, resident(&mm).total),

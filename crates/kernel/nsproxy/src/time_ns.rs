@@ -1,0 +1,108 @@
+//! Time namespaces: offsets of two clocks. See time_namespaces(7).
+//!
+//! A task enters one at fork(2), execve(2) or setns(2); from then on its offsets stay as they are.
+
+use abi::time::Timespec;
+use abi::{Errno, Result};
+use ranked::Mutex;
+use std::sync::Arc;
+use user_ns::{Counted, UserNamespace};
+
+/// KTIME_SEC_MAX: seconds that fit 63 bits of nanoseconds.
+const MOST_SECONDS: i64 = i64::MAX / 1_000_000_000;
+
+/// What a namespace adds to the host's clocks. Nanoseconds are in 0..1000000000, also of negative ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offsets {
+    /// Of CLOCK_MONOTONIC and its relatives.
+    pub monotonic: Timespec,
+    /// Of CLOCK_BOOTTIME.
+    pub boottime: Timespec,
+}
+
+/// A time namespace.
+pub struct TimeNamespace {
+    /// Number of its nsfs inode.
+    pub inum: u64,
+    user_ns: Arc<UserNamespace>,
+    state: Mutex<State>,
+    _counted: Option<Counted>,
+}
+
+struct State {
+    offsets: Offsets,
+    frozen: bool,
+}
+
+impl TimeNamespace {
+    /// The initial one, whose offsets are zero for ever.
+    pub fn initial(inum: u64, user_ns: Arc<UserNamespace>) -> Arc<TimeNamespace> {
+        let state = Mutex::new(State { offsets: Offsets::default(), frozen: true });
+        Arc::new(TimeNamespace { inum, user_ns, state, _counted: None })
+    }
+
+    /// A new one, which nobody has entered.
+    pub(crate) fn new(
+        inum: u64,
+        user_ns: Arc<UserNamespace>,
+        offsets: Offsets,
+        counted: Option<Counted>,
+    ) -> Arc<TimeNamespace> {
+        let state = Mutex::new(State { offsets, frozen: false });
+        Arc::new(TimeNamespace { inum, user_ns, state, _counted: counted })
+    }
+
+    /// Where capabilities over it are held.
+    pub fn user_ns(&self) -> &Arc<UserNamespace> {
+        &self.user_ns
+    }
+
+    /// The offsets as they are now.
+    pub fn offsets(&self) -> Offsets {
+        self.state.lock().offsets
+    }
+
+    /// Nanoseconds that a task in the namespace sees a host clock (CLOCK_*) ahead, negative for behind.
+    pub fn offset_ns(&self, clock: i32) -> i64 {
+        match clock {
+            libc::CLOCK_MONOTONIC | libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_MONOTONIC_COARSE => {
+                self.offsets().monotonic.as_ns()
+            }
+            libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => self.offsets().boottime.as_ns(),
+            _ => 0,
+        }
+    }
+
+    /// Whether its clocks differ from the host's.
+    pub fn is_shifted(&self) -> bool {
+        self.offsets() != Offsets::default()
+    }
+
+    /// Somebody enters it: the offsets stay as they are.
+    pub fn freeze(&self) {
+        self.state.lock().frozen = true;
+    }
+
+    /// Sets offsets of clocks (CLOCK_MONOTONIC or CLOCK_BOOTTIME), all of them or none; `now` gives the host's time of a clock in
+    /// nanoseconds. ERANGE where a clock would show less than zero or more than it ever may; EACCES once somebody has entered.
+    pub fn set(&self, new: &[(i32, Timespec)], now: impl Fn(i32) -> i64) -> Result<()> {
+        for (clock, offset) in new {
+            let plausible = (-MOST_SECONDS..=MOST_SECONDS).contains(&offset.sec);
+            let shown = || (i128::from(now(*clock)) + i128::from(offset.as_ns())).div_euclid(1_000_000_000);
+            if !plausible || !(0..=i128::from(MOST_SECONDS / 2)).contains(&shown()) {
+                return Err(Errno::ERANGE);
+            }
+        }
+        let mut state = self.state.lock();
+        if state.frozen {
+            return Err(Errno::EACCES);
+        }
+        for (clock, offset) in new {
+            match *clock {
+                libc::CLOCK_MONOTONIC => state.offsets.monotonic = *offset,
+                _ => state.offsets.boottime = *offset,
+            }
+        }
+        Ok(())
+    }
+}
