@@ -293,3 +293,50 @@ TEST(routers) {
     CHECK(life.ifa_valid > 4900);
     CHECK_EQ(way_to("2001:db8:9::9", &mtu), ENETUNREACH);
 }
+static int bound_to(const char *ip) {
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+    int six = strchr(ip, ':') != 0, s = SYS(socket(six ? AF_INET6 : AF_INET, SOCK_DGRAM, 0));
+    inet_pton(six ? AF_INET6 : AF_INET, ip, six ? (void *)&in6.sin6_addr : (void *)&in.sin_addr);
+    int r = six ? bind(s, (void *)&in6, sizeof in6) : bind(s, (void *)&in, sizeof in);
+    if (r) return close(s), -errno;
+    return s;
+}
+static int down(int index) {
+    struct request r = start(RTM_NEWLINK, 0, index);
+    r.link.ifi_change = IFF_UP;
+    return done(&r);
+}
+// An IPv4 address is the host's own whatever its interface does; those of IPv6 go when it goes down.
+TEST(addresses_of_what_is_down) {
+    if (geteuid() != 0) SKIP("not root");
+    OK(unshare(CLONE_NEWNET));
+    CHECK_EQ(up(1), 0);
+    CHECK_EQ(make("v0", "veth", 0), 0);
+    int i = index_of("v0");
+    CHECK_EQ(address(i, "10.9.0.1", 0, ~0u, ~0u, NLM_F_EXCL), 0);
+    for (int round = 0; round < 3; round++) {
+        int s = SYS(bound_to("10.9.0.1")), from = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+        struct sockaddr_in to;
+        socklen_t l = sizeof to;
+        OK(getsockname(s, (void *)&to, &l));
+        CHECK_EQ(sendto(from, "x", 1, 0, (void *)&to, sizeof to), 1);
+        char c[4];
+        CHECK_EQ(recv(s, c, sizeof c, 0), 1);
+        close(s), close(from);
+        if (round == 0) {
+            CHECK_EQ(up(i), 0);
+            CHECK_EQ(address(i, "fd00::9", IFA_F_NODAD, ~0u, ~0u, NLM_F_EXCL), 0);
+            CHECK(flags_of(i, "fd00::9") >= 0);
+            CHECK(bound_to("fd00::9") >= 0);
+        } else if (round == 1) {
+            CHECK_EQ(down(i), 0);
+            CHECK_EQ(flags_of(i, "fd00::9"), -1);
+            CHECK_EQ(flags_of(i, "fe80::*"), -1);
+            CHECK_EQ(bound_to("fd00::9"), -EADDRNOTAVAIL);
+            CHECK(flags_of(i, "10.9.0.1") >= 0);
+        }
+    }
+    CHECK_EQ(removed(i), 0);
+    CHECK_EQ(bound_to("10.9.0.1"), -EADDRNOTAVAIL);
+}

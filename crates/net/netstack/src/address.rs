@@ -15,9 +15,10 @@ impl Stack {
     pub fn add_address(&self, index: u32, address: Address) -> Result<(), Errno> {
         let link = self.link(index).ok_or(Errno::ENODEV)?;
         self.insert_address(&link, address)?;
-        if link.is_up() {
-            self.change_routes(|routes| add_routes(routes, &link, &address));
-        }
+        self.change_routes(|routes| match link.is_up() {
+            true => add_routes(routes, &link, &address),
+            false => add_local_routes(routes, &link, &address),
+        });
         self.changed();
         Ok(())
     }
@@ -66,6 +67,22 @@ impl Stack {
         Ok(())
     }
 
+    /// The interface has gone down: its IPv6 addresses go (`keep_addr_on_down` 0).
+    pub(crate) fn drop_v6_addresses(&self, link: &Arc<Iface>) {
+        let gone = link.with_addresses(|all| {
+            let (v6, rest) = std::mem::take(all).into_iter().partition(|address| address.ip().is_ipv6());
+            *all = rest;
+            v6
+        });
+        let gone: Vec<Address> = gone;
+        for address in gone {
+            if let IpAddr::V6(v6) = address.ip() {
+                link.leave(solicited_node(v6).into());
+            }
+            self.tell(How::Gone, What::Address(link.clone(), address));
+        }
+    }
+
     /// True when the address belongs to this stack, whole loopback networks included.
     pub fn is_local(&self, ip: IpAddr) -> bool {
         let key = crate::route::Key::to(ip);
@@ -82,23 +99,47 @@ fn is_own(route: &Route, address: &Address) -> bool {
 /// `RTPROT_KERNEL`
 const KERNEL: u8 = 2;
 
+/// Adds the routes by which an address is the stack's own. Those of IPv4 are there also while the interface is down; for an
+/// IPv6 address of such an interface there are none.
+fn add_local_routes(routes: &mut Routes, link: &Iface, address: &Address) {
+    let ip = address.ip();
+    let v4 = ip.is_ipv4();
+    if !v4 && !link.is_up() {
+        return;
+    }
+    let local = Route {
+        table: TABLE_LOCAL,
+        kind: RouteKind::Local,
+        scope: Scope::Host,
+        protocol: KERNEL,
+        source: v4.then_some(ip),
+        ..Route::new(Prefix::host(ip), link.index, None)
+    };
+    if address.is_usable() {
+        let _ = routes.add(local.clone());
+    }
+    let network = Prefix { addr: address.prefix.network(), len: address.prefix.len };
+    if link.kind == Kind::Loopback && address.peer.is_none() && network.len < crate::addr::bits(ip) {
+        let _ = routes.add(Route { dst: network, ..local });
+    }
+}
+
+/// A route that stays when its interface goes down: that of an IPv4 address of the stack's own.
+pub(crate) fn stays(route: &Route) -> bool {
+    route.dst.addr.is_ipv4() && route.kind == RouteKind::Local && route.protocol == KERNEL
+}
+
 /// Adds the routes of an address. Those that are there already stay.
 pub(crate) fn add_routes(routes: &mut Routes, link: &Iface, address: &Address) {
+    add_local_routes(routes, link, address);
+    if link.kind == Kind::Loopback {
+        return;
+    }
     let ip = address.ip();
     let v4 = ip.is_ipv4();
     let base = Route { protocol: KERNEL, ..Route::new(Prefix::host(ip), link.index, None) };
-    let local = Route { table: TABLE_LOCAL, kind: RouteKind::Local, scope: Scope::Host, ..base.clone() };
-    if address.is_usable() {
-        let _ = routes.add(Route { source: v4.then_some(ip), ..local.clone() });
-    }
     let target = address.peer.map_or(address.prefix, |peer| Prefix::new(peer, address.prefix.len));
     let network = Prefix { addr: target.network(), len: target.len };
-    if link.kind == Kind::Loopback {
-        if network.len < crate::addr::bits(ip) {
-            let _ = routes.add(Route { dst: network, source: v4.then_some(ip), ..local });
-        }
-        return;
-    }
     if (network.len < crate::addr::bits(ip) || address.peer.is_some()) && !address.no_prefix_route {
         let link_local = matches!(ip, IpAddr::V6(v6) if is_link_local(v6));
         let metric = if v4 { 0 } else { 256 + u32::from(link_local) };

@@ -90,7 +90,9 @@ impl Stack {
             let (index, gateway) = self.one_of(key, &several).unwrap_or((index, gateway));
             (kind, index, gateway.filter(|_| !group).unwrap_or(key.dst), source, mtu)
         };
-        let owner = self.link(index).filter(|link| link.is_up()).ok_or(Errno::ENETUNREACH)?;
+        // What the stack sends to itself needs no interface.
+        let usable = |link: &Arc<Iface>| link.is_up() || kind == RouteKind::Local;
+        let owner = self.link(index).filter(usable).ok_or(Errno::ENETUNREACH)?;
         let cast = match kind {
             RouteKind::Local => Cast::Local,
             RouteKind::Broadcast => Cast::Broadcast,

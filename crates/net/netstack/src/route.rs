@@ -301,7 +301,12 @@ impl Routes {
     /// Takes an interface out of use that goes down: routes that lead nowhere else go. As in Linux, nothing is told of IPv4 routes,
     /// and the other hops of a route stay.
     pub(crate) fn forget_link(&mut self, index: u32) {
-        self.forget(|route| route.hops().all(|hop| hop.iface == index));
+        self.forget_link_but(index, |_| false);
+    }
+
+    /// The same, but for the routes that `stay`.
+    pub(crate) fn forget_link_but(&mut self, index: u32, stay: impl Fn(&Route) -> bool) {
+        self.forget(|route| route.hops().all(|hop| hop.iface == index) && !stay(route));
     }
 
     /// Puts a route in the place of the first that `matches`; false when there is none.

@@ -421,7 +421,6 @@ mod tests {
         let a = listener();
         a.stack.set_up(a.eth.index, false).unwrap();
         a.stack.set_conf(Whose::Link(a.eth.index), Which::AddrGenMode, 0).unwrap();
-        a.stack.remove_address(a.eth.index, Prefix::new("fe80::1".parse().unwrap(), 64)).unwrap();
         a.stack.set_up(a.eth.index, true).unwrap();
         let mut asked = Vec::new();
         for second in 0..20 {

@@ -346,6 +346,7 @@ impl Stack {
         for address in link.with_addresses(std::mem::take) {
             self.tell(How::Gone, What::Address(link.clone(), address));
         }
+        self.change_routes(|routes| routes.forget_link(index));
         self.routes.write().attach_rules(&link.name(), 0);
         self.tell(how, What::Link(link.clone()));
         self.changed();
@@ -443,8 +444,9 @@ impl Stack {
         if up {
             self.raise(&link);
         } else {
-            self.change_routes(|routes| routes.forget_link(index));
+            self.change_routes(|routes| routes.forget_link_but(index, crate::address::stays));
             self.change_neighbours(|neighbours| neighbours.purge(|key| key.0 == index));
+            self.drop_v6_addresses(&link);
         }
         self.changed();
         self.tell_partner(&link);

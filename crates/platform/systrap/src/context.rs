@@ -9,7 +9,7 @@ use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, process};
 use platform::{
     Action, AddressSpace, Context, CopyArea, Exit, ExtendedState, Fault, GuestMemory, Interrupt, KNOWN_CALLS,
-    Regs, Rewrite, Rewriter, Spawn, Transfer, Twin, Usage,
+    Regs, Rewrite, Rewriter, Spawn, Transfer, Usage,
 };
 use smallvec::SmallVec;
 use std::os::fd::OwnedFd;
@@ -21,6 +21,7 @@ use stub::layout as l;
 mod handoff;
 mod lending;
 mod own_calls;
+mod rewriting;
 mod spawn;
 
 /// How long a sentry thread sleeps before it looks by itself whether its guest thread is still there.
@@ -31,9 +32,6 @@ const WAKING: u64 = 4;
 
 /// The resume flag, which does nothing to the guest, but the stub sees that flags change.
 const EFLAGS_RF: u64 = 1 << 16;
-
-/// Most twins of which new processes have a descriptor from the start.
-const MAX_COMMON: usize = 8;
 
 /// Calls by which the guest closes descriptors.
 const CLOSES: [i64; 4] = [libc::SYS_close, libc::SYS_close_range, libc::SYS_dup2, libc::SYS_dup3];
@@ -757,52 +755,6 @@ impl Usage for SystrapContext {
         let mut time = [0; 16];
         self.slot().read_window(0, 0, &mut time);
         stub::filter::nanoseconds(time)
-    }
-}
-
-impl Rewriter for SystrapContext {
-    fn hot_site(&mut self) -> Option<u64> {
-        let rip = std::mem::take(&mut self.hot);
-        (rip != 0 && rip < self.inner.limits.max && !self.thread.space.sites.knows(rip)).then_some(rip)
-    }
-
-    fn rewrite(&mut self, rip: u64) -> Rewrite {
-        self.rewrite_site(rip)
-    }
-
-    fn new_sites(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.fresh)
-    }
-
-    fn make_twin(&self, text: &[u8], end: u64, sites: &[u64], public: bool) -> Option<Arc<dyn Twin>> {
-        let twin = crate::twin::TextTwin::new(text, end, sites).ok()?;
-        let mut common = self.inner.common.lock();
-        if public && common.len() < MAX_COMMON {
-            common.push(twin.fd().clone());
-        }
-        Some(Arc::new(twin))
-    }
-
-    fn add_twin(&mut self, start: u64, twin: &Arc<dyn Twin>) {
-        self.thread.space.sites.add_twin(start, twin.clone());
-    }
-
-    fn forget_twin(&mut self, start: u64) {
-        // As in `forget_areas`.
-        self.load_rest();
-        self.regs.eflags |= EFLAGS_RF;
-        self.thread.space.sites.forget_twin(start);
-    }
-
-    fn add_area(&mut self, start: u64) {
-        self.thread.space.sites.add_area(start);
-    }
-
-    fn forget_areas(&mut self) {
-        // The call may have come by one of the trampolines that end now: the guest goes on with a frame, at its own address.
-        self.load_rest();
-        self.regs.eflags |= EFLAGS_RF;
-        self.thread.space.sites.forget_areas();
     }
 }
 

@@ -1,0 +1,54 @@
+//! System calls that are rewritten to jumps, and twins of text in which they are.
+
+use super::{EFLAGS_RF, SystrapContext};
+use platform::{Rewrite, Rewriter, Twin};
+use std::sync::Arc;
+
+/// Most twins of which new processes have a descriptor from the start.
+const MAX_COMMON: usize = 8;
+
+impl Rewriter for SystrapContext {
+    fn hot_site(&mut self) -> Option<u64> {
+        let rip = std::mem::take(&mut self.hot);
+        (rip != 0 && rip < self.inner.limits.max && !self.thread.space.sites.knows(rip)).then_some(rip)
+    }
+
+    fn rewrite(&mut self, rip: u64) -> Rewrite {
+        self.rewrite_site(rip)
+    }
+
+    fn new_sites(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    fn make_twin(&self, text: &[u8], end: u64, sites: &[u64], public: bool) -> Option<Arc<dyn Twin>> {
+        let twin = crate::twin::TextTwin::new(text, end, sites).ok()?;
+        let mut common = self.inner.common.lock();
+        if public && common.len() < MAX_COMMON {
+            common.push(twin.fd().clone());
+        }
+        Some(Arc::new(twin))
+    }
+
+    fn add_twin(&mut self, start: u64, twin: &Arc<dyn Twin>) {
+        self.thread.space.sites.add_twin(start, twin.clone());
+    }
+
+    fn forget_twin(&mut self, start: u64) {
+        // As in `forget_areas`.
+        self.load_rest();
+        self.regs.eflags |= EFLAGS_RF;
+        self.thread.space.sites.forget_twin(start);
+    }
+
+    fn add_area(&mut self, start: u64) {
+        self.thread.space.sites.add_area(start);
+    }
+
+    fn forget_areas(&mut self) {
+        // The call may have come by one of the trampolines that end now: the guest goes on with a frame, at its own address.
+        self.load_rest();
+        self.regs.eflags |= EFLAGS_RF;
+        self.thread.space.sites.forget_areas();
+    }
+}
