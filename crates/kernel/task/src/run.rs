@@ -126,6 +126,10 @@ fn run(mut c: Current) {
             c.settle_transfer();
         }
         improve_text(&mut c);
+        if c.report_all && matches!(exit, Exit::Interrupted | Exit::Fault(_)) {
+            // A futex call that was passed on has not been made: it is reported again.
+            c.ctx.set_report_all(true);
+        }
         match exit {
             Exit::Syscall => calls.dispatch(&mut c),
             Exit::Fault(f) if stepped && c.stepped_for_watch(f.signo, f.code) => {}

@@ -50,7 +50,8 @@ pub trait Context: GuestMemory + ExtendedState + Usage + OwnCalls + Send {
     fn spawn(&mut self, how: Spawn) -> Result<Box<dyn Context>>;
     /// Handle by which other threads interrupt this one.
     fn interrupter(&self) -> Arc<dyn Interrupt>;
-    /// Report every system call, native futexes and known answers included (strace, seccomp, ptrace).
+    /// Report every system call, native futexes and known answers included (strace, seccomp, ptrace). A call that
+    /// [`Context::pass_futex`] let through and that has not been made is reported again.
     fn set_report_all(&mut self, on: bool);
     /// Changes the program's text so that calls cost less; `None`: the platform does not.
     fn rewriter(&mut self) -> Option<&mut dyn Rewriter> {

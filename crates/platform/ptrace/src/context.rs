@@ -520,6 +520,7 @@ impl Context for PtraceContext {
     }
 
     fn set_report_all(&mut self, on: bool) {
+        (self.passed, self.tell, self.timeout) = (false, false, None);
         self.report_all = on;
     }
 

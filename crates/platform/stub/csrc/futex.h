@@ -4,7 +4,10 @@
 static int futex_wait(struct Priv *p, struct Slot *s)
 {
   u64 *g = s->regs, fourth = g[R10], fifth = g[R8];
-  if (p->timed) *(g[ORIG_RAX] == NATIVE_futex_wait ? &fifth : &fourth) = (u64)&s->timeout;
+  if (p->timed) {
+    p->timed = 0;
+    *(g[ORIG_RAX] == NATIVE_futex_wait ? &fifth : &fourth) = (u64)&s->timeout;
+  }
   s->waiting = 1;
   long r = stub_futex_wait(g[RDI], g[RSI], g[RDX], fourth, fifth, g[R9], g[ORIG_RAX]);
   s->waiting = 0;

@@ -438,9 +438,11 @@ static int native_mask(struct Slot *s)
 static int native(struct Priv *p, struct Slot *s)
 {
   u32 report = *(volatile u32 *)&s->report_all;
-  if (report > REPORT_ALL) s->report_all = REPORT_ALL;
-  p->timed = report & REPORT_TIMED;
-  report &= ~REPORT_TIMED;
+  if (report > REPORT_ALL) {
+    s->report_all = REPORT_ALL;
+    p->timed = report & REPORT_TIMED;
+    report &= ~REPORT_TIMED;
+  }
   if (report && (report == REPORT_ALL || !is_futex(s->regs[ORIG_RAX]))) return NOT_NATIVE;
   int told = report == REPORT_NEXT_DONE ? native_futex(p, s) : NOT_NATIVE;
   if (told) return told == ANSWERED ? TOLD : told;
