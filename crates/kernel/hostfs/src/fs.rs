@@ -160,6 +160,9 @@ impl FileSystem for HostFs {
     fn is_layer(&self) -> bool {
         true
     }
+    fn opens_by_handle(&self) -> bool {
+        self.dated
+    }
     fn kind(&self) -> &'static str {
         self.kind.0
     }

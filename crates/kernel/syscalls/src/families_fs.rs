@@ -5,8 +5,8 @@ use crate::table::Support::{Absent, Full, Partial};
 use crate::table::{Row, rows};
 
 use crate::{
-    attrs, dirs, fanotify, fcntl, fs_config, inotify, ioctl, mount, mount_fd, mount_query, names, open,
-    quota, read_write, refused, splice, stat, storage, xattr,
+    attrs, dirs, fanotify, fcntl, fs_config, handles, inotify, ioctl, mount, mount_fd, mount_query, names,
+    open, quota, read_write, refused, splice, stat, storage, xattr,
 };
 
 rows! {
@@ -96,8 +96,8 @@ rows! {
     266 symlinkat(PathPtr, DirFd, PathPtr) = names::symlinkat, Full;
     267 readlinkat(DirFd, PathPtr, Ptr, i32) = stat::readlinkat, Full;
     316 renameat2(DirFd, PathPtr, DirFd, PathPtr, u32) = names::renameat2, Partial("RENAME_WHITEOUT on tmpfs only, EINVAL elsewhere");
-    303 name_to_handle_at(DirFd, PathPtr, Ptr, Ptr, i32) = refused::name_to_handle_at, Absent("EOPNOTSUPP");
-    304 open_by_handle_at(Fd, Ptr, i32) = refused::open_by_handle_at, Absent("EOPNOTSUPP");
+    303 name_to_handle_at(DirFd, PathPtr, Ptr, Ptr, i32) = handles::name_to_handle_at, Partial("EOPNOTSUPP for cgroup2, sysfs, nsfs and pidfs without AT_HANDLE_FID, and with AT_HANDLE_CONNECTABLE");
+    304 open_by_handle_at(DirFd, Ptr, i32) = handles::open_by_handle_at, Partial("CAP_DAC_READ_SEARCH of the initial user namespace; the last 16384 handles of a file system");
 
     // Extended attributes
     188 setxattr(PathPtr, Ptr, Ptr, u64, i32) = xattr::setxattr, Full;

@@ -26,6 +26,7 @@ mod fcntl;
 mod fs_config;
 mod futex;
 mod futex2;
+mod handles;
 mod id;
 mod inotify;
 mod install;

@@ -14,7 +14,7 @@ const CLOSE_RANGE_CLOEXEC: u32 = 4;
 /// Bits of open_how.flags that openat2(2) accepts: what open(2) knows, and O_LARGEFILE.
 const OPEN_KNOWN: u64 = 0o37777703;
 
-fn limit(c: &Current) -> u64 {
+pub fn limit(c: &Current) -> u64 {
     c.rlimit(libc::RLIMIT_NOFILE as i32)
 }
 

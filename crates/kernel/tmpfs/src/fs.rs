@@ -295,6 +295,9 @@ impl FileSystem for TmpFs {
     fn is_layer(&self) -> bool {
         true
     }
+    fn opens_by_handle(&self) -> bool {
+        !matches!(self.flavour, Flavour::Ramfs)
+    }
     fn kind(&self) -> &'static str {
         match &self.flavour {
             Flavour::Tmpfs => "tmpfs",

@@ -24,6 +24,8 @@ pub struct Dcache {
     /// Keeps `watches`, which every read and write looks at, out of the cache line of what every new dentry changes.
     _apart: [u64; 16],
     watches: AtomicUsize,
+    /// File handles that are remembered.
+    handles: AtomicUsize,
     trees: Mutex<Vec<Weak<SuperBlock>>>,
     pub(crate) mount_points: MountPoints,
 }
@@ -35,6 +37,7 @@ impl Default for Dcache {
             limit: AtomicUsize::new(MANY),
             _apart: [0; 16],
             watches: AtomicUsize::new(0),
+            handles: AtomicUsize::new(0),
             trees: Mutex::default(),
             mount_points: MountPoints::default(),
         }
@@ -164,5 +167,32 @@ mod tests {
         assert_eq!(dcache.alive(), 2 + 1);
         assert_eq!(dcache.limit.load(Ordering::Relaxed), 2 + 1 + MANY);
         drop(in_use);
+    }
+}
+
+/// Counts the file handles that a superblock remembers, until it is dropped.
+pub(crate) struct HandlesKept {
+    dcache: Arc<Dcache>,
+    kept: usize,
+}
+
+impl HandlesKept {
+    pub(crate) fn new(dcache: &Arc<Dcache>) -> HandlesKept {
+        HandlesKept { dcache: dcache.clone(), kept: 0 }
+    }
+
+    /// One more is remembered; false when the kernel remembers `most` already.
+    pub(crate) fn take(&mut self, most: usize) -> bool {
+        let relaxed = Ordering::Relaxed;
+        let more = |kept: usize| (kept < most).then_some(kept + 1);
+        let taken = self.dcache.handles.fetch_update(relaxed, relaxed, more).is_ok();
+        self.kept += usize::from(taken);
+        taken
+    }
+}
+
+impl Drop for HandlesKept {
+    fn drop(&mut self) {
+        self.dcache.handles.fetch_sub(self.kept, Ordering::Relaxed);
     }
 }

@@ -140,6 +140,8 @@ pub struct Dentry {
     seen: AtomicU64,
     /// Made without a name (O_TMPFILE without O_EXCL): linkat(2) may give it its first.
     pub(crate) linkable: AtomicBool,
+    /// A file handle leads here: the cache keeps the name although nobody uses it ([`crate::handles`]).
+    pub(crate) handled: AtomicBool,
     /// Mounts on top of this dentry, in all namespaces.
     mounted: AtomicU32,
     dir: Mutex<(), { rank::DIRECTORY }>,
@@ -169,6 +171,7 @@ impl Dentry {
             unlinked: AtomicBool::new(false),
             seen: AtomicU64::new(epoch),
             linkable: AtomicBool::new(false),
+            handled: AtomicBool::new(false),
             mounted: AtomicU32::new(0),
             dir: Mutex::new(()),
             children: biased::RwLock::default(),
@@ -541,7 +544,9 @@ impl Dentry {
                 let keep = match c {
                     // A cache drops what only it holds. With the lock held nobody else comes by a reference; one that
                     // goes meanwhile only means that the name stays cached.
-                    Child::Strong(c) => !everything && Arc::strong_count(c) > 1,
+                    Child::Strong(c) => {
+                        !everything && (Arc::strong_count(c) > 1 || c.handled.load(Ordering::Relaxed))
+                    }
                     Child::Weak(w) => w.strong_count() != 0,
                     Child::Negative(_) => false,
                 };

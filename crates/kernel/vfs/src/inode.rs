@@ -72,6 +72,11 @@ pub trait FileSystem: Send + Sync {
     fn is_layer(&self) -> bool {
         false
     }
+    /// Its objects can be opened by their handles, open_by_handle_at(2): inodes stay the same objects while they are in use, and
+    /// creation times tell apart those that have had the same number.
+    fn opens_by_handle(&self) -> bool {
+        false
+    }
     /// Nothing in it can ever be changed: the instance is read-only and stays so.
     fn is_fixed(&self) -> bool {
         false

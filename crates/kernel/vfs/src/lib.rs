@@ -33,6 +33,7 @@ pub mod fs_config;
 pub mod fs_context;
 pub mod fs_parameters;
 pub mod fstypes;
+pub mod handles;
 mod host_locks;
 pub mod in_use;
 pub mod inode;

@@ -8,6 +8,7 @@
 
 use crate::cred::{Cap, Credentials};
 use crate::dentry::Dentry;
+use crate::handles::Handles;
 use crate::in_use::{InUse, Shared, Users};
 use crate::inode::FileSystem;
 use crate::marks::Marks;
@@ -134,6 +135,7 @@ pub struct SuperBlock {
     /// Who made it (s_user_ns), unless that is the initial namespace.
     user_ns: OnceLock<Arc<UserNamespace>>,
     pub(crate) marks: Marks,
+    pub(crate) handles: Handles,
 }
 
 impl SuperBlock {
@@ -156,6 +158,7 @@ impl SuperBlock {
             top: bare(top),
             user_ns: OnceLock::new(),
             marks: Marks::default(),
+            handles: Handles::default(),
         })
     }
 

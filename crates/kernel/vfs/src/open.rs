@@ -315,8 +315,12 @@ fn open_unnamed(
 ) -> Outcome<Arc<OpenFile>> {
     let look = how.lookup() | Lookup::FOLLOW | Lookup::DIRECTORY;
     let (dir, held) = walk::lookup_held(cx, view, start, path, look)?;
-    perm::may_create(cx, &dir)?;
-    let new = Newborn::of(cx, &dir, &NewNode::Regular, how.mode)?;
+    open_unnamed_in(cx, &dir, how, held)
+}
+
+fn open_unnamed_in(cx: &dyn Caller, dir: &Path, how: &OpenHow, held: InUse<Mount>) -> Outcome<Arc<OpenFile>> {
+    perm::may_create(cx, dir)?;
+    let new = Newborn::of(cx, dir, &NewNode::Regular, how.mode)?;
     let place = dir.inode().as_dir().ok_or(Errno::EOPNOTSUPP)?;
     let inode = place.create_unnamed(cx, new.mode, new.uid, new.gid)?;
     new.acls.give(cx, &inode)?;
@@ -335,7 +339,27 @@ pub fn open_path(cx: &dyn Caller, p: Path, flags: i32) -> Outcome<Arc<OpenFile>>
     open_held(cx, p, flags, held)
 }
 
-/// The same on a mount that is held already.
+/// Opens what a file handle leads to, with all checks of open(2). There is something already, so O_CREAT makes nothing.
+pub fn open_decoded(cx: &dyn Caller, p: Path, how: &OpenHow) -> Outcome<Arc<OpenFile>> {
+    how.validate()?;
+    let flags = how.flags;
+    if flags & libc::O_DIRECTORY != 0 && !p.is_dir() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    let held = InUse::new(p.mount.clone());
+    if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+        return open_unnamed_in(cx, &p, how, held);
+    }
+    if flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0 {
+        return Err(Errno::EEXIST.into());
+    }
+    if flags & libc::O_CREAT != 0 && p.is_dir() {
+        return Err(Errno::EISDIR.into());
+    }
+    open_held(cx, p, flags, held)
+}
+
+/// Opens what is at `p` on a mount that is held already.
 fn open_held(cx: &dyn Caller, p: Path, flags: i32, held: InUse<Mount>) -> Outcome<Arc<OpenFile>> {
     if flags & libc::O_PATH != 0 {
         let ops = Arc::new(PathOnly);
