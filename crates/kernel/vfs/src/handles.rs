@@ -11,7 +11,7 @@
 
 use crate::dcache::{Dcache, HandlesKept};
 use crate::dentry::{Dentry, S_IFDIR};
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeRef};
 use crate::mount::Mount;
 use crate::path::Path;
 use abi::stat::Attr;
@@ -73,6 +73,9 @@ impl Handle {
     }
 }
 
+/// What a handle leads to: a name, while it is known, and the object.
+type Found = (Option<Arc<Dentry>>, InodeRef);
+
 /// Where a handle leads. The inode is known as well, as one of its names may go.
 struct Object {
     dentry: Weak<Dentry>,
@@ -127,7 +130,7 @@ impl Handles {
         Ok(())
     }
 
-    fn find(&self, handle: Handle) -> Option<(Option<Arc<Dentry>>, Arc<dyn Inode>)> {
+    fn find(&self, handle: Handle) -> Option<Found> {
         let table = self.0.lock();
         let object = table.objects.get(&handle)?;
         let inode = object.inode.upgrade()?;
