@@ -56,6 +56,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "keys",
             "kmsg",
             "loopdev",
+            "erofs",
             "fuse",
             "sysv",
             "socket",

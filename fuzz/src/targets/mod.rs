@@ -5,6 +5,7 @@ mod config;
 mod control;
 mod ebpf;
 mod elf;
+mod erofs;
 mod fuse;
 mod netfilter;
 mod netlink;
@@ -40,6 +41,7 @@ pub(crate) const ALL: &[Target] = &[
         run: elf::run,
         words: &[],
     },
+    Target { name: "erofs", what: "images of EROFS that guests mount", run: erofs::run, words: erofs::WORDS },
     Target {
         name: "changes",
         what: "changes of an overlay as a sentry tells them",

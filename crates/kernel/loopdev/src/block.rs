@@ -48,7 +48,7 @@ const PUNCH: i32 = 3;
 
 /// An open file of a device.
 pub(crate) struct BlockFile {
-    device: Arc<Loop>,
+    pub(crate) device: Arc<Loop>,
 }
 
 impl BlockFile {

@@ -2,7 +2,7 @@
 //!
 //! A container has devices of its own, which /dev/loop-control (major 10, minor 237) hands out and block devices of major 7
 //! stand for. Reads and writes of a device go to the file that is attached to it; nothing is cached between them. Block devices
-//! cannot be mapped, and no file system here can be mounted from one.
+//! cannot be mapped. File systems are mounted from one, or from a file, by way of an [`Image`].
 //!
 //! Neighbours: `vfs` (files and drivers), `container` (owns a [`Loops`]). Locks: the table of devices, then a device's state;
 //! both are leaves otherwise, and files are neither used nor dropped with one held. A checkpoint keeps for each device the file's
@@ -13,11 +13,13 @@
 mod block;
 mod control;
 mod device;
+mod image;
 mod info;
 
 use crate::block::BlockFile;
 use crate::control::ControlFile;
 pub use crate::device::Loops;
+pub use crate::image::Image;
 use abi::Errno;
 use abi::stat::minor;
 use std::sync::Arc;

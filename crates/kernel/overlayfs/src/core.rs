@@ -28,6 +28,8 @@ pub(crate) struct Core {
     pub filesystems: Vec<LayerFs>,
     pub dev: u64,
     pub depth: u32,
+    /// The most images that lie below one of its layers.
+    pub images: u32,
     /// Whose rights count below.
     pub creds: Arc<Credentials>,
     /// What the names of its own extended attributes begin with.
@@ -130,6 +132,9 @@ impl FileSystem for Core {
     }
     fn stack_depth(&self) -> u32 {
         self.depth
+    }
+    fn images_below(&self) -> u32 {
+        self.images
     }
     fn is_layer(&self) -> bool {
         true

@@ -89,6 +89,7 @@ pub fn mount(cx: &dyn Caller, request: &Request) -> Result<Arc<SuperBlock>> {
     if depth > MAX_DEPTH {
         return Err(Errno::EINVAL);
     }
+    let images = lower.iter().chain(upper.iter().map(|(u, _)| u)).map(|p| p.mount.fs().images_below()).max();
     let account = cx.quotas().account(cx.creds().uid);
     let options = config.shown();
     let charges = vec![
@@ -127,6 +128,7 @@ pub fn mount(cx: &dyn Caller, request: &Request) -> Result<Arc<SuperBlock>> {
         filesystems: layers.filesystems.into_iter().map(|(_, fs)| fs).collect(),
         dev: cx.vfs().device_numbers.alloc(),
         depth,
+        images: images.unwrap_or(0),
         creds: creds.clone(),
         prefix: if config.userxattr { b"user.overlay." } else { b"trusted.overlay." },
         markless: false,

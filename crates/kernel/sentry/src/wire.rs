@@ -161,6 +161,8 @@ fn file_system_types(kernel: &Arc<Kernel>) {
     types.register_with("fuse", fuse::KNOWN, move |cx, r| {
         fuse::mount(cx, r, &memory, |cx, fd| k.upgrade()?.task(cx.tid())?.fds()?.get(fd).ok())
     });
+    let memory = kernel.memory.clone();
+    types.register_for_devices("erofs", erofs::KNOWN, move |cx, r| erofs::mount(cx, r, &memory));
     let jobs = Jobs::of(kernel);
     types.register_with("devpts", tty::DEVPTS, move |cx, r| {
         Ok(SuperBlock::new(tty::Devpts::new(jobs.clone(), cx, &r.text())?))

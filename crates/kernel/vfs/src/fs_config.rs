@@ -190,7 +190,7 @@ impl FsConfig {
             s.phase = Phase::Busy;
             s.charge = None;
             let source = s.source.as_ref().map(|source| source.to_vec());
-            Request { parameters: std::mem::take(&mut s.parameters), source }
+            Request { parameters: std::mem::take(&mut s.parameters), source, flags: s.flags }
         };
         let made = self.kind.create(cx, &request);
         let mut s = self.state.lock();
@@ -224,7 +224,7 @@ impl FsConfig {
             s.phase = Phase::Busy;
             let parameters = std::mem::take(&mut s.parameters);
             s.charge = None;
-            (sb, Request { parameters, source: None }, s.flags, s.named & SbFlags::CHANGING)
+            (sb, Request { parameters, source: None, flags: s.flags }, s.flags, s.named & SbFlags::CHANGING)
         };
         let change = cx.vfs().mounts.change();
         let done = sb.may_reconfigure(&cx.creds()).and_then(|()| cx.creds().may_change_mounts());

@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::fs_parameters::{Known, Parameter, Value};
-use crate::mount::SuperBlock;
+use crate::mount::{SbFlags, SuperBlock};
 use abi::{Errno, Result};
 use ranked::RwLock;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ pub struct Request {
     pub parameters: Vec<Parameter>,
     /// The source.
     pub source: Option<Vec<u8>>,
+    /// Flags of the instance.
+    pub flags: SbFlags,
 }
 
 impl Request {
@@ -99,6 +101,16 @@ impl FsTypes {
         make: impl Fn(&dyn Caller, &Request) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
     ) {
         self.add(FsType { name, nodev: true, known: Some(known), owner: None, make: Arc::new(make) });
+    }
+
+    /// As [`FsTypes::register_with`] of a type that needs a device (FS_REQUIRES_DEV).
+    pub fn register_for_devices(
+        &self,
+        name: &'static str,
+        known: &'static [Known],
+        make: impl Fn(&dyn Caller, &Request) -> Result<Arc<SuperBlock>> + Send + Sync + 'static,
+    ) {
+        self.add(FsType { name, nodev: false, known: Some(known), owner: None, make: Arc::new(make) });
     }
 
     /// A type that user namespaces may mount as well (FS_USERNS_MOUNT): `owner` tells which one an instance belongs to.

@@ -81,6 +81,14 @@ pub trait FileSystem: Send + Sync {
     fn is_fixed(&self) -> bool {
         false
     }
+    /// A remount that asks for writing succeeds, and leaves it read-only.
+    fn stays_read_only(&self) -> bool {
+        false
+    }
+    /// How many images, each in a file of the next, are read one through the other to read a file of it.
+    fn images_below(&self) -> u32 {
+        0
+    }
     /// The part of the type behind a dot that mount(2) gave and that means nothing here (`fuse.sshfs`).
     fn subtype(&self) -> Option<&str> {
         None

@@ -90,6 +90,7 @@ impl Change<'_> {
         options: Option<&[u8]>,
     ) -> Result<()> {
         let (old, mask) = (sb.flags(), mask - SbFlags::DIRSYNC);
+        let flags = if sb.fs.stays_read_only() { flags | SbFlags::RDONLY } else { flags };
         if (mask - flags).contains(SbFlags::RDONLY) && sb.fs.is_fixed() {
             return Err(Errno::EROFS);
         }

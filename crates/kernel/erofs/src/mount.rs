@@ -1,0 +1,42 @@
+//! mount(2) of type `erofs`. See Documentation/filesystems/erofs.rst, "Mount options".
+
+use crate::fs::ErofsFs;
+use abi::{Errno, Result};
+use loopdev::Image;
+use std::sync::Arc;
+use tmpfs::MemFiles;
+use vfs::fs_parameters::{Known, Takes};
+use vfs::fstypes::Request;
+use vfs::{Caller, SuperBlock};
+
+/// The parameters.
+pub const KNOWN: &[Known] = &[
+    ("user_xattr", Takes::Flag),
+    ("nouser_xattr", Takes::Flag),
+    ("acl", Takes::Flag),
+    ("noacl", Takes::Flag),
+];
+
+/// What is shown of an image.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    pub user_xattr: bool,
+    pub acl: bool,
+}
+
+/// Mounts the image in the source, a loop device or a file. Errors are those of [`Image::open`] and
+/// [`crate::image::Super::read`]; EUCLEAN when the root is no directory.
+pub fn mount(cx: &dyn Caller, request: &Request, memory: &Arc<MemFiles>) -> Result<Arc<SuperBlock>> {
+    let mut options = Options { user_xattr: true, acl: true };
+    for (name, _) in &request.parameters {
+        match &name[..] {
+            b"user_xattr" => options.user_xattr = true,
+            b"nouser_xattr" => options.user_xattr = false,
+            b"acl" => options.acl = true,
+            b"noacl" => options.acl = false,
+            _ => return Err(Errno::EINVAL),
+        }
+    }
+    let image = Image::open(cx, request, true)?;
+    Ok(SuperBlock::new(ErofsFs::new(cx, image, options, memory)?))
+}
