@@ -124,6 +124,33 @@ impl Drop for Watched {
     }
 }
 
+/// Counts the file handles that a superblock remembers, until it is dropped.
+pub(crate) struct HandlesKept {
+    dcache: Arc<Dcache>,
+    kept: usize,
+}
+
+impl HandlesKept {
+    pub(crate) fn new(dcache: &Arc<Dcache>) -> HandlesKept {
+        HandlesKept { dcache: dcache.clone(), kept: 0 }
+    }
+
+    /// One more is remembered; false when the kernel remembers `most` already.
+    pub(crate) fn take(&mut self, most: usize) -> bool {
+        let relaxed = Ordering::Relaxed;
+        let more = |kept: usize| (kept < most).then_some(kept + 1);
+        let taken = self.dcache.handles.fetch_update(relaxed, relaxed, more).is_ok();
+        self.kept += usize::from(taken);
+        taken
+    }
+}
+
+impl Drop for HandlesKept {
+    fn drop(&mut self) {
+        self.dcache.handles.fetch_sub(self.kept, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,32 +194,5 @@ mod tests {
         assert_eq!(dcache.alive(), 2 + 1);
         assert_eq!(dcache.limit.load(Ordering::Relaxed), 2 + 1 + MANY);
         drop(in_use);
-    }
-}
-
-/// Counts the file handles that a superblock remembers, until it is dropped.
-pub(crate) struct HandlesKept {
-    dcache: Arc<Dcache>,
-    kept: usize,
-}
-
-impl HandlesKept {
-    pub(crate) fn new(dcache: &Arc<Dcache>) -> HandlesKept {
-        HandlesKept { dcache: dcache.clone(), kept: 0 }
-    }
-
-    /// One more is remembered; false when the kernel remembers `most` already.
-    pub(crate) fn take(&mut self, most: usize) -> bool {
-        let relaxed = Ordering::Relaxed;
-        let more = |kept: usize| (kept < most).then_some(kept + 1);
-        let taken = self.dcache.handles.fetch_update(relaxed, relaxed, more).is_ok();
-        self.kept += usize::from(taken);
-        taken
-    }
-}
-
-impl Drop for HandlesKept {
-    fn drop(&mut self) {
-        self.dcache.handles.fetch_sub(self.kept, Ordering::Relaxed);
     }
 }
