@@ -47,5 +47,5 @@ docker run -d --name ends image sleep 1000 > /dev/null; docker pause ends > /dev
 docker inspect -f '{{.State.Status}}' ends; docker unpause ends > /dev/null
 docker kill -s TERM ends > /dev/null || true; docker rm -f ends web > /dev/null; docker ps -aq | grep -c . || true
 kill $daemon; wait $daemon || echo "$?"
-rmdir /sys/fs/cgroup/docker
+rmdir /sys/fs/cgroup/docker 2> /dev/null || true
 trap - EXIT
