@@ -157,7 +157,8 @@ impl Cpu {
         }
         // As fast as it can, with all processors.
         let soonest = account.balance / i128::from(processors.max(1));
-        let soonest = Duration::from_nanos(u64::try_from(soonest).unwrap_or(u64::MAX)).clamp(SOONEST, period);
+        let soonest = Duration::from_nanos(u64::try_from(soonest).unwrap_or(u64::MAX))
+            .clamp(SOONEST, period.max(SOONEST));
         Some((now + soonest).min(next_period.max(now + SOONEST)))
     }
 
@@ -347,6 +348,24 @@ mod tests {
         cpu.look(at(5_000), 65 * MS, 2);
         cpu.look(at(5_001), 85 * MS, 2);
         assert!(cpu.is_throttled());
+    }
+
+    #[test]
+    fn periods_may_be_shorter_than_looks() {
+        let mut cpu = limited(20, 0);
+        (cpu.max.quota, cpu.max.period) = (Some(SHORTEST), SHORTEST);
+        let t = Instant::now();
+        let at = |us| t + Duration::from_micros(us);
+        assert_eq!(cpu.look(t, 0, 2), Some(t + SOONEST));
+        assert_eq!(cpu.look(at(2_500), 4_500_000, 2), Some(at(3_000)));
+        assert!(cpu.is_throttled());
+        cpu.look(at(10_000), 4_500_000, 64);
+        assert!(!cpu.is_throttled());
+        // The longest of everything.
+        (cpu.max.quota, cpu.max.period, cpu.max.burst) = (Some(MOST / 2), LONGEST, MOST / 2);
+        let now = t + Duration::from_secs(1 << 32);
+        assert!(cpu.look(now, u64::MAX, 1).is_some());
+        assert!(cpu.look(now + Duration::from_secs(1 << 32), u64::MAX, u32::MAX).is_some());
     }
 
     #[test]
