@@ -219,8 +219,9 @@ impl StreamEnds {
                 ready_write.as_fd(),
             ],
             namespaces: hostsys::spawn::Namespaces::NONE,
+            groups: &hostsys::spawn::Groups::default(),
         };
-        self.logger = Some(hostsys::spawn::spawn(&program, |_| Ok(()))?);
+        self.logger = Some(hostsys::spawn::spawn(&program, |_, _| Ok(()))?);
         drop(ready_write);
         let mut byte = [0];
         rustix::io::retry_on_intr(|| rustix::io::read(&ready, &mut byte))?;

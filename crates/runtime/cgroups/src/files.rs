@@ -124,19 +124,29 @@ pub(crate) fn open_of(groups: &Groups, controllers: &[&str]) -> Vec<(String, Own
     wanted.into_iter().filter_map(open).collect()
 }
 
+/// Opens a file for writing.
+pub(crate) fn open_for_writing(controller: &str, path: &Path) -> Result<OwnedFd> {
+    let file = fs::OpenOptions::new().write(true).open(path);
+    file.map(OwnedFd::from).map_err(|error| Error::file(controller, "open", path, error))
+}
+
+/// Opens a group's directory.
+pub(crate) fn open_directory(controller: &str, dir: &Path) -> Result<OwnedFd> {
+    let opened = rustix::fs::open(
+        dir,
+        rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    );
+    opened.map_err(|error| Error::file(controller, "open", dir, error.into()))
+}
+
 /// Opens the files that take processes, for the limits that `controllers` keep.
 pub(crate) fn open_procs(groups: &Groups, controllers: &[&str]) -> Result<Vec<(String, OwnedFd)>> {
     let mut dirs =
         controllers.iter().map(|controller| groups.dir(controller)).collect::<Result<Vec<&Path>>>()?;
     dirs.sort_unstable();
     dirs.dedup();
-    let open = |dir: &Path| {
-        let path = dir.join(PROCS);
-        match fs::OpenOptions::new().write(true).open(&path) {
-            Ok(file) => Ok((PROCS.into(), file.into())),
-            Err(error) => Err(Error::file("", "open", &path, error)),
-        }
-    };
+    let open = |dir: &Path| open_for_writing("", &dir.join(PROCS)).map(|file| (PROCS.into(), file));
     dirs.into_iter().map(open).collect()
 }
 

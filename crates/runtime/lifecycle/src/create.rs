@@ -168,9 +168,11 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     let elsewhere = console.as_ref().filter(|_| socket.is_some()).map(AsFd::as_fd);
     let log = sandbox_log::open(settings, &options.id, purpose.command(), !purpose.is_foreground())?;
     let sandbox = {
+        let entrances = groups.entrances();
         let mut join = |pid: i32| groups.join(pid);
         let handles = HostHandles {
             alive: Some(claim.alive()),
+            groups: &entrances,
             joined: &mut join,
             network: network.as_ref().map(AsFd::as_fd),
             net_gofer: outward.as_ref().map(|o| NetGofer { setup: &o.setup, outside: o.outside }),

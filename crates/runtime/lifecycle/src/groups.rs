@@ -29,6 +29,19 @@ impl Groups {
         self.0.as_ref()
     }
 
+    /// What new processes enter them by. Empty where a process has to be put there by its ID.
+    pub(crate) fn entrances(&self) -> hostsys::spawn::Groups {
+        let Some(manager) = &self.0 else { return hostsys::spawn::Groups::default() };
+        match manager.entrances() {
+            Ok(cgroups::Entrances { tasks, directory }) => hostsys::spawn::Groups { tasks, directory },
+            Err(error) => {
+                // Putting the first process there fails likewise, or goes on without that group.
+                log::debug!("{error}");
+                hostsys::spawn::Groups::default()
+            }
+        }
+    }
+
     /// Puts a process of the host there.
     pub(crate) fn join(&mut self, pid: i32) -> io::Result<()> {
         match &mut self.0 {

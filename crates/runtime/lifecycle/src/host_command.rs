@@ -37,7 +37,9 @@ pub fn run_host_command(
     };
     let log = sandbox_log::open(settings, &prepared.spec.id, "do", false)?;
     let net_gofer = outward.as_ref().map(|o| NetGofer { setup: &o.setup, outside: o.outside });
-    let handles = HostHandles { alive: None, joined: &mut |_| Ok(()), network: None, net_gofer };
+    let groups = hostsys::spawn::Groups::default();
+    let handles =
+        HostHandles { alive: None, groups: &groups, joined: &mut |_| Ok(()), network: None, net_gofer };
     let sandbox = launch(log.as_fd(), id_maps::mapping(settings, &prepared)?, handles)?;
     sandbox.set_up(&prepared, &files, None)?;
     drop((files, log));

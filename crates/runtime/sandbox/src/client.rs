@@ -6,7 +6,7 @@ use crate::{role, terminal};
 use changes::Purpose;
 use channel::{Channel, MAX_FDS};
 use hostsys::signals::SignalFd;
-use hostsys::spawn::{Namespaces, Program, spawn};
+use hostsys::spawn::{Groups, Namespaces, Program, spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use spec::{Interfaces, ProcessInfo, ProcessSpec, StartError, Target, WindowSize};
@@ -322,9 +322,10 @@ impl ExecProcess {
         let args = arguments(role::ATTEND);
         let mut fds = vec![null.as_fd(), null.as_fd(), null.as_fd(), self.channel.as_fd()];
         fds.extend(console);
+        let (namespaces, groups) = (Namespaces::NONE, Groups::default());
         let program =
-            Program { exe: exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces: Namespaces::NONE };
-        Ok(spawn(&program, |_| Ok(()))?.pid)
+            Program { exe: exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces, groups: &groups };
+        Ok(spawn(&program, |_, _| Ok(()))?.pid)
     }
 }
 

@@ -14,7 +14,7 @@ use channel::Channel;
 use confine::filter::{Arg, RUST_RUNTIME, Rule, allow, allow_when};
 use confine::privileges;
 use hostsys::signals::SignalFd;
-use hostsys::spawn::{Namespaces, Program, spawn};
+use hostsys::spawn::{Groups, Namespaces, Program, spawn};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{WaitOptions, set_parent_process_death_signal, wait};
 use rustix::stdio::{stderr, stdin, stdout};
@@ -84,9 +84,10 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
         env: &[COPIES.into()],
         fds: &fds,
         namespaces: Namespaces::MOUNT,
+        groups: &Groups::default(),
     };
     let children = SignalFd::new(&[libc::SIGCHLD])?;
-    let sentry = spawn(&program, |_| Ok(()))?;
+    let sentry = spawn(&program, |_, _| Ok(()))?;
     drop((channel, exe));
 
     if !view::enter_as_told(&life)? {

@@ -6,7 +6,7 @@ use crate::view::View;
 use bundle::Prepared;
 use channel::{Channel, MAX_FDS};
 use confine::ids::{Mapping, write_maps};
-use hostsys::spawn::{Child, Namespaces, Program, spawn};
+use hostsys::spawn::{Child, Groups, Namespaces, Program, spawn};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open, openat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{
@@ -46,7 +46,9 @@ pub struct Files {
 pub struct HostHandles<'a> {
     /// The file whose lock says that the container lives; pid 1 writes the exit status into it.
     pub alive: Option<BorrowedFd<'a>>,
-    /// Called with the id of each process of ours before it runs anything: the place to put it into control groups.
+    /// Control groups that each process of ours enters.
+    pub groups: &'a Groups,
+    /// Called with the ID of each process that has not entered them, before it runs anything: puts it there.
     pub joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
     /// The network namespace that the container's processes on the host are in; a new one if none is given.
     pub network: Option<BorrowedFd<'a>>,
@@ -93,7 +95,7 @@ pub(crate) enum ViewState {
 /// Starts a sandbox's processes: in namespaces of their own, but with nothing to do yet. Called while the process
 /// has one thread only: its children are killed when that thread ends.
 pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, handles: HostHandles<'_>) -> io::Result<Sandbox> {
-    let mut starter = Starter::new(log, mapping, handles.joined)?;
+    let mut starter = Starter::new(log, mapping, (handles.groups, handles.joined))?;
     let (gofer, to_gofer) = starter.gofer()?;
     let (to_boot, boot_end) = Channel::pair()?;
     let (life, init_end) = Channel::pair()?;
@@ -290,6 +292,7 @@ pub(crate) struct Starter<'a> {
     null: OwnedFd,
     log: BorrowedFd<'a>,
     mapping: Mapping,
+    groups: &'a Groups,
     joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
 }
 
@@ -315,13 +318,13 @@ impl<'a> Starter<'a> {
     pub(crate) fn new(
         log: BorrowedFd<'a>,
         mapping: Mapping,
-        joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
+        (groups, joined): (&'a Groups, &'a mut dyn FnMut(i32) -> io::Result<()>),
     ) -> io::Result<Self> {
         warn_of_core_handler();
         let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .map_err(|error| io::Error::other(format!("/proc/self/exe: {error}; mount proc on /proc")))?;
         let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { exe, null, log, mapping, joined })
+        Ok(Self { exe, null, log, mapping, groups, joined })
     }
 
     /// A descriptor of /dev/null.
@@ -362,10 +365,12 @@ impl<'a> Starter<'a> {
         let base = [self.null.as_fd(), self.null.as_fd(), self.log];
         let fds: Vec<_> = base.iter().chain(fds).copied().collect();
         let args = arguments(role);
-        let program = Program { exe: self.exe.as_fd(), args: &args, env: &[], fds: &fds, namespaces };
+        let (exe, groups) = (self.exe.as_fd(), self.groups);
+        let program = Program { exe, args: &args, env: &[], fds: &fds, namespaces, groups };
         let Self { mapping, joined, .. } = self;
         let maps = |pid| if namespaces.has_user() { write_maps(pid, *mapping) } else { Ok(()) };
-        match spawn(&program, |pid| maps(pid).and_then(|()| joined(pid))) {
+        let mut place = |pid, placed| if placed && !groups.is_empty() { Ok(()) } else { joined(pid) };
+        match spawn(&program, |pid, placed| maps(pid).and_then(|()| place(pid, placed))) {
             Ok(child) => Ok(Process { child, channel: None, waited: None, signal: None, kept: false }),
             Err(error) => {
                 let advice = match error.kind() {
@@ -411,7 +416,9 @@ impl WriteBack {
         to: &Destination<'_>,
         joined: &mut dyn FnMut(i32) -> io::Result<()>,
     ) -> io::Result<WriteBack> {
-        let mut starter = Starter::new(log, mapping, joined)?;
+        // It may have to be put there with systemd's help, which wants its ID; a start does not wait for it.
+        let groups = Groups::default();
+        let mut starter = Starter::new(log, mapping, (&groups, joined))?;
         let (channel, theirs) = Channel::pair()?;
         let flags = SocketFlags::CLOEXEC;
         let (stream, their_stream) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -53,7 +53,7 @@ pub fn join(
 ) -> io::Result<Sandbox> {
     let channel = Channel::connect(sandbox.0, sandbox.1)?;
     channel.set_patience(Some(PATIENCE))?;
-    let mut starter = Starter::new(log, mapping, handles.joined)?;
+    let mut starter = Starter::new(log, mapping, (handles.groups, handles.joined))?;
     let (gofer, to_gofer) = starter.gofer()?;
     let (watch, sentry_end) = Channel::pair()?;
     let (life, member_end) = Channel::pair()?;
