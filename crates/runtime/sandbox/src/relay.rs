@@ -4,10 +4,14 @@ use crate::launch::Sandbox;
 use crate::messages::{Event, Request, exit_code};
 use crate::terminal;
 use hostsys::signals::SignalFd;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spec::{StartError, Target};
 use std::io;
 use std::os::fd::OwnedFd;
+
+/// Time after the start after which this process gives back the memory that only the start needed. Doing it at once would slow
+/// down the end of a container that lives for milliseconds.
+const SETTLED: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// How a container ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +55,7 @@ pub fn run(
 ) -> io::Result<Outcome> {
     let mut outcome = None;
     let mut open = true;
+    let (mut started, mut settled) = (false, false);
     loop {
         let events = if open { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = [
@@ -61,7 +66,13 @@ pub fn run(
         ];
         // A closed channel would report a hang-up for ever.
         let watched = if open { &mut fds[..] } else { &mut fds[..3] };
-        match poll(watched, None) {
+        match poll(watched, if started && !settled { Some(&SETTLED) } else { None }) {
+            Ok(0) => {
+                hostsys::heap::shrink();
+                hostsys::image::forget_start();
+                settled = true;
+                continue;
+            }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
@@ -69,7 +80,10 @@ pub fn run(
         let ready = [0, 1, 2, 3].map(|i: usize| !fds[i].revents().is_empty());
         if open && ready[3] {
             match sandbox.channel.recv()? {
-                Some((Event::Started, _)) => on_start(),
+                Some((Event::Started, _)) => {
+                    on_start();
+                    started = true;
+                }
                 Some((Event::Ready | Event::Done | Event::Refused(_), _)) => {}
                 Some((Event::Failed(error), _)) => outcome = Some(Outcome::NotStarted(crate::shown(error))),
                 Some((Event::Executed { .. } | Event::Processes { .. } | Event::WrittenBack { .. }, _)) => {
