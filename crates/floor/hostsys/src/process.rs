@@ -5,6 +5,16 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
+/// Gives this process's descriptor table room for `count` descriptors, or for as many as its limit allows. Called while there is one
+/// thread: when the table of a process with several threads grows, the host's kernel waits 8 to 24 ms (`synchronize_rcu`).
+pub fn reserve_descriptors(any: BorrowedFd<'_>, count: u32) {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(count.into());
+    let last = limit.min(count.into()).saturating_sub(1);
+    // It fails when `last` is in use: then there is room.
+    let reserved = i32::try_from(last).map(|last| rustix::io::fcntl_dupfd_cloexec(any, last));
+    drop(reserved);
+}
+
 /// pidfd_open(2); EINVAL or ENOENT when `pid` is not a thread group leader.
 pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
     // SAFETY: no pointers.

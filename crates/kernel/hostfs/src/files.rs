@@ -10,6 +10,7 @@ use crate::views::Views;
 use crate::warm::Warm;
 use crate::watches::Watches;
 use abi::Result;
+use hostsys::fanotify::Group;
 use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -59,6 +60,11 @@ pub struct HostFiles {
 impl HostFiles {
     /// Without any tree; trees will have these device numbers.
     pub fn new(device_numbers: &Arc<DeviceNumbers>) -> Arc<HostFiles> {
+        HostFiles::with(device_numbers, None)
+    }
+
+    /// The same with a group of fanotify(7) that watches directories; without one it is made when it is needed.
+    pub fn with(device_numbers: &Arc<DeviceNumbers>, watcher: Option<Group>) -> Arc<HostFiles> {
         Arc::new(HostFiles {
             fds: FdCache::default(),
             views: Views::default(),
@@ -66,7 +72,7 @@ impl HostFiles {
             made: Mutex::default(),
             warm: Warm::default(),
             listings: Listings::default(),
-            watches: Watches::default(),
+            watches: Watches::with(watcher),
             attached: Mutex::default(),
             poller: Mutex::default(),
             imported_dev: device_numbers.alloc(),

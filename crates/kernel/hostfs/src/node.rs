@@ -239,7 +239,7 @@ impl Node {
         if self.fs.mode == Mode::Exclusive {
             return Ok(self.known());
         }
-        self.fs.settle();
+        self.settle_if_kept();
         let standing = self.standing();
         if let Some(a) = self.still(standing) {
             return Ok(a);
@@ -269,10 +269,17 @@ impl Node {
         Ok(self.refresh(a, None))
     }
 
+    /// Takes note of what others have changed, if attributes are kept that depend on it.
+    pub fn settle_if_kept(&self) {
+        if self.attr.read().all.is_some() {
+            self.fs.settle();
+        }
+    }
+
     /// The attributes, if they were learnt when all was as `standing` says.
     pub fn still(&self, standing: Option<Standing>) -> Option<Attr> {
         let Told { attr, all, .. } = *self.attr.read();
-        (all? == standing?).then_some(attr)
+        (all? == standing? && !self.watch.is_quiet()).then_some(attr)
     }
 
     /// Attributes of which mode and owners are right now; `None` when that is not known.

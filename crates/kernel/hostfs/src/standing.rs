@@ -9,7 +9,8 @@ use crate::node::Node;
 use crate::watches::{Coherence, Follower};
 use abi::stat::Attr;
 use hostsys::fs as host;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use vfs::SetAttr;
 use vfs::dentry::S_IFREG;
@@ -73,6 +74,10 @@ pub(crate) struct Watching {
     rights: AtomicU64,
     /// Programs whose own threads are writing to it.
     writers: AtomicU32,
+    /// Open files through which so much is written that changes of the content are not reported, see [`Quiet`].
+    quiet: AtomicU32,
+    /// The end of what we wrote furthest.
+    reached: AtomicU64,
     /// It may have several names, of which the node knows one.
     other_names: AtomicBool,
     /// It was mapped shared for writing: its times change without a sign.
@@ -97,6 +102,23 @@ impl Watching {
         self.other_names.load(Ordering::Acquire)
     }
 
+    /// Whether changes of its content go unreported now.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Acquire) != 0
+    }
+
+    /// Notes that we wrote up to this offset.
+    pub fn wrote_to(&self, end: u64) {
+        if self.reached.load(Ordering::Relaxed) < end {
+            self.reached.fetch_max(end, Ordering::Relaxed);
+        }
+    }
+
+    /// The end of what we wrote furthest. The file may have been cut since.
+    pub fn reached(&self) -> u64 {
+        self.reached.load(Ordering::Relaxed)
+    }
+
     /// Notes that its times may change without a sign from now on.
     pub fn set_mapped(&self) {
         self.mapped.store(true, Ordering::Release);
@@ -105,6 +127,29 @@ impl Watching {
     /// Whether they may.
     pub fn is_mapped(&self) -> bool {
         self.mapped.load(Ordering::Acquire)
+    }
+}
+
+/// While it exists, changes of a file's content are not reported, neither our own nor those of others, and its attributes are asked
+/// for each time.
+pub(crate) struct Quiet(Arc<Node>, Arc<OwnedFd>);
+
+impl Quiet {
+    /// For a file and a descriptor of it.
+    pub fn new(node: &Arc<Node>, fd: Arc<OwnedFd>) -> Quiet {
+        // Counted for as long as events may be missing.
+        node.watch.quiet.fetch_add(1, Ordering::AcqRel);
+        node.fs.home.watches.ignore_content(&fd, true);
+        Quiet(node.clone(), fd)
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // Another open file may go on writing: then there are events that nobody needs.
+        self.0.fs.home.watches.ignore_content(&self.1, false);
+        self.0.bump();
+        self.0.watch.quiet.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -230,13 +275,19 @@ impl Node {
     /// A program's own thread begins to write.
     pub fn begin_writing(&self) {
         self.watch.writers.fetch_add(1, Ordering::AcqRel);
-        self.bump();
+        drop(self.writing());
     }
 
     /// It has written.
     pub fn end_writing(&self) {
-        self.bump();
+        drop(self.writing());
         self.watch.writers.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A file of a watched directory whose changes of content are reported, ours among them.
+    pub fn hears_its_writes(&self) -> bool {
+        self.fs.coherence == Coherence::Lagging
+            && self.with_parent(|parent| parent.is_some_and(|parent| parent.changes().is_some()))
     }
 
     fn bump(&self) {
@@ -313,7 +364,9 @@ impl Node {
     /// absent ones.
     fn follow(&self) -> bool {
         let Ok(dir) = self.dir_fd().and_then(|dir| host::open_self(&*dir)) else { return false };
-        let Some(follower) = self.fs.home.watches.watch(&dir, self.key) else { return false };
+        let Some(follower) = self.fs.home.watches.watch(&dir, self.key, self.fs.coherence) else {
+            return false;
+        };
         let old = self.watch.follower.write().replace(follower);
         drop(old);
         self.watch.asked.store(0, Ordering::Relaxed);

@@ -118,6 +118,15 @@ impl Default for Watches {
 }
 
 impl Watches {
+    /// With a group that was made before.
+    pub fn with(group: Option<Group>) -> Watches {
+        let watches = Watches::default();
+        if let Some(group) = group {
+            let _ = watches.group.set(Some(group));
+        }
+        watches
+    }
+
     fn group(&self) -> Option<&Group> {
         let made = self.group.get_or_init(|| {
             Group::new().inspect_err(|e| log::debug!("directories of the host are not watched: {e}")).ok()
@@ -127,14 +136,15 @@ impl Watches {
 
     /// Marks a directory, which is open for reading and has this device and inode number; `None` where that cannot be. What is
     /// learnt of it from now on may be kept.
-    pub fn watch(&self, dir: &OwnedFd, inode: (u64, u64)) -> Option<Follower> {
+    /// Changes of contents are reported where attributes of files are kept, in trees that may lag behind.
+    pub fn watch(&self, dir: &OwnedFd, inode: (u64, u64), coherence: Coherence) -> Option<Follower> {
         let kind = hostsys::fs::statfs(dir).ok()?.f_type as u64;
         let group = self.group().filter(|_| TOLD.contains(&kind))?;
         if self.known.lock().handles.len() >= MAX {
             self.forget_all(group);
         }
         let round = self.round.load(Ordering::Acquire);
-        let key = group.mark(dir).ok()?;
+        let key = group.mark(dir, coherence == Coherence::Lagging).ok()?;
         let mut known = self.known.lock();
         let new = || {
             let (changes, round) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -147,6 +157,15 @@ impl Watches {
         // When the mark is taken back meanwhile, the round is over, and the number is not used.
         watched.round.store(round, Ordering::Release);
         Some(follower)
+    }
+
+    /// Has changes of the content of an open file reported no longer, or again. Without a group there is nothing to do.
+    pub fn ignore_content(&self, file: &OwnedFd, ignore: bool) {
+        if let Some(Some(group)) = self.group.get()
+            && let Err(e) = group.ignore_content(file, ignore)
+        {
+            log::debug!("events of a file's content stay as they are: {e}");
+        }
     }
 
     fn forget_all(&self, group: &Group) {
@@ -208,14 +227,14 @@ mod tests {
     fn a_new_round_ends_all_marks() {
         let watches = Watches::default();
         let dir: OwnedFd = std::fs::File::open("/").unwrap().into();
-        let follower = watches.watch(&dir, (1, 1)).unwrap();
+        let follower = watches.watch(&dir, (1, 1), Coherence::Strict).unwrap();
         let before = watches.changes(&follower).unwrap();
         watches.settle(Coherence::Strict);
         assert_eq!(watches.changes(&follower), Some(before));
         watches.forget_all(watches.group().unwrap());
         assert_eq!(watches.changes(&follower), None);
         drop(follower);
-        let again = watches.watch(&dir, (1, 1)).unwrap();
+        let again = watches.watch(&dir, (1, 1), Coherence::Strict).unwrap();
         assert!(watches.changes(&again).is_some());
     }
 
@@ -223,9 +242,9 @@ mod tests {
     fn two_followers_know_nothing_of_each_other() {
         let watches = Watches::default();
         let dir: OwnedFd = std::fs::File::open("/").unwrap().into();
-        let first = watches.watch(&dir, (1, 1)).unwrap();
+        let first = watches.watch(&dir, (1, 1), Coherence::Strict).unwrap();
         let before = watches.changes(&first).unwrap();
-        let second = watches.watch(&dir, (1, 1)).unwrap();
+        let second = watches.watch(&dir, (1, 1), Coherence::Strict).unwrap();
         assert_eq!((watches.changes(&first), watches.changes(&second)), (None, None));
         drop(second);
         assert!(watches.changes(&first).unwrap() > before);

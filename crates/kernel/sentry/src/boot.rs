@@ -11,6 +11,7 @@ use container::{Container, Limits};
 use exec::Program;
 use hostfs::Importer;
 use hostlink::CaptureFile;
+use hostsys::fanotify::Group;
 use mm::{MemoryMap, Mm};
 use nsproxy::Uts;
 use platform::Platform;
@@ -59,20 +60,22 @@ pub struct NetworkFiles {
 }
 
 /// Builds a container and runs it to its end; gives the wait status of its first process, which
-/// waits for [`Running::start`](crate::Running::start). `network` is what the network mode takes.
+/// waits for [`Running::start`](crate::Running::start). `network` is what the network mode takes, `watcher` what directories of
+/// the host are watched with if it had to be made before.
 pub fn run(
     spec: SandboxSpec,
     fds: Vec<OwnedFd>,
     platform: Arc<dyn Platform>,
     memory: Arc<tmpfs::MemFiles>,
     network: NetworkFiles,
+    watcher: Option<Group>,
     on_ready: OnReady,
 ) -> Result<i32, StartError> {
     let mut fds = Fds::new(fds);
     let limits = limits(&spec, &mut fds)?;
     let (kernel, calls) = wire::kernel(&spec, platform, memory, limits, network.gofer)?;
     capture(&kernel, &spec, &mut fds)?;
-    let pod = Pod::new(&kernel.vfs.device_numbers);
+    let pod = Pod::new(&kernel.vfs.device_numbers, watcher);
     links::attach(&kernel, &pod, spec.interfaces.clone(), network.links)?;
     let control = container(&kernel, kernel.first.clone(), &spec, fds, pod)?;
     let console = control.console.clone();

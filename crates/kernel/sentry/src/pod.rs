@@ -3,6 +3,7 @@
 use container::Container;
 use hostfs::HostFiles;
 use hostlink::Links;
+use hostsys::fanotify::Group;
 use ranked::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -20,11 +21,11 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// Without containers, for a kernel with these device numbers.
-    pub(crate) fn new(device_numbers: &Arc<DeviceNumbers>) -> Arc<Pod> {
+    /// Without containers, for a kernel with these device numbers. `watcher` watches directories of the host.
+    pub(crate) fn new(device_numbers: &Arc<DeviceNumbers>, watcher: Option<Group>) -> Arc<Pod> {
         Arc::new(Pod {
             containers: Mutex::default(),
-            host_files: HostFiles::new(device_numbers),
+            host_files: HostFiles::with(device_numbers, watcher),
             links: Mutex::default(),
             sockets: OnceLock::new(),
         })

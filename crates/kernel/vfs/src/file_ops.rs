@@ -197,6 +197,10 @@ pub trait StorageOps {
     ) -> Option<Result<usize>> {
         None
     }
+    /// A write takes the set-user-ID and set-group-ID bits from the file by itself, so the caller need not look up the mode.
+    fn write_drops_set_id(&self) -> bool {
+        false
+    }
     /// Takes O_DIRECT.
     fn direct(&self) -> bool {
         false

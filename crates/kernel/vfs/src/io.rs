@@ -6,7 +6,7 @@ use crate::caller::Caller;
 use crate::cred::Cap;
 use crate::dentry::{S_IFDIR, S_IFREG};
 use crate::file::OpenFile;
-use crate::file_ops::Loan;
+use crate::file_ops::{Loan, StorageOps};
 use crate::inode::SetAttr;
 use crate::notify::{self, event};
 use crate::open::file_kind;
@@ -95,6 +95,9 @@ pub fn limit(cx: &dyn Caller, off: u64, len: u64) -> Result<u64> {
 /// Drops set-id bits that must not survive a write.
 pub fn strip_set_id(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
     let Some(inode) = &file.inode else { return Ok(()) };
+    if file.ops.as_storage().is_some_and(StorageOps::write_drops_set_id) {
+        return Ok(());
+    }
     let mode = inode.perm()?.mode;
     let kept = perm::drop_set_id(mode);
     if kept != mode && !cx.creds().capable(Cap::FSETID) {
@@ -140,7 +143,10 @@ fn write_inner(cx: &dyn Caller, file: &OpenFile, buf: &[u8], off: u64, append: b
     }
     if append {
         file.refresh(cx)?;
-        let n = limit(cx, file.attr()?.size, buf.len() as u64)? as usize;
+        // Without a limit the size does not matter.
+        let limited = cx.rlimit(libc::RLIMIT_FSIZE as i32) != libc::RLIM_INFINITY;
+        let end = if limited { file.attr()?.size } else { 0 };
+        let n = limit(cx, end, buf.len() as u64)? as usize;
         strip_set_id(cx, file)?;
         return file.ops.append(cx, file, &buf[..n]);
     }

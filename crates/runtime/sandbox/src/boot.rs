@@ -12,6 +12,7 @@ use crate::received::{ContainerFiles, MAX_SPEC, parse, receive};
 use crate::{control, filter, terminal};
 use channel::Channel;
 use confine::{privileges, root};
+use hostsys::fanotify::Group;
 use hostsys::signals::SignalFd;
 use platform::Platform;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -32,6 +33,9 @@ pub const CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID);
 
+/// Descriptors that there is room for from the start: as many as are cached, and those of a program with many open files.
+const DESCRIPTORS: u32 = 8192;
+
 /// Free bytes in the heap beyond which it is looked at again soon.
 const HEAP_SLACK: usize = 8 << 20;
 
@@ -51,6 +55,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
     log::debug!("starting {} with {} descriptors", spec.id, fds.len());
 
     raise_descriptor_limit();
+    hostsys::process::reserve_descriptors(channel.as_fd(), DESCRIPTORS);
     privileges::bound()?;
     if let Ok(score) = &mut score
         && let Err(error) = score.set_base(spec.process.oom_score_adj)
@@ -69,6 +74,8 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
         Some(console) if listener.is_some() => Window::take(console)?,
         _ => None,
     };
+    // Made here, where there may be sockets. Containers that join later have theirs made when it is needed.
+    let watcher = filter::shares(&spec).then(Group::new).and_then(Result::ok);
     privileges::keep_only(CAPABILITIES)?;
     privileges::undumpable()?;
     filter::install(&filter::FilterNeeds::of(&spec, listener.is_some(), channel.as_fd(), backing_number))?;
@@ -98,7 +105,7 @@ pub fn run(channel: OwnedFd) -> io::Result<i32> {
             std::process::abort();
         }
     });
-    match sentry::run(spec, fds, platform, memory, network, on_ready) {
+    match sentry::run(spec, fds, platform, memory, network, watcher, on_ready) {
         Ok(status) => {
             control::settle();
             // A container in the background has no command line.

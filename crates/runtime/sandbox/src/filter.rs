@@ -30,6 +30,12 @@ pub(crate) struct FilterNeeds {
     pub(crate) network: Network,
 }
 
+/// Whether some directory of the host is shared with others outside.
+pub(crate) fn shares(spec: &SandboxSpec) -> bool {
+    let mut mounts = spec.mounts.iter().filter(|m| m.source_fd.is_some());
+    spec.root.overlay.is_none() || mounts.any(|m| m.overlay.is_none())
+}
+
 impl FilterNeeds {
     /// Those of a sandbox.
     pub(crate) fn of(
@@ -43,7 +49,7 @@ impl FilterNeeds {
         let changes = listens
             || written(spec.root.readonly, &spec.root.overlay)
             || mounts().any(|m| written(m.readonly, &m.overlay));
-        let shares = listens || spec.root.overlay.is_none() || mounts().any(|m| m.overlay.is_none());
+        let shares = listens || shares(spec);
         let unix = spec.socket_gofer.is_some();
         let (platform, network) = (spec.platform, spec.network);
         FilterNeeds {
@@ -275,6 +281,9 @@ const WATCHES: &[Rule] = &[
         libc::SYS_fanotify_mark,
         &[
             &[Arg::Is(1, libc::FAN_MARK_ADD), Arg::IsLong(2, fanotify::MASK), Arg::IsLong(4, 0)],
+            &[Arg::Is(1, libc::FAN_MARK_ADD), Arg::IsLong(2, fanotify::NAMES_MASK), Arg::IsLong(4, 0)],
+            &[Arg::Is(1, fanotify::IGNORE_FLAGS[0]), Arg::IsLong(2, libc::FAN_MODIFY), Arg::IsLong(4, 0)],
+            &[Arg::Is(1, fanotify::IGNORE_FLAGS[1]), Arg::IsLong(2, libc::FAN_MODIFY), Arg::IsLong(4, 0)],
             &[Arg::Is(1, libc::FAN_MARK_FLUSH), Arg::IsLong(2, 0), Arg::IsLong(4, 0)],
         ],
         "marks of a descriptor, never of a path; never permission events, mounts or file systems",
@@ -439,6 +448,10 @@ mod tests {
             allows_all(&shared, libc::SYS_fanotify_mark, [9, flags.into(), mask, 5, path, 0])
         };
         assert!(mark(libc::FAN_MARK_ADD, fanotify::MASK, 0) && mark(libc::FAN_MARK_FLUSH, 0, 0));
+        assert!(mark(libc::FAN_MARK_ADD, fanotify::NAMES_MASK, 0));
+        for flags in fanotify::IGNORE_FLAGS {
+            assert!(mark(flags, libc::FAN_MODIFY, 0) && !mark(flags, fanotify::MASK, 0));
+        }
         assert!(!mark(libc::FAN_MARK_ADD, fanotify::MASK, 0x1000));
         assert!(!mark(libc::FAN_MARK_ADD | libc::FAN_MARK_MOUNT, fanotify::MASK, 0));
         assert!(!mark(libc::FAN_MARK_ADD, fanotify::MASK | libc::FAN_OPEN_PERM, 0));

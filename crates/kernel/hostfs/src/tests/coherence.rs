@@ -2,8 +2,9 @@
 
 use super::*;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 /// Another process, for which a shell stands: what this process does itself is told apart from what others do.
 pub(super) struct Others {
@@ -108,6 +109,46 @@ fn warm(c: &FsContext, paths: &[&str]) {
             let _ = stat(c, path);
         });
         paths.iter().for_each(|path| drop(open(c, path, 0)));
+    }
+}
+
+#[test]
+fn contents_that_are_not_reported_are_asked_for() {
+    let t = Tmp::new("quiet");
+    fs::write(t.0.join("f"), "one").unwrap();
+    let home = HostFiles::new(&Arc::default());
+    let c = tree(&home, &t.0, Coherence::Lagging);
+    let mut others = Others::new();
+    warm(&c, &["/f"]);
+    let file = open(&c, "/f", libc::O_RDWR).unwrap();
+    for round in 0..40 {
+        io::write_at(&plain(), &file, b"ours", round).unwrap();
+        // What others do, once our writes are no longer reported, would be missed if it were not asked for.
+        others.run(&format!("echo theirs >> {}/f", t.0.display()));
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(seen(&c, "/f"), there(&t.0, "/f"), "in round {round}");
+        assert_eq!(seen(&c, "/f"), there(&t.0, "/f"), "again in round {round}");
+    }
+    drop(file);
+    others.run(&format!("echo more >> {}/f", t.0.display()));
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(seen(&c, "/f"), there(&t.0, "/f"), "reported again");
+}
+
+#[test]
+fn a_write_takes_set_id_bits_without_a_question() {
+    let t = Tmp::new("setid");
+    for (mode, coherence) in [(0o4755, Coherence::Strict), (0o6755, Coherence::Lagging)] {
+        let c = tree(&HostFiles::new(&Arc::default()), &t.0, coherence);
+        let others =
+            |mode: u32| fs::set_permissions(t.0.join("f"), fs::Permissions::from_mode(mode)).unwrap();
+        fs::write(t.0.join("f"), "one").unwrap();
+        others(mode);
+        warm(&c, &["/f"]);
+        let file = open(&c, "/f", libc::O_RDWR).unwrap();
+        io::write_at(&plain(), &file, b"two", 0).unwrap();
+        // With CAP_FSETID, which a sentry never has in the host's first user namespace, they stay.
+        assert_eq!(seen(&c, "/f"), there(&t.0, "/f"));
     }
 }
 
