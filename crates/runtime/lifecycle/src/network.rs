@@ -53,13 +53,23 @@ impl Outward {
         };
         prepared.spec.network = Network::Host { policed: policy.is_some() };
         let outside = prepared.namespaces.network == Namespace::Host;
-        if outside {
+        let mut own = Vec::new();
+        if outside || policy.is_some() {
             match netview::look_here() {
-                Ok(interfaces) => prepared.spec.interfaces = interfaces,
+                Ok(interfaces) => {
+                    own = interfaces.links.iter().flat_map(|l| &l.addresses).map(|(ip, _)| *ip).collect();
+                    if outside {
+                        prepared.spec.interfaces = interfaces;
+                    }
+                }
+                // What counts as the host's own must be known.
+                Err(error) if policy.is_some() => {
+                    return Err(format!("--allow-net: cannot read the host's addresses: {error}").into());
+                }
                 Err(error) => log::warn!("the host's network interfaces are not shown: {error}"),
             }
         }
-        Ok(Some(Outward { setup: Setup::of_host(policy), outside }))
+        Ok(Some(Outward { setup: Setup::of_host(policy, own), outside }))
     }
 }
 

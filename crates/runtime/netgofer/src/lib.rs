@@ -20,6 +20,7 @@ mod filter;
 pub mod fuzz;
 mod journal;
 mod policy;
+mod private;
 mod resolver;
 mod server;
 mod setup;
@@ -28,6 +29,7 @@ pub use policy::{Names, Policy};
 pub use setup::Setup;
 
 use confine::{privileges, root};
+use private::Own;
 use resolver::Resolver;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
@@ -46,18 +48,19 @@ pub fn serve(channel: OwnedFd, setup: OwnedFd) -> io::Result<()> {
     rustix::process::setsid().ok();
     let setup = Setup::read(setup)?;
     let most = raise_descriptor_limit();
+    let own = Own::here(setup.own.clone())?;
     root::enter_empty()?;
     privileges::keep_only(CapabilitySet::empty())?;
     privileges::undumpable()?;
     confine::filter::install(&confine::filter::compile(&[confine::filter::RUST_RUNTIME, filter::RULES])?)?;
     hostsys::heap::shrink();
     hostsys::image::forget_start();
-    let Setup { policy, nameservers, hosts } = setup;
+    let Setup { policy, nameservers, hosts, own: _ } = setup;
     let names: Vec<&str> = policy.iter().flat_map(Policy::whole_names).collect();
     // The file of hosts matters for names of the policy only.
     let hosts =
         hosts.into_iter().filter(|(name, _)| policy.as_ref().is_some_and(|p| p.names(name))).collect();
-    let resolver = Resolver::new(nameservers, hosts, &names);
+    let resolver = Resolver::new(nameservers, hosts, &names, own);
     Server::new(channel, policy.clone(), resolver, most).run()
 }
 

@@ -5,9 +5,10 @@
 
 use crate::dns::{Answer, Question, SERVFAIL};
 use crate::policy::{Names, is_below};
+use crate::private::{Own, is_private};
 use hostsys::net;
 use netproto::address::to_sockaddr;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ const LONGEST: Duration = Duration::from_secs(86400);
 /// Most names, and addresses of one name, that are remembered.
 const MAX_NAMES: usize = 4096;
 const MAX_ADDRESSES: usize = 1024;
+/// Most lines of the log about addresses that names do not count for.
+const MAX_SAID: usize = 256;
 
 /// Who asked.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +57,20 @@ pub(crate) struct Resolver {
     pending: Vec<Pending>,
     /// When names of the policy are to be looked up again.
     refresh: Vec<(String, Instant)>,
+    /// The host's addresses, to which no name server leads.
+    own: Own,
+    /// What was said of names that lead to private addresses.
+    said: BTreeSet<(String, IpAddr)>,
 }
 
 impl Resolver {
-    /// With the host's name servers and its file of hosts. `names` are looked up from time to time.
-    pub(crate) fn new(servers: Vec<IpAddr>, hosts: Vec<(String, IpAddr)>, names: &[&str]) -> Resolver {
+    /// With the host's name servers, its file of hosts and its addresses. `names` are looked up from time to time.
+    pub(crate) fn new(
+        servers: Vec<IpAddr>,
+        hosts: Vec<(String, IpAddr)>,
+        names: &[&str],
+        own: Own,
+    ) -> Resolver {
         let mut known: HashMap<String, Vec<IpAddr>> = HashMap::new();
         for (name, ip) in hosts {
             known.entry(name).or_default().push(ip);
@@ -68,7 +80,15 @@ impl Resolver {
             true => Vec::new(),
             false => names.iter().map(|name| (name.to_string(), now)).collect(),
         };
-        Resolver { servers, hosts: known, learned: HashMap::new(), pending: Vec::new(), refresh }
+        Resolver {
+            servers,
+            hosts: known,
+            learned: HashMap::new(),
+            pending: Vec::new(),
+            refresh,
+            own,
+            said: BTreeSet::new(),
+        }
     }
 
     /// Answers a question whose name may be looked up: at once, or later through [`ready`](Self::ready) or [`tick`](Self::tick).
@@ -142,11 +162,14 @@ impl Resolver {
         ips.retain(|_, until| *until > now);
         for (ip, ttl) in &answer.addresses {
             let ip = ip.to_canonical();
-            // A name of somebody else's must not lead into the host.
-            if is_local(ip) {
-                log::warn!(
-                    "network: the name {name} leads to {ip}, which only the host's own file of hosts may say"
-                );
+            // A name of somebody else's must not lead into the host or its networks.
+            if is_private(ip) || self.own.holds(ip) {
+                if self.said.len() < MAX_SAID && self.said.insert((name.to_string(), ip)) {
+                    log::warn!(
+                        "network: the name {name} leads to {ip}, which is private or this host's own: that takes an entry of \
+                         --allow-net with the address"
+                    );
+                }
             } else if ips.len() < MAX_ADDRESSES {
                 ips.insert(ip, now + (*ttl).clamp(SHORTEST, LONGEST) + GRACE);
             }
@@ -191,34 +214,25 @@ impl Resolver {
 }
 
 impl Names for Resolver {
+    /// An address of the file of hosts counts whatever it is: the host's administrator has given it this name.
     fn leads_to(&self, name: &str, ip: IpAddr) -> bool {
-        self.hosts.get(name).is_some_and(|ips| ips.contains(&ip))
-            || self
-                .learned
-                .get(name)
-                .and_then(|ips| ips.get(&ip))
-                .is_some_and(|until| *until > Instant::now())
+        self.hosts.get(name).is_some_and(|ips| ips.contains(&ip)) || self.has_learned(name, ip)
     }
 
+    /// An address of the file of hosts counts if it is public: the policy may not mean the host's own name in this domain.
     fn below_leads_to(&self, parent: &str, ip: IpAddr) -> bool {
-        self.hosts.iter().any(|(name, ips)| is_below(name, parent) && ips.contains(&ip))
-            || self.learned.keys().any(|name| is_below(name, parent) && self.leads_to(name, ip))
+        self.learned.keys().any(|name| is_below(name, parent) && self.has_learned(name, ip))
+            || self.hosts.iter().any(|(name, ips)| is_below(name, parent) && ips.contains(&ip))
+                && !is_private(ip)
+                && !self.own.holds(ip)
     }
 }
 
-/// Addresses that are never another machine's.
-fn is_local(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => {
-            v4.is_loopback()
-                || v4.is_unspecified()
-                || v4.is_link_local()
-                || v4.is_multicast()
-                || v4.is_broadcast()
-        }
-        IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.is_unspecified() || v6.is_unicast_link_local() || v6.is_multicast()
-        }
+impl Resolver {
+    /// Whether a name server says so, and still may. The host may have got the address since it was learnt.
+    fn has_learned(&self, name: &str, ip: IpAddr) -> bool {
+        let until = self.learned.get(name).and_then(|ips| ips.get(&ip));
+        until.is_some_and(|until| *until > Instant::now()) && !self.own.holds(ip)
     }
 }
 
@@ -247,7 +261,7 @@ mod tests {
     #[test]
     fn what_names_lead_to() {
         let hosts = vec![("db.example".to_string(), "127.0.0.1".parse().unwrap())];
-        let mut names = Resolver::new(Vec::new(), hosts, &[]);
+        let mut names = Resolver::new(Vec::new(), hosts, &[], Own::of(&["203.0.113.1"]));
         names.learn("index.example", &answer("192.0.2.7", 0));
         names.learn("index.example", &answer("192.0.2.8", 9));
         names.learn("evil.example", &answer("127.0.0.1", 60));
@@ -257,6 +271,17 @@ mod tests {
         assert!(leads("index.example", "192.0.2.7") && leads("index.example", "192.0.2.8"));
         assert!(leads("db.example", "127.0.0.1") && !leads("evil.example", "127.0.0.1"));
         assert!(!leads("evil.example", "169.254.169.254"));
+        names.learn("evil.example", &answer("203.0.113.1", 60));
+        names.learn("evil.example", &answer("203.0.113.2", 60));
+        names.learn("evil.example", &answer("::ffff:10.0.0.1", 60));
+        let leads = |name: &str, ip: &str| names.leads_to(name, ip.parse().unwrap());
+        assert!(leads("evil.example", "203.0.113.2") && !leads("evil.example", "203.0.113.1"));
+        assert!(!leads("evil.example", "10.0.0.1"));
+        // The host gets an address that a name has led to before.
+        names.own = Own::of(&["203.0.113.2"]);
+        assert!(!names.leads_to("evil.example", "203.0.113.2".parse().unwrap()));
+        // The file of hosts is not asked for whole domains if it says something private.
+        assert!(!names.below_leads_to("example", "127.0.0.1".parse().unwrap()));
         assert!(names.below_leads_to("example", "192.0.2.7".parse().unwrap()));
         assert!(!names.below_leads_to("index.example", "192.0.2.7".parse().unwrap()));
     }
@@ -264,7 +289,7 @@ mod tests {
     #[test]
     fn questions_without_servers_fail_at_once() {
         let hosts = vec![("db.example".to_string(), "10.0.0.1".parse().unwrap())];
-        let mut names = Resolver::new(Vec::new(), hosts, &["index.example"]);
+        let mut names = Resolver::new(Vec::new(), hosts, &["index.example"], Own::default());
         assert!(names.next_deadline().is_none());
         let client = Client { socket: 1, server: "10.0.0.53:53".parse().unwrap() };
         let mut ask = |name| {

@@ -22,11 +22,13 @@ pub struct Setup {
     pub nameservers: Vec<IpAddr>,
     /// The host's names without a name server.
     pub hosts: Vec<(String, IpAddr)>,
+    /// Addresses of the host's interfaces, where the sandbox was started. The gofer's own namespace may be another one.
+    pub own: Vec<IpAddr>,
 }
 
 impl Setup {
-    /// With that policy and the name service of this host.
-    pub fn of_host(policy: Option<Policy>) -> Setup {
+    /// With that policy and the name service of this host, which has the addresses `own`.
+    pub fn of_host(policy: Option<Policy>, own: Vec<IpAddr>) -> Setup {
         if policy.is_none() {
             return Setup::default();
         }
@@ -39,7 +41,7 @@ impl Setup {
             String::from_utf8_lossy(&text).into_owned()
         };
         let (servers, hosts) = (read("/etc/resolv.conf"), read("/etc/hosts"));
-        Setup { policy, nameservers: nameservers(&servers), hosts: listed(&hosts) }
+        Setup { policy, nameservers: nameservers(&servers), hosts: listed(&hosts), own }
     }
 
     /// From what [`to_bytes`](Self::to_bytes) gave.
