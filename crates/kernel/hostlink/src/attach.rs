@@ -22,10 +22,13 @@ const UP: u32 = libc::IFF_UP as u32;
 pub struct Links {
     pumps: Vec<Pump>,
     names: Option<Names>,
+    /// Marks the host's network namespace as taken for as long as it is open.
+    mark: Option<OwnedFd>,
 }
 
 /// Gives a stack the interfaces beside loopback, each with its packet socket, in the order of `interfaces`; those that it
-/// has already get new addresses only. One socket more is connected to the namespace's own name server.
+/// has already get new addresses only. The socket after those marks the namespace as this sandbox's; one socket more is connected to
+/// the namespace's own name server.
 pub fn attach(
     stack: &Arc<Stack>,
     links: &mut Links,
@@ -46,6 +49,10 @@ pub fn attach(
             let address = Address { broadcast: prefix.broadcast(), ..Address::new(prefix) };
             known(stack.add_address(interface.index, address))?;
         }
+    }
+    if let Some(mark) = sockets.next() {
+        // One that comes later has no name: the sandbox has its mark.
+        links.mark.get_or_insert(mark);
     }
     if let Some(server) = sockets.next()
         && links.names.is_none()

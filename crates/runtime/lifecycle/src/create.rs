@@ -191,7 +191,7 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     run_hooks::run_on_create(&hooks, &record.state)?;
     // A new network namespace has what hooks put there.
     if host.is_none() && (network.is_some() || config.spec.hooks().is_some()) {
-        files.links = network::show(&mut prepared, sandbox.pid());
+        files.links = network::show(&mut prepared, sandbox.pid())?;
     }
     let listener = channel::listen_in(claim.container().dir()?.as_fd(), SOCKET)?;
     sandbox.set_up(&prepared, &files, Some(listener.as_fd()))?;

@@ -74,34 +74,48 @@ impl Outward {
 }
 
 /// Tells the kernel inside what the network namespace holds by now, hooks having been run; sockets for the interfaces that it is
-/// to use.
-pub(crate) fn show(prepared: &mut Prepared, pid: i32) -> Vec<OwnedFd> {
+/// to use. Fails only if another sandbox uses them.
+pub(crate) fn show(prepared: &mut Prepared, pid: i32) -> Result<Vec<OwnedFd>> {
     let (interfaces, links) = match look(prepared.spec.network, pid) {
         Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(taken()),
         Err(error) => {
             log::warn!("the interfaces of {} are not shown: {error}", path(pid));
-            return Vec::new();
+            return Ok(Vec::new());
         }
     };
     prepared.spec.interfaces = interfaces;
-    links
+    Ok(links)
 }
 
 /// The same again before the start: Docker's newer daemons and `ctr --cni` set the network up between `create` and
 /// `start`. Of a namespace that holds nothing but its loopback interface there is nothing to tell.
-pub(crate) fn show_again(settings: &Settings, client: &Client, record: &Record) {
+pub(crate) fn show_again(settings: &Settings, client: &Client, record: &Record) -> Result<()> {
     let (pid, network) = (record.state.pid, settings.containers.network);
     let member = matches!(record.pod(), Pod::Member(_));
     if member || network == Network::None || !netview::has_more_than_loopback(pid) {
-        return;
+        return Ok(());
     }
-    let told = look(network, pid)
+    let found = match look(network, pid) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(taken()),
+        found => found,
+    };
+    let told = found
         .map_err(crate::Error::from)
         .and_then(|(interfaces, links)| Ok(client.show_network(&interfaces, &links)?));
     if let Err(error) = told {
         // An ordinary user may not look; what `create` has shown stays.
         log::debug!("the interfaces of {} are not shown as they are now: {error}", path(pid));
     }
+    Ok(())
+}
+
+/// Two stacks would reset each other's connections.
+fn taken() -> crate::Error {
+    "the network namespace is another sandbox's (docker run --network container:X): only the containers of one pod can \
+     share a network; use --network=none or a network namespace of its own"
+        .to_string()
+        .into()
 }
 
 /// What a namespace holds, and sockets for the interfaces that the stack inside is to use.
@@ -110,8 +124,9 @@ fn look(network: Network, pid: i32) -> io::Result<(Interfaces, Vec<OwnedFd>)> {
     match network {
         Network::None => Ok((Interfaces::loopback(), Vec::new())),
         Network::Host { .. } => Ok((netview::look(namespace.as_fd())?, Vec::new())),
-        Network::Sandbox => match netview::take_over(namespace.as_fd()) {
+        Network::Sandbox => match netview::take_over(namespace.as_fd(), pid) {
             Ok(taken) => Ok(taken),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
             Err(error) => {
                 let shown = netview::look(namespace.as_fd())?;
                 if shown.links.len() > 1 {

@@ -24,7 +24,10 @@ pub fn start(settings: &Settings, id: &str) -> Result<()> {
         return Err(error);
     }
     let client = connect(&container)?;
-    network::show_again(settings, &client, &record);
+    if let Err(error) = network::show_again(settings, &client, &record) {
+        client.signal(libc::SIGKILL, Target::Init)?;
+        return Err(error);
+    }
     client.start()?;
     record.state.status = Status::Running;
     container.write(&record)?;

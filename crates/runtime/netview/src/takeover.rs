@@ -10,13 +10,15 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessag
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::net::{
-    AddressFamily as Family, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+    AddressFamily as Family, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
+    recv, send, socket_with,
 };
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use spec::Interfaces;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 /// Docker's name server, and as /proc/net/udp shows it.
 const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 11);
@@ -32,9 +34,14 @@ fn is_shared(namespace: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(known.contains(&Ok(theirs)))
 }
 
+/// Names of the marks of sandboxes, as /proc/net/unix shows them, and without the first character.
+const MARKS: &str = "@ringfence-network-";
+
 /// The interfaces, addresses and routes of the namespace behind `namespace`, and a packet socket for each Ethernet interface, in
-/// their order; then, if a name server like Docker's is there, one connected to it. From now on the namespace's own stack leaves them alone. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN over it.
-pub fn take_over(namespace: BorrowedFd<'_>) -> io::Result<(Interfaces, Vec<OwnedFd>)> {
+/// their order; then the sandbox's mark, and if a name server like Docker's is there, a socket connected to it. From now on the
+/// namespace's own stack leaves the interfaces alone. `pid` is the process that stands for the sandbox. Fails with
+/// `ErrorKind::AddrInUse` if another sandbox has taken the namespace over. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN over it.
+pub fn take_over(namespace: BorrowedFd<'_>, pid: i32) -> io::Result<(Interfaces, Vec<OwnedFd>)> {
     if is_shared(namespace)? {
         return Err(io::Error::other("the network namespace is the host's own"));
     }
@@ -47,6 +54,7 @@ pub fn take_over(namespace: BorrowedFd<'_>) -> io::Result<(Interfaces, Vec<Owned
         };
         let mut sockets = ethernet.map(open).collect::<io::Result<Vec<_>>>()?;
         if !sockets.is_empty() {
+            sockets.push(mark(pid)?);
             silence(&interfaces)?;
             sockets.extend(name_server()?);
         }
@@ -56,6 +64,35 @@ pub fn take_over(namespace: BorrowedFd<'_>) -> io::Result<(Interfaces, Vec<Owned
         let thread = std::thread::Builder::new().spawn_scoped(scope, take)?;
         thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     })
+}
+
+/// Marks the caller's network namespace as that of the sandbox of `pid`, for as long as the returned socket is open: the sandbox
+/// keeps it. The mark is a name in the abstract namespace of Unix sockets, which belongs to the network namespace. A sandbox that
+/// has its mark already gets a socket without a name.
+fn mark(pid: i32) -> io::Result<OwnedFd> {
+    // The same number may stand for another process elsewhere.
+    let of = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
+    let name = format!("{}{of}-{pid}", &MARKS[1..]);
+    let socket = socket_with(Family::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    match bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?) {
+        Ok(()) | Err(rustix::io::Errno::ADDRINUSE) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // Each of two that come at the same time sees the other's.
+    let all = std::fs::read_to_string("/proc/thread-self/net/unix")?;
+    match other_mark(&all, &name) {
+        None => Ok(socket),
+        Some(_) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another sandbox uses the interfaces of this network namespace",
+        )),
+    }
+}
+
+/// A sandbox's mark in a listing like /proc/net/unix that is not called `own`.
+fn other_mark<'a>(listing: &'a str, own: &str) -> Option<&'a str> {
+    let names = listing.lines().filter_map(|line| line.split_whitespace().nth(7));
+    names.into_iter().find(|name| name.starts_with(MARKS) && name[1..] != *own)
 }
 
 /// A socket that is connected to the name server on the namespace's loopback interface, if there is one. Its port is another one, to
@@ -138,5 +175,21 @@ fn remove(socket: &OwnedFd, route: RouteMessage) -> io::Result<()> {
             _ => Ok(()),
         },
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_sandboxes() {
+        let listing = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00000000 0001 01 17 @ringfence-network-4026-7\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 18\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 19 /run/ringfence-network-8\n";
+        assert_eq!(other_mark(listing, "ringfence-network-4026-7"), None);
+        assert_eq!(other_mark(listing, "ringfence-network-4026-8"), Some("@ringfence-network-4026-7"));
+        assert_eq!(other_mark("", "x"), None);
     }
 }
