@@ -24,6 +24,7 @@ pub mod stats;
 mod systemd;
 mod v1;
 mod v2;
+mod weight;
 
 #[cfg(test)]
 mod tests;
@@ -236,6 +237,19 @@ impl Manager {
             unit.set(resources, self.is_v2())?;
         }
         if self.is_v2() { v2::set(&self.groups, resources) } else { v1::set(&self.groups, resources) }
+    }
+
+    /// The group's share of the processors beside its neighbours, `cpu.shares` or `cpu.weight`; `None` without the controller.
+    pub fn cpu_weight(&self) -> Option<u64> {
+        weight::get(&self.groups)
+    }
+
+    /// Sets that share, as near to `weight` as the kernel takes.
+    pub fn set_cpu_weight(&self, weight: u64) -> Result<()> {
+        match (weight::set(&self.groups, weight)?, &self.unit) {
+            (Some(weight), Some(unit)) => unit.set_weight(weight, self.is_v2()),
+            _ => Ok(()),
+        }
     }
 
     /// What the container uses.

@@ -108,6 +108,14 @@ impl Unit {
         self.call("SetUnitProperties", &args)
     }
 
+    /// Tells systemd of the group's share of the processors alone.
+    pub(crate) fn set_weight(&self, weight: u64, v2: bool) -> Result<()> {
+        let name = if v2 { "CPUWeight" } else { "CPUShares" };
+        let mut args = vec!["sba(sv)".to_string(), self.name.clone(), "true".into()];
+        args.extend(list(&[property(name, "t", &weight.to_string())]));
+        self.call("SetUnitProperties", &args)
+    }
+
     /// Ends the unit; it may have ended before.
     pub(crate) fn stop(&self) -> Result<()> {
         let gone = |text: &str| text.contains("not loaded") || text.contains("NoSuchUnit");

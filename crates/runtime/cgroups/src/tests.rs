@@ -75,6 +75,10 @@ fn limits_on_cgroup_v1() {
     assert_eq!(content(&manager, "memory", "memory.memsw.limit_in_bytes"), "134217728");
     assert_eq!(content(&manager, "memory", "memory.soft_limit_in_bytes"), "33554432");
     assert_eq!(content(&manager, "cpu", "cpu.shares"), "512");
+    assert_eq!(manager.cpu_weight(), Some(512));
+    manager.set_cpu_weight(1_000_000).unwrap();
+    assert_eq!(content(&manager, "cpu", "cpu.shares"), "262144");
+    manager.set_cpu_weight(512).unwrap();
     assert_eq!(content(&manager, "cpu", "cpu.cfs_quota_us"), "20000");
     assert_eq!(content(&manager, "cpu", "cpu.cfs_burst_us"), "10000");
     assert_eq!(content(&manager, "cpuset", "cpuset.cpus"), "0");
@@ -224,6 +228,20 @@ fn limits_on_a_fake_cgroup_v2() {
     assert!(error.to_string().contains("memory.high"), "{error}");
     let error = set(serde_json::json!({ "cpu": { "realtimePeriod": 5 } })).unwrap_err();
     assert!(error.to_string().contains("realtimePeriod"), "{error}");
+    fs::remove_dir_all(top).unwrap();
+}
+
+#[test]
+fn weights_on_a_fake_cgroup_v2() {
+    let (top, manager) = fake("cpu");
+    assert_eq!(manager.cpu_weight(), None);
+    for (asked, taken) in [(39, 39), (40, 40), (0, 1), (123_456, 10_000)] {
+        manager.set_cpu_weight(asked).unwrap();
+        assert_eq!(
+            (content(&manager, "", "cpu.weight"), manager.cpu_weight()),
+            (taken.to_string(), Some(taken))
+        );
+    }
     fs::remove_dir_all(top).unwrap();
 }
 

@@ -8,9 +8,9 @@ use crate::state::{Record, State, Status};
 use crate::stores::Stores;
 use crate::{
     Error, Result, Settings, caller, capture, foreground, host_name, id_maps, network, overlay, pid_file,
-    pod, run_hooks, sandbox_log,
+    pod, run_hooks, sandbox_log, weights,
 };
-use bundle::{Config, Options, Prepared};
+use bundle::{Config, Options, Pod, Prepared};
 use netgofer::Policy;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
 use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, WriteBack, launch};
@@ -186,6 +186,9 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
     if let Some(manager) = groups.manager() {
         record.set_groups(manager);
         claim.container().write(&record)?;
+        if let Pod::Member(sandbox) = &prepared.pod {
+            weights::follow(settings, sandbox, Some(manager));
+        }
     }
     record.state.pid = sandbox.pid();
     run_hooks::run_on_create(&hooks, &record.state)?;

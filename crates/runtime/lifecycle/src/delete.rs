@@ -2,7 +2,8 @@
 
 use crate::directory::{Container, Lock};
 use crate::state::{Record, Status};
-use crate::{Result, Settings, groups, kill, run_hooks};
+use crate::{Result, Settings, groups, kill, run_hooks, weights};
+use bundle::Pod;
 use cgroups::Manager;
 use hooks::Kind;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -41,6 +42,9 @@ pub fn delete(settings: &Settings, id: &str, force: bool) -> Result<()> {
     }
     container.remove()?;
     if let Some((hooks, state)) = ended {
+        if let Ok(Pod::Member(sandbox)) = Pod::of(&state.annotations, &state.id) {
+            weights::follow(settings, &sandbox, None);
+        }
         run_hooks::run_and_log(&hooks, Kind::Poststop, &state);
     }
     Ok(())

@@ -42,6 +42,7 @@ mod state;
 mod stores;
 mod update;
 mod wait;
+mod weights;
 
 #[cfg(test)]
 mod testing;

@@ -95,6 +95,9 @@ pub struct RuntimeState {
     /// Changes of its root are written to the directory below its overlay.
     #[serde(default, skip_serializing_if = "is_false")]
     pub writes_back: bool,
+    /// Of a sandbox that others have joined: the processor shares of its first container alone. Its group has those of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_weight: Option<u64>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -142,6 +145,16 @@ impl Record {
     /// Whether they are.
     pub(crate) fn writes_back(&self) -> bool {
         self.runtime.as_ref().is_some_and(|runtime| runtime.writes_back)
+    }
+
+    /// The processor shares that the container was given alone, if others have joined its sandbox.
+    pub(crate) fn own_weight(&self) -> Option<u64> {
+        self.runtime.as_ref()?.own_weight
+    }
+
+    /// Writes them down.
+    pub(crate) fn set_own_weight(&mut self, weight: Option<u64>) {
+        self.runtime.get_or_insert_default().own_weight = weight;
     }
 
     /// Removes the files that go with the container.

@@ -2,7 +2,7 @@
 
 use crate::settings::connect;
 use crate::state::Status;
-use crate::{Result, Settings};
+use crate::{Result, Settings, weights};
 use oci_spec::runtime::LinuxResources;
 
 /// Changes the limits of a container; what `resources` does not name stays.
@@ -13,6 +13,7 @@ pub fn update(settings: &Settings, id: &str, resources: &LinuxResources) -> Resu
     }
     let _lock = container.lock()?;
     record.groups()?.set(resources)?;
+    weights::update(settings, &container, record.clone(), resources)?;
     if let Some(pids) = resources.pids() {
         if record.is_frozen() {
             return Err("the container is paused: resume it to change how many tasks it may have".into());
