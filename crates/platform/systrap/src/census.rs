@@ -5,6 +5,8 @@
 //! through the host's process ids, twice, some seconds apart. A child of ours (told
 //! apart from others by its missing exit signal) that nobody knows both times
 //! is killed; so is a process with a thread that nobody knows both times.
+//! As many of either as are being made at the second look are spared: the host may
+//! take any time over an honest one.
 
 use crate::Inner;
 use crate::space::Space;
@@ -15,7 +17,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Longer than a fork may take between its clone and its hello, so that honest newcomers are known by then.
+/// Longer than a fork takes between its clone and its hello unless the host is very slow.
 const INTERVAL: Duration = Duration::from_secs(11);
 
 /// What was raised since the last look.
@@ -81,30 +83,41 @@ impl Census {
     fn look(&mut self, inner: &Inner) {
         let spaces: Vec<Arc<Space>> = self.spaces.iter().filter_map(Weak::upgrade).collect();
         let (mut unknown, mut unknown_threads) = (HashSet::new(), HashSet::new());
+        let (mut hidden, mut hidden_threads) = (Vec::new(), vec![0; spaces.len()]);
         for id in 1..=inner.pid_max {
             if process::is_silent_child(id) && inner.space(id).is_none() {
+                unknown.insert(id);
                 if self.unknown.contains(&id) {
-                    log::warn!("stub process {id} that nobody knows; killed");
-                    if let Ok(pidfd) = process::pidfd_open(id)
-                        && process::is_silent_child(id)
-                    {
-                        let _ = process::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
-                        let _ = process::wait_child(pidfd.as_fd(), true);
-                    }
-                } else {
-                    unknown.insert(id);
+                    hidden.push(id);
                 }
             }
-            for space in &spaces {
+            for (space, hidden) in spaces.iter().zip(&mut hidden_threads) {
                 let known = inner.thread(id).is_some_and(|t| Arc::ptr_eq(&t.space, space));
                 if !known && space.has_thread(id) {
-                    if self.unknown_threads.contains(&(space.pid, id)) {
-                        log::warn!("stub process {} has a thread that nobody knows; killed", space.pid);
-                        space.kill();
-                    } else {
-                        unknown_threads.insert((space.pid, id));
-                    }
+                    unknown_threads.insert((space.pid, id));
+                    *hidden += usize::from(self.unknown_threads.contains(&(space.pid, id)));
                 }
+            }
+        }
+        // Forks that are over by now have their children in the table.
+        let (claimed, unreported) = inner.forks_under_way();
+        hidden.retain(|id| !claimed.contains(id) && inner.space(*id).is_none());
+        // The newest are probably those that are being made.
+        hidden.truncate(hidden.len().saturating_sub(unreported));
+        for id in hidden {
+            log::warn!("stub process {id} that nobody knows; killed");
+            unknown.remove(&id);
+            if let Ok(pidfd) = process::pidfd_open(id)
+                && process::is_silent_child(id)
+            {
+                let _ = process::pidfd_kill(pidfd.as_fd(), libc::SIGKILL);
+                let _ = process::wait_child(pidfd.as_fd(), true);
+            }
+        }
+        for (space, hidden) in spaces.iter().zip(hidden_threads) {
+            if hidden > space.newcomers() {
+                log::warn!("stub process {} has a thread that nobody knows; killed", space.pid);
+                space.kill();
             }
         }
         (self.unknown, self.unknown_threads) = (unknown, unknown_threads);

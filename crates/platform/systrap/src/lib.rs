@@ -75,6 +75,7 @@ pub const HOST_SYSCALLS: &[(i64, &str)] = &[
     (libc::SYS_fcntl, "F_GETFD: debug builds check descriptors before they close them"),
     (libc::SYS_sched_yield, "locks"),
     (libc::SYS_sched_setaffinity, "a thread of the sentry keeps to its stub's CPU, or off it"),
+    (libc::SYS_clock_gettime, "processor time of a forked process that has not said hello"),
     (libc::SYS_clock_nanosleep, "pause after a failed fork of the zygote"),
 ];
 
@@ -345,18 +346,18 @@ impl Platform for Systrap {
 
     fn new_space(&self) -> Result<Box<dyn Context>> {
         let mut pool = self.inner.pool.lock();
-        for _ in 0..100 {
+        // A host that is slow is waited for.
+        loop {
             if let Some(blank) = pool.blanks.pop() {
                 self.inner.pool_changed.notify_all();
                 return Ok(Box::new(blank));
             }
             // The host refuses again and again.
             if pool.failures >= 3 || self.inner.stopping.load(Ordering::SeqCst) {
-                break;
+                return Err(Errno::EAGAIN);
             }
             self.inner.pool_changed.wait_for(&mut pool, Duration::from_millis(50));
         }
-        Err(Errno::EAGAIN)
     }
 }
 

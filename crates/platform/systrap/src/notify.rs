@@ -10,15 +10,17 @@ use hostsys::{process, seccomp};
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 use stub::layout::{MAX_FDS, NOTIFY_FD, NOTIFY_HELLO, NR_NOTIFY};
 
-/// How long a fork may take between the clone and the hello: so many waits of this length, after some short ones. Time in
-/// which the sandbox is frozen (`pause`) ends one of them at most.
-const HELLO_WAITS: u32 = 200;
+/// How often the parent's thread looks whether a child that has not said hello is still there: some short waits, then long
+/// ones for as long as it is.
 const HELLO_WAIT: Duration = Duration::from_millis(50);
 const SHORT_WAITS: u32 = 10;
 const SHORT_WAIT: Duration = Duration::from_millis(2);
+/// Processor time in nanoseconds that a child may use before its hello. An honest one needs some thousands.
+const HELLO_TIME: i64 = 5_000_000_000;
 /// How often, and how many times, a fork that has just been asked for is looked at.
 const LOOK: Duration = Duration::from_micros(150);
 const LOOKS: u32 = 20;
@@ -35,6 +37,8 @@ pub(crate) struct Ticket {
 /// The part of a [`Ticket`] that the listener sees.
 pub(crate) struct Fork {
     nonce: u64,
+    /// The child's process id as the parent has it; 0 before the parent's report.
+    claimed: AtomicI32,
     state: Mutex<State>,
     arrived: Condvar,
 }
@@ -56,17 +60,29 @@ impl Inner {
         let mut forks = self.forks.lock();
         // Random, so that no process can say hello in another's place: guests can make children that wait for it.
         let nonce = hostsys::clock::random_u64();
-        let shared =
-            Arc::new(Fork { nonce, state: Mutex::new(State::Waiting(file)), arrived: Condvar::new() });
+        let state = Mutex::new(State::Waiting(file));
+        let shared = Arc::new(Fork { nonce, claimed: AtomicI32::new(0), state, arrived: Condvar::new() });
         forks.waiting.insert(nonce, shared.clone());
         Ticket { inner: self.clone(), shared }
     }
 }
 
 impl Inner {
-    /// Reaps a child that ended before it said hello; true when there is no such child any more.
-    fn reap_stillborn(&self, pid: i32) -> bool {
-        self.space(pid).is_none() && process::reap_silent_child(pid)
+    /// Whether no hello will come from the child `pid`: it has ended (and is reaped here), or has used processor time and
+    /// not said hello, or belongs to another fork. A child that the host does not let run is waited for.
+    fn is_lost(&self, pid: i32) -> bool {
+        self.space(pid).is_some()
+            || process::reap_silent_child(pid)
+            || hostsys::clock::process_cpu_ns(pid).is_some_and(|used| used > HELLO_TIME)
+    }
+
+    /// The children of forks that are under way, as their parents name them, and the number of forks whose parents have
+    /// not reported yet.
+    pub(crate) fn forks_under_way(&self) -> (Vec<i32>, usize) {
+        let forks = self.forks.lock();
+        let claimed = forks.waiting.values().map(|f| f.claimed.load(Ordering::Relaxed));
+        let (claimed, unreported): (Vec<_>, Vec<_>) = claimed.partition(|pid| *pid != 0);
+        (claimed, unreported.len())
     }
 }
 
@@ -107,21 +123,22 @@ impl Ticket {
         }
     }
 
-    /// The child, once it has said hello. EAGAIN if it never will: it has ended, or was refused, or the forking process is
-    /// dead (`parent_dead`). `claimed` is the child's process id as the parent has it; another process that came in its
-    /// place is killed.
+    /// The child, once it has said hello, however long the host takes. EAGAIN if it never will: see [`Inner::is_lost`], or
+    /// it was refused, or the forking process is dead (`parent_dead`). `claimed` is the child's process id as the parent
+    /// has it; another process that came in its place is killed.
     pub(crate) fn wait(
-        self,
+        &self,
         claimed: i32,
         parent_dead: impl Fn() -> bool,
     ) -> Result<(i32, OwnedFd, OwnedFd)> {
+        self.shared.claimed.store(claimed, Ordering::Relaxed);
         let mut state = self.shared.state.lock();
         let mut waits = 0;
-        while matches!(*state, State::Waiting(_)) && waits < SHORT_WAITS + HELLO_WAITS {
+        while matches!(*state, State::Waiting(_)) {
             let wait = if waits < SHORT_WAITS { SHORT_WAIT } else { HELLO_WAIT };
             if self.shared.arrived.wait_for(&mut state, wait).timed_out() {
-                waits += 1;
-                if parent_dead() || self.inner.reap_stillborn(claimed) {
+                waits = SHORT_WAITS.min(waits + 1);
+                if parent_dead() || self.inner.is_lost(claimed) {
                     break;
                 }
             }
@@ -276,7 +293,7 @@ mod tests {
         let pid = child.id() as i32;
         let (pidfd, file) = (process::pidfd_open(pid).unwrap(), crate::slot::create_file().unwrap());
         let state = Mutex::new(State::Arrived { pid, pidfd, file });
-        Fork { nonce: 1, state, arrived: Condvar::new() }
+        Fork { nonce: 1, claimed: AtomicI32::new(0), state, arrived: Condvar::new() }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use platform::{AddressSpace, Interrupt, KNOWN_CALLS, Limits, Word};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use stub::layout::{INTERRUPT_SIGNAL, KNOWN_BIT, NSLOTS, SLEEP, STUB_TEXT};
 
@@ -27,6 +27,8 @@ pub(crate) struct Space {
     pub(crate) contexts: AtomicU32,
     slots: Mutex<Slots>,
     threads: Mutex<Vec<Weak<Thread>>>,
+    /// Threads that are being made.
+    newcomers: AtomicUsize,
     /// Call sites rewritten in this memory.
     pub(crate) sites: Sites,
     /// Descriptors that the process has had from the start, and their numbers there. A guest that closes them harms itself.
@@ -66,6 +68,7 @@ impl Space {
             contexts: AtomicU32::new(0),
             slots: Mutex::new(slots),
             threads,
+            newcomers: AtomicUsize::new(0),
             sites: Sites::default(),
             held: RwLock::default(),
             lent: Lent::default(),
@@ -120,6 +123,17 @@ impl Space {
         self.slots.lock().free.push(index);
     }
 
+    /// Announces a thread, until the guard goes.
+    pub(crate) fn expect_thread(&self) -> Newcomer<'_> {
+        self.newcomers.fetch_add(1, Ordering::SeqCst);
+        Newcomer(self)
+    }
+
+    /// How many threads are being made.
+    pub(crate) fn newcomers(&self) -> usize {
+        self.newcomers.load(Ordering::SeqCst)
+    }
+
     /// Registers a thread for the news of the process's death.
     pub(crate) fn add_thread(&self, thread: &Arc<Thread>) {
         let mut threads = self.threads.lock();
@@ -159,6 +173,15 @@ impl Space {
 
     fn room(&self, addr: u64, len: usize) -> usize {
         self.limit.saturating_sub(addr).min(len as u64) as usize
+    }
+}
+
+/// A thread that is being made, see [`Space::expect_thread`].
+pub(crate) struct Newcomer<'a>(&'a Space);
+
+impl Drop for Newcomer<'_> {
+    fn drop(&mut self) {
+        self.0.newcomers.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

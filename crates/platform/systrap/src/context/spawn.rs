@@ -44,6 +44,8 @@ impl SystrapContext {
         let report_all = self.slot().report_all().load(Relaxed) != 0;
         Self::init_slot(&self.inner, &slot, report_all);
         self.let_go();
+        // Until it is registered: the census must not take the new thread for one that the guest hides.
+        let _newcomer = space.expect_thread();
         let tid = match self.clone_job(Job::Thread(index), l::CLONE_THREAD_FLAGS, || ()) {
             Ok(tid) => tid,
             Err(e) => {
@@ -91,6 +93,7 @@ impl SystrapContext {
         };
         let report_all = self.slot().report_all().load(Relaxed) != 0;
         Self::init_slot(&self.inner, &slot, report_all);
+        // It lasts until the child is adopted: the census must not take the child for one that the guest hides.
         let ticket = self.inner.expect_fork(file);
         // The child's hello comes after the parent's report. Who waits for the first is not woken by the second.
         // One that failed is not followed by a hello.
