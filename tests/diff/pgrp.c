@@ -391,3 +391,26 @@ TEST(thread_ids) {
     pthread_join(b, &y);
     CHECK(x != y);
 }
+
+static void *stopped_continued_ended(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 40; i++) {
+        pid_t p = FORK();
+        if (p == 0)
+            for (;;) pause();
+        OK(kill(p, SIGSTOP));
+        OK(kill(p, SIGCONT));
+        OK(kill(p, SIGTERM));
+        int st;
+        do CHECK_EQ(waitpid(p, &st, WUNTRACED), p);
+        while (WIFSTOPPED(st));
+        CHECK_STATUS(st, "signal 15");
+    }
+    return 0;
+}
+// SIGCONT between the dequeue of a stop signal and its effect makes it void.
+TEST(sigcont_is_never_before_its_stop) {
+    pthread_t t[10];
+    for (int i = 0; i < 10; i++) OK(pthread_create(&t[i], 0, stopped_continued_ended, 0));
+    for (int i = 0; i < 10; i++) OK(pthread_join(t[i], 0));
+}

@@ -129,6 +129,8 @@ pub struct Signals {
     pub parked: usize,
     /// Counts the stops.
     stops: u32,
+    /// Counts SIGCONTs: one that comes between a stop signal's dequeue and its effect makes it void.
+    pub(crate) continues: u32,
     /// A core file in the making.
     pub(crate) core: Option<Arc<Gathering>>,
     /// Live threads.

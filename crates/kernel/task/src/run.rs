@@ -311,7 +311,7 @@ fn handle_pending(c: &mut Current) -> Flow {
         if c.stand_still() {
             continue;
         }
-        let Some(mut info) = dequeue(c) else { break };
+        let Some((mut info, continues)) = dequeue(c) else { break };
         if c.task.trace.is_traced() && info.signo != libc::SIGKILL {
             match c.ptrace_signal(info) {
                 Some(changed) => info = changed,
@@ -326,7 +326,7 @@ fn handle_pending(c: &mut Current) -> Flow {
                 DefaultAction::Ignore | DefaultAction::Continue => continue,
                 // It was blocked when it was sent, else it had been dropped then.
                 _ if c.task.group.is_immune(sig, Sender::of(&info, false)) => continue,
-                DefaultAction::Stop => stop(c, sig),
+                DefaultAction::Stop => stop(c, sig, continues),
                 DefaultAction::Terminate | DefaultAction::Core => die(c, &info),
             },
             _ => {
@@ -355,24 +355,30 @@ fn handle_pending(c: &mut Current) -> Flow {
 
 /// Takes the next deliverable signal of the thread or its group.
 pub(crate) fn dequeue_masked(c: &Current, allowed: SigSet) -> Option<SigInfo> {
+    dequeue_counted(c, allowed).map(|(info, _)| info)
+}
+
+/// As [`dequeue_masked`], with the number of SIGCONTs so far.
+fn dequeue_counted(c: &Current, allowed: SigSet) -> Option<(SigInfo, u32)> {
     let g = &c.task.group;
     let mut s = g.signals.lock();
     let own = c.task.pending.lock().take(allowed);
     let taken = own.or_else(|| s.shared.take(allowed));
     g.shared_set.store(s.shared.set().0, Ordering::SeqCst);
     c.task.note_pending();
-    taken
+    taken.map(|info| (info, s.continues))
 }
 
-fn dequeue(c: &Current) -> Option<SigInfo> {
+fn dequeue(c: &Current) -> Option<(SigInfo, u32)> {
     if !c.task.has_deliverable() {
         return None;
     }
-    dequeue_masked(c, SigSet::ALL.minus(c.task.blocked()))
+    dequeue_counted(c, SigSet::ALL.minus(c.task.blocked()))
 }
 
-/// Starts stopping the group. Terminal stop signals do nothing to an orphaned group.
-fn stop(c: &mut Current, sig: Signal) {
+/// Starts stopping the group, unless a SIGCONT has come since the signal was dequeued, when there had been `continues`.
+/// Terminal stop signals do nothing to an orphaned group.
+fn stop(c: &mut Current, sig: Signal, continues: u32) {
     let g = &c.task.group;
     if sig != Signal::SIGSTOP {
         let t = c.kernel().tree.lock();
@@ -382,6 +388,9 @@ fn stop(c: &mut Current, sig: Signal) {
         }
     }
     let mut s = g.signals.lock();
+    if s.continues != continues {
+        return;
+    }
     if s.begin_stop(sig) {
         for t in &s.threads {
             t.trace.group_stop_changed(t);

@@ -131,6 +131,7 @@ fn send_with(
             discard(group, &mut s, SigSet::of(Signal::SIGCONT));
         } else if sig == Signal::SIGCONT {
             discard(group, &mut s, STOP_SIGNALS);
+            s.continues = s.continues.wrapping_add(1);
             continued = resume(&mut s);
             s.threads.iter().for_each(|t| t.trace.group_stop_changed(t));
         }
