@@ -414,3 +414,76 @@ TEST(sigcont_is_never_before_its_stop) {
     for (int i = 0; i < 10; i++) OK(pthread_create(&t[i], 0, stopped_continued_ended, 0));
     for (int i = 0; i < 10; i++) OK(pthread_join(t[i], 0));
 }
+
+struct forker {
+    pid_t child;
+    int signal;
+};
+static void *forks_a_child(void *a) {
+    struct forker *f = a;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, f->signal);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    struct t_gate ready = t_gate();
+    pid_t parent = getpid();
+    f->child = FORK();
+    if (f->child == 0) {
+        OK(prctl(PR_SET_PDEATHSIG, f->signal));
+        t_open(ready);
+        siginfo_t info = {0};
+        CHECK_EQ(sigtimedwait(&set, &info, &(struct timespec){10, 0}), f->signal);
+        CHECK_EQ(info.si_code, SI_USER);
+        CHECK_EQ(info.si_pid, parent);
+        CHECK_EQ(info.si_uid, getuid());
+        // It is still this process's child.
+        CHECK_EQ(getppid(), parent);
+        _exit(5);
+    }
+    t_pass(ready);
+    return 0;
+}
+TEST(pdeathsig_comes_with_the_end_of_the_thread_that_forked) {
+    for (int i = 0; i < 2; i++) {
+        struct forker f = {.signal = i ? SIGRTMIN + 3 : SIGUSR1};
+        pthread_t t;
+        OK(pthread_create(&t, 0, forks_a_child, &f));
+        OK(pthread_join(t, 0));
+        CHECK_STATUS(t_status(f.child), "exit 5");
+    }
+}
+static void *waits_for_it(void *a) {
+    struct forker *f = a;
+    int st = t_status(f->child);
+    _exit(WIFEXITED(st) ? WEXITSTATUS(st) : 99);
+}
+TEST(pdeathsig_comes_with_the_end_of_the_thread_group_leader) {
+    CHECK_STATUS(CHILD(
+        static struct forker f = {.signal = SIGUSR1}; //
+        forks_a_child(&f);                            //
+        pthread_t t;                                  //
+        OK(pthread_create(&t, 0, waits_for_it, &f));  //
+        pthread_exit(0)), "exit 5");
+}
+// The heir of the children is another thread: those that it has handed on are waited for by it.
+static void *waits_for_own(void *a) {
+    CHECK_EQ(waitpid(*(pid_t *)a, 0, __WNOTHREAD), -1);
+    CHECK_EQ(errno, ECHILD);
+    return 0;
+}
+static void *leaves_a_child(void *a) {
+    pid_t p = FORK();
+    if (p == 0) _exit(0);
+    *(pid_t *)a = p;
+    pthread_t t;
+    OK(pthread_create(&t, 0, waits_for_own, a));
+    OK(pthread_join(t, 0));
+    return 0;
+}
+TEST(children_of_a_thread_that_ended_are_another_threads) {
+    pid_t p = -1;
+    pthread_t t;
+    OK(pthread_create(&t, 0, leaves_a_child, &p));
+    OK(pthread_join(t, 0));
+    CHECK_EQ(waitpid(p, 0, __WNOTHREAD), p);
+}

@@ -153,6 +153,9 @@ fn depart(task: &Arc<Task>, own_status: i32, notices: &mut Notices) -> Departure
         task.pending.lock().remove(abi::SigSet::ALL);
         s.remove(task, own_status)
     };
+    if departure.last.is_none() {
+        hand_children_to_thread(&mut t, task, notices);
+    }
     let untraced = t.tracer_left(task, notices);
     let charge = task.cgroup.leave(&mut notices.cgroups);
     let tid = task.tid();
@@ -168,6 +171,31 @@ fn depart(task: &Arc<Task>, own_status: i32, notices: &mut Notices) -> Departure
     drop(t);
     drop(untraced);
     departure
+}
+
+/// A thread has left and others remain: its children become those of another thread, and hear of it by their PR_SET_PDEATHSIG.
+/// When the process ends that follows once, from [`end_group`].
+fn hand_children_to_thread(t: &mut Tree, task: &Task, notices: &mut Notices) {
+    let heir = {
+        let s = task.group.signals.lock();
+        let stays = |t: &&Arc<Task>| !t.is_leaving() && !s.life.ends(t.tid());
+        s.threads.iter().find(stays).map(|t| t.tid())
+    };
+    let Some(heir) = heir else { return };
+    let uid = task.creds().uid;
+    for child in t.hand_to_thread(task.tgid(), task.tid(), heir) {
+        tell_of_death(&task.group, &child, uid, notices);
+    }
+}
+
+/// Sends the signals that threads of `child` have asked for with PR_SET_PDEATHSIG. `uid` is the parent's real user ID.
+fn tell_of_death(parent: &ThreadGroup, child: &Arc<ThreadGroup>, uid: u32, notices: &mut Notices) {
+    for thread in child.threads() {
+        if let Some(sig) = Signal::new(thread.pdeathsig.load(Ordering::Relaxed)) {
+            let info = SigInfo::user(sig, libc::SI_USER, parent.pid_for(child), uid);
+            notices.signals.push((child.clone(), info));
+        }
+    }
 }
 
 /// A group that uses an address space begins to end.
@@ -349,14 +377,10 @@ fn become_zombie(t: &mut Tree, group: &Arc<ThreadGroup>, uid: u32, notices: &mut
         if cn.pgid() != pgid && cn.sid() == sid {
             pgids.push(cn.pgid());
         }
-        let cg = cn.group.clone();
         if cn.is_zombie() {
             report_exit(t, child, notices);
-        } else if let Some(th) = cg.any_thread()
-            && let Some(sig) = Signal::new(th.pdeathsig.load(Ordering::Relaxed))
-        {
-            let info = SigInfo::user(sig, libc::SI_USER, group.pid_for(&cg), uid);
-            notices.signals.push((cg, info));
+        } else {
+            tell_of_death(group, &cn.group.clone(), uid, notices);
         }
     }
     pgids.sort_unstable();

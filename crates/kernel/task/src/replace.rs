@@ -106,6 +106,7 @@ impl Current {
             }
             t.add_task(self.task.clone());
             t.leader_replaced(g.tgid);
+            t.hand_to_thread(g.tgid, me, g.tgid);
             let old = t.trace_renamed(&self.task, me, g.tgid);
             drop(t);
             drop(old);

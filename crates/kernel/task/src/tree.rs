@@ -229,6 +229,19 @@ impl Tree {
         self.tasks.remove(&tid)
     }
 
+    /// The thread `from` of a process is gone: its children become those of `to`, another thread. Gives those children.
+    pub(crate) fn hand_to_thread(&mut self, tgid: i32, from: i32, to: i32) -> Vec<Arc<ThreadGroup>> {
+        let children = self.nodes.get(&tgid).map_or(Vec::new(), |n| n.children.clone());
+        let mut handed = Vec::new();
+        for child in children {
+            if let Some(n) = self.nodes.get_mut(&child).filter(|n| n.parent_tid == from) {
+                n.parent_tid = to;
+                handed.push(n.group.clone());
+            }
+        }
+        handed
+    }
+
     /// A process has ended: its children become those of its reaper. Gives the reaper and the children.
     pub(crate) fn hand_children_on(&mut self, tgid: i32) -> (i32, Vec<i32>) {
         let reaper = self.reaper_of(tgid);
