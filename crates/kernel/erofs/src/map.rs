@@ -43,6 +43,9 @@ impl Pages {
             if self.there.lock().contains(&piece) {
                 continue;
             }
+            if cx.is_killed() {
+                return Err(Errno::EINTR);
+            }
             buf.resize(PIECE as usize, 0);
             let n = node.read(cx, &mut buf, piece * PIECE)?;
             let mut done = 0;

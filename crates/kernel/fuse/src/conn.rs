@@ -400,9 +400,9 @@ impl Connection {
         slot.answer.lock().take()
     }
 
-    /// A node is not known any more, after so many look-ups of it.
+    /// A node is not known any more, after so many look-ups of it. The root is never forgotten, and 0 stands for no node.
     pub fn forget(&self, nodeid: u64, nlookup: u64) {
-        if nodeid == wire::ROOT || nlookup == 0 {
+        if matches!(nodeid, 0 | wire::ROOT) || nlookup == 0 {
             return;
         }
         {
@@ -609,9 +609,7 @@ impl Connection {
                 if let (op::CREATE, Ok((opened, _))) = (open.opcode, wire::OpenOut::read_from_prefix(rest)) {
                     release(op::RELEASE, entry.nodeid, opened);
                 }
-                if entry.nodeid != 0 {
-                    self.forget(entry.nodeid, 1);
-                }
+                self.forget(entry.nodeid, 1);
             }
             _ => {}
         }

@@ -44,7 +44,7 @@ impl File {
     }
 
     /// Bytes of a FUSE_READ at most.
-    fn most_read(&self) -> usize {
+    pub fn most_read(&self) -> usize {
         let conn = &self.node.fs.conn;
         (conn.agreed().max_pages * wire::PAGE).min(conn.terms.max_read) as usize
     }

@@ -121,11 +121,7 @@ impl FuseFs {
             0 | wire::ROOT => Err(Errno::EIO),
             _ => Ok(attr),
         });
-        let attr = made.inspect_err(|_| {
-            if entry.nodeid != 0 {
-                self.conn.forget(entry.nodeid, 1);
-            }
-        })?;
+        let attr = made.inspect_err(|_| self.conn.forget(entry.nodeid, 1))?;
         let fresh = until(entry.attr_valid, entry.attr_valid_nsec);
         let known = self.nodes.lock().get(&entry.nodeid).and_then(Weak::upgrade);
         if let Some(node) = known {

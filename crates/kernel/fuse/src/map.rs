@@ -14,7 +14,7 @@ use ranked::Mutex;
 use std::sync::Arc;
 use vfs::{Caller, Inode, InodeRef, Internal, MapRequest, Mapping, OpenFile, SetAttr};
 
-/// Bytes that are asked for at a time.
+/// Bytes that are asked for at a time, at most.
 const PIECE: usize = 512 << 10;
 
 /// What the bytes were loaded from.
@@ -105,24 +105,27 @@ impl Pages {
         let end = end.min(attr.size);
         let missing = self.loaded.lock().missing(start, end.max(start));
         let mut buf = Vec::new();
+        // One request at a time, so that an error of the daemon is not taken for the end of the file.
+        let most = file.most_read().min(PIECE);
         for (from, to) in missing {
             let mut at = from;
             while at < to {
-                let want = usize::try_from(to - at).map_or(PIECE, |left| left.min(PIECE));
+                if cx.is_killed() {
+                    return Err(Errno::EINTR);
+                }
+                let want = usize::try_from(to - at).map_or(most, |left| left.min(most));
                 buf.resize(want, 0);
                 let n = file.fetch(cx, libc::O_RDONLY, &mut buf[..want], at)?;
                 if n > 0 {
                     self.write.ops.write(&inside, &self.write, &buf[..n], at)?;
                 }
                 // What a daemon does not give of a file that is long enough is zeros.
-                if n < want {
-                    break;
+                let end = if n < want { to } else { at + n as u64 };
+                let mut loaded = self.loaded.lock();
+                if loaded.version == version {
+                    loaded.add(at, end);
                 }
-                at += n as u64;
-            }
-            let mut loaded = self.loaded.lock();
-            if loaded.version == version {
-                loaded.add(from, to);
+                at = end;
             }
         }
         Ok(())
