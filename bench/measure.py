@@ -1,6 +1,6 @@
 """One figure, or the figures of one workload, in one column of bench/run: nanoseconds, or why there are none."""
 
-import glob, os, shutil, statistics, subprocess, tempfile, time
+import ctypes, glob, os, shutil, statistics, subprocess, tempfile, time
 from contextlib import contextmanager
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -9,8 +9,11 @@ PATH = ":".join(
 )
 # Native loops that keep the processors busy in the loaded rows.
 LOOPS = 4
-# Where directories for bind mounts are made; it should be a disk, not memory.
+# Where the images of file systems are made; it should be a disk, not memory.
 ON_DISK = os.environ.get("BENCH_DIR", "/var/tmp")
+# Bytes of such an image, of which only what is written takes room.
+IMAGE = 4 << 30
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 16384, 1 << 18
 QUIET = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "cwd": "/"}
 
 
@@ -41,18 +44,47 @@ def missing(needs):
     return "not installed: apt-get install " + " ".join(packages) if packages else ""
 
 
+def own_mounts():
+    """Gives this process a mount namespace, so that what `file_system` mounts is seen here only. Needs root."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None):
+        raise OSError(ctypes.get_errno(), "mount namespace")
+
+
+@contextmanager
+def file_system():
+    """/tmp is an ext4 with a journal, made anew on a loop device. Without a journal ext4 does not use the inodes of
+    files that were deleted in the last minutes, and looks at each of them when a file is made: then the row that runs
+    second pays for what the first one deleted. Without root /tmp stays as it is."""
+    if os.geteuid():
+        yield
+        return
+    with tempfile.NamedTemporaryFile(prefix="ringfence-bench-", suffix=".img", dir=ON_DISK) as image:
+        image.truncate(IMAGE)
+        options = "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0"
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-E", options, image.name], check=True, **QUIET)
+        subprocess.run(["mount", "-o", "loop", image.name, "/tmp"], check=True, **QUIET)
+        try:
+            os.chmod("/tmp", 0o1777)
+            yield
+        finally:
+            subprocess.run(["umount", "-l", "/tmp"], check=True, **QUIET)
+
+
 @contextmanager
 def place(bind):
-    """The directory that the row's own one is made in: /tmp of the root, or one shared with the host."""
-    if not bind:
-        yield None
-        return
-    directory = tempfile.mkdtemp(prefix="ringfence-bench-", dir=ON_DISK)
-    os.chmod(directory, 0o755)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    """The directory that the row's own one is made in: /tmp of the root, or one that is shared with the host."""
+    with file_system():
+        if not bind:
+            yield None
+            return
+        where = ON_DISK if os.geteuid() else "/tmp"
+        directory = tempfile.mkdtemp(prefix="ringfence-bench-", dir=where)
+        os.chmod(directory, 0o755)
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def sh(column, text, bind=False, env=(), timeout=120):
