@@ -128,7 +128,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.0.len() <= CHUNK {
+        if self.0.len() <= CHUNK + PAGE {
             SPARE.set(std::mem::take(&mut self.0));
         }
     }

@@ -80,6 +80,7 @@ mod ring;
 pub mod route;
 pub mod router;
 pub mod rows;
+mod spare;
 mod stack;
 pub mod sysctl;
 pub mod tcp;

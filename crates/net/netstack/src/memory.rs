@@ -4,6 +4,7 @@
 //! A queue asks before it grows: while memory is scarce it keeps what it has, so each connection still moves, slowly. The bound is
 //! passed by one operation's bytes for each thread at most. No lock.
 
+use crate::spare::Spares;
 use abi::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,21 +15,30 @@ pub struct Memory {
     used: AtomicUsize,
     limit: AtomicUsize,
     links: AtomicUsize,
+    spares: Spares,
 }
+
+/// Storage kept for later takes at most one part in so many of what the queues may hold.
+const SPARE_SHARE: usize = 4;
 
 /// Interfaces that all stacks which share a memory may have together, loopback interfaces aside.
 pub const MAX_LINKS: usize = 16_384;
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory { used: AtomicUsize::new(0), limit: AtomicUsize::new(usize::MAX), links: AtomicUsize::new(0) }
+        Memory {
+            used: AtomicUsize::new(0),
+            limit: AtomicUsize::new(usize::MAX),
+            links: AtomicUsize::new(0),
+            spares: Spares::default(),
+        }
     }
 }
 
 impl Memory {
-    /// Bytes that the queues hold.
+    /// Bytes that the queues hold, and those that are kept for them.
     pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.used.load(Ordering::Relaxed) + self.spares.bytes()
     }
 
     /// Sets the bound in bytes; there is none at first.
@@ -48,9 +58,18 @@ impl Memory {
         counted.map(|_| LinkSlot(self.clone())).map_err(|_| Errno::ENFILE)
     }
 
-    /// True while no queue may grow.
+    /// True while no queue may grow. What is kept for later goes first.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.used() >= self.limit.load(Ordering::Relaxed)
+        let limit = self.limit.load(Ordering::Relaxed);
+        if self.used() >= limit && self.spares.bytes() > 0 {
+            self.spares.clear();
+        }
+        self.used() >= limit
+    }
+
+    /// Storage that queues have given back.
+    pub(crate) fn spares(&self) -> &Spares {
+        &self.spares
     }
 }
 
@@ -96,6 +115,18 @@ impl Charge {
             self.set(0);
             self.memory.clone_from(&other.memory);
             self.set(bytes);
+        }
+    }
+
+    /// Storage of `size` bytes that another queue has given back; its contents are any.
+    pub fn take_spare(&self, size: usize) -> Option<Vec<u8>> {
+        self.memory.as_ref()?.spares.take(size)
+    }
+
+    /// Keeps storage for other queues.
+    pub fn keep_spare(&self, storage: Vec<u8>) {
+        if let Some(memory) = &self.memory {
+            memory.spares.keep(storage, memory.limit.load(Ordering::Relaxed) / SPARE_SHARE);
         }
     }
 

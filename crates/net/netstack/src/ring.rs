@@ -5,18 +5,23 @@ use std::sync::Arc;
 
 /// Bytes in order, with room to write ahead of the end.
 ///
-/// The storage is a power of two, is made at the first byte and grows by doubling; the owner bounds it. Bytes may be written
-/// beyond the end (data that came out of order) and become part of the ring with [`Ring::commit`].
+/// The storage is a power of two, is made at the first byte and grows by doubling; the owner bounds it. Large storage that is given
+/// back is kept for other rings of the stack, and a ring that grew before begins with that size when there is such storage. Bytes
+/// may be written beyond the end (data that came out of order) and become part of the ring with [`Ring::commit`].
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
     storage: Vec<u8>,
     head: usize,
     len: usize,
     charge: Charge,
+    /// Bytes of the storage that was given back last.
+    before: usize,
 }
 
 /// Storage that a ring may have though memory is scarce.
 const LEAST: usize = 4096;
+/// Storage that an empty ring keeps.
+const IDLE: usize = 65_536;
 
 impl Ring {
     /// An empty one whose storage counts in a stack's memory.
@@ -51,6 +56,7 @@ impl Ring {
     }
 
     /// Bytes of storage.
+    #[cfg(test)]
     pub fn storage(&self) -> usize {
         self.storage.len()
     }
@@ -111,7 +117,17 @@ impl Ring {
     /// Gives the storage back when nothing is stored and nothing is written ahead.
     pub fn release(&mut self) {
         if self.len == 0 {
+            self.before = self.storage.len();
+            let storage = std::mem::take(&mut self.storage);
             self.clear();
+            self.charge.keep_spare(storage);
+        }
+    }
+
+    /// Like [`Ring::release`], when the storage is so large that an idle ring should not have it.
+    pub fn release_large(&mut self) {
+        if self.storage.len() > IDLE {
+            self.release();
         }
     }
 
@@ -129,13 +145,19 @@ impl Ring {
         if need <= self.storage.len() {
             return;
         }
-        let mut grown = vec![0; need.next_power_of_two().max(1024)];
+        let size = need.next_power_of_two().max(1024);
+        let again = Some(self.before).filter(|&before| before > size && self.storage.is_empty());
+        let spare =
+            again.and_then(|before| self.charge.take_spare(before)).or_else(|| self.charge.take_spare(size));
+        let mut grown = spare.unwrap_or_else(|| vec![0; size]);
         // What was written ahead moves too: all the old storage, in order.
         let (tail, front) = self.storage.split_at(self.head);
         grown[..front.len()].copy_from_slice(front);
         grown[front.len()..front.len() + tail.len()].copy_from_slice(tail);
         self.charge.set(grown.len());
-        (self.storage, self.head) = (grown, 0);
+        let old = std::mem::replace(&mut self.storage, grown);
+        self.head = 0;
+        self.charge.keep_spare(old);
     }
 }
 
@@ -144,6 +166,32 @@ mod tests {
     use super::*;
     use crate::testing::Random;
     use std::collections::VecDeque;
+
+    #[test]
+    fn large_storage_is_used_again() {
+        let memory = Arc::<Memory>::default();
+        let (mut ring, data) = (Ring::of(&memory), vec![1; 300_000]);
+        ring.push(&data);
+        assert_eq!(memory.used(), 524_288);
+        ring.consume(data.len());
+        ring.release_large();
+        assert_eq!((ring.storage(), memory.used(), memory.spares().bytes()), (0, 524_288, 524_288));
+        // Another ring does not take more than it needs; this one begins with what it had.
+        let mut other = Ring::of(&memory);
+        other.push(&data[..1000]);
+        ring.push(&data[..1000]);
+        assert_eq!((other.storage(), ring.storage(), memory.used()), (1024, 524_288, 525_312));
+        assert_eq!(ring.peek(0, 2000), [&data[..1000], &[]]);
+        // While memory is scarce nothing is kept.
+        ring.consume(1000);
+        ring.release_large();
+        memory.set_limit(500_000);
+        assert_eq!((ring.bounded(9000), memory.used()), (9000, 1024));
+        memory.set_limit(1000);
+        assert_eq!(ring.bounded(9000), 4096);
+        drop((ring, other));
+        assert_eq!(memory.used(), 0);
+    }
 
     #[test]
     fn behaves_like_a_deque() {

@@ -22,6 +22,7 @@ use crate::neigh::Neighbours;
 use crate::packet::PacketSocket;
 use crate::pmtu::PathMtus;
 use crate::route::{Routes, TABLE_LOCAL};
+use crate::spare::PERIOD;
 use crate::sysctl::Sysctls;
 use crate::tcp::FastOpenKeys;
 use crate::tcp::socket::TcpSocket;
@@ -75,6 +76,8 @@ pub(crate) enum Target {
     Reassembly,
     /// Frames that an operation has left.
     Backlog,
+    /// Storage kept for queues.
+    Spares,
     /// A TCP socket.
     Tcp(Weak<TcpSocket>),
 }
@@ -135,6 +138,9 @@ pub struct Stack {
     pub(crate) next_route: Mutex<Option<Instant>>,
     reassembly_timer: TimerId,
     backlog_timer: TimerId,
+    spare_timer: TimerId,
+    /// That is set.
+    aging: AtomicBool,
     alarm: Arc<dyn Alarm>,
     reported: AtomicU64,
 }
@@ -190,6 +196,8 @@ impl Stack {
             next_route: Mutex::default(),
             reassembly_timer: timers.add(Target::Reassembly),
             backlog_timer: timers.add(Target::Backlog),
+            spare_timer: timers.add(Target::Spares),
+            aging: AtomicBool::new(false),
             timers,
             fast_open_keys: FastOpenKeys::new(keys.fast_open()),
             keys,
@@ -562,6 +570,11 @@ impl Stack {
             Target::Reassembly => self.expire_fragments(now),
             // The end of the operation takes them on.
             Target::Backlog => {}
+            Target::Spares => {
+                self.memory.spares().age(now);
+                self.aging.store(false, Ordering::Release);
+                self.watch_spares(now);
+            }
             Target::Tcp(socket) => {
                 if let Some(socket) = socket.upgrade() {
                     socket.on_timer(now);
@@ -585,6 +598,13 @@ impl Stack {
 
     pub(crate) fn remove_timer(&self, id: TimerId) {
         self.timers.remove(id);
+    }
+
+    /// Storage that queues have given back goes when nothing needs it for a while.
+    pub(crate) fn watch_spares(&self, now: Instant) {
+        if self.memory.spares().bytes() > 0 && !self.aging.swap(true, Ordering::AcqRel) {
+            self.arm(self.spare_timer, Some(now.plus(PERIOD)));
+        }
     }
 
     pub(crate) fn arm_reassembly(&self, at: Option<Instant>) {
@@ -619,6 +639,7 @@ impl Stack {
             other.finish_here(now, &mut left, &mut others);
         }
         others.drain(..).for_each(|other| other.put_off(now));
+        self.watch_spares(now);
         let mut handed = self.handed.lock();
         if handed.capacity() == 0 {
             *handed = others;

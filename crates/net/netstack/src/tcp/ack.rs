@@ -206,9 +206,7 @@ impl Conn {
         if self.urgent.is_some_and(|at| at.upto(ack)) {
             self.urgent = None;
         }
-        if self.tx.is_empty() && self.tx.storage() > 65_536 {
-            self.tx.release();
-        }
+        self.tx.release_large();
         self.notices.acknowledged(ack, cx.now);
         if self.notices.is_ready() {
             cx.events |= Events::ERR;

@@ -217,6 +217,7 @@ fn drain(conn: &mut Conn, queue: &mut RxQueue, held: usize, now: Instant) -> boo
     queue.push(a);
     queue.push(b);
     conn.tx.consume(n);
+    conn.tx.release_large();
     note_moved(conn, n, now);
     n > 0
 }

@@ -124,6 +124,7 @@ impl TcpSocket {
         if queue.direct {
             let waits = queue.sender_waits;
             drop(queue);
+            self.stack.watch_spares(now);
             if waits {
                 self.pull(now);
             }

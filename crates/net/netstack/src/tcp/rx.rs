@@ -340,8 +340,8 @@ impl RxQueue {
             self.ring.consume(n + skip);
             self.copied += (n + skip) as u64;
             self.forget_urgent();
-            if self.early.is_empty() && self.ring.storage() > 65_536 {
-                self.ring.release();
+            if self.early.is_empty() {
+                self.ring.release_large();
             }
         }
         n
