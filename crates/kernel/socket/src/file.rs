@@ -11,6 +11,9 @@ use vfs::internal::{InternalFs, InternalInode};
 use vfs::{Caller, FileOps, InodeRef, Lingering, MapOps, OpenFile, OpenFileState, StreamOps, UserMemory};
 use wait::{Events, WaitQueue};
 
+/// No record of a socket is longer than this, whatever the send buffer.
+pub const MAX_RECORD: usize = 64 << 20;
+
 /// The operations of an open file that is a socket.
 pub struct SocketFile {
     /// The socket.
@@ -137,6 +140,9 @@ impl StreamOps for SocketFile {
     fn patience(&self, write: bool) -> Option<Duration> {
         let o = self.ops.options();
         if write { o.sndtimeo() } else { o.rcvtimeo() }
+    }
+    fn record(&self) -> Option<usize> {
+        (!self.ops.stream()).then_some(MAX_RECORD)
     }
     fn lingering(&self) -> Option<Lingering> {
         self.ops.lingering()

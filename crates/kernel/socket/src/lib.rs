@@ -25,7 +25,7 @@ pub mod tcp_info;
 pub mod unix;
 
 pub use family::Families;
-pub use file::SocketFile;
+pub use file::{MAX_RECORD, SocketFile};
 pub use names::Naming;
 pub use net_ns::NetNamespace;
 pub use nets::{FindNet, Nets};

@@ -7,7 +7,7 @@ use crate::socket::{Sock, read_addr, write_addr};
 use crate::timeout::Timeout;
 use abi::{Errno, Result};
 use socket::cmsg::{self, Cmsg, Writer};
-use socket::{Control, PeerCred, Received, SendRequest, Ucred, io};
+use socket::{Control, MAX_RECORD, PeerCred, Received, SendRequest, Ucred, io};
 use std::time::Instant;
 use task::{Current, SysErr, SysResult};
 use vfs::{Caller, Cap};
@@ -18,8 +18,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const MAX_CONTROL: u64 = 131_072;
 /// How much of a stream is taken into the sentry at once.
 const CHUNK: usize = 1 << 20;
-/// No record is longer than this, whatever the send buffer.
-const MAX_RECORD: usize = 64 << 20;
 
 /// `struct msghdr`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]

@@ -175,8 +175,9 @@ fn read_direct(
 fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysResult {
     let mut scratch = Scratch::new();
     let mut done = 0;
+    let record = f.ops.as_stream().and_then(|stream| stream.record());
     loop {
-        let want = (iov.len - done).min(MESSAGE);
+        let want = (iov.len - done).min(record.unwrap_or(MESSAGE));
         let buf = scratch.get(want);
         // Only the first piece may block.
         let once = nowait || done > 0;
@@ -196,7 +197,7 @@ fn read_stream(c: &mut Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysRes
         if stored < n {
             return if done > 0 { Ok(done as u64) } else { Err(Errno::EFAULT.into()) };
         }
-        if n < want || done == iov.len || c.is_killed() {
+        if n < want || done == iov.len || record.is_some() || c.is_killed() {
             return Ok(done as u64);
         }
     }
@@ -273,8 +274,12 @@ fn write_seekable(c: &Current, f: &OpenFile, iov: &Iov, off: u64, how: How) -> R
 fn write_stream(c: &Current, f: &OpenFile, iov: &Iov, nowait: bool) -> SysResult {
     let mut scratch = Scratch::new();
     let mut done = 0;
+    let record = f.ops.as_stream().and_then(|stream| stream.record());
+    if record.is_some_and(|most| iov.len > most) {
+        return Err(Errno::EMSGSIZE.into());
+    }
     loop {
-        let want = (iov.len - done).min(MESSAGE);
+        let want = (iov.len - done).min(record.unwrap_or(MESSAGE));
         let buf = scratch.get(want);
         if iov.gather(c, done, buf) < want {
             return if done > 0 { Ok(done as u64) } else { Err(Errno::EFAULT.into()) };

@@ -281,6 +281,10 @@ pub trait StreamOps {
     fn moves_messages(&self) -> bool {
         false
     }
+    /// The longest record that a write moves (EMSGSIZE for more), for files whose reads and writes move one record each, whole.
+    fn record(&self) -> Option<usize> {
+        None
+    }
     /// What a close(2) is to wait for when it turns out to be the last; `None` for nothing.
     fn lingering(&self) -> Option<Lingering> {
         None
