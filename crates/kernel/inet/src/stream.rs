@@ -132,6 +132,9 @@ impl SocketOps for Stream {
     fn options(&self) -> &Options {
         &self.options
     }
+    fn send_room(&self) -> Option<usize> {
+        Some(self.socket.send_room())
+    }
     fn bind(&self, cx: &dyn Caller, _names: &dyn Names, addr: &[u8]) -> Result<()> {
         let named = addr::to_bind(self.socket.is_v6(), addr)?;
         self.socket.bind(named, cx.creds().ns_capable(self.net.user_ns(), Cap::NET_BIND_SERVICE))

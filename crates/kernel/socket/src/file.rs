@@ -144,6 +144,9 @@ impl StreamOps for SocketFile {
     fn record(&self) -> Option<usize> {
         (!self.ops.stream()).then_some(MAX_RECORD)
     }
+    fn room(&self) -> Option<usize> {
+        self.ops.send_room()
+    }
     fn lingering(&self) -> Option<Lingering> {
         self.ops.lingering()
     }

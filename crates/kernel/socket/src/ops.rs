@@ -183,6 +183,10 @@ pub trait SocketOps: Send + Sync + Any {
     fn stops_splice(&self) -> bool {
         false
     }
+    /// Bytes that a send would take now, for byte streams; `None` when it is not known.
+    fn send_room(&self) -> Option<usize> {
+        None
+    }
     /// True for byte streams, where a send or receive goes on until all is moved.
     fn stream(&self) -> bool {
         self.kind() == libc::SOCK_STREAM

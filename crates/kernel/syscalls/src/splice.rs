@@ -18,6 +18,8 @@ use wait::Events;
 
 /// How much moves at once.
 const PIECE: usize = 128 << 10;
+/// The least that sendfile(2) reads for a stream.
+const LEAST: usize = 4096;
 const SPLICE_F_NONBLOCK: u32 = 2;
 const SPLICE_F_ALL: u32 = 0xf;
 
@@ -107,7 +109,10 @@ fn pump(
     let mut scratch = Scratch::new();
     let mut done = 0;
     while done < len && !c.is_killed() {
-        let buf = scratch.get((len - done).min(PIECE));
+        // A stream that is full says so, or is waited for, whatever it is given.
+        let room =
+            to.0.ops.as_stream().and_then(|stream| stream.room()).map_or(PIECE, |room| room.max(LEAST));
+        let buf = scratch.get((len - done).min(PIECE).min(room));
         let n = match from.1.hold(c, from.0, |at| io::read_at(c, from.0, buf, at)) {
             Ok(0) => break,
             Ok(n) => n,

@@ -285,6 +285,10 @@ pub trait StreamOps {
     fn record(&self) -> Option<usize> {
         None
     }
+    /// Bytes that a write would take now, where asking is cheaper than bringing more; `None` when it is not known.
+    fn room(&self) -> Option<usize> {
+        None
+    }
     /// What a close(2) is to wait for when it turns out to be the last; `None` for nothing.
     fn lingering(&self) -> Option<Lingering> {
         None

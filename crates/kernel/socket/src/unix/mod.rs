@@ -186,6 +186,11 @@ impl SocketOps for UnixSocket {
             None => send::send(&self.sock, cx, names, req),
         }
     }
+    fn send_room(&self) -> Option<usize> {
+        let used = self.sock.wmem.load(Ordering::SeqCst);
+        let known = self.stream() && self.outside.get().is_none();
+        known.then(|| self.sock.options.sndbuf().saturating_sub(used))
+    }
     fn recv(&self, _cx: &dyn Caller, buf: &mut [u8], flags: i32) -> Result<Received> {
         match self.outside.get() {
             Some(outside) => outside.recv(buf, flags, self.sock.kind != libc::SOCK_STREAM),

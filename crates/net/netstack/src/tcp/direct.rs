@@ -31,6 +31,14 @@ pub(super) struct Direct {
     holds: bool,
 }
 
+impl Direct {
+    /// Room in the reader's queue.
+    pub(super) fn room(&self) -> usize {
+        let queue = self.queue.queue.lock();
+        if queue.direct { queue.room() } else { 0 }
+    }
+}
+
 impl TcpSocket {
     /// Sends without packets, if that is possible.
     pub(super) fn send_direct(

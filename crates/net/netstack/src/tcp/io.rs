@@ -46,6 +46,16 @@ impl TcpSocket {
         if taken == 0 && !data.is_empty() { Err(Errno::EAGAIN) } else { Ok(taken) }
     }
 
+    /// Bytes that a send would take now, at the least.
+    pub fn send_room(&self) -> usize {
+        let inner = self.inner.lock();
+        if inner.conn.is_ahead() {
+            return 0;
+        }
+        let direct = inner.direct.as_ref().map_or(0, |direct| direct.room());
+        inner.conn.tx_room() + direct
+    }
+
     /// Sends bytes of which the last is urgent (`MSG_OOB`).
     pub fn send_urgent(&self, now: Instant, data: &[u8]) -> Result<usize, Errno> {
         let mut inner = self.inner.lock();

@@ -136,7 +136,7 @@ impl Conn {
     }
 
     /// So much waits to be sent that nothing more is queued (`TCP_NOTSENT_LOWAT`).
-    fn is_ahead(&self) -> bool {
+    pub(crate) fn is_ahead(&self) -> bool {
         let low = self.options.notsent_low;
         self.unsent() >= if low == 0 { self.notsent_default } else { low }
     }
