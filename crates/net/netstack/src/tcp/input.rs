@@ -183,7 +183,8 @@ impl Conn {
             (self.ack.pending, self.ack.now) = (true, true);
             return self.take_ack(cx, seg, data);
         }
-        if seg.flags.contains(Flags::SYN) && !seg.seq.before(cx.rx.nxt) {
+        // Any other SYN, also an old SYN-ACK: our acknowledgement of it was lost (RFC 5961 section 4).
+        if seg.flags.contains(Flags::SYN) {
             self.challenge(cx);
             return Verdict::Done;
         }

@@ -99,6 +99,25 @@ fn handshakes_carry_the_options() {
 }
 
 #[test]
+fn an_old_syn_ack_is_acknowledged() {
+    let (mut a, mut b) = (Side::new(Sysctls::default()), Side::new(Sysctls::default()));
+    b.conn.state = State::Listen;
+    a.with(START, |conn, cx| conn.connect(cx, Seq(100)));
+    let syn = a.sent();
+    b.receive(START, &syn[0]);
+    let answer = b.sent();
+    a.receive(START, &answer[0]);
+    // This acknowledgement is lost.
+    assert_eq!((a.conn.state, a.sent().len()), (State::Established, 1));
+    let later = START.plus(ms(1000));
+    a.receive(later, &answer[0]);
+    let again = a.sent();
+    assert_eq!((again.len(), a.counters.challenge_ack.get()), (1, 1));
+    b.receive(later, &again[0]);
+    assert_eq!((a.conn.state, b.conn.state), (State::Established, State::Established));
+}
+
+#[test]
 fn both_may_open_at_once() {
     let (mut a, mut b) = (Side::new(Sysctls::default()), Side::new(Sysctls::default()));
     a.with(START, |conn, cx| conn.connect(cx, Seq(100)));
