@@ -14,14 +14,11 @@ use std::sync::{Arc, Weak};
 /// Bytes kept free in front of a new buffer: Ethernet, IPv6 and the longest TCP header fit.
 pub const HEADROOM: usize = 160;
 
-/// Bytes of a small block: an Ethernet packet with headroom.
-const SMALL: usize = 2048;
-
-/// Bytes of a large block: the largest IP packet with headroom.
-const LARGE: usize = 65_536 + 512;
+/// Bytes of the blocks: the smallest takes an Ethernet packet with headroom, the largest the largest IP packet.
+const CLASSES: [usize; 5] = [2048, 4096 + 512, 16_384 + 512, 32_768 + 512, 65_536 + 512];
 
 /// Free blocks that a pool keeps, by class.
-const KEEP: [usize; 2] = [512, 32];
+const KEEP: [usize; 5] = [512, 64, 32, 16, 32];
 
 /// Storage of one or more [`Buf`]s.
 struct Block {
@@ -32,7 +29,7 @@ struct Block {
 
 /// The free blocks of a pool, one list per class.
 #[derive(Default)]
-struct Free([Mutex<Vec<Arc<Block>>>; 2]);
+struct Free([Mutex<Vec<Arc<Block>>>; 5]);
 
 /// A source of buffers with a bounded stock of free ones.
 #[derive(Clone, Default)]
@@ -56,17 +53,17 @@ impl Pool {
         buf
     }
 
-    /// Free blocks in stock, small and large.
-    pub fn stock(&self) -> (usize, usize) {
-        (self.0.0[0].lock().len(), self.0.0[1].lock().len())
+    /// Free blocks in stock, by size.
+    pub fn stock(&self) -> [usize; 5] {
+        self.0.0.each_ref().map(|list| list.lock().len())
     }
 
     fn with_headroom(&self, headroom: usize, len: usize) -> Buf {
         let need = headroom.saturating_add(len);
-        let class = [SMALL, LARGE].iter().position(|&size| need <= size);
+        let class = CLASSES.iter().position(|&size| need <= size);
         let stocked = class.and_then(|class| self.0.0[class].lock().pop());
         let block = stocked.unwrap_or_else(|| {
-            let size = class.map_or(need, |class| [SMALL, LARGE][class]);
+            let size = class.map_or(need, |class| CLASSES[class]);
             Arc::new(Block { bytes: vec![0; size].into_boxed_slice(), class, home: Arc::downgrade(&self.0) })
         });
         Buf { block: Some(block), start: headroom, end: headroom }
@@ -88,7 +85,7 @@ pub struct Buf {
 }
 
 impl Buf {
-    /// Memory that the buffer's block holds, as socket accounting counts it.
+    /// Memory that the buffer's block holds.
     pub fn truesize(&self) -> usize {
         self.block.as_ref().map_or(0, |block| block.bytes.len())
     }
@@ -225,11 +222,11 @@ mod tests {
         let pool = Pool::new();
         drop(pool.copy(b"abc"));
         drop(pool.copy(&[0; 9000]));
-        assert_eq!(pool.stock(), (1, 1));
+        assert_eq!(pool.stock(), [1, 0, 1, 0, 0]);
         let _one = pool.copy(b"abc");
-        assert_eq!(pool.stock(), (0, 1));
+        assert_eq!(pool.stock(), [0, 0, 1, 0, 0]);
         let many: Vec<_> = (0..KEEP[0] + 9).map(|_| pool.get(1)).collect();
         drop(many);
-        assert_eq!(pool.stock().0, KEEP[0]);
+        assert_eq!(pool.stock()[0], KEEP[0]);
     }
 }

@@ -90,6 +90,7 @@ mod testing;
 mod tests;
 pub mod time;
 mod timer;
+pub mod truesize;
 mod vlan;
 pub mod vnet;
 pub mod wire;

@@ -6,6 +6,7 @@
 use crate::device::Frame;
 use crate::sysctl::Sysctls;
 use crate::time::Instant;
+use crate::truesize;
 use crate::wire::eth::Mac;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -259,6 +260,11 @@ pub struct Learnt {
     pub create: bool,
 }
 
+/// What a waiting frame takes of the queue (`unres_qlen_bytes`).
+fn counts(frame: &Frame) -> usize {
+    truesize::packet(frame.buf.len(), false)
+}
+
 fn retrans(settings: &Sysctls) -> Duration {
     Duration::from_millis(settings.neigh_retrans_ms.size() as u64)
 }
@@ -284,12 +290,12 @@ impl Entry {
     }
 
     fn enqueue(&mut self, frame: Frame) {
-        self.queued += frame.buf.truesize();
+        self.queued += counts(&frame);
         self.queue.push_back(frame);
         while self.queued > QUEUE_BYTES
             && let Some(oldest) = self.queue.pop_front()
         {
-            self.queued -= oldest.buf.truesize();
+            self.queued -= counts(&oldest);
         }
     }
 

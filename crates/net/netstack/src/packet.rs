@@ -10,6 +10,7 @@ use crate::notify::{Events, Notifier};
 use crate::output::finish_checksum;
 use crate::stack::{Stack, Watch};
 use crate::time::Instant;
+use crate::truesize;
 use crate::wire::eth::{self, Ethernet, Mac};
 use abi::Errno;
 use parking_lot::{Mutex, RwLock};
@@ -203,9 +204,9 @@ impl PacketSocket {
             return inner.queue.front().cloned().ok_or(Errno::EAGAIN);
         }
         let captured = inner.queue.pop_front().ok_or(Errno::EAGAIN)?;
-        inner.bytes = inner.bytes.saturating_sub(captured.data.truesize());
-        let bytes = inner.bytes;
-        inner.charge.set(bytes);
+        inner.bytes = inner.bytes.saturating_sub(self.counts(&captured));
+        let held = inner.charge.bytes().saturating_sub(captured.data.truesize());
+        inner.charge.set(held);
         Ok(captured)
     }
 
@@ -245,6 +246,12 @@ impl PacketSocket {
         }
         self.stack.finish(now);
         Ok(data.len())
+    }
+
+    /// What a frame takes of the receive buffer.
+    fn counts(&self, captured: &Captured) -> usize {
+        let header = if self.cooked { 0 } else { Ethernet::LEN };
+        truesize::packet(captured.full.saturating_sub(header), captured.protocol == eth::IPV6)
     }
 
     /// Readiness for poll(2).
@@ -297,11 +304,12 @@ impl PacketSocket {
         }
         data.truncate(keep);
         inner.seen.0 = inner.seen.0.wrapping_add(1);
-        inner.bytes += data.truesize();
-        let bytes = inner.bytes;
-        inner.charge.set(bytes);
+        let held = inner.charge.bytes() + data.truesize();
+        inner.charge.set(held);
         let (iface, from, offload) = (link.index, header.src, frame.offload);
-        inner.queue.push_back(Captured { data, full, iface, protocol, kind, from, offload, at: now });
+        let captured = Captured { data, full, iface, protocol, kind, from, offload, at: now };
+        inner.bytes += self.counts(&captured);
+        inner.queue.push_back(captured);
         drop(inner);
         self.notify.changed(Events::IN);
         Capturing::Taken

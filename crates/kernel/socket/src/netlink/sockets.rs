@@ -7,6 +7,7 @@ use crate::nets::Nets;
 use crate::ops::PeerCred;
 use crate::options::Options;
 use abi::Errno;
+use netstack::truesize;
 use ranked::{Mutex, MutexGuard, rank};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +18,6 @@ use wait::{Events, WaitQueue};
 pub(super) const QUEUE: usize = 256 << 10;
 /// NETLINK_NO_ENOBUFS.
 const NO_ENOBUFS: i32 = 5;
-/// What a message takes of the receive buffer beside its bytes.
-const OVERHEAD: usize = 512;
 
 /// Addresses of sockets in use, by protocol.
 pub(crate) type Ports = BTreeSet<(i32, u32)>;
@@ -89,14 +88,14 @@ impl State {
     }
 
     fn push(&mut self, bytes: Vec<u8>, group: u32, from: Origin) {
-        self.queued += bytes.len() + overhead(group);
+        self.queued += cost(bytes.len(), group);
         self.answers.push_back(Queued { bytes, group, from });
     }
 
     /// Takes the oldest message.
     pub(super) fn pop(&mut self) -> Option<Queued> {
         let first = self.answers.pop_front()?;
-        self.queued -= first.bytes.len() + overhead(first.group);
+        self.queued -= cost(first.bytes.len(), first.group);
         if self.answers.is_empty() {
             self.congested = false;
         }
@@ -113,8 +112,9 @@ impl State {
     }
 }
 
-fn overhead(group: u32) -> usize {
-    if group == 0 { 0 } else { OVERHEAD }
+/// What a message takes of the buffer: that of a group as on Linux.
+fn cost(len: usize, group: u32) -> usize {
+    if group == 0 { len } else { truesize::record(len) }
 }
 
 /// The bit of a group in a mask.

@@ -5,16 +5,14 @@ use super::rights::Rights;
 use super::sock::Sock;
 use crate::ops::PeerCred;
 use abi::{Errno, Result};
+use netstack::truesize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wait::Events;
 
-/// Fixed cost of a message in the sender's buffer, as Linux accounts it.
-const OVERHEAD: usize = 768;
-
-/// What a message of `len` bytes takes of the send buffer.
-pub(super) fn cost(len: usize) -> usize {
-    if len <= 128 { OVERHEAD } else { len.next_multiple_of(256) + OVERHEAD }
+/// What a message of `len` bytes takes of the send buffer of a socket of this kind.
+pub(super) fn cost(kind: i32, len: usize) -> usize {
+    if kind == libc::SOCK_STREAM { truesize::piece(len) } else { truesize::record(len) }
 }
 
 /// Send buffer space in use; given back when the message is gone.
@@ -26,7 +24,7 @@ pub(super) struct Charge {
 impl Charge {
     /// ENOBUFS when the queues of all sockets together take what they may.
     pub fn new(sock: &Arc<Sock>, len: usize) -> Result<Charge> {
-        Charge::of(sock, cost(len))
+        Charge::of(sock, cost(sock.kind, len))
     }
 
     /// As much of the send buffer, whatever the length.

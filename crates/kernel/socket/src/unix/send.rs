@@ -8,13 +8,11 @@ use super::sock::{MAX_DGRAM_QLEN, Phase, RECV, SEND, Sock};
 use super::urgent;
 use crate::ops::{Names, PeerCred, SendRequest};
 use abi::{Errno, Result, Signal};
+use netstack::truesize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::{Caller, Cap};
 use wait::Events;
-
-/// Largest piece in which a stream's data is queued.
-const PIECE: usize = 64 << 10;
 
 /// sendmsg(2).
 pub(super) fn send(
@@ -88,7 +86,7 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
     if closed {
         return Err(broken(cx, req.flags));
     }
-    let piece = (sock.options.sndbuf() / 2).saturating_sub(64).clamp(1, PIECE);
+    let piece = (sock.options.sndbuf() / 2).saturating_sub(64).clamp(1, truesize::LONGEST_PIECE);
     let mut sent = 0;
     while sent < req.data.len() {
         if full(sock) {

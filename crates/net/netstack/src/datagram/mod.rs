@@ -110,7 +110,7 @@ impl DatagramSocket {
             write_shut: false,
             closed: false,
         };
-        let queue = Mutex::new(Queue::new(limit, &stack.memory));
+        let queue = Mutex::new(Queue::new(limit, &stack.memory, protocol));
         let socket = DatagramSocket {
             stack: stack.clone(),
             v6: AtomicBool::new(v6),

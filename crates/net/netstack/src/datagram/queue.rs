@@ -1,8 +1,11 @@
 //! The receive queue and the error queue of a datagram socket.
 
+use super::Protocol;
 use crate::buf::Buf;
 use crate::memory::{Charge, Memory};
 use crate::time::Instant;
+use crate::truesize;
+use crate::wire::udp::Udp;
 use abi::Errno;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -83,8 +86,14 @@ const MAX_ERRORS: usize = 128;
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     datagrams: VecDeque<Datagram>,
+    /// What Linux would count.
     bytes: usize,
+    /// What the datagrams hold.
     charge: Charge,
+    /// Bytes of headers that a datagram of IPv4 comes without.
+    header: usize,
+    /// One datagram may exceed the limit.
+    exceeds: bool,
     pub(crate) limit: usize,
     errors: VecDeque<QueuedError>,
     /// The pending error (`SO_ERROR`).
@@ -97,21 +106,39 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(limit: usize, memory: &Arc<Memory>) -> Queue {
-        Queue { limit, charge: Charge::of(memory), ..Queue::default() }
+    pub(crate) fn new(limit: usize, memory: &Arc<Memory>, protocol: Protocol) -> Queue {
+        let header = match protocol {
+            Protocol::Raw(_) => 0,
+            _ => Udp::LEN + 20,
+        };
+        let exceeds = !protocol.is_udp();
+        Queue { limit, charge: Charge::of(memory), header, exceeds, ..Queue::default() }
+    }
+
+    fn count(&self, datagram: &Datagram) -> usize {
+        let v6 = datagram.to.is_ipv6();
+        let header = self.header
+            + if !v6 {
+                0
+            } else if self.header == 0 {
+                40
+            } else {
+                20
+            };
+        truesize::packet(datagram.data.len() + header, v6)
     }
 
     /// Appends a datagram; false when the buffer is full.
     pub(crate) fn push(&mut self, datagram: Datagram) -> bool {
-        let size = datagram.data.truesize();
-        // As Linux does, one datagram may exceed the limit.
-        let full = self.bytes >= self.limit || self.bytes > 0 && self.charge.is_scarce();
+        let size = self.count(&datagram);
+        let after = if self.exceeds { self.bytes + 1 } else { self.bytes + size };
+        let full = self.bytes > 0 && (after > self.limit || self.charge.is_scarce());
         if self.closed || full {
             self.dropped = self.dropped.wrapping_add(1);
             return false;
         }
         self.bytes += size;
-        self.charge.set(self.bytes);
+        self.charge.set(self.charge.bytes() + datagram.data.truesize());
         self.datagrams.push_back(datagram);
         true
     }
@@ -144,8 +171,8 @@ impl Queue {
 
     pub(crate) fn pop(&mut self) -> Option<Datagram> {
         let datagram = self.datagrams.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(datagram.data.truesize());
-        self.charge.set(self.bytes);
+        self.bytes = self.bytes.saturating_sub(self.count(&datagram));
+        self.charge.set(self.charge.bytes().saturating_sub(datagram.data.truesize()));
         Some(datagram)
     }
 
