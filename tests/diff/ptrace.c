@@ -471,3 +471,99 @@ TEST(debug_registers) {
     OK(pt(PTRACE_POKEUSER, p, DR(7), 0));
     finish(p, "exit 3");
 }
+
+// A signal for the process goes to a thread that the tracer has not stopped.
+static volatile struct {
+    pid_t thread;
+    long count;
+} *spinning;
+static void *spin(void *unused) {
+    (void)unused;
+    spinning->thread = syscall(SYS_gettid);
+    for (;;) spinning->count++;
+    return 0;
+}
+TEST(process_signals_pass_stopped_threads_by) {
+    spinning = SYS(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    pid_t p = FORK();
+    if (p == 0) {
+        pthread_t t;
+        OK(pthread_create(&t, 0, spin, 0));
+        for (;;) pause();
+    }
+    while (spinning->count < 1000) t_ms(1);
+    pid_t thread = spinning->thread;
+    OK(pt(PTRACE_SEIZE, p, 0, 0));
+    OK(pt(PTRACE_SEIZE, thread, 0, 0));
+    OK(pt(PTRACE_INTERRUPT, p, 0, 0));
+    CHECK_STOP(p, SIGTRAP | PTRACE_EVENT_STOP << 8);
+    OK(kill(p, SIGINT));
+    CHECK_STOP(thread, SIGINT);
+    // Nobody is there for this one until the first goes on.
+    OK(kill(p, SIGUSR1));
+    t_ms(50);
+    CHECK_EQ(waitpid(-1, 0, __WALL | WNOHANG), 0);
+    OK(pt(PTRACE_CONT, p, 0, 0));
+    CHECK_STOP(p, SIGUSR1);
+    OK(kill(p, SIGKILL));
+    CHECK_EQ(waitpid(thread, 0, __WALL), thread);
+    CHECK_STATUS(t_status(p), "signal 9");
+}
+static pid_t stands_still(void) {
+    pid_t p = FORK();
+    if (p == 0)
+        for (;;) pause();
+    return p;
+}
+TEST(group_stops_of_attached_threads_have_no_siginfo) {
+    siginfo_t info;
+    pid_t p = stands_still();
+    OK(pt(PTRACE_ATTACH, p, 0, 0));
+    CHECK_STOP(p, SIGSTOP);
+    OK(pt(PTRACE_GETSIGINFO, p, 0, ADDR(&info)));
+    CHECK_EQ(info.si_signo, SIGSTOP);
+    OK(pt(PTRACE_CONT, p, 0, SIGSTOP));
+    CHECK_STOP(p, SIGSTOP);
+    CHECK_ERR(pt(PTRACE_GETSIGINFO, p, 0, ADDR(&info)), EINVAL);
+    OK(kill(p, SIGCONT));
+    OK(pt(PTRACE_CONT, p, 0, 0));
+    CHECK_STOP(p, SIGCONT);
+    OK(pt(PTRACE_GETSIGINFO, p, 0, ADDR(&info)));
+    OK(pt(PTRACE_DETACH, p, 0, 0));
+    // One that is stopped already.
+    int st;
+    OK(kill(p, SIGSTOP));
+    CHECK_EQ(waitpid(p, &st, WUNTRACED), p);
+    OK(pt(PTRACE_ATTACH, p, 0, 0));
+    CHECK_STOP(p, SIGSTOP);
+    CHECK_ERR(pt(PTRACE_GETSIGINFO, p, 0, ADDR(&info)), EINVAL);
+    OK(pt(PTRACE_CONT, p, 0, 0));
+    CHECK_STOP(p, SIGSTOP);
+    OK(pt(PTRACE_GETSIGINFO, p, 0, ADDR(&info)));
+    OK(kill(p, SIGKILL));
+    CHECK_STATUS(t_status(p), "signal 9");
+}
+TEST(who_listens_is_not_stopped) {
+    siginfo_t info;
+    pid_t p = stands_still();
+    OK(pt(PTRACE_SEIZE, p, 0, 0));
+    OK(kill(p, SIGSTOP));
+    CHECK_STOP(p, SIGSTOP);
+    OK(pt(PTRACE_CONT, p, 0, SIGSTOP));
+    CHECK_STOP(p, SIGSTOP | PTRACE_EVENT_STOP << 8);
+    OK(pt(PTRACE_GETSIGINFO, p, 0, ADDR(&info)));
+    OK(pt(PTRACE_LISTEN, p, 0, 0));
+    unsigned long message;
+    CHECK_ERR(pt(PTRACE_CONT, p, 0, 0), ESRCH);
+    CHECK_ERR(pt(PTRACE_LISTEN, p, 0, 0), ESRCH);
+    CHECK_ERR(pt(PTRACE_GETSIGINFO, p, 0, ADDR(&info)), ESRCH);
+    CHECK_ERR(pt(PTRACE_GETEVENTMSG, p, 0, ADDR(&message)), ESRCH);
+    CHECK_ERR(pt(PTRACE_DETACH, p, 0, 0), ESRCH);
+    OK(pt(PTRACE_INTERRUPT, p, 0, 0));
+    CHECK_STOP(p, SIGSTOP | PTRACE_EVENT_STOP << 8);
+    OK(kill(p, SIGCONT));
+    OK(pt(PTRACE_CONT, p, 0, 0));
+    CHECK_STOP(p, SIGTRAP | PTRACE_EVENT_STOP << 8);
+    OK(kill(p, SIGKILL));
+    CHECK_STATUS(t_status(p), "signal 9");
+}

@@ -17,7 +17,7 @@
 
 use crate::core::Gathering;
 use crate::task::Task;
-use abi::Signal;
+use abi::{SigSet, Signal};
 use sched::Usage;
 use signal::Pending;
 use std::sync::Arc;
@@ -146,6 +146,7 @@ impl Signals {
     /// A thread begins to leave; true when all others have begun, too.
     pub(crate) fn begin_to_leave(&self, task: &Task) -> bool {
         task.begin_to_leave();
+        crate::send::retarget(&task.group, self, SigSet::ALL);
         self.threads.iter().all(|t| t.is_leaving())
     }
 

@@ -305,8 +305,14 @@ fn handle_pending(c: &mut Current) -> Flow {
             if c.ptrace_trap() {
                 continue;
             }
-        } else if let Flow::Leave = park_while_stopped(c) {
-            return Flow::Leave;
+        } else {
+            if let Flow::Leave = park_while_stopped(c) {
+                return Flow::Leave;
+            }
+            // A tracer may have attached meanwhile: its stop comes before any signal.
+            if c.task.trace.is_traced() {
+                continue;
+            }
         }
         if c.stand_still() {
             continue;

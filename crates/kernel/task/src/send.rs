@@ -179,11 +179,24 @@ fn wake_one(group: &ThreadGroup, s: &Signals, to: Option<&Task>, sig: Signal) {
         Some(t) if t.wants(sig) => kick(t),
         Some(_) => {}
         None => {
-            let main = s.threads.iter().find(|t| t.tid() == group.tgid && t.wants(sig));
-            let t = main.or_else(|| s.threads.iter().find(|t| t.wants(sig)));
+            // One that its tracer has stopped, or that leaves, would not come to it.
+            let free = |t: &&Arc<Task>| t.wants(sig) && !t.is_leaving() && !t.trace.is_stopped();
+            let main = s.threads.iter().find(|t| t.tid() == group.tgid).filter(free);
+            let t = main.or_else(|| s.threads.iter().find(free));
             if let Some(t) = t {
                 kick(t);
             }
+        }
+    }
+}
+
+/// Gets the attention of other threads for signals of the process: a thread that may have been chosen for them is leaving
+/// or now blocks them.
+pub(crate) fn retarget(group: &ThreadGroup, s: &Signals, which: SigSet) {
+    if s.threads.len() > 1 && !s.life.is_over() {
+        let left = SigSet(s.shared.set().0 & which.0);
+        for sig in (1..=64).filter_map(Signal::new).filter(|sig| left.has(*sig)) {
+            wake_one(group, s, None, sig);
         }
     }
 }

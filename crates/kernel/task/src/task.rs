@@ -373,11 +373,16 @@ impl Task {
     /// Sets the blocked signals (SIGKILL and SIGSTOP stay unblocked) and looks whether any pending
     /// one can now be delivered.
     pub fn set_blocked(&self, s: SigSet) {
-        if self.word(Word::Pending) != 0 {
-            let _signals = self.group.signals.lock();
+        let now = s.minus(SigSet::UNBLOCKABLE);
+        if self.word(Word::Pending) == 0 {
+            self.set_word(Word::Blocked, now.0);
+        } else {
+            let signals = self.group.signals.lock();
             self.note_pending();
+            let newly = now.minus(self.blocked());
+            self.set_word(Word::Blocked, now.0);
+            crate::send::retarget(&self.group, &signals, newly);
         }
-        self.set_word(Word::Blocked, s.minus(SigSet::UNBLOCKABLE).0);
         self.recheck();
     }
     /// Name (PR_SET_NAME), NUL padded.

@@ -56,7 +56,9 @@ impl Task {
     /// Runs `f` on the thread's stop. ESRCH when it is not stopped.
     pub fn with_stopped<T>(&self, f: impl FnOnce(&mut Stopped) -> T) -> Result<T> {
         let mut state = self.trace.state.lock();
-        let stop = state.stop.as_mut().filter(|s| s.resumed.is_none()).ok_or(Errno::ESRCH)?;
+        // After PTRACE_LISTEN it counts as running.
+        let at_hand = |s: &&mut Stopped| s.resumed.is_none() && !s.listening;
+        let stop = state.stop.as_mut().filter(at_hand).ok_or(Errno::ESRCH)?;
         Ok(f(stop))
     }
 
