@@ -110,7 +110,9 @@ impl At<'_> {
     /// the process is.
     pub fn mm(&self) -> Result<Option<Arc<Mm>>> {
         let proc = self.proc()?;
-        Ok(self.bound.map_or_else(|| proc.mm(), Weak::upgrade))
+        // Memory that no process uses any more is gone, whoever still holds what is known of it.
+        let used = |mm: &Arc<Mm>| !mm.users.none();
+        Ok(self.bound.map_or_else(|| proc.mm(), |mm| Weak::upgrade(mm).filter(used)))
     }
     /// The task that asks.
     pub fn cx(&self) -> Result<&dyn Caller> {

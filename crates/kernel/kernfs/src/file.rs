@@ -70,7 +70,7 @@ impl FileOps for TextOps {
         Ok(n)
     }
     fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
-        let What::Text(_, Some(write)) = self.node.entry().what else { return Err(Errno::EINVAL) };
+        let What::Text(_, Some(write)) = self.node.entry().what else { return Err(self.node.write_error()) };
         if buf.len() >= MAX_WRITE {
             return Err(Errno::EINVAL);
         }

@@ -73,6 +73,10 @@ pub trait FsType: Send + Sync {
     fn may_write(&self, _at: &At, _cx: &dyn Caller) -> bool {
         false
     }
+    /// What write(2) answers for a file that takes no text; `None` for one that cannot be opened for writing at all.
+    fn write_error(&self, _node: &Node) -> Option<Errno> {
+        None
+    }
     /// Of a file that tells of changes: what poll(2) waits for.
     fn watch(&self, _node: &Node, _cx: &dyn Caller) -> Option<Box<dyn Changes>> {
         None
@@ -201,6 +205,11 @@ impl Node {
     /// It belongs to a process.
     pub fn is_of_process(&self) -> bool {
         self.proc.is_some()
+    }
+
+    /// See [`FsType::write_error`].
+    pub(crate) fn write_error(&self) -> Errno {
+        self.fs.fs_type.write_error(self).unwrap_or(Errno::EINVAL)
     }
 
     pub(crate) fn watch(&self, cx: &dyn Caller) -> Option<Box<dyn Changes>> {
@@ -366,7 +375,7 @@ impl Inode for Node {
         if let Some(p) = self.proc.as_ref()
             && !p.exists(&self.fs.kernel)
         {
-            return Err(Errno::ENOENT);
+            return Err(if self.process().is_some() { Errno::ESRCH } else { Errno::ENOENT });
         }
         if let Some(e) = entries.iter().find(|e| e.name.as_bytes() == name) {
             return Ok(self.child(self.table_child(e))?);
@@ -386,10 +395,10 @@ impl Inode for Node {
             }
             What::Text(_, write) => {
                 let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-                if writes && write.is_none() {
+                let fs_type = self.fs.fs_type;
+                if writes && write.is_none() && fs_type.write_error(self).is_none() {
                     return Err(Errno::EACCES);
                 }
-                let fs_type = self.fs.fs_type;
                 if writes && fs_type.judges_writers(self) && !fs_type.may_write(&at, cx) {
                     vfs::perm::allowed(&cx.creds(), &self.real_perm(), vfs::perm::MAY_WRITE)?;
                 }

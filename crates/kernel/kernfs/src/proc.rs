@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::trace::access::{Mode, mm_access};
 use task::{Kernel, Task, ThreadGroup};
-use vfs::Caller;
+use vfs::{Caller, Credentials, Creds};
 
 /// What a /proc/PID or task/TID directory stands for.
 pub struct Proc {
@@ -36,9 +36,14 @@ impl Proc {
     }
     /// Not waited for yet; for a thread, still running.
     pub fn exists(&self, k: &Kernel) -> bool {
+        let process = || k.group(self.group.tgid).is_some_and(|g| Arc::ptr_eq(&g, &self.group));
         match &self.thread {
-            Some(t) => k.task(t.tid()).is_some_and(|x| Arc::ptr_eq(&x, t)),
-            None => k.group(self.group.tgid).is_some_and(|g| Arc::ptr_eq(&g, &self.group)),
+            // A leader that has ended is a zombie as long as its process is there.
+            Some(t) => {
+                k.task(t.tid()).is_some_and(|x| Arc::ptr_eq(&x, t))
+                    || t.tid() == self.group.tgid && t.is_leaving() && process()
+            }
+            None => process(),
         }
     }
     /// The thread whose state is shown; `None` for a zombie.
@@ -48,6 +53,13 @@ impl Proc {
             Some(t) => Some(t.clone()),
             None => self.group.any_thread().filter(|t| !t.is_leaving()),
         }
+    }
+    /// Credentials, also of a zombie; `None` once it is waited for.
+    pub fn creds(&self, k: &Kernel) -> Option<Arc<Credentials>> {
+        if let Some(t) = self.task() {
+            return Some(Creds::into_inner(t.creds()));
+        }
+        k.tree.lock().node(self.group.tgid)?.leader_creds()
     }
     /// Memory; `None` for a zombie.
     pub fn mm(&self) -> Option<Arc<Mm>> {

@@ -46,6 +46,11 @@ impl Users {
         self.0.lock().groups > 1
     }
 
+    /// Whether no group uses it any more.
+    pub fn none(&self) -> bool {
+        self.0.lock().groups == 0
+    }
+
     /// Whether it has only ever had one thread.
     pub fn single(&self) -> bool {
         !self.0.lock().threads

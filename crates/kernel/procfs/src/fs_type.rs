@@ -45,6 +45,12 @@ impl FsType for Proc {
     fn may_write(&self, at: &At, cx: &dyn Caller) -> bool {
         sysctl::may_write(at, cx)
     }
+    fn write_error(&self, node: &Node) -> Option<Errno> {
+        let setting = node.entry().name == "f" || conf::is_setting(node.entry());
+        // Linux has no write operation for the files of a process, and one that fails for others.
+        let error = if node.is_of_process() { Errno::EINVAL } else { Errno::EIO };
+        (!setting).then_some(error)
+    }
     fn watch(&self, node: &Node, cx: &dyn Caller) -> Option<Box<dyn Changes>> {
         match node.entry().name {
             "f" => sysctl::watch(&node.at(Some(cx))),

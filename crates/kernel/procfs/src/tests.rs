@@ -338,7 +338,8 @@ fn writes_do_what_they_say() {
     crate::set_sysctl(c.kernel(), &c.kernel().first.clone(), "vm.swappiness", "1").unwrap();
     assert_eq!(text(&c, "/sys/vm/swappiness"), "1\n");
     assert_eq!(crate::set_sysctl(c.kernel(), &c.kernel().first.clone(), "no.such", "1"), Err(Errno::ENOENT));
-    assert_eq!(write(&c, "/version", "1"), Err(Errno::EACCES));
+    assert_eq!(write(&c, "/version", "1"), Err(Errno::EIO));
+    assert_eq!(write(&c, "/self/status", "1"), Err(Errno::EINVAL));
     let mut set = Credentials::root(&c.kernel().vfs.user_ns, 0);
     set.euid = 5;
     set.fsuid = 5;

@@ -127,6 +127,11 @@ impl Node {
         &self.children
     }
 
+    /// Credentials of the thread group leader after its end.
+    pub fn leader_creds(&self) -> Option<Arc<Credentials>> {
+        self.leader.as_ref().map(|l| l.creds.clone())
+    }
+
     /// Signal sent to the parent at exit; 0 for none.
     pub fn exit_signal(&self) -> i32 {
         self.exit_signal

@@ -8,7 +8,8 @@ use user_ns::{IdMap, Ids, UserNamespace};
 use vfs::{Cap, Credentials};
 
 fn namespace(at: &At) -> Result<Arc<UserNamespace>> {
-    Ok(at.proc()?.task().ok_or(Errno::EINVAL)?.creds().user_ns.clone())
+    let creds = at.proc()?.creds(at.kernel()).ok_or(Errno::ESRCH)?;
+    Ok(creds.user_ns.clone())
 }
 
 pub fn uid_map(at: &At) -> Result<Vec<u8>> {

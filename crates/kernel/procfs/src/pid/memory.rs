@@ -56,6 +56,11 @@ struct MemOps {
 }
 
 impl MemOps {
+    /// The memory, while a process uses it.
+    fn memory(&self) -> Option<Arc<Mm>> {
+        self.mm.upgrade().filter(|mm| !mm.users.none())
+    }
+
     /// A thread that its tracer has stopped, which can lift page protections as Linux's FOLL_FORCE does.
     fn stopped(&self, mm: &Arc<Mm>) -> Option<Arc<Task>> {
         let of = |t: &Arc<Task>| t.trace.is_stopped() && Arc::ptr_eq(&t.mm(), mm);
@@ -66,7 +71,7 @@ impl MemOps {
 pub fn open_mem(at: &At, _flags: i32) -> Result<Arc<dyn FileOps>> {
     let p = at.proc()?;
     let cx = at.cx()?;
-    let mm = p.mm_access(cx)?.map(|m| Arc::downgrade(&m)).unwrap_or_default();
+    let mm = p.mm_access(cx)?.map(|m| Arc::downgrade(&m)).ok_or(Errno::ESRCH)?;
     Ok(Arc::new(MemOps { mm, group: p.group.clone() }))
 }
 
@@ -78,7 +83,7 @@ impl FileOps for MemOps {
         Some(self)
     }
     fn read(&self, cx: &dyn Caller, _file: &OpenFile, buf: &mut [u8], off: u64) -> Result<usize> {
-        let Some(mm) = self.mm.upgrade() else { return Ok(0) };
+        let Some(mm) = self.memory() else { return Ok(0) };
         let mut done = mm.space.read(off, buf);
         let mapped = mm.with_map(|m| m.find(off).is_some());
         if done == 0
@@ -104,7 +109,7 @@ impl FileOps for MemOps {
         }
     }
     fn write(&self, cx: &dyn Caller, _file: &OpenFile, buf: &[u8], off: u64) -> Result<usize> {
-        let Some(mm) = self.mm.upgrade() else { return Ok(0) };
+        let Some(mm) = self.memory() else { return Ok(0) };
         let mut done = if mm.writable(off, buf.len() as u64) { mm.space.write(off, buf) } else { 0 };
         if done < buf.len()
             && let Some(t) = self.stopped(&mm)

@@ -54,7 +54,8 @@ pub fn syscall(at: &At) -> Result<Vec<u8>> {
     line(format_args!("{} 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0", nr - 1))
 }
 
-pub fn wchan(_at: &At) -> Result<Vec<u8>> {
+pub fn wchan(at: &At) -> Result<Vec<u8>> {
+    at.proc()?;
     Ok(b"0".to_vec())
 }
 
@@ -98,8 +99,15 @@ pub fn schedstat(at: &At) -> Result<Vec<u8>> {
     line(format_args!("{} 0 0", u + s))
 }
 
-pub fn slash(_at: &At) -> Result<Vec<u8>> {
+pub fn cpuset(at: &At) -> Result<Vec<u8>> {
+    at.proc()?;
     line("/")
+}
+
+/// POSIX timers are not listed.
+pub fn timers(at: &At) -> Result<Vec<u8>> {
+    at.proc()?;
+    Ok(Vec::new())
 }
 
 pub fn cgroup(at: &At) -> Result<Vec<u8>> {
@@ -113,7 +121,8 @@ pub fn cgroup(at: &At) -> Result<Vec<u8>> {
 }
 
 /// No audit: (uid_t)-1.
-pub fn no_id(_at: &At) -> Result<Vec<u8>> {
+pub fn no_id(at: &At) -> Result<Vec<u8>> {
+    at.proc()?;
     Ok(u32::MAX.to_string().into_bytes())
 }
 
@@ -180,11 +189,13 @@ pub fn refuse(_at: &At, _data: &[u8]) -> Result<()> {
     Err(Errno::EPERM)
 }
 
-fn no_module(_at: &At) -> Result<Vec<u8>> {
+fn no_module(at: &At) -> Result<Vec<u8>> {
+    at.proc()?;
     Err(Errno::EINVAL)
 }
 
-fn no_module_write(_at: &At, _data: &[u8]) -> Result<()> {
+fn no_module_write(at: &At, _data: &[u8]) -> Result<()> {
+    at.proc()?;
     Err(Errno::EINVAL)
 }
 

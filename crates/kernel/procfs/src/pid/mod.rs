@@ -26,13 +26,25 @@ use vfs::Caller;
 /// Files that only those may open who may look into the process. They tell of the memory that it had then.
 const BOUND: &[&str] = &["auxv", "environ", "maps", "numa_maps", "smaps", "smaps_rollup"];
 
+/// Of these the ones that cannot be opened when there is no memory any more.
+const OF_MEMORY: &[&str] = &["auxv", "environ", "smaps_rollup"];
+/// Files that cannot be opened when the process has no mounts any more.
+const MOUNTS: &[&str] = &["mounts", "mountinfo", "mountstats"];
+
 /// The check at open.
 pub fn check_open(at: &At, entry: &Entry, cx: &dyn Caller) -> Result<Option<Weak<Mm>>> {
     let p = at.proc()?;
+    if MOUNTS.contains(&entry.name) && p.task().is_none() {
+        return Err(Errno::EINVAL);
+    }
     if !BOUND.contains(&entry.name) {
         return Ok(None);
     }
-    Ok(Some(p.mm_access(cx)?.map_or_else(Weak::new, |mm| Arc::downgrade(&mm))))
+    match p.mm_access(cx)? {
+        Some(mm) => Ok(Some(Arc::downgrade(&mm))),
+        None if OF_MEMORY.contains(&entry.name) => Err(Errno::ESRCH),
+        None => Ok(Some(Weak::new())),
+    }
 }
 
 /// The check at every read of files that tell of the process as it is: `error` for those who may not look into it.
@@ -97,7 +109,7 @@ macro_rules! common {
             text("wchan", misc::wchan),
             private("stack", misc::stack),
             text("schedstat", misc::schedstat),
-            text("cpuset", misc::slash),
+            text("cpuset", misc::cpuset),
             text("cgroup", misc::cgroup),
             text("oom_score", tune::oom_score),
             writable("oom_adj", 0o644, tune::oom_adj, tune::set_oom_adj),
@@ -119,7 +131,7 @@ static IN_PID: &[Entry] = &common![
     private("mountstats", crate::mounts::mountstats),
     writable("coredump_filter", 0o644, misc::coredump_filter, misc::set_coredump_filter),
     writable("timerslack_ns", 0o666, tune::timerslack, tune::set_timerslack),
-    empty("timers"),
+    text("timers", misc::timers),
     writable("autogroup", 0o644, misc::autogroup, misc::refuse),
     writable("timens_offsets", 0o644, timens::offsets, timens::set_offsets),
     empty("arch_status"),

@@ -7,7 +7,13 @@ use std::sync::Arc;
 use task::Task;
 
 fn task(at: &At) -> Result<Arc<Task>> {
-    at.proc()?.task().ok_or(Errno::ESRCH)
+    at.proc()?.task().ok_or(Errno::ENOENT)
+}
+
+/// A zombie has its credentials still.
+fn user(at: &At) -> Result<Namespace> {
+    let creds = at.proc()?.creds(at.kernel()).ok_or(Errno::ENOENT)?;
+    Ok(Namespace::User(creds.user_ns.clone()))
 }
 
 fn set(at: &At) -> Result<Arc<NsProxy>> {
@@ -44,6 +50,6 @@ ns! {
     "pid_for_children" = for_children,
     "time" = |at| Ok(Namespace::Time(set(at)?.time.clone())),
     "time_for_children" = |at| Ok(Namespace::Time(set(at)?.time_for_children.clone())),
-    "user" = |at| Ok(Namespace::User(task(at)?.creds().user_ns.clone())),
+    "user" = user,
     "uts" = |at| Ok(Namespace::Uts(set(at)?.uts.clone())),
 }

@@ -72,7 +72,8 @@ impl Use {
         let pages = v.len() / PAGE_SIZE;
         let part = (u128::from(pages) * u128::from(share.0) / u128::from(share.1.max(1))) as u64;
         let rss = part.min(pages) * PAGE_SIZE / 1024;
-        let anon = if v.file.is_none() && !v.shared { rss } else { 0 };
+        // Pages of a private mapping that the program could write are mostly copies.
+        let anon = if copied(v) { rss } else { 0 };
         let dirty = if v.prot & libc::PROT_WRITE != 0 { rss } else { 0 };
         Use {
             rss,
@@ -140,6 +141,16 @@ fn share(at: &At, all: &[Line]) -> (u64, u64) {
     (rss.min(total), total)
 }
 
+/// Whether the program can write to a private mapping, or could: the host counts its pages as memory that is used.
+fn accounted(v: &Vma) -> bool {
+    !v.shared && (v.prot & libc::PROT_WRITE != 0 || v.flags & mm::TOUCHED != 0)
+}
+
+/// Whether a mapping's pages are its own, not a file's.
+fn copied(v: &Vma) -> bool {
+    !v.shared && (v.file.is_none() || accounted(v))
+}
+
 fn flags(l: &Line) -> String {
     let v = &l.vma;
     let mut s = String::from("VmFlags: ");
@@ -152,7 +163,7 @@ fn flags(l: &Line) -> String {
     f(v.prot & libc::PROT_READ != 0, "rd");
     f(v.prot & libc::PROT_WRITE != 0, "wr");
     f(v.prot & libc::PROT_EXEC != 0, "ex");
-    f(v.shared, "sh");
+    f(v.shared && v.file.as_ref().is_none_or(|f| f.writable()), "sh");
     f(true, "mr");
     f(!v.shared || v.file.as_ref().is_none_or(|f| f.writable()), "mw");
     f(true, "me");
@@ -161,7 +172,7 @@ fn flags(l: &Line) -> String {
     f(v.locked, "lo");
     f(l.special, "de");
     f(v.flags & libc::MAP_NORESERVE != 0, "nr");
-    f(v.file.is_none() && !v.shared && v.prot & libc::PROT_WRITE != 0, "ac");
+    f(v.flags & libc::MAP_NORESERVE == 0 && accounted(v), "ac");
     f(v.flags & mm::SEALED != 0, "sl");
     s
 }

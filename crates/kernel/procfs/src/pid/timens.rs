@@ -16,6 +16,9 @@ fn namespace(at: &At) -> Result<Arc<TimeNamespace>> {
 }
 
 pub fn offsets(at: &At) -> Result<Vec<u8>> {
+    if at.proc()?.task().is_none() {
+        return Ok(Vec::new());
+    }
     let Offsets { monotonic, boottime } = namespace(at)?.offsets();
     let row = |name: &str, t: Timespec| format!("{name:<10} {:>10} {:>9}\n", t.sec, t.nsec);
     Ok((row("monotonic", monotonic) + &row("boottime", boottime)).into_bytes())
