@@ -467,13 +467,14 @@ impl Confirming for Node {
     fn settle(&self) {
         self.fs.settle();
     }
-    fn recheck(&self) {
+    fn recheck(&self, settled: bool) {
         if !self.is_dir() || self.fs.mode == Mode::Exclusive {
             return;
         }
-        if self.changes().is_some() {
+        if !settled {
             self.fs.settle();
-        } else {
+        }
+        if self.changes().is_none() {
             // No watch tells. Whoever may not search it asks for no names in it, which would have it watched.
             self.asked();
             let _ = self.current();

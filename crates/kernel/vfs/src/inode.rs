@@ -434,8 +434,9 @@ pub trait Confirming {
     fn still_absent(&self, path: &[u8]) -> bool;
     /// Takes note of what others have changed, for [`Confirming::epoch`].
     fn settle(&self) {}
-    /// Takes note of what others have changed of this directory's own owners and mode, which a walk is about to look at.
-    fn recheck(&self) {}
+    /// Takes note of what others have changed, and of this directory's own owners and mode, which a walk is about to look at.
+    /// `settled`: the walk has taken note of what others have changed in this file system already.
+    fn recheck(&self, _settled: bool) {}
     /// A number, not 0, that stays the same while others change nothing in this directory, neither names nor who may search it.
     /// `None` when that is not known: then what is kept of its names must be asked for again.
     fn epoch(&self) -> Option<u64> {

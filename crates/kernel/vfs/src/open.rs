@@ -254,10 +254,10 @@ fn open_or_create(
 /// A name that was made, and its operations where that opened it.
 type Made = (Arc<Dentry>, Option<Arc<dyn FileOps>>);
 
-/// Makes a regular file in a directory; nothing when there is something of that name by now.
+/// Makes a regular file in a directory in which the caller has just looked for the name; nothing when there is something of that name by now.
 fn create_in(cx: &dyn Caller, dir: &Path, name: &[u8], how: &OpenHow) -> Outcome<Option<Made>> {
     let _lock = dir.dentry.lock_dir_for(cx)?;
-    match walk::find_locked(cx, &dir.dentry, name) {
+    match walk::find_locked_in(cx, &dir.dentry, name, dir.dentry.epoch()) {
         Ok(_) => return Ok(None),
         Err(Errno::ENOENT) if !dir.dentry.is_unlinked() => {}
         Err(e) => return Err(e.into()),

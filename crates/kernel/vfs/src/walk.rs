@@ -109,6 +109,8 @@ pub struct Walker<'a> {
     links: u32,
     /// What the last lookup that asked the file system found.
     asked: Option<Arc<Dentry>>,
+    /// Where what others have changed has been taken note of last: once is enough for all names in this mount.
+    settled: Option<Arc<Mount>>,
 }
 
 /// Resolves a path to a place.
@@ -228,6 +230,7 @@ impl<'a> Walker<'a> {
             flags,
             links: 0,
             asked: None,
+            settled: None,
         };
         if absolute && !confined {
             let from = w.root.clone();
@@ -271,14 +274,16 @@ impl<'a> Walker<'a> {
 
     /// The object called `name` in `dir`, mounts crossed, links not followed.
     pub fn child(&mut self, dir: &Path, name: &[u8]) -> Result<Path> {
-        let known = match dir.dentry.volatile.then(|| dir.dentry.cached(name, dir.dentry.settled_epoch())) {
+        let epoch = || if self.has_settled(dir) { dir.dentry.epoch() } else { dir.dentry.settled_epoch() };
+        let epoch = epoch();
+        let known = match dir.dentry.volatile.then(|| dir.dentry.cached(name, epoch)) {
             Some(Cached::Present(d)) => Some(d),
             _ => None,
         };
         let d = match known {
             Some(d) => d,
             None => {
-                let d = find(self.cx, &dir.dentry, name, self.flags.contains(Lookup::CACHED))?;
+                let d = find_in(self.cx, &dir.dentry, name, epoch, self.flags.contains(Lookup::CACHED))?;
                 if dir.dentry.volatile && !d.is_mountpoint() {
                     self.asked = Some(d.clone());
                 }
@@ -360,14 +365,21 @@ impl<'a> Walker<'a> {
         Ok(up)
     }
 
+    fn has_settled(&self, dir: &Path) -> bool {
+        self.settled.as_ref().is_some_and(|mount| Arc::ptr_eq(mount, &dir.mount))
+    }
+
     /// Has a directory that others change look whether who may search it is still the same, unless it was just asked for.
-    fn recheck(&self, dir: &Path) -> Result<()> {
+    fn recheck(&mut self, dir: &Path) -> Result<()> {
         let asked = self.asked.as_ref().is_some_and(|asked| Arc::ptr_eq(asked, &dir.dentry));
         if dir.dentry.volatile
             && !asked
             && let Some(inode) = dir.dentry.inode.as_confirming()
         {
-            inode.recheck();
+            inode.recheck(self.has_settled(dir));
+            if !self.has_settled(dir) {
+                self.settled = Some(dir.mount.clone());
+            }
         }
         if dir.dentry.volatile { dir.inode().refresh_access(self.cx) } else { Ok(()) }
     }
@@ -432,7 +444,18 @@ pub enum Target {
 
 /// Finds `name` in directory `dir` through the cache; no permission checks.
 pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) -> Result<Arc<Dentry>> {
-    match dir.cached(name, dir.settled_epoch()) {
+    find_in(cx, dir, name, dir.settled_epoch(), cached_only)
+}
+
+/// As [`find`] in the directory's settled epoch.
+fn find_in(
+    cx: &dyn Caller,
+    dir: &Arc<Dentry>,
+    name: &[u8],
+    epoch: u64,
+    cached_only: bool,
+) -> Result<Arc<Dentry>> {
+    match dir.cached(name, epoch) {
         Cached::Present(d) => return Ok(d),
         Cached::Absent => return Err(Errno::ENOENT),
         Cached::Unknown if cached_only => return Err(Errno::EAGAIN),
@@ -452,7 +475,7 @@ pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) 
     }
     let found = {
         let _lock = dir.lock_dir();
-        find_locked(cx, dir, name)
+        find_locked_in(cx, dir, name, dir.epoch())
     };
     dir.trim();
     found
@@ -460,7 +483,16 @@ pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) 
 
 /// As [`find`] for a caller that holds the directory's lock.
 pub(crate) fn find_locked(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
-    let epoch = dir.settled_epoch();
+    find_locked_in(cx, dir, name, dir.settled_epoch())
+}
+
+/// As [`find_locked`] for a caller that has settled the directory's epoch and has it now.
+pub(crate) fn find_locked_in(
+    cx: &dyn Caller,
+    dir: &Arc<Dentry>,
+    name: &[u8],
+    epoch: u64,
+) -> Result<Arc<Dentry>> {
     match dir.cached(name, epoch) {
         Cached::Present(d) => return Ok(d),
         Cached::Absent => return Err(Errno::ENOENT),
