@@ -12,7 +12,7 @@ LOOPS = 4
 # Where the images of file systems are made; it should be a disk, not memory.
 ON_DISK = os.environ.get("BENCH_DIR", "/var/tmp")
 # Bytes of such an image, of which only what is written takes room.
-IMAGE = 4 << 30
+IMAGE = 2 << 30
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 16384, 1 << 18
 QUIET = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "cwd": "/"}
 
