@@ -76,7 +76,7 @@ pub(crate) struct Global {
     /// How long the file of --pcap-log may become, with k, m or g; then the capture ends
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = values::capture_size)]
     pub(crate) pcap_max_size: u64,
-    /// Where writes go: MOUNT:MEDIUM[,size=N][,commit], or none to write to the files themselves; MOUNT is root or all, MEDIUM memory, self (a hidden file of the directory) or dir=/PATH; with commit (root only) they reach the files when the container ends or is paused
+    /// Where writes go: MOUNT:MEDIUM[,size=N][,commit[=privileged]], or none to write to the files themselves; MOUNT is root or all, MEDIUM memory, self (a hidden file of the directory) or dir=/PATH; with commit (root only) they reach the files when the container ends or is paused, with =privileged devices, set-ID bits and capabilities of files as well
     ///
     /// [default: root:memory for do, which never writes through; none for containers of a bundle]
     #[arg(long, value_parser = values::overlay, value_name = "SPEC")]

@@ -138,6 +138,7 @@ fn prepare(
     let readonly = root.readonly().unwrap_or(false);
     let mut stores = Stores::default();
     let layers = overlay2::layers(&annotations, over_root.as_ref())?;
+    let writes_privileged = over_root.as_ref().is_some_and(|choice| choice.privileged);
     let mut overlay = over_root.map(|choice| stores.overlay(&choice, id, &root_tree, !readonly));
     let (mounts, mut trees) =
         mounts_and_trees(dir, spec, root_tree, overlay.is_some(), options, id, &mut stores)?;
@@ -184,7 +185,7 @@ fn prepare(
     };
     crate::place_stores(&mut spec, first_store, stores.places.len());
     let stores = stores.places;
-    Ok(Prepared { spec, trees, stores, warnings, annotations, namespaces, id_maps, pod })
+    Ok(Prepared { spec, trees, writes_privileged, stores, warnings, annotations, namespaces, id_maps, pod })
 }
 
 fn root_tree(dir: &Path, root: &Root, overlaid: bool) -> Result<HostTree> {

@@ -191,6 +191,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
     Ok(Prepared {
         spec,
         trees,
+        writes_privileged: false,
         stores: stores.places,
         warnings: Vec::new(),
         annotations: Default::default(),

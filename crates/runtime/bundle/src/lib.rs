@@ -57,6 +57,8 @@ pub struct Prepared {
     pub spec: SandboxSpec,
     /// For the gofer; the root file system first.
     pub trees: Vec<HostTree>,
+    /// What changes in the root is written back with devices, set-ID bits and capabilities of files.
+    pub writes_privileged: bool,
     /// The files that overlays keep data in.
     pub stores: Vec<StorePlace>,
     /// Things in the configuration that have no effect yet, for the log.

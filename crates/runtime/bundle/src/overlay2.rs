@@ -41,13 +41,16 @@ pub struct OverlayChoice {
     pub size: Option<u64>,
     /// What changed is written to the directory below, when the container ends or is paused, and on demand.
     pub commit: bool,
+    /// Devices, set-ID bits and capabilities of files are written, too (`commit=privileged`).
+    pub privileged: bool,
 }
 
 impl OverlayChoice {
     /// In memory, as much as there is.
-    pub const MEMORY: OverlayChoice = OverlayChoice { medium: Medium::Memory, size: None, commit: false };
+    pub const MEMORY: OverlayChoice =
+        OverlayChoice { medium: Medium::Memory, size: None, commit: false, privileged: false };
 
-    /// Reads `MEDIUM[,size=N][,commit]`; nothing for `none`.
+    /// Reads `MEDIUM[,size=N][,commit[=privileged]]`; nothing for `none`.
     pub fn parse(text: &str) -> Result<Option<OverlayChoice>> {
         if text == "none" {
             return Ok(None);
@@ -62,16 +65,17 @@ impl OverlayChoice {
                 None => fail!("unknown medium {word:?}; use memory, self or dir=/PATH"),
             },
         };
-        let (mut size, mut commit) = (None, false);
+        let (mut size, mut commit, mut privileged) = (None, false, false);
         for word in words {
             match word.strip_prefix("size=").map(bytes) {
                 None if word == "commit" && !commit => commit = true,
+                None if word == "commit=privileged" && !commit => (commit, privileged) = (true, true),
                 Some(Some(n)) if size.is_none() => size = Some(n),
                 Some(None) => fail!("{word}: use a number of bytes above 0, with k, m, g or t"),
-                _ => fail!("unknown option {word:?}; use size=N and commit, each once"),
+                _ => fail!("unknown option {word:?}; use size=N and commit or commit=privileged, each once"),
             }
         }
-        Ok(Some(OverlayChoice { medium, size, commit }))
+        Ok(Some(OverlayChoice { medium, size, commit, privileged }))
     }
 }
 
@@ -91,7 +95,7 @@ impl Overlay2 {
             None if text == "none" => return Ok(Overlay2::default()),
             Some(("root" | "all", medium)) if medium != "none" => OverlayChoice::parse(medium)?,
             _ => fail!(
-                "use none, root:MEDIUM or all:MEDIUM; a medium is memory, self or dir=/PATH, then ,size=N and ,commit"
+                "use none, root:MEDIUM or all:MEDIUM; a medium is memory, self or dir=/PATH, then ,size=N and ,commit or ,commit=privileged"
             ),
         };
         let binds = if text.starts_with("all:") { choice.clone() } else { None };
@@ -217,7 +221,7 @@ mod tests {
     use super::*;
 
     fn choice(medium: Medium, size: Option<u64>) -> Option<OverlayChoice> {
-        Some(OverlayChoice { medium, size, commit: false })
+        Some(OverlayChoice { medium, size, ..OverlayChoice::MEMORY })
     }
 
     #[test]
@@ -231,7 +235,12 @@ mod tests {
         let dir = choice(Medium::Dir("/a:b".into()), Some(4096));
         assert_eq!(parse("root:dir=/a:b,size=4096"), Ok(Overlay2 { root: dir, binds: None }));
         let kept = parse("root:self,commit,size=1").unwrap().root.unwrap();
-        assert_eq!(kept, OverlayChoice { medium: Medium::Own, size: Some(1), commit: true });
+        assert_eq!(
+            kept,
+            OverlayChoice { medium: Medium::Own, size: Some(1), commit: true, privileged: false }
+        );
+        let kept = parse("root:memory,commit=privileged").unwrap().root.unwrap();
+        assert_eq!(kept, OverlayChoice { commit: true, privileged: true, ..OverlayChoice::MEMORY });
         for bad in [
             "",
             "memory",
@@ -249,6 +258,7 @@ mod tests {
             "root:self,x",
             "root:self,commit,commit",
             "root:self,commit=1",
+            "root:self,commit,commit=privileged",
             "all:self,commit",
             "root:self,size=99999999999t",
             "root:self,size=+1",
@@ -299,7 +309,7 @@ mod tests {
             is_file: false,
             mount_points: Vec::new(),
         };
-        let own = OverlayChoice { medium: Medium::Own, size: None, commit: false };
+        let own = OverlayChoice { medium: Medium::Own, ..OverlayChoice::MEMORY };
         let mut stores = Stores::default();
         let overlays = [0, 1].map(|_| stores.overlay(&own, "id", &tree, true));
         assert_eq!(overlays.map(|o| o.store), [Some(0), Some(1)]);

@@ -73,6 +73,7 @@ pub(crate) fn start(
     let to = Destination {
         root: &root.path,
         alone: !root.recursive,
+        privileged: prepared.writes_privileged,
         proof: &proof,
         alive: Some(alive),
         stop: None,
@@ -118,6 +119,8 @@ pub(crate) fn repair(
     let to = Destination {
         root: &tree.path,
         alone: !tree.recursive,
+        // What is staged has been masked already.
+        privileged: true,
         proof: &proof,
         alive: None,
         stop: stop.as_ref().map(AsFd::as_fd),

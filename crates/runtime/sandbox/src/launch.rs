@@ -392,6 +392,8 @@ pub struct Destination<'a> {
     pub root: &'a Path,
     /// Nothing that is mounted below is the container's.
     pub alone: bool,
+    /// Devices, set-ID bits and capabilities of files are written back, too.
+    pub privileged: bool,
     /// What is known of write-backs to it.
     pub proof: &'a Proof,
     /// Held by the process as long as it lives.
@@ -432,7 +434,7 @@ impl WriteBack {
         };
         let process = starter.start(role::WRITE_BACK, &inherited, namespaces)?;
         drop((theirs, their_stream));
-        let repaired = writeback::set_up(&channel, to.root, to.alone, to.stop)?;
+        let repaired = writeback::set_up(&channel, to.root, to.alone, to.privileged, to.stop)?;
         Ok(WriteBack { process, repaired, stream: Some(stream) })
     }
 

@@ -67,7 +67,7 @@ impl Root {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
         records.iter().for_each(|record| writer.write(record).unwrap());
-        write_back(&self.open(), &self.proof(), &mut Reader::new(&bytes[..])).map(drop)
+        write_back(&self.open(), &self.proof(), true, &mut Reader::new(&bytes[..])).map(drop)
     }
 
     /// Everything that there is: type, mode, links, times of files, content.

@@ -46,21 +46,23 @@ const TEXT_MAX: usize = 1000;
 /// Bytes that are read at once.
 const BUFFER: usize = 256 << 10;
 
-/// What it is told first: the directory, and whether all that is mounted below is none of the container's.
-type Order = (Vec<u8>, bool);
+/// What it is told first: the directory, whether all that is mounted below is none of the container's, and whether what gives rights
+/// on the host is written back.
+type Order = (Vec<u8>, bool, bool);
 /// What it answers.
 type Told = Result<Repair, String>;
 
 /// Has the process at the other end take a directory, and finish what an earlier write-back has left there. Does not
 /// wait for it any longer once `stop` can be read: Interrupted. What is below a mount of the host is not written to;
-/// with `alone` no other mount is seen at all.
+/// with `alone` no other mount is seen at all. Unless `privileged`, devices, set-ID bits and capabilities of files are left out.
 pub fn set_up(
     channel: &Channel,
     root: &Path,
     alone: bool,
+    privileged: bool,
     stop: Option<BorrowedFd<'_>>,
 ) -> io::Result<Repair> {
-    channel.send::<Order>(&(root.as_os_str().as_bytes().to_vec(), alone), &[])?;
+    channel.send::<Order>(&(root.as_os_str().as_bytes().to_vec(), alone, privileged), &[])?;
     if let Some(stop) = stop {
         let mut fds = [PollFd::new(channel, PollFlags::IN), PollFd::new(&stop, PollFlags::IN)];
         rustix::io::retry_on_intr(|| poll(&mut fds, None))?;
@@ -77,7 +79,7 @@ pub fn set_up(
 /// Runs the process: `channel` leads to the one that started it, `stream` to the sentry.
 pub fn serve(channel: &Channel, stream: OwnedFd, proof: &Proof) -> io::Result<()> {
     rustix::process::setsid().ok();
-    let Some(((path, alone), _)) = channel.recv::<Order>()? else { return Ok(()) };
+    let Some(((path, alone, privileged), _)) = channel.recv::<Order>()? else { return Ok(()) };
     let path = PathBuf::from(OsString::from_vec(path));
     let root = match enter(&path, alone) {
         Ok(root) => root,
@@ -88,7 +90,7 @@ pub fn serve(channel: &Channel, stream: OwnedFd, proof: &Proof) -> io::Result<()
     let usable = repaired.is_ok();
     channel.send::<Told>(&repaired, &[])?;
     hostsys::heap::shrink();
-    if usable { wait(&root, stream, proof) } else { Ok(()) }
+    if usable { wait(&root, stream, proof, privileged) } else { Ok(()) }
 }
 
 /// Fails with EINTR when the other end has gone.
@@ -133,12 +135,12 @@ fn enter(path: &Path, alone: bool) -> io::Result<OwnedFd> {
 }
 
 /// Takes one stream after the other until the socket is closed.
-fn wait(root: &OwnedFd, stream: OwnedFd, proof: &Proof) -> io::Result<()> {
+fn wait(root: &OwnedFd, stream: OwnedFd, proof: &Proof, privileged: bool) -> io::Result<()> {
     let mut to = File::from(stream.try_clone()?);
     let mut from = BufReader::with_capacity(BUFFER, File::from(stream));
     while !from.fill_buf()?.is_empty() {
         let mut reader = Reader::new(&mut from);
-        let done = write_back(root, proof, &mut reader);
+        let done = write_back(root, proof, privileged, &mut reader);
         if done.is_err() {
             // The other end goes on writing until all is said.
             drain(&mut reader)?;
@@ -161,10 +163,12 @@ fn drain<R: io::Read>(reader: &mut Reader<R>) -> io::Result<()> {
 pub(crate) fn write_back<R: io::Read>(
     root: &OwnedFd,
     proof: &Proof,
+    privileged: bool,
     reader: &mut Reader<R>,
 ) -> io::Result<Skipped> {
     let mut staging = Staging::begin(root, proof, &|| Ok(()))?;
-    let staged = stage::all(&staging, reader).and_then(|staged| staging.complete().map(|()| staged));
+    let staged =
+        stage::all(&staging, privileged, reader).and_then(|staged| staging.complete().map(|()| staged));
     let Ok((mut skipped, own)) = staged else {
         // Nothing has changed.
         let removed = staging.remove();

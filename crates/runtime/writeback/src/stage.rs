@@ -21,8 +21,10 @@ const RESERVED: &[u8] = b".ringfence.";
 pub struct Skipped {
     /// Names in the root that are the runtime's, and devices that mean something to an overlay of the host.
     pub reserved: u64,
-    /// Devices, without the right to make them.
+    /// Devices: without the right to make them, or without being asked to.
     pub devices: u64,
+    /// Files that lost set-ID bits or capabilities, without being asked to keep them.
+    pub rights: u64,
     /// Extended attributes that are the host's, or that its file system does not take.
     pub xattrs: u64,
     /// Owners that the user namespace does not have, or that take a privilege.
@@ -38,6 +40,7 @@ impl Skipped {
     pub(crate) fn add(&mut self, more: Skipped) {
         self.reserved += more.reserved;
         self.devices += more.devices;
+        self.rights += more.rights;
         self.xattrs += more.xattrs;
         self.owners += more.owners;
         self.refused += more.refused;
@@ -52,7 +55,8 @@ impl std::fmt::Display for Skipped {
                 self.reserved,
                 "names or devices that mean something to the runtime or to an overlay of the host",
             ),
-            (self.devices, "devices, which take root's privilege"),
+            (self.devices, "devices, which take root's privilege and commit=privileged"),
+            (self.rights, "files' set-ID bits or capabilities, which take commit=privileged"),
             (self.xattrs, "extended attributes, which are the host's or which its file system does not take"),
             (self.owners, "owners, which the user namespace does not have or which take root's privilege"),
             (
@@ -100,8 +104,23 @@ struct Object {
     path: Vec<u8>,
 }
 
+impl Object {
+    /// Takes set-ID bits and capabilities from a regular file; whether there were any. In a directory set-group-ID gives no rights.
+    fn drop_rights(&mut self) -> bool {
+        if self.kind != Kind::Regular || self.state == State::Link {
+            return false;
+        }
+        let (mode, count) = (self.meta.mode, self.xattrs.len());
+        self.meta.mode &= !(libc::S_ISUID | libc::S_ISGID);
+        self.xattrs.retain(|(name, _)| name != b"security.capability");
+        (mode, count) != (self.meta.mode, self.xattrs.len())
+    }
+}
+
 struct Stage<'a, R: Read> {
     staging: &'a Staging<'a>,
+    /// What gives rights on the host is written back, too.
+    privileged: bool,
     reader: &'a mut Reader<R>,
     journal: journal::Writer<BufWriter<File>>,
     place: Place,
@@ -117,15 +136,18 @@ fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("changes of an overlay: {what}"))
 }
 
-/// Reads the changes to the end. With what was skipped come the root's own attributes, if they change.
+/// Reads the changes to the end. With what was skipped come the root's own attributes, if they change. Unless `privileged`, what the
+/// container chose and what would give rights on the host is left out: devices, set-ID bits and capabilities of files.
 pub(crate) fn all<R: Read>(
     staging: &Staging<'_>,
+    privileged: bool,
     reader: &mut Reader<R>,
 ) -> io::Result<(Skipped, Option<Meta>)> {
     let journal = host::create_at(&staging.dir, PART, Access::Write, 0o600)
         .map_err(|error| failed("cannot make", PART, error))?;
     let mut stage = Stage {
         staging,
+        privileged,
         reader,
         journal: journal::Writer::new(BufWriter::new(File::from(journal)), &staging.entry.key),
         place: Place::default(),
@@ -191,6 +213,13 @@ impl<R: Read> Stage<'_, R> {
         let whiteout = object.kind == Kind::Char && object.meta.rdev as u32 == 0;
         if reserved || whiteout || matches!(self.dirs.last(), Some(Dir::Skipped)) {
             return self.skip(&object);
+        }
+        if !self.privileged {
+            if matches!(object.kind, Kind::Char | Kind::Block) {
+                let (top, name, number) = self.spot(&object.name);
+                return self.refuse(top, &name, &object, number);
+            }
+            self.skipped.rights += u64::from(object.drop_rights());
         }
         match object.state {
             State::Link => self.link(&object),
