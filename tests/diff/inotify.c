@@ -234,3 +234,57 @@ TEST(instances_of_a_user_are_limited) {
     });
 }
 
+
+static void run_it(const char *program) {
+    CHECK_STATUS(CHILD(execl(program, program, (char *)0)), "exit 0");
+}
+// The next event, of those that one read(2) gives.
+static void is_next(int fd, int wd, unsigned mask) {
+    static char buffer[4096] __attribute__((aligned(8)));
+    static long at, length;
+    if (at >= length) at = 0, length = read(fd, buffer, sizeof buffer);
+    const struct inotify_event *e = (void *)(buffer + at);
+    CHECK(at < length);
+    if (at >= length) return;
+    at += sizeof *e + e->len;
+    CHECK_EQ(e->wd, wd);
+    CHECK_EQ(e->mask, mask);
+}
+TEST(an_executed_script_is_read) {
+    int f = SYS(open("s", O_CREAT | O_WRONLY, 0755));
+    CHECK_EQ(write(f, "#!/bin/true\n", 12), 12);
+    close(f);
+    int fd = SYS(inotify_init1(IN_NONBLOCK)), s = SYS(inotify_add_watch(fd, "s", IN_ALL_EVENTS));
+    run_it("./s");
+    is_next(fd, s, IN_OPEN);
+    is_next(fd, s, IN_ACCESS);
+    is_next(fd, s, IN_CLOSE_NOWRITE);
+}
+TEST(what_goes_hears_of_it_before_its_directory) {
+    OK(mkdir("d", 0755));
+    close(t_file("f", ""));
+    int fd = SYS(inotify_init1(IN_NONBLOCK)), here = SYS(inotify_add_watch(fd, ".", IN_DELETE));
+    int d = SYS(inotify_add_watch(fd, "d", IN_DELETE_SELF)), f = SYS(inotify_add_watch(fd, "f", IN_DELETE_SELF));
+    OK(rmdir("d"));
+    is_next(fd, d, IN_DELETE_SELF);
+    is_next(fd, d, IN_IGNORED);
+    is_next(fd, here, IN_DELETE | IN_ISDIR);
+    OK(unlink("f"));
+    is_next(fd, f, IN_DELETE_SELF);
+    is_next(fd, f, IN_IGNORED);
+    is_next(fd, here, IN_DELETE);
+}
+TEST(excl_unlink_is_about_the_files_own_watch_too) {
+    int f = t_file("f", "x"), fd = SYS(inotify_init1(IN_NONBLOCK));
+    int w = SYS(inotify_add_watch(fd, "f", IN_ALL_EVENTS | IN_EXCL_UNLINK));
+    OK(unlink("f"));
+    is_next(fd, w, IN_ATTRIB);
+    char c;
+    CHECK_EQ(pwrite(f, "y", 1, 0), 1);
+    CHECK_EQ(pread(f, &c, 1, 0), 1);
+    OK(fchmod(f, 0600));
+    is_next(fd, w, IN_ATTRIB);
+    close(f);
+    is_next(fd, w, IN_DELETE_SELF);
+    is_next(fd, w, IN_IGNORED);
+}

@@ -17,6 +17,9 @@ pub(crate) fn resolve(c: &Current, p: &mut Program) -> Result<()> {
     for depth in 0.. {
         let mut head = [0u8; HEAD];
         let n = read_file(c, &p.file, 0, &mut head)?;
+        if n > 0 {
+            vfs::notify::by_file(c, &p.file, vfs::notify::event::ACCESS);
+        }
         if n < 2 || &head[..2] != b"#!" {
             return Ok(());
         }

@@ -118,9 +118,9 @@ pub fn unlink(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Res
     drop(mounts);
     umount::expel(&cx.vfs().mounts, &gone);
     notify::on_unlinked(&gone);
-    notify::on_dentry(&dir.dentry, event::DELETE, 0, &name);
-    // What the file holds goes when the last user does, outside the lock.
+    // What the file holds goes when the last user does, outside the lock. Its own watches hear of that first.
     drop(gone);
+    notify::on_dentry(&dir.dentry, event::DELETE, 0, &name);
     Ok(())
 }
 
@@ -156,6 +156,7 @@ pub fn rmdir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Resu
     drop(mounts);
     umount::expel(&cx.vfs().mounts, &gone);
     gone.shrink(true);
+    drop(gone);
     notify::on_dentry(&dir.dentry, event::DELETE | event::ISDIR, 0, &name);
     Ok(())
 }

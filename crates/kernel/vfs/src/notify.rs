@@ -129,6 +129,10 @@ fn tell(of: &Attachments, mask: u32, cookie: u32, name: &[u8], unlinked: bool) {
     }
 }
 
+/// Events of reading, writing, opening and closing.
+const BY_OPEN_FILES: u32 =
+    event::ACCESS | event::MODIFY | event::OPEN | event::CLOSE_WRITE | event::CLOSE_NOWRITE;
+
 /// Reports an event on an object to its own watches and to those of its directory.
 pub fn on_path(path: &Path, mask: u32) {
     if idle(&path.dentry) {
@@ -137,12 +141,14 @@ pub fn on_path(path: &Path, mask: u32) {
     if mask & event::MODIFY != 0 {
         marks::modified(path);
     }
+    // IN_EXCL_UNLINK is about what is done to open files.
+    let unlinked = mask & BY_OPEN_FILES != 0 && path.dentry.is_unlinked();
     let mask = if path.is_dir() { mask | event::ISDIR } else { mask };
     let (parent, name) = path.dentry.place();
     if let Some(p) = parent {
-        report(&p.inode, mask, 0, &name, path.dentry.is_unlinked());
+        report(&p.inode, mask, 0, &name, unlinked);
     }
-    report(path.inode(), mask, 0, b"", false);
+    report(path.inode(), mask, 0, b"", unlinked);
 }
 
 /// Reports what the caller does to an object, as [`on_path`], and to groups of fanotify(7).
