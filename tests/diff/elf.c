@@ -2,7 +2,7 @@
 #include "t.h"
 #include <elf.h>
 
-// Programs of 12 bytes: exit(42), at 0x1000 and 0x2010 of the file.
+// Programs of 12 bytes: exit(42), at 0x1000 and 0x2010 of the file; at 0x3000 one of 20 that writes to 0x500000 before.
 static const char *tiny(int type, unsigned long entry, const Elf64_Phdr *ph, int n) {
     static const unsigned char code[] = {0xb8, 60, 0, 0, 0, 0xbf, 42, 0, 0, 0, 0x0f, 5};
     static char b[0x5000], text[64];
@@ -15,6 +15,8 @@ static const char *tiny(int type, unsigned long entry, const Elf64_Phdr *ph, int
     memcpy(b + 64, ph, 56 * n);
     memcpy(b + 0x1000, code, sizeof code);
     memcpy(b + 0x2010, code, sizeof code);
+    memcpy(b + 0x3000, (char[]){0xc6, 4, 0x25, 0, 0, 0x50, 0, 1}, 8);
+    memcpy(b + 0x3008, code, sizeof code);
     unlink("tiny");
     int fd = SYS(open("tiny", O_CREAT | O_WRONLY, 0755));
     MUST(write(fd, b, sizeof b) == sizeof b);
@@ -45,6 +47,11 @@ TEST(segments_of_all_kinds) {
     RUNS(ok, ET_DYN, 0x1000, LOAD(6, 0x2000, 0x200000, 16, 0x2000), PIE);
     RUNS(ok, ET_EXEC, 0x402010, LOAD(5, 0x2010, 0x402010, 12, 12));
     RUNS(ok, ET_EXEC, 0x401000, CODE, LOAD(4, 0x2000, 0x500000, 16, 0x4000));
+    // Zeroed memory is writable, whatever its segment says.
+    RUNS(ok, ET_EXEC, 0x403000, LOAD(5, 0x3000, 0x403000, 20, 20), LOAD(4, 0, 0x500000, 0, 0x1000));
+    RUNS(killed, ET_EXEC, 0x403000, LOAD(5, 0x3000, 0x403000, 20, 20), LOAD(4, 0x2000, 0x500000, 16, 0x1000));
+    // An interpreter without a name.
+    RUNS("exit 13", ET_EXEC, 0x401000, {PT_INTERP, 4, 0x4f00, 0, 0, 2, 2, 1}, CODE);
     // What cannot be loaded kills: the old program is gone already.
     RUNS(killed, ET_EXEC, 0x401010, LOAD(5, 0x1000, 0x401010, 12, 12));
     RUNS(killed, ET_DYN, 0x1010, LOAD(5, 0x1000, 0x1010, 12, 12));

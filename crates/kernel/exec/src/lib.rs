@@ -109,8 +109,13 @@ pub fn open_program(c: &Current, path: &[u8]) -> Result<Arc<OpenFile>> {
 }
 
 fn open_interpreter(c: &Current, path: &[u8]) -> Result<(Arc<OpenFile>, Image)> {
+    if path.is_empty() {
+        // The working directory, which is no file.
+        return Err(Errno::EACCES);
+    }
     let f = open_program(c, path)?;
     let head = Head::read(c, &f)?;
+    vfs::notify::by_file(c, &f, vfs::notify::event::ACCESS);
     if head.len() < size_of::<FileHeader>() {
         return Err(Errno::EIO);
     }

@@ -237,8 +237,10 @@ impl Loader<'_> {
             }
             let anon = if s.filesz > 0 { file_pages } else { start };
             if mem_pages > anon {
-                ctx.queue(Action::MapAnon { addr: anon, len: mem_pages - anon, prot: s.prot, flags: 0 });
-                map.insert(vma(anon, mem_pages, s.prot, None, 0, VmaKind::Normal));
+                // Like the program break, whatever the segment says, but for code.
+                let prot = libc::PROT_READ | libc::PROT_WRITE | s.prot & libc::PROT_EXEC;
+                ctx.queue(Action::MapAnon { addr: anon, len: mem_pages - anon, prot, flags: 0 });
+                map.insert(vma(anon, mem_pages, prot, None, 0, VmaKind::Normal));
             }
         }
         Ok(())
