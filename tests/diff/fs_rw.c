@@ -180,7 +180,7 @@ TEST(lseek_forms) {
     CHECK_ERR(lseek(fd, 0, 99), EINVAL);
     CHECK_ERR(lseek(999, 0, SEEK_SET), EBADF);
     CHECK_ERR(lseek(p[0], 0, SEEK_SET), ESPIPE);
-    CHECK_ERR(lseek(fd, LLONG_MAX, SEEK_CUR), EOVERFLOW == errno ? EOVERFLOW : EINVAL);
+    CHECK_ERR(lseek(fd, LLONG_MAX, SEEK_CUR), EINVAL);
 }
 TEST(lseek_data_and_hole) {
     int fd = t_file("f", "");

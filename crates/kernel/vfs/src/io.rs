@@ -172,9 +172,7 @@ pub fn seek(cx: &dyn Caller, file: &OpenFile, off: i64, whence: i32) -> Result<u
     let mut pos = file.hold_position(cx)?;
     let new = match whence {
         libc::SEEK_SET => off,
-        libc::SEEK_CUR => {
-            i64::try_from(*pos).ok().and_then(|p| p.checked_add(off)).ok_or(Errno::EOVERFLOW)?
-        }
+        libc::SEEK_CUR => i64::try_from(*pos).ok().and_then(|p| p.checked_add(off)).ok_or(Errno::EINVAL)?,
         libc::SEEK_END if !ops.ends() => return Err(Errno::EINVAL),
         libc::SEEK_END => {
             let size = if dir {
@@ -183,7 +181,7 @@ pub fn seek(cx: &dyn Caller, file: &OpenFile, off: i64, whence: i32) -> Result<u
                 file.refresh(cx)?;
                 ops.size(file)?
             };
-            i64::try_from(size).ok().and_then(|s| s.checked_add(off)).ok_or(Errno::EOVERFLOW)?
+            i64::try_from(size).ok().and_then(|s| s.checked_add(off)).ok_or(Errno::EINVAL)?
         }
         libc::SEEK_DATA | libc::SEEK_HOLE => ops.seek_special(cx, file, off, whence)? as i64,
         _ => return Err(Errno::EINVAL),
