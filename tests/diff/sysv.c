@@ -1,5 +1,6 @@
 // System V IPC: shared memory, semaphores, message queues.
 #include "t.h"
+#include <grp.h>
 #include <pthread.h>
 #include <sys/ipc.h>
 #include <sys/msg.h>
@@ -189,6 +190,15 @@ TEST(shm_permissions) {
     CHECK_EQ(shm(id).shm_perm.mode, 0666);
     CHECK_CHILD(drop_root(); CHECK((long)shmat(id, 0, 0) != -1); OK(shmctl(id, IPC_RMID, 0)));
     OK(shmctl(ro, IPC_RMID, 0));
+}
+TEST(shm_of_huge_pages_needs_a_capability) {
+    if (geteuid() != 0) SKIP("not root");
+    CHECK_CHILD({
+        OK(setgroups(0, 0));
+        OK(setresgid(1234, 1234, 1234));
+        OK(setresuid(1234, 1234, 1234));
+        CHECK_ERR(shmget(IPC_PRIVATE, 2 << 20, IPC_CREAT | SHM_HUGETLB | 0600), EPERM);
+    });
 }
 TEST(shm_info) {
     struct shminfo i;

@@ -25,6 +25,8 @@ pub use state::SegmentState;
 const DEST: u32 = 0o1000;
 /// SHM_LOCKED.
 const LOCKED: u32 = 0o2000;
+/// /proc/sys/vm/hugetlb_shm_group.
+const HUGETLB_GROUP: u32 = 0;
 /// SHM_HUGETLB.
 const HUGETLB: i32 = 0o4000;
 
@@ -171,7 +173,10 @@ impl IpcNamespace {
                     return Err(Errno::ENOSPC);
                 }
                 if flags & HUGETLB != 0 {
-                    return Err(Errno::ENOMEM);
+                    // There are no huge pages, for those who may have some.
+                    let creds = cx.creds();
+                    let may = creds.capable(Cap::IPC_LOCK) || creds.in_group(HUGETLB_GROUP);
+                    return Err(if may { Errno::ENOMEM } else { Errno::EPERM });
                 }
                 let file = self.memfds.file(cx, format!("SYSV{key:08x}").as_bytes(), 0)?;
                 let inode = file.inode.as_ref().ok_or(Errno::ENOMEM)?;
