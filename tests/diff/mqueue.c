@@ -390,3 +390,16 @@ TEST(notify_cookies) {
     CHECK_ERR(syscall(SYS_mq_notify, q, &ev), EFAULT);
     OK(mq_close(q));
 }
+TEST(a_mount_outlives_its_namespace) {
+    if (geteuid() != 0) SKIP("not root");
+    CHECK_CHILD({
+        if (unshare(CLONE_NEWNS | CLONE_NEWIPC) < 0) SKIP("no namespaces");
+        OK(mount("none", "/", 0, MS_REC | MS_PRIVATE, 0));
+        OK(mkdir("m", 0755));
+        OK(mount("none", "m", "mqueue", 0, 0));
+        close(SYS(creat("m/a", 0600)));
+        OK(unshare(CLONE_NEWIPC));
+        CHECK_ERR(creat("m/b", 0600), EACCES);
+        CHECK_ERR(open("m/b", O_RDWR | O_CREAT, 0600), EACCES);
+    });
+}

@@ -8,7 +8,7 @@ use abi::{Errno, Result};
 use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::inode::{NewNode, Perm};
@@ -45,10 +45,17 @@ pub struct Mqueues {
     pub(crate) bytes: Arc<AtomicU64>,
     /// /proc/sys/fs/mqueue: queues_max, msg_max, msgsize_max, msg_default, msgsize_default.
     pub limits: [AtomicI64; 5],
+    /// The namespace has ended; a mount may still be there.
+    ended: AtomicBool,
     me: Weak<Mqueues>,
 }
 
 impl Mqueues {
+    /// The namespace has ended: no more queues are made.
+    pub fn namespace_ended(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
     /// No queues, in a file system with this device number.
     pub fn new(dev: u64) -> Arc<Mqueues> {
         Mqueues::sharing(dev, (0, 0), Arc::default())
@@ -88,6 +95,7 @@ impl Mqueues {
             charged: Mutex::default(),
             bytes,
             limits: limits.map(AtomicI64::new),
+            ended: AtomicBool::new(false),
             me: me.clone(),
         })
     }
@@ -326,6 +334,9 @@ impl DirInode for Root {
             return Err(Errno::EPERM);
         }
         let all = self.all()?;
+        if all.ended.load(Ordering::Relaxed) {
+            return Err(Errno::EACCES);
+        }
         let q = {
             let mut d = all.dir.lock();
             if d.queues.contains_key(name) {

@@ -131,6 +131,12 @@ pub struct Ipc {
     _counted: Option<Counted>,
 }
 
+impl Drop for Ipc {
+    fn drop(&mut self) {
+        self.mqueue.namespace_ended();
+    }
+}
+
 impl Ipc {
     /// An empty one that `user_ns` owns; segments of shared memory are files of `memfds`.
     pub fn new(inum: u64, user_ns: &Arc<UserNamespace>, memfds: &Arc<tmpfs::Memfds>) -> Arc<Ipc> {
