@@ -17,6 +17,72 @@ pub fn has_rdpid() -> bool {
     *HAS
 }
 
+/// What a cache holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheKind {
+    /// Data.
+    Data,
+    /// Instructions.
+    Instruction,
+    /// Both.
+    Unified,
+}
+
+/// A cache of the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// 1 is nearest to the core.
+    pub level: u32,
+    /// What it holds.
+    pub kind: CacheKind,
+    /// Bytes of a line.
+    pub line: u32,
+    /// Lines with one tag.
+    pub partitions: u32,
+    /// Ways of associativity.
+    pub ways: u32,
+    /// Sets.
+    pub sets: u32,
+}
+
+impl Cache {
+    /// Bytes that it holds.
+    pub fn size(&self) -> u64 {
+        u64::from(self.line) * u64::from(self.partitions) * u64::from(self.ways) * u64::from(self.sets)
+    }
+}
+
+/// The processor's caches, as `cpuid` describes them; none where it does not.
+pub fn caches() -> &'static [Cache] {
+    static ALL: LazyLock<Vec<Cache>> = LazyLock::new(|| {
+        // Intel's leaf, and AMD's, which has the same form.
+        let leaf = match __cpuid(0) {
+            basic if basic.eax >= 4 && __cpuid_count(4, 0).eax & 0x1f != 0 => 4,
+            _ if __cpuid(0x8000_0000).eax >= 0x8000_001d => 0x8000_001d,
+            _ => return Vec::new(),
+        };
+        (0..16).map_while(|i| cache(__cpuid_count(leaf, i))).collect()
+    });
+    &ALL
+}
+
+fn cache(r: core::arch::x86_64::CpuidResult) -> Option<Cache> {
+    let kind = match r.eax & 0x1f {
+        1 => CacheKind::Data,
+        2 => CacheKind::Instruction,
+        3 => CacheKind::Unified,
+        _ => return None,
+    };
+    Some(Cache {
+        level: r.eax >> 5 & 7,
+        kind,
+        line: (r.ebx & 0xfff) + 1,
+        partitions: (r.ebx >> 12 & 0x3ff) + 1,
+        ways: (r.ebx >> 22) + 1,
+        sets: r.ecx.checked_add(1)?,
+    })
+}
+
 /// The CPU this thread runs on right now.
 pub fn current() -> u32 {
     if has_rdpid() {

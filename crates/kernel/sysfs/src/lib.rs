@@ -2,9 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
+mod devices;
 mod net;
 
 use abi::{Errno, Result};
+use devices::Class;
 use kernfs::{
     At, Child, Entry, FsType, KernFs, Names, What, all, dir, line, mask_list, mask_words, memory_used, text,
 };
@@ -53,15 +56,27 @@ static TOP: [Entry; 10] = [
     dir("power", &[]),
 ];
 
-static CLASS: [Entry; 4] = [
+/// A directory of names that are made up on the way.
+const fn names(name: &'static str, names: &'static dyn Names) -> Entry {
+    Entry { name, mode: 0o555, what: What::Dir(&[], Some(names)) }
+}
+
+static CLASS: [Entry; 5] = [
     dir("block", &[]),
-    dir("mem", &[]),
-    Entry { name: "net", mode: 0o555, what: What::Dir(&[], Some(&net::Links)) },
-    dir("tty", &[]),
+    names("mem", &Class::links("mem")),
+    names("misc", &Class::links("misc")),
+    names("net", &net::ClassLinks),
+    names("tty", &Class::links("tty")),
 ];
-static DEV: [Entry; 2] = [dir("block", &[]), dir("char", &[])];
+static DEV: [Entry; 2] = [dir("block", &[]), names("char", &devices::Numbers)];
 static FS: [Entry; 1] = [dir("cgroup", &[])];
-static DEVICES: [Entry; 2] = [dir("system", &SYSTEM), dir("virtual", &[])];
+static DEVICES: [Entry; 2] = [dir("system", &SYSTEM), dir("virtual", &VIRTUAL)];
+static VIRTUAL: [Entry; 4] = [
+    names("mem", &Class::directories("mem")),
+    names("misc", &Class::directories("misc")),
+    names("net", &net::Links),
+    names("tty", &Class::directories("tty")),
+];
 static SYSTEM: [Entry; 2] = [
     Entry { name: "cpu", mode: 0o555, what: What::Dir(CPU, Some(&Cpus)) },
     Entry { name: "node", mode: 0o555, what: What::Dir(NODE, None) },
@@ -123,7 +138,7 @@ fn node_meminfo(at: &At) -> Result<Vec<u8>> {
 struct Cpus;
 
 static ONE: Entry = dir("cpu", &IN_CPU);
-static IN_CPU: [Entry; 1] = [dir("topology", &TOPOLOGY)];
+static IN_CPU: [Entry; 2] = [names("cache", &cache::Caches), dir("topology", &TOPOLOGY)];
 static TOPOLOGY: [Entry; 13] = [
     text("core_cpus", me),
     text("core_cpus_list", number),

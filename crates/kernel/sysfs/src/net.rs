@@ -1,4 +1,4 @@
-//! /sys/class/net: one directory for each interface of the reader's network namespace.
+//! /sys/devices/virtual/net: one directory for each interface of the reader's network namespace; /sys/class/net leads there.
 
 use abi::{Errno, Result};
 use kernfs::{At, Child, Entry, Names, dir, line, text};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 static LINK: Entry = dir("link", &IN_LINK);
-static IN_LINK: [Entry; 25] = [
+static IN_LINK: [Entry; 26] = [
     text("addr_assign_type", |_| line(0)),
     text("addr_len", |at| line(link(at)?.address.len())),
     text("address", |at| line(colons(&link(at)?.address))),
@@ -44,6 +44,7 @@ static IN_LINK: [Entry; 25] = [
     text("proto_down", |_| line(0)),
     text("speed", no_setting),
     dir("statistics", &STATISTICS),
+    kernfs::link("subsystem", |_| Ok(b"../../../../class/net".to_vec())),
     text("testing", |at| if link(at)?.flags & UP == 0 { Err(Errno::EINVAL) } else { line(0) }),
     text("tx_queue_len", |at| line(own(at).map_or(1000, |own| own.shown.queue_len.load(Ordering::Relaxed)))),
     text("type", |at| line(link(at)?.kind)),
@@ -141,18 +142,41 @@ fn broadcast(link: &Interface) -> String {
 /// One directory per interface, with its index as `At::n`.
 pub(crate) struct Links;
 
+/// One link per interface.
+pub(crate) struct ClassLinks;
+
+static FROM_CLASS: Entry =
+    kernfs::link("link", |at| Ok(format!("../../devices/virtual/net/{}", link(at)?.name).into_bytes()));
+
+fn find(at: &At, name: &[u8], entry: &'static Entry) -> Result<Child> {
+    let net = at.nsproxy().net.interfaces();
+    let link = net.links.iter().find(|link| link.name.as_bytes() == name).ok_or(Errno::ENOENT)?;
+    Ok(Child { entry, proc: None, n: link.index.into() })
+}
+
+fn list(at: &At, entry: &'static Entry) -> Vec<(u64, String, Child)> {
+    let net = at.nsproxy().net.interfaces();
+    let child = |index: u32| Child { entry, proc: None, n: index.into() };
+    net.links.iter().map(|link| (link.index.into(), link.name.clone(), child(link.index))).collect()
+}
+
 impl Names for Links {
     fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
-        let net = at.nsproxy().net.interfaces();
-        let link = net.links.iter().find(|link| link.name.as_bytes() == name).ok_or(Errno::ENOENT)?;
-        Ok(Child { entry: &LINK, proc: None, n: link.index.into() })
+        find(at, name, &LINK)
     }
     fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
-        let net = at.nsproxy().net.interfaces();
-        let child = |index: u32| Child { entry: &LINK, proc: None, n: index.into() };
-        Ok(net.links.iter().map(|link| (link.index.into(), link.name.clone(), child(link.index))).collect())
+        Ok(list(at, &LINK))
     }
     fn subdirs(&self, at: &At) -> u64 {
         at.nsproxy().net.interfaces().links.len() as u64
+    }
+}
+
+impl Names for ClassLinks {
+    fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
+        find(at, name, &FROM_CLASS)
+    }
+    fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
+        Ok(list(at, &FROM_CLASS))
     }
 }
