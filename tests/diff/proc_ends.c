@@ -1,5 +1,6 @@
-// Files of /proc/PID when the process is a zombie, and when it is gone.
+// Files of /proc/PID when the process is a zombie, and when it is gone; smaps and locks.
 #include "t.h"
+#include <sys/file.h>
 
 // What open(2) fails with, or else what reading one byte gives.
 static const struct {
@@ -152,4 +153,46 @@ TEST(smaps_of_files) {
     p = SYS(mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0));
     MUST(smaps_line(p, "VmFlags:", text));
     CHECK(strstr(text, " sh ") != 0);
+}
+
+// /proc/locks and fdinfo.
+static int has_line(const char *path, const char *start, const char *want) {
+    FILE *f = fopen(path, "r");
+    char line[256];
+    int found = 0;
+    while (f && fgets(line, sizeof line, f)) {
+        char *text = strchr(line, ':');
+        if (!strncmp(line, start, strlen(start)) && text && strstr(line, want)) found++;
+    }
+    if (f) fclose(f);
+    return found;
+}
+TEST(locks_are_listed) {
+    int a = t_file("a", "x"), b = t_file("b", "x");
+    struct stat s;
+    char want[4][128], info[64];
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 5, .l_len = 10};
+    OK(fcntl(a, F_SETLK, &l));
+    l = (struct flock){.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 100};
+    OK(fcntl(a, F_OFD_SETLK, &l));
+    OK(flock(b, LOCK_SH));
+    OK(fstat(a, &s));
+    sprintf(want[0], ": POSIX  ADVISORY  WRITE %d ", getpid());
+    sprintf(want[1], ":%lu 5 14\n", s.st_ino);
+    sprintf(want[2], ":%lu 100 EOF\n", s.st_ino);
+    CHECK_EQ(has_line("/proc/locks", "", want[0]), 1);
+    CHECK_EQ(has_line("/proc/locks", "", want[1]), 1);
+    CHECK_EQ(has_line("/proc/locks", "", want[2]), 1);
+    OK(fstat(b, &s));
+    sprintf(want[3], ":%lu 0 EOF\n", s.st_ino);
+    CHECK_EQ(has_line("/proc/locks", "", want[3]), 1);
+    sprintf(info, "/proc/self/fdinfo/%d", a);
+    CHECK_EQ(has_line(info, "lock:\t", want[1]), 1);
+    CHECK_EQ(has_line(info, "lock:\t", "OFDLCK ADVISORY  READ -1 "), 1);
+    CHECK_EQ(has_line(info, "lock:\t", "FLOCK"), 0);
+    sprintf(info, "/proc/self/fdinfo/%d", b);
+    sprintf(want[0], "FLOCK  ADVISORY  READ %d ", getpid());
+    CHECK_EQ(has_line(info, "lock:\t", want[0]), 1);
+    close(a);
+    CHECK_EQ(has_line("/proc/locks", "", want[1]), 0);
 }

@@ -9,6 +9,7 @@ mod conf;
 mod cpu;
 mod cpu_flags;
 mod fs_type;
+mod locks;
 mod mounts;
 mod net;
 mod net_counters;

@@ -33,7 +33,7 @@ static TABLE: &[Entry] = &[
     text("keys", keys),
     private("kmsg", kernfs::nothing),
     text("loadavg", loadavg),
-    empty("locks"),
+    text("locks", crate::locks::locks),
     text("meminfo", meminfo),
     text("misc", misc),
     empty("modules"),

@@ -92,6 +92,8 @@ fn info(at: &At) -> Result<Vec<u8>> {
     let ino = f.attr().map_or(0, |a| a.ino);
     // The position may be held by a call that reads right now.
     let pos = f.pos.try_lock().map_or(0, |p| *p);
-    let s = format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n{}", f.ops.fdinfo());
+    let locks = table(at).map_or(String::new(), |t| crate::locks::of_file(at, &f, &t));
+    let s =
+        format!("pos:\t{pos}\nflags:\t0{flags:o}\nmnt_id:\t{mount}\nino:\t{ino}\n{locks}{}", f.ops.fdinfo());
     Ok(s.into_bytes())
 }
