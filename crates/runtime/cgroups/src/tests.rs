@@ -236,6 +236,8 @@ fn weights_on_a_fake_cgroup_v2() {
     let (top, manager) = fake("cpu");
     assert_eq!(manager.cpu_weight(), None);
     for (asked, taken) in [(39, 39), (40, 40), (0, 1), (123_456, 10_000)] {
+        // The kernel's files have nothing left of old values.
+        fs::write(top.join("pod/c/cpu.weight"), "").unwrap();
         manager.set_cpu_weight(asked).unwrap();
         assert_eq!(
             (content(&manager, "", "cpu.weight"), manager.cpu_weight()),
