@@ -23,6 +23,9 @@ pub(crate) struct Do {
     /// Use the host's network, but reach these only: HOST[:PORT][/tcp|udp],...
     #[arg(long, value_name = "LIST")]
     pub(crate) allow_net: Vec<Policy>,
+    /// Run the command as process 1, without an init in front
+    #[arg(long)]
+    pub(crate) no_init: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) args: Vec<String>,
@@ -51,6 +54,7 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
         umask: mask.bits(),
         rlimits: lifecycle::callers_limits(),
         terminal: terminal::interactive(),
+        own_init: !args.no_init,
     };
     let allow_net = Policy::all(&args.allow_net);
     let network = network(settings.network, allow_net.is_some())?;

@@ -58,6 +58,9 @@ pub struct SandboxSpec {
     /// A signal from outside takes effect on the first process even when that has no handler for it, as on an
     /// ordinary child of the caller. Without this it is protected as the init of a pid namespace is.
     pub signals_end_init: bool,
+    /// The kernel's own init is process 1, and the first process its child.
+    #[serde(default)]
+    pub own_init: bool,
     /// Network mode.
     pub network: Network,
     /// What the guest is shown of its network namespace.

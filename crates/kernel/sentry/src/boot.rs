@@ -148,6 +148,9 @@ pub(crate) fn container(
         new_process(kernel, &container, &spec.process, &FdTable::new(kernel.vfs.quotas.files.clone()), fs)?;
     match set_up(&mut c, spec, &mut fds, Importer::new(&pod.host_files)) {
         Ok(console) => {
+            if spec.own_init {
+                c.become_init();
+            }
             container.set_first(c.task.tgid());
             pod.insert(&spec.id, &container);
             Ok(Arc::new(Control {

@@ -126,6 +126,26 @@ impl Current {
         Ok(number as u64)
     }
 
+    /// Makes a child with all that this process has, as fork(2) does, and has it run. It leads a process group of its own, which
+    /// is in the foreground of the terminal, before it does anything.
+    pub(crate) fn spawn_first_child(&mut self) -> Result<Arc<Task>, Errno> {
+        let a = CloneArgs { exit_signal: Signal::SIGCHLD.raw() as u64, ..CloneArgs::default() };
+        self.may_clone(&a)?;
+        let mut child = self.new_task(&a)?;
+        let task = child.task.clone();
+        // The registers are those of a program that begins.
+        if let Err(error) = self.register(&task, false, &a) {
+            child.abandon();
+            return Err(error);
+        }
+        self.setpgid(task.tgid(), 0)?;
+        self.to_foreground(task.tgid());
+        child.report_all = false;
+        crate::timers::watch_cpu_limit(&task.group);
+        crate::run::start(child)?;
+        Ok(task)
+    }
+
     /// The event that a tracer wants to hear of.
     fn clone_event(&self, a: &CloneArgs) -> Option<u32> {
         if a.has(libc::CLONE_UNTRACED as u64) || !self.task.trace.is_traced() {

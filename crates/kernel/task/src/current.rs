@@ -72,6 +72,8 @@ pub struct Current {
     pub(crate) passed_futex: Option<u64>,
     /// The processor's trap flag was set for a step, not by the program.
     pub(crate) forced_tf: bool,
+    /// It runs no program, but the kernel's own init: see `own_init`.
+    pub(crate) init: bool,
 }
 
 impl Current {
@@ -98,6 +100,7 @@ impl Current {
             report_all: false,
             passed_futex: None,
             forced_tf: false,
+            init: false,
         }
     }
 

@@ -28,6 +28,7 @@ mod jobs;
 mod kernel;
 mod life;
 pub mod namespaces;
+mod own_init;
 mod own_transfer;
 mod pi;
 pub mod pidfd;

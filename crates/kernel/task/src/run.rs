@@ -103,13 +103,17 @@ fn run(mut c: Current) {
     c.sync_report_all();
     c.tell_platform();
     let calls = c.kernel().calls.clone();
+    if c.init {
+        crate::own_init::run(&mut c);
+        c.ptrace_exit();
+        crate::exit::leave(c);
+        return;
+    }
     loop {
         if c.exit_code.is_some() {
             break;
         }
-        if c.task.group.container.is_frozen() {
-            crate::container_tasks::park_while_frozen(&c);
-        }
+        park_frozen(&c);
         if (c.task.waiter.interrupted() || c.restart.is_some() || c.saved_mask.is_some())
             && let Flow::Leave = handle_pending(&mut c)
         {
@@ -160,6 +164,18 @@ fn run(mut c: Current) {
     }
     c.ptrace_exit();
     crate::exit::leave(c);
+}
+
+/// Rests while the container is frozen.
+pub(crate) fn park_frozen(c: &Current) {
+    if c.task.group.container.is_frozen() {
+        crate::container_tasks::park_while_frozen(c);
+    }
+}
+
+/// Deals with what has interrupted an init of the kernel's own; false when it is to end.
+pub(crate) fn handle_pending_for_init(c: &mut Current) -> bool {
+    matches!(handle_pending(c), Flow::Resume)
 }
 
 /// Has the platform change the program's text where calls came from that cost more than they need.

@@ -506,6 +506,11 @@ impl Pty {
         }
     }
 
+    /// Brings a process group of the session to the foreground, without a look at whether the caller may.
+    pub fn bring_to_foreground(&self, cx: &dyn Caller, pgrp: i32) {
+        self.inner.lock().set_foreground(cx, pgrp);
+    }
+
     /// Device number and foreground process group (-1 for none), as /proc/PID/stat shows them.
     pub fn device_and_foreground(&self) -> (u64, i32) {
         let pgrp = self.inner.lock().pgrp;

@@ -175,6 +175,7 @@ fn prepare(
         preserved,
         control_group: Vec::new(),
         signals_end_init: false,
+        own_init: false,
         network: options.network,
         interfaces: Interfaces::loopback(),
         capture: None,

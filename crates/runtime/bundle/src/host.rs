@@ -45,6 +45,8 @@ pub struct HostCommand {
     pub rlimits: Vec<RlimitSpec>,
     /// The command gets a pseudo-terminal.
     pub terminal: bool,
+    /// An init of the kernel's own is process 1, and the command its child.
+    pub own_init: bool,
 }
 
 /// `--volume SRC[:DST[:ro]]`.
@@ -147,6 +149,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         trees.push(tree);
     }
     let cwd = clean(&command.cwd);
+    let own_init = command.own_init;
     check_cwd(&root_path, &cwd, &command.volumes)?;
     let devices = devices(&root_path, options.network);
     let Descriptors { socket_gofer, stdio, console, preserved, first_store } =
@@ -179,6 +182,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         preserved,
         control_group: Vec::new(),
         signals_end_init: true,
+        own_init,
         network: options.network,
         interfaces: Interfaces::loopback(),
         capture: None,
