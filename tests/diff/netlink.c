@@ -110,6 +110,33 @@ TEST(errors_are_answers) {
                 SYS(ask(t, &q, RTM_SETLINK, NLM_F_ACK, sizeof q.link));
                 CHECK_EQ(error_of(buf, SYS(recv(t, buf, sizeof buf, 0))), EPERM));
 }
+// The kernel does only what it is requested to do, and acknowledges all that asks for it.
+TEST(acknowledgements_without_a_request) {
+    static const int protocols[] = {NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_NETFILTER, NETLINK_GENERIC, NETLINK_KOBJECT_UEVENT};
+    static const int types[] = {NLMSG_NOOP, NLMSG_ERROR, NLMSG_DONE, RTM_GETLINK, RTM_DELLINK, 0x7fff};
+    for (unsigned p = 0; p < sizeof protocols / sizeof *protocols; p++)
+        for (unsigned t = 0; t < sizeof types / sizeof *types; t++)
+            for (int flags = 0; flags < 4; flags++)
+                for (int whole = 0; whole < 2; whole++) {
+                    int request = flags & 1 ? NLM_F_REQUEST : 0, dump = flags & 2 ? NLM_F_DUMP : 0;
+                    if (request && types[t] >= NLMSG_MIN_TYPE) continue;
+                    int s = SYS(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocols[p]));
+                    char buf[4096];
+                    struct request r = {.h = {.nlmsg_type = types[t], .nlmsg_seq = 42}};
+                    r.h.nlmsg_len = whole ? sizeof r.h + sizeof r.link : sizeof r.h;
+                    // Without NLM_F_ACK nothing comes.
+                    r.h.nlmsg_flags = request | dump;
+                    CHECK_EQ(send(s, &r, r.h.nlmsg_len, 0), r.h.nlmsg_len);
+                    CHECK_ERR(recv(s, buf, sizeof buf, MSG_DONTWAIT), EAGAIN);
+                    r.h.nlmsg_flags |= NLM_F_ACK;
+                    CHECK_EQ(send(s, &r, r.h.nlmsg_len, 0), r.h.nlmsg_len);
+                    CHECK_EQ(SYS(recv(s, buf, sizeof buf, MSG_DONTWAIT)), 36);
+                    CHECK_EQ(error_of(buf, 36), 0);
+                    CHECK_EQ(((struct nlmsghdr *)buf)->nlmsg_flags, NLM_F_CAPPED);
+                    CHECK_ERR(recv(s, buf, sizeof buf, MSG_DONTWAIT), EAGAIN);
+                    close(s);
+                }
+}
 TEST(dump_ends_with_done) {
     int s = route(), done = 0, lo = 0;
     struct request r = {0};
@@ -151,6 +178,38 @@ TEST(options) {
     socklen_t l = sizeof got;
     OK(getsockname(s, (void *)&got, &l));
     CHECK_EQ(got.nl_groups, 1);
+}
+// The list of groups has whole words, whatever room there is, and its length is told.
+TEST(list_of_memberships) {
+    int s = route();
+    for (int group = 1; group < 39; group += 5) OK(setsockopt(s, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group));
+    unsigned char whole[8];
+    for (unsigned room = 0; room <= 12; room++) {
+        unsigned char got[16];
+        memset(got, 0xee, sizeof got);
+        socklen_t n = room;
+        OK(getsockopt(s, SOL_NETLINK, NETLINK_LIST_MEMBERSHIPS, got, &n));
+        CHECK_EQ(n, 8);
+        unsigned words = room > 8 ? 8 : room / 4 * 4;
+        CHECK_EQ(got[words], 0xee);
+        if (room == 8) memcpy(whole, got, 8);
+        if (words == 4) CHECK_EQ(*(unsigned *)got, 0x42108421);
+    }
+    CHECK_EQ(*(unsigned *)whole, 0x42108421);
+}
+// One of the two flags of NLM_F_DUMP is enough for rtnetlink.
+TEST(half_a_dump) {
+    for (int flag = NLM_F_ROOT; flag <= NLM_F_MATCH; flag *= 2) {
+        int s = route();
+        char buf[8192];
+        struct request r = {0};
+        SYS(ask(s, &r, RTM_GETLINK, flag, sizeof r.link));
+        SYS(recv(s, buf, sizeof buf, 0));
+        struct nlmsghdr *h = (void *)buf;
+        CHECK_EQ(h->nlmsg_type, RTM_NEWLINK);
+        CHECK(h->nlmsg_flags & NLM_F_MULTI);
+        close(s);
+    }
 }
 TEST(libc_finds_the_interface) {
     char name[IF_NAMESIZE];

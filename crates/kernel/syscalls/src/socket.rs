@@ -201,7 +201,12 @@ pub fn getsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, le
         _ => s.ops()?.get_option(level, name)?,
     };
     let n = v.len().min(room);
-    c.write_bytes(value.0, &v[..n])?;
-    c.write_value(len.0, &(n as i32))?;
+    // Of the list of a netlink socket's groups there are whole words, and its length is that of all.
+    let listed = level == SOL_NETLINK && name == NETLINK_LIST_MEMBERSHIPS;
+    c.write_bytes(value.0, &v[..if listed { n / 4 * 4 } else { n }])?;
+    c.write_value(len.0, &(if listed { v.len() } else { n } as i32))?;
     Ok(0)
 }
+
+const SOL_NETLINK: i32 = 270;
+const NETLINK_LIST_MEMBERSHIPS: i32 = 9;

@@ -19,8 +19,11 @@ const CAPPED: u16 = 0x100;
 const ACK_TLVS: u16 = 0x200;
 /// NLMSGERR_ATTR_MSG.
 const TEXT: u16 = 1;
-/// Answers of a dump are put together up to this size.
-const DATAGRAM: usize = 8 << 10;
+/// NLMSG_MIN_TYPE: smaller numbers are control messages.
+pub(super) const MIN_TYPE: u16 = 16;
+/// Answers of a dump are put together up to this size: what readers with a buffer of a page, as libc's if_nameindex(3), have room
+/// for (`NLMSG_GOODSIZE`).
+const DATAGRAM: usize = 3776;
 
 /// What a socket is set to.
 #[derive(Clone, Copy)]
@@ -48,7 +51,7 @@ pub(super) struct Asker<'a> {
 impl<'a> Asker<'a> {
     /// All of a dump is asked for.
     pub(super) fn dumps(&self) -> bool {
-        i32::from(self.header.flags) & libc::NLM_F_DUMP == libc::NLM_F_DUMP
+        wire::dumps(&self.header)
     }
 
     /// The bytes after the header.
@@ -109,11 +112,10 @@ pub(super) fn to(
         && let Some((header, message, rest)) = wire::next(bytes)
     {
         bytes = rest;
-        if header.flags & libc::NLM_F_REQUEST as u16 == 0 || header.kind < 16 {
-            continue;
-        }
         let asker = Asker { net, cx, port, strict: manner.strict, header, message };
         let answered = match protocol {
+            // The kernel does only what it is requested to do, and acknowledges the rest.
+            _ if header.flags & libc::NLM_F_REQUEST as u16 == 0 || header.kind < MIN_TYPE => Ok(None),
             NETLINK_SOCK_DIAG => super::diag::answer(&asker),
             NETLINK_GENERIC => super::generic::answer(&asker),
             NETLINK_KOBJECT_UEVENT => super::uevent::answer(&asker),

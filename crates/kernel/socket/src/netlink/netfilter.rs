@@ -2,7 +2,7 @@
 //! capabilities, the dispatch to subsystems, and the sockets that listen to changes (`nft monitor`).
 
 use super::Netlink;
-use super::answer::Manner;
+use super::answer::{MIN_TYPE, Manner};
 use crate::net_ns::{self, NetNamespace};
 use abi::Errno;
 use nftables::{AckOptions, Asker, Event, Request, acknowledge};
@@ -15,8 +15,6 @@ pub(super) const GROUPS: i32 = 9;
 const NFTABLES_GROUP: u32 = 7;
 /// Longest batch, whatever SO_SNDBUFFORCE says.
 pub(super) const LONGEST: usize = 32 << 20;
-/// NLMSG_MIN_TYPE: smaller numbers are control messages.
-const MIN_TYPE: u16 = 16;
 /// Bytes of headers, the family's included.
 const HEADERS: usize = 20;
 
@@ -52,15 +50,14 @@ pub(super) fn serve(net: &NetNamespace, bytes: &[u8], asker: &Asker<'_>, cx: &dy
     while let Some((request, after)) = Request::next(rest) {
         rest = after;
         let asks = i32::from(request.flags) & libc::NLM_F_REQUEST != 0;
-        if !asks || request.kind < MIN_TYPE || request.bytes.len() < HEADERS {
-            continue;
-        }
+        let acts = asks && request.kind >= MIN_TYPE && request.bytes.len() >= HEADERS;
         // What does not fit into the queue is not made, but for the rest of the one dump that goes on later.
         if bytes_made > asker.room {
             served.full = true;
             break;
         }
         let made = match dumping && request.dumps() {
+            _ if !acts => Ok(Vec::new()),
             true => Err(Errno::EBUSY.into()),
             false => answer(net, &request, asker),
         };
@@ -74,7 +71,7 @@ pub(super) fn serve(net: &NetNamespace, bytes: &[u8], asker: &Asker<'_>, cx: &dy
             Err(failure) => Err(failure),
         };
         // A dump that goes well says so itself.
-        let wanted = i32::from(request.flags) & libc::NLM_F_ACK != 0 && !request.dumps();
+        let wanted = i32::from(request.flags) & libc::NLM_F_ACK != 0 && !(acts && request.dumps());
         if done.is_err() || wanted {
             let acknowledgement = acknowledge(done, &request, asker.port, asker.options);
             bytes_made += acknowledgement.len();

@@ -34,10 +34,19 @@ pub(super) fn next(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
     Some((header, &bytes[..len], bytes.get(align(len)..).unwrap_or_default()))
 }
 
+/// SOCK_DIAG_BY_FAMILY.
+const DIAG: u16 = 20;
+
+/// Whether a request asks for all that there is. For rtnetlink and sock_diag one of the two flags of NLM_F_DUMP says so.
+pub(super) fn dumps(header: &Header) -> bool {
+    let flags = i32::from(header.flags) & libc::NLM_F_DUMP;
+    let gets = header.kind % 4 == 2 || header.kind == DIAG;
+    if gets { flags != 0 } else { flags == libc::NLM_F_DUMP }
+}
+
 /// Whether `bytes` are one request, which asks for a dump.
 pub(super) fn is_one_dump(bytes: &[u8]) -> bool {
-    let dump = |flags: u16| i32::from(flags) & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
-    next(bytes).is_some_and(|(header, _, rest)| rest.is_empty() && dump(header.flags))
+    next(bytes).is_some_and(|(header, _, rest)| rest.is_empty() && dumps(&header))
 }
 
 /// The bits of an attribute's kind that say how its value is encoded.
