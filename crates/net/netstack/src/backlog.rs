@@ -1,4 +1,5 @@
-//! Frames that stay inside: loopback, and what another stack sends over a pair of interfaces.
+//! Frames that stay inside: loopback, what another stack sends over a pair of interfaces, and what goes from one VLAN interface or
+//! bridge down to the next.
 //!
 //! Sending pushes; whoever finishes an operation afterwards processes what is there, up to a number of frames. What is left then, as
 //! a loop of bridges leaves, waits for the stack's timer. One thread at a time works on a shard, and a flow stays in its shard, so its
@@ -26,10 +27,20 @@ const RESERVE: usize = 32;
 /// Bytes that one shard holds.
 const MAX_BYTES: usize = 32 << 20;
 
-/// A frame that arrives on an interface.
+/// What a frame waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It arrives on the interface.
+    In,
+    /// It leaves by the interface.
+    Out,
+}
+
+/// A frame that waits at an interface.
 pub(crate) struct Arrival {
     pub(crate) iface: Arc<Iface>,
     pub(crate) frame: Frame,
+    pub(crate) way: Way,
 }
 
 /// What waits in a shard.

@@ -117,6 +117,12 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// Whether frames leave by other interfaces of this kernel, which may be of this kind again. `transmit` hands them to
+    /// [`Stack::pass_down`].
+    fn is_above(&self) -> bool {
+        false
+    }
+
     /// Whether its interface may move to another stack.
     fn is_movable(&self) -> bool {
         false

@@ -11,6 +11,7 @@ use crate::hooks::Tags;
 use crate::life::Dad;
 use crate::links::{Bridge, PortSettings};
 use crate::memory::LinkSlot;
+use crate::nest::Upon;
 use crate::router::Solicit;
 use crate::time::Instant;
 use crate::wire::eth::Mac;
@@ -145,12 +146,14 @@ pub struct Iface {
     features: RwLock<Features>,
     fifo: RwLock<Option<Fifo>>,
     unflushed: AtomicBool,
-    master: RwLock<Option<Arc<Bridge>>>,
+    master: RwLock<Option<(Arc<Bridge>, Upon)>>,
     port: RwLock<PortSettings>,
     pub(crate) conf: Conf,
     /// The MTU for IPv6 that a router told, 0 without one.
     mtu6: AtomicU32,
     solicit: Mutex<Solicit>,
+    /// What tells it from all other interfaces, also after a move to another stack; 0 for a loopback interface.
+    pub(crate) id: u64,
     _slot: Option<LinkSlot>,
 }
 
@@ -212,6 +215,7 @@ impl Iface {
             conf: Conf::default(),
             mtu6: AtomicU32::new(0),
             solicit: Mutex::default(),
+            id: slot.as_ref().map_or(0, |slot| slot.id),
             _slot: slot,
         }
     }
@@ -390,7 +394,12 @@ impl Iface {
 
     /// The bridge that the interface is a port of.
     pub(crate) fn master(&self) -> Option<Arc<Bridge>> {
-        self.master.read().clone()
+        self.master.read().as_ref().map(|(bridge, _)| bridge.clone())
+    }
+
+    /// True when what it sends leaves by other interfaces of this kernel.
+    pub(crate) fn is_above(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.is_above())
     }
 
     /// What it is set to as a port of a bridge.
@@ -403,9 +412,9 @@ impl Iface {
     }
 
     /// Makes it a port, with the usual settings.
-    pub(crate) fn set_master(&self, master: Option<Arc<Bridge>>) -> Option<Arc<Bridge>> {
+    pub(crate) fn set_master(&self, master: Option<(Arc<Bridge>, Upon)>) -> Option<Arc<Bridge>> {
         self.set_port_settings(PortSettings::default());
-        std::mem::replace(&mut *self.master.write(), master)
+        std::mem::replace(&mut *self.master.write(), master).map(|(bridge, _)| bridge)
     }
 
     /// The other end of a veth pair.
@@ -429,7 +438,8 @@ impl Iface {
         let config = Config { name, kind: self.kind, mac: self.mac(), mtu: self.mtu() };
         let moved = Iface::new(index, config, self.device.clone(), Some(slot));
         moved.counters.copy(&self.counters);
-        Iface { shown, features: RwLock::new(self.features()), fifo: RwLock::new(self.fifo()), ..moved }
+        let (features, fifo) = (RwLock::new(self.features()), RwLock::new(self.fifo()));
+        Iface { shown, features, fifo, id: self.id, ..moved }
     }
 
     /// Ends a batch; returns the stack at the other end, if that is to process it.

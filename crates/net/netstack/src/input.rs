@@ -48,8 +48,21 @@ impl Packet<'_> {
 }
 
 impl Stack {
-    /// Takes a frame from an interface.
+    /// Takes a frame from an interface. Each tag of a VLAN and each bridge is one more step, never one more level of calls.
     pub(crate) fn frame_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, frame: Frame) {
+        let mut next = self.one_input(now, iface, frame);
+        while let Some((iface, frame)) = next {
+            next = self.one_input(now, &iface, frame);
+        }
+    }
+
+    /// The same up to the next interface, which is to take what is returned.
+    fn one_input(
+        self: &Arc<Self>,
+        now: Instant,
+        iface: &Arc<Iface>,
+        frame: Frame,
+    ) -> Option<(Arc<Iface>, Frame)> {
         if iface.is_up() {
             self.tap(now, iface, &frame, false);
         }
@@ -57,26 +70,39 @@ impl Stack {
             Some(bridge) if iface.is_up() => {
                 iface.counters.rx_packets.bump();
                 iface.counters.rx_bytes.add(frame.buf.len() as u64);
-                if let Some((own, frame)) = self.bridge_input(&bridge, now, iface, frame) {
-                    self.tap(now, &own, &frame, false);
-                    self.link_input(now, &own, frame);
-                }
+                let (own, frame) = self.bridge_input(&bridge, now, iface, frame)?;
+                self.tap(now, &own, &frame, false);
+                self.link_input(now, &own, frame)
             }
             _ => self.link_input(now, iface, frame),
         }
     }
 
-    pub(crate) fn link_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
+    fn link_input(
+        self: &Arc<Self>,
+        now: Instant,
+        iface: &Arc<Iface>,
+        frame: Frame,
+    ) -> Option<(Arc<Iface>, Frame)> {
         iface.counters.rx_packets.bump();
         iface.counters.rx_bytes.add(frame.buf.len() as u64);
         if !iface.is_up() {
-            return iface.counters.rx_dropped.bump();
+            iface.counters.rx_dropped.bump();
+            return None;
         }
+        let tagged = iface.kind == Kind::Ethernet
+            && Ethernet::parse(&frame.buf).is_some_and(|header| header.kind.get() == eth::VLAN);
+        if tagged {
+            return self.vlan_input(iface, frame);
+        }
+        self.packet_input(now, iface, frame);
+        None
+    }
+
+    /// Takes a frame without a tag.
+    fn packet_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
         let kind = if iface.kind == Kind::Ethernet {
             let Some(header) = Ethernet::parse(&frame.buf) else { return iface.counters.rx_errors.bump() };
-            if header.kind.get() == eth::VLAN {
-                return self.vlan_input(now, iface, frame);
-            }
             if header.dst.is_multicast() {
                 iface.counters.multicast.bump();
             } else if header.dst != iface.mac() {

@@ -70,6 +70,7 @@ pub mod memory;
 pub mod monitor;
 mod moves;
 pub mod neigh;
+mod nest;
 pub mod notify;
 pub mod options;
 mod output;

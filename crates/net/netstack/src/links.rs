@@ -1,9 +1,11 @@
 //! Devices inside: queues for TUN and TAP, veth pairs, bridges.
 
-use crate::backlog::Arrival;
+use crate::backlog::{Arrival, Way};
 use crate::buf::Buf;
 use crate::device::{About, Device, Features, Frame, Offload};
 use crate::iface::{Config, Iface, Kind};
+use crate::memory::Memory;
+use crate::nest::Upon;
 use crate::notify::{Events, Notifier};
 use crate::stack::Stack;
 use crate::time::Instant;
@@ -100,7 +102,7 @@ impl Device for Veth {
     fn transmit(&self, frame: Frame) {
         if let Some((stack, iface)) = self.peer() {
             let flow = flow_of(&frame.buf);
-            if !stack.backlog.push(flow, Arrival { iface: iface.clone(), frame }) {
+            if !stack.backlog.push(flow, Arrival { iface: iface.clone(), frame, way: Way::In }) {
                 iface.counters.rx_dropped.bump();
             }
         }
@@ -171,7 +173,7 @@ impl Stack {
     pub fn add_bridge(self: &Arc<Self>, config: Config) -> Result<Arc<Iface>, Errno> {
         let bridge = Arc::new(Bridge::default());
         let link = self.add_link(Config { kind: Kind::Ethernet, ..config }, bridge.clone())?;
-        let _ = bridge.own.set(Arc::downgrade(&link));
+        let _ = bridge.own.set((Arc::downgrade(self), Arc::downgrade(&link)));
         self.bridges.write().insert(link.index, bridge);
         Ok(link)
     }
@@ -210,24 +212,32 @@ impl Stack {
         }
     }
 
-    /// Makes an interface a port of a bridge, or takes it out.
+    /// Makes an interface a port of a bridge, or takes it out. `ELOOP` for a bridge, `EBUSY` for an interface that the bridge's frames
+    /// leave by already or that stands upon the bridge, `EMLINK` when too many interfaces stand upon each other.
     pub fn set_master(&self, port: u32, bridge: Option<u32>) -> Result<(), Errno> {
         let port = self.link(port).filter(|link| link.kind == Kind::Ethernet).ok_or(Errno::EINVAL)?;
-        if bridge == Some(port.index) {
-            return Err(Errno::ELOOP);
-        }
         let wanted = match bridge {
             Some(index) => Some(self.bridges.read().get(&index).cloned().ok_or(Errno::ENODEV)?),
             None => None,
         };
         let index = port.index;
-        if let Some(old) = port.set_master(wanted.clone()) {
+        if wanted.is_some() && self.is_bridge(index) {
+            return Err(Errno::ELOOP);
+        }
+        if let (Some(wanted), Some(own)) = (&wanted, port.master())
+            && Arc::ptr_eq(wanted, &own)
+        {
+            return Ok(());
+        }
+        let old = port.set_master(None);
+        if let Some(old) = &old {
             old.remove(&port);
         }
-        if let Some(bridge) = wanted {
-            bridge.ports.write().push(port);
+        let taken = wanted.map_or(Ok(()), |bridge| bridge.take(&self.memory, port));
+        if taken.is_ok() || old.is_some() {
+            self.configure_link(index, |_| {})?;
         }
-        self.configure_link(index, |_| {})
+        taken
     }
 
     /// Takes a frame that a port of a bridge received. Returns it when it is for the bridge's own interface.
@@ -239,7 +249,7 @@ impl Stack {
         frame: Frame,
     ) -> Option<(Arc<Iface>, Frame)> {
         let header = Ethernet::parse(&frame.buf)?;
-        let own = bridge.own.get().and_then(Weak::upgrade)?;
+        let own = bridge.own()?;
         bridge.learn(header.src, port, now);
         // Link-local groups (spanning tree and the like) are never sent on (IEEE 802.1D section 7.12.6).
         if header.dst.0[..5] == [1, 0x80, 0xc2, 0, 0] {
@@ -319,7 +329,7 @@ impl PortSettings {
 /// A learning bridge (IEEE 802.1D without spanning tree: a loop of bridges sends a broadcast round until queues are full).
 #[derive(Default)]
 pub(crate) struct Bridge {
-    own: OnceLock<Weak<Iface>>,
+    own: OnceLock<Place>,
     ports: RwLock<Vec<Arc<Iface>>>,
     settings: RwLock<BridgeSettings>,
     learnt: Mutex<HashMap<Mac, (u32, Instant)>>,
@@ -361,8 +371,23 @@ impl Bridge {
             let meant = known.map_or_else(|| to.floods(dst), |known| known == port.index);
             meant && port.is_up() && (!back || to.hairpin) && !(isolated && to.isolated)
         };
+        let Some(stack) = self.own.get().and_then(|(stack, _)| stack.upgrade()) else { return };
         let ports = self.ports.read();
-        ports.iter().filter(wanted).for_each(|port| port.send_cut(frame.clone()));
+        ports.iter().filter(wanted).for_each(|port| stack.pass_down(port, frame.clone()));
+    }
+
+    /// Its interface.
+    fn own(&self) -> Option<Arc<Iface>> {
+        self.own.get()?.1.upgrade()
+    }
+
+    /// Makes an interface a port.
+    fn take(self: Arc<Self>, shared: &Arc<Memory>, port: Arc<Iface>) -> Result<(), Errno> {
+        let own = self.own().ok_or(Errno::ENODEV)?;
+        let upon = Upon::new(shared, port.id, own.id)?;
+        port.set_master(Some((self.clone(), upon)));
+        self.ports.write().push(port);
+        Ok(())
     }
 
     fn remove(&self, port: &Iface) {
@@ -386,17 +411,21 @@ impl Device for Bridge {
             self.send(header.dst, None, frame);
         }
     }
+
+    fn is_above(&self) -> bool {
+        true
+    }
 }
 
 impl Iface {
     /// Index of the bridge that the interface is a port of.
     pub fn master_index(&self) -> Option<u32> {
-        Some(self.master()?.own.get()?.upgrade()?.index)
+        Some(self.master()?.own()?.index)
     }
 
     /// What it is set to as a port of a bridge, and whether it passes frames on.
     pub fn as_port(&self) -> Option<(PortSettings, bool)> {
-        let bridge = self.master()?.own.get()?.upgrade()?;
+        let bridge = self.master()?.own()?;
         Some((self.port_settings(), bridge.is_up() && self.is_up() && !self.about().no_carrier))
     }
 

@@ -1,13 +1,14 @@
 //! What the queues of a stack hold together, and its bound. Linux's `tcp_mem` and `udp_mem` are for the same. The stacks of one
-//! kernel share it, and a bound on the number of their interfaces.
+//! kernel share it, a bound on the number of their interfaces, and the order of those that stand upon each other.
 //!
 //! A queue asks before it grows: while memory is scarce it keeps what it has, so each connection still moves, slowly. The bound is
 //! passed by one operation's bytes for each thread at most. No lock.
 
+use crate::nest::Nest;
 use crate::spare::Spares;
 use abi::Errno;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The bytes of all queues.
 #[derive(Debug)]
@@ -16,6 +17,9 @@ pub struct Memory {
     limit: AtomicUsize,
     links: AtomicUsize,
     spares: Spares,
+    /// Interfaces that there have been.
+    made: AtomicU64,
+    pub(crate) nest: Nest,
 }
 
 /// Storage kept for later takes at most one part in so many of what the queues may hold.
@@ -31,6 +35,8 @@ impl Default for Memory {
             limit: AtomicUsize::new(usize::MAX),
             links: AtomicUsize::new(0),
             spares: Spares::default(),
+            made: AtomicU64::new(0),
+            nest: Nest::default(),
         }
     }
 }
@@ -55,7 +61,8 @@ impl Memory {
     pub(crate) fn link(self: &Arc<Self>) -> Result<LinkSlot, Errno> {
         let one_more = |links: usize| (links < MAX_LINKS).then_some(links + 1);
         let counted = self.links.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.map(|_| LinkSlot(self.clone())).map_err(|_| Errno::ENFILE)
+        let id = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+        counted.map(|_| LinkSlot { memory: self.clone(), id }).map_err(|_| Errno::ENFILE)
     }
 
     /// True while no queue may grow. What is kept for later goes first.
@@ -75,11 +82,15 @@ impl Memory {
 
 /// One interface's place among those of all stacks that share a memory; it is given back with the interface.
 #[derive(Debug)]
-pub(crate) struct LinkSlot(Arc<Memory>);
+pub(crate) struct LinkSlot {
+    memory: Arc<Memory>,
+    /// A number that no other slot has had.
+    pub(crate) id: u64,
+}
 
 impl Drop for LinkSlot {
     fn drop(&mut self) {
-        self.0.links.fetch_sub(1, Ordering::Relaxed);
+        self.memory.links.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -38,7 +38,7 @@ impl Stack {
     }
 
     /// Removes every interface but the loopback interface: the stack's namespace ends.
-    pub fn remove_links(&self) {
+    pub fn remove_links(self: &Arc<Self>) {
         for link in self.links().iter().filter(|link| link.index != LOOPBACK) {
             // It may have gone with another one.
             let _ = self.remove_link(link.index);

@@ -1,7 +1,7 @@
 //! Output: from a transport message to frames.
 
 use crate::addr::unspecified;
-use crate::backlog::Arrival;
+use crate::backlog::{Arrival, Way};
 use crate::buf::Buf;
 use crate::checksum::Sum;
 use crate::device::{Checksum, Frame, Gso, Offload};
@@ -341,7 +341,7 @@ impl Stack {
         frame.tags.owner = None;
         iface.counters.tx_packets.bump();
         iface.counters.tx_bytes.add(frame.buf.len() as u64);
-        if !self.backlog.push(flow, Arrival { iface: iface.clone(), frame }) {
+        if !self.backlog.push(flow, Arrival { iface: iface.clone(), frame, way: Way::In }) {
             iface.counters.rx_dropped.bump();
         }
     }

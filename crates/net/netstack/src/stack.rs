@@ -1,7 +1,7 @@
 //! [`Stack`]: one network namespace.
 
 use crate::addr::Prefix;
-use crate::backlog::{Backlog, TURN};
+use crate::backlog::{Arrival, Backlog, TURN, Way};
 use crate::buf::{Buf, Pool};
 use crate::capture::Capture;
 use crate::conf::Confs;
@@ -15,7 +15,7 @@ use crate::hooks::Installed;
 use crate::icmp::Limiter;
 use crate::iface::{Address, Config, Iface, Kind};
 use crate::keys::Keys;
-use crate::links::Bridge;
+use crate::links::{Bridge, flow_of};
 use crate::memory::Memory;
 use crate::monitor::{Change, How, Monitor, What};
 use crate::neigh::Neighbours;
@@ -327,21 +327,28 @@ impl Stack {
 
     /// Removes an interface with its addresses, routes and neighbours. The other end of a veth pair goes with it, and the ports of
     /// a bridge are free.
-    pub fn remove_link(&self, index: u32) -> Result<(), Errno> {
+    pub fn remove_link(self: &Arc<Self>, index: u32) -> Result<(), Errno> {
         if index == LOOPBACK {
             return Err(Errno::EOPNOTSUPP);
         }
-        for (stack, vlan) in self.vlans_above(index) {
-            let _ = stack.remove_link(vlan.index);
-        }
-        if let Some(link) = self.let_go(index, How::Gone)? {
+        // An interface goes after those above it and before the other end of its pair.
+        let mut left = vec![(None, index, false)];
+        while let Some((other, index, free)) = left.pop() {
+            let stack: &Arc<Stack> = other.as_ref().unwrap_or(self);
+            if !free {
+                let above = stack.vlans_above(index);
+                left.push((other, index, true));
+                left.extend(above.into_iter().map(|(stack, vlan)| (Some(stack), vlan.index, false)));
+                continue;
+            }
+            // What is not the first may be gone already.
+            let gone = stack.let_go(index, How::Gone);
+            let gone = if other.is_none() { gone? } else { gone.unwrap_or_default() };
+            let Some(link) = gone else { continue };
             if let Some(device) = link.device() {
                 device.removed();
             }
-            if let Some((stack, peer)) = link.partner() {
-                // The other end may be gone already.
-                let _ = stack.remove_link(peer.index);
-            }
+            left.extend(link.partner().map(|(stack, peer)| (Some(stack), peer.index, false)));
         }
         Ok(())
     }
@@ -648,13 +655,13 @@ impl Stack {
 
     /// Like [`Stack::finish`], for this stack alone; adds other stacks that got frames.
     fn finish_here(self: &Arc<Self>, now: Instant, left: &mut usize, others: &mut Vec<Arc<Stack>>) {
-        self.backlog.run(left, |arrival| self.frame_input(now, &arrival.iface, arrival.frame));
+        self.backlog.run(left, |arrival| self.take(now, arrival));
         // What a filter sends now may be answered here, and filtered again; a bound ends that.
         for _ in 0..MAX_HOPS {
             if !self.run_deferred(now) {
                 break;
             }
-            self.backlog.run(left, |arrival| self.frame_input(now, &arrival.iface, arrival.frame));
+            self.backlog.run(left, |arrival| self.take(now, arrival));
         }
         if *left == 0 {
             self.put_off(now);
@@ -674,6 +681,25 @@ impl Stack {
         let mut handed = self.handed.lock();
         if !handed.iter().any(|known| Arc::ptr_eq(known, &to)) {
             handed.push(to);
+        }
+    }
+
+    fn take(self: &Arc<Self>, now: Instant, arrival: Arrival) {
+        match arrival.way {
+            Way::In => self.frame_input(now, &arrival.iface, arrival.frame),
+            Way::Out => arrival.iface.send_cut(arrival.frame),
+        }
+    }
+
+    /// Sends a frame of a VLAN interface or a bridge by an interface of this stack that is below it. What is above others again has
+    /// its turn later: so calls do not nest, and what one frame becomes on its way through bridges has a bound.
+    pub(crate) fn pass_down(&self, iface: &Arc<Iface>, frame: Frame) {
+        if !iface.is_above() {
+            return iface.send_cut(frame);
+        }
+        let arrival = Arrival { iface: iface.clone(), frame, way: Way::Out };
+        if !self.backlog.push(flow_of(&arrival.frame.buf), arrival) {
+            iface.counters.tx_dropped.bump();
         }
     }
 

@@ -1,14 +1,14 @@
 //! VLAN interfaces (IEEE 802.1Q), and dummy interfaces, which lose what they are given.
 
-use crate::backlog::Arrival;
+use crate::backlog::{Arrival, Way};
 use crate::device::{About, Device, Frame};
 use crate::iface::{Config, Iface, Kind};
 use crate::links::{Place, flow_of};
+use crate::nest::Upon;
 use crate::stack::Stack;
-use crate::time::Instant;
 use crate::wire::eth;
 use abi::Errno;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::sync::{Arc, Weak};
 
 /// Where the tag is in a frame: behind both addresses.
@@ -27,6 +27,7 @@ pub(crate) struct Above {
 struct Vlan {
     lower: RwLock<Place>,
     own: RwLock<Weak<Stack>>,
+    upon: Mutex<Option<Upon>>,
     id: u16,
 }
 
@@ -39,13 +40,17 @@ impl Vlan {
 
 impl Device for Vlan {
     fn transmit(&self, mut frame: Frame) {
-        let Some((_, lower)) = self.lower().filter(|(_, lower)| lower.is_up()) else { return };
+        let Some((stack, lower)) = self.lower().filter(|(_, lower)| lower.is_up()) else { return };
         let Some(addresses) = frame.buf.first_chunk::<TAG_AT>().copied() else { return };
         frame.buf.trim_front(TAG_AT);
         frame.buf.push_front(&self.id.to_be_bytes());
         frame.buf.push_front(&eth::VLAN.to_be_bytes());
         frame.buf.push_front(&addresses);
-        lower.transmit(frame);
+        stack.pass_down(&lower, frame);
+    }
+
+    fn is_above(&self) -> bool {
+        true
     }
 
     fn about(&self) -> About {
@@ -78,6 +83,7 @@ impl Device for Vlan {
         if let Some((stack, lower)) = self.lower() {
             stack.vlans.write().remove(&(lower.index, self.id));
         }
+        *self.upon.lock() = None;
     }
 
     fn lower_moved(&self, to: &Arc<Stack>, lower: &Arc<Iface>) {
@@ -106,7 +112,8 @@ impl Stack {
         self.add_link(Config { kind: Kind::Ethernet, ..config }, Arc::new(Dummy))
     }
 
-    /// Makes an interface for one VLAN of an interface, which may be another stack's. `EEXIST` when there is one.
+    /// Makes an interface for one VLAN of an interface, which may be another stack's. `EEXIST` when there is one, `EMLINK`
+    /// when too many interfaces stand upon each other.
     pub fn add_vlan(
         self: &Arc<Self>,
         config: Config,
@@ -116,9 +123,18 @@ impl Stack {
         if below.vlans.read().contains_key(&(lower.index, id)) {
             return Err(Errno::EEXIST);
         }
+        self.memory.nest.check_on_top(lower.id)?;
         let place = (Arc::downgrade(below), Arc::downgrade(lower));
-        let device = Arc::new(Vlan { lower: RwLock::new(place), own: RwLock::default(), id });
+        let (lower_place, own) = (RwLock::new(place), RwLock::default());
+        let device = Arc::new(Vlan { lower: lower_place, own, upon: Mutex::default(), id });
         let link = self.insert_link(Config { kind: Kind::Ethernet, ..config }, device.clone())?;
+        match Upon::new(&self.memory, lower.id, link.id) {
+            Ok(upon) => *device.upon.lock() = Some(upon),
+            Err(errno) => {
+                self.remove_link(link.index)?;
+                return Err(errno);
+            }
+        }
         device.moved(self, &link);
         self.named(&link);
         Ok(link)
@@ -145,8 +161,9 @@ impl Stack {
         }
     }
 
-    /// Takes a frame with a tag. One of a VLAN that has no interface is dropped.
-    pub(crate) fn vlan_input(self: &Arc<Self>, now: Instant, lower: &Arc<Iface>, mut frame: Frame) {
+    /// Takes a frame with a tag. Returns it without the tag when a VLAN interface of this stack receives it; one of a VLAN that has
+    /// no interface is dropped.
+    pub(crate) fn vlan_input(&self, lower: &Iface, mut frame: Frame) -> Option<(Arc<Iface>, Frame)> {
         let tag = frame.buf.get(TAG_AT + 2..TAG_AT + TAG).and_then(|tag| tag.try_into().ok());
         let id = tag.map(|tag| u16::from_be_bytes(tag) & ID);
         let above = id.and_then(|id| {
@@ -156,17 +173,19 @@ impl Stack {
         });
         let (Some((stack, vlan)), Some(addresses)) = (above, frame.buf.first_chunk::<TAG_AT>().copied())
         else {
-            return lower.counters.rx_dropped.bump();
+            lower.counters.rx_dropped.bump();
+            return None;
         };
         frame.buf.trim_front(TAG_AT + TAG);
         frame.buf.push_front(&addresses);
-        if !Arc::ptr_eq(self, &stack) {
-            if !stack.backlog.push(flow_of(&frame.buf), Arrival { iface: vlan.clone(), frame }) {
-                vlan.counters.rx_dropped.bump();
-            }
-            return self.hand_over(stack);
+        if std::ptr::eq(self, Arc::as_ptr(&stack)) {
+            return Some((vlan, frame));
         }
-        // A second tag would be one more level: an interface above this one takes it.
-        self.frame_input(now, &vlan, frame);
+        let arrival = Arrival { iface: vlan.clone(), frame, way: Way::In };
+        if !stack.backlog.push(flow_of(&arrival.frame.buf), arrival) {
+            vlan.counters.rx_dropped.bump();
+        }
+        self.hand_over(stack);
+        None
     }
 }

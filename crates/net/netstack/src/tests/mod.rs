@@ -9,4 +9,5 @@ mod ip;
 mod links;
 mod mixed;
 mod moves;
+mod nesting;
 mod streams;
