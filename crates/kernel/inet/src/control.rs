@@ -321,6 +321,10 @@ pub(crate) fn of_sender(
     }
     control.extensions = (!extensions.is_empty()).then(|| Arc::new(extensions));
     if control.source.is_some_and(|source| !stack.is_local(source)) {
+        let group = |source: IpAddr| source.is_multicast() || source == Ipv4Addr::BROADCAST;
+        if control.source.is_some_and(group) {
+            return Err(Errno::EINVAL);
+        }
         return Err(if over_v6 { Errno::EINVAL } else { Errno::ENETUNREACH });
     }
     Ok(control)

@@ -88,6 +88,19 @@ impl Stack {
         let key = crate::route::Key::to(ip);
         self.routes.read().lookup(&key, |_| true).is_ok_and(|route| route.kind == RouteKind::Local)
     }
+
+    /// The interface that an address belongs to: one that has it, or else one whose local network it is in, as 127.9.9.9 is in the
+    /// loopback interface's.
+    pub fn owner_of(&self, ip: IpAddr) -> Option<Arc<Iface>> {
+        if let Some(link) = self.links().into_iter().find(|link| link.has_address(ip)) {
+            return Some(link);
+        }
+        let local = |route: &&Route| {
+            route.table == TABLE_LOCAL && route.kind == RouteKind::Local && route.dst.contains(ip)
+        };
+        let index = self.read_routes(|routes| routes.routes().iter().find(local).map(|route| route.iface));
+        self.link(index?)
+    }
 }
 
 /// True for the local, broadcast and prefix routes of an address.

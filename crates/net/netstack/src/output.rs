@@ -54,6 +54,9 @@ pub struct Path {
     pub(crate) generation: u32,
 }
 
+/// What a route says: kind, interface, next hop, source and MTU.
+type Found = (RouteKind, u32, IpAddr, Option<IpAddr>, Option<u32>);
+
 /// The IP fields that a sender chooses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Header {
@@ -78,17 +81,16 @@ impl Stack {
     pub fn route(&self, key: &Key, now: Instant) -> Result<Path, Errno> {
         let generation = self.generation();
         let group = key.dst.is_multicast() || key.dst == Ipv4Addr::BROADCAST;
-        let (kind, index, next_hop, source, mtu) = if group && key.oif != 0 {
+        let own = key.dst.is_ipv4() && key.iif == 0;
+        let key = &Key { oif: self.group_way(key, group && own)?, ..*key };
+        let (kind, index, next_hop, source, mtu) = if group && own && key.oif != 0 {
             (RouteKind::Unicast, key.oif, key.dst, None, None)
         } else {
-            let routes = self.routes.read();
-            let route = routes.lookup(key, |_| true)?;
-            let several: Vec<_> = if route.others.is_empty() { Vec::new() } else { route.hops().collect() };
-            let found = (route.kind, route.iface, route.gateway, route.source, route.mtu);
-            drop(routes);
-            let (kind, index, gateway, source, mtu) = found;
-            let (index, gateway) = self.one_of(key, &several).unwrap_or((index, gateway));
-            (kind, index, gateway.filter(|_| !group).unwrap_or(key.dst), source, mtu)
+            match self.look_up(key, group) {
+                // What is to leave by an interface has its destination on the link then, says Linux.
+                Err(_) if own && key.oif != 0 => (RouteKind::Unicast, key.oif, key.dst, None, None),
+                found => found?,
+            }
         };
         // What the stack sends to itself needs no interface.
         let usable = |link: &Arc<Iface>| link.is_up() || kind == RouteKind::Local;
@@ -102,6 +104,9 @@ impl Stack {
         };
         let iface =
             if cast == Cast::Local { self.link(LOOPBACK).ok_or(Errno::ENETUNREACH)? } else { owner.clone() };
+        if own && key.src.is_some_and(|src| src.is_loopback()) && !self.may_be_loopbacks(&iface) {
+            return Err(Errno::EINVAL);
+        }
         let local = || (cast == Cast::Local).then_some(key.dst);
         let src = key.src.or(source).or_else(local).or_else(|| self.source(&owner, key.dst, next_hop));
         let src = match src {
@@ -114,6 +119,31 @@ impl Stack {
         let link_mtu = link_mtu.min(mtu.unwrap_or(largest)).min(largest);
         let mtu = self.pmtus.read().get(key.dst, now).map_or(link_mtu, |path| path.min(link_mtu));
         Ok(Path { iface, src, dst: key.dst, next_hop, cast, mtu, generation })
+    }
+
+    /// The interface that a packet must leave by: for a group or all hosts of a link, that of the source, if there is one.
+    fn group_way(&self, key: &Key, group: bool) -> Result<u32, Errno> {
+        match key.src.filter(|_| group && key.oif == 0) {
+            Some(src) => self.owner_of(src).map(|link| link.index).ok_or(Errno::ENETUNREACH),
+            None => Ok(key.oif),
+        }
+    }
+
+    /// Whether packets of loopback addresses leave by an interface.
+    fn may_be_loopbacks(&self, iface: &Iface) -> bool {
+        iface.index == LOOPBACK || self.routes_localnet(iface)
+    }
+
+    /// Kind, interface, next hop, source and MTU of the route to a destination.
+    fn look_up(&self, key: &Key, group: bool) -> Result<Found, Errno> {
+        let routes = self.routes.read();
+        let route = routes.lookup(key, |_| true)?;
+        let several: Vec<_> = if route.others.is_empty() { Vec::new() } else { route.hops().collect() };
+        let found = (route.kind, route.iface, route.gateway, route.source, route.mtu);
+        drop(routes);
+        let (kind, index, gateway, source, mtu) = found;
+        let (index, gateway) = self.one_of(key, &several).unwrap_or((index, gateway));
+        Ok((kind, index, gateway.filter(|_| !group).unwrap_or(key.dst), source, mtu))
     }
 
     /// Which of several hops a packet takes: the same for all packets between two addresses (`fib_multipath_hash_policy` 0), of

@@ -40,9 +40,7 @@ fn having(socket: &Socket<'_>, ip: Ipv4Addr) -> Result<u32> {
     if ip.is_unspecified() {
         return Ok(0);
     }
-    let links = socket.net.stack().links();
-    let found = links.iter().find(|link| link.addresses().iter().any(|a| a.ip() == IpAddr::V4(ip)));
-    found.map(|link| link.index).ok_or(Errno::ENODEV)
+    socket.net.stack().owner_of(ip.into()).map(|link| link.index).ok_or(Errno::ENODEV)
 }
 
 /// Sets an option of groups; `None` for options that are none.
@@ -78,7 +76,9 @@ fn of_ipv4(socket: &Socket<'_>, datagrams: &DatagramSocket, name: i32, value: &[
     if !group.is_multicast() {
         return Err(if name == libc::IP_ADD_MEMBERSHIP { Errno::EINVAL } else { Errno::EADDRNOTAVAIL });
     }
-    let iface = if named != 0 { named } else { having(socket, own)? };
+    let iface = if named != 0 { Ok(named) } else { having(socket, own) };
+    // Nothing is left on an interface that there is not.
+    let iface = iface.map_err(|e| if name == libc::IP_ADD_MEMBERSHIP { e } else { Errno::EADDRNOTAVAIL })?;
     match name {
         libc::IP_ADD_MEMBERSHIP => datagrams.join(now(), group.into(), iface),
         _ => datagrams.leave(now(), group.into(), iface),

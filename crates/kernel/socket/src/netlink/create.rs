@@ -96,11 +96,19 @@ fn veth(
     let peer = wire::find(data, VETH_INFO_PEER).unwrap_or(&[0; IFINFO]);
     let peer = [&[0; wire::HEADER], peer].concat();
     let peer = Request::new(&peer, IFINFO, &KNOWN)?;
-    if peer.word(4) != 0 || peer.word(8) != 0 || peer.attribute(libc::IFLA_LINKINFO).is_some() {
+    // The kind may be repeated (IFLA_LINKINFO): it is that of a pair anyway.
+    if peer.word(4) != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
+    let (flags, change) = (peer.word(8), peer.word(12));
+    let up = libc::IFF_UP as u32;
+    if flags & up != 0 && (change == 0 || change & up != 0) {
+        // It would be up before it had another end.
+        return Err(Errno::ENOTCONN.into());
+    }
     let wanted = nsid::wanted(asker, &peer)?;
-    let there = wanted.as_deref().unwrap_or(other).stack();
+    let net = wanted.as_deref().unwrap_or(other);
+    let there = net.stack();
     let mut far = config(there, &peer, "veth")?;
     // Both were chosen, before either was there.
     if far.name == own.name && Arc::ptr_eq(stack, there) {
@@ -115,6 +123,7 @@ fn veth(
     if let Some(len) = queue {
         far.shown.queue_len.store(len, Ordering::Relaxed);
     }
+    set_flags(net, &far, flags, change)?;
     Ok(made)
 }
 
@@ -184,7 +193,7 @@ fn config(stack: &Stack, request: &Request<'_>, kind: &str) -> Result<Config> {
 }
 
 /// A unicast address that is administered locally.
-fn random_mac() -> Mac {
+pub(super) fn random_mac() -> Mac {
     let mut bytes = [0; 6];
     hostsys::clock::random(&mut bytes);
     bytes[0] = bytes[0] & 0xfe | 2;

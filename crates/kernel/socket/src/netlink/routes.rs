@@ -225,13 +225,21 @@ pub(super) fn get(asker: &Asker<'_>) -> Result<Vec<u8>> {
     {
         return Err(Errno::ENETUNREACH.into());
     }
+    let own_source = src.filter(|src| src.is_ipv4() && iif == 0);
+    if own_source.is_some_and(|src| src.is_multicast() || src == Ipv4Addr::BROADCAST) {
+        return Err(Errno::EINVAL.into());
+    }
+    if own_source.is_some_and(|src| stack.owner_of(src).is_none()) {
+        return Err(Errno::ENETUNREACH.into());
+    }
     let path = stack.route(&key, now())?;
     let found = stack.read_routes(|routes| routes.lookup(&key, |_| true).cloned());
     let named = dst.is_ipv6() || asker.word(8) & LOOKUP_TABLE != 0;
     let table = found.as_ref().ok().filter(|_| named).map_or(TABLE_MAIN, |route| route.table);
     let (kind, cache) = match path.cast {
         Cast::Local => (libc::RTN_LOCAL, 0x8000_0000),
-        Cast::Broadcast => (libc::RTN_BROADCAST, 0x1000_0000),
+        Cast::Broadcast => (libc::RTN_BROADCAST, 0x9000_0000),
+        Cast::Multicast if path.iface.is_member(dst) => (libc::RTN_MULTICAST, 0xa000_0000),
         Cast::Multicast => (libc::RTN_MULTICAST, 0x2000_0000),
         _ => (libc::RTN_UNICAST, 0),
     };
@@ -239,16 +247,27 @@ pub(super) fn get(asker: &Asker<'_>) -> Result<Vec<u8>> {
     let short = u8::try_from(table).unwrap_or(COMPAT);
     let v4 = dst.is_ipv4();
     let protocol = found.as_ref().map_or(0, |route| route.protocol);
-    let mut fixed =
-        vec![family_of(&dst) as u8, len, 0, key.tos, short, if v4 { 0 } else { protocol }, 0, kind];
+    let mut fixed = vec![
+        family_of(&dst) as u8,
+        len,
+        own_source.map_or(0, |_| 32),
+        key.tos,
+        short,
+        if v4 { 0 } else { protocol },
+        0,
+        kind,
+    ];
     fixed.extend((if v4 { CLONED | cache } else { 0 }).to_ne_bytes());
     let mut message = asker
         .reply(libc::RTM_NEWROUTE, 0)
         .fixed(&fixed)
         .number(libc::RTA_TABLE, table)
         .attribute(libc::RTA_DST, &bytes_of(&dst))
-        .number(libc::RTA_OIF, path.iface.index)
-        .attribute(libc::RTA_PREFSRC, &bytes_of(&path.src));
+        .number(libc::RTA_OIF, path.iface.index);
+    message = match own_source {
+        Some(src) => message.attribute(libc::RTA_SRC, &bytes_of(&src)),
+        None => message.attribute(libc::RTA_PREFSRC, &bytes_of(&path.src)),
+    };
     if path.next_hop != dst {
         message = message.attribute(libc::RTA_GATEWAY, &bytes_of(&path.next_hop));
     }

@@ -149,10 +149,11 @@ impl Stack {
         found
     }
 
-    /// True for broadcast addresses of the interfaces.
+    /// True for broadcast addresses of the interfaces, and for that of all.
     pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
         let key = crate::route::Key::to(ip);
-        self.routes.read().lookup(&key, |_| true).is_ok_and(|route| route.kind == RouteKind::Broadcast)
+        let all = ip == std::net::Ipv4Addr::BROADCAST;
+        all || self.routes.read().lookup(&key, |_| true).is_ok_and(|route| route.kind == RouteKind::Broadcast)
     }
 }
 

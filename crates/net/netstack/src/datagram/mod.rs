@@ -256,7 +256,9 @@ impl DatagramSocket {
         let group = dst.is_multicast();
         let named = if options.device != 0 { options.device } else { scope };
         let oif = if named == 0 && group { options.multicast_device } else { named };
-        let bound = inner.binding.map(|b| b.ip).filter(|ip| !is_any(*ip) && !ip.is_multicast());
+        // A socket that is bound to a group or to a broadcast address has no source of its own.
+        let plain = |ip: &IpAddr| !is_any(*ip) && !ip.is_multicast() && !self.stack.is_broadcast(*ip);
+        let bound = inner.binding.map(|b| b.ip).filter(plain);
         let src =
             bound.filter(|ip| ip.is_ipv4() == dst.is_ipv4()).or(options.multicast_source.filter(|_| group));
         Key { dst, src, iif: 0, oif, mark: options.mark, tos: options.tos_for(dst) }
