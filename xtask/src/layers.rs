@@ -37,7 +37,7 @@ const ORDER: [(&str, &[&str]); 6] = [
     ),
     ("crates/floor", &["biased", "hostsys"]),
     ("crates/platform", &["platform", "stub", "conformance", "systrap", "ptrace"]),
-    ("crates/net", &["conntrack", "netstack", "netfilter", "xtables", "nftables"]),
+    ("crates/net", &["account", "conntrack", "netstack", "netfilter", "xtables", "nftables"]),
     (
         "crates/kernel",
         &[

@@ -26,6 +26,9 @@ use vfs::{Internal, SuperBlock};
 /// internet sockets.
 const QUEUE_SHARE: u64 = 4;
 
+/// Rules of packet filters and tracked connections take at most one part in so many.
+const FILTER_SHARE: u64 = 8;
+
 /// A kernel without tasks, and its system calls.
 pub(crate) fn kernel(
     spec: &SandboxSpec,
@@ -39,6 +42,7 @@ pub(crate) fn kernel(
     let user_ns = UserNamespace::initial();
     let net = NetNamespace::new(nsproxy::inum::NET, user_ns.clone(), spec.interfaces.clone());
     net.stack().memory.set_limit(queue_limit(&limits));
+    net.nets().filters.set_limit(filter_limit(&limits));
     let parts =
         Parts { user_ns, platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
     let kernel = Kernel::new(parts);
@@ -67,6 +71,11 @@ impl netfilter::Log for Lines {
 /// Bytes that the queues of one kind of sockets may hold.
 fn queue_limit(limits: &Limits) -> usize {
     usize::try_from(limits.memory() / QUEUE_SHARE).unwrap_or(usize::MAX)
+}
+
+/// Bytes that the rules and tracked connections of all network namespaces may take.
+fn filter_limit(limits: &Limits) -> usize {
+    usize::try_from(limits.memory() / FILTER_SHARE).unwrap_or(usize::MAX)
 }
 
 fn families(limits: &Limits, network: Network, net_gofer: Option<OwnedFd>) -> Result<Families, StartError> {

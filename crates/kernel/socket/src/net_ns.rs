@@ -135,7 +135,7 @@ impl NetNamespace {
             let _ = stack.set_conf(whose, Which::AddrGenMode, 0);
             let _ = stack.set_conf(whose, Which::AcceptRa, 1);
         }
-        let netfilter = Netfilter::new(&stack, secret);
+        let netfilter = Netfilter::sharing(&stack, secret, nets.filters.clone());
         let net = Arc::new(NetNamespace {
             inum,
             user_ns,

@@ -5,6 +5,7 @@
 
 use crate::net_ns::NetNamespace;
 use abi::Result;
+use account::Account;
 use ranked::{Mutex, MutexGuard, rank};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,8 @@ pub struct Nets {
     all: Mutex<BTreeMap<u64, Weak<NetNamespace>>>,
     rtnl: Mutex<(), { rank::RTNL }>,
     finder: OnceLock<Arc<dyn FindNet>>,
+    /// What the packet filters of all of them take.
+    pub filters: Arc<Account>,
     /// Events of devices that anybody was told of.
     events: AtomicU64,
 }

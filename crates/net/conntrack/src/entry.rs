@@ -2,6 +2,7 @@
 
 use crate::tcp::Tracker;
 use crate::tuple::{Direction, Tuple};
+use account::Charge;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -47,10 +48,11 @@ pub struct Entry {
     /// When it is a stream (UDP), in milliseconds.
     pub(crate) stream_from: u64,
     pub(crate) tcp: Mutex<Tracker>,
+    _charge: Charge,
 }
 
 impl Entry {
-    pub(crate) fn new(id: u32, original: Tuple, reply: Tuple, now: u64) -> Entry {
+    pub(crate) fn new(id: u32, (original, reply): (Tuple, Tuple), now: u64, charge: Charge) -> Entry {
         Entry {
             id,
             original,
@@ -60,6 +62,7 @@ impl Entry {
             deadline: AtomicU64::new(now),
             stream_from: now.saturating_add(2000),
             tcp: Mutex::default(),
+            _charge: charge,
         }
     }
 

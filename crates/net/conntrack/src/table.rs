@@ -3,6 +3,7 @@
 use crate::entry::{Entry, Status};
 use crate::timeouts::Timeouts;
 use crate::tuple::{Direction, Tuple};
+use account::{Account, Charge};
 use parking_lot::{Mutex, RwLock};
 use siphasher::sip::SipHasher13;
 use std::collections::{HashMap, VecDeque};
@@ -16,6 +17,12 @@ pub const MAX_ENTRIES: u32 = 262_144;
 
 /// Entries that a new table may hold.
 const DEFAULT_MAX: u32 = 65_536;
+
+/// What an entry takes: itself, and twice its place in the map, which has room to spare.
+const ENTRY: usize = size_of::<Entry>() + 4 * size_of::<(Tuple, (Arc<Entry>, Direction))>() + 32;
+
+/// Entries that the map has room for without giving room back.
+const SMALL: usize = 1024;
 
 /// Old entries that are looked at for each new one.
 const SWEEP: usize = 4;
@@ -43,6 +50,7 @@ pub struct Table {
     map: RwLock<Map>,
     /// Confirmed entries, the one to be looked at next first.
     queue: Mutex<VecDeque<Arc<Entry>>>,
+    account: Arc<Account>,
     max: AtomicU32,
     next_id: AtomicU32,
     /// Packets dropped because the table was full.
@@ -52,13 +60,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table; the secret comes from the kernel's random source.
-    pub fn new(secret: [u8; 16]) -> Table {
+    /// An empty table, whose entries count for an account; the secret comes from the kernel's random source.
+    pub fn new(secret: [u8; 16], account: Arc<Account>) -> Table {
         let first = u32::from_ne_bytes([secret[0], secret[3], secret[6], secret[9]]);
         Table {
             timeouts: Timeouts::default(),
             map: RwLock::new(HashMap::with_hasher(Keyed(secret))),
             queue: Mutex::default(),
+            account,
             max: AtomicU32::new(DEFAULT_MAX),
             next_id: AtomicU32::new(first),
             dropped: AtomicU64::new(0),
@@ -104,8 +113,18 @@ impl Table {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return None;
         }
+        let Some(charge) = self.charge(now) else {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        Some(Arc::new(Entry::new(id, original, reply, now)))
+        Some(Arc::new(Entry::new(id, (original, reply), now, charge)))
+    }
+
+    /// Memory for an entry. Where there is none, an entry of this table gives way, as in a full table.
+    fn charge(&self, now: u64) -> Option<Charge> {
+        let first = self.account.take(ENTRY);
+        first.ok().or_else(|| self.make_room(now).then(|| self.account.take(ENTRY).ok())?)
     }
 
     /// Puts a connection into the table. When another has one of its tuples, that one is returned; it is the same connection if the
@@ -141,6 +160,11 @@ impl Table {
             if map.get(&tuple).is_some_and(|(other, _)| Arc::ptr_eq(other, entry)) {
                 map.remove(&tuple);
             }
+        }
+        // What many connections needed is not kept for few.
+        if map.capacity() > SMALL && map.capacity() / 8 > map.len() {
+            let wanted = map.len() * 2;
+            map.shrink_to(wanted);
         }
         // The queue drops it when its turn comes.
         drop(map);
@@ -238,7 +262,7 @@ mod tests {
 
     #[test]
     fn datagrams_become_a_stream_and_expire() {
-        let table = Table::new([1; 16]);
+        let table = Table::new([1; 16], Arc::default());
         let (ask, answer) = (tuple(1000), tuple(1000).inverse().unwrap());
         assert_eq!(send(&table, &ask, Seen::Udp, 0).1, Some(State::New));
         assert_eq!(send(&table, &ask, Seen::Udp, 1).1, Some(State::New));
@@ -256,7 +280,7 @@ mod tests {
 
     #[test]
     fn full_tables_drop_what_is_not_assured() {
-        let table = Table::new([2; 16]);
+        let table = Table::new([2; 16], Arc::default());
         assert!(table.set_max(3) && !table.set_max(MAX_ENTRIES + 1));
         for port in 1..=3 {
             let (entry, _) = send(&table, &tuple(port), Seen::Udp, 0);
@@ -272,8 +296,27 @@ mod tests {
     }
 
     #[test]
+    fn tables_share_an_account() {
+        let account = Arc::<Account>::default();
+        account.set_limit(3 * ENTRY);
+        let (one, two) = (Table::new([5; 16], account.clone()), Table::new([6; 16], account.clone()));
+        for port in 1..=2 {
+            send(&one, &tuple(port), Seen::Udp, 0).0.unwrap().set(Status::ASSURED);
+        }
+        send(&two, &tuple(3), Seen::Udp, 0).0.unwrap();
+        assert_eq!(account.used(), 3 * ENTRY);
+        // The first table has nothing to give up, the second has.
+        assert!(matches!(one.packet(&tuple(4), Seen::Udp, 0), Outcome::Full));
+        assert_eq!(one.dropped.load(Ordering::Relaxed), 1);
+        assert!(send(&two, &tuple(5), Seen::Udp, 0).0.is_some() && two.lookup(&tuple(3), 0).is_none());
+        assert_eq!((two.count(0), account.used()), (1, 3 * ENTRY));
+        drop((one, two));
+        assert_eq!(account.used(), 0);
+    }
+
+    #[test]
     fn clashes_are_found() {
-        let table = Table::new([3; 16]);
+        let table = Table::new([3; 16], Arc::default());
         let one = table.create(tuple(1), tuple(1).inverse().unwrap(), 0).unwrap();
         let two = table.create(tuple(2), tuple(1).inverse().unwrap(), 0).unwrap();
         one.refresh(0, 10);
@@ -287,7 +330,7 @@ mod tests {
 
     #[test]
     fn refused_connections_leave_nothing() {
-        let table = Table::new([4; 16]);
+        let table = Table::new([4; 16], Arc::default());
         let syn = Tuple { protocol: 6, ..tuple(9) };
         send(&table, &syn, Seen::Tcp(Kind::Syn), 0);
         assert_eq!(table.count(0), 1);

@@ -2,8 +2,10 @@
 //!
 //! Lock order: the names, then a list. Lists, addresses and moments are bounded by the constants.
 
+use account::{Account, Charge};
 use netstack::time::Instant;
 use parking_lot::Mutex;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -18,12 +20,19 @@ const ADDRESSES: usize = 100;
 /// Moments that are kept of an address.
 const MOMENTS: usize = 255;
 
-/// A list.
-#[derive(Debug, Default)]
-pub struct Recent(Mutex<BTreeMap<IpAddr, Seen>>);
+/// What an address takes in the end.
+const ADDRESS: usize = 2 * size_of::<(IpAddr, Seen)>() + (MOMENTS + 1) * size_of::<Instant>();
 
-#[derive(Debug, Default)]
+/// A list.
+#[derive(Debug)]
+pub struct Recent {
+    seen: Mutex<BTreeMap<IpAddr, Seen>>,
+    account: Arc<Account>,
+}
+
+#[derive(Debug)]
 struct Seen {
+    _charge: Charge,
     ttl: u8,
     /// Oldest first.
     at: VecDeque<Instant>,
@@ -54,9 +63,10 @@ pub struct How {
 }
 
 impl Recent {
-    /// Asks about an address that a packet with a TTL comes from. True when the address was found as asked, or is set.
+    /// Asks about an address that a packet with a TTL comes from. True when the address was found as asked, or is set;
+    /// one that there is no memory for is not set.
     pub fn ask(&self, ask: Ask, ip: IpAddr, ttl: u8, how: &How, now: Instant) -> bool {
-        let mut all = self.0.lock();
+        let mut all = self.seen.lock();
         let known = all.get(&ip).is_some_and(|seen| how.ttl.is_none_or(|ttl| ttl == seen.ttl));
         let found = match ask {
             Ask::Set => true,
@@ -73,7 +83,13 @@ impl Recent {
                         all.iter().min_by_key(|(_, seen)| seen.at.back().copied()).map(|(ip, _)| *ip);
                     oldest.map(|oldest| all.remove(&oldest));
                 }
-                let seen = all.entry(ip).or_default();
+                let seen = match all.entry(ip) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => {
+                        let Ok(charge) = self.account.take(ADDRESS) else { return false };
+                        place.insert(Seen { _charge: charge, ttl, at: VecDeque::new() })
+                    }
+                };
                 seen.ttl = ttl;
                 if seen.at.len() >= MOMENTS {
                     seen.at.pop_front();
@@ -96,12 +112,20 @@ impl Seen {
 
 /// The lists of a namespace; each lives while a rule names it.
 #[derive(Debug, Default)]
-pub struct Lists(Mutex<BTreeMap<String, Weak<Recent>>>);
+pub struct Lists {
+    all: Mutex<BTreeMap<String, Weak<Recent>>>,
+    account: Arc<Account>,
+}
 
 impl Lists {
+    /// No lists; their addresses will count for an account.
+    pub(crate) fn new(account: Arc<Account>) -> Lists {
+        Lists { all: Mutex::default(), account }
+    }
+
     /// The list of that name; `None` when there are too many.
     pub fn get(&self, name: &str) -> Option<Arc<Recent>> {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         if let Some(list) = all.get(name).and_then(Weak::upgrade) {
             return Some(list);
         }
@@ -109,7 +133,7 @@ impl Lists {
         if all.len() >= LISTS {
             return None;
         }
-        let list = Arc::new(Recent::default());
+        let list = Arc::new(Recent { seen: Mutex::default(), account: self.account.clone() });
         all.insert(name.to_owned(), Arc::downgrade(&list));
         Some(list)
     }
@@ -142,7 +166,13 @@ mod tests {
         for n in 0..200_u8 {
             list.ask(Ask::Set, [10, 1, 0, n].into(), 64, &How::default(), at(100 + u64::from(n)));
         }
-        assert_eq!(list.0.lock().len(), ADDRESSES);
+        assert_eq!(list.seen.lock().len(), ADDRESSES);
         assert!(!list.ask(Ask::Remove, ip, 64, &how, at(400)), "it gave way");
+        assert_eq!(lists.account.used(), ADDRESSES * ADDRESS);
+        lists.account.set_limit(ADDRESSES * ADDRESS);
+        let other = lists.get("b").unwrap();
+        assert!(!other.ask(Ask::Set, ip, 64, &How::default(), at(500)), "there is no memory for it");
+        drop((list, other));
+        assert_eq!(lists.account.used(), 0);
     }
 }

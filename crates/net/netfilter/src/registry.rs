@@ -3,6 +3,7 @@
 use crate::action::{Action, Log, MAX_WAITING};
 use crate::packet::{Family, Packet};
 use crate::{nat, track};
+use account::Account;
 use conntrack::Table;
 use netstack::Stack;
 use netstack::hooks::{Hooked, Hooks, Point, Verdict};
@@ -85,6 +86,8 @@ pub struct Netfilter {
     pub connections: Table,
     /// Lists of the match recent.
     pub recent: crate::recent::Lists,
+    /// What the filters of all namespaces take.
+    pub account: Arc<Account>,
     me: Weak<Netfilter>,
     stack: Weak<Stack>,
     secret: [u8; 16],
@@ -105,9 +108,15 @@ pub struct Netfilter {
 impl Netfilter {
     /// A filter without chains for a stack; the secret comes from the kernel's random source.
     pub fn new(stack: &Arc<Stack>, secret: [u8; 16]) -> Arc<Netfilter> {
+        Netfilter::sharing(stack, secret, Arc::default())
+    }
+
+    /// The same; what its rules and connections take counts for an account that other namespaces use as well.
+    pub fn sharing(stack: &Arc<Stack>, secret: [u8; 16], account: Arc<Account>) -> Arc<Netfilter> {
         Arc::new_cyclic(|me| Netfilter {
-            connections: Table::new(secret),
-            recent: Default::default(),
+            connections: Table::new(secret, account.clone()),
+            recent: crate::recent::Lists::new(account.clone()),
+            account,
             me: me.clone(),
             stack: Arc::downgrade(stack),
             secret,

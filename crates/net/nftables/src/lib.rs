@@ -20,7 +20,8 @@
 //!
 //! # Bounds
 //!
-//! Everything that a namespace has is counted against [`budget::LIMIT`]; more is ENOMEM. Jumps are 16 chains deep at most, which is
+//! Everything that a namespace has is counted against [`budget::LIMIT`], and against the account of all namespaces
+//! ([`Netfilter::account`]); more is ENOMEM. Jumps are 16 chains deep at most, which is
 //! checked before packets see a rule. What one packet may make a base chain do is bounded as well.
 
 #![forbid(unsafe_code)]
@@ -133,8 +134,8 @@ impl Nftables {
     /// No rules, for packets that this filter sees.
     pub fn new(netfilter: Arc<Netfilter>) -> Nftables {
         Nftables {
+            budget: Arc::new(Budget::new(netfilter.account.clone())),
             netfilter,
-            budget: Arc::default(),
             live: Arc::new(ArcSwap::from_pointee(Ruleset::new())),
             control: Mutex::default(),
         }

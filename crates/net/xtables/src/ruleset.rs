@@ -6,6 +6,7 @@
 use crate::layout::{ERROR, Head, Layout, PART, Part, Replace, STANDARD, layout, part};
 use crate::xt::{Context, Decision, Match, Target};
 use abi::Errno;
+use account::Charge;
 use netfilter::{Family, Netfilter, Packet, Point, Verdict};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,16 +47,20 @@ pub(crate) struct Ruleset {
     offsets: Vec<usize>,
     /// First rule and policy by point.
     starts: [Option<(usize, usize)>; 5],
+    _charge: Charge,
 }
 
 impl Ruleset {
-    /// Checks the entries of a program and makes rules of them.
+    /// Checks the entries of a program and makes rules of them: once the bytes, once what was made of them.
     pub(crate) fn parse(
         netfilter: &Netfilter,
         family: Family,
         replace: Replace,
         blob: Vec<u8>,
     ) -> Result<Ruleset, Errno> {
+        let parsed = replace.entries.saturating_mul(size_of::<Rule>() + size_of::<usize>());
+        let bytes = parsed.saturating_add(2 * blob.len());
+        let charge = netfilter.account.take(bytes).map_err(|_| Errno::ENOMEM)?;
         let layout = layout(family);
         let offsets = offsets(&layout, &replace, &blob)?;
         let starts = starts(&layout, &replace, &blob, &offsets)?;
@@ -77,7 +82,7 @@ impl Ruleset {
             };
             rules.push(rule(&layout, &cx, entry, head, link)?);
         }
-        Ok(Ruleset { replace, family, blob, rules, offsets, starts })
+        Ok(Ruleset { replace, family, blob, rules, offsets, starts, _charge: charge })
     }
 
     /// The entries with the counters as they are now.
