@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bridge;
 mod cache;
 mod devices;
 mod net;

@@ -1,14 +1,15 @@
 //! /sys/devices/virtual/net: one directory for each interface of the reader's network namespace; /sys/class/net leads there.
 
+use crate::bridge;
 use abi::{Errno, Result};
-use kernfs::{At, Child, Entry, Names, dir, line, text};
+use kernfs::{At, Child, Entry, Names, What, dir, line, text};
 use netstack::counters::{Counter, Link};
 use netstack::iface::Iface;
 use spec::Interface;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-static LINK: Entry = dir("link", &IN_LINK);
+static LINK: Entry = Entry { name: "link", mode: 0o555, what: What::Dir(&IN_LINK, Some(&bridge::OfBridges)) };
 static IN_LINK: [Entry; 26] = [
     text("addr_assign_type", |_| line(0)),
     text("addr_len", |at| line(link(at)?.address.len())),
@@ -86,6 +87,11 @@ const RUNNING: u32 = 0x40;
 /// ARPHRD_LOOPBACK.
 const LOOPBACK: u16 = 772;
 
+/// The number of the interface that a directory is of, or is below.
+pub(crate) fn index_of(at: &At) -> u32 {
+    at.n as u32
+}
+
 /// The interface whose number the directory has.
 fn link(at: &At) -> Result<Interface> {
     let net = at.nsproxy().net.interfaces();
@@ -93,9 +99,9 @@ fn link(at: &At) -> Result<Interface> {
 }
 
 /// The same as the stack has it, unless it is only shown.
-fn own(at: &At) -> Option<Arc<Iface>> {
+pub(crate) fn own(at: &At) -> Option<Arc<Iface>> {
     let net = at.nsproxy().net.clone();
-    net.stack().link(u32::try_from(at.n).ok()?).filter(|_| net.shows_stack())
+    net.stack().link(index_of(at)).filter(|_| net.shows_stack())
 }
 
 fn has_carrier(at: &At) -> bool {
@@ -130,7 +136,7 @@ fn count(at: &At, of: fn(&Link) -> &Counter) -> Result<Vec<u8>> {
     line(own(at).map_or(0, |own| of(&own.counters).get()))
 }
 
-fn colons(bytes: &[u8]) -> String {
+pub(crate) fn colons(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
 }
 

@@ -1,6 +1,7 @@
 //! The requests of netdevice(7) that any socket takes, whatever its family.
 
 use super::address::{self, SIOCSIFADDR, SIOCSIFNETMASK};
+use super::brctl;
 use super::change::{set_address, set_flags, set_mtu, valid_name};
 use super::error::Refusal;
 use super::old;
@@ -53,6 +54,7 @@ pub(crate) fn ioctl(
         SIOCSIFFLAGS | SIOCSIFMTU | SIOCSIFHWADDR | SIOCSIFNAME | SIOCSIFTXQLEN => {
             return change(cx, owner, mem, cmd, arg);
         }
+        brctl::SIOCBRADDBR..=brctl::SIOCBRDELIF => return brctl::ioctl(cx, owner, mem, (cmd, arg)),
         old::SIOCADDRT | old::SIOCDELRT if v4 => {
             return old::route(cx, owner, mem, cmd, arg).map_err(|refusal| refusal.errno);
         }

@@ -9,6 +9,7 @@
 mod address;
 mod address_list;
 mod answer;
+mod brctl;
 mod bridge;
 mod change;
 mod create;
