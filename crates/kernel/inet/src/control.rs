@@ -82,6 +82,11 @@ impl Wants {
         }
     }
 
+    /// Whether readers are told when datagrams came.
+    pub(crate) fn time(&self) -> bool {
+        [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS].iter().any(|name| self.get(libc::SOL_SOCKET, *name))
+    }
+
     fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
@@ -131,7 +136,7 @@ impl Stamp {
 }
 
 /// What the reader of a datagram is told.
-pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram, dropped: u32) -> Vec<Ancillary> {
+pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram) -> Vec<Ancillary> {
     if !wants.any() {
         return Vec::new();
     }
@@ -147,8 +152,8 @@ pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram, dropped: u
             }
         });
     }
-    if of_socket(libc::SO_RXQ_OVFL) && dropped > 0 {
-        out.push(message(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &dropped.to_ne_bytes()));
+    if of_socket(libc::SO_RXQ_OVFL) && d.dropped > 0 {
+        out.push(message(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &d.dropped.to_ne_bytes()));
     }
     // A socket of both families is told the IPv6 way where IPv4 goes, too.
     if wants.get(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) {

@@ -1,13 +1,13 @@
 //! UDP, ping and raw sockets. See udp(7), icmp(7), raw(7).
 
 use crate::addr;
-use crate::bpf::Program;
 use crate::control::{self, Stamp};
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, extension, groups, ip, netfilter, udp};
 use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
+use socket::filter::Program;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
@@ -66,6 +66,11 @@ impl Datagrams {
         }
     }
 
+    /// Raw sockets of IPv6 have no options of IPv4.
+    fn lacks(&self, level: i32) -> bool {
+        level == libc::IPPROTO_IP && self.is_raw() && self.socket.is_v6()
+    }
+
     fn v6_only(&self) -> bool {
         self.socket.configure(now(), |o| o.v6only)
     }
@@ -77,12 +82,6 @@ impl Datagrams {
             return addr::v4(addr).map(addr::mapped);
         }
         addr::to_connect(self.socket.is_v6(), addr)
-    }
-
-    /// Datagrams that were dropped, when anybody wants to know.
-    fn dropped(&self) -> u32 {
-        let wanted = self.common.wants.get(libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
-        if wanted { self.socket.queue_state().1 } else { 0 }
     }
 
     /// True when a datagram to `to`, or to the peer, goes by IPv6.
@@ -205,10 +204,17 @@ impl SocketOps for Datagrams {
         Err(Errno::EOPNOTSUPP)
     }
     fn local_addr(&self) -> Vec<u8> {
-        addr::to_bytes(self.socket.local())
+        let mut local = self.socket.local();
+        // The protocol takes the place of the port.
+        if let Protocol::Raw(protocol) = self.socket.protocol() {
+            local.set_port(protocol.into());
+        }
+        addr::to_bytes(local)
     }
     fn peer_addr(&self) -> Result<Vec<u8>> {
-        self.socket.remote().map(addr::to_bytes)
+        // A peer without a port is none.
+        let remote = self.socket.remote()?;
+        if remote.port() == 0 { Err(Errno::ENOTCONN) } else { Ok(addr::to_bytes(remote)) }
     }
     fn send(&self, cx: &dyn Caller, _names: &dyn Names, req: &mut SendRequest<'_>) -> Result<usize> {
         if req.data.len() > 0xffff {
@@ -240,10 +246,13 @@ impl SocketOps for Datagrams {
             return Ok(told);
         }
         let got = self.take(buf, flags)?;
-        self.stamp.note(got.datagram.at);
+        // SIOCGSTAMP tells of the last packet whose reader was not told.
+        if !self.common.wants.time() {
+            self.stamp.note(got.datagram.at);
+        }
         let cut = if got.copied < got.full { libc::MSG_TRUNC } else { 0 };
         let from = self.socket.shown(got.datagram.from);
-        let told = control::of_datagram(&self.common.wants, self.net.stack(), &got.datagram, self.dropped());
+        let told = control::of_datagram(&self.common.wants, self.net.stack(), &got.datagram);
         Ok(Received {
             len: got.copied,
             full: got.full,
@@ -266,6 +275,12 @@ impl SocketOps for Datagrams {
         self.socket.take_error()
     }
     fn get_common(&self, name: i32) -> Option<Result<Vec<u8>>> {
+        if name == libc::SO_MEMINFO {
+            let ((received, dropped), options) = (self.socket.queue_state(), &self.options);
+            let [receive, send] = [options.rcvbuf(), options.sndbuf()].map(|bytes| bytes as u32);
+            let words = [received as u32, receive, 0, send, 0, 0, 0, 0, dropped];
+            return Some(Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect()));
+        }
         self.socket.configure(now(), |o| self.common.get(&self.net, o, name))
     }
     fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
@@ -297,6 +312,9 @@ impl SocketOps for Datagrams {
         value: u64,
         room: usize,
     ) -> Option<Result<Vec<u8>>> {
+        if self.lacks(option.0) {
+            return Some(Err(Errno::ENOPROTOOPT));
+        }
         groups::get(mem, &self.ip_socket(), option, value, room)
             .or_else(|| netfilter::get(cx, mem, (&self.net, self.socket.is_v6()), option, value, room))
     }
@@ -308,6 +326,9 @@ impl SocketOps for Datagrams {
         value: u64,
         len: usize,
     ) -> Option<Result<()>> {
+        if self.lacks(option.0) {
+            return Some(Err(Errno::ENOPROTOOPT));
+        }
         netfilter::set(cx, mem, (&self.net, self.socket.is_v6()), option, value, len)
     }
     fn longest_option(&self, level: i32, name: i32) -> usize {

@@ -1,9 +1,9 @@
 //! PACKET_FANOUT as programs set and read it (packet(7)).
 
-use crate::bpf::Program;
 use abi::{Errno, Result};
 use netstack::fanout::{Choice, IGNORES_OUTGOING, ROLLS_OVER, Wish};
 use netstack::packet::PacketSocket;
+use socket::filter::Program;
 use std::sync::Arc;
 
 /// PACKET_FANOUT_FLAG_UNIQUEID in the byte of flags.

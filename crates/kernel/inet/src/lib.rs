@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod addr;
-mod bpf;
 mod control;
 mod datagram;
 mod family;

@@ -1,7 +1,6 @@
 //! AF_PACKET: frames of the namespace's interfaces. See packet(7). While one of these sockets lives, all traffic of the stack goes by
 //! packets, so that it is seen.
 
-use crate::bpf::Program;
 use crate::control::Stamp;
 use crate::fanout;
 use crate::notify::{Waiters, shown};
@@ -14,6 +13,7 @@ use netstack::packet::{Captured, PacketSocket};
 use netstack::wire::eth::Mac;
 use ranked::Mutex;
 use socket::family::Family;
+use socket::filter::Program;
 use socket::net_ns::now;
 use socket::{Ancillary, Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
@@ -45,6 +45,11 @@ const PACKET_RESERVE: i32 = 12;
 const PACKET_AUXDATA: i32 = 8;
 const PACKET_FANOUT: i32 = 18;
 const PACKET_FANOUT_DATA: i32 = 22;
+/// No interface is a port of a bond, so each is where the frame came from.
+const PACKET_ORIGDEV: i32 = 9;
+/// No queueing discipline is there to be passed.
+const PACKET_QDISC_BYPASS: i32 = 20;
+const PACKET_IGNORE_OUTGOING: i32 = 23;
 /// TP_STATUS_USER and TP_STATUS_CSUMNOTREADY.
 const USER: u32 = 1;
 const NO_CHECKSUM: u32 = 8;
@@ -356,6 +361,9 @@ impl SocketOps for Packets {
             (SOL_PACKET, PACKET_FANOUT) => Ok(int(fanout::shown(&self.socket))),
             (SOL_PACKET, PACKET_VERSION) => Ok(int(self.ring.lock().version)),
             (SOL_PACKET, PACKET_RESERVE) => Ok(int(self.ring.lock().reserve as i32)),
+            (SOL_PACKET, PACKET_ORIGDEV | PACKET_QDISC_BYPASS | PACKET_IGNORE_OUTGOING) => {
+                Ok(int(self.options.kept(-name)))
+            }
             (SOL_PACKET, PACKET_AUXDATA) => Ok(int(self.auxdata.load(Ordering::Relaxed) as i32)),
             _ => Err(Errno::ENOPROTOOPT),
         }
@@ -385,6 +393,15 @@ impl SocketOps for Packets {
         match (level, name) {
             (SOL_PACKET, PACKET_AUXDATA) => {
                 self.auxdata.store(crate::options::read_int(value)? != 0, Ordering::Relaxed);
+                Ok(())
+            }
+            (SOL_PACKET, PACKET_ORIGDEV | PACKET_QDISC_BYPASS | PACKET_IGNORE_OUTGOING) => {
+                let value = crate::options::read_int(value)?;
+                if name == PACKET_IGNORE_OUTGOING {
+                    self.socket.ignore_outgoing(crate::options::tcp::within(value, 0, 1)? != 0);
+                }
+                // Options of SOL_SOCKET have positive numbers.
+                self.options.keep(-name, (value != 0) as i32);
                 Ok(())
             }
             (SOL_PACKET, PACKET_RX_RING) => self.set_ring(value),

@@ -90,9 +90,14 @@ fn unix_line(s: &dyn socket::SocketOps, ino: u64) -> Vec<u8> {
     // SS_CONNECTED holds one more reference than SS_UNCONNECTED.
     let (refs, state) = if s.peer_addr().is_ok() { (3, 3) } else { (2, 1) };
     let (kind, name) = (s.kind(), s.describe());
-    let blank = if name.is_empty() { "" } else { " " };
-    format!("{:016x}: {refs:08x} 00000000 {flags:08x} {kind:04x} {state:02x} {ino:>5}{blank}{name}\n", 0)
-        .into_bytes()
+    let mut line =
+        format!("{:016x}: {refs:08x} 00000000 {flags:08x} {kind:04x} {state:02x} {ino:>5}", 0).into_bytes();
+    if !name.is_empty() {
+        line.push(b' ');
+        line.extend(name);
+    }
+    line.push(b'\n');
+    line
 }
 
 /// The IPv4 routes of the main table, addresses as the hexadecimal numbers that their bytes are in memory.

@@ -62,6 +62,11 @@ impl SocketFile {
         OpenFile::restore(saved, None, Some(inode), file)
     }
 
+    /// The number of its inode.
+    pub fn ino(&self) -> u64 {
+        self.ino
+    }
+
     /// The socket behind an open file; ENOTSOCK when it is something else.
     pub fn of(file: &OpenFile) -> Result<&SocketFile> {
         file.ops.as_any().downcast_ref().ok_or(Errno::ENOTSOCK)

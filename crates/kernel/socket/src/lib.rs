@@ -13,6 +13,7 @@
 pub mod cmsg;
 pub mod family;
 mod file;
+pub mod filter;
 pub mod io;
 mod names;
 pub mod net_ns;

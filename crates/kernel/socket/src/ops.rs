@@ -268,7 +268,7 @@ pub trait SocketOps: Send + Sync + Any {
     /// Notified when readiness changes.
     fn wait_queue(&self) -> WaitQueue;
     /// What /proc/PID/net/unix and its like show, one line.
-    fn describe(&self) -> String {
-        String::new()
+    fn describe(&self) -> Vec<u8> {
+        Vec::new()
     }
 }

@@ -2,11 +2,14 @@
 //! on Linux: most are kept and handed back, few have an effect on local sockets.
 //! Lock rank: leaf. A checkpoint keeps all of it.
 
+use crate::filter::Program;
 use crate::ops::SocketOps;
 use abi::time::Timeval;
 use abi::{Errno, Result};
+use netstack::packet::Filter;
 use ranked::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use vfs::{Caller, Cap};
@@ -26,6 +29,17 @@ const SO_RCVTIMEO_NEW: i32 = 66;
 const SO_SNDTIMEO_NEW: i32 = 67;
 const SO_PASSPIDFD: i32 = 76;
 const SO_NETNS_COOKIE: i32 = 71;
+const SO_PASSRIGHTS: i32 = 83;
+const SO_BPF_EXTENSIONS: i32 = 48;
+const SO_CNX_ADVICE: i32 = 53;
+const SO_TXTIME: i32 = 61;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+const SO_RESERVE_MEM: i32 = 73;
+
+/// What Linux calls SKF_AD_MAX: how many of its own loads a socket filter knows. None is known here, but programs ask whether
+/// there are any.
+const EXTENSIONS: i32 = 64;
 
 /// On/off options that are only remembered.
 const FLAGS: &[i32] = &[
@@ -40,8 +54,18 @@ const FLAGS: &[i32] = &[
     libc::SO_RXQ_OVFL,
     libc::SO_SELECT_ERR_QUEUE,
     libc::SO_PASSSEC,
+    libc::SO_DEBUG,
+    libc::SO_WIFI_STATUS,
+    libc::SO_NOFCS,
+    libc::SO_LOCK_FILTER,
     SO_PASSPIDFD,
+    SO_PREFER_BUSY_POLL,
 ];
+
+/// Where the flags of SO_TXTIME are kept: no option has this number.
+const TXTIME_FLAGS: i32 = -SO_TXTIME;
+/// NAPI_POLL_WEIGHT.
+const BUDGET: i32 = 64;
 
 /// Options with an int value that is only remembered.
 const INTS: &[i32] = &[libc::SO_PRIORITY, libc::SO_MARK, libc::SO_BUSY_POLL];
@@ -58,6 +82,11 @@ pub struct Options {
     peek_off: AtomicI32,
     linger: Mutex<(i32, i32)>,
     kept: Mutex<BTreeMap<i32, i32>>,
+    /// Bytes a second, all ones for no bound.
+    max_pacing: AtomicU64,
+    /// The filter of a family without packets.
+    filter: Mutex<Option<Arc<Program>>>,
+    filtered: AtomicBool,
 }
 
 impl Default for Options {
@@ -72,6 +101,9 @@ impl Default for Options {
             peek_off: AtomicI32::new(-1),
             linger: Mutex::default(),
             kept: Mutex::default(),
+            max_pacing: AtomicU64::new(u64::MAX),
+            filter: Mutex::default(),
+            filtered: AtomicBool::new(false),
         }
     }
 }
@@ -138,6 +170,24 @@ impl Options {
     pub fn keep(&self, name: i32, value: i32) {
         self.kept.lock().insert(name, value);
     }
+    /// SO_MAX_PACING_RATE.
+    pub fn max_pacing(&self) -> u64 {
+        self.max_pacing.load(Ordering::Relaxed)
+    }
+    /// How much of a message the filter lets through; `None` when it drops the message.
+    pub fn admits(&self, message: &[u8]) -> Option<usize> {
+        if !self.filtered.load(Ordering::Relaxed) {
+            return Some(message.len());
+        }
+        let filter = self.filter.lock().clone();
+        let kept = filter.map_or(message.len(), |filter| filter.accept(message));
+        (kept > 0).then(|| kept.min(message.len()))
+    }
+    fn set_filter(&self, filter: Option<Arc<Program>>) -> bool {
+        let mut place = self.filter.lock();
+        self.filtered.store(filter.is_some(), Ordering::Relaxed);
+        std::mem::replace(&mut *place, filter).is_some()
+    }
     /// All of another socket's: what accept(2) hands on where the family copies the listening socket.
     pub fn copy(&self, from: &Options) {
         let numbers =
@@ -149,6 +199,7 @@ impl Options {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.peek_off.store(from.peek_off(), Ordering::Relaxed);
+        self.max_pacing.store(from.max_pacing(), Ordering::Relaxed);
         let linger = *from.linger.lock();
         *self.linger.lock() = linger;
         let kept = from.kept.lock().clone();
@@ -178,7 +229,15 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
         libc::SO_RCVLOWAT => o.rcvlowat() as i32,
         libc::SO_SNDLOWAT => 1,
         libc::SO_PASSCRED => o.passcred() as i32,
-        libc::SO_DEBUG | libc::SO_BSDCOMPAT | libc::SO_REUSEPORT => 0,
+        libc::SO_BSDCOMPAT | libc::SO_REUSEPORT | SO_RESERVE_MEM => 0,
+        libc::SO_INCOMING_CPU => o.kept.lock().get(&name).copied().unwrap_or(-1),
+        libc::SO_MAX_PACING_RATE => return Ok(o.max_pacing().to_ne_bytes().to_vec()),
+        SO_BPF_EXTENSIONS => EXTENSIONS,
+        SO_TXTIME => {
+            let kept = [SO_TXTIME, TXTIME_FLAGS].map(|name| o.kept(name));
+            return Ok(kept.as_bytes().to_vec());
+        }
+        SO_PASSPIDFD | SO_PASSRIGHTS if sock.domain() != libc::AF_UNIX => return Err(Errno::EOPNOTSUPP),
         libc::SO_PEEK_OFF if sock.peeks_at_offset() => o.peek_off(),
         libc::SO_PEEK_OFF => return Err(Errno::EOPNOTSUPP),
         libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => return Ok(time(o.rcvtimeo())),
@@ -196,6 +255,11 @@ pub fn get(sock: &dyn SocketOps, name: i32) -> Result<Vec<u8>> {
 
 /// setsockopt(2) at SOL_SOCKET.
 pub fn set(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> Result<()> {
+    let locked = sock.options().kept(libc::SO_LOCK_FILTER) != 0;
+    let unlocks = name == libc::SO_LOCK_FILTER && int(value)? == 0;
+    if locked && (unlocks || matches!(name, libc::SO_ATTACH_FILTER | libc::SO_DETACH_FILTER)) {
+        return Err(Errno::EPERM);
+    }
     if let Some(answer) = sock.set_common(cx, name, value) {
         return answer;
     }
@@ -231,19 +295,69 @@ fn set_kept(sock: &dyn SocketOps, cx: &dyn Caller, name: i32, value: &[u8]) -> R
             *linger = if l[0] == 0 { (0, linger.1) } else { (1, l[1]) };
         }
         libc::SO_BSDCOMPAT => {}
-        libc::SO_DEBUG if v == 0 || admin() => {}
-        libc::SO_DEBUG => return Err(Errno::EACCES),
+        libc::SO_DEBUG if v != 0 && !admin() => return Err(Errno::EACCES),
         libc::SO_REUSEPORT if v == 0 => {}
         libc::SO_REUSEPORT => return Err(Errno::EOPNOTSUPP),
         libc::SO_PEEK_OFF if sock.peeks_at_offset() => o.peek_off.store(v, Ordering::Relaxed),
         libc::SO_PEEK_OFF => return Err(Errno::EOPNOTSUPP),
         libc::SO_PRIORITY if !(0..=6).contains(&v) && !admin() => return Err(Errno::EPERM),
+        libc::SO_BUSY_POLL if v < 0 => return Err(Errno::EINVAL),
+        SO_PREFER_BUSY_POLL if v != 0 && !admin() => return Err(Errno::EPERM),
+        // The route is looked up anew whenever something has changed.
+        SO_CNX_ADVICE => {}
+        // Nothing polls a device here.
+        SO_BUSY_POLL_BUDGET if v > BUDGET && !admin() => return Err(Errno::EPERM),
+        SO_BUSY_POLL_BUDGET => return u16::try_from(v).map(drop).map_err(|_| Errno::EINVAL),
+        SO_RESERVE_MEM => return Err(if v < 0 { Errno::EINVAL } else { Errno::EOPNOTSUPP }),
+        SO_TXTIME => set_txtime(o, value, admin())?,
+        libc::SO_MAX_PACING_RATE => o.max_pacing.store(rate(value, v), Ordering::Relaxed),
+        libc::SO_INCOMING_CPU => o.keep(name, v),
+        SO_PASSPIDFD if sock.domain() != libc::AF_UNIX => return Err(Errno::EOPNOTSUPP),
+        SO_PASSRIGHTS if sock.domain() != libc::AF_UNIX => return Err(Errno::EOPNOTSUPP),
+        libc::SO_ATTACH_FILTER if has_messages(sock) => {
+            o.set_filter(Some(Arc::new(Program::new(value)?)));
+        }
+        libc::SO_DETACH_FILTER if has_messages(sock) && o.set_filter(None) => {}
+        libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS => {
+            // One unit of time is told, or none.
+            o.keep(libc::SO_TIMESTAMP, 0);
+            o.keep(libc::SO_TIMESTAMPNS, 0);
+            o.keep(name, (v != 0) as i32);
+        }
         libc::SO_MARK | libc::SO_BUSY_POLL if v != 0 && !admin() => return Err(Errno::EPERM),
         libc::SO_DETACH_FILTER => return Err(Errno::ENOENT),
         _ if FLAGS.contains(&name) => o.keep(name, (v != 0) as i32),
         _ if INTS.contains(&name) => o.keep(name, v),
         _ => return Err(Errno::ENOPROTOOPT),
     }
+    Ok(())
+}
+
+/// Sockets whose filter sees what programs and the kernel send, not packets.
+fn has_messages(sock: &dyn SocketOps) -> bool {
+    matches!(sock.domain(), libc::AF_UNIX | libc::AF_NETLINK)
+}
+
+/// SO_MAX_PACING_RATE: 8 bytes, or 4 of which -1 stands for no bound.
+fn rate(value: &[u8], v: i32) -> u64 {
+    match (value.first_chunk().filter(|_| value.len() == 8), v) {
+        (Some(long), _) => u64::from_ne_bytes(*long),
+        (None, -1) => u64::MAX,
+        (None, v) => (v as u32).into(),
+    }
+}
+
+/// SO_TXTIME (`struct sock_txtime`): the clock and flags. No queueing discipline here sends at a time.
+fn set_txtime(o: &Options, value: &[u8], admin: bool) -> Result<()> {
+    let [clock, flags] = <[i32; 2]>::read_from_bytes(value).map_err(|_| Errno::EINVAL)?;
+    if flags & !3 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if clock != libc::CLOCK_MONOTONIC && !admin {
+        return Err(Errno::EPERM);
+    }
+    o.keep(SO_TXTIME, clock);
+    o.keep(TXTIME_FLAGS, flags);
     Ok(())
 }
 

@@ -31,6 +31,11 @@ impl Sock {
         &self.file
     }
 
+    /// A number that no other socket has (SO_COOKIE).
+    fn cookie(&self) -> Result<u64> {
+        Ok(SocketFile::of(&self.file)?.ino())
+    }
+
     /// The socket's operations.
     pub fn ops(&self) -> Result<&dyn socket::SocketOps> {
         Ok(&*SocketFile::of(&self.file)?.ops)
@@ -163,6 +168,9 @@ fn read_filter(c: &Current, program: &[u8]) -> Result<Vec<u8>> {
     Ok(code)
 }
 
+/// SO_COOKIE.
+const SO_COOKIE: i32 = 57;
+
 /// Options whose value is a `struct sock_fprog`: SO_ATTACH_FILTER, PACKET_FANOUT_DATA.
 const PROGRAMS: [(i32, i32); 2] = [(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER), (libc::SOL_PACKET, 22)];
 
@@ -185,6 +193,27 @@ pub fn setsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, le
     Ok(0)
 }
 
+/// How much of an option's value getsockopt(2) returns into `room` bytes.
+fn returned((level, name): (i32, i32), value: &[u8], room: usize) -> Result<usize> {
+    let least = match (level, name) {
+        (libc::SOL_SOCKET, SO_COOKIE) => size_of::<u64>(),
+        (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) if !value.is_empty() => libc::IFNAMSIZ,
+        _ => 0,
+    };
+    if room < least {
+        return Err(Errno::EINVAL);
+    }
+    // The options of IPv4 were bytes once.
+    let number = level == libc::IPPROTO_IP && name != libc::IP_MULTICAST_IF && (1..4).contains(&room);
+    if number
+        && value.first_chunk().is_some_and(|v| (0..=255).contains(&i32::from_ne_bytes(*v)))
+        && value.len() == 4
+    {
+        return Ok(1);
+    }
+    Ok(value.len().min(room))
+}
+
 pub fn getsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, len: Ptr) -> SysResult {
     let s = Sock::get(c, fd)?;
     let room: i32 = c.read_value(len.0)?;
@@ -197,10 +226,11 @@ pub fn getsockopt(c: &mut Current, fd: Fd, level: i32, name: i32, value: Ptr, le
             let peer = s.ops()?.peer_cred();
             peer.shown_to(c).as_bytes().to_vec()
         }
+        libc::SOL_SOCKET if name == SO_COOKIE => s.cookie()?.to_ne_bytes().to_vec(),
         libc::SOL_SOCKET => options::get(s.ops()?, name)?,
         _ => s.ops()?.get_option(level, name)?,
     };
-    let n = v.len().min(room);
+    let n = returned((level, name), &v, room)?;
     // Of the list of a netlink socket's groups there are whole words, and its length is that of all.
     let listed = level == SOL_NETLINK && name == NETLINK_LIST_MEMBERSHIPS;
     c.write_bytes(value.0, &v[..if listed { n / 4 * 4 } else { n }])?;

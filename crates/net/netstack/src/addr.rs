@@ -1,5 +1,6 @@
 //! Prefixes and scopes of addresses.
 
+use abi::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A network: an address and how many leading bits count.
@@ -123,6 +124,16 @@ fn masked(address: IpAddr, len: u8, ones: bool) -> IpAddr {
             let bits = if ones { v6.to_bits() | host } else { v6.to_bits() & !host };
             Ipv6Addr::from_bits(bits).into()
         }
+    }
+}
+
+/// Whether a socket that is bound to one address reaches another: an IPv6 socket that is bound to an IPv4-mapped address has no way
+/// to IPv6 (`EAFNOSUPPORT`), and one that is bound to an IPv6 address none to IPv4 (`ENETUNREACH`).
+pub(crate) fn reaches(bound: IpAddr, to: IpAddr) -> Result<(), Errno> {
+    match (bound, to) {
+        (IpAddr::V4(_), IpAddr::V6(_)) => Err(Errno::EAFNOSUPPORT),
+        (IpAddr::V6(own), IpAddr::V4(_)) if !own.is_unspecified() => Err(Errno::ENETUNREACH),
+        _ => Ok(()),
     }
 }
 

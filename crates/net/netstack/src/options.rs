@@ -17,6 +17,10 @@ pub enum MtuDiscovery {
     Do,
     /// As `Do`, but ignores what is known of the path.
     Probe,
+    /// Ignores what is known of the path, and never forbids fragments; refuses packets that are too large for the interface.
+    Interface,
+    /// As `Interface`, but fragments packets that are too large.
+    Omit,
 }
 
 /// Options of every IP socket. Plain data: the kernel reads and writes the fields under the socket's lock with `configure`.
@@ -82,6 +86,12 @@ pub struct IpOptions {
     pub icmp_filter: [u32; 8],
     /// `SO_NO_CHECK`
     pub no_checksum: bool,
+    /// `UDP_NO_CHECK6_TX`
+    pub no_checksum6: bool,
+    /// `UDP_NO_CHECK6_RX`
+    pub accept_no_checksum6: bool,
+    /// `UDP_GRO`; nothing joins datagrams
+    pub gro: bool,
     /// `UDP_CORK`
     pub cork: bool,
     /// `UDP_SEGMENT`, 0 for none
@@ -102,6 +112,13 @@ pub struct IpOptions {
     pub receive_buffer: usize,
     /// Bytes of the send queue, overhead included
     pub send_buffer: usize,
+}
+
+impl MtuDiscovery {
+    /// Packets of TCP may not be cut.
+    pub(crate) fn forbids_fragments(self) -> bool {
+        !matches!(self, MtuDiscovery::Dont | MtuDiscovery::Interface | MtuDiscovery::Omit)
+    }
 }
 
 impl IpOptions {
@@ -138,6 +155,9 @@ impl IpOptions {
             checksum_at: None,
             icmp_filter: [0; 8],
             no_checksum: false,
+            no_checksum6: false,
+            accept_no_checksum6: false,
+            gro: false,
             cork: false,
             segment: 0,
             send_coverage: 0,

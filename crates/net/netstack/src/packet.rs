@@ -92,6 +92,7 @@ struct Inner {
     protocol: u16,
     iface: u32,
     filter: Option<Arc<dyn Filter>>,
+    incoming_only: bool,
     queue: VecDeque<Captured>,
     bytes: usize,
     charge: Charge,
@@ -127,6 +128,7 @@ impl PacketSocket {
             protocol,
             iface: 0,
             filter: None,
+            incoming_only: false,
             queue: VecDeque::new(),
             bytes: 0,
             charge: Charge::of(&stack.memory),
@@ -192,6 +194,11 @@ impl PacketSocket {
         self.inner.lock().filter = filter;
     }
 
+    /// `PACKET_IGNORE_OUTGOING`
+    pub fn ignore_outgoing(&self, on: bool) {
+        self.inner.lock().incoming_only = on;
+    }
+
     /// `SO_RCVBUF`
     pub fn set_receive_buffer(&self, bytes: usize) {
         self.inner.lock().limit = bytes;
@@ -222,7 +229,7 @@ impl PacketSocket {
             (inner.iface, inner.protocol)
         };
         let (index, protocol, mac) = to.unwrap_or((bound, protocol, Mac::default()));
-        let link = self.stack.link(if index != 0 { index } else { bound }).ok_or(Errno::ENXIO)?;
+        let link = self.stack.link(index).ok_or(Errno::ENXIO)?;
         if !link.is_up() {
             return Err(Errno::ENETDOWN);
         }
@@ -286,6 +293,7 @@ impl PacketSocket {
         let mut inner = self.inner.lock();
         let protocol = header.kind.get();
         let wanted = inner.protocol == ALL || (inner.protocol == protocol && kind != PacketType::Outgoing);
+        let wanted = wanted && !(inner.incoming_only && kind == PacketType::Outgoing);
         if !wanted || (inner.iface != 0 && inner.iface != link.index) {
             return Capturing::Unwanted;
         }

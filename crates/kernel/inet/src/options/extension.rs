@@ -15,7 +15,7 @@ pub(crate) const IPV6_2292PKTINFO: i32 = 2;
 pub(crate) const IPV6_2292HOPOPTS: i32 = 3;
 pub(crate) const IPV6_2292DSTOPTS: i32 = 4;
 pub(crate) const IPV6_2292RTHDR: i32 = 5;
-const IPV6_2292PKTOPTIONS: i32 = 6;
+pub(crate) const IPV6_2292PKTOPTIONS: i32 = 6;
 pub(crate) const IPV6_2292HOPLIMIT: i32 = 8;
 const IPV6_HDRINCL: i32 = 36;
 

@@ -3,17 +3,20 @@
 use super::{Common, extension, groups, int, read_int};
 use crate::control::Wants;
 use abi::{Errno, Result};
-use netstack::datagram::DatagramSocket;
+use netstack::datagram::{DatagramSocket, Protocol};
 use netstack::options::{IpOptions, MtuDiscovery};
 use netstack::tcp::{State, TcpSocket};
-use socket::NetNamespace;
 use socket::net_ns::now;
+use socket::{NetNamespace, cmsg};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use vfs::{Caller, Cap};
 
 /// Names that libc lacks.
 pub(crate) const IPV6_RECVORIGDSTADDR: i32 = 74;
 pub(crate) const IPV6_ORIGDSTADDR: i32 = IPV6_RECVORIGDSTADDR;
+const IP_PROTOCOL: i32 = 52;
+const IP_PKTOPTIONS: i32 = 9;
 const IPV6_MULTICAST_ALL: i32 = 29;
 const IPV6_MINHOPCOUNT: i32 = 73;
 
@@ -85,6 +88,8 @@ fn discovery(v: MtuDiscovery) -> i32 {
         MtuDiscovery::Want => 1,
         MtuDiscovery::Do => 2,
         MtuDiscovery::Probe => 3,
+        MtuDiscovery::Interface => 4,
+        MtuDiscovery::Omit => 5,
     }
 }
 
@@ -94,6 +99,8 @@ fn to_discovery(v: i32) -> Result<MtuDiscovery> {
         1 => Ok(MtuDiscovery::Want),
         2 => Ok(MtuDiscovery::Do),
         3 => Ok(MtuDiscovery::Probe),
+        4 => Ok(MtuDiscovery::Interface),
+        5 => Ok(MtuDiscovery::Omit),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -110,6 +117,10 @@ pub(crate) fn get(socket: &Socket<'_>, level: i32, name: i32) -> Result<Vec<u8>>
                 _ => vec![0; 4],
             })
         }
+        libc::IPPROTO_IP if name == IP_PKTOPTIONS => received(socket, false),
+        libc::IPPROTO_IPV6 if socket.v6 && name == extension::IPV6_2292PKTOPTIONS => received(socket, true),
+        // Packets have no options.
+        libc::IPPROTO_IP if name == libc::IP_OPTIONS => Ok(Vec::new()),
         libc::IPPROTO_IP => get4(socket, name).map(int),
         libc::IPPROTO_IPV6 if socket.v6 => {
             extension::get(socket, name).unwrap_or_else(|| get6(socket, name).map(int))
@@ -118,10 +129,45 @@ pub(crate) fn get(socket: &Socket<'_>, level: i32, name: i32) -> Result<Vec<u8>>
     }
 }
 
+/// IP_PKTOPTIONS and IPV6_2292PKTOPTIONS of a stream: what a datagram's reader is told in control messages, as far as it is
+/// known of a connection: the interface and the address.
+fn received(socket: &Socket<'_>, v6: bool) -> Result<Vec<u8>> {
+    let stream = socket.stream.ok_or(Errno::ENOPROTOOPT)?;
+    let mut told = cmsg::Writer::new(128);
+    let wants = |level, name| socket.common.wants.get(level, name);
+    let device = stream.device();
+    if v6 && wants(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) {
+        // The peer's address, as Linux has it here.
+        let peer = if device == 0 { None } else { stream.peer() };
+        let ip = match peer.map(|peer| peer.ip()) {
+            Some(IpAddr::V6(ip)) => ip,
+            _ => Ipv6Addr::UNSPECIFIED,
+        };
+        let info = [&ip.octets()[..], &device.to_ne_bytes()].concat();
+        told.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+    }
+    if !v6 && wants(libc::IPPROTO_IP, libc::IP_PKTINFO) {
+        let own = match stream.local().ip() {
+            IpAddr::V4(ip) => ip,
+            IpAddr::V6(ip) => ip.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED),
+        };
+        let info = [device.to_ne_bytes(), own.octets(), own.octets()].concat();
+        told.put(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+    }
+    Ok(told.out)
+}
+
 fn get4(socket: &Socket<'_>, name: i32) -> Result<i32> {
     let sysctls = &socket.net.stack().sysctls;
-    if name == libc::IP_MTU {
-        return socket.path_mtu();
+    match name {
+        libc::IP_MTU => return socket.path_mtu(),
+        IP_PROTOCOL => {
+            return Ok(match socket.datagram.map(|datagram| datagram.protocol()) {
+                Some(Protocol::Raw(protocol)) => protocol.into(),
+                _ => 0,
+            });
+        }
+        _ => {}
     }
     socket.with(|o| {
         Ok(match name {
@@ -171,7 +217,7 @@ fn get6(socket: &Socket<'_>, name: i32) -> Result<i32> {
 
 /// setsockopt(2).
 pub(crate) fn set(socket: &Socket<'_>, cx: &dyn Caller, level: i32, name: i32, value: &[u8]) -> Result<()> {
-    if (level == libc::IPPROTO_IP || socket.v6)
+    if (level == libc::IPPROTO_IP || level == libc::IPPROTO_IPV6 && socket.v6)
         && let Some(done) = groups::set(socket, level, name, value)
     {
         return done;
@@ -193,6 +239,7 @@ pub(crate) fn set(socket: &Socket<'_>, cx: &dyn Caller, level: i32, name: i32, v
             }
             Ok(())
         }
+        libc::IPPROTO_IP if name == libc::IP_OPTIONS && value.is_empty() => Ok(()),
         libc::IPPROTO_IP => set4(socket, cx, name, value),
         libc::IPPROTO_IPV6 if socket.v6 && name == libc::IPV6_ADDRFORM => {
             socket.change_family(read_int(value)?)
@@ -214,9 +261,22 @@ fn small(value: &[u8]) -> Result<i32> {
     }
 }
 
+/// Options that want one byte at the least.
+const NOT_EMPTY: [i32; 6] = [
+    libc::IP_MINTTL,
+    libc::IP_FREEBIND,
+    libc::IP_TRANSPARENT,
+    libc::IP_MULTICAST_TTL,
+    libc::IP_MULTICAST_LOOP,
+    libc::IP_MULTICAST_ALL,
+];
+
 fn set4(socket: &Socket<'_>, cx: &dyn Caller, name: i32, value: &[u8]) -> Result<()> {
     let v = small(value)?;
     let byte = |v: i32| u8::try_from(v).map_err(|_| Errno::EINVAL);
+    if value.is_empty() && NOT_EMPTY.contains(&name) {
+        return Err(Errno::EINVAL);
+    }
     socket.with(|o| {
         match name {
             libc::IP_TOS if socket.kind == libc::SOCK_STREAM => o.tos = v as u8 & !3 | o.tos & 3,
@@ -224,7 +284,6 @@ fn set4(socket: &Socket<'_>, cx: &dyn Caller, name: i32, value: &[u8]) -> Result
             libc::IP_TTL if v == -1 => o.ttl = None,
             libc::IP_TTL if v == 0 => return Err(Errno::EINVAL),
             libc::IP_TTL => o.ttl = Some(byte(v)?),
-            libc::IP_MINTTL if value.is_empty() => return Err(Errno::EINVAL),
             libc::IP_MINTTL => o.min_ttl = byte(v)?,
             libc::IP_HDRINCL if socket.kind == libc::SOCK_RAW => o.header_included = v != 0,
             libc::IP_MTU_DISCOVER => o.mtu_discovery = to_discovery(v)?,
@@ -277,7 +336,7 @@ fn set6(socket: &Socket<'_>, name: i32, v: i32) -> Result<()> {
             libc::IPV6_CHECKSUM if v < 0 => o.checksum_at = None,
             libc::IPV6_CHECKSUM if v & 1 != 0 => return Err(Errno::EINVAL),
             libc::IPV6_CHECKSUM => o.checksum_at = Some(u16::try_from(v).map_err(|_| Errno::EINVAL)?),
-            libc::IPV6_V6ONLY if bound => return Err(Errno::EINVAL),
+            libc::IPV6_V6ONLY if bound || socket.kind == libc::SOCK_RAW => return Err(Errno::EINVAL),
             libc::IPV6_V6ONLY => o.v6only = v != 0,
             libc::IPV6_UNICAST_HOPS => o.hops = limit(v)?,
             IPV6_MINHOPCOUNT => o.min_hops = u8::try_from(v).map_err(|_| Errno::EINVAL)?,

@@ -83,7 +83,6 @@ impl Common {
             libc::SO_REUSEPORT => o.reuse_port as i32,
             libc::SO_BINDTODEVICE => return Some(Ok(device_name(net, o.device))),
             SO_BINDTOIFINDEX => o.device as i32,
-            libc::SO_INCOMING_CPU => -1,
             SO_INCOMING_NAPI_ID | SO_BUF_LOCK => 0,
             libc::SO_PASSCRED | libc::SO_PASSSEC | SO_PASSRIGHTS => return Some(Err(Errno::EOPNOTSUPP)),
             _ => return None,

@@ -11,6 +11,8 @@ use vfs::Caller;
 /// Names that libc lacks.
 pub(crate) const TCP_INQ: i32 = 36;
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
+const TCP_REPAIR_WINDOW: i32 = 29;
+const TCP_IS_MPTCP: i32 = 43;
 /// Longest name of a congestion control (TCP_CA_NAME_MAX).
 const CA_NAME: usize = 16;
 /// Seconds of the first retransmission of a SYN-ACK, and of the longest.
@@ -31,6 +33,7 @@ pub(crate) fn apply(from: &Options, o: &mut TcpOptions, name: i32) {
         libc::SO_OOBINLINE => o.oob_inline = from.kept(name) != 0,
         libc::SO_LINGER => o.linger = from.linger(),
         libc::SO_RCVLOWAT => o.receive_low = from.rcvlowat(),
+        libc::SO_MAX_PACING_RATE => o.max_pacing_rate = from.max_pacing(),
         libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => o.send_buffer = Some(from.sndbuf()),
         libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => o.receive_buffer = Some(from.rcvbuf()),
         _ => super::apply(from, &mut o.ip, name),
@@ -73,7 +76,10 @@ pub(crate) fn get(socket: &TcpSocket, common: &Common, name: i32) -> Result<Vec<
         libc::TCP_CC_INFO => return Ok(socket.congestion_info(now())),
         libc::TCP_QUICKACK => return Ok(int(socket.quick_ack() as i32)),
         libc::TCP_TIMESTAMP => return Ok(int(now().millis() as i32)),
-        TCP_INQ | libc::TCP_THIN_LINEAR_TIMEOUTS | libc::TCP_THIN_DUPACK => {
+        // Without effect, also on Linux.
+        libc::TCP_THIN_DUPACK | TCP_IS_MPTCP => return Ok(int(0)),
+        libc::TCP_REPAIR_QUEUE | libc::TCP_QUEUE_SEQ | TCP_REPAIR_WINDOW => return Err(Errno::EINVAL),
+        TCP_INQ | libc::TCP_THIN_LINEAR_TIMEOUTS => {
             return Ok(int(common.kept(libc::IPPROTO_TCP, name)));
         }
         _ => {}
@@ -135,6 +141,9 @@ pub(crate) fn set(
             socket.set_quick_ack(now(), v != 0);
             return Ok(());
         }
+        // They are for a socket under repair.
+        libc::TCP_TIMESTAMP | libc::TCP_REPAIR_QUEUE | TCP_REPAIR_WINDOW => return Err(Errno::EPERM),
+        libc::TCP_QUEUE_SEQ => return Err(Errno::EINVAL),
         TCP_INQ | libc::TCP_THIN_LINEAR_TIMEOUTS | libc::TCP_THIN_DUPACK => {
             common.keep(libc::IPPROTO_TCP, name, within(v, 0, 1)?);
             return Ok(());

@@ -10,6 +10,12 @@ use std::sync::Arc;
 const CORK: i32 = 1;
 /// UDP_SEGMENT.
 const SEGMENT: i32 = 103;
+/// UDP_NO_CHECK6_TX.
+const NO_CHECK6_TX: i32 = 101;
+/// UDP_NO_CHECK6_RX.
+const NO_CHECK6_RX: i32 = 102;
+/// UDP_GRO.
+const GRO: i32 = 104;
 /// UDPLITE_SEND_CSCOV.
 const SEND_COVERAGE: i32 = 10;
 /// UDPLITE_RECV_CSCOV.
@@ -27,6 +33,9 @@ pub(crate) fn get(socket: &Arc<DatagramSocket>, name: i32) -> Result<Vec<u8>> {
         SEND_COVERAGE => Ok(int(o.send_coverage.into())),
         RECEIVE_COVERAGE => Ok(int(o.receive_coverage.unwrap_or(0).into())),
         CORK => Ok(int(o.cork as i32)),
+        NO_CHECK6_TX => Ok(int(o.no_checksum6 as i32)),
+        NO_CHECK6_RX => Ok(int(o.accept_no_checksum6 as i32)),
+        GRO => Ok(int(o.gro as i32)),
         SEGMENT => Ok(int(o.segment.into())),
         _ => Err(Errno::ENOPROTOOPT),
     })
@@ -39,6 +48,9 @@ pub(crate) fn set(socket: &Arc<DatagramSocket>, name: i32, value: &[u8]) -> Resu
     socket.configure(now(), |o| {
         match name {
             CORK => o.cork = v != 0,
+            NO_CHECK6_TX => o.no_checksum6 = v != 0,
+            NO_CHECK6_RX => o.accept_no_checksum6 = v != 0,
+            GRO => o.gro = v != 0,
             SEND_COVERAGE if lite => o.send_coverage = coverage(v),
             RECEIVE_COVERAGE if lite => o.receive_coverage = Some(coverage(v)),
             SEGMENT => o.segment = u16::try_from(v).map_err(|_| Errno::EINVAL)?,

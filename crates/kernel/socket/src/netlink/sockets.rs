@@ -151,6 +151,7 @@ impl Shared {
 
     /// The same of another socket's message.
     pub(super) fn deliver_from(&self, group: u32, bytes: &[u8], from: &Origin) {
+        let Some(bytes) = self.options.admits(bytes).and_then(|kept| bytes.get(..kept)) else { return };
         let mut s = self.state.lock();
         if s.congested || s.queued > self.options.rcvbuf() {
             s.drops = s.drops.saturating_add(1);

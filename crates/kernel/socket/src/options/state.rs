@@ -1,8 +1,10 @@
 //! [`Options`] as plain data, for a checkpoint.
 
 use super::Options;
+use crate::filter::Program;
 use ranked::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// [`Options`] as plain data.
@@ -18,6 +20,8 @@ pub struct OptionsState {
     pub peek_off: i32,
     pub linger: (i32, i32),
     pub kept: BTreeMap<i32, i32>,
+    pub max_pacing: u64,
+    pub filter: Vec<u8>,
 }
 
 impl Options {
@@ -35,12 +39,16 @@ impl Options {
             peek_off: self.peek_off.load(Relaxed),
             linger,
             kept,
+            max_pacing: self.max_pacing(),
+            filter: self.filter.lock().as_ref().map(|filter| filter.bytes().to_vec()).unwrap_or_default(),
         }
     }
 }
 
 impl From<&OptionsState> for Options {
     fn from(saved: &OptionsState) -> Options {
+        let filter = Program::new(&saved.filter).ok().map(Arc::new);
+        let filtered = filter.is_some().into();
         Options {
             sndbuf: saved.sndbuf.into(),
             rcvbuf: saved.rcvbuf.into(),
@@ -51,6 +59,9 @@ impl From<&OptionsState> for Options {
             peek_off: saved.peek_off.into(),
             linger: Mutex::new(saved.linger),
             kept: Mutex::new(saved.kept.clone()),
+            max_pacing: saved.max_pacing.into(),
+            filter: Mutex::new(filter),
+            filtered,
         }
     }
 }

@@ -53,11 +53,14 @@ impl Addr {
     }
 
     /// As /proc/net/unix shows it.
-    pub fn shown(&self) -> String {
+    pub fn shown(&self) -> Vec<u8> {
         match self {
-            Addr::Unnamed => String::new(),
-            Addr::Path(p) => String::from_utf8_lossy(p).into_owned(),
-            Addr::Abstract(n) => format!("@{}", String::from_utf8_lossy(n).replace('\0', "@")),
+            Addr::Unnamed => Vec::new(),
+            Addr::Path(p) => p.clone(),
+            Addr::Abstract(n) => {
+                let printable = n.iter().map(|&byte| if byte == 0 { b'@' } else { byte });
+                std::iter::once(b'@').chain(printable).collect()
+            }
         }
     }
 }
@@ -136,6 +139,7 @@ mod tests {
         assert_eq!(Addr::parse(&un(b"/a/b\0junk")), Ok(Addr::Path(b"/a/b".to_vec())));
         assert_eq!(Addr::parse(&un(b"/a/b")).unwrap().bytes(), un(b"/a/b\0"));
         assert_eq!(Addr::parse(&un(b"\0x\0y")).unwrap().bytes(), un(b"\0x\0y"));
+        assert_eq!(Addr::parse(&un(b"\0x\0\xff")).unwrap().shown(), b"@x@\xff");
         assert_eq!(Addr::parse(&un(&[1; 109])), Err(Errno::EINVAL));
         assert_eq!(Addr::parse(&[1]), Err(Errno::EINVAL));
         assert_eq!(Addr::parse(&[2, 0, 1]), Err(Errno::EINVAL));

@@ -66,10 +66,17 @@ pub(super) struct Message {
     pub urgent: bool,
     /// Looked at with MSG_PEEK (records).
     pub peeked: bool,
+    /// When it was sent, in nanoseconds of the wall clock, if the receiver wanted to know by then.
+    pub at: Option<i64>,
     pub charge: Charge,
 }
 
 impl Message {
+    /// The sender's name: what it is bound to now, or was when it sent. Not with the state of a socket locked.
+    pub fn sender(sock: &Sock, from: Option<Arc<Addr>>) -> Option<Arc<Addr>> {
+        sock.state.lock().addr.clone().or(from)
+    }
+
     /// The unread bytes.
     pub fn unread(&self) -> &[u8] {
         &self.data[self.start..]

@@ -274,7 +274,7 @@ impl SocketOps for UnixSocket {
     fn wait_queue(&self) -> WaitQueue {
         self.sock.queue.clone()
     }
-    fn describe(&self) -> String {
+    fn describe(&self) -> Vec<u8> {
         self.sock.state.lock().addr.as_ref().map(|a| a.shown()).unwrap_or_default()
     }
 }

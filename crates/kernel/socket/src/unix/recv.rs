@@ -1,12 +1,15 @@
 //! Receiving.
 
-use super::addr::Addr;
 use super::message::Message;
 use super::sock::{Phase, RECV, Sock, State};
 use super::urgent::{self, Reading};
+use crate::ops::Ancillary;
 use crate::ops::{Control, PeerCred, Received};
+use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
+use hostsys::clock::gettime_ns;
 use std::sync::Arc;
+use zerocopy::IntoBytes;
 
 /// Credentials of a message that was sent without: nobody.
 const UNKNOWN: PeerCred = PeerCred { pid: None, uid: 65534, gid: 65534 };
@@ -39,6 +42,7 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     }
     let mut skip = if peek { sock.options.peek_off().max(0) as usize } else { 0 };
     let mut first_cred = None;
+    let mut sender = None;
     let mut at = 0;
     // An empty buffer takes no bytes, but the descriptors of the first message.
     loop {
@@ -62,8 +66,8 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
         if passcred && first_cred.get_or_insert_with(|| cred.clone()) != cred {
             break;
         }
-        if out.addr.is_none() {
-            out.addr = Some(m.from.as_deref().unwrap_or(&Addr::Unnamed).bytes());
+        if sender.is_none() {
+            sender = Some((m.charge.parts().0.clone(), m.from.clone()));
         }
         let unread = &m.unread()[skip..];
         let n = unread.len().min(buf.len() - out.len);
@@ -93,6 +97,8 @@ fn recv_stream(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     sock.options.move_peek_off(out.len, peek);
     drop(s);
     drop(spent);
+    // Without a name the sender has no address at all.
+    out.addr = sender.and_then(|(sock, from)| Message::sender(&sock, from)).map(|addr| addr.bytes());
     out.control.cred = if passcred { first_cred } else { None };
     out.full = out.len;
     Ok(out)
@@ -121,16 +127,21 @@ fn recv_record(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     let mut out = Received::default();
     let mut spent = None;
     let mut blocked = Vec::new();
+    let (sender, sent_at);
     if flags & libc::MSG_PEEK != 0 {
         let place = peeked_at(&s, sock.options.peek_off());
         let found = place.and_then(|(place, skip)| Some((s.recv.get_mut(place)?, skip)));
         let Some((m, skip)) = found else { return empty(&mut s).map(|()| out) };
         m.peeked = true;
+        sender = (m.charge.parts().0.clone(), m.from.clone());
+        sent_at = Some(m.at);
         fill(&mut out, m, skip, buf);
         out.control.rights = m.rights.as_ref().map(|r| r.files().to_vec()).unwrap_or_default();
         sock.options.move_peek_off(out.len, true);
     } else {
         let Some(mut m) = s.recv.pop_front() else { return empty(&mut s).map(|()| out) };
+        sender = (m.charge.parts().0.clone(), m.from.clone());
+        sent_at = Some(m.at);
         fill(&mut out, &m, 0, buf);
         out.control.rights = m.rights.take().map(|r| r.take()).unwrap_or_default();
         sock.options.move_peek_off(out.full, false);
@@ -140,10 +151,23 @@ fn recv_record(sock: &Arc<Sock>, buf: &mut [u8], flags: i32) -> Result<Received>
     drop(s);
     drop(spent);
     Sock::unblock(blocked);
+    out.addr = Message::sender(&sender.0, sender.1).map(|addr| addr.bytes());
+    out.control.other.extend(sent_at.filter(|_| sock.wants_time()).map(|at| stamp(sock, at)));
     if !sock.options.passcred() {
         out.control.cred = None;
     }
     Ok(out)
+}
+
+/// SO_TIMESTAMP and SO_TIMESTAMPNS: when a message was sent; now, when nobody had asked then.
+fn stamp(sock: &Sock, at: Option<i64>) -> Ancillary {
+    let now = || gettime_ns(libc::CLOCK_REALTIME).unwrap_or(0);
+    let at = Timespec::from_ns(at.unwrap_or_else(now));
+    let (kind, data) = match sock.options.kept(libc::SO_TIMESTAMPNS) != 0 {
+        true => (libc::SO_TIMESTAMPNS, at.as_bytes().to_vec()),
+        false => (libc::SO_TIMESTAMP, Timeval { sec: at.sec, usec: at.nsec / 1000 }.as_bytes().to_vec()),
+    };
+    Ancillary { level: libc::SOL_SOCKET, kind, data }
 }
 
 fn fill(out: &mut Received, m: &Message, skip: usize, buf: &mut [u8]) {
@@ -154,6 +178,5 @@ fn fill(out: &mut Received, m: &Message, skip: usize, buf: &mut [u8]) {
     if out.len < out.full {
         out.flags |= libc::MSG_TRUNC;
     }
-    out.addr = m.from.as_deref().map(Addr::bytes);
     out.control = Control { cred: Some(m.cred.clone().unwrap_or(UNKNOWN)), ..Control::default() };
 }

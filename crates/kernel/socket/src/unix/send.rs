@@ -8,6 +8,7 @@ use super::sock::{MAX_DGRAM_QLEN, Phase, RECV, SEND, Sock};
 use super::urgent;
 use crate::ops::{Names, PeerCred, SendRequest};
 use abi::{Errno, Result, Signal};
+use hostsys::clock::gettime_ns;
 use netstack::truesize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -114,6 +115,7 @@ fn send_stream(sock: &Arc<Sock>, cx: &dyn Caller, req: &mut SendRequest<'_>) -> 
             ),
             urgent: false,
             peeked: false,
+            at: None,
             charge,
         };
         let mut ps = peer.state.lock();
@@ -178,6 +180,8 @@ fn send_record(
         (None, Some(p)) => p,
         (None, None) => return Err(Errno::ENOTCONN),
     };
+    // What the receiver's filter drops counts as sent.
+    let Some(kept) = other.options.admits(req.data) else { return Ok(req.data.len()) };
     if full(sock) {
         return Err(Errno::EAGAIN);
     }
@@ -207,13 +211,14 @@ fn send_record(
         return Err(Errno::EAGAIN);
     }
     os.recv.push_back(Message {
-        data: req.data.to_vec(),
+        data: req.data.get(..kept).unwrap_or_default().to_vec(),
         start: 0,
         from,
         cred,
         rights: Rights::new(&sock.home.in_flight, std::mem::take(&mut req.control.rights), cx.creds().uid),
         urgent: false,
         peeked: false,
+        at: other.wants_time().then(|| gettime_ns(libc::CLOCK_REALTIME)).flatten(),
         charge,
     });
     drop(os);

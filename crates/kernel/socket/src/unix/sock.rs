@@ -159,6 +159,11 @@ impl Sock {
         self.kind != libc::SOCK_DGRAM
     }
 
+    /// The receiver asked when messages were sent (SO_TIMESTAMP, SO_TIMESTAMPNS).
+    pub fn wants_time(&self) -> bool {
+        [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS].iter().any(|name| self.options.kept(*name) != 0)
+    }
+
     /// Room enough for poll(2) to say writable.
     pub fn send_room(&self) -> bool {
         self.wmem.load(Ordering::SeqCst) * 4 <= self.options.sndbuf()

@@ -293,6 +293,7 @@ impl Restored {
                     rights: Rights::new(&sock.home.in_flight, files, *uid),
                     urgent: m.urgent,
                     peeked: m.peeked,
+                    at: None,
                     charge: Charge::of(sender, amount)?,
                 };
                 let mut s = sock.state.lock();

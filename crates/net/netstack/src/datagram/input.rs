@@ -29,9 +29,11 @@ impl Stack {
             false => Udp::parse(bytes).map(|(header, payload)| (header, payload, bytes.len())),
         };
         let Some((header, payload, coverage)) = parsed else { return counters.in_errors.bump() };
+        // Over IPv6 a checksum must be there, unless the socket takes datagrams without one (UDP_NO_CHECK6_RX).
+        let unsealed = !lite && !packet.verified && dst.is_ipv6() && header.is_unsealed();
         let sound = match lite {
             true => header.lite_checksum_ok(src, dst, bytes, coverage),
-            false => packet.verified || header.checksum_ok(src, dst, bytes),
+            false => packet.verified || unsealed || header.checksum_ok(src, dst, bytes),
         };
         if !sound {
             counters.in_csum_errors.bump();
@@ -51,11 +53,13 @@ impl Stack {
             tos: packet.info.tos,
             at: packet.now,
             seen: false,
+            dropped: 0,
             extensions: packet.extensions(),
         };
         if matches!(packet.cast, Cast::Broadcast | Cast::Multicast) {
             for socket in table.find_all(to, from, packet.iface.index) {
-                if !socket.takes_coverage(partial) {
+                let refuses = unsealed && !socket.inner.lock().options.accept_no_checksum6;
+                if refuses || !socket.takes_coverage(partial) {
                     continue;
                 }
                 let Some(datagram) = socket.filtered(packet.payload(), Udp::LEN, &datagram) else { continue };
@@ -67,6 +71,14 @@ impl Stack {
         }
         match table.find(to, from, packet.iface.index, || self.keys.hash("reuseport", (from, to))) {
             Some(socket) if !socket.takes_coverage(partial) => counters.in_errors.bump(),
+            Some(socket) if unsealed && !socket.inner.lock().options.accept_no_checksum6 => {
+                counters.in_csum_errors.bump();
+                counters.in_errors.bump();
+            }
+            None if unsealed => {
+                counters.in_csum_errors.bump();
+                counters.in_errors.bump();
+            }
             Some(socket) => match socket.filtered(packet.payload(), Udp::LEN, &datagram) {
                 Some(datagram) => socket.deliver(datagram),
                 None => counters.in_errors.bump(),
@@ -170,6 +182,7 @@ impl Packet<'_> {
             tos: self.info.tos,
             at: self.now,
             seen: false,
+            dropped: 0,
             extensions: self.extensions(),
         }
     }

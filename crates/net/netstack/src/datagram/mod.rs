@@ -13,7 +13,7 @@ pub use groups::max_sources;
 pub use queue::{Datagram, Origin, QueuedError, TooLarge};
 pub use send::SendControl;
 
-use crate::addr::unmap;
+use crate::addr::{reaches, unmap};
 use crate::buf::Buf;
 use crate::notify::{Events, Notifier};
 use crate::options::IpOptions;
@@ -78,6 +78,8 @@ struct Inner {
     corked: Option<(Buf, SocketAddr, SendControl)>,
     read_shut: bool,
     write_shut: bool,
+    /// bind(2) named the port.
+    port_named: bool,
     closed: bool,
 }
 
@@ -108,6 +110,7 @@ impl DatagramSocket {
             corked: None,
             read_shut: false,
             write_shut: false,
+            port_named: false,
             closed: false,
         };
         let queue = Mutex::new(Queue::new(limit, &stack.memory, protocol));
@@ -132,7 +135,7 @@ impl DatagramSocket {
     pub fn bind(self: &Arc<Self>, address: SocketAddr, privileged: bool) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
         let ip = self.accepts(&inner, address.ip())?;
-        if inner.binding.is_some() {
+        if inner.binding.is_some() && !self.is_raw() {
             return Err(Errno::EINVAL);
         }
         let free =
@@ -157,6 +160,7 @@ impl DatagramSocket {
         }
         self.take_port(&mut inner, ip, address.port())?;
         inner.bound_ip = ip;
+        inner.port_named = address.port() != 0;
         Ok(())
     }
 
@@ -186,6 +190,10 @@ impl DatagramSocket {
         Ok(())
     }
 
+    fn is_raw(&self) -> bool {
+        matches!(self.protocol, Protocol::Raw(_))
+    }
+
     fn table(&self) -> Option<&table::Table> {
         match self.protocol {
             Protocol::Udp => Some(&self.stack.udp),
@@ -211,6 +219,7 @@ impl DatagramSocket {
     pub fn connect(self: &Arc<Self>, now: Instant, address: SocketAddr) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
         let mut ip = self.accepts(&inner, address.ip())?;
+        reaches(inner.bound_ip, ip)?;
         if is_any(ip) {
             ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         }
@@ -242,6 +251,13 @@ impl DatagramSocket {
         let mut inner = self.inner.lock();
         (inner.remote, inner.path) = (None, None);
         let bound_ip = inner.bound_ip;
+        if !inner.port_named
+            && let (Some(table), Some(binding)) = (self.table(), inner.binding)
+        {
+            // The port was not the program's choice.
+            inner.binding = None;
+            return table.remove(binding.port, self);
+        }
         if let Some(binding) = &mut inner.binding {
             binding.ip = bound_ip;
             if let Some(table) = self.table() {

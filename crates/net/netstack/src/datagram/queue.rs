@@ -32,6 +32,8 @@ pub struct Datagram {
     pub at: Instant,
     /// It was looked at already (`MSG_PEEK`).
     pub seen: bool,
+    /// Datagrams that the socket had dropped when this one was queued (`SO_RXQ_OVFL`).
+    pub dropped: u32,
     /// Extension headers of IPv6 before the payload, with the number of the first one.
     pub extensions: Option<(u8, Buf)>,
 }
@@ -129,7 +131,7 @@ impl Queue {
     }
 
     /// Appends a datagram; false when the buffer is full.
-    pub(crate) fn push(&mut self, datagram: Datagram) -> bool {
+    pub(crate) fn push(&mut self, mut datagram: Datagram) -> bool {
         let size = self.count(&datagram);
         let after = if self.exceeds { self.bytes + 1 } else { self.bytes + size };
         let full = self.bytes > 0 && (after > self.limit || self.charge.is_scarce());
@@ -139,6 +141,7 @@ impl Queue {
         }
         self.bytes += size;
         self.charge.set(self.charge.bytes() + datagram.data.truesize());
+        datagram.dropped = self.dropped;
         self.datagrams.push_back(datagram);
         true
     }

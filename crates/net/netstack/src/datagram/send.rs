@@ -1,11 +1,12 @@
 //! Sending datagrams.
 
 use super::{DatagramSocket, Inner, Protocol, scope_id};
+use crate::addr::reaches;
 use crate::buf::Buf;
 use crate::checksum::Sum;
 use crate::device::{Checksum, Frame, Offload};
 use crate::hooks::Tags;
-use crate::options::MtuDiscovery;
+use crate::options::{IpOptions, MtuDiscovery};
 use crate::output::{Cast, Header, Path};
 use crate::ports::is_any;
 use crate::time::Instant;
@@ -54,7 +55,8 @@ impl DatagramSocket {
             return Err(error);
         }
         let mut inner = self.inner.lock();
-        if inner.write_shut {
+        // Raw sockets do not look at it.
+        if inner.write_shut && !self.is_raw() {
             return Err(Errno::EPIPE);
         }
         let to = self.destination(&inner, to)?;
@@ -108,6 +110,7 @@ impl DatagramSocket {
     fn destination(&self, inner: &Inner, to: Option<SocketAddr>) -> Result<SocketAddr, Errno> {
         let Some(to) = to else { return inner.remote.ok_or(Errno::EDESTADDRREQ) };
         let mut ip = self.accepts(inner, to.ip())?;
+        reaches(inner.bound_ip, ip)?;
         if is_any(ip) {
             ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         }
@@ -183,7 +186,7 @@ impl DatagramSocket {
             && path.dst == to.ip()
             && path.generation == self.stack.generation()
         {
-            return Ok(path.clone());
+            return Ok(limited(&inner.options, path.clone()));
         }
         let mut key = self.key(inner, via.map_or(to.ip(), IpAddr::V6), scope_id(to));
         if control.iface != 0 {
@@ -199,7 +202,7 @@ impl DatagramSocket {
         if plain {
             inner.path = Some(path.clone());
         }
-        Ok(path)
+        Ok(limited(&inner.options, path))
     }
 
     /// The IP fields of a packet of `len` bytes.
@@ -211,8 +214,9 @@ impl DatagramSocket {
             tos: control.tos.unwrap_or(options.tos_for(path.dst)),
             ttl: control.ttl.or(options.ttl_for(path.dst)),
             dont_fragment: match options.mtu_discovery {
-                MtuDiscovery::Dont => false,
+                MtuDiscovery::Dont | MtuDiscovery::Omit => false,
                 MtuDiscovery::Want => fits,
+                MtuDiscovery::Interface => !fits,
                 MtuDiscovery::Do | MtuDiscovery::Probe => true,
             },
             flow: inner.binding.map_or(0, |binding| binding.port.into()),
@@ -287,7 +291,7 @@ impl DatagramSocket {
             let sum = Sum::new().pseudo(path.src, to.ip(), proto::UDP, data.len() + Udp::LEN);
             udp = udp.with_checksum(sum.partial());
             offload.checksum = Checksum::Partial { start: 0, offset: 6 };
-        } else if !(inner.options.no_checksum && v4) {
+        } else if if v4 { !inner.options.no_checksum } else { !inner.options.no_checksum6 } {
             udp = udp.sealed(path.src, to.ip(), data);
         }
         buf.push_front(udp.as_bytes());
@@ -451,4 +455,12 @@ impl Message<'_> {
             _ => None,
         }
     }
+}
+
+/// What is known of the path does not count for a socket that does not want to know.
+fn limited(options: &IpOptions, mut path: Path) -> Path {
+    if matches!(options.mtu_discovery, MtuDiscovery::Probe | MtuDiscovery::Interface | MtuDiscovery::Omit) {
+        path.mtu = path.iface.mtu();
+    }
+    path
 }

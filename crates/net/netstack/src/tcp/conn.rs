@@ -424,6 +424,10 @@ impl Conn {
         let sysctls = cx.sysctls;
         let scaled = offer.wscale.filter(|_| sysctls.tcp_window_scaling.on());
         self.agreed.peer_mss = offer.mss.map_or(536, u32::from);
+        // TCP_MAXSEG counts now; later changes are for the next connection.
+        if self.options.max_segment > 0 {
+            self.agreed.peer_mss = self.agreed.peer_mss.min(self.options.max_segment.into());
+        }
         self.agreed.scaled = scaled.is_some();
         self.agreed.snd_scale = scaled.unwrap_or(0);
         self.agreed.sack = offer.sack_permitted && sysctls.tcp_sack.on();
@@ -460,10 +464,7 @@ impl Conn {
     /// Payload of a full segment, timestamps deducted.
     pub(crate) fn mss(&self) -> u32 {
         let options = if self.agreed.timestamps { 12 } else { 0 };
-        let mut mss = self.agreed.peer_mss.min(self.path_mss);
-        if self.options.max_segment > 0 {
-            mss = mss.min(self.options.max_segment.into());
-        }
+        let mss = self.agreed.peer_mss.min(self.path_mss);
         // A window that never holds two segments: half of it is a full one (RFC 9293 section 3.8.6.2.1).
         let bound = if self.max_wnd > 536 { self.max_wnd / 2 } else { self.max_wnd };
         let mss = mss.saturating_sub(options).max(8);

@@ -105,9 +105,10 @@ impl TcpSocket {
         let mut queue = self.rx.queue.lock();
         let n = queue.read_from(if peek { offset } else { 0 }, out, peek);
         if n == 0 {
-            let (fin, asked) = (queue.fin && queue.len() == 0, !out.is_empty());
+            let (fin, empty) = (queue.fin && queue.len() == 0, queue.len() == 0);
             drop(queue);
-            return if asked { self.nothing_to_read(fin) } else { Ok(0) };
+            // A caller that asks for no bytes is told of what there is instead of some.
+            return if empty || !out.is_empty() { self.nothing_to_read(fin) } else { Ok(0) };
         }
         if peek {
             return Ok(n);

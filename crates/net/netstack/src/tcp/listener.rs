@@ -317,7 +317,7 @@ impl TcpSocket {
             remote: tuple.1,
             tos: options.ip.tos_for(tuple.1.ip()),
             ttl: options.ip.ttl_for(tuple.1.ip()),
-            dont_fragment: options.ip.mtu_discovery != crate::options::MtuDiscovery::Dont,
+            dont_fragment: options.ip.mtu_discovery.forbids_fragments(),
             mark: options.ip.mark,
             owner: options.ip.owner(),
             now,

@@ -8,7 +8,7 @@ use super::sendq::Wanted;
 use super::seq::Seq;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
-use crate::addr::unmap;
+use crate::addr::{reaches, unmap};
 use crate::notify::Notifier;
 use crate::output::{Cast, Path};
 use crate::ports::{Binding, candidates, is_any};
@@ -237,13 +237,13 @@ impl TcpSocket {
         if is_any(ip) {
             ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         }
+        if let Some(binding) = inner.binding.filter(|_| inner.bound) {
+            reaches(binding.ip, ip)?;
+        }
         let options = &inner.conn.options.ip;
         let scope = if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
         let oif = if options.device != 0 { options.device } else { scope };
         let bound = inner.binding.map(|binding| binding.ip).filter(|ip| !is_any(*ip));
-        if bound.is_some_and(|bound| bound.is_ipv4() != ip.is_ipv4()) {
-            return Err(Errno::EINVAL);
-        }
         let key = Key { dst: ip, src: bound, iif: 0, oif, mark: options.mark, tos: options.tos_for(ip) };
         let path = self.stack.route(&key, now)?;
         if matches!(path.cast, Cast::Broadcast | Cast::Multicast) {

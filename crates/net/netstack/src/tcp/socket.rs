@@ -291,7 +291,7 @@ impl TcpSocket {
                 return Ok(());
             }
             State::SynSent => {
-                self.run(&mut inner, now, |conn, cx| conn.finish(cx, None));
+                self.run(&mut inner, now, |conn, cx| conn.finish(cx, Some(Errno::ECONNRESET)));
                 return Ok(());
             }
             _ => {}
@@ -637,6 +637,11 @@ impl TcpSocket {
         self.inner.lock().tuple.map(|tuple| self.shown(tuple.1))
     }
 
+    /// The interface of the way to the peer, 0 without one.
+    pub fn device(&self) -> u32 {
+        self.inner.lock().path.as_ref().map_or(0, |path| path.iface.index)
+    }
+
     /// Bytes of the send and the receive buffer, overhead included (`SO_SNDBUF`, `SO_RCVBUF`).
     pub fn buffers(&self) -> (usize, usize) {
         let inner = self.inner.lock();
@@ -720,7 +725,7 @@ impl TcpSocket {
 impl TcpOptions {
     /// Type of service or traffic class, TTL or hop limit, and the don't-fragment flag.
     fn for_packets_to(&self, remote: IpAddr) -> (u8, Option<u8>, bool) {
-        let dont_fragment = self.ip.mtu_discovery != crate::options::MtuDiscovery::Dont;
+        let dont_fragment = self.ip.mtu_discovery.forbids_fragments();
         (self.ip.tos_for(remote), self.ip.ttl_for(remote), dont_fragment)
     }
 }

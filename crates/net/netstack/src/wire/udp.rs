@@ -49,6 +49,11 @@ impl Udp {
         Some((header, payload))
     }
 
+    /// True when there is no checksum.
+    pub fn is_unsealed(&self) -> bool {
+        self.checksum.get() == 0
+    }
+
     /// True when the checksum over `bytes` (header and payload) is right; IPv4 may leave it out.
     pub fn checksum_ok(&self, src: IpAddr, dst: IpAddr, bytes: &[u8]) -> bool {
         if self.checksum.get() == 0 {

@@ -12,11 +12,14 @@ use zerocopy::FromBytes;
 const SPECIAL: u32 = 0x8000_0000;
 
 /// A valid program.
-pub(crate) struct Program(bpf::Program);
+pub struct Program {
+    program: bpf::Program,
+    bytes: Vec<u8>,
+}
 
 impl Program {
     /// The instructions in the bytes that a program gave. EINVAL unless they are a valid program.
-    pub(crate) fn new(bytes: &[u8]) -> Result<Program> {
+    pub fn new(bytes: &[u8]) -> Result<Program> {
         if bytes.len() / size_of::<SockFilter>() > MAX_INSTRUCTIONS {
             return Err(Errno::EINVAL);
         }
@@ -28,7 +31,12 @@ impl Program {
             LD_W_ABS | LD_H_ABS | LD_B_ABS | LDX_B_MSH => i.k < SPECIAL,
             _ => true,
         })
-        .map(Program)
+        .map(|program| Program { program, bytes: bytes.to_vec() })
+    }
+
+    /// The instructions as they were given.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -50,7 +58,7 @@ impl Input for Packet<'_> {
 impl Filter for Program {
     fn accept(&self, packet: &[u8]) -> usize {
         // All of a packet is known, so the answer is.
-        self.0.run(&Packet(packet)).unwrap_or(0) as usize
+        self.program.run(&Packet(packet)).unwrap_or(0) as usize
     }
 }
 
