@@ -487,3 +487,68 @@ TEST(children_of_a_thread_that_ended_are_another_threads) {
     OK(pthread_join(t, 0));
     CHECK_EQ(waitpid(p, 0, __WNOTHREAD), p);
 }
+
+static void touch_pages(int n) {
+    char *p = SYS(mmap(0, n * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    madvise(p, n * 4096, MADV_NOHUGEPAGE);
+    for (int i = 0; i < n; i++) p[i * 4096] = 1;
+    OK(munmap(p, n * 4096));
+}
+static void *counts_its_own(void *a) {
+    touch_pages(50);
+    OK(getrusage(RUSAGE_THREAD, a));
+    return 0;
+}
+TEST(rusage_counts_faults_and_switches) {
+    struct rusage a, b;
+    OK(getrusage(RUSAGE_SELF, &a));
+    touch_pages(300);
+    for (int i = 0; i < 20; i++) t_ms(1);
+    OK(getrusage(RUSAGE_SELF, &b));
+    CHECK(b.ru_minflt - a.ru_minflt >= 300 && b.ru_minflt - a.ru_minflt < 1000);
+    CHECK(b.ru_nvcsw - a.ru_nvcsw >= 20);
+    pthread_t t;
+    OK(pthread_create(&t, 0, counts_its_own, &a));
+    OK(pthread_join(t, 0));
+    CHECK(a.ru_minflt >= 50 && a.ru_minflt < b.ru_minflt);
+    OK(getrusage(RUSAGE_CHILDREN, &a));
+    pid_t p = FORK();
+    if (p == 0) {
+        touch_pages(200);
+        _exit(0);
+    }
+    int st;
+    CHECK_EQ(wait4(p, &st, 0, &b), p);
+    CHECK(b.ru_minflt >= 200);
+    long before = a.ru_minflt;
+    OK(getrusage(RUSAGE_CHILDREN, &a));
+    CHECK_EQ(a.ru_minflt - before, b.ru_minflt);
+    // As /proc shows it.
+    OK(getrusage(RUSAGE_SELF, &a));
+    FILE *f = fopen("/proc/self/stat", "r");
+    long minor = 0;
+    CHECK_EQ(fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*d %ld", &minor), 1);
+    CHECK(minor >= a.ru_minflt);
+    fclose(f);
+}
+static long stat_line(const char *name) {
+    FILE *f = fopen("/proc/stat", "r");
+    static char line[1 << 16];
+    long value = -1;
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, name, strlen(name))) value = atol(line + strlen(name));
+    fclose(f);
+    return value;
+}
+TEST(switches_count_in_proc_stat) {
+    long before = stat_line("ctxt ");
+    for (int i = 0; i < 20; i++) t_ms(1);
+    CHECK(stat_line("ctxt ") >= before + 20);
+    CHECK(stat_line("intr ") >= 0);
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    long switches = -1;
+    while (fgets(line, sizeof line, f)) sscanf(line, "voluntary_ctxt_switches: %ld", &switches);
+    fclose(f);
+    CHECK(switches >= 20);
+}

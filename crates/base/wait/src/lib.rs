@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Instant;
@@ -248,6 +248,7 @@ pub struct Waiter {
     token: AtomicBool,
     interrupted: AtomicBool,
     asleep: AtomicBool,
+    sleeps: AtomicU64,
 }
 
 impl Waiter {
@@ -275,6 +276,11 @@ impl Waiter {
         self.interrupted.load(Ordering::SeqCst)
     }
 
+    /// How often the thread has slept here.
+    pub fn sleeps(&self) -> u64 {
+        self.sleeps.load(Ordering::Relaxed)
+    }
+
     /// True while the thread sleeps here (state S of /proc/PID/stat).
     pub fn asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed)
@@ -299,6 +305,7 @@ impl Waiter {
                 *t = Some(me);
             }
         }
+        let mut slept = 0;
         let end = loop {
             if self.token.swap(false, Ordering::SeqCst) {
                 break Ok(());
@@ -307,6 +314,7 @@ impl Waiter {
                 break Err(Stop::Interrupted);
             }
             self.asleep.store(true, Ordering::Relaxed);
+            slept = 1;
             match deadline {
                 None => thread::park(),
                 Some(d) => {
@@ -319,6 +327,8 @@ impl Waiter {
             }
         };
         self.asleep.store(false, Ordering::Relaxed);
+        // The thread alone changes it.
+        self.sleeps.store(self.sleeps() + slept, Ordering::Relaxed);
         end
     }
 

@@ -123,6 +123,17 @@ pub fn vm_write(pid: i32, addr: u64, data: &[u8]) -> Result<usize> {
     crate::check(unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) } as i64).map(|n| n as usize)
 }
 
+/// Blocks that the calling thread has had the host read and write.
+pub fn thread_blocks() -> [u64; 2] {
+    // SAFETY: an all-zero struct rusage is valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is valid for writes.
+    if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) } != 0 {
+        return [0; 2];
+    }
+    [usage.ru_inblock as u64, usage.ru_oublock as u64]
+}
+
 /// This process's niceness.
 pub fn niceness() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or(0)

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use task::Kernel;
 use vfs::attach::Attachments;
 use vfs::{
@@ -95,8 +95,6 @@ pub struct KernFs {
     nodes: Mutex<HashMap<u64, Weak<Node>>>,
     /// What open files hold.
     snapshots: Snapshots,
-    /// Load averages and when they were brought up to date.
-    pub load: Mutex<(Instant, [f64; 3])>,
 }
 
 impl KernFs {
@@ -110,7 +108,6 @@ impl KernFs {
             me: me.clone(),
             nodes: Mutex::default(),
             snapshots: Snapshots::default(),
-            load: Mutex::new((Instant::now(), [0.0; 3])),
         })
     }
 

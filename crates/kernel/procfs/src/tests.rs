@@ -111,7 +111,7 @@ impl Usage for Never {
     fn thread_time(&mut self, _host_tid: i32) -> Option<u64> {
         None
     }
-    fn max_rss(&mut self) -> Option<u64> {
+    fn usage(&mut self, _thread: bool) -> Option<platform::HostUsage> {
         None
     }
 }

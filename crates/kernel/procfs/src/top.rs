@@ -6,7 +6,7 @@ use kernfs::{At, Entry, What, dir, empty, line, link, memory_used, private, text
 use std::fmt::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use task::{Kernel, RELEASE, VERSION, uptime_ns};
 
 /// The root of procfs.
@@ -141,27 +141,9 @@ fn key_users(at: &At) -> Result<Vec<u8>> {
     with_keys(at, |keys, who| keys.users(who).into_bytes())
 }
 
-/// Brings the load averages up to date: one step of the exponential average over the time since the
-/// last look, with the present number of running threads.
-fn loads(at: &At, running: usize) -> [f64; 3] {
-    let mut l = at.fs.load.lock();
-    let dt = l.0.elapsed().as_secs_f64();
-    l.0 = Instant::now();
-    for (avg, period) in l.1.iter_mut().zip([60.0, 300.0, 900.0]) {
-        let keep = (-dt / period).exp();
-        *avg = *avg * keep + running as f64 * (1.0 - keep);
-    }
-    l.1
-}
-
-fn running(k: &Kernel) -> (usize, usize) {
-    let tasks: Vec<_> = k.tasks();
-    (tasks.iter().filter(|t| !t.is_sleeping()).count(), tasks.len())
-}
-
 fn loadavg(at: &At) -> Result<Vec<u8>> {
-    let (run, all) = running(at.kernel());
-    let l = loads(at, run.saturating_sub(1));
+    let (run, all) = at.kernel().running();
+    let l = at.kernel().load_averages();
     let last = at.fs.pids.last();
     line(format_args!("{:.2} {:.2} {:.2} {run}/{all} {last}", l[0], l[1], l[2]))
 }
@@ -306,10 +288,13 @@ fn stat(at: &At) -> Result<Vec<u8>> {
         let part = |v: u64| v / cpus + u64::from(i < v % cpus);
         let _ = writeln!(s, "cpu{i} {} 0 {} {} 0 0 0 0 0 0", part(user), part(sys), part(idle));
     }
-    let (run, _) = running(k);
+    let (run, _) = k.running();
     let _ = writeln!(
         s,
-        "intr 0\nctxt 0\nbtime {}\nprocesses {}\nprocs_running {}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0",
+        "intr {}\nctxt {}\nbtime {}\nprocesses {}\nprocs_running {}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0",
+        // What this kernel itself interrupts and switches; it has no soft interrupts.
+        k.interrupts.load(Ordering::Relaxed),
+        k.sleeps(),
         boot_time().saturating_add_signed(-(boottime_offset(at).div_euclid(1_000_000_000))),
         k.forks.load(Ordering::Relaxed),
         run.max(1)

@@ -13,4 +13,4 @@ mod usage;
 
 pub use rlimits::Rlimits;
 pub use scheduling::{RESET_ON_FORK, Scheduling, SchedulingState};
-pub use usage::{IoCounts, IoTotals, Usage, add_io};
+pub use usage::{HostCounts, IoCounts, IoTotals, Usage, add_counts, add_io};

@@ -58,6 +58,23 @@ pub struct Usage {
     pub maxrss: u64,
     /// Largest resident set of a waited-for child.
     pub child_maxrss: u64,
+    /// What the host counted for earlier memory images and threads that left.
+    pub counts: HostCounts,
+    /// What the host has counted for the memory image, when it was last asked.
+    pub image: HostCounts,
+    /// What the host counted for waited-for children.
+    pub child_counts: HostCounts,
+}
+
+/// Minor and major faults, blocks read and written, voluntary and involuntary context switches: what the host counts for
+/// the threads that execute the program, and of blocks those that serve it, too.
+pub type HostCounts = [u64; 6];
+
+/// Adds up counts.
+pub fn add_counts(to: &mut HostCounts, more: HostCounts) {
+    for (a, b) in to.iter_mut().zip(more) {
+        *a = a.wrapping_add(b);
+    }
 }
 
 impl Usage {
@@ -67,6 +84,21 @@ impl Usage {
         self.child_stime += child.stime + child.child_stime;
         add_io(&mut self.io, child.io);
         self.child_maxrss = self.child_maxrss.max(child.maxrss).max(child.child_maxrss);
+        add_counts(&mut self.child_counts, child.own_counts());
+        add_counts(&mut self.child_counts, child.child_counts);
+    }
+
+    /// What the host has counted for the process itself.
+    pub fn own_counts(&self) -> HostCounts {
+        let mut sum = self.counts;
+        add_counts(&mut sum, self.image);
+        sum
+    }
+
+    /// The memory image is replaced.
+    pub fn image_ends(&mut self) {
+        self.counts = self.own_counts();
+        self.image = HostCounts::default();
     }
 }
 

@@ -108,8 +108,8 @@ rows! {
     // Limits, usage, scheduling
     24 sched_yield() = sched::sched_yield, Full;
     97 getrlimit(i32, Ptr) = limits::getrlimit, Full;
-    98 getrusage(i32, Ptr) = limits::getrusage, Partial("fault and context switch counts are zero");
-    99 sysinfo(Ptr) = misc::sysinfo, Partial("no loads, buffers and swap");
+    98 getrusage(i32, Ptr) = limits::getrusage, Full;
+    99 sysinfo(Ptr) = misc::sysinfo, Partial("no buffers and swap");
     100 times(Ptr) = limits::times, Full;
     140 getpriority(i32, i32) = sched::getpriority, Full;
     141 setpriority(i32, i32, i32) = sched::setpriority, Partial("recorded, not applied");

@@ -3,7 +3,7 @@
 use crate::arg::Ptr;
 use abi::Errno;
 use abi::time::Timeval;
-use sched::Rlimits;
+use sched::{HostCounts, Rlimits, Usage, add_counts};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,32 +18,48 @@ pub struct Rusage {
     utime: Timeval,
     stime: Timeval,
     maxrss: i64,
-    rest: [i64; 13],
+    shared: [i64; 3],
+    faults: [u64; 2],
+    swaps: i64,
+    blocks: [u64; 2],
+    messages: [i64; 3],
+    switches: [u64; 2],
+}
+
+/// Of a process that was waited for, its own children included.
+pub fn rusage_of_child(u: &Usage) -> Rusage {
+    let mut counts = u.own_counts();
+    add_counts(&mut counts, u.child_counts);
+    rusage_of(u.utime + u.child_utime, u.stime + u.child_stime, u.maxrss.max(u.child_maxrss), counts)
 }
 
 /// From nanoseconds and KiB.
-pub fn rusage_of(utime: u64, stime: u64, maxrss: u64) -> Rusage {
+pub fn rusage_of(utime: u64, stime: u64, maxrss: u64, counts: HostCounts) -> Rusage {
+    let [minor, major, read, written, voluntary, involuntary] = counts;
     Rusage {
         utime: Duration::from_nanos(utime).into(),
         stime: Duration::from_nanos(stime).into(),
         maxrss: maxrss as i64,
-        rest: [0; 13],
+        faults: [minor, major],
+        blocks: [read, written],
+        switches: [voluntary, involuntary],
+        ..Rusage::default()
     }
 }
 
 pub fn getrusage(c: &mut Current, who: i32, out: Ptr) -> SysResult {
     c.kernel().usage_wanted.store(true, Ordering::Relaxed);
     if matches!(who, libc::RUSAGE_SELF | libc::RUSAGE_THREAD) {
-        c.measure_rss();
+        c.measure_usage();
     }
     let u = c.task.group.total_usage();
     let r = match who {
-        libc::RUSAGE_SELF => rusage_of(u.utime, u.stime, u.maxrss),
-        libc::RUSAGE_CHILDREN => rusage_of(u.child_utime, u.child_stime, u.child_maxrss),
+        libc::RUSAGE_SELF => rusage_of(u.utime, u.stime, u.maxrss, u.own_counts()),
+        libc::RUSAGE_CHILDREN => rusage_of(u.child_utime, u.child_stime, u.child_maxrss, u.child_counts),
         libc::RUSAGE_THREAD => {
             let task = c.task.clone();
             let (user, system) = c.times_of(&task);
-            rusage_of(user, system, u.maxrss)
+            rusage_of(user, system, u.maxrss, c.thread_counts())
         }
         _ => return Err(Errno::EINVAL.into()),
     };

@@ -72,7 +72,9 @@ pub fn sysinfo(c: &mut Current, out: Ptr) -> SysResult {
     let up = task::uptime_ns().saturating_add_signed(c.clock_offset(libc::CLOCK_BOOTTIME));
     let uptime = up.div_ceil(1_000_000_000) as i64;
     let (totalram, freeram) = (c.limits().memory(), c.limits().free());
-    let info = SysInfo { uptime, totalram, freeram, procs, mem_unit: 1, ..SysInfo::default() };
+    // Fixed-point numbers with 16 bits after the point.
+    let loads = k.load_averages().map(|l| (l * 65536.0) as u64);
+    let info = SysInfo { uptime, loads, totalram, freeram, procs, mem_unit: 1, ..SysInfo::default() };
     c.write_value(out.0, &info)?;
     Ok(0)
 }

@@ -1,7 +1,7 @@
 //! wait4(2), waitid(2).
 
 use crate::arg::Ptr;
-use crate::limits::rusage_of;
+use crate::limits::rusage_of_child;
 use abi::{Errno, SigInfo};
 use std::sync::atomic::Ordering;
 use task::{Current, SysErr, SysResult, Whom};
@@ -32,8 +32,7 @@ pub fn wait4(c: &mut Current, pid: i32, status: Ptr, options: i32, usage: Ptr) -
         c.write_value(status.0, &ch.status)?;
     }
     if !usage.is_null() {
-        let u = ch.usage;
-        let r = rusage_of(u.utime + u.child_utime, u.stime + u.child_stime, u.maxrss.max(u.child_maxrss));
+        let r = rusage_of_child(&ch.usage);
         c.write_value(usage.0, &r)?;
     }
     Ok(ch.pid as u64)
@@ -69,8 +68,7 @@ pub fn waitid(c: &mut Current, kind: i32, id: i32, info: Ptr, options: i32, usag
         return Err(SysErr::Errno(Errno::EAGAIN));
     }
     if let (Some(ch), false) = (&got, usage.is_null()) {
-        let u = ch.usage;
-        let r = rusage_of(u.utime + u.child_utime, u.stime + u.child_stime, u.maxrss.max(u.child_maxrss));
+        let r = rusage_of_child(&ch.usage);
         c.write_value(usage.0, &r)?;
     }
     if !info.is_null() {

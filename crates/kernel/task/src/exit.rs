@@ -10,7 +10,7 @@ use crate::tree::{Leader, Node, Tree};
 use abi::{SigInfo, Signal};
 use cgroup::Changes;
 use platform::{Action, Context, Word};
-use sched::{Usage, add_io};
+use sched::{HostCounts, Usage, add_counts, add_io};
 use signal::SIG_IGN;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -148,8 +148,10 @@ fn depart(task: &Arc<Task>, own_status: i32, notices: &mut Notices) -> Departure
             let mut usage = group.usage.lock();
             usage.stime += system_time;
             add_io(&mut usage.io, task.io.now());
+            add_blocks(&mut usage.counts, task.blocks.each_ref().map(|b| b.load(Ordering::Relaxed)));
         }
         task.host_tid.store(0, Ordering::Relaxed);
+        group.kernel.past_sleeps.fetch_add(task.waiter.sleeps(), Ordering::Relaxed);
         task.pending.lock().remove(abi::SigSet::ALL);
         s.remove(task, own_status)
     };
@@ -224,20 +226,38 @@ pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm, ending: bool) -> u
     ns
 }
 
+/// Adds blocks that a thread of the kernel has read and written.
+fn add_blocks(to: &mut HostCounts, [read, written]: [u64; 2]) {
+    add_counts(to, [0, 0, read, written, 0, 0]);
+}
+
 impl Current {
-    /// Brings the largest resident set of the process up to date.
-    pub fn measure_rss(&mut self) {
-        if let Some(kib) = self.ctx.max_rss() {
+    /// Brings what the host counts of the process up to date.
+    pub fn measure_usage(&mut self) {
+        let blocks = hostsys::process::thread_blocks();
+        self.task.blocks.iter().zip(blocks).for_each(|(b, n)| b.store(n, Ordering::Relaxed));
+        if let Some(host) = self.ctx.usage(false) {
             // The host counts in batches and may say 0 of a small process; a page is there in any case.
             let mut u = self.task.group.usage.lock();
-            u.maxrss = u.maxrss.max(kib).max(abi::PAGE_SIZE / 1024);
+            u.maxrss = u.maxrss.max(host.maxrss).max(abi::PAGE_SIZE / 1024);
+            // A process that began in the memory of another one has a part in what is counted there that nobody knows.
+            if self.task.group.not_ours.load(Ordering::Relaxed) == 0 {
+                u.image = host.counts;
+            }
         }
     }
 
-    /// As [`Current::measure_rss`], when its memory is about to go and somebody may ask.
+    /// What the host counts of this thread.
+    pub fn thread_counts(&mut self) -> HostCounts {
+        let mut counts = self.ctx.usage(true).unwrap_or_default().counts;
+        add_blocks(&mut counts, hostsys::process::thread_blocks());
+        counts
+    }
+
+    /// As [`Current::measure_usage`], when its memory is about to go and somebody may ask.
     pub(crate) fn measure_end(&mut self) {
         if self.kernel().usage_wanted.load(Ordering::Relaxed) {
-            self.measure_rss();
+            self.measure_usage();
         }
     }
 }
@@ -266,7 +286,11 @@ impl ThreadGroup {
     /// Processor time and memory, for rusage.
     pub fn total_usage(&self) -> Usage {
         let (utime, stime) = self.cpu_times();
-        Usage { utime, stime, ..*self.usage.lock() }
+        let mut usage = Usage { utime, stime, ..*self.usage.lock() };
+        for t in self.threads() {
+            add_blocks(&mut usage.counts, t.blocks.each_ref().map(|b| b.load(Ordering::Relaxed)));
+        }
+        usage
     }
 }
 

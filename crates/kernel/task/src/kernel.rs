@@ -92,6 +92,12 @@ pub struct Kernel {
     pub strace: AtomicBool,
     /// Processes ever made (/proc/stat).
     pub forks: AtomicU64,
+    /// How often threads were interrupted in the program's code.
+    pub interrupts: AtomicU64,
+    /// Sleeps of threads that have left.
+    pub(crate) past_sleeps: AtomicU64,
+    /// Load averages, and when they were brought up to date.
+    load: Mutex<(Instant, [f64; 3])>,
     /// Values of /proc/sys that were set, by path below it.
     pub sysctls: Mutex<BTreeMap<&'static str, String>>,
     /// Somebody has asked for resource usage: from now on the ends of processes are measured, which costs a hand-off.
@@ -225,6 +231,9 @@ impl Kernel {
             boot_ns: uptime_ns(),
             strace: AtomicBool::new(false),
             forks: AtomicU64::new(0),
+            interrupts: AtomicU64::new(0),
+            past_sleeps: AtomicU64::new(0),
+            load: Mutex::new((Instant::now(), [0.0; 3])),
             sysctls: Mutex::default(),
             usage_wanted: AtomicBool::new(false),
             queued: Arc::default(),
@@ -260,6 +269,32 @@ impl Kernel {
         for task in self.tasks() {
             task.interrupt_guest();
         }
+    }
+
+    /// How often threads have slept in the kernel.
+    pub fn sleeps(&self) -> u64 {
+        let now: u64 = self.tasks().iter().map(|t| t.waiter.sleeps()).sum();
+        now + self.past_sleeps.load(Ordering::Relaxed)
+    }
+
+    /// How many threads run, and how many there are.
+    pub fn running(&self) -> (usize, usize) {
+        let tasks = self.tasks();
+        (tasks.iter().filter(|t| !t.is_sleeping()).count(), tasks.len())
+    }
+
+    /// Brings the load averages up to date: one step of the exponential average over the time since the last look, with the
+    /// present number of running threads, the one that asks apart.
+    pub fn load_averages(&self) -> [f64; 3] {
+        let running = self.running().0.saturating_sub(1);
+        let mut l = self.load.lock();
+        let dt = l.0.elapsed().as_secs_f64();
+        l.0 = Instant::now();
+        for (avg, period) in l.1.iter_mut().zip([60.0, 300.0, 900.0]) {
+            let keep = (-dt / period).exp();
+            *avg = *avg * keep + running as f64 * (1.0 - keep);
+        }
+        l.1
     }
 
     /// All live threads.

@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a process, and zombies are read by value")]
 pub enum Life {
     /// Its threads run, or are stopped.
     #[default]

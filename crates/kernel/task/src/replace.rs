@@ -119,6 +119,7 @@ impl Current {
         let g = self.task.group.clone();
         crate::futex::release(self, false);
         self.measure_end();
+        g.usage.lock().image_ends();
         let clear_child_tid = self.task.word(Word::ClearChildTid);
         if clear_child_tid != 0 && self.mm.users.shared() {
             self.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });

@@ -140,6 +140,7 @@ fn run(mut c: Current) {
             Exit::Fault(f) if f.signo == libc::SIGSEGV && f.code == SEGV_MAPERR && grows(&mut c, f.addr) => {}
             Exit::Fault(f) => fault(&mut c, &f),
             Exit::Interrupted => {
+                c.kernel().interrupts.fetch_add(1, Ordering::Relaxed);
                 c.task.waiter.set_interrupted(true);
                 c.futex_passed(true);
             }

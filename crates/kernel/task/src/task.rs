@@ -78,6 +78,8 @@ pub struct Task {
     pub scheduling: Arc<Scheduling>,
     /// What it has read and written.
     pub io: IoCounts,
+    /// Blocks that its thread of the kernel has had the host read and write, when that was last asked.
+    pub(crate) blocks: [AtomicU64; 2],
     /// Timer slack in nanoseconds.
     pub timer_slack: AtomicU64,
     /// What timer slack 0 resets to: the creator's.
@@ -201,6 +203,7 @@ impl Task {
             in_syscall: AtomicU32::new(0),
             scheduling,
             io: IoCounts::default(),
+            blocks: Default::default(),
             timer_slack: AtomicU64::new(timer_slack),
             default_slack: AtomicU64::new(timer_slack),
             host_tid: AtomicI32::new(0),

@@ -133,10 +133,34 @@ pub trait ExtendedState {
     }
 }
 
+/// Of a process or thread, as the host counts it.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct HostUsage {
+    /// Largest resident set in KiB.
+    pub maxrss: u64,
+    /// Minor and major faults, blocks read and written, voluntary and involuntary context switches.
+    pub counts: [u64; 6],
+}
+
+impl HostUsage {
+    /// Where a host's `struct rusage` has what is needed of it.
+    pub const OFFSET: usize = 32;
+    /// How many bytes that is.
+    pub const SIZE: usize = 112;
+
+    /// From those bytes.
+    pub fn parse(bytes: &[u8; HostUsage::SIZE]) -> HostUsage {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word =
+            |offset: usize| words.get((offset - HostUsage::OFFSET) / 8).map_or(0, |w| u64::from_ne_bytes(*w));
+        HostUsage { maxrss: word(32), counts: [64, 72, 88, 96, 128, 136].map(word) }
+    }
+}
+
 /// What the host counts for a guest.
 pub trait Usage {
-    /// Largest resident set of the address space so far in KiB, as the host counts it; after the queued actions.
-    fn max_rss(&mut self) -> Option<u64>;
+    /// What the host counts of the address space's process, or of this `thread` alone; after the queued actions.
+    fn usage(&mut self, thread: bool) -> Option<HostUsage>;
     /// Processor time in nanoseconds of a thread of the same address space, this one or another; after the queued actions.
     fn thread_time(&mut self, host_tid: i32) -> Option<u64>;
 }

@@ -15,7 +15,9 @@ mod context;
 mod native;
 mod rewriting;
 
-pub use context::{Context, ExtendedState, GuestMemory, MINCORE_PAGES, OwnCall, OwnCalls, Transfer, Usage};
+pub use context::{
+    Context, ExtendedState, GuestMemory, HostUsage, MINCORE_PAGES, OwnCall, OwnCalls, Transfer, Usage,
+};
 pub use native::{KNOWN_CALLS, NATIVE, NATIVE_CALLS, Native};
 pub use rewriting::{REWRITE_AREA, Rewrite, Rewriter, Twin};
 

@@ -11,8 +11,8 @@ use abi::libc::{
 use abi::{Errno, Result};
 use hostsys::process;
 use platform::{
-    Action, AddressSpace, Context, Exit, ExtendedState, Fault, GuestMemory, Interrupt, OwnCall, OwnCalls,
-    Regs, Spawn, Usage,
+    Action, AddressSpace, Context, Exit, ExtendedState, Fault, GuestMemory, HostUsage, Interrupt, OwnCall,
+    OwnCalls, Regs, Spawn, Usage,
 };
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -594,11 +594,10 @@ impl ExtendedState for PtraceContext {
 }
 
 impl Usage for PtraceContext {
-    fn max_rss(&mut self) -> Option<u64> {
-        // Of struct rusage.
-        const MAXRSS: u64 = 32;
-        let kib: [u8; 8] = self.ask_host(libc::SYS_getrusage, libc::RUSAGE_SELF as u64, MAXRSS)?;
-        Some(u64::from_le_bytes(kib))
+    fn usage(&mut self, thread: bool) -> Option<HostUsage> {
+        let who = if thread { libc::RUSAGE_THREAD } else { libc::RUSAGE_SELF };
+        let bytes = self.ask_host(libc::SYS_getrusage, who as u64, HostUsage::OFFSET as u64)?;
+        Some(HostUsage::parse(&bytes))
     }
 
     fn thread_time(&mut self, host_tid: i32) -> Option<u64> {

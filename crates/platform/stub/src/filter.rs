@@ -168,9 +168,9 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         libc::SYS_getrusage,
-        &[OneOf(0, ALL, &[libc::RUSAGE_SELF as u32])],
+        &[OneOf(0, ALL, &[libc::RUSAGE_SELF as u32, libc::RUSAGE_THREAD as u32])],
         Allow,
-        "the process's largest resident set; writes to memory that the process has mapped",
+        "what the host counts of the process or the calling thread; writes to memory that the process has mapped",
     ),
     rule(
         libc::SYS_clock_gettime,

@@ -8,8 +8,8 @@ use crate::space::{Space, Thread};
 use abi::{Errno, PAGE_SIZE, Result, page_down};
 use hostsys::{cpu, process};
 use platform::{
-    Action, AddressSpace, Context, CopyArea, Exit, ExtendedState, Fault, GuestMemory, Interrupt, KNOWN_CALLS,
-    Regs, Rewrite, Rewriter, Spawn, Transfer, Usage,
+    Action, AddressSpace, Context, CopyArea, Exit, ExtendedState, Fault, GuestMemory, HostUsage, Interrupt,
+    KNOWN_CALLS, Regs, Rewrite, Rewriter, Spawn, Transfer, Usage,
 };
 use smallvec::SmallVec;
 use std::os::fd::OwnedFd;
@@ -734,16 +734,15 @@ impl ExtendedState for SystrapContext {
 }
 
 impl Usage for SystrapContext {
-    fn max_rss(&mut self) -> Option<u64> {
+    fn usage(&mut self, thread: bool) -> Option<HostUsage> {
         // struct rusage, in the copy buffer.
-        const MAXRSS: usize = 32;
         self.flush().ok()?;
         let buf = l::SLOT_BASE + self.thread.index as u64 * l::SLOT_SIZE + l::SLOT_DATA;
-        let who = abi::libc::RUSAGE_SELF as u64;
-        self.host_call(abi::libc::SYS_getrusage, [who, buf, 0, 0, 0, 0]).ok()?;
-        let mut kib = [0; 8];
-        self.slot().read_window(0, MAXRSS, &mut kib);
-        Some(u64::from_le_bytes(kib))
+        let who = if thread { abi::libc::RUSAGE_THREAD } else { abi::libc::RUSAGE_SELF };
+        self.host_call(abi::libc::SYS_getrusage, [who as u64, buf, 0, 0, 0, 0]).ok()?;
+        let mut bytes = [0; HostUsage::SIZE];
+        self.slot().read_window(0, HostUsage::OFFSET, &mut bytes);
+        Some(HostUsage::parse(&bytes))
     }
 
     fn thread_time(&mut self, host_tid: i32) -> Option<u64> {

@@ -144,6 +144,11 @@ const THREADS: &[Rule] = &[
     ),
     allow(libc::SYS_getrandom, "the guest's random numbers"),
     allow(libc::SYS_sysinfo, "the guest's sysinfo"),
+    allow_when(
+        libc::SYS_getrusage,
+        &[&[Arg::Is(0, libc::RUSAGE_THREAD as u32)]],
+        "blocks that a thread of the sentry has read and written",
+    ),
     allow_when(libc::SYS_prlimit64, &[&[Arg::Is(0, 0), Arg::IsLong(2, 0)]], "reading the sentry's limits"),
     allow(libc::SYS_clock_getres, "the guest's clocks"),
     allow(libc::SYS_clock_gettime, "the guest's processor clocks"),

@@ -100,6 +100,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
     let (tty, tpgid) = at.kernel().terminal_of(r.sid).map_or((0, -1), |(tty, pgid)| (tty, at.pid_nr(pgid)));
     let (utime, stime) = times(p, &r);
     let usage = *p.group.usage.lock();
+    let ([minor, major, ..], [children_minor, children_major, ..]) = (usage.own_counts(), usage.child_counts);
     let (nice, (policy, rt)) = task
         .as_ref()
         .map_or((0, (0, 0)), |t| (t.scheduling.nice.load(Ordering::Relaxed), *t.scheduling.policy.lock()));
@@ -121,7 +122,7 @@ pub fn stat(at: &At) -> Result<Vec<u8>> {
     let sleeping = task.as_ref().is_some_and(|t| t.is_sleeping());
     out.extend(
         format!(
-            ") {} {} {} {} {tty} {tpgid} 4194304 0 0 0 0 {} {} {} {} {priority} {nice} {threads} 0 {} {vsize} {rss} \
+            ") {} {} {} {} {tty} {tpgid} 4194304 {minor} {children_minor} {major} {children_major} {} {} {} {} {priority} {nice} {threads} 0 {} {vsize} {rss} \
              {rsslim} {} {} {} 0 0 {} {} {} {} {} 0 0 {} 0 {rt} {policy} 0 0 0 {} {} {} {} {} {} {} {}\n",
             state(p, &r).0,
             at.pid_nr(r.ppid),

@@ -97,7 +97,8 @@ fn escaped(name: &[u8]) -> Vec<u8> {
     out
 }
 
-fn memory(s: &mut String, mm: &Mm) {
+/// `maxrss`: the largest resident set in KiB as far as the host was asked.
+fn memory(s: &mut String, mm: &Mm, maxrss: u64) {
     let n = mem_numbers(mm);
     let r = resident(mm);
     let page = PAGE_SIZE / 1024;
@@ -108,7 +109,7 @@ fn memory(s: &mut String, mm: &Mm) {
         ("VmSize", n.size / 1024),
         ("VmLck", n.locked / 1024),
         ("VmPin", 0),
-        ("VmHWM", rss),
+        ("VmHWM", rss.max(maxrss)),
         ("VmRSS", rss),
         ("RssAnon", rss.saturating_sub(shared)),
         ("RssFile", shared),
@@ -176,7 +177,8 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
         numbers(at, p, r.sid),
     );
     if let Some(t) = &task {
-        memory(&mut s, &t.mm());
+        let maxrss = p.group.usage.lock().maxrss;
+        memory(&mut s, &t.mm(), maxrss);
     }
     let sig = signal_sets(p, task.as_deref());
     let limit = p.group.rlimit(libc::RLIMIT_SIGPENDING as i32);
@@ -185,6 +187,9 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
     let all = kernfs::all(processors);
     let cpus = task.as_ref().map_or(all, |t| t.scheduling.affinity.load(Ordering::Relaxed) & all);
     let threads = p.group.threads().len().max(1);
+    // Every sleep in this kernel is a voluntary switch. The host alone knows of others: as many as it said when it was asked.
+    let voluntary = task.as_ref().map_or(0, |t| t.waiter.sleeps());
+    let [.., involuntary] = p.group.usage.lock().own_counts();
     let _ = write!(
         s,
         "Threads:\t{threads}\nSigQ:\t{}/{limit}\nSigPnd:\t{:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{:016x}\n\
@@ -192,7 +197,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
          CapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\n\
          Speculation_Store_Bypass:\tthread vulnerable\nSpeculationIndirectBranch:\tconditional enabled\n\
          Cpus_allowed:\t{}\nCpus_allowed_list:\t{}\nMems_allowed:\t{}\nMems_allowed_list:\t0\n\
-         voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0\n",
+         voluntary_ctxt_switches:\t{voluntary}\nnonvoluntary_ctxt_switches:\t{involuntary}\n",
         at.kernel().queued.of(creds.uid),
         sig.pending.0,
         sig.shared.0,
