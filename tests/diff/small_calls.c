@@ -1,5 +1,6 @@
 // Calls of a few lines: quotactl, process_mrelease, protection keys without a processor for them, personality, pidfd ioctls.
 #include "t.h"
+#include <sys/prctl.h>
 #include <linux/quota.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -104,4 +105,27 @@ TEST(adjtimex_reads) {
     CHECK(t.tick > 9000 && t.tick < 11000);
     t.modes = ADJ_OFFSET_SS_READ;
     CHECK(adjtimex(&t) >= 0);
+}
+TEST(prctl_of_huge_pages_and_memory_failures) {
+    OK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+    OK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));
+    CHECK_EQ(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0), 1);
+    CHECK_ERR(prctl(PR_SET_THP_DISABLE, 1, 0, 1, 0), EINVAL);
+    CHECK_ERR(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 1), EINVAL);
+    CHECK_ERR(prctl(PR_SET_THP_DISABLE, 1, 4, 0, 0), EINVAL);
+    CHECK_ERR(prctl(PR_GET_THP_DISABLE, 1, 0, 0, 0), EINVAL);
+    CHECK_CHILD(CHECK_EQ(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0), 1));
+    OK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
+    OK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+    CHECK_EQ(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0), PR_MCE_KILL_DEFAULT);
+    OK(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_EARLY, 0, 0));
+    CHECK_CHILD(CHECK_EQ(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0), PR_MCE_KILL_EARLY));
+    OK(prctl(PR_MCE_KILL, PR_MCE_KILL_CLEAR, 0, 0, 0));
+    CHECK_EQ(prctl(PR_MCE_KILL_GET, 0, 0, 0, 0), PR_MCE_KILL_DEFAULT);
+    CHECK_ERR(prctl(PR_MCE_KILL, PR_MCE_KILL_CLEAR, 1, 0, 0), EINVAL);
+    CHECK_ERR(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, 3, 0, 0), EINVAL);
+    CHECK_ERR(prctl(PR_MCE_KILL, 2, 0, 0, 0), EINVAL);
+    CHECK_ERR(prctl(PR_MCE_KILL, PR_MCE_KILL_SET, 0, 1, 0), EINVAL);
+    OK(prctl(PR_TASK_PERF_EVENTS_DISABLE, 0, 0, 0, 0));
+    OK(prctl(PR_TASK_PERF_EVENTS_ENABLE, 0, 0, 0, 0));
 }

@@ -77,6 +77,8 @@ pub struct Mm {
     pub user_ns: Arc<UserNamespace>,
     /// /proc/PID/coredump_filter.
     pub dump_filter: AtomicU32,
+    /// Of prctl(2): what PR_GET_THP_DISABLE answers. 1 for no huge pages, with 2 but where madvise(2) asks for them.
+    pub huge_pages_off: AtomicU32,
     /// Contexts of io_setup(2).
     pub aio: ipc::aio::AioTable,
 }
@@ -101,6 +103,7 @@ impl Mm {
             dumpable: AtomicI32::new(1),
             user_ns,
             dump_filter: AtomicU32::new(DUMP_FILTER),
+            huge_pages_off: AtomicU32::new(0),
             aio: Default::default(),
         })
     }
@@ -120,6 +123,8 @@ impl Mm {
         let image = self.image();
         mm.set_image(|i| *i = image);
         mm.dump_filter.store(self.dump_filter.load(Ordering::Relaxed), Ordering::Relaxed);
+        // The host's fork copies its part.
+        mm.huge_pages_off.store(self.huge_pages_off.load(Ordering::Relaxed), Ordering::Relaxed);
         mm.dumpable.store(self.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
         mm
     }

@@ -1,7 +1,7 @@
 //! prctl(2), arch_prctl(2).
 
 use abi::{Errno, Signal};
-use platform::Action;
+use platform::{Action, OwnCall};
 use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
 use vfs::{Caller, Cap, Credentials};
@@ -83,7 +83,10 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
             }
             c.task.no_new_privs.load(Ordering::Relaxed).into()
         }
-        libc::PR_GET_THP_DISABLE if a == 0 && b == 0 && d == 0 && e == 0 => 0,
+        libc::PR_GET_THP_DISABLE if a == 0 && b == 0 && d == 0 && e == 0 => {
+            c.mm.huge_pages_off.load(Ordering::Relaxed).into()
+        }
+        libc::PR_SET_THP_DISABLE if d == 0 && e == 0 => set_huge_pages_off(c, a != 0, b)?,
         libc::PR_GET_TID_ADDRESS => {
             let v = c.task.word(platform::Word::ClearChildTid);
             c.write_value(a, &v)?;
@@ -91,7 +94,12 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
         }
         libc::PR_GET_TIMING => 0,
         libc::PR_SET_TIMING if a == 0 => 0,
-        libc::PR_MCE_KILL_GET if a == 0 && b == 0 && d == 0 && e == 0 => 2,
+        libc::PR_MCE_KILL if d == 0 && e == 0 => set_memory_failure_policy(c, a, b)?,
+        libc::PR_MCE_KILL_GET if a == 0 && b == 0 && d == 0 && e == 0 => {
+            c.task.memory_failure_policy.load(Ordering::Relaxed).into()
+        }
+        // No performance counters exist.
+        libc::PR_TASK_PERF_EVENTS_DISABLE | libc::PR_TASK_PERF_EVENTS_ENABLE => 0,
         PR_CAP_AMBIENT => ambient(c, a, b, d, e)?,
         PR_GET_AUXV => {
             let v = c.mm.image().auxv;
@@ -107,6 +115,34 @@ pub fn prctl(c: &mut Current, option: i32, a: u64, b: u64, d: u64, e: u64) -> Sy
         _ => return Err(Errno::EINVAL.into()),
     };
     Ok(v)
+}
+
+/// PR_THP_DISABLE_EXCEPT_ADVISED.
+const EXCEPT_ADVISED: u64 = 2;
+
+fn set_huge_pages_off(c: &mut Current, off: bool, flags: u64) -> Result<u64, Errno> {
+    if flags & !EXCEPT_ADVISED != 0 || !off && flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    c.ctx.own_call(OwnCall::HugePagesOff(off, flags), &mut [])?;
+    let now = if off { 1 | flags as u32 } else { 0 };
+    c.mm.huge_pages_off.store(now, Ordering::Relaxed);
+    Ok(0)
+}
+
+/// What happens to the process when memory of it fails: kept and shown. The host's own policy decides.
+fn set_memory_failure_policy(c: &mut Current, what: u64, policy: u64) -> Result<u64, Errno> {
+    const DEFAULT: u8 = libc::PR_MCE_KILL_DEFAULT as u8;
+    let new = match (what as i32, policy as i32) {
+        (libc::PR_MCE_KILL_CLEAR, 0) if policy == 0 => DEFAULT,
+        (
+            libc::PR_MCE_KILL_SET,
+            libc::PR_MCE_KILL_LATE | libc::PR_MCE_KILL_EARLY | libc::PR_MCE_KILL_DEFAULT,
+        ) => policy as u8,
+        _ => return Err(Errno::EINVAL),
+    };
+    c.task.memory_failure_policy.store(new, Ordering::Relaxed);
+    Ok(0)
 }
 
 fn set_keepcaps(c: &mut Current, keep: u64) -> Result<u64, Errno> {

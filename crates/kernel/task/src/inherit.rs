@@ -40,6 +40,8 @@ pub struct TaskInherited {
     pub no_new_privs: bool,
     /// Timer slack in nanoseconds, which is the default of the new thread as well.
     pub timer_slack: u64,
+    /// PR_MCE_KILL.
+    pub memory_failure_policy: u8,
 }
 
 impl TaskInherited {
@@ -56,6 +58,7 @@ impl TaskInherited {
             scheduling: Arc::default(),
             no_new_privs: false,
             timer_slack: 50_000,
+            memory_failure_policy: libc::PR_MCE_KILL_DEFAULT as u8,
         }
     }
 }
@@ -75,6 +78,7 @@ impl Task {
             scheduling: self.scheduling.inherited(),
             no_new_privs: self.no_new_privs.load(Relaxed),
             timer_slack: self.timer_slack.load(Relaxed),
+            memory_failure_policy: self.memory_failure_policy.load(Relaxed),
         }
     }
 }

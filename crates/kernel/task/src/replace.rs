@@ -8,7 +8,7 @@ use crate::result::SysErr;
 use crate::task::Task;
 use abi::Errno;
 use mm::Mm;
-use platform::{Action, Context, Word};
+use platform::{Action, Context, OwnCall, Word};
 use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -132,6 +132,12 @@ impl Current {
         let old_ctx = std::mem::replace(&mut self.ctx, l.ctx);
         let filter = self.mm.dump_filter.load(Ordering::Relaxed);
         l.mm.dump_filter.store(filter, Ordering::Relaxed);
+        let huge_pages_off = self.mm.huge_pages_off.load(Ordering::Relaxed);
+        if huge_pages_off != 0
+            && self.ctx.own_call(OwnCall::HugePagesOff(true, (huge_pages_off & 2).into()), &mut []).is_ok()
+        {
+            l.mm.huge_pages_off.store(huge_pages_off, Ordering::Relaxed);
+        }
         if self.task.creds().outgrown_by(&creds.creds) {
             // Before anybody finds the memory: the credentials are the old ones for a while.
             l.mm.dumpable.store(0, Ordering::SeqCst);

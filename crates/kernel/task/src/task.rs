@@ -16,7 +16,7 @@ use platform::{Interrupt, Word};
 use ranked::{Mutex, RwLock, rank};
 use sched::{IoCounts, Scheduling};
 use signal::Pending;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use vfs::{Credentials, Creds, FdTable, FsContext};
@@ -82,6 +82,8 @@ pub struct Task {
     pub(crate) blocks: [AtomicU64; 2],
     /// Timer slack in nanoseconds.
     pub timer_slack: AtomicU64,
+    /// PR_MCE_KILL.
+    pub memory_failure_policy: AtomicU8,
     /// What timer slack 0 resets to: the creator's.
     pub default_slack: AtomicU64,
     /// Host thread id of the sentry thread that serves it, 0 until it runs.
@@ -172,6 +174,7 @@ impl Task {
             scheduling,
             no_new_privs,
             timer_slack,
+            memory_failure_policy,
         } = i.inherited;
         Arc::new(Task {
             tid: AtomicI32::new(i.pid.nr()),
@@ -205,6 +208,7 @@ impl Task {
             io: IoCounts::default(),
             blocks: Default::default(),
             timer_slack: AtomicU64::new(timer_slack),
+            memory_failure_policy: AtomicU8::new(memory_failure_policy),
             default_slack: AtomicU64::new(timer_slack),
             host_tid: AtomicI32::new(0),
             cpu_base: AtomicU64::new(0),

@@ -172,6 +172,8 @@ pub enum OwnCall {
     Membarrier(i32, u32),
     /// mincore(2) of so many pages from an address on: a byte for each.
     Mincore(u64, usize),
+    /// prctl(2) with PR_SET_THP_DISABLE: whether huge pages are off, and flags.
+    HugePagesOff(bool, u64),
 }
 
 /// Pages that one [`OwnCall::Mincore`] asks about at most.

@@ -167,6 +167,12 @@ pub const RULES: &[Rule] = &[
         "the guest's name in the host's process lists; 16 bytes of memory that the process has mapped, for the calling thread",
     ),
     rule(
+        libc::SYS_prctl,
+        &[OneOf(0, ALL, &[libc::PR_SET_THP_DISABLE as u32])],
+        Allow,
+        "huge pages for the process's own memory",
+    ),
+    rule(
         libc::SYS_getrusage,
         &[OneOf(0, ALL, &[libc::RUSAGE_SELF as u32, libc::RUSAGE_THREAD as u32])],
         Allow,

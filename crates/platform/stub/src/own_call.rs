@@ -13,6 +13,9 @@ pub fn registers(call: OwnCall, buf: u64, limits: &Limits) -> Result<(i64, [u64;
             }
             Ok((libc::SYS_membarrier, [command as u64, 0, 0, 0, 0, 0]))
         }
+        OwnCall::HugePagesOff(off, flags) => {
+            Ok((libc::SYS_prctl, [libc::PR_SET_THP_DISABLE as u64, u64::from(off), flags, 0, 0, 0]))
+        }
         OwnCall::Mincore(addr, pages) => {
             let len = pages as u64 * PAGE_SIZE;
             if pages > MINCORE_PAGES || addr.checked_add(len).is_none_or(|end| end > limits.max) {

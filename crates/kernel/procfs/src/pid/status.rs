@@ -124,7 +124,8 @@ fn memory(s: &mut String, mm: &Mm, maxrss: u64) {
     ] {
         let _ = writeln!(s, "{k}:\t{v:>8} kB");
     }
-    s.push_str("CoreDumping:\t0\nTHP_enabled:\t1\nuntag_mask:\t0xffffffffffffffff\n");
+    let huge_pages = u8::from(mm.huge_pages_off.load(Ordering::Relaxed) != 1);
+    let _ = write!(s, "CoreDumping:\t0\nTHP_enabled:\t{huge_pages}\nuntag_mask:\t0xffffffffffffffff\n");
 }
 
 /// The numbers of a process ID from the file system's PID namespace down to the task's own, each after a tab.
