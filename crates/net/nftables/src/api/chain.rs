@@ -16,6 +16,8 @@ const POLICY: u16 = 5;
 const USE: u16 = 6;
 const TYPE: u16 = 7;
 const COUNTERS: u16 = 8;
+/// `NFTA_COUNTER_BYTES`, `NFTA_COUNTER_PACKETS`.
+const NUMBERS: [u16; 2] = [1, 2];
 const FLAGS: u16 = 10;
 const ID: u16 = 11;
 const USERDATA: u16 = 12;
@@ -86,6 +88,15 @@ fn parse_hook(hook: Attr<'_>, kind: Option<Attr<'_>>) -> Result<(Kind, u8, i32)>
     if fits { Ok((kind, hook, priority)) } else { Err(Errno::EOPNOTSUPP.into()) }
 }
 
+/// The counters that a chain is to have; EINVAL unless both numbers are there.
+fn counters(attrs: Attrs<'_>) -> Result<Option<Counter>> {
+    let Some(numbers) = attrs.get(COUNTERS).map(|attr| attr.nested()) else { return Ok(None) };
+    if NUMBERS.iter().any(|number| numbers.get(*number).is_none()) {
+        return Err(Errno::EINVAL.into());
+    }
+    Counter::new(numbers).map(Some)
+}
+
 impl Change<'_> {
     pub(super) fn new_chain(&mut self, request: &Request<'_>) -> Result<()> {
         let attrs = request.attrs();
@@ -144,7 +155,7 @@ impl Change<'_> {
             Some(_) if flags & Chain::BINDING != 0 => return Err(Errno::EOPNOTSUPP.into()),
             Some(hook) => {
                 let (kind, hook, priority) = parse_hook(hook, attrs.get(TYPE))?;
-                let counter = attrs.get(COUNTERS).map(|attr| Counter::new(attr.nested())).transpose()?;
+                let counter = counters(attrs)?;
                 let counter = counter.map(Arc::new);
                 Some(Base { kind, hook, priority, accepts: policy.unwrap_or(true), counter })
             }
@@ -190,7 +201,7 @@ impl Change<'_> {
     ) -> Result<bool> {
         let (hook, kind) = (attrs.get(HOOK), attrs.get(TYPE));
         let rename = attrs.get(NAME).filter(|_| attrs.has(HANDLE));
-        let counter = attrs.get(COUNTERS).map(|attr| Counter::new(attr.nested())).transpose()?;
+        let counter = counters(attrs)?;
         let table = self.touch(table)?;
         let old = table.chains.get(&handle).ok_or(Errno::ENOENT)?;
         if let Some(hook) = hook {

@@ -70,7 +70,10 @@ impl Origin {
             protocol: self.protocol.0,
             protocol_inverted: self.protocol.1,
         };
-        parse(&cx, &self.name, self.revision, &self.info)
+        // The padding that iptables gives a structure may be missing.
+        let mut info = self.info.to_vec();
+        info.resize(info.len().next_multiple_of(8), 0);
+        parse(&cx, &self.name, self.revision, &info)
     }
 
     /// Asks for one hook, once.
