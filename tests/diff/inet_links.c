@@ -1,5 +1,8 @@
 // rtnetlink(7): further names of interfaces, and settings of bridges.
 #include "rtnetlink.h"
+#include <fcntl.h>
+#include <linux/if_addr.h>
+#include <sched.h>
 
 static int name(int type, int index, const char *name) {
     struct request r = start(type, 0, index);
@@ -103,4 +106,77 @@ TEST(settings_of_bridges) {
     CHECK_EQ(setting(set, IFLA_BR_FORWARD_DELAY), 400);
     CHECK_EQ(removed(plain), 0);
     CHECK_EQ(removed(set), 0);
+}
+static int set6(const char *whose, const char *value) {
+    char path[128];
+    snprintf(path, sizeof path, "/proc/sys/net/ipv6/conf/%s/disable_ipv6", whose);
+    int fd = SYS(open(path, O_WRONLY)), n = write(fd, value, strlen(value)), error = errno;
+    close(fd);
+    return n < 0 ? error : 0;
+}
+static int get6(const char *whose) {
+    char path[128], text[32] = {0};
+    snprintf(path, sizeof path, "/proc/sys/net/ipv6/conf/%s/disable_ipv6", whose);
+    int fd = SYS(open(path, O_RDONLY));
+    SYS(read(fd, text, sizeof text - 1));
+    close(fd);
+    return atoi(text);
+}
+static int binds6(const char *ip) {
+    struct sockaddr_in6 a = {.sin6_family = AF_INET6};
+    inet_pton(AF_INET6, ip, &a.sin6_addr);
+    int s = SYS(socket(AF_INET6, SOCK_DGRAM, 0)), r = bind(s, (void *)&a, sizeof a) ? errno : 0;
+    close(s);
+    return r;
+}
+static int address6(int index, const char *ip) {
+    struct request r = start(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, 0);
+    struct ifaddrmsg *m = (void *)&r.link;
+    *m = (struct ifaddrmsg){.ifa_family = AF_INET6, .ifa_prefixlen = 64, .ifa_index = index, .ifa_flags = IFA_F_NODAD};
+    r.h.nlmsg_len = NLMSG_LENGTH(sizeof *m);
+    char bytes[16];
+    inet_pton(AF_INET6, ip, bytes);
+    add(&r, IFA_LOCAL, bytes, 16);
+    return done(&r);
+}
+static int up(int index) {
+    struct request r = start(RTM_NEWLINK, 0, index);
+    r.link.ifi_flags = r.link.ifi_change = IFF_UP;
+    return done(&r);
+}
+TEST(without_ipv6) {
+    if (geteuid() != 0) SKIP("not root");
+    OK(unshare(CLONE_NEWNET));
+    CHECK_EQ(up(1), 0);
+    CHECK_EQ(make("b0", "bridge", 0), 0);
+    int b0 = index_of("b0");
+    CHECK_EQ(up(b0), 0);
+    CHECK_EQ(address6(b0, "2001:db8::1"), 0);
+    CHECK_EQ(binds6("2001:db8::1"), 0);
+    CHECK_EQ(set6("b0", "1"), 0);
+    CHECK_EQ(binds6("2001:db8::1"), EADDRNOTAVAIL);
+    CHECK_EQ(binds6("::1"), 0);
+    CHECK_EQ(address6(b0, "2001:db8::2"), EACCES);
+    CHECK_EQ(set6("b0", "0"), 0);
+    CHECK_EQ(binds6("2001:db8::1"), EADDRNOTAVAIL);
+    CHECK_EQ(address6(b0, "2001:db8::1"), 0);
+    CHECK_EQ(binds6("2001:db8::1"), 0);
+    // All: those that there are, and new ones.
+    CHECK_EQ(set6("all", "1"), 0);
+    CHECK_EQ(get6("default"), 1);
+    CHECK_EQ(get6("lo"), 1);
+    CHECK_EQ(get6("b0"), 1);
+    CHECK_EQ(binds6("::1"), EADDRNOTAVAIL);
+    CHECK_EQ(make("b1", "bridge", 0), 0);
+    CHECK_EQ(get6("b1"), 1);
+    CHECK_EQ(address6(index_of("b1"), "2001:db8::3"), EACCES);
+    CHECK_EQ(set6("lo", "0"), 0);
+    CHECK_EQ(binds6("::1"), 0);
+    CHECK_EQ(get6("all"), 1);
+    CHECK_EQ(set6("default", "0"), 0);
+    CHECK_EQ(get6("b1"), 1);
+    CHECK_EQ(set6("b1", "x"), EINVAL);
+    CHECK_EQ(set6("all", "0"), 0);
+    CHECK_EQ(get6("b1"), 0);
+    CHECK_EQ(address6(index_of("b1"), "2001:db8::3"), 0);
 }

@@ -8,7 +8,15 @@ use vfs::{Caller, Cap};
 /// The directory.
 pub(crate) static DIR: Entry = Entry { name: "conf", mode: 0o555, what: What::Dir(&[], Some(&Links)) };
 static LINK: Entry = Entry { name: "d", mode: 0o555, what: What::Dir(&SETTINGS, None) };
-static SETTINGS: [Entry; 3] = [
+static SETTINGS: [Entry; 16] = [
+    setting("accept_local", |_| line(1), |at, value| refuse(at, value, 1)),
+    setting("accept_redirects", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("accept_source_route", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("arp_accept", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("arp_announce", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("arp_filter", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("arp_ignore", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("arp_notify", |_| line(0), |at, value| refuse(at, value, 0)),
     setting("forwarding", |at| read(at, Which::Forwarding), |at, value| write(at, Which::Forwarding, value)),
     setting(
         "route_localnet",
@@ -16,11 +24,16 @@ static SETTINGS: [Entry; 3] = [
         |at, value| write(at, Which::RouteLocalnet, value),
     ),
     setting("rp_filter", |at| read(at, Which::RpFilter), |at, value| write(at, Which::RpFilter, value)),
+    setting("log_martians", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("proxy_arp", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("secure_redirects", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("send_redirects", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("src_valid_mark", |_| line(1), |at, value| refuse(at, value, 1)),
 ];
 /// The directory for IPv6.
 pub(crate) static DIR6: Entry = Entry { name: "conf", mode: 0o555, what: What::Dir(&[], Some(&Links6)) };
 static LINK6: Entry = Entry { name: "d", mode: 0o555, what: What::Dir(&SETTINGS6, None) };
-static SETTINGS6: [Entry; 7] = [
+static SETTINGS6: [Entry; 12] = [
     setting("accept_dad", |at| read(at, Which::AcceptDad), |at, value| write(at, Which::AcceptDad, value)),
     setting("accept_ra", |at| read(at, Which::AcceptRa), |at, value| write(at, Which::AcceptRa, value)),
     setting(
@@ -34,8 +47,17 @@ static SETTINGS6: [Entry; 7] = [
         |at| read(at, Which::DadTransmits),
         |at, value| write(at, Which::DadTransmits, value),
     ),
+    setting(
+        "disable_ipv6",
+        |at| read(at, Which::DisableIpv6),
+        |at, value| write(at, Which::DisableIpv6, value),
+    ),
     setting("forwarding", |at| read_one(at, FORWARDING), |at, value| write_one(at, FORWARDING, value)),
     setting("hop_limit", |at| read_one(at, HOP_LIMIT), |at, value| write_one(at, HOP_LIMIT, value)),
+    setting("accept_redirects", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("accept_source_route", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("proxy_ndp", |_| line(0), |at, value| refuse(at, value, 0)),
+    setting("use_tempaddr", |_| line(0), |at, value| refuse(at, value, 0)),
 ];
 /// Settings that all interfaces share: the stack's name, and whose directory they are set in.
 const FORWARDING: (&str, i64) = ("ipv6/conf/all/forwarding", ALL);
@@ -85,6 +107,15 @@ fn write(at: &At, which: Which, value: &[u8]) -> Result<()> {
     }
     let value = value.trim_ascii_end();
     at.nsproxy().net.stack().set_conf(whose(at.n)?, which, parse_int(value)?)
+}
+
+/// Takes no other value than the one that there is: EOPNOTSUPP.
+fn refuse(at: &At, value: &[u8], own: i64) -> Result<()> {
+    if !may_write(at, at.cx()?) {
+        return Err(Errno::EPERM);
+    }
+    let same = parse_int(value.trim_ascii_end())? == own;
+    if same { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }
 
 fn read_one(at: &At, (name, _): (&str, i64)) -> Result<Vec<u8>> {

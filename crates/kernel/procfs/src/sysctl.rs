@@ -3,12 +3,15 @@
 //! One row per value. What was set, by the sandbox's specification or by a guest that may, is kept in
 //! `Kernel::sysctls`; everything else shows its default.
 
+mod make;
+
 use crate::conf;
 use abi::{Errno, Result};
 use conntrack::Timeout;
 use container::Container;
 use kernfs::{At, Changes, Child, Entry, Names, What, parse_int};
 use keys::Setting;
+use make::{apply, fixed, made, namespaces, quota, range, ro, spec, stack, timeout, words};
 use netstack::conf::{Which, Whose};
 use nsproxy::{NsProxy, UtsNamespace};
 use pid::PID_MAX;
@@ -78,50 +81,11 @@ enum Put {
     Namespaces(Kind),
 }
 
-const fn namespaces(path: &'static str, kind: Kind) -> Row {
-    Row { path, mode: 0o644, value: Value::Namespaces(kind), put: Put::Namespaces(kind) }
-}
-
 struct Row {
     path: &'static str,
     mode: u32,
     value: Value,
     put: Put,
-}
-
-const fn ro(path: &'static str, v: &'static str) -> Row {
-    Row { path, mode: 0o444, value: Value::Fixed(v), put: Put::No }
-}
-const fn made(path: &'static str, f: fn(&Seen) -> String) -> Row {
-    Row { path, mode: 0o444, value: Value::Made(f), put: Put::No }
-}
-const fn spec(path: &'static str, v: &'static str) -> Row {
-    Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Spec }
-}
-const fn range(path: &'static str, v: &'static str, min: i64, max: i64) -> Row {
-    Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Range(min, max) }
-}
-const fn words(path: &'static str, v: &'static str) -> Row {
-    Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Words }
-}
-const fn fixed(path: &'static str, v: &'static str) -> Row {
-    Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Fixed }
-}
-const fn quota(path: &'static str, value: fn(&Seen) -> String, limit: Limit) -> Row {
-    Row { path, mode: 0o644, value: Value::Made(value), put: Put::Quota(limit) }
-}
-const fn apply(path: &'static str, f: fn(&Seen) -> String, set: fn(&Seen, &str) -> Result<()>) -> Row {
-    Row { path, mode: 0o644, value: Value::Made(f), put: Put::Apply(set) }
-}
-
-/// How long a connection is remembered, in seconds.
-const fn timeout(path: &'static str, of: Timeout) -> Row {
-    Row { path, mode: 0o644, value: Value::Timeout(of), put: Put::Timeout(of) }
-}
-
-/// A setting of the namespace's TCP/IP stack: the words of the value by their names there.
-const fn stack(path: &'static str, names: &'static [&'static str]) -> Row {
-    Row { path, mode: 0o644, value: Value::Stack(names), put: Put::Stack(names) }
 }
 
 const INT: i64 = i32::MAX as i64;
@@ -364,8 +328,10 @@ static ROWS: &[Row] = &[
     spec("net/core/wmem_max", "4194304"),
     stack("net/ipv4/icmp_echo_ignore_all", &["ipv4/icmp_echo_ignore_all"]),
     stack("net/ipv4/icmp_echo_ignore_broadcasts", &["ipv4/icmp_echo_ignore_broadcasts"]),
+    stack("net/ipv4/icmp_msgs_burst", &["ipv4/icmp_msgs_burst"]),
     stack("net/ipv4/icmp_msgs_per_sec", &["ipv4/icmp_msgs_per_sec"]),
     stack("net/ipv4/igmp_max_memberships", &["ipv4/igmp_max_memberships"]),
+    stack("net/ipv4/igmp_max_msf", &["ipv4/igmp_max_msf"]),
     stack("net/ipv4/ip_default_ttl", &["ipv4/ip_default_ttl"]),
     stack("net/ipv4/ip_forward", &["ipv4/ip_forward"]),
     stack("net/ipv4/ip_local_port_range", &["ipv4/ip_local_port_range/low", "ipv4/ip_local_port_range/high"]),
@@ -426,9 +392,12 @@ static ROWS: &[Row] = &[
     stack("net/ipv4/tcp_tw_reuse", &["ipv4/tcp_tw_reuse"]),
     stack("net/ipv4/tcp_window_scaling", &["ipv4/tcp_window_scaling"]),
     stack("net/ipv4/tcp_wmem", &["ipv4/tcp_wmem/0", "ipv4/tcp_wmem/1", "ipv4/tcp_wmem/2"]),
+    fixed("net/ipv6/auto_flowlabels", "0"),
     stack("net/ipv6/bindv6only", &["ipv6/bindv6only"]),
     stack("net/ipv6/conf/all/forwarding", &["ipv6/conf/all/forwarding"]),
     stack("net/ipv6/conf/default/hop_limit", &["ipv6/conf/default/hop_limit"]),
+    stack("net/ipv6/ip6frag_time", &["ipv6/ip6frag_time"]),
+    stack("net/ipv6/ip_nonlocal_bind", &["ipv6/ip_nonlocal_bind"]),
     fixed("net/netfilter/nf_conntrack_acct", "0"),
     fixed("net/netfilter/nf_conntrack_buckets", "65536"),
     fixed("net/netfilter/nf_conntrack_checksum", "1"),

@@ -11,9 +11,12 @@ use std::sync::Arc;
 
 impl Stack {
     /// Adds an address to an interface. It is usable at once, unless its [`Dad`](crate::life::Dad) says otherwise; see
-    /// [`Stack::detection`].
+    /// [`Stack::detection`]. `EACCES` for one of IPv6 on an interface without that.
     pub fn add_address(&self, index: u32, address: Address) -> Result<(), Errno> {
         let link = self.link(index).ok_or(Errno::ENODEV)?;
+        if address.ip().is_ipv6() && link.disables_v6() {
+            return Err(Errno::EACCES);
+        }
         self.insert_address(&link, address)?;
         self.change_routes(|routes| match link.is_up() {
             true => add_routes(routes, &link, &address),

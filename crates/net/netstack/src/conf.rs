@@ -29,10 +29,12 @@ pub enum Which {
     AcceptRa,
     /// IPv6: whether addresses are made below the prefixes that routers tell of.
     Autoconf,
+    /// IPv6 is off: no addresses, and no packets either way.
+    DisableIpv6,
 }
 
 impl Which {
-    const ALL: [Which; 8] = [
+    const ALL: [Which; 9] = [
         Which::Forwarding,
         Which::RouteLocalnet,
         Which::RpFilter,
@@ -41,6 +43,7 @@ impl Which {
         Which::AddrGenMode,
         Which::AcceptRa,
         Which::Autoconf,
+        Which::DisableIpv6,
     ];
 
     /// The value at the start, and the largest.
@@ -55,6 +58,7 @@ impl Which {
             Which::AddrGenMode => (1, 1),
             Which::AcceptRa => (0, 2),
             Which::Autoconf => (1, 1),
+            Which::DisableIpv6 => (0, i8::MAX),
         }
     }
 }
@@ -139,9 +143,39 @@ impl Stack {
         if (whose, which) == (Whose::All, Which::Forwarding) {
             return self.set_forwarding(value);
         }
+        if which == Which::DisableIpv6 {
+            return self.disable_v6(whose, value);
+        }
         match self.conf_of(whose)? {
             Ok(conf) => conf.set(which, value),
             Err(link) => link.conf.set(which, value),
+        }
+        Ok(())
+    }
+
+    /// Takes IPv6 away from interfaces, or gives it back. What is set for all is set for each interface and for new ones.
+    fn disable_v6(&self, whose: Whose, value: i8) -> Result<(), Errno> {
+        let links = match whose {
+            Whose::All => {
+                self.confs.all.set(Which::DisableIpv6, value);
+                self.confs.default.set(Which::DisableIpv6, value);
+                self.links()
+            }
+            Whose::Default => {
+                self.confs.default.set(Which::DisableIpv6, value);
+                Vec::new()
+            }
+            Whose::Link(index) => vec![self.link(index).ok_or(Errno::ENOENT)?],
+        };
+        for link in links {
+            let before = link.disables_v6();
+            link.conf.set(Which::DisableIpv6, value);
+            match (before, link.disables_v6()) {
+                (false, true) => self.end_v6(&link),
+                (true, false) if link.is_up() => self.raise(&link),
+                _ => {}
+            }
+            self.changed();
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ impl Problem {
     }
 }
 
-/// Bounds ICMP errors per second (RFC 1812 section 4.3.2.8): a bucket of at most 50.
+/// Bounds ICMP errors per second (RFC 1812 section 4.3.2.8): a bucket (`icmp_msgs_burst`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limiter {
     /// Thousandths of a message.
@@ -76,19 +76,19 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    fn allow(&mut self, now: Instant, per_second: u64) -> bool {
-        const BURST: u64 = 50_000;
+    fn allow(&mut self, now: Instant, per_second: u64, most: u64) -> bool {
+        let most = most.saturating_mul(1000);
         if per_second == 0 {
             return true;
         }
         let gained = self
             .last
-            .map_or(BURST, |last| (now.since(last).as_micros() as u64).saturating_mul(per_second) / 1000);
+            .map_or(most, |last| (now.since(last).as_micros() as u64).saturating_mul(per_second) / 1000);
         // A gain below one unit is not lost: the time is kept.
         if gained > 0 {
             self.last = Some(now);
         }
-        self.credit = (self.credit + gained).min(BURST);
+        self.credit = (self.credit + gained).min(most);
         let allowed = self.credit >= 1000;
         self.credit -= if allowed { 1000 } else { 0 };
         allowed
@@ -193,7 +193,8 @@ impl Stack {
             return;
         }
         let limit = self.sysctls.icmp_msgs_per_sec.size() as u64;
-        if packet.iface.index != LOOPBACK && !self.limiter.lock().allow(packet.now, limit) {
+        let burst = self.sysctls.icmp_msgs_burst.size() as u64;
+        if packet.iface.index != LOOPBACK && !self.limiter.lock().allow(packet.now, limit, burst) {
             return;
         }
         // RFC 1812 asks for as much as fits 576 bytes, RFC 4443 for 1280.

@@ -225,6 +225,11 @@ impl Iface {
         self.conf.get(which)
     }
 
+    /// True without IPv6.
+    pub fn disables_v6(&self) -> bool {
+        self.conf.get(Which::DisableIpv6) != 0
+    }
+
     /// Name.
     pub fn name(&self) -> String {
         self.name.read().clone()

@@ -221,6 +221,9 @@ impl Stack {
 
     fn ipv6_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
         self.counters.ip6.in_receives.bump();
+        if iface.disables_v6() {
+            return self.counters.ip6.in_discards.bump();
+        }
         let Some(header) = Ipv6::parse(&frame.buf) else { return self.counters.ip6.in_hdr_errors.bump() };
         frame.buf.truncate(Ipv6::LEN + header.payload_len());
         let (src, dst) = (header.src(), header.dst());
@@ -344,7 +347,8 @@ impl Stack {
         let v4 = packet.first().is_some_and(|first| first >> 4 == 4);
         let counters = if v4 { &self.counters.ip } else { &self.counters.ip6 };
         counters.reasm_reqds.bump();
-        let keep = Duration::from_secs(self.sysctls.ipfrag_time.size() as u64);
+        let time = if v4 { &self.sysctls.ipfrag_time } else { &self.sysctls.ip6frag_time };
+        let keep = Duration::from_secs(time.size() as u64);
         let mut table = self.reassembly.lock();
         let outcome = table.add(&self.pool, packet, now, keep, self.sysctls.ipfrag_high_thresh.size());
         self.arm_reassembly(table.deadline());

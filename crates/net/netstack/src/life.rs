@@ -217,7 +217,8 @@ impl Stack {
     pub(crate) fn generate_link_local(&self, link: &Arc<Iface>) {
         let mode = link.conf.get(Which::AddrGenMode);
         let has = |a: &Address| matches!(a.ip(), IpAddr::V6(ip) if is_link_local(ip));
-        if link.kind != Kind::Ethernet || mode != 0 || link.addresses().iter().any(has) {
+        if link.kind != Kind::Ethernet || mode != 0 || link.disables_v6() || link.addresses().iter().any(has)
+        {
             return;
         }
         let ip = interface_address([0xfe80, 0, 0, 0], link.mac());

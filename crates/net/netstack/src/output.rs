@@ -331,6 +331,9 @@ impl Stack {
         mut frame: Frame,
         flow: u32,
     ) {
+        if next_hop.is_ipv6() && iface.disables_v6() {
+            return self.counters.ip6.out_discards.bump();
+        }
         if iface.fifo().is_some_and(|fifo| fifo.limit == 0) {
             return iface.counters.tx_dropped.bump();
         }

@@ -468,10 +468,11 @@ impl Stack {
         Ok(())
     }
 
-    fn raise(&self, link: &Arc<Iface>) {
+    pub(crate) fn raise(&self, link: &Arc<Iface>) {
         if link.index == LOOPBACK {
             let own: [(IpAddr, u8); 2] = [(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
-            let missing = own.into_iter().filter(|(ip, _)| !link.has_address(*ip));
+            let wanted = |ip: &IpAddr| !link.has_address(*ip) && (ip.is_ipv4() || !link.disables_v6());
+            let missing = own.into_iter().filter(|(ip, _)| wanted(ip));
             let missing: Vec<_> = missing
                 .map(|(ip, len)| Address {
                     scope: crate::addr::Scope::Host,
@@ -486,7 +487,7 @@ impl Stack {
         self.generate_link_local(link);
         self.detect_again(link);
         self.change_routes(|routes| {
-            if link.kind != Kind::Loopback {
+            if link.kind != Kind::Loopback && !link.disables_v6() {
                 let multicast = Prefix::new(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8);
                 let route = crate::route::Route::new(multicast, link.index, None);
                 let _ =
@@ -496,6 +497,16 @@ impl Stack {
                 crate::address::add_routes(routes, link, &address);
             }
         });
+    }
+
+    /// Takes addresses, routes and neighbours of IPv6 away from an interface.
+    pub(crate) fn end_v6(&self, link: &Arc<Iface>) {
+        let index = link.index;
+        self.change_routes(|routes| {
+            routes.purge(|r| r.dst.addr.is_ipv6() && r.hops().all(|hop| hop.iface == index));
+        });
+        self.change_neighbours(|neighbours| neighbours.purge(|key| key.0 == index && key.1.is_ipv6()));
+        self.drop_v6_addresses(link);
     }
 
     // Routes and neighbours.
@@ -676,14 +687,6 @@ impl Stack {
         links.values().filter_map(|link| link.flush()).for_each(add);
     }
 
-    /// The end of the operation is to carry on with another stack.
-    pub(crate) fn hand_over(&self, to: Arc<Stack>) {
-        let mut handed = self.handed.lock();
-        if !handed.iter().any(|known| Arc::ptr_eq(known, &to)) {
-            handed.push(to);
-        }
-    }
-
     fn take(self: &Arc<Self>, now: Instant, arrival: Arrival) {
         match arrival.way {
             Way::In => self.frame_input(now, &arrival.iface, arrival.frame),
@@ -700,6 +703,14 @@ impl Stack {
         let arrival = Arrival { iface: iface.clone(), frame, way: Way::Out };
         if !self.backlog.push(flow_of(&arrival.frame.buf), arrival) {
             iface.counters.tx_dropped.bump();
+        }
+    }
+
+    /// The end of the operation is to carry on with another stack.
+    pub(crate) fn hand_over(&self, to: Arc<Stack>) {
+        let mut handed = self.handed.lock();
+        if !handed.iter().any(|known| Arc::ptr_eq(known, &to)) {
+            handed.push(to);
         }
     }
 

@@ -92,6 +92,8 @@ sysctls! {
     ip_default_ttl = "ipv4/ip_default_ttl", 64, 1, 255;
     /// Whether addresses that are not local may be bound.
     ip_nonlocal_bind = "ipv4/ip_nonlocal_bind", 0, 0, 1;
+    /// The same for IPv6.
+    ip6_nonlocal_bind = "ipv6/ip_nonlocal_bind", 0, 0, 1;
     /// Whether path MTU discovery is off.
     ip_no_pmtu_disc = "ipv4/ip_no_pmtu_disc", 0, 0, 3;
     /// First ephemeral port.
@@ -104,18 +106,24 @@ sysctls! {
     ipfrag_high_thresh = "ipv4/ipfrag_high_thresh", 4 << 20, 0, INT;
     /// Seconds until an incomplete packet is dropped.
     ipfrag_time = "ipv4/ipfrag_time", 30, 0, INT;
+    /// The same for IPv6.
+    ip6frag_time = "ipv6/ip6frag_time", 60, 0, INT;
     /// Whether echo requests are ignored.
     icmp_echo_ignore_all = "ipv4/icmp_echo_ignore_all", 0, 0, 1;
     /// Whether echo requests to broadcast addresses are ignored.
     icmp_echo_ignore_broadcasts = "ipv4/icmp_echo_ignore_broadcasts", 1, 0, 1;
     /// ICMP errors per second.
     icmp_msgs_per_sec = "ipv4/icmp_msgs_per_sec", 1000, 0, INT;
+    /// ICMP errors at once.
+    icmp_msgs_burst = "ipv4/icmp_msgs_burst", 50, 0, INT;
     /// First group that may open ping sockets.
     ping_group_low = "ipv4/ping_group_range/low", 1, 0, u32::MAX as i64;
     /// Last group that may open ping sockets.
     ping_group_high = "ipv4/ping_group_range/high", 0, 0, u32::MAX as i64;
     /// Multicast groups that a socket may join.
     igmp_max_memberships = "ipv4/igmp_max_memberships", 20, 0, INT;
+    /// Sources of one membership of IPv4.
+    igmp_max_msf = "ipv4/igmp_max_msf", 10, 0, INT;
     /// Whether IPv6 sockets without an address are IPv6 only.
     bindv6only = "ipv6/bindv6only", 0, 0, 1;
     /// Hop limit of IPv6 packets that do not say otherwise.
@@ -240,5 +248,10 @@ impl Sysctls {
         let [low, high] =
             [&self.port_low, &self.port_high].map(|s| u16::try_from(s.get()).unwrap_or(u16::MAX));
         (low, high.max(low))
+    }
+
+    /// Whether addresses of a family that are not local may be bound.
+    pub(crate) fn binds_nonlocal(&self, ip: std::net::IpAddr) -> bool {
+        if ip.is_ipv4() { self.ip_nonlocal_bind.on() } else { self.ip6_nonlocal_bind.on() }
     }
 }

@@ -3,7 +3,7 @@
 use super::ip::Socket;
 use crate::addr;
 use abi::{Errno, Result};
-use netstack::datagram::{DatagramSocket, max_sources};
+use netstack::datagram::DatagramSocket;
 use socket::net_ns::now;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -151,10 +151,10 @@ fn excludes(mode: u32) -> Result<bool> {
     }
 }
 
-/// How many sources follow; ENOBUFS for too many, EINVAL when they are not there.
-fn count(value: &[u8], group: IpAddr, number: u32, head: usize, each: usize) -> Result<usize> {
+/// How many sources follow; ENOBUFS for more than the most, EINVAL when they are not there.
+fn count(most: usize, value: &[u8], number: u32, head: usize, each: usize) -> Result<usize> {
     let number = number as usize;
-    if number > max_sources(group) {
+    if number > most {
         return Err(Errno::ENOBUFS);
     }
     if value.len() < head + number * each { Err(Errno::EINVAL) } else { Ok(number) }
@@ -163,7 +163,8 @@ fn count(value: &[u8], group: IpAddr, number: u32, head: usize, each: usize) -> 
 /// `struct ip_msfilter`: group, own address, mode, sources.
 fn set_filter4(socket: &Socket<'_>, datagrams: &DatagramSocket, value: &[u8]) -> Result<()> {
     let (group, own, mode, number) = (v4(value, 0)?, v4(value, 4)?, word(value, 8)?, word(value, 12)?);
-    let number = count(value, group.into(), number, IP_FILTER, 4)?;
+    let most = socket.net.stack().max_sources(group.into());
+    let number = count(most, value, number, IP_FILTER, 4)?;
     let sources: Result<Vec<IpAddr>> =
         (0..number).map(|n| Ok(v4(value, IP_FILTER + 4 * n)?.into())).collect();
     if !group.is_multicast() {
@@ -177,7 +178,7 @@ fn set_filter4(socket: &Socket<'_>, datagrams: &DatagramSocket, value: &[u8]) ->
 fn set_filter(datagrams: &DatagramSocket, v6: bool, value: &[u8]) -> Result<()> {
     let (mode, number) = (word(value, GROUP + STORAGE)?, word(value, GROUP + STORAGE + 4)?);
     let any = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    let number = count(value, any, number, GROUP_FILTER, STORAGE)?;
+    let number = count(datagrams.max_sources(any), value, number, GROUP_FILTER, STORAGE)?;
     let group = stored(value, GROUP, v6).map_err(|_| Errno::EINVAL)?;
     let sources: Result<Vec<IpAddr>> =
         (0..number).map(|n| stored(value, GROUP_FILTER + STORAGE * n, v6)).collect();

@@ -270,6 +270,7 @@ fn new_address(asker: &Asker<'_>) -> Result<()> {
     added.map_err(|errno| match (errno, prefix.addr.is_ipv4()) {
         (Errno::EEXIST, true) => Refusal::with(errno, "ipv4: Address already assigned"),
         (Errno::EEXIST, false) => Refusal::with(errno, "IPv6: address already assigned"),
+        (Errno::EACCES, false) => Refusal::with(errno, "ipv6: IPv6 is disabled on this device"),
         _ => errno.into(),
     })
 }

@@ -432,6 +432,10 @@ pub(super) fn insert(net: &NetNamespace, mut route: Route, flags: i32) -> Result
         for hop in &mut route.others {
             hop.iface = check_hop(net, hop.iface, hop.gateway, hop.onlink)?;
         }
+        let disabled = |hop: Hop| stack.link(hop.iface).is_some_and(|link| link.disables_v6());
+        if route.dst.addr.is_ipv6() && route.hops().any(disabled) {
+            return Err(Refusal::with(Errno::EACCES, "IPv6 is disabled on nexthop device"));
+        }
     }
     if let Some(source) = route.source
         && !stack.is_local(source)

@@ -36,12 +36,19 @@ impl Membership {
 /// Sources of all memberships of a socket.
 const MAX_OF_SOCKET: usize = 1024;
 
-/// Sources of one membership (`igmp_max_msf`, `mld_max_msf`).
-pub fn max_sources(group: IpAddr) -> usize {
-    if group.is_ipv4() { 10 } else { 64 }
+impl Stack {
+    /// Sources of one membership (`igmp_max_msf`, `mld_max_msf`).
+    pub fn max_sources(&self, group: IpAddr) -> usize {
+        if group.is_ipv4() { self.sysctls.igmp_max_msf.size().min(MAX_OF_SOCKET) } else { 64 }
+    }
 }
 
 impl DatagramSocket {
+    /// Sources of one membership; see [`Stack::max_sources`].
+    pub fn max_sources(&self, group: IpAddr) -> usize {
+        self.stack.max_sources(group)
+    }
+
     /// Joins a group on an interface, 0 for the one that routes to it (`IP_ADD_MEMBERSHIP`, `IPV6_ADD_MEMBERSHIP`).
     pub fn join(&self, now: Instant, group: IpAddr, iface: u32) -> Result<(), Errno> {
         if !group.is_multicast() {
@@ -111,7 +118,9 @@ impl DatagramSocket {
             (Some(place), false) => {
                 membership.sources.remove(place);
             }
-            (None, true) if membership.sources.len() >= max_sources(group) || all >= MAX_OF_SOCKET => {
+            (None, true)
+                if membership.sources.len() >= self.stack.max_sources(group) || all >= MAX_OF_SOCKET =>
+            {
                 return Err(Errno::ENOBUFS);
             }
             (None, true) => membership.sources.push(source),
@@ -132,7 +141,7 @@ impl DatagramSocket {
         if !group.is_multicast() {
             return Err(Errno::EINVAL);
         }
-        if sources.len() > max_sources(group) {
+        if sources.len() > self.stack.max_sources(group) {
             return Err(Errno::ENOBUFS);
         }
         let index = self.group_link(now, group, iface)?.index;

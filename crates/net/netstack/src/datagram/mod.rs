@@ -9,7 +9,6 @@ mod queue;
 mod send;
 pub(crate) mod table;
 
-pub use groups::max_sources;
 pub use queue::{Datagram, Origin, QueuedError, TooLarge};
 pub use send::SendControl;
 
@@ -139,7 +138,7 @@ impl DatagramSocket {
             return Err(Errno::EINVAL);
         }
         let free =
-            inner.options.free_bind || inner.options.transparent || self.stack.sysctls.ip_nonlocal_bind.on();
+            inner.options.free_bind || inner.options.transparent || self.stack.sysctls.binds_nonlocal(ip);
         let group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
         if !is_any(ip) && !group && !free && !self.stack.is_local(ip) && !self.stack.is_broadcast(ip) {
             return Err(Errno::EADDRNOTAVAIL);

@@ -59,7 +59,7 @@ impl TcpSocket {
             return Err(Errno::EINVAL);
         }
         let options = &inner.conn.options.ip;
-        let free = options.free_bind || options.transparent || self.stack.sysctls.ip_nonlocal_bind.on();
+        let free = options.free_bind || options.transparent || self.stack.sysctls.binds_nonlocal(ip);
         if !is_any(ip) && !free && !self.stack.is_local(ip) {
             return Err(Errno::EADDRNOTAVAIL);
         }
