@@ -344,6 +344,26 @@ TEST(peers_and_ports) {
         close(tcp), close(v[0]), close(v[1]);
     }
 }
+TEST(binding_to_addresses_that_are_not_there) {
+    int types[] = {SOCK_STREAM, SOCK_DGRAM};
+    for (int t = 0; t < 2; t++) {
+        struct sockaddr_in6 at = {.sin6_family = AF_INET6};
+        inet_pton(AF_INET6, "2001:db8::7", &at.sin6_addr);
+        int s = SYS(socket(AF_INET6, types[t], 0));
+        CHECK_ERR(bind(s, (void *)&at, sizeof at), EADDRNOTAVAIL);
+        CHECK_EQ(get_int(s, IPPROTO_IPV6, 78 /* IPV6_FREEBIND */), 0);
+        OK(set_int(s, IPPROTO_IPV6, 78, 5));
+        CHECK_EQ(get_int(s, IPPROTO_IPV6, 78), 1);
+        CHECK_EQ(get_int(s, IPPROTO_IP, IP_FREEBIND), 1);
+        OK(bind(s, (void *)&at, sizeof at));
+        CHECK_EQ(get_int(s, IPPROTO_IPV6, 75 /* IPV6_TRANSPARENT */), 0);
+        if (geteuid() == 0) {
+            OK(set_int(s, IPPROTO_IPV6, 75, 1));
+            CHECK_EQ(get_int(s, IPPROTO_IP, IP_TRANSPARENT), 1);
+        }
+        close(s);
+    }
+}
 static int bound_to(int type, const char *text) {
     int s = SYS(socket(AF_INET6, type | SOCK_NONBLOCK, 0));
     struct sockaddr_in6 at = {.sin6_family = AF_INET6};

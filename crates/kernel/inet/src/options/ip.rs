@@ -209,6 +209,8 @@ fn get6(socket: &Socket<'_>, name: i32) -> Result<i32> {
             libc::IPV6_MULTICAST_LOOP => o.multicast_loop as i32,
             libc::IPV6_TCLASS => o.class.into(),
             libc::IPV6_RECVERR => o.receive_errors6 as i32,
+            libc::IPV6_FREEBIND => o.free_bind as i32,
+            libc::IPV6_TRANSPARENT => o.transparent as i32,
             libc::IPV6_MTU_DISCOVER => discovery(o.mtu_discovery),
             _ => return Err(Errno::ENOPROTOOPT),
         })
@@ -246,7 +248,7 @@ pub(crate) fn set(socket: &Socket<'_>, cx: &dyn Caller, level: i32, name: i32, v
         }
         libc::IPPROTO_IPV6 if socket.v6 => match extension::set(socket, cx, name, value) {
             Some(done) => done,
-            None => set6(socket, name, read_int(value)?),
+            None => set6(socket, cx, name, read_int(value)?),
         },
         _ => Err(Errno::ENOPROTOOPT),
     }
@@ -315,7 +317,7 @@ fn privileged(cx: &dyn Caller, net: &NetNamespace) -> bool {
     [Cap::NET_ADMIN, Cap::NET_RAW].into_iter().any(|cap| creds.ns_capable(net.user_ns(), cap))
 }
 
-fn set6(socket: &Socket<'_>, name: i32, v: i32) -> Result<()> {
+fn set6(socket: &Socket<'_>, cx: &dyn Caller, name: i32, v: i32) -> Result<()> {
     let limit = |v: i32| match v {
         -1 => Ok(None),
         _ => u8::try_from(v).map(Some).map_err(|_| Errno::EINVAL),
@@ -348,6 +350,9 @@ fn set6(socket: &Socket<'_>, name: i32, v: i32) -> Result<()> {
             }
             libc::IPV6_TCLASS => o.class = limit(v)?.unwrap_or(0),
             libc::IPV6_RECVERR => o.receive_errors6 = v != 0,
+            libc::IPV6_FREEBIND => o.free_bind = v != 0,
+            libc::IPV6_TRANSPARENT if v != 0 && !privileged(cx, socket.net) => return Err(Errno::EPERM),
+            libc::IPV6_TRANSPARENT => o.transparent = v != 0,
             libc::IPV6_MTU_DISCOVER => o.mtu_discovery = to_discovery(v)?,
             _ => return Err(Errno::ENOPROTOOPT),
         }
