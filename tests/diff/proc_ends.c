@@ -1,5 +1,6 @@
 // Files of /proc/PID when the process is a zombie, and when it is gone; smaps and locks.
 #include "t.h"
+#include <pthread.h>
 #include <sys/file.h>
 
 // What open(2) fails with, or else what reading one byte gives.
@@ -195,4 +196,36 @@ TEST(locks_are_listed) {
     CHECK_EQ(has_line(info, "lock:\t", want[0]), 1);
     close(a);
     CHECK_EQ(has_line("/proc/locks", "", want[1]), 0);
+}
+
+static void *outlives(void *gate) {
+    t_pass(*(struct t_gate *)gate);
+    _exit(7);
+}
+static char state_of(const char *path) {
+    char text[512] = "";
+    int fd = SYS(open(path, O_RDONLY));
+    CHECK(read(fd, text, sizeof text - 1) > 0);
+    close(fd);
+    char *end = strrchr(text, ')');
+    return end ? end[2] : '?';
+}
+TEST(a_leader_that_ended_before_its_threads_is_a_zombie) {
+    static struct t_gate g;
+    g = t_gate();
+    pid_t p = FORK();
+    if (p == 0) {
+        pthread_t t;
+        OK(pthread_create(&t, 0, outlives, &g));
+        syscall(SYS_exit, 0);
+    }
+    char path[64];
+    sprintf(path, "/proc/%d/stat", p);
+    for (int i = 0; i < 200 && state_of(path) != 'Z'; i++) t_ms(10);
+    CHECK_EQ(state_of(path), 'Z');
+    sprintf(path, "/proc/%d/task/%d/stat", p, p);
+    CHECK_EQ(state_of(path), 'Z');
+    CHECK_EQ(waitpid(p, 0, WNOHANG), 0);
+    t_open(g);
+    CHECK_STATUS(t_status(p), "exit 7");
 }

@@ -29,6 +29,8 @@ pub struct Relations {
     pub exit_signal: i32,
     /// Wait status of a zombie.
     pub zombie: Option<i32>,
+    /// The thread group leader has ended, whether other threads are left or not.
+    pub leader_left: bool,
     /// Its name.
     pub comm: [u8; 16],
     /// Its processor time.
@@ -46,6 +48,7 @@ pub fn relations(k: &Kernel, p: &Proc) -> Relations {
         sid: n.sid(),
         exit_signal: n.exit_signal(),
         zombie: z.map(|z| z.status),
+        leader_left: n.leader_creds().is_some(),
         comm: z.map_or([0; 16], |z| z.comm),
         times: z.map_or((0, 0), |z| (z.usage.utime, z.usage.stime)),
     }
@@ -53,7 +56,7 @@ pub fn relations(k: &Kernel, p: &Proc) -> Relations {
 
 /// The letter and the word for a state.
 pub fn state(p: &Proc, r: &Relations) -> (char, &'static str) {
-    if r.zombie.is_some() {
+    if r.zombie.is_some() || r.leader_left && !p.is_thread() {
         return ('Z', "zombie");
     }
     let Some(t) = p.task() else { return ('Z', "zombie") };
