@@ -67,3 +67,36 @@ TEST(bridges_and_ports) {
     // The port is free again.
     OK(port(SIOCBRADDIF, "b1", v0));
 }
+// The older ioctls, which brctl tries when the others fail.
+static int old(long what, const char *name) {
+    unsigned long words[3] = {what, (unsigned long)name, 0};
+    return ioctl(s, SIOCSIFBR, words);
+}
+static int old_port(long what, const char *bridge, long index) {
+    unsigned long words[4] = {what, index, 0, 0};
+    struct ifreq q = {.ifr_data = (void *)words};
+    strncpy(q.ifr_name, bridge, IFNAMSIZ - 1);
+    return ioctl(s, SIOCDEVPRIVATE, &q);
+}
+TEST(older_requests) {
+    if (geteuid() != 0) SKIP("not root");
+    OK(unshare(CLONE_NEWNET));
+    s = SYS(socket(AF_UNIX, SOCK_STREAM, 0));
+    char b0[IFNAMSIZ] = "b0", none[IFNAMSIZ] = "none", lo[IFNAMSIZ] = "lo";
+    OK(old(2, b0));
+    CHECK_ERR(old(2, b0), EEXIST);
+    CHECK_ERR(old(99, b0), EOPNOTSUPP);
+    CHECK_ERR(old(3, none), ENXIO);
+    CHECK_ERR(old(3, lo), EPERM);
+    CHECK_EQ(make("v0", "veth", pair), 0);
+    int v0 = index_of("v0");
+    OK(old_port(4, "b0", v0));
+    CHECK_ERR(old_port(4, "b0", v0), EBUSY);
+    CHECK_ERR(old_port(4, "b0", 1), EINVAL);
+    CHECK_ERR(old_port(4, "none", v0), ENODEV);
+    CHECK_ERR(old_port(99, "b0", v0), EOPNOTSUPP);
+    OK(old_port(5, "b0", v0));
+    CHECK_ERR(old_port(5, "b0", v0), EINVAL);
+    CHECK_CHILD(SYS(setresuid(1000, 1000, 1000)); CHECK_ERR(old(2, none), EPERM); CHECK_ERR(old_port(4, "b0", v0), EPERM));
+    OK(old(3, b0));
+}

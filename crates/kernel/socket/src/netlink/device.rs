@@ -54,7 +54,9 @@ pub(crate) fn ioctl(
         SIOCSIFFLAGS | SIOCSIFMTU | SIOCSIFHWADDR | SIOCSIFNAME | SIOCSIFTXQLEN => {
             return change(cx, owner, mem, cmd, arg);
         }
-        brctl::SIOCBRADDBR..=brctl::SIOCBRDELIF => return brctl::ioctl(cx, owner, mem, (cmd, arg)),
+        brctl::SIOCSIFBR | brctl::SIOCBRADDBR..=brctl::SIOCBRDELIF | brctl::SIOCDEVPRIVATE => {
+            return brctl::ioctl(cx, owner, mem, (cmd, arg));
+        }
         old::SIOCADDRT | old::SIOCDELRT if v4 => {
             return old::route(cx, owner, mem, cmd, arg).map_err(|refusal| refusal.errno);
         }
