@@ -73,6 +73,14 @@ pub(crate) fn bytes(text: &str) -> Result<i64, String> {
     if bytes < i64::MAX as f64 { Ok(bytes as i64) } else { Err(wrong()) }
 }
 
+/// A number of processors, not whole in general.
+pub(crate) fn cpus(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if (0.01..=4096.0).contains(&number) => Ok(number),
+        _ => Err("use a number from 0.01 to 4096, as 1.5".into()),
+    }
+}
+
 /// The most that a packet capture may write: one packet of the longest kind at least.
 pub(crate) fn capture_size(text: &str) -> Result<u64, String> {
     const LEAST: i64 = 512 << 10;

@@ -4,6 +4,8 @@ pub(crate) mod create;
 pub(crate) mod debug;
 pub(crate) mod delete;
 pub(crate) mod do_;
+mod do_secrets;
+mod do_user;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod features;

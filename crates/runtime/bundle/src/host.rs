@@ -41,6 +41,12 @@ pub struct HostCommand {
     pub additional_gids: Vec<u32>,
     /// File mode creation mask.
     pub umask: u32,
+    /// The command has root's capabilities inside.
+    pub privileged: bool,
+    /// Paths of which nothing is shown.
+    pub hidden: Vec<String>,
+    /// Most tasks.
+    pub pids: Option<u32>,
     /// Resource limits.
     pub rlimits: Vec<RlimitSpec>,
     /// The command gets a pseudo-terminal.
@@ -168,11 +174,11 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
             propagation: PropagationType::Private,
         },
         mounts,
+        masked_paths: command.hidden.clone(),
+        pids_limit: command.pids,
         process: process(command, cwd),
-        masked_paths: Vec::new(),
         readonly_paths: Vec::new(),
         devices,
-        pids_limit: None,
         id_maps: Default::default(),
         sysctl: Vec::new(),
         socket_gofer,
@@ -258,7 +264,8 @@ fn check_cwd(root: &Path, cwd: &str, volumes: &[Volume]) -> Result<()> {
 
 /// The command's process: root's powers inside, whoever the user is.
 fn process(command: HostCommand, cwd: String) -> ProcessSpec {
-    let all = caps::ALL;
+    let all = if command.privileged { caps::ALL } else { 0 };
+    let bounding = caps::ALL;
     ProcessSpec {
         args: command.args,
         env: command.env,
@@ -268,13 +275,7 @@ fn process(command: HostCommand, cwd: String) -> ProcessSpec {
         gid: command.gid,
         additional_gids: command.additional_gids,
         umask: command.umask,
-        capabilities: CapabilitySets {
-            bounding: all,
-            effective: all,
-            inheritable: 0,
-            permitted: all,
-            ambient: 0,
-        },
+        capabilities: CapabilitySets { bounding, effective: all, inheritable: 0, permitted: all, ambient: 0 },
         no_new_privileges: false,
         seccomp: None,
         rlimits: command.rlimits,

@@ -25,6 +25,17 @@ impl Groups {
         Ok(Self(manager))
     }
 
+    /// Those of a command of `do`: none without limits, and an error where limits cannot be kept.
+    pub(crate) fn of_command(settings: &Settings, limits: Option<&Spec>, id: &str) -> Result<Self> {
+        let Some(spec) = limits else { return Ok(Self(None)) };
+        match Self::new(settings, spec, id)? {
+            Self(None) => {
+                Err("--memory and --cpus take a control group, and there is none to be had here".into())
+            }
+            groups => Ok(groups),
+        }
+    }
+
     pub(crate) fn manager(&self) -> Option<&Manager> {
         self.0.as_ref()
     }

@@ -1,13 +1,54 @@
 //! `do`: a container in the foreground that has no state on disk.
 
+use crate::groups::Groups;
 use crate::network::Outward;
 use crate::stores::Stores;
 use crate::{Result, Settings, caller, capture, create, foreground, id_maps, sandbox_log};
 use bundle::Prepared;
 use hostsys::signals::SignalFd;
 use netgofer::Policy;
+use oci_spec::runtime::Spec;
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use sandbox::launch::{Files, HostHandles, NetGofer, launch};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Exit status of a command whose time is over, as timeout(1) has it.
+const TIMED_OUT: u8 = 124;
+/// How long a command may take to end after SIGTERM then.
+const GRACE: Duration = Duration::from_secs(10);
+/// The period of a processor limit in microseconds.
+const PERIOD: u64 = 100_000;
+
+/// Limits of a command.
+#[derive(Clone, Debug, Default)]
+pub struct HostLimits {
+    /// Bytes of memory.
+    pub memory: Option<i64>,
+    /// Processors.
+    pub cpus: Option<f64>,
+    /// How long it may run.
+    pub timeout: Option<Duration>,
+}
+
+impl HostLimits {
+    /// A configuration with those that a control group keeps, if there are any.
+    fn spec(&self) -> Option<Spec> {
+        if self.memory.is_none() && self.cpus.is_none() {
+            return None;
+        }
+        let memory = self.memory.map(|limit| serde_json::json!({ "limit": limit, "swap": limit }));
+        let quota = |cpus: f64| (cpus * PERIOD as f64) as i64;
+        let cpu = self.cpus.map(|cpus| serde_json::json!({ "quota": quota(cpus), "period": PERIOD }));
+        let mut resources = serde_json::Map::new();
+        resources.extend(memory.map(|memory| ("memory".to_string(), memory)));
+        resources.extend(cpu.map(|cpu| ("cpu".to_string(), cpu)));
+        let spec = serde_json::json!({ "ociVersion": "1.2.0", "linux": { "resources": resources } });
+        serde_json::from_value(spec).ok()
+    }
+}
 
 /// Runs a prepared container, which may reach `allow_net` in host mode, and returns its exit status. `signals` comes from
 /// [`block_signals`](crate::block_signals).
@@ -15,9 +56,12 @@ pub fn run_host_command(
     settings: &Settings,
     mut prepared: Prepared,
     allow_net: Option<&Policy>,
+    limits: &HostLimits,
     signals: &SignalFd,
 ) -> Result<u8> {
     create::complete(&mut prepared);
+    let wanted = limits.spec();
+    let mut groups = Groups::of_command(settings, wanted.as_ref(), &prepared.spec.id)?;
     let outward = Outward::of(&mut prepared, allow_net)?;
     let console = if prepared.spec.process.terminal { Some(caller::own_terminal()?) } else { None };
     if let Some(tty) = &console {
@@ -25,7 +69,7 @@ pub fn run_host_command(
     }
     let (_stores, stores) = Stores::make(&prepared.stores)?;
     let capture = capture::open(settings, &mut prepared, "do")?;
-    let files = Files {
+    let mut files = Files {
         stdio: caller::stdio()?,
         console: console.as_ref().map(OwnedFd::try_clone).transpose()?,
         preserved: Vec::new(),
@@ -37,12 +81,39 @@ pub fn run_host_command(
     };
     let log = sandbox_log::open(settings, &prepared.spec.id, "do", false)?;
     let net_gofer = outward.as_ref().map(|o| NetGofer { setup: &o.setup, outside: o.outside });
-    let groups = hostsys::spawn::Groups::default();
-    let handles =
-        HostHandles { alive: None, groups: &groups, joined: &mut |_| Ok(()), network: None, net_gofer };
+    let entrances = groups.entrances();
+    let join = &mut |pid| groups.join(pid);
+    let handles = HostHandles { alive: None, groups: &entrances, joined: join, network: None, net_gofer };
     let sandbox = launch(log.as_fd(), id_maps::mapping(settings, &prepared)?, handles)?;
+    if let Some(wanted) = &wanted {
+        files.control_group = groups.limit(wanted, &mut prepared, false)?;
+    }
     sandbox.set_up(&prepared, &files, None)?;
     drop((files, log));
     sandbox.start()?;
-    foreground::attend(sandbox, signals, console.as_ref(), || {})
+    let expired = limits.timeout.map(|time| expire(time, sandbox.pid())).transpose()?;
+    let status = foreground::attend(sandbox, signals, console.as_ref(), || {});
+    match expired.is_some_and(|expired| expired.load(Ordering::SeqCst)) {
+        true => Ok(TIMED_OUT),
+        false => status,
+    }
+}
+
+/// Ends the command after a time: SIGTERM to this process is passed on, SIGKILL to the sandbox's first process, a child of this
+/// one, ends it with all that is in it. The flag says whether it came to that.
+fn expire(after: Duration, sandbox: i32) -> Result<Arc<AtomicBool>> {
+    let expired = Arc::new(AtomicBool::new(false));
+    let set = expired.clone();
+    let run = move || {
+        std::thread::sleep(after);
+        set.store(true, Ordering::SeqCst);
+        log::warn!("the time of --timeout is over");
+        let _ = kill_process(getpid(), Signal::TERM);
+        std::thread::sleep(GRACE);
+        if let Some(pid) = Pid::from_raw(sandbox) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    };
+    std::thread::Builder::new().name("timeout".into()).stack_size(64 << 10).spawn(run)?;
+    Ok(expired)
 }

@@ -1,0 +1,124 @@
+//! What `do` hides from a command unless it is told otherwise: keys, tokens and histories of shells.
+
+use bundle::Volume;
+use lifecycle::Result;
+use std::path::{Path, PathBuf};
+
+/// Below the home directory.
+const AT_HOME: [&str; 36] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/hub",
+    ".config/git/credentials",
+    ".config/doctl",
+    ".config/rclone",
+    ".kube",
+    ".docker/config.json",
+    ".config/containers/auth.json",
+    ".netrc",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".terraform.d/credentials.tfrc.json",
+    ".vault-token",
+    ".password-store",
+    ".local/share/keyrings",
+    ".pgpass",
+    ".my.cnf",
+    ".bash_history",
+    ".zsh_history",
+    ".local/share/fish/fish_history",
+    ".sh_history",
+    ".python_history",
+    ".node_repl_history",
+    ".mysql_history",
+    ".psql_history",
+    ".sqlite_history",
+    ".lesshst",
+];
+
+/// Of the system.
+const OF_THE_SYSTEM: [&str; 7] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+];
+
+/// The paths that are hidden by default, for a caller with these home directories.
+fn defaults(homes: &[PathBuf]) -> Vec<String> {
+    let at_home = homes.iter().flat_map(|home| AT_HOME.iter().map(move |name| home.join(name)));
+    let all = at_home.chain(OF_THE_SYSTEM.iter().map(PathBuf::from));
+    all.map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+/// The caller's home directories: as the environment says, as /etc/passwd does, and that of a user who has called sudo(8).
+fn homes() -> Vec<PathBuf> {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+    let uids = [Some(rustix::process::getuid().as_raw()), sudo];
+    let listed = uids.into_iter().flatten().filter_map(|uid| home_of(&passwd, uid));
+    let mut all: Vec<PathBuf> =
+        std::env::var_os("HOME").map(PathBuf::from).into_iter().chain(listed).collect();
+    all.retain(|home| home.is_absolute() && home != Path::new("/"));
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn home_of(passwd: &str, uid: u32) -> Option<PathBuf> {
+    let uid = uid.to_string();
+    let mut fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    fields.find(|fields| fields.get(2) == Some(&uid.as_str())).and_then(|fields| Some(fields.get(5)?.into()))
+}
+
+/// What is hidden: `asked`, and the defaults if the command sees the host's own files. A volume that is such a path itself is
+/// shared on purpose; one below would be covered, which is an error.
+pub(crate) fn hidden(asked: &[String], with_defaults: bool, volumes: &[Volume]) -> Result<Vec<String>> {
+    if let Some(wrong) = asked.iter().find(|path| !path.starts_with('/')) {
+        return Err(format!("--hide {wrong:?} must be an absolute path").into());
+    }
+    let mut all = asked.to_vec();
+    if with_defaults {
+        all.extend(defaults(&homes()));
+    }
+    all.retain(|path| !volumes.iter().any(|volume| volume.destination == *path));
+    for path in &all {
+        if let Some(volume) = volumes.iter().find(|volume| Path::new(&volume.destination).starts_with(path)) {
+            return Err(format!(
+                "--volume {}: {path} is hidden and would cover it; share {path} itself, or use --no-hide",
+                volume.destination
+            )
+            .into());
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden() {
+        let volume = |text: &str| vec![text.parse::<Volume>().unwrap()];
+        assert!(defaults(&["/home/me".into()]).contains(&"/home/me/.ssh".to_string()));
+        assert!(defaults(&[]).contains(&"/etc/shadow".to_string()));
+        assert_eq!(hidden(&["/a".into()], false, &[]).unwrap(), ["/a"]);
+        assert!(hidden(&["/a".into()], false, &volume("/b:/a")).unwrap().is_empty());
+        assert!(hidden(&["/a".into()], false, &volume("/b:/a/c")).is_err());
+        assert!(hidden(&["a".into()], false, &[]).is_err());
+        assert_eq!(home_of("root:x:0:0::/root:/bin/sh\n", 0), Some("/root".into()));
+        assert_eq!(home_of("bad\n", 0), None);
+    }
+}
