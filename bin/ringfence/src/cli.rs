@@ -209,7 +209,7 @@ pub(crate) enum Command {
     ///
     /// The command can READ every file that the caller can, and gets the caller's whole environment, tokens included. Hidden by
     /// default are keys, tokens and shell histories of the caller's home (.ssh, .gnupg, .aws, .azure, .config/gcloud, .kube,
-    /// .docker/config.json, .netrc, .git-credentials, .npmrc, .bash_history and the like) and /etc/shadow. For code that you do
+    /// .docker/config.json, .netrc, .git-credentials, .npmrc, .bash_history and the like). For code that you do
     /// not trust: --hide and --clear-env, or --root with another root file system. It has no network unless asked for.
     #[command(
         after_help = "Examples:\n  ringfence do bash\n  ringfence do --volume $PWD --clear-env --env PATH --memory 1g --timeout 10m make\n  ringfence do --allow-net pypi.org:443,files.pythonhosted.org:443 pip install package"

@@ -1,4 +1,5 @@
-//! What `do` hides from a command unless it is told otherwise: keys, tokens and histories of shells.
+//! What `do` hides from a command unless it is told otherwise: keys, tokens and histories of shells in the caller's home. Files of
+//! the system, such as /etc/shadow, are not hidden: package managers inside change them.
 
 use bundle::Volume;
 use lifecycle::Result;
@@ -44,21 +45,9 @@ const AT_HOME: [&str; 36] = [
     ".lesshst",
 ];
 
-/// Of the system.
-const OF_THE_SYSTEM: [&str; 7] = [
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/ssh/ssh_host_rsa_key",
-    "/etc/ssh/ssh_host_ecdsa_key",
-    "/etc/ssh/ssh_host_ed25519_key",
-];
-
 /// The paths that are hidden by default, for a caller with these home directories.
 fn defaults(homes: &[PathBuf]) -> Vec<String> {
-    let at_home = homes.iter().flat_map(|home| AT_HOME.iter().map(move |name| home.join(name)));
-    let all = at_home.chain(OF_THE_SYSTEM.iter().map(PathBuf::from));
+    let all = homes.iter().flat_map(|home| AT_HOME.iter().map(move |name| home.join(name)));
     all.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
@@ -113,7 +102,6 @@ mod tests {
     fn what_is_hidden() {
         let volume = |text: &str| vec![text.parse::<Volume>().unwrap()];
         assert!(defaults(&["/home/me".into()]).contains(&"/home/me/.ssh".to_string()));
-        assert!(defaults(&[]).contains(&"/etc/shadow".to_string()));
         assert_eq!(hidden(&["/a".into()], false, &[]).unwrap(), ["/a"]);
         assert!(hidden(&["/a".into()], false, &volume("/b:/a")).unwrap().is_empty());
         assert!(hidden(&["/a".into()], false, &volume("/b:/a/c")).is_err());
