@@ -79,7 +79,8 @@ pub(crate) fn hidden(asked: &[String], with_defaults: bool, volumes: &[Volume]) 
     }
     let mut all = asked.to_vec();
     if with_defaults {
-        all.extend(defaults(&homes()));
+        // What the caller cannot reach, the command cannot either.
+        all.extend(defaults(&homes()).into_iter().filter(|path| Path::new(path).symlink_metadata().is_ok()));
     }
     all.retain(|path| !volumes.iter().any(|volume| volume.destination == *path));
     for path in &all {

@@ -83,6 +83,8 @@ pub const HOST_SYSCALLS: &[(i64, &str)] = &[
 const SPIN_MICROSECONDS: u64 = 50;
 /// Processes kept ready for execve.
 const POOL: usize = 3;
+/// Failures in a row, 10 ms apart, to make such a process before the log tells of one.
+const LOUD: u32 = 3;
 /// Slots kept ready for fork, that of the first thread mapped and its memory there: when there are fewer than the first number,
 /// as many as the second are made. They are never used twice.
 const SPARES: (usize, usize) = (2, 6);
@@ -321,7 +323,8 @@ fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
         }
         let blank = zygote.spawn_fork();
         if let Err(e) = &blank {
-            if failures == 0 {
+            // While a sandbox ends, its processes go one by one.
+            if failures == LOUD {
                 log::warn!("no new stub process: {e}");
             }
             std::thread::sleep(Duration::from_millis(10));
