@@ -535,6 +535,41 @@ TEST(ps_and_friends_work) {
     CHECK_EQ(c, getppid());
     CHECK_STR(comm, "proc");
 }
+static void put(const char *path, const char *text) {
+    int fd = SYS(open(path, O_WRONLY));
+    CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+TEST(tags_of_interfaces) {
+    if (geteuid() != 0) SKIP("not root");
+    OK(unshare(CLONE_NEWNET));
+    CHECK_STR(slurp("/proc/sys/net/ipv4/conf/lo/tag"), "0\n");
+    put("/proc/sys/net/ipv4/conf/lo/tag", "1000000");
+    put("/proc/sys/net/ipv4/conf/default/tag", "-5");
+    CHECK_STR(slurp("/proc/sys/net/ipv4/conf/lo/tag"), "1000000\n");
+    CHECK_STR(slurp("/proc/sys/net/ipv4/conf/default/tag"), "-5\n");
+    OK(unshare(CLONE_NEWNET));
+    CHECK_STR(slurp("/proc/sys/net/ipv4/conf/lo/tag"), "0\n");
+}
+// Values of the whole machine: only what they are is written.
+TEST(some_of_the_numbers_of_a_sysctl) {
+    if (geteuid() != 0) SKIP("not root");
+    int a, b, c, d;
+    char before[64], one[16];
+    strcpy(before, slurp("/proc/sys/kernel/printk"));
+    CHECK(sscanf(before, "%d\t%d\t%d\t%d\n", &a, &b, &c, &d) == 4);
+    sprintf(one, "%d", a);
+    put("/proc/sys/kernel/printk", one);
+    CHECK_STR(slurp("/proc/sys/kernel/printk"), before);
+    int fd = SYS(open("/proc/sys/kernel/printk", O_WRONLY));
+    CHECK_ERR(write(fd, "x", 1), EINVAL);
+    close(fd);
+    put("/proc/sys/fs/pipe-max-size", slurp("/proc/sys/fs/pipe-max-size"));
+    fd = SYS(open("/proc/sys/fs/pipe-max-size", O_WRONLY));
+    CHECK_ERR(write(fd, "2147483649", 10), EINVAL);
+    close(fd);
+}
+
 TEST(sysctls_take_their_own_value) {
     const char *names[] = {"fs/file-max", "fs/nr_open", "fs/inotify/max_user_watches", "kernel/pid_max", "kernel/randomize_va_space", "vm/overcommit_memory", "vm/max_map_count", "kernel/threads-max"};
     for (int i = 0; i < 8; i++) {

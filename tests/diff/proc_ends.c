@@ -1,4 +1,5 @@
 // Files of /proc/PID when the process is a zombie, and when it is gone; smaps and locks.
+#include <dirent.h>
 #include "t.h"
 #include <pthread.h>
 #include <sys/file.h>
@@ -62,6 +63,13 @@ TEST(zombies) {
     CHECK_ERR(readlink(path, to, sizeof to), ENOENT);
     sprintf(path, "/proc/%d/ns/user", p);
     CHECK(readlink(path, to, sizeof to) > 0);
+    // It has left its network, so there is nothing to read of it.
+    CHECK_ERR(open_of(p, "net/dev", O_RDONLY), ENOENT);
+    int net = SYS(open_of(p, "net", O_RDONLY | O_DIRECTORY)), names = 0;
+    DIR *dir = fdopendir(net);
+    for (struct dirent *e; dir && (e = readdir(dir));) names += e->d_name[0] != '.';
+    CHECK(names == 0);
+    closedir(dir);
     sprintf(path, "/proc/%d/exe", p);
     CHECK_ERR(readlink(path, to, sizeof to), ENOENT);
     CHECK_STATUS(t_status(p), "exit 0");

@@ -8,7 +8,7 @@ use vfs::{Caller, Cap};
 /// The directory.
 pub(crate) static DIR: Entry = Entry { name: "conf", mode: 0o555, what: What::Dir(&[], Some(&Links)) };
 static LINK: Entry = Entry { name: "d", mode: 0o555, what: What::Dir(&SETTINGS, None) };
-static SETTINGS: [Entry; 16] = [
+static SETTINGS: [Entry; 17] = [
     setting("accept_local", |_| line(1), |at, value| refuse(at, value, 1)),
     setting("accept_redirects", |_| line(0), |at, value| refuse(at, value, 0)),
     setting("accept_source_route", |_| line(0), |at, value| refuse(at, value, 0)),
@@ -29,6 +29,7 @@ static SETTINGS: [Entry; 16] = [
     setting("secure_redirects", |_| line(0), |at, value| refuse(at, value, 0)),
     setting("send_redirects", |_| line(0), |at, value| refuse(at, value, 0)),
     setting("src_valid_mark", |_| line(1), |at, value| refuse(at, value, 1)),
+    setting("tag", |at| read(at, Which::Tag), |at, value| write(at, Which::Tag, value)),
 ];
 /// The directory for IPv6.
 pub(crate) static DIR6: Entry = Entry { name: "conf", mode: 0o555, what: What::Dir(&[], Some(&Links6)) };

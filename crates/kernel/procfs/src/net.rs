@@ -1,8 +1,8 @@
 //! /proc/PID/net: the tables of the network namespace. Sockets of the TCP/IP stack are in `net_sockets`, its counters in `net_counters`.
 
 use crate::{net_counters as counters, net_filter as filter, net_sockets as sockets};
-use abi::Result;
-use kernfs::{At, Entry, dir, empty, private, text};
+use abi::{Errno, Result};
+use kernfs::{At, Child, Entry, Names, What, dir, empty, private, text};
 use netstack::counters::{Counter, Link};
 use netstack::neigh::State;
 use netstack::route::RouteKind;
@@ -306,8 +306,32 @@ fn ptype(_at: &At) -> Result<Vec<u8>> {
     Ok(b"Type Device      Function\n".to_vec())
 }
 
-/// The directory.
-pub static NET: [Entry; 35] = [
+/// The directory, which is empty once the process has left its network namespace: it has ended and waits to be reaped.
+pub struct Files;
+
+impl Names for Files {
+    fn find(&self, at: &At, name: &[u8]) -> Result<Child> {
+        let entry =
+            NET.iter().find(|entry| entry.name.as_bytes() == name && is_in_one(at)).ok_or(Errno::ENOENT)?;
+        Ok(Child { entry, proc: None, n: at.n })
+    }
+    fn list(&self, at: &At) -> Result<Vec<(u64, String, Child)>> {
+        let entries = NET.iter().enumerate().filter(|_| is_in_one(at));
+        Ok(entries
+            .map(|(i, entry)| (i as u64, entry.name.into(), Child { entry, proc: None, n: at.n }))
+            .collect())
+    }
+    fn subdirs(&self, at: &At) -> u64 {
+        NET.iter().filter(|entry| matches!(entry.what, What::Dir(..)) && is_in_one(at)).count() as u64
+    }
+}
+
+/// Whether the process whose directory it is has a network namespace.
+fn is_in_one(at: &At) -> bool {
+    at.proc.is_none_or(|proc| proc.task().is_some())
+}
+
+static NET: [Entry; 35] = [
     text("arp", arp),
     text("dev", dev),
     empty("dev_mcast"),

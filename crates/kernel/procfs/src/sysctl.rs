@@ -11,7 +11,7 @@ use conntrack::Timeout;
 use container::Container;
 use kernfs::{At, Changes, Child, Entry, Names, What, parse_int};
 use keys::Setting;
-use make::{apply, fixed, made, namespaces, quota, range, ro, spec, stack, timeout, words};
+use make::{apply, fixed, made, namespaces, numbers, quota, range, ro, spec, stack, timeout, words};
 use netstack::conf::{Which, Whose};
 use nsproxy::{NsProxy, UtsNamespace};
 use pid::PID_MAX;
@@ -71,8 +71,10 @@ enum Put {
     Apply(fn(&Seen, &str) -> Result<()>),
     /// Nobody, although Linux has it writable: it is as it is.
     Fixed,
-    /// The specification only, and it takes effect at once: how much of the kernel's memory a guest may use.
+    /// The specification, and a guest up to what that gives: how much of the kernel's memory a guest may use.
     Quota(Limit),
+    /// The specification, and a guest: this many numbers.
+    Numbers(usize),
     /// The specification, and a guest: settings of the TCP/IP stack, which know their bounds.
     Stack(&'static [&'static str]),
     /// The specification, and a guest: a time of connection tracking.
@@ -263,7 +265,7 @@ static ROWS: &[Row] = &[
     spec("kernel/panic", "0"),
     spec("kernel/panic_on_oops", "0"),
     spec("kernel/pid_max", "4194304"),
-    spec("kernel/printk", "4\t4\t1\t7"),
+    numbers("kernel/printk", "4\t4\t1\t7", 4),
     spec("kernel/printk_ratelimit", "5"),
     spec("kernel/printk_ratelimit_burst", "10"),
     spec("kernel/pty/max", "4096"),
@@ -467,6 +469,27 @@ fn limit(k: &Kernel, l: Limit) -> String {
     k.vfs.quotas.limit(l).to_string()
 }
 
+/// The value of a limit that a text names. The size of a pipe is that of its buffer: whole pages, a power of two.
+fn limit_value(l: Limit, v: &str) -> Result<u64> {
+    let n = bounded(v, 0, i64::MAX)? as u64;
+    if l != Limit::PipeMaxSize {
+        return Ok(n);
+    }
+    if n <= 1 << 31 { Ok(n.max(4096).next_power_of_two()) } else { Err(Errno::EINVAL) }
+}
+
+/// Sets the first of several numbers; fewer than there are leave the others alone.
+fn set_numbers(k: &Seen, row: &Row, v: &str, many: usize) -> Result<()> {
+    let old = get(k, row);
+    let mut words: Vec<String> = old.split_whitespace().map(str::to_owned).collect();
+    for (i, word) in v.split_whitespace().enumerate() {
+        let number = bounded(word, i32::MIN.into(), INT)?;
+        *words.get_mut(i).filter(|_| i < many).ok_or(Errno::EINVAL)? = number.to_string();
+    }
+    k.kernel.sysctls.lock().insert(row.path, words.join("\t"));
+    Ok(())
+}
+
 fn store(to: &AtomicU64, v: &str, max: u64) -> Result<()> {
     let n = v.trim().parse().map_err(|_| Errno::EINVAL)?;
     if n > max {
@@ -605,12 +628,13 @@ fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
             return Ok(());
         }
         Put::Quota(l) => {
-            kernel.vfs.quotas.set_limit(l, bounded(value, 0, i64::MAX)? as u64);
+            kernel.vfs.quotas.give_limit(l, limit_value(l, value)?);
             return Ok(());
         }
         Put::Range(min, max) => {
             bounded(value, min, max)?;
         }
+        Put::Numbers(many) => return set_numbers(kernel, row, value, many),
         Put::Words | Put::Spec => {}
     }
     kernel.sysctls.lock().insert(row.path, value.to_string());
@@ -646,14 +670,18 @@ fn read(at: &At) -> Result<Vec<u8>> {
 fn write(at: &At, data: &[u8]) -> Result<()> {
     let r = row(at.n)?;
     let same = || get(&seen(at), r).split_whitespace().eq(String::from_utf8_lossy(data).split_whitespace());
-    if matches!(r.put, Put::Spec | Put::Quota(_) | Put::Fixed) && r.path != "vm/drop_caches" && !same() {
+    if matches!(r.put, Put::Spec | Put::Fixed) && r.path != "vm/drop_caches" && !same() {
         return Err(Errno::EPERM);
     }
     if !at.cx()?.creds().capable(Cap::SYS_ADMIN) && !may_write(at, at.cx()?) {
         return Err(Errno::EPERM);
     }
     let v = String::from_utf8_lossy(data);
-    put(&seen(at), r, v.trim_end_matches(['\0', '\n', ' ']))
+    let v = v.trim_end_matches(['\0', '\n', ' ']);
+    match r.put {
+        Put::Quota(l) => at.kernel().vfs.quotas.lower_limit(l, limit_value(l, v)?),
+        _ => put(&seen(at), r, v),
+    }
 }
 
 /// Values of a network namespace or a user namespace, which those may set who have the capability there.

@@ -100,6 +100,8 @@ const INOTIFY_USERS: u64 = 64;
 /// The limits and counts of a sandbox.
 pub struct Quotas {
     limits: [AtomicU64; LIMITS],
+    /// What the sandbox was given: a guest may lower a limit, and raise it again up to this.
+    given: [AtomicU64; LIMITS],
     /// Most pages of all pipes.
     pipe_pages: u64,
     /// Most record locks.
@@ -132,6 +134,7 @@ impl Quotas {
     fn with(limits: [u64; LIMITS], pipe_pages: u64, locks: u64) -> Arc<Quotas> {
         Arc::new(Quotas {
             limits: limits.map(AtomicU64::new),
+            given: limits.map(AtomicU64::new),
             pipe_pages,
             locks,
             total: Default::default(),
@@ -145,8 +148,26 @@ impl Quotas {
         self.limits.get(l as usize).map_or(0, |v| v.load(Ordering::Relaxed))
     }
 
-    /// Sets a limit.
-    pub fn set_limit(&self, l: Limit, value: u64) {
+    /// Sets a limit for the sandbox, as its specification asks.
+    pub fn give_limit(&self, l: Limit, value: u64) {
+        if let Some(v) = self.given.get(l as usize) {
+            v.store(value, Ordering::Relaxed);
+        }
+        self.set_limit(l, value);
+    }
+
+    /// Sets a limit as a guest asks: EPERM above what the sandbox was given. 0 is no limit for pages of pipes.
+    pub fn lower_limit(&self, l: Limit, value: u64) -> Result<()> {
+        let given = self.given.get(l as usize).map_or(0, |v| v.load(Ordering::Relaxed));
+        let none = |n| n == 0 && matches!(l, Limit::PipeSoft | Limit::PipeHard);
+        if !none(given) && (none(value) || value > given) {
+            return Err(Errno::EPERM);
+        }
+        self.set_limit(l, value);
+        Ok(())
+    }
+
+    fn set_limit(&self, l: Limit, value: u64) {
         if let Some(v) = self.limits.get(l as usize) {
             v.store(value, Ordering::Relaxed);
         }
@@ -418,6 +439,22 @@ mod tests {
         assert!(q.account(7).charge(Kind::InotifyInstances, 1).is_some());
         drop((a, others));
         assert_eq!(q.account(7).used(Kind::InotifyInstances), 0);
+    }
+
+    #[test]
+    fn a_guest_moves_limits_below_what_is_given() {
+        let q = Quotas::new(1 << 30);
+        assert_eq!(q.lower_limit(Limit::InotifyInstances, 129), Err(Errno::EPERM));
+        for value in [0, 128, 7] {
+            assert_eq!(q.lower_limit(Limit::InotifyInstances, value), Ok(()));
+            assert_eq!(q.limit(Limit::InotifyInstances), value);
+        }
+        q.give_limit(Limit::InotifyInstances, 500);
+        assert_eq!(q.lower_limit(Limit::InotifyInstances, 400), Ok(()));
+        // No limit is more than any limit, where 0 means that.
+        assert_eq!(q.lower_limit(Limit::PipeSoft, 0), Err(Errno::EPERM));
+        assert_eq!(q.lower_limit(Limit::PipeHard, 5), Ok(()));
+        assert_eq!(q.lower_limit(Limit::PipeHard, 0), Ok(()));
     }
 
     #[test]

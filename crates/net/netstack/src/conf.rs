@@ -8,7 +8,7 @@ use crate::stack::Stack;
 use abi::Errno;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI8, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Which setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,12 @@ pub enum Which {
     Autoconf,
     /// IPv6 is off: no addresses, and no packets either way.
     DisableIpv6,
+    /// A number for the administrator's own use.
+    Tag,
 }
 
 impl Which {
-    const ALL: [Which; 9] = [
+    const ALL: [Which; 10] = [
         Which::Forwarding,
         Which::RouteLocalnet,
         Which::RpFilter,
@@ -44,21 +46,23 @@ impl Which {
         Which::AcceptRa,
         Which::Autoconf,
         Which::DisableIpv6,
+        Which::Tag,
     ];
 
     /// The value at the start, and the largest.
-    fn bounds(self) -> (i8, i8) {
+    fn bounds(self) -> (i32, i32) {
         match self {
             Which::Forwarding => (-1, 1),
             Which::RouteLocalnet => (0, 1),
             Which::RpFilter => (0, 2),
             Which::AcceptDad => (1, 2),
-            Which::DadTransmits => (1, i8::MAX),
+            Which::DadTransmits => (1, 127),
             // The kernel says when interfaces are to have addresses and to listen.
             Which::AddrGenMode => (1, 1),
             Which::AcceptRa => (0, 2),
             Which::Autoconf => (1, 1),
-            Which::DisableIpv6 => (0, i8::MAX),
+            Which::DisableIpv6 => (0, 127),
+            Which::Tag => (0, i32::MAX),
         }
     }
 }
@@ -76,20 +80,20 @@ pub enum Whose {
 
 /// The settings of an interface.
 #[derive(Debug)]
-pub(crate) struct Conf([AtomicI8; Which::ALL.len()]);
+pub(crate) struct Conf([AtomicI32; Which::ALL.len()]);
 
 impl Default for Conf {
     fn default() -> Conf {
-        Conf(Which::ALL.map(|which| AtomicI8::new(which.bounds().0)))
+        Conf(Which::ALL.map(|which| AtomicI32::new(which.bounds().0)))
     }
 }
 
 impl Conf {
-    pub(crate) fn get(&self, which: Which) -> i8 {
+    pub(crate) fn get(&self, which: Which) -> i32 {
         self.0[which as usize].load(Ordering::Relaxed)
     }
 
-    fn set(&self, which: Which, value: i8) {
+    fn set(&self, which: Which, value: i32) {
         self.0[which as usize].store(value, Ordering::Relaxed);
     }
 
@@ -132,14 +136,17 @@ impl Stack {
             Ok(conf) => conf.get(which),
             Err(link) => link.conf.get(which),
         };
-        Ok(if value < 0 { self.sysctls.ip_forward.get() } else { value.into() })
+        // Forwarding that was not set by itself is that of all.
+        let follows = which == Which::Forwarding && value < 0;
+        Ok(if follows { self.sysctls.ip_forward.get() } else { value.into() })
     }
 
     /// Sets it. `EINVAL` for a number that has no meaning, `ENOENT` likewise.
     pub fn set_conf(&self, whose: Whose, which: Which, value: i64) -> Result<(), Errno> {
         let most = which.bounds().1;
+        let least = if which == Which::Tag { i32::MIN } else { 0 };
         let value =
-            i8::try_from(value).ok().filter(|value| (0..=most).contains(value)).ok_or(Errno::EINVAL)?;
+            i32::try_from(value).ok().filter(|value| (least..=most).contains(value)).ok_or(Errno::EINVAL)?;
         if (whose, which) == (Whose::All, Which::Forwarding) {
             return self.set_forwarding(value);
         }
@@ -154,7 +161,7 @@ impl Stack {
     }
 
     /// Takes IPv6 away from interfaces, or gives it back. What is set for all is set for each interface and for new ones.
-    fn disable_v6(&self, whose: Whose, value: i8) -> Result<(), Errno> {
+    fn disable_v6(&self, whose: Whose, value: i32) -> Result<(), Errno> {
         let links = match whose {
             Whose::All => {
                 self.confs.all.set(Which::DisableIpv6, value);
@@ -181,7 +188,7 @@ impl Stack {
     }
 
     /// All interfaces forward, or none.
-    fn set_forwarding(&self, value: i8) -> Result<(), Errno> {
+    fn set_forwarding(&self, value: i32) -> Result<(), Errno> {
         self.sysctls.ip_forward.set(value.into())?;
         self.confs.default.set(Which::Forwarding, -1);
         self.links().iter().for_each(|link| link.conf.set(Which::Forwarding, -1));

@@ -221,7 +221,7 @@ impl Iface {
     }
 
     /// A setting of its own, -1 for that of all.
-    pub fn setting(&self, which: Which) -> i8 {
+    pub fn setting(&self, which: Which) -> i32 {
         self.conf.get(which)
     }
 

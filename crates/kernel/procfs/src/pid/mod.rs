@@ -18,7 +18,7 @@ use list::{own, own_thread};
 pub use stat::ticks;
 
 use abi::{Errno, Result};
-use kernfs::{At, Entry, Target, What, dir, empty, link, magic, private, text, writable};
+use kernfs::{At, Entry, Target, What, empty, link, magic, private, text, writable};
 use mm::Mm;
 use std::sync::{Arc, Weak};
 use vfs::Caller;
@@ -82,7 +82,7 @@ macro_rules! common {
             own_dir("fd", &fd::Fds),
             Entry { name: "fdinfo", mode: 0o555, what: What::Dir(&[], Some(&fd::FdInfos)) },
             Entry { name: "ns", mode: 0o511, what: What::Dir(&ns::NS, None) },
-            dir("net", &crate::net::NET),
+            Entry { name: "net", mode: 0o555, what: What::Dir(&[], Some(&crate::net::Files)) },
             private("environ", memory::environ),
             private("auxv", memory::auxv),
             text("status", status::status),

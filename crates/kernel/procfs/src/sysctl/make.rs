@@ -21,6 +21,10 @@ pub(super) const fn spec(path: &'static str, v: &'static str) -> Row {
 pub(super) const fn range(path: &'static str, v: &'static str, min: i64, max: i64) -> Row {
     Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Range(min, max) }
 }
+/// Numbers that are kept and shown: what they steer is not there.
+pub(super) const fn numbers(path: &'static str, v: &'static str, many: usize) -> Row {
+    Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Numbers(many) }
+}
 pub(super) const fn words(path: &'static str, v: &'static str) -> Row {
     Row { path, mode: 0o644, value: Value::Fixed(v), put: Put::Words }
 }
