@@ -258,3 +258,77 @@ TEST(bytes_right_behind_a_handshake) {
     OK(shutdown(l, SHUT_RDWR));
     for (int i = 0; i < 4; i++) SYS(pthread_join(servers[i], NULL));
 }
+
+// What the socket of a connection that is over is called, and that nobody holds its port unless bind(2) named it.
+static void check_ended(int s, int family, int named) {
+    int port = port_of(s);
+    CHECK(port != 0);
+    int other = SYS(socket(family, SOCK_STREAM, 0));
+    union addr like = loopback(family, port), any = loopback(family, 0);
+    if (named) {
+        CHECK_ERR(bind(other, &like.any, size_of(family)), EADDRINUSE);
+        CHECK_ERR(bind(s, &any.any, size_of(family)), EINVAL);
+    } else {
+        OK(bind(other, &like.any, size_of(family)));
+        OK(bind(s, &any.any, size_of(family)));
+        CHECK(port_of(s) != 0 && port_of(s) != port);
+    }
+    close(other);
+    close(s);
+}
+static int is_bound_to_loopback(int s, int family) {
+    union addr a = name_of(s), b = loopback(family, port_of(s));
+    return family == AF_INET ? a.in.sin_addr.s_addr == b.in.sin_addr.s_addr
+                             : !memcmp(&a.in6.sin6_addr, &b.in6.sin6_addr, sizeof a.in6.sin6_addr);
+}
+// How: not bound, bound to an address, bound to an address and a port.
+static int new_end(int family, int how) {
+    int s = SYS(socket(family, SOCK_STREAM, 0));
+    union addr a = loopback(family, 0);
+    if (how == 2) {
+        int free = bound(family, SOCK_STREAM);
+        a = loopback(family, port_of(free));
+        close(free);
+    }
+    if (how) OK(bind(s, &a.any, size_of(family)));
+    return s;
+}
+TEST(the_port_goes_with_the_connection) {
+    BOTH(f) {
+        for (int how = 0; how < 3; how++) {
+            int closed = bound(f, SOCK_DGRAM), nobody = port_of(closed);
+            int s = new_end(f, how);
+            CHECK_ERR(try_connect(s, f, nobody), ECONNREFUSED);
+            CHECK_EQ(is_bound_to_loopback(s, f), how != 0);
+            check_ended(s, f, how == 2);
+            close(closed);
+
+            int l = bound(f, SOCK_STREAM);
+            s = new_end(f, how);
+            OK(try_connect(s, f, port_of(l)));
+            struct sockaddr none = {.sa_family = AF_UNSPEC};
+            OK(connect(s, &none, sizeof none));
+            CHECK_EQ(is_bound_to_loopback(s, f), how != 0);
+            close(SYS(accept(l, 0, 0)));
+            check_ended(s, f, how == 2);
+
+            s = new_end(f, how);
+            OK(try_connect(s, f, port_of(l)));
+            int peer = SYS(accept(l, 0, 0));
+            struct linger now = {1, 0};
+            OK(setsockopt(peer, SOL_SOCKET, SO_LINGER, &now, sizeof now));
+            close(peer);
+            char c;
+            CHECK_ERR(read(s, &c, 1), ECONNRESET);
+            CHECK(is_bound_to_loopback(s, f));
+            check_ended(s, f, how == 2);
+            close(l);
+
+            s = new_end(f, how);
+            OK(listen(s, 1));
+            OK(shutdown(s, SHUT_RD));
+            CHECK_EQ(is_bound_to_loopback(s, f), how != 0);
+            check_ended(s, f, how == 2);
+        }
+    }
+}

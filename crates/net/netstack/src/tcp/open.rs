@@ -79,7 +79,9 @@ impl TcpSocket {
         let binding = self.binding(&inner, ip, address.port(), false);
         let range = self.stack.sysctls.port_range();
         let binding = self.stack.tcp.bind(&self.stack.keys, range, binding, self.id())?;
-        (inner.binding, inner.bound) = (Some(binding), true);
+        (inner.binding, inner.named, inner.bound) = (Some(binding), address.port() != 0, Some(ip));
+        // What an earlier connection left.
+        inner.tuple = None;
         Ok(())
     }
 
@@ -96,7 +98,8 @@ impl TcpSocket {
         }
         let any: IpAddr =
             if self.is_v6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        let old = inner.binding.unwrap_or_else(|| self.binding(&inner, any, 0, false));
+        let own = inner.bound.unwrap_or(any);
+        let old = inner.binding.unwrap_or_else(|| self.binding(&inner, own, 0, false));
         let (reuse_addr, reuse_port) = (inner.conn.options.ip.reuse_addr, inner.conn.options.ip.reuse_port);
         let wanted = Binding { listening: true, reuse_addr, reuse_port, ..old };
         let range = self.stack.sysctls.port_range();
@@ -223,7 +226,7 @@ impl TcpSocket {
             State::SynSent if inner.deferred.is_some() => return Err(Errno::EISCONN),
             State::SynSent | State::SynReceived => return Err(Errno::EALREADY),
             State::Closed if inner.connecting => {
-                inner.connecting = false;
+                (inner.connecting, inner.tuple) = (false, None);
                 return Err(inner.conn.error.take().unwrap_or(Errno::ECONNABORTED));
             }
             State::Closed => {}
@@ -237,13 +240,13 @@ impl TcpSocket {
         if is_any(ip) {
             ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         }
-        if let Some(binding) = inner.binding.filter(|_| inner.bound) {
-            reaches(binding.ip, ip)?;
+        if let Some(bound) = inner.bound {
+            reaches(bound, ip)?;
         }
         let options = &inner.conn.options.ip;
         let scope = if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
         let oif = if options.device != 0 { options.device } else { scope };
-        let bound = inner.binding.map(|binding| binding.ip).filter(|ip| !is_any(*ip));
+        let bound = inner.bound.filter(|ip| !is_any(*ip));
         let key = Key { dst: ip, src: bound, iif: 0, oif, mark: options.mark, tos: options.tos_for(ip) };
         let path = self.stack.route(&key, now)?;
         if matches!(path.cast, Cast::Broadcast | Cast::Multicast) {

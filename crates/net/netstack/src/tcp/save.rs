@@ -9,6 +9,7 @@ use crate::ports::Binding;
 use crate::stack::Stack;
 use crate::time::Instant;
 use abi::Errno;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A connection without its stack, path, timers and notifier. Its times are those of the saved clock: the restored stack's clock goes on
@@ -20,7 +21,8 @@ pub struct Saved {
     queue: RxQueue,
     tuple: Tuple,
     binding: Option<Binding>,
-    bound: bool,
+    named: bool,
+    bound: Option<IpAddr>,
     read_shut: bool,
     connecting: bool,
 }
@@ -40,6 +42,7 @@ impl TcpSocket {
             queue,
             tuple,
             binding: inner.binding,
+            named: inner.named,
             bound: inner.bound,
             read_shut: inner.read_shut,
             connecting: inner.connecting,
@@ -59,7 +62,7 @@ impl TcpSocket {
         inner.conn.tx.move_to(&stack.memory);
         inner.conn.count_notices();
         inner.tuple = Some(saved.tuple);
-        (inner.binding, inner.bound) = (saved.binding, saved.bound);
+        (inner.binding, inner.named, inner.bound) = (saved.binding, saved.named, saved.bound);
         (inner.read_shut, inner.connecting) = (saved.read_shut, saved.connecting);
         *socket.rx.queue.lock() = saved.queue;
         socket.rx.queue.lock().move_to(&stack.memory);

@@ -54,8 +54,12 @@ pub(super) struct Inner {
     pub(super) conn: Conn,
     pub(super) listener: Option<Listener>,
     pub(super) binding: Option<Binding>,
-    /// The port was named by bind(2).
-    pub(super) bound: bool,
+    /// The port was named by bind(2): it stays with the socket when a connection ends.
+    pub(super) named: bool,
+    /// The address that bind(2) named, which stays as well.
+    pub(super) bound: Option<IpAddr>,
+    /// The port that went with the last connection: getsockname(2) still shows it.
+    pub(super) old_port: u16,
     pub(super) tuple: Option<Tuple>,
     pub(super) path: Option<Path>,
     pub(super) registered: bool,
@@ -85,7 +89,9 @@ impl TcpSocket {
             conn,
             listener: None,
             binding: None,
-            bound: false,
+            named: false,
+            bound: None,
+            old_port: 0,
             tuple: None,
             path: None,
             registered: false,
@@ -257,13 +263,19 @@ impl TcpSocket {
         if orphan {
             Table::count(&self.stack.tcp.orphans, false);
         }
-        if (orphan || !inner.bound)
-            && let Some(binding) = inner.binding.take()
-        {
-            self.stack.tcp.release(binding.port, self.id());
-        }
+        self.let_port_go(inner, orphan);
         if orphan {
             self.rx.queue.lock().clear();
+        }
+    }
+
+    /// Others may have the port, unless bind(2) named it; `ends` says that the socket ends, and then they may in any case.
+    fn let_port_go(&self, inner: &mut Inner, ends: bool) {
+        if (ends || !inner.named)
+            && let Some(binding) = inner.binding.take()
+        {
+            inner.old_port = binding.port;
+            self.stack.tcp.release(binding.port, self.id());
         }
     }
 
@@ -320,11 +332,7 @@ impl TcpSocket {
         self.leave_direct(&mut inner);
         let open = !matches!(inner.conn.state, State::Closed | State::TimeWait);
         self.run(&mut inner, now, |conn, cx| conn.abort(cx));
-        if !inner.bound
-            && let Some(binding) = inner.binding.take()
-        {
-            self.stack.tcp.release(binding.port, self.id());
-        }
+        self.let_port_go(&mut inner, false);
         (inner.tuple, inner.path) = (None, None);
         (inner.connecting, inner.read_shut, inner.deferred) = (false, false, None);
         inner.conn = Conn::new(inner.conn.options.clone(), &self.stack.sysctls);
@@ -339,14 +347,11 @@ impl TcpSocket {
     fn stop_listening(&self, mut inner: parking_lot::MutexGuard<'_, Inner>, now: Instant) {
         let Some(mut listener) = inner.listener.take() else { return };
         inner.conn.state = State::Closed;
-        let bound = inner.bound;
-        let binding = if bound { inner.binding } else { inner.binding.take() };
+        let binding = inner.binding;
+        self.let_port_go(&mut inner, false);
         drop(inner);
         if let Some(binding) = binding {
             self.stack.tcp.unlisten(binding.port, self);
-            if !bound {
-                self.stack.tcp.release(binding.port, self.id());
-            }
         }
         for child in listener.take_all() {
             child.abort(now);
@@ -621,7 +626,7 @@ impl TcpSocket {
             if self.is_v6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
         let bound = inner.binding.map(|binding| binding.address());
         let own = inner.tuple.map(|tuple| tuple.0).or(bound);
-        self.shown(own.unwrap_or(SocketAddr::new(any, 0)))
+        self.shown(own.unwrap_or(SocketAddr::new(inner.bound.unwrap_or(any), inner.old_port)))
     }
 
     /// The peer's address (getpeername(2)).
