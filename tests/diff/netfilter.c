@@ -200,6 +200,12 @@ TEST(nf_bad_tables) {
     CHECK_ERR(put(s, &m), EINVAL);
     m = make(old), m.chain[0].entry.ip.flags = 0x80;
     CHECK_ERR(put(s, &m), EINVAL);
+    // Verdicts that are none, in a chain that nobody jumps to.
+    static const int none[] = {0, -3, -6, -9, INT_MIN};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        m = make(old), m.chain[0].target.verdict = none[i];
+        CHECK_ERR(put(s, &m), EINVAL);
+    }
     m = make(old), strcpy(m.chain[0].target.target.u.user.name, "NOTHING");
     CHECK_ERR(put(s, &m), ENOENT);
     OK(get_info(s, "raw", &info));

@@ -266,6 +266,9 @@ fn starts(
     Ok(starts)
 }
 
+/// The verdicts that a rule may have: DROP, ACCEPT, QUEUE and RETURN.
+const VERDICTS: [i32; 4] = [-1, -2, -4, -5];
+
 /// Where a packet goes after a rule.
 struct Link {
     /// To the next rule, or back.
@@ -279,7 +282,10 @@ fn links(layout: &Layout, blob: &[u8], offsets: &[usize]) -> Result<Vec<Link>, E
         let part = target(layout, entry)?;
         let Some(verdict) = standard_verdict(&part) else { return Ok(Link { falls: true, jump: None }) };
         let head = layout.head(entry)?;
-        if verdict >= 0 {
+        if verdict == 0 || verdict < 0 && !VERDICTS.contains(&verdict) {
+            return Err(Errno::EINVAL);
+        }
+        if verdict > 0 {
             let to = offsets.binary_search(&(verdict as usize)).map_err(|_| Errno::EINVAL)?;
             return Ok(Link { falls: true, jump: Some(to) });
         }
