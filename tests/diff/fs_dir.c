@@ -375,6 +375,17 @@ TEST(seekdir_telldir) {
     while (readdir(d)) n++;
     CHECK_EQ(n, 22);
 }
+// Directories of a tmpfs have no end, those of proc and sysfs end where they begin.
+TEST(ends_of_directories) {
+    int shm = SYS(open("/dev/shm", O_RDONLY | O_DIRECTORY)), proc = SYS(open("/proc", O_RDONLY | O_DIRECTORY));
+    CHECK_ERR(lseek(shm, 0, SEEK_END), EINVAL);
+    CHECK_EQ(lseek(shm, 0, SEEK_SET), 0);
+    CHECK_ERR(lseek(shm, LONG_MAX, SEEK_CUR) < 0 ? -1 : lseek(shm, 1, SEEK_CUR), EINVAL);
+    CHECK_EQ(lseek(proc, 0, SEEK_END), 0);
+    CHECK_ERR(lseek(proc, -1, SEEK_END), EINVAL);
+    close(shm);
+    close(proc);
+}
 TEST(new_entries_show) {
     CHECK_EQ(count(".", 0), 0);
     t_make("a", "");

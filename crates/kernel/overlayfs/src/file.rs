@@ -232,7 +232,11 @@ impl FileOps for OpenDir {
     }
 }
 
-impl SeekOps for OpenDir {}
+impl SeekOps for OpenDir {
+    fn ends(&self) -> bool {
+        false
+    }
+}
 
 impl StorageOps for OpenDir {
     fn sync(&self, cx: &dyn Caller, _file: &OpenFile, data_only: bool) -> Result<()> {

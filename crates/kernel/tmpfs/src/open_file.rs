@@ -230,7 +230,11 @@ impl FileOps for DirFile {
     }
 }
 
-impl SeekOps for DirFile {}
+impl SeekOps for DirFile {
+    fn ends(&self) -> bool {
+        false
+    }
+}
 
 impl StorageOps for DirFile {
     fn sync(&self, _cx: &dyn Caller, _file: &OpenFile, _data_only: bool) -> Result<()> {
