@@ -1,6 +1,8 @@
 // close(2) that waits, bytes that are held back, and splice(2) from sockets.
 #include "inet.h"
+#include <net/if.h>
 #include <pthread.h>
+#include <sched.h>
 
 static double now(void) {
     struct timespec t;
@@ -293,7 +295,15 @@ static int new_end(int family, int how) {
     if (how) OK(bind(s, &a.any, size_of(family)));
     return s;
 }
+// Nobody else's connections wait there.
+static void own_network(void) {
+    OK(unshare(CLONE_NEWNET));
+    struct ifreq q = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    OK(ioctl(SYS(socket(AF_INET, SOCK_DGRAM, 0)), SIOCSIFFLAGS, &q));
+}
 TEST(the_port_goes_with_the_connection) {
+    if (geteuid() != 0) SKIP("not root");
+    own_network();
     BOTH(f) {
         for (int how = 0; how < 3; how++) {
             int closed = bound(f, SOCK_DGRAM), nobody = port_of(closed);
@@ -331,4 +341,42 @@ TEST(the_port_goes_with_the_connection) {
             check_ended(s, f, how == 2);
         }
     }
+}
+
+// A value of /proc/net/snmp or netstat.
+static long counter(const char *file, const char *title, const char *name) {
+    char names[8192], values[8192];
+    FILE *f = fopen(file, "r");
+    long value = -1;
+    while (f && fgets(names, sizeof names, f) && fgets(values, sizeof values, f)) {
+        char *at1, *at2, *n = strtok_r(names, " \n", &at1), *v = strtok_r(values, " \n", &at2);
+        if (strcmp(n, title)) continue;
+        while ((n = strtok_r(NULL, " \n", &at1)) && (v = strtok_r(NULL, " \n", &at2)))
+            if (!strcmp(n, name)) value = atol(v);
+    }
+    if (f) fclose(f);
+    return value;
+}
+// Both ends of a connection that is reset count.
+TEST(resets_are_counted) {
+    if (geteuid() != 0) SKIP("not root");
+    own_network();
+    static const struct linger now = {1, 0};
+    int v[2];
+    tcp_pair(AF_INET, v);
+    OK(setsockopt(v[0], SOL_SOCKET, SO_LINGER, &now, sizeof now));
+    close(v[0]);
+    char c;
+    CHECK_ERR(read(v[1], &c, 1), ECONNRESET);
+    CHECK_EQ(counter("/proc/net/snmp", "Tcp:", "EstabResets"), 2);
+    CHECK_EQ(counter("/proc/net/snmp", "Tcp:", "CurrEstab"), 0);
+    CHECK_EQ(counter("/proc/net/netstat", "TcpExt:", "TCPSynRetrans"), 0);
+    CHECK_EQ(counter("/proc/net/netstat", "TcpExt:", "TCPDSACKOfoRecv"), 0);
+    CHECK_EQ(counter("/proc/net/netstat", "TcpExt:", "TCPOrigDataSent"), 0);
+    // An orderly end is none.
+    tcp_pair(AF_INET, v);
+    close(v[0]);
+    CHECK_EQ(read(v[1], &c, 1), 0);
+    close(v[1]);
+    CHECK_EQ(counter("/proc/net/snmp", "Tcp:", "EstabResets"), 2);
 }

@@ -325,3 +325,63 @@ TEST(edge_triggered) {
         CHECK_EQ(epoll_wait(e, &ev, 1, 0), 0);
     }
 }
+
+static unsigned short sum_of(const unsigned char *p, int n, unsigned start) {
+    unsigned sum = start;
+    for (int i = 0; i < n; i += 2) sum += p[i] << 8 | (i + 1 < n ? p[i + 1] : 0);
+    while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+    return ~sum;
+}
+// A datagram whose checksum is wrong reaches nobody, and nobody is told; without a checksum it is as any other.
+TEST(checksums_of_a_program) {
+    if (geteuid() != 0) SKIP("not root");
+    int s = bound(AF_INET, SOCK_DGRAM), gone = bound(AF_INET, SOCK_DGRAM), closed = port_of(gone), raw;
+    close(gone);
+    OK(try_connect(s, AF_INET, closed));
+    raw = SYS(socket(AF_INET, SOCK_RAW, IPPROTO_UDP));
+    union addr to = loopback(AF_INET, 0);
+    char c;
+    for (int i = 0; i < 2; i++) {
+        unsigned short d[6] = {htons(port_of(s)), htons(closed), htons(12), htons(i ? 0 : 0x1234), 1, 2};
+        CHECK_EQ(sendto(raw, d, sizeof d, 0, &to.any, size_of(AF_INET)), sizeof d);
+        usleep(20000);
+        CHECK_ERR(recv(s, &c, 1, MSG_DONTWAIT), i ? ECONNREFUSED : EAGAIN);
+    }
+    int reader = SYS(socket(AF_INET6, SOCK_RAW, 200)), writer = SYS(socket(AF_INET6, SOCK_RAW, 200));
+    OK(set_int(reader, SOL_RAW, IPV6_CHECKSUM, 2));
+    union addr to6 = loopback(AF_INET6, 0);
+    unsigned char m[] = "ab\0\0cdef";
+    CHECK_EQ(sendto(writer, m, 8, 0, &to6.any, size_of(AF_INET6)), 8);
+    usleep(20000);
+    CHECK_ERR(recv(reader, &c, 1, MSG_DONTWAIT), EAGAIN);
+    // The pseudo header: ::1 twice, 8 bytes, protocol 200.
+    unsigned short sum = sum_of(m, 8, 1 + 1 + 8 + 200);
+    m[2] = sum >> 8;
+    m[3] = sum;
+    CHECK_EQ(sendto(writer, m, 8, 0, &to6.any, size_of(AF_INET6)), 8);
+    usleep(20000);
+    CHECK_EQ(recv(reader, &c, 1, MSG_DONTWAIT), 1);
+}
+// What is too large for any packet is told in the error queue as well, with the MTU and without the data.
+TEST(too_large_for_any_packet) {
+    if (geteuid() != 0) SKIP("not root");
+    static char data[70000];
+    BOTH(f) {
+        int s = SYS(socket(f, SOCK_DGRAM, 0)), level = f == AF_INET ? SOL_IP : SOL_IPV6;
+        OK(set_int(s, level, f == AF_INET ? IP_RECVERR : IPV6_RECVERR, 1));
+        OK(try_connect(s, f, 9));
+        int most = f == AF_INET ? 65507 : 65527;
+        CHECK_ERR(send(s, data, most + 1, 0), EMSGSIZE);
+        char control[512], out[100];
+        struct iovec v = {out, sizeof out};
+        struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        CHECK_EQ(recvmsg(s, &m, MSG_ERRQUEUE | MSG_DONTWAIT), 0);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        struct sock_extended_err *e = c ? (void *)CMSG_DATA(c) : NULL;
+        CHECK(e && e->ee_errno == EMSGSIZE && e->ee_origin == SO_EE_ORIGIN_LOCAL);
+        if (e) CHECK_EQ(e->ee_info, f == AF_INET ? 65535 : 65536);
+        CHECK_ERR(send(s, data, 65536, 0), EMSGSIZE);
+        if (f == AF_INET) CHECK_ERR(recvmsg(s, &m, MSG_ERRQUEUE | MSG_DONTWAIT), EAGAIN);
+        close(s);
+    }
+}

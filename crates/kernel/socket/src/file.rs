@@ -130,8 +130,7 @@ impl FileOps for SocketFile {
     ) -> Result<u64> {
         match self.ops.ioctl(cx, mem, cmd, arg) {
             Err(Errno::ENOTTY) => {
-                let v4 = self.ops.domain() == libc::AF_INET;
-                crate::netlink::device::ioctl(cx, &self.net, v4, mem, (cmd, arg))
+                crate::netlink::device::ioctl(cx, &self.net, self.ops.domain(), mem, (cmd, arg))
             }
             answer => answer,
         }

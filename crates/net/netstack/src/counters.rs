@@ -142,6 +142,7 @@ counters!(
         undo_full = "TCPFullUndo",
         undo_dsack = "TCPDSACKUndo",
         dsack_recv = "TCPDSACKRecv",
+        dsack_ofo_recv = "TCPDSACKOfoRecv",
         dsack_sent = "TCPDSACKOldSent",
         sack_recovery = "TCPSackRecovery",
         reno_recovery = "TCPRenoRecovery",
@@ -154,6 +155,8 @@ counters!(
         abort_on_timeout = "TCPAbortOnTimeout",
         abort_on_linger = "TCPAbortOnLinger",
         keepalives = "TCPKeepAlive",
+        orig_data_sent = "TCPOrigDataSent",
+        syn_retrans = "TCPSynRetrans",
         fast_open_active = "TCPFastOpenActive",
         fast_open_passive = "TCPFastOpenPassive",
     }

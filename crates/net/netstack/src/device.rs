@@ -13,6 +13,8 @@ pub enum Checksum {
     /// Sent: complete. Received: nobody has checked it.
     #[default]
     Unknown,
+    /// Sent: the program's own, from a raw socket, which nobody vouches for. Received: likewise.
+    Given,
     /// Received: the device (or the same host) vouches for it.
     Valid,
     /// The field holds the pseudo header's sum; whoever puts the frame on a wire adds the bytes from `start` and stores the

@@ -74,6 +74,29 @@ pub struct Address {
     pub no_dad: bool,
     /// Who made it (`IFA_PROTO`), 0 for nobody in particular.
     pub protocol: u8,
+    /// What it is called (`IFA_LABEL`).
+    pub label: Label,
+}
+
+/// The name of an IPv4 address: the interface's, or that of an alias (`eth0:1`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Label([u8; 15]);
+
+impl Label {
+    /// The label of an address of an interface. `None` for a name that is too long.
+    pub fn new(name: &str, interface: &str) -> Option<Label> {
+        let mut label = Label::default();
+        if name != interface {
+            label.0.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        }
+        Some(label)
+    }
+
+    /// The name, where an address without one of its own has the interface's.
+    pub fn or<'a>(&'a self, interface: &'a str) -> &'a str {
+        let own = self.0.split(|&byte| byte == 0).next().unwrap_or_default();
+        std::str::from_utf8(own).ok().filter(|own| !own.is_empty()).unwrap_or(interface)
+    }
 }
 
 impl Address {
@@ -93,6 +116,7 @@ impl Address {
             no_prefix_route: false,
             no_dad: false,
             protocol: 0,
+            label: Label::default(),
         }
     }
 

@@ -215,7 +215,7 @@ impl Stack {
             };
             info = changed.info;
         }
-        let verified = frame.offload.checksum != Checksum::Unknown;
+        let verified = !matches!(frame.offload.checksum, Checksum::Unknown | Checksum::Given);
         self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
     }
 

@@ -2,7 +2,7 @@
 
 use crate::buf::Buf;
 use crate::capture::Seen;
-use crate::device::{Frame, Offload};
+use crate::device::{Checksum, Frame, Offload};
 use crate::fanout::Fanout;
 use crate::iface::{Iface, Kind};
 use crate::memory::Charge;
@@ -356,6 +356,7 @@ impl Stack {
     fn loop_raw(&self, link: &Arc<Iface>, mut frame: Frame) {
         frame.buf.trim_front(Ethernet::LEN);
         finish_checksum(&mut frame);
+        frame.offload.checksum = Checksum::Given;
         self.loop_frame(0, link, frame);
     }
 }

@@ -1,9 +1,9 @@
-//! SIOCSIFADDR and SIOCSIFNETMASK: set the first IPv4 address of an interface. See netdevice(7).
+//! SIOCSIFADDR and SIOCSIFNETMASK: set the first IPv4 address of an interface or of an alias. See netdevice(7).
 
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
 use netstack::addr::{Prefix, Scope};
-use netstack::iface::{Address, Iface, Kind};
+use netstack::iface::{Address, Iface, Kind, Label};
 use std::net::{IpAddr, Ipv4Addr};
 
 pub(super) const SIOCSIFADDR: u32 = 0x8916;
@@ -14,12 +14,27 @@ pub(super) fn family_and_address(value: &[u8; 16]) -> (u16, Ipv4Addr) {
     (u16::from_ne_bytes([value[0], value[1]]), Ipv4Addr::new(value[4], value[5], value[6], value[7]))
 }
 
-/// Sets what `cmd` says of the interface to `value`.
-pub(super) fn set(net: &NetNamespace, link: &Iface, cmd: u32, value: Ipv4Addr) -> Result<()> {
-    let old = link.addresses().into_iter().find(|address| address.ip().is_ipv4());
+/// The first IPv4 address that has the name of the interface, or of one of its aliases (`eth0:1`).
+pub(super) fn labelled(link: &Iface, name: &str) -> Option<Address> {
+    let own = link.name();
+    link.addresses().into_iter().find(|address| address.ip().is_ipv4() && address.label.or(&own) == name)
+}
+
+/// Ends an alias.
+pub(super) fn end_alias(net: &NetNamespace, link: &Iface, name: &str) -> Result<()> {
+    let alias = labelled(link, name).ok_or(Errno::EADDRNOTAVAIL)?;
+    net.stack().remove_address(link.index, alias.prefix)
+}
+
+/// Sets what `cmd` says of the interface, or of the alias with this name, to `value`.
+pub(super) fn set(net: &NetNamespace, link: &Iface, name: &str, cmd: u32, value: Ipv4Addr) -> Result<()> {
+    let old = labelled(link, name);
     let fresh = match (cmd, old) {
         (SIOCSIFADDR, Some(old)) if old.ip() == value => return Ok(()),
-        (SIOCSIFADDR, _) => with_class(link, value)?,
+        (SIOCSIFADDR, _) => {
+            let label = Label::new(name, &link.name()).ok_or(Errno::ENODEV)?;
+            with_class(link, value)?.map(|fresh| Address { label, ..fresh })
+        }
         (_, None) => return Err(Errno::EADDRNOTAVAIL),
         (_, Some(old)) => Some(with_mask(old, value)?),
     };

@@ -70,7 +70,7 @@ fn one(message: Message, (index, name): (u32, &str), address: &Address) -> Vec<u
         message = message.attribute(libc::IFA_BROADCAST, &broadcast.octets());
     }
     if ip.is_ipv4() {
-        message = message.text(libc::IFA_LABEL, name);
+        message = message.text(libc::IFA_LABEL, address.label.or(name));
     }
     if address.protocol != 0 {
         message = message.attribute(IFA_PROTO, &[address.protocol]);

@@ -12,7 +12,7 @@ use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
 use netstack::addr::{Prefix, Scope};
 use netstack::conf::{Which, Whose};
-use netstack::iface::{Address, Iface, Kind};
+use netstack::iface::{Address, Iface, Kind, Label};
 use netstack::life::Dad;
 use netstack::wire::eth::Mac;
 use netstack::{LOOPBACK, Stack};
@@ -239,6 +239,11 @@ fn new_address(asker: &Asker<'_>) -> Result<()> {
         Some(IpAddr::V4(v4)) => Some(v4),
         _ => None,
     };
+    let label =
+        match request.attribute(libc::IFA_LABEL).filter(|_| prefix.addr.is_ipv4()).map(text).transpose()? {
+            Some(label) => Label::new(label, &link.name()).ok_or(Refusal::from(Errno::ERANGE))?,
+            None => Label::default(),
+        };
     let dad = match prefix.addr {
         IpAddr::V6(_) if !no_dad => asker.net.stack().detection(&link, optimistic),
         _ => Dad::Done,
@@ -255,6 +260,7 @@ fn new_address(asker: &Asker<'_>) -> Result<()> {
         no_dad,
         no_prefix_route: flags & IFA_F_NOPREFIXROUTE != 0,
         protocol: request.attribute(IFA_PROTO).and_then(|value| value.first().copied()).unwrap_or(0),
+        label,
         ..Address::new(prefix)
     };
     let asked = i32::from(asker.header.flags);

@@ -4,11 +4,11 @@ use super::address::{self, SIOCSIFADDR, SIOCSIFNETMASK};
 use super::brctl;
 use super::change::{set_address, set_flags, set_mtu, valid_name};
 use super::error::Refusal;
-use super::old;
+use super::{old, old6};
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
 use netstack::addr::Prefix;
-use netstack::iface::Address;
+use netstack::iface::{Address, Label};
 use spec::{Interface, Interfaces};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
@@ -27,6 +27,7 @@ const SIOCGIFDSTADDR: u32 = 0x8917;
 const SIOCGIFBRDADDR: u32 = 0x8919;
 const SIOCGIFNETMASK: u32 = 0x891b;
 const SIOCSIFMTU: u32 = 0x8922;
+const SIOCDIFADDR: u32 = 0x8936;
 const SIOCGIFMETRIC: u32 = 0x891d;
 const SIOCGIFMTU: u32 = 0x8921;
 const SIOCGIFHWADDR: u32 = 0x8927;
@@ -38,30 +39,38 @@ const SIOCSIFTXQLEN: u32 = 0x8943;
 const SIOCETHTOOL: u32 = 0x8946;
 const SIOCGIFMAP: u32 = 0x8970;
 
-/// Answers one; ENOTTY for what is none of them. Sockets of AF_INET (`v4`) know addresses, too.
+/// Answers one; ENOTTY for what is none of them. Sockets of AF_INET and AF_INET6 know addresses and routes, too.
 pub(crate) fn ioctl(
     cx: &dyn Caller,
     owner: &NetNamespace,
-    v4: bool,
+    family: i32,
     mem: &mut dyn UserMemory,
     (cmd, arg): (u32, u64),
 ) -> Result<u64> {
     let net = &*owner.interfaces();
+    let (v4, v6) = (family == libc::AF_INET, family == libc::AF_INET6);
+    let plain = |refusal: Refusal| refusal.errno;
     match cmd {
-        SIOCGIFCONF => return conf(net, mem, arg),
+        SIOCGIFCONF => return conf(owner, net, mem, arg),
         SIOCGIFADDR..=SIOCGIFNETMASK if v4 && cmd % 2 == 1 => return first_address(owner, mem, cmd, arg),
-        SIOCSIFADDR | SIOCSIFNETMASK if v4 => return change(cx, owner, mem, cmd, arg),
+        SIOCSIFADDR | SIOCSIFNETMASK if v4 => return change(cx, owner, v4, mem, (cmd, arg)),
         SIOCSIFFLAGS | SIOCSIFMTU | SIOCSIFHWADDR | SIOCSIFNAME | SIOCSIFTXQLEN => {
-            return change(cx, owner, mem, cmd, arg);
+            return change(cx, owner, v4, mem, (cmd, arg));
+        }
+        SIOCSIFADDR | SIOCDIFADDR if v6 => {
+            return old6::change(cx, owner, mem, cmd == SIOCSIFADDR, arg).map_err(plain);
+        }
+        old::SIOCADDRT | old::SIOCDELRT if v6 => {
+            return old6::route(cx, owner, mem, cmd == old::SIOCADDRT, arg).map_err(plain);
         }
         brctl::SIOCSIFBR | brctl::SIOCBRADDBR..=brctl::SIOCBRDELIF | brctl::SIOCDEVPRIVATE => {
             return brctl::ioctl(cx, owner, mem, (cmd, arg));
         }
         old::SIOCADDRT | old::SIOCDELRT if v4 => {
-            return old::route(cx, owner, mem, cmd, arg).map_err(|refusal| refusal.errno);
+            return old::route(cx, owner, mem, cmd, arg).map_err(plain);
         }
         old::SIOCDARP..=old::SIOCSARP if v4 => {
-            return old::arp(cx, owner, mem, cmd, arg).map_err(|refusal| refusal.errno);
+            return old::arp(cx, owner, mem, cmd, arg).map_err(plain);
         }
         SIOCETHTOOL => return super::ethtool::answer(owner, mem, arg),
         SIOCGIFNAME | SIOCGIFFLAGS | SIOCGIFMETRIC | SIOCGIFMTU | SIOCGIFHWADDR | SIOCGIFINDEX
@@ -101,9 +110,14 @@ pub(crate) fn ioctl(
     Ok(0)
 }
 
-/// The interface that a `struct ifreq` names, by any of its names.
+/// The name in a `struct ifreq`.
+fn name_in(request: &[u8; IFREQ]) -> &[u8] {
+    request[..NAME].split(|&b| b == 0).next().unwrap_or_default()
+}
+
+/// The interface that a `struct ifreq` names, by any of its names, or by that of an alias (`eth0:1`).
 fn named<'a>(owner: &NetNamespace, net: &'a Interfaces, request: &[u8; IFREQ]) -> Result<&'a Interface> {
-    let name = request[..NAME].split(|&b| b == 0).next().unwrap_or_default();
+    let name = name_in(request).split(|&b| b == b':').next().unwrap_or_default();
     let other = std::str::from_utf8(name).ok().and_then(|name| owner.stack().link_by_name(name));
     let other = other.filter(|_| owner.shows_stack()).map(|link| link.index);
     let is = |link: &&Interface| link.name.as_bytes() == name || other == Some(link.index);
@@ -118,8 +132,15 @@ fn first_address(owner: &NetNamespace, mem: &mut dyn UserMemory, cmd: u32, arg: 
     let link = named(owner, &net, &request)?;
     let iface = owner.stack().link(link.index).filter(|_| owner.shows_stack());
     let first = |all: Vec<Address>| all.into_iter().find(|address| address.ip().is_ipv4());
+    let name = name_in(&request);
     let own = match iface {
-        Some(iface) => first(iface.addresses()),
+        Some(iface) => {
+            // The interface may have been named by another of its names.
+            let alias = name.contains(&b':');
+            let name = if alias { String::from_utf8_lossy(name).into_owned() } else { iface.name() };
+            address::labelled(&iface, &name)
+        }
+        None if name.contains(&b':') => None,
         // Its broadcast address is not known; it is the usual one.
         None => {
             first(link.addresses.iter().map(|(ip, bits)| Address::new(Prefix::new(*ip, *bits))).collect())
@@ -153,9 +174,9 @@ fn first_address(owner: &NetNamespace, mem: &mut dyn UserMemory, cmd: u32, arg: 
 fn change(
     cx: &dyn Caller,
     owner: &NetNamespace,
+    v4: bool,
     mem: &mut dyn UserMemory,
-    cmd: u32,
-    arg: u64,
+    (cmd, arg): (u32, u64),
 ) -> Result<u64> {
     let mut request = [0; IFREQ];
     mem.copy_in(arg, &mut request)?;
@@ -174,8 +195,17 @@ fn change(
     let link = owner.stack().link(index).filter(|_| owner.shows_stack()).ok_or(Errno::EOPNOTSUPP)?;
     let value = u32::from_ne_bytes([request[16], request[17], request[18], request[19]]);
     let errno = |refusal: Refusal| refusal.errno;
+    let alias = Some(name_in(&request)).filter(|name| name.contains(&b':'));
+    let alias = alias.map(|name| std::str::from_utf8(name).map_err(|_| Errno::ENODEV)).transpose()?;
     match cmd {
-        _ if of_address => address::set(owner, &link, cmd, value_v4)?,
+        _ if of_address => address::set(owner, &link, alias.unwrap_or(&link.name()), cmd, value_v4)?,
+        SIOCSIFFLAGS if v4 && let Some(alias) = alias => {
+            if value & libc::IFF_UP as u32 == 0 {
+                address::end_alias(owner, &link, alias)?;
+            } else if address::labelled(&link, alias).is_none() {
+                return Err(Errno::EADDRNOTAVAIL);
+            }
+        }
         SIOCSIFMTU => set_mtu(owner, &link, value).map_err(errno)?,
         SIOCSIFHWADDR if family != KIND_ETHERNET => return Err(Errno::EINVAL),
         SIOCSIFHWADDR => set_address(owner, &link, &request[NAME + 2..NAME + 8]).map_err(errno)?,
@@ -198,15 +228,19 @@ fn change(
 const KIND_ETHERNET: u16 = 1;
 
 fn name_of(link: &Interface) -> [u8; NAME] {
+    padded(&link.name)
+}
+
+fn padded(text: &str) -> [u8; NAME] {
     let mut name = [0; NAME];
-    let bytes = link.name.as_bytes();
+    let bytes = text.as_bytes();
     let len = bytes.len().min(NAME - 1);
     name[..len].copy_from_slice(&bytes[..len]);
     name
 }
 
-/// SIOCGIFCONF: interfaces with their IPv4 addresses, as many as there is room for; without a buffer, the room they need.
-fn conf(net: &Interfaces, mem: &mut dyn UserMemory, arg: u64) -> Result<u64> {
+/// SIOCGIFCONF: interfaces and aliases with their IPv4 addresses, as many as there is room for; without a buffer, the room they need.
+fn conf(owner: &NetNamespace, net: &Interfaces, mem: &mut dyn UserMemory, arg: u64) -> Result<u64> {
     let mut ifconf = [0; 16];
     mem.copy_in(arg, &mut ifconf)?;
     let word = |at: usize| i32::from_ne_bytes([ifconf[at], ifconf[at + 1], ifconf[at + 2], ifconf[at + 3]]);
@@ -215,9 +249,14 @@ fn conf(net: &Interfaces, mem: &mut dyn UserMemory, arg: u64) -> Result<u64> {
     let (room, buffer) = (word(0).max(0) as usize, u64::from_ne_bytes(pointer));
     let mut out = Vec::new();
     for link in &net.links {
-        for (ip, _) in &link.addresses {
+        let own = owner.stack().link(link.index).filter(|_| owner.shows_stack());
+        let addresses: Vec<(IpAddr, Label)> = match own {
+            Some(own) => own.addresses().iter().map(|address| (address.ip(), address.label)).collect(),
+            None => link.addresses.iter().map(|(ip, _)| (*ip, Label::default())).collect(),
+        };
+        for (ip, label) in addresses {
             let IpAddr::V4(ip) = ip else { continue };
-            let mut request = name_of(link).to_vec();
+            let mut request = padded(label.or(&link.name)).to_vec();
             request.extend((libc::AF_INET as u16).to_ne_bytes());
             request.extend([0, 0]);
             request.extend(ip.octets());

@@ -28,6 +28,7 @@ mod netfilter;
 mod notify;
 mod nsid;
 mod old;
+mod old6;
 mod port;
 mod qdisc;
 mod routes;

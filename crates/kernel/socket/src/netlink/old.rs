@@ -46,7 +46,7 @@ const HOST: u16 = 4;
 const HAS_MTU: u16 = 0x40;
 const REJECT: u16 = 0x200;
 /// RTPROT_BOOT.
-const BOOT: u8 = 3;
+pub(super) const BOOT: u8 = 3;
 
 /// Family and address of a `struct sockaddr_in`.
 fn sockaddr(bytes: &[u8], at: usize) -> (u16, Ipv4Addr) {
@@ -66,7 +66,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).copied().map_or(0, u64::from_ne_bytes)
 }
 
-fn require_admin(cx: &dyn Caller, net: &NetNamespace) -> Result<()> {
+pub(super) fn require_admin(cx: &dyn Caller, net: &NetNamespace) -> Result<()> {
     match cx.creds().ns_capable(net.user_ns(), Cap::NET_ADMIN) {
         true => Ok(()),
         false => Err(Errno::EPERM.into()),

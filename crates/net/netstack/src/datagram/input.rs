@@ -2,6 +2,7 @@
 
 use super::queue::{Datagram, Origin, QueuedError};
 use super::{DatagramSocket, Protocol};
+use crate::checksum::Sum;
 use crate::icmp::Problem;
 use crate::input::Packet;
 use crate::notify::Events;
@@ -96,6 +97,9 @@ impl Stack {
         let mut taken = false;
         for socket in sockets.iter().filter(|socket| socket.wants(packet)) {
             taken = true;
+            if !packet.verified && !socket.checksum_ok(packet) {
+                continue;
+            }
             // IPv4 sockets see the IP header, IPv6 sockets do not (raw(7), ipv6(7)).
             let skip = if socket.is_v6() { packet.info.header_len } else { 0 };
             let datagram = packet.datagram(skip, 0);
@@ -189,6 +193,16 @@ impl Packet<'_> {
 }
 
 impl DatagramSocket {
+    /// `IPV6_CHECKSUM`: whether the packet adds up, for a raw socket of IPv6 that has the kernel look. That of ICMPv6 always has.
+    fn checksum_ok(&self, packet: &Packet<'_>) -> bool {
+        let icmp = self.protocol == Protocol::Raw(proto::ICMPV6);
+        if !self.is_v6() || !icmp && self.inner.lock().options.checksum_at.is_none() {
+            return true;
+        }
+        let (info, payload) = (&packet.info, packet.payload());
+        Sum::new().pseudo(info.src, info.dst, info.protocol, payload.len()).with(payload).finish() == 0
+    }
+
     fn deliver(&self, datagram: Datagram) {
         let udp = self.protocol.is_udp();
         let counters = match self.protocol {

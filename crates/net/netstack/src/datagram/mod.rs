@@ -12,7 +12,7 @@ pub(crate) mod table;
 pub use queue::{Datagram, Origin, QueuedError, TooLarge};
 pub use send::SendControl;
 
-use crate::addr::{reaches, unmap};
+use crate::addr::{needs_scope, reaches, unmap};
 use crate::buf::Buf;
 use crate::notify::{Events, Notifier};
 use crate::options::IpOptions;
@@ -223,6 +223,9 @@ impl DatagramSocket {
             ip = if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
         }
         let key = self.key(&inner, ip, scope_id(address));
+        if key.oif == 0 && needs_scope(ip) {
+            return Err(Errno::EINVAL);
+        }
         let path = self.stack.route(&key, now)?;
         if path.cast == Cast::Broadcast && !inner.options.broadcast {
             return Err(Errno::EACCES);

@@ -246,13 +246,7 @@ impl DatagramSocket {
     }
 
     /// Refuses a packet of `len` bytes that would be cut though the sender forbids it (`IPV6_DONTFRAG`).
-    fn refuse_fragments(
-        &self,
-        inner: &Inner,
-        message: &Message<'_>,
-        len: usize,
-        data: &[u8],
-    ) -> Result<(), Errno> {
+    fn refuse_fragments(&self, inner: &Inner, message: &Message<'_>, len: usize) -> Result<(), Errno> {
         let forbidden = message.control.dont_fragment.unwrap_or(inner.options.dont_fragment6);
         let IpAddr::V6(to) = message.to.ip() else { return Ok(()) };
         if !forbidden || len <= message.path.mtu as usize {
@@ -265,7 +259,7 @@ impl DatagramSocket {
             let iface = named.into_iter().find(|index| *index != 0).unwrap_or(inner.options.sticky_device);
             self.queue.lock().too_large = Some(super::TooLarge { mtu, to, iface });
         }
-        self.note_local_error(inner, Errno::EMSGSIZE, mtu, message.to, data);
+        self.note_local_error(inner, Errno::EMSGSIZE, mtu, message.to);
         Err(Errno::EMSGSIZE)
     }
 
@@ -273,10 +267,13 @@ impl DatagramSocket {
         let &Message { path, to, .. } = message;
         let v4 = path.dst.is_ipv4();
         let ip_len = if v4 { Ipv4::LEN } else { 40 + message.extensions.map_or(0, Extensions::len) };
+        self.refuse_fragments(inner, message, data.len() + Udp::LEN + ip_len)?;
         if data.len() > if v4 { MAX_UDP } else { MAX_UDP + Ipv4::LEN + 40 - ip_len } {
+            if !v4 || data.len() <= MAX_PACKET as usize {
+                self.note_local_error(inner, Errno::EMSGSIZE, path.mtu, to);
+            }
             return Err(Errno::EMSGSIZE);
         }
-        self.refuse_fragments(inner, message, data.len() + Udp::LEN + ip_len, data)?;
         let src = inner.binding.map_or(0, |binding| binding.port);
         let lite = self.protocol == Protocol::UdpLite;
         let protocol = if lite { proto::UDP_LITE } else { proto::UDP };
@@ -299,13 +296,13 @@ impl DatagramSocket {
         match &result {
             Ok(()) if lite => self.stack.counters.udp_lite.out_datagrams.bump(),
             Ok(()) => self.stack.counters.udp.out_datagrams.bump(),
-            Err(errno) => self.note_local_error(inner, *errno, path.mtu, to, data),
+            Err(errno) => self.note_local_error(inner, *errno, path.mtu, to),
         }
         result
     }
 
-    /// A packet that is too large is told in the error queue, too (ip(7), `IP_RECVERR`).
-    fn note_local_error(&self, inner: &Inner, errno: Errno, mtu: u32, to: SocketAddr, data: &[u8]) {
+    /// A packet that is too large is told in the error queue, too, without what was in it (ip(7), `IP_RECVERR`).
+    fn note_local_error(&self, inner: &Inner, errno: Errno, mtu: u32, to: SocketAddr) {
         if errno != Errno::EMSGSIZE || !inner.options.wants_errors(to.ip()) {
             return;
         }
@@ -314,10 +311,10 @@ impl DatagramSocket {
             origin: super::Origin::Local,
             kind: 0,
             code: 0,
-            info: mtu,
+            info: if to.is_ipv4() { mtu.min(MAX_PACKET) } else { mtu },
             offender: None,
             to,
-            data: self.stack.pool.copy(data.get(..data.len().min(512)).unwrap_or_default()),
+            data: self.stack.pool.copy(&[]),
         };
         let mut queue = self.queue.lock();
         queue.push_error(error);
@@ -331,7 +328,7 @@ impl DatagramSocket {
             return Err(Errno::EINVAL);
         }
         let len = data.len() + 40 + message.extensions.map_or(0, Extensions::len);
-        self.refuse_fragments(inner, message, len, data)?;
+        self.refuse_fragments(inner, message, len)?;
         let ident = inner.binding.map_or(0, |binding| binding.port).to_be_bytes();
         let body = &data[Icmp::LEN..];
         let icmp = Icmp::new(kind, 0, [ident[0], ident[1], given[6], given[7]]);
@@ -360,13 +357,13 @@ impl DatagramSocket {
                 true => self.send_as_it_is(message, data, &header),
             };
         }
-        self.refuse_fragments(inner, message, len, data)?;
+        self.refuse_fragments(inner, message, len)?;
         let mut buf = self.stack.pool.copy(data);
         let at = if protocol == proto::ICMPV6 { Some(2) } else { inner.options.checksum_at };
         if let Some(at) = at.filter(|_| self.is_v6()) {
             self.fill_checksum(message, &mut buf, protocol, at.into())?;
         }
-        self.send_message(message, header, buf, Offload::default())
+        self.send_message(message, header, buf, GIVEN)
     }
 
     /// `IPV6_CHECKSUM` (RFC 3542 section 3.1).
@@ -400,7 +397,7 @@ impl DatagramSocket {
         Ipv6::parse_quoted(data).ok_or(Errno::EINVAL)?;
         self.stack.counters.ip6.out_requests.bump();
         let tags = Tags { mark: header.mark, owner: header.owner, ..Tags::default() };
-        let frame = Frame { tags, ..Frame::new(self.stack.pool.copy(data)) };
+        let frame = Frame { tags, offload: GIVEN, ..Frame::new(self.stack.pool.copy(data)) };
         self.stack.send_own(message.now, message.path, frame, header)
     }
 
@@ -430,9 +427,15 @@ impl DatagramSocket {
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
         self.stack.counters.ip.out_requests.bump();
         let tags = Tags { mark: header.mark, owner: header.owner, ..Tags::default() };
-        self.stack.send_own(now, path, Frame { tags, ..Frame::new(buf) }, header)
+        self.stack.send_own(now, path, Frame { tags, offload: GIVEN, ..Frame::new(buf) }, header)
     }
 }
+
+/// What a raw socket sends has checksums of the program's own.
+const GIVEN: Offload = Offload { checksum: Checksum::Given, gso: None };
+
+/// The largest IPv4 packet.
+const MAX_PACKET: u32 = 65_535;
 
 /// Payload of the largest UDP datagram over IPv4.
 const MAX_UDP: usize = 65_507;

@@ -148,7 +148,12 @@ impl Conn {
             ranges.get(1).is_some_and(|next| next.start.upto(first.start) && first.end.upto(next.end));
         news.dsack = first.start.before(first.end) && (!first.start.after(seg.ack - 1) || covered);
         if news.dsack {
-            self.note_dsack(cx, first.start, first.end);
+            self.note_dsack(first.start, first.end);
+            // Below what is acknowledged, or within what was received out of order.
+            match first.start.before(seg.ack) {
+                true => cx.counters.dsack_recv.bump(),
+                false => cx.counters.dsack_ofo_recv.bump(),
+            }
         }
         let (una, nxt, mss) = (self.una.max(seg.ack), self.nxt, self.mss());
         let ranges = ranges.iter().skip(usize::from(news.dsack));
@@ -167,8 +172,7 @@ impl Conn {
         }
     }
 
-    fn note_dsack(&mut self, cx: &Cx<'_>, start: Seq, end: Seq) {
-        cx.counters.dsack_recv.bump();
+    fn note_dsack(&mut self, start: Seq, end: Seq) {
         self.stats.dsacks = self.stats.dsacks.saturating_add(1);
         self.rack.widen(self.una, self.nxt);
         let packets = (end - start).div_ceil(self.mss()).max(1) as i32;

@@ -553,6 +553,9 @@ impl Conn {
         let counted = |state| matches!(state, State::Established | State::CloseWait);
         if counted(self.state) && !counted(state) {
             cx.counters.curr_estab.drop_one();
+            if state == State::Closed {
+                cx.counters.estab_resets.bump();
+            }
         }
         self.state = state;
     }

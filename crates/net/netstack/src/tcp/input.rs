@@ -274,7 +274,6 @@ impl Conn {
             State::CloseWait => Errno::EPIPE,
             _ => Errno::ECONNRESET,
         };
-        cx.counters.estab_resets.bump();
         self.finish(cx, Some(error));
     }
 

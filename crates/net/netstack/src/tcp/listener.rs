@@ -504,6 +504,7 @@ impl TcpSocket {
         listener.deadline = listener.requests.values().map(|request| request.deadline).min();
         for (tuple, request) in again {
             self.stack.counters.tcp.retrans_segs.bump();
+            self.stack.counters.tcp.syn_retrans.bump();
             self.send_syn_ack(inner, now, &tuple, 0, &request, None);
         }
     }

@@ -8,7 +8,7 @@ use super::sendq::Wanted;
 use super::seq::Seq;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
-use crate::addr::{reaches, unmap};
+use crate::addr::{needs_scope, reaches, unmap};
 use crate::notify::Notifier;
 use crate::output::{Cast, Path};
 use crate::ports::{Binding, candidates, is_any};
@@ -246,6 +246,9 @@ impl TcpSocket {
         let options = &inner.conn.options.ip;
         let scope = if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
         let oif = if options.device != 0 { options.device } else { scope };
+        if oif == 0 && !ip.is_multicast() && needs_scope(ip) {
+            return Err(Errno::EINVAL);
+        }
         let bound = inner.bound.filter(|ip| !is_any(*ip));
         let key = Key { dst: ip, src: bound, iif: 0, oif, mark: options.mark, tos: options.tos_for(ip) };
         let path = self.stack.route(&key, now)?;

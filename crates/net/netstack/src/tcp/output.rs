@@ -78,6 +78,9 @@ impl Conn {
             segment.options.sacks = Sacks::default();
         }
         self.note_sent(cx, len);
+        if !again {
+            cx.counters.orig_data_sent.add(len.div_ceil(mss).max(1).into());
+        }
         self.note_ack_sent(cx);
         if !again && cx.now.since(self.ack.last_data).as_millis() < u128::from(self.ack.ato) {
             self.ack.pingpong = true;
@@ -125,6 +128,7 @@ impl Conn {
         let most = if self.gso > 0 { mss.saturating_mul(segs) } else { mss };
         if seq == self.iss && matches!(self.state, State::SynSent | State::SynReceived) {
             self.note_retransmission(cx, n);
+            cx.counters.syn_retrans.bump();
             self.send_syn(cx);
             return true;
         }
