@@ -164,6 +164,22 @@ TEST(status_fields) {
     (void)n;
     done(p);
 }
+static long memory_of(const char *name) {
+    char t[8192];
+    strcpy(t, slurp("/proc/self/status"));
+    return atol(field(t, name));
+}
+// The peak stays when memory goes, and a child begins with what it has.
+TEST(peak_of_the_address_space) {
+    long big = 64 << 20, before = memory_of("VmSize");
+    void *p = mmap(0, big, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(p != MAP_FAILED);
+    CHECK(memory_of("VmPeak") >= before + big / 1024);
+    OK(munmap(p, big));
+    CHECK(memory_of("VmSize") < before + big / 2048);
+    CHECK(memory_of("VmPeak") >= before + big / 1024);
+    CHECK_CHILD(CHECK(memory_of("VmPeak") < before + big / 2048));
+}
 TEST(status_follows_signals_and_ids) {
     sigset_t m;
     sigemptyset(&m);

@@ -125,6 +125,8 @@ pub struct MemoryMap {
     pub rewriting: bool,
     /// Total mapped bytes (VmSize).
     total: u64,
+    /// The most that they were (VmPeak).
+    peak: u64,
     /// Lowest mappable address.
     pub min: u64,
     /// One past the highest mappable address.
@@ -150,6 +152,7 @@ impl MemoryMap {
             twins: Vec::new(),
             rewriting: true,
             total: 0,
+            peak: 0,
             min,
             max,
             mmap_base: max,
@@ -180,6 +183,16 @@ impl MemoryMap {
     /// Mapped bytes.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// The most bytes that were mapped at a time.
+    pub fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    /// Begins to count the most anew, as a process that was just made does.
+    pub(crate) fn forget_peak(&mut self) {
+        self.peak = self.total;
     }
 
     /// The mapping that holds `addr`.
@@ -386,6 +399,7 @@ impl MemoryMap {
 
     fn put(&mut self, v: Vma) {
         self.total += v.len();
+        self.peak = self.peak.max(self.total);
         self.areas.insert(v.start, v);
     }
 

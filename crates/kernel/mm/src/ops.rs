@@ -118,6 +118,7 @@ impl Mm {
         }
         let all = (map.min, map.max);
         map.lock_future = false;
+        map.forget_peak();
         map.update(all.0, all.1, |v| v.locked = false);
         let mm = Mm::new(&self.all, space, map, self.user_ns.clone());
         let image = self.image();

@@ -16,6 +16,8 @@ use task::Task;
 pub struct MemNumbers {
     /// Everything mapped.
     pub size: u64,
+    /// The most that was mapped.
+    pub peak: u64,
     /// Locked.
     pub locked: u64,
     /// Private and writable, the stack apart.
@@ -33,7 +35,7 @@ pub fn mem_numbers(mm: &Mm) -> MemNumbers {
     let code = mm.image().code;
     let exe = page_up(code.1).unwrap_or(code.1).saturating_sub(page_down(code.0));
     mm.with_map(|m| {
-        let mut n = MemNumbers { size: m.total(), exe, ..MemNumbers::default() };
+        let mut n = MemNumbers { size: m.total(), peak: m.peak(), exe, ..MemNumbers::default() };
         let mut text = 0;
         for v in m.iter() {
             let write = v.prot & libc::PROT_WRITE != 0;
@@ -105,7 +107,7 @@ fn memory(s: &mut String, mm: &Mm, maxrss: u64) {
     let (rss, shared) = (r.total * page, r.shared * page);
     let pte = (n.size / (512 * PAGE_SIZE) + 4) * page;
     for (k, v) in [
-        ("VmPeak", n.size / 1024),
+        ("VmPeak", n.peak / 1024),
         ("VmSize", n.size / 1024),
         ("VmLck", n.locked / 1024),
         ("VmPin", 0),
