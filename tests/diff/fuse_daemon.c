@@ -107,6 +107,24 @@ TEST(killed_before_it_is_read) {
     OK(stat("m/hello", &s));
     fz_end();
 }
+// A process that waits for the pages of a mapping ends when it is killed, whatever the daemon does.
+TEST(killed_while_a_mapping_is_read) {
+    fz_setup("");
+    fz_make(1, "hang_read", S_IFREG | 0644, "0123456789");
+    pid_t child = FORK();
+    if (!child) {
+        int fd = SYS(open("m/hang_read", O_RDONLY));
+        volatile char *p = mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+        _exit(p == MAP_FAILED ? 1 : p[0]);
+    }
+    FZ_UNTIL(fz->hung);
+    usleep(20000);
+    kill(child, SIGKILL);
+    int status = -1;
+    for (int i = 0; i < 500 && waitpid(child, &status, WNOHANG) == 0; i++) usleep(10000);
+    CHECK_STATUS(status, "signal 9");
+    fz_end();
+}
 TEST(daemon_dies) {
     fz_setup("");
     fz_make(1, "hang_read", S_IFREG | 0644, "0123456789");
