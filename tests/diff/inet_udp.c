@@ -385,3 +385,29 @@ TEST(too_large_for_any_packet) {
         close(s);
     }
 }
+// IP_BIND_ADDRESS_NO_PORT: an address alone, and a port with what comes next.
+TEST(addresses_without_a_port) {
+    BOTH(f) {
+        for (int type = SOCK_STREAM; type <= SOCK_DGRAM; type++) {
+            int peer = bound(f, type);
+            for (int next = 0; next < 2; next++) {
+                int s = SYS(socket(f, type, 0));
+                CHECK_EQ(get_int(s, SOL_IP, IP_BIND_ADDRESS_NO_PORT), 0);
+                OK(set_int(s, SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1));
+                CHECK_EQ(get_int(s, SOL_IP, IP_BIND_ADDRESS_NO_PORT), 1);
+                union addr a = loopback(f, 0), to = loopback(f, port_of(peer));
+                OK(bind(s, &a.any, size_of(f)));
+                union addr own = name_of(s);
+                CHECK(!memcmp(&own, &a, size_of(f)));
+                if (next == 0) OK(try_connect(s, f, port_of(peer)));
+                else if (type == SOCK_STREAM) OK(listen(s, 1));
+                else CHECK_EQ(sendto(s, "x", 1, 0, &to.any, size_of(f)), 1);
+                CHECK(port_of(s) != 0);
+                own = name_of(s), a = loopback(f, port_of(s));
+                CHECK(!memcmp(&own, &a, size_of(f)));
+                close(s);
+            }
+            close(peer);
+        }
+    }
+}

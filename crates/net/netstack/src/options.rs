@@ -70,6 +70,8 @@ pub struct IpOptions {
     pub mtu_discovery: MtuDiscovery,
     /// `IP_RECVERR`
     pub receive_errors: bool,
+    /// `IP_BIND_ADDRESS_NO_PORT`: bind(2) without a port leaves the choice to what comes next.
+    pub bind_no_port: bool,
     /// `IPV6_RECVERR`
     pub receive_errors6: bool,
     /// `IPV6_V6ONLY`
@@ -147,6 +149,7 @@ impl IpOptions {
             multicast_source: None,
             mtu_discovery: if sysctls.ip_no_pmtu_disc.on() { MtuDiscovery::Dont } else { MtuDiscovery::Want },
             receive_errors: false,
+            bind_no_port: false,
             receive_errors6: false,
             v6only: sysctls.bindv6only.on(),
             free_bind: false,

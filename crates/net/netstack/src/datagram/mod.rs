@@ -157,7 +157,9 @@ impl DatagramSocket {
         if self.protocol.is_udp() && low && !privileged {
             return Err(Errno::EACCES);
         }
-        self.take_port(&mut inner, ip, address.port())?;
+        if address.port() != 0 || !inner.options.bind_no_port || self.table().is_none() {
+            self.take_port(&mut inner, ip, address.port())?;
+        }
         inner.bound_ip = ip;
         inner.port_named = address.port() != 0;
         Ok(())
@@ -276,7 +278,7 @@ impl DatagramSocket {
         let oif = if named == 0 && group { options.multicast_device } else { named };
         // A socket that is bound to a group or to a broadcast address has no source of its own.
         let plain = |ip: &IpAddr| !is_any(*ip) && !ip.is_multicast() && !self.stack.is_broadcast(*ip);
-        let bound = inner.binding.map(|b| b.ip).filter(plain);
+        let bound = Some(inner.binding.map_or(inner.bound_ip, |b| b.ip)).filter(plain);
         let src =
             bound.filter(|ip| ip.is_ipv4() == dst.is_ipv4()).or(options.multicast_source.filter(|_| group));
         Key { dst, src, iif: 0, oif, mark: options.mark, tos: options.tos_for(dst) }

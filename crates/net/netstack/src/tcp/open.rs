@@ -76,12 +76,16 @@ impl TcpSocket {
         if address.port() != 0 && i64::from(address.port()) < start && !privileged {
             return Err(Errno::EACCES);
         }
+        // What an earlier connection left.
+        (inner.tuple, inner.old_port) = (None, 0);
+        if address.port() == 0 && inner.conn.options.ip.bind_no_port {
+            inner.bound = Some(ip);
+            return Ok(());
+        }
         let binding = self.binding(&inner, ip, address.port(), false);
         let range = self.stack.sysctls.port_range();
         let binding = self.stack.tcp.bind(&self.stack.keys, range, binding, self.id())?;
         (inner.binding, inner.named, inner.bound) = (Some(binding), address.port() != 0, Some(ip));
-        // What an earlier connection left.
-        inner.tuple = None;
         Ok(())
     }
 
