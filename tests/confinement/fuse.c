@@ -244,8 +244,9 @@ static int own_file(void) {
 
 int main(int argc, char **argv) {
     opcode = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    alarm(100);
-    if (chdir("/tmp")) return 3;
+    alarm(300);
+    if (chdir(argc > 2 ? argv[2] : "/tmp")) return 3;
+    if (argc > 2) argc = 2;
     int ok = 0;
     if (argc == 2 && !strcmp(argv[1], "silent")) ok = silent();
     if (argc == 2 && !strcmp(argv[1], "own_mount")) ok = own_mount();

@@ -47,11 +47,20 @@ static void call_and_go_on(uint64_t nr, uint64_t a, uint64_t b, uint64_t c) {
     req[1] = 1 | 999u << 16; // on another CPU, awake
     if (__atomic_exchange_n(req, (seq + 1) & 0x7fffffff, __ATOMIC_SEQ_CST) & 0x80000000u) host(SYS_futex, (long)req, 1, 1, 0);
 }
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+// What a busy machine may need. Those that live() do so for twice as long.
+enum { PATIENCE = 30 };
 static int stopped(int a, int b) {
-    usleep(1500000);
-    uint32_t was[2] = {shared[a], shared[b]};
-    usleep(500000);
-    return was[0] == shared[a] && was[1] == shared[b];
+    for (double end = now() + PATIENCE; now() < end;) {
+        uint32_t was[2] = {shared[a], shared[b]};
+        usleep(1000000);
+        if (was[0] == shared[a] && was[1] == shared[b]) return 1;
+    }
+    return 0;
 }
 // Ends for its parent, and goes on.
 static int after_exit(void) {
@@ -77,7 +86,7 @@ static int killed_twice(void) {
         shared[8] = clone(deaf, stack + 65536, CLONE_VM | SIGCHLD, (void *)1);
         deaf((void *)2);
     }
-    usleep(500000);
+    while (!shared[8] || !shared[1] || !shared[2]) usleep(1000);
     return !kill(p, SIGKILL) && !kill(shared[8], SIGKILL) && stopped(1, 2);
 }
 // Takes the stub's own memory away, so that it cannot handle its next fault: the host ends it.
@@ -109,18 +118,14 @@ static int stalled_read(void) {
     usleep(500000);
     pid_t victim = fork();
     if (!victim) _exit(read(fd, buf, 1) == 1 ? 0 : 1);
-    usleep(500000);
-    int done = waitpid(victim, &st, WNOHANG) == victim && st == 0;
+    int done = 0;
+    for (double end = now() + PATIENCE; !done && now() < end; usleep(1000))
+        done = waitpid(victim, &st, WNOHANG) == victim && st == 0;
     kill(victim, SIGKILL);
     kill(p, SIGKILL);
     return done;
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
 // Forks whose children never get as far as telling the sentry about themselves: they have no stub. Nobody waits for them, neither
 // those who want to end the process, nor a process that forks meanwhile.
 static int silent_forks(void) {
@@ -141,7 +146,7 @@ static int silent_forks(void) {
     for (int i = 0; i < 4; i++) kill(at[i], SIGKILL);
     for (int i = 0; i < 4; i++)
         if (waitpid(at[i], &st, 0) != at[i] || st != SIGKILL) return 0;
-    return now() - start < 4;
+    return now() - start < PATIENCE;
 }
 // Uses up the sentry's descriptors, then forks: that may fail, but not after a long wait.
 static int descriptors(void) {
@@ -160,7 +165,7 @@ static int descriptors(void) {
         if (!p) _exit(3);
         if (p > 0 && (waitpid(p, &st, 0) != p || st != 3 << 8)) return 0;
     }
-    return now() - start < 4;
+    return now() - start < PATIENCE;
 }
 // As many threads as there may be, and more. They are refused before the sentry has no room for its own.
 static void *pauses(void *a) {

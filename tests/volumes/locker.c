@@ -51,8 +51,10 @@ static void gather(int n) {
 }
 
 static void settle(void) {
+    // A thread may not have come to its wait yet: its signal then interrupts nothing.
     for (int i = 0; i < crowd; i++) pthread_kill(threads[i], SIGUSR1);
-    for (int i = 0; i < crowd; i++) pthread_join(threads[i], 0);
+    for (int i = 0; i < crowd; i++)
+        for (; pthread_tryjoin_np(threads[i], 0); usleep(10000)) pthread_kill(threads[i], SIGUSR1);
     printf("%d\n", interrupted);
 }
 

@@ -17,6 +17,7 @@ events { worker_connections 512; }
 http {
     access_log $PWD/logs/access.log;
     sendfile on;
+    keepalive_requests 100000;
     tcp_nopush on;
     client_body_temp_path $PWD/body;
     proxy_temp_path $PWD/proxy;
@@ -47,14 +48,14 @@ done
 curl -s -I "http://127.0.0.1:$port/big" | tr -d '\r' | grep -i content-length
 curl -s --limit-rate 2M "http://127.0.0.1:$port/big" | cksum
 for at in $port $proxy; do
-    ab -q -n 3000 -c 30 "http://127.0.0.1:$at/small" 2>&1 | grep -E 'Complete|Failed'
-    ab -q -k -n 6000 -c 30 "http://127.0.0.1:$at/small" 2>&1 | grep -E 'Complete|Failed|Keep-Alive r'
-    ab -q -n 100 -c 5 "http://127.0.0.1:$at/big" 2>&1 | grep -E 'Complete|Failed'
+    ab -q -s 200 -n 3000 -c 30 "http://127.0.0.1:$at/small" 2>&1 | grep -E 'Complete|Failed'
+    ab -q -s 200 -k -n 6000 -c 30 "http://127.0.0.1:$at/small" 2>&1 | grep -E 'Complete|Failed|Keep-Alive r'
+    ab -q -s 200 -n 100 -c 5 "http://127.0.0.1:$at/big" 2>&1 | grep -E 'Complete|Failed'
 done
 old=$(cat /proc/$server/task/$server/children)
 kill -HUP $server
 for pid in $old; do while [ -e /proc/$pid ]; do sleep 0.1; done; done
-ab -q -k -n 1000 -c 10 "http://127.0.0.1:$port/small" 2>&1 | grep -E 'Complete|Failed'
+ab -q -s 200 -k -n 1000 -c 10 "http://127.0.0.1:$port/small" 2>&1 | grep -E 'Complete|Failed'
 kill -QUIT $server
 wait $server
 echo "ended: $?"
