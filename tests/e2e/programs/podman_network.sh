@@ -1,4 +1,5 @@
 # needs: podman crun busybox ip iptables
+# Podman's networks, made by netavark and by the plug-ins of CNI, as far as they are installed.
 [ -x /usr/lib/cni/portmap ] || { echo no plugins; exit 0; }
 [ "$1" ] || exec unshare --net --mount sh "$0" begun
 set -e
@@ -10,10 +11,15 @@ for i in sh ip wget httpd cat nslookup; do ln -s busybox root/bin/$i; done
 echo "from inside" > root/www/page
 tar -C root -cf box.tar .
 export HOME=$PWD/h XDG_RUNTIME_DIR=$PWD/run
-P="podman --log-level error --root $HOME/s --runroot $XDG_RUNTIME_DIR/rr --storage-driver vfs"
-P="$P --runtime crun --cgroup-manager cgroupfs --events-backend file"
 N="--cgroups=disabled --network bridge"
-fetch() { for _ in 1 2 3 4 5 6 7 8 9 10; do busybox wget -qO- "http://$1/page" && return; sleep 0.3; done; }
+# Until the server is there, which takes what it takes.
+fetch() { for _ in $(seq 100); do busybox wget -qO- "http://$1/page" 2> /dev/null && return; sleep 0.3; done; }
+# The plug-ins leave their bridge, with the address that netavark wants.
+for backend in netavark cni; do
+[ $backend = cni ] || [ -x /usr/lib/podman/netavark ] || continue
+echo "== $backend"
+P="podman --log-level error --root $HOME/s-$backend --runroot $XDG_RUNTIME_DIR/rr-$backend --storage-driver vfs"
+P="$P --network-backend $backend --runtime crun --cgroup-manager cgroupfs --events-backend file"
 $P import box.tar box >/dev/null 2>&1
 echo "-- one container"
 $P run $N --rm box sh -c 'ip -4 -o addr show dev eth0; ip route'
@@ -28,3 +34,4 @@ $P rm -f -t 0 web > /dev/null
 echo "-- what is left"
 ip -o link | sed 's/^\([0-9]*: [^:]*\):.*/\1/'
 iptables -t nat -S | grep 8080 || echo "no port"
+done
