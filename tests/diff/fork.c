@@ -458,7 +458,7 @@ TEST(wait_rusage) {
         memset(pages, 1, 8 << 20);
         do
             getrusage(RUSAGE_SELF, &r);
-        while (r.ru_utime.tv_usec + r.ru_stime.tv_usec < 30000 && !r.ru_utime.tv_sec && !r.ru_stime.tv_sec || !r.ru_maxrss);
+        while ((r.ru_utime.tv_usec + r.ru_stime.tv_usec < 30000 && !r.ru_utime.tv_sec && !r.ru_stime.tv_sec) || !r.ru_maxrss);
         _exit(0);
     }
     struct rusage r = {0}, c = {0};
@@ -713,6 +713,42 @@ TEST(clone3_errors) {
     CHECK_ERR(syscall(SYS_clone3, &a, sizeof a), EINVAL);
     a.flags = CLONE_SIGHAND | CLONE_CLEAR_SIGHAND;
     CHECK_ERR(syscall(SYS_clone3, &a, sizeof a), EINVAL);
+}
+static int clone_as(unsigned long flags, const pid_t *numbers, unsigned long count) {
+    struct clone_args a = {.flags = flags, .exit_signal = SIGCHLD, .set_tid = (uintptr_t)numbers, .set_tid_size = count};
+    int p = syscall(SYS_clone3, &a, sizeof a);
+    if (p == 0) _exit(getpid() & 0x7f);
+    return p;
+}
+// The caller chooses the numbers, from the innermost PID namespace outwards.
+TEST(clone3_set_tid) {
+    if (geteuid() != 0) SKIP("not root");
+    pid_t gone = FORK();
+    if (gone == 0) _exit(0);
+    CHECK_STATUS(t_status(gone), "exit 0");
+    char want[32];
+    sprintf(want, "exit %d", gone & 0x7f);
+    CHECK_EQ(clone_as(0, &gone, 1), gone);
+    CHECK_STATUS(t_status(gone), want);
+    pid_t self = getpid(), bad[] = {0, -1, 1 << 22};
+    CHECK_ERR(clone_as(0, &self, 1), EEXIST);
+    for (int i = 0; i < 3; i++) CHECK_ERR(clone_as(0, &bad[i], 1), EINVAL);
+    CHECK_ERR(clone_as(0, &gone, 33), EINVAL);
+    CHECK_ERR(clone_as(0, &gone, 0), EINVAL);
+    CHECK_ERR(clone_as(0, NULL, 1), EINVAL);
+    CHECK_ERR(clone_as(0, BAD_PTR, 1), EFAULT);
+    // A new namespace begins with 1.
+    pid_t inner[] = {1, gone}, second[] = {2, gone};
+    CHECK_EQ(clone_as(CLONE_NEWPID, inner, 2), gone);
+    CHECK_STATUS(t_status(gone), "exit 1");
+    CHECK_ERR(clone_as(CLONE_NEWPID, second, 2), EINVAL);
+    // The numbers go on where they were.
+    pid_t next = FORK();
+    if (next == 0) _exit(0);
+    CHECK(next > gone);
+    CHECK_STATUS(t_status(next), "exit 0");
+    CHECK_CHILD(SYS(setresuid(1000, 1000, 1000)); CHECK_ERR(clone_as(0, &gone, 1), EPERM);
+                CHECK_ERR(clone_as(0, &self, 1), EPERM); CHECK_ERR(clone_as(0, bad, 1), EINVAL));
 }
 TEST(clone3_clear_sighand) {
     signal(SIGUSR1, t_on_alarm);

@@ -114,10 +114,29 @@ impl PidNamespace {
     /// A new process ID, with a number here and in every namespace around. EAGAIN when there is none left, ENOMEM when the
     /// namespace has lost its init.
     pub fn alloc(self: &Arc<Self>) -> Result<Attached> {
+        self.alloc_as(&[], |_| true)
+    }
+
+    /// A new process ID with these numbers, from this namespace outwards (`set_tid` of clone3(2)); `may` says in which namespaces the
+    /// caller may choose. EINVAL for more numbers than there are namespaces, for one out of range, and for any but 1 where init is
+    /// not there yet; EPERM; EEXIST for one that is taken.
+    pub fn alloc_as(
+        self: &Arc<Self>,
+        wanted: &[i32],
+        may: impl Fn(&PidNamespace) -> bool,
+    ) -> Result<Attached> {
+        // The sandbox's own namespace is not one that programs know.
+        if wanted.len() > self.level {
+            return Err(Errno::EINVAL);
+        }
         let mut numbers: SmallVec<[Number; 2]> = SmallVec::new();
-        let mut at = Some(self);
+        let (mut at, mut wanted) = (Some(self), wanted.iter());
         while let Some(ns) = at {
-            match ns.reserve() {
+            let reserved = match wanted.next() {
+                Some(nr) => ns.reserve_this(*nr, may(ns)),
+                None => ns.reserve(),
+            };
+            match reserved {
                 Ok(nr) => numbers.push(Number { ns: ns.clone(), nr }),
                 Err(e) => {
                     numbers.iter().for_each(Number::unreserve);
@@ -150,6 +169,23 @@ impl PidNamespace {
             }
         }
         Err(Errno::EAGAIN)
+    }
+
+    /// Takes that number.
+    fn reserve_this(&self, nr: i32, may: bool) -> Result<i32> {
+        let mut t = self.table.lock();
+        if !(1..PID_MAX).contains(&nr) || nr != 1 && t.pids.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        if !may {
+            return Err(Errno::EPERM);
+        }
+        if t.closed {
+            return Err(Errno::ENOMEM);
+        }
+        let Entry::Vacant(free) = t.pids.entry(nr) else { return Err(Errno::EEXIST) };
+        free.insert(Weak::new());
+        Ok(nr)
     }
 
     /// The process ID with this number here (find_pid_ns).

@@ -76,7 +76,7 @@ rows! {
     308 setns(Fd, i32) = ns::setns, Full;
     322 execveat(DirFd, PathPtr, Ptr, Ptr, i32) = exec::execveat, Full;
     434 pidfd_open(i32, u32) = process::pidfd_open, Full;
-    435 clone3(Ptr, u64) = process::clone3, Partial("set_tid is refused");
+    435 clone3(Ptr, u64) = process::clone3, Full;
     448 process_mrelease(Fd, u32) = process::process_mrelease, Full;
     438 pidfd_getfd(Fd, i32, u32) = process::pidfd_getfd, Full;
 

@@ -30,7 +30,7 @@ pub fn clone(
         exit_signal: flags & CSIGNAL,
         stack,
         tls,
-        cgroup: None,
+        ..CloneArgs::default()
     })
 }
 
@@ -91,12 +91,27 @@ pub fn clone3(c: &mut Current, args: Ptr, size: u64) -> SysResult {
     if bad {
         return Err(Errno::EINVAL.into());
     }
-    if set_tid != 0 || flags & INTO_CGROUP != 0 && (group > i32::MAX as u64 || size < 88) {
+    if set_tid_size > pid::MAX_LEVEL as u64
+        || flags & INTO_CGROUP != 0 && (group > i32::MAX as u64 || size < 88)
+    {
         return Err(Errno::EINVAL.into());
     }
     let cgroup = if flags & INTO_CGROUP != 0 { Some(group_of(c, group as i32)?) } else { None };
+    let mut numbers = vec![0i32; set_tid_size as usize];
+    c.read_bytes(set_tid, numbers.as_mut_bytes())?;
     let top = stack.checked_add(stack_size).ok_or(Errno::EINVAL)?;
-    c.clone_task(&CloneArgs { flags, pidfd, child_tid, parent_tid, exit_signal, stack: top, tls, cgroup })
+    let set_tid = numbers;
+    c.clone_task(&CloneArgs {
+        flags,
+        pidfd,
+        child_tid,
+        parent_tid,
+        exit_signal,
+        stack: top,
+        tls,
+        cgroup,
+        set_tid,
+    })
 }
 
 pub fn exit(c: &mut Current, code: i32) -> SysResult {

@@ -10,7 +10,7 @@ use crate::trace::event;
 use crate::tree::{Node, Relations};
 use abi::{Errno, SigInfo, Signal};
 use cgroup::{Cgroup, Changes, Member};
-use pid::Pid;
+use pid::{Pid, PidNamespace};
 use platform::{Action, Spawn};
 use ranked::Mutex;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub struct CloneArgs {
     pub tls: u64,
     /// The control group of CLONE_INTO_CGROUP; `None` for that of the caller.
     pub cgroup: Option<Arc<Cgroup>>,
+    /// The numbers that the caller wants, from the innermost PID namespace outwards.
+    pub set_tid: Vec<i32>,
 }
 
 const VM: u64 = libc::CLONE_VM as u64;
@@ -216,7 +218,12 @@ impl Current {
             fs.unshare_mounts(self, &creds.user_ns)?;
         }
         // Threads are in the namespace of their process, children where unshare(2) or setns(2) said.
-        let pid = if thread { self.task.pids().alloc()? } else { nsproxy.pid_for_children.alloc()? };
+        let pids = if thread { self.task.pids() } else { &nsproxy.pid_for_children };
+        let own = self.creds();
+        let may = |ns: &PidNamespace| {
+            [Cap::CHECKPOINT_RESTORE, Cap::SYS_ADMIN].into_iter().any(|cap| own.ns_capable(ns.user_ns(), cap))
+        };
+        let pid = pids.alloc_as(&a.set_tid, may)?;
         let how = if a.has(VM) { Spawn::Thread } else { Spawn::Fork };
         let mm = self.mm.clone();
         let ctx = &mut self.ctx;
