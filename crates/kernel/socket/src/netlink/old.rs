@@ -172,15 +172,21 @@ pub(super) fn route(
         routes::insert(net, route, libc::NLM_F_CREATE)?;
         return Ok(0);
     }
+    remove(net, &route, flags & REJECT != 0)?;
+    Ok(0)
+}
+
+/// Removes the first route that has what is named of this one; its kind counts when `of_kind` says so. ESRCH when there is none.
+pub(super) fn remove(net: &NetNamespace, route: &Route, of_kind: bool) -> Result<()> {
     let matches = |r: &Route| {
         (r.table, r.dst) == (route.table, route.dst)
             && (route.iface == 0 || route.iface == r.iface)
             && (route.gateway.is_none() || route.gateway == r.gateway)
             && (route.metric == 0 || route.metric == r.metric)
-            && (flags & REJECT == 0 || r.kind == route.kind)
+            && (!of_kind || r.kind == route.kind)
     };
     net.stack().with_routes(|routes| routes.remove(matches)).map_err(|_| Errno::ESRCH)?;
-    Ok(0)
+    Ok(())
 }
 
 fn parse(

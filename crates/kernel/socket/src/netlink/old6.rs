@@ -90,13 +90,7 @@ pub(super) fn route(
         routes::insert(net, Route { metric, ..route }, libc::NLM_F_CREATE | libc::NLM_F_EXCL)?;
         return Ok(0);
     }
-    let matches = |r: &Route| {
-        (r.table, r.dst) == (route.table, route.dst)
-            && (route.iface == 0 || route.iface == r.iface)
-            && (route.gateway.is_none() || route.gateway == r.gateway)
-            && (route.metric == 0 || route.metric == r.metric)
-    };
-    net.stack().with_routes(|routes| routes.remove(matches)).map_err(|_| Errno::ESRCH)?;
+    old::remove(net, &route, false)?;
     Ok(0)
 }
 
