@@ -182,3 +182,26 @@ TEST(the_filter) {
     CHECK_STATUS(t_status(p), "exit 0");
     CHECK_ERR(pwrite(fd, "x", 1, 0), EINVAL);
 }
+
+static char *secret, *shown;
+static void aborts_with_advice(void) {
+    secret = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    shown = secret + 4096;
+    strcpy(secret, "what nobody is to find: 1");
+    strcpy(shown, "what everybody may find: 2");
+    secret[24]++, shown[25]++; // the program's own text has neither
+    OK(madvise(secret, 8192, MADV_DONTDUMP));
+    OK(madvise(shown, 4096, MADV_DODUMP));
+    abort();
+}
+TEST(what_is_not_to_be_dumped) {
+    if (!plain_pattern()) SKIP("core_pattern is another");
+    CHECK_EQ(ends(RLIM_INFINITY, aborts_with_advice), SIGABRT | 0x80);
+    size_t size = 0;
+    char *core = load(&size), one[] = "what nobody is to find: 1", other[] = "what everybody may find: 2";
+    CHECK(core != 0);
+    if (!core) return;
+    one[24]++, other[25]++;
+    CHECK(!memmem(core, size, one, sizeof one));
+    CHECK(memmem(core, size, other, sizeof other));
+}

@@ -703,3 +703,21 @@ TEST(what_lies_outside_the_root) {
     int fd = SYS(openat(self, "mountinfo", O_RDONLY));
     OK(read(fd, b, sizeof b));
 }
+// MADV_DONTDUMP and MADV_DONTFORK show in smaps.
+TEST(advice_in_smaps) {
+    char *p = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), at[32], line[512];
+    OK(madvise(p, 4096, MADV_DONTDUMP));
+    OK(madvise(p, 4096, MADV_DONTFORK));
+    sprintf(at, "%lx-", (unsigned long)p);
+    FILE *f = fopen("/proc/self/smaps", "r");
+    bool mine = false, seen = false;
+    while (fgets(line, sizeof line, f)) {
+        if (isxdigit(line[0]) && strchr(line, '-')) mine = !strncmp(line, at, strlen(at));
+        if (mine && !strncmp(line, "VmFlags:", 8)) {
+            seen = true;
+            CHECK(strstr(line, " dc ") && strstr(line, " dd "));
+        }
+    }
+    fclose(f);
+    CHECK(seen);
+}

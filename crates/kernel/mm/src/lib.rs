@@ -28,7 +28,7 @@ mod undo;
 mod users;
 
 pub use locked::LockAll;
-pub use map::{MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind};
+pub use map::{DONT_DUMP, DONT_FORK, MemoryMap, SEALED, TOUCHED, TRAMPOLINES, Vma, VmaKind};
 pub use ops::{ImageInfo, MapArgs, Mm};
 pub use policy::{Mode, Policy};
 pub use spaces::AddressSpaces;

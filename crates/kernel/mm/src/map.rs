@@ -32,7 +32,8 @@ pub struct Vma {
     pub prot: i32,
     /// MAP_SHARED rather than MAP_PRIVATE.
     pub shared: bool,
-    /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given, [`TOUCHED`], [`TRAMPOLINES`], [`DONT_FORK`], [`SEALED`].
+    /// MAP_GROWSDOWN, MAP_NORESERVE and MAP_LOCKED as given, [`TOUCHED`], [`TRAMPOLINES`], [`DONT_FORK`], [`DONT_DUMP`],
+    /// [`SEALED`].
     pub flags: i32,
     /// Mapped file.
     pub file: Option<MappedFile>,
@@ -99,6 +100,8 @@ pub const TOUCHED: i32 = 1 << 30;
 pub const TRAMPOLINES: i32 = 1 << 29;
 /// In [`Vma::flags`]: MADV_DONTFORK.
 pub const DONT_FORK: i32 = 1 << 28;
+/// In [`Vma::flags`]: MADV_DONTDUMP.
+pub const DONT_DUMP: i32 = 1 << 26;
 /// In [`Vma::flags`]: mseal(2).
 pub const SEALED: i32 = 1 << 27;
 /// How far a rewritten call site may be from its trampoline.

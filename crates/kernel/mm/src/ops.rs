@@ -1,7 +1,7 @@
 //! munmap(2), mprotect(2), mremap(2), madvise(2), brk(2): checks, the host call
 //! executed by the calling guest thread, then the record. mmap(2) is in `mmap`.
 
-use crate::map::{DONT_FORK, MemoryMap, TRAMPOLINES, Vma, VmaKind};
+use crate::map::{DONT_DUMP, DONT_FORK, MemoryMap, TRAMPOLINES, Vma, VmaKind};
 use crate::policy::Policy;
 use crate::rewrite::Change;
 use crate::spaces::AddressSpaces;
@@ -296,11 +296,17 @@ impl Mm {
             }
             ctx.queue(Action::Advise { addr: a, len: b - a, advice });
         }
-        if matches!(advice, libc::MADV_DONTFORK | libc::MADV_DOFORK) {
-            let bit = if advice == libc::MADV_DONTFORK { DONT_FORK } else { 0 };
+        let marks = match advice {
+            libc::MADV_DONTFORK => Some((DONT_FORK, DONT_FORK)),
+            libc::MADV_DOFORK => Some((DONT_FORK, 0)),
+            libc::MADV_DONTDUMP => Some((DONT_DUMP, DONT_DUMP)),
+            libc::MADV_DODUMP => Some((DONT_DUMP, 0)),
+            _ => None,
+        };
+        if let Some((of, bit)) = marks {
             self.map.lock().update(addr, end, |v| {
                 if v.flags & TRAMPOLINES == 0 {
-                    v.flags = v.flags & !DONT_FORK | bit;
+                    v.flags = v.flags & !of | bit;
                 }
             });
         }

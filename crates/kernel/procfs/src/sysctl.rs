@@ -4,6 +4,7 @@
 //! `Kernel::sysctls`; everything else shows its default.
 
 mod make;
+mod numbers;
 
 use crate::conf;
 use abi::{Errno, Result};
@@ -14,6 +15,7 @@ use keys::Setting;
 use make::{apply, fixed, made, namespaces, numbers, quota, range, ro, spec, stack, timeout, words};
 use netstack::conf::{Which, Whose};
 use nsproxy::{NsProxy, UtsNamespace};
+use numbers::{limit_value, set_numbers};
 use pid::PID_MAX;
 use socket::net_ns::now;
 use std::sync::Arc;
@@ -135,7 +137,7 @@ static ROWS: &[Row] = &[
         |k, v| set_mqueue_limit(k, 2, bounded(v, 128, 16 << 20)?),
     ),
     apply("fs/mqueue/queues_max", |k| mqueue_limit(k, 0), |k, v| set_mqueue_limit(k, 0, bounded(v, 0, INT)?)),
-    fixed("fs/nr_open", "1048576"),
+    quota("fs/nr_open", |k| limit(k, Limit::NrOpen), Limit::NrOpen),
     spec("fs/overflowgid", "65534"),
     spec("fs/overflowuid", "65534"),
     quota("fs/pipe-max-size", |k| limit(k, Limit::PipeMaxSize), Limit::PipeMaxSize),
@@ -177,9 +179,16 @@ static ROWS: &[Row] = &[
     ro("kernel/arch", "x86_64"),
     ro("kernel/bootloader_type", "0"),
     made("kernel/cap_last_cap", |_| Cap::LAST.to_string()),
-    spec("kernel/core_pattern", "core"),
+    apply(
+        "kernel/core_pattern",
+        |_| "core".into(),
+        |k, v| {
+            k.kernel.sysctls.lock().insert("kernel/core_pattern", v.chars().take(127).collect());
+            Ok(())
+        },
+    ),
     spec("kernel/core_pipe_limit", "0"),
-    spec("kernel/core_uses_pid", "0"),
+    range("kernel/core_uses_pid", "0", 0, INT),
     spec("kernel/ctrl-alt-del", "0"),
     spec("kernel/dmesg_restrict", "1"),
     apply(
@@ -467,27 +476,6 @@ static ROWS: &[Row] = &[
 
 fn limit(k: &Kernel, l: Limit) -> String {
     k.vfs.quotas.limit(l).to_string()
-}
-
-/// The value of a limit that a text names. The size of a pipe is that of its buffer: whole pages, a power of two.
-fn limit_value(l: Limit, v: &str) -> Result<u64> {
-    let n = bounded(v, 0, i64::MAX)? as u64;
-    if l != Limit::PipeMaxSize {
-        return Ok(n);
-    }
-    if n <= 1 << 31 { Ok(n.max(4096).next_power_of_two()) } else { Err(Errno::EINVAL) }
-}
-
-/// Sets the first of several numbers; fewer than there are leave the others alone.
-fn set_numbers(k: &Seen, row: &Row, v: &str, many: usize) -> Result<()> {
-    let old = get(k, row);
-    let mut words: Vec<String> = old.split_whitespace().map(str::to_owned).collect();
-    for (i, word) in v.split_whitespace().enumerate() {
-        let number = bounded(word, i32::MIN.into(), INT)?;
-        *words.get_mut(i).filter(|_| i < many).ok_or(Errno::EINVAL)? = number.to_string();
-    }
-    k.kernel.sysctls.lock().insert(row.path, words.join("\t"));
-    Ok(())
 }
 
 fn store(to: &AtomicU64, v: &str, max: u64) -> Result<()> {

@@ -117,6 +117,9 @@ fn segments(c: &Current) -> Vec<Segment> {
     let filter = c.mm.dump_filter.load(Ordering::Relaxed);
     let wants = |bit: u32| filter & 1 << bit != 0;
     let held = |v: &Vma| {
+        if v.flags & mm::DONT_DUMP != 0 {
+            return 0;
+        }
         let whole = match (v.shared, v.file.is_some()) {
             (false, false) => wants(0),
             (true, false) => wants(1),

@@ -106,7 +106,7 @@ fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> R
         if soft > hard {
             return Err(Errno::EINVAL);
         }
-        if resource == libc::RLIMIT_NOFILE as i32 && hard > vfs::fd_table::NR_OPEN {
+        if resource == libc::RLIMIT_NOFILE as i32 && hard > c.kernel().vfs.quotas.files.nr_open() {
             return Err(Errno::EPERM);
         }
         if hard > old.1 && !capable {

@@ -80,7 +80,7 @@ pub fn close_range(c: &mut Current, first: u32, last: u32, flags: u32) -> SysRes
         return Err(Errno::EINVAL.into());
     }
     if flags & CLOSE_RANGE_UNSHARE != 0 && c.shares_fds() {
-        let t = c.fd_table().fork_copy();
+        let t = c.fd_table().fork_copy()?;
         c.set_fds(t);
     }
     if flags & CLOSE_RANGE_CLOEXEC != 0 {

@@ -254,7 +254,7 @@ impl Current {
         if !thread && how == Spawn::Thread {
             group.begins_in(&child_mm);
         }
-        let fds = if a.has(FILES) { self.fds() } else { self.fd_table.fork_copy() };
+        let fds = if a.has(FILES) { self.fds() } else { self.fd_table.fork_copy()? };
         let task = Task::new(TaskInit {
             pid,
             inherited: TaskInherited { creds, nsproxy, ..self.task.inherited(thread, cgroup) },

@@ -90,7 +90,7 @@ impl Current {
             drop(undo);
         }
         if has(libc::CLONE_FILES) {
-            let table = self.fd_table().fork_copy();
+            let table = self.fd_table().fork_copy()?;
             self.set_fds(table);
         }
         if user {

@@ -162,7 +162,7 @@ impl Current {
             gate.open();
         }
         if self.fd_table.is_shared() {
-            let t = self.fd_table.fork_copy();
+            let t = self.fd_table.duplicate();
             self.set_fds(t);
         }
         self.fd_table.close_on_exec(self);

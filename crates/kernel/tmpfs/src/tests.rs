@@ -362,7 +362,7 @@ fn descriptor_tables() {
     t.close(&e.cx, 2).unwrap();
     assert_eq!(t.close(&e.cx, 2), Err(Errno::EBADF));
     assert_eq!(t.reserve_from(3, 10).unwrap().fd(), 4);
-    let c = t.fork_copy();
+    let c = t.fork_copy().unwrap();
     t.close_on_exec(&e.cx);
     assert_eq!((t.numbers(), c.numbers()), (vec![0], vec![0, 1, 3]));
     t.install_at(&e.cx, 7, f.clone(), false, 10).unwrap();

@@ -17,9 +17,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 mod state;
 pub use state::{DescriptorState, FdTableState};
 
-/// Largest table, whatever RLIMIT_NOFILE says (/proc/sys/fs/nr_open).
-pub const NR_OPEN: u64 = 1 << 20;
-
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 enum Slot {
@@ -84,14 +81,15 @@ impl Shared for FdTable {
     }
 }
 
-fn cap(limit: u64) -> usize {
-    limit.min(NR_OPEN) as usize
-}
-
 impl FdTable {
     /// An empty table of a sandbox with these files.
     pub fn new(files: Arc<FileCount>) -> Arc<FdTable> {
         FdTable::with(files, Inner::default())
+    }
+
+    /// How many descriptors there may be, whatever RLIMIT_NOFILE says: fs.nr_open.
+    fn cap(&self, limit: u64) -> usize {
+        limit.min(self.files.nr_open()) as usize
     }
 
     fn with(files: Arc<FileCount>, inner: Inner) -> Arc<FdTable> {
@@ -118,7 +116,7 @@ impl FdTable {
     /// Takes the lowest free number from `min` on, for a file that is open; EMFILE.
     pub fn reserve_from(self: &Arc<FdTable>, min: u64, limit: u64) -> Result<FdSlot> {
         let mut t = self.inner.write();
-        let fd = t.lowest(usize::try_from(min).unwrap_or(usize::MAX), cap(limit))?;
+        let fd = t.lowest(usize::try_from(min).unwrap_or(usize::MAX), self.cap(limit))?;
         t.slots[fd] = Slot::Reserved;
         Ok(FdSlot { table: self.clone(), fd: fd as i32, done: false })
     }
@@ -139,7 +137,7 @@ impl FdTable {
         limit: u64,
     ) -> Result<()> {
         let i = usize::try_from(fd).map_err(|_| Errno::EBADF)?;
-        if i >= cap(limit) {
+        if i >= self.cap(limit) {
             return Err(Errno::EBADF);
         }
         let old = {
@@ -231,8 +229,18 @@ impl FdTable {
         }
     }
 
-    /// A copy for a child or for unshare; reserved numbers are free in it.
-    pub fn fork_copy(&self) -> Arc<FdTable> {
+    /// A copy for a child or for unshare. EMFILE when it would be larger than fs.nr_open is now.
+    pub fn fork_copy(&self) -> Result<Arc<FdTable>> {
+        let last = self.inner.read().slots.iter().rposition(|slot| matches!(slot, Slot::Used(..)));
+        // Linux's tables grow by 64 descriptors.
+        if last.is_some_and(|last| last as u64 >= self.files.nr_open().next_multiple_of(64)) {
+            return Err(Errno::EMFILE);
+        }
+        Ok(self.duplicate())
+    }
+
+    /// A copy; reserved numbers are free in it.
+    pub fn duplicate(&self) -> Arc<FdTable> {
         let t = self.inner.read();
         let mut low = t.low;
         let mut slots: Vec<Slot> = Vec::with_capacity(t.slots.len());

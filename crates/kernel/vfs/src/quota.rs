@@ -71,8 +71,10 @@ pub enum Limit {
     InotifyEvents,
     /// user/max_mnt_namespaces
     MountNamespaces,
+    /// nr_open
+    NrOpen,
 }
-const LIMITS: usize = 9;
+const LIMITS: usize = 10;
 
 /// Pages of a new pipe whose user has reached the soft limit, or when all users have half of what they may have.
 const PIPE_MIN_PAGES: u64 = 2;
@@ -94,6 +96,11 @@ const SEALABLE_FILES: u64 = 4096;
 const LISTINGS: u64 = 64 << 20;
 /// Most FUSE file systems; one user may have half of them.
 const FUSE_CONNECTIONS: u64 = 128;
+/// Largest table of descriptors.
+const NR_OPEN: u64 = 1 << 20;
+/// How many inotify instances a user may have at first, and how many root may let a user have.
+const INOTIFY_INSTANCES: u64 = 128;
+const MOST_INOTIFY_INSTANCES: u64 = 1024;
 /// How many users' inotify instances there may be.
 const INOTIFY_USERS: u64 = 64;
 
@@ -112,6 +119,15 @@ pub struct Quotas {
     pub files: Arc<FileCount>,
 }
 
+/// What root may set limits to: a user may have more inotify instances than at first, all users together have no more.
+fn given(limits: [u64; LIMITS]) -> [u64; LIMITS] {
+    let mut given = limits;
+    if let Some(instances) = given.get_mut(Limit::InotifyInstances as usize) {
+        *instances = (*instances).max(MOST_INOTIFY_INSTANCES);
+    }
+    given
+}
+
 impl Quotas {
     /// Limits for a sandbox with this much memory, by Linux's rules.
     pub fn new(memory: u64) -> Arc<Quotas> {
@@ -121,20 +137,25 @@ impl Quotas {
         let epoll = (memory / 25 / 512).max(1024);
         let watches = (memory / 100 / 1024).clamp(8192, 1 << 20);
         let namespaces = (memory >> 20).clamp(64, 4096);
-        let limits = [files, 1 << 20, 16384, 0, epoll, 128, watches, 16384, namespaces];
+        let limits =
+            [files, 1 << 20, 16384, 0, epoll, INOTIFY_INSTANCES, watches, 16384, namespaces, NR_OPEN];
         Quotas::with(limits, (memory / 16 / 4096).max(16384), (memory / 100 / 128).max(65536))
     }
 
     /// Without limits, for tests and for the kernel itself.
     pub fn unlimited() -> Arc<Quotas> {
         let most = i64::MAX as u64;
-        Quotas::with([most, 1 << 20, 0, 0, most, most / INOTIFY_USERS, most, 16384, most], most, most)
+        Quotas::with(
+            [most, 1 << 20, 0, 0, most, most / INOTIFY_USERS, most, 16384, most, NR_OPEN],
+            most,
+            most,
+        )
     }
 
     fn with(limits: [u64; LIMITS], pipe_pages: u64, locks: u64) -> Arc<Quotas> {
         Arc::new(Quotas {
             limits: limits.map(AtomicU64::new),
-            given: limits.map(AtomicU64::new),
+            given: given(limits).map(AtomicU64::new),
             pipe_pages,
             locks,
             total: Default::default(),
@@ -171,8 +192,10 @@ impl Quotas {
         if let Some(v) = self.limits.get(l as usize) {
             v.store(value, Ordering::Relaxed);
         }
-        if l == Limit::FileMax {
-            self.files.max.store(value.min(i64::MAX as u64) as i64, Ordering::Relaxed);
+        match l {
+            Limit::FileMax => self.files.max.store(value.min(i64::MAX as u64) as i64, Ordering::Relaxed),
+            Limit::NrOpen => self.files.nr_open.store(value.min(NR_OPEN), Ordering::Relaxed),
+            _ => {}
         }
     }
 
@@ -210,7 +233,7 @@ impl Quotas {
             Kind::FanotifyEvents => (FANOTIFY_EVENTS, 2 * FANOTIFY_EVENTS),
             Kind::InotifyInstances => {
                 let one = self.limit(Limit::InotifyInstances);
-                (one, one.saturating_mul(INOTIFY_USERS))
+                (one, one.max(INOTIFY_INSTANCES).saturating_mul(INOTIFY_USERS))
             }
         }
     }
@@ -339,6 +362,7 @@ pub struct FileCount {
     cells: [Arc<Cell64>; CELLS],
     carried: Arc<AtomicI64>,
     max: AtomicI64,
+    nr_open: AtomicU64,
 }
 
 #[repr(align(128))]
@@ -369,12 +393,22 @@ fn cell() -> usize {
 }
 
 impl FileCount {
+    /// How large a table of descriptors may be (fs.nr_open).
+    pub fn nr_open(&self) -> u64 {
+        self.nr_open.load(Ordering::Relaxed)
+    }
+
     /// A count with a limit.
     pub fn new(max: u64) -> Arc<FileCount> {
         let carried = Arc::new(AtomicI64::new(0));
         let one = |_| Arc::new(Cell64 { here: AtomicI64::new(0), carried: carried.clone() });
         let max = AtomicI64::new(max.min(i64::MAX as u64) as i64);
-        Arc::new(FileCount { cells: std::array::from_fn(one), carried, max })
+        Arc::new(FileCount {
+            cells: std::array::from_fn(one),
+            carried,
+            max,
+            nr_open: AtomicU64::new(NR_OPEN),
+        })
     }
 
     /// ENFILE when there are as many files as there may be, give or take some hundred.
@@ -444,13 +478,16 @@ mod tests {
     #[test]
     fn a_guest_moves_limits_below_what_is_given() {
         let q = Quotas::new(1 << 30);
-        assert_eq!(q.lower_limit(Limit::InotifyInstances, 129), Err(Errno::EPERM));
-        for value in [0, 128, 7] {
+        assert_eq!(q.lower_limit(Limit::InotifyInstances, 1025), Err(Errno::EPERM));
+        for value in [0, 1024, 7] {
             assert_eq!(q.lower_limit(Limit::InotifyInstances, value), Ok(()));
             assert_eq!(q.limit(Limit::InotifyInstances), value);
         }
-        q.give_limit(Limit::InotifyInstances, 500);
-        assert_eq!(q.lower_limit(Limit::InotifyInstances, 400), Ok(()));
+        q.give_limit(Limit::InotifyInstances, 5000);
+        assert_eq!(q.lower_limit(Limit::InotifyInstances, 4000), Ok(()));
+        assert_eq!(q.lower_limit(Limit::NrOpen, 64), Ok(()));
+        assert_eq!(q.files.nr_open(), 64);
+        assert_eq!(q.lower_limit(Limit::NrOpen, NR_OPEN + 1), Err(Errno::EPERM));
         // No limit is more than any limit, where 0 means that.
         assert_eq!(q.lower_limit(Limit::PipeSoft, 0), Err(Errno::EPERM));
         assert_eq!(q.lower_limit(Limit::PipeHard, 5), Ok(()));

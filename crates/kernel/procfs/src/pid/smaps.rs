@@ -173,6 +173,8 @@ fn flags(l: &Line) -> String {
     f(l.special, "de");
     f(v.flags & libc::MAP_NORESERVE != 0, "nr");
     f(v.flags & libc::MAP_NORESERVE == 0 && accounted(v), "ac");
+    f(v.flags & mm::DONT_FORK != 0, "dc");
+    f(v.flags & mm::DONT_DUMP != 0, "dd");
     f(v.flags & mm::SEALED != 0, "sl");
     s
 }

@@ -1,6 +1,6 @@
 //! A descriptor table as plain data, for a checkpoint.
 
-use super::{FdTable, Inner, Slot, cap};
+use super::{FdTable, Inner, Slot};
 use crate::file::OpenFile;
 use crate::quota::FileCount;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl FdTable {
         find: impl Fn(u64) -> Option<Arc<OpenFile>>,
     ) -> Arc<FdTable> {
         let mut inner = Inner::default();
-        inner.slots.resize_with(saved.size.min(cap(u64::MAX)), || Slot::Free);
+        inner.slots.resize_with(saved.size.min(files.nr_open() as usize), || Slot::Free);
         for one in &saved.descriptors {
             let slot = usize::try_from(one.fd).ok().and_then(|fd| inner.slots.get_mut(fd));
             if let Some((slot, file)) = slot.zip(find(one.file)) {
