@@ -31,6 +31,11 @@ TEST(interfaces_are_links_of_their_class) {
     reads("/sys/class/net/lo/type", "772\n");
     CHECK_ERR(readlink("/sys/class/net/nosuchlink", (char[8]){0}, 8), ENOENT);
 }
+TEST(classes_without_devices) {
+    // A machine without a battery has the directory all the same.
+    int fd = SYS(open("/sys/class/power_supply", O_RDONLY | O_DIRECTORY));
+    close(fd);
+}
 TEST(caches) {
     char path[128], text[64], want[64];
     int found = 0;

@@ -5,6 +5,7 @@ use crate::options::extension::{
     self, IPV6_2292DSTOPTS, IPV6_2292HOPLIMIT, IPV6_2292HOPOPTS, IPV6_2292PKTINFO, IPV6_2292RTHDR,
 };
 use crate::options::ip::{IPV6_ORIGDSTADDR, IPV6_RECVORIGDSTADDR};
+use crate::stamps::SO_RCVMARK;
 use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
 use netstack::Stack;
@@ -24,10 +25,12 @@ use zerocopy::IntoBytes;
 const UDP_SEGMENT: i32 = 103;
 
 /// What a receiver may ask to be told: level, option, and its bit in [`Wants`].
-const REPORTS: [(i32, i32); 20] = [
+const REPORTS: [(i32, i32); 22] = [
     (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
     (libc::SOL_SOCKET, libc::SO_RXQ_OVFL),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::SOL_SOCKET, SO_RCVMARK),
     (libc::IPPROTO_IP, libc::IP_PKTINFO),
     (libc::IPPROTO_IP, libc::IP_RECVTTL),
     (libc::IPPROTO_IP, libc::IP_RECVTOS),
@@ -152,8 +155,14 @@ pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram) -> Vec<Anc
             }
         });
     }
+    if of_socket(libc::SO_TIMESTAMPING) {
+        out.push(stamp(d.at));
+    }
     if of_socket(libc::SO_RXQ_OVFL) && d.dropped > 0 {
         out.push(message(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &d.dropped.to_ne_bytes()));
+    }
+    if of_socket(SO_RCVMARK) {
+        out.push(message(libc::SOL_SOCKET, libc::SO_MARK, &d.mark.to_ne_bytes()));
     }
     // A socket of both families is told the IPv6 way where IPv4 goes, too.
     if wants.get(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) {
@@ -164,6 +173,13 @@ pub(crate) fn of_datagram(wants: &Wants, stack: &Stack, d: &Datagram) -> Vec<Anc
         IpAddr::V6(_) => of_ipv6(wants, d, &mut out),
     }
     out
+}
+
+/// `struct scm_timestamping`: by software, unused, by hardware.
+pub(crate) fn stamp(at: Instant) -> Ancillary {
+    let mut times = wall_time(at).as_bytes().to_vec();
+    times.resize(48, 0);
+    message(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &times)
 }
 
 /// `struct in6_pktinfo`.
@@ -281,7 +297,7 @@ pub(crate) fn of_error(v6: bool, e: &QueuedError) -> Ancillary {
     let mut data = e.errno.raw().to_ne_bytes().to_vec();
     data.extend([e.origin as u8, e.kind, e.code, 0]);
     data.extend(e.info.to_ne_bytes());
-    data.extend([0; 4]);
+    data.extend(e.id.to_ne_bytes());
     let offender = e.offender.filter(|_| e.origin != Origin::Local).map(|ip| match ip {
         IpAddr::V4(v4) if v6 => SocketAddr::new(v4.to_ipv6_mapped().into(), 0),
         ip => SocketAddr::new(ip, 0),

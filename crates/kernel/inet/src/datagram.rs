@@ -4,9 +4,11 @@ use crate::addr;
 use crate::control::{self, Stamp};
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, extension, groups, ip, netfilter, udp};
+use crate::stamps::SO_RCVMARK;
 use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
+use netstack::tcp::notices::stamps;
 use socket::filter::Program;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
@@ -111,13 +113,17 @@ impl Datagrams {
         let len = e.data.len().min(buf.len());
         buf[..len].copy_from_slice(&e.data[..len]);
         let cut = if len < e.data.len() { libc::MSG_TRUNC } else { 0 };
-        let told = control::of_error(self.socket.is_v6(), &e);
+        let mut other = vec![control::of_error(self.socket.is_v6(), &e)];
+        let reports = || self.socket.configure(now(), |o| o.timestamping & stamps::SOFTWARE != 0);
+        if let Some(at) = e.at.filter(|_| reports()) {
+            other.insert(0, control::stamp(at));
+        }
         Ok(Received {
             len,
             full: len,
-            addr: Some(addr::to_bytes(self.socket.shown(e.to))),
+            addr: e.at.is_none().then(|| addr::to_bytes(self.socket.shown(e.to))),
             flags: cut | libc::MSG_ERRQUEUE,
-            control: Control { other: vec![told], ..Control::default() },
+            control: Control { other, ..Control::default() },
         })
     }
 
@@ -229,7 +235,8 @@ impl SocketOps for Datagrams {
             [] => SendControl { more, ..SendControl::default() },
             said => {
                 let privileged = || extension::may_send_options(&self.ip_socket(), cx);
-                let control = control::of_sender(self.net.stack(), self.over_v6(to), said, privileged)?;
+                let mut control = control::of_sender(self.net.stack(), self.over_v6(to), said, privileged)?;
+                crate::stamps::of_sender(cx, &self.net, &self.options, said, &mut control)?;
                 SendControl { more, ..control }
             }
         };
@@ -264,6 +271,9 @@ impl SocketOps for Datagrams {
     fn peeks_at_offset(&self) -> bool {
         !self.is_raw()
     }
+    fn takes_socket_messages(&self) -> bool {
+        true
+    }
     fn ended(&self) -> bool {
         self.socket.readiness().contains(notify::Events::RDHUP)
     }
@@ -281,7 +291,13 @@ impl SocketOps for Datagrams {
             let words = [received as u32, receive, 0, send, 0, 0, 0, 0, dropped];
             return Some(Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect()));
         }
-        self.socket.configure(now(), |o| self.common.get(&self.net, o, name))
+        match name {
+            SO_RCVMARK => Some(Ok(options::int(self.common.wants.get(libc::SOL_SOCKET, name) as i32))),
+            libc::SO_TIMESTAMPING => {
+                Some(Ok(options::int(self.socket.configure(now(), |o| o.timestamping) as i32)))
+            }
+            _ => self.socket.configure(now(), |o| self.common.get(&self.net, o, name)),
+        }
     }
     fn set_common(&self, cx: &dyn Caller, name: i32, value: &[u8]) -> Option<Result<()>> {
         match name {
@@ -292,6 +308,22 @@ impl SocketOps for Datagrams {
             }
             libc::SO_DETACH_FILTER => {
                 return Some(if self.socket.set_filter(None) { Ok(()) } else { Err(Errno::ENOENT) });
+            }
+            SO_RCVMARK => {
+                return Some(options::read_int(value).and_then(|v| {
+                    crate::stamps::may_ask_for_marks(cx, &self.net)?;
+                    self.common.wants.set(libc::SOL_SOCKET, name, v != 0);
+                    Ok(())
+                }));
+            }
+            libc::SO_TIMESTAMPING => {
+                return Some(options::read_int(value).and_then(|v| {
+                    let tells = self.socket.configure(now(), |o| {
+                        crate::stamps::set(o, v).map(|()| crate::stamps::tells_arrivals(o))
+                    })?;
+                    self.common.wants.set(libc::SOL_SOCKET, name, tells);
+                    Ok(())
+                }));
             }
             _ => {}
         }

@@ -17,6 +17,7 @@ mod notify;
 mod options;
 mod packet;
 mod ring;
+mod stamps;
 mod stream;
 
 pub use family::InetFamily;

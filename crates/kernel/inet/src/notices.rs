@@ -1,16 +1,13 @@
 //! Ancillary data of TCP sockets: the error queue of `MSG_ZEROCOPY` and `SO_TIMESTAMPING`, and TCP_INQ. See recvmsg(2), tcp(7).
 
-use crate::control::wall_time;
+use crate::control::stamp;
 use abi::{Errno, Result};
 use netstack::tcp::State;
 use netstack::tcp::notices::{Notice, stamps};
 use socket::{Ancillary, Control, Received};
-use zerocopy::IntoBytes;
 
 /// TCP_CM_INQ.
 const INQ: i32 = 36;
-/// SCM_TIMESTAMPING.
-const TIMESTAMPING: i32 = libc::SO_TIMESTAMPING;
 /// SO_EE_ORIGIN_TIMESTAMPING, SO_EE_ORIGIN_ZEROCOPY and SO_EE_CODE_ZEROCOPY_COPIED.
 const OF_TIMESTAMPING: u8 = 4;
 const OF_ZEROCOPY: u8 = 5;
@@ -46,10 +43,7 @@ pub(crate) fn received(v6: bool, timestamping: u32, notice: &Notice, buf: &mut [
             len = full.min(buf.len());
             buf[..len].copy_from_slice(&data[..len]);
             if timestamping & stamps::SOFTWARE != 0 {
-                // Software, deprecated, hardware.
-                let mut times = wall_time(*at).as_bytes().to_vec();
-                times.resize(48, 0);
-                other.push(Ancillary { level: libc::SOL_SOCKET, kind: TIMESTAMPING, data: times });
+                other.push(stamp(*at));
             }
             let moment = *moment as u32;
             other.push(error(v6, libc::ENOMSG as u32, (OF_TIMESTAMPING, 0), moment, *id));

@@ -16,7 +16,7 @@ pub enum Cmsg {
     Rights(Vec<i32>),
     /// SCM_CREDENTIALS.
     Credentials(Ucred),
-    /// One of another level, which only the family understands.
+    /// Another one, which only the family understands.
     Other(Ancillary),
 }
 
@@ -49,7 +49,6 @@ pub fn parse(buf: &[u8]) -> Result<Vec<Cmsg>> {
                 let c = Ucred::read_from_bytes(body).map_err(|_| Errno::EINVAL)?;
                 out.push(Cmsg::Credentials(c));
             }
-            [libc::SOL_SOCKET, _] => return Err(Errno::EINVAL),
             [level, kind] => out.push(Cmsg::Other(Ancillary { level, kind, data: body.to_vec() })),
         }
         rest = rest.get(align(len)..).unwrap_or_default();

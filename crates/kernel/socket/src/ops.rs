@@ -175,6 +175,10 @@ pub trait SocketOps: Send + Sync + Any {
     fn peeks_at_offset(&self) -> bool {
         false
     }
+    /// True for sockets whose senders may give control messages of level SOL_SOCKET besides rights and credentials.
+    fn takes_socket_messages(&self) -> bool {
+        false
+    }
     /// True for sockets from which splice(2) with SPLICE_F_NONBLOCK does not wait; others look at O_NONBLOCK alone.
     fn splices_without_waiting(&self) -> bool {
         false

@@ -166,6 +166,10 @@ impl Options {
     pub fn kept(&self, name: i32) -> i32 {
         self.kept.lock().get(&name).copied().unwrap_or(0)
     }
+    /// SO_TXTIME was set.
+    pub fn has_txtime(&self) -> bool {
+        self.kept.lock().contains_key(&SO_TXTIME)
+    }
     /// Remembers the value of an option.
     pub fn keep(&self, name: i32, value: i32) {
         self.kept.lock().insert(name, value);

@@ -147,6 +147,10 @@ fn do_sendmsg(c: &mut Current, s: &Sock, at: u64, flags: i32) -> SysResult {
     };
     let data = read_iov(c, h.iov, h.iovlen)?;
     let control = read_control(c, h.control, h.controllen)?;
+    let of_socket = control.other.iter().any(|message| message.level == libc::SOL_SOCKET);
+    if of_socket && !s.ops()?.takes_socket_messages() {
+        return Err(Errno::EINVAL.into());
+    }
     send(c, s, &data, addr.as_deref(), control, flags)
 }
 

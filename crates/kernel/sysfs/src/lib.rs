@@ -62,11 +62,12 @@ const fn names(name: &'static str, names: &'static dyn Names) -> Entry {
     Entry { name, mode: 0o555, what: What::Dir(&[], Some(names)) }
 }
 
-static CLASS: [Entry; 5] = [
+static CLASS: [Entry; 6] = [
     dir("block", &[]),
     names("mem", &Class::links("mem")),
     names("misc", &Class::links("misc")),
     names("net", &net::ClassLinks),
+    dir("power_supply", &[]),
     names("tty", &Class::links("tty")),
 ];
 static DEV: [Entry; 2] = [dir("block", &[]), names("char", &devices::Numbers)];

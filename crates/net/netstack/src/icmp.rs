@@ -226,8 +226,8 @@ impl Stack {
             }
             return;
         }
-        let packet =
-            Packet { now, iface: &iface, info, verified: true, cast: Cast::Unicast, buf: buf.clone() };
+        let cast = Cast::Unicast;
+        let packet = Packet { now, iface: &iface, info, verified: true, cast, mark: 0, buf: buf.clone() };
         self.icmp_problem(&packet, problem);
     }
 
@@ -244,7 +244,8 @@ impl Stack {
             dst if self.is_local(dst) => Cast::Local,
             _ => Cast::Unicast,
         };
-        let packet = Packet { now, iface: &iface, info, verified: true, cast, buf: self.pool.copy(packet) };
+        let packet =
+            Packet { now, iface: &iface, info, verified: true, cast, mark: 0, buf: self.pool.copy(packet) };
         self.icmp_problem(&packet, Problem::Rejected { kind: kind.0, code: kind.1 });
     }
 

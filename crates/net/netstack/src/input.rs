@@ -30,6 +30,8 @@ pub(crate) struct Packet<'a> {
     pub(crate) verified: bool,
     /// How many hosts it was sent to.
     pub(crate) cast: Cast,
+    /// `SO_MARK` or a rule's mark.
+    pub(crate) mark: u32,
     /// From the IP header on, without link padding.
     pub(crate) buf: Buf,
 }
@@ -216,7 +218,8 @@ impl Stack {
             info = changed.info;
         }
         let verified = !matches!(frame.offload.checksum, Checksum::Unknown | Checksum::Given);
-        self.deliver(Packet { now, iface, info, verified, cast, buf: frame.buf });
+        let mark = frame.tags.mark;
+        self.deliver(Packet { now, iface, info, verified, cast, mark, buf: frame.buf });
     }
 
     fn ipv6_input(self: &Arc<Self>, now: Instant, iface: &Arc<Iface>, mut frame: Frame) {
@@ -267,6 +270,7 @@ impl Stack {
                 info,
                 verified: true,
                 cast: cast.unwrap_or(Cast::Unicast),
+                mark: frame.tags.mark,
                 buf: frame.buf,
             };
             return self.header_problem(&packet, fate);
@@ -317,8 +321,15 @@ impl Stack {
         if !enabled || info.dst.is_multicast() || link_local {
             return self.counters.ip_of(info.dst).in_addr_errors.bump();
         }
-        let packet =
-            Packet { now, iface, info: *info, verified: true, cast: Cast::Unicast, buf: frame.buf.clone() };
+        let packet = Packet {
+            now,
+            iface,
+            info: *info,
+            verified: true,
+            cast: Cast::Unicast,
+            mark: frame.tags.mark,
+            buf: frame.buf.clone(),
+        };
         if info.ttl <= 1 {
             return self.icmp_problem(&packet, Problem::TimeExceeded);
         }

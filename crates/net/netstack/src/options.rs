@@ -40,6 +40,10 @@ pub struct IpOptions {
     pub device: u32,
     /// `SO_MARK`
     pub mark: u32,
+    /// `SO_TIMESTAMPING` of a datagram socket
+    pub timestamping: u32,
+    /// The number of the next timestamp (`SOF_TIMESTAMPING_OPT_ID`)
+    pub stamp_id: u32,
     /// `SO_BROADCAST`
     pub broadcast: bool,
     /// `IP_TTL`
@@ -134,6 +138,8 @@ impl IpOptions {
             inode: 0,
             device: 0,
             mark: 0,
+            timestamping: 0,
+            stamp_id: 0,
             broadcast: false,
             ttl: None,
             hops: None,

@@ -28,6 +28,8 @@ pub struct Datagram {
     pub ttl: u8,
     /// Type of service or traffic class.
     pub tos: u8,
+    /// `SO_MARK` of its packet (`SO_RCVMARK`).
+    pub mark: u32,
     /// Arrival.
     pub at: Instant,
     /// It was looked at already (`MSG_PEEK`).
@@ -58,6 +60,8 @@ pub enum Origin {
     Icmp = 2,
     /// ICMPv6.
     Icmp6 = 3,
+    /// `SO_TIMESTAMPING`: no error, but the time when a datagram was sent.
+    Timestamping = 4,
 }
 
 /// An entry of the error queue (`struct sock_extended_err`, ip(7)).
@@ -71,8 +75,12 @@ pub struct QueuedError {
     pub kind: u8,
     /// ICMP code.
     pub code: u8,
-    /// The MTU, for `EMSGSIZE`.
+    /// The MTU, for `EMSGSIZE`; what was recorded, for a timestamp.
     pub info: u32,
+    /// The number of a timestamp.
+    pub id: u32,
+    /// The time, for a timestamp.
+    pub at: Option<Instant>,
     /// Who told it.
     pub offender: Option<IpAddr>,
     /// Where the packet was sent.
@@ -147,7 +155,9 @@ impl Queue {
     }
 
     pub(crate) fn push_error(&mut self, error: QueuedError) {
-        self.error = Some(error.errno);
+        if error.origin != Origin::Timestamping {
+            self.error = Some(error.errno);
+        }
         if self.errors.len() < MAX_ERRORS {
             self.errors.push_back(error);
         }
@@ -181,7 +191,8 @@ impl Queue {
 
     pub(crate) fn pop_error(&mut self) -> Option<QueuedError> {
         let error = self.errors.pop_front()?;
-        self.error = self.errors.front().map(|next| next.errno);
+        let next = self.errors.front().filter(|next| next.origin != Origin::Timestamping);
+        self.error = next.map(|next| next.errno);
         Some(error)
     }
 

@@ -6,9 +6,11 @@ use crate::buf::Buf;
 use crate::checksum::Sum;
 use crate::device::{Checksum, Frame, Offload};
 use crate::hooks::Tags;
+use crate::notify::Events;
 use crate::options::{IpOptions, MtuDiscovery};
 use crate::output::{Cast, Header, Path};
 use crate::ports::is_any;
+use crate::tcp::notices::{Moment, stamps};
 use crate::time::Instant;
 use crate::wire::extension::Extensions;
 use crate::wire::icmp::{ECHO, ECHO6, Icmp};
@@ -17,6 +19,7 @@ use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;
 use crate::wire::udp::Udp;
 use abi::Errno;
+use parking_lot::MutexGuard;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -40,6 +43,19 @@ pub struct SendControl {
     pub extensions: Option<Arc<Extensions>>,
     /// `IPV6_DONTFRAG`
     pub dont_fragment: Option<bool>,
+    /// `SO_MARK`
+    pub mark: Option<u32>,
+    /// `SO_TIMESTAMPING`: what is recorded of this datagram besides what the socket's option asks for
+    pub stamps: u32,
+}
+
+/// Timestamps that a sent datagram is to have in the error queue.
+struct Stamps {
+    /// `SOF_TIMESTAMPING_TX_*`
+    wanted: u32,
+    id: u32,
+    /// Bytes of the datagram that come with them.
+    shown: usize,
 }
 
 impl DatagramSocket {
@@ -54,7 +70,7 @@ impl DatagramSocket {
         if let Some(error) = self.queue.lock().error.take() {
             return Err(error);
         }
-        let mut inner = self.inner.lock();
+        let inner = self.inner.lock();
         // Raw sockets do not look at it.
         if inner.write_shut && !self.is_raw() {
             return Err(Errno::EPIPE);
@@ -62,30 +78,79 @@ impl DatagramSocket {
         let to = self.destination(&inner, to)?;
         let more = (control.more || inner.options.cork) && self.protocol.is_udp();
         if more || inner.corked.is_some() {
-            let result = self.cork(&mut inner, now, data, to, control, more);
-            drop(inner);
-            self.stack.finish(now);
-            return result.map(|()| data.len());
+            self.cork(inner, now, data, to, control, more)?;
+        } else {
+            self.send_and_unlock(inner, now, data, to, control)?;
         }
-        let result = self.send_locked(&mut inner, now, data, to, control);
-        drop(inner);
-        self.stack.finish(now);
-        result.map(|()| data.len())
+        Ok(data.len())
     }
 
     /// Sends what a cork held back.
     pub(super) fn flush_cork(self: &Arc<Self>, now: Instant) -> Result<(), Errno> {
         let mut inner = self.inner.lock();
         let Some((data, to, control)) = inner.corked.take() else { return Ok(()) };
-        let result = self.send_locked(&mut inner, now, &data, to, &control);
+        self.send_and_unlock(inner, now, &data, to, &control)
+    }
+
+    /// The timestamps that the socket and the sender want of a datagram, with its number.
+    fn stamps(inner: &mut Inner, control: &SendControl) -> Option<Stamps> {
+        let options = &mut inner.options;
+        let wanted = (options.timestamping | control.stamps) & (stamps::TX_SCHED | stamps::TX_SOFTWARE);
+        if wanted == 0 {
+            return None;
+        }
+        let counted = options.timestamping & stamps::OPT_ID != 0;
+        let id = if counted { options.stamp_id } else { 0 };
+        options.stamp_id = id.wrapping_add(counted.into());
+        let shown = if options.timestamping & stamps::OPT_TSONLY != 0 { 0 } else { stamps::SHOWN };
+        Some(Stamps { wanted, id, shown })
+    }
+
+    /// Puts the times when a datagram was scheduled and sent into the error queue (`SO_TIMESTAMPING`).
+    fn note_sent(&self, now: Instant, data: &[u8], to: SocketAddr, told: &Stamps) {
+        let data = data.get(..data.len().min(told.shown)).unwrap_or_default();
+        for (flag, moment) in [(stamps::TX_SCHED, Moment::Scheduled), (stamps::TX_SOFTWARE, Moment::Sent)] {
+            if told.wanted & flag == 0 {
+                continue;
+            }
+            self.queue.lock().push_error(super::QueuedError {
+                errno: Errno::ENOMSG,
+                origin: super::Origin::Timestamping,
+                kind: 0,
+                code: 0,
+                info: moment as u32,
+                id: told.id,
+                at: Some(now),
+                offender: None,
+                to,
+                data: self.stack.pool.copy(data),
+            });
+        }
+        self.notify.changed(Events::ERR);
+    }
+
+    /// Sends a datagram, gives the lock back, and does what follows.
+    fn send_and_unlock(
+        self: &Arc<Self>,
+        mut inner: MutexGuard<'_, Inner>,
+        now: Instant,
+        data: &[u8],
+        to: SocketAddr,
+        control: &SendControl,
+    ) -> Result<(), Errno> {
+        let result = self.send_locked(&mut inner, now, data, to, control);
+        let told = result.is_ok().then(|| Self::stamps(&mut inner, control)).flatten();
         drop(inner);
         self.stack.finish(now);
+        if let Some(told) = told {
+            self.note_sent(now, data, to, &told);
+        }
         result
     }
 
     fn cork(
         self: &Arc<Self>,
-        inner: &mut Inner,
+        mut inner: MutexGuard<'_, Inner>,
         now: Instant,
         data: &[u8],
         to: SocketAddr,
@@ -103,7 +168,7 @@ impl DatagramSocket {
             inner.corked = Some((held, to, control));
             return Ok(());
         }
-        self.send_locked(inner, now, &held, to, &control)
+        self.send_and_unlock(inner, now, &held, to, &control)
     }
 
     /// The destination: what the caller names, or the peer.
@@ -180,7 +245,7 @@ impl DatagramSocket {
         via: Option<Ipv6Addr>,
         control: &SendControl,
     ) -> Result<Path, Errno> {
-        let plain = control.source.is_none() && control.iface == 0 && via.is_none();
+        let plain = control.source.is_none() && control.iface == 0 && control.mark.is_none() && via.is_none();
         if plain
             && let Some(path) = &inner.path
             && path.dst == to.ip()
@@ -195,6 +260,7 @@ impl DatagramSocket {
             key.oif = inner.options.sticky_device;
         }
         key.src = control.source.or(key.src);
+        key.mark = control.mark.unwrap_or(key.mark);
         let path = self.stack.route(&key, now)?;
         if path.cast == Cast::Broadcast && !inner.options.broadcast {
             return Err(Errno::EACCES);
@@ -222,7 +288,7 @@ impl DatagramSocket {
             flow: inner.binding.map_or(0, |binding| binding.port.into()),
             flow_label: 0,
             loop_back: options.multicast_loop,
-            mark: options.mark,
+            mark: control.mark.unwrap_or(options.mark),
             owner: options.owner(),
         }
     }
@@ -312,6 +378,8 @@ impl DatagramSocket {
             kind: 0,
             code: 0,
             info: if to.is_ipv4() { mtu.min(MAX_PACKET) } else { mtu },
+            id: 0,
+            at: None,
             offender: None,
             to,
             data: self.stack.pool.copy(&[]),

@@ -11,8 +11,6 @@ use std::sync::Arc;
 const MOST: usize = 256;
 /// Notices that wait to be read; the oldest stay.
 const QUEUE: usize = 256;
-/// Bytes of a segment that a timestamp shows.
-const SHOWN: usize = 2048;
 /// What a timestamp counts for, besides its data.
 const OVERHEAD: usize = 128;
 
@@ -32,6 +30,8 @@ pub mod stamps {
     pub const OPT_TSONLY: u32 = 1 << 11;
     /// The number counts what was written, not what is acknowledged, from the option on.
     pub const OPT_ID_TCP: u32 = 1 << 16;
+    /// Bytes of a segment or a datagram that a timestamp shows.
+    pub const SHOWN: usize = 2048;
     /// All that ask for something to be recorded.
     pub const TX: u32 = TX_SOFTWARE | TX_SCHED | TX_ACK;
 }
@@ -155,7 +155,7 @@ impl Notices {
     /// Bytes up to `end` were sent, the last in a segment of this payload.
     pub(crate) fn sent(&mut self, end: Seq, payload: [&[u8]; 2], now: Instant) {
         let Some(lists) = &mut self.0 else { return };
-        let data: Arc<[u8]> = payload.concat().into_iter().take(SHOWN).collect();
+        let data: Arc<[u8]> = payload.concat().into_iter().take(stamps::SHOWN).collect();
         let mut marks = std::mem::take(&mut lists.marks);
         for mark in marks.iter_mut().filter(|mark| mark.data.is_none() && mark.at.before(end)) {
             let bare = mark.flags & stamps::OPT_TSONLY != 0;
@@ -274,7 +274,7 @@ mod tests {
         };
         // Marks whose data does not fit have none.
         (0..200).for_each(|n| send(&mut notices, n, stamps::TX_ACK));
-        assert_eq!(memory.used(), 50_000 / SHOWN * SHOWN);
+        assert_eq!(memory.used(), 50_000 / stamps::SHOWN * stamps::SHOWN);
         notices.acknowledged(Seq(2000), Instant::ZERO);
         assert!((40_000..=50_000).contains(&memory.used()), "{}", memory.used());
         let told = std::iter::from_fn(|| notices.take()).count();
@@ -283,11 +283,11 @@ mod tests {
         // While memory is scarce one waits.
         memory.set_limit(1);
         (200..300).for_each(|n| send(&mut notices, n, stamps::TX_SCHED));
-        assert_eq!(memory.used(), OVERHEAD + SHOWN);
+        assert_eq!(memory.used(), OVERHEAD + stamps::SHOWN);
         assert!(notices.take().is_some() && notices.take().is_none());
         memory.set_limit(usize::MAX);
         send(&mut notices, 300, stamps::TX_ACK);
-        assert_eq!(memory.used(), SHOWN);
+        assert_eq!(memory.used(), stamps::SHOWN);
         notices.finish();
         assert_eq!(memory.used(), 0);
     }
