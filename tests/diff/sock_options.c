@@ -8,6 +8,7 @@
 #include <net/if.h>
 #include <stddef.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 
 #define SO_TXTIME_ 61
 #define IP_PROTOCOL_ 52
@@ -460,4 +461,34 @@ TEST(packet_sockets) {
     CHECK_ERR(recv(s, in, sizeof in, MSG_DONTWAIT), EAGAIN);
     at.sll_ifindex = 0;
     CHECK_ERR(sendto(s, in, 29, 0, (void *)&at, sizeof at), ENXIO);
+}
+static void is_named(int family, int type, int protocol, const char *want) {
+    char path[64], got[64] = "";
+    int s = SYS(socket(family, type, protocol));
+    CHECK_EQ(fgetxattr(s, "system.sockprotoname", got, sizeof got), strlen(want) + 1);
+    CHECK_STR(got, want);
+    sprintf(path, "/proc/self/fd/%d", s);
+    CHECK_EQ(getxattr(path, "system.sockprotoname", 0, 0), strlen(want) + 1);
+    close(s);
+}
+TEST(names_of_protocols) {
+    is_named(AF_UNIX, SOCK_STREAM, 0, "UNIX-STREAM");
+    is_named(AF_UNIX, SOCK_SEQPACKET, 0, "UNIX");
+    is_named(AF_INET, SOCK_STREAM, 0, "TCP");
+    is_named(AF_INET6, SOCK_STREAM, 0, "TCPv6");
+    is_named(AF_INET6, SOCK_DGRAM, 0, "UDPv6");
+    is_named(AF_INET, SOCK_DGRAM, IPPROTO_UDPLITE, "UDP-Lite");
+    is_named(AF_INET6, SOCK_DGRAM, IPPROTO_UDPLITE, "UDPLITEv6");
+    is_named(AF_INET, SOCK_RAW, IPPROTO_ICMP, "RAW");
+    is_named(AF_NETLINK, SOCK_RAW, 0, "NETLINK");
+    is_named(AF_PACKET, SOCK_RAW, 0, "PACKET");
+    char got[64] = "";
+    int s = SYS(socket(AF_INET, SOCK_DGRAM, 0));
+    CHECK_ERR(fgetxattr(s, "system.sockprotoname", got, 3), ERANGE);
+    CHECK_EQ(flistxattr(s, got, sizeof got), sizeof "system.sockprotoname");
+    CHECK_STR(got, "system.sockprotoname");
+    CHECK_ERR(fsetxattr(s, "system.sockprotoname", "x", 1, 0), EOPNOTSUPP);
+    CHECK_ERR(fremovexattr(s, "system.sockprotoname"), EOPNOTSUPP);
+    CHECK_ERR(fgetxattr(s, "system.sockproto", got, sizeof got), EOPNOTSUPP);
+    CHECK_ERR(fgetxattr(s, "user.x", got, sizeof got), ENODATA);
 }

@@ -32,13 +32,9 @@ impl SocketFile {
         flags: i32,
     ) -> Arc<OpenFile> {
         let c = cx.creds();
-        let inode = Arc::new(InternalInode::new(
-            cx.vfs().next_ino(),
-            InternalFs::Socket,
-            libc::S_IFSOCK | 0o777,
-            c.fsuid,
-            c.fsgid,
-        ));
+        let mode = libc::S_IFSOCK | 0o777;
+        let inode = InternalInode::new(cx.vfs().next_ino(), InternalFs::Socket, mode, c.fsuid, c.fsgid);
+        let inode = Arc::new(inode.of_protocol(protocol_name(&*ops)));
         ops.opened(inode.ino());
         if ops.domain() == libc::AF_UNIX {
             net.unix.add(&ops);
@@ -54,7 +50,8 @@ impl SocketFile {
         attr: Attr,
         saved: &OpenFileState,
     ) -> Result<Arc<OpenFile>> {
-        let inode = Arc::new(InternalInode::restore(InternalFs::Socket, attr));
+        let inode = InternalInode::restore(InternalFs::Socket, attr);
+        let inode = Arc::new(inode.of_protocol(protocol_name(&*ops)));
         if ops.domain() == libc::AF_UNIX {
             net.unix.add(&ops);
         }
@@ -70,6 +67,23 @@ impl SocketFile {
     /// The socket behind an open file; ENOTSOCK when it is something else.
     pub fn of(file: &OpenFile) -> Result<&SocketFile> {
         file.ops.as_any().downcast_ref().ok_or(Errno::ENOTSOCK)
+    }
+}
+
+/// What Linux calls the protocol of a socket (the attribute `system.sockprotoname`, which lsof(8) and lsfd(1) show).
+fn protocol_name(ops: &dyn SocketOps) -> &'static str {
+    let v6 = ops.domain() == libc::AF_INET6;
+    let of_family = |v4_name, v6_name| if v6 { v6_name } else { v4_name };
+    match (ops.domain(), ops.kind(), ops.protocol()) {
+        (libc::AF_UNIX, libc::SOCK_STREAM, _) => "UNIX-STREAM",
+        (libc::AF_UNIX, ..) => "UNIX",
+        (libc::AF_NETLINK, ..) => "NETLINK",
+        (libc::AF_PACKET, ..) => "PACKET",
+        (_, libc::SOCK_STREAM, _) => of_family("TCP", "TCPv6"),
+        (_, libc::SOCK_RAW, _) => of_family("RAW", "RAWv6"),
+        (_, _, libc::IPPROTO_UDPLITE) => of_family("UDP-Lite", "UDPLITEv6"),
+        (_, _, libc::IPPROTO_ICMP | libc::IPPROTO_ICMPV6) => of_family("PING", "PINGv6"),
+        _ => of_family("UDP", "UDPv6"),
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::caller::Caller;
 use crate::file::OpenFile;
 use crate::file_ops::FileOps;
-use crate::inode::{FileSystem, Inode, InodeRef, SetAttr};
+use crate::inode::{FileSystem, Inode, InodeRef, SetAttr, XattrInode};
 use crate::internal::InternalFs;
 use crate::path::Path;
 use crate::{attach::Attachments, dentry::Dentry};
@@ -44,6 +44,9 @@ impl Inode for AnonInode {
             Some(i) => i.open(cx, flags),
             None => Err(Errno::ENXIO),
         }
+    }
+    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        self.file.inode.as_ref().and_then(|i| i.as_xattrs())
     }
     fn attachments(&self) -> Option<&Attachments> {
         self.file.inode.as_ref().and_then(|i| i.attachments())

@@ -7,7 +7,7 @@
 use crate::attach::Attachments;
 use crate::caller::Caller;
 use crate::file_ops::FileOps;
-use crate::inode::{FileSystem, Inode, InodeRef, SetAttr};
+use crate::inode::{FileSystem, Inode, InodeRef, SetAttr, XattrInode};
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
@@ -76,7 +76,12 @@ pub struct InternalInode {
     fs: InternalFs,
     attr: Mutex<Attr>,
     attachments: Attachments,
+    /// Of a socket: what its one extended attribute says.
+    protocol: Option<&'static str>,
 }
+
+/// The attribute of sockets that names their protocol.
+const PROTOCOL_NAME: &[u8] = b"system.sockprotoname";
 
 impl InternalInode {
     /// A new inode with its number (see [`Vfs::next_ino`](crate::Vfs::next_ino)), type and permission bits `mode`.
@@ -101,7 +106,13 @@ impl InternalInode {
 
     /// Back from its attributes, which are all that a checkpoint keeps.
     pub fn restore(fs: InternalFs, attr: Attr) -> InternalInode {
-        InternalInode { fs, attr: Mutex::new(attr), attachments: Attachments::default() }
+        InternalInode { fs, attr: Mutex::new(attr), attachments: Attachments::default(), protocol: None }
+    }
+
+    /// The inode of a socket of this protocol.
+    #[must_use]
+    pub fn of_protocol(self, name: &'static str) -> InternalInode {
+        InternalInode { protocol: Some(name), ..self }
     }
 
     /// Inode number.
@@ -133,7 +144,26 @@ impl Inode for InternalInode {
     fn open(&self, _cx: &dyn Caller, _flags: i32) -> Result<Arc<dyn FileOps>> {
         Err(Errno::ENXIO)
     }
+    fn as_xattrs(&self) -> Option<&dyn XattrInode> {
+        self.protocol.is_some().then_some(self)
+    }
     fn attachments(&self) -> Option<&Attachments> {
         Some(&self.attachments)
+    }
+}
+
+impl XattrInode for InternalInode {
+    fn get_xattr(&self, _cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
+        let protocol = self.protocol.filter(|_| name == PROTOCOL_NAME).ok_or(Errno::EOPNOTSUPP)?;
+        Ok([protocol.as_bytes(), b"\0"].concat())
+    }
+    fn set_xattr(&self, _cx: &dyn Caller, _name: &[u8], _value: &[u8], _flags: i32) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn list_xattr(&self, _cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
+        Ok(vec![PROTOCOL_NAME.to_vec()])
+    }
+    fn remove_xattr(&self, _cx: &dyn Caller, _name: &[u8]) -> Result<()> {
+        Err(Errno::EOPNOTSUPP)
     }
 }
