@@ -171,6 +171,62 @@ TEST(detached_by_the_last) {
     fd = SYS(open(node, O_RDONLY));
     CHECK_ERR(ioctl(fd, LOOP_GET_STATUS64, &info), ENXIO);
 }
+static void shows(const char *name, const char *want) {
+    char path[128], got[256] = "";
+    sprintf(path, "/sys/block/loop%d/%s", number, name);
+    int fd = SYS(open(path, O_RDONLY));
+    CHECK(read(fd, got, sizeof got - 1) >= 0);
+    close(fd);
+    CHECK_STR(got, want);
+}
+static void leads(const char *format, const char *want) {
+    char path[128], got[256] = "", whole[256];
+    sprintf(path, format, number);
+    sprintf(whole, want, number);
+    CHECK(readlink(path, got, sizeof got - 1) > 0);
+    CHECK_STR(got, whole);
+}
+TEST(shown_in_sysfs) {
+    find_device();
+    int file = backing(O_RDWR), fd = SYS(open(node, O_RDWR));
+    char path[128], want[PATH_MAX + 32];
+    leads("/sys/block/loop%d", "../devices/virtual/block/loop%d");
+    leads("/sys/class/block/loop%d", "../../devices/virtual/block/loop%d");
+    leads("/sys/dev/block/7:%d", "../../devices/virtual/block/loop%d");
+    leads("/sys/block/loop%d/subsystem", "../../../../class/block");
+    shows("size", "0\n");
+    sprintf(path, "/sys/block/loop%d/loop", number);
+    CHECK_ERR(open(path, O_RDONLY), ENOENT);
+    OK(ioctl(fd, LOOP_SET_FD, file));
+    struct loop_info64 info = {.lo_offset = 1024, .lo_sizelimit = 8192, .lo_flags = LO_FLAGS_AUTOCLEAR};
+    OK(ioctl(fd, LOOP_SET_STATUS64, &info));
+    sprintf(want, "7:%d\n", number);
+    shows("dev", want);
+    shows("size", "16\n");
+    shows("ro", "0\n");
+    shows("removable", "0\n");
+    shows("queue/logical_block_size", "512\n");
+    shows("loop/offset", "1024\n");
+    shows("loop/sizelimit", "8192\n");
+    shows("loop/autoclear", "1\n");
+    shows("loop/partscan", "0\n");
+    shows("loop/dio", "0\n");
+    MUST(realpath("image", want));
+    strcat(want, "\n");
+    shows("loop/backing_file", want);
+    FILE *f = fopen("/proc/partitions", "r");
+    char line[128], name[32];
+    int found = 0, major, minor, blocks;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "%d %d %d %31s", &major, &minor, &blocks, name) == 4 && major == 7 && minor == number)
+            found = blocks;
+    CHECK_EQ(found, 8);
+    fclose(f);
+    OK(close(fd));
+    // The last close(2) detached the file.
+    CHECK_ERR(open(path, O_RDONLY), ENOENT);
+    shows("size", "0\n");
+}
 TEST(file_system_on_top) {
     // What the device holds is no file system that can be mounted; one without a device does not mind it.
     find_device();

@@ -32,6 +32,32 @@ impl Loops {
         Ok(self.0.lock().entry(number).or_insert_with(|| Loop::new(number)).clone())
     }
 
+    /// The numbers of all devices that are there.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.0.lock().keys().copied().collect()
+    }
+
+    /// What there is to tell of a device; `None` without it.
+    pub fn about(&self, number: u32) -> Option<About> {
+        let device = self.0.lock().get(&number).cloned()?;
+        let bound = device.bound();
+        let flags = bound.as_ref().map_or(0, |bound| bound.info.flags);
+        Some(About {
+            size: bound.as_ref().map_or(0, |bound| bound.size),
+            block_size: bound.as_ref().map_or(SECTOR as u32, |bound| bound.block_size),
+            read_ahead: device.read_ahead.load(Ordering::Relaxed),
+            read_only: flags & READ_ONLY != 0,
+            attached: bound.map(|bound| Attached {
+                offset: bound.info.offset,
+                size_limit: bound.info.size_limit,
+                autoclear: flags & AUTOCLEAR != 0,
+                partscan: flags & PARTSCAN != 0,
+                direct_io: flags & DIRECT_IO != 0,
+                file: bound.file,
+            }),
+        })
+    }
+
     /// The container ends: nothing is attached any more.
     pub fn clear(&self) {
         let all: Vec<_> = self.0.lock().values().cloned().collect();
@@ -74,6 +100,36 @@ impl Loops {
         all.remove(&number);
         Ok(number)
     }
+}
+
+/// What there is to tell of a device.
+pub struct About {
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// BLKRAGET, in sectors.
+    pub read_ahead: u64,
+    /// Nobody can write.
+    pub read_only: bool,
+    /// The file, if there is one.
+    pub attached: Option<Attached>,
+}
+
+/// What is attached to a device, as programs said it.
+pub struct Attached {
+    /// The file.
+    pub file: Arc<OpenFile>,
+    /// Where in the file the device begins.
+    pub offset: u64,
+    /// Most bytes of the device, 0 for no limit.
+    pub size_limit: u64,
+    /// LO_FLAGS_AUTOCLEAR.
+    pub autoclear: bool,
+    /// LO_FLAGS_PARTSCAN.
+    pub partscan: bool,
+    /// LO_FLAGS_DIRECT_IO.
+    pub direct_io: bool,
 }
 
 /// A device.

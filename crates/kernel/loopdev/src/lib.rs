@@ -18,7 +18,7 @@ mod info;
 
 use crate::block::BlockFile;
 use crate::control::ControlFile;
-pub use crate::device::Loops;
+pub use crate::device::{About, Attached, Loops};
 pub use crate::image::Image;
 use abi::Errno;
 use abi::stat::minor;

@@ -229,8 +229,17 @@ fn misc(_at: &At) -> Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-fn partitions(_at: &At) -> Result<Vec<u8>> {
-    Ok(b"major minor  #blocks  name\n\n".to_vec())
+/// Devices that hold something: loop devices (major 7) with a file.
+fn partitions(at: &At) -> Result<Vec<u8>> {
+    let mut s = String::from("major minor  #blocks  name\n\n");
+    let loops = &at.container().loops;
+    for number in loops.numbers() {
+        let kib = loops.about(number).map_or(0, |about| about.size / 1024);
+        if kib > 0 {
+            let _ = writeln!(s, "{:4}  {number:7} {kib:10} loop{number}", 7);
+        }
+    }
+    Ok(s.into_bytes())
 }
 
 fn pressure(_at: &At) -> Result<Vec<u8>> {

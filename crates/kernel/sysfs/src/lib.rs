@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod block;
 mod bridge;
 mod cache;
 mod devices;
@@ -45,7 +46,7 @@ impl FsType for Sysfs {
 static ROOT: Entry = dir("/", &TOP);
 
 static TOP: [Entry; 10] = [
-    dir("block", &[]),
+    names("block", &block::BLOCK),
     dir("bus", &[]),
     dir("class", &CLASS),
     dir("dev", &DEV),
@@ -63,17 +64,18 @@ const fn names(name: &'static str, names: &'static dyn Names) -> Entry {
 }
 
 static CLASS: [Entry; 6] = [
-    dir("block", &[]),
+    names("block", &block::CLASS),
     names("mem", &Class::links("mem")),
     names("misc", &Class::links("misc")),
     names("net", &net::ClassLinks),
     dir("power_supply", &[]),
     names("tty", &Class::links("tty")),
 ];
-static DEV: [Entry; 2] = [dir("block", &[]), names("char", &devices::Numbers)];
+static DEV: [Entry; 2] = [names("block", &block::NUMBERS), names("char", &devices::Numbers)];
 static FS: [Entry; 1] = [dir("cgroup", &[])];
 static DEVICES: [Entry; 2] = [dir("system", &SYSTEM), dir("virtual", &VIRTUAL)];
-static VIRTUAL: [Entry; 4] = [
+static VIRTUAL: [Entry; 5] = [
+    names("block", &block::DIRECTORIES),
     names("mem", &Class::directories("mem")),
     names("misc", &Class::directories("misc")),
     names("net", &net::Links),
