@@ -420,3 +420,48 @@ TEST(syscalls_of_a_loop_of_calls) {
     CHECK_EQ(stops, 3); // getppid twice, exit_group once
     CHECK_EQ(status, 0);
 }
+static int wait_in_clone(void *unused) {
+    for (;;) pause();
+}
+static void clone_and_wait(void) {
+    static char stack[16384] __attribute__((aligned(16)));
+    if (clone(wait_in_clone, stack + sizeof stack, CLONE_VM, NULL) > 0)
+        for (;;) words[2]++;
+}
+TEST(memory_of_processes_that_share_it) {
+    // The clone is stopped, its parent runs: protections are lifted for both, whichever of them names the memory.
+    pid_t p = traced(clone_and_wait);
+    OK(pt(PTRACE_SETOPTIONS, p, 0, PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL));
+    OK(pt(PTRACE_CONT, p, 0, 0));
+    CHECK_STOP(p, EVENT(PTRACE_EVENT_CLONE));
+    unsigned long child = 0;
+    OK(pt(PTRACE_GETEVENTMSG, p, 0, ADDR(&child)));
+    CHECK_STOP(child, SIGSTOP);
+    char path[64];
+    sprintf(path, "/proc/%d/mem", p);
+    int mem = SYS(open(path, O_RDWR)), failed = 0;
+    for (long i = 0; i < 300; i++) {
+        // The parent has been let go, but may not have noticed.
+        OK(pt(PTRACE_SINGLESTEP, p, 0, 0));
+        failed += pwrite(mem, &i, sizeof i, ADDR(&constant)) != sizeof i;
+        CHECK_STOP(p, SIGTRAP);
+    }
+    CHECK_EQ(failed, 0);
+    close(mem);
+    OK(pt(PTRACE_CONT, p, 0, 0));
+    pid_t both[] = {p, child};
+    for (int i = 0; i < 2; i++) {
+        long value = 0x4321 + i, got = 0;
+        sprintf(path, "/proc/%d/mem", both[i]);
+        int fd = SYS(open(path, O_RDWR));
+        CHECK_EQ(pwrite(fd, &value, sizeof value, ADDR(&constant)), sizeof value);
+        CHECK_EQ(pread(fd, &got, sizeof got, ADDR(&constant)), sizeof got);
+        CHECK_EQ(got, value);
+        close(fd);
+    }
+    CHECK_EQ(constant, 0x1234);
+    kill(p, SIGKILL);
+    kill(child, SIGKILL);
+    CHECK_EQ(stop_of(p), SIGKILL);
+    CHECK_EQ(stop_of(child), SIGKILL);
+}

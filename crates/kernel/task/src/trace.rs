@@ -191,6 +191,12 @@ impl Trace {
         self.is_traced() && self.state.lock().stop.is_some()
     }
 
+    /// It is in a stop, and its tracer has not let it go on: after PTRACE_LISTEN it counts as running.
+    pub fn is_held(&self) -> bool {
+        let held = |stop: &Stopped| stop.resumed.is_none() && !stop.listening;
+        self.is_traced() && self.state.lock().stop.as_ref().is_some_and(held)
+    }
+
     /// execve(2): the debug registers are those of the old program.
     pub(crate) fn forget_debug(&self) {
         if self.has(WATCHED) {

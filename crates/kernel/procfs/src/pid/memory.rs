@@ -5,7 +5,7 @@ use kernfs::At;
 use mm::Mm;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use task::{Task, ThreadGroup};
+use task::{Kernel, Task, ThreadGroup};
 use vfs::{Caller, FileOps, OpenFile, SeekOps};
 
 /// Most bytes of arguments or environment that are shown.
@@ -53,6 +53,7 @@ pub fn auxv(at: &At) -> Result<Vec<u8>> {
 struct MemOps {
     mm: Weak<Mm>,
     group: Arc<ThreadGroup>,
+    kernel: Weak<Kernel>,
 }
 
 impl MemOps {
@@ -61,10 +62,12 @@ impl MemOps {
         self.mm.upgrade().filter(|mm| !mm.users.none())
     }
 
-    /// A thread that its tracer has stopped, which can lift page protections as Linux's FOLL_FORCE does.
+    /// A thread that its tracer has stopped, which can lift page protections as Linux's FOLL_FORCE does. It may be one of another
+    /// process that shares the memory (CLONE_VM).
     fn stopped(&self, mm: &Arc<Mm>) -> Option<Arc<Task>> {
-        let of = |t: &Arc<Task>| t.trace.is_stopped() && Arc::ptr_eq(&t.mm(), mm);
-        self.group.threads().into_iter().find(of)
+        let of = |t: &Arc<Task>| t.trace.is_held() && Arc::ptr_eq(&t.mm(), mm);
+        let own = self.group.threads().into_iter().find(of);
+        own.or_else(|| self.kernel.upgrade()?.tasks().into_iter().find(of))
     }
 }
 
@@ -72,7 +75,7 @@ pub fn open_mem(at: &At, _flags: i32) -> Result<Arc<dyn FileOps>> {
     let p = at.proc()?;
     let cx = at.cx()?;
     let mm = p.mm_access(cx)?.map(|m| Arc::downgrade(&m)).ok_or(Errno::ESRCH)?;
-    Ok(Arc::new(MemOps { mm, group: p.group.clone() }))
+    Ok(Arc::new(MemOps { mm, group: p.group.clone(), kernel: Arc::downgrade(at.kernel()) }))
 }
 
 impl FileOps for MemOps {
