@@ -39,6 +39,9 @@ pub struct SandboxSpec {
     pub id_maps: [Vec<(u32, u32, u32)>; 2],
     /// Kernel parameters as in /proc/sys, dots for slashes.
     pub sysctl: Vec<(String, String)>,
+    /// What the container's time namespace adds to CLOCK_MONOTONIC and CLOCK_BOOTTIME: seconds and nanoseconds.
+    #[serde(default)]
+    pub time_offsets: [(i64, u32); 2],
     /// Leads to the container's gofer, which connects to Unix sockets of the host in the trees of bind mounts. The number of
     /// a tree there is the index of its descriptor.
     #[serde(default)]

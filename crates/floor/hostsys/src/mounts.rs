@@ -31,6 +31,11 @@ pub fn make_private(tree: BorrowedFd<'_>) -> io::Result<()> {
     set(tree, MountAttrs::empty(), libc::MS_PRIVATE, true)
 }
 
+/// Makes the mount behind `tree` and all mounts below it slaves: what is mounted there does not appear elsewhere.
+pub fn make_slave(tree: BorrowedFd<'_>) -> io::Result<()> {
+    set(tree, MountAttrs::empty(), libc::MS_SLAVE, true)
+}
+
 fn set(tree: BorrowedFd<'_>, attrs: MountAttrs, propagation: u64, recursive: bool) -> io::Result<()> {
     let recursive = if recursive { libc::AT_RECURSIVE } else { 0 };
     let attr = libc::mount_attr { attr_set: attrs.bits(), attr_clr: 0, propagation, userns_fd: 0 };

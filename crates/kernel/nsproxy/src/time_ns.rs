@@ -20,6 +20,25 @@ pub struct Offsets {
     pub boottime: Timespec,
 }
 
+impl Offsets {
+    /// ERANGE as of [`TimeNamespace::set`].
+    pub fn check(&self, now: impl Fn(i32) -> i64) -> Result<()> {
+        check(self.monotonic, now(libc::CLOCK_MONOTONIC))?;
+        check(self.boottime, now(libc::CLOCK_BOOTTIME))
+    }
+}
+
+/// ERANGE for an offset of a clock that shows `now`.
+fn check(offset: Timespec, now: i64) -> Result<()> {
+    let plausible = (-MOST_SECONDS..=MOST_SECONDS).contains(&offset.sec);
+    let shown = || (i128::from(now) + i128::from(offset.as_ns())).div_euclid(1_000_000_000);
+    if plausible && (0..=i128::from(MOST_SECONDS / 2)).contains(&shown()) {
+        Ok(())
+    } else {
+        Err(Errno::ERANGE)
+    }
+}
+
 /// A time namespace.
 pub struct TimeNamespace {
     /// Number of its nsfs inode.
@@ -38,6 +57,12 @@ impl TimeNamespace {
     /// The initial one, whose offsets are zero for ever.
     pub fn initial(inum: u64, user_ns: Arc<UserNamespace>) -> Arc<TimeNamespace> {
         let state = Mutex::new(State { offsets: Offsets::default(), frozen: true });
+        Arc::new(TimeNamespace { inum, user_ns, state, _counted: None })
+    }
+
+    /// One with these offsets for ever.
+    pub fn shifted(inum: u64, user_ns: Arc<UserNamespace>, offsets: Offsets) -> Arc<TimeNamespace> {
+        let state = Mutex::new(State { offsets, frozen: true });
         Arc::new(TimeNamespace { inum, user_ns, state, _counted: None })
     }
 
@@ -87,11 +112,7 @@ impl TimeNamespace {
     /// nanoseconds. ERANGE where a clock would show less than zero or more than it ever may; EACCES once somebody has entered.
     pub fn set(&self, new: &[(i32, Timespec)], now: impl Fn(i32) -> i64) -> Result<()> {
         for (clock, offset) in new {
-            let plausible = (-MOST_SECONDS..=MOST_SECONDS).contains(&offset.sec);
-            let shown = || (i128::from(now(*clock)) + i128::from(offset.as_ns())).div_euclid(1_000_000_000);
-            if !plausible || !(0..=i128::from(MOST_SECONDS / 2)).contains(&shown()) {
-                return Err(Errno::ERANGE);
-            }
+            check(*offset, now(*clock))?;
         }
         let mut state = self.state.lock();
         if state.frozen {

@@ -155,6 +155,7 @@ fn process() -> Current {
         platform: Arc::new(Fake),
         calls: Arc::new(NoCalls),
         uts,
+        offsets: nsproxy::Offsets::default(),
         limits: container::Limits::new(1 << 30, 2, []),
         families: socket::Families::default(),
         net: socket::NetNamespace::new(1, user_ns.clone(), spec::Interfaces::loopback()),

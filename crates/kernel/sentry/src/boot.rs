@@ -5,15 +5,16 @@ use crate::console::Console;
 use crate::control::Control;
 use crate::pod::Pod;
 use crate::running::OnReady;
-use crate::{links, mounts, settings, wire};
+use crate::{links, mounts, places, settings, wire};
 use abi::Errno;
+use abi::time::Timespec;
 use container::{Container, Limits};
 use exec::Program;
 use hostfs::Importer;
 use hostlink::CaptureFile;
 use hostsys::fanotify::Group;
 use mm::{MemoryMap, Mm};
-use nsproxy::Uts;
+use nsproxy::{Offsets, Uts};
 use platform::Platform;
 use ranked::Mutex;
 use sched::Rlimits;
@@ -115,6 +116,16 @@ fn capture(kernel: &Kernel, spec: &SandboxSpec, fds: &mut Fds) -> Result<(), Sta
 pub(crate) fn uts(spec: &SandboxSpec) -> Uts {
     let domainname = if spec.domainname.is_empty() { "(none)".into() } else { spec.domainname.clone() };
     Uts::new(spec.hostname.clone(), domainname)
+}
+
+/// What the clocks of a container are ahead of the host's.
+pub(crate) fn offsets(spec: &SandboxSpec) -> Result<Offsets, StartError> {
+    let [monotonic, boottime] = spec.time_offsets.map(|(sec, nsec)| Timespec { sec, nsec: i64::from(nsec) });
+    let offsets = Offsets { monotonic, boottime };
+    match offsets.check(|clock| hostsys::clock::gettime_ns(clock).unwrap_or(0)) {
+        Ok(()) => Ok(offsets),
+        Err(error) => Err(other(format!("time offsets: {}", text(error)))),
+    }
 }
 
 /// Builds a container up to its first process, which waits to be started.
@@ -288,7 +299,7 @@ pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> 
     };
     let mut found = find(c);
     if matches!(found, Err(Errno::ENOENT)) && p.create_cwd {
-        mounts::mkdir_all(&vfs::Internal::new(c.vfs()), &fs.view(), &p.cwd)
+        places::find_or_make(&vfs::Internal::new(c.vfs()), &fs.view(), &p.cwd, true)
             .map_err(|e| other(format!("cannot create the working directory {:?}: {}", p.cwd, text(e))))?;
         found = find(c);
     }

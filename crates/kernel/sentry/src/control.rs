@@ -196,7 +196,8 @@ impl Running for Control {
         let uts_of = spec.uts_of.as_ref().map(find).transpose()?;
         let pids_of = spec.pids_of.as_ref().map(find).transpose()?;
         let uts = crate::boot::uts(&spec);
-        let new = self.kernel.new_container(pids_of.as_deref(), uts_of.as_deref(), uts);
+        let offsets = crate::boot::offsets(&spec)?;
+        let new = self.kernel.new_container(pids_of.as_deref(), uts_of.as_deref(), uts, offsets);
         let new = new.ok_or_else(|| other("the sandbox has too many containers".into()))?;
         let control = crate::boot::container(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone())?;
         Ok(control)

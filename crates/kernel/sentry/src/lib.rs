@@ -12,6 +12,7 @@ mod links;
 mod mounts;
 mod nets;
 mod nodes;
+mod places;
 mod pod;
 mod running;
 mod settings;

@@ -1,7 +1,7 @@
 //! The container's tree of mounts.
 
 use crate::boot::{Fds, other, text};
-use crate::{copy_up, nodes};
+use crate::{copy_up, nodes, places};
 use abi::Errno;
 use container::Container;
 use hostfs::{Coherence, HostFiles, HostFs, Outward, SocketGofer, TreeSockets};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use task::Kernel;
 use vfs::mount::Propagation;
 use vfs::{
-    Caller, Dentry, FileSystem, FsContext, FsView, Internal, Lookup, Mount, MountFlags, MountNs, Path, Start,
-    SuperBlock,
+    Caller, Dentry, FileSystem, FsContext, FsView, Internal, Lookup, Mount, MountFlags, MountNs, Start,
+    SuperBlock, attr, walk,
 };
 
 type FsRef = Arc<dyn FileSystem>;
@@ -35,7 +35,11 @@ pub(crate) fn build(
             .map_err(|e| other(format!("mount {}: {e}", m.destination)))?;
     }
     let me = Internal::new(&kernel.vfs);
-    nodes::make(&me, &fs.view(), &spec.devices)?;
+    nodes::make(&me, &kernel.memory, &fs.view(), &spec.devices)?;
+    if spec.process.create_cwd {
+        // While the root can be written; whoever enters it says what is wrong with it.
+        let _ = places::find_or_make(&me, &fs.view(), &spec.process.cwd, true);
+    }
     hide(kernel, &fs.view(), spec)?;
     let root_mount = fs.view().root.mount.clone();
     fs.view()
@@ -181,15 +185,26 @@ fn add(
             (sb, root)
         }
     };
-    let at = mount_point(cx, view, &m.destination, root.is_dir()).map_err(fail)?;
+    let before = walk::lookup(cx, view, &Start::Cwd, m.destination.as_bytes(), Lookup::FOLLOW).ok();
+    let at = places::find_or_make(cx, view, &m.destination, root.is_dir()).map_err(fail)?;
     let source = if m.source.is_empty() { m.fstype.as_bytes() } else { m.source.as_bytes() };
     let mount = Mount::new(sb, root, flags_of(m), source);
     view.ns.add(&at, &mount).map_err(fail)?;
+    if let Some(before) = before
+        && takes_mode(m)
+    {
+        attr::chmod(cx, &mount.root_path(), before.attr().map_err(fail)?.mode & 0o7777).map_err(fail)?;
+    }
     if m.copy_up {
         copy_up::tree(cx, &at, &mount.root_path()).map_err(fail)?;
     }
     view.ns.propagate(&cx.creds(), &mount, propagation(m.propagation), false).map_err(fail)?;
     Ok(())
+}
+
+/// Whether the root of a mount gets the mode of the directory that it covers: of a tmpfs that names none.
+fn takes_mode(m: &MountSpec) -> bool {
+    m.fstype == "tmpfs" && !m.options.iter().any(|option| option.starts_with("mode="))
 }
 
 fn propagation(kind: PropagationType) -> Propagation {
@@ -204,53 +219,21 @@ fn propagation(kind: PropagationType) -> Propagation {
 
 /// The only file of a directory that stands for a bind-mounted file.
 fn file_entry(cx: &Internal, sb: &Arc<SuperBlock>) -> Result<Arc<Dentry>, Errno> {
-    vfs::walk::find(cx, &sb.root, FILE_ENTRY.as_bytes(), false)
-}
-
-/// Finds a mount point, making what is missing.
-fn mount_point(cx: &Internal, view: &FsView, path: &str, dir: bool) -> Result<Path, Errno> {
-    let find = || vfs::walk::lookup(cx, view, &Start::Cwd, path.as_bytes(), Lookup::FOLLOW);
-    match find() {
-        Err(Errno::ENOENT) => {}
-        r => return r,
-    }
-    if dir {
-        mkdir_all(cx, view, path)?;
-    } else {
-        if let Some((parent, _)) = path.rsplit_once('/') {
-            mkdir_all(cx, view, parent)?;
-        }
-        vfs::dir::mknod(cx, view, &Start::Cwd, path.as_bytes(), &vfs::NewNode::Regular, 0o644)?;
-    }
-    find()
+    walk::find(cx, &sb.root, FILE_ENTRY.as_bytes(), false)
 }
 
 /// Shows the terminal `/dev/pts/{index}` as /dev/console, as the runtime specification asks where there is a terminal.
 pub(crate) fn show_console(cx: &Internal, view: &FsView, index: u32) -> Result<(), Errno> {
     let slave = format!("/dev/pts/{index}");
-    let slave = vfs::walk::lookup(cx, view, &Start::Cwd, slave.as_bytes(), Lookup::FOLLOW)?;
-    let at = mount_point(cx, view, "/dev/console", false)?;
+    let slave = walk::lookup(cx, view, &Start::Cwd, slave.as_bytes(), Lookup::FOLLOW)?;
+    let at = places::find_or_make(cx, view, "/dev/console", false)?;
     view.ns.bind(&slave, &at, false).map(drop)
-}
-
-/// mkdir -p with mode 755.
-pub(crate) fn mkdir_all(cx: &dyn Caller, view: &FsView, path: &str) -> Result<(), Errno> {
-    let mut at = String::new();
-    for part in path.split('/').filter(|p| !p.is_empty()) {
-        at.push('/');
-        at.push_str(part);
-        match vfs::dir::mkdir(cx, view, &Start::Cwd, at.as_bytes(), 0o755) {
-            Ok(()) | Err(Errno::EEXIST) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }
 
 /// maskedPaths and readonlyPaths; what does not exist needs no hiding.
 fn hide(kernel: &Kernel, view: &FsView, spec: &SandboxSpec) -> Result<(), StartError> {
     let cx = &Internal::new(&kernel.vfs);
-    let find = |p: &str| match vfs::walk::lookup(cx, view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW) {
+    let find = |p: &str| match walk::lookup(cx, view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW) {
         Ok(p) => Ok(Some(p)),
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
         Err(e) => Err(other(format!("{p}: {}", text(e)))),

@@ -1,7 +1,7 @@
 //! All wiring of one kernel: which families, file system types and devices there are, and what each is given. Nothing else
 //! in the kernel knows more of another part than the traits that it declares itself.
 
-use crate::boot::{other, uts};
+use crate::boot::{offsets, other, uts};
 use crate::nets::Finder;
 use container::Limits;
 use hostinet::{HostFamily, NetGofer};
@@ -43,8 +43,8 @@ pub(crate) fn kernel(
     let net = NetNamespace::new(nsproxy::inum::NET, user_ns.clone(), spec.interfaces.clone());
     net.stack().memory.set_limit(queue_limit(&limits));
     net.nets().filters.set_limit(filter_limit(&limits));
-    let parts =
-        Parts { user_ns, platform, calls: calls.clone(), uts: uts(spec), limits, families, net, memory };
+    let (calls_of, uts, offsets) = (calls.clone(), uts(spec), offsets(spec)?);
+    let parts = Parts { user_ns, platform, calls: calls_of, uts, offsets, limits, families, net, memory };
     let kernel = Kernel::new(parts);
     let net = &kernel.first.namespaces.net;
     net.start(&kernel.vfs.timers);

@@ -1,10 +1,10 @@
 //! The tasks of a container: counted, signalled, frozen and ended together.
 
 use crate::current::Current;
-use crate::kernel::{Kernel, SI_HOST};
+use crate::kernel::{Kernel, SI_HOST, time_namespace};
 use abi::{Errno, PAGE_SIZE, Result, SigInfo, Signal};
 use container::{Container, Limits};
-use nsproxy::{CgroupNamespace, NsProxy, Uts, UtsNamespace};
+use nsproxy::{CgroupNamespace, NsProxy, Offsets, Uts, UtsNamespace};
 use platform::Action;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,14 +39,22 @@ impl Current {
 
 impl Kernel {
     /// A further container. It shares the PID and UTS namespaces of other containers where those are given, and has namespaces of
-    /// its own otherwise, with the names `uts`. `None` when there are too many.
+    /// its own otherwise, with the names `uts`; its clocks are ahead of the host's by `offsets`. `None` when there are too many.
     pub fn new_container(
         &self,
         pids_of: Option<&Container>,
         uts_of: Option<&Container>,
         uts: Uts,
+        offsets: Offsets,
     ) -> Option<Arc<Container>> {
+        let first = &self.first.namespaces;
+        let time = match offsets == first.time.offsets() {
+            true => first.time.clone(),
+            false => time_namespace(&self.inums, &self.vfs.user_ns, offsets),
+        };
         let namespaces = NsProxy {
+            time_for_children: time.clone(),
+            time,
             uts: match uts_of {
                 Some(other) => other.namespaces.uts.clone(),
                 None => UtsNamespace::new(self.inums.next(), self.vfs.user_ns.clone(), uts, None),
@@ -61,7 +69,7 @@ impl Kernel {
                 self.cgroups.of_container(),
                 None,
             ),
-            ..NsProxy::clone(&self.first.namespaces)
+            ..NsProxy::clone(first)
         };
         let cgroup = namespaces.cgroup.root.clone();
         let added = self.containers.add(namespaces, self.first.limits().clone());

@@ -7,7 +7,7 @@ use crate::tree::{Node, Report, Tree};
 use abi::{SigInfo, Signal};
 use cgroup::Cgroup;
 use container::{Container, Containers, Limits};
-use nsproxy::{CgroupNamespace, Inums, Ipc, NsFs, NsProxy, TimeNamespace, Uts, UtsNamespace, inum};
+use nsproxy::{CgroupNamespace, Inums, Ipc, NsFs, NsProxy, Offsets, TimeNamespace, Uts, UtsNamespace, inum};
 use pid::PidNamespace;
 use platform::{AddressSpace, Platform};
 use ranked::{Condvar, Mutex, rank};
@@ -63,6 +63,8 @@ pub struct Parts {
     pub calls: Arc<dyn SystemCalls>,
     /// The names that the first container starts with.
     pub uts: Uts,
+    /// What its clocks are ahead of the host's.
+    pub offsets: Offsets,
     /// What the sandbox may use.
     pub limits: Limits,
     /// Protocol families of socket(2).
@@ -184,6 +186,19 @@ impl LateKills {
     }
 }
 
+/// The time namespace of a container: the initial one where its clocks show what the host's do.
+pub(crate) fn time_namespace(
+    inums: &Inums,
+    user_ns: &Arc<UserNamespace>,
+    offsets: Offsets,
+) -> Arc<TimeNamespace> {
+    if offsets == Offsets::default() {
+        TimeNamespace::initial(inum::TIME, user_ns.clone())
+    } else {
+        TimeNamespace::shifted(inums.next(), user_ns.clone(), offsets)
+    }
+}
+
 /// CLOCK_BOOTTIME now: the uptime that guests see.
 pub fn uptime_ns() -> u64 {
     hostsys::clock::gettime_ns(libc::CLOCK_BOOTTIME).unwrap_or(0) as u64
@@ -197,14 +212,15 @@ impl Kernel {
 
     /// A kernel without tasks.
     pub fn new(parts: Parts) -> Arc<Kernel> {
-        let Parts { user_ns, platform, calls, uts, limits, families, net, memory } = parts;
+        let Parts { user_ns, platform, calls, uts, offsets, limits, families, net, memory } = parts;
         let memfds = tmpfs::Memfds::new(&memory);
         let device_numbers = memory.device_numbers.clone();
         let memory_size = limits.memory();
         let quotas = vfs::Quotas::new(memory_size);
         let pids = PidNamespace::root(inum::HIDDEN, user_ns.clone());
         let cgroups = Cgroup::topmost();
-        let time = TimeNamespace::initial(inum::TIME, user_ns.clone());
+        let inums = Inums::default();
+        let time = time_namespace(&inums, &user_ns, offsets);
         let namespaces = NsProxy {
             uts: UtsNamespace::new(inum::UTS, user_ns.clone(), uts, None),
             ipc: Ipc::new(inum::IPC, &user_ns, &memfds),
@@ -239,7 +255,7 @@ impl Kernel {
             queued: Arc::default(),
             pids,
             cgroups,
-            inums: Inums::default(),
+            inums,
             cred_serials: AtomicU64::new(0),
             memory,
             memfds,

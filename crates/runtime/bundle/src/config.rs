@@ -8,10 +8,10 @@ use crate::overlay2::{self, Stores};
 use crate::pod::Pod;
 use crate::{
     Descriptors, Error, HostTree, MountPoint, Options, Prepared, Result, devices, fail, mounts, parse,
-    process, seccomp, unsupported,
+    process, seccomp, sysctl, time_offsets, unsupported,
 };
 use oci_spec::runtime::{Linux, Process, Root, Spec};
-use spec::{Interfaces, MountSpec, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
+use spec::{DeviceSpec, Interfaces, MountSpec, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -140,15 +140,16 @@ fn prepare(
     let layers = overlay2::layers(&annotations, over_root.as_ref())?;
     let writes_privileged = over_root.as_ref().is_some_and(|choice| choice.privileged);
     let mut overlay = over_root.map(|choice| stores.overlay(&choice, id, &root_tree, !readonly));
-    let (mounts, mut trees) =
-        mounts_and_trees(dir, spec, root_tree, overlay.is_some(), options, id, &mut stores)?;
+    let devices = devices::translate(linux.and_then(|l| l.devices().as_deref()).unwrap_or_default())?;
+    let (mounts, mut trees) = mounts_and_trees(dir, spec, root_tree, options, id, &mut stores)?;
+    if trees[0].readonly && overlay.is_none() {
+        trees[0].mount_points = places(&mounts, &devices, process.cwd());
+    }
     if let Some(overlay) = &mut overlay {
         overlay.layers = (trees.len()..).take(layers.len()).collect();
         trees.extend(layers);
     }
-    let mut sysctl: Vec<(String, String)> =
-        linux.and_then(|l| l.sysctl().clone()).into_iter().flatten().collect();
-    sysctl.sort();
+    let sysctl = linux.map(|linux| sysctl::translate(linux, &namespaces)).transpose()?.unwrap_or_default();
     let seccomp = linux.and_then(|l| l.seccomp().as_ref()).map(seccomp::compile).transpose()?.flatten();
     let terminal = process.terminal().unwrap_or(false);
     let Descriptors { socket_gofer, stdio, console, preserved, first_store } =
@@ -162,12 +163,16 @@ fn prepare(
         root: RootSpec { fd: 0, readonly, overlay, access: options.root_access, propagation },
         mounts,
         process: ProcessSpec { seccomp, ..process::translate(process)? },
-        devices: devices::translate(linux.and_then(|l| l.devices().as_deref()).unwrap_or_default())?,
+        devices,
         pids_limit: linux.and_then(pids_limit),
         masked_paths: linux.and_then(|l| l.masked_paths().clone()).unwrap_or_default(),
         readonly_paths: linux.and_then(|l| l.readonly_paths().clone()).unwrap_or_default(),
         id_maps: id_maps.as_ref().map_or_else(Default::default, namespaces::IdMaps::ranges),
         sysctl,
+        time_offsets: linux
+            .map(|linux| time_offsets::translate(linux, &namespaces))
+            .transpose()?
+            .unwrap_or_default(),
         socket_gofer,
         stdio,
         console,
@@ -204,8 +209,7 @@ fn root_tree(dir: &Path, root: &Root, overlaid: bool) -> Result<HostTree> {
 fn mounts_and_trees(
     dir: &Path,
     spec: &Spec,
-    mut root: HostTree,
-    overlaid: bool,
+    root: HostTree,
     options: &Options,
     id: &str,
     stores: &mut Stores,
@@ -234,9 +238,6 @@ fn mounts_and_trees(
         mounts.iter_mut().filter(|mount| mount.fstype == "cgroup").for_each(|mount| mount.readonly = false);
     }
     add_devices(&mut mounts);
-    if root.readonly && !overlaid {
-        root.mount_points = mount_points(&mounts);
-    }
     shown.insert(0, root);
     Ok((mounts, shown))
 }
@@ -262,15 +263,16 @@ fn pids_limit(linux: &Linux) -> Option<u32> {
     u32::try_from(limit).ok().filter(|limit| *limit > 0)
 }
 
-/// The mount points that lie in the root file system itself.
-fn mount_points(mounts: &[MountSpec]) -> Vec<MountPoint> {
-    let own = |index: usize, mount: &&MountSpec| {
-        let earlier = &mounts[..index];
-        !earlier.iter().any(|other| Path::new(&mount.destination).starts_with(&other.destination))
-    };
-    let own = mounts.iter().enumerate().filter(|(index, mount)| own(*index, mount));
-    own.map(|(_, mount)| MountPoint { path: mount.destination.clone().into(), is_file: mount.source_is_file })
-        .collect()
+/// What has to be there in the root file system itself: mount points, devices, the working directory.
+fn places(mounts: &[MountSpec], devices: &[DeviceSpec], cwd: &Path) -> Vec<MountPoint> {
+    let covered = |path: &Path, by: &[MountSpec]| by.iter().any(|mount| path.starts_with(&mount.destination));
+    let places = mounts.iter().enumerate().map(|(index, mount)| {
+        (Path::new(&mount.destination), mount.source_is_file, mounts.get(..index).unwrap_or_default())
+    });
+    let devices = devices.iter().map(|device| (Path::new(&device.path), true, mounts));
+    let places = places.chain(devices).chain([(cwd, false, mounts)]);
+    let own = places.filter(|(path, _, by)| !covered(path, by));
+    own.map(|(path, is_file, _)| MountPoint { path: path.into(), is_file }).collect()
 }
 
 /// The specification wants null, zero, full, random, urandom, tty, console, ptmx and the links

@@ -181,6 +181,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         devices,
         id_maps: Default::default(),
         sysctl: Vec::new(),
+        time_offsets: Default::default(),
         socket_gofer,
         stdio,
         console,

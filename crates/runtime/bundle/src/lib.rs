@@ -23,7 +23,9 @@ mod pod;
 mod process;
 mod scheduling;
 mod seccomp;
+mod sysctl;
 mod template;
+mod time_offsets;
 mod unsupported;
 
 pub use caps::{ALL as ALL_CAPABILITIES, bit as capability};

@@ -69,11 +69,6 @@ fn check_linux(linux: &Linux, warnings: &mut Vec<String>) -> Result<()> {
             fail!("linux.personality.flags are not supported; the specification defines none");
         }
     }
-    for (clock, offset) in linux.time_offsets().iter().flatten() {
-        if offset.secs().unwrap_or(0) != 0 || offset.nanosecs().unwrap_or(0) != 0 {
-            fail!("linux.timeOffsets.{clock}: only an offset of zero is supported");
-        }
-    }
     if linux.mount_label().as_ref().is_some_and(|label| !label.is_empty()) {
         warnings.push("linux.mountLabel is ignored: host policies do not see the guest".into());
     }
@@ -144,8 +139,6 @@ mod tests {
         assert!(error(linux(json!({ "intelRdt": {} }))).starts_with("linux.intelRdt"));
         let personality = json!({ "personality": { "domain": "LINUX32" } });
         assert!(error(linux(personality)).starts_with("linux.personality.domain"));
-        let offsets = json!({ "timeOffsets": { "monotonic": { "secs": 5 } } });
-        assert!(error(linux(offsets)).starts_with("linux.timeOffsets.monotonic"));
         assert!(error(linux(json!({ "maskedPaths": ["x"] }))).starts_with("linux.maskedPaths"));
         let hook = json!({ "ociVersion": "1.2.0", "hooks": { "poststop": [{ "path": "x" }] } });
         assert!(error(hook).starts_with("hooks.poststop[0].path"));

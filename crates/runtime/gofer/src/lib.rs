@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod filter;
+mod places;
 mod sockets;
 mod tree;
 
@@ -20,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What is sent to a gofer.
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,6 +29,14 @@ struct Request {
     trees: Vec<HostTree>,
     /// It is to connect to Unix sockets in them, too.
     sockets: bool,
+    /// Copies of the trees' mounts follow, in their order.
+    cloned: bool,
+}
+
+/// Some of the copies that were announced; more follow unless `last`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Clones {
+    last: bool,
 }
 
 /// What it may be told after that.
@@ -58,9 +67,20 @@ pub fn detach(channel: &Channel) -> io::Result<()> {
 }
 
 /// Asks the gofer at the other end for descriptors of `trees`, in their order. With `sockets` the last one is a socket on
-/// which the gofer connects to Unix sockets in the trees (`netproto::unix`).
-pub fn request(channel: &Channel, trees: &[HostTree], sockets: bool) -> io::Result<Vec<OwnedFd>> {
-    channel.send(&Request { trees: trees.to_vec(), sockets }, &[])?;
+/// which the gofer connects to Unix sockets in the trees (`netproto::unix`). A gofer with `other_users` than the caller
+/// may not be able to reach the trees; it gets them from the caller if that one may copy mounts.
+pub fn request(
+    channel: &Channel,
+    trees: &[HostTree],
+    sockets: bool,
+    other_users: bool,
+) -> io::Result<Vec<OwnedFd>> {
+    let clones = if other_users { tree::clone_all(trees).ok() } else { None };
+    channel.send(&Request { trees: trees.to_vec(), sockets, cloned: clones.is_some() }, &[])?;
+    if let Some(clones) = &clones {
+        let clones: Vec<_> = clones.iter().map(AsFd::as_fd).collect();
+        send_all(channel, &clones, |last| Clones { last })?;
+    }
     let wanted = trees.len() + usize::from(sockets);
     let mut fds = Vec::new();
     loop {
@@ -88,8 +108,9 @@ pub fn request(channel: &Channel, trees: &[HostTree], sockets: bool) -> io::Resu
 pub fn serve(channel: &Channel) -> io::Result<()> {
     privileges::die_with_parent()?;
     rustix::process::setsid().ok();
-    let Some((Request { trees, sockets }, _)) = channel.recv()? else { return Ok(()) };
-    let fds = match tree::build(&trees) {
+    let Some((Request { trees, sockets, cloned }, _)) = channel.recv()? else { return Ok(()) };
+    let clones = if cloned { Some(receive_clones(channel)?) } else { None };
+    let fds = match tree::build(&trees, clones) {
         Ok(fds) => fds,
         Err(error) => return channel.send(&Reply::Failed(error), &[]),
     };
@@ -97,15 +118,7 @@ pub fn serve(channel: &Channel) -> io::Result<()> {
         if sockets { sockets::pair().map(|(a, b)| (Some(a), Some(b)))? } else { (None, None) };
     confine(sockets)?;
     let all: Vec<_> = fds.iter().chain(&theirs).map(AsFd::as_fd).collect();
-    let mut rest = all.as_slice();
-    loop {
-        let (batch, tail) = rest.split_at(rest.len().min(MAX_FDS));
-        rest = tail;
-        channel.send(&Reply::Trees { last: rest.is_empty() }, batch)?;
-        if rest.is_empty() {
-            break;
-        }
-    }
+    send_all(channel, &all, |last| Reply::Trees { last })?;
     drop(theirs);
     hostsys::heap::shrink();
     hostsys::image::forget_start();
@@ -126,6 +139,36 @@ pub fn serve(channel: &Channel) -> io::Result<()> {
         let Some((LaterRequest::Detach, _)) = channel.recv()? else { return Ok(()) };
         rustix::process::set_parent_process_death_signal(None)?;
         channel.send(&Reply::Detached, &[])?;
+    }
+}
+
+/// Sends descriptors, as many at a time as a message takes.
+fn send_all<T: Serialize>(
+    channel: &Channel,
+    fds: &[BorrowedFd<'_>],
+    message: impl Fn(bool) -> T,
+) -> io::Result<()> {
+    let mut rest = fds;
+    loop {
+        let (batch, tail) = rest.split_at(rest.len().min(MAX_FDS));
+        rest = tail;
+        channel.send(&message(rest.is_empty()), batch)?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn receive_clones(channel: &Channel) -> io::Result<Vec<OwnedFd>> {
+    let mut clones = Vec::new();
+    loop {
+        let Some((Clones { last }, batch)) = channel.recv()? else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        clones.extend(batch);
+        if last {
+            return Ok(clones);
+        }
     }
 }
 

@@ -4,35 +4,43 @@
 //! tmpfs, or, when it is a file, on `N/file`. No mount of a tree gives access
 //! to a device node or lets a link be followed, whatever it did on the host.
 
-use bundle::{HostTree, MountPoint};
+use crate::places::make_places;
+use bundle::HostTree;
 use confine::hidden::{hidden_below, hide, prepare};
 use confine::root::{Stage, reference};
-use hostsys::mounts::{MountAttrs, make_private, set_attributes};
+use hostsys::mounts::{MountAttrs, make_private, make_slave, set_attributes};
 use mountinfo::Mount;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use spec::FILE_ENTRY;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Component, Path, PathBuf};
 
-/// Builds the tree, moves into it and opens each directory. Errors are lines for the user.
-pub(crate) fn build(trees: &[HostTree]) -> Result<Vec<OwnedFd>, String> {
+/// Builds the tree of copies of the trees' mounts, moves into it and opens each directory. `clones` are the copies if the
+/// caller has made them. Errors are lines for the user.
+pub(crate) fn build(trees: &[HostTree], clones: Option<Vec<OwnedFd>>) -> Result<Vec<OwnedFd>, String> {
     let told = |what: &str| {
         let what = what.to_string();
         move |error: std::io::Error| format!("gofer: {what}: {error}")
     };
     let mounts = mountinfo::parse(&fs::read("/proc/self/mountinfo").map_err(told("/proc/self/mountinfo"))?);
     // Taken before anything is mounted here, so that a tree that contains the stage does not contain itself.
-    let clones: Vec<OwnedFd> = trees
-        .iter()
-        .map(|tree| clone(tree).map_err(|error| format!("{}: {error}", tree.path.display())))
-        .collect::<Result<_, _>>()?;
+    let of = |tree: &HostTree| {
+        let tree = tree.path.display().to_string();
+        move |error: std::io::Error| format!("{tree}: {error}")
+    };
+    let clones = match clones {
+        Some(clones) if clones.len() == trees.len() => clones,
+        Some(_) => return Err("gofer: wrong number of descriptors".into()),
+        None => trees.iter().map(|tree| clone(tree).map_err(of(tree))).collect::<Result<_, _>>()?,
+    };
+    for (tree, mount) in trees.iter().zip(&clones) {
+        prepare_tree(tree, mount.as_fd()).map_err(of(tree))?;
+    }
     let stage = Stage::new().map_err(told("new root"))?;
     prepare(&stage).map_err(told("new root"))?;
     for (index, (tree, mount)) in trees.iter().zip(&clones).enumerate() {
-        attach(&stage, index, tree, mount, &mounts)
-            .map_err(|error| format!("{}: {error}", tree.path.display()))?;
+        attach(&stage, index, tree, mount, &mounts).map_err(of(tree))?;
     }
     let fds = (0..trees.len())
         .map(|index| reference(stage.dir(), &index.to_string()).map_err(told("new root")))
@@ -41,47 +49,34 @@ pub(crate) fn build(trees: &[HostTree]) -> Result<Vec<OwnedFd>, String> {
     Ok(fds)
 }
 
-/// A detached copy of the mount at the tree's path. The attributes hold before anybody can reach it.
+/// Copies for a gofer that may not be able to reach the trees. Nothing that happens in them appears on the host.
+pub(crate) fn clone_all(trees: &[HostTree]) -> std::io::Result<Vec<OwnedFd>> {
+    let one = |tree| {
+        let mount = clone(tree)?;
+        make_slave(mount.as_fd())?;
+        Ok(mount)
+    };
+    trees.iter().map(one).collect()
+}
+
+/// A detached copy of the mount at the tree's path.
 fn clone(tree: &HostTree) -> std::io::Result<OwnedFd> {
     // A mount inherited from the host's namespace can only be copied together with what is mounted on it.
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let mount = open_tree(CWD, &tree.path, flags)?;
-    for point in &tree.mount_points {
-        // What cannot be made is told by the kernel inside, which then finds no place for its mount.
-        let _ = make_mount_point(mount.as_fd(), point);
-    }
+    Ok(open_tree(CWD, &tree.path, flags)?)
+}
+
+/// Makes what is missing in a copy, and sets its attributes: they hold before anybody can reach it.
+fn prepare_tree(tree: &HostTree, mount: BorrowedFd<'_>) -> std::io::Result<()> {
+    make_places(mount, &tree.mount_points);
     let mut attrs = MountAttrs::NOSUID | MountAttrs::NODEV | MountAttrs::NOSYMFOLLOW;
     if tree.readonly {
         attrs |= MountAttrs::RDONLY;
     }
-    set_attributes(mount.as_fd(), attrs, true)?;
+    set_attributes(mount, attrs, true)?;
     if !tree.follows_mounts {
-        make_private(mount.as_fd())?;
-    }
-    Ok(mount)
-}
-
-/// Makes what is missing of a mount point. Links are followed as inside the tree, never out of it.
-fn make_mount_point(root: BorrowedFd<'_>, point: &MountPoint) -> std::io::Result<()> {
-    let open = |path: &Path| {
-        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside)
-    };
-    let parts: Vec<_> = point.path.components().filter(|c| matches!(c, Component::Normal(_))).collect();
-    let mut at = PathBuf::from("/");
-    for (index, part) in parts.iter().enumerate() {
-        let parent = open(&at)?;
-        at.push(part);
-        if open(&at).is_ok() {
-            continue;
-        }
-        if point.is_file && index + 1 == parts.len() {
-            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-            openat(&parent, part.as_os_str(), flags, Mode::from_raw_mode(0o644))?;
-        } else {
-            mkdirat(&parent, part.as_os_str(), Mode::from_raw_mode(0o755))?;
-        }
+        make_private(mount)?;
     }
     Ok(())
 }

@@ -143,7 +143,8 @@ impl Sandbox {
         }
         let spec = sealed(&serde_json::to_vec(&prepared.spec)?)?;
         let Some(to_gofer) = &self.gofer.channel else { return Err(io::ErrorKind::NotConnected.into()) };
-        let trees = gofer::request(to_gofer, &prepared.trees, prepared.spec.socket_gofer.is_some())?;
+        let (sockets, other_users) = (prepared.spec.socket_gofer.is_some(), prepared.id_maps.is_some());
+        let trees = gofer::request(to_gofer, &prepared.trees, sockets, other_users)?;
         let mut fds = vec![spec.as_fd()];
         fds.extend(trees.iter().map(AsFd::as_fd));
         match &files.console {
