@@ -14,12 +14,17 @@ use crate::commands::overlay::Overlay;
 use crate::commands::port_forward::PortForward;
 use crate::commands::ps::Ps;
 use crate::commands::run::Run;
+use crate::commands::shell::{Completions, Man};
 use crate::commands::spec::Spec;
 use crate::commands::update::Update;
+use crate::commands::wait::Wait;
+use crate::mistakes;
+use crate::runsc::Without;
 use crate::{USAGE_ERROR, logs, values};
 use bundle::Overlay2;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lifecycle::{PacketCapture, Settings};
+use sandbox::logging::Format;
 use spec::{Network, PlatformName};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -53,9 +58,21 @@ pub(crate) struct Global {
     /// File for the sandbox's own log; %ID%, %TIMESTAMP% and %COMMAND% are replaced; a directory ends in /
     #[arg(long, value_name = "FILE")]
     pub(crate) debug_log: Option<String>,
+    /// Form of the sandbox's own log
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) debug_log_format: LogFormat,
+    /// Commands that --debug is for, as create,start; all but those after a !, as !exec [default: all]
+    #[arg(long, value_name = "COMMANDS", allow_hyphen_values = true)]
+    pub(crate) debug_command: Option<String>,
+    /// Where a panic of the sandbox's kernel is written to, with its warnings, unless there is a --debug-log: then there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) panic_log: Option<String>,
     /// Log every system call of the container
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) strace: bool,
+    /// Of --strace only these system calls, by name
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) strace_syscalls: Vec<String>,
     /// What runs the container's code
     #[arg(long, value_enum, default_value_t = Platform::Systrap)]
     pub(crate) platform: Platform,
@@ -91,14 +108,23 @@ pub(crate) struct Global {
     #[arg(long, value_enum, default_value_t = HostFifo::None)]
     pub(crate) host_fifo: HostFifo,
     /// Whether connect(2) reaches Unix sockets of programs outside in volumes and bind mounts
-    #[arg(long, value_enum, default_value_t = HostUds::None)]
-    pub(crate) host_uds: HostUds,
+    #[arg(long, value_name = "none|open", default_value = "none", value_parser = values::host_uds, action = clap::ArgAction::Set)]
+    pub(crate) host_uds: bool,
+    /// Whether the configuration's seccomp filter is put on the container's processes, by the kernel inside
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) oci_seccomp: bool,
+    /// Most descriptors of the host that each of the sandbox's processes may have; -1 for the caller's limit
+    #[arg(long, value_name = "N", default_value_t = -1, allow_hyphen_values = true, value_parser = values::descriptors)]
+    pub(crate) fdlimit: i64,
     /// Run without root's privileges, the caller being root inside; implied for ordinary users
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "true", value_name = "true|false|auto", value_parser = values::rootless, action = clap::ArgAction::Set)]
     pub(crate) rootless: bool,
     /// File for errors and warnings of the command line [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
+    /// The same as a descriptor of the caller; --log is then not used
+    #[arg(long, value_name = "FD", value_parser = clap::value_parser!(i32).range(3..))]
+    pub(crate) log_fd: Option<i32>,
     /// Form of --log
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
@@ -108,6 +134,8 @@ pub(crate) struct Global {
     /// Have systemd make the control groups
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) systemd_cgroup: bool,
+    #[command(flatten)]
+    pub(crate) without: Without,
 }
 
 /// CAP_NET_RAW as a mask.
@@ -117,6 +145,11 @@ impl Global {
     /// What they mean for every container.
     pub(crate) fn settings(&self) -> Settings {
         Settings {
+            debug_log_format: self.debug_log_format.into(),
+            panic_log: self.panic_log.clone(),
+            log: self.log.clone(),
+            log_format: self.log_format.into(),
+            descriptors: u64::try_from(self.fdlimit).ok(),
             root: self.root.clone(),
             rootless: self.rootless,
             containers: bundle::Options {
@@ -124,11 +157,13 @@ impl Global {
                 root_access: self.file_access.into(),
                 bind_access: self.file_access_mounts.into(),
                 host_fifos: self.host_fifo == HostFifo::Open,
-                host_sockets: self.host_uds == HostUds::Open,
+                host_sockets: self.host_uds,
                 network: self.network.unwrap_or(Network::Sandbox),
                 withheld: if self.net_raw { 0 } else { NET_RAW },
                 platform: self.platform.into(),
                 strace: self.strace,
+                strace_only: self.strace_syscalls.clone(),
+                without_seccomp: !self.oci_seccomp,
                 debug: self.debug,
                 preserve_fds: 0,
             },
@@ -188,19 +223,20 @@ pub(crate) enum HostFifo {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum HostUds {
-    /// Sockets of the sandbox only
-    None,
-    /// They can be connected to
-    Open,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Lines of text
     Text,
     /// Lines of JSON
     Json,
+}
+
+impl From<LogFormat> for Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -216,40 +252,70 @@ pub(crate) enum Command {
     )]
     Do(Do),
     /// Set a container up from an OCI bundle, to be started with start
+    #[command(
+        after_help = "Examples:\n  ringfence create --bundle box box && ringfence start box\n  ringfence create --bundle box --console-socket /run/tty.sock --pid-file box.pid box"
+    )]
     Create(Create),
     /// Start a container that was created
     Start(Id),
     /// Run a container from an OCI bundle
+    #[command(
+        after_help = "Examples:\n  ringfence run --bundle box box\n  ringfence run --detach --bundle box box\n  ringfence --overlay2=root:memory run --bundle box box    # the root stays as it is"
+    )]
     Run(Run),
     /// Run another process in a container
+    #[command(
+        after_help = "Examples:\n  ringfence exec box ls /\n  ringfence exec --tty box sh\n  ringfence exec --user 1000:1000 --cwd /srv --env LANG=C box make"
+    )]
     Exec(Exec),
     /// Write a new config.json
+    #[command(
+        after_help = "Examples:\n  ringfence spec --bundle box -- sh -c 'echo hello'\n  ringfence spec --rootless --bundle box"
+    )]
     Spec(Spec),
     /// Show what this runtime can do as JSON
     Features,
     /// Add this runtime to the Docker daemon's configuration
+    #[command(
+        after_help = "Examples:\n  ringfence install\n  ringfence install --runtime ringfence-debug -- --debug --debug-log /var/log/ringfence/"
+    )]
     Install(Install),
     /// Remove this runtime from the Docker daemon's configuration
     Uninstall(Uninstall),
     /// List containers
+    #[command(after_help = "Examples:\n  ringfence list\n  ringfence list --format json")]
     List(List),
     /// Show a container's state as JSON
     State(Id),
     /// Show the processes of a container
+    #[command(
+        after_help = "Examples:\n  ringfence ps box\n  ringfence ps box -o pid,rss,args    # the host's ps(1), of the same processes"
+    )]
     Ps(Ps),
     /// Send a signal to a container
+    #[command(
+        after_help = "Examples:\n  ringfence kill box\n  ringfence kill box KILL\n  ringfence kill --pid 7 box HUP"
+    )]
     Kill(Kill),
-    /// Wait for the end of a container and show its exit status
-    Wait(Id),
-    /// Remove what a container holds
+    /// Wait for the end of a container, or of one of its processes, and show the exit status
+    #[command(after_help = "Examples:\n  ringfence wait box\n  ringfence wait --pid 7 box")]
+    Wait(Wait),
+    /// Remove what containers hold
+    #[command(after_help = "Examples:\n  ringfence delete box\n  ringfence delete --force box other")]
     Delete(Delete),
     /// Stop all processes of a container for a while
     Pause(Id),
     /// Let the processes of a paused container go on
     Resume(Id),
     /// Change the limits of a container
+    #[command(
+        after_help = "Examples:\n  ringfence update --memory 512M --pids-limit 100 box\n  ringfence update --resources limits.json box"
+    )]
     Update(Update),
     /// Show what a container uses, and when memory runs out
+    #[command(
+        after_help = "Examples:\n  ringfence events --stats box\n  ringfence events --interval 10s box"
+    )]
     Events(Events),
     /// Not there yet: fails
     #[command(hide = true, disable_help_flag = true)]
@@ -258,11 +324,35 @@ pub(crate) enum Command {
     #[command(hide = true, disable_help_flag = true)]
     Restore(Absent),
     /// Forward connections on the host to a port of a container
+    #[command(
+        after_help = "Examples:\n  ringfence port-forward box 8080:80\n  ringfence port-forward box 0:80    # any free port of 127.0.0.1"
+    )]
     PortForward(PortForward),
     /// Show or pack what a container has changed in its root, which lies under an overlay
+    #[command(
+        after_help = "Examples:\n  ringfence overlay diff box\n  ringfence overlay export -o layer.tar box\n  ringfence overlay commit box"
+    )]
     Overlay(Overlay),
-    /// Change what a running sandbox logs, to its --debug-log; list its processes; profile it
+    /// Change what a running sandbox logs, to its --debug-log; list its processes; profile it; signal its kernel
+    #[command(
+        after_help = "Examples:\n  ringfence debug --ps box\n  ringfence debug --profile box.svg --duration 10s box\n  ringfence debug --strace all box    # to the file that --debug-log named"
+    )]
     Debug(Debug),
+    /// Show what memory the processes of a sandbox take on the host, as JSON
+    Usage(Id),
+    /// List the global flags
+    Flags,
+    /// List the features of this machine's processors
+    CpuFeatures,
+    /// Print the version
+    Version,
+    /// Print a shell's completions
+    #[command(
+        after_help = "Examples:\n  ringfence completions bash > /etc/bash_completion.d/ringfence\n  ringfence completions zsh > ~/.zsh/_ringfence    # a directory of $fpath\n  ringfence completions fish > ~/.config/fish/completions/ringfence.fish"
+    )]
+    Completions(Completions),
+    /// Write manual pages, one for each command
+    Man(Man),
 }
 
 /// A command line that is refused whatever it says.
@@ -275,21 +365,32 @@ pub(crate) struct Absent {
 /// Parses the process's arguments; an error has been shown and gives the exit status.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let args = as_clap_takes_them(std::env::args_os());
-    Cli::try_parse_from(&args).map_err(|error| {
+    let parsed = Cli::command().try_get_matches_from(&args).and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        cli.global.settle(matches.subcommand_name().unwrap_or_default())?;
+        Ok(cli)
+    });
+    parsed.map_err(|error| {
         if !error.use_stderr() {
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
-        // Clap's first line says what is wrong; the rest is the usage.
-        let text = error.render().to_string();
-        let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-        let what = lines.join(" ");
-        let what = what.strip_prefix("error: ").unwrap_or(&what);
         let (log, format) = log_of(&args);
-        let message = format!("{}; see ringfence --help", what.trim_end_matches(':'));
+        let message = format!("{}; see ringfence --help", mistakes::explain(&error));
         logs::tell(log.as_deref(), format, &message);
         ExitCode::from(USAGE_ERROR)
     })
+}
+
+/// Fails when these are not global flags that the command line would take.
+pub(crate) fn check_global_flags(flags: &[String]) -> Result<(), String> {
+    let line = ["ringfence"].into_iter().chain(flags.iter().map(String::as_str)).chain(["list"]);
+    let args = as_clap_takes_them(line.map(OsString::from));
+    match Cli::try_parse_from(args) {
+        Err(error) if error.use_stderr() => Err(mistakes::explain(&error)),
+        Ok(Cli { command: Command::List(_), .. }) => Ok(()),
+        _ => Err("these are not global flags alone".into()),
+    }
 }
 
 /// Where a command line that makes no sense wants its errors: the caller may look nowhere else.
@@ -298,8 +399,40 @@ fn log_of(args: &[OsString]) -> (Option<PathBuf>, LogFormat) {
         return (None, LogFormat::Text);
     };
     let log = found.try_get_one::<PathBuf>("log").ok().flatten().cloned();
+    let fd = found.try_get_one::<i32>("log_fd").ok().flatten().map(|fd| descriptor(*fd));
     let format = found.try_get_one::<LogFormat>("log_format").ok().flatten().copied();
-    (log, format.unwrap_or(LogFormat::Text))
+    (fd.or(log), format.unwrap_or(LogFormat::Text))
+}
+
+/// The path of one of this process's descriptors.
+fn descriptor(fd: i32) -> PathBuf {
+    format!("/proc/self/fd/{fd}").into()
+}
+
+impl Global {
+    /// Has flags that bear on others do so, for this command.
+    fn settle(&mut self, command: &str) -> Result<(), clap::Error> {
+        if let Some(fd) = self.log_fd {
+            let path = descriptor(fd);
+            if !path.exists() {
+                let text = format!(
+                    "--log-fd {fd}: the descriptor is not open, or has no file that can be opened again"
+                );
+                return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, text));
+            }
+            self.log = Some(path);
+        }
+        if let Some(list) = &self.debug_command {
+            self.debug &= is_listed(list, command);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a list of commands has this one; after a `!` it is a list of all others.
+fn is_listed(list: &str, command: &str) -> bool {
+    let (list, negated) = list.strip_prefix('!').map_or((list, false), |rest| (rest, true));
+    list.split(',').any(|name| name.trim() == command) != negated
 }
 
 /// Global flags as callers of runc and runsc write them: with a single dash, and `--rootless true` in two words.
@@ -385,6 +518,8 @@ mod tests {
 
     #[test]
     fn unsupported_values_are_refused() {
+        assert!(is_listed("create,start", "start") && !is_listed("create", "start"));
+        assert!(is_listed("!exec", "start") && !is_listed("!exec,start", "start"));
         for flag in ["--network=bridge", "--overlay2=root:disk", "--platform=kvm", "--frobnicate"] {
             assert!(Cli::try_parse_from(["ringfence", flag, "list"]).is_err(), "{flag}");
         }

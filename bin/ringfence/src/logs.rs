@@ -12,16 +12,9 @@ pub(crate) fn start(global: &Global) -> Result<()> {
         Some(path) => Some(logging::append(path)?),
         None => None,
     };
-    logging::start(format(global), file);
+    logging::start(global.log_format.into(), file);
     logging::set_level(global.debug, false);
     Ok(())
-}
-
-fn format(global: &Global) -> Format {
-    match global.log_format {
-        LogFormat::Text => Format::Text,
-        LogFormat::Json => Format::Json,
-    }
 }
 
 /// Tells the user why ringfence failed: a line on standard error, and one in the log.
@@ -39,6 +32,17 @@ pub(crate) fn tell(log: Option<&Path>, format: LogFormat, message: &str) {
             LogFormat::Text => format!("E {} {message}\n", logging::timestamp()),
         };
         let _ = file.write_all(line.as_bytes());
+    }
+}
+
+/// The same for a process whose standard error is a log in that form.
+pub(crate) fn complain_as(format: Format, message: &str) {
+    match format {
+        Format::Text => complain(message),
+        Format::Json => {
+            let line = logging::json_line("error", &logging::one_line(message));
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
     }
 }
 

@@ -8,7 +8,9 @@
 mod cli;
 mod commands;
 mod logs;
+mod mistakes;
 mod output;
+mod runsc;
 mod values;
 
 use cli::{Cli, Command};
@@ -30,7 +32,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(status) => return status,
     };
-    match logs::start(&cli.global).and_then(|()| dispatch(&cli)) {
+    let started = logs::start(&cli.global).map(|()| cli.global.without.warn());
+    match started.and_then(|()| dispatch(&cli)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             logs::report(&cli.global, error.message());
@@ -64,6 +67,12 @@ fn dispatch(cli: &Cli) -> Result<u8> {
         Command::PortForward(args) => commands::port_forward::port_forward(settings, args),
         Command::Overlay(args) => commands::overlay::overlay(settings, args),
         Command::Debug(args) => commands::debug::run(settings, args),
+        Command::Usage(args) => commands::usage::usage(settings, args),
+        Command::Flags => commands::about::flags(),
+        Command::CpuFeatures => commands::about::cpu_features(),
+        Command::Version => commands::about::version(),
+        Command::Completions(args) => commands::shell::completions(args),
+        Command::Man(args) => commands::shell::man(args),
         Command::Checkpoint(_) => Err("checkpoint is not supported yet".into()),
         Command::Restore(_) => Err("restore is not supported yet".into()),
     }?;
@@ -73,12 +82,13 @@ fn dispatch(cli: &Cli) -> Result<u8> {
 /// Runs one of the sandbox's processes, if that is what this process was started as.
 fn internal_role() -> Option<ExitCode> {
     let name = std::env::args().nth(1)?;
+    let format = sandbox::launch::format_of(std::env::args());
     let outcome = match name.as_str() {
         role::GOFER => hostsys::inherited::take(3)
             .and_then(|socket| gofer::serve(&channel::Channel::from_fd(socket)))
             .map(|()| 0),
         role::NET_GOFER => {
-            sandbox::logging::start(sandbox::logging::Format::Text, None);
+            sandbox::logging::start(format, None);
             let take = hostsys::inherited::take;
             take(3).and_then(|channel| netgofer::serve(channel, take(4)?)).map(|()| 0)
         }
@@ -93,14 +103,14 @@ fn internal_role() -> Option<ExitCode> {
                 .map(|()| 0)
         }
         role::MEMBER => inherited_by_member().and_then(sandbox::member::run),
-        role::INIT => inherited_by_init().and_then(sandbox::init::run),
+        role::INIT => inherited_by_init(format).and_then(sandbox::init::run),
         role::ATTEND => {
             // Without a terminal there is no second descriptor.
             let console = hostsys::inherited::take(4).ok();
             hostsys::inherited::take(3).and_then(|channel| sandbox::client::attend(channel, console))
         }
         role::BOOT => {
-            sandbox::logging::start(sandbox::logging::Format::Text, None);
+            sandbox::logging::start(format, None);
             hostsys::inherited::take(3).and_then(sandbox::boot::run)
         }
         _ => return None,
@@ -108,7 +118,7 @@ fn internal_role() -> Option<ExitCode> {
     Some(match outcome {
         Ok(status) => ExitCode::from(status as u8),
         Err(error) => {
-            logs::complain(&format!("{name}: {error}"));
+            logs::complain_as(format, &format!("{name}: {error}"));
             ExitCode::from(INTERNAL_ERROR)
         }
     })
@@ -121,8 +131,8 @@ fn inherited_by_member() -> std::io::Result<sandbox::member::Inherited> {
     Ok(sandbox::member::Inherited { watch, gofer, life, alive, console: take(7).ok() })
 }
 
-fn inherited_by_init() -> std::io::Result<sandbox::init::Inherited> {
+fn inherited_by_init(format: sandbox::logging::Format) -> std::io::Result<sandbox::init::Inherited> {
     let take = hostsys::inherited::take;
     let (channel, exe, gofer, life, alive) = (take(3)?, take(4)?, take(5)?, take(6)?, take(7)?);
-    Ok(sandbox::init::Inherited { channel, exe, gofer, life, alive })
+    Ok(sandbox::init::Inherited { channel, exe, gofer, life, alive, format })
 }

@@ -1,6 +1,7 @@
 //! Values of flags.
 
-use bundle::Overlay2;
+use bundle::{IdRange, Overlay2};
+use lifecycle::PassedFd;
 use spec::Network;
 use std::time::Duration;
 
@@ -15,6 +16,63 @@ pub(crate) fn rootless(text: &str) -> Result<bool, String> {
         "false" | "auto" => Ok(false),
         _ => Err("use true, false or auto".into()),
     }
+}
+
+/// Whether connect(2) reaches sockets of the host.
+pub(crate) fn host_uds(text: &str) -> Result<bool, String> {
+    match text {
+        "none" => Ok(false),
+        "open" => Ok(true),
+        "create" | "all" => {
+            Err("a socket that a program inside binds is never one of the host's; use none or open, \
+             and have a program of the host bind it"
+                .into())
+        }
+        _ => Err("use none or open".into()),
+    }
+}
+
+/// Most descriptors of a process of the sandbox, -1 for the caller's limit. The kernel inside has room for 8192 from the start.
+pub(crate) fn descriptors(text: &str) -> Result<i64, String> {
+    const LEAST: i64 = 10_000;
+    match text.parse::<i64>() {
+        Ok(number) if number == -1 || number >= LEAST => Ok(number),
+        _ => Err(format!(
+            "use -1 or {LEAST} and more: the kernel inside keeps thousands of the container's files open"
+        )),
+    }
+}
+
+/// `HERE:INSIDE`, two numbers of descriptors beyond the standard streams.
+pub(crate) fn passed_fd(text: &str) -> Result<PassedFd, String> {
+    let number = |text: &str| text.parse::<i32>().ok().filter(|fd| (3..64).contains(fd));
+    let parsed = text
+        .split_once(':')
+        .and_then(|(outside, inside)| Some(PassedFd { outside: number(outside)?, inside: number(inside)? }));
+    parsed.ok_or_else(|| "use HERE:INSIDE, two numbers of descriptors from 3 to 63".into())
+}
+
+/// `INSIDE HERE COUNT` as users or groups of a user namespace, with spaces, commas or colons between.
+pub(crate) fn id_range(text: &str) -> Result<IdRange, String> {
+    let numbers: Vec<Option<u32>> =
+        text.split([' ', ',', ':']).filter(|word| !word.is_empty()).map(|word| word.parse().ok()).collect();
+    match numbers.as_slice() {
+        [Some(inside), Some(outside), Some(count)] if *count > 0 => {
+            Ok(IdRange { inside: *inside, outside: *outside, count: *count })
+        }
+        _ => Err("use three numbers, INSIDE HERE COUNT, as \"0 100000 65536\"".into()),
+    }
+}
+
+/// A flag of runsc or runc that is known, and refused whatever its value is.
+pub(crate) fn refused(why: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync {
+    move |_| Err(why.into())
+}
+
+/// The same as [`interval`], or a number of seconds alone.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    interval(&if number { format!("{text}s") } else { text.to_string() })
 }
 
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
@@ -131,5 +189,7 @@ mod tests {
         for text in ["", "0", "0s", "5", "-1s", "s", "1x", "1s1", "1e9s", "1..5s", "99999999999999999999h"] {
             assert!(interval(text).is_err(), "{text}");
         }
+        assert_eq!(seconds("5"), seconds("5s"));
+        assert!(seconds("0").is_err() && seconds("").is_err());
     }
 }

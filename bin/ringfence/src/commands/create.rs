@@ -1,7 +1,8 @@
 //! `ringfence create`: sets a container up, to be started with `start`.
 
+use crate::values;
 use clap::Args;
-use lifecycle::{CreateOptions, Result, Settings};
+use lifecycle::{CreateOptions, PassedFd, Result, Settings};
 use netgofer::Policy;
 use std::path::PathBuf;
 
@@ -20,6 +21,15 @@ pub(crate) struct Create {
     /// Pass that many descriptors, from 3 on, to the container
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) preserve_fds: u32,
+    /// Pass a descriptor, HERE its number in this process, INSIDE the one in the container
+    #[arg(long, value_name = "HERE:INSIDE", value_parser = values::passed_fd)]
+    pub(crate) pass_fd: Vec<PassedFd>,
+    /// Refused
+    #[arg(long, hide = true, value_parser = values::refused("a program is started by its name; pass the file with --pass-fd FD:3 and run /proc/self/fd/3"))]
+    pub(crate) exec_fd: Option<String>,
+    /// Without effect: what a sandbox has to say goes to --debug-log
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) user_log: Option<PathBuf>,
     /// Accepted as runc has it: a root file system in memory makes no difference here
     #[arg(long)]
     pub(crate) no_pivot: bool,
@@ -35,12 +45,16 @@ pub(crate) struct Create {
 
 impl Create {
     pub(crate) fn options(&self) -> CreateOptions {
+        if self.user_log.is_some() {
+            log::warn!("--user-log is without effect: what the kernel inside has to say goes to --debug-log");
+        }
         CreateOptions {
             id: self.id.clone(),
             bundle: self.bundle.clone(),
             console_socket: self.console_socket.clone(),
             pid_file: self.pid_file.clone(),
             preserve_fds: self.preserve_fds,
+            pass_fds: self.pass_fd.clone(),
             allow_net: Policy::all(&self.allow_net),
         }
     }

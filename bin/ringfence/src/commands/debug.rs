@@ -1,11 +1,13 @@
 //! `ringfence debug`: what a running container's kernel does.
 
+use super::kill::parse_signal;
 use super::ps;
+use crate::USAGE_ERROR;
 use crate::output::say;
 use crate::values;
 use clap::{Args, ValueEnum};
 use hostsys::signals::SignalFd;
-use lifecycle::{Result, Settings, debug};
+use lifecycle::{Error, Result, Settings, debug};
 use profile::{Profile, Request};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -24,6 +26,15 @@ pub(crate) struct Debug {
     /// Show the processes as the sandbox sees them
     #[arg(long)]
     pub(crate) ps: bool,
+    /// Send a signal to the sandbox's own kernel, a process of the host, by number or name; most of them end it
+    #[arg(long, value_name = "SIGNAL")]
+    pub(crate) signal: Option<String>,
+    /// Refused: stacks come from --profile
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = values::refused("the kernel inside has threads of the host and no stacks of its own to show; --profile FILE.folded samples them"))]
+    pub(crate) stacks: Option<String>,
+    /// Refused
+    #[arg(long, hide = true, value_parser = values::refused("a container's mounts are its configuration's; its programs can mount more"))]
+    pub(crate) mount: Option<String>,
     /// Sample what the guest and its kernel spend processor time with, and write a flame graph (SVG), or folded stacks when
     /// FILE ends in .folded or .txt; needs root on the host
     #[arg(long, value_name = "FILE")]
@@ -57,6 +68,12 @@ pub(crate) enum Strace {
 }
 
 pub(crate) fn run(settings: &Settings, args: &Debug) -> Result<()> {
+    let nothing = args.log_level.is_none() && args.strace.is_none() && args.signal.is_none();
+    if nothing && !args.ps && args.profile.is_none() {
+        let text = "say what to do: --ps, --log-level, --strace, --profile or --signal";
+        return Err(Error::with_status(USAGE_ERROR, text));
+    }
+    let signal = args.signal.as_deref().map(parse_signal).transpose()?;
     debug::check_runs(settings, &args.id)?;
     if args.ps {
         ps::table(&debug::processes(settings, &args.id)?)?;
@@ -65,11 +82,10 @@ pub(crate) fn run(settings: &Settings, args: &Debug) -> Result<()> {
         let strace = args.strace == Some(Strace::All) || args.log_level == Some(LogLevel::Info);
         debug::set_log(settings, &args.id, args.log_level == Some(LogLevel::Debug), strace)?;
     }
-    match &args.profile {
-        Some(path) => write_profile(settings, args, path),
-        None if args.ps || args.log_level.is_some() || args.strace.is_some() => Ok(()),
-        None => Err("say what to do: --ps, --log-level, --strace or --profile".into()),
+    if let Some(path) = &args.profile {
+        write_profile(settings, args, path)?;
     }
+    signal.map_or(Ok(()), |signo| debug::signal_sentry(settings, &args.id, signo))
 }
 
 /// Samples the container's sandbox and writes what was found.

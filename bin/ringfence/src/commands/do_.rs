@@ -1,9 +1,12 @@
 //! `ringfence do`: one command on the host's files.
 
-use crate::commands::do_secrets::hidden;
+use crate::commands::do_diff;
+use crate::commands::do_secrets::{hidden, hidden_from_others};
 use crate::commands::do_user::{User, environment, user};
 use crate::values;
-use bundle::{HostCommand, Medium, Options, Overlay2, OverlayChoice, Volume, for_host_command};
+use bundle::{
+    HostCommand, IdMaps, IdRange, Medium, Options, Overlay2, OverlayChoice, Volume, for_host_command,
+};
 use clap::Args;
 use lifecycle::{HostLimits, Result, Settings};
 use netgofer::Policy;
@@ -63,12 +66,42 @@ pub(crate) struct Do {
     /// Run the command as process 1, without an init in front
     #[arg(long)]
     pub(crate) no_init: bool,
+    /// List what the command has added (A), changed (C) and removed (D), but for volumes, at the end: on standard error, or with
+    /// =FILE in a file
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "-", value_name = "FILE")]
+    pub(crate) diff: Option<PathBuf>,
+    /// Show no warnings
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Users of a user namespace for the command: as the mapping's first number inside and here, and how many
+    #[arg(long, value_name = "INSIDE HERE COUNT", value_parser = values::id_range, requires = "gid_map")]
+    pub(crate) uid_map: Vec<IdRange>,
+    /// The same for groups
+    #[arg(long, value_name = "INSIDE HERE COUNT", value_parser = values::id_range, requires = "uid_map")]
+    pub(crate) gid_map: Vec<IdRange>,
+    /// The root is always below an overlay: true, or an error
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = force_overlay)]
+    pub(crate) force_overlay: Option<String>,
+    /// Refused
+    #[arg(long, hide = true, value_parser = values::refused("do makes no interfaces; use --network=host, or run a bundle in a network namespace"))]
+    pub(crate) ip: Option<String>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) args: Vec<String>,
 }
 
+/// The value of `--force-overlay`, of which one is so.
+fn force_overlay(text: &str) -> std::result::Result<String, String> {
+    match text {
+        "true" => Ok(text.into()),
+        _ => Err("do never writes to the host's files; share what it may change with --volume".into()),
+    }
+}
+
 pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
+    if args.quiet {
+        log::set_max_level(log::LevelFilter::Error);
+    }
     let signals = lifecycle::block_signals()?;
     let rootless = settings.is_rootless();
     let mask = umask(rustix::fs::Mode::empty());
@@ -89,6 +122,7 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
             },
         },
     };
+    let hidden = hidden(&args.hide, !args.no_hide && args.root.as_os_str() == "/", &args.volume)?;
     let command = HostCommand {
         id,
         hostname: args.hostname.clone().unwrap_or_else(lifecycle::hostname),
@@ -101,12 +135,13 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
         uid: user.uid,
         gid: user.gid,
         additional_gids: user.groups,
-        hidden: hidden(&args.hide, !args.no_hide && args.root.as_os_str() == "/", &args.volume)?,
+        hidden: if args.uid_map.is_empty() { hidden } else { hidden_from_others(&hidden) },
         pids: args.pids,
         umask: mask.bits(),
         rlimits: lifecycle::callers_limits(),
         terminal: terminal::interactive(),
         own_init: !args.no_init,
+        id_maps: id_maps(args),
     };
     let allow_net = Policy::all(&args.allow_net);
     let network = network(settings.network, allow_net.is_some())?;
@@ -126,7 +161,26 @@ pub(crate) fn run(settings: &Settings, args: &Do) -> Result<u8> {
     let options = Options { overlay, network, ..settings.containers.clone() };
     let prepared = for_host_command(command, &options)?;
     let limits = HostLimits { memory: args.memory, cpus: args.cpus, timeout: args.timeout };
-    lifecycle::run_host_command(settings, prepared, allow_net.as_ref(), &limits, &signals)
+    let Some(to) = &args.diff else {
+        return lifecycle::run_host_command(settings, prepared, allow_net.as_ref(), &limits, &signals, None);
+    };
+    let mut diff = do_diff::Diff::open(to)?;
+    let status = lifecycle::run_host_command(
+        settings,
+        prepared,
+        allow_net.as_ref(),
+        &limits,
+        &signals,
+        Some(diff.take()),
+    )?;
+    diff.finish()?;
+    Ok(status)
+}
+
+/// The user namespace of the command, if it is not the usual one.
+fn id_maps(args: &Do) -> Option<IdMaps> {
+    let (uids, gids) = (args.uid_map.clone(), args.gid_map.clone());
+    (!uids.is_empty()).then_some(IdMaps { uids, gids })
 }
 
 /// A policy is one of the host's network; without it there is none unless asked for.

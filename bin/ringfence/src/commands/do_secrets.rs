@@ -3,6 +3,7 @@
 
 use bundle::Volume;
 use lifecycle::Result;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Below the home directory.
@@ -95,6 +96,23 @@ pub(crate) fn hidden(asked: &[String], with_defaults: bool, volumes: &[Volume]) 
     Ok(all)
 }
 
+/// The same for a command whose user is none of the host's that owns these: it cannot enter a directory that others may not
+/// search, so that directory is hidden as a whole.
+pub(crate) fn hidden_from_others(paths: &[String]) -> Vec<String> {
+    let closed = |dir: &&Path| {
+        dir.metadata().is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o001 == 0)
+    };
+    let shown = |path: &String| {
+        let mut above: Vec<&Path> = Path::new(path).ancestors().skip(1).collect();
+        above.reverse();
+        above.into_iter().find(closed).map_or_else(|| path.clone(), |dir| dir.to_string_lossy().into_owned())
+    };
+    let mut all: Vec<String> = paths.iter().map(shown).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +126,14 @@ mod tests {
         assert!(hidden(&["/a".into()], false, &volume("/b:/a/c")).is_err());
         assert!(hidden(&["a".into()], false, &[]).is_err());
         assert_eq!(home_of("root:x:0:0::/root:/bin/sh\n", 0), Some("/root".into()));
+        let dir = std::env::temp_dir().join(format!("ringfence-hidden-{}", std::process::id()));
+        let path = dir.join("in").to_string_lossy().into_owned();
+        std::fs::create_dir(&dir).unwrap();
+        for (mode, wanted) in [(0o755, path.clone()), (0o700, dir.to_string_lossy().into_owned())] {
+            std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(hidden_from_others(&[path.clone(), path.clone()]), [wanted]);
+        }
+        std::fs::remove_dir(&dir).unwrap();
         assert_eq!(home_of("bad\n", 0), None);
     }
 }

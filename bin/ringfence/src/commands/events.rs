@@ -11,8 +11,8 @@ pub(crate) struct Events {
     /// Show the figures once and end
     #[arg(long)]
     pub(crate) stats: bool,
-    /// Time between figures, as 5s or 500ms
-    #[arg(long, value_name = "TIME", value_parser = values::interval, default_value = "5s")]
+    /// Time between figures, as 5s or 500ms; a number alone counts seconds
+    #[arg(long, value_name = "TIME", value_parser = values::seconds, default_value = "5s")]
     pub(crate) interval: Duration,
     /// The container's name
     pub(crate) id: String,

@@ -1,7 +1,8 @@
 //! `ringfence exec`: another process in a container that runs.
 
+use crate::values;
 use clap::Args;
-use lifecycle::{Error, ExecOptions, Program, Result, Settings};
+use lifecycle::{Error, ExecOptions, PassedFd, Program, Result, Settings};
 use std::path::PathBuf;
 
 /// Exit status when the process could not be started, as runc has it.
@@ -48,6 +49,12 @@ pub(crate) struct Exec {
     /// Pass that many descriptors, from 3 on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) preserve_fds: u32,
+    /// Pass a descriptor, HERE its number in this process, INSIDE the one in the container
+    #[arg(long, value_name = "HERE:INSIDE", value_parser = values::passed_fd)]
+    pub(crate) pass_fd: Vec<PassedFd>,
+    /// Refused
+    #[arg(long, hide = true, value_parser = values::refused("a program is started by its name; pass the file with --pass-fd FD:3 and run /proc/self/fd/3"))]
+    pub(crate) exec_fd: Option<String>,
     /// Ignored with a warning: the host's AppArmor does not see the guest
     #[arg(long, value_name = "PROFILE")]
     pub(crate) apparmor: Option<String>,
@@ -107,6 +114,7 @@ fn options(args: &Exec) -> Result<ExecOptions> {
         pid_file: args.pid_file.clone(),
         internal_pid_file: args.internal_pid_file.clone(),
         preserve_fds: args.preserve_fds,
+        pass_fds: args.pass_fd.clone(),
     })
 }
 

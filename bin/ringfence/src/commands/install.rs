@@ -1,6 +1,7 @@
 //! `ringfence install` and `uninstall`: the Docker daemon's configuration. What else it holds stays as it is, doing it
 //! twice changes nothing, and the file is replaced as a whole or not at all.
 
+use crate::{USAGE_ERROR, cli};
 use clap::Args;
 use lifecycle::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -36,6 +37,9 @@ pub(crate) fn install(args: &Install) -> Result<()> {
     // Those before the command are for this command alone, which has no use for them.
     if std::env::args_os().nth(1).is_none_or(|first| first != "install") {
         return Err("flags that Docker is to give to the runtime come after install".into());
+    }
+    if let Err(what) = cli::check_global_flags(&args.flags) {
+        return Err(Error::with_status(USAGE_ERROR, format!("flags for the runtime: {what}")));
     }
     let program = std::env::current_exe()?;
     let mut entry = json!({ "path": program });

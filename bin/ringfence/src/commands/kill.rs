@@ -12,6 +12,9 @@ pub(crate) struct Kill {
     /// To one process, by its id inside the container
     #[arg(long, value_name = "PID", conflicts_with = "all")]
     pub(crate) pid: Option<i32>,
+    /// To one process group, by its id inside the container
+    #[arg(long, value_name = "PGID", conflicts_with_all = ["all", "pid"])]
+    pub(crate) pgid: Option<i32>,
     /// The container's name
     pub(crate) id: String,
     /// Signal, by number or name
@@ -20,16 +23,17 @@ pub(crate) struct Kill {
 }
 
 pub(crate) fn kill(settings: &Settings, args: &Kill) -> Result<()> {
-    let to = match (args.all, args.pid) {
-        (true, _) => Target::All,
-        (false, Some(pid)) => Target::Process(pid),
-        (false, None) => Target::Init,
+    let to = match (args.pid, args.pgid) {
+        _ if args.all => Target::All,
+        (Some(pid), _) => Target::Process(pid),
+        (None, Some(pgid)) => Target::Group(pgid),
+        (None, None) => Target::Init,
     };
     lifecycle::kill(settings, &args.id, parse_signal(&args.signal)?, to)
 }
 
 /// A signal by its number, or by its name with or without `SIG`.
-fn parse_signal(text: &str) -> Result<i32> {
+pub(crate) fn parse_signal(text: &str) -> Result<i32> {
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
     let number = match text.parse::<i32>() {

@@ -12,6 +12,9 @@ pub(crate) struct List {
     /// Only ids
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
+    /// Only containers that a sandbox belongs to, not those that have joined one
+    #[arg(long)]
+    pub(crate) sandbox: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,7 +26,10 @@ pub(crate) enum ListFormat {
 }
 
 pub(crate) fn list(settings: &Settings, args: &List) -> Result<()> {
-    let states = lifecycle::list(settings)?;
+    let mut states = lifecycle::list(settings)?;
+    if args.sandbox {
+        states.retain(lifecycle::State::has_sandbox);
+    }
     if args.quiet {
         return states.iter().try_for_each(|state| say(&state.id));
     }

@@ -1,9 +1,11 @@
 //! One module per subcommand: its grammar, and how it maps to the crate `lifecycle`.
 
+pub(crate) mod about;
 pub(crate) mod create;
 pub(crate) mod debug;
 pub(crate) mod delete;
 pub(crate) mod do_;
+mod do_diff;
 mod do_secrets;
 mod do_user;
 pub(crate) mod events;
@@ -19,8 +21,10 @@ pub(crate) mod port_forward;
 pub(crate) mod ps;
 pub(crate) mod resume;
 pub(crate) mod run;
+pub(crate) mod shell;
 pub(crate) mod spec;
 pub(crate) mod start;
 pub(crate) mod state;
 pub(crate) mod update;
+pub(crate) mod usage;
 pub(crate) mod wait;

@@ -1,11 +1,12 @@
 //! `ringfence overlay`: what a container has changed in its root.
 
+use super::list::ListFormat;
 use clap::{Args, Subcommand};
 use lifecycle::{Error, Result, Settings};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use writeback::Left;
+use writeback::{Change, Left};
 
 #[derive(Debug, Args)]
 pub(crate) struct Overlay {
@@ -17,6 +18,12 @@ pub(crate) struct Overlay {
 enum What {
     /// List what was added (A), changed (C) and removed (D)
     Diff {
+        /// Form of the output
+        #[arg(long, short, value_enum, default_value_t = ListFormat::Table)]
+        format: ListFormat,
+        /// The same as --format json
+        #[arg(long)]
+        json: bool,
         /// The container's name
         id: String,
     },
@@ -37,7 +44,10 @@ enum What {
 
 pub(crate) fn overlay(settings: &Settings, args: &Overlay) -> Result<()> {
     match &args.command {
-        What::Diff { id } => diff(settings, id),
+        What::Diff { id, format, json } => match *json || *format == ListFormat::Json {
+            true => diff_as_json(settings, id),
+            false => diff(settings, id),
+        },
         What::Commit { id } => commit(settings, id),
         What::Export { output, id } => export(settings, id, output),
     }
@@ -45,10 +55,37 @@ pub(crate) fn overlay(settings: &Settings, args: &Overlay) -> Result<()> {
 
 fn diff(settings: &Settings, id: &str) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    lifecycle::overlay_diff(settings, id, &mut |change, path| {
-        writeln!(out, "{} {}", change.letter(), printable(path))
-    })?;
+    lifecycle::overlay_diff(settings, id, &mut |change, path| writeln!(out, "{}", line_of(change, path)))?;
     Ok(out.flush()?)
+}
+
+/// A change as a line.
+pub(crate) fn line_of(change: Change, path: &[u8]) -> String {
+    format!("{} {}", change.letter(), printable(path))
+}
+
+/// An array of objects. A path that is no text is there in the form of the table, and `escaped` says so.
+fn diff_as_json(settings: &Settings, id: &str) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut first = true;
+    lifecycle::overlay_diff(settings, id, &mut |change, path| {
+        write!(out, "{}", if std::mem::take(&mut first) { "[" } else { ",\n" })?;
+        write!(out, "{}", json_of(change, path))
+    })?;
+    writeln!(out, "{}", if first { "[]" } else { "]" })?;
+    Ok(out.flush()?)
+}
+
+fn json_of(change: Change, path: &[u8]) -> serde_json::Value {
+    let what = match change {
+        Change::Added => "added",
+        Change::Changed => "changed",
+        Change::Removed => "removed",
+    };
+    match std::str::from_utf8(path) {
+        Ok(path) => serde_json::json!({ "change": what, "path": path }),
+        Err(_) => serde_json::json!({ "change": what, "path": printable(path), "escaped": true }),
+    }
 }
 
 fn commit(settings: &Settings, id: &str) -> Result<()> {
@@ -122,6 +159,13 @@ fn to_file(settings: &Settings, id: &str, output: &Path) -> Result<Left> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_as_json() {
+        let json = |path: &[u8]| json_of(Change::Added, path).to_string();
+        assert_eq!(json(b"/a\\\n"), r#"{"change":"added","path":"/a\\\n"}"#);
+        assert_eq!(json(b"/\xff"), r#"{"change":"added","escaped":true,"path":"/\\xff"}"#);
+    }
 
     #[test]
     fn paths_do_not_play_with_the_terminal() {

@@ -1,8 +1,8 @@
 //! `ringfence update`: changes the limits of a container.
 
-use crate::values;
+use crate::{USAGE_ERROR, values};
 use clap::Args;
-use lifecycle::{Result, Settings};
+use lifecycle::{Error, Result, Settings};
 use oci_spec::runtime::{
     LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxResources, LinuxResourcesBuilder,
 };
@@ -61,7 +61,19 @@ pub(crate) struct Update {
 }
 
 pub(crate) fn update(settings: &Settings, args: &Update) -> Result<()> {
-    lifecycle::update(settings, &args.id, &limits(args)?)
+    let limits = limits(args)?;
+    if args.resources.is_none() && limits == none()? {
+        let text = "say what to change: --memory, --cpu-quota, --pids-limit or another limit, or a file with --resources";
+        return Err(Error::with_status(USAGE_ERROR, text));
+    }
+    lifecycle::update(settings, &args.id, &limits)
+}
+
+/// The limits of a command line without any.
+fn none() -> Result<LinuxResources> {
+    let (memory, cpu) = (LinuxMemory::default(), LinuxCpu::default());
+    let limits = LinuxResourcesBuilder::default().memory(memory).cpu(cpu).build();
+    limits.map_err(|error| error.to_string().into())
 }
 
 /// What is to change: the file's limits, or those of the flags.

@@ -1,10 +1,26 @@
-//! `ringfence wait`: waits for the end of a container and shows its exit status.
+//! `ringfence wait`: waits for the end of a container, or of a process of it, and shows its exit status.
 
-use super::id::Id;
 use crate::output::say;
-use lifecycle::{Result, Settings};
+use clap::Args;
+use lifecycle::{Result, Settings, Waited};
 
-pub(crate) fn wait(settings: &Settings, args: &Id) -> Result<()> {
-    let status = lifecycle::wait(settings, &args.id)?;
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// For one process, by its id inside the container
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<i32>,
+    /// The same by its id in the sandbox's first pid namespace
+    #[arg(long, value_name = "PID", conflicts_with = "pid")]
+    pub(crate) rootpid: Option<i32>,
+    /// The container's name
+    pub(crate) id: String,
+}
+
+pub(crate) fn wait(settings: &Settings, args: &Wait) -> Result<()> {
+    let process = args.pid.map(Waited::Inside).or(args.rootpid.map(Waited::Root));
+    let status = match process {
+        Some(process) => lifecycle::wait_process(settings, &args.id, process)?,
+        None => lifecycle::wait(settings, &args.id)?,
+    };
     say(serde_json::json!({ "id": args.id, "exitStatus": status }))
 }

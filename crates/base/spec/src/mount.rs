@@ -22,6 +22,9 @@ pub struct Overlay {
     /// A socket to the process that writes what changed to the file system below.
     #[serde(default)]
     pub write_back: Option<FdIndex>,
+    /// That is a pipe instead, whose reader is told at the end which names have changed.
+    #[serde(default)]
+    pub lists_changes: bool,
 }
 
 /// One mount.

@@ -107,6 +107,8 @@ pub enum Target {
     Init,
     /// One process, by its id in the container.
     Process(i32),
+    /// A process group, by its id in the container.
+    Group(i32),
     /// Every process.
     All,
 }

@@ -76,6 +76,9 @@ pub struct SandboxSpec {
     pub platform: PlatformName,
     /// Log every system call of the guest.
     pub strace: bool,
+    /// Of them only these, by name; all if there are none.
+    #[serde(default)]
+    pub strace_only: Vec<String>,
     /// Log more.
     pub debug: bool,
 }

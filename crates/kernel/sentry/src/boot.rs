@@ -139,8 +139,10 @@ pub(crate) fn container(
     if !pod.takes_sockets(spec.socket_gofer.is_some()) {
         return Err(other("--host-uds=open: give it for the first container of the sandbox as well".into()));
     }
-    let write_back = spec.root.overlay.as_ref().and_then(|overlay| overlay.write_back);
-    let write_back = write_back.map(|index| fds.take(index).map(WriteBack::new)).transpose()?;
+    let write_back =
+        spec.root.overlay.as_ref().and_then(|overlay| Some((overlay.write_back?, overlay.lists_changes)));
+    let write_back =
+        write_back.map(|(index, lists)| fds.take(index).map(|to| WriteBack::new(to, lists))).transpose()?;
     let fs = mounts::build(kernel, &container, &pod.host_files, spec, &mut fds)?;
     *container.root_fs.lock() = Some(fs.clone());
     if let Some(limit) = spec.pids_limit {

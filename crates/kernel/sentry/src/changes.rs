@@ -22,16 +22,19 @@ const TEXT_MAX: u32 = 4096;
 /// How often the end of a container looks whether another write-back is done.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The way to the process that writes back. One thread uses it at a time.
+/// The way to the process that writes back, or to one that is only told what has changed. One thread uses it at a time.
 pub(crate) struct WriteBack {
     socket: File,
+    /// What the other end wants, and answers only when it writes back.
+    purpose: Purpose,
     busy: AtomicBool,
 }
 
 impl WriteBack {
-    /// Over this socket.
-    pub(crate) fn new(socket: OwnedFd) -> WriteBack {
-        WriteBack { socket: File::from(socket), busy: AtomicBool::new(false) }
+    /// Over this socket, or pipe to the reader of a list.
+    pub(crate) fn new(socket: OwnedFd, lists: bool) -> WriteBack {
+        let purpose = if lists { Purpose::List } else { Purpose::WriteBack };
+        WriteBack { socket: File::from(socket), purpose, busy: AtomicBool::new(false) }
     }
 
     fn take(&self) -> Option<Taken<'_>> {
@@ -92,7 +95,8 @@ impl Control {
 
     /// Has the changes of the root written to the layer below, while the programs rest; says what was left out.
     pub(crate) fn write_back(&self) -> Result<String, StartError> {
-        let Some(write_back) = &self.write_back else {
+        let Some(write_back) = self.write_back.as_ref().filter(|way| way.purpose == Purpose::WriteBack)
+        else {
             return Err(other("the container was made without commit: --overlay2=root:MEDIUM,commit".into()));
         };
         match write_back.take() {
@@ -103,8 +107,11 @@ impl Control {
 
     fn write_back_with(&self, taken: &Taken<'_>) -> Result<String, StartError> {
         let _rest = Rest::new(self);
-        let told =
-            self.tell_changes(&mut BufWriter::with_capacity(BUFFER, &taken.0.socket), Purpose::WriteBack);
+        let mut stream = BufWriter::with_capacity(BUFFER, &taken.0.socket);
+        let told = self.tell_changes(&mut stream, taken.0.purpose);
+        if taken.0.purpose == Purpose::List {
+            return told.map(|()| String::new());
+        }
         let gone = |error: io::Error| other(format!("the process that writes back has gone: {error}"));
         match taken.0.answer() {
             Ok(answer) => told.and(answer.map_err(other)),
@@ -124,6 +131,7 @@ impl Control {
         match self.write_back_with(&taken) {
             Ok(left) if left.is_empty() => {}
             Ok(left) => log::warn!("written back without: {left}"),
+            Err(error) if taken.0.purpose == Purpose::List => log::warn!("the list of changes: {error}"),
             Err(error) => log::error!("the changes of the root are lost: {error}"),
         }
     }

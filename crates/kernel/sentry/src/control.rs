@@ -42,6 +42,12 @@ impl Control {
         self.kernel.group(self.container.first())
     }
 
+    /// A process of this container, by its id there.
+    fn own_group(&self, pid: i32) -> Option<Arc<ThreadGroup>> {
+        let group = self.kernel.group(self.container.pids().find(pid)?.nr());
+        group.filter(|group| Arc::ptr_eq(&group.container, &self.container))
+    }
+
     fn signal_init(&self, sig: Signal) -> bool {
         let Some(group) = self.init() else { return false };
         let started = self.first.lock().is_none();
@@ -108,13 +114,28 @@ impl Running for Control {
             }
             Target::Init => self.signal_init(sig),
             Target::Process(pid) => {
-                let id = self.container.pids().find(pid).map_or(vfs::NOBODY, |pid| pid.nr());
-                if id == self.container.first() {
+                let group = self.own_group(pid);
+                if group.as_ref().is_some_and(|group| group.tgid == self.container.first()) {
                     return self.signal_init(sig);
                 }
-                let group = self.kernel.group(id);
-                let group = group.filter(|group| Arc::ptr_eq(&group.container, &self.container));
                 group.is_some_and(|group| group.send(info).is_ok())
+            }
+            Target::Group(pgid) => {
+                let Some(pgid) = self.container.pids().find(pgid).map(|pid| pid.nr()) else { return false };
+                let members: Vec<_> = {
+                    let tree = self.kernel.tree.lock();
+                    let mine =
+                        tree.nodes().filter(|node| Arc::ptr_eq(&node.group.container, &self.container));
+                    mine.filter(|node| node.pgid() == pgid).map(|node| node.group.clone()).collect()
+                };
+                for group in &members {
+                    // One that has just ended needs no signal.
+                    let _ = match group.tgid == self.container.first() {
+                        true => self.signal_init(sig),
+                        false => group.send(info).is_ok(),
+                    };
+                }
+                !members.is_empty()
             }
             Target::All => {
                 let first = self.container.first();
@@ -211,6 +232,13 @@ impl Running for Control {
             console.finish();
         }
         status
+    }
+
+    fn wait_process(&self, pid: i32, root: bool) -> Option<i32> {
+        let group = if root { self.kernel.group(pid) } else { self.own_group(pid) }?;
+        let over = || group.exit_status();
+        // Nobody interrupts this waiter. Its parent is the one to reap it.
+        Waiter::new().wait_on(&group.exit_wait, Events::READABLE, None, over).ok()
     }
 
     fn end(&self) {

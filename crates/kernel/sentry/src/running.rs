@@ -32,6 +32,9 @@ pub trait Running: Send + Sync {
     fn add(&self, spec: SandboxSpec, fds: Vec<OwnedFd>) -> Result<Arc<dyn Running>, StartError>;
     /// Waits for the end of the first process, and then for all that is left of the container; its wait status.
     fn wait(&self) -> i32;
+    /// Waits for the end of one process; its wait status, or `None` when there is no such process. `root`: `pid` is its id in the
+    /// sandbox's first pid namespace, not in the container's.
+    fn wait_process(&self, pid: i32, root: bool) -> Option<i32>;
     /// Ends the container.
     fn end(&self);
     /// Stops every process of the container, or lets them go on.

@@ -53,6 +53,9 @@ pub(crate) fn kernel(
     if !spec.network.is_host() {
         net.show_stack();
     }
+    calls
+        .trace_only(&spec.strace_only)
+        .map_err(|name| other(format!("--strace-syscalls: {name:?} is no system call")))?;
     kernel.strace.store(spec.strace, Ordering::Relaxed);
     devices(&kernel, spec.network);
     file_system_types(&kernel);

@@ -3,7 +3,7 @@
 use crate::table::{MAX_NR, Row};
 use abi::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use task::{Current, SysErr, SysResult, SystemCalls};
 
 /// Every system call that is implemented.
@@ -23,6 +23,8 @@ static TABLE: LazyLock<Box<[Option<&'static Row>]>> = LazyLock::new(|| {
 pub struct Calls {
     /// Those that nobody implements, counted by number.
     missing: Vec<(AtomicU64, AtomicBool)>,
+    /// The only ones that strace shows, by number, if it does not show all.
+    traced: OnceLock<Box<[bool]>>,
 }
 
 /// The row of a system call number.
@@ -33,7 +35,26 @@ pub fn row(nr: u64) -> Option<&'static Row> {
 impl Calls {
     /// None made yet.
     pub fn new() -> Arc<Calls> {
-        Arc::new(Calls { missing: (0..MAX_NR).map(|_| Default::default()).collect() })
+        let missing = (0..MAX_NR).map(|_| Default::default()).collect();
+        Arc::new(Calls { missing, traced: OnceLock::new() })
+    }
+
+    /// Has strace show only the calls of these names, or all for none. `Err` with one that is no call. To be called once.
+    pub fn trace_only(&self, names: &[String]) -> Result<(), String> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let mut shown = vec![false; MAX_NR];
+        for name in names {
+            let row = all_rows().find(|row| row.name == name).ok_or_else(|| name.clone())?;
+            shown[row.nr as usize] = true;
+        }
+        self.traced.get_or_init(|| shown.into());
+        Ok(())
+    }
+
+    fn is_traced(&self, nr: u64) -> bool {
+        self.traced.get().is_none_or(|shown| shown.get(nr as usize).copied().unwrap_or(false))
     }
 
     /// How often each unimplemented call was made.
@@ -77,7 +98,7 @@ impl Calls {
     fn perform(&self, c: &mut Current) {
         let (nr, args) = c.ctx.call();
         c.task.in_syscall.store((nr as u32).wrapping_add(1), Ordering::Relaxed);
-        let strace = c.kernel().strace.load(Ordering::Relaxed);
+        let strace = c.kernel().strace.load(Ordering::Relaxed) && self.is_traced(nr);
         if let Err(r) = c.seccomp_check(nr) {
             if strace {
                 log::info!(target: "strace", "[{}] call {nr} stopped by seccomp: {r:?}", c.task.tid());
@@ -120,6 +141,20 @@ fn traced(c: &mut Current, row: &Row, args: [u64; 6]) -> SysResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_calls_are_traced() {
+        let calls = Calls::new();
+        assert!(calls.is_traced(libc_number("read")) && calls.trace_only(&[]).is_ok());
+        assert_eq!(calls.trace_only(&["read".into(), "nosuch".into()]), Err("nosuch".into()));
+        calls.trace_only(&["read".into()]).unwrap();
+        assert!(calls.is_traced(libc_number("read")) && !calls.is_traced(libc_number("write")));
+        assert!(!calls.is_traced(u64::MAX));
+    }
+
+    fn libc_number(name: &str) -> u64 {
+        all_rows().find(|row| row.name == name).unwrap().nr.into()
+    }
 
     #[test]
     fn numbers_are_unique() {

@@ -325,7 +325,7 @@ fn fill_pool(inner: &Arc<Inner>, mut zygote: SystrapContext) {
         if let Err(e) = &blank {
             // While a sandbox ends, its processes go one by one.
             if failures == LOUD {
-                log::warn!("no new stub process: {e}");
+                log::info!("no new stub process: {e}");
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -150,7 +150,8 @@ fn prepare(
         trees.extend(layers);
     }
     let sysctl = linux.map(|linux| sysctl::translate(linux, &namespaces)).transpose()?.unwrap_or_default();
-    let seccomp = linux.and_then(|l| l.seccomp().as_ref()).map(seccomp::compile).transpose()?.flatten();
+    let seccomp = linux.and_then(|l| l.seccomp().as_ref()).filter(|_| !options.without_seccomp);
+    let seccomp = seccomp.map(seccomp::compile).transpose()?.flatten();
     let terminal = process.terminal().unwrap_or(false);
     let Descriptors { socket_gofer, stdio, console, preserved, first_store } =
         Descriptors::after(trees.len(), options.host_sockets, terminal, options.preserve_fds);
@@ -187,6 +188,7 @@ fn prepare(
         withheld: options.withheld,
         platform: options.platform,
         strace: options.strace,
+        strace_only: options.strace_only.clone(),
         debug: options.debug,
     };
     crate::place_stores(&mut spec, first_store, stores.places.len());

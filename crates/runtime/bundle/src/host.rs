@@ -8,7 +8,7 @@ use crate::config::reason;
 use crate::host_mounts::HostMounts;
 use crate::mounts::clean;
 use crate::overlay2::Stores;
-use crate::{Descriptors, HostTree, Options, Prepared, Result, caps, fail};
+use crate::{Descriptors, HostTree, IdMaps, Options, Prepared, Result, caps, fail};
 use spec::{
     CapabilitySets, DeviceKind, DeviceSpec, FdIndex, Interfaces, MountSpec, Network, ProcessSpec,
     PropagationType, RlimitSpec, RootSpec, SandboxSpec, WindowSize,
@@ -53,6 +53,8 @@ pub struct HostCommand {
     pub terminal: bool,
     /// An init of the kernel's own is process 1, and the command its child.
     pub own_init: bool,
+    /// The users of its user namespace, if they do not follow from the caller.
+    pub id_maps: Option<IdMaps>,
 }
 
 /// `--volume SRC[:DST[:ro]]`.
@@ -156,6 +158,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
     }
     let cwd = clean(&command.cwd);
     let own_init = command.own_init;
+    let command_maps = command.id_maps.clone();
     check_cwd(&root_path, &cwd, &command.volumes)?;
     let devices = devices(&root_path, options.network);
     let Descriptors { socket_gofer, stdio, console, preserved, first_store } =
@@ -179,7 +182,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         process: process(command, cwd),
         readonly_paths: Vec::new(),
         devices,
-        id_maps: Default::default(),
+        id_maps: command_maps.as_ref().map_or_else(Default::default, IdMaps::ranges),
         sysctl: Vec::new(),
         time_offsets: Default::default(),
         socket_gofer,
@@ -196,6 +199,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         withheld: options.withheld,
         platform: options.platform,
         strace: options.strace,
+        strace_only: options.strace_only.clone(),
         debug: options.debug,
     };
     crate::place_stores(&mut spec, first_store, stores.places.len());
@@ -208,7 +212,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         annotations: Default::default(),
         pod: Default::default(),
         namespaces: Default::default(),
-        id_maps: None,
+        id_maps: command_maps,
     })
 }
 

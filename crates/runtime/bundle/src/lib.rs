@@ -94,6 +94,16 @@ impl Prepared {
         self.spec.capture = Some(Capture { fd: self.after_write_back(), snaplen, most });
     }
 
+    /// Has the kernel list what has changed in the root, at the end, to a pipe in the place of the socket for writing back. Comes
+    /// before [`capture_to`](Prepared::capture_to) and [`show_control_group`](Prepared::show_control_group).
+    pub fn list_changes(&mut self) {
+        let index = self.after_write_back();
+        if let Some(overlay) = &mut self.spec.root.overlay {
+            overlay.write_back = Some(index);
+            overlay.lists_changes = true;
+        }
+    }
+
     fn after_write_back(&self) -> FdIndex {
         let streams = if self.spec.console.is_some() { 1 } else { 3 };
         let gofer = usize::from(self.spec.socket_gofer.is_some());
@@ -185,6 +195,10 @@ pub struct Options {
     pub platform: PlatformName,
     /// Log system calls.
     pub strace: bool,
+    /// Of them only these; all if there are none.
+    pub strace_only: Vec<String>,
+    /// The configuration's seccomp filter is not put on processes (`--oci-seccomp=false`).
+    pub without_seccomp: bool,
     /// Log more.
     pub debug: bool,
     /// How many descriptors beside the standard streams the container gets (`--preserve-fds`).

@@ -212,7 +212,7 @@ impl Stores {
         });
         let hidden = (!tree.is_file).then(|| HIDDEN.to_string());
         let write_back = (choice.commit && written).then_some(0);
-        Overlay { store, size: choice.size, hidden, layers: Vec::new(), write_back }
+        Overlay { store, size: choice.size, hidden, layers: Vec::new(), write_back, lists_changes: false }
     }
 }
 

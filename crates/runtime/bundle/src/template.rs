@@ -55,8 +55,10 @@ pub fn template_rootless(args: &[String], cwd: &str, uid: u32, gid: u32) -> Valu
     let linux = &mut config["linux"];
     linux["uidMappings"] = json!([{ "containerID": 0, "hostID": uid, "size": 1 }]);
     linux["gidMappings"] = json!([{ "containerID": 0, "hostID": gid, "size": 1 }]);
-    // The network is the caller's: nobody but root can set one up.
-    linux["namespaces"] = json!([{ "type": "pid" }, { "type": "ipc" }, { "type": "uts" }, { "type": "mount" }, { "type": "user" }]);
+    // The network is loopback alone: nobody but root can set one up.
+    if let Some(namespaces) = linux["namespaces"].as_array_mut() {
+        namespaces.push(json!({ "type": "user" }));
+    }
     if let Some(linux) = linux.as_object_mut() {
         linux.remove("resources");
     }
@@ -79,7 +81,7 @@ mod tests {
         let config = template_rootless(&["sh".into()], "/", 1000, 100);
         assert_eq!(config["linux"]["uidMappings"][0]["hostID"], 1000);
         assert_eq!(config["linux"]["gidMappings"][0]["hostID"], 100);
-        assert!(!config.to_string().contains("gid=5") && !config.to_string().contains("\"network\""));
+        assert!(!config.to_string().contains("gid=5") && config.to_string().contains("\"user\""));
     }
 
     #[test]

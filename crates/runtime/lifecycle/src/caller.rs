@@ -1,7 +1,7 @@
 //! What a container or process takes over from the process that starts it: standard streams, descriptors, resource limits.
 
-use crate::{Error, Result};
-use rustix::process::{Resource, getrlimit};
+use crate::{Error, Result, Settings};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandbox::{console, terminal};
 use spec::{ProcessSpec, RlimitSpec, WindowSize};
 use std::io;
@@ -19,12 +19,35 @@ pub(crate) fn stdio() -> io::Result<[OwnedFd; 3]> {
     Ok([clone(rustix::stdio::stdin())?, clone(rustix::stdio::stdout())?, clone(rustix::stdio::stderr())?])
 }
 
-/// The descriptors that the caller passed beside the standard streams, as `--preserve-fds` counts them.
-pub(crate) fn preserved(count: u32) -> Result<Vec<OwnedFd>> {
-    (0..count as i32)
-        .map(|n| {
-            hostsys::inherited::take(3 + n)
-                .map_err(|error| format!("--preserve-fds {count}: descriptor {}: {error}", 3 + n).into())
+/// A descriptor of the caller, and the number that it gets inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassedFd {
+    /// In the caller.
+    pub outside: i32,
+    /// In the container.
+    pub inside: i32,
+}
+
+/// The descriptors that the caller passed beside the standard streams, in the order of their numbers inside: as
+/// `--preserve-fds` counts them, then those of `--pass-fd`.
+pub(crate) fn preserved(count: u32, passed: &[PassedFd]) -> Result<Vec<OwnedFd>> {
+    let counted = (0..count as i32).map(|n| (3 + n, format!("--preserve-fds {count}")));
+    let mut named = passed.to_vec();
+    named.sort_by_key(|fd| fd.inside);
+    for (fd, expected) in named.iter().zip(3 + count as i32..) {
+        if fd.inside != expected {
+            return Err(format!(
+                "--pass-fd {}:{}: the numbers inside follow each other, from 3 or the last of --preserve-fds on; use {expected}",
+                fd.outside, fd.inside
+            )
+            .into());
+        }
+    }
+    let named = named.iter().map(|fd| (fd.outside, format!("--pass-fd {}:{}", fd.outside, fd.inside)));
+    counted
+        .chain(named)
+        .map(|(fd, flag)| {
+            hostsys::inherited::take(fd).map_err(|error| format!("{flag}: descriptor {fd}: {error}").into())
         })
         .collect()
 }
@@ -37,6 +60,14 @@ pub(crate) fn own_terminal() -> Result<OwnedFd> {
              set it to false, or name a --console-socket",
         )
     })
+}
+
+/// The same for what `--tty` asks for.
+pub(crate) fn check_tty(socket: Option<&Path>, detached: bool) -> Result<()> {
+    if socket.is_some() || detached || terminal::of_standard_streams().is_some() {
+        return Ok(());
+    }
+    Err("--tty: no standard stream is a terminal; leave it out, or name a --console-socket".into())
 }
 
 /// The terminal of a container or process: a new one whose other end goes to `socket`, or the caller's own.
@@ -60,6 +91,26 @@ pub(crate) fn terminal(
         }
         (false, None) => Ok(None),
     }
+}
+
+/// This process has the limit on descriptors that those of a sandbox are to have, until this is dropped.
+pub(crate) struct Limited(Rlimit);
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        // Without the privilege this process keeps it, and needs no more.
+        let _ = setrlimit(Resource::Nofile, self.0);
+    }
+}
+
+/// Sets the limit that processes which are started from now on get, if one was chosen.
+pub(crate) fn limit_descriptors(settings: &Settings) -> Result<Option<Limited>> {
+    let Some(most) = settings.descriptors else { return Ok(None) };
+    let before = getrlimit(Resource::Nofile);
+    let most = before.maximum.map_or(most, |hard| hard.min(most));
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    setrlimit(Resource::Nofile, limit).map_err(|error| format!("--fdlimit {most}: {error}"))?;
+    Ok(Some(Limited(before)))
 }
 
 /// The caller's resource limits.

@@ -1,5 +1,6 @@
 //! `create`: a container that is set up and waits for `start`. `run` begins the same way.
 
+use crate::caller::PassedFd;
 use crate::directory::{self, Claim, SOCKET};
 use crate::groups::Groups;
 use crate::network::Outward;
@@ -14,6 +15,7 @@ use bundle::{Config, Options, Pod, Prepared};
 use netgofer::Policy;
 use oci_spec::runtime::{Hooks, LinuxNamespaceType, Spec};
 use sandbox::launch::{Files, HostHandles, NetGofer, Sandbox, WriteBack, launch};
+use sandbox::logging::Sink;
 use sandbox::member;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -31,6 +33,8 @@ pub struct CreateOptions {
     pub pid_file: Option<PathBuf>,
     /// How many of the caller's descriptors the container gets, from 3 on.
     pub preserve_fds: u32,
+    /// Further ones, by number.
+    pub pass_fds: Vec<PassedFd>,
     /// What the container may reach in host mode.
     pub allow_net: Option<Policy>,
 }
@@ -126,7 +130,7 @@ struct Bundle {
 ///
 /// Locals are in the order of [`NewContainer`]'s fields, last first, so that a failure undoes the steps in reverse.
 pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purpose) -> Result<NewContainer> {
-    let preserved = caller::preserved(options.preserve_fds)?;
+    let preserved = caller::preserved(options.preserve_fds, &options.pass_fds)?;
     let Bundle { mut prepared, config, hooks, host } = read_bundle(settings, options)?;
     let claim = directory::claim(&settings.state_dir(), &options.id)?;
     let mut record = new_record(options, &prepared, purpose.is_foreground())?;
@@ -177,10 +181,10 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
             network: network.as_ref().map(AsFd::as_fd),
             net_gofer: outward.as_ref().map(|o| NetGofer { setup: &o.setup, outside: o.outside }),
         };
-        start_processes(settings, &prepared, host.as_ref(), log.as_fd(), handles, elsewhere)?
+        start_processes(settings, &prepared, host.as_ref(), &log, handles, elsewhere)?
     };
     let join = &mut |pid| groups.join(pid);
-    let mut write_back = overlay::start(settings, &prepared, log.as_fd(), claim.alive(), join)?;
+    let mut write_back = overlay::start(settings, &prepared, &log, claim.alive(), join)?;
     files.write_back = write_back.as_mut().and_then(WriteBack::stream);
     files.control_group = groups.limit(&config.spec, &mut prepared, host.is_some())?;
     if let Some(manager) = groups.manager() {
@@ -204,7 +208,8 @@ pub(crate) fn set_up(settings: &Settings, options: &CreateOptions, purpose: Purp
 
 /// Reads the bundle and completes it with what comes from elsewhere: the sandbox to join, names, limits.
 fn read_bundle(settings: &Settings, options: &CreateOptions) -> Result<Bundle> {
-    let chosen = Options { preserve_fds: options.preserve_fds, ..settings.containers.clone() };
+    let preserve_fds = options.preserve_fds + options.pass_fds.len() as u32;
+    let chosen = Options { preserve_fds, ..settings.containers.clone() };
     let (mut prepared, config) = bundle::load(&options.bundle, &options.id, &chosen)?;
     let hooks = config.spec.hooks().clone().unwrap_or_default();
     hooks::check(&hooks)?;
@@ -250,11 +255,12 @@ fn start_processes(
     settings: &Settings,
     prepared: &Prepared,
     host: Option<&Host>,
-    log: BorrowedFd<'_>,
+    log: &Sink,
     handles: HostHandles<'_>,
     console: Option<BorrowedFd<'_>>,
 ) -> Result<Sandbox> {
     let mapping = id_maps::mapping(settings, prepared)?;
+    let _limited = caller::limit_descriptors(settings)?;
     let sandbox = match host {
         None => launch(log, mapping, handles)?,
         Some(host) => member::join(log, mapping, handles, (host.dir.as_fd(), SOCKET), console)?,

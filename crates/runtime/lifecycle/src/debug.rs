@@ -1,8 +1,9 @@
 //! `debug`: what a running container's kernel does.
 
-use crate::ps::running;
+use crate::ps::{self, running};
 use crate::settings::connect;
 use crate::{Result, Settings, pod};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use spec::ProcessInfo;
 
 /// Fails when the container does not run.
@@ -18,6 +19,18 @@ pub fn processes(settings: &Settings, id: &str) -> Result<Vec<ProcessInfo>> {
 /// Changes what the container's sentry logs.
 pub fn set_log(settings: &Settings, id: &str, debug: bool, strace: bool) -> Result<()> {
     Ok(connect(&running(settings, id)?.0)?.log(debug, strace)?)
+}
+
+/// Sends a signal to the sandbox's own kernel: the host process that is the sentry.
+pub fn signal_sentry(settings: &Settings, id: &str, signo: i32) -> Result<()> {
+    let host = host_processes(settings, id)?;
+    let sentry = ps::sentry(host.init).ok_or("the sandbox's kernel is not there any more")?;
+    let pid = Pid::from_raw(sentry).ok_or("the sandbox's kernel is not there any more")?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    match Signal::from_named_raw(signo) {
+        Some(signal) => Ok(pidfd_send_signal(&pidfd, signal)?),
+        None => Err(format!("signal {signo} has no name on the host").into()),
+    }
 }
 
 /// Processes on the host that a profile is taken of.

@@ -1,6 +1,6 @@
 //! `delete`: removes what a container holds, whatever state it is in.
 
-use crate::directory::{Container, Lock};
+use crate::directory::{self, Container, Lock};
 use crate::state::{Record, Status};
 use crate::{Result, Settings, groups, kill, run_hooks, weights};
 use bundle::Pod;
@@ -16,7 +16,7 @@ const END: Duration = Duration::from_secs(10);
 /// Deletes a container. With `force` it is ended first if it runs, and one that does not exist is no error.
 pub fn delete(settings: &Settings, id: &str, force: bool) -> Result<()> {
     let Some((container, _lock)) = locked(settings, id)? else {
-        return if force { Ok(()) } else { Err("container does not exist".into()) };
+        return if force { Ok(()) } else { Err(directory::missing(id).into()) };
     };
     let mut ended = None;
     match container.read() {
@@ -121,7 +121,7 @@ mod tests {
         let settings = dir.settings();
         dir.ended("x");
         delete(&settings, "x", false).unwrap();
-        assert_eq!(delete(&settings, "x", false).unwrap_err().message(), "container does not exist");
+        assert_eq!(delete(&settings, "x", false).unwrap_err().message(), "container does not exist: x");
         delete(&settings, "x", true).unwrap();
 
         dir.ended("damaged");

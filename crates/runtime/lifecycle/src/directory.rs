@@ -106,6 +106,11 @@ pub fn claim(root: &Path, id: &str) -> Result<Claim, String> {
     Err(taken())
 }
 
+/// That there is no container of that name. Clients look for the words before the colon.
+pub(crate) fn missing(id: &str) -> String {
+    format!("container does not exist: {id}")
+}
+
 fn open_lock(path: &Path) -> io::Result<File> {
     let file =
         OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)?;
@@ -182,12 +187,12 @@ impl Container {
     /// The container of that name. Errors are lines for the user.
     pub fn find(root: &Path, id: &str) -> Result<(Self, Record), String> {
         if !valid_id(id) {
-            return Err("container does not exist".into());
+            return Err(missing(id));
         }
         let container = Self { path: root.join(id) };
         match container.read() {
             Ok(Some(record)) => Ok((container, record)),
-            Ok(None) => Err("container does not exist".into()),
+            Ok(None) => Err(missing(id)),
             Err(error) => Err(format!("state of container {id:?}: {error}; remove it with delete --force")),
         }
     }

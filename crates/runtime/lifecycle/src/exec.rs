@@ -1,5 +1,6 @@
 //! `exec`: another process in a container that runs.
 
+use crate::caller::PassedFd;
 use crate::directory::Container;
 use crate::settings::connect;
 use crate::state::Status;
@@ -53,16 +54,21 @@ pub struct ExecOptions {
     pub internal_pid_file: Option<PathBuf>,
     /// How many of the caller's descriptors the process gets, from 3 on.
     pub preserve_fds: u32,
+    /// Further ones, by number.
+    pub pass_fds: Vec<PassedFd>,
 }
 
 /// Starts a process; in the foreground until it ends, with its exit status.
 pub fn exec(settings: &Settings, options: &ExecOptions) -> Result<u8> {
-    let preserved = caller::preserved(options.preserve_fds)?;
+    let preserved = caller::preserved(options.preserve_fds, &options.pass_fds)?;
     let signals = if options.detach { None } else { Some(foreground::block_signals()?) };
     let (container, record) = settings.find(&options.id)?;
     check_status(record.state.status, options.ignore_paused)?;
-    let (process, size) = process(&container, options)?;
+    let (process, size) = process(settings, &container, options)?;
     let socket = options.console_socket.as_deref();
+    if options.terminal {
+        caller::check_tty(socket, options.detach)?;
+    }
     let console = caller::terminal(process.terminal, socket, size, options.detach)?;
     let client = connect(&container)?;
     let stdio = caller::stdio()?;
@@ -109,7 +115,11 @@ fn check_status(status: Status, ignore_paused: bool) -> Result<()> {
 }
 
 /// What to run: the file's process, or the container's own with a new command line; and the size of its terminal.
-fn process(container: &Container, options: &ExecOptions) -> Result<(ProcessSpec, WindowSize)> {
+fn process(
+    settings: &Settings,
+    container: &Container,
+    options: &ExecOptions,
+) -> Result<(ProcessSpec, WindowSize)> {
     let config = bundle::load_spec(&container.path().join(bundle::CONFIG_FILE))?;
     let process = described(config.process().as_ref(), options)?;
     let mut spec = bundle::translate_process(&process)?;
@@ -118,6 +128,7 @@ fn process(container: &Container, options: &ExecOptions) -> Result<(ProcessSpec,
     caller::inherit_limits(&mut spec);
     // Every process of the container is under its filter.
     let profile = config.linux().as_ref().and_then(|linux| linux.seccomp().as_ref());
+    let profile = profile.filter(|_| !settings.containers.without_seccomp);
     spec.seccomp = profile.map(bundle::compile_seccomp).transpose()?.flatten();
     add_privileges(&mut spec, options);
     Ok((spec, bundle::console_size(&process)))
@@ -191,6 +202,7 @@ mod tests {
             pid_file: None,
             internal_pid_file: None,
             preserve_fds: 0,
+            pass_fds: Vec::new(),
         }
     }
 

@@ -8,12 +8,17 @@ use bundle::Prepared;
 use hostsys::signals::SignalFd;
 use netgofer::Policy;
 use oci_spec::runtime::Spec;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use sandbox::launch::{Files, HostHandles, NetGofer, launch};
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
+use writeback::Change;
 
 /// Exit status of a command whose time is over, as timeout(1) has it.
 const TIMED_OUT: u8 = 124;
@@ -50,14 +55,18 @@ impl HostLimits {
     }
 }
 
+/// Is told each name that has changed, as an absolute path.
+pub type ChangeList = Box<dyn FnMut(Change, &[u8]) -> io::Result<()> + Send>;
+
 /// Runs a prepared container, which may reach `allow_net` in host mode, and returns its exit status. `signals` comes from
-/// [`block_signals`](crate::block_signals).
+/// [`block_signals`](crate::block_signals). `changes` is told what the command has changed in its root, once that has ended.
 pub fn run_host_command(
     settings: &Settings,
     mut prepared: Prepared,
     allow_net: Option<&Policy>,
     limits: &HostLimits,
     signals: &SignalFd,
+    changes: Option<ChangeList>,
 ) -> Result<u8> {
     create::complete(&mut prepared);
     let wanted = limits.spec();
@@ -68,6 +77,13 @@ pub fn run_host_command(
         foreground::fit(&mut prepared, tty);
     }
     let (_stores, stores) = Stores::make(&prepared.stores)?;
+    let (listed, write_back) = match changes.is_some().then(|| pipe_with(PipeFlags::CLOEXEC)).transpose()? {
+        Some((from, to)) => (Some(from), Some(to)),
+        None => (None, None),
+    };
+    if write_back.is_some() {
+        prepared.list_changes();
+    }
     let capture = capture::open(settings, &mut prepared, "do")?;
     let mut files = Files {
         stdio: caller::stdio()?,
@@ -75,7 +91,7 @@ pub fn run_host_command(
         preserved: Vec::new(),
         stores,
         capture,
-        write_back: None,
+        write_back,
         links: Vec::new(),
         control_group: Vec::new(),
     };
@@ -84,19 +100,39 @@ pub fn run_host_command(
     let entrances = groups.entrances();
     let join = &mut |pid| groups.join(pid);
     let handles = HostHandles { alive: None, groups: &entrances, joined: join, network: None, net_gofer };
-    let sandbox = launch(log.as_fd(), id_maps::mapping(settings, &prepared)?, handles)?;
+    let limited = caller::limit_descriptors(settings)?;
+    let sandbox = launch(&log, id_maps::mapping(settings, &prepared)?, handles)?;
+    drop(limited);
     if let Some(wanted) = &wanted {
         files.control_group = groups.limit(wanted, &mut prepared, false)?;
     }
     sandbox.set_up(&prepared, &files, None)?;
     drop((files, log));
+    let changes = changes.zip(listed).map(|(tell, from)| read_changes(from, tell)).transpose()?;
     sandbox.start()?;
     let expired = limits.timeout.map(|time| expire(time, sandbox.pid())).transpose()?;
     let status = foreground::attend(sandbox, signals, console.as_ref(), || {});
+    if let Some(changes) = changes {
+        match changes.join() {
+            Ok(Ok(())) => {}
+            _ => log::warn!(
+                "--diff: the list of changes is not whole: the sandbox was ended before it was told"
+            ),
+        }
+    }
     match expired.is_some_and(|expired| expired.load(Ordering::SeqCst)) {
         true => Ok(TIMED_OUT),
         false => status,
     }
+}
+
+/// Reads what the sandbox lists at its end, in a thread: the pipe holds less than that may be.
+fn read_changes(from: OwnedFd, mut tell: ChangeList) -> Result<JoinHandle<io::Result<()>>> {
+    let read = move || {
+        let mut from = BufReader::with_capacity(256 << 10, File::from(from));
+        writeback::list(&mut from, &mut tell)
+    };
+    Ok(std::thread::Builder::new().name("changes".into()).spawn(read)?)
 }
 
 /// Ends the command after a time: SIGTERM to this process is passed on, SIGKILL to the sandbox's first process, a child of this

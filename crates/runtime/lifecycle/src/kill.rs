@@ -26,7 +26,7 @@ pub fn kill(settings: &Settings, id: &str, signo: i32, to: Target) -> Result<()>
         // As with runc: no process is left, which is what --all asks for.
         return if to == Target::All { Ok(()) } else { Err("container not running".into()) };
     }
-    if signo == libc::SIGKILL && !matches!(to, Target::Process(_)) {
+    if signo == libc::SIGKILL && !matches!(to, Target::Process(_) | Target::Group(_)) {
         // Needs no help from inside, and takes every process along.
         end(&container, &record)
     } else if record.is_frozen() {

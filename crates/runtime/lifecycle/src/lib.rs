@@ -41,13 +41,14 @@ mod start_hooks;
 mod state;
 mod stores;
 mod update;
+mod usage;
 mod wait;
 mod weights;
 
 #[cfg(test)]
 mod testing;
 
-pub use caller::{hostname, limits as callers_limits};
+pub use caller::{PassedFd, hostname, limits as callers_limits};
 pub use capture::PacketCapture;
 pub use create::{CreateOptions, create};
 pub use delete::delete;
@@ -56,7 +57,7 @@ pub use error::{Error, Result};
 pub use events::{Event, events, stats};
 pub use exec::{ExecOptions, Program, exec};
 pub use foreground::block_signals;
-pub use host_command::{HostLimits, run_host_command};
+pub use host_command::{ChangeList, HostLimits, run_host_command};
 pub use kill::kill;
 pub use overlay::{overlay_commit, overlay_diff, overlay_export};
 pub use pause::{pause, resume};
@@ -67,4 +68,5 @@ pub use settings::Settings;
 pub use start::start;
 pub use state::{State, Status, list, state};
 pub use update::update;
-pub use wait::wait;
+pub use usage::{Usage, usage};
+pub use wait::{Waited, wait, wait_process};

@@ -10,6 +10,7 @@ use changes::Purpose;
 use hostsys::signals::SignalFd;
 use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox::launch::{Destination, WriteBack};
+use sandbox::logging::Sink;
 use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -59,7 +60,7 @@ type Join<'a> = &'a mut dyn FnMut(i32) -> io::Result<()>;
 pub(crate) fn start(
     settings: &Settings,
     prepared: &Prepared,
-    log: BorrowedFd<'_>,
+    log: &Sink,
     alive: BorrowedFd<'_>,
     join: Join<'_>,
 ) -> Result<Option<WriteBack>> {
@@ -125,7 +126,7 @@ pub(crate) fn repair(
         alive: None,
         stop: stop.as_ref().map(AsFd::as_fd),
     };
-    let mut process = WriteBack::start(log.as_fd(), mapping, &to, join).map_err(told)?;
+    let mut process = WriteBack::start(&log, mapping, &to, join).map_err(told)?;
     drop(process.stream());
     match &process.repaired {
         Repair::Nothing => {}

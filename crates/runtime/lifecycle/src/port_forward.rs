@@ -4,12 +4,14 @@ use crate::directory::Container;
 use crate::settings::connect;
 use crate::state::Status;
 use crate::{Error, Result, Settings};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sandbox::client::Client;
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::Builder;
@@ -25,7 +27,7 @@ pub enum Source {
 }
 
 /// Forwards connections to a port of a container: of its loopback addresses, whatever its interfaces are. With a port it goes on
-/// until it is killed, with a stream until that is over. `ready` is told the port on the host once it is open.
+/// until it is killed or the container ends, with a stream until that is over. `ready` is told the port on the host once it is open.
 pub fn port_forward(
     settings: &Settings,
     id: &str,
@@ -38,7 +40,12 @@ pub fn port_forward(
         return Err(format!("container not running: it is {}", record.state.status).into());
     }
     match source {
-        Source::Port(local) => listen(&container, *local, port, ready),
+        Source::Port(local) => {
+            let pid = Pid::from_raw(record.state.pid).ok_or("container not running")?;
+            let end =
+                pidfd_open(pid, PidfdFlags::empty()).map_err(|_| Error::from("container not running"))?;
+            listen(&container, end.as_fd(), *local, port, ready)
+        }
         Source::Stream(path) => {
             let stream = UnixStream::connect(path)
                 .map_err(|e| Error::from(format!("cannot connect to {}: {e}", path.display())))?;
@@ -47,11 +54,26 @@ pub fn port_forward(
     }
 }
 
-fn listen(container: &Container, local: u16, port: u16, ready: impl FnOnce(u16) -> Result<()>) -> Result<()> {
+fn listen(
+    container: &Container,
+    end: BorrowedFd<'_>,
+    local: u16,
+    port: u16,
+    ready: impl FnOnce(u16) -> Result<()>,
+) -> Result<()> {
     let failed = |e: io::Error| Error::from(format!("cannot listen on 127.0.0.1:{local}: {e}"));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).map_err(failed)?;
     ready(listener.local_addr().map_err(failed)?.port())?;
     loop {
+        let mut fds = [PollFd::new(&listener, PollFlags::IN), PollFd::from_borrowed_fd(end, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        if !fds[1].revents().is_empty() {
+            return Err("the container has ended".into());
+        }
         let accepted = match listener.accept() {
             Ok((accepted, _)) => accepted,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

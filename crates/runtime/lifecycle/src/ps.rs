@@ -52,8 +52,13 @@ fn command_line(pid: i32) -> Vec<String> {
     text.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
+/// The sentry of the sandbox whose pid 1 is this process: it is the second one.
+pub(crate) fn sentry(init: i32) -> Option<i32> {
+    host_pids(init).get(&2).copied()
+}
+
 /// For every process of the sandbox's pid namespace, its id there and on the host.
-fn host_pids(init: i32) -> HashMap<i32, i32> {
+pub(crate) fn host_pids(init: i32) -> HashMap<i32, i32> {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid"));
     let Ok(sandbox) = namespace(&init.to_string()) else { return HashMap::new() };
     let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());

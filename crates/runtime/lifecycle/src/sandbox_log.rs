@@ -1,26 +1,30 @@
 //! The sandbox's own log: what its processes get as standard error.
 
 use crate::{Result, Settings};
-use sandbox::logging;
+use sandbox::logging::{self, Sink};
 use std::fs::OpenOptions;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Opens it. For a container in the background that is never the caller's standard error, whose other end may wait for
-/// everybody to close it.
-pub(crate) fn open(settings: &Settings, id: &str, command: &str, background: bool) -> Result<OwnedFd> {
-    let Some(pattern) = &settings.debug_log else {
-        if background {
-            return Ok(OpenOptions::new().write(true).open("/dev/null")?.into());
-        }
-        return Ok(rustix::stdio::stderr().as_fd().try_clone_to_owned()?);
+/// Opens it: the file of `--debug-log`, or else of `--panic-log`. Without them a container in the foreground logs where the
+/// command line does. One in the background does not: the other end of standard error may wait for everybody to close it, and
+/// nobody empties a file.
+pub(crate) fn open(settings: &Settings, id: &str, command: &str, background: bool) -> Result<Sink> {
+    let format = settings.debug_log_format;
+    let Some(pattern) = settings.debug_log.as_ref().or(settings.panic_log.as_ref()) else {
+        let fd = match &settings.log {
+            _ if background => OpenOptions::new().write(true).open("/dev/null")?.into(),
+            Some(path) => logging::append(path)?.into(),
+            None => rustix::stdio::stderr().as_fd().try_clone_to_owned()?,
+        };
+        return Ok(Sink { fd, format: settings.log_format });
     };
     let path = path(pattern, id, command);
     if let Some(dir) = Path::new(&path).parent() {
         // A missing directory is then the error of the open.
         let _ = std::fs::create_dir_all(dir);
     }
-    Ok(logging::append_no_link(Path::new(&path))?.into())
+    Ok(Sink { fd: logging::append_no_link(Path::new(&path))?.into(), format })
 }
 
 /// The path that a pattern means; a directory gets a name.

@@ -5,6 +5,7 @@ use crate::directory::Container;
 use crate::state::Record;
 use crate::{Error, Result};
 use sandbox::client::Client;
+use sandbox::logging::Format;
 use spec::Network;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -26,6 +27,16 @@ pub struct Settings {
     pub systemd_cgroup: bool,
     /// Pattern for the path of the sandbox's own log; see [`sandbox_log`](crate::sandbox_log).
     pub debug_log: Option<String>,
+    /// Form of that log.
+    pub debug_log_format: Format,
+    /// The same for when there is no other: warnings and panics go there.
+    pub panic_log: Option<String>,
+    /// The log of the command line, which containers in the foreground use as well.
+    pub log: Option<PathBuf>,
+    /// Form of the command line's log.
+    pub log_format: Format,
+    /// Most descriptors that each of a sandbox's processes may have, if it is not the caller's limit.
+    pub descriptors: Option<u64>,
     /// Where packets are to be written to.
     pub capture: Option<PacketCapture>,
 }
@@ -79,6 +90,6 @@ mod tests {
         let settings = Settings { root: Some("/r".into()), rootless: true, ..Settings::default() };
         assert_eq!(settings.state_dir(), PathBuf::from("/r"));
         let error = settings.find("no/name").map(|_| ()).unwrap_err();
-        assert_eq!((error.status(), error.message()), (128, "container does not exist"));
+        assert_eq!((error.status(), error.message()), (128, "container does not exist: no/name"));
     }
 }

@@ -15,7 +15,11 @@ pub fn state(settings: &Settings, id: &str) -> Result<State> {
 
 /// The states of all containers, by id.
 pub fn list(settings: &Settings) -> Result<Vec<State>> {
-    Ok(directory::list(&settings.state_dir())?.into_iter().map(|record| record.state).collect())
+    let dir = settings.state_dir();
+    let listed = directory::list(&dir).map_err(|error| {
+        format!("state directory {}: {error}; choose another with --root, or use --rootless", dir.display())
+    })?;
+    Ok(listed.into_iter().map(|record| record.state).collect())
 }
 
 /// Where a container is in its life.
@@ -69,6 +73,13 @@ pub struct State {
     pub annotations: BTreeMap<String, String>,
     /// Name of the user who made it.
     pub owner: String,
+}
+
+impl State {
+    /// Whether it runs in a sandbox of its own, which others may have joined.
+    pub fn has_sandbox(&self) -> bool {
+        !matches!(Pod::of(&self.annotations, &self.id), Ok(Pod::Member(_)))
+    }
 }
 
 /// What is on disk.

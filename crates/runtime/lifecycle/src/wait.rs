@@ -1,9 +1,33 @@
-//! `wait`: the end of a container.
+//! `wait`: the end of a container, or of one of its processes.
 
+use crate::ps::running;
+use crate::settings::connect;
 use crate::{Result, Settings};
 
 /// Waits for the end of a container; its exit status.
 pub fn wait(settings: &Settings, id: &str) -> Result<u8> {
     let (container, _) = settings.find(id)?;
     Ok(container.wait_end()?)
+}
+
+/// A process to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// By its ID in the container.
+    Inside(i32),
+    /// By its ID in the first PID namespace of the sandbox.
+    Root(i32),
+}
+
+/// Waits for the end of a process of a running container; its exit status.
+pub fn wait_process(settings: &Settings, id: &str, process: Waited) -> Result<u8> {
+    let (container, record) = running(settings, id)?;
+    if record.is_frozen() {
+        return Err(format!("container is paused: {id}: resume it first").into());
+    }
+    let client = connect(&container)?;
+    Ok(match process {
+        Waited::Inside(pid) => client.wait(pid, false)?,
+        Waited::Root(pid) => client.wait(pid, true)?,
+    })
 }

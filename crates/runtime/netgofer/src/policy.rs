@@ -230,6 +230,9 @@ fn name(text: &str) -> Result<String, String> {
         let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
         (1..64).contains(&label.len()) && label.bytes().all(valid)
     };
+    if matches!(name.as_str(), "all" | "any" | "none") {
+        return Err("this is no host name; every address is *".into());
+    }
     if name.len() > MAX_NAME || !name.split('.').all(label) {
         return Err("this is no host name, address or network".into());
     }
@@ -323,6 +326,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_refused() {
+        assert!("all".parse::<Policy>().unwrap_err().contains("every address is *"));
         for bad in [
             "",
             ",",
@@ -338,6 +342,8 @@ mod tests {
             "[::1]x",
             "*.",
             "a:",
+            "all",
+            "any:443",
         ] {
             assert!(bad.parse::<Policy>().is_err(), "{bad:?}");
         }

@@ -1,6 +1,7 @@
 //! The command line's side of a container that runs already.
 
 use crate::launch::{arguments, sealed};
+use crate::logging::Format;
 use crate::messages::{Event, Request, exit_code};
 use crate::{role, terminal};
 use changes::Purpose;
@@ -196,6 +197,17 @@ impl Client {
         }
     }
 
+    /// Waits for the end of a process; its exit status, as shells form it. `root`: its id is that of the sandbox's first pid
+    /// namespace.
+    pub fn wait(&self, pid: i32, root: bool) -> Result<u8, Error> {
+        self.channel.set_patience(None)?;
+        self.channel.send(&Request::Wait { pid, root }, &[])?;
+        match self.event()? {
+            Event::Exited { status } => Ok(exit_code(status)),
+            _ => Err(Error::Io(io::Error::new(io::ErrorKind::InvalidData, "unexpected event"))),
+        }
+    }
+
     /// Starts another process with the given descriptors: standard streams and more, or, with a size, a terminal.
     pub fn exec(
         self,
@@ -319,7 +331,7 @@ impl ExecProcess {
     pub fn detach(self, console: Option<BorrowedFd<'_>>) -> io::Result<i32> {
         let exe = openat(CWD, "/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        let args = arguments(role::ATTEND);
+        let args = arguments(role::ATTEND, Format::Text);
         let mut fds = vec![null.as_fd(), null.as_fd(), null.as_fd(), self.channel.as_fd()];
         fds.extend(console);
         let (namespaces, groups) = (Namespaces::NONE, Groups::default());

@@ -169,6 +169,10 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
                 }
                 Err(error) => Event::Failed(error),
             },
+            Request::Wait { pid, root } => match kernel.wait_process(pid, root) {
+                Some(status) => Event::Exited { status },
+                None => Event::Refused(format!("there is no process {pid}")),
+            },
             Request::Freeze { on } => {
                 kernel.freeze(on);
                 Event::Done

@@ -106,6 +106,9 @@ impl Running for Nobody {
     fn wait(&self) -> i32 {
         0
     }
+    fn wait_process(&self, _: i32, _: bool) -> Option<i32> {
+        None
+    }
     fn end(&self) {}
     fn freeze(&self, _on: bool) {}
     fn changes(&self, to: OwnedFd, _purpose: Purpose) -> Result<(), StartError> {

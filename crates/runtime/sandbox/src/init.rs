@@ -8,6 +8,7 @@
 //! lock that says so, and the gofer, and in its mount namespace, where nobody
 //! else of the sandbox is, the host finds the container's files (see `view`).
 
+use crate::logging::Format;
 use crate::messages::LifeMessage;
 use crate::{launch::arguments, role, view};
 use channel::Channel;
@@ -61,11 +62,13 @@ pub struct Inherited {
     pub life: OwnedFd,
     /// The file whose lock says that the container lives, or any other.
     pub alive: OwnedFd,
+    /// The form of the log.
+    pub format: Format,
 }
 
 /// Runs pid 1. Returns the sentry's exit status, or 128 and the signal that ended it.
 pub fn run(inherited: Inherited) -> io::Result<i32> {
-    let Inherited { channel, exe, gofer, life, alive } = inherited;
+    let Inherited { channel, exe, gofer, life, alive, format } = inherited;
     privileges::die_with_parent()?;
     let life = Channel::from_fd(life);
     // A parent that ended before that call has closed its end.
@@ -75,7 +78,7 @@ pub fn run(inherited: Inherited) -> io::Result<i32> {
     // Away from the caller's terminal: its signals are for the command line alone.
     rustix::process::setsid().ok();
 
-    let args = arguments(role::BOOT);
+    let args = arguments(role::BOOT, format);
     let fds = [stdin(), stdout(), stderr(), channel.as_fd()];
     // It leaves the host's files by itself.
     let program = Program {

@@ -1,5 +1,6 @@
 //! The command line's side of a start.
 
+use crate::logging::{Format, Sink};
 use crate::messages::{Event, LifeMessage, Request};
 use crate::role;
 use crate::view::View;
@@ -15,7 +16,7 @@ use rustix::process::{
 use rustix::thread::{CapabilitySet, LinkNameSpaceType, capabilities, move_into_link_name_space};
 use spec::StartError;
 use std::cell::Cell;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -94,7 +95,7 @@ pub(crate) enum ViewState {
 
 /// Starts a sandbox's processes: in namespaces of their own, but with nothing to do yet. Called while the process
 /// has one thread only: its children are killed when that thread ends.
-pub fn launch(log: BorrowedFd<'_>, mapping: Mapping, handles: HostHandles<'_>) -> io::Result<Sandbox> {
+pub fn launch(log: &Sink, mapping: Mapping, handles: HostHandles<'_>) -> io::Result<Sandbox> {
     let mut starter = Starter::new(log, mapping, (handles.groups, handles.joined))?;
     let (gofer, to_gofer) = starter.gofer()?;
     let (to_boot, boot_end) = Channel::pair()?;
@@ -260,9 +261,27 @@ impl Sandbox {
     }
 }
 
-/// The arguments for a role's process, which say nothing about the container.
-pub(crate) fn arguments(role: &str) -> [CString; 2] {
-    [c"ringfence".into(), CString::new(role).unwrap_or_default()]
+/// The arguments for a role's process, which say nothing about the container: the role, and the form of the log unless that is
+/// text.
+pub(crate) fn arguments(role: &str, format: Format) -> Vec<CString> {
+    let mut args = vec![c"ringfence".into(), CString::new(role).unwrap_or_default()];
+    if format == Format::Json {
+        args.push(JSON.into());
+    }
+    args
+}
+
+/// How arguments say that the log has the JSON form.
+const JSON: &CStr = c"json";
+
+/// The form of the log that a role's process was started with.
+pub fn format_of(args: impl Iterator<Item = String>) -> Format {
+    let mut args = args.skip(2);
+    if args.next().is_some_and(|word| JSON.to_bytes() == word.as_bytes()) {
+        Format::Json
+    } else {
+        Format::Text
+    }
 }
 
 /// Starts something from within a network namespace, and comes back. A process belongs to the namespace that its
@@ -291,7 +310,7 @@ pub(crate) struct Starter<'a> {
     exe: OwnedFd,
     /// Standard input and output.
     null: OwnedFd,
-    log: BorrowedFd<'a>,
+    log: &'a Sink,
     mapping: Mapping,
     groups: &'a Groups,
     joined: &'a mut dyn FnMut(i32) -> io::Result<()>,
@@ -315,9 +334,39 @@ fn warn_of_core_handler() {
     }
 }
 
+/// What to do about a host that does not make the namespaces of a new process.
+fn advice(error: &io::Error) -> String {
+    let setting = |name: &str| std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
+    let is = |name: &str, value: &str| setting(name).trim() == value;
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if is("kernel/apparmor_restrict_unprivileged_userns", "1") => {
+            "; AppArmor restricts user namespaces here: set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0, \
+             or give this program a profile that allows userns"
+                .into()
+        }
+        io::ErrorKind::PermissionDenied if is("kernel/unprivileged_userns_clone", "0") => {
+            "; set the sysctl kernel.unprivileged_userns_clone to 1".into()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; user namespaces are refused here, by the host or by a container around this one".into()
+        }
+        // clone(2) says so of the limits on namespaces.
+        _ if error.raw_os_error() == Some(libc::ENOSPC) => {
+            let all = ["user", "pid", "net", "ipc", "uts", "mnt", "cgroup"];
+            let names = all.map(|kind| format!("user.max_{kind}_namespaces"));
+            let none = names.iter().find(|name| is(&name.replace('.', "/"), "0"));
+            match none {
+                Some(name) => format!("; the host allows none: raise the sysctl {name}, which is 0"),
+                None => format!("; the host allows no more: raise the sysctl {} or its likes", names[0]),
+            }
+        }
+        _ => String::new(),
+    }
+}
+
 impl<'a> Starter<'a> {
     pub(crate) fn new(
-        log: BorrowedFd<'a>,
+        log: &'a Sink,
         mapping: Mapping,
         (groups, joined): (&'a Groups, &'a mut dyn FnMut(i32) -> io::Result<()>),
     ) -> io::Result<Self> {
@@ -363,9 +412,9 @@ impl<'a> Starter<'a> {
         fds: &[BorrowedFd<'_>],
         namespaces: Namespaces,
     ) -> io::Result<Process> {
-        let base = [self.null.as_fd(), self.null.as_fd(), self.log];
+        let base = [self.null.as_fd(), self.null.as_fd(), self.log.fd.as_fd()];
         let fds: Vec<_> = base.iter().chain(fds).copied().collect();
-        let args = arguments(role);
+        let args = arguments(role, self.log.format);
         let (exe, groups) = (self.exe.as_fd(), self.groups);
         let program = Program { exe, args: &args, env: &[], fds: &fds, namespaces, groups };
         let Self { mapping, joined, .. } = self;
@@ -374,12 +423,7 @@ impl<'a> Starter<'a> {
         match spawn(&program, |pid, placed| maps(pid).and_then(|()| place(pid, placed))) {
             Ok(child) => Ok(Process { child, channel: None, waited: None, signal: None, kept: false }),
             Err(error) => {
-                let advice = match error.kind() {
-                    io::ErrorKind::PermissionDenied => {
-                        "; user namespaces are refused here, by the host or by a container around this one"
-                    }
-                    _ => "",
-                };
+                let advice = advice(&error);
                 let text = format!("cannot start the {role} process in new namespaces: {error}{advice}");
                 Err(io::Error::other(text))
             }
@@ -414,7 +458,7 @@ pub struct WriteBack {
 impl WriteBack {
     /// Starts it. It lives for as long as somebody has the other end of its socket.
     pub fn start(
-        log: BorrowedFd<'_>,
+        log: &Sink,
         mapping: Mapping,
         to: &Destination<'_>,
         joined: &mut dyn FnMut(i32) -> io::Result<()>,

@@ -4,6 +4,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -17,6 +18,15 @@ pub enum Format {
     Text,
     /// One object a line, with `level`, `msg` and `time`.
     Json,
+}
+
+/// Where a sandbox's processes log to: what they get as standard error.
+#[derive(Debug)]
+pub struct Sink {
+    /// The file.
+    pub fd: OwnedFd,
+    /// The form of its lines.
+    pub format: Format,
 }
 
 struct Logger {

@@ -7,6 +7,7 @@
 
 use crate::init::{STANDING, hung_up};
 use crate::launch::{HostHandles, Sandbox, Starter, in_network};
+use crate::logging::Sink;
 use crate::messages::{Event, LifeMessage, Request, exit_code};
 use crate::{role, terminal, view};
 use channel::Channel;
@@ -45,7 +46,7 @@ const RULES: &[Rule] = &[
 /// As [`launch`](crate::launch::launch), for a container that joins the sandbox whose control socket lies in `dir`.
 /// `console` is its terminal if nobody stays to watch that one's size.
 pub fn join(
-    log: BorrowedFd<'_>,
+    log: &Sink,
     mapping: Mapping,
     handles: HostHandles<'_>,
     sandbox: (BorrowedFd<'_>, &str),

@@ -76,6 +76,13 @@ pub(crate) enum Request {
     },
     /// Tell what processes there are.
     Processes,
+    /// Wait for the end of a process. Answered with [`Event::Exited`].
+    Wait {
+        /// Its id.
+        pid: i32,
+        /// Which is that of the sandbox's first pid namespace, not the container's.
+        root: bool,
+    },
     /// What to log from now on.
     Log {
         /// More than warnings.

@@ -1,0 +1,49 @@
+//! `ringfence completions` and `ringfence man`: what the grammar of the command line says, for shells and for man(1).
+
+use crate::cli::Cli;
+use clap::{Args, CommandFactory, ValueEnum};
+use lifecycle::Result;
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// GNU Bash
+    Bash,
+    /// Z shell
+    Zsh,
+    /// fish
+    Fish,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Directory for the pages, which is made
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+pub(crate) fn completions(args: &Completions) -> Result<()> {
+    let shell = match args.shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ringfence", &mut script);
+    std::io::stdout().write_all(&script).map_err(|error| format!("standard output: {error}").into())
+}
+
+pub(crate) fn man(args: &Man) -> Result<()> {
+    // The version is a line in a page's margin.
+    let grammar = Cli::command().version(env!("CARGO_PKG_VERSION"));
+    let written =
+        std::fs::create_dir_all(&args.dir).and_then(|()| clap_mangen::generate_to(grammar, &args.dir));
+    written.map_err(|error| format!("{}: {error}", args.dir.display()).into())
+}

@@ -1,0 +1,69 @@
+//! What is wrong with a command line, and what may have been meant.
+
+use crate::cli::Cli;
+use crate::runsc;
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue};
+
+/// One line for the user. Clap's first paragraph says what is wrong; the rest is the usage.
+pub(crate) fn explain(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let what = lines.join(" ");
+    let what = what.strip_prefix("error: ").unwrap_or(&what).trim_end_matches(':');
+    match hint(error) {
+        Some(hint) => format!("{what}; {hint}"),
+        None => what.into(),
+    }
+}
+
+fn hint(error: &clap::Error) -> Option<String> {
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some(why) = runsc::why_no_command(name)
+    {
+        return Some(why.into());
+    }
+    if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg)
+        && let Some(name) = flag.split('=').next().and_then(|flag| flag.strip_prefix("--"))
+        && Cli::command().get_arguments().any(|known| known.get_long() == Some(name))
+    {
+        return Some(format!(
+            "--{name} is a global flag, which goes before the command: ringfence --{name} ... COMMAND"
+        ));
+    }
+    let suggested =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let names = suggested.iter().find_map(|kind| match error.get(*kind)? {
+        ContextValue::String(name) => Some(vec![name.clone()]),
+        ContextValue::Strings(names) if !names.is_empty() => Some(names.clone()),
+        _ => None,
+    })?;
+    let grammar = Cli::command();
+    let names: Vec<_> = names
+        .into_iter()
+        .filter(|name| {
+            !grammar.get_subcommands().any(|known| known.get_name() == name && known.is_hide_set())
+        })
+        .collect();
+    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn what_was_meant() {
+        let says = |line: &[&str], what: &str| {
+            let error = Cli::try_parse_from([&["ringfence"], line].concat()).unwrap_err();
+            let text = explain(&error);
+            assert!(text.contains(what), "{line:?}: {text}");
+        };
+        says(&["craete"], "did you mean create?");
+        says(&["do", "--volum", "/x", "true"], "did you mean --volume?");
+        says(&["do", "--network=none", "true"], "--network is a global flag");
+        says(&["trace", "x"], "--strace");
+        says(&["--netwrk=none", "do", "true"], "did you mean --network?");
+    }
+}
