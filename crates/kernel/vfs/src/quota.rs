@@ -119,15 +119,6 @@ pub struct Quotas {
     pub files: Arc<FileCount>,
 }
 
-/// What root may set limits to: a user may have more inotify instances than at first, all users together have no more.
-fn given(limits: [u64; LIMITS]) -> [u64; LIMITS] {
-    let mut given = limits;
-    if let Some(instances) = given.get_mut(Limit::InotifyInstances as usize) {
-        *instances = (*instances).max(MOST_INOTIFY_INSTANCES);
-    }
-    given
-}
-
 impl Quotas {
     /// Limits for a sandbox with this much memory, by Linux's rules.
     pub fn new(memory: u64) -> Arc<Quotas> {
@@ -155,7 +146,7 @@ impl Quotas {
     fn with(limits: [u64; LIMITS], pipe_pages: u64, locks: u64) -> Arc<Quotas> {
         Arc::new(Quotas {
             limits: limits.map(AtomicU64::new),
-            given: given(limits).map(AtomicU64::new),
+            given: limits.map(AtomicU64::new),
             pipe_pages,
             locks,
             total: Default::default(),
@@ -179,13 +170,20 @@ impl Quotas {
 
     /// Sets a limit as a guest asks: EPERM above what the sandbox was given. 0 is no limit for pages of pipes.
     pub fn lower_limit(&self, l: Limit, value: u64) -> Result<()> {
-        let given = self.given.get(l as usize).map_or(0, |v| v.load(Ordering::Relaxed));
+        let given = match l {
+            Limit::InotifyInstances => self.given(l).max(MOST_INOTIFY_INSTANCES),
+            _ => self.given(l),
+        };
         let none = |n| n == 0 && matches!(l, Limit::PipeSoft | Limit::PipeHard);
         if !none(given) && (none(value) || value > given) {
             return Err(Errno::EPERM);
         }
         self.set_limit(l, value);
         Ok(())
+    }
+
+    fn given(&self, l: Limit) -> u64 {
+        self.given.get(l as usize).map_or(0, |v| v.load(Ordering::Relaxed))
     }
 
     fn set_limit(&self, l: Limit, value: u64) {
@@ -233,7 +231,8 @@ impl Quotas {
             Kind::FanotifyEvents => (FANOTIFY_EVENTS, 2 * FANOTIFY_EVENTS),
             Kind::InotifyInstances => {
                 let one = self.limit(Limit::InotifyInstances);
-                (one, one.max(INOTIFY_INSTANCES).saturating_mul(INOTIFY_USERS))
+                // More for one user is no more for all.
+                (one, one.min(self.given(Limit::InotifyInstances)).saturating_mul(INOTIFY_USERS))
             }
         }
     }
