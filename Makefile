@@ -12,7 +12,7 @@ help:
 	@echo "make test     everything that continuous integration checks"
 	@echo "make fuzz     whatever takes input from anybody, 10 seconds each (SECONDS=n for another length, TARGETS=... for some)"
 	@echo "make build    the static binaries, $(RELEASE) and $(SHIM) beside it, their symbols in files ending in .debug"
-	@echo "make install  put them into $(PREFIX)/bin"
+	@echo "make install  put them into $(PREFIX)/bin, with manual pages and completions; their symbols into $(PREFIX)/lib/debug"
 	@echo "make bench    measure against native, with other runtimes beside when they are installed"
 	@echo "make exercise SECONDS=60   random operations on files against a model, and sandboxes killed while they write"
 	@echo "make soak     an hour of mixed programs, many at once (SECONDS=n for another length)"
@@ -61,9 +61,7 @@ clients: build
 	tests/clients/run --runtime $(RELEASE)
 
 install: build
-	install -D -m 755 $(RELEASE) $(DESTDIR)$(PREFIX)/bin/ringfence
-	install -D -m 755 $(dir $(RELEASE))$(SHIM) $(DESTDIR)$(PREFIX)/bin/$(SHIM)
-	install -m 644 $(RELEASE).debug $(dir $(RELEASE))$(SHIM).debug $(DESTDIR)$(PREFIX)/bin/
+	@tools/install-files $(dir $(RELEASE)) $(DESTDIR)$(PREFIX)
 
 clean:
 	cargo clean

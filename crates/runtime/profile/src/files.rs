@@ -199,15 +199,25 @@ fn beneath(root: BorrowedFd<'_>, path: &str) -> Option<File> {
     regular(openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside).ok()?)
 }
 
-/// The symbols of our own program, which stand in a file beside it, if `file` is that program.
+/// The symbols of our own program, which stand in a file beside it or, where it is installed, in `../lib/debug`, if `file` is
+/// that program.
 fn own_symbols(file: &File) -> Option<File> {
     let (own, it) = (statat(CWD, "/proc/self/exe", AtFlags::empty()).ok()?, fstat(file).ok()?);
     if (own.st_dev, own.st_ino) != (it.st_dev, it.st_ino) {
         return None;
     }
-    let mut path = readlinkat(CWD, "/proc/self/exe", Vec::new()).ok()?.into_bytes();
-    path.extend_from_slice(b".debug");
-    regular(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?)
+    let path = readlinkat(CWD, "/proc/self/exe", Vec::new()).ok()?.into_bytes();
+    places_of_symbols(&path)
+        .into_iter()
+        .find_map(|place| regular(openat(CWD, place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?))
+}
+
+/// Where the symbols of the program of this path may be.
+fn places_of_symbols(path: &[u8]) -> Vec<Vec<u8>> {
+    let beside = [path, b".debug"].concat();
+    let slash = path.iter().rposition(|&byte| byte == b'/');
+    let installed = slash.map(|at| [&path[..at], b"/../lib/debug", &path[at..], b".debug"].concat());
+    [Some(beside), installed].into_iter().flatten().collect()
 }
 
 /// Opens what a descriptor refers to for reading, if that is a regular file.
@@ -238,5 +248,19 @@ impl Source for Limited<'_> {
         let mut bytes = vec![0; len];
         self.file.read_exact_at(&mut bytes, offset).ok()?;
         Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_beside_or_in_the_library() {
+        let places = places_of_symbols(b"/usr/bin/ringfence");
+        assert_eq!(
+            places,
+            [b"/usr/bin/ringfence.debug".to_vec(), b"/usr/bin/../lib/debug/ringfence.debug".to_vec()]
+        );
     }
 }
