@@ -3,7 +3,7 @@
 import json, os, signal, subprocess
 
 from expect import check, one_line
-from ringfence import need
+from ringfence import ROOT, need
 
 RF = None  # the program under test
 
@@ -286,6 +286,24 @@ def test_completions_and_manual_pages():
     assert {"ringfence.1", "ringfence-do.1", "ringfence-overlay-diff.1"} <= set(os.listdir(dir)), os.listdir(dir)
     page = open(dir + "/ringfence-do.1").read()
     assert "\\-\\-volume" in page and ".TH" in page and "Examples" in page, page[:200]
+
+
+def test_installed_files():
+    """What `make install` does with what is built: no symbols among the programs."""
+    built, prefix = RF.dir("built"), RF.dir("prefix")
+    os.symlink(RF.binary, built + "/ringfence")
+    for name in ("ringfence.debug", "containerd-shim-ringfence-v1", "containerd-shim-ringfence-v1.debug"):
+        open(f"{built}/{name}", "w").close()
+    check(subprocess.run([ROOT + "/tools/install-files", built, prefix], capture_output=True, text=True).stderr, "")
+    check(sorted(os.listdir(prefix + "/bin")), ["containerd-shim-ringfence-v1", "ringfence"])
+    check(len(os.listdir(prefix + "/lib/debug")), 2)
+    for path in (
+        "man/man1/ringfence-run.1",
+        "bash-completion/completions/ringfence",
+        "zsh/site-functions/_ringfence",
+        "fish/vendor_completions.d/ringfence.fish",
+    ):
+        assert os.path.getsize(f"{prefix}/share/{path}") > 500, path
 
 
 # --- do ---------------------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def test_forwarding_ends_with_the_container():
         assert RF.line(p).startswith("forwarding 127.0.0.1:")
         check(RF("delete", "--force", "x").returncode, 0)
         check(p.wait(20), 128)
-        check(p.stderr.read(), "ringfence: the container has ended\n")
+        check(p.stderr.read(), "ringfence: container not running: it has ended\n")
     finally:
         RF("delete", "--force", "x")
         p.kill()

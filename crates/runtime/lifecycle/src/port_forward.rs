@@ -72,7 +72,7 @@ fn listen(
             Err(error) => return Err(error.into()),
         }
         if !fds[1].revents().is_empty() {
-            return Err("the container has ended".into());
+            return Err("container not running: it has ended".into());
         }
         let accepted = match listener.accept() {
             Ok((accepted, _)) => accepted,
