@@ -344,7 +344,8 @@ TEST(checksums_of_a_program) {
     for (int i = 0; i < 2; i++) {
         unsigned short d[6] = {htons(port_of(s)), htons(closed), htons(12), htons(i ? 0 : 0x1234), 1, 2};
         CHECK_EQ(sendto(raw, d, sizeof d, 0, &to.any, size_of(AF_INET)), sizeof d);
-        usleep(20000);
+        if (i) poll(&(struct pollfd){s, POLLIN, 0}, 1, 10000);
+        else usleep(20000);
         CHECK_ERR(recv(s, &c, 1, MSG_DONTWAIT), i ? ECONNREFUSED : EAGAIN);
     }
     int reader = SYS(socket(AF_INET6, SOCK_RAW, 200)), writer = SYS(socket(AF_INET6, SOCK_RAW, 200));
@@ -359,7 +360,7 @@ TEST(checksums_of_a_program) {
     m[2] = sum >> 8;
     m[3] = sum;
     CHECK_EQ(sendto(writer, m, 8, 0, &to6.any, size_of(AF_INET6)), 8);
-    usleep(20000);
+    poll(&(struct pollfd){reader, POLLIN, 0}, 1, 10000);
     CHECK_EQ(recv(reader, &c, 1, MSG_DONTWAIT), 1);
 }
 // What is too large for any packet is told in the error queue as well, with the MTU and without the data.
