@@ -20,6 +20,7 @@ impl Current {
     /// Has this task, a container's first that has not run yet, become an init that starts what was set up as its child.
     pub fn become_init(&mut self) {
         self.init = true;
+        self.task.kernel_thread.store(true, Ordering::Relaxed);
     }
 }
 

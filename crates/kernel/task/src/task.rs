@@ -52,6 +52,8 @@ pub struct Task {
     comm: Mutex<[u8; 16]>,
     /// When it was made.
     pub started: Instant,
+    /// It is the kernel's own and runs no program, as a kernel thread of Linux.
+    pub(crate) kernel_thread: AtomicBool,
     /// The thread is on its way out. Set under the group's signal lock.
     leaving: AtomicBool,
     /// It is to end.
@@ -193,6 +195,7 @@ impl Task {
             pending: Mutex::new(Pending::default()),
             comm: Mutex::new(comm),
             started: Instant::now(),
+            kernel_thread: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             doomed: AtomicBool::new(false),

@@ -12,6 +12,7 @@ use crate::seccomp::DISABLED;
 use crate::task::Task;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 use vfs::{Caller, Cap, Creds};
@@ -136,7 +137,7 @@ impl Current {
             Some((_, data)) => self.check_options(data)?,
             None => 0,
         };
-        if task.tgid() == self.task.tgid() {
+        if task.tgid() == self.task.tgid() || task.kernel_thread.load(Ordering::Relaxed) {
             return Err(Errno::EPERM.into());
         }
         // Not in the middle of an execve(2) that may give the process more rights.
