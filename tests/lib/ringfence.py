@@ -1,6 +1,6 @@
 """What the tests of the command line share: running it, making bundles, and a check that nothing is left behind."""
 
-import argparse, json, os, shutil, subprocess, sys, tempfile, time, traceback
+import argparse, json, os, re, shutil, subprocess, sys, tempfile, time, traceback
 from select import select as ready
 
 from select_tests import select as chosen_tests, prefix_optional
@@ -148,8 +148,9 @@ def traces():
     """Mounts and control groups of the host."""
     with open("/proc/self/mountinfo") as f:
         mounts = set(f.read().splitlines())
-    # Others make control groups at any time; ours would carry our name.
-    groups = {d for d, _, _ in os.walk("/sys/fs/cgroup") if "ringfence" in d}
+    # Others make control groups at any time; ours would carry our name. Those of another run are below a parent of its own.
+    other = re.compile(rf"/(rf-\w+|ringfence-oci)-(?!{os.getpid()}\b)\d+\b")
+    groups = {d for d, _, _ in os.walk("/sys/fs/cgroup") if "ringfence" in d and not other.search(d)}
     return {"mounts": mounts, "cgroups": groups}
 
 
