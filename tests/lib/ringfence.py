@@ -148,7 +148,8 @@ def traces():
     """Mounts and control groups of the host."""
     with open("/proc/self/mountinfo") as f:
         mounts = set(f.read().splitlines())
-    # Others make control groups at any time; ours would carry our name. Those of another run are below a parent of its own.
+    # Others make control groups at any time; ours would carry our name. Those of another run are below a parent of its
+    # own.
     other = re.compile(rf"/(rf-\w+|ringfence-oci)-(?!{os.getpid()}\b)\d+\b")
     groups = {d for d, _, _ in os.walk("/sys/fs/cgroup") if "ringfence" in d and not other.search(d)}
     return {"mounts": mounts, "cgroups": groups}
