@@ -96,7 +96,11 @@ fn options(args: &Exec) -> Result<ExecOptions> {
     };
     let mut capabilities = 0;
     for name in &args.cap {
-        capabilities |= bundle::capability(name)?;
+        match bundle::capability(name) {
+            Ok(capability) => capabilities |= capability,
+            // As in a configuration.
+            Err(error) => log::warn!("--cap: {error}; it is ignored"),
+        }
     }
     Ok(ExecOptions {
         id: args.id.clone(),

@@ -20,5 +20,5 @@ pub use network::{Capture, Interface, Interfaces, Network, Route};
 pub use process::{
     CapabilitySets, ProcessInfo, ProcessSpec, RlimitSpec, SchedulerSpec, SeccompFilter, Target, WindowSize,
 };
-pub use sandbox::{DeviceKind, DeviceSpec, FdIndex, PlatformName, RootSpec, SandboxSpec};
+pub use sandbox::{DeviceKind, DeviceRule, DeviceSpec, FdIndex, PlatformName, RootSpec, SandboxSpec};
 pub use start_error::{StartError, StartErrorKind};

@@ -33,6 +33,9 @@ pub struct SandboxSpec {
     pub readonly_paths: Vec<String>,
     /// Device nodes beside those that every container has.
     pub devices: Vec<DeviceSpec>,
+    /// Which devices its processes may make and open: of the rules about a use the last one holds.
+    #[serde(default)]
+    pub device_rules: Vec<DeviceRule>,
     /// Most tasks that the container may have at a time; nothing for no limit.
     pub pids_limit: Option<u32>,
     /// What /proc/PID/uid_map and gid_map show: first id inside, first outside, how many. Empty for all ids as they are.
@@ -128,6 +131,21 @@ pub enum DeviceKind {
     Block,
     /// A named pipe.
     Fifo,
+}
+
+/// A rule of `linux.resources.devices`. What is not given is all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceRule {
+    /// Allows rather than denies.
+    pub allow: bool,
+    /// About block devices, or character devices.
+    pub block: Option<bool>,
+    /// Major number.
+    pub major: Option<u32>,
+    /// Minor number.
+    pub minor: Option<u32>,
+    /// What it is about: 1 for mknod(2), 2 for reading, 4 for writing, and their sums.
+    pub access: u32,
 }
 
 /// Platforms, as `--platform` names them.

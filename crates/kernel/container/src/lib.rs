@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod device_rules;
 mod host_cgroups;
 mod indexes;
 pub mod limits;
@@ -22,9 +23,11 @@ use nsproxy::NsProxy;
 use pid::PidNamespace;
 use platform::{Context, Platform};
 use ranked::{Condvar, Mutex};
+use spec::DeviceRule;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use vfs::devices::DeviceUse;
 
 /// Ranges of ids of users and of groups: first one inside, first one outside, how many.
 pub type IdMaps = [Vec<(u32, u32, u32)>; 2];
@@ -42,6 +45,7 @@ pub struct Container {
     pub programs: Arc<cgroup::Programs>,
     /// Lines of /proc/PID/uid_map and gid_map: first id inside, first outside, how many.
     id_maps: OnceLock<IdMaps>,
+    device_rules: OnceLock<Vec<DeviceRule>>,
     /// Capabilities that its processes do not start with.
     withheld: AtomicU64,
     sandbox_limits: Arc<Limits>,
@@ -64,6 +68,7 @@ impl Container {
             root_fs: Mutex::new(None),
             loops: Arc::default(),
             id_maps: OnceLock::new(),
+            device_rules: OnceLock::new(),
             withheld: AtomicU64::new(0),
             sandbox_limits,
             own_limits: OnceLock::new(),
@@ -98,6 +103,21 @@ impl Container {
     /// Says which process is the first.
     pub fn set_first(&self, tgid: i32) {
         self.first.store(tgid, Ordering::SeqCst);
+    }
+
+    /// Says which devices its processes may make and open, once.
+    pub fn set_device_rules(&self, rules: Vec<DeviceRule>) {
+        let _ = self.device_rules.set(rules);
+    }
+
+    /// Whether there are rules about devices.
+    pub fn has_device_rules(&self) -> bool {
+        self.device_rules.get().is_some_and(|rules| !rules.is_empty())
+    }
+
+    /// EPERM for a use of a device that the rules refuse.
+    pub fn check_device(&self, device: &DeviceUse) -> Result<()> {
+        device_rules::check(self.device_rules.get().map_or(&[], Vec::as_slice), device)
     }
 
     /// Capabilities that no process from outside brings in.

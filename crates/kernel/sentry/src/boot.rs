@@ -150,6 +150,7 @@ pub(crate) fn container(
     }
     container.set_id_maps(spec.id_maps.clone());
     container.withhold(spec.withheld);
+    container.set_device_rules(spec.device_rules.clone());
     if container.index() != 0 {
         let files = control_group(spec, &mut fds)?;
         let (procs, shown): (Vec<_>, _) = files.into_iter().partition(|(name, _)| name == "cgroup.procs");

@@ -422,9 +422,10 @@ impl Caller for TaskCaller {
         self.0.fs()
     }
     fn has_device_rules(&self) -> bool {
-        self.0.cgroup.has_device_rules()
+        self.0.cgroup.has_device_rules() || self.0.group.container.has_device_rules()
     }
     fn check_device(&self, device: &DeviceUse) -> Result<()> {
+        self.0.group.container.check_device(device)?;
         self.0.cgroup.check_device(device)
     }
     fn is_killed(&self) -> bool {
@@ -494,9 +495,10 @@ impl Caller for Current {
         Some(self.fs_context.clone())
     }
     fn has_device_rules(&self) -> bool {
-        self.task.cgroup.has_device_rules()
+        self.task.cgroup.has_device_rules() || self.task.group.container.has_device_rules()
     }
     fn check_device(&self, device: &DeviceUse) -> Result<()> {
+        self.task.group.container.check_device(device)?;
         self.task.cgroup.check_device(device)
     }
     fn is_killed(&self) -> bool {

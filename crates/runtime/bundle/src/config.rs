@@ -7,8 +7,8 @@ use crate::namespaces::{self, Namespaces};
 use crate::overlay2::{self, Stores};
 use crate::pod::Pod;
 use crate::{
-    Descriptors, Error, HostTree, MountPoint, Options, Prepared, Result, devices, fail, mounts, parse,
-    process, seccomp, sysctl, time_offsets, unsupported,
+    Descriptors, Error, HostTree, MountPoint, Options, Prepared, Result, device_rules, devices, fail, mounts,
+    parse, process, seccomp, sysctl, time_offsets, unsupported,
 };
 use oci_spec::runtime::{Linux, Process, Root, Spec};
 use spec::{DeviceSpec, Interfaces, MountSpec, ProcessSpec, RootSpec, SandboxSpec, WindowSize};
@@ -165,6 +165,7 @@ fn prepare(
         mounts,
         process: ProcessSpec { seccomp, ..process::translate(process)? },
         devices,
+        device_rules: linux.map(device_rules::translate).transpose()?.unwrap_or_default(),
         pids_limit: linux.and_then(pids_limit),
         masked_paths: linux.and_then(|l| l.masked_paths().clone()).unwrap_or_default(),
         readonly_paths: linux.and_then(|l| l.readonly_paths().clone()).unwrap_or_default(),

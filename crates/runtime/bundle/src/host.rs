@@ -182,6 +182,7 @@ pub fn for_host_command(command: HostCommand, options: &Options) -> Result<Prepa
         process: process(command, cwd),
         readonly_paths: Vec::new(),
         devices,
+        device_rules: Vec::new(),
         id_maps: command_maps.as_ref().map_or_else(Default::default, IdMaps::ranges),
         sysctl: Vec::new(),
         time_offsets: Default::default(),

@@ -10,6 +10,7 @@
 
 mod caps;
 mod config;
+mod device_rules;
 mod devices;
 mod features;
 mod files;
