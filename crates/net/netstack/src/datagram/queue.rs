@@ -89,6 +89,13 @@ pub struct QueuedError {
     pub data: Buf,
 }
 
+impl QueuedError {
+    /// Memory that it holds.
+    fn truesize(&self) -> usize {
+        size_of::<QueuedError>() + self.data.truesize()
+    }
+}
+
 /// Errors that one socket keeps.
 const MAX_ERRORS: usize = 128;
 
@@ -98,7 +105,7 @@ pub(crate) struct Queue {
     datagrams: VecDeque<Datagram>,
     /// What Linux would count.
     bytes: usize,
-    /// What the datagrams hold.
+    /// What the datagrams and errors hold.
     charge: Charge,
     /// Bytes of headers that a datagram of IPv4 comes without.
     header: usize,
@@ -158,7 +165,8 @@ impl Queue {
         if error.origin != Origin::Timestamping {
             self.error = Some(error.errno);
         }
-        if self.errors.len() < MAX_ERRORS {
+        if self.errors.len() < MAX_ERRORS && !self.charge.is_scarce() {
+            self.charge.set(self.charge.bytes() + error.truesize());
             self.errors.push_back(error);
         }
     }
@@ -191,6 +199,7 @@ impl Queue {
 
     pub(crate) fn pop_error(&mut self) -> Option<QueuedError> {
         let error = self.errors.pop_front()?;
+        self.charge.set(self.charge.bytes().saturating_sub(error.truesize()));
         let next = self.errors.front().filter(|next| next.origin != Origin::Timestamping);
         self.error = next.map(|next| next.errno);
         Some(error)
@@ -207,5 +216,34 @@ impl Queue {
 
     pub(crate) fn close(&mut self) {
         *self = Queue { closed: true, ..Queue::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::Pool;
+
+    #[test]
+    fn errors_count_as_memory() {
+        let (memory, pool) = (Arc::new(Memory::default()), Pool::default());
+        memory.set_limit(20_000);
+        let mut queue = Queue::new(1 << 20, &memory, Protocol::Udp);
+        let error = || QueuedError {
+            errno: Errno::EMSGSIZE,
+            origin: Origin::Timestamping,
+            kind: 0,
+            code: 0,
+            info: 0,
+            id: 0,
+            at: None,
+            offender: None,
+            to: SocketAddr::from(([127, 0, 0, 1], 9)),
+            data: pool.copy(&[1; 2000]),
+        };
+        (0..MAX_ERRORS).for_each(|_| queue.push_error(error()));
+        let kept = std::iter::from_fn(|| queue.pop_error()).count();
+        assert!((1..20).contains(&kept), "{kept} errors were kept");
+        assert_eq!(memory.used(), 0);
     }
 }
