@@ -160,6 +160,10 @@ impl PidNamespace {
         if t.closed {
             return Err(Errno::ENOMEM);
         }
+        // Whoever is first is init, and that is 1.
+        if self.level > 0 && t.pids.is_empty() {
+            t.last = 0;
+        }
         for _ in 0..=t.pids.len() {
             t.last = if t.last + 1 >= max { AFTER_WRAP } else { t.last + 1 };
             let nr = t.last;
@@ -375,8 +379,30 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_are_chosen() {
+        let ns = top().child(2, UserNamespace::initial(), None).unwrap();
+        let choose = |numbers: &[i32]| ns.alloc_as(numbers, |_| true);
+        assert_eq!(choose(&[2]).err(), Some(Errno::EINVAL));
+        let init = choose(&[1]).unwrap();
+        assert_eq!(init.own_nr(), 1);
+        let chosen = choose(&[700]).unwrap();
+        assert_eq!(chosen.own_nr(), 700);
+        assert_eq!(choose(&[700]).err(), Some(Errno::EEXIST));
+        for bad in [&[0][..], &[-1], &[PID_MAX], &[5, 5]] {
+            assert_eq!(choose(bad).err(), Some(Errno::EINVAL));
+        }
+        assert_eq!(ns.alloc_as(&[5], |_| false).err(), Some(Errno::EPERM));
+        // What was refused takes no number, and the next one follows the last that was not chosen.
+        assert_eq!(ns.alloc().unwrap().own_nr(), 2);
+    }
+
+    #[test]
     fn numbers_begin_again_and_can_run_out() {
         let ns = top().child(2, UserNamespace::initial(), None).unwrap();
+        // The first is 1, whatever was set before.
+        ns.set_last(9);
+        let init = ns.alloc().unwrap();
+        assert_eq!(init.own_nr(), 1);
         ns.set_last(PID_MAX - 2);
         let all: Vec<_> = (0..2).map(|_| ns.alloc().unwrap().own_nr()).collect();
         assert_eq!(all, [PID_MAX - 1, AFTER_WRAP]);

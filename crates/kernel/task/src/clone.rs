@@ -217,6 +217,8 @@ impl Current {
         if a.has(NEWNS) {
             fs.unshare_mounts(self, &creds.user_ns)?;
         }
+        // What may fail comes before there is anything to undo.
+        let fds = if a.has(FILES) { self.fds() } else { self.fd_table.fork_copy()? };
         // Threads are in the namespace of their process, children where unshare(2) or setns(2) said.
         let pids = if thread { self.task.pids() } else { &nsproxy.pid_for_children };
         let own = self.creds();
@@ -254,7 +256,6 @@ impl Current {
         if !thread && how == Spawn::Thread {
             group.begins_in(&child_mm);
         }
-        let fds = if a.has(FILES) { self.fds() } else { self.fd_table.fork_copy()? };
         let task = Task::new(TaskInit {
             pid,
             inherited: TaskInherited { creds, nsproxy, ..self.task.inherited(thread, cgroup) },
