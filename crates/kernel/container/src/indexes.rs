@@ -17,6 +17,11 @@ impl Indexes {
         (indexes.clone(), Index { number: 0, indexes })
     }
 
+    /// How many are taken.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// Takes the lowest free number; `None` when all are taken.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Index> {
         let mut taken = self.0.lock();

@@ -227,6 +227,11 @@ impl Containers {
         (Container::new(index, Arc::new(namespaces), Arc::new(limits)), Self(indexes))
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.count()
+    }
+
     /// A further container, in a sandbox with these limits. `None` when there are too many.
     pub fn add(&self, namespaces: NsProxy, sandbox_limits: Arc<Limits>) -> Option<Arc<Container>> {
         Some(Container::new(self.0.take()?, Arc::new(namespaces), sandbox_limits))

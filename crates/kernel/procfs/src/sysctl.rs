@@ -658,7 +658,12 @@ fn read(at: &At) -> Result<Vec<u8>> {
 fn write(at: &At, data: &[u8]) -> Result<()> {
     let r = row(at.n)?;
     let same = || get(&seen(at), r).split_whitespace().eq(String::from_utf8_lossy(data).split_whitespace());
-    if matches!(r.put, Put::Spec | Put::Fixed) && r.path != "vm/drop_caches" && !same() {
+    // A limit on files could not be opened to be raised again.
+    let given = matches!(r.put, Put::Spec | Put::Fixed | Put::Quota(Limit::FileMax));
+    // What holds for the whole kernel is not one container's to set for the others of its pod.
+    let shared = matches!(r.put, Put::Quota(_) | Put::Numbers(_)) || r.path.starts_with("kernel/core_");
+    let others = shared && !at.kernel().has_one_container();
+    if (given || others) && r.path != "vm/drop_caches" && !same() {
         return Err(Errno::EPERM);
     }
     if !at.cx()?.creds().capable(Cap::SYS_ADMIN) && !may_write(at, at.cx()?) {

@@ -38,6 +38,11 @@ impl Current {
 }
 
 impl Kernel {
+    /// Whether the kernel is a container's alone.
+    pub fn has_one_container(&self) -> bool {
+        self.containers.count() == 1
+    }
+
     /// A further container. It shares the PID and UTS namespaces of other containers where those are given, and has namespaces of
     /// its own otherwise, with the names `uts`; its clocks are ahead of the host's by `offsets`. `None` when there are too many.
     pub fn new_container(
