@@ -7,6 +7,11 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Bytes that the list may take: the command decides how long it is, and the host holds it.
+const MOST: usize = 64 << 20;
+/// The end of a list that is longer.
+const CUT: &[u8] = b"... and more: the list is cut here\n";
+
 /// Where the list goes, and what of it is there.
 pub(crate) struct Diff {
     /// Standard error without one.
@@ -29,6 +34,12 @@ impl Diff {
         let lines = self.lines.clone();
         Box::new(move |change, path| {
             let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if lines.len() >= MOST {
+                if !lines.ends_with(CUT) {
+                    lines.extend(CUT);
+                }
+                return Ok(());
+            }
             writeln!(lines, "{}", line_of(change, path))
         })
     }

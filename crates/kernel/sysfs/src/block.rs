@@ -37,7 +37,7 @@ static QUEUE: [Entry; 6] = [
     text("minimum_io_size", |at| line(of(at)?.block_size)),
     text("optimal_io_size", |_| line(0)),
     text("physical_block_size", |at| line(of(at)?.block_size)),
-    text("read_ahead_kb", |at| line(of(at)?.read_ahead * SECTOR / 1024)),
+    text("read_ahead_kb", |at| line(of(at)?.read_ahead / 2)),
 ];
 /// The directory that is there while a file is attached.
 static LOOP: Entry = dir("loop", &IN_LOOP);

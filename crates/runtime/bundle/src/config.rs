@@ -150,7 +150,12 @@ fn prepare(
         trees.extend(layers);
     }
     let sysctl = linux.map(|linux| sysctl::translate(linux, &namespaces)).transpose()?.unwrap_or_default();
-    let seccomp = linux.and_then(|l| l.seccomp().as_ref()).filter(|_| !options.without_seccomp);
+    let seccomp = linux.and_then(|l| l.seccomp().as_ref());
+    if options.without_seccomp && seccomp.is_some() {
+        warnings
+            .push("--oci-seccomp=false: the container runs without the filter of its configuration".into());
+    }
+    let seccomp = seccomp.filter(|_| !options.without_seccomp);
     let seccomp = seccomp.map(seccomp::compile).transpose()?.flatten();
     let terminal = process.terminal().unwrap_or(false);
     let Descriptors { socket_gofer, stdio, console, preserved, first_store } =
