@@ -349,10 +349,14 @@ def test_do_limits():
     one_line(RF("do", "--pids", "0", "true"), 2, "--pids")
     one_line(RF("do", "--memory", "much", "true"), 2, "--memory")
     one_line(RF("do", "--cpus", "0", "true"), 2, "--cpus")
+    one_line(RF("do", "--cpus", "-1", "true"), 2, "0.01")
+    check(RF("do", "--memory", "-1", "true").returncode, 0)
+    check(RF("do", "--timeout", "20", "true").returncode, 0)
     need(os.geteuid() == 0)
     grow = "print(len(b'x' * (200 << 20)))"
     result = RF("do", "--memory", "100m", "python3", "-c", grow)
     check((result.returncode, result.stdout), (137, ""), result.stderr)
+    assert "memory ran out: --memory is too little" in result.stderr, result.stderr
     result = RF("do", "--memory", "600m", "python3", "-c", grow)
     check((result.returncode, result.stdout), (0, f"{200 << 20}\n"), result.stderr)
     # Two busy threads for a while: a tenth of a processor is a tenth of the time, roughly.

@@ -15,6 +15,10 @@ def test_what_was_meant():
     one_line(RF("--netwrk=none", "do", "true"), 2, "did you mean --network?")
     one_line(RF("do", "--network=none", "true"), 2, "--network is a global flag", "before the command")
     one_line(RF("exec", "--debug", "x", "true"), 2, "--debug is a global flag")
+    one_line(RF("do", "--timeout", "1x", "true"), 2, "see ringfence do --help")
+    one_line(RF("--netwrk=none", "list"), 2, "see ringfence list --help")
+    one_line(RF("do", "--hide", "/there/is/none", "true"), 128, "--hide /there/is/none", "nothing to hide")
+    one_line(RF("do", "--diff", "there-is-no-such-command"), 127, "not found")
 
 
 def test_examples():

@@ -376,10 +376,23 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
             return ExitCode::SUCCESS;
         }
         let (log, format) = log_of(&args);
-        let message = format!("{}; see ringfence --help", mistakes::explain(&error));
+        let message = format!("{}; see ringfence {}--help", mistakes::explain(&error), command_in(&args));
         logs::tell(log.as_deref(), format, &message);
         ExitCode::from(USAGE_ERROR)
     })
+}
+
+/// The command that a line names, with a space behind it; nothing without one.
+fn command_in(args: &[OsString]) -> String {
+    let grammar = Cli::command();
+    let known = |arg: &OsString| {
+        let name = arg.to_str()?;
+        grammar
+            .find_subcommand(name)
+            .filter(|command| !command.is_hide_set())
+            .map(|command| command.get_name())
+    };
+    args.iter().skip(1).find_map(known).map(|name| format!("{name} ")).unwrap_or_default()
 }
 
 /// Fails when these are not global flags that the command line would take.

@@ -46,16 +46,16 @@ pub(crate) struct Do {
     #[arg(long, short, value_name = "USER[:GROUP]")]
     pub(crate) user: Option<String>,
     /// Memory for the command and its kernel together, as 512m; takes a control group
-    #[arg(long, short, value_name = "SIZE", value_parser = values::bytes)]
+    #[arg(long, short, value_name = "SIZE", value_parser = values::bytes, allow_negative_numbers = true)]
     pub(crate) memory: Option<i64>,
     /// Processors, as 1.5; takes a control group
-    #[arg(long, value_name = "NUMBER", value_parser = values::cpus)]
+    #[arg(long, value_name = "NUMBER", value_parser = values::cpus, allow_negative_numbers = true)]
     pub(crate) cpus: Option<f64>,
     /// Most processes and threads
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pids: Option<u32>,
-    /// End the command after that time, as 90s or 1m30s, with SIGTERM and 10 s later SIGKILL; the exit status is 124
-    #[arg(long, value_name = "TIME", value_parser = values::interval)]
+    /// End the command after that time, as 90 (seconds) or 1m30s, with SIGTERM and 10 s later SIGKILL; the exit status is 124
+    #[arg(long, value_name = "TIME", value_parser = values::seconds)]
     pub(crate) timeout: Option<Duration>,
     /// Host name that the command sees [default: the host's]
     #[arg(long, value_name = "NAME")]

@@ -78,6 +78,11 @@ pub(crate) fn hidden(asked: &[String], with_defaults: bool, volumes: &[Volume]) 
     if let Some(wrong) = asked.iter().find(|path| !path.starts_with('/')) {
         return Err(format!("--hide {wrong:?} must be an absolute path").into());
     }
+    if let Some((path, error)) =
+        asked.iter().find_map(|path| Some((path, Path::new(path).symlink_metadata().err()?)))
+    {
+        return Err(format!("--hide {path}: {error}; there is nothing to hide").into());
+    }
     let mut all = asked.to_vec();
     if with_defaults {
         // What the caller cannot reach, the command cannot either.
@@ -121,10 +126,11 @@ mod tests {
     fn what_is_hidden() {
         let volume = |text: &str| vec![text.parse::<Volume>().unwrap()];
         assert!(defaults(&["/home/me".into()]).contains(&"/home/me/.ssh".to_string()));
-        assert_eq!(hidden(&["/a".into()], false, &[]).unwrap(), ["/a"]);
-        assert!(hidden(&["/a".into()], false, &volume("/b:/a")).unwrap().is_empty());
-        assert!(hidden(&["/a".into()], false, &volume("/b:/a/c")).is_err());
+        assert_eq!(hidden(&["/etc".into()], false, &[]).unwrap(), ["/etc"]);
+        assert!(hidden(&["/etc".into()], false, &volume("/b:/etc")).unwrap().is_empty());
+        assert!(hidden(&["/etc".into()], false, &volume("/b:/etc/c")).is_err());
         assert!(hidden(&["a".into()], false, &[]).is_err());
+        assert!(hidden(&["/there/is/none".into()], false, &[]).is_err());
         assert_eq!(home_of("root:x:0:0::/root:/bin/sh\n", 0), Some("/root".into()));
         let dir = std::env::temp_dir().join(format!("ringfence-hidden-{}", std::process::id()));
         let path = dir.join("in").to_string_lossy().into_owned();

@@ -36,6 +36,11 @@ impl Groups {
         }
     }
 
+    /// Whether the host has ended a process there for want of memory.
+    pub(crate) fn ran_out_of_memory(&self) -> bool {
+        self.0.as_ref().is_some_and(|manager| manager.oom_kill_count() > 0)
+    }
+
     pub(crate) fn manager(&self) -> Option<&Manager> {
         self.0.as_ref()
     }

@@ -115,10 +115,15 @@ pub fn run_host_command(
     if let Some(changes) = changes {
         match changes.join() {
             Ok(Ok(())) => {}
+            // Nothing ran that could have changed anything.
+            _ if status.is_err() => {}
             _ => log::warn!(
                 "--diff: the list of changes is not whole: the sandbox was ended before it was told"
             ),
         }
+    }
+    if groups.ran_out_of_memory() {
+        log::warn!("memory ran out: --memory is too little for what was run, and a process was ended");
     }
     match expired.is_some_and(|expired| expired.load(Ordering::SeqCst)) {
         true => Ok(TIMED_OUT),
