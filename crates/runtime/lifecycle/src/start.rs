@@ -46,7 +46,7 @@ mod tests {
         dir.ended("over");
         let _held = dir.living("runs", &record("runs", Status::Running, false));
         let refused = |id| start(&dir.settings(), id).unwrap_err().message().to_string();
-        assert_eq!(refused("none"), "container does not exist");
+        assert_eq!(refused("none"), "container does not exist: none");
         assert_eq!(refused("over"), "cannot start a container that has stopped");
         assert_eq!(refused("runs"), "cannot start an already running container");
     }

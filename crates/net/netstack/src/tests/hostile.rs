@@ -200,7 +200,7 @@ fn connections_of_many_threads_move_bytes() {
 #[test]
 fn connections_are_small() {
     let size = std::mem::size_of::<TcpSocket>();
-    assert!(size < 2048, "{size} bytes for a socket");
+    assert!(size <= 2048, "{size} bytes for a socket");
 }
 
 #[test]
