@@ -118,7 +118,6 @@ TEST(killed_while_a_mapping_is_read) {
         _exit(p == MAP_FAILED ? 1 : p[0]);
     }
     FZ_UNTIL(fz->hung);
-    usleep(20000);
     kill(child, SIGKILL);
     int status = -1;
     for (int i = 0; i < 500 && waitpid(child, &status, WNOHANG) == 0; i++) usleep(10000);

@@ -153,6 +153,14 @@ TEST(addresses_and_routes_of_ipv6) {
     for (int i = 0; i < 400 && !is_local6("fd00::5"); i++) usleep(10000);
     CHECK(is_local6("fd00::5"));
 
+    struct in6_request longer = address6("fd00::5", 96, d0);
+    CHECK_ERR(ioctl(s, SIOCSIFADDR, &longer), EEXIST);
+    static const char *const bad[] = {"::", "ff02::1", "ff05::9", "::1"};
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct in6_request q = address6(bad[i], 64, d0);
+        CHECK_ERR(ioctl(s, SIOCSIFADDR, &q), EADDRNOTAVAIL);
+    }
+
     struct in6_rtmsg net = route6("fd01::", 64, NULL, 1, d0), other = route6("fd02::", 64, "fd00::1", 0, 0);
     CHECK_ERR(ioctl(s, SIOCDELRT, &net), ESRCH);
     OK(ioctl(s, SIOCADDRT, &net));

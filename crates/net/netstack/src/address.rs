@@ -11,11 +11,18 @@ use std::sync::Arc;
 
 impl Stack {
     /// Adds an address to an interface. It is usable at once, unless its [`Dad`](crate::life::Dad) says otherwise; see
-    /// [`Stack::detection`]. `EACCES` for one of IPv6 on an interface without that.
+    /// [`Stack::detection`]. `EACCES` for one of IPv6 on an interface without that,
+    /// `EADDRNOTAVAIL` for one that no interface, or not this one, can have.
     pub fn add_address(&self, index: u32, address: Address) -> Result<(), Errno> {
         let link = self.link(index).ok_or(Errno::ENODEV)?;
         if address.ip().is_ipv6() && link.disables_v6() {
             return Err(Errno::EACCES);
+        }
+        // An interface of IPv6 has no address that is nobody's, a group's, or another host's own.
+        if let IpAddr::V6(v6) = address.ip()
+            && (v6.is_unspecified() || v6.is_multicast() || v6.is_loopback() && link.kind != Kind::Loopback)
+        {
+            return Err(Errno::EADDRNOTAVAIL);
         }
         self.insert_address(&link, address)?;
         self.change_routes(|routes| match link.is_up() {
@@ -29,7 +36,12 @@ impl Stack {
     /// Puts an address into an interface's list, and tells of it.
     pub(crate) fn insert_address(&self, link: &Arc<Iface>, address: Address) -> Result<(), Errno> {
         link.with_addresses(|all| {
-            if all.iter().any(|old| old.prefix == address.prefix) {
+            // IPv6 knows an address by itself, IPv4 with its prefix.
+            let same = |old: &Address| match address.ip() {
+                IpAddr::V6(_) => old.ip() == address.ip(),
+                IpAddr::V4(_) => old.prefix == address.prefix,
+            };
+            if all.iter().any(same) {
                 return Err(Errno::EEXIST);
             }
             if all.len() >= MAX_ADDRESSES {

@@ -277,6 +277,13 @@ fn new_address(asker: &Asker<'_>) -> Result<()> {
         (Errno::EEXIST, true) => Refusal::with(errno, "ipv4: Address already assigned"),
         (Errno::EEXIST, false) => Refusal::with(errno, "IPv6: address already assigned"),
         (Errno::EACCES, false) => Refusal::with(errno, "ipv6: IPv6 is disabled on this device"),
+        (Errno::EADDRNOTAVAIL, false) if prefix.addr.is_multicast() => {
+            Refusal::with(errno, "ipv6: Cannot assign multicast address without \"IFA_F_MCAUTOJOIN\" flag")
+        }
+        (Errno::EADDRNOTAVAIL, false) if prefix.addr.is_loopback() => {
+            Refusal::with(errno, "ipv6: Cannot assign loopback address on this device")
+        }
+        (Errno::EADDRNOTAVAIL, false) => Refusal::with(errno, "ipv6: Invalid address"),
         _ => errno.into(),
     })
 }
