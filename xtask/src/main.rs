@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod circles;
 mod deps;
 mod habits;
 mod layers;
@@ -20,10 +21,14 @@ fn main() -> ExitCode {
             Ok(found)
         }),
         Some("deps") => deps::check(),
+        Some("circles") => match std::env::args().nth(2) {
+            Some(folder) => circles::show(std::path::Path::new("."), &folder),
+            None => Err("circles: name a crate's folder, for example crates/kernel/vfs".into()),
+        },
         _ => {
-            eprintln!("usage: cargo xtask layers|deps");
+            eprintln!("usage: cargo xtask layers|deps|circles FOLDER");
             eprintln!(
-                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, its locks have ranks, references are not counted without a reason, files are not too long, documents and scripts are wrapped"
+                "  layers  crates depend downwards only and use what they declare, unsafe code is where it may be, no static of the kernel changes without a reason, its locks have ranks, references are not counted without a reason, modules do not need each other in circles, files are not too long, documents and scripts are wrapped"
             );
             eprintln!("  deps    dependencies have the licences and the sources that deny.toml allows");
             return ExitCode::from(2);
