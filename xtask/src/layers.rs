@@ -44,6 +44,7 @@ const ORDER: [(&str, &[&str]); 6] = [
             "user_ns",
             "pid",
             "landlock",
+            "rights",
             "vfs",
             "cgroup",
             "tmpfs",

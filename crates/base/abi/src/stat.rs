@@ -3,6 +3,23 @@
 use crate::time::Timespec;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// The file type bits of a mode, inode(7).
+pub const S_IFMT: u32 = 0o170000;
+/// Directory.
+pub const S_IFDIR: u32 = 0o040000;
+/// Regular file.
+pub const S_IFREG: u32 = 0o100000;
+/// Symbolic link.
+pub const S_IFLNK: u32 = 0o120000;
+/// Character device.
+pub const S_IFCHR: u32 = 0o020000;
+/// Block device.
+pub const S_IFBLK: u32 = 0o060000;
+/// Named pipe.
+pub const S_IFIFO: u32 = 0o010000;
+/// Socket.
+pub const S_IFSOCK: u32 = 0o140000;
+
 /// Device number from major and minor, in the kernel's 64-bit user encoding.
 pub const fn makedev(major: u32, minor: u32) -> u64 {
     let (a, b) = (major as u64, minor as u64);

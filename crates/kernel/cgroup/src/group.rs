@@ -12,12 +12,13 @@ use crate::{Counted, Tree};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use ranked::{Mutex, MutexGuard};
+use rights::Credentials;
+use rights::mode;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::attach::Attachments;
-use vfs::{Credentials, perm};
 
 /// Most groups of a sandbox, removed ones that are still in use included.
 pub const MOST: usize = 16 << 10;
@@ -443,8 +444,8 @@ impl Cgroup {
     /// Whether who has these credentials may write its cgroup.procs. EACCES.
     pub fn check_write(&self, creds: &Credentials) -> Result<()> {
         let Owner { mode, uid, gid, .. } = self.owner("cgroup.procs", 0o644);
-        let perm = vfs::Perm { mode: libc::S_IFREG | mode, uid, gid };
-        perm::allowed(creds, &perm, perm::MAY_WRITE)
+        let perm = rights::Perm { mode: libc::S_IFREG | mode, uid, gid };
+        mode::allowed(creds, &perm, mode::MAY_WRITE)
     }
 
     /// A place for a task that fork(2) is to put right into this group (CLONE_INTO_CGROUP) instead of `from`. As for

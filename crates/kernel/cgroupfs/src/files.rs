@@ -4,11 +4,12 @@ use abi::{Errno, Result};
 use cgroup::{Cgroup, Controllers, CpuMax, Limit, MOST_PIDS, Notice};
 use kernfs::parse_int;
 use nsproxy::CgroupNamespace;
+use rights::Credentials;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use task::{Kernel, Mover, Task};
-use vfs::{Caller, Credentials};
+use vfs::Caller;
 
 /// For whom a file is read or written.
 pub(crate) struct At<'a> {

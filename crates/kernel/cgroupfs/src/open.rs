@@ -5,10 +5,11 @@ use crate::fs::{Node, ino};
 use abi::{Errno, Result};
 use kernfs::Slot;
 use nsproxy::CgroupNamespace;
+use rights::{Credentials, Creds};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vfs::{Caller, Credentials, Creds, DirEntry, DirSink, DirectoryOps, FileOps, OpenFile, SeekOps};
+use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, OpenFile, SeekOps};
 use wait::{Events, WaitQueue};
 
 /// Longest write.

@@ -7,10 +7,10 @@ use abi::stat::StatFs;
 use abi::{Errno, Result};
 use loopdev::Image;
 use ranked::Mutex;
+use rights::acl::{Acl, AclKind};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use tmpfs::{MemFiles, TmpFs};
-use vfs::acl::{Acl, AclKind};
 use vfs::{Caller, FileSystem, InodeRef};
 
 /// Bytes of memory that mapped files of one file system take.

@@ -4,14 +4,15 @@ use crate::fs::{ErofsFs, Loaded, Reading};
 use crate::image::Inode as OnDisk;
 use crate::map::Pages;
 use abi::stat::{Attr, StatFs, makedev};
+use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use ranked::Mutex;
+use rights::acl::{Acl, AclKind};
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::acl::{Acl, AclInode, AclKind};
+use vfs::acl::AclInode;
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
 use vfs::{
     Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, LinkInode,
     MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr, StorageOps, XattrInode,

@@ -1,10 +1,11 @@
 //! Credentials of a new program: set-id bits and the capability rules of capabilities(7).
 
 use abi::{Errno, Result, libc};
+use rights::file_caps::FileCaps;
+use rights::{Cap, Credentials};
 use std::sync::atomic::Ordering;
 use task::{Current, NewCreds};
-use vfs::file_caps::FileCaps;
-use vfs::{Cap, Credentials, OpenFile};
+use vfs::OpenFile;
 
 /// SECBIT_NOROOT.
 const NOROOT: u32 = 1;
@@ -59,14 +60,14 @@ pub(crate) fn of_program(c: &Current, file: &OpenFile) -> Result<NewCreds> {
 /// The capabilities of a program file. EINVAL when the attribute is not one of capabilities.
 fn file_caps(c: &Current, file: &OpenFile) -> Result<Option<FileCaps>> {
     let Some(xattrs) = file.inode.as_ref().and_then(|inode| inode.as_xattrs()) else { return Ok(None) };
-    let value = match xattrs.get_xattr(c, vfs::file_caps::XATTR) {
+    let value = match xattrs.get_xattr(c, rights::file_caps::XATTR) {
         Err(Errno::ENODATA | Errno::EOPNOTSUPP) => return Ok(None),
         value => value?,
     };
     let caps = FileCaps::parse(&value).ok_or(Errno::EINVAL)?;
     // Those of a user namespace that is not this one do not count.
     let creds = c.task.creds();
-    Ok(Some(caps).filter(|caps| vfs::file_caps::counts_in(&creds.user_ns, caps.root.unwrap_or(0))))
+    Ok(Some(caps).filter(|caps| rights::file_caps::counts_in(&creds.user_ns, caps.root.unwrap_or(0))))
 }
 
 /// As Linux's `cap_bprm_creds_from_file`, step by step. `how_unsafe` is only asked where it matters.

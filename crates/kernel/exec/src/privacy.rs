@@ -1,9 +1,10 @@
 //! Who may look into a new program.
 
+use rights::mode::MAY_READ;
 use std::sync::Arc;
 use task::Current;
 use user_ns::UserNamespace;
-use vfs::perm::{self, MAY_READ};
+use vfs::perm;
 use vfs::{Caller, InodeRef, OpenFile};
 
 /// What its memory begins with; a change of credentials makes it not dumpable later.

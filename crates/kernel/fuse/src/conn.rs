@@ -218,7 +218,7 @@ impl Connection {
 
     /// Whether somebody may use the file system: without allow_other its owner alone, so that a daemon cannot hold up processes of
     /// others or learn of them.
-    pub fn admits(&self, creds: &vfs::Credentials) -> bool {
+    pub fn admits(&self, creds: &rights::Credentials) -> bool {
         let t = &self.terms;
         if t.allow_other {
             return creds.user_ns.is_within(&t.user_ns);

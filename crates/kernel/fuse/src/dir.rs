@@ -4,11 +4,11 @@ use crate::conn::Call;
 use crate::file::File;
 use crate::node::{Node, second, shown_flags};
 use crate::wire::{self, EntryOut, Room, init, op};
+use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::{Errno, Result};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
 use vfs::{
     Caller, DirEntry, DirSink, DirectoryOps, FileOps, InodeRef, NewNode, OpenFile, SeekOps, StorageOps,
 };

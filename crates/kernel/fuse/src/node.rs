@@ -7,20 +7,18 @@ use crate::fs::{self, FuseFs};
 use crate::map::Pages;
 use crate::wire::{self, AttrOut, EntryOut, Room, fattr, init, op};
 use abi::stat::{Attr, StatFs};
+use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use ranked::{Mutex, rank};
+use rights::mode::MAY_EXEC;
+use rights::{Credentials, Perm};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
-use vfs::perm::MAY_EXEC;
-use vfs::{
-    Caller, Credentials, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, Perm, SetAttr, TimeSet,
-    XattrInode,
-};
+use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, TimeSet, XattrInode};
 use zerocopy::FromBytes;
 
 /// O_LARGEFILE, which daemons see in the flags of every open file.

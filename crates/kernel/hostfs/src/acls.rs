@@ -7,13 +7,14 @@
 use crate::fs::Mode;
 use crate::node::Node;
 use crate::standing::is_told;
+use abi::stat::{S_IFDIR, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use hostsys::fs as host;
 use ranked::Mutex;
+use rights::acl::{Acl, AclKind};
 use std::sync::Arc;
-use vfs::acl::{Acl, AclInode, AclKind};
-use vfs::dentry::{S_IFDIR, S_IFREG};
+use vfs::acl::AclInode;
 use vfs::{Caller, Inode};
 
 /// When a list is still what it was.

@@ -6,6 +6,7 @@
 use crate::files::HostFiles;
 use crate::stream::Stream;
 use abi::stat::Attr;
+use abi::stat::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
 use abi::{Errno, Result};
 use hostsys::fs as host;
 use ranked::Mutex;
@@ -14,7 +15,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFCHR, S_IFDIR, S_IFIFO, S_IFREG};
 use vfs::internal::InternalFs;
 use vfs::{
     Caller, FileOps, FileSystem, Inode, InodeRef, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr,

@@ -9,18 +9,19 @@ use crate::node::{Node, same_link};
 use crate::unix;
 use crate::watches::Coherence;
 use abi::stat::Attr;
+use abi::stat::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use abi::time::Timespec;
 use abi::{Errno, NAME_MAX, Result};
 use hostsys::fs::{self as host, Access, SetTime};
+use rights::Perm;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use vfs::acl::AclInode;
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use vfs::{
     Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Outcome,
-    OutsideSocket, Perm, SetAttr, TimeSet, XattrInode,
+    OutsideSocket, SetAttr, TimeSet, XattrInode,
 };
 use wait::WaitQueue;
 

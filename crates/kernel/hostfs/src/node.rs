@@ -8,6 +8,7 @@ use crate::names::Names;
 use crate::standing::{Noted, Standing, Watching, is_told};
 use crate::views::View;
 use abi::stat::Attr;
+use abi::stat::{S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
 use abi::{Errno, PATH_MAX, Result};
 use hostsys::fs::{self as host, Access};
 use ranked::Mutex;
@@ -17,7 +18,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::SetAttr;
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFIFO, S_IFMT, S_IFSOCK};
 
 pub(crate) struct Place {
     pub parent: Option<Arc<Node>>,

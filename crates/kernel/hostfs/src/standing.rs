@@ -8,12 +8,12 @@ use crate::fs::{HostFs, Mode};
 use crate::node::Node;
 use crate::watches::{Coherence, Follower};
 use abi::stat::Attr;
+use abi::stat::S_IFREG;
 use hostsys::fs as host;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use vfs::SetAttr;
-use vfs::dentry::S_IFREG;
 
 /// A directory is watched when it has been asked about this many times: marking costs as much as a few questions.
 const ASKED: u32 = 4;

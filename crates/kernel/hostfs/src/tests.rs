@@ -2,6 +2,8 @@
 
 use crate::{Coherence, HostFiles, HostFs, Importer, Outward};
 use abi::{Errno, Result};
+use rights::Cap;
+use rights::Credentials;
 use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;

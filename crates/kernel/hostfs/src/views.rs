@@ -8,12 +8,12 @@
 
 use crate::fs::Mode;
 use crate::node::Node;
+use abi::stat::S_IFREG;
 use hostsys::memfd::CopyArea;
 use hostsys::view::FileView;
 use ranked::{Mutex, RwLock};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use vfs::dentry::S_IFREG;
 
 /// A file is mapped when it has been read this many times, and more bytes have been read than it has.
 const READS: u32 = 8;

@@ -9,13 +9,14 @@ use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
 use netstack::tcp::notices::stamps;
+use rights::Cap;
 use socket::filter::Program;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
-use vfs::{Caller, Cap, UserMemory};
+use vfs::{Caller, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// Options of raw sockets of IPv6.

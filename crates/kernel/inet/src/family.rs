@@ -4,10 +4,11 @@ use crate::datagram::Datagrams;
 use crate::stream::Stream;
 use abi::{Errno, Result};
 use netstack::datagram::Protocol;
+use rights::Cap;
 use socket::family::Family;
 use socket::{NetNamespace, SocketOps};
 use std::sync::Arc;
-use vfs::{Caller, Cap};
+use vfs::Caller;
 
 /// IPPROTO_MAX: the protocols of Linux's own are above the 255 of the header field.
 const IPPROTO_MAX: i32 = 263;

@@ -12,6 +12,7 @@ use netstack::iface::{Iface, Kind};
 use netstack::packet::{Captured, PacketSocket};
 use netstack::wire::eth::Mac;
 use ranked::Mutex;
+use rights::Cap;
 use socket::family::Family;
 use socket::filter::Program;
 use socket::net_ns::now;
@@ -20,7 +21,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::{Caller, Cap, MapOps, MapRequest, Mapping, OpenFile, UserMemory};
+use vfs::{Caller, MapOps, MapRequest, Mapping, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// Length of an Ethernet header.

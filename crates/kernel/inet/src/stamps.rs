@@ -6,8 +6,9 @@ use abi::{Errno, Result};
 use netstack::datagram::SendControl;
 use netstack::options::IpOptions;
 use netstack::tcp::notices::stamps;
+use rights::Cap;
 use socket::{Ancillary, NetNamespace, Options};
-use vfs::{Caller, Cap};
+use vfs::Caller;
 
 /// SO_RCVMARK.
 pub(crate) const SO_RCVMARK: i32 = 75;

@@ -6,11 +6,12 @@ use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, ip, netfilter, tcp};
 use abi::{Errno, Result, Signal};
 use netstack::tcp::{State, TcpSocket, Wanted};
+use rights::Cap;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, Cap, Lingering, UserMemory};
+use vfs::{Caller, Lingering, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// A TCP socket as its descriptor owns it.

@@ -10,10 +10,11 @@ use crate::clock::Clock;
 use abi::time::{Itimerspec, Timespec};
 use abi::{Errno, Result};
 use ranked::{Mutex, rank};
+use rights::Cap;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 use vfs::timer::{TimerHandle, TimerService};
-use vfs::{Caller, Cap, FileOps, OpenFile, UserMemory};
+use vfs::{Caller, FileOps, OpenFile, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// `_IOW('T', 0, u64)`: sets the number of ticks.

@@ -7,10 +7,11 @@ use container::{Container, Limits};
 use mm::Mm;
 use nsproxy::NsProxy;
 use pid::PidNamespace;
+use rights::{Credentials, Creds};
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 use task::{Kernel, Task};
-use vfs::{Caller, Credentials, Creds, FileOps, OpenFile, Path};
+use vfs::{Caller, FileOps, OpenFile, Path};
 
 /// Makes a file's text, or a link's.
 pub type Read = fn(&At) -> Result<Vec<u8>>;

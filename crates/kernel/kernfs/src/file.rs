@@ -6,9 +6,10 @@ use crate::snapshot::Slot;
 use abi::{Errno, Result};
 use mm::Mm;
 use pid::Pid;
+use rights::{Credentials, Creds};
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::{Caller, Credentials, Creds, DirEntry, DirSink, DirectoryOps, FileOps, Inode, OpenFile, SeekOps};
+use vfs::{Caller, DirEntry, DirSink, DirectoryOps, FileOps, Inode, OpenFile, SeekOps};
 use wait::{Events, WaitQueue};
 
 /// Longest write that a text file takes.

@@ -14,6 +14,7 @@ use abi::{Errno, Result};
 use mm::Mm;
 use pid::PidNamespace;
 use ranked::Mutex;
+use rights::Perm;
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -24,8 +25,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use task::Kernel;
 use vfs::attach::Attachments;
 use vfs::{
-    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, MagicLink, OpenFile, Path, Perm,
-    SetAttr,
+    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, MagicLink, OpenFile, Path, SetAttr,
 };
 
 /// What one type of file system does in its own way.
@@ -296,7 +296,7 @@ impl Node {
         if p.group.tgid == cx.pid() {
             return Ok(());
         }
-        vfs::perm::allowed(&cx.creds(), &self.real_perm(), mask)
+        rights::mode::allowed(&cx.creds(), &self.real_perm(), mask)
     }
 
     fn is_own_dir(&self) -> bool {
@@ -367,7 +367,7 @@ impl Inode for Node {
     }
     fn lookup(&self, cx: &dyn Caller, name: &[u8]) -> Result<InodeRef> {
         let What::Dir(entries, names) = &self.entry.what else { return Err(Errno::ENOTDIR) };
-        self.check_own(cx, vfs::perm::MAY_EXEC)?;
+        self.check_own(cx, rights::mode::MAY_EXEC)?;
         let at = self.at(Some(cx));
         if let Some(p) = self.proc.as_ref()
             && !p.exists(&self.fs.kernel)
@@ -387,7 +387,7 @@ impl Inode for Node {
         let me = || self.fs.node(self.key, self.entry, self.proc.clone(), self.n);
         match &self.entry.what {
             What::Dir(..) => {
-                self.check_own(cx, vfs::perm::MAY_READ)?;
+                self.check_own(cx, rights::mode::MAY_READ)?;
                 Ok(Arc::new(DirOps(me()?)))
             }
             What::Text(_, write) => {
@@ -397,7 +397,7 @@ impl Inode for Node {
                     return Err(Errno::EACCES);
                 }
                 if writes && fs_type.judges_writers(self) && !fs_type.may_write(&at, cx) {
-                    vfs::perm::allowed(&cx.creds(), &self.real_perm(), vfs::perm::MAY_WRITE)?;
+                    rights::mode::allowed(&cx.creds(), &self.real_perm(), rights::mode::MAY_WRITE)?;
                 }
                 let bound = match self.proc {
                     Some(_) => self.fs.fs_type.check_open(&at, self.entry, cx)?,

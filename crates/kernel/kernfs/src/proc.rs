@@ -2,11 +2,12 @@
 
 use abi::{Errno, Result};
 use mm::Mm;
+use rights::{Credentials, Creds};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::trace::access::{Mode, mm_access};
 use task::{Kernel, Task, ThreadGroup};
-use vfs::{Caller, Credentials, Creds};
+use vfs::Caller;
 
 /// What a /proc/PID or task/TID directory stands for.
 pub struct Proc {

@@ -7,8 +7,8 @@ use crate::quota::Setting;
 use crate::search::{States, Wanted, allows};
 use crate::store::{Keys, NewKey, Store, Who};
 use abi::{Errno, Result};
+use rights::Cap;
 use std::time::Duration;
-use vfs::Cap;
 
 /// How long a key that was asked for and not there stays negative.
 const NEGATIVE: Duration = Duration::from_secs(60);

@@ -32,7 +32,7 @@ impl Holder {
     }
 
     /// What clone(2) gives to a new thread; of another process the session's keyring alone.
-    pub fn inherited(&self, creds: &vfs::Credentials, thread: bool) -> Holder {
+    pub fn inherited(&self, creds: &rights::Credentials, thread: bool) -> Holder {
         let new = Holder::new(&self.keys);
         if self.id.load(Ordering::Relaxed) == 0 {
             return new;

@@ -5,10 +5,10 @@ use crate::key::{Key, Kind, Owner, Payload, Serial};
 use crate::quota::{Setting, Totals, User, defaults};
 use abi::{Errno, Result};
 use ranked::Mutex;
+use rights::Credentials;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
-use vfs::Credentials;
 
 /// The keys of a kernel.
 pub struct Keys(pub(crate) Mutex<Store>);

@@ -2,9 +2,9 @@
 
 use crate::{Holder, Keys, Kind, Setting, Who};
 use abi::Errno;
+use rights::{Cap, Credentials};
 use std::sync::Arc;
 use user_ns::{Maker, UserNamespace};
-use vfs::{Cap, Credentials};
 
 const THREAD: i32 = -1;
 const PROCESS: i32 = -2;

@@ -2,11 +2,12 @@
 
 use crate::ring::{Log, TEXT_MAX};
 use abi::{Errno, Result};
+use rights::Cap;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::devices::Opened;
-use vfs::{Caller, Cap, FileOps, InodeRef, OpenFile, Outcome, Path, SeekOps};
+use vfs::{Caller, FileOps, InodeRef, OpenFile, Outcome, Path, SeekOps};
 use wait::{Events, WaitQueue};
 
 /// Messages of programs: facility `user`, level `warning`.

@@ -2,13 +2,13 @@
 
 use crate::DEVICES;
 use crate::info::Info64;
+use abi::stat::S_IFREG;
 use abi::{Errno, Result};
 use ranked::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vfs::OpenFile;
-use vfs::dentry::S_IFREG;
 use vfs::open::file_kind;
 
 /// Bytes of a sector, in which sizes are counted.

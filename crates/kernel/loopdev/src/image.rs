@@ -2,9 +2,9 @@
 
 use crate::block::BlockFile;
 use crate::device::READ_ONLY;
+use abi::stat::{S_IFBLK, S_IFREG};
 use abi::{Errno, Result};
 use std::sync::Arc;
-use vfs::dentry::{S_IFBLK, S_IFREG};
 use vfs::devices::Opened;
 use vfs::fstypes::Request;
 use vfs::open::{file_kind, open_path};
@@ -47,7 +47,7 @@ impl Image {
                 if place.mount.nodev() {
                     return Err(Errno::EACCES);
                 }
-                vfs::perm::device_may(cx, &inode, vfs::perm::MAY_READ)?;
+                vfs::perm::device_may(cx, &inode, rights::mode::MAY_READ)?;
                 let number = inode.attr()?.rdev;
                 let opened = cx.vfs().devices.open_block(cx, &place, &inode, number, libc::O_RDONLY);
                 let device = match opened.map_err(plain)? {

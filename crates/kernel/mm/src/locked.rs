@@ -5,7 +5,8 @@ use crate::map::{MemoryMap, TRAMPOLINES, Vma};
 use crate::ops::Mm;
 use abi::{Errno, Result};
 use platform::{Action, Context};
-use vfs::{Caller, Cap};
+use rights::Cap;
+use vfs::Caller;
 
 /// MCL_CURRENT, MCL_FUTURE and MCL_ONFAULT of mlockall(2), as far as they matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

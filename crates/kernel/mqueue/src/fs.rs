@@ -6,14 +6,17 @@ use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use ranked::{Mutex, rank};
+use rights::Cap;
+use rights::Perm;
+use rights::mode;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
-use vfs::inode::{NewNode, Perm};
+use vfs::inode::NewNode;
 use vfs::{
-    Caller, Cap, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile,
+    Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile,
     SeekOps, SetAttr, perm,
 };
 
@@ -201,16 +204,16 @@ impl Mqueues {
                 Some(q) => (q, false),
                 None if flags & libc::O_CREAT == 0 => return Err(Errno::ENOENT),
                 None => {
-                    perm::allowed(&cx.creds(), &of(&d.attr), perm::MAY_WRITE | perm::MAY_EXEC)?;
+                    mode::allowed(&cx.creds(), &of(&d.attr), mode::MAY_WRITE | mode::MAY_EXEC)?;
                     (self.make(cx, &mut d, name, mode & 0o777 & !cx.umask(), wanted)?, true)
                 }
             }
         };
         let inode = self.node(found.0.clone(), name);
         let want = match flags & libc::O_ACCMODE {
-            libc::O_RDONLY => perm::MAY_READ,
-            libc::O_WRONLY => perm::MAY_WRITE,
-            libc::O_RDWR => perm::MAY_READ | perm::MAY_WRITE,
+            libc::O_RDONLY => mode::MAY_READ,
+            libc::O_WRONLY => mode::MAY_WRITE,
+            libc::O_RDWR => mode::MAY_READ | mode::MAY_WRITE,
             _ => return Err(Errno::EINVAL),
         };
         if !found.1 {
@@ -227,8 +230,8 @@ impl Mqueues {
         let mut d = self.dir.lock();
         let victim = of(&d.queues.get(name).ok_or(Errno::ENOENT)?.attr.lock());
         let (creds, dir) = (cx.creds(), of(&d.attr));
-        perm::allowed(&creds, &dir, perm::MAY_WRITE | perm::MAY_EXEC)?;
-        perm::check_sticky(&creds, &dir, &victim)?;
+        mode::allowed(&creds, &dir, mode::MAY_WRITE | mode::MAY_EXEC)?;
+        mode::check_sticky(&creds, &dir, &victim)?;
         take(&mut d, name)
     }
 }

@@ -3,14 +3,14 @@
 use crate::dir::Merged;
 use crate::file::File;
 use abi::stat::Attr;
+use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::{Errno, Result};
 use ranked::Mutex;
+use rights::acl::{Acl, AclKind};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tmpfs::lower::{Layers, LowerBody, LowerInode, View, XattrMap};
 use tmpfs::{Node, TmpFs};
-use vfs::acl::{Acl, AclKind};
-use vfs::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
 use vfs::{Caller, InodeRef};
 
 /// Magic number of overlayfs in statfs(2).

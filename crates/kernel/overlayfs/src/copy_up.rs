@@ -8,8 +8,8 @@ use crate::marks::Origin;
 use crate::node::Node;
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use rights::acl::AclKind;
 use std::sync::Arc;
-use vfs::acl::AclKind;
 use vfs::rename::NOREPLACE;
 use vfs::stack::{self, Start};
 use vfs::{Caller, Dentry, InodeRef, NewNode, Path, SetAttr, TimeSet};
@@ -130,7 +130,7 @@ fn make_copy(
         _ => return Err(Errno::EIO),
     };
     let device = matches!(node, NewNode::Block(_)) || matches!(node, NewNode::Char(number) if number != 0);
-    if device && !core.creds.capable(vfs::Cap::MKNOD) {
+    if device && !core.creds.capable(rights::Cap::MKNOD) {
         return Err(Errno::EPERM);
     }
     let start = Start { mode: attr.mode & 0o7777, uid: attr.uid, gid: attr.gid };

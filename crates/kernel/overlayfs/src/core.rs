@@ -5,13 +5,14 @@ use crate::node::{Key, Node};
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use ranked::Mutex;
+use rights::{Cap, Credentials};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::internal::{InternalFs, InternalInode};
 use vfs::quota::Charge;
 use vfs::stack::As;
-use vfs::{Caller, Cap, Credentials, Dentry, FileSystem, InodeRef, Path, Vfs};
+use vfs::{Caller, Dentry, FileSystem, InodeRef, Path, Vfs};
 
 /// OVERLAYFS_SUPER_MAGIC.
 const MAGIC: i64 = 0x794c_7630;

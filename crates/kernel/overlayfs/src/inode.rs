@@ -5,15 +5,16 @@ use crate::file::{File, OpenDir};
 use crate::node::Node;
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use rights::acl::{Acl, AclKind};
+use rights::mode;
+use rights::mode::{MAY_READ, MAY_WRITE};
+use rights::{Cap, Credentials, Perm};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::acl::{Acl, AclInode, AclKind};
+use vfs::acl::AclInode;
 use vfs::attach::Attachments;
-use vfs::perm::{self, MAY_READ, MAY_WRITE};
-use vfs::{
-    Caller, Cap, Credentials, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, Perm, SetAttr,
-    XattrInode, stack,
-};
+use vfs::perm;
+use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, XattrInode, stack};
 
 impl Node {
     /// The object of the upper layer, copied up where need be, about to be changed. EROFS.
@@ -29,7 +30,7 @@ fn may_change(creds: &Credentials, p: &Perm, set: &SetAttr) -> Result<()> {
     let chown = set.uid.is_some_and(|uid| uid != p.uid) || set.gid.is_some_and(|gid| gid != p.gid);
     let owner = set.mode.is_some() || set.atime.is_some() || set.mtime.is_some();
     let allowed = (!chown || creds.capable_over(p.uid, p.gid, Cap::CHOWN))
-        && (!owner || perm::owner_or_capable(creds, p));
+        && (!owner || mode::owner_or_capable(creds, p));
     if allowed { Ok(()) } else { Err(Errno::EPERM) }
 }
 
@@ -130,7 +131,7 @@ impl AclInode for Node {
         mode: Option<u32>,
     ) -> Result<()> {
         let upper = self.writable(cx, Content::All)?;
-        if !perm::owner_or_capable(&self.core.creds, &upper.perm()?) {
+        if !mode::owner_or_capable(&self.core.creds, &upper.perm()?) {
             return Err(Errno::EPERM);
         }
         upper.as_acls().ok_or(Errno::EOPNOTSUPP)?.set_acl(&self.core.over(cx), kind, acl, mode)

@@ -6,6 +6,7 @@ use crate::layers::{Layer, LayerFs, address};
 use crate::listing;
 use crate::marks::Opaque;
 use abi::{Errno, Result};
+use rights::{Cap, Credentials};
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -13,9 +14,7 @@ use vfs::fstypes::Request;
 use vfs::quota::Kind;
 use vfs::stack::{self, MAX_DEPTH, Start};
 use vfs::walk::lookup;
-use vfs::{
-    Caller, Cap, Credentials, FileSystem, FsView, Lookup, Mount, MountFlags, NewNode, Path, SuperBlock,
-};
+use vfs::{Caller, FileSystem, FsView, Lookup, Mount, MountFlags, NewNode, Path, SuperBlock};
 
 /// Bytes of options that count for nothing.
 const SHORT: usize = 256;

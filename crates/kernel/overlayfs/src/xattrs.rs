@@ -5,7 +5,7 @@ use crate::copy_up::Content;
 use crate::core::Core;
 use crate::node::Node;
 use abi::{Errno, Result};
-use vfs::perm::{MAY_READ, MAY_WRITE};
+use rights::mode::{MAY_READ, MAY_WRITE};
 use vfs::{Caller, XattrInode};
 
 const AGAIN: &[u8] = b"overlay.";

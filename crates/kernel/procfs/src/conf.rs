@@ -3,7 +3,8 @@
 use abi::{Errno, Result};
 use kernfs::{At, Child, Entry, Names, What, line, parse_int};
 use netstack::conf::{Which, Whose};
-use vfs::{Caller, Cap};
+use rights::Cap;
+use vfs::Caller;
 
 /// The directory.
 pub(crate) static DIR: Entry = Entry { name: "conf", mode: 0o555, what: What::Dir(&[], Some(&Links)) };

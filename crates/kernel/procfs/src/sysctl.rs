@@ -17,13 +17,14 @@ use netstack::conf::{Which, Whose};
 use nsproxy::{NsProxy, UtsNamespace};
 use numbers::{limit_value, set_numbers};
 use pid::PID_MAX;
+use rights::Cap;
 use socket::net_ns::now;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use task::{Kernel, RELEASE, VERSION};
 use user_ns::{Kind, UserNamespace};
+use vfs::Caller;
 use vfs::quota::Limit;
-use vfs::{Caller, Cap};
 use wait::{Events, WaitQueue};
 
 /// The kernel as a task with these namespaces sees it.

@@ -8,12 +8,11 @@ use platform::{
     Platform, Regs, Spawn, Usage,
 };
 use ranked::Mutex;
+use rights::{Cap, Credentials};
 use std::sync::Arc;
 use task::{Current, Kernel, NodeState, Parts, ProcessInherited, SystemCalls, ThreadGroup, Tree};
 use user_ns::UserNamespace;
-use vfs::{
-    Cap, Credentials, FdTable, FsContext, Lookup, Mount, MountFlags, MountNs, OpenFile, OpenHow, Start,
-};
+use vfs::{FdTable, FsContext, Lookup, Mount, MountFlags, MountNs, OpenFile, OpenHow, Start};
 
 struct Fake;
 
@@ -436,7 +435,7 @@ fn the_tree_as_plain_data_and_back() {
     let leader = Some(sched::Scheduling::default().state());
     let zombie = NodeState { life: task::Life::Dead(zombie), leader, ..one.clone() };
     let group = &to.task.group;
-    let process = |_: &NodeState| (group.clone(), vfs::Creds::into_inner(to.task.creds()));
+    let process = |_: &NodeState| (group.clone(), rights::Creds::into_inner(to.task.creds()));
     let tree = Tree::restore(std::slice::from_ref(&zombie), process).unwrap();
     assert_eq!((tree.state(), tree.unreaped()), (vec![zombie.clone()], 1));
     assert_eq!(group.exit_status(), Some(9));

@@ -17,6 +17,7 @@ use mm::{MemoryMap, Mm};
 use nsproxy::{Offsets, Uts};
 use platform::Platform;
 use ranked::Mutex;
+use rights::Credentials;
 use sched::Rlimits;
 use signal::Handlers;
 use spec::{ProcessSpec, SandboxSpec, StartError, StartErrorKind};
@@ -24,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, Kernel, ProcessInherited, SysErr, ThreadGroup};
-use vfs::{Caller, Credentials, FdTable, FsContext, OpenFile, View};
+use vfs::{Caller, FdTable, FsContext, OpenFile, View};
 
 /// Descriptors passed with the specification; each is taken once.
 pub(crate) struct Fds(Vec<Option<OwnedFd>>);
@@ -308,7 +309,7 @@ pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> 
     }
     let path =
         found.map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
-    vfs::perm::may(c, &path, vfs::perm::MAY_EXEC)
+    vfs::perm::may(c, &path, rights::mode::MAY_EXEC)
         .map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
     fs.set_cwd(path);
     Ok(())

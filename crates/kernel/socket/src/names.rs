@@ -2,8 +2,9 @@
 
 use crate::ops::Names;
 use abi::{Errno, Result};
+use rights::mode::MAY_WRITE;
 use vfs::fs_context::FsView;
-use vfs::perm::{self, MAY_WRITE};
+use vfs::perm;
 use vfs::walk::{Lookup, Start, lookup};
 use vfs::{Caller, InodeRef, NewNode, OpenFile, dir};
 

@@ -8,11 +8,12 @@ use abi::time::Timeval;
 use abi::{Errno, Result};
 use netstack::packet::Filter;
 use ranked::Mutex;
+use rights::Cap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use vfs::{Caller, Cap};
+use vfs::Caller;
 use zerocopy::{FromBytes, IntoBytes};
 
 mod state;

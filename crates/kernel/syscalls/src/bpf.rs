@@ -13,11 +13,12 @@ use crate::process::group_of;
 use abi::{Errno, PAGE_SIZE, Result};
 use cgroup::{About, Attach, BpfProgram};
 use ebpf::{Instruction, Kind, MAX_INSTRUCTIONS, Program};
+use rights::Cap;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 use task::{Current, SysResult};
-use vfs::{Caller, Cap, FileOps, OpenFile};
+use vfs::{Caller, FileOps, OpenFile};
 use zerocopy::IntoBytes;
 
 /// Bytes of `union bpf_attr` that are known.

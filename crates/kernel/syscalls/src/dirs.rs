@@ -4,6 +4,7 @@ use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::{self, CWD, real_file};
 use crate::iov::{CHUNK, Iov};
 use abi::Errno;
+use rights::mode;
 use task::{Current, SysResult};
 use vfs::inode::{DirEntry, DirSink};
 use vfs::{dir, perm};
@@ -103,7 +104,7 @@ pub fn chdir(c: &mut Current, path: PathPtr) -> SysResult {
 pub fn fchdir(c: &mut Current, fd: Fd) -> SysResult {
     let f = c.file(fd.0)?;
     let p = f.path.as_ref().filter(|p| p.is_dir()).ok_or(Errno::ENOTDIR)?;
-    perm::inode_may(c, p.inode(), perm::MAY_EXEC)?;
+    perm::inode_may(c, p.inode(), mode::MAY_EXEC)?;
     c.fs().set_cwd(p.clone());
     Ok(0)
 }

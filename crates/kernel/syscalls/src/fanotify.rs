@@ -4,10 +4,12 @@ use crate::arg::{DirFd, Fd, PathPtr};
 use crate::at;
 use abi::{Errno, Result};
 use ipc::fanotify::{Fanotify, init};
+use rights::Cap;
+use rights::mode;
 use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::marks::{EVENTS, Marked, ON_CHILD, ON_DIR, QUESTIONS, Wanted};
-use vfs::{Caller, Cap, Lookup, Path, perm, walk};
+use vfs::{Caller, Lookup, Path, perm, walk};
 
 /// Flags of the files that events come with.
 const EVENT_FLAGS: i32 = libc::O_ACCMODE
@@ -161,6 +163,6 @@ fn find(c: &mut Current, dir: DirFd, path: PathPtr, flags: u32) -> Result<Path> 
         look.set(Lookup::DIRECTORY, flags & mark::ONLYDIR != 0);
         walk::lookup(c, &c.fs().view(), &start, &path, look)?
     };
-    perm::inode_may(c, place.inode(), perm::MAY_READ)?;
+    perm::inode_may(c, place.inode(), mode::MAY_READ)?;
     Ok(place)
 }

@@ -164,7 +164,7 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
 fn set_flags(c: &Current, f: &Arc<OpenFile>, flags: i32, fd: i32) -> Result<(), SysErr> {
     if flags & libc::O_NOATIME != 0 && f.flags() & libc::O_NOATIME == 0 {
         let owner = match &f.inode {
-            Some(i) => vfs::perm::owner_or_capable(&c.creds(), &i.perm()?),
+            Some(i) => rights::mode::owner_or_capable(&c.creds(), &i.perm()?),
             None => true,
         };
         if !owner {

@@ -3,9 +3,10 @@
 use crate::arg::{DirFd, PathPtr, Ptr};
 use crate::at::{self, At};
 use abi::Errno;
+use rights::Cap;
 use task::{Current, SysResult};
 use vfs::handles::{self, COMPARED, Handle, OPENED, SIZE};
-use vfs::{Caller, Cap, Failure, Lookup, OpenHow};
+use vfs::{Caller, Failure, Lookup, OpenHow};
 
 /// The mount is told by its unique ID, 64 bits of it.
 const AT_HANDLE_MNT_ID_UNIQUE: i32 = 0x001;

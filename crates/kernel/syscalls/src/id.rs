@@ -2,8 +2,9 @@
 
 use crate::arg::Ptr;
 use abi::Errno;
+use rights::{Cap, Credentials};
 use task::{Current, SysResult};
-use vfs::{Caller, Cap, Credentials};
+use vfs::Caller;
 
 /// "No change" in the set*id family.
 const KEEP: u32 = u32::MAX;

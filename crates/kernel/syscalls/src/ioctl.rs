@@ -4,9 +4,9 @@ use crate::arg::Fd;
 use crate::at::real_file;
 use crate::sigio;
 use abi::Errno;
+use abi::stat::{S_IFREG, S_IFSOCK};
 use task::supervisor::{ADD_FD, listener_of};
 use task::{Current, SysResult};
-use vfs::dentry::{S_IFREG, S_IFSOCK};
 use vfs::open::file_kind;
 
 const FIONREAD: u32 = 0x541b;
@@ -50,7 +50,7 @@ pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
             let who = sigio::get_own(c, &f);
             c.write_value(arg, &who)?;
         }
-        FIOQSIZE if file_kind(&f) == S_IFREG || file_kind(&f) == vfs::dentry::S_IFDIR => {
+        FIOQSIZE if file_kind(&f) == S_IFREG || file_kind(&f) == abi::stat::S_IFDIR => {
             let size = f.attr()?.size;
             c.write_value(arg, &size)?;
         }

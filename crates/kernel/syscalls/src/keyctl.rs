@@ -200,7 +200,7 @@ fn session_to_parent(c: &Current) -> Result<()> {
     let threads = parent.threads();
     let [thread] = threads.as_slice() else { return Err(Errno::EPERM) };
     let (mine, theirs) = (c.creds(), thread.creds());
-    let users = |c: &vfs::Credentials| [c.uid, c.euid, c.suid, c.gid, c.egid, c.sgid];
+    let users = |c: &rights::Credentials| [c.uid, c.euid, c.suid, c.gid, c.egid, c.sgid];
     if users(&mine) != users(&theirs) || !Arc::ptr_eq(&mine.user_ns, &theirs.user_ns) {
         return Err(Errno::EPERM);
     }

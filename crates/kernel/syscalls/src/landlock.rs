@@ -4,11 +4,12 @@ use crate::arg::{Fd, Ptr};
 use crate::install::install;
 use abi::{Errno, PAGE_SIZE, Result};
 use landlock::{Domain, Handled, Ruleset, VERSION, access, net};
+use rights::{Cap, Credentials};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
-use vfs::{Caller, Cap, Credentials, FileOps, OpenFile};
+use vfs::{Caller, FileOps, OpenFile};
 use wait::Events;
 use zerocopy::FromBytes;
 

@@ -3,12 +3,13 @@
 use crate::arg::Ptr;
 use abi::Errno;
 use abi::time::Timeval;
+use rights::Cap;
 use sched::{HostCounts, Rlimits, Usage, add_counts};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use task::{Current, SysResult, ThreadGroup};
-use vfs::{Caller, Cap};
+use vfs::Caller;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `struct rusage`, 144 bytes.

@@ -2,9 +2,10 @@
 
 use crate::arg::Ptr;
 use abi::Errno;
+use rights::Cap;
 use std::sync::atomic::Ordering;
 use task::{Current, RELEASE, SysResult, VERSION};
-use vfs::{Caller, Cap};
+use vfs::Caller;
 use zerocopy::{Immutable, IntoBytes};
 
 pub fn uname(c: &mut Current, out: Ptr) -> SysResult {

@@ -3,6 +3,7 @@
 use crate::arg::{PathPtr, Ptr, check_flags};
 use crate::at::{self, CWD};
 use abi::{Errno, Result};
+use rights::Cap;
 use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::fs_config::FsConfig;
@@ -10,7 +11,7 @@ use vfs::fs_parameters::Value;
 use vfs::mount::Propagation;
 use vfs::mount_ns::{Placing, Unmount};
 use vfs::walk::lookup;
-use vfs::{Caller, Cap, Lookup, MountFlags, Path, SbFlags};
+use vfs::{Caller, Lookup, MountFlags, Path, SbFlags};
 
 const MS_MAGIC: u64 = 0xc0ed_0000;
 const MS_MAGIC_MASK: u64 = 0xffff_0000;

@@ -6,11 +6,12 @@ use crate::install::install;
 use crate::mount::may_mount;
 use abi::{Errno, Result};
 use nsproxy::{Namespace, NsOps};
+use rights::Cap;
 use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::mount::Propagation;
 use vfs::mount_ns::Placing;
-use vfs::{Caller, Cap, MountFlags, OpenFile, Path, Start};
+use vfs::{Caller, MountFlags, OpenFile, Path, Start};
 use zerocopy::{FromBytes, IntoBytes};
 
 const OPEN_TREE_CLONE: u32 = 1;

@@ -3,9 +3,10 @@
 use crate::arg::Ptr;
 use crate::mount_fd::{ATTRIBUTES, MOUNT_ATTR_NOATIME, MOUNT_ATTR_STRICTATIME};
 use abi::{Errno, Result};
+use rights::Cap;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::{Caller, Cap, Mount, MountFlags, Path, SbFlags, View};
+use vfs::{Caller, Mount, MountFlags, Path, SbFlags, View};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const LISTMOUNT_REVERSE: u32 = 1;

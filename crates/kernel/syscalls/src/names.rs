@@ -3,8 +3,9 @@
 use crate::arg::{DirFd, PathPtr, check_flags};
 use crate::at::{At, CWD};
 use abi::Errno;
+use rights::Cap;
 use task::{Current, SysResult};
-use vfs::{Caller, Cap, Lookup, Start, dir, link};
+use vfs::{Caller, Lookup, Start, dir, link};
 
 pub fn link_(c: &mut Current, old: PathPtr, new: PathPtr) -> SysResult {
     linkat(c, CWD, old, CWD, new, 0)

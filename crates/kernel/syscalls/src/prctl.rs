@@ -2,9 +2,10 @@
 
 use abi::{Errno, Signal};
 use platform::{Action, OwnCall};
+use rights::{Cap, Credentials};
 use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
-use vfs::{Caller, Cap, Credentials};
+use vfs::Caller;
 
 const PR_SET_MM: i32 = 35;
 const PR_CAP_AMBIENT: i32 = 47;

@@ -2,10 +2,10 @@
 
 use crate::arg::{Fd, PathPtr};
 use crate::at::{CWD, read};
+use abi::stat::S_IFBLK;
 use abi::{Errno, Result};
 use task::{Current, SysResult};
 use vfs::Lookup;
-use vfs::dentry::S_IFBLK;
 use vfs::walk::lookup;
 
 /// Kinds of quotas: of users, groups, projects.

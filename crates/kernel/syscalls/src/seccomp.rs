@@ -1,12 +1,12 @@
 //! seccomp(2), and prctl(2)'s older door to it.
 
 use abi::Errno;
+use rights::Cap;
 use seccomp::{Action, MAX_INSTRUCTIONS, Program, SockFilter};
 use std::sync::atomic::Ordering;
 use task::seccomp::InstallError;
 use task::supervisor::Listener;
 use task::{Current, SysResult};
-use vfs::Cap;
 
 const SET_MODE_STRICT: u32 = 0;
 const SET_MODE_FILTER: u32 = 1;

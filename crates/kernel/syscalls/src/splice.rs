@@ -3,13 +3,13 @@
 use crate::arg::{Fd, Ptr};
 use crate::iov::{Iov, Scratch};
 use crate::transfer::{self, How};
+use abi::stat::{S_IFDIR, S_IFREG};
 use abi::{Errno, Result};
 use ipc::pipe::Pipe;
 use socket::SocketFile;
 use std::sync::Arc;
 use std::time::Instant;
 use task::{Current, SysErr, SysResult};
-use vfs::dentry::{S_IFDIR, S_IFREG};
 use vfs::io::{self, MAX_RW};
 use vfs::open::file_kind;
 use vfs::retry::retry;

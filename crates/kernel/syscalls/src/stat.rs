@@ -5,10 +5,11 @@ use crate::at::{self, CWD};
 use abi::stat::{Attr, major, minor};
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE, Result};
+use rights::Credentials;
 use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::walk::lookup;
-use vfs::{Caller, Credentials, Lookup, Mount, Path, Start, anon, attr, perm};
+use vfs::{Caller, Lookup, Mount, Path, Start, anon, attr, perm};
 use zerocopy::{Immutable, IntoBytes};
 
 const AT_NO_AUTOMOUNT: i32 = 0x800;
@@ -248,7 +249,7 @@ pub fn readlinkat(c: &mut Current, dir: DirFd, path: PathPtr, buf: Ptr, size: i3
     }
     let (start, path) = at::read_flags(c, dir, path, libc::AT_EMPTY_PATH)?;
     let p = lookup(c, &c.fs().view(), &start, &path, Lookup::EMPTY_PATH)?;
-    if p.kind() != vfs::dentry::S_IFLNK {
+    if p.kind() != abi::stat::S_IFLNK {
         return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());
     }
     perm::inode_may(c, p.inode(), 0)?;

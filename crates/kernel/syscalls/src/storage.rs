@@ -2,10 +2,10 @@
 
 use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::real_file;
+use abi::stat::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use abi::{Errno, PAGE_SIZE, Result, Signal};
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::dentry::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use vfs::open::file_kind;
 use vfs::{Caller, MapRequest, Mapping, attr, notify};
 
@@ -81,8 +81,8 @@ pub fn cachestat(c: &mut Current, fd: Fd, range: Ptr, to: Ptr, flags: u32) -> Sy
     let f = real_file(c, fd)?;
     let [off, len] = c.read_value::<[u64; 2]>(range.0)?;
     if let Some(i) = f.inode.as_ref().filter(|_| !f.writable())
-        && !vfs::perm::owner_or_capable(&c.creds(), &i.perm()?)
-        && vfs::perm::inode_may(c, i, vfs::perm::MAY_WRITE).is_err()
+        && !rights::mode::owner_or_capable(&c.creds(), &i.perm()?)
+        && vfs::perm::inode_may(c, i, rights::mode::MAY_WRITE).is_err()
     {
         return Err(Errno::EPERM.into());
     }

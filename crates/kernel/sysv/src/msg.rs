@@ -6,11 +6,12 @@ use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, Result};
 use pid::PidNamespace;
 use ranked::{Mutex, rank};
+use rights::Cap;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use vfs::{Caller, Cap, Outcome};
+use vfs::{Caller, Outcome};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

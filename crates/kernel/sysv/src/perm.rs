@@ -1,8 +1,9 @@
 //! Owners and modes of IPC objects.
 
 use abi::{Errno, Result};
+use rights::Cap;
 use user_ns::UserNamespace;
-use vfs::{Caller, Cap};
+use vfs::Caller;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `struct ipc64_perm` of x86-64.

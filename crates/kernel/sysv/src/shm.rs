@@ -10,12 +10,13 @@ use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, PAGE_SIZE, Result, page_up};
 use pid::{Pid, PidNamespace};
 use ranked::{Mutex, rank};
+use rights::Cap;
 use std::any::Any;
 use std::fmt::Write;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use vfs::{Caller, Cap, FileOps, MapOps, MapRequest, MappedFile, Mapping, OpenFile, SetAttr, StorageOps};
+use vfs::{Caller, FileOps, MapOps, MapRequest, MappedFile, Mapping, OpenFile, SetAttr, StorageOps};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod state;

@@ -11,10 +11,11 @@ use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result, SigInfo, Signal};
 use cgroup::{Cgroup, Changes};
 use container::Container;
+use rights::Credentials;
 use signal::{DefaultAction, default_action};
 use std::collections::HashSet;
 use std::sync::Arc;
-use vfs::{Caller, Credentials};
+use vfs::Caller;
 use wait::{Events, Wake};
 
 /// Who asks for a move.

@@ -13,10 +13,11 @@ use cgroup::{Cgroup, Changes, Member};
 use pid::{Pid, PidNamespace};
 use platform::{Action, Spawn};
 use ranked::Mutex;
+use rights::{Cap, Credentials};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vfs::fd_table::FdSlot;
-use vfs::{Caller, Cap, Credentials, FdTable};
+use vfs::{Caller, FdTable};
 
 /// Arguments of clone3(2), which the older calls are translated to.
 #[derive(Clone, Default)]

@@ -12,12 +12,13 @@ use abi::{Errno, PATH_MAX, Result, SigInfo, SigSet, Signal};
 use mm::Mm;
 use pid::{Pid, PidNamespace};
 use platform::Context;
+use rights::Creds;
 use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use vfs::devices::DeviceUse;
-use vfs::{Caller, Creds, FdTable, FsContext, InUse, OpenFile, UserMemory, Vfs};
+use vfs::{Caller, FdTable, FsContext, InUse, OpenFile, UserMemory, Vfs};
 use wait::Waiter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

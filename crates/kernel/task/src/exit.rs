@@ -10,12 +10,12 @@ use crate::tree::{Leader, Node, Tree};
 use abi::{SigInfo, Signal};
 use cgroup::Changes;
 use platform::{Action, Context, Word};
+use rights::Creds;
 use sched::{HostCounts, Usage, add_counts, add_io};
 use signal::SIG_IGN;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use vfs::Creds;
 use wait::Events;
 
 impl Current {

@@ -13,10 +13,10 @@ use cgroup::Member;
 use container::Container;
 use keys::Holder;
 use nsproxy::NsProxy;
+use rights::{Credentials, Creds};
 use sched::{Rlimits, Scheduling};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use vfs::{Credentials, Creds};
 
 /// What a thread has from the one that made it.
 pub struct TaskInherited {

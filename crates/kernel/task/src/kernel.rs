@@ -205,7 +205,7 @@ pub fn uptime_ns() -> u64 {
 }
 
 impl Kernel {
-    /// A number for credentials that a task is about to get, see [`vfs::Credentials::serial`].
+    /// A number for credentials that a task is about to get, see [`rights::Credentials::serial`].
     pub(crate) fn next_cred_serial(&self) -> u64 {
         self.cred_serials.fetch_add(1, Ordering::Relaxed) + 1
     }

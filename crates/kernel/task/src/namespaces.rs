@@ -8,9 +8,10 @@ use crate::task::Task;
 use abi::{Errno, Result};
 use cgroup::Cgroup;
 use nsproxy::{IN_SET, Making, Namespace, NsProxy};
+use rights::{Cap, Credentials, Creds};
 use std::sync::Arc;
 use user_ns::{Maker, UserNamespace};
-use vfs::{Caller, Cap, Credentials, Creds, MountNs};
+use vfs::{Caller, MountNs};
 
 const NEWNS: u64 = libc::CLONE_NEWNS as u64;
 const NEWUSER: u64 = libc::CLONE_NEWUSER as u64;

@@ -78,7 +78,7 @@ pub(crate) fn get_info(
         info.mask |= PID | CREDS | CGROUP;
         info.cgroup = group.kernel.tree.lock().cgroup_of(group.tgid).map_or(0, |cgroup| cgroup.id());
         let thread = fd.thread().transpose()?.or_else(|| group.any_thread());
-        if let Some(c) = thread.map(|t| vfs::Creds::into_inner(t.creds())) {
+        if let Some(c) = thread.map(|t| rights::Creds::into_inner(t.creds())) {
             info.uids = [c.uid, c.gid];
             info.euids = [c.euid, c.egid];
             info.suids = [c.suid, c.sgid];

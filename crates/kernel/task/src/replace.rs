@@ -9,10 +9,10 @@ use crate::task::Task;
 use abi::Errno;
 use mm::Mm;
 use platform::{Action, Context, OwnCall, Word};
+use rights::Credentials;
 use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::Credentials;
 
 /// A program in memory of its own that is ready to run.
 pub struct ProgramImage {

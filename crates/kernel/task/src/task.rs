@@ -14,12 +14,13 @@ use nsproxy::NsProxy;
 use pid::{Attached, PidNamespace};
 use platform::{Interrupt, Word};
 use ranked::{Mutex, RwLock, rank};
+use rights::{Credentials, Creds};
 use sched::{IoCounts, Scheduling};
 use signal::Pending;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use vfs::{Credentials, Creds, FdTable, FsContext};
+use vfs::{FdTable, FsContext};
 use wait::{Events, WaitQueue, Waiter};
 
 /// How long a thread that ends waits for programs that serve others.

@@ -24,9 +24,9 @@ use crate::thread_group::ThreadGroup;
 use abi::SigInfo;
 use platform::Regs;
 use ranked::{Mutex, rank};
+use rights::Credentials;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use vfs::Credentials;
 
 /// The thread is traced.
 const TRACED: u32 = 1;

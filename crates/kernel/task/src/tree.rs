@@ -12,10 +12,10 @@ use crate::trace::relation::Traces;
 use abi::{SigSet, Signal};
 use cgroup::{Cgroup, Charge};
 use pid::Attached;
+use rights::Credentials;
 use sched::Scheduling;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use vfs::Credentials;
 
 /// A process's place in the tree.
 pub struct Node {

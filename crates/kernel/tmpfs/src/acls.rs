@@ -5,10 +5,11 @@
 use crate::node::{Node, one_xattr_space};
 use abi::Result;
 use ranked::Mutex;
+use rights::acl::{Acl, AclKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vfs::Caller;
-use vfs::acl::{Acl, AclInode, AclKind};
+use vfs::acl::AclInode;
 
 enum State {
     /// Still that of the lower inode.

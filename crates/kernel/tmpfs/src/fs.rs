@@ -8,9 +8,10 @@ use crate::options::Options;
 use abi::stat::StatFs;
 use abi::{Errno, Result};
 use ranked::{Mutex, rank};
+use rights::Credentials;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::{Credentials, FileSystem, InodeRef};
+use vfs::{FileSystem, InodeRef};
 
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 const RAMFS_MAGIC: i64 = 0x8584_58f6;

@@ -8,6 +8,7 @@ use crate::open_file::{DirFile, File};
 use abi::stat::Attr;
 use abi::{Errno, Result};
 use ranked::{MutexGuard, rank};
+use rights::Perm;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +16,7 @@ use vfs::acl::AclInode;
 use vfs::attach::Attachments;
 use vfs::rename::{EXCHANGE, WHITEOUT};
 use vfs::{
-    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Perm, SetAttr, TimeSet,
-    XattrInode,
+    Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, SetAttr, TimeSet, XattrInode,
 };
 
 /// Bytes of extended attributes of an inode in a file system that has no limit on inodes.

@@ -5,10 +5,10 @@ use crate::node::Node;
 use abi::Result;
 use abi::stat::Attr;
 use hostsys::memfd::CopyArea;
+use rights::acl::{Acl, AclKind};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::acl::{Acl, AclKind};
 use vfs::{Caller, DirEntry, Loan, MapRequest, Mapping};
 
 /// Extended attributes by name.

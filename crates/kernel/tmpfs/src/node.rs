@@ -7,6 +7,7 @@ use crate::fs::TmpFs;
 use crate::lower::{LowerBody, LowerDir, LowerInode, View, XattrMap};
 use abi::Result;
 use abi::stat::Attr;
+use abi::stat::{S_IFDIR, S_IFMT};
 use abi::time::Timespec;
 use ranked::{Mutex, RwLock, rank};
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::InodeRef;
 use vfs::attach::Attachments;
-use vfs::dentry::{S_IFDIR, S_IFMT};
 
 /// Extended attributes.
 pub(crate) enum Xattrs {

@@ -50,7 +50,7 @@ impl File {
             return Ok(());
         }
         let inode: InodeRef = self.node.clone();
-        vfs::perm::inode_may(cx, &inode, vfs::perm::MAY_WRITE).map_err(|_| Errno::ENODEV)
+        vfs::perm::inode_may(cx, &inode, rights::mode::MAY_WRITE).map_err(|_| Errno::ENODEV)
     }
 }
 

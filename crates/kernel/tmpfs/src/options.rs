@@ -2,7 +2,7 @@
 
 use abi::{Errno, Result};
 
-use vfs::Credentials;
+use rights::Credentials;
 use vfs::fs_parameters::{Known, Takes, is_octal, is_u32, number};
 
 /// Parsed mount options.

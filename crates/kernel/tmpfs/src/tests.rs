@@ -3,6 +3,8 @@
 use crate::{Options, TmpFs};
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use rights::Cap;
+use rights::Credentials;
 use std::sync::Arc;
 use vfs::locks::{self, Kind, Owner};
 use vfs::mount::Propagation;

@@ -15,9 +15,10 @@ use abi::{Errno, Result};
 use changes::{
     DATA_MAX, DEPTH_MAX, Meta, PATH_MAX, Purpose, Record, SHARED_MAX, State, TARGET_MAX, XATTRS_MAX,
 };
+use rights::acl::AclKind;
 use std::collections::HashSet;
 use std::sync::Arc;
-use vfs::acl::{AclInode, AclKind};
+use vfs::acl::AclInode;
 use vfs::{Caller, InodeRef, LinkInode, XattrInode};
 
 /// Takes the records. An error ends the walk.

@@ -74,7 +74,7 @@ impl SlaveFile {
     pub(crate) fn open(pty: &Arc<Pty>, cx: &dyn Caller, flags: i32) -> Result<Arc<SlaveFile>> {
         {
             let i = pty.inner.lock();
-            if i.exclusive && !cx.creds().capable(vfs::Cap::SYS_ADMIN) {
+            if i.exclusive && !cx.creds().capable(rights::Cap::SYS_ADMIN) {
                 return Err(Errno::EBUSY);
             }
         }

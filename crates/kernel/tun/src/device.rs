@@ -10,10 +10,11 @@ use netstack::notify::{Events, Notify};
 use netstack::vnet;
 use netstack::wire::eth::Mac;
 use ranked::{Mutex, rank};
+use rights::Cap;
 use socket::NetNamespace;
 use std::collections::HashMap;
 use std::sync::Arc;
-use vfs::{Caller, Cap};
+use vfs::Caller;
 use wait::WaitQueue;
 
 /// Flags of TUNSETIFF and TUNGETIFF.

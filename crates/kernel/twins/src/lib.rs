@@ -16,12 +16,12 @@ use elf::{FileHeader, ProgramHeader, program_flags, program_kind};
 use hostsys::fs as host;
 use platform::{Context, Rewriter, Twin};
 use ranked::Mutex;
+use rights::acl::AclKind;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use vfs::OpenFile;
-use vfs::acl::AclKind;
 use vfs::dentry::Dentry;
 
 /// In so many processes call sites of a file must have raised signals.

@@ -1,19 +1,21 @@
 //! Reading and changing attributes. See stat(2), access(2), chmod(2), chown(2), utimensat(2), truncate(2).
 
 use crate::caller::Caller;
-use crate::cred::{Cap, Credentials};
-use crate::dentry::{S_IFDIR, S_IFLNK, S_IFREG};
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
 use crate::inode::{InodeRef, SetAttr, TimeSet};
 use crate::mount::{Mount, MountFlags};
 use crate::notify::{self, event};
 use crate::path::Path;
-use crate::perm::{self, MAY_EXEC, MAY_WRITE};
+use crate::perm;
 use crate::walk::{self, Lookup, Start};
 use abi::stat::{Attr, StatFs};
+use abi::stat::{S_IFDIR, S_IFLNK, S_IFREG};
 use abi::time::Timespec;
 use abi::{Errno, Result, Signal};
+use rights::cred::{Cap, Credentials};
+use rights::mode;
+use rights::mode::{MAY_EXEC, MAY_WRITE};
 
 /// Leaves an id as it is in chown(2).
 pub const KEEP: u32 = u32::MAX;
@@ -88,7 +90,7 @@ fn chmod_inode(cx: &dyn Caller, inode: &InodeRef, mode: u32) -> Result<()> {
     let creds = cx.creds();
     let old = inode.perm()?;
     let judged = inode.judges_changes();
-    if !judged && !perm::owner_or_capable(&creds, &old) {
+    if !judged && !mode::owner_or_capable(&creds, &old) {
         return Err(Errno::EPERM);
     }
     let mut mode = mode & 0o7777;
@@ -135,9 +137,9 @@ fn chown_inode(cx: &dyn Caller, inode: &InodeRef, uid: u32, gid: u32) -> Result<
     }
     let ids = ((uid != KEEP).then_some(uid), (gid != KEEP).then_some(gid));
     let mut set = SetAttr { uid: ids.0, gid: ids.1, ..SetAttr::default() };
-    let dir = old.mode & crate::dentry::S_IFMT == S_IFDIR;
+    let dir = old.mode & abi::stat::S_IFMT == S_IFDIR;
     if !dir {
-        let m = perm::drop_set_id(old.mode);
+        let m = mode::drop_set_id(old.mode);
         if m != old.mode {
             set.mode = Some(m & 0o7777);
         }
@@ -197,7 +199,7 @@ fn utimens_inode(
 ) -> Result<()> {
     let creds = cx.creds();
     let p = inode.perm()?;
-    if !inode.judges_changes() && !perm::owner_or_capable(&creds, &p) {
+    if !inode.judges_changes() && !mode::owner_or_capable(&creds, &p) {
         // "Now" for both is granted to whoever may write.
         if atime == Some(TimeSet::Now) && mtime == Some(TimeSet::Now) {
             perm::inode_may(cx, inode, MAY_WRITE)?;
@@ -223,7 +225,7 @@ fn truncate_inode(cx: &dyn Caller, inode: &InodeRef, len: i64) -> Result<()> {
     let size = check_size(cx, a.size, len)?;
     let mut set = SetAttr { size: Some(size), ..SetAttr::default() };
     if a.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
-        set.mode = Some(perm::drop_set_id(a.mode) & 0o7777);
+        set.mode = Some(mode::drop_set_id(a.mode) & 0o7777);
     }
     inode.set_attr(cx, &set)
 }

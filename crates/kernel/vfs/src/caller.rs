@@ -1,6 +1,5 @@
 //! What the file layer may know of the task that calls it.
 
-use crate::cred::{Cap, Credentials, Creds};
 use crate::devices::DeviceUse;
 use crate::file::OpenFile;
 use crate::fs_context::FsContext;
@@ -8,6 +7,7 @@ use crate::quota::Quotas;
 use crate::state::Vfs;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use pid::{Pid, PidNamespace};
+use rights::cred::{Cap, Credentials, Creds};
 use std::sync::Arc;
 use std::time::Instant;
 use wait::{WaitQueue, Waiter};

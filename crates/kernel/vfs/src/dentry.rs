@@ -17,6 +17,7 @@ use crate::caller::Caller;
 use crate::dcache::{Alive, Dcache};
 use crate::inode::{FileSystem, InodeRef};
 use crate::mount::SuperBlock;
+use abi::stat::S_IFDIR;
 use abi::{Errno, Result};
 use biased::ReadGuard;
 use ranked::{Mutex, MutexGuard, RwLock, rank};
@@ -27,23 +28,6 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// Directories above a name, where whoever serves the file system gives out what it likes.
 const DEEPEST: usize = 2048;
-
-/// File type bits of a mode.
-pub const S_IFMT: u32 = 0o170000;
-/// Directory.
-pub const S_IFDIR: u32 = 0o040000;
-/// Regular file.
-pub const S_IFREG: u32 = 0o100000;
-/// Symbolic link.
-pub const S_IFLNK: u32 = 0o120000;
-/// Character device.
-pub const S_IFCHR: u32 = 0o020000;
-/// Block device.
-pub const S_IFBLK: u32 = 0o060000;
-/// Named pipe.
-pub const S_IFIFO: u32 = 0o010000;
-/// Socket.
-pub const S_IFSOCK: u32 = 0o140000;
 
 /// A quick hash for short names; the table belongs to one sandbox, so nobody else gains from collisions.
 #[derive(Default)]

@@ -2,16 +2,16 @@
 //! with the drivers fill when the kernel starts.
 
 use crate::caller::Caller;
-use crate::dentry::{S_IFBLK, S_IFCHR};
 use crate::file::OpenFile;
 use crate::file_ops::FileOps;
 use crate::inode::{InodeRef, NewNode};
 use crate::path::Path;
-use crate::perm::{MAY_READ, MAY_WRITE};
 use crate::retry::Outcome;
+use abi::stat::{S_IFBLK, S_IFCHR};
 use abi::stat::{major, minor};
 use abi::{Errno, Result};
 use ranked::RwLock;
+use rights::mode::{MAY_READ, MAY_WRITE};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 

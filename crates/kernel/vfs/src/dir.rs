@@ -2,8 +2,6 @@
 
 use crate::acl::Inherited;
 use crate::caller::Caller;
-use crate::cred::Cap;
-use crate::dentry::{S_IFMT, S_IFREG};
 use crate::devices::DeviceUse;
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
@@ -12,7 +10,9 @@ use crate::notify::{self, event};
 use crate::path::Path;
 use crate::perm;
 use crate::walk::{self, Last, Parent, Start};
+use abi::stat::{S_IFMT, S_IFREG};
 use abi::{Errno, Result};
+use rights::cred::Cap;
 
 /// What something starts with that is made in a directory.
 pub(crate) struct Newborn {
@@ -137,11 +137,11 @@ pub fn mknod(
 pub fn node_of_mode(mode: u32, dev: u64) -> Result<NewNode> {
     Ok(match mode & S_IFMT {
         0 | S_IFREG => NewNode::Regular,
-        crate::dentry::S_IFIFO => NewNode::Fifo,
-        crate::dentry::S_IFSOCK => NewNode::Socket,
-        crate::dentry::S_IFCHR => NewNode::Char(dev),
-        crate::dentry::S_IFBLK => NewNode::Block(dev),
-        crate::dentry::S_IFDIR => return Err(Errno::EPERM),
+        abi::stat::S_IFIFO => NewNode::Fifo,
+        abi::stat::S_IFSOCK => NewNode::Socket,
+        abi::stat::S_IFCHR => NewNode::Char(dev),
+        abi::stat::S_IFBLK => NewNode::Block(dev),
+        abi::stat::S_IFDIR => return Err(Errno::EPERM),
         _ => return Err(Errno::EINVAL),
     })
 }

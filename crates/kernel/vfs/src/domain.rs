@@ -6,9 +6,10 @@
 
 use crate::anon::AnonInode;
 use crate::caller::Caller;
-use crate::dentry::{Dentry, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
+use crate::dentry::Dentry;
 use crate::inode::NewNode;
 use crate::path::Path;
+use abi::stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use abi::{Errno, Result};
 use landlock::{Domain, Object, Request, access};
 use std::sync::Arc;

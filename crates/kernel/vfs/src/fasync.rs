@@ -5,9 +5,9 @@
 //! A checkpoint keeps the owner; the subscription follows from the status flags.
 
 use crate::caller::Caller;
-use crate::cred::Credentials;
 use crate::file::OpenFile;
 use abi::Result;
+use rights::cred::Credentials;
 use std::sync::{Arc, Weak};
 use wait::{Events, Wake};
 

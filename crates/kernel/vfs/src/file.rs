@@ -4,7 +4,6 @@
 
 use crate::busy::Claim;
 use crate::caller::Caller;
-use crate::dentry::S_IFREG;
 use crate::domain::lost;
 use crate::fasync::SignalOwner;
 use crate::file_ops::FileOps;
@@ -15,6 +14,7 @@ use crate::mount::{Mount, Writing};
 use crate::path::Path;
 use crate::quota::{Counted, FileCount};
 use abi::stat::Attr;
+use abi::stat::S_IFREG;
 use abi::{Errno, Result};
 use ranked::{Mutex, MutexGuard, rank};
 use std::cell::Cell;

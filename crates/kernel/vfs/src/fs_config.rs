@@ -4,7 +4,6 @@
 //! Lock: a leaf, not held while an instance is made or changed. A checkpoint keeps parameters, phase and messages.
 
 use crate::caller::Caller;
-use crate::cred::Cap;
 use crate::file::OpenFile;
 use crate::file_ops::{FileOps, StreamOps};
 use crate::fs_parameters::{self, Parameter, Value};
@@ -16,6 +15,7 @@ use crate::path::Path;
 use crate::quota::{Account, Charge, Kind};
 use abi::{Errno, Result};
 use ranked::Mutex;
+use rights::cred::Cap;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;

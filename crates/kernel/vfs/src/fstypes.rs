@@ -1,11 +1,11 @@
 //! File system types that mount(2) knows, filled in when the kernel starts.
 
 use crate::caller::Caller;
-use crate::cred::Cap;
 use crate::fs_parameters::{Known, Parameter, Value};
 use crate::mount::{SbFlags, SuperBlock};
 use abi::{Errno, Result};
 use ranked::RwLock;
+use rights::cred::Cap;
 use std::sync::Arc;
 use user_ns::UserNamespace;
 

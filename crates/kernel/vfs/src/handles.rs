@@ -10,11 +10,12 @@
 //! are stale.
 
 use crate::dcache::{Dcache, HandlesKept};
-use crate::dentry::{Dentry, S_IFDIR};
+use crate::dentry::Dentry;
 use crate::inode::{Inode, InodeRef};
 use crate::mount::Mount;
 use crate::path::Path;
 use abi::stat::Attr;
+use abi::stat::S_IFDIR;
 use abi::{Errno, Result};
 use ranked::Mutex;
 use std::collections::{HashMap, VecDeque};

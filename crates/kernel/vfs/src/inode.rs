@@ -2,13 +2,14 @@
 
 use crate::acl::AclInode;
 use crate::caller::Caller;
-use crate::cred::Credentials;
 use crate::file_ops::FileOps;
 use crate::outside::OutsideSocket;
 use crate::retry::Outcome;
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
+use rights::Perm;
+use rights::cred::Credentials;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -109,17 +110,6 @@ pub trait FileSystem: Send + Sync {
     fn options(&self) -> String {
         String::new()
     }
-}
-
-/// The attributes that decide access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Perm {
-    /// Type and permission bits.
-    pub mode: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
 }
 
 /// What `create` makes.

@@ -3,16 +3,16 @@
 //! transfers into pieces is the system call layer's.
 
 use crate::caller::Caller;
-use crate::cred::Cap;
-use crate::dentry::{S_IFDIR, S_IFREG};
 use crate::file::OpenFile;
 use crate::file_ops::{Loan, StorageOps};
 use crate::inode::SetAttr;
 use crate::notify::{self, event};
 use crate::open::file_kind;
-use crate::perm;
+use abi::stat::{S_IFDIR, S_IFREG};
 use abi::{Errno, Result, Signal};
 use hostsys::memfd::CopyArea;
+use rights::cred::Cap;
+use rights::mode;
 
 /// Largest transfer of one call (MAX_RW_COUNT).
 pub const MAX_RW: usize = 0x7fff_f000;
@@ -99,7 +99,7 @@ pub fn strip_set_id(cx: &dyn Caller, file: &OpenFile) -> Result<()> {
         return Ok(());
     }
     let mode = inode.perm()?.mode;
-    let kept = perm::drop_set_id(mode);
+    let kept = mode::drop_set_id(mode);
     if kept != mode && !cx.creds().capable(Cap::FSETID) {
         inode.set_attr(cx, &SetAttr { mode: Some(kept & 0o7777), ..SetAttr::default() })?;
     }

@@ -6,12 +6,12 @@
 
 use crate::busy;
 use crate::caller::Caller;
-use crate::cred::Cap;
 use crate::file::OpenFile;
 use crate::inode::InodeRef;
 use crate::retry::{Failure, Outcome, retry_on};
 use abi::{Errno, Result};
 use ranked::Mutex;
+use rights::cred::Cap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

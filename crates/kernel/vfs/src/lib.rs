@@ -16,7 +16,6 @@ pub mod attr;
 mod below;
 mod busy;
 pub mod caller;
-pub mod cred;
 pub mod dcache;
 pub mod dentry;
 pub mod detached;
@@ -27,7 +26,6 @@ mod domain;
 pub mod fasync;
 pub mod fd_table;
 pub mod file;
-pub mod file_caps;
 pub mod file_ops;
 pub mod fs_config;
 pub mod fs_context;
@@ -72,7 +70,6 @@ pub mod walk;
 pub mod xattr;
 
 pub use caller::{Caller, Internal, NOBODY, SignalSource, UserMemory};
-pub use cred::{Cap, Credentials, CredentialsState, Creds};
 pub use dentry::Dentry;
 pub use domain::rule_object;
 pub use fasync::{IoSignals, SignalOwner};
@@ -86,7 +83,7 @@ pub use fs_context::{FsContext, FsView, View};
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{
     Confirming, DeviceNumbers, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, LinkInode,
-    MagicLink, NewNode, Perm, SetAttr, TimeSet, XattrInode,
+    MagicLink, NewNode, SetAttr, TimeSet, XattrInode,
 };
 pub use mapped::MappedFile;
 pub use mount::{Mount, MountFlags, SbFlags, SuperBlock};

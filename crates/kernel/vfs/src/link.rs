@@ -1,8 +1,6 @@
 //! Hard links and removal. See link(2), unlink(2), rmdir(2).
 
 use crate::caller::Caller;
-use crate::cred::Cap;
-use crate::dentry::{S_IFDIR, S_IFREG};
 use crate::domain::{self, Moving};
 use crate::fs_context::FsView;
 use crate::in_use::InUse;
@@ -10,10 +8,14 @@ use crate::inode::InodeRef;
 use crate::mount::Mount;
 use crate::notify::{self, event};
 use crate::path::Path;
-use crate::perm::{self, MAY_READ, MAY_WRITE};
+use crate::perm;
 use crate::umount;
 use crate::walk::{self, Last, Lookup, Parent, Start};
+use abi::stat::{S_IFDIR, S_IFREG};
 use abi::{Errno, Result};
+use rights::cred::Cap;
+use rights::mode;
+use rights::mode::{MAY_READ, MAY_WRITE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -77,7 +79,7 @@ pub fn link(
 fn check_target(cx: &dyn Caller, target: &Path) -> Result<()> {
     let creds = cx.creds();
     let p = target.inode().perm()?;
-    if !cx.vfs().protected.hardlinks.load(Ordering::Relaxed) || perm::owner_or_capable(&creds, &p) {
+    if !cx.vfs().protected.hardlinks.load(Ordering::Relaxed) || mode::owner_or_capable(&creds, &p) {
         return Ok(());
     }
     let special = target.kind() != S_IFREG || p.mode & 0o4000 != 0 || p.mode & 0o2010 == 0o2010;
@@ -173,8 +175,8 @@ fn changed(inode: &InodeRef) {
 pub fn find_dir(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<(Path, InUse<Mount>)> {
     let (p, held) = walk::lookup_held(cx, view, start, path, Lookup::FOLLOW | Lookup::DIRECTORY)?;
     p.inode().refresh_access(cx)?;
-    perm::inode_may(cx, p.inode(), perm::MAY_EXEC)?;
-    p.inode().ask_access(cx, perm::MAY_EXEC)?;
+    perm::inode_may(cx, p.inode(), mode::MAY_EXEC)?;
+    p.inode().ask_access(cx, mode::MAY_EXEC)?;
     Ok((p, held))
 }
 

@@ -6,7 +6,6 @@
 //! are made by [`crate::MountNs`] under the lock of the kernel's
 //! [`MountTable`](crate::mount_table::MountTable) (rank MOUNTS). Which mounts pass events to each other is in [`crate::peers`].
 
-use crate::cred::{Cap, Credentials};
 use crate::dentry::Dentry;
 use crate::handles::Handles;
 use crate::in_use::{InUse, Shared, Users};
@@ -20,6 +19,7 @@ use crate::path::Path;
 use crate::peers::{self, PeerGroup, Share};
 use abi::{Errno, Result};
 use ranked::RwLock;
+use rights::cred::{Cap, Credentials};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

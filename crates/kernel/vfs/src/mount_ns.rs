@@ -6,7 +6,6 @@
 
 use crate::below::Below;
 use crate::caller::Caller;
-use crate::cred::{Cap, Credentials};
 use crate::dentry::Dentry;
 use crate::in_use::Shared;
 use crate::mount::{Mount, MountFlags, Propagation, SbFlags, SuperBlock};
@@ -19,6 +18,7 @@ use crate::state::Vfs;
 use crate::umount;
 use abi::{Errno, Result};
 use ranked::{RwLock, rank};
+use rights::cred::{Cap, Credentials};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

@@ -3,8 +3,7 @@
 use crate::anon::AnonInode;
 use crate::busy::{self, Claim};
 use crate::caller::Caller;
-use crate::cred::Cap;
-use crate::dentry::{Dentry, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
+use crate::dentry::Dentry;
 use crate::devices::Opened;
 use crate::dir::Newborn;
 use crate::domain;
@@ -16,11 +15,15 @@ use crate::inode::{NewNode, SetAttr};
 use crate::mount::{Mount, MountFlags};
 use crate::notify::{self, event};
 use crate::path::Path;
-use crate::perm::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
+use crate::perm;
 use crate::quick;
 use crate::retry::Outcome;
 use crate::walk::{self, Last, Lookup, Parent, Start, Target, Walker};
+use abi::stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
 use abi::{Errno, Result};
+use rights::cred::Cap;
+use rights::mode;
+use rights::mode::{MAY_EXEC, MAY_READ, MAY_WRITE};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -375,7 +378,7 @@ fn open_held(cx: &dyn Caller, p: Path, flags: i32, held: InUse<Mount>) -> Outcom
     }
     p.inode().refresh_access(cx)?;
     perm::may(cx, &p, mask)?;
-    if flags & libc::O_NOATIME != 0 && !perm::owner_or_capable(&cx.creds(), &p.inode().perm()?) {
+    if flags & libc::O_NOATIME != 0 && !mode::owner_or_capable(&cx.creds(), &p.inode().perm()?) {
         return Err(Errno::EPERM.into());
     }
     let lost = domain::check_open(cx, &p, flags, false)?;
@@ -467,7 +470,7 @@ fn finish_claiming(
         let mut set = SetAttr { size: Some(0), ..SetAttr::default() };
         let perm = inode.perm()?;
         if perm.mode & 0o6000 != 0 && !cx.creds().capable(Cap::FSETID) {
-            set.mode = Some(perm::drop_set_id(perm.mode) & 0o7777);
+            set.mode = Some(mode::drop_set_id(perm.mode) & 0o7777);
         }
         inode.set_attr(cx, &set)?;
         notify::on_path(&p, event::MODIFY);

@@ -1,10 +1,11 @@
 //! Places: a dentry as seen through a mount, and how they are written.
 
-use crate::dentry::{Dentry, S_IFMT};
+use crate::dentry::Dentry;
 use crate::inode::InodeRef;
 use crate::mount::Mount;
 use abi::Result;
 use abi::stat::Attr;
+use abi::stat::S_IFMT;
 use std::sync::Arc;
 
 /// A place: a dentry as seen through a mount.

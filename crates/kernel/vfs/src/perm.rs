@@ -2,48 +2,14 @@
 
 use crate::acl;
 use crate::caller::Caller;
-use crate::cred::{Cap, Credentials};
-use crate::dentry::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use crate::devices::DeviceUse;
-use crate::inode::{InodeRef, Perm};
+use crate::inode::InodeRef;
 use crate::path::Path;
+use abi::stat::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFREG};
 use abi::{Errno, Result};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-/// Execute a file, search a directory.
-pub const MAY_EXEC: u32 = 1;
-/// Write.
-pub const MAY_WRITE: u32 = 2;
-/// Read.
-pub const MAY_READ: u32 = 4;
-
-/// Settings of /proc/sys/fs that guard directories in which everybody may write.
-pub struct Protected {
-    /// fs.protected_symlinks: in sticky world-writable directories follow only one's own links.
-    pub symlinks: AtomicBool,
-    /// fs.protected_hardlinks: link only to files one owns or may read and write.
-    pub hardlinks: AtomicBool,
-    /// fs.protected_fifos.
-    pub fifos: AtomicU32,
-    /// fs.protected_regular.
-    pub regular: AtomicU32,
-}
-
-impl Default for Protected {
-    fn default() -> Protected {
-        Protected {
-            symlinks: AtomicBool::new(true),
-            hardlinks: AtomicBool::new(true),
-            fifos: AtomicU32::new(0),
-            regular: AtomicU32::new(0),
-        }
-    }
-}
-
-/// EACCES unless `creds` grants every bit of `mask` on an object with these attributes and no access control list.
-pub fn allowed(creds: &Credentials, p: &Perm, mask: u32) -> Result<()> {
-    if by_mode(creds, p, mask) || by_capability(creds, p, mask) { Ok(()) } else { Err(Errno::EACCES) }
-}
+use rights::Credentials;
+use rights::mode::{self, MAY_EXEC, MAY_WRITE, Protected, allowed};
+use std::sync::atomic::Ordering;
 
 /// EACCES unless `creds` grants every bit of `mask` on an inode: by its access control list or its mode, or by capabilities.
 pub fn inode_allowed(creds: &Credentials, inode: &InodeRef, mask: u32) -> Result<()> {
@@ -52,7 +18,7 @@ pub fn inode_allowed(creds: &Credentials, inode: &InodeRef, mask: u32) -> Result
     }
     let p = inode.perm()?;
     // Without group bits the list's mask grants nothing, and what others may is in the mode.
-    if creds.fsuid == p.uid || p.mode & 0o070 == 0 || mask == 0 || by_capability(creds, &p, mask) {
+    if creds.fsuid == p.uid || p.mode & 0o070 == 0 || mask == 0 || mode::by_capability(creds, &p, mask) {
         allowed(creds, &p, mask)?;
     } else {
         match acl::deciding(inode)? {
@@ -61,29 +27,6 @@ pub fn inode_allowed(creds: &Credentials, inode: &InodeRef, mask: u32) -> Result
         }
     }
     inode.permission(mask)
-}
-
-fn by_mode(creds: &Credentials, p: &Perm, mask: u32) -> bool {
-    let bits = if creds.fsuid == p.uid {
-        p.mode >> 6
-    } else if p.mode & 0o077 == (p.mode >> 3 & 7) * 0o11 || !creds.in_group(p.gid) {
-        // Same bits for group and others: membership does not matter.
-        p.mode
-    } else {
-        p.mode >> 3
-    };
-    mask & !(bits & 7) == 0
-}
-
-fn by_capability(creds: &Credentials, p: &Perm, mask: u32) -> bool {
-    let dir = p.mode & S_IFMT == S_IFDIR;
-    if creds.capable_over(p.uid, p.gid, Cap::DAC_OVERRIDE)
-        && (dir || mask & MAY_EXEC == 0 || p.mode & 0o111 != 0)
-    {
-        return true;
-    }
-    creds.capable_over(p.uid, p.gid, Cap::DAC_READ_SEARCH)
-        && (mask == MAY_READ || dir && mask & MAY_WRITE == 0)
 }
 
 /// Permission on an inode, whatever the mount.
@@ -116,11 +59,6 @@ pub fn writable_mount(path: &Path) -> Result<()> {
     if path.mount.readonly() { Err(Errno::EROFS) } else { Ok(()) }
 }
 
-/// True for the owner and for CAP_FOWNER.
-pub fn owner_or_capable(creds: &Credentials, p: &Perm) -> bool {
-    creds.fsuid == p.uid || creds.own_ns_capable(Cap::FOWNER) && creds.user_ns.user_here(p.uid).is_some()
-}
-
 /// Whether entries may be added to directory `dir`.
 pub fn may_create(cx: &dyn Caller, dir: &Path) -> Result<()> {
     if dir.dentry.is_unlinked() {
@@ -140,16 +78,7 @@ pub fn may_delete(cx: &dyn Caller, dir: &Path, victim: &InodeRef) -> Result<()> 
     let creds = cx.creds();
     let d = dir.inode().perm()?;
     inode_allowed(&creds, dir.inode(), MAY_WRITE | MAY_EXEC)?;
-    if d.mode & 0o1000 == 0 { Ok(()) } else { check_sticky(&creds, &d, &victim.perm()?) }
-}
-
-/// EPERM for what a sticky directory lets its owner, the victim's and CAP_FOWNER over the victim remove only.
-pub fn check_sticky(creds: &Credentials, dir: &Perm, victim: &Perm) -> Result<()> {
-    let sticky = dir.mode & 0o1000 != 0;
-    let may = creds.fsuid == dir.uid
-        || creds.fsuid == victim.uid
-        || creds.capable_over(victim.uid, victim.gid, Cap::FOWNER);
-    if sticky && !may { Err(Errno::EPERM) } else { Ok(()) }
+    if d.mode & 0o1000 == 0 { Ok(()) } else { mode::check_sticky(&creds, &d, &victim.perm()?) }
 }
 
 /// Whether a symbolic link found in `dir` may be followed (protected_symlinks).
@@ -168,13 +97,4 @@ pub(crate) fn may_follow(
     }
     let l = link.perm()?;
     if l.uid == creds.fsuid || l.uid == d.uid { Ok(()) } else { Err(Errno::EACCES) }
-}
-
-/// Mode bits that remain when someone without CAP_FSETID writes to or gives away a regular file.
-pub fn drop_set_id(mode: u32) -> u32 {
-    let mut m = mode & !0o4000;
-    if mode & 0o2010 == 0o2010 {
-        m &= !0o2000;
-    }
-    m
 }

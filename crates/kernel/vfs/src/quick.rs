@@ -14,7 +14,6 @@
 //! something takes the thorough way.
 
 use crate::caller::Caller;
-use crate::cred::{Cap, Credentials};
 use crate::dentry::{Dentry, Name};
 use crate::fs_context::FsView;
 use crate::inode::InodeRef;
@@ -24,6 +23,7 @@ use crate::rules::{self, Component};
 use crate::walk::{Last, Lookup, Parent, Start};
 use abi::stat::Attr;
 use abi::{Errno, PATH_MAX, Result};
+use rights::cred::{Cap, Credentials};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

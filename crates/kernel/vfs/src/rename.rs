@@ -14,6 +14,7 @@ use crate::perm;
 use crate::umount;
 use crate::walk::{self, Last, Parent, Start};
 use abi::{Errno, Result};
+use rights::mode;
 use std::sync::Arc;
 
 /// RENAME_NOREPLACE.
@@ -148,10 +149,10 @@ fn locked(
     // Moving a directory elsewhere rewrites its `..`.
     if !Arc::ptr_eq(from, to) {
         if src.is_dir() {
-            perm::inode_may(cx, &src.inode, perm::MAY_WRITE)?;
+            perm::inode_may(cx, &src.inode, mode::MAY_WRITE)?;
         }
         if let Some(d) = dst.as_ref().filter(|d| flags & EXCHANGE != 0 && d.is_dir()) {
-            perm::inode_may(cx, &d.inode, perm::MAY_WRITE)?;
+            perm::inode_may(cx, &d.inode, mode::MAY_WRITE)?;
         }
     }
     mounts.extend([Some(&src), dst.as_ref()].into_iter().flatten().flat_map(|d| d.mounts()));

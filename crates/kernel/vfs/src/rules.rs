@@ -3,12 +3,14 @@
 
 use crate::attr;
 use crate::caller::Caller;
-use crate::cred::Credentials;
-use crate::dentry::{Dentry, S_IFLNK};
+use crate::dentry::Dentry;
 use crate::inode::InodeRef;
 use crate::mount::{Mount, MountFlags};
-use crate::perm::{self, MAY_EXEC};
+use crate::perm;
+use abi::stat::S_IFLNK;
 use abi::{Errno, NAME_MAX, Result};
+use rights::cred::Credentials;
+use rights::mode::MAY_EXEC;
 use std::sync::Arc;
 
 /// Symbolic links followed in one resolution before ELOOP.

@@ -7,7 +7,6 @@
 //! mounts is taken: what somebody has mounted something on stays (EBUSY).
 
 use crate::caller::{Caller, SignalSource};
-use crate::cred::{Credentials, Creds};
 use crate::dentry::{Cached, Dentry};
 use crate::devices::DeviceUse;
 use crate::file::OpenFile;
@@ -15,12 +14,14 @@ use crate::inode::{InodeRef, NewNode};
 use crate::mount::Mount;
 use crate::notify::{self, event};
 use crate::path::Path;
-use crate::perm::{self, MAY_EXEC, MAY_READ, MAY_WRITE};
+use crate::perm;
 use crate::rename::EXCHANGE;
 use crate::state::Vfs;
 use crate::walk;
 use abi::{Errno, Result, Signal};
 use pid::{Pid, PidNamespace};
+use rights::cred::{Credentials, Creds};
+use rights::mode::{MAY_EXEC, MAY_READ, MAY_WRITE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wait::Waiter;

@@ -1,7 +1,6 @@
 //! A caller without a kernel, for the tests of the crates above.
 
 use crate::caller::{Caller, SignalSource};
-use crate::cred::{Cap, Credentials, Creds};
 use crate::fs_context::FsContext;
 use crate::mount::Mount;
 use crate::mount_ns::MountNs;
@@ -10,6 +9,7 @@ use crate::state::Vfs;
 use abi::Signal;
 use pid::{Attached, Pid, PidNamespace};
 use ranked::Mutex;
+use rights::cred::{Cap, Credentials, Creds};
 use std::sync::Arc;
 use user_ns::UserNamespace;
 use wait::Waiter;

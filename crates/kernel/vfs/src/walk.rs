@@ -11,7 +11,6 @@ pub use crate::path::Path;
 
 use crate::anon;
 use crate::caller::Caller;
-use crate::cred::Creds;
 use crate::dentry::Cached;
 use crate::file::OpenFile;
 use crate::fs_context::FsView;
@@ -21,6 +20,7 @@ use crate::quick;
 use crate::rules::{self, Component};
 use abi::stat::Attr;
 use abi::{Errno, PATH_MAX, Result};
+use rights::cred::Creds;
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -1,13 +1,16 @@
 //! Extended attributes. See xattr(7).
 
-use crate::acl::{self, AclKind};
+use crate::acl;
 use crate::caller::Caller;
-use crate::cred::Cap;
-use crate::dentry::{S_IFDIR, S_IFMT, S_IFREG};
-use crate::file_caps::{self, FileCaps};
 use crate::inode::InodeRef;
-use crate::perm::{self, MAY_READ, MAY_WRITE};
+use crate::perm;
+use abi::stat::{S_IFDIR, S_IFMT, S_IFREG};
 use abi::{Errno, Result};
+use rights::acl::AclKind;
+use rights::cred::Cap;
+use rights::file_caps::{self, FileCaps};
+use rights::mode;
+use rights::mode::{MAY_READ, MAY_WRITE};
 
 /// Longest name.
 pub const NAME_MAX: usize = 255;
@@ -46,7 +49,7 @@ pub fn check(cx: &dyn Caller, inode: &InodeRef, name: &[u8], mask: u32) -> Resul
         if kind != S_IFREG && kind != S_IFDIR {
             return Err(if write { Errno::EPERM } else { Errno::ENODATA });
         }
-        if kind == S_IFDIR && p.mode & 0o1000 != 0 && write && !perm::owner_or_capable(&creds, &p) {
+        if kind == S_IFDIR && p.mode & 0o1000 != 0 && write && !mode::owner_or_capable(&creds, &p) {
             return Err(Errno::EPERM);
         }
         return perm::inode_allowed(&creds, inode, mask);

@@ -1,6 +1,7 @@
 //! What others change in a shared tree is seen, and so is what we change by another way.
 
 use super::*;
+use rights::Credentials;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

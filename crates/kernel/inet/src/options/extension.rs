@@ -5,10 +5,11 @@ use super::{int, read_int};
 use crate::control;
 use abi::{Errno, Result};
 use netstack::wire::extension::{Extensions, is_segment_routing};
+use rights::Cap;
 use socket::Ancillary;
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::sync::Arc;
-use vfs::{Caller, Cap};
+use vfs::Caller;
 
 /// Names that libc lacks.
 pub(crate) const IPV6_2292PKTINFO: i32 = 2;

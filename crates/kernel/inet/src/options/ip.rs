@@ -6,11 +6,12 @@ use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol};
 use netstack::options::{IpOptions, MtuDiscovery};
 use netstack::tcp::{State, TcpSocket};
+use rights::Cap;
 use socket::net_ns::now;
 use socket::{NetNamespace, cmsg};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use vfs::{Caller, Cap};
+use vfs::Caller;
 
 /// Names that libc lacks.
 pub(crate) const IPV6_RECVORIGDSTADDR: i32 = 74;

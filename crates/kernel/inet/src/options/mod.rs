@@ -11,9 +11,10 @@ use crate::control::Wants;
 use abi::{Errno, Result};
 use netstack::options::IpOptions;
 use ranked::Mutex;
+use rights::Cap;
 use socket::{NetNamespace, Options};
 use std::collections::BTreeMap;
-use vfs::{Caller, Cap};
+use vfs::Caller;
 
 /// IFNAMSIZ.
 const IFNAMSIZ: usize = 16;

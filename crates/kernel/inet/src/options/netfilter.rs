@@ -4,10 +4,11 @@ use abi::{Errno, Result};
 use conntrack::Tuple;
 use netfilter::Family;
 use netstack::tcp::TcpSocket;
+use rights::Cap;
 use socket::NetNamespace;
 use socket::net_ns::now;
 use std::net::SocketAddr;
-use vfs::{Caller, Cap, UserMemory};
+use vfs::{Caller, UserMemory};
 use xtables::layout::{self, HEAD, INFO, REPLACE};
 use xtables::xt::{Match, Target};
 

@@ -11,6 +11,7 @@ mod ring;
 
 use abi::{Errno, Result, Signal};
 use ranked::{Mutex, rank};
+use rights::Cap;
 use ring::{Ring, SLOT};
 pub use ring::{RingState, SlotState};
 use std::any::Any;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use vfs::attach::Attachments;
 use vfs::internal::{InternalFs, InternalInode};
 use vfs::quota::{Charge, Limit};
-use vfs::{Caller, Cap, FileOps, FileSystem, Inode, OpenFile, SetAttr, StreamOps, UserMemory};
+use vfs::{Caller, FileOps, FileSystem, Inode, OpenFile, SetAttr, StreamOps, UserMemory};
 use wait::{Events, WaitQueue};
 
 /// Slots of a new pipe.

@@ -3,9 +3,9 @@
 use abi::{Errno, Result};
 use container::Container;
 use kernfs::{At, line};
+use rights::{Cap, Credentials};
 use std::sync::Arc;
 use user_ns::{IdMap, Ids, UserNamespace};
-use vfs::{Cap, Credentials};
 
 fn namespace(at: &At) -> Result<Arc<UserNamespace>> {
     let creds = at.proc()?.creds(at.kernel()).ok_or(Errno::ESRCH)?;

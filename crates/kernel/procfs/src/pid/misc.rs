@@ -4,10 +4,10 @@ use crate::pid::check_read;
 use crate::pid::stat::{name, relations, times};
 use abi::{Errno, Result};
 use kernfs::{At, Entry, What, line};
+use rights::Cap;
 use sched::{IoTotals, add_io};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
-use vfs::Cap;
 
 const LIMITS: [(&str, &str); 16] = [
     ("Max cpu time", "seconds"),

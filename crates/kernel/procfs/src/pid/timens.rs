@@ -4,8 +4,8 @@ use abi::time::Timespec;
 use abi::{Errno, Result};
 use kernfs::At;
 use nsproxy::{Offsets, TimeNamespace};
+use rights::Cap;
 use std::sync::Arc;
-use vfs::Cap;
 
 /// Most lines that one write(2) sets.
 const MOST: usize = 2;

@@ -5,8 +5,8 @@ use crate::pid::stat::{name, relations};
 use abi::{Errno, PAGE_SIZE, Result};
 use kernfs::resident;
 use kernfs::{At, line, parse_int};
+use rights::Cap;
 use std::sync::atomic::Ordering;
-use vfs::Cap;
 
 pub fn comm(at: &At) -> Result<Vec<u8>> {
     let p = at.proc()?;

@@ -7,7 +7,8 @@ use super::wire::{self, HEADER, Header, Message};
 use super::{NETLINK_GENERIC, NETLINK_SOCK_DIAG, address_list, change, link, neigh, nsid, routes, rules};
 use crate::net_ns::NetNamespace;
 use abi::Errno;
-use vfs::{Caller, Cap};
+use rights::Cap;
+use vfs::Caller;
 
 const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
 pub(super) const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;

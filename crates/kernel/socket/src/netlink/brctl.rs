@@ -6,8 +6,9 @@ use super::create::random_mac;
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
 use netstack::iface::{Config, Iface, Kind};
+use rights::Cap;
 use std::sync::Arc;
-use vfs::{Caller, Cap, UserMemory};
+use vfs::{Caller, UserMemory};
 
 pub(super) const SIOCBRADDBR: u32 = 0x89a0;
 const SIOCBRDELBR: u32 = 0x89a1;

@@ -9,10 +9,11 @@ use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
 use netstack::addr::Prefix;
 use netstack::iface::{Address, Label};
+use rights::Cap;
 use spec::{Interface, Interfaces};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
-use vfs::{Caller, Cap, UserMemory};
+use vfs::{Caller, UserMemory};
 
 /// Length of `struct ifreq`, and where its value begins.
 const IFREQ: usize = 40;

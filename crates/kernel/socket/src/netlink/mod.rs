@@ -47,11 +47,12 @@ use crate::options::Options;
 use abi::{Errno, Result};
 use netfilter::NETLINK_NETFILTER;
 use ranked::Mutex;
+use rights::Cap;
 use sockets::{Dump, Origin, QUEUE, Shared, State};
 use std::any::Any;
 use std::sync::Arc;
 use uevent::NETLINK_KOBJECT_UEVENT;
-use vfs::{Caller, Cap, OpenFile};
+use vfs::{Caller, OpenFile};
 use wait::{Events, WaitQueue};
 
 const SOL_NETLINK: i32 = 270;

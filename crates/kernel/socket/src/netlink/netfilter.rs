@@ -6,7 +6,8 @@ use super::answer::{MIN_TYPE, Manner};
 use crate::net_ns::{self, NetNamespace};
 use abi::Errno;
 use nftables::{AckOptions, Asker, Event, Request, acknowledge};
-use vfs::{Caller, Cap};
+use rights::Cap;
+use vfs::Caller;
 
 pub(super) const NETLINK_NETFILTER: i32 = 12;
 /// NFNLGRP_MAX.

@@ -12,8 +12,8 @@ use super::sockets::Sockets;
 use super::wire::Message;
 use crate::net_ns::NetNamespace;
 use abi::Errno;
+use rights::Cap;
 use std::sync::Arc;
-use vfs::Cap;
 
 pub(super) const RTM_NEWNSID: u16 = 88;
 pub(super) const RTM_DELNSID: u16 = 89;

@@ -9,9 +9,10 @@ use netstack::iface::{Iface, Kind};
 use netstack::neigh::State;
 use netstack::route::{Route, RouteKind};
 use netstack::wire::eth::Mac;
+use rights::Cap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use vfs::{Caller, Cap, UserMemory};
+use vfs::{Caller, UserMemory};
 
 pub(super) const SIOCADDRT: u32 = 0x890b;
 pub(super) const SIOCDELRT: u32 = 0x890c;

@@ -12,8 +12,8 @@ use abi::Errno;
 use netstack::LOOPBACK;
 use netstack::iface::Iface;
 use netstack::monitor::How;
+use rights::Cap;
 use std::collections::btree_map::Entry;
-use vfs::Cap;
 
 /// The protocol of such sockets.
 pub(super) const NETLINK_KOBJECT_UEVENT: i32 = 15;

@@ -10,9 +10,10 @@ use crate::ops::{Names, PeerCred, SendRequest};
 use abi::{Errno, Result, Signal};
 use hostsys::clock::gettime_ns;
 use netstack::truesize;
+use rights::Cap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::{Caller, Cap};
+use vfs::Caller;
 use wait::Events;
 
 /// sendmsg(2).

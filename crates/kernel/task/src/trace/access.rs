@@ -2,10 +2,10 @@
 
 use crate::task::Task;
 use mm::Mm;
+use rights::{Cap, Credentials};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use user_ns::UserNamespace;
-use vfs::{Cap, Credentials};
 
 /// Whose ids of the caller count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

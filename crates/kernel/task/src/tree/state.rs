@@ -3,10 +3,10 @@
 use super::{Leader, Node, Report, Tree};
 use crate::life::Life;
 use crate::thread_group::ThreadGroup;
+use rights::Credentials;
 use sched::{Scheduling, SchedulingState};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use vfs::Credentials;
 
 /// A process's place in the tree. All IDs are those of the sandbox's own PID namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]

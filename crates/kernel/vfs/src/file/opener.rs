@@ -1,8 +1,8 @@
 //! Who opened a file (Linux's `f_cred`), as far as that matters later. Whole credentials are not kept: their groups
 //! alone may be a quarter of a mebibyte.
 
-use crate::cred::{Cap, Credentials};
 use crate::file::OpenFile;
+use rights::cred::{Cap, Credentials};
 use std::sync::Arc;
 use user_ns::UserNamespace;
 

@@ -2,13 +2,13 @@
 
 use super::OpenFile;
 use crate::busy;
-use crate::dentry::S_IFREG;
 use crate::fasync::SignalOwner;
 use crate::file_ops::FileOps;
 use crate::in_use::InUse;
 use crate::inode::InodeRef;
 use crate::path::Path;
 use abi::Result;
+use abi::stat::S_IFREG;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

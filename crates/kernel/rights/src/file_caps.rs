@@ -62,7 +62,7 @@ fn with_version(value: &[u8], version: u32, root: Option<u32>) -> Vec<u8> {
 
 /// What is kept of a valid attribute that somebody sets: user 0 by the kernel's ID, and in a user namespace always (Linux's
 /// `cap_convert_nscap`). EINVAL for a user that the namespace does not have.
-pub(crate) fn kept(creds: &Credentials, value: &[u8]) -> Result<Vec<u8>> {
+pub fn kept(creds: &Credentials, value: &[u8]) -> Result<Vec<u8>> {
     let caps = FileCaps::parse(value).ok_or(Errno::EINVAL)?;
     match caps.root {
         None if creds.user_ns.is_initial() => Ok(value.to_vec()),
@@ -76,7 +76,7 @@ pub(crate) fn kept(creds: &Credentials, value: &[u8]) -> Result<Vec<u8>> {
 
 /// How the attribute looks to somebody: without user 0 where that is the reader's own or that of a namespace around. EOVERFLOW for
 /// another one.
-pub(crate) fn shown(creds: &Credentials, value: Vec<u8>) -> Result<Vec<u8>> {
+pub fn shown(creds: &Credentials, value: Vec<u8>) -> Result<Vec<u8>> {
     let ns = &creds.user_ns;
     let caps = FileCaps::parse(&value);
     let Some(root) = caps.map(|caps| caps.root.unwrap_or(0)) else { return Ok(value) };

@@ -1,0 +1,102 @@
+//! Discretionary access by owner, group and mode: who may read, write, execute, search and remove. See
+//! path_resolution(7), inode(7), capabilities(7).
+
+use crate::cred::{Cap, Credentials};
+use abi::stat::{S_IFDIR, S_IFMT};
+use abi::{Errno, Result};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+/// The attributes that decide access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Perm {
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Execute a file, search a directory.
+pub const MAY_EXEC: u32 = 1;
+
+/// Write.
+pub const MAY_WRITE: u32 = 2;
+
+/// Read.
+pub const MAY_READ: u32 = 4;
+
+/// Settings of /proc/sys/fs that guard directories in which everybody may write.
+pub struct Protected {
+    /// fs.protected_symlinks: in sticky world-writable directories follow only one's own links.
+    pub symlinks: AtomicBool,
+    /// fs.protected_hardlinks: link only to files one owns or may read and write.
+    pub hardlinks: AtomicBool,
+    /// fs.protected_fifos.
+    pub fifos: AtomicU32,
+    /// fs.protected_regular.
+    pub regular: AtomicU32,
+}
+
+impl Default for Protected {
+    fn default() -> Protected {
+        Protected {
+            symlinks: AtomicBool::new(true),
+            hardlinks: AtomicBool::new(true),
+            fifos: AtomicU32::new(0),
+            regular: AtomicU32::new(0),
+        }
+    }
+}
+
+/// EACCES unless `creds` grants every bit of `mask` on an object with these attributes and no access control list.
+pub fn allowed(creds: &Credentials, p: &Perm, mask: u32) -> Result<()> {
+    if by_mode(creds, p, mask) || by_capability(creds, p, mask) { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+fn by_mode(creds: &Credentials, p: &Perm, mask: u32) -> bool {
+    let bits = if creds.fsuid == p.uid {
+        p.mode >> 6
+    } else if p.mode & 0o077 == (p.mode >> 3 & 7) * 0o11 || !creds.in_group(p.gid) {
+        // Same bits for group and others: membership does not matter.
+        p.mode
+    } else {
+        p.mode >> 3
+    };
+    mask & !(bits & 7) == 0
+}
+
+/// Whether capabilities grant every bit of `mask`, whatever the mode.
+pub fn by_capability(creds: &Credentials, p: &Perm, mask: u32) -> bool {
+    let dir = p.mode & S_IFMT == S_IFDIR;
+    if creds.capable_over(p.uid, p.gid, Cap::DAC_OVERRIDE)
+        && (dir || mask & MAY_EXEC == 0 || p.mode & 0o111 != 0)
+    {
+        return true;
+    }
+    creds.capable_over(p.uid, p.gid, Cap::DAC_READ_SEARCH)
+        && (mask == MAY_READ || dir && mask & MAY_WRITE == 0)
+}
+
+/// True for the owner and for CAP_FOWNER.
+pub fn owner_or_capable(creds: &Credentials, p: &Perm) -> bool {
+    creds.fsuid == p.uid || creds.own_ns_capable(Cap::FOWNER) && creds.user_ns.user_here(p.uid).is_some()
+}
+
+/// EPERM for what a sticky directory lets its owner, the victim's and CAP_FOWNER over the victim remove only.
+pub fn check_sticky(creds: &Credentials, dir: &Perm, victim: &Perm) -> Result<()> {
+    let sticky = dir.mode & 0o1000 != 0;
+    let may = creds.fsuid == dir.uid
+        || creds.fsuid == victim.uid
+        || creds.capable_over(victim.uid, victim.gid, Cap::FOWNER);
+    if sticky && !may { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// Mode bits that remain when someone without CAP_FSETID writes to or gives away a regular file.
+pub fn drop_set_id(mode: u32) -> u32 {
+    let mut m = mode & !0o4000;
+    if mode & 0o2010 == 0o2010 {
+        m &= !0o2000;
+    }
+    m
+}
