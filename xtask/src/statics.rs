@@ -39,11 +39,11 @@ const ALLOWED: &[Allowed] = &[
     ("syscalls/src/dispatch.rs", "TABLE", "the table of calls by number: a constant"),
     ("syscalls/src/iov.rs", "SPARE", "a buffer without content, kept for the next call of the thread"),
     ("syscalls/src/kcmp.rs", "ORDER", "a secret that hides addresses of the process, constant"),
-    ("vfs/src/fd_table.rs", "NEXT_ID", "identity that no guest sees"),
+    ("files/src/fd_table.rs", "NEXT_ID", "identity that no guest sees"),
     ("vfs/src/file.rs", "NEXT", "identity that no guest sees"),
     ("vfs/src/file.rs", "MINE", "identity that no guest sees"),
-    ("vfs/src/quota.rs", "NEXT", "spreads threads over counters; no guest sees it"),
-    ("vfs/src/quota.rs", "CELL", "spreads threads over counters; no guest sees it"),
+    ("caller/src/quota.rs", "NEXT", "spreads threads over counters; no guest sees it"),
+    ("caller/src/quota.rs", "CELL", "spreads threads over counters; no guest sees it"),
 ];
 
 /// A static in a source file.

@@ -9,13 +9,13 @@ use crate::group::Cgroup;
 use crate::{Counted, Tree};
 use abi::stat::{major, minor};
 use abi::{Errno, Result};
+use caller::DeviceUse;
 use ebpf::{Program, Use};
 use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use vfs::devices::DeviceUse;
 
 /// Most programs of a group (BPF_CGROUP_MAX_PROGS).
 pub const MOST_PROGRAMS: usize = 64;

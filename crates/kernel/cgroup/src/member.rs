@@ -5,10 +5,10 @@ use crate::group::{Cgroup, State};
 use crate::notice::{Changes, What};
 use abi::{Errno, Result};
 use arc_swap::ArcSwap;
+use caller::DeviceUse;
 use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::devices::DeviceUse;
 
 /// A task that counts in a group and in all around it, until this is dropped. The lock of the tree must not be held
 /// then.

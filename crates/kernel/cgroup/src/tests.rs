@@ -227,7 +227,7 @@ fn programs_decide_about_devices_until_their_group_goes() {
     let b = mkdir(&a, "b");
     let programs = Programs::new(&root);
     let (yes, no) = (program(&programs, 1), program(&programs, 0));
-    let device = vfs::devices::DeviceUse { block: false, number: 1 << 8 | 3, access: 2 };
+    let device = caller::DeviceUse { block: false, number: 1 << 8 | 3, access: 2 };
     let refused = |group: &Arc<Cgroup>| group.check_device(&device) == Err(Errno::EPERM);
     a.attach_program(&no, Attach::ALLOW_MULTI, None).unwrap();
     b.attach_program(&yes, Attach::ALLOW_MULTI, None).unwrap();

@@ -31,7 +31,7 @@ pub fn tree(kernel: &Arc<Kernel>, ns: &CgroupNamespace) -> Arc<dyn FileSystem> {
         return there;
     }
     let fs: Arc<dyn FileSystem> = Arc::new_cyclic(|me: &Weak<CgroupFs>| CgroupFs {
-        dev: kernel.vfs.device_numbers.alloc(),
+        dev: kernel.vfs.resources.device_numbers.alloc(),
         kernel: kernel.clone(),
         root: ns.root.clone(),
         me: me.clone(),

@@ -2,8 +2,8 @@
 
 use abi::stat::{major, minor};
 use abi::{Errno, Result};
+use caller::DeviceUse;
 use spec::DeviceRule;
-use vfs::devices::DeviceUse;
 
 /// EPERM for a use of which some part is refused. Of the rules about a part the last one holds; without one it is allowed.
 pub(crate) fn check(rules: &[DeviceRule], device: &DeviceUse) -> Result<()> {

@@ -18,6 +18,7 @@ pub use limits::{CpuMax, Limits};
 use crate::host_cgroups::HostCgroups;
 use crate::indexes::{Index, Indexes};
 use abi::Result;
+use caller::DeviceUse;
 use cgroup::Cgroup;
 use nsproxy::NsProxy;
 use pid::PidNamespace;
@@ -27,7 +28,6 @@ use spec::DeviceRule;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use vfs::devices::DeviceUse;
 
 /// Ranges of ids of users and of groups: first one inside, first one outside, how many.
 pub type IdMaps = [Vec<(u32, u32, u32)>; 2];
@@ -38,7 +38,7 @@ pub struct Container {
     /// The namespaces of its first process.
     pub namespaces: Arc<NsProxy>,
     /// Root and mounts as it began.
-    pub root_fs: Mutex<Option<Arc<vfs::FsContext>>>,
+    pub root_fs: Mutex<Option<Arc<mounts::FsContext>>>,
     /// Its loop devices.
     pub loops: Arc<loopdev::Loops>,
     /// Its programs that decide about devices.

@@ -2,7 +2,7 @@
 //! the drivers of the memory devices (null, zero, full, random, urandom).
 //!
 //! Terminals (tty, ptmx, pts) are driven by the crate `tty`, registered
-//! with the kernel's `vfs::devices` as these are.
+//! with the kernel's `vfs::file::devices` as these are.
 
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,11 @@
 //! The memory devices, major 1. See null(4), full(4), random(4).
 
 use abi::{Errno, Result};
+use caller::{Outcome, UserMemory};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::devices::{Devices, Opened};
-use vfs::{
-    Caller, FileOps, InodeRef, MapOps, MapRequest, Mapping, OpenFile, Outcome, Path, SeekOps, UserMemory,
-};
+use vfs::file::devices::{Devices, Opened};
+use vfs::{Caller, FileOps, InodeRef, MapOps, MapRequest, Mapping, OpenFile, Path, SeekOps};
 use wait::Events;
 
 /// Which device.

@@ -1,7 +1,8 @@
 //! The tree is complete and the drivers answer.
 
+use caller::Quotas;
 use user_ns::UserNamespace;
-use vfs::{Internal, Quotas, Vfs};
+use vfs::{Internal, Vfs};
 
 #[test]
 fn nodes_and_drivers() {

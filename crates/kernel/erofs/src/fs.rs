@@ -83,7 +83,7 @@ impl ErofsFs {
         if root.inode.mode & libc::S_IFMT != libc::S_IFDIR {
             return Err(Errno::EUCLEAN);
         }
-        let dev = image.device_number().unwrap_or_else(|| cx.vfs().device_numbers.alloc());
+        let dev = image.device_number().unwrap_or_else(|| cx.resources().device_numbers.alloc());
         Ok(Arc::new_cyclic(|me| ErofsFs {
             me: me.clone(),
             image,

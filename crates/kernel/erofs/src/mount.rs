@@ -3,11 +3,12 @@
 use crate::fs::ErofsFs;
 use abi::{Errno, Result};
 use loopdev::Image;
+use mounts::PathCaller;
+use mounts::fs_parameters::{Known, Takes};
+use mounts::fstypes::Request;
 use std::sync::Arc;
 use tmpfs::MemFiles;
-use vfs::fs_parameters::{Known, Takes};
-use vfs::fstypes::Request;
-use vfs::{Caller, SuperBlock};
+use vfs::SuperBlock;
 
 /// The parameters.
 pub const KNOWN: &[Known] = &[
@@ -26,7 +27,7 @@ pub(crate) struct Options {
 
 /// Mounts the image in the source, a loop device or a file. Errors are those of [`Image::open`] and
 /// [`crate::image::Super::read`]; EUCLEAN when the root is no directory.
-pub fn mount(cx: &dyn Caller, request: &Request, memory: &Arc<MemFiles>) -> Result<Arc<SuperBlock>> {
+pub fn mount(cx: &dyn PathCaller, request: &Request, memory: &Arc<MemFiles>) -> Result<Arc<SuperBlock>> {
     let mut options = Options { user_xattr: true, acl: true };
     for (name, _) in &request.parameters {
         match &name[..] {

@@ -11,7 +11,7 @@ use ranked::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::acl::AclInode;
+use vfs::AclInode;
 use vfs::attach::Attachments;
 use vfs::{
     Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, LinkInode,

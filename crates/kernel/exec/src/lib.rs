@@ -15,10 +15,11 @@ mod stack;
 
 use crate::head::Head;
 use abi::{Errno, Result, Signal, libc};
+use caller::Limits;
 use elf::{FileHeader, Image};
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
-use vfs::{Caller, OpenFile};
+use vfs::OpenFile;
 
 /// Longest single argument or environment string.
 pub const MAX_ARG_STRLEN: usize = 128 << 10;
@@ -104,8 +105,8 @@ pub fn exec(c: &mut Current, mut p: Program) -> SysResult {
 /// Opens a file for execution, relative to the working directory.
 pub fn open_program(c: &Current, path: &[u8]) -> Result<Arc<OpenFile>> {
     let view = c.fs().view();
-    vfs::open::open_exec(c, &view, &vfs::walk::Start::Cwd, path, vfs::walk::Lookup::FOLLOW)
-        .map_err(vfs::retry::Failure::errno)
+    namei::open::open_exec(c, &view, &namei::lookup::Start::Cwd, path, namei::lookup::Lookup::FOLLOW)
+        .map_err(caller::retry::Failure::errno)
 }
 
 fn open_interpreter(c: &Current, path: &[u8]) -> Result<(Arc<OpenFile>, Image)> {

@@ -4,13 +4,15 @@ use crate::Program;
 use crate::privacy::Privacy;
 use crate::stack::{Aux, StackImage};
 use abi::{Errno, PAGE_SIZE, Result, libc, page_down, page_up};
+use caller::Limits;
 use elf::Image;
+use files::MappedFile;
 use mm::{ImageInfo, MemoryMap, Mm, Vma, VmaKind};
 use platform::{Action, Context, Regs};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, NewCreds, ProgramImage};
-use vfs::{Caller, MapRequest, MappedFile, Mapping, OpenFile};
+use vfs::{MapRequest, Mapping, OpenFile};
 
 /// Bytes kept free below the stack.
 const STACK_GAP: u64 = 1 << 20;

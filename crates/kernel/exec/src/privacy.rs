@@ -1,11 +1,12 @@
 //! Who may look into a new program.
 
+use caller::HasCredentials;
 use rights::mode::MAY_READ;
 use std::sync::Arc;
 use task::Current;
 use user_ns::UserNamespace;
-use vfs::perm;
-use vfs::{Caller, InodeRef, OpenFile};
+use vfs::access;
+use vfs::{InodeRef, OpenFile};
 
 /// What its memory begins with; a change of credentials makes it not dumpable later.
 pub(crate) struct Privacy {
@@ -23,7 +24,7 @@ impl Privacy {
             user_ns: creds.user_ns.clone(),
         };
         for inode in files.filter_map(|f| f.inode.as_ref()) {
-            if perm::inode_may(c, inode, MAY_READ).is_err() {
+            if access::inode_may(c, inode, MAY_READ).is_err() {
                 privacy.dumpable = false;
                 privacy.widen(inode);
             }

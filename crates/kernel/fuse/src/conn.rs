@@ -11,6 +11,7 @@
 
 use crate::wire::{self, Agreed, ForgetOne, InHeader, Room, op};
 use abi::{Errno, Result};
+use caller::quota::Charge;
 use pid::PidNamespace;
 use ranked::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -19,7 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use user_ns::UserNamespace;
 use vfs::Caller;
-use vfs::quota::Charge;
 use wait::{Events, Stop, WaitQueue};
 use zerocopy::{FromBytes, IntoBytes};
 

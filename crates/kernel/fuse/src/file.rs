@@ -258,7 +258,7 @@ impl StorageOps for File {
         if !Arc::ptr_eq(&out.node.fs, &self.node.fs) || self.node.fs.conn.lacks(op::COPY_FILE_RANGE) {
             return None;
         }
-        if let Err(e) = vfs::io::strip_set_id(cx, to) {
+        if let Err(e) = files::io::strip_set_id(cx, to) {
             return Some(Err(e));
         }
         let body = wire::CopyFileRangeIn {

@@ -31,9 +31,10 @@ pub mod wire;
 use crate::device::Device;
 pub use crate::mount::{KNOWN, mount};
 use abi::{Errno, Result};
+use caller::UserMemory;
 use std::sync::Arc;
-use vfs::devices::{Devices, Opened};
-use vfs::{Caller, InodeRef, OpenFile, Path, UserMemory};
+use vfs::file::devices::{Devices, Opened};
+use vfs::{Caller, InodeRef, OpenFile, Path};
 
 /// Major and minor number of /dev/fuse.
 const NUMBER: (u32, u32) = (10, 229);

@@ -5,12 +5,12 @@ use crate::device::Device;
 use crate::fs::FuseFs;
 use crate::wire;
 use abi::{Errno, Result};
+use caller::quota::Kind;
+use mounts::fs_parameters::{Known, Parameter, Takes, Value, is_octal, is_u32, number};
+use mounts::fstypes::Request;
 use std::fmt::Write;
 use std::sync::Arc;
 use tmpfs::MemFiles;
-use vfs::fs_parameters::{Known, Parameter, Takes, Value, is_octal, is_u32, number};
-use vfs::fstypes::Request;
-use vfs::quota::Kind;
 use vfs::{Caller, OpenFile, SuperBlock};
 
 /// The parameters.
@@ -100,14 +100,9 @@ impl Config {
     }
 }
 
-/// Makes a file system. `file_of` finds what a descriptor of the caller's stands for. EINVAL for a descriptor that is not a new one
+/// Makes a file system. EINVAL for a descriptor that is not a new one
 /// of /dev/fuse, opened in the user namespace that mounts it.
-pub fn mount(
-    cx: &dyn Caller,
-    request: &Request,
-    memory: &Arc<MemFiles>,
-    file_of: impl Fn(&dyn Caller, i32) -> Option<Arc<OpenFile>>,
-) -> Result<Arc<SuperBlock>> {
+pub fn mount(cx: &dyn Caller, request: &Request, memory: &Arc<MemFiles>) -> Result<Arc<SuperBlock>> {
     let c = Config::parse(&request.parameters)?;
     let (Some(fd), Some(root_mode), Some(user_id), Some(group_id)) =
         (&c.fd, c.root_mode, c.user_id, c.group_id)
@@ -120,7 +115,7 @@ pub fn mount(
     let group = user_ns.group(group_id).ok_or(Errno::EINVAL)?;
     let file = match fd {
         Fd::File(file) => file.clone(),
-        Fd::Number(number) => file_of(cx, *number).ok_or(Errno::EINVAL)?,
+        Fd::Number(number) => cx.descriptor(*number).map_err(|_| Errno::EINVAL)?,
     };
     let device = Device::of(&file).ok_or(Errno::EINVAL)?;
     if !Arc::ptr_eq(&device.user_ns, &user_ns) {
@@ -140,7 +135,7 @@ pub fn mount(
         max_read: c.max_read.unwrap_or(u32::MAX).max(wire::PAGE),
         _charge: charge,
     });
-    let dev = cx.vfs().device_numbers.alloc();
+    let dev = cx.resources().device_numbers.alloc();
     let options = c.shown(user_id, group_id);
     let fs = FuseFs::new(&conn, dev, root_mode, c.subtype, options, memory);
     let weak = Arc::downgrade(&fs);

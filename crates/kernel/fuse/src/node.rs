@@ -450,7 +450,7 @@ impl DirInode for Node {
 
 impl XattrInode for Node {
     fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
-        let most = vfs::xattr::SIZE_MAX;
+        let most = namei::xattr::SIZE_MAX;
         let body = wire::GetxattrIn { size: most as u32, padding: 0 };
         self.optional(cx, Call::new(op::GETXATTR, self.nodeid, &body, Room::up_to(most)).name(name))
     }
@@ -462,7 +462,7 @@ impl XattrInode for Node {
         Ok(())
     }
     fn list_xattr(&self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
-        let most = vfs::xattr::LIST_MAX;
+        let most = namei::xattr::LIST_MAX;
         let body = wire::GetxattrIn { size: most as u32, padding: 0 };
         let call = Call::new(op::LISTXATTR, self.nodeid, &body, Room::up_to(most));
         let list = self.optional(cx, call)?;

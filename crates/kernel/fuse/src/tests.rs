@@ -3,11 +3,13 @@
 use crate::conn::{Call, Connection, Terms};
 use crate::wire::{self, EntryOut, Listed, OutHeader, RawAttr, Room, Written, op};
 use abi::Errno;
+use caller::HasCredentials;
+use caller::Identity;
+use caller::Limits;
+use caller::quota::Kind;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use vfs::Caller;
-use vfs::quota::Kind;
 use vfs::testing::TestCaller;
 use wait::Events;
 use zerocopy::{FromBytes, IntoBytes};

@@ -14,7 +14,7 @@ use hostsys::fs as host;
 use ranked::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::sync::Arc;
-use vfs::acl::AclInode;
+use vfs::AclInode;
 use vfs::{Caller, Inode};
 
 /// When a list is still what it was.

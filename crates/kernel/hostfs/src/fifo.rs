@@ -9,14 +9,15 @@
 use crate::node::Node;
 use crate::stream::Stream;
 use abi::{Errno, Result, Signal};
+use caller::pace::Pace;
+use caller::retry::retry_paced;
+use caller::{Outcome, UserMemory};
 use hostsys::fs::{self as host, Access};
 use ranked::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::pace::Pace;
-use vfs::retry::retry_paced;
-use vfs::{Caller, FileOps, OpenFile, Outcome, UserMemory};
+use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// One open end, or both.
@@ -30,7 +31,7 @@ impl Fifo {
     /// Opens a FIFO with open(2)'s `flags`, and waits for the other end unless they say otherwise.
     pub fn open(cx: &dyn Caller, node: &Node, flags: i32) -> Outcome<Arc<Fifo>> {
         let waits = flags & libc::O_NONBLOCK == 0;
-        let (pace, queue) = (Pace::of(cx), WaitQueue::new());
+        let (pace, queue) = (Pace::new(&cx.resources().outside_waits), WaitQueue::new());
         let again = || Some(pace.next());
         let fd = match flags & libc::O_ACCMODE {
             libc::O_RDONLY => node.open(Access::Read)?,

@@ -10,13 +10,13 @@ use crate::views::Views;
 use crate::warm::Warm;
 use crate::watches::Watches;
 use abi::Result;
+use caller::DeviceNumbers;
 use hostsys::fanotify::Group;
 use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::DeviceNumbers;
 use vfs::attach::Attachments;
 
 /// Host device and inode number of an object, and its kind.

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
-use vfs::internal::{InternalFs, InternalInode};
+use vfs::inode::{InternalFs, InternalInode};
 use vfs::{FileSystem, InodeRef};
 
 /// How a tree is used.

@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vfs::attach::Attachments;
-use vfs::internal::InternalFs;
+use vfs::inode::InternalFs;
 use vfs::{
     Caller, FileOps, FileSystem, Inode, InodeRef, MapOps, MapRequest, Mapping, OpenFile, SeekOps, SetAttr,
     StorageOps,

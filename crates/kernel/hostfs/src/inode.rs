@@ -12,16 +12,17 @@ use abi::stat::Attr;
 use abi::stat::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG, S_IFSOCK};
 use abi::time::Timespec;
 use abi::{Errno, NAME_MAX, Result};
+use caller::Outcome;
 use hostsys::fs::{self as host, Access, SetTime};
 use rights::Perm;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vfs::acl::AclInode;
+use vfs::AclInode;
 use vfs::attach::Attachments;
 use vfs::{
-    Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, Outcome,
-    OutsideSocket, SetAttr, TimeSet, XattrInode,
+    Caller, Confirming, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, OutsideSocket,
+    SetAttr, TimeSet, XattrInode,
 };
 use wait::WaitQueue;
 
@@ -390,7 +391,7 @@ impl DirInode for Node {
         if !Arc::ptr_eq(&to.fs, &self.fs) {
             return Err(Errno::EXDEV);
         }
-        if flags & vfs::rename::WHITEOUT != 0 {
+        if flags & namei::rename::WHITEOUT != 0 {
             // A whiteout is a device.
             return Err(Errno::EINVAL);
         }
@@ -399,7 +400,7 @@ impl DirInode for Node {
         let naming = (self.naming(), to.naming());
         let moved = self.entry(name);
         host::rename_at(&*self.dir_fd()?, name, &*to.dir_fd()?, new_name, flags)?;
-        if let (Some((ino, kind)), true) = (moved, flags & vfs::rename::EXCHANGE == 0) {
+        if let (Some((ino, kind)), true) = (moved, flags & namei::rename::EXCHANGE == 0) {
             naming.0.done(&[Change::Removed(name)]);
             naming.1.done(&[Change::Added(new_name, ino, kind)]);
         }

@@ -317,7 +317,7 @@ impl Node {
     /// A read may change the time of access.
     pub fn reads_show(&self) -> bool {
         let a = self.known();
-        self.fs.mode == Mode::Shared && vfs::attr::is_old(a.atime, a.mtime, a.ctime, host::now())
+        self.fs.mode == Mode::Shared && namei::atime::is_old(a.atime, a.mtime, a.ctime, host::now())
     }
 
     /// The content was read by a host call, which may have changed the time of access.

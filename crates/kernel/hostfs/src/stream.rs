@@ -4,11 +4,12 @@
 use crate::files::HostFiles;
 use crate::poller::Watch;
 use abi::{Errno, Result, Signal};
+use caller::UserMemory;
 use hostsys::fs::{self as host, TtyArg};
 use std::any::Any;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use vfs::{Caller, FileOps, OpenFile, UserMemory};
+use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// A stream of the host.

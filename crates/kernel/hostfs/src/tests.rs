@@ -2,6 +2,18 @@
 
 use crate::{Coherence, HostFiles, HostFs, Importer, Outward};
 use abi::{Errno, Result};
+use caller::Failure;
+use files::io;
+use mounts::FsContext;
+use namei::Lookup;
+use namei::OpenHow;
+use namei::Start;
+use namei::attr;
+use namei::dir;
+use namei::link;
+use namei::open;
+use namei::rename;
+use namei::walk;
 use rights::Cap;
 use rights::Credentials;
 use std::fs;
@@ -17,7 +29,7 @@ mod coherence;
 
 fn plain() -> TestCaller {
     let root = TestCaller::root();
-    let mut c = Credentials::root(&root.vfs.user_ns, Cap::ALL);
+    let mut c = Credentials::root(&root.vfs.resources.user_ns, Cap::ALL);
     c.fsuid = rustix_uid();
     TestCaller { creds: Arc::new(c), ..root }
 }
@@ -50,7 +62,7 @@ fn context(dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
 fn context_of(home: &Arc<HostFiles>, dir: &HostPath, exclusive: bool) -> Arc<FsContext> {
     let fd: OwnedFd = fs::File::open(dir).unwrap().into();
     let fs = HostFs::new(home, fd, exclusive).unwrap();
-    FsContext::new(vfs::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"host")))
+    FsContext::new(mounts::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"host")))
 }
 
 fn open(c: &FsContext, p: &str, flags: i32) -> Result<Arc<OpenFile>> {

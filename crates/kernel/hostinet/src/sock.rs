@@ -4,6 +4,7 @@ use crate::family::Shared;
 use crate::names::NameService;
 use crate::{options, recv, send};
 use abi::{Errno, Result};
+use caller::UserMemory;
 use hostfs::Watch;
 use hostsys::{fs, net};
 use netproto::address::{from_sockaddr, to_sockaddr};
@@ -15,7 +16,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::{Caller, UserMemory};
+use vfs::Caller;
 use wait::{Events, WaitQueue};
 
 /// All that poll(2) tells of a socket.

@@ -8,6 +8,7 @@ use crate::options::ip::{IPV6_ORIGDSTADDR, IPV6_RECVORIGDSTADDR};
 use crate::stamps::SO_RCVMARK;
 use abi::time::{Timespec, Timeval};
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::Stack;
 use netstack::datagram::{Datagram, Origin, QueuedError, SendControl};
 use netstack::time::Instant;
@@ -18,7 +19,6 @@ use socket::{Ancillary, net_ns};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use vfs::UserMemory;
 use zerocopy::IntoBytes;
 
 /// UDP_SEGMENT.

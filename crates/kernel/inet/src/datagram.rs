@@ -6,6 +6,7 @@ use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, extension, groups, ip, netfilter, udp};
 use crate::stamps::SO_RCVMARK;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
 use netstack::tcp::notices::stamps;
@@ -16,7 +17,7 @@ use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, Socke
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
-use vfs::{Caller, UserMemory};
+use vfs::Caller;
 use wait::{Events, WaitQueue};
 
 /// Options of raw sockets of IPv6.

@@ -7,6 +7,7 @@ use crate::notify::{Waiters, shown};
 use crate::options::int;
 use crate::ring::{self, Ring};
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::device::Checksum;
 use netstack::iface::{Iface, Kind};
 use netstack::packet::{Captured, PacketSocket};
@@ -21,7 +22,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use vfs::{Caller, MapOps, MapRequest, Mapping, OpenFile, UserMemory};
+use vfs::{Caller, MapOps, MapRequest, Mapping, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// Length of an Ethernet header.

@@ -5,13 +5,14 @@ use crate::notices;
 use crate::notify::{Waiters, shown};
 use crate::options::{self, Common, ip, netfilter, tcp};
 use abi::{Errno, Result, Signal};
+use caller::UserMemory;
 use netstack::tcp::{State, TcpSocket, Wanted};
 use rights::Cap;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, Lingering, UserMemory};
+use vfs::{Caller, Lingering};
 use wait::{Events, WaitQueue};
 
 /// A TCP socket as its descriptor owns it.

@@ -6,6 +6,8 @@
 //! mapping. Lock: a context's tail, a leaf.
 
 use abi::{Errno, PAGE_SIZE, Result};
+use caller::quota::{Charge, Kind};
+use caller::{Failure, Outcome};
 use hostsys::memfd::SharedMapping;
 use ranked::Mutex;
 use std::collections::BTreeMap;
@@ -13,8 +15,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use vfs::quota::{Charge, Kind};
-use vfs::{Caller, Failure, Outcome};
+use vfs::Caller;
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

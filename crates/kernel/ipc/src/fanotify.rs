@@ -1,20 +1,21 @@
 //! Groups of fanotify(7) that are told of what is done to files, or asked whether it may be done, with a descriptor of
 //! the file for each event.
 //!
-//! A group is a queue of events and a table of marks; `vfs::marks` delivers what happens. It hears of processes of its
+//! A group is a queue of events and a table of marks; `vfs::notify::marks` delivers what happens. It hears of processes of its
 //! maker's container only: an event leads to the place where they see the file. A thread that waits for an answer holds no
 //! group ([`Question`]): the group's end answers what is left. Lock rank: that of inotify; paths are
 //! dropped and the wait queue is notified after the lock is released.
 
 use abi::{Errno, Result};
+use caller::UserMemory;
+use caller::quota::{Account, Charge, Kind};
 use pid::{Pid, PidNamespace};
 use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
-use vfs::marks::{Doer, Group, Mark, Marked, ON_CHILD, ON_DIR, Question, Wanted};
-use vfs::quota::{Account, Charge, Kind};
-use vfs::{Caller, FileOps, OpenFile, Path, StreamOps, UserMemory};
+use vfs::notify::marks::{Actor, Group, Mark, Marked, ON_CHILD, ON_DIR, Question, Wanted};
+use vfs::{Caller, FileOps, OpenFile, Path, StreamOps};
 use wait::{Events, WaitQueue};
 
 /// What fanotify_init(2) takes.
@@ -195,8 +196,8 @@ impl Fanotify {
     }
 
     fn open_file(&self, cx: &dyn Caller, event: &Event) -> Result<i32> {
-        let opened = vfs::open::open_event(cx, &event.path, self.event_flags & !libc::O_CLOEXEC);
-        let file = opened.map_err(vfs::retry::Failure::errno)?;
+        let opened = namei::open::open_event(cx, &event.path, self.event_flags & !libc::O_CLOEXEC);
+        let file = opened.map_err(caller::retry::Failure::errno)?;
         cx.install(file, self.event_flags & libc::O_CLOEXEC != 0)
     }
 }
@@ -214,14 +215,14 @@ fn metadata(mask: u32, fd: i32, pid: i32) -> [u8; EVENT] {
 }
 
 impl Group for Fanotify {
-    fn event(&self, path: &Path, mask: u32, by: &Doer) {
+    fn event(&self, path: &Path, mask: u32, by: &Actor) {
         if by.process.nr_in(&self.pid_ns) == 0 {
             return;
         }
         self.push(path, mask, by, None);
     }
 
-    fn ask(&self, path: &Path, mask: u32, by: &Doer) -> Option<Arc<Question>> {
+    fn ask(&self, path: &Path, mask: u32, by: &Actor) -> Option<Arc<Question>> {
         if by.process.nr_in(&self.pid_ns) == 0 {
             return None;
         }
@@ -263,7 +264,7 @@ impl Fanotify {
     }
 
     /// Queues an event; false when it was lost. Questions are for themselves.
-    fn push(&self, path: &Path, mask: u32, by: &Doer, question: Option<&Arc<Question>>) -> bool {
+    fn push(&self, path: &Path, mask: u32, by: &Actor, question: Option<&Arc<Question>>) -> bool {
         let who = if self.flags & init::REPORT_TID != 0 { &by.thread } else { &by.process };
         let charge = self.user.charge(Kind::FanotifyEvents, 1);
         let new = charge.map(|charge| Event {

@@ -5,14 +5,15 @@
 //! lock is released.
 
 use abi::{Errno, Result};
+use caller::UserMemory;
+use caller::quota::{Account, Charge, Kind, Limit};
 use ranked::{Mutex, rank};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use vfs::notify::{self, Listener, Watch, event};
-use vfs::quota::{Account, Charge, Kind, Limit};
-use vfs::{Caller, FileOps, InodeRef, OpenFile, Path, StreamOps, UserMemory};
+use vfs::{Caller, FileOps, InodeRef, OpenFile, Path, StreamOps};
 use wait::{Events, WaitQueue};
 
 const IN_Q_OVERFLOW: u32 = 0x4000;

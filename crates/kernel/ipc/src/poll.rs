@@ -69,6 +69,7 @@ pub fn poll(cx: &dyn Caller, watches: &mut [Watch], deadline: Option<Instant>) -
 mod tests {
     use super::*;
     use crate::pipe::Pipe;
+    use caller::Blocking;
     use std::time::Duration;
     use vfs::testing::TestCaller;
 

@@ -149,8 +149,8 @@ impl FileOps for SignalFd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use caller::SignalSource;
     use ranked::Mutex;
-    use vfs::SignalSource;
     use vfs::testing::TestCaller;
 
     struct Fake(Mutex<Vec<SigInfo>>, WaitQueue);

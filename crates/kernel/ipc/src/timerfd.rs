@@ -9,12 +9,13 @@
 use crate::clock::Clock;
 use abi::time::{Itimerspec, Timespec};
 use abi::{Errno, Result};
+use caller::UserMemory;
+use caller::timer::{TimerHandle, TimerService};
 use ranked::{Mutex, rank};
 use rights::Cap;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::timer::{TimerHandle, TimerService};
-use vfs::{Caller, FileOps, OpenFile, UserMemory};
+use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// `_IOW('T', 0, u64)`: sets the number of ticks.
@@ -109,7 +110,7 @@ impl TimerFd {
         if alarm && !cx.creds().capable(Cap::WAKE_ALARM) {
             return Err(Errno::EPERM);
         }
-        let ops = TimerFd::new(clock, clock_id, State::default(), cx.vfs().timers.clone());
+        let ops = TimerFd::new(clock, clock_id, State::default(), cx.resources().timers.clone());
         let keep = flags & libc::TFD_NONBLOCK;
         Ok(OpenFile::new(None, Some(cx.vfs().anonymous_inode()), ops, libc::O_RDWR | keep))
     }
@@ -285,6 +286,7 @@ impl FileOps for TimerFd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use caller::Blocking;
     use std::time::Instant;
     use vfs::testing::TestCaller;
 

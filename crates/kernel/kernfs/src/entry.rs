@@ -135,9 +135,9 @@ impl At<'_> {
     pub fn pid_ns(&self) -> &PidNamespace {
         &self.fs.pids
     }
-    /// The process, group or session with a number in this file system, as the kernel's tables know it; or [`vfs::NOBODY`].
+    /// The process, group or session with a number in this file system, as the kernel's tables know it; or [`caller::NO_ID`].
     pub fn find_pid(&self, number: i32) -> i32 {
-        self.fs.pids.find(number).map_or(vfs::NOBODY, |pid| pid.nr())
+        self.fs.pids.find(number).map_or(caller::NO_ID, |pid| pid.nr())
     }
     /// The namespaces of the process that the directory belongs to, else of the asking task.
     pub fn nsproxy(&self) -> Arc<NsProxy> {

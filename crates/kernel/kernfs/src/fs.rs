@@ -101,7 +101,7 @@ impl KernFs {
     /// An instance of this type.
     pub fn new(kernel: Arc<Kernel>, pids: Arc<PidNamespace>, fs_type: &'static dyn FsType) -> Arc<KernFs> {
         Arc::new_cyclic(|me| KernFs {
-            dev: kernel.vfs.device_numbers.alloc(),
+            dev: kernel.vfs.resources.device_numbers.alloc(),
             kernel,
             pids,
             fs_type,

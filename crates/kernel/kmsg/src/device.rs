@@ -2,12 +2,13 @@
 
 use crate::ring::{Log, TEXT_MAX};
 use abi::{Errno, Result};
+use caller::Outcome;
 use rights::Cap;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vfs::devices::Opened;
-use vfs::{Caller, FileOps, InodeRef, OpenFile, Outcome, Path, SeekOps};
+use vfs::file::devices::Opened;
+use vfs::{Caller, FileOps, InodeRef, OpenFile, Path, SeekOps};
 use wait::{Events, WaitQueue};
 
 /// Messages of programs: facility `user`, level `warning`.

@@ -3,11 +3,12 @@
 use crate::device::{Bound, DIRECT_IO, Loop, READ_ONLY, SECTOR};
 use crate::info::{Config, Info, Info64};
 use abi::{Errno, Result};
+use caller::UserMemory;
 use rights::Cap;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::{Caller, FileOps, OpenFile, SeekOps, StorageOps, UserMemory};
+use vfs::{Caller, FileOps, OpenFile, SeekOps, StorageOps};
 
 const LOOP_SET_FD: u32 = 0x4c00;
 const LOOP_CLR_FD: u32 = 0x4c01;

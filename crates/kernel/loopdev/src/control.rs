@@ -2,9 +2,10 @@
 
 use crate::device::Loops;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, FileOps, OpenFile, UserMemory};
+use vfs::{Caller, FileOps, OpenFile};
 
 const LOOP_CTL_ADD: u32 = 0x4c80;
 const LOOP_CTL_REMOVE: u32 = 0x4c81;

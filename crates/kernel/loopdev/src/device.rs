@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use vfs::OpenFile;
-use vfs::open::file_kind;
+use vfs::file::file_kind;
 
 /// Bytes of a sector, in which sizes are counted.
 pub(crate) const SECTOR: u64 = 512;

@@ -4,13 +4,16 @@ use crate::block::BlockFile;
 use crate::device::READ_ONLY;
 use abi::stat::{S_IFBLK, S_IFREG};
 use abi::{Errno, Result};
+use caller::retry::Failure;
+use mounts::PathCaller;
+use mounts::fstypes::Request;
+use namei::open::open_path;
+use namei::walk::lookup;
+use namei::{Lookup, Start};
 use std::sync::Arc;
-use vfs::devices::Opened;
-use vfs::fstypes::Request;
-use vfs::open::{file_kind, open_path};
-use vfs::retry::Failure;
-use vfs::walk::lookup;
-use vfs::{Caller, Lookup, OpenFile, SbFlags, Start};
+use vfs::file::devices::Opened;
+use vfs::file::file_kind;
+use vfs::{Caller, OpenFile, SbFlags};
 
 /// Images that are read one through the other. Each takes some stack of the thread that reads.
 const DEEPEST: u32 = 8;
@@ -37,7 +40,7 @@ impl Image {
     /// Opens the source of a mount. EINVAL without one, ENOTBLK for what is no block device nor a file where `files` are taken,
     /// EACCES for a read-only device that is to be mounted writable, ENXIO for a block device that is no loop device, EIO for a
     /// loop device without a file. ENOTBLK as well when more than eight images would lie in each other.
-    pub fn open(cx: &dyn Caller, request: &Request, files: bool) -> Result<Image> {
+    pub fn open(cx: &dyn PathCaller, request: &Request, files: bool) -> Result<Image> {
         let source = request.source.as_deref().filter(|s| !s.is_empty()).ok_or(Errno::EINVAL)?;
         let view = cx.fs_context().ok_or(Errno::EPERM)?.view();
         let place = lookup(cx, &view, &Start::Cwd, source, Lookup::FOLLOW)?;
@@ -47,7 +50,7 @@ impl Image {
                 if place.mount.nodev() {
                     return Err(Errno::EACCES);
                 }
-                vfs::perm::device_may(cx, &inode, rights::mode::MAY_READ)?;
+                vfs::access::device_may(cx, &inode, rights::mode::MAY_READ)?;
                 let number = inode.attr()?.rdev;
                 let opened = cx.vfs().devices.open_block(cx, &place, &inode, number, libc::O_RDONLY);
                 let device = match opened.map_err(plain)? {

@@ -23,7 +23,7 @@ pub use crate::image::Image;
 use abi::Errno;
 use abi::stat::minor;
 use std::sync::Arc;
-use vfs::devices::{Devices, Opened};
+use vfs::file::devices::{Devices, Opened};
 use vfs::{Caller, InodeRef, OpenFile, Path};
 
 /// Major number of loop devices.
@@ -61,7 +61,7 @@ pub fn names_file(file: &OpenFile, cmd: u32) -> bool {
 pub fn attach(
     cx: &dyn Caller,
     file: &OpenFile,
-    mem: &mut dyn vfs::UserMemory,
+    mem: &mut dyn caller::UserMemory,
     cmd: u32,
     arg: u64,
     backing: &Arc<OpenFile>,
@@ -71,6 +71,6 @@ pub fn attach(
 }
 
 /// The number of the descriptor that such a request names.
-pub fn named_fd(mem: &mut dyn vfs::UserMemory, cmd: u32, arg: u64) -> abi::Result<i32> {
+pub fn named_fd(mem: &mut dyn caller::UserMemory, cmd: u32, arg: u64) -> abi::Result<i32> {
     if cmd == block::LOOP_CONFIGURE { mem.read_value(arg) } else { Ok(arg as i32) }
 }

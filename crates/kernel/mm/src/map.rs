@@ -3,10 +3,10 @@
 use crate::policy::Policy;
 use crate::rewrite::TwinMap;
 use abi::{Errno, PAGE_SIZE, Result};
+use files::MappedFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use twins::Image;
-use vfs::MappedFile;
 
 /// What a mapping is, for names in /proc/PID/maps and special treatment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use crate::ops::{MAX_MAP_COUNT, MapArgs, Mm};
 use crate::policy::Policy;
 use crate::undo::Undo;
 use abi::{Errno, PAGE_SIZE, Result, page_up};
+use files::MappedFile;
 use platform::{Action, Context};
 use std::sync::Arc;
 use vfs::mount::MountFlags;
-use vfs::{Caller, MapRequest, MappedFile, Mapping, OpenFile};
+use vfs::{Caller, MapRequest, Mapping, OpenFile};
 
 /// What mmap(2) knows; MAP_SHARED_VALIDATE refuses the rest. The size of huge pages is in the high bits.
 const KNOWN_FLAGS: i32 = libc::MAP_TYPE

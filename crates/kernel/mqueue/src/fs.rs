@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::inode::NewNode;
 use vfs::{
     Caller, DirEntry, DirInode, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile,
-    SeekOps, SetAttr, perm,
+    SeekOps, SetAttr, access,
 };
 
 mod state;
@@ -217,7 +217,7 @@ impl Mqueues {
             _ => return Err(Errno::EINVAL),
         };
         if !found.1 {
-            perm::inode_may(cx, &inode, want)?;
+            access::inode_may(cx, &inode, want)?;
         }
         let ops = inode.open(cx, flags)?;
         let keep = libc::O_ACCMODE | libc::O_NONBLOCK;
@@ -289,7 +289,7 @@ impl Root {
 fn fs_of(w: &Weak<Mqueues>) -> Arc<dyn FileSystem> {
     match w.upgrade() {
         Some(f) => f,
-        None => Arc::new(vfs::internal::InternalFs::Anon),
+        None => Arc::new(vfs::inode::InternalFs::Anon),
     }
 }
 

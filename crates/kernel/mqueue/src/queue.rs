@@ -4,13 +4,14 @@ use crate::MAX_BYTES;
 use crate::fs::Mqueues;
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use caller::Outcome;
 use ranked::Mutex;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
-use vfs::{Caller, FileOps, OpenFile, Outcome, SeekOps};
+use vfs::{Caller, FileOps, OpenFile, SeekOps};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -217,9 +218,9 @@ impl QueueFile {
         let q = &self.queue;
         match q.push(cx, text, priority) {
             Err(Errno::EAGAIN) if !file.nonblocking() => {}
-            done => return done.map_err(vfs::Failure::Errno),
+            done => return done.map_err(caller::Failure::Errno),
         }
-        vfs::retry::retry_on(cx, &q.wait, Events::OUT, deadline, || q.push(cx, text, priority))
+        caller::retry::retry_on(cx, &q.wait, Events::OUT, deadline, || q.push(cx, text, priority))
     }
 
     /// EMSGSIZE unless a message of this length can be sent.
@@ -241,10 +242,10 @@ impl QueueFile {
         }
         match q.pop() {
             Err(Errno::EAGAIN) if !file.nonblocking() => {}
-            done => return done.map_err(vfs::Failure::Errno),
+            done => return done.map_err(caller::Failure::Errno),
         }
         q.receivers.fetch_add(1, Ordering::SeqCst);
-        let r = vfs::retry::retry_on(cx, &q.wait, Events::IN, deadline, || q.pop());
+        let r = caller::retry::retry_on(cx, &q.wait, Events::IN, deadline, || q.pop());
         q.receivers.fetch_sub(1, Ordering::SeqCst);
         r
     }

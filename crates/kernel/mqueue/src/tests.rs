@@ -1,6 +1,6 @@
 use crate::{Attributes, MAX_BYTES, Mqueues, Notification, NotificationState, QueueFile};
 use abi::Errno;
-use vfs::Failure;
+use caller::Failure;
 use vfs::testing::TestCaller;
 
 fn user(caps: u64) -> TestCaller {

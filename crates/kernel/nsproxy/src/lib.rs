@@ -1,7 +1,7 @@
 //! The namespaces of a task: Linux's `nsproxy`. See namespaces(7).
 //!
 //! A task holds one set; what fork(2) inherits is the set, what a new namespace changes is a copy of it. The mount
-//! namespace is in `vfs::FsContext` and the task's own PID namespace in its process ID, as both can be shared or
+//! namespace is in `mounts::FsContext` and the task's own PID namespace in its process ID, as both can be shared or
 //! fixed apart from the rest. A checkpoint keeps each namespace once, and the sets by the numbers of their members.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ pub use nsfs::{Namespace, NsFs, NsOps};
 pub use time_ns::{Offsets, TimeNamespace};
 
 use abi::{Errno, Result};
+use caller::timer::TimerService;
 use cgroup::Cgroup;
 use mqueue::Mqueues;
 use pid::PidNamespace;
@@ -23,7 +24,6 @@ use std::sync::{Arc, Weak};
 use sysv::IpcNamespace;
 use user_ns::{Counted, Kind, UserNamespace};
 use vfs::FileSystem;
-use vfs::timer::TimerService;
 use wait::{Events, WaitQueue};
 
 /// Inode numbers of the initial namespaces, as Linux has them (PROC_*_INIT_INO), and where the others' begin.
@@ -217,7 +217,7 @@ pub struct Making<'a> {
     /// Gives numbers.
     pub inums: &'a Inums,
     /// Where its file systems get their numbers.
-    pub devices: &'a vfs::DeviceNumbers,
+    pub devices: &'a caller::DeviceNumbers,
     /// The control group that the maker is in.
     pub cgroup: Arc<Cgroup>,
     /// Runs timers of network stacks.

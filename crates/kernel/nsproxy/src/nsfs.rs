@@ -6,13 +6,14 @@
 use crate::{CgroupNamespace, Ipc, NEWTIME, TimeNamespace, UtsNamespace};
 use abi::stat::{Attr, StatFs, makedev};
 use abi::{Errno, Result};
+use mounts::MountNs;
 use pid::PidNamespace;
 use socket::NetNamespace;
 use std::any::Any;
 use std::sync::Arc;
 use user_ns::UserNamespace;
 use vfs::dentry::Dentry;
-use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, Mount, MountFlags, MountNs, Path, Vfs};
+use vfs::{Caller, FileOps, FileSystem, Inode, InodeRef, Mount, MountFlags, Path, Vfs};
 
 const DEV: u64 = makedev(0, 4);
 /// NSFS_MAGIC.

@@ -2,7 +2,20 @@
 
 use crate::{FileStore, Upper};
 use abi::{Errno, Result};
+use caller::Failure;
+use files::io;
 use hostfs::HostFs;
+use mounts::FsContext;
+use namei::Lookup;
+use namei::OpenHow;
+use namei::Start;
+use namei::attr;
+use namei::dir;
+use namei::link;
+use namei::open;
+use namei::rename;
+use namei::walk;
+use namei::xattr;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -37,7 +50,7 @@ fn with(name: &str, layers: &[&str], upper: Upper, fill: impl Fn(&Path)) -> Env 
     };
     let layers: Vec<_> = layers.iter().map(layer).collect();
     let fs = crate::new(&tmpfs::MemFiles::new(None), upper, &layers).unwrap();
-    Env { dir, fs: FsContext::new(vfs::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"overlay"))) }
+    Env { dir, fs: FsContext::new(mounts::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"overlay"))) }
 }
 
 fn env(name: &str) -> Env {
@@ -370,7 +383,8 @@ mod changes_of {
     /// Makes directories and changes files.
     impl Env {
         fn mkdir(&self, p: &str) {
-            vfs::dir::mkdir(&TestCaller::root(), &self.fs.view(), &Start::Cwd, p.as_bytes(), 0o755).unwrap();
+            namei::dir::mkdir(&TestCaller::root(), &self.fs.view(), &Start::Cwd, p.as_bytes(), 0o755)
+                .unwrap();
         }
         fn put(&self, p: &str, text: &[u8]) {
             let f = self.open(p, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC).unwrap();

@@ -1,7 +1,7 @@
 //! Parameters of a mount: which layers, and how. Pure.
 
 use abi::{Errno, Result};
-use vfs::fs_parameters::{Known, Parameter, Takes, Value};
+use mounts::fs_parameters::{Known, Parameter, Takes, Value};
 
 /// Most lower layers (OVL_MAX_STACK).
 pub(crate) const MAX_LOWER: usize = 500;

@@ -8,10 +8,10 @@ use crate::marks::Origin;
 use crate::node::Node;
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use namei::rename::NOREPLACE;
+use namei::stack::{self, Start};
 use rights::acl::AclKind;
 use std::sync::Arc;
-use vfs::rename::NOREPLACE;
-use vfs::stack::{self, Start};
 use vfs::{Caller, Dentry, InodeRef, NewNode, Path, SetAttr, TimeSet};
 
 /// Bytes that are copied at a time.
@@ -202,11 +202,11 @@ fn copy_xattrs(core: &Core, over: &dyn Caller, from: &InodeRef, to: &InodeRef) -
             continue;
         }
         // Capabilities of files are shown and kept as the mounter's user namespace has them; those that it cannot see go.
-        let value = match vfs::xattr::get(over, from, &name) {
+        let value = match namei::xattr::get(over, from, &name) {
             Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EOVERFLOW) => continue,
             value => value?,
         };
-        let set = vfs::xattr::set(over, to, &name, &value, 0);
+        let set = namei::xattr::set(over, to, &name, &value, 0);
         match set {
             Err(Errno::EOPNOTSUPP) if !name.starts_with(b"security.") => {}
             done => done?,

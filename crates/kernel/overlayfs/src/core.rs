@@ -4,14 +4,14 @@ use crate::layers::{Layer, LayerFs, address};
 use crate::node::{Key, Node};
 use abi::stat::StatFs;
 use abi::{Errno, Result};
+use caller::quota::Charge;
 use ranked::Mutex;
 use rights::{Cap, Credentials};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use vfs::internal::{InternalFs, InternalInode};
-use vfs::quota::Charge;
-use vfs::stack::As;
+use vfs::As;
+use vfs::inode::{InternalFs, InternalInode};
 use vfs::{Caller, Dentry, FileSystem, InodeRef, Path, Vfs};
 
 /// OVERLAYFS_SUPER_MAGIC.

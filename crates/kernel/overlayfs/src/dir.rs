@@ -4,9 +4,9 @@ use crate::copy_up::Content;
 use crate::listing;
 use crate::node::{Found, Node};
 use abi::{Errno, Result};
+use namei::rename::{EXCHANGE, NOREPLACE};
+use namei::stack::{self, Start};
 use std::sync::Arc;
-use vfs::rename::{EXCHANGE, NOREPLACE};
-use vfs::stack::{self, Start};
 use vfs::{Caller, Dentry, DirInode, InodeRef, NewNode, Path};
 
 impl Node {

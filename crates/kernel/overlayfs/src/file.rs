@@ -7,13 +7,14 @@ use crate::core::Core;
 use crate::listing::{self, Listing};
 use crate::node::Node;
 use abi::{Errno, Result};
+use namei::stack;
 use ranked::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use vfs::{
     Caller, DirEntry, DirSink, DirectoryOps, FileOps, Internal, Loan, MapOps, MapRequest, Mapping, OpenFile,
-    SeekOps, StorageOps, stack,
+    SeekOps, StorageOps,
 };
 
 /// Flags of open(2) that mean something to the file below.

@@ -5,16 +5,17 @@ use crate::file::{File, OpenDir};
 use crate::node::Node;
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use namei::stack;
 use rights::acl::{Acl, AclKind};
 use rights::mode;
 use rights::mode::{MAY_READ, MAY_WRITE};
 use rights::{Cap, Credentials, Perm};
 use std::any::Any;
 use std::sync::Arc;
-use vfs::acl::AclInode;
+use vfs::AclInode;
+use vfs::access;
 use vfs::attach::Attachments;
-use vfs::perm;
-use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, XattrInode, stack};
+use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, SetAttr, XattrInode};
 
 impl Node {
     /// The object of the upper layer, copied up where need be, about to be changed. EROFS.
@@ -60,7 +61,7 @@ impl Inode for Node {
             None if plain && mask & MAY_WRITE != 0 => mask & !MAY_WRITE | MAY_READ,
             _ => mask,
         };
-        perm::inode_allowed(&self.core.creds, &self.real().inode, mask)
+        access::inode_allowed(&self.core.creds, &self.real().inode, mask)
     }
     fn about_to_move(&self, cx: &dyn Caller) -> Result<()> {
         if self.kind == libc::S_IFDIR && !self.is_pure_upper() {
@@ -74,7 +75,7 @@ impl Inode for Node {
         let over = self.core.over(cx);
         may_change(&self.core.creds, &upper.perm()?, set)?;
         if set.size.is_some() {
-            perm::inode_allowed(&self.core.creds, upper, MAY_WRITE)?;
+            access::inode_allowed(&self.core.creds, upper, MAY_WRITE)?;
         }
         upper.set_attr(&over, set)
     }

@@ -7,10 +7,10 @@
 //! whiteout where a lower layer has it, and a directory that hides another one is marked opaque.
 //!
 //! Rights are checked twice: the caller's by `vfs` on what the inode here shows, and those of whoever mounted it on the object
-//! below (`vfs::stack::As`).
+//! below (`vfs::As`).
 //!
 //! Locks: `vfs` holds directories of this file system; then a node's `copying`, then everything of the file systems below, see
-//! `vfs::stack`. All others are leaves. A checkpoint keeps nothing yet.
+//! `namei::stack`. All others are leaves. A checkpoint keeps nothing yet.
 
 #![forbid(unsafe_code)]
 

@@ -7,11 +7,12 @@ use crate::core::Core;
 use crate::layers::Layer;
 use crate::node::{Found, Node};
 use abi::{Errno, Result};
+use caller::quota::{Charge, Kind};
+use namei::stack;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::quota::{Charge, Kind};
-use vfs::{Caller, Dentry, DirEntry, DirSink, OpenFile, Path, stack};
+use vfs::{Caller, Dentry, DirEntry, DirSink, OpenFile, Path};
 
 /// Entries that are read from a directory below at a time.
 const PIECE: usize = 256;

@@ -7,8 +7,8 @@ use crate::core::Core;
 use crate::layers::Layer;
 use abi::stat::{S_IFCHR, S_IFREG};
 use abi::{Errno, Result};
+use namei::stack::{self, Start};
 use std::sync::Arc;
-use vfs::stack::{self, Start};
 use vfs::{Caller, Dentry, InodeRef, NewNode};
 
 /// Length of [`Origin`] as an attribute: Linux's header of a file handle, and device and inode number.
@@ -42,14 +42,14 @@ impl Core {
     /// One of the attributes. `None` where there is none, and where it cannot be read.
     fn mark(&self, over: &dyn Caller, inode: &InodeRef, what: &str) -> Option<Vec<u8>> {
         let name = self.name(what);
-        vfs::xattr::check(over, inode, &name, rights::mode::MAY_READ).ok()?;
+        namei::xattr::check(over, inode, &name, rights::mode::MAY_READ).ok()?;
         inode.as_xattrs()?.get_xattr(over, &name).ok()
     }
 
     /// Sets one of the attributes. EOPNOTSUPP, EPERM where they cannot be kept.
     pub fn set_mark(&self, over: &dyn Caller, inode: &InodeRef, what: &str, value: &[u8]) -> Result<()> {
         let name = self.name(what);
-        vfs::xattr::check(over, inode, &name, rights::mode::MAY_WRITE)?;
+        namei::xattr::check(over, inode, &name, rights::mode::MAY_WRITE)?;
         inode.xattrs()?.set_xattr(over, &name, value, 0)
     }
 

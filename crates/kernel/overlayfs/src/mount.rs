@@ -6,15 +6,18 @@ use crate::layers::{Layer, LayerFs, address};
 use crate::listing;
 use crate::marks::Opaque;
 use abi::{Errno, Result};
+use caller::MAX_STACK_DEPTH;
+use caller::quota::Kind;
+use mounts::fstypes::Request;
+use mounts::{FsView, PathCaller};
+use namei::Lookup;
+use namei::stack::{self, Start};
+use namei::walk::lookup;
 use rights::{Cap, Credentials};
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
-use vfs::fstypes::Request;
-use vfs::quota::Kind;
-use vfs::stack::{self, MAX_DEPTH, Start};
-use vfs::walk::lookup;
-use vfs::{Caller, FileSystem, FsView, Lookup, Mount, MountFlags, NewNode, Path, SuperBlock};
+use vfs::{As, Caller, FileSystem, Mount, MountFlags, NewNode, Path, SuperBlock};
 
 /// Bytes of options that count for nothing.
 const SHORT: usize = 256;
@@ -34,7 +37,7 @@ impl Layers<'_> {
         let fs = match self.filesystems.iter().position(|(known, _)| Arc::ptr_eq(known, sb)) {
             Some(known) => known,
             None => {
-                let (dev, shown) = (place.attr()?.dev, cx.vfs().device_numbers.alloc());
+                let (dev, shown) = (place.attr()?.dev, cx.resources().device_numbers.alloc());
                 self.filesystems.push((sb.clone(), LayerFs { dev, shown }));
                 self.filesystems.len() - 1
             }
@@ -62,12 +65,12 @@ impl Layers<'_> {
 
 /// The directory of a layer. EINVAL for other objects, and for file systems that cannot be layers.
 fn place(cx: &dyn Caller, view: &FsView, path: &[u8]) -> Result<Path> {
-    let found = lookup(cx, view, &vfs::Start::Cwd, path, Lookup::FOLLOW)?;
+    let found = lookup(cx, view, &namei::Start::Cwd, path, Lookup::FOLLOW)?;
     if found.is_dir() && found.mount.fs().is_layer() { Ok(found) } else { Err(Errno::EINVAL) }
 }
 
 /// Mounts overlayfs: `request` has the parameters of [`crate::KNOWN`]. See mount(2) and overlayfs.rst.
-pub fn mount(cx: &dyn Caller, request: &Request) -> Result<Arc<SuperBlock>> {
+pub fn mount(cx: &dyn PathCaller, request: &Request) -> Result<Arc<SuperBlock>> {
     let config = Config::parse(&request.parameters)?;
     let fs = cx.fs_context().ok_or(Errno::EPERM)?;
     let view = fs.view();
@@ -85,7 +88,7 @@ pub fn mount(cx: &dyn Caller, request: &Request) -> Result<Arc<SuperBlock>> {
     };
     let depth = lower.iter().chain(upper.iter().map(|(u, _)| u)).map(|p| p.mount.fs().stack_depth()).max();
     let depth = depth.unwrap_or(0) + 1;
-    if depth > MAX_DEPTH {
+    if depth > MAX_STACK_DEPTH {
         return Err(Errno::EINVAL);
     }
     let images = lower.iter().chain(upper.iter().map(|(u, _)| u)).map(|p| p.mount.fs().images_below()).max();
@@ -97,7 +100,7 @@ pub fn mount(cx: &dyn Caller, request: &Request) -> Result<Arc<SuperBlock>> {
     ];
 
     let creds = mounter(&cx.creds());
-    let over = stack::As::new(cx, &creds);
+    let over = As::new(cx, &creds);
     let mut layers = Layers { view: &view, filesystems: Vec::new(), traps: HashSet::new() };
     let (mut top, mut work) = (None, None);
     if let Some((upper, base)) = &upper {
@@ -125,7 +128,7 @@ pub fn mount(cx: &dyn Caller, request: &Request) -> Result<Arc<SuperBlock>> {
         lower: below,
         work,
         filesystems: layers.filesystems.into_iter().map(|(_, fs)| fs).collect(),
-        dev: cx.vfs().device_numbers.alloc(),
+        dev: cx.resources().device_numbers.alloc(),
         depth,
         images: images.unwrap_or(0),
         creds: creds.clone(),

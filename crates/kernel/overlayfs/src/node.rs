@@ -6,11 +6,12 @@ use crate::listing::Listing;
 use crate::marks::{Opaque, Origin};
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use namei::stack;
 use ranked::{Mutex, rank};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use vfs::attach::Attachments;
-use vfs::{Caller, Dentry, InodeRef, Path, stack};
+use vfs::{Caller, Dentry, InodeRef, Path};
 
 /// An object of a lower layer.
 #[derive(Clone)]

@@ -4,8 +4,9 @@
 use crate::listing;
 use crate::node::{Found, Node};
 use abi::{Errno, Result};
-use vfs::rename::{EXCHANGE, NOREPLACE, WHITEOUT};
-use vfs::{Caller, Path, stack};
+use namei::rename::{EXCHANGE, NOREPLACE, WHITEOUT};
+use namei::stack;
+use vfs::{Caller, Path};
 
 impl Node {
     pub(crate) fn move_to(

@@ -2,29 +2,31 @@
 
 use crate::config::KNOWN;
 use abi::{Errno, Result};
+use caller::Limits;
+use caller::quota::Kind;
+use mounts::testing::TestPathCaller;
+use mounts::{FsContext, FsTypes, MountNs, View};
+use namei::{OpenHow, Start};
 use std::sync::Arc;
 use tmpfs::{MemFiles, Options, TmpFs};
-use vfs::quota::Kind;
 use vfs::testing::TestCaller;
-use vfs::{
-    Caller, DirEntry, DirSink, FileSystem, FsContext, Mount, MountFlags, MountNs, NewNode, OpenHow, Start,
-    SuperBlock, View,
-};
+use vfs::{DirEntry, DirSink, FileSystem, Mount, MountFlags, NewNode, SuperBlock};
 
 struct Setup {
-    cx: TestCaller,
+    cx: TestPathCaller,
+    types: FsTypes,
     fs: Arc<FsContext>,
 }
 
 impl Setup {
     /// `/l`, `/u`, `/w` and `/m` of a tmpfs.
     fn new() -> Setup {
-        let mut cx = TestCaller::root();
+        let caller = TestCaller::root();
         let fs: Arc<dyn FileSystem> = TmpFs::new(&MemFiles::new(None), Options::default());
-        let fs = FsContext::new(MountNs::new(&cx.vfs, Mount::of(fs, MountFlags::empty(), b"root")));
-        cx.fs = Some(fs.clone());
-        cx.vfs.types.register_with("overlay", KNOWN, crate::mount);
-        let setup = Setup { cx, fs };
+        let fs = FsContext::new(MountNs::new(&caller.vfs, Mount::of(fs, MountFlags::empty(), b"root")));
+        let (cx, types) = (TestPathCaller { caller, fs: Some(fs.clone()) }, FsTypes::default());
+        types.register_with("overlay", KNOWN, crate::mount);
+        let setup = Setup { cx, types, fs };
         for dir in ["l", "u", "w", "m"] {
             setup.mkdir(dir);
         }
@@ -36,21 +38,22 @@ impl Setup {
     }
 
     fn mkdir(&self, path: &str) {
-        vfs::dir::mkdir(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), 0o755).unwrap();
+        namei::dir::mkdir(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), 0o755).unwrap();
     }
 
     fn make(&self, path: &str) {
         let node = NewNode::Regular;
-        vfs::dir::mknod(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), &node, 0o644).unwrap();
+        namei::dir::mknod(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), &node, 0o644).unwrap();
     }
 
     fn mount(&self, options: &str) -> Result<Arc<SuperBlock>> {
-        self.cx.vfs.types.create(&self.cx, "overlay", options.as_bytes())
+        mounts::fs_config::create(&self.types, &self.cx, "overlay", options.as_bytes())
     }
 
     fn open(&self, path: &str, flags: i32) -> Result<Arc<vfs::OpenFile>> {
         let how = OpenHow::legacy(flags, 0o644);
-        vfs::open::open_at(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), &how).map_err(|e| e.errno())
+        namei::open::open_at(&self.cx, &self.view(), &Start::Cwd, path.as_bytes(), &how)
+            .map_err(|e| e.errno())
     }
 }
 
@@ -71,7 +74,7 @@ fn nothing_is_left_behind() {
     let sb = s.mount("lowerdir=l,upperdir=u,workdir=w").unwrap();
     assert_eq!(account.used(Kind::Mounts), 3);
     let core = Arc::downgrade(&sb.fs);
-    vfs::walk::find(&s.cx, &sb.root, b"f", false).unwrap();
+    namei::walk::find(&s.cx, &sb.root, b"f", false).unwrap();
     drop(sb);
     assert!(core.upgrade().is_none());
     assert_eq!(account.used(Kind::Mounts), 0);
@@ -85,12 +88,12 @@ fn listings_are_shared_and_counted() {
         s.make(&format!("u/{i}x"));
     }
     let sb = s.mount("lowerdir=l,upperdir=u,workdir=w").unwrap();
-    let at = vfs::walk::lookup(&s.cx, &s.view(), &Start::Cwd, b"m", vfs::Lookup::empty()).unwrap();
+    let at = namei::walk::lookup(&s.cx, &s.view(), &Start::Cwd, b"m", namei::Lookup::empty()).unwrap();
     s.view().ns.mount(&at, sb, MountFlags::empty(), b"o").unwrap();
     let account = s.cx.quotas().account(0);
     let read = |file: &Arc<vfs::OpenFile>| {
         let mut n = Count(0);
-        vfs::dir::read(&s.cx, file, &mut n).unwrap();
+        namei::dir::read(&s.cx, file, &mut n).unwrap();
         n.0
     };
     let (a, b) = (s.open("m", libc::O_RDONLY).unwrap(), s.open("m", libc::O_RDONLY).unwrap());

@@ -15,7 +15,7 @@ impl Core {
     fn name_below(&self, name: &[u8]) -> Result<Vec<u8>> {
         let Some(rest) = name.strip_prefix(self.prefix) else { return Ok(name.to_vec()) };
         let below = [self.prefix, AGAIN, rest].concat();
-        if below.len() > vfs::xattr::NAME_MAX { Err(Errno::EOPNOTSUPP) } else { Ok(below) }
+        if below.len() > namei::xattr::NAME_MAX { Err(Errno::EOPNOTSUPP) } else { Ok(below) }
     }
 
     /// The name of an attribute as it is shown; `None` for one of overlayfs's own.
@@ -31,14 +31,14 @@ impl XattrInode for Node {
     fn get_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<Vec<u8>> {
         let over = self.core.over(cx);
         let (real, name) = (&self.real().inode, self.core.name_below(name)?);
-        vfs::xattr::check(&over, real, &name, MAY_READ)?;
+        namei::xattr::check(&over, real, &name, MAY_READ)?;
         real.xattrs()?.get_xattr(&over, &name)
     }
     fn set_xattr(&self, cx: &dyn Caller, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
         let over = self.core.over(cx);
         let name = self.core.name_below(name)?;
         let upper = self.writable(cx, Content::All)?;
-        vfs::xattr::check(&over, upper, &name, MAY_WRITE)?;
+        namei::xattr::check(&over, upper, &name, MAY_WRITE)?;
         upper.xattrs()?.set_xattr(&over, &name, value, flags)
     }
     fn list_xattr(&self, cx: &dyn Caller) -> Result<Vec<Vec<u8>>> {
@@ -52,7 +52,7 @@ impl XattrInode for Node {
         // What is not there need not be copied up.
         self.real().inode.xattrs()?.get_xattr(&over, &name)?;
         let upper = self.writable(cx, Content::All)?;
-        vfs::xattr::check(&over, upper, &name, MAY_WRITE)?;
+        namei::xattr::check(&over, upper, &name, MAY_WRITE)?;
         upper.xattrs()?.remove_xattr(&over, &name)
     }
 }

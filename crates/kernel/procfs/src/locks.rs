@@ -2,11 +2,12 @@
 
 use abi::Result;
 use abi::stat::{major, minor};
+use files::FdTable;
 use kernfs::At;
+use locks::records::{Kind, Owner, Range, TO_END, state};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use vfs::locks::{Kind, Owner, Range, TO_END, state};
-use vfs::{FdTable, OpenFile};
+use vfs::OpenFile;
 
 /// Most lines that /proc/locks has.
 const MOST: usize = 100_000;

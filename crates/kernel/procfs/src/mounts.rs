@@ -4,10 +4,11 @@ use abi::{Errno, Result};
 use kernfs::Changes;
 use kernfs::Node;
 use kernfs::{At, What};
+use mounts::{FsView, MountNs, View};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vfs::{FsView, Mount, MountFlags, MountNs, Path, SbFlags, View};
+use vfs::{Mount, MountFlags, Path, SbFlags};
 use wait::{Events, WaitQueue};
 
 fn view(at: &At) -> Result<View> {

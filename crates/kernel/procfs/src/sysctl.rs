@@ -8,6 +8,7 @@ mod numbers;
 
 use crate::conf;
 use abi::{Errno, Result};
+use caller::quota::Limit;
 use conntrack::Timeout;
 use container::Container;
 use kernfs::{At, Changes, Child, Entry, Names, What, parse_int};
@@ -24,7 +25,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use task::{Kernel, RELEASE, VERSION};
 use user_ns::{Kind, UserNamespace};
 use vfs::Caller;
-use vfs::quota::Limit;
 use wait::{Events, WaitQueue};
 
 /// The kernel as a task with these namespaces sees it.
@@ -43,7 +43,8 @@ impl std::ops::Deref for Seen<'_> {
 }
 
 fn seen<'a>(at: &'a At) -> Seen<'a> {
-    let user_ns = at.cx.map_or_else(|| at.kernel().vfs.user_ns.clone(), |cx| cx.creds().user_ns.clone());
+    let user_ns =
+        at.cx.map_or_else(|| at.kernel().vfs.resources.user_ns.clone(), |cx| cx.creds().user_ns.clone());
     Seen { kernel: at.kernel(), ns: at.nsproxy(), user_ns }
 }
 
@@ -105,7 +106,9 @@ static ROWS: &[Row] = &[
     ro("fs/fanotify/max_user_groups", "128"),
     ro("fs/fanotify/max_user_marks", "8192"),
     quota("fs/file-max", |k| limit(k, Limit::FileMax), Limit::FileMax),
-    made("fs/file-nr", |k| format!("{}\t0\t{}", k.vfs.quotas.files.now(), limit(k, Limit::FileMax))),
+    made("fs/file-nr", |k| {
+        format!("{}\t0\t{}", k.vfs.resources.quotas.files.now(), limit(k, Limit::FileMax))
+    }),
     ro("fs/inode-nr", "0\t0"),
     ro("fs/inode-state", "0\t0\t0\t0\t0\t0\t0"),
     quota("fs/inotify/max_queued_events", |k| limit(k, Limit::InotifyEvents), Limit::InotifyEvents),
@@ -113,9 +116,9 @@ static ROWS: &[Row] = &[
     quota("fs/inotify/max_user_watches", |k| limit(k, Limit::InotifyWatches), Limit::InotifyWatches),
     apply(
         "fs/lease-break-time",
-        |k| k.vfs.lease_break_time.load(Ordering::Relaxed).to_string(),
+        |k| k.vfs.resources.lease_break_time.load(Ordering::Relaxed).to_string(),
         |k, v| {
-            k.vfs.lease_break_time.store(bounded(v, 0, INT)? as u32, Ordering::Relaxed);
+            k.vfs.resources.lease_break_time.store(bounded(v, 0, INT)? as u32, Ordering::Relaxed);
             Ok(())
         },
     ),
@@ -146,33 +149,33 @@ static ROWS: &[Row] = &[
     quota("fs/pipe-user-pages-soft", |k| limit(k, Limit::PipeSoft), Limit::PipeSoft),
     apply(
         "fs/protected_fifos",
-        |k| k.vfs.protected.fifos.load(Ordering::Relaxed).to_string(),
+        |k| k.vfs.resources.protected.fifos.load(Ordering::Relaxed).to_string(),
         |k, v| {
-            k.vfs.protected.fifos.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
+            k.vfs.resources.protected.fifos.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
             Ok(())
         },
     ),
     apply(
         "fs/protected_hardlinks",
-        |k| u8::from(k.vfs.protected.hardlinks.load(Ordering::Relaxed)).to_string(),
+        |k| u8::from(k.vfs.resources.protected.hardlinks.load(Ordering::Relaxed)).to_string(),
         |k, v| {
-            k.vfs.protected.hardlinks.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
+            k.vfs.resources.protected.hardlinks.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
             Ok(())
         },
     ),
     apply(
         "fs/protected_regular",
-        |k| k.vfs.protected.regular.load(Ordering::Relaxed).to_string(),
+        |k| k.vfs.resources.protected.regular.load(Ordering::Relaxed).to_string(),
         |k, v| {
-            k.vfs.protected.regular.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
+            k.vfs.resources.protected.regular.store(bounded(v, 0, 2)? as u32, Ordering::Relaxed);
             Ok(())
         },
     ),
     apply(
         "fs/protected_symlinks",
-        |k| u8::from(k.vfs.protected.symlinks.load(Ordering::Relaxed)).to_string(),
+        |k| u8::from(k.vfs.resources.protected.symlinks.load(Ordering::Relaxed)).to_string(),
         |k, v| {
-            k.vfs.protected.symlinks.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
+            k.vfs.resources.protected.symlinks.store(bounded(v, 0, 1)? == 1, Ordering::Relaxed);
             Ok(())
         },
     ),
@@ -476,7 +479,7 @@ static ROWS: &[Row] = &[
 ];
 
 fn limit(k: &Kernel, l: Limit) -> String {
-    k.vfs.quotas.limit(l).to_string()
+    k.vfs.resources.quotas.limit(l).to_string()
 }
 
 fn store(to: &AtomicU64, v: &str, max: u64) -> Result<()> {
@@ -590,7 +593,7 @@ pub fn set(kernel: &Arc<Kernel>, container: &Arc<Container>, name: &str, value: 
     let path = if name.contains('/') { name.to_string() } else { name.replace('.', "/") };
     let row = ROWS.iter().find(|r| r.path == path).ok_or(Errno::ENOENT)?;
     put(
-        &Seen { kernel, ns: container.namespaces.clone(), user_ns: kernel.vfs.user_ns.clone() },
+        &Seen { kernel, ns: container.namespaces.clone(), user_ns: kernel.vfs.resources.user_ns.clone() },
         row,
         value.trim(),
     )
@@ -617,7 +620,7 @@ fn put(kernel: &Seen, row: &Row, value: &str) -> Result<()> {
             return Ok(());
         }
         Put::Quota(l) => {
-            kernel.vfs.quotas.give_limit(l, limit_value(l, value)?);
+            kernel.vfs.resources.quotas.give_limit(l, limit_value(l, value)?);
             return Ok(());
         }
         Put::Range(min, max) => {
@@ -673,7 +676,7 @@ fn write(at: &At, data: &[u8]) -> Result<()> {
     let v = String::from_utf8_lossy(data);
     let v = v.trim_end_matches(['\0', '\n', ' ']);
     match r.put {
-        Put::Quota(l) => at.kernel().vfs.quotas.lower_limit(l, limit_value(l, v)?),
+        Put::Quota(l) => at.kernel().vfs.resources.quotas.lower_limit(l, limit_value(l, v)?),
         _ => put(&seen(at), r, v),
     }
 }

@@ -1,7 +1,10 @@
 //! procfs over a kernel whose one process never runs.
 
 use abi::{Errno, Result};
+use files::FdTable;
 use mm::{MemoryMap, Mm, Vma, VmaKind};
+use mounts::{FsContext, MountNs};
+use namei::{Lookup, OpenHow, Start};
 use nsproxy::Uts;
 use platform::{
     Action, AddressSpace, Context, Exit, ExtendedState, GuestMemory, Interrupt, Limits, OwnCall, OwnCalls,
@@ -12,7 +15,7 @@ use rights::{Cap, Credentials};
 use std::sync::Arc;
 use task::{Current, Kernel, NodeState, Parts, ProcessInherited, SystemCalls, ThreadGroup, Tree};
 use user_ns::UserNamespace;
-use vfs::{FdTable, FsContext, Lookup, Mount, MountFlags, MountNs, OpenFile, OpenHow, Start};
+use vfs::{Mount, MountFlags, OpenFile};
 
 struct Fake;
 
@@ -207,8 +210,8 @@ fn process() -> Current {
         mm,
         group,
         pid,
-        Credentials::root(&kernel.vfs.user_ns, Cap::ALL),
-        FdTable::new(kernel.vfs.quotas.files.clone()),
+        Credentials::root(&kernel.vfs.resources.user_ns, Cap::ALL),
+        FdTable::new(kernel.vfs.resources.quotas.files.clone()),
         fs,
     );
     c.task.set_comm(b"pro) g");
@@ -217,8 +220,8 @@ fn process() -> Current {
 
 fn open(c: &Current, path: &str, flags: i32) -> Result<Arc<OpenFile>> {
     let how = OpenHow::legacy(flags, 0);
-    vfs::open::open_at(c, &c.fs().view(), &Start::Cwd, path.as_bytes(), &how).map_err(|f| match f {
-        vfs::Failure::Errno(e) => e,
+    namei::open::open_at(c, &c.fs().view(), &Start::Cwd, path.as_bytes(), &how).map_err(|f| match f {
+        caller::Failure::Errno(e) => e,
         _ => Errno::EINTR,
     })
 }
@@ -228,7 +231,8 @@ fn text(c: &Current, path: &str) -> String {
     let mut out = Vec::new();
     let mut b = [0; 1000];
     loop {
-        let n = vfs::io::read_at(c, &f, &mut b, out.len() as u64).unwrap_or_else(|e| panic!("{path}: {e:?}"));
+        let n =
+            files::io::read_at(c, &f, &mut b, out.len() as u64).unwrap_or_else(|e| panic!("{path}: {e:?}"));
         out.extend_from_slice(&b[..n]);
         if n == 0 {
             return String::from_utf8_lossy(&out).into_owned();
@@ -238,7 +242,7 @@ fn text(c: &Current, path: &str) -> String {
 
 fn write(c: &Current, path: &str, data: &str) -> Result<()> {
     let f = open(c, path, libc::O_WRONLY | libc::O_TRUNC)?;
-    vfs::io::write_at(c, &f, data.as_bytes(), 0).map(drop)
+    files::io::write_at(c, &f, data.as_bytes(), 0).map(drop)
 }
 
 struct Names(Vec<(String, u64)>, usize);
@@ -260,7 +264,7 @@ fn list(c: &Current, path: &str, step: usize) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     loop {
         let mut s = Names(Vec::new(), step);
-        vfs::dir::read(c, &f, &mut s).unwrap();
+        namei::dir::read(c, &f, &mut s).unwrap();
         if s.0.is_empty() {
             return all;
         }
@@ -278,7 +282,7 @@ fn every_file_can_be_listed_and_read() {
         assert_eq!(names, list(&c, &dir, 1000), "{dir}");
         for (name, ino) in names.into_iter().filter(|n| n.0 != "." && n.0 != "..") {
             let p = format!("{dir}{name}");
-            let at = vfs::walk::lookup(&c, &c.fs().view(), &Start::Cwd, p.as_bytes(), Lookup::empty());
+            let at = namei::walk::lookup(&c, &c.fs().view(), &Start::Cwd, p.as_bytes(), Lookup::empty());
             let a = at.unwrap_or_else(|e| panic!("{p}: {e:?}")).attr().unwrap();
             assert_eq!(a.ino, ino, "{p}");
             seen += 1;
@@ -340,7 +344,7 @@ fn writes_do_what_they_say() {
     assert_eq!(crate::set_sysctl(c.kernel(), &c.kernel().first.clone(), "no.such", "1"), Err(Errno::ENOENT));
     assert_eq!(write(&c, "/version", "1"), Err(Errno::EIO));
     assert_eq!(write(&c, "/self/status", "1"), Err(Errno::EINVAL));
-    let mut set = Credentials::root(&c.kernel().vfs.user_ns, 0);
+    let mut set = Credentials::root(&c.kernel().vfs.resources.user_ns, 0);
     set.euid = 5;
     set.fsuid = 5;
     c.task.set_creds(set);
@@ -354,7 +358,7 @@ fn descriptors_are_links_to_their_files() {
     let fd = c.install(file.clone(), true).unwrap();
     assert_eq!(fd, 0);
     let view = c.fs().view();
-    let link = vfs::walk::lookup(&c, &view, &Start::Cwd, b"/self/fd/0", Lookup::empty()).unwrap();
+    let link = namei::walk::lookup(&c, &view, &Start::Cwd, b"/self/fd/0", Lookup::empty()).unwrap();
     assert_eq!(link.inode().readlink(&c).unwrap(), b"/version");
     assert_eq!(link.attr().unwrap().mode, libc::S_IFLNK | 0o500);
     let again = open(&c, "/self/fd/0", libc::O_RDONLY).unwrap();
@@ -363,7 +367,7 @@ fn descriptors_are_links_to_their_files() {
     let info = text(&c, "/self/fdinfo/0");
     assert!(info.starts_with("pos:\t7\nflags:\t02100000\nmnt_id:\t"), "{info}");
     assert_eq!(open(&c, "/self/fd/1", 0).err(), Some(Errno::ENOENT));
-    let ns = vfs::walk::lookup(&c, &view, &Start::Cwd, b"/self/ns/pid", Lookup::empty()).unwrap();
+    let ns = namei::walk::lookup(&c, &view, &Start::Cwd, b"/self/ns/pid", Lookup::empty()).unwrap();
     assert_eq!(ns.inode().readlink(&c).unwrap(), b"pid:[4026531836]");
     assert_eq!(open(&c, "/self/ns/pid", 0).unwrap().attr().unwrap().ino, 4026531836);
 }
@@ -373,18 +377,18 @@ fn memory_is_read_and_written_through_mem() {
     let c = process();
     let f = open(&c, "/self/mem", libc::O_RDWR).unwrap();
     let mut b = [0; 4];
-    assert_eq!(vfs::io::read_at(&c, &f, &mut b, BASE), Ok(4));
+    assert_eq!(files::io::read_at(&c, &f, &mut b, BASE), Ok(4));
     assert_eq!(&b, b"prog");
-    assert_eq!(vfs::io::write_at(&c, &f, b"PR", BASE), Ok((2, BASE + 2)));
+    assert_eq!(files::io::write_at(&c, &f, b"PR", BASE), Ok((2, BASE + 2)));
     assert_eq!(text(&c, "/self/cmdline"), "PRog\0-x\0");
-    assert_eq!(vfs::io::read_at(&c, &f, &mut b, 8), Err(Errno::EIO));
+    assert_eq!(files::io::read_at(&c, &f, &mut b, 8), Err(Errno::EIO));
 }
 
 #[test]
 fn the_same_name_is_the_same_inode_while_it_is_held() {
     let c = process();
     let view = c.fs().view();
-    let find = |p: &str| vfs::walk::lookup(&c, &view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW).unwrap();
+    let find = |p: &str| namei::walk::lookup(&c, &view, &Start::Cwd, p.as_bytes(), Lookup::FOLLOW).unwrap();
     let a = find("/self/task");
     assert!(Arc::ptr_eq(&a.dentry, &find("/1/task").dentry));
     assert!(!a.dentry.is_unlinked());
@@ -448,7 +452,7 @@ fn two_kernels_share_nothing() {
     let (a, b) = (process(), process());
     let set = |c: &Current, path: &str, value: &str| {
         let f = open(c, path, libc::O_WRONLY).unwrap();
-        vfs::io::write_at(c, &f, value.as_bytes(), 0).unwrap_or_else(|e| panic!("{path}: {e}"));
+        files::io::write_at(c, &f, value.as_bytes(), 0).unwrap_or_else(|e| panic!("{path}: {e}"));
     };
     for (path, new) in [
         ("/sys/fs/protected_symlinks", "0\n"),
@@ -469,7 +473,7 @@ fn two_kernels_share_nothing() {
         0..=0,
         Arc::new(|_: &dyn vfs::Caller, _: &vfs::Path, _: &vfs::InodeRef, _: i32| Err(Errno::ENXIO.into())),
     );
-    a.kernel().vfs.types.register("onlya", true, |_, _| Err(Errno::ENODEV));
+    a.kernel().fs_types.register("onlya", true, |_, _| Err(Errno::ENODEV));
     a.task.nsproxy().net.set_interfaces(spec::Interfaces::default());
     for (path, word) in [("/devices", "only-a"), ("/filesystems", "onlya")] {
         assert!(text(&a, path).contains(word) && !text(&b, path).contains(word), "{path}");
@@ -478,7 +482,7 @@ fn two_kernels_share_nothing() {
     // Device numbers, dentries and watches are counted for each kernel.
     let dev = |c: &Current| open(c, "/self/status", libc::O_RDONLY).unwrap().attr().unwrap().dev;
     assert_eq!(dev(&a), dev(&b));
-    let numbers = |c: &Current| c.kernel().vfs.device_numbers.alloc();
+    let numbers = |c: &Current| c.kernel().vfs.resources.device_numbers.alloc();
     assert_eq!([numbers(&a), numbers(&a)], [numbers(&b), numbers(&b)]);
     let alive = |c: &Current| c.kernel().vfs.dcache().alive();
     let before = (alive(&a), alive(&b));

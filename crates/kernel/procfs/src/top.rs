@@ -94,7 +94,7 @@ fn execdomains(_at: &At) -> Result<Vec<u8>> {
 
 /// What mount(2) knows, and the internal ones.
 fn filesystems(at: &At) -> Result<Vec<u8>> {
-    let mut all = at.kernel().vfs.types.names();
+    let mut all = at.kernel().fs_types.names();
     for n in ["sockfs", "pipefs"] {
         all.push((n, true));
     }

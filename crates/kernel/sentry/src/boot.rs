@@ -6,10 +6,12 @@ use crate::control::Control;
 use crate::pod::Pod;
 use crate::running::OnReady;
 use crate::{links, mounts, places, settings, wire};
+use ::mounts::{FsContext, View};
 use abi::Errno;
 use abi::time::Timespec;
 use container::{Container, Limits};
 use exec::Program;
+use files::FdTable;
 use hostfs::Importer;
 use hostlink::CaptureFile;
 use hostsys::fanotify::Group;
@@ -25,7 +27,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, Kernel, ProcessInherited, SysErr, ThreadGroup};
-use vfs::{Caller, FdTable, FsContext, OpenFile, View};
+use vfs::FileLayer;
+use vfs::OpenFile;
 
 /// Descriptors passed with the specification; each is taken once.
 pub(crate) struct Fds(Vec<Option<OwnedFd>>);
@@ -77,7 +80,7 @@ pub fn run(
     let limits = limits(&spec, &mut fds)?;
     let (kernel, calls) = wire::kernel(&spec, platform, memory, limits, network.gofer)?;
     capture(&kernel, &spec, &mut fds)?;
-    let pod = Pod::new(&kernel.vfs.device_numbers, watcher);
+    let pod = Pod::new(&kernel.vfs.resources.device_numbers, watcher);
     links::attach(&kernel, &pod, spec.interfaces.clone(), network.links)?;
     let control = container(&kernel, kernel.first.clone(), &spec, fds, pod)?;
     let console = control.console.clone();
@@ -159,8 +162,13 @@ pub(crate) fn container(
         container.set_limits(shown);
     }
     let view = fs.view();
-    let mut c =
-        new_process(kernel, &container, &spec.process, &FdTable::new(kernel.vfs.quotas.files.clone()), fs)?;
+    let mut c = new_process(
+        kernel,
+        &container,
+        &spec.process,
+        &FdTable::new(kernel.vfs.resources.quotas.files.clone()),
+        fs,
+    )?;
     match set_up(&mut c, spec, &mut fds, Importer::new(&pod.host_files)) {
         Ok(console) => {
             if spec.own_init {
@@ -253,7 +261,7 @@ pub(crate) fn new_process(
     let k = &p.capabilities;
     let may = |set: u64| set & !container.withheld();
     let creds = Credentials {
-        user_ns: kernel.vfs.user_ns.clone(),
+        user_ns: kernel.vfs.resources.user_ns.clone(),
         uid: p.uid,
         euid: p.uid,
         suid: p.uid,
@@ -298,8 +306,8 @@ fn rlimits(container: &Container, p: &ProcessSpec) -> Rlimits {
 pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> {
     let fs = c.fs();
     let find = |c: &Current| {
-        let look = vfs::Lookup::FOLLOW | vfs::Lookup::DIRECTORY;
-        vfs::walk::lookup(c, &fs.view(), &vfs::Start::Cwd, p.cwd.as_bytes(), look)
+        let look = namei::Lookup::FOLLOW | namei::Lookup::DIRECTORY;
+        namei::walk::lookup(c, &fs.view(), &namei::Start::Cwd, p.cwd.as_bytes(), look)
     };
     let mut found = find(c);
     if matches!(found, Err(Errno::ENOENT)) && p.create_cwd {
@@ -309,7 +317,7 @@ pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> 
     }
     let path =
         found.map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
-    vfs::perm::may(c, &path, rights::mode::MAY_EXEC)
+    vfs::access::may(c, &path, rights::mode::MAY_EXEC)
         .map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
     fs.set_cwd(path);
     Ok(())
@@ -388,9 +396,9 @@ fn find_program(c: &Current, p: &ProcessSpec) -> Result<(String, Arc<OpenFile>),
             Ok(f) => return Ok((full, f)),
             // A directory that may not be searched holds nothing; a file that may not be run is there.
             Err(Errno::EACCES) => {
-                let look = vfs::Lookup::FOLLOW;
+                let look = namei::Lookup::FOLLOW;
                 let view = c.fs().view();
-                denied |= vfs::walk::lookup(c, &view, &vfs::Start::Cwd, full.as_bytes(), look).is_ok();
+                denied |= namei::walk::lookup(c, &view, &namei::Start::Cwd, full.as_bytes(), look).is_ok();
             }
             Err(_) => {}
         }

@@ -8,13 +8,14 @@ use crate::running::{Executed, Running, Stdio};
 use abi::{SigInfo, Signal};
 use changes::Purpose;
 use container::Container;
+use files::FdTable;
+use mounts::{FsContext, FsView};
 use ranked::Mutex;
 use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target, WindowSize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use task::{Current, Kernel, SI_HOST, Sender, ThreadGroup};
-use vfs::{FdTable, FsContext, FsView};
 use wait::{Events, Waiter};
 
 /// Wait status of a container whose first process could not run.
@@ -156,7 +157,7 @@ impl Running for Control {
             return Err(other("container not running".into()));
         }
         let fs = FsContext::with_view(FsView::clone(&self.view), 0);
-        let table = FdTable::new(self.kernel.vfs.quotas.files.clone());
+        let table = FdTable::new(self.kernel.vfs.resources.quotas.files.clone());
         let mut c = new_process(&self.kernel, &self.container, process, &table, fs)?;
         let group = c.task.group.clone();
         // The program and the working directory may lie in a file system that a program inside serves.

@@ -1,9 +1,11 @@
 //! `tmpcopyup`: a new tmpfs that begins with a copy of the directory that it hides.
 
 use abi::Errno;
-use vfs::open::open_path;
-use vfs::retry::Failure;
-use vfs::{DirEntry, DirSink, Internal, NewNode, Path, attr, dir, io, walk};
+use caller::retry::Failure;
+use files::io;
+use namei::open::open_path;
+use namei::{attr, dir, walk};
+use vfs::{DirEntry, DirSink, Internal, NewNode, Path};
 
 /// Most levels of directories.
 const MAX_DEPTH: usize = 256;

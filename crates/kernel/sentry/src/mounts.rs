@@ -3,18 +3,19 @@
 use crate::boot::{Fds, other, text};
 use crate::{copy_up, nodes, places};
 use abi::Errno;
+use caller::HasCredentials;
 use container::Container;
 use hostfs::{Coherence, HostFiles, HostFs, Outward, SocketGofer, TreeSockets};
+use mounts::fs_config::create;
+use mounts::{FsContext, FsView, MountNs};
+use namei::{Lookup, Start, attr, walk};
 use overlay::{FileStore, Upper};
 use spec::{Atime, FILE_ENTRY, FileAccess, MountSpec, Overlay, PropagationType, SandboxSpec, StartError};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use task::Kernel;
 use vfs::mount::Propagation;
-use vfs::{
-    Caller, Dentry, FileSystem, FsContext, FsView, Internal, Lookup, Mount, MountFlags, MountNs, Start,
-    SuperBlock, attr, walk,
-};
+use vfs::{Dentry, FileSystem, Internal, Mount, MountFlags, SuperBlock};
 
 type FsRef = Arc<dyn FileSystem>;
 
@@ -177,7 +178,7 @@ fn add(
         }
         kind => {
             let options = m.options.join(",");
-            let sb = kernel.vfs.types.create(cx, kind, options.as_bytes()).map_err(|e| match e {
+            let sb = create(&kernel.fs_types, cx, kind, options.as_bytes()).map_err(|e| match e {
                 Errno::ENODEV => other(format!("file system type {kind:?} is not supported")),
                 e => fail(e),
             })?;

@@ -7,10 +7,12 @@ use crate::boot::{other, text};
 use crate::places;
 use abi::Errno;
 use abi::stat::makedev;
+use mounts::FsView;
+use namei::{Lookup, Start, attr, dir, walk};
 use spec::{DeviceKind, DeviceSpec, StartError};
 use std::sync::Arc;
 use tmpfs::{MemFiles, TmpFs};
-use vfs::{FsView, Internal, Lookup, Mount, MountFlags, NewNode, Path, Start, attr, dir, walk};
+use vfs::{Internal, Mount, MountFlags, NewNode, Path};
 
 /// Makes the nodes; one that is there already is left alone.
 pub(crate) fn make(

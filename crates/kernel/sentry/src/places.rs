@@ -3,7 +3,9 @@
 //! Links on the way are followed within the root, also dangling ones; what is missing at their end is made.
 
 use abi::Errno;
-use vfs::{Caller, FsView, Internal, Lookup, NewNode, Path, Start, dir, walk};
+use mounts::FsView;
+use namei::{Lookup, Start, dir, walk};
+use vfs::{Caller, Internal, NewNode, Path};
 
 /// Most links on the way, as Linux has it.
 const MAX_LINKS: usize = 40;

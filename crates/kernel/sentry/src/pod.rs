@@ -1,5 +1,6 @@
 //! The containers of a sandbox by their names, and the files of the host that they use.
 
+use caller::DeviceNumbers;
 use container::Container;
 use hostfs::HostFiles;
 use hostlink::Links;
@@ -7,7 +8,6 @@ use hostsys::fanotify::Group;
 use ranked::{Mutex, rank};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
-use vfs::DeviceNumbers;
 
 /// Who is in the sandbox.
 pub(crate) struct Pod {

@@ -1,10 +1,13 @@
 //! What else a process gets before its program: scheduling as recorded, and HOME.
 
+use files::io;
+use mounts::FsView;
+use namei::Start;
+use namei::open::{OpenHow, open_at};
 use spec::ProcessSpec;
 use std::sync::atomic::Ordering;
 use task::Current;
-use vfs::open::{OpenHow, open_at};
-use vfs::{FsView, Internal, Start, io};
+use vfs::Internal;
 
 /// Most of /etc/passwd that is read: it is the container's.
 const MAX_PASSWD: usize = 1 << 20;
@@ -42,7 +45,7 @@ fn home(passwd: &str, uid: u32) -> Option<&str> {
 fn read(cx: &Internal, view: &FsView, path: &[u8]) -> Option<String> {
     let how = OpenHow::legacy(libc::O_RDONLY | libc::O_NONBLOCK, 0);
     let file = open_at(cx, view, &Start::Cwd, path, &how).ok()?;
-    if vfs::open::file_kind(&file) != libc::S_IFREG {
+    if vfs::file::file_kind(&file) != libc::S_IFREG {
         return None;
     }
     let (mut text, mut buffer) = (Vec::new(), vec![0; 16 << 10]);

@@ -6,6 +6,7 @@ use crate::nets::Finder;
 use container::Limits;
 use hostinet::{HostFamily, NetGofer};
 use inet::{InetFamily, PacketFamily};
+use mounts::fs_parameters::{Known, Takes};
 use platform::Platform;
 use socket::family::{ByNamespace, Family};
 use socket::netlink::NetlinkFamily;
@@ -19,7 +20,6 @@ use syscalls::Calls;
 use task::{Jobs, Kernel, Parts};
 use tmpfs::{MemFiles, Options, TmpFs};
 use user_ns::UserNamespace;
-use vfs::fs_parameters::{Known, Takes};
 use vfs::{Internal, SuperBlock};
 
 /// Messages in the queues of Unix sockets take at most one part in so many of the sandbox's memory, and so do the queues of
@@ -47,7 +47,7 @@ pub(crate) fn kernel(
     let parts = Parts { user_ns, platform, calls: calls_of, uts, offsets, limits, families, net, memory };
     let kernel = Kernel::new(parts);
     let net = &kernel.first.namespaces.net;
-    net.start(&kernel.vfs.timers);
+    net.start(&kernel.vfs.resources.timers);
     net.set_log(Arc::new(Lines(kernel.log.clone())));
     net.nets().set_finder(Arc::new(Finder(Arc::downgrade(&kernel))));
     if !spec.network.is_host() {
@@ -131,7 +131,7 @@ const CGROUP2: &[Known] = &[
 ];
 
 fn file_system_types(kernel: &Arc<Kernel>) {
-    let types = &kernel.vfs.types;
+    let types = &kernel.fs_types;
     // The kernel owns its types: they must not keep it alive.
     let weak = || Arc::downgrade(kernel);
     let k = weak();
@@ -169,10 +169,8 @@ fn file_system_types(kernel: &Arc<Kernel>) {
         Ok(SuperBlock::new(ns.ipc.mqueue.clone()))
     });
     types.register_with("overlay", overlayfs::KNOWN, overlayfs::mount);
-    let (k, memory) = (weak(), kernel.memory.clone());
-    types.register_with("fuse", fuse::KNOWN, move |cx, r| {
-        fuse::mount(cx, r, &memory, |cx, fd| k.upgrade()?.task(cx.tid())?.fds()?.get(fd).ok())
-    });
+    let memory = kernel.memory.clone();
+    types.register_with("fuse", fuse::KNOWN, move |cx, r| fuse::mount(cx, r, &memory));
     let memory = kernel.memory.clone();
     types.register_for_devices("erofs", erofs::KNOWN, move |cx, r| erofs::mount(cx, r, &memory));
     let jobs = Jobs::of(kernel);
@@ -184,7 +182,7 @@ fn file_system_types(kernel: &Arc<Kernel>) {
 
 /// The types that are made for user namespaces as well, and which one an instance belongs to.
 fn user_namespaces(kernel: &Arc<Kernel>) {
-    let types = &kernel.vfs.types;
+    let types = &kernel.fs_types;
     for name in ["tmpfs", "ramfs", "devpts", "overlay", "fuse"] {
         types.open_to_user_namespaces(name, |cx| cx.creds().user_ns.clone());
     }

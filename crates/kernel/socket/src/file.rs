@@ -4,11 +4,12 @@ use crate::net_ns::NetNamespace;
 use crate::ops::{Control, Names, SendRequest, SocketOps};
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
-use vfs::internal::{InternalFs, InternalInode};
-use vfs::{Caller, FileOps, InodeRef, Lingering, MapOps, OpenFile, OpenFileState, StreamOps, UserMemory};
+use vfs::inode::{InternalFs, InternalInode};
+use vfs::{Caller, FileOps, InodeRef, Lingering, MapOps, OpenFile, OpenFileState, StreamOps};
 use wait::{Events, WaitQueue};
 
 /// No record of a socket is longer than this, whatever the send buffer.
@@ -33,7 +34,7 @@ impl SocketFile {
     ) -> Arc<OpenFile> {
         let c = cx.creds();
         let mode = libc::S_IFSOCK | 0o777;
-        let inode = InternalInode::new(cx.vfs().next_ino(), InternalFs::Socket, mode, c.fsuid, c.fsgid);
+        let inode = InternalInode::new(cx.resources().next_ino(), InternalFs::Socket, mode, c.fsuid, c.fsgid);
         let inode = Arc::new(inode.of_protocol(protocol_name(&*ops)));
         ops.opened(inode.ino());
         if ops.domain() == libc::AF_UNIX {
@@ -120,7 +121,8 @@ impl FileOps for SocketFile {
     fn write(&self, cx: &dyn Caller, file: &OpenFile, buf: &[u8], _off: u64) -> Result<usize> {
         let mut req = SendRequest { data: buf, addr: None, control: Control::default(), flags: 0 };
         if self.ops.opens_with_data() {
-            return crate::io::send(cx, file, &*self.ops, &NoNames, req).map_err(vfs::retry::Failure::errno);
+            return crate::io::send(cx, file, &*self.ops, &NoNames, req)
+                .map_err(caller::retry::Failure::errno);
         }
         self.ops.send(cx, &NoNames, &mut req)
     }

@@ -2,9 +2,9 @@
 
 use crate::ops::{Names, Received, SendRequest, SocketOps};
 use abi::{Errno, Result};
+use caller::retry::{Failure, Outcome, retry_on};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vfs::retry::{Failure, Outcome, retry_on};
 use vfs::{Caller, OpenFile};
 use wait::Events;
 

@@ -2,11 +2,15 @@
 
 use crate::ops::Names;
 use abi::{Errno, Result};
+use mounts::fs_context::FsView;
+use namei::dir;
+use namei::{
+    lookup::{Lookup, Start},
+    walk::lookup,
+};
 use rights::mode::MAY_WRITE;
-use vfs::fs_context::FsView;
-use vfs::perm;
-use vfs::walk::{Lookup, Start, lookup};
-use vfs::{Caller, InodeRef, NewNode, OpenFile, dir};
+use vfs::access;
+use vfs::{Caller, InodeRef, NewNode, OpenFile};
 
 /// Names for bind(2): what it makes has the permission bits of the socket itself, less the umask.
 pub struct Naming<'a> {
@@ -46,7 +50,7 @@ impl Names for FsView {
 
     fn find(&self, cx: &dyn Caller, path: &[u8]) -> Result<InodeRef> {
         let p = lookup(cx, self, &Start::Cwd, path, Lookup::FOLLOW)?;
-        perm::may(cx, &p, MAY_WRITE)?;
+        access::may(cx, &p, MAY_WRITE)?;
         Ok(p.inode().clone())
     }
 }

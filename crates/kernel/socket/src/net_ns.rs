@@ -13,6 +13,7 @@ use crate::netlink::sockets::{NetlinkRow, Ports, Rtnl, Sockets};
 use crate::nets::Nets;
 use crate::shown;
 use crate::unix::UnixList;
+use caller::timer::{TimerHandle, TimerService};
 use netfilter::Netfilter;
 use netstack::conf::{Which, Whose};
 use netstack::time::Instant;
@@ -23,7 +24,6 @@ use spec::Interfaces;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use user_ns::{Counted, UserNamespace};
-use vfs::timer::{TimerHandle, TimerService};
 use xtables::Tables;
 
 /// A network namespace.

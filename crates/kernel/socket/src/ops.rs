@@ -2,10 +2,11 @@
 
 use crate::options::Options;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use pid::Pid;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, InodeRef, Lingering, MapOps, OpenFile, UserMemory};
+use vfs::{Caller, InodeRef, Lingering, MapOps, OpenFile};
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

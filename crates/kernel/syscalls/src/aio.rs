@@ -7,12 +7,13 @@ use crate::iov::Iov;
 use crate::timeout::Timeout;
 use crate::transfer::{self, How};
 use abi::Errno;
+use caller::Failure;
 use ipc::aio::{AioContext, IoEvent, MAX_TOTAL, ring_size};
 use ipc::eventfd::EventFd;
 use mm::MapArgs;
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
-use vfs::{Failure, MapRequest, Mapping, OpenFile, SetAttr};
+use vfs::{MapRequest, Mapping, OpenFile, SetAttr};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const PREAD: u16 = 0;

@@ -2,9 +2,11 @@
 
 use crate::arg::{DirFd, Fd, PathPtr};
 use abi::{Errno, Result};
+use mounts::View;
+use namei::{Lookup, Start};
 use std::sync::Arc;
 use task::Current;
-use vfs::{Lookup, OpenFile, Path, Start, View};
+use vfs::{OpenFile, Path};
 
 /// `CWD` for calls without a directory descriptor.
 pub const CWD: DirFd = DirFd(libc::AT_FDCWD);
@@ -76,7 +78,7 @@ impl At {
 
     /// Finds the place.
     pub fn lookup(&self, c: &Current, look: Lookup) -> Result<Path> {
-        vfs::walk::lookup(c, &self.view, &self.start, &self.path, look)
+        namei::walk::lookup(c, &self.view, &self.start, &self.path, look)
     }
 }
 

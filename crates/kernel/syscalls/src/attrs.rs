@@ -4,8 +4,9 @@ use crate::arg::{DirFd, Fd, PathPtr, Ptr, check_flags};
 use crate::at::{At, CWD, follow};
 use abi::Errno;
 use abi::time::{Timespec, Timeval};
+use namei::attr;
 use task::{Current, SysResult};
-use vfs::{TimeSet, attr};
+use vfs::TimeSet;
 
 pub fn chmod(c: &mut Current, path: PathPtr, mode: u32) -> SysResult {
     fchmodat(c, CWD, path, mode)

@@ -11,6 +11,7 @@ use crate::arg::Ptr;
 use crate::install::install;
 use crate::process::group_of;
 use abi::{Errno, PAGE_SIZE, Result};
+use caller::HasCredentials;
 use cgroup::{About, Attach, BpfProgram};
 use ebpf::{Instruction, Kind, MAX_INSTRUCTIONS, Program};
 use rights::Cap;
@@ -18,7 +19,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 use task::{Current, SysResult};
-use vfs::{Caller, FileOps, OpenFile};
+use vfs::FileLayer;
+use vfs::{FileOps, OpenFile};
 use zerocopy::IntoBytes;
 
 /// Bytes of `union bpf_attr` that are known.

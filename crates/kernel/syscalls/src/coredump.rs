@@ -5,13 +5,15 @@
 
 use crate::corenotes;
 use abi::{PAGE_SIZE, SigInfo};
+use caller::HasCredentials;
+use caller::Identity;
 use mm::{TOUCHED, TRAMPOLINES, Vma};
+use namei::lookup::Start;
+use namei::open::{OpenHow, open_at};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{CoreThread, Current};
-use vfs::open::{OpenHow, open_at};
-use vfs::walk::Start;
-use vfs::{Caller, OpenFile};
+use vfs::OpenFile;
 
 /// Bytes copied at once.
 const PIECE: usize = 256 << 10;
@@ -102,7 +104,7 @@ fn create(c: &Current, name: &[u8]) -> Option<Arc<OpenFile>> {
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NOFOLLOW;
     let view = c.fs().view();
     // Whatever else it may be, the file cannot be made then.
-    let _ = vfs::link::unlink(c, &view, &Start::Cwd, name);
+    let _ = namei::link::unlink(c, &view, &Start::Cwd, name);
     let file = open_at(c, &view, &Start::Cwd, name, &OpenHow::legacy(flags, 0o600)).ok()?;
     let attr = file.attr().ok()?;
     let fit = attr.mode & libc::S_IFMT == libc::S_IFREG && attr.nlink == 1 && attr.uid == c.creds().fsuid;
@@ -189,7 +191,7 @@ fn write(c: &mut Current, file: &OpenFile, info: &SigInfo, threads: &[CoreThread
     if at > limit {
         return None;
     }
-    vfs::attr::ftruncate(c, file, at as i64).ok()
+    namei::attr::ftruncate(c, file, at as i64).ok()
 }
 
 /// Reads memory; what cannot be read is zero.

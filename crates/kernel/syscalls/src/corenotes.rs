@@ -2,9 +2,9 @@
 
 use crate::ptrace_regs::{to_words, xstate_for_tracer};
 use abi::{PAGE_SIZE, SigInfo};
+use caller::HasCredentials;
 use std::sync::atomic::Ordering;
 use task::{CoreThread, Current};
-use vfs::Caller;
 use zerocopy::IntoBytes;
 
 const PRSTATUS: u32 = 1;

@@ -4,10 +4,11 @@ use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::{self, CWD, real_file};
 use crate::iov::{CHUNK, Iov};
 use abi::Errno;
+use namei::dir;
 use rights::mode;
 use task::{Current, SysResult};
+use vfs::access;
 use vfs::inode::{DirEntry, DirSink};
-use vfs::{dir, perm};
 
 /// Layout of a directory record.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub fn getdents64(c: &mut Current, fd: Fd, buf: Ptr, size: u32) -> SysResult {
 
 pub fn chdir(c: &mut Current, path: PathPtr) -> SysResult {
     let (start, path) = at::read(c, CWD, path)?;
-    let (p, _held) = vfs::link::find_dir(c, &c.fs().view(), &start, &path)?;
+    let (p, _held) = namei::link::find_dir(c, &c.fs().view(), &start, &path)?;
     c.fs().set_cwd(p);
     Ok(0)
 }
@@ -104,7 +105,7 @@ pub fn chdir(c: &mut Current, path: PathPtr) -> SysResult {
 pub fn fchdir(c: &mut Current, fd: Fd) -> SysResult {
     let f = c.file(fd.0)?;
     let p = f.path.as_ref().filter(|p| p.is_dir()).ok_or(Errno::ENOTDIR)?;
-    perm::inode_may(c, p.inode(), mode::MAY_EXEC)?;
+    access::inode_may(c, p.inode(), mode::MAY_EXEC)?;
     c.fs().set_cwd(p.clone());
     Ok(0)
 }
@@ -128,7 +129,7 @@ pub fn getcwd(c: &mut Current, buf: Ptr, size: u64) -> SysResult {
 
 pub fn chroot(c: &mut Current, path: PathPtr) -> SysResult {
     let path = c.read_path(path.0)?;
-    let (p, _held) = vfs::link::find_root(c, &c.fs().view(), &path)?;
+    let (p, _held) = namei::link::find_root(c, &c.fs().view(), &path)?;
     c.fs().set_root(p);
     Ok(0)
 }

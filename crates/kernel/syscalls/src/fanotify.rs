@@ -3,13 +3,15 @@
 use crate::arg::{DirFd, Fd, PathPtr};
 use crate::at;
 use abi::{Errno, Result};
+use caller::HasCredentials;
 use ipc::fanotify::{Fanotify, init};
+use namei::{Lookup, walk};
 use rights::Cap;
 use rights::mode;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::marks::{EVENTS, Marked, ON_CHILD, ON_DIR, QUESTIONS, Wanted};
-use vfs::{Caller, Lookup, Path, perm, walk};
+use vfs::notify::marks::{EVENTS, Marked, ON_CHILD, ON_DIR, QUESTIONS, Wanted};
+use vfs::{Path, access};
 
 /// Flags of the files that events come with.
 const EVENT_FLAGS: i32 = libc::O_ACCMODE
@@ -163,6 +165,6 @@ fn find(c: &mut Current, dir: DirFd, path: PathPtr, flags: u32) -> Result<Path> 
         look.set(Lookup::DIRECTORY, flags & mark::ONLYDIR != 0);
         walk::lookup(c, &c.fs().view(), &start, &path, look)?
     };
-    perm::inode_may(c, place.inode(), mode::MAY_READ)?;
+    access::inode_may(c, place.inode(), mode::MAY_READ)?;
     Ok(place)
 }

@@ -5,11 +5,14 @@ use crate::at::real_file;
 use crate::install::limit;
 use crate::sigio;
 use abi::Errno;
+use caller::HasCredentials;
+use caller::Identity;
+use files::FdTable;
 use ipc::pipe::Pipe;
+use locks::records::{self, Kind, Owner};
 use std::sync::Arc;
 use task::{Current, SysErr, SysResult};
-use vfs::locks::{self, Kind, Owner};
-use vfs::{Caller, FdTable, OpenFile};
+use vfs::OpenFile;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// `struct flock` of x86-64.
@@ -46,14 +49,14 @@ fn get_lock(c: &mut Current, f: &OpenFile, arg: u64, ofd: bool) -> SysResult {
     let kind = kind_of(&l)?;
     // Since Linux 6.13 F_UNLCK is a valid question of F_OFD_GETLK; before, it was not for any.
     let kind = kind.ok_or(Errno::EINVAL)?;
-    let (start, end) = locks::range_of(&c.caller(), f, i32::from(l.whence), l.start, l.len)?;
-    match locks::test(f, owner(c.fd_table(), f, ofd), kind, start, end)? {
+    let (start, end) = records::range_of(&c.caller(), f, i32::from(l.whence), l.start, l.len)?;
+    match records::test(f, owner(c.fd_table(), f, ofd), kind, start, end)? {
         None => l.kind = libc::F_UNLCK as i16,
         Some(r) => {
             l.kind = if r.kind == Kind::Shared { libc::F_RDLCK } else { libc::F_WRLCK } as i16;
             l.whence = libc::SEEK_SET as i16;
             l.start = r.start as i64;
-            l.len = if r.end == locks::TO_END { 0 } else { (r.end - r.start + 1) as i64 };
+            l.len = if r.end == records::TO_END { 0 } else { (r.end - r.start + 1) as i64 };
             l.pid = c.pid_vnr(r.pid);
         }
     }
@@ -67,7 +70,7 @@ fn set_lock(c: &mut Current, fd: Fd, f: &OpenFile, arg: u64, ofd: bool, wait: bo
         return Err(Errno::EINVAL.into());
     }
     let kind = kind_of(&l)?;
-    let (start, end) = locks::range_of(&c.caller(), f, i32::from(l.whence), l.start, l.len)?;
+    let (start, end) = records::range_of(&c.caller(), f, i32::from(l.whence), l.start, l.len)?;
     match kind {
         Some(Kind::Shared) if !f.readable() => return Err(Errno::EBADF.into()),
         Some(Kind::Exclusive) if !f.writable() => return Err(Errno::EBADF.into()),
@@ -75,10 +78,10 @@ fn set_lock(c: &mut Current, fd: Fd, f: &OpenFile, arg: u64, ofd: bool, wait: bo
     }
     let t = c.fds();
     let who = owner(&t, f, ofd);
-    locks::set(c, f, who, kind, start, end, wait)?;
+    records::set(c, f, who, kind, start, end, wait)?;
     // Closed by another thread while we waited: the close found no lock to release.
     if kind.is_some() && !ofd && !t.get(fd.0).is_ok_and(|g| std::ptr::eq(&*g, f)) {
-        locks::set(c, f, who, None, start, end, false)?;
+        records::set(c, f, who, None, start, end, false)?;
         return Err(Errno::EBADF.into());
     }
     Ok(0)
@@ -126,19 +129,19 @@ pub fn fcntl(c: &mut Current, fd: Fd, cmd: i32, arg: u64) -> SysResult {
         libc::F_SETOWN | libc::F_GETOWN | F_SETOWN_EX | F_GETOWN_EX | F_SETSIG | F_GETSIG => {
             return sigio::fcntl(c, &f, cmd, arg);
         }
-        libc::F_GETLEASE => vfs::leases::get(&f) as u64,
+        libc::F_GETLEASE => locks::leases::get(&f) as u64,
         libc::F_SETLEASE => {
-            vfs::leases::set(c, &f, arg as i32, sigio::teller(c, fd.0))?;
+            locks::leases::set(c, &f, arg as i32, sigio::teller(c, fd.0))?;
             if arg as i32 != libc::F_UNLCK {
                 let mut o = f.owner.lock();
                 if o.id == 0 {
-                    o.set(vfs::fasync::F_OWNER_PID, c.task.tgid(), &c.creds());
+                    o.set(vfs::file::F_OWNER_PID, c.task.tgid(), &c.creds());
                 }
             }
             0
         }
         F_NOTIFY => {
-            vfs::dnotify::set(c, &f, arg as u32, sigio::teller(c, fd.0))?;
+            files::dnotify::set(c, &f, arg as u32, sigio::teller(c, fd.0))?;
             0
         }
         libc::F_SETPIPE_SZ => Pipe::of(&f).ok_or(Errno::EBADF)?.set_size(c, arg & 0xffff_ffff)? as u64,
@@ -171,7 +174,7 @@ fn set_flags(c: &Current, f: &Arc<OpenFile>, flags: i32, fd: i32) -> Result<(), 
             return Err(Errno::EPERM.into());
         }
     }
-    if flags & libc::O_DIRECT != 0 && !f.ops.direct() && vfs::open::file_kind(f) != libc::S_IFIFO {
+    if flags & libc::O_DIRECT != 0 && !f.ops.direct() && vfs::file::file_kind(f) != libc::S_IFIFO {
         return Err(Errno::EINVAL.into());
     }
     Ok(sigio::set_status(c, f, flags, fd)?)
@@ -185,6 +188,6 @@ pub fn flock(c: &mut Current, fd: Fd, op: i32) -> SysResult {
         libc::LOCK_UN => None,
         _ => return Err(Errno::EINVAL.into()),
     };
-    locks::flock(c, &f, kind, op & libc::LOCK_NB == 0)?;
+    records::flock(c, &f, kind, op & libc::LOCK_NB == 0)?;
     Ok(0)
 }

@@ -6,11 +6,12 @@ use crate::install::install;
 use crate::mount::may_mount;
 use crate::mount_fd::new_flags;
 use abi::{Errno, Result};
+use mounts::fs_config::FsConfig;
+use mounts::fs_parameters::Value;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::fs_config::FsConfig;
-use vfs::fs_parameters::Value;
-use vfs::{Caller, OpenFile};
+use vfs::FileLayer;
+use vfs::OpenFile;
 
 const FSOPEN_CLOEXEC: u32 = 1;
 const FSMOUNT_CLOEXEC: u32 = 1;
@@ -45,7 +46,7 @@ pub fn fsopen(c: &mut Current, name: Ptr, flags: u32) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let name = c.read_cstr(name.0, 4096, Errno::EINVAL)?;
-    let kind = c.vfs().types.find(&name)?;
+    let kind = c.kernel().fs_types.find(&name)?;
     install_config(c, FsConfig::new(c, kind), flags & FSOPEN_CLOEXEC != 0)
 }
 
@@ -67,7 +68,7 @@ pub fn fspick(c: &mut Current, dir: DirFd, path: PathPtr, flags: u32) -> SysResu
         return Err(Errno::EINVAL.into());
     }
     // The root of a container is of a type that mount(2) may not know; its parameters are its own.
-    let kind = c.vfs().types.find(place.mount.fs().kind().as_bytes()).map_err(|_| Errno::EOPNOTSUPP)?;
+    let kind = c.kernel().fs_types.find(place.mount.fs().kind().as_bytes()).map_err(|_| Errno::EOPNOTSUPP)?;
     install_config(c, FsConfig::reconfiguring(c, kind, place), flags & FSPICK_CLOEXEC != 0)
 }
 
@@ -138,6 +139,6 @@ pub fn fsmount(c: &mut Current, fd: Fd, flags: u32, attributes: u32) -> SysResul
     let config = file.ops.as_any().downcast_ref::<FsConfig>().ok_or(Errno::EINVAL)?;
     let ns = c.fs().view().ns.clone();
     let mount = config.mount(&ns, mount_flags)?;
-    let tree = vfs::detached::open_new(c, &ns, mount)?;
+    let tree = mounts::detached::open_new(c, &ns, mount)?;
     install(c, tree, flags & FSMOUNT_CLOEXEC != 0)
 }

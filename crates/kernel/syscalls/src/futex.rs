@@ -3,10 +3,10 @@
 use crate::arg::Ptr;
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE};
+use caller::HasCredentials;
 use rights::Cap;
 use std::time::{Duration, Instant};
 use task::{Current, SysErr, SysResult};
-use vfs::Caller;
 
 const CMD_MASK: u32 = 0x7f;
 const CLOCK_REALTIME_FLAG: u32 = 256;

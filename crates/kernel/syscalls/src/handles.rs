@@ -3,10 +3,14 @@
 use crate::arg::{DirFd, PathPtr, Ptr};
 use crate::at::{self, At};
 use abi::Errno;
+use caller::Failure;
+use caller::HasCredentials;
+use namei::handles::{self, COMPARED, OPENED};
+use namei::{Lookup, OpenHow};
 use rights::Cap;
 use task::{Current, SysResult};
-use vfs::handles::{self, COMPARED, Handle, OPENED, SIZE};
-use vfs::{Caller, Failure, Lookup, OpenHow};
+use vfs::FileLayer;
+use vfs::dentry::{HANDLE_SIZE, Handle};
 
 /// The mount is told by its unique ID, 64 bits of it.
 const AT_HANDLE_MNT_ID_UNIQUE: i32 = 0x001;
@@ -62,8 +66,8 @@ pub fn name_to_handle_at(
     if room > MOST {
         return Err(Errno::EINVAL.into());
     }
-    let mut raw = (SIZE as u32).to_ne_bytes().to_vec();
-    let fits = room as usize >= SIZE;
+    let mut raw = (HANDLE_SIZE as u32).to_ne_bytes().to_vec();
+    let fits = room as usize >= HANDLE_SIZE;
     if fits {
         let (made, opens) = handles::encode(&place, compared)?;
         raw.extend(if opens { OPENED } else { COMPARED }.to_ne_bytes());
@@ -107,7 +111,7 @@ pub fn open_by_handle_at(c: &mut Current, mount: DirFd, handle: Ptr, flags: i32)
     }
     let how = OpenHow::legacy(flags, 0);
     let slot = c.fd_table().reserve(crate::open::limit(c))?;
-    let file = vfs::open::open_decoded(c, place, &how).map_err(|failure| match failure {
+    let file = namei::open::open_decoded(c, place, &how).map_err(|failure| match failure {
         // It has gone since its handle was looked up.
         Failure::Errno(Errno::ENOENT) => Failure::Errno(Errno::ESTALE),
         other => other,

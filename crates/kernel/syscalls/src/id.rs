@@ -2,9 +2,10 @@
 
 use crate::arg::Ptr;
 use abi::Errno;
+use caller::HasCredentials;
+use caller::Identity;
 use rights::{Cap, Credentials};
 use task::{Current, SysResult};
-use vfs::Caller;
 
 /// "No change" in the set*id family.
 const KEEP: u32 = u32::MAX;

@@ -4,9 +4,10 @@ use crate::arg::{Fd, PathPtr, check_flags};
 use crate::at::{self, CWD};
 use abi::Errno;
 use ipc::inotify::Inotify;
+use namei::{Lookup, walk};
 use rights::mode;
 use task::{Current, SysResult};
-use vfs::{Lookup, perm, walk};
+use vfs::access;
 
 const IN_ONLYDIR: u32 = 0x0100_0000;
 const IN_DONT_FOLLOW: u32 = 0x0200_0000;
@@ -29,7 +30,7 @@ pub fn inotify_add_watch(c: &mut Current, fd: Fd, path: PathPtr, mask: u32) -> S
     look.set(Lookup::FOLLOW, mask & IN_DONT_FOLLOW == 0);
     look.set(Lookup::DIRECTORY, mask & IN_ONLYDIR != 0);
     let place = walk::lookup(c, &c.fs().view(), &start, &path, look)?;
-    perm::inode_may(c, place.inode(), mode::MAY_READ)?;
+    access::inode_may(c, place.inode(), mode::MAY_READ)?;
     Ok(instance.add(&place, mask)? as u64)
 }
 

@@ -1,8 +1,9 @@
 //! Giving a new open file a descriptor.
 
+use caller::Limits;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::{Caller, OpenFile};
+use vfs::OpenFile;
 
 /// The soft limit on descriptor numbers.
 pub fn limit(c: &Current) -> u64 {

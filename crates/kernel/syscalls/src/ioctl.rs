@@ -7,7 +7,7 @@ use abi::Errno;
 use abi::stat::{S_IFREG, S_IFSOCK};
 use task::supervisor::{ADD_FD, listener_of};
 use task::{Current, SysResult};
-use vfs::open::file_kind;
+use vfs::file::file_kind;
 
 const FIONREAD: u32 = 0x541b;
 const FIONBIO: u32 = 0x5421;
@@ -71,25 +71,25 @@ pub fn ioctl(c: &mut Current, fd: Fd, cmd: u32, arg: u64) -> SysResult {
             return crate::seccomp::add_fd(c, listener, arg);
         }
         // The answer is a descriptor, which no file can make.
-        TIOCGPTPEER if !f.lost_ioctl() => {
+        TIOCGPTPEER if !f.denies_ioctl() => {
             let flags = arg as i32;
             let peer = tty::open_peer(c, &f, flags)?;
             return crate::install::install(c, peer, flags & libc::O_CLOEXEC != 0);
         }
         // A descriptor is named, which no file can reach.
-        _ if loopdev::names_file(&f, cmd) && !f.lost_ioctl() => {
+        _ if loopdev::names_file(&f, cmd) && !f.denies_ioctl() => {
             let named = Fd(loopdev::named_fd(c, cmd, arg)?);
             let backing = real_file(c, named)?;
             let caller = c.caller();
             loopdev::attach(&caller, &f, c, cmd, arg, &backing)?;
         }
-        _ if fuse::names_file(&f, cmd) && !f.lost_ioctl() => {
+        _ if fuse::names_file(&f, cmd) && !f.denies_ioctl() => {
             let named = Fd(fuse::named_fd(c, arg)?);
             // A descriptor that is not open is no device file.
             let other = real_file(c, named).map_err(|_| Errno::EINVAL)?;
             fuse::clone_device(&f, &other)?;
         }
-        _ if f.lost_ioctl() => return Err(Errno::EACCES.into()),
+        _ if f.denies_ioctl() => return Err(Errno::EACCES.into()),
         _ => {
             if let Some(done) = crate::ns::ioctl(c, &f, cmd, arg) {
                 return done;

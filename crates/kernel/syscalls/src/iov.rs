@@ -1,10 +1,10 @@
 //! Guest buffers of reads and writes, and the memory they pass through.
 
 use abi::{Errno, Result};
+use files::io::MAX_RW;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use task::Current;
-use vfs::io::MAX_RW;
 
 /// UIO_MAXIOV.
 pub const MAX_IOV: usize = 1024;

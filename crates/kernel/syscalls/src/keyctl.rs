@@ -2,10 +2,10 @@
 
 use crate::arg::Ptr;
 use abi::{Errno, PAGE_SIZE, Result};
+use caller::HasCredentials;
 use keys::{DESCRIPTION_MAX, Kind, PAYLOAD_MAX, Who};
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::Caller;
 
 /// Longest name of a type with its NUL.
 const TYPE_MAX: usize = 32;

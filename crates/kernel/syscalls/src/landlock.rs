@@ -3,12 +3,14 @@
 use crate::arg::{Fd, Ptr};
 use crate::install::install;
 use abi::{Errno, PAGE_SIZE, Result};
+use caller::HasCredentials;
 use landlock::{Domain, Handled, Ruleset, VERSION, access, net};
 use rights::{Cap, Credentials};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
+use vfs::FileLayer;
 use vfs::{Caller, FileOps, OpenFile};
 use wait::Events;
 use zerocopy::FromBytes;
@@ -122,7 +124,7 @@ fn add_path(c: &Current, rules: &Ruleset, attr: Ptr) -> Result<()> {
     if !place.is_dir() && accesses & !access::OF_FILES != 0 {
         return Err(Errno::EINVAL);
     }
-    rules.allow_file(vfs::rule_object(place)?, accesses)
+    rules.allow_file(namei::rule_object(place)?, accesses)
 }
 
 pub fn landlock_restrict_self(c: &mut Current, fd: Fd, flags: u32) -> SysResult {

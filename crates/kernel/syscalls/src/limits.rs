@@ -3,13 +3,13 @@
 use crate::arg::Ptr;
 use abi::Errno;
 use abi::time::Timeval;
+use caller::HasCredentials;
 use rights::Cap;
 use sched::{HostCounts, Rlimits, Usage, add_counts};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use task::{Current, SysResult, ThreadGroup};
-use vfs::Caller;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `struct rusage`, 144 bytes.
@@ -107,7 +107,7 @@ fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> R
         if soft > hard {
             return Err(Errno::EINVAL);
         }
-        if resource == libc::RLIMIT_NOFILE as i32 && hard > c.kernel().vfs.quotas.files.nr_open() {
+        if resource == libc::RLIMIT_NOFILE as i32 && hard > c.kernel().vfs.resources.quotas.files.nr_open() {
             return Err(Errno::EPERM);
         }
         if hard > old.1 && !capable {

@@ -4,12 +4,12 @@
 use crate::arg::Ptr;
 use crate::memory::vm_target;
 use abi::{Errno, PAGE_SIZE, Result, page_down};
+use caller::HasCredentials;
 use mm::{Mode, Policy};
 use platform::OwnCall;
 use rights::Cap;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::Caller;
 
 /// Bits of a node mask that are read at most.
 const MAX_BITS: u64 = PAGE_SIZE * 8;

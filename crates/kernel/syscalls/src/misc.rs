@@ -2,10 +2,11 @@
 
 use crate::arg::Ptr;
 use abi::Errno;
+use caller::HasCredentials;
+use caller::Identity;
 use rights::Cap;
 use std::sync::atomic::Ordering;
 use task::{Current, RELEASE, SysResult, VERSION};
-use vfs::Caller;
 use zerocopy::{Immutable, IntoBytes};
 
 pub fn uname(c: &mut Current, out: Ptr) -> SysResult {

@@ -3,15 +3,17 @@
 use crate::arg::{PathPtr, Ptr, check_flags};
 use crate::at::{self, CWD};
 use abi::{Errno, Result};
+use caller::HasCredentials;
+use mounts::fs_config::FsConfig;
+use mounts::fs_parameters::Value;
+use mounts::mount_ns::{Placing, Unmount};
+use namei::Lookup;
+use namei::walk::lookup;
 use rights::Cap;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::fs_config::FsConfig;
-use vfs::fs_parameters::Value;
 use vfs::mount::Propagation;
-use vfs::mount_ns::{Placing, Unmount};
-use vfs::walk::lookup;
-use vfs::{Caller, Lookup, MountFlags, Path, SbFlags};
+use vfs::{MountFlags, Path, SbFlags};
 
 const MS_MAGIC: u64 = 0xc0ed_0000;
 const MS_MAGIC_MASK: u64 = 0xffff_0000;
@@ -104,7 +106,7 @@ fn new_mount(
     data: &[u8],
 ) -> Result<()> {
     let kind = kind.ok_or(Errno::EINVAL)?;
-    let (kind, subtype) = c.kernel().vfs.types.find_with_subtype(&kind)?;
+    let (kind, subtype) = c.kernel().fs_types.find_with_subtype(&kind)?;
     let config = FsConfig::new(c, kind);
     config.set_flags(SbFlags::from_bits_truncate(flags as u32), SbFlags::CHANGING);
     if let Some(subtype) = subtype {
@@ -141,7 +143,7 @@ fn change_type(c: &Current, at: &Path, flags: u64) -> Result<()> {
 
 fn source_place(c: &Current, source: Option<Vec<u8>>) -> Result<Path> {
     let path = source.filter(|s| !s.is_empty()).ok_or(Errno::EINVAL)?;
-    lookup(c, &c.fs().view(), &vfs::Start::Cwd, &path, Lookup::FOLLOW)
+    lookup(c, &c.fs().view(), &namei::Start::Cwd, &path, Lookup::FOLLOW)
 }
 
 /// Changes flags of a mount (MS_BIND), or of the instance that it shows as well.

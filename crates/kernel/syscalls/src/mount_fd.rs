@@ -5,13 +5,15 @@ use crate::at;
 use crate::install::install;
 use crate::mount::may_mount;
 use abi::{Errno, Result};
+use caller::HasCredentials;
+use mounts::mount_ns::Placing;
+use namei::Start;
 use nsproxy::{Namespace, NsOps};
 use rights::Cap;
 use std::sync::Arc;
 use task::{Current, SysResult};
 use vfs::mount::Propagation;
-use vfs::mount_ns::Placing;
-use vfs::{Caller, MountFlags, OpenFile, Path, Start};
+use vfs::{MountFlags, OpenFile, Path};
 use zerocopy::{FromBytes, IntoBytes};
 
 const OPEN_TREE_CLONE: u32 = 1;
@@ -92,10 +94,10 @@ fn tree_file(c: &Current, dir: DirFd, path: PathPtr, flags: u32) -> Result<Arc<O
     let at = at::At::with_flags(c, dir, path, at_flags)?;
     let place = at.lookup(c, at::follow(at_flags))?;
     if clone {
-        return vfs::detached::open_copy(c, &at.view.ns, &place, at_flags & AT_RECURSIVE != 0);
+        return mounts::detached::open_copy(c, &at.view.ns, &place, at_flags & AT_RECURSIVE != 0);
     }
     let inode = place.inode().clone();
-    Ok(OpenFile::new(Some(place), Some(inode), Arc::new(vfs::open::PathOnly), libc::O_PATH))
+    Ok(OpenFile::new(Some(place), Some(inode), Arc::new(vfs::file::PathOnly), libc::O_PATH))
 }
 
 pub fn open_tree(c: &mut Current, dir: DirFd, path: PathPtr, flags: u32) -> SysResult {

@@ -3,10 +3,12 @@
 use crate::arg::Ptr;
 use crate::mount_fd::{ATTRIBUTES, MOUNT_ATTR_NOATIME, MOUNT_ATTR_STRICTATIME};
 use abi::{Errno, Result};
+use caller::HasCredentials;
+use mounts::View;
 use rights::Cap;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::{Caller, Mount, MountFlags, Path, SbFlags, View};
+use vfs::{Mount, MountFlags, Path, SbFlags};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const LISTMOUNT_REVERSE: u32 = 1;
@@ -246,7 +248,7 @@ pub fn statmount(c: &mut Current, request: Ptr, to: Ptr, size: u64, flags: u32) 
 }
 
 /// The nearest group that events come from of which the caller sees a member; 0 for none.
-fn visible_master(group: Arc<vfs::peers::PeerGroup>, view: &View) -> u64 {
+fn visible_master(group: Arc<vfs::mount::peers::PeerGroup>, view: &View) -> u64 {
     let mut at = Some(group);
     while let Some(group) = at {
         let members = group.members();

@@ -3,11 +3,11 @@
 use crate::arg::{Fd, PathPtr, Ptr};
 use abi::time::Timespec;
 use abi::{Errno, PATH_MAX, SigInfo, Signal};
+use caller::Failure;
 use mqueue::{Attributes, Notification, PRIORITIES, QueueFile, Told};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use task::{Current, SysErr, SysResult};
-use vfs::Failure;
 
 /// si_code of a queue's signal.
 const SI_MESGQ: i32 = -3;
@@ -38,7 +38,7 @@ fn deadline(c: &Current, at: Ptr) -> Result<Option<Instant>, Errno> {
     Ok(crate::timeout::after(end.saturating_sub(Duration::from_nanos(now as u64))))
 }
 
-fn blocking<T>(r: vfs::Outcome<T>) -> Result<T, SysErr> {
+fn blocking<T>(r: caller::Outcome<T>) -> Result<T, SysErr> {
     r.map_err(|f| match f {
         Failure::TimedOut => SysErr::Errno(Errno::ETIMEDOUT),
         f => f.into(),

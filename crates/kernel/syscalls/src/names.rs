@@ -3,9 +3,10 @@
 use crate::arg::{DirFd, PathPtr, check_flags};
 use crate::at::{At, CWD};
 use abi::Errno;
+use caller::HasCredentials;
+use namei::{Lookup, Start, dir, link};
 use rights::Cap;
 use task::{Current, SysResult};
-use vfs::{Caller, Lookup, Start, dir, link};
 
 pub fn link_(c: &mut Current, old: PathPtr, new: PathPtr) -> SysResult {
     linkat(c, CWD, old, CWD, new, 0)
@@ -86,7 +87,7 @@ pub fn renameat2(
 ) -> SysResult {
     let from = At::new(c, old_dir, old)?;
     let to = At::new(c, new_dir, new)?;
-    vfs::rename::rename(c, &from.view, &from.start, &from.path, &to.start, &to.path, flags)?;
+    namei::rename::rename(c, &from.view, &from.start, &from.path, &to.start, &to.path, flags)?;
     Ok(0)
 }
 

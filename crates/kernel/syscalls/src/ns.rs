@@ -3,12 +3,13 @@
 use crate::arg::Fd;
 use crate::install::install;
 use abi::Errno;
+use caller::HasCredentials;
 use nsproxy::{Namespace, NsOps};
 use pid::PidNamespace;
 use std::sync::Arc;
 use task::namespaces::NAMESPACES;
 use task::{Current, SysResult};
-use vfs::{Caller, OpenFile};
+use vfs::OpenFile;
 
 pub fn unshare(c: &mut Current, flags: i32) -> SysResult {
     let plain = libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM;

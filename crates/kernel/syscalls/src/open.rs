@@ -3,9 +3,10 @@
 use crate::arg::{DirFd, Fd, PathPtr, Ptr};
 use crate::at::{self, CWD};
 use abi::Errno;
+use caller::Limits;
+use namei::Start;
+use namei::open::OpenHow;
 use task::{Current, SysResult};
-use vfs::open::OpenHow;
-use vfs::{Caller, Start};
 
 const RESOLVE_IN_ROOT: u64 = 0x10;
 const RESOLVE_BENEATH: u64 = 0x08;
@@ -31,7 +32,7 @@ fn do_open(c: &mut Current, dir: DirFd, path: PathPtr, how: OpenHow) -> SysResul
         at::start(c, dir, &path)?
     };
     let view = c.fs().view();
-    let file = vfs::open::open_at(c, &view, &start, &path, &how)?;
+    let file = namei::open::open_at(c, &view, &start, &path, &how)?;
     Ok(slot.commit(file, how.flags & libc::O_CLOEXEC != 0) as u64)
 }
 

@@ -4,10 +4,10 @@ use crate::arg::{Fd, Ptr};
 use crate::at::real_file;
 use crate::timeout::{Timeout, from_millis};
 use abi::Errno;
+use caller::Limits;
 use ipc::poll::{Watch, poll as wait_for};
 use std::time::Instant;
 use task::{Current, Restart, RestartBlock, SysErr, SysResult};
-use vfs::Caller;
 use wait::{Events, Stop};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

@@ -1,11 +1,11 @@
 //! prctl(2), arch_prctl(2).
 
 use abi::{Errno, Signal};
+use caller::HasCredentials;
 use platform::{Action, OwnCall};
 use rights::{Cap, Credentials};
 use std::sync::atomic::Ordering;
 use task::{Current, SysResult};
-use vfs::Caller;
 
 const PR_SET_MM: i32 = 35;
 const PR_CAP_AMBIENT: i32 = 47;

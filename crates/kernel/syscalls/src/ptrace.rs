@@ -2,11 +2,11 @@
 
 use crate::ptrace_regs as regs;
 use abi::{Errno, SigInfo, SigSet};
+use caller::HasCredentials;
 use rights::Cap;
 use std::sync::Arc;
 use task::trace::{MESSAGE_ENTRY, MESSAGE_EXIT, Resume, event};
 use task::{Current, SysResult, Task};
-use vfs::Caller;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const TRACEME: u64 = 0;

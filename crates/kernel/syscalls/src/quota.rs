@@ -4,9 +4,9 @@ use crate::arg::{Fd, PathPtr};
 use crate::at::{CWD, read};
 use abi::stat::S_IFBLK;
 use abi::{Errno, Result};
+use namei::Lookup;
+use namei::walk::lookup;
 use task::{Current, SysResult};
-use vfs::Lookup;
-use vfs::walk::lookup;
 
 /// Kinds of quotas: of users, groups, projects.
 const KINDS: u32 = 3;

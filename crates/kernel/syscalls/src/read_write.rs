@@ -178,5 +178,5 @@ pub fn lseek(c: &mut Current, fd: Fd, off: i64, whence: i32) -> SysResult {
     if !(libc::SEEK_SET..=libc::SEEK_HOLE).contains(&whence) {
         return Err(Errno::EINVAL.into());
     }
-    Ok(vfs::io::seek(c, &f, off, whence)?)
+    Ok(files::io::seek(c, &f, off, whence)?)
 }

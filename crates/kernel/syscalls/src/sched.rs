@@ -3,11 +3,12 @@
 use crate::arg::Ptr;
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE};
+use caller::HasCredentials;
+use caller::Identity;
 use rights::Cap;
 use sched::RESET_ON_FORK;
 use std::sync::atomic::Ordering;
 use task::{Current, Holder, Node, SysResult};
-use vfs::Caller;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Whom a process id argument names; zombies are as good as others.

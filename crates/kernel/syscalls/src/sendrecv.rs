@@ -6,12 +6,13 @@ use crate::iov::{Iov, MAX_IOV, Scratch};
 use crate::socket::{Sock, read_addr, write_addr};
 use crate::timeout::Timeout;
 use abi::{Errno, Result};
+use caller::HasCredentials;
+use caller::Identity;
 use rights::Cap;
 use socket::cmsg::{self, Cmsg, Writer};
 use socket::{Control, MAX_RECORD, PeerCred, Received, SendRequest, Ucred, io};
 use std::time::Instant;
 use task::{Current, SysErr, SysResult};
-use vfs::Caller;
 use wait::Events;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

@@ -1,10 +1,13 @@
 //! Signals of files: F_SETOWN and its relatives, O_ASYNC, leases. See fcntl(2).
 
 use abi::{Errno, SigInfo, Signal};
+use caller::HasCredentials;
+use caller::Identity;
+use files::IoSignals;
 use std::sync::{Arc, Weak};
 use task::{Current, Kernel, SysResult, Task};
-use vfs::fasync::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID};
-use vfs::{Caller, IoSignals, OpenFile};
+use vfs::OpenFile;
+use vfs::file::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID};
 
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
@@ -25,7 +28,7 @@ fn set_owner(c: &Current, f: &Arc<OpenFile>, kind: i32, number: i32) -> Result<(
     let id = if number == 0 { 0 } else { c.find_vpid(number) };
     check_owner(c, kind, id)?;
     f.owner.lock().set(kind, id, &c.creds());
-    vfs::fasync::watch_urgent(c, f, || signals(c));
+    files::fasync::watch_urgent(c, f, || signals(c));
     Ok(())
 }
 
@@ -112,11 +115,11 @@ fn signals(c: &Current) -> Arc<dyn IoSignals> {
 
 /// F_SETFL and the requests of ioctl(2) that change status flags.
 pub fn set_status(c: &Current, f: &Arc<OpenFile>, flags: i32, fd: i32) -> Result<(), Errno> {
-    vfs::fasync::set_status(c, f, flags, fd, || signals(c))
+    files::fasync::set_status(c, f, flags, fd, || signals(c))
 }
 
 /// Tells the owner of an open file that somebody else wants what it has leased, or that the directory has changed.
-pub fn teller(c: &Current, fd: i32) -> vfs::leases::Tell {
+pub fn teller(c: &Current, fd: i32) -> locks::leases::Tell {
     const POLL_MSG: i32 = 3;
     const BAND: i64 = 0x441;
     let signals = signals(c);

@@ -2,12 +2,13 @@
 
 use crate::arg::{Fd, Ptr};
 use abi::{Errno, SigInfo, SigSet, Signal};
+use caller::HasCredentials;
+use caller::Identity;
 use rights::Cap;
 use signal::{AltStack, SIG_DFL, SIG_IGN, SS_AUTODISARM, SigAction, StackT};
 use std::sync::Arc;
 use std::time::Instant;
 use task::{Current, Holder, Node, Restart, SysErr, SysResult, Task, ThreadGroup};
-use vfs::Caller;
 
 const SIGSET_SIZE: u64 = 8;
 /// SA_NOCLDSTOP, NOCLDWAIT, SIGINFO, EXPOSE_TAGBITS, RESTORER, ONSTACK, RESTART, NODEFER, RESETHAND.

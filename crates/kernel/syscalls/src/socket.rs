@@ -4,10 +4,11 @@ use crate::arg::{Fd, Ptr};
 use crate::at::real_file;
 use crate::install::{install, install_pair};
 use abi::{Errno, Result};
+use caller::HasCredentials;
 use socket::{Naming, SocketFile, family, io, options};
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::{Caller, OpenFile};
+use vfs::OpenFile;
 use zerocopy::IntoBytes;
 
 /// sizeof(struct sockaddr_storage).

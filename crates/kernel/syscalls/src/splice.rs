@@ -5,15 +5,16 @@ use crate::iov::{Iov, Scratch};
 use crate::transfer::{self, How};
 use abi::stat::{S_IFDIR, S_IFREG};
 use abi::{Errno, Result};
+use caller::Failure;
+use files::io::{self, MAX_RW};
 use ipc::pipe::Pipe;
 use socket::SocketFile;
 use std::sync::Arc;
 use std::time::Instant;
 use task::{Current, SysErr, SysResult};
-use vfs::io::{self, MAX_RW};
-use vfs::open::file_kind;
+use vfs::OpenFile;
+use vfs::file::file_kind;
 use vfs::retry::retry;
-use vfs::{Failure, OpenFile};
 use wait::Events;
 
 /// How much moves at once.

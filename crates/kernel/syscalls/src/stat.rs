@@ -5,11 +5,13 @@ use crate::at::{self, CWD};
 use abi::stat::{Attr, major, minor};
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE, Result};
+use caller::HasCredentials;
+use namei::walk::lookup;
+use namei::{Lookup, Start, anon, attr};
 use rights::Credentials;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::walk::lookup;
-use vfs::{Caller, Lookup, Mount, Path, Start, anon, attr, perm};
+use vfs::{Mount, Path, access};
 use zerocopy::{Immutable, IntoBytes};
 
 const AT_NO_AUTOMOUNT: i32 = 0x800;
@@ -186,7 +188,7 @@ pub fn ustat(c: &mut Current, dev: u32, to: Ptr) -> SysResult {
 
 /// Names and numbers of file system types.
 pub fn sysfs(c: &mut Current, option: i32, which: u64, to: Ptr) -> SysResult {
-    let types = c.kernel().vfs.types.names();
+    let types = c.kernel().fs_types.names();
     match option {
         1 => {
             let name = c.read_cstr(which, PAGE_SIZE as usize, Errno::ENAMETOOLONG)?;
@@ -252,8 +254,8 @@ pub fn readlinkat(c: &mut Current, dir: DirFd, path: PathPtr, buf: Ptr, size: i3
     if p.kind() != abi::stat::S_IFLNK {
         return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());
     }
-    perm::inode_may(c, p.inode(), 0)?;
-    vfs::attr::followed(&p.mount, p.inode());
+    access::inode_may(c, p.inode(), 0)?;
+    namei::atime::followed(&p.mount, p.inode());
     let text = p.inode().readlink(c)?;
     let n = text.len().min(size as usize);
     c.write_bytes(buf.0, &text[..n])?;

@@ -4,10 +4,14 @@ use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::real_file;
 use abi::stat::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use abi::{Errno, PAGE_SIZE, Result, Signal};
+use caller::Blocking;
+use caller::HasCredentials;
+use caller::Limits;
+use namei::attr;
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::open::file_kind;
-use vfs::{Caller, MapRequest, Mapping, attr, notify};
+use vfs::file::file_kind;
+use vfs::{MapRequest, Mapping, notify};
 
 pub fn truncate(c: &mut Current, path: PathPtr, len: i64) -> SysResult {
     if len < 0 {
@@ -82,7 +86,7 @@ pub fn cachestat(c: &mut Current, fd: Fd, range: Ptr, to: Ptr, flags: u32) -> Sy
     let [off, len] = c.read_value::<[u64; 2]>(range.0)?;
     if let Some(i) = f.inode.as_ref().filter(|_| !f.writable())
         && !rights::mode::owner_or_capable(&c.creds(), &i.perm()?)
-        && vfs::perm::inode_may(c, i, rights::mode::MAY_WRITE).is_err()
+        && vfs::access::inode_may(c, i, rights::mode::MAY_WRITE).is_err()
     {
         return Err(Errno::EPERM.into());
     }

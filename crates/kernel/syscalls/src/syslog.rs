@@ -2,9 +2,9 @@
 
 use crate::arg::Ptr;
 use abi::{Errno, Result};
+use caller::HasCredentials;
 use rights::Cap;
 use task::{Current, SysErr, SysResult};
-use vfs::Caller;
 use wait::{Events, Stop};
 
 pub fn syslog(c: &mut Current, kind: i32, buf: Ptr, len: i32) -> SysResult {

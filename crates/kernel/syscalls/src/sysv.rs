@@ -3,6 +3,7 @@
 use crate::arg::Ptr;
 use abi::time::Timespec;
 use abi::{Errno, PAGE_SIZE};
+use caller::Failure;
 use mm::MapArgs;
 use std::sync::atomic::Ordering::Relaxed;
 use sysv::msg::{MSG_COPY, MSG_EXCEPT, Message, MsqidDs};
@@ -10,7 +11,6 @@ use sysv::sem::{Ask, SemBuf, SemidDs};
 use sysv::shm::{ShmidDs, segment_of};
 use sysv::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT};
 use task::{Current, Restart, SysErr, SysResult};
-use vfs::Failure;
 
 const SHM_LOCK: i32 = 11;
 const SHM_UNLOCK: i32 = 12;
@@ -237,7 +237,7 @@ pub fn msgget(c: &mut Current, key: i32, flags: i32) -> SysResult {
 }
 
 /// Interrupted message calls start again only when no handler ran.
-fn blocking<T>(r: vfs::Outcome<T>) -> Result<T, SysErr> {
+fn blocking<T>(r: caller::Outcome<T>) -> Result<T, SysErr> {
     r.map_err(|f| match f {
         Failure::Interrupted => SysErr::Restart(Restart::NoHand),
         Failure::Errno(e) => SysErr::Errno(e),

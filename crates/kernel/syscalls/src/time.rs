@@ -3,13 +3,13 @@
 use crate::arg::Ptr;
 use abi::time::{Itimerspec, Itimerval, Timespec, Timeval};
 use abi::{Errno, Signal};
+use caller::HasCredentials;
 use rights::Cap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use task::posix_timers::{Clock, Notify};
 use task::timers::Which;
 use task::{Current, Restart, RestartBlock, SysErr, SysResult, Task, ThreadGroup};
-use vfs::Caller;
 use wait::Stop;
 
 const TIMER_ABSTIME: i32 = 1;

@@ -3,9 +3,10 @@
 use crate::arg::Ptr;
 use crate::limits::rusage_of_child;
 use abi::{Errno, SigInfo};
+use caller::HasCredentials;
+use caller::Identity;
 use std::sync::atomic::Ordering;
 use task::{Current, SysErr, SysResult, Whom};
-use vfs::Caller;
 
 pub fn wait4(c: &mut Current, pid: i32, status: Ptr, options: i32, usage: Ptr) -> SysResult {
     let known = libc::WNOHANG

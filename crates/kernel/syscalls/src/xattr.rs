@@ -3,9 +3,10 @@
 use crate::arg::{Fd, PathPtr, Ptr};
 use crate::at::{At, CWD, real_file};
 use abi::Errno;
+use namei::{Lookup, xattr};
 use std::sync::Arc;
 use task::{Current, SysResult};
-use vfs::{InodeRef, Lookup, OpenFile, Path, notify, perm, xattr};
+use vfs::{InodeRef, OpenFile, Path, access, notify};
 
 /// What an attribute call is about.
 enum Object {
@@ -35,7 +36,7 @@ fn by_path(c: &Current, path: PathPtr, follow: bool, change: bool) -> Result<Obj
     let look = if follow { Lookup::FOLLOW } else { Lookup::empty() };
     let p = At::new(c, CWD, path)?.lookup(c, look)?;
     if change {
-        perm::writable_mount(&p)?;
+        access::writable_mount(&p)?;
     }
     Ok(Object::Place(p))
 }
@@ -43,7 +44,7 @@ fn by_path(c: &Current, path: PathPtr, follow: bool, change: bool) -> Result<Obj
 fn by_fd(c: &Current, fd: Fd, change: bool) -> Result<Object, Errno> {
     let f = real_file(c, fd)?;
     if let (Some(p), true) = (&f.path, change) {
-        perm::writable_mount(p)?;
+        access::writable_mount(p)?;
     }
     Ok(Object::File(f))
 }

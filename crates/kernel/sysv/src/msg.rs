@@ -4,6 +4,7 @@ use crate::ids::Object;
 use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, Result};
+use caller::Outcome;
 use pid::PidNamespace;
 use ranked::{Mutex, rank};
 use rights::Cap;
@@ -11,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use vfs::{Caller, Outcome};
+use vfs::Caller;
 use wait::{Events, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

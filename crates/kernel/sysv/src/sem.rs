@@ -8,6 +8,7 @@ use crate::ids::Object;
 use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, Result};
+use caller::{Failure, Outcome};
 use pid::Pid;
 use ranked::{Mutex, rank};
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-use vfs::{Caller, Failure, Outcome};
+use vfs::Caller;
 use wait::{Events, Stop, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

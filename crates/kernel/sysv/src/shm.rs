@@ -8,6 +8,7 @@ use crate::ids::Object;
 use crate::perm::{READ, WRITE};
 use crate::{Doer, IpcNamespace, IpcPerm, Perm, doer, now, vnr};
 use abi::{Errno, PAGE_SIZE, Result, page_up};
+use files::MappedFile;
 use pid::{Pid, PidNamespace};
 use ranked::{Mutex, rank};
 use rights::Cap;
@@ -16,7 +17,7 @@ use std::fmt::Write;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use vfs::{Caller, FileOps, MapOps, MapRequest, MappedFile, Mapping, OpenFile, SetAttr, StorageOps};
+use vfs::{Caller, FileOps, MapOps, MapRequest, Mapping, OpenFile, SetAttr, StorageOps};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod state;

@@ -2,9 +2,9 @@ use crate::msg::{MSG_COPY, MSG_EXCEPT, Message};
 use crate::sem::{Ask, SemBuf, UndoList};
 use crate::{IPC_PRIVATE, IpcNamespace};
 use abi::Errno;
+use caller::Failure;
 use std::sync::Arc;
 use user_ns::UserNamespace;
-use vfs::Failure;
 use vfs::testing::TestCaller;
 
 fn user(id: u32) -> TestCaller {

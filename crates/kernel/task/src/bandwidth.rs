@@ -9,13 +9,13 @@
 use crate::current::Current;
 use crate::kernel::Kernel;
 use abi::Result;
+use caller::timer::TimerHandle;
 use cgroup::{Cgroup, CpuMax};
 use ranked::{Mutex, rank};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use vfs::timer::TimerHandle;
 use wait::{Events, Stop, WaitQueue};
 
 /// A look takes at most this part of the time.
@@ -66,7 +66,7 @@ impl Kernel {
         let rest = Duration::from_nanos((now - cost) as u64) * PART;
         let next = look.next.map(|next| {
             let weak = Arc::downgrade(self);
-            self.vfs.timers.schedule(next.max(begun + rest), move || {
+            self.vfs.resources.timers.schedule(next.max(begun + rest), move || {
                 if let Some(kernel) = weak.upgrade() {
                     kernel.look_at_bandwidth();
                 }

@@ -9,15 +9,17 @@ use crate::thread_group::ThreadGroup;
 use crate::trace::event;
 use crate::tree::{Node, Relations};
 use abi::{Errno, SigInfo, Signal};
+use caller::HasCredentials;
+use caller::Limits;
 use cgroup::{Cgroup, Changes, Member};
+use files::FdTable;
+use files::fd_table::FdSlot;
 use pid::{Pid, PidNamespace};
 use platform::{Action, Spawn};
 use ranked::Mutex;
 use rights::{Cap, Credentials};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vfs::fd_table::FdSlot;
-use vfs::{Caller, FdTable};
 
 /// Arguments of clone3(2), which the older calls are translated to.
 #[derive(Clone, Default)]
@@ -425,8 +427,8 @@ impl Current {
         group: Arc<ThreadGroup>,
         pid: pid::Attached,
         creds: Credentials,
-        fds: Arc<vfs::FdTable>,
-        fs: Arc<vfs::FsContext>,
+        fds: Arc<files::FdTable>,
+        fs: Arc<mounts::FsContext>,
     ) -> Current {
         let task = Task::new(TaskInit {
             pid: pid.clone(),

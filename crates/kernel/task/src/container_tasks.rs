@@ -55,22 +55,22 @@ impl Kernel {
         let first = &self.first.namespaces;
         let time = match offsets == first.time.offsets() {
             true => first.time.clone(),
-            false => time_namespace(&self.inums, &self.vfs.user_ns, offsets),
+            false => time_namespace(&self.inums, &self.vfs.resources.user_ns, offsets),
         };
         let namespaces = NsProxy {
             time_for_children: time.clone(),
             time,
             uts: match uts_of {
                 Some(other) => other.namespaces.uts.clone(),
-                None => UtsNamespace::new(self.inums.next(), self.vfs.user_ns.clone(), uts, None),
+                None => UtsNamespace::new(self.inums.next(), self.vfs.resources.user_ns.clone(), uts, None),
             },
             pid_for_children: match pids_of {
                 Some(other) => other.pids().clone(),
-                None => self.pids.child(self.inums.next(), self.vfs.user_ns.clone(), None).ok()?,
+                None => self.pids.child(self.inums.next(), self.vfs.resources.user_ns.clone(), None).ok()?,
             },
             cgroup: CgroupNamespace::new(
                 self.inums.next(),
-                self.vfs.user_ns.clone(),
+                self.vfs.resources.user_ns.clone(),
                 self.cgroups.of_container(),
                 None,
             ),

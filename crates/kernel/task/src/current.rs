@@ -9,7 +9,19 @@ use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
 use abi::{Errno, PATH_MAX, Result, SigInfo, SigSet, Signal};
+use caller::Blocking;
+use caller::DeviceRules;
+use caller::DeviceUse;
+use caller::HasCredentials;
+use caller::Identity;
+use caller::Limits;
+use caller::Resources;
+use caller::SignalSource;
+use caller::UserMemory;
+use files::FdTable;
 use mm::Mm;
+use mounts::FsContext;
+use mounts::PathCaller;
 use pid::{Pid, PidNamespace};
 use platform::Context;
 use rights::Creds;
@@ -17,8 +29,8 @@ use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use vfs::devices::DeviceUse;
-use vfs::{Caller, FdTable, FsContext, InUse, OpenFile, UserMemory, Vfs};
+use vfs::FileLayer;
+use vfs::{Caller, InUse, OpenFile, Vfs};
 use wait::Waiter;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -368,16 +380,41 @@ impl Current {
     }
 }
 
-/// A task as `vfs::Caller`.
+/// A task as a [`vfs::Caller`].
 pub struct TaskCaller(Arc<Task>);
 
-impl Caller for TaskCaller {
+impl HasCredentials for TaskCaller {
     fn creds(&self) -> Creds {
         self.0.creds()
     }
+    fn umask(&self) -> u32 {
+        self.0.fs().map_or(0o22, |f| f.umask())
+    }
+}
+
+impl Blocking for TaskCaller {
     fn waiter(&self) -> Arc<Waiter> {
         self.0.waiter.clone()
     }
+    fn raise(&self, sig: Signal) {
+        let info = SigInfo::user(sig, libc::SI_USER, self.0.group.pid.own_nr(), self.0.creds().uid);
+        let _ = self.0.send(info);
+    }
+    fn blocks_or_ignores(&self, sig: Signal) -> bool {
+        self.0.blocked().has(sig) || self.0.group.handlers().lock().get(sig).handler == signal::SIG_IGN
+    }
+    fn is_killed(&self) -> bool {
+        self.0.is_killed()
+    }
+    fn deadline(&self) -> Option<Instant> {
+        self.0.deadline()
+    }
+    fn end_deadline(&self) -> Instant {
+        self.0.end_deadline()
+    }
+}
+
+impl Identity for TaskCaller {
     fn pid(&self) -> i32 {
         self.0.tgid()
     }
@@ -402,26 +439,18 @@ impl Caller for TaskCaller {
         }
         self.0.kernel().pids.find(nr)
     }
-    fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
-        let limit = self.rlimit(libc::RLIMIT_NOFILE as i32);
-        self.0.fds().ok_or(Errno::EBADF)?.install(file, cloexec, limit)
-    }
+}
+
+impl Limits for TaskCaller {
     fn rlimit(&self, resource: i32) -> u64 {
         self.0.group.rlimit(resource)
     }
-    fn raise(&self, sig: Signal) {
-        let info = SigInfo::user(sig, libc::SI_USER, self.0.group.pid.own_nr(), self.0.creds().uid);
-        let _ = self.0.send(info);
+    fn resources(&self) -> &Arc<Resources> {
+        &self.0.kernel().vfs.resources
     }
-    fn umask(&self) -> u32 {
-        self.0.fs().map_or(0o22, |f| f.umask())
-    }
-    fn vfs(&self) -> &Arc<Vfs> {
-        &self.0.kernel().vfs
-    }
-    fn fs_context(&self) -> Option<Arc<FsContext>> {
-        self.0.fs()
-    }
+}
+
+impl DeviceRules for TaskCaller {
     fn has_device_rules(&self) -> bool {
         self.0.cgroup.has_device_rules() || self.0.group.container.has_device_rules()
     }
@@ -429,27 +458,61 @@ impl Caller for TaskCaller {
         self.0.group.container.check_device(device)?;
         self.0.cgroup.check_device(device)
     }
-    fn is_killed(&self) -> bool {
-        self.0.is_killed()
+}
+
+impl FileLayer for TaskCaller {
+    fn vfs(&self) -> &Arc<Vfs> {
+        &self.0.kernel().vfs
     }
-    fn deadline(&self) -> Option<Instant> {
-        self.0.deadline()
+    fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
+        let limit = self.rlimit(libc::RLIMIT_NOFILE as i32);
+        self.0.fds().ok_or(Errno::EBADF)?.install(file, cloexec, limit)
     }
-    fn end_deadline(&self) -> Instant {
-        self.0.end_deadline()
-    }
-    fn blocks_or_ignores(&self, sig: Signal) -> bool {
-        self.0.blocked().has(sig) || self.0.group.handlers().lock().get(sig).handler == signal::SIG_IGN
+    fn descriptor(&self, fd: i32) -> Result<Arc<OpenFile>> {
+        self.0.fds().ok_or(Errno::EBADF)?.get(fd)
     }
 }
 
-impl Caller for Current {
+impl PathCaller for TaskCaller {
+    fn fs_context(&self) -> Option<Arc<FsContext>> {
+        self.0.fs()
+    }
+}
+
+impl HasCredentials for Current {
     fn creds(&self) -> Creds {
         self.task.creds()
     }
+    fn umask(&self) -> u32 {
+        self.fs_context.umask()
+    }
+}
+
+impl Blocking for Current {
     fn waiter(&self) -> Arc<Waiter> {
         self.task.waiter.clone()
     }
+    fn raise(&self, sig: Signal) {
+        self.caller().raise(sig);
+    }
+    fn signals(&self) -> Option<&dyn SignalSource> {
+        Some(&*self.task)
+    }
+    fn blocks_or_ignores(&self, sig: Signal) -> bool {
+        self.caller().blocks_or_ignores(sig)
+    }
+    fn is_killed(&self) -> bool {
+        self.task.is_killed()
+    }
+    fn deadline(&self) -> Option<Instant> {
+        self.task.deadline()
+    }
+    fn end_deadline(&self) -> Instant {
+        self.task.end_deadline()
+    }
+}
+
+impl Identity for Current {
     fn pid(&self) -> i32 {
         self.task.tgid()
     }
@@ -474,27 +537,18 @@ impl Caller for Current {
         }
         self.task.kernel().pids.find(nr)
     }
-    fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
-        Current::install(self, file, cloexec)
-    }
+}
+
+impl Limits for Current {
     fn rlimit(&self, resource: i32) -> u64 {
         self.task.group.rlimit(resource)
     }
-    fn raise(&self, sig: Signal) {
-        self.caller().raise(sig);
+    fn resources(&self) -> &Arc<Resources> {
+        &self.task.kernel().vfs.resources
     }
-    fn signals(&self) -> Option<&dyn vfs::SignalSource> {
-        Some(&*self.task)
-    }
-    fn umask(&self) -> u32 {
-        self.fs_context.umask()
-    }
-    fn vfs(&self) -> &Arc<Vfs> {
-        &self.task.kernel().vfs
-    }
-    fn fs_context(&self) -> Option<Arc<FsContext>> {
-        Some(self.fs_context.clone())
-    }
+}
+
+impl DeviceRules for Current {
     fn has_device_rules(&self) -> bool {
         self.task.cgroup.has_device_rules() || self.task.group.container.has_device_rules()
     }
@@ -502,17 +556,23 @@ impl Caller for Current {
         self.task.group.container.check_device(device)?;
         self.task.cgroup.check_device(device)
     }
-    fn is_killed(&self) -> bool {
-        self.task.is_killed()
+}
+
+impl FileLayer for Current {
+    fn vfs(&self) -> &Arc<Vfs> {
+        &self.task.kernel().vfs
     }
-    fn deadline(&self) -> Option<Instant> {
-        self.task.deadline()
+    fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
+        Current::install(self, file, cloexec)
     }
-    fn end_deadline(&self) -> Instant {
-        self.task.end_deadline()
+    fn descriptor(&self, fd: i32) -> Result<Arc<OpenFile>> {
+        self.fds().get(fd)
     }
-    fn blocks_or_ignores(&self, sig: Signal) -> bool {
-        self.caller().blocks_or_ignores(sig)
+}
+
+impl PathCaller for Current {
+    fn fs_context(&self) -> Option<Arc<FsContext>> {
+        Some(self.fs_context.clone())
     }
 }
 

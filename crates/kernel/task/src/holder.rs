@@ -4,10 +4,10 @@ use crate::current::Current;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
+use caller::Identity;
 use rights::{Credentials, Creds};
 use sched::Scheduling;
 use std::sync::Arc;
-use vfs::Caller;
 
 /// Whom an id stands for: a thread, or what is left of a thread group leader until its process is waited for.
 #[derive(Clone)]

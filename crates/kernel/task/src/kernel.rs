@@ -5,8 +5,10 @@ use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Report, Tree};
 use abi::{SigInfo, Signal};
+use caller::timer::{TimerHandle, TimerService};
 use cgroup::Cgroup;
 use container::{Container, Containers, Limits};
+use mounts::FsTypes;
 use nsproxy::{CgroupNamespace, Inums, Ipc, NsFs, NsProxy, Offsets, TimeNamespace, Uts, UtsNamespace, inum};
 use pid::PidNamespace;
 use platform::{AddressSpace, Platform};
@@ -18,7 +20,6 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use user_ns::UserNamespace;
-use vfs::timer::{TimerHandle, TimerService};
 use wait::Events;
 
 /// si_code of signals that come from outside the sandbox; even pid 1 takes them.
@@ -132,6 +133,8 @@ pub struct Kernel {
     pub spaces: Arc<mm::AddressSpaces>,
     /// What the file layer shares.
     pub vfs: Arc<vfs::Vfs>,
+    /// File system types of mount(2).
+    pub fs_types: FsTypes,
     /// What the seccomp(2) filters of its threads take.
     pub(crate) filters: Arc<seccomp::Filters>,
     /// Supervisors of these filters.
@@ -216,7 +219,7 @@ impl Kernel {
         let memfds = tmpfs::Memfds::new(&memory);
         let device_numbers = memory.device_numbers.clone();
         let memory_size = limits.memory();
-        let quotas = vfs::Quotas::new(memory_size);
+        let quotas = caller::Quotas::new(memory_size);
         let pids = PidNamespace::root(inum::HIDDEN, user_ns.clone());
         let cgroups = Cgroup::topmost();
         let inums = Inums::default();
@@ -266,6 +269,7 @@ impl Kernel {
             spaces: Arc::default(),
             nsfs: NsFs::mount(&vfs),
             vfs,
+            fs_types: FsTypes::default(),
             filters: Arc::default(),
             listeners: Arc::default(),
             pi: crate::pi::PiTable::default(),
@@ -362,7 +366,7 @@ impl Kernel {
         let mut k = self.late_kills.lock();
         k.due.push_back((deadline, Arc::downgrade(space)));
         if k.timer.is_none() {
-            k.timer = Some(LateKills::look_at(&self.late_kills, &self.vfs.timers, deadline));
+            k.timer = Some(LateKills::look_at(&self.late_kills, &self.vfs.resources.timers, deadline));
         }
     }
 

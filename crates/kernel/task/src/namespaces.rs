@@ -6,12 +6,13 @@ use crate::clone::CloneArgs;
 use crate::current::Current;
 use crate::task::Task;
 use abi::{Errno, Result};
+use caller::HasCredentials;
 use cgroup::Cgroup;
+use mounts::MountNs;
 use nsproxy::{IN_SET, Making, Namespace, NsProxy};
 use rights::{Cap, Credentials, Creds};
 use std::sync::Arc;
 use user_ns::{Maker, UserNamespace};
-use vfs::{Caller, MountNs};
 
 const NEWNS: u64 = libc::CLONE_NEWNS as u64;
 const NEWUSER: u64 = libc::CLONE_NEWUSER as u64;
@@ -62,9 +63,9 @@ impl Current {
             euid: creds.euid,
             fs_ids: (creds.fsuid, creds.fsgid),
             inums: &kernel.inums,
-            devices: &kernel.vfs.device_numbers,
+            devices: &kernel.vfs.resources.device_numbers,
             cgroup,
-            timers: &kernel.vfs.timers,
+            timers: &kernel.vfs.resources.timers,
         };
         let nsproxy = if flags & IN_SET == 0 { old } else { Arc::new(old.with_new(flags, &by)?) };
         Ok(Begun { creds, nsproxy })

@@ -10,8 +10,8 @@ use crate::current::Current;
 use crate::run::{handle_pending_for_init, park_frozen};
 use crate::waitpid::Whom;
 use abi::{Errno, SigInfo, SigSet, Signal};
+use files::FdTable;
 use std::sync::atomic::Ordering;
-use vfs::FdTable;
 
 /// Wait status when the program's process cannot be made.
 const NOT_STARTED: i32 = 128 << 8;
@@ -37,7 +37,7 @@ pub(crate) fn run(c: &mut Current) {
     c.task.set_comm(b"init");
     // It shows none of the program's, as a kernel thread has none.
     c.mm.set_image(|image| (image.exe, image.args, image.env) = (None, (0, 0), (0, 0)));
-    c.set_fds(FdTable::new(c.kernel().vfs.quotas.files.clone()));
+    c.set_fds(FdTable::new(c.kernel().vfs.resources.quotas.files.clone()));
     c.task.set_blocked(SigSet::ALL);
     loop {
         park_frozen(c);

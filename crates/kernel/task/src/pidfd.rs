@@ -4,9 +4,11 @@ use crate::current::Current;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use vfs::{Caller, FileOps, OpenFile, UserMemory};
+use vfs::FileLayer;
+use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, WaitQueue};
 
 /// PIDFD_THREAD: the descriptor is for one thread. F_GETFL shows it.

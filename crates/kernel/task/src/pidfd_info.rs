@@ -3,7 +3,8 @@
 use crate::pidfd::PidFd;
 use crate::tree::Node;
 use abi::{Errno, Result};
-use vfs::{Caller, UserMemory};
+use caller::UserMemory;
+use vfs::Caller;
 use zerocopy::{Immutable, IntoBytes};
 
 /// Type and number of the request; its size is that of the structure.

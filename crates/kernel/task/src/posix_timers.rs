@@ -12,6 +12,8 @@ use crate::task::Task;
 use crate::thread_group::ThreadGroup;
 use crate::timers::{Which, wait_for};
 use abi::{Errno, Result, SigInfo, Signal};
+use caller::HasCredentials;
+use caller::timer::TimerHandle;
 use ranked::{Mutex, rank};
 use signal::{Charge, Expiry};
 pub use state::{ClockState, PosixTimerState, PosixTimersState};
@@ -19,8 +21,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use vfs::Caller;
-use vfs::timer::TimerHandle;
 
 /// How a POSIX timer tells of its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,7 +324,7 @@ impl PosixTimer {
 
     /// `None` once the process is gone.
     fn schedule(self: &Arc<Self>, serial: u64, left: u64) -> Option<TimerHandle> {
-        let timers = self.group.upgrade()?.kernel.vfs.timers.clone();
+        let timers = self.group.upgrade()?.kernel.vfs.resources.timers.clone();
         let me = Arc::downgrade(self);
         let after = match self.clock {
             Clock::Host(_) => Duration::from_nanos(left),

@@ -37,12 +37,12 @@ impl From<Errno> for SysErr {
     }
 }
 
-impl From<vfs::Failure> for SysErr {
-    fn from(f: vfs::Failure) -> SysErr {
+impl From<caller::Failure> for SysErr {
+    fn from(f: caller::Failure) -> SysErr {
         match f {
-            vfs::Failure::Errno(e) => e.into(),
-            vfs::Failure::Interrupted => SysErr::Restart(Restart::Sys),
-            vfs::Failure::TimedOut => SysErr::Errno(Errno::EAGAIN),
+            caller::Failure::Errno(e) => e.into(),
+            caller::Failure::Interrupted => SysErr::Restart(Restart::Sys),
+            caller::Failure::TimedOut => SysErr::Errno(Errno::EAGAIN),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::task::Task;
 use abi::{SigInfo, SigSet};
+use caller::SignalSource;
 use std::sync::atomic::Ordering;
-use vfs::SignalSource;
 use wait::WaitQueue;
 
 impl SignalSource for Task {

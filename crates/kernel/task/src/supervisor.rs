@@ -7,13 +7,14 @@
 
 use crate::task::Task;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use ranked::Mutex;
 use seccomp::Data;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::{Caller, FileOps, OpenFile, UserMemory};
+use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, Stop, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

@@ -9,7 +9,9 @@ use crate::trace::Trace;
 use abi::{Result, SigInfo, SigSet, Signal};
 use arc_swap::ArcSwap;
 use cgroup::Member;
+use files::FdTable;
 use mm::Mm;
+use mounts::FsContext;
 use nsproxy::NsProxy;
 use pid::{Attached, PidNamespace};
 use platform::{Interrupt, Word};
@@ -20,7 +22,6 @@ use signal::Pending;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use vfs::{FdTable, FsContext};
 use wait::{Events, WaitQueue, Waiter};
 
 /// How long a thread that ends waits for programs that serve others.

@@ -7,10 +7,10 @@
 use crate::posix_timers::PosixTimers;
 use crate::thread_group::ThreadGroup;
 use abi::{SigInfo, Signal};
+use caller::timer::{TimerHandle, TimerService};
 use ranked::{Mutex, rank};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vfs::timer::{TimerHandle, TimerService};
 
 /// Timers of a process. Signals are sent without their locks.
 #[derive(Default)]
@@ -129,7 +129,7 @@ impl Timers {
         a.interval = interval;
         let gone = a.handle.take();
         if value != 0 {
-            a.handle = Some(schedule(g, w, a.serial, wait_for(&g.kernel.vfs.timers, w, value)));
+            a.handle = Some(schedule(g, w, a.serial, wait_for(&g.kernel.vfs.resources.timers, w, value)));
         }
         drop(a);
         drop(gone);
@@ -186,7 +186,7 @@ fn check_cpu_limit(g: &Arc<ThreadGroup>, (mut soft, hard): (u64, u64)) -> TimerH
     }
     let left = soft.min(hard).saturating_mul(SECOND).saturating_sub(used);
     let weak = Arc::downgrade(g);
-    let timers = &g.kernel.vfs.timers;
+    let timers = &g.kernel.vfs.resources.timers;
     timers.schedule(Instant::now() + wait_for(timers, Which::Prof, left), move || {
         let Some(g) = weak.upgrade() else { return };
         if g.signals.lock().life.is_over() {
@@ -210,7 +210,7 @@ pub(crate) fn wait_for(timers: &TimerService, w: Which, left: u64) -> Duration {
 
 fn schedule(g: &Arc<ThreadGroup>, w: Which, serial: u64, after: Duration) -> TimerHandle {
     let weak = Arc::downgrade(g);
-    g.kernel.vfs.timers.schedule(Instant::now() + after, move || {
+    g.kernel.vfs.resources.timers.schedule(Instant::now() + after, move || {
         if let Some(g) = weak.upgrade() {
             fire(&g, w, serial);
         }
@@ -234,7 +234,7 @@ fn fire(g: &Arc<ThreadGroup>, w: Which, serial: u64) {
         }
     }
     if a.deadline != 0 {
-        let timers = &g.kernel.vfs.timers;
+        let timers = &g.kernel.vfs.resources.timers;
         let next = wait_for(timers, w, a.deadline.saturating_sub(now)).max(timers.shortest_period());
         drop(a.handle.replace(schedule(g, w, serial, next)));
     }

@@ -8,8 +8,8 @@ use ranked::Mutex;
 use rights::acl::{Acl, AclKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use vfs::AclInode;
 use vfs::Caller;
-use vfs::acl::AclInode;
 
 enum State {
     /// Still that of the lower inode.

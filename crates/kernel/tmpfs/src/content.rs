@@ -12,13 +12,13 @@ use crate::fs::TmpFs;
 use crate::lower::LowerFile;
 use crate::memfile::MemFile;
 use abi::{Errno, Result};
+use caller::quota::{Charge, Kind};
 use hostsys::fs as host;
 use hostsys::memfd::CopyArea;
 use ranked::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use vfs::quota::{Charge, Kind};
 use vfs::{Caller, Loan};
 
 /// Bytes of a page.

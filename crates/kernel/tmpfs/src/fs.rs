@@ -311,13 +311,7 @@ impl FileSystem for TmpFs {
         match &*self.root.lock() {
             Some(r) => r.clone(),
             // Unmounted for good: nobody can walk from here any more.
-            None => Arc::new(vfs::internal::InternalInode::new(
-                0,
-                vfs::internal::InternalFs::Anon,
-                0o040000,
-                0,
-                0,
-            )),
+            None => Arc::new(vfs::inode::InternalInode::new(0, vfs::inode::InternalFs::Anon, 0o040000, 0, 0)),
         }
     }
     fn statfs(&self) -> Result<StatFs> {

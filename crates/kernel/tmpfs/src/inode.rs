@@ -7,14 +7,14 @@ use crate::node::{Body, Node, Xattrs, link_pages, one_xattr_space, xattr_space};
 use crate::open_file::{DirFile, File};
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use namei::rename::{EXCHANGE, WHITEOUT};
 use ranked::{MutexGuard, rank};
 use rights::Perm;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use vfs::acl::AclInode;
+use vfs::AclInode;
 use vfs::attach::Attachments;
-use vfs::rename::{EXCHANGE, WHITEOUT};
 use vfs::{
     Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, LinkInode, NewNode, SetAttr, TimeSet, XattrInode,
 };
@@ -337,7 +337,7 @@ impl LinkInode for Node {
         }
         let now = hostsys::fs::now();
         let mut m = self.meta.lock();
-        if vfs::attr::is_old(m.atime, m.mtime, m.ctime, now) {
+        if namei::atime::is_old(m.atime, m.mtime, m.ctime, now) {
             m.atime = now;
         }
     }

@@ -7,8 +7,9 @@ use crate::node::{Body, Node};
 use crate::open_file::File;
 use crate::options::Options;
 use abi::{Errno, Result};
+use caller::DeviceNumbers;
 use std::sync::Arc;
-use vfs::{Caller, Dentry, DeviceNumbers, FileSystem, InodeRef, Mount, MountFlags, OpenFile, Path};
+use vfs::{Caller, Dentry, FileSystem, InodeRef, Mount, MountFlags, OpenFile, Path};
 
 const MFD_ALLOW_SEALING: u32 = 2;
 const MFD_NOEXEC_SEAL: u32 = 8;

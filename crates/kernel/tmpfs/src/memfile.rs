@@ -14,12 +14,12 @@
 
 use crate::fs::TmpFs;
 use abi::{Errno, Result};
+use caller::{DeviceNumbers, quota};
 use hostsys::fs::{self as host, Access};
 use ranked::{Mutex, rank};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use vfs::{DeviceNumbers, quota};
 
 /// Most descriptors open on files with a name; beyond, those of files used longest ago are closed.
 const MAX_OPEN: usize = 6000;

@@ -50,7 +50,7 @@ impl File {
             return Ok(());
         }
         let inode: InodeRef = self.node.clone();
-        vfs::perm::inode_may(cx, &inode, rights::mode::MAY_WRITE).map_err(|_| Errno::ENODEV)
+        vfs::access::inode_may(cx, &inode, rights::mode::MAY_WRITE).map_err(|_| Errno::ENODEV)
     }
 }
 
@@ -58,7 +58,7 @@ impl File {
 fn accessed(node: &Node, file: &OpenFile) {
     let now = hostsys::fs::now();
     let mut m = node.meta.lock();
-    if vfs::attr::wants_atime(file, m.atime, m.mtime, m.ctime, now) {
+    if namei::atime::wants_atime(file, m.atime, m.mtime, m.ctime, now) {
         m.atime = now;
     }
 }

@@ -2,8 +2,8 @@
 
 use abi::{Errno, Result};
 
+use mounts::fs_parameters::{Known, Takes, is_octal, is_u32, number};
 use rights::Credentials;
-use vfs::fs_parameters::{Known, Takes, is_octal, is_u32, number};
 
 /// Parsed mount options.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,12 +3,27 @@
 use crate::{Options, TmpFs};
 use abi::stat::Attr;
 use abi::{Errno, Result};
+use caller::Failure;
+use caller::Quotas;
+use files::FdTable;
+use files::io;
+use locks::records::{self, Kind, Owner};
+use mounts::FsContext;
+use mounts::MountNs;
+use mounts::mount_ns::Unmount;
+use namei::Lookup;
+use namei::OpenHow;
+use namei::Start;
+use namei::attr;
+use namei::dir;
+use namei::link;
+use namei::open;
+use namei::rename;
+use namei::walk;
 use rights::Cap;
 use rights::Credentials;
 use std::sync::Arc;
-use vfs::locks::{self, Kind, Owner};
 use vfs::mount::Propagation;
-use vfs::mount_ns::Unmount;
 use vfs::testing::TestCaller;
 use vfs::*;
 
@@ -35,7 +50,7 @@ fn env() -> Env {
 fn env_of(options: Options) -> Env {
     let memory = crate::MemFiles::new(None);
     let m = Mount::of(TmpFs::new(&memory, options), MountFlags::empty(), b"none");
-    Env { cx: root(), fs: FsContext::new(vfs::testing::mount_ns(m)), memory }
+    Env { cx: root(), fs: FsContext::new(mounts::testing::mount_ns(m)), memory }
 }
 
 impl Env {
@@ -378,19 +393,19 @@ fn record_locks() {
     let e = env();
     let f = e.open("/a", CREAT).unwrap();
     let (a, b) = (Owner::Posix(1001), Owner::Posix(1002));
-    let set = |o, k, s, l| locks::set(&e.cx, &f, o, k, s, l, false);
+    let set = |o, k, s, l| records::set(&e.cx, &f, o, k, s, l, false);
     set(a, Some(Kind::Exclusive), 0, 99).unwrap();
     assert_eq!(set(b, Some(Kind::Shared), 50, 60), Err(Failure::Errno(Errno::EAGAIN)));
     set(a, None, 40, 69).unwrap();
     set(b, Some(Kind::Shared), 50, 60).unwrap();
-    let hit = locks::test(&f, b, Kind::Exclusive, 0, locks::TO_END).unwrap().unwrap();
+    let hit = records::test(&f, b, Kind::Exclusive, 0, records::TO_END).unwrap().unwrap();
     assert_eq!((hit.start, hit.end, hit.pid), (0, 39, 1));
-    assert_eq!(locks::test(&f, a, Kind::Shared, 0, 99), Ok(None));
+    assert_eq!(records::test(&f, a, Kind::Shared, 0, 99), Ok(None));
     let g = e.open("/a", libc::O_RDWR).unwrap();
-    locks::flock(&e.cx, &f, Some(Kind::Exclusive), false).unwrap();
-    assert!(locks::flock(&e.cx, &g, Some(Kind::Shared), false).is_err());
+    records::flock(&e.cx, &f, Some(Kind::Exclusive), false).unwrap();
+    assert!(records::flock(&e.cx, &g, Some(Kind::Shared), false).is_err());
     drop(f);
-    locks::flock(&e.cx, &g, Some(Kind::Shared), false).unwrap();
+    records::flock(&e.cx, &g, Some(Kind::Shared), false).unwrap();
 }
 
 #[test]
@@ -525,7 +540,7 @@ fn stacked() -> (Arc<MountNs>, Path) {
     let root =
         Mount::of(TmpFs::new(&crate::MemFiles::new(None), Options::default()), MountFlags::empty(), b"root");
     let fs = TmpFs::new(&crate::MemFiles::new(None), Options::default());
-    let ns = vfs::testing::mount_ns(root.clone());
+    let ns = mounts::testing::mount_ns(root.clone());
     let sb = SuperBlock::new(fs);
     let mut at = root.root_path();
     let first = ns.mount(&at, sb.clone(), MountFlags::empty(), b"t").unwrap().root_path();
@@ -559,7 +574,7 @@ fn many_nested_file_systems_are_dropped() {
             MountFlags::empty(),
             b"root",
         );
-        let ns = vfs::testing::mount_ns(top);
+        let ns = mounts::testing::mount_ns(top);
         let fs = FsContext::new(ns.clone());
         for _ in 0..2000 {
             dir::mkdir(&cx, &fs.view(), &Start::Cwd, b"a", 0o755).unwrap();
@@ -604,7 +619,7 @@ fn a_long_chain_of_groups_passes_events() {
         let files = crate::MemFiles::new(None);
         let new = || SuperBlock::new(TmpFs::new(&files, Options::default()));
         let top = Mount::of(TmpFs::new(&files, Options::default()), MountFlags::empty(), b"root");
-        let ns = vfs::testing::mount_ns(top);
+        let ns = mounts::testing::mount_ns(top);
         let fs = FsContext::new(ns.clone());
         let place = |path: &str| {
             let found = walk::lookup(&cx, &fs.view(), &Start::Cwd, path.as_bytes(), Lookup::FOLLOW);

@@ -18,7 +18,7 @@ use changes::{
 use rights::acl::AclKind;
 use std::collections::HashSet;
 use std::sync::Arc;
-use vfs::acl::AclInode;
+use vfs::AclInode;
 use vfs::{Caller, InodeRef, LinkInode, XattrInode};
 
 /// Takes the records. An error ends the walk.

@@ -1,5 +1,11 @@
 //! Mapped files carry no more rights than the open file has, and leave nothing in the backing directory.
 
+use caller::Failure;
+use files::io;
+use mounts::FsContext;
+use namei::OpenHow;
+use namei::Start;
+use namei::open;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use vfs::*;
@@ -12,7 +18,7 @@ fn rights_of_mappings() {
     {
         let m =
             Mount::of(tmpfs::TmpFs::new(&memory, tmpfs::Options::default()), MountFlags::empty(), b"none");
-        let fs = FsContext::new(vfs::testing::mount_ns(m));
+        let fs = FsContext::new(mounts::testing::mount_ns(m));
         let open = |flags| {
             let how = OpenHow::legacy(flags, 0o644);
             open::open_at(&vfs::testing::TestCaller::root(), &fs.view(), &Start::Cwd, b"/f", &how)

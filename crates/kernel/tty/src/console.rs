@@ -6,10 +6,11 @@ use crate::job::JobControl;
 use crate::pty::Pty;
 use crate::termios::WinSize;
 use abi::{Errno, Result};
+use mounts::FsView;
 use ranked::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vfs::{Caller, FsView, OpenFile};
+use vfs::{Caller, OpenFile};
 use wait::{Events, Waiter};
 
 /// Longest wait of `drain`.

@@ -5,7 +5,7 @@ use crate::files::SlaveFile;
 use crate::job::JobControl;
 use abi::{Errno, Result};
 use std::sync::Arc;
-use vfs::devices::{Devices, Opened};
+use vfs::file::devices::{Devices, Opened};
 use vfs::{Caller, FileOps, InodeRef, Path};
 
 /// Registers /dev/tty, /dev/console, /dev/ptmx and the slaves.
@@ -48,7 +48,7 @@ fn open_ptmx(cx: &dyn Caller, at: &Path, inode: &InodeRef, flags: i32) -> Result
         return n.open_device(cx, flags);
     }
     let dir = at.dentry.parent().ok_or(Errno::ENODEV)?;
-    let pts = vfs::walk::find(cx, &dir, b"pts", false).map_err(|_| Errno::ENODEV)?;
+    let pts = namei::walk::find(cx, &dir, b"pts", false).map_err(|_| Errno::ENODEV)?;
     let place = Path { mount: at.mount.clone(), dentry: pts }.cross_mounts();
     let root = place.inode().as_any().downcast_ref::<Root>().ok_or(Errno::ENODEV)?;
     Ok(root.devpts()?.open_master(cx)?)

@@ -8,16 +8,19 @@ use crate::pty::Pty;
 use abi::stat::{Attr, StatFs, makedev};
 use abi::time::Timespec;
 use abi::{Errno, Result};
+use mounts::FsView;
+use mounts::fs_parameters::{Known, Takes, is_octal, is_u32, number};
+use namei::{
+    lookup::{Lookup, Start},
+    walk::lookup,
+};
 use ranked::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
-use vfs::fs_parameters::{Known, Takes, is_octal, is_u32, number};
-use vfs::walk::{Lookup, Start, lookup};
 use vfs::{
-    Caller, DirEntry, DirSink, DirectoryOps, FileOps, FileSystem, FsView, Inode, InodeRef, OpenFile, SeekOps,
-    SetAttr,
+    Caller, DirEntry, DirSink, DirectoryOps, FileOps, FileSystem, Inode, InodeRef, OpenFile, SeekOps, SetAttr,
 };
 
 /// Major number of slaves.
@@ -92,7 +95,7 @@ impl Devpts {
         let mut options = parse(options)?;
         let creds = cx.creds();
         let ns = &creds.user_ns;
-        let dev = cx.vfs().device_numbers.alloc();
+        let dev = cx.resources().device_numbers.alloc();
         options.uid = options.uid.map(|id| ns.user(id).ok_or(Errno::EINVAL)).transpose()?;
         options.gid = options.gid.map(|id| ns.group(id).ok_or(Errno::EINVAL)).transpose()?;
         let (uid, gid) = (ns.user(0).unwrap_or(0), ns.group(0).unwrap_or(0));
@@ -213,7 +216,7 @@ impl Inode for Root {
     fn fs(&self) -> Arc<dyn FileSystem> {
         match self.fs.upgrade() {
             Some(f) => f,
-            None => Arc::new(vfs::internal::InternalFs::Anon),
+            None => Arc::new(vfs::inode::InternalFs::Anon),
         }
     }
     fn kind(&self) -> u32 {
@@ -312,7 +315,7 @@ impl Inode for Node {
     fn fs(&self) -> Arc<dyn FileSystem> {
         match self.fs.upgrade() {
             Some(f) => f,
-            None => Arc::new(vfs::internal::InternalFs::Anon),
+            None => Arc::new(vfs::inode::InternalFs::Anon),
         }
     }
     fn kind(&self) -> u32 {

@@ -3,9 +3,10 @@
 use crate::ioctl::{Side, ioctl};
 use crate::pty::Pty;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, FileOps, OpenFile, StreamOps, UserMemory};
+use vfs::{Caller, FileOps, OpenFile, StreamOps};
 use wait::{Events, WaitQueue};
 
 /// The master. Its last close hangs the slave up.

@@ -4,9 +4,10 @@ use crate::pty::Pty;
 use crate::termios::{Termios, WinSize};
 use abi::stat::makedev;
 use abi::{Errno, Result, Signal};
+use caller::UserMemory;
 use rights::Cap;
 use std::sync::Arc;
-use vfs::{Caller, UserMemory};
+use vfs::Caller;
 
 const TCGETS2: u32 = 0x802c_542a;
 const TCSETS2: u32 = 0x402c_542b;

@@ -11,13 +11,13 @@ use crate::job::JobControl;
 use crate::ldisc::{Effects, Ldisc};
 use crate::termios::{Termios, WinSize};
 use abi::{Errno, Result, Signal};
+use caller::timer::TimerHandle;
 use pid::Pid;
 use ranked::{Mutex, rank};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use vfs::fasync::{F_OWNER_PGRP, F_OWNER_PID};
-use vfs::timer::TimerHandle;
+use vfs::file::{F_OWNER_PGRP, F_OWNER_PID};
 use vfs::{Caller, OpenFile};
 use wait::{Events, WaitQueue};
 
@@ -235,7 +235,7 @@ impl Pty {
         }
         i.read_ends = Some(ends);
         let me = self.me.clone();
-        i.read_timer = Some(cx.vfs().timers.schedule(ends, move || {
+        i.read_timer = Some(cx.resources().timers.schedule(ends, move || {
             if let Some(p) = me.upgrade() {
                 p.slave_queue.notify(Events::READABLE);
             }

@@ -3,9 +3,9 @@
 use crate::job::JobControl;
 use crate::pty::Pty;
 use abi::{Errno, Result, Signal};
+use caller::UserMemory;
 use ranked::Mutex;
 use std::sync::Arc;
-use vfs::UserMemory;
 
 /// Memory that starts at address 0.
 pub struct Memory(pub [u8; 256]);

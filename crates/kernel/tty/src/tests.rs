@@ -4,10 +4,11 @@ use crate::pty::Pty;
 use crate::testing::{Jobs, Memory};
 use crate::{ConsolePty, termios::Termios};
 use abi::{Errno, Signal};
+use caller::Blocking;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use vfs::testing::TestCaller;
-use vfs::{Caller, FileOps, FileSystem, OpenFile};
+use vfs::{FileOps, FileSystem, OpenFile};
 use wait::Events;
 
 struct Bench {
@@ -165,8 +166,11 @@ fn console_and_devpts() {
     assert!(root.lookup(&cx, b"00").is_err() && root.lookup(&cx, b"ptmx").is_ok());
     pty.hang_up();
     assert!(root.lookup(&cx, b"0").is_err());
-    let alone =
-        vfs::FsContext::new(vfs::testing::mount_ns(vfs::Mount::of(fs, vfs::MountFlags::empty(), b"devpts")));
+    let alone = mounts::FsContext::new(mounts::testing::mount_ns(vfs::Mount::of(
+        fs,
+        vfs::MountFlags::empty(),
+        b"devpts",
+    )));
     let (c, slave) = ConsolePty::open(&cx, &alone.view(), Arc::new(Jobs::default())).unwrap();
     slave.ops.write(&cx, &slave, b"out\n", 0).unwrap();
     let mut buf = [0; 9];

@@ -3,12 +3,13 @@
 use crate::device::{Tun, Tuns};
 use crate::{ioctl, packet};
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::device::Frame;
 use ranked::{Mutex, rank};
 use socket::net_ns::now;
 use std::any::Any;
 use std::sync::Arc;
-use vfs::{Caller, FileOps, OpenFile, StreamOps, UserMemory};
+use vfs::{Caller, FileOps, OpenFile, StreamOps};
 use wait::{Events, WaitQueue};
 
 /// The file, with its interface after TUNSETIFF.

@@ -4,9 +4,10 @@ use crate::device::{FEATURES, IFF_NOFILTER, IFF_PERSIST, Tun, Wanted};
 use crate::file::TunFile;
 use crate::names::SIZE as NAME;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::device::Features;
 use netstack::vnet;
-use vfs::{Caller, UserMemory};
+use vfs::Caller;
 
 const TUNSETNOCSUM: u32 = 0x4004_54c8;
 const TUNSETIFF: u32 = 0x4004_54ca;

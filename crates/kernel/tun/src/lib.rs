@@ -21,7 +21,7 @@ use crate::file::TunFile;
 use abi::Errno;
 use socket::NetNamespace;
 use std::sync::Arc;
-use vfs::devices::{Devices, Opened};
+use vfs::file::devices::{Devices, Opened};
 
 /// Major number of miscellaneous devices, and the minor number of this one.
 const MAJOR: u32 = 10;

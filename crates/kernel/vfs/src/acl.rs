@@ -2,30 +2,17 @@
 //!
 //! The form of a list and its rules are in [`rights::acl`]; the file system keeps the lists ([`AclInode`]).
 
-use crate::caller::Caller;
-use crate::inode::{InodeRef, NewNode};
-use crate::path::Path;
+use crate::file::Caller;
+use crate::inode::{AclInode, InodeRef, NewNode};
+use crate::mount::Path;
 use abi::stat::{S_IFDIR, S_IFLNK, S_IFMT};
 use abi::{Errno, Result};
 use rights::acl::{Acl, AclKind};
 use rights::{Cap, mode};
 use std::sync::Arc;
 
-/// An inode of a file system that keeps access control lists.
-pub trait AclInode {
-    /// The list of a kind; `None` when the mode says everything.
-    fn acl(&self, kind: AclKind) -> Result<Option<Arc<Acl>>>;
-    /// Sets or removes one. `mode`: the permission bits to set at the same time (07777).
-    fn set_acl(&self, cx: &dyn Caller, kind: AclKind, acl: Option<Arc<Acl>>, mode: Option<u32>)
-    -> Result<()>;
-    /// The file system itself gives new objects what their directory's default list says.
-    fn inherits_by_itself(&self) -> bool {
-        false
-    }
-}
-
 /// The list that decides about access for those whom the mode alone does not tell about.
-pub(crate) fn deciding(inode: &InodeRef) -> Result<Option<Arc<Acl>>> {
+pub fn deciding(inode: &InodeRef) -> Result<Option<Arc<Acl>>> {
     inode.as_acls().map_or(Ok(None), |acls| acls.acl(AclKind::Access))
 }
 
@@ -38,7 +25,7 @@ fn keeper(inode: &InodeRef) -> Result<&dyn AclInode> {
 }
 
 /// getxattr(2) of a list, with the IDs of the caller's user namespace. ENODATA.
-pub(crate) fn get(cx: &dyn Caller, inode: &InodeRef, kind: AclKind) -> Result<Vec<u8>> {
+pub fn get(cx: &dyn Caller, inode: &InodeRef, kind: AclKind) -> Result<Vec<u8>> {
     let acl = keeper(inode)?.acl(kind)?.ok_or(Errno::ENODATA)?;
     let ns = &cx.creds().user_ns;
     acl.map_ids(|id| Some(ns.show_user(id)), |id| Some(ns.show_group(id)))
@@ -47,7 +34,7 @@ pub(crate) fn get(cx: &dyn Caller, inode: &InodeRef, kind: AclKind) -> Result<Ve
 }
 
 /// setxattr(2) of a list; with `None`, and with a list that has no entries, it is removed.
-pub(crate) fn set(cx: &dyn Caller, inode: &InodeRef, kind: AclKind, value: Option<&[u8]>) -> Result<()> {
+pub fn set(cx: &dyn Caller, inode: &InodeRef, kind: AclKind, value: Option<&[u8]>) -> Result<()> {
     let acl = match value {
         Some(value) if !value.is_empty() => Acl::from_xattr(value)?,
         _ => None,
@@ -78,7 +65,7 @@ pub(crate) fn set(cx: &dyn Caller, inode: &InodeRef, kind: AclKind, value: Optio
 
 /// What an object inherits from its directory's default list.
 #[derive(Default)]
-pub(crate) struct Inherited {
+pub struct Inherited {
     access: Option<Arc<Acl>>,
     default: Option<Arc<Acl>>,
 }

@@ -13,25 +13,31 @@
 //! rename lock, directories (ancestors first), then whatever the file system
 //! takes; nothing that a file system holds is held while a directory is locked.
 
-use crate::caller::Caller;
-use crate::dcache::{Alive, Dcache};
 use crate::inode::{FileSystem, InodeRef};
 use crate::mount::SuperBlock;
 use abi::stat::S_IFDIR;
 use abi::{Errno, Result};
 use biased::ReadGuard;
+use cache::Alive;
+use caller::Blocking;
 use ranked::{Mutex, MutexGuard, RwLock, rank};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+mod cache;
+mod handles;
+
+pub use cache::{Dcache, Watched};
+pub use handles::{Handle, Handles, SIZE as HANDLE_SIZE};
+
 /// Directories above a name, where whoever serves the file system gives out what it likes.
 const DEEPEST: usize = 2048;
 
 /// A quick hash for short names; the table belongs to one sandbox, so nobody else gains from collisions.
 #[derive(Default)]
-pub(crate) struct NameHasher(u64);
+pub struct NameHasher(u64);
 
 impl NameHasher {
     fn word(&mut self, w: u64) {
@@ -70,7 +76,7 @@ enum Child {
 }
 
 /// What the cache says about a name, for certain.
-pub(crate) enum Cached {
+pub enum Cached {
     /// It exists.
     Present(Arc<Dentry>),
     /// It does not exist.
@@ -80,7 +86,7 @@ pub(crate) enum Cached {
 }
 
 /// What the cache says about a name, borrowed from [`Names`], and the epoch in which it was so ([`Dentry::trusts`]).
-pub(crate) enum Name<'a> {
+pub enum Name<'a> {
     /// It existed.
     Present(&'a Arc<Dentry>, u64),
     /// It did not exist.
@@ -90,11 +96,11 @@ pub(crate) enum Name<'a> {
 }
 
 /// The names of a directory, which stay as they are meanwhile.
-pub(crate) struct Names<'a>(ReadGuard<'a, NameMap<Child>>);
+pub struct Names<'a>(ReadGuard<'a, NameMap<Child>>);
 
 impl Names<'_> {
     /// What the cache knows of `name`.
-    pub(crate) fn get(&self, name: &[u8]) -> Name<'_> {
+    pub fn get(&self, name: &[u8]) -> Name<'_> {
         match self.0.get(name) {
             Some(Child::Strong(d)) => Name::Present(d, d.seen.load(Ordering::Acquire)),
             Some(Child::Negative(epoch)) => Name::Absent(*epoch),
@@ -115,17 +121,17 @@ pub struct Dentry {
     /// Its type (S_IFMT bits), which never changes.
     pub kind: u32,
     /// The file system wants to be asked on every use.
-    pub(crate) volatile: bool,
+    pub volatile: bool,
     /// Names below are kept, absent ones too.
-    pub(crate) keeps: bool,
+    pub keeps: bool,
     place: RwLock<Place>,
     unlinked: AtomicBool,
     /// The epoch of its directory in which it was found there last; see [`Dentry::epoch`].
     seen: AtomicU64,
     /// Made without a name (O_TMPFILE without O_EXCL): linkat(2) may give it its first.
-    pub(crate) linkable: AtomicBool,
+    pub linkable: AtomicBool,
     /// A file handle leads here: the cache keeps the name although nobody uses it ([`crate::handles`]).
-    pub(crate) handled: AtomicBool,
+    pub handled: AtomicBool,
     /// Mounts on top of this dentry, in all namespaces.
     mounted: AtomicU32,
     dir: Mutex<(), { rank::DIRECTORY }>,
@@ -163,7 +169,7 @@ impl Dentry {
     }
 
     /// Its tree belongs to the kernel with these dentries from now on; it is the root of the tree of `sb`.
-    pub(crate) fn belong(&self, dcache: &Arc<Dcache>, sb: &Arc<SuperBlock>) {
+    pub fn belong(&self, dcache: &Arc<Dcache>, sb: &Arc<SuperBlock>) {
         self.alive.get_or_init(|| {
             dcache.add(sb);
             Alive::new(dcache)
@@ -171,14 +177,14 @@ impl Dentry {
     }
 
     /// Drops unused names of its kernel when there are very many of them. The caller holds no lock of the file system.
-    pub(crate) fn trim(&self) {
+    pub fn trim(&self) {
         if let Some(dcache) = self.dcache() {
             dcache.trim();
         }
     }
 
     /// What it shares with the other dentries of its kernel.
-    pub(crate) fn dcache(&self) -> Option<&Arc<Dcache>> {
+    pub fn dcache(&self) -> Option<&Arc<Dcache>> {
         self.alive.get().map(Alive::dcache)
     }
 
@@ -246,12 +252,12 @@ impl Dentry {
     }
 
     /// How many mounts are on it, in all namespaces.
-    pub(crate) fn mounts_on(&self) -> u32 {
+    pub fn mounts_on(&self) -> u32 {
         self.mounted.load(Ordering::Acquire)
     }
 
     /// Mounts come or go.
-    pub(crate) fn count_mounts(&self, more: i32) {
+    pub fn count_mounts(&self, more: i32) {
         self.mounted.fetch_add(more as u32, Ordering::AcqRel);
     }
 
@@ -274,38 +280,41 @@ impl Dentry {
     }
 
     /// Takes the lock under which names in this directory change.
-    pub(crate) fn lock_dir(&self) -> MutexGuard<'_, (), { rank::DIRECTORY }> {
+    pub fn lock_dir(&self) -> MutexGuard<'_, (), { rank::DIRECTORY }> {
         self.dir.lock()
     }
 
     /// As [`Dentry::lock_dir`] for a caller who may be killed meanwhile: whoever holds the lock may wait for a program that serves
     /// the file system. EINTR.
-    pub(crate) fn lock_dir_for(&self, cx: &dyn Caller) -> Result<MutexGuard<'_, (), { rank::DIRECTORY }>> {
+    pub fn lock_dir_for(
+        &self,
+        cx: &(impl Blocking + ?Sized),
+    ) -> Result<MutexGuard<'_, (), { rank::DIRECTORY }>> {
         self.dir.lock_unless(|| cx.is_killed()).ok_or(Errno::EINTR)
     }
 
     /// The same with another directory's lock held, see [`Dentry::lock_second_dir`].
-    pub(crate) fn lock_second_dir_for(
+    pub fn lock_second_dir_for(
         &self,
-        cx: &dyn Caller,
+        cx: &(impl Blocking + ?Sized),
     ) -> Result<MutexGuard<'_, (), { rank::DIRECTORY }>> {
         self.dir.lock_nested_unless(|| cx.is_killed()).ok_or(Errno::EINTR)
     }
 
     /// As [`Dentry::lock_dir`], with another directory's lock held: of a child after its parent, of the later in the order of
     /// renames.
-    pub(crate) fn lock_second_dir(&self) -> MutexGuard<'_, (), { rank::DIRECTORY }> {
+    pub fn lock_second_dir(&self) -> MutexGuard<'_, (), { rank::DIRECTORY }> {
         self.dir.lock_nested()
     }
 
     /// The names, unless somebody is changing them.
-    pub(crate) fn names(&self) -> Option<Names<'_>> {
+    pub fn names(&self) -> Option<Names<'_>> {
         self.children.try_read().map(Names)
     }
 
     /// The epoch of this directory, where others change it: while it stays the same, names are as they were found. 0 when they
     /// have to be asked for.
-    pub(crate) fn epoch(&self) -> u64 {
+    pub fn epoch(&self) -> u64 {
         if !self.volatile || !self.keeps {
             return 0;
         }
@@ -313,7 +322,7 @@ impl Dentry {
     }
 
     /// As [`Dentry::epoch`], with everything that others have changed until now.
-    pub(crate) fn settled_epoch(&self) -> u64 {
+    pub fn settled_epoch(&self) -> u64 {
         if !self.volatile || !self.keeps {
             return 0;
         }
@@ -324,7 +333,7 @@ impl Dentry {
     }
 
     /// Whether what was found here in epoch `seen` is so in `epoch`.
-    pub(crate) fn trusts(&self, seen: u64, epoch: u64) -> bool {
+    pub fn trusts(&self, seen: u64, epoch: u64) -> bool {
         !self.volatile || epoch != 0 && seen == epoch
     }
 
@@ -334,25 +343,25 @@ impl Dentry {
     }
 
     /// The same where it was seen in epoch `seen`, and nothing is mounted on it.
-    pub(crate) fn is_sure(&self, dir: &Dentry, seen: u64, epoch: u64) -> bool {
+    pub fn is_sure(&self, dir: &Dentry, seen: u64, epoch: u64) -> bool {
         let other_names = || self.inode.as_confirming().is_some_and(|object| object.has_other_names());
         dir.trusts(seen, epoch) && (!dir.volatile || self.is_dir() || !other_names())
     }
 
     /// The file system was asked, without a lock, in this epoch: this still is what its name stands for.
-    pub(crate) fn confirmed(&self, epoch: u64) {
+    pub fn confirmed(&self, epoch: u64) {
         self.seen.store(epoch, Ordering::Release);
     }
 
     /// The same for a name that is absent.
-    pub(crate) fn confirmed_absent(&self, name: &[u8], epoch: u64) {
+    pub fn confirmed_absent(&self, name: &[u8], epoch: u64) {
         if let Some(Child::Negative(seen)) = self.children.write().get_mut(name) {
             *seen = epoch;
         }
     }
 
     /// What the cache knows of `name` in this epoch.
-    pub(crate) fn cached(&self, name: &[u8], epoch: u64) -> Cached {
+    pub fn cached(&self, name: &[u8], epoch: u64) -> Cached {
         match self.children.read().get(name) {
             Some(Child::Strong(d)) if d.holds(self, epoch) => Cached::Present(d.clone()),
             Some(Child::Weak(w)) => {
@@ -365,7 +374,7 @@ impl Dentry {
 
     /// Whether directory `inode` may be called `name` here, where whoever serves the file system gives out what it likes: ELOOP for
     /// one that lies above its name, ENAMETOOLONG for one that lies very deep.
-    pub(crate) fn admits(self: &Arc<Dentry>, name: &[u8], inode: &InodeRef) -> Result<()> {
+    pub fn admits(self: &Arc<Dentry>, name: &[u8], inode: &InodeRef) -> Result<()> {
         let known = match self.children.read().get(name) {
             Some(Child::Weak(w)) => w.upgrade(),
             _ => None,
@@ -385,7 +394,7 @@ impl Dentry {
     }
 
     /// Records that `name` was `inode` in `epoch`; returns the dentry, an existing one when it already stands for it.
-    pub(crate) fn insert(self: &Arc<Dentry>, name: &[u8], inode: InodeRef, epoch: u64) -> Arc<Dentry> {
+    pub fn insert(self: &Arc<Dentry>, name: &[u8], inode: InodeRef, epoch: u64) -> Arc<Dentry> {
         let known = |c: &NameMap<Child>| match c.get(name) {
             Some(Child::Strong(d)) => Some(d.clone()),
             Some(Child::Weak(w)) => w.upgrade(),
@@ -437,7 +446,7 @@ impl Dentry {
     }
 
     /// Records that `name` did not exist in `epoch`. The dentry it had is marked unlinked.
-    pub(crate) fn insert_negative(&self, name: &[u8], epoch: u64) {
+    pub fn insert_negative(&self, name: &[u8], epoch: u64) {
         let old = self.forget_negatively(name, epoch);
         match old {
             Some(Child::Strong(d)) => d.fell(),
@@ -451,12 +460,12 @@ impl Dentry {
     }
 
     /// Forgets `name` without saying that it is gone.
-    pub(crate) fn forget(&self, name: &[u8]) {
+    pub fn forget(&self, name: &[u8]) {
         self.children.write().remove(name);
     }
 
     /// Moves `child` to `new_dir`/`new_name` in the cache (both directories are locked), as of the epochs of both.
-    pub(crate) fn moved(
+    pub fn moved(
         self: &Arc<Dentry>,
         name: &[u8],
         child: &Arc<Dentry>,
@@ -486,7 +495,7 @@ impl Dentry {
     }
 
     /// Makes `child` the dentry for `name` here, as of `epoch`.
-    pub(crate) fn put(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>, epoch: u64) {
+    pub fn put(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>, epoch: u64) {
         child.seen.store(epoch, Ordering::Release);
         let old_parent = {
             let mut p = child.place.write();
@@ -504,13 +513,13 @@ impl Dentry {
     }
 
     /// Gives a detached dentry a name (linkat of an unnamed file).
-    pub(crate) fn attach(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>) {
+    pub fn attach(self: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>) {
         child.unlinked.store(false, Ordering::Release);
         self.put(name, child, 0);
     }
 
     /// Drops every cached name below that nobody else uses. Returns how many went.
-    pub(crate) fn shrink(self: &Arc<Dentry>, everything: bool) -> usize {
+    pub fn shrink(self: &Arc<Dentry>, everything: bool) -> usize {
         let mut gone = 0;
         let mut todo = vec![self.clone()];
         let mut order = Vec::new();

@@ -2,30 +2,46 @@
 //!
 //! Locks: position and owner have ranks, subscriptions are leaves. A checkpoint keeps what [`OpenFileState`] has.
 
-use crate::busy::Claim;
-use crate::caller::Caller;
-use crate::domain::lost;
-use crate::fasync::SignalOwner;
-use crate::file_ops::FileOps;
 use crate::in_use::InUse;
 use crate::inode::InodeRef;
-use crate::marks::Doer;
-use crate::mount::{Mount, Writing};
-use crate::path::Path;
-use crate::quota::{Counted, FileCount};
+use crate::mount::{Mount, Path, Writing};
+use crate::notify::marks::Actor;
+use ::caller::quota::{Counted, FileCount};
 use abi::stat::Attr;
-use abi::stat::S_IFREG;
+use abi::stat::{S_IFMT, S_IFREG};
 use abi::{Errno, Result};
 use ranked::{Mutex, MutexGuard, rank};
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use wait::Subscription;
 
+mod caller;
+pub mod claim;
+pub mod devices;
+mod layer;
 mod opener;
+mod ops;
+mod owner;
 mod state;
-pub(crate) use opener::Opener;
+pub use self::caller::{As, Caller, Internal};
+pub use claim::Claim;
+pub use layer::{FileLayer, Vfs};
+pub use opener::Opener;
+pub use ops::{
+    DirectoryOps, FileOps, Lingering, Loan, LockFile, MapOps, MapRequest, Mapping, PathOnly, SeekOps,
+    StorageOps, StreamOps,
+};
+pub use owner::{F_OWNER_PGRP, F_OWNER_PID, F_OWNER_TID, SignalOwner};
 pub use state::{OpenFileState, PlaceState};
+
+/// What an open file may not be used for although it is open, by the Landlock domain of its opener.
+pub mod denied {
+    /// Changing its length.
+    pub const TRUNCATE: u8 = 1;
+    /// Requests of its driver.
+    pub const IOCTL: u8 = 2;
+}
 
 /// An identity that no other open file has. A thread takes a good many at once, so that threads that open files do not
 /// meet at one counter.
@@ -55,25 +71,26 @@ pub struct OpenFile {
     pub pos: Mutex<u64, { rank::FILE_POSITION }>,
     /// Identity as owner of flock(2) and open-file-description locks.
     pub id: u64,
-    locked: AtomicBool,
-    /// Nobody is told of what is done with it (FMODE_NONOTIFY).
+    /// No watch is told of what is done with it (FMODE_NONOTIFY).
     silent: AtomicBool,
-    /// Who has closed a descriptor of it last, while somebody listens.
-    closer: Mutex<Option<Box<Doer>>>,
+    /// The thread that closed a descriptor of it last, while there are watches.
+    closer: Mutex<Option<Box<Actor>>>,
     created: AtomicBool,
-    /// What it may not be used for, see `domain::lost`.
-    lost: AtomicU8,
+    /// Uses that are denied, see [`denied`].
+    denied: AtomicU8,
     /// F_SETOWN and F_SETSIG.
     pub owner: Mutex<SignalOwner, { rank::FILE_OWNER }>,
     /// Set while O_ASYNC sends signals.
-    pub(crate) fasync: Mutex<Option<Box<Subscription>>>,
+    pub fasync: Mutex<Option<Box<Subscription>>>,
     /// Set once a socket has had an owner.
-    pub(crate) urgent: Mutex<Option<Box<Subscription>>>,
+    pub urgent: Mutex<Option<Box<Subscription>>>,
     _claim: Option<Claim>,
     _mount: Option<InUse<Mount>>,
     _writing: Option<Writing>,
     opener: Opener,
     counted: Counted,
+    /// Dropped with the file: its locks.
+    locks: OnceLock<Box<dyn Send + Sync>>,
 }
 
 impl OpenFile {
@@ -89,7 +106,7 @@ impl OpenFile {
     }
 
     /// A file at a place, with a claim on the inode and a use of the mount, which both last as long as it is open.
-    pub(crate) fn at(
+    pub fn at(
         path: Path,
         inode: InodeRef,
         ops: Arc<dyn FileOps>,
@@ -119,11 +136,10 @@ impl OpenFile {
             flags: AtomicI32::new(flags & keep),
             pos: Mutex::new(0),
             id: new_id(),
-            locked: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             closer: Mutex::default(),
             created: AtomicBool::new(false),
-            lost: AtomicU8::new(0),
+            denied: AtomicU8::new(0),
             owner: Mutex::default(),
             fasync: Mutex::default(),
             urgent: Mutex::default(),
@@ -132,6 +148,7 @@ impl OpenFile {
             _writing: writing,
             opener,
             counted: Counted::default(),
+            locks: OnceLock::new(),
         })
     }
 
@@ -141,12 +158,12 @@ impl OpenFile {
     }
 
     /// Counts it among the open files of a sandbox.
-    pub(crate) fn count(&self, files: &FileCount) {
+    pub fn count(&self, files: &FileCount) {
         self.counted.count(files);
     }
 
     /// It is among the open files already.
-    pub(crate) fn is_counted(&self) -> bool {
+    pub fn is_counted(&self) -> bool {
         self.counted.is_counted()
     }
 
@@ -189,25 +206,25 @@ impl OpenFile {
         self.flags() & libc::O_PATH != 0
     }
 
-    /// Remembers what the domain of who opened it does not allow.
-    pub(crate) fn lose(&self, what: u8) {
-        if what != 0 {
-            self.lost.fetch_or(what, Ordering::Relaxed);
+    /// Denies uses ([`denied`]) from now on.
+    pub fn deny(&self, uses: u8) {
+        if uses != 0 {
+            self.denied.fetch_or(uses, Ordering::Relaxed);
         }
     }
 
     /// It may not be truncated by this description.
-    pub(crate) fn lost_truncate(&self) -> bool {
-        self.lost.load(Ordering::Relaxed) & lost::TRUNCATE != 0
+    pub fn denies_truncate(&self) -> bool {
+        self.denied.load(Ordering::Relaxed) & denied::TRUNCATE != 0
     }
 
     /// Requests of its driver are denied by this description.
-    pub fn lost_ioctl(&self) -> bool {
-        self.lost.load(Ordering::Relaxed) & lost::IOCTL != 0
+    pub fn denies_ioctl(&self) -> bool {
+        self.denied.load(Ordering::Relaxed) & denied::IOCTL != 0
     }
 
     /// Remembers that opening it made the file.
-    pub(crate) fn mark_created(&self) {
+    pub fn mark_created(&self) {
         self.created.store(true, Ordering::Relaxed);
     }
 
@@ -216,27 +233,30 @@ impl OpenFile {
         self.created.load(Ordering::Relaxed)
     }
 
-    /// What is done with it is no news to anybody.
-    pub(crate) fn silence(&self) {
+    /// Hides what is done with it from watches (FMODE_NONOTIFY).
+    pub fn silence(&self) {
         self.silent.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_silent(&self) -> bool {
+    /// Watches are not told of what is done with it.
+    pub fn is_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_closer(&self, who: Option<Doer>) {
-        let old = std::mem::replace(&mut *self.closer.lock(), who.map(Box::new));
+    /// Notes the thread that closes a descriptor of it.
+    pub fn set_closer(&self, thread: Option<Actor>) {
+        let old = std::mem::replace(&mut *self.closer.lock(), thread.map(Box::new));
         drop(old);
     }
 
-    pub(crate) fn closer(&self) -> Option<Doer> {
+    /// The thread that closed a descriptor of it last, where watches made that known.
+    pub fn closer(&self) -> Option<Actor> {
         self.closer.lock().as_deref().cloned()
     }
 
-    /// Remembers that locks may be held in its name, to be released with it.
-    pub(crate) fn mark_locked(&self) {
-        self.locked.store(true, Ordering::Relaxed);
+    /// Keeps a guard of the locks that are held in its name until the file is closed for good. The first call counts.
+    pub fn release_with(&self, locks: impl FnOnce() -> Box<dyn Send + Sync>) {
+        self.locks.get_or_init(locks);
     }
 
     /// Holds the position. EINTR for a caller who is killed first: whoever holds it may wait for a program.
@@ -251,7 +271,7 @@ impl OpenFile {
     }
 
     /// See [`Inode::refresh`](crate::Inode::refresh).
-    pub(crate) fn refresh(&self, cx: &dyn Caller) -> Result<()> {
+    pub fn refresh(&self, cx: &dyn Caller) -> Result<()> {
         match (&self.inode, self.ops.attr()) {
             (Some(inode), None) => inode.refresh(cx),
             _ => Ok(()),
@@ -268,11 +288,17 @@ impl OpenFile {
     }
 }
 
+/// The S_IFMT bits of an open file.
+pub fn file_kind(f: &OpenFile) -> u32 {
+    match (&f.path, &f.inode) {
+        (Some(p), _) => p.kind(),
+        (None, Some(i)) => i.kind(),
+        (None, None) => f.attr().map_or(0, |a| a.mode & S_IFMT),
+    }
+}
+
 impl Drop for OpenFile {
     fn drop(&mut self) {
         crate::notify::on_close(self);
-        if self.locked.load(Ordering::Relaxed) {
-            crate::locks::file_release(self);
-        }
     }
 }

@@ -1,41 +1,25 @@
 //! What a file system implements.
 
-use crate::acl::AclInode;
-use crate::caller::Caller;
-use crate::file_ops::FileOps;
-use crate::outside::OutsideSocket;
-use crate::retry::Outcome;
+use crate::attach::Attachments;
+use crate::file::{Caller, FileOps, OpenFile};
+use crate::mount::Path;
 use abi::stat::{Attr, StatFs};
 use abi::time::Timespec;
 use abi::{Errno, Result};
+use caller::Outcome;
+use rights::Credentials;
 use rights::Perm;
-use rights::cred::Credentials;
+use rights::acl::{Acl, AclKind};
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use wait::WaitQueue;
+use wait::{Events, WaitQueue};
+
+mod internal;
+
+pub use internal::{InternalFs, InternalInode};
 
 /// A shared inode.
 pub type InodeRef = Arc<dyn Inode>;
-
-/// Device numbers for the file systems of one kernel that have no device.
-pub struct DeviceNumbers(AtomicU32);
-
-/// The first one; those below are for internal file systems.
-const FIRST_DEVICE: u32 = 32;
-
-impl Default for DeviceNumbers {
-    fn default() -> DeviceNumbers {
-        DeviceNumbers(AtomicU32::new(FIRST_DEVICE))
-    }
-}
-
-impl DeviceNumbers {
-    /// A fresh one.
-    pub fn alloc(&self) -> u64 {
-        abi::stat::makedev(0, self.0.fetch_add(1, Ordering::Relaxed))
-    }
-}
 
 /// A file system instance (superblock).
 pub trait FileSystem: Send + Sync {
@@ -293,7 +277,7 @@ pub trait Inode: Send + Sync + Any {
     }
     /// A per-inode slot where the socket layer keeps the endpoint bound to a socket inode,
     /// the pipe layer its FIFO, the lock layer its records.
-    fn attachments(&self) -> Option<&crate::attach::Attachments> {
+    fn attachments(&self) -> Option<&Attachments> {
         None
     }
     /// As a directory whose names can be changed.
@@ -408,9 +392,9 @@ pub trait LinkInode {
 /// A link that leads to a place or an open file rather than to a path (/proc/PID/fd/N, exe, cwd, root).
 pub trait MagicLink {
     /// The place itself instead of a path to walk.
-    fn magic_link(&self, cx: &dyn Caller) -> Option<Result<crate::path::Path>>;
+    fn magic_link(&self, cx: &dyn Caller) -> Option<Result<Path>>;
     /// The open file of a link to one that has no path (pipes, memfd).
-    fn magic_file(&self, cx: &dyn Caller) -> Option<Result<Arc<crate::file::OpenFile>>>;
+    fn magic_file(&self, cx: &dyn Caller) -> Option<Result<Arc<OpenFile>>>;
 }
 
 /// An inode of a file system that others change: it can say whether what is known of names still holds.
@@ -459,4 +443,33 @@ pub trait XattrInode {
     }
     /// Removes one.
     fn remove_xattr(&self, cx: &dyn Caller, name: &[u8]) -> Result<()>;
+}
+
+/// An inode of a file system that keeps access control lists.
+pub trait AclInode {
+    /// The list of a kind; `None` when the mode says everything.
+    fn acl(&self, kind: AclKind) -> Result<Option<Arc<Acl>>>;
+    /// Sets or removes one. `mode`: the permission bits to set at the same time (07777).
+    fn set_acl(&self, cx: &dyn Caller, kind: AclKind, acl: Option<Arc<Acl>>, mode: Option<u32>)
+    -> Result<()>;
+    /// The file system itself gives new objects what their directory's default list says.
+    fn inherits_by_itself(&self) -> bool {
+        false
+    }
+}
+
+/// A connected Unix socket of the host. Nothing here waits: EAGAIN.
+pub trait OutsideSocket: Send + Sync {
+    /// Sends what there is room for; EPIPE without SIGPIPE.
+    fn send(&self, data: &[u8]) -> Result<usize>;
+    /// Receives into `buf`: how many bytes are in it, and how many the record has. `peek`: they stay. `record`: not a stream.
+    fn recv(&self, buf: &mut [u8], peek: bool, record: bool) -> Result<(usize, usize)>;
+    /// shutdown(2).
+    fn shutdown(&self, how: i32) -> Result<()>;
+    /// Readiness.
+    fn poll(&self) -> Events;
+    /// FIONREAD.
+    fn unread(&self) -> Result<i32>;
+    /// User and group ID of the other side.
+    fn owner(&self) -> (u32, u32);
 }

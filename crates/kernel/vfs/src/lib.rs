@@ -1,97 +1,37 @@
-//! The virtual file system: inodes, dentries, mounts, open files, descriptor
-//! tables and path resolution, as traits and the code that is the same for
-//! every file system.
+//! The objects of the virtual file system: inodes, dentries, mounts and open files, as traits and as the code that is the
+//! same for every file system.
 //!
-//! Neighbours: file systems implement [`Inode`], [`FileSystem`] and [`FileOps`];
-//! system calls use [`walk`], [`open`], [`FdTable`]; the calling task is seen
-//! only through [`Caller`]. Readiness goes through `wait::WaitQueue`; the only
-//! loop that blocks is in [`retry`].
+//! File systems implement [`Inode`], [`FileSystem`] and [`FileOps`]. The crates above work on these objects: `locks` (record
+//! locks, flock, leases), `files` (descriptor tables, reading and writing), `mounts` (namespaces of mounts), `namei` (paths).
+//! The calling task is seen only through [`Caller`], a bundle of narrow traits. Readiness goes through `wait::WaitQueue`; the
+//! loop that blocks is `caller::retry`.
+//!
+//! [`inode`], [`dentry`], [`mount`], [`file`] and [`notify`] refer to each other, as Linux's structures of these names do:
+//! an inode opens files, a file has a place, a place is a dentry on a mount, and all report to watches.
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod acl;
-pub mod anon;
 pub mod attach;
-pub mod attr;
-mod below;
-mod busy;
-pub mod caller;
-pub mod dcache;
 pub mod dentry;
-pub mod detached;
-pub mod devices;
-pub mod dir;
-pub mod dnotify;
-mod domain;
-pub mod fasync;
-pub mod fd_table;
 pub mod file;
-pub mod file_ops;
-pub mod fs_config;
-pub mod fs_context;
-pub mod fs_parameters;
-pub mod fstypes;
-pub mod handles;
-mod host_locks;
 pub mod in_use;
 pub mod inode;
-pub mod internal;
-pub mod io;
-pub mod leases;
-pub mod link;
-pub mod locks;
-mod mapped;
-pub mod marks;
 pub mod mount;
-pub mod mount_ns;
-mod mount_points;
-pub mod mount_source;
-pub mod mount_table;
 pub mod notify;
-pub mod open;
-mod outside;
-pub mod pace;
-pub mod path;
-pub mod peers;
-pub mod perm;
-mod propagate;
-mod quick;
-pub mod quota;
-pub mod rename;
 pub mod retry;
-mod rules;
-pub mod stack;
-mod state;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod timer;
-mod umount;
-pub mod walk;
-pub mod xattr;
 
-pub use caller::{Caller, Internal, NOBODY, SignalSource, UserMemory};
 pub use dentry::Dentry;
-pub use domain::rule_object;
-pub use fasync::{IoSignals, SignalOwner};
-pub use fd_table::{FdSlot, FdTable, FdTableState};
-pub use file::{OpenFile, OpenFileState};
-pub use file_ops::{
-    DirectoryOps, FileOps, Lingering, Loan, LockFile, MapOps, MapRequest, Mapping, SeekOps, StorageOps,
-    StreamOps,
+pub use file::{
+    As, Caller, DirectoryOps, FileLayer, FileOps, Internal, Lingering, Loan, LockFile, MapOps, MapRequest,
+    Mapping, OpenFile, OpenFileState, SeekOps, SignalOwner, StorageOps, StreamOps, Vfs,
 };
-pub use fs_context::{FsContext, FsView, View};
 pub use in_use::{InUse, Shared, Users};
 pub use inode::{
-    Confirming, DeviceNumbers, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, LinkInode,
-    MagicLink, NewNode, SetAttr, TimeSet, XattrInode,
+    AclInode, Confirming, DirEntry, DirInode, DirSink, FileSystem, Inode, InodeRef, InternalFs,
+    InternalInode, LinkInode, MagicLink, NewNode, OutsideSocket, SetAttr, TimeSet, XattrInode,
 };
-pub use mapped::MappedFile;
-pub use mount::{Mount, MountFlags, SbFlags, SuperBlock};
-pub use mount_ns::MountNs;
-pub use open::OpenHow;
-pub use outside::OutsideSocket;
-pub use path::Path;
-pub use quota::Quotas;
-pub use retry::{Failure, Outcome};
-pub use state::Vfs;
-pub use walk::{Lookup, Start};
+pub use mount::{Mount, MountFlags, Path, SbFlags, SuperBlock};

@@ -3,27 +3,36 @@
 //! A [`Mount`] shows (a part of) a [`SuperBlock`]'s tree at a place of its
 //! parent mount. The children of a mount are owned by it, keyed by the dentry
 //! they sit on; a walk looks there only when `Dentry::mounted` says so. Changes
-//! are made by [`crate::MountNs`] under the lock of the kernel's
-//! [`MountTable`](crate::mount_table::MountTable) (rank MOUNTS). Which mounts pass events to each other is in [`crate::peers`].
+//! are made by the crate `mounts` under its table's lock (rank MOUNTS). [`peers`] says which mounts pass events to each
+//! other, [`set`] which belong to one namespace.
 
 use crate::dentry::Dentry;
-use crate::handles::Handles;
 use crate::in_use::{InUse, Shared, Users};
 use crate::inode::FileSystem;
-use crate::marks::Marks;
-use crate::mount_ns::MountNs;
-use crate::mount_points::Listed;
-use crate::mount_source::Source;
-use crate::mount_table::MountTable;
-use crate::path::Path;
-use crate::peers::{self, PeerGroup, Share};
+use crate::notify::marks::Marks;
 use abi::{Errno, Result};
+use points::Listed;
 use ranked::RwLock;
-use rights::cred::{Cap, Credentials};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use user_ns::UserNamespace;
+
+mod path;
+pub mod peers;
+mod points;
+mod set;
+mod source;
+mod superblock;
+mod table;
+
+pub use path::Path;
+pub use peers::{PeerGroup, Share};
+pub(crate) use points::MountPoints;
+pub use set::{MOUNT_MAX, MountSet, Origin};
+pub use source::Source;
+pub use superblock::{SbFlags, SuperBlock};
+pub use table::MountTable;
 
 bitflags::bitflags! {
     /// Flags of one mount, with the values of mount(2)'s MS_*.
@@ -75,165 +84,6 @@ impl MountFlags {
     }
 }
 
-bitflags::bitflags! {
-    /// Flags of a file system instance, with the values of mount(2)'s MS_*.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-    pub struct SbFlags: u32 {
-        /// MS_RDONLY
-        const RDONLY = 1;
-        /// MS_SYNCHRONOUS
-        const SYNCHRONOUS = 16;
-        /// MS_MANDLOCK
-        const MANDLOCK = 64;
-        /// MS_DIRSYNC
-        const DIRSYNC = 128;
-        /// MS_SILENT: nothing is logged
-        const SILENT = 1 << 15;
-        /// MS_LAZYTIME
-        const LAZYTIME = 1 << 25;
-    }
-}
-
-impl SbFlags {
-    /// What a remount replaces.
-    pub const CHANGING: SbFlags = SbFlags::RDONLY
-        .union(SbFlags::SYNCHRONOUS)
-        .union(SbFlags::MANDLOCK)
-        .union(SbFlags::DIRSYNC)
-        .union(SbFlags::LAZYTIME);
-
-    /// The words for /proc/PID/mounts and mountinfo, `rw` or `ro` first.
-    pub fn words(self) -> String {
-        let mut s = String::from(if self.contains(SbFlags::RDONLY) { "ro" } else { "rw" });
-        for (f, w) in [
-            (SbFlags::SYNCHRONOUS, ",sync"),
-            (SbFlags::DIRSYNC, ",dirsync"),
-            (SbFlags::MANDLOCK, ",mand"),
-            (SbFlags::LAZYTIME, ",lazytime"),
-        ] {
-            if self.contains(f) {
-                s.push_str(w);
-            }
-        }
-        s
-    }
-}
-
-/// A file system in use: the instance and its one tree of dentries, shared by all its mounts.
-pub struct SuperBlock {
-    /// The instance.
-    pub fs: Arc<dyn FileSystem>,
-    /// Root of the tree.
-    pub root: Arc<Dentry>,
-    flags: AtomicU32,
-    /// Open files that may write, through all mounts of it.
-    writers: AtomicU32,
-    /// Where in a larger file system, which nobody sees as a whole, this part lies; empty for a file system of its own.
-    origin: Vec<u8>,
-    /// The path of what lies there: the root itself, or the one file of a directory that stands for a file.
-    top: Vec<u8>,
-    /// Who made it (s_user_ns), unless that is the initial namespace.
-    user_ns: OnceLock<Arc<UserNamespace>>,
-    pub(crate) marks: Marks,
-    pub(crate) handles: Handles,
-}
-
-impl SuperBlock {
-    /// Puts a file system to use.
-    pub fn new(fs: Arc<dyn FileSystem>) -> Arc<SuperBlock> {
-        SuperBlock::part(fs, b"", b"")
-    }
-
-    /// The same for a part of a larger file system: what is `top` here lies at `origin` there.
-    pub fn part(fs: Arc<dyn FileSystem>, origin: &[u8], top: &[u8]) -> Arc<SuperBlock> {
-        let bare = |path: &[u8]| path.strip_suffix(b"/").unwrap_or(path).to_vec();
-        let root = Dentry::root(&*fs);
-        let (flags, writers) = (AtomicU32::new(0), AtomicU32::new(0));
-        Arc::new(SuperBlock {
-            fs,
-            root,
-            flags,
-            writers,
-            origin: bare(origin),
-            top: bare(top),
-            user_ns: OnceLock::new(),
-            marks: Marks::default(),
-            handles: Handles::default(),
-        })
-    }
-
-    /// It belongs to a user namespace: the IDs of its files are those that the namespace has, and it has no devices. The first
-    /// call counts.
-    pub fn set_user_ns(&self, user_ns: &Arc<UserNamespace>) {
-        if !user_ns.is_initial() {
-            let _ = self.user_ns.set(user_ns.clone());
-        }
-    }
-
-    /// The user namespace that it belongs to; `None` for the initial one.
-    pub fn user_ns(&self) -> Option<&Arc<UserNamespace>> {
-        self.user_ns.get()
-    }
-
-    /// Whether somebody may change it: EPERM without CAP_SYS_ADMIN in the user namespace that it belongs to.
-    pub fn may_reconfigure(&self, creds: &Credentials) -> Result<()> {
-        let allowed = match self.user_ns() {
-            Some(owner) => creds.ns_capable(owner, Cap::SYS_ADMIN),
-            None => creds.capable(Cap::SYS_ADMIN),
-        };
-        if allowed { Ok(()) } else { Err(Errno::EPERM) }
-    }
-
-    /// Whether a file of it can have this owner.
-    pub fn can_hold(&self, uid: u32, gid: u32) -> bool {
-        self.user_ns().is_none_or(|ns| ns.user_here(uid).is_some() && ns.group_here(gid).is_some())
-    }
-
-    /// Flags of the instance.
-    pub fn flags(&self) -> SbFlags {
-        SbFlags::from_bits_truncate(self.flags.load(Ordering::Acquire))
-    }
-
-    /// Replaces what `mask` names by what `flags` says.
-    pub(crate) fn set_flags(&self, flags: SbFlags, mask: SbFlags) {
-        let set = |old: u32| Some(old & !mask.bits() | (flags & mask).bits());
-        let _ = self.flags.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
-    }
-
-    /// Nothing may be changed through any mount of it.
-    pub fn readonly(&self) -> bool {
-        self.flags().contains(SbFlags::RDONLY)
-    }
-
-    /// Makes every mount of it read-only; EBUSY while a file is open for writing.
-    pub(crate) fn make_readonly(&self) -> Result<()> {
-        self.set_flags(SbFlags::RDONLY, SbFlags::RDONLY);
-        if self.writers.load(Ordering::SeqCst) == 0 {
-            return Ok(());
-        }
-        self.set_flags(SbFlags::empty(), SbFlags::RDONLY);
-        Err(Errno::EBUSY)
-    }
-
-    /// The path of a place in the whole file system, from its path in this part.
-    pub fn path_in_whole(&self, path: &[u8]) -> Vec<u8> {
-        let below = path.strip_prefix(&*self.top).unwrap_or(path);
-        match below {
-            b"/" if !self.origin.is_empty() => self.origin.clone(),
-            b"" if self.origin.is_empty() => b"/".to_vec(),
-            below => [&self.origin, below].concat(),
-        }
-    }
-}
-
-impl Drop for SuperBlock {
-    /// Parents and children hold each other: break the cycles.
-    fn drop(&mut self) {
-        self.root.shrink(true);
-        self.fs.unmounted();
-    }
-}
-
 /// Propagation types of mount(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
@@ -249,7 +99,7 @@ pub enum Propagation {
 
 /// The numbers of a mount.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Ids {
+pub struct Ids {
     /// As in mountinfo.
     pub id: u32,
     /// Never given again in this kernel (STATX_MNT_ID_UNIQUE).
@@ -283,7 +133,7 @@ pub struct Mount {
     locked: AtomicBool,
     /// The namespace that it belongs to; 0 when it belongs to none.
     ns_id: AtomicU64,
-    ns: RwLock<Weak<MountNs>>,
+    ns: RwLock<Weak<MountSet>>,
     share: RwLock<Share>,
     /// Nobody has used it since umount2(2) with MNT_EXPIRE marked it.
     expiring: AtomicBool,
@@ -295,7 +145,8 @@ pub struct Mount {
     children: biased::RwLock<HashMap<usize, Arc<Mount>>>,
     /// Open files, root and working directories on it. While there are any, umount(2) fails.
     users: Users,
-    pub(crate) marks: Marks,
+    /// Marks of fanotify(7) on the mount.
+    pub marks: Marks,
 }
 
 impl Shared for Mount {
@@ -305,17 +156,17 @@ impl Shared for Mount {
 }
 
 /// The mounts on a mount, which stay as they are meanwhile.
-pub(crate) struct Mounts<'a>(biased::ReadGuard<'a, HashMap<usize, Arc<Mount>>>);
+pub struct Mounts<'a>(biased::ReadGuard<'a, HashMap<usize, Arc<Mount>>>);
 
 impl Mounts<'_> {
     /// What is mounted on `d`.
-    pub(crate) fn on(&self, d: &Arc<Dentry>) -> Option<&Arc<Mount>> {
+    pub fn on(&self, d: &Arc<Dentry>) -> Option<&Arc<Mount>> {
         self.0.get(&key(d))
     }
 }
 
 /// What the mounts on a mount are found by: the address of the dentry that they sit on.
-pub(crate) fn key(d: &Arc<Dentry>) -> usize {
+pub fn key(d: &Arc<Dentry>) -> usize {
     Arc::as_ptr(d) as usize
 }
 
@@ -326,7 +177,7 @@ impl Mount {
     }
 
     /// The same with a source that others may have as well.
-    pub(crate) fn with_source(
+    pub fn with_source(
         sb: Arc<SuperBlock>,
         root: Arc<Dentry>,
         flags: MountFlags,
@@ -375,7 +226,7 @@ impl Mount {
     }
 
     /// Gives it its numbers, unless it has some.
-    pub(crate) fn number(&self, ids: impl FnOnce() -> Ids) {
+    pub fn number(&self, ids: impl FnOnce() -> Ids) {
         self.ids.get_or_init(ids);
     }
 
@@ -401,12 +252,12 @@ impl Mount {
     }
 
     /// Flags that cannot be taken away in its namespace.
-    pub(crate) fn locked_flags(&self) -> MountFlags {
+    pub fn locked_flags(&self) -> MountFlags {
         MountFlags::from_bits_retain(self.locked_flags.load(Ordering::Relaxed))
     }
 
     /// Locks flags, and with `place` the place, against a less privileged namespace.
-    pub(crate) fn lock(&self, flags: MountFlags, place: bool) {
+    pub fn lock(&self, flags: MountFlags, place: bool) {
         self.locked_flags.fetch_or(flags.bits(), Ordering::Relaxed);
         self.locked.fetch_or(place, Ordering::Relaxed);
     }
@@ -417,12 +268,12 @@ impl Mount {
     }
 
     /// Locks it to its place, or lets go; gives what was before.
-    pub(crate) fn set_locked(&self, on: bool) -> bool {
+    pub fn set_locked(&self, on: bool) -> bool {
         self.locked.swap(on, Ordering::Relaxed)
     }
 
     /// Whether the lock on its flags lets them become these: what restricts stays, and how access times are kept.
-    pub(crate) fn may_become(&self, new: MountFlags) -> bool {
+    pub fn may_become(&self, new: MountFlags) -> bool {
         let (old, locked) = (self.own_flags(), self.locked_flags());
         let stays = old & (locked - MountFlags::ATIME);
         let times =
@@ -447,7 +298,7 @@ impl Mount {
     }
 
     /// Forbids changes through it; EBUSY while a file is open for writing.
-    pub(crate) fn make_readonly(&self) -> Result<()> {
+    pub fn make_readonly(&self) -> Result<()> {
         let old = self.flags.fetch_or(MountFlags::RDONLY.bits(), Ordering::SeqCst);
         if old & MountFlags::RDONLY.bits() != 0 || self.writers.load(Ordering::SeqCst) == 0 {
             return Ok(());
@@ -457,12 +308,12 @@ impl Mount {
     }
 
     /// How it passes events on.
-    pub(crate) fn share(&self) -> Share {
+    pub fn share(&self) -> Share {
         self.share.read().clone()
     }
 
     /// Changes how it passes events on; gives what was before. The lists of the groups are the caller's business.
-    pub(crate) fn change_share(&self, change: impl FnOnce(&mut Share)) -> Share {
+    pub fn change_share(&self, change: impl FnOnce(&mut Share)) -> Share {
         let mut share = self.share.write();
         let old = share.clone();
         change(&mut share);
@@ -491,8 +342,8 @@ impl Mount {
         (!self.leaving.load(Ordering::SeqCst)).then_some(held)
     }
 
-    /// The same, after an umount(2) that is in progress: `None` when it has gone.
-    pub(crate) fn hold_in(self: &Arc<Mount>, table: &MountTable) -> Option<InUse<Mount>> {
+    /// The same, after an umount(2) that is in progress, which this waits for: `None` when it has gone.
+    pub fn hold_in(self: &Arc<Mount>, table: &MountTable) -> Option<InUse<Mount>> {
         self.hold().or_else(|| {
             table.settle();
             self.hold()
@@ -500,7 +351,7 @@ impl Mount {
     }
 
     /// umount(2) is about to take it away, or has changed its mind.
-    pub(crate) fn set_leaving(&self, leaving: bool) {
+    pub fn set_leaving(&self, leaving: bool) {
         self.leaving.store(leaving, Ordering::SeqCst);
     }
 
@@ -512,7 +363,7 @@ impl Mount {
     }
 
     /// Marks it for MNT_EXPIRE; whether it had the mark.
-    pub(crate) fn expire(&self) -> bool {
+    pub fn expire(&self) -> bool {
         self.expiring.swap(true, Ordering::Relaxed)
     }
 
@@ -534,19 +385,19 @@ impl Mount {
     }
 
     /// The namespace that it belongs to.
-    pub(crate) fn ns(&self) -> Option<Arc<MountNs>> {
+    pub fn ns(&self) -> Option<Arc<MountSet>> {
         self.ns.read().upgrade()
     }
 
     /// Tells those who watch its namespace that it has changed.
-    pub(crate) fn announce(&self) {
+    pub fn announce(&self) {
         if let Some(ns) = self.ns() {
             ns.announce();
         }
     }
 
     /// Makes it a member of a namespace with this id, or with 0 of none.
-    pub(crate) fn set_ns(&self, id: u64, ns: Weak<MountNs>) {
+    pub fn set_ns(&self, id: u64, ns: Weak<MountSet>) {
         self.ns_id.store(id, Ordering::Release);
         *self.ns.write() = ns;
     }
@@ -565,12 +416,12 @@ impl Mount {
     }
 
     /// What is mounted on it, unless somebody is changing that.
-    pub(crate) fn mounts(&self) -> Option<Mounts<'_>> {
+    pub fn mounts(&self) -> Option<Mounts<'_>> {
         self.children.try_read().map(Mounts)
     }
 
     /// What is mounted on places whose [`key`]s are known, in no order. The work is that for the fewer of the two.
-    pub(crate) fn children_on<V>(&self, places: &HashMap<usize, V>) -> Vec<Arc<Mount>> {
+    pub fn children_on<V>(&self, places: &HashMap<usize, V>) -> Vec<Arc<Mount>> {
         let children = self.children.read();
         if places.len() < children.len() {
             return places.keys().filter_map(|place| children.get(place)).cloned().collect();
@@ -579,7 +430,7 @@ impl Mount {
     }
 
     /// The locked ones of the mounts that sit on this one.
-    pub(crate) fn locked_children(&self) -> Vec<Arc<Mount>> {
+    pub fn locked_children(&self) -> Vec<Arc<Mount>> {
         self.children.read().values().filter(|m| m.is_locked()).cloned().collect()
     }
 
@@ -603,13 +454,13 @@ impl Mount {
     }
 
     /// Attaches `self` at `at`; nothing may be mounted there yet.
-    pub(crate) fn attach_at(self: &Arc<Mount>, at: &Path) {
+    pub fn attach_at(self: &Arc<Mount>, at: &Path) {
         *self.attach.write() = Some(Attach::new(self, at));
         at.mount.children.write().insert(key(&at.dentry), self.clone());
     }
 
     /// Slips `self`, which carries `top` (itself or what covers its root), between `at` and what is mounted there.
-    pub(crate) fn attach_beneath(self: &Arc<Mount>, at: &Path, top: &Path) {
+    pub fn attach_beneath(self: &Arc<Mount>, at: &Path, top: &Path) {
         let above = at.mount.children.read().get(&key(&at.dentry)).cloned();
         let Some(above) = above else { return self.attach_at(at) };
         // Walkers find either the old mount or the new one with the old one on it.
@@ -622,7 +473,7 @@ impl Mount {
     }
 
     /// Takes `self` off its mount point; its own children stay on it.
-    pub(crate) fn detach(self: &Arc<Mount>) {
+    pub fn detach(self: &Arc<Mount>) {
         let was = self.attach.write().take();
         let parent = was.as_ref().and_then(|a| Some((a.parent.upgrade()?, a.listed.point())));
         if let Some((parent, point)) = parent {
@@ -632,7 +483,7 @@ impl Mount {
 }
 
 /// An open file that may write through a mount.
-pub(crate) struct Writing(Arc<Mount>);
+pub struct Writing(Arc<Mount>);
 
 impl Writing {
     /// Counts one more.

@@ -1,21 +1,21 @@
 //! Who wants to hear of changes to an inode: the hooks behind inotify(7).
 //!
 //! Watches hang on inodes as attachments; file operations report here what they
-//! did. While nobody in the kernel watches anything ([`crate::dcache`]), a report costs two loads. Lock: a leaf;
+//! did. While nobody in the kernel watches anything ([`crate::dentry::Dcache`]), a report costs two loads. Lock: a leaf;
 //! listeners are called without it.
 
 use crate::attach::Attachments;
-use crate::caller::Caller;
-use crate::dcache::Watched;
-use crate::dentry::Dentry;
-use crate::file::OpenFile;
+use crate::dentry::{Dentry, Watched};
+use crate::file::{Caller, OpenFile};
 use crate::inode::InodeRef;
-use crate::marks::{self, Doer};
-use crate::path::Path;
-use crate::retry::Outcome;
+use crate::mount::Path;
+use caller::Outcome;
+use marks::Actor;
 use ranked::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+
+pub mod marks;
 
 /// IN_* bits, inotify(7).
 pub mod event {
@@ -87,7 +87,7 @@ fn idle(dentry: &Dentry) -> bool {
 }
 
 /// Nobody can want to hear of what is done to an open file.
-pub(crate) fn is_idle(file: &OpenFile) -> bool {
+pub fn is_idle(file: &OpenFile) -> bool {
     file.path.as_ref().is_none_or(|path| idle(&path.dentry))
 }
 
@@ -159,8 +159,8 @@ pub fn by(cx: &dyn Caller, path: &Path, mask: u32) {
     if mask & event::ALL != 0 {
         on_path(path, mask & event::ALL);
     }
-    if let Some(doer) = doer(cx) {
-        marks::tell(path, mask, &doer);
+    if let Some(actor) = actor(cx) {
+        marks::tell(path, mask, &actor);
     }
 }
 
@@ -172,11 +172,11 @@ pub fn by_file(cx: &dyn Caller, file: &OpenFile, mask: u32) {
 }
 
 /// Asks groups of fanotify(7) whether the caller may do something, and waits for their answers. EPERM.
-pub(crate) fn ask(cx: &dyn Caller, path: &Path, mask: u32) -> Outcome<()> {
+pub fn ask(cx: &dyn Caller, path: &Path, mask: u32) -> Outcome<()> {
     if idle(&path.dentry) {
         return Ok(());
     }
-    doer(cx).map_or(Ok(()), |doer| marks::ask(cx, path, mask, &doer))
+    actor(cx).map_or(Ok(()), |actor| marks::ask(cx, path, mask, &actor))
 }
 
 /// As [`ask`] for reading an open file.
@@ -188,14 +188,14 @@ pub fn ask_to_read(cx: &dyn Caller, file: &OpenFile) -> Outcome<()> {
 }
 
 /// Who the caller is; nobody for the kernel itself.
-fn doer(cx: &dyn Caller) -> Option<Doer> {
-    Some(Doer { process: cx.find_pid(cx.pid())?, thread: cx.find_pid(cx.tid())? })
+fn actor(cx: &dyn Caller) -> Option<Actor> {
+    Some(Actor { process: cx.find_pid(cx.pid())?, thread: cx.find_pid(cx.tid())? })
 }
 
 /// The caller closes a descriptor of an open file: when it is the last, it has closed the file.
-pub(crate) fn on_descriptor_close(cx: &dyn Caller, file: &OpenFile) {
+pub fn on_descriptor_close(cx: &dyn Caller, file: &OpenFile) {
     if !is_idle(file) {
-        file.set_closer(doer(cx));
+        file.set_closer(actor(cx));
     }
 }
 
@@ -207,7 +207,7 @@ pub fn on_file(file: &OpenFile, mask: u32) {
 }
 
 /// A name of an object is gone: its link count has changed.
-pub(crate) fn on_unlinked(dentry: &Dentry) {
+pub fn on_unlinked(dentry: &Dentry) {
     if !dentry.is_dir() {
         on_dentry(dentry, event::ATTRIB, 0, b"");
     }
@@ -215,7 +215,7 @@ pub(crate) fn on_unlinked(dentry: &Dentry) {
 
 /// Nobody uses a dentry without a name any more. When it was the object's last name, the object goes, and its watches
 /// with it.
-pub(crate) fn on_last_use(dentry: &Dentry) {
+pub fn on_last_use(dentry: &Dentry) {
     if idle(dentry) || dentry.inode.attr().is_ok_and(|a| a.nlink != 0) {
         return;
     }
@@ -231,14 +231,14 @@ pub(crate) fn on_last_use(dentry: &Dentry) {
 }
 
 /// An open file is closed for good.
-pub(crate) fn on_close(file: &OpenFile) {
+pub fn on_close(file: &OpenFile) {
     let Some(p) = file.path.as_ref().filter(|_| !file.path_only()) else { return };
     if file.is_silent() || idle(&p.dentry) {
         return;
     }
     let mask = if file.writable() { event::CLOSE_WRITE } else { event::CLOSE_NOWRITE };
     on_path(p, mask);
-    if let Some(doer) = file.closer() {
-        marks::tell(p, mask, &doer);
+    if let Some(actor) = file.closer() {
+        marks::tell(p, mask, &actor);
     }
 }

@@ -1,51 +1,10 @@
-//! The one loop in which file operations block: try, and when the answer is
-//! "would block", sleep on the file's wait queue and try again.
+//! Blocking in operations of open files.
 
-use crate::caller::Caller;
-use crate::file::OpenFile;
+use crate::file::{Caller, OpenFile};
 use abi::{Errno, Result};
+use caller::retry::{Failure, Outcome, retry_on};
 use std::time::Instant;
-use wait::{Events, Stop, WaitQueue};
-
-/// Why an operation that may block gave nothing. Only `Errno` is for the program to see.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Failure {
-    /// It failed.
-    Errno(Errno),
-    /// A signal wants the thread's attention; the system call layer restarts or answers EINTR.
-    Interrupted,
-    /// The deadline passed.
-    TimedOut,
-}
-
-impl Failure {
-    /// As an error number, for callers that cannot restart: EINTR, ETIMEDOUT.
-    pub fn errno(self) -> Errno {
-        match self {
-            Failure::Errno(e) => e,
-            Failure::Interrupted => Errno::EINTR,
-            Failure::TimedOut => Errno::ETIMEDOUT,
-        }
-    }
-}
-
-/// Result of an operation that may block.
-pub type Outcome<T> = std::result::Result<T, Failure>;
-
-impl From<Errno> for Failure {
-    fn from(e: Errno) -> Failure {
-        Failure::Errno(e)
-    }
-}
-
-impl From<Stop> for Failure {
-    fn from(s: Stop) -> Failure {
-        match s {
-            Stop::Interrupted => Failure::Interrupted,
-            Stop::TimedOut => Failure::TimedOut,
-        }
-    }
-}
+use wait::Events;
 
 /// Repeats `op` while it answers EAGAIN, sleeping on the file's queue for `mask`; with O_NONBLOCK, or
 /// for files that have no queue, EAGAIN is the answer.
@@ -63,50 +22,5 @@ pub fn retry<T>(
     match file.ops.wait_queue(cx) {
         Some(q) => retry_on(cx, &q, mask, deadline, op),
         None => Err(Failure::Errno(Errno::EAGAIN)),
-    }
-}
-
-/// As [`retry`] on a given queue, whatever the file's flags.
-pub fn retry_on<T>(
-    cx: &dyn Caller,
-    queue: &WaitQueue,
-    mask: Events,
-    deadline: Option<Instant>,
-    mut op: impl FnMut() -> Result<T>,
-) -> Outcome<T> {
-    let attempt = || match op() {
-        Err(Errno::EAGAIN) => None,
-        done => Some(done),
-    };
-    match cx.waiter().wait_on(queue, mask, deadline, attempt) {
-        Ok(done) => done.map_err(Failure::Errno),
-        Err(stop) => Err(stop.into()),
-    }
-}
-
-/// As [`retry_on`] for what may also become possible without a notification: `again` says when to try again at the latest.
-pub fn retry_paced<T>(
-    cx: &dyn Caller,
-    queue: &WaitQueue,
-    mask: Events,
-    again: impl Fn() -> Option<Instant>,
-    mut op: impl FnMut() -> Result<T>,
-) -> Outcome<T> {
-    let mut attempt = || match op() {
-        Err(Errno::EAGAIN) => None,
-        done => Some(done.map_err(Failure::Errno)),
-    };
-    if let Some(done) = attempt() {
-        return done;
-    }
-    let waiter = cx.waiter();
-    let _subscribed = queue.subscribe(mask, waiter.clone());
-    loop {
-        if let Some(done) = attempt() {
-            return done;
-        }
-        if let Err(Stop::Interrupted) = waiter.sleep(again()) {
-            return attempt().unwrap_or(Err(Failure::Interrupted));
-        }
     }
 }

@@ -1,12 +1,8 @@
 //! A caller without a kernel, for the tests of the crates above.
 
-use crate::caller::{Caller, SignalSource};
-use crate::fs_context::FsContext;
-use crate::mount::Mount;
-use crate::mount_ns::MountNs;
-use crate::quota::Quotas;
-use crate::state::Vfs;
+use crate::file::{FileLayer, Vfs};
 use abi::Signal;
+use caller::{Blocking, DeviceRules, HasCredentials, Identity, Limits, Quotas, Resources, SignalSource};
 use pid::{Attached, Pid, PidNamespace};
 use ranked::Mutex;
 use rights::cred::{Cap, Credentials, Creds};
@@ -34,15 +30,8 @@ pub struct TestCaller {
     pub vfs: Arc<Vfs>,
     /// Its pending signals.
     pub signals: Option<Arc<dyn SignalSource>>,
-    /// Its root, working directory and mounts.
-    pub fs: Option<Arc<FsContext>>,
     /// The signals raised so far.
     pub raised: Mutex<Vec<Signal>>,
-}
-
-/// A mount namespace with this mount at its top, in a file layer of its own.
-pub fn mount_ns(root: Arc<Mount>) -> Arc<MountNs> {
-    MountNs::new(&TestCaller::root().vfs, root)
 }
 
 impl TestCaller {
@@ -61,7 +50,6 @@ impl TestCaller {
             waiter: Waiter::new(),
             vfs: Vfs::new(Quotas::unlimited(), user_ns),
             signals: None,
-            fs: None,
             raised: Mutex::default(),
         }
     }
@@ -74,7 +62,7 @@ impl TestCaller {
     /// An ordinary user, whose group has the same number.
     pub fn user(id: u32) -> TestCaller {
         let root = TestCaller::with_caps(0);
-        let mut c = Credentials::root(&root.vfs.user_ns, 0);
+        let mut c = Credentials::root(&root.vfs.resources.user_ns, 0);
         (c.uid, c.euid, c.suid, c.fsuid) = (id, id, id, id);
         (c.gid, c.egid, c.sgid, c.fsgid) = (id, id, id, id);
         c.groups.clear();
@@ -83,7 +71,7 @@ impl TestCaller {
 
     /// With this process ID, in a namespace of its own.
     pub fn with_pid(mut self, pid: i32) -> TestCaller {
-        self.pid_ns = PidNamespace::root(1, self.vfs.user_ns.clone());
+        self.pid_ns = PidNamespace::root(1, self.vfs.resources.user_ns.clone());
         self.pid_ns.set_last(pid - 1);
         self.pid = self.pid_ns.alloc().expect("nobody has a number yet");
         self.pgid = self.pid.clone();
@@ -102,13 +90,31 @@ impl TestCaller {
     }
 }
 
-impl Caller for TestCaller {
+impl HasCredentials for TestCaller {
     fn creds(&self) -> Creds {
         Creds::from_inner(self.creds.clone())
     }
+    fn umask(&self) -> u32 {
+        0o22
+    }
+}
+
+impl Blocking for TestCaller {
     fn waiter(&self) -> Arc<Waiter> {
         self.waiter.clone()
     }
+    fn raise(&self, sig: Signal) {
+        self.raised.lock().push(sig);
+    }
+    fn signals(&self) -> Option<&dyn SignalSource> {
+        self.signals.as_deref()
+    }
+    fn blocks_or_ignores(&self, _sig: Signal) -> bool {
+        self.ignores
+    }
+}
+
+impl Identity for TestCaller {
     fn pid(&self) -> i32 {
         self.pid.nr()
     }
@@ -127,25 +133,21 @@ impl Caller for TestCaller {
     fn find_pid(&self, nr: i32) -> Option<Arc<Pid>> {
         self.pid_ns.find(nr)
     }
+}
+
+impl Limits for TestCaller {
     fn rlimit(&self, _resource: i32) -> u64 {
         self.rlimit
     }
-    fn raise(&self, sig: Signal) {
-        self.raised.lock().push(sig);
+    fn resources(&self) -> &Arc<Resources> {
+        &self.vfs.resources
     }
-    fn signals(&self) -> Option<&dyn SignalSource> {
-        self.signals.as_deref()
-    }
-    fn umask(&self) -> u32 {
-        0o22
-    }
+}
+
+impl DeviceRules for TestCaller {}
+
+impl FileLayer for TestCaller {
     fn vfs(&self) -> &Arc<Vfs> {
         &self.vfs
-    }
-    fn fs_context(&self) -> Option<Arc<FsContext>> {
-        self.fs.clone()
-    }
-    fn blocks_or_ignores(&self, _sig: Signal) -> bool {
-        self.ignores
     }
 }

@@ -1,6 +1,18 @@
 //! What others change in a shared tree is seen, and so is what we change by another way.
 
 use super::*;
+use caller::Failure;
+use files::io;
+use mounts::FsContext;
+use namei::Lookup;
+use namei::OpenHow;
+use namei::Start;
+use namei::attr;
+use namei::dir;
+use namei::link;
+use namei::open;
+use namei::rename;
+use namei::walk;
 use rights::Credentials;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -41,7 +53,7 @@ impl Drop for Others {
 fn tree(home: &Arc<HostFiles>, dir: &HostPath, coherence: Coherence) -> Arc<FsContext> {
     let fd: OwnedFd = fs::File::open(dir).unwrap().into();
     let fs = HostFs::shared(home, fd, coherence, Outward::default()).unwrap();
-    FsContext::new(vfs::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"host")))
+    FsContext::new(mounts::testing::mount_ns(Mount::of(fs, MountFlags::empty(), b"host")))
 }
 
 /// What a path leads to: type and mode, size, links, modification.
@@ -325,7 +337,7 @@ fn a_file_that_was_open_is_opened_without_a_host_call() {
 /// A caller without privileges and with this user ID.
 fn user(uid: u32) -> TestCaller {
     let root = TestCaller::root();
-    let mut creds = Credentials::root(&root.vfs.user_ns, 0);
+    let mut creds = Credentials::root(&root.vfs.resources.user_ns, 0);
     (creds.uid, creds.euid, creds.suid, creds.fsuid) = (uid, uid, uid, uid);
     TestCaller { creds: Arc::new(creds), ..root }
 }

@@ -3,11 +3,11 @@
 use super::ip::Socket;
 use crate::addr;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::datagram::DatagramSocket;
 use socket::net_ns::now;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use vfs::UserMemory;
 
 const MCAST_JOIN_GROUP: i32 = 42;
 const MCAST_BLOCK_SOURCE: i32 = 43;

@@ -1,6 +1,7 @@
 //! Options by which iptables-legacy reads and replaces tables, and SO_ORIGINAL_DST. See iptables(8).
 
 use abi::{Errno, Result};
+use caller::UserMemory;
 use conntrack::Tuple;
 use netfilter::Family;
 use netstack::tcp::TcpSocket;
@@ -8,7 +9,7 @@ use rights::Cap;
 use socket::NetNamespace;
 use socket::net_ns::now;
 use std::net::SocketAddr;
-use vfs::{Caller, UserMemory};
+use vfs::Caller;
 use xtables::layout::{self, HEAD, INFO, REPLACE};
 use xtables::xt::{Match, Target};
 

@@ -1,11 +1,11 @@
 //! One watched (description, descriptor) pair.
 
 use super::{Epoll, Event, FLAGS, Key};
+use caller::quota::Charge;
 use ranked::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::OpenFile;
-use vfs::quota::Charge;
 use wait::{Events, Subscription, WaitQueue, Wake};
 
 /// An entry of the interest list. `mask` and `data` change together only under EPOLL_CTL_MOD;

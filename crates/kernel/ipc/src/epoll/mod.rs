@@ -15,6 +15,8 @@ mod nest;
 mod state;
 
 use abi::{Errno, Result};
+use caller::UserMemory;
+use caller::quota::{Account, Kind};
 use item::Item;
 use ranked::{Mutex, rank};
 pub use state::{EpollState, ItemState};
@@ -23,8 +25,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
-use vfs::quota::{Account, Kind};
-use vfs::{Caller, FileOps, OpenFile, UserMemory};
+use vfs::{Caller, FileOps, OpenFile};
 use wait::{Events, Stop, WaitQueue};
 
 /// Flags of an event mask that are not events.

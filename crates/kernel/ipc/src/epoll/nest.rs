@@ -20,7 +20,7 @@ pub(super) fn check<'a>(
     outer: &Epoll,
     inner: &Epoll,
 ) -> Result<MutexGuard<'a, (), { rank::EPOLL_NESTING }>> {
-    let guard = cx.vfs().epoll_nesting.lock();
+    let guard = cx.resources().epoll_nesting.lock();
     let below = Survey { outer, known: HashMap::new(), next: Epoll::watched }.depth(inner, 0)?;
     let above = Survey { outer: inner, known: HashMap::new(), next: Epoll::watchers }.depth(outer, 0)?;
     if above + 1 + below > MAX_LINKS { Err(Errno::ELOOP) } else { Ok(guard) }

@@ -4,10 +4,10 @@
 
 use super::{Pipe, PipeEnd};
 use abi::{Errno, Result};
+use caller::retry::Outcome;
 use ranked::{Mutex, rank};
 use std::sync::{Arc, Weak};
-use vfs::devices::{Devices, Opened};
-use vfs::retry::Outcome;
+use vfs::file::devices::{Devices, Opened};
 use vfs::{Caller, InodeRef, Path};
 use wait::Events;
 
@@ -65,7 +65,8 @@ fn open_pipe(cx: &dyn Caller, pipe: &Arc<Pipe>, flags: i32) -> Outcome<Arc<PipeE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vfs::retry::Failure;
+    use caller::Blocking;
+    use caller::retry::Failure;
     use vfs::testing::TestCaller;
 
     #[test]

@@ -10,6 +10,8 @@ pub mod fifo;
 mod ring;
 
 use abi::{Errno, Result, Signal};
+use caller::UserMemory;
+use caller::quota::{Charge, Limit};
 use ranked::{Mutex, rank};
 use rights::Cap;
 use ring::{Ring, SLOT};
@@ -17,9 +19,8 @@ pub use ring::{RingState, SlotState};
 use std::any::Any;
 use std::sync::Arc;
 use vfs::attach::Attachments;
-use vfs::internal::{InternalFs, InternalInode};
-use vfs::quota::{Charge, Limit};
-use vfs::{Caller, FileOps, FileSystem, Inode, OpenFile, SetAttr, StreamOps, UserMemory};
+use vfs::inode::{InternalFs, InternalInode};
+use vfs::{Caller, FileOps, FileSystem, Inode, OpenFile, SetAttr, StreamOps};
 use wait::{Events, WaitQueue};
 
 /// Slots of a new pipe.
@@ -399,7 +400,7 @@ impl Pipe {
     pub fn pair(cx: &dyn Caller, flags: i32) -> Result<(Arc<OpenFile>, Arc<OpenFile>)> {
         let cred = cx.creds();
         let base = InternalInode::new(
-            cx.vfs().next_ino(),
+            cx.resources().next_ino(),
             InternalFs::Pipe,
             libc::S_IFIFO | 0o600,
             cred.fsuid,

@@ -1,9 +1,10 @@
 //! /proc/PID/fd and fdinfo.
 
 use abi::{Errno, Result};
+use files::FdTable;
 use kernfs::{At, Child, Entry, Names, Target, What};
 use std::sync::Arc;
-use vfs::{FdTable, OpenFile};
+use vfs::OpenFile;
 
 static LINK: Entry = Entry { name: "fd", mode: 0, what: What::Magic(target) };
 static INFO: Entry = Entry { name: "fdinfo", mode: 0o444, what: What::Text(info, None) };

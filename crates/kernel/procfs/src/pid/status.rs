@@ -154,7 +154,7 @@ pub fn status(at: &At) -> Result<Vec<u8>> {
     let creds = task
         .as_ref()
         .map(|t| t.creds())
-        .unwrap_or_else(|| rights::Credentials::root(&at.kernel().vfs.user_ns, 0).in_use());
+        .unwrap_or_else(|| rights::Credentials::root(&at.kernel().vfs.resources.user_ns, 0).in_use());
     let fdsize = task.as_ref().and_then(|t| t.fds()).map_or(0, |t| t.size().next_power_of_two().max(64));
     let reader = at.opener()?.user_ns.clone();
     let groups: String = creds.groups.iter().map(|g| format!("{} ", reader.show_group(*g))).collect();

@@ -2,9 +2,9 @@
 
 use super::{Put, Row, Seen, Value};
 use abi::Result;
+use caller::quota::Limit;
 use conntrack::Timeout;
 use user_ns::Kind;
-use vfs::quota::Limit;
 
 pub(super) const fn namespaces(path: &'static str, kind: Kind) -> Row {
     Row { path, mode: 0o644, value: Value::Namespaces(kind), put: Put::Namespaces(kind) }

@@ -2,7 +2,7 @@
 
 use super::{INT, Row, Seen, bounded, get};
 use abi::{Errno, Result};
-use vfs::quota::Limit;
+use caller::quota::Limit;
 
 /// The value of a limit that a text names. The size of a pipe is that of its buffer: whole pages, a power of two.
 pub(super) fn limit_value(l: Limit, v: &str) -> Result<u64> {

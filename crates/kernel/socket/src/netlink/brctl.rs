@@ -5,10 +5,11 @@ use super::change::free_name;
 use super::create::random_mac;
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::iface::{Config, Iface, Kind};
 use rights::Cap;
 use std::sync::Arc;
-use vfs::{Caller, UserMemory};
+use vfs::Caller;
 
 pub(super) const SIOCBRADDBR: u32 = 0x89a0;
 const SIOCBRDELBR: u32 = 0x89a1;

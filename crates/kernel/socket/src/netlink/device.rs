@@ -7,13 +7,14 @@ use super::error::Refusal;
 use super::{old, old6};
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use netstack::addr::Prefix;
 use netstack::iface::{Address, Label};
 use rights::Cap;
 use spec::{Interface, Interfaces};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
-use vfs::{Caller, UserMemory};
+use vfs::Caller;
 
 /// Length of `struct ifreq`, and where its value begins.
 const IFREQ: usize = 40;

@@ -3,8 +3,8 @@
 
 use crate::net_ns::NetNamespace;
 use abi::{Errno, Result};
+use caller::UserMemory;
 use spec::Interface;
-use vfs::UserMemory;
 
 /// Length of `struct ifreq`, and where its value begins.
 const IFREQ: usize = 40;

@@ -4,6 +4,7 @@ use super::error::{Refusal, Result};
 use super::routes;
 use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
+use caller::UserMemory;
 use netstack::addr::Prefix;
 use netstack::iface::{Iface, Kind};
 use netstack::neigh::State;
@@ -12,7 +13,7 @@ use netstack::wire::eth::Mac;
 use rights::Cap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use vfs::{Caller, UserMemory};
+use vfs::Caller;
 
 pub(super) const SIOCADDRT: u32 = 0x890b;
 pub(super) const SIOCDELRT: u32 = 0x890c;

@@ -4,12 +4,13 @@ use super::error::{Refusal, Result};
 use super::{old, routes};
 use crate::net_ns::{NetNamespace, now};
 use abi::Errno;
+use caller::UserMemory;
 use netstack::addr::Prefix;
 use netstack::iface::{Address, Iface};
 use netstack::route::{Route, RouteKind};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
-use vfs::{Caller, UserMemory};
+use vfs::Caller;
 
 /// `struct in6_ifreq`: the address, the length of its prefix, the interface's number.
 const IN6_IFREQ: usize = 24;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::net_ns::NetNamespace;
+use caller::HasCredentials;
 use vfs::testing::TestCaller;
 
 struct NoNames;

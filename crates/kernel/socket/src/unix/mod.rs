@@ -24,6 +24,8 @@ use crate::ops::{Names, PeerCred, Received, SendRequest, SocketOps};
 use crate::options::Options;
 use abi::{Errno, Result};
 pub use addr::Addr;
+use caller::UserMemory;
+use caller::timer::TimerHandle;
 pub(crate) use list::{UnixList, UnixRow};
 use outside::Outside;
 use ranked::{Mutex, rank};
@@ -33,8 +35,7 @@ pub use state::{CredState, MessageState, Restored, Saved, UnixSocketState, UnixS
 use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use vfs::timer::TimerHandle;
-use vfs::{Caller, OpenFile, UserMemory};
+use vfs::{Caller, OpenFile};
 use wait::{Events, WaitQueue};
 
 const SIOCATMARK: u64 = 0x8905;

@@ -74,7 +74,7 @@ pub(super) fn connect(
         Err(Errno::EAGAIN) => {
             let queue = sock.queue.clone();
             let again = move || queue.notify(Events::WRITABLE);
-            let timer = cx.vfs().timers.schedule(Instant::now() + LATER, again);
+            let timer = cx.resources().timers.schedule(Instant::now() + LATER, again);
             drop(socket.again.lock().replace(timer));
             return Err(Errno::EAGAIN);
         }

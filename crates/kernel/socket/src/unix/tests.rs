@@ -5,7 +5,7 @@ use crate::ops::Control;
 use crate::options;
 use ranked::Mutex;
 use std::collections::HashMap;
-use vfs::internal::{InternalFs, InternalInode};
+use vfs::inode::{InternalFs, InternalInode};
 use vfs::testing::TestCaller;
 use vfs::{InodeRef, OpenFile};
 

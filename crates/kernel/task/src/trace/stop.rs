@@ -7,10 +7,11 @@ use super::{
 use crate::current::Current;
 use crate::result::Restart;
 use abi::{Errno, SigInfo, Signal};
+use caller::Blocking;
+use caller::HasCredentials;
 use libc::{CLD_STOPPED, CLD_TRAPPED};
 use platform::Regs;
 use signal::{SIG_IGN, TrapInfo};
-use vfs::Caller;
 use wait::Events;
 
 /// si_code of the SIGTRAP after a stepped call.

@@ -11,12 +11,12 @@ use crate::result::SysErr;
 use crate::seccomp::DISABLED;
 use crate::task::Task;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
+use caller::HasCredentials;
 use rights::{Cap, Creds};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
-use vfs::Caller;
 use wait::Events;
 
 /// How a stopped thread goes on.

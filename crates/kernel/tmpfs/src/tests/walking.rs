@@ -1,8 +1,11 @@
 //! The quick resolution of cached paths against the thorough one, and against names that change meanwhile.
 
 use super::*;
+use namei::Lookup;
+use namei::Start;
+use namei::attr;
+use namei::walk::{self, Walker};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use vfs::walk::{self, Walker};
 
 /// A small generator of numbers, the same in every run.
 struct Numbers(u64);
@@ -90,7 +93,7 @@ fn quick_and_thorough_agree() {
         found += usize::from(quick.is_ok());
         assert_eq!(quick, shown(thorough), "{path:?} {look:?}");
 
-        let show = |p: walk::Parent| (shown(Ok(p.dir)), p.name, p.last, p.slash);
+        let show = |p: namei::lookup::Parent| (shown(Ok(p.dir)), p.name, p.last, p.slash);
         let quick = walk::lookup_parent(cx, &view, &Start::Cwd, text).map(show);
         let thorough = Walker::new(cx, &view, &Start::Cwd, text, Lookup::empty())
             .and_then(|(mut w, from)| w.parent(from, text))

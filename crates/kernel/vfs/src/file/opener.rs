@@ -1,4 +1,4 @@
-//! Who opened a file (Linux's `f_cred`), as far as that matters later. Whole credentials are not kept: their groups
+//! The credentials that opened a file (Linux's `f_cred`), as far as they matter later. Whole credentials are not kept: their groups
 //! alone may be a quarter of a mebibyte.
 
 use crate::file::OpenFile;
@@ -8,14 +8,15 @@ use user_ns::UserNamespace;
 
 /// Credentials that opened a file.
 #[derive(Default)]
-pub(crate) struct Opener {
+pub struct Opener {
     serial: u64,
     /// `None`: the initial one.
     user_ns: Option<Arc<UserNamespace>>,
 }
 
 impl Opener {
-    pub(crate) fn of(creds: &Credentials) -> Opener {
+    /// Of these credentials.
+    pub fn of(creds: &Credentials) -> Opener {
         let inner = !creds.user_ns.is_initial();
         Opener { serial: creds.serial, user_ns: inner.then(|| creds.user_ns.clone()) }
     }

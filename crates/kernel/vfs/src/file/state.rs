@@ -1,12 +1,10 @@
 //! An open file as plain data, for a checkpoint.
 
 use super::OpenFile;
-use crate::busy;
-use crate::fasync::SignalOwner;
-use crate::file_ops::FileOps;
+use super::{FileOps, SignalOwner, claim};
 use crate::in_use::InUse;
 use crate::inode::InodeRef;
-use crate::path::Path;
+use crate::mount::Path;
 use abi::Result;
 use abi::stat::S_IFREG;
 use std::sync::Arc;
@@ -24,7 +22,7 @@ pub struct PlaceState {
 }
 
 /// An open file as plain data. Its object (pipe, socket, inode) is kept by itself; `place`, `inode` and `link` say which
-/// one it is. Locks and leases are kept with the inode, and whoever restores calls [`crate::fasync`] again for O_ASYNC.
+/// one it is. Locks and leases are kept with the inode, and whoever restores calls `fasync` again for O_ASYNC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFileState {
     /// Identity ([`OpenFile::id`]), by which tables, queues, locks and epolls refer to it. A restored file has another.
@@ -80,8 +78,8 @@ impl OpenFile {
         let access = saved.flags & libc::O_ACCMODE;
         let regular = path.as_ref().filter(|path| path.kind() == S_IFREG && saved.flags & libc::O_PATH == 0);
         let claim = match regular.map(Path::inode) {
-            Some(inode) if access != libc::O_RDONLY => busy::write(inode)?,
-            Some(inode) => busy::read(inode),
+            Some(inode) if access != libc::O_RDONLY => claim::write(inode)?,
+            Some(inode) => claim::read(inode),
             None => None,
         };
         let mount = path.as_ref().map(|path| InUse::new(path.mount.clone()));

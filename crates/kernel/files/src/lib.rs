@@ -1,0 +1,16 @@
+//! Work on open files that is the same for every file system: descriptor tables ([`fd_table`]), reading, writing and
+//! seeking ([`io`]), signals for readiness ([`fasync`]), events of directories ([`dnotify`]), mappings ([`mapped`]).
+//!
+//! Neighbours: `vfs` and `locks` below, system calls above. A checkpoint keeps [`FdTableState`].
+
+#![forbid(unsafe_code)]
+
+pub mod dnotify;
+pub mod fasync;
+pub mod fd_table;
+pub mod io;
+pub mod mapped;
+
+pub use fasync::IoSignals;
+pub use fd_table::{FdSlot, FdTable, FdTableState};
+pub use mapped::MappedFile;

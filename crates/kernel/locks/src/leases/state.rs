@@ -1,0 +1,102 @@
+//! The leases on a file as plain data, for a checkpoint.
+
+use super::{Lease, Leases, Tell};
+use abi::{Errno, Result};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vfs::file::OpenFile;
+use vfs::inode::InodeRef;
+
+/// A lease as plain data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseState {
+    /// The open file that has it ([`OpenFile::id`]).
+    pub file: u64,
+    /// F_RDLCK or F_WRLCK.
+    pub kind: i32,
+    /// What it has to become (F_RDLCK, F_UNLCK), and the time that is left until it is made so; `None` for ever.
+    pub breaking: Option<(i32, Option<Duration>)>,
+}
+
+/// The leases on an inode as plain data. Whoever waits for their end asks again.
+pub fn state(inode: &InodeRef) -> Vec<LeaseState> {
+    let Some(leases) = super::of(inode) else { return Vec::new() };
+    let now = Instant::now();
+    let lease = |lease: &Lease| {
+        let file = lease.file.upgrade()?.id;
+        let left = |end: Instant| end.saturating_duration_since(now);
+        let breaking = lease.breaking.map(|(target, end)| (target, end.map(left)));
+        Some(LeaseState { file, kind: lease.kind, breaking })
+    };
+    let list = leases.list.lock();
+    list.iter().filter_map(lease).collect()
+}
+
+/// Gives an inode without leases those of plain data. `find` gives the open file with an identity, and how it is told; a
+/// lease whose file is not there any more is left out. EINVAL for an inode that can have none.
+pub fn restore(
+    inode: &InodeRef,
+    saved: &[LeaseState],
+    find: impl Fn(u64) -> Option<(Arc<OpenFile>, Tell)>,
+) -> Result<()> {
+    let attachments = inode.attachments().ok_or(Errno::EINVAL)?;
+    let leases = attachments.get_or(Leases::default);
+    let now = Instant::now();
+    let lease = |one: &LeaseState| {
+        let (file, tell) = find(one.file)?;
+        let breaking =
+            one.breaking.map(|(target, left)| (target, left.and_then(|left| now.checked_add(left))));
+        Some(Lease { file: Arc::downgrade(&file), kind: one.kind, breaking, tell })
+    };
+    let restored: Vec<Lease> = saved.iter().filter_map(lease).collect();
+    leases.list.lock().extend(restored);
+    attachments.users().lease(&leases.queue);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leases::{break_for, get, set};
+    use caller::Failure;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use vfs::InodeRef;
+    use vfs::file::PathOnly;
+    use vfs::inode::{InternalFs, InternalInode};
+    use vfs::testing::TestCaller;
+
+    fn file() -> Arc<OpenFile> {
+        let inode: InodeRef = Arc::new(InternalInode::new(7, InternalFs::Pipe, libc::S_IFREG | 0o600, 0, 0));
+        OpenFile::new(None, Some(inode), Arc::new(PathOnly), libc::O_RDONLY)
+    }
+
+    #[test]
+    fn state_and_back() {
+        let cx = TestCaller::root();
+        let told = Arc::new(AtomicUsize::new(0));
+        let tell = || -> Tell {
+            let told = told.clone();
+            Arc::new(move |_| {
+                told.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        let (old, new) = (file(), file());
+        let inode = |file: &OpenFile| file.inode.clone().expect("given");
+        set(&cx, &old, libc::F_RDLCK, tell()).expect("nobody writes");
+        assert_eq!(state(&inode(&old)), [LeaseState { file: old.id, kind: libc::F_RDLCK, breaking: None }]);
+        let again = Err(Failure::Errno(Errno::EAGAIN));
+        assert_eq!(break_for(&cx, &inode(&old), true, true), again);
+        let saved = state(&inode(&old));
+        let left = saved[0].breaking.and_then(|(_, left)| left).expect("a time limit");
+        assert!(left <= Duration::from_secs(45) && left > Duration::from_secs(30), "{left:?}");
+
+        restore(&inode(&new), &saved, |id| (id == old.id).then(|| (new.clone(), tell()))).expect("restored");
+        assert_eq!(get(&new), libc::F_UNLCK);
+        // The holder was told already.
+        assert_eq!((break_for(&cx, &inode(&new), true, true), told.load(Ordering::Relaxed)), (again, 1));
+        set(&cx, &new, libc::F_UNLCK, tell()).expect("given back");
+        assert_eq!(break_for(&cx, &inode(&new), true, true), Ok(()));
+        restore(&inode(&new), &saved, |_| None).expect("restored");
+        assert_eq!(state(&inode(&new)), []);
+    }
+}

@@ -1,0 +1,435 @@
+//! Path resolution. See path_resolution(7), openat2(2).
+//!
+//! One loop takes the path apart component by component. A symbolic link
+//! replaces the rest of the path by its target followed by that rest, so
+//! that "last component" and trailing slashes need no second bookkeeping.
+//! Most paths do not come here: [`crate::quick`] resolves what is cached.
+
+use crate::anon;
+use crate::lookup::{Last, Lookup, Parent, Start};
+use crate::quick;
+use crate::rules::{self, Component};
+use abi::stat::Attr;
+use abi::{Errno, PATH_MAX, Result};
+use mounts::fs_context::FsView;
+use rights::cred::Creds;
+use std::borrow::Cow;
+use std::sync::Arc;
+use vfs::Caller;
+use vfs::dentry::Cached;
+use vfs::in_use::InUse;
+use vfs::inode::InodeRef;
+use vfs::{Dentry, Mount, Path};
+
+/// One resolution: the caller, the bounds, and the links counted so far.
+pub struct Walker<'a> {
+    cx: &'a dyn Caller,
+    creds: Creds,
+    root: Path,
+    /// RESOLVE_BENEATH and RESOLVE_IN_ROOT: the place that `..` does not leave.
+    anchor: Option<Path>,
+    flags: Lookup,
+    links: u32,
+    /// What the last lookup that asked the file system found.
+    asked: Option<Arc<Dentry>>,
+    /// Where what others have changed has been taken note of last: once is enough for all names in this mount.
+    settled: Option<Arc<Mount>>,
+}
+
+/// Resolves a path to a place.
+pub fn lookup(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8], flags: Lookup) -> Result<Path> {
+    if path.is_empty() && flags.contains(Lookup::EMPTY_PATH) {
+        return start_place(cx, view, start, false);
+    }
+    let found =
+        |mount: &Arc<Mount>, dentry: &Arc<Dentry>| Path { mount: mount.clone(), dentry: dentry.clone() };
+    if let Some(done) = quick::lookup(cx, view, start, path, flags, found) {
+        return done;
+    }
+    let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
+    w.walk(from, path)
+}
+
+/// How often a path is resolved again that leads to a mount which umount(2) takes away.
+pub(crate) const ATTEMPTS: usize = 16;
+
+/// Resolves a path to a place that stays mounted as long as the second part is held: umount(2) fails, unless it came
+/// before; then the path is resolved again. Who starts in a mount that has gone meanwhile gets a place in it all the same,
+/// as after MNT_DETACH.
+pub fn lookup_held(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    flags: Lookup,
+) -> Result<(Path, InUse<Mount>)> {
+    for _ in 0..ATTEMPTS {
+        let place = lookup(cx, view, start, path, flags)?;
+        if let Some(held) = place.mount.hold_in(&cx.vfs().mounts) {
+            return Ok((place, held));
+        }
+    }
+    let place = lookup(cx, view, start, path, flags)?;
+    let held = InUse::new(place.mount.clone());
+    Ok((place, held))
+}
+
+/// The attributes of what a path leads to.
+pub fn lookup_attr(
+    cx: &dyn Caller,
+    view: &FsView,
+    start: &Start,
+    path: &[u8],
+    flags: Lookup,
+) -> Result<Attr> {
+    match quick::lookup_attr(cx, view, start, path, flags) {
+        Some(Ok((_, Some(attr)))) => Ok(attr),
+        Some(Ok((inode, None))) => {
+            inode.refresh(cx)?;
+            inode.attr()
+        }
+        Some(Err(e)) => Err(e),
+        None => {
+            let (mut w, from) = Walker::new(cx, view, start, path, flags)?;
+            let p = w.walk(from, path)?;
+            match w.asked.filter(|d| Arc::ptr_eq(d, &p.dentry)).and_then(|d| d.inode.as_confirming()?.told())
+            {
+                Some(attr) => Ok(attr),
+                None => {
+                    p.inode().refresh(cx)?;
+                    p.attr()
+                }
+            }
+        }
+    }
+}
+
+/// Resolves all but the last component.
+pub fn lookup_parent(cx: &dyn Caller, view: &FsView, start: &Start, path: &[u8]) -> Result<Parent> {
+    if let Some(done) = quick::parent(cx, view, start, path) {
+        return done;
+    }
+    let (mut w, from) = Walker::new(cx, view, start, path, Lookup::empty())?;
+    w.parent(from, path)
+}
+
+fn start_place(cx: &dyn Caller, view: &FsView, start: &Start, dir: bool) -> Result<Path> {
+    match start {
+        Start::Cwd => Ok(view.cwd.clone()),
+        Start::At(p) => Ok(p.clone()),
+        Start::File(f) => {
+            let p = match &f.path {
+                Some(p) => p.clone(),
+                None if !dir => anon::path_of(cx, f),
+                None => return Err(Errno::ENOTDIR),
+            };
+            if dir && !p.is_dir() { Err(Errno::ENOTDIR) } else { Ok(p) }
+        }
+    }
+}
+
+impl<'a> Walker<'a> {
+    /// Sets out; also says where the path starts.
+    pub fn new(
+        cx: &'a dyn Caller,
+        view: &FsView,
+        start: &Start,
+        path: &[u8],
+        flags: Lookup,
+    ) -> Result<(Walker<'a>, Path)> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if path.len() >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let absolute = path[0] == b'/';
+        let confined = flags.intersects(Lookup::BENEATH | Lookup::IN_ROOT);
+        let mut w = Walker {
+            cx,
+            creds: cx.creds(),
+            root: view.root.clone(),
+            anchor: None,
+            flags,
+            links: 0,
+            asked: None,
+            settled: None,
+        };
+        if absolute && !confined {
+            let from = w.root.clone();
+            return Ok((w, from));
+        }
+        let from = start_place(cx, view, start, true)?;
+        if confined {
+            w.anchor = Some(from.clone());
+            if flags.contains(Lookup::IN_ROOT) {
+                w.root = from.clone();
+            } else if absolute {
+                return Err(Errno::EXDEV);
+            }
+        }
+        Ok((w, from))
+    }
+
+    /// The whole path.
+    pub fn walk(&mut self, from: Path, path: &[u8]) -> Result<Path> {
+        match self.run(from, path, false)? {
+            Step::Done(p) => {
+                if self.flags.contains(Lookup::DIRECTORY) && !p.is_dir() {
+                    return Err(Errno::ENOTDIR);
+                }
+                if !self.flags.contains(Lookup::MOUNTPOINT) {
+                    p.mount.used();
+                }
+                Ok(p)
+            }
+            Step::Parent(_) => Err(Errno::ENOENT),
+        }
+    }
+
+    /// All but the last component.
+    pub fn parent(&mut self, from: Path, path: &[u8]) -> Result<Parent> {
+        match self.run(from, path, true)? {
+            Step::Parent(p) => Ok(p),
+            Step::Done(dir) => Ok(Parent { dir, name: Vec::new(), last: Last::Root, slash: true }),
+        }
+    }
+
+    /// The object called `name` in `dir`, mounts crossed, links not followed.
+    pub fn child(&mut self, dir: &Path, name: &[u8]) -> Result<Path> {
+        let epoch = || if self.has_settled(dir) { dir.dentry.epoch() } else { dir.dentry.settled_epoch() };
+        let epoch = epoch();
+        let known = match dir.dentry.volatile.then(|| dir.dentry.cached(name, epoch)) {
+            Some(Cached::Present(d)) => Some(d),
+            _ => None,
+        };
+        let d = match known {
+            Some(d) => d,
+            None => {
+                let d = find_in(self.cx, &dir.dentry, name, epoch, self.flags.contains(Lookup::CACHED))?;
+                if dir.dentry.volatile && !d.is_mountpoint() {
+                    self.asked = Some(d.clone());
+                }
+                d
+            }
+        };
+        let p = Path { mount: dir.mount.clone(), dentry: d };
+        self.crossed(p)
+    }
+
+    /// Where a magic link leads; `None` for other links.
+    fn magic_target(&self, inode: &InodeRef) -> Result<Option<Path>> {
+        let Some(link) = inode.as_magic_link() else { return Ok(None) };
+        if let Some(place) = link.magic_link(self.cx) {
+            return place.map(Some);
+        }
+        let file = link.magic_file(self.cx).transpose()?;
+        Ok(file.map(|f| anon::path_of(self.cx, &f)))
+    }
+
+    fn crossed(&self, p: Path) -> Result<Path> {
+        if !p.dentry.is_mountpoint() {
+            return Ok(p);
+        }
+        let before = p.mount.clone();
+        let p = p.cross_mounts();
+        if !Arc::ptr_eq(&p.mount, &before) && self.flags.contains(Lookup::NO_XDEV) {
+            return Err(Errno::EXDEV);
+        }
+        Ok(p)
+    }
+
+    /// Counts a link and gives where it leads: a place, or text to go on with from `dir` or the root.
+    pub fn follow(&mut self, dir: &Path, link: &Path) -> Result<Target> {
+        self.links += 1;
+        if self.flags.contains(Lookup::NO_SYMLINKS) {
+            return Err(Errno::ELOOP);
+        }
+        rules::follow_link(self.cx, &self.creds, dir.inode(), &link.mount, link.inode(), self.links)?;
+        let inode = link.inode();
+        if let Some(p) = self.magic_target(inode)? {
+            if self.flags.contains(Lookup::NO_MAGICLINKS) {
+                return Err(Errno::ELOOP);
+            }
+            if self.anchor.is_some()
+                || self.flags.contains(Lookup::NO_XDEV) && !Arc::ptr_eq(&p.mount, &link.mount)
+            {
+                return Err(Errno::EXDEV);
+            }
+            return Ok(Target::Place(p));
+        }
+        let body = inode.readlink(self.cx)?;
+        if body.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if body[0] != b'/' {
+            return Ok(Target::Text(dir.clone(), body));
+        }
+        if self.flags.contains(Lookup::BENEATH) {
+            return Err(Errno::EXDEV);
+        }
+        let root = self.root.clone();
+        if self.flags.contains(Lookup::NO_XDEV) && !Arc::ptr_eq(&root.mount, &dir.mount) {
+            return Err(Errno::EXDEV);
+        }
+        Ok(Target::Text(root, body))
+    }
+
+    fn up(&self, p: &Path) -> Result<Path> {
+        if let Some(a) = &self.anchor
+            && p == a
+        {
+            return if self.flags.contains(Lookup::IN_ROOT) { Ok(p.clone()) } else { Err(Errno::EXDEV) };
+        }
+        let (up, crossed) = p.up(&self.root);
+        if crossed && self.flags.contains(Lookup::NO_XDEV) {
+            return Err(Errno::EXDEV);
+        }
+        Ok(up)
+    }
+
+    fn has_settled(&self, dir: &Path) -> bool {
+        self.settled.as_ref().is_some_and(|mount| Arc::ptr_eq(mount, &dir.mount))
+    }
+
+    /// Has a directory that others change look whether who may search it is still the same, unless it was just asked for.
+    fn recheck(&mut self, dir: &Path) -> Result<()> {
+        let asked = self.asked.as_ref().is_some_and(|asked| Arc::ptr_eq(asked, &dir.dentry));
+        if dir.dentry.volatile
+            && !asked
+            && let Some(inode) = dir.dentry.inode.as_confirming()
+        {
+            inode.recheck(self.has_settled(dir));
+            if !self.has_settled(dir) {
+                self.settled = Some(dir.mount.clone());
+            }
+        }
+        if dir.dentry.volatile { dir.inode().refresh_access(self.cx) } else { Ok(()) }
+    }
+
+    fn run(&mut self, from: Path, path: &[u8], want_parent: bool) -> Result<Step> {
+        let mut cur = from;
+        let mut text: Cow<[u8]> = Cow::Borrowed(path);
+        let mut i = 0;
+        loop {
+            let Some(component) = Component::first(&text[i..]) else { return Ok(Step::Done(cur)) };
+            let (name, through) = (component.name, component.is_through());
+            let end = text.len() - component.rest.len();
+            self.recheck(&cur)?;
+            rules::may_search(&self.creds, &cur.dentry, name)?;
+            if want_parent && component.is_last() {
+                return Ok(Step::Parent(Parent {
+                    dir: cur,
+                    name: name.to_vec(),
+                    last: Last::of(name),
+                    slash: through,
+                }));
+            }
+            match name {
+                b"." => {}
+                b".." => cur = self.up(&cur)?,
+                _ => {
+                    let child = self.child(&cur, name)?;
+                    if rules::is_followed(&child.dentry, through, self.flags.contains(Lookup::FOLLOW)) {
+                        match self.follow(&cur, &child)? {
+                            Target::Place(p) => cur = p,
+                            Target::Text(dir, mut body) => {
+                                body.extend_from_slice(&text[end..]);
+                                text = Cow::Owned(body);
+                                i = 0;
+                                cur = dir;
+                                continue;
+                            }
+                        }
+                    } else {
+                        cur = child;
+                    }
+                    rules::may_pass(&cur.dentry, through)?;
+                }
+            }
+            i = end;
+        }
+    }
+}
+
+enum Step {
+    Done(Path),
+    Parent(Parent),
+}
+
+/// Where a symbolic link leads.
+pub enum Target {
+    /// A magic link: this place.
+    Place(Path),
+    /// Text to resolve from this directory.
+    Text(Path, Vec<u8>),
+}
+
+/// Finds `name` in directory `dir` through the cache; no permission checks.
+pub fn find(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8], cached_only: bool) -> Result<Arc<Dentry>> {
+    find_in(cx, dir, name, dir.settled_epoch(), cached_only)
+}
+
+/// As [`find`] in the directory's settled epoch.
+fn find_in(
+    cx: &dyn Caller,
+    dir: &Arc<Dentry>,
+    name: &[u8],
+    epoch: u64,
+    cached_only: bool,
+) -> Result<Arc<Dentry>> {
+    match dir.cached(name, epoch) {
+        Cached::Present(d) => return Ok(d),
+        Cached::Absent => return Err(Errno::ENOENT),
+        Cached::Unknown if cached_only => return Err(Errno::EAGAIN),
+        Cached::Unknown => {}
+    }
+    if !dir.keeps {
+        let found = match dir.inode.lookup(cx, name) {
+            Ok(inode) => dir.admits(name, &inode).map(|()| dir.insert(name, inode, 0)),
+            Err(Errno::ENOENT) => {
+                dir.insert_negative(name, 0);
+                Err(Errno::ENOENT)
+            }
+            Err(e) => Err(e),
+        };
+        dir.trim();
+        return found;
+    }
+    let found = {
+        let _lock = dir.lock_dir();
+        find_locked_in(cx, dir, name, dir.epoch())
+    };
+    dir.trim();
+    found
+}
+
+/// As [`find`] for a caller that holds the directory's lock.
+pub(crate) fn find_locked(cx: &dyn Caller, dir: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>> {
+    find_locked_in(cx, dir, name, dir.settled_epoch())
+}
+
+/// As [`find_locked`] for a caller that has settled the directory's epoch and has it now.
+pub(crate) fn find_locked_in(
+    cx: &dyn Caller,
+    dir: &Arc<Dentry>,
+    name: &[u8],
+    epoch: u64,
+) -> Result<Arc<Dentry>> {
+    match dir.cached(name, epoch) {
+        Cached::Present(d) => return Ok(d),
+        Cached::Absent => return Err(Errno::ENOENT),
+        Cached::Unknown => {}
+    }
+    match dir.inode.lookup(cx, name) {
+        Ok(inode) => Ok(dir.insert(name, inode, epoch)),
+        Err(Errno::ENOENT) => {
+            // A removed directory has no names and must not gather negative ones.
+            if !dir.is_unlinked() {
+                dir.insert_negative(name, epoch);
+            }
+            Err(Errno::ENOENT)
+        }
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,140 @@
+//! What opening a device number or a FIFO does: a registry that the crates
+//! with the drivers fill when the kernel starts.
+
+use super::{Caller, FileOps, OpenFile};
+use crate::inode::InodeRef;
+use crate::mount::Path;
+use ::caller::Outcome;
+use abi::Errno;
+use abi::stat::{major, minor};
+use ranked::RwLock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// What opening gave.
+pub enum Opened {
+    /// Operations for a new open file.
+    Ops(Arc<dyn FileOps>),
+    /// A complete open file (/dev/ptmx, whose file knows its own place).
+    File(Arc<OpenFile>),
+}
+
+/// Opens a device or a FIFO found at `path`. `flags` are open(2)'s. May block through the caller's waiter.
+pub trait Opener: Send + Sync {
+    /// Does it.
+    fn open(&self, cx: &dyn Caller, path: &Path, inode: &InodeRef, flags: i32) -> Outcome<Opened>;
+}
+
+impl<F> Opener for F
+where
+    F: Fn(&dyn Caller, &Path, &InodeRef, i32) -> Outcome<Opened> + Send + Sync,
+{
+    fn open(&self, cx: &dyn Caller, path: &Path, inode: &InodeRef, flags: i32) -> Outcome<Opened> {
+        self(cx, path, inode, flags)
+    }
+}
+
+#[derive(Clone)]
+struct Driver {
+    name: &'static str,
+    opener: Arc<dyn Opener>,
+}
+
+type Drivers = BTreeMap<(u32, u32), (u32, Driver)>;
+
+/// The lines of /proc/devices.
+fn names(drivers: &Drivers) -> Vec<(u32, &'static str)> {
+    let mut v: Vec<_> = drivers.iter().map(|((major, _), (_, d))| (*major, d.name)).collect();
+    v.dedup();
+    v
+}
+
+/// The driver of a device number.
+fn driver_of(drivers: &Drivers, rdev: u64) -> Option<Driver> {
+    let (ma, mi) = (major(rdev), minor(rdev));
+    let (_, (last, d)) = drivers.range((ma, 0)..=(ma, mi)).next_back()?;
+    (mi <= *last).then(|| d.clone())
+}
+
+/// The drivers of a kernel.
+#[derive(Default)]
+pub struct Devices {
+    /// Character devices by major and first minor number, with the last minor number.
+    char: RwLock<Drivers>,
+    /// Block devices in the same way.
+    block: RwLock<Drivers>,
+    fifo: OnceLock<Arc<dyn Opener>>,
+}
+
+impl Devices {
+    /// Registers a driver for character devices `major`:`minors`; `name` is for /proc/devices.
+    pub fn register_char(
+        &self,
+        name: &'static str,
+        major: u32,
+        minors: std::ops::RangeInclusive<u32>,
+        opener: Arc<dyn Opener>,
+    ) {
+        self.char.write().insert((major, *minors.start()), (*minors.end(), Driver { name, opener }));
+    }
+
+    /// Registers a driver for block devices `major`:`minors`.
+    pub fn register_block(
+        &self,
+        name: &'static str,
+        major: u32,
+        minors: std::ops::RangeInclusive<u32>,
+        opener: Arc<dyn Opener>,
+    ) {
+        self.block.write().insert((major, *minors.start()), (*minors.end(), Driver { name, opener }));
+    }
+
+    /// Registers what opens named pipes. The first registration counts.
+    pub fn register_fifo(&self, opener: Arc<dyn Opener>) {
+        let _ = self.fifo.set(opener);
+    }
+
+    /// Lines of the character part of /proc/devices: major and name.
+    pub fn char_devices(&self) -> Vec<(u32, &'static str)> {
+        names(&self.char.read())
+    }
+
+    /// Lines of the block part of /proc/devices.
+    pub fn block_devices(&self) -> Vec<(u32, &'static str)> {
+        names(&self.block.read())
+    }
+
+    /// Opens a character device; ENXIO when nobody drives it.
+    pub fn open_char(
+        &self,
+        cx: &dyn Caller,
+        path: &Path,
+        inode: &InodeRef,
+        rdev: u64,
+        flags: i32,
+    ) -> Outcome<Opened> {
+        let driver = driver_of(&self.char.read(), rdev).ok_or(Errno::ENXIO)?;
+        driver.opener.open(cx, path, inode, flags)
+    }
+
+    /// Opens a block device; ENXIO when nobody drives it.
+    pub fn open_block(
+        &self,
+        cx: &dyn Caller,
+        path: &Path,
+        inode: &InodeRef,
+        rdev: u64,
+        flags: i32,
+    ) -> Outcome<Opened> {
+        let driver = driver_of(&self.block.read(), rdev).ok_or(Errno::ENXIO)?;
+        driver.opener.open(cx, path, inode, flags)
+    }
+
+    /// Opens a named pipe.
+    pub fn open_fifo(&self, cx: &dyn Caller, path: &Path, inode: &InodeRef, flags: i32) -> Outcome<Opened> {
+        match self.fifo.get() {
+            Some(o) => o.open(cx, path, inode, flags),
+            None => Err(Errno::ENXIO.into()),
+        }
+    }
+}
