@@ -74,6 +74,8 @@ const ORDER: [(&str, &[&str]); 6] = [
             "sysresult",
             "syscall_filter",
             "futex_pi",
+            "process_timers",
+            "tracee",
             "task",
             "exec",
             "kernfs",
