@@ -37,7 +37,7 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/socket", "netlink", 16),
     ("crates/kernel/socket", "unix", 5),
     ("crates/kernel/sysfs", "", 2),
-    ("crates/kernel/task", "", 25),
+    ("crates/kernel/task", "", 5),
     ("crates/kernel/tmpfs", "", 9),
     ("crates/kernel/tty", "", 5),
     ("crates/kernel/tun", "", 2),

@@ -4,7 +4,7 @@ use abi::{Errno, Result};
 use mm::Mm;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::trace::access::{Mode, mm_access};
+use task::ptrace_access::{Mode, mm_access};
 use task::{Kernel, Task, ThreadGroup};
 use vfs::{Caller, Credentials, Creds};
 

@@ -242,13 +242,12 @@ pub(crate) fn new_process(
     let pid = container.pids().alloc().map_err(|_| other("no process id is free".into()))?;
     let handlers = Arc::new(Mutex::new(Handlers::default()));
     let inherited = ProcessInherited {
-        kernel: kernel.clone(),
         container: container.clone(),
         rlimits: rlimits(container, p),
         personality: 0,
         oom_score_adj: p.oom_score_adj,
     };
-    let group = ThreadGroup::new(&pid, handlers, inherited);
+    let group = ThreadGroup::new(kernel.clone(), &pid, handlers, inherited);
     let k = &p.capabilities;
     let may = |set: u64| set & !container.withheld();
     let creds = Credentials {

@@ -4,7 +4,7 @@ use crate::arg::Fd;
 use crate::at::real_file;
 use crate::sigio;
 use abi::Errno;
-use task::supervisor::{ADD_FD, listener_of};
+use syscall_filter::{ADD_FD, listener_of};
 use task::{Current, SysResult};
 use vfs::dentry::{S_IFREG, S_IFSOCK};
 use vfs::open::file_kind;

@@ -3,18 +3,20 @@
 use crate::current::Current;
 use crate::inherit::TaskInherited;
 use crate::namespaces::{Begun, NAMESPACES};
-use crate::result::SysErr;
 use crate::task::{Task, TaskInit, VforkGate};
 use crate::thread_group::ThreadGroup;
-use crate::trace::event;
 use crate::tree::{Node, Relations};
-use abi::{Errno, SigInfo, Signal};
+use crate::usage::retire_memory;
+use abi::{Errno, SigInfo, SigSet, Signal};
 use cgroup::{Cgroup, Changes, Member};
 use pid::{Pid, PidNamespace};
 use platform::{Action, Spawn};
+use process_timers::watch_cpu_limit;
 use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use sysresult::SysErr;
+use tracee::event;
 use vfs::fd_table::FdSlot;
 use vfs::{Caller, Cap, Credentials, FdTable};
 
@@ -108,7 +110,7 @@ impl Current {
         let pidfd = pidfd
             .map(|slot| slot.commit(crate::pidfd::open(self, &task.group, thread.then_some(&task), 0), true));
         if !thread {
-            crate::timers::watch_cpu_limit(&task.group);
+            watch_cpu_limit(&task.group);
         }
         if let Err(e) = crate::run::start(child) {
             if let Some(fd) = pidfd {
@@ -143,7 +145,7 @@ impl Current {
         self.setpgid(task.tgid(), 0)?;
         self.to_foreground(task.tgid());
         child.report_all = false;
-        crate::timers::watch_cpu_limit(&task.group);
+        watch_cpu_limit(&task.group);
         crate::run::start(child)?;
         Ok(task)
     }
@@ -166,7 +168,7 @@ impl Current {
     /// Whether the arguments make sense, and permissions and limits allow one task more.
     fn may_clone(&self, a: &CloneArgs) -> Result<(), Errno> {
         validate(a)?;
-        self.check_clone_namespaces(a)?;
+        self.check_clone_namespaces(a.flags)?;
         // As Linux does, any user address will do, and no other.
         if a.has(libc::CLONE_SETTLS as u64) && a.tls >= TASK_END {
             return Err(Errno::EPERM);
@@ -327,7 +329,7 @@ impl Current {
             }
             Arc::new(Mutex::new(h))
         };
-        ThreadGroup::new(pid, handlers, old.inherited())
+        ThreadGroup::new(self.kernel().clone(), pid, handlers, old.inherited())
     }
 
     /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile.
@@ -412,7 +414,7 @@ impl Current {
     fn abandon(self) {
         if self.task.group.tgid == self.task.tid() {
             self.task.group.close_namespace();
-            crate::exit::retire_memory(&self.task.group, &self.mm, false);
+            retire_memory(&self.task.group, &self.mm, false);
         }
         self.ctx.exit();
     }
@@ -429,7 +431,7 @@ impl Current {
     ) -> Current {
         let task = Task::new(TaskInit {
             pid: pid.clone(),
-            inherited: TaskInherited::first(creds, &group.container, &group.kernel),
+            inherited: first_inherited(creds, &group),
             group: group.clone(),
             mm: mm.clone(),
             fds: fds.clone(),
@@ -457,5 +459,23 @@ impl Current {
         drop(t);
         changes.tell();
         Current::new(task, ctx, mm, fds, fs)
+    }
+}
+
+/// What the first thread of a container starts with, or of a process that is put beside it from outside.
+fn first_inherited(creds: Credentials, group: &ThreadGroup) -> TaskInherited {
+    let kernel = &group.kernel;
+    TaskInherited {
+        creds: Arc::new(Credentials { serial: kernel.next_cred_serial(), ..creds }),
+        nsproxy: group.container.namespaces.clone(),
+        cgroup: Member::placed(&kernel.group_for(&group.container)),
+        keyrings: keys::Holder::new(&kernel.keys),
+        mempolicy: mm::Policy::default(),
+        blocked: SigSet::EMPTY,
+        comm: [0; 16],
+        scheduling: Arc::default(),
+        no_new_privs: false,
+        timer_slack: 50_000,
+        memory_failure_policy: libc::PR_MCE_KILL_DEFAULT as u8,
     }
 }

@@ -1,14 +1,14 @@
 //! Threads and thread groups.
 
+use crate::current::Current;
 use crate::inherit::TaskInherited;
 use crate::kernel::Kernel;
 use crate::resource::TaskSlot;
-use crate::seccomp::Seccomp;
 use crate::thread_group::ThreadGroup;
-use crate::trace::Trace;
-use abi::{Result, SigInfo, SigSet, Signal};
+use abi::{SigSet, Signal};
 use arc_swap::ArcSwap;
 use cgroup::Member;
+use futex_pi::PiTask;
 use mm::Mm;
 use nsproxy::NsProxy;
 use pid::{Attached, PidNamespace};
@@ -19,6 +19,8 @@ use signal::Pending;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use syscall_filter::Seccomp;
+use tracee::Trace;
 use vfs::{Credentials, Creds, FdTable, FsContext};
 use wait::{Events, WaitQueue, Waiter};
 
@@ -108,9 +110,9 @@ pub struct Task {
     /// The last group stop that it took part in.
     pub(crate) parked_in: AtomicU32,
     /// ptrace(2).
-    pub trace: Trace,
+    pub trace: Trace<ThreadGroup, Current>,
     /// Priority-inheritance futexes.
-    pub(crate) pi: Mutex<crate::pi::PiTask>,
+    pub(crate) pi: Mutex<PiTask<Task>>,
 }
 
 /// Where a vfork(2) parent waits.
@@ -380,21 +382,6 @@ impl Task {
     pub(crate) fn wants(&self, s: Signal) -> bool {
         !self.blocked().has(s) || SigSet(self.awaited.load(Ordering::SeqCst)).has(s)
     }
-    /// Sets the blocked signals (SIGKILL and SIGSTOP stay unblocked) and looks whether any pending
-    /// one can now be delivered.
-    pub fn set_blocked(&self, s: SigSet) {
-        let now = s.minus(SigSet::UNBLOCKABLE);
-        if self.word(Word::Pending) == 0 {
-            self.set_word(Word::Blocked, now.0);
-        } else {
-            let signals = self.group.signals.lock();
-            self.note_pending();
-            let newly = now.minus(self.blocked());
-            self.set_word(Word::Blocked, now.0);
-            crate::send::retarget(&self.group, &signals, newly);
-        }
-        self.recheck();
-    }
     /// Name (PR_SET_NAME), NUL padded.
     pub fn comm(&self) -> [u8; 16] {
         *self.comm.lock()
@@ -507,11 +494,36 @@ impl Task {
             self.waiter.set_interrupted(true);
         }
     }
+
+    /// Makes a thread in guest code look at its state again, without ending a sleep in the kernel.
+    pub(crate) fn interrupt_guest(&self) {
+        self.with_interrupter(|i| i.interrupt());
+    }
+
+    /// True while the thread sleeps in a call, for the state letter of /proc.
+    pub fn is_sleeping(&self) -> bool {
+        let mut native = false;
+        self.with_interrupter(|i| native = i.asleep());
+        native || self.sleeping.load(Ordering::Relaxed) || self.waiter.asleep()
+    }
 }
 
 impl Task {
-    /// Sends a signal to this thread alone.
-    pub fn send(&self, info: SigInfo) -> Result<()> {
-        crate::send::send(&self.group, Some(self), info)
+    /// What a new thread inherits from this one, of the same process or of another, with the place that was found for it.
+    pub(crate) fn inherited(&self, same_process: bool, cgroup: Member) -> TaskInherited {
+        let mempolicy = *self.mempolicy.lock();
+        TaskInherited {
+            creds: Creds::into_inner(self.creds()),
+            nsproxy: self.nsproxy(),
+            cgroup,
+            keyrings: self.keyrings.inherited(&self.creds(), same_process),
+            mempolicy,
+            blocked: self.blocked(),
+            comm: self.comm(),
+            scheduling: self.scheduling.inherited(),
+            no_new_privs: self.no_new_privs.load(Ordering::Relaxed),
+            timer_slack: self.timer_slack.load(Ordering::Relaxed),
+            memory_failure_policy: self.memory_failure_policy.load(Ordering::Relaxed),
+        }
     }
 }
