@@ -32,7 +32,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/overlay", "", 2),
     ("crates/kernel/overlayfs", "", 4),
     ("crates/kernel/procfs", "pid", 2),
-    ("crates/kernel/sentry", "", 8),
     ("crates/kernel/socket", "", 7),
     ("crates/kernel/socket", "netlink", 16),
     ("crates/kernel/socket", "unix", 5),
