@@ -17,8 +17,6 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("bin/containerd-shim-ringfence-v1", "", 8),
     ("bin/ringfence", "", 4),
     ("crates/base/spec", "", 3),
-    ("crates/kernel/cgroup", "", 9),
-    ("crates/kernel/cgroupfs", "", 2),
     ("crates/kernel/erofs", "", 4),
     ("crates/kernel/fuse", "", 5),
     ("crates/kernel/hostfs", "", 8),

@@ -1,8 +1,9 @@
 //! Tasks in groups.
 
-use crate::Locked;
+use crate::changes::Changes;
 use crate::group::{Cgroup, State};
-use crate::notice::{Changes, What};
+use crate::notice::What;
+use crate::tree::Locked;
 use abi::{Errno, Result};
 use arc_swap::ArcSwap;
 use ranked::Mutex;
