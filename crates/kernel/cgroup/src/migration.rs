@@ -43,6 +43,6 @@ impl Cgroup {
             }
             self.check_takes_processes()?;
         }
-        Member::fork(self)
+        Member::fork_here(self)
     }
 }

@@ -11,7 +11,7 @@ use container::Container;
 use hostfs::Importer;
 use spec::{SandboxSpec, StartError};
 use std::sync::Arc;
-use task::{Current, Kernel};
+use task::{Current, Kernel, Stage};
 use vfs::{Caller, FdTable, FsView, View};
 
 /// A container that was built.
@@ -68,7 +68,7 @@ pub(crate) fn container(
             Ok(Built { first: c, console, view: View::into_inner(view), write_back })
         }
         Err(error) => {
-            task::abandon(c);
+            task::end(c, Stage::Entered);
             Err(error)
         }
     }

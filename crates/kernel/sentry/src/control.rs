@@ -17,7 +17,7 @@ use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use task::{Current, Kernel, SI_HOST, Sender, ThreadGroup};
+use task::{Current, Kernel, SI_HOST, Sender, Stage, ThreadGroup};
 use vfs::{FdTable, FsContext, FsView};
 use wait::{Events, Waiter};
 
@@ -214,7 +214,7 @@ impl Running for Control {
                 Ok(Arc::new(Other { kernel: self.kernel.clone(), group, console }))
             }
             Err(error) => {
-                task::abandon(c);
+                task::end(c, Stage::Entered);
                 Err(error)
             }
         }

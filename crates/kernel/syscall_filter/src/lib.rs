@@ -13,4 +13,4 @@ mod mode;
 
 pub use listener::{Answer, Listener, Listeners};
 pub use listener_file::{ADD_FD, listener_of, open};
-pub use mode::{DISABLED, FILTER, STRICT, Seccomp};
+pub use mode::{DISABLED, FILTER, STRICT, Seccomp, SeccompState};

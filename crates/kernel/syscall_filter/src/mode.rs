@@ -20,6 +20,15 @@ pub struct Seccomp {
     chain: RwLock<Option<Arc<Chain>>>,
 }
 
+/// Mode and filters as plain data: what a new thread inherits, and a checkpoint keeps.
+#[derive(Clone, Default)]
+pub struct SeccompState {
+    /// SECCOMP_MODE_*.
+    pub mode: u8,
+    /// The filters, newest first.
+    pub filters: Option<Arc<Chain>>,
+}
+
 impl Seccomp {
     /// SECCOMP_MODE_*.
     pub fn mode(&self) -> u8 {
@@ -58,10 +67,17 @@ impl Seccomp {
         self.mode.store(STRICT, Ordering::Release);
     }
 
-    /// A new thread starts with its creator's.
-    pub fn inherit(&self, from: &Seccomp) {
-        *self.chain.write() = from.chain();
-        self.mode.store(from.mode(), Ordering::Release);
+    /// Mode and filters as plain data.
+    pub fn state(&self) -> SeccompState {
+        let filters = self.chain();
+        SeccompState { mode: self.mode(), filters }
+    }
+
+    /// Puts mode and filters into force, of a thread that has none.
+    pub fn set_state(&self, state: SeccompState) {
+        let SeccompState { mode, filters } = state;
+        *self.chain.write() = filters;
+        self.mode.store(mode, Ordering::Release);
     }
 
     /// The platform must report the calls that it could answer by itself: the filters have a say in them.

@@ -1,12 +1,12 @@
 //! New threads and processes. See clone(2), fork(2), vfork(2).
 
 use crate::current::Current;
-use crate::inherit::TaskInherited;
+use crate::exit::{Stage, end};
+use crate::inherit::{CurrentInherited, TaskInherited};
 use crate::namespaces::{Begun, NAMESPACES};
 use crate::task::{Task, TaskInit, VforkGate};
 use crate::thread_group::ThreadGroup;
 use crate::tree::{Node, Relations};
-use crate::usage::retire_memory;
 use abi::{Errno, SigInfo, SigSet, Signal};
 use cgroup::{Cgroup, Changes, Member};
 use pid::{Pid, PidNamespace};
@@ -49,6 +49,7 @@ const SIGHAND: u64 = libc::CLONE_SIGHAND as u64;
 const VFORK: u64 = libc::CLONE_VFORK as u64;
 const FILES: u64 = libc::CLONE_FILES as u64;
 const FS: u64 = libc::CLONE_FS as u64;
+const SYSVSEM: u64 = libc::CLONE_SYSVSEM as u64;
 /// CLONE_CLEAR_SIGHAND.
 pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const NEWNS: u64 = libc::CLONE_NEWNS as u64;
@@ -101,7 +102,7 @@ impl Current {
         let pidfd = match entered {
             Ok(pidfd) => pidfd,
             Err(e) => {
-                child.abandon();
+                end(child, Stage::Made);
                 return Err(e.into());
             }
         };
@@ -139,7 +140,7 @@ impl Current {
         let task = child.task.clone();
         // The registers are those of a program that begins.
         if let Err(error) = self.register(&task, false, &a) {
-            child.abandon();
+            end(child, Stage::Made);
             return Err(error);
         }
         self.setpgid(task.tgid(), 0)?;
@@ -188,8 +189,8 @@ impl Current {
         Ok(())
     }
 
-    /// A place among the control groups for the new task. EAGAIN beyond a limit; for CLONE_INTO_CGROUP see
-    /// [`Cgroup::fork_into`].
+    /// The place of the new task among the control groups: where CLONE_INTO_CGROUP says, or its maker's group, in which case it
+    /// follows its maker until it enters the tables ([`Member::join`]). EAGAIN beyond a limit, and as [`Cgroup::fork_into`].
     fn place_for(&self, a: &CloneArgs) -> Result<Member, Errno> {
         loop {
             let own = self.task.cgroup.group();
@@ -260,22 +261,22 @@ impl Current {
         }
         let task = Task::new(TaskInit {
             pid,
-            inherited: TaskInherited { creds, nsproxy, ..self.task.inherited(thread, cgroup) },
+            inherited: TaskInherited {
+                creds,
+                nsproxy,
+                ..self.task.inherited(thread, a.has(SYSVSEM), cgroup)
+            },
             group,
             mm: child_mm.clone(),
             fds: fds.clone(),
             fs: fs.clone(),
             clear_child_tid: if a.has(libc::CLONE_CHILD_CLEARTID as u64) { a.child_tid } else { 0 },
         });
-        if a.has(libc::CLONE_SYSVSEM as u64) {
-            *task.sem_undo.lock() = Some(self.task.sem_undo());
-        }
         task.set_interrupter(Some(child_ctx.interrupter()));
-        let mut child = Current::new(task, child_ctx, child_mm, fds, fs);
-        if a.flags & (VM | VFORK) != VM {
-            child.altstack = self.altstack;
-        }
-        Ok(child)
+        // A thread has a stack of its own, and no alternate one.
+        let own_stack = a.flags & (VM | VFORK) == VM;
+        let inherited = if own_stack { CurrentInherited::default() } else { self.inherited() };
+        Ok(Current::new(task, child_ctx, child_mm, fds, fs, inherited))
     }
 
     /// Sets what a new task begins with: registers, and its ID in its own memory.
@@ -359,14 +360,9 @@ impl Current {
             if !s.life.is_running() || a.has(FS) && task.group.cred_guard.in_exec() {
                 return Err(Errno::EAGAIN);
             }
-            // The caller may be in another group by now. Nothing fails after this.
-            let now_in = if a.cgroup.is_none() { Some(self.task.cgroup.group()) } else { None };
-            task.cgroup.join(now_in.as_ref(), changes)?;
-            // Under the lock: another thread may be about to set everybody's filters.
-            task.seccomp.inherit(&self.task.seccomp);
-            if self.task.no_new_privs.load(Ordering::Relaxed) {
-                task.no_new_privs.store(true, Ordering::Relaxed);
-            }
+            // Nothing fails after this.
+            task.cgroup.join(&self.task.cgroup.group(), changes)?;
+            task.enter(self.task.inherited_at_entry());
             s.add(task.clone());
             task.note_pending();
             if s.stop.is_on() || task.cgroup.is_freezing() {
@@ -410,15 +406,6 @@ impl Current {
         self.task.cgroup.set_frozen(false);
     }
 
-    /// Ends a thread that never started.
-    fn abandon(self) {
-        if self.task.group.tgid == self.task.tid() {
-            self.task.group.close_namespace();
-            retire_memory(&self.task.group, &self.mm, false);
-        }
-        self.ctx.exit();
-    }
-
     /// A process without a parent, in a session and group of its own: a container's first, or one that is put beside it.
     pub fn first(
         ctx: Box<dyn platform::Context>,
@@ -440,7 +427,7 @@ impl Current {
         });
         let mut changes = Changes::default();
         let mut t = group.kernel.tree.lock();
-        if let Err(error) = task.cgroup.join(None, &mut changes) {
+        if let Err(error) = task.cgroup.join(&task.cgroup.group(), &mut changes) {
             log::warn!("a process is put into a control group that is being killed: {error}");
         }
         if task.cgroup.is_freezing() {
@@ -458,7 +445,7 @@ impl Current {
         t.add_process(Node::new(group.clone(), pid, relations));
         drop(t);
         changes.tell();
-        Current::new(task, ctx, mm, fds, fs)
+        Current::new(task, ctx, mm, fds, fs, CurrentInherited::default())
     }
 }
 
@@ -474,7 +461,7 @@ fn first_inherited(creds: Credentials, group: &ThreadGroup) -> TaskInherited {
         blocked: SigSet::EMPTY,
         comm: [0; 16],
         scheduling: Arc::default(),
-        no_new_privs: false,
+        sem_undo: None,
         timer_slack: 50_000,
         memory_failure_policy: libc::PR_MCE_KILL_DEFAULT as u8,
     }

@@ -1,6 +1,7 @@
 //! The running task as its own sentry thread sees it: memory access, file
 //! lookups, and the state only the thread itself touches.
 
+use crate::inherit::CurrentInherited;
 use crate::kernel::Kernel;
 use crate::own_transfer::OwnTransfer;
 use crate::resource::ThreadHandle;
@@ -85,12 +86,14 @@ impl Current {
         mm: Arc<Mm>,
         fds: Arc<FdTable>,
         fs: Arc<FsContext>,
+        inherited: CurrentInherited,
     ) -> Current {
+        let CurrentInherited { altstack } = inherited;
         Current {
             task,
             ctx,
             mm: ThreadHandle::new(mm),
-            altstack: AltStack::default(),
+            altstack,
             saved_mask: None,
             own_transfer: None,
             restart: None,
@@ -103,6 +106,11 @@ impl Current {
             forced_tf: false,
             kernel_thread: None,
         }
+    }
+
+    /// What a new thread inherits from this one as it runs.
+    pub(crate) fn inherited(&self) -> CurrentInherited {
+        CurrentInherited { altstack: self.altstack }
     }
 
     /// The kernel.

@@ -5,7 +5,7 @@ use crate::exit_report::{Notices, report_exit};
 use crate::kernel::{Kernel, SI_HOST};
 use crate::life::{Life, Zombie};
 use crate::resource::ThreadHandle;
-use crate::send::{begin_to_leave, kill_group, tell_parent_stopped};
+use crate::send::{Others, begin_to_leave, kill_group, tell_parent_stopped};
 use crate::task::Task;
 use crate::thread_group::{Departure, ThreadGroup};
 use crate::tree::{Leader, Node, Tree};
@@ -29,29 +29,53 @@ impl Current {
     }
 }
 
-/// Takes a thread out of the kernel. The last one makes the process a zombie.
-pub(crate) fn leave(mut c: Current) {
+/// How far a thread has come when it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// It was made, and is in no table.
+    Made,
+    /// It is in the tables, and has not run.
+    Entered,
+    /// It has run.
+    Ran,
+}
+
+/// Takes a thread out of the kernel. The last one makes the process a zombie; a process that never ran leaves nothing behind.
+pub fn end(mut c: Current, stage: Stage) {
     let (task, group) = (c.task.clone(), c.task.group.clone());
+    let never_ran = stage != Stage::Ran && task.tid() == group.tgid;
     task.note_end();
-    crate::futex::release(&mut c, true);
-    let last_to_begin = begin_to_leave(&group.signals.lock(), &task);
-    let shared_memory = !last_to_begin || c.mm.users.shared() || group.signals.lock().threads.len() > 1;
-    let clear_child_tid = task.word(Word::ClearChildTid);
-    if clear_child_tid != 0 && shared_memory {
-        c.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
+    if stage == Stage::Ran {
+        crate::futex::release(&mut c, true);
     }
-    if last_to_begin {
-        c.measure_end();
+    let others = match stage {
+        Stage::Made => Others::Stay,
+        Stage::Entered | Stage::Ran => begin_to_leave(&group.signals.lock(), &task),
+    };
+    let shared_memory = others != Others::None || c.mm.users.shared();
+    if stage == Stage::Ran {
+        let clear_child_tid = task.word(Word::ClearChildTid);
+        if clear_child_tid != 0 && shared_memory {
+            c.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
+        }
+        if others != Others::Stay {
+            c.measure_end();
+        }
+    } else if never_ran {
+        group.close_namespace();
     }
     let own_status = c.exit_code.unwrap_or(0);
     let (ctx, mm) = give_up(c);
     let mut notices = Notices::default();
-    let departure = depart(&task, own_status, &mut notices);
+    let departure = match stage {
+        Stage::Made => Departure { last: never_ran.then_some((0, false)), stopped: None },
+        Stage::Entered | Stage::Ran => depart(&task, own_status, &mut notices),
+    };
     if let Some((_, begun)) = departure.last {
         retire_memory(&group, &mm, begun);
     }
-    // The guest's thread waits for an answer (one that does not is killed later, see `retire_memory`). That of the last one
-    // comes when everybody has been told: the host then takes its memory apart, which takes a while, on this CPU as likely as not.
+    // The guest's thread waits for an answer (one that does not is killed later, see `retire_memory`). The last one gets it when
+    // the parent has been told: the host then takes its memory apart, which takes a while, on this CPU as likely as not.
     let mut end = Some((ctx, mm));
     let mut end_now = || {
         if let Some((ctx, mm)) = end.take() {
@@ -59,7 +83,7 @@ pub(crate) fn leave(mut c: Current) {
             drop(mm);
         }
     };
-    if departure.last.is_none() || shared_memory {
+    if departure.last.is_none() || shared_memory || never_ran {
         end_now();
     }
     let gate = task.vfork.lock().take();
@@ -71,42 +95,16 @@ pub(crate) fn leave(mut c: Current) {
     }
     group.thread_exit.notify(Events::ALL);
     notices.send();
-    if let Some((status, _)) = departure.last {
-        end_group(&task, &group, status);
+    match departure.last {
+        None => {}
+        Some(_) if never_ran => forget(&group),
+        // Of a thread that never ran, too: the others of its process have left meanwhile, and it would have been for them.
+        Some((status, _)) => end_group(&task, &group, status),
     }
     end_now();
 }
 
-/// Takes a thread out of the kernel that was set up but never ran. Of a process nobody learns that it has been there.
-pub fn abandon(c: Current) {
-    let (task, group) = (c.task.clone(), c.task.group.clone());
-    task.note_end();
-    begin_to_leave(&group.signals.lock(), &task);
-    if task.tid() == group.tgid {
-        group.close_namespace();
-    }
-    let (ctx, mm) = give_up(c);
-    let mut notices = Notices::default();
-    let departure = depart(&task, 0, &mut notices);
-    if let Some((_, begun)) = departure.last {
-        retire_memory(&group, &mm, begun);
-    }
-    ctx.exit();
-    drop(mm);
-    if let Some(sig) = departure.stopped {
-        tell_parent_stopped(&group, sig);
-    }
-    group.thread_exit.notify(Events::ALL);
-    notices.send();
-    match departure.last {
-        // The others of its process have left meanwhile, and it would have been for them to end it.
-        Some((status, _)) if task.tid() != group.tgid => end_group(&task, &group, status),
-        Some(_) => forget(&group),
-        None => {}
-    }
-}
-
-/// Takes a process that never ran out of the tables; its parent's wait looks again.
+/// Takes a process that never ran out of the tables, if it is there; its parent's wait looks again.
 fn forget(group: &Arc<ThreadGroup>) {
     group.timers.clear();
     let (gone, parent) = {
@@ -125,7 +123,7 @@ fn forget(group: &Arc<ThreadGroup>) {
 fn give_up(c: Current) -> (Box<dyn Context>, ThreadHandle<Arc<mm::Mm>>) {
     let caller = c.caller();
     let Current { task, ctx, mm, fd_table, fs_context, .. } = c;
-    // The last who has the list makes its adjustments.
+    // The last user of the list makes its adjustments.
     let undo = task.sem_undo.lock().take();
     drop(undo);
     let (table, fs) = (fd_table.give_up(&task.fds_slot), fs_context.give_up(&task.fs_slot));

@@ -1,9 +1,8 @@
 //! What clone(2) and fork(2) inherit. Each struct is taken from the parent and used up by the child as a whole, field by field
 //! without a rest, so that a new field is either inherited or does not compile.
 //!
-//! Not here, as clone(2)'s flags decide between sharing and copying: memory, descriptors, the file system context, handlers. Seccomp
-//! filters are taken in the moment in which the child enters the tables (`Current::register`), as another thread may be setting
-//! them for all.
+//! Not here, as clone(2)'s flags decide between sharing and copying: memory, descriptors, the file system context, handlers.
+//! Plain state, which a checkpoint keeps with the task.
 
 use abi::SigSet;
 use cgroup::Member;
@@ -11,10 +10,13 @@ use container::Container;
 use keys::Holder;
 use nsproxy::NsProxy;
 use sched::{Rlimits, Scheduling};
+use signal::AltStack;
 use std::sync::Arc;
+use syscall_filter::SeccompState;
+use sysv::sem::UndoList;
 use vfs::Credentials;
 
-/// What a thread has from the one that made it.
+/// What a thread inherits from the one that made it.
 pub struct TaskInherited {
     /// Credentials.
     pub creds: Arc<Credentials>,
@@ -32,15 +34,32 @@ pub struct TaskInherited {
     pub comm: [u8; 16],
     /// Scheduling parameters.
     pub scheduling: Arc<Scheduling>,
-    /// PR_SET_NO_NEW_PRIVS.
-    pub no_new_privs: bool,
+    /// Adjustments of SEM_UNDO, shared by CLONE_SYSVSEM.
+    pub sem_undo: Option<Arc<UndoList>>,
     /// Timer slack in nanoseconds, which is the default of the new thread as well.
     pub timer_slack: u64,
     /// PR_MCE_KILL.
     pub memory_failure_policy: u8,
 }
 
-/// What a process has from its parent.
+/// What a thread inherits in the step that enters it in the tables, under the lock of its group's signals: before that, another
+/// thread may set it for all threads.
+#[derive(Clone)]
+pub struct EntryInherited {
+    /// seccomp(2).
+    pub seccomp: SeccompState,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub no_new_privs: bool,
+}
+
+/// What the thread itself, as it runs, inherits from the one that made it.
+#[derive(Clone, Copy, Default)]
+pub struct CurrentInherited {
+    /// Alternate signal stack.
+    pub altstack: AltStack,
+}
+
+/// What a process inherits from its parent.
 #[derive(Clone)]
 pub struct ProcessInherited {
     /// The container.

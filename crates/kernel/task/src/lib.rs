@@ -75,7 +75,7 @@ pub use cgroups::Mover;
 pub use clone::{CLEAR_SIGHAND, CloneArgs};
 pub use core_thread::CoreThread;
 pub use current::{Current, RestartBlock};
-pub use exit::abandon;
+pub use exit::{Stage, end};
 pub use hold_creds::CredsHeld;
 pub use holder::Holder;
 pub use inherit::{ProcessInherited, TaskInherited};

@@ -3,7 +3,7 @@
 use crate::container_tasks::park_while_frozen;
 use crate::current::Current;
 use crate::deliver::{Flow, force, handle_pending};
-use crate::exit::{abandon, leave};
+use crate::exit::{Stage, end};
 use crate::send::kill_group;
 use abi::{Errno, SigInfo, Signal};
 use platform::{Exit, Fault};
@@ -22,7 +22,7 @@ const SEGV_MAPERR: i32 = 1;
 pub fn start(c: Current) -> abi::Result<()> {
     let kernel = c.kernel().clone();
     if !kernel.thread_starts() {
-        abandon(c);
+        end(c, Stage::Entered);
         return Err(Errno::EAGAIN);
     }
     let idle = kernel.idle.lock().pop();
@@ -48,7 +48,7 @@ pub fn start(c: Current) -> abi::Result<()> {
         log::warn!("no thread for a guest thread: {e}");
         let c = handed.lock().take();
         if let Some(c) = c {
-            abandon(c);
+            end(c, Stage::Entered);
         }
         kernel.thread_ended();
         return Err(Errno::EAGAIN);
@@ -101,7 +101,7 @@ fn run(mut c: Current) {
     if let Some(function) = c.kernel_thread.take() {
         function(&mut c);
         c.ptrace_exit();
-        leave(c);
+        end(c, Stage::Ran);
         return;
     }
     loop {
@@ -159,7 +159,7 @@ fn run(mut c: Current) {
         }
     }
     c.ptrace_exit();
-    leave(c);
+    end(c, Stage::Ran);
 }
 
 /// Has the platform change the program's text where calls came from that cost more than they need.

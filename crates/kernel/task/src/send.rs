@@ -269,11 +269,28 @@ fn notify_stop_change(t: &Tree, tgid: i32, parent: i32, code: i32, status: i32) 
     p.group.child_wait.notify(Events::IN);
 }
 
-/// A thread begins to leave; true when all others have begun, too.
-pub(crate) fn begin_to_leave(s: &Signals, task: &Task) -> bool {
+/// The other threads of a process, when one begins to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Others {
+    /// There is none.
+    None,
+    /// All have begun to leave.
+    Leave,
+    /// There is one that has not.
+    Stay,
+}
+
+/// A thread begins to leave.
+pub(crate) fn begin_to_leave(s: &Signals, task: &Task) -> Others {
     task.begin_to_leave();
     retarget(&task.group, s, SigSet::ALL);
-    s.threads.iter().all(|t| t.is_leaving())
+    if s.threads.len() <= 1 {
+        Others::None
+    } else if s.threads.iter().all(|t| t.is_leaving()) {
+        Others::Leave
+    } else {
+        Others::Stay
+    }
 }
 
 /// A group stop has begun or ended: a seized thread reports that. Under the signal lock.

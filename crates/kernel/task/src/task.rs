@@ -1,7 +1,7 @@
 //! Threads and thread groups.
 
 use crate::current::Current;
-use crate::inherit::TaskInherited;
+use crate::inherit::{EntryInherited, TaskInherited};
 use crate::kernel::Kernel;
 use crate::resource::TaskSlot;
 use crate::thread_group::ThreadGroup;
@@ -176,7 +176,7 @@ impl Task {
             blocked,
             comm,
             scheduling,
-            no_new_privs,
+            sem_undo,
             timer_slack,
             memory_failure_policy,
         } = i.inherited;
@@ -203,7 +203,7 @@ impl Task {
             doomed: AtomicBool::new(false),
             deadline: Mutex::new(None),
             end_deadline: OnceLock::new(),
-            no_new_privs: AtomicBool::new(no_new_privs),
+            no_new_privs: AtomicBool::new(false),
             seccomp: Seccomp::default(),
             pdeathsig: AtomicI32::new(0),
             vfork: Mutex::new(None),
@@ -223,7 +223,7 @@ impl Task {
             cgroup,
             keyrings,
             mempolicy: Mutex::new(mempolicy),
-            sem_undo: Mutex::new(None),
+            sem_undo: Mutex::new(sem_undo),
             parked_in: AtomicU32::new(0),
             trace: Trace::default(),
             pi: Mutex::default(),
@@ -509,8 +509,24 @@ impl Task {
 }
 
 impl Task {
-    /// What a new thread inherits from this one, of the same process or of another, with the place that was found for it.
-    pub(crate) fn inherited(&self, same_process: bool, cgroup: Member) -> TaskInherited {
+    /// What a new thread inherits from this one in the step that enters it in the tables.
+    pub(crate) fn inherited_at_entry(&self) -> EntryInherited {
+        EntryInherited {
+            seccomp: self.seccomp.state(),
+            no_new_privs: self.no_new_privs.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The thread enters the tables.
+    pub(crate) fn enter(&self, inherited: EntryInherited) {
+        let EntryInherited { seccomp, no_new_privs } = inherited;
+        self.seccomp.set_state(seccomp);
+        self.no_new_privs.store(no_new_privs, Ordering::Relaxed);
+    }
+
+    /// What a new thread inherits from this one, of the same process or of another, with the place
+    /// that was found for it. `same_undo`: CLONE_SYSVSEM.
+    pub(crate) fn inherited(&self, same_process: bool, same_undo: bool, cgroup: Member) -> TaskInherited {
         let mempolicy = *self.mempolicy.lock();
         TaskInherited {
             creds: Creds::into_inner(self.creds()),
@@ -521,7 +537,7 @@ impl Task {
             blocked: self.blocked(),
             comm: self.comm(),
             scheduling: self.scheduling.inherited(),
-            no_new_privs: self.no_new_privs.load(Ordering::Relaxed),
+            sem_undo: same_undo.then(|| self.sem_undo()),
             timer_slack: self.timer_slack.load(Ordering::Relaxed),
             memory_failure_policy: self.memory_failure_policy.load(Ordering::Relaxed),
         }
