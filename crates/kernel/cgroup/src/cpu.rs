@@ -7,15 +7,11 @@
 //!
 //! Weights are kept and shown. The host shares its time among the threads of the sandbox, as with nice values.
 
-use crate::control::Controllers;
-use crate::group::Cgroup;
 use abi::{Errno, Result};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The share of a group with weight 100, which it has unless somebody sets one.
-const SHARES: u32 = 1024;
+pub(crate) const SHARES: u32 = 1024;
 /// Shortest period and quota, longest period.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(1);
@@ -23,13 +19,6 @@ const LONGEST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_nanos(1 << 44);
 /// How soon at the earliest, and how late at the latest, use is looked at again.
 const SOONEST: Duration = Duration::from_millis(2);
-
-/// The shares of nice values from -20 on, as the host's scheduler has them. See sched(7).
-const NICE_WEIGHTS: [u32; 40] = [
-    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121,
-    2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29,
-    23, 18, 15,
-];
 
 /// cpu.max and cpu.max.burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +39,7 @@ impl Default for CpuMax {
 
 impl CpuMax {
     /// EINVAL for values out of range.
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let quota = self.quota.unwrap_or(SHORTEST);
         let fits = quota >= SHORTEST
             && (SHORTEST..=LONGEST).contains(&self.period)
@@ -78,24 +67,24 @@ pub struct CpuStat {
 
 /// The balance of a group with a quota. Nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Account {
+pub(crate) struct Account {
     balance: i128,
     /// The group's use when somebody looked last, and at the beginning of the period.
     used: u64,
     used_before: u64,
     /// When the period began.
     began: Instant,
-    throttled_since: Option<Instant>,
+    pub(crate) throttled_since: Option<Instant>,
 }
 
 /// Settings and state of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Cpu {
-    shares: u32,
-    idle: bool,
-    max: CpuMax,
-    stat: CpuStat,
-    account: Option<Account>,
+    pub(crate) shares: u32,
+    pub(crate) idle: bool,
+    pub(crate) max: CpuMax,
+    pub(crate) stat: CpuStat,
+    pub(crate) account: Option<Account>,
 }
 
 impl Default for Cpu {
@@ -105,13 +94,13 @@ impl Default for Cpu {
 }
 
 impl Cpu {
-    fn is_throttled(&self) -> bool {
+    pub(crate) fn is_throttled(&self) -> bool {
         self.account.is_some_and(|account| account.throttled_since.is_some())
     }
 
     /// Looks at use, in nanoseconds since the group was made. Gives when to look again; `None` for a group without a
     /// quota. `processors` can be used at the same time.
-    fn look(&mut self, now: Instant, used: u64, processors: u32) -> Option<Instant> {
+    pub(crate) fn look(&mut self, now: Instant, used: u64, processors: u32) -> Option<Instant> {
         let CpuMax { quota: Some(quota), period, burst } = self.max else {
             self.settle(now);
             return None;
@@ -163,157 +152,17 @@ impl Cpu {
     }
 
     /// There is no quota any more.
-    fn settle(&mut self, now: Instant) {
+    pub(crate) fn settle(&mut self, now: Instant) {
         if let Some(since) = self.account.take().and_then(|account| account.throttled_since) {
             self.stat.throttled_time += now.saturating_duration_since(since);
         }
     }
 }
 
-impl Cgroup {
-    /// cpu.max and cpu.max.burst.
-    pub fn cpu_max(&self) -> CpuMax {
-        self.state().cpu.max
-    }
-
-    /// Sets them. Somebody is to look at once ([`Cgroup::look_at_cpu`]). EINVAL for values out of range.
-    pub fn set_cpu_max(&self, max: CpuMax) -> Result<()> {
-        max.check()?;
-        let _tree = self.tree().lock();
-        self.check_alive()?;
-        let mut s = self.state();
-        if s.cpu.max != max {
-            s.cpu.max = max;
-            let now = Instant::now();
-            s.cpu.settle(now);
-        }
-        Ok(())
-    }
-
-    /// cpu.weight: 0 for an idle group.
-    pub fn cpu_weight(&self) -> u32 {
-        let s = self.state();
-        if s.cpu.idle { 0 } else { (s.cpu.shares * 100 + SHARES / 2) / SHARES }
-    }
-
-    /// Sets it. ERANGE; EINVAL for an idle group.
-    pub fn set_cpu_weight(&self, weight: u32) -> Result<()> {
-        if !(1..=10_000).contains(&weight) {
-            return Err(Errno::ERANGE);
-        }
-        self.set_shares((weight * SHARES + 50) / 100)
-    }
-
-    fn set_shares(&self, shares: u32) -> Result<()> {
-        let mut s = self.state();
-        if s.cpu.idle {
-            return Err(Errno::EINVAL);
-        }
-        s.cpu.shares = shares;
-        Ok(())
-    }
-
-    /// cpu.weight.nice: the nice value whose weight is next to the group's.
-    pub fn cpu_nice(&self) -> i32 {
-        let shares = {
-            let s = self.state();
-            if s.cpu.idle { 0 } else { s.cpu.shares }
-        };
-        let distances = NICE_WEIGHTS.iter().map(|nice| nice.abs_diff(shares));
-        let (at, _) = distances.enumerate().min_by_key(|(_, distance)| *distance).unwrap_or((20, 0));
-        at as i32 - 20
-    }
-
-    /// Sets the weight to that of a nice value. ERANGE; EINVAL for an idle group.
-    pub fn set_cpu_nice(&self, nice: i32) -> Result<()> {
-        let at = nice.checked_add(20).and_then(|at| usize::try_from(at).ok());
-        self.set_shares(*NICE_WEIGHTS.get(at.ok_or(Errno::ERANGE)?).ok_or(Errno::ERANGE)?)
-    }
-
-    /// cpu.idle.
-    pub fn is_cpu_idle(&self) -> bool {
-        self.state().cpu.idle
-    }
-
-    /// Sets it.
-    pub fn set_cpu_idle(&self, idle: bool) {
-        let mut s = self.state();
-        if std::mem::replace(&mut s.cpu.idle, idle) {
-            s.cpu.shares = SHARES;
-        }
-    }
-
-    /// What cpu.stat says besides use.
-    pub fn cpu_stat(&self) -> CpuStat {
-        let s = self.state();
-        let since = s.cpu.account.and_then(|account| account.throttled_since);
-        let now_on = since.map_or(Duration::ZERO, |since| Instant::now().saturating_duration_since(since));
-        CpuStat { throttled_time: s.cpu.stat.throttled_time + now_on, ..s.cpu.stat }
-    }
-
-    /// Whether it has a quota that holds.
-    pub fn has_cpu_quota(&self) -> bool {
-        self.controllers().contains(Controllers::CPU) && self.state().cpu.max.quota.is_some()
-    }
-
-    /// Its tasks are to stand still, as it or a group around it has used its time up.
-    pub fn is_throttled(&self) -> bool {
-        self.throttled.load(Ordering::Relaxed)
-    }
-
-    /// The controller has been disabled.
-    pub(crate) fn reset_cpu(&self) {
-        self.state().cpu = Cpu::default();
-    }
-
-    /// Looks at how much processor time the groups of the whole tree have used. `used` is what is in each group itself
-    /// now, in nanoseconds, by the number of the group; what has ended or moved on is known here. `processors` can be
-    /// used at the same time. Of the topmost group.
-    pub fn look_at_cpu(self: &Arc<Self>, now: Instant, used: impl Fn(u64) -> u64, processors: u32) -> Look {
-        let _tree = self.tree().lock();
-        let all = self.subtree();
-        // Each group comes after the one around it.
-        let mut sums: Vec<u64> =
-            all.iter().map(|group| group.state().time.iter().sum::<u64>() + used(group.id())).collect();
-        let places: std::collections::HashMap<u64, usize> = all.iter().map(|g| g.id()).zip(0..).collect();
-        let around = |group: &Cgroup| group.parent().and_then(|parent| places.get(&parent.id()).copied());
-        for i in (0..all.len()).rev() {
-            if let Some(parent) = around(&all[i]) {
-                sums[parent] = sums[parent].saturating_add(sums[i]);
-            }
-        }
-        let mut look = Look::default();
-        for (group, sum) in all.iter().zip(sums) {
-            let has = group.controllers().contains(Controllers::CPU);
-            let own = {
-                let mut s = group.state();
-                let next = if has { s.cpu.look(now, sum, processors) } else { None };
-                look.next = [look.next, next].into_iter().flatten().min();
-                s.cpu.is_throttled()
-            };
-            let throttled = own || group.parent().is_some_and(|parent| parent.is_throttled());
-            let was = group.throttled.swap(throttled, Ordering::SeqCst);
-            look.any |= throttled;
-            look.released |= was && !throttled;
-        }
-        look
-    }
-}
-
-/// What [`Cgroup::look_at_cpu`] has found.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Look {
-    /// When to look again.
-    pub next: Option<Instant>,
-    /// Some group is throttled.
-    pub any: bool,
-    /// Some group is not throttled any more.
-    pub released: bool,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Cgroup, Controllers};
 
     const MS: u64 = 1_000_000;
 

@@ -3,19 +3,15 @@
 //! A group is to be frozen when it or one around it says so. It is frozen when all of its tasks have noticed, and all
 //! groups below it are frozen.
 
-use crate::Locked;
+use crate::changes::Changes;
 use crate::group::Cgroup;
-use crate::notice::{Changes, What};
+use crate::notice::What;
+use crate::tree::Locked;
 use abi::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Cgroup {
-    /// Whether its tasks are to stop running.
-    pub fn is_freezing(&self) -> bool {
-        self.freezing.load(Ordering::SeqCst)
-    }
-
     /// What cgroup.freeze says of this group alone.
     pub fn freezes(&self) -> bool {
         self.state().freeze

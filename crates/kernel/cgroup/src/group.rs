@@ -1,51 +1,43 @@
 //! Groups and the tree that they form.
 
-use crate::control::Controllers;
+use crate::controllers::Controllers;
 use crate::cpu::Cpu;
-use crate::devices::Attached;
-use crate::limits::Limit;
-use crate::member::Member;
-use crate::notice::{Changes, Notice, Notices};
+use crate::limit::Limit;
+use crate::notice::{Notice, Notices};
 use crate::owner::Owner;
-use crate::pids::Pids;
-use crate::{Counted, Tree};
+use crate::pids_count::Pids;
+use crate::programs::Attached;
+use crate::tree::{Slot, Tree};
 use abi::time::Timespec;
 use abi::{Errno, Result};
 use ranked::{Mutex, MutexGuard};
-use rights::Credentials;
-use rights::mode;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfs::attach::Attachments;
 
-/// Most groups of a sandbox, removed ones that are still in use included.
-pub const MOST: usize = 16 << 10;
-/// Most levels of groups.
-pub const DEEPEST: u32 = 128;
-
-const DIR_MODE: u32 = 0o755;
+pub(crate) const DIR_MODE: u32 = 0o755;
 
 /// A control group.
 pub struct Cgroup {
-    tree: Arc<Tree>,
+    pub(crate) tree: Arc<Tree>,
     id: u64,
-    level: u32,
-    name: Vec<u8>,
-    parent: Option<Arc<Cgroup>>,
+    pub(crate) level: u32,
+    pub(crate) name: Vec<u8>,
+    pub(crate) parent: Option<Arc<Cgroup>>,
     /// It or one around it is to be frozen. Changes under the tree's lock.
     pub(crate) freezing: AtomicBool,
     /// It or one around it has used its processor time up. Changes under the tree's lock.
     pub(crate) throttled: AtomicBool,
     /// It has been removed. Changes under the tree's lock.
-    removed: AtomicBool,
+    pub(crate) removed: AtomicBool,
     /// Groups below it that have been removed and are still in use.
-    dying: AtomicUsize,
+    pub(crate) dying: AtomicUsize,
     /// Changes under the tree's lock. A leaf: no other group's is taken inside.
     state: Mutex<State>,
     notices: Notices,
-    _counted: Option<Counted>,
+    _slot: Option<Slot>,
 }
 
 /// What changes of a group.
@@ -74,7 +66,7 @@ pub(crate) struct State {
     pub(crate) devices: Attached,
     /// Processor time of what has ended or moved on, of groups that are gone included: user and system, in nanoseconds.
     pub(crate) time: [u64; 2],
-    /// Who made it, as the owner of what has no entry in `owners`.
+    /// The owner of files without an entry in `owners`.
     pub(crate) maker: Owner,
     pub(crate) owners: HashMap<&'static str, Owner>,
 }
@@ -101,13 +93,13 @@ impl Cgroup {
         Arc::new(top)
     }
 
-    fn new(
+    pub(crate) fn new(
         tree: Arc<Tree>,
         parent: Option<Arc<Cgroup>>,
         name: Vec<u8>,
         (uid, gid): (u32, u32),
         mode: u32,
-        counted: Option<Counted>,
+        slot: Option<Slot>,
     ) -> Cgroup {
         let now: Timespec = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into();
         let maker = Owner { mode, uid, gid, times: [now; 3] };
@@ -143,110 +135,8 @@ impl Cgroup {
                 owners: HashMap::from([("", maker)]),
             }),
             notices: Notices::default(),
-            _counted: counted,
+            _slot: slot,
         }
-    }
-
-    /// The root group of a new container, by a name that no other has.
-    pub fn of_container(self: &Arc<Self>) -> Arc<Cgroup> {
-        let _tree = self.tree.lock();
-        let name = format!("{}", self.tree.last_id.load(Ordering::Relaxed) + 1).into_bytes();
-        self.add(name, (0, 0), DIR_MODE, None)
-    }
-
-    fn add(
-        self: &Arc<Self>,
-        name: Vec<u8>,
-        owner: (u32, u32),
-        mode: u32,
-        counted: Option<Counted>,
-    ) -> Arc<Cgroup> {
-        let new = Cgroup::new(self.tree.clone(), Some(self.clone()), name.clone(), owner, mode, counted);
-        let (new, frozen) = (Arc::new(new), self.is_freezing());
-        {
-            let mut s = self.state();
-            s.children.insert(name, new.clone());
-            s.frozen_children += usize::from(frozen);
-        }
-        self.each_up(|group| group.state().descendants += 1);
-        new
-    }
-
-    /// mkdir(2) of a group that `owner` owns. EINVAL, EEXIST; EAGAIN beyond a limit; ENODEV when this one is gone.
-    pub fn mkdir(self: &Arc<Self>, name: &[u8], owner: (u32, u32), mode: u32) -> Result<Arc<Cgroup>> {
-        // /proc/PID/cgroup has one on a line.
-        if name.contains(&b'\n') {
-            return Err(Errno::EINVAL);
-        }
-        let tree = self.tree.lock();
-        self.check_alive()?;
-        if self.state().children.contains_key(name) {
-            return Err(Errno::EEXIST);
-        }
-        self.check_room()?;
-        if self.level >= DEEPEST {
-            return Err(Errno::EAGAIN);
-        }
-        let counted = Counted::group(&self.tree, MOST).ok_or(Errno::EAGAIN)?;
-        let new = self.add(name.to_vec(), owner, mode, Some(counted));
-        let mut changes = Changes::default();
-        self.update_frozen(&tree, &mut changes);
-        drop(tree);
-        changes.tell();
-        Ok(new)
-    }
-
-    /// rmdir(2) of a group right below. EBUSY while it has tasks or groups, ENOENT.
-    pub fn rmdir(self: &Arc<Self>, name: &[u8]) -> Result<()> {
-        let mut changes = Changes::default();
-        let tree = self.tree.lock();
-        let child = self.child(name).ok_or(Errno::ENOENT)?;
-        {
-            let s = child.state();
-            if s.is_populated() || !s.children.is_empty() {
-                return Err(Errno::EBUSY);
-            }
-        }
-        child.remove_from(self);
-        self.update_frozen(&tree, &mut changes);
-        drop(tree);
-        drop(child);
-        changes.tell();
-        Ok(())
-    }
-
-    fn remove_from(&self, parent: &Arc<Cgroup>) {
-        self.removed.store(true, Ordering::SeqCst);
-        drop(self.take_programs());
-        let (frozen, time) = {
-            let s = self.state();
-            (s.frozen, s.time)
-        };
-        {
-            let mut s = parent.state();
-            s.time[0] += time[0];
-            s.time[1] += time[1];
-            s.children.remove(&self.name);
-            s.frozen_children -= usize::from(frozen);
-        }
-        parent.each_up(|group| {
-            group.state().descendants -= 1;
-            group.dying.fetch_add(1, Ordering::Relaxed);
-        });
-    }
-
-    /// The container ends: the group is removed with all below it. No task is there any more, or none that goes on.
-    pub fn close(self: &Arc<Self>) {
-        let tree = self.tree.lock();
-        let all = self.subtree();
-        for group in all.iter().rev() {
-            if let Some(parent) = &group.parent
-                && !group.is_removed()
-            {
-                group.remove_from(parent);
-            }
-        }
-        drop(tree);
     }
 
     /// Marks it and all groups below as killed, for tasks that are just being made. Gives all of them.
@@ -258,13 +148,13 @@ impl Cgroup {
         Ok(all)
     }
 
-    /// The group and all below it, each after the one around it. At most [`MOST`].
+    /// The group and all below it, each after the one around it.
     pub fn descend(self: &Arc<Self>) -> Vec<Arc<Cgroup>> {
         let _tree = self.tree.lock();
         self.subtree()
     }
 
-    /// As [`Cgroup::descend`], for who holds the tree.
+    /// As [`Cgroup::descend`], while the tree's lock is held.
     pub(crate) fn subtree(self: &Arc<Self>) -> Vec<Arc<Cgroup>> {
         let mut all = vec![self.clone()];
         let mut next = 0;
@@ -391,6 +281,33 @@ impl Cgroup {
         self.notices.dir.get()
     }
 
+    /// Whether its tasks are to stop running.
+    pub fn is_freezing(&self) -> bool {
+        self.freezing.load(Ordering::SeqCst)
+    }
+
+    /// Its tasks are to stand still, as it or a group around it has used its time up.
+    pub fn is_throttled(&self) -> bool {
+        self.throttled.load(Ordering::Relaxed)
+    }
+
+    /// The controllers that it has: those that its parent gives.
+    pub fn controllers(&self) -> Controllers {
+        self.parent().map_or(Controllers::all(), |parent| parent.state().control)
+    }
+
+    /// The owner of a file, or of the directory itself by the empty name. One that was never changed is the maker's,
+    /// with `mode`.
+    pub fn owner(&self, file: &'static str, mode: u32) -> Owner {
+        let s = self.state();
+        s.owners.get(file).copied().unwrap_or(Owner { mode, ..s.maker })
+    }
+
+    /// Changes it. `file` is one of the names that cgroupfs has, so there are few.
+    pub fn set_owner(&self, file: &'static str, owner: Owner) {
+        self.state().owners.insert(file, owner);
+    }
+
     /// It is `other`, or below it.
     pub fn is_within(&self, other: &Cgroup) -> bool {
         let mut at = Some(self);
@@ -400,7 +317,7 @@ impl Cgroup {
         at.is_some_and(|group| std::ptr::eq(group, other))
     }
 
-    fn common<'a>(&'a self, other: &Cgroup) -> Option<&'a Cgroup> {
+    pub(crate) fn common<'a>(&'a self, other: &Cgroup) -> Option<&'a Cgroup> {
         let mut at = Some(self);
         while let Some(group) = at.filter(|group| !other.is_within(group)) {
             at = group.parent.as_deref();
@@ -430,44 +347,6 @@ impl Cgroup {
     pub fn line(&self, root: &Cgroup) -> Vec<u8> {
         let deleted: &[u8] = if self.is_removed() { b" (deleted)" } else { b"" };
         [b"0::", &self.path_from(root)[..], deleted, b"\n"].concat()
-    }
-
-    /// Whether who has these credentials, and opened cgroup.procs in a namespace with this root, may move tasks from
-    /// here to `to`. ENOENT for groups that the namespace does not see, EACCES without the right to write the
-    /// cgroup.procs of the group that is around both.
-    pub fn check_migration(&self, to: &Cgroup, creds: &Credentials, root: &Cgroup) -> Result<()> {
-        let common = self.common(to).ok_or(Errno::ENOENT)?;
-        common.check_write(creds)?;
-        if self.is_within(root) && to.is_within(root) { Ok(()) } else { Err(Errno::ENOENT) }
-    }
-
-    /// Whether who has these credentials may write its cgroup.procs. EACCES.
-    pub fn check_write(&self, creds: &Credentials) -> Result<()> {
-        let Owner { mode, uid, gid, .. } = self.owner("cgroup.procs", 0o644);
-        let perm = rights::Perm { mode: libc::S_IFREG | mode, uid, gid };
-        mode::allowed(creds, &perm, mode::MAY_WRITE)
-    }
-
-    /// A place for a task that fork(2) is to put right into this group (CLONE_INTO_CGROUP) instead of `from`. As for
-    /// [`Cgroup::check_migration`]; EBUSY for a group that takes no processes.
-    pub fn fork_into(
-        self: &Arc<Self>,
-        from: &Arc<Cgroup>,
-        creds: &Credentials,
-        root: &Cgroup,
-        thread: bool,
-    ) -> Result<Member> {
-        self.check_alive().map_err(|_| Errno::ENOENT)?;
-        if !Arc::ptr_eq(self, from) {
-            self.check_write(creds)?;
-            from.check_migration(self, creds, root)?;
-            // Threads of one process are in one group, as no group is threaded.
-            if thread {
-                return Err(Errno::EOPNOTSUPP);
-            }
-            self.check_takes_processes()?;
-        }
-        Member::fork(self)
     }
 }
 

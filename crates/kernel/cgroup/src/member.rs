@@ -1,8 +1,9 @@
 //! Tasks in groups.
 
-use crate::Locked;
+use crate::changes::Changes;
 use crate::group::{Cgroup, State};
-use crate::notice::{Changes, What};
+use crate::notice::What;
+use crate::tree::Locked;
 use abi::{Errno, Result};
 use arc_swap::ArcSwap;
 use caller::DeviceUse;
@@ -49,20 +50,31 @@ struct Place {
     frozen: bool,
     /// How often the group had been killed when the task was about to be made.
     kills: u64,
+    /// Until it begins to run, it is in whatever group its maker is in.
+    follows: bool,
     charge: Option<Charge>,
 }
 
 impl Member {
-    /// A task that fork(2) is about to make in a group. EAGAIN when a limit is reached, ENODEV for a group that is
-    /// gone.
+    /// A task that fork(2) is about to make in its maker's group, which it follows until it begins to run. EAGAIN when a limit
+    /// is reached, ENODEV for a group that is gone.
     pub fn fork(group: &Arc<Cgroup>) -> Result<Member> {
+        Member::charge(group, true)
+    }
+
+    /// As [`Member::fork`], for a task that begins in this group wherever its maker is then.
+    pub(crate) fn fork_here(group: &Arc<Cgroup>) -> Result<Member> {
+        Member::charge(group, false)
+    }
+
+    fn charge(group: &Arc<Cgroup>, follows: bool) -> Result<Member> {
         let mut changes = Changes::default();
         let made = {
             let tree = group.tree().lock();
             group.check_alive().and_then(|()| group.try_charge(&tree, &mut changes))
         };
         changes.tell();
-        made.map(|()| Member::charged(group))
+        made.map(|()| Member::charged(group, follows))
     }
 
     /// A task that is put into a group from outside, whatever the limits.
@@ -70,12 +82,12 @@ impl Member {
         let tree = group.tree().lock();
         group.charge();
         drop(tree);
-        Member::charged(group)
+        Member::charged(group, false)
     }
 
-    fn charged(group: &Arc<Cgroup>) -> Member {
+    fn charged(group: &Arc<Cgroup>, follows: bool) -> Member {
         let kills = group.state().kills;
-        let place = Place { live: false, frozen: false, kills, charge: Some(Charge(group.clone())) };
+        let place = Place { live: false, frozen: false, kills, follows, charge: Some(Charge(group.clone())) };
         Member {
             group: ArcSwap::new(group.clone()),
             frozen: AtomicBool::new(false),
@@ -108,11 +120,11 @@ impl Member {
         self.group.load().check_device(device)
     }
 
-    /// The task begins to run, in the group where its maker is now if that is given. EAGAIN when the group has been
-    /// killed meanwhile, ENODEV when it is gone.
-    pub fn join(&self, now_in: Option<&Arc<Cgroup>>, changes: &mut Changes) -> Result<()> {
+    /// The task begins to run; its maker is in `makers` now. EAGAIN when the group has been killed meanwhile, ENODEV when it is
+    /// gone.
+    pub fn join(&self, makers: &Arc<Cgroup>, changes: &mut Changes) -> Result<()> {
         let old = self.group();
-        let group = now_in.unwrap_or(&old);
+        let group = if self.place.lock().follows { makers } else { &old };
         let tree = old.tree().lock();
         let moved = if Arc::ptr_eq(group, &old) {
             let kills = old.state().kills;

@@ -1,8 +1,6 @@
 //! Files that tell of changes: cgroup.events and its like. See poll(2), inotify(7).
 
-use crate::group::Cgroup;
 use ranked::Mutex;
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use vfs::attach::Attachments;
@@ -57,7 +55,7 @@ impl Notice {
         self.watched.get()
     }
 
-    fn changed(&self, dir: &Shared) {
+    pub(crate) fn changed(&self, dir: &Shared) {
         self.version.fetch_add(1, Ordering::SeqCst);
         self.queue.notify(Events::READABLE | Events::PRI | Events::ERR);
         if let Some(dir) = dir.in_use() {
@@ -93,34 +91,4 @@ pub(crate) enum What {
     Events,
     Pids,
     PidsLocal,
-}
-
-/// Changes that nobody has been told of yet.
-#[derive(Default)]
-#[must_use = "whoever waits for the changes is to be told, after all locks"]
-pub struct Changes {
-    list: Vec<(Arc<Cgroup>, What)>,
-    /// The same by number of the group.
-    known: HashSet<(u64, What)>,
-}
-
-impl Changes {
-    pub(crate) fn push(&mut self, group: &Arc<Cgroup>, what: What) {
-        if self.known.insert((group.id(), what)) {
-            self.list.push((group.clone(), what));
-        }
-    }
-
-    /// Tells of them. No lock may be held.
-    pub fn tell(self) {
-        for (group, what) in self.list {
-            let all = group.notices();
-            let one = match what {
-                What::Events => &all.events,
-                What::Pids => &all.pids,
-                What::PidsLocal => &all.pids_local,
-            };
-            one.changed(&all.dir);
-        }
-    }
 }

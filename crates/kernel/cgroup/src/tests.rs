@@ -15,7 +15,7 @@ fn mkdir(of: &Arc<Cgroup>, name: &str) -> Arc<Cgroup> {
 fn task(group: &Arc<Cgroup>) -> Member {
     let member = Member::fork(group).unwrap();
     let mut changes = Changes::default();
-    member.join(None, &mut changes).unwrap();
+    member.join(group, &mut changes).unwrap();
     changes.tell();
     member
 }
@@ -190,10 +190,10 @@ fn what_is_being_made_when_its_group_is_killed_never_runs() {
     let t = Member::fork(&a).unwrap();
     assert_eq!(root.kill().unwrap().len(), 2);
     let mut changes = Changes::default();
-    assert_eq!(t.join(None, &mut changes), Err(Errno::EAGAIN));
+    assert_eq!(t.join(&a, &mut changes), Err(Errno::EAGAIN));
     // Its maker is elsewhere by now.
     let u = Member::fork(&a).unwrap();
-    u.join(Some(&root), &mut changes).unwrap();
+    u.join(&root, &mut changes).unwrap();
     assert_eq!((a.pids().current, root.pids().current), (1, 2));
     drop(t);
     assert_eq!((a.pids().current, root.pids().current), (0, 1));

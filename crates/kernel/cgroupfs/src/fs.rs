@@ -1,10 +1,7 @@
-//! Groups as directories.
-//!
-//! `CgroupFs::nodes` remembers every inode that somebody holds, so that a name leads to the same inode each time.
-//! What hangs on the inodes of a group, watches for instance, hangs on the group: all mounts show the same. Lock: a
-//! leaf, and no inode is dropped under it.
+//! Groups as directories: the file system, its inodes, and what mkdir(2) and rmdir(2) do.
 
-use crate::files::{FILES, File};
+use crate::files::FILES;
+use crate::node::{CgroupFs, Node};
 use crate::open::{DirOps, FileOf};
 use abi::stat::{Attr, StatFs};
 use abi::{Errno, Result};
@@ -12,7 +9,6 @@ use cgroup::{Cgroup, Owner};
 use nsproxy::CgroupNamespace;
 use ranked::Mutex;
 use std::any::Any;
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 use task::Kernel;
@@ -21,8 +17,6 @@ use vfs::{Caller, DirInode, FileOps, FileSystem, Inode, InodeRef, NewNode, SetAt
 
 /// CGROUP2_SUPER_MAGIC.
 const MAGIC: i64 = 0x6367_7270;
-/// Inode numbers of a group's files follow its own.
-const FILES_EACH: u64 = 64;
 
 /// The groups from the root of a cgroup namespace on, read and written.
 pub fn tree(kernel: &Arc<Kernel>, ns: &CgroupNamespace) -> Arc<dyn FileSystem> {
@@ -48,36 +42,6 @@ pub fn group_of(inode: &InodeRef) -> Option<Arc<Cgroup>> {
     node.file.is_none().then(|| node.group.clone())
 }
 
-/// The file system of a namespace.
-pub(crate) struct CgroupFs {
-    pub kernel: Arc<Kernel>,
-    root: Arc<Cgroup>,
-    dev: u64,
-    me: Weak<CgroupFs>,
-    /// By inode number.
-    nodes: Mutex<HashMap<u64, Weak<Node>>>,
-    pub snapshots: kernfs::Snapshots,
-}
-
-impl CgroupFs {
-    fn node(&self, group: &Arc<Cgroup>, file: Option<&'static File>) -> Result<Arc<Node>> {
-        let fs = self.me.upgrade().ok_or(Errno::EIO)?;
-        let attachments = match file {
-            None => group.attachments(),
-            Some(file) => file.notice.map_or_else(Arc::default, |notice| notice(group).attachments()),
-        };
-        let new = Arc::new(Node { fs, group: group.clone(), file, attachments });
-        let ino = new.ino();
-        let mut nodes = self.nodes.lock();
-        let old = nodes.get(&ino).and_then(Weak::upgrade);
-        if old.is_none() {
-            nodes.insert(ino, Arc::downgrade(&new));
-        }
-        drop(nodes);
-        Ok(old.unwrap_or(new))
-    }
-}
-
 impl FileSystem for CgroupFs {
     fn kind(&self) -> &'static str {
         "cgroup2"
@@ -96,43 +60,6 @@ impl FileSystem for CgroupFs {
     }
     fn options(&self) -> String {
         "nsdelegate".into()
-    }
-}
-
-/// A group's directory, or one of its files.
-pub(crate) struct Node {
-    pub fs: Arc<CgroupFs>,
-    pub group: Arc<Cgroup>,
-    pub file: Option<&'static File>,
-    attachments: Arc<Attachments>,
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let ino = self.ino();
-        let mut nodes = self.fs.nodes.lock();
-        if nodes.get(&ino).is_some_and(|w| w.strong_count() == 0) {
-            nodes.remove(&ino);
-        }
-    }
-}
-
-/// The inode number of a group's file, or of its directory.
-pub(crate) fn ino(group: &Cgroup, file: Option<&'static File>) -> u64 {
-    let place = file.and_then(|file| FILES.iter().position(|f| std::ptr::eq(f, file)));
-    group.id() * FILES_EACH + place.map_or(0, |i| i as u64 + 1)
-}
-
-impl Node {
-    fn ino(&self) -> u64 {
-        ino(&self.group, self.file)
-    }
-
-    fn owner(&self) -> Owner {
-        match self.file {
-            None => self.group.owner("", 0o755),
-            Some(file) => self.group.owner(file.name, file.mode()),
-        }
     }
 }
 

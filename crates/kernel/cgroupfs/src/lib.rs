@@ -9,6 +9,7 @@
 
 mod files;
 mod fs;
+mod node;
 mod open;
 
 pub use fs::{group_of, tree};

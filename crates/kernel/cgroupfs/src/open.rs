@@ -1,7 +1,7 @@
 //! Open files and directories of groups.
 
 use crate::files::{At, FILES, File};
-use crate::fs::{Node, ino};
+use crate::node::{Node, ino};
 use abi::{Errno, Result};
 use kernfs::Slot;
 use nsproxy::CgroupNamespace;

@@ -5,7 +5,7 @@ use mm::Mm;
 use rights::{Credentials, Creds};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use task::trace::access::{Mode, mm_access};
+use task::ptrace_access::{Mode, mm_access};
 use task::{Kernel, Task, ThreadGroup};
 use vfs::Caller;
 

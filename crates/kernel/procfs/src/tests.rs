@@ -165,10 +165,10 @@ fn process() -> Current {
     });
     let pid = kernel.first.pids().alloc().unwrap();
     let group = ThreadGroup::new(
+        kernel.clone(),
         &pid,
         Arc::default(),
         ProcessInherited {
-            kernel: kernel.clone(),
             container: kernel.first.clone(),
             rlimits: sched::Rlimits::UNLIMITED,
             personality: 0,
@@ -416,16 +416,16 @@ fn interval_timers_go_on_in_another_kernel() {
     const HOUR: u64 = 3_600_000_000_000;
     let (from, to) = (process(), process());
     let g = &from.task.group;
-    g.timers.set(g, task::timers::Which::Real, HOUR, 7);
-    g.timers.set(g, task::timers::Which::Prof, 2 * HOUR, 0);
-    let state = g.timers.state(g);
+    g.timers.interval.set(g, process_timers::Which::Real, HOUR, 7);
+    g.timers.interval.set(g, process_timers::Which::Prof, 2 * HOUR, 0);
+    let state = g.timers.interval.state(&**g);
     let g = &to.task.group;
-    g.timers.restore(g, state);
-    let after = g.timers.state(g);
+    g.timers.interval.restore(g, state);
+    let after = g.timers.interval.state(&**g);
     assert_eq!((after.real.1, after.virt, after.prof.1), (7, (0, 0), 0));
     let near = |left: u64, all: u64| left <= all && left > all - HOUR / 2;
     assert!(near(after.real.0, HOUR) && near(after.prof.0, 2 * HOUR), "{after:?}");
-    g.timers.clear(false);
+    g.timers.clear();
 }
 
 #[test]

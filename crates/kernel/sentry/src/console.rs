@@ -1,6 +1,7 @@
 //! Connects the user's terminal with a pseudo-terminal of the sandbox.
 
-use crate::boot::{install, other, text};
+use crate::errors::{other, text};
+use crate::process::install;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use spec::{StartError, WindowSize};
 use std::io::{Read, Write};

@@ -1,10 +1,14 @@
 //! What the outside may ask of a running kernel.
 
-use crate::boot::{Fds, enter_cwd, exec_first, install, new_process, other};
-use crate::changes::WriteBack;
+use crate::build::{self, Built};
 use crate::console::Console;
+use crate::errors::other;
+use crate::fds::Fds;
 use crate::pod::Pod;
+use crate::process::{enter_cwd, exec_first, install, new_process};
 use crate::running::{Executed, Running, Stdio};
+use crate::settings::{offsets, uts};
+use crate::write_back::RootChanges;
 use abi::{SigInfo, Signal};
 use changes::Purpose;
 use container::Container;
@@ -15,7 +19,7 @@ use spec::{Interfaces, ProcessInfo, ProcessSpec, SandboxSpec, StartError, Target
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use task::{Current, Kernel, SI_HOST, Sender, ThreadGroup};
+use task::{Current, Kernel, SI_HOST, Sender, Stage, ThreadGroup};
 use wait::{Events, Waiter};
 
 /// Wait status of a container whose first process could not run.
@@ -31,14 +35,34 @@ pub(crate) struct Control {
     pub console: Option<Arc<Console>>,
     /// The first process until it is started.
     pub first: Mutex<Option<Current>>,
-    /// Root and mounts as the container began.
-    pub view: Arc<FsView>,
     pub signals_end_init: bool,
-    /// Takes the changes of the root back to the layer below.
-    pub write_back: Option<WriteBack>,
+    /// Its root.
+    pub changes: RootChanges,
 }
 
 impl Control {
+    /// Builds a container.
+    pub(crate) fn build(
+        kernel: &Arc<Kernel>,
+        container: Arc<Container>,
+        spec: &SandboxSpec,
+        fds: Fds,
+        pod: Arc<Pod>,
+    ) -> Result<Arc<Control>, StartError> {
+        let Built { first, console, view, write_back } =
+            build::container(kernel, &container, spec, fds, &pod)?;
+        let changes = RootChanges { kernel: kernel.clone(), container: container.clone(), view, write_back };
+        Ok(Arc::new(Control {
+            kernel: kernel.clone(),
+            container,
+            pod,
+            console,
+            first: Mutex::new(Some(first)),
+            signals_end_init: spec.signals_end_init,
+            changes,
+        }))
+    }
+
     fn init(&self) -> Option<Arc<ThreadGroup>> {
         self.kernel.group(self.container.first())
     }
@@ -156,7 +180,7 @@ impl Running for Control {
         if self.container.is_over() || self.init().is_none() {
             return Err(other("container not running".into()));
         }
-        let fs = FsContext::with_view(FsView::clone(&self.view), 0);
+        let fs = FsContext::with_view(FsView::clone(&self.changes.view), 0);
         let table = FdTable::new(self.kernel.vfs.resources.quotas.files.clone());
         let mut c = new_process(&self.kernel, &self.container, process, &table, fs)?;
         let group = c.task.group.clone();
@@ -191,7 +215,7 @@ impl Running for Control {
                 Ok(Arc::new(Other { kernel: self.kernel.clone(), group, console }))
             }
             Err(error) => {
-                task::abandon(c);
+                task::end(c, Stage::Entered);
                 Err(error)
             }
         }
@@ -217,18 +241,18 @@ impl Running for Control {
         };
         let uts_of = spec.uts_of.as_ref().map(find).transpose()?;
         let pids_of = spec.pids_of.as_ref().map(find).transpose()?;
-        let uts = crate::boot::uts(&spec);
-        let offsets = crate::boot::offsets(&spec)?;
+        let uts = uts(&spec);
+        let offsets = offsets(&spec)?;
         let new = self.kernel.new_container(pids_of.as_deref(), uts_of.as_deref(), uts, offsets);
         let new = new.ok_or_else(|| other("the sandbox has too many containers".into()))?;
-        let control = crate::boot::container(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone())?;
+        let control = Control::build(&self.kernel, new, &spec, Fds::new(fds), self.pod.clone())?;
         Ok(control)
     }
 
     fn wait(&self) -> i32 {
         let status = self.container.wait_finished();
         self.kernel.end_container(&self.container);
-        self.write_back_at_end();
+        self.changes.write_back_at_end();
         if let Some(console) = &self.console {
             console.finish();
         }
@@ -252,11 +276,11 @@ impl Running for Control {
     }
 
     fn changes(&self, to: OwnedFd, purpose: Purpose) -> Result<(), StartError> {
-        self.write_changes(to, purpose)
+        self.changes.write_changes(to, purpose)
     }
 
     fn write_back(&self) -> Result<String, StartError> {
-        Control::write_back(self)
+        self.changes.write_back()
     }
 
     fn limit_tasks(&self, limit: Option<u32>) {

@@ -1,22 +1,28 @@
-//! The sentry: puts the kernel together from a specification, starts the
-//! container's first process and waits for its end.
+//! The sentry: puts the kernel together from a specification, starts the container's first process and waits for its end.
+//!
+//! `boot` runs a sandbox: `wire` makes its kernel, `control` is a container as the runtime sees it ([`Running`]), which `build`
+//! makes from a specification, `mounts` with the mounts and `process` with the processes. A checkpoint keeps specifications.
 
 #![forbid(unsafe_code)]
 
 mod boot;
-mod changes;
+mod build;
 mod console;
 mod control;
 mod copy_up;
+mod errors;
+mod fds;
 mod links;
 mod mounts;
 mod nets;
 mod nodes;
 mod places;
 mod pod;
+mod process;
 mod running;
 mod settings;
 mod wire;
+mod write_back;
 
 pub use boot::{NetworkFiles, run};
 pub use running::{Executed, OnReady, Running, Stdio};

@@ -1,6 +1,6 @@
 //! The interfaces of the container's network namespace under the stack inside.
 
-use crate::boot::other;
+use crate::errors::other;
 use crate::pod::Pod;
 use spec::{Interfaces, StartError};
 use std::os::fd::OwnedFd;

@@ -1,6 +1,7 @@
 //! The container's tree of mounts.
 
-use crate::boot::{Fds, other, text};
+use crate::errors::{other, text};
+use crate::fds::Fds;
 use crate::{copy_up, nodes, places};
 use abi::Errno;
 use caller::HasCredentials;

@@ -3,7 +3,7 @@
 //! A directory of the host takes no devices from a sandbox. A node there is one of a small tmpfs, mounted over an empty
 //! file.
 
-use crate::boot::{other, text};
+use crate::errors::{other, text};
 use crate::places;
 use abi::Errno;
 use abi::stat::makedev;

@@ -1,10 +1,14 @@
-//! What else a process gets before its program: scheduling as recorded, and HOME.
+//! Settings of a container and of a process that a specification names: host name, clocks, scheduling as recorded, and HOME.
 
+use crate::errors::{other, text};
+use abi::time::Timespec;
 use files::io;
 use mounts::FsView;
+use namei::OpenHow;
 use namei::Start;
-use namei::open::{OpenHow, open_at};
-use spec::ProcessSpec;
+use namei::open::open_at;
+use nsproxy::{Offsets, Uts};
+use spec::{ProcessSpec, SandboxSpec, StartError};
 use std::sync::atomic::Ordering;
 use task::Current;
 use vfs::Internal;
@@ -22,6 +26,22 @@ pub(crate) fn apply(c: &Current, p: &ProcessSpec) {
         if let Some(nice) = scheduler.nice {
             c.task.scheduling.nice.store(nice, Ordering::Relaxed);
         }
+    }
+}
+
+/// The names that a container of its own starts with.
+pub(crate) fn uts(spec: &SandboxSpec) -> Uts {
+    let domainname = if spec.domainname.is_empty() { "(none)".into() } else { spec.domainname.clone() };
+    Uts::new(spec.hostname.clone(), domainname)
+}
+
+/// What the clocks of a container are ahead of the host's.
+pub(crate) fn offsets(spec: &SandboxSpec) -> Result<Offsets, StartError> {
+    let [monotonic, boottime] = spec.time_offsets.map(|(sec, nsec)| Timespec { sec, nsec: i64::from(nsec) });
+    let offsets = Offsets { monotonic, boottime };
+    match offsets.check(|clock| hostsys::clock::gettime_ns(clock).unwrap_or(0)) {
+        Ok(()) => Ok(offsets),
+        Err(error) => Err(other(format!("time offsets: {}", text(error)))),
     }
 }
 

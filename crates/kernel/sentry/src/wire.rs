@@ -1,8 +1,9 @@
 //! All wiring of one kernel: which families, file system types and devices there are, and what each is given. Nothing else
 //! in the kernel knows more of another part than the traits that it declares itself.
 
-use crate::boot::{offsets, other, uts};
+use crate::errors::other;
 use crate::nets::Finder;
+use crate::settings::{offsets, uts};
 use container::Limits;
 use hostinet::{HostFamily, NetGofer};
 use inet::{InetFamily, PacketFamily};

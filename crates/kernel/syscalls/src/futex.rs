@@ -43,23 +43,23 @@ pub fn futex(
         libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
             let end = deadline(c, timeout, realtime || command == libc::FUTEX_LOCK_PI)?;
             let key = c.futex_key(addr, private)?;
-            c.pi_lock(addr, key, false, end)?;
+            futex_pi::pi_lock(c, addr, key, false, end)?;
             Ok(0)
         }
         libc::FUTEX_TRYLOCK_PI => {
             let key = c.futex_key(addr, private)?;
-            c.pi_lock(addr, key, true, None)?;
+            futex_pi::pi_lock(c, addr, key, true, None)?;
             Ok(0)
         }
         libc::FUTEX_UNLOCK_PI => {
             let key = c.futex_key(addr, private)?;
-            c.pi_unlock(addr, key)?;
+            futex_pi::pi_unlock(c, addr, key)?;
             Ok(0)
         }
         libc::FUTEX_WAIT_REQUEUE_PI => {
             let end = deadline(c, timeout, realtime)?;
             let (key, key2) = (c.futex_key(addr, private)?, c.futex_key(addr2, private)?);
-            c.pi_wait_requeue((addr, key), val, end, (addr2, key2))?;
+            futex_pi::pi_wait_requeue(c, (addr, key), val, end, (addr2, key2))?;
             Ok(0)
         }
         libc::FUTEX_CMP_REQUEUE_PI => {
@@ -68,7 +68,7 @@ pub fn futex(
                 return Err(Errno::EINVAL.into());
             }
             let (key, key2) = (c.futex_key(addr, private)?, c.futex_key(addr2, private)?);
-            c.pi_requeue((addr, key), val3, timeout as u32, (addr2, key2))
+            futex_pi::pi_requeue(c, (addr, key), val3, timeout as u32, (addr2, key2))
         }
         _ => Err(Errno::ENOSYS.into()),
     }

@@ -4,8 +4,9 @@ use crate::arg::Fd;
 use crate::at::real_file;
 use crate::sigio;
 use abi::Errno;
-use abi::stat::{S_IFREG, S_IFSOCK};
-use task::supervisor::{ADD_FD, listener_of};
+use abi::stat::S_IFREG;
+use abi::stat::S_IFSOCK;
+use syscall_filter::{ADD_FD, listener_of};
 use task::{Current, SysResult};
 use vfs::file::file_kind;
 

@@ -75,7 +75,7 @@ pub fn times(c: &mut Current, out: Ptr) -> SysResult {
         let t = [u.utime / tick, u.stime / tick, u.child_utime / tick, u.child_stime / tick];
         c.write_value(out.0, &t)?;
     }
-    Ok(task::timers::monotonic() / tick)
+    Ok(process_timers::monotonic() / tick)
 }
 
 fn target(c: &Current, pid: i32) -> Result<Arc<ThreadGroup>, Errno> {
@@ -116,7 +116,7 @@ fn limit(c: &mut Current, pid: i32, resource: i32, new: Option<(u64, u64)>) -> R
         l.set(resource, (soft, hard));
         drop(l);
         if resource == libc::RLIMIT_CPU as i32 {
-            task::timers::watch_cpu_limit(&group);
+            process_timers::watch_cpu_limit(&group);
         }
     }
     Ok(old)

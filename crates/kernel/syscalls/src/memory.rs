@@ -6,7 +6,7 @@ use caller::HasCredentials;
 use mm::{LockAll, MapArgs, Vma};
 use platform::OwnCall;
 use std::sync::Arc;
-use task::trace::access;
+use task::ptrace_access;
 use task::{Current, SysResult, Task};
 
 pub fn mmap(c: &mut Current, addr: u64, len: u64, prot: i32, flags: i32, fd: i32, offset: u64) -> SysResult {
@@ -267,7 +267,7 @@ fn vm_iovecs(c: &Current, at: Ptr, count: u64) -> Result<Vec<Iov>, Errno> {
 
 /// EPERM unless the caller may look into a thread, by its real ids; see ptrace(2).
 pub(crate) fn may_access(c: &Current, t: &Task) -> Result<(), Errno> {
-    if access::may_access(&c.creds(), c.task.tgid(), t, access::Mode::Real) {
+    if ptrace_access::may_access(&c.creds(), c.task.tgid(), t, ptrace_access::Mode::Real) {
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -277,7 +277,7 @@ pub(crate) fn may_access(c: &Current, t: &Task) -> Result<(), Errno> {
 /// The memory of a process that the caller may look into.
 pub(crate) fn vm_target(c: &Current, pid: i32) -> Result<Arc<mm::Mm>, Errno> {
     let t = c.find_task(pid).ok_or(Errno::ESRCH)?;
-    access::mm_access(&c.creds(), c.task.tgid(), &t, access::Mode::Real).ok_or(Errno::EPERM)
+    ptrace_access::mm_access(&c.creds(), c.task.tgid(), &t, ptrace_access::Mode::Real).ok_or(Errno::EPERM)
 }
 
 fn process_vm(c: &mut Current, pid: i32, l: (Ptr, u64), r: (Ptr, u64), flags: u64, write: bool) -> SysResult {

@@ -140,7 +140,7 @@ fn of_process(c: &mut Current, task: &Option<Arc<task::Task>>, kind: u32, arg: u
         return Err(Errno::EINVAL.into());
     }
     let task = task.as_ref().ok_or(Errno::ESRCH)?;
-    if !task::trace::access::may_access(&c.creds(), c.task.tgid(), task, task::trace::access::Mode::Fs) {
+    if !task::ptrace_access::may_access(&c.creds(), c.task.tgid(), task, task::ptrace_access::Mode::Fs) {
         return Err(Errno::EACCES.into());
     }
     let set = task.nsproxy();

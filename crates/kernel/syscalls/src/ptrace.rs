@@ -5,8 +5,8 @@ use abi::{Errno, SigInfo, SigSet};
 use caller::HasCredentials;
 use rights::Cap;
 use std::sync::Arc;
-use task::trace::{MESSAGE_ENTRY, MESSAGE_EXIT, Resume, event};
-use task::{Current, SysResult, Task};
+use task::{Current, Resume, SysResult, Task};
+use tracee::{MESSAGE_ENTRY, MESSAGE_EXIT, event};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const TRACEME: u64 = 0;
@@ -183,7 +183,7 @@ fn stopped(c: &mut Current, t: &Arc<Task>, request: u64, addr: u64, data: u64) -
             return Ok(24);
         }
         SECCOMP_GET_FILTER | SECCOMP_GET_METADATA => {
-            if !c.creds().capable(Cap::SYS_ADMIN) || c.task.seccomp.mode() != task::seccomp::DISABLED {
+            if !c.creds().capable(Cap::SYS_ADMIN) || c.task.seccomp.mode() != syscall_filter::DISABLED {
                 return Err(Errno::EACCES.into());
             }
             return if request == SECCOMP_GET_FILTER {

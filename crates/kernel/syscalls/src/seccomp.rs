@@ -4,8 +4,8 @@ use abi::Errno;
 use rights::Cap;
 use seccomp::{Action, MAX_INSTRUCTIONS, Program, SockFilter};
 use std::sync::atomic::Ordering;
+use syscall_filter::Listener;
 use task::seccomp::InstallError;
-use task::supervisor::Listener;
 use task::{Current, SysResult};
 
 const SET_MODE_STRICT: u32 = 0;
@@ -69,7 +69,7 @@ fn set_filter(c: &mut Current, flags: u32, arg: u64) -> SysResult {
     let mut descriptor = None;
     if has(FLAG_NEW_LISTENER) {
         let slot = c.fd_table().reserve(crate::install::limit(c))?;
-        let (held, file) = c.kernel().listeners.open(c, has(FLAG_WAIT_KILLABLE));
+        let (held, file) = syscall_filter::open(&c.kernel().listeners, c, has(FLAG_WAIT_KILLABLE));
         (supervisor, descriptor) = (Some(held), Some((slot, file)));
     }
     match c.seccomp_supervised(program, has(FLAG_LOG), has(FLAG_TSYNC), supervisor) {
@@ -93,9 +93,9 @@ pub(crate) fn add_fd(c: &mut Current, listener: &Listener, arg: u64) -> SysResul
         return Err(Errno::EINVAL.into());
     }
     let file = c.file(source as i32)?;
-    let asker = listener.asker(id)?;
-    let table = asker.fds().ok_or(Errno::ENOENT)?;
-    let limit = asker.group.rlimit(libc::RLIMIT_NOFILE as i32);
+    let supervised = c.kernel().task(listener.caller(id)?).ok_or(Errno::ENOENT)?;
+    let table = supervised.fds().ok_or(Errno::ENOENT)?;
+    let limit = supervised.group.rlimit(libc::RLIMIT_NOFILE as i32);
     let cloexec = fd_flags != 0;
     let fd = if flags & SET_FD != 0 {
         let number = i32::try_from(number).ok().filter(|n| (*n as u64) < limit).ok_or(Errno::EBADF)?;

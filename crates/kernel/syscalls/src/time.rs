@@ -4,11 +4,10 @@ use crate::arg::Ptr;
 use abi::time::{Itimerspec, Itimerval, Timespec, Timeval};
 use abi::{Errno, Signal};
 use caller::HasCredentials;
+use process_timers::{Clock, Notify, Which};
 use rights::Cap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use task::posix_timers::{Clock, Notify};
-use task::timers::Which;
 use task::{Current, Restart, RestartBlock, SysErr, SysResult, Task, ThreadGroup};
 use wait::Stop;
 
@@ -243,7 +242,7 @@ fn itimerval((value, interval): (u64, u64)) -> Itimerval {
 
 pub fn getitimer(c: &mut Current, n: i32, out: Ptr) -> SysResult {
     let g = c.task.group.clone();
-    let v = itimerval(g.timers.get(&g, which(n)?));
+    let v = itimerval(g.timers.interval.get(&*g, which(n)?));
     c.write_value(out.0, &v)?;
     Ok(0)
 }
@@ -253,7 +252,7 @@ pub fn setitimer(c: &mut Current, n: i32, new: Ptr, old: Ptr) -> SysResult {
     let v: Itimerval = if new.is_null() { Itimerval::default() } else { c.read_value(new.0)? };
     let (value, interval) = (v.value.to_duration()?, v.interval.to_duration()?);
     let g = c.task.group.clone();
-    let before = g.timers.set(&g, w, nanos(value), nanos(interval));
+    let before = g.timers.interval.set(&g, w, nanos(value), nanos(interval));
     if !old.is_null() {
         c.write_value(old.0, &itimerval(before))?;
     }
@@ -266,14 +265,14 @@ fn nanos(d: Duration) -> u64 {
 
 pub fn alarm(c: &mut Current, seconds: u32) -> SysResult {
     let g = c.task.group.clone();
-    let (left, _) = g.timers.set(&g, Which::Real, seconds as u64 * 1_000_000_000, 0);
+    let (left, _) = g.timers.interval.set(&g, Which::Real, seconds as u64 * 1_000_000_000, 0);
     // Rounded as Linux does: up from half a second, but never to "none".
     let s = (left + 500_000_000) / 1_000_000_000;
     Ok(if left > 0 { s.max(1) } else { 0 })
 }
 
 /// What timer_create(2) counts.
-fn timer_clock(c: &Current, clock: i32) -> Result<Clock, Errno> {
+fn timer_clock(c: &Current, clock: i32) -> Result<Clock<ThreadGroup>, Errno> {
     match cpu_clock(c, clock)? {
         Some(CpuClock::Process(group, kind)) => {
             return Ok(Clock::Process(Arc::downgrade(&group), kind == VIRT));
@@ -328,7 +327,7 @@ pub fn timer_create(c: &mut Current, clock: i32, event: Ptr, out: Ptr) -> SysRes
         (n, Some(value))
     };
     let g = c.task.group.clone();
-    let id = g.timers.posix.create(c, clock, notify, value)?;
+    let id = c.timer_create(clock, notify, value)?;
     if let Err(e) = c.write_value(out.0, &id) {
         let _ = g.timers.posix.delete(id);
         return Err(e.into());

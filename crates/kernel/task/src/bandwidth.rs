@@ -9,29 +9,17 @@
 use crate::current::Current;
 use crate::kernel::Kernel;
 use abi::Result;
-use caller::timer::TimerHandle;
 use cgroup::{Cgroup, CpuMax};
-use ranked::{Mutex, rank};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use wait::{Events, Stop, WaitQueue};
+use wait::{Events, Stop};
 
 /// A look takes at most this part of the time.
 const PART: u32 = 20;
 /// How often a thread that stands still makes sure that it still has to.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// The limits of a kernel's groups on processor time.
-#[derive(Default)]
-pub struct Bandwidth {
-    /// Some group is throttled.
-    any: AtomicBool,
-    /// Those who stand still.
-    released: WaitQueue,
-    timer: Mutex<Option<TimerHandle>, { rank::TIMER }>,
-}
 
 impl Kernel {
     /// Sets cpu.max and cpu.max.burst of a group. EINVAL, ENODEV.

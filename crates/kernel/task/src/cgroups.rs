@@ -132,22 +132,6 @@ impl Kernel {
     }
 }
 
-impl ThreadGroup {
-    /// Processor time that no group has yet, user and system, in nanoseconds.
-    pub(crate) fn new_time(&self, counted: &[u64; 2]) -> [u64; 2] {
-        let (user, system) = self.cpu_times();
-        [user.saturating_sub(counted[0]), system.saturating_sub(counted[1])]
-    }
-
-    /// Counts the processor time since the last time in a group.
-    pub(crate) fn settle_time(&self, group: &Cgroup) {
-        let before = *self.grouped_time.lock();
-        let more = self.new_time(&before);
-        *self.grouped_time.lock() = [before[0] + more[0], before[1] + more[1]];
-        group.add_time(more);
-    }
-}
-
 impl Task {
     /// The group of the task, or whether that stands still, is another.
     fn look_at_group(&self) {

@@ -1,14 +1,13 @@
 //! New threads and processes. See clone(2), fork(2), vfork(2).
 
 use crate::current::Current;
-use crate::inherit::TaskInherited;
+use crate::exit::{Stage, end};
+use crate::inherit::{CurrentInherited, TaskInherited};
 use crate::namespaces::{Begun, NAMESPACES};
-use crate::result::SysErr;
 use crate::task::{Task, TaskInit, VforkGate};
 use crate::thread_group::ThreadGroup;
-use crate::trace::event;
 use crate::tree::{Node, Relations};
-use abi::{Errno, SigInfo, Signal};
+use abi::{Errno, SigInfo, SigSet, Signal};
 use caller::HasCredentials;
 use caller::Limits;
 use cgroup::{Cgroup, Changes, Member};
@@ -16,10 +15,13 @@ use files::FdTable;
 use files::fd_table::FdSlot;
 use pid::{Pid, PidNamespace};
 use platform::{Action, Spawn};
+use process_timers::watch_cpu_limit;
 use ranked::Mutex;
 use rights::{Cap, Credentials};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use sysresult::SysErr;
+use tracee::event;
 
 /// Arguments of clone3(2), which the older calls are translated to.
 #[derive(Clone, Default)]
@@ -50,6 +52,7 @@ const SIGHAND: u64 = libc::CLONE_SIGHAND as u64;
 const VFORK: u64 = libc::CLONE_VFORK as u64;
 const FILES: u64 = libc::CLONE_FILES as u64;
 const FS: u64 = libc::CLONE_FS as u64;
+const SYSVSEM: u64 = libc::CLONE_SYSVSEM as u64;
 /// CLONE_CLEAR_SIGHAND.
 pub const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const NEWNS: u64 = libc::CLONE_NEWNS as u64;
@@ -102,7 +105,7 @@ impl Current {
         let pidfd = match entered {
             Ok(pidfd) => pidfd,
             Err(e) => {
-                child.abandon();
+                end(child, Stage::Made);
                 return Err(e.into());
             }
         };
@@ -111,7 +114,7 @@ impl Current {
         let pidfd = pidfd
             .map(|slot| slot.commit(crate::pidfd::open(self, &task.group, thread.then_some(&task), 0), true));
         if !thread {
-            crate::timers::watch_cpu_limit(&task.group);
+            watch_cpu_limit(&task.group);
         }
         if let Err(e) = crate::run::start(child) {
             if let Some(fd) = pidfd {
@@ -140,13 +143,13 @@ impl Current {
         let task = child.task.clone();
         // The registers are those of a program that begins.
         if let Err(error) = self.register(&task, false, &a) {
-            child.abandon();
+            end(child, Stage::Made);
             return Err(error);
         }
         self.setpgid(task.tgid(), 0)?;
         self.to_foreground(task.tgid());
         child.report_all = false;
-        crate::timers::watch_cpu_limit(&task.group);
+        watch_cpu_limit(&task.group);
         crate::run::start(child)?;
         Ok(task)
     }
@@ -169,7 +172,7 @@ impl Current {
     /// Whether the arguments make sense, and permissions and limits allow one task more.
     fn may_clone(&self, a: &CloneArgs) -> Result<(), Errno> {
         validate(a)?;
-        self.check_clone_namespaces(a)?;
+        self.check_clone_namespaces(a.flags)?;
         // As Linux does, any user address will do, and no other.
         if a.has(libc::CLONE_SETTLS as u64) && a.tls >= TASK_END {
             return Err(Errno::EPERM);
@@ -189,8 +192,8 @@ impl Current {
         Ok(())
     }
 
-    /// A place among the control groups for the new task. EAGAIN beyond a limit; for CLONE_INTO_CGROUP see
-    /// [`Cgroup::fork_into`].
+    /// The place of the new task among the control groups: where CLONE_INTO_CGROUP says, or its maker's group, in which case it
+    /// follows its maker until it enters the tables ([`Member::join`]). EAGAIN beyond a limit, and as [`Cgroup::fork_into`].
     fn place_for(&self, a: &CloneArgs) -> Result<Member, Errno> {
         loop {
             let own = self.task.cgroup.group();
@@ -261,22 +264,22 @@ impl Current {
         }
         let task = Task::new(TaskInit {
             pid,
-            inherited: TaskInherited { creds, nsproxy, ..self.task.inherited(thread, cgroup) },
+            inherited: TaskInherited {
+                creds,
+                nsproxy,
+                ..self.task.inherited(thread, a.has(SYSVSEM), cgroup)
+            },
             group,
             mm: child_mm.clone(),
             fds: fds.clone(),
             fs: fs.clone(),
             clear_child_tid: if a.has(libc::CLONE_CHILD_CLEARTID as u64) { a.child_tid } else { 0 },
         });
-        if a.has(libc::CLONE_SYSVSEM as u64) {
-            *task.sem_undo.lock() = Some(self.task.sem_undo());
-        }
         task.set_interrupter(Some(child_ctx.interrupter()));
-        let mut child = Current::new(task, child_ctx, child_mm, fds, fs);
-        if a.flags & (VM | VFORK) != VM {
-            child.altstack = self.altstack;
-        }
-        Ok(child)
+        // A thread has a stack of its own, and no alternate one.
+        let own_stack = a.flags & (VM | VFORK) == VM;
+        let inherited = if own_stack { CurrentInherited::default() } else { self.inherited() };
+        Ok(Current::new(task, child_ctx, child_mm, fds, fs, inherited))
     }
 
     /// Sets what a new task begins with: registers, and its ID in its own memory.
@@ -330,7 +333,7 @@ impl Current {
             }
             Arc::new(Mutex::new(h))
         };
-        ThreadGroup::new(pid, handlers, old.inherited())
+        ThreadGroup::new(self.kernel().clone(), pid, handlers, old.inherited())
     }
 
     /// Enters the new task in the tables. EAGAIN when its process is ending meanwhile.
@@ -360,14 +363,9 @@ impl Current {
             if !s.life.is_running() || a.has(FS) && task.group.cred_guard.in_exec() {
                 return Err(Errno::EAGAIN);
             }
-            // The caller may be in another group by now. Nothing fails after this.
-            let now_in = if a.cgroup.is_none() { Some(self.task.cgroup.group()) } else { None };
-            task.cgroup.join(now_in.as_ref(), changes)?;
-            // Under the lock: another thread may be about to set everybody's filters.
-            task.seccomp.inherit(&self.task.seccomp);
-            if self.task.no_new_privs.load(Ordering::Relaxed) {
-                task.no_new_privs.store(true, Ordering::Relaxed);
-            }
+            // Nothing fails after this.
+            task.cgroup.join(&self.task.cgroup.group(), changes)?;
+            task.enter(self.task.inherited_at_entry());
             s.add(task.clone());
             task.note_pending();
             if s.stop.is_on() || task.cgroup.is_freezing() {
@@ -411,15 +409,6 @@ impl Current {
         self.task.cgroup.set_frozen(false);
     }
 
-    /// Ends a thread that never started.
-    fn abandon(self) {
-        if self.task.group.tgid == self.task.tid() {
-            self.task.group.close_namespace();
-            crate::exit::retire_memory(&self.task.group, &self.mm, false);
-        }
-        self.ctx.exit();
-    }
-
     /// A process without a parent, in a session and group of its own: a container's first, or one that is put beside it.
     pub fn first(
         ctx: Box<dyn platform::Context>,
@@ -432,7 +421,7 @@ impl Current {
     ) -> Current {
         let task = Task::new(TaskInit {
             pid: pid.clone(),
-            inherited: TaskInherited::first(creds, &group.container, &group.kernel),
+            inherited: first_inherited(creds, &group),
             group: group.clone(),
             mm: mm.clone(),
             fds: fds.clone(),
@@ -441,7 +430,7 @@ impl Current {
         });
         let mut changes = Changes::default();
         let mut t = group.kernel.tree.lock();
-        if let Err(error) = task.cgroup.join(None, &mut changes) {
+        if let Err(error) = task.cgroup.join(&task.cgroup.group(), &mut changes) {
             log::warn!("a process is put into a control group that is being killed: {error}");
         }
         if task.cgroup.is_freezing() {
@@ -459,6 +448,24 @@ impl Current {
         t.add_process(Node::new(group.clone(), pid, relations));
         drop(t);
         changes.tell();
-        Current::new(task, ctx, mm, fds, fs)
+        Current::new(task, ctx, mm, fds, fs, CurrentInherited::default())
+    }
+}
+
+/// What the first thread of a container starts with, or of a process that is put beside it from outside.
+fn first_inherited(creds: Credentials, group: &ThreadGroup) -> TaskInherited {
+    let kernel = &group.kernel;
+    TaskInherited {
+        creds: Arc::new(Credentials { serial: kernel.next_cred_serial(), ..creds }),
+        nsproxy: group.container.namespaces.clone(),
+        cgroup: Member::placed(&kernel.group_for(&group.container)),
+        keyrings: keys::Holder::new(&kernel.keys),
+        mempolicy: mm::Policy::default(),
+        blocked: SigSet::EMPTY,
+        comm: [0; 16],
+        scheduling: Arc::default(),
+        sem_undo: None,
+        timer_slack: 50_000,
+        memory_failure_policy: libc::PR_MCE_KILL_DEFAULT as u8,
     }
 }

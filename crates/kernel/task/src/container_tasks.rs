@@ -2,40 +2,14 @@
 
 use crate::current::Current;
 use crate::kernel::{Kernel, SI_HOST, time_namespace};
-use abi::{Errno, PAGE_SIZE, Result, SigInfo, Signal};
-use container::{Container, Limits};
+use abi::{SigInfo, Signal};
+use container::Container;
 use nsproxy::{CgroupNamespace, NsProxy, Offsets, Uts, UtsNamespace};
-use platform::Action;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the tasks of a container may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-impl Current {
-    /// What the task's container may use and uses.
-    pub fn limits(&self) -> &Limits {
-        self.task.group.container.limits()
-    }
-
-    /// Under a limit on memory, has the guest's thread take the page faults of what is to be written from here. If they
-    /// exceed the limit, the host kills that process; in the course of a write from outside it goes on to kill others, the
-    /// one that stands for the container and the sentry among them, as the write itself keeps the first one's memory.
-    pub fn fault_in(&mut self, addr: u64, len: u64) -> Result<()> {
-        if len < PAGE_SIZE || self.limits().memory_max().is_none() {
-            return Ok(());
-        }
-        self.ctx.flush()?;
-        let start = addr & !(PAGE_SIZE - 1);
-        let len = (addr + len).next_multiple_of(PAGE_SIZE) - start;
-        self.ctx.queue(Action::Advise { addr: start, len, advice: libc::MADV_POPULATE_WRITE });
-        match self.ctx.flush() {
-            Err(Errno::ESRCH) => Err(Errno::EFAULT),
-            // What cannot be written, the write says.
-            _ => Ok(()),
-        }
-    }
-}
 
 impl Kernel {
     /// Whether the kernel is a container's alone.
@@ -89,17 +63,14 @@ impl Kernel {
         self.tree.lock().tasks().filter(|t| t.group.container.index() == c.index()).count()
     }
 
-    /// Sends a signal from outside to every process of a container that `wanted` says.
-    pub fn signal_container(&self, c: &Container, info: SigInfo, wanted: impl Fn(i32) -> bool) {
-        let groups: Vec<_> = {
-            let t = self.tree.lock();
-            let of =
-                |g: &crate::thread_group::ThreadGroup| g.container.index() == c.index() && wanted(g.tgid);
-            t.nodes().filter(|n| of(&n.group)).map(|n| n.group.clone()).collect()
-        };
-        for g in groups {
-            let _ = g.send(info);
+    /// Kills everything and waits, for a bounded time, until no thread is left.
+    pub fn shutdown(&self) {
+        for g in self.groups() {
+            let _ = g.send(SigInfo::new(Signal::SIGKILL, SI_HOST));
         }
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let mut alive = self.tasks_alive.lock();
+        while *alive > 0 && self.tasks_cv.wait_until(&mut alive, deadline) {}
     }
 
     /// Ends what is left of a container whose first process has ended, and forgets its processes.
@@ -139,7 +110,7 @@ impl Kernel {
     }
 }
 
-/// Waits until the container is let go, or the task is to end.
+/// While the container is frozen, waits until it is let go, or the task is to end.
 pub(crate) fn park_while_frozen(c: &Current) {
     while c.task.group.container.is_frozen() && !c.dying() {
         let _ = c.task.waiter.sleep_uninterruptible(None);

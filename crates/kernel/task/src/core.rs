@@ -4,9 +4,8 @@
 //! The thread that dies gathers the others: each comes out of guest code or of its sleep, leaves its registers here and waits
 //! until the file is written. One that does not come in time, such as one that its tracer has stopped, is left out.
 
+use crate::core_thread::{CoreThread, Gathering};
 use crate::current::Current;
-use abi::SigSet;
-use platform::Regs;
 use ranked::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,28 +14,6 @@ use wait::{Events, WaitQueue};
 
 /// How long the threads of a process may take to come together.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// A thread as a core file shows it.
-pub struct CoreThread {
-    /// Its ID as it knows it.
-    pub tid: i32,
-    /// Registers.
-    pub regs: Regs,
-    /// Extended state in the form of a signal frame; empty when it could not be read.
-    pub xstate: Vec<u8>,
-    /// Pending signals.
-    pub pending: SigSet,
-    /// Blocked signals.
-    pub blocked: SigSet,
-}
-
-/// A core file in the making.
-pub(crate) struct Gathering {
-    by: i32,
-    threads: Mutex<Vec<CoreThread>>,
-    came: WaitQueue,
-    done: AtomicBool,
-}
 
 impl Current {
     fn for_core(&mut self) -> CoreThread {

@@ -1,37 +1,25 @@
 //! The running task as its own sentry thread sees it: memory access, file
 //! lookups, and the state only the thread itself touches.
 
+use crate::inherit::CurrentInherited;
 use crate::kernel::Kernel;
 use crate::own_transfer::OwnTransfer;
 use crate::resource::ThreadHandle;
-use crate::result::{Restart, SysErr, SysResult};
 use crate::task::Task;
-use crate::thread_group::ThreadGroup;
 use crate::tree::Node;
-use abi::{Errno, PATH_MAX, Result, SigInfo, SigSet, Signal};
-use caller::Blocking;
-use caller::DeviceRules;
-use caller::DeviceUse;
-use caller::HasCredentials;
-use caller::Identity;
-use caller::Limits;
-use caller::Resources;
-use caller::SignalSource;
-use caller::UserMemory;
+use abi::{Errno, PAGE_SIZE, PATH_MAX, Result, SigSet};
+use container::Limits;
 use files::FdTable;
 use mm::Mm;
 use mounts::FsContext;
-use mounts::PathCaller;
-use pid::{Pid, PidNamespace};
-use platform::Context;
-use rights::Creds;
+use platform::{Action, Context, Transfer};
 use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use vfs::FileLayer;
-use vfs::{Caller, InUse, OpenFile, Vfs};
-use wait::Waiter;
+use sysresult::{Restart, SysErr, SysResult};
+use vfs::{InUse, Loan, OpenFile};
+use wait::{Events, Stop, WaitQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// What restart_syscall(2) goes on with.
@@ -54,6 +42,9 @@ pub enum RestartBlock {
         deadline: Option<Instant>,
     },
 }
+
+/// What a kernel thread runs.
+pub(crate) type KernelThread = Box<dyn FnOnce(&mut Current) + Send>;
 
 /// A guest thread together with its platform context; owned by its sentry thread.
 pub struct Current {
@@ -85,8 +76,8 @@ pub struct Current {
     pub(crate) passed_futex: Option<u64>,
     /// The processor's trap flag was set for a step, not by the program.
     pub(crate) forced_tf: bool,
-    /// It runs no program, but the kernel's own init: see `own_init`.
-    pub(crate) init: bool,
+    /// It runs this function of the kernel and no program, as a kernel thread of Linux.
+    pub(crate) kernel_thread: Option<KernelThread>,
 }
 
 impl Current {
@@ -97,12 +88,14 @@ impl Current {
         mm: Arc<Mm>,
         fds: Arc<FdTable>,
         fs: Arc<FsContext>,
+        inherited: CurrentInherited,
     ) -> Current {
+        let CurrentInherited { altstack } = inherited;
         Current {
             task,
             ctx,
             mm: ThreadHandle::new(mm),
-            altstack: AltStack::default(),
+            altstack,
             saved_mask: None,
             own_transfer: None,
             restart: None,
@@ -113,23 +106,18 @@ impl Current {
             report_all: false,
             passed_futex: None,
             forced_tf: false,
-            init: false,
+            kernel_thread: None,
         }
+    }
+
+    /// What a new thread inherits from this one as it runs.
+    pub(crate) fn inherited(&self) -> CurrentInherited {
+        CurrentInherited { altstack: self.altstack }
     }
 
     /// The kernel.
     pub fn kernel(&self) -> &Arc<Kernel> {
         &self.task.group.kernel
-    }
-
-    /// The thread that the caller calls by this number.
-    pub fn find_task(&self, number: i32) -> Option<Arc<Task>> {
-        self.kernel().task(self.find_vpid(number))
-    }
-
-    /// The process that the caller calls by this number, zombies included.
-    pub fn find_group(&self, number: i32) -> Option<Arc<ThreadGroup>> {
-        self.kernel().group(self.find_vpid(number))
     }
 
     /// Tells the platform what it may answer by itself.
@@ -159,14 +147,6 @@ impl Current {
         self.fd_table.is_shared()
     }
 
-    /// Replaces the descriptor table (unshare(2), execve(2)).
-    pub fn set_fds(&mut self, t: Arc<FdTable>) {
-        let old = self.fd_table.replace(&self.task.fds_slot, InUse::new(t));
-        if let Some(table) = old.leave() {
-            table.close_all(self);
-        }
-    }
-
     /// Replaces the file system context (unshare(2)).
     pub fn set_fs(&mut self, f: Arc<FsContext>) {
         self.fs_context.replace(&self.task.fs_slot, InUse::new(f));
@@ -175,11 +155,6 @@ impl Current {
     /// The open file behind a descriptor; EBADF when there is none.
     pub fn file(&self, fd: i32) -> Result<Arc<OpenFile>> {
         self.fd_table.get(fd)
-    }
-
-    /// Puts a file at the lowest free descriptor; EMFILE beyond RLIMIT_NOFILE.
-    pub fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
-        self.fd_table.install(file, cloexec, self.rlimit(libc::RLIMIT_NOFILE as i32))
     }
 
     /// Reads guest memory; EFAULT unless all of it can be read.
@@ -317,22 +292,6 @@ impl Current {
         Ok(self.read_value::<SigSet>(addr)?.minus(SigSet::UNBLOCKABLE))
     }
 
-    /// Changes the signal mask until the call is over: a delivered handler saves the old one,
-    /// otherwise it is restored before the guest resumes (sigsuspend, ppoll, pselect, epoll_pwait).
-    pub fn set_temporary_mask(&mut self, mask: SigSet) {
-        if self.saved_mask.is_none() {
-            self.saved_mask = Some(self.task.blocked());
-        }
-        self.task.set_blocked(mask);
-    }
-
-    /// Puts the mask of `set_temporary_mask` back at once: the call was not interrupted.
-    pub fn restore_mask(&mut self) {
-        if let Some(m) = self.saved_mask.take() {
-            self.task.set_blocked(m);
-        }
-    }
-
     /// True when the thread is about to end, for a look between two pieces of a long call.
     pub fn is_killed(&self) -> bool {
         self.task.waiter.interrupted() && self.dying()
@@ -365,231 +324,101 @@ impl Current {
             Err(SysErr::NoReturn) => {}
         }
     }
+
+    /// Tells the platform which calls it may answer by itself.
+    pub(crate) fn sync_report_all(&mut self) {
+        let want = self.kernel().strace.load(Ordering::Relaxed)
+            || self.task.seccomp.wants_all()
+            || self.task.trace.is_traced()
+            // Time-outs of futexes are those of the host's clock.
+            || self.task.nsproxy().time.is_shifted();
+        if want != self.report_all {
+            self.report_all = want;
+            self.ctx.set_report_all(want);
+        }
+    }
+
+    /// Sleeps until woken, interrupted or late; marks the thread sleeping for /proc.
+    pub fn sleep(&self, deadline: Option<Instant>) -> Result<(), Stop> {
+        self.task.sleeping.store(true, Ordering::Relaxed);
+        let r = self.task.waiter.sleep(deadline);
+        self.task.sleeping.store(false, Ordering::Relaxed);
+        r
+    }
+
+    /// Waits on a queue until `attempt` gives something; interrupted by signals.
+    pub fn wait_on<T>(
+        &self,
+        queue: &WaitQueue,
+        deadline: Option<Instant>,
+        attempt: impl FnMut() -> Option<T>,
+    ) -> Result<T, Stop> {
+        self.task.sleeping.store(true, Ordering::Relaxed);
+        let r = self.task.waiter.wait_on(queue, Events::ALL, deadline, attempt);
+        self.task.sleeping.store(false, Ordering::Relaxed);
+        r
+    }
 }
 
 impl Current {
-    /// This task for subsystems, independent of the borrow of `self`.
-    pub fn caller(&self) -> TaskCaller {
-        TaskCaller(self.task.clone())
+    /// What the task's container may use and uses.
+    pub fn limits(&self) -> &Limits {
+        self.task.group.container.limits()
     }
 
-    /// Runs `f` with the task as caller and the platform context side by side.
-    pub fn with_context<T>(&mut self, f: impl FnOnce(&dyn Caller, &mut dyn Context) -> T) -> T {
-        let caller = self.caller();
-        f(&caller, self.ctx.as_mut())
-    }
-}
-
-/// A task as a [`vfs::Caller`].
-pub struct TaskCaller(Arc<Task>);
-
-impl HasCredentials for TaskCaller {
-    fn creds(&self) -> Creds {
-        self.0.creds()
-    }
-    fn umask(&self) -> u32 {
-        self.0.fs().map_or(0o22, |f| f.umask())
-    }
-}
-
-impl Blocking for TaskCaller {
-    fn waiter(&self) -> Arc<Waiter> {
-        self.0.waiter.clone()
-    }
-    fn raise(&self, sig: Signal) {
-        let info = SigInfo::user(sig, libc::SI_USER, self.0.group.pid.own_nr(), self.0.creds().uid);
-        let _ = self.0.send(info);
-    }
-    fn blocks_or_ignores(&self, sig: Signal) -> bool {
-        self.0.blocked().has(sig) || self.0.group.handlers().lock().get(sig).handler == signal::SIG_IGN
-    }
-    fn is_killed(&self) -> bool {
-        self.0.is_killed()
-    }
-    fn deadline(&self) -> Option<Instant> {
-        self.0.deadline()
-    }
-    fn end_deadline(&self) -> Instant {
-        self.0.end_deadline()
-    }
-}
-
-impl Identity for TaskCaller {
-    fn pid(&self) -> i32 {
-        self.0.tgid()
-    }
-    fn tid(&self) -> i32 {
-        self.0.tid()
-    }
-    fn comm(&self) -> Vec<u8> {
-        self.0.comm().split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
-    }
-    fn pgid(&self) -> i32 {
-        self.0.kernel().tree.lock().node(self.0.tgid()).map_or(0, Node::pgid)
-    }
-    fn sid(&self) -> i32 {
-        self.0.kernel().tree.lock().node(self.0.tgid()).map_or(0, Node::sid)
-    }
-    fn pid_ns(&self) -> Option<Arc<PidNamespace>> {
-        Some(self.0.pids().clone())
-    }
-    fn find_pid(&self, nr: i32) -> Option<Arc<Pid>> {
-        if nr == self.0.tgid() {
-            return Some(self.0.group.pid.clone());
+    /// Under a limit on memory, has the guest's thread take the page faults of what is to be written from here. If they
+    /// exceed the limit, the host kills that process; in the course of a write from outside it goes on to kill others, the
+    /// one that stands for the container and the sentry among them, as the write itself keeps the first one's memory.
+    pub fn fault_in(&mut self, addr: u64, len: u64) -> Result<()> {
+        if len < PAGE_SIZE || self.limits().memory_max().is_none() {
+            return Ok(());
         }
-        self.0.kernel().pids.find(nr)
-    }
-}
-
-impl Limits for TaskCaller {
-    fn rlimit(&self, resource: i32) -> u64 {
-        self.0.group.rlimit(resource)
-    }
-    fn resources(&self) -> &Arc<Resources> {
-        &self.0.kernel().vfs.resources
-    }
-}
-
-impl DeviceRules for TaskCaller {
-    fn has_device_rules(&self) -> bool {
-        self.0.cgroup.has_device_rules() || self.0.group.container.has_device_rules()
-    }
-    fn check_device(&self, device: &DeviceUse) -> Result<()> {
-        self.0.group.container.check_device(device)?;
-        self.0.cgroup.check_device(device)
-    }
-}
-
-impl FileLayer for TaskCaller {
-    fn vfs(&self) -> &Arc<Vfs> {
-        &self.0.kernel().vfs
-    }
-    fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
-        let limit = self.rlimit(libc::RLIMIT_NOFILE as i32);
-        self.0.fds().ok_or(Errno::EBADF)?.install(file, cloexec, limit)
-    }
-    fn descriptor(&self, fd: i32) -> Result<Arc<OpenFile>> {
-        self.0.fds().ok_or(Errno::EBADF)?.get(fd)
-    }
-}
-
-impl PathCaller for TaskCaller {
-    fn fs_context(&self) -> Option<Arc<FsContext>> {
-        self.0.fs()
-    }
-}
-
-impl HasCredentials for Current {
-    fn creds(&self) -> Creds {
-        self.task.creds()
-    }
-    fn umask(&self) -> u32 {
-        self.fs_context.umask()
-    }
-}
-
-impl Blocking for Current {
-    fn waiter(&self) -> Arc<Waiter> {
-        self.task.waiter.clone()
-    }
-    fn raise(&self, sig: Signal) {
-        self.caller().raise(sig);
-    }
-    fn signals(&self) -> Option<&dyn SignalSource> {
-        Some(&*self.task)
-    }
-    fn blocks_or_ignores(&self, sig: Signal) -> bool {
-        self.caller().blocks_or_ignores(sig)
-    }
-    fn is_killed(&self) -> bool {
-        self.task.is_killed()
-    }
-    fn deadline(&self) -> Option<Instant> {
-        self.task.deadline()
-    }
-    fn end_deadline(&self) -> Instant {
-        self.task.end_deadline()
-    }
-}
-
-impl Identity for Current {
-    fn pid(&self) -> i32 {
-        self.task.tgid()
-    }
-    fn tid(&self) -> i32 {
-        self.task.tid()
-    }
-    fn comm(&self) -> Vec<u8> {
-        self.caller().comm()
-    }
-    fn pgid(&self) -> i32 {
-        self.caller().pgid()
-    }
-    fn sid(&self) -> i32 {
-        self.caller().sid()
-    }
-    fn pid_ns(&self) -> Option<Arc<PidNamespace>> {
-        Some(self.task.pids().clone())
-    }
-    fn find_pid(&self, nr: i32) -> Option<Arc<Pid>> {
-        if nr == self.task.tgid() {
-            return Some(self.task.group.pid.clone());
+        self.ctx.flush()?;
+        let start = addr & !(PAGE_SIZE - 1);
+        let len = (addr + len).next_multiple_of(PAGE_SIZE) - start;
+        self.ctx.queue(Action::Advise { addr: start, len, advice: libc::MADV_POPULATE_WRITE });
+        match self.ctx.flush() {
+            Err(Errno::ESRCH) => Err(Errno::EFAULT),
+            // What cannot be written, the write says.
+            _ => Ok(()),
         }
-        self.task.kernel().pids.find(nr)
     }
 }
 
-impl Limits for Current {
-    fn rlimit(&self, resource: i32) -> u64 {
-        self.task.group.rlimit(resource)
+impl Current {
+    /// Has the guest thread move bytes when it resumes. `positioned`: the caller advances the file's position by as much. False:
+    /// the platform does not.
+    pub fn transfer_by_itself(
+        &mut self,
+        file: &Arc<OpenFile>,
+        loan: Loan,
+        moves: &Transfer,
+        positioned: bool,
+    ) -> bool {
+        if !self.ctx.move_file(&loan.fd, moves) {
+            return false;
+        }
+        self.own_transfer = Some(OwnTransfer::new(file, loan, moves, positioned));
+        true
     }
-    fn resources(&self) -> &Arc<Resources> {
-        &self.task.kernel().vfs.resources
-    }
-}
 
-impl DeviceRules for Current {
-    fn has_device_rules(&self) -> bool {
-        self.task.cgroup.has_device_rules() || self.task.group.container.has_device_rules()
+    /// The guest thread has resumed: what was foreseen has happened.
+    pub(crate) fn settle_transfer(&mut self) {
+        if self.own_transfer.is_some() {
+            self.own_transfer = None;
+        }
     }
-    fn check_device(&self, device: &DeviceUse) -> Result<()> {
-        self.task.group.container.check_device(device)?;
-        self.task.cgroup.check_device(device)
-    }
-}
 
-impl FileLayer for Current {
-    fn vfs(&self) -> &Arc<Vfs> {
-        &self.task.kernel().vfs
+    /// An action has failed: takes back what was foreseen of a transfer. False when there was none.
+    pub(crate) fn take_back_transfer(&mut self) -> bool {
+        let Some(own) = self.own_transfer.take() else { return false };
+        own.take_back();
+        self.restart = Some(Restart::NoIntr);
+        true
     }
-    fn install(&self, file: Arc<OpenFile>, cloexec: bool) -> Result<i32> {
-        Current::install(self, file, cloexec)
-    }
-    fn descriptor(&self, fd: i32) -> Result<Arc<OpenFile>> {
-        self.fds().get(fd)
-    }
-}
 
-impl PathCaller for Current {
-    fn fs_context(&self) -> Option<Arc<FsContext>> {
-        Some(self.fs_context.clone())
-    }
-}
-
-impl UserMemory for Current {
-    fn copy_in(&mut self, addr: u64, buf: &mut [u8]) -> Result<()> {
-        self.read_bytes(addr, buf)
-    }
-    fn copy_out(&mut self, addr: u64, data: &[u8]) -> Result<()> {
-        self.write_bytes(addr, data)
-    }
-}
-
-impl Task {
-    /// True while the thread sleeps in a call, for the state letter of /proc.
-    pub fn is_sleeping(&self) -> bool {
-        let mut native = false;
-        self.with_interrupter(|i| native = i.asleep());
-        native || self.sleeping.load(Ordering::Relaxed) || self.waiter.asleep()
+    /// Nanoseconds that the caller's time namespace adds to what the host's clock (CLOCK_*) shows.
+    pub fn clock_offset(&self, clock: i32) -> i64 {
+        self.task.nsproxy().time.offset_ns(clock)
     }
 }

@@ -1,18 +1,19 @@
 //! The end of threads and processes. See exit_group(2), wait(2), credentials(7).
 
 use crate::current::Current;
-use crate::kernel::Kernel;
-use crate::life::{Departure, Life, Zombie};
+use crate::exit_report::{Notices, report_exit};
+use crate::kernel::{Kernel, SI_HOST};
+use crate::life::{Life, Zombie};
 use crate::resource::ThreadHandle;
+use crate::send::{Others, begin_to_leave, kill_group, tell_parent_stopped};
 use crate::task::Task;
-use crate::thread_group::ThreadGroup;
+use crate::thread_group::{Departure, ThreadGroup};
 use crate::tree::{Leader, Node, Tree};
+use crate::usage::{add_blocks, retire_memory};
 use abi::{SigInfo, Signal};
-use cgroup::Changes;
 use platform::{Action, Context, Word};
 use rights::Creds;
-use sched::{HostCounts, Usage, add_counts, add_io};
-use signal::SIG_IGN;
+use sched::add_io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -22,35 +23,59 @@ impl Current {
     /// exit_group(2): ends the process with a wait status.
     pub fn exit_group(&mut self, status: i32) {
         let mut s = self.task.group.signals.lock();
-        crate::send::kill_group(&self.task.group, &mut s, status);
+        kill_group(&self.task.group, &mut s, status);
         drop(s);
         self.exit_code = Some(status);
     }
 }
 
-/// Takes a thread out of the kernel. The last one makes the process a zombie.
-pub(crate) fn leave(mut c: Current) {
+/// How far a thread has come when it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// It was made, and is in no table.
+    Made,
+    /// It is in the tables, and has not run.
+    Entered,
+    /// It has run.
+    Ran,
+}
+
+/// Takes a thread out of the kernel. The last one makes the process a zombie; a process that never ran leaves nothing behind.
+pub fn end(mut c: Current, stage: Stage) {
     let (task, group) = (c.task.clone(), c.task.group.clone());
+    let never_ran = stage != Stage::Ran && task.tid() == group.tgid;
     task.note_end();
-    crate::futex::release(&mut c, true);
-    let last_to_begin = group.signals.lock().begin_to_leave(&task);
-    let shared_memory = !last_to_begin || c.mm.users.shared() || group.signals.lock().threads.len() > 1;
-    let clear_child_tid = task.word(Word::ClearChildTid);
-    if clear_child_tid != 0 && shared_memory {
-        c.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
+    if stage == Stage::Ran {
+        crate::futex::release(&mut c, true);
     }
-    if last_to_begin {
-        c.measure_end();
+    let others = match stage {
+        Stage::Made => Others::Stay,
+        Stage::Entered | Stage::Ran => begin_to_leave(&group.signals.lock(), &task),
+    };
+    let shared_memory = others != Others::None || c.mm.users.shared();
+    if stage == Stage::Ran {
+        let clear_child_tid = task.word(Word::ClearChildTid);
+        if clear_child_tid != 0 && shared_memory {
+            c.ctx.queue(Action::StoreAndWake { addr: clear_child_tid, value: Some(0), wake: 1 });
+        }
+        if others != Others::Stay {
+            c.measure_end();
+        }
+    } else if never_ran {
+        group.close_namespace();
     }
     let own_status = c.exit_code.unwrap_or(0);
     let (ctx, mm) = give_up(c);
     let mut notices = Notices::default();
-    let departure = depart(&task, own_status, &mut notices);
+    let departure = match stage {
+        Stage::Made => Departure { last: never_ran.then_some((0, false)), stopped: None },
+        Stage::Entered | Stage::Ran => depart(&task, own_status, &mut notices),
+    };
     if let Some((_, begun)) = departure.last {
         retire_memory(&group, &mm, begun);
     }
-    // The guest's thread waits for an answer (one that does not is killed later, see `retire_memory`). That of the last one
-    // comes when everybody has been told: the host then takes its memory apart, which takes a while, on this CPU as likely as not.
+    // The guest's thread waits for an answer (one that does not is killed later, see `retire_memory`). The last one gets it when
+    // the parent has been told: the host then takes its memory apart, which takes a while, on this CPU as likely as not.
     let mut end = Some((ctx, mm));
     let mut end_now = || {
         if let Some((ctx, mm)) = end.take() {
@@ -58,7 +83,7 @@ pub(crate) fn leave(mut c: Current) {
             drop(mm);
         }
     };
-    if departure.last.is_none() || shared_memory {
+    if departure.last.is_none() || shared_memory || never_ran {
         end_now();
     }
     let gate = task.vfork.lock().take();
@@ -66,48 +91,22 @@ pub(crate) fn leave(mut c: Current) {
         gate.open();
     }
     if let Some(sig) = departure.stopped {
-        task.kernel().tell_parent_stopped(&group, sig);
-    }
-    group.thread_exit.notify(Events::ALL);
-    notices.send();
-    if let Some((status, _)) = departure.last {
-        end_group(&task, &group, status);
-    }
-    end_now();
-}
-
-/// Takes a thread out of the kernel that was set up but never ran. Of a process nobody learns that it has been there.
-pub fn abandon(c: Current) {
-    let (task, group) = (c.task.clone(), c.task.group.clone());
-    task.note_end();
-    group.signals.lock().begin_to_leave(&task);
-    if task.tid() == group.tgid {
-        group.close_namespace();
-    }
-    let (ctx, mm) = give_up(c);
-    let mut notices = Notices::default();
-    let departure = depart(&task, 0, &mut notices);
-    if let Some((_, begun)) = departure.last {
-        retire_memory(&group, &mm, begun);
-    }
-    ctx.exit();
-    drop(mm);
-    if let Some(sig) = departure.stopped {
-        task.kernel().tell_parent_stopped(&group, sig);
+        tell_parent_stopped(&group, sig);
     }
     group.thread_exit.notify(Events::ALL);
     notices.send();
     match departure.last {
-        // The others of its process have left meanwhile, and it would have been for them to end it.
-        Some((status, _)) if task.tid() != group.tgid => end_group(&task, &group, status),
-        Some(_) => forget(&group),
         None => {}
+        Some(_) if never_ran => forget(&group),
+        // Of a thread that never ran, too: the others of its process have left meanwhile, and it would have been for them.
+        Some((status, _)) => end_group(&task, &group, status),
     }
+    end_now();
 }
 
-/// Takes a process that never ran out of the tables; its parent's wait looks again.
+/// Takes a process that never ran out of the tables, if it is there; its parent's wait looks again.
 fn forget(group: &Arc<ThreadGroup>) {
-    group.timers.clear(false);
+    group.timers.clear();
     let (gone, parent) = {
         let mut t = group.kernel.tree.lock();
         let gone = t.release(group.tgid);
@@ -124,7 +123,7 @@ fn forget(group: &Arc<ThreadGroup>) {
 fn give_up(c: Current) -> (Box<dyn Context>, ThreadHandle<Arc<mm::Mm>>) {
     let caller = c.caller();
     let Current { task, ctx, mm, fd_table, fs_context, .. } = c;
-    // The last who has the list makes its adjustments.
+    // The last user of the list makes its adjustments.
     let undo = task.sem_undo.lock().take();
     drop(undo);
     let (table, fs) = (fd_table.give_up(&task.fds_slot), fs_context.give_up(&task.fs_slot));
@@ -200,129 +199,13 @@ fn tell_of_death(parent: &ThreadGroup, child: &Arc<ThreadGroup>, uid: u32, notic
     }
 }
 
-/// A group that uses an address space begins to end.
-pub(crate) fn begin_end(group: &ThreadGroup, mm: &mm::Mm) {
-    if mm.users.begin_end() {
-        group.kernel.kill_later(&mm.space);
-    }
-}
-
-/// The last thread of a group leaves an address space: its user time is kept, and returned. When nobody is left, or only
-/// groups that end, the host's process is to end soon, whatever its threads make of what they are told. `ending` says
-/// whether [`begin_end`] was called for this group and memory.
-pub(crate) fn retire_memory(group: &ThreadGroup, mm: &mm::Mm, ending: bool) -> u64 {
-    let ns = group.user_time_in(mm);
-    let left = mm.users.leave(ending);
-    group.usage.lock().utime += ns;
-    group.not_ours.store(0, Ordering::Relaxed);
-    if left.none {
-        mm.forget_mappings(&group.pid);
-    } else {
-        mm.users.take(ns);
-    }
-    if left.only_ending {
-        group.kernel.kill_later(&mm.space);
-    }
-    ns
-}
-
-/// Adds blocks that a thread of the kernel has read and written.
-fn add_blocks(to: &mut HostCounts, [read, written]: [u64; 2]) {
-    add_counts(to, [0, 0, read, written, 0, 0]);
-}
-
-impl Current {
-    /// Brings what the host counts of the process up to date.
-    pub fn measure_usage(&mut self) {
-        let blocks = hostsys::process::thread_blocks();
-        self.task.blocks.iter().zip(blocks).for_each(|(b, n)| b.store(n, Ordering::Relaxed));
-        if let Some(host) = self.ctx.usage(false) {
-            // The host counts in batches and may say 0 of a small process; a page is there in any case.
-            let mut u = self.task.group.usage.lock();
-            u.maxrss = u.maxrss.max(host.maxrss).max(abi::PAGE_SIZE / 1024);
-            // A process that began in the memory of another one has a part in what is counted there that nobody knows.
-            if self.task.group.not_ours.load(Ordering::Relaxed) == 0 {
-                u.image = host.counts;
-            }
-        }
-    }
-
-    /// What the host counts of this thread.
-    pub fn thread_counts(&mut self) -> HostCounts {
-        let mut counts = self.ctx.usage(true).unwrap_or_default().counts;
-        add_blocks(&mut counts, hostsys::process::thread_blocks());
-        counts
-    }
-
-    /// As [`Current::measure_usage`], when its memory is about to go and somebody may ask.
-    pub(crate) fn measure_end(&mut self) {
-        if self.kernel().usage_wanted.load(Ordering::Relaxed) {
-            self.measure_usage();
-        }
-    }
-}
-
-impl ThreadGroup {
-    /// Processor time in guest code since the process uses this address space.
-    fn user_time_in(&self, mm: &mm::Mm) -> u64 {
-        let all = hostsys::clock::process_cpu_ns(mm.space.host_pid()).unwrap_or(0) as u64;
-        all.saturating_sub(mm.users.taken()).saturating_sub(self.not_ours.load(Ordering::Relaxed))
-    }
-
-    /// The process begins in memory that another one uses: what that has used is not its own.
-    pub(crate) fn begins_in(&self, mm: &mm::Mm) {
-        self.not_ours.store(self.user_time_in(mm), Ordering::Relaxed);
-    }
-
-    /// User and system time in nanoseconds so far.
-    pub fn cpu_times(&self) -> (u64, u64) {
-        let threads = self.threads();
-        let u = *self.usage.lock();
-        let live = threads.first().map_or(0, |t| self.user_time_in(&t.mm()));
-        let sys: u64 = threads.iter().map(|t| t.sentry_time()).sum();
-        (u.utime + live, u.stime + sys)
-    }
-
-    /// Processor time and memory, for rusage.
-    pub fn total_usage(&self) -> Usage {
-        let (utime, stime) = self.cpu_times();
-        let mut usage = Usage { utime, stime, ..*self.usage.lock() };
-        for t in self.threads() {
-            add_blocks(&mut usage.counts, t.blocks.each_ref().map(|b| b.load(Ordering::Relaxed)));
-        }
-        usage
-    }
-}
-
-/// Whom the end of a process concerns, to be told after the tree's lock.
-#[derive(Default)]
-pub(crate) struct Notices {
-    pub(crate) signals: Vec<(Arc<ThreadGroup>, SigInfo)>,
-    /// Processes whose wait(2) looks again.
-    pub(crate) wake: Vec<Arc<ThreadGroup>>,
-    /// Control groups that it has left.
-    pub(crate) cgroups: Changes,
-}
-
-impl Notices {
-    pub(crate) fn send(self) {
-        self.cgroups.tell();
-        for (g, info) in self.signals {
-            let _ = g.send(info);
-        }
-        for g in self.wake {
-            g.child_wait.notify(Events::IN);
-        }
-    }
-}
-
 /// Makes the process a zombie, hands its children on and tells its parent.
 fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
     let kernel = group.kernel.clone();
     if group.is_init() && group.container.first() != group.tgid {
         empty_namespace(&kernel, group);
     }
-    group.timers.clear(false);
+    group.timers.clear();
     group.settle_time(&task.cgroup.group());
     let usage = group.total_usage();
     let zombie = Zombie { status, uid: task.creds().uid, usage, comm: task.comm() };
@@ -338,7 +221,7 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
     crate::jobs::session_leader_left(&kernel, group.tgid);
     group.exit_wait.notify(Events::READABLE);
     notices.send();
-    let kill = SigInfo::new(Signal::SIGKILL, crate::kernel::SI_HOST);
+    let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
     if group.is_init() {
         // With init go all of its namespace, and those of the namespaces inside.
         let mine = |n: &&Node| group.pid.ns().is_some_and(|ns| n.pid.nr_in(ns) > 0);
@@ -356,7 +239,7 @@ fn end_group(task: &Task, group: &Arc<ThreadGroup>, status: i32) {
 /// The init of a nested PID namespace ends: first all others in it do, and nobody is left there when its parent hears of it. Like
 /// Linux, it waits for zombies whose parents are outside of the namespace; not beyond the end of the container.
 fn empty_namespace(kernel: &Arc<Kernel>, init: &Arc<ThreadGroup>) {
-    let kill = SigInfo::new(Signal::SIGKILL, crate::kernel::SI_HOST);
+    let kill = SigInfo::new(Signal::SIGKILL, SI_HOST);
     init.close_namespace();
     while !init.container.is_over() {
         let (mut alive, mut dead, mut left) = (Vec::new(), Vec::new(), false);
@@ -417,54 +300,5 @@ fn become_zombie(t: &mut Tree, group: &Arc<ThreadGroup>, uid: u32, notices: &mut
                 }
             }
         }
-    }
-}
-
-/// Queues SIGCHLD (or the clone's own signal) for the parent of a zombie; one whose parent
-/// ignores SIGCHLD or has SA_NOCLDWAIT goes at once.
-pub(crate) fn report_exit(t: &mut Tree, tgid: i32, notices: &mut Notices) {
-    let Some(n) = t.node(tgid) else { return };
-    let Some(z) = n.zombie() else { return };
-    if let Some(tracer) = t.traces.tracing_group(tgid).filter(|tracer| *tracer != n.parent()) {
-        let seen = t.node(tracer).map_or(0, |by| n.group.pid_for(&by.group));
-        return t.tell_tracer_of_end(tracer, seen, z.uid, z.status, notices);
-    }
-    let Some(p) = t.node(n.parent()) else { return };
-    let pg = p.group.clone();
-    let traced = t.traces.get(tgid).is_some();
-    if let Some(sig) = Signal::new(n.exit_signal()) {
-        let act = pg.handlers().lock().get(Signal::SIGCHLD);
-        let is_chld = sig == Signal::SIGCHLD;
-        let unwanted = is_chld && (act.handler == SIG_IGN || act.flags & libc::SA_NOCLDWAIT as u64 != 0);
-        if !(is_chld && act.handler == SIG_IGN) {
-            let (code, st) = exit_code_of(z.status);
-            let tick = 10_000_000;
-            let mut info = SigInfo::child(
-                code,
-                n.group.pid_for(&pg),
-                z.uid,
-                st,
-                z.usage.utime / tick,
-                z.usage.stime / tick,
-            );
-            info.signo = sig.raw();
-            notices.signals.push((pg.clone(), info));
-        }
-        if unwanted && !traced {
-            // Let go with the rest, after the lock.
-            notices.wake.extend(t.release(tgid).map(|gone| gone.group));
-        }
-    }
-    notices.wake.push(pg);
-}
-
-/// si_code and si_status of a wait status.
-pub fn exit_code_of(status: i32) -> (i32, i32) {
-    if status & 0x7f == 0 {
-        (libc::CLD_EXITED, status >> 8 & 0xff)
-    } else if status & 0x80 != 0 {
-        (libc::CLD_DUMPED, status & 0x7f)
-    } else {
-        (libc::CLD_KILLED, status & 0x7f)
     }
 }

@@ -15,7 +15,7 @@ const ROBUST_LIMIT: usize = 2048;
 /// Gives up the futexes that a thread holds when it leaves its memory, for good or by execve(2).
 pub(crate) fn release(c: &mut Current, exiting: bool) {
     release_robust(c);
-    c.pi_hand_over(exiting);
+    futex_pi::pi_hand_over(c, exiting);
 }
 
 /// Walks the robust list: held locks are marked and one waiter woken.

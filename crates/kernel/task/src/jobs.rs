@@ -54,6 +54,19 @@ impl Current {
     }
 }
 
+impl Current {
+    /// Brings a process group to the foreground of this session's terminal, if it has one.
+    pub(crate) fn to_foreground(&self, pgid: i32) {
+        let terminal = {
+            let tree = self.kernel().tree.lock();
+            tree.node(self.task.tgid()).and_then(|node| tree.terminal(node.sid())).cloned()
+        };
+        if let Some(terminal) = terminal {
+            terminal.bring_to_foreground(&self.caller(), pgid);
+        }
+    }
+}
+
 /// A process ended; if it led a session, the terminal is given up.
 pub(crate) fn session_leader_left(kernel: &Arc<Kernel>, tgid: i32) {
     let tty = {

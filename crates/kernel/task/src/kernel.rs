@@ -1,26 +1,26 @@
 //! The kernel object: what all tasks of a sandbox share.
 
+use crate::bandwidth_timer::BandwidthTimer;
 use crate::current::Current;
+use crate::late_kills::LateKills;
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
-use crate::tree::{Node, Report, Tree};
-use abi::{SigInfo, Signal};
-use caller::timer::{TimerHandle, TimerService};
+use crate::tree::Tree;
 use cgroup::Cgroup;
 use container::{Container, Containers, Limits};
+use futex_pi::PiTable;
 use mounts::FsTypes;
 use nsproxy::{CgroupNamespace, Inums, Ipc, NsFs, NsProxy, Offsets, TimeNamespace, Uts, UtsNamespace, inum};
 use pid::PidNamespace;
-use platform::{AddressSpace, Platform};
+use platform::Platform;
 use ranked::{Condvar, Mutex, rank};
-use signal::SIG_IGN;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use syscall_filter::Listeners;
 use user_ns::UserNamespace;
-use wait::Events;
 
 /// si_code of signals that come from outside the sandbox; even pid 1 takes them.
 pub const SI_HOST: i32 = libc::SI_KERNEL;
@@ -32,9 +32,6 @@ const TASK_MAPPINGS: u64 = 7;
 const OTHER_MAPPINGS: u64 = 5000;
 /// Most threads under Linux's default of 65,530 mappings.
 const TASK_BOUND: u64 = (65_530 - OTHER_MAPPINGS) / TASK_MAPPINGS;
-
-/// How long a dying process may take to notice before its memory is taken away.
-const KILL_GRACE: Duration = Duration::from_millis(200);
 
 /// Kernel release shown to guests; features are probed by behaviour, so a current long-term one.
 pub const RELEASE: &str = "6.12.0-ringfence";
@@ -138,55 +135,19 @@ pub struct Kernel {
     /// What the seccomp(2) filters of its threads take.
     pub(crate) filters: Arc<seccomp::Filters>,
     /// Supervisors of these filters.
-    pub listeners: Arc<crate::supervisor::Listeners>,
-    /// Priority-inheritance futexes that somebody waits for.
-    pub(crate) pi: crate::pi::PiTable,
+    pub listeners: Arc<Listeners>,
+    /// Priority-inheritance futexes that threads wait for.
+    pub(crate) pi: Arc<PiTable<Task>>,
     /// Most threads there may be (kernel.threads-max), and the most that the host bears.
     pub most_tasks: AtomicU64,
     /// See `most_tasks`.
     pub task_bound: AtomicU64,
     /// The sentry's threads without a task, most recent last. They end with the kernel.
     pub(crate) idle: Mutex<Vec<SyncSender<Current>>>,
-    pub(crate) bandwidth: crate::bandwidth::Bandwidth,
-    late_kills: Arc<Mutex<LateKills, { rank::TIMER }>>,
-    tasks_alive: Mutex<usize>,
-    tasks_cv: Condvar,
-}
-
-/// Address spaces whose processes are to be gone by then. One timer for all of them, which runs now and then: processes end
-/// often, and hardly ever too late.
-#[derive(Default)]
-struct LateKills {
-    /// In the order of their moments.
-    due: VecDeque<(Instant, Weak<dyn AddressSpace>)>,
-    timer: Option<TimerHandle>,
-}
-
-impl LateKills {
-    fn look_at(
-        list: &Arc<Mutex<LateKills, { rank::TIMER }>>,
-        timers: &Arc<TimerService>,
-        when: Instant,
-    ) -> TimerHandle {
-        let (list, weak) = (list.clone(), Arc::downgrade(timers));
-        timers.schedule(when, move || {
-            if let Some(timers) = weak.upgrade() {
-                LateKills::look(&list, &timers);
-            }
-        })
-    }
-
-    fn look(list: &Arc<Mutex<LateKills, { rank::TIMER }>>, timers: &Arc<TimerService>) {
-        let mut k = list.lock();
-        let now = Instant::now();
-        let n = k.due.iter().take_while(|(deadline, _)| *deadline <= now).count();
-        let late: Vec<_> = k.due.drain(..n).collect();
-        k.timer = (!k.due.is_empty()).then(|| LateKills::look_at(list, timers, now + KILL_GRACE));
-        drop(k);
-        for space in late.iter().filter_map(|(_, space)| space.upgrade()) {
-            space.kill();
-        }
-    }
+    pub(crate) bandwidth: BandwidthTimer,
+    pub(crate) late_kills: LateKills,
+    pub(crate) tasks_alive: Mutex<usize>,
+    pub(crate) tasks_cv: Condvar,
 }
 
 /// The time namespace of a container: the initial one where its clocks show what the host's do.
@@ -272,12 +233,12 @@ impl Kernel {
             fs_types: FsTypes::default(),
             filters: Arc::default(),
             listeners: Arc::default(),
-            pi: crate::pi::PiTable::default(),
+            pi: Arc::default(),
             most_tasks: AtomicU64::new(TASK_BOUND),
             task_bound: AtomicU64::new(TASK_BOUND),
             idle: Mutex::default(),
-            bandwidth: crate::bandwidth::Bandwidth::default(),
-            late_kills: Arc::default(),
+            bandwidth: BandwidthTimer::default(),
+            late_kills: LateKills::default(),
             tasks_alive: Mutex::new(0),
             tasks_cv: Condvar::new(),
         })
@@ -348,46 +309,6 @@ impl Kernel {
         Some(tty.device_and_foreground())
     }
 
-    /// Sends a signal to every live process of a process group; true when there was one.
-    pub fn signal_pgrp(&self, pgid: i32, info: SigInfo) -> bool {
-        let members: Vec<_> = {
-            let t = self.tree.lock();
-            t.nodes().filter(|n| n.pgid() == pgid).map(|n| n.group.clone()).collect()
-        };
-        for g in &members {
-            let _ = g.send(info);
-        }
-        !members.is_empty()
-    }
-
-    /// Takes an address space away from a process that does not notice its end.
-    pub(crate) fn kill_later(&self, space: &Arc<dyn AddressSpace>) {
-        let deadline = Instant::now() + KILL_GRACE;
-        let mut k = self.late_kills.lock();
-        k.due.push_back((deadline, Arc::downgrade(space)));
-        if k.timer.is_none() {
-            k.timer = Some(LateKills::look_at(&self.late_kills, &self.vfs.resources.timers, deadline));
-        }
-    }
-
-    /// Tells the parent that a stopped child goes on.
-    pub(crate) fn tell_parent_continued(self: Arc<Kernel>, group: &ThreadGroup) {
-        let mut t = self.tree.lock();
-        let Some(n) = t.node_mut(group.tgid) else { return };
-        n.report = Some(Report::Continued);
-        let parent = n.parent();
-        t.notify_stop_change(group.tgid, parent, libc::CLD_CONTINUED, Signal::SIGCONT.raw());
-    }
-
-    /// Records that every thread of the group is stopped and tells the parent.
-    pub(crate) fn tell_parent_stopped(&self, group: &ThreadGroup, sig: Signal) {
-        let mut t = self.tree.lock();
-        let Some(n) = t.node_mut(group.tgid) else { return };
-        n.report = Some(Report::Stopped(sig));
-        let parent = n.parent();
-        t.notify_stop_change(group.tgid, parent, libc::CLD_STOPPED, sig.raw());
-    }
-
     /// Waits until the first container's first process has ended; gives its wait status.
     pub fn wait_finished(&self) -> i32 {
         self.first.wait_finished()
@@ -399,16 +320,6 @@ impl Kernel {
         let soon = Instant::now() + Duration::from_millis(20);
         self.tasks_cv.wait_until(&mut alive, soon.min(deadline));
         Instant::now() < deadline
-    }
-
-    /// Kills everything and waits, for a bounded time, until no thread is left.
-    pub fn shutdown(&self) {
-        for g in self.groups() {
-            let _ = g.send(SigInfo::new(Signal::SIGKILL, SI_HOST));
-        }
-        let deadline = Instant::now() + Duration::from_secs(5);
-        let mut alive = self.tasks_alive.lock();
-        while *alive > 0 && self.tasks_cv.wait_until(&mut alive, deadline) {}
     }
 
     /// Counts a thread that is about to start; false when there are too many.
@@ -437,29 +348,5 @@ impl Kernel {
         let mut a = self.tasks_alive.lock();
         *a -= 1;
         self.tasks_cv.notify_all();
-    }
-}
-
-impl Tree {
-    /// SIGCHLD for a stop or continue, unless SA_NOCLDSTOP; wakes waiters in any case.
-    fn notify_stop_change(&self, tgid: i32, parent: i32, code: i32, status: i32) {
-        let Some(p) = self.node(parent) else { return };
-        let Some(n) = self.node(tgid) else { return };
-        let act = p.group.handlers().lock().get(Signal::SIGCHLD);
-        if act.handler != SIG_IGN && act.flags & libc::SA_NOCLDSTOP as u64 == 0 {
-            let uid = n.uid();
-            let _ = p.group.send(SigInfo::child(code, n.group.pid_for(&p.group), uid, status, 0, 0));
-        }
-        p.group.child_wait.notify(Events::IN);
-    }
-}
-
-impl Node {
-    /// Real user id of the process, for SIGCHLD.
-    pub fn uid(&self) -> u32 {
-        match self.zombie() {
-            Some(z) => z.uid,
-            None => self.group.any_thread().map_or(0, |t| t.creds().uid),
-        }
     }
 }

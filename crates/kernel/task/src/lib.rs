@@ -1,31 +1,45 @@
 //! Tasks: threads and processes, what they are sent, and their end. Programs are loaded by the crate `exec`, which is above.
 //!
-//! [`Task`] and [`ThreadGroup`] are shared; [`Current`] is the running thread as
-//! its own sentry thread sees it, and what system call handlers get. [`Kernel`]
-//! is what all tasks share. The system call table lives above this crate and is
-//! called through [`SystemCalls`].
+//! Five modules are the objects and know each other: [`Task`] and [`ThreadGroup`] are shared; [`Current`] is the running thread as
+//! its own sentry thread sees it, and what system call handlers get; [`Tree`] has all processes and threads; [`Kernel`] is what all
+//! tasks share. The system call table lives above this crate and is called through [`SystemCalls`]. All other modules are in layers:
+//!
+//! - state without tasks, below the objects: `bandwidth_timer`, `core_thread`, `cred_guard`, `inherit`, `late_kills`, `life`,
+//!   `own_transfer`, `resource`, `vdso`, and the crates `futex_pi`, `process_timers`, `syscall_filter`, `tracee`;
+//! - sending: `usage`, `send`, `sigmask`, `signalfd`, `caller` (a task as the caller of subsystems), `exit_report`;
+//! - what a thread does by the way: `cgroups`, `bandwidth`, `timers`, `pi`, `futex`, `jobs`, `holder`, `hold_creds`, `cpu`, `frame`,
+//!   `namespaces`, `container_tasks`, `pidfd`, `ptrace_stop`, `core`;
+//! - `deliver` (signals), then `ptrace_syscall`, `ptrace_watch`, `ptrace_tracer`, `seccomp`, `sigwait`, `waitpid`;
+//! - the life of a thread: `exit`, `replace` (execve), `run`, `clone`, `own_init`.
 //!
 //! Lock order: `Kernel::tree` (TASKS), then a group's `signals` (SIGNALS), its
 //! actions, a thread's pending queue, a POSIX timer. Priority-inheritance
-//! futexes (`pi`) come before. All else are leaves. `ranked::rank` has the ranks.
+//! futexes (`futex_pi`) come before. All else are leaves. `ranked::rank` has the ranks.
 
 #![forbid(unsafe_code)]
 
 mod bandwidth;
+mod bandwidth_timer;
+mod caller;
 mod cgroups;
 mod clone;
 mod container_tasks;
 mod core;
+mod core_thread;
 mod cpu;
 mod cred_guard;
 mod current;
+mod deliver;
 mod exit;
+mod exit_report;
 mod frame;
 mod futex;
+mod hold_creds;
 mod holder;
 mod inherit;
 mod jobs;
 mod kernel;
+mod late_kills;
 mod life;
 pub mod namespaces;
 mod own_init;
@@ -33,40 +47,47 @@ mod own_transfer;
 mod pi;
 pub mod pidfd;
 mod pidfd_info;
-pub mod posix_timers;
+mod pidfd_target;
+pub mod ptrace_access;
+mod ptrace_exit;
+mod ptrace_stop;
+mod ptrace_syscall;
+mod ptrace_tracer;
+mod ptrace_watch;
 mod replace;
 mod resource;
-mod result;
 mod run;
 pub mod seccomp;
 mod send;
+mod sigmask;
 mod signalfd;
-pub mod supervisor;
+mod sigwait;
 mod task;
 mod thread_group;
-pub mod timers;
-pub mod trace;
+mod timers;
 mod tree;
+mod usage;
 mod vdso;
-
 mod waitpid;
 
+pub use caller::TaskCaller;
 pub use cgroups::Mover;
 pub use clone::{CLEAR_SIGHAND, CloneArgs};
-pub use core::CoreThread;
-pub use cred_guard::CredsHeld;
+pub use core_thread::CoreThread;
 pub use current::{Current, RestartBlock};
-pub use exit::abandon;
+pub use exit::{Stage, end};
+pub use hold_creds::CredsHeld;
 pub use holder::Holder;
 pub use inherit::{ProcessInherited, TaskInherited};
 pub use jobs::Jobs;
 pub use kernel::{Kernel, Parts, RELEASE, RELEASE_26, SI_HOST, SystemCalls, VERSION, uptime_ns};
-pub use life::{Life, Signals, Stop, Zombie};
+pub use life::{Life, Stop, Zombie};
+pub use ptrace_tracer::Resume;
 pub use replace::{NewCreds, ProgramImage};
-pub use result::{Restart, SysErr, SysResult};
 pub use run::start;
 pub use send::Sender;
+pub use sysresult::{Restart, SysErr, SysResult};
 pub use task::{Task, comm};
-pub use thread_group::ThreadGroup;
+pub use thread_group::{Signals, ThreadGroup};
 pub use tree::{Leader, Node, NodeState, Report, Tree};
 pub use waitpid::{Change, Whom};

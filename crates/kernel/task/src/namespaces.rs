@@ -2,7 +2,6 @@
 //!
 //! What a call needs is made and checked first, and then put into force as a whole.
 
-use crate::clone::CloneArgs;
 use crate::current::Current;
 use crate::task::Task;
 use abi::{Errno, Result};
@@ -103,8 +102,8 @@ impl Current {
     }
 
     /// Whether the flags of clone(2) may stand together, as far as namespaces go. EINVAL.
-    pub(crate) fn check_clone_namespaces(&self, a: &CloneArgs) -> Result<()> {
-        let has = |bits: u64| a.flags & bits != 0;
+    pub(crate) fn check_clone_namespaces(&self, flags: u64) -> Result<()> {
+        let has = |bits: u64| flags & bits != 0;
         let thread = has(libc::CLONE_THREAD as u64);
         let elsewhere = || !Arc::ptr_eq(&self.task.nsproxy().pid_for_children, self.task.pids());
         if thread && (has(NEWUSER | NEWPID) || elsewhere()) { Err(Errno::EINVAL) } else { Ok(()) }
@@ -139,11 +138,6 @@ impl Current {
         self.task.set_nsproxy(Arc::new(nsproxy));
         self.sync_report_all();
         Ok(())
-    }
-
-    /// Nanoseconds that the caller's time namespace adds to what the host's clock (CLOCK_*) shows.
-    pub fn clock_offset(&self, clock: i32) -> i64 {
-        self.task.nsproxy().time.offset_ns(clock)
     }
 }
 

@@ -6,8 +6,9 @@
 //! namespace, so its signals have their usual effect on it, and leads a process group, which is the terminal's foreground group,
 //! but no session. Nobody would continue it after a stop from the keyboard, so init does.
 
+use crate::container_tasks::park_while_frozen;
 use crate::current::Current;
-use crate::run::{handle_pending_for_init, park_frozen};
+use crate::deliver::{Flow, handle_pending};
 use crate::waitpid::Whom;
 use abi::{Errno, SigInfo, SigSet, Signal};
 use files::FdTable;
@@ -19,13 +20,13 @@ const NOT_STARTED: i32 = 128 << 8;
 impl Current {
     /// Has this task, a container's first that has not run yet, become an init that starts what was set up as its child.
     pub fn become_init(&mut self) {
-        self.init = true;
+        self.kernel_thread = Some(Box::new(run));
         self.task.kernel_thread.store(true, Ordering::Relaxed);
     }
 }
 
 /// Runs init until the program has ended.
-pub(crate) fn run(c: &mut Current) {
+fn run(c: &mut Current) {
     let program = match start_program(c) {
         Ok(program) => program,
         Err(error) => {
@@ -40,14 +41,14 @@ pub(crate) fn run(c: &mut Current) {
     c.set_fds(FdTable::new(c.kernel().vfs.resources.quotas.files.clone()));
     c.task.set_blocked(SigSet::ALL);
     loop {
-        park_frozen(c);
+        park_while_frozen(c);
         if let Some(status) = reap(c, program) {
             c.exit_group(status);
             return;
         }
         match c.wait_signal(SigSet::ALL, None) {
             Ok(info) => pass_on(c, program, info),
-            Err(_) if handle_pending_for_init(c) => {}
+            Err(_) if matches!(handle_pending(c), Flow::Resume) => {}
             Err(_) => return,
         }
     }
@@ -102,16 +103,5 @@ impl Current {
     fn find_number(&self, tgid: i32) -> Option<i32> {
         let group = self.kernel().group(tgid)?;
         Some(group.pid_for(&self.task.group))
-    }
-
-    /// Brings a process group to the foreground of this session's terminal, if it has one.
-    pub(crate) fn to_foreground(&self, pgid: i32) {
-        let terminal = {
-            let tree = self.kernel().tree.lock();
-            tree.node(self.task.tgid()).and_then(|node| tree.terminal(node.sid())).cloned()
-        };
-        if let Some(terminal) = terminal {
-            terminal.bring_to_foreground(&self.caller(), pgid);
-        }
     }
 }

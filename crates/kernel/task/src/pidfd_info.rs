@@ -1,6 +1,6 @@
 //! PIDFD_GET_INFO of ioctl(2).
 
-use crate::pidfd::PidFd;
+use crate::pidfd_target::PidFd;
 use crate::tree::Node;
 use abi::{Errno, Result};
 use caller::UserMemory;

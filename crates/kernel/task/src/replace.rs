@@ -1,11 +1,11 @@
 //! The part of execve(2) that cannot fail any more: the other threads end, and memory, descriptors, handlers and credentials
 //! change. The crate `exec` prepares the new memory.
 
-use crate::cred_guard::CredsHeld;
 use crate::current::Current;
+use crate::hold_creds::CredsHeld;
 use crate::life::Life;
-use crate::result::SysErr;
 use crate::task::Task;
+use crate::usage::{begin_end, retire_memory};
 use abi::Errno;
 use mm::Mm;
 use platform::{Action, Context, OwnCall, Word};
@@ -13,6 +13,7 @@ use rights::Credentials;
 use signal::AltStack;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use sysresult::SysErr;
 
 /// A program in memory of its own that is ready to run.
 pub struct ProgramImage {
@@ -149,9 +150,9 @@ impl Current {
             (self.mm.replace(&self.task.mm_slot, l.mm), s.life.is_over())
         };
         if ending {
-            crate::exit::begin_end(&g, &self.mm);
+            begin_end(&g, &self.mm);
         }
-        let group_time = crate::exit::retire_memory(&g, &old_mm, ending);
+        let group_time = retire_memory(&g, &old_mm, ending);
         let before = self.task.user_before.load(Ordering::Relaxed);
         let before = before.saturating_add(own_time.unwrap_or(group_time));
         self.task.user_before.store(before, Ordering::Relaxed);
@@ -168,7 +169,7 @@ impl Current {
         self.fd_table.close_on_exec(self);
         g.unshare_handlers();
         g.handlers().lock().reset_for_exec();
-        g.timers.clear(true);
+        g.timers.posix.clear();
         g.has_execed.store(true, Ordering::Relaxed);
         self.altstack = AltStack::default();
         self.task.set_comm(name);

@@ -1,91 +1,22 @@
-//! seccomp(2) as a thread is under it: mode and filters, and what they do to a call.
+//! seccomp(2): installing filters, and what their verdict does to a call. Mode and filters are in the crate `syscall_filter`.
 //!
-//! Filters are installed by the thread itself, or by another one of its process (SECCOMP_FILTER_FLAG_TSYNC) under the
-//! group's signal lock. They are checked before a call is looked up, so that they see numbers nobody implements too.
+//! A thread's filters are checked before a call is looked up, so that they see numbers without a call, too.
 
 use crate::current::Current;
-use crate::result::{Restart, SysErr, SysResult};
-use crate::supervisor::Answer;
-use crate::task::Task;
+use crate::deliver::force;
 use abi::{Errno, SigInfo, Signal};
-use ranked::RwLock;
 use seccomp::{ARCH, Action, Chain, Data, Program, RET_ALLOW};
 use signal::TrapInfo;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
+use syscall_filter::{Answer, DISABLED, FILTER, STRICT};
+use sysresult::{Restart, SysErr, SysResult};
+use tracee::event;
 
-/// SECCOMP_MODE_DISABLED.
-pub const DISABLED: u8 = 0;
-/// SECCOMP_MODE_STRICT.
-pub const STRICT: u8 = 1;
-/// SECCOMP_MODE_FILTER.
-pub const FILTER: u8 = 2;
 /// si_code of SIGSYS (SYS_SECCOMP).
 const SYS_SECCOMP: i32 = 1;
 /// Calls of strict mode: read, write, exit, rt_sigreturn.
 const STRICT_CALLS: [i64; 4] = [libc::SYS_read, libc::SYS_write, libc::SYS_exit, libc::SYS_rt_sigreturn];
-
-/// Mode and filters of a thread.
-#[derive(Default)]
-pub struct Seccomp {
-    mode: AtomicU8,
-    chain: RwLock<Option<Arc<Chain>>>,
-}
-
-impl Seccomp {
-    /// SECCOMP_MODE_*.
-    pub fn mode(&self) -> u8 {
-        self.mode.load(Ordering::Acquire)
-    }
-
-    /// Number of filters.
-    pub fn filters(&self) -> u32 {
-        self.chain.read().as_ref().map_or(0, |c| c.count())
-    }
-
-    /// The instructions of filter `number`, from the first installed on, and whether it wants actions logged. EINVAL without
-    /// filters, ENOENT when there are fewer.
-    pub fn filter(&self, number: u64) -> abi::Result<(Vec<seccomp::SockFilter>, bool)> {
-        if self.mode() != FILTER {
-            return Err(Errno::EINVAL);
-        }
-        let chain = self.chain().ok_or(Errno::EINVAL)?;
-        let (code, log) = chain.filter(number).ok_or(Errno::ENOENT)?;
-        Ok((code.to_vec(), log))
-    }
-
-    fn chain(&self) -> Option<Arc<Chain>> {
-        self.chain.read().clone()
-    }
-
-    fn set_chain(&self, c: Arc<Chain>) {
-        *self.chain.write() = Some(c);
-        self.mode.store(FILTER, Ordering::Release);
-    }
-
-    /// A new thread starts with its creator's.
-    pub(crate) fn inherit(&self, from: &Seccomp) {
-        *self.chain.write() = from.chain();
-        self.mode.store(from.mode(), Ordering::Release);
-    }
-
-    /// The platform must report the calls that it could answer by itself: the filters have a say in them.
-    pub(crate) fn wants_all(&self) -> bool {
-        match self.mode() {
-            DISABLED => false,
-            FILTER => self
-                .chain
-                .read()
-                .as_ref()
-                .is_some_and(|c| platform::NATIVE_CALLS.iter().any(|&nr| !c.always_allows(nr.into()))),
-            _ => true,
-        }
-    }
-
-    fn always_allows(&self, nr: u64) -> bool {
-        self.chain.read().as_ref().is_some_and(|c| c.always_allows(nr))
-    }
-}
 
 /// What may go wrong when a filter is installed.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,7 +33,7 @@ impl Current {
         if self.task.seccomp.mode() == FILTER {
             return Err(Errno::EINVAL);
         }
-        self.task.seccomp.mode.store(STRICT, Ordering::Release);
+        self.task.seccomp.set_strict();
         self.sync_report_all();
         Ok(())
     }
@@ -158,19 +89,6 @@ impl Current {
         Ok(())
     }
 
-    /// Tells the platform which calls it may answer by itself.
-    pub(crate) fn sync_report_all(&mut self) {
-        let want = self.kernel().strace.load(Ordering::Relaxed)
-            || self.task.seccomp.wants_all()
-            || self.task.trace.is_traced()
-            // Time-outs of futexes are those of the host's clock.
-            || self.task.nsproxy().time.is_shifted();
-        if want != self.report_all {
-            self.report_all = want;
-            self.ctx.set_report_all(want);
-        }
-    }
-
     /// Asks the thread's filters about a call. `Err` with what the call ends with when it must not be made.
     pub fn seccomp_check(&mut self, nr: u64) -> Result<(), SysResult> {
         match self.task.seccomp.mode() {
@@ -202,12 +120,10 @@ impl Current {
             Action::Errno if low == 0 => Err(Ok(0)),
             Action::Errno => Err(Err(SysErr::Errno(Errno::from_raw(low.min(4095) as i32)))),
             Action::Trace if again => Ok(()),
-            Action::Trace if self.task.trace.wants(crate::trace::event::SECCOMP) => {
-                match self.ptrace_seccomp(low) {
-                    Some(nr) => self.run_filters(nr, true),
-                    None => Err(Ok(self.ctx.regs().rax)),
-                }
-            }
+            Action::Trace if self.task.trace.wants(event::SECCOMP) => match self.ptrace_seccomp(low) {
+                Some(nr) => self.run_filters(nr, true),
+                None => Err(Ok(self.ctx.regs().rax)),
+            },
             // Without a tracer.
             Action::Trace => Err(Err(SysErr::Errno(Errno::ENOSYS))),
             Action::UserNotif => self.ask_supervisor(&chain, data, verdict.value),
@@ -216,7 +132,7 @@ impl Current {
                 let r = self.ctx.regs_mut();
                 r.rax = r.orig_rax;
                 r.orig_rax = u64::MAX;
-                crate::run::force(self, info, TrapInfo::default());
+                force(self, info, TrapInfo::default());
                 Err(Err(SysErr::NoReturn))
             }
             Action::KillThread => {
@@ -235,7 +151,7 @@ impl Current {
         let number = chain.supervisor(&data, value);
         let listener = number.and_then(|n| self.kernel().listeners.find(n));
         let Some(listener) = listener else { return Err(Err(SysErr::Errno(Errno::ENOSYS))) };
-        match listener.ask(&self.task, data, || self.dying()) {
+        match listener.ask(&self.task.waiter, self.task.tid(), data, || self.dying()) {
             Ok(Answer::Continue) => Ok(()),
             Ok(Answer::Value(v)) => Err(Ok(v as u64)),
             Err(Some(e)) => Err(Err(SysErr::Errno(e))),
@@ -280,11 +196,4 @@ fn sigsys(d: &Data, errno: u32) -> SigInfo {
     i.fields[0] = d.ip;
     i.fields[1] = u64::from(d.nr as u32) | u64::from(d.arch) << 32;
     i
-}
-
-impl Task {
-    /// Makes a thread in guest code look at its state again, without ending a sleep in the kernel.
-    pub(crate) fn interrupt_guest(&self) {
-        self.with_interrupter(|i| i.interrupt());
-    }
 }

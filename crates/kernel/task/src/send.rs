@@ -1,12 +1,16 @@
 //! Making signals pending. See kill(2), tgkill(2), signal(7).
 
-use crate::life::Signals;
+use crate::kernel::{Kernel, SI_HOST};
 use crate::task::Task;
-use crate::thread_group::ThreadGroup;
+use crate::thread_group::{Signals, ThreadGroup};
+use crate::tree::{Report, Tree};
+use crate::usage::begin_end;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
-use signal::{Charge, DefaultAction, Expiry, STOP_SIGNALS, default_action};
+use container::Container;
+use signal::{Charge, DefaultAction, Expiry, SIG_IGN, STOP_SIGNALS, default_action};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tracee::NOTIFY;
 use wait::Events;
 
 /// Where a signal comes from, as far as init cares.
@@ -29,7 +33,7 @@ impl Sender {
             return Sender::Around;
         }
         let forced = info.code > 0 && directed;
-        if forced || info.code == crate::kernel::SI_HOST { Sender::Kernel } else { Sender::Inside }
+        if forced || info.code == SI_HOST { Sender::Kernel } else { Sender::Inside }
     }
 }
 
@@ -133,7 +137,7 @@ fn send_with(
             discard(group, &mut s, STOP_SIGNALS);
             s.continues = s.continues.wrapping_add(1);
             continued = resume(&mut s);
-            s.threads.iter().for_each(|t| t.trace.group_stop_changed(t));
+            s.threads.iter().for_each(|t| group_stop_changed(t));
         }
         if !is_dropped(group, &s, to, sig, &info) {
             push(&mut s)?;
@@ -149,7 +153,7 @@ fn send_with(
     }
     group.signal_wait.notify(Events::READABLE);
     if continued {
-        group.kernel.clone().tell_parent_continued(group);
+        tell_parent_continued(group);
     }
     Ok(())
 }
@@ -210,6 +214,20 @@ pub(crate) fn discard(group: &ThreadGroup, s: &mut Signals, which: SigSet) {
     }
 }
 
+/// Starts the end of a process with a wait status; every thread leaves as soon as it notices.
+pub(crate) fn kill_group(group: &ThreadGroup, s: &mut Signals, status: i32) {
+    if !s.end(status) {
+        return;
+    }
+    for t in &s.threads {
+        t.kill();
+    }
+    // A guest that blocks the interrupt in its own stub would never notice: its memory goes then, when all who share it end.
+    if let Some(mm) = s.threads.first().map(|t| t.mm()) {
+        begin_end(group, &mm);
+    }
+}
+
 /// Ends a group stop. True when there was one.
 pub(crate) fn resume(s: &mut Signals) -> bool {
     if !s.end_stop() {
@@ -221,16 +239,110 @@ pub(crate) fn resume(s: &mut Signals) -> bool {
     true
 }
 
-/// Starts the end of a process with a wait status; every thread leaves as soon as it notices.
-pub(crate) fn kill_group(group: &ThreadGroup, s: &mut Signals, status: i32) {
-    if !s.end(status) {
-        return;
+/// Tells the parent that a stopped child goes on.
+fn tell_parent_continued(group: &ThreadGroup) {
+    let mut t = group.kernel.tree.lock();
+    let Some(n) = t.node_mut(group.tgid) else { return };
+    n.report = Some(Report::Continued);
+    let parent = n.parent();
+    notify_stop_change(&t, group.tgid, parent, libc::CLD_CONTINUED, Signal::SIGCONT.raw());
+}
+
+/// Records that every thread of the group is stopped and tells the parent.
+pub(crate) fn tell_parent_stopped(group: &ThreadGroup, sig: Signal) {
+    let mut t = group.kernel.tree.lock();
+    let Some(n) = t.node_mut(group.tgid) else { return };
+    n.report = Some(Report::Stopped(sig));
+    let parent = n.parent();
+    notify_stop_change(&t, group.tgid, parent, libc::CLD_STOPPED, sig.raw());
+}
+
+/// SIGCHLD for a stop or continue, unless SA_NOCLDSTOP; wakes waiters in any case.
+fn notify_stop_change(t: &Tree, tgid: i32, parent: i32, code: i32, status: i32) {
+    let Some(p) = t.node(parent) else { return };
+    let Some(n) = t.node(tgid) else { return };
+    let act = p.group.handlers().lock().get(Signal::SIGCHLD);
+    if act.handler != SIG_IGN && act.flags & libc::SA_NOCLDSTOP as u64 == 0 {
+        let uid = n.uid();
+        let _ = p.group.send(SigInfo::child(code, n.group.pid_for(&p.group), uid, status, 0, 0));
     }
-    for t in &s.threads {
-        t.kill();
+    p.group.child_wait.notify(Events::IN);
+}
+
+/// The other threads of a process, when one begins to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Others {
+    /// There is none.
+    None,
+    /// All have begun to leave.
+    Leave,
+    /// There is one that has not.
+    Stay,
+}
+
+/// A thread begins to leave.
+pub(crate) fn begin_to_leave(s: &Signals, task: &Task) -> Others {
+    task.begin_to_leave();
+    retarget(&task.group, s, SigSet::ALL);
+    if s.threads.len() <= 1 {
+        Others::None
+    } else if s.threads.iter().all(|t| t.is_leaving()) {
+        Others::Leave
+    } else {
+        Others::Stay
     }
-    // A guest that blocks the interrupt in its own stub would never notice: its memory goes then, when all who share it end.
-    if let Some(mm) = s.threads.first().map(|t| t.mm()) {
-        crate::exit::begin_end(group, &mm);
+}
+
+/// A group stop has begun or ended: a seized thread reports that. Under the signal lock.
+pub(crate) fn group_stop_changed(task: &Task) {
+    if task.trace.is_seized() {
+        task.trace.set(NOTIFY, true);
+        task.kick_fatal();
+    }
+}
+
+impl Task {
+    /// Sends a signal to this thread alone.
+    pub fn send(&self, info: SigInfo) -> Result<()> {
+        send(&self.group, Some(self), info)
+    }
+}
+
+impl ThreadGroup {
+    /// Sends a signal to the process. Permission was checked.
+    pub fn send(&self, info: SigInfo) -> Result<()> {
+        send(self, None, info)
+    }
+
+    /// Forgets pending signals of the group and its threads (a disposition became "ignore").
+    pub fn discard_signals(&self, which: SigSet) {
+        let mut s = self.signals.lock();
+        discard(self, &mut s, which);
+    }
+}
+
+impl Kernel {
+    /// Sends a signal to every live process of a process group; true when there was one.
+    pub fn signal_pgrp(&self, pgid: i32, info: SigInfo) -> bool {
+        let members: Vec<_> = {
+            let t = self.tree.lock();
+            t.nodes().filter(|n| n.pgid() == pgid).map(|n| n.group.clone()).collect()
+        };
+        for g in &members {
+            let _ = g.send(info);
+        }
+        !members.is_empty()
+    }
+
+    /// Sends a signal from outside to every process of a container that `wanted` says.
+    pub fn signal_container(&self, c: &Container, info: SigInfo, wanted: impl Fn(i32) -> bool) {
+        let groups: Vec<_> = {
+            let t = self.tree.lock();
+            let of = |g: &ThreadGroup| g.container.index() == c.index() && wanted(g.tgid);
+            t.nodes().filter(|n| of(&n.group)).map(|n| n.group.clone()).collect()
+        };
+        for g in groups {
+            let _ = g.send(info);
+        }
     }
 }

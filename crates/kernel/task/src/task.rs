@@ -1,15 +1,15 @@
 //! Threads and thread groups.
 
-use crate::inherit::TaskInherited;
+use crate::current::Current;
+use crate::inherit::{EntryInherited, TaskInherited};
 use crate::kernel::Kernel;
 use crate::resource::TaskSlot;
-use crate::seccomp::Seccomp;
 use crate::thread_group::ThreadGroup;
-use crate::trace::Trace;
-use abi::{Result, SigInfo, SigSet, Signal};
+use abi::{SigSet, Signal};
 use arc_swap::ArcSwap;
 use cgroup::Member;
 use files::FdTable;
+use futex_pi::PiTask;
 use mm::Mm;
 use mounts::FsContext;
 use nsproxy::NsProxy;
@@ -22,6 +22,8 @@ use signal::Pending;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use syscall_filter::Seccomp;
+use tracee::Trace;
 use wait::{Events, WaitQueue, Waiter};
 
 /// How long a thread that ends waits for programs that serve others.
@@ -110,9 +112,9 @@ pub struct Task {
     /// The last group stop that it took part in.
     pub(crate) parked_in: AtomicU32,
     /// ptrace(2).
-    pub trace: Trace,
+    pub trace: Trace<ThreadGroup, Current>,
     /// Priority-inheritance futexes.
-    pub(crate) pi: Mutex<crate::pi::PiTask>,
+    pub(crate) pi: Mutex<PiTask<Task>>,
 }
 
 /// Where a vfork(2) parent waits.
@@ -176,7 +178,7 @@ impl Task {
             blocked,
             comm,
             scheduling,
-            no_new_privs,
+            sem_undo,
             timer_slack,
             memory_failure_policy,
         } = i.inherited;
@@ -203,7 +205,7 @@ impl Task {
             doomed: AtomicBool::new(false),
             deadline: Mutex::new(None),
             end_deadline: OnceLock::new(),
-            no_new_privs: AtomicBool::new(no_new_privs),
+            no_new_privs: AtomicBool::new(false),
             seccomp: Seccomp::default(),
             pdeathsig: AtomicI32::new(0),
             vfork: Mutex::new(None),
@@ -223,7 +225,7 @@ impl Task {
             cgroup,
             keyrings,
             mempolicy: Mutex::new(mempolicy),
-            sem_undo: Mutex::new(None),
+            sem_undo: Mutex::new(sem_undo),
             parked_in: AtomicU32::new(0),
             trace: Trace::default(),
             pi: Mutex::default(),
@@ -382,21 +384,6 @@ impl Task {
     pub(crate) fn wants(&self, s: Signal) -> bool {
         !self.blocked().has(s) || SigSet(self.awaited.load(Ordering::SeqCst)).has(s)
     }
-    /// Sets the blocked signals (SIGKILL and SIGSTOP stay unblocked) and looks whether any pending
-    /// one can now be delivered.
-    pub fn set_blocked(&self, s: SigSet) {
-        let now = s.minus(SigSet::UNBLOCKABLE);
-        if self.word(Word::Pending) == 0 {
-            self.set_word(Word::Blocked, now.0);
-        } else {
-            let signals = self.group.signals.lock();
-            self.note_pending();
-            let newly = now.minus(self.blocked());
-            self.set_word(Word::Blocked, now.0);
-            crate::send::retarget(&self.group, &signals, newly);
-        }
-        self.recheck();
-    }
     /// Name (PR_SET_NAME), NUL padded.
     pub fn comm(&self) -> [u8; 16] {
         *self.comm.lock()
@@ -509,11 +496,52 @@ impl Task {
             self.waiter.set_interrupted(true);
         }
     }
+
+    /// Makes a thread in guest code look at its state again, without ending a sleep in the kernel.
+    pub(crate) fn interrupt_guest(&self) {
+        self.with_interrupter(|i| i.interrupt());
+    }
+
+    /// True while the thread sleeps in a call, for the state letter of /proc.
+    pub fn is_sleeping(&self) -> bool {
+        let mut native = false;
+        self.with_interrupter(|i| native = i.asleep());
+        native || self.sleeping.load(Ordering::Relaxed) || self.waiter.asleep()
+    }
 }
 
 impl Task {
-    /// Sends a signal to this thread alone.
-    pub fn send(&self, info: SigInfo) -> Result<()> {
-        crate::send::send(&self.group, Some(self), info)
+    /// What a new thread inherits from this one in the step that enters it in the tables.
+    pub(crate) fn inherited_at_entry(&self) -> EntryInherited {
+        EntryInherited {
+            seccomp: self.seccomp.state(),
+            no_new_privs: self.no_new_privs.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The thread enters the tables.
+    pub(crate) fn enter(&self, inherited: EntryInherited) {
+        let EntryInherited { seccomp, no_new_privs } = inherited;
+        self.seccomp.set_state(seccomp);
+        self.no_new_privs.store(no_new_privs, Ordering::Relaxed);
+    }
+
+    /// What a new thread inherits from this one, of the same process or of another, with the place
+    /// that was found for it. `same_undo`: CLONE_SYSVSEM.
+    pub(crate) fn inherited(&self, same_process: bool, same_undo: bool, cgroup: Member) -> TaskInherited {
+        let mempolicy = *self.mempolicy.lock();
+        TaskInherited {
+            creds: Creds::into_inner(self.creds()),
+            nsproxy: self.nsproxy(),
+            cgroup,
+            keyrings: self.keyrings.inherited(&self.creds(), same_process),
+            mempolicy,
+            blocked: self.blocked(),
+            comm: self.comm(),
+            scheduling: self.scheduling.inherited(),
+            sem_undo: same_undo.then(|| self.sem_undo()),
+            timer_slack: self.timer_slack.load(Ordering::Relaxed),
+            memory_failure_policy: self.memory_failure_policy.load(Ordering::Relaxed),
+        }
     }
 }

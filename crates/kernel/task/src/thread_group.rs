@@ -1,24 +1,144 @@
 //! Thread groups: processes.
 
+use crate::core_thread::Gathering;
 use crate::cred_guard::CredGuard;
 use crate::inherit::ProcessInherited;
 use crate::kernel::Kernel;
-use crate::life::{Life, Signals};
+use crate::life::{Life, Stop};
 use crate::task::Task;
-use crate::timers::Timers;
-use abi::{Result, SigInfo, SigSet, Signal};
+use abi::Signal;
 use container::Container;
 use pid::{Pid, PidNamespace};
+use process_timers::{CpuLimitTimer, IntervalTimers, PosixTimers};
 use ranked::{Mutex, RwLock, rank};
 use sched::{Rlimits, Usage};
-use signal::Handlers;
+use signal::{Handlers, Pending};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 use wait::WaitQueue;
 
 /// Signal actions, which CLONE_SIGHAND shares between processes.
 pub type SharedHandlers = Mutex<Handlers, { rank::SIGACTIONS }>;
+
+/// Timers of a process. Signals are sent without their locks.
+#[derive(Default)]
+pub struct Timers {
+    /// setitimer(2).
+    pub interval: IntervalTimers,
+    /// RLIMIT_CPU.
+    pub(crate) cpu_limit: CpuLimitTimer,
+    /// timer_create(2).
+    pub posix: PosixTimers<ThreadGroup>,
+}
+
+/// What the removal of a thread meant for its group.
+pub(crate) struct Departure {
+    /// Of the last thread: the process's wait status, and whether the end had begun before.
+    pub(crate) last: Option<(i32, bool)>,
+    /// All that are left are parked by this signal, and the parent does not know yet.
+    pub(crate) stopped: Option<Signal>,
+}
+
+/// Signals, threads, stop and life of a process, under one lock.
+#[derive(Default)]
+pub struct Signals {
+    /// Signals sent to the process.
+    pub shared: Pending,
+    /// Where the process is in its life.
+    pub life: Life,
+    /// Whether a signal stops it.
+    pub stop: Stop,
+    /// Threads that take part in the stop: they are parked, or were when their tracer had them go on.
+    pub parked: usize,
+    /// Counts the stops.
+    stops: u32,
+    /// Counts SIGCONTs: one that comes between a stop signal's dequeue and its effect makes it void.
+    pub(crate) continues: u32,
+    /// A core file in the making.
+    pub(crate) core: Option<Arc<Gathering>>,
+    /// Live threads.
+    pub threads: Vec<Arc<Task>>,
+}
+
+impl Signals {
+    /// Adds a thread.
+    pub(crate) fn add(&mut self, task: Arc<Task>) {
+        self.threads.push(task);
+    }
+
+    /// Removes a thread. The one that leaves nobody behind is the last, and this is where it is decided.
+    pub(crate) fn remove(&mut self, task: &Task, own_status: i32) -> Departure {
+        self.threads.retain(|t| !std::ptr::eq(&**t, task));
+        if self.stop.is_on() && self.is_parked(task) {
+            self.parked -= 1;
+        }
+        if self.threads.is_empty() {
+            let begun = self.life.status();
+            let status = begun.unwrap_or(own_status);
+            self.life = Life::Leaving(status);
+            self.stop = Stop::Not;
+            return Departure { last: Some((status, begun.is_some())), stopped: None };
+        }
+        Departure { last: None, stopped: self.all_parked() }
+    }
+
+    /// The process is to end with this wait status; false when its end had begun before.
+    pub(crate) fn end(&mut self, status: i32) -> bool {
+        if self.life.is_over() {
+            return false;
+        }
+        self.life = Life::Leaving(status);
+        self.stop = Stop::Not;
+        true
+    }
+
+    /// Begins a stop, unless there is one or the process ends.
+    pub(crate) fn begin_stop(&mut self, sig: Signal) -> bool {
+        let begins = !self.life.is_over() && !self.stop.is_on();
+        if begins {
+            self.stop = Stop::Stopping(sig);
+            self.stops = self.stops.wrapping_add(1);
+            self.parked = 0;
+        }
+        begins
+    }
+
+    /// Ends a stop; true when there was one.
+    pub(crate) fn end_stop(&mut self) -> bool {
+        std::mem::take(&mut self.stop).is_on()
+    }
+
+    /// Whether a thread takes part in the stop that is on.
+    pub(crate) fn is_parked(&self, task: &Task) -> bool {
+        task.parked_in.load(Ordering::Relaxed) == self.stops
+    }
+
+    /// Parks a thread while there is a stop. The last one gets the signal, to tell the parent.
+    pub(crate) fn park(&mut self, task: &Task) -> Option<Signal> {
+        if self.is_parked(task) {
+            return None;
+        }
+        task.parked_in.store(self.stops, Ordering::Relaxed);
+        self.count_parked()
+    }
+
+    fn count_parked(&mut self) -> Option<Signal> {
+        self.parked += 1;
+        self.all_parked()
+    }
+
+    /// Completes a stop that all threads have noticed; gives its signal, once.
+    fn all_parked(&mut self) -> Option<Signal> {
+        match self.stop {
+            Stop::Stopping(sig) if self.parked >= self.threads.len() => {
+                self.stop = Stop::Stopped(sig);
+                Some(sig)
+            }
+            _ => None,
+        }
+    }
+}
 
 /// A process.
 pub struct ThreadGroup {
@@ -71,11 +191,12 @@ pub struct ThreadGroup {
 impl ThreadGroup {
     /// A process without threads.
     pub fn new(
+        kernel: Arc<Kernel>,
         pid: &Arc<Pid>,
         handlers: Arc<SharedHandlers>,
         inherited: ProcessInherited,
     ) -> Arc<ThreadGroup> {
-        let ProcessInherited { kernel, container, rlimits, personality, oom_score_adj } = inherited;
+        let ProcessInherited { container, rlimits, personality, oom_score_adj } = inherited;
         let pids = pid.ns().unwrap_or(&kernel.pids).clone();
         Arc::new(ThreadGroup {
             kernel,
@@ -159,12 +280,6 @@ impl ThreadGroup {
         self.rlimits.lock().soft(resource)
     }
 
-    /// Forgets pending signals of the group and its threads (a disposition became "ignore").
-    pub fn discard_signals(&self, which: SigSet) {
-        let mut s = self.signals.lock();
-        crate::send::discard(self, &mut s, which);
-    }
-
     /// Wait status once the process has ended, whether it was waited for or not.
     pub fn exit_status(&self) -> Option<i32> {
         match self.signals.lock().life {
@@ -185,9 +300,38 @@ impl ThreadGroup {
         let fatal = matches!(default_action(sig), DefaultAction::Terminate | DefaultAction::Core);
         fatal && (sig == Signal::SIGKILL || self.by_default(sig))
     }
+}
 
-    /// Sends a signal to the process. Permission was checked.
-    pub fn send(&self, info: SigInfo) -> Result<()> {
-        crate::send::send(self, None, info)
+impl ThreadGroup {
+    /// What a new process inherits from this one.
+    pub(crate) fn inherited(&self) -> ProcessInherited {
+        ProcessInherited {
+            container: self.container.clone(),
+            rlimits: *self.rlimits.lock(),
+            personality: self.personality.load(Ordering::Relaxed),
+            oom_score_adj: self.oom_score_adj.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_begins_once_and_ends_a_stop() {
+        let mut s = Signals::default();
+        assert!(s.begin_stop(Signal::SIGSTOP) && !s.begin_stop(Signal::SIGTSTP));
+        assert!(s.end(9) && !s.end(15));
+        assert_eq!((s.life.status(), s.stop), (Some(9), Stop::Not));
+        assert!(!s.begin_stop(Signal::SIGSTOP));
+    }
+
+    #[test]
+    fn the_parent_is_told_of_a_stop_once() {
+        let mut s = Signals::default();
+        s.begin_stop(Signal::SIGTSTP);
+        assert_eq!((s.count_parked(), s.count_parked()), (Some(Signal::SIGTSTP), None));
+        assert!(s.end_stop() && !s.end_stop());
     }
 }

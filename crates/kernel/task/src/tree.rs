@@ -2,13 +2,13 @@
 //! sessions, process ids. All of it under one lock (rank TASKS).
 
 mod state;
+mod tracing;
 
 pub use state::NodeState;
 
 use crate::life::{Life, Zombie};
 use crate::task::Task;
 use crate::thread_group::ThreadGroup;
-use crate::trace::relation::Traces;
 use abi::{SigSet, Signal};
 use cgroup::{Cgroup, Charge};
 use pid::Attached;
@@ -16,6 +16,7 @@ use rights::Credentials;
 use sched::Scheduling;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use tracee::Tracees;
 
 /// A process's place in the tree.
 pub struct Node {
@@ -69,8 +70,8 @@ pub struct Tree {
     terminals: HashMap<i32, Arc<tty::Pty>>,
     /// Nodes whose thread group leader has left.
     unreaped: usize,
-    /// Who traces whom.
-    pub(crate) traces: Traces,
+    /// The traced threads.
+    pub(crate) tracees: Tracees<ThreadGroup, Task>,
 }
 
 impl Node {
@@ -164,6 +165,16 @@ impl Node {
     /// Whether its last thread has left.
     pub fn is_zombie(&self) -> bool {
         matches!(self.group.signals.lock().life, Life::Dead(_))
+    }
+}
+
+impl Node {
+    /// Real user id of the process, for SIGCHLD.
+    pub fn uid(&self) -> u32 {
+        match self.zombie() {
+            Some(z) => z.uid,
+            None => self.group.any_thread().map_or(0, |t| t.creds().uid),
+        }
     }
 }
 
@@ -337,7 +348,7 @@ impl Tree {
     pub(crate) fn count_tasks(&self, of: impl Fn(&ThreadGroup, &Credentials) -> bool) -> usize {
         let live = self.tasks.values().filter(|t| of(&t.group, &t.creds())).count();
         let unreaped = |n: &&Node| n.leader.as_ref().is_some_and(|l| of(&n.group, &l.creds));
-        let zombies = self.traces.count_zombies(|group| {
+        let zombies = self.tracees.count_zombies(|group| {
             let leader = self.nodes.get(&group.tgid).and_then(|n| n.group.any_thread());
             leader.is_some_and(|t| of(group, &t.creds()))
         });

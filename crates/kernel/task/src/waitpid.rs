@@ -1,14 +1,15 @@
 //! Waiting for children. See wait4(2), waitid(2).
 
 use crate::current::Current;
-use crate::exit::{Notices, exit_code_of};
-use crate::result::{Restart, SysErr};
+use crate::exit_report::{Notices, exit_code_of};
+use crate::task::Task;
 use crate::thread_group::ThreadGroup;
-use crate::trace::relation::Tracee;
 use crate::tree::{Node, Report, Tree};
 use abi::{Errno, Signal};
 use sched::Usage;
 use std::sync::Arc;
+use sysresult::{Restart, SysErr};
+use tracee::Tracee;
 use wait::{Events, Stop};
 
 /// Which children count.
@@ -72,7 +73,7 @@ impl Current {
 #[derive(Default)]
 struct Gone {
     node: Option<Node>,
-    tracee: Option<Tracee>,
+    tracee: Option<Tracee<ThreadGroup, Task>>,
     notices: Notices,
 }
 
@@ -88,13 +89,13 @@ fn look(
     if let Some(change) = tracee(t, parent, tid, whom, options, gone)? {
         return Ok(Some(change));
     }
-    let mut any = t.traces.of_group(parent.tgid).iter().any(|id| {
+    let mut any = t.tracees.of_group(parent.tgid).iter().any(|id| {
         let fits = by_whom(t, whom, *id);
         fits && eligible_tracer(t, *id, tid, options)
     });
     let children = t.node(parent.tgid).map_or(Vec::new(), |n| n.children().to_vec());
     for child in children {
-        let tracer = t.traces.tracing_group(child);
+        let tracer = t.tracees.tracing_group(child);
         let (ours, other) = (tracer == Some(parent.tgid), tracer.is_some_and(|g| g != parent.tgid));
         let Some(n) = t.node_mut(child) else { continue };
         let pid = n.group.pid_for(parent);
@@ -150,14 +151,14 @@ fn by_whom(t: &Tree, whom: Whom, tid: i32) -> bool {
         Whom::Any => true,
         Whom::Pid(p) => p == tid,
         Whom::Group(g) => {
-            let tgid = t.traces.get(tid).map_or(tid, |x| x.group.tgid);
+            let tgid = t.tracees.get(tid).map_or(tid, |x| x.group.tgid);
             t.node(tgid).is_some_and(|n| n.pgid() == g)
         }
     }
 }
 
 fn eligible_tracer(t: &Tree, tracee: i32, me: i32, options: i32) -> bool {
-    options & libc::__WNOTHREAD == 0 || t.traces.get(tracee).is_some_and(|x| x.tracer.1 == me)
+    options & libc::__WNOTHREAD == 0 || t.tracees.get(tracee).is_some_and(|x| x.tracer.1 == me)
 }
 
 /// Looks for a change of a tracee of the waiting process.
@@ -170,11 +171,11 @@ fn tracee(
     gone: &mut Gone,
 ) -> Result<Option<Change>, Errno> {
     let keep = options & libc::WNOWAIT != 0;
-    for tid in t.traces.of_group(waiter.tgid) {
+    for tid in t.tracees.of_group(waiter.tgid) {
         if !by_whom(t, whom, tid) || !eligible_tracer(t, tid, me, options) {
             continue;
         }
-        let Some(x) = t.traces.get(tid) else { continue };
+        let Some(x) = t.tracees.get(tid) else { continue };
         let group = x.group.clone();
         if let Some(task) = x.task.clone() {
             // A child's stop is waited for without WUNTRACED by its tracer.

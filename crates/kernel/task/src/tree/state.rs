@@ -89,7 +89,7 @@ impl Tree {
             tasks: HashMap::new(),
             terminals: HashMap::new(),
             unreaped,
-            traces: Default::default(),
+            tracees: Default::default(),
         })
     }
 }

@@ -1,5 +1,7 @@
-//! How a system call ends. Errors that a program sees are [`Errno`]; requests
-//! to restart the call are control flow and have their own type.
+//! How a system call ends. Errors that a program sees are [`Errno`]; requests to restart the call are control flow and have
+//! their own type, [`SysErr`]. Plain values, used by every crate that carries out a call for a task.
+
+#![forbid(unsafe_code)]
 
 use abi::Errno;
 use wait::Stop;

@@ -1,16 +1,19 @@
-//! What differs between the container's root and the layers below it, for the processes outside that ask for it, and
-//! for the one that writes it to the uppermost layer.
+//! How a container's root differs from the layers below it: for processes outside that ask, and for the process that writes the
+//! changes to the uppermost layer. A checkpoint keeps nothing: the changes are in the overlay.
 
-use crate::boot::{other, text};
-use crate::control::Control;
+use crate::errors::{other, text};
 use abi::Errno;
 use changes::{Purpose, Record, Writer};
+use container::Container;
+use mounts::FsView;
 use spec::StartError;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use task::Kernel;
 use tmpfs::walk::tell;
 use vfs::Internal;
 
@@ -37,8 +40,8 @@ impl WriteBack {
         WriteBack { socket: File::from(socket), purpose, busy: AtomicBool::new(false) }
     }
 
-    fn take(&self) -> Option<Taken<'_>> {
-        (!self.busy.swap(true, Ordering::Acquire)).then_some(Taken(self))
+    fn take(&self) -> Option<InUse<'_>> {
+        (!self.busy.swap(true, Ordering::Acquire)).then_some(InUse(self))
     }
 
     /// What has become of the stream that was written: what was left out, or why it was not done.
@@ -58,25 +61,35 @@ impl WriteBack {
     }
 }
 
-/// The right to use it.
-struct Taken<'a>(&'a WriteBack);
+/// Keeps other threads from using a [`WriteBack`].
+struct InUse<'a>(&'a WriteBack);
 
-impl Drop for Taken<'_> {
+impl Drop for InUse<'_> {
     fn drop(&mut self) {
         self.0.busy.store(false, Ordering::Release);
     }
 }
 
-/// The programs of a container rest, unless they did already.
-struct Rest<'a>(&'a Control);
+/// The root of a container, and how it differs from the layers below.
+pub(crate) struct RootChanges {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) container: Arc<Container>,
+    /// Root and mounts as the container began.
+    pub(crate) view: Arc<FsView>,
+    /// Takes the changes of the root back to the layer below.
+    pub(crate) write_back: Option<WriteBack>,
+}
+
+/// The programs of a container are stopped, unless they were already.
+struct Rest<'a>(&'a RootChanges);
 
 impl<'a> Rest<'a> {
-    fn new(control: &'a Control) -> Option<Rest<'a>> {
-        if control.container.is_frozen() {
+    fn new(root: &'a RootChanges) -> Option<Rest<'a>> {
+        if root.container.is_frozen() {
             return None;
         }
-        control.kernel.freeze(&control.container, true);
-        Some(Rest(control))
+        root.kernel.freeze(&root.container, true);
+        Some(Rest(root))
     }
 }
 
@@ -86,7 +99,7 @@ impl Drop for Rest<'_> {
     }
 }
 
-impl Control {
+impl RootChanges {
     /// Writes the changes of the root to a pipe or socket, while the programs rest.
     pub(crate) fn write_changes(&self, to: OwnedFd, purpose: Purpose) -> Result<(), StartError> {
         let _rest = Rest::new(self);
@@ -105,7 +118,7 @@ impl Control {
         }
     }
 
-    fn write_back_with(&self, taken: &Taken<'_>) -> Result<String, StartError> {
+    fn write_back_with(&self, taken: &InUse<'_>) -> Result<String, StartError> {
         let _rest = Rest::new(self);
         let mut stream = BufWriter::with_capacity(BUFFER, &taken.0.socket);
         let told = self.tell_changes(&mut stream, taken.0.purpose);

@@ -4,20 +4,13 @@
 //! A breakpoint stops before its instruction. A watchpoint for writes stops when the bytes have changed; a write of the
 //! same value is not noticed. Watchpoints for reads cannot be seen that way: ENOSPC, as on a machine without room.
 
-use crate::current::Current;
-use abi::{Errno, Result, SigInfo, Signal};
-use signal::TrapInfo;
+use abi::{Errno, Result};
 
 /// What DR6 holds when nothing has happened.
 const DR6_RESERVED: u64 = 0xffff_0ff0;
-/// si_code of a hardware breakpoint.
-const TRAP_HWBKPT: i32 = 4;
-/// si_code of a step.
-const TRAP_TRACE: i32 = 2;
-
 /// DR0 to DR3, DR6 and DR7 of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DebugRegs {
+pub struct DebugRegs {
     addr: [u64; 4],
     status: u64,
     control: u64,
@@ -31,7 +24,7 @@ impl DebugRegs {
     }
 
     /// Whether anything is watched.
-    pub(crate) fn active(&self) -> bool {
+    pub fn active(&self) -> bool {
         (0..4).any(|n| self.enabled(n))
     }
 
@@ -43,7 +36,8 @@ impl DebugRegs {
         [1, 2, 8, 4][(control >> (18 + 4 * n) & 3) as usize]
     }
 
-    fn get(&self, n: u64) -> u64 {
+    /// The register DR`n`.
+    pub fn get(&self, n: u64) -> u64 {
         match n {
             0..=3 => self.addr[n as usize],
             6 => self.status ^ DR6_RESERVED,
@@ -53,7 +47,7 @@ impl DebugRegs {
     }
 
     /// Changes a register. `max`: one past the last address of a program.
-    fn set(&mut self, n: u64, value: u64, max: u64) -> Result<()> {
+    pub fn set(&mut self, n: u64, value: u64, max: u64) -> Result<()> {
         match n {
             0..=3 if value >= max => return Err(Errno::EINVAL),
             0..=3 => self.addr[n as usize] = value,
@@ -77,7 +71,7 @@ impl DebugRegs {
     }
 
     /// Looks at the watched places; `read` gives the bytes there. The bits of DR6 of those that were met.
-    fn look(&mut self, rip: u64, read: impl Fn(u64, usize) -> u64) -> u64 {
+    pub fn look(&mut self, rip: u64, read: impl Fn(u64, usize) -> u64) -> u64 {
         let mut met = 0;
         for n in (0..4).filter(|n| self.control >> (2 * n) & 3 != 0) {
             if Self::kind(self.control, n) == 0 {
@@ -90,62 +84,11 @@ impl DebugRegs {
         }
         met
     }
-}
 
-impl Current {
-    /// PTRACE_PEEKUSER of a debug register, for a tracer.
-    pub fn peek_debug(&self, task: &crate::task::Task, n: u64) -> u64 {
-        task.trace.state.lock().debug.get(n)
+    /// Adds bits to DR6.
+    pub fn note(&mut self, met: u64) {
+        self.status |= met;
     }
-
-    /// PTRACE_POKEUSER of a debug register, for a tracer. EINVAL for what no processor takes, ENOSPC for a watchpoint for reads.
-    pub fn poke_debug(&self, task: &crate::task::Task, n: u64, value: u64) -> Result<()> {
-        let max = self.kernel().platform.limits().max;
-        let mm = task.mm();
-        let mut state = task.trace.state.lock();
-        state.debug.set(n, value, max)?;
-        let _ = state.debug.look(0, |addr, len| read(&mm, addr, len));
-        task.trace.set(super::WATCHED, state.debug.active());
-        Ok(())
-    }
-
-    fn look_at_watched(&mut self, rip: u64) -> u64 {
-        let mm = &self.mm;
-        let mut state = self.task.trace.state.lock();
-        let met = state.debug.look(rip, |addr, len| read(mm, addr, len));
-        state.debug.status |= met;
-        met
-    }
-
-    /// After a system call: what the kernel has written does not count.
-    pub(crate) fn forget_watched(&mut self) {
-        if self.task.trace.has(super::WATCHED) {
-            self.finish_writes();
-            let mm = &self.mm;
-            let mut state = self.task.trace.state.lock();
-            let _ = state.debug.look(0, |addr, len| read(mm, addr, len));
-        }
-    }
-
-    /// A fault of a thread whose trap flag the kernel has set. True when that is dealt with: the step was for the debug
-    /// registers, whether they have met something or not.
-    pub(crate) fn stepped_for_watch(&mut self, signo: i32, code: i32) -> bool {
-        if signo != libc::SIGTRAP || code != TRAP_TRACE || !self.task.trace.has(super::WATCHED) {
-            return false;
-        }
-        let rip = self.ctx.regs().rip;
-        if self.look_at_watched(rip) != 0 {
-            crate::run::force(self, SigInfo::fault(Signal::SIGTRAP, TRAP_HWBKPT, rip), TrapInfo::default());
-            return true;
-        }
-        !self.task.trace.has(super::STEP)
-    }
-}
-
-fn read(mm: &mm::Mm, addr: u64, len: usize) -> u64 {
-    let mut bytes = [0; 8];
-    mm.space.read(addr, bytes.get_mut(..len).unwrap_or_default());
-    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]

@@ -5,24 +5,17 @@
 //! remaining time could have passed. The clock of a thread is only known to the thread itself, so the service has the thread
 //! look. Signals are sent without a timer's lock.
 
-mod state;
-
-use crate::current::Current;
-use crate::task::Task;
-use crate::thread_group::ThreadGroup;
-use crate::timers::{Which, wait_for};
+use crate::process::{Process, Thread};
+use crate::sample::sampled;
 use abi::{Errno, Result, SigInfo, Signal};
-use caller::HasCredentials;
 use caller::timer::TimerHandle;
 use ranked::{Mutex, rank};
 use signal::{Charge, Expiry};
-pub use state::{ClockState, PosixTimerState, PosixTimersState};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How a POSIX timer tells of its expiry.
+/// How a POSIX timer notifies of its expiry (SIGEV_*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notify {
     /// SIGEV_NONE.
@@ -43,27 +36,31 @@ impl Notify {
 }
 
 /// What a timer counts.
-#[derive(Clone)]
-pub enum Clock {
+pub enum Clock<P> {
     /// A clock of the host.
     Host(i32),
     /// Processor time of a process; true for user time alone.
-    Process(Weak<ThreadGroup>, bool),
+    Process(Weak<P>, bool),
     /// Processor time of a thread of the timer's own process; true for user time alone.
     Thread(i32, bool),
 }
 
 /// The timers of a process.
-#[derive(Default)]
-pub struct PosixTimers(Mutex<Table>);
+pub struct PosixTimers<P>(pub(crate) Mutex<Table<P>>);
 
-#[derive(Default)]
-struct Table {
-    timers: BTreeMap<i32, Arc<PosixTimer>>,
-    next: i32,
+pub(crate) struct Table<P> {
+    pub(crate) timers: BTreeMap<i32, Arc<PosixTimer<P>>>,
+    /// The ID that is tried next.
+    pub(crate) next: i32,
 }
 
-impl Table {
+impl<P> Default for PosixTimers<P> {
+    fn default() -> PosixTimers<P> {
+        PosixTimers(Mutex::new(Table { timers: BTreeMap::new(), next: 0 }))
+    }
+}
+
+impl<P> Table<P> {
     /// Ids ascend, and are used again after the last one only.
     fn free_id(&mut self) -> Option<i32> {
         for _ in 0..=self.timers.len() {
@@ -78,33 +75,33 @@ impl Table {
 }
 
 /// A timer made by timer_create(2).
-pub struct PosixTimer {
-    id: i32,
-    clock: Clock,
-    notify: Notify,
-    value: u64,
-    group: Weak<ThreadGroup>,
-    state: Mutex<State, { rank::POSIX_TIMER }>,
-    _charge: Charge,
+pub struct PosixTimer<P> {
+    pub(crate) id: i32,
+    pub(crate) clock: Clock<P>,
+    pub(crate) notify: Notify,
+    pub(crate) value: u64,
+    pub(crate) process: Weak<P>,
+    pub(crate) state: Mutex<State, { rank::POSIX_TIMER }>,
+    pub(crate) _charge: Charge,
 }
 
 #[derive(Default)]
-struct State {
-    handle: Option<TimerHandle>,
+pub(crate) struct State {
+    pub(crate) handle: Option<TimerHandle>,
     /// Changes with every setting: callbacks and signals of an earlier one do nothing.
-    serial: u64,
-    deadline: u64,
-    interval: u64,
+    pub(crate) serial: u64,
+    pub(crate) deadline: u64,
+    pub(crate) interval: u64,
     /// The signal of an expiry is pending.
-    queued: bool,
+    pub(crate) queued: bool,
     /// The last expiry's signal was ignored: the timer goes on when the signal gets an action.
-    ignored: bool,
-    overrun: i32,
+    pub(crate) ignored: bool,
+    pub(crate) overrun: i32,
     /// Overruns of the expiry delivered last, for timer_getoverrun(2).
-    last_overrun: i32,
+    pub(crate) last_overrun: i32,
 }
 
-impl signal::Timer for PosixTimer {
+impl<P: Process> signal::Timer for PosixTimer<P> {
     fn id(&self) -> i32 {
         self.id
     }
@@ -135,12 +132,17 @@ impl signal::Timer for PosixTimer {
     }
 }
 
-impl PosixTimers {
-    /// timer_create(2): `value` is sigev_value, `None` for the timer's own id.
-    pub fn create(&self, c: &Current, clock: Clock, notify: Notify, value: Option<u64>) -> Result<i32> {
-        let g = &c.task.group;
-        let limit = g.rlimit(libc::RLIMIT_SIGPENDING as i32);
-        let charge = c.kernel().queued.charge(c.creds().uid, limit).ok_or(Errno::EAGAIN)?;
+impl<P: Process> PosixTimers<P> {
+    /// timer_create(2): `value` is sigev_value, `None` for the timer's own id. `charge` is what the timer counts as of its user's
+    /// RLIMIT_SIGPENDING. EAGAIN.
+    pub fn create(
+        &self,
+        process: &Arc<P>,
+        charge: Charge,
+        clock: Clock<P>,
+        notify: Notify,
+        value: Option<u64>,
+    ) -> Result<i32> {
         let mut t = self.0.lock();
         let id = t.free_id().ok_or(Errno::EAGAIN)?;
         let timer = PosixTimer {
@@ -148,7 +150,7 @@ impl PosixTimers {
             clock,
             notify,
             value: value.unwrap_or(id as u64),
-            group: Arc::downgrade(g),
+            process: Arc::downgrade(process),
             state: Mutex::default(),
             _charge: charge,
         };
@@ -157,7 +159,7 @@ impl PosixTimers {
     }
 
     /// The timer with this id; EINVAL when there is none.
-    pub fn find(&self, id: i32) -> Result<Arc<PosixTimer>> {
+    pub fn find(&self, id: i32) -> Result<Arc<PosixTimer<P>>> {
         self.0.lock().timers.get(&id).cloned().ok_or(Errno::EINVAL)
     }
 
@@ -169,14 +171,14 @@ impl PosixTimers {
     }
 
     /// Deletes all.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         let gone = std::mem::take(&mut self.0.lock().timers);
         gone.values().for_each(|t| t.disarm());
     }
 
     /// A signal that may have been ignored until now gets an action: its timers go on.
     pub fn unignore(&self, sig: Signal) {
-        let of = |t: &&Arc<PosixTimer>| t.notify.signal() == Some(sig);
+        let of = |t: &&Arc<PosixTimer<P>>| t.notify.signal() == Some(sig);
         let own: Vec<_> = self.0.lock().timers.values().filter(of).cloned().collect();
         for t in own {
             let mut s = t.state.lock();
@@ -188,18 +190,18 @@ impl PosixTimers {
     }
 
     /// The timers that count a thread's processor time.
-    fn of_thread(&self, tid: i32) -> Vec<Arc<PosixTimer>> {
+    fn of_thread(&self, tid: i32) -> Vec<Arc<PosixTimer<P>>> {
         let t = self.0.lock();
-        let of = |t: &&Arc<PosixTimer>| matches!(t.clock, Clock::Thread(id, _) if id == tid);
+        let of = |t: &&Arc<PosixTimer<P>>| matches!(t.clock, Clock::Thread(id, _) if id == tid);
         t.timers.values().filter(of).cloned().collect()
     }
 }
 
-impl Current {
-    /// Looks at the timers that count this thread's processor time.
-    pub(crate) fn look_at_own_timers(&mut self) {
-        for t in self.task.group.timers.posix.of_thread(self.task.tid()) {
-            let now = t.now(self);
+impl<P: Process> PosixTimers<P> {
+    /// Looks at the timers that count the processor time of the calling thread `tid`.
+    pub fn look_at_own(&self, tid: i32, thread: &mut impl Thread) {
+        for t in self.of_thread(tid) {
+            let now = t.now(thread);
             let serial = t.state.lock().serial;
             t.look(serial, now);
         }
@@ -210,33 +212,30 @@ fn sum(user_alone: bool, (user, system): (u64, u64)) -> u64 {
     if user_alone { user } else { user.saturating_add(system) }
 }
 
-impl PosixTimer {
+impl<P: Process> PosixTimer<P> {
     /// Nanoseconds of the timer's clock.
-    fn now(&self, c: &mut Current) -> u64 {
+    fn now(&self, c: &mut impl Thread) -> u64 {
         match &self.clock {
-            Clock::Thread(tid, user) => {
-                let tid = *tid;
-                let task = c.kernel().task(tid);
-                task.map_or(0, |t| sum(*user, c.times_of(&t)))
-            }
+            Clock::Thread(tid, user) => c.times_of(*tid).map_or(0, |times| sum(*user, times)),
             _ => self.now_from_outside(),
         }
     }
 
-    /// As [`PosixTimer::now`], the last that was known for a thread's clock.
-    fn now_from_outside(&self) -> u64 {
+    /// As [`PosixTimer::now`], for a thread's clock as it was read last.
+    pub(crate) fn now_from_outside(&self) -> u64 {
         match &self.clock {
             Clock::Host(c) => hostsys::clock::gettime_ns(*c).unwrap_or(0) as u64,
             Clock::Process(g, user) => g.upgrade().map_or(0, |g| sum(*user, g.cpu_times())),
-            Clock::Thread(_, user) => {
-                self.thread().map_or(0, |t| sum(*user, (t.last_user_time(), t.sentry_time())))
+            Clock::Thread(tid, user) => {
+                let process = self.process.upgrade();
+                process.and_then(|p| p.last_times_of(*tid)).map_or(0, |times| sum(*user, times))
             }
         }
     }
 
     /// The moment of the timer's clock that the caller's time namespace shows as `at`, in nanoseconds; 0 for one before the
     /// clock's zero.
-    pub fn host_time(&self, c: &Current, at: u64) -> u64 {
+    pub fn host_time(&self, c: &impl Thread, at: u64) -> u64 {
         let Clock::Host(clock) = self.clock else { return at };
         match c.clock_offset(clock) {
             offset if offset < 0 => at.saturating_add(offset.unsigned_abs()).min(i64::MAX as u64),
@@ -244,13 +243,8 @@ impl PosixTimer {
         }
     }
 
-    fn thread(&self) -> Option<Arc<Task>> {
-        let Clock::Thread(tid, _) = &self.clock else { return None };
-        self.group.upgrade()?.threads().into_iter().find(|t| t.tid() == *tid)
-    }
-
     /// Remaining time and interval in nanoseconds.
-    pub fn get(&self, c: &mut Current) -> (u64, u64) {
+    pub fn get(&self, c: &mut impl Thread) -> (u64, u64) {
         let now = self.now(c);
         let s = self.state.lock();
         let left = match s.deadline.checked_sub(now).filter(|left| *left > 0) {
@@ -272,7 +266,13 @@ impl PosixTimer {
     }
 
     /// timer_settime(2); gives the old setting.
-    pub fn set(self: &Arc<Self>, c: &mut Current, value: u64, interval: u64, absolute: bool) -> (u64, u64) {
+    pub fn set(
+        self: &Arc<Self>,
+        c: &mut impl Thread,
+        value: u64,
+        interval: u64,
+        absolute: bool,
+    ) -> (u64, u64) {
         let old = self.get(c);
         let now = self.now(c);
         self.disarm();
@@ -323,12 +323,12 @@ impl PosixTimer {
     }
 
     /// `None` once the process is gone.
-    fn schedule(self: &Arc<Self>, serial: u64, left: u64) -> Option<TimerHandle> {
-        let timers = self.group.upgrade()?.kernel.vfs.resources.timers.clone();
+    pub(crate) fn schedule(self: &Arc<Self>, serial: u64, left: u64) -> Option<TimerHandle> {
+        let timers = self.process.upgrade()?.timer_service().clone();
         let me = Arc::downgrade(self);
         let after = match self.clock {
             Clock::Host(_) => Duration::from_nanos(left),
-            _ => wait_for(&timers, Which::Prof, left),
+            _ => sampled(&timers, left),
         };
         Some(timers.schedule(Instant::now() + after, move || {
             if let Some(t) = me.upgrade() {
@@ -339,19 +339,17 @@ impl PosixTimer {
 
     /// The time may be over.
     fn look_again(self: &Arc<Self>, serial: u64) {
-        if let Some(t) = self.thread() {
-            // One that sleeps uses no time, and has looked before.
-            if !t.is_sleeping() {
-                t.own_timers.store(true, Ordering::SeqCst);
-                t.interrupt_guest();
-            }
+        if let Clock::Thread(tid, _) = &self.clock
+            && let Some(process) = self.process.upgrade()
+        {
+            process.have_thread_look(*tid);
         }
         self.look(serial, self.now_from_outside());
     }
 
     /// Judges the setting with this serial number at this moment of the timer's clock.
     fn look(self: &Arc<Self>, serial: u64, now: u64) {
-        let Some(g) = self.group.upgrade() else { return };
+        let Some(process) = self.process.upgrade() else { return };
         let mut s = self.state.lock();
         if s.serial != serial || s.deadline == 0 {
             return;
@@ -381,19 +379,17 @@ impl PosixTimer {
         };
         drop(s);
         if expired > 0 {
-            self.tell(&g, serial, expired);
+            self.notify(&process, serial, expired);
         }
     }
 
     /// Sends the signal, or counts overruns while the last one is pending.
-    fn tell(self: &Arc<Self>, g: &ThreadGroup, serial: u64, expired: u64) {
-        let (sig, to): (Signal, Option<Arc<Task>>) = match self.notify {
+    fn notify(self: &Arc<Self>, process: &P, serial: u64, expired: u64) {
+        let (sig, to) = match self.notify {
             Notify::None => return,
             Notify::Process(sig) => (sig, None),
-            Notify::Thread(sig, tid) => match g.threads().into_iter().find(|t| t.tid() == tid) {
-                Some(t) => (sig, Some(t)),
-                None => return,
-            },
+            Notify::Thread(sig, tid) if process.has_thread(tid) => (sig, Some(tid)),
+            Notify::Thread(..) => return,
         };
         {
             let mut s = self.state.lock();
@@ -408,7 +404,7 @@ impl PosixTimer {
         }
         let info = SigInfo::timer(sig, self.id, 0, self.value);
         let expiry = Expiry { timer: self.clone(), serial };
-        if let Err(unsent) = crate::send::send_expiry(g, to.as_deref(), info, expiry) {
+        if let Err(unsent) = process.send_expiry(to, info, expiry) {
             unsent.discard();
         }
     }

@@ -1,15 +1,11 @@
 //! The tracer's side: attaching, and what may be done with a thread that is stopped. See ptrace(2).
 
-use super::access::{Mode, may_access, may_be_traced_by};
-use super::{
-    NOTIFY, O_MASK, O_SUSPEND_SECCOMP, SEIZED, STEP, SYSCALL, SYSEMU, Stopped, TRAP, Trace, Tracer, event,
-};
 use crate::cred_guard::Purpose;
 use crate::current::Current;
-use crate::exit::Notices;
-use crate::result::SysErr;
-use crate::seccomp::DISABLED;
+use crate::exit_report::Notices;
+use crate::ptrace_access::{Mode, may_access, may_be_traced_by};
 use crate::task::Task;
+use crate::thread_group::ThreadGroup;
 use abi::{Errno, Result, SigInfo, SigSet, Signal};
 use caller::HasCredentials;
 use rights::{Cap, Creds};
@@ -17,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
+use syscall_filter::DISABLED;
+use sysresult::SysErr;
+use tracee::{O_MASK, O_SUSPEND_SECCOMP, SEIZED, STEP, SYSCALL, SYSEMU, Stopped, Tracer, event};
 use wait::Events;
 
 /// How a stopped thread goes on.
@@ -39,27 +38,12 @@ fn valid_signal(data: u64) -> Result<i32> {
     i32::try_from(data).ok().filter(|n| (0..=64).contains(n)).ok_or(Errno::EIO)
 }
 
-impl Trace {
-    /// A group stop has begun or ended: a seized thread reports that. Under the signal lock.
-    pub(crate) fn group_stop_changed(&self, task: &Task) {
-        if self.is_seized() {
-            self.set(NOTIFY, true);
-            task.kick_fatal();
-        }
-    }
-
-    /// The thread is to stop at the next chance.
-    pub(crate) fn ask_to_stop(&self) {
-        self.set(TRAP, true);
-    }
-}
-
 impl Task {
     /// Runs `f` on the thread's stop. ESRCH when it is not stopped.
-    pub fn with_stopped<T>(&self, f: impl FnOnce(&mut Stopped) -> T) -> Result<T> {
+    pub fn with_stopped<T>(&self, f: impl FnOnce(&mut Stopped<Current>) -> T) -> Result<T> {
         let mut state = self.trace.state.lock();
         // After PTRACE_LISTEN it counts as running.
-        let at_hand = |s: &&mut Stopped| s.resumed.is_none() && !s.listening;
+        let at_hand = |s: &&mut Stopped<Current>| s.resumed.is_none() && !s.listening;
         let stop = state.stop.as_mut().filter(at_hand).ok_or(Errno::ESRCH)?;
         Ok(f(stop))
     }
@@ -111,7 +95,7 @@ impl Current {
     }
 
     /// A tracer that attaches with the caller's credentials.
-    fn as_tracer(&self, tracer: &Task) -> Tracer {
+    fn as_tracer(&self, tracer: &Task) -> Tracer<ThreadGroup> {
         Tracer { tid: tracer.tid(), group: tracer.group.clone(), creds: Creds::into_inner(self.creds()) }
     }
 
@@ -192,7 +176,7 @@ impl Current {
     }
 
     /// Runs `f` on the stop of a tracee. ESRCH when it is not stopped.
-    pub fn with_stopped<T>(&self, task: &Task, f: impl FnOnce(&mut Stopped) -> T) -> Result<T> {
+    pub fn with_stopped<T>(&self, task: &Task, f: impl FnOnce(&mut Stopped<Current>) -> T) -> Result<T> {
         task.with_stopped(f)
     }
 

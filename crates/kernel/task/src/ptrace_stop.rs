@@ -1,21 +1,25 @@
-//! The tracee's side: its stops.
+//! The tracee's side of ptrace(2): its stops.
+//!
+//! A traced thread stops by itself, at a few places: before a signal is delivered, at an event (clone, execve, exit), for a group
+//! stop, and at the entry and the exit of a call (`ptrace_syscall`). It then shows its registers in [`tracee::Stopped`] and
+//! waits. The tracer reads and changes them there.
+//!
+//! Locks: the table of tracees is under the tree's lock, then a group's signals, then TRACE. No lock is held while a job runs.
 
-use super::{
-    MESSAGE_ENTRY, MESSAGE_EXIT, NOTIFY, O_SYSGOOD, STEP, SYSCALL, SYSEMU, Stopped, TRAP, Tracer, WATCHED,
-    event,
-};
 use crate::current::Current;
-use crate::result::Restart;
+use crate::send::tell_parent_stopped;
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
 use abi::{Errno, SigInfo, Signal};
 use caller::Blocking;
 use caller::HasCredentials;
 use libc::{CLD_STOPPED, CLD_TRAPPED};
 use platform::Regs;
-use signal::{SIG_IGN, TrapInfo};
+use signal::SIG_IGN;
+use sysresult::Restart;
+use tracee::{MESSAGE_ENTRY, NOTIFY, STEP, Stopped, TRAP, Tracer, WATCHED, event};
 use wait::Events;
 
-/// si_code of the SIGTRAP after a stepped call.
-const TRAP_BRKPT: i32 = 1;
 /// The trap flag of the processor.
 const EFLAGS_TF: u64 = 0x100;
 
@@ -80,7 +84,7 @@ impl Current {
         if let Some(sig) = group_stop
             && !self.traced_by_parent(&tracer)
         {
-            self.kernel().tell_parent_stopped(&task.group, sig);
+            tell_parent_stopped(&task.group, sig);
         }
         self.stay_stopped(exiting && ending);
         let stop = task.trace.state.lock().stop.take();
@@ -96,7 +100,12 @@ impl Current {
     }
 
     /// Publishes the stop. `None` when there is to be none.
-    fn enter_stop(&self, r: &Report, regs: Regs, exiting: bool) -> Option<(Tracer, Option<Signal>)> {
+    fn enter_stop(
+        &self,
+        r: &Report,
+        regs: Regs,
+        exiting: bool,
+    ) -> Option<(Tracer<ThreadGroup>, Option<Signal>)> {
         let task = &self.task;
         let mut s = task.group.signals.lock();
         let mut state = task.trace.state.lock();
@@ -179,12 +188,12 @@ impl Current {
         *self.ctx.regs_mut() = regs;
     }
 
-    fn traced_by_parent(&self, tracer: &Tracer) -> bool {
+    fn traced_by_parent(&self, tracer: &Tracer<ThreadGroup>) -> bool {
         let t = self.kernel().tree.lock();
         t.node(self.task.tgid()).is_some_and(|n| n.parent() == tracer.group.tgid)
     }
 
-    fn tell_tracer(&self, tracer: &Tracer, why: i32, code: i32) {
+    fn tell_tracer(&self, tracer: &Tracer<ThreadGroup>, why: i32, code: i32) {
         let g = &tracer.group;
         let act = g.handlers().lock().get(Signal::SIGCHLD);
         if act.handler != SIG_IGN && act.flags & libc::SA_NOCLDSTOP as u64 == 0 {
@@ -195,7 +204,7 @@ impl Current {
     }
 
     /// Linux's `ptrace_notify`: a stop with a SIGTRAP that nobody sent.
-    fn ptrace_notify(&mut self, code: i32, why: i32, signo: Signal, message: u64) -> i32 {
+    pub(crate) fn ptrace_notify(&mut self, code: i32, why: i32, signo: Signal, message: u64) -> i32 {
         let info = SigInfo::user(signo, code, self.task.own_tid(), self.creds().uid);
         self.ptrace_stop(Report { code, why, message, info: Some(info) }).signal
     }
@@ -225,7 +234,7 @@ impl Current {
     }
 
     /// A thread's ID as its tracer calls it.
-    pub(crate) fn number_for_tracer(&self, of: &crate::task::Task) -> i32 {
+    pub(crate) fn number_for_tracer(&self, of: &Task) -> i32 {
         let tracer = self.task.trace.state.lock().tracer.clone();
         tracer.map_or(0, |t| of.nr_in(t.group.pids_seen()))
     }
@@ -294,43 +303,6 @@ impl Current {
         true
     }
 
-    fn syscall_stop(&mut self, message: u64) {
-        let good = if self.task.trace.option(O_SYSGOOD) { 0x80 } else { 0 };
-        let code = libc::SIGTRAP | good;
-        let signal = self.ptrace_notify(code, CLD_TRAPPED, Signal::SIGTRAP, message);
-        if let Some(sig) = Signal::new(signal)
-            && signal != code
-        {
-            let _ = self.task.send(SigInfo::new(sig, libc::SI_KERNEL));
-        }
-    }
-
-    /// At the entry of a call of a traced thread. False when the call is not to be made; rax then holds its result.
-    pub fn trace_entry(&mut self) -> bool {
-        self.ctx.set_rax(Errno::ENOSYS.to_ret());
-        if !self.task.trace.has(SYSCALL | SYSEMU) {
-            return true;
-        }
-        let emulated = self.task.trace.has(SYSEMU);
-        self.syscall_stop(MESSAGE_ENTRY);
-        !emulated && !self.dying() && (self.ctx.regs().orig_rax as i32) >= 0
-    }
-
-    /// At the exit of a call of a traced thread.
-    pub fn trace_exit(&mut self) {
-        if self.exit_code.is_some() || self.passed_futex.is_some() {
-            return;
-        }
-        self.forget_watched();
-        if self.task.trace.has(STEP) && !self.task.trace.has(SYSEMU) {
-            self.finish_writes();
-            let info = SigInfo::fault(Signal::SIGTRAP, TRAP_BRKPT, self.ctx.regs().rip);
-            crate::run::force(self, info, TrapInfo::default());
-        } else if self.task.trace.has(SYSCALL) {
-            self.syscall_stop(MESSAGE_EXIT);
-        }
-    }
-
     /// Stop for SECCOMP_RET_TRACE. `None`: nobody traces it, or the call is not to be made; else its number.
     pub(crate) fn ptrace_seccomp(&mut self, data: u32) -> Option<u64> {
         if !self.task.trace.wants(event::SECCOMP) {
@@ -364,17 +336,5 @@ impl Current {
             self.ctx.regs_mut().eflags &= !EFLAGS_TF;
         }
         forced
-    }
-
-    /// A futex call that the platform makes is over, or was interrupted before it began.
-    pub(crate) fn futex_passed(&mut self, interrupted: bool) {
-        let Some(rip) = self.passed_futex.take() else { return };
-        if interrupted {
-            let regs = self.ctx.regs_mut();
-            regs.rip = rip;
-            regs.orig_rax = libc::SYS_futex as u64;
-            self.set_result(Err(crate::result::SysErr::Restart(Restart::Sys)));
-        }
-        self.trace_exit();
     }
 }

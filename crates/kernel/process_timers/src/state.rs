@@ -1,7 +1,7 @@
 //! The POSIX timers of a process as plain data, for a checkpoint.
 
-use super::{Clock, Notify, PosixTimer, PosixTimers, Table};
-use crate::thread_group::ThreadGroup;
+use crate::posix::{Clock, Notify, PosixTimer, PosixTimers, Table};
+use crate::process::Process;
 use ranked::Mutex;
 use signal::Charge;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct PosixTimerState {
     pub id: i32,
     /// What it counts.
     pub clock: ClockState,
-    /// How it tells of an expiry.
+    /// How it notifies of an expiry.
     pub notify: Notify,
     /// sigev_value.
     pub value: u64,
@@ -52,12 +52,12 @@ pub struct PosixTimersState {
     pub next: i32,
 }
 
-impl PosixTimer {
+impl<P: Process> PosixTimer<P> {
     fn save(&self) -> PosixTimerState {
         let now = self.now_from_outside();
         let clock = match &self.clock {
             Clock::Host(id) => ClockState::Host(*id),
-            Clock::Process(group, user) => ClockState::Process(group.upgrade().map(|g| g.tgid), *user),
+            Clock::Process(process, user) => ClockState::Process(process.upgrade().map(|p| p.id()), *user),
             Clock::Thread(tid, user) => ClockState::Thread(*tid, *user),
         };
         let s = self.state.lock();
@@ -77,16 +77,16 @@ impl PosixTimer {
 
     fn load(
         saved: &PosixTimerState,
-        clock: Clock,
-        group: Weak<ThreadGroup>,
+        clock: Clock<P>,
+        process: Weak<P>,
         charge: Charge,
-    ) -> Arc<PosixTimer> {
+    ) -> Arc<PosixTimer<P>> {
         let timer = Arc::new(PosixTimer {
             id: saved.id,
             clock,
             notify: saved.notify,
             value: saved.value,
-            group,
+            process,
             state: Mutex::default(),
             _charge: charge,
         });
@@ -105,7 +105,7 @@ impl PosixTimer {
     }
 }
 
-impl PosixTimers {
+impl<P: Process> PosixTimers<P> {
     /// As plain data.
     pub fn state(&self) -> PosixTimersState {
         let t = self.0.lock();
@@ -120,8 +120,8 @@ impl PosixTimers {
     pub fn restore(
         &self,
         saved: &PosixTimersState,
-        group: &Weak<ThreadGroup>,
-        process: impl Fn(i32) -> Weak<ThreadGroup>,
+        of: &Weak<P>,
+        process: impl Fn(i32) -> Weak<P>,
         mut charge: impl FnMut() -> Option<Charge>,
     ) {
         let mut timers = BTreeMap::new();
@@ -134,7 +134,7 @@ impl PosixTimers {
                 }
                 ClockState::Thread(tid, user) => Clock::Thread(tid, user),
             };
-            timers.insert(one.id, PosixTimer::load(one, clock, group.clone(), charge));
+            timers.insert(one.id, PosixTimer::load(one, clock, of.clone(), charge));
         }
         let old = std::mem::replace(&mut *self.0.lock(), Table { timers, next: saved.next });
         drop(old);
@@ -144,6 +144,7 @@ impl PosixTimers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::fake::Nothing;
     use abi::Signal;
 
     const HOUR: i64 = 3_600_000_000_000;
@@ -171,7 +172,7 @@ mod tests {
         };
         let gone = PosixTimerState { id: 6, clock: ClockState::Process(None, false), ..unset };
         let state = PosixTimersState { timers: vec![periodic, unset, gone], next: 7 };
-        let (timers, queues) = (PosixTimers::default(), Arc::<signal::Queues>::default());
+        let (timers, queues) = (PosixTimers::<Nothing>::default(), Arc::<signal::Queues>::default());
         timers.restore(&state, &Weak::new(), |_| Weak::new(), || queues.charge(0, 3));
         let mut again = timers.state();
         let left = std::mem::replace(&mut again.timers[0].left, periodic.left);

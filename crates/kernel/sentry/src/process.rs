@@ -1,0 +1,189 @@
+//! A process of a container up to the start of its program: credentials, limits, descriptors, working directory, filter, and the
+//! program itself. The first process and those of `exec` are made alike.
+
+use crate::errors::{other, text};
+use crate::{places, settings};
+use abi::Errno;
+use container::Container;
+use exec::Program;
+use files::FdTable;
+use mm::{MemoryMap, Mm};
+use mounts::FsContext;
+use ranked::Mutex;
+use rights::Credentials;
+use sched::Rlimits;
+use signal::Handlers;
+use spec::{ProcessSpec, StartError, StartErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use task::{Current, Kernel, ProcessInherited, SysErr, ThreadGroup};
+use vfs::FileLayer;
+use vfs::OpenFile;
+
+/// Gives a process this file as its lowest free descriptor, which is `fd`.
+pub(crate) fn install(c: &Current, file: &Arc<OpenFile>, fd: usize) -> Result<(), StartError> {
+    let got = c.install(file.clone(), false).map_err(|e| other(format!("standard stream {fd}: {e}")))?;
+    debug_assert_eq!(got as usize, fd);
+    Ok(())
+}
+
+/// A process that has nothing but its place yet: no program, no descriptors.
+pub(crate) fn new_process(
+    kernel: &Arc<Kernel>,
+    container: &Arc<Container>,
+    p: &ProcessSpec,
+    table: &Arc<FdTable>,
+    fs: Arc<FsContext>,
+) -> Result<Current, StartError> {
+    let pid = container.pids().alloc().map_err(|_| other("no process id is free".into()))?;
+    let handlers = Arc::new(Mutex::new(Handlers::default()));
+    let inherited = ProcessInherited {
+        container: container.clone(),
+        rlimits: rlimits(container, p),
+        personality: 0,
+        oom_score_adj: p.oom_score_adj,
+    };
+    let group = ThreadGroup::new(kernel.clone(), &pid, handlers, inherited);
+    let k = &p.capabilities;
+    let may = |set: u64| set & !container.withheld();
+    let creds = Credentials {
+        user_ns: kernel.vfs.resources.user_ns.clone(),
+        uid: p.uid,
+        euid: p.uid,
+        suid: p.uid,
+        fsuid: p.uid,
+        gid: p.gid,
+        egid: p.gid,
+        sgid: p.gid,
+        fsgid: p.gid,
+        groups: p.additional_gids.clone(),
+        permitted: may(k.permitted),
+        effective: may(k.effective),
+        inheritable: may(k.inheritable),
+        bounding: may(k.bounding),
+        ambient: may(k.ambient),
+        securebits: 0,
+        landlock: None,
+        serial: 0,
+    };
+    fs.set_umask(p.umask);
+    let ctx =
+        container.new_space(&kernel.platform).map_err(|e| other(format!("cannot make a process: {e}")))?;
+    let limits = kernel.platform.limits();
+    let mm =
+        Mm::new(&kernel.spaces, ctx.space(), MemoryMap::new(limits.min, limits.max), creds.user_ns.clone());
+    let c = Current::first(ctx, mm, group, pid, creds, table.clone(), fs);
+    c.task.no_new_privs.store(p.no_new_privileges, Ordering::Relaxed);
+    c.task.scheduling.nice.store(hostsys::process::niceness(), Ordering::Relaxed);
+    settings::apply(&c, p);
+    Ok(c)
+}
+
+/// Linux's defaults for pid 1, then what the specification names.
+fn rlimits(container: &Container, p: &ProcessSpec) -> Rlimits {
+    let processes = (container.limits().memory() / (128 << 10)).clamp(1024, 1 << 20);
+    let mut limits = Rlimits::of_init(processes);
+    for r in &p.rlimits {
+        limits.set(r.resource as i32, (r.soft, r.hard));
+    }
+    limits
+}
+
+pub(crate) fn enter_cwd(c: &Current, p: &ProcessSpec) -> Result<(), StartError> {
+    let fs = c.fs();
+    let find = |c: &Current| {
+        let look = namei::Lookup::FOLLOW | namei::Lookup::DIRECTORY;
+        namei::walk::lookup(c, &fs.view(), &namei::Start::Cwd, p.cwd.as_bytes(), look)
+    };
+    let mut found = find(c);
+    if matches!(found, Err(Errno::ENOENT)) && p.create_cwd {
+        places::find_or_make(&vfs::Internal::new(c.vfs()), &fs.view(), &p.cwd, true)
+            .map_err(|e| other(format!("cannot create the working directory {:?}: {}", p.cwd, text(e))))?;
+        found = find(c);
+    }
+    let path =
+        found.map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
+    vfs::access::may(c, &path, rights::mode::MAY_EXEC)
+        .map_err(|e| other(format!("cannot enter the working directory {:?}: {}", p.cwd, text(e))))?;
+    fs.set_cwd(path);
+    Ok(())
+}
+
+/// Puts a container's process under its filter. Whoever configured it needs no privilege in the sandbox.
+fn install_filter(c: &mut Current, p: &ProcessSpec) -> Result<(), StartError> {
+    const KNOWN: u32 = 1 | 2 | 4;
+    const LOG: u32 = 2;
+    let Some(f) = &p.seccomp else { return Ok(()) };
+    if f.flags & !KNOWN != 0 {
+        return Err(other(format!("seccomp: flags {:#x} are not supported", f.flags & !KNOWN)));
+    }
+    let program = seccomp::Program::new(&f.instructions)
+        .map_err(|e| other(format!("seccomp: the filter is not valid: {}", text(e))))?;
+    c.seccomp_start(program, f.flags & LOG != 0)
+        .map_err(|e| other(format!("seccomp: the filter does not let the process start: {}", text(e))))
+}
+
+pub(crate) fn exec_first(c: &mut Current, p: &ProcessSpec) -> Result<(), StartError> {
+    install_filter(c, p)?;
+    let name = &p.args[0];
+    let (path, file) = find_program(c, p)?;
+    let bytes = |v: &[String]| v.iter().map(|s| s.clone().into_bytes()).collect::<Vec<_>>();
+    let program = Program {
+        file,
+        filename: path.into_bytes(),
+        argv: bytes(&p.args),
+        envp: bytes(&settings::environment(&vfs::Internal::new(c.vfs()), p, &c.fs().view())),
+        inaccessible: false,
+    };
+    match exec::exec(c, program) {
+        Err(SysErr::NoReturn) => Ok(()),
+        Err(SysErr::Errno(e)) => Err(cannot_exec(name, e)),
+        r => Err(other(format!("exec: {name:?}: {r:?}"))),
+    }
+}
+
+fn cannot_exec(name: &str, e: Errno) -> StartError {
+    let kind = match e {
+        Errno::ENOENT | Errno::ENOTDIR => StartErrorKind::NotFound,
+        Errno::EACCES | Errno::ENOEXEC | Errno::EISDIR | Errno::ELIBBAD | Errno::ELOOP => {
+            StartErrorKind::NotExecutable
+        }
+        _ => StartErrorKind::Other,
+    };
+    StartError { kind, message: format!("exec: {name:?}: {}", text(e)) }
+}
+
+/// A name with a slash is a path; others are looked for along PATH.
+fn find_program(c: &Current, p: &ProcessSpec) -> Result<(String, Arc<OpenFile>), StartError> {
+    let name = &p.args[0];
+    if name.contains('/') {
+        let f = exec::open_program(c, name.as_bytes()).map_err(|e| match e {
+            Errno::ENOENT | Errno::ENOTDIR => StartError {
+                kind: StartErrorKind::NotFound,
+                message: format!("exec: {name:?}: stat {name}: {}", text(e)),
+            },
+            e => cannot_exec(name, e),
+        })?;
+        return Ok((name.clone(), f));
+    }
+    let path = p.env.iter().find_map(|e| e.strip_prefix("PATH=")).unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let mut denied = false;
+    for dir in path.split(':') {
+        let full = if dir.is_empty() { format!("./{name}") } else { format!("{dir}/{name}") };
+        match exec::open_program(c, full.as_bytes()) {
+            Ok(f) => return Ok((full, f)),
+            // A directory that may not be searched holds nothing; a file that may not be run is there.
+            Err(Errno::EACCES) => {
+                let look = namei::Lookup::FOLLOW;
+                let view = c.fs().view();
+                denied |= namei::walk::lookup(c, &view, &namei::Start::Cwd, full.as_bytes(), look).is_ok();
+            }
+            Err(_) => {}
+        }
+    }
+    if denied {
+        return Err(cannot_exec(name, Errno::EACCES));
+    }
+    let message = format!("exec: {name:?}: executable file not found in $PATH");
+    Err(StartError { kind: StartErrorKind::NotFound, message })
+}

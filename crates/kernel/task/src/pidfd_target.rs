@@ -1,0 +1,58 @@
+//! The process or thread behind a pidfd, and whether it lives.
+
+use crate::task::Task;
+use crate::thread_group::ThreadGroup;
+use abi::{Errno, Result};
+use std::sync::{Arc, Weak};
+
+/// An open pidfd.
+pub struct PidFd {
+    /// The process.
+    pub group: Arc<ThreadGroup>,
+    /// The thread of it, with PIDFD_THREAD.
+    pub(crate) thread: Option<(i32, Weak<Task>)>,
+}
+
+/// What has become of a process or thread.
+#[derive(PartialEq, Eq)]
+pub(crate) enum State {
+    Alive,
+    Zombie,
+    Reaped,
+}
+
+impl PidFd {
+    pub(crate) fn state(&self) -> State {
+        let t = self.group.kernel.tree.lock();
+        let node = t.node(self.group.tgid).filter(|n| Arc::ptr_eq(&n.group, &self.group));
+        let leader = self.id() == self.group.tgid;
+        if let Some((tid, task)) = &self.thread
+            && t.task(*tid).is_some_and(|t| std::ptr::eq(Arc::as_ptr(t), task.as_ptr()))
+        {
+            return State::Alive;
+        }
+        match node {
+            // A thread that is not the leader leaves nothing behind.
+            _ if !leader => State::Reaped,
+            None => State::Reaped,
+            Some(n) if n.is_zombie() || self.thread.is_some() => State::Zombie,
+            Some(_) => State::Alive,
+        }
+    }
+
+    /// The thread, with PIDFD_THREAD: ESRCH when it has ended. `None` for a descriptor of a process.
+    pub fn thread(&self) -> Option<Result<Arc<Task>>> {
+        let (_, task) = self.thread.as_ref()?;
+        Some(task.upgrade().filter(|_| self.state() == State::Alive).ok_or(Errno::ESRCH))
+    }
+
+    /// Its parent has waited for it, or nobody had to.
+    pub(crate) fn is_reaped(&self) -> bool {
+        self.state() == State::Reaped
+    }
+
+    /// Id of the process or thread.
+    pub fn id(&self) -> i32 {
+        self.thread.as_ref().map_or(self.group.tgid, |(tid, _)| *tid)
+    }
+}
