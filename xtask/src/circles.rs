@@ -43,7 +43,7 @@ const BOUNDS: &[(&str, &str, usize)] = &[
     ("crates/kernel/tun", "", 2),
     ("crates/kernel/vfs", "", 43),
     ("crates/net/netfilter", "", 5),
-    ("crates/net/netstack", "", 28),
+    ("crates/net/netstack", "", 19),
     ("crates/net/netstack", "tcp", 5),
     ("crates/net/nftables", "", 7),
     ("crates/platform/ptrace", "", 2),

@@ -8,7 +8,7 @@ use crate::stamps::SO_RCVMARK;
 use abi::{Errno, Result};
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
 use netstack::notify;
-use netstack::tcp::notices::stamps;
+use netstack::stamps;
 use socket::filter::Program;
 use socket::net_ns::now;
 use socket::{Control, Names, NetNamespace, Options, Received, SendRequest, SocketOps};

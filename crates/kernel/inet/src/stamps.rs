@@ -5,7 +5,7 @@ use crate::options::read_int;
 use abi::{Errno, Result};
 use netstack::datagram::SendControl;
 use netstack::options::IpOptions;
-use netstack::tcp::notices::stamps;
+use netstack::stamps;
 use socket::{Ancillary, NetNamespace, Options};
 use vfs::{Caller, Cap};
 
