@@ -1,6 +1,7 @@
 //! The sending side of an interface.
 
-use netstack::device::{Device, Features, Frame};
+use netstack::device::{Device, Features};
+use netstack::frame::Frame;
 use netstack::vnet;
 use ranked::Mutex;
 use std::collections::VecDeque;

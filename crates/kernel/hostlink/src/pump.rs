@@ -3,7 +3,7 @@
 use crate::device::HostLink;
 use hostsys::fs::{Bell, Readiness};
 use netstack::Stack;
-use netstack::device::{Checksum, Frame, Offload};
+use netstack::frame::{Checksum, Frame, Offload};
 use netstack::vnet;
 use std::sync::{Arc, Weak};
 

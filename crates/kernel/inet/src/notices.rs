@@ -2,8 +2,9 @@
 
 use crate::control::stamp;
 use abi::{Errno, Result};
+use netstack::stamps;
 use netstack::tcp::State;
-use netstack::tcp::notices::{Notice, stamps};
+use netstack::tcp::notices::Notice;
 use socket::{Ancillary, Control, Received};
 
 /// TCP_CM_INQ.

@@ -5,8 +5,7 @@ use crate::options::read_int;
 use abi::{Errno, Result};
 use netstack::datagram::SendControl;
 use netstack::options::IpOptions;
-use netstack::tcp::notices::stamps;
-use rights::Cap;
+use netstack::stamps;
 use socket::{Ancillary, NetNamespace, Options};
 use vfs::Caller;
 

@@ -15,6 +15,7 @@ use kernfs::{At, Changes, Child, Entry, Names, What, parse_int};
 use keys::Setting;
 use make::{apply, fixed, made, namespaces, numbers, quota, range, ro, spec, stack, timeout, words};
 use netstack::conf::{Which, Whose};
+use netstack::tcp::Algorithm;
 use nsproxy::{NsProxy, UtsNamespace};
 use numbers::{limit_value, set_numbers};
 use pid::PID_MAX;
@@ -361,8 +362,8 @@ static ROWS: &[Row] = &[
     ro("net/ipv4/tcp_available_congestion_control", "reno cubic bbr"),
     apply(
         "net/ipv4/tcp_congestion_control",
-        |k| k.ns.net.stack().sysctls.congestion().name().into(),
-        |k, v| k.ns.net.stack().sysctls.set_congestion(v.trim()),
+        |k| Algorithm::of_new_connections(&k.ns.net.stack().sysctls).name().into(),
+        |k, v| Algorithm::set_for_new_connections(&k.ns.net.stack().sysctls, v.trim()),
     ),
     stack("net/ipv4/tcp_dsack", &["ipv4/tcp_dsack"]),
     stack("net/ipv4/tcp_early_retrans", &["ipv4/tcp_early_retrans"]),

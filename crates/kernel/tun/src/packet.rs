@@ -1,7 +1,7 @@
 //! The headers of frames: packet information (`struct tun_pi`: flags, and the protocol in network order), and virtio-net. Pure.
 
 use abi::{Errno, Result};
-use netstack::device::{Frame, Offload};
+use netstack::frame::{Frame, Offload};
 use netstack::vnet;
 
 /// Bytes of the header.
@@ -92,7 +92,7 @@ pub(crate) fn written(data: &[u8], framing: Framing) -> Result<Option<(&[u8], Of
 mod tests {
     use super::*;
     use netstack::buf::Pool;
-    use netstack::device::{Checksum, Gso};
+    use netstack::frame::{Checksum, Gso};
 
     fn framing(bare: bool) -> Framing {
         Framing { tap: false, bare, vnet: 0 }

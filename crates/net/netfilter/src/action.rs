@@ -3,7 +3,8 @@
 use crate::packet::Packet;
 use conntrack::{Flow, State};
 use netstack::Stack;
-use netstack::hooks::{Point, Tags};
+use netstack::frame::Tags;
+use netstack::hooks::Point;
 use netstack::time::Instant;
 use netstack::wire::proto;
 use std::net::IpAddr;

@@ -41,6 +41,7 @@ pub mod track;
 
 pub use action::{Action, Log};
 pub use conntrack;
-pub use netstack::hooks::{Owner, Point, Verdict};
+pub use netstack::frame::Owner;
+pub use netstack::hooks::{Point, Verdict};
 pub use packet::{CtState, Family, Packet};
 pub use registry::{Chain, Netfilter, Registration, TrackingUse, priority};

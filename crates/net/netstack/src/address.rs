@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 impl Stack {
-    /// Adds an address to an interface. It is usable at once, unless its [`Dad`](crate::life::Dad) says otherwise; see
+    /// Adds an address to an interface. It is usable at once, unless its [`Dad`](crate::ifaddr::Dad) says otherwise; see
     /// [`Stack::detection`]. `EACCES` for one of IPv6 on an interface without that,
     /// `EADDRNOTAVAIL` for one that no interface, or not this one, can have.
     pub fn add_address(&self, index: u32, address: Address) -> Result<(), Errno> {

@@ -5,7 +5,7 @@
 //! a loop of bridges leaves, waits for the stack's timer. One thread at a time works on a shard, and a flow stays in its shard, so its
 //! order is kept. Nothing else is locked while a frame is processed. The bytes count for the stack's memory.
 
-use crate::device::Frame;
+use crate::frame::Frame;
 use crate::iface::Iface;
 use crate::memory::{Charge, Memory};
 use parking_lot::Mutex;

@@ -1,72 +1,10 @@
 //! Link devices: where frames leave the stack.
 
 use crate::Stack;
-use crate::buf::Buf;
-use crate::hooks::Tags;
+use crate::frame::Frame;
 use crate::iface::Iface;
 use crate::links::BridgeSettings;
 use std::sync::Arc;
-
-/// What has been done, or is left to do, about a frame's transport checksum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Checksum {
-    /// Sent: complete. Received: nobody has checked it.
-    #[default]
-    Unknown,
-    /// Sent: the program's own, from a raw socket, which nobody vouches for. Received: likewise.
-    Given,
-    /// Received: the device (or the same host) vouches for it.
-    Valid,
-    /// The field holds the pseudo header's sum; whoever puts the frame on a wire adds the bytes from `start` and stores the
-    /// result `offset` bytes later. Both count from the start of the IP header.
-    Partial {
-        /// First byte to sum.
-        start: u16,
-        /// Place of the field after `start`.
-        offset: u16,
-    },
-}
-
-/// A frame that stands for several segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gso {
-    /// Payload bytes of each segment but the last.
-    pub size: u16,
-    /// Bytes of IP and transport headers.
-    pub headers: u16,
-}
-
-/// Offload descriptors of a frame, as virtio-net headers carry them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offload {
-    /// The transport checksum.
-    pub checksum: Checksum,
-    /// Segmentation.
-    pub gso: Option<Gso>,
-}
-
-/// A frame with its offload descriptors: Ethernet, or bare IP for [`crate::iface::Kind::Tunnel`].
-#[derive(Clone, Debug)]
-pub struct Frame {
-    /// The bytes.
-    pub buf: Buf,
-    /// What is left to do.
-    pub offload: Offload,
-    /// What travels with the frame inside this host.
-    pub tags: Tags,
-}
-
-impl Frame {
-    /// A frame with nothing left to do.
-    pub fn new(buf: Buf) -> Frame {
-        Frame::with(buf, Offload::default())
-    }
-
-    /// A frame with offload descriptors.
-    pub fn with(buf: Buf, offload: Offload) -> Frame {
-        Frame { buf, offload, tags: Tags::default() }
-    }
-}
 
 /// What a device does for the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

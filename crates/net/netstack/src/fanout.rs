@@ -4,7 +4,7 @@
 //!
 //! Locks: the list of groups, then a group's members, then a member's own.
 
-use crate::device::Frame;
+use crate::frame::Frame;
 use crate::iface::Iface;
 use crate::packet::{ALL, Capturing, Filter, PacketSocket, PacketType};
 use crate::stack::Stack;

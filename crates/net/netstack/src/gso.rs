@@ -1,7 +1,7 @@
 //! Segmentation in software: large TCP packets for devices that do not cut them.
 
 use crate::checksum::Sum;
-use crate::device::{Frame, Gso};
+use crate::frame::{Frame, Gso};
 use crate::wire::ip::Ipv4;
 use crate::wire::ipv6::Ipv6;
 use crate::wire::proto;

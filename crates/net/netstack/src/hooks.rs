@@ -4,12 +4,10 @@
 //! put together before the first point, as connection tracking needs it.
 
 use crate::buf::Buf;
-use crate::device::{Frame, Offload};
+use crate::frame::{Frame, Offload, Tags, finish_checksum};
 use crate::iface::Iface;
-use crate::output::finish_checksum;
 use crate::stack::{Stack, Watch};
 use crate::time::Instant;
-use conntrack::Flow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -26,26 +24,6 @@ pub enum Point {
     Output,
     /// About to leave.
     PostRouting,
-}
-
-/// Who made the socket that sends a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// User.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-}
-
-/// What travels with a packet inside the host.
-#[derive(Clone, Debug, Default)]
-pub struct Tags {
-    /// `SO_MARK`, or what rules set; routing rules look at it.
-    pub mark: u32,
-    /// The sending socket's owner; only on the way out.
-    pub owner: Option<Owner>,
-    /// The packet's connection, once it has been tracked.
-    pub flow: Flow,
 }
 
 /// A packet at a point.
@@ -127,7 +105,7 @@ impl Stack {
         // The lock is free again when the filter looks: it may take itself out.
         let hooks = self.hooks.read().as_ref().map(|installed| installed.hooks.clone());
         let Some(hooks) = hooks else { return Verdict::Accept };
-        if frame.offload.gso.is_none() && output.is_some_and(|link| link.index != crate::stack::LOOPBACK) {
+        if frame.offload.gso.is_none() && output.is_some_and(|link| link.index != crate::iface::LOOPBACK) {
             finish_checksum(frame);
         }
         let Frame { buf, offload, tags } = frame;

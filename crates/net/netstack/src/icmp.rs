@@ -1,11 +1,12 @@
 //! ICMP and ICMPv6: echo, errors about packets, errors to sockets.
 
 use crate::buf::Buf;
-use crate::device::Offload;
-use crate::input::Packet;
-use crate::output::{Cast, Header};
+use crate::frame::Offload;
+use crate::iface::LOOPBACK;
+use crate::path::{Cast, Header};
+use crate::received::Packet;
 use crate::route::Key;
-use crate::stack::{LOOPBACK, Stack};
+use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::icmp::{self, Icmp, Quoted, SocketError};
 use crate::wire::ip::IpInfo;

@@ -3,23 +3,26 @@
 //! Locks: the address list of an interface is a leaf. Checkpoint: [`Config`], flags, addresses and groups are plain data; the device
 //! comes from the host again.
 
-use crate::addr::{Prefix, Scope, is_link_local, scope};
+use crate::addr::{Scope, is_link_local, scope};
 use crate::conf::{Conf, Which};
 use crate::counters::Link;
 use crate::device::{About, Device, Features};
-use crate::hooks::Tags;
-use crate::life::Dad;
+use crate::frame::Tags;
+use crate::ifaddr::RouterSolicitation;
 use crate::links::{Bridge, PortSettings};
 use crate::memory::LinkSlot;
 use crate::nest::Upon;
-use crate::router::Solicit;
-use crate::time::Instant;
 use crate::wire::eth::Mac;
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+pub use crate::ifaddr::{Address, Dad, Label, Probes};
+
+/// Index of the loopback interface.
+pub const LOOPBACK: u32 = 1;
 
 /// Kinds of interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,92 +46,6 @@ pub struct Config {
     pub mac: Mac,
     /// Largest IP packet.
     pub mtu: u32,
-}
-
-/// An address of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// The address and the length of its network's prefix.
-    pub prefix: Prefix,
-    /// The other end, for point-to-point links.
-    pub peer: Option<IpAddr>,
-    /// Broadcast address, if it differs from the prefix's.
-    pub broadcast: Option<Ipv4Addr>,
-    /// Scope.
-    pub scope: Scope,
-    /// Not chosen for new connections (RFC 4862).
-    pub deprecated: bool,
-    /// When it is deprecated by itself.
-    pub preferred_until: Option<Instant>,
-    /// When it is removed by itself.
-    pub valid_until: Option<Instant>,
-    /// When it was added, and changed last.
-    pub created: Instant,
-    /// See there.
-    pub updated: Instant,
-    /// Duplicate address detection.
-    pub dad: Dad,
-    /// It brings no route to its network (`IFA_F_NOPREFIXROUTE`).
-    pub no_prefix_route: bool,
-    /// Duplicates were not asked for (`IFA_F_NODAD`).
-    pub no_dad: bool,
-    /// Who made it (`IFA_PROTO`), 0 for nobody in particular.
-    pub protocol: u8,
-    /// What it is called (`IFA_LABEL`).
-    pub label: Label,
-}
-
-/// The name of an IPv4 address: the interface's, or that of an alias (`eth0:1`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Label([u8; 15]);
-
-impl Label {
-    /// The label of an address of an interface. `None` for a name that is too long.
-    pub fn new(name: &str, interface: &str) -> Option<Label> {
-        let mut label = Label::default();
-        if name != interface {
-            label.0.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-        }
-        Some(label)
-    }
-
-    /// The name, where an address without one of its own has the interface's.
-    pub fn or<'a>(&'a self, interface: &'a str) -> &'a str {
-        let own = self.0.split(|&byte| byte == 0).next().unwrap_or_default();
-        std::str::from_utf8(own).ok().filter(|own| !own.is_empty()).unwrap_or(interface)
-    }
-}
-
-impl Address {
-    /// An address of the scope that its bits say.
-    pub fn new(prefix: Prefix) -> Address {
-        Address {
-            prefix,
-            peer: None,
-            broadcast: None,
-            scope: scope(prefix.addr),
-            deprecated: false,
-            preferred_until: None,
-            valid_until: None,
-            created: Instant::ZERO,
-            updated: Instant::ZERO,
-            dad: Dad::Done,
-            no_prefix_route: false,
-            no_dad: false,
-            protocol: 0,
-            label: Label::default(),
-        }
-    }
-
-    /// True without an end (`IFA_F_PERMANENT`).
-    pub fn is_permanent(&self) -> bool {
-        self.valid_until.is_none()
-    }
-
-    /// The address itself.
-    pub fn ip(&self) -> IpAddr {
-        self.prefix.addr
-    }
 }
 
 /// A multicast group with the number of members on this host.
@@ -175,7 +92,7 @@ pub struct Iface {
     pub(crate) conf: Conf,
     /// The MTU for IPv6 that a router told, 0 without one.
     mtu6: AtomicU32,
-    solicit: Mutex<Solicit>,
+    solicit: Mutex<RouterSolicitation>,
     /// What tells it from all other interfaces, also after a move to another stack; 0 for a loopback interface.
     pub(crate) id: u64,
     _slot: Option<LinkSlot>,
@@ -306,7 +223,7 @@ impl Iface {
         self.mtu6.store(mtu, Ordering::Relaxed);
     }
 
-    pub(crate) fn with_solicit<R>(&self, f: impl FnOnce(&mut Solicit) -> R) -> R {
+    pub(crate) fn with_solicit<R>(&self, f: impl FnOnce(&mut RouterSolicitation) -> R) -> R {
         f(&mut self.solicit.lock())
     }
 
@@ -407,7 +324,7 @@ impl Iface {
         of_family.max_by_key(|a| rank6(a, dst, wanted)).map(Address::ip)
     }
 
-    pub(crate) fn transmit(&self, mut frame: crate::device::Frame) {
+    pub(crate) fn transmit(&self, mut frame: crate::frame::Frame) {
         // Another interface tracks the packet anew.
         frame.tags = Tags { mark: frame.tags.mark, ..Tags::default() };
         self.counters.tx_packets.bump();
@@ -504,6 +421,7 @@ impl fmt::Debug for Iface {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::Prefix;
 
     fn iface(addresses: &[(&str, u8)]) -> Iface {
         let config = Config { name: "eth0".into(), kind: Kind::Ethernet, mac: Mac::default(), mtu: 1500 };

@@ -1,15 +1,17 @@
 //! Input: from a frame to the protocol that it is for.
 
 use crate::buf::Buf;
-use crate::device::{Checksum, Frame};
 use crate::fragment::Outcome;
+use crate::frame::{Checksum, Frame};
 use crate::hooks::{Point, Verdict};
 use crate::icmp::Problem;
+use crate::iface::LOOPBACK;
 use crate::iface::{Iface, Kind};
 use crate::neigh::Learnt;
-use crate::output::{Cast, Header};
+use crate::path::{Cast, Header};
+use crate::received::Packet;
 use crate::route::{Key, RouteKind};
-use crate::stack::{LOOPBACK, Stack};
+use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::eth::{self, Arp, Ethernet, Mac};
 use crate::wire::extension::{self, Fate};
@@ -20,34 +22,6 @@ use crate::wire::proto;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A packet for this host.
-pub(crate) struct Packet<'a> {
-    pub(crate) now: Instant,
-    pub(crate) iface: &'a Arc<Iface>,
-    pub(crate) info: IpInfo,
-    /// The transport checksum needs no check.
-    pub(crate) verified: bool,
-    /// How many hosts it was sent to.
-    pub(crate) cast: Cast,
-    /// `SO_MARK` or a rule's mark.
-    pub(crate) mark: u32,
-    /// From the IP header on, without link padding.
-    pub(crate) buf: Buf,
-}
-
-impl Packet<'_> {
-    /// The bytes after the IP headers.
-    pub(crate) fn payload(&self) -> &[u8] {
-        self.buf.get(self.info.header_len..).unwrap_or_default()
-    }
-
-    /// The extension headers of IPv6, with the number of the first one.
-    pub(crate) fn extensions(&self) -> Option<(u8, Buf)> {
-        let some = self.info.dst.is_ipv6() && self.info.header_len > Ipv6::LEN;
-        some.then(|| (self.buf.get(6).copied().unwrap_or(0), self.buf.slice(Ipv6::LEN, self.info.header_len)))
-    }
-}
 
 impl Stack {
     /// Takes a frame from an interface. Each tag of a VLAN and each bridge is one more step, never one more level of calls.

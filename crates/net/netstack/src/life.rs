@@ -6,7 +6,8 @@
 
 use crate::addr::{Prefix, is_link_local, solicited_node};
 use crate::conf::Which;
-use crate::iface::{Address, Iface, Kind};
+use crate::iface::{Iface, Kind};
+use crate::ifaddr::{Address, Dad, Probes};
 use crate::monitor::{How, What};
 use crate::stack::Stack;
 use crate::time::Instant;
@@ -17,59 +18,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Duplicate address detection of an address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dad {
-    /// Nobody else has the address, or nobody was asked.
-    #[default]
-    Done,
-    /// It is not usable yet.
-    Tentative(Probes),
-    /// Another host has it (`IFA_F_DADFAILED`).
-    Failed,
-}
-
-/// What is left of the detection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Probes {
-    /// When the next probe is sent, or the last one counts as unanswered. Absent until the interface is ready.
-    pub at: Option<Instant>,
-    /// Probes to send.
-    pub left: u8,
-    /// The address is used meanwhile, where no other one will do (`IFA_F_OPTIMISTIC`).
-    pub optimistic: bool,
-}
-
 /// The timer looks at all addresses, so it does not run more often than this.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The longest time before the first probe (`router_solicitation_delay`).
 const MAX_DELAY_MS: u64 = 1000;
-
-impl Address {
-    /// True when packets may be for this address, or come from it.
-    pub fn is_usable(&self) -> bool {
-        match self.dad {
-            Dad::Done => true,
-            Dad::Tentative(probes) => probes.optimistic,
-            Dad::Failed => false,
-        }
-    }
-
-    /// True for an address that is used only where no other one will do.
-    pub(crate) fn is_second_choice(&self) -> bool {
-        self.deprecated || self.dad != Dad::Done
-    }
-
-    /// When something happens to it by itself.
-    fn deadline(&self) -> Option<Instant> {
-        let probe = match self.dad {
-            Dad::Tentative(probes) => probes.at,
-            _ => None,
-        };
-        let preferred = self.preferred_until.filter(|_| !self.deprecated);
-        [probe, preferred, self.valid_until].into_iter().flatten().min()
-    }
-}
 
 /// What the timer found.
 #[derive(Default)]

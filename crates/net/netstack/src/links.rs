@@ -2,7 +2,8 @@
 
 use crate::backlog::{Arrival, Way};
 use crate::buf::Buf;
-use crate::device::{About, Device, Features, Frame, Offload};
+use crate::device::{About, Device, Features};
+use crate::frame::{Frame, Offload};
 use crate::iface::{Config, Iface, Kind};
 use crate::memory::Memory;
 use crate::nest::Upon;
@@ -384,7 +385,7 @@ impl Bridge {
     /// Makes an interface a port.
     fn take(self: Arc<Self>, shared: &Arc<Memory>, port: Arc<Iface>) -> Result<(), Errno> {
         let own = self.own().ok_or(Errno::ENODEV)?;
-        let upon = Upon::new(shared, port.id, own.id)?;
+        let upon = Upon::new(&shared.nest, port.id, own.id)?;
         port.set_master(Some((self.clone(), upon)));
         self.ports.write().push(port);
         Ok(())
@@ -440,7 +441,7 @@ impl Iface {
         let ethernet: Buf = frame.buf.slice(0, Ethernet::LEN);
         frame.buf.trim_front(Ethernet::LEN);
         if !cut {
-            crate::output::finish_checksum(&mut frame);
+            crate::frame::finish_checksum(&mut frame);
             frame.buf.push_front(&ethernet);
             return self.transmit(frame);
         }

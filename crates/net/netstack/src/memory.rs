@@ -19,7 +19,7 @@ pub struct Memory {
     spares: Spares,
     /// Interfaces that there have been.
     made: AtomicU64,
-    pub(crate) nest: Nest,
+    pub(crate) nest: Arc<Nest>,
 }
 
 /// Storage kept for later takes at most one part in so many of what the queues may hold.
@@ -36,7 +36,7 @@ impl Default for Memory {
             links: AtomicUsize::new(0),
             spares: Spares::default(),
             made: AtomicU64::new(0),
-            nest: Nest::default(),
+            nest: Arc::default(),
         }
     }
 }

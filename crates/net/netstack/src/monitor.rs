@@ -2,11 +2,14 @@
 //!
 //! A change is told while the lock of the table that it is in is held, so the order is that of the changes.
 
-use crate::iface::{Address, Iface};
+use crate::iface::Iface;
+use crate::ifaddr::Address;
 use crate::neigh;
 use crate::route::{Route, Rule};
 use crate::wire::eth::Mac;
 use std::sync::Arc;
+
+pub use crate::change::How;
 
 /// What has changed.
 #[derive(Clone, Debug)]
@@ -21,24 +24,6 @@ pub enum What {
     Rule(Rule),
     /// A neighbour.
     Neighbour(neigh::Key, Mac, neigh::State),
-}
-
-/// How it has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// It is new, or has other values than before.
-    Set,
-    /// It took the place of another one.
-    Replaced,
-    /// It is gone.
-    Gone,
-    /// An interface is in another stack now.
-    Moved {
-        /// Number of that stack.
-        stack: u64,
-        /// Its index there.
-        index: u32,
-    },
 }
 
 /// A change.

@@ -4,8 +4,9 @@
 //! `rtnl`); packets go on meanwhile, and those under way to an interface that moves are lost.
 
 use crate::iface::Iface;
+use crate::iface::LOOPBACK;
 use crate::monitor::How;
-use crate::stack::{LOOPBACK, Stack};
+use crate::stack::Stack;
 use abi::Errno;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! Pure: the table decides, and returns what is to be sent. The stack holds it under a read-write lock; a reachable neighbour is
 //! found under the read lock. Checkpoint: [`Entry`] without its queue.
 
-use crate::device::Frame;
+use crate::frame::Frame;
 use crate::sysctl::Sysctls;
 use crate::time::Instant;
 use crate::truesize;

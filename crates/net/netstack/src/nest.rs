@@ -4,7 +4,6 @@
 //! The stacks of one kernel share one graph, as a VLAN interface may be in another stack than the interface below it. The other end
 //! of a veth pair is not below: its frames go through a queue. One lock, a leaf.
 
-use crate::memory::Memory;
 use abi::Errno;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,16 +33,16 @@ impl Nest {
 /// One interface stands upon another while this lives.
 #[derive(Debug)]
 pub(crate) struct Upon {
-    shared: Arc<Memory>,
+    nest: Arc<Nest>,
     lower: u64,
     upper: u64,
 }
 
 impl Upon {
-    /// Puts an interface upon another; both are named by [`crate::iface::Iface::id`]. `EBUSY` for a loop, `EMLINK` for a path that
+    /// Puts an interface upon another; both are named by `Iface::id`. `EBUSY` for a loop, `EMLINK` for a path that
     /// would be too long.
-    pub(crate) fn new(shared: &Arc<Memory>, lower: u64, upper: u64) -> Result<Upon, Errno> {
-        let mut edges = shared.nest.0.lock();
+    pub(crate) fn new(nest: &Arc<Nest>, lower: u64, upper: u64) -> Result<Upon, Errno> {
+        let mut edges = nest.0.lock();
         if lower == upper {
             return Err(Errno::EBUSY);
         }
@@ -57,13 +56,13 @@ impl Upon {
         }
         edges.above.entry(lower).or_default().insert(upper);
         edges.below.entry(upper).or_default().insert(lower);
-        Ok(Upon { shared: shared.clone(), lower, upper })
+        Ok(Upon { nest: nest.clone(), lower, upper })
     }
 }
 
 impl Drop for Upon {
     fn drop(&mut self) {
-        let mut edges = self.shared.nest.0.lock();
+        let mut edges = self.nest.0.lock();
         let Edges { above, below } = &mut *edges;
         for (way, from, to) in [(above, self.lower, self.upper), (below, self.upper, self.lower)] {
             if let Some(ends) = way.get_mut(&from) {
@@ -94,8 +93,8 @@ mod tests {
 
     #[test]
     fn loops_and_long_paths_are_refused() {
-        let shared = Arc::<Memory>::default();
-        let upon = |lower, upper| Upon::new(&shared, lower, upper);
+        let nest = Arc::<Nest>::default();
+        let upon = |lower, upper| Upon::new(&nest, lower, upper);
         let mut chain: Vec<Upon> = (1..8).map(|n| upon(n, n + 1).unwrap()).collect();
         assert_eq!(upon(8, 9).unwrap_err(), Errno::EMLINK);
         assert_eq!(upon(0, 1).unwrap_err(), Errno::EMLINK);
@@ -108,20 +107,20 @@ mod tests {
         assert_eq!(upon(0, 1).map(drop), Ok(()));
         assert_eq!(upon(2, 20).unwrap_err(), Errno::EBUSY);
         drop((chain, beside));
-        let edges = shared.nest.0.lock();
+        let edges = nest.0.lock();
         assert!(edges.above.is_empty() && edges.below.is_empty());
     }
 
     #[test]
     fn wide_graphs_are_walked_once_a_level() {
-        let shared = Arc::<Memory>::default();
+        let nest = Arc::<Nest>::default();
         let mut all = Vec::new();
         // Seven levels of fifty, each upon all of the level below: 50^7 paths.
         for level in 0..6 {
             for (low, high) in (0..50).flat_map(|low| (0..50).map(move |high| (low, high))) {
-                all.push(Upon::new(&shared, level * 50 + low, level * 50 + 50 + high).unwrap());
+                all.push(Upon::new(&nest, level * 50 + low, level * 50 + 50 + high).unwrap());
             }
         }
-        assert_eq!(Upon::new(&shared, 300, 0).unwrap_err(), Errno::EBUSY);
+        assert_eq!(Upon::new(&nest, 300, 0).unwrap_err(), Errno::EBUSY);
     }
 }

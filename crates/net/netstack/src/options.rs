@@ -1,6 +1,6 @@
 //! Socket options that the protocols share (socket(7), ip(7), ipv6(7)).
 
-use crate::hooks::Owner;
+use crate::frame::Owner;
 use crate::wire::extension::Extensions;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -4,12 +4,14 @@ use crate::addr::unspecified;
 use crate::backlog::{Arrival, Way};
 use crate::buf::Buf;
 use crate::checksum::Sum;
-use crate::device::{Checksum, Frame, Gso, Offload};
-use crate::hooks::{Owner, Point, Tags, Verdict};
+use crate::frame::{Checksum, Frame, Offload, Tags, finish_checksum};
+use crate::hooks::{Point, Verdict};
+use crate::iface::LOOPBACK;
 use crate::iface::{Iface, Kind};
 use crate::neigh::{Act, Resolution};
+use crate::path::{Cast, Header, Path};
 use crate::route::{Hop, Key, RouteKind, choose};
-use crate::stack::{LOOPBACK, Stack};
+use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::eth::{self, Arp, Ethernet, Mac};
 use crate::wire::icmp::Neighbour;
@@ -22,59 +24,8 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 use zerocopy::network_endian::U16;
 
-/// How many hosts a packet is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cast {
-    /// One other host.
-    Unicast,
-    /// This host.
-    Local,
-    /// All hosts of a link.
-    Broadcast,
-    /// The members of a group.
-    Multicast,
-}
-
-/// The way of packets to a destination. Sockets keep it while [`Path::generation`] is the stack's.
-#[derive(Clone, Debug)]
-pub struct Path {
-    /// Interface.
-    pub iface: Arc<Iface>,
-    /// Source address.
-    pub src: IpAddr,
-    /// Destination address.
-    pub dst: IpAddr,
-    /// Next hop.
-    pub next_hop: IpAddr,
-    /// How many hosts are reached.
-    pub cast: Cast,
-    /// Largest packet.
-    pub mtu: u32,
-    /// The stack's number when the path was found.
-    pub(crate) generation: u32,
-}
-
 /// What a route says: kind, interface, next hop, source and MTU.
 type Found = (RouteKind, u32, IpAddr, Option<IpAddr>, Option<u32>);
-
-/// The IP fields that a sender chooses.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Header {
-    pub(crate) protocol: u8,
-    pub(crate) tos: u8,
-    /// TTL or hop limit; the default of the family (1 for multicast) when absent.
-    pub(crate) ttl: Option<u8>,
-    pub(crate) dont_fragment: bool,
-    /// Chooses the shard of loopback traffic.
-    pub(crate) flow: u32,
-    pub(crate) flow_label: u32,
-    /// Members on this host get a copy of multicast and broadcast packets.
-    pub(crate) loop_back: bool,
-    /// `SO_MARK` of the sender.
-    pub(crate) mark: u32,
-    /// The socket's owner, if a socket of a program sends.
-    pub(crate) owner: Option<Owner>,
-}
 
 impl Stack {
     /// Finds the way to a destination (RFC 1122 section 3.3.1, RFC 6724).
@@ -210,7 +161,7 @@ impl Stack {
             _ => return Err(Errno::EINVAL),
         };
         let tags = Tags { mark: header.mark, owner: header.owner, ..Tags::default() };
-        self.send_own(now, path, Frame { buf, offload: shifted(offload, ip_len), tags }, header)
+        self.send_own(now, path, Frame { buf, offload: offload.shifted(ip_len), tags }, header)
     }
 
     /// Sends a TCP header for somebody else, a packet filter: the answer to a segment that it refuses.
@@ -482,32 +433,6 @@ fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
     let ip = Ipv6::parse_quoted(packet)?;
     Some((ip.src().into(), ip.dst().into()))
-}
-
-/// Moves descriptors behind a header of `by` bytes.
-fn shifted(offload: Offload, by: usize) -> Offload {
-    let checksum = match offload.checksum {
-        Checksum::Partial { start, offset } => Checksum::Partial { start: start + by as u16, offset },
-        other => other,
-    };
-    let gso = offload.gso.map(|gso| Gso { headers: gso.headers + by as u16, ..gso });
-    Offload { checksum, gso }
-}
-
-/// Completes a partial checksum.
-pub(crate) fn finish_checksum(frame: &mut Frame) {
-    let Checksum::Partial { start, offset } = frame.offload.checksum else { return };
-    let (start, place) = (usize::from(start), usize::from(start) + usize::from(offset));
-    let Some(bytes) = frame.buf.get(start..) else { return };
-    let sum = match Sum::new().with(bytes).finish() {
-        // UDP's zero means "none"; the two forms of zero are equal in the sum (RFC 768).
-        0 => 0xffff,
-        sum => sum,
-    };
-    if let Some(field) = frame.buf.bytes_mut().get_mut(place..place + 2) {
-        field.copy_from_slice(&sum.to_be_bytes());
-    }
-    frame.offload.checksum = Checksum::Unknown;
 }
 
 fn finish_unless_offloaded(iface: &Iface, frame: &mut Frame) {

@@ -2,12 +2,12 @@
 
 use crate::buf::Buf;
 use crate::capture::Seen;
-use crate::device::{Checksum, Frame, Offload};
 use crate::fanout::Fanout;
+use crate::frame::finish_checksum;
+use crate::frame::{Checksum, Frame, Offload};
 use crate::iface::{Iface, Kind};
 use crate::memory::Charge;
 use crate::notify::{Events, Notifier};
-use crate::output::finish_checksum;
 use crate::stack::{Stack, Watch};
 use crate::time::Instant;
 use crate::truesize;

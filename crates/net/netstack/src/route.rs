@@ -4,7 +4,8 @@
 //! with the stack's route generation, so steady traffic does not come here. Checkpoint: [`Routes`] is plain data.
 
 use crate::addr::{Prefix, Scope};
-use crate::monitor::{Change, How, What};
+use crate::change::How;
+use crate::iface::LOOPBACK;
 use crate::time::Instant;
 use abi::Errno;
 use std::net::IpAddr;
@@ -203,6 +204,22 @@ impl Key {
 /// The bits of the type of service that routes look at (`IPTOS_RT_MASK`).
 const TOS: u8 = 0x1c;
 
+/// A route or a rule, as a change names it.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry {
+    /// A route.
+    Route(Route),
+    /// A rule.
+    Rule(Rule),
+}
+
+/// A change of a route or a rule, for the monitor.
+#[derive(Clone, Debug)]
+pub(crate) struct RouteChange {
+    pub(crate) entry: Entry,
+    pub(crate) how: How,
+}
+
 /// All tables and rules of a stack.
 #[derive(Clone, Debug)]
 pub struct Routes {
@@ -211,7 +228,7 @@ pub struct Routes {
     /// By priority.
     rules: Vec<Rule>,
     /// What has changed since [`Routes::take_changes`].
-    changes: Vec<Change>,
+    changes: Vec<RouteChange>,
 }
 
 impl Default for Routes {
@@ -281,7 +298,7 @@ impl Routes {
         let before =
             |old: &Route| if first { order(old) < order(&route) } else { order(old) <= order(&route) };
         let place = self.routes.partition_point(before);
-        self.note(How::Set, What::Route(route.clone()));
+        self.note(How::Set, Entry::Route(route.clone()));
         self.routes.insert(place, route);
     }
 
@@ -313,7 +330,7 @@ impl Routes {
     pub fn replace(&mut self, route: &Route, matches: impl Fn(&Route) -> bool) -> bool {
         let Some(old) = self.routes.iter_mut().find(|old| matches(old)) else { return false };
         *old = route.clone();
-        self.note(How::Replaced, What::Route(route.clone()));
+        self.note(How::Replaced, Entry::Route(route.clone()));
         true
     }
 
@@ -328,14 +345,14 @@ impl Routes {
     pub fn remove(&mut self, matches: impl Fn(&Route) -> bool) -> Result<Route, Errno> {
         let place = self.routes.iter().position(matches).ok_or(Errno::ESRCH)?;
         let route = self.routes.remove(place);
-        self.note(How::Gone, What::Route(route.clone()));
+        self.note(How::Gone, Entry::Route(route.clone()));
         Ok(route)
     }
 
     /// Removes all routes that match.
     pub fn purge(&mut self, matches: impl Fn(&Route) -> bool) {
         for gone in self.routes.extract_if(.., |route| matches(route)) {
-            self.changes.push(Change { what: What::Route(gone), how: How::Gone });
+            self.changes.push(RouteChange { entry: Entry::Route(gone), how: How::Gone });
         }
     }
 
@@ -345,12 +362,12 @@ impl Routes {
         self.purge(matches);
     }
 
-    fn note(&mut self, how: How, what: What) {
-        self.changes.push(Change { what, how });
+    fn note(&mut self, how: How, entry: Entry) {
+        self.changes.push(RouteChange { entry, how });
     }
 
     /// The changes since the last call, oldest first.
-    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+    pub(crate) fn take_changes(&mut self) -> Vec<RouteChange> {
         std::mem::take(&mut self.changes)
     }
 
@@ -363,7 +380,7 @@ impl Routes {
             return Err(Errno::ENOBUFS);
         }
         let place = self.rules.partition_point(|old| old.priority <= rule.priority);
-        self.note(How::Set, What::Rule(rule.clone()));
+        self.note(How::Set, Entry::Rule(rule.clone()));
         self.rules.insert(place, rule);
         Ok(())
     }
@@ -372,7 +389,7 @@ impl Routes {
     pub fn remove_rule(&mut self, matches: impl Fn(&Rule) -> bool) -> Result<Rule, Errno> {
         let place = self.rules.iter().position(matches).ok_or(Errno::ENOENT)?;
         let rule = self.rules.remove(place);
-        self.note(How::Gone, What::Rule(rule.clone()));
+        self.note(How::Gone, Entry::Rule(rule.clone()));
         Ok(rule)
     }
 
@@ -445,7 +462,7 @@ fn applies(rule: &Rule, key: &Key) -> bool {
         None => prefix.len == 0,
     };
     // Packets of this host come from the loopback interface.
-    let input = if key.iif == 0 { crate::stack::LOOPBACK } else { key.iif };
+    let input = if key.iif == 0 { LOOPBACK } else { key.iif };
     let detached = |name: &String, index: u32| index == 0 && !name.is_empty();
     if detached(&rule.names[0], rule.iif) || detached(&rule.names[1], rule.oif) {
         return false;

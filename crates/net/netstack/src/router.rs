@@ -7,9 +7,10 @@
 use crate::addr::{Prefix, is_link_local};
 use crate::conf::Which;
 use crate::iface::{Address, Iface, Kind};
-use crate::input::Packet;
-use crate::life::{Dad, interface_address};
+use crate::ifaddr::Dad;
+use crate::life::interface_address;
 use crate::neigh::Learnt;
+use crate::received::Packet;
 use crate::route::Route;
 use crate::stack::Stack;
 use crate::time::Instant;
@@ -37,13 +38,6 @@ const TWO_HOURS: Duration = Duration::from_secs(7200);
 /// `router_solicitation_interval` and `router_solicitation_max_interval`.
 const FIRST_INTERVAL: Duration = Duration::from_secs(4);
 const LAST_INTERVAL: Duration = Duration::from_secs(3600);
-
-/// When an interface asks for routers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Solicit {
-    /// The next time, and how long to wait after it.
-    next: Option<(Instant, Duration)>,
-}
 
 /// A prefix as a router describes it.
 struct PrefixInfo {
@@ -292,7 +286,7 @@ impl Stack {
 mod tests {
     use super::*;
     use crate::conf::Whose;
-    use crate::device::Frame;
+    use crate::frame::Frame;
     use crate::tests::hosts::{Host, T0, host};
     use crate::wire::eth::{self, Ethernet};
     use crate::wire::ipv6::Ipv6;

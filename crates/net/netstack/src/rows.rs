@@ -1,11 +1,6 @@
 //! What lists of sockets show: /proc/net and sock_diag.
 
-use crate::datagram::{DatagramSocket, Protocol};
-use crate::stack::Stack;
-use crate::tcp::{State, TcpSocket};
-use crate::time::Instant;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a socket has a timer, as /proc/net/tcp numbers it.
@@ -23,6 +18,11 @@ pub enum Timer {
     Probe = 4,
 }
 
+/// `state` of a datagram socket with a peer, and of one without: the numbers of TCP's states.
+pub(crate) const ESTABLISHED: u8 = 1;
+/// See [`ESTABLISHED`].
+pub(crate) const CLOSED: u8 = 7;
+
 /// A socket in a list.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -32,7 +32,7 @@ pub struct Row {
     pub local: SocketAddr,
     /// The peer's.
     pub remote: SocketAddr,
-    /// A number of [`State`]; established stands for a peer, closed for none.
+    /// A number of [`crate::tcp::State`]; established stands for a peer, closed for none.
     pub state: u8,
     /// Bytes that are written and not acknowledged; of a listener the backlog.
     pub tx: usize,
@@ -52,69 +52,8 @@ pub struct Row {
     pub drops: u32,
 }
 
-impl TcpSocket {
-    /// The socket's row.
-    pub fn row(&self, now: Instant) -> Row {
-        let info = self.info(now);
-        let (rx, tx, _) = self.queued();
-        let state = self.state();
-        let (timer, (uid, inode)) = self.timer_and_owner(now);
-        let listens = state == State::Listen;
-        Row {
-            v6: self.is_v6(),
-            local: self.local(),
-            remote: self.peer().filter(|_| !listens).unwrap_or(any(self.is_v6())),
-            state: state as u8,
-            tx: if listens { 0 } else { tx },
-            rx: if listens { info.unacked as usize } else { rx },
-            timer,
-            retransmits: info.retransmits.into(),
-            uid,
-            probes: info.probes.into(),
-            inode,
-            drops: 0,
-        }
-    }
-}
-
-impl DatagramSocket {
-    /// The socket's row.
-    pub fn row(&self) -> Row {
-        let (local, remote) = (self.local(), self.remote().ok());
-        let (rx, drops) = self.queue_state();
-        let (uid, inode) = self.owner();
-        let local = match self.protocol() {
-            Protocol::Raw(protocol) => SocketAddr::new(local.ip(), protocol.into()),
-            _ => local,
-        };
-        let state = if remote.is_some() { State::Established } else { State::Closed };
-        Row {
-            v6: self.is_v6(),
-            local,
-            remote: remote.unwrap_or(any(self.is_v6())),
-            state: state as u8,
-            tx: 0,
-            rx,
-            timer: (Timer::Off, Duration::ZERO),
-            retransmits: 0,
-            uid,
-            probes: 0,
-            inode,
-            drops,
-        }
-    }
-}
-
-fn any(v6: bool) -> SocketAddr {
+/// The unspecified address of a family, port 0.
+pub(crate) fn any(v6: bool) -> SocketAddr {
     let ip: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     SocketAddr::new(ip, 0)
-}
-
-impl Stack {
-    /// All ping sockets that are bound.
-    pub fn ping_sockets(&self) -> Vec<Arc<DatagramSocket>> {
-        let mut all = self.ping.all();
-        all.extend(self.ping6.all());
-        all
-    }
 }

@@ -8,12 +8,13 @@ use crate::conf::Confs;
 use crate::counters::Counters;
 use crate::datagram::DatagramSocket;
 use crate::datagram::table::Table;
-use crate::device::{Device, Frame};
+use crate::device::Device;
 use crate::fanout::Fanout;
 use crate::fragment::Reassembly;
+use crate::frame::Frame;
 use crate::hooks::Installed;
 use crate::icmp::Limiter;
-use crate::iface::{Address, Config, Iface, Kind};
+use crate::iface::{Address, Config, Iface, Kind, LOOPBACK};
 use crate::keys::Keys;
 use crate::links::{Bridge, flow_of};
 use crate::memory::Memory;
@@ -21,7 +22,7 @@ use crate::monitor::{Change, How, Monitor, What};
 use crate::neigh::Neighbours;
 use crate::packet::PacketSocket;
 use crate::pmtu::PathMtus;
-use crate::route::{Routes, TABLE_LOCAL};
+use crate::route::{Entry, Routes, TABLE_LOCAL};
 use crate::spare::PERIOD;
 use crate::sysctl::Sysctls;
 use crate::tcp::FastOpenKeys;
@@ -47,9 +48,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// How many times an operation carries frames from one stack to another.
 const MAX_HOPS: usize = 1000;
-
-/// Index of the loopback interface.
-pub const LOOPBACK: u32 = 1;
 
 /// Told when a deadline is set that comes before the one that [`Stack::next_deadline`] returned last.
 pub trait Alarm: Send + Sync {
@@ -523,7 +521,11 @@ impl Stack {
         let mut routes = self.routes.write();
         let result = f(&mut routes);
         for change in routes.take_changes() {
-            self.tell(change.how, change.what);
+            let what = match change.entry {
+                Entry::Route(route) => What::Route(route),
+                Entry::Rule(rule) => What::Rule(rule),
+            };
+            self.tell(change.how, what);
         }
         result
     }
@@ -729,6 +731,13 @@ impl Stack {
     /// All bound UDP-Lite sockets.
     pub fn udp_lite_sockets(&self) -> Vec<Arc<DatagramSocket>> {
         self.udp_lite.all()
+    }
+
+    /// All ping sockets that are bound.
+    pub fn ping_sockets(&self) -> Vec<Arc<DatagramSocket>> {
+        let mut all = self.ping.all();
+        all.extend(self.ping6.all());
+        all
     }
 
     /// All raw sockets.

@@ -2,7 +2,6 @@
 //!
 //! See ip-sysctl.rst of the Linux documentation and tcp(7). Each setting is an atomic number: hot paths read it without a lock.
 
-use crate::tcp::Algorithm;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 macro_rules! sysctls {
@@ -63,26 +62,10 @@ impl Setting {
     }
 }
 
-impl Sysctls {
-    /// The algorithm of new connections (`tcp_congestion_control`).
-    pub fn congestion(&self) -> Algorithm {
-        Algorithm::NAMES
-            .get(self.tcp_congestion.size())
-            .map_or_else(Algorithm::default, |(_, algorithm)| *algorithm)
-    }
-
-    /// Changes it by its name; `ENOENT` when there is none of that name.
-    pub fn set_congestion(&self, name: &str) -> Result<(), abi::Errno> {
-        let index =
-            Algorithm::NAMES.iter().position(|(known, _)| *known == name).ok_or(abi::Errno::ENOENT)?;
-        self.tcp_congestion.set(index as i64)
-    }
-}
-
 const INT: i64 = i32::MAX as i64;
 
 sysctls! {
-    /// Index of the algorithm in `Algorithm::NAMES`; see [`Sysctls::congestion`].
+    /// Index of the algorithm in `Algorithm::NAMES`; see `Algorithm::of_new_connections`.
     tcp_congestion = "ipv4/tcp_congestion_control", 1, 0, 2;
     /// Whether IPv4 packets for others are forwarded.
     ip_forward = "ipv4/ip_forward", 0, 0, 1;

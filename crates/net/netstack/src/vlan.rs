@@ -1,7 +1,8 @@
 //! VLAN interfaces (IEEE 802.1Q), and dummy interfaces, which lose what they are given.
 
 use crate::backlog::{Arrival, Way};
-use crate::device::{About, Device, Frame};
+use crate::device::{About, Device};
+use crate::frame::Frame;
 use crate::iface::{Config, Iface, Kind};
 use crate::links::{Place, flow_of};
 use crate::nest::Upon;
@@ -128,7 +129,7 @@ impl Stack {
         let (lower_place, own) = (RwLock::new(place), RwLock::default());
         let device = Arc::new(Vlan { lower: lower_place, own, upon: Mutex::default(), id });
         let link = self.insert_link(Config { kind: Kind::Ethernet, ..config }, device.clone())?;
-        match Upon::new(&self.memory, lower.id, link.id) {
+        match Upon::new(&self.memory.nest, lower.id, link.id) {
             Ok(upon) => *device.upon.lock() = Some(upon),
             Err(errno) => {
                 self.remove_link(link.index)?;

@@ -4,7 +4,7 @@
 //! bytes are between them: those of an Ethernet header, or none.
 
 use crate::checksum::Sum;
-use crate::device::{Checksum, Gso, Offload};
+use crate::frame::{Checksum, Gso, Offload};
 
 /// Bytes of the header.
 pub const HEADER: usize = 10;

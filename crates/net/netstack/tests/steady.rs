@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "a counting allocator has to be an allocator")]
 
 use netstack::datagram::{DatagramSocket, Protocol, SendControl};
-use netstack::device::{Device, Frame};
+use netstack::device::Device;
+use netstack::frame::Frame;
 use netstack::iface::{Address, Config, Iface, Kind};
 use netstack::notify::Silent;
 use netstack::tcp::TcpSocket;

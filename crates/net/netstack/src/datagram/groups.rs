@@ -3,11 +3,12 @@
 
 use super::DatagramSocket;
 use crate::checksum::Sum;
-use crate::device::Offload;
+use crate::frame::Offload;
 use crate::iface::Iface;
-use crate::output::{Cast, Header, Path};
+use crate::iface::LOOPBACK;
+use crate::path::{Cast, Header, Path};
 use crate::route::Key;
-use crate::stack::{LOOPBACK, Stack};
+use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::icmp::Icmp;
 use crate::wire::proto;
@@ -202,7 +203,7 @@ impl Stack {
     }
 
     /// IGMP messages: only queries matter to a host.
-    pub(crate) fn igmp_input(self: &Arc<Self>, packet: &crate::input::Packet<'_>) {
+    pub(crate) fn igmp_input(self: &Arc<Self>, packet: &crate::received::Packet<'_>) {
         let Some(&[0x11, _, _, _, a, b, c, d]) = packet.payload().first_chunk() else { return };
         let group = Ipv4Addr::new(a, b, c, d);
         let asked = (!group.is_unspecified()).then_some(IpAddr::V4(group));

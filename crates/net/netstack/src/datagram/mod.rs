@@ -6,6 +6,7 @@
 mod groups;
 mod input;
 mod queue;
+mod row;
 mod send;
 pub(crate) mod table;
 
@@ -16,8 +17,8 @@ use crate::addr::{needs_scope, reaches, unmap};
 use crate::buf::Buf;
 use crate::notify::{Events, Notifier};
 use crate::options::IpOptions;
-use crate::output::{Cast, Path};
 use crate::packet::Filter;
+use crate::path::{Cast, Path};
 use crate::ports::{Binding, is_any, plain};
 use crate::route::Key;
 use crate::stack::Stack;

@@ -6,9 +6,9 @@ use super::cc::Algorithm;
 use super::chrono::Limit;
 use super::conn::{Conn, Cx};
 use super::recovery::Ca;
-use super::seq::Seq;
 use crate::notify::Events;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
 use std::time::Duration;
 

@@ -131,7 +131,7 @@ impl Bbr {
 
     /// Packets in flight that fill the path, times a gain.
     fn target(&self, gain: f64, mss: u32) -> u32 {
-        let Some((min, _)) = self.min_rtt else { return super::cc::INITIAL_WINDOW };
+        let Some((min, _)) = self.min_rtt else { return super::limits::INITIAL_WINDOW };
         let bytes = self.rate() as f64 * min.as_secs_f64() * gain;
         // Room for bursts and for acknowledgements that come together.
         ((bytes / f64::from(mss.max(1))) as u32).saturating_add(3).max(MIN_WINDOW)
@@ -230,7 +230,7 @@ impl Bbr {
         let window = window.max(restored.min(target));
         if self.full_rounds >= 3 {
             window.saturating_add(s.acked).min(target).max(MIN_WINDOW)
-        } else if window < target || s.delivered < u64::from(super::cc::INITIAL_WINDOW) {
+        } else if window < target || s.delivered < u64::from(super::limits::INITIAL_WINDOW) {
             window.saturating_add(s.acked)
         } else {
             window

@@ -1,7 +1,7 @@
 //! The scoreboard: what was sent and not yet acknowledged (RFC 6675's terms, counted in packets as Linux does).
 
-use super::seq::Seq;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::Range;
 use std::collections::VecDeque;
 

@@ -1,8 +1,10 @@
 //! Congestion control: NewReno (RFC 5681) and CUBIC (RFC 9438), with HyStart++ (RFC 9406) in slow start.
 
 use super::bbr::Bbr;
-use super::seq::Seq;
+use super::limits::INITIAL_WINDOW;
+use crate::sysctl::Sysctls;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use std::time::Duration;
 
 /// The algorithms (`TCP_CONGESTION`).
@@ -27,6 +29,19 @@ impl Algorithm {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, algorithm)| *algorithm)
     }
 
+    /// The algorithm of new connections (`tcp_congestion_control`).
+    pub fn of_new_connections(sysctls: &Sysctls) -> Algorithm {
+        Self::NAMES
+            .get(sysctls.tcp_congestion.size())
+            .map_or_else(Algorithm::default, |(_, algorithm)| *algorithm)
+    }
+
+    /// Sets the algorithm of new connections by its name; `ENOENT` when none has that name.
+    pub fn set_for_new_connections(sysctls: &Sysctls, name: &str) -> Result<(), abi::Errno> {
+        let index = Self::NAMES.iter().position(|(known, _)| *known == name).ok_or(abi::Errno::ENOENT)?;
+        sysctls.tcp_congestion.set(index as i64)
+    }
+
     /// The name.
     pub fn name(self) -> &'static str {
         match self {
@@ -36,9 +51,6 @@ impl Algorithm {
         }
     }
 }
-
-/// The window at the start, in packets (RFC 6928).
-pub(crate) const INITIAL_WINDOW: u32 = 10;
 
 /// Slow start has no end yet.
 pub(crate) const INFINITE: u32 = 0x7fff_ffff;

@@ -10,13 +10,13 @@ use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::rx::RxQueue;
 use super::sendq::Pieces;
-use super::seq::Seq;
 use super::timers::Deadlines;
 use crate::counters::Tcp as Counters;
 use crate::notify::Events;
 use crate::ring::Ring;
 use crate::sysctl::Sysctls;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Flags, Options, Segment};
 use abi::Errno;
 
@@ -583,7 +583,7 @@ impl Conn {
         if self.options.send_buffer.is_some() {
             return;
         }
-        let wanted = 2 * self.cc.cwnd.max(super::cc::INITIAL_WINDOW) as usize * self.mss() as usize;
+        let wanted = 2 * self.cc.cwnd.max(super::limits::INITIAL_WINDOW) as usize * self.mss() as usize;
         let limit = sysctls.tcp_wmem_max.size();
         self.tx_limit = self.tx_limit.max(wanted.min(limit));
     }

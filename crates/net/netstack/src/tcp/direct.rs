@@ -8,13 +8,13 @@
 //! Locks: the sender's connection, then the reader's queue, as on the way by packets. A reader fetches with its queue unlocked first.
 
 use super::conn::{Conn, State};
-use super::notices::stamps;
 use super::rtt::GIVE_UP_BASE;
 use super::rx::RxQueue;
 use super::sendq::Wanted;
 use super::socket::{Inner, Receiver, TcpSocket};
 use crate::notify::Events;
-use crate::output::Cast;
+use crate::path::Cast;
+use crate::stamps;
 use crate::time::Instant;
 use abi::Errno;
 use std::sync::atomic::Ordering;

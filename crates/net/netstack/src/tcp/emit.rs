@@ -2,9 +2,9 @@
 
 use super::conn::Emit;
 use crate::checksum::Sum;
-use crate::device::{Checksum, Gso, Offload};
-use crate::hooks::Owner;
-use crate::output::{Cast, Header, Path};
+use crate::frame::Owner;
+use crate::frame::{Checksum, Gso, Offload};
+use crate::path::{Cast, Header, Path};
 use crate::stack::Stack;
 use crate::time::Instant;
 use crate::wire::ip::Ipv4;

@@ -2,9 +2,9 @@
 
 use super::conn::{Conn, Cx, Learnt, State};
 use super::rx::Accepted;
-use super::seq::Seq;
 use crate::notify::Events;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Range, Segment};
 use abi::Errno;
 use std::time::Duration;

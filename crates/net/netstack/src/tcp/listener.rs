@@ -3,15 +3,15 @@
 use super::conn::{Conn, Emit, State};
 use super::emit::{Packets, sizes};
 use super::options::TcpOptions;
-use super::seq::Seq;
 use super::socket::{Inner, TcpSocket};
 use super::table::Tuple;
 use crate::notify::Events;
 use crate::options::IpOptions;
-use crate::output::Path;
+use crate::path::Path;
 use crate::route::Key;
 use crate::sysctl::Sysctls;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::{Cookie, Flags, Options, Segment};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};

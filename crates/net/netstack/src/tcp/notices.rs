@@ -1,9 +1,10 @@
 //! What a program is told of data that it sent, by the error queue: that memory of `MSG_ZEROCOPY` is free again, and when data was
 //! sent and acknowledged (`SO_TIMESTAMPING`; Documentation/networking/timestamping.rst, msg_zerocopy.rst).
 
-use super::seq::Seq;
 use crate::memory::Charge;
+use crate::stamps::{self, Moment};
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -13,39 +14,6 @@ const MOST: usize = 256;
 const QUEUE: usize = 256;
 /// What a timestamp counts for, besides its data.
 const OVERHEAD: usize = 128;
-
-/// Flags of `SO_TIMESTAMPING`: what is told of sent data.
-pub mod stamps {
-    /// When the device took it.
-    pub const TX_SOFTWARE: u32 = 1 << 1;
-    /// Software timestamps are reported at all.
-    pub const SOFTWARE: u32 = 1 << 4;
-    /// Timestamps are told apart by a number.
-    pub const OPT_ID: u32 = 1 << 7;
-    /// When it was given to the device's queue.
-    pub const TX_SCHED: u32 = 1 << 8;
-    /// When it was acknowledged.
-    pub const TX_ACK: u32 = 1 << 9;
-    /// A timestamp comes without the data.
-    pub const OPT_TSONLY: u32 = 1 << 11;
-    /// The number counts what was written, not what is acknowledged, from the option on.
-    pub const OPT_ID_TCP: u32 = 1 << 16;
-    /// Bytes of a segment or a datagram that a timestamp shows.
-    pub const SHOWN: usize = 2048;
-    /// All that ask for something to be recorded.
-    pub const TX: u32 = TX_SOFTWARE | TX_SCHED | TX_ACK;
-}
-
-/// What was recorded (`SCM_TSTAMP_*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
-    /// The device took the data.
-    Sent = 0,
-    /// The data was given to the device's queue.
-    Scheduled = 1,
-    /// The peer has the data.
-    Acknowledged = 2,
-}
 
 /// An entry of the error queue.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -82,7 +82,7 @@ impl TcpOptions {
             max_segment: 0,
             syn_count: sysctls.tcp_syn_retries.size() as u32,
             window_clamp: 0,
-            congestion: sysctls.congestion(),
+            congestion: Algorithm::of_new_connections(sysctls),
             oob_inline: false,
             send_buffer: None,
             receive_buffer: None,

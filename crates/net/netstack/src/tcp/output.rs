@@ -1,12 +1,12 @@
 //! What a connection sends when it may: new data, retransmissions, acknowledgements.
 
 use super::board::Mark;
-use super::cc::INITIAL_WINDOW;
 use super::conn::{Conn, Cx, State};
+use super::limits::INITIAL_WINDOW;
 use super::recovery::{Ca, Frto};
 use super::sendq::Push;
-use super::seq::Seq;
 use crate::notify::Events;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Options, Sacks, Segment};
 
 /// Shortest time that an acknowledgement waits.

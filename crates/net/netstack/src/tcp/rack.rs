@@ -2,8 +2,8 @@
 
 use super::board::{Mark, Scoreboard, Sent};
 use super::rtt::Rtt;
-use super::seq::Seq;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use std::time::Duration;
 
 /// Duplicates that mean a loss before reordering was seen.

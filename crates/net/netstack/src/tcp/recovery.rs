@@ -6,8 +6,8 @@ use super::board::Mark;
 use super::cc::Algorithm;
 use super::conn::{Conn, Cx};
 use super::rack::DUP_THRESH;
-use super::seq::Seq;
 use super::timers::Rtx;
+use crate::wire::seq::Seq;
 use std::time::Duration;
 
 /// Where recovery stands; Linux's names and numbers (`tcpi_ca_state`).

@@ -2,9 +2,9 @@
 //!
 //! It has its own lock, so that a reader and the sender of a connection do not wait for each other. Plain data.
 
-use super::seq::Seq;
 use crate::memory::Memory;
 use crate::ring::Ring;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::{Range, Sacks};
 use std::sync::Arc;
 

@@ -7,10 +7,10 @@
 use super::board::{Mark, Sent};
 use super::chrono::Limit;
 use super::conn::{Conn, Cx};
-use super::notices::stamps;
 use super::recovery::Ca;
-use super::seq::Seq;
+use crate::stamps;
 use crate::sysctl::Sysctls;
+use crate::wire::seq::Seq;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 use super::conn::{Conn, Cx, State};
 use super::recovery::Ca;
 use super::rtt::{GIVE_UP_BASE, RTO_INITIAL, RTO_MAX, give_up_after};
-use super::seq::Seq;
 use crate::notify::Events;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::Flags;
 use abi::Errno;
 use std::time::Duration;

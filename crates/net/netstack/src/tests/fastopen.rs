@@ -1,7 +1,7 @@
 //! Fast Open between two stacks: questions for cookies, deferred connections, servers without cookies.
 
 use super::hosts::{Host, T0, exchange, host};
-use crate::device::Frame;
+use crate::frame::Frame;
 use crate::notify::{Events, Silent};
 use crate::tcp::{State, TcpSocket};
 use crate::wire::tcp::Segment;

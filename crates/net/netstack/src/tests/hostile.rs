@@ -2,7 +2,7 @@
 
 use super::hosts::{Host, T0, exchange, host};
 use crate::datagram::{DatagramSocket, Protocol};
-use crate::device::{Frame, Offload};
+use crate::frame::{Frame, Offload};
 use crate::notify::Silent;
 use crate::tcp::{State, TcpSocket};
 use crate::testing::{Random, effort};
@@ -41,7 +41,7 @@ fn segment(to: &Host, from: Ipv4Addr, segment: &Segment, data: &[u8]) -> Frame {
     bytes.extend(ip.as_bytes());
     bytes.extend(&header[..len]);
     bytes.extend(data);
-    let offload = Offload { checksum: crate::device::Checksum::Valid, gso: None };
+    let offload = Offload { checksum: crate::frame::Checksum::Valid, gso: None };
     Frame::with(to.stack.pool().copy(&bytes), offload)
 }
 
@@ -83,7 +83,7 @@ fn mutated_packets_do_no_harm() {
                 bytes.truncate(14 + random.below(bytes.len() as u64) as usize);
             }
             // The checksum is vouched for, so that what lies behind is reached.
-            let offload = Offload { checksum: crate::device::Checksum::Valid, gso: None };
+            let offload = Offload { checksum: crate::frame::Checksum::Valid, gso: None };
             a.receive(now, &Frame::with(a.stack.pool().copy(&bytes), offload));
             a.sent();
             if round % 50 == 0 {

@@ -1,9 +1,11 @@
 //! Hosts that are joined by a simulated Ethernet.
 
 use crate::addr::Prefix;
-use crate::device::{Device, Features, Frame};
+use crate::device::{Device, Features};
+use crate::frame::Frame;
+use crate::iface::LOOPBACK;
 use crate::iface::{Address, Config, Iface, Kind};
-use crate::stack::{LOOPBACK, NoAlarm, Stack};
+use crate::stack::{NoAlarm, Stack};
 use crate::time::Instant;
 use crate::wire::eth::Mac;
 use parking_lot::Mutex;

@@ -2,10 +2,10 @@
 
 use super::hosts::{Host, T0, exchange, host};
 use crate::addr::Prefix;
-use crate::device::{Frame, Offload};
+use crate::frame::{Frame, Offload};
 use crate::iface::Address;
 use crate::neigh::State;
-use crate::output::Header;
+use crate::path::Header;
 use crate::route::{Key, Route};
 use crate::testing::{Random, effort};
 use crate::wire::eth::{self, Ethernet, Mac};

@@ -3,13 +3,15 @@
 use super::hosts::{T0, exchange, host};
 use crate::addr::Prefix;
 use crate::datagram::{DatagramSocket, Protocol};
-use crate::device::{Features, Frame};
+use crate::device::Features;
+use crate::frame::Frame;
+use crate::iface::LOOPBACK;
 use crate::iface::{Address, Config, Iface, Kind};
 use crate::links::QueueDevice;
 use crate::notify::Silent;
 use crate::packet::{ALL, Filter, PacketSocket, PacketType};
 use crate::route::Route;
-use crate::stack::{LOOPBACK, NoAlarm, Stack};
+use crate::stack::{NoAlarm, Stack};
 use crate::tcp::TcpSocket;
 use crate::wire::eth::Mac;
 use abi::Errno;

@@ -3,12 +3,13 @@
 use super::hosts::T0;
 use crate::addr::Prefix;
 use crate::datagram::{DatagramSocket, Protocol};
-use crate::device::Frame;
+use crate::frame::Frame;
+use crate::iface::LOOPBACK;
 use crate::iface::{Address, Config, Iface, Kind};
 use crate::memory::Memory;
 use crate::notify::Silent;
 use crate::packet::{ALL, PacketSocket};
-use crate::stack::{LOOPBACK, NoAlarm, Stack};
+use crate::stack::{NoAlarm, Stack};
 use crate::wire::eth::Mac;
 use abi::Errno;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ pub mod extension;
 pub mod icmp;
 pub mod ip;
 pub mod ipv6;
+pub mod seq;
 pub mod tcp;
 pub mod udp;
 

@@ -1,7 +1,7 @@
 //! TCP headers and options (RFC 9293 section 3.1, RFC 7323, RFC 2018, RFC 7413).
 
 use crate::checksum::Sum;
-use crate::tcp::seq::Seq;
+use crate::wire::seq::Seq;
 use std::net::IpAddr;
 
 bitflags::bitflags! {

@@ -7,8 +7,8 @@ use crate::tcp::conn::{Conn, Cx, Emit, State};
 use crate::tcp::input::Verdict;
 use crate::tcp::options::TcpOptions;
 use crate::tcp::rx::RxQueue;
-use crate::tcp::seq::Seq;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Segment};
 
 /// What was sent.

@@ -2,11 +2,12 @@
 
 use super::pair::{Out, Side, open};
 use crate::notify::Events;
+use crate::stamps::{self, Moment};
 use crate::sysctl::Sysctls;
-use crate::tcp::notices::{Moment, Notice, stamps};
+use crate::tcp::notices::Notice;
 use crate::tcp::sendq::Wanted;
-use crate::tcp::seq::Seq;
 use crate::time::Instant;
+use crate::wire::seq::Seq;
 use crate::wire::tcp::{Flags, Range, Sacks, Segment};
 use std::time::Duration;
 

@@ -1,0 +1,37 @@
+//! A packet for this host, with its headers read: the network layer reads them once, the transport layer takes them from here.
+
+use crate::buf::Buf;
+use crate::iface::Iface;
+use crate::path::Cast;
+use crate::time::Instant;
+use crate::wire::ip::IpInfo;
+use crate::wire::ipv6::Ipv6;
+use std::sync::Arc;
+
+/// A packet for this host.
+pub(crate) struct Packet<'a> {
+    pub(crate) now: Instant,
+    pub(crate) iface: &'a Arc<Iface>,
+    pub(crate) info: IpInfo,
+    /// The transport checksum needs no check.
+    pub(crate) verified: bool,
+    /// How many hosts it was sent to.
+    pub(crate) cast: Cast,
+    /// `SO_MARK` or a rule's mark.
+    pub(crate) mark: u32,
+    /// From the IP header on, without link padding.
+    pub(crate) buf: Buf,
+}
+
+impl Packet<'_> {
+    /// The bytes after the IP headers.
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.buf.get(self.info.header_len..).unwrap_or_default()
+    }
+
+    /// The extension headers of IPv6, with the number of the first one.
+    pub(crate) fn extensions(&self) -> Option<(u8, Buf)> {
+        let some = self.info.dst.is_ipv6() && self.info.header_len > Ipv6::LEN;
+        some.then(|| (self.buf.get(6).copied().unwrap_or(0), self.buf.slice(Ipv6::LEN, self.info.header_len)))
+    }
+}
