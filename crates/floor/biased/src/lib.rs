@@ -33,7 +33,7 @@ const READS_PER_THREAD: u32 = 4;
 #[repr(align(128))]
 struct Row([AtomicUsize; SLOTS]);
 
-/// Every row that was ever used, and those whose threads have ended.
+/// Every row that was ever used, and the rows of threads that have ended.
 struct Rows {
     all: Vec<&'static Row>,
     free: Vec<&'static Row>,
@@ -82,8 +82,8 @@ fn move_in() -> Option<&'static Row> {
 /// The lock without what it protects; used through [`RwLock`].
 pub struct Raw {
     plain: RawRwLock,
-    /// Reads until the lock is biased; 0 while it is. Changes under the plain lock only: held exclusively from 0, and
-    /// held shared to 0, or exclusively by who did not get the lock.
+    /// Reads until the lock is biased; 0 while it is. Changes under the plain lock only: held exclusively from 0; held
+    /// shared, or exclusively by a writer that did not get the lock, to 0.
     reads: AtomicU32,
 }
 
@@ -138,7 +138,8 @@ impl Raw {
         }
         self.reads.store(again, Ordering::Relaxed);
         for row in busy {
-            // A reader that had somebody to wake would have to look at a line of the lock's: the writer looks instead.
+            // If a reader had to wake a writer, it would have to read a cache line of the lock. So the writer polls
+            // instead.
             let mut tries = 0u32;
             while held(&row) {
                 tries += 1;

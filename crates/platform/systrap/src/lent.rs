@@ -26,7 +26,7 @@ const IDLE: u64 = 64;
 /// What the process has at one number, or is to have.
 #[derive(Default)]
 struct Entry {
-    /// The file whose reads are counted; none, or one that is gone, when the number is free.
+    /// The file that reads are counted for; none, or one that is gone, when the number is free.
     file: Weak<OwnedFd>,
     reads: u32,
     /// Threads that are about to use the number.
@@ -92,7 +92,7 @@ impl Lent {
         let entry = table.entries.get_mut(index)?;
         entry.used = now;
         entry.reads = entry.reads.saturating_add(1);
-        // Somebody else is giving it to the process just now.
+        // Another thread is giving it to the process just now.
         if entry.reads <= earn || !entry.held && entry.users > 0 {
             return None;
         }

@@ -107,8 +107,9 @@ impl Place {
         self.late > LATE.0 && me != stub && self.near(cpus, stub)
     }
 
-    /// The thread looked at the slot at these two times, and would have all the while but for the host. When it was kept from
-    /// it for long, somebody else has work for this CPU: it goes back to any.
+    /// The thread looked at the slot at these two times, and would have all the while but for the host. When the host
+    /// kept it from that for long, another thread has work for this CPU: the sentry's thread may then run on any CPU
+    /// again.
     pub(crate) fn looked(&mut self, cpus: &Cpus, before: u64, now: u64) {
         let kept = now.wrapping_sub(before) > KEPT * cpus.per_microsecond;
         if kept && matches!(self.mode, Mode::Away(_)) {

@@ -108,7 +108,8 @@ pub(crate) struct Patch {
     pub(crate) code: Vec<u8>,
     pub(crate) site: u64,
     pub(crate) jump: Vec<u8>,
-    /// The jump as an atomic exchange: address, old, new. `None`: it crosses a cache line, and nobody else is there.
+    /// The jump as an atomic exchange: address, old, new. `None`: it crosses a cache line, and no other thread executes
+    /// it.
     pub(crate) swap: Option<(u64, u64, u64)>,
 }
 
@@ -262,7 +263,7 @@ pub(crate) fn jump(from: u64, to: u64) -> Option<[u8; 5]> {
     Some([0xe9, a, b, c, d])
 }
 
-/// A trampoline that is not in use; `trap`: one whose distance has an invalid opcode in its second byte.
+/// A trampoline that is not in use; `trap`: one with a distance that has an invalid opcode in its second byte.
 pub(crate) fn free(sites: &HashMap<u64, Site>, area: Range<u64>, site: u64, trap: bool) -> Option<u64> {
     (area.start..area.end).step_by(TRAMP_SIZE as usize).find(|t| {
         !sites.contains_key(t)

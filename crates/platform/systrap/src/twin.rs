@@ -70,7 +70,7 @@ impl TextTwin {
         Ok(twin)
     }
 
-    /// Rewrites a site. `alone`: nobody executes it yet.
+    /// Rewrites a site. `alone`: no thread executes it yet.
     fn rewrite(&self, rip: u64, alone: bool) -> bool {
         if let Some(done) = self.tables.read().known.get(&rip) {
             return *done;
