@@ -169,7 +169,7 @@ const MEMORY_FIELDS: [&str; 31] = [
     "thp_collapse_alloc",
 ];
 
-/// A message whose fields are numbers, by field number.
+/// A message with fields that are numbers, by field number.
 fn numbers(fields: impl IntoIterator<Item = (u32, u64)>) -> Result<Vec<u8>, protobuf::Error> {
     let mut bytes = Vec::new();
     let mut out = CodedOutputStream::vec(&mut bytes);

@@ -151,7 +151,7 @@ impl Stdio {
 
 impl StreamEnds {
     fn input(&mut self, path: &str, stay_nonblocking: bool) -> io::Result<OwnedFd> {
-        // Without waiting for the client, who may never come.
+        // Without waiting for the client, which may never come.
         let reader = open(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         if is_fifo(&reader)? {
             self.stdin = Some(open(path, OFlags::WRONLY)?);

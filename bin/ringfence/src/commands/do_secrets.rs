@@ -52,7 +52,7 @@ fn defaults(homes: &[PathBuf]) -> Vec<String> {
     all.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-/// The caller's home directories: as the environment says, as /etc/passwd does, and that of a user who has called sudo(8).
+/// The caller's home directories: those of the environment, of /etc/passwd, and of a user that has called sudo(8).
 fn homes() -> Vec<PathBuf> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
@@ -101,8 +101,8 @@ pub(crate) fn hidden(asked: &[String], with_defaults: bool, volumes: &[Volume]) 
     Ok(all)
 }
 
-/// The same for a command whose user is none of the host's that owns these: it cannot enter a directory that others may not
-/// search, so that directory is hidden as a whole.
+/// The same for a command that runs as none of the host's users that own these. It cannot enter a directory that others
+/// may not search, so that directory is hidden as a whole.
 pub(crate) fn hidden_from_others(paths: &[String]) -> Vec<String> {
     let closed = |dir: &&Path| {
         dir.metadata().is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o001 == 0)

@@ -72,7 +72,7 @@ pub struct Prepared {
     pub namespaces: Namespaces,
     /// Which users of the host the container has, when the configuration says so.
     pub id_maps: Option<IdMaps>,
-    /// Whose sandbox it runs in.
+    /// The sandbox that it runs in.
     pub pod: Pod,
 }
 
@@ -180,9 +180,9 @@ pub struct MountPoint {
 pub struct Options {
     /// What lies over the root file system and over bind mounts.
     pub overlay: Overlay2,
-    /// Who changes the files of the root.
+    /// Which processes change the files of the root.
     pub root_access: FileAccess,
-    /// Who changes those of bind mounts.
+    /// Which processes change those of bind mounts.
     pub bind_access: FileAccess,
     /// FIFOs in bind mounts are the host's (`--host-fifo=open`).
     pub host_fifos: bool,

@@ -197,7 +197,7 @@ impl Stores {
             _ if !written => None,
             Medium::Memory => None,
             Medium::Own if tree.is_file => None,
-            // Whoever packs the directory would pack the file as well.
+            // A program that packs the directory would pack the file as well.
             Medium::Own if choice.commit => Some(StorePlace { dir: tree.path.clone(), name: None }),
             Medium::Own => {
                 let count = self.places.iter().filter(|place| place.dir == tree.path).count();

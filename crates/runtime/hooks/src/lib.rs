@@ -1,5 +1,5 @@
-//! Hooks: programs of whoever set the container up, run at six points of its life with the container's state on
-//! standard input.
+//! Hooks: programs of the container's manager, run at six points of the container's life with its state on standard
+//! input.
 //!
 //! `prestart`, `createRuntime`, `poststart` and `poststop` run in the runtime's namespaces, as everywhere.
 //!
@@ -8,8 +8,8 @@
 //! sandbox's own kernel, so the hook sees the runtime's mounts; what it changes below `root.path` the container sees.
 //!
 //! `startContainer` is a program of the container, and so never runs on the host: the kernel inside runs it as a
-//! process of the container before the container's own, with [`State`] on its standard input. That is the business of
-//! whoever talks to the kernel; nothing here does it.
+//! process of the container before the container's own, with [`State`] on its standard input. The code that talks to
+//! the kernel does that; nothing here does.
 //!
 //! A hook without `env` gets the runtime's environment, one with an empty list gets none, as with runc. A hook that
 //! takes longer than its `timeout` is killed with all that it started.

@@ -70,7 +70,7 @@ pub(crate) fn check_tty(socket: Option<&Path>, detached: bool) -> Result<()> {
     Err("--tty: no standard stream is a terminal; leave it out, or name a --console-socket".into())
 }
 
-/// The terminal of a container or process: a new one whose other end goes to `socket`, or the caller's own.
+/// The terminal of a container or process: a new one, with its other end sent to `socket`, or the caller's own.
 pub(crate) fn terminal(
     wanted: bool,
     socket: Option<&Path>,

@@ -71,7 +71,7 @@ pub struct State {
     /// The configuration's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Name of the user who made it.
+    /// Name of the user that made it.
     pub owner: String,
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn follow(settings: &Settings, sandbox: &str, new: Option<&Manager>) 
     }
 }
 
-/// The same after `update` of a container, whose lock the caller holds.
+/// The same after `update` of a container. The caller holds the container's lock.
 pub(crate) fn update(
     settings: &Settings,
     container: &Container,
@@ -44,7 +44,7 @@ pub(crate) fn update(
             container.write(&record)?;
             weigh(settings, container, &mut record, None)
         }
-        // Nobody has joined it yet.
+        // No container has joined it yet.
         _ => Ok(()),
     }
 }

@@ -200,7 +200,7 @@ impl Server {
     }
 
     fn bind(&mut self, socket: &Socket, addr: SocketAddr) -> abi::Result<()> {
-        // A port that the host chooses is nobody else's; to receive connections on it takes listen(2).
+        // A port that the host chooses belongs to no other socket; to receive connections on it takes listen(2).
         if addr.port() != 0 && socket.kind != Kind::Ping {
             self.check_local(socket, addr)?;
         }

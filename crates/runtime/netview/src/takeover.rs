@@ -114,7 +114,7 @@ fn name_server() -> io::Result<Option<OwnedFd>> {
 
 /// Keeps the stack of the caller's namespace from answering for the addresses of its Ethernet interfaces.
 fn silence(interfaces: &Interfaces) -> io::Result<()> {
-    // What is for nobody here must not be sent on.
+    // Packets for other hosts must not be sent on.
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "0")?;
     let indices: Vec<u32> = interfaces.links.iter().filter(|l| l.is_ethernet()).map(|l| l.index).collect();
     let socket = socket_with(Family::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
@@ -170,7 +170,7 @@ fn remove(socket: &OwnedFd, route: RouteMessage) -> io::Result<()> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
     match parsed.payload {
         NetlinkPayload::Error(error) => match error.code {
-            // Somebody else was quicker.
+            // Another process was quicker.
             Some(code) if code.get() != -libc::ESRCH => Err(error.to_io()),
             _ => Ok(()),
         },

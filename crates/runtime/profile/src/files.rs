@@ -151,8 +151,9 @@ impl Files {
     }
 }
 
-/// Opens a file that a process of the sandbox maps. For the twin of a file's text (systrap::twin) it is that file, whose part before
-/// the text is mapped in front of it; then its path and where in it the twin begins are told as well.
+/// Opens a file that a process of the sandbox maps. For the twin of a file's text (systrap::twin) it is that file; the
+/// part of the file before the text is mapped in front of the twin. Then the path and the place of the twin in the file
+/// are returned as well.
 fn mapped(
     pid: i32,
     id: FileId,

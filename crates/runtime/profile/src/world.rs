@@ -133,7 +133,7 @@ impl Processes {
         if self.processes.get(&pid).is_some_and(|known| time < known.since) {
             return;
         }
-        // A new process whose id another one had replaces that one.
+        // A new process with the ID of an earlier one replaces that one.
         match self.processes.get_mut(&parent) {
             Some(process) if pid == parent => {
                 // A thread, which is called like the process until it says otherwise.

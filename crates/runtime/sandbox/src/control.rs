@@ -97,8 +97,8 @@ impl Drop for Open {
     }
 }
 
-/// Waits until every request received so far is answered. A program may end before the thread that let it run has said so,
-/// and whoever asked would take the start for failed.
+/// Waits until every request received so far is answered. A program may end before the thread that let it run has
+/// reported that. The client would then take the start for failed.
 pub(crate) fn settle() {
     drop(ANSWERED.wait_timeout_while(open_requests(), SETTLE, |open| *open > 0));
 }
@@ -163,7 +163,7 @@ pub(crate) fn serve(channel: &Channel, kernel: &dyn Running) {
             Request::Forward { port } => match forward(kernel, fds, port) {
                 Ok(pass_on) => {
                     drop(open);
-                    // Whoever asked is answered by the pipes, if this is not heard.
+                    // If this is lost, the client learns of the end from the pipes.
                     let _ = channel.send(&Event::Done, &[]);
                     return pass_on();
                 }

@@ -332,7 +332,7 @@ const UNIX: &[Rule] = &[
 ];
 const RECEIVE: u64 = (libc::MSG_CMSG_CLOEXEC | libc::MSG_PEEK | libc::MSG_TRUNC) as u64;
 
-/// Further command lines, and further containers, whose sockets come later.
+/// Further command lines, and further containers that send their sockets later.
 const LISTENING: &[Rule] = &[
     allow(libc::SYS_accept4, "the control socket"),
     allow_when(

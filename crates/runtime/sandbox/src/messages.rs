@@ -36,7 +36,7 @@ pub(crate) enum Request {
     Signal {
         /// Its number.
         signo: i32,
-        /// Whom it is for; of a connection that started a process, that process.
+        /// The processes that it is for; on a connection that started a process, that process.
         to: Target,
     },
     /// The user's terminal has a new size.

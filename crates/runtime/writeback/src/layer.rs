@@ -26,7 +26,7 @@ pub struct Left {
     pub sockets: u64,
     /// Names and devices that stand for something else in a layer.
     pub whiteouts: u64,
-    /// Extended attributes that are a host's own, and those whose names are no text.
+    /// Extended attributes that belong to a host, and those with names that are no text.
     pub xattrs: u64,
     /// Objects that lie too deep, and attributes of objects that have too many.
     pub omitted: u64,

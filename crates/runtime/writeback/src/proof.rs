@@ -9,8 +9,8 @@
 //! STATE/@write-back/HASH     of the root's path: number (8 bytes, 0 for nothing), key, path
 //! ```
 //!
-//! Whoever uses the file holds a shared lock on it. When these files are lost, what an interrupted write-back has left
-//! is never carried out.
+//! A user of the file holds a shared lock on it. When these files are lost, what an interrupted write-back has left is
+//! never carried out.
 
 use crate::journal::KEY;
 use crate::staging::STAGING;
@@ -158,7 +158,7 @@ impl Proof {
         Ok(self.entry()?.is_some())
     }
 
-    /// Removes the files that nobody uses, and that say nothing of a directory that is there.
+    /// Removes the files that are not in use and that describe no directory that is there.
     pub fn sweep(state_dir: &Path) {
         for file in fs::read_dir(state_dir.join(DIR)).into_iter().flatten().flatten() {
             let path = file.path();

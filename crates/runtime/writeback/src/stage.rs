@@ -29,7 +29,7 @@ pub struct Skipped {
     pub xattrs: u64,
     /// Owners that the user namespace does not have, or that take a privilege.
     pub owners: u64,
-    /// Objects, or changes of some, that the host cannot hold or lets nobody make.
+    /// Objects, or changes of some, that the host cannot hold or that cannot be made there.
     pub refused: u64,
     /// Objects and attributes beyond the bounds of a stream of changes.
     pub omitted: u64,
