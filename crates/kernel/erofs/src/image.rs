@@ -292,7 +292,7 @@ impl Super {
     /// Finds a name in a directory: names are in order, in each block and over all of them. ENOENT.
     pub fn find(&self, from: &dyn Source, dir: &Inode, name: &[u8]) -> Result<u64> {
         let (mut low, mut high) = (0, dir.size.div_ceil(self.block()));
-        // The last block whose first name is not behind the one that is wanted.
+        // The last block with a first name that is not behind the wanted one.
         let mut found = None;
         while low < high {
             let middle = low + (high - low) / 2;

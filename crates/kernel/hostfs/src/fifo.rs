@@ -39,7 +39,7 @@ impl Fifo {
             libc::O_WRONLY if !waits => node.open(Access::Write)?,
             libc::O_WRONLY => {
                 retry_paced(cx, &queue, Events::ALL, again, || match node.open(Access::Write) {
-                    // Nobody has it open for reading yet.
+                    // No process has it open for reading yet.
                     Err(Errno::ENXIO) => Err(Errno::EAGAIN),
                     opened => opened,
                 })?
@@ -58,7 +58,8 @@ impl Fifo {
     }
 }
 
-/// Whether somebody has, or had, the FIFO open for writing; EAGAIN while nobody has. A byte may have to be read for that.
+/// Whether a process has, or had, the FIFO open for writing; EAGAIN while none has. A byte may have to be read for
+/// that.
 fn has_writer(fd: &OwnedFd) -> Result<Option<u8>> {
     if host::poll_now(fd, Events::READABLE.0) != 0 {
         return Ok(None);

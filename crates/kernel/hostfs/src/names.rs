@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Names of a directory whose listing is kept.
+/// Names of a directory with a listing that is kept.
 const MAX_NAMES: usize = 4096;
 /// Names of all directories together.
 const MAX_ALL: usize = 65_536;
@@ -117,7 +117,7 @@ impl Drop for Counted {
 #[derive(Default)]
 pub(crate) struct Listings {
     count: Arc<AtomicUsize>,
-    /// Directories whose listing was kept, the first one in front.
+    /// Directories with a listing that was kept, the first one in front.
     order: Mutex<VecDeque<Weak<Node>>>,
 }
 

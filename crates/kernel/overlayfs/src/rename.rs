@@ -106,7 +106,7 @@ impl Node {
         Ok(())
     }
 
-    /// In one step where the file system can do that; in two otherwise, of which nobody sees the first.
+    /// In one step where the file system can do that. Otherwise in two, and no other thread sees the first.
     fn leave_whiteout(&self, over: &dyn Caller, a: (&Path, &[u8]), b: (&Path, &[u8])) -> Result<()> {
         match stack::rename(over, a, b, WHITEOUT) {
             Err(Errno::EINVAL) => {}

@@ -1,5 +1,5 @@
-//! The bytes of a regular file: pages on the heap while the file is small and nobody maps it, a file in the host's
-//! memory afterwards, or still the unchanged lower file. An instance with a file of the host for its data
+//! The bytes of a regular file: pages on the heap while the file is small and not mapped, a file in the host's memory
+//! afterwards, or still the unchanged lower file. An instance with a file of the host for its data
 //! ([`FileStore`](crate::FileStore)) keeps pages there instead of on the heap, however large a file is; the pages of a
 //! file that is mapped stay reserved there, for the host to count.
 //!
@@ -126,7 +126,7 @@ impl Content {
             return None;
         }
         match &self.store {
-            // The file of an overlay holds the data of all its files: it is lent to nobody.
+            // The file of an overlay holds the data of all its files, so it is never lent.
             Store::Heap(_) | Store::Disk(_) => None,
             Store::Mem(m) => Some(Loan { fd: m.reader()?, after: None }),
             Store::Lower(l) => l.lend(cx, off, len),

@@ -95,7 +95,7 @@ pub struct View {
     pub inode: Box<dyn LowerInode>,
 }
 
-/// Forgets nodes below `root` that nobody uses and that are still as the layers have them.
+/// Drops nodes below `root` that are not in use and that are still as the layers have them.
 pub(crate) fn trim(root: Arc<Node>) {
     let mut todo = vec![root];
     let mut order = Vec::new();
