@@ -1,8 +1,8 @@
 //! Groups as directories.
 //!
-//! `CgroupFs::nodes` remembers every inode that somebody holds, so that a name leads to the same inode each time.
-//! What hangs on the inodes of a group, watches for instance, hangs on the group: all mounts show the same. Lock: a
-//! leaf, and no inode is dropped under it.
+//! `CgroupFs::nodes` remembers every inode that is in use, so that a name leads to the same inode each time. What hangs
+//! on the inodes of a group, watches for instance, hangs on the group: all mounts show the same. Lock: a leaf, and no
+//! inode is dropped under it.
 
 use crate::files::{FILES, File};
 use crate::open::{DirOps, FileOf};
@@ -42,7 +42,7 @@ pub fn tree(kernel: &Arc<Kernel>, ns: &CgroupNamespace) -> Arc<dyn FileSystem> {
     fs
 }
 
-/// The group whose directory this is.
+/// The group of this directory.
 pub fn group_of(inode: &InodeRef) -> Option<Arc<Cgroup>> {
     let node: &Node = inode.as_any().downcast_ref()?;
     node.file.is_none().then(|| node.group.clone())

@@ -50,7 +50,7 @@ pub struct Container {
     withheld: AtomicU64,
     sandbox_limits: Arc<Limits>,
     own_limits: OnceLock<Arc<Limits>>,
-    /// Its first process, with whose end it ends.
+    /// Its first process. The container ends with it.
     first: AtomicI32,
     cgroups: OnceLock<Arc<HostCgroups>>,
     frozen: AtomicBool,
@@ -221,7 +221,7 @@ impl Drop for Container {
 pub struct Containers(Arc<Indexes>);
 
 impl Containers {
-    /// The first container, whose index is 0.
+    /// The first container, with index 0.
     pub fn first(namespaces: NsProxy, limits: Limits) -> (Arc<Container>, Self) {
         let (indexes, index) = Indexes::first();
         (Container::new(index, Arc::new(namespaces), Arc::new(limits)), Self(indexes))

@@ -37,7 +37,7 @@ impl Notify for Wake {
     }
 }
 
-/// Who asked, under which number.
+/// The socket that asked, and the number of its question.
 struct Question {
     id: u16,
     client: SocketAddr,
@@ -99,7 +99,7 @@ impl Pump {
         loop {
             match rustix::io::read(&self.server, &mut *buffer) {
                 Ok(length) => self.answer(&mut buffer[..length]),
-                // Nobody is there just now: whoever asked asks again.
+                // No server is there just now: the program asks again.
                 Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }

@@ -146,8 +146,8 @@ impl Drop for Reserved {
 }
 
 impl AioContext {
-    /// One for `max` operations whose ring is a file of [`ring_size`] bytes that cannot shrink; EAGAIN when there are too
-    /// many contexts or operations in all.
+    /// One for `max` operations with a ring in a file of [`ring_size`] bytes that cannot shrink; EAGAIN when there are
+    /// too many contexts or operations in all.
     pub fn new(cx: &dyn Caller, all: &Arc<Operations>, max: u32, ring: impl AsFd) -> Result<Arc<AioContext>> {
         let user = cx.quotas().account(cx.creds().uid);
         let charge = user.charge(Kind::AioContexts, 1).ok_or(Errno::EAGAIN)?;
@@ -239,7 +239,7 @@ mod tests {
             let got = c.take(&cx, 1, 9, now).unwrap();
             assert_eq!(got, [event(round * 3 + 1), event(round * 3 + 2), event(7)]);
         }
-        // Nonsense in the ring costs the program its events, and nobody else anything.
+        // Nonsense in the ring costs the program its events and harms no other program.
         for word in [u32::MAX, 0x8000_0000, 12345] {
             guest.word(HEAD).store(word, Ordering::Relaxed);
             guest.word(TAIL).store(word, Ordering::Relaxed);

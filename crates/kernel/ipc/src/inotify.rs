@@ -87,7 +87,7 @@ pub struct Inotify {
     queue: WaitQueue,
     /// Events that may wait; what comes then is lost.
     max_events: usize,
-    /// Who pays for the watches.
+    /// The account that pays for the watches.
     user: Arc<Account>,
     _charge: Charge,
 }
@@ -189,7 +189,7 @@ impl Listener for Inotify {
         }
     }
     fn gone(&self, watch: i32) {
-        // Whoever removes it first tells.
+        // The first removal reports it.
         let _ = self.remove(watch);
     }
 }

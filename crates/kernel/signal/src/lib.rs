@@ -1,4 +1,5 @@
-//! Signals as data: actions, pending queues, who is charged for them, and the frames that handlers run on. See signal(7).
+//! Signals as data: actions, pending queues, the users that are charged for them, and the frames that handlers run on.
+//! See signal(7).
 //!
 //! Nothing here knows tasks. Which thread a signal goes to, and when it is delivered, is decided in the crate `task`.
 //!

@@ -34,7 +34,7 @@ pub struct Nets {
 }
 
 impl Nets {
-    /// Sets who finds namespaces; the first one stays.
+    /// Sets the finder of namespaces; the first one stays.
     pub fn set_finder(&self, finder: Arc<dyn FindNet>) {
         let _ = self.finder.set(finder);
     }

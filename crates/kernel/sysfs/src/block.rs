@@ -10,7 +10,7 @@ const SECTOR: u64 = 512;
 /// Major number of loop devices.
 const MAJOR: u32 = 7;
 
-/// The directory of a device, whose number is `At::n`.
+/// The directory of the device with number `At::n`.
 static DEVICE: Entry = Entry { name: "loop", mode: 0o555, what: What::Dir(&IN_DEVICE, Some(&Attached)) };
 static IN_DEVICE: [Entry; 14] = [
     text("alignment_offset", |_| line(0)),

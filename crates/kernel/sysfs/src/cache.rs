@@ -37,7 +37,7 @@ fn is_last(at: &At) -> Result<bool> {
     Ok(of(at)?.level > 2)
 }
 
-/// The processor whose directory it is in.
+/// The processor of this directory.
 fn processor<'a>(at: &At<'a>) -> At<'a> {
     At {
         fs: at.fs,
@@ -50,7 +50,7 @@ fn processor<'a>(at: &At<'a>) -> At<'a> {
     }
 }
 
-/// The caches of the processor whose number is `At::n`.
+/// The caches of the processor with number `At::n`.
 pub(crate) struct Caches;
 
 fn one(at: &At, i: usize) -> Child {

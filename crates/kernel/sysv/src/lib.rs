@@ -108,7 +108,7 @@ impl IpcNamespace {
         IpcNamespace::with(user_ns, memfds, Limits::default(), Arc::default())
     }
 
-    /// Another one, whose messages count together with those of this one.
+    /// Another one; its messages count together with those of this one.
     pub fn beside(&self, user_ns: Arc<UserNamespace>) -> Arc<IpcNamespace> {
         IpcNamespace::with(user_ns, self.memfds.clone(), Limits::default(), self.msg_bytes.clone())
     }
@@ -156,7 +156,7 @@ fn nr(doer: &Doer) -> Option<i32> {
     doer.as_ref().map(|pid| pid.nr())
 }
 
-/// What somebody in a PID namespace calls a process; 0 for none or one that cannot be seen.
+/// The number of a process in a PID namespace; 0 for none or one that cannot be seen there.
 fn vnr(doer: &Doer, ns: Option<&PidNamespace>) -> i32 {
     doer.as_ref().zip(ns).map_or(0, |(pid, ns)| pid.nr_in(ns))
 }

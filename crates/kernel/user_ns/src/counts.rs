@@ -92,7 +92,7 @@ impl Counts {
 #[derive(Debug)]
 pub struct Counted {
     kind: Kind,
-    /// User namespaces, the innermost first, and whom it counts for in each.
+    /// User namespaces, the innermost first, and the user that it counts for in each.
     levels: Vec<(Arc<UserNamespace>, u32)>,
 }
 

@@ -58,7 +58,7 @@ pub struct Epoll {
     queue: WaitQueue,
     /// Items of other epolls that stand for this one.
     outer: Mutex<Vec<Weak<Item>>>,
-    /// Who pays for the items.
+    /// The account that pays for the items.
     user: Arc<Account>,
     me: Weak<Epoll>,
 }

@@ -96,7 +96,7 @@ fn answer(
 }
 
 impl Netlink {
-    /// Answers a datagram. What changes is described if somebody listens.
+    /// Answers a datagram. A change is described if a socket listens.
     pub(super) fn serve(
         &self,
         cx: &dyn Caller,

@@ -71,7 +71,7 @@ impl Monitor for Sockets {
 }
 
 impl Sockets {
-    /// Gives a number to the namespace that an interface leads to, or has moved to, whoever listens.
+    /// Gives a number to the namespace that an interface leads to, or has moved to, whether a socket listens or not.
     fn meet(&self, iface: &Iface, how: How) {
         let moved = match how {
             How::Moved { stack, .. } => Some(stack),

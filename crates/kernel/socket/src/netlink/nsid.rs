@@ -183,7 +183,8 @@ fn target(asker: &Asker<'_>, id: i32) -> Result<Arc<NetNamespace>> {
     }
 }
 
-/// The namespace whose interfaces a request asks for, when IFLA_TARGET_NETNSID names one, and what the asker's calls it.
+/// The namespace that a request asks about, when IFLA_TARGET_NETNSID names one, and its number in the sender's
+/// namespace.
 pub(super) fn looked_at(asker: &Asker<'_>) -> Result<Option<(i32, Arc<NetNamespace>)>> {
     let value = super::wire::attribute(asker.message, IFINFO, IFLA_TARGET_NETNSID);
     let id = value.and_then(<[u8]>::first_chunk).copied().map(i32::from_ne_bytes);

@@ -38,7 +38,7 @@ impl Charge {
         Ok(Charge { sock: sock.clone(), amount })
     }
 
-    /// Whose send buffer, and how much of it.
+    /// The send buffer, and the amount.
     pub fn parts(&self) -> (&Arc<Sock>, usize) {
         (&self.sock, self.amount)
     }

@@ -46,8 +46,8 @@ pub struct UnixFamily {
 }
 
 impl UnixFamily {
-    /// A family whose sockets together queue at most `queue_limit` bytes, their overhead included: the messages are memory
-    /// of the sentry. ENOBUFS is the answer to more.
+    /// A family of sockets that together queue at most `queue_limit` bytes, their overhead included: the messages are
+    /// memory of the sentry. ENOBUFS is the answer to more.
     pub fn new(queue_limit: usize) -> UnixFamily {
         UnixFamily { home: Arc::new(Home::new(queue_limit)) }
     }

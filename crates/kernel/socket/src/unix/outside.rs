@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use vfs::{Caller, OutsideSocket};
 use wait::Events;
 
-/// When a connection is tried again whose other side has no room for it.
+/// When to try a connection again after the other side had no room for it.
 const LATER: Duration = Duration::from_millis(10);
 
 /// A connection, and the name that it was made by.
@@ -55,7 +55,8 @@ impl Outside {
     }
 }
 
-/// connect(2) to a name whose socket is not of this kernel. `refused` is the answer when it is not of the host either.
+/// connect(2) to the name of a socket that is not of this kernel. `refused` is the answer when it is not of the host
+/// either.
 pub(super) fn connect(
     socket: &UnixSocket,
     cx: &dyn Caller,
