@@ -1,4 +1,4 @@
-//! What a container uses, in the form in which containerd wants it: `io.containerd.cgroups.v1.Metrics` or `.v2.Metrics`.
+//! A container's usage in containerd's form: `io.containerd.cgroups.v1.Metrics` or `.v2.Metrics`.
 
 use cgroups::stats::{BlkioEntry, MemoryEntry, Stats};
 use containerd_shim_protos::cgroups::metrics::{self as v1, Metrics};

@@ -1,4 +1,4 @@
-//! Driving `ringfence`: one command each, its failure told in its own words.
+//! Runs `ringfence`, one command for each step, and passes on its error message.
 
 use crate::exits::Exits;
 use crate::options::Settings;

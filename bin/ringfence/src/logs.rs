@@ -1,4 +1,4 @@
-//! Where the command line logs, and how a failure is told.
+//! The log of the command line, and error messages.
 
 use crate::cli::{Global, LogFormat};
 use lifecycle::Result;

@@ -1,5 +1,5 @@
-//! What `do` hides from a command unless it is told otherwise: keys, tokens and histories of shells in the caller's home. Files of
-//! the system, such as /etc/shadow, are not hidden: package managers inside change them.
+//! The files that `do` hides from a command by default: keys, tokens and histories of shells in the caller's home.
+//! Files of the system, such as /etc/shadow, are not hidden: package managers inside change them.
 
 use bundle::Volume;
 use lifecycle::Result;

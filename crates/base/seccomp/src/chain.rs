@@ -1,4 +1,4 @@
-//! The filters that a thread is under: each new one in front of the others, which threads share.
+//! The filters of a thread, as a list: a new filter goes in front, and threads share the rest.
 
 use crate::{ACTION_FULL, Data, MAX_PER_PATH, Program, RET_ALLOW, SockFilter};
 use abi::{Errno, Result};

@@ -1,4 +1,4 @@
-//! Processes: how one is to start, and what is said about it afterwards.
+//! Processes: how to start one, and the messages about it afterwards.
 
 use seccomp::SockFilter;
 use serde::{Deserialize, Serialize};

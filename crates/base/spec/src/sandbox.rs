@@ -1,4 +1,4 @@
-//! A sandbox with its first container: [`SandboxSpec`] and what only that is made of.
+//! A sandbox with its first container: [`SandboxSpec`] and its parts.
 
 use crate::{
     Capture, FileAccess, Interfaces, MountSpec, Network, Overlay, ProcessSpec, PropagationType, WindowSize,

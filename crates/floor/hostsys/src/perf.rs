@@ -1,4 +1,4 @@
-//! Sampling what runs on a processor: perf_event_open(2) with the CPU clock, and its ring of records.
+//! Samples of the code that runs on a processor: perf_event_open(2) with the CPU clock, and its ring of records.
 //!
 //! The event is the kernel's own timer, so it needs no hardware counter. Records come out as the bytes that the kernel
 //! wrote; the caller checks them like any input.

@@ -1,10 +1,8 @@
 //! Starting our own processes: a clone into new namespaces, then exec.
 //!
-//! The child runs nothing but async-signal-safe host calls between clone and
-//! exec, so that it does not matter what other threads of the parent held.
-//! The parent may write the child's id maps before the exec happens: an exec
-//! with an unmapped user would cost the child its capabilities. In a new user
-//! namespace it becomes root, if there is one.
+//! Between clone and exec the child makes only async-signal-safe host calls, so locks that other threads of the parent
+//! held do not matter. The parent may write the child's ID maps before the exec. An exec with an unmapped user would
+//! cost the child its capabilities. In a new user namespace it becomes root, if there is one.
 
 use rustix::process::{Resource, Rlimit};
 use std::ffi::CString;

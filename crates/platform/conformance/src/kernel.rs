@@ -1,4 +1,4 @@
-//! A kernel small enough to see through: it runs static test programs on a platform.
+//! A small kernel that runs static test programs on a platform.
 
 use abi::{Errno, PAGE_SIZE, page_down, page_up};
 use parking_lot::{Condvar, Mutex};

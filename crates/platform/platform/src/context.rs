@@ -1,4 +1,4 @@
-//! A guest thread, by concern: running it, its memory, its extended state, what it has used.
+//! A guest thread, as several traits: running it, its memory, its extended state, its usage.
 
 use crate::{Action, AddressSpace, CopyArea, Exit, Interrupt, Regs, Rewriter, Spawn};
 use abi::Result;

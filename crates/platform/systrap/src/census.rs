@@ -1,10 +1,10 @@
-//! Finds processes and threads that a hostile guest got out of a granted clone and kept quiet about.
+//! Finds processes and threads that a hostile guest made by a granted clone and did not report.
 //!
 //! A clone that the sentry granted may be reported as failed, or the new process may never say hello. Each such case
 //! raises a suspicion; the watcher then goes through the host's process ids, twice, some seconds apart. A child of ours
 //! (its exit signal is missing, which tells it apart from others) that is unknown both times is killed. So is a process
-//! with a thread that is unknown both times. As many of either as are being made at the second look are spared: the
-//! host may take any time over an honest one.
+//! with a thread that is unknown both times. As many of either as are being made at the second look are spared, because
+//! the host may take any time for an honest one.
 
 use crate::Inner;
 use crate::space::Space;

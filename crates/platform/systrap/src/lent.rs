@@ -1,9 +1,9 @@
-//! Descriptors lent to a stub process, by which its threads read large pieces of files straight into their memory.
+//! Descriptors lent to a stub process. Its threads use them to read large pieces of files directly into their memory.
 //!
-//! Natively such a read is one copy in one processor's cache. Through the slot it is two copies, and the bytes go from one
-//! processor to another. A file is lent when the process has read enough of it in large pieces, as handing a descriptor over
-//! costs more than some reads. The guest could map the same descriptor. It is taken back when the guest closes any descriptor, or
-//! when the kernel has closed the file.
+//! Natively such a read is one copy in one processor's cache. Through the slot it is two copies, and the bytes go from
+//! one processor to another. A file is lent when the process has read enough of it in large pieces, because passing a
+//! descriptor costs more than some reads. The guest could map the same descriptor. It is taken back when the guest
+//! closes any descriptor, or when the kernel has closed the file.
 //!
 //! A process has [`LENT`] numbers for them, beyond those that the host gives out for mappings. A number keeps its file while a
 //! thread is about to use it, so a read never finds another file there.

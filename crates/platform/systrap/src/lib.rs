@@ -8,7 +8,7 @@
 //! - `place`: on which CPU a sentry thread runs.
 //! - `rewrite`: call sites that no longer need a signal; `twin`: text in which that is done for all processes.
 //! - `notify`, `watch`: the two service threads (requests of stubs; their deaths).
-//! - `census`: finds what a hostile guest kept quiet about.
+//! - `census`: finds processes and threads that a hostile guest did not report.
 //!
 //! Set-up has two steps, because capabilities and seccomp filters are per thread:
 //! [`Systrap::prepare`] forks the zygote while the sentry has one thread (in its

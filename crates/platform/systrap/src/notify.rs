@@ -1,4 +1,4 @@
-//! The listener: what stub processes ask of the sentry.
+//! The listener: requests of stub processes to the sentry.
 //!
 //! Three requests exist: clone(2) in one of two shapes, the hello of a forked
 //! process, and a descriptor for a mapping. Each is granted only if a sentry

@@ -1,9 +1,9 @@
-//! Where a sentry thread runs, seen from its stub thread.
+//! Chooses the CPU of a sentry thread, relative to its stub thread.
 //!
-//! A hand-off between two CPUs costs next to nothing while both sides look at the slot, and tens of microseconds when one
-//! sleeps: its CPU has to be woken. On one CPU it costs two switches, asleep or not. So a sentry thread looks at the slot from
-//! another CPU while calls come thick and fast, and sleeps on the CPU of its stub when they do not. Where the other CPUs have
-//! work of their own, so that being there does not pay, it goes there less and less readily.
+//! A hand-off between two CPUs costs very little while both sides poll the slot, and tens of microseconds when one
+//! sleeps, because its CPU must be woken. On one CPU it costs two switches in both cases. So a sentry thread polls the
+//! slot from another CPU while calls follow each other quickly. It sleeps on the CPU of its stub when they do not. When
+//! the other CPUs have work of their own, polling there does not pay, and the thread moves there less and less often.
 
 use hostsys::cpu;
 use rustix::thread::{CpuSet, sched_setaffinity};

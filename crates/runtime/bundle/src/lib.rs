@@ -1,10 +1,8 @@
-//! From an OCI bundle, or the command line of `do`, to what the kernel and the gofer are told.
+//! Turns an OCI bundle, or the command line of `do`, into the specification for the kernel and the list for the gofer.
 //!
-//! [`load`] reads a bundle's `config.json` and [`Prepared`] is what comes out:
-//! the kernel's [`SandboxSpec`] and the host trees that the gofer has to open
-//! for it. Everything is validated here; a field that is not supported is an
-//! error that names it, never silently dropped. Paths of the host are checked
-//! to exist, but only the gofer opens them.
+//! [`load`] reads a bundle's `config.json` and returns [`Prepared`]: the kernel's [`SandboxSpec`] and the host trees
+//! that the gofer has to open for it. Everything is validated here. An unsupported field is an error that names it, and
+//! is never silently dropped. Paths of the host are checked to exist, but only the gofer opens them.
 
 #![forbid(unsafe_code)]
 

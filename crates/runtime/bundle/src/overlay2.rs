@@ -1,4 +1,4 @@
-//! `--overlay2` and the annotations that stand for it: what takes the place of writes to the host's files.
+//! `--overlay2` and the annotations with the same meaning: where a container's writes go instead of the host's files.
 
 use crate::{Error, HostTree, Result, fail};
 use spec::Overlay;

@@ -3,9 +3,9 @@
 //!
 //! `prestart`, `createRuntime`, `poststart` and `poststop` run in the runtime's namespaces, as everywhere.
 //!
-//! `createContainer` is looked up in the runtime's file system and belongs into the container's namespaces. It runs in
-//! those of them that exist on the host (network, ipc, uts: see [`HookNamespace`]). The container's mounts are made by the
-//! sandbox's own kernel, so the hook sees the runtime's mounts; what it changes below `root.path` the container sees.
+//! `createContainer` is looked up in the runtime's file system and should run in the container's namespaces. It runs in
+//! those that exist on the host (network, IPC, UTS: see [`HookNamespace`]). The sandbox's own kernel makes the
+//! container's mounts, so the hook sees the runtime's mounts. The container sees the hook's changes below `root.path`.
 //!
 //! `startContainer` is a program of the container, and so never runs on the host: the kernel inside runs it as a
 //! process of the container before the container's own, with [`State`] on its standard input. The code that talks to

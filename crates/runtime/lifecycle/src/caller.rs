@@ -1,4 +1,5 @@
-//! What a container or process takes over from the process that starts it: standard streams, descriptors, resource limits.
+//! The parts that a container or process inherits from the process that starts it: standard streams, descriptors,
+//! resource limits.
 
 use crate::{Error, Result, Settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,4 +1,4 @@
-//! `delete`: removes what a container holds, whatever state it is in.
+//! `delete`: removes everything that belongs to a container, in any state.
 
 use crate::directory::{self, Container, Lock};
 use crate::state::{Record, Status};

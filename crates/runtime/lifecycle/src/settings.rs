@@ -1,4 +1,4 @@
-//! What holds for all containers of one caller.
+//! Settings for all containers of one caller.
 
 use crate::capture::PacketCapture;
 use crate::directory::Container;

@@ -1,4 +1,4 @@
-//! `state` and `list`: what is known of a container.
+//! `state` and `list`: the record of a container.
 
 use crate::{Result, Settings, directory};
 use bundle::Pod;

@@ -1,8 +1,8 @@
 //! The share of the processors that a sandbox of several containers has.
 //!
-//! The sentry of a pod is in the control group of the container that came first, which is a pause container with next to no
-//! shares, while the system calls of all containers are its work. So that group weighs as much as the containers of the pod were
-//! given together, whenever one comes, goes or is given another share.
+//! The sentry of a pod is in the control group of the first container, which is a pause container with almost no
+//! shares. But the sentry serves the system calls of all containers. So that group gets the weight of all containers of
+//! the pod together, again whenever a container comes, goes or gets another share.
 
 use crate::directory::{self, Container};
 use crate::state::Record;

@@ -1,7 +1,7 @@
-//! Names: which addresses they lead to, and questions that name servers have yet to answer.
+//! Names: their addresses, and questions that name servers have not answered yet.
 //!
-//! Addresses come from the host's file of hosts and from the host's name servers, never from the sandbox. One stays good for
-//! as long as its record says, and a while longer for programs that keep what they have looked up.
+//! Addresses come from the host's file of hosts and from the host's name servers, never from the sandbox. An address is
+//! valid for the time in its record, and a while longer for programs that keep addresses.
 
 use crate::dns::{Answer, Question, SERVFAIL};
 use crate::policy::{Names, is_below};

@@ -1,4 +1,4 @@
-//! Requests of one sandbox, answered one by one. Nothing here waits for anybody but in poll(2).
+//! Requests of one sandbox, answered one by one. The only call that waits is poll(2).
 
 use crate::dns::{Question, REFUSED};
 use crate::journal::Journal;

@@ -1,9 +1,9 @@
 //! Taking a namespace's interfaces over for the stack inside.
 //!
-//! The container's manager shows and checks the addresses in the namespace (`ip addr`, `docker inspect`), so they stay. What makes the
-//! host's own stack there answer for them goes: the routes that say that they are local. Without those, and with forwarding off, that stack
-//! drops what is sent to them, silently, and answers no question for them in ARP. For IPv6 it still says which hardware address they
-//! have, which is the right one.
+//! The container's manager shows and checks the addresses in the namespace (`ip addr`, `docker inspect`), so they stay.
+//! The routes that make them local are removed, because they make the host's own stack answer for them. Without those
+//! routes, and with forwarding off, that stack silently drops packets for the addresses and answers no ARP request for
+//! them. For IPv6 it still answers with their hardware address, which is the right one.
 
 use crate::{ask, look_here};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};

@@ -1,4 +1,4 @@
-//! Samples counted by stack, and what becomes of them: names, folded text, a tree.
+//! Samples counted by stack, and their output: names, folded text, a tree.
 
 use crate::files::Files;
 use crate::records::{Mapping, Registers, context};

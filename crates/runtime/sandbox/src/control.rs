@@ -1,7 +1,7 @@
 //! The sentry's side of its connections: one thread for each.
 //!
-//! A process that can open the control socket may do all of this; the file modes of the state directory decide which can.
-//! What comes in is still checked like any input, for an error of a client must not end the container.
+//! A process that can open the control socket may use all of it; the file modes of the state directory decide which
+//! can. All input is still checked, because an error of a client must not end the container.
 
 use crate::messages::{Event, Request};
 use crate::received;

@@ -1,4 +1,4 @@
-//! What the sentry asks of the host; [`host_network`] has what host mode adds.
+//! The host calls of the sentry; [`host_network`] has those that host mode adds.
 //!
 //! docs/security.md groups these calls; a rule without a need is to be removed.
 

@@ -1,10 +1,10 @@
 //! Pid 1 of the sandbox.
 //!
-//! It is there so that the sentry is not pid 1 (an init of a pid namespace may not create siblings, which is how guest
-//! processes come to be), and so that the end of the sentry ends everything else: when pid 1 ends, the kernel kills the
-//! namespace. To the host it is the container's process. It ends with the container's exit status. As long as it lives
-//! it holds the gofer and the lock that says that the container lives. The host finds the container's files in its
-//! mount namespace, where no other process of the sandbox is (see `view`).
+//! It exists for two reasons. The sentry must not be pid 1, because an init of a PID namespace may not create siblings,
+//! and guest processes are made as siblings. And the end of the sentry must end everything else: when pid 1 ends, the
+//! host kernel kills the namespace. To the host it is the container's process. It ends with the container's exit
+//! status. As long as it lives it holds the gofer and the lock that says that the container lives. The host finds the
+//! container's files in its mount namespace, where no other process of the sandbox is (see `view`).
 
 use crate::logging::Format;
 use crate::messages::LifeMessage;

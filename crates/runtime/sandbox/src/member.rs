@@ -1,9 +1,9 @@
 //! A container in another one's sandbox: the process that stands for it on the host.
 //!
-//! The sentry is the other container's. This process has what init has besides: the socket that the gofer lives by,
-//! the lock that says that the container lives, and the way to the command line. Over one more socket the sentry says
-//! how the container ended; when either end of it is closed the other one ends as well, so neither the container nor
-//! this process can be left over.
+//! The sentry is the other container's. Like init, this process holds the gofer's socket, the lock that says that the
+//! container lives, and the connection to the command line. Over one more socket the sentry reports how the container
+//! ended. When either end of that socket is closed, the other side ends as well, so neither the container nor this
+//! process can be left over.
 
 use crate::init::{STANDING, hung_up};
 use crate::launch::{HostHandles, Sandbox, Starter, in_network};

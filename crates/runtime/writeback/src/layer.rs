@@ -1,8 +1,8 @@
 //! The changes as a layer of an image: a tar archive as the OCI image specification has it.
 //!
-//! A removed name is an empty file `.wh.NAME`, and a directory that hides one of the layers below has `.wh..wh..opq`
-//! in it. Extended attributes are PAX records `SCHILY.xattr.*`. Directories on the way to a change are part of the
-//! layer, since it says how they look.
+//! A removed name is an empty file `.wh.NAME`, and a directory that hides one of the layers below has `.wh..wh..opq` in
+//! it. Extended attributes are PAX records `SCHILY.xattr.*`. Directories on the way to a change are part of the layer,
+//! because a layer contains their attributes.
 
 use crate::disk::is_written;
 use crate::path::Place;

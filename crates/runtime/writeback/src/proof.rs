@@ -1,9 +1,8 @@
-//! What is kept outside of a root about a write-back to it: which directory of the root is ours, and the key of its
-//! journal.
+//! The record of a write-back outside its root: the name of our directory in the root, and the key of the journal.
 //!
 //! A root may be written by a container, which can leave a directory and a journal there that look like ours. So
 //! nothing in a root is taken for an interrupted write-back unless a file among the states of the containers says so.
-//! That file is there for as long as a container that writes back to the root, or something to be finished:
+//! That file exists as long as a container writes back to the root, or an interrupted write-back is unfinished:
 //!
 //! ```text
 //! STATE/@write-back/HASH     of the root's path: number (8 bytes, 0 for nothing), key, path

@@ -1,5 +1,5 @@
-//! The first half of a write-back: everything that is new goes to the staging directory, and what is to be done with
-//! it to the journal. Nothing else of the root changes.
+//! The first half of a write-back: all new objects go to the staging directory, and the operations on them to the
+//! journal. Nothing else in the root changes.
 
 use crate::disk::{self, Xattrs, failed, is_refused, split};
 use crate::journal::{self, Op};

@@ -6,9 +6,9 @@
 //!                   journal   the same when it is complete
 //! ```
 //!
-//! Until `journal` has its name, nothing of the root has changed and the directory is only to be removed. From then on
-//! everything that is to be done is on disk, and is done again from the beginning if it was interrupted. The root is
-//! locked as long as a write-back works on it.
+//! Until `journal` has its name, nothing in the root has changed, and recovery only removes the directory. From then on
+//! all operations are on disk, and recovery carries them out again from the beginning. The root is locked as long as a
+//! write-back works on it.
 //!
 //! A directory is ours when the root's [`Proof`] says so, and its journal when it has the codes of the key there. One
 //! that is not stays as it is: its name is avoided.
