@@ -3,9 +3,8 @@
 //!
 //! A request waits in a queue until the daemon reads it, and is known by its number until the daemon answers. The
 //! thread that made it sleeps in [`Connection::call`]. A signal does not end that by itself: it sends FUSE_INTERRUPT,
-//! and the daemon decides. A thread that is killed waits no longer, whatever the daemon does; what a late answer gives
-//! (a node, an open file) goes back to the daemon. With the last open file of the device, and with the last mount,
-//! everything ends.
+//! and the daemon decides. A thread that is killed stops waiting at once. An object from a late answer (a node, an open
+//! file) is given back to the daemon. The connection ends with the last open file of the device or with the last mount.
 //!
 //! Lock: the connection's state, a leaf; wake-ups come after it. A checkpoint keeps nothing: a connection does not outlive its
 //! daemon's descriptors.

@@ -1,4 +1,5 @@
-//! A mounted FUSE file system: its nodes, the names that the daemon lets the kernel keep, and what its mount shows.
+//! A mounted FUSE file system: its nodes, the names that the daemon lets the kernel keep, and the options that its
+//! mount shows.
 //!
 //! A node is known as long as it is in use or a name of it is kept. Afterwards the daemon receives the number of
 //! look-ups that are forgotten. Names are kept in one table of bounded size, as long as the daemon said, rather than in

@@ -1,8 +1,8 @@
 //! FIFOs of a shared tree that connect to programs outside (`--host-fifo=open`).
 //!
-//! The host's FIFO is opened without waiting. Where Linux would wait for the other end, the thread asks again in time
-//! ([`Pace`]): the host tells a descriptor nothing when the other end is opened. The description is the sentry's own, with
-//! O_NONBLOCK, so no call on it waits; readiness comes from the poller.
+//! The host's FIFO is opened without waiting. Where Linux would wait for the other end, the thread tries again after a
+//! while ([`Pace`]), because the host reports nothing on a descriptor when the other end is opened. The description is
+//! the sentry's own, with O_NONBLOCK, so no call on it waits; readiness comes from the poller.
 //!
 //! Lock rank: the byte read ahead is a leaf. A checkpoint cannot keep an open one.
 

@@ -5,9 +5,9 @@
 //! overlay), so names and attributes are looked up once. A shared tree is shared with the host: every use asks again,
 //! except in directories that are watched ([`watches`]).
 //!
-//! Only descriptor-relative calls with single components are made, and links
-//! are never followed on the host's side (`hostsys::fs`). Of a host
-//! device only the attributes are ever used, and of a FIFO or socket as well unless the tree allows more ([`Outward`]).
+//! Only descriptor-relative calls with single components are made, and links are never followed on the host's side
+//! (`hostsys::fs`). Of a host device only the attributes are used. The same holds for a FIFO or socket, unless the tree
+//! allows more ([`Outward`]).
 //!
 //! Locks are leaves; host calls are made without holding them.
 

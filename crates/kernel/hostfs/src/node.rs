@@ -1,4 +1,4 @@
-//! Host objects: where they are, what we know of them, how to reach them.
+//! Host objects: their place, their cached attributes, and how to open them.
 
 use crate::acls::Acls;
 use crate::fd_cache::FdCache;

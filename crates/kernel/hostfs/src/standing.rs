@@ -1,8 +1,8 @@
-//! How long attributes and names that were learnt of a node stay valid.
+//! Decides how long cached attributes and names of a node are valid.
 //!
-//! Others change attributes, and the directory's watch reports it; we change them, and the node counts it. Attributes are valid
-//! while both numbers stay the same ([`Standing`]). The numbers are read before the host is asked: a change in between makes the
-//! answer invalid, and it is asked for again.
+//! The directory's watch counts changes by other processes, and the node counts our own. Attributes are valid while
+//! both numbers stay the same ([`Standing`]). The numbers are read before the host call. A change in between makes the
+//! answer invalid, and the call is made again.
 
 use crate::fs::{HostFs, Mode};
 use crate::node::Node;

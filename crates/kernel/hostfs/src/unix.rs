@@ -1,7 +1,7 @@
 //! Unix sockets of a shared tree with a program outside as the other side (`--host-uds=open`).
 //!
-//! The sentry makes no sockets. A container's gofer connects to one below the container's directories and hands the
-//! descriptor over; data then go by calls on it that do not wait. Descriptors that the other side sends are dropped by the
+//! The sentry makes no sockets. A container's gofer connects to one below the container's directories and passes the
+//! descriptor. Data then move by calls on it that do not wait. Descriptors that the other side sends are dropped by the
 //! host: the buffer for control messages is empty.
 //!
 //! Lock rank: the gofer's socket is a leaf. One request is on its way at a time, and the gofer waits for nothing before

@@ -1,9 +1,9 @@
 //! Contexts of asynchronous input and output. See io_setup(2), io_getevents(2).
 //!
-//! A context is a ring of finished operations in memory that the guest has mapped, and from which a program may take
-//! them by itself. Whatever the guest writes there, an index is taken modulo the ring's size, and events go only
-//! where the kernel's own tail points. Contexts belong to an address space, which knows them by the file behind the
-//! mapping. Lock: a context's tail, a leaf.
+//! A context is a ring of finished operations in memory that the guest has mapped. A program may take operations from
+//! it by itself. The guest may write anything there. So an index is taken modulo the ring's size, and events go only to
+//! the place of the kernel's own tail. Contexts belong to an address space, which identifies them by the file behind
+//! the mapping. Lock: a context's tail, a leaf.
 
 use abi::{Errno, PAGE_SIZE, Result};
 use caller::quota::{Charge, Kind};

@@ -1,5 +1,5 @@
-//! Groups of fanotify(7) that are told of what is done to files, or asked whether it may be done, with a descriptor of
-//! the file for each event.
+//! Groups of fanotify(7). A group receives events about files, or questions for permission, with a descriptor of the
+//! file for each event.
 //!
 //! A group is a queue of events and a table of marks; `vfs::notify::marks` delivers what happens. It hears of processes of its
 //! maker's container only: an event leads to the place where they see the file. A thread that waits for an answer holds no

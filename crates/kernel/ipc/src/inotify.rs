@@ -1,8 +1,7 @@
 //! inotify instances. See inotify(7).
 //!
-//! An instance is a queue of events and a table of watches; `vfs::notify`
-//! delivers what happens. Lock rank: leaf; the wait queue is notified after the
-//! lock is released.
+//! An instance is a queue of events and a table of watches; `vfs::notify` delivers the events. Lock rank: leaf; the
+//! wait queue is notified after the lock is released.
 
 use abi::{Errno, Result};
 use caller::UserMemory;

@@ -1,4 +1,4 @@
-//! Every key, and what keeps it.
+//! The table of all keys, and the references that keep a key alive.
 
 use crate::holder::{Holder, Rings};
 use crate::key::{Key, Kind, Owner, Payload, Serial};

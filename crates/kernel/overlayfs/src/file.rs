@@ -1,7 +1,7 @@
 //! Open files and directories.
 //!
-//! An open file has the file below open. One that was opened for reading before its copy was made reads the copy from then on, by
-//! a second open file; what is mapped stays the old file's (as Linux documents).
+//! An open file has the file below open. A file that was opened for reading before its copy was made reads the copy
+//! from then on, by a second open file. Its mappings stay those of the old file (as Linux documents).
 
 use crate::core::Core;
 use crate::listing::{self, Listing};

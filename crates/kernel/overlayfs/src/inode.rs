@@ -1,4 +1,4 @@
-//! The inode operations but those on names.
+//! The inode operations, except those on names.
 
 use crate::copy_up::Content;
 use crate::file::{File, OpenDir};

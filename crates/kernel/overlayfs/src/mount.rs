@@ -1,4 +1,4 @@
-//! Making an instance: the layers are found and judged in the order in which Linux does it.
+//! Makes an instance. The layers are looked up and checked in the same order as on Linux.
 
 use crate::config::{Config, unescape};
 use crate::core::Core;

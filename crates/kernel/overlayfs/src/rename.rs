@@ -1,5 +1,5 @@
-//! Renaming. What moves has been copied up before (`Inode::about_to_move`), and no directory that a lower layer has a part in
-//! moves: EXDEV, so that programs copy it.
+//! Renaming. The object has been copied up before (`Inode::about_to_move`). A directory with a part in a lower layer
+//! cannot be renamed: EXDEV, so that programs copy it.
 
 use crate::listing;
 use crate::node::{Found, Node};

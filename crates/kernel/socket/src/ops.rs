@@ -1,4 +1,4 @@
-//! What a protocol family implements.
+//! The traits that a protocol family implements.
 
 use crate::options::Options;
 use abi::{Errno, Result};

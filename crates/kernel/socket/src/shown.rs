@@ -1,4 +1,4 @@
-//! The interfaces and routes of a stack as programs are shown them.
+//! The interfaces and routes of a stack in the form that programs see.
 
 use netstack::Stack;
 use netstack::addr::Scope;

@@ -1,10 +1,10 @@
 //! System V IPC: shared memory, semaphore sets, message queues. See sysvipc(7).
 //!
-//! An [`IpcNamespace`] holds three tables of objects under ids and keys; everything is reached through it. The
-//! calling task is seen through `vfs::Caller`; what needs its address space (shmat, shmdt) is done above.
+//! An [`IpcNamespace`] holds three tables of objects under ids and keys; everything is reached through it. The calling
+//! task is seen through `vfs::Caller`. The crates above do the work that needs its address space (shmat, shmdt).
 //!
-//! Locks: a table, then an object's state; both are leaves to everybody else, but the end of a mapping takes the
-//! table of segments, so nothing may be mapped or unmapped under it.
+//! Locks: a table, then an object's state. Both are leaves for other crates. But the end of a mapping takes the table
+//! of segments, so nothing may be mapped or unmapped under it.
 //!
 //! Limits: besides Linux's own (/proc/sys/kernel), the bytes of all messages and the number of all semaphores of a
 //! namespace are bounded, because they live in the sentry.

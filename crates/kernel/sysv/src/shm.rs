@@ -1,8 +1,8 @@
 //! Shared memory segments. See shmget(2), shmop(2), shmctl(2).
 //!
 //! A segment is a file in memory (tmpfs), which the host maps; each shmat(2) opens it anew with the rights it asked
-//! for. Each mapping of such an open file counts itself ([`MappedFile`]), so that fork, exec, exit and munmap need nothing
-//! here. The last one to go takes a removed segment with it.
+//! for. Each mapping of such an open file counts itself ([`MappedFile`]), so fork, exec, exit and munmap need no code
+//! here. A removed segment ends with its last mapping.
 
 use crate::ids::Object;
 use crate::perm::{READ, WRITE};

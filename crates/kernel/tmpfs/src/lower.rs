@@ -1,4 +1,5 @@
-//! What a tree in memory may be a view of until it is changed. The crate of the overlay implements these traits.
+//! Traits for the lower objects that a tree in memory is a view of until it is changed. The crate `overlay` implements
+//! them.
 
 use crate::fs::TmpFs;
 use crate::node::Node;

@@ -6,8 +6,8 @@
 //! files that have not been used for long: the sentry may not hold more than some thousands. Without the directory, and
 //! for files that can be sealed, the content lives in a memfd with one descriptor, which stays open.
 //!
-//! Locks: an instance's list of files to measure, a file's charge, `FILES`, a file's descriptors; all are leaves to
-//! everybody else.
+//! Locks: an instance's list of files to measure, a file's charge, `FILES`, a file's descriptors; all are leaves for
+//! other modules.
 
 use crate::fs::TmpFs;
 use abi::{Errno, Result};

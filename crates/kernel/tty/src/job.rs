@@ -1,4 +1,4 @@
-//! What terminals must know of sessions and process groups.
+//! The view of sessions and process groups that terminals need.
 
 use crate::pty::Pty;
 use abi::Signal;

@@ -1,9 +1,8 @@
 //! A pseudoterminal pair: the state behind its master and slave files.
 //!
-//! What the master writes is queued, then typed into the line discipline while that has
-//! room; what the slave writes goes through it into the output the master reads.
-//! Lock: `inner`, a leaf; queues are notified and signals sent after it is released.
-//! A checkpoint keeps the line discipline, buffers, window size, session and group.
+//! Input from the master is queued, then typed into the line discipline while that has room. Output of the slave goes
+//! through the line discipline into the buffer that the master reads. Lock: `inner`, a leaf; queues are notified and
+//! signals sent after it is released. A checkpoint keeps the line discipline, buffers, window size, session and group.
 
 use crate::devpts::Devpts;
 use crate::ioctl::Side;

@@ -1,4 +1,4 @@
-//! What others change in a shared tree is seen, and so is what we change by another way.
+//! Changes by other processes in a shared tree are seen, and so are our own changes by another path.
 
 use super::*;
 use caller::Failure;

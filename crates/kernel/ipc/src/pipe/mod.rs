@@ -1,10 +1,9 @@
 //! Pipes and FIFOs.
 //!
-//! A [`Pipe`] is a ring, counts of its readers and writers, and one wait queue. Its
-//! [`PipeEnd`]s are what descriptors refer to; the last end to close throws the data
-//! away. FIFOs are the same object hung on a named inode (see [`fifo`]).
-//! Lock rank: leaf; the wait queue is notified after the lock is released.
-//! A checkpoint keeps the ring's content, its size and the ends.
+//! A [`Pipe`] is a ring, counts of its readers and writers, and one wait queue. Its [`PipeEnd`]s are what descriptors
+//! refer to; the last end to close throws the data away. FIFOs are the same object attached to a named inode (see
+//! [`fifo`]). Lock rank: leaf; the wait queue is notified after the lock is released. A checkpoint keeps the ring's
+//! content, its size and the ends.
 
 pub mod fifo;
 mod ring;

@@ -1,6 +1,6 @@
-//! AF_NETLINK. rtnetlink: interfaces, addresses, routes, rules and neighbours, as ip(8), getifaddrs(3) and language run-times list
-//! and change them; sock_diag (`diag`): what ss(8) asks to learn of sockets; generic netlink (`generic`); netfilter (`netfilter`): rules
-//! for packets. See netlink(7), rtnetlink(7), sock_diag(7) and nft(8).
+//! AF_NETLINK. rtnetlink: interfaces, addresses, routes, rules and neighbours, as ip(8), getifaddrs(3) and language
+//! run-times list and change them; sock_diag (`diag`): lists of sockets for ss(8); generic netlink (`generic`);
+//! netfilter (`netfilter`): rules for packets. See netlink(7), rtnetlink(7), sock_diag(7) and nft(8).
 //!
 //! Requests are carried out at once, with no lock of the socket held; answers wait in its queue, which is bounded.
 //! Members of groups receive all changes in the namespace's stack (`notify`) and in nf_tables, from any source. Lock

@@ -1,4 +1,4 @@
-//! What the groups of rtnetlink are told: changes of links, addresses, routes, rules and neighbours.
+//! Messages to the groups of rtnetlink: changes of links, addresses, routes, rules and neighbours.
 
 use super::sockets::Sockets;
 use super::wire::Message;

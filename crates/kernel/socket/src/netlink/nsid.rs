@@ -1,8 +1,8 @@
-//! What a network namespace calls others (`ip netns set`, `ip netns list-id`): RTM_NEWNSID, RTM_GETNSID, RTM_DELNSID. And the namespaces
-//! that other requests name, by number, process or descriptor.
+//! The numbers by which a network namespace names others (`ip netns set`, `ip netns list-id`): RTM_NEWNSID,
+//! RTM_GETNSID, RTM_DELNSID. Also the namespaces that other requests name, by number, process or descriptor.
 //!
-//! A number is given on request, or when an interface is described that leads elsewhere. It ends with the namespace that it is for,
-//! and keeps it no longer.
+//! A number is given on request, or when an interface is described that leads to another namespace. It ends with its
+//! namespace, and does not keep it alive.
 
 use super::answer::Asker;
 use super::change::Request;

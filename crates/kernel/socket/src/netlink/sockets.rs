@@ -1,7 +1,7 @@
 //! The netlink sockets of a network namespace, and how messages for groups reach them.
 //!
-//! Lock ranks: `RTNL`, `NETLINK_SOCKET`; the others are leaves. Changes of the stack are told with its locks held, so nothing here calls into the stack, and no lock of
-//! this module is held while a request is carried out.
+//! Lock ranks: `RTNL`, `NETLINK_SOCKET`; the others are leaves. The stack reports changes with its locks held. So
+//! nothing here calls into the stack, and no lock of this module is held while a request is carried out.
 
 use crate::nets::Nets;
 use crate::ops::PeerCred;

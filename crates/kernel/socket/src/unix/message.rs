@@ -1,4 +1,4 @@
-//! What sits in a receive queue, and what it costs its sender.
+//! Messages in a receive queue, and their charge to the sender.
 
 use super::addr::Addr;
 use super::rights::Rights;

@@ -1,7 +1,8 @@
 //! Connections to programs outside the sandbox.
 //!
 //! A name that no socket of this kernel has may be a socket of the host (`Inode::connect_outside`). From then on the
-//! operations are those of the host's connection. Descriptors and credentials do not cross: sending them is an error.
+//! operations are those of the host's connection. Descriptors and credentials cannot be sent to the other side: that is
+//! an error.
 
 use super::UnixSocket;
 use super::addr::Addr;

@@ -5,9 +5,10 @@
 //!
 //! A socket can be sent over itself, or two over each other. After their last descriptors are closed only the messages
 //! keep them. The collector finds sockets that have all their references in flight and that no receivable message leads
-//! to, and empties their queues. It runs when a socket is released or a descriptor of a socket in flight is closed,
-//! once that has happened half as often as there are sockets in flight: its work stays in proportion to the calls that
-//! cause it, and garbage to what is in use. Lock: the table of sockets in flight, a leaf.
+//! to, and empties their queues. Releases of sockets and closes of descriptors of sockets in flight are counted. The
+//! collector runs when the count reaches half the number of sockets in flight. So its work is in proportion to the
+//! calls that cause it, and garbage is in proportion to the sockets in use. Lock: the table of sockets in flight, a
+//! leaf.
 
 use super::UnixSocket;
 use super::message::Message;
