@@ -1,4 +1,4 @@
-//! The files of a group: what they say, and what can be written to them.
+//! The files of a group: their text, and writes to them.
 
 use abi::{Errno, Result};
 use cgroup::{Cgroup, Controllers, CpuMax, Limit, MOST_PIDS, Notice};

@@ -1,8 +1,8 @@
 //! Groups as directories.
 //!
-//! `CgroupFs::nodes` remembers every inode that is in use, so that a name leads to the same inode each time. What hangs
-//! on the inodes of a group, watches for instance, hangs on the group: all mounts show the same. Lock: a leaf, and no
-//! inode is dropped under it.
+//! `CgroupFs::nodes` remembers every inode that is in use, so that a name leads to the same inode each time. Objects
+//! that are attached to the inodes of a group, such as watches, are attached to the group, so all mounts show the same.
+//! Lock: a leaf, and no inode is dropped under it.
 
 use crate::files::{FILES, File};
 use crate::open::{DirOps, FileOf};

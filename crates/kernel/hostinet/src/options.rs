@@ -1,4 +1,4 @@
-//! getsockopt(2) and setsockopt(2): what `netproto::options` lists is the host's.
+//! getsockopt(2) and setsockopt(2): the options in `netproto::options` go to the host's socket.
 
 use crate::sock::HostSocket;
 use abi::{Errno, Result};

@@ -1,7 +1,7 @@
 //! Connections from outside to a port inside (`ringfence port-forward`).
 //!
-//! What comes from outside arrives in one pipe and leaves in another, so that closing an end says that a direction is over, and the
-//! sentry needs no call for sockets. The thread that serves the connection is the caller's.
+//! Data from outside arrive in one pipe, and data to the outside leave in another. So closing an end ends one
+//! direction, and the sentry needs no socket calls. The caller's thread serves the connection.
 
 use abi::Errno;
 use hostsys::fs::Readiness;

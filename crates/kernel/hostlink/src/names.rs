@@ -1,7 +1,8 @@
 //! The name server that a container's manager runs on the loopback interface of the container's namespace (Docker: 127.0.0.11).
 //!
-//! That loopback interface is the host's, and the one inside another. So a socket inside has the server's address, and passes
-//! questions on to the server over a host socket that is connected to it, each under a number of its own, and answers back.
+//! That loopback interface is the host's, and not the one inside. So a socket inside has the server's address. It
+//! passes questions to the server over a host socket that is connected to it, each with a new number, and passes the
+//! answers back.
 
 use hostsys::fs::{Bell, Readiness};
 use netstack::Stack;

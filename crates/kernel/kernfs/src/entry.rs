@@ -1,4 +1,4 @@
-//! Tables: what a directory holds and what its files say.
+//! Tables: the entries of a directory and the text of its files.
 
 use crate::fs::KernFs;
 use crate::proc::Proc;

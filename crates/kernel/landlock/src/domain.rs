@@ -1,4 +1,4 @@
-//! Layers of rules that a thread is under.
+//! The layers of rules that apply to a thread.
 
 use crate::ruleset::{Handled, ObjectKey, Rules, Ruleset};
 use abi::{Errno, Result};

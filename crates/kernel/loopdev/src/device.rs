@@ -1,4 +1,4 @@
-//! The devices of a container and what is attached to them.
+//! The devices of a container and the files that are attached to them.
 
 use crate::DEVICES;
 use crate::info::Info64;

@@ -1,7 +1,7 @@
-//! Rewritten call sites: which text the platform may change, and when it gets back what the file says.
+//! Rewritten call sites: the text that the platform may change, and the time when the text gets the file's bytes back.
 //!
-//! Only pages of private file mappings that were never writable are rewritten, so what they held before is in
-//! the file: dropping the page restores it. That happens before the program can write to the page or moves it.
+//! Only pages of private file mappings that were never writable are rewritten. Their old bytes are in the file, so
+//! dropping the page restores them. That happens before the program can write to the page or moves it.
 //!
 //! A [`TwinMap`] says that an address space maps a twin ([`twins`]). As long as it is *whole* all of it is as it was
 //! mapped, and calls from anywhere in it may go by way of its trampolines. Before the program changes the protection of

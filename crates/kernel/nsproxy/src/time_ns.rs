@@ -1,6 +1,6 @@
 //! Time namespaces: offsets of two clocks. See time_namespaces(7).
 //!
-//! A task enters one at fork(2), execve(2) or setns(2); from then on its offsets stay as they are.
+//! A task enters one at fork(2), execve(2) or setns(2). From then on the offsets cannot change.
 
 use abi::time::Timespec;
 use abi::{Errno, Result};

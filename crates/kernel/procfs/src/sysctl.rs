@@ -1,7 +1,7 @@
 //! /proc/sys. See proc_sys(5).
 //!
-//! One row per value. What was set, by the sandbox's specification or by a guest that may, is kept in
-//! `Kernel::sysctls`; everything else shows its default.
+//! One row for each value. Values set by the sandbox's specification, or by a guest with the right to set them, are
+//! kept in `Kernel::sysctls`. All others show their default.
 
 mod make;
 mod numbers;

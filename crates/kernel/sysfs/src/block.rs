@@ -1,5 +1,5 @@
-//! /sys/devices/virtual/block: the loop devices of the reader's container, which /sys/block, /sys/class/block and /sys/dev/block
-//! lead to. losetup(8), lsblk(8) and umount(8) read it.
+//! /sys/devices/virtual/block: the loop devices of the reader's container. /sys/block, /sys/class/block and
+//! /sys/dev/block have links to them. losetup(8), lsblk(8) and umount(8) read it.
 
 use abi::{Errno, Result};
 use kernfs::{At, Child, Entry, Names, What, dir, line, link, text};

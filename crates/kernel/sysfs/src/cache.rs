@@ -1,5 +1,5 @@
-//! /sys/devices/system/cpu/cpuN/cache: the processor's caches as the processor itself describes them. Like the topology,
-//! every processor is a core of its own here: caches of the last level are shared by all, others by none.
+//! /sys/devices/system/cpu/cpuN/cache: the processor's caches as the processor itself describes them. Every processor
+//! is a core of its own, as in the topology. All processors share the caches of the last level, and no others.
 
 use crate::{every, me, number, online};
 use abi::{Errno, Result};

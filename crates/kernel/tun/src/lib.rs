@@ -4,9 +4,9 @@
 //! sends wait in a [`netstack::links::QueueDevice`] for read(2), and write(2) gives the stack a frame that it receives. IFF_TUN
 //! interfaces carry IP packets, IFF_TAP interfaces Ethernet frames.
 //!
-//! Neighbours: `netstack` (the links), `socket` (the namespace that owns the stack), `vfs` (files and drivers).
-//! Lock order: the table of devices, then a device's state, then the stack's locks. What a device notifies is a leaf, because the
-//! stack sends with locks held. A checkpoint keeps a device's name, flags, owner and group.
+//! Neighbours: `netstack` (the links), `socket` (the namespace that owns the stack), `vfs` (files and drivers). Lock
+//! order: the table of devices, then a device's state, then the stack's locks. The wait queue that a device notifies is
+//! a leaf, because the stack sends with locks held. A checkpoint keeps a device's name, flags, owner and group.
 
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,12 @@
-//! Which files have a twin ([`platform::Twin`]).
+//! The table of files that have a twin ([`platform::Twin`]).
 //!
-//! A file gets one when call sites of its text have raised signals in some processes: for those that will map it, so that they need
-//! raise none. Only files of an image and of a root that is written directly ([`vfs::MapOps::image`]). Whether the file is what it
-//! was is asked before each use: its times and size tell. One that changes is mapped itself again, and may earn another twin when it
-//! has not changed for some time ([`SETTLED`]).
+//! A file gets a twin when call sites of its text have raised signals in some processes. Processes that map the file
+//! later need raise none. Only files of an image and of a root that is written directly have twins
+//! ([`vfs::MapOps::image`]). Before each use the file's times and size are compared. A file that has changed is mapped
+//! itself again. It may get another twin when it has not changed for some time ([`SETTLED`]).
 //!
-//! Where twins are mapped is the address space's to know (`mm::Mm`).
-//! Locks: the table of files, a leaf. A checkpoint keeps nothing: processes find out again.
+//! The address space knows where twins are mapped (`mm::Mm`). Locks: the table of files, a leaf. A checkpoint keeps
+//! nothing; twins are made again.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! User namespaces, which own capabilities. See user_namespaces(7).
 //!
-//! A capability is held in one namespace: that of the credentials. It counts in this namespace and in those inside of it.
-//! Every other namespace (network, PID, UTS, IPC, mount) belongs to a user namespace, and what may be changed in it is a
-//! question of capabilities there.
+//! A capability is held in one namespace: that of the credentials. It counts in this namespace and in those inside of
+//! it. Every other namespace (network, PID, UTS, IPC, mount) belongs to a user namespace. Capabilities in that user
+//! namespace decide about changes.
 //!
 //! The kernel's own IDs of users and groups are those of the initial namespace (Linux's `kuid_t`). A number becomes one where it
 //! comes in ([`UserNamespace::user`], [`UserNamespace::group`]), and a number again where it goes out
