@@ -72,7 +72,7 @@ pub struct Address {
     pub no_prefix_route: bool,
     /// Duplicates were not asked for (`IFA_F_NODAD`).
     pub no_dad: bool,
-    /// Who made it (`IFA_PROTO`), 0 for nobody in particular.
+    /// Its source (`IFA_PROTO`), 0 for none in particular.
     pub protocol: u8,
     /// What it is called (`IFA_LABEL`).
     pub label: Label,
@@ -393,8 +393,8 @@ impl Iface {
         last
     }
 
-    /// The best source address for a destination (RFC 6724 section 5 for IPv6; the first address whose scope reaches the
-    /// destination for IPv4, addresses of the next hop's network first).
+    /// The best source address for a destination (RFC 6724 section 5 for IPv6; the first address with a scope that
+    /// reaches the destination for IPv4, addresses of the next hop's network first).
     pub fn source_for(&self, dst: IpAddr, next_hop: IpAddr) -> Option<IpAddr> {
         let addresses = self.addresses.read();
         let wanted = scope(dst);

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Duplicate address detection of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dad {
-    /// Nobody else has the address, or nobody was asked.
+    /// No other host has the address, or none was asked.
     #[default]
     Done,
     /// It is not usable yet.
@@ -116,7 +116,7 @@ impl Stack {
             let begin = due.confirmed.iter().any(local);
             for address in due.confirmed {
                 self.change_routes(|routes| {
-                    // Who removes an address takes it out of the list before its routes.
+                    // Code that removes an address takes it out of the list before its routes.
                     if link.has_address(address.ip()) {
                         crate::address::add_routes(routes, &link, &address);
                     }
@@ -175,7 +175,7 @@ impl Stack {
         due
     }
 
-    /// Asks whether somebody has an address already.
+    /// Asks whether another host has an address already.
     fn probe_address(&self, now: Instant, link: &Iface, target: Ipv6Addr) {
         let group = solicited_node(target);
         let message = Neighbour { target, mac: None, flags: 0 }.emit(true, Ipv6Addr::UNSPECIFIED, group);
